@@ -1,0 +1,28 @@
+package adapter
+
+import "time"
+
+// Codes of an [Error].
+const (
+	CodeInvalid     = "invalid_request"
+	CodeAuth        = "upstream_auth"
+	CodeRateLimited = "upstream_rate_limited"
+	CodeUnavailable = "upstream_unavailable"
+	CodeTimeout     = "upstream_timeout"
+	CodeProtocol    = "upstream_protocol"
+)
+
+// Error is what went wrong between us and a provider. Its text is safe to show: it names no key, no URL and nothing that the
+// provider wrote. What the provider wrote, shortened and with secrets taken out, is in the unwrapped cause, for the log.
+type Error struct {
+	Code          string
+	Message       string
+	Retryable     bool
+	RetryAfter    time.Duration // how long the provider asked to wait; 0 when it did not
+	ContextLength bool          // the request was too long for the model
+	Status        int           // HTTP status, 0 without one
+	Cause         error
+}
+
+func (e *Error) Error() string { return e.Message }
+func (e *Error) Unwrap() error { return e.Cause }

@@ -1,19 +1,198 @@
 package jsonuri
 
-// Format joins segments to a uri, with the escapes of [AppendSegment]. No segments give the root, "".
-func Format(segments ...string) string { panic("jsonuri: not built yet") }
+import (
+	"fmt"
+	"strings"
+)
 
-// Parse splits a uri into its segments: the inverse of [Format].
-func Parse(uri string) ([]string, error) { panic("jsonuri: not built yet") }
+// URIError says why a text is not a uri.
+type URIError struct {
+	URI    string
+	Offset int // bytes before the error
+	Reason string
+}
+
+func (e *URIError) Error() string {
+	uri := e.URI
+	if len(uri) > 80 { // a foreign text of any length does not belong into a message
+		uri = uri[:80] + "…"
+	}
+	return fmt.Sprintf("uri %q, byte %d: %s", uri, e.Offset, e.Reason)
+}
+
+// Format joins segments to a uri, with the escapes of [AppendSegment]. No segments give the root, "".
+func Format(segments ...string) string {
+	if len(segments) == 0 {
+		return ""
+	}
+	n := len(segments)
+	for _, s := range segments {
+		n += len(s) + 1
+	}
+	uri := make([]byte, 0, n)
+	for _, s := range segments {
+		uri = AppendSegment(uri, s)
+	}
+	return string(uri)
+}
+
+// Parse splits a uri into its segments: the inverse of [Format]. Every list of segments has exactly one uri, so what
+// Format would not write is a [*URIError]: an unknown or needless escape, an empty segment, an unescaped "." or "..". The
+// one exception is a reserved segment, which is its text with the "$" in front; [Reserved] tells the two apart.
+func Parse(uri string) ([]string, error) {
+	if uri == "" {
+		return nil, nil
+	}
+	segments := make([]string, 0, strings.Count(uri, "/")+1)
+	for i := 0; i <= len(uri); {
+		s, err := scanSegment(uri, i)
+		if err != nil {
+			return nil, err
+		}
+		if s.escaped {
+			segments = append(segments, string(appendUnescaped(nil, uri[s.start:s.end])))
+		} else {
+			segments = append(segments, uri[s.start:s.end])
+		}
+		i = s.end + 1
+	}
+	return segments, nil
+}
 
 // AppendSegment appends segment to the uri dst, with a "/" between where dst is not the root. Inside a segment "\" is
 // written "\\" and "/" is written "\/"; a segment that is exactly "." or "..", or begins with "$", has a "\" put in
 // front; an empty segment is written "\e".
-func AppendSegment[T string | []byte](dst []byte, segment T) []byte { panic("jsonuri: not built yet") }
+func AppendSegment[T string | []byte](dst []byte, segment T) []byte {
+	if len(dst) > 0 {
+		dst = append(dst, '/')
+	}
+	if len(segment) == 0 {
+		return append(dst, '\\', 'e')
+	}
+	switch segment[0] {
+	case '$':
+		dst = append(dst, '\\')
+	case '.':
+		if len(segment) == 1 || len(segment) == 2 && segment[1] == '.' {
+			dst = append(dst, '\\')
+		}
+	}
+	// What needs no escape, which is nearly everything, is appended in one piece.
+	from := 0
+	for i := 0; i < len(segment); i++ {
+		if c := segment[i]; c == '\\' || c == '/' {
+			dst = append(dst, segment[from:i]...)
+			dst = append(dst, '\\', c)
+			from = i + 1
+		}
+	}
+	return append(dst, segment[from:]...)
+}
 
 // Join puts root in front of uri; both are uris already, either may be the root.
-func Join(root, uri string) string { panic("jsonuri: not built yet") }
+func Join(root, uri string) string {
+	if root == "" {
+		return uri
+	}
+	if uri == "" {
+		return root
+	}
+	return root + "/" + uri
+}
 
 // Reserved says whether a segment of uri begins with an unescaped "$": such a uri stands beside the document and a fold
 // leaves it out.
-func Reserved[T string | []byte](uri T) bool { panic("jsonuri: not built yet") }
+func Reserved[T string | []byte](uri T) bool {
+	return reservedStart(uri) >= 0
+}
+
+// reservedStart returns where the first reserved segment of uri begins, -1 where there is none.
+func reservedStart[T string | []byte](uri T) int {
+	start := true
+	for i := 0; i < len(uri); i++ {
+		switch uri[i] {
+		case '$':
+			if start {
+				return i
+			}
+			start = false
+		case '/':
+			start = true
+		case '\\':
+			i++ // whatever is escaped is neither a separator nor the "$" of a reserved segment
+			start = false
+		default:
+			start = false
+		}
+	}
+	return -1
+}
+
+// A span is one segment of a uri, as it is written.
+type span struct {
+	start, end int
+	escaped    bool // holds a "\"
+}
+
+// scanSegment finds the segment of uri that begins at start and checks its escapes.
+func scanSegment[T string | []byte](uri T, start int) (span, error) {
+	s := span{start: start}
+	i := start
+	for ; i < len(uri) && uri[i] != '/'; i++ {
+		if uri[i] != '\\' {
+			continue
+		}
+		s.escaped = true
+		i++
+		if i == len(uri) {
+			return s, uriError(uri, i-1, `the uri ends in an escape; expected \\, \/, \e, \$, \. or \..`)
+		}
+		switch uri[i] {
+		case '\\', '/':
+		case 'e':
+			if i != start+1 || i+1 < len(uri) && uri[i+1] != '/' {
+				return s, uriError(uri, i-1, `\e is an empty segment and stands alone`)
+			}
+		case '$':
+			if i != start+1 {
+				return s, uriError(uri, i-1, `\$ is allowed only at the start of a segment`)
+			}
+		case '.':
+			end := i + 1
+			if end < len(uri) && uri[end] == '.' {
+				end++
+			}
+			if i != start+1 || end < len(uri) && uri[end] != '/' {
+				return s, uriError(uri, i-1, `\. is allowed only in the segments \. and \..`)
+			}
+		default:
+			return s, uriError(uri, i-1, `unknown escape; expected \\, \/, \e, \$, \. or \..`)
+		}
+	}
+	s.end = i
+	switch {
+	case s.end == start:
+		return s, uriError(uri, start, `empty segment; an empty key is written \e`)
+	case uri[start] == '.' && (s.end == start+1 || s.end == start+2 && uri[start+1] == '.'):
+		return s, uriError(uri, start, `a segment that is exactly . or .. is written \. or \..`)
+	}
+	return s, nil
+}
+
+// appendUnescaped appends the plain text of a segment that scanSegment has passed.
+func appendUnescaped[T string | []byte](dst []byte, segment T) []byte {
+	if len(segment) == 2 && segment[0] == '\\' && segment[1] == 'e' {
+		return dst
+	}
+	for i := 0; i < len(segment); i++ {
+		if segment[i] == '\\' {
+			i++
+		}
+		dst = append(dst, segment[i])
+	}
+	return dst
+}
+
+func uriError[T string | []byte](uri T, offset int, reason string) error {
+	return &URIError{URI: string(uri), Offset: offset, Reason: reason}
+}

@@ -1,23 +1,42 @@
 // Package upstream is a scripted stand-in for a model's server. It speaks the OpenAI chat completions wire format, so that
 // tests, benchmarks and the demo model go through everything that a real model would.
+//
+// A [Server] is an http.Handler: serve it from a socket, or reach it in this process through [Server.Transport], which works
+// inside a synctest bubble. All waiting goes by the clock of package time, so a bubble's fake time paces it.
 package upstream
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Server answers POST …/chat/completions (streaming and not) and GET …/models as its Script says. It is an http.Handler.
+// Its zero value, with a Script, is ready; it must not be copied. Whoever asked for its Transport closes it.
 type Server struct {
-	// Script decides the answer to a request.
+	// Script decides the answer to a request. It is called from many goroutines.
 	Script func(Request) Answer
+	// Models are listed by GET …/models.
+	Models []string
+
+	open, canceled, requests atomic.Int64
+	process                  process
+
+	mu      sync.Mutex
+	changed chan struct{} // closed when a count changes; nil while nobody waits
 }
 
 // Request is what was asked.
 type Request struct {
 	Model    string
 	Messages []Message
+	Stream   bool            // an answer in pieces was asked for
+	Usage    bool            // a usage chunk was asked for
 	JSON     bool            // a JSON answer was asked for
 	Schema   json.RawMessage // the JSON Schema asked for, if any
 	Tools    []string
@@ -35,13 +54,13 @@ type Answer struct {
 	Tokens    []string // instead of Text
 	Reasoning string
 	ToolCalls []ToolCall
-	Finish    string        // default "stop"; "-" sends none and no [DONE]
+	Finish    string        // default "stop", "tool_calls" with ToolCalls; "-" sends none and no [DONE]
 	Pace      float64       // tokens per second; 0: as fast as it can
 	Delay     time.Duration // before the first byte
-	Raw       []Raw         // instead of all above: bytes as they are
+	Raw       []Raw         // instead of all above: bytes as they are; the header goes with the first of them
 	Status    int           // other than 0 and 200: an error answer with Body
-	Header    http.Header
-	Body      string
+	Header    http.Header   // goes over the header that the server would send
+	Body      string        // of an error; default an OpenAI error object for the Status
 }
 
 // ToolCall is a call that the answer asks for.
@@ -57,11 +76,163 @@ type Raw struct {
 
 // Open returns how many answers are being written now, Canceled how many ended because the client went away,
 // Requests how many there were.
-func (s *Server) Open() int     { panic("upstream: not built yet") }
-func (s *Server) Canceled() int { panic("upstream: not built yet") }
-func (s *Server) Requests() int { panic("upstream: not built yet") }
+func (s *Server) Open() int     { return int(s.open.Load()) }
+func (s *Server) Canceled() int { return int(s.canceled.Load()) }
+func (s *Server) Requests() int { return int(s.requests.Load()) }
 
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { panic("upstream: not built yet") }
+// Until waits until cond holds, looking at it whenever one of the counts has changed. It fails with the cause of ctx.
+func (s *Server) Until(ctx context.Context, cond func() bool) error {
+	for {
+		s.mu.Lock()
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		if cond() {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
 
-// Transport returns an http.RoundTripper that reaches the server in this process, without a network, over real HTTP.
-func (s *Server) Transport() http.RoundTripper { panic("upstream: not built yet") }
+func (s *Server) change() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/chat/completions"):
+		s.chat(w, r)
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
+		s.models(w)
+	default:
+		writeError(w, http.StatusNotFound, "")
+	}
+}
+
+func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
+	attempt := s.requests.Add(1)
+	s.open.Add(1)
+	s.change()
+	finished := false
+	defer func() {
+		if !finished {
+			s.canceled.Add(1)
+		}
+		s.open.Add(-1)
+		s.change()
+	}()
+	// The body is read to its end first: only then does net/http notice that the client goes away.
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	req, err := parseRequest(body)
+	if err != nil {
+		writeError(w, http.StatusBadRequest, "the body is not a chat completion request: "+err.Error())
+		finished = true
+		return
+	}
+	req.Header, req.Body, req.Attempt = r.Header, body, int(attempt)
+	a := writer{w: w, flush: http.NewResponseController(w), done: r.Context().Done(), req: req, answer: s.Script(req)}
+	defer a.stop()
+	defer func() {
+		// A script that breaks the connection ends by a panic; that is not the client's going away.
+		if p := recover(); p != nil {
+			finished = true
+			panic(p)
+		}
+	}()
+	finished = a.run()
+}
+
+func (s *Server) models(w http.ResponseWriter) {
+	type model struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Created int64  `json:"created"`
+		OwnedBy string `json:"owned_by"`
+	}
+	list := struct {
+		Object string  `json:"object"`
+		Data   []model `json:"data"`
+	}{Object: "list", Data: []model{}}
+	for _, name := range s.Models {
+		list.Data = append(list.Data, model{ID: name, Object: "model", OwnedBy: "script"})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(list) // a client that has gone away does not need it
+}
+
+// parseRequest takes what a script may want to know from a request's body.
+func parseRequest(body []byte) (Request, error) {
+	var in struct {
+		Model    string `json:"model"`
+		Messages []struct {
+			Role    string          `json:"role"`
+			Content json.RawMessage `json:"content"`
+		} `json:"messages"`
+		Stream        bool `json:"stream"`
+		StreamOptions struct {
+			IncludeUsage bool `json:"include_usage"`
+		} `json:"stream_options"`
+		ResponseFormat struct {
+			Type       string `json:"type"`
+			JSONSchema struct {
+				Schema json.RawMessage `json:"schema"`
+			} `json:"json_schema"`
+		} `json:"response_format"`
+		Tools []struct {
+			Function struct {
+				Name string `json:"name"`
+			} `json:"function"`
+		} `json:"tools"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return Request{}, err
+	}
+	req := Request{
+		Model:  in.Model,
+		Stream: in.Stream,
+		Usage:  in.StreamOptions.IncludeUsage,
+		JSON:   in.ResponseFormat.Type == "json_object" || in.ResponseFormat.Type == "json_schema",
+		Schema: in.ResponseFormat.JSONSchema.Schema,
+	}
+	for _, m := range in.Messages {
+		req.Messages = append(req.Messages, Message{Role: m.Role, Content: text(m.Content)})
+	}
+	for _, t := range in.Tools {
+		req.Tools = append(req.Tools, t.Function.Name)
+	}
+	return req, nil
+}
+
+// text joins the text of a message's content, which is a string or a list of parts.
+func text(content json.RawMessage) string {
+	var s string
+	if json.Unmarshal(content, &s) == nil {
+		return s
+	}
+	var parts []struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(content, &parts) != nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}

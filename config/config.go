@@ -1,3 +1,182 @@
-// Package config reads the settings: flags, environment variables and the configuration file, in that order of precedence.
-// Every setting knows where it came from; a wrong one stops the start with file, line and what was expected.
+// Package config reads the settings: flags, environment variables and the configuration file, in that order of precedence,
+// over defaults. Every setting is all three; one table, [Settings], describes each once and drives the flags, the environment,
+// the file, the listing of what is in force and the table of docs/configuration.md.
+//
+// Every value knows where it came from. A wrong one is an error that says where it stands and what was expected there; all
+// wrong ones are reported together.
 package config
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// Config is what is in force. [Load] makes it.
+type Config struct {
+	Addr            string
+	Data            string
+	Workflows       string
+	File            string
+	Insecure        bool
+	Model           string
+	InlineWorkflows bool
+	Watch           bool
+	Grace           time.Duration
+	OpenAI          OpenAI
+	Demo            Demo
+	Run             Run
+	HTTP            HTTP
+	Upstream        Upstream
+	Retries         Retries
+	Log             Log
+
+	// Warnings are things that were probably not meant; they do not stop the start.
+	Warnings []string
+
+	sources map[string]Source
+}
+
+// OpenAI is the provider behind "openai:", and every server compatible with it.
+type OpenAI struct {
+	Key     Secret
+	BaseURL string
+	Models  []string
+}
+
+// Demo is the scripted model behind "demo:".
+type Demo struct {
+	Pace float64 // tokens per second; 0 is as fast as it can
+}
+
+// Run has the limits of a run.
+type Run struct {
+	Retention    time.Duration
+	KeyRetention time.Duration
+	Timeout      time.Duration
+	Max          int
+	MaxLog       Size
+	MaxResult    Size
+	MaxBots      int
+	MaxTasks     int
+	EndedMemory  Size
+}
+
+// HTTP has what concerns connections of clients.
+type HTTP struct {
+	KeepAlive    time.Duration
+	WriteTimeout time.Duration
+	MaxBody      Size
+}
+
+// Upstream has the time limits for waiting on a model; 0 is none.
+type Upstream struct {
+	Connect    time.Duration
+	FirstToken time.Duration
+	Idle       time.Duration
+	Total      time.Duration
+}
+
+// Retries of a request to a model.
+type Retries struct{ Attempts int }
+
+// Log says what is logged and how.
+type Log struct {
+	Level  slog.Level
+	Format string // text or json
+}
+
+// Secret is text that is never shown: it prints, logs and encodes as stars.
+type Secret string
+
+const stars = "********"
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return stars
+}
+
+func (s Secret) GoString() string             { return `"` + s.String() + `"` }
+func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String()) }
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Reveal returns the text itself, for the one who must send it.
+func (s Secret) Reveal() string { return string(s) }
+
+// Size is a number of bytes.
+type Size int64
+
+// String writes the size as it may stand in a configuration file: the largest binary unit that leaves no rest.
+func (s Size) String() string {
+	for _, u := range sizeUnits {
+		if u.binary && s != 0 && int64(s)%u.bytes == 0 {
+			return fmt.Sprintf("%d%s", int64(s)/u.bytes, u.name)
+		}
+	}
+	return fmt.Sprintf("%dB", int64(s))
+}
+
+// Source says where a value came from.
+type Source struct {
+	Kind SourceKind
+	Name string // the flag, the variable, file:line, or why a default is what it is
+}
+
+// SourceKind is a place that settings come from.
+type SourceKind uint8
+
+const (
+	Default SourceKind = iota
+	File
+	Environment
+	Flag
+)
+
+func (s Source) String() string {
+	switch s.Kind {
+	case Flag:
+		return "flag " + s.Name
+	case Environment:
+		return "environment " + s.Name
+	case File:
+		return s.Name
+	default:
+		if s.Name != "" {
+			return "default, " + s.Name
+		}
+		return "default"
+	}
+}
+
+// Source returns where the value of the setting with this key came from.
+func (c *Config) Source(key string) Source { return c.sources[key] }
+
+// CheckListen says whether the server may listen on Addr: without authentication only on a loopback address, unless Insecure
+// says otherwise.
+func (c *Config) CheckListen() error {
+	if c.Insecure || loopback(c.Addr) {
+		return nil
+	}
+	_, port, _ := net.SplitHostPort(c.Addr)
+	return &Error{
+		Where: c.sources["addr"].where("addr"), Key: "addr",
+		Message: fmt.Sprintf("%s can be reached from other machines, and there is no authentication; use 127.0.0.1:%s, or say --insecure if that is meant",
+			c.Addr, port),
+	}
+}
+
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}

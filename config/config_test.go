@@ -1,0 +1,443 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// load runs Load in a folder of its own, with a lingserve.yaml of this text where there is one.
+func load(t *testing.T, file string, environ []string, args ...string) (*Config, error) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if file != "" {
+		if err := os.WriteFile("lingserve.yaml", []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Load(parseFlags(t, args...), environ)
+}
+
+func parseFlags(t *testing.T, args ...string) *Flags {
+	t.Helper()
+	var f Flags
+	set := flag.NewFlagSet("test", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	f.Bind(set)
+	if err := set.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return &f
+}
+
+func mustLoad(t *testing.T, file string, environ []string, args ...string) *Config {
+	t.Helper()
+	c, err := load(t, file, environ, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestWithoutAnythingTheDefaultsAreInForce(t *testing.T) {
+	c := mustLoad(t, "", nil)
+	if c.Addr != "127.0.0.1:8080" || c.Data != "./data" || c.Workflows != "./workflows" || c.Model != "demo:demo" {
+		t.Errorf("got %+v", c)
+	}
+	if c.Run.Retention != 5*time.Minute || c.Run.MaxLog != 8<<20 || c.HTTP.MaxBody != 1<<20 || c.Log.Level != slog.LevelInfo {
+		t.Errorf("got %+v", c)
+	}
+	for _, s := range Settings() {
+		if got := c.Source(s.Key).String(); got != "default" {
+			t.Errorf("%s comes from %s", s.Key, got)
+		}
+	}
+}
+
+// sample is a value of the setting's kind that is not its default; n tells three of them apart.
+func sample(s Setting, n int) string {
+	switch {
+	case s.Key == "addr":
+		return fmt.Sprintf("127.0.0.1:900%d", n)
+	case s.Key == "openai.base_url":
+		return fmt.Sprintf("http://127.0.0.1:900%d/v1", n)
+	case s.Key == "model":
+		return fmt.Sprintf("openai:m%d", n)
+	case len(s.OneOf) > 0:
+		return s.OneOf[n%len(s.OneOf)]
+	}
+	switch s.Kind() {
+	case "true or false":
+		return fmt.Sprint(n%2 == 0)
+	case "duration":
+		return fmt.Sprintf("%ds", 31+n)
+	case "size":
+		return fmt.Sprintf("%dKiB", 101+n)
+	case "whole number", "number":
+		return fmt.Sprint(20 + n)
+	}
+	return fmt.Sprintf("x%d", n)
+}
+
+// PROTOCOL 6: every setting is a flag, an environment variable and a key, in that order of precedence.
+func TestEverySettingIsFlagVariableAndKeyInThatOrder(t *testing.T) {
+	for _, s := range Settings() {
+		if s.Key == "config" {
+			continue // has a test of its own
+		}
+		t.Run(s.Key, func(t *testing.T) {
+			flagText, envText, fileText := sample(s, 2), sample(s, 3), sample(s, 4)
+			file := s.Key + ": " + fileText
+			line := 1
+			if section, name, ok := strings.Cut(s.Key, "."); ok {
+				file, line = section+":\n  "+name+": "+fileText, 2
+			}
+			if s.Kind() == "list" {
+				file = strings.Replace(file, fileText, "["+fileText+"]", 1)
+			}
+			variable := s.Variables()[0]
+			for _, step := range []struct {
+				name    string
+				environ []string
+				args    []string
+				want    string
+				source  string
+			}{
+				{"file", nil, nil, fileText, fmt.Sprintf("lingserve.yaml:%d", line)},
+				{"environment over file", []string{variable + "=" + envText}, nil, envText, "environment " + variable},
+				{"flag over both", []string{variable + "=" + envText}, []string{"--" + s.Flag() + "=" + flagText}, flagText, "flag --" + s.Flag()},
+			} {
+				t.Run(step.name, func(t *testing.T) {
+					c := mustLoad(t, file, step.environ, step.args...)
+					got := s.text(c)
+					if s.Secret {
+						got = c.OpenAI.Key.Reveal()
+					}
+					if got != step.want {
+						t.Errorf("value is %q, want %q", got, step.want)
+					}
+					if got := c.Source(s.Key).String(); got != step.source {
+						t.Errorf("source is %q, want %q", got, step.source)
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestOnlyTheValueInForceIsChecked(t *testing.T) {
+	c := mustLoad(t, "run: {retention: soon}", nil, "--run-retention", "7m")
+	if c.Run.Retention != 7*time.Minute {
+		t.Errorf("got %v", c.Run.Retention)
+	}
+}
+
+// PROTOCOL 6: a wrong setting stops the start with file, line and what was expected.
+func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		file    string
+		environ []string
+		args    []string
+		want    string
+	}{
+		{name: "duration in the file", file: "addr: 127.0.0.1:1\nrun:\n  retention: soon\n", want: `lingserve.yaml:3:14: run.retention: "soon" is not a duration (as 30s or 5m)`},
+		{name: "duration without a unit", file: "grace: 5", want: `lingserve.yaml:1:8: grace: "5" is not a duration (as 30s or 5m)`},
+		{name: "negative duration", args: []string{"--grace=-3s"}, want: `--grace: -3s is negative`},
+		{name: "duration that is too small", args: []string{"--http-keepalive=0s"}, want: `--http-keepalive: 0s is too small; at least 1ms`},
+		{name: "variable", environ: []string{"LINGSERVE_RUN_MAX=many"}, want: `LINGSERVE_RUN_MAX: run.max: "many" is not a whole number`},
+		{name: "flag", args: []string{"--run-max-log", "big"}, want: `--run-max-log: "big" is not a size (as 512KiB or 8MiB)`},
+		{name: "size that overflows", args: []string{"--run-max-log", "9223372036854775807KiB"}, want: `--run-max-log: "9223372036854775807KiB" is not a size (as 512KiB or 8MiB)`},
+		{name: "size below the least", args: []string{"--run-max-log", "1KiB"}, want: `--run-max-log: 1KiB is too small; at least 4KiB`},
+		{name: "not a number", file: "demo: {pace: .nan}", want: `lingserve.yaml:1:14: demo.pace: ".nan" is not a number`},
+		{name: "bool", file: "watch: sometimes", want: `lingserve.yaml:1:8: watch: "sometimes" is not true or false`},
+		{name: "choice", file: "log:\n  level: loud", want: `lingserve.yaml:2:10: log.level: "loud" is none of debug, info, warn, error`},
+		{name: "address without a port", file: "addr: localhost", want: `lingserve.yaml:1:7: addr: "localhost" is not an address (as 127.0.0.1:8080)`},
+		{name: "address with a wrong port", file: "addr: localhost:99999", want: `lingserve.yaml:1:7: addr: "localhost:99999" has no port from 0 to 65535 (as 127.0.0.1:8080)`},
+		{name: "model without a provider", file: "model: gpt-4o", want: `lingserve.yaml:1:8: model: "gpt-4o" is not a model (as openai:gpt-4o-mini)`},
+		{name: "base URL is not shown", environ: []string{"OPENAI_BASE_URL=ftp://user:sesame@host"}, want: `OPENAI_BASE_URL: openai.base_url: is not an http or https address (as http://127.0.0.1:11434/v1)`},
+		{name: "line break in a key", environ: []string{"OPENAI_API_KEY=sk-1\n2"}, want: `OPENAI_API_KEY: openai.key: has a control character or a line break in it`},
+		{name: "unknown key", file: "adr: 127.0.0.1:1", want: `lingserve.yaml:1:1: adr: unknown setting; did you mean addr?`},
+		{name: "unknown key of a section", file: "run:\n  retenton: 5m", want: `lingserve.yaml:2:3: run.retenton: unknown setting; did you mean run.retention?`},
+		{name: "key outside its section", file: "retention: 5m", want: `lingserve.yaml:1:1: retention: unknown setting; did you mean run.retention?`},
+		{name: "dotted key", file: "run.retention: 5m", want: `lingserve.yaml:1:1: run.retention: unknown setting; write "retention" under "run:"`},
+		{name: "key like nothing", file: "telephone: 5", want: `lingserve.yaml:1:1: telephone: unknown setting`},
+		{name: "number for text", file: "openai: {key: 12345}", want: `lingserve.yaml:1:15: openai.key: 12345 is not text; put it in quotes`},
+		{name: "mapping for a duration", file: "grace: {seconds: 5}", want: `lingserve.yaml:1:8: grace: expected a duration (as 30s or 5m)`},
+		{name: "list for a size", file: "http: {max_body: [1]}", want: `lingserve.yaml:1:18: http.max_body: a list, where a size (as 512KiB or 8MiB) is expected`},
+		{name: "number in a list", file: "openai: {models: [a, 1]}", want: `lingserve.yaml:1:22: openai.models: each element of the list must be text`},
+		{name: "no value", file: "grace:", want: `lingserve.yaml:1:1: grace: has no value; expected a duration (as 30s or 5m)`},
+		{name: "text for a section", file: "run: fast", want: `lingserve.yaml:1:6: run: expected settings, one a line, as "retention: …"`},
+		{name: "text for the whole", file: "hello", want: `lingserve.yaml:1:1: expected settings, one a line, as "addr: …"`},
+		{name: "config in the file", file: "config: other.yaml", want: `lingserve.yaml:1:1: config: cannot stand in the configuration file itself; use --config or LINGSERVE_CONFIG`},
+		{name: "alias", file: "addr: &a 127.0.0.1:1", want: `lingserve.yaml:1:7: addr: anchors, aliases and tags have no meaning here; expected text`},
+		{name: "second document", file: "addr: 127.0.0.1:1\n---\nwatch: true\n", want: `lingserve.yaml:3:6: a second document; a configuration file has one`},
+		{name: "repeated key", file: "watch: true\nwatch: false", want: `lingserve.yaml:2:1: not valid YAML: mapping key "watch" already defined at [1:1]`},
+		{name: "variable that is not set", file: "openai:\n  key: {env: NO_SUCH}", want: `lingserve.yaml:2:14: openai.key: the environment variable NO_SUCH is not set`},
+		{name: "secret file that is not there", file: "openai:\n  key: {file: none}", want: `lingserve.yaml:2:15: openai.key: cannot be read: none: no such file or directory`},
+		{name: "neither variable nor file", file: "openai:\n  key: {vault: x}", want: `lingserve.yaml:2:9: openai.key: expected {env: NAME} or {file: PATH}`},
+		{name: "file that is not there", args: []string{"--config", "none.yaml"}, want: `--config: the configuration file cannot be read: none.yaml: no such file or directory`},
+		{name: "folder instead of a file", environ: []string{"LINGSERVE_CONFIG=."}, want: `LINGSERVE_CONFIG: the configuration file cannot be read: . is a folder`},
+		{name: "too many brackets", file: strings.Repeat("[", 1000), want: `lingserve.yaml: brackets are nested too deeply`},
+		{name: "two at once", file: "grace: soon\nwatch: maybe", want: "lingserve.yaml:1:8: grace: \"soon\" is not a duration (as 30s or 5m)\nlingserve.yaml:2:8: watch: \"maybe\" is not true or false"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := load(t, tc.file, tc.environ, tc.args...)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			slices.Sort(lines)
+			if diff := cmp.Diff(tc.want, strings.Join(lines, "\n")); diff != "" {
+				t.Error(diff)
+			}
+			if e, ok := errors.AsType[*Error](err); !ok || e.Where == "" {
+				t.Errorf("%v names no place", err)
+			}
+		})
+	}
+}
+
+func TestAKeyOrABaseURLMakesARealModelTheDefault(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		environ []string
+		file    string
+		model   string
+		source  string
+	}{
+		{"nothing", nil, "", "demo:demo", "default"},
+		{"key", []string{"OPENAI_API_KEY=sk-1"}, "", "openai:gpt-4o-mini", "default, since openai.key is set"},
+		{"base URL", []string{"OPENAI_BASE_URL=http://127.0.0.1:1/v1"}, "", "openai:gpt-4o-mini", "default, since openai.base_url is set"},
+		{"empty key", []string{"OPENAI_API_KEY="}, "", "demo:demo", "default"},
+		{"model named", []string{"OPENAI_API_KEY=sk-1"}, "model: demo:demo", "demo:demo", "lingserve.yaml:1"},
+		{"own variable over OpenAI's", []string{"OPENAI_API_KEY=sk-1", "LINGSERVE_OPENAI_KEY=sk-2"}, "", "openai:gpt-4o-mini", "default, since openai.key is set"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := mustLoad(t, tc.file, tc.environ)
+			if c.Model != tc.model || c.Source("model").String() != tc.source {
+				t.Errorf("got %s (%s), want %s (%s)", c.Model, c.Source("model"), tc.model, tc.source)
+			}
+		})
+	}
+}
+
+func TestSecretsComeFromVariablesAndFiles(t *testing.T) {
+	t.Setenv("UNUSED", "") // no parallel tests: the folder is process-wide
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("conf", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join("conf", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("key", "sk-from-file\n")
+	write("a.yaml", "openai: {key: {file: key}}")
+	c, err := Load(parseFlags(t, "--config", "conf/a.yaml"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.OpenAI.Key.Reveal() != "sk-from-file" || c.Source("openai.key").String() != "conf/a.yaml:1 (file key)" {
+		t.Errorf("got %q from %s", c.OpenAI.Key.Reveal(), c.Source("openai.key"))
+	}
+	write("a.yaml", "openai: {key: {env: MINE}}")
+	c, err = Load(nil, []string{"MINE=sk-mine", "LINGSERVE_CONFIG=conf/a.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.OpenAI.Key.Reveal() != "sk-mine" || c.Source("openai.key").String() != "conf/a.yaml:1 (environment MINE)" {
+		t.Errorf("got %q from %s", c.OpenAI.Key.Reveal(), c.Source("openai.key"))
+	}
+}
+
+// SE-06: keys never leave.
+func TestSecretsAreNeverShown(t *testing.T) {
+	c := mustLoad(t, "", []string{"OPENAI_API_KEY=sk-CANARY", "OPENAI_BASE_URL=http://me:CANARY@127.0.0.1:1/v1"})
+	var printed, logged bytes.Buffer
+	if err := c.Print(&printed); err != nil {
+		t.Fatal(err)
+	}
+	slog.New(slog.NewTextHandler(&logged, nil)).Info("start", "key", c.OpenAI.Key)
+	encoded, err := json.Marshal(c.OpenAI.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"Print": printed.String(), "slog": logged.String(), "json": string(encoded),
+		"%v": fmt.Sprintf("%v", c.OpenAI.Key), "%+v": fmt.Sprintf("%+v", c.OpenAI.Key), "%#v": fmt.Sprintf("%#v", c.OpenAI.Key), "%q": fmt.Sprintf("%q", c.OpenAI.Key),
+	} {
+		if strings.Contains(text, "CANARY") {
+			t.Errorf("%s shows it: %s", name, text)
+		}
+	}
+}
+
+func TestPrintShowsValuesAndWhereTheyComeFrom(t *testing.T) {
+	c := mustLoad(t, "grace: 90s\nopenai: {models: [a, \"b c\"]}\nlog: {level: warn}\n", []string{"OPENAI_API_KEY=sk-1"}, "--run-max-log=1024KiB", "--data", "")
+	var b strings.Builder
+	if err := c.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(b.String()) {
+		got = append(got, strings.Join(strings.Fields(line), " "))
+	}
+	for _, want := range []string{
+		`addr: 127.0.0.1:8080 # default`,
+		`data: "" # flag --data`,
+		`grace: 1m30s # lingserve.yaml:1`,
+		`model: openai:gpt-4o-mini # default, since openai.key is set`,
+		`key: "********" # environment OPENAI_API_KEY`,
+		`models: [a, "b c"] # lingserve.yaml:2`,
+		`max_log: 1MiB # flag --run-max-log`,
+		`level: warn # lingserve.yaml:3`,
+	} {
+		if !oneOf(got, want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+}
+
+func TestWhatPrintShowsCanBeReadAgain(t *testing.T) {
+	environ := []string{}
+	for _, s := range Settings() {
+		if s.Key != "config" && !s.Secret {
+			environ = append(environ, s.Variables()[0]+"="+sample(s, 2))
+		}
+	}
+	first := mustLoad(t, "", environ)
+	var b strings.Builder
+	if err := first.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(b.String()) {
+		if !strings.HasPrefix(line, "config:") {
+			lines = append(lines, line)
+		}
+	}
+	second := mustLoad(t, strings.Join(lines, ""), nil)
+	for _, s := range Settings() {
+		if !s.Secret && s.text(first) != s.text(second) {
+			t.Errorf("%s was %s and is %s", s.Key, s.text(first), s.text(second))
+		}
+	}
+}
+
+func TestWithoutAuthenticationOnlyALoopbackAddressIsListenedOn(t *testing.T) {
+	for addr, fine := range map[string]bool{
+		"127.0.0.1:8080": true, "127.9.9.9:1": true, "[::1]:8080": true, "localhost:8080": true, "[::ffff:127.0.0.1]:80": true,
+		":8080": false, "0.0.0.0:8080": false, "[::]:8080": false, "192.168.0.1:80": false, "example.org:80": false, "127.0.0.1.example.org:80": false,
+	} {
+		t.Run(addr, func(t *testing.T) {
+			c := mustLoad(t, "", nil, "--addr", addr)
+			err := c.CheckListen()
+			if (err == nil) != fine {
+				t.Errorf("got %v", err)
+			}
+			if err != nil && !strings.HasPrefix(err.Error(), "--addr: "+addr+" can be reached from other machines") {
+				t.Errorf("got %v", err)
+			}
+			c = mustLoad(t, "", nil, "--addr", addr, "--insecure")
+			if err := c.CheckListen(); err != nil {
+				t.Errorf("with --insecure: %v", err)
+			}
+		})
+	}
+}
+
+func TestAMistypedVariableIsWarnedOf(t *testing.T) {
+	c := mustLoad(t, "", []string{"LINGSERVE_RUN_RETENTON=5m", "LINGSERVE_PORT_8080_TCP_ADDR=10.0.0.1", "OTHER=1"})
+	want := []string{"the environment variable LINGSERVE_RUN_RETENTON is not a setting; did you mean LINGSERVE_RUN_RETENTION?"}
+	if diff := cmp.Diff(want, c.Warnings); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSizesAreWrittenAsTheyAreRead(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		size Size
+		back string
+	}{
+		{"8MiB", 8 << 20, "8MiB"},
+		{"512 KiB", 512 << 10, "512KiB"},
+		{"2GiB", 2 << 30, "2GiB"},
+		{"5MB", 5e6, "5000000B"},
+		{"1000", 1000, "1000B"},
+		{"1024B", 1024, "1KiB"},
+		{"0", 0, "0B"},
+	} {
+		got, err := parseSize(tc.text)
+		if err != nil || got != tc.size || got.String() != tc.back {
+			t.Errorf("%s: got %d (%s), %v", tc.text, got, got, err)
+		}
+	}
+}
+
+func TestTheTableIsSound(t *testing.T) {
+	flags, variables := map[string]bool{}, map[string]bool{}
+	for _, s := range Settings() {
+		if flags[s.Flag()] {
+			t.Errorf("two settings have the flag --%s", s.Flag())
+		}
+		flags[s.Flag()] = true
+		for _, name := range s.Variables() {
+			if variables[name] {
+				t.Errorf("two settings have the variable %s", name)
+			}
+			variables[name] = true
+		}
+		if s.Help == "" || strings.HasSuffix(s.Help, ".") {
+			t.Errorf("%s: help is %q", s.Key, s.Help)
+		}
+		if s.Secret != (s.Kind() == "secret text") {
+			t.Errorf("%s: a secret must have the type Secret", s.Key)
+		}
+	}
+}
+
+func FuzzFile(f *testing.F) {
+	for _, seed := range []string{
+		"addr: 127.0.0.1:1\nrun:\n  retention: 5m\n", "openai: {key: {env: X}, models: [a, b]}", "a: &b c\nd: *b", "<<: {a: b}", "? a\n: b",
+		"run:\n", "- a\n- b", "|\n x", "---\n...\n---", "\ufeffwatch: true", "grace: !!str 5m", "\"", "{", "log: {level: \"\\u0000\"}", "demo:\n\tpace: 1",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 4096 {
+			return
+		}
+		r := &fileReader{name: "f.yaml", dir: "/nonexistent", env: map[string]string{"X": "y"}, values: map[string]*value{}}
+		r.read([]byte(text))
+		for _, err := range r.errs {
+			if !strings.HasPrefix(err.Error(), "f.yaml") {
+				t.Errorf("%v names no place", err)
+			}
+		}
+		c := new(Config)
+		for key, v := range r.values {
+			s, ok := find(key)
+			if !ok {
+				t.Fatalf("a value for %q, which is no setting", key)
+			}
+			if s.set(c, *v) == nil && s.Min != "" && strings.HasPrefix(s.text(c), "-") {
+				t.Errorf("%s is %s", key, s.text(c))
+			}
+		}
+	})
+}

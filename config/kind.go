@@ -1,0 +1,243 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// value is what was written for a setting, before it is understood.
+type value struct {
+	text string
+	list []string // of a list; text is then empty
+	from Source
+	at   string // as errors name the place: a flag, a variable, file:line:column
+}
+
+// Kind names what is expected of the value, for people.
+func (s Setting) Kind() string {
+	if len(s.OneOf) > 0 {
+		return strings.Join(s.OneOf, ", ")
+	}
+	switch s.field(new(Config)).(type) {
+	case *bool:
+		return "true or false"
+	case *int:
+		return "whole number"
+	case *float64:
+		return "number"
+	case *time.Duration:
+		return "duration"
+	case *Size:
+		return "size"
+	case *[]string:
+		return "list"
+	case *Secret:
+		return "secret text"
+	default:
+		return "text"
+	}
+}
+
+// IsBool says that the flag needs no value.
+func (s Setting) IsBool() bool {
+	_, ok := s.field(new(Config)).(*bool)
+	return ok
+}
+
+func (s Setting) isList() bool {
+	_, ok := s.field(new(Config)).(*[]string)
+	return ok
+}
+
+func (s Setting) isText() bool {
+	switch s.field(new(Config)).(type) {
+	case *string, *Secret, *slog.Level:
+		return true
+	}
+	return false
+}
+
+// set understands v and stores it in c.
+func (s Setting) set(c *Config, v value) error {
+	if len(s.OneOf) > 0 && !oneOf(s.OneOf, v.text) {
+		return fmt.Errorf("%q is none of %s", v.text, strings.Join(s.OneOf, ", "))
+	}
+	if s.check != nil {
+		if err := s.check(v.text); err != nil {
+			return err
+		}
+	}
+	switch p := s.field(c).(type) {
+	case *string:
+		*p = v.text
+	case *Secret:
+		if strings.ContainsFunc(v.text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return errors.New("has a control character or a line break in it")
+		}
+		*p = Secret(v.text)
+	case *bool:
+		b, err := strconv.ParseBool(v.text)
+		if err != nil {
+			return fmt.Errorf("%q is not true or false", v.text)
+		}
+		*p = b
+	case *[]string:
+		*p = v.list
+		if v.list == nil {
+			*p = splitList(v.text)
+		}
+	case *slog.Level:
+		return p.UnmarshalText([]byte(v.text))
+	default:
+		n, err := parseNumber(p, v.text)
+		if err != nil {
+			return err
+		}
+		if s.Min != "" {
+			if least, _ := parseNumber(s.field(new(Config)), s.Min); n < least {
+				return fmt.Errorf("%s is too small; at least %s", v.text, s.Min)
+			}
+		}
+	}
+	return nil
+}
+
+// parseNumber understands the kinds that have an order, stores the value in p, and returns it for comparing.
+func parseNumber(p any, text string) (float64, error) {
+	switch p := p.(type) {
+	case *int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a whole number", text)
+		}
+		*p = n
+		return float64(n), nil
+	case *float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+			return 0, fmt.Errorf("%q is not a number", text)
+		}
+		*p = f
+		return f, nil
+	case *time.Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a duration (as 30s or 5m)", text)
+		}
+		if d < 0 {
+			return 0, fmt.Errorf("%s is negative", text)
+		}
+		*p = d
+		return float64(d), nil
+	case *Size:
+		n, err := parseSize(text)
+		if err != nil {
+			return 0, err
+		}
+		*p = n
+		return float64(n), nil
+	}
+	panic(fmt.Sprintf("config: a setting of type %T", p))
+}
+
+// text writes what is in force as it may stand in the file. Secrets are stars.
+func (s Setting) text(c *Config) string {
+	switch p := s.field(c).(type) {
+	case *string:
+		if u, err := url.Parse(*p); err == nil && u.User != nil {
+			return u.Redacted()
+		}
+		return *p
+	case *time.Duration:
+		return shortDuration(*p)
+	case *slog.Level:
+		return strings.ToLower(p.String())
+	case *float64:
+		return strconv.FormatFloat(*p, 'g', -1, 64)
+	case *[]string:
+		return strings.Join(*p, ", ")
+	case *Secret:
+		return p.String()
+	case *bool:
+		return strconv.FormatBool(*p)
+	default:
+		return fmt.Sprint(deref(p))
+	}
+}
+
+func deref(p any) any {
+	switch p := p.(type) {
+	case *int:
+		return *p
+	case *Size:
+		return *p
+	}
+	panic(fmt.Sprintf("config: a setting of type %T", p))
+}
+
+// shortDuration leaves out the zeros that time.Duration writes at the end: 5m, not 5m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// sizeUnits are ordered so that a unit stands before those that end as it does.
+var sizeUnits = []struct {
+	name   string
+	bytes  int64
+	binary bool
+}{
+	{"GiB", 1 << 30, true},
+	{"MiB", 1 << 20, true},
+	{"KiB", 1 << 10, true},
+	{"GB", 1e9, false},
+	{"MB", 1e6, false},
+	{"KB", 1e3, false},
+	{"B", 1, false},
+}
+
+func parseSize(text string) (Size, error) {
+	digits, unit := text, int64(1)
+	for _, u := range sizeUnits {
+		if d, ok := strings.CutSuffix(text, u.name); ok {
+			digits, unit = strings.TrimSpace(d), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/unit {
+		return 0, fmt.Errorf("%q is not a size (as 512KiB or 8MiB)", text)
+	}
+	return Size(n * unit), nil
+}
+
+func splitList(text string) []string {
+	var list []string
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			list = append(list, item)
+		}
+	}
+	return list
+}
+
+func oneOf(list []string, s string) bool {
+	for _, item := range list {
+		if item == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,183 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Error is a wrong setting: where it stands, which it is, and what was expected.
+type Error struct {
+	Where   string // "lingserve.yaml:3:7", "LINGSERVE_ADDR", "--addr"
+	Key     string // empty where the file as a whole is meant
+	Message string
+}
+
+func (e *Error) Error() string {
+	if e.Key == "" || strings.HasPrefix(e.Where, "--") {
+		return e.Where + ": " + e.Message
+	}
+	return e.Where + ": " + e.Key + ": " + e.Message
+}
+
+// where names the source in an error; a default is named by the flag that would change it.
+func (s Source) where(key string) string {
+	if s.Kind == Default {
+		return "--" + Setting{Key: key}.Flag()
+	}
+	return s.Name
+}
+
+const defaultModel = "demo:demo"
+
+// Load puts the settings together. environ is as os.Environ gives it; flags may be nil. The error joins an [*Error] for each
+// wrong setting.
+func Load(flags *Flags, environ []string) (*Config, error) {
+	l := &loader{c: &Config{sources: map[string]Source{}}, flags: flags, env: map[string]string{}}
+	for _, kv := range environ {
+		if name, text, ok := strings.Cut(kv, "="); ok {
+			l.env[name] = text
+		}
+	}
+	file := l.readFile()
+	for _, s := range table {
+		l.apply(s, file[s.Key])
+	}
+	l.chooseModel()
+	l.warnOfVariables(environ)
+	if len(l.errs) > 0 {
+		return nil, errors.Join(l.errs...)
+	}
+	return l.c, nil
+}
+
+type loader struct {
+	c     *Config
+	flags *Flags
+	env   map[string]string
+	errs  []error
+}
+
+// apply takes the setting from the first place that has it. Only that one is checked: what is overruled does not matter.
+func (l *loader) apply(s Setting, inFile *value) {
+	v := l.find(s)
+	if v == nil {
+		v = inFile
+	}
+	if v == nil {
+		v = &value{text: s.Default, at: "default"}
+	}
+	l.c.sources[s.Key] = v.from
+	if err := s.set(l.c, *v); err != nil {
+		l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
+	}
+}
+
+// find looks on the command line and in the environment. An empty variable counts as unset, as it does for most programs.
+func (l *loader) find(s Setting) *value {
+	if l.flags != nil {
+		if given := l.flags.given[s.Key]; len(given) > 0 {
+			name := "--" + s.Flag()
+			v := &value{text: given[len(given)-1], from: Source{Flag, name}, at: name}
+			if s.isList() {
+				v.text = strings.Join(given, ",")
+			}
+			return v
+		}
+	}
+	for _, name := range s.Variables() {
+		if text := l.env[name]; text != "" {
+			return &value{text: text, from: Source{Environment, name}, at: name}
+		}
+	}
+	return nil
+}
+
+// readFile returns what the configuration file says. The default file may be missing, one that was asked for may not.
+func (l *loader) readFile() map[string]*value {
+	path, at, asked := "lingserve.yaml", "", false
+	for _, s := range table {
+		if s.Key != "config" {
+			continue
+		}
+		if v := l.find(s); v != nil {
+			path, at, asked = v.text, v.at, true
+		}
+	}
+	if path == "" { // --config "" reads none
+		return nil
+	}
+	text, err := readLimited(path, 64<<10)
+	if errors.Is(err, os.ErrNotExist) && !asked {
+		return nil
+	}
+	if err != nil {
+		if at == "" {
+			at = path
+		}
+		l.errs = append(l.errs, &Error{Where: at, Message: fmt.Sprintf("the configuration file cannot be read: %s", plain(err))})
+		return nil
+	}
+	r := &fileReader{name: path, dir: filepath.Dir(path), env: l.env, values: map[string]*value{}}
+	r.read(text)
+	l.errs = append(l.errs, r.errs...)
+	return r.values
+}
+
+// readLimited reads a file of at most limit bytes: a configuration is small, and a device or a pipe given by mistake is not.
+func readLimited(path string, limit int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder", path)
+	}
+	if info.Size() > limit {
+		return nil, fmt.Errorf("%s has more than %s", path, Size(limit))
+	}
+	return os.ReadFile(path)
+}
+
+// plain is the error without the name of the system call.
+func plain(err error) string {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		return pe.Path + ": " + pe.Err.Error()
+	}
+	return err.Error()
+}
+
+// chooseModel makes the two common cases work by themselves: a key or a base URL means a real model, nothing means the demo.
+func (l *loader) chooseModel() {
+	if l.c.Model != "" {
+		return
+	}
+	l.c.Model = defaultModel
+	for _, key := range []string{"openai.key", "openai.base_url"} {
+		if l.c.sources[key].Kind != Default && (l.c.OpenAI.Key != "" || l.c.OpenAI.BaseURL != "") {
+			l.c.Model = "openai:gpt-4o-mini"
+			l.c.sources["model"] = Source{Default, "since " + key + " is set"}
+			return
+		}
+	}
+}
+
+// warnOfVariables tells of variables that look like a mistyped setting. They are not refused: container platforms put
+// variables of their own beginning with a service's name into the environment.
+func (l *loader) warnOfVariables(environ []string) {
+	var known []string
+	for _, s := range table {
+		known = append(known, s.Variables()[0])
+	}
+	for _, kv := range environ {
+		name, _, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, "LINGSERVE_") || oneOf(known, name) {
+			continue
+		}
+		if near := Nearest(name, known); near != "" {
+			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("the environment variable %s is not a setting; did you mean %s?", name, near))
+		}
+	}
+}

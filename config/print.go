@@ -1,0 +1,65 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Print writes what is in force as a configuration file would say it, with where each value came from behind it. Secrets are
+// stars.
+func (c *Config) Print(w io.Writer) error {
+	type line struct{ text, source string }
+	var lines []line
+	width, section := 0, ""
+	for _, s := range table {
+		key, indent := s.Key, ""
+		if head, name, ok := strings.Cut(s.Key, "."); ok {
+			if head != section {
+				lines = append(lines, line{text: head + ":"})
+			}
+			section, key, indent = head, name, "  "
+		}
+		text := indent + key + ": " + s.yaml(c)
+		width = max(width, len(text))
+		lines = append(lines, line{text, c.sources[s.Key].String()})
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		if l.source == "" {
+			fmt.Fprintln(&b, l.text)
+			continue
+		}
+		fmt.Fprintf(&b, "%-*s  # %s\n", width, l.text, l.source)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// bare is text that needs no quotes in YAML. A colon before a space, a leading sign and the like do.
+var bare = regexp.MustCompile(`^[A-Za-z0-9./][A-Za-z0-9._/:@+-]*$`)
+
+func (s Setting) yaml(c *Config) string {
+	if list, ok := s.field(c).(*[]string); ok {
+		items := make([]string, len(*list))
+		for i, item := range *list {
+			items[i] = quote(item, true)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	}
+	return quote(s.text(c), s.isText())
+}
+
+// quote leaves plain words plain. Text that YAML would read as something else gets quotes.
+func quote(text string, isText bool) string {
+	if !isText {
+		return text
+	}
+	_, err := strconv.ParseFloat(text, 64)
+	if bare.MatchString(text) && err != nil && !strings.HasSuffix(text, ":") && !oneOf([]string{"true", "false", "null"}, strings.ToLower(text)) {
+		return text
+	}
+	return strconv.Quote(text)
+}

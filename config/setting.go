@@ -1,0 +1,245 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Setting describes one setting.
+type Setting struct {
+	Key     string   // in the file: "run.retention" is retention under run
+	Help    string   // one sentence without a full stop
+	Default string   // as it would be written
+	Env     []string // other environment variables that set it, after LINGSERVE_…
+	OneOf   []string // the only values allowed
+	Min     string   // the smallest value allowed
+	Secret  bool
+
+	check func(string) error
+	field func(*Config) any // a pointer to where the value goes; its type is the kind of the setting
+}
+
+// Settings returns the table of all settings, in the order in which they are shown.
+func Settings() []Setting { return table }
+
+// Flag is the name on the command line, without dashes: run-retention.
+func (s Setting) Flag() string {
+	return strings.NewReplacer(".", "-", "_", "-").Replace(s.Key)
+}
+
+// Variables are the environment variables that set it; the first one that is not empty counts.
+func (s Setting) Variables() []string {
+	name := "LINGSERVE_" + strings.ToUpper(strings.ReplaceAll(s.Key, ".", "_"))
+	return append([]string{name}, s.Env...)
+}
+
+// table is ordered as the file would be written: sections stand together.
+var table = []Setting{
+	{
+		Key: "addr", Default: "127.0.0.1:8080", check: checkAddr,
+		Help:  "address to listen on; without authentication only a loopback address is allowed, unless insecure is set",
+		field: func(c *Config) any { return &c.Addr },
+	},
+	{
+		Key: "data", Default: "./data",
+		Help:  "folder for what must survive a restart; empty keeps nothing",
+		field: func(c *Config) any { return &c.Data },
+	},
+	{
+		Key: "workflows", Default: "./workflows", check: notEmpty,
+		Help:  "folder of workflow files; the shipped workflows serve where it does not exist",
+		field: func(c *Config) any { return &c.Workflows },
+	},
+	{
+		Key: "config", Default: "lingserve.yaml",
+		Help:  "configuration file; the default one is read if it is there",
+		field: func(c *Config) any { return &c.File },
+	},
+	{
+		Key: "insecure", Default: "false",
+		Help:  "listen on any address without authentication",
+		field: func(c *Config) any { return &c.Insecure },
+	},
+	{
+		Key: "model", Default: "", check: checkModel,
+		Help:  "model of workflows that name none; with an OpenAI key or base URL the default is openai:gpt-4o-mini, without demo:demo",
+		field: func(c *Config) any { return &c.Model },
+	},
+	{
+		Key: "inline_workflows", Default: "false",
+		Help:  "a request may carry a workflow of its own",
+		field: func(c *Config) any { return &c.InlineWorkflows },
+	},
+	{
+		Key: "watch", Default: "false",
+		Help:  "reload workflows when their files change; SIGHUP reloads them in any case",
+		field: func(c *Config) any { return &c.Watch },
+	},
+	{
+		Key: "grace", Default: "20s",
+		Help:  "how long running work may go on after SIGTERM before it is broken off",
+		field: func(c *Config) any { return &c.Grace },
+	},
+	{
+		Key: "openai.key", Env: []string{"OPENAI_API_KEY"}, Secret: true,
+		Help:  "key for the OpenAI API or a compatible server",
+		field: func(c *Config) any { return &c.OpenAI.Key },
+	},
+	{
+		Key: "openai.base_url", Env: []string{"OPENAI_BASE_URL"}, check: checkURL,
+		Help:  "address of a compatible server, such as http://127.0.0.1:11434/v1 for Ollama; empty is OpenAI's own",
+		field: func(c *Config) any { return &c.OpenAI.BaseURL },
+	},
+	{
+		Key:   "openai.models",
+		Help:  "models to list as available, without the prefix",
+		field: func(c *Config) any { return &c.OpenAI.Models },
+	},
+	{
+		Key: "demo.pace", Default: "50", Min: "0",
+		Help:  "tokens per second of the demo model; 0 is as fast as it can",
+		field: func(c *Config) any { return &c.Demo.Pace },
+	},
+	{
+		Key: "run.retention", Default: "5m", Min: "1ms",
+		Help:  "how long a run can be attached to after its end",
+		field: func(c *Config) any { return &c.Run.Retention },
+	},
+	{
+		Key: "run.key_retention", Default: "24h", Min: "1ms",
+		Help:  "how long an Idempotency-Key is known",
+		field: func(c *Config) any { return &c.Run.KeyRetention },
+	},
+	{
+		Key: "run.timeout", Default: "30m", Min: "1ms",
+		Help:  "how long a run may take",
+		field: func(c *Config) any { return &c.Run.Timeout },
+	},
+	{
+		Key: "run.max", Default: "10000", Min: "1",
+		Help:  "runs at once; more are refused",
+		field: func(c *Config) any { return &c.Run.Max },
+	},
+	{
+		Key: "run.max_log", Default: "8MiB", Min: "4KiB",
+		Help:  "memory of a run's event log; a reader that falls out of it goes on from a snapshot",
+		field: func(c *Config) any { return &c.Run.MaxLog },
+	},
+	{
+		Key: "run.max_result", Default: "16MiB", Min: "1KiB",
+		Help:  "size of a run's result",
+		field: func(c *Config) any { return &c.Run.MaxResult },
+	},
+	{
+		Key: "run.max_bots", Default: "256", Min: "1",
+		Help:  "bots of a run",
+		field: func(c *Config) any { return &c.Run.MaxBots },
+	},
+	{
+		Key: "run.max_tasks", Default: "1024", Min: "1",
+		Help:  "tasks of a run",
+		field: func(c *Config) any { return &c.Run.MaxTasks },
+	},
+	{
+		Key: "run.ended_memory", Default: "64MiB", Min: "1KiB",
+		Help:  "memory for runs that have ended and can still be attached to; older ones go to the data folder",
+		field: func(c *Config) any { return &c.Run.EndedMemory },
+	},
+	{
+		Key: "http.keepalive", Default: "10s", Min: "1ms",
+		Help:  "an idle stream gets a sign of life this often",
+		field: func(c *Config) any { return &c.HTTP.KeepAlive },
+	},
+	{
+		Key: "http.write_timeout", Default: "30s", Min: "1ms",
+		Help:  "a client that takes nothing for this long is disconnected; its run goes on",
+		field: func(c *Config) any { return &c.HTTP.WriteTimeout },
+	},
+	{
+		Key: "http.max_body", Default: "1MiB", Min: "1KiB",
+		Help:  "size of a request's body",
+		field: func(c *Config) any { return &c.HTTP.MaxBody },
+	},
+	{
+		Key: "upstream.connect", Default: "10s",
+		Help:  "time to reach a model's server; 0 is no limit",
+		field: func(c *Config) any { return &c.Upstream.Connect },
+	},
+	{
+		Key: "upstream.first_token", Default: "1m",
+		Help:  "time until a model's first token; 0 is no limit",
+		field: func(c *Config) any { return &c.Upstream.FirstToken },
+	},
+	{
+		Key: "upstream.idle", Default: "1m",
+		Help:  "time between two tokens of a model; 0 is no limit",
+		field: func(c *Config) any { return &c.Upstream.Idle },
+	},
+	{
+		Key: "upstream.total", Default: "10m",
+		Help:  "time of a model's whole answer; 0 is no limit",
+		field: func(c *Config) any { return &c.Upstream.Total },
+	},
+	{
+		Key: "retries.attempts", Default: "3", Min: "1",
+		Help:  "how often a request to a model is tried while nothing of its answer has been passed on; 1 is no retry",
+		field: func(c *Config) any { return &c.Retries.Attempts },
+	},
+	{
+		Key: "log.level", Default: "info", OneOf: []string{"debug", "info", "warn", "error"},
+		Help:  "the least important messages that are logged",
+		field: func(c *Config) any { return &c.Log.Level },
+	},
+	{
+		Key: "log.format", Default: "text", OneOf: []string{"text", "json"},
+		Help:  "form of the log on stderr",
+		field: func(c *Config) any { return &c.Log.Format },
+	},
+}
+
+func notEmpty(s string) error {
+	if s == "" {
+		return errors.New("is empty")
+	}
+	return nil
+}
+
+func checkAddr(s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Errorf("%q is not an address (as 127.0.0.1:8080)", s)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return fmt.Errorf("%q has no port from 0 to 65535 (as 127.0.0.1:8080)", s)
+	}
+	return nil
+}
+
+func checkModel(s string) error {
+	if s == "" {
+		return nil
+	}
+	for name := range strings.SplitSeq(s, ",") {
+		provider, model, ok := strings.Cut(strings.TrimSpace(name), ":")
+		if !ok || provider == "" || model == "" {
+			return fmt.Errorf("%q is not a model (as openai:gpt-4o-mini)", s)
+		}
+	}
+	return nil
+}
+
+// checkURL never repeats the value: a base URL may carry a password.
+func checkURL(s string) error {
+	if s == "" {
+		return nil
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("is not an http or https address (as http://127.0.0.1:11434/v1)")
+	}
+	return nil
+}

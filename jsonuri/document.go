@@ -1,36 +1,306 @@
 package jsonuri
 
-// Document is the fold of deltas. The zero value is an empty document, {}. It is not safe for concurrent use.
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Limits of a [Document]. A parser's own limits are lower or the same: they are here for deltas that come from elsewhere.
+const (
+	// maxDocumentDepth is twice the parser's default, so that whatever it lets pass also fits below a root.
+	maxDocumentDepth = 1024
+	// maxFill is how far beyond an array's end a slot may be; those between are filled with null.
+	maxFill = 65536
+	// maxElements is more than the parser's largest document can hold.
+	maxElements = 16 << 20
+)
+
+var (
+	// ErrContent says that what was to be appended is not the inside of a JSON string in UTF-8.
+	ErrContent = errors.New("jsonuri: content is not the inside of a JSON string")
+	// ErrValue says that what was to be set is not JSON text in UTF-8.
+	ErrValue = errors.New("jsonuri: value is not JSON")
+)
+
+// Document is the fold of deltas. The zero value is an empty document, {}. It is not safe for concurrent use and must not
+// be copied, see [Document.Clone].
+//
+// Where a delta meets something that is not a container on its way, that becomes an object: an array announces itself with
+// [], so a "0" alone is a key. An array takes indexes only: anything else there is an error, since it would have to lose the
+// elements or the delta.
+//
 // Values with a reserved uri are kept beside the document, see [Document.AppendReserved].
-type Document struct{}
+type Document struct {
+	root     node
+	reserved node // an object: uris up to and with the "$" segment
+	size     int
+
+	// A string arrives in many pieces, so the node of the last delta is kept. Every change of the tree goes through a
+	// delta or Delete, and so cannot leave this pointing to a node that is no longer there.
+	last    *node
+	lastURI []byte
+
+	spans []span // of the uri at hand
+	plain []byte // an unescaped segment
+}
+
+// Apply applies d. Errors are those of [Document.Append] and [Document.Set].
+func (d *Document) Apply(delta Delta) error {
+	if delta.Op == Append {
+		return d.Append(delta.URI, delta.Value)
+	}
+	return d.Set(delta.URI, delta.Value)
+}
 
 // Append appends content, in its escaped form and without quotes, to the string at uri; a missing or non-string value
-// there first becomes "". It keeps no reference to its arguments. Errors: a uri that cannot be parsed, a limit (depth, index
-// of an array).
-func (d *Document) Append(uri, content []byte) error { panic("jsonuri: not built yet") }
+// there first becomes "". It keeps no reference to its arguments and allocates nothing, but for the string's growth, where
+// uri is that of the delta before. A document that gives an error is as it was. Errors: [*URIError] for a uri that cannot be
+// parsed or does not fit the array it leads into, [*LimitError], [ErrContent].
+func (d *Document) Append(uri, content []byte) error {
+	if !isContent(content) {
+		return fmt.Errorf("append at uri %q: %w", clip(uri), ErrContent)
+	}
+	n, err := d.place(uri)
+	if err != nil {
+		return err
+	}
+	if n.kind != nodeString {
+		d.size -= n.size()
+		n.become(nodeString)
+		d.size += n.size()
+	}
+	n.text = append(n.text, content...)
+	d.size += len(content)
+	return nil
+}
 
 // Set sets the value at uri to the JSON text value; {} keeps an object that is there. A slot beyond an array's end fills it
-// with null. Errors are those of Append, and a value that is not JSON.
-func (d *Document) Set(uri, value []byte) error { panic("jsonuri: not built yet") }
+// with null. It keeps no reference to its arguments, and a document that gives an error is as it was. Errors are those of
+// Append, and [ErrValue].
+func (d *Document) Set(uri, value []byte) error {
+	fresh, err := newNode(value)
+	if err != nil {
+		return fmt.Errorf("set uri %q: %w", clip(uri), err)
+	}
+	if fresh.kids != nil {
+		if err := d.scan(uri); err != nil {
+			return err
+		}
+		if len(d.spans)+fresh.depth() > maxDocumentDepth {
+			return &LimitError{Limit: "depth", Max: maxDocumentDepth}
+		}
+	}
+	n, err := d.place(uri)
+	if err != nil {
+		return err
+	}
+	if fresh.kind == nodeObject && fresh.kids == nil && n.kind == nodeObject {
+		return nil
+	}
+	d.size += fresh.size() - n.size()
+	*n = fresh
+	return nil
+}
 
-// Get returns the JSON text of the value at uri; false where there is none.
-func (d *Document) Get(uri string) ([]byte, bool) { panic("jsonuri: not built yet") }
+// Get returns the JSON text of the value at uri, reserved uris included; false where there is none.
+func (d *Document) Get(uri string) ([]byte, bool) {
+	n := d.find([]byte(uri))
+	if n == nil {
+		return nil, false
+	}
+	return n.appendJSON(nil, nil), true
+}
 
-// Delete removes the value at uri; an array's later elements move up.
-func (d *Document) Delete(uri string) bool { panic("jsonuri: not built yet") }
+// Delete removes the value at uri; an array's later elements move up. It says whether there was one. Deleting the root
+// empties the document and leaves what stands beside it.
+func (d *Document) Delete(uri string) bool {
+	d.last = nil
+	path := []byte(uri)
+	if len(path) == 0 {
+		d.size -= d.root.size() - nodeSize
+		d.root = node{}
+		return true
+	}
+	if d.scan(path) != nil {
+		return false
+	}
+	n, spans := d.start(path, false)
+	if n == nil {
+		return false
+	}
+	if len(spans) == 0 { // all of a reserved uri
+		d.size -= n.size() + keySize + len(uri)
+		d.reserved.remove(d.reserved.child(path))
+		return true
+	}
+	for _, s := range spans[:len(spans)-1] {
+		i := n.child(d.segment(path, s))
+		if i < 0 {
+			return false
+		}
+		n = &n.kids.nodes[i]
+	}
+	segment := d.segment(path, spans[len(spans)-1])
+	i := n.child(segment)
+	if i < 0 {
+		return false
+	}
+	d.size -= n.kids.nodes[i].size()
+	if n.kind == nodeObject {
+		d.size -= keySize + len(segment)
+	}
+	n.remove(i)
+	return true
+}
 
-// Walk calls visit for each value in document order, containers before what they hold, until it returns false.
-func (d *Document) Walk(visit func(uri string, value []byte) bool) { panic("jsonuri: not built yet") }
+// Walk calls visit for each value in document order, containers before what they hold and the root first, until it returns
+// false; so it can be ranged over. The values are JSON text, valid after the walk too, and must not be changed; the document
+// must not be changed during the walk.
+func (d *Document) Walk(visit func(uri string, value []byte) bool) {
+	// The text is written once and each value is a part of it, so that deep documents cost no more than flat ones.
+	var parts []part
+	text := d.root.appendJSON(nil, &parts)
+	d.root.walk(nil, text, &parts, visit)
+}
 
 // AppendJSON appends the document's JSON text to dst: members in the order they first came, numbers as they were written.
-func (d *Document) AppendJSON(dst []byte) []byte { panic("jsonuri: not built yet") }
+func (d *Document) AppendJSON(dst []byte) []byte { return d.root.appendJSON(dst, nil) }
 
 // AppendReserved appends the reserved part as one JSON object, {uri: value}, uris up to and with the "$" segment;
-// {} when there is none.
-func (d *Document) AppendReserved(dst []byte) []byte { panic("jsonuri: not built yet") }
+// {} when there is none. What follows in a uri is the way into that value, as in a document.
+func (d *Document) AppendReserved(dst []byte) []byte { return d.reserved.appendJSON(dst, nil) }
+
+// Decode stores the document in the value that into points to, by the rules of [json.Unmarshal].
+func (d *Document) Decode(into any) error { return json.Unmarshal(d.AppendJSON(nil), into) }
 
 // Size returns the bytes of memory that the document's text takes, about.
-func (d *Document) Size() int { panic("jsonuri: not built yet") }
+func (d *Document) Size() int { return d.size }
 
 // Clone returns an independent copy.
-func (d *Document) Clone() *Document { panic("jsonuri: not built yet") }
+func (d *Document) Clone() *Document {
+	return &Document{root: d.root.clone(), reserved: d.reserved.clone(), size: d.size}
+}
+
+// place returns the node at uri and makes it, and what leads to it, where it is missing.
+func (d *Document) place(uri []byte) (*node, error) {
+	if d.last != nil && bytes.Equal(uri, d.lastURI) {
+		return d.last, nil
+	}
+	// The whole uri is checked before anything is changed.
+	if err := d.scan(uri); err != nil {
+		return nil, err
+	}
+	n, spans := d.start(uri, true)
+	for _, s := range spans {
+		segment := d.segment(uri, s)
+		switch n.kind {
+		case nodeArray:
+			i, err := n.slot(segment)
+			if err != nil {
+				return nil, uriError(uri, s.start, err.Error())
+			}
+			d.size += nodeSize * n.fill(i)
+			n = &n.kids.nodes[i]
+			continue
+		case nodeObject:
+			if i := n.child(segment); i >= 0 {
+				n = &n.kids.nodes[i]
+				continue
+			}
+		default:
+			d.size -= n.size()
+			n.become(nodeObject)
+			d.size += n.size()
+		}
+		d.size += nodeSize + keySize + len(segment)
+		n = n.add(string(segment))
+	}
+	d.last, d.lastURI = n, append(d.lastURI[:0], uri...)
+	return n, nil
+}
+
+// find returns the node at uri, nil where there is none.
+func (d *Document) find(uri []byte) *node {
+	if d.scan(uri) != nil {
+		return nil
+	}
+	n, spans := d.start(uri, false)
+	for _, s := range spans {
+		if n == nil {
+			return nil
+		}
+		i := n.child(d.segment(uri, s))
+		if i < 0 {
+			return nil
+		}
+		n = &n.kids.nodes[i]
+	}
+	return n
+}
+
+// scan finds the segments of uri.
+func (d *Document) scan(uri []byte) error {
+	d.spans = d.spans[:0]
+	if len(uri) == 0 {
+		return nil
+	}
+	for i := 0; i <= len(uri); {
+		s, err := scanSegment(uri, i)
+		if err != nil {
+			return err
+		}
+		if len(d.spans) == maxDocumentDepth {
+			return &LimitError{Limit: "depth", Max: maxDocumentDepth}
+		}
+		d.spans = append(d.spans, s)
+		i = s.end + 1
+	}
+	if !utf8.Valid(uri) {
+		return uriError(uri, 0, "not UTF-8")
+	}
+	return nil
+}
+
+// start returns the node where the way of the scanned uri begins, and the segments that go on from there. A reserved node
+// that is missing is made or nil.
+func (d *Document) start(uri []byte, create bool) (*node, []span) {
+	if bytes.IndexByte(uri, '$') < 0 {
+		return &d.root, d.spans
+	}
+	for i, s := range d.spans {
+		if uri[s.start] != '$' {
+			continue
+		}
+		key := uri[:s.end]
+		if at := d.reserved.child(key); at >= 0 {
+			return &d.reserved.kids.nodes[at], d.spans[i+1:]
+		}
+		if !create {
+			return nil, nil
+		}
+		d.size += nodeSize + keySize + len(key)
+		return d.reserved.add(string(key)), d.spans[i+1:]
+	}
+	return &d.root, d.spans
+}
+
+// segment returns the plain text of a segment, valid until the next call.
+func (d *Document) segment(uri []byte, s span) []byte {
+	if !s.escaped {
+		return uri[s.start:s.end]
+	}
+	d.plain = appendPlain(d.plain[:0], uri[s.start:s.end])
+	return d.plain
+}
+
+// clip keeps a foreign text short enough for a message.
+func clip(text []byte) []byte {
+	const most = 80
+	if len(text) > most {
+		return text[:most]
+	}
+	return text
+}

@@ -50,7 +50,7 @@ func Parse(uri string) ([]string, error) {
 			return nil, err
 		}
 		if s.escaped {
-			segments = append(segments, string(appendUnescaped(nil, uri[s.start:s.end])))
+			segments = append(segments, string(appendPlain(nil, uri[s.start:s.end])))
 		} else {
 			segments = append(segments, uri[s.start:s.end])
 		}
@@ -179,8 +179,8 @@ func scanSegment[T string | []byte](uri T, start int) (span, error) {
 	return s, nil
 }
 
-// appendUnescaped appends the plain text of a segment that scanSegment has passed.
-func appendUnescaped[T string | []byte](dst []byte, segment T) []byte {
+// appendPlain appends the plain text of a segment that scanSegment has passed.
+func appendPlain[T string | []byte](dst []byte, segment T) []byte {
 	if len(segment) == 2 && segment[0] == '\\' && segment[1] == 'e' {
 		return dst
 	}

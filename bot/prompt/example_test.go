@@ -1,0 +1,34 @@
+package prompt_test
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/lingserve/lingserve/bot/prompt"
+)
+
+func ExampleTemplate_Render() {
+	t, err := prompt.Parse("quiz", "Three questions about {{ topic }} for readers of: {{ result.article | json }}")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	text, err := t.Render(map[string]any{
+		"topic":  "the sky",
+		"result": json.RawMessage(`{"article": {"title": "Why it is blue", "minutes": 1.50}}`),
+	})
+	fmt.Println(text, err)
+	// Output: Three questions about the sky for readers of: {"minutes":1.50,"title":"Why it is blue"} <nil>
+}
+
+func ExampleParse() {
+	_, err := prompt.Parse("outline", "Answer this:\n{{ input.question|shout }}")
+	fmt.Println(err)
+	// Output: outline:2:19: there is no filter "shout" in prompts
+}
+
+func ExampleTemplate_Variables() {
+	t, _ := prompt.Parse("list", "{% for s in result.sections %}{{ s.title }}: {{ tone }}\n{% endfor %}")
+	fmt.Println(t.Variables())
+	// Output: [result.sections tone]
+}

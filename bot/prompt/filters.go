@@ -1,0 +1,118 @@
+package prompt
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/flosch/pongo2/v6"
+)
+
+// filterRules are the filters that prompts can use: pongo2's where there is nil, and those of this package, which take the
+// place of one that could fill the memory, or are new.
+var filterRules = map[string]pongo2.FilterFunction{
+	"json":        filterJSON,
+	"add":         filterAdd,
+	"floatformat": filterFloatformat,
+	"join":        filterJoin,
+
+	"capfirst": nil, "cut": nil, "default": nil, "default_if_none": nil, "divisibleby": nil, "e": nil, "escape": nil,
+	"first": nil, "float": nil, "integer": nil, "last": nil, "length": nil, "length_is": nil, "linenumbers": nil,
+	"lower": nil, "pluralize": nil, "slice": nil, "split": nil, "striptags": nil, "title": nil, "truncatechars": nil,
+	"truncatewords": nil, "upper": nil, "urlencode": nil, "wordcount": nil, "wordwrap": nil, "yesno": nil,
+}
+
+// Filters lists the filters that templates can use, sorted.
+func Filters() []string {
+	var names []string
+	for name := range filterRules {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func filterError(name string, err error) *pongo2.Error {
+	return &pongo2.Error{Sender: "filter:" + name, OrigError: err}
+}
+
+// filterJSON gives the compact JSON text of any value.
+func filterJSON(in, _ *pongo2.Value) (*pongo2.Value, *pongo2.Error) {
+	text, err := jsonOf(in.Interface())
+	if err != nil {
+		return nil, filterError("json", err)
+	}
+	return pongo2.AsValue(text), nil
+}
+
+// filterAdd adds numbers and joins everything else.
+func filterAdd(in, param *pongo2.Value) (*pongo2.Value, *pongo2.Error) {
+	if in.IsNumber() && param.IsNumber() {
+		if in.IsFloat() || param.IsFloat() {
+			return pongo2.AsValue(in.Float() + param.Float()), nil
+		}
+		return pongo2.AsValue(in.Integer() + param.Integer()), nil
+	}
+	left, err := textOf(in.Interface())
+	if err != nil {
+		return nil, filterError("add", err)
+	}
+	right, err := textOf(param.Interface())
+	if err != nil {
+		return nil, filterError("add", err)
+	}
+	if len(left)+len(right) > maxOutput {
+		return nil, filterError("add", errTooLong)
+	}
+	return pongo2.AsValue(left + right), nil
+}
+
+var errTooLong = errors.New("the text would be longer than 1 MiB")
+
+// filterJoin joins the elements of a list.
+func filterJoin(in, param *pongo2.Value) (*pongo2.Value, *pongo2.Error) {
+	elements, _, err := items(in.Interface(), false)
+	if err != nil {
+		return nil, filterError("join", errors.New("join needs a list"))
+	}
+	separator := param.String()
+	var b strings.Builder
+	for i, element := range elements {
+		if i > 0 {
+			b.WriteString(separator)
+		}
+		text, err := textOf(element)
+		if err != nil {
+			return nil, filterError("join", err)
+		}
+		b.WriteString(text)
+		if b.Len() > maxOutput {
+			return nil, filterError("join", errTooLong)
+		}
+	}
+	return pongo2.AsValue(b.String()), nil
+}
+
+// maxDecimals is more than a float64 has.
+const maxDecimals = 30
+
+// filterFloatformat rounds to a number of decimals; without one, or with a negative one, whole numbers have none.
+func filterFloatformat(in, param *pongo2.Value) (*pongo2.Value, *pongo2.Error) {
+	decimals := -1
+	if !param.IsNil() {
+		decimals = param.Integer()
+	}
+	if decimals > maxDecimals || decimals < -maxDecimals {
+		return nil, filterError("floatformat", fmt.Errorf("more than %d decimals", maxDecimals))
+	}
+	value := in.Float()
+	if decimals <= 0 {
+		if value == float64(int64(value)) {
+			return pongo2.AsValue(strconv.FormatInt(int64(value), 10)), nil
+		}
+		decimals = -decimals
+	}
+	return pongo2.AsValue(strconv.FormatFloat(value, 'f', decimals, 64)), nil
+}

@@ -9,4 +9,18 @@
 //   - Sending never waits for a reader; a slow reader delays only itself.
 //   - The log is bounded in bytes; a reader that falls out of it goes on from a snapshot of the document.
 //   - Exactly one terminal event ends the log, "finished" or "canceled", and nothing follows it.
+//   - Whatever is sent, an event is one line: no value, name or uri can put a line break into a frame.
+//
+// # Snapshots
+//
+// A reader that asks for what has left the log, or for a snapshot, gets a group of events in place of those that it
+// missed: the named events among them, in order; the document as one Set at the root; what stands beside the document, a
+// Set at each reserved uri; and the Done events. A string, and an object that is empty, is preceded by a Set to null,
+// since those two forms add to what a reader has instead of replacing it.
+//
+// The group stands for all events up to its last one and takes effect as a whole: only its last event carries an id,
+// that of the last event it stands for; the others are marked as a [Event.Part] and are framed without one. A client
+// that is cut off in the middle therefore still has the id that it came with, or none, asks for the same as before and
+// gets a whole new group; nothing is lost and nothing is appended twice. The one exception are named events so old that
+// their id leads to a snapshot again: they come first and carry their own ids, so that they are not repeated.
 package tube

@@ -3,13 +3,17 @@ package tube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
 )
 
 // ErrEnded says that the run has ended: the event was not sent.
 var ErrEnded = errors.New("tube: the run has ended")
 
-// Document is what a tube folds its deltas into, for snapshots and results. Its zero value is made by Options.Document.
+// Document is what a tube folds its deltas into, for snapshots and results. An empty one is made by Options.Document.
 type Document interface {
 	Append(uri, content []byte) error
 	Set(uri, value []byte) error
@@ -18,79 +22,193 @@ type Document interface {
 	AppendReserved(dst []byte) []byte
 }
 
-// Matcher decides by uri; *regexp.Regexp and *jsonuri.Pattern are matchers.
-type Matcher interface{ Match(uri []byte) bool }
-
-// URI matches one uri exactly.
-type URI string
-
-func (u URI) Match(uri []byte) bool { return string(u) == string(uri) }
-
-// Func makes a matcher of a function.
-type Func func(uri []byte) bool
-
-func (f Func) Match(uri []byte) bool { return f(uri) }
-
-// Filter hides events from clients by their uri. Named events are never filtered.
-type Filter struct {
-	Root    string    // only uris at or below this root; "" is all
-	Exclude []Matcher // uris that match any of these are hidden
-	Include []Matcher // where not empty, uris that match none of these are hidden
-}
-
 // Options are the settings of a tube.
 type Options struct {
 	MaxBytes int             // of the log in memory; default 8 MiB
 	Document func() Document // an empty document; required
 }
 
+// defaultMaxBytes is more than a million tokens.
+const defaultMaxBytes = 8 << 20
+
 // Tube is the ordered events of one run. It is safe for concurrent use.
-type Tube struct{}
+type Tube struct {
+	run  string
+	max  int
+	done chan struct{} // closed after the terminal event
+
+	mu       sync.Mutex
+	log      log
+	filters  filters
+	waiting  []*Reader // to be woken by the next event
+	ended    bool
+	terminal uint64 // number of the terminal event
+
+	folded folded       // has its own lock, which is taken before mu
+	extra  atomic.Int64 // bytes that folded holds
+}
 
 // New returns the tube of the run with this id.
-func New(run string, o *Options) *Tube { panic("tube: not built yet") }
+func New(run string, o *Options) *Tube {
+	if o == nil || o.Document == nil {
+		panic("tube: Options.Document is required")
+	}
+	t := &Tube{run: run, max: o.MaxBytes, done: make(chan struct{})}
+	if t.max <= 0 {
+		t.max = defaultMaxBytes
+	}
+	t.log.large = min(max(t.max/16, minBlock), maxBlock)
+	t.folded.make = o.Document
+	return t
+}
 
 // Run returns the run's id.
-func (t *Tube) Run() string { panic("tube: not built yet") }
+func (t *Tube) Run() string { return t.run }
 
-// Send appends an event, gives it the next number and returns that at once. Errors: [ErrEnded]; a name that is not allowed;
-// a value that is not one line.
-func (t *Tube) Send(e Event) (n uint64, err error) { panic("tube: not built yet") }
+// Send appends an event, gives it the next number and returns that at once. Errors: [ErrEnded]; a name that is not allowed,
+// the names of the terminal events among them; a value or uri that is not what [Event] says. White space around JSON and
+// line breaks between its tokens are taken out.
+func (t *Tube) Send(e Event) (n uint64, err error) {
+	if err := check(&e); err != nil {
+		return 0, err
+	}
+	if e.Terminal() {
+		return 0, fmt.Errorf("tube: event %q is sent only when the run ends", e.Name)
+	}
+	n, size, err := t.append(&e, false)
+	if size > t.max {
+		t.trim(size)
+	}
+	return n, err
+}
+
+func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock() // a matcher may panic
+	if t.ended {
+		return 0, 0, ErrEnded
+	}
+	hidden := e.Hidden && !terminal
+	if len(t.filters.list) > 0 && e.Kind != Named {
+		hidden = t.filters.hide(e.URI, t.log.same(e.URI)) || hidden
+	}
+	n = t.log.next
+	t.log.put(e, hidden, terminal)
+	if terminal {
+		t.ended, t.terminal = true, n
+		close(t.done)
+	}
+	for i, r := range t.waiting {
+		t.waiting[i] = nil
+		r.wake()
+	}
+	t.waiting = t.waiting[:0]
+	return n, t.log.size, nil
+}
 
 // AddFilter hides what f says from now on and returns a function that takes that back.
-func (t *Tube) AddFilter(f Filter) (remove func()) { panic("tube: not built yet") }
+func (t *Tube) AddFilter(f Filter) (remove func()) {
+	f.Exclude, f.Include = slices.Clone(f.Exclude), slices.Clone(f.Include)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.filters.list = append(t.filters.list, &f)
+	t.filters.known = false
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.filters.list = slices.DeleteFunc(t.filters.list, func(x *Filter) bool { return x == &f })
+		t.filters.known = false
+	}
+}
 
 // ClearFilters takes all filters back.
-func (t *Tube) ClearFilters() { panic("tube: not built yet") }
+func (t *Tube) ClearFilters() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.filters = filters{}
+}
 
 // Close ends the run with a "finished" event of this status: completed, failed or interrupted. Only the first of Close and
 // Cancel appends anything; the others return [ErrEnded].
-func (t *Tube) Close(status string) error { panic("tube: not built yet") }
+func (t *Tube) Close(status string) error { return t.end(finished, "status", status) }
 
 // Cancel ends the run with a "canceled" event.
-func (t *Tube) Cancel(reason string) error { panic("tube: not built yet") }
+func (t *Tube) Cancel(reason string) error { return t.end(canceled, "reason", reason) }
+
+func (t *Tube) end(name, member, text string) error {
+	data := append([]byte(`{"`), member...)
+	data = append(data, `":`...)
+	data = append(appendString(data, text), '}')
+	_, _, err := t.append(&Event{Kind: Named, Name: name, Value: data}, true)
+	return err
+}
 
 // Ended is closed once the terminal event is in the log.
-func (t *Tube) Ended() <-chan struct{} { panic("tube: not built yet") }
+func (t *Tube) Ended() <-chan struct{} { return t.done }
 
 // Len returns how many events were sent.
-func (t *Tube) Len() uint64 { panic("tube: not built yet") }
+func (t *Tube) Len() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.log.next
+}
 
-// Bytes returns how much memory the log takes.
-func (t *Tube) Bytes() int { panic("tube: not built yet") }
+// Bytes returns how much memory the tube takes: its log, what was kept of events that have left it, and the documents where
+// they say their Size.
+func (t *Tube) Bytes() int {
+	const fixed = 1 << 10 // the tube itself and what the allocator rounds up
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return fixed + t.log.size + int(t.extra.Load())
+}
 
 // Snapshot returns the fold of all events so far, those that clients may see or all of them, as JSON text: the document
-// and, beside it, the object of reserved uris.
-func (t *Tube) Snapshot(all bool) (document, reserved []byte) { panic("tube: not built yet") }
+// and, beside it, the object of reserved uris. Deltas that the document refuses are left out.
+func (t *Tube) Snapshot(all bool) (document, reserved []byte) {
+	f := &t.folded
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t.foldUp()
+	d := f.document(all)
+	return d.AppendJSON(nil), d.AppendReserved(nil)
+}
 
 // Events yields every event from number from on, hidden ones included, and ends after the terminal event; its last pair
 // carries ctx's cause if ctx ends first. It is for listeners on the server. An event that has left the log yields a snapshot.
 func (t *Tube) Events(ctx context.Context, from uint64) iter.Seq2[Event, error] {
-	panic("tube: not built yet")
+	return func(yield func(Event, error) bool) {
+		r := t.reader(from)
+		r.all = true
+		defer r.Leave()
+		for {
+			for e := range r.Waiting() {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if r.Ended() {
+				return
+			}
+			select {
+			case <-r.More():
+			case <-ctx.Done():
+				yield(Event{}, context.Cause(ctx))
+				return
+			}
+		}
+	}
 }
 
 // NewReader returns a client's cursor that begins with the event numbered from. It holds nothing that must be closed.
-func (t *Tube) NewReader(from uint64) *Reader { panic("tube: not built yet") }
+func (t *Tube) NewReader(from uint64) *Reader { return t.reader(from) }
 
 // SnapshotReader returns a client's cursor that begins with a snapshot of the document so far.
-func (t *Tube) SnapshotReader() *Reader { panic("tube: not built yet") }
+func (t *Tube) SnapshotReader() *Reader {
+	r := t.reader(0)
+	r.snapshot = true
+	return r
+}
+
+func (t *Tube) reader(from uint64) *Reader {
+	return &Reader{tube: t, next: from, lost: true, more: make(chan struct{}, 1)}
+}

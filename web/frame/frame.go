@@ -2,13 +2,7 @@
 // reader's choice; one run can be read in several at once.
 package frame
 
-import (
-	"context"
-	"io"
-	"time"
-
-	"github.com/lingserve/lingserve/tube"
-)
+import "github.com/lingserve/lingserve/tube"
 
 // Format is a framing.
 type Format string
@@ -20,27 +14,34 @@ const (
 )
 
 // AppendSSE appends one event as Server-Sent Events text (WHATWG HTML, section 9.2): id, event for named ones, one data line.
-// The data of a named event is its data alone, since its name is in the event field.
-func AppendSSE(dst []byte, run string, e tube.Event) []byte { panic("frame: not built yet") }
-
-// AppendJSONL appends one event as a line: {"id":"run:n",…}.
-func AppendJSONL(dst []byte, run string, e tube.Event) []byte { panic("frame: not built yet") }
-
-// Output is what a stream is written to.
-type Output interface {
-	io.Writer
-	Flush() error
+// The data of a named event is its data alone, since its name is in the event field. An event that is a part of a snapshot
+// has no id, so that a client keeps the one it came with.
+func AppendSSE(dst []byte, run string, e tube.Event) []byte {
+	if !e.Part {
+		dst = append(dst, "id: "...)
+		dst = e.AppendID(dst, run)
+		dst = append(dst, '\n')
+	}
+	if e.Kind == tube.Named {
+		dst = append(dst, "event: "...)
+		dst = append(dst, e.Name...)
+		dst = append(dst, "\ndata: "...)
+		dst = append(dst, e.Value...)
+		return append(dst, "\n\n"...)
+	}
+	dst = append(dst, "data: {"...)
+	dst = e.AppendMembers(dst)
+	return append(dst, "}\n\n"...)
 }
 
-// Options of a stream.
-type Options struct {
-	Format    Format
-	KeepAlive time.Duration   // an idle stream gets a comment (SSE) or an empty line (JSONL); 0: none
-	Stop      <-chan struct{} // closed when the stream must be broken off
-}
-
-// Copy writes what r has, then follows it until its end: everything that waits in one write, a flush when it has caught up.
-// It returns nil after the terminal event, ErrStopped, ctx's cause, or the error of a write.
-func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options) error {
-	panic("frame: not built yet")
+// AppendJSONL appends one event as a line: {"id":"run:n",…}. An event that is a part of a snapshot has no id.
+func AppendJSONL(dst []byte, run string, e tube.Event) []byte {
+	dst = append(dst, '{')
+	if !e.Part {
+		dst = append(dst, `"id":"`...)
+		dst = e.AppendID(dst, run)
+		dst = append(dst, `",`...)
+	}
+	dst = e.AppendMembers(dst)
+	return append(dst, "}\n"...)
 }

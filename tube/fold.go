@@ -1,0 +1,264 @@
+package tube
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"sync"
+)
+
+// folded is what a tube knows of its events without its log: the documents that they fold to, and the events that a
+// document cannot say. It lags behind the log until someone asks or a block leaves.
+type folded struct {
+	mu   sync.Mutex
+	make func() Document
+	at   cursor // the next event to fold
+
+	visible Document
+	all     Document // nil as long as it would be the same
+	rooted  bool     // something was set at the root
+
+	kept  []Event // named and Done events of blocks that have left the log, hidden ones included
+	bytes int     // that kept takes
+}
+
+// document returns one of the folds.
+func (f *folded) document(all bool) Document {
+	if f.visible == nil {
+		f.visible = f.make()
+	}
+	if all && f.all != nil {
+		return f.all
+	}
+	return f.visible
+}
+
+// fold takes the events of a block up to number end.
+func (f *folded) fold(data []byte, end uint64) {
+	d := f.document(false)
+	for f.at.n < end && f.at.off < len(data) {
+		e, _ := f.at.read(data)
+		if e.Kind > Set {
+			continue
+		}
+		f.rooted = f.rooted || len(e.URI) == 0
+		if e.Hidden && f.all == nil {
+			f.all = f.make()
+			replay(d, false, f.all)
+		}
+		if !e.Hidden {
+			apply(d, e)
+		}
+		if f.all != nil {
+			apply(f.all, e)
+		}
+	}
+}
+
+// apply leaves out what the document refuses, since there is nobody to tell: whoever sent it has its own checks.
+func apply(d Document, e Event) {
+	if e.Kind == Append {
+		_ = d.Append(e.URI, e.Value)
+	} else {
+		_ = d.Set(e.URI, e.Value)
+	}
+}
+
+// replay makes to, which is empty, the same as from.
+func replay(from Document, rooted bool, to Document) {
+	for _, e := range snapshotOf(from, rooted) {
+		apply(to, e)
+	}
+}
+
+// snapshotOf returns the deltas that make any document the same as d. rooted says that the reader's root may be something else
+// than an object with some of d's members.
+func snapshotOf(d Document, rooted bool) []Event {
+	var group []Event
+	put := func(uri, value []byte, replace bool) {
+		if replace {
+			group = append(group, Event{Kind: Set, URI: uri, Value: null})
+		}
+		if value[0] == '"' {
+			group = append(group, Event{Kind: Append, URI: uri, Value: value[1 : len(value)-1]})
+		} else {
+			group = append(group, Event{Kind: Set, URI: uri, Value: value})
+		}
+	}
+	document := d.AppendJSON(nil)
+	put([]byte{}, document, document[0] == '"' || rooted && string(document) == "{}")
+	for uri, value := range members(d.AppendReserved(nil)) {
+		put([]byte(uri), value, value[0] == '"' || string(value) == "{}")
+	}
+	return group
+}
+
+// members yields the members of an object in order.
+func members(object []byte) func(yield func(string, []byte) bool) {
+	return func(yield func(string, []byte) bool) {
+		in := json.NewDecoder(bytes.NewReader(object))
+		if open, err := in.Token(); err != nil || open != json.Delim('{') {
+			return
+		}
+		for in.More() {
+			key, err := in.Token()
+			if err != nil {
+				return
+			}
+			name, _ := key.(string)
+			var value json.RawMessage
+			if err := in.Decode(&value); err != nil || !yield(name, value) {
+				return
+			}
+		}
+	}
+}
+
+// keep remembers the events of a block that leaves the log which a snapshot of the document does not hold.
+func (f *folded) keep(b block, limit int) {
+	c := cursor{n: b.first}
+	for c.off < len(b.data) {
+		if e, _ := c.read(b.data); e.Kind >= Done {
+			e.URI, e.Value = bytes.Clone(e.URI), bytes.Clone(e.Value)
+			f.kept = append(f.kept, e)
+			f.bytes += keptSize(e)
+		}
+	}
+	if f.bytes <= limit {
+		return
+	}
+	// Down to half the limit, so that this is rare. Done events are the least loss, then the older ones; the run's first
+	// event, which says what runs, is always kept.
+	for _, done := range []bool{true, false} {
+		f.kept = slices.DeleteFunc(f.kept, func(e Event) bool {
+			drop := f.bytes > limit/2 && e.N > 0 && (e.Kind == Done) == done
+			if drop {
+				f.bytes -= keptSize(e)
+			}
+			return drop
+		})
+	}
+}
+
+func keptSize(e Event) int { return 120 + len(e.URI) + len(e.Name) + len(e.Value) }
+
+// foldUp folds all that is in the log now, short of the terminal event, and returns the number of the next event and the
+// blocks. It is called with folded locked; writers are held up only while the list of blocks is copied.
+func (t *Tube) foldUp() (end uint64, blocks []block) {
+	f := &t.folded
+	t.mu.Lock()
+	end = t.log.next
+	if t.ended {
+		end = t.terminal
+	}
+	if f.at.n >= end {
+		t.mu.Unlock()
+		return end, nil
+	}
+	first := f.at.seq - t.log.seq
+	blocks = slices.Clone(t.log.blocks[first:])
+	t.mu.Unlock()
+	for i, b := range blocks {
+		if i > 0 {
+			f.at = cursor{seq: f.at.seq + 1, n: b.first}
+		}
+		f.fold(b.data, end)
+	}
+	t.account()
+	return end, blocks
+}
+
+// account notes how much memory folded takes. It is called with folded locked.
+func (t *Tube) account() {
+	f := &t.folded
+	n := f.bytes
+	for _, d := range []Document{f.visible, f.all} {
+		if s, ok := d.(interface{ Size() int }); ok {
+			n += s.Size()
+		}
+	}
+	t.extra.Store(int64(n))
+}
+
+// trim lets blocks leave the log until it is within its limit; size is what the caller has seen of it. The block with the
+// newest event always stays. Writers go on meanwhile; only when one finds the log an eighth over its limit does it wait
+// for a snapshot that is being made.
+func (t *Tube) trim(size int) {
+	f := &t.folded
+	if size > t.max+t.max/8 {
+		f.mu.Lock()
+	} else if !f.mu.TryLock() {
+		return
+	}
+	defer f.mu.Unlock()
+	for {
+		t.mu.Lock()
+		if t.log.size <= t.max || len(t.log.blocks) < 2 {
+			t.mu.Unlock()
+			break
+		}
+		b, next := t.log.blocks[0], t.log.blocks[1].first
+		seq := t.log.seq
+		t.mu.Unlock()
+		if f.at.seq == seq {
+			f.fold(b.data, next)
+			f.at = cursor{seq: seq + 1, n: next}
+		}
+		f.keep(b, max(t.max/8, minBlock))
+		t.mu.Lock()
+		t.log.shift()
+		t.mu.Unlock()
+	}
+	t.account()
+}
+
+// regroup gives r a snapshot of all events up to now, as the package comment says, and moves it behind them.
+func (t *Tube) regroup(r *Reader) {
+	f := &t.folded
+	f.mu.Lock() // nothing leaves the log meanwhile
+	defer f.mu.Unlock()
+	end, _ := t.foldUp()
+	t.mu.Lock()
+	begin, blocks, seq := t.log.begin(), slices.Clone(t.log.blocks), t.log.seq
+	t.mu.Unlock()
+	if end <= r.next { // nothing but a terminal event
+		return
+	}
+
+	var named, done []Event
+	take := func(e Event) {
+		if e.N < r.next || e.Hidden && !r.all {
+			return
+		}
+		if e.Kind == Named {
+			e.Part = e.N+1 >= begin
+			named = append(named, e)
+		} else if e.Kind == Done {
+			done = append(done, e)
+		}
+	}
+	for _, e := range f.kept {
+		take(e)
+	}
+	at := cursor{seq: seq, n: begin}
+	for i, b := range blocks {
+		if i > 0 {
+			at = cursor{seq: seq + i, n: b.first}
+		}
+		for at.n < end && at.off < len(b.data) {
+			e, _ := at.read(b.data)
+			take(e)
+		}
+		if at.n >= end {
+			break
+		}
+	}
+
+	group := append(snapshotOf(f.document(r.all), f.rooted), done...)
+	for i := range group {
+		group[i].N, group[i].Part = end-1, true
+	}
+	group[len(group)-1].Part = false
+	r.group = append(named, group...)
+	r.next, r.at, r.lost = end, at, false
+}

@@ -1,11 +1,18 @@
 // Package web is the HTTP door: routes, handlers, framing, and the runs that it has started.
+//
+// A run that was started belongs to the server and not to the request: a client that goes away leaves it running, and
+// comes back with the id of the last event that it has seen. Runs end by themselves, by being canceled, by RunTimeout, or
+// with the server.
 package web
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
+	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -32,31 +39,191 @@ type Options struct {
 	MaxBots         int           // of a run, 256
 	MaxTasks        int           // of a run, 1024
 	RunTimeout      time.Duration // of a whole run, 30 min
-	MemoryOfEnded   int64         // bytes of ended runs kept in memory; older ones go to Data, or are forgotten
+	MemoryOfEnded   int64         // bytes of ended runs kept in memory, 8 MiB; older ones go to Data, or are forgotten
 	InlineWorkflows bool          // a request may carry a workflow
 	Version         string
 }
 
-// Server serves the API. Its methods are safe for concurrent use.
-type Server struct{}
-
-// New returns a server. Errors: a data folder that cannot be written.
-func New(o Options) (*Server, error) { panic("web: not built yet") }
-
-// Handler returns the routes.
-func (s *Server) Handler() http.Handler { panic("web: not built yet") }
-
-// HTTPServer returns an http.Server for the handler with the timeouts and connection settings that streams need.
-func (s *Server) HTTPServer() *http.Server { panic("web: not built yet") }
-
-// Listen listens on addr with the socket settings that streams need.
-func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) {
-	panic("web: not built yet")
+// withDefaults fills in what is not set.
+func (o Options) withDefaults() Options {
+	if o.Workflows == nil {
+		o.Workflows = new(flow.Registry)
+	}
+	if o.Models == nil {
+		o.Models = new(adapter.Registry)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Retention = cmp.Or(o.Retention, 5*time.Minute)
+	o.KeyRetention = cmp.Or(o.KeyRetention, 24*time.Hour)
+	o.KeepAlive = cmp.Or(o.KeepAlive, 10*time.Second)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, 30*time.Second)
+	o.MaxBody = cmp.Or(o.MaxBody, 1<<20)
+	o.MaxRuns = cmp.Or(o.MaxRuns, 10_000)
+	o.MaxLog = cmp.Or(o.MaxLog, 8<<20)
+	o.MaxResult = cmp.Or(o.MaxResult, 16<<20)
+	o.MaxBots = cmp.Or(o.MaxBots, 256)
+	o.MaxTasks = cmp.Or(o.MaxTasks, 1024)
+	o.RunTimeout = cmp.Or(o.RunTimeout, 30*time.Minute)
+	o.MemoryOfEnded = cmp.Or(o.MemoryOfEnded, 8<<20)
+	o.Version = cmp.Or(o.Version, "dev")
+	return o
 }
 
-// Drain refuses new runs, waits for running ones until ctx ends, then breaks the streams off without a clean end and cancels what
-// still runs. /readyz answers 503 from its beginning.
-func (s *Server) Drain(ctx context.Context) error { panic("web: not built yet") }
+// Server serves the API. Its methods are safe for concurrent use.
+type Server struct {
+	o       Options
+	log     *slog.Logger
+	runs    *runs
+	disk    *disk // nil keeps nothing
+	handler http.Handler
+	guard   *http.CrossOriginProtection
+	began   time.Time
 
-// Close frees what the server holds; after Drain.
-func (s *Server) Close() error { panic("web: not built yet") }
+	stop     chan struct{} // closed when streams must be broken off
+	stopOnce sync.Once
+	streams  gate // requests that follow a run
+
+	ctx    context.Context // of the sweeper
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// New returns a server. Errors: a data folder that cannot be written.
+func New(o Options) (*Server, error) {
+	o = o.withDefaults()
+	s := &Server{o: o, log: o.Log, stop: make(chan struct{}), guard: http.NewCrossOriginProtection(), began: time.Now()}
+	if o.Data != "" {
+		d, err := openDisk(o.Data)
+		if err != nil {
+			return nil, err
+		}
+		s.disk = d
+	}
+	s.runs = newRuns(&s.o, s.disk)
+	if s.disk != nil {
+		if err := s.runs.restore(time.Now()); err != nil {
+			s.disk.close()
+			return nil, fmt.Errorf("data folder %s: %w", o.Data, err)
+		}
+	}
+	s.handler = s.routes()
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.wg.Go(s.sweep)
+	return s, nil
+}
+
+// sweep forgets ended runs and keys as their time comes, and gives memory back to the system after a burst of runs. It ends
+// with Close.
+func (s *Server) sweep() {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+			if s.runs.sweep(time.Now()) {
+				debug.FreeOSMemory()
+			}
+		}
+	}
+}
+
+// Handler returns the routes.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Drain refuses new runs, waits for running ones until ctx ends, then breaks the streams off without a clean end and ends
+// what still runs as interrupted. /readyz answers 503 from its beginning. What has ended is kept in the data folder, where
+// clients that come back to the next server find it.
+func (s *Server) Drain(ctx context.Context) error {
+	began := time.Now()
+	quiet := s.runs.drain()
+	s.log.Info("draining")
+	select {
+	case <-quiet:
+		// Those who read the last events get the time to do so.
+		s.streams.wait(ctx.Done())
+	case <-ctx.Done():
+	}
+	s.breakStreams()
+	count := s.runs.interrupt()
+	s.runs.saveAll()
+	s.log.Info("drained", "interrupted", count, "took", time.Since(began))
+	return nil
+}
+
+// breakTime is how long Drain waits for streams to notice that they are broken off. They do so at once, but for those that
+// are stuck in a write.
+const breakTime = time.Second
+
+// breakStreams ends all streams without a clean end. It must happen before runs are ended, so that no client takes the
+// server's end for its run's.
+func (s *Server) breakStreams() {
+	s.stopOnce.Do(func() { close(s.stop) })
+	timeout := make(chan struct{})
+	timer := time.AfterFunc(breakTime, func() { close(timeout) })
+	defer timer.Stop()
+	s.streams.wait(timeout)
+}
+
+// Close frees what the server holds; after Drain. Without one, runs that go on are ended.
+func (s *Server) Close() error {
+	s.closeOnce.Do(func() {
+		s.runs.drain()
+		s.breakStreams()
+		s.runs.interrupt()
+		s.runs.saveAll()
+		s.cancel()
+		s.wg.Wait()
+		if s.disk != nil {
+			s.closeErr = s.disk.close()
+		}
+	})
+	return s.closeErr
+}
+
+// gate counts what is inside, and lets others wait until nothing is. Unlike a sync.WaitGroup it can be entered while somebody
+// waits, and waiting can be given up.
+type gate struct {
+	mu    sync.Mutex
+	count int
+	empty chan struct{} // closed at zero; nil when nobody waits
+}
+
+func (g *gate) enter() {
+	g.mu.Lock()
+	g.count++
+	g.mu.Unlock()
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	if g.count--; g.count == 0 && g.empty != nil {
+		close(g.empty)
+		g.empty = nil
+	}
+	g.mu.Unlock()
+}
+
+// wait returns when nothing is inside, or give is closed.
+func (g *gate) wait(giveUp <-chan struct{}) {
+	g.mu.Lock()
+	if g.count == 0 {
+		g.mu.Unlock()
+		return
+	}
+	if g.empty == nil {
+		g.empty = make(chan struct{})
+	}
+	empty := g.empty
+	g.mu.Unlock()
+	select {
+	case <-empty:
+	case <-giveUp:
+	}
+}

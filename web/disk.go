@@ -1,0 +1,318 @@
+package web
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// disk keeps ended runs and idempotency keys in a folder:
+//
+//	runs/<run>.jsonl   a line with the outcome, then the tube's archive
+//	keys.txt           a line for each key, the newest last
+//
+// A file of a run appears whole or not at all: it is written beside its place and renamed. A line of keys.txt is one write.
+// Nothing waits for the disk to spin: what is kept survives the end of the process, and of the machine only what the
+// system has written by then.
+type disk struct {
+	root *os.Root
+
+	mu    sync.Mutex
+	keys  *os.File // opened for appending
+	lines int      // in the file of keys
+}
+
+// stored is an ended run that is on disk.
+type stored struct {
+	expires time.Time
+	size    int64
+}
+
+const (
+	runsFolder = "runs"
+	keysFile   = "keys.txt"
+	suffix     = ".jsonl"
+	temporary  = ".tmp"
+	folderMode = 0o700
+	fileMode   = 0o600
+	// maxStored bounds what ended runs take on disk; those that expire first make room.
+	maxStored = 4 << 30
+	// maxHeader bounds the line with the outcome when it is read back.
+	maxHeader = 8 << 20
+)
+
+// openDisk opens the folder, making it where it is not there.
+func openDisk(folder string) (*disk, error) {
+	if err := os.MkdirAll(folder, folderMode); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	d := &disk{root: root}
+	if err := d.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("data folder %s cannot be written: %w", folder, err), root.Close())
+	}
+	return d, nil
+}
+
+func (d *disk) open() error {
+	if err := d.root.MkdirAll(runsFolder, folderMode); err != nil {
+		return err
+	}
+	// The runs are written while the server serves; better to know now that they cannot be.
+	probe := runsFolder + "/probe" + temporary
+	if err := d.root.WriteFile(probe, nil, fileMode); err != nil {
+		return err
+	}
+	if err := d.root.Remove(probe); err != nil {
+		return err
+	}
+	var err error
+	d.keys, err = d.root.OpenFile(keysFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, fileMode)
+	return err
+}
+
+func (d *disk) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return errors.Join(d.keys.Close(), d.root.Close())
+}
+
+// fileOf names the file of a run. Ids are ours and need no escaping; one that is not does not reach the disk.
+func fileOf(run string) string { return runsFolder + "/" + run + suffix }
+
+// header is the first line of a run's file.
+type header struct {
+	Run      string    `json:"run"`
+	Workflow string    `json:"workflow"`
+	Keyed    bool      `json:"keyed,omitempty"`
+	Began    time.Time `json:"began"`
+	outcome
+}
+
+// save writes an ended run and returns the size of its file.
+func (d *disk) save(r *run) (size int64, err error) {
+	if !wellFormed(r.id) {
+		return 0, fmt.Errorf("%q cannot name a file", r.id)
+	}
+	head, err := json.Marshal(header{r.id, r.workflow, r.keyed, r.began.Round(0), r.outcome})
+	if err != nil {
+		return 0, err
+	}
+	place := fileOf(r.id)
+	beside := place + temporary
+	f, err := d.root.OpenFile(beside, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, fileMode)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		if err != nil {
+			_ = d.root.Remove(beside)
+		}
+	}()
+	n, err := f.Write(append(head, '\n'))
+	size = int64(n)
+	if err == nil {
+		var n int64
+		n, err = r.tube.WriteTo(f)
+		size += n
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return 0, err
+	}
+	return size, d.root.Rename(beside, place)
+}
+
+// load reads an ended run back.
+func (d *disk) load(id string, maxLog int) (*run, error) {
+	f, err := d.root.Open(fileOf(id))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	in := bufio.NewReader(f)
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) || len(line) > maxHeader {
+			return nil, fmt.Errorf("read outcome: %w", err)
+		}
+	}
+	var h header
+	if err := json.Unmarshal(line, &h); err != nil {
+		return nil, fmt.Errorf("read outcome: %w", err)
+	}
+	if h.Run != id {
+		return nil, fmt.Errorf("the file holds another run, %q", clip(h.Run))
+	}
+	t, err := tube.Restore(id, in, tubeOptions(maxLog))
+	if err != nil {
+		return nil, err
+	}
+	r := &run{id: id, workflow: h.Workflow, tube: t, keyed: h.Keyed, began: h.Began, outcome: h.outcome, done: make(chan struct{})}
+	close(r.done)
+	return r, nil
+}
+
+// tubeOptions are those of tubes that no manager makes.
+func tubeOptions(maxLog int) *tube.Options {
+	return &tube.Options{MaxBytes: maxLog, Document: func() tube.Document { return new(jsonuri.Document) }}
+}
+
+func (d *disk) remove(id string) error {
+	err := d.root.Remove(fileOf(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// list finds the runs on disk with the times of their files, and removes what a crash has left half written.
+func (d *disk) list() (map[string]fs.FileInfo, error) {
+	folder, err := d.root.Open(runsFolder)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	entries, err := folder.ReadDir(-1)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]fs.FileInfo, len(entries))
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), temporary) {
+			_ = d.root.Remove(runsFolder + "/" + e.Name())
+			continue
+		}
+		id, ok := strings.CutSuffix(e.Name(), suffix)
+		if !ok || !wellFormed(id) || !e.Type().IsRegular() {
+			continue
+		}
+		if info, err := e.Info(); err == nil {
+			found[id] = info
+		}
+	}
+	return found, nil
+}
+
+// addKey appends a key to the file.
+func (d *disk) addKey(e keyEntry, workflow string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, err := d.keys.Write(e.appendLine(nil, workflow))
+	if err == nil {
+		d.lines++
+	}
+	return err
+}
+
+// rewriteKeys writes the file of keys anew, when most of its lines have expired.
+func (d *disk) rewriteKeys(k *keys) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.lines < 2*len(k.entries)+1000 {
+		return nil
+	}
+	return d.rewriteKeysLocked(k)
+}
+
+func (d *disk) rewriteKeysLocked(k *keys) error {
+	list := make([]keyEntry, 0, len(k.entries))
+	for _, e := range k.entries {
+		list = append(list, e)
+	}
+	slices.SortFunc(list, func(a, b keyEntry) int { return int(a.at - b.at) })
+	var text []byte
+	for _, e := range list {
+		text = e.appendLine(text, "")
+	}
+	beside := keysFile + temporary
+	if err := d.root.WriteFile(beside, text, fileMode); err != nil {
+		return err
+	}
+	if err := d.root.Rename(beside, keysFile); err != nil {
+		return err
+	}
+	f, err := d.root.OpenFile(keysFile, os.O_APPEND|os.O_WRONLY, fileMode)
+	if err != nil {
+		return err
+	}
+	_ = d.keys.Close() // it was only appended to, and each write was looked at
+	d.keys, d.lines = f, len(list)
+	return nil
+}
+
+// loadKeys reads the keys that still hold, and the workflows of their runs. A line that a crash has cut off is left out.
+func (d *disk) loadKeys(k *keys, now time.Time) (workflows map[string]string, err error) {
+	text, err := d.root.ReadFile(keysFile)
+	if err != nil {
+		return nil, err
+	}
+	workflows = map[string]string{}
+	torn := false
+	for line := range bytes.Lines(text) {
+		d.lines++
+		e, workflow, ok := parseKeyLine(line)
+		if !ok {
+			torn = true
+			continue
+		}
+		if !k.expired(e, now) {
+			k.entries[e.key] = e
+			workflows[e.id()] = workflow
+		}
+	}
+	k.bound()
+	if torn || d.lines > 2*len(k.entries)+1000 {
+		return workflows, d.rewriteKeysLocked(k)
+	}
+	return workflows, nil
+}
+
+// appendLine appends the entry's line: key, request and run, the time in seconds, the workflow.
+func (e keyEntry) appendLine(dst []byte, workflow string) []byte {
+	dst = hex.AppendEncode(dst, e.key[:])
+	dst = append(dst, ' ')
+	dst = hex.AppendEncode(dst, e.hash[:])
+	dst = append(dst, ' ')
+	dst = append(dst, e.run[:]...)
+	dst = append(dst, ' ')
+	dst = strconv.AppendInt(dst, e.at, 10)
+	dst = append(dst, ' ')
+	dst = strconv.AppendQuoteToASCII(dst, workflow)
+	return append(dst, '\n')
+}
+
+func parseKeyLine(line []byte) (e keyEntry, workflow string, ok bool) {
+	text, whole := strings.CutSuffix(string(line), "\n")
+	f := strings.SplitN(text, " ", 5)
+	if !whole || len(f) != 5 || len(f[0]) != 2*len(e.key) || len(f[1]) != 2*len(e.hash) || len(f[2]) != len(e.run) || !wellFormed(f[2]) {
+		return e, "", false
+	}
+	_, err1 := hex.Decode(e.key[:], []byte(f[0]))
+	_, err2 := hex.Decode(e.hash[:], []byte(f[1]))
+	copy(e.run[:], f[2])
+	at, err3 := strconv.ParseInt(f[3], 10, 64)
+	workflow, err4 := strconv.Unquote(f[4])
+	e.at = at
+	return e, workflow, err1 == nil && err2 == nil && err3 == nil && err4 == nil
+}

@@ -1,0 +1,63 @@
+package web
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// An event's id is <run>:<n>. A browser asks first (preflight) before it sends an id with a colon to another origin, so
+// <run>.<n> is read as well.
+
+// Numbers that no run reaches, for the two events of a stream whose run is not known any more. They rise as ids must, and
+// say all that is needed when they come back, on any replica and after any restart: lastNumber is the largest integer that
+// JavaScript counts exactly.
+const (
+	lastNumber = 1<<53 - 1      // the "finished" event of such a stream: a client that names it has everything
+	goneNumber = lastNumber - 1 // its "error" event
+)
+
+// eventID is a parsed id.
+type eventID struct {
+	run string
+	n   uint64
+}
+
+func (id eventID) String() string { return id.run + ":" + strconv.FormatUint(id.n, 10) }
+
+// parseEventID reads an id. The error says what is wrong with it.
+func parseEventID(text string) (eventID, error) {
+	if len(text) > maxRunID+1+16 {
+		return eventID{}, fmt.Errorf("an event id of %d characters is too long", len(text))
+	}
+	i := strings.LastIndexAny(text, ":.")
+	if i < 0 {
+		return eventID{}, fmt.Errorf("%q is not an event id; expected <run>:<number>", text)
+	}
+	run, number := text[:i], text[i+1:]
+	if !wellFormed(run) {
+		return eventID{}, fmt.Errorf("%q is not an event id: %q cannot be a run", text, run)
+	}
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || number[0] == '+' || len(number) > 1 && number[0] == '0' || n > lastNumber {
+		return eventID{}, fmt.Errorf("%q is not an event id: %q is not a number from 0", text, number)
+	}
+	return eventID{run, n}, nil
+}
+
+// maxRunID is the longest run id that is looked at.
+const maxRunID = 64
+
+// wellFormed says whether text could be the id of a run, so that nothing else reaches a map, a log or a file name.
+func wellFormed(text string) bool {
+	if text == "" || len(text) > maxRunID {
+		return false
+	}
+	for i := range len(text) {
+		c := text[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,64 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+)
+
+// Settings of connections.
+const (
+	// sendBuffer bounds what the kernel takes for a client that has stopped reading: without it some 4 MB, which is minutes
+	// of tokens, before a write blocks and its deadline counts.
+	sendBuffer = 128 << 10
+	// userTimeout is how long data may stay unacknowledged before the kernel gives a connection up. It finds peers that are
+	// gone without a word while a stream is written to them.
+	userTimeout = 30 * time.Second
+	// headerTimeout and maxHeaders are for clients that send their headers slowly, or many.
+	headerTimeout = 10 * time.Second
+	maxHeaders    = 64 << 10
+	idleTimeout   = 2 * time.Minute
+)
+
+// HTTPServer returns an http.Server for the handler with the timeouts and connection settings that streams need. It has no
+// WriteTimeout and no ReadTimeout: these would cut streams off. Each write and each body has a deadline of its own.
+func (s *Server) HTTPServer() *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaders,
+		Protocols:         protocols,
+		HTTP2: &http.HTTP2Config{
+			// Streams live long; a page with many of them should not have to wait for one to end.
+			MaxConcurrentStreams: 1000,
+			SendPingTimeout:      15 * time.Second, // an HTTP/2 connection that is quiet is asked whether it lives
+			PingTimeout:          15 * time.Second,
+		},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// Listen listens on addr with the socket settings that streams need.
+func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) {
+	lc := net.ListenConfig{
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3},
+		// Accepted connections inherit what is set here.
+		Control: func(_, _ string, c syscall.RawConn) error {
+			var err error
+			if e := c.Control(func(fd uintptr) { err = setSocket(fd) }); e != nil {
+				return e
+			}
+			return err
+		},
+	}
+	lc.SetMultipathTCP(false) // its sockets do not take these settings
+	return lc.Listen(ctx, "tcp", addr)
+}

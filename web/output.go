@@ -1,0 +1,125 @@
+package web
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/frame"
+)
+
+// output is a client's connection as a stream writes to it: each write must be taken within a time.
+type output struct {
+	w       http.ResponseWriter
+	rc      *http.ResponseController
+	timeout time.Duration
+	until   time.Time // the deadline that is set
+	// perStream says that a deadline ends a stream even when nothing is written (HTTP/2): it is taken away after each flush.
+	perStream bool
+}
+
+func (s *Server) newOutput(w http.ResponseWriter, r *http.Request) *output {
+	return &output{w: w, rc: http.NewResponseController(w), timeout: s.o.WriteTimeout, perStream: r.ProtoMajor >= 2}
+}
+
+// deadline gives the next write its time. Setting a deadline costs about as much as a small write, so one that has most of
+// its time left stays.
+func (o *output) deadline() {
+	now := time.Now()
+	if o.until.Sub(now) > o.timeout-o.timeout/8 {
+		return
+	}
+	o.until = now.Add(o.timeout)
+	_ = o.rc.SetWriteDeadline(o.until) // a writer without deadlines, of a test, has nobody to wait for
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.deadline()
+	return o.w.Write(p)
+}
+
+func (o *output) Flush() error {
+	o.deadline()
+	err := o.rc.Flush()
+	o.rest()
+	return err
+}
+
+// rest takes the deadline away while nothing is written, where it would do harm.
+func (o *output) rest() {
+	if o.perStream && !o.until.IsZero() {
+		o.until = time.Time{}
+		_ = o.rc.SetWriteDeadline(time.Time{})
+	}
+}
+
+// streamHeaders says what follows, and to all who stand between that it must not be held back.
+func streamHeaders(h http.Header, f frame.Format) {
+	if f == frame.SSE {
+		h.Set("Content-Type", "text/event-stream")
+	} else {
+		h.Set("Content-Type", "application/x-ndjson")
+	}
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+}
+
+// appendRetry appends the field that tells a browser how long to wait before it connects again, spread so that those who
+// were cut off together do not come back together. There is no blank line behind it: the field belongs to the first event,
+// since real clients dispatch an event that holds nothing else.
+func appendRetry(dst []byte) []byte {
+	return fmt.Appendf(dst, "retry: %d\n", 1800+rand.IntN(401))
+}
+
+// stream writes the run's events as they come. A stream that cannot go on to the run's end is broken off, since clients take
+// a clean end for success.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader *tube.Reader, v *view) {
+	s.streams.enter()
+	defer s.streams.leave()
+	select {
+	case <-s.stop:
+		panic(http.ErrAbortHandler)
+	default:
+	}
+	streamHeaders(w.Header(), v.format)
+	out := s.newOutput(w, r)
+	var opening [16]byte
+	if v.format == frame.SSE {
+		if _, err := out.Write(appendRetry(opening[:0])); err != nil {
+			s.left(run, v, err)
+		}
+	}
+	// The headers go out even where no event waits, so that the client knows that it is connected.
+	if err := out.Flush(); err != nil {
+		s.left(run, v, err)
+	}
+	o := frame.Options{Format: v.format, Stop: s.stop}
+	if v.format == frame.SSE || v.keepAlive {
+		o.KeepAlive = s.o.KeepAlive
+	}
+	if err := frame.Copy(r.Context(), out, run.id, reader, o); err != nil {
+		s.left(run, v, err)
+	}
+	out.deadline() // for what net/http writes after us
+}
+
+// left ends a stream whose client has gone away or must go: without a clean end.
+func (s *Server) left(run *run, v *view, cause error) {
+	s.giveUp(run, v)
+	s.log.Debug("stream broken off", "run", run.id, "cause", cause)
+	panic(http.ErrAbortHandler)
+}
+
+// giveUp cancels the run if this client asked for that, and the server has not cut it off itself.
+func (s *Server) giveUp(run *run, v *view) {
+	if !v.leave {
+		return
+	}
+	select {
+	case <-s.stop:
+	default:
+		s.runs.cancelRun(run, errLeft)
+	}
+}

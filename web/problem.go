@@ -1,0 +1,146 @@
+package web
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Codes of what can go wrong, in problem documents and in "error" events alike. They are stable; texts are not.
+const (
+	codeInvalid      = "invalid_request"
+	codeUnauthorized = "unauthorized"
+	codeForbidden    = "forbidden"
+	codeNotFound     = "not_found"
+	codeGone         = "gone"
+	codeConflict     = "conflict"
+	codeTooLarge     = "too_large"
+	codeRateLimited  = "rate_limited"
+	codeOutput       = "output_invalid"
+	codeOverloaded   = "overloaded"
+	codeDraining     = "draining"
+	codeInternal     = "internal"
+)
+
+// statusOf maps a code to the HTTP status of an answer that has nothing better to say.
+func statusOf(code string) int {
+	switch code {
+	case codeInvalid:
+		return http.StatusBadRequest
+	case codeUnauthorized:
+		return http.StatusUnauthorized
+	case codeForbidden:
+		return http.StatusForbidden
+	case codeNotFound:
+		return http.StatusNotFound
+	case codeGone:
+		return http.StatusGone
+	case codeConflict:
+		return http.StatusConflict
+	case codeTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case codeRateLimited:
+		return http.StatusTooManyRequests
+	case "upstream_auth", "upstream_unavailable", "upstream_protocol", codeOutput:
+		return http.StatusBadGateway
+	case "upstream_rate_limited", codeOverloaded, codeDraining:
+		return http.StatusServiceUnavailable
+	case "upstream_timeout":
+		return http.StatusGatewayTimeout
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+// titleOf is the short name of a code that a problem document carries: the code in words.
+func titleOf(code string) string { return strings.ReplaceAll(code, "_", " ") }
+
+// problem is an answer that says what was wrong (RFC 9457). It is also the error of everything here that ends in one.
+type problem struct {
+	Type   string   `json:"type"`
+	Title  string   `json:"title"`
+	Status int      `json:"status"`
+	Detail string   `json:"detail"`
+	Code   string   `json:"code"`
+	Run    string   `json:"run,omitempty"`    // where there is a run to look at
+	ID     string   `json:"id,omitempty"`     // of an internal error: to look up in the log
+	Errors []misfit `json:"errors,omitempty"` // what exactly does not fit
+
+	retryAfter time.Duration // a Retry-After header, where not 0
+	header     http.Header   // more headers; nil for none
+}
+
+// misfit is one thing that does not fit: a JSON Pointer into the body, or the name of a query parameter or header.
+type misfit struct {
+	Pointer   string `json:"pointer,omitempty"`
+	Parameter string `json:"parameter,omitempty"`
+	Header    string `json:"header,omitempty"`
+	Detail    string `json:"detail"`
+}
+
+func (p *problem) Error() string { return p.Detail }
+
+// newProblem makes the problem for a code, with the status that belongs to it.
+func newProblem(code, detail string) *problem {
+	return &problem{
+		// The type is a name, not a place: it must be the same on every machine, and about:blank would say nothing.
+		Type:   "urn:lingserve:problem:" + code,
+		Title:  titleOf(code),
+		Status: statusOf(code),
+		Detail: detail,
+		Code:   code,
+	}
+}
+
+// invalid makes the problem of a request that does not fit. Its detail names the first misfit, for those who read no further.
+func invalid(misfits ...misfit) *problem {
+	p := newProblem(codeInvalid, "the request does not fit")
+	p.Errors = misfits
+	if len(misfits) > 0 {
+		m := misfits[0]
+		switch {
+		case m.Pointer != "":
+			p.Detail = m.Pointer + ": " + m.Detail
+		case m.Parameter != "":
+			p.Detail = "query parameter " + m.Parameter + ": " + m.Detail
+		case m.Header != "":
+			p.Detail = "header " + m.Header + ": " + m.Detail
+		default:
+			p.Detail = m.Detail
+		}
+		if n := len(misfits) - 1; n > 0 {
+			p.Detail += " (and " + strconv.Itoa(n) + " more)"
+		}
+	}
+	return p
+}
+
+// write answers with the problem.
+func (p *problem) write(w http.ResponseWriter) {
+	h := w.Header()
+	for k, v := range p.header {
+		h[k] = v
+	}
+	if p.retryAfter > 0 {
+		h.Set("Retry-After", retryAfter(p.retryAfter))
+	}
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	h.Del("Content-Length")
+	body, err := json.Marshal(p)
+	if err != nil { // cannot be: it holds strings and numbers only
+		panic(err)
+	}
+	w.WriteHeader(p.Status)
+	w.Write(append(body, '\n'))
+}
+
+// retryAfter is the header's text: whole seconds, at least one, spread over half as much again so that those who were
+// refused together do not come back together.
+func retryAfter(d time.Duration) string {
+	s := max(1, int((d+time.Second-1)/time.Second))
+	return strconv.Itoa(s + rand.IntN(s/2+2))
+}

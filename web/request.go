@@ -1,0 +1,466 @@
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/web/frame"
+)
+
+// start is a request for a run: what is to run, and how to answer.
+type start struct {
+	ask
+	view
+}
+
+// ask is what is to run. Two requests with the same ask are the same request, whatever framing they want.
+type ask struct {
+	Workflow   string            `json:"workflow,omitempty"`
+	Inline     json.RawMessage   `json:"inline,omitempty"` // a workflow of the request's own
+	Agent      string            `json:"agent,omitempty"`
+	Session    string            `json:"session,omitempty"`
+	Input      json.RawMessage   `json:"input,omitempty"`
+	Properties map[string]string `json:"properties,omitempty"` // input.NAME=… of a query; typed once the schema is known
+	Model      string            `json:"model,omitempty"`
+	Params     map[string]any    `json:"params,omitempty"`
+	Options    options           `json:"options"`
+	Exclude    []string          `json:"exclude,omitempty"`
+	Include    []string          `json:"include,omitempty"`
+	Done       bool              `json:"done,omitempty"`
+}
+
+// options are what a caller may ask of the models.
+type options struct {
+	Temperature *float64 `json:"temperature,omitempty"`
+	MaxTokens   *int     `json:"max_tokens,omitempty"`
+	TopP        *float64 `json:"top_p,omitempty"`
+	Stop        []string `json:"stop,omitempty"`
+	Seed        *int     `json:"seed,omitempty"`
+}
+
+// hash tells two asks apart. Members are in a fixed order and spaces are out, so that a client may write the same request
+// differently.
+func (a ask) hash() (h [16]byte) {
+	for _, raw := range []*json.RawMessage{&a.Input, &a.Inline} {
+		if len(*raw) == 0 {
+			continue
+		}
+		var value any
+		dec := json.NewDecoder(bytes.NewReader(*raw))
+		dec.UseNumber()
+		if dec.Decode(&value) == nil {
+			*raw, _ = json.Marshal(value)
+		}
+	}
+	text, _ := json.Marshal(a)
+	sum := sha256.Sum256(text)
+	return [16]byte(sum[:])
+}
+
+// view is how a client wants to see a run.
+type view struct {
+	format    frame.Format // "" until Accept has been looked at
+	reserved  bool         // include=reserved: the aggregate has what stands beside the document
+	leave     bool         // on_disconnect=cancel: the run is not wanted any more when this connection goes away
+	keepAlive bool         // keepalive=1: JSON Lines gets empty lines, too
+	snapshot  bool         // snapshot=1: begin with the document so far
+	async     bool         // Prefer: respond-async
+	key       string       // Idempotency-Key
+
+	resume    *eventID // go on after this event
+	fromQuery bool     // the id stands in the query: a page that was loaded anew, not a connection that was cut
+	after     *uint64  // ?after=N: the same without the run's name
+}
+
+// Sizes of what a request may name. They only have to be larger than anything sensible.
+const (
+	maxName     = 256
+	maxKey      = 255
+	maxStops    = 16
+	maxPatterns = 64
+	maxPattern  = 1 << 10
+)
+
+// bodyTimeout is how long a client may take to send its body.
+const bodyTimeout = 30 * time.Second
+
+// readBody reads the body to its end: only then does net/http notice that a client goes away.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *problem) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, nil
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer of a test can
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	_ = rc.SetReadDeadline(time.Time{})
+	if err == nil {
+		return body, nil
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		p := newProblem(codeTooLarge, "the body is larger than "+plural(limit, "byte"))
+		// The rest is not read, so the connection cannot be used again.
+		p.header = http.Header{"Connection": {"close"}}
+		return nil, p
+	}
+	p := invalid(misfit{Detail: "the body could not be read to its end"})
+	p.header = http.Header{"Connection": {"close"}}
+	return nil, p
+}
+
+// parsePost reads the request of POST /v1/runs.
+func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (start, *problem) {
+	var st start
+	if ct := r.Header.Get("Content-Type"); ct != "" {
+		media, _, err := mime.ParseMediaType(ct)
+		if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
+			p := invalid(misfit{Header: "Content-Type", Detail: "expected application/json, found " + clip(ct)})
+			p.Status = http.StatusUnsupportedMediaType
+			p.header = http.Header{"Accept": {"application/json"}, "Connection": {"close"}}
+			return st, p
+		}
+	}
+	if ce := r.Header.Get("Content-Encoding"); ce != "" && !strings.EqualFold(ce, "identity") {
+		p := invalid(misfit{Header: "Content-Encoding", Detail: "expected a body that is not compressed, found " + clip(ce)})
+		p.Status = http.StatusUnsupportedMediaType
+		p.header = http.Header{"Accept-Encoding": {"identity"}, "Connection": {"close"}}
+		return st, p
+	}
+	body, p := readBody(w, r, s.o.MaxBody)
+	if p != nil {
+		return st, p
+	}
+	d := &decoder{}
+	s.query(d, r, &st, queryView|queryResume)
+	st.headers(d, r)
+	// A client that resumes need not say again what it once asked for.
+	if st.resume == nil || len(bytes.TrimSpace(body)) > 0 {
+		if m := checkJSON(body); m != nil {
+			m.Detail = "the body is " + m.Detail
+			if m.Pointer != "" {
+				m.Detail = "given twice"
+			}
+			return st, invalid(*m)
+		}
+		st.body(d, body)
+	}
+	return st, st.finish(d)
+}
+
+// parseGet reads the request of GET /v1/runs.
+func (s *Server) parseGet(r *http.Request) (start, *problem) {
+	var st start
+	d := &decoder{}
+	s.query(d, r, &st, queryView|queryResume|queryAsk)
+	st.headers(d, r)
+	return st, st.finish(d)
+}
+
+// finish looks at how the members go together.
+func (st *start) finish(d *decoder) *problem {
+	if len(d.misfits) > 0 {
+		return invalid(d.misfits...)
+	}
+	if st.async && st.leave {
+		return invalid(misfit{Parameter: "on_disconnect",
+			Detail: "cancel needs a connection that stays; it does not go with Prefer: respond-async"})
+	}
+	return nil
+}
+
+// body reads the members of a request's body. text is known to be JSON.
+func (st *start) body(d *decoder, text []byte) {
+	d.object("", text, fields{
+		"workflow": func(at string, raw json.RawMessage) {
+			if raw[0] == '{' {
+				st.Inline = raw
+				return
+			}
+			st.Workflow = d.text(at, raw, maxName)
+		},
+		"agent":   func(at string, raw json.RawMessage) { st.Agent = d.text(at, raw, maxName) },
+		"session": func(at string, raw json.RawMessage) { st.Session = d.text(at, raw, maxName) },
+		"model":   func(at string, raw json.RawMessage) { st.Model = d.text(at, raw, maxName) },
+		"input":   func(at string, raw json.RawMessage) { st.Input = raw },
+		"params":  func(at string, raw json.RawMessage) { st.params(d, at, raw) },
+		"options": func(at string, raw json.RawMessage) { st.options(d, at, raw) },
+		"filter":  func(at string, raw json.RawMessage) { st.filter(d, at, raw) },
+		"done":    func(at string, raw json.RawMessage) { st.Done = d.boolean(at, raw) },
+		"include": func(at string, raw json.RawMessage) {
+			for i, word := range d.strings(at, raw, 8, maxName) {
+				if word != "" && d.word(at+"/"+itoa(i), word, "reserved") != "" {
+					st.reserved = true
+				}
+			}
+		},
+		"on_disconnect": func(at string, raw json.RawMessage) {
+			st.leave = d.oneOf(at, raw, "continue", "cancel") == "cancel"
+		},
+		"format": func(at string, raw json.RawMessage) {
+			format := frame.Format(d.oneOf(at, raw, "sse", "jsonl", "json"))
+			if st.format == "" { // the query wins, being nearer to the connection
+				st.format = format
+			}
+		},
+	})
+}
+
+func (a *ask) params(d *decoder, at string, raw json.RawMessage) {
+	d.as(at, raw, '{', "an object", &a.Params)
+	// Numbers as templates and providers know them, not as text.
+	for name, value := range a.Params {
+		a.Params[name] = plain(value)
+	}
+}
+
+// plain replaces the numbers in a decoded value by float64, or int64 where they are whole.
+func plain(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if i, err := v.Int64(); err == nil {
+			return i
+		}
+		f, _ := v.Float64()
+		return f
+	case map[string]any:
+		for name, item := range v {
+			v[name] = plain(item)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = plain(item)
+		}
+	}
+	return value
+}
+
+func (a *ask) options(d *decoder, at string, raw json.RawMessage) {
+	o := &a.Options
+	d.object(at, raw, fields{
+		"temperature": func(at string, raw json.RawMessage) { o.Temperature = d.number(at, raw, 0, 2) },
+		"top_p":       func(at string, raw json.RawMessage) { o.TopP = d.number(at, raw, 0, 1) },
+		"max_tokens":  func(at string, raw json.RawMessage) { o.MaxTokens = d.integer(at, raw, 1, math.MaxInt32) },
+		"seed":        func(at string, raw json.RawMessage) { o.Seed = d.integer(at, raw, math.MinInt, math.MaxInt) },
+		"stop": func(at string, raw json.RawMessage) {
+			if raw[0] == '"' {
+				if s := d.text(at, raw, maxName); s != "" {
+					o.Stop = []string{s}
+				}
+				return
+			}
+			o.Stop = d.strings(at, raw, maxStops, maxName)
+		},
+	})
+}
+
+func (a *ask) filter(d *decoder, at string, raw json.RawMessage) {
+	patterns := func(at string, raw json.RawMessage) []string {
+		list := d.strings(at, raw, maxPatterns, maxPattern)
+		for i, text := range list {
+			if _, err := jsonuri.CompilePattern(text); err != nil && text != "" {
+				d.fail(at+"/"+itoa(i), "%s", strings.TrimPrefix(err.Error(), "jsonuri: "))
+			}
+		}
+		return list
+	}
+	d.object(at, raw, fields{
+		"exclude": func(at string, raw json.RawMessage) { a.Exclude = patterns(at, raw) },
+		"include": func(at string, raw json.RawMessage) { a.Include = patterns(at, raw) },
+	})
+}
+
+// What a query may hold.
+const (
+	queryView     = 1 << iota // how the answer looks
+	queryResume               // where it begins
+	queryAsk                  // what is to run
+	queryAfter                // where it begins, in a run that the path names
+	queryDocument             // how a document looks, and nothing of streams
+)
+
+// query reads the parameters of the query; those that are unknown or come twice are refused by name.
+func (s *Server) query(d *decoder, r *http.Request, st *start, what int) {
+	if r.URL.RawQuery == "" {
+		return
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		d.fail("", "the query cannot be read: a percent sign, or a semicolon, stands where none can")
+		return
+	}
+	known := map[string]func(value string){}
+	if what&(queryView|queryDocument) != 0 {
+		known["include"] = func(value string) {
+			for word := range strings.SplitSeq(value, ",") {
+				if d.word("", strings.TrimSpace(word), "reserved") != "" {
+					st.reserved = true
+				}
+			}
+		}
+	}
+	if what&queryView != 0 {
+		known["format"] = func(value string) { st.format = frame.Format(d.word("", value, "sse", "jsonl", "json")) }
+		known["keepalive"] = func(value string) { st.keepAlive = d.flag(value) }
+		known["on_disconnect"] = func(value string) { st.leave = d.word("", value, "continue", "cancel") == "cancel" }
+	}
+	if what&queryResume != 0 {
+		known["snapshot"] = func(value string) { st.snapshot = d.flag(value) }
+		resume := func(value string) {
+			id, err := parseEventID(value)
+			if err != nil {
+				d.fail("", "%s", err)
+				return
+			}
+			st.resume, st.fromQuery = &id, true
+		}
+		known["last_event_id"], known["lastEventId"] = resume, resume
+	}
+	if what&queryAfter != 0 {
+		known["after"] = func(value string) {
+			id, err := parseEventID("r:" + value)
+			if err != nil {
+				d.fail("", "expected the number of an event, found %q", clip(value))
+				return
+			}
+			st.after = &id.n
+		}
+	}
+	if what&queryAsk != 0 {
+		object := func(value string, take func(d *decoder, at string, raw json.RawMessage)) {
+			if m := checkJSON([]byte(value)); m != nil {
+				d.fail(m.Pointer, "%s", m.Detail)
+				return
+			}
+			take(d, "", json.RawMessage(strings.TrimSpace(value)))
+		}
+		name := func(dst *string) func(string) {
+			return func(value string) {
+				if value == "" || len(value) > maxName {
+					d.fail("", "expected 1 to %d bytes, found %d", maxName, len(value))
+					return
+				}
+				*dst = value
+			}
+		}
+		known["workflow"], known["agent"], known["session"], known["model"] =
+			name(&st.Workflow), name(&st.Agent), name(&st.Session), name(&st.Model)
+		known["params"] = func(value string) { object(value, st.params) }
+		known["options"] = func(value string) { object(value, st.options) }
+		known["filter"] = func(value string) { object(value, st.filter) }
+		known["key"] = func(value string) { st.setKey(d, value) }
+		known["input"] = func(value string) { st.Input = inputText(value) }
+	}
+	if what&(queryAsk|queryView) != 0 {
+		known["done"] = func(value string) { st.Done = d.flag(value) }
+	}
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		d.parameter = clip(name)
+		take, ok := known[name]
+		if property, is := strings.CutPrefix(name, "input."); is && what&queryAsk != 0 && property != "" {
+			ok, take = true, func(value string) {
+				if st.Properties == nil {
+					st.Properties = map[string]string{}
+				}
+				st.Properties[property] = value
+			}
+		}
+		switch {
+		case !ok:
+			list := make([]string, 0, len(known))
+			for name := range known {
+				list = append(list, name)
+			}
+			slices.Sort(list)
+			d.fail("", "unknown; expected one of %s", strings.Join(list, ", "))
+		case len(values[name]) > 1:
+			d.fail("", "given twice")
+		case strings.ContainsRune(values[name][0], 0):
+			d.fail("", "holds a NUL")
+		default:
+			take(values[name][0])
+		}
+	}
+	d.parameter = ""
+}
+
+// inputText makes JSON of the input of a query: an object or a quoted string is JSON text, anything else is a string.
+func inputText(value string) json.RawMessage {
+	if text := strings.TrimSpace(value); text != "" && (text[0] == '{' || text[0] == '"') && json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	text, _ := json.Marshal(value)
+	return text
+}
+
+// flag reads a switch of a query.
+func (d *decoder) flag(value string) bool {
+	switch value {
+	case "1", "true", "":
+		return true
+	case "0", "false":
+		return false
+	}
+	d.fail("", "expected 1 or 0, found %q", clip(value))
+	return false
+}
+
+// headers reads what stands in headers: Idempotency-Key, Last-Event-ID, Prefer.
+func (st *start) headers(d *decoder, r *http.Request) {
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		if st.key != "" && st.key != key {
+			d.misfits = append(d.misfits, misfit{Header: "Idempotency-Key", Detail: "differs from the query's key"})
+		}
+		before := len(d.misfits)
+		st.setKey(d, key)
+		for i := before; i < len(d.misfits); i++ {
+			d.misfits[i].Header = "Idempotency-Key"
+		}
+	}
+	st.lastEventID(d, r)
+	st.async = prefersAsync(r.Header)
+}
+
+// lastEventID reads the header by which a client resumes. It is newer than an id in the query, which a browser repeats each
+// time it connects again.
+func (st *start) lastEventID(d *decoder, r *http.Request) {
+	text := r.Header.Get("Last-Event-ID")
+	if text == "" {
+		return
+	}
+	id, err := parseEventID(text)
+	if err != nil {
+		d.misfits = append(d.misfits, misfit{Header: "Last-Event-ID", Detail: err.Error()})
+		return
+	}
+	st.resume, st.fromQuery = &id, false
+}
+
+// setKey takes an Idempotency-Key: 1 to 255 visible ASCII characters.
+func (st *start) setKey(d *decoder, key string) {
+	if len(key) == 0 || len(key) > maxKey {
+		d.fail("", "expected 1 to %d characters, found %d", maxKey, len(key))
+		return
+	}
+	for i := range len(key) {
+		if key[i] <= ' ' || key[i] > '~' {
+			d.fail("", "expected visible ASCII characters only")
+			return
+		}
+	}
+	st.key = key
+}

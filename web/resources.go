@@ -1,0 +1,153 @@
+package web
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/lingserve/lingserve/api"
+	"github.com/lingserve/lingserve/flow"
+)
+
+// sendJSON answers with a value as JSON. Characters of HTML stay as they are: nothing here is put into a page.
+func (s *Server) sendJSON(w http.ResponseWriter, r *http.Request, status int, value any) {
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		panic(err)
+	}
+	s.send(w, r, status, "application/json", body.Bytes())
+}
+
+// getWorkflows lists what can be run.
+func (s *Server) getWorkflows(w http.ResponseWriter, r *http.Request) {
+	list := struct {
+		Workflows []flow.Info `json:"workflows"`
+	}{Workflows: []flow.Info{}}
+	for _, wf := range s.o.Workflows.All() {
+		info := wf.Info()
+		info.Graph = nil // one workflow has it; a list need not
+		list.Workflows = append(list.Workflows, info)
+	}
+	s.sendJSON(w, r, http.StatusOK, list)
+}
+
+// getWorkflow describes one workflow: its input and its graph.
+func (s *Server) getWorkflow(w http.ResponseWriter, r *http.Request) {
+	name := chi.URLParam(r, "name")
+	if r.URL.RawPath != "" { // chi matched the escaped path
+		if plain, err := url.PathUnescape(name); err == nil {
+			name = plain
+		}
+	}
+	wf, ok := s.o.Workflows.Get(name)
+	if !ok {
+		newProblem(codeNotFound, "there is no workflow "+quote(name)+"; "+s.workflowNames()).write(w)
+		return
+	}
+	s.sendJSON(w, r, http.StatusOK, wf.Info())
+}
+
+// model is a model as OpenAI lists them.
+type model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+// getModels lists the models that are configured, in the shape of OpenAI's list.
+func (s *Server) getModels(w http.ResponseWriter, r *http.Request) {
+	list := struct {
+		Object string  `json:"object"`
+		Data   []model `json:"data"`
+	}{"list", []model{}}
+	for _, name := range s.o.Models.Names() {
+		provider, _, _ := strings.Cut(name, ":")
+		// Nobody knows when a model was made; clients of this shape want a number.
+		list.Data = append(list.Data, model{name, "model", s.began.Unix(), provider})
+	}
+	s.sendJSON(w, r, http.StatusOK, list)
+}
+
+type health struct {
+	Status  string `json:"status"`
+	Version string `json:"version"`
+}
+
+// getHealth says that the process lives.
+func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) {
+	s.sendJSON(w, r, http.StatusOK, health{"ok", s.o.Version})
+}
+
+// getReady says whether new runs are taken.
+func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
+	if s.runs.isDraining() {
+		w.Header().Set("Retry-After", "5")
+		s.sendJSON(w, r, http.StatusServiceUnavailable, health{"draining", s.o.Version})
+		return
+	}
+	s.sendJSON(w, r, http.StatusOK, health{"ready", s.o.Version})
+}
+
+// contractTag changes with the contract.
+var contractTag = func() string {
+	sum := sha256.Sum256(api.Contract)
+	return `"` + hex.EncodeToString(sum[:8]) + `"`
+}()
+
+// getContract serves the OpenAPI description.
+func (s *Server) getContract(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", contractTag)
+	if r.Header.Get("If-None-Match") == contractTag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	s.send(w, r, http.StatusOK, "application/yaml", api.Contract)
+}
+
+// getIndex says what is here, for whoever looks with a browser or with curl.
+func (s *Server) getIndex(w http.ResponseWriter, r *http.Request) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Lingserve %s\n\n", s.o.Version)
+	b.WriteString(`  POST /v1/runs                  start a run: {"workflow": "…", "input": {…}}
+  GET  /v1/runs?workflow=&input= the same for EventSource
+  GET  /v1/runs/{run}            its status, and the result so far
+  GET  /v1/runs/{run}/events     attach to it
+  POST /v1/runs/{run}/cancel     cancel it
+  GET  /v1/workflows             what can be run
+  GET  /v1/models                with which models
+  GET  /openapi.yaml             all of this, exactly
+  GET  /healthz, /readyz         for whoever watches the server
+
+Try it:
+
+`)
+	name := "NAME"
+	if all := s.o.Workflows.All(); len(all) > 0 {
+		name = all[0].Info().Name
+	}
+	fmt.Fprintf(&b, "  curl -N 'http://%s/v1/runs?format=sse&workflow=%s' --get --data-urlencode 'input=Why is the sky blue?'\n",
+		host(r), url.QueryEscape(name))
+	s.send(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte(b.String()))
+}
+
+// host is where the client has reached us, if it says so in characters that can stand in a command.
+func host(r *http.Request) string {
+	if r.Host == "" || strings.ContainsFunc(r.Host, func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(".-:[]", c))
+	}) {
+		return "127.0.0.1:8080"
+	}
+	return r.Host
+}

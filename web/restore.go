@@ -1,0 +1,105 @@
+package web
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// restore finds what earlier servers have left in the folder: keys, ended runs, and runs that they were in the middle of.
+func (rs *runs) restore(now time.Time) error {
+	workflows, err := rs.disk.loadKeys(rs.keys, now)
+	if err != nil {
+		return err
+	}
+	files, err := rs.disk.list()
+	if err != nil {
+		return err
+	}
+	keyed := make(map[string]time.Time, len(rs.keys.entries))
+	for _, e := range rs.keys.entries {
+		keyed[e.id()] = time.Unix(e.at, 0)
+	}
+	for id, info := range files {
+		_, k := keyed[id]
+		// The file's age by the wall clock, which may have been set meanwhile: never less than nothing.
+		age := max(0, now.Sub(info.ModTime()))
+		expires := now.Add(rs.retention(k) - age)
+		if !now.Before(expires) {
+			if err := rs.disk.remove(id); err != nil {
+				return err
+			}
+			rs.expired.add(id)
+			continue
+		}
+		rs.onDisk[id] = stored{expires: expires, size: info.Size()}
+	}
+	// A key whose run has left nothing: the server ended in its middle. What it had made is lost, and it must not run again.
+	for id, began := range keyed {
+		if _, ok := files[id]; !ok {
+			if rs.save(lostRun(id, workflows[id], began)) {
+				rs.log.Warn("a run was cut off by the end of the server", "run", id)
+			}
+		}
+	}
+	return nil
+}
+
+// lostMessage is what clients are told about a run that a crash has cut off.
+const lostMessage = "the server ended in the middle of this run, and what it had made is lost; " +
+	"start it again under another Idempotency-Key"
+
+// lostRun stands for a run that a crash has cut off.
+func lostRun(id, workflow string, began time.Time) *run {
+	failure := ling.ErrorData{Code: codeInternal, Message: lostMessage, Retryable: true, Fatal: true}
+	r := &run{
+		id: id, workflow: workflow, tube: tube.New(id, tubeOptions(0)), keyed: true, began: began, done: make(chan struct{}),
+		outcome: outcome{Status: statusInterrupted, Errors: []ling.ErrorData{failure}, Lost: true},
+	}
+	started, _ := json.Marshal(struct {
+		Run      string `json:"run"`
+		Workflow string `json:"workflow"`
+		Session  string `json:"session"`
+		Model    string `json:"model"`
+	}{id, workflow, "", ""})
+	data, _ := json.Marshal(failure)
+	for _, e := range []tube.Event{
+		{Kind: tube.Named, Name: "started", Value: started},
+		{Kind: tube.Named, Name: "error", Value: data},
+	} {
+		if _, err := r.tube.Send(e); err != nil { // cannot be: the tube is new
+			panic(err)
+		}
+	}
+	_ = r.tube.Close(statusInterrupted)
+	close(r.done)
+	return r
+}
+
+// surplusLocked forgets ended runs while they take too much of the disk, those that expire first, and returns their ids.
+func (rs *runs) surplusLocked() (ids []string) {
+	var total int64
+	for _, st := range rs.onDisk {
+		total += st.size
+	}
+	if total <= maxStored {
+		return nil
+	}
+	for id := range rs.onDisk {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b string) int {
+		return cmp.Or(rs.onDisk[a].expires.Compare(rs.onDisk[b].expires), cmp.Compare(a, b))
+	})
+	n := 0
+	for total > maxStored {
+		total -= rs.onDisk[ids[n]].size
+		rs.forgetLocked(ids[n])
+		n++
+	}
+	return ids[:n]
+}

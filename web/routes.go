@@ -1,0 +1,204 @@
+package web
+
+import (
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/lingserve/lingserve/web/frame"
+)
+
+// routes lays out the resources. Everything that answers with a document can be asked for with HEAD, too; what starts or
+// follows a run cannot.
+func (s *Server) routes() http.Handler {
+	r := chi.NewRouter()
+	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		newProblem(codeNotFound, "there is nothing at "+clip(r.URL.Path)).write(w)
+	})
+	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { otherMethod(r, w, req) })
+	document := func(path string, h http.HandlerFunc) {
+		r.Get(path, h)
+		r.Head(path, h)
+	}
+	document("/", s.getIndex)
+	document("/healthz", s.getHealth)
+	document("/readyz", s.getReady)
+	document("/openapi.yaml", s.getContract)
+	document("/v1/models", s.getModels)
+	document("/v1/workflows", s.getWorkflows)
+	document("/v1/workflows/{name}", s.getWorkflow)
+	r.Post("/v1/runs", s.postRun)
+	r.Get("/v1/runs", s.getStart)
+	document("/v1/runs/{run}", s.getRun)
+	r.Get("/v1/runs/{run}/events", s.getEvents)
+	r.Post("/v1/runs/{run}/cancel", s.postCancel)
+	return s.outermost(r)
+}
+
+// methods are those that a path may know.
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+// otherMethod answers a method that a path does not know: with those that it does.
+func otherMethod(routes *chi.Mux, w http.ResponseWriter, r *http.Request) {
+	var allow []string
+	for _, m := range methods {
+		if routes.Match(chi.NewRouteContext(), m, r.URL.Path) {
+			allow = append(allow, m)
+		}
+	}
+	allow = append(allow, http.MethodOptions)
+	h := w.Header()
+	h.Set("Allow", strings.Join(allow, ", "))
+	if r.Method == http.MethodOptions {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	p := newProblem(codeInvalid, "the method "+clip(r.Method)+" is not for "+clip(r.URL.Path)+
+		"; expected "+alternatives(allow))
+	p.Status = http.StatusMethodNotAllowed
+	p.write(w)
+}
+
+// outermost stands around all routes: it keeps other sites out, turns panics into answers, and logs what is asked of runs.
+func (s *Server) outermost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rec := &recorder{ResponseWriter: w, timeout: s.o.WriteTimeout}
+		began := time.Now()
+		defer func() {
+			cause := recover()
+			if cause != nil && cause != http.ErrAbortHandler {
+				id := newRunID()
+				s.log.Error("a handler panicked", "id", id, "path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
+				if rec.status == 0 {
+					p := newProblem(codeInternal, "something went wrong here; the server's log says more under this id")
+					p.ID = id
+					p.write(rec)
+					cause = nil
+				} else {
+					cause = http.ErrAbortHandler // too late for an answer, but not for a broken one
+				}
+			}
+			if strings.HasPrefix(r.URL.Path, "/v1/runs") {
+				s.logRequest(r, rec, time.Since(began), cause != nil)
+			}
+			if cause != nil {
+				panic(cause)
+			}
+		}()
+		h := rec.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		if err := s.guard.Check(unsafe(r)); err != nil {
+			newProblem(codeForbidden, "a page of another site may not do this").write(rec)
+			return
+		}
+		next.ServeHTTP(rec, r)
+	})
+}
+
+// unsafe returns the request as it is to be judged: a GET that starts a run costs money and counts as a POST.
+func unsafe(r *http.Request) *http.Request {
+	if r.Method != http.MethodGet || r.URL.Path != "/v1/runs" || r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" {
+		return r
+	}
+	as := *r
+	as.Method = http.MethodPost
+	return &as
+}
+
+// logRequest writes a line about a request for a run. The query stays out of it: it holds what users say.
+func (s *Server) logRequest(r *http.Request, rec *recorder, took time.Duration, broken bool) {
+	ctx := r.Context()
+	if !s.log.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", rec.status),
+		slog.Duration("took", took)}
+	if run := rec.Header().Get("X-Run-Id"); run != "" {
+		attrs = append(attrs, slog.String("run", run))
+	}
+	if broken {
+		attrs = append(attrs, slog.Bool("broken", true))
+	}
+	s.log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
+}
+
+// recorder knows whether an answer has begun, and gives each a deadline: a connection that served a stream before still has
+// that stream's.
+type recorder struct {
+	http.ResponseWriter
+	timeout time.Duration
+	status  int
+}
+
+func (rec *recorder) WriteHeader(status int) {
+	if rec.status == 0 {
+		rec.status = status
+		_ = http.NewResponseController(rec.ResponseWriter).SetWriteDeadline(time.Now().Add(rec.timeout))
+	}
+	rec.ResponseWriter.WriteHeader(status)
+}
+
+func (rec *recorder) Write(p []byte) (int, error) {
+	if rec.status == 0 {
+		rec.WriteHeader(http.StatusOK)
+	}
+	return rec.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
+
+// send answers with a document. Large ones go out in pieces, each with its own time.
+func (s *Server) send(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
+	const piece = 256 << 10
+	h := w.Header()
+	h.Set("Content-Type", media)
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-store")
+	}
+	h.Set("Content-Length", itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method == http.MethodHead {
+		return
+	}
+	out := s.newOutput(w, r)
+	for len(body) > 0 {
+		n, err := out.Write(body[:min(piece, len(body))])
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		body = body[n:]
+	}
+}
+
+// formatOf decides on the framing: the format parameter, or else the Accept header.
+func (v *view) formatOf(r *http.Request, from []offer) *problem {
+	if v.format != "" {
+		return nil
+	}
+	o, ok := negotiate(r.Header["Accept"], from)
+	if !ok {
+		var media []string
+		for _, o := range from {
+			media = append(media, o.media)
+		}
+		p := invalid(misfit{Header: "Accept", Detail: "expected " + alternatives(media)})
+		p.Status = http.StatusNotAcceptable
+		return p
+	}
+	v.format = o.format
+	return nil
+}
+
+// ofRun names the run in the headers, as every answer does that has one.
+func ofRun(h http.Header, id string) {
+	h.Set("Location", "/v1/runs/"+id)
+	h.Set("X-Run-Id", id)
+}
+
+// isStream says whether a framing is one of events.
+func isStream(f frame.Format) bool { return f != frame.JSON }

@@ -1,0 +1,169 @@
+package web
+
+import (
+	"encoding/json"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// Statuses of a run.
+const (
+	statusRunning     = "running"
+	statusCompleted   = "completed"
+	statusFailed      = "failed"
+	statusInterrupted = "interrupted"
+	statusCanceled    = "canceled"
+)
+
+// run is one run: going on, or ended and kept for those who come late.
+type run struct {
+	id       string
+	workflow string
+	tube     *tube.Tube
+	keyed    bool // started with an Idempotency-Key: kept longer, and across restarts
+	began    time.Time
+
+	// manager is there while the run goes on. It is dropped at the end, since it holds much that only a running run needs.
+	manager atomic.Pointer[ling.Manager]
+	// interrupted is set before the server breaks the run off.
+	interrupted atomic.Bool
+
+	done chan struct{} // closed when the members below are set
+	outcome
+
+	// Of an ended run in memory; guarded by runs.mu.
+	expires time.Time // when it may be forgotten
+	touched time.Time // when it ended, or was read back
+	size    int64     // bytes of memory, about
+	saved   bool      // it stands on disk, too
+}
+
+// outcome is what is kept of an ended run beside its tube. The document is not here: it is the fold of the tube's events.
+type outcome struct {
+	Status    string                    `json:"status"`
+	Session   string                    `json:"session,omitempty"`
+	Usage     map[string]adapter.Usage  `json:"usage,omitempty"`
+	Repairs   map[string]map[string]int `json:"repairs,omitempty"`
+	Truncated bool                      `json:"truncated,omitempty"`
+	Errors    []ling.ErrorData          `json:"errors,omitempty"`
+	// Lost says that the server ended in the middle of the run, and what it had made is not there any more.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// ended says whether the terminal event is there.
+func (r *run) ended() bool {
+	select {
+	case <-r.tube.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// state returns the run's outcome, or what there is so far, with the document that clients may see and what stands beside it.
+func (r *run) state() (o outcome, document, reserved []byte) {
+	select {
+	case <-r.done:
+	default:
+		if m := r.manager.Load(); m != nil {
+			res := m.Peek(false)
+			return outcomeOf(res), res.Result, res.Reserved
+		}
+		<-r.done // it has ended since
+	}
+	document, reserved = r.tube.Snapshot(false)
+	return r.outcome, document, reserved
+}
+
+func outcomeOf(res ling.Result) outcome {
+	return outcome{
+		Status: res.Status, Session: res.Session, Usage: res.Usage, Repairs: res.Repairs,
+		Truncated: res.Truncated, Errors: res.Errors,
+	}
+}
+
+// appendDocument appends the aggregated document of the run: {"run","session"?,"status","result","usage","errors"}, with
+// repairs and truncated where there are any, and what stands beside the document where asked for. The result's text goes in
+// as it is: encoding it again would take time and change how its numbers and strings are written.
+func (r *run) appendDocument(dst []byte, reserved bool) []byte {
+	o, document, beside := r.state()
+	return o.appendDocument(dst, r.id, document, beside, reserved)
+}
+
+func (o outcome) appendDocument(dst []byte, id string, document, beside []byte, reserved bool) []byte {
+	dst = append(dst, `{"run":"`...)
+	dst = append(dst, id...)
+	dst = append(dst, '"')
+	member := func(name string, value any) {
+		text, err := json.Marshal(value)
+		if err != nil { // cannot be: strings, numbers and maps of them
+			panic(err)
+		}
+		dst = append(dst, `,"`...)
+		dst = append(dst, name...)
+		dst = append(dst, `":`...)
+		dst = append(dst, text...)
+	}
+	if o.Session != "" {
+		member("session", o.Session)
+	}
+	member("status", o.Status)
+	if len(document) == 0 {
+		document = []byte("{}")
+	}
+	dst = append(dst, `,"result":`...)
+	dst = append(dst, document...)
+	if reserved {
+		if len(beside) == 0 {
+			beside = []byte("{}")
+		}
+		dst = append(dst, `,"reserved":`...)
+		dst = append(dst, beside...)
+	}
+	if o.Usage == nil {
+		o.Usage = map[string]adapter.Usage{}
+	}
+	member("usage", o.Usage)
+	if len(o.Repairs) > 0 {
+		member("repairs", o.Repairs)
+	}
+	if o.Truncated {
+		member("truncated", true)
+	}
+	if o.Errors == nil {
+		o.Errors = []ling.ErrorData{}
+	}
+	member("errors", o.Errors)
+	return append(dst, "}\n"...)
+}
+
+// empty says whether a document holds nothing.
+func empty(document []byte) bool { return len(document) == 0 || string(document) == "{}" }
+
+// cause is the error that made a run fail: the first fatal one, or else the last.
+func (o outcome) cause() (ling.ErrorData, bool) {
+	for _, e := range o.Errors {
+		if e.Fatal {
+			return e, true
+		}
+	}
+	if n := len(o.Errors); n > 0 {
+		return o.Errors[n-1], true
+	}
+	return ling.ErrorData{}, false
+}
+
+func itoa(i int) string { return strconv.Itoa(i) }
+
+// plural writes a count with its unit.
+func plural(n int64, unit string) string {
+	if n != 1 {
+		unit += "s"
+	}
+	return strconv.FormatInt(n, 10) + " " + unit
+}

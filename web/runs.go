@@ -1,0 +1,501 @@
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// runs knows the runs of a server: those that go on, and those that have ended and can still be attached to. Started runs
+// belong to it and not to the request that started them.
+type runs struct {
+	o    *Options
+	log  *slog.Logger
+	disk *disk // nil keeps nothing
+
+	ctx    context.Context // of all runs
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup // one for each running run, and for what cancels it
+
+	trimming sync.Mutex // one goroutine at a time moves ended runs out of memory
+
+	mu        sync.Mutex
+	inMemory  map[string]*run          // running, and ended ones that are kept here
+	kept      []*run                   // the ended ones of inMemory, the least recently touched first
+	keptBytes int64                    // of kept
+	onDisk    map[string]stored        // ended ones that can be read back
+	loading   map[string]chan struct{} // being read back now; closed when that is over
+	expired   expired                  // ids that were known once
+	keys      *keys
+	running   int
+	draining  bool
+	quiet     chan struct{} // closed once draining and nothing runs
+	freed     int64         // bytes that have left memory since it was last given back to the system
+}
+
+// Times and sizes that need no setting.
+const (
+	// keepInMemory is how long an ended run stays in memory where there is a disk: long enough for those who reconnect at
+	// once, short enough that a burst of runs does not leave its memory behind.
+	keepInMemory = 15 * time.Second
+	sweepEvery   = 5 * time.Second
+	// giveBack is how much memory must have become free before the system gets it back, which costs a garbage collection.
+	giveBack = 4 << 20
+)
+
+// errClosing is why runs end when the server does.
+var errClosing = errors.New("the server is shutting down")
+
+func newRuns(o *Options, d *disk) *runs {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &runs{
+		o: o, log: o.Log, disk: d, ctx: ctx, cancel: cancel,
+		inMemory: map[string]*run{}, onDisk: map[string]stored{}, loading: map[string]chan struct{}{},
+		keys: newKeys(o.KeyRetention), quiet: make(chan struct{}),
+	}
+}
+
+// spec is a run that has been checked and can be started.
+type spec struct {
+	workflow flow.Workflow
+	input    map[string]any
+	model    string // named in the started event
+	config   bot.Config
+	params   map[string]any
+	filters  []tube.Filter
+	key      string
+	hash     [16]byte
+}
+
+// newRunID makes a run's id: 130 random bits in lower-case base32, fit for urls and for file names of any system.
+func newRunID() string { return strings.ToLower(rand.Text()) }
+
+// errGone says that a run was known once.
+var errGone = errors.New("web: the run has expired")
+
+// errUnknown says that a run is not known.
+var errUnknown = errors.New("web: unknown run")
+
+// attach finds the run that was started with this key, if there is one. A problem says that it was another request.
+func (rs *runs) attach(key string, hash [16]byte) (id string, p *problem) {
+	if key == "" {
+		return "", nil
+	}
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.attachLocked(key, hash)
+}
+
+func (rs *runs) attachLocked(key string, hash [16]byte) (string, *problem) {
+	e, ok := rs.keys.get(key)
+	if !ok {
+		return "", nil
+	}
+	if e.hash != hash {
+		p := newProblem(codeInvalid, "the Idempotency-Key was used for another request")
+		p.Status = 422
+		p.Errors = []misfit{{Header: "Idempotency-Key", Detail: "was used for another request"}}
+		return "", p
+	}
+	return e.id(), nil
+}
+
+// start starts a run, or finds the one that was started with the same key; then its id is returned alone.
+func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if sp.key != "" {
+		// Looked up and set under one lock, so that requests that come together start one run.
+		if id, p := rs.attachLocked(sp.key, sp.hash); id != "" || p != nil {
+			return nil, id, p
+		}
+	}
+	if rs.draining {
+		p := newProblem(codeDraining, "the server is shutting down and starts no more runs")
+		p.retryAfter = 2 * time.Second
+		return nil, "", p
+	}
+	if rs.running >= rs.o.MaxRuns {
+		p := newProblem(codeOverloaded, fmt.Sprintf("%s are going on, which is the most that this server takes",
+			plural(int64(rs.running), "run")))
+		p.retryAfter = 2 * time.Second
+		return nil, "", p
+	}
+	r = &run{
+		id: newRunID(), workflow: sp.workflow.Info().Name, keyed: sp.key != "",
+		began: time.Now(), done: make(chan struct{}),
+	}
+	m := ling.New(rs.ctx, sp.config, &ling.Options{
+		Run: r.id, Models: rs.o.Models, Log: rs.log, MaxBots: rs.o.MaxBots, MaxTasks: rs.o.MaxTasks,
+		MaxResult: rs.o.MaxResult, MaxLog: rs.o.MaxLog, Workflow: r.workflow, Model: sp.model,
+	})
+	r.tube = m.Tube()
+	r.manager.Store(m)
+	for _, f := range sp.filters {
+		r.tube.AddFilter(f)
+	}
+	if sp.params != nil {
+		m.SetCustomParams(sp.params)
+	}
+	if sp.key != "" {
+		e := rs.keys.put(sp.key, sp.hash, r.id)
+		if rs.disk != nil {
+			if err := rs.disk.addKey(e, r.workflow); err != nil {
+				// The run goes on: the key holds until a restart, and whoever runs the server can read why.
+				rs.log.Error("an idempotency key is not kept across a restart", "run", r.id, "error", err)
+			}
+		}
+	}
+	rs.inMemory[r.id] = r
+	rs.running++
+	rs.wg.Go(func() { rs.supervise(r, m, sp) })
+	return r, r.id, nil
+}
+
+// supervise runs a run to its end.
+func (rs *runs) supervise(r *run, m *ling.Manager, sp spec) {
+	// Canceling waits for all that runs below, so it must not be waited for here.
+	late := time.AfterFunc(rs.o.RunTimeout, func() {
+		rs.cancelRun(r, fmt.Errorf("the run took longer than %s", rs.o.RunTimeout))
+	})
+	// As a task, so that an error or a panic of the workflow itself is the run's.
+	err := m.Go(func(ctx context.Context) error { return sp.workflow.Run(ctx, m, sp.input) })
+	if err != nil {
+		m.Report("", err)
+	}
+	closeErr := m.Close()
+	late.Stop()
+	o := outcomeOf(m.Peek(false))
+	if r.interrupted.Load() {
+		o.Status = statusInterrupted
+	}
+	r.outcome = o
+	close(r.done)
+	r.manager.Store(nil)
+
+	attrs := []slog.Attr{slog.String("run", r.id), slog.String("workflow", r.workflow), slog.String("status", o.Status),
+		slog.Duration("took", time.Since(r.began)), slog.Uint64("events", r.tube.Len())}
+	if cause, ok := o.cause(); ok && o.Status != statusCompleted {
+		attrs = append(attrs, slog.String("code", cause.Code))
+		if closeErr != nil {
+			attrs = append(attrs, slog.Any("error", closeErr))
+		}
+	}
+	rs.log.LogAttrs(rs.ctx, slog.LevelInfo, "run ended", attrs...)
+
+	if r.keyed && rs.disk != nil {
+		// At once and not when memory runs out: the key's promise holds across a crash.
+		rs.save(r)
+	}
+	now := time.Now()
+	rs.mu.Lock()
+	rs.running--
+	r.expires = now.Add(rs.retention(r.keyed))
+	rs.keepLocked(r, now)
+	if rs.draining && rs.running == 0 {
+		close(rs.quiet)
+	}
+	rs.mu.Unlock()
+	rs.trim(now)
+}
+
+// retention is how long an ended run can be attached to.
+func (rs *runs) retention(keyed bool) time.Duration {
+	if keyed {
+		return max(rs.o.Retention, rs.o.KeyRetention)
+	}
+	return rs.o.Retention
+}
+
+// keepLocked counts an ended run as kept in memory.
+func (rs *runs) keepLocked(r *run, now time.Time) {
+	r.touched = now
+	r.size = int64(r.tube.Bytes()) + sizeOfRun
+	rs.kept = append(rs.kept, r)
+	rs.keptBytes += r.size
+}
+
+// sizeOfRun is what an ended run takes beside its log, about.
+const sizeOfRun = 4 << 10
+
+// cancelRun ends a run that goes on; false when it has ended already. It does not wait.
+func (rs *runs) cancelRun(r *run, cause error) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	m := r.manager.Load()
+	if m == nil || r.ended() {
+		return false
+	}
+	// The run is still counted: what cancels it is counted before the run stops being so.
+	if rs.inMemory[r.id] != r || rs.isKeptLocked(r) {
+		return false
+	}
+	rs.wg.Go(func() { m.Cancel(cause) })
+	return true
+}
+
+// isKeptLocked says whether a run has been counted as ended.
+func (rs *runs) isKeptLocked(r *run) bool { return !r.touched.IsZero() }
+
+// get finds a run by its id, reading it back where it has left memory. Errors: errUnknown, errGone, those of the disk.
+func (rs *runs) get(ctx context.Context, id string) (*run, error) {
+	if !wellFormed(id) {
+		return nil, errUnknown
+	}
+	for {
+		rs.mu.Lock()
+		if r := rs.inMemory[id]; r != nil {
+			rs.mu.Unlock()
+			return r, nil
+		}
+		if wait := rs.loading[id]; wait != nil {
+			rs.mu.Unlock()
+			select {
+			case <-wait:
+				continue
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		st, ok := rs.onDisk[id]
+		if !ok {
+			gone := rs.expired.has(id)
+			rs.mu.Unlock()
+			if gone {
+				return nil, errGone
+			}
+			return nil, errUnknown
+		}
+		over := make(chan struct{})
+		rs.loading[id] = over
+		rs.mu.Unlock()
+
+		r, err := rs.disk.load(id, rs.o.MaxLog)
+		now := time.Now()
+		rs.mu.Lock()
+		delete(rs.loading, id)
+		close(over)
+		if err == nil {
+			r.expires, r.saved = st.expires, true
+			rs.inMemory[id] = r
+			rs.keepLocked(r, now)
+		}
+		rs.mu.Unlock()
+		if err != nil {
+			rs.log.Error("an ended run cannot be read back", "run", id, "error", err)
+			return nil, errGone
+		}
+		rs.trim(now)
+		return r, nil
+	}
+}
+
+// save writes an ended run to disk; false where that failed.
+func (rs *runs) save(r *run) bool {
+	size, err := rs.disk.save(r)
+	if err != nil {
+		rs.log.Error("an ended run cannot be written", "run", r.id, "error", err)
+		return false
+	}
+	rs.mu.Lock()
+	r.saved = true
+	expires := r.expires
+	if expires.IsZero() {
+		expires = time.Now().Add(rs.retention(r.keyed))
+	}
+	rs.onDisk[r.id] = stored{expires: expires, size: size}
+	rs.mu.Unlock()
+	return true
+}
+
+// trim moves ended runs out of memory: the least recently touched first, while there are too many bytes of them, and where
+// there is a disk those that have been there for long. Without a disk they are forgotten.
+func (rs *runs) trim(now time.Time) {
+	rs.trimming.Lock()
+	defer rs.trimming.Unlock()
+	for {
+		rs.mu.Lock()
+		full := rs.keptBytes > rs.o.MemoryOfEnded
+		if len(rs.kept) == 0 || !full && (rs.disk == nil || now.Sub(rs.kept[0].touched) < keepInMemory) {
+			rs.mu.Unlock()
+			return
+		}
+		r := rs.kept[0]
+		saved := r.saved
+		rs.mu.Unlock()
+		if !saved && rs.disk != nil {
+			saved = rs.save(r)
+		}
+		rs.mu.Lock()
+		rs.dropLocked(r)
+		if !saved {
+			rs.expired.add(r.id)
+		}
+		rs.mu.Unlock()
+	}
+}
+
+// dropLocked takes an ended run out of memory. It is one of kept.
+func (rs *runs) dropLocked(r *run) {
+	for i, k := range rs.kept {
+		if k != r {
+			continue
+		}
+		copy(rs.kept[i:], rs.kept[i+1:])
+		rs.kept[len(rs.kept)-1] = nil
+		rs.kept = rs.kept[:len(rs.kept)-1]
+		rs.keptBytes -= r.size
+		rs.freed += r.size
+		delete(rs.inMemory, r.id)
+		return
+	}
+}
+
+// sweep forgets what has expired. It says whether much memory has become free while nothing runs.
+func (rs *runs) sweep(now time.Time) (idle bool) {
+	rs.trim(now)
+	var remove []string
+	rs.mu.Lock()
+	for i := 0; i < len(rs.kept); {
+		r := rs.kept[i]
+		if now.Before(r.expires) {
+			i++
+			continue
+		}
+		rs.dropLocked(r)
+		if _, also := rs.onDisk[r.id]; !also {
+			rs.expired.add(r.id)
+		}
+	}
+	for id, st := range rs.onDisk {
+		if now.Before(st.expires) {
+			continue
+		}
+		rs.forgetLocked(id)
+		remove = append(remove, id)
+	}
+	remove = append(remove, rs.surplusLocked()...)
+	compact := rs.keys.sweep(now)
+	idle = rs.running == 0 && rs.freed >= giveBack
+	if idle {
+		rs.freed = 0
+	}
+	if rs.disk != nil && compact {
+		if err := rs.disk.rewriteKeys(rs.keys); err != nil {
+			rs.log.Error("idempotency keys cannot be written", "error", err)
+		}
+	}
+	rs.mu.Unlock()
+	for _, id := range remove {
+		if err := rs.disk.remove(id); err != nil {
+			rs.log.Warn("an expired run cannot be removed", "run", id, "error", err)
+		}
+	}
+	return idle
+}
+
+// forgetLocked forgets a run that is on disk.
+func (rs *runs) forgetLocked(id string) {
+	delete(rs.onDisk, id)
+	rs.expired.add(id)
+	if r := rs.inMemory[id]; r != nil && rs.isKeptLocked(r) {
+		rs.dropLocked(r)
+	}
+}
+
+// drain refuses new runs from now on and returns a channel that is closed when nothing runs any more.
+func (rs *runs) drain() <-chan struct{} {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if !rs.draining {
+		rs.draining = true
+		if rs.running == 0 {
+			close(rs.quiet)
+		}
+	}
+	return rs.quiet
+}
+
+func (rs *runs) isDraining() bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.draining
+}
+
+// interrupt ends all runs that go on, for the server ends, and waits for them.
+func (rs *runs) interrupt() (count int) {
+	rs.mu.Lock()
+	for _, r := range rs.inMemory {
+		m := r.manager.Load()
+		if m == nil || rs.isKeptLocked(r) {
+			continue
+		}
+		count++
+		r.interrupted.Store(true)
+		// The log ends with what happened, so that a client that comes back after a restart is told.
+		if r.tube.Close(statusInterrupted) != nil {
+			r.interrupted.Store(false) // it has ended by itself
+		}
+		rs.wg.Go(func() { m.Cancel(errClosing) })
+	}
+	rs.mu.Unlock()
+	rs.cancel(errClosing)
+	rs.wg.Wait()
+	return count
+}
+
+// saveAll writes all ended runs to disk, so that clients find them after a restart.
+func (rs *runs) saveAll() {
+	if rs.disk == nil {
+		return
+	}
+	rs.mu.Lock()
+	var list []*run
+	for _, r := range rs.kept {
+		if !r.saved {
+			list = append(list, r)
+		}
+	}
+	rs.mu.Unlock()
+	for _, r := range list {
+		rs.save(r)
+	}
+}
+
+// expired remembers ids that were known once, as many as it can; the oldest make room.
+type expired struct {
+	ids  map[string]struct{}
+	ring []string
+	next int
+}
+
+const maxExpired = 8192
+
+func (e *expired) add(id string) {
+	if e.ids == nil {
+		e.ids = map[string]struct{}{}
+	}
+	if _, ok := e.ids[id]; ok {
+		return
+	}
+	if len(e.ring) < maxExpired {
+		e.ring = append(e.ring, id)
+	} else {
+		delete(e.ids, e.ring[e.next])
+		e.ring[e.next] = id
+		e.next = (e.next + 1) % maxExpired
+	}
+	e.ids[id] = struct{}{}
+}
+
+func (e *expired) has(id string) bool { _, ok := e.ids[id]; return ok }

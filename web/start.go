@@ -1,0 +1,448 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/frame"
+)
+
+// errLeft is why a run ends whose client asked for that.
+var errLeft = errors.New("the client went away")
+
+// errAsked is why a run ends that was canceled by request.
+var errAsked = errors.New("canceled by request")
+
+// postRun starts a run, or resumes the one that Last-Event-ID names.
+func (s *Server) postRun(w http.ResponseWriter, r *http.Request) {
+	st, p := s.parsePost(w, r)
+	if p != nil {
+		p.write(w)
+		return
+	}
+	s.begin(w, r, &st)
+}
+
+// getStart does the same for EventSource, which can only GET.
+func (s *Server) getStart(w http.ResponseWriter, r *http.Request) {
+	// A browser gives up for good when it gets a 503, and comes back when the connection drops: by then to another server.
+	if r.Header.Get("Accept") == "text/event-stream" && s.runs.isDraining() && r.Header.Get("Last-Event-ID") == "" {
+		panic(http.ErrAbortHandler)
+	}
+	st, p := s.parseGet(r)
+	if p != nil {
+		p.write(w)
+		return
+	}
+	s.begin(w, r, &st)
+}
+
+func (s *Server) begin(w http.ResponseWriter, r *http.Request, st *start) {
+	if p := st.formatOf(r, offers); p != nil {
+		p.write(w)
+		return
+	}
+	if st.resume != nil {
+		s.resume(w, r, &st.view, "")
+		return
+	}
+	run, again, p := s.startRun(r, st)
+	if p != nil {
+		p.write(w)
+		return
+	}
+	if again {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
+	s.answer(w, r, run, &st.view, 0)
+}
+
+// startRun starts the run that is asked for, or finds the one that the same request has started before.
+func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *problem) {
+	var hash [16]byte
+	if st.key != "" {
+		hash = st.hash()
+		// Before anything else is looked at: what was started once does not depend on what could be started now.
+		id, p := s.runs.attach(st.key, hash)
+		if p != nil {
+			return nil, false, p
+		}
+		if id != "" {
+			run, p := s.find(r, id)
+			return run, true, p
+		}
+	}
+	sp, p := s.prepare(&st.ask)
+	if p != nil {
+		return nil, false, p
+	}
+	sp.key, sp.hash = st.key, hash
+	run, id, p := s.runs.start(sp)
+	if p != nil {
+		return nil, false, p
+	}
+	if run == nil {
+		run, p := s.find(r, id)
+		return run, true, p
+	}
+	return run, false, nil
+}
+
+// find finds a run; the problem says whether there was one.
+func (s *Server) find(r *http.Request, id string) (*run, *problem) {
+	run, err := s.runs.get(r.Context(), id)
+	switch {
+	case err == nil:
+		return run, nil
+	case errors.Is(err, errGone):
+		p := newProblem(codeGone, "this run ended too long ago and is not kept any more")
+		p.Run = id
+		return nil, p
+	case errors.Is(err, errUnknown):
+		return nil, newProblem(codeNotFound, "there is no such run")
+	}
+	panic(http.ErrAbortHandler) // the client went away
+}
+
+// prepare checks what is asked for against what there is.
+func (s *Server) prepare(a *ask) (spec, *problem) {
+	var sp spec
+	var misfits []misfit
+	fail := func(pointer, detail string) { misfits = append(misfits, misfit{Pointer: pointer, Detail: detail}) }
+	switch {
+	case a.Agent != "" && (a.Workflow != "" || a.Inline != nil):
+		return sp, invalid(misfit{Pointer: "/agent", Detail: "expected a workflow or an agent, not both"})
+	case a.Agent != "":
+		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; this server has no agents")
+	case a.Session != "":
+		return sp, invalid(misfit{Pointer: "/session", Detail: "sessions are not configured on this server"})
+	case a.Inline != nil:
+		w, p := s.inline(a.Inline)
+		if p != nil {
+			return sp, p
+		}
+		sp.workflow = w
+	case a.Workflow == "":
+		return sp, invalid(misfit{Pointer: "/workflow", Detail: "expected the name of a workflow; GET /v1/workflows lists them"})
+	default:
+		w, ok := s.o.Workflows.Get(a.Workflow)
+		if !ok {
+			return sp, newProblem(codeNotFound, "there is no workflow "+quote(a.Workflow)+"; "+s.workflowNames())
+		}
+		sp.workflow = w
+	}
+	info := sp.workflow.Info()
+
+	input, p := a.input(info.Input)
+	if p != nil {
+		return sp, p
+	}
+	var err error
+	if sp.input, err = flow.Prepare(sp.workflow, input); err != nil {
+		if ie, ok := errors.AsType[*flow.InputError](err); ok {
+			for _, problem := range ie.Problems {
+				fail("/input"+problem.Pointer, problem.Detail)
+			}
+		} else {
+			fail("/input", err.Error())
+		}
+	}
+
+	sp.config = s.o.Bot
+	sp.model = info.Model
+	if a.Model != "" {
+		if _, err := s.o.Models.Model(a.Model); err != nil {
+			fail("/model", strings.TrimPrefix(err.Error(), "adapter: "))
+		}
+		sp.config.Model, sp.model = a.Model, a.Model
+	}
+	if sp.model == "" {
+		sp.model = s.o.Bot.Model
+	}
+	if sp.model == "" {
+		sp.model = s.o.Models.Default
+	}
+	o := a.Options
+	if o.Temperature != nil {
+		sp.config.Temperature = o.Temperature
+	}
+	if o.TopP != nil {
+		sp.config.TopP = o.TopP
+	}
+	if o.MaxTokens != nil {
+		sp.config.MaxTokens = o.MaxTokens
+	}
+	if o.Stop != nil {
+		sp.config.Stop = o.Stop
+	}
+	if o.Seed != nil {
+		sp.config.Seed = o.Seed
+	}
+	if a.Done {
+		sp.config.Done = true
+	}
+	sp.params = a.Params
+	if len(a.Exclude)+len(a.Include) > 0 {
+		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
+	}
+	if len(misfits) > 0 {
+		return sp, invalid(misfits...)
+	}
+	return sp, nil
+}
+
+// matchers compiles patterns that have been checked.
+func matchers(patterns []string) []tube.Matcher {
+	var list []tube.Matcher
+	for _, text := range patterns {
+		if p, err := jsonuri.CompilePattern(text); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// inline reads a workflow that the request itself brings.
+func (s *Server) inline(text json.RawMessage) (flow.Workflow, *problem) {
+	if !s.o.InlineWorkflows {
+		return nil, invalid(misfit{Pointer: "/workflow",
+			Detail: "expected the name of a workflow; this server takes none from a request"})
+	}
+	w, err := flow.ParseSpec("workflow", text, nil)
+	if err == nil {
+		return w, nil
+	}
+	var misfits []misfit
+	for _, e := range flatten(err) {
+		m := misfit{Pointer: "/workflow", Detail: e.Error()}
+		if fe, ok := errors.AsType[*flow.FileError](e); ok {
+			m.Detail = "line " + itoa(fe.Line) + ", column " + itoa(fe.Column) + " of it: " + fe.Message
+		}
+		if misfits = append(misfits, m); len(misfits) == maxMisfits {
+			break
+		}
+	}
+	return nil, invalid(misfits...)
+}
+
+// flatten takes joined errors apart.
+func flatten(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var list []error
+	for _, e := range joined.Unwrap() {
+		list = append(list, flatten(e)...)
+	}
+	return list
+}
+
+// workflowNames says what there is, for a user who asked for something else.
+func (s *Server) workflowNames() string {
+	var names []string
+	for _, w := range s.o.Workflows.All() {
+		names = append(names, w.Info().Name)
+	}
+	if len(names) == 0 {
+		return "this server has none"
+	}
+	if len(names) > 20 {
+		names = append(names[:20], "…")
+	}
+	return "expected one of " + strings.Join(names, ", ")
+}
+
+func quote(s string) string {
+	text, _ := json.Marshal(clip(s))
+	return string(text)
+}
+
+// input puts the input together: the properties of a query go over those of the object, each as its schema wants it.
+func (a *ask) input(schema json.RawMessage) (json.RawMessage, *problem) {
+	if len(a.Properties) == 0 {
+		if a.Input == nil {
+			return json.RawMessage("{}"), nil
+		}
+		return a.Input, nil
+	}
+	object := map[string]json.RawMessage{}
+	if a.Input != nil && json.Unmarshal(a.Input, &object) != nil {
+		return nil, invalid(misfit{Parameter: "input", Detail: "expected an object beside input.NAME, found " + kindOf(a.Input)})
+	}
+	var shape struct {
+		Properties map[string]struct{ Type any } `json:"properties"`
+	}
+	_ = json.Unmarshal(schema, &shape) // a property that the schema says nothing about is a string
+	for name, text := range a.Properties {
+		quoted, _ := json.Marshal(text)
+		object[name] = quoted
+		if p, ok := shape.Properties[name]; ok && !isString(p.Type) && json.Valid([]byte(text)) {
+			object[name] = json.RawMessage(text)
+		}
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, invalid(misfit{Parameter: "input", Detail: "expected JSON"})
+	}
+	return text, nil
+}
+
+// isString says whether a schema's type allows a string, or anything.
+func isString(t any) bool {
+	switch t := t.(type) {
+	case nil:
+		return true
+	case string:
+		return t == "string"
+	case []any:
+		return slices.Contains(t, any("string"))
+	}
+	return false
+}
+
+// answer answers with a run in the framing asked for, from its event numbered from on.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *run, v *view, from uint64) {
+	ofRun(w.Header(), run.id)
+	switch {
+	case v.async:
+		w.Header().Set("Preference-Applied", "respond-async")
+		s.send(w, r, http.StatusAccepted, "application/json", run.appendDocument(nil, v.reserved))
+	case isStream(v.format):
+		reader := run.tube.NewReader(from)
+		if v.snapshot {
+			reader = run.tube.SnapshotReader()
+		}
+		s.stream(w, r, run, reader, v)
+	default:
+		s.aggregate(w, r, run, v)
+	}
+}
+
+// aggregate waits for the run's end and answers with its document.
+func (s *Server) aggregate(w http.ResponseWriter, r *http.Request, run *run, v *view) {
+	s.streams.enter()
+	defer s.streams.leave()
+	select {
+	case <-run.done:
+	default:
+		select {
+		case <-run.done:
+		case <-r.Context().Done():
+			s.giveUp(run, v)
+			panic(http.ErrAbortHandler)
+		case <-s.stop:
+			panic(http.ErrAbortHandler)
+		}
+	}
+	o, document, beside := run.state()
+	if o.Status == statusFailed && empty(document) && empty(beside) {
+		if cause, ok := o.cause(); ok {
+			p := newProblem(cause.Code, cause.Message)
+			p.Run = run.id
+			if p.Status == http.StatusServiceUnavailable {
+				p.retryAfter = 5 * time.Second
+			}
+			for _, e := range o.Errors {
+				if e.Pointer != "" {
+					p.Errors = append(p.Errors, misfit{Pointer: e.Pointer, Detail: e.Message})
+				}
+			}
+			p.write(w)
+			return
+		}
+	}
+	s.send(w, r, http.StatusOK, "application/json", o.appendDocument(nil, run.id, document, beside, v.reserved))
+}
+
+// resume goes on after the event that the client has seen last. It never starts a run. path is the run that the path names,
+// or "".
+func (s *Server) resume(w http.ResponseWriter, r *http.Request, v *view, path string) {
+	id := *v.resume
+	if path != "" && id.run != path {
+		notFitting(v, "names an event of another run").write(w)
+		return
+	}
+	if !isStream(v.format) {
+		// Somebody who wants the whole document has no place in it to go on from.
+		run, p := s.find(r, id.run)
+		if p != nil {
+			p.write(w)
+			return
+		}
+		s.answer(w, r, run, v, 0)
+		return
+	}
+	run, err := s.runs.get(r.Context(), id.run)
+	switch {
+	case r.Context().Err() != nil:
+		panic(http.ErrAbortHandler)
+	case err != nil:
+		s.gone(w, r, id, v, "this run is not known any more")
+		return
+	case run.Lost || id.n >= goneNumber:
+		// The id is of a log that is not there any more.
+		s.gone(w, r, id, v, lostMessage)
+		return
+	}
+	next := id.n + 1
+	switch sent := run.tube.Len(); {
+	case next > sent:
+		notFitting(v, "names event "+id.String()+", but the run has had "+plural(int64(sent), "event")).write(w)
+	case next == sent && run.ended() && !(v.snapshot && v.fromQuery):
+		// Everything was delivered. A browser that is told so stops; a page that was loaded anew and wants the document has
+		// its id in the query and says snapshot=1.
+		ofRun(w.Header(), run.id)
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		v.async = false
+		s.answer(w, r, run, v, next)
+	}
+}
+
+// notFitting is the answer to an id that cannot be resumed from.
+func notFitting(v *view, detail string) *problem {
+	if v.fromQuery {
+		return invalid(misfit{Parameter: "last_event_id", Detail: detail})
+	}
+	return invalid(misfit{Header: "Last-Event-ID", Detail: detail})
+}
+
+// gone is the end of a stream whose run is lost: an "error" event, and "finished". Their ids say all that the next request
+// needs: one that has seen both gets a 204, which stops a browser.
+func (s *Server) gone(w http.ResponseWriter, r *http.Request, id eventID, v *view, message string) {
+	w.Header().Set("X-Run-Id", id.run)
+	if id.n >= lastNumber {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	data, err := json.Marshal(map[string]any{"code": codeGone, "message": message, "retryable": false, "fatal": true})
+	if err != nil {
+		panic(err)
+	}
+	appendEvent := frame.AppendSSE
+	if v.format == frame.JSONL {
+		appendEvent = frame.AppendJSONL
+	}
+	var text []byte
+	if v.format == frame.SSE {
+		text = appendRetry(text)
+	}
+	if id.n < goneNumber {
+		text = appendEvent(text, id.run, tube.Event{N: goneNumber, Kind: tube.Named, Name: "error", Value: data})
+	}
+	text = appendEvent(text, id.run, tube.Event{
+		N: lastNumber, Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"` + statusInterrupted + `"}`)})
+	streamHeaders(w.Header(), v.format)
+	out := s.newOutput(w, r)
+	if _, err := out.Write(text); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}

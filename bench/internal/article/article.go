@@ -123,10 +123,11 @@ func (w *writer) words(n int) {
 	w.text = append(w.text, `."`...)
 }
 
-// vocabulary has what prose has: short words and long ones, now and then a letter beyond ASCII or an escape.
+// vocabulary has what prose has: short words and long ones, now and then a letter beyond ASCII or an escape (but no \u: one of the
+// parsers that ours is measured beside cannot read it).
 var vocabulary = strings.Fields(`the a of and to in is that it as by for with on at from this which light air sun sky blue
 	red wave waves length shorter longer scattered scattering molecules atmosphere particles colour violet evening morning
 	observer horizon because therefore however although between through across toward about under above when where while
 	energy frequency spectrum refraction absorption intensity proportional power fourth measured experiment explained
 	century physicist nitrogen oxygen ozone dust water droplets clouds white sees seen look looks appear appears thus
-	rayleigh tyndall mie naïve café größer λ-dependent \"blue\" \"white\" a/b n\u00b2`)
+	rayleigh tyndall mie naïve café größer λ-dependent \"blue\" \"white\" a/b`)

@@ -25,7 +25,7 @@ func TestJSONIsAValidArticleOfTheSizeAskedFor(t *testing.T) {
 
 func TestAnArticleHasWhatJSONHas(t *testing.T) {
 	text := JSON(100 << 10)
-	for _, part := range []string{`\"`, `\n`, `\u00b2`, "ï", "λ", "null", "true", "1.50", "[12,13]", "}]"} {
+	for _, part := range []string{`\"`, `\n`, "ï", "λ", "null", "true", "1.50", "[12,13]", "}]"} {
 		if !bytes.Contains(text, []byte(part)) {
 			t.Errorf("no %s", part)
 		}

@@ -1,0 +1,47 @@
+# Every line can be run by hand. Only Go is needed (and a C compiler for the race detector).
+
+GO      ?= go
+FUZZ    ?= 3s
+ADDR    ?= 127.0.0.1:8080
+# Two at a time is what the race detector and the fuzzer leave room for on a small machine.
+FUZZJOBS ?= 2
+
+.PHONY: all build run test lint fmt vet unit fuzz fuzz-seconds bench clean
+
+all: test
+
+build:
+	$(GO) build -o bin/lingserve ./cmd/server
+
+run: build
+	./bin/lingserve serve --addr $(ADDR)
+
+# What must pass before a change goes in. The tests come last, so that the log ends with a line for each package.
+test: fmt vet fuzz-seconds unit
+
+fmt:
+	@files=$$(gofmt -l .); test -z "$$files" || { echo "gofmt has something to say about:"; echo "$$files"; exit 1; }
+
+vet:
+	$(GO) vet ./...
+
+unit:
+	$(GO) test -race -shuffle=on -count=1 ./...
+
+# Some seconds of every fuzz target; "make fuzz" has minutes.
+fuzz-seconds:
+	@GO="$(GO)" ./tools/fuzz.sh $(FUZZ) $(FUZZJOBS)
+
+fuzz:
+	@GO="$(GO)" ./tools/fuzz.sh 2m $(FUZZJOBS)
+
+# Linters are pinned in tools/go.mod, so that the module itself stays free of them.
+lint: vet
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	@files=$$($(GO) tool -modfile=tools/go.mod gofumpt -l .); test -z "$$files" || { echo "gofumpt has something to say about:"; echo "$$files"; exit 1; }
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+clean:
+	rm -rf bin

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// localRun is a run in this process.
+type localRun struct {
+	m      *ling.Manager
+	reader *tube.Reader
+	info   flow.Info
+	closed chan struct{} // Close has returned
+}
+
+func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer) (*localRun, error) {
+	models, err := newModels(c)
+	if err != nil {
+		return nil, err
+	}
+	workflows, from, err := openWorkflows(c)
+	if workflows == nil {
+		return nil, err
+	}
+	w, ok := workflows.Get(j.workflow)
+	if !ok {
+		if err != nil { // perhaps it is in the file that is broken
+			return nil, err
+		}
+		return nil, unknownWorkflow(j.workflow, workflows, from)
+	}
+	info := w.Info()
+	input, err := flow.Prepare(w, j.input.text(info.Input))
+	if err != nil {
+		return nil, inputError(err)
+	}
+	// The log is for servers; what goes wrong here is in the events.
+	log := newLog(io.Discard, c.Log)
+	if c.Source("log.level").Kind != config.Default {
+		log = newLog(stderr, c.Log)
+	}
+	defaults := bot.Config{Model: c.Model, Done: j.done}
+	j.options.apply(&defaults)
+	model := c.Model
+	if j.model == "" && info.Model != "" {
+		model = info.Model
+	}
+	// The run is not canceled through its context: Cancel lets it end with an event that says why.
+	m := ling.New(context.WithoutCancel(ctx), defaults, &ling.Options{
+		Models: models, Log: log, Workflow: info.Name, Model: model,
+		MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks, MaxResult: int(c.Run.MaxResult), MaxLog: int(c.Run.MaxLog),
+	})
+	m.SetCustomParams(j.params)
+	if err := w.Run(m.Context(), m, input); err != nil {
+		m.Cancel(err)
+		return nil, err
+	}
+	r := &localRun{m: m, reader: m.Tube().NewReader(0), info: info, closed: make(chan struct{})}
+	limit := time.AfterFunc(c.Run.Timeout, func() { m.Cancel(fmt.Errorf("it took longer than %s", c.Run.Timeout)) })
+	go func() {
+		defer close(r.closed)
+		m.Close()
+		limit.Stop()
+	}()
+	return r, nil
+}
+
+func unknownWorkflow(name string, workflows *flow.Registry, from string) error {
+	var names []string
+	for _, w := range workflows.All() {
+		names = append(names, w.Info().Name)
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("there is no workflow %q; there are none (%s)", name, from)
+	}
+	return fmt.Errorf("there is no workflow %q%s; there are: %s (%s)", name, didYouMean(name, names, ""), strings.Join(names, ", "), from)
+}
+
+func (r *localRun) ID() string      { return r.m.ID() }
+func (r *localRun) Info() flow.Info { return r.info }
+
+func (r *localRun) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
+	return func(yield func(tube.Event, error) bool) {
+		for {
+			for e := range r.reader.Waiting() {
+				if !yield(e, nil) {
+					return
+				}
+			}
+			if r.reader.Ended() {
+				return
+			}
+			select {
+			case <-r.reader.More():
+			case <-ctx.Done():
+				yield(tube.Event{}, context.Cause(ctx))
+				return
+			}
+		}
+	}
+}
+
+func (r *localRun) Result(context.Context) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(r.m.Peek(false))
+	return bytes.TrimSpace(b.Bytes()), err
+}
+
+func (r *localRun) Cancel(cause error) {
+	r.m.Cancel(cause)
+	<-r.closed
+}

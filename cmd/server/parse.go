@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"syscall"
+
+	"github.com/lingserve/lingserve/jsonuri"
+)
+
+const parseHelp = `lingserve parse [--root URI] [--strict] [--resolve | --final] [--chunk N]
+
+Reads JSON text from standard input while it is still being written, and prints an event a line as soon as it is certain:
+
+  {"uri":"outline/0/topic","delta":"Rayleigh "}   append to the string there
+  {"uri":"outline/1","delta":{}}                  make sure that there is an object
+  {"uri":"outline","delta":[]}                    set the value: an array, a number, true, false or null
+
+What models do to JSON is mended: prose and fences around it, missing quotes, commas and brackets, an end in the middle.
+Prose before the document arrives at the uri $reasoning_context.
+
+  --root URI    put URI in front of every uri
+  --strict      mend nothing: take only what RFC 8259 allows
+  --resolve     print completed values too, below the deltas that made them:
+                {"uri":"outline/0/topic","string":"Rayleigh scattering"}
+                {"uri":"outline","object":[…]}   an object or an array
+  --final       print nothing but the final document, on one line
+  --chunk N     parse in pieces of N bytes, whatever pieces the input comes in
+
+The exit status is 1, with one line on standard error, for input that cannot be parsed, and 2 for a wrong command line.
+`
+
+// parseOptions are the flags of the command.
+type parseOptions struct {
+	root    string
+	strict  bool
+	resolve bool
+	final   bool
+	chunk   int
+}
+
+func parseCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var o parseOptions
+	set := flag.NewFlagSet("parse", flag.ContinueOnError)
+	set.StringVar(&o.root, "root", "", "")
+	set.BoolVar(&o.strict, "strict", false, "")
+	set.BoolVar(&o.resolve, "resolve", false, "")
+	set.BoolVar(&o.final, "final", false, "")
+	set.IntVar(&o.chunk, "chunk", 0, "")
+	rest, help, err := parseFlags(set, args)
+	switch {
+	case err != nil:
+		return usage(stderr, "parse", "%v", err)
+	case help:
+		fmt.Fprint(stdout, parseHelp)
+		return exitOK
+	case len(rest) > 0:
+		return usage(stderr, "parse", "unexpected argument %q: the text is read from standard input", rest[0])
+	case o.chunk < 0:
+		return usage(stderr, "parse", "--chunk is %d, expected a number of bytes", o.chunk)
+	case o.final && o.resolve:
+		return usage(stderr, "parse", "--final prints no events and so does not go with --resolve")
+	}
+	if _, err := jsonuri.Parse(o.root); err != nil {
+		return usage(stderr, "parse", "--root: %v", err)
+	}
+	err = parse(o, stdin, stdout)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe):
+		return exitOK // whoever read our output has what he wanted
+	}
+	return fail(stderr, err)
+}
+
+// parse reads stdin to its end or to the first error.
+func parse(o parseOptions, stdin io.Reader, stdout io.Writer) error {
+	out := eventWriter{to: stdout}
+	var handler jsonuri.Handler
+	var document jsonuri.Document
+	if o.final {
+		handler.Delta = func(d jsonuri.Delta) { out.note(document.Apply(d)) }
+	} else {
+		handler.Delta = out.delta
+	}
+	if o.resolve {
+		handler.String = out.string
+		handler.Object = out.object
+	}
+	in := positioned{parser: jsonuri.NewParser(handler, &jsonuri.Options{Root: o.root, Repair: !o.strict})}
+
+	// A read returns what is there, be it one token or a full buffer, so to flush after each is to keep nobody waiting and
+	// to write much at once where much has come.
+	buf := make([]byte, max(64<<10, o.chunk))
+	held := 0 // bytes in buf that are not a whole chunk yet
+	for {
+		n, readErr := stdin.Read(buf[held:])
+		text := buf[:held+n]
+		for o.chunk > 0 && len(text) >= o.chunk {
+			if err := in.write(text[:o.chunk]); err != nil {
+				return out.end(err)
+			}
+			text = text[o.chunk:]
+		}
+		if held = copy(buf, text); o.chunk == 0 || readErr != nil {
+			held = 0
+			if err := in.write(text); err != nil {
+				return out.end(err)
+			}
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
+		if readErr == io.EOF {
+			break
+		}
+		if readErr != nil {
+			return fmt.Errorf("reading standard input: %w", readErr)
+		}
+	}
+	err := in.close()
+	if err == nil && o.final {
+		out.buf = append(document.AppendJSON(out.buf), '\n')
+	}
+	return out.end(err)
+}
+
+// positioned is a parser whose errors all say line and column.
+type positioned struct {
+	parser *jsonuri.Parser
+	lines  int   // line breaks before the chunk at hand
+	start  int64 // offset of the first byte of the line at hand
+	read   int64 // bytes before the chunk at hand
+}
+
+func (p *positioned) write(chunk []byte) error {
+	_, err := p.parser.Write(chunk)
+	if limit, ok := errors.AsType[*jsonuri.LimitError](err); ok {
+		p.pass(chunk[:min(max(limit.Offset-p.read, 0), int64(len(chunk)))])
+		return p.at(limit.Offset, err)
+	}
+	p.pass(chunk)
+	return err
+}
+
+func (p *positioned) close() error {
+	err := p.parser.Close()
+	if errors.Is(err, jsonuri.ErrNoDocument) {
+		return p.at(p.read, errors.New("the text ends without a JSON document"))
+	}
+	if _, ok := errors.AsType[*jsonuri.LimitError](err); ok {
+		return p.at(p.read, err)
+	}
+	return err
+}
+
+func (p *positioned) pass(text []byte) {
+	p.lines += bytes.Count(text, []byte{'\n'})
+	if i := bytes.LastIndexByte(text, '\n'); i >= 0 {
+		p.start = p.read + int64(i) + 1
+	}
+	p.read += int64(len(text))
+}
+
+func (p *positioned) at(offset int64, err error) error {
+	return fmt.Errorf("line %d, column %d: %w", p.lines+1, max(offset-p.start, 0)+1, err)
+}
+
+// eventWriter gathers events and writes them in one piece.
+type eventWriter struct {
+	to  io.Writer
+	buf []byte
+	err error // the first one
+}
+
+// mostGathered keeps the memory for a large input small.
+const mostGathered = 256 << 10
+
+func (w *eventWriter) delta(d jsonuri.Delta) { w.line(d.AppendJSON(w.buf)) }
+
+func (w *eventWriter) string(uri []byte, value string) {
+	w.line(append(appendText(appendURI(w.buf, uri), `,"string":`, value), '}'))
+}
+
+func (w *eventWriter) object(uri, value []byte) {
+	buf := append(appendURI(w.buf, uri), `,"object":`...)
+	w.line(append(append(buf, value...), '}'))
+}
+
+func (w *eventWriter) line(buf []byte) {
+	w.buf = append(buf, '\n')
+	if len(w.buf) >= mostGathered {
+		w.flush()
+	}
+}
+
+func (w *eventWriter) note(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *eventWriter) flush() error {
+	if w.err == nil && len(w.buf) > 0 {
+		if _, err := w.to.Write(w.buf); err != nil {
+			w.err = fmt.Errorf("writing standard output: %w", err)
+		}
+	}
+	w.buf = w.buf[:0]
+	return w.err
+}
+
+// end writes what is left and returns what the command failed of: it, where there is an error, or the writing.
+func (w *eventWriter) end(err error) error {
+	if writeErr := w.flush(); err == nil {
+		return writeErr
+	}
+	return err
+}
+
+func appendURI(dst, uri []byte) []byte { return appendText(dst, `{"uri":`, string(uri)) }
+
+// appendText appends a JSON string, and leaves the signs of HTML as they are: nothing here is put into a page.
+func appendText(dst []byte, member, text string) []byte {
+	dst = append(dst, member...)
+	b := bytes.NewBuffer(dst)
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	enc.Encode(text) // a string always can be encoded
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/lingserve/lingserve/jsonuri"
+)
+
+// JS-12: the parse command.
+func TestParseCommand(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		stdin  string
+		status int
+		stdout []string
+		stderr string // a part of the one line
+	}{
+		{"events as lines", nil, `{"title":"sky","tags":["a",1.50]}`, 0, []string{
+			`{"uri":"title","delta":"sky"}`,
+			`{"uri":"tags","delta":[]}`,
+			`{"uri":"tags/0","delta":"a"}`,
+			`{"uri":"tags/1","delta":1.50}`,
+		}, ""},
+		{"a root", []string{"--root", "article"}, `{"a":1}`, 0, []string{
+			`{"uri":"article","delta":{}}`,
+			`{"uri":"article/a","delta":1}`,
+		}, ""},
+		{"a value at the top", nil, `17`, 0, []string{`{"uri":"","delta":17}`}, ""},
+		{"chunks", []string{"--chunk=2"}, `{"a":"xyz"}`, 0, []string{
+			`{"uri":"a","delta":"xy"}`,
+			`{"uri":"a","delta":"z"}`,
+		}, ""},
+		{"completed values", []string{"--resolve"}, `{"a":["<x>\u0041"],"b":{"c": [1, 2]}}`, 0, []string{
+			`{"uri":"a","delta":[]}`,
+			`{"uri":"a/0","delta":"<x>\u0041"}`,
+			`{"uri":"a/0","string":"<x>A"}`,
+			`{"uri":"a","object":["<x>\u0041"]}`,
+			`{"uri":"b","delta":{}}`,
+			`{"uri":"b/c","delta":[]}`,
+			`{"uri":"b/c/0","delta":1}`,
+			`{"uri":"b/c/1","delta":2}`,
+			`{"uri":"b/c","object":[1,2]}`,
+			`{"uri":"b","object":{"c":[1,2]}}`,
+			`{"uri":"","object":{"a":["<x>\u0041"],"b":{"c":[1,2]}}}`,
+		}, ""},
+		{"the final value", []string{"--final"}, "{\n \"b\": [1.50, {}],\n \"a\": \"\\u00e9\"\n}\n", 0, []string{
+			`{"b":[1.50,{}],"a":"\u00e9"}`,
+		}, ""},
+		{"the final value under a root", []string{"--final", "--root=x/y"}, "[1]", 0, []string{`{"x":{"y":[1]}}`}, ""},
+		{"mended text", []string{"--final"}, "Here it is:\n```json\n{name: 'Ada', tags: ['a', 'b',], open: \"yes", 0, []string{
+			`{"name":"Ada","tags":["a","b"],"open":"yes"}`,
+		}, ""},
+		{"mended text is refused when strict", []string{"--strict"}, "{\"a\":1,\n name: 2}", 1, []string{
+			`{"uri":"a","delta":1}`,
+		}, "line 2, column 2 "},
+		{"an unfinished document when strict", []string{"--strict"}, "{\"a\":\n[1", 1, []string{
+			`{"uri":"a","delta":[]}`,
+		}, "line 2, column 3 "},
+		{"the line of an error, in small chunks", []string{"--strict", "--chunk", "1"}, "\n\n [1,\n  x]", 1, []string{
+			`{"uri":"","delta":[]}`,
+			`{"uri":"0","delta":1}`,
+		}, "line 4, column 3 "},
+		{"the final value of text that is not JSON", []string{"--final", "--strict"}, `{"a":1`, 1, nil, "line 1, column 7"},
+		{"no document", nil, "I cannot help\nwith that.", 1, nil, "line 2, column 11: the text ends without a JSON document"},
+		{"nothing at all", []string{"--strict"}, "", 1, nil, "line 1, column 1"},
+		{"too deep", []string{"--strict", "--final"}, "\n" + strings.Repeat("[", 600), 1, nil, "line 2, column 513: byte 513: the depth is over its limit"},
+		{"too deep, in chunks", []string{"--strict", "--final", "--chunk=100"}, "\n" + strings.Repeat("[", 600), 1, nil, "line 2, column 513: byte 513: the depth is over its limit"},
+		{"an unknown flag", []string{"--stric"}, "", 2, nil, "unknown flag --stric"},
+		{"a file name", []string{"x.json"}, "", 2, nil, "read from standard input"},
+		{"a root that is no uri", []string{"--root", "/a"}, "", 2, nil, "empty segment"},
+		{"a chunk that is no number", []string{"--chunk", "x"}, "", 2, nil, "--chunk"},
+		{"a chunk below zero", []string{"--chunk=-1"}, "", 2, nil, "--chunk is -1"},
+		{"flags that exclude each other", []string{"--final", "--resolve"}, "", 2, nil, "does not go with"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			status := parseCommand(tt.args, strings.NewReader(tt.stdin), &stdout, &stderr)
+			if status != tt.status {
+				t.Errorf("exit status %d, want %d", status, tt.status)
+			}
+			var lines []string
+			for line := range strings.Lines(stdout.String()) {
+				if !json.Valid([]byte(line)) || !strings.HasSuffix(line, "\n") {
+					t.Errorf("not a line of JSON: %q", line)
+				}
+				lines = append(lines, strings.TrimSuffix(line, "\n"))
+			}
+			if tt.name != "no document" { // the prose that came is told too
+				if diff := cmp.Diff(tt.stdout, lines); diff != "" {
+					t.Error(diff)
+				}
+			}
+			said := stderr.String()
+			if (said == "") != (status == 0) || strings.Count(said, "\n") > 1 || !strings.Contains(said, tt.stderr) {
+				t.Errorf("standard error has %q, want one line with %q", said, tt.stderr)
+			}
+		})
+	}
+}
+
+func TestParseCommandExplainsItself(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if status := parseCommand([]string{"--help"}, strings.NewReader(""), &stdout, &stderr); status != 0 || stderr.Len() > 0 {
+		t.Errorf("exit status %d, standard error %q", status, &stderr)
+	}
+	for _, flag := range []string{"--root", "--strict", "--final", "--resolve", "--chunk"} {
+		if !strings.Contains(stdout.String(), flag) {
+			t.Errorf("nothing is said about %s", flag)
+		}
+	}
+}
+
+// lines hands each line that is written to a reader, so that a test can wait for it.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		l <- line
+	}
+	return len(p), nil
+}
+
+func TestParseCommandPrintsEventsAsTheInputComes(t *testing.T) {
+	stdin, input := io.Pipe()
+	stdout := make(lines)
+	status := make(chan int, 1)
+	go func() {
+		status <- parseCommand(nil, stdin, stdout, io.Discard)
+		close(stdout)
+	}()
+	for _, step := range []struct{ in, out string }{
+		{`{"a":"Ray`, `{"uri":"a","delta":"Ray"}`},
+		{`leigh`, `{"uri":"a","delta":"leigh"}`},
+		{`","b":[`, `{"uri":"b","delta":[]}`},
+		{`7,`, `{"uri":"b/0","delta":7}`},
+	} {
+		if _, err := io.WriteString(input, step.in); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-stdout; got != step.out+"\n" { // the next piece is not written before this line is read
+			t.Errorf("after %q: %q, want %q", step.in, got, step.out)
+		}
+	}
+	input.Close()
+	for range stdout {
+	}
+	if s := <-status; s != 0 {
+		t.Errorf("exit status %d", s)
+	}
+}
+
+func TestParseCommandCutsChunksTheSameWhateverTheReads(t *testing.T) {
+	const text = `{"text":"The sky is blue because of Rayleigh scattering.","n":[1,22,333]}`
+	for _, chunk := range []string{"--chunk=1", "--chunk=3", "--chunk=7", "--chunk=100000"} {
+		var whole, bytewise bytes.Buffer
+		if s := parseCommand([]string{chunk}, strings.NewReader(text), &whole, io.Discard); s != 0 {
+			t.Fatalf("exit status %d", s)
+		}
+		if s := parseCommand([]string{chunk}, iotest.OneByteReader(strings.NewReader(text)), &bytewise, io.Discard); s != 0 {
+			t.Fatalf("exit status %d", s)
+		}
+		if diff := cmp.Diff(whole.String(), bytewise.String()); diff != "" {
+			t.Errorf("%s: %s", chunk, diff)
+		}
+	}
+}
+
+// A large input goes through in pieces, and nothing is lost between them.
+func TestParseCommandOfALargeInput(t *testing.T) {
+	var want bytes.Buffer
+	want.WriteString(`{"list":[`)
+	for i := range 100_000 {
+		if i > 0 {
+			want.WriteByte(',')
+		}
+		want.WriteString(`{"name":"bearbobo"}`)
+	}
+	want.WriteString("]}\n")
+	var final bytes.Buffer
+	if s := parseCommand([]string{"--final", "--strict"}, bytes.NewReader(want.Bytes()), &final, io.Discard); s != 0 {
+		t.Fatalf("exit status %d", s)
+	}
+	if !bytes.Equal(final.Bytes(), want.Bytes()) {
+		t.Error("the final value differs from the input")
+	}
+	var events bytes.Buffer
+	if s := parseCommand(nil, bytes.NewReader(want.Bytes()), &events, io.Discard); s != 0 {
+		t.Fatalf("exit status %d", s)
+	}
+	var document jsonuri.Document
+	for line := range bytes.Lines(events.Bytes()) {
+		var e struct {
+			URI   string
+			Delta json.RawMessage
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if e.Delta[0] == '"' {
+			err = document.Append([]byte(e.URI), e.Delta[1:len(e.Delta)-1])
+		} else {
+			err = document.Set([]byte(e.URI), e.Delta)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(document.AppendJSON(nil), bytes.TrimSpace(want.Bytes())) {
+		t.Error("the fold of the events differs from the input")
+	}
+}
+
+// broken is a writer that fails, as when the program that reads has gone.
+type broken struct{ err error }
+
+func (b broken) Write([]byte) (int, error) { return 0, b.err }
+
+// endless is a document that never ends.
+type endless struct{ begun bool }
+
+func (e *endless) Read(p []byte) (int, error) {
+	if !e.begun {
+		e.begun = true
+		return copy(p, `[`), nil
+	}
+	return copy(p, `"x",`), nil
+}
+
+func TestParseCommandEndsQuietlyWhenNobodyReads(t *testing.T) {
+	for _, err := range []error{syscall.EPIPE, io.ErrClosedPipe} {
+		var stderr bytes.Buffer
+		if s := parseCommand(nil, &endless{}, broken{err}, &stderr); s != 0 || stderr.Len() > 0 {
+			t.Errorf("%v: exit status %d, standard error %q", err, s, &stderr)
+		}
+	}
+}
+
+func TestParseCommandSaysWhatItCannotReadOrWrite(t *testing.T) {
+	var stderr bytes.Buffer
+	if s := parseCommand(nil, &endless{}, broken{syscall.ENOSPC}, &stderr); s != 1 || !strings.Contains(stderr.String(), "no space left") {
+		t.Errorf("exit status %d, standard error %q", s, &stderr)
+	}
+	stderr.Reset()
+	stdin := io.MultiReader(strings.NewReader(`{"a":1,`), iotest.ErrReader(errors.New("the cable is cut")))
+	var stdout bytes.Buffer
+	if s := parseCommand(nil, stdin, &stdout, &stderr); s != 1 || !strings.Contains(stderr.String(), "the cable is cut") {
+		t.Errorf("exit status %d, standard error %q", s, &stderr)
+	}
+	if got := stdout.String(); got != "{\"uri\":\"a\",\"delta\":1}\n" {
+		t.Errorf("before that came %q", got)
+	}
+}

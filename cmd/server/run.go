@@ -1,0 +1,351 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/frame"
+)
+
+const aboutRun = `Runs a workflow and shows its result growing: in this process, or on a server. On a terminal the result is shown as text,
+otherwise as JSON Lines. The exit status is 1 when the run fails and 130 when ctrl-C cancels it.
+
+  lingserve run encyclopedia --input "Why is the sky blue?"
+  lingserve run encyclopedia --input question="Why is the sky blue?" --format json | jq .result
+  lingserve run chat --input '{"message": "Hello"}' --server http://127.0.0.1:8080
+`
+
+// job is what to run and how.
+type job struct {
+	workflow string
+	input    inputs
+	model    string // "" is the default
+	params   map[string]any
+	options  runOptions
+	format   string
+	done     bool // each completed value is followed by a done event
+	server   string
+}
+
+// started is a run that goes on, here or on a server.
+type startedRun interface {
+	// Events yields what clients may see, up to the terminal event; a second call goes on after the first. An error is the
+	// last pair.
+	Events(ctx context.Context) iter.Seq2[tube.Event, error]
+	ID() string
+	// Info describes the workflow; its graph may be missing.
+	Info() flow.Info
+	// Result is the aggregate, after the end.
+	Result(ctx context.Context) (json.RawMessage, error)
+	// Cancel stops the run and waits until it has stopped.
+	Cancel(cause error)
+}
+
+var errInterrupted = errors.New("interrupted")
+
+func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	set := flag.NewFlagSet("run", flag.ContinueOnError)
+	var settings config.Flags
+	settings.Bind(set)
+	j := job{params: map[string]any{}}
+	set.Var(&j.input, "input", "`INPUT`: text, JSON, or NAME=TEXT for one property (again for more); - reads stdin")
+	set.Func("param", "`NAME=TEXT` for the workflow's templates", func(s string) error { return pair(s, j.params) })
+	set.Func("option", "`NAME=VALUE` for the model: temperature, top_p, max_tokens, seed, stop", j.options.set)
+	set.Func("format", "`FORMAT` of the output: text, jsonl, sse or json; text on a terminal, otherwise jsonl", func(s string) error {
+		if !slices.Contains([]string{"text", "jsonl", "sse", "json"}, s) {
+			return fmt.Errorf("%q is none of text, jsonl, sse, json", s)
+		}
+		j.format = s
+		return nil
+	})
+	set.BoolVar(&j.done, "done", false, "say after each value of the stream that it is complete")
+	set.StringVar(&j.server, "server", "", "`URL` of a server that runs it; without, it runs here")
+	rest, help, err := parseFlags(set, args)
+	switch {
+	case help:
+		explain(stdout, "run", aboutRun, set)
+		return exitOK
+	case err != nil:
+		return usage(stderr, "run", "%v", err)
+	case len(rest) == 0:
+		return usage(stderr, "run", "the name of a workflow is missing")
+	case len(rest) > 1:
+		return usage(stderr, "run", "unexpected argument %q; input is given with --input", rest[1])
+	}
+	j.workflow = rest[0]
+	if err := j.input.readStdin(stdin); err != nil {
+		return fail(stderr, err)
+	}
+	if j.format == "" {
+		j.format = "jsonl"
+		if isTerminal(stdout) {
+			j.format = "text"
+		}
+	}
+	j.done = j.done || j.format == "text"
+	c, err := config.Load(&settings, os.Environ())
+	if err != nil {
+		return fail(stderr, err)
+	}
+	if c.Source("model").Kind != config.Default {
+		j.model = c.Model
+	}
+
+	// A reader that has gone shows as an error of the write, after which the run is canceled, instead of as a signal.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+			signal.Stop(signals) // the second one ends at once
+			stop(errInterrupted)
+		case <-ctx.Done():
+		}
+	}()
+	return j.run(ctx, c, stdout, stderr)
+}
+
+func (j *job) run(ctx context.Context, c *config.Config, stdout, stderr io.Writer) int {
+	var r startedRun
+	var err error
+	if j.server != "" {
+		r, err = startRemote(ctx, j)
+	} else {
+		r, err = startLocal(ctx, j, c, stderr)
+	}
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errInterrupted) {
+			return exitInterrupted
+		}
+		return fail(stderr, err)
+	}
+	o := newOutput(j.format, stdout, stderr, r)
+	end, err := o.follow(ctx, r)
+	switch {
+	case errors.Is(context.Cause(ctx), errInterrupted):
+		r.Cancel(errInterrupted)
+		// The last events say so to whoever reads them.
+		rest, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_, _ = o.follow(rest, r)
+		_ = o.finish(rest, r)
+		return exitInterrupted
+	case errors.Is(err, syscall.EPIPE):
+		r.Cancel(errors.New("the reader has gone"))
+		return exitOK
+	case err != nil:
+		_ = o.finish(ctx, r)
+		r.Cancel(err)
+		return fail(stderr, err)
+	}
+	if err := o.finish(ctx, r); err != nil {
+		if errors.Is(err, syscall.EPIPE) {
+			return exitOK
+		}
+		return fail(stderr, err)
+	}
+	return end.report(stderr)
+}
+
+// ending is how a run ended.
+type ending struct {
+	status  string // completed, failed, interrupted, canceled
+	reason  string
+	problem string // the first fatal error
+}
+
+func (e ending) report(stderr io.Writer) int {
+	switch e.status {
+	case "completed":
+		return exitOK
+	case "canceled":
+		return fail(stderr, fmt.Errorf("the run was canceled: %s", e.reason))
+	}
+	if e.problem == "" {
+		e.problem = "no reason was given"
+	}
+	return fail(stderr, fmt.Errorf("the run has %s: %s", e.status, e.problem))
+}
+
+// output writes the events of a run in the format asked for.
+type output struct {
+	format string
+	w      *bufio.Writer
+	stderr io.Writer
+	run    string
+	frame  func([]byte, string, tube.Event) []byte
+	buf    []byte
+	doc    *growing
+	end    ending
+}
+
+func newOutput(format string, stdout, stderr io.Writer, r startedRun) *output {
+	o := &output{format: format, w: bufio.NewWriterSize(stdout, 32<<10), stderr: stderr, run: r.ID()}
+	switch format {
+	case "jsonl":
+		o.frame = frame.AppendJSONL
+	case "sse":
+		o.frame = frame.AppendSSE
+	case "text":
+		o.doc = newGrowing(&layout{w: o.w, terminal: isTerminal(stdout) && colorful()}, r.Info().Graph)
+	}
+	return o
+}
+
+// patience is how long text that has come waits for text that should come before it.
+const patience = 8 * time.Second
+
+// follow writes events as they come, until the run or ctx ends. What has come together is written together.
+func (o *output) follow(ctx context.Context, r startedRun) (ending, error) {
+	type item struct {
+		e   tube.Event
+		err error
+	}
+	// The channel lets a burst be written in one piece, and the timer below run while nothing comes.
+	items := make(chan item, 256)
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer close(items)
+		for e, err := range r.Events(ctx) {
+			items <- item{e, err}
+		}
+	}()
+	defer func() {
+		cancel()
+		for range items { // after an error of a write nobody wants the rest
+		}
+	}()
+	wait := time.NewTimer(patience)
+	defer wait.Stop()
+	for {
+		if len(items) == 0 {
+			if err := o.w.Flush(); err != nil {
+				return o.end, err
+			}
+		}
+		select {
+		case i, ok := <-items:
+			switch {
+			case !ok && o.end.status == "":
+				return o.end, errors.New("the run ended without saying how")
+			case !ok:
+				return o.end, nil
+			case i.err != nil:
+				return o.end, i.err
+			}
+			if err := o.event(i.e); err != nil {
+				return o.end, err
+			}
+			wait.Reset(patience)
+		case <-wait.C:
+			if o.doc != nil {
+				o.doc.giveUp()
+			}
+			wait.Reset(patience)
+		}
+	}
+}
+
+func (o *output) event(e tube.Event) error {
+	if e.Kind == tube.Named {
+		o.named(e)
+	}
+	switch {
+	case o.frame != nil:
+		o.buf = o.frame(o.buf[:0], o.run, e)
+		_, err := o.w.Write(o.buf)
+		return err
+	case o.doc != nil:
+		o.doc.event(e)
+		return o.doc.out.err
+	}
+	return nil
+}
+
+// named remembers how the run goes. An error that does not end it is only worth a line where the events are not shown.
+func (o *output) named(e tube.Event) {
+	switch e.Name {
+	case "error":
+		var d ling.ErrorData
+		if json.Unmarshal(e.Value, &d) != nil {
+			return
+		}
+		words := d.Message
+		if d.Bot != "" {
+			words = d.Bot + ": " + words
+		}
+		if d.Code != "" {
+			words += " (" + d.Code + ")"
+		}
+		switch {
+		case d.Fatal && o.end.problem == "":
+			o.end.problem = words
+		case !d.Fatal && o.doc != nil:
+			_ = fail(o.stderr, errors.New(clean(words)))
+		}
+	case "finished":
+		var d struct{ Status string }
+		_ = json.Unmarshal(e.Value, &d)
+		o.end.status = d.Status
+	case "canceled":
+		var d struct{ Reason string }
+		_ = json.Unmarshal(e.Value, &d)
+		o.end.status, o.end.reason = "canceled", d.Reason
+	}
+}
+
+// finish writes what can only be written at the end.
+func (o *output) finish(ctx context.Context, r startedRun) error {
+	switch o.format {
+	case "text":
+		o.doc.end()
+	case "json":
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		result, err := r.Result(ctx)
+		if err != nil {
+			return err
+		}
+		o.w.Write(result)
+		o.w.WriteByte('\n')
+	}
+	return o.w.Flush()
+}
+
+// isTerminal says whether w is a character device other than the null device.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
+}
+
+// colorful follows the common agreements on terminals without escape sequences.
+func colorful() bool {
+	return os.Getenv("NO_COLOR") == "" && !strings.EqualFold(os.Getenv("TERM"), "dumb")
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/web"
+)
+
+const aboutServe = `Serves the workflows over HTTP until it gets SIGTERM or ctrl-C; then running work may end within the grace period, and
+what does not is broken off so that its callers come back. A second signal ends at once. SIGHUP reloads the workflows.
+`
+
+func serveCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	set := flag.NewFlagSet("serve", flag.ContinueOnError)
+	var settings config.Flags
+	settings.Bind(set)
+	printConfig := set.Bool("print-config", false, "print the settings in force and where each came from, and end")
+	rest, help, err := parseFlags(set, args)
+	switch {
+	case help:
+		explain(stdout, "serve", aboutServe, set)
+		return exitOK
+	case err != nil:
+		return usage(stderr, "serve", "%v", err)
+	case len(rest) > 0:
+		return usage(stderr, "serve", "unexpected argument %q", rest[0])
+	}
+	c, err := config.Load(&settings, os.Environ())
+	if err != nil {
+		return fail(stderr, err)
+	}
+	if *printConfig {
+		if err := c.Print(stdout); err != nil {
+			return fail(stderr, err)
+		}
+		return exitOK
+	}
+	// The signals are caught before anything is started, so that none of them finds the server half made.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	if err := serve(c, signals, stderr); err != nil {
+		return fail(stderr, err)
+	}
+	return exitOK
+}
+
+// serve runs the server until a signal ends it. Its errors are for the user: each line says one thing that is wrong.
+func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
+	if err := c.CheckListen(); err != nil {
+		return err
+	}
+	log := newLog(stderr, c.Log)
+	for _, warning := range c.Warnings {
+		log.Warn(warning)
+	}
+	models, err := newModels(c)
+	if err != nil {
+		return err
+	}
+	workflows, from, err := openWorkflows(c)
+	if err != nil {
+		return err
+	}
+	s, err := web.New(serverOptions(c, workflows, models, log))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	listener, err := s.Listen(ctx, c.Addr)
+	if err != nil {
+		return listenError(c, err)
+	}
+	server := s.HTTPServer()
+	served := make(chan error, 1)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { served <- server.Serve(listener) })
+	defer server.Close()
+	if c.Watch {
+		wg.Go(func() { workflows.Watch(ctx, func(err error) { logReload(log, err) }) })
+	}
+	defer cancel()
+	announce(stderr, c, log, listener.Addr(), workflows, from, models)
+
+	for {
+		select {
+		case err := <-served:
+			return fmt.Errorf("the server has stopped: %w", err)
+		case sig := <-signals:
+			if sig == syscall.SIGHUP {
+				logReload(log, workflows.Reload())
+				continue
+			}
+			return shutDown(c, s, server, signals, log)
+		}
+	}
+}
+
+// errAtOnce ends the program without waiting for anything.
+var errAtOnce = errors.New("ended at once by a second signal; running work is lost")
+
+// shutDown lets running work end within the grace period and breaks off the rest (FT-21).
+func shutDown(c *config.Config, s *web.Server, server *http.Server, signals <-chan os.Signal, log *slog.Logger) error {
+	log.Info("shutting down", "grace", c.Grace)
+	ctx, cancel := context.WithTimeout(context.Background(), c.Grace)
+	defer cancel()
+	drained := make(chan error, 1)
+	go func() {
+		err := s.Drain(ctx)
+		// What Drain has let end may still have its last bytes to write; a second is plenty for those.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if server.Shutdown(ctx) != nil {
+			server.Close()
+		}
+		drained <- err
+	}()
+	for {
+		select {
+		case err := <-drained:
+			if err != nil {
+				log.Warn("the grace period was too short for all work; what was left is broken off", "error", err)
+			}
+			log.Info("stopped")
+			return nil
+		case sig := <-signals:
+			if sig != syscall.SIGHUP {
+				// Nothing is waited for, deferred calls neither: that is what a second signal asks for.
+				fmt.Fprintf(os.Stderr, "lingserve: %v\n", errAtOnce)
+				os.Exit(exitFailed)
+			}
+		}
+	}
+}
+
+func logReload(log *slog.Logger, err error) {
+	if err == nil {
+		log.Info("workflows reloaded")
+		return
+	}
+	for line := range strings.Lines(err.Error()) {
+		log.Error("a workflow is wrong; the one before stays in force", "error", strings.TrimRight(line, "\n"))
+	}
+}
+
+// listenError says in words what kept the server from listening.
+func listenError(c *config.Config, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("the address %s is in use; stop the program that has it, or choose another with --addr (addr comes from: %s)", c.Addr, c.Source("addr"))
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Errorf("listening on %s is not permitted; ports below 1024 are reserved, choose another with --addr", c.Addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%s is not an address of this machine; choose another with --addr", c.Addr)
+	}
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Errorf("the name %s cannot be resolved; choose another address with --addr", e.Name)
+	}
+	return fmt.Errorf("cannot listen on %s: %w", c.Addr, err)
+}
+
+// announce says what is there and how to try it.
+func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, workflows *flow.Registry, from string, models *adapter.Registry) {
+	var names []string
+	for _, w := range workflows.All() {
+		info := w.Info()
+		names = append(names, info.Name)
+		for _, model := range modelsOf(info) {
+			if _, err := models.Model(model); err != nil {
+				log.Warn("a workflow names a model that is not there", "workflow", info.Name, "error", err)
+			}
+		}
+	}
+	base := "http://" + reachable(addr)
+	if c.Log.Format == "json" {
+		log.Info("listening", "url", base, "model", c.Model, "workflows", names, "version", build().version)
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "lingserve %s listens on %s\n", build().version, base)
+	fmt.Fprintf(&b, "  model      %s\n", c.Model)
+	if strings.HasPrefix(c.Model, "demo:") {
+		fmt.Fprint(&b, "             scripted: it needs no network and knows nothing. For a real model set OPENAI_API_KEY, or OPENAI_BASE_URL\n"+
+			"             for a compatible server (Ollama: OPENAI_BASE_URL=http://127.0.0.1:11434/v1 and --model openai:NAME)\n")
+	}
+	if len(names) == 0 {
+		fmt.Fprintf(&b, "  workflows  none (%s)\n", from)
+	} else {
+		fmt.Fprintf(&b, "  workflows  %s (%s)\n", strings.Join(names, ", "), from)
+	}
+	if try := tryLine(base, workflows); try != "" {
+		fmt.Fprintf(&b, "  try        %s\n", try)
+	}
+	fmt.Fprintln(&b)
+	io.WriteString(w, b.String())
+}
+
+// modelsOf lists the models that a workflow names itself.
+func modelsOf(info flow.Info) (models []string) {
+	if info.Model != "" {
+		models = append(models, info.Model)
+	}
+	if info.Graph != nil {
+		for _, n := range info.Graph.Bots {
+			if n.Model != "" && n.Model != info.Model {
+				models = append(models, n.Model)
+			}
+		}
+	}
+	return models
+}
+
+// reachable is the address as a client on this machine would write it.
+func reachable(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// tryLine is a command that works when it is pasted into a terminal.
+func tryLine(base string, workflows *flow.Registry) string {
+	const question = "Why is the sky blue?"
+	input, _ := json.Marshal(question)
+	var first string
+	for _, w := range workflows.All() {
+		name := w.Info().Name
+		if _, err := flow.Prepare(w, input); err == nil && (first == "" || name == "encyclopedia") {
+			first = name
+		}
+	}
+	if first == "" {
+		return ""
+	}
+	query := "workflow=" + url.QueryEscape(first) + "&input=" + url.QueryEscape(question) + "&format=jsonl"
+	return "curl -N '" + base + "/v1/runs?" + query + "'"
+}

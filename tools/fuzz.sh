@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Runs every fuzz target of the module for a while: fuzz.sh 5s [workers].
+set -euo pipefail
+time=${1:-5s}
+workers=${2:-2}
+go=${GO:-go}
+# `go test -list` prints the targets of a package and then its "ok" line.
+$go test -list '^Fuzz' ./... | awk '/^Fuzz/ { names = names " " $1 } /^ok/ { if (names) print $2 names; names = "" }' |
+	while read -r package targets; do
+		for target in $targets; do
+			echo "fuzz $package $target $time"
+			# The output of a target that passes says nothing that anybody reads.
+			log=$($go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -parallel "$workers" "$package" </dev/null 2>&1) || {
+				echo "$log"
+				exit 1
+			}
+		done
+	done

@@ -1,0 +1,339 @@
+package flow
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lingserve/lingserve/bot"
+)
+
+// link finds out what starts what, and reports what cannot work: triggers that nothing fires, bots that wait for themselves
+// or start each other without end, and bots that write over each other.
+func (l *loader) link(s *spec) {
+	index := map[string]int{}
+	var names []string
+	for i, b := range s.bots {
+		index[b.name] = i
+		names = append(names, b.name)
+	}
+	s.waiting, s.failing = make([]dependents, len(s.bots)), make([]dependents, len(s.bots))
+	for i, b := range s.bots {
+		b.sources = l.sources(s, b.on, index, names, listener{b.on, i, -1})
+	}
+	for i, e := range s.events {
+		e.sources = l.sources(s, e.on, index, names, listener{e.on, -1, i})
+	}
+	if len(s.bots) == 0 {
+		return
+	}
+	starts := false
+	for _, b := range s.bots {
+		starts = starts || len(b.sources) == 0 // also one whose trigger has been refused: that is reported already
+	}
+	if !starts {
+		l.errorf(s.bots[0].at, "no bot starts with the run: at least one needs to have no on:")
+		return
+	}
+	l.reachable(s)
+	if !l.selfWaits(s) {
+		l.cycles(s)
+	}
+	l.collisions(s)
+}
+
+// sources lists the bots that can fire t, and enters l into their listeners.
+func (l *loader) sources(s *spec, t *trigger, index map[string]int, names []string, target listener) []int {
+	if t == nil {
+		return nil
+	}
+	if t.kind == onDone || t.kind == onError {
+		i, ok := index[t.text]
+		if !ok {
+			l.errorf(t.at, "on: there is no bot %q%s the bots are %s", short(t.text), sentence(suggest(t.text, names)), list(names))
+			return nil
+		}
+		t.bot = i
+		d := &s.waiting[i]
+		if t.kind == onError {
+			d = &s.failing[i]
+		}
+		if target.bot >= 0 {
+			d.bots = append(d.bots, target.bot)
+		} else {
+			d.events = append(d.events, target.event)
+		}
+		return []int{i}
+	}
+	var out []int
+	for i, b := range s.bots {
+		if !t.fits(b) {
+			continue
+		}
+		out = append(out, i)
+		if t.kind == onString || t.kind == onValue {
+			b.strings = append(b.strings, target)
+		}
+		if (t.kind == onObject || t.kind == onValue) && b.format == bot.JSON {
+			b.objects = append(b.objects, target)
+		}
+		if t.kind == onValue && b.format == bot.JSON {
+			b.scalars = append(b.scalars, target)
+		}
+	}
+	if len(out) == 0 {
+		l.errorf(t.at, "on: no bot can fire this: %s", unfired(s, t))
+	}
+	return out
+}
+
+// unfired says why no bot completes anything that t waits for.
+func unfired(s *spec, t *trigger) string {
+	for _, b := range s.bots {
+		if b.format != bot.Text {
+			continue
+		}
+		if meet(t.segments, b.segments) && t.kind == onObject {
+			return fmt.Sprintf("%s writes text, which is a string and no object", b.name)
+		}
+		if meet(t.segments, append(slices.Clone(b.segments), segment{star: one}, anySegments)) {
+			return fmt.Sprintf("%s writes text, so that all it completes is the string at its root %q", b.name, b.rootText)
+		}
+	}
+	var roots []string
+	for _, b := range s.bots {
+		roots = append(roots, fmt.Sprintf("%s writes below %q", b.name, b.rootText))
+	}
+	if len(roots) > 8 {
+		roots = append(roots[:8], "others elsewhere")
+	}
+	return fmt.Sprintf("nothing is written at %q; %s", t.text, list(roots))
+}
+
+// targets lists, for each bot, the bots that it can start.
+func (s *spec) targets() [][]int {
+	out := make([][]int, len(s.bots))
+	for i, b := range s.bots {
+		for _, source := range b.sources {
+			out[source] = append(out[source], i)
+		}
+	}
+	return out
+}
+
+// closure marks what can be reached from the marked ones.
+func closure(marked []bool, edges [][]int) {
+	var walk func(i int)
+	walk = func(i int) {
+		for _, next := range edges[i] {
+			if !marked[next] {
+				marked[next] = true
+				walk(next)
+			}
+		}
+	}
+	for i, m := range slices.Clone(marked) {
+		if m {
+			walk(i)
+		}
+	}
+}
+
+// reachable reports bots whose triggers nothing that starts can fire.
+func (l *loader) reachable(s *spec) {
+	reached := make([]bool, len(s.bots))
+	for i, b := range s.bots {
+		// A bot whose trigger was refused is not reported a second time, nor is what it starts.
+		reached[i] = len(b.sources) == 0
+	}
+	closure(reached, s.targets())
+	for i, b := range s.bots {
+		if reached[i] {
+			continue
+		}
+		var by []string
+		for _, source := range b.sources {
+			if source != i {
+				by = append(by, s.bots[source].name)
+			}
+		}
+		if by == nil {
+			l.errorf(b.on.at, "on: no bot can fire this but %s itself, which nothing starts", b.name)
+		} else {
+			l.errorf(b.on.at, "on: no bot can fire this but %s, which nothing starts", list(by))
+		}
+	}
+}
+
+// selfWaits reports bots that wait for the end of what they can start themselves.
+func (l *loader) selfWaits(s *spec) (found bool) {
+	targets := s.targets()
+	for i, b := range s.bots {
+		if b.on == nil || b.on.kind != onDone || b.on.bot < 0 {
+			continue
+		}
+		from := make([]bool, len(s.bots))
+		from[i] = true
+		closure(from, targets)
+		if !from[b.on.bot] {
+			continue
+		}
+		found = true
+		if b.on.bot == i {
+			l.errorf(b.on.at, "on: %s waits for its own end", b.name)
+			continue
+		}
+		l.errorf(b.on.at, "on: %s waits until no %s can come any more, but can start it itself; {value: %s} fires for each %s as it completes",
+			b.name, b.on.text, orExample(s.bots[b.on.bot].rootText), b.on.text)
+	}
+	return found
+}
+
+func orExample(root string) string {
+	if root == "" || strings.Contains(root, "{") {
+		return "its/root"
+	}
+	return root
+}
+
+// cycles reports bots that start each other without a bound.
+func (l *loader) cycles(s *spec) {
+	targets := s.targets()
+	state := make([]byte, len(s.bots)) // 0 new, 1 on the way, 2 done
+	var way []int
+	var walk func(i int)
+	walk = func(i int) {
+		state[i] = 1
+		way = append(way, i)
+		for _, next := range targets[i] {
+			switch {
+			case s.bots[next].bounded || state[next] == 2:
+			case state[next] == 0:
+				walk(next)
+			default:
+				b := s.bots[next]
+				if next == i {
+					l.errorf(b.on.at, "on: %s starts itself without end: give it max: or when:", b.name)
+					continue
+				}
+				var names []string
+				for _, w := range way[slices.Index(way, next):] {
+					names = append(names, s.bots[w].name)
+				}
+				l.errorf(b.on.at, "on: %s → %s start each other without end: give one of them max: or when:", strings.Join(names, " → "), b.name)
+			}
+		}
+		way = way[:len(way)-1]
+		state[i] = 2
+	}
+	for i, b := range s.bots {
+		if state[i] == 0 && !b.bounded {
+			walk(i)
+		}
+	}
+}
+
+// before says, for each bot, which bots have surely ended when it starts.
+func (s *spec) before() [][]bool {
+	n := len(s.bots)
+	backwards := make([][]int, n)
+	for i, b := range s.bots {
+		backwards[i] = b.sources
+	}
+	ended := make([][]bool, n)
+	for i, b := range s.bots {
+		ended[i] = make([]bool, n)
+		if b.on != nil && b.on.kind == onDone && b.on.bot >= 0 {
+			// All of that bot have ended and no more can come: neither can anything that starts it.
+			ended[i][b.on.bot] = true
+			closure(ended[i], backwards)
+			continue
+		}
+		for j := range n {
+			ended[i][j] = len(b.sources) > 0 // what does not hold is taken back below
+		}
+	}
+	for changed := true; changed; {
+		changed = false
+		for i, b := range s.bots {
+			if b.on == nil || b.on.kind == onDone {
+				continue
+			}
+			for j := range n {
+				for _, source := range b.sources {
+					if ended[i][j] && !ended[source][j] {
+						ended[i][j], changed = false, true
+					}
+				}
+			}
+		}
+	}
+	return ended
+}
+
+// collisions reports bots that would write to the same place at the same time. Roots that templates give are not compared.
+func (l *loader) collisions(s *spec) {
+	ended := s.before()
+	for i, b := range s.bots {
+		root, ok := static(b.segments)
+		if !ok {
+			continue
+		}
+		if b.on != nil && slices.ContainsFunc(b.on.segments, func(s segment) bool { return s.star != none }) && b.max != 1 && b.concurrency != 1 {
+			l.errorf(b.rootAt, "root: %s can run more than once at a time, and each would write to %q: use what the trigger matched, as in {{ event.match.0 }}, or concurrency: 1", b.name, root)
+		}
+		for j, other := range s.bots {
+			otherRoot, ok := static(other.segments)
+			if !ok || i == j {
+				continue
+			}
+			if b.format == bot.Text && otherRoot != root && (root == "" || strings.HasPrefix(otherRoot, root+"/")) {
+				l.errorf(b.rootAt, "root: %s writes text to %q, but %s writes below it, to %q", b.name, root, other.name, otherRoot)
+			}
+			if j < i || root != otherRoot || ended[i][j] || ended[j][i] {
+				continue
+			}
+			// Documents without a root merge; a bot that stands in for one that has failed may use its root; and of two
+			// conditions only one may hold.
+			merge := root == "" && b.format == bot.JSON && other.format == bot.JSON
+			if merge || standsIn(b, j) || standsIn(other, i) || b.conditional && other.conditional {
+				continue
+			}
+			l.errorf(other.rootAt, "root: %s and %s can run at the same time, and both would write to %q", b.name, other.name, root)
+		}
+	}
+}
+
+func standsIn(b *botSpec, failed int) bool {
+	return b.on != nil && b.on.kind == onError && b.on.bot == failed
+}
+
+// firstSegments lists the names at the top of the result, as far as all of them are known.
+func (s *spec) firstSegments() []string {
+	var out []string
+	for _, b := range s.bots {
+		if len(b.segments) == 0 || b.segments[0].star != none {
+			return nil
+		}
+		if name := b.segments[0].literal; !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// graph describes the workflow (FL-06).
+func (s *spec) graph() *Graph {
+	g := &Graph{Bots: []Node{}}
+	for _, b := range s.bots {
+		n := Node{Name: b.name, Root: b.rootText, Format: string(b.format), Model: b.model, On: b.on.public()}
+		for _, source := range b.sources {
+			n.After = append(n.After, s.bots[source].name)
+		}
+		g.Bots = append(g.Bots, n)
+	}
+	for _, e := range s.events {
+		g.Events = append(g.Events, Event{Name: e.name, On: e.on.public()})
+	}
+	return g
+}

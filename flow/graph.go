@@ -1,0 +1,32 @@
+package flow
+
+// Graph is what starts what (FL-06).
+type Graph struct {
+	Bots   []Node  `json:"bots"`
+	Events []Event `json:"events,omitempty"`
+}
+
+// Node is a bot of a graph.
+type Node struct {
+	Name   string   `json:"name"`
+	Root   string   `json:"root"`
+	Format string   `json:"format"`
+	Model  string   `json:"model,omitempty"`
+	On     *Trigger `json:"on,omitempty"`    // nil: starts with the run
+	After  []string `json:"after,omitempty"` // names of the bots that can fire the trigger
+}
+
+// Event is a status event of a graph.
+type Event struct {
+	Name string   `json:"name"`
+	On   *Trigger `json:"on"`
+}
+
+// Trigger is what starts a bot: exactly one member is set, but for a pattern that is the root (""), where none is.
+type Trigger struct {
+	String string `json:"string,omitempty"` // uri pattern: a string is complete there
+	Object string `json:"object,omitempty"` // an object or array is
+	Value  string `json:"value,omitempty"`  // any value is
+	Done   string `json:"done,omitempty"`   // all bots of that name have ended
+	Error  string `json:"error,omitempty"`  // a bot of that name has failed
+}

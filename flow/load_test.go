@@ -1,0 +1,404 @@
+package flow
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// example is the workflow of the guide, with everything that it shows.
+const example = `name: encyclopedia
+description: Answers a child's question with an illustrated article.
+model: openai:gpt-4o-mini
+input:
+  type: object
+  required: [question]
+  properties: {question: {type: string, maxLength: 2000}}
+bots:
+  outline:
+    prompt: {file: prompts/outline.md}
+    message: "{{ input.question }}"
+    root: article
+  section:
+    on: article/sections/*/title
+    message: "Explain {{ event.value }}"
+    root: "article/sections/{{ event.match.0 }}/body"
+    format: text
+    concurrency: 4
+  quiz:
+    on: {done: section}
+    message: "{{ result.article | json }}"
+    root: quiz
+events:
+  - on: {done: outline}
+    send: {event: outline-ready}
+filter: {exclude: ["article/notes"]}
+`
+
+var exampleFiles = fstest.MapFS{"prompts/outline.md": {Data: []byte("Write an outline for {{ input.question }}.\n")}}
+
+func parse(t *testing.T, text string) *spec {
+	t.Helper()
+	w, err := ParseSpec("w.yaml", []byte(text), exampleFiles)
+	if err != nil {
+		t.Fatalf("the workflow is well, but: %v\n%s", err, text)
+	}
+	return w.(*spec)
+}
+
+func TestTheExampleOfTheGuideIsRead(t *testing.T) {
+	s := parse(t, example)
+	want := Info{
+		Name:        "encyclopedia",
+		Description: "Answers a child's question with an illustrated article.",
+		Model:       "openai:gpt-4o-mini",
+		Input:       json.RawMessage(`{"type":"object","required":["question"],"properties":{"question":{"type":"string","maxLength":2000}}}`),
+		Graph: &Graph{
+			Bots: []Node{
+				{Name: "outline", Root: "article", Format: "json"},
+				{Name: "section", Root: "article/sections/{{ event.match.0 }}/body", Format: "text", On: &Trigger{String: "article/sections/*/title"}, After: []string{"outline"}},
+				{Name: "quiz", Root: "quiz", Format: "json", On: &Trigger{Done: "section"}, After: []string{"section"}}, // FL-06
+			},
+			Events: []Event{{Name: "outline-ready", On: &Trigger{Done: "outline"}}},
+		},
+	}
+	if diff := cmp.Diff(want, s.Info()); diff != "" {
+		t.Error(diff)
+	}
+	// Values are collected only of bots that some trigger listens to.
+	for i, want := range []int{1, 0, 0} {
+		if got := len(s.bots[i].strings); got != want {
+			t.Errorf("%s has %d listeners for strings, expected %d", s.bots[i].name, got, want)
+		}
+	}
+}
+
+// FL-02: what is wrong with a file is reported at load, with line and column.
+func TestProblemsAreReportedAtTheirPlace(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"an unknown field, with what was meant", `
+bots:
+  a: {promt: hi}
+`, []string{`w.yaml:2:7: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, quiet, concurrency, max and filter`}},
+		{"an unknown field at the top", `
+bot: {}
+bots: {a: {}}
+`, []string{`w.yaml:1:1: unknown field "bot", did you mean "bots"? expected name, description, model, options, input, bots, events, filter and limits`}},
+		{"wrong types", `
+name: [x]
+model: 3
+options: {temperature: hot, top_p: 2, max_tokens: 1.5, stop: {}, seed: x}
+bots:
+  a: {quiet: 1, format: xml, max: 0, concurrency: none, prompt: 5, history: {}, when: 3, root: [a]}
+`, []string{
+			`w.yaml:1:7: name: expected text, got a list`,
+			`w.yaml:2:8: model: expected text, got a number`,
+			`w.yaml:3:24: temperature: expected a number, got text`,
+			`w.yaml:3:36: top_p: expected 0 to 1, got 2`,
+			`w.yaml:3:51: max_tokens: expected a whole number, got 1.5`,
+			`w.yaml:3:62: stop: expected text, got a mapping`,
+			`w.yaml:3:72: seed: expected a whole number, got text`,
+			`w.yaml:5:14: quiet: expected true or false, got a number`,
+			`w.yaml:5:25: format: expected json or text, got "xml"`,
+			`w.yaml:5:35: max: expected 1 to 10000, got 0`,
+			`w.yaml:5:51: concurrency: expected a whole number, got text`,
+			`w.yaml:5:65: prompt: expected text, {file: name} or a list of these, got a number`,
+			`w.yaml:5:77: history: expected a list of {role, content}, got a mapping`,
+			`w.yaml:5:87: when: expected text, got a number`,
+			`w.yaml:5:96: root: expected text, got a list`,
+		}},
+		{"a template that does not parse", `
+bots:
+  a:
+    prompt: "say {{ input.x | nope }}"
+`, []string{`w.yaml:3:31: prompt: there is no filter "nope" in prompts`}},
+		{"a template in a block that does not parse", `
+bots:
+  a:
+    prompt: |
+      one
+      two {{ input.x | nope }}
+`, []string{`w.yaml:5:24: prompt: there is no filter "nope" in prompts`}},
+		{"an unknown variable", `
+bots:
+  a:
+    message: "Say {{ inptu.question }}"
+`, []string{`w.yaml:3:22: message: unknown variable "inptu", did you mean "input"? known here: input, params and result`}},
+		{"a property that the input does not have", `
+input: {properties: {question: {type: string}}}
+bots:
+  a:
+    message: "Say {{ input.qestion }}"
+`, []string{`w.yaml:4:22: message: the input has no property "qestion", did you mean "question"? it has question`}},
+		{"event where nothing triggers", `
+bots:
+  a: {message: "{{ event.value }}"}
+`, []string{`w.yaml:2:20: message: event is there only for bots and events with an on: that starts them`}},
+		{"more stars than the pattern has", `
+bots:
+  a: {root: a}
+  b: {on: a/*/title, root: "b/{{ event.match.1 }}"}
+`, []string{`w.yaml:3:34: root: event.match.1: the pattern "a/*/title" has one star, event.match.0`}},
+		{"a variable of a value for the end of a bot", `
+bots:
+  a: {root: a}
+  b: {on: {done: a}, root: b, message: "{{ event.value }}", when: error.code}
+`, []string{
+			`w.yaml:3:44: message: event has no "value"; it has bot`,
+			`w.yaml:3:67: when: error is there only where on: is {error: bot}`,
+		}},
+		{"a result that no bot writes", `
+bots:
+  a: {root: article}
+  b: {on: {done: a}, root: b, message: "{{ result.artcle.title }}"}
+`, []string{`w.yaml:3:44: message: no bot writes below "artcle", did you mean "article"? the result has article and b`}},
+		{"a pattern that does not compile", `
+bots:
+  a: {root: a}
+  b: {on: "a/x*", root: b}
+`, []string{`w.yaml:3:11: on: in "a/x*" the star stands for nothing: "*" is one whole segment, "**" any number of them`}},
+		{"a pattern that matches no root", `
+bots:
+  a: {root: article}
+  b: {on: artcle/title, root: b}
+`, []string{`w.yaml:3:11: on: no bot can fire this: nothing is written at "artcle/title"; a writes below "article" and b writes below "b"`}},
+		{"a string below the root of a text bot", `
+bots:
+  a: {root: article, format: text}
+  b: {on: article/title, root: b}
+`, []string{`w.yaml:3:11: on: no bot can fire this: a writes text, so that all it completes is the string at its root "article"`}},
+		{"an object of a text bot", `
+bots:
+  a: {root: article, format: text}
+  b: {on: {object: article}, root: b}
+`, []string{`w.yaml:3:20: on: no bot can fire this: a writes text, which is a string and no object`}},
+		{"the end of an unknown bot", `
+bots:
+  outline: {root: article}
+  b: {on: {done: outlin}, root: b}
+events:
+  - {on: {error: x}, send: {event: e}}
+`, []string{
+			`w.yaml:3:18: on: there is no bot "outlin", did you mean "outline"? the bots are outline and b`,
+			`w.yaml:5:18: on: there is no bot "x"; the bots are outline and b`,
+		}},
+		{"two triggers in one", `
+bots:
+  outline: {root: article}
+  b: {on: {done: outline, error: outline}, root: b}
+  c: {on: [outline], root: c}
+  d: {on: {finished: outline}, root: d}
+`, []string{
+			`w.yaml:3:11: on: expected exactly one of string, object, value, done and error, got 2`,
+			`w.yaml:4:11: on: expected a uri pattern or a mapping with one of string, object, value, done and error, got a list`,
+			`w.yaml:5:12: unknown field "finished"; expected string, object, value, done and error`,
+		}},
+		{"roots that collide", `
+bots:
+  a: {root: article}
+  b: {root: article}
+`, []string{`w.yaml:3:13: root: a and b can run at the same time, and both would write to "article"`}},
+		{"roots that collide later", `
+bots:
+  a: {root: a}
+  b: {on: a/x, root: c}
+  c: {on: a/y, root: c}
+`, []string{`w.yaml:4:22: root: b and c can run at the same time, and both would write to "c"`}},
+		{"one root for many starts", `
+bots:
+  a: {root: a}
+  b: {on: a/*/x, root: b}
+`, []string{`w.yaml:3:24: root: b can run more than once at a time, and each would write to "b": use what the trigger matched, as in {{ event.match.0 }}, or concurrency: 1`}},
+		{"a document below a text", `
+bots:
+  a: {root: a, format: text}
+  b: {root: a/b}
+`, []string{`w.yaml:2:13: root: a writes text to "a", but b writes below it, to "a/b"`}},
+		{"roots that are no uris", `
+bots:
+  a: {root: /a}
+  b: {root: a//b}
+  c: {root: $tools/x}
+`, []string{`w.yaml:2:13: root:`, `w.yaml:3:13: root:`, `w.yaml:4:13: root: "$tools/x" is reserved; a name that begins with "$" is written "\$…"`}},
+		{"a bot that starts itself", `
+bots:
+  a: {root: a}
+  b: {on: "**/next", root: "b/{{ event.match.0 }}"}
+`, []string{`w.yaml:3:11: on: b starts itself without end: give it max: or when:`}},
+		{"bots that start each other", `
+bots:
+  a: {root: a}
+  b: {on: "**/next", root: "b/{{ event.match.0 }}", concurrency: 1}
+  c: {on: {object: "b/**/item"}, root: "c/{{ event.match.0 }}"}
+  d: {on: {error: c}, root: "d"}
+`, []string{
+			`w.yaml:3:11: on: b starts itself without end: give it max: or when:`,
+			`w.yaml:3:11: on: b → c → b start each other without end: give one of them max: or when:`,
+			`w.yaml:3:11: on: b → c → d → b start each other without end: give one of them max: or when:`,
+		}},
+		{"a bot that waits for its own end", `
+bots:
+  a: {root: a}
+  b: {on: {done: b}, root: b}
+`, []string{
+			`w.yaml:3:18: on: no bot can fire this but b itself, which nothing starts`,
+			`w.yaml:3:18: on: b waits for its own end`,
+		}},
+		{"a bot that waits for what it starts", `
+bots:
+  a: {root: a}
+  critic: {on: {done: writer}, root: critic, max: 3}
+  writer: {on: "**/go", root: "writer/{{ event.match.0 }}", max: 3}
+`, []string{`w.yaml:3:23: on: critic waits until no writer can come any more, but can start it itself; {value: its/root} fires for each writer as it completes`}},
+		{"bots that nothing starts", `
+bots:
+  a: {root: a}
+  b: {on: c/x, root: b}
+  c: {on: b/x, root: c, max: 2}
+`, []string{
+			`w.yaml:3:11: on: no bot can fire this but c, which nothing starts`,
+			`w.yaml:4:11: on: no bot can fire this but b, which nothing starts`,
+		}},
+		{"no bot that starts with the run", `
+bots:
+  b: {on: b/x, root: b, max: 2}
+`, []string{`w.yaml:2:3: no bot starts with the run: at least one needs to have no on:`}},
+		{"no bots", `
+name: x
+`, []string{`w.yaml:1:1: the workflow has no bots: expected bots: with at least one`}},
+		{"names", `
+name: a b
+bots:
+  1a: {}
+  "a\nb": {}
+`, []string{
+			`w.yaml:1:7: "a b" is no name: expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
+			`w.yaml:3:3: "1a" is no name for a bot: expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
+			`w.yaml:4:3: "a\nb" is no name for a bot: expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
+		}},
+		{"models", `
+model: gpt-4o
+bots:
+  a: {model: [openai:x, "a b:c", "x:"]}
+  b: {model: []}
+`, []string{
+			`w.yaml:1:8: model: expected provider:model, as in openai:gpt-4o-mini, or a list of such; got "gpt-4o"`,
+			`w.yaml:3:25: model: expected provider:model, as in openai:gpt-4o-mini, or a list of such; got "a b:c"`,
+			`w.yaml:3:34: model: expected provider:model, as in openai:gpt-4o-mini, or a list of such; got "x:"`,
+			`w.yaml:4:14: model: the list is empty; expected at least one provider:model`,
+		}},
+		{"an input schema that does not compile", `
+input:
+  type: object
+  properties:
+    a: {type: strin}
+bots: {a: {}}
+`, []string{`w.yaml:4:15: input: not a JSON Schema (2020-12): expected one of "array", "boolean", "integer", "null", "number", "object", "string"`}},
+		{"an input schema that reads files", `
+input: {properties: {a: {$ref: "file:///etc/passwd"}}}
+bots: {a: {schema: {$ref: "http://169.254.169.254/x"}}}
+`, []string{
+			`w.yaml:1:8: input: it refers to "file:///etc/passwd", but a schema may only refer to itself (#/…)`,
+			`w.yaml:2:20: schema: it refers to "http://169.254.169.254/x", but a schema may only refer to itself (#/…)`,
+		}},
+		{"an input that is no object", `
+input: {type: string}
+bots: {a: {}}
+`, []string{`w.yaml:1:15: input: the input of a workflow is an object: expected type: object`}},
+		{"a default that does not fit", `
+input: {properties: {n: {type: integer, default: many}}}
+bots: {a: {}}
+`, []string{`w.yaml:1:50: input: the default does not fit its own schema: expected an integer, got a string`}},
+		{"a schema for text", `
+bots: {a: {format: text, schema: {type: string}}}
+`, []string{`w.yaml:1:34: schema: a bot with format: text has none; leave one of the two out`}},
+		{"files", `
+bots:
+  a: {prompt: {file: prompts/nope.md}}
+  b: {prompt: [{file: ../secret}, {file: /etc/passwd}, {fil: x}, {}], root: b}
+`, []string{
+			`w.yaml:2:22: file: there is no file "prompts/nope.md" in the workflow's folder`,
+			`w.yaml:3:23: file: expected a path inside the workflow's folder, as prompts/outline.md, got "../secret"`,
+			`w.yaml:3:42: file: expected a path inside the workflow's folder, as prompts/outline.md, got "/etc/passwd"`,
+			`w.yaml:3:57: unknown field "fil", did you mean "file"? expected file`,
+			`w.yaml:3:66: prompt: expected {file: name}`,
+		}},
+		{"events", `
+bots: {a: {root: a}}
+events:
+  - {on: a/x, send: {event: finished}}
+  - {on: a/x, send: {event: "a b"}}
+  - {send: {event: x}}
+  - {on: a/x}
+  - {on: a/x, send: {data: 3}}
+  - 7
+`, []string{
+			`w.yaml:3:29: "finished" is an event of the server's own; choose another name`,
+			`w.yaml:4:29: "a b" is no name for an event: expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
+			`w.yaml:5:5: the event has no on: that says when it is sent`,
+			`w.yaml:6:5: the event has no send: expected {event: name, data: …}`,
+			`w.yaml:7:21: send: expected {event: name}`,
+			`w.yaml:8:5: an event: expected a mapping with on, when and send, got a number`,
+		}},
+		{"conditions", `
+bots:
+  a: {when: "{{ input.x }}"}
+  b: {when: "", root: b}
+  c: {when: "input.x ==", root: c}
+  d: {when: "input.x == inptu.y", root: d}
+`, []string{
+			`w.yaml:2:13: when: a condition is written without braces and on one line, as in: input.level == "expert"`,
+			`w.yaml:3:13: when: the condition is empty; expected something like: input.level == "expert"`,
+			`w.yaml:4:`,
+			`w.yaml:5:25: when: unknown variable "inptu", did you mean "input"? known here: input, params and result`,
+		}},
+		{"limits and filters", `
+limits: {bots: 0, time: forever}
+filter: {exclude: ["a/x*"], exlude: []}
+bots: {a: {}}
+`, []string{
+			`w.yaml:1:16: bots: expected 1 to 10000, got 0`,
+			`w.yaml:1:25: time: expected a duration from 1s to 24h, as 90s or 5m, got "forever"`,
+			`w.yaml:2:20: exclude: in "a/x*" the star stands for nothing: "*" is one whole segment, "**" any number of them`,
+			`w.yaml:2:29: unknown field "exlude", did you mean "exclude"? expected exclude and include`,
+		}},
+		{"text that is not YAML", "bots: [1, 2", []string{`w.yaml:1:7: not YAML: sequence end token ']' not found`}},
+		{"a key that comes twice", "name: a\nname: b\n", []string{`w.yaml:2:1: not YAML: mapping key "name" already defined at [1:1]`}},
+		{"nothing", "# nothing\n", []string{`w.yaml:1:1: the file is empty: expected a workflow, with name, bots and more`}},
+		{"two documents", "name: a\n---\nname: b\n", []string{`w.yaml:3:1: a second document begins here: a file holds one workflow`}},
+		{"a list", "- a\n", []string{`w.yaml:1:1: expected a workflow (a mapping with name, description, model, options, input, bots, events, filter and limits), got a list`}},
+		{"an alias of nothing", "name: *x\n", []string{`w.yaml:1:7: *x stands for nothing: no &x comes before it`}},
+		{"merge keys", "a: &a {b: c}\nd: {<<: *a}\n", []string{`w.yaml:2:5: merge keys (<<) are not supported: write the members out`}},
+		{"bytes that are not UTF-8", "name: a\ndescription: \xff\n", []string{`w.yaml:2:1: the file is not UTF-8 text`}},
+		{"infinity", "options: {temperature: .inf}\n", []string{`w.yaml:1:24: infinity and not-a-number are no values here`}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := ParseSpec("w.yaml", []byte(strings.TrimPrefix(test.text, "\n")), exampleFiles)
+			if err == nil {
+				t.Fatal("the workflow was taken")
+			}
+			got := strings.Split(err.Error(), "\n")
+			for i := range got {
+				// What another package says in its own words is compared by its beginning.
+				if i < len(test.want) && (strings.HasSuffix(test.want[i], ":")) && strings.HasPrefix(got[i], test.want[i]) {
+					got[i] = test.want[i]
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+			for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
+				if _, ok := e.(*FileError); !ok {
+					t.Errorf("%T is no *FileError", e)
+				}
+			}
+		})
+	}
+}

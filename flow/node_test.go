@@ -1,0 +1,118 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestYAMLIsReadAsItIsWritten(t *testing.T) {
+	tests := []struct{ name, yaml, want string }{
+		{"scalars", "a: 1\nb: 1.50\nc: true\nd: null\ne: ~\nf:\ng: yes\nh: 0x10\ni: 1_000\nj: 'it''s'\nk: \"\\u00e9\\n\"", `{"a":1,"b":1.50,"c":true,"d":null,"e":null,"f":null,"g":"yes","h":16,"i":1000,"j":"it's","k":"é\n"}`},
+		{"blocks", "a: |\n  x\n   y\nb: >-\n  p\n  q\n", `{"a":"x\n y\n","b":"p q"}`},
+		{"JSON", `{"a": [1, {"b": "\u0041"}], "c": {}}`, `{"a":[1,{"b":"A"}],"c":{}}`},
+		{"keys that are no text", "1: a\ntrue: b\n2.5: c\non: d", `{"1":"a","true":"b","2.5":"c","on":"d"}`},
+		{"aliases", "a: &x {b: [1]}\nc: *x\nd: [*x, *x]", `{"a":{"b":[1]},"c":{"b":[1]},"d":[{"b":[1]},{"b":[1]}]}`},
+		{"a tag for text", "a: !!str 12", `{"a":"12"}`},
+		{"colons in lists inside of braces", "{m: [openai:gpt-4o, ollama:qwen3:8b, x: y, a:5]}", `{"m":["openai:gpt-4o","ollama:qwen3:8b",{"x":"y"},"a:5"]}`},
+		{"CRLF", "a: 1\r\nb: [x,\r\n  y]\r\n", `{"a":1,"b":["x","y"]}`},
+		{"a byte order mark", "\ufeffa: 1", `{"a":1}`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			n, err := parseYAML(test.yaml)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(n.appendJSON(nil)); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+// What would take long, or much memory, or a deep stack, is refused in a moment: a workflow may come with a request.
+func TestHostileYAMLIsRefusedQuickly(t *testing.T) {
+	bomb := "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+	for i := range 9 {
+		bomb += fmt.Sprintf("a%d: &a%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i), 9), ", "))
+	}
+	var keys strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&keys, "k%d: 1\n", i)
+	}
+	tests := []struct{ name, yaml, want string }{
+		{"aliases that multiply", bomb, "the file stands for more than 50000 values: its aliases multiply them"},
+		{"an alias inside of its anchor", "a: &a [*a]", "*a stands for nothing: no &a comes before it"},
+		{"open brackets", strings.Repeat("[", 15000), "values are nested more than 64 deep here"},
+		{"open braces", strings.Repeat("{a: ", 5000), "values are nested more than 64 deep here"},
+		{"dashes", strings.Repeat("- ", 15000), "values are nested more than 64 deep here"},
+		{"question marks", strings.Repeat("? ", 15000), "values are nested more than 64 deep here"},
+		{"colons", strings.Repeat("a: ", 5000), "values are nested more than 64 deep here"},
+		{"anchors", strings.Repeat("&a ", 5000), "values are nested more than 64 deep here"},
+		{"tags", strings.Repeat("!a ", 5000), "values are nested more than 64 deep here"},
+		{"indentation", deep(100), "values are nested more than 64 deep here"},
+		{"many words", strings.Repeat("- a\n", 30000), "the file has more than 20000 words and marks"},
+		{"many bytes", strings.Repeat("#", maxFile+1), "the file has 262145 bytes, at most 262144 are allowed"},
+		{"many keys", keys.String(), ""},
+		{"a long text", "a: \"" + strings.Repeat(`\u00e9`, 40000) + "\"", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			start := time.Now()
+			_, err := ParseSpec("w.yaml", []byte(test.yaml), nil)
+			if took := time.Since(start); took > 10*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			e, ok := errors.AsType[*FileError](err)
+			if !ok || test.want != "" && e.Message != test.want {
+				t.Errorf("got %.200v, expected %q", err, test.want)
+			}
+		})
+	}
+}
+
+func deep(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strings.Repeat(" ", i) + "a:\n")
+	}
+	return b.String()
+}
+
+func FuzzParseSpec(f *testing.F) {
+	f.Add([]byte(example))
+	for _, s := range []string{
+		"", "bots: {a: {}}", "bots:\n  a: {on: {value: '**'}, max: 1, root: 'a/{{ event.match.0 }}'}",
+		"bots: {a: {when: 'input.x', prompt: [{file: x}, 'y {{ input }}']}}\nevents: [{on: a/*, send: {event: e, data: [1, '{{ event.uri }}']}}]",
+		"a: &x [1]\nb: *x", "a: !!str 1", "? a\n: b", "a: |2\n   x", "{m: [a:b, c: d]}", "\ufeffa: \"\\x41\"", "input: {$ref: '#'}\nbots: {a: {}}",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		start := time.Now()
+		w, err := ParseSpec("w.yaml", text, exampleFiles)
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		if (w == nil) == (err == nil) {
+			t.Errorf("got %v and %v", w, err)
+		}
+		if err != nil {
+			for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
+				e, ok := e.(*FileError)
+				if !ok || e.Line < 0 || e.Line > strings.Count(string(text), "\n")+1 || e.Line > 0 && e.Column < 1 || strings.Contains(e.Message, "\n") {
+					t.Errorf("a problem at no place: %#v", e)
+				}
+			}
+			return
+		}
+		if _, err := Prepare(w, []byte(`{"a":1}`)); err != nil {
+			if _, ok := errors.AsType[*InputError](err); !ok {
+				t.Errorf("%T: %v", err, err)
+			}
+		}
+	})
+}

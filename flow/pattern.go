@@ -1,0 +1,174 @@
+package flow
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lingserve/lingserve/jsonuri"
+)
+
+// segment is one part of what is known about a uri: of a trigger's pattern, or of a root that a template will give.
+type segment struct {
+	literal string
+	star    star
+}
+
+type star uint8
+
+const (
+	none star = iota
+	one       // exactly one segment, whichever
+	many      // any number of segments, none included
+)
+
+var anySegments = segment{star: many}
+
+// patternSegments splits the text of a uri pattern.
+func patternSegments(text string) []segment {
+	var out []segment
+	for _, s := range splitURI(text) {
+		switch s {
+		case "*":
+			out = append(out, segment{star: one})
+		case "**":
+			out = append(out, anySegments)
+		case `\*`, `\**`: // a name that is itself a star
+			out = append(out, segment{literal: s[1:]})
+		default:
+			out = append(out, segment{literal: s})
+		}
+	}
+	return out
+}
+
+// compilePattern reads a uri pattern. A star inside of a name would only match a star, which nobody means.
+func compilePattern(text string) (*jsonuri.Pattern, error) {
+	p, err := jsonuri.CompilePattern(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range patternSegments(text) {
+		if s.star == none && strings.Contains(s.literal, "*") && s.literal != "*" && s.literal != "**" {
+			return nil, fmt.Errorf(`in %q the star stands for nothing: "*" is one whole segment, "**" any number of them`, text)
+		}
+	}
+	return p, nil
+}
+
+// splitURI splits a uri at its slashes and leaves the escapes as they are.
+func splitURI(uri string) []string {
+	if uri == "" {
+		return nil
+	}
+	var out []string
+	start := 0
+	for i := 0; i < len(uri); i++ {
+		switch uri[i] {
+		case '\\':
+			i++
+		case '/':
+			out = append(out, uri[start:i])
+			start = i + 1
+		}
+	}
+	return append(out, uri[start:])
+}
+
+// rootSegments says what can be known of a root before its template is rendered. stars are those of the trigger's pattern:
+// what a star matched is as many segments as the star allows.
+func rootSegments(text string, stars []star) []segment {
+	if strings.Contains(text, "{%") {
+		return []segment{anySegments}
+	}
+	// Each {{ … }} becomes one rune that stands in no uri, so that the slashes inside do not count.
+	const hole = "\x00"
+	var kinds []star
+	var b strings.Builder
+	for rest := text; ; {
+		before, after, found := strings.Cut(rest, "{{")
+		for {
+			head, comment, ok := strings.Cut(before, "{#")
+			b.WriteString(head)
+			if !ok {
+				break
+			}
+			_, before, _ = strings.Cut(comment, "#}")
+		}
+		if !found {
+			break
+		}
+		expression, tail, _ := strings.Cut(after, "}}")
+		b.WriteString(hole)
+		kinds = append(kinds, holeKind(strings.TrimSpace(expression), stars))
+		rest = tail
+	}
+	var out []segment
+	next := 0
+	for _, s := range splitURI(b.String()) {
+		holes := strings.Count(s, hole)
+		mine := kinds[next : next+holes]
+		next += holes
+		switch {
+		case holes == 0:
+			out = append(out, segment{literal: s})
+		case !slices.Contains(mine, many):
+			out = append(out, segment{star: one})
+		default:
+			out = append(out, anySegments)
+		}
+	}
+	return out
+}
+
+func holeKind(expression string, stars []star) star {
+	for i, s := range stars {
+		if expression == "event.match."+strconv.Itoa(i) {
+			return s
+		}
+	}
+	return many
+}
+
+// meet says whether some uri fits both a and b. Its time is len(a)·len(b).
+func meet(a, b []segment) bool {
+	// can[j] says whether a[i:] and b[j:] meet, for the i that is being worked on; i goes down.
+	can := make([]bool, len(b)+1)
+	for i := len(a); i >= 0; i-- {
+		diagonal := false // can[i+1][j+1]
+		for j := len(b); j >= 0; j-- {
+			below := can[j] // can[i+1][j]
+			var now bool
+			switch {
+			case i == len(a) && j == len(b):
+				now = true
+			case i == len(a):
+				now = b[j].star == many && can[j+1]
+			case j == len(b):
+				now = a[i].star == many && below
+			case a[i].star == many || b[j].star == many:
+				// It stands for nothing, or takes one segment of the other.
+				now = below || can[j+1]
+			case a[i].star == one || b[j].star == one:
+				now = diagonal
+			default:
+				now = a[i].literal == b[j].literal && diagonal
+			}
+			diagonal, can[j] = below, now
+		}
+	}
+	return can[0]
+}
+
+// static returns the text of segments that have no star.
+func static(segments []segment) (string, bool) {
+	var parts []string
+	for _, s := range segments {
+		if s.star != none {
+			return "", false
+		}
+		parts = append(parts, s.literal)
+	}
+	return strings.Join(parts, "/"), true
+}

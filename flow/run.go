@@ -1,0 +1,514 @@
+package flow
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// run is one run of a spec.
+//
+// What can still happen is counted: a bot of the spec is active while any of its starts runs, waits for a place, or is being
+// decided on. A bot that is not active, and whose sources and theirs are not, can never start again: then {done: it} fires.
+// All this happens in callbacks of bots, which the manager counts, or before Run returns; so Close waits for it.
+type run struct {
+	spec    *spec
+	manager *ling.Manager
+	vars    map[string]any // input and params; not changed
+	input   string         // the message of bots that have none of their own
+	edges   [][]int        // which bots a bot can start
+
+	mu      sync.Mutex
+	bots    []progress
+	started int  // of all bots
+	limited bool // that the limit of all bots was reached has been said
+}
+
+// progress is how far the starts of one bot are.
+type progress struct {
+	started int // ever, with those that wait
+	running int
+	holds   int     // decisions under way that may start it
+	queue   []event // of the starts that wait for a place; at most max
+	ended   bool    // {done: it} has fired
+	limited bool    // that max was reached has been said
+}
+
+func (p *progress) active() bool { return p.running+p.holds+len(p.queue) > 0 }
+
+// event is what fired a trigger: the variables that it adds.
+type event map[string]any
+
+// Run starts the bots that nothing has to start.
+func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
+	params := customParams(m)
+	r := &run{spec: s, manager: m, edges: s.targets(), bots: make([]progress, len(s.bots))}
+	r.vars = map[string]any{"input": input, "params": params}
+	r.input = defaultMessage(input)
+	if s.filter != nil {
+		m.Tube().AddFilter(tube.Filter{Exclude: s.filter.exclude, Include: s.filter.include})
+	}
+	if s.limits.time > 0 {
+		// The timer must not be a task: Close would wait for it.
+		timer := time.AfterFunc(s.limits.time, func() {
+			m.Cancel(fmt.Errorf("the workflow's time limit of %s was reached", s.limits.time))
+		})
+		context.AfterFunc(m.Context(), func() { timer.Stop() })
+	}
+	// All are held before the first is started, so that none is thought to have ended because it has not begun.
+	for i, b := range s.bots {
+		if b.on == nil {
+			r.bots[i].holds = 1
+		}
+	}
+	for i, b := range s.bots {
+		if b.on == nil {
+			r.fire(i, nil)
+		}
+	}
+	for i, b := range s.bots {
+		if b.on == nil {
+			r.release(i)
+		}
+	}
+	r.settle()
+	return nil
+}
+
+// defaultMessage is the only property where that is a string, or the input as JSON.
+func defaultMessage(input map[string]any) string {
+	if len(input) == 1 {
+		for _, v := range input {
+			if s, ok := v.(string); ok {
+				return s
+			}
+		}
+	}
+	return string(encode(input))
+}
+
+// encode writes a value of templates as JSON; none of them can fail.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return []byte("null")
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
+
+// variables are what templates can read. The result so far is a copy of the document, so it is made only for those that name it.
+func (r *run) variables(ev event, templates ...*template) map[string]any {
+	vars := maps.Clone(r.vars)
+	maps.Copy(vars, ev)
+	for _, t := range templates {
+		if t == nil || !t.result {
+			continue
+		}
+		var result any
+		if decoded, err := decode(r.manager.Peek(true).Result); err == nil {
+			result = decoded
+		}
+		vars["result"] = result
+		break
+	}
+	return vars
+}
+
+// decode reads JSON text; numbers stay as they are written.
+func decode(text []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	err := d.Decode(&v)
+	return v, err
+}
+
+// over says that the run is canceled: nothing more is started.
+func (r *run) over() bool { return r.manager.Context().Err() != nil }
+
+// fire starts bot i for ev, or lets it wait for a place, if its condition holds and its bounds allow it. The caller holds i,
+// or runs in a callback of one of its sources.
+func (r *run) fire(i int, ev event) {
+	b := r.spec.bots[i]
+	if r.over() {
+		return
+	}
+	if b.when != nil {
+		holds, err := b.when.holds(r.variables(ev, b.when))
+		if err != nil {
+			r.fail(i, fmt.Errorf("when: %w", err))
+			return
+		}
+		if !holds {
+			return
+		}
+	}
+	r.mu.Lock()
+	p := &r.bots[i]
+	if p.started >= b.max || r.started >= r.spec.limits.bots {
+		say, what := !p.limited, fmt.Sprintf("%s has been started %d times, which is its max; it is not started again", b.name, b.max)
+		p.limited = true
+		if p.started < b.max {
+			say, what = !r.limited, fmt.Sprintf("%d bots have been started, which is the workflow's limit; no more are", r.spec.limits.bots)
+			r.limited = true
+		}
+		r.mu.Unlock()
+		if say {
+			r.manager.Report(b.name, errors.New(what))
+		}
+		return
+	}
+	p.started++
+	r.started++
+	if b.concurrency > 0 && p.running >= b.concurrency {
+		p.queue = append(p.queue, ev)
+		r.mu.Unlock()
+		return
+	}
+	p.running++
+	r.mu.Unlock()
+	r.start(i, ev)
+}
+
+// start makes a bot and lets it chat; its place is taken already. Where that fails, the next one that waits has its turn.
+func (r *run) start(i int, ev event) {
+	for {
+		err := r.chat(i, ev)
+		if err == nil {
+			return
+		}
+		if !r.over() {
+			r.fail(i, err)
+		}
+		var waiting bool
+		if ev, waiting = r.next(i); !waiting {
+			r.settle()
+			return
+		}
+	}
+}
+
+func (r *run) chat(i int, ev event) error {
+	b := r.spec.bots[i]
+	templates := append([]*template{b.root, b.message}, b.prompts...)
+	for _, h := range b.history {
+		templates = append(templates, h.text)
+	}
+	vars := r.variables(ev, templates...)
+	root, err := b.rootFor(vars)
+	if err != nil {
+		return err
+	}
+	text := r.input
+	if b.message != nil {
+		if text, err = b.message.render(vars); err != nil {
+			return fmt.Errorf("message: %w", err)
+		}
+	}
+	c, err := r.manager.CreateBot(b.name, root, func(c *bot.Config) { r.configure(b, c) })
+	if err != nil {
+		return err
+	}
+	for _, p := range b.prompts {
+		rendered, err := p.render(vars)
+		if err != nil {
+			return fmt.Errorf("prompt: %w", err)
+		}
+		// What was rendered is not a template any more: it may hold what users and models have written.
+		if err := c.AddPrompt("{{ text }}", map[string]any{"text": rendered}); err != nil {
+			return fmt.Errorf("prompt: %w", err)
+		}
+	}
+	for _, h := range b.history {
+		rendered, err := h.text.render(vars)
+		if err != nil {
+			return fmt.Errorf("history: %w", err)
+		}
+		c.AddHistory(adapter.Message{Role: h.role, Content: rendered})
+	}
+	unfilter := func() {}
+	if b.filter != nil {
+		unfilter = r.manager.Tube().AddFilter(tube.Filter{Root: root, Exclude: b.filter.exclude, Include: b.filter.include})
+	}
+	l := r.listener(b)
+	l.Response = func(bot.Response) {
+		unfilter()
+		r.finish(i)
+	}
+	l.Error = func(err error) {
+		unfilter()
+		r.failed(i, err)
+		r.finish(i)
+	}
+	c.Listen(l)
+	if err := c.Chat(bot.Message{Text: text}); err != nil {
+		unfilter()
+		return err
+	}
+	return nil
+}
+
+// rootFor renders a bot's root and checks what came out.
+func (b *botSpec) rootFor(vars map[string]any) (string, error) {
+	if b.root == nil {
+		return "", nil
+	}
+	root, err := b.root.render(vars)
+	if err != nil {
+		return "", fmt.Errorf("root: %w", err)
+	}
+	if _, err := jsonuri.Parse(root); err != nil {
+		return "", fmt.Errorf("root: %q is no uri: %s", short(root), plainError(err))
+	}
+	if jsonuri.Reserved(root) {
+		return "", fmt.Errorf("root: %q is reserved", short(root))
+	}
+	return root, nil
+}
+
+// configure puts a bot's settings over those of the run, and the workflow's under them: the caller of a run decides where
+// the bot itself does not.
+func (r *run) configure(b *botSpec, c *bot.Config) {
+	switch {
+	case b.model != "":
+		c.Model = b.model
+	case c.Model == "":
+		c.Model = r.spec.model
+	}
+	c.Format, c.Schema, c.SchemaName = b.format, b.output, ""
+	if b.output != nil {
+		c.SchemaName = b.name
+	}
+	c.Quiet = c.Quiet || b.quiet
+	own, all := b.options, r.spec.options
+	c.Temperature = first(own.temperature, c.Temperature, all.temperature)
+	c.TopP = first(own.topP, c.TopP, all.topP)
+	c.MaxTokens = first(own.maxTokens, c.MaxTokens, all.maxTokens)
+	c.Seed = first(own.seed, c.Seed, all.seed)
+	switch {
+	case own.stop != nil:
+		c.Stop = own.stop
+	case c.Stop == nil:
+		c.Stop = all.stop
+	}
+}
+
+func first[T any](options ...*T) *T {
+	for _, o := range options {
+		if o != nil {
+			return o
+		}
+	}
+	return nil
+}
+
+// listener listens to what fires something, and to nothing else: a bot collects values only where someone listens.
+func (r *run) listener(b *botSpec) (l bot.Listener) {
+	if len(b.strings) > 0 {
+		l.String = func(v bot.StringValue) {
+			r.completed(b, b.strings, v.URI, func() any { return v.Value })
+		}
+	}
+	if len(b.objects) > 0 {
+		l.Object = func(v bot.ObjectValue) {
+			r.completed(b, b.objects, v.URI, func() any { return json.RawMessage(bytes.Clone(v.Value)) })
+		}
+	}
+	if len(b.scalars) > 0 {
+		l.Scalar = func(v bot.ObjectValue) {
+			r.completed(b, b.scalars, v.URI, func() any { return json.RawMessage(bytes.Clone(v.Value)) })
+		}
+	}
+	return l
+}
+
+// completed fires what waits for the value at uri.
+func (r *run) completed(b *botSpec, listeners []listener, uri string, value func() any) {
+	for _, l := range listeners {
+		if !l.trigger.pattern.Match([]byte(uri)) {
+			continue
+		}
+		stars, _ := l.trigger.pattern.Stars(uri)
+		match := make([]any, len(stars))
+		for i, s := range stars {
+			match[i] = s
+		}
+		r.hit(l.bot, l.event, event{"event": map[string]any{"uri": uri, "value": value(), "match": match, "bot": b.name}})
+	}
+}
+
+// hit starts a bot or sends an event; the other index is -1.
+func (r *run) hit(bot, status int, ev event) {
+	if bot >= 0 {
+		r.fire(bot, ev)
+		return
+	}
+	r.send(r.spec.events[status], ev)
+}
+
+// send sends a status event.
+func (r *run) send(e *eventSpec, ev event) {
+	if r.over() {
+		return
+	}
+	err := func() error {
+		vars := r.variables(ev, append(e.data.templates(), e.when)...)
+		if e.when != nil {
+			if holds, err := e.when.holds(vars); err != nil || !holds {
+				return err
+			}
+		}
+		data := []byte("{}")
+		if e.data != nil {
+			var err error
+			if data, err = e.data.render(nil, vars); err != nil {
+				return err
+			}
+		}
+		return r.manager.SendEvent(e.name, json.RawMessage(data))
+	}()
+	if err != nil && !r.over() {
+		r.manager.Report("", fmt.Errorf("event %s: %w", e.name, err))
+	}
+}
+
+// fail reports that bot i could not be started.
+func (r *run) fail(i int, err error) {
+	b := r.spec.bots[i]
+	err = fmt.Errorf("bot %s: %w", b.name, err)
+	if r.spec.failing[i].any() {
+		r.manager.Report(b.name, err)
+		r.failed(i, err)
+		return
+	}
+	// A task that fails makes the run a failed one; the bot itself, which has not begun, could not.
+	if r.manager.Go(func(context.Context) error { return err }) != nil {
+		r.manager.Report(b.name, err)
+	}
+}
+
+// failed fires what waits for the failure of bot i.
+func (r *run) failed(i int, err error) {
+	d := r.spec.failing[i]
+	if !d.any() || r.over() {
+		return
+	}
+	name := r.spec.bots[i].name
+	code, message := describe(err)
+	ev := event{
+		"event": map[string]any{"bot": name},
+		"error": map[string]any{"code": code, "message": message, "bot": name},
+	}
+	for _, e := range d.events {
+		r.hit(-1, e, ev)
+	}
+	for _, b := range d.bots {
+		r.hit(b, -1, ev)
+	}
+}
+
+// describe gives an error as those may see it who are not the operator.
+func describe(err error) (code, message string) {
+	return "", err.Error()
+}
+
+// finish is the end of a start of bot i.
+func (r *run) finish(i int) {
+	if ev, waiting := r.next(i); waiting {
+		r.start(i, ev)
+		return
+	}
+	r.settle()
+}
+
+// next gives the place of a start of bot i that has ended to one that waits, or back.
+func (r *run) next(i int) (ev event, waiting bool) {
+	over := r.over()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := &r.bots[i]
+	if over {
+		p.queue = nil
+	}
+	if len(p.queue) == 0 {
+		p.running--
+		return nil, false
+	}
+	ev, p.queue = p.queue[0], p.queue[1:]
+	return ev, true
+}
+
+func (r *run) release(i int) {
+	r.mu.Lock()
+	r.bots[i].holds--
+	r.mu.Unlock()
+}
+
+// settle fires {done: bot} for each bot that has ended and can start no more, until nothing more is due.
+func (r *run) settle() {
+	for !r.over() {
+		due := r.due()
+		if len(due) == 0 {
+			return
+		}
+		for _, i := range due {
+			ev := event{"event": map[string]any{"bot": r.spec.bots[i].name}}
+			for _, e := range r.spec.waiting[i].events {
+				r.hit(-1, e, ev)
+			}
+			for _, b := range r.spec.waiting[i].bots {
+				r.hit(b, -1, ev)
+				r.release(b)
+			}
+		}
+	}
+}
+
+// due returns the bots whose end has not been told yet and holds what waits for it.
+func (r *run) due() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	possible := make([]bool, len(r.bots))
+	for i := range r.bots {
+		possible[i] = possible[i] || r.bots[i].active()
+		if !r.bots[i].ended {
+			for _, b := range r.spec.waiting[i].bots {
+				possible[b] = true // this end, when it comes, can start it
+			}
+		}
+	}
+	closure(possible, r.edges)
+	var due []int
+	for i, p := range r.bots {
+		if !possible[i] && !p.ended && r.spec.waiting[i].any() {
+			due = append(due, i)
+		}
+	}
+	for _, i := range due {
+		r.bots[i].ended = true
+		for _, b := range r.spec.waiting[i].bots {
+			r.bots[b].holds++
+		}
+	}
+	return due
+}
+
+func customParams(m *ling.Manager) map[string]any {
+	if c, ok := any(m).(interface{ CustomParams() map[string]any }); ok {
+		return c.CustomParams()
+	}
+	return nil
+}

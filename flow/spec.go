@@ -1,0 +1,220 @@
+package flow
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// spec is a workflow that was read from text and checked. It does not change.
+type spec struct {
+	info    Info
+	input   *inputSchema
+	model   string // "" is the server's; several, separated by commas, are a fallback chain
+	options options
+	bots    []*botSpec
+	events  []*eventSpec
+	filter  *filter
+	limits  limits
+	// waiting[i] are the bots and events that wait for the end of bot i, failing[i] for its failure.
+	waiting, failing []dependents
+}
+
+func (s *spec) Info() Info           { return s.info }
+func (s *spec) schema() *inputSchema { return s.input }
+
+// dependents are what a bot starts; indices into a spec's bots and events.
+type dependents struct{ bots, events []int }
+
+func (d dependents) any() bool { return len(d.bots)+len(d.events) > 0 }
+
+// options are what is left to the provider where it is nil.
+type options struct {
+	temperature, topP *float64
+	maxTokens, seed   *int
+	stop              []string
+}
+
+// limits bound a run.
+type limits struct {
+	bots int           // that are started
+	time time.Duration // 0: no bound of its own
+}
+
+// Bounds of a workflow where it names none.
+const (
+	defaultMax  = 256 // starts of one bot, and of all
+	largestMax  = 10_000
+	maxBotSpecs = 256
+)
+
+type botSpec struct {
+	name        string
+	at          *node
+	model       string
+	options     options
+	format      bot.Format
+	output      json.RawMessage // JSON Schema
+	quiet       bool
+	on          *trigger
+	when        *template
+	prompts     []*template
+	history     []message
+	message     *template // nil: the input
+	root        *template
+	rootText    string
+	rootAt      *node
+	segments    []segment // what is known of the root
+	concurrency int       // 0: no bound
+	max         int
+	conditional bool // when is written
+	bounded     bool // max or when is
+	filter      *filter
+	sources     []int // bots that can fire on
+
+	// What completes below the bot's root and fires something; empty where nobody listens.
+	strings, objects, scalars []listener
+}
+
+// listener is a trigger together with what it starts.
+type listener struct {
+	trigger *trigger
+	bot     int // index, or -1
+	event   int // index, or -1
+}
+
+type message struct {
+	role string
+	text *template
+}
+
+type eventSpec struct {
+	name    string
+	on      *trigger
+	when    *template
+	data    *value // nil: an empty object
+	sources []int
+}
+
+// filter hides uris from clients. A pattern stands for what it matches and everything below.
+type filter struct{ exclude, include []tube.Matcher }
+
+type triggerKind uint8
+
+const (
+	onString triggerKind = iota
+	onObject
+	onValue
+	onDone
+	onError
+)
+
+// trigger is a compiled [Trigger].
+type trigger struct {
+	kind     triggerKind
+	text     string // the pattern, or the name of a bot
+	at       *node
+	pattern  *jsonuri.Pattern
+	segments []segment
+	bot      int // of onDone and onError
+}
+
+func (t *trigger) public() *Trigger {
+	if t == nil {
+		return nil
+	}
+	switch t.kind {
+	case onString:
+		return &Trigger{String: t.text}
+	case onObject:
+		return &Trigger{Object: t.text}
+	case onValue:
+		return &Trigger{Value: t.text}
+	case onDone:
+		return &Trigger{Done: t.text}
+	default:
+		return &Trigger{Error: t.text}
+	}
+}
+
+// stars lists the stars of the trigger's pattern.
+func (t *trigger) stars() []star {
+	if t == nil {
+		return nil
+	}
+	var out []star
+	for _, s := range t.segments {
+		if s.star != none {
+			out = append(out, s.star)
+		}
+	}
+	return out
+}
+
+// fits says whether the trigger can be fired by what b writes.
+func (t *trigger) fits(b *botSpec) bool {
+	if t.pattern == nil {
+		return false
+	}
+	if b.format == bot.Text {
+		// A text bot completes one string: the one at its root.
+		return t.kind != onObject && meet(t.segments, b.segments)
+	}
+	return meet(t.segments, append(b.segments[:len(b.segments):len(b.segments)], anySegments))
+}
+
+// value is JSON with templates in its strings.
+type value struct {
+	json   json.RawMessage // of what has no template
+	text   *template
+	items  []*value
+	keys   []string // of an object
+	object bool
+}
+
+// templates lists those in v.
+func (v *value) templates() []*template {
+	if v == nil {
+		return nil
+	}
+	if v.text != nil {
+		return []*template{v.text}
+	}
+	var out []*template
+	for _, item := range v.items {
+		out = append(out, item.templates()...)
+	}
+	return out
+}
+
+// render appends v as JSON text.
+func (v *value) render(dst []byte, vars map[string]any) ([]byte, error) {
+	switch {
+	case v.text != nil:
+		t, err := v.text.render(vars)
+		return appendString(dst, t), err
+	case v.json != nil:
+		return append(dst, v.json...), nil
+	}
+	open, end := byte('['), byte(']')
+	if v.object {
+		open, end = '{', '}'
+	}
+	dst = append(dst, open)
+	for i, item := range v.items {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if v.object {
+			dst = append(appendString(dst, v.keys[i]), ':')
+		}
+		var err error
+		if dst, err = item.render(dst, vars); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, end), nil
+}

@@ -1,0 +1,213 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lingserve/lingserve/bot/prompt"
+)
+
+// template is text with variables, checked when it was loaded. Text without any is not parsed again and again.
+type template struct {
+	literal string
+	parsed  *prompt.Template // nil: the text is literal
+	paths   [][]string       // that it reads
+	result  bool             // it reads the run's result, which costs something to have
+}
+
+// scope says which variables a template may read. It is that of one trigger.
+type scope struct {
+	schema  *inputSchema
+	trigger *trigger // nil where there is none
+	roots   []string // first segments of what bots write; nil when not known
+}
+
+// names lists the variables of a scope.
+func (s *scope) names() []string {
+	names := []string{"input", "params", "result"}
+	if s.trigger != nil {
+		names = append(names, "event")
+		if s.trigger.kind == onError {
+			names = append(names, "error")
+		}
+	}
+	return names
+}
+
+// check says what is wrong with reading path in this scope, or "".
+func (s *scope) check(path []string) string {
+	names := s.names()
+	if !slices.Contains(names, path[0]) {
+		switch path[0] {
+		case "event":
+			return "event is there only for bots and events with an on: that starts them"
+		case "error":
+			return "error is there only where on: is {error: bot}"
+		}
+		return fmt.Sprintf("unknown variable %q%s known here: %s", path[0], sentence(suggest(path[0], names)), list(names))
+	}
+	if len(path) == 1 {
+		return ""
+	}
+	member := path[1]
+	switch path[0] {
+	case "input":
+		if known, closed := s.schema.names(); closed && !slices.Contains(known, member) {
+			return fmt.Sprintf("the input has no property %q%s it has %s", member, sentence(suggest(member, known)), list(known))
+		}
+	case "event":
+		known := []string{"bot"}
+		if s.trigger.pattern != nil {
+			known = []string{"uri", "value", "match", "bot"}
+		}
+		if !slices.Contains(known, member) {
+			return fmt.Sprintf("event has no %q%s it has %s", member, sentence(suggest(member, known)), list(known))
+		}
+		if member == "match" && len(path) > 2 {
+			stars := s.trigger.stars()
+			if i, err := strconv.Atoi(path[2]); err != nil || i < 0 || i >= len(stars) {
+				switch len(stars) {
+				case 0:
+					return fmt.Sprintf("event.match.%s: the pattern %q has no star", path[2], s.trigger.text)
+				case 1:
+					return fmt.Sprintf("event.match.%s: the pattern %q has one star, event.match.0", path[2], s.trigger.text)
+				}
+				return fmt.Sprintf("event.match.%s: the pattern %q has %d stars, event.match.0 to event.match.%d", path[2], s.trigger.text, len(stars), len(stars)-1)
+			}
+		}
+	case "error":
+		if known := []string{"code", "message", "bot"}; !slices.Contains(known, member) {
+			return fmt.Sprintf("error has no %q%s it has %s", member, sentence(suggest(member, known)), list(known))
+		}
+	case "result":
+		if s.roots != nil && !slices.Contains(s.roots, member) {
+			return fmt.Sprintf("no bot writes below %q%s the result has %s", member, sentence(suggest(member, s.roots)), list(s.roots))
+		}
+	}
+	return ""
+}
+
+// sentence ends the part of a sentence that suggest has begun.
+func sentence(suggestion string) string {
+	if suggestion == "" {
+		return ";"
+	}
+	return suggestion
+}
+
+// compile checks text as a template; conditions are what stands in an {% if %}. Problems are told to report, with the place
+// inside the text, both numbers 0 where it is not known.
+func compile(name, text string, condition bool, s *scope, report func(line, col int, message string)) *template {
+	source, shift := text, 0
+	switch {
+	case condition:
+		for _, mark := range []string{"{{", "}}", "{%", "%}", "{#", "#}", "\n"} {
+			if strings.Contains(strings.TrimSpace(text), mark) {
+				report(0, 0, `a condition is written without braces and on one line, as in: input.level == "expert"`)
+				return nil
+			}
+		}
+		if strings.TrimSpace(text) == "" {
+			report(0, 0, `the condition is empty; expected something like: input.level == "expert"`)
+			return nil
+		}
+		source, shift = "{% if "+strings.TrimRight(text, "\n")+" %}1{% endif %}", len("{% if ")
+	case !strings.Contains(text, "{{") && !strings.Contains(text, "{%") && !strings.Contains(text, "{#"):
+		return &template{literal: text}
+	}
+	parsed, err := prompt.Parse(name, source)
+	if err != nil {
+		if e, ok := errors.AsType[*prompt.Error](err); ok {
+			report(e.Line, max(e.Column-shift, min(e.Column, 1)), e.Message)
+		} else {
+			report(0, 0, err.Error())
+		}
+		return nil
+	}
+	t := &template{parsed: parsed}
+	for _, v := range parsed.Variables() {
+		path := strings.Split(v, ".")
+		if message := s.check(path); message != "" {
+			line, col := locate(source, v)
+			report(line, max(col-shift, min(col, 1)), message)
+		}
+		t.paths = append(t.paths, path)
+		t.result = t.result || path[0] == "result"
+	}
+	return t
+}
+
+// locate finds where a variable is first named inside a tag of a template. Columns count bytes, from 1.
+func locate(source, variable string) (line, col int) {
+	inside := false
+	line, start := 1, 0
+	for i := 0; i < len(source); i++ {
+		switch {
+		case source[i] == '\n':
+			line, start = line+1, i+1
+		case strings.HasPrefix(source[i:], "{{"), strings.HasPrefix(source[i:], "{%"):
+			inside = true
+		case strings.HasPrefix(source[i:], "}}"), strings.HasPrefix(source[i:], "%}"):
+			inside = false
+		case inside && strings.HasPrefix(source[i:], variable) && !word(source, i-1) && !word(source, i+len(variable)):
+			return line, i - start + 1
+		}
+	}
+	return 0, 0
+}
+
+func word(s string, i int) bool {
+	if i < 0 || i >= len(s) {
+		return false
+	}
+	c := s[i]
+	return c == '_' || c == '.' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+// render fills in what the template reads and renders it. What a caller may leave out, and what a model may not have
+// written, is empty: vars is not changed, maps are copied where a name has to be added.
+func (t *template) render(vars map[string]any) (string, error) {
+	if t.parsed == nil {
+		return t.literal, nil
+	}
+	full := maps.Clone(vars)
+	for _, path := range t.paths {
+		supply(full, path)
+	}
+	return t.parsed.Render(full)
+}
+
+// holds renders a condition.
+func (t *template) holds(vars map[string]any) (bool, error) {
+	out, err := t.render(vars)
+	return out != "", err
+}
+
+// supply makes sure that path can be read from vars, which the caller owns.
+func supply(vars map[string]any, path []string) {
+	for i, name := range path {
+		next, ok := vars[name]
+		if !ok || next == nil {
+			if i == len(path)-1 {
+				vars[name] = nil
+				return
+			}
+			next = map[string]any{}
+		} else if m, ok := next.(map[string]any); ok {
+			if i == len(path)-1 {
+				return
+			}
+			next = maps.Clone(m) // it may be read by another bot at the same time
+		}
+		m, ok := next.(map[string]any)
+		if !ok {
+			return // a list or a single value: the template finds nothing there by itself
+		}
+		vars[name] = m
+		vars = m
+	}
+}

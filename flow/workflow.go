@@ -1,0 +1,72 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/lingserve/lingserve/ling"
+)
+
+// Workflow is something that can be run under a name. It is immutable and safe for concurrent use.
+type Workflow interface {
+	Info() Info
+	// Run starts the workflow on m and returns when it has started its first bots; work that goes on is registered with m.
+	// input has been checked by [Prepare]. The caller closes m.
+	Run(ctx context.Context, m *ling.Manager, input map[string]any) error
+}
+
+// Info describes a workflow to its users.
+type Info struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Model       string          `json:"model,omitempty"`
+	Input       json.RawMessage `json:"input"` // JSON Schema 2020-12
+	Graph       *Graph          `json:"graph,omitempty"`
+}
+
+// Func makes a workflow of a Go function (FL-05); input is the JSON Schema of what it takes, nil for any object. It panics
+// if the name is not allowed or the schema does not compile.
+func Func(name, description string, input json.RawMessage, run func(ctx context.Context, m *ling.Manager, input map[string]any) error) Workflow {
+	if !validName(name) {
+		panic(fmt.Sprintf("flow: %q is no name for a workflow: expected %s", name, nameRule))
+	}
+	if input == nil {
+		input = anyObject
+	}
+	s, err := compileInput(input)
+	if err != nil {
+		panic(fmt.Sprintf("flow: the input schema of %s: %v", name, err))
+	}
+	return &function{Info{Name: name, Description: description, Input: input}, s, run}
+}
+
+type function struct {
+	info  Info
+	input *inputSchema
+	run   func(context.Context, *ling.Manager, map[string]any) error
+}
+
+func (f *function) Info() Info           { return f.info }
+func (f *function) schema() *inputSchema { return f.input }
+
+func (f *function) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
+	return f.run(ctx, m, input)
+}
+
+// nameRule is what PROTOCOL 1.3 allows as a name; workflows and bots keep to it too, since their names stand in events.
+const nameRule = "a letter, then at most 63 letters, digits, dots, dashes or underscores"
+
+func validName(s string) bool {
+	if s == "" || len(s) > 64 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || !('0' <= c && c <= '9' || c == '.' || c == '_' || c == '-')) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,6 +1,9 @@
 package adapter
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Codes of an [Error].
 const (
@@ -26,3 +29,11 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 func (e *Error) Unwrap() error { return e.Cause }
+
+// asError makes an *Error of what a model failed with; models that follow their contract return one anyway.
+func asError(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	return &Error{Code: CodeProtocol, Message: "the model failed", Cause: err}
+}

@@ -1,5 +1,12 @@
 package adapter
 
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
 // Provider gives models by name.
 type Provider interface {
 	// Model returns the model of this name; an error where the provider cannot have it.
@@ -13,16 +20,83 @@ type Registry struct {
 	Timeouts Timeouts
 	Retries  Retries
 	Default  string // used for the name ""
-	// unexported: providers
+
 	providers map[string]Provider
 }
 
-// Register adds a provider under its prefix.
-func (r *Registry) Register(prefix string, p Provider) { panic("adapter: not built yet") }
+// Register adds a provider under its prefix. It panics where the prefix is taken, empty or has a colon, a comma or a space in
+// it: that is a mistake of the program.
+func (r *Registry) Register(prefix string, p Provider) {
+	if prefix == "" || strings.ContainsAny(prefix, ":, \t\r\n") {
+		panic(fmt.Sprintf("adapter: a provider cannot be called %q", prefix))
+	}
+	if _, taken := r.providers[prefix]; taken {
+		panic(fmt.Sprintf("adapter: there are two providers called %q", prefix))
+	}
+	if r.providers == nil {
+		r.providers = map[string]Provider{}
+	}
+	r.providers[prefix] = p
+}
 
 // Model returns the model for "provider:name", with time limits and retries around it. Several names, separated by commas,
-// are a chain: the next one is asked when one failed before anything was passed on. The error names what is known.
-func (r *Registry) Model(name string) (Model, error) { panic("adapter: not built yet") }
+// are a chain: the next one is asked when one failed before anything was passed on. The error, an *[Error], names what is
+// known.
+func (r *Registry) Model(name string) (Model, error) {
+	if strings.TrimSpace(name) == "" {
+		name = r.Default
+	}
+	if strings.TrimSpace(name) == "" {
+		return nil, r.invalid("no model is named and there is no default model")
+	}
+	if !strings.Contains(name, ",") {
+		return r.model(strings.TrimSpace(name))
+	}
+	c := new(chain)
+	for link := range strings.SplitSeq(name, ",") {
+		link = strings.TrimSpace(link)
+		m, err := r.model(link)
+		if err != nil {
+			return nil, err
+		}
+		c.names, c.models = append(c.names, link), append(c.models, m)
+	}
+	return c, nil
+}
+
+func (r *Registry) model(name string) (Model, error) {
+	prefix, rest, ok := strings.Cut(name, ":")
+	if !ok || prefix == "" {
+		return nil, r.invalid(fmt.Sprintf("the model %q names no provider", name))
+	}
+	p := r.providers[prefix]
+	if p == nil {
+		return nil, r.invalid(fmt.Sprintf("the model %q is of an unknown provider", name))
+	}
+	m, err := p.Model(rest)
+	if err != nil {
+		return nil, &Error{Code: CodeInvalid, Message: fmt.Sprintf("the model %q: %v", name, err), Cause: err}
+	}
+	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries}, nil
+}
+
+// invalid makes the error of a name that names no model.
+func (r *Registry) invalid(what string) *Error {
+	known := strings.Join(slices.Sorted(maps.Keys(r.providers)), ", ")
+	if known == "" {
+		known = "none"
+	}
+	return &Error{Code: CodeInvalid, Message: what + ": expected \"provider:name\"; known providers: " + known}
+}
 
 // Names lists all configured models as "provider:name", sorted.
-func (r *Registry) Names() []string { panic("adapter: not built yet") }
+func (r *Registry) Names() []string {
+	var names []string
+	for prefix, p := range r.providers {
+		for _, name := range p.Names() {
+			names = append(names, prefix+":"+name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

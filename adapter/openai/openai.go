@@ -1,22 +1,148 @@
-// Package openai speaks the chat completions format of OpenAI and of every server compatible with it.
+// Package openai speaks the chat completions format of OpenAI and of every server compatible with it: DeepSeek, Qwen,
+// Moonshot, vLLM, llama.cpp, Ollama's /v1, Azure.
+//
+// # Guarantees
+//   - A stream that was cut off is an error, never a short answer.
+//   - An error that the provider sends, wherever and in whatever form, is an error here, and its text stays out of ours.
+//   - Leaving the loop or ending the context closes the stream at the provider at once.
+//   - One event, one chunk: nothing waits for more than what it is part of.
 package openai
 
 import (
+	"context"
+	"fmt"
+	"iter"
 	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/lingserve/lingserve/adapter"
 )
 
 // Options are the settings of a provider.
 type Options struct {
-	Prefix    string // as it is known in model names, default "openai"
-	BaseURL   string // default the OpenAI API's
+	Prefix string // as it is known in model names, default "openai"
+	// BaseURL is what comes before /chat/completions, default the OpenAI API's. For Azure, https://NAME.openai.azure.com with
+	// ?api-version=…; model names are then names of deployments.
+	BaseURL   string
 	Key       string
+	KeyName   string            // where the key comes from, named in errors; default the prefix in capitals and "_API_KEY"
 	Transport http.RoundTripper // default: a shared one sized for thousands of streams
+	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
 	Names     []string          // models to list
 	Timeouts  adapter.Timeouts  // Connect is used for dialing
 	MaxEvent  int               // bytes of one event, default 4 MiB
 }
 
+const (
+	defaultURL      = "https://api.openai.com/v1"
+	defaultMaxEvent = 4 << 20
+)
+
 // New returns a provider. Errors: a BaseURL that is no http(s) URL.
-func New(o Options) (adapter.Provider, error) { panic("openai: not built yet") }
+func New(o Options) (adapter.Provider, error) {
+	if o.Prefix == "" {
+		o.Prefix = "openai"
+	}
+	if o.BaseURL == "" {
+		o.BaseURL = defaultURL
+	}
+	if o.KeyName == "" {
+		o.KeyName = strings.ToUpper(strings.ReplaceAll(o.Prefix, "-", "_")) + "_API_KEY"
+	}
+	if o.MaxEvent <= 0 {
+		o.MaxEvent = defaultMaxEvent
+	}
+	if o.Transport == nil {
+		o.Transport = adapter.Transport(adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv})
+	}
+	base, err := url.Parse(o.BaseURL)
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.Fragment != "" {
+		return nil, fmt.Errorf("the base URL of %s: expected one like %s", o.Prefix, defaultURL)
+	}
+	p := &provider{
+		prefix:   o.Prefix,
+		base:     *base,
+		azure:    base.Query().Has("api-version"),
+		key:      sync.OnceValue(func() string { return o.Key }),
+		keyName:  o.KeyName,
+		names:    o.Names,
+		maxEvent: o.MaxEvent,
+		client: &http.Client{
+			Transport: o.Transport,
+			// A redirect would carry the key and the prompt to wherever it says.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+	return p, nil
+}
+
+// provider is one server and what is known of it. It is safe for concurrent use.
+type provider struct {
+	prefix   string
+	base     url.URL
+	azure    bool
+	key      func() string // a function, so that printing a provider does not print it
+	keyName  string
+	names    []string
+	maxEvent int
+	client   *http.Client
+
+	// What the server has refused before, by 400, is not sent again.
+	noUsage  atomic.Bool // stream_options
+	noSchema sync.Map    // model → true: response_format json_schema
+	newLimit sync.Map    // model → true: max_tokens
+}
+
+// Model returns the model of this name. Which names a server has is only known to it.
+func (p *provider) Model(name string) (adapter.Model, error) {
+	if name == "" {
+		return nil, fmt.Errorf("expected a model's name after %q", p.prefix+":")
+	}
+	return &model{p: p, name: name, url: p.url(name)}, nil
+}
+
+func (p *provider) Names() []string { return p.names }
+
+// url returns the address of chat completions.
+func (p *provider) url(model string) string {
+	u := p.base
+	path := strings.TrimRight(u.Path, "/")
+	if p.azure && !strings.Contains(path, "/deployments/") {
+		u = *u.JoinPath("openai", "deployments", url.PathEscape(model), "chat", "completions")
+		return u.String()
+	}
+	if !strings.HasSuffix(path, "/chat/completions") {
+		u = *u.JoinPath("chat", "completions")
+	}
+	return u.String()
+}
+
+// model is one model of a provider.
+type model struct {
+	p    *provider
+	name string
+	url  string
+}
+
+// Stream asks the model.
+func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
+	return func(yield func(adapter.Chunk, error) bool) {
+		// Whatever ends this function ends the request and its connection, unless the answer was read to its end.
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(context.Canceled)
+		res, err := m.ask(ctx, req)
+		if err != nil {
+			yield(adapter.Chunk{}, err)
+			return
+		}
+		defer res.Body.Close()
+		a := answer{m: m, ctx: ctx, cancel: cancel, yield: yield, res: res}
+		defer a.stop()
+		if err := a.read(); err != nil {
+			yield(adapter.Chunk{}, err)
+		}
+	}
+}

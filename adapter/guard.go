@@ -1,0 +1,114 @@
+package adapter
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"time"
+)
+
+// guarded is a model with time limits and retries around it.
+type guarded struct {
+	model    Model
+	timeouts Timeouts
+	retries  Retries
+}
+
+// Stream asks the model, again where that may help and nothing was passed on.
+func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
+	return func(yield func(Chunk, error) bool) {
+		attempts := g.retries.Attempts
+		if attempts == 0 {
+			attempts = 3
+		}
+		for n := 1; ; n++ {
+			passed, err := g.attempt(ctx, req, yield)
+			if err == nil {
+				return
+			}
+			if ctx.Err() != nil {
+				yield(Chunk{}, context.Cause(ctx))
+				return
+			}
+			e := asError(err)
+			if passed || n >= attempts || !again(e) {
+				yield(Chunk{}, e)
+				return
+			}
+			wait, ok := g.retries.wait(n, e.RetryAfter)
+			if !ok {
+				yield(Chunk{}, e)
+				return
+			}
+			if err := sleep(ctx, wait); err != nil {
+				yield(Chunk{}, err)
+				return
+			}
+		}
+	}
+}
+
+// attempt asks the model once. It says whether a chunk was passed on, and the error that ended it: nil when the answer is
+// complete or the reader has left.
+func (g *guarded) attempt(ctx context.Context, req Request, yield func(Chunk, error) bool) (passed bool, err error) {
+	ctx, w := newWatch(ctx, g.timeouts)
+	defer w.stop()
+	for chunk, err := range g.model.Stream(ctx, req) {
+		if err != nil {
+			// A limit's error reaches us through the model as the cause of its context, or hidden in an error of its own.
+			if e, ok := errors.AsType[*Error](context.Cause(ctx)); ok {
+				err = e
+			}
+			return passed, err
+		}
+		passed = true
+		w.pause()
+		if !yield(chunk, nil) {
+			return true, nil
+		}
+		w.resume(chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil)
+	}
+	return passed, nil
+}
+
+// again says whether the same request is worth another attempt: not after a long wait for tokens, which would only be as long
+// the next time.
+func again(e *Error) bool {
+	if w, ok := errors.AsType[*waited](e.Cause); ok && w.phase != forConnection {
+		return false
+	}
+	return e.Retryable
+}
+
+// wait returns how long to wait after the n-th attempt; false where the provider asks for more than we wait.
+func (r Retries) wait(n int, retryAfter time.Duration) (time.Duration, bool) {
+	base, top := r.Base, r.Max
+	if base <= 0 {
+		base = 500 * time.Millisecond
+	}
+	if top <= 0 {
+		top = 20 * time.Second
+	}
+	if retryAfter > 0 {
+		// A little later than asked, and not all at once.
+		return retryAfter + rand.N(retryAfter/10+1), retryAfter <= top
+	}
+	d := top
+	if n < 32 && base < top>>(n-1) {
+		d = base << (n - 1)
+	}
+	return d/2 + rand.N(d/2+1), true
+}
+
+// sleep waits, or fails with the context's cause.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,134 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/tmaxmax/go-sse"
+)
+
+// canned answers every request with the same bytes, so that only this package is measured.
+type canned []byte
+
+func (c canned) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
+		Body: io.NopCloser(&segments{b: c})}, nil
+}
+
+// segments gives bytes in pieces of the size that a connection's buffer gives.
+type segments struct{ b []byte }
+
+func (s *segments) Read(p []byte) (int, error) {
+	if len(s.b) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, s.b[:min(len(s.b), 4096)])
+	s.b = s.b[n:]
+	return n, nil
+}
+
+// stream makes an answer of n tokens as OpenAI writes it; where vary is set, something beside the content differs each time.
+func stream(n int, vary bool) []byte {
+	var b bytes.Buffer
+	for i := range n {
+		extra := ""
+		if vary {
+			extra = fmt.Sprintf(`,"obfuscation":"%08x"`, i*2654435761)
+		}
+		fmt.Fprintf(&b, `data: {"id":"chatcmpl-BZcd0123456789abcdefghijklmno","object":"chat.completion.chunk","created":1730000000,`+
+			`"model":"gpt-4o-mini-2024-07-18","service_tier":"default","system_fingerprint":"fp_0123456789","choices":[{"index":0,`+
+			`"delta":{"content":"tok%d"},"logprobs":null,"finish_reason":null}],"usage":null%s}`+"\n\n", i%10, extra)
+	}
+	b.WriteString(`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n")
+	return b.Bytes()
+}
+
+const benchTokens = 1000
+
+// The cost of one token, from the connection's buffer to the loop's body.
+func BenchmarkStream(b *testing.B) {
+	for _, vary := range []bool{false, true} {
+		b.Run(map[bool]string{false: "plain", true: "obfuscated"}[vary], func(b *testing.B) {
+			p, err := New(Options{Transport: canned(stream(benchTokens, vary))})
+			if err != nil {
+				b.Fatal(err)
+			}
+			m, _ := p.Model("gpt-4o-mini")
+			measure(b, m)
+		})
+	}
+}
+
+// The same with the time limits around it.
+func BenchmarkStreamGuarded(b *testing.B) {
+	p, err := New(Options{Transport: canned(stream(benchTokens, false))})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var r adapter.Registry
+	r.Register("openai", p)
+	m, err := r.Model("openai:gpt-4o-mini")
+	if err != nil {
+		b.Fatal(err)
+	}
+	measure(b, m)
+}
+
+func measure(b *testing.B, m adapter.Model) {
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		for c, err := range m.Stream(context.Background(), adapter.Request{}) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			if c.Text != "" {
+				n++
+			}
+		}
+	}
+	if n != b.N*benchTokens {
+		b.Fatalf("%d tokens", n)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/token")
+}
+
+// What of it is go-sse's share.
+func BenchmarkOnlyGoSSE(b *testing.B) {
+	all := stream(benchTokens, false)
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		for _, err := range sse.Read(&segments{b: all}, &sse.ReadConfig{MaxEventSize: 4 << 20}) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/token")
+}
+
+// What is this package's own share, with nothing to reuse and with everything.
+func BenchmarkDecode(b *testing.B) {
+	all := strings.Split(string(stream(2, true)), "\n\n")
+	for name, second := range map[string]int{"same": 0, "other": 1} {
+		b.Run(name, func(b *testing.B) {
+			var d decoder
+			d.init()
+			events := [2]string{strings.TrimPrefix(all[0], "data: "), strings.TrimPrefix(all[second], "data: ")}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if err := d.decode(events[i%2]); err != nil || d.text == "" {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

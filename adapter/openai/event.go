@@ -1,0 +1,418 @@
+package openai
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/buger/jsonparser"
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// errReported says that an event reports an error.
+var errReported = errors.New("the event reports an error")
+
+// errEscape says that an event is not JSON for one of its escapes.
+var errEscape = errors.New("the event has an escape that JSON does not know")
+
+// maxCalls is how many tools one answer may call; OpenAI takes 128 tools.
+const maxCalls = 1024
+
+var errCalls = errors.New("the answer calls too many tools")
+
+// errNotObject says that an event cannot be read.
+var errNotObject = errors.New("the event is not JSON, or not of the format")
+
+// decoder takes from an event what is needed of it. Strings without escapes are parts of the event's own text, not copies.
+//
+// The events of one answer differ, most of the time, in their content and perhaps in a member after the choices. So the decoder
+// keeps the text around the content of the last event that had nothing but content: of an event with the same text around
+// it, only what comes after the choices is parsed, and that only where it differs too.
+type decoder struct {
+	// What the last event had.
+	text, reasoning string
+	parts           []adapter.ToolCall
+	finish          string
+	usage           *adapter.Usage
+
+	calls []call // of the answer
+
+	// The model event: what comes before its content, after it up to the end of the choices, and after those.
+	before, after, tail string
+	thought             bool   // its content is reasoning
+	object              []byte // a tail made into an object
+	held                int    // bytes that are held back, of all kinds
+	heldText            []byte // the start of a character, escaped as it came
+	heldReasoning       []byte
+
+	// What parsing an event finds, escaped as it came.
+	rawText, rawReasoning, rawUsage []byte
+	rawChoices                      []byte
+	others                          bool // something that is not content
+	failed                          bool // it reports an error
+	bad                             bool // it has an escape that is none
+	part                            struct {
+		index           int
+		hasIndex        bool
+		id, name, input []byte
+		inputIsString   bool
+	}
+
+	// The callbacks of the parser, made once.
+	onTop, onChoice, onDelta, onCall, onFunction func(key, value []byte, kind jsonparser.ValueType, offset int) error
+	onChoices, onCalls                           func(value []byte, kind jsonparser.ValueType, offset int, err error) error
+}
+
+// call is a tool call as it is known so far.
+type call struct {
+	wire int // the index that the provider gives it
+	id   string
+	held []byte
+}
+
+func (d *decoder) init() {
+	d.onTop, d.onChoice, d.onDelta, d.onCall, d.onFunction = d.top, d.choice, d.delta, d.call, d.function
+	d.onChoices, d.onCalls = d.choices, d.toolCalls
+}
+
+// decode takes an event apart.
+func (d *decoder) decode(data string) error {
+	d.text, d.reasoning, d.finish, d.usage, d.parts = "", "", "", nil, d.parts[:0]
+	if text, ok := d.same(data); ok {
+		if d.thought {
+			d.reasoning = text
+		} else {
+			d.text = text
+		}
+		return nil
+	}
+	b := unsafe.Slice(unsafe.StringData(data), len(data)) // only read
+	d.reset()
+	if len(bytes.TrimLeft(b, " \t\r\n")) == 0 {
+		return nil
+	}
+	if err := jsonparser.ObjectEach(b, d.onTop); err != nil {
+		if err == errCalls {
+			return err
+		}
+		return errNotObject
+	}
+	if d.failed {
+		return errReported
+	}
+	if d.rawUsage != nil {
+		d.usage = usage(d.rawUsage)
+	}
+	d.text = d.string(d.rawText, &d.heldText)
+	d.reasoning = d.string(d.rawReasoning, &d.heldReasoning)
+	if d.bad {
+		return errEscape
+	}
+	d.keep(data)
+	return nil
+}
+
+// reset forgets what parsing found.
+func (d *decoder) reset() {
+	d.rawText, d.rawReasoning, d.rawUsage, d.rawChoices = nil, nil, nil, nil
+	d.others, d.failed, d.bad = false, false, false
+}
+
+// same returns the content of an event that is otherwise as the model event.
+func (d *decoder) same(data string) (string, bool) {
+	if d.before == "" || d.held > 0 || !strings.HasPrefix(data, d.before) {
+		return "", false
+	}
+	rest := data[len(d.before):]
+	end, ascii := 0, true
+	for ; end < len(rest) && rest[end] != '"'; end++ {
+		// Only characters that mean themselves; the rest is for the parser.
+		switch c := rest[end]; {
+		case c == '\\' || c < ' ':
+			return "", false
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	text, rest := rest[:end], rest[end:]
+	if !strings.HasPrefix(rest, d.after) || !ascii && !utf8.ValidString(text) {
+		return "", false
+	}
+	if rest = rest[len(d.after):]; rest == d.tail {
+		return text, true
+	}
+	if rest == "" || rest[0] != ',' {
+		return "", false
+	}
+	d.reset()
+	d.object = append(append(d.object[:0], '{'), rest[1:]...)
+	if err := jsonparser.ObjectEach(d.object, d.onTop); err != nil || d.failed || d.others || d.rawChoices != nil {
+		return "", false
+	}
+	return text, true
+}
+
+// keep makes an event that has content and nothing else the model event.
+func (d *decoder) keep(data string) {
+	content := d.rawText
+	if content == nil {
+		content = d.rawReasoning
+	}
+	if content == nil || d.rawText != nil && d.rawReasoning != nil || d.others {
+		return
+	}
+	start := position(data, content)
+	end, choices := start+len(content), position(data, d.rawChoices)+len(d.rawChoices)
+	d.before, d.after, d.tail, d.thought = data[:start], data[end:choices], data[choices:], d.rawText == nil
+}
+
+// position returns where in data a part of it starts.
+func position(data string, part []byte) int {
+	return int(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.StringData(data))))
+}
+
+func (d *decoder) top(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	switch string(key) {
+	case "choices":
+		if kind == jsonparser.Array {
+			d.others = d.others || d.rawChoices != nil // twice: nothing to take as a model
+			d.rawChoices = value
+			_, err := jsonparser.ArrayEachErr(value, d.onChoices)
+			return err
+		}
+	case "usage":
+		if kind == jsonparser.Object {
+			d.rawUsage, d.others = value, true
+		}
+	case "error":
+		d.failed = d.failed || kind == jsonparser.Object && len(value) > len("{}") || kind == jsonparser.Array ||
+			kind == jsonparser.String && len(value) > 0 || string(value) == "true"
+	case "object":
+		d.failed = d.failed || kind == jsonparser.String && string(value) == "error"
+	}
+	return nil
+}
+
+// choices looks at the first choice; there are others only where they were asked for.
+func (d *decoder) choices(value []byte, kind jsonparser.ValueType, _ int, err error) error {
+	if err != nil || kind != jsonparser.Object {
+		return errNotObject
+	}
+	if err := jsonparser.ObjectEach(value, d.onChoice); err != nil {
+		return err
+	}
+	return io.EOF // ends the parser's iteration
+}
+
+func (d *decoder) choice(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	switch string(key) {
+	case "delta":
+		if kind == jsonparser.Object {
+			return jsonparser.ObjectEach(value, d.onDelta)
+		}
+	case "finish_reason":
+		if kind == jsonparser.String && len(value) > 0 {
+			d.finish, d.others = string(value), true
+		}
+	}
+	return nil
+}
+
+func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	if kind == jsonparser.Array && string(key) == "tool_calls" {
+		d.others = true
+		_, err := jsonparser.ArrayEachErr(value, d.onCalls)
+		return err
+	}
+	if kind != jsonparser.String || len(value) == 0 {
+		return nil
+	}
+	switch string(key) {
+	case "content":
+		d.rawText = value
+	case "refusal": // what the model says instead of an answer
+		if d.rawText == nil {
+			d.rawText, d.others = value, true
+		}
+	case "reasoning_content", "reasoning", "thinking":
+		if d.rawReasoning == nil {
+			d.rawReasoning = value
+		}
+	}
+	return nil
+}
+
+func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err error) error {
+	if err != nil || kind != jsonparser.Object {
+		return errNotObject
+	}
+	p := &d.part
+	p.index, p.hasIndex, p.id, p.name, p.input = 0, false, nil, nil, nil
+	if err := jsonparser.ObjectEach(value, d.onCall); err != nil {
+		return err
+	}
+	id, name := d.unescape(p.id), d.unescape(p.name)
+	i := d.find(p.index, p.hasIndex, id, name)
+	if i == maxCalls {
+		return errCalls
+	}
+	c := &d.calls[i]
+	part := adapter.ToolCall{Index: i, Name: name}
+	if c.id == "" {
+		c.id, part.ID = id, id
+	}
+	if p.inputIsString {
+		part.Arguments = d.string(p.input, &c.held)
+	} else {
+		part.Arguments = string(p.input) // an object, where it should be one in a string
+	}
+	if part != (adapter.ToolCall{Index: i}) {
+		d.parts = append(d.parts, part)
+	}
+	return nil
+}
+
+func (d *decoder) call(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	switch string(key) {
+	case "index":
+		if n, err := strconv.Atoi(string(value)); err == nil {
+			d.part.index, d.part.hasIndex = n, true
+		}
+	case "id":
+		if kind == jsonparser.String {
+			d.part.id = value
+		}
+	case "function":
+		if kind == jsonparser.Object {
+			return jsonparser.ObjectEach(value, d.onFunction)
+		}
+	}
+	return nil
+}
+
+func (d *decoder) function(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	switch string(key) {
+	case "name":
+		if kind == jsonparser.String {
+			d.part.name = value
+		}
+	case "arguments":
+		if kind == jsonparser.String || kind == jsonparser.Object {
+			d.part.input, d.part.inputIsString = value, kind == jsonparser.String
+		}
+	}
+	return nil
+}
+
+// find returns the place of the call that a part belongs to, and makes one for a new call. Parts belong together by their
+// index, or by their id where there is none; a part without either goes on with the last call, unless it has a name. Servers
+// that give every call the index 0 are told by the second id.
+func (d *decoder) find(index int, hasIndex bool, id, name string) int {
+	for i := len(d.calls) - 1; i >= 0; i-- {
+		c := &d.calls[i]
+		switch {
+		case id != "" && c.id != "" && c.id != id:
+		case hasIndex && c.wire != index:
+		case !hasIndex && id != "" && c.id != id:
+		case !hasIndex && id == "" && name != "":
+		default:
+			return i
+		}
+	}
+	if !hasIndex {
+		index = len(d.calls)
+	}
+	if len(d.calls) == maxCalls {
+		return maxCalls
+	}
+	d.calls = append(d.calls, call{wire: index})
+	return len(d.calls) - 1
+}
+
+// usage reads the counts of tokens.
+func usage(raw []byte) *adapter.Usage {
+	count := func(name string) int {
+		n, err := jsonparser.GetInt(raw, name)
+		if err != nil || n < 0 || n > 1<<50 {
+			return 0
+		}
+		return int(n)
+	}
+	u := &adapter.Usage{
+		PromptTokens: count("prompt_tokens"), CompletionTokens: count("completion_tokens"), TotalTokens: count("total_tokens"),
+	}
+	if u.TotalTokens == 0 {
+		u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	}
+	return u
+}
+
+// string decodes an escaped string of which the start may have been held back, and holds back the start of a character that
+// is continued in the next one: models cut where their tokens end, and some servers then cut a rune, or a pair of surrogates.
+func (d *decoder) string(raw []byte, held *[]byte) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	if len(*held) > 0 {
+		d.held -= len(*held)
+		raw = append(*held, raw...)
+		*held = nil
+	}
+	if n := unfinished(raw); n > 0 {
+		*held = bytes.Clone(raw[len(raw)-n:])
+		d.held += n
+		raw = raw[:len(raw)-n]
+	}
+	return d.unescape(raw)
+}
+
+// rest returns what is still held back: a character that will not be finished.
+func (d *decoder) rest() (text, reasoning string) {
+	return d.unescape(d.heldText), d.unescape(d.heldReasoning)
+}
+
+// unfinished returns how many bytes at the end are the start of a character: of a rune, or an escaped high surrogate.
+func unfinished(raw []byte) int {
+	for n := 1; n <= min(len(raw), utf8.UTFMax-1); n++ {
+		b := raw[len(raw)-n]
+		if b < utf8.RuneSelf {
+			break
+		}
+		if utf8.RuneStart(b) {
+			if !utf8.FullRune(raw[len(raw)-n:]) {
+				return n
+			}
+			break
+		}
+	}
+	if n := len(raw) - 6; n >= 0 && raw[n] == '\\' && raw[n+1] == 'u' && raw[n+2]|0x20 == 'd' &&
+		strings.IndexByte("89abAB", raw[n+3]) >= 0 {
+		slashes := 0
+		for n-slashes >= 0 && raw[n-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 1 { // otherwise the backslash is a character
+			return 6
+		}
+	}
+	return 0
+}
+
+// unescape decodes an escaped string. One without escapes is not copied. What is not UTF-8 becomes U+FFFD.
+func (d *decoder) unescape(raw []byte) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	s := unsafe.String(unsafe.SliceData(raw), len(raw)) // raw is part of an event's string, or a copy of our own
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		var small [64]byte
+		out, err := jsonparser.Unescape(raw, small[:])
+		d.bad = d.bad || err != nil
+		s = string(out)
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

@@ -1,0 +1,227 @@
+package openai
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// maxErrorBody is how much of an error answer is read.
+const maxErrorBody = 64 << 10
+
+// reported is what a provider says about a failure, in any of the forms that are in use.
+type reported struct {
+	Message string
+	Kind    string // type and code, in small letters
+	Status  int    // where the code is an HTTP status
+}
+
+// report reads {"error":{…}}, {"error":"…"}, {"object":"error",…}, {"message":…}, {"detail":…} and lists of those.
+func report(data []byte) reported {
+	var list []json.RawMessage
+	if json.Unmarshal(data, &list) == nil && len(list) > 0 {
+		data = list[0]
+	}
+	var top map[string]json.RawMessage
+	if json.Unmarshal(data, &top) != nil {
+		return reported{Message: string(data)}
+	}
+	members := top
+	if inner := top["error"]; len(inner) > 0 && string(inner) != "null" {
+		members = nil
+		if json.Unmarshal(inner, &members) != nil {
+			members = map[string]json.RawMessage{"message": inner, "code": top["code"], "type": top["type"]}
+		}
+	}
+	var r reported
+	for _, name := range []string{"message", "msg", "detail"} {
+		if r.Message = word(members[name]); r.Message != "" {
+			break
+		}
+	}
+	for _, name := range []string{"code", "status", "status_code", "type"} {
+		w := word(members[name])
+		if n, err := strconv.Atoi(w); err == nil && r.Status == 0 && 400 <= n && n <= 599 {
+			r.Status = n
+		}
+		r.Kind += " " + strings.ToLower(w)
+	}
+	return r
+}
+
+// word returns a string's value, or the text of anything else.
+func word(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}
+
+// refused makes the error of an answer with another status than 200.
+func (p *provider) refused(res *http.Response, said []byte) *adapter.Error {
+	e := p.failure(res.StatusCode, report(said))
+	e.RetryAfter = retryAfter(res.Header, time.Now())
+	e.Cause = fmt.Errorf("status %d: %s", res.StatusCode, adapter.Redact(string(said), p.key()))
+	return e
+}
+
+// failed makes the error of an event that reports one.
+func (p *provider) failed(data []byte) *adapter.Error {
+	r := report(data)
+	e := p.failure(r.Status, r)
+	e.Status = r.Status
+	e.Cause = fmt.Errorf("reported: %s", adapter.Redact(string(data), p.key()))
+	return e
+}
+
+// failure says what a status (0 where there is none) and a report mean. The sentences are ours.
+func (p *provider) failure(status int, r reported) *adapter.Error {
+	says := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(r.Kind, w) })
+	}
+	server := "the model's server (" + p.prefix + ")"
+	e := &adapter.Error{Code: adapter.CodeProtocol, Status: status}
+	switch {
+	case says("content_filter", "content_policy") || says("data_inspection_failed"):
+		e.Message = contentFilter
+	case tooLong(r) && (status == 0 || status == 400 || status == 413 || status == 422):
+		e.Code, e.ContextLength = adapter.CodeInvalid, true
+		e.Message = "the request is too long for the model: shorten the prompt or the history, or use a model with a larger context"
+	case says("insufficient_quota", "billing", "insufficient_balance") || status == http.StatusPaymentRequired:
+		e.Code = adapter.CodeRateLimited
+		e.Message = server + " says that the account has no credit left"
+	case status == 401 || status == 403 || says("invalid_api_key", "authentication", "permission"):
+		e.Code = adapter.CodeAuth
+		e.Message = server + " refused the key: check " + p.keyName
+		if p.key() == "" {
+			e.Message = server + " asks for a key: set " + p.keyName
+		}
+	case status == 429 || says("rate_limit", "too_many_requests"):
+		e.Code, e.Retryable = adapter.CodeRateLimited, true
+		e.Message = server + " limits the rate of requests: try again later"
+	case status == 408 || status == 504 || says("timeout"):
+		e.Code, e.Retryable = adapter.CodeTimeout, true
+		e.Message = server + " did not answer in time"
+	case status == 409:
+		e.Code, e.Retryable = adapter.CodeUnavailable, true
+		e.Message = server + " is busy with a conflicting request: try again"
+	case status >= 500 || says("server_error", "overloaded", "unavailable", "internal"):
+		e.Code, e.Retryable = adapter.CodeUnavailable, true
+		e.Message = server + " failed or is overloaded: try again later"
+	case status == 404 || says("model_not_found"):
+		e.Message = server + " does not know this model or address: check the model's name, and the base URL (most end in /v1)"
+	case 300 <= status && status < 400:
+		e.Message = server + " answered with a redirect, which is not followed: check the base URL"
+	case status == 400 || status == 413 || status == 415 || status == 422 || says("invalid_request"):
+		e.Message = server + " refused the request: the model may not support something that was asked of it"
+	case status != 0:
+		e.Message = fmt.Sprintf("%s answered with the unexpected status %d", server, status)
+	default:
+		e.Message = server + " reported an error"
+	}
+	return e
+}
+
+const contentFilter = "the provider's content filter stopped the answer"
+
+// tooLong recognises the ways in which servers say that a request does not fit the model's context.
+func tooLong(r reported) bool {
+	if strings.Contains(r.Kind, "context_length") || strings.Contains(r.Kind, "string_above_max_length") {
+		return true
+	}
+	said := strings.ToLower(r.Message)
+	for _, words := range []string{
+		"context length", "context window", "context size", "maximum context", "context_length",
+		"prompt is too long", "input is too long", "too many tokens", "max_model_len", "input length",
+	} {
+		if strings.Contains(said, words) {
+			return true
+		}
+	}
+	return false
+}
+
+// retryAfter reads how long the provider asks to wait: retry-after-ms, or Retry-After in seconds or as a date. More than a day
+// is taken for a day.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	bound := func(seconds float64) time.Duration {
+		if math.IsNaN(seconds) || seconds <= 0 {
+			return 0
+		}
+		return time.Duration(min(seconds, 24*60*60) * float64(time.Second))
+	}
+	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil {
+		return bound(ms / 1000)
+	}
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if s, err := strconv.ParseFloat(value, 64); err == nil {
+		return bound(s)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return bound(at.Sub(now).Seconds())
+	}
+	return 0
+}
+
+// unreachable makes the error of a request that got no answer.
+func (p *provider) unreachable(err error) *adapter.Error {
+	server := "the model's server (" + p.prefix + ")"
+	e := &adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Cause: adapter.RedactError(err, p.key())}
+	var timeout net.Error
+	switch {
+	case isCertificate(err):
+		e.Retryable = false
+		e.Message = server + " has a certificate that is not trusted"
+	case isA[*net.DNSError](err):
+		e.Message = server + " cannot be found: check the base URL"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		e.Code = adapter.CodeTimeout
+		e.Message = server + " could not be reached in time"
+	case isDial(err):
+		e.Message = "nothing answers at the address of " + server + ": check that it runs, and the base URL"
+	default:
+		e.Message = "the connection to " + server + " broke before it answered"
+	}
+	return e
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+func isCertificate(err error) bool { return isA[*tls.CertificateVerificationError](err) }
+
+func isDial(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// broken makes the error of an answer that ended too early: cut off by the provider, or by the network.
+func (p *provider) broken(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	e := &adapter.Error{
+		Code:      adapter.CodeProtocol,
+		Message:   "the model's answer was cut off before its end",
+		Retryable: true,
+		Cause:     errors.New("the stream ended without a finish_reason and without [DONE]"),
+	}
+	if err != nil {
+		e.Cause = fmt.Errorf("%w; %s", e.Cause, adapter.Redact(err.Error(), p.key()))
+	}
+	return e
+}

@@ -1,0 +1,77 @@
+package openai
+
+import (
+	"bytes"
+	"io"
+)
+
+// lines hands a stream on in pieces that are worth looking at: as soon as an event may be complete, or when the buffer is full.
+// go-sse looks at an event from its start each time that more of it arrives; so an event that comes in a thousand pieces
+// would cost a thousand looks at up to 4 MiB.
+//
+// Whole comment lines before an event are dropped, so that a server can send any number of them.
+type lines struct {
+	r     io.Reader
+	last  byte // the last byte that was handed on
+	inner bool // within a line that began in an earlier piece
+	err   error
+}
+
+func (l *lines) Read(p []byte) (int, error) {
+	n := 0
+	for {
+		if l.err != nil {
+			if n > 0 {
+				return l.hand(p[:n])
+			}
+			return 0, l.err
+		}
+		var k int
+		k, l.err = l.r.Read(p[n:])
+		if k == 0 {
+			continue
+		}
+		fresh := max(n-1, 0) // a blank line may have begun with what was there before
+		n += k
+		if l.complete(p[:n], fresh) {
+			return l.hand(p[:n])
+		}
+		n = l.uncomment(p[:n])
+		if n == len(p) {
+			return l.hand(p[:n])
+		}
+	}
+}
+
+func (l *lines) hand(p []byte) (int, error) {
+	l.last = p[len(p)-1]
+	l.inner = l.last != '\n'
+	return len(p), nil
+}
+
+// complete says whether an event may end in p, of which the bytes from fresh on are new: a blank line, or any carriage return,
+// which few servers send and which is left to go-sse.
+func (l *lines) complete(p []byte, fresh int) bool {
+	if fresh == 0 && l.last == '\n' && p[0] == '\n' {
+		return true
+	}
+	return bytes.Contains(p[fresh:], blankLine) || bytes.IndexByte(p[fresh:], '\r') >= 0
+}
+
+var blankLine = []byte("\n\n")
+
+// uncomment drops the whole comment lines at the start of p and returns what is left.
+func (l *lines) uncomment(p []byte) int {
+	from := 0
+	for !l.inner && from < len(p) && p[from] == ':' {
+		end := bytes.IndexByte(p[from:], '\n')
+		if end < 0 {
+			break
+		}
+		from += end + 1
+	}
+	if from > 0 {
+		return copy(p, p[from:])
+	}
+	return len(p)
+}

@@ -1,0 +1,212 @@
+package openai
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/tmaxmax/go-sse"
+)
+
+const (
+	// linger is how long an answer that has a finish_reason is still read, for the usage and [DONE].
+	linger = 3 * time.Second
+	// drain is how long the end of a body is waited for after [DONE], so that its connection can be used again.
+	drain = 10 * time.Millisecond
+)
+
+// errEnough ends a request whose answer is complete.
+var errEnough = errors.New("the answer is complete")
+
+// errLeft says that the reader has left its loop.
+var errLeft = errors.New("the reader has left")
+
+// answer reads one answer.
+type answer struct {
+	m      *model
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	yield  func(adapter.Chunk, error) bool
+	res    *http.Response
+
+	events decoder
+	began  bool // a chunk was yielded
+	usage  *adapter.Usage
+	finish string
+	timer  *time.Timer // of linger and drain
+}
+
+// stop ends what may still run.
+func (a *answer) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// read yields the answer. It returns the error that is to be the last pair; nil when the answer is complete or the reader has
+// left.
+func (a *answer) read() error {
+	kind, _, _ := mime.ParseMediaType(a.res.Header.Get("Content-Type"))
+	var err error
+	switch kind {
+	case "text/event-stream", "": // some servers send no type
+		err = a.stream()
+	case "application/json":
+		err = a.whole()
+	default:
+		said, _ := io.ReadAll(io.LimitReader(a.res.Body, maxErrorBody))
+		return &adapter.Error{
+			Code: adapter.CodeProtocol, Status: http.StatusOK,
+			Message: "the model's server (" + a.m.p.prefix + ") answered with something else than an event stream: check the base URL (most end in /v1)",
+			Cause:   fmt.Errorf("Content-Type %q: %s", adapter.Redact(kind), adapter.Redact(string(said), a.m.p.key())),
+		}
+	}
+	if err == errLeft {
+		return nil
+	}
+	return err
+}
+
+// stream yields the events of a stream.
+func (a *answer) stream() error {
+	a.events.init()
+	body := &lines{r: a.res.Body}
+	var broken error
+	done := false
+	// One byte more, so that an event of exactly MaxEvent bytes is taken.
+	for event, err := range sse.Read(body, &sse.ReadConfig{MaxEventSize: a.m.p.maxEvent + 1}) {
+		if err != nil {
+			broken = err
+			break
+		}
+		if strings.HasPrefix(event.Data, "[DONE]") {
+			done = true
+			break
+		}
+		if err := a.event(event); err != nil {
+			return err
+		}
+	}
+	switch {
+	case done && a.finish == "":
+		a.finish = adapter.FinishStop // of servers that send none at all: [DONE] says that nothing is missing
+	case a.finish != "": // complete, whatever happened to the rest
+	case errors.Is(broken, bufio.ErrTooLong):
+		return &adapter.Error{
+			Code:    adapter.CodeProtocol,
+			Message: "the model's server (" + a.m.p.prefix + ") sent an event that is larger than allowed",
+			Cause:   fmt.Errorf("an event of more than %d bytes", a.m.p.maxEvent),
+		}
+	default:
+		return a.m.p.broken(a.ctx, broken)
+	}
+	if err := a.end(); err != nil {
+		return err
+	}
+	if done {
+		a.wait(drain)
+		io.Copy(io.Discard, io.LimitReader(a.res.Body, 4<<10)) // what comes after [DONE] does not matter
+	}
+	return nil
+}
+
+// event yields what an event has.
+func (a *answer) event(event sse.Event) error {
+	if event.Data == "" {
+		return nil // a ping
+	}
+	d := &a.events
+	if event.Type == "error" {
+		return a.m.p.failed([]byte(event.Data))
+	}
+	if err := d.decode(event.Data); err != nil {
+		if err == errReported {
+			return a.m.p.failed([]byte(event.Data))
+		}
+		return &adapter.Error{
+			Code:    adapter.CodeProtocol,
+			Message: "the model's server (" + a.m.p.prefix + ") sent something that is not a piece of an answer",
+			Cause:   fmt.Errorf("%w: %s", err, adapter.Redact(event.Data, a.m.p.key())),
+		}
+	}
+	if d.text != "" || d.reasoning != "" {
+		if !a.pass(adapter.Chunk{Text: d.text, Reasoning: d.reasoning}) {
+			return errLeft
+		}
+	}
+	for i := range d.parts {
+		part := d.parts[i]
+		if !a.pass(adapter.Chunk{ToolCall: &part}) {
+			return errLeft
+		}
+	}
+	if d.usage != nil {
+		a.usage = d.usage
+	}
+	if d.finish != "" && a.finish == "" {
+		if d.finish == "error" {
+			return a.m.p.failed([]byte(event.Data))
+		}
+		a.finish = finishReason(d.finish)
+		a.wait(linger)
+	}
+	return nil
+}
+
+// end yields what an answer ends with: what was held back of a character, the usage and the reason.
+func (a *answer) end() error {
+	if text, reasoning := a.events.rest(); text != "" || reasoning != "" {
+		if !a.pass(adapter.Chunk{Text: text, Reasoning: reasoning}) {
+			return errLeft
+		}
+	}
+	if a.finish == adapter.FinishStop && len(a.events.calls) > 0 {
+		a.finish = adapter.FinishToolCalls // some servers say stop whatever they stop for
+	}
+	if !a.pass(adapter.Chunk{Usage: a.usage, Finish: a.finish}) {
+		return errLeft
+	}
+	if a.finish == adapter.FinishContentFilter {
+		return &adapter.Error{Code: adapter.CodeProtocol, Message: contentFilter, Cause: errors.New("finish_reason content_filter")}
+	}
+	return nil
+}
+
+// pass yields a chunk; false when the reader has left.
+func (a *answer) pass(c adapter.Chunk) bool {
+	if !a.began {
+		a.began = true
+		c.Model = a.m.p.prefix + ":" + a.m.name
+	}
+	return a.yield(c, nil)
+}
+
+// wait ends the request after d, because the answer is complete.
+func (a *answer) wait(d time.Duration) {
+	if a.timer == nil {
+		a.timer = time.AfterFunc(d, func() { a.cancel(errEnough) })
+	} else {
+		a.timer.Reset(d)
+	}
+}
+
+// finishReason maps the reasons that compatible servers give to the four of the format.
+func finishReason(reason string) string {
+	switch reason {
+	case "length", "max_tokens", "model_length":
+		return adapter.FinishLength
+	case "tool_calls", "function_call", "tool_use":
+		return adapter.FinishToolCalls
+	case "content_filter", "safety", "SAFETY", "sensitive":
+		return adapter.FinishContentFilter
+	default:
+		return adapter.FinishStop
+	}
+}

@@ -1,0 +1,71 @@
+package openai
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/lingserve/lingserve/adapter"
+	goopenai "github.com/sashabaranov/go-openai"
+)
+
+// maxWhole is how large an answer in one piece may be, in bytes.
+const maxWhole = 16 << 20
+
+// whole yields an answer in one piece, as servers send it that do not stream whatever they are asked for; and the error of one
+// that reports it with status 200. White space before it is a heartbeat.
+func (a *answer) whole() error {
+	p := a.m.p
+	body, err := io.ReadAll(io.LimitReader(a.res.Body, maxWhole+1))
+	if err != nil {
+		return p.broken(a.ctx, err)
+	}
+	if len(body) > maxWhole {
+		return p.notCompletion(errors.New("larger than allowed"), body)
+	}
+	a.events.init()
+	if a.events.decode(string(body)) == errReported {
+		return p.failed(body)
+	}
+	var answer goopenai.ChatCompletionResponse
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return p.notCompletion(err, body)
+	}
+	if len(answer.Choices) == 0 {
+		return p.notCompletion(errors.New("no choices"), body)
+	}
+	said := answer.Choices[0]
+	if said.FinishReason == "" || said.FinishReason == goopenai.FinishReasonNull {
+		return p.broken(a.ctx, nil)
+	}
+	text, reasoning := said.Message.Content, said.Message.ReasoningContent
+	if text == "" {
+		text = said.Message.Refusal
+	}
+	if text != "" || reasoning != "" {
+		if !a.pass(adapter.Chunk{Text: text, Reasoning: reasoning}) {
+			return errLeft
+		}
+	}
+	for i, c := range said.Message.ToolCalls {
+		if !a.pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}}) {
+			return errLeft
+		}
+	}
+	if u := answer.Usage; u.TotalTokens+u.PromptTokens+u.CompletionTokens > 0 {
+		a.usage = &adapter.Usage{PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, TotalTokens: u.TotalTokens}
+	}
+	a.finish = finishReason(string(said.FinishReason))
+	return a.end()
+}
+
+// notCompletion makes the error of an answer that is none.
+func (p *provider) notCompletion(err error, body []byte) error {
+	return &adapter.Error{
+		Code: adapter.CodeProtocol, Status: http.StatusOK,
+		Message: "the model's server (" + p.prefix + ") answered with something that is not a chat completion",
+		Cause:   fmt.Errorf("%w: %s", err, adapter.Redact(string(body), p.key())),
+	}
+}

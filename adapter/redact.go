@@ -1,0 +1,59 @@
+package adapter
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxCause is how much of a provider's own words is kept for the log, in bytes.
+const maxCause = 2 << 10
+
+// secrets are the shapes that keys have in what providers and proxies echo.
+var secrets = []struct {
+	shape *regexp.Regexp
+	with  string
+}{
+	{regexp.MustCompile(`(?i)\b(bearer|basic)[ :=]+[^\s"',;<>]+`), "$1 ***"},
+	{regexp.MustCompile(`(?i)\b((?:x-|proxy-)?(?:api[-_]?key|authorization|access[-_]?token|secret)"?\s*[:=]\s*"?)[^\s"',;&<>]+`), "$1***"},
+	{regexp.MustCompile(`\b(sk|pk|pat|rk)[-_][A-Za-z0-9_*.-]{6,}`), "$1-***"},
+	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'@]+@`), "$1***@"},
+	{regexp.MustCompile(`([?&](?:key|api[-_]?key|token|sig|signature|code)=)[^&\s"']+`), "$1***"},
+}
+
+// Redact makes a provider's own words fit for a log: the keys given and everything that looks like one are taken out, the rest
+// is cut to 2 KiB of valid UTF-8.
+func Redact(text string, keys ...string) string {
+	// Cut generously first, so that a huge body costs no more than a small one; and again afterwards.
+	text = cut(text, 4*maxCause)
+	for _, key := range keys {
+		if key != "" {
+			text = strings.ReplaceAll(text, key, "***")
+		}
+	}
+	for _, s := range secrets {
+		text = s.shape.ReplaceAllString(text, s.with)
+	}
+	return cut(text, maxCause)
+}
+
+// RedactError makes an error for the log of one whose text may hold a URL or a key. It does not unwrap: what is inside may
+// hold the same.
+func RedactError(err error, keys ...string) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(Redact(err.Error(), keys...))
+}
+
+// cut shortens text to at most n bytes, without half runes.
+func cut(text string, n int) string {
+	if len(text) > n {
+		for n > 0 && !utf8.RuneStart(text[n]) {
+			n--
+		}
+		text = text[:n] + "…"
+	}
+	return strings.ToValidUTF8(text, "\uFFFD")
+}

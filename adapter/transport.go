@@ -1,0 +1,64 @@
+package adapter
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// TransportOptions are what providers may want of their connections.
+type TransportOptions struct {
+	Connect  time.Duration // for the dialing, and for the TLS handshake; 0 means 10 s, negative none
+	ProxyEnv bool          // go through the proxy that the environment names; without it, none is used
+}
+
+var transports = struct {
+	sync.Mutex
+	m map[TransportOptions]*http.Transport
+}{m: map[TransportOptions]*http.Transport{}}
+
+// Transport returns the transport that all providers with the same options share, so that their connections are reused. It is
+// sized for thousands of concurrent streams.
+func Transport(o TransportOptions) *http.Transport {
+	o.Connect = limit(o.Connect, defaultConnect)
+	transports.Lock()
+	defer transports.Unlock()
+	t := transports.m[o]
+	if t == nil {
+		t = newTransport(o)
+		transports.m[o] = t
+	}
+	return t
+}
+
+func newTransport(o TransportOptions) *http.Transport {
+	connect := max(o.Connect, 0) // none is 0 to net/http
+	t := &http.Transport{
+		DialContext: (&net.Dialer{
+			Timeout: connect,
+			// A peer that is gone without a word is noticed within a minute.
+			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3},
+		}).DialContext,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: connect,
+		// One connection with many streams is the cheapest way to a model.
+		ForceAttemptHTTP2: true,
+		HTTP2:             &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+		// Every stream of HTTP/1.1 has a connection of its own; those of one burst are kept for the next.
+		MaxIdleConns:        4096,
+		MaxIdleConnsPerHost: 1024,
+		IdleConnTimeout:     90 * time.Second,
+		// A server that compressed a stream would collect tokens to do it.
+		DisableCompression: true,
+		// A token's event has a few hundred bytes, and a request is written from memory in one piece.
+		ReadBufferSize:  4 << 10,
+		WriteBufferSize: 1 << 10,
+		// No ResponseHeaderTimeout: the time limit for the first token covers it, and is distinct.
+	}
+	if o.ProxyEnv {
+		t.Proxy = http.ProxyFromEnvironment
+	}
+	return t
+}

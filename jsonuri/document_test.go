@@ -72,6 +72,11 @@ func TestDocumentFoldsDeltas(t *testing.T) {
 			`{"a/b":"x","\"\n\u0001":2}`},
 		{"many keys", []change{{uri: "", set: `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1}`}, {uri: "b", set: "2"}, {uri: "j", set: "2"}, {uri: "k", set: "2"}},
 			`{"a":1,"b":2,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":2,"k":2}`},
+		{"a way that is shared in part", []change{{uri: "ab/c/d", set: "1"}, {uri: "ab/c", append: "x"}, {uri: "ab/c/d/e", set: "2"}, {uri: "ab/cd", set: "3"}, {uri: "a/c", set: "4"}, {uri: "a", set: "5"}, {uri: `a\\/c`, set: "6"}},
+			`{"ab":{"c":{"d":{"e":2}},"cd":3},"a":5,"a\\":{"c":6}}`},
+		{"a way that was replaced", []change{{uri: "a/b/c", set: "1"}, {uri: "a", set: `{"b":{"d":2}}`}, {uri: "a/b/c", append: "x"}, {uri: "a/b", set: "[]"}, {uri: "a/b/0", append: "y"}}, `{"a":{"b":["y"]}}`},
+		{"elements that move as their array grows", []change{{uri: "a", set: "[]"}, {uri: "a/0/b", append: "x"}, {uri: "a/1/b", append: "y"}, {uri: "a/2/b", append: "z"}, {uri: "a/0/b", append: "x"}, {uri: "a/9", set: "1"}, {uri: "a/0/b", append: "x"}},
+			`{"a":[{"b":"xxx"},{"b":"y"},{"b":"z"},null,null,null,null,null,null,1]}`},
 		{"reserved uris stand beside", []change{{uri: "$reasoning_context", append: "hm"}, {uri: "a", set: "1"}, {uri: "b/$tools/0", set: "{}"}}, `{"a":1}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -427,6 +432,32 @@ func TestDocumentOfAMillionPieces(t *testing.T) {
 	}
 }
 
+// A delta of a deep document costs no more than its uri does: the way that it shares with the delta before is not gone
+// again. Going it each time takes a minute here.
+func TestDocumentOfManyDeepArrays(t *testing.T) {
+	var d Document
+	if err := d.Set(nil, []byte("[]")); err != nil {
+		t.Fatal(err)
+	}
+	const deep = maxDocumentDepth
+	for i := range 500 {
+		var uri []byte
+		for level := range deep {
+			if level == 0 {
+				uri = strconv.AppendInt(uri, int64(i), 10)
+			} else {
+				uri = append(uri, "/0"...)
+			}
+			if err := d.Set(uri, []byte("[]")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if want := 500*deep*2 + 499 + 2; len(d.AppendJSON(nil)) != want {
+		t.Errorf("%d bytes, want %d", len(d.AppendJSON(nil)), want)
+	}
+}
+
 // checkSize compares the size that was kept up to date with one counted anew.
 func checkSize(t interface {
 	Errorf(string, ...any)
@@ -490,7 +521,7 @@ func TestFoldOfRandomDeltasEqualsTheOracle(t *testing.T) {
 		var path []string
 		for range rapid.IntRange(0, 40).Draw(t, "deltas") {
 			if !rapid.Bool().Draw(t, "same uri again") {
-				path = rapid.SliceOfN(segment, 0, 4).Draw(t, "path")
+				path = append(path[:rapid.IntRange(0, len(path)).Draw(t, "shared")], rapid.SliceOfN(segment, 0, 3).Draw(t, "path")...)
 			}
 			uri := []byte(Format(path...))
 			var err error
@@ -523,9 +554,15 @@ func TestFoldOfRandomDeltasEqualsTheOracle(t *testing.T) {
 			if err == nil {
 				want = next
 			}
-			if rapid.IntRange(0, 9).Draw(t, "look in between") == 0 {
-				d.Get("a/b") // must not disturb the delta after it
+			switch rapid.IntRange(0, 9).Draw(t, "in between") { // nothing of this may disturb the delta after it
+			case 0:
+				d.Get("a/b")
+			case 1:
 				d = *d.Clone()
+			case 2:
+				if err := d.Append([]byte(Format(path...)+"/$r/x"), []byte("y")); len(path) > 0 && err != nil {
+					t.Fatal(err)
+				}
 			}
 			text := d.AppendJSON(nil)
 			if diff := cmp.Diff(want, decodeValue(t, text)); diff != "" {

@@ -30,9 +30,6 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) {
 	d := &decoder{}
 	s.query(d, r, &st, queryView|queryResume|queryAfter)
 	st.lastEventID(d, r)
-	if st.Done {
-		d.misfits = append(d.misfits, misfit{Parameter: "done", Detail: "is decided when a run starts"})
-	}
 	if len(d.misfits) > 0 {
 		invalid(d.misfits...).write(w)
 		return

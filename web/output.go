@@ -15,7 +15,8 @@ type output struct {
 	w       http.ResponseWriter
 	rc      *http.ResponseController
 	timeout time.Duration
-	until   time.Time // the deadline that is set
+	until   time.Time       // the deadline that is set
+	stop    <-chan struct{} // closed when nothing more may be written
 	// perStream says that a deadline ends a stream even when nothing is written (HTTP/2): it is taken away after each flush.
 	perStream bool
 }
@@ -36,6 +37,12 @@ func (o *output) deadline() {
 }
 
 func (o *output) Write(p []byte) (int, error) {
+	select {
+	case <-o.stop:
+		// A stream that was stuck until now must not go on to an end that the server has made of its run.
+		return 0, frame.ErrStopped
+	default:
+	}
 	o.deadline()
 	return o.w.Write(p)
 }
@@ -85,6 +92,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	}
 	streamHeaders(w.Header(), v.format)
 	out := s.newOutput(w, r)
+	out.stop = s.stop
 	var opening [16]byte
 	if v.format == frame.SSE {
 		if _, err := out.Write(appendRetry(opening[:0])); err != nil {
@@ -100,6 +108,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 		o.KeepAlive = s.o.KeepAlive
 	}
 	if err := frame.Copy(r.Context(), out, run.id, reader, o); err != nil {
+		reader.Leave()
 		s.left(run, v, err)
 	}
 	out.deadline() // for what net/http writes after us

@@ -141,7 +141,7 @@ func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (start, *prob
 		return st, p
 	}
 	d := &decoder{}
-	s.query(d, r, &st, queryView|queryResume)
+	s.query(d, r, &st, queryView|queryResume|queryDone)
 	st.headers(d, r)
 	// A client that resumes need not say again what it once asked for.
 	if st.resume == nil || len(bytes.TrimSpace(body)) > 0 {
@@ -161,7 +161,7 @@ func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (start, *prob
 func (s *Server) parseGet(r *http.Request) (start, *problem) {
 	var st start
 	d := &decoder{}
-	s.query(d, r, &st, queryView|queryResume|queryAsk)
+	s.query(d, r, &st, queryView|queryResume|queryAsk|queryDone)
 	st.headers(d, r)
 	return st, st.finish(d)
 }
@@ -286,6 +286,7 @@ const (
 	queryAsk                  // what is to run
 	queryAfter                // where it begins, in a run that the path names
 	queryDocument             // how a document looks, and nothing of streams
+	queryDone                 // whether completed values are told
 )
 
 // query reads the parameters of the query; those that are unknown or come twice are refused by name.
@@ -360,7 +361,7 @@ func (s *Server) query(d *decoder, r *http.Request, st *start, what int) {
 		known["key"] = func(value string) { st.setKey(d, value) }
 		known["input"] = func(value string) { st.Input = inputText(value) }
 	}
-	if what&(queryAsk|queryView) != 0 {
+	if what&queryDone != 0 {
 		known["done"] = func(value string) { st.Done = d.flag(value) }
 	}
 	names := make([]string, 0, len(values))

@@ -1,0 +1,386 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/lingserve/lingserve/web/frame"
+)
+
+// parsePostText reads a body as POST /v1/runs would.
+func parsePostText(t testing.TB, body string, edit func(*http.Request)) (start, *problem) {
+	t.Helper()
+	r := httptest.NewRequest("POST", "/v1/runs", strings.NewReader(body))
+	if edit != nil {
+		edit(r)
+	}
+	s := &Server{o: Options{}.withDefaults()}
+	return s.parsePost(httptest.NewRecorder(), r)
+}
+
+func parseQueryText(query string) (start, *problem) {
+	s := &Server{o: Options{}.withDefaults()}
+	return s.parseGet(httptest.NewRequest("GET", "/v1/runs?"+query, nil))
+}
+
+func TestABodyThatDoesNotFitIsRefusedWithThePlaceThatIsWrong(t *testing.T) {
+	for name, tt := range map[string]struct {
+		body string
+		want []misfit
+	}{
+		"empty":                     {"", []misfit{{Detail: "the body is empty; expected a JSON object"}}},
+		"white space":               {" \n ", []misfit{{Detail: "the body is empty; expected a JSON object"}}},
+		"not JSON":                  {"hello", []misfit{{Detail: "the body is not JSON at line 1, column 1: invalid character 'h' looking for beginning of value"}}},
+		"not JSON in a later line":  {"{\n  \"workflow\": \"é\", x}", []misfit{{Detail: "the body is not JSON at line 2, column 20: invalid character 'x' looking for beginning of object key string"}}},
+		"cut off":                   {`{"workflow":"w"`, []misfit{{Detail: "the body is not JSON at line 1, column 16: unexpected end of JSON input"}}},
+		"something behind it":       {`{} {}`, []misfit{{Detail: "the body is not JSON at line 1, column 4: invalid character '{' after top-level value"}}},
+		"not UTF-8":                 {"{\"workflow\":\"a\xff\"}", []misfit{{Detail: "the body is not UTF-8 at line 1, column 15"}}},
+		"an array":                  {`[1]`, []misfit{{Detail: "expected an object, found an array"}}},
+		"null":                      {`null`, []misfit{{Detail: "expected an object, found null"}}},
+		"an unknown member":         {`{"workflow":"w","inputs":1}`, []misfit{{Pointer: "/inputs", Detail: "unknown member; expected one of agent, done, filter, format, include, input, model, on_disconnect, options, params, session, workflow"}}},
+		"case counts":               {`{"Workflow":"w"}`, []misfit{{Pointer: "/Workflow", Detail: "unknown member; expected one of agent, done, filter, format, include, input, model, on_disconnect, options, params, session, workflow"}}},
+		"a name that needs escapes": {`{"a/b~c":1}`, []misfit{{Pointer: "/a~1b~0c", Detail: "unknown member; expected one of agent, done, filter, format, include, input, model, on_disconnect, options, params, session, workflow"}}},
+		"twice":                     {`{"workflow":"a","workflow":"b"}`, []misfit{{Pointer: "/workflow", Detail: "given twice"}}},
+		"twice, deep in the input":  {`{"input":{"a":[{},{"b":1,"b":2}]}}`, []misfit{{Pointer: "/input/a/1/b", Detail: "given twice"}}},
+		"a workflow of numbers":     {`{"workflow":7}`, []misfit{{Pointer: "/workflow", Detail: "expected a string, found a number"}}},
+		"an empty workflow":         {`{"workflow":""}`, []misfit{{Pointer: "/workflow", Detail: "expected a string of 1 to 256 bytes, found 0"}}},
+		"null for nothing":          {`{"session":null}`, []misfit{{Pointer: "/session", Detail: "expected a string, found null"}}},
+		"done":                      {`{"done":1}`, []misfit{{Pointer: "/done", Detail: "expected true or false, found a number"}}},
+		"options of an array":       {`{"options":[]}`, []misfit{{Pointer: "/options", Detail: "expected an object, found an array"}}},
+		"an unknown option":         {`{"options":{"top_k":1}}`, []misfit{{Pointer: "/options/top_k", Detail: "unknown member; expected one of max_tokens, seed, stop, temperature, top_p"}}},
+		"a key among the options":   {`{"options":{"base_url":"http://evil.test"}}`, []misfit{{Pointer: "/options/base_url", Detail: "unknown member; expected one of max_tokens, seed, stop, temperature, top_p"}}},
+		"too hot":                   {`{"options":{"temperature":3}}`, []misfit{{Pointer: "/options/temperature", Detail: "expected a number from 0 to 2, found 3"}}},
+		"beyond numbers":            {`{"options":{"temperature":1e999}}`, []misfit{{Pointer: "/options/temperature", Detail: "expected a number from 0 to 2, found 1e999"}}},
+		"half a token":              {`{"options":{"max_tokens":1.5}}`, []misfit{{Pointer: "/options/max_tokens", Detail: "expected a whole number from 1 to 2147483647, found 1.5"}}},
+		"no token":                  {`{"options":{"max_tokens":0}}`, []misfit{{Pointer: "/options/max_tokens", Detail: "expected a whole number from 1 to 2147483647, found 0"}}},
+		"stop":                      {`{"options":{"stop":[1,""]}}`, []misfit{{Pointer: "/options/stop/0", Detail: "expected a string, found a number"}, {Pointer: "/options/stop/1", Detail: "expected a string of 1 to 256 bytes, found 0"}}},
+		"an unknown filter":         {`{"filter":{"only":[]}}`, []misfit{{Pointer: "/filter/only", Detail: "unknown member; expected one of exclude, include"}}},
+		"include":                   {`{"include":["everything"]}`, []misfit{{Pointer: "/include/0", Detail: `expected reserved, found "everything"`}}},
+		"format":                    {`{"format":"xml"}`, []misfit{{Pointer: "/format", Detail: `expected sse, jsonl or json, found "xml"`}}},
+		"on_disconnect":             {`{"on_disconnect":true}`, []misfit{{Pointer: "/on_disconnect", Detail: "expected a string, found a boolean"}}},
+		"several at once": {`{"done":"x","params":3,"zzz":0}`, []misfit{
+			{Pointer: "/done", Detail: "expected true or false, found a string"},
+			{Pointer: "/params", Detail: "expected an object, found a number"},
+			{Pointer: "/zzz", Detail: "unknown member; expected one of agent, done, filter, format, include, input, model, on_disconnect, options, params, session, workflow"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, p := parsePostText(t, tt.body, nil)
+			if p == nil {
+				t.Fatal("was taken")
+			}
+			if diff := cmp.Diff(tt.want, p.Errors); diff != "" {
+				t.Error(diff)
+			}
+			if p.Status != 400 || p.Code != codeInvalid || p.Detail == "" {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+func TestABodyThatFitsIsRead(t *testing.T) {
+	st, p := parsePostText(t, `{"workflow":"w","input":{"n":1.10},"model":"a:b","params":{"n":12345678901234567,"f":0.5,"l":[1]},
+		"options":{"temperature":0,"max_tokens":5,"top_p":1,"stop":"x","seed":-3},"filter":{"exclude":["a/*"],"include":["**"]},
+		"done":true,"include":["reserved"],"on_disconnect":"cancel","format":"jsonl"}`, func(r *http.Request) {
+		r.Header.Set("Content-Type", "application/json; charset=utf-8")
+		r.Header.Set("Idempotency-Key", "k-1")
+	})
+	if p != nil {
+		t.Fatal(p)
+	}
+	want := start{
+		ask: ask{
+			Workflow: "w", Input: json.RawMessage(`{"n":1.10}`), Model: "a:b",
+			Params: map[string]any{"n": int64(12345678901234567), "f": 0.5, "l": []any{int64(1)}},
+			Options: options{Temperature: new(0.0), MaxTokens: new(5), TopP: new(1.0), Stop: []string{"x"},
+				Seed: new(-3)},
+			Exclude: []string{"a/*"}, Include: []string{"**"}, Done: true,
+		},
+		view: view{format: frame.JSONL, reserved: true, leave: true, key: "k-1"},
+	}
+	if diff := cmp.Diff(want, st, cmp.AllowUnexported(start{}, view{}), cmp.Comparer(func(a, b ask) bool {
+		x, _ := json.Marshal(a)
+		y, _ := json.Marshal(b)
+		return string(x) == string(y)
+	})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestABodyOfAnotherKindIsRefusedWith415(t *testing.T) {
+	for name, header := range map[string]http.Header{
+		"text":       {"Content-Type": {"text/plain"}},
+		"a form":     {"Content-Type": {"application/x-www-form-urlencoded"}},
+		"rubbish":    {"Content-Type": {";;;"}},
+		"compressed": {"Content-Encoding": {"gzip"}}, // SE-24
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, p := parsePostText(t, `{}`, func(r *http.Request) { r.Header = header })
+			if p == nil || p.Status != 415 || p.Code != codeInvalid {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// SE-14
+func TestABodyAtTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
+	s := &Server{o: Options{MaxBody: 100}.withDefaults()}
+	for size, status := range map[int]int{100: 0, 101: 413, 100_000: 413} {
+		body := `{"workflow":"` + strings.Repeat("w", size-15) + `"}`
+		_, p := s.parsePost(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/runs", strings.NewReader(body)))
+		if status == 0 && p != nil || status != 0 && (p == nil || p.Status != status || p.Code != codeTooLarge) {
+			t.Errorf("%d bytes: %+v", size, p)
+		}
+	}
+}
+
+// SE-15
+func TestABodyOfAMillionBracketsIsAnError(t *testing.T) {
+	_, p := parsePostText(t, `{"input":`+strings.Repeat("[", 500_000), nil)
+	if p == nil || p.Status != 400 || !strings.Contains(p.Detail, "exceeded max depth") {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestAQueryThatDoesNotFitIsRefusedByName(t *testing.T) {
+	for query, want := range map[string]misfit{
+		"workflow=w&colour=red":                {Parameter: "colour"},
+		"workflow=w&workflow=v":                {Parameter: "workflow", Detail: "given twice"},
+		"workflow=":                            {Parameter: "workflow", Detail: "expected 1 to 256 bytes, found 0"},
+		"workflow=%00":                         {Parameter: "workflow", Detail: "holds a NUL"},
+		"format=xml":                           {Parameter: "format", Detail: `expected sse, jsonl or json, found "xml"`},
+		"done=maybe":                           {Parameter: "done", Detail: `expected 1 or 0, found "maybe"`},
+		"options=3":                            {Parameter: "options", Detail: "expected an object, found a number"},
+		"options={":                            {Parameter: "options", Detail: "not JSON at line 1, column 2: unexpected end of JSON input"},
+		`options={"a":1}`:                      {Parameter: "options", Pointer: "/a", Detail: "unknown member; expected one of max_tokens, seed, stop, temperature, top_p"},
+		"key=":                                 {Parameter: "key", Detail: "expected 1 to 255 characters, found 0"},
+		"key=a%20b":                            {Parameter: "key", Detail: "expected visible ASCII characters only"},
+		"key=" + strings.Repeat("k", 256):      {Parameter: "key", Detail: "expected 1 to 255 characters, found 256"},
+		"last_event_id=rubbish":                {Parameter: "last_event_id", Detail: `"rubbish" is not an event id; expected <run>:<number>`},
+		"on_disconnect=stay":                   {Parameter: "on_disconnect", Detail: `expected continue or cancel, found "stay"`},
+		"include=reserved,secrets":             {Parameter: "include", Detail: `expected reserved, found "secrets"`},
+		"after=3":                              {Parameter: "after"},
+		"a=%zz":                                {Detail: "the query cannot be read: a percent sign, or a semicolon, stands where none can"},
+		strings.Repeat("n", 200) + "=1":        {Parameter: strings.Repeat("n", 60) + "…"},
+		`filter={"exclude":["a"],"exclude":1}`: {Parameter: "filter", Pointer: "/exclude", Detail: "given twice"},
+	} {
+		t.Run(clip(query), func(t *testing.T) {
+			if name, value, ok := strings.Cut(query, "="); ok && strings.HasPrefix(value, "{") {
+				query = name + "=" + url.QueryEscape(value)
+			}
+			_, p := parseQueryText(query)
+			if p == nil || len(p.Errors) != 1 {
+				t.Fatalf("%+v", p)
+			}
+			got := p.Errors[0]
+			if want.Detail == "" {
+				got.Detail = ""
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheInputOfAQueryIsAStringOrJSONText(t *testing.T) {
+	for value, want := range map[string]string{
+		"Why?":           `"Why?"`,
+		"42":             `"42"`,
+		"true":           `"true"`,
+		`{"a":1}`:        `{"a":1}`,
+		`"quoted"`:       `"quoted"`,
+		`{not JSON`:      `"{not JSON"`,
+		"":               `""`,
+		"a\nb":           `"a\nb"`,
+		` {"a": [1,2]} `: `{"a": [1,2]}`,
+	} {
+		st, p := parseQueryText("workflow=w&input=" + url.QueryEscape(value))
+		if p != nil || string(st.Input) != want {
+			t.Errorf("%q: %s, %v", value, st.Input, p)
+		}
+	}
+}
+
+func TestPropertiesOfAQueryAreReadAsTheSchemaSays(t *testing.T) {
+	schema := json.RawMessage(`{"type":"object","properties":{"s":{"type":"string"},"n":{"type":"integer"},"b":{"type":["boolean","null"]},
+		"either":{"type":["string","number"]},"any":{}}}`)
+	st, p := parseQueryText("input.s=1&input.n=2&input.b=true&input.either=3&input.any=4&input.more=5&input=" +
+		url.QueryEscape(`{"s":"gone","kept":[1]}`))
+	if p != nil {
+		t.Fatal(p)
+	}
+	got, p := st.input(schema)
+	if p != nil {
+		t.Fatal(p)
+	}
+	if want := `{"any":"4","b":true,"either":"3","kept":[1],"more":"5","n":2,"s":"1"}`; string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	// What does not fit its type stays a string, for the schema to complain about.
+	st, _ = parseQueryText("input.n=two")
+	if got, _ := st.input(schema); string(got) != `{"n":"two"}` {
+		t.Errorf("got %s", got)
+	}
+	st, _ = parseQueryText("input=text&input.n=2")
+	if _, p := st.input(schema); p == nil || p.Errors[0].Parameter != "input" {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestEventIDs(t *testing.T) {
+	for text, want := range map[string]eventID{
+		"abc:0":                   {"abc", 0},
+		"abc.17":                  {"abc", 17},
+		"a-b_C9:9007199254740991": {"a-b_C9", lastNumber},
+	} {
+		if got, err := parseEventID(text); err != nil || got != want {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"nothing": "", "no number": "abc:", "no run": ":1", "no colon": "abc", "negative": "abc:-1", "plus": "abc:+1",
+		"leading zero": "abc:01", "too large": "abc:9007199254740992", "hexadecimal": "abc:0x1", "NUL": "a\x00bc:1", "line break": "abc\n:1",
+		"path": "../../etc/passwd:1", "two colons": "a:b:1", "long": strings.Repeat("a", 100) + ":1", "space": "abc: 1", "letters": "abc:١",
+	} {
+		if id, err := parseEventID(text); err == nil {
+			t.Errorf("%s: %q is taken as %v", name, text, id)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		id := eventID{rapid.StringMatching(`[A-Za-z0-9_-]{1,64}`).Draw(t, "run"), rapid.Uint64Range(0, lastNumber).Draw(t, "n")}
+		got, err := parseEventID(id.String())
+		if err != nil || got != id {
+			t.Fatalf("%v: %v, %v", id, got, err)
+		}
+	})
+}
+
+func TestAcceptIsReadWithQualities(t *testing.T) {
+	for accept, want := range map[string]string{
+		"":                  "application/json",
+		"*/*":               "application/json",
+		"*":                 "application/json",
+		"application/*":     "application/json",
+		"text/event-stream": "text/event-stream",
+		"TEXT/Event-Stream": "text/event-stream",
+		"text/*":            "text/event-stream",
+		"application/jsonl": "application/jsonl",
+		"text/html, application/xhtml+xml, */*;q=0.8":         "application/json",
+		"application/json;q=0.5, text/event-stream":           "text/event-stream",
+		"application/json; q=0.5 ,text/event-stream;q=0.4":    "application/json",
+		"*/*, application/json;q=0":                           "text/event-stream",
+		"application/*;q=0.1, application/x-ndjson":           "application/x-ndjson",
+		"text/event-stream;q=0, */*;q=0.1":                    "application/json",
+		"application/json;charset=utf-8;q=0.3, text/*;q=0.31": "text/event-stream",
+		"text/event-stream;q=broken":                          "text/event-stream",
+		"text/html":                                           "",
+		"application/json;q=0":                                "",
+		"text/event-streams":                                  "",
+		"a, , ;;q, /":                                         "",
+	} {
+		got, ok := negotiate([]string{accept}, offers)
+		if ok != (want != "") || got.media != want {
+			t.Errorf("%q: %q, %v; want %q", accept, got.media, ok, want)
+		}
+	}
+	if got, _ := negotiate([]string{"text/html", "text/event-stream"}, offers); got.media != "text/event-stream" {
+		t.Errorf("two headers: %q", got.media)
+	}
+	if got, _ := negotiate([]string{"*/*"}, streamOffers); got.format != frame.SSE {
+		t.Errorf("a stream by nature: %q", got.format)
+	}
+}
+
+func TestTheSameRequestHasTheSameHashHoweverItIsWritten(t *testing.T) {
+	hash := func(body string) [16]byte {
+		st, p := parsePostText(t, body, nil)
+		if p != nil {
+			t.Fatal(p)
+		}
+		return st.hash()
+	}
+	first := hash(`{"workflow":"w","input":{"a":1,"b":[1.10]},"params":{"x":1,"y":2}}`)
+	for _, same := range []string{
+		`{ "params":{"y":2,"x":1}, "input":{"b":[1.10],"a":1}, "workflow":"w" }`,
+		`{"workflow":"w","input":{"a":1,"b":[1.10]},"params":{"x":1,"y":2},"format":"sse","on_disconnect":"cancel","include":["reserved"]}`,
+	} {
+		if hash(same) != first {
+			t.Errorf("differs: %s", same)
+		}
+	}
+	for _, other := range []string{
+		`{"workflow":"v","input":{"a":1,"b":[1.10]},"params":{"x":1,"y":2}}`,
+		`{"workflow":"w","input":{"a":1,"b":[1.1]},"params":{"x":1,"y":2}}`,
+		`{"workflow":"w","input":{"a":1,"b":[1.10]},"params":{"x":1,"y":3}}`,
+		`{"workflow":"w","input":{"a":1,"b":[1.10]},"params":{"x":1,"y":2},"done":true}`,
+		`{"workflow":"w","input":{"a":1,"b":[1.10]},"params":{"x":1,"y":2},"options":{"seed":0}}`,
+	} {
+		if hash(other) == first {
+			t.Errorf("is the same: %s", other)
+		}
+	}
+}
+
+func FuzzBody(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"workflow":"w","input":{"a":[1,{"b":null}]}}`, `{"a":1,"a":2}`, `{"options":{"stop":["x"]}}`, "\xff", `[`, `{"filter":{"exclude":["**/a","\\e"]}}`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		st, p := parsePostText(t, body, nil)
+		if p != nil {
+			if p.Status < 400 || p.Status > 499 || p.Detail == "" {
+				t.Errorf("%+v", p)
+			}
+			if _, err := json.Marshal(p); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(body), &members); err != nil {
+			t.Errorf("%q was taken: %v", body, err)
+		}
+		_ = st.hash()
+	})
+}
+
+func FuzzQuery(f *testing.F) {
+	for _, seed := range []string{"workflow=w&input=x", "input.a=1&input.a=2", "filter={}", "last_event_id=a:1", "%", "a;b", "key=%00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, query string) {
+		s := &Server{o: Options{}.withDefaults()}
+		r := httptest.NewRequest("GET", "/v1/runs", nil)
+		r.URL.RawQuery = query
+		if st, p := s.parseGet(r); p != nil {
+			if p.Status != 400 {
+				t.Errorf("%+v", p)
+			}
+		} else {
+			_, _ = st.input(json.RawMessage(`{"properties":{"a":{"type":"number"}}}`))
+			_ = st.hash()
+		}
+	})
+}
+
+func ExampleServer_Handler_problem() {
+	_, p := (&Server{o: Options{}.withDefaults()}).parsePost(httptest.NewRecorder(),
+		httptest.NewRequest("POST", "/v1/runs", strings.NewReader(`{"workflow":"encyclopedia","options":{"temperature":"hot"}}`)))
+	w := httptest.NewRecorder()
+	p.write(w)
+	fmt.Println(w.Code, w.Header().Get("Content-Type"))
+	fmt.Print(w.Body)
+	// Output:
+	// 400 application/problem+json
+	// {"type":"urn:lingserve:problem:invalid_request","title":"invalid request","status":400,"detail":"/options/temperature: expected a number, found a string","code":"invalid_request","errors":[{"pointer":"/options/temperature","detail":"expected a number, found a string"}]}
+}

@@ -1,17 +1,23 @@
 // Package jsonuri parses JSON while it is still being written, and puts the pieces together again.
 //
 // A [Parser] takes JSON text in chunks of any size and emits deltas: small changes, each addressed by a uri that says
-// where in the document it belongs. A [Document] applies deltas and gives the value.
+// where in the document it belongs. A [Document] applies deltas and gives the value. A [Pattern] picks uris.
 //
 // # Words
 //   - A uri is the segments of a path joined by "/", as "outline/0/topic"; the root is the empty uri. See [Parse].
 //   - A delta appends to the string at its uri, or sets the value there. See [Delta].
 //   - The fold of a list of deltas is the document that results from applying them in order.
+//   - Content is what stands between the quotes of a JSON string, escapes included.
+//   - A uri is reserved where one of its segments begins with a "$" that is not escaped, as "$tools/0". What it carries
+//     stands beside the document, not in it. See [Reserved].
+//   - To repair is to make a document of what models write instead of one: see [Options].
 //
 // # Guarantees
 //   - For every JSON document and every way to cut its text into chunks, the fold of the parser's deltas is the value that a
 //     standard decoder gives for the document.
 //   - Chunking changes only where string deltas are cut.
-//   - Time is linear in the input, memory is its depth and the keys of open objects; nothing recurses on input.
+//   - Time is linear in the input, memory is its depth and the keys of open objects; depth is bounded, and with it the stack.
 //   - String content is passed through in its escaped form; a delta in the steady state allocates nothing.
+//   - Every list of segments has one uri, and every uri one list of segments, so uris are compared as bytes.
+//   - A document that refuses a delta is as it was before.
 package jsonuri

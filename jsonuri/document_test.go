@@ -404,10 +404,10 @@ func TestAppendToTheSameStringAllocatesNothingButItsGrowth(t *testing.T) {
 	}
 }
 
-// Time is linear: a million elements, a million keys and a million appends are each a fraction of a second; anything
+// Time is linear: elements and keys by the hundred thousand take a fraction of a second; anything
 // quadratic would take minutes.
-func TestDocumentOfAMillionPieces(t *testing.T) {
-	const many = 1_000_000
+func TestDocumentOfManyPieces(t *testing.T) {
+	const many = 200_000
 	var d Document
 	var uri []byte
 	set := func(format string, i int) {
@@ -433,14 +433,14 @@ func TestDocumentOfAMillionPieces(t *testing.T) {
 }
 
 // A delta of a deep document costs no more than its uri does: the way that it shares with the delta before is not gone
-// again. Going it each time takes a minute here.
+// again. Going it each time would take a hundred times as long.
 func TestDocumentOfManyDeepArrays(t *testing.T) {
 	var d Document
 	if err := d.Set(nil, []byte("[]")); err != nil {
 		t.Fatal(err)
 	}
 	const deep = maxDocumentDepth
-	for i := range 500 {
+	for i := range 100 {
 		var uri []byte
 		for level := range deep {
 			if level == 0 {
@@ -453,7 +453,7 @@ func TestDocumentOfManyDeepArrays(t *testing.T) {
 			}
 		}
 	}
-	if want := 500*deep*2 + 499 + 2; len(d.AppendJSON(nil)) != want {
+	if want := 100*deep*2 + 99 + 2; len(d.AppendJSON(nil)) != want {
 		t.Errorf("%d bytes, want %d", len(d.AppendJSON(nil)), want)
 	}
 }

@@ -30,7 +30,9 @@ const (
 	none block = iota
 	heading
 	paragraph
-	line
+	line // with a label
+	bullet
+	item // of a numbered list, with all that is in it
 )
 
 // titles are keys whose text heads what they belong to; bodies are keys whose text needs no label.
@@ -45,7 +47,7 @@ var (
 // open begins the place of a text or scalar: the headings of what it is in, as far as they are not written, then its own.
 func (l *layout) open(p *part) {
 	l.indent = ""
-	depth, item := 0, (*part)(nil) // elements around p; the innermost numbered one
+	depth, in := 0, (*part)(nil) // elements around p; the innermost numbered one
 	for _, q := range p.ancestors() {
 		if q.parent == nil {
 			continue
@@ -56,7 +58,7 @@ func (l *layout) open(p *part) {
 			switch {
 			case element:
 				q.numbered = !p.heads(q)
-			case item == nil && !p.heads(q) && !(q.kind == array && len(q.members) > 0 && p.heads(q.members[0])):
+			case in == nil && !p.heads(q) && !(q.kind == array && len(q.members) > 0 && p.heads(q.members[0])):
 				l.head(depth+2, humanize(q.key))
 				l.endLine()
 			}
@@ -64,9 +66,9 @@ func (l *layout) open(p *part) {
 		if element {
 			depth++
 			if q.numbered {
-				if item = q; item.next == 0 && p.parent == item {
-					l.line(line)
-					l.put(l.indent + number(item.key) + ". ")
+				if in = q; in.next == 0 && p.parent == in {
+					l.line(item)
+					l.put(l.indent + number(in.key) + ". ")
 				}
 				l.indent += "   "
 			}
@@ -76,13 +78,17 @@ func (l *layout) open(p *part) {
 	case p.parent == nil:
 		l.paragraph()
 	case p.parent.kind == array:
-		l.line(line)
+		if in != nil {
+			l.line(item)
+		} else {
+			l.line(bullet)
+		}
 		l.put(l.indent + "- ")
 		l.indent += "  "
-	case item != nil && item == p.parent && item.next == 0:
+	case in != nil && in == p.parent && in.next == 0:
 		// The number stands before it.
-	case item != nil:
-		l.line(line)
+	case in != nil:
+		l.line(item)
 		l.put(l.indent)
 		l.label(p.key)
 	case slices.Contains(titles, p.key):

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets the test binary be lingserve itself: the scripts, and the tests that need a process, start it by that name.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"lingserve": main})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			// What the machine is set up with must not change what the scripts see.
+			for _, kv := range os.Environ() {
+				if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "LINGSERVE_") || strings.HasPrefix(name, "OPENAI_") {
+					e.Setenv(name, "")
+				}
+			}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// occupy NAME listens on a port until the script ends, and puts its address into the variable NAME.
+			"occupy": func(ts *testscript.TestScript, neg bool, args []string) {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				ts.Check(err)
+				ts.Defer(func() { l.Close() })
+				ts.Setenv(args[0], l.Addr().String())
+			},
+			// lines FILE N checks how many lines a file or stderr has.
+			"lines": func(ts *testscript.TestScript, neg bool, args []string) {
+				if got := strings.Count(ts.ReadFile(args[0]), "\n"); len(args[1]) != 1 || got != int(args[1][0]-'0') {
+					ts.Fatalf("%s has %d lines, want %s:\n%s", args[0], got, args[1], ts.ReadFile(args[0]))
+				}
+			},
+		},
+	})
+}

@@ -40,10 +40,10 @@ func Prepare(w Workflow, input json.RawMessage) (map[string]any, error) {
 // inputSchema is what a workflow takes.
 type inputSchema struct {
 	compiled   *jsonschema.Schema
-	properties map[string]any // of the schema text: name → schema
+	properties map[string]any    // of the schema text: name → schema
 	defaults   map[string][]byte // JSON text, so that no run gets what another may change
-	shortcut   string // the property that a plain string becomes
-	open       bool   // other properties may come too
+	shortcut   string            // the property that a plain string becomes
+	open       bool              // other properties may come too
 }
 
 // names lists the properties of the input; closed says that there can be no others as far as the schema's text shows.

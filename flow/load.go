@@ -30,11 +30,10 @@ type FileReader interface {
 // dir resolves `file:` references; where it is nil, as for a workflow in a request, there can be none. All problems found
 // are joined; each is a *[FileError].
 func ParseSpec(file string, text []byte, dir FileReader) (Workflow, error) {
-	l := &loader{file: file, dir: dir, lines: strings.Split(strings.TrimPrefix(string(text), "\ufeff"), "\n")}
-	for i, line := range l.lines {
-		l.lines[i] = strings.TrimSuffix(line, "\r")
-	}
-	root, err := parseYAML(string(text))
+	// One kind of line end, so that the parser and the places of problems count the same lines.
+	source := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(text), "\ufeff"))
+	l := &loader{file: file, dir: dir, lines: strings.Split(source, "\n")}
+	root, err := parseYAML(source)
 	if err != nil {
 		e, ok := errors.AsType[*syntaxError](err)
 		if !ok {

@@ -376,6 +376,8 @@ bots: {a: {}}
 		{"an alias of nothing", "name: *x\n", []string{`w.yaml:1:7: *x stands for nothing: no &x comes before it`}},
 		{"merge keys", "a: &a {b: c}\nd: {<<: *a}\n", []string{`w.yaml:2:5: merge keys (<<) are not supported: write the members out`}},
 		{"bytes that are not UTF-8", "name: a\ndescription: \xff\n", []string{`w.yaml:2:1: the file is not UTF-8 text`}},
+		{"lines that end with CRLF", "\ufeffname: a\r\nbots:\r\n  a: {promt: |}\r\n", []string{`w.yaml:3:14: not YAML:`}},
+		{"a place after CRLF and a byte order mark", "\ufeffname: a\r\nbots:\r\n  a:\r\n    prompt: |\r\n      x {{ y }}\r\n", []string{`w.yaml:5:12: prompt: unknown variable "y"; known here: input, params and result`}},
 		{"infinity", "options: {temperature: .inf}\n", []string{`w.yaml:1:24: infinity and not-a-number are no values here`}},
 	}
 	for _, test := range tests {

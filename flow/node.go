@@ -93,7 +93,6 @@ func parseYAML(src string) (n *node, err error) {
 		line := 1 + strings.Count(src[:invalidAt(src)], "\n")
 		return nil, &syntaxError{line, 1, "the file is not UTF-8 text"}
 	}
-	src = strings.TrimPrefix(src, "\ufeff")
 	tokens := lexer.Tokenize(src)
 	if err := bound(tokens); err != nil {
 		return nil, err

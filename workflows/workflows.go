@@ -1,0 +1,10 @@
+// Package workflows holds the workflows that come with the server, so that a binary that is run from anywhere has them. They
+// are ordinary files: a folder of workflows takes their place.
+package workflows
+
+import "embed"
+
+// Files are the shipped workflows and the prompts that they name. Open them with flow.OpenFS.
+//
+//go:embed *.yaml prompts
+var Files embed.FS

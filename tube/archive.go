@@ -155,19 +155,19 @@ func Restore(run string, r io.Reader, o *Options) (*Tube, error) {
 	}
 	read := func() (*archived, error) {
 		n++
-		if !in.Scan() {
-			if err := in.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
-				return nil, fmt.Errorf("tube: read archive: %w", err)
-			} else if err != nil {
-				return nil, fail("longer than %d bytes", maxArchiveLine)
-			}
+		more, a := in.Scan(), new(archived)
+		bad := json.Unmarshal(in.Bytes(), a)
+		switch err := in.Err(); {
+		case more && bad == nil:
+			return a, nil
+		case errors.Is(err, bufio.ErrTooLong):
+			return nil, fail("longer than %d bytes", maxArchiveLine)
+		case err != nil: // the line may be what could be read of it
+			return nil, fmt.Errorf("tube: read archive: %w", err)
+		case !more:
 			return nil, fail("the archive is cut off")
 		}
-		a := new(archived)
-		if err := json.Unmarshal(in.Bytes(), a); err != nil {
-			return nil, fail("%w", err)
-		}
-		return a, nil
+		return nil, fail("%w", bad)
 	}
 
 	head, err := read()
@@ -255,12 +255,22 @@ func (t *Tube) restoreBase(a *archived, events uint64) error {
 		return errors.New("a base that was not expected")
 	}
 	d := f.make()
-	if err := d.Set(nil, a.Document); err != nil {
-		return fmt.Errorf("document: %w", err)
+	put := func(uri string, value []byte) error {
+		e := Event{Kind: Set, URI: []byte(uri), Value: value}
+		if err := check(&e); err != nil {
+			return err
+		}
+		if e.Kind == Append {
+			return d.Append(e.URI, e.Value)
+		}
+		return d.Set(e.URI, e.Value)
+	}
+	if err := put("", a.Document); err != nil {
+		return err
 	}
 	for uri, value := range members(a.Reserved) {
-		if err := d.Set([]byte(uri), value); err != nil {
-			return fmt.Errorf("reserved: %w", err)
+		if err := put(uri, value); err != nil {
+			return err
 		}
 	}
 	if a.Hidden {

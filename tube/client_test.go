@@ -39,6 +39,17 @@ func (f *fold) AppendJSON(dst []byte) []byte { return append(dst, marshal(f.root
 
 func (f *fold) AppendReserved(dst []byte) []byte { return append(dst, marshal(f.reserved)...) }
 
+// normal is JSON text in the form of this fold, whatever wrote it.
+func normal(text []byte) string {
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.UseNumber()
+	var v any
+	if err := in.Decode(&v); err != nil {
+		panic(err)
+	}
+	return string(marshal(v))
+}
+
 func (f *fold) String() string { return string(f.AppendReserved(f.AppendJSON(nil))) }
 
 func marshal(v any) []byte {
@@ -48,6 +59,11 @@ func marshal(v any) []byte {
 	}
 	return b
 }
+
+// str is a string that grows.
+type str []byte
+
+func (s *str) MarshalJSON() ([]byte, error) { return json.Marshal(string(*s)) }
 
 // wire applies the delta of one event.
 func (f *fold) wire(uri string, delta []byte) error {
@@ -76,8 +92,13 @@ func change(at any, path []string, v any) any {
 	if len(path) == 0 {
 		switch v := v.(type) {
 		case string:
-			old, _ := at.(string)
-			return old + v
+			old, ok := at.(*str)
+			if !ok {
+				whole, _ := at.(string) // it came as a part of an object or array
+				old = new(str(whole))
+			}
+			*old = append(*old, v...)
+			return old
 		case map[string]any:
 			if _, ok := at.(map[string]any); ok && len(v) == 0 {
 				return at

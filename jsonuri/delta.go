@@ -19,4 +19,16 @@ type Delta struct {
 }
 
 // AppendJSON appends {"uri":…,"delta":…} to dst.
-func (d Delta) AppendJSON(dst []byte) []byte { panic("jsonuri: not built yet") }
+func (d Delta) AppendJSON(dst []byte) []byte {
+	dst = append(dst, `{"uri":"`...)
+	dst = appendEscaped(dst, d.URI)
+	dst = append(dst, `","delta":`...)
+	if d.Op == Append {
+		dst = append(dst, '"')
+		dst = append(dst, d.Value...)
+		dst = append(dst, '"')
+	} else {
+		dst = append(dst, d.Value...)
+	}
+	return append(dst, '}')
+}

@@ -1,9 +1,16 @@
 package jsonuri
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
 
 // ErrNoDocument says that text in repair mode holds nothing like a JSON document.
 var ErrNoDocument = errors.New("jsonuri: no JSON document in the text")
+
+// ErrClosed says that text was written to a parser after its Close.
+var ErrClosed = errors.New("jsonuri: write after close")
 
 // SyntaxError says where text is not JSON, and what was expected there (RFC 8259).
 type SyntaxError struct {
@@ -13,7 +20,9 @@ type SyntaxError struct {
 	Expected     string
 }
 
-func (e *SyntaxError) Error() string { panic("jsonuri: not built yet") }
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("line %d, column %d (byte %d): found %s, expected %s", e.Line, e.Column, e.Offset, e.Found, e.Expected)
+}
 
 // LimitError says which limit a document went over.
 type LimitError struct {
@@ -22,4 +31,32 @@ type LimitError struct {
 	Offset int64
 }
 
-func (e *LimitError) Error() string { panic("jsonuri: not built yet") }
+func (e *LimitError) Error() string {
+	unit := "bytes"
+	if e.Limit == "depth" {
+		unit = "levels"
+	}
+	return fmt.Sprintf("byte %d: the %s is over its limit of %d %s", e.Offset, e.Limit, e.Max, unit)
+}
+
+// describe names one byte of input for a message.
+func describe(c byte) string {
+	switch {
+	case c == '\n':
+		return "a line break"
+	case c == '\r':
+		return "a carriage return"
+	case c == '\t':
+		return "a tab"
+	case c == '"':
+		return "a quote"
+	case c < ' ' || c == 0x7f:
+		return fmt.Sprintf("control character 0x%02X", c)
+	case c < utf8.RuneSelf:
+		return "'" + string(rune(c)) + "'"
+	default:
+		return fmt.Sprintf("byte 0x%02X", c)
+	}
+}
+
+const endOfText = "the end of the text"

@@ -1,5 +1,21 @@
 package jsonuri
 
+import (
+	"hash/maphash"
+	"unsafe"
+)
+
+// The limits of a [Parser] whose options do not say otherwise.
+const (
+	DefaultMaxDepth  = 512
+	DefaultMaxBytes  = 16 << 20
+	DefaultMaxKey    = 64 << 10
+	DefaultMaxNumber = 4 << 10
+)
+
+// maxBlank is the white space outside a string after which reading on is of no use: some models never stop.
+const maxBlank = 256
+
 // Options are the settings of a [Parser]. The zero value parses strictly, without a root, with the default limits.
 type Options struct {
 	// Root is the uri put in front of every uri.
@@ -14,14 +30,15 @@ type Options struct {
 }
 
 // Handler is told what a [Parser] finds, in document order. Members that are nil are not called; values are collected
-// only where someone listens. Slices are valid only during the call.
+// only where someone listens. Slices are valid only during the call and must not be changed.
 type Handler struct {
 	// Delta is called for each delta. Prose before the document arrives, in repair mode, at the reserved uri
 	// $reasoning_context below the root.
 	Delta func(Delta)
 	// String is called when a string is complete, with its decoded value.
 	String func(uri []byte, value string)
-	// Object is called when an object or array is complete, with its JSON text.
+	// Object is called when an object or array is complete, with its JSON text without white space; a repeated key is in
+	// it as often as in the document.
 	Object func(uri []byte, value []byte)
 	// Scalar is called when a number or literal is complete, with its JSON text.
 	Scalar func(uri []byte, value []byte)
@@ -31,32 +48,128 @@ type Handler struct {
 	Finish func()
 }
 
-// Parser parses one document. Make one with [NewParser].
-type Parser struct{}
+// Parser parses one document. Make one with [NewParser]. It is not safe for concurrent use.
+type Parser struct {
+	emitter
+	maxBytes  int64
+	maxKey    int
+	maxNumber int
+
+	state  state
+	sub    uint8 // where a string, number or byte order mark stands
+	hex    uint16
+	utf8   utf8State
+	inKey  bool   // the open string is a key
+	escKey bool   // the open key has escapes
+	lit    string // the literal that is read, and how much of it was
+	litPos int
+	carry  []byte // what of the open string, key or number lies in earlier chunks
+
+	offset   int64 // bytes before the chunk, and after Write all of them
+	line     int
+	lineFrom int64 // offset of the line's first byte
+	blank    int   // white space in a row, outside strings
+
+	err      error
+	closed   bool
+	complete bool
+	repair   *repairer // nil in strict mode
+}
 
 // NewParser returns a parser that tells h what it finds. o may be nil.
-func NewParser(h Handler, o *Options) *Parser { panic("jsonuri: not built yet") }
+func NewParser(h Handler, o *Options) *Parser {
+	if o == nil {
+		o = &Options{}
+	}
+	p := &Parser{
+		maxBytes:  orDefault(o.MaxBytes, DefaultMaxBytes),
+		maxKey:    orDefault(o.MaxKey, DefaultMaxKey),
+		maxNumber: orDefault(o.MaxNumber, DefaultMaxNumber),
+	}
+	p.init(h, o.Root, orDefault(o.MaxDepth, DefaultMaxDepth))
+	p.keys.seed = maphash.MakeSeed()
+	if o.Repair {
+		p.repair = newRepairer(p)
+	}
+	p.Reset()
+	return p
+}
+
+func orDefault[T int | int64](v, def T) T {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+// Reset makes the parser ready for another document, keeping its settings and memory.
+func (p *Parser) Reset() {
+	p.emitter.reset()
+	p.state, p.sub = stStart, 0
+	p.inKey, p.escKey = false, false
+	p.carry = p.carry[:0]
+	p.offset, p.line, p.lineFrom, p.blank = 0, 1, 0, 0
+	p.err, p.closed, p.complete = nil, false, false
+	if p.repair != nil {
+		p.repair.reset()
+	}
+}
 
 // Write parses the next chunk, of any size; it keeps no reference to it. The first error ends the document: it is
-// returned by every later call too. Errors are *[SyntaxError] and *[LimitError].
-func (p *Parser) Write(chunk []byte) (int, error) { panic("jsonuri: not built yet") }
+// returned by every later call too. Errors are *[SyntaxError] and *[LimitError], and [ErrClosed] after Close.
+func (p *Parser) Write(chunk []byte) (int, error) {
+	if p.err != nil {
+		return 0, p.err
+	}
+	if p.closed {
+		return 0, ErrClosed
+	}
+	if p.repair != nil {
+		return p.repair.write(chunk)
+	}
+	if room := p.maxBytes - p.offset; int64(len(chunk)) > room {
+		n := p.strict(chunk[:room])
+		if p.offset += int64(n); p.err == nil {
+			p.err = &LimitError{Limit: "document", Max: p.maxBytes, Offset: p.offset}
+		}
+		return n, p.err
+	}
+	n := p.strict(chunk)
+	p.offset += int64(n)
+	return n, p.err
+}
 
 // WriteString is Write for a string.
-func (p *Parser) WriteString(chunk string) (int, error) { panic("jsonuri: not built yet") }
+func (p *Parser) WriteString(chunk string) (int, error) {
+	return p.Write(unsafe.Slice(unsafe.StringData(chunk), len(chunk))) // nobody writes to it
+}
 
 // Close ends the input. An unfinished document is an error in strict mode and finished in repair mode; text in which
-// there is no document is an error in both ([ErrNoDocument] in repair mode).
-func (p *Parser) Close() error { panic("jsonuri: not built yet") }
+// there is no document is an error in both ([ErrNoDocument] in repair mode). Closing again gives the same answer.
+func (p *Parser) Close() error {
+	if p.closed || p.err != nil {
+		return p.err
+	}
+	p.closed = true
+	if p.repair != nil {
+		p.err = p.repair.close()
+	} else {
+		p.closeStrict()
+	}
+	return p.err
+}
 
 // MayStop says that reading on is of no use: the document is complete, or nothing but white space has come for 256
 // characters outside a string.
-func (p *Parser) MayStop() bool { panic("jsonuri: not built yet") }
+func (p *Parser) MayStop() bool { return p.complete || p.blank >= maxBlank }
 
 // Complete says whether the document's text was complete without help (false before its end, and where Close had to finish it).
-func (p *Parser) Complete() bool { panic("jsonuri: not built yet") }
+func (p *Parser) Complete() bool { return p.complete && p.err == nil }
 
 // Repairs returns how many repairs of each kind were made; nil when there were none.
-func (p *Parser) Repairs() map[string]int { panic("jsonuri: not built yet") }
-
-// Reset makes the parser ready for another document, keeping its settings and memory.
-func (p *Parser) Reset() { panic("jsonuri: not built yet") }
+func (p *Parser) Repairs() map[string]int {
+	if p.repair == nil {
+		return nil
+	}
+	return p.repair.counts()
+}

@@ -1,0 +1,207 @@
+package jsonuri
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Where a string stands between two bytes. The states up to subHighU3 are numbered by the bytes at the end of what was
+// read that cannot be given out yet, because a delta never ends inside an escape, a surrogate pair or a UTF-8 sequence.
+const (
+	subPlain  uint8 = 0
+	subEsc    uint8 = 1  // after \
+	subU      uint8 = 2  // after \u, and 3, 4, 5 after one to three digits
+	subHigh   uint8 = 6  // after the escape of a high surrogate, whose other half may follow
+	subHighE  uint8 = 7  // after that and \
+	subHighU  uint8 = 8  // after that and \u, and 9, 10, 11 after one to three digits
+	subHighU3 uint8 = 11 //
+	subUTF8   uint8 = 12 // inside a UTF-8 sequence
+)
+
+// utf8State is the rest of a UTF-8 sequence that is still to come.
+type utf8State struct {
+	seen, need uint8
+	lo, hi     byte // bounds of the next byte (Unicode, table 3-7)
+}
+
+// begin says what must follow the first byte c; false where no sequence begins with c.
+func (u *utf8State) begin(c byte) bool {
+	*u = utf8State{seen: 1, lo: 0x80, hi: 0xBF}
+	switch {
+	case c >= 0xC2 && c <= 0xDF:
+		u.need = 1
+	case c >= 0xE0 && c <= 0xEF:
+		u.need = 2
+		if c == 0xE0 {
+			u.lo = 0xA0
+		} else if c == 0xED {
+			u.hi = 0x9F
+		}
+	case c >= 0xF0 && c <= 0xF4:
+		u.need = 3
+		if c == 0xF0 {
+			u.lo = 0x90
+		} else if c == 0xF4 {
+			u.hi = 0x8F
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// next takes one more byte; ok says whether it belongs to the sequence, done whether it ends it.
+func (u *utf8State) next(c byte) (ok, done bool) {
+	if c < u.lo || c > u.hi {
+		return false, false
+	}
+	u.seen++
+	u.need--
+	u.lo, u.hi = 0x80, 0xBF
+	return true, u.need == 0
+}
+
+// plainByte marks the bytes that are string content by themselves.
+var plainByte = func() (t [256]bool) {
+	for c := range t {
+		t[c] = c >= 0x20 && c < 0x80 && c != '"' && c != '\\'
+	}
+	return t
+}()
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// skipPlain returns the first index from i on that is not plain string content, or len(b).
+func skipPlain(b []byte, i int) int {
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		// The top bit of each byte that is not ASCII, below space, a quote or a backslash. A borrow can only mark bytes
+		// after a true one, and the first mark is what counts.
+		q := w ^ ones*'"'
+		s := w ^ ones*'\\'
+		m := (w | (w - ones*0x20) | ((q - ones) &^ q) | ((s - ones) &^ s)) & highs
+		if m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+	}
+	for i < len(b) && plainByte[b[i]] {
+		i++
+	}
+	return i
+}
+
+// hexValue is the value of a hexadecimal digit, or 0xFF.
+func hexValue(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 0xFF
+}
+
+func isHigh(r uint16) bool { return r >= 0xD800 && r < 0xDC00 }
+func isLow(r uint16) bool  { return r >= 0xDC00 && r < 0xE000 }
+
+// appendUnescaped appends to dst the value of valid string content in its escaped form. Half surrogate pairs become
+// U+FFFD, as with encoding/json.
+func appendUnescaped(dst, raw []byte) []byte {
+	for i := 0; i < len(raw); {
+		c := raw[i]
+		if c != '\\' {
+			j := i + 1
+			for j < len(raw) && raw[j] != '\\' {
+				j++
+			}
+			dst = append(dst, raw[i:j]...)
+			i = j
+			continue
+		}
+		i++
+		c = raw[i]
+		i++
+		switch c {
+		case 'b':
+			c = '\b'
+		case 'f':
+			c = '\f'
+		case 'n':
+			c = '\n'
+		case 'r':
+			c = '\r'
+		case 't':
+			c = '\t'
+		case 'u':
+			r := rune(hex4(raw[i:]))
+			i += 4
+			if utf16.IsSurrogate(r) {
+				full := rune(utf8.RuneError)
+				if i+6 <= len(raw) && raw[i] == '\\' && raw[i+1] == 'u' {
+					full = utf16.DecodeRune(r, rune(hex4(raw[i+2:])))
+				}
+				if full != utf8.RuneError {
+					i += 6
+				}
+				r = full
+			}
+			dst = utf8.AppendRune(dst, r)
+			continue
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+func hex4(b []byte) uint16 {
+	_ = b[3]
+	return uint16(hexValue(b[0]))<<12 | uint16(hexValue(b[1]))<<8 | uint16(hexValue(b[2]))<<4 | uint16(hexValue(b[3]))
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendEscapedByte appends the escape of an ASCII byte that cannot stand in a string by itself.
+func appendEscapedByte(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	case '\b':
+		return append(dst, '\\', 'b')
+	case '\f':
+		return append(dst, '\\', 'f')
+	}
+	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+}
+
+// appendEscaped appends text as the content of a JSON string. Invalid UTF-8 becomes U+FFFD.
+func appendEscaped(dst, text []byte) []byte {
+	for i := 0; i < len(text); {
+		j := skipPlain(text, i)
+		dst = append(dst, text[i:j]...)
+		if i = j; i == len(text) {
+			break
+		}
+		if text[i] < utf8.RuneSelf {
+			dst = appendEscapedByte(dst, text[i])
+			i++
+			continue
+		}
+		r, n := utf8.DecodeRune(text[i:])
+		dst = utf8.AppendRune(dst, r)
+		i += n
+	}
+	return dst
+}

@@ -31,12 +31,12 @@ type Options struct {
 // It returns nil after the terminal event, ErrStopped, ctx's cause, or the error of a write.
 func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options) error {
 	s := stream{ctx: ctx, out: out, run: run, r: r, stop: o.Stop}
-	keepAlive := ":\n"
+	keepAlive := []byte(":\n")
 	switch o.Format {
 	case SSE:
 		s.frame = AppendSSE
 	case JSONL:
-		s.frame, keepAlive = AppendJSONL, "\n"
+		s.frame, keepAlive = AppendJSONL, keepAlive[1:]
 	default:
 		return fmt.Errorf("frame: %q is no framing of events", o.Format)
 	}
@@ -70,7 +70,7 @@ func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options
 		case <-idled:
 			left := o.KeepAlive - time.Since(last)
 			if left <= 0 {
-				if _, err := io.WriteString(out, keepAlive); err != nil {
+				if _, err := out.Write(keepAlive); err != nil {
 					return err
 				}
 				if err := out.Flush(); err != nil {

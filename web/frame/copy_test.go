@@ -1,0 +1,280 @@
+package frame_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/frame"
+)
+
+// recorder notes each write and flush with the time since its making.
+type recorder struct {
+	begin time.Time
+	calls []string
+	bytes.Buffer
+	flushes int
+	fail    error
+}
+
+func newRecorder() *recorder { return &recorder{begin: time.Now()} }
+
+func (r *recorder) Write(p []byte) (int, error) {
+	if r.fail != nil {
+		return 0, r.fail
+	}
+	r.calls = append(r.calls, fmt.Sprintf("%v write %q", time.Since(r.begin), p))
+	return r.Buffer.Write(p)
+}
+
+func (r *recorder) Flush() error {
+	r.flushes++
+	r.calls = append(r.calls, fmt.Sprintf("%v flush", time.Since(r.begin)))
+	return nil
+}
+
+func TestTB07WhatWaitsIsOneWriteAndOneFlush(t *testing.T) {
+	tb := newTube()
+	for range 100 {
+		_, _ = tb.Send(text("a", "word"))
+	}
+	_ = tb.Close("completed")
+	out := newRecorder()
+	if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE}); err != nil {
+		t.Fatal(err)
+	}
+	if len(out.calls) != 2 || out.flushes != 1 {
+		t.Errorf("%d calls, %d flushes", len(out.calls), out.flushes)
+	}
+	if n := strings.Count(out.String(), "\n\n"); n != 101 {
+		t.Errorf("%d events", n)
+	}
+}
+
+func TestTB07ALargeBacklogIsWrittenInPiecesAndFlushedOnce(t *testing.T) {
+	tb := newTube()
+	for range 10_000 {
+		_, _ = tb.Send(text("a", "word"))
+	}
+	_ = tb.Close("completed")
+	out := newRecorder()
+	if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: frame.JSONL}); err != nil {
+		t.Fatal(err)
+	}
+	if writes := len(out.calls) - out.flushes; out.flushes != 1 || writes < 5 || writes > out.Len()/(64<<10)+1 {
+		t.Errorf("%d bytes in %d writes and %d flushes", out.Len(), writes, out.flushes)
+	}
+}
+
+func TestTB07UnderASlowProducerEachEventIsOutAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, out := newTube(), newRecorder()
+		go func() {
+			for range 2 {
+				time.Sleep(20 * time.Millisecond)
+				_, _ = tb.Send(text("a", "x"))
+			}
+			time.Sleep(20 * time.Millisecond)
+			_, _ = tb.Send(tube.Event{Kind: tube.Append, URI: []byte("a"), Hidden: true})
+			_ = tb.Close("completed")
+		}()
+		if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: frame.JSONL}); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]string{
+			`20ms write "{\"id\":\"run:0\",\"uri\":\"a\",\"delta\":\"x\"}\n"`, "20ms flush",
+			`40ms write "{\"id\":\"run:1\",\"uri\":\"a\",\"delta\":\"x\"}\n"`, "40ms flush",
+			`60ms write "{\"id\":\"run:3\",\"event\":\"finished\",\"data\":{\"status\":\"completed\"}}\n"`, "60ms flush",
+		}, out.calls); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func TestAnIdleStreamIsKeptOpen(t *testing.T) {
+	for _, c := range []struct {
+		format      frame.Format
+		comment, id string
+	}{{frame.SSE, `":\n"`, `"id: run:0`}, {frame.JSONL, `"\n"`, `"{\"id\":\"run:0\"`}} {
+		t.Run(string(c.format), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, out := newTube(), newRecorder()
+				time.AfterFunc(25*time.Second, func() { _, _ = tb.Send(text("a", "x")) })
+				time.AfterFunc(50*time.Second, func() { _ = tb.Close("completed") })
+				if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: c.format, KeepAlive: 10 * time.Second}); err != nil {
+					t.Fatal(err)
+				}
+				var writes []string
+				for _, call := range out.calls {
+					if !strings.HasSuffix(call, "flush") {
+						writes = append(writes, call)
+					}
+				}
+				if out.flushes != len(writes) {
+					t.Errorf("%d flushes for %d writes", out.flushes, len(writes))
+				}
+				// Ten seconds of silence, counted from the last write: 10, 20, event at 25, 35, 45, the end at 50.
+				if len(writes) != 6 || !strings.HasPrefix(writes[2], "25s write "+c.id) || !strings.HasPrefix(writes[5], "50s") {
+					t.Fatalf("%q", writes)
+				}
+				for i, at := range map[int]string{0: "10s", 1: "20s", 3: "35s", 4: "45s"} {
+					if writes[i] != at+" write "+c.comment {
+						t.Errorf("write %d is %s", i, writes[i])
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestWithoutKeepAliveAnIdleStreamIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb, out := newTube(), newRecorder()
+		time.AfterFunc(time.Hour, func() { _ = tb.Close("completed") })
+		if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE}); err != nil {
+			t.Fatal(err)
+		}
+		if len(out.calls) != 2 {
+			t.Errorf("%q", out.calls)
+		}
+	})
+}
+
+func TestCopyEndsForEachReason(t *testing.T) {
+	gone := errors.New("the client is gone")
+	waiting := func(*tube.Tube) {}
+	backlog := func(tb *tube.Tube) {
+		for range 10_000 {
+			_, _ = tb.Send(text("a", "word"))
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		prepare func(*tube.Tube)
+		fail    error
+		end     func(stop chan struct{}, cancel context.CancelCauseFunc)
+		want    error
+	}{
+		{"stopped while it waits", waiting, nil, func(stop chan struct{}, _ context.CancelCauseFunc) { close(stop) }, frame.ErrStopped},
+		{"canceled while it waits", waiting, nil, func(_ chan struct{}, cancel context.CancelCauseFunc) { cancel(gone) }, gone},
+		{"stopped in a backlog", backlog, nil, func(stop chan struct{}, _ context.CancelCauseFunc) { close(stop) }, frame.ErrStopped},
+		{"canceled in a backlog", backlog, nil, func(_ chan struct{}, cancel context.CancelCauseFunc) { cancel(gone) }, gone},
+		{"a write fails", backlog, gone, func(chan struct{}, context.CancelCauseFunc) {}, gone},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb, out := newTube(), newRecorder()
+				c.prepare(tb)
+				out.fail = c.fail
+				ctx, cancel := context.WithCancelCause(t.Context())
+				stop := make(chan struct{})
+				c.end(stop, cancel)
+				err := frame.Copy(ctx, out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE, KeepAlive: time.Second, Stop: stop})
+				if !errors.Is(err, c.want) {
+					t.Errorf("%v", err)
+				}
+				if strings.Contains(out.String(), "finished") {
+					t.Error("the stream looks as if the run had ended")
+				}
+				if s := out.String(); s != "" && !strings.HasSuffix(s, "\n\n") {
+					t.Error("broken off inside an event")
+				}
+				cancel(nil)
+			})
+		})
+	}
+	t.Run("a framing that is none", func(t *testing.T) {
+		if err := frame.Copy(t.Context(), newRecorder(), "run", newTube().NewReader(0), frame.Options{Format: frame.JSON}); err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+// conn is an Output with a deadline for each write, as web has one over HTTP.
+type conn struct {
+	net.Conn
+	timeout time.Duration
+}
+
+func (c conn) Write(p []byte) (int, error) {
+	_ = c.SetWriteDeadline(time.Now().Add(c.timeout))
+	return c.Conn.Write(p)
+}
+
+func (c conn) Flush() error { return nil }
+
+func TestTB06APeerThatHasStoppedReadingDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTube()
+		here, there := net.Pipe()
+		defer there.Close()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			begin := time.Now()
+			err := frame.Copy(t.Context(), conn{here, 30 * time.Second}, "run", tb.NewReader(0), frame.Options{Format: frame.SSE})
+			var timeout net.Error
+			if !errors.As(err, &timeout) || !timeout.Timeout() || time.Since(begin) != 30*time.Second {
+				t.Errorf("%v after %v", err, time.Since(begin))
+			}
+		})
+		good := newRecorder()
+		wg.Go(func() {
+			if err := frame.Copy(t.Context(), good, "run", tb.NewReader(0), frame.Options{Format: frame.SSE}); err != nil {
+				t.Error(err)
+			}
+		})
+		for range 1000 {
+			if _, err := tb.Send(text("a", "word")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = tb.Close("completed")
+		wg.Wait()
+		if n := strings.Count(good.String(), "\n\n"); n != 1001 {
+			t.Errorf("the other reader got %d events", n)
+		}
+	})
+}
+
+// Four connections follow a run while it is written, two in each framing.
+func TestTB03AndFT30OneRunIsReadInBothFramingsAtOnce(t *testing.T) {
+	tb := newTube()
+	outs := []*recorder{newRecorder(), newRecorder(), newRecorder(), newRecorder()}
+	var wg sync.WaitGroup
+	for i, out := range outs {
+		wg.Go(func() {
+			format := []frame.Format{frame.SSE, frame.JSONL}[i%2]
+			if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: format}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for i := range 5000 {
+		_, _ = tb.Send(text(fmt.Sprint("a/", i%3), fmt.Sprint(i)))
+	}
+	_ = tb.Close("completed")
+	wg.Wait()
+	if outs[0].String() != outs[2].String() || outs[1].String() != outs[3].String() {
+		t.Error("two readers in one framing got different streams")
+	}
+	lines := 0
+	for s := bufio.NewScanner(&outs[1].Buffer); s.Scan(); lines++ {
+		if want := fmt.Sprintf(`{"id":"run:%d",`, lines); !strings.HasPrefix(s.Text(), want) {
+			t.Fatalf("line %d is %s", lines, s.Text())
+		}
+	}
+	if n := strings.Count(outs[0].String(), "\n\n"); n != 5001 || lines != 5001 {
+		t.Errorf("%d SSE events, %d lines", n, lines)
+	}
+}

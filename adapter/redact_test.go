@@ -1,0 +1,52 @@
+package adapter
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// SE-06: what a provider or a proxy echoes goes to the log without keys.
+func TestRedactTakesSecretsOut(t *testing.T) {
+	const key = "CANARY-1234"
+	for name, text := range map[string]string{
+		"the key itself":                  "you sent " + key,
+		"a bearer token":                  "Authorization: Bearer CANARYabc.def-123",
+		"a header in JSON":                `{"headers":{"Authorization":"Bearer CANARYabc"}}`,
+		"basic credentials":               "authorization: basic CANARYabc==",
+		"an OpenAI key":                   "Incorrect API key provided: sk-proj-CANARY_abcdef.",
+		"a masked key":                    "provided: sk-CANAR***************3456",
+		"userinfo in a URL":               "Post \"https://user:CANARY@host/v1\": refused",
+		"a query in a URL":                `Post "https://host/v1?x=1&api_key=CANARYx&y=2": EOF`,
+		"another query":                   `https://host/v1?key=CANARYx`,
+		"an api-key header":               "api-key: CANARYabc",
+		"an x-api-key in JSON":            `{"x-api-key":"CANARYabc"}`,
+		"the key, at the limit":           strings.Repeat("x", maxCause-5) + key,
+		"the key, split by the first cut": strings.Repeat(" ", 4*maxCause-len(key)/2) + key,
+	} {
+		got := Redact(text, key, "")
+		if strings.Contains(got, "CANAR") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := Redact("the model is overloaded, sk- is a prefix, keys: none"); got != "the model is overloaded, sk- is a prefix, keys: none" {
+		t.Errorf("%q", got)
+	}
+	if err := RedactError(errors.New("Bearer CANARYabc")); strings.Contains(err.Error(), "CANARY") || errors.Unwrap(err) != nil {
+		t.Errorf("%v", err)
+	}
+	if RedactError(nil) != nil {
+		t.Error("an error of nil")
+	}
+}
+
+func TestRedactIsBoundedAndValid(t *testing.T) {
+	got := Redact(strings.Repeat("é", 10<<20) + "\xff")
+	if len(got) > maxCause+len("…") || !utf8.ValidString(got) {
+		t.Errorf("%d bytes", len(got))
+	}
+	if got := Redact("a\xffb"); got != "a\uFFFDb" {
+		t.Errorf("%q", got)
+	}
+}

@@ -1,5 +1,19 @@
 // Package bot turns a model into a worker with a state: a prompt goes in, parsed output comes out while it is written.
+//
+// # Guarantees
+//   - A bot goes init → chatting → inference-done → finished, or to error from any state but the last; every transition is
+//     observable, in order.
+//   - A bot's callbacks are called one at a time, in order: strings, objects and scalars as they are complete, then
+//     InferenceDone, then Response; or Error, and after it none of the others.
+//   - A panic in a callback is that bot's error. Its stack is in the log and nowhere else.
+//   - What a bot has written stays, whatever becomes of it.
 package bot
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
 
 // State is where a bot stands: init → chatting → inference-done → finished, or error from any but the end.
 type State string
@@ -11,6 +25,9 @@ const (
 	Finished      State = "finished"
 	Error         State = "error"
 )
+
+// Ended says whether nothing comes after the state.
+func (s State) Ended() bool { return s == Finished || s == Error }
 
 // Transition is a change of state; Err is the cause where To is [Error].
 type Transition struct {
@@ -27,15 +44,105 @@ type Bot interface {
 	Watch(f func(Transition))
 }
 
-// Machine is the state machine that bots embed. Its zero value is in the state [Init].
-type Machine struct{}
+// Machine is the state machine that bots embed. Its zero value is in the state [Init]. It is safe for concurrent use.
+type Machine struct {
+	mu         sync.Mutex
+	state      State // "" is Init
+	err        error
+	watchers   []func(Transition)
+	queue      []Transition // not yet told to the watchers
+	delivering bool         // somebody is telling them
+}
 
-func (m *Machine) State() State             { panic("bot: not built yet") }
-func (m *Machine) Err() error               { panic("bot: not built yet") }
-func (m *Machine) Watch(f func(Transition)) { panic("bot: not built yet") }
+// next is the table of transitions. [Error] is not in it: every state leads there but those that are the end.
+var next = map[State]State{Init: Chatting, Chatting: InferenceDone, InferenceDone: Finished}
+
+// State returns where the bot stands.
+func (m *Machine) State() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now()
+}
+
+func (m *Machine) now() State {
+	if m.state == "" {
+		return Init
+	}
+	return m.state
+}
+
+// Err returns what led to the state [Error], nil in any other.
+func (m *Machine) Err() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.err
+}
+
+// Watch calls f for each transition from now on, in order, from the goroutine that makes it. Where transitions are made by
+// several goroutines at once, or by f itself, the one that came first tells them all. A panic in f goes to whoever made the
+// transition, when all watchers were told.
+func (m *Machine) Watch(f func(Transition)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watchers = append(m.watchers[:len(m.watchers):len(m.watchers)], f) // deliver reads the old slice without the lock
+}
 
 // To makes a transition; one that is not in the table is refused with an error (and is a bug).
-func (m *Machine) To(s State) error { panic("bot: not built yet") }
+func (m *Machine) To(s State) error {
+	if s == Error {
+		return errors.New("bot: the state error needs a cause: use Fail")
+	}
+	return m.move(s, nil)
+}
 
 // Fail makes the transition to [Error] with its cause.
-func (m *Machine) Fail(cause error) error { panic("bot: not built yet") }
+func (m *Machine) Fail(cause error) error {
+	if cause == nil {
+		return errors.New("bot: the state error needs a cause")
+	}
+	return m.move(Error, cause)
+}
+
+func (m *Machine) move(to State, cause error) error {
+	m.mu.Lock()
+	from := m.now()
+	if to == Error && from.Ended() || to != Error && next[from] != to {
+		m.mu.Unlock()
+		return fmt.Errorf("bot: no transition from %s to %s", from, to)
+	}
+	m.state, m.err = to, cause
+	m.queue = append(m.queue, Transition{From: from, To: to, Err: cause})
+	m.deliver()
+	return nil
+}
+
+// deliver tells the watchers what waits in the queue, in order and without the lock. It is called with the lock held.
+func (m *Machine) deliver() {
+	if m.delivering {
+		m.mu.Unlock()
+		return
+	}
+	m.delivering = true
+	var panicked any
+	for len(m.queue) > 0 {
+		t, watchers := m.queue[0], m.watchers
+		m.queue = m.queue[1:]
+		m.mu.Unlock()
+		for _, f := range watchers {
+			func() {
+				defer func() {
+					if p := recover(); p != nil && panicked == nil {
+						panicked = p
+					}
+				}()
+				f(t)
+			}()
+		}
+		m.mu.Lock()
+	}
+	m.queue, m.delivering = nil, false
+	m.mu.Unlock()
+	if panicked != nil {
+		panic(panicked)
+	}
+}

@@ -2,125 +2,271 @@ package bot
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot/prompt"
 	"github.com/lingserve/lingserve/tube"
 )
 
-// Format is the form of a bot's output.
-type Format string
+var (
+	// ErrStarted says that a bot was started before.
+	ErrStarted = errors.New("bot: it was started before")
+	// ErrOver says that the run of a bot has ended.
+	ErrOver = errors.New("bot: the run has ended")
 
-const (
-	JSON Format = "json"
-	Text Format = "text"
+	errFinished = errors.New("bot: finished by hand")
+	errEnough   = errors.New("bot: the answer is complete")
 )
 
-// Config is what a bot is made with: its model and what is asked of it. A manager's Config is the default of its bots'.
-type Config struct {
-	Model       string          // "provider:name"; "" is the default model
-	Format      Format          // default JSON
-	Schema      json.RawMessage // JSON Schema of the output; sent to providers that support it, and checked
-	SchemaName  string
-	Temperature *float64
-	TopP        *float64
-	MaxTokens   *int
-	Stop        []string
-	Seed        *int
-	Quiet       bool // its events reach listeners and the result, but no client
-	Done        bool // each completed value is followed by a Done event
+// ChatBot asks a model and sends its parsed output to the tube. Make one with [New]; its methods are safe for concurrent use.
+type ChatBot struct {
+	Machine
+
+	env       Env
+	name      string
+	root      string
+	config    Config
+	log       *slog.Logger
+	contested atomic.Bool
+	byHand    atomic.Bool // Finish was called
+
+	mu        sync.Mutex
+	prompts   []adapter.Message
+	history   []adapter.Message
+	listeners []Listener
+	unfilter  []func()
+	started   bool
+	cancel    context.CancelCauseFunc
+	response  Response
+
+	done chan struct{} // closed when the bot has ended and its callbacks have returned
 }
-
-// Env is what a bot works with; a manager supplies it.
-type Env struct {
-	Context context.Context // ends with the run
-	Tube    *tube.Tube
-	Models  Models
-	// Go runs f in a goroutine that somebody waits for; false when nothing may start any more.
-	Go func(f func(context.Context)) bool
-	// Params are the manager's custom params at the time the bot was made.
-	Params map[string]any
-	// Writes is told when a bot opens and closes a string or array, so that two that write to the same one are noticed.
-	// It may be nil.
-	Writes WriteObserver
-}
-
-// WriteObserver sees which strings and arrays are open for writing.
-type WriteObserver interface {
-	Open(bot *ChatBot, uri []byte)
-	Close(bot *ChatBot, uri []byte)
-}
-
-// Models finds a model by name; *[adapter.Registry] is one.
-type Models interface {
-	Model(name string) (adapter.Model, error)
-}
-
-// Message is what a bot is asked: Text, or Parts where there are any.
-type Message struct {
-	Text  string
-	Parts []adapter.Part
-}
-
-// Response is a complete answer.
-type Response struct {
-	Value     json.RawMessage // JSON text; of a text bot, a JSON string
-	Model     string          // that answered
-	Usage     adapter.Usage
-	Truncated bool           // the model reached its limit of tokens
-	Repairs   map[string]int // by kind
-}
-
-// StringValue is a string that is complete.
-type StringValue struct{ URI, Value string }
-
-// ObjectValue is an object or array that is complete; Value is its JSON text.
-type ObjectValue struct {
-	URI   string
-	Value json.RawMessage
-}
-
-// Listener is told what a bot does, in order, from one goroutine. Members that are nil are not called; values are collected
-// only where someone listens. uris carry the bot's root. A panic in a callback is the bot's error.
-type Listener struct {
-	String        func(StringValue)
-	Object        func(ObjectValue)
-	Scalar        func(ObjectValue) // numbers and literals
-	InferenceDone func(Response)    // the model has ended
-	Response      func(Response)    // everything is sent
-	Error         func(error)
-}
-
-// ChatBot asks a model and sends its parsed output to the tube.
-type ChatBot struct{ Machine }
 
 // New makes a bot that writes below root.
-func New(env Env, name, root string, c Config) *ChatBot { panic("bot: not built yet") }
+func New(env Env, name, root string, c Config) *ChatBot {
+	log := env.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &ChatBot{env: env, name: name, root: root, config: c, log: log, done: make(chan struct{})}
+}
 
-func (b *ChatBot) Name() string { panic("bot: not built yet") }
-func (b *ChatBot) Root() string { panic("bot: not built yet") }
+func (b *ChatBot) Name() string { return b.name }
+func (b *ChatBot) Root() string { return b.root }
 
-// AddPrompt appends a system message; data goes over the params of the manager.
-func (b *ChatBot) AddPrompt(template string, data map[string]any) error { panic("bot: not built yet") }
+// Config returns what the bot was made with.
+func (b *ChatBot) Config() Config { return b.config }
 
-// SetPrompt replaces all prompts by this one.
-func (b *ChatBot) SetPrompt(template string, data map[string]any) error { panic("bot: not built yet") }
+// AddPrompt appends a system message; data goes over the params of the manager. The template is rendered now. Errors are
+// *[prompt.Error].
+func (b *ChatBot) AddPrompt(template string, data map[string]any) error {
+	t, err := prompt.Parse("prompt of "+b.name, template)
+	if err != nil {
+		return err
+	}
+	return b.AddTemplate(t, data)
+}
 
-func (b *ChatBot) AddHistory(m ...adapter.Message) { panic("bot: not built yet") }
-func (b *ChatBot) SetHistory(m ...adapter.Message) { panic("bot: not built yet") }
+// AddTemplate is AddPrompt for a template that was parsed before.
+func (b *ChatBot) AddTemplate(t *prompt.Template, data map[string]any) error {
+	vars := b.config.variables(b.name, b.root)
+	maps.Copy(vars, b.env.Params)
+	maps.Copy(vars, data)
+	text, err := t.Render(vars)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.prompts = append(b.prompts, adapter.Message{Role: adapter.System, Content: text})
+	return nil
+}
+
+// SetPrompt replaces all prompts by this one. Where it fails, they stay.
+func (b *ChatBot) SetPrompt(template string, data map[string]any) error {
+	b.mu.Lock()
+	before := b.prompts
+	b.prompts = nil
+	b.mu.Unlock()
+	err := b.AddPrompt(template, data)
+	if err != nil {
+		b.mu.Lock()
+		b.prompts = before
+		b.mu.Unlock()
+	}
+	return err
+}
+
+// AddHistory appends messages that stand between the prompts and the message of [ChatBot.Chat].
+func (b *ChatBot) AddHistory(m ...adapter.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.history = append(b.history, m...)
+}
+
+// SetHistory replaces the history.
+func (b *ChatBot) SetHistory(m ...adapter.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.history = append([]adapter.Message(nil), m...)
+}
 
 // AddFilter hides uris at or below the bot's root from clients.
-func (b *ChatBot) AddFilter(exclude ...tube.Matcher) { panic("bot: not built yet") }
-func (b *ChatBot) ClearFilters()                     { panic("bot: not built yet") }
+func (b *ChatBot) AddFilter(exclude ...tube.Matcher) {
+	remove := b.env.Tube.AddFilter(tube.Filter{Root: b.root, Exclude: exclude})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unfilter = append(b.unfilter, remove)
+}
+
+// ClearFilters takes the bot's filters back.
+func (b *ChatBot) ClearFilters() {
+	b.mu.Lock()
+	removes := b.unfilter
+	b.unfilter = nil
+	b.mu.Unlock()
+	for _, remove := range removes {
+		remove()
+	}
+}
 
 // Listen adds a listener; before Chat.
-func (b *ChatBot) Listen(l Listener) { panic("bot: not built yet") }
+func (b *ChatBot) Listen(l Listener) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.started {
+		panic("bot: Listen after Chat")
+	}
+	b.listeners = append(b.listeners, l)
+}
 
-// Chat starts the bot and returns at once. It is an error to start a bot twice or after the run has ended.
-func (b *ChatBot) Chat(m Message) error { panic("bot: not built yet") }
+// Contest tells the bot that another one may write to the same place, so that its [WriteObserver] wants to know of each
+// string and array.
+func (b *ChatBot) Contest() { b.contested.Store(true) }
 
-// Finish ends a bot by hand: what it was doing is stopped, and what it wrote stays.
-func (b *ChatBot) Finish() { panic("bot: not built yet") }
+// Chat starts the bot and returns at once. It is an error to start a bot twice ([ErrStarted]) or after the run has ended
+// ([ErrOver]); whatever else goes wrong is the bot's error.
+func (b *ChatBot) Chat(m Message) error {
+	b.mu.Lock()
+	if b.started {
+		b.mu.Unlock()
+		return ErrStarted
+	}
+	ctx, cancel := context.WithCancelCause(b.env.Context)
+	begin := make(chan struct{}) // the goroutine waits until the bot is chatting
+	started := b.env.Context.Err() == nil && b.env.Go(func(context.Context) {
+		defer cancel(nil)
+		<-begin
+		b.run(ctx, cancel, m)
+	})
+	b.started, b.cancel = started, cancel
+	b.mu.Unlock()
+	if !started {
+		cancel(nil)
+		return ErrOver
+	}
+	defer close(begin) // also where a watcher panics
+	return b.To(Chatting)
+}
 
-// Wait waits until the bot has ended or ctx has, and returns its answer.
-func (b *ChatBot) Wait(ctx context.Context) (Response, error) { panic("bot: not built yet") }
+// Finish ends a bot by hand: what it was doing is stopped, and what it wrote stays. Its listeners are told as at any other
+// end, with what there is. It does not wait for that, and a bot that has ended is left as it is.
+func (b *ChatBot) Finish() {
+	b.mu.Lock()
+	begun, cancel := b.started, b.cancel
+	b.started = true
+	b.mu.Unlock()
+	if begun {
+		b.byHand.Store(true)
+		if cancel != nil {
+			cancel(errFinished)
+		}
+		return
+	}
+	b.end(b.guard(func() error {
+		if err := b.To(Chatting); err != nil {
+			return err
+		}
+		return b.finish(Response{Value: null, Model: b.config.Model})
+	}))
+}
+
+// Wait waits until the bot has ended or ctx has, and returns its answer. A callback must not wait for its own bot.
+func (b *ChatBot) Wait(ctx context.Context) (Response, error) {
+	over := b.env.Context.Done()
+	for {
+		select {
+		case <-b.done:
+			return b.Response(), b.Err()
+		case <-ctx.Done():
+			return b.Response(), context.Cause(ctx)
+		case <-over:
+			b.mu.Lock()
+			begun := b.started
+			b.mu.Unlock()
+			if !begun {
+				return Response{}, ErrOver
+			}
+			over = nil // it will end soon
+		}
+	}
+}
+
+// Response returns what there is of the answer; the value when the bot is finished.
+func (b *ChatBot) Response() Response {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.response
+}
+
+func (b *ChatBot) note(change func(r *Response)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.response)
+}
+
+// request puts the question together.
+func (b *ChatBot) request(m Message) (adapter.Request, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.config
+	messages := make([]adapter.Message, 0, len(b.prompts)+len(b.history)+2)
+	messages = append(messages, b.prompts...)
+	if len(b.prompts) == 0 && c.format() == JSON {
+		messages = append(messages, adapter.Message{Role: adapter.System, Content: defaultPrompt(c)})
+	}
+	messages = append(messages, b.history...)
+	if m.Text != "" || len(m.Parts) > 0 {
+		user := adapter.Message{Role: adapter.User, Content: m.Text}
+		if len(m.Parts) > 0 {
+			user.Content, user.Parts = "", m.Parts
+		}
+		messages = append(messages, user)
+	}
+	if len(messages) == 0 {
+		return adapter.Request{}, &Failure{Code: CodeInvalid, Message: fmt.Sprintf("the bot %q has nothing to say to the model", b.name)}
+	}
+	r := adapter.Request{
+		Messages: messages, Temperature: c.Temperature, TopP: c.TopP, MaxTokens: c.MaxTokens, Stop: c.Stop, Seed: c.Seed,
+		Params: b.env.Params,
+	}
+	if c.format() == JSON {
+		r.Format = adapter.Format{JSON: true, Name: c.SchemaName, Schema: c.Schema}
+	}
+	return r, nil
+}
+
+// defaultPrompt asks for JSON where nobody else does.
+func defaultPrompt(c Config) string {
+	const ask = "Answer with one JSON document and nothing else: no explanation, no code fence. Begin with \"{\"."
+	if c.Schema == nil {
+		return ask + "\nFor example: {\"answer\": \"…\"}"
+	}
+	return ask + "\nThe document must fit this JSON Schema:\n" + string(c.Schema)
+}

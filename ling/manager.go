@@ -1,16 +1,48 @@
 // Package ling manages the bots of one run: their tasks, their tube, and the end of them all.
+//
+// # Guarantees
+//   - What runs is counted: bots, tasks, and through them their callbacks. [Manager.Close] returns when the count is zero, at
+//     once and not a moment later; what callbacks and tasks start is counted before they return.
+//   - One event ends a run: "finished" with a status, or "canceled".
+//   - A bot or task that fails ends nothing but itself. Its error is an "error" event, makes the status "failed", and is what
+//     [Manager.Result] returns, unless it was [Manager.Handled].
+//   - A panic in a callback or task is that bot's or task's error.
+//   - No goroutine of a run outlives it.
+//
+// Close, Cancel and Result wait for callbacks and tasks. So these must not call them, but may call [Manager.Stop].
 package ling
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
+)
+
+// Limits of a run where its options do not say otherwise.
+const (
+	DefaultMaxBots   = 256
+	DefaultMaxTasks  = 1024
+	DefaultMaxResult = 16 << 20
+)
+
+var (
+	// ErrEnded says that the run has ended, or is being ended: nothing more can be started.
+	ErrEnded = errors.New("ling: the run has ended")
+	// ErrInterrupted as a cause of Cancel or Stop makes the run's end "finished" with the status "interrupted": whatever ran
+	// it goes away.
+	ErrInterrupted = errors.New("ling: the run was interrupted")
 )
 
 // Options are the settings of a manager; the zero value has the default limits.
@@ -28,76 +60,275 @@ type Options struct {
 	Model      string
 }
 
-// Manager runs bots and tasks, and gives what they write one tube.
-type Manager struct{}
+// Manager runs bots and tasks, and gives what they write one tube. Make one with [New]; it is safe for concurrent use.
+type Manager struct {
+	options Options
+	config  bot.Config
+	tube    *tube.Tube
+	log     *slog.Logger
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	written atomic.Int64 // bytes of deltas
 
-// New returns a manager whose work ends when ctx does. config is the default of its bots. The tube begins with a "started"
-// event.
-func New(ctx context.Context, config bot.Config, o *Options) *Manager { panic("ling: not built yet") }
+	mu       sync.Mutex
+	params   map[string]any
+	active   int                       // goroutines and bots of others that run
+	turned   chan struct{}             // closed and replaced when active becomes zero, or something else
+	used     bool                      // something was started
+	over     bool                      // nothing may start any more
+	ending   bool                      // somebody sends the terminal event
+	canceled error                     // cause of the cancellation
+	fatal    error                     // what made the manager stop the run
+	bots     int                       // ever made or added
+	tasks    int                       // ever started
+	writers  map[*bot.ChatBot]struct{} // that have not ended
+	open     map[string]*bot.ChatBot   // contested strings and arrays, and who writes there
+	told     map[string]bool           // uris whose conflict was reported
+	failures []misfortune
+	errors   []ErrorData
+	usage    map[string]adapter.Usage
+	repairs  map[string]map[string]int
+	cut      bool
+	status   string // of the end
+}
 
-func (m *Manager) ID() string               { panic("ling: not built yet") }
-func (m *Manager) Tube() *tube.Tube         { panic("ling: not built yet") }
-func (m *Manager) Context() context.Context { panic("ling: not built yet") }
+// misfortune is a bot or task that has failed.
+type misfortune struct {
+	bot bot.Bot // nil for a task
+	err error
+}
+
+// New returns a manager whose work ends when ctx does. config is the default of its bots; o may be nil. The tube begins with
+// a "started" event. Every manager must be ended, with Close or Cancel.
+func New(ctx context.Context, config bot.Config, o *Options) *Manager {
+	m := &Manager{config: config, turned: make(chan struct{})}
+	if o != nil {
+		m.options = *o
+	}
+	orDefault(&m.options.MaxBots, DefaultMaxBots)
+	orDefault(&m.options.MaxTasks, DefaultMaxTasks)
+	orDefault(&m.options.MaxResult, DefaultMaxResult)
+	if m.options.Run == "" {
+		m.options.Run = NewID()
+	}
+	m.log = m.options.Log
+	if m.log == nil {
+		m.log = slog.New(slog.DiscardHandler)
+	}
+	m.log = m.log.With(slog.String("run", m.options.Run))
+	m.ctx, m.cancel = context.WithCancelCause(ctx)
+	m.tube = tube.New(m.options.Run, &tube.Options{
+		MaxBytes: m.options.MaxLog,
+		Document: func() tube.Document { return new(jsonuri.Document) },
+	})
+	m.send("started", struct {
+		Run      string `json:"run"`
+		Workflow string `json:"workflow,omitempty"`
+		Session  string `json:"session,omitempty"`
+		Model    string `json:"model,omitempty"`
+	}{m.options.Run, m.options.Workflow, m.options.Session, m.options.Model})
+	return m
+}
+
+func orDefault(n *int, def int) {
+	if *n <= 0 {
+		*n = def
+	}
+}
+
+// ID returns the run's id.
+func (m *Manager) ID() string { return m.options.Run }
+
+// Tube returns the run's events.
+func (m *Manager) Tube() *tube.Tube { return m.tube }
+
+// Context ends with the run: when it is canceled, and when Close has waited for everything.
+func (m *Manager) Context() context.Context { return m.ctx }
 
 // SetCustomParams sets the params that the prompts of bots created from now on are rendered with.
-func (m *Manager) SetCustomParams(p map[string]any) { panic("ling: not built yet") }
+func (m *Manager) SetCustomParams(p map[string]any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.params = maps.Clone(p)
+}
 
-// CreateBot makes a bot that writes below root, with the manager's config changed by edit (which may be nil).
+// CustomParams returns what was set.
+func (m *Manager) CustomParams() map[string]any {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.params)
+}
+
+// CreateBot makes a bot that writes below root, with the manager's config changed by edit (which may be nil). Errors: a root
+// that is no uri, [ErrEnded], and too many bots, which ends the run.
 func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.ChatBot, error) {
-	panic("ling: not built yet")
+	if _, err := jsonuri.Parse(root); err != nil {
+		return nil, &bot.Failure{Code: bot.CodeInvalid, Message: fmt.Sprintf("the root of the bot %q is no uri", name), Cause: err}
+	}
+	config := m.config
+	if edit != nil {
+		edit(&config)
+	}
+	if err := m.admit(&m.bots, m.options.MaxBots, "bots"); err != nil {
+		return nil, err
+	}
+	b := bot.New(bot.Env{
+		Context: m.ctx, Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: (*conflicts)(m),
+		Report: m.botReport, Written: m.wrote, Log: m.log.With(slog.String("bot", name)),
+	}, name, root, config)
+	b.Watch(func(t bot.Transition) {
+		switch t.To {
+		case bot.Chatting:
+			m.contest(b)
+		case bot.Finished, bot.Error:
+			m.botEnded(b, t.Err)
+		}
+	})
+	return b, nil
 }
 
 // AddBot puts any bot under the manager's care: Close waits for it once it has left the state init.
-func (m *Manager) AddBot(b bot.Bot) error { panic("ling: not built yet") }
-
-// Go runs a task; its error or panic is reported as an event and by Result, and ends no other work.
-func (m *Manager) Go(task func(context.Context) error) error { panic("ling: not built yet") }
-
-// SendEvent sends a status event of the workflow; data is encoded as JSON.
-func (m *Manager) SendEvent(name string, data any) error { panic("ling: not built yet") }
-
-// Report sends an "error" event that does not end the run.
-func (m *Manager) Report(botName string, err error) { panic("ling: not built yet") }
-
-// Result is what a run made.
-type Result struct {
-	Run       string                    `json:"run"`
-	Session   string                    `json:"session,omitempty"`
-	Status    string                    `json:"status"` // running, completed, failed, interrupted, canceled
-	Result    json.RawMessage           `json:"result"`
-	Reserved  json.RawMessage           `json:"reserved,omitempty"`
-	Usage     map[string]adapter.Usage  `json:"usage"` // by bot name, summed
-	Repairs   map[string]map[string]int `json:"repairs,omitempty"`
-	Truncated bool                      `json:"truncated,omitempty"`
-	Errors    []ErrorData               `json:"errors"`
+func (m *Manager) AddBot(b bot.Bot) error {
+	if err := m.admit(&m.bots, m.options.MaxBots, "bots"); err != nil {
+		return err
+	}
+	var mu sync.Mutex
+	running, ended := false, false
+	see := func(s bot.State) {
+		mu.Lock()
+		starts := !running && s != bot.Init
+		ends := !ended && s.Ended()
+		running, ended = running || starts, ended || ends
+		mu.Unlock()
+		if starts {
+			m.begin()
+		}
+		if ends {
+			m.otherEnded(b)
+			m.done()
+		}
+	}
+	b.Watch(func(t bot.Transition) { see(t.To) })
+	see(b.State()) // it may have been started before
+	return nil
 }
 
-// ErrorData is the data of an "error" event.
-type ErrorData struct {
-	Code      string `json:"code"`
-	Message   string `json:"message"`
-	Bot       string `json:"bot,omitempty"`
-	Pointer   string `json:"pointer,omitempty"`
-	Retryable bool   `json:"retryable"`
-	Fatal     bool   `json:"fatal"`
+// Go runs a task; its error or panic is reported as an event and by Result, makes the run a failed one, and ends no other
+// work. Errors: [ErrEnded], and too many tasks, which ends the run.
+func (m *Manager) Go(task func(context.Context) error) error {
+	if err := m.admit(&m.tasks, m.options.MaxTasks, "tasks"); err != nil {
+		return err
+	}
+	if !m.spawn(func(ctx context.Context) {
+		if err := m.try(ctx, task); err != nil {
+			m.failed(nil, err)
+		}
+	}) {
+		return ErrEnded
+	}
+	return nil
 }
 
-// Result waits for every bot's inference and every task. The error is that of the first bot or task that failed; the result
-// is then what there is. It may be asked for at any time, any number of times.
-func (m *Manager) Result(ctx context.Context) (Result, error) { panic("ling: not built yet") }
+func (m *Manager) try(ctx context.Context, task func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = bot.Panicked(m.log, "task", p)
+		}
+	}()
+	return task(ctx)
+}
 
-// Peek returns what there is, without waiting; all includes what clients may not see.
-func (m *Manager) Peek(all bool) Result { panic("ling: not built yet") }
+// ownEvents are sent by the manager alone: a reader can rely on them.
+var ownEvents = map[string]bool{"started": true, "error": true, "usage": true, "finished": true, "canceled": true}
 
-// Close waits for bots, tasks and callbacks, and for what these start, then ends the tube: completed, or failed where a bot
-// or task has. It may be called right after the first bot was started.
-func (m *Manager) Close() error { panic("ling: not built yet") }
-
-// Cancel stops everything below and returns when nothing runs any more; the tube ends with "canceled" and reason is the
-// cause's text. cause may be nil.
-func (m *Manager) Cancel(cause error) error { panic("ling: not built yet") }
+// SendEvent sends a status event of the workflow; data is encoded as JSON. Errors: a name that is not allowed or has a
+// meaning of its own, data that has no JSON form, [tube.ErrEnded].
+func (m *Manager) SendEvent(name string, data any) error {
+	if ownEvents[name] {
+		return fmt.Errorf("ling: the event name %q has a meaning of its own", name)
+	}
+	return m.send(name, data)
+}
 
 // Events iterates over what the tube carries, hidden events included.
 func (m *Manager) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
-	panic("ling: not built yet")
+	return m.tube.Events(ctx, 0)
+}
+
+// admit counts one more of something that is limited.
+func (m *Manager) admit(count *int, limit int, what string) error {
+	m.mu.Lock()
+	if m.over {
+		m.mu.Unlock()
+		return ErrEnded
+	}
+	if *count >= limit {
+		m.mu.Unlock()
+		err := &bot.Failure{Code: bot.CodeTooLarge, Message: fmt.Sprintf("the run has more than %d %s", limit, what)}
+		m.stopFor(err)
+		return err
+	}
+	*count++
+	m.mu.Unlock()
+	return nil
+}
+
+// spawn runs f in a goroutine that Close waits for.
+func (m *Manager) spawn(f func(context.Context)) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over {
+		return false
+	}
+	m.add()
+	go func() {
+		defer m.done()
+		f(m.ctx)
+	}()
+	return true
+}
+
+// begin counts a bot that somebody else runs.
+func (m *Manager) begin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.add()
+}
+
+func (m *Manager) add() {
+	m.used = true
+	if m.active++; m.active == 1 {
+		m.turn()
+	}
+}
+
+func (m *Manager) done() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.active--; m.active == 0 {
+		m.turn()
+	}
+}
+
+// turn wakes those who wait for the count.
+func (m *Manager) turn() {
+	close(m.turned)
+	m.turned = make(chan struct{})
+}
+
+// wrote counts what bots send, which is what the result can grow to.
+func (m *Manager) wrote(bytes int) bool {
+	if m.written.Add(int64(bytes)) <= int64(m.options.MaxResult) {
+		return true
+	}
+	m.stopFor(&bot.Failure{Code: bot.CodeTooLarge, Message: fmt.Sprintf("the run's result is larger than %d bytes", m.options.MaxResult)})
+	return false
+}
+
+// within says whether one root is at or below the other.
+func within(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	return a == "" || strings.HasPrefix(b, a) && (len(a) == len(b) || b[len(a)] == '/')
 }

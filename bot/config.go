@@ -1,0 +1,61 @@
+package bot
+
+import "encoding/json"
+
+// Format is the form of a bot's output.
+type Format string
+
+const (
+	JSON Format = "json"
+	Text Format = "text"
+)
+
+// Config is what a bot is made with: its model and what is asked of it. A manager's Config is the default of its bots'.
+type Config struct {
+	Model       string          // "provider:name"; "" is the default model
+	Format      Format          // default JSON
+	Schema      json.RawMessage // JSON Schema of the output; sent to providers that support it, and checked
+	SchemaName  string
+	Temperature *float64
+	TopP        *float64
+	MaxTokens   *int
+	Stop        []string
+	Seed        *int
+	Quiet       bool // its events reach listeners and the result, but no client
+	Done        bool // each completed value is followed by a Done event
+	// NoValue leaves Response.Value empty and saves the memory for it, where only the stream and the result matter.
+	NoValue bool
+}
+
+func (c Config) format() Format {
+	if c.Format == "" {
+		return JSON
+	}
+	return c.Format
+}
+
+// variables are what prompts see of a configuration: what was asked of the model, and nothing that is secret or alive.
+func (c Config) variables(name, root string) map[string]any {
+	chatConfig := map[string]any{"model": c.Model, "model_name": c.Model, "bot": name}
+	format := map[string]any{"type": "json_object", "root": root}
+	if c.format() == Text {
+		format["type"] = "text"
+	} else if c.Schema != nil {
+		format["type"], format["schema"], format["name"] = "json_schema", c.Schema, c.SchemaName
+	}
+	options := map[string]any{"response_format": format, "quiet": c.Quiet}
+	put(options, "temperature", c.Temperature)
+	put(options, "top_p", c.TopP)
+	put(options, "max_tokens", c.MaxTokens)
+	put(options, "seed", c.Seed)
+	if c.Stop != nil {
+		options["stop"] = c.Stop
+	}
+	return map[string]any{"chatConfig": chatConfig, "chatOptions": options}
+}
+
+func put[T any](m map[string]any, name string, value *T) {
+	if value != nil {
+		m[name] = *value
+	}
+}

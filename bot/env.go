@@ -1,0 +1,78 @@
+package bot
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// Env is what a bot works with; a manager supplies it.
+type Env struct {
+	Context context.Context // ends with the run
+	Tube    *tube.Tube
+	Models  Models
+	// Go runs f in a goroutine that somebody waits for; false when nothing may start any more.
+	Go func(f func(context.Context)) bool
+	// Params are the manager's custom params at the time the bot was made.
+	Params map[string]any
+	// Writes is told when a bot opens and closes a string or array, so that two that write to the same one are noticed.
+	// It may be nil.
+	Writes WriteObserver
+	// Report makes an "error" event of what does not end the bot, a [*Failure] mostly. It may be nil.
+	Report func(b *ChatBot, err error)
+	// Written is told how many bytes a bot has sent; false stops the bot. It may be nil.
+	Written func(bytes int) bool
+	// Log gets what users must not see. It may be nil.
+	Log *slog.Logger
+}
+
+// WriteObserver sees which strings and arrays are open for writing. A bot tells it only after [ChatBot.Contest].
+type WriteObserver interface {
+	Open(bot *ChatBot, uri []byte)
+	Close(bot *ChatBot, uri []byte)
+}
+
+// Models finds a model by name; *[adapter.Registry] is one.
+type Models interface {
+	Model(name string) (adapter.Model, error)
+}
+
+// Message is what a bot is asked: Text, or Parts where there are any.
+type Message struct {
+	Text  string
+	Parts []adapter.Part
+}
+
+// Response is a complete answer.
+type Response struct {
+	Value     json.RawMessage // JSON text; of a text bot, a JSON string
+	Model     string          // that answered
+	Usage     adapter.Usage
+	Truncated bool           // the model reached its limit of tokens
+	Repairs   map[string]int // by kind
+}
+
+// StringValue is a string that is complete.
+type StringValue struct{ URI, Value string }
+
+// ObjectValue is an object or array that is complete, or a scalar; Value is its JSON text.
+type ObjectValue struct {
+	URI   string
+	Value json.RawMessage
+}
+
+// Listener is told what a bot does, in order, from one goroutine. Members that are nil are not called; values are collected
+// only where someone listens. uris carry the bot's root. A panic in a callback is the bot's error.
+//
+// A callback may make and start other bots. It must not wait for its own bot, nor for the end of its run.
+type Listener struct {
+	String        func(StringValue)
+	Object        func(ObjectValue)
+	Scalar        func(ObjectValue) // numbers and literals
+	InferenceDone func(Response)    // the model has ended
+	Response      func(Response)    // everything is sent
+	Error         func(error)
+}

@@ -1,0 +1,104 @@
+package bot
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot/prompt"
+	"github.com/lingserve/lingserve/jsonuri"
+)
+
+// Codes of errors that are not the model's server's.
+const (
+	CodeInvalid       = "invalid_request"
+	CodeOutputInvalid = "output_invalid"
+	CodeConflict      = "conflict"
+	CodeTooLarge      = "too_large"
+	CodeInternal      = "internal"
+)
+
+// Failure is an error whose text may be shown to users; its cause is for the log. Custom bots and tasks that want to say
+// more than "internal error" return one.
+type Failure struct {
+	Code      string // one of the protocol's; "" is CodeInternal
+	Message   string
+	Pointer   string // JSON Pointer into the result, where there is a place
+	Retryable bool
+	Cause     error
+}
+
+func (f *Failure) Error() string { return f.Message }
+func (f *Failure) Unwrap() error { return f.Cause }
+
+// Describe finds in err what may be shown of it: a [*Failure], or what it is made to; known is false where there was nothing,
+// and the answer says only that something failed.
+func Describe(err error) (f Failure, known bool) {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		d := *f
+		if d.Code == "" {
+			d.Code = CodeInternal
+		}
+		return d, true
+	}
+	if e, ok := errors.AsType[*adapter.Error](err); ok {
+		return Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable, Cause: err}, true
+	}
+	if e, ok := errors.AsType[*prompt.Error](err); ok {
+		return Failure{Code: CodeInvalid, Message: "a prompt cannot be rendered: " + e.Error(), Cause: err}, true
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return Failure{Code: adapter.CodeTimeout, Message: "the time was over", Retryable: true, Cause: err}, true
+	case errors.Is(err, context.Canceled):
+		return Failure{Code: CodeInternal, Message: "canceled", Cause: err}, true
+	}
+	return Failure{Code: CodeInternal, Message: "internal error", Cause: err}, false
+}
+
+// Internal logs what must not be shown, and returns an error that says where to find it.
+func Internal(log *slog.Logger, what string, cause error, attrs ...slog.Attr) *Failure {
+	id := make([]byte, 6)
+	rand.Read(id) // never fails
+	name := hex.EncodeToString(id)
+	if log != nil {
+		attrs = append(attrs, slog.String("id", name), slog.Any("error", cause))
+		log.LogAttrs(context.Background(), slog.LevelError, what, attrs...)
+	}
+	return &Failure{Code: CodeInternal, Message: "internal error; the log has it as " + name, Cause: cause}
+}
+
+// Panicked makes the error of a panic that was recovered. The stack goes to the log, and nothing of it to users.
+func Panicked(log *slog.Logger, where string, value any) *Failure {
+	cause, ok := value.(error)
+	if !ok {
+		cause = errors.New("panic")
+	}
+	return Internal(log, "panic", cause, slog.String("in", where), slog.Any("panic", value), slog.String("stack", string(debug.Stack())))
+}
+
+// Pointer writes a uri as a JSON Pointer (RFC 6901); "" where it is not a uri.
+func Pointer(uri string) string {
+	segments, err := jsonuri.Parse(uri)
+	if err != nil {
+		return ""
+	}
+	return pointer("", segments)
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+func pointer(base string, segments []string) string {
+	var b strings.Builder
+	b.WriteString(base)
+	for _, s := range segments {
+		b.WriteByte('/')
+		pointerEscapes.WriteString(&b, s)
+	}
+	return b.String()
+}

@@ -1,0 +1,169 @@
+package ling
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/lingserve/lingserve/tube"
+)
+
+// Close waits for bots, tasks and callbacks, and for what these start, then ends the tube: "completed", or "failed" where a
+// bot or task has; "canceled" where Stop or Cancel was called or the context has ended. It may be called right after the
+// first bot was started, and more than once: all calls wait for the end. It returns what the run failed of, nil where it is
+// completed.
+func (m *Manager) Close() error {
+	for {
+		m.wait(nil, func() bool { return m.active == 0 })
+		if !m.quiet() {
+			continue
+		}
+		m.mu.Lock()
+		if m.active > 0 {
+			m.mu.Unlock()
+			continue
+		}
+		m.over = true
+		first := !m.ending
+		m.ending = true
+		m.mu.Unlock()
+		if first {
+			m.end()
+		}
+		<-m.tube.Ended()
+		return m.failure()
+	}
+}
+
+// quiet waits out the grace; false where something happened meanwhile.
+func (m *Manager) quiet() bool {
+	if m.options.CloseGrace <= 0 {
+		return true
+	}
+	m.mu.Lock()
+	turned, idle, over := m.turned, m.active == 0, m.over
+	m.mu.Unlock()
+	if !idle || over {
+		return idle
+	}
+	grace := time.NewTimer(m.options.CloseGrace)
+	defer grace.Stop()
+	select {
+	case <-turned:
+		return false
+	case <-grace.C:
+	case <-m.ctx.Done():
+	}
+	return true
+}
+
+// Cancel stops everything below and returns when nothing runs any more; the tube ends with "canceled" and reason is the
+// cause's text. cause may be nil. Where the run has ended before, or is just ending, it returns [tube.ErrEnded].
+func (m *Manager) Cancel(cause error) error {
+	if !m.stop(cause) {
+		<-m.tube.Ended()
+		return tube.ErrEnded
+	}
+	m.Close()
+	return nil
+}
+
+// Stop is Cancel that does not wait, for callbacks and tasks: Close, which somebody must call, waits and ends the tube.
+func (m *Manager) Stop(cause error) { m.stop(cause) }
+
+// stop cancels what runs; false where the end has begun.
+func (m *Manager) stop(cause error) bool {
+	if cause == nil {
+		cause = context.Canceled
+	}
+	m.mu.Lock()
+	if m.ending {
+		m.mu.Unlock()
+		return false
+	}
+	m.over = true
+	if m.canceled == nil {
+		m.canceled = cause
+	}
+	m.turn()
+	m.mu.Unlock()
+	m.cancel(cause)
+	return true
+}
+
+// stopFor ends the run because of a limit: not canceled by somebody, but failed.
+func (m *Manager) stopFor(cause error) {
+	m.mu.Lock()
+	if m.fatal != nil || m.ending {
+		m.mu.Unlock()
+		return
+	}
+	m.fatal = cause
+	m.over = true
+	m.turn()
+	m.mu.Unlock()
+	m.report("", cause, true)
+	m.cancel(cause)
+}
+
+// wait waits until condition, which is called with the lock held, or the end of ctx, which may be nil.
+func (m *Manager) wait(ctx context.Context, condition func() bool) error {
+	var done <-chan struct{}
+	if ctx != nil {
+		done = ctx.Done()
+	}
+	for {
+		m.mu.Lock()
+		ok, turned := condition(), m.turned
+		m.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-turned:
+		case <-done:
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// end sends the terminal event. Nothing runs any more.
+func (m *Manager) end() {
+	m.mu.Lock()
+	if m.canceled == nil && m.fatal == nil && m.ctx.Err() != nil {
+		m.canceled = context.Cause(m.ctx)
+	}
+	switch {
+	case m.fatal != nil, m.canceled == nil && len(m.failures) > 0:
+		m.status = "failed"
+	case errors.Is(m.canceled, ErrInterrupted):
+		m.status = "interrupted"
+	case m.canceled != nil:
+		m.status = "canceled"
+	default:
+		m.status = "completed"
+	}
+	status, cause := m.status, m.canceled
+	m.writers, m.open, m.told = nil, nil, nil
+	m.mu.Unlock()
+	if status == "canceled" {
+		m.tube.Cancel(reason(cause))
+	} else {
+		m.tube.Close(status)
+	}
+	m.cancel(ErrEnded) // frees what waits for the context
+	m.mu.Lock()
+	m.turn()
+	m.mu.Unlock()
+}
+
+// reason is what a canceled event says.
+func reason(cause error) string {
+	switch {
+	case errors.Is(cause, context.Canceled):
+		return "canceled"
+	case errors.Is(cause, context.DeadlineExceeded):
+		return "the time was over"
+	}
+	return cause.Error()
+}

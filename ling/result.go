@@ -1,0 +1,203 @@
+package ling
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// Result is what a run made.
+type Result struct {
+	Run       string                    `json:"run"`
+	Session   string                    `json:"session,omitempty"`
+	Status    string                    `json:"status"` // running, completed, failed, interrupted, canceled
+	Result    json.RawMessage           `json:"result"`
+	Reserved  json.RawMessage           `json:"reserved,omitempty"`
+	Usage     map[string]adapter.Usage  `json:"usage"` // by bot name, summed
+	Repairs   map[string]map[string]int `json:"repairs,omitempty"`
+	Truncated bool                      `json:"truncated,omitempty"`
+	Errors    []ErrorData               `json:"errors"`
+}
+
+// ErrorData is the data of an "error" event.
+type ErrorData struct {
+	Code      string `json:"code"`
+	Message   string `json:"message"`
+	Bot       string `json:"bot,omitempty"`
+	Pointer   string `json:"pointer,omitempty"`
+	Retryable bool   `json:"retryable"`
+	Fatal     bool   `json:"fatal"`
+}
+
+// Result waits for every bot's inference and every task. The error is that of the first bot or task that failed, or the cause
+// where the run was canceled; the result is then what there is. It may be asked for at any time, any number of times: before
+// anything was started it waits for that, too.
+func (m *Manager) Result(ctx context.Context) (Result, error) {
+	if err := m.wait(ctx, func() bool { return m.active == 0 && (m.used || m.over) }); err != nil {
+		return m.Peek(true), err
+	}
+	r := m.Peek(true)
+	return r, m.failure()
+}
+
+// Peek returns what there is, without waiting; all includes what clients may not see.
+func (m *Manager) Peek(all bool) Result {
+	document, reserved := m.tube.Snapshot(all)
+	if string(reserved) == "{}" {
+		reserved = nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	status := m.status
+	if status == "" {
+		status = "running"
+	}
+	r := Result{
+		Run: m.options.Run, Session: m.options.Session, Status: status, Result: document, Reserved: reserved,
+		Usage: maps.Clone(m.usage), Repairs: map[string]map[string]int{}, Truncated: m.cut, Errors: slices.Clone(m.errors),
+	}
+	if r.Usage == nil {
+		r.Usage = map[string]adapter.Usage{}
+	}
+	if r.Errors == nil {
+		r.Errors = []ErrorData{}
+	}
+	for name, kinds := range m.repairs {
+		r.Repairs[name] = maps.Clone(kinds)
+	}
+	return r
+}
+
+// failure returns what the run failed of first.
+func (m *Manager) failure() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.fatal != nil:
+		return m.fatal
+	case m.canceled != nil:
+		return m.canceled
+	case len(m.failures) == 0:
+		return nil
+	}
+	f := m.failures[0]
+	if b, ok := f.bot.(interface{ Name() string }); ok {
+		return fmt.Errorf("bot %s: %w", b.Name(), f.err)
+	}
+	return f.err
+}
+
+// Report sends an "error" event that does not end the run, nor make it a failed one. The text of err is shown as it is.
+func (m *Manager) Report(botName string, err error) {
+	if _, known := bot.Describe(err); !known {
+		err = &bot.Failure{Message: err.Error(), Cause: err}
+	}
+	m.report(botName, err, false)
+}
+
+// Handled takes a bot's failure back: it was expected, and something else does the work. It is for the bot's Error callback;
+// the "error" event was sent, but the run is not failed of it.
+func (m *Manager) Handled(b bot.Bot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failures = slices.DeleteFunc(m.failures, func(f misfortune) bool { return f.bot == b })
+}
+
+// botReport is the Report of bots.
+func (m *Manager) botReport(b *bot.ChatBot, err error) { m.report(b.Name(), err, false) }
+
+// report sends an "error" event and keeps it for the result.
+func (m *Manager) report(name string, err error, fatal bool) {
+	f, known := bot.Describe(err)
+	if !known {
+		f = *bot.Internal(m.log, "failed", err)
+	} else if f.Cause != nil {
+		m.log.Info("error reported", "bot", name, "code", f.Code, "message", f.Message, "cause", f.Cause)
+	}
+	data := ErrorData{Code: f.Code, Message: f.Message, Bot: name, Pointer: f.Pointer, Retryable: f.Retryable, Fatal: fatal}
+	m.mu.Lock()
+	if len(m.errors) < maxErrors {
+		m.errors = append(m.errors, data)
+	}
+	m.mu.Unlock()
+	m.send("error", data)
+}
+
+// maxErrors is how many errors a result keeps: at most one for each bot and task, and some for what bots report.
+const maxErrors = 4096
+
+// failed notes that a bot or task (nil) has failed.
+func (m *Manager) failed(b bot.Bot, err error) {
+	if m.ctx.Err() != nil {
+		return // it was stopped with the run, and the run's end says why
+	}
+	m.mu.Lock()
+	m.failures = append(m.failures, misfortune{b, err})
+	m.mu.Unlock()
+	m.report(nameOf(b), err, false)
+}
+
+func nameOf(b bot.Bot) string {
+	if n, ok := b.(interface{ Name() string }); ok {
+		return n.Name()
+	}
+	return ""
+}
+
+// botEnded takes from a bot what the result needs.
+func (m *Manager) botEnded(b *bot.ChatBot, err error) {
+	r := b.Response()
+	m.mu.Lock()
+	if r.Usage != (adapter.Usage{}) {
+		if m.usage == nil {
+			m.usage = map[string]adapter.Usage{}
+		}
+		u := m.usage[b.Name()]
+		u.PromptTokens += r.Usage.PromptTokens
+		u.CompletionTokens += r.Usage.CompletionTokens
+		u.TotalTokens += r.Usage.TotalTokens
+		m.usage[b.Name()] = u
+	}
+	for kind, n := range r.Repairs {
+		if m.repairs == nil {
+			m.repairs = map[string]map[string]int{}
+		}
+		if m.repairs[b.Name()] == nil {
+			m.repairs[b.Name()] = map[string]int{}
+		}
+		m.repairs[b.Name()][kind] += n
+	}
+	m.cut = m.cut || r.Truncated
+	delete(m.writers, b)
+	m.mu.Unlock()
+	if err != nil {
+		m.failed(b, err)
+	}
+}
+
+// otherEnded does so for bots that are not of this project.
+func (m *Manager) otherEnded(b bot.Bot) {
+	if err := b.Err(); err != nil {
+		m.failed(b, err)
+	}
+}
+
+// send sends a named event.
+func (m *Manager) send(name string, data any) error {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(data); err != nil {
+		return fmt.Errorf("ling: the data of the event %q has no JSON form: %w", name, errors.Unwrap(err))
+	}
+	_, err := m.tube.Send(tube.Event{Kind: tube.Named, Name: name, Value: bytes.TrimSuffix(text.Bytes(), []byte("\n"))})
+	return err
+}

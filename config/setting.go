@@ -145,7 +145,7 @@ var table = []Setting{
 		field: func(c *Config) any { return &c.Run.MaxTasks },
 	},
 	{
-		Key: "run.ended_memory", Default: "64MiB", Min: "1KiB",
+		Key: "run.ended_memory", Default: "8MiB", Min: "1KiB",
 		Help:  "memory for runs that have ended and can still be attached to; older ones go to the data folder",
 		field: func(c *Config) any { return &c.Run.EndedMemory },
 	},

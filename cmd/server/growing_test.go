@@ -111,6 +111,14 @@ func TestTheTextGrowsInTheOrderOfTheDocument(t *testing.T) {
 			want:   "## Quiz\n\n1. Why?\n   - A\n   - B\n   Answer: B\n2. How?\n",
 		},
 		{
+			name: "a heading for all that begins at once",
+			events: []string{
+				"quiz:{}", "quiz/questions:[]", "quiz/questions/0:{}", "quiz/questions/0/question=Why?", "quiz/questions/0/question.", "quiz/questions/0.",
+				"quiz/questions.", "quiz/rest:[]", "quiz/rest/0=x",
+			},
+			want: "## Quiz\n\n1. Why?\n\n## Rest\n\n- x\n",
+		},
+		{
 			name:   "labels and scalars",
 			events: []string{"how_it_works=Well.", "how_it_works.", "fastMode:true", "fastMode.", "n:1.10", "n.", "none:null", "none."},
 			before: "How it works: Well.\nFast mode: true\nN: 1.10\n",

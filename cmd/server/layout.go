@@ -48,6 +48,7 @@ var (
 func (l *layout) open(p *part) {
 	l.indent = ""
 	depth, in := 0, (*part)(nil) // elements around p; the innermost numbered one
+	named := false               // a heading was written for p already; containers further in need none of their own
 	for _, q := range p.ancestors() {
 		if q.parent == nil {
 			continue
@@ -58,9 +59,11 @@ func (l *layout) open(p *part) {
 			switch {
 			case element:
 				q.numbered = !p.heads(q)
+			case named:
 			case in == nil && !p.heads(q) && !(q.kind == array && len(q.members) > 0 && p.heads(q.members[0])):
 				l.head(depth+2, humanize(q.key))
 				l.endLine()
+				named = true
 			}
 		}
 		if element {

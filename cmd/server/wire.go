@@ -12,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/web"
+	"github.com/lingserve/lingserve/workflows"
 )
 
 // newModels makes the providers and checks that the default model is one of theirs.
@@ -56,10 +57,10 @@ func orNone(d time.Duration) time.Duration {
 // withoutKey stands where OpenAI would, so that a workflow that wants it says what is missing.
 type withoutKey struct{}
 
-func (withoutKey) Model(name string) (adapter.Model, error) {
+func (withoutKey) Model(string) (adapter.Model, error) {
 	return nil, &adapter.Error{
 		Code:    adapter.CodeAuth,
-		Message: fmt.Sprintf("openai:%s needs a key; set OPENAI_API_KEY, or OPENAI_BASE_URL for a compatible server", name),
+		Message: "OpenAI needs a key; set OPENAI_API_KEY, or OPENAI_BASE_URL for a compatible server",
 	}
 }
 
@@ -75,7 +76,7 @@ func openWorkflows(c *config.Config) (w *flow.Registry, from string, err error) 
 		w, err = flow.Open(c.Workflows)
 		return w, "from " + c.Workflows, err
 	case os.IsNotExist(err) && c.Source("workflows").Kind == config.Default:
-		w, err = shippedWorkflows()
+		w, err = flow.OpenFS("shipped", workflows.Files)
 		return w, "shipped", err
 	case os.IsNotExist(err):
 		return nil, "", fmt.Errorf("workflows (%s): the folder %s does not exist", c.Source("workflows"), c.Workflows)

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// lingserveRun makes "lingserve run" a process of its own in an empty folder.
+func lingserveRun(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "lingserve", append([]string{"run"}, args...)...)
+	cmd.Dir = t.TempDir()
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "LINGSERVE_") && !strings.HasPrefix(kv, "OPENAI_") {
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	return cmd
+}
+
+// begin starts the command and returns its output after the first line.
+func begin(t *testing.T, cmd *exec.Cmd) (*bufio.Reader, io.Closer, *strings.Builder) {
+	t.Helper()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(out)
+	if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, `"event":"started"`) {
+		cmd.Wait()
+		t.Fatalf("the first line is %q, %v; stderr: %s", line, err, errs.String())
+	}
+	return r, out, &errs
+}
+
+func TestInterruptCancelsTheRun(t *testing.T) {
+	t.Run("here", func(t *testing.T) {
+		cmd := lingserveRun(t, "encyclopedia", "--input", "Why?", "--format", "jsonl", "--demo-pace", "2")
+		r, _, errs := begin(t, cmd)
+		cmd.Process.Signal(os.Interrupt)
+		rest, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait()
+		if cmd.ProcessState.ExitCode() != exitInterrupted || errs.Len() > 0 {
+			t.Errorf("exit status %d, stderr %q", cmd.ProcessState.ExitCode(), errs)
+		}
+		if !strings.HasSuffix(string(rest), `"event":"canceled","data":{"reason":"interrupted"}}`+"\n") {
+			t.Errorf("the output ends with %q", rest)
+		}
+	})
+	t.Run("on a server", func(t *testing.T) {
+		p := startServer(t, "--demo-pace", "2")
+		cmd := lingserveRun(t, "encyclopedia", "--input", "Why?", "--format", "jsonl", "--server", p.base)
+		r, _, errs := begin(t, cmd)
+		cmd.Process.Signal(os.Interrupt)
+		rest, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait()
+		if cmd.ProcessState.ExitCode() != exitInterrupted || errs.Len() > 0 {
+			t.Errorf("exit status %d, stderr %q", cmd.ProcessState.ExitCode(), errs)
+		}
+		if !strings.Contains(string(rest), `"event":"canceled"`) {
+			t.Errorf("the output ends with %q", rest)
+		}
+	})
+}
+
+func TestAReaderThatLeavesEndsTheRunQuietly(t *testing.T) {
+	for name, args := range map[string][]string{"here": {"--demo-pace", "200"}, "on a server": nil} {
+		t.Run(name, func(t *testing.T) {
+			if args == nil {
+				args = []string{"--server", startServer(t, "--demo-pace", "200").base}
+			}
+			cmd := lingserveRun(t, append([]string{"encyclopedia", "--input", "Why?", "--format", "jsonl"}, args...)...)
+			_, out, errs := begin(t, cmd)
+			out.Close()
+			cmd.Wait()
+			if cmd.ProcessState.ExitCode() != exitOK || errs.Len() > 0 {
+				t.Errorf("%v, stderr %q", cmd.ProcessState, errs)
+			}
+		})
+	}
+}
+
+// The same workflow gives the same text here and on a server.
+func TestARunHereAndOnAServerShowTheSame(t *testing.T) {
+	p := startServer(t, "--demo-pace", "0")
+	args := []string{"encyclopedia", "--input", "question=Why is the sky blue?", "--format", "text"}
+	here, err := lingserveRun(t, append(args, "--demo-pace", "0")...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := lingserveRun(t, append(args, "--server", p.base)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(here), string(there)); diff != "" {
+		t.Error(diff)
+	}
+	if !strings.Contains(string(here), "## Quiz") {
+		t.Errorf("got %s", here)
+	}
+}

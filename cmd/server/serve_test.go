@@ -1,0 +1,371 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// process is a server in a process of its own.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	dir  string
+	base string
+
+	mu    sync.Mutex
+	lines []string // of stderr
+	more  chan struct{}
+	gone  chan struct{} // stderr has ended
+}
+
+// patient bounds what a test waits for in another process; only a failure takes this long.
+const patient = 30 * time.Second
+
+// startServer starts "lingserve serve" in an empty folder and waits until it says where it listens.
+func startServer(t *testing.T, args ...string) *process {
+	t.Helper()
+	return startServerIn(t, t.TempDir(), args...)
+}
+
+func startServerIn(t *testing.T, dir string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, dir: dir, more: make(chan struct{}, 1), gone: make(chan struct{})}
+	p.cmd = exec.Command("lingserve", append([]string{"serve", "--addr", "127.0.0.1:0"}, args...)...)
+	p.cmd.Dir = dir
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "LINGSERVE_") && !strings.HasPrefix(kv, "OPENAI_") {
+			p.cmd.Env = append(p.cmd.Env, kv)
+		}
+	}
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.gone)
+		s := bufio.NewScanner(stderr)
+		for s.Scan() {
+			p.mu.Lock()
+			p.lines = append(p.lines, s.Text())
+			p.mu.Unlock()
+			select {
+			case p.more <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill()
+		<-p.gone
+		p.cmd.Wait()
+		if t.Failed() {
+			t.Logf("stderr of the server:\n%s", strings.Join(p.lines, "\n"))
+		}
+	})
+	p.base = p.waitFor(`listens on (http://\S+)`)[1]
+	return p
+}
+
+// waitFor waits until a line of stderr matches.
+func (p *process) waitFor(expr string) []string {
+	p.t.Helper()
+	re := regexp.MustCompile(expr)
+	timeout := time.After(patient)
+	for {
+		p.mu.Lock()
+		for _, line := range p.lines {
+			if m := re.FindStringSubmatch(line); m != nil {
+				p.mu.Unlock()
+				return m
+			}
+		}
+		p.mu.Unlock()
+		select {
+		case <-p.more:
+		case <-p.gone:
+			select {
+			case <-p.more: // look once more at what came last
+				continue
+			default:
+			}
+			p.t.Fatalf("the server ended without saying %q", expr)
+		case <-timeout:
+			p.t.Fatalf("the server did not say %q", expr)
+		}
+	}
+}
+
+func (p *process) signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// wait returns the exit status.
+func (p *process) wait() int {
+	p.t.Helper()
+	select {
+	case <-p.gone:
+	case <-time.After(patient):
+		p.t.Fatal("the server did not end")
+	}
+	err := p.cmd.Wait()
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		return e.ExitCode()
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return 0
+}
+
+// client has connections of its own, so that what a test leaves open does not reach the next.
+func client(t *testing.T) *http.Client {
+	tr := &http.Transport{}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, Timeout: patient}
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	res, err := client(t).Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
+
+// openStream starts a run and reads its first line.
+func openStream(t *testing.T, p *process) (*http.Response, *bufio.Reader) {
+	t.Helper()
+	res, err := client(t).Get(p.base + "/v1/runs?workflow=encyclopedia&input=Why+is+the+sky+blue%3F&format=jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { res.Body.Close() })
+	r := bufio.NewReader(res.Body)
+	line, err := r.ReadString('\n')
+	if err != nil || !strings.Contains(line, `"event":"started"`) {
+		t.Fatalf("first line is %q, %v", line, err)
+	}
+	return res, r
+}
+
+// readStream reads a stream to its end and says whether it ended cleanly and with which line.
+func readStream(r *bufio.Reader) (last string, err error) {
+	for {
+		line, err := r.ReadString('\n')
+		if errors.Is(err, io.EOF) && line == "" {
+			return last, nil
+		}
+		if err != nil {
+			return last, err
+		}
+		last = line
+	}
+}
+
+func TestServeSaysWhereItListensAndWhatToTry(t *testing.T) {
+	p := startServer(t, "--demo-pace", "0")
+	p.waitFor(`^  model +demo:demo$`)
+	p.waitFor(`scripted`)
+	p.waitFor(`^  workflows +chat, encyclopedia.* \(shipped\)$`)
+	try := p.waitFor(`^  try +curl -N '(http://[^']+)'$`)[1]
+	status, body := get(t, try)
+	if status != http.StatusOK {
+		t.Fatalf("what it says to try answers %d: %s", status, body)
+	}
+	all := strings.Split(strings.TrimSpace(body), "\n")
+	for _, line := range all {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("%q is no line of JSON Lines", line)
+		}
+	}
+	if last := all[len(all)-1]; !strings.Contains(last, `"event":"finished","data":{"status":"completed"`) {
+		t.Errorf("the last line is %s", last)
+	}
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/v1/workflows": 200, "/v1/models": 200, "/metrics": 200, "/openapi.yaml": 200, "/nothing": 404} {
+		if status, body := get(t, p.base+path); status != want {
+			t.Errorf("%s answers %d: %s", path, status, body)
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	if status := p.wait(); status != 0 {
+		t.Errorf("the exit status is %d", status)
+	}
+}
+
+func TestServeWithTheLogAsJSONSaysNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command("lingserve", "serve", "--addr", "127.0.0.1:0", "--log-format", "json")
+	cmd.Dir = dir
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := time.AfterFunc(patient, func() { cmd.Process.Kill() })
+	defer stop.Stop()
+	s := bufio.NewScanner(stderr)
+	for s.Scan() {
+		var line struct{ Msg, URL, Model string }
+		if err := json.Unmarshal(s.Bytes(), &line); err != nil {
+			t.Errorf("%q is not JSON", s.Text())
+		}
+		if line.Msg == "listening" {
+			if line.Model != "demo:demo" || !strings.HasPrefix(line.URL, "http://127.0.0.1:") {
+				t.Errorf("got %s", s.Text())
+			}
+			cmd.Process.Signal(os.Interrupt)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// FT-21: what runs may end within the grace period; meanwhile the server is not ready and starts nothing new.
+func TestAfterSIGTERMARunMayEnd(t *testing.T) {
+	p := startServer(t, "--demo-pace", "300", "--grace", "30s")
+	_, r := openStream(t, p)
+	p.signal(syscall.SIGTERM)
+	p.waitFor(`msg=draining`)
+	if status, _ := get(t, p.base+"/readyz"); status != http.StatusServiceUnavailable {
+		t.Errorf("/readyz answers %d", status)
+	}
+	if status, body := get(t, p.base+"/v1/runs?workflow=chat&input=hello"); status != http.StatusServiceUnavailable || !strings.Contains(body, "draining") {
+		t.Errorf("a new run answers %d: %s", status, body)
+	}
+	last, err := readStream(r)
+	if err != nil || !strings.Contains(last, `"event":"finished","data":{"status":"completed"`) {
+		t.Errorf("the stream ended with %q, %v", last, err)
+	}
+	if status := p.wait(); status != 0 {
+		t.Errorf("the exit status is %d", status)
+	}
+}
+
+// FT-21: a run that does not end within the grace period is broken off: no clean end, nothing that looks like one.
+func TestAfterTheGracePeriodAStreamIsBroken(t *testing.T) {
+	for _, format := range []string{"jsonl", "sse", "json"} {
+		t.Run(format, func(t *testing.T) {
+			p := startServer(t, "--demo-pace", "2", "--grace", "100ms")
+			_, watched := openStream(t, p) // shows that a run is on its way
+			got := make(chan error, 1)
+			go func() {
+				res, err := client(t).Get(p.base + "/v1/runs?workflow=encyclopedia&input=Why%3F&format=" + format)
+				if err != nil {
+					got <- nil // broken before the headers: as good
+					return
+				}
+				defer res.Body.Close()
+				text, err := io.ReadAll(res.Body)
+				switch {
+				case err == nil && res.StatusCode == http.StatusOK:
+					got <- errors.New("it ended cleanly: " + string(text))
+				case strings.Contains(string(text), "finished") || strings.Contains(string(text), "canceled"):
+					got <- errors.New("it looks ended: " + string(text))
+				default:
+					got <- nil
+				}
+			}()
+			p.signal(syscall.SIGTERM)
+			last, err := readStream(watched)
+			if err == nil || strings.Contains(last, `"event":"finished"`) || strings.Contains(last, `"event":"canceled"`) {
+				t.Errorf("the watched stream ended with %q, %v", last, err)
+			}
+			if err := <-got; err != nil {
+				t.Error(err)
+			}
+			if status := p.wait(); status != 0 {
+				t.Errorf("the exit status is %d", status)
+			}
+		})
+	}
+}
+
+func TestASecondSignalEndsAtOnce(t *testing.T) {
+	p := startServer(t, "--demo-pace", "2", "--grace", "10m")
+	_, r := openStream(t, p)
+	p.signal(syscall.SIGTERM)
+	p.waitFor(`msg=draining`)
+	p.signal(syscall.SIGINT)
+	if last, err := readStream(r); err == nil {
+		t.Errorf("the stream ended cleanly with %q", last)
+	}
+	if status := p.wait(); status != exitFailed {
+		t.Errorf("the exit status is %d", status)
+	}
+	p.waitFor(`^lingserve: ended at once by a second signal`)
+}
+
+const helloWorkflow = "name: hello\nbots:\n  a: {message: hello, root: a}\n"
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Renamed into place, so that nobody reads half a file.
+	if err := os.WriteFile(path+".new", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// FL-03: SIGHUP reads the workflows again; a broken file keeps the old one in force and is reported.
+func TestSIGHUPReloadsTheWorkflows(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "workflows/hello.yaml", helloWorkflow)
+	p := startServerIn(t, dir, "--demo-pace", "0")
+	write(t, dir, "workflows/other.yaml", strings.Replace(helloWorkflow, "hello", "other", 1))
+	p.signal(syscall.SIGHUP)
+	p.waitFor(`msg="workflows reloaded"`)
+	if status, _ := get(t, p.base+"/v1/workflows/other"); status != http.StatusOK {
+		t.Errorf("the new workflow answers %d", status)
+	}
+	write(t, dir, "workflows/hello.yaml", "name: hello\nbots:\n  a: {mesage: hello}\n")
+	p.signal(syscall.SIGHUP)
+	p.waitFor(`a workflow is wrong; the one before stays in force.*hello\.yaml:3:`)
+	if status, _ := get(t, p.base+"/v1/workflows/hello"); status != http.StatusOK {
+		t.Errorf("the old workflow answers %d", status)
+	}
+}
+
+// FL-03: with --watch a changed file is enough.
+func TestWatchReloadsTheWorkflows(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "workflows/hello.yaml", helloWorkflow)
+	p := startServerIn(t, dir, "--watch", "--demo-pace", "0")
+	write(t, dir, "workflows/other.yaml", strings.Replace(helloWorkflow, "hello", "other", 1))
+	p.waitFor(`msg="workflows reloaded"`)
+	if status, _ := get(t, p.base+"/v1/workflows/other"); status != http.StatusOK {
+		t.Errorf("the new workflow answers %d", status)
+	}
+}

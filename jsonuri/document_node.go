@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 )
 
 // A node is one value of a document. Nodes stand in their parent's slice: a million elements are one allocation, not a
@@ -212,7 +211,9 @@ func (n *node) appendKids(dst []byte, parts *[]part) []byte {
 				dst = append(dst, ',')
 			}
 			if n.kind == nodeObject {
-				dst = append(appendQuoted(dst, n.kids.keys[i]), ':')
+				dst = append(dst, '"')
+				dst = appendEscaped(dst, []byte(n.kids.keys[i]))
+				dst = append(dst, '"', ':')
 			}
 			dst = n.kids.nodes[i].appendJSON(dst, parts)
 		}
@@ -267,44 +268,4 @@ func parseIndex(segment []byte) int {
 		}
 	}
 	return min(i, maxElements)
-}
-
-const lowerHex = "0123456789abcdef"
-
-// appendQuoted appends text as a JSON string.
-func appendQuoted(dst []byte, text string) []byte {
-	dst = append(dst, '"')
-	from := 0
-	for i := 0; i < len(text); {
-		c := text[i]
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(text[i:])
-			if r == utf8.RuneError && size == 1 {
-				dst = append(append(dst, text[from:i]...), "\ufffd"...)
-				from = i + 1
-			}
-			i += size
-			continue
-		}
-		i++
-		if c >= ' ' && c != '"' && c != '\\' {
-			continue
-		}
-		dst = append(dst, text[from:i-1]...)
-		from = i
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', lowerHex[c>>4], lowerHex[c&15])
-		}
-	}
-	dst = append(dst, text[from:]...)
-	return append(dst, '"')
 }

@@ -82,7 +82,10 @@ func (b *valueBuilder) container(kind nodeKind, depth int) (node, error) {
 		}
 		var child *node
 		if kind == nodeObject {
-			key := decodeContent(b.content())
+			key := b.content()
+			if bytes.IndexByte(key, '\\') >= 0 {
+				key = appendUnescaped(nil, key)
+			}
 			b.space()
 			b.i++ // the colon
 			if i := n.child(key); i >= 0 {
@@ -126,20 +129,6 @@ func (b *valueBuilder) space() {
 	}
 }
 
-// decodeContent returns the plain text of a string's content.
-func decodeContent(content []byte) []byte {
-	if bytes.IndexByte(content, '\\') < 0 {
-		return content
-	}
-	quoted := make([]byte, 0, len(content)+2)
-	quoted = append(append(append(quoted, '"'), content...), '"')
-	var plain string
-	if json.Unmarshal(quoted, &plain) != nil {
-		return content // never: the content is that of a valid string
-	}
-	return []byte(plain)
-}
-
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
 func isEnd(c byte) bool { return isSpace(c) || c == ',' || c == '}' || c == ']' }
@@ -165,7 +154,7 @@ func isContent(text []byte) bool {
 				return false
 			}
 			for _, h := range text[i+1 : i+5] {
-				if !isHex(h) {
+				if hexValue(h) > 15 {
 					return false
 				}
 			}
@@ -175,10 +164,6 @@ func isContent(text []byte) bool {
 		}
 	}
 	return utf8.Valid(text)
-}
-
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
 // isNumber says whether text is a number and nothing else (RFC 8259, section 6).

@@ -1,13 +1,88 @@
 // Package demo is a model that needs no network and no account: a scripted, deterministic stand-in that says so. It answers
 // in-process over the OpenAI wire format, so that everything but the far end is the real path.
+//
+// Its script knows one article ("Why is the sky blue?") and has something sensible for everything else:
+//   - Where a JSON Schema was sent, a document that fits it.
+//   - Where the prompt shows an example of the JSON that it wants, the same shape with other text.
+//   - Where any other JSON is wanted, {"answer": …}.
+//   - Else, some sentences that repeat the question.
+//
+// The same request always gets the same answer. One answer, the outline of an article, comes in a code fence, as models do it,
+// so that mending is seen at work.
 package demo
 
-import "github.com/lingserve/lingserve/adapter"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/openai"
+	"github.com/lingserve/lingserve/internal/upstream"
+)
+
+// defaultPace is about that of a real model, in tokens per second.
+const defaultPace = 50
+
+// Models of the provider.
+const (
+	Paced = "demo" // writes at the pace of a real model
+	Fast  = "fast" // the same without pace
+)
+
+var names = []string{Paced, Fast}
 
 // Options are the settings of the demo model.
 type Options struct {
 	Pace float64 // tokens per second, default 50; negative: as fast as it can
 }
 
-// New returns the provider. Its models: "demo" (the default), and "fast", the same without pace.
-func New(o *Options) adapter.Provider { panic("demo: not built yet") }
+// Provider is the demo's provider. It is safe for concurrent use.
+type Provider struct {
+	server *upstream.Server
+	wire   adapter.Provider
+}
+
+// New returns the provider. Its models: "demo" (the default), and "fast", the same without pace. o may be nil. Close it to
+// end the goroutines that serve it.
+func New(o *Options) *Provider {
+	pace := float64(defaultPace)
+	if o != nil && o.Pace != 0 {
+		pace = max(o.Pace, 0) // for the server, 0 is as fast as it can
+	}
+	p := &Provider{}
+	p.server = &upstream.Server{Models: names, Script: func(r upstream.Request) upstream.Answer {
+		a := answer(r)
+		if r.Model != Fast {
+			a.Pace = pace
+		}
+		return a
+	}}
+	wire, err := openai.New(openai.Options{
+		Prefix:    "demo",
+		BaseURL:   "http://demo.invalid/v1", // never dialed: the transport stays in this process
+		Transport: p.server.Transport(),
+		Names:     names,
+	})
+	if err != nil {
+		panic("demo: " + err.Error())
+	}
+	p.wire = wire
+	return p
+}
+
+// Model returns the model "demo" or "fast"; "" is "demo".
+func (p *Provider) Model(name string) (adapter.Model, error) {
+	if name == "" {
+		name = Paced
+	}
+	if !slices.Contains(names, name) {
+		return nil, fmt.Errorf("the demo has no model %q; it has demo and fast", name)
+	}
+	return p.wire.Model(name)
+}
+
+// Names lists the models.
+func (p *Provider) Names() []string { return slices.Clone(names) }
+
+// Close ends what is being answered, and returns when nothing is any more.
+func (p *Provider) Close() error { return p.server.Close() }

@@ -49,16 +49,30 @@ func (l *lines) hand(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// complete says whether an event may end in p, of which the bytes from fresh on are new: a blank line, or any carriage return,
-// which few servers send and which is left to go-sse.
+// complete says whether an event may end in p, of which the bytes from fresh on are new: a blank line, by any of the line ends
+// of SSE. (LF CR is the middle of a blank line between CRLFs.)
 func (l *lines) complete(p []byte, fresh int) bool {
-	if fresh == 0 && l.last == '\n' && p[0] == '\n' {
-		return true
+	if fresh == 0 {
+		switch l.last {
+		case '\n':
+			if p[0] == '\n' || p[0] == '\r' {
+				return true
+			}
+		case '\r':
+			if p[0] == '\r' {
+				return true
+			}
+		}
 	}
-	return bytes.Contains(p[fresh:], blankLine) || bytes.IndexByte(p[fresh:], '\r') >= 0
+	for _, blank := range blankLines {
+		if bytes.Contains(p[fresh:], blank) {
+			return true
+		}
+	}
+	return false
 }
 
-var blankLine = []byte("\n\n")
+var blankLines = [][]byte{[]byte("\n\n"), []byte("\n\r"), []byte("\r\r")}
 
 // uncomment drops the whole comment lines at the start of p and returns what is left.
 func (l *lines) uncomment(p []byte) int {
@@ -67,6 +81,9 @@ func (l *lines) uncomment(p []byte) int {
 		end := bytes.IndexByte(p[from:], '\n')
 		if end < 0 {
 			break
+		}
+		if cr := bytes.IndexByte(p[from:from+end], '\r'); cr >= 0 && cr < end-1 {
+			break // the comment ends there
 		}
 		from += end + 1
 	}

@@ -1,0 +1,256 @@
+package openai
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/upstream"
+)
+
+// sent returns the body that a request has on the wire.
+func sent(t *testing.T, o Options, model string, req adapter.Request) string {
+	t.Helper()
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := p.Model(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(m.(interface {
+		request(adapter.Request) *request
+	}).request(req))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestARequestInTheWordsOfTheFormat(t *testing.T) {
+	user := []adapter.Message{{Role: adapter.User, Content: "hi"}}
+	const head = `{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}]`
+	for _, row := range []struct {
+		name  string
+		model string
+		req   adapter.Request
+		want  string
+	}{
+		{"as little as possible", "m", adapter.Request{Messages: user}, head + `}`},
+		{"all options, zeros included", "m", adapter.Request{Messages: user, Temperature: new(0.0), TopP: new(0.25), MaxTokens: new(100),
+			Stop: []string{"END"}, Seed: new(0), Params: map[string]any{"secret": "of the caller"}},
+			`{"model":"m","max_tokens":100,"stream":true,"stop":["END"],"seed":0,"stream_options":{"include_usage":true},` +
+				`"messages":[{"role":"user","content":"hi"}],"temperature":0,"top_p":0.25}`},
+		{"a model that reasons", "o3-mini", adapter.Request{Messages: user, MaxTokens: new(100)},
+			`{"model":"o3-mini","max_completion_tokens":100,"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}]}`},
+		{"any JSON", "m", adapter.Request{Messages: user, Format: adapter.Format{JSON: true}},
+			strings.Replace(head, `"stream_options"`, `"response_format":{"type":"json_object"},"stream_options"`, 1) + `}`},
+		{"JSON of a schema", "m", adapter.Request{Messages: user, Format: adapter.Format{JSON: true, Name: "an article!", Schema: json.RawMessage(`{"type": "object"}`)}},
+			strings.Replace(head, `"stream_options"`, `"response_format":{"type":"json_schema","json_schema":{"name":"an_article_","schema":{"type":"object"},"strict":false}},"stream_options"`, 1) + `}`},
+		{"tools", "m", adapter.Request{Messages: user, Tools: []adapter.Tool{{Name: "f", Description: "does", Parameters: json.RawMessage(`{"type":"object"}`)}, {Name: "g"}}},
+			strings.Replace(head, `"stream_options"`, `"tools":[{"function":{"name":"f","description":"does","parameters":{"type":"object"}},"type":"function"},`+
+				`{"function":{"name":"g","parameters":{"type":"object","properties":{}}},"type":"function"}],"stream_options"`, 1) + `}`},
+		{"a conversation with images, calls and empty texts", "m", adapter.Request{Messages: []adapter.Message{
+			{Role: adapter.System, Content: ""},
+			{Role: adapter.User, Content: "not sent beside parts", Parts: []adapter.Part{{Type: "text", Text: "see"}, {Type: "image_url", Image: "data:image/png;base64,AA=="}, {Type: "text"}}},
+			{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}}},
+			{Role: adapter.ToolRole, ToolCallID: "a", Content: ""},
+		}}, `{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"system","content":""},` +
+			`{"role":"user","content":[{"type":"text","text":"see"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]},` +
+			`{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},` +
+			`{"role":"tool","content":"","tool_call_id":"a"}]}`},
+		{"no messages", "m", adapter.Request{}, `{"model":"m","stream":true,"stream_options":{"include_usage":true},"messages":[]}`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, sent(t, Options{}, row.model, row.req)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestFamiliesThatReason(t *testing.T) {
+	for name, want := range map[string]bool{
+		"o1": true, "o1-mini": true, "o3": true, "o4-mini": true, "gpt-5": true, "gpt-5.1": true, "gpt-5-nano": true, "openai/o3": true,
+		"gpt-4o": false, "o10": false, "gpt-50": false, "llama-o1": false, "": false,
+	} {
+		if reasons(name) != want {
+			t.Errorf("%q: %v", name, !want)
+		}
+	}
+}
+
+func TestASchemaIsNamedAsTheAPIWantsIt(t *testing.T) {
+	for name, want := range map[string]string{"": "answer", "a b/ü": "a_b__", strings.Repeat("x", 99): strings.Repeat("x", 64)} {
+		if got := schemaName(name); got != want {
+			t.Errorf("%q: %q", name, got)
+		}
+	}
+}
+
+// What a compatible server refuses by 400 is left out, once found out.
+func TestWhatAServerRefusesIsNotSentAgain(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		refuses func(upstream.Request) bool
+		says    string
+		sent    string // in the request that is taken
+	}{
+		{"stream_options", func(r upstream.Request) bool { return r.Usage }, `{"detail":"Extra inputs are not permitted: stream_options"}`, `"max_tokens":5`},
+		{"max_tokens", func(r upstream.Request) bool { return strings.Contains(string(r.Body), `"max_tokens"`) },
+			`{"error":{"message":"Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}`, `"max_completion_tokens":5`},
+		{"json_schema", func(r upstream.Request) bool { return r.Schema != nil }, `{"error":{"message":"This response_format type is unavailable now"}}`, `"response_format":{"type":"json_object"}`},
+		{"two of them", func(r upstream.Request) bool { return r.Schema != nil || r.Usage }, `{"error":{"message":"unknown: stream_options, json_schema"}}`, `{"type":"json_object"}`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				refused, taken := 0, ""
+				s := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+					mu.Lock()
+					defer mu.Unlock()
+					if row.refuses(r) {
+						refused++
+						return upstream.Answer{Status: 400, Body: row.says}
+					}
+					taken = string(r.Body)
+					return upstream.Answer{Text: "ok"}
+				}}
+				defer s.Close()
+				p := newProvider(t, Options{Transport: s.Transport(), BaseURL: "http://model.test"})
+				req := adapter.Request{MaxTokens: new(5), Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{}`)}}
+				first := 0
+				for i := range 3 {
+					m, _ := p.Model("m")
+					text := ""
+					for c, err := range m.Stream(t.Context(), req) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						text += c.Text
+					}
+					if text != "ok" || !strings.Contains(taken, row.sent) {
+						t.Errorf("%q by %s", text, taken)
+					}
+					if i == 0 {
+						first = refused
+					}
+				}
+				if first == 0 || first > 2 || refused != first {
+					t.Errorf("refused %d times at first, %d in all", first, refused)
+				}
+			})
+		})
+	}
+}
+
+// A server that refuses whatever is left out is asked a bounded number of times.
+func TestGivingInEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &upstream.Server{Script: answers(upstream.Answer{Status: 400, Body: "stream_options response_format json_schema max_tokens max_completion_tokens"})}
+		defer s.Close()
+		m := newModel(t, s, Options{})
+		got := list(m.Stream(t.Context(), adapter.Request{MaxTokens: new(5), Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{}`)}}))
+		if !strings.Contains(got, "refused the request") || s.Requests() != 4 {
+			t.Errorf("%d requests: %s", s.Requests(), got)
+		}
+	})
+}
+
+func TestASchemaThatIsNotJSONIsTheCallersMistake(t *testing.T) {
+	m, _ := newProvider(t, Options{Transport: bodyOf(nil)}).Model("m")
+	got := list(m.Stream(t.Context(), adapter.Request{Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{`)}}))
+	if !strings.HasPrefix(got, "error invalid_request says") {
+		t.Error(got)
+	}
+}
+
+// The address and the headers, Azure's own form included (AD-02).
+func TestAddressesAndHeaders(t *testing.T) {
+	for _, row := range []struct{ base, model, url, header string }{
+		{"", "gpt-4o", "https://api.openai.com/v1/chat/completions", "Authorization: Bearer k"},
+		{"http://localhost:11434/v1/", "llama3:8b", "http://localhost:11434/v1/chat/completions", "Authorization: Bearer k"},
+		{"http://localhost:8000", "m", "http://localhost:8000/chat/completions", "Authorization: Bearer k"},
+		{"http://h/v1/chat/completions", "m", "http://h/v1/chat/completions", "Authorization: Bearer k"},
+		{"http://h/v1?tenant=a%26b", "m", "http://h/v1/chat/completions?tenant=a%26b", "Authorization: Bearer k"},
+		{"https://x.openai.azure.com?api-version=2024-10-21", "my gpt", "https://x.openai.azure.com/openai/deployments/my%20gpt/chat/completions?api-version=2024-10-21", "Api-Key: k"},
+		{"https://x.openai.azure.com/openai/deployments/d?api-version=1", "m", "https://x.openai.azure.com/openai/deployments/d/chat/completions?api-version=1", "Api-Key: k"},
+	} {
+		var got *http.Request
+		p := newProvider(t, Options{BaseURL: row.base, Key: "k", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			got = r
+			return bodyOf(func() io.Reader { return strings.NewReader(delta("a") + finish) }).RoundTrip(r)
+		})})
+		m, _ := p.Model(row.model)
+		if text, err := collect(m, t.Context()); text != "a" || err != nil {
+			t.Errorf("%q %v", text, err)
+		}
+		if got.URL.String() != row.url {
+			t.Errorf("%s: %s", row.base, got.URL)
+		}
+		name, value, _ := strings.Cut(row.header, ": ")
+		if got.Header.Get(name) != value || len(got.Header["Authorization"])+len(got.Header["Api-Key"]) != 1 {
+			t.Errorf("%s: %v", row.base, got.Header)
+		}
+		if _, ok := got.Header["X-Idempotency-Key"]; !ok || got.GetBody == nil { // FT-16
+			t.Errorf("%s: cannot be repeated", row.base)
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestABaseURLThatIsNone(t *testing.T) {
+	for _, base := range []string{"api.openai.com/v1", "ftp://h", "http://", "://", "http://h/#x", "http://user:" + canary + "@h\x7f/"} {
+		_, err := New(Options{Prefix: "mine", BaseURL: base})
+		if err == nil || !strings.Contains(err.Error(), "mine") || !strings.Contains(err.Error(), "expected") || strings.Contains(err.Error(), "CANARY") {
+			t.Errorf("%q: %v", base, err)
+		}
+	}
+}
+
+func TestAModelNeedsAName(t *testing.T) {
+	p := newProvider(t, Options{Names: []string{"a", "b"}})
+	if _, err := p.Model(""); err == nil || !strings.Contains(err.Error(), `"openai:"`) {
+		t.Errorf("%v", err)
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, p.Names()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRetryAfterInAllItsForms(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, row := range []struct {
+		header http.Header
+		want   time.Duration
+	}{
+		{http.Header{}, 0},
+		{http.Header{"Retry-After": {"7"}}, 7 * time.Second},
+		{http.Header{"Retry-After": {" 0.5 "}}, 500 * time.Millisecond},
+		{http.Header{"Retry-After": {"0"}}, 0},
+		{http.Header{"Retry-After": {"-3"}}, 0},
+		{http.Header{"Retry-After": {"1e99"}}, 24 * time.Hour},
+		{http.Header{"Retry-After": {"NaN"}}, 0},
+		{http.Header{"Retry-After": {"Inf"}}, 24 * time.Hour},
+		{http.Header{"Retry-After": {"soon"}}, 0},
+		{http.Header{"Retry-After": {"Fri, 02 Jan 2026 03:05:05 GMT"}}, time.Minute},
+		{http.Header{"Retry-After": {"Fri, 02 Jan 2026 03:00:05 GMT"}}, 0},
+		{http.Header{"Retry-After-Ms": {"1500"}, "Retry-After": {"9"}}, 1500 * time.Millisecond},
+		{http.Header{"Retry-After-Ms": {"?"}, "Retry-After": {"9"}}, 9 * time.Second},
+	} {
+		if got := retryAfter(row.header, now); got != row.want {
+			t.Errorf("%v: %v", row.header, got)
+		}
+	}
+}

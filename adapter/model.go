@@ -1,5 +1,12 @@
 // Package adapter says what a model is: something that streams an answer to a list of messages. Each provider has a
 // folder of its own below; what all of them share (errors, retries, time limits, fallback chains) is here.
+//
+// # Guarantees
+//   - Leaving a stream's loop, or ending its context, closes the connection to the provider.
+//   - A stream ends with a chunk that has a Finish, or with an error: an answer that was cut off is never taken for a whole one.
+//   - A request is repeated, and the next model of a chain asked, only while nothing of an answer has been passed on.
+//   - Waiting for a provider is bounded; waiting for the reader of a stream is not, and does not count.
+//   - No error's text has a key, an address or a provider's own words in it.
 package adapter
 
 import (

@@ -150,8 +150,14 @@ func TestParseCommandPrintsEventsAsTheInputComes(t *testing.T) {
 			t.Errorf("after %q: %q, want %q", step.in, got, step.out)
 		}
 	}
+	if _, err := io.WriteString(input, "8]}"); err != nil {
+		t.Fatal(err)
+	}
 	input.Close()
-	for range stdout {
+	for line := range stdout {
+		if line != `{"uri":"b/1","delta":8}`+"\n" {
+			t.Errorf("at the end: %q", line)
+		}
 	}
 	if s := <-status; s != 0 {
 		t.Errorf("exit status %d", s)

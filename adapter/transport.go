@@ -49,7 +49,7 @@ func newTransport(o TransportOptions) *http.Transport {
 		// Every stream of HTTP/1.1 has a connection of its own; those of one burst are kept for the next.
 		MaxIdleConns:        4096,
 		MaxIdleConnsPerHost: 1024,
-		IdleConnTimeout:     90 * time.Second,
+		IdleConnTimeout:     45 * time.Second, // the memory of a burst is free again within a minute
 		// A server that compressed a stream would collect tokens to do it.
 		DisableCompression: true,
 		// A token's event has a few hundred bytes, and a request is written from memory in one piece.

@@ -36,6 +36,7 @@ func (s *Server) Transport() http.RoundTripper {
 		DialContext:         p.listener.dial,
 		DisableCompression:  true, // what would be compressed never leaves the process
 		MaxIdleConnsPerHost: 1 << 14,
+		IdleConnTimeout:     10 * time.Second, // a new one costs next to nothing
 		// A stream that is read token by token needs no larger buffers, and there may be thousands of them.
 		ReadBufferSize:  2 << 10,
 		WriteBufferSize: 2 << 10,

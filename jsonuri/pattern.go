@@ -23,13 +23,17 @@ const (
 	starStar          // **
 )
 
-// CompilePattern reads a pattern. Errors are [*URIError].
+// CompilePattern reads a pattern. Errors are [*URIError], and [*LimitError] for one of more segments than a uri can have:
+// patterns come from callers, and matching takes time for each segment.
 func CompilePattern(text string) (*Pattern, error) {
 	p := &Pattern{text: text}
 	if text == "" {
 		return p, nil
 	}
 	for i := 0; i <= len(text); {
+		if len(p.parts) == maxDocumentDepth {
+			return nil, &LimitError{Limit: "depth", Max: maxDocumentDepth, Offset: int64(i)}
+		}
 		end := segmentEnd(text, i)
 		switch segment := text[i:end]; segment {
 		case "*":

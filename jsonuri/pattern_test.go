@@ -80,6 +80,16 @@ func TestCompilePatternRefusesWhatIsNoURI(t *testing.T) {
 	}
 }
 
+func TestCompilePatternRefusesOneLongerThanAnyURI(t *testing.T) {
+	long := strings.Repeat("**/", maxDocumentDepth-1) + "a"
+	if _, err := CompilePattern(long); err != nil {
+		t.Error(err)
+	}
+	if _, err := CompilePattern(long + "/a"); !isA[*LimitError](err) {
+		t.Errorf("one segment more gives %v", err)
+	}
+}
+
 func TestMatchAllocatesNothing(t *testing.T) {
 	p, err := CompilePattern("article/**/title/*")
 	if err != nil {
@@ -160,6 +170,31 @@ func TestPatternAgreesWithARegularExpression(t *testing.T) {
 		}
 		if back != uri || len(stars) != 0 {
 			t.Fatalf("%q with its stars gives %q, want %q", p, back, uri)
+		}
+	})
+}
+
+// Any pattern and any bytes as a uri: nothing panics, and what Match says Stars says.
+func FuzzPattern(f *testing.F) {
+	for _, s := range [][2]string{{"", ""}, {"a/*/**", "a/b"}, {"**/x", `a\/x`}, {`\*`, "*"}, {"*", "a//b"}, {"**", `\`}, {"*/**/*", "/"}} {
+		f.Add(s[0], s[1])
+	}
+	f.Fuzz(func(t *testing.T, pattern, uri string) {
+		p, err := CompilePattern(pattern)
+		if err != nil {
+			return
+		}
+		stars, ok := p.Stars(uri)
+		if ok != p.Match([]byte(uri)) {
+			t.Fatalf("%q and %q: Stars says %v", pattern, uri, ok)
+		}
+		if _, err := Parse(uri); err != nil || !ok {
+			return
+		}
+		for _, star := range stars {
+			if _, err := Parse(star); err != nil {
+				t.Fatalf("%q and %q give the star %q: %v", pattern, uri, star, err)
+			}
 		}
 	})
 }

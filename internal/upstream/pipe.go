@@ -12,9 +12,6 @@ import (
 // starts with.
 const window = 64 << 10
 
-// kept is how large a buffer may be that an empty direction keeps: enough for a batch of tokens.
-const kept = 16 << 10
-
 // newPipe returns the two ends of a connection in memory. Unlike net.Pipe's, its writes do not wait for the reader until the
 // window is full, as on a socket. It waits on condition variables and timers only, so that it can be used in a synctest
 // bubble.
@@ -93,9 +90,6 @@ func (h *half) read(b []byte) (int, error) {
 			h.from += n
 			if h.from == len(h.buf) {
 				h.buf, h.from = h.buf[:0], 0
-				if cap(h.buf) > kept {
-					h.buf = nil
-				}
 			}
 			h.changed.Broadcast()
 			return n, nil

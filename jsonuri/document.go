@@ -77,6 +77,10 @@ func (d *Document) Append(uri, content []byte) error {
 		n.become(nodeString)
 		d.size += n.size()
 	}
+	if len(n.text) > 0 && len(n.text)+len(content) > cap(n.text) {
+		// A string that came in pieces has more to come; growing it from a few bytes would copy it many times.
+		n.text = slices.Grow(n.text, max(len(content), 128))
+	}
 	n.text = append(n.text, content...)
 	d.size += len(content)
 	return nil

@@ -70,7 +70,7 @@ func (n *node) child(segment []byte) int {
 // add appends a member, null, to the object n, which has none of that key.
 func (n *node) add(key string) *node {
 	if n.kids == nil {
-		n.kids = new(kids)
+		n.kids = &kids{nodes: make([]node, 0, 4), keys: make([]string, 0, 4)} // most objects have a few members
 	}
 	k := n.kids
 	k.nodes = append(k.nodes, node{kind: nodeNull})

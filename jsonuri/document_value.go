@@ -135,8 +135,10 @@ func isEnd(c byte) bool { return isSpace(c) || c == ',' || c == '}' || c == ']' 
 
 // isContent says whether text can stand between the quotes of a JSON string (RFC 8259, section 7).
 func isContent(text []byte) bool {
+	all := byte(0)
 	for i := 0; i < len(text); i++ {
 		c := text[i]
+		all |= c
 		if c >= ' ' && c != '"' && c != '\\' {
 			continue
 		}
@@ -163,7 +165,7 @@ func isContent(text []byte) bool {
 			return false
 		}
 	}
-	return utf8.Valid(text)
+	return all < utf8.RuneSelf || utf8.Valid(text)
 }
 
 // isNumber says whether text is a number and nothing else (RFC 8259, section 6).

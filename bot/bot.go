@@ -123,26 +123,30 @@ func (m *Machine) deliver() {
 		return
 	}
 	m.delivering = true
-	var panicked any
-	for len(m.queue) > 0 {
-		t, watchers := m.queue[0], m.watchers
-		m.queue = m.queue[1:]
+	m.drain()
+}
+
+// drain goes on when a watcher has panicked, which deferring does without losing the panic's stack.
+func (m *Machine) drain() {
+	if len(m.queue) == 0 {
+		m.queue, m.delivering = nil, false
 		m.mu.Unlock()
-		for _, f := range watchers {
-			func() {
-				defer func() {
-					if p := recover(); p != nil && panicked == nil {
-						panicked = p
-					}
-				}()
-				f(t)
-			}()
-		}
-		m.mu.Lock()
+		return
 	}
-	m.queue, m.delivering = nil, false
+	t, watchers := m.queue[0], m.watchers
+	m.queue = m.queue[1:]
 	m.mu.Unlock()
-	if panicked != nil {
-		panic(panicked)
+	defer func() {
+		m.mu.Lock()
+		m.drain()
+	}()
+	tell(watchers, t)
+}
+
+func tell(watchers []func(Transition), t Transition) {
+	if len(watchers) == 0 {
+		return
 	}
+	defer tell(watchers[1:], t)
+	watchers[0](t)
 }

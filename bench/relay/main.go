@@ -35,7 +35,7 @@ func main() {
 	flag.StringVar(&b.binary, "lingserve", "", "the server's binary; default: built from ./cmd/server")
 	flag.StringVar(&b.peer, "peer", "", "folder with the Node peer's node_modules; empty to leave it out")
 	flag.IntVar(&b.fast.streams, "fast.streams", 100, "streams that go as fast as the model")
-	flag.IntVar(&b.fast.tokens, "fast.tokens", 4000, "tokens of each of them")
+	flag.IntVar(&b.fast.tokens, "fast.tokens", 20_000, "tokens of each of them")
 	flag.IntVar(&b.paced.streams, "paced.streams", 400, "streams that go at a pace")
 	flag.IntVar(&b.paced.tokens, "paced.tokens", 500, "tokens of each of them")
 	flag.IntVar(&b.paced.pace, "paced.pace", 50, "tokens a second of each of them")
@@ -48,9 +48,10 @@ func main() {
 
 // parts are what this program does when it starts itself again.
 var parts = map[string]func(args []string) error{
-	"part:model":  modelPart,
-	"part:proxy":  proxyPart,
-	"part:client": clientPart,
+	"part:model":    modelPart,
+	"part:proxy":    proxyPart,
+	"part:client":   clientPart,
+	"part:profiled": profiledPart,
 }
 
 // load is how many streams of how many tokens there are, and at what pace; 0 is as fast as the model can.

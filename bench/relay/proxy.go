@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -22,6 +24,15 @@ func proxyPart(args []string) error {
 		FlushInterval: -1,
 		Transport:     &http.Transport{MaxIdleConns: 0, MaxIdleConnsPerHost: 10_000, DisableCompression: true},
 	}
-	s := &http.Server{Handler: p, ReadHeaderTimeout: 10 * time.Second}
+	// A proxy that passes on a body while the model answers already cuts some streams off (golang/go#40747).
+	whole := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		p.ServeHTTP(w, r)
+	})
+	s := &http.Server{Handler: whole, ReadHeaderTimeout: 10 * time.Second}
 	return s.Serve(ln)
 }

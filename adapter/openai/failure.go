@@ -24,6 +24,7 @@ const maxErrorBody = 64 << 10
 type reported struct {
 	Message string
 	Kind    string // type and code, in small letters
+	Param   string // the member of the request that is to blame, if it is one that we know
 	Status  int    // where the code is an HTTP status
 }
 
@@ -50,6 +51,9 @@ func report(data []byte) reported {
 			break
 		}
 	}
+	if param := word(members["param"]); slices.Contains(params, param) {
+		r.Param = param
+	}
 	for _, name := range []string{"code", "status", "status_code", "type"} {
 		w := word(members[name])
 		if n, err := strconv.Atoi(w); err == nil && r.Status == 0 && 400 <= n && n <= 599 {
@@ -58,6 +62,12 @@ func report(data []byte) reported {
 		r.Kind += " " + strings.ToLower(w)
 	}
 	return r
+}
+
+// params are the members of a request that an error may name; anything else would be the provider's own words.
+var params = []string{
+	"max_completion_tokens", "max_tokens", "messages", "model", "response_format", "seed", "stop", "stream", "stream_options",
+	"temperature", "tools", "top_p",
 }
 
 // word returns a string's value, or the text of anything else.
@@ -124,6 +134,8 @@ func (p *provider) failure(status int, r reported) *adapter.Error {
 		e.Message = server + " does not know this model or address: check the model's name, and the base URL (most end in /v1)"
 	case 300 <= status && status < 400:
 		e.Message = server + " answered with a redirect, which is not followed: check the base URL"
+	case r.Param != "" && (status == 0 || status == 400 || status == 422):
+		e.Message = server + " refused the request: the model does not take " + r.Param + " as it was given"
 	case status == 400 || status == 413 || status == 415 || status == 422 || says("invalid_request"):
 		e.Message = server + " refused the request: the model may not support something that was asked of it"
 	case status != 0:

@@ -254,3 +254,46 @@ func TestRetryAfterInAllItsForms(t *testing.T) {
 		}
 	}
 }
+
+// What a refusal says depends on what there is to do about it.
+func TestRefusalsSayWhatToDo(t *testing.T) {
+	for _, row := range []struct{ name, key, keyName, body, says string }{
+		{"no key", "", "", `{}`, "the model's server (mine-2) asks for a key: set MINE_2_API_KEY"},
+		{"a wrong key", "k", "", `{}`, "the model's server (mine-2) refused the key: check MINE_2_API_KEY"},
+		{"a wrong key with a name of its own", "k", "the file key.txt", `{}`, "the model's server (mine-2) refused the key: check the file key.txt"},
+	} {
+		p := newProvider(t, Options{Prefix: "mine-2", Key: row.key, KeyName: row.keyName}).(*provider)
+		if e := p.failure(401, report([]byte(row.body))); e.Message != row.says || e.Code != adapter.CodeAuth {
+			t.Errorf("%s: %q", row.name, e.Message)
+		}
+	}
+	p := newProvider(t, Options{}).(*provider)
+	for param, says := range map[string]string{
+		"temperature": "the model does not take temperature as it was given",
+		"<script>":    "the model may not support something that was asked of it", // never the provider's own words
+	} {
+		body, _ := json.Marshal(map[string]any{"error": map[string]any{"message": "no", "param": param, "code": "unsupported_value"}})
+		if e := p.failure(400, report(body)); !strings.HasSuffix(e.Message, says) {
+			t.Errorf("%s: %q", param, e.Message)
+		}
+	}
+}
+
+// Whatever a provider says in an error, our sentence is one of ours (AD-06, SE-06).
+func FuzzReport(f *testing.F) {
+	for _, body := range []string{``, `[]`, `[{"error":{"message":"x","code":429}}]`, `{"error":"x","code":"y"}`, `{"message":["a"],"status":503}`, `{"detail":[{"msg":"x"}]}`, `{"error":{"param":"model"}}`} {
+		f.Add(400, []byte(body))
+	}
+	p, _ := New(Options{Key: canary})
+	f.Fuzz(func(t *testing.T, status int, body []byte) {
+		marked := strings.ReplaceAll(string(body), "x", "CANARY<x>")
+		for _, e := range []*adapter.Error{
+			p.(*provider).failed([]byte(marked)),
+			p.(*provider).refused(&http.Response{StatusCode: status, Header: http.Header{}}, []byte(marked)),
+		} {
+			if e.Message == "" || e.Code == "" || strings.Contains(e.Message, "CANARY") || len(e.Message) > 300 || e.Cause == nil || len(e.Cause.Error()) > 3000 {
+				t.Errorf("%+v", e)
+			}
+		}
+	})
+}

@@ -296,7 +296,7 @@ func (l *loader) collisions(s *spec) {
 			// Documents without a root merge; a bot that stands in for one that has failed may use its root; and of two
 			// conditions only one may hold.
 			merge := root == "" && b.format == bot.JSON && other.format == bot.JSON
-			if merge || standsIn(b, j) || standsIn(other, i) || b.conditional && other.conditional {
+			if merge || s.standsIn(i, j) || s.standsIn(j, i) || b.conditional && other.conditional {
 				continue
 			}
 			l.errorf(other.rootAt, "root: %s and %s can run at the same time, and both would write to %q", b.name, other.name, root)
@@ -304,8 +304,18 @@ func (l *loader) collisions(s *spec) {
 	}
 }
 
-func standsIn(b *botSpec, failed int) bool {
-	return b.on != nil && b.on.kind == onError && b.on.bot == failed
+// standsIn says whether bot i starts when bot failed has failed, or another that stood in for it has.
+func (s *spec) standsIn(i, failed int) bool {
+	for range s.bots {
+		on := s.bots[i].on
+		if on == nil || on.kind != onError || on.bot < 0 {
+			return false
+		}
+		if i = on.bot; i == failed {
+			return true
+		}
+	}
+	return false
 }
 
 // firstSegments lists the names at the top of the result, as far as all of them are known.

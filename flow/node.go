@@ -451,13 +451,7 @@ func (n *node) appendJSON(dst []byte) []byte {
 	}
 }
 
-func appendString(dst []byte, s string) []byte {
-	quoted, err := json.Marshal(s)
-	if err != nil {
-		panic("flow: a string is always JSON: " + err.Error())
-	}
-	return append(dst, quoted...)
-}
+func appendString(dst []byte, s string) []byte { return append(dst, encode(s)...) }
 
 // find follows JSON Pointer segments as far as they go and returns the last node on the way.
 func (n *node) find(segments []string) *node {

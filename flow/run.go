@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/bot/prompt"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
@@ -50,19 +50,19 @@ func (p *progress) active() bool { return p.running+p.holds+len(p.queue) > 0 }
 // event is what fired a trigger: the variables that it adds.
 type event map[string]any
 
-// Run starts the bots that nothing has to start.
+// Run starts the bots that nothing has to start. The params of the request are the manager's custom params. Where the manager's
+// config names a model or options, they go before the workflow's own, and those of a bot before both.
 func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
-	params := customParams(m)
 	r := &run{spec: s, manager: m, edges: s.targets(), bots: make([]progress, len(s.bots))}
-	r.vars = map[string]any{"input": input, "params": params}
+	r.vars = map[string]any{"input": input, "params": m.CustomParams()}
 	r.input = defaultMessage(input)
 	if s.filter != nil {
 		m.Tube().AddFilter(tube.Filter{Exclude: s.filter.exclude, Include: s.filter.include})
 	}
 	if s.limits.time > 0 {
-		// The timer must not be a task: Close would wait for it.
+		// The timer must not be a task, since Close would wait for it; it goes when the run's context ends.
 		timer := time.AfterFunc(s.limits.time, func() {
-			m.Cancel(fmt.Errorf("the workflow's time limit of %s was reached", s.limits.time))
+			m.Stop(fmt.Errorf("the workflow's time limit of %s was reached", s.limits.time))
 		})
 		context.AfterFunc(m.Context(), func() { timer.Stop() })
 	}
@@ -117,11 +117,7 @@ func (r *run) variables(ev event, templates ...*template) map[string]any {
 		if t == nil || !t.result {
 			continue
 		}
-		var result any
-		if decoded, err := decode(r.manager.Peek(true).Result); err == nil {
-			result = decoded
-		}
-		vars["result"] = result
+		vars["result"] = decoded(r.manager.Peek(true).Result)
 		break
 	}
 	return vars
@@ -136,24 +132,33 @@ func decode(text []byte) (any, error) {
 	return v, err
 }
 
+// decoded is decode for what is JSON for sure.
+func decoded(text json.RawMessage) any {
+	v, err := decode(text)
+	if err != nil {
+		return nil
+	}
+	return v
+}
+
 // over says that the run is canceled: nothing more is started.
 func (r *run) over() bool { return r.manager.Context().Err() != nil }
 
-// fire starts bot i for ev, or lets it wait for a place, if its condition holds and its bounds allow it. The caller holds i,
-// or runs in a callback of one of its sources.
-func (r *run) fire(i int, ev event) {
+// fire starts bot i for ev, or lets it wait for a place, if its condition holds and its bounds allow it; else it returns
+// false. The caller holds i, or runs in a callback of one of its sources.
+func (r *run) fire(i int, ev event) bool {
 	b := r.spec.bots[i]
 	if r.over() {
-		return
+		return false
 	}
 	if b.when != nil {
 		holds, err := b.when.holds(r.variables(ev, b.when))
 		if err != nil {
-			r.fail(i, fmt.Errorf("when: %w", err))
-			return
+			r.fail(i, nil, err)
+			return false
 		}
 		if !holds {
-			return
+			return false
 		}
 	}
 	r.mu.Lock()
@@ -167,32 +172,31 @@ func (r *run) fire(i int, ev event) {
 		}
 		r.mu.Unlock()
 		if say {
-			r.manager.Report(b.name, errors.New(what))
+			r.manager.Report(b.name, &bot.Failure{Code: bot.CodeTooLarge, Message: what})
 		}
-		return
+		return false
 	}
 	p.started++
 	r.started++
 	if b.concurrency > 0 && p.running >= b.concurrency {
 		p.queue = append(p.queue, ev)
 		r.mu.Unlock()
-		return
+		return true
 	}
 	p.running++
 	r.mu.Unlock()
 	r.start(i, ev)
+	return true
 }
 
 // start makes a bot and lets it chat; its place is taken already. Where that fails, the next one that waits has its turn.
 func (r *run) start(i int, ev event) {
 	for {
-		err := r.chat(i, ev)
+		c, err := r.chat(i, ev)
 		if err == nil {
 			return
 		}
-		if !r.over() {
-			r.fail(i, err)
-		}
+		r.fail(i, c, err)
 		var waiting bool
 		if ev, waiting = r.next(i); !waiting {
 			r.settle()
@@ -201,7 +205,18 @@ func (r *run) start(i int, ev event) {
 	}
 }
 
-func (r *run) chat(i int, ev event) error {
+// verbatim is the prompt that says what another template has rendered. That is no template any more: it may hold what users
+// and models have written.
+var verbatim = func() *prompt.Template {
+	t, err := prompt.Parse("prompt", "{{ text }}")
+	if err != nil {
+		panic("flow: " + err.Error())
+	}
+	return t
+}()
+
+// chat makes a bot and starts it. The bot is nil where there is none yet.
+func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	b := r.spec.bots[i]
 	templates := append([]*template{b.root, b.message}, b.prompts...)
 	for _, h := range b.history {
@@ -210,32 +225,31 @@ func (r *run) chat(i int, ev event) error {
 	vars := r.variables(ev, templates...)
 	root, err := b.rootFor(vars)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	c, err := r.manager.CreateBot(b.name, root, func(c *bot.Config) { r.configure(b, c) })
+	if err != nil {
+		return nil, err
 	}
 	text := r.input
 	if b.message != nil {
 		if text, err = b.message.render(vars); err != nil {
-			return fmt.Errorf("message: %w", err)
+			return c, err
 		}
-	}
-	c, err := r.manager.CreateBot(b.name, root, func(c *bot.Config) { r.configure(b, c) })
-	if err != nil {
-		return err
 	}
 	for _, p := range b.prompts {
 		rendered, err := p.render(vars)
-		if err != nil {
-			return fmt.Errorf("prompt: %w", err)
+		if err == nil {
+			err = c.AddTemplate(verbatim, map[string]any{"text": rendered})
 		}
-		// What was rendered is not a template any more: it may hold what users and models have written.
-		if err := c.AddPrompt("{{ text }}", map[string]any{"text": rendered}); err != nil {
-			return fmt.Errorf("prompt: %w", err)
+		if err != nil {
+			return c, err
 		}
 	}
 	for _, h := range b.history {
 		rendered, err := h.text.render(vars)
 		if err != nil {
-			return fmt.Errorf("history: %w", err)
+			return c, err
 		}
 		c.AddHistory(adapter.Message{Role: h.role, Content: rendered})
 	}
@@ -243,22 +257,28 @@ func (r *run) chat(i int, ev event) error {
 	if b.filter != nil {
 		unfilter = r.manager.Tube().AddFilter(tube.Filter{Root: root, Exclude: b.filter.exclude, Include: b.filter.include})
 	}
+	// A bot ends once; its callbacks come from one goroutine.
+	ended := false
+	end := func(err error) {
+		if ended {
+			return
+		}
+		ended = true
+		unfilter()
+		if err != nil {
+			r.failed(i, c, err)
+		}
+		r.finish(i)
+	}
 	l := r.listener(b)
-	l.Response = func(bot.Response) {
-		unfilter()
-		r.finish(i)
-	}
-	l.Error = func(err error) {
-		unfilter()
-		r.failed(i, err)
-		r.finish(i)
-	}
+	l.Response = func(bot.Response) { end(nil) }
+	l.Error = end
 	c.Listen(l)
 	if err := c.Chat(bot.Message{Text: text}); err != nil {
 		unfilter()
-		return err
+		return c, err
 	}
-	return nil
+	return c, nil
 }
 
 // rootFor renders a bot's root and checks what came out.
@@ -268,13 +288,13 @@ func (b *botSpec) rootFor(vars map[string]any) (string, error) {
 	}
 	root, err := b.root.render(vars)
 	if err != nil {
-		return "", fmt.Errorf("root: %w", err)
+		return "", err
 	}
 	if _, err := jsonuri.Parse(root); err != nil {
-		return "", fmt.Errorf("root: %q is no uri: %s", short(root), plainError(err))
+		return "", &bot.Failure{Code: bot.CodeInvalid, Message: fmt.Sprintf("its root %q is no uri", short(root)), Cause: err}
 	}
 	if jsonuri.Reserved(root) {
-		return "", fmt.Errorf("root: %q is reserved", short(root))
+		return "", &bot.Failure{Code: bot.CodeInvalid, Message: fmt.Sprintf("its root %q is reserved", short(root))}
 	}
 	return root, nil
 }
@@ -293,6 +313,7 @@ func (r *run) configure(b *botSpec, c *bot.Config) {
 		c.SchemaName = b.name
 	}
 	c.Quiet = c.Quiet || b.quiet
+	c.NoValue = true // nobody asks a workflow's bot for its answer: it is in the result
 	own, all := b.options, r.spec.options
 	c.Temperature = first(own.temperature, c.Temperature, all.temperature)
 	c.TopP = first(own.topP, c.TopP, all.topP)
@@ -322,15 +343,14 @@ func (r *run) listener(b *botSpec) (l bot.Listener) {
 			r.completed(b, b.strings, v.URI, func() any { return v.Value })
 		}
 	}
+	json := func(listeners []listener) func(bot.ObjectValue) {
+		return func(v bot.ObjectValue) { r.completed(b, listeners, v.URI, func() any { return decoded(v.Value) }) }
+	}
 	if len(b.objects) > 0 {
-		l.Object = func(v bot.ObjectValue) {
-			r.completed(b, b.objects, v.URI, func() any { return json.RawMessage(bytes.Clone(v.Value)) })
-		}
+		l.Object = json(b.objects)
 	}
 	if len(b.scalars) > 0 {
-		l.Scalar = func(v bot.ObjectValue) {
-			r.completed(b, b.scalars, v.URI, func() any { return json.RawMessage(bytes.Clone(v.Value)) })
-		}
+		l.Scalar = json(b.scalars)
 	}
 	return l
 }
@@ -350,79 +370,88 @@ func (r *run) completed(b *botSpec, listeners []listener, uri string, value func
 	}
 }
 
-// hit starts a bot or sends an event; the other index is -1.
-func (r *run) hit(bot, status int, ev event) {
+// hit starts a bot or sends an event; the other index is -1. It is false where a condition or bound is in the way.
+func (r *run) hit(bot, status int, ev event) bool {
 	if bot >= 0 {
-		r.fire(bot, ev)
-		return
+		return r.fire(bot, ev)
 	}
-	r.send(r.spec.events[status], ev)
+	return r.send(r.spec.events[status], ev)
 }
 
-// send sends a status event.
-func (r *run) send(e *eventSpec, ev event) {
+// send sends a status event; false where its condition does not hold.
+func (r *run) send(e *eventSpec, ev event) bool {
+	if r.over() {
+		return false
+	}
+	vars := r.variables(ev, append(e.data.templates(), e.when)...)
+	if e.when != nil {
+		if holds, err := e.when.holds(vars); err != nil || !holds {
+			r.unsent(e, err)
+			return false
+		}
+	}
+	data := []byte("{}")
+	if e.data != nil {
+		var err error
+		if data, err = e.data.render(nil, vars); err != nil {
+			r.unsent(e, err)
+			return false
+		}
+	}
+	r.unsent(e, r.manager.SendEvent(e.name, json.RawMessage(data)))
+	return true
+}
+
+func (r *run) unsent(e *eventSpec, err error) {
+	if err != nil && !r.over() {
+		r.manager.Report("", &bot.Failure{Message: fmt.Sprintf("the event %q cannot be sent: %s", e.name, plainError(err)), Cause: err})
+	}
+}
+
+// fail ends a start of bot i that could not be made; c is its bot, nil where it has none.
+func (r *run) fail(i int, c *bot.ChatBot, err error) {
 	if r.over() {
 		return
 	}
-	err := func() error {
-		vars := r.variables(ev, append(e.data.templates(), e.when)...)
-		if e.when != nil {
-			if holds, err := e.when.holds(vars); err != nil || !holds {
-				return err
-			}
+	name := r.spec.bots[i].name
+	if c == nil {
+		var e error
+		if c, e = r.manager.CreateBot(name, "", nil); e != nil {
+			return // the run is being ended, and says why itself
 		}
-		data := []byte("{}")
-		if e.data != nil {
-			var err error
-			if data, err = e.data.render(nil, vars); err != nil {
-				return err
-			}
-		}
-		return r.manager.SendEvent(e.name, json.RawMessage(data))
-	}()
-	if err != nil && !r.over() {
-		r.manager.Report("", fmt.Errorf("event %s: %w", e.name, err))
+	}
+	if f, ok := bot.Describe(err); ok {
+		f.Message = fmt.Sprintf("the bot %q cannot be started: %s", name, f.Message)
+		err = &f
+	}
+	if c.Fail(err) == nil { // tells the manager
+		r.failed(i, c, err)
 	}
 }
 
-// fail reports that bot i could not be started.
-func (r *run) fail(i int, err error) {
-	b := r.spec.bots[i]
-	err = fmt.Errorf("bot %s: %w", b.name, err)
-	if r.spec.failing[i].any() {
-		r.manager.Report(b.name, err)
-		r.failed(i, err)
-		return
-	}
-	// A task that fails makes the run a failed one; the bot itself, which has not begun, could not.
-	if r.manager.Go(func(context.Context) error { return err }) != nil {
-		r.manager.Report(b.name, err)
-	}
-}
-
-// failed fires what waits for the failure of bot i.
-func (r *run) failed(i int, err error) {
+// failed fires what waits for the failure of bot i. A failure that starts something is expected and does not fail the run; one
+// that a condition or bound keeps from that does.
+func (r *run) failed(i int, c *bot.ChatBot, err error) {
 	d := r.spec.failing[i]
 	if !d.any() || r.over() {
 		return
 	}
 	name := r.spec.bots[i].name
-	code, message := describe(err)
+	f, _ := bot.Describe(err)
 	ev := event{
 		"event": map[string]any{"bot": name},
-		"error": map[string]any{"code": code, "message": message, "bot": name},
+		"error": map[string]any{"code": f.Code, "message": f.Message, "bot": name},
 	}
+	handled := false
 	for _, e := range d.events {
-		r.hit(-1, e, ev)
+		handled = r.hit(-1, e, ev) || handled
 	}
 	for _, b := range d.bots {
-		r.hit(b, -1, ev)
+		handled = r.hit(b, -1, ev) || handled
 	}
-}
-
-// describe gives an error as those may see it who are not the operator.
-func describe(err error) (code, message string) {
-	return "", err.Error()
+	if handled {
+		r.manager.Handled(c)
+	}
 }
 
 // finish is the end of a start of bot i.
@@ -504,11 +533,4 @@ func (r *run) due() []int {
 		}
 	}
 	return due
-}
-
-func customParams(m *ling.Manager) map[string]any {
-	if c, ok := any(m).(interface{ CustomParams() map[string]any }); ok {
-		return c.CustomParams()
-	}
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/fstest"
@@ -225,16 +226,23 @@ func TestWatchReloadsWhatChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
 		var reports [][]string
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			r.Watch(ctx, func(err error) { reports = append(reports, lines(err)) })
+			r.Watch(ctx, func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				reports = append(reports, lines(err))
+			})
 		}()
 		expect := func(what string, want ...[]string) {
 			t.Helper()
 			time.Sleep(2*watchInterval + time.Millisecond)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if diff := cmp.Diff(want, reports); diff != "" {
 				t.Errorf("%s: %s", what, diff)
 			}

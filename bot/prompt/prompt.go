@@ -2,7 +2,9 @@
 // read files, call methods, run without end or bring the server down; nothing is escaped for HTML.
 //
 // # What a template can do
-//   - {{ input.question }} prints a value: text as it is, numbers as they were written, lists and objects as JSON.
+//   - {{ input.question }} prints a value: text as it is, numbers as they were written, lists and objects as JSON. Numbers with
+//     a fraction are compared with < and > (written otherwise than in their shortest form, as 1.10, they equal nothing), and
+//     joined to text with the filter add.
 //   - Members by name and number, {{ list.0.title }}, and one computed one at the end, {{ list[i] }}.
 //   - Tags: if/elif/else, ifequal, ifnotequal, for/empty, with, set, firstof, cycle, now, widthratio, templatetag, comment and
 //     verbatim. {# … #} is a comment on one line.

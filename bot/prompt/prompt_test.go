@@ -56,6 +56,8 @@ func TestATemplateRendersWhatItsAuthorMeans(t *testing.T) {
 		{"floats are not 1.500000", "{{ input.ratio }} {{ result.f }} {{ 1.5 }} {{ 3 * 0.5 }}", "2.5 0.5 1.5 1.5"},
 		{"numbers as they were written", "{{ result.price }} {{ result.big }} {{ result.huge }}", "1.10 12345678901234567890 1e400"},
 		{"numbers that keep their text are numbers", "{% if result.price > 1 and result.price < 1.2 %}{{ result.price + 1 }}{% endif %}", "2.1"},
+		{"numbers compare", "{% if input.ratio == 2.5 and result.f < 1 and result.n == 7 %}yes{% endif %}", "yes"},
+		{"numbers join text", `{{ "a"|add:result.f|add:result.n|add:result.price }}`, "a0.571.10"},
 		{"bool", "{{ input.ok }} {{ 1 == 2 }}", "true false"},
 		{"null", "[{{ input.none }}{{ result.null }}]", "[]"},
 		{"list and object", "{{ input.tags }} {{ result.map }}", `["b","a"] {"a":2,"z":1}`},

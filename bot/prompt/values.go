@@ -15,11 +15,6 @@ import (
 // maxNesting is how deep supplied values may be: what they are made of is followed by recursion.
 const maxNesting = 512
 
-// plainFloat is a number that pongo2 calculates with and that prints in its shortest form.
-type plainFloat float64
-
-func (f plainFloat) String() string { return formatFloat(float64(f)) }
-
 // decimal is a number that prints as it was written, where that is not the shortest form: 1.10, or more digits than a
 // float64 has. pongo2 calculates with anything of the kind float64 behind a pointer, and such a type has no room for the text;
 // so that is kept beside it, for the time of a run.
@@ -102,7 +97,7 @@ func (c *converter) convert(value any, depth int) (any, error) {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return c.number(strconv.FormatUint(v.Uint(), 10))
 	case reflect.Float32, reflect.Float64:
-		return plainFloat(v.Float()), nil
+		return v.Float(), nil
 	case reflect.Map:
 		if v.Type().Key().Kind() != reflect.String {
 			break
@@ -163,7 +158,7 @@ func (c *converter) number(literal string) (any, error) {
 		return literal, nil // 1e400: nothing can be calculated with it, but it can be printed
 	}
 	if formatFloat(f) == literal {
-		return plainFloat(f), nil
+		return f, nil
 	}
 	d := new(decimal(f))
 	literals.Store(d, literal)

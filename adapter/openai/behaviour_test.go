@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -336,7 +337,8 @@ func (e *endlessly) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// FT-16: a server that closes each connection just after its answer costs no request.
+// FT-16: a server that closes a kept connection just when the next request arrives on it costs no request. Without the entry
+// X-Idempotency-Key in the header it would, every second time.
 func TestAPostOnADyingConnectionIsRepeated(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -345,8 +347,7 @@ func TestAPostOnADyingConnectionIsRepeated(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer l.Close()
-	body := delta("a") + finish + "data: [DONE]\n\n"
-	response := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	var died atomic.Int64
 	wg.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -355,29 +356,44 @@ func TestAPostOnADyingConnectionIsRepeated(t *testing.T) {
 			}
 			wg.Go(func() {
 				defer c.Close()
-				// One answer that promises to keep the connection, and its end at any time after.
-				req := make([]byte, 4096)
-				for seen := ""; !strings.Contains(seen, "}]"); {
-					n, err := c.Read(req)
-					if err != nil {
-						return
-					}
-					seen += string(req[:n])
+				r := bufio.NewReader(c)
+				req, err := http.ReadRequest(r)
+				if err != nil {
+					return
 				}
-				io.WriteString(c, response)
-				time.Sleep(300 * time.Microsecond)
+				io.Copy(io.Discard, req.Body)
+				body := delta("a") + finish + "data: [DONE]\n\n"
+				fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+				if _, err := r.Peek(1); err == nil {
+					died.Add(1) // with a request unread, so that the client gets a reset
+				}
 			})
 		}
 	})
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	m, _ := newProvider(t, Options{Transport: transport, BaseURL: "http://" + l.Addr().String()}).Model("m")
-	for i := range 300 {
-		got := list(m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "hi"}}}))
-		if want := "model openai:m text \"a\"\nfinish stop\n"; got != want {
-			t.Fatalf("request %d: %s", i, got)
+	for _, row := range []struct {
+		name      string
+		transport http.RoundTripper
+		works     bool
+	}{
+		{"as it is", transport, true},
+		{"without the entry", roundTripper(func(r *http.Request) (*http.Response, error) {
+			r.Header.Del("X-Idempotency-Key")
+			return transport.RoundTrip(r)
+		}), false},
+	} {
+		died.Store(0)
+		m, _ := newProvider(t, Options{Transport: row.transport, BaseURL: "http://" + l.Addr().String()}).Model("m")
+		failed := 0
+		for range 50 {
+			if text, err := collect(m, t.Context()); err != nil || text != "a" {
+				failed++
+			}
 		}
-		time.Sleep(300 * time.Microsecond)
+		if row.works != (failed == 0) || died.Load() == 0 {
+			t.Errorf("%s: %d of 50 failed, %d connections died", row.name, failed, died.Load())
+		}
 	}
 }
 
@@ -533,6 +549,32 @@ func TestManyStreamsAtOnce(t *testing.T) {
 		synctest.Wait()
 		if s.Open() != 0 || s.Canceled() != 100 || s.Requests() != 200 {
 			t.Errorf("open %d, canceled %d, requests %d", s.Open(), s.Canceled(), s.Requests())
+		}
+	})
+}
+
+// AD-07, FT-03: a server that takes no connection is told from one that takes its time.
+func TestConnectingHasALimitOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dials atomic.Int64
+		transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			dials.Add(1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+		defer transport.CloseIdleConnections()
+		p := newProvider(t, Options{Transport: transport, BaseURL: "http://model.test"})
+		m := guarded(t, p, &adapter.Registry{
+			Timeouts: adapter.Timeouts{Connect: 3 * time.Second, FirstToken: time.Hour},
+			Retries:  adapter.Retries{Attempts: 2, Base: 1},
+		})
+		began := time.Now()
+		_, err := collect(m, t.Context())
+		if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != adapter.CodeTimeout || !strings.Contains(e.Message, "could not be reached within 3s") {
+			t.Errorf("%v", err)
+		}
+		if took := time.Since(began); took < 6*time.Second || took > 6*time.Second+time.Millisecond || dials.Load() != 2 {
+			t.Errorf("%d dials in %v", dials.Load(), took)
 		}
 	})
 }

@@ -63,8 +63,8 @@ type decoder struct {
 	}
 
 	// The callbacks of the parser, made once.
-	onTop, onChoice, onDelta, onCall, onFunction func(key, value []byte, kind jsonparser.ValueType, offset int) error
-	onChoices, onCalls                           func(value []byte, kind jsonparser.ValueType, offset int, err error) error
+	onTop, onTail, onChoice, onDelta, onCall, onFunction func(key, value []byte, kind jsonparser.ValueType, offset int) error
+	onChoices, onCalls                                   func(value []byte, kind jsonparser.ValueType, offset int, err error) error
 }
 
 // call is a tool call as it is known so far.
@@ -75,7 +75,7 @@ type call struct {
 }
 
 func (d *decoder) init() {
-	d.onTop, d.onChoice, d.onDelta, d.onCall, d.onFunction = d.top, d.choice, d.delta, d.call, d.function
+	d.onTop, d.onTail, d.onChoice, d.onDelta, d.onCall, d.onFunction = d.top, d.last, d.choice, d.delta, d.call, d.function
 	d.onChoices, d.onCalls = d.choices, d.toolCalls
 }
 
@@ -150,7 +150,7 @@ func (d *decoder) same(data string) (string, bool) {
 	}
 	d.reset()
 	d.object = append(append(d.object[:0], '{'), rest[1:]...)
-	if err := jsonparser.ObjectEach(d.object, d.onTop); err != nil || d.failed || d.others || d.rawChoices != nil {
+	if err := jsonparser.ObjectEach(d.object, d.onTail); err != nil || d.failed || d.others {
 		return "", false
 	}
 	return text, true
@@ -195,6 +195,15 @@ func (d *decoder) top(key, value []byte, kind jsonparser.ValueType, _ int) error
 		d.failed = d.failed || kind == jsonparser.String && string(value) == "error"
 	}
 	return nil
+}
+
+// last looks at a member after the choices.
+func (d *decoder) last(key, value []byte, kind jsonparser.ValueType, offset int) error {
+	if string(key) == "choices" {
+		d.others = true
+		return nil
+	}
+	return d.top(key, value, kind, offset)
 }
 
 // choices looks at the first choice; there are others only where they were asked for.
@@ -370,9 +379,14 @@ func (d *decoder) string(raw []byte, held *[]byte) string {
 	return d.unescape(raw)
 }
 
-// rest returns what is still held back: a character that will not be finished.
-func (d *decoder) rest() (text, reasoning string) {
-	return d.unescape(d.heldText), d.unescape(d.heldReasoning)
+// rest gives what is still held back of characters, which will not be finished any more.
+func (d *decoder) rest() {
+	d.text, d.reasoning, d.parts = d.unescape(d.heldText), d.unescape(d.heldReasoning), d.parts[:0]
+	for i, c := range d.calls {
+		if len(c.held) > 0 {
+			d.parts = append(d.parts, adapter.ToolCall{Index: i, Arguments: d.unescape(c.held)})
+		}
+	}
 }
 
 // unfinished returns how many bytes at the end are the start of a character: of a rune, or an escaped high surrogate.

@@ -136,16 +136,8 @@ func (a *answer) event(event sse.Event) error {
 			Cause:   fmt.Errorf("%w: %s", err, adapter.Redact(event.Data, a.m.p.key())),
 		}
 	}
-	if d.text != "" || d.reasoning != "" {
-		if !a.pass(adapter.Chunk{Text: d.text, Reasoning: d.reasoning}) {
-			return errLeft
-		}
-	}
-	for i := range d.parts {
-		part := d.parts[i]
-		if !a.pass(adapter.Chunk{ToolCall: &part}) {
-			return errLeft
-		}
+	if !a.passContent() {
+		return errLeft
 	}
 	if d.usage != nil {
 		a.usage = d.usage
@@ -162,10 +154,9 @@ func (a *answer) event(event sse.Event) error {
 
 // end yields what an answer ends with: what was held back of a character, the usage and the reason.
 func (a *answer) end() error {
-	if text, reasoning := a.events.rest(); text != "" || reasoning != "" {
-		if !a.pass(adapter.Chunk{Text: text, Reasoning: reasoning}) {
-			return errLeft
-		}
+	a.events.rest()
+	if !a.passContent() {
+		return errLeft
 	}
 	if a.finish == adapter.FinishStop && len(a.events.calls) > 0 {
 		a.finish = adapter.FinishToolCalls // some servers say stop whatever they stop for
@@ -177,6 +168,20 @@ func (a *answer) end() error {
 		return &adapter.Error{Code: adapter.CodeProtocol, Message: contentFilter, Cause: errors.New("finish_reason content_filter")}
 	}
 	return nil
+}
+
+// passContent yields what the decoder has found of content; false when the reader has left.
+func (a *answer) passContent() bool {
+	d := &a.events
+	if (d.text != "" || d.reasoning != "") && !a.pass(adapter.Chunk{Text: d.text, Reasoning: d.reasoning}) {
+		return false
+	}
+	for _, part := range d.parts {
+		if !a.pass(adapter.Chunk{ToolCall: &part}) {
+			return false
+		}
+	}
+	return true
 }
 
 // pass yields a chunk; false when the reader has left.

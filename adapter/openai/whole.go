@@ -58,6 +58,7 @@ func (a *answer) whole() error {
 		a.usage = &adapter.Usage{PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, TotalTokens: u.TotalTokens}
 	}
 	a.finish = finishReason(string(said.FinishReason))
+	a.events.calls = make([]call, len(said.Message.ToolCalls))
 	return a.end()
 }
 

@@ -24,7 +24,7 @@ func (l *loader) link(s *spec) {
 	for i, e := range s.events {
 		e.sources = l.sources(s, e.on, index, names, listener{e.on, -1, i})
 	}
-	if len(s.bots) == 0 {
+	if len(s.bots) == 0 || l.unclear {
 		return
 	}
 	starts := false

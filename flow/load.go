@@ -54,6 +54,7 @@ type loader struct {
 	lines    []string
 	dir      FileReader
 	problems []*FileError
+	unclear  bool // what bots write is not known, so what they start is not either
 }
 
 func (l *loader) errorf(n *node, format string, args ...any) {
@@ -364,7 +365,7 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 		if t, ok := l.text(f["format"], "format"); ok {
 			if b.format = bot.Format(t); b.format != bot.JSON && b.format != bot.Text {
 				l.errorf(f["format"], "format: expected json or text, got %q", short(t))
-				b.format = bot.JSON
+				b.format, l.unclear = bot.JSON, true
 			}
 		}
 		if n := f["schema"]; n != nil {

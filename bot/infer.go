@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -81,102 +82,132 @@ func (b *ChatBot) end(err error) {
 
 // infer asks the model and sends what it says.
 func (b *ChatBot) infer(ctx context.Context, cancel context.CancelCauseFunc, request adapter.Request) (Response, error) {
-	answer := Response{Model: b.config.Model}
 	model, err := b.env.Models.Model(b.config.Model)
 	if err != nil {
 		if _, known := Describe(err); !known {
 			err = &Failure{Code: CodeInvalid, Message: fmt.Sprintf("the model %q cannot be used", b.config.Model), Cause: err}
 		}
-		return answer, err
+		return Response{Model: b.config.Model}, err
 	}
-	out := newOutput(b)
-	defer out.writes.close()
-	var (
-		finish  string
-		used    bool
-		failure error
-		rest    int // bytes after the end of the document
-		late    *time.Timer
-	)
-	for chunk, err := range model.Stream(ctx, request) {
-		if err != nil {
-			failure = err
-			break
-		}
-		if chunk.Model != "" {
-			answer.Model = chunk.Model
-		}
-		if chunk.Usage != nil {
-			answer.Usage, used = *chunk.Usage, true
-		}
-		if chunk.Finish != "" {
-			finish = chunk.Finish
-		}
-		if chunk.Reasoning != "" {
-			out.reason(chunk.Reasoning)
-		}
-		if chunk.Text != "" {
-			if late != nil {
-				if rest += len(chunk.Text); rest > maxRest {
-					break
-				}
-			}
-			if failure = out.write(chunk.Text); failure != nil {
-				break
-			}
-		}
-		if failure = out.failure; failure != nil || b.byHand.Load() {
-			break
-		}
-		if late == nil && out.mayStop() {
-			if !out.complete() {
-				break // nothing but white space comes
-			}
-			late = time.AfterFunc(maxRestTime, func() { cancel(errEnough) })
-			defer late.Stop()
-		}
-	}
-	if cause := context.Cause(ctx); b.byHand.Load() || failure != nil && errors.Is(cause, errEnough) {
-		failure = nil
-	} else if failure != nil && cause != nil && b.env.Context.Err() != nil {
-		failure = cause // whatever the model made of it
-	}
-	if failure == nil && finish == adapter.FinishContentFilter {
-		failure = &Failure{Code: CodeOutputInvalid, Message: "the provider's content filter stopped the answer"}
-	}
-	if failure == nil {
-		failure = out.close()
+	i := inference{Response: Response{Model: b.config.Model}, bot: b, out: newOutput(b), cancel: cancel}
+	defer i.out.writes.close()
+	defer i.stopTimer()
+	failure := i.listen(model.Stream(ctx, request))
+	if failure = i.judge(ctx, failure); failure == nil {
+		failure = i.out.close()
 		if errors.Is(failure, jsonuri.ErrNoDocument) && b.byHand.Load() {
 			failure = nil
 		}
 	}
-	answer.Repairs = out.repairs()
-	if used {
-		b.sendUsage(answer)
+	i.Repairs = i.out.repairs()
+	if i.used {
+		b.sendUsage(i.Response)
 	}
 	if failure != nil {
-		b.note(func(r *Response) { *r = answer })
-		return answer, b.explain(failure, finish)
+		b.note(func(r *Response) { *r = i.Response })
+		return i.Response, explain(failure, i.finish)
 	}
-	answer.Value = out.value()
-	if finish == adapter.FinishLength {
-		answer.Truncated = true
-		b.report(&Failure{Code: CodeOutputInvalid, Message: "the answer was cut off where the model reached its limit of tokens",
-			Pointer: Pointer(string(out.last))})
+	i.conclude()
+	return i.Response, nil
+}
+
+// inference is one answer as it comes.
+type inference struct {
+	Response
+	bot    *ChatBot
+	out    *output
+	cancel context.CancelCauseFunc
+	finish string
+	used   bool        // the provider has said what was used
+	rest   int         // bytes after the end of the document
+	late   *time.Timer // runs since the end of the document
+}
+
+// listen reads the answer as far as it is of use.
+func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
+	for chunk, err := range chunks {
+		if err != nil {
+			return err
+		}
+		if chunk.Model != "" {
+			i.Model = chunk.Model
+		}
+		if chunk.Usage != nil {
+			i.Usage, i.used = *chunk.Usage, true
+		}
+		if chunk.Finish != "" {
+			i.finish = chunk.Finish
+		}
+		if chunk.Reasoning != "" {
+			i.out.reason(chunk.Reasoning)
+		}
+		if chunk.Text != "" {
+			if i.late != nil {
+				if i.rest += len(chunk.Text); i.rest > maxRest {
+					return nil
+				}
+			}
+			if err := i.out.write(chunk.Text); err != nil {
+				return err
+			}
+		}
+		if i.out.failure != nil {
+			return i.out.failure
+		}
+		if i.bot.byHand.Load() {
+			return nil
+		}
+		if i.late == nil && i.out.mayStop() {
+			if !i.out.complete() {
+				return nil // nothing but white space comes
+			}
+			i.late = time.AfterFunc(maxRestTime, func() { i.cancel(errEnough) })
+		}
+	}
+	return nil
+}
+
+func (i *inference) stopTimer() {
+	if i.late != nil {
+		i.late.Stop()
+	}
+}
+
+// judge says whether the way in which the answer has ended is a failure.
+func (i *inference) judge(ctx context.Context, failure error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case i.bot.byHand.Load(), failure != nil && errors.Is(cause, errEnough):
+		return nil
+	case failure != nil && i.bot.env.Context.Err() != nil:
+		return cause // whatever the model made of it
+	case failure == nil && i.finish == adapter.FinishContentFilter:
+		return &Failure{Code: CodeOutputInvalid, Message: "the provider's content filter stopped the answer"}
+	}
+	return failure
+}
+
+// conclude completes an answer that is well, and reports what could be better.
+func (i *inference) conclude() {
+	b := i.bot
+	i.Value = i.out.value()
+	if i.finish == adapter.FinishLength {
+		i.Truncated = true
+		b.report(&Failure{Code: CodeOutputInvalid, Pointer: Pointer(string(i.out.last)),
+			Message: "the answer was cut off where the model reached its limit of tokens"})
 	}
 	if b.config.Schema != nil && b.config.format() == JSON {
-		for _, f := range validate(b.config.Schema, answer.Value, Pointer(b.root)) {
+		for _, f := range validate(b.config.Schema, i.Value, Pointer(b.root)) {
 			b.report(f)
 		}
 	}
 	if b.config.NoValue {
-		answer.Value = nil
+		i.Value = nil
 	}
-	return answer, nil
 }
 
 // explain says what a parser's error means for users.
-func (b *ChatBot) explain(err error, finish string) error {
+func explain(err error, finish string) error {
 	switch {
 	case errors.Is(err, jsonuri.ErrNoDocument):
 		message := "the model's output holds no JSON document"

@@ -78,7 +78,7 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ofRun(w.Header(), run.id)
-	if !s.runs.cancelRun(run, errAsked) {
+	if !cancelRun(run, errAsked) {
 		p := newProblem(codeConflict, "the run has ended")
 		p.Run = run.id
 		p.write(w)

@@ -101,6 +101,7 @@ type header struct {
 	Run      string    `json:"run"`
 	Workflow string    `json:"workflow"`
 	Keyed    bool      `json:"keyed,omitempty"`
+	Lost     bool      `json:"lost,omitempty"`
 	Began    time.Time `json:"began"`
 	outcome
 }
@@ -110,7 +111,7 @@ func (d *disk) save(r *run) (size int64, err error) {
 	if !wellFormed(r.id) {
 		return 0, fmt.Errorf("%q cannot name a file", r.id)
 	}
-	head, err := json.Marshal(header{r.id, r.workflow, r.keyed, r.began.Round(0), r.outcome})
+	head, err := json.Marshal(header{r.id, r.workflow, r.keyed, r.lost, r.began.Round(0), r.outcome})
 	if err != nil {
 		return 0, err
 	}
@@ -168,7 +169,10 @@ func (d *disk) load(id string, maxLog int) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{id: id, workflow: h.Workflow, tube: t, keyed: h.Keyed, began: h.Began, outcome: h.outcome, done: make(chan struct{})}
+	r := &run{
+		id: id, workflow: h.Workflow, tube: t, keyed: h.Keyed, lost: h.Lost, began: h.Began,
+		outcome: h.outcome, done: make(chan struct{}),
+	}
 	close(r.done)
 	return r, nil
 }

@@ -129,6 +129,6 @@ func (s *Server) giveUp(run *run, v *view) {
 	select {
 	case <-s.stop:
 	default:
-		s.runs.cancelRun(run, errLeft)
+		cancelRun(run, errLeft)
 	}
 }

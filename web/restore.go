@@ -57,8 +57,8 @@ const lostMessage = "the server ended in the middle of this run, and what it had
 func lostRun(id, workflow string, began time.Time) *run {
 	failure := ling.ErrorData{Code: codeInternal, Message: lostMessage, Retryable: true, Fatal: true}
 	r := &run{
-		id: id, workflow: workflow, tube: tube.New(id, tubeOptions(0)), keyed: true, began: began, done: make(chan struct{}),
-		outcome: outcome{Status: statusInterrupted, Errors: []ling.ErrorData{failure}, Lost: true},
+		id: id, workflow: workflow, tube: tube.New(id, tubeOptions(0)), keyed: true, lost: true, began: began,
+		done: make(chan struct{}), outcome: outcome{Status: statusInterrupted, Errors: []ling.ErrorData{failure}},
 	}
 	started, _ := json.Marshal(struct {
 		Run      string `json:"run"`

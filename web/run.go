@@ -27,11 +27,11 @@ type run struct {
 	tube     *tube.Tube
 	keyed    bool // started with an Idempotency-Key: kept longer, and across restarts
 	began    time.Time
+	// lost says that the server ended in the middle of the run, and what it had made is not there any more.
+	lost bool
 
 	// manager is there while the run goes on. It is dropped at the end, since it holds much that only a running run needs.
 	manager atomic.Pointer[ling.Manager]
-	// interrupted is set before the server breaks the run off.
-	interrupted atomic.Bool
 
 	done chan struct{} // closed when the members below are set
 	outcome
@@ -51,8 +51,6 @@ type outcome struct {
 	Repairs   map[string]map[string]int `json:"repairs,omitempty"`
 	Truncated bool                      `json:"truncated,omitempty"`
 	Errors    []ling.ErrorData          `json:"errors,omitempty"`
-	// Lost says that the server ended in the middle of the run, and what it had made is not there any more.
-	Lost bool `json:"lost,omitempty"`
 }
 
 // ended says whether the terminal event is there.

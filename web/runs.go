@@ -25,7 +25,7 @@ type runs struct {
 
 	ctx    context.Context // of all runs
 	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup // one for each running run, and for what cancels it
+	wg     sync.WaitGroup // one for each running run
 
 	trimming sync.Mutex // one goroutine at a time moves ended runs out of memory
 
@@ -54,7 +54,7 @@ const (
 )
 
 // errClosing is why runs end when the server does.
-var errClosing = errors.New("the server is shutting down")
+var errClosing = fmt.Errorf("the server is shutting down: %w", ling.ErrInterrupted)
 
 func newRuns(o *Options, d *disk) *runs {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -164,10 +164,7 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 
 // supervise runs a run to its end.
 func (rs *runs) supervise(r *run, m *ling.Manager, sp spec) {
-	// Canceling waits for all that runs below, so it must not be waited for here.
-	late := time.AfterFunc(rs.o.RunTimeout, func() {
-		rs.cancelRun(r, fmt.Errorf("the run took longer than %s", rs.o.RunTimeout))
-	})
+	late := time.AfterFunc(rs.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", rs.o.RunTimeout)) })
 	// As a task, so that an error or a panic of the workflow itself is the run's.
 	err := m.Go(func(ctx context.Context) error { return sp.workflow.Run(ctx, m, sp.input) })
 	if err != nil {
@@ -176,9 +173,6 @@ func (rs *runs) supervise(r *run, m *ling.Manager, sp spec) {
 	closeErr := m.Close()
 	late.Stop()
 	o := outcomeOf(m.Peek(false))
-	if r.interrupted.Load() {
-		o.Status = statusInterrupted
-	}
 	r.outcome = o
 	close(r.done)
 	r.manager.Store(nil)
@@ -229,18 +223,12 @@ func (rs *runs) keepLocked(r *run, now time.Time) {
 const sizeOfRun = 4 << 10
 
 // cancelRun ends a run that goes on; false when it has ended already. It does not wait.
-func (rs *runs) cancelRun(r *run, cause error) bool {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
+func cancelRun(r *run, cause error) bool {
 	m := r.manager.Load()
 	if m == nil || r.ended() {
 		return false
 	}
-	// The run is still counted: what cancels it is counted before the run stops being so.
-	if rs.inMemory[r.id] != r || rs.isKeptLocked(r) {
-		return false
-	}
-	rs.wg.Go(func() { m.Cancel(cause) })
+	m.Stop(cause)
 	return true
 }
 
@@ -432,25 +420,19 @@ func (rs *runs) isDraining() bool {
 	return rs.draining
 }
 
-// interrupt ends all runs that go on, for the server ends, and waits for them.
+// interrupt ends all runs that go on, for the server ends, and waits for them. Their logs end with "interrupted", so that a
+// client that comes back after a restart is told.
 func (rs *runs) interrupt() (count int) {
 	rs.mu.Lock()
 	for _, r := range rs.inMemory {
-		m := r.manager.Load()
-		if m == nil || rs.isKeptLocked(r) {
-			continue
+		if m := r.manager.Load(); m != nil && !r.ended() {
+			count++
+			m.Stop(errClosing)
 		}
-		count++
-		r.interrupted.Store(true)
-		// The log ends with what happened, so that a client that comes back after a restart is told.
-		if r.tube.Close(statusInterrupted) != nil {
-			r.interrupted.Store(false) // it has ended by itself
-		}
-		rs.wg.Go(func() { m.Cancel(errClosing) })
 	}
 	rs.mu.Unlock()
-	rs.cancel(errClosing)
 	rs.wg.Wait()
+	rs.cancel(errClosing)
 	return count
 }
 

@@ -387,7 +387,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, v *view, path st
 	case err != nil:
 		s.gone(w, r, id, v, "this run is not known any more")
 		return
-	case run.Lost || id.n >= goneNumber:
+	case run.lost || id.n >= goneNumber:
 		// The id is of a log that is not there any more.
 		s.gone(w, r, id, v, lostMessage)
 		return

@@ -1,0 +1,327 @@
+package web
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// endedRun makes a run that has ended with a document.
+func endedRun(t testing.TB, id, text string) *run {
+	t.Helper()
+	r := &run{id: id, workflow: "w", tube: tube.New(id, tubeOptions(0)), began: time.Now(), done: make(chan struct{}),
+		outcome: outcome{Status: statusCompleted, Usage: map[string]adapter.Usage{"b": {TotalTokens: 3}},
+			Errors: []ling.ErrorData{{Code: "x", Message: "y"}}}}
+	for _, e := range []tube.Event{
+		{Kind: tube.Set, URI: []byte("a"), Value: []byte(`{}`)},
+		{Kind: tube.Append, URI: []byte("a/b"), Value: []byte(text)},
+		{Kind: tube.Set, URI: []byte("hidden"), Value: []byte("1"), Hidden: true},
+	} {
+		if _, err := r.tube.Send(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.tube.Close(statusCompleted); err != nil {
+		t.Fatal(err)
+	}
+	close(r.done)
+	return r
+}
+
+func TestARunComesBackFromDiskAsItWas(t *testing.T) {
+	folder := t.TempDir()
+	d, err := openDisk(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	r := endedRun(t, newRunID(), "text")
+	if _, err := d.save(r); err != nil {
+		t.Fatal(err)
+	}
+	back, err := d.load(r.id, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(r.appendDocument(nil, true)), string(back.appendDocument(nil, true))); diff != "" {
+		t.Error(diff)
+	}
+	if back.tube.Len() != r.tube.Len() || back.workflow != "w" || !back.ended() {
+		t.Errorf("%+v", back)
+	}
+	// SE-23: nobody else reads it.
+	err = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && path != folder && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFileThatIsNotWholeIsNotTakenForARun(t *testing.T) {
+	folder := t.TempDir()
+	d, err := openDisk(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	r := endedRun(t, newRunID(), "text")
+	if _, err := d.save(r); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(filepath.Join(folder, fileOf(r.id)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"empty":            "",
+		"cut in the first": string(whole[:10]),
+		"cut in the last":  string(whole[:len(whole)-5]),
+		"of another run":   strings.ReplaceAll(string(whole), r.id, newRunID()),
+		"rubbish":          "\x00\x01\n\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(filepath.Join(folder, fileOf(r.id)), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if back, err := d.load(r.id, 1<<20); err == nil {
+				t.Errorf("was read as %s", back.appendDocument(nil, true))
+			}
+		})
+	}
+}
+
+// SE-20
+func TestNoIDReachesAFileOutsideTheFolder(t *testing.T) {
+	outside := t.TempDir()
+	folder := filepath.Join(outside, "data")
+	rs := newRuns(new(Options{}.withDefaults()), nil)
+	d, err := openDisk(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	rs.disk = d
+	secret := filepath.Join(outside, "secret.jsonl")
+	if err := os.WriteFile(secret, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, filepath.Join(folder, fileOf("link"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"../../secret", "..", "a/b", "a\x00b", "", strings.Repeat("a", 300), "C:a", "%2e%2e"} {
+		if _, err := rs.get(t.Context(), id); err != errUnknown {
+			t.Errorf("%q: %v", id, err)
+		}
+		if _, err := d.save(endedRun(t, id, "x")); err == nil {
+			t.Errorf("%q was written", id)
+		}
+	}
+	if _, err := d.load("link", 1<<20); err == nil {
+		t.Error("a link out of the folder was followed")
+	}
+	files, err := d.list()
+	if err != nil || len(files) != 0 {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
+func TestADataFolderThatCannotBeWrittenStopsTheStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, folder := range map[string]string{"a file": file, "below a file": filepath.Join(file, "data")} {
+		t.Run(name, func(t *testing.T) {
+			s, err := New(Options{Data: folder})
+			if err == nil {
+				s.Close()
+				t.Fatal("started")
+			}
+			if !strings.HasPrefix(err.Error(), "data folder") {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("read-only", func(t *testing.T) {
+		folder := t.TempDir()
+		if err := os.Chmod(folder, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		if os.WriteFile(filepath.Join(folder, "probe"), nil, 0o600) == nil {
+			t.Skip("this user may write anywhere")
+		}
+		if s, err := New(Options{Data: folder}); err == nil {
+			s.Close()
+			t.Error("started")
+		}
+	})
+}
+
+// FT-28, FT-23
+func TestKeysSurviveACrashInTheMiddleOfAWrite(t *testing.T) {
+	folder := t.TempDir()
+	d, err := openDisk(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newKeys(time.Hour)
+	var ids []string
+	for i := range 3 {
+		ids = append(ids, newRunID())
+		if err := d.addKey(k.put(fmt.Sprint("key-", i), [16]byte{byte(i)}, ids[i]), "work flow \"x\"\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.close()
+	text, err := os.ReadFile(filepath.Join(folder, keysFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := strings.Index(string(text), "\n") + 1
+	third := second + strings.Index(string(text[second:]), "\n") + 1
+	for cut := range len(text) + 1 {
+		if err := os.WriteFile(filepath.Join(folder, keysFile), text[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d, err := openDisk(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := newKeys(time.Hour)
+		workflows, err := d.loadKeys(k, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		for _, end := range []int{second, third, len(text)} {
+			if cut >= end {
+				want++
+			}
+		}
+		if len(k.entries) != want {
+			t.Fatalf("cut at %d: %d keys, want %d", cut, len(k.entries), want)
+		}
+		if e, ok := k.get("key-0"); want > 0 && (!ok || e.id() != ids[0] || cut == len(text) && workflows[ids[0]] != "work flow \"x\"\n") {
+			t.Fatalf("cut at %d: %+v, %q", cut, e, workflows)
+		}
+		// What is appended after the crash is not glued to what it has cut off.
+		if err := d.addKey(k.put("new", [16]byte{9}, newRunID()), ""); err != nil {
+			t.Fatal(err)
+		}
+		d.close()
+		if d, err = openDisk(folder); err != nil {
+			t.Fatal(err)
+		}
+		k = newKeys(time.Hour)
+		if _, err := d.loadKeys(k, time.Now()); err != nil || len(k.entries) != want+1 {
+			t.Fatalf("cut at %d, then one more: %d keys, %v", cut, len(k.entries), err)
+		}
+		d.close()
+	}
+}
+
+// FT-27
+func TestKeysExpireByTheClockAndStandItsBeingSet(t *testing.T) {
+	k := newKeys(24 * time.Hour)
+	now := time.Now()
+	e := k.put("a", [16]byte{}, newRunID())
+	for ahead, gone := range map[time.Duration]bool{
+		0: false, -time.Hour: false, time.Hour: false, 23 * time.Hour: false, 24*time.Hour + 2*time.Second: true,
+	} {
+		if k.expired(e, now.Add(ahead)) != gone {
+			t.Errorf("after %v: %v", ahead, !gone)
+		}
+	}
+	if k.sweep(now.Add(23*time.Hour)) || len(k.entries) != 1 {
+		t.Error("swept early")
+	}
+	if !k.sweep(now.Add(25*time.Hour)) || len(k.entries) != 0 {
+		t.Error("not swept")
+	}
+}
+
+func TestKeysAreBounded(t *testing.T) {
+	k := newKeys(time.Hour)
+	for i := range maxKeys + 10 {
+		key := [16]byte{byte(i), byte(i >> 8), byte(i >> 16)}
+		k.entries[key] = keyEntry{key: key, at: int64(i)}
+	}
+	k.put("newest", [16]byte{}, newRunID())
+	if len(k.entries) > maxKeys {
+		t.Errorf("%d keys", len(k.entries))
+	}
+	if _, ok := k.get("newest"); !ok {
+		t.Error("the newest was forgotten")
+	}
+}
+
+func TestTheFileOfKeysIsWrittenAnewWhenMostHaveExpired(t *testing.T) {
+	folder := t.TempDir()
+	d, err := openDisk(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	k := newKeys(time.Hour)
+	for i := range 2000 {
+		if err := d.addKey(k.put(fmt.Sprint(i), [16]byte{}, newRunID()), "w"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, _ := k.get("1999")
+	k.entries = map[[16]byte]keyEntry{kept.key: kept}
+	if err := d.rewriteKeys(k); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, keysFile))
+	if err != nil || strings.Count(string(text), "\n") != 1 {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := d.addKey(k.put("after", [16]byte{}, newRunID()), "w"); err != nil {
+		t.Fatal(err)
+	}
+	again := newKeys(time.Hour)
+	if _, err := d.loadKeys(again, time.Now()); err != nil || len(again.entries) != 2 {
+		t.Errorf("%d keys, %v", len(again.entries), err)
+	}
+}
+
+func TestExpiredIDsAreRememberedUpToABound(t *testing.T) {
+	var e expired
+	for i := range maxExpired + 100 {
+		e.add(fmt.Sprint(i))
+		e.add(fmt.Sprint(i))
+	}
+	if len(e.ids) != maxExpired || e.has("0") || e.has("99") || !e.has("100") || !e.has(fmt.Sprint(maxExpired+99)) {
+		t.Errorf("%d ids", len(e.ids))
+	}
+}
+
+func TestRunIDsAreLongAndOfFileNameCharacters(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		id := newRunID()
+		if len(id) != len(keyEntry{}.run) || !wellFormed(id) || strings.ToLower(id) != id || seen[id] {
+			t.Fatalf("%q", id)
+		}
+		seen[id] = true
+	}
+}

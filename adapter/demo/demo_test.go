@@ -340,5 +340,5 @@ func ExampleNew() {
 	}
 	first, _, _ := strings.Cut(text.String(), "\n")
 	fmt.Println(first)
-	// Output: This is scripted: it comes from the built-in demo model, which understands nothing and only shows how an answer arrives. You wrote: “Good morning”
+	// Output: This is scripted: it comes from the built-in demo model, which understands nothing and only shows how an answer arrives. You wrote: “Good morning” To have a real answer here, set OPENAI_API_KEY and start the server again.
 }

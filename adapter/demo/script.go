@@ -126,7 +126,5 @@ func chat(user string) string {
 	if aboutTheSky(user) {
 		return notice + " You asked: " + quoted(user) + " As it happens, this is the one thing that the script knows.\n\n" + sky.summary
 	}
-	return notice + " You wrote: " + quoted(user) + "\n\n" +
-		"With a real model, its answer would arrive here in the same way, a few words at a time. " +
-		"To use one, set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that is compatible with it, and start the server again."
+	return notice + " You wrote: " + quoted(user) + " To have a real answer here, set OPENAI_API_KEY and start the server again."
 }

@@ -164,9 +164,10 @@ func findExample(prompt string) (value, bool) {
 	return value{}, false
 }
 
-// fill makes a document of the shape of an example: its numbers and literals are kept, its texts are replaced.
+// fill makes a document of the shape of an example: its numbers and literals are kept, and so are its texts, marked as what they
+// are; the first one repeats the question.
 func fill(example value, user string) string {
-	said := false
+	mark := "(scripted, for " + "“" + short(oneLine(user), 60) + "”)"
 	var walk func(key string, v value) value
 	walk = func(key string, v value) value {
 		switch v.kind {
@@ -174,11 +175,13 @@ func fill(example value, user string) string {
 			if choice, _, ok := strings.Cut(v.decoded, "|"); ok {
 				return str(strings.TrimSpace(choice)) // "yes|no" stands for one of them
 			}
-			if !said {
-				said = true
-				return str(notice + " You asked: " + quoted(user))
+			text := short(oneLine(v.decoded), 80)
+			if strings.Trim(text, ". …") == "" {
+				text = "some " + key
 			}
-			return str("scripted text for " + key)
+			text += " " + mark
+			mark = "(scripted)"
+			return str(text)
 		case 'o', 'a':
 			out := v
 			out.items = nil
@@ -192,5 +195,5 @@ func fill(example value, user string) string {
 		}
 		return v
 	}
-	return write(walk("this", example))
+	return write(walk("text", example))
 }

@@ -279,5 +279,6 @@ func (t *Tube) restoreBase(a *archived, events uint64) error {
 	}
 	f.visible, f.rooted = d, true
 	f.at.n, t.log.next = *a.Base, *a.Base
+	t.sent.Store(*a.Base)
 	return nil
 }

@@ -146,19 +146,45 @@ func oneLine(v []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// literal says that v is one of the values that parsers send all the time: a short cut.
+// literal says that v is one of the values that parsers send all the time, which need not be looked at any more.
 func literal(v []byte) bool {
 	switch string(v) {
 	case "{}", "[]", "null", "true", "false":
 		return true
 	}
-	if len(v) == 0 || v[0] < '1' || v[0] > '9' {
+	return number(v)
+}
+
+// number says that v is a number (RFC 8259, section 6).
+func number(v []byte) bool {
+	digits := func() bool {
+		n := 0
+		for n < len(v) && '0' <= v[n] && v[n] <= '9' {
+			n++
+		}
+		v = v[n:]
+		return n > 0
+	}
+	if len(v) > 0 && v[0] == '-' {
+		v = v[1:]
+	}
+	if len(v) > 0 && v[0] == '0' {
+		v = v[1:]
+	} else if !digits() {
 		return false
 	}
-	for _, c := range v {
-		if c < '0' || c > '9' {
+	if len(v) > 0 && v[0] == '.' {
+		if v = v[1:]; !digits() {
 			return false
 		}
 	}
-	return true
+	if len(v) > 0 && v[0]|0x20 == 'e' {
+		if v = v[1:]; len(v) > 0 && (v[0] == '+' || v[0] == '-') {
+			v = v[1:]
+		}
+		if !digits() {
+			return false
+		}
+	}
+	return len(v) == 0
 }

@@ -9,6 +9,7 @@ type Reader struct {
 	at   cursor
 	lost bool // at is to be found from next
 	all  bool // hidden events are yielded
+	over bool // nothing can come any more
 
 	snapshot bool    // is to begin with one
 	group    []Event // what is left of a snapshot
@@ -34,6 +35,9 @@ func (r *Reader) yield(yield func(Event) bool) {
 				return
 			}
 		}
+		if r.over || !r.snapshot && r.next >= r.tube.sent.Load() {
+			return
+		}
 		data, fallen := r.view()
 		if fallen {
 			r.tube.regroup(r)
@@ -43,11 +47,11 @@ func (r *Reader) yield(yield func(Event) bool) {
 			return
 		}
 		for r.at.off < len(data) {
-			e, _ := r.at.read(data)
+			e, terminal := r.at.read(data)
 			if e.N < r.next {
 				continue
 			}
-			r.next = e.N + 1
+			r.next, r.over = e.N+1, terminal
 			if e.Hidden && !r.all {
 				continue
 			}
@@ -127,12 +131,34 @@ func (r *Reader) Leave() {
 	}
 }
 
-// Ended says that the cursor has passed the terminal event.
-func (r *Reader) Ended() bool {
+// Wake makes More's channel receive although there may be nothing new, so that whoever waits for it can see to something
+// else. It may be called from any goroutine.
+func (r *Reader) Wake() {
 	t := r.tube
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.ended && r.next >= t.log.next && len(r.group) == 0 && !r.snapshot
+	// The reader may still be in the list; an event then finds the channel full, or wakes it again.
+	select {
+	case r.more <- struct{}{}:
+	default:
+	}
+}
+
+// Ended says that the cursor has passed the terminal event.
+func (r *Reader) Ended() bool {
+	if r.over {
+		return true
+	}
+	if r.snapshot || len(r.group) > 0 || r.next < r.tube.sent.Load() {
+		return false
+	}
+	// It has passed all that was sent: a cursor that began beyond the end of the run has, too.
+	select {
+	case <-r.tube.done:
+		return r.next >= r.tube.sent.Load()
+	default:
+		return false
+	}
 }
 
 // Next returns the number of the next event that the cursor will look at.

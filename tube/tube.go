@@ -36,6 +36,7 @@ type Tube struct {
 	run  string
 	max  int
 	done chan struct{} // closed after the terminal event
+	sent atomic.Uint64 // the log's next, for readers to see without the lock that there is nothing new
 
 	mu       sync.Mutex
 	log      log
@@ -94,6 +95,7 @@ func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
 	}
 	n = t.log.next
 	t.log.put(e, hidden, terminal)
+	t.sent.Store(n + 1)
 	if terminal {
 		t.ended, t.terminal = true, n
 		close(t.done)
@@ -147,11 +149,7 @@ func (t *Tube) end(name, member, text string) error {
 func (t *Tube) Ended() <-chan struct{} { return t.done }
 
 // Len returns how many events were sent.
-func (t *Tube) Len() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.log.next
-}
+func (t *Tube) Len() uint64 { return t.sent.Load() }
 
 // Bytes returns how much memory the tube takes: its log, what was kept of events that have left it, and the documents where
 // they say their Size.

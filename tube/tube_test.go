@@ -377,6 +377,15 @@ func TestJSONIsBroughtToOneLine(t *testing.T) {
 	}
 }
 
+func TestNumbersAreThoseOfJSON(t *testing.T) {
+	for _, v := range []string{"0", "-0", "7", "-12", "1.10", "0.5", "1e5", "1E+05", "-0.1e-7", "12345678901234567890", "1e400", "", "-", "+1", "01", "-01", ".5", "5.", "1e", "1e+", "1.e1", "0x1", "1_0", "Infinity", "NaN", "1 2", "--1", "1-", "e1", "0e0", "00"} {
+		_, err := newTube(0).Send(set("a", v))
+		if valid := json.Valid([]byte(v)); valid != (err == nil) {
+			t.Errorf("%q: %v, and it is a number: %v", v, err, valid)
+		}
+	}
+}
+
 func TestTB05AReaderThatFellOutGoesOnFromASnapshot(t *testing.T) {
 	tb := newTube(4 << 10)
 	r := tb.NewReader(0) // never reads until the end
@@ -736,6 +745,22 @@ func TestAReaderThatLeavesIsForgottenAndMayComeBack(t *testing.T) {
 	default:
 		t.Error("it cannot come back")
 	}
+}
+
+func TestAReaderCanBeWokenForNothing(t *testing.T) {
+	tb := newTube(0)
+	r := tb.NewReader(0)
+	more := r.More()
+	r.Wake()
+	r.Wake()
+	<-more
+	if len(lines(r)) != 0 || r.Ended() {
+		t.Error("something came")
+	}
+	r.More()
+	send(t, tb, text("a", "1"))
+	<-more
+	want(t, lines(r), `0 {"uri":"a","delta":"1"}`)
 }
 
 func TestEventsEndWithTheContextsCause(t *testing.T) {

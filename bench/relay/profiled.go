@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
+	"runtime"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
@@ -17,6 +18,7 @@ import (
 // profiledPart is the server as ./cmd/server puts it together, with its profiles beside it: for finding out where time and
 // memory go, not for the comparison.
 func profiledPart(args []string) error {
+	runtime.MemProfileRate = 4 << 10 // a stream's parts are small
 	f := flag.NewFlagSet("profiled", flag.ContinueOnError)
 	model := f.String("model", "", "address of the model")
 	folder := f.String("workflows", "", "folder of the workflows")

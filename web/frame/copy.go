@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/tube"
@@ -42,13 +43,15 @@ func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options
 	}
 	defer r.Leave()
 
-	// The timer is not touched for an event: when it fires, it is set to what is left of the silence.
+	// All that ends a wait comes through the reader's own channel, but Stop, which is not ours: a select over the channels of
+	// a context and a timer is twice the work, for each token. The timer is not touched for an event; when it fires, it is
+	// set to what is left of the silence.
+	defer context.AfterFunc(ctx, r.Wake)()
+	var fired atomic.Bool
 	var idle *time.Timer
-	var idled <-chan time.Time
 	if o.KeepAlive > 0 {
-		idle = time.NewTimer(o.KeepAlive)
+		idle = time.AfterFunc(o.KeepAlive, func() { fired.Store(true); r.Wake() })
 		defer idle.Stop()
-		idled = idle.C
 	}
 	last := time.Now()
 	for {
@@ -65,9 +68,8 @@ func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options
 		if r.Ended() {
 			return nil
 		}
-		select {
-		case <-r.More():
-		case <-idled:
+		if fired.Load() {
+			fired.Store(false)
 			left := o.KeepAlive - time.Since(last)
 			if left <= 0 {
 				if _, err := out.Write(keepAlive); err != nil {
@@ -79,9 +81,13 @@ func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options
 				last, left = time.Now(), o.KeepAlive
 			}
 			idle.Reset(left)
+		}
+		select {
+		case <-r.More():
 		case <-o.Stop:
 			return ErrStopped
-		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}

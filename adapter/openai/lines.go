@@ -19,7 +19,7 @@ type lines struct {
 
 func (l *lines) Read(p []byte) (int, error) {
 	n := 0
-	for {
+	for idle := 0; ; {
 		if l.err != nil {
 			if n > 0 {
 				return l.hand(p[:n])
@@ -29,8 +29,12 @@ func (l *lines) Read(p []byte) (int, error) {
 		var k int
 		k, l.err = l.r.Read(p[n:])
 		if k == 0 {
+			if idle++; idle == 100 && l.err == nil {
+				l.err = io.ErrNoProgress
+			}
 			continue
 		}
+		idle = 0
 		fresh := max(n-1, 0) // a blank line may have begun with what was there before
 		n += k
 		if l.complete(p[:n], fresh) {

@@ -98,3 +98,13 @@ func TestAnEventIsNotHeldBack(t *testing.T) {
 		}
 	}
 }
+
+func TestAReaderWithoutProgressIsGivenUp(t *testing.T) {
+	if n, err := (&lines{r: stuck{}}).Read(make([]byte, 10)); n != 0 || err != io.ErrNoProgress {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+type stuck struct{}
+
+func (stuck) Read([]byte) (int, error) { return 0, nil }

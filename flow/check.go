@@ -20,6 +20,7 @@ func (l *loader) link(s *spec) {
 	s.waiting, s.failing = make([]dependents, len(s.bots)), make([]dependents, len(s.bots))
 	for i, b := range s.bots {
 		b.sources = l.sources(s, b.on, index, names, listener{b.on, i, -1})
+		b.refused = b.refused || b.on != nil && len(b.sources) == 0
 	}
 	for i, e := range s.events {
 		e.sources = l.sources(s, e.on, index, names, listener{e.on, -1, i})
@@ -279,7 +280,7 @@ func (l *loader) collisions(s *spec) {
 		if !ok {
 			continue
 		}
-		if b.on != nil && slices.ContainsFunc(b.on.segments, func(s segment) bool { return s.star != none }) && b.max != 1 && b.concurrency != 1 {
+		if !b.refused && b.on != nil && slices.ContainsFunc(b.on.segments, func(s segment) bool { return s.star != none }) && b.max != 1 && b.concurrency != 1 {
 			l.errorf(b.rootAt, "root: %s can run more than once at a time, and each would write to %q: use what the trigger matched, as in {{ event.match.0 }}, or concurrency: 1", b.name, root)
 		}
 		for j, other := range s.bots {
@@ -290,7 +291,7 @@ func (l *loader) collisions(s *spec) {
 			if b.format == bot.Text && otherRoot != root && (root == "" || strings.HasPrefix(otherRoot, root+"/")) {
 				l.errorf(b.rootAt, "root: %s writes text to %q, but %s writes below it, to %q", b.name, root, other.name, otherRoot)
 			}
-			if j < i || root != otherRoot || ended[i][j] || ended[j][i] {
+			if j < i || root != otherRoot || b.refused || other.refused || ended[i][j] || ended[j][i] {
 				continue
 			}
 			// Documents without a root merge; a bot that stands in for one that has failed may use its root; and of two

@@ -188,10 +188,10 @@ func (l *loader) workflow(n *node) *spec {
 	l.link(s)
 	roots := s.firstSegments()
 	for i, b := range s.bots {
-		l.templates(b, parts[i], &scope{s.input, b.on, roots})
+		l.templates(b, parts[i], &scope{s.input, b.on, b.refused && b.on == nil, roots})
 	}
 	for i, e := range s.events {
-		sc := &scope{s.input, e.on, roots}
+		sc := &scope{s.input, e.on, e.on == nil, roots}
 		e.when = l.condition(events[i]["when"], sc)
 		if send := events[i]["send"]; send != nil && send.kind == mapping {
 			if data := send.get("data"); data != nil {
@@ -387,6 +387,7 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 		b.bounded = b.bounded || b.conditional
 		if on := f["on"]; on != nil {
 			b.on = l.trigger(on)
+			b.refused = b.on == nil
 		}
 		b.rootAt = key
 		if t, ok := l.text(f["root"], "root"); ok {

@@ -188,6 +188,17 @@ events:
 			`w.yaml:3:18: on: there is no bot "outlin", did you mean "outline"? the bots are outline and b`,
 			`w.yaml:5:18: on: there is no bot "x"; the bots are outline and b`,
 		}},
+		{"one mistake is told once", `
+bots:
+  a: {root: a}
+  b: {on: {done: x}, root: a, message: "{{ event.bot }}"}
+  c: {on: {doen: a}, root: a, message: "{{ event.bot }} {{ error.code }}"}
+  d: {on: b/*/x, root: a}
+`, []string{
+			`w.yaml:3:18: on: there is no bot "x"; the bots are a, b, c and d`,
+			`w.yaml:4:12: unknown field "doen", did you mean "done"? expected string, object, value, done and error`,
+			`w.yaml:5:11: on: no bot can fire this: nothing is written at "b/*/x"; a writes below "a", b writes below "a", c writes below "a" and d writes below "a"`,
+		}},
 		{"two triggers in one", `
 bots:
   outline: {root: article}

@@ -60,6 +60,7 @@ type botSpec struct {
 	output      json.RawMessage // JSON Schema
 	quiet       bool
 	on          *trigger
+	refused     bool // its trigger was, so that nothing is known of when it starts
 	when        *template
 	prompts     []*template
 	history     []message

@@ -23,6 +23,7 @@ type template struct {
 type scope struct {
 	schema  *inputSchema
 	trigger *trigger // nil where there is none
+	refused bool     // or where it was refused: what it gives is not known
 	roots   []string // first segments of what bots write; nil when not known
 }
 
@@ -41,6 +42,9 @@ func (s *scope) names() []string {
 // check says what is wrong with reading path in this scope, or "".
 func (s *scope) check(path []string) string {
 	names := s.names()
+	if s.refused && (path[0] == "event" || path[0] == "error") {
+		return ""
+	}
 	if !slices.Contains(names, path[0]) {
 		switch path[0] {
 		case "event":

@@ -226,7 +226,7 @@ func TestWhatGoesWrongIsTheBotsError(t *testing.T) {
 	}{
 		{"the provider's error", fails(limited), Config{}, Failure{Code: adapter.CodeRateLimited, Message: "slow down", Retryable: true},
 			[]string{"error slow down"}},
-		{"in the middle", fails(limited, adapter.Chunk{Text: `{"a":"b","c`}), Config{}, Failure{Code: adapter.CodeRateLimited, Message: "slow down", Retryable: true},
+		{"in the middle", fails(limited, adapter.Chunk{Text: `{"a":"b","c":"d`}), Config{}, Failure{Code: adapter.CodeRateLimited, Message: "slow down", Retryable: true},
 			[]string{"string a=b", "error slow down"}},
 		{"unknown model", says("stop", "{}"), Config{Model: "unknown"}, Failure{Code: adapter.CodeInvalid, Message: "unknown model"},
 			[]string{"error unknown model"}},
@@ -592,10 +592,10 @@ func TestFinishEndsABotByHand(t *testing.T) {
 	})
 	t.Run("in a callback", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, hang(`{"a":"b",`))
+			w := newWorld(t, hang(`{"a":"b","c":"d"`))
 			b := New(w.Env, "b", "", Config{})
 			b.Listen(Listener{String: func(StringValue) { b.Finish() }})
-			if r, err := chat(t, b); err != nil || string(r.Value) != `{"a":"b"}` {
+			if r, err := chat(t, b); err != nil || string(r.Value) != `{"a":"b","c":"d"}` {
 				t.Fatalf("%s, %v", r.Value, err)
 			}
 		})

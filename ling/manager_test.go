@@ -551,7 +551,7 @@ func TestTwoBotsThatWriteToOnePlaceAreReportedOnce(t *testing.T) {
 		{"the same string", [2]string{"a", "a"}, [2]answer{slow(`{"s":"` + long + `"}`), slow(`{"s":"` + long + `"}`)}, 0, []string{"/a/s"}},
 		{"two strings, one after the other", [2]string{"", ""}, [2]answer{slow(`{"s":"` + long + `","t":"` + long + `"}`), slow(`{"s":"` + long + `","t":"` + long + `"}`)}, 0, []string{"/s", "/t"}},
 		{"the same array", [2]string{"", ""}, [2]answer{slow(`{"s":["` + long + `"]}`), slow(`{"s":[ ` + strings.Repeat("1,", 30) + `1]}`)}, 0, []string{"/s"}},
-		{"a string into which the other's root leads", [2]string{"", "s"}, [2]answer{slow(`{"s":"` + long + `"}`), slow(`"` + long + `"`)}, 8 * time.Second, []string{"/s"}},
+		{"a string into which the other's root leads", [2]string{"", "s"}, [2]answer{slow(`{"s":"` + strings.Repeat(long, 5) + `"}`), slow(`"` + long + `"`)}, 8 * time.Second, []string{"/s"}},
 		{"an array that was open before the other began", [2]string{"x", "x/list"}, [2]answer{slow(`{"list":["` + long + `","` + long + `"]}`), slow(`[1,2,3,4,5,6]`)}, 10 * time.Second, []string{"/x/list"}},
 		{"side by side", [2]string{"", ""}, [2]answer{slow(`{"s":"` + long + `"}`), slow(`{"t":["` + long + `"]}`)}, 0, nil},
 		{"different roots", [2]string{"a", "ab"}, [2]answer{slow(`{"s":"` + long + `"}`), slow(`{"s":"` + long + `"}`)}, 0, nil},

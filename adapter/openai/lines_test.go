@@ -15,9 +15,10 @@ import (
 func TestLinesChangeNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.SliceOfN(rapid.SampledFrom([]string{
-			"\n", "\n", "\n\n", "\r", "\r\n", "\r\n\r\n", "\r\r", ":", ": a comment", "data: ", "data:", "data", "event: x", "id: 1", "x", "y y", "\ufeff",
+			"\n", "\n", "\n\n", "\r", "\r\n", "\r\n\r\n", "\r\r", ":", ": a comment", "data: ", "data:", "data", "event: x", "id: 1", "x", "y y",
 		}), 0, 40).Draw(t, "words")
-		stream := strings.Join(words, "")
+		// A byte order mark counts at the start only; after comments, which are dropped, it would be taken for one.
+		stream := rapid.SampledFrom([]string{"", "\ufeff"}).Draw(t, "bom") + strings.Join(words, "")
 		want := read(strings.NewReader(stream))
 		for name, r := range map[string]io.Reader{
 			"at once":       strings.NewReader(stream),

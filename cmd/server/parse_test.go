@@ -55,6 +55,17 @@ func TestParseCommand(t *testing.T) {
 		{"the final value", []string{"--final"}, "{\n \"b\": [1.50, {}],\n \"a\": \"\\u00e9\"\n}\n", 0, []string{
 			`{"b":[1.50,{}],"a":"\u00e9"}`,
 		}, ""},
+		{"mended text, as it comes", []string{"--resolve"}, "{name: 'Ada', tags: [a, b", 0, []string{
+			`{"uri":"name","delta":"Ada"}`,
+			`{"uri":"name","string":"Ada"}`,
+			`{"uri":"tags","delta":[]}`,
+			`{"uri":"tags/0","delta":"a"}`,
+			`{"uri":"tags/0","string":"a"}`,
+			`{"uri":"tags/1","delta":"b"}`,
+			`{"uri":"tags/1","string":"b"}`,
+			`{"uri":"tags","object":["a","b"]}`,
+			`{"uri":"","object":{"name":"Ada","tags":["a","b"]}}`,
+		}, ""},
 		{"the final value under a root", []string{"--final", "--root=x/y"}, "[1]", 0, []string{`{"x":{"y":[1]}}`}, ""},
 		{"mended text", []string{"--final"}, "Here it is:\n```json\n{name: 'Ada', tags: ['a', 'b',], open: \"yes", 0, []string{
 			`{"name":"Ada","tags":["a","b"],"open":"yes"}`,
@@ -70,7 +81,9 @@ func TestParseCommand(t *testing.T) {
 			`{"uri":"0","delta":1}`,
 		}, "line 4, column 3 "},
 		{"the final value of text that is not JSON", []string{"--final", "--strict"}, `{"a":1`, 1, nil, "line 1, column 7"},
-		{"no document", nil, "I cannot help\nwith that.", 1, nil, "line 2, column 11: the text ends without a JSON document"},
+		{"no document", nil, "I cannot help\nwith that.", 1, []string{
+			`{"uri":"$reasoning_context","delta":"I cannot help\nwith that."}`,
+		}, "line 2, column 11: the text ends without a JSON document"},
 		{"nothing at all", []string{"--strict"}, "", 1, nil, "line 1, column 1"},
 		{"too deep", []string{"--strict", "--final"}, "\n" + strings.Repeat("[", 600), 1, nil, "line 2, column 513: byte 513: the depth is over its limit"},
 		{"too deep, in chunks", []string{"--strict", "--final", "--chunk=100"}, "\n" + strings.Repeat("[", 600), 1, nil, "line 2, column 513: byte 513: the depth is over its limit"},
@@ -94,10 +107,8 @@ func TestParseCommand(t *testing.T) {
 				}
 				lines = append(lines, strings.TrimSuffix(line, "\n"))
 			}
-			if tt.name != "no document" { // the prose that came is told too
-				if diff := cmp.Diff(tt.stdout, lines); diff != "" {
-					t.Error(diff)
-				}
+			if diff := cmp.Diff(tt.stdout, lines); diff != "" {
+				t.Error(diff)
 			}
 			said := stderr.String()
 			if (said == "") != (status == 0) || strings.Count(said, "\n") > 1 || !strings.Contains(said, tt.stderr) {
@@ -259,7 +270,7 @@ func TestParseCommandSaysWhatItCannotReadOrWrite(t *testing.T) {
 	stderr.Reset()
 	stdin := io.MultiReader(strings.NewReader(`{"a":1,`), iotest.ErrReader(errors.New("the cable is cut")))
 	var stdout bytes.Buffer
-	if s := parseCommand(nil, stdin, &stdout, &stderr); s != 1 || !strings.Contains(stderr.String(), "the cable is cut") {
+	if s := parseCommand([]string{"--strict"}, stdin, &stdout, &stderr); s != 1 || !strings.Contains(stderr.String(), "the cable is cut") {
 		t.Errorf("exit status %d, standard error %q", s, &stderr)
 	}
 	if got := stdout.String(); got != "{\"uri\":\"a\",\"delta\":1}\n" {

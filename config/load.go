@@ -45,6 +45,9 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	for _, s := range table {
 		l.apply(s, file[s.Key])
 	}
+	if l.noFile {
+		l.c.sources["config"] = Source{Default, "not there"}
+	}
 	l.chooseModel()
 	l.warnOfVariables(environ)
 	if len(l.errs) > 0 {
@@ -58,6 +61,8 @@ type loader struct {
 	flags *Flags
 	env   map[string]string
 	errs  []error
+
+	noFile bool // the default file is not there
 }
 
 // apply takes the setting from the first place that has it. Only that one is checked: what is overruled does not matter.
@@ -111,6 +116,7 @@ func (l *loader) readFile() map[string]*value {
 	}
 	text, err := readLimited(path, 64<<10)
 	if errors.Is(err, os.ErrNotExist) && !asked {
+		l.noFile = true
 		return nil
 	}
 	if err != nil {

@@ -23,6 +23,9 @@ func (c *Config) Print(w io.Writer) error {
 			section, key, indent = head, name, "  "
 		}
 		text := indent + key + ": " + s.yaml(c)
+		if key == "config" { // which cannot stand in the file itself
+			text = "# " + text
+		}
 		width = max(width, len(text))
 		lines = append(lines, line{text, c.sources[s.Key].String()})
 	}

@@ -26,10 +26,17 @@ type localRun struct {
 }
 
 func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer) (*localRun, error) {
-	models, err := newModels(c)
+	models, stop, err := newModels(c)
 	if err != nil {
 		return nil, err
 	}
+	// Nothing to run, nothing to keep; where there is, it goes on until the run has ended.
+	kept := false
+	defer func() {
+		if !kept {
+			stop()
+		}
+	}()
 	workflows, from, err := openWorkflows(c)
 	if workflows == nil {
 		return nil, err
@@ -73,7 +80,9 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 		defer close(r.closed)
 		m.Close()
 		limit.Stop()
+		stop()
 	}()
+	kept = true
 	return r, nil
 }
 

@@ -138,7 +138,7 @@ func (j *job) run(ctx context.Context, c *config.Config, stdout, stderr io.Write
 		}
 		return fail(stderr, err)
 	}
-	o := newOutput(j.format, stdout, stderr, r)
+	o := newOutput(j.format, stdout, r)
 	end, err := o.follow(ctx, r)
 	switch {
 	case errors.Is(context.Cause(ctx), errInterrupted):
@@ -163,34 +163,48 @@ func (j *job) run(ctx context.Context, c *config.Config, stdout, stderr io.Write
 		}
 		return fail(stderr, err)
 	}
-	return end.report(stderr)
+	return end.report(stderr, j.format == "text")
 }
 
 // ending is how a run ended.
 type ending struct {
-	status  string // completed, failed, interrupted, canceled
-	reason  string
-	problem string // the first fatal error
+	status   string // completed, failed, interrupted, canceled
+	reason   string
+	fatal    string   // the first error that ended the run
+	problems []string // the errors that did not
 }
 
-func (e ending) report(stderr io.Writer) int {
+// report says how the run ended where there is something to say. Errors that the run got over are told only if tell is set,
+// where they are not in the output already.
+func (e ending) report(stderr io.Writer, tell bool) int {
 	switch e.status {
 	case "completed":
+		for _, problem := range e.problems {
+			if tell {
+				_ = fail(stderr, errors.New(problem))
+			}
+		}
 		return exitOK
 	case "canceled":
-		return fail(stderr, fmt.Errorf("the run was canceled: %s", e.reason))
+		return fail(stderr, fmt.Errorf("the run was canceled: %s", clean(e.reason)))
 	}
-	if e.problem == "" {
-		e.problem = "no reason was given"
+	why := e.fatal
+	if why == "" && len(e.problems) > 0 {
+		why = e.problems[0]
 	}
-	return fail(stderr, fmt.Errorf("the run has %s: %s", e.status, e.problem))
+	if why == "" {
+		why = "no reason was given"
+	}
+	return fail(stderr, fmt.Errorf("the run has %s: %s", clean(e.status), why))
 }
+
+// maxProblems bounds what is kept to be told at the end.
+const maxProblems = 20
 
 // output writes the events of a run in the format asked for.
 type output struct {
 	format string
 	w      *bufio.Writer
-	stderr io.Writer
 	run    string
 	frame  func([]byte, string, tube.Event) []byte
 	buf    []byte
@@ -198,8 +212,8 @@ type output struct {
 	end    ending
 }
 
-func newOutput(format string, stdout, stderr io.Writer, r startedRun) *output {
-	o := &output{format: format, w: bufio.NewWriterSize(stdout, 32<<10), stderr: stderr, run: r.ID()}
+func newOutput(format string, stdout io.Writer, r startedRun) *output {
+	o := &output{format: format, w: bufio.NewWriterSize(stdout, 32<<10), run: r.ID()}
 	switch format {
 	case "jsonl":
 		o.frame = frame.AppendJSONL
@@ -281,7 +295,7 @@ func (o *output) event(e tube.Event) error {
 	return nil
 }
 
-// named remembers how the run goes. An error that does not end it is only worth a line where the events are not shown.
+// named remembers how the run goes.
 func (o *output) named(e tube.Event) {
 	switch e.Name {
 	case "error":
@@ -296,11 +310,12 @@ func (o *output) named(e tube.Event) {
 		if d.Code != "" {
 			words += " (" + d.Code + ")"
 		}
+		words = strings.ReplaceAll(clean(words), "\n", " ")
 		switch {
-		case d.Fatal && o.end.problem == "":
-			o.end.problem = words
-		case !d.Fatal && o.doc != nil:
-			_ = fail(o.stderr, errors.New(clean(words)))
+		case d.Fatal && o.end.fatal == "":
+			o.end.fatal = words
+		case !d.Fatal && len(o.end.problems) < maxProblems:
+			o.end.problems = append(o.end.problems, words)
 		}
 	case "finished":
 		var d struct{ Status string }

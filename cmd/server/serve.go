@@ -72,17 +72,18 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	for _, warning := range c.Warnings {
 		log.Warn(warning)
 	}
-	models, err := newModels(c)
+	models, stop, err := newModels(c)
 	if err != nil {
 		return err
 	}
+	defer stop()
 	workflows, from, err := openWorkflows(c)
 	if err != nil {
 		return err
 	}
 	s, err := web.New(serverOptions(c, workflows, models, log))
-	if err != nil {
-		return err
+	if err != nil { // which is about the data folder
+		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))
 	}
 	defer s.Close()
 	ctx, cancel := context.WithCancel(context.Background())

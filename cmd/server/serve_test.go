@@ -205,7 +205,7 @@ func TestServeSaysWhereItListensAndWhatToTry(t *testing.T) {
 	if last := all[len(all)-1]; !strings.Contains(last, `"event":"finished","data":{"status":"completed"`) {
 		t.Errorf("the last line is %s", last)
 	}
-	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/v1/workflows": 200, "/v1/models": 200, "/metrics": 200, "/openapi.yaml": 200, "/nothing": 404} {
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/v1/workflows": 200, "/v1/models": 200, "/openapi.yaml": 200, "/nothing": 404} {
 		if status, body := get(t, p.base+path); status != want {
 			t.Errorf("%s answers %d: %s", path, status, body)
 		}

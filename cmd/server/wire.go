@@ -15,20 +15,22 @@ import (
 	"github.com/lingserve/lingserve/workflows"
 )
 
-// newModels makes the providers and checks that the default model is one of theirs.
-func newModels(c *config.Config) (*adapter.Registry, error) {
+// newModels makes the providers and checks that the default model is one of theirs. stop ends what they run.
+func newModels(c *config.Config) (models *adapter.Registry, stop func(), err error) {
 	limits := adapter.Timeouts{
 		Connect:    orNone(c.Upstream.Connect),
 		FirstToken: orNone(c.Upstream.FirstToken),
 		Idle:       orNone(c.Upstream.Idle),
 		Total:      orNone(c.Upstream.Total),
 	}
-	models := &adapter.Registry{Timeouts: limits, Retries: adapter.Retries{Attempts: c.Retries.Attempts}, Default: c.Model}
+	models = &adapter.Registry{Timeouts: limits, Retries: adapter.Retries{Attempts: c.Retries.Attempts}, Default: c.Model}
 	pace := c.Demo.Pace
 	if pace == 0 {
 		pace = -1 // as fast as it can; 0 would be the provider's default
 	}
-	models.Register("demo", demo.New(&demo.Options{Pace: pace}))
+	scripted := demo.New(&demo.Options{Pace: pace})
+	models.Register("demo", scripted)
+	stop = func() { scripted.Close() }
 	if c.OpenAI.Key == "" && c.OpenAI.BaseURL == "" {
 		models.Register("openai", withoutKey{})
 	} else {
@@ -36,14 +38,16 @@ func newModels(c *config.Config) (*adapter.Registry, error) {
 			BaseURL: c.OpenAI.BaseURL, Key: c.OpenAI.Key.Reveal(), Names: c.OpenAI.Models, Timeouts: limits,
 		})
 		if err != nil {
-			return nil, fmt.Errorf("openai.base_url (%s): %w", c.Source("openai.base_url"), err)
+			stop()
+			return nil, nil, fmt.Errorf("openai.base_url (%s): %w", c.Source("openai.base_url"), err)
 		}
 		models.Register("openai", p)
 	}
 	if _, err := models.Model(c.Model); err != nil {
-		return nil, fmt.Errorf("model (%s): %w", c.Source("model"), err)
+		stop()
+		return nil, nil, fmt.Errorf("model (%s): %w", c.Source("model"), err)
 	}
-	return models, nil
+	return models, stop, nil
 }
 
 // orNone turns the settings' 0 for no limit into the adapter's, which is negative.

@@ -714,6 +714,10 @@ func TestAChunkAllocatesNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, says("stop"))
+			// As a manager watches it: what is written is counted, and nobody else writes there.
+			written := 0
+			w.Written = func(n int) bool { written += n; return true }
+			w.Writes = refuse{t}
 			o := newOutput(New(w.Env, "b", "x", c.config))
 			o.write(c.first)
 			for range 1000 { // fills what grows once
@@ -733,6 +737,12 @@ func TestAChunkAllocatesNothing(t *testing.T) {
 		})
 	}
 }
+
+// refuse fails where a bot that is not contested tells of what it writes.
+type refuse struct{ t testing.TB }
+
+func (r refuse) Open(_ *ChatBot, uri []byte)  { r.t.Errorf("opened %s", uri) }
+func (r refuse) Close(_ *ChatBot, uri []byte) { r.t.Errorf("closed %s", uri) }
 
 func BenchmarkChunk(b *testing.B) {
 	for _, c := range []struct {

@@ -84,7 +84,7 @@ type Manager struct {
 	writers  map[*bot.ChatBot]struct{} // that have not ended
 	open     map[string]*bot.ChatBot   // contested strings and arrays, and who writes there
 	told     map[string]bool           // uris whose conflict was reported
-	failures []misfortune
+	failures []unhandled
 	errors   []ErrorData
 	usage    map[string]adapter.Usage
 	repairs  map[string]map[string]int
@@ -92,8 +92,8 @@ type Manager struct {
 	status   string // of the end
 }
 
-// misfortune is a bot or task that has failed.
-type misfortune struct {
+// unhandled is a bot or task that has failed.
+type unhandled struct {
 	bot bot.Bot // nil for a task
 	err error
 }

@@ -108,7 +108,7 @@ func (m *Manager) Report(botName string, err error) {
 func (m *Manager) Handled(b bot.Bot) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.failures = slices.DeleteFunc(m.failures, func(f misfortune) bool { return f.bot == b })
+	m.failures = slices.DeleteFunc(m.failures, func(f unhandled) bool { return f.bot == b })
 }
 
 // botReport is the Report of bots.
@@ -140,7 +140,7 @@ func (m *Manager) failed(b bot.Bot, err error) {
 		return // it was stopped with the run, and the run's end says why
 	}
 	m.mu.Lock()
-	m.failures = append(m.failures, misfortune{b, err})
+	m.failures = append(m.failures, unhandled{b, err})
 	m.mu.Unlock()
 	m.report(nameOf(b), err, false)
 }

@@ -161,7 +161,9 @@ func (p *Parser) Close() error {
 
 // MayStop says that reading on is of no use: the document is complete, or nothing but white space has come for 256
 // characters outside a string.
-func (p *Parser) MayStop() bool { return p.complete || p.blank >= maxBlank }
+func (p *Parser) MayStop() bool {
+	return p.complete || p.blank >= maxBlank || p.repair != nil && p.repair.state == rpDone
+}
 
 // Complete says whether the document's text was complete without help (false before its end, and where Close had to finish it).
 func (p *Parser) Complete() bool { return p.complete && p.err == nil }

@@ -92,6 +92,7 @@ func parse(t testing.TB, o Options, pieces ...string) reading {
 			break
 		}
 	}
+	clear(inChunk)
 	if cerr := p.Close(); err == nil {
 		err = cerr
 	} else if cerr != err {
@@ -440,8 +441,8 @@ func TestJSONTestSuite(t *testing.T) {
 func checkFold(t testing.TB, text string, got reading) {
 	t.Helper()
 	want := decode(t, strings.TrimPrefix(text, "\ufeff"))
-	if diff := cmp.Diff(want, decode(t, got.Final)); diff != "" {
-		t.Errorf("JS-02: fold of %q (-want +got):\n%s", text, diff)
+	if !reflect.DeepEqual(want, decode(t, got.Final)) { // cmp takes for ever on deep nesting
+		t.Errorf("JS-02: fold of %q is %s", text, got.Final)
 	}
 }
 
@@ -451,8 +452,8 @@ func checkUnchanged(t testing.TB, text string, strict, mended reading) {
 	if mended.Repairs != nil {
 		t.Errorf("RP-10: repairs %v in %q", mended.Repairs, text)
 	}
-	if diff := cmp.Diff(strict, mended); diff != "" {
-		t.Errorf("RP-10: %q (-strict +repair):\n%s", text, diff)
+	if !reflect.DeepEqual(strict, mended) {
+		t.Errorf("RP-10: %q (-strict +repair):\n%s", text, cmp.Diff(strict, mended))
 	}
 }
 

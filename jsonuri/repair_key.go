@@ -1,0 +1,265 @@
+package jsonuri
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// stepKey reads a key or the end of the object.
+func (r *repairer) stepKey(i int) (int, bool) {
+	c, n, i, wait := r.peek(i)
+	if wait {
+		return i, false
+	}
+	r.keyFrom = r.base + int64(i)
+	switch c {
+	case 0:
+		return r.finish(i)
+	case '}', ']', ')':
+		if c == ')' {
+			r.fix(fixJunk)
+			return i + n, true
+		}
+		return r.closeBracket(i, n, c)
+	case ',', ';':
+		r.fix(fixExtraComma)
+		return i + n, true
+	case ':', '[':
+		// A key is missing, or the colon: the value stands for itself.
+		r.fix(fixMissKey)
+		r.p.member(nil, false)
+		r.state = rpColon
+		return i, true
+	case '{':
+		// {{"a": 1}}: from a template whose brackets are doubled.
+		r.fix(fixMoreBracket)
+		if r.p.top().stray&^tuple < 100 {
+			r.p.top().stray++
+		}
+		return i + n, true
+	case '.', symDots:
+		if n, ok := r.dots(i, c, n); n > 0 && ok && !r.short {
+			r.fix(fixDots)
+			return i + n, true
+		}
+	case '/', '#':
+		if n := r.comment(i, c); n > 0 && !r.short {
+			return i + n, true
+		}
+	case '`':
+		if r.has(i, "```") && !r.short {
+			return r.finish(i)
+		}
+	case symEscape:
+		if r.startEscaped(i) {
+			return 0, true
+		}
+	}
+	if r.short {
+		return i, false
+	}
+	if r.isQuote(c) {
+		q, n := r.opening(i, c, n)
+		if q == quTriple || q == quTripleSingle {
+			q, n = q-quTriple+quDouble, 1
+		}
+		// ""name": one quote too many.
+		d, m := r.sym(i + n)
+		if d == c {
+			j, _ := r.skip(i + n + m)
+			e, _ := r.sym(j)
+			if r.short {
+				return i, false
+			}
+			if e != ':' && e != '=' && e != 0 && e != ',' && e != '}' && j == i+n+m {
+				r.fix(fixExtraQuote)
+				r.openText(q, true)
+				return i + n + m, true
+			}
+		}
+		if r.short {
+			return i, false
+		}
+		r.openText(q, true)
+		return i + n, true
+	}
+	r.openText(noQuote, true)
+	return i, true
+}
+
+// keyRoom says whether more may be added to the key; if not it is an error.
+func (r *repairer) keyRoom(n int) bool {
+	p := r.p
+	if len(p.carry)+n > p.maxKey {
+		p.err = &LimitError{Limit: "key", Max: int64(p.maxKey), Offset: r.keyFrom + int64(p.maxKey)}
+		return false
+	}
+	return true
+}
+
+// endKey takes what was read of a key as the whole.
+func (r *repairer) endKey() {
+	p := r.p
+	p.member(p.carry, bytes.IndexByte(p.carry, '\\') >= 0)
+	p.carry = p.carry[:0]
+	r.fresh, r.comma = false, false
+	r.state = rpColon
+}
+
+// stepColon reads the colon after a key.
+func (r *repairer) stepColon(i int) (int, bool) {
+	c, n, i, wait := r.peek(i)
+	if wait {
+		return i, false
+	}
+	switch c {
+	case 0:
+		r.null(fixCut)
+		return r.finish(i)
+	case ':', '=':
+		if r.b[i] != ':' {
+			if c == '=' && r.at(i+n) == '>' {
+				n++
+			}
+			if r.short {
+				return i, false
+			}
+			r.fix(fixColon)
+		}
+		r.state = rpValue
+		return i + n, true
+	case ',', '}', ';':
+		r.null(fixMissValue)
+		return i, true
+	case '/', '#':
+		n := r.comment(i, c)
+		if r.short {
+			return i, false
+		}
+		if n > 0 {
+			return i + n, true
+		}
+	case '"', '\'', symDouble, symSingle:
+		// name"": a quote too many, if the colon is behind it.
+		j, _ := r.skip(i + n)
+		d, _ := r.sym(j)
+		if r.short {
+			return i, false
+		}
+		if d == ':' {
+			r.fix(fixExtraQuote)
+			return i + n, true
+		}
+	case '-':
+		if r.at(i+1) == '>' {
+			r.fix(fixColon)
+			r.state = rpValue
+			return i + 2, true
+		}
+		if r.short {
+			return i, false
+		}
+	}
+	if r.junkBeforeColon(i) && !r.short {
+		r.fix(fixKeyJunk)
+		_, n := r.sym(i)
+		for {
+			c, _ := r.sym(i + n)
+			if c == ':' {
+				return i + n, true
+			}
+			_, m := r.sym(i + n)
+			n += m
+		}
+	}
+	if r.short {
+		return i, false
+	}
+	r.fix(fixMissColon)
+	r.state = rpValue
+	return i, true
+}
+
+// junkBeforeColon says whether a colon stands on the same line, with nothing between that could be a value.
+func (r *repairer) junkBeforeColon(i int) bool {
+	for k := i; k < i+maxLook; {
+		c, n := r.sym(k)
+		switch {
+		case c == ':':
+			return true
+		case n == 0, c == '\n', c == '{', c == '[', c == ',', c == '}', c == ']', r.isQuote(c) && k > i, c >= '0' && c <= '9':
+			return false
+		}
+		k += n
+	}
+	return false
+}
+
+// stepBareKey reads a key without quotes.
+func (r *repairer) stepBareKey(i int) (int, bool) {
+	p := r.p
+	for i < len(r.b) {
+		c, n := r.sym(i)
+		if r.short {
+			return i, false
+		}
+		switch {
+		case c == ':' || c == ',' || c == '}' || c == '{' || c == '[' || c == ']' || c == '\n' || c == '\r' || c == ';':
+			return r.endBareKey(i)
+		case c == '=':
+			return r.endBareKey(i)
+		case r.isQuote(c):
+			j, _ := r.skip(i + n)
+			d, _ := r.sym(j)
+			if r.short {
+				return i, false
+			}
+			r.fix(fixMissQuote)
+			p.carry = bytes.TrimRight(p.carry, " ")
+			r.endKey()
+			if d == ':' || d == '=' {
+				return i + n, true // age" : 10
+			}
+			return i, true
+		}
+		if !r.keyRoom(n) {
+			return i, false
+		}
+		switch {
+		case c == '\t':
+			p.carry = append(p.carry, ' ')
+		case c == '\\' || c < ' ':
+			p.carry = appendEscapedByte(p.carry, c)
+		case c == symOther:
+			ch, _ := utf8.DecodeRune(r.b[i:])
+			p.carry = utf8.AppendRune(p.carry, ch)
+		default:
+			p.carry = append(p.carry, r.b[i:i+n]...)
+		}
+		i += n
+	}
+	if r.eof {
+		if len(p.carry) == 0 {
+			return r.finish(i)
+		}
+		return r.endBareKey(i)
+	}
+	return i, true
+}
+
+func (r *repairer) endBareKey(i int) (int, bool) {
+	p := r.p
+	p.carry = bytes.TrimRight(p.carry, " ")
+	if len(p.carry) == 0 {
+		r.state = rpKey
+		if i < len(r.b) {
+			_, n := r.sym(i)
+			r.fix(fixJunk)
+			return i + n, true
+		}
+		return r.finish(i)
+	}
+	r.fix(fixBareKey)
+	r.endKey()
+	return i, true
+}

@@ -36,6 +36,7 @@ func (s *Server) routes() http.Handler {
 	document("/v1/runs/{run}", s.getRun)
 	r.Get("/v1/runs/{run}/events", s.getEvents)
 	r.Post("/v1/runs/{run}/cancel", s.postCancel)
+	s.router = r
 	return s.outermost(r)
 }
 

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
@@ -76,8 +78,9 @@ type Server struct {
 	o       Options
 	log     *slog.Logger
 	runs    *runs
-	disk    *disk // nil keeps nothing
-	handler http.Handler
+	disk    *disk        // nil keeps nothing
+	handler http.Handler // router, and what stands around it
+	router  chi.Routes
 	guard   *http.CrossOriginProtection
 	began   time.Time
 

@@ -1,0 +1,448 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/go-chi/chi/v5"
+	"github.com/google/go-cmp/cmp"
+	"github.com/tmaxmax/go-sse"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/api"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
+)
+
+// contract holds answers to the description, and knows which of its answers have been seen.
+type contract struct {
+	doc    *openapi3.T
+	router routers.Router
+	seen   map[string]bool // "GET /v1/runs 200"
+}
+
+func newContract(t *testing.T) *contract {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(api.Contract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of these the description says only that they are text; their events are looked at here.
+	for _, media := range []string{"text/event-stream", "application/x-ndjson", "application/yaml"} {
+		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
+	}
+	return &contract{doc: doc, router: router, seen: map[string]bool{}}
+}
+
+// call is a request and what is to come of it.
+type call struct {
+	method, path, body string
+	header             []string
+	status             int
+	bad                bool // the request does not fit the description, and is not meant to
+}
+
+// check sends a request and holds it and its answer to the description.
+func (c *contract) check(t *testing.T, b *bench, want call) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), want.method, b.url+want.path, strings.NewReader(want.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want.body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	} else {
+		req.Body, req.ContentLength = http.NoBody, 0
+	}
+	for _, line := range want.header {
+		name, value, _ := strings.Cut(line, ": ")
+		req.Header.Set(name, value)
+	}
+	describe := req.Clone(t.Context())
+	describe.Host = ""
+	describe.URL.Host, describe.URL.Scheme = "", ""
+	describe.Body = io.NopCloser(strings.NewReader(want.body))
+	route, params, err := c.router.FindRoute(describe)
+	if err != nil {
+		t.Fatalf("%s %s: %v", want.method, want.path, err)
+	}
+	input := &openapi3filter.RequestValidationInput{Request: describe, PathParams: params, Route: route,
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true}}
+	if !want.bad {
+		if err := openapi3filter.ValidateRequest(t.Context(), input); err != nil {
+			t.Errorf("the request is not described: %v", err)
+		}
+	}
+	resp, err := b.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != want.status {
+		t.Fatalf("%d, want %d: %s", resp.StatusCode, want.status, body)
+	}
+	c.seen[want.method+" "+route.Path+" "+itoa(want.status)] = true
+	err = openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: input, Status: resp.StatusCode, Header: resp.Header,
+		Body: io.NopCloser(bytes.NewReader(body)), Options: input.Options,
+	})
+	if err != nil {
+		t.Errorf("the answer is not described: %v\n%v\n%s", err, resp.Header, body)
+	}
+	if want.method == "HEAD" && len(body) > 0 {
+		t.Errorf("a body: %q", body)
+	}
+	switch resp.Header.Get("Content-Type") {
+	case "text/event-stream":
+		c.checkSSE(t, string(body))
+	case "application/x-ndjson":
+		c.checkLines(t, string(body))
+	}
+}
+
+func (c *contract) checkSSE(t *testing.T, body string) {
+	t.Helper()
+	n := 0
+	for e, err := range sse.Read(strings.NewReader(body), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+		line := strings.TrimSuffix(strings.TrimPrefix(e.Data, "{"), "}")
+		if e.Type != "" {
+			line = fmt.Sprintf(`"event":%q,"data":%s`, e.Type, e.Data)
+		}
+		if e.LastEventID != "" { // the first of a snapshot have none
+			line = `"id":"` + e.LastEventID + `",` + line
+		}
+		c.checkEvent(t, "{"+line+"}")
+	}
+	if n == 0 {
+		t.Error("no event")
+	}
+}
+
+func (c *contract) checkLines(t *testing.T, body string) {
+	t.Helper()
+	for line := range strings.Lines(body) {
+		c.checkEvent(t, line)
+	}
+}
+
+func (c *contract) checkEvent(t *testing.T, text string) {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	if err := c.doc.Components.Schemas["Event"].Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// contractBench is a server on which everything that the description knows can happen.
+func contractBench(t *testing.T, edit func(*Options)) *bench {
+	return newBench(t, func(o *Options) {
+		o.MaxBody = 4 << 10
+		workflow := func(name string, run func(context.Context, *ling.Manager, map[string]any) error) {
+			o.Workflows.Register(flow.Func(name, "For the contract.", question, run))
+		}
+		workflow("encyclopedia", func(ctx context.Context, m *ling.Manager, input map[string]any) error {
+			return chatWorkflow().Run(ctx, m, input)
+		})
+		workflow("broken", func(context.Context, *ling.Manager, map[string]any) error { panic("broken") })
+		for name, code := range map[string]string{
+			"upstream": adapter.CodeAuth, "limited": adapter.CodeRateLimited, "slow": adapter.CodeTimeout,
+		} {
+			workflow(name, func(context.Context, *ling.Manager, map[string]any) error {
+				return &adapter.Error{Code: code, Message: "the model's server said no"}
+			})
+		}
+		o.Models.Register("demo", &scripted{say: func(_ context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
+			yield(`{"title":"Why the sky is blue","notes":[1]}`)
+			return nil
+		}, names: []string{"story"}})
+		if edit != nil {
+			edit(o)
+		}
+	})
+}
+
+func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing.T) {
+	c := newContract(t)
+	b := contractBench(t, nil).serve()
+
+	// Runs in all states.
+	_, going := b.startAsync()
+	defer going.finish()
+	endedRun, st := b.startAsync()
+	st.set("a", `{"b":[1,null,"x"]}`)
+	st.finish()
+	failedRun := map[string]string{}
+	for _, workflow := range []string{"broken", "upstream", "limited", "slow"} {
+		resp := b.do("POST", "/v1/runs", `{"workflow":"`+workflow+`","input":"q"}`, "Prefer: respond-async")
+		failedRun[workflow] = resp.Header.Get("X-Run-Id")
+	}
+	for _, id := range []string{endedRun, failedRun["broken"], failedRun["upstream"], failedRun["limited"], failedRun["slow"]} {
+		<-b.runOf(id).done
+	}
+	gone, unknown := newRunID(), newRunID()
+	b.s.runs.mu.Lock()
+	b.s.runs.expired.add(gone)
+	b.s.runs.mu.Unlock()
+	keyed := b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, "Idempotency-Key: kept", "Prefer: respond-async")
+	keyed.Body.Close()
+	b.s.runs.mu.Lock()
+	b.s.runs.keys.put("lost", ask{Workflow: "steps"}.hash(), gone)
+	b.s.runs.mu.Unlock()
+
+	const foreign = "Sec-Fetch-Site: cross-site"
+	const start = "/v1/runs?workflow=chat&input=q"
+	ended, events := "/v1/runs/"+endedRun, "/v1/runs/"+endedRun+"/events"
+	chat := `{"workflow":"chat","input":"q"}`
+	rows := map[string][]call{
+		"start": {
+			{"POST", "/v1/runs", chat, nil, 200, false},
+			{"POST", "/v1/runs?include=reserved&done=1", chat, []string{"Accept: application/json"}, 200, false},
+			{"POST", "/v1/runs", chat, []string{"Accept: text/event-stream"}, 200, false},
+			{"POST", "/v1/runs?format=jsonl&keepalive=1&on_disconnect=cancel", chat, nil, 200, false},
+			{"POST", "/v1/runs", chat, []string{"Idempotency-Key: kept"}, 200, false},
+			{"POST", "/v1/runs?format=sse", "", []string{"Last-Event-ID: " + unknown + ":3"}, 200, false},
+			{"POST", "/v1/runs", chat, []string{"Prefer: respond-async"}, 202, false},
+			{"POST", "/v1/runs?format=sse&last_event_id=" + endedRun + ":2", "", nil, 204, false},
+			{"POST", "/v1/runs", `{"workflow":7}`, nil, 400, true},
+			{"POST", "/v1/runs", `{"workflow":"chat","input":{}}`, nil, 400, false},
+			{"POST", "/v1/runs", `{`, nil, 400, true},
+			{"POST", "/v1/runs", chat, []string{foreign}, 403, false},
+			{"POST", "/v1/runs", `{"workflow":"nope"}`, nil, 404, false},
+			{"POST", "/v1/runs", `{"agent":"nope"}`, nil, 404, false},
+			{"POST", "/v1/runs", chat, []string{"Accept: image/png"}, 406, false},
+			{"POST", "/v1/runs", `{"workflow":"steps"}`, []string{"Idempotency-Key: lost"}, 410, false},
+			{"POST", "/v1/runs", `{"workflow":"chat","input":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, false},
+			{"POST", "/v1/runs", chat, []string{"Content-Type: text/plain"}, 415, true},
+			{"POST", "/v1/runs", `{"workflow":"chat","input":"other"}`, []string{"Idempotency-Key: kept"}, 422, false},
+			{"POST", "/v1/runs", `{"workflow":"broken","input":"q"}`, nil, 500, false},
+			{"POST", "/v1/runs", `{"workflow":"upstream","input":"q"}`, nil, 502, false},
+			{"POST", "/v1/runs", `{"workflow":"limited","input":"q"}`, nil, 503, false},
+			{"POST", "/v1/runs", `{"workflow":"slow","input":"q"}`, nil, 504, false},
+		},
+		"start by GET": {
+			{"GET", start, "", nil, 200, false},
+			{"GET", start + "&format=sse", "", nil, 200, false},
+			{"GET", "/v1/runs?workflow=chat&input.question=q&input.level=2", "", []string{"Accept: application/x-ndjson"}, 200, false},
+			{"GET", start + "&model=test:facts&params=%7B%7D&options=%7B%22seed%22:1%7D&filter=%7B%22exclude%22:[%22a%22]%7D&key=g&done=0", "", nil, 200, false},
+			{"GET", start, "", []string{"Prefer: respond-async"}, 202, false},
+			{"GET", "/v1/runs", "", []string{"Accept: text/event-stream", "Last-Event-ID: " + endedRun + ".2"}, 204, false},
+			{"GET", start + "&colour=red", "", nil, 400, false},
+			{"GET", start + "&session=s", "", nil, 400, false},
+			{"GET", start, "", []string{foreign}, 403, false}, // it would cost money
+			{"GET", "/v1/runs?workflow=nope", "", nil, 404, false},
+			{"GET", "/v1/runs?agent=nope", "", nil, 404, false},
+			{"GET", start, "", []string{"Accept: text/html"}, 406, false},
+			{"GET", "/v1/runs?workflow=steps&key=lost", "", nil, 410, false},
+			{"GET", "/v1/runs?workflow=chat&input=other&key=kept", "", nil, 422, false},
+			{"GET", "/v1/runs?workflow=broken&input=q", "", nil, 500, false},
+			{"GET", "/v1/runs?workflow=upstream&input=q", "", nil, 502, false},
+			{"GET", "/v1/runs?workflow=limited&input=q", "", nil, 503, false},
+			{"GET", "/v1/runs?workflow=slow&input=q", "", nil, 504, false},
+		},
+		"attach": {
+			{"GET", events, "", nil, 200, false},
+			{"GET", events + "?after=0&snapshot=1", "", nil, 200, false},
+			{"GET", events + "?format=json&include=reserved", "", nil, 200, false},
+			{"GET", events, "", []string{"Accept: application/x-ndjson"}, 200, false},
+			{"GET", events, "", []string{"Last-Event-ID: " + endedRun + ":2"}, 204, false},
+			{"GET", events + "?after=-1", "", nil, 400, true},
+			{"GET", events + "?lastEventId=" + endedRun + ":77", "", nil, 400, false},
+			{"GET", "/v1/runs/" + unknown + "/events", "", nil, 404, false},
+			{"GET", events, "", []string{"Accept: text/html"}, 406, false},
+			{"GET", "/v1/runs/" + gone + "/events", "", nil, 410, false},
+			{"GET", "/v1/runs/" + failedRun["broken"] + "/events?format=json", "", nil, 500, false},
+			{"GET", "/v1/runs/" + failedRun["upstream"] + "/events?format=json", "", nil, 502, false},
+			{"GET", "/v1/runs/" + failedRun["limited"] + "/events?format=json", "", nil, 503, false},
+			{"GET", "/v1/runs/" + failedRun["slow"] + "/events?format=json", "", nil, 504, false},
+		},
+		"look": {
+			{"GET", ended, "", nil, 200, false},
+			{"GET", ended + "?include=reserved", "", nil, 200, false},
+			{"GET", "/v1/runs/" + failedRun["upstream"], "", nil, 200, false},
+			{"GET", ended + "?include=all", "", nil, 400, true},
+			{"GET", "/v1/runs/" + unknown, "", nil, 404, false},
+			{"GET", "/v1/runs/" + gone, "", nil, 410, false},
+		},
+		"cancel": {
+			{"POST", "/v1/runs/" + going.m.ID() + "/cancel", "", nil, 202, false},
+			{"POST", ended + "/cancel?include=all", "", nil, 400, true},
+			{"POST", ended + "/cancel", "", []string{foreign}, 403, false},
+			{"POST", "/v1/runs/" + unknown + "/cancel", "", nil, 404, false},
+			{"POST", ended + "/cancel", "", nil, 409, false},
+			{"POST", "/v1/runs/" + gone + "/cancel", "", nil, 410, false},
+			{"POST", ended + "/cancel", strings.Repeat(" ", 5000), nil, 413, true},
+		},
+		"the rest": {
+			{"GET", "/v1/workflows", "", nil, 200, false},
+			{"GET", "/v1/workflows/chat", "", nil, 200, false},
+			{"GET", "/v1/workflows/no%2Fpe", "", nil, 404, false},
+			{"GET", "/v1/models", "", nil, 200, false},
+			{"GET", "/healthz", "", nil, 200, false},
+			{"GET", "/readyz", "", nil, 200, false},
+			{"GET", "/openapi.yaml", "", nil, 200, false},
+			{"GET", "/openapi.yaml", "", []string{"If-None-Match: " + contractTag}, 304, false},
+			{"GET", "/", "", nil, 200, false},
+		},
+	}
+	for name, calls := range rows {
+		for _, want := range calls {
+			t.Run(fmt.Sprintf("%s/%s %s %d", name, want.method, clip(want.path), want.status), func(t *testing.T) { c.check(t, b, want) })
+			if want.method == "GET" && want.status != 304 && (name == "look" || name == "the rest") {
+				want.method = "HEAD"
+				t.Run(fmt.Sprintf("%s/HEAD %s %d", name, clip(want.path), want.status), func(t *testing.T) { c.check(t, b, want) })
+			}
+		}
+	}
+	draining := contractBench(t, nil).serve()
+	if err := draining.s.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []call{
+		{"GET", "/readyz", "", nil, 503, false}, {"HEAD", "/readyz", "", nil, 503, false},
+		{"POST", "/v1/runs", chat, nil, 503, false}, {"GET", start, "", nil, 503, false},
+	} {
+		t.Run("draining/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, draining, want) })
+	}
+	full := contractBench(t, func(o *Options) { o.MaxRuns = -1 }).serve()
+	t.Run("full", func(t *testing.T) { c.check(t, full, call{"POST", "/v1/runs", chat, nil, 503, false}) })
+
+	described := map[string]bool{}
+	for path, item := range c.doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			for status := range op.Responses.Map() {
+				described[method+" "+path+" "+status] = true
+			}
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(described)), slices.Sorted(maps.Keys(c.seen))); diff != "" {
+		t.Errorf("described, but not seen (-), or the other way (+):\n%s", diff)
+	}
+}
+
+func TestTheRoutesAreThoseThatAreDescribed(t *testing.T) {
+	c := newContract(t)
+	b := newBench(t, nil).serve()
+	described, served := map[string]bool{}, map[string]bool{}
+	for path, item := range c.doc.Paths.Map() {
+		for method := range item.Operations() {
+			described[method+" "+path] = true
+		}
+	}
+	err := chi.Walk(b.s.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		served[method+" "+route] = true
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(described)), slices.Sorted(maps.Keys(served))); diff != "" {
+		t.Errorf("described, but not served (-), or the other way (+):\n%s", diff)
+	}
+}
+
+func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
+	c := newContract(t)
+	b := newBench(t, nil).serve()
+	id, st := b.startAsync()
+	defer st.finish()
+	known := func(resp *http.Response) []string {
+		t.Helper()
+		p := readProblem(t, resp)
+		_, list, ok := strings.Cut(p.Errors[0].Detail, "expected one of ")
+		if !ok {
+			t.Fatal(p.Detail)
+		}
+		return strings.Split(list, ", ")
+	}
+	for operation, path := range map[string]string{
+		"GET /v1/runs": "/v1/runs", "POST /v1/runs": "/v1/runs", "GET /v1/runs/{run}": "/v1/runs/" + id,
+		"GET /v1/runs/{run}/events": "/v1/runs/" + id + "/events", "POST /v1/runs/{run}/cancel": "/v1/runs/" + id + "/cancel",
+	} {
+		method, route, _ := strings.Cut(operation, " ")
+		var described []string
+		for _, p := range c.doc.Paths.Value(route).GetOperation(method).Parameters {
+			if p.Value.In == "query" {
+				described = append(described, p.Value.Name)
+			}
+		}
+		slices.Sort(described)
+		body := ""
+		if route == "/v1/runs" && method == "POST" {
+			body = "{}"
+		}
+		if diff := cmp.Diff(described, known(b.do(method, path+"?nonsense=1", body))); diff != "" {
+			t.Errorf("%s: %s", operation, diff)
+		}
+	}
+	for schema, body := range map[string]string{
+		"StartRequest": `{"nonsense":1}`, "Options": `{"options":{"nonsense":1}}`, "Filter": `{"filter":{"nonsense":1}}`,
+	} {
+		described := slices.Sorted(maps.Keys(c.doc.Components.Schemas[schema].Value.Properties))
+		if diff := cmp.Diff(described, known(b.do("POST", "/v1/runs", body))); diff != "" {
+			t.Errorf("%s: %s", schema, diff)
+		}
+	}
+}
+
+func TestTheExamplesOfTheDescriptionWork(t *testing.T) {
+	c := newContract(t)
+	b := contractBench(t, nil).serve()
+	media := c.doc.Paths.Value("/v1/runs").Post.RequestBody.Value.Content["application/json"]
+	if len(media.Examples) < 3 {
+		t.Fatal("the examples are gone")
+	}
+	for name, example := range media.Examples {
+		t.Run(name, func(t *testing.T) {
+			body, err := json.Marshal(example.Value.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.check(t, b, call{"POST", "/v1/runs", string(body), nil, 200, false})
+		})
+	}
+	run := c.doc.Components.Responses["Run"].Value.Content
+	t.Run("events", func(t *testing.T) { c.checkSSE(t, run["text/event-stream"].Example.(string)) })
+	t.Run("lines", func(t *testing.T) { c.checkLines(t, run["application/x-ndjson"].Example.(string)) })
+	// The events of the example make the document of the example.
+	t.Run("fold", func(t *testing.T) {
+		var f folded
+		list, _ := events(strings.NewReader(run["text/event-stream"].Example.(string)))
+		for _, e := range list {
+			f.take(t, e)
+		}
+		want, err := json.Marshal(run["application/json"].Example.(map[string]any)["result"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), f.json()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

@@ -22,7 +22,7 @@ func (r *repairer) stepKey(i int) (int, bool) {
 		}
 		return r.closeBracket(i, n, c)
 	case ',', ';':
-		r.fix(fixExtraComma)
+		r.anotherComma()
 		return i + n, true
 	case ':', '[':
 		// A key is missing, or the colon: the value stands for itself.
@@ -39,7 +39,7 @@ func (r *repairer) stepKey(i int) (int, bool) {
 		return i + n, true
 	case '.', symDots:
 		if n, ok := r.dots(i, c, n); n > 0 && ok && !r.short {
-			r.fix(fixDots)
+			r.leftOut()
 			return i + n, true
 		}
 	case '/', '#':

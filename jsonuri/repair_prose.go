@@ -207,17 +207,26 @@ func (r *repairer) startsDocument(i, n int, c byte, line bool, level int) bool {
 		if !line {
 			return false
 		}
-		k := j
-		for k < j+maxLook && isNameByte(r.at(k)) {
-			k++
+		// A key of several words, or one whose opening quote is missing.
+		for k := j; k < j+maxLook; {
+			d, n := r.sym(k)
+			switch {
+			case d == ':':
+				return true
+			case d == '"':
+				return k > j
+			case n == 0, d == '\n', d == '}', d == ',', d == '.', d == '{', d == '[':
+				return false
+			}
+			k += n
 		}
-		return k > j && r.at(k) == '"' // an opening quote is missing
+		return false
 	}
 	switch {
 	case d == '{' || d == '[':
 		return r.startsDocument(j, m, d, line, level+1)
 	case r.isQuote(d):
-		return line || r.elementAt(j, m)
+		return line || r.elementAt(j, m, false)
 	}
 	return r.listAt(j, line)
 }
@@ -237,7 +246,7 @@ func (r *repairer) listAt(i int, line bool) bool {
 		if k == from || r.short {
 			return false
 		}
-		_, _, plain := r.tokenValue(r.b[from:k], false)
+		_, _, plain := r.tokenValue(r.b[from:k], k == len(r.b))
 		j, lineBreak := r.skip(k)
 		c, m := r.sym(j)
 		switch {

@@ -318,7 +318,7 @@ func (r *repairer) judge(i, n int, run bool) verdict {
 	}
 	switch {
 	case r.isQuote(c):
-		if j > next && !odd && (lineBreak || r.elementAt(j, m)) {
+		if j > next && !odd && (lineBreak || r.elementAt(j, m, true)) {
 			return isClose
 		}
 	case c == '{' || c == '[':
@@ -404,7 +404,7 @@ func (r *repairer) judgeComma(i int, in byte, odd bool) verdict {
 	}
 	switch {
 	case r.isQuote(c):
-		if !odd || r.elementAt(j, m) {
+		if !odd || r.elementAt(j, m, false) {
 			return isClose
 		}
 	case c == '{' || c == '[':
@@ -454,8 +454,8 @@ func (r *repairer) keyAt(i, m int, odd bool) bool {
 	return !odd && c >= '0' && c <= '9'
 }
 
-// elementAt says whether the quotes at i hold a whole element.
-func (r *repairer) elementAt(i, m int) bool {
+// elementAt says whether the quotes at i hold a whole element; loose, that the comma behind it may be missing.
+func (r *repairer) elementAt(i, m int, loose bool) bool {
 	k, sure := r.pastQuoted(i, m)
 	if !sure {
 		return true
@@ -464,6 +464,8 @@ func (r *repairer) elementAt(i, m int) bool {
 	switch c, _ := r.sym(j); c {
 	case 0, ',', ']', '}':
 		return true
+	case '{', '[', '"':
+		return loose
 	}
 	return false
 }
@@ -512,21 +514,18 @@ func (r *repairer) restOfKey(i int) bool {
 
 // keyQuote decides what the quote at i inside a key is.
 func (r *repairer) keyQuote(start, i, n int, clean bool) (int, bool) {
-	end := r.keyEnds(i + n)
+	end := r.colonFollows(i + n)
+	if at := r.colonBefore(start, i); !end && !r.short && at >= 0 && i-at <= maxLook && blank(r.b[at+1:i]) {
+		return r.endKeyAt(start, at, clean) // "age : "10"
+	}
+	end = end || r.keyEnds(i+n)
 	if r.short {
 		return r.pauseKey(start, i, clean)
 	}
 	// A colon before the quote may be the key's own, when the closing quote was left out.
 	if !end && !r.keyKnown {
 		if at := r.colonBefore(start, i); at >= 0 && i-at <= maxLook {
-			r.fix(fixMissQuote)
-			r.give(start, at, clean)
-			if r.p.err != nil {
-				return i, false
-			}
-			r.p.carry = bytes.TrimRight(r.p.carry, " ")
-			r.endKey()
-			return at, true
+			return r.endKeyAt(start, at, clean)
 		}
 	}
 	r.give(start, i, clean)
@@ -541,6 +540,20 @@ func (r *repairer) keyQuote(start, i, n int, clean bool) (int, bool) {
 	r.endKey()
 	return i + n, true
 }
+
+// endKeyAt ends a key whose closing quote is missing before the colon at i.
+func (r *repairer) endKeyAt(start, i int, clean bool) (int, bool) {
+	r.fix(fixMissQuote)
+	r.give(start, i, clean)
+	if r.p.err != nil {
+		return i, false
+	}
+	r.p.carry = bytes.TrimRight(r.p.carry, " ")
+	r.endKey()
+	return i, true
+}
+
+func blank(b []byte) bool { return len(bytes.Trim(b, " \t")) == 0 }
 
 // pauseKey waits inside a key. What may be its colon waits too.
 func (r *repairer) pauseKey(start, stop int, clean bool) (int, bool) {
@@ -584,8 +597,8 @@ func (r *repairer) keyEnds(i int) bool {
 			return true
 		case n == 0 || c == '\n' || c == ',' || c == '}':
 			return true
-		case c == '"':
-			return !r.colonFollows(k + n)
+		case c == '"' && r.colonFollows(k+n):
+			return false
 		}
 		k += n
 	}

@@ -161,7 +161,7 @@ func (r *repairer) stepValue(i int) (int, bool) {
 			r.null(fixMissValue)
 			return i, true
 		}
-		r.fix(fixExtraComma)
+		r.anotherComma()
 		return i + n, true
 	case ':', '=':
 		r.fix(fixColon)
@@ -172,7 +172,7 @@ func (r *repairer) stepValue(i int) (int, bool) {
 				return i, false
 			}
 			if ok {
-				r.fix(fixDots)
+				r.leftOut()
 				return i + n, true
 			}
 		}
@@ -227,6 +227,20 @@ func (r *repairer) stepValue(i int) (int, bool) {
 		return i, false
 	}
 	return r.plainValue(i)
+}
+
+// leftOut notes an ellipsis; a comma may follow it.
+func (r *repairer) leftOut() {
+	r.fix(fixDots)
+	r.fresh, r.comma = false, false
+}
+
+// anotherComma notes a comma where a key or value should be.
+func (r *repairer) anotherComma() {
+	if r.fresh || r.comma {
+		r.fix(fixExtraComma)
+	}
+	r.comma = true
 }
 
 // tuple marks an array that was written with round brackets.
@@ -619,12 +633,12 @@ func (r *repairer) stepAfter(i int) (int, bool) {
 	case ',', ';', symDots:
 		switch {
 		case c == symDots:
-			r.fix(fixDots)
+			r.leftOut()
+			return i + n, true
 		case r.b[i] != ',':
 			r.fix(fixComma)
 		}
-		r.state, r.comma = next, true
-		r.fresh = false
+		r.state, r.comma, r.fresh = next, true, false
 		return i + n, true
 	case '}', ']':
 		return r.closeBracket(i, n, c)

@@ -1,0 +1,400 @@
+package jsonuri
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// repairs is what models write, what it is read as, and the kinds of repair that are counted.
+var repairs = []struct {
+	name, text, want string
+	kinds            string
+}{
+	// RP-01
+	{"RP-01 prose before", "Here is the JSON:\n{\"a\": 1}", `{"a":1}`, "prose"},
+	{"RP-01 prose in the line", `Sure! {"a": 1}`, `{"a":1}`, "prose"},
+	{"RP-01 fence", "```json\n{\"a\": 1}\n```\n", `{"a":1}`, "fence prose"},
+	{"RP-01 fence and text around", "Of course.\n\n```json\n{\"a\": 1}\n```\nHope this helps {x}!", `{"a":1}`, "fence prose"},
+	{"RP-01 fence in the line", "```json {\"a\": 1} ```", `{"a":1}`, "fence prose"},
+	{"RP-01 fence with another language", "```javascript\n[1]\n```", `[1]`, "fence prose"},
+	{"RP-01 text after", "{\"a\": 1}\nThat is all.", `{"a":1}`, "trailing_text"},
+	{"RP-01 thinking", "<think>I use {\"a\": 2} here\n{\"b\": 3}</think>\n{\"a\": 1}", `{"a":1}`, "prose think"},
+	{"RP-01 thinking that ends only", "let me see</think>{\"a\": 1}", `{"a":1}`, "prose think"},
+	{"RP-01 thinking that never ends", "<think>\nhm\n\n{\"a\": 1}", `{"a":1}`, "think"},
+	{"RP-01 reference", "as said in [1]\n{\"a\": 1}", `{"a":1}`, "prose"},
+	{"RP-01 references", "as said in [1, 2] and [3]:\n{\"a\": 1}", `{"a":1}`, "prose"},
+	{"RP-01 curly braces", "use {curly} braces\n{\"a\": 1}", `{"a":1}`, "prose"},
+	{"RP-01 reference first in its line", "[1] Smith\n{\"a\": 1}", `{"a":1}`, "prose"},
+	{"RP-01 remark and link", "[sic] see [this](http://x) and [ ] that\n[\"a\"]", `["a"]`, "prose"},
+	{"RP-01 template name", "Dear {{name}},\n[true]", `[true]`, "prose"},
+	{"RP-01 word before", `json{"a": 1}`, `{"a":1}`, "prose"},
+	{"RP-01 assignment", `const x = {a: 1};`, `{"a":1}`, "prose trailing_text unquoted_key"},
+	{"RP-01 callback", `callback({"a": 1});`, `{"a":1}`, "prose trailing_text"},
+	{"RP-01 list in the line", "The answer is [1, 2, 3]\n", `[1,2,3]`, "prose"},
+	{"RP-01 quoted prose", `"Sure", he said: {"a":1}`, `{"a":1}`, "prose"},
+	{"RP-01 number before", "1. Here:\n{\"a\":1}", `{"a":1}`, "prose"},
+	{"RP-01 second document", "{\"a\": 1}\n{\"a\": 2}\n", `{"a":1}`, "trailing_text"},
+
+	// RP-02
+	{"RP-02 unquoted", `{a: 1, b_c: "x", $d: 2}`, `{"a":1,"b_c":"x","$d":2}`, "unquoted_key"},
+	{"RP-02 unquoted with spaces", `{first name: "x"}`, `{"first name":"x"}`, "unquoted_key"},
+	{"RP-02 unquoted beyond ASCII", `{名前: 1}`, `{"名前":1}`, "unquoted_key"},
+	{"RP-02 single quotes", `{'a': 1, 'b"c': 2}`, `{"a":1,"b\"c":2}`, "quotes"},
+	{"RP-02 typographic quotes", `{“a”: 1, ‘b’: 2, 「c」: 3}`, `{"a":1,"b":2,"c":3}`, "quotes"},
+	{"RP-02 quote too many before", `{""name": 1}`, `{"name":1}`, "extra_quote"},
+	{"RP-02 quote too many behind", `{"name"": 1}`, `{"name":1}`, "extra_quote"},
+	{"RP-02 empty key", `{"": 1, "" : 2}`, `{"":2}`, ""},
+	{"RP-02 junk behind", `{"name" (string): 1}`, `{"name":1}`, "text_after_key"},
+	{"RP-02 closing quote missing", `{"age : 10, "b": 1}`, `{"age":10,"b":1}`, "missing_quote"},
+	{"RP-02 closing quote missing before a string", `{"age : "10", "b": 1}`, `{"age":"10","b":1}`, "missing_quote"},
+	{"RP-02 opening quote missing", `{age" : 10}`, `{"age":10}`, "missing_quote"},
+	{"RP-02 line break inside", "{\"a\nb\": 1}", `{"a\nb":1}`, "control_character"},
+	{"RP-02 missing", `{: 10}`, `{"":10}`, "missing_key"},
+	{"RP-02 colon missing", `{"a" 1, "b" "x", "c" {"d" [2]}}`, `{"a":1,"b":"x","c":{"d":[2]}}`, "missing_colon"},
+	{"RP-02 quotes inside", `{"the "best" one": 1}`, `{"the \"best\" one":1}`, "unescaped_quote"},
+	{"RP-02 colon inside", `{"a:b": 1, "c: d, e": 2}`, `{"a:b":1,"c: d, e":2}`, ""},
+	{"RP-02 arrow", `{"a" => 1, b = 2, "c" -> 3}`, `{"a":1,"b":2,"c":3}`, "colon unquoted_key"},
+	{"RP-02 double colon", `{"a":: 1}`, `{"a":1}`, "colon"},
+
+	// RP-03
+	{"RP-03 single quotes", `{"a": 'it''s', 'b': 'x "y"'}`, `{"a":"it''s","b":"x \"y\""}`, "quotes unescaped_quote"},
+	{"RP-03 apostrophe", `{'a': 'it's fine', 'b': 'x'}`, `{"a":"it's fine","b":"x"}`, "quotes unescaped_quote"},
+	{"RP-03 typographic", `{"a": “x”, "b": “y", "c": «z»}`, `{"a":"x","b":"y","c":"z"}`, "quotes"},
+	{"RP-03 backticks", "{\"a\": `x \"y\" z`}", `{"a":"x \"y\" z"}`, "quotes"},
+	{"RP-03 raw line breaks", "{\"a\": \"x\ny\tz\r\n\x01\"}", `{"a":"x\ny\tz\r\n\u0001"}`, "control_character"},
+	{"RP-03 quotes inside", `{"a": "he said "hi" to me", "b": 1}`, `{"a":"he said \"hi\" to me","b":1}`, "unescaped_quote"},
+	{"RP-03 quotes inside and a comma", `{"a": "he said "hi", then left", "b": 1}`, `{"a":"he said \"hi\", then left","b":1}`, "unescaped_quote"},
+	{"RP-03 quotes inside at the end", `{"a": "he said "hi"", "b": 1}`, `{"a":"he said \"hi\"","b":1}`, "unescaped_quote"},
+	{"RP-03 quotes inside in a list", `["he said "hi", then", "x"]`, `["he said \"hi\", then","x"]`, "unescaped_quote"},
+	{"RP-03 several quotations", `{"a": "he said "hi", "yo", and left"}`, `{"a":"he said \"hi\", \"yo\", and left"}`, "unescaped_quote"},
+	{"RP-03 quotes around brackets", `{"a": "use "{x}" and "[y]" here"}`, `{"a":"use \"{x}\" and \"[y]\" here"}`, "unescaped_quote"},
+	{"RP-03 extra closing quote", `{"a": "x"", "b": 1}`, `{"a":"x","b":1}`, "extra_quote"},
+	{"RP-03 opening quote missing", `{"a": bearbobo", "b": 1}`, `{"a":"bearbobo","b":1}`, "missing_quote unquoted_string"},
+	{"RP-03 closing quote missing at the end of a line", "{\"a\": \"hello\n\"b\": 1}", `{"a":"hello","b":1}`, "missing_comma missing_quote"},
+	{"RP-03 closing quote missing before a comma", "{\"a\": \"hello,\n\"b\": 1}", `{"a":"hello","b":1}`, "missing_quote"},
+	{"RP-03 closing quote missing in the line", `{"a": "hello, "b": 1}`, `{"a":"hello","b":1}`, "missing_quote"},
+	{"RP-03 closing quote missing before brackets", `{"x": [{"a": "hello}], "b": 1}`, `{"x":[{"a":"hello"}],"b":1}`, "missing_quote"},
+	{"RP-03 closing quote missing at the end", `{"a": "hello}`, `{"a":"hello"}`, "missing_quote"},
+	{"RP-03 invalid escapes", `{"a": "\x41\'\q \u12 \user"}`, `{"a":"A'\\q \\u12 \\user"}`, "escape"},
+	{"RP-03 joined", `{"a": "x" + "y" +` + "\n" + `'z'}`, `{"a":"xyz"}`, "joined_strings"},
+	{"RP-03 three quotes", `{"a": """x "y" z""", "b": '''t'''}`, `{"a":"x \"y\" z","b":"t"}`, "quotes"},
+	{"RP-03 string in a fence", "{\"a\": ```let x = \"1\"```}", `{"a":"let x = \"1\""}`, "quotes"},
+	{"RP-03 entities", `{&quot;a&quot;: &quot;b & c&quot;}`, `{"a":"b & c"}`, "quotes"},
+	{"RP-03 comma at the end of a string", `{"a":"x, ","b":"}","c":"]\n"}`, `{"a":"x, ","b":"}","c":"]\n"}`, ""},
+
+	// RP-04
+	{"RP-04 missing", `{"a": , "b": }`, `{"a":null,"b":null}`, "missing_value"},
+	{"RP-04 Python", `[True, False, None, "x"]`, `[true,false,null,"x"]`, "literal"},
+	{"RP-04 JavaScript", `{"a": undefined, "b": NaN, "c": -Infinity}`, `{"a":null,"b":null,"c":null}`, "literal"},
+	{"RP-04 numbers", `[+1, .5, 5., 007, 1_000, -.5, -01]`, `[1,0.5,5,7,1000,-0.5,-1]`, "number"},
+	{"RP-04 not a number", `{"a": 10a, "b": nul, "c": 1.2.3, "d": 2024-01-02, "e": 10 kg}`, `{"a":"10a","b":"nul","c":"1.2.3","d":"2024-01-02","e":"10 kg"}`, "unquoted_string"},
+	{"RP-04 thousands", `{"a": 1,234,567.5, "b": 2}`, `{"a":1234567.5,"b":2}`, "number"},
+	{"RP-04 numbers with commas in a list stay", `[1,234]`, `[1,234]`, ""},
+	{"RP-04 words", `{"a": hello world, "b": x: y, z, "c": http://a/b}`, `{"a":"hello world","b":"x: y, z","c":"http://a/b"}`, "unquoted_string"},
+	{"RP-04 words in a list", `[red, dark blue, null]`, `["red","dark blue",null]`, "unquoted_string"},
+	{"RP-04 calls", `{"_id": ObjectId("12ab"), "n": NumberLong(2), "d": ISODate("2024")}`, `{"_id":"12ab","n":2,"d":"2024"}`, "function_call"},
+	{"RP-04 tuple", `{"a": (1, "b")}`, `{"a":[1,"b"]}`, "wrong_bracket"},
+	{"RP-04 colors", `{"a": #fff, "b": #00ff00}`, `{"a":"#fff","b":"#00ff00"}`, "unquoted_string"},
+
+	// RP-05
+	{"RP-05 trailing", `{"a": [1, 2,], "b": {"c": 1,},}`, `{"a":[1,2],"b":{"c":1}}`, "extra_comma"},
+	{"RP-05 leading and doubled", `{, "a": [, 1,, 2], , "b": 2}`, `{"a":[1,2],"b":2}`, "extra_comma"},
+	{"RP-05 missing", "{\"a\": 1 \"b\": \"x\"\n\"c\": [1 2 \"y\" \"z\" {} {}] \"d\": {} \"e\": true}", `{"a":1,"b":"x","c":[1,2,"y","z",{},{}],"d":{},"e":true}`, "missing_comma"},
+	{"RP-05 missing before an unquoted key", "{a: \"x\"\nb: 1\nc: 2}", `{"a":"x","b":1,"c":2}`, "missing_comma unquoted_key"},
+	{"RP-05 semicolons", `{"a": 1; "b": "x"; "c": [1; 2]}`, `{"a":1,"b":"x","c":[1,2]}`, "comma"},
+	{"RP-05 comments", "{ // one\n\"a\": /* two */ 1, # three\n\"b\": \"x\" // four\n, \"c\": 2 /* five */}", `{"a":1,"b":"x","c":2}`, "comment"},
+	{"RP-05 ellipses", `{"a": [1, 2, ...], "b": ["x", ..., "z"], "c": {"d": 1, ...}, "e": [1, …]}`, `{"a":[1,2],"b":["x","z"],"c":{"d":1},"e":[1]}`, "ellipsis"},
+
+	// RP-06
+	{"RP-06 missing at the end", `{"a": [1, {"b": "x"`, `{"a":[1,{"b":"x"}]}`, "missing_bracket"},
+	{"RP-06 not matching", `{"a":[1,2}`, `{"a":[1,2]}`, "wrong_bracket"},
+	{"RP-06 not matching, and more", `{"a":[1,2}, "b": 3}`, `{"a":[1,2],"b":3}`, "wrong_bracket"},
+	{"RP-06 object closed as an array", `[{"a":1], {"b":2}]`, `[{"a":1},{"b":2}]`, "wrong_bracket"},
+	{"RP-06 nothing to close", `{"a":1]}`, `{"a":1}`, "wrong_bracket"},
+	{"RP-06 one too many", `{"a":1}}`, `{"a":1}`, "extra_bracket"},
+	{"RP-06 doubled", `{{"a":1}}`, `{"a":1}`, "extra_bracket"},
+	{"RP-06 doubled inside", `{"x": {{"a":1}}, "b": 2}`, `{"x":{"a":1},"b":2}`, "extra_bracket"},
+
+	// RP-07
+	{"RP-07 in a string", `{"a": "hel`, `{"a":"hel"}`, "cut_off missing_bracket"},
+	{"RP-07 in an escape", `{"a": "x\`, `{"a":"x"}`, "cut_off missing_bracket"},
+	{"RP-07 in a long escape", `{"a": "x\u12`, `{"a":"x"}`, "cut_off missing_bracket"},
+	{"RP-07 in a pair", `{"a": "x\ud83d\ude`, `{"a":"x"}`, "cut_off missing_bracket"},
+	{"RP-07 in a number", `{"a": 12.`, `{"a":12}`, "cut_off missing_bracket"},
+	{"RP-07 in an exponent", `[1e`, `[1]`, "cut_off missing_bracket"},
+	{"RP-07 behind a sign", `{"a": -`, `{"a":null}`, "cut_off missing_bracket"},
+	{"RP-07 in a literal", `{"a": tru`, `{"a":true}`, "cut_off missing_bracket"},
+	{"RP-07 behind a key", `{"a": 1, "b"`, `{"a":1,"b":null}`, "cut_off missing_bracket"},
+	{"RP-07 behind a colon", `{"a":`, `{"a":null}`, "cut_off missing_bracket"},
+	{"RP-07 in a key", `{"a": 1, "b`, `{"a":1}`, "cut_off missing_bracket"},
+	{"RP-07 behind a comma", `[1,`, `[1]`, "missing_bracket"},
+	{"RP-07 behind a bracket", `{`, `{}`, "missing_bracket"},
+	{"RP-07 with a fence behind", "```json\n{\"a\": [1, 2\n```", `{"a":[1,2]}`, "fence missing_bracket prose"},
+
+	// JS-10 and what else models write
+	{"JS-10 invalid UTF-8", "{\"a\xff\": \"b\xe4\xbdc\"}", "{\"a\ufffd\":\"b\ufffd\ufffdc\"}", "invalid_utf8"},
+	{"white space of other kinds", "{\u00a0\"a\":\u200b1\u3000}", `{"a":1}`, "white_space"},
+	{"full-width signs", `｛“a”：“x”，“b”：［1，2］｝`, `{"a":"x","b":[1,2]}`, "comma colon quotes"},
+	{"escaped document", `{\"a\": \"x\\n\\\"y\\\"\",\n \"b\": [1]}`, `{"a":"x\n\"y\"","b":[1]}`, "escaped_document"},
+	{"escaped document in quotes", `"{\"a\": 1} x`, `{"a":1}`, "escaped_document prose trailing_text"},
+}
+
+func TestRepairMendsWhatModelsWrite(t *testing.T) {
+	for _, tt := range repairs {
+		t.Run(tt.name, func(t *testing.T) {
+			got := parseAllWays(t, Options{Repair: true}, tt.text)
+			if got.Err != "" {
+				t.Errorf("RP-09: %s", got.Err)
+			}
+			if want := decode(t, tt.want); !reflect.DeepEqual(want, decode(t, got.Final)) {
+				t.Errorf("%s is read as\n     %s\nwant %s\nrepairs %v", tt.text, got.Final, tt.want, got.Repairs)
+			}
+			kinds := map[string]bool{}
+			for k := range got.Repairs {
+				kinds[k] = true
+			}
+			want := map[string]bool{}
+			for _, k := range strings.Fields(tt.kinds) {
+				want[k] = true
+			}
+			if diff := cmp.Diff(want, kinds); diff != "" {
+				t.Errorf("RP-08: kinds of repair of %s (-want +got):\n%s", tt.text, diff)
+			}
+		})
+	}
+}
+
+// checkMended holds what is true of every text in repair mode.
+func checkMended(t testing.TB, text string) reading {
+	t.Helper()
+	got := parseAllWays(t, Options{Repair: true}, text)
+	switch {
+	case got.Err == ErrNoDocument.Error():
+		if got.Final != "{}" {
+			t.Errorf("RP-09: %q has no document, but gave %s", text, got.Final)
+		}
+	case got.Err != "":
+		if !strings.Contains(got.Err, "limit") {
+			t.Errorf("%q: %s", text, got.Err)
+		}
+	case !json.Valid([]byte(got.Final)):
+		t.Errorf("%q gave %s", text, got.Final)
+	case got.Events[len(got.Events)-1] != "finish":
+		t.Errorf("%q ended with %s", text, got.Events[len(got.Events)-1])
+	}
+	return got
+}
+
+func TestEveryTextCutOffAnywhereIsFinished(t *testing.T) {
+	for _, tt := range repairs {
+		for i := range len(tt.text) {
+			checkMended(t, tt.text[:i])
+			if t.Failed() {
+				t.Fatalf("RP-07: %s: %q", tt.name, tt.text[:i])
+			}
+		}
+	}
+}
+
+func TestTextWithoutADocumentIsAnError(t *testing.T) {
+	for _, text := range []string{"", "  \n", "I cannot do that.", "as said in [1]", "use {curly} braces", "<think>hm</think>", "```\nhello\n```",
+		"\"Sure\" he said", "42 is the answer", "true story", "-", "nul", "see [this](x)"} {
+		t.Run("RP-09 "+text, func(t *testing.T) {
+			got := parseAllWays(t, Options{Repair: true}, text)
+			if got.Err != ErrNoDocument.Error() || got.Complete {
+				t.Errorf("error %q, complete %v, read as %s", got.Err, got.Complete, got.Final)
+			}
+		})
+	}
+}
+
+func TestProseGoesToTheReasoningURI(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"prose", "Here it is:\n\n{\"a\":1}", "Here it is:"},
+		{"fence", "Here \"it\" is:\n```json\n{\"a\":1}\n```\nbye", "Here \"it\" is:\n```json"},
+		{"thinking", "<think>\nI \\ think [1] {x}\n</think>\nSo:\n{\"a\":1}", "I \\ think [1] {x}\n\nSo:"},
+		{"invalid UTF-8", "é\xff海\n{\"a\":1}", "é\ufffd海"},
+	}
+	for _, tt := range tests {
+		t.Run("RP-01 "+tt.name, func(t *testing.T) {
+			got := parseAllWays(t, Options{Repair: true, Root: "r"}, tt.text)
+			var reserved map[string]string
+			if err := json.Unmarshal([]byte(got.Reserved), &reserved); err != nil {
+				t.Fatalf("%v: %s", err, got.Reserved)
+			}
+			if diff := cmp.Diff(map[string]string{"r/$reasoning_context": tt.want}, reserved); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got.Final != `{"r":{"a":1}}` {
+				t.Errorf("document %s", got.Final)
+			}
+		})
+	}
+}
+
+func TestStringIsResolvedBeforeTheDocumentEnds(t *testing.T) {
+	for _, text := range []string{"{\"a\":\"x\",\n\"b", `{"a":"x","b":`, `["x", "`, `[["x"],`} {
+		resolved := false
+		p := NewParser(Handler{String: func([]byte, string) { resolved = true }}, &Options{Repair: true})
+		p.WriteString(text)
+		if !resolved {
+			t.Errorf("after %s the string is still not resolved", text)
+		}
+	}
+}
+
+func TestRepairSaysWhetherTheDocumentWasComplete(t *testing.T) {
+	for text, want := range map[string]bool{`{"a":1}`: true, `{"a":1} bye`: true, `{'a':1,}`: true, `{"a":1`: false, `{"a":"x`: false, `12`: true, "```\n[1\n```": false} {
+		if got := parse(t, Options{Repair: true}, text); got.Complete != want || got.Err != "" {
+			t.Errorf("%s: complete %v, error %s", text, got.Complete, got.Err)
+		}
+	}
+}
+
+func TestRepairKeepsTheLimits(t *testing.T) {
+	o := Options{Repair: true, MaxDepth: 3, MaxBytes: 60, MaxKey: 5, MaxNumber: 4}
+	for limit, text := range map[string]string{
+		"depth":    "[[[[1",
+		"document": `{"a": "` + strings.Repeat("x", 60),
+		"key":      `{"123456":1}`,
+		"number":   `[12345]`,
+	} {
+		got := parseAllWays(t, o, text)
+		if !strings.Contains(got.Err, "the "+limit+" is over its limit") {
+			t.Errorf("JS-08 %s: got %q", limit, got.Err)
+		}
+	}
+	p := NewParser(Handler{}, &o)
+	if _, err := p.WriteString("{}" + strings.Repeat(" bye", 100)); err != nil || p.Close() != nil || !p.MayStop() {
+		t.Errorf("what stands behind the document counts: %v", err)
+	}
+	p = NewParser(Handler{}, &o)
+	p.WriteString(`{"123456`)
+	if _, err := errors.AsType[*LimitError](p.Close()); !err {
+		t.Errorf("no limit error from Close")
+	}
+}
+
+// genMess draws text of what JSON is made of, in any order.
+func genMess() *rapid.Generator[string] {
+	return rapid.Custom(func(t *rapid.T) string {
+		parts := rapid.SliceOfN(rapid.OneOf(
+			rapid.SampledFrom([]string{"{", "}", "[", "]", ",", ":", `"`, `"`, "'", "“", "”", "\n", " ", "\\", `\"`, `\u00`, `\ud83d`, `\ude00`, "//", "/*", "*/", "#", "```", "<think>", "</think>",
+				"true", "nul", "None", "1", "-", ".", "e", "007", "1,234", "...", "+", "(", ")", ";", "=>", "=", "&quot;", "a", "b c", "key", `"k":`, `"x",`, `{"a":`, "海", "\xff", "\xe4\xbd", "\u00a0", "：", "ObjectId(", "\t", "{\\\"a"}),
+			rapid.StringN(0, 4, 8),
+		), 0, 24).Draw(t, "parts")
+		return strings.Join(parts, "")
+	})
+}
+
+func TestEveryTextIsReadTheSameHoweverItIsCut(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		checkMended(t, genMess().Draw(rt, "text"))
+		if t.Failed() {
+			rt.FailNow()
+		}
+	})
+}
+
+// TestRepairedDocumentsStayTheSame changes one place of a valid document and holds the result to the laws.
+func TestDamagedDocumentsAreReadTheSameHoweverTheyAreCut(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		text := genJSON(rt)
+		for range rapid.IntRange(1, 3).Draw(rt, "damages") {
+			at := rapid.IntRange(0, len(text)).Draw(rt, "at")
+			switch rapid.IntRange(0, 2).Draw(rt, "kind") {
+			case 0:
+				text = text[:at]
+			case 1:
+				text = text[:at] + text[min(len(text), at+1):]
+			default:
+				text = text[:at] + rapid.SampledFrom([]string{`"`, ",", "}", "]", ":", "\n", "'", "\\", "x", "海", "/", " "}).Draw(rt, "more") + text[at:]
+			}
+		}
+		checkMended(t, text)
+		if t.Failed() {
+			rt.FailNow()
+		}
+	})
+}
+
+func TestRepairTakesLinearTimeForEveryText(t *testing.T) {
+	units := map[string]string{
+		"quotes": `"`, "quote and comma": `",`, "quote, comma, quote": `"," `, "brackets": "{", "arrays": "[", "backticks": "`", "fences": "```", "backslashes": `\`,
+		"prose with brackets": "see [1] and {x} ", "spaces": " ", "commas": ",", "colons": ":", "words": "abc ", "tags": "<thin", "digits": "1", "lines": "\n", "wide": "“", "open string": `a, `, "slash": "/", "dots": ".", "calls": "f(", "plus": "+",
+	}
+	for name, unit := range units {
+		for _, start := range []string{"", `{"a": "`, `["x`, `{"`, `[`, `{"a": x`} {
+			took := func(size int) time.Duration {
+				text := start + strings.Repeat(unit, size/len(unit))
+				p := NewParser(Handler{Delta: func(Delta) {}}, &Options{Repair: true, MaxBytes: 1 << 30, MaxKey: 1 << 30, MaxNumber: 1 << 12})
+				began := time.Now()
+				for i := 0; i < len(text); i += 7 {
+					if _, err := p.WriteString(text[i:min(i+7, len(text))]); err != nil {
+						break
+					}
+				}
+				p.Close()
+				return time.Since(began)
+			}
+			// A quadratic reading of the larger text would take hours; the margin is for machines that are busy.
+			if small, large := took(1<<14), took(1<<18); large > 64*small+time.Second {
+				t.Errorf("JS-04: %s after %q: %v for 16 KiB, %v for 256 KiB", name, start, small, large)
+			}
+		}
+	}
+}
+
+func FuzzStrict(f *testing.F) {
+	for _, text := range []string{`{"a":[1,-2.5e3,true,null,"x\n\ud83d\ude00"],"a":{}}`, `"\ud800"`, "\ufeff[]", `[1e400]`, `{"":""}`, "[\"\xff\"]", `[01]`} {
+		f.Add(text, uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, text string, seed uint64) {
+		if len(text) > 2000 {
+			return
+		}
+		whole := parse(t, Options{}, text)
+		plain := strings.TrimPrefix(text, "\ufeff")
+		valid := json.Valid([]byte(plain)) && validUTF8(plain)
+		if (whole.Err == "") != valid {
+			t.Fatalf("JS-06: %q: valid is %v, error %q", text, valid, whole.Err)
+		}
+		pieces := randomPieces(rand.New(rand.NewPCG(seed, 0)), text, 5)
+		if diff := cmp.Diff(whole, parse(t, Options{}, pieces...)); diff != "" {
+			t.Fatalf("JS-03: %q as %q (-whole +cut):\n%s", text, pieces, diff)
+		}
+		if !valid {
+			return
+		}
+		checkFold(t, text, whole)
+		checkUnchanged(t, text, whole, parse(t, Options{Repair: true}, pieces...))
+	})
+}
+
+func FuzzRepair(f *testing.F) {
+	for _, tt := range repairs {
+		f.Add(tt.text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 300 {
+			return
+		}
+		got := checkMended(t, text)
+		if strict := parse(t, Options{}, text); strict.Err == "" {
+			checkUnchanged(t, text, strict, got)
+		}
+	})
+}
+
+func validUTF8(text string) bool { return strings.ToValidUTF8(text, "") == text }
+
+var _ = fmt.Sprint

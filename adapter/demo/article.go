@@ -53,18 +53,18 @@ const (
 	titleReal     = "What a real model would do"
 )
 
-// outline plans an article; asked is the question in quotes.
+// outline plans an article that answers a question.
 func outline(asked string) string {
 	a := sky
 	if !aboutTheSky(asked) {
 		a = article{
-			title: "A Scripted Article About “" + short(strings.Trim(asked, "“”"), 60) + "”",
-			summary: "You asked: " + asked + " The demo model has no knowledge of this, so it cannot answer. " +
+			title: "A Scripted Article About “" + short(asked, 60) + "”",
+			summary: "You asked: " + quoted(asked) + " The demo model has no knowledge of this, so it cannot answer. " +
 				"What you see is how an answer grows: this outline first, then the sections, all at the same time, and a quiz when the last of them is done.",
 			sections: []part{{title: titleQuestion}, {title: titlePage}, {title: titleReal}},
 		}
 	} else {
-		a.summary = "You asked: " + asked + " " + a.summary
+		a.summary = "You asked: " + quoted(asked) + " " + a.summary
 	}
 	var sections []value
 	for _, s := range a.sections {

@@ -181,7 +181,7 @@ func TestAnExampleInThePromptIsFilled(t *testing.T) {
 func TestJSONWithoutAShapeIsAnAnswer(t *testing.T) {
 	got := ask(t, fast(t), "fast", request("Answer in JSON.", "Say \"hi\"\nnow", wantJSON)).text
 	var doc map[string]string
-	if err := json.Unmarshal([]byte(got), &doc); err != nil || !strings.HasSuffix(doc["answer"], `You asked: “Say "hi" now”`) || len(doc) != 1 {
+	if err := json.Unmarshal([]byte(got), &doc); err != nil || !strings.HasSuffix(doc["answer"], `You asked: “Say "hi" now”.`) || len(doc) != 1 {
 		t.Errorf("got %s, %v", got, err)
 	}
 }
@@ -340,5 +340,5 @@ func ExampleNew() {
 	}
 	first, _, _ := strings.Cut(text.String(), "\n")
 	fmt.Println(first)
-	// Output: This is scripted: it comes from the built-in demo model, which understands nothing and only shows how an answer arrives. You wrote: “Good morning” To have a real answer here, set OPENAI_API_KEY and start the server again.
+	// Output: This is scripted: it comes from the built-in demo model, which understands nothing and only shows how an answer arrives. You wrote: “Good morning”. To have a real answer here, set OPENAI_API_KEY and start the server again.
 }

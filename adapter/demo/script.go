@@ -39,7 +39,7 @@ func text(r upstream.Request) string {
 	switch {
 	case ok && example.has("title", "summary", "sections"):
 		// Models like to put their JSON into a fence, whatever they are told.
-		return "```json\n" + outline(quoted(user)) + "\n```"
+		return "```json\n" + outline(oneLine(user)) + "\n```"
 	case ok && example.has("questions"):
 		return quiz(user)
 	case ok:
@@ -65,8 +65,14 @@ func prompts(messages []upstream.Message) (system, user string) {
 // maxRepeated is how much of a question is repeated, in characters.
 const maxRepeated = 200
 
-// quoted makes one line of a question, in quotes and not too long.
-func quoted(s string) string { return "“" + oneLine(s) + "”" }
+// quoted makes one line of a question, in quotes and not too long, as the end of a sentence.
+func quoted(s string) string {
+	s = oneLine(s)
+	if last, _ := utf8.DecodeLastRuneInString(s); strings.ContainsRune(".?!…", last) {
+		return "“" + s + "”"
+	}
+	return "“" + s + "”."
+}
 
 func oneLine(s string) string {
 	return short(strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " "), maxRepeated)

@@ -1,6 +1,9 @@
 package jsonuri
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // quote is the kind of quotes a string stands in.
 type quote uint8
@@ -304,8 +307,9 @@ func (r *repairer) plainValue(i int) (int, bool) {
 		}
 		if alone {
 			if next > end {
-				r.token = withoutCommas(r.token[:0], r.b[i:next])
-				value, kind = r.token, fixNumber
+				r.mended = withoutCommas(r.mended[:0], r.b[i:next])
+				value, _, _ = r.mendNumber(r.mended, next == len(r.b))
+				kind = fixNumber
 			}
 			r.beginValue()
 			if kind != "" {
@@ -493,8 +497,14 @@ func isJSONNumber(token []byte) bool {
 
 // thousands gives where a number with commas between its thousands ends; a member of an object cannot begin with digits.
 func (r *repairer) thousands(token []byte, end int) int {
-	if len(token) > 3 && !(len(token) == 4 && token[0] == '-') {
+	digits := bytes.TrimPrefix(token, []byte("-"))
+	if len(digits) == 0 || len(digits) > 3 || digits[0] == '0' {
 		return end
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return end
+		}
 	}
 	next := end
 	for next < end+40 && r.at(next) == ',' {

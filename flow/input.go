@@ -287,8 +287,8 @@ func problems(err error) []Problem {
 	var walk func(*jsonschema.ValidationError)
 	walk = func(v *jsonschema.ValidationError) {
 		switch k := v.ErrorKind.(type) {
-		case *misfit.AnyOf, *misfit.OneOf:
-			// All alternatives failed, each for its own reason; which one was meant is not known. Say so at the value.
+		case *misfit.AnyOf, *misfit.OneOf, *misfit.Contains, *misfit.PropertyNames:
+			// All alternatives or items failed, each for its own reason; which one was meant is not known. Say so at the value.
 			out = append(out, Problem{pointer(v.InstanceLocation), detail(k)})
 			return
 		case *misfit.AdditionalProperties:

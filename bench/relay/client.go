@@ -105,7 +105,7 @@ func (c *client) stream(n, pace int) error {
 		return err
 	}
 	defer res.Body.Close()
-	if pace == 0 {
+	if pace <= 0 {
 		return c.drain(res.Body)
 	}
 	return c.follow(res.Body)

@@ -31,7 +31,7 @@ func main() {
 	}
 	var b bench
 	rounds := flag.Int("rounds", 3, "turns of each contender")
-	only := flag.String("only", "fast,paced,second,end,resume,start,many", "what to measure, with commas between")
+	only := flag.String("only", "fast,pieces,paced,second,end,resume,start,many", "what to measure, with commas between")
 	flag.StringVar(&b.binary, "lingserve", "", "the server's binary; default: built from ./cmd/server")
 	flag.StringVar(&b.peer, "peer", "", "folder with the Node peer's node_modules; empty to leave it out")
 	flag.IntVar(&b.fast.streams, "fast.streams", 100, "streams that go as fast as the model")
@@ -54,12 +54,15 @@ var parts = map[string]func(args []string) error{
 	"part:profiled": profiledPart,
 }
 
-// load is how many streams of how many tokens there are, and at what pace; 0 is as fast as the model can.
+// load is how many streams of how many tokens there are, and at what pace: tokens a second, or one of the paces that are none.
 type load struct{ streams, tokens, pace int }
 
 func (l load) String() string {
-	if l.pace == 0 {
-		return fmt.Sprintf("%d streams of %d tokens, as fast as the model can", l.streams, l.tokens)
+	switch l.pace {
+	case inPieces:
+		return fmt.Sprintf("%d streams of %d tokens, as fast as the model can, 8 KiB at a time", l.streams, l.tokens)
+	case tokenByToken:
+		return fmt.Sprintf("%d streams of %d tokens, as fast as the model can, each written by itself", l.streams, l.tokens)
 	}
 	return fmt.Sprintf("%d streams of %d tokens, %d a second each", l.streams, l.tokens, l.pace)
 }
@@ -98,6 +101,7 @@ func (b *bench) run(rounds int, only []string) error {
 		measure func(rounds int) error
 	}{
 		{"fast", b.measureFast},
+		{"pieces", b.measurePieces},
 		{"paced", b.measurePaced},
 		{"second", b.measureSecond},
 		{"end", b.measureEnd},

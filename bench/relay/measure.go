@@ -110,12 +110,24 @@ func kb(n int) string           { return fmt.Sprintf("%.1f", float64(n)/1024) }
 func mb(n int) string           { return fmt.Sprintf("%.1f", float64(n)/(1<<20)) }
 
 func (b *bench) measureFast(rounds int) error {
+	l := b.fast
+	l.pace = tokenByToken
+	return b.measureSpeed(rounds, l)
+}
+
+func (b *bench) measurePieces(rounds int) error {
+	l := b.fast
+	l.pace = inPieces
+	return b.measureSpeed(rounds, l)
+}
+
+func (b *bench) measureSpeed(rounds int, l load) error {
 	names := []string{"proxy", "lingserve"}
-	all, err := b.turns(rounds, b.fast, names...)
+	all, err := b.turns(rounds, l, names...)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("## %s\n\n", b.fast)
+	fmt.Printf("## %s\n\n", l)
 	fmt.Println("| relay | 1000 tokens/s | of ReverseProxy's | CPU µs a token |")
 	fmt.Println("|---|---|---|---|")
 	base := of(all["proxy"], func(t turn) int { return t.tokens })
@@ -124,7 +136,7 @@ func (b *bench) measureFast(rounds int) error {
 		fmt.Printf("| %s | %d | %.2f | %s |\n", name, n/1000, float64(n)/float64(base), us(of(all[name], func(t turn) time.Duration { return t.cpu })))
 	}
 	fmt.Println()
-	return b.measurePeers(rounds, of(all["lingserve"], func(t turn) int { return t.tokens }))
+	return nil
 }
 
 func (b *bench) measurePaced(rounds int) error {

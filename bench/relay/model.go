@@ -82,7 +82,7 @@ func appendChunk(dst []byte, token string, now time.Time) []byte {
 	return append(dst, chunkTail...)
 }
 
-var question = regexp.MustCompile(`n=(\d+) pace=(\d+)`)
+var question = regexp.MustCompile(`n=(\d+) pace=(-?\d+)`)
 
 // whole holds answers without pace, ready made, so that the model takes as little of the machine as it can.
 var whole sync.Map
@@ -100,11 +100,41 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	n, _ := strconv.Atoi(string(m[1]))
 	pace, _ := strconv.Atoi(string(m[2]))
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	if pace == 0 {
+	switch {
+	case pace == inPieces:
 		quick(w, n)
-		return
+	case pace == tokenByToken:
+		each(w, n)
+	default:
+		slow(w, r, n, pace)
 	}
-	slow(w, r, n, pace)
+}
+
+// Paces that are none.
+const (
+	inPieces     = 0  // as fast as it can, 8 KiB at a time: what a server does that has fallen behind
+	tokenByToken = -1 // as fast as it can, each token written and flushed by itself: what a model's server does
+)
+
+// each writes the tokens one by one.
+func each(w http.ResponseWriter, n int) {
+	rc := http.NewResponseController(w)
+	tokens, _ := document(n)
+	var buf []byte
+	stamp := string(appendStamp(nil, time.Now()))
+	for _, token := range tokens {
+		if token == isStamp {
+			token = stamp // of no use here, and reading the clock is not what is measured
+		}
+		buf = appendChunk(buf[:0], token, time.Time{})
+		if _, err := w.Write(buf); err != nil {
+			return
+		}
+		if err := rc.Flush(); err != nil {
+			return
+		}
+	}
+	_, _ = w.Write([]byte(lastChunk))
 }
 
 func quick(w http.ResponseWriter, n int) {

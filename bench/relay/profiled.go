@@ -18,14 +18,17 @@ import (
 // profiledPart is the server as ./cmd/server puts it together, with its profiles beside it: for finding out where time and
 // memory go, not for the comparison.
 func profiledPart(args []string) error {
-	runtime.MemProfileRate = 4 << 10 // a stream's parts are small
 	f := flag.NewFlagSet("profiled", flag.ContinueOnError)
 	model := f.String("model", "", "address of the model")
 	folder := f.String("workflows", "", "folder of the workflows")
 	data := f.String("data", "", "folder for what the server keeps")
+	fine := f.Bool("fine", false, "sample small allocations too, which takes time")
 	profiles := f.String("profiles", "127.0.0.1:6060", "address of the profiles")
 	if err := f.Parse(args); err != nil {
 		return err
+	}
+	if *fine {
+		runtime.MemProfileRate = 4 << 10
 	}
 	provider, err := openai.New(openai.Options{BaseURL: "http://" + *model + "/v1", Key: "bench"})
 	if err != nil {

@@ -31,75 +31,101 @@ type Options struct {
 // Copy writes what r has, then follows it until its end: everything that waits in one write, a flush when it has caught up.
 // It returns nil after the terminal event, ErrStopped, ctx's cause, or the error of a write.
 func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options) error {
-	s := stream{ctx: ctx, out: out, run: run, r: r, stop: o.Stop}
-	keepAlive := []byte(":\n")
+	s := &stream{ctx: ctx, out: out, run: run, r: r, stop: o.Stop, every: o.KeepAlive}
 	switch o.Format {
 	case SSE:
-		s.frame = AppendSSE
+		s.frame, s.comment = AppendSSE, comment
 	case JSONL:
-		s.frame, keepAlive = AppendJSONL, keepAlive[1:]
+		s.frame, s.comment = AppendJSONL, comment[1:]
 	default:
 		return fmt.Errorf("frame: %q is no framing of events", o.Format)
 	}
 	defer r.Leave()
-
-	// All that ends a wait comes through the reader's own channel, but Stop, which is not ours: a select over the channels of
-	// a context and a timer is twice the work, for each token. The timer is not touched for an event; when it fires, it is
-	// set to what is left of the silence.
 	defer context.AfterFunc(ctx, r.Wake)()
-	var fired atomic.Bool
-	var idle *time.Timer
-	if o.KeepAlive > 0 {
-		idle = time.AfterFunc(o.KeepAlive, func() { fired.Store(true); r.Wake() })
-		defer idle.Stop()
+	if s.every > 0 {
+		s.idle = time.AfterFunc(s.every, s.fire)
+		defer s.idle.Stop()
 	}
-	last := time.Now()
-	for {
-		wrote, err := s.drain()
-		if err != nil {
-			return err
-		}
-		if wrote {
-			if err := out.Flush(); err != nil {
-				return err
-			}
-			last = time.Now()
-		}
-		if r.Ended() {
-			return nil
-		}
-		if fired.Load() {
-			fired.Store(false)
-			left := o.KeepAlive - time.Since(last)
-			if left <= 0 {
-				if _, err := out.Write(keepAlive); err != nil {
-					return err
-				}
-				if err := out.Flush(); err != nil {
-					return err
-				}
-				last, left = time.Now(), o.KeepAlive
-			}
-			idle.Reset(left)
-		}
-		select {
-		case <-r.More():
-		case <-o.Stop:
-			return ErrStopped
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-	}
+	return s.follow()
 }
 
+// comment is what an idle stream gets: a whole line in both framings.
+var comment = []byte(":\n")
+
+// stream is not on the stack, nor is what Copy does in the beginning: thousands of streams wait at the same time, and a
+// goroutine's stack is halved only when less than a quarter of it is used.
 type stream struct {
 	ctx   context.Context
 	out   Output
 	run   string
 	r     *tube.Reader
-	stop  <-chan struct{}
 	frame func([]byte, string, tube.Event) []byte
+
+	stop    <-chan struct{}
+	every   time.Duration // of silence, until there is a comment
+	comment []byte
+	idle    *time.Timer
+	fired   atomic.Bool
+	last    time.Time // of the last write
+}
+
+func (s *stream) fire() {
+	s.fired.Store(true)
+	s.r.Wake()
+}
+
+// follow writes until the end.
+func (s *stream) follow() error {
+	s.last = time.Now()
+	for {
+		if err := s.write(); err != nil {
+			return err
+		}
+		if s.r.Ended() {
+			return nil
+		}
+		// All that ends a wait comes through the reader's own channel, but Stop, which is not ours: a select over the
+		// channels of a context and a timer is twice the work, for each token.
+		select {
+		case <-s.r.More():
+		case <-s.stop:
+			return ErrStopped
+		}
+		if s.ctx.Err() != nil {
+			return context.Cause(s.ctx)
+		}
+	}
+}
+
+// write writes and flushes what waits, or a comment when it is time for one.
+func (s *stream) write() error {
+	wrote, err := s.drain()
+	if err != nil {
+		return err
+	}
+	if wrote {
+		if err := s.out.Flush(); err != nil {
+			return err
+		}
+		s.last = time.Now()
+	}
+	if !s.fired.Load() {
+		return nil
+	}
+	// The timer is not touched for an event; now it is set to what is left of the silence.
+	s.fired.Store(false)
+	left := s.every - time.Since(s.last)
+	if left <= 0 {
+		if _, err := s.out.Write(s.comment); err != nil {
+			return err
+		}
+		if err := s.out.Flush(); err != nil {
+			return err
+		}
+		s.last, left = time.Now(), s.every
+	}
+	s.idle.Reset(left)
+	return nil
 }
 
 // maxWrite is about how much is gathered for one write: more gains nothing, and a peer that reads slowly holds a buffer.

@@ -171,33 +171,35 @@ func peer(dir, name, file string, chars int) *contender {
 
 func growth(rounds int) error {
 	sizes := []int{1 << 20, 4 << 20, 16 << 20}
-	fmt.Println("| document | 1 MiB, MB/s | 4 MiB | 16 MiB | time from 1 to 16 MiB |")
-	fmt.Println("|---|---:|---:|---:|---:|")
+	fmt.Println("| document | mode | 1 MiB, MB/s | 4 MiB | 16 MiB | time from 1 to 16 MiB |")
+	fmt.Println("|---|---|---:|---:|---:|---:|")
 	for _, s := range shapes {
-		contenders := make([]*contender, len(sizes))
-		for i, size := range sizes {
-			text := s.make(size)
-			p := newParser(true)
-			contenders[i] = &contender{name: s.name, turn: func() (float64, error) {
-				// As many bytes at each size, so that a turn is as long, and as likely to be disturbed, at each.
-				passes := sizes[len(sizes)-1] / size
-				start := time.Now()
-				for range passes {
-					if err := parseBytes(p, text, 4); err != nil {
-						return 0, err
+		for _, mode := range []string{"strict", "repair"} {
+			contenders := make([]*contender, len(sizes))
+			for i, size := range sizes {
+				text := s.make(size)
+				p := newParser(mode == "repair")
+				contenders[i] = &contender{name: s.name, turn: func() (float64, error) {
+					// As many bytes at each size, so that a turn is as long, and as likely to be disturbed, at each.
+					passes := sizes[len(sizes)-1] / size
+					start := time.Now()
+					for range passes {
+						if err := parseBytes(p, text, 4); err != nil {
+							return 0, err
+						}
 					}
-				}
-				return time.Since(start).Seconds() / float64(passes), nil
-			}}
+					return time.Since(start).Seconds() / float64(passes), nil
+				}}
+			}
+			if err := race(rounds, contenders); err != nil {
+				return err
+			}
+			fmt.Printf("| %s | %s |", s.name, mode)
+			for i, c := range contenders {
+				fmt.Printf(" %.0f |", float64(sizes[i])/median(c.times)/1e6)
+			}
+			fmt.Printf(" %.1f× |\n", median(contenders[2].times)/median(contenders[0].times))
 		}
-		if err := race(rounds, contenders); err != nil {
-			return err
-		}
-		fmt.Printf("| %s |", s.name)
-		for i, c := range contenders {
-			fmt.Printf(" %.0f |", float64(sizes[i])/median(c.times)/1e6)
-		}
-		fmt.Printf(" %.1f× |\n", median(contenders[2].times)/median(contenders[0].times))
 	}
 	return nil
 }

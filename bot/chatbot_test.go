@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot/prompt"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -768,5 +770,60 @@ func BenchmarkChunk(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BO-02, SE-03: prompts see what was asked of the model, as plain data.
+func TestPromptsSeeTheConfiguration(t *testing.T) {
+	w := newWorld(t, says("stop", "{}"))
+	f, n := 0.25, 7
+	b := New(w.Env, "quiz", "a/b", Config{
+		Model: "x:y", Schema: json.RawMessage(`{"type":"object"}`), SchemaName: "quiz",
+		Temperature: &f, TopP: &f, MaxTokens: &n, Seed: &n, Stop: []string{"END"}, Quiet: true,
+	})
+	if err := b.AddPrompt("{{ chatConfig }}\n{{ chatOptions }}", nil); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"bot":"quiz","model":"x:y","model_name":"x:y"}` + "\n" +
+		`{"max_tokens":7,"quiet":true,"response_format":{"name":"quiz","root":"a/b","schema":{"type":"object"},"type":"json_schema"},` +
+		`"seed":7,"stop":["END"],"temperature":0.25,"top_p":0.25}`
+	if diff := cmp.Diff(want, b.prompts[0].Content); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDescribeShowsOnlyWhatMayBeShown(t *testing.T) {
+	secret := errors.New("sk-CANARY at https://internal.example")
+	_, templateError := prompt.Parse("p", "{{ x")
+	for _, c := range []struct {
+		name  string
+		err   error
+		want  Failure
+		known bool
+	}{
+		{"a failure", fmt.Errorf("wrapped %w: %w", secret, &Failure{Code: CodeConflict, Message: "m", Pointer: "/a", Retryable: true}), Failure{Code: CodeConflict, Message: "m", Pointer: "/a", Retryable: true}, true},
+		{"a failure without a code", &Failure{Message: "m", Cause: secret}, Failure{Code: CodeInternal, Message: "m"}, true},
+		{"a provider's error", &adapter.Error{Code: adapter.CodeAuth, Message: "refused", Cause: secret}, Failure{Code: adapter.CodeAuth, Message: "refused"}, true},
+		{"a template's error", templateError, Failure{Code: CodeInvalid, Message: "a prompt cannot be rendered: p:1:1: the tag or variable is not closed"}, true},
+		{"a deadline", context.DeadlineExceeded, Failure{Code: adapter.CodeTimeout, Message: "the time was over", Retryable: true}, true},
+		{"a cancellation", context.Canceled, Failure{Code: CodeInternal, Message: "canceled"}, true},
+		{"anything else", secret, Failure{Code: CodeInternal, Message: "internal error"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, known := Describe(c.err)
+			got.Cause = nil
+			if diff := cmp.Diff(c.want, got); diff != "" || known != c.known {
+				t.Error(diff, known)
+			}
+		})
+	}
+}
+
+// RFC 6901
+func TestPointersAreEscaped(t *testing.T) {
+	for uri, want := range map[string]string{"": "", "a/0/b": "/a/0/b", `a\/b/~`: "/a~1b/~0", `\e`: "/", `\$x`: "/$x"} {
+		if got := Pointer(uri); got != want {
+			t.Errorf("%q became %q", uri, got)
+		}
 	}
 }

@@ -435,3 +435,75 @@ func checkError(t *testing.T, text string, err error) {
 		t.Fatalf("%v is outside of the text", err)
 	}
 }
+
+func TestEveryFilterThatIsListedCanBeUsed(t *testing.T) {
+	if n := len(Filters()); n != len(filterRules) {
+		t.Fatalf("%d filters are listed", n)
+	}
+	for _, name := range Filters() {
+		for _, text := range []string{`{{ x|` + name + ` }}`, `{{ x|` + name + `:"2" }}`, `{% if x|` + name + `:1 %}{% endif %}`, `{% for y in x|` + name + ` %}{{ y }}{% endfor %}`} {
+			if _, err := Parse("test", text); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// SE-04: what is supplied is bounded, too.
+func TestSuppliedValuesAreBounded(t *testing.T) {
+	tpl, err := Parse("test", "{{ x|length }}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	deep := any("x")
+	for range maxNesting + 1 {
+		deep = []any{deep}
+	}
+	for _, c := range []struct {
+		name  string
+		value any
+	}{
+		{"deep", deep},
+		{"deep JSON", json.RawMessage(strings.Repeat("[", 2*maxNesting) + strings.Repeat("]", 2*maxNesting))},
+		{"much text", strings.Repeat("x", maxData+1)},
+		{"much JSON", json.RawMessage(`"` + strings.Repeat("x", maxData) + `"`)},
+		{"many values", make([]string, maxData/16)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got, err := tpl.Render(map[string]any{"x": c.value}); err == nil {
+				t.Errorf("gave %s", got)
+			}
+		})
+	}
+}
+
+func TestValuesOfGoProgramsRenderAsJSONDoes(t *testing.T) {
+	type text string
+	tpl, err := Parse("test", "{{ x }}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		value any
+		want  string
+	}{
+		{"named string", text("a"), "a"},
+		{"int8", int8(-3), "-3"},
+		{"uint64 beyond int", uint64(1) << 63, "9223372036854775808"},
+		{"float32", float32(0.5), "0.5"},
+		{"large float", 1e21, "1e+21"},
+		{"small float", 1e-7, "1e-07"},
+		{"json.Number", json.Number("1.0"), "1.0"},
+		{"map of strings", map[text]string{"k": "v"}, `{"k":"v"}`},
+		{"slice of floats", []float64{1, 2.5}, "[1,2.5]"},
+		{"array", [2]bool{true, false}, "[true,false]"},
+		{"nested", map[string]any{"a": []any{json.RawMessage(`{"n":1.50}`)}}, `{"a":[{"n":1.50}]}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got, err := tpl.Render(map[string]any{"x": c.value}); err != nil || got != c.want {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+}

@@ -15,6 +15,9 @@ import (
 // maxNesting is how deep supplied values may be: what they are made of is followed by recursion.
 const maxNesting = 512
 
+// valueSize is about what a value takes beside its text.
+const valueSize = 16
+
 // decimal is a number that prints as it was written, where that is not the shortest form: 1.10, or more digits than a
 // float64 has. pongo2 calculates with anything of the kind float64 behind a pointer, and such a type has no room for the text;
 // so that is kept beside it, for the time of a run.
@@ -52,8 +55,8 @@ func (c *converter) convert(value any, depth int) (any, error) {
 	if depth > maxNesting {
 		return nil, errTooDeep
 	}
-	if c.size += 16; c.size > maxData { // about what a value takes
-		return nil, errTooLarge
+	if err := c.take(valueSize); err != nil {
+		return nil, err
 	}
 	switch v := value.(type) {
 	case nil:
@@ -71,11 +74,16 @@ func (c *converter) convert(value any, depth int) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			c.size += len(name)
+			if err := c.take(len(name)); err != nil {
+				return nil, err
+			}
 			out[name] = converted
 		}
 		return out, nil
 	case []any:
+		if err := c.room(len(v)); err != nil {
+			return nil, err
+		}
 		out := make([]any, len(v))
 		for i, element := range v {
 			converted, err := c.convert(element, depth+1)
@@ -115,6 +123,9 @@ func (c *converter) convert(value any, depth int) (any, error) {
 		if v.Type().Elem().Kind() == reflect.Uint8 {
 			break // bytes are no list of numbers
 		}
+		if err := c.room(v.Len()); err != nil {
+			return nil, err
+		}
 		out := make([]any, v.Len())
 		for i := range out {
 			converted, err := c.convert(v.Index(i).Interface(), depth+1)
@@ -128,11 +139,20 @@ func (c *converter) convert(value any, depth int) (any, error) {
 	return nil, fmt.Errorf("a value of type %T cannot be given to a template", value)
 }
 
-func (c *converter) text(s string) (any, error) {
-	if c.size += len(s); c.size > maxData {
-		return nil, errTooLarge
+func (c *converter) text(s string) (any, error) { return s, c.take(len(s)) }
+
+// take counts what is supplied.
+func (c *converter) take(bytes int) error {
+	c.size += bytes
+	return c.room(0)
+}
+
+// room says whether so many values more are too many.
+func (c *converter) room(values int) error {
+	if c.size+valueSize*values > maxData {
+		return errTooLarge
 	}
-	return s, nil
+	return nil
 }
 
 func (c *converter) decode(raw json.RawMessage, depth int) (any, error) {

@@ -1,6 +1,7 @@
 package ling
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
@@ -20,12 +21,13 @@ import (
 type models map[string]answer
 
 type answer struct {
-	text  string
-	pace  time.Duration // between tokens of four characters
-	err   error         // at the end
-	hang  bool          // at the end, until the context ends
-	panic string
-	open  *atomic.Int32 // counts streams that are read
+	text   string
+	pace   time.Duration // between tokens of four characters
+	err    error         // at the end
+	hang   bool          // at the end, until the context ends
+	panic  string
+	finish string        // default stop
+	open   *atomic.Int32 // counts streams that are read
 }
 
 func (m models) Model(string) (adapter.Model, error) { return m, nil }
@@ -68,7 +70,7 @@ func (m models) Stream(ctx context.Context, r adapter.Request) iter.Seq2[adapter
 		case a.err != nil:
 			yield(adapter.Chunk{}, a.err)
 		default:
-			yield(adapter.Chunk{Finish: adapter.FinishStop, Usage: &adapter.Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3}}, nil)
+			yield(adapter.Chunk{Finish: cmp.Or(a.finish, adapter.FinishStop), Usage: &adapter.Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3}}, nil)
 		}
 	}
 }
@@ -108,5 +110,5 @@ func equal(t testing.TB, want string, got []byte) bool {
 	if err := json.Unmarshal(got, &g); err != nil {
 		t.Fatal(err)
 	}
-	return cmp.Equal(w, g)
+	return gocmp.Equal(w, g)
 }

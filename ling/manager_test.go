@@ -687,3 +687,30 @@ func TestManyRunsLeaveNothingBehind(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// RP-08, AD-08: the result says what was mended, and that an answer was cut off.
+func TestTheResultSaysWhatWasMendedAndCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(t.Context(), bot.Config{}, &Options{Models: models{
+			"fine": {text: `{"a":1}`}, "odd": {text: `{a: 'b', c: True}`}, "long": {text: `{"a":"unfin`, finish: adapter.FinishLength},
+		}})
+		for _, name := range []string{"fine", "odd", "long"} {
+			ask(t, m, name, name, name, bot.Listener{})
+		}
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r := m.Peek(true)
+		if r.Status != "completed" || !r.Truncated || !equal(t, `{"fine":{"a":1},"odd":{"a":"b","c":true},"long":{"a":"unfin"}}`, r.Result) {
+			t.Errorf("%+v", r)
+		}
+		if len(r.Repairs["fine"]) != 0 || r.Repairs["odd"]["unquoted_key"] != 2 || r.Repairs["odd"]["literal"] != 1 || len(r.Repairs["long"]) == 0 {
+			t.Errorf("%v", r.Repairs)
+		}
+		want := []ErrorData{{Code: bot.CodeOutputInvalid, Bot: "long", Pointer: "/long/a",
+			Message: "the answer was cut off where the model reached its limit of tokens"}}
+		if diff := cmp.Diff(want, r.Errors); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

@@ -233,10 +233,10 @@ func (s *scanner) inComment() bool {
 
 // tag reads a tag and writes it, with what belongs around it.
 func (s *scanner) tag(open token, body []token, shut token) *Error {
-	verbatimCopy := s.text[open.offset:s.pos]
+	original := s.text[open.offset:s.pos]
 	if len(body) == 0 || body[0].kind != identifier {
 		if s.inComment() {
-			s.out.WriteString(verbatimCopy)
+			s.out.WriteString(original)
 			return nil
 		}
 		return s.fail(open.offset, "a tag must begin with its name")
@@ -249,7 +249,7 @@ func (s *scanner) tag(open token, body []token, shut token) *Error {
 			}
 			s.blocks = s.blocks[:len(s.blocks)-1]
 		}
-		s.out.WriteString(verbatimCopy)
+		s.out.WriteString(original)
 		return nil
 	}
 	if done, failure := s.innerTag(name, args); done || failure != nil {

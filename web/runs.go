@@ -50,7 +50,7 @@ const (
 	keepInMemory = 15 * time.Second
 	sweepEvery   = 5 * time.Second
 	// giveBack is how much memory must have become free before the system gets it back, which costs a garbage collection.
-	giveBack = 4 << 20
+	giveBack = 1 << 20
 )
 
 // errClosing is why runs end when the server does.

@@ -302,7 +302,7 @@ func TestDrainingLetsRunsEndAndBreaksOffThoseThatDoNot(t *testing.T) {
 	var id, last string
 	var before string
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(o *Options) { o.Data = folder }).servePipes()
+		b := newBench(t, func(o *Options) { o.Data = folder; o.KeepAlive = time.Hour }).servePipes()
 		defer b.down()
 		ends, st1 := b.start("?format=sse")
 		stays, st2 := b.start("?format=sse")

@@ -1,0 +1,331 @@
+package web
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/adapter"
+)
+
+func TestPathsAndMethodsThatAreNotThereAreProblemsToo(t *testing.T) {
+	b := newBench(t, nil).serve()
+	for _, path := range []string{"/v2", "/v1/runs/", "/v1", "/v1/runs/x/y", "/..%2f..%2fetc/passwd", "/favicon.ico"} {
+		if p := readProblem(t, b.do("GET", path, "")); p.Status != 404 || p.Code != codeNotFound {
+			t.Errorf("%s: %+v", path, p)
+		}
+	}
+	for _, tt := range []struct{ method, path, allow string }{
+		{"DELETE", "/v1/runs", "GET, POST, OPTIONS"},
+		{"PUT", "/v1/runs/x", "GET, HEAD, OPTIONS"},
+		{"GET", "/v1/runs/x/cancel", "POST, OPTIONS"},
+		{"POST", "/v1/workflows", "GET, HEAD, OPTIONS"},
+		{"PATCH", "/", "GET, HEAD, OPTIONS"},
+	} {
+		resp := b.do(tt.method, tt.path, "")
+		if got := resp.Header.Get("Allow"); got != tt.allow {
+			t.Errorf("%s %s: Allow: %s", tt.method, tt.path, got)
+		}
+		if p := readProblem(t, resp); p.Status != 405 {
+			t.Errorf("%+v", p)
+		}
+		resp = b.do("OPTIONS", tt.path, "")
+		if got := resp.Header.Get("Allow"); resp.StatusCode != 204 || got != tt.allow {
+			t.Errorf("OPTIONS %s: %d, Allow: %s", tt.path, resp.StatusCode, got)
+		}
+	}
+	// A HEAD would start a run that nobody reads.
+	if resp := b.do("HEAD", "/v1/runs?workflow=steps", ""); resp.StatusCode != 405 || b.steps.started() != 0 {
+		t.Errorf("%d", resp.StatusCode)
+	}
+}
+
+func TestAPageOfAnotherSiteCannotStartOrCancelARun(t *testing.T) {
+	b := newBench(t, nil).serve()
+	id, st := b.startAsync()
+	defer st.finish()
+	for name, header := range map[string]string{"by its fetch": "Sec-Fetch-Site: cross-site", "from a sibling": "Sec-Fetch-Site: same-site", "by its origin": "Origin: https://evil.test", "from nowhere": "Origin: null"} {
+		t.Run(name, func(t *testing.T) {
+			for _, try := range [][2]string{{"POST", "/v1/runs"}, {"GET", "/v1/runs?workflow=steps"}, {"POST", "/v1/runs/" + id + "/cancel"}} {
+				if p := readProblem(t, b.do(try[0], try[1], `{"workflow":"steps"}`, header)); p.Status != 403 || p.Code != codeForbidden {
+					t.Errorf("%s: %+v", try, p)
+				}
+			}
+		})
+	}
+	if b.steps.started() != 1 {
+		t.Error("started")
+	}
+	// Its own page, the address bar, and clients that are no browsers may.
+	for _, header := range []string{"Sec-Fetch-Site: same-origin", "Sec-Fetch-Site: none", "Origin: " + b.url, "X-Other: x"} {
+		resp := b.do("GET", "/v1/runs?workflow=steps", "", header, "Prefer: respond-async")
+		if resp.StatusCode != 202 {
+			t.Errorf("%s: %d", header, resp.StatusCode)
+			continue
+		}
+		(<-b.steps.came).finish()
+	}
+}
+
+// FT-34
+func TestAPanicInAHandlerIsAnAnswerWithAnIDThatIsInTheLog(t *testing.T) {
+	b := newBench(t, nil)
+	defer b.s.Close()
+	h := b.s.outermost(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/late" {
+			w.WriteHeader(200)
+			io.WriteString(w, "half")
+		}
+		panic("secret-of-the-program")
+	}))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/early", nil))
+	var p problem
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != 500 || p.Code != codeInternal || p.ID == "" {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if strings.Contains(w.Body.String(), "secret") || strings.Contains(w.Body.String(), "goroutine") {
+		t.Errorf("says too much: %s", w.Body)
+	}
+	if log := b.log.String(); !strings.Contains(log, p.ID) || !strings.Contains(log, "secret-of-the-program") || !strings.Contains(log, "routes_test.go") {
+		t.Errorf("the log does not tell: %s", log)
+	}
+	// An answer that has begun is broken off.
+	defer func() {
+		if cause := recover(); cause != http.ErrAbortHandler {
+			t.Errorf("%v", cause)
+		}
+	}()
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/late", nil))
+	t.Error("ended cleanly")
+}
+
+func TestTheLogTellsOfRunsAndNothingOfWhatIsSaid(t *testing.T) {
+	b := newBench(t, nil).serve()
+	for _, resp := range []*http.Response{
+		b.do("POST", "/v1/runs", `{"workflow":"chat","input":"CANARY-body"}`, "Idempotency-Key: CANARY-key", "Authorization: Bearer CANARY-token"),
+		b.do("GET", "/v1/runs?workflow=chat&input=CANARY-query&key=CANARY-key2", ""),
+		b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"CANARY-member":1}}`),
+	} {
+		text(t, resp)
+	}
+	eventually(t, "the log has all", func() bool { return strings.Count(b.log.String(), "msg=request") == 3 })
+	log := b.log.String()
+	if strings.Contains(log, "CANARY") {
+		t.Error(log)
+	}
+	for _, want := range []string{`msg="run ended"`, "workflow=chat", "status=completed", "method=POST", "path=/v1/runs", "status=400"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("no %s in\n%s", want, log)
+		}
+	}
+}
+
+func TestTheWholeWayFromAModelToADocument(t *testing.T) {
+	whole, pieces := story(3)
+	b := newBench(t, nil)
+	var asked adapter.Request
+	b.model.say = func(_ context.Context, name string, req adapter.Request, yield func(string) bool) error {
+		asked = req
+		for _, p := range pieces {
+			yield(p)
+		}
+		return nil
+	}
+	b.serve()
+	resp := b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"Why?"},"model":"test:facts","done":true,
+		"options":{"temperature":0.5,"max_tokens":7,"top_p":0.25,"stop":"x","seed":3}}`, "Accept: text/event-stream")
+	var f folded
+	var done []string
+	list, _ := events(resp.Body)
+	var started, usage string
+	for _, e := range list {
+		f.take(t, e)
+		if strings.HasSuffix(e.Data, `"done":true}`) {
+			done = append(done, e.Data)
+		}
+		switch e.Type {
+		case "started":
+			started = e.Data
+		case "usage":
+			usage = e.Data
+		}
+	}
+	if want := `{"article":` + whole + `}`; f.json() != want {
+		t.Error(cmp.Diff(want, f.json()))
+	}
+	if len(done) < 10 || !strings.Contains(started, `"model":"test:facts"`) || !strings.Contains(usage, `"model":"test:facts"`) || !strings.Contains(usage, `"total_tokens":10`) {
+		t.Errorf("%d done, %s, %s", len(done), started, usage)
+	}
+	if *asked.Temperature != 0.5 || *asked.MaxTokens != 7 || *asked.TopP != 0.25 || *asked.Seed != 3 || asked.Stop[0] != "x" || asked.Messages[len(asked.Messages)-1].Content != "Why?" {
+		t.Errorf("%+v", asked)
+	}
+	d := readDocument(t, b.do("GET", resp.Header.Get("Location"), ""))
+	if d.Usage["writer"].TotalTokens != 10 || `{"article":`+whole+`}` != string(d.Result) {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestTheIndexNamesTheResourcesAndACommandThatWorks(t *testing.T) {
+	b := newBench(t, nil).serve()
+	resp := b.do("GET", "/", "")
+	body := text(t, resp)
+	if resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" || !strings.Contains(body, "/v1/workflows") || !strings.Contains(body, "Lingserve 1.2.3") {
+		t.Error(body)
+	}
+	_, url, _ := strings.Cut(body, "curl -N '")
+	url, _, _ = strings.Cut(url, "'")
+	resp, err := b.http.Get(url + "&input=Why+is+the+sky+blue%3F")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := fold(t, resp); f.terminal != `finished{"status":"completed"}` {
+		t.Errorf("%+v", f)
+	}
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Host = "evil';rm -rf ~;'"
+	b.s.Handler().ServeHTTP(w, r)
+	if strings.Contains(w.Body.String(), "rm -rf") {
+		t.Error("the command holds what the client says")
+	}
+}
+
+// FT-19, TB-06
+func TestAClientOnARealSocketThatStopsReadingIsDropped(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.WriteTimeout = 300 * time.Millisecond; o.MaxLog = 64 << 20 }).serve()
+	good, st := b.start("?format=sse")
+	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET /v1/runs/%s/events HTTP/1.1\r\nHost: x\r\n\r\n", st.m.ID())
+	if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	received := make(chan int)
+	go func() { received <- len(text(t, good)) }()
+	chunk := strings.Repeat("x", 10_000)
+	const chunks = 800 // 8 MB: what the kernels take is far less
+	for range chunks {
+		st.send("a", chunk)
+	}
+	st.finish()
+	if n := <-received; n < chunks*len(chunk) {
+		t.Errorf("the other client got %d bytes", n)
+	}
+	dropped := make(chan struct{})
+	go func() { b.s.streams.wait(nil); close(dropped) }()
+	select {
+	case <-dropped:
+	case <-time.After(10 * time.Second):
+		t.Error("the stuck client is still there")
+	}
+	rest, _ := io.ReadAll(conn)
+	if bytes.Contains(rest, []byte("event: finished")) || bytes.HasSuffix(rest, []byte("0\r\n\r\n")) {
+		t.Error("its stream ended as if it were whole")
+	}
+}
+
+// FT-22
+func TestStreamsOfHTTP2LiveOnWhenNothingIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(o *Options) { o.KeepAlive = time.Hour })
+		b.servePipes()
+		defer b.down()
+		protocols := new(http.Protocols)
+		protocols.SetUnencryptedHTTP2(true)
+		transport := b.http.Transport.(*http.Transport)
+		transport.Protocols = protocols
+		resp, st := b.start("?format=sse")
+		if resp.ProtoMajor != 2 {
+			t.Fatal(resp.Proto)
+		}
+		waits := make(chan document, 1)
+		go func() { waits <- readDocument(t, b.do("GET", resp.Header.Get("Location")+"/events?format=json", "")) }()
+		next, stop := liveEvents(t, resp)
+		defer stop()
+		var f folded
+		f.take(t, next())
+		// There a deadline ends a stream even when nothing is written.
+		time.Sleep(10 * time.Minute)
+		st.send("a", "b")
+		f.take(t, next())
+		time.Sleep(10 * time.Minute)
+		st.finish()
+		f.take(t, next())
+		if f.json() != `{"a":"b"}` || f.terminal == "" {
+			t.Errorf("%s %s", f.json(), f.terminal)
+		}
+		if d := <-waits; string(d.Result) != `{"a":"b"}` {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// FT-31
+func TestAThousandStreamsAtOnceLeaveNothingBehind(t *testing.T) {
+	const streams = 1000
+	b := newBench(t, nil).serve()
+	var wg sync.WaitGroup
+	errs := make(chan error, streams)
+	for range streams {
+		wg.Go(func() {
+			resp, err := b.try(t.Context(), "POST", "/v1/runs?format=sse", `{"workflow":"steps"}`)
+			if err != nil {
+				errs <- err
+				return
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err == nil && !bytes.Contains(body, []byte("event: finished")) {
+				err = errors.New("no end")
+			}
+			errs <- err
+		})
+	}
+	for range streams {
+		(<-b.steps.came).finish()
+	}
+	wg.Wait()
+	for range streams {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "nothing runs", func() bool {
+		b.s.runs.mu.Lock()
+		defer b.s.runs.mu.Unlock()
+		return b.s.runs.running == 0
+	})
+}
+
+func TestAListenerThatIsInUseIsAnError(t *testing.T) {
+	b := newBench(t, nil).serve()
+	l, err := b.s.Listen(t.Context(), strings.TrimPrefix(b.url, "http://"))
+	if err == nil {
+		l.Close()
+		t.Fatal("listened twice")
+	}
+	if !strings.Contains(err.Error(), "address already in use") {
+		t.Error(err)
+	}
+}

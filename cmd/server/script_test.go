@@ -11,6 +11,8 @@ import (
 
 // TestMain lets the test binary be lingserve itself: the scripts, and the tests that need a process, start it by that name.
 func TestMain(m *testing.M) {
+	// The race detector lets each process sleep for a second before it ends; there are many here.
+	os.Setenv("GORACE", "atexit_sleep_ms=0")
 	testscript.Main(m, map[string]func(){"lingserve": main})
 }
 
@@ -19,6 +21,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
+			e.Setenv("GORACE", os.Getenv("GORACE"))
 			// What the machine is set up with must not change what the scripts see.
 			for _, kv := range os.Environ() {
 				if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "LINGSERVE_") || strings.HasPrefix(name, "OPENAI_") {

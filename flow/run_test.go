@@ -744,3 +744,34 @@ func TestRunsOfOneWorkflowAreApart(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// What is about to be started has not ended: a bot beside it that fails at once must not make it look so.
+func TestNothingEndsBeforeItHasBegun(t *testing.T) {
+	for name, text := range map[string]string{
+		"at the start of the run": `
+bots:
+  a: {message: "{{ 1/input.zero }}", root: a}
+  b: {message: b, root: b}
+  c: {on: {done: b}, message: c, root: c}
+`,
+		"at an end": `
+bots:
+  s: {message: s, root: s, format: text}
+  a: {on: {done: s}, message: "{{ 1/input.zero }}", root: a}
+  b: {on: {done: s}, message: b, root: b}
+  c: {on: {done: b}, message: c, root: c}
+`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := answers(map[string]string{"b": "{‖}"})
+			runs(t, parse(t, text), m, `{"zero":0}`, nil, func(t *testing.T, d done) {
+				var order []string
+				for _, r := range m.asked {
+					order = append(order, r.Messages[len(r.Messages)-1].Content)
+				}
+				wants(t, "the order", []string{"b", "c"}, order[len(order)-2:])
+				wants(t, "the time", time.Duration(len(order)+1)*time.Second, d.took)
+			})
+		})
+	}
+}

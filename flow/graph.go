@@ -30,3 +30,19 @@ type Trigger struct {
 	Done   string `json:"done,omitempty"`   // all bots of that name have ended
 	Error  string `json:"error,omitempty"`  // a bot of that name has failed
 }
+
+// graph describes the workflow (FL-06).
+func (s *spec) graph() *Graph {
+	g := &Graph{Bots: []Node{}}
+	for _, b := range s.bots {
+		n := Node{Name: b.name, Root: b.rootText, Format: string(b.format), Model: b.model, On: b.on.public()}
+		for _, source := range b.sources {
+			n.After = append(n.After, s.bots[source].name)
+		}
+		g.Bots = append(g.Bots, n)
+	}
+	for _, e := range s.events {
+		g.Events = append(g.Events, Event{Name: e.name, On: e.on.public()})
+	}
+	return g
+}

@@ -459,12 +459,12 @@ func checkUnchanged(t testing.TB, text string, strict, mended reading) {
 
 // genJSON draws a valid document with white space, escapes, half pairs, repeated keys and long numbers.
 func genJSON(t *rapid.T) string {
-	space := rapid.SampledFrom([]string{"", "", "", " ", "\n", "\r\n\t", "  "})
+	space := rapid.SampledFrom([]string{"", "", "", " ", "\n", "\r\n\t", "  ", strings.Repeat(" ", 300)})
 	content := rapid.Custom(func(t *rapid.T) string {
 		parts := rapid.SliceOfN(rapid.OneOf(
 			rapid.SampledFrom([]string{"a", "b/c", "$", ".", "..", `\n`, `\"`, `\\`, `\/`, `\u0041`, `\ud83d\ude00`, `\uD83D`, `\ude00`, `\u0000`,
 				"ä", "你好", "😀", " ", ", ", ": ", "}", "]", "{", "[", "'", "`", "```", "//", "#", "/*", "“", "”", "<think>", "e", "true", `\",\"x\":`, `\u20`[:2] + "0020", "&quot;", "..."}),
-			rapid.StringMatching(`[a-zA-Z0-9 ,.:;{}\[\]'()/*#+=-]{0,12}`),
+			rapid.Just(strings.Repeat("long ", 60)), rapid.StringMatching(`[a-zA-Z0-9 ,.:;{}\[\]'()/*#+=-]{0,12}`),
 		), 0, 6).Draw(t, "parts")
 		return strings.Join(parts, "")
 	})
@@ -483,7 +483,7 @@ func genJSON(t *rapid.T) string {
 		case kind <= 1:
 			return `"` + content.Draw(t, "string") + `"`
 		case kind == 2:
-			return rapid.SampledFrom([]string{"0", "-0", "1.10", "1e400", "12345678901234567890", "-12.5E-3", "7", "100"}).Draw(t, "number")
+			return rapid.SampledFrom([]string{"0", "-0", "1.10", "1e400", "12345678901234567890", "-12.5E-3", "7", "100", strings.Repeat("7", 300)}).Draw(t, "number")
 		case kind == 3:
 			return rapid.SampledFrom([]string{"true", "false", "null"}).Draw(t, "literal")
 		case kind <= 6:

@@ -87,7 +87,6 @@ type repairer struct {
 	// The open string.
 	quote    quote
 	inner    int  // quotes inside
-	empty    bool // nothing of it was read yet
 	longRun  bool // a run of commas, brackets and space was too long to wait for
 	nesting  int  // brackets open in a bare string
 	keyKnown bool // the colon inside the key is content
@@ -142,6 +141,13 @@ func (r *repairer) fix(kind string) {
 func (r *repairer) write(chunk []byte) (int, error) {
 	p := r.p
 	n := len(chunk)
+	// Nearly every token of a model is the plain middle of a string: it goes through as it is.
+	if r.state == rpString && len(r.pend) == 0 && r.quote == quDouble && !p.inKey && !r.unescape && p.offset+int64(n) <= p.maxBytes &&
+		n > 0 && !r.longRun && (!inRun[chunk[n-1]] || chunk[n-1] == ' ' && (n == 1 || !inRun[chunk[n-2]])) && skipPlain(chunk, 0) == n {
+		p.content(chunk)
+		p.offset += int64(n)
+		return n, nil
+	}
 	room := max(0, p.maxBytes-p.offset)
 	over := int64(n) > room
 	if over {
@@ -157,6 +163,9 @@ func (r *repairer) write(chunk []byte) (int, error) {
 	}
 	return n, nil // what stands behind the document is nobody's
 }
+
+// inRun marks what may stand between a string whose closing quote is missing and what comes next.
+var inRun = [256]bool{',': true, '}': true, ']': true, ' ': true, '\t': true, '\n': true, '\r': true}
 
 // feed reads a chunk together with what waits.
 func (r *repairer) feed(chunk []byte) {

@@ -228,20 +228,23 @@ func (r *repairer) startsDocument(i, n int, c byte, line bool, level int) bool {
 	case r.isQuote(d):
 		return line || r.elementAt(j, m, false)
 	}
-	return r.listAt(j, line)
+	return r.listAt(j, line, level > 0)
 }
 
 // alone says that nothing but white space has come before.
 func (r *repairer) alone() bool { return !r.said && r.out == nil && r.lineStart && !r.inFence }
 
 // listAt says whether what stands at i, behind an opening bracket, is a list of numbers, literals or words, and not a
-// reference like [1] or a remark like [sic].
-func (r *repairer) listAt(i int, line bool) bool {
+// reference like [1] or a remark like [sic]. nested says that the bracket stands in another one.
+func (r *repairer) listAt(i int, line, nested bool) bool {
 	several := false
 	for k := i; k < i+maxLook; {
 		from := k
 		for k < i+maxLook && (isTokenByte(r.at(k)) || r.at(k) >= utf8.RuneSelf) {
 			k++
+		}
+		if k >= i+maxLook {
+			return line
 		}
 		if k == from || r.short {
 			return false
@@ -262,7 +265,7 @@ func (r *repairer) listAt(i int, line bool) bool {
 			}
 			continue
 		case c == ']':
-			return plain && (line || several) && r.lineEnds(j+m)
+			return plain && (line || several) && (nested || line && lineBreak || r.lineEnds(j+m))
 		case c == 0 || lineBreak || isBlank(c):
 			return line && plain
 		}

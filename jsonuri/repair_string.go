@@ -444,7 +444,7 @@ func (r *repairer) keyAt(i, m int, odd bool) bool {
 	j, _ := r.skip(k)
 	c, _ := r.sym(j)
 	switch c {
-	case 0, ':', '=':
+	case 0, ':', '=', ' ':
 		return true
 	case '{', '[', '"', '-':
 		return !odd // the colon is missing
@@ -462,7 +462,7 @@ func (r *repairer) elementAt(i, m int, loose bool) bool {
 	}
 	j, _ := r.skip(k)
 	switch c, _ := r.sym(j); c {
-	case 0, ',', ']', '}':
+	case 0, ',', ']', '}', ' ':
 		return true
 	case '{', '[', '"':
 		return loose
@@ -485,7 +485,7 @@ func (r *repairer) plainElementAt(i int, odd bool) bool {
 	}
 	j, _ := r.skip(k)
 	c, _ := r.sym(j)
-	if c != 0 && c != ',' && c != ']' && c != '}' {
+	if c != 0 && c != ',' && c != ']' && c != '}' && c != ' ' {
 		return false
 	}
 	if k > len(r.b) {
@@ -608,7 +608,7 @@ func (r *repairer) keyEnds(i int) bool {
 func (r *repairer) colonFollows(i int) bool {
 	j, _ := r.skip(i)
 	c, _ := r.sym(j)
-	return c == ':' || c == '='
+	return c == ':' || c == '=' || c == ' ' // more white space than is looked at
 }
 
 // keyCut is the end of the text inside a key.
@@ -622,14 +622,15 @@ func (r *repairer) keyCut(end int) (int, bool) {
 // give passes on the content r.b[start:end] and returns how far it came: an escape or a character that is not whole at
 // the end of what is here waits.
 func (r *repairer) give(start, end int, clean bool) int {
-	if end > start {
-		r.empty = false
-	}
 	if clean {
 		r.piece(r.b[start:end])
 		return end
 	}
-	open := end == len(r.b) && !r.eof
+	return r.giveUnits(start, end, end == len(r.b) && !r.eof)
+}
+
+// giveUnits is give, unit by unit. open says that the last one may go on.
+func (r *repairer) giveUnits(start, end int, open bool) int {
 	b := r.b[:end]
 	for i := start; i < end; {
 		if plainByte[b[i]] {
@@ -691,10 +692,14 @@ var (
 // escape passes on the escape at the start of b, mended if need be, and says how long it is; wait says that it is not
 // whole yet, cut that the text has ended.
 func (r *repairer) escape(b []byte, open, cut bool) (n int, wait bool) {
-	if len(b) == 1 {
+	if len(b) == 1 && (open || cut) {
 		return 1, open // at the end of the text it is dropped
 	}
-	switch c := b[1]; c {
+	var c byte
+	if len(b) > 1 {
+		c = b[1]
+	}
+	switch c {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		r.piece(b[:2])
 		return 2, false
@@ -834,6 +839,10 @@ func (r *repairer) stepBare(i int) (int, bool) {
 			}
 			i += n
 			continue
+		case c == '\\':
+			if d := r.at(i + 1); d > ' ' && d < utf8.RuneSelf {
+				n = 2 // an escape, or nearly
+			}
 		case c == '{' || c == '[' || c == '(':
 			if r.nesting < 100 {
 				r.nesting++
@@ -879,7 +888,7 @@ func (r *repairer) stepBare(i int) (int, bool) {
 		r.endText()
 		return len(r.b), true
 	}
-	return r.give(start, solid, false), false
+	return r.giveUnits(start, solid, solid == len(r.b) || r.b[solid] == '\\'), false
 }
 
 // bareEnds says whether the comma at i ends a string without quotes.

@@ -99,7 +99,7 @@ func (r *repairer) isQuote(c byte) bool {
 
 func (r *repairer) openText(q quote, key bool) {
 	p := r.p
-	r.quote, r.inner, r.empty, r.longRun, r.nesting, r.keyKnown = q, 0, true, false, 0, false
+	r.quote, r.inner, r.longRun, r.nesting, r.keyKnown = q, 0, false, 0, false
 	p.inKey = key
 	if key {
 		p.carry = p.carry[:0]
@@ -548,7 +548,7 @@ func (r *repairer) standsAlone(i int) bool {
 	}
 	c, _ := r.sym(j)
 	switch c {
-	case 0, ',', '}', ']', ';', ')':
+	case 0, ',', '}', ']', ';', ')', ' ', '\t':
 		return true
 	case ':':
 		return r.inside() == '['

@@ -31,9 +31,9 @@ func main() {
 	}
 	var b bench
 	rounds := flag.Int("rounds", 3, "turns of each contender")
-	only := flag.String("only", "fast,pieces,paced,second,end,resume,start,many", "what to measure, with commas between")
+	only := flag.String("only", "fast,pieces,paced,second,end,resume,start,many,peer", "what to measure, with commas between")
 	flag.StringVar(&b.binary, "lingserve", "", "the server's binary; default: built from ./cmd/server")
-	flag.StringVar(&b.peer, "peer", "", "folder with the Node peer's node_modules; empty to leave it out")
+	flag.StringVar(&b.peer, "peer", "bench/relay/peer", "folder of the Node peer, with node_modules; empty to leave it out")
 	flag.IntVar(&b.fast.streams, "fast.streams", 100, "streams that go as fast as the model")
 	flag.IntVar(&b.fast.tokens, "fast.tokens", 20_000, "tokens of each of them")
 	flag.IntVar(&b.paced.streams, "paced.streams", 400, "streams that go at a pace")
@@ -108,6 +108,7 @@ func (b *bench) run(rounds int, only []string) error {
 		{"resume", b.measureResume},
 		{"start", b.measureStart},
 		{"many", b.measureMany},
+		{"peer", b.measurePeer},
 	} {
 		if !slices.Contains(only, m.name) {
 			continue

@@ -149,3 +149,13 @@ func TestFuncPanicsOnMisuse(t *testing.T) {
 		})
 	}
 }
+
+// A schema that is its own part has no end to follow; the library notices.
+func TestASchemaThatIsItsOwnPartEnds(t *testing.T) {
+	w := parse(t, "input: {allOf: [{$ref: '#'}], properties: {a: {$ref: '#'}}}\nbots: {a: {}}")
+	if _, err := Prepare(w, json.RawMessage(`{"a":{"a":{}}}`)); err != nil {
+		if _, ok := errors.AsType[*InputError](err); !ok {
+			t.Errorf("%T: %v", err, err)
+		}
+	}
+}

@@ -13,8 +13,11 @@ import (
 	"github.com/lingserve/lingserve/tube"
 )
 
-// maxPrompt bounds a template, in bytes.
-const maxPrompt = 64 << 10
+// Bounds of templates, in bytes: of one, and of all in a file together. Aliases could make many of one.
+const (
+	maxPrompt  = 64 << 10
+	maxPrompts = 1 << 20
+)
 
 // FileReader reads the files that a workflow names; the FS of an *os.Root is one.
 type FileReader interface {
@@ -49,6 +52,7 @@ type loader struct {
 	lines    []string
 	dir      FileReader
 	problems []*FileError
+	source   int  // bytes of templates so far
 	unclear  bool // what bots write is not known, so what they start is not either
 }
 

@@ -67,6 +67,10 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 			b.rootText, b.rootAt = t, f["root"]
 		}
 		b.segments = rootSegments(b.rootText, b.on.stars())
+		if len(b.segments) > maxDepth {
+			l.errorf(b.rootAt, "root: expected at most %d segments, got %d", maxDepth, len(b.segments))
+			b.segments = nil
+		}
 		l.root(b)
 		s.bots, parts = append(s.bots, b), append(parts, f)
 	}
@@ -122,6 +126,10 @@ func (l *loader) trigger(n *node) *trigger {
 		l.errorf(t.at, "on: the pattern is empty; expected one such as article/title (give a bot a root to have a name for its whole document)")
 		return nil
 	}
+	if n := len(patternSegments(t.text)); n > maxDepth {
+		l.errorf(t.at, "on: expected a pattern of at most %d segments, got %d", maxDepth, n)
+		return nil
+	}
 	p, err := compilePattern(t.text)
 	if err != nil {
 		l.errorf(t.at, "on: %s", plainError(err))
@@ -144,6 +152,10 @@ func (l *loader) events(s *spec, n *node) []fields {
 	}
 	if n.kind != sequence {
 		l.errorf(n, "events: expected a list of {on, when, send}, got %s", n.kind)
+		return nil
+	}
+	if len(n.items) > maxBotSpecs {
+		l.errorf(n, "events: expected at most %d, got %d", maxBotSpecs, len(n.items))
 		return nil
 	}
 	var parts []fields

@@ -52,7 +52,7 @@ func (l *loader) condition(n *node, sc *scope) *template {
 		return &template{literal: map[string]string{"true": "1", "false": ""}[n.json]}
 	}
 	t, ok := l.text(n, "when")
-	if !ok {
+	if !ok || !l.fits(n, "when", len(t)) {
 		return nil
 	}
 	return compile("when", t, true, sc, func(line, col int, message string) {
@@ -63,17 +63,29 @@ func (l *loader) condition(n *node, sc *scope) *template {
 
 func (l *loader) template(n *node, what string, sc *scope) *template {
 	t, ok := l.text(n, what)
-	if !ok {
-		return nil
-	}
-	if len(t) > maxPrompt {
-		l.errorf(n, "%s: the text has %d bytes, at most %d are allowed", what, len(t), maxPrompt)
+	if !ok || !l.fits(n, what, len(t)) {
 		return nil
 	}
 	return compile(what, t, false, sc, func(line, col int, message string) {
 		line, col = n.at(l.lines, line, col)
 		l.problems = append(l.problems, &FileError{l.file, line, col, what + ": " + message})
 	})
+}
+
+// fits says whether a template of so many bytes is within the bounds.
+func (l *loader) fits(n *node, what string, bytes int) bool {
+	if bytes > maxPrompt {
+		l.errorf(n, "%s: the text has %d bytes, at most %d are allowed", what, bytes, maxPrompt)
+		return false
+	}
+	before := l.source
+	if l.source += bytes; l.source > maxPrompts {
+		if before <= maxPrompts { // said once
+			l.errorf(n, "%s: the texts of the workflow have more than %d bytes together", what, maxPrompts)
+		}
+		return false
+	}
+	return true
 }
 
 // prompt reads text or {file: name}.
@@ -96,7 +108,7 @@ func (l *loader) prompt(n *node, sc *scope) *template {
 	}
 	at := f["file"]
 	source, ok := l.read(at, name)
-	if !ok {
+	if !ok || !l.fits(at, "file", len(source)) {
 		return nil
 	}
 	file := path.Join(path.Dir(l.file), name)
@@ -107,6 +119,9 @@ func (l *loader) prompt(n *node, sc *scope) *template {
 
 // read reads a file that the workflow names; it can only be one inside the workflow's folder (BO-03).
 func (l *loader) read(n *node, name string) (string, bool) {
+	if l.source > maxPrompts {
+		return "", false
+	}
 	if l.dir == nil {
 		l.errorf(n, "file: a workflow that comes with a request has no folder: write the text itself")
 		return "", false
@@ -125,7 +140,7 @@ func (l *loader) read(n *node, name string) (string, bool) {
 		}
 		l.errorf(n, "file: %q cannot be read: %s", short(name), firstLine(err.Error()))
 	case len(data) > maxPrompt:
-		l.errorf(n, "file: %q has more than %d bytes", short(name), maxPrompt)
+		l.errorf(n, "file: %q is longer than %d bytes", short(name), maxPrompt)
 	case !utf8.Valid(data):
 		l.errorf(n, "file: %q is not UTF-8 text", short(name))
 	default:

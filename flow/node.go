@@ -245,12 +245,14 @@ func (b *builder) build(n ast.Node, depth int) *node {
 		return b.fail(n, "infinity and not-a-number are no values here")
 	case *ast.StringNode:
 		out.kind, out.text = text, v.Value
+		out.size += len(out.text) / 32 // what it weighs where aliases repeat it
 		if t := v.Token.Type; t == token.DoubleQuoteType || t == token.SingleQuoteType {
 			out.style = quoted
 			out.col = b.quote(line, col, t)
 		}
 	case *ast.LiteralNode:
 		out.kind, out.text, out.style = text, v.Value.Value, block
+		out.size += len(out.text) / 32
 	case *ast.MappingNode:
 		out.kind = mapping
 		for _, m := range v.Values {

@@ -48,7 +48,7 @@ type limits struct {
 const (
 	defaultMax  = 256 // starts of one bot, and of all
 	largestMax  = 10_000
-	maxBotSpecs = 256
+	maxBotSpecs = 100 // bots in a file, and events: each is compared with each
 )
 
 type botSpec struct {

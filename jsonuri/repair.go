@@ -279,6 +279,8 @@ var symbols = map[rune]byte{
 func (r *repairer) sym(i int) (byte, int) {
 	c := r.at(i)
 	switch {
+	case plainByte[c] && c != '&':
+		return c, 1
 	case c == 0:
 		if i >= len(r.b) {
 			return 0, 0
@@ -323,6 +325,10 @@ func isBlank(c byte) bool {
 // skip passes white space from i on, but not more than a decision may look at, and says whether a line break was in it.
 func (r *repairer) skip(i int) (next int, lineBreak bool) {
 	for most := i + maxLook; i < most; {
+		if i < len(r.b) && r.b[i] == ' ' {
+			i++
+			continue
+		}
 		c, n := r.sym(i)
 		if !isBlank(c) {
 			return i, lineBreak
@@ -353,6 +359,10 @@ func (r *repairer) spaceAt(i int) (n int) {
 // peek gives the next sign at i for a step of the structure, having passed white space; done says that the step is over.
 func (r *repairer) peek(i int) (c byte, n, next int, done bool) {
 	for i < len(r.b) {
+		if c := r.b[i]; plainByte[c] && c != ' ' && c != '&' {
+			r.p.blank = 0
+			return c, 1, i, false
+		}
 		n := r.spaceAt(i)
 		if r.short {
 			return 0, 0, i, true

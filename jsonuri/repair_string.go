@@ -514,6 +514,13 @@ func (r *repairer) restOfKey(i int) bool {
 
 // keyQuote decides what the quote at i inside a key is.
 func (r *repairer) keyQuote(start, i, n int, clean bool) (int, bool) {
+	if j := i + n; clean && j < len(r.b) && r.b[j] == ':' { // nearly always
+		r.give(start, i, clean)
+		if r.p.err == nil {
+			r.endKey()
+		}
+		return j, true
+	}
 	end := r.colonFollows(i + n)
 	if at := r.colonBefore(start, i); !end && !r.short && at >= 0 && i-at <= maxLook && blank(r.b[at+1:i]) {
 		return r.endKeyAt(start, at, clean) // "age : "10"

@@ -23,7 +23,7 @@ type Env struct {
 	Writes WriteObserver
 	// Report makes an "error" event of what does not end the bot, a [*Failure] mostly. It may be nil.
 	Report func(b *ChatBot, err error)
-	// Written is told how many bytes a bot has sent; false stops the bot. It may be nil.
+	// Written is told how many bytes of text a bot got from its model; false stops the bot. It may be nil.
 	Written func(bytes int) bool
 	// Log gets what users must not see. It may be nil.
 	Log *slog.Logger

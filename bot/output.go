@@ -111,11 +111,17 @@ func (o *output) send(e tube.Event) {
 	e.Hidden = o.hidden
 	if _, err := o.bot.env.Tube.Send(e); err != nil {
 		o.failure = err
-		return
 	}
-	if w := o.bot.env.Written; w != nil && !w(len(e.URI)+len(e.Value)) {
+}
+
+// admit counts text of the model; false where it is too much. The text is a better measure of what it will take in the result
+// than the deltas, which repeat their uris.
+func (o *output) admit(chunk string) bool {
+	if w := o.bot.env.Written; w != nil && !w(len(chunk)) {
 		o.failure = errTooMuch
+		return false
 	}
+	return true
 }
 
 // delta sends what the parser found.
@@ -145,6 +151,9 @@ func (o *output) done(uri []byte) { o.send(tube.Event{Kind: tube.Done, URI: uri}
 
 // write takes a chunk of the model's text.
 func (o *output) write(chunk string) error {
+	if !o.admit(chunk) {
+		return o.failure
+	}
 	if o.parser != nil {
 		_, err := o.parser.WriteString(chunk)
 		return err
@@ -158,6 +167,9 @@ func (o *output) write(chunk string) error {
 
 // reason takes a chunk of the model's thinking.
 func (o *output) reason(chunk string) {
+	if !o.admit(chunk) {
+		return
+	}
 	o.buf = o.thinking.append(o.buf[:0], chunk)
 	if len(o.buf) > 0 {
 		o.send(tube.Event{Kind: tube.Append, URI: o.thought, Value: o.buf})

@@ -52,7 +52,7 @@ type Options struct {
 	Log        *slog.Logger
 	MaxBots    int           // 256
 	MaxTasks   int           // 1024
-	MaxResult  int           // bytes, 16 MiB
+	MaxResult  int           // bytes that models write, 16 MiB
 	MaxLog     int           // bytes of the tube's log, 8 MiB
 	CloseGrace time.Duration // Close waits so long for more work after the last; 0 by default
 	Workflow   string        // named in the started event, with the two below
@@ -68,7 +68,7 @@ type Manager struct {
 	log     *slog.Logger
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	written atomic.Int64 // bytes of deltas
+	written atomic.Int64 // bytes that models wrote
 
 	mu       sync.Mutex
 	params   map[string]any
@@ -316,7 +316,7 @@ func (m *Manager) turn() {
 	m.turned = make(chan struct{})
 }
 
-// wrote counts what bots send, which is what the result can grow to.
+// wrote counts what models write, which is what the result can grow to.
 func (m *Manager) wrote(bytes int) bool {
 	if m.written.Add(int64(bytes)) <= int64(m.options.MaxResult) {
 		return true

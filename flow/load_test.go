@@ -38,7 +38,10 @@ events:
 filter: {exclude: ["article/notes"]}
 `
 
-var exampleFiles = fstest.MapFS{"prompts/outline.md": {Data: []byte("Write an outline for {{ input.question }}.\n")}}
+var exampleFiles = fstest.MapFS{
+	"prompts/outline.md": {Data: []byte("Write an outline for {{ input.question }}.\n")},
+	"prompts/umlaut.md":  {Data: []byte("ä\nöü: {{ z }}")},
+}
 
 func parse(t *testing.T, text string) *spec {
 	t.Helper()
@@ -125,6 +128,18 @@ bots:
       one
       two {{ input.x | nope }}
 `, []string{`w.yaml:5:24: prompt: there is no filter "nope" in prompts`}},
+		{"columns count characters", `
+bots:
+  a: {message: "Größe: {{ x }}", prompt: {file: prompts/umlaut.md}}
+  b:
+    root: b
+    prompt: |
+      äöü {{ y }}
+`, []string{
+			`w.yaml:2:27: message: unknown variable "x"; known here: input, params and result`,
+			`w.yaml:6:14: prompt: unknown variable "y"; known here: input, params and result`,
+			`prompts/umlaut.md:2:8: unknown variable "z"; known here: input, params and result`,
+		}},
 		{"an unknown variable", `
 bots:
   a:

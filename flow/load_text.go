@@ -113,7 +113,7 @@ func (l *loader) prompt(n *node, sc *scope) *template {
 	}
 	file := path.Join(path.Dir(l.file), name)
 	return compile(name, source, false, sc, func(line, col int, message string) {
-		l.problems = append(l.problems, &FileError{file, max(line, 1), max(col, 1), message})
+		l.problems = append(l.problems, &FileError{file, max(line, 1), characters(source, line, col), message})
 	})
 }
 

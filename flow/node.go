@@ -390,6 +390,7 @@ func (b *builder) quote(line, col int, t token.Type) int {
 // at says where the character at line and column of a template, both from 1, stands in the file. Only where that is certain:
 // in a block of lines, and in a plain or quoted text of one line without escapes; else it is where the text begins.
 func (n *node) at(lines []string, line, col int) (int, int) {
+	col = characters(n.text, line, col)
 	switch {
 	case line < 1:
 		return n.line, n.col
@@ -419,6 +420,14 @@ func (n *node) at(lines []string, line, col int) (int, int) {
 		return n.line, start + max(col, 1) - 1
 	}
 	return n.line, n.col
+}
+
+// characters turns a column of a text, which counts bytes, into one that counts characters, as editors do.
+func characters(text string, line, col int) int {
+	for ; line > 1; line-- {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	return utf8.RuneCountInString(text[:min(max(col-1, 0), len(text))]) + 1
 }
 
 // appendJSON appends the node as JSON text, members in the order of the file.

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -289,6 +291,10 @@ func (b *botSpec) rootFor(vars map[string]any) (string, error) {
 	root, err := b.root.render(vars)
 	if err != nil {
 		return "", err
+	}
+	if slices.Contains(b.on.stars(), many) {
+		// Where it stood for no segment, there is none.
+		root = strings.Join(slices.DeleteFunc(splitURI(root), func(s string) bool { return s == "" }), "/")
 	}
 	if _, err := jsonuri.Parse(root); err != nil {
 		return "", &bot.Failure{Code: bot.CodeInvalid, Message: fmt.Sprintf("its root %q is no uri", short(root)), Cause: err}

@@ -315,6 +315,18 @@ bots:
 	})
 }
 
+// A "**" may stand for nothing; then it leaves no empty segment in a root.
+func TestStarsThatStandForNothing(t *testing.T) {
+	m := answers(map[string]string{"a": `{"x":{"t":"1"},"t":"2"}`})
+	runs(t, parse(t, `
+bots:
+  a: {message: a, root: a}
+  b: {on: "a/**/t", message: "b", root: "b/{{ event.match.0 }}/c"}
+`), m, `{}`, nil, func(t *testing.T, d done) {
+		wantResult(t, d, "completed", `{"a":{"x":{"t":"1"},"t":"2"},"b":{"x":{"c":{}},"c":{}}}`)
+	})
+}
+
 func TestATextBotFiresWithItsWholeText(t *testing.T) {
 	m := answers(map[string]string{"a": "some ‖\"text\""})
 	runs(t, parse(t, `

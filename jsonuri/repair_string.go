@@ -792,6 +792,10 @@ func (r *repairer) piece(b []byte) {
 	case r.out == nil:
 		r.out = b
 	case !r.owned:
+		if n := len(r.out); cap(r.out) > n && &r.out[:n+1][n] == &b[0] {
+			r.out = r.out[:n+len(b)] // b goes on where out ends: nothing was mended between them
+			return
+		}
 		r.outBuf = append(append(r.outBuf[:0], r.out...), b...)
 		r.out, r.owned = r.outBuf, true
 	default:

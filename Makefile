@@ -6,7 +6,7 @@ ADDR    ?= 127.0.0.1:8080
 # Two at a time is what the race detector and the fuzzer leave room for on a small machine.
 FUZZJOBS ?= 2
 
-.PHONY: all build run test lint fmt vet unit fuzz fuzz-seconds bench clean
+.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds bench clean
 
 all: test
 
@@ -39,6 +39,10 @@ fuzz:
 lint: vet
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
 	@files=$$($(GO) tool -modfile=tools/go.mod gofumpt -l .); test -z "$$files" || { echo "gofumpt has something to say about:"; echo "$$files"; exit 1; }
+
+# Writes what lint asks for.
+format:
+	$(GO) tool -modfile=tools/go.mod gofumpt -w .
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...

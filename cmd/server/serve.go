@@ -81,6 +81,10 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	// An address that is in use often means that this server runs already: its data folder must not be touched then.
+	if err := free(c.Addr); err != nil {
+		return listenError(c, err)
+	}
 	s, err := web.New(serverOptions(c, workflows, models, log))
 	if err != nil { // which is about the data folder
 		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))
@@ -163,6 +167,15 @@ func logReload(log *slog.Logger, err error) {
 	for line := range strings.Lines(err.Error()) {
 		log.Error("a workflow is wrong; the one before stays in force", "error", strings.TrimRight(line, "\n"))
 	}
+}
+
+// free says whether addr can be listened on.
+func free(addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // listenError says in words what kept the server from listening.

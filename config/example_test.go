@@ -1,0 +1,30 @@
+package config_test
+
+import (
+	"fmt"
+
+	"github.com/lingserve/lingserve/config"
+)
+
+func ExampleLoad() {
+	c, err := config.Load(nil, []string{"LINGSERVE_GRACE=1m", "OPENAI_API_KEY=sk-secret"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(c.Grace, "from", c.Source("grace"))
+	fmt.Println(c.OpenAI.Key, "from", c.Source("openai.key"))
+	fmt.Println(c.Model, "from", c.Source("model"))
+	// Output:
+	// 1m0s from environment LINGSERVE_GRACE
+	// ******** from environment OPENAI_API_KEY
+	// openai:gpt-4o-mini from default, since openai.key is set
+}
+
+func ExampleLoad_wrong() {
+	_, err := config.Load(nil, []string{"LINGSERVE_RUN_RETENTION=soon", "LINGSERVE_RUN_MAX_LOG=1"})
+	fmt.Println(err)
+	// Output:
+	// LINGSERVE_RUN_RETENTION: run.retention: "soon" is not a duration (as 30s or 5m)
+	// LINGSERVE_RUN_MAX_LOG: run.max_log: 1 is too small; at least 4KiB
+}

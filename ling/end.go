@@ -14,7 +14,7 @@ import (
 // completed.
 func (m *Manager) Close() error {
 	for {
-		m.wait(nil, func() bool { return m.active == 0 })
+		m.wait(context.Background(), func() bool { return m.active == 0 })
 		if !m.quiet() {
 			continue
 		}
@@ -106,12 +106,8 @@ func (m *Manager) stopFor(cause error) {
 	m.cancel(cause)
 }
 
-// wait waits until condition, which is called with the lock held, or the end of ctx, which may be nil.
+// wait waits until condition, which is called with the lock held, or the end of ctx.
 func (m *Manager) wait(ctx context.Context, condition func() bool) error {
-	var done <-chan struct{}
-	if ctx != nil {
-		done = ctx.Done()
-	}
 	for {
 		m.mu.Lock()
 		ok, turned := condition(), m.turned
@@ -121,7 +117,7 @@ func (m *Manager) wait(ctx context.Context, condition func() bool) error {
 		}
 		select {
 		case <-turned:
-		case <-done:
+		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}

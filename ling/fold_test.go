@@ -3,6 +3,7 @@ package ling
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,9 +55,7 @@ func TestTheResultIsWhatEachBotWroteAtItsRoot(t *testing.T) {
 		// One more has no root: its members stand beside the others.
 		beside := rapid.MapOfN(rapid.StringMatching(`[a-z]{1,3}x`), value(2), 1, 3).Draw(rt, "beside")
 		answers["beside"] = answer{text: encode(rt, beside), pace: 2}
-		for k, v := range beside {
-			want[k] = v
-		}
+		maps.Copy(want, beside)
 		var result, streamed []byte
 		synctest.Test(t, func(t *testing.T) {
 			m := New(t.Context(), bot.Config{}, &Options{Models: answers})

@@ -226,23 +226,54 @@ func TestWhatGoesWrongIsTheBotsError(t *testing.T) {
 		want   Failure // Cause is not compared
 		log    []string
 	}{
-		{"the provider's error", fails(limited), Config{}, Failure{Code: adapter.CodeRateLimited, Message: "slow down", Retryable: true},
-			[]string{"error slow down"}},
-		{"in the middle", fails(limited, adapter.Chunk{Text: `{"a":"b","c":"d`}), Config{}, Failure{Code: adapter.CodeRateLimited, Message: "slow down", Retryable: true},
-			[]string{"string a=b", "error slow down"}},
-		{"unknown model", says("stop", "{}"), Config{Model: "unknown"}, Failure{Code: adapter.CodeInvalid, Message: "unknown model"},
-			[]string{"error unknown model"}},
-		{"no document (RP-09)", says("stop", "I am sorry, ", "I cannot."), Config{}, Failure{Code: CodeOutputInvalid, Message: "the model's output holds no JSON document", Retryable: true},
-			[]string{"error the model's output holds no JSON document"}},
-		{"nothing at all", says("stop"), Config{}, Failure{Code: CodeOutputInvalid, Message: "the model's output holds no JSON document", Retryable: true},
-			[]string{"error the model's output holds no JSON document"}},
-		{"no document before the limit", says("length", "Well"), Config{},
+		{
+			"the provider's error", fails(limited),
+			Config{},
+			Failure{Code: adapter.CodeRateLimited, Message: "slow down", Retryable: true},
+			[]string{"error slow down"},
+		},
+		{
+			"in the middle", fails(limited, adapter.Chunk{Text: `{"a":"b","c":"d`}),
+			Config{},
+			Failure{Code: adapter.CodeRateLimited, Message: "slow down", Retryable: true},
+			[]string{"string a=b", "error slow down"},
+		},
+		{
+			"unknown model", says("stop", "{}"),
+			Config{Model: "unknown"},
+			Failure{Code: adapter.CodeInvalid, Message: "unknown model"},
+			[]string{"error unknown model"},
+		},
+		{
+			"no document (RP-09)", says("stop", "I am sorry, ", "I cannot."),
+			Config{},
+			Failure{Code: CodeOutputInvalid, Message: "the model's output holds no JSON document", Retryable: true},
+			[]string{"error the model's output holds no JSON document"},
+		},
+		{
+			"nothing at all", says("stop"),
+			Config{},
+			Failure{Code: CodeOutputInvalid, Message: "the model's output holds no JSON document", Retryable: true},
+			[]string{"error the model's output holds no JSON document"},
+		},
+		{
+			"no document before the limit", says("length", "Well"),
+			Config{},
 			Failure{Code: CodeOutputInvalid, Message: "the model's output holds no JSON document: it reached its limit of tokens before one began", Retryable: true},
-			[]string{"error the model's output holds no JSON document: it reached its limit of tokens before one began"}},
-		{"content filter (AD-08)", says("content_filter", `{"a":1`), Config{}, Failure{Code: CodeOutputInvalid, Message: "the provider's content filter stopped the answer"},
-			[]string{"error the provider's content filter stopped the answer"}},
-		{"too deep", says("stop", strings.Repeat("[", 600)), Config{NoValue: true}, Failure{Code: CodeOutputInvalid, Message: "the model's output went over the limit of a depth, 512"},
-			[]string{"error the model's output went over the limit of a depth, 512"}},
+			[]string{"error the model's output holds no JSON document: it reached its limit of tokens before one began"},
+		},
+		{
+			"content filter (AD-08)", says("content_filter", `{"a":1`),
+			Config{},
+			Failure{Code: CodeOutputInvalid, Message: "the provider's content filter stopped the answer"},
+			[]string{"error the provider's content filter stopped the answer"},
+		},
+		{
+			"too deep", says("stop", strings.Repeat("[", 600)),
+			Config{NoValue: true},
+			Failure{Code: CodeOutputInvalid, Message: "the model's output went over the limit of a depth, 512"},
+			[]string{"error the model's output went over the limit of a depth, 512"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -583,8 +614,10 @@ func TestFinishEndsABotByHand(t *testing.T) {
 			if err != nil || b.State() != Finished || string(r.Value) != `{"a":"b","c":"unfin"}` {
 				t.Fatalf("%s, %v", r.Value, err)
 			}
-			want := []string{"string a=b", "string c=unfin", `object ={"a":"b","c":"unfin"}`,
-				`inference-done {"a":"b","c":"unfin"}`, `response {"a":"b","c":"unfin"}`}
+			want := []string{
+				"string a=b", "string c=unfin", `object ={"a":"b","c":"unfin"}`,
+				`inference-done {"a":"b","c":"unfin"}`, `response {"a":"b","c":"unfin"}`,
+			}
 			if diff := cmp.Diff(want, log); diff != "" {
 				t.Error(diff)
 			}

@@ -193,8 +193,10 @@ func (i *inference) conclude() {
 	i.Value = i.out.value()
 	if i.finish == adapter.FinishLength {
 		i.Truncated = true
-		b.report(&Failure{Code: CodeOutputInvalid, Pointer: Pointer(string(i.out.last)),
-			Message: "the answer was cut off where the model reached its limit of tokens"})
+		b.report(&Failure{
+			Code: CodeOutputInvalid, Pointer: Pointer(string(i.out.last)),
+			Message: "the answer was cut off where the model reached its limit of tokens",
+		})
 	}
 	if b.config.Schema != nil && b.config.format() == JSON {
 		for _, f := range validate(b.config.Schema, i.Value, Pointer(b.root)) {
@@ -219,12 +221,16 @@ func explain(err error, finish string) error {
 		return ErrOver
 	}
 	if e, ok := errors.AsType[*jsonuri.LimitError](err); ok {
-		return &Failure{Code: CodeOutputInvalid, Cause: err,
-			Message: fmt.Sprintf("the model's output went over the limit of a %s, %d", e.Limit, e.Max)}
+		return &Failure{
+			Code: CodeOutputInvalid, Cause: err,
+			Message: fmt.Sprintf("the model's output went over the limit of a %s, %d", e.Limit, e.Max),
+		}
 	}
 	if e, ok := errors.AsType[*jsonuri.SyntaxError](err); ok {
-		return &Failure{Code: CodeOutputInvalid, Cause: err, Retryable: true,
-			Message: fmt.Sprintf("the model's output is not JSON at line %d, column %d", e.Line, e.Column)}
+		return &Failure{
+			Code: CodeOutputInvalid, Cause: err, Retryable: true,
+			Message: fmt.Sprintf("the model's output is not JSON at line %d, column %d", e.Line, e.Column),
+		}
 	}
 	return err
 }

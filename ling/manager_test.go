@@ -707,8 +707,10 @@ func TestTheResultSaysWhatWasMendedAndCutOff(t *testing.T) {
 		if len(r.Repairs["fine"]) != 0 || r.Repairs["odd"]["unquoted_key"] != 2 || r.Repairs["odd"]["literal"] != 1 || len(r.Repairs["long"]) == 0 {
 			t.Errorf("%v", r.Repairs)
 		}
-		want := []ErrorData{{Code: bot.CodeOutputInvalid, Bot: "long", Pointer: "/long/a",
-			Message: "the answer was cut off where the model reached its limit of tokens"}}
+		want := []ErrorData{{
+			Code: bot.CodeOutputInvalid, Bot: "long", Pointer: "/long/a",
+			Message: "the answer was cut off where the model reached its limit of tokens",
+		}}
 		if diff := cmp.Diff(want, r.Errors); diff != "" {
 			t.Error(diff)
 		}

@@ -26,17 +26,37 @@ func TestARunThatEndsLeavesNoConnectionOpen(t *testing.T) {
 		status string
 	}{
 		{"to its end", upstream.Answer{Text: `{"a":1}`}, bot.Listener{}, nil, "completed"},
-		{"canceled", upstream.Answer{Text: long, Pace: 20}, bot.Listener{},
-			func(m *ling.Manager, _ *bot.ChatBot) { m.Cancel(errors.New("enough")) }, "canceled"},
-		{"finished by hand", upstream.Answer{Text: long, Pace: 20}, bot.Listener{},
-			func(_ *ling.Manager, b *bot.ChatBot) { b.Finish() }, "completed"},
-		{"a panic in a callback", upstream.Answer{Text: `{"x":"y",` + long[1:], Pace: 20},
-			bot.Listener{String: func(bot.StringValue) { panic("ouch") }}, nil, "failed"},
-		{"a model that says nothing more", upstream.Answer{Raw: []upstream.Raw{{Bytes: ": wait\n\n"}, {Hang: true}}}, bot.Listener{},
-			func(m *ling.Manager, _ *bot.ChatBot) { m.Cancel(nil) }, "canceled"},
+		{
+			"canceled",
+			upstream.Answer{Text: long, Pace: 20},
+			bot.Listener{},
+			func(m *ling.Manager, _ *bot.ChatBot) { m.Cancel(errors.New("enough")) }, "canceled",
+		},
+		{
+			"finished by hand",
+			upstream.Answer{Text: long, Pace: 20},
+			bot.Listener{},
+			func(_ *ling.Manager, b *bot.ChatBot) { b.Finish() }, "completed",
+		},
+		{
+			"a panic in a callback",
+			upstream.Answer{Text: `{"x":"y",` + long[1:], Pace: 20},
+			bot.Listener{String: func(bot.StringValue) { panic("ouch") }},
+			nil, "failed",
+		},
+		{
+			"a model that says nothing more",
+			upstream.Answer{Raw: []upstream.Raw{{Bytes: ": wait\n\n"}, {Hang: true}}},
+			bot.Listener{},
+			func(m *ling.Manager, _ *bot.ChatBot) { m.Cancel(nil) }, "canceled",
+		},
 		{"a model that does not stop", upstream.Answer{Text: `{"a":1}` + strings.Repeat(" ", 100_000), Pace: 20}, bot.Listener{}, nil, "completed"},
-		{"a connection that is cut", upstream.Answer{Raw: []upstream.Raw{{Bytes: "data: {\"choices\":[{\"delta\":{\"content\":\"{\\\"a\\\":1\"}}]}\n\n"}, {Cut: true}}},
-			bot.Listener{}, nil, "failed"},
+		{
+			"a connection that is cut",
+			upstream.Answer{Raw: []upstream.Raw{{Bytes: "data: {\"choices\":[{\"delta\":{\"content\":\"{\\\"a\\\":1\"}}]}\n\n"}, {Cut: true}}},
+			bot.Listener{},
+			nil, "failed",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

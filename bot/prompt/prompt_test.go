@@ -61,8 +61,10 @@ func TestATemplateRendersWhatItsAuthorMeans(t *testing.T) {
 		{"bool", "{{ input.ok }} {{ 1 == 2 }}", "true false"},
 		{"null", "[{{ input.none }}{{ result.null }}]", "[]"},
 		{"list and object", "{{ input.tags }} {{ result.map }}", `["b","a"] {"a":2,"z":1}`},
-		{"json filter", "{{ result.list | json }} {{ name|json }} {{ result.price|json }} {{ result.null|json }} {{ 2|json }}",
-			`[{"n":2.50,"t":"x"},{"n":10,"t":"y"}] "Ada" 1.10 null 2`},
+		{
+			"json filter", "{{ result.list | json }} {{ name|json }} {{ result.price|json }} {{ result.null|json }} {{ 2|json }}",
+			`[{"n":2.50,"t":"x"},{"n":10,"t":"y"}] "Ada" 1.10 null 2`,
+		},
 		{"json does not escape for HTML", `{{ input.quoted|json }}`, `"\"'<>&"`},
 		{"loop", "{% for s in result.list %}{{ forloop.counter }}.{{ s.t }}{% if not forloop.last %}, {% endif %}{% endfor %}", "1.x, 2.y"},
 		{"loop in a loop", "{% for a in input.tags %}{% for b in input.tags %}{{ forloop.parentloop.counter0 }}{{ b }} {% endfor %}{% endfor %}", "0b 0a 1b 1a "},

@@ -415,7 +415,7 @@ bots: {a: {}}
 			got := strings.Split(err.Error(), "\n")
 			for i := range got {
 				// What another package says in its own words is compared by its beginning.
-				if i < len(test.want) && (strings.HasSuffix(test.want[i], ":")) && strings.HasPrefix(got[i], test.want[i]) {
+				if i < len(test.want) && strings.HasSuffix(test.want[i], ":") && strings.HasPrefix(got[i], test.want[i]) {
 					got[i] = test.want[i]
 				}
 			}

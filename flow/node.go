@@ -204,7 +204,6 @@ func place(n ast.Node) (line, col int) {
 type builder struct {
 	lines   []string
 	anchors map[string]*node
-	nodes   int
 	err     error
 }
 

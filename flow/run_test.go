@@ -226,8 +226,10 @@ func TestTheExampleOfTheGuideRuns(t *testing.T) {
 		}
 		// Four seconds for the outline, one for the quiz: the sections cost nothing, and neither does the end.
 		wants(t, "the time", 5*time.Second, d.took)
-		wants(t, "the messages", []string{"Explain A", "Explain B", "Why?",
-			`{"end":1,"notes":["n"],"sections":[{"body":"body of it","title":"A"},{"body":"body of it","title":"B"}],"title":"T"}`}, m.messages())
+		wants(t, "the messages", []string{
+			"Explain A", "Explain B", "Why?",
+			`{"end":1,"notes":["n"],"sections":[{"body":"body of it","title":"A"},{"body":"body of it","title":"B"}],"title":"T"}`,
+		}, m.messages())
 		wants(t, "the prompt", "Write an outline for Why?.\n", m.asked[0].Messages[0].Content)
 	})
 }

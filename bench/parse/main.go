@@ -33,8 +33,15 @@ func main() {
 	size := flag.Int("size", 1<<20, "bytes of the article")
 	chars := flag.Int("chars", 4, "characters of a token")
 	peers := flag.String("peers", "bench/parse/peers", "folder of the peers, with node_modules; empty to leave them out")
+	grow := flag.Bool("growth", true, "also measure how time grows with the size of each shape")
 	flag.Parse()
 	if err := run(*rounds, *size, *chars, *peers); err != nil {
+		log.Fatal(err)
+	}
+	if !*grow {
+		return
+	}
+	if err := growth(min(*rounds, 3)); err != nil { // long turns, which disturbances even out
 		log.Fatal(err)
 	}
 }
@@ -83,9 +90,7 @@ func run(rounds, size, chars int, peers string) error {
 	}
 	fmt.Printf("\nThe same article in one piece:\n\n")
 	table(contenders, size, 1)
-
-	fmt.Printf("\nGrowth, in pieces of 4 bytes (16 times the text may take 17 times as long):\n\n")
-	return growth(rounds)
+	return nil
 }
 
 // A contender has one turn in each round, which returns the seconds that one pass over the article took.
@@ -171,6 +176,7 @@ func peer(dir, name, file string, chars int) *contender {
 
 func growth(rounds int) error {
 	sizes := []int{1 << 20, 4 << 20, 16 << 20}
+	fmt.Printf("\nGrowth, in pieces of 4 bytes (16 times the text may take 17 times as long):\n\n")
 	fmt.Println("| document | mode | 1 MiB, MB/s | 4 MiB | 16 MiB | time from 1 to 16 MiB |")
 	fmt.Println("|---|---|---:|---:|---:|---:|")
 	for _, s := range shapes {

@@ -47,10 +47,10 @@ func Describe(err error) (f Failure, known bool) {
 		return d, true
 	}
 	if e, ok := errors.AsType[*adapter.Error](err); ok {
-		return Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable, Cause: err}, true
+		return Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable, Cause: e.Cause}, true
 	}
 	if e, ok := errors.AsType[*prompt.Error](err); ok {
-		return Failure{Code: CodeInvalid, Message: "a prompt cannot be rendered: " + e.Error(), Cause: err}, true
+		return Failure{Code: CodeInvalid, Message: "a prompt cannot be rendered: " + e.Error()}, true
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
 	"sync"
@@ -355,7 +356,8 @@ func TestTasksAndCustomBotsFailAsBotsDo(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := New(t.Context(), bot.Config{}, &Options{Models: models{"q": {text: `{"a":"b"}`}, "panics": {text: `{"a":"b"}`, panic: "sk-CANARY"}, "other": {text: `{"c":1}`, pace: time.Second}}})
+				var log strings.Builder
+				m := New(t.Context(), bot.Config{}, &Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Models: models{"q": {text: `{"a":"b"}`}, "panics": {text: `{"a":"b"}`, panic: "sk-CANARY"}, "other": {text: `{"c":1}`, pace: time.Second}}})
 				c.start(m)
 				ask(t, m, "other", "other", "other", bot.Listener{})
 				err := m.Close()
@@ -368,6 +370,10 @@ func TestTasksAndCustomBotsFailAsBotsDo(t *testing.T) {
 				}
 				if all := strings.Join(named(m), "\n"); strings.Contains(all, "CANARY") || strings.Contains(all, "goroutine") {
 					t.Errorf("it shows %s", all)
+				}
+				if e := r.Errors[0]; !strings.Contains(log.String(), m.ID()) || e.Code == "internal" && e.Bot == "" && strings.HasPrefix(e.Message, "internal") &&
+					(!strings.Contains(log.String(), "CANARY") || !strings.Contains(log.String(), e.Message[len(e.Message)-12:])) {
+					t.Errorf("the log does not say what happened:\n%s", log.String())
 				}
 			})
 		})

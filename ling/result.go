@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -119,8 +120,15 @@ func (m *Manager) report(name string, err error, fatal bool) {
 	f, known := bot.Describe(err)
 	if !known {
 		f = *bot.Internal(m.log, "failed", err)
-	} else if f.Cause != nil {
-		m.log.Info("error reported", "bot", name, "code", f.Code, "message", f.Message, "cause", f.Cause)
+	} else {
+		attrs := []slog.Attr{slog.String("code", f.Code), slog.String("message", f.Message)}
+		if name != "" {
+			attrs = append(attrs, slog.String("bot", name))
+		}
+		if f.Cause != nil {
+			attrs = append(attrs, slog.Any("cause", f.Cause)) // what users do not see
+		}
+		m.log.LogAttrs(m.ctx, slog.LevelInfo, "error event", attrs...)
 	}
 	data := ErrorData{Code: f.Code, Message: f.Message, Bot: name, Pointer: f.Pointer, Retryable: f.Retryable, Fatal: fatal}
 	m.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,14 +16,31 @@ import (
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
-// run builds and runs a program and returns what it prints.
+var binaries string // the folder that they are in
+
+func TestMain(m *testing.M) {
+	os.Exit(buildAndTest(m))
+}
+
+func buildAndTest(m *testing.M) int {
+	var err error
+	if binaries, err = os.MkdirTemp("", "examples"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(binaries)
+	build := exec.Command("go", "build", "-o", binaries+string(filepath.Separator), "./manager", "./imagebot", "./parser", "./server")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n%s", build, err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// run runs a program and returns what it prints.
 func run(t *testing.T, name string, args ...string) []byte {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), name)
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./"+name).CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
-	}
-	c := exec.CommandContext(t.Context(), binary, args...)
+	c := exec.CommandContext(t.Context(), filepath.Join(binaries, name), args...)
 	var out, problems bytes.Buffer
 	c.Stdout, c.Stderr = &out, &problems
 	if err := c.Run(); err != nil {

@@ -17,9 +17,6 @@ const fewKeys = 12
 // it is empty while keys are few.
 func (s *seenKeys) add(start int, table *keyTable, key []byte) (repeated bool) {
 	h := maphash.Bytes(s.seed, key)
-	if h == 0 {
-		h = 1 // zero marks a free slot
-	}
 	own := s.hashes[start:]
 	if len(own) < fewKeys {
 		for _, o := range own {
@@ -30,7 +27,7 @@ func (s *seenKeys) add(start int, table *keyTable, key []byte) (repeated bool) {
 		s.hashes = append(s.hashes, h)
 		return false
 	}
-	if 2*len(own) >= len(*table) {
+	if 4*len(own) >= 3*len(*table) {
 		table.rebuild(own)
 	}
 	if !table.insert(h) {
@@ -40,8 +37,9 @@ func (s *seenKeys) add(start int, table *keyTable, key []byte) (repeated bool) {
 	return false
 }
 
-// keyTable is an open-addressed set of hashes; its length is a power of two or zero.
-type keyTable []uint64
+// keyTable is an open-addressed set of hashes; its length is a power of two or zero. A slot holds the upper half of a
+// hash, whose lower half says where the slot is: half the memory, and still hardly a wrong match among a billion keys.
+type keyTable []uint32
 
 // rebuild makes room for three times as many hashes as own has, and inserts them. Only the part in use is cleared, so
 // that memory left by a large object costs a small one nothing.
@@ -64,12 +62,13 @@ func (t *keyTable) rebuild(own []uint64) {
 // insert adds h; false if it was there.
 func (t keyTable) insert(h uint64) bool {
 	mask := uint64(len(t) - 1)
+	mark := uint32(h>>32) | 1 // zero marks a free slot
 	for i := h & mask; ; i = (i + 1) & mask {
 		switch t[i] {
 		case 0:
-			t[i] = h
+			t[i] = mark
 			return true
-		case h:
+		case mark:
 			return false
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -160,7 +161,7 @@ func (o *runOptions) set(s string) error {
 	case "max_tokens":
 		o.MaxTokens, err = whole(text, 1)
 	case "seed":
-		o.Seed, err = whole(text, -1<<53)
+		o.Seed, err = whole(text, math.MinInt)
 	case "stop":
 		o.Stop = append(o.Stop, text)
 	default:

@@ -720,6 +720,31 @@ func TestMoreDoesNotMissWhatCameBefore(t *testing.T) {
 	default:
 		t.Error("not woken by the end")
 	}
+	lines(r)
+	select {
+	case <-r.More():
+	default:
+		t.Error("after the end somebody could wait for ever")
+	}
+}
+
+func TestURIsOfZeroBytesAreNotTakenForMemoryThatIsNotYetWritten(t *testing.T) {
+	tb, uri := newTube(0), "\x00\x00\x00\x00"
+	var want strings.Builder
+	for i := range 1000 { // over several blocks
+		send(t, tb, text(uri, fmt.Sprint(i)))
+		fmt.Fprint(&want, i)
+	}
+	var got strings.Builder
+	for e := range tb.NewReader(0).Waiting() {
+		if string(e.URI) != uri {
+			t.Fatalf("event %d is at %q", e.N, e.URI)
+		}
+		got.Write(e.Value)
+	}
+	if got.String() != want.String() {
+		t.Error("the text differs")
+	}
 }
 
 func TestAReaderThatLeavesIsForgottenAndMayComeBack(t *testing.T) {

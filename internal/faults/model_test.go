@@ -1,0 +1,378 @@
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/upstream"
+)
+
+// Pieces of a stream as a model's server sends them.
+const (
+	stop = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
+	done = "data: [DONE]\n\n"
+	end  = stop + done
+)
+
+// piece is an event with content.
+func piece(text string) string {
+	quoted, _ := json.Marshal(text)
+	return `data: {"choices":[{"index":0,"delta":{"content":` + string(quoted) + `},"finish_reason":null}]}` + "\n\n"
+}
+
+// raw makes an answer of bytes as they are.
+func raw(steps ...upstream.Raw) upstream.Answer { return upstream.Answer{Raw: steps} }
+
+func bytes_(text string) upstream.Raw { return upstream.Raw{Bytes: text} }
+
+var (
+	cut  = upstream.Raw{Cut: true}
+	hang = upstream.Raw{Hang: true}
+)
+
+// times repeats a step.
+func times(n int, r upstream.Raw) []upstream.Raw {
+	all := make([]upstream.Raw, n)
+	for i := range all {
+		all[i] = r
+	}
+	return all
+}
+
+// always answers the same.
+func always(a upstream.Answer) func(upstream.Request) upstream.Answer {
+	return func(upstream.Request) upstream.Answer { return a }
+}
+
+// first answers in turn; the last for good.
+func first(answers ...upstream.Answer) func(upstream.Request) upstream.Answer {
+	return func(r upstream.Request) upstream.Answer { return answers[min(r.Attempt, len(answers))-1] }
+}
+
+// echo is an error answer that tells the key to everyone, as some do.
+func echo(status int, header http.Header) upstream.Answer {
+	return upstream.Answer{Status: status, Header: header, Body: "<html><h1>" + http.StatusText(status) +
+		"</h1>Authorization: Bearer " + canary + " key=" + canary + strings.Repeat(" padding", 10_000) + "</html>"}
+}
+
+// asked is what the last message of a request says.
+func asked(r upstream.Request) string { return r.Messages[len(r.Messages)-1].Content }
+
+// modelFault is something that a model's server does, and what a user must see of it, in each framing.
+type modelFault struct {
+	name  string
+	setup setup
+	body  string // default: run("text")
+
+	state     string // default "completed"
+	doc       string // "": empty, where the run has failed
+	code      string // of the first error; "" for none
+	says      string // part of its sentence
+	status    int    // of the aggregated answer; default 200
+	most      int    // requests to the model at most; default 1
+	requests  int    // exactly, where not 0
+	atLeast   time.Duration
+	atMost    time.Duration
+	logs      string // what the log must have
+	canceled  int    // answers of the model that must have been left
+	noHeaders bool   // of the model's server: nothing was ever asked of it
+}
+
+var modelFaults = []modelFault{
+	{
+		name:  "FT-01 the rate is limited twice, and then not",
+		setup: setup{script: first(echo(429, nil), echo(429, nil), upstream.Answer{Text: "blue"})},
+		doc:   `{"answer":"blue"}`, requests: 3,
+	},
+	{
+		name:  "FT-01 Retry-After is kept to",
+		setup: setup{script: first(echo(429, http.Header{"Retry-After-Ms": {"200"}}), upstream.Answer{Text: "blue"})},
+		doc:   `{"answer":"blue"}`, requests: 2, atLeast: 200 * time.Millisecond,
+	},
+	{
+		name:  "FT-01 a Retry-After for longer than anyone waits",
+		setup: setup{script: always(echo(429, http.Header{"Retry-After": {"3600"}}))},
+		state: "failed", code: "upstream_rate_limited", says: "limits the rate", status: 503, requests: 1, logs: "status 429",
+	},
+	{
+		name: "FT-01 the other bots of the run go on",
+		setup: setup{script: func(r upstream.Request) upstream.Answer {
+			if strings.HasPrefix(asked(r), "left") {
+				return echo(429, nil)
+			}
+			return upstream.Answer{Text: "right"}
+		}},
+		body:  run("pair"),
+		state: "failed", doc: `{"right":"right"}`, code: "upstream_rate_limited", requests: 4,
+	},
+	{
+		name:  "FT-02 500, 503 and HTML, and then an answer",
+		setup: setup{script: first(echo(500, nil), echo(503, nil), upstream.Answer{Text: "blue"})},
+		doc:   `{"answer":"blue"}`, requests: 3,
+	},
+	{
+		name:  "FT-02 502 and HTML for ever",
+		setup: setup{script: always(echo(502, http.Header{"Content-Type": {"text/html"}}))},
+		state: "failed", code: "upstream_unavailable", says: "failed or is overloaded", status: 502, requests: 3, logs: "status 502",
+	},
+	{
+		name:  "FT-02 HTML with 200",
+		setup: setup{script: always(upstream.Answer{Header: http.Header{"Content-Type": {"text/html"}}, Raw: []upstream.Raw{bytes_("<html>" + canary)}})},
+		state: "failed", code: "upstream_protocol", says: "base URL", status: 502, requests: 1,
+	},
+	{
+		name:  "bad input: the key is refused",
+		setup: setup{script: always(echo(401, nil))},
+		state: "failed", code: "upstream_auth", says: "OPENAI_API_KEY", status: 502, requests: 1, logs: "status 401",
+	},
+	{
+		name:  "FT-03 nobody listens",
+		setup: setup{baseURL: "http://127.0.0.1:1/v1"},
+		state: "failed", code: "upstream_unavailable", says: "nothing answers", status: 502, noHeaders: true,
+	},
+	{
+		name:  "FT-03, bad input: nothing is ever sent",
+		setup: setup{script: always(raw(hang)), limits: adapter.Timeouts{FirstToken: 100 * time.Millisecond}},
+		state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 5 * time.Second,
+	},
+	{
+		name:  "FT-03 headers, and then nothing",
+		setup: setup{script: always(raw(bytes_(":\n"), hang)), limits: adapter.Timeouts{FirstToken: 100 * time.Millisecond}},
+		state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 5 * time.Second,
+	},
+	{
+		name:  "FT-04 a stall in the middle",
+		setup: setup{script: always(raw(bytes_(piece("bl")), hang)), limits: adapter.Timeouts{Idle: 100 * time.Millisecond}},
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_timeout", says: "stopped in the middle", requests: 1, canceled: 1, atMost: 5 * time.Second,
+	},
+	{
+		name: "FT-04 comments and empty deltas in place of tokens",
+		setup: setup{limits: adapter.Timeouts{Idle: 200 * time.Millisecond}, script: always(raw(append([]upstream.Raw{bytes_(piece("bl"))},
+			times(2000, upstream.Raw{Wait: 10 * time.Millisecond, Bytes: ": ping\n\n" + piece("")})...)...))},
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_timeout", says: "stopped in the middle", requests: 1, canceled: 1, atMost: 10 * time.Second,
+	},
+	{
+		name:  "FT-05 a thousand comments before the first token",
+		setup: setup{script: always(raw(append(times(1000, bytes_(": ping\n\n")), bytes_(piece("blue")+end))...))},
+		doc:   `{"answer":"blue"}`,
+	},
+	{
+		name: "FT-05 comments for ever",
+		setup: setup{limits: adapter.Timeouts{FirstToken: 200 * time.Millisecond},
+			script: always(raw(times(2000, upstream.Raw{Wait: 10 * time.Millisecond, Bytes: ": ping\n"})...))},
+		state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 10 * time.Second,
+	},
+	{
+		name:  "FT-06 a clean end without a finish",
+		setup: setup{script: always(raw(bytes_(piece("bl"))))},
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "cut off", requests: 1,
+	},
+	{
+		name:  "FT-06 a clean end at once is tried again, since nothing was passed on",
+		setup: setup{script: first(raw(bytes_(": hello\n\n")), upstream.Answer{Text: "blue"})},
+		doc:   `{"answer":"blue"}`, requests: 2,
+	},
+	{
+		name: "FT-06 another model is asked where nothing was passed on",
+		setup: setup{retries: adapter.Retries{Attempts: 1}, script: func(r upstream.Request) upstream.Answer {
+			if r.Model == "a" {
+				return raw(bytes_(": hello\n\n"))
+			}
+			return upstream.Answer{Text: "blue"}
+		}},
+		body: `{"workflow":"text","input":"q","model":"openai:a,openai:b"}`,
+		doc:  `{"answer":"blue"}`, requests: 2,
+	},
+	{
+		name: "FT-06 no other model is asked where something was",
+		setup: setup{script: func(r upstream.Request) upstream.Answer {
+			if r.Model == "a" {
+				return raw(bytes_(piece("bl")))
+			}
+			return upstream.Answer{Text: "blue"}
+		}},
+		body:  `{"workflow":"text","input":"q","model":"openai:a,openai:b"}`,
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", requests: 1,
+	},
+	{
+		name:  "FT-07, bad input: cut off in the middle of a chunk",
+		setup: setup{script: always(raw(bytes_(piece("bl")), bytes_(`data: {"choices":[{"del`), cut))},
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "cut off", requests: 1,
+	},
+	{
+		name:  "FT-07 JSON that was cut off keeps what it has",
+		setup: setup{script: always(raw(bytes_(piece(`{"a":[1,{"b":"bl`)), cut))},
+		body:  run("json"),
+		state: "failed", doc: `{"doc":{"a":[1,{"b":"bl"}]}}`, code: "upstream_protocol", requests: 1,
+	},
+	{
+		name:  "FT-08 the last line has no end",
+		setup: setup{script: always(raw(bytes_(piece("bl") + strings.TrimRight(stop, "\n"))))},
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "cut off", requests: 1,
+	},
+	{
+		name:  "FT-08 [DONE] has no end, but there was a finish",
+		setup: setup{script: always(raw(bytes_(piece("blue") + stop + "data: [DO")))},
+		doc:   `{"answer":"blue"}`,
+	},
+	{
+		name:  "FT-09, bad input: rubbish in the middle",
+		setup: setup{script: always(raw(bytes_(piece("bl") + "data: <rubbish of " + canary + ">" + strings.Repeat("x", 100_000) + "\n\n" + piece("ue") + end)))},
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "not a piece of an answer", requests: 1, logs: "rubbish of",
+	},
+	{
+		name:  "FT-10, bad input: an error in mid-stream",
+		setup: setup{script: always(raw(bytes_(piece("bl") + `data: {"error":{"message":"died with ` + canary + `","code":500}}` + "\n\n" + end)))},
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_unavailable", says: "overloaded", requests: 1, logs: "died with",
+	},
+	{
+		name:  "FT-10 an error behind other members",
+		setup: setup{script: always(raw(bytes_(piece("bl") + `data: {"id":"1","choices":[],"error":{"message":"died"}}` + "\n\n" + end)))},
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "reported an error", requests: 1,
+	},
+	{
+		name:  "FT-10 an error as vLLM has it",
+		setup: setup{script: always(raw(bytes_(piece("bl") + `data: {"object":"error","message":"died","code":500}` + "\n\n" + end)))},
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_unavailable", requests: 1,
+	},
+	{
+		name:  "FT-11 CR LF, event lines, and an event on several lines",
+		setup: setup{script: always(raw(bytes_("event: message\r\nid: 1\r\ndata: {\"choices\":[{\"index\":0,\r\ndata: \"delta\":{\"content\":\"blue\"}}]}\r\n\r\n" + end)))},
+		doc:   `{"answer":"blue"}`,
+	},
+	{
+		name:  "FT-12 an event of a megabyte",
+		setup: setup{script: always(raw(bytes_(piece(strings.Repeat("blue", 1<<18)) + end)))},
+		doc:   `{"answer":"` + strings.Repeat("blue", 1<<18) + `"}`,
+	},
+	{
+		name:  "FT-13 white space for ever after the document",
+		setup: setup{script: always(raw(append([]upstream.Raw{bytes_(piece(`{"a":1}`))}, times(100_000, bytes_(piece("    \n")))...)...))},
+		body:  run("json"),
+		doc:   `{"doc":{"a":1}}`, canceled: 1,
+	},
+	{
+		name:  "FT-13 white space for ever inside the document",
+		setup: setup{script: always(raw(append([]upstream.Raw{bytes_(piece(`{"a":1,`))}, times(100_000, bytes_(piece("    \n")))...)...))},
+		body:  run("json"),
+		doc:   `{"doc":{"a":1}}`, canceled: 1,
+	},
+	{
+		name:  "FT-14 the limit of tokens is reached",
+		setup: setup{script: always(upstream.Answer{Text: `{"a":[1,"bl`, Finish: "length"})},
+		body:  run("json"),
+		doc:   `{"doc":{"a":[1,"bl"]}}`, code: "output_invalid", says: "limit of tokens",
+	},
+	{
+		name:  "FT-14 a fence, prose and a key that comes twice",
+		setup: setup{script: always(upstream.Answer{Text: "Here it is:\n```json\n{\"a\":1,\"b\":{\"c\":true},\"a\":[2]}\n```\nDone."})},
+		body:  run("json"),
+		doc:   `{"doc":{"a":[2],"b":{"c":true}}}`,
+	},
+	{
+		name:  "FT-14 a value of another type than was asked for",
+		setup: setup{script: always(upstream.Answer{Text: `{"n":"one"}`})},
+		body:  run("typed"),
+		doc:   `{"doc":{"n":"one"}}`, code: "output_invalid",
+	},
+	{
+		name:  "FT-14 nested too deep",
+		setup: setup{script: always(upstream.Answer{Text: strings.Repeat("[", 100_000)})},
+		body:  run("json"),
+		state: "failed", doc: `{"doc":` + strings.Repeat("[", 512) + strings.Repeat("]", 512) + `}`, code: "output_invalid", says: "depth",
+	},
+	{
+		name:  "bad input: no JSON at all",
+		setup: setup{script: always(upstream.Answer{Text: "I would rather not say."})},
+		body:  run("json"),
+		state: "failed", code: "output_invalid", says: "no JSON document", status: 200,
+	},
+}
+
+func TestWhatAModelsServerDoesWrongIsSeenAndNothingIsLeft(t *testing.T) {
+	for _, f := range modelFaults {
+		for _, framing := range framings {
+			t.Run(f.name+"/"+framing, func(t *testing.T) { f.check(t, framing) })
+		}
+	}
+}
+
+func (f *modelFault) check(t *testing.T, framing string) {
+	p := start(t, f.setup)
+	body := f.body
+	if body == "" {
+		body = run("text")
+	}
+	began := time.Now()
+	a := p.ask(framing, body)
+	took := time.Since(began)
+	p.idle()
+	f.compare(t, p, framing, a)
+	if took < f.atLeast || f.atMost > 0 && took > f.atMost {
+		t.Errorf("took %v", took)
+	}
+	if f.requests > 0 && p.model.Requests() != f.requests {
+		t.Errorf("the model was asked %d times, not %d", p.model.Requests(), f.requests)
+	}
+	if p.model.Canceled() < f.canceled {
+		t.Errorf("%d answers of the model were left, not %d", p.model.Canceled(), f.canceled)
+	}
+	if !strings.Contains(p.log.String(), f.logs) {
+		t.Errorf("the log does not say %q: %s", f.logs, clip(p.log.String()))
+	}
+	// What the model's server says is for the log, and not all of it.
+	if seen := p.seen.String(); strings.Contains(seen, "rubbish") || strings.Contains(seen, "<h1>") || strings.Contains(seen, "died") {
+		t.Errorf("the words of the model's server are in the answer: %s", clip(seen))
+	}
+	if n := len(p.log.String()); n > 32<<10 {
+		t.Errorf("the log has %d bytes", n)
+	}
+	// The server is well: the next one is answered as if nothing had been.
+	again := p.do("GET", "/v1/runs/"+a.run, "")
+	if again.status != 200 || a.problem == nil && again.doc != a.doc {
+		t.Errorf("asked for the run again: %v", again)
+	}
+}
+
+// compare looks at the answer in its framing: all say the same.
+func (f *modelFault) compare(t *testing.T, p *product, framing string, a *answer) {
+	t.Helper()
+	state := f.state
+	if state == "" {
+		state = "completed"
+	}
+	status, doc := 200, f.doc
+	if framing == "application/json" && f.status != 0 {
+		status = f.status
+	}
+	if doc == "" {
+		doc = "{}"
+	}
+	if a.broken != nil || a.status != status {
+		t.Fatalf("want %d: %v", status, a)
+	}
+	if status != 200 {
+		if a.problem == nil || a.problem.Status != status || a.problem.Run == "" || a.problem.Run != a.run {
+			t.Fatalf("no problem: %v", a)
+		}
+		if status == 503 && a.header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+	} else if a.state != state || a.doc != doc {
+		t.Errorf("want %s %s: %v", state, clip(doc), a)
+	}
+	if a.code() != f.code || !strings.Contains(a.says(), f.says) {
+		t.Errorf("want %q that says %q, got %q: %q", f.code, f.says, a.code(), a.says())
+	}
+	if framing != "application/json" {
+		last := a.events[len(a.events)-1]
+		if a.events[0].name != "started" || last.name != "finished" || last.data != fmt.Sprintf(`{"status":%q}`, state) {
+			t.Errorf("the stream begins with %+v and ends with %+v", a.events[0], last)
+		}
+	}
+}

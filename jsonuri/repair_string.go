@@ -541,6 +541,7 @@ func (r *repairer) keyQuote(start, i, n int, clean bool) (int, bool) {
 	}
 	if !end {
 		r.fix(fixInner)
+		r.inner++
 		r.p.carry = append(r.p.carry, '\\', '"')
 		return i + n, true
 	}
@@ -591,7 +592,7 @@ func (r *repairer) keyEnds(i int) bool {
 		return true
 	}
 	if r.isQuote(c) {
-		return j > i || r.colonFollows(j+n)
+		return j > i || r.inner%2 == 0 && r.colonFollows(j+n) // else the second one closes
 	}
 	if lineBreak || c >= '0' && c <= '9' && j > i {
 		return true

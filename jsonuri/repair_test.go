@@ -61,6 +61,7 @@ var repairs = []struct {
 	{"RP-02 missing", `{: 10}`, `{"":10}`, "missing_key"},
 	{"RP-02 colon missing", `{"a" 1, "b" "x", "c" {"d" [2]}}`, `{"a":1,"b":"x","c":{"d":[2]}}`, "missing_colon"},
 	{"RP-02 quotes inside", `{"the "best" one": 1}`, `{"the \"best\" one":1}`, "unescaped_quote"},
+	{"RP-02 quotes inside at the end", `{"the "best"": 1}`, `{"the \"best\"":1}`, "unescaped_quote"},
 	{"RP-02 colon inside", `{"a:b": 1, "c: d, e": 2}`, `{"a:b":1,"c: d, e":2}`, ""},
 	{"RP-02 arrow", `{"a" => 1, b = 2, "c" -> 3}`, `{"a":1,"b":2,"c":3}`, "colon unquoted_key"},
 	{"RP-02 double colon", `{"a":: 1}`, `{"a":1}`, "colon"},
@@ -119,6 +120,7 @@ var repairs = []struct {
 	{"RP-06 not matching", `{"a":[1,2}`, `{"a":[1,2]}`, "wrong_bracket"},
 	{"RP-06 not matching, and more", `{"a":[1,2}, "b": 3}`, `{"a":[1,2],"b":3}`, "wrong_bracket"},
 	{"RP-06 object closed as an array", `[{"a":1], {"b":2}]`, `[{"a":1},{"b":2}]`, "wrong_bracket"},
+	{"RP-06 array not closed before a key", "{\"a\": [1, \"x\"\n\"b\": 4}", `{"a":[1,"x"],"b":4}`, "missing_bracket missing_comma"},
 	{"RP-06 nothing to close", `{"a":1]}`, `{"a":1}`, "wrong_bracket"},
 	{"RP-06 one too many", `{"a":1}}`, `{"a":1}`, "extra_bracket"},
 	{"RP-06 doubled", `{{"a":1}}`, `{"a":1}`, "extra_bracket"},
@@ -139,6 +141,13 @@ var repairs = []struct {
 	{"RP-07 behind a comma", `[1,`, `[1]`, "missing_bracket"},
 	{"RP-07 behind a bracket", `{`, `{}`, "missing_bracket"},
 	{"RP-07 with a fence behind", "```json\n{\"a\": [1, 2\n```", `{"a":[1,2]}`, "fence missing_bracket prose"},
+
+	// What a whole answer looks like.
+	{"markup inside", `{"html": "<a href="x.html" class="y">z</a>", "b": "c"}`, `{"html":"<a href=\"x.html\" class=\"y\">z</a>","b":"c"}`, "unescaped_quote"},
+	{"code inside", `{"code": "a = {"k": "v"}", "x": 1}`, `{"code":"a = {\"k\": \"v\"}","x":1}`, "unescaped_quote"},
+	{"paths and formulas", `{"a": "C:\Users\x", "b": "$\alpha$"}`, `{"a":"C:\\Users\\x","b":"$\\alpha$"}`, "escape"},
+	{"Python", `{'name': 'Bob', 'says': 'It\'s "ok"', 'n': None, }`, `{"name":"Bob","says":"It's \"ok\"","n":null}`, "escape extra_comma literal quotes"},
+	{"dates, prices and units", `{"d": 2024-01-02T10:00:00Z, "p": $10, "q": 5%, "r": 1/2}`, `{"d":"2024-01-02T10:00:00Z","p":"$10","q":"5%","r":"1/2"}`, "unquoted_string"},
 
 	// JS-10 and what else models write
 	{"JS-10 invalid UTF-8", "{\"a\xff\": \"b\xe4\xbdc\"}", "{\"a\ufffd\":\"b\ufffd\ufffdc\"}", "invalid_utf8"},

@@ -693,6 +693,19 @@ func (r *repairer) stepAfter(i int) (int, bool) {
 		r.fix(fixJunk)
 		return i + n, true
 	}
+	if in == '[' && r.isQuote(c) && len(r.p.stack) > 1 && r.p.stack[len(r.p.stack)-2].kind == '{' {
+		// A member of the object around it: the array was not closed.
+		k, sure := r.pastQuoted(i, n)
+		member := sure && r.colonFollows(k)
+		if r.short {
+			return i, false
+		}
+		if member {
+			r.fix(fixMissBracket)
+			r.closeTo(len(r.p.stack) - 1)
+			return i, true
+		}
+	}
 	if !r.fresh {
 		r.fix(fixMissComma)
 	}

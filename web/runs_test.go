@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -309,5 +310,27 @@ func TestAWorkflowOfARequestIsReadWhereThatIsAllowed(t *testing.T) {
 	p := readProblem(t, b.do("POST", "/v1/runs", `{"workflow":{"name":"x","bots":{"a":{"prompt":"{{ input.oops","colour":"red"}}}}`))
 	if p.Status != 400 || len(p.Errors) == 0 || p.Errors[0].Pointer != "/workflow" || !strings.HasPrefix(p.Errors[0].Detail, "line 1, column ") {
 		t.Errorf("%+v", p)
+	}
+}
+
+// PROTOCOL 3: the request's model goes before the workflow's, and that before the server's default.
+func TestTheModelIsTheRequestsOrElseTheWorkflowsOwn(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.InlineWorkflows = true }).serve()
+	for name, tt := range map[string]struct{ members, want string }{
+		"the workflow's": {``, "test:own"},
+		"the request's":  {`,"model":"test:asked"`, "test:asked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp := b.do("POST", "/v1/runs?format=jsonl",
+				`{"workflow":{"name":"x","model":"test:own","bots":{"a":{"message":"hi","root":"a","format":"text"}}}`+tt.members+`}`)
+			defer resp.Body.Close()
+			text, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != 200 {
+				t.Fatalf("%d %s %v", resp.StatusCode, text, err)
+			}
+			if n := strings.Count(string(text), `"model":"`+tt.want+`"`); n != 2 { // of started and of usage
+				t.Errorf("%q is named %d times in\n%s", tt.want, n, text)
+			}
+		})
 	}
 }

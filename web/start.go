@@ -161,7 +161,7 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 		if _, err := s.o.Models.Model(a.Model); err != nil {
 			fail("/model", strings.TrimPrefix(err.Error(), "adapter: "))
 		}
-		sp.config.Model, sp.model = a.Model, a.Model
+		sp.model = a.Model
 	}
 	if sp.model == "" {
 		sp.model = s.o.Bot.Model
@@ -169,6 +169,8 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 	if sp.model == "" {
 		sp.model = s.o.Models.Default
 	}
+	// A bot's own model goes before this one, which flow takes for the caller's choice.
+	sp.config.Model = sp.model
 	o := a.Options
 	if o.Temperature != nil {
 		sp.config.Temperature = o.Temperature

@@ -58,12 +58,12 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 	if c.Source("log.level").Kind != config.Default {
 		log = newLog(stderr, c.Log)
 	}
-	defaults := bot.Config{Model: c.Model, Done: j.done}
-	j.options.apply(&defaults)
 	model := c.Model
 	if j.model == "" && info.Model != "" {
 		model = info.Model
 	}
+	defaults := bot.Config{Model: model, Done: j.done}
+	j.options.apply(&defaults)
 	// The run is not canceled through its context: Cancel lets it end with an event that says why.
 	m := ling.New(context.WithoutCancel(ctx), defaults, &ling.Options{
 		Models: models, Log: log, Workflow: info.Name, Model: model,

@@ -103,7 +103,7 @@ func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err != nil {
 		return fail(stderr, err)
 	}
-	if c.Source("model").Kind != config.Default {
+	if c.Source("model").Kind == config.Flag { // elsewhere it is only the default, and a workflow's own goes before it
 		j.model = c.Model
 	}
 

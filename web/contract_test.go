@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -445,4 +446,46 @@ func TestTheExamplesOfTheDescriptionWork(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+func TestTheOutputInTheGuideIsAsDescribed(t *testing.T) {
+	c := newContract(t)
+	guide, err := os.ReadFile("../docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, problems := 0, 0
+	for line := range strings.Lines(string(guide)) {
+		switch {
+		case strings.HasPrefix(line, `{"id":`):
+			events++
+			c.checkEvent(t, line)
+		case strings.HasPrefix(line, `{"type":`):
+			problems++
+			var v any
+			if err := json.Unmarshal([]byte(line), &v); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.doc.Components.Schemas["Problem"].Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if events < 5 || problems < 1 {
+		t.Errorf("%d events and %d problems are shown", events, problems)
+	}
+	for code := range maps.Keys(statuses) {
+		if !strings.Contains(string(guide), "`"+code+"`") && code != codeUnauthorized && code != codeRateLimited {
+			t.Errorf("the guide does not know %s", code)
+		}
+	}
+	described := c.doc.Components.Schemas["Problem"].Value.Properties["code"].Value.Enum
+	if len(described) != len(statuses) {
+		t.Errorf("%d codes are described, %d are known", len(described), len(statuses))
+	}
+	for _, code := range described {
+		if statuses[code.(string)] == 0 {
+			t.Errorf("%s is not known", code)
+		}
+	}
 }

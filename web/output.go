@@ -91,6 +91,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	default:
 	}
 	streamHeaders(w.Header(), v.format)
+	w.WriteHeader(http.StatusOK) // not left to the first flush, which goes by the recorder that wants to know
 	out := s.newOutput(w, r)
 	out.stop = s.stop
 	var opening [16]byte

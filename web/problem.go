@@ -1,12 +1,15 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lingserve/lingserve/adapter"
 )
 
 // Codes of what can go wrong, in problem documents and in "error" events alike. They are stable; texts are not.
@@ -25,35 +28,29 @@ const (
 	codeInternal     = "internal"
 )
 
-// statusOf maps a code to the HTTP status of an answer that has nothing better to say.
-func statusOf(code string) int {
-	switch code {
-	case codeInvalid:
-		return http.StatusBadRequest
-	case codeUnauthorized:
-		return http.StatusUnauthorized
-	case codeForbidden:
-		return http.StatusForbidden
-	case codeNotFound:
-		return http.StatusNotFound
-	case codeGone:
-		return http.StatusGone
-	case codeConflict:
-		return http.StatusConflict
-	case codeTooLarge:
-		return http.StatusRequestEntityTooLarge
-	case codeRateLimited:
-		return http.StatusTooManyRequests
-	case "upstream_auth", "upstream_unavailable", "upstream_protocol", codeOutput:
-		return http.StatusBadGateway
-	case "upstream_rate_limited", codeOverloaded, codeDraining:
-		return http.StatusServiceUnavailable
-	case "upstream_timeout":
-		return http.StatusGatewayTimeout
-	default:
-		return http.StatusInternalServerError
-	}
+// statuses are those of answers that have nothing better to say.
+var statuses = map[string]int{
+	codeInvalid:             http.StatusBadRequest,
+	codeUnauthorized:        http.StatusUnauthorized,
+	codeForbidden:           http.StatusForbidden,
+	codeNotFound:            http.StatusNotFound,
+	codeGone:                http.StatusGone,
+	codeConflict:            http.StatusConflict,
+	codeTooLarge:            http.StatusRequestEntityTooLarge,
+	codeRateLimited:         http.StatusTooManyRequests,
+	adapter.CodeAuth:        http.StatusBadGateway,
+	adapter.CodeRateLimited: http.StatusServiceUnavailable,
+	adapter.CodeUnavailable: http.StatusBadGateway,
+	adapter.CodeTimeout:     http.StatusGatewayTimeout,
+	adapter.CodeProtocol:    http.StatusBadGateway,
+	codeOutput:              http.StatusBadGateway,
+	codeOverloaded:          http.StatusServiceUnavailable,
+	codeDraining:            http.StatusServiceUnavailable,
+	codeInternal:            http.StatusInternalServerError,
 }
+
+// statusOf maps a code to its status; one that is not known is a fault of ours.
+func statusOf(code string) int { return cmp.Or(statuses[code], http.StatusInternalServerError) }
 
 // titleOf is the short name of a code that a problem document carries: the code in words.
 func titleOf(code string) string { return strings.ReplaceAll(code, "_", " ") }

@@ -124,7 +124,11 @@ func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (start, *prob
 	if ct := r.Header.Get("Content-Type"); ct != "" {
 		media, _, err := mime.ParseMediaType(ct)
 		if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
-			p := invalid(misfit{Header: "Content-Type", Detail: "expected application/json, found " + clip(ct)})
+			detail := "expected application/json, found " + clip(ct)
+			if media == "application/x-www-form-urlencoded" {
+				detail += ", which is what curl says unless it is given --json"
+			}
+			p := invalid(misfit{Header: "Content-Type", Detail: detail})
 			p.Status = http.StatusUnsupportedMediaType
 			p.header = http.Header{"Accept": {"application/json"}, "Connection": {"close"}}
 			return st, p

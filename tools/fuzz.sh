@@ -4,14 +4,16 @@ set -euo pipefail
 time=${1:-5s}
 workers=${2:-2}
 go=${GO:-go}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 # `go test -list` prints the targets of a package and then its "ok" line.
 $go test -list '^Fuzz' ./... | awk '/^Fuzz/ { names = names " " $1 } /^ok/ { if (names) print $2 names; names = "" }' |
 	while read -r package targets; do
 		for target in $targets; do
 			echo "fuzz $package $target $time"
 			# The output of a target that passes says nothing that anybody reads.
-			log=$($go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -parallel "$workers" "$package" </dev/null 2>&1) || {
-				echo "$log"
+			$go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -parallel "$workers" "$package" >"$log" 2>&1 </dev/null || {
+				cat "$log"
 				exit 1
 			}
 		done

@@ -192,8 +192,10 @@ func (p *product) close() {
 		if text := p.seen.String(); strings.Contains(text, p.modelAddr) {
 			p.t.Errorf("the address of the model's server is in an answer: %q", around(text, strings.Index(text, p.modelAddr)))
 		}
-		if text := p.log.String(); strings.Contains(text, "a handler panicked") {
-			p.t.Errorf("a handler panicked: %q", around(text, strings.Index(text, "a handler panicked")))
+		for _, mistake := range []string{"a handler panicked", "superfluous", "http: panic"} {
+			if text := p.log.String(); strings.Contains(text, mistake) {
+				p.t.Errorf("the server has made a mistake: %q", around(text, strings.Index(text, mistake)))
+			}
 		}
 	})
 }

@@ -168,7 +168,8 @@ func (p *Parser) MayStop() bool {
 // Complete says whether the document's text was complete without help (false before its end, and where Close had to finish it).
 func (p *Parser) Complete() bool { return p.complete && p.err == nil }
 
-// Repairs returns how many repairs of each kind were made; nil when there were none.
+// Repairs returns how many repairs of each kind were made; nil when there were none. A kind is a name as
+// "missing_comma", "unescaped_quote" or "cut_off". It does not depend on where chunks end.
 func (p *Parser) Repairs() map[string]int {
 	if p.repair == nil {
 		return nil

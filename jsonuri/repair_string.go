@@ -141,6 +141,9 @@ func (r *repairer) endText() {
 
 // pause gives out content up to stop, which waits with what follows it.
 func (r *repairer) pause(start, stop int, clean bool) (int, bool) {
+	if r.p.inKey {
+		return r.pauseKey(start, stop, clean)
+	}
 	return r.give(start, stop, clean), false
 }
 
@@ -153,7 +156,7 @@ func (r *repairer) textEnds(start int, clean bool) (int, bool) {
 	}
 	switch {
 	case r.p.inKey && r.eof:
-		return r.keyCut(end)
+		return r.keyCut(start, end, clean)
 	case r.p.inKey:
 		return r.pauseKey(start, end, clean)
 	case !r.eof:
@@ -619,8 +622,9 @@ func (r *repairer) colonFollows(i int) bool {
 	return c == ':' || c == '=' || c == ' ' // more white space than is looked at
 }
 
-// keyCut is the end of the text inside a key.
-func (r *repairer) keyCut(end int) (int, bool) {
+// keyCut is the end of the text inside a key, which is read to its end only for what is wrong in it.
+func (r *repairer) keyCut(start, end int, clean bool) (int, bool) {
+	r.give(start, end, clean)
 	r.fix(fixCut)
 	r.p.carry = r.p.carry[:0]
 	r.state = rpKey

@@ -3,7 +3,6 @@ package jsonuri
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -314,7 +313,6 @@ func TestEveryTextIsReadTheSameHoweverItIsCut(t *testing.T) {
 	})
 }
 
-// TestRepairedDocumentsStayTheSame changes one place of a valid document and holds the result to the laws.
 func TestDamagedDocumentsAreReadTheSameHoweverTheyAreCut(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text := genJSON(rt)
@@ -405,5 +403,3 @@ func FuzzRepair(f *testing.F) {
 }
 
 func validUTF8(text string) bool { return strings.ToValidUTF8(text, "") == text }
-
-var _ = fmt.Sprint

@@ -1,0 +1,277 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/upstream"
+)
+
+// FT-03: connecting and the handshake have a limit of their own, and so has the header; what comes after has none.
+func TestAModelsServerThatNeverConnectsIsGivenUp(t *testing.T) {
+	for name, listen := range map[string]func(t *testing.T) (address string){
+		"it does not accept":          full,
+		"it says nothing in response": mute,
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := "http://"
+			if name != "it does not accept" {
+				scheme = "https://" // the handshake is not answered
+			}
+			limits := adapter.Timeouts{Connect: 150 * time.Millisecond}
+			p := start(t, setup{baseURL: scheme + listen(t) + "/v1", limits: limits, retries: adapter.Retries{Attempts: 2, Base: time.Millisecond}})
+			for _, framing := range framings {
+				began := time.Now()
+				a := p.ask(framing, run("text"))
+				if took := time.Since(began); took < 300*time.Millisecond || took > 10*time.Second {
+					t.Errorf("two attempts took %v", took)
+				}
+				if a.code() != "upstream_timeout" || !strings.Contains(a.says(), "could not be reached") {
+					t.Errorf("%v", a)
+				}
+				if framing == "application/json" && a.status != 504 {
+					t.Errorf("%v", a)
+				}
+			}
+		})
+	}
+}
+
+// full returns the address of a server whose queue of connections is full, so that the system answers no more.
+func full(t *testing.T) string {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
+	for range 10 {
+		c, err := net.DialTimeout("tcp", address, 100*time.Millisecond)
+		if err != nil {
+			return address
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	t.Skip("this system accepts connections without end")
+	return ""
+}
+
+// mute returns the address of a server that accepts connections and says nothing.
+func mute(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepted atomic.Int64
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			accepted.Add(1)
+			defer c.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-over
+		if accepted.Load() == 0 {
+			t.Error("nobody has come")
+		}
+	})
+	return l.Addr().String()
+}
+
+// FT-12, bad input: a line of 100 MiB ends the bot, not the server, whose memory does not grow with it.
+func TestALineWithoutEndIsCutOff(t *testing.T) {
+	block := bytes_(strings.Repeat("x", 1<<20))
+	p := start(t, setup{script: always(raw(append([]upstream.Raw{bytes_(piece("bl") + `data: {"choices":[{"delta":{"content":"`)}, times(100, block)...)...))})
+	for _, framing := range framings {
+		runtime.GC()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		a := p.ask(framing, run("text"))
+		runtime.ReadMemStats(&after)
+		if a.status != 200 || a.state != "failed" || a.doc != `{"answer":"bl"}` || a.code() != "upstream_protocol" || !strings.Contains(a.says(), "larger than allowed") {
+			t.Errorf("%v", a)
+		}
+		// All that was ever allocated, by both ends: buffers of 4 MiB that are grown by doubling, and not 100 MiB.
+		if grown := after.TotalAlloc - before.TotalAlloc; grown > 48<<20 {
+			t.Errorf("%s: %d MiB were allocated", framing, grown>>20)
+		}
+		p.idle()
+		if left := p.model.Canceled(); left == 0 {
+			t.Error("the model's server was read to its end")
+		}
+	}
+}
+
+// FT-15: wherever the model's server cuts, between bytes or between tokens, nothing that is sent has half a character in it.
+func TestCharactersThatAreCutAreWhole(t *testing.T) {
+	const text = `{"é":"½ ☀ 🌈 \ud83c\udf08 \u00e9 \\ \" x","n":-1.5e3}`
+	var want any
+	if err := json.Unmarshal([]byte(text), &want); err != nil {
+		t.Fatal(err)
+	}
+	var sent atomic.Pointer[upstream.Answer]
+	p := start(t, setup{script: func(upstream.Request) upstream.Answer { return *sent.Load() }})
+	check := func(t *testing.T, a upstream.Answer) {
+		t.Helper()
+		sent.Store(&a)
+		got := p.ask(streams[p.model.Requests()%2], run("json"))
+		var doc struct{ Doc any }
+		if err := json.Unmarshal([]byte(got.doc), &doc); err != nil || fmt.Sprint(doc.Doc) != fmt.Sprint(want) || got.state != "completed" {
+			t.Errorf("%v: %v", err, got)
+		}
+		for _, e := range got.events {
+			if strings.ContainsRune(e.delta, '\uFFFD') || !json.Valid([]byte(e.delta)) && e.name == "" {
+				t.Errorf("half a character in %+v", e)
+			}
+		}
+	}
+	t.Run("between bytes", func(t *testing.T) {
+		whole := piece(text) + end
+		for i := strings.Index(whole, "½") - 8; i < strings.Index(whole, "-1.5"); i++ {
+			check(t, raw(bytes_(whole[:i]), bytes_(whole[i:])))
+		}
+	})
+	t.Run("between tokens", func(t *testing.T) {
+		// A provider cuts between the characters of the text, and so in the middle of an escape.
+		var cuts []int
+		for i := range text {
+			cuts = append(cuts, i)
+		}
+		for _, i := range cuts[1:] {
+			check(t, upstream.Answer{Tokens: []string{text[:i], text[i:]}})
+		}
+	})
+	t.Run("between the halves of an escaped pair", func(t *testing.T) {
+		// The token itself is half a pair, as some providers send it.
+		check(t, raw(
+			bytes_(`data: {"choices":[{"delta":{"content":"{\"é\":\"½ ☀ \ud83c"}}]}`+"\n\n"),
+			bytes_(`data: {"choices":[{"delta":{"content":"\udf08 \\ud83c"}}]}`+"\n\n"),
+			bytes_(piece(`\udf08 \u00e9 \\ \" x","n":-1.5e3}`)+end)))
+	})
+}
+
+// FT-16: a model's server that closes its connections between requests costs no run, even where nothing is tried again.
+func TestConnectionsThatDieBetweenRequestsCostNothing(t *testing.T) {
+	p := start(t, setup{
+		script:  always(upstream.Answer{Text: "blue"}),
+		retries: adapter.Retries{Attempts: 1},
+		server: func(s *http.Server) {
+			count := s.ConnState
+			s.ConnState = func(c net.Conn, state http.ConnState) {
+				count(c, state)
+				if state == http.StateIdle {
+					time.AfterFunc(300*time.Microsecond, func() { c.Close() })
+				}
+			}
+		},
+	})
+	for i := range 300 {
+		if a := p.ask(framings[i%3], run("text")); a.state != "completed" || a.doc != `{"answer":"blue"}` {
+			t.Fatalf("run %d: %v", i, a)
+		}
+	}
+}
+
+// FT-17: a model's server that answers before it has read the request does not cost the answer.
+func TestAnAnswerThatComesBeforeTheRequestIsReadIsTaken(t *testing.T) {
+	p := start(t, setup{
+		retries: adapter.Retries{Attempts: 1},
+		handler: func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/event-stream")
+				http.NewResponseController(w).EnableFullDuplex()
+				io.WriteString(w, piece("blue")+end)
+				http.NewResponseController(w).Flush()
+				io.Copy(io.Discard, r.Body)
+			})
+		},
+	})
+	body := `{"workflow":"text","input":"` + strings.Repeat("why? ", 40_000) + `"}`
+	for i := range 60 {
+		if a := p.ask(framings[i%3], body); a.state != "completed" || a.doc != `{"answer":"blue"}` {
+			t.Fatalf("run %d: %v", i, a)
+		}
+	}
+}
+
+// bad input: what a running server is asked wrongly. Nothing of it reaches the model, and the server is well after it.
+func TestWhatIsAskedWronglyIsRefusedWithTheReason(t *testing.T) {
+	p := start(t, setup{script: always(upstream.Answer{Text: "blue"})})
+	for _, row := range []struct {
+		name, body string
+		status     int
+		code, says string
+		pointer    string
+	}{
+		{"a body that is not JSON", `{"workflow":"text",`, 400, "invalid_request", "the body is", ""},
+		{"no body", ``, 400, "invalid_request", "", ""},
+		{"a body that is too large", `{"workflow":"text","input":"` + strings.Repeat("x", 1<<20) + `"}`, 413, "too_large", "larger than 1048576 bytes", ""},
+		{"an unknown member", `{"workflow":"text","input":"q","sped":1}`, 400, "invalid_request", "sped", "/sped"},
+		{"a member of the wrong type", `{"workflow":"text","input":"q","options":{"temperature":"hot"}}`, 400, "invalid_request", "", "/options/temperature"},
+		{"a million brackets", strings.Repeat("[", 1_000_000), 400, "invalid_request", "", ""},
+		{"an unknown workflow", `{"workflow":"textt","input":"q"}`, 404, "not_found", "expected one of", ""},
+		{"an unknown provider", `{"workflow":"text","input":"q","model":"other:m"}`, 400, "invalid_request", "known providers: openai", "/model"},
+		{"an input that breaks the schema", `{"workflow":"text","input":{"q":"why","n":0}}`, 400, "invalid_request", "", "/input/n"},
+		{"an input without what is required", `{"workflow":"text","input":{}}`, 400, "invalid_request", "", "/input/q"},
+		{"an input with more than there is", `{"workflow":"text","input":{"q":"why","m":0}}`, 400, "invalid_request", "", "/input/m"},
+	} {
+		for _, framing := range framings {
+			t.Run(row.name+"/"+framing, func(t *testing.T) {
+				a := p.ask(framing, row.body)
+				if a.status != row.status || a.problem == nil || a.problem.Code != row.code || !strings.Contains(a.problem.Detail, row.says) {
+					t.Fatalf("want %d %s: %v", row.status, row.code, a)
+				}
+				if row.pointer != "" && (len(a.problem.Errors) != 1 || a.problem.Errors[0].Pointer != row.pointer) {
+					t.Errorf("want %s: %v", row.pointer, a)
+				}
+			})
+		}
+	}
+	if n := p.model.Requests(); n != 0 {
+		t.Errorf("the model was asked %d times", n)
+	}
+	if a := p.ask("application/json", run("text")); a.status != 200 || a.doc != `{"answer":"blue"}` {
+		t.Errorf("after all that: %v", a)
+	}
+}
+
+// read the stream of a request that is left to the test.
+func (p *product) open(ctx context.Context, method, path, body string, header ...string) (*http.Response, *eventReader) {
+	p.t.Helper()
+	resp, err := p.request(ctx, method, path, body, header...)
+	if err != nil {
+		p.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	if resp.StatusCode != 200 {
+		p.t.Fatalf("%s %s: %v", method, path, p.read(resp))
+	}
+	return resp, newEventReader(resp.Header.Get("Content-Type"), resp.Body)
+}

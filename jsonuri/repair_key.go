@@ -263,3 +263,113 @@ func (r *repairer) endBareKey(i int) (int, bool) {
 	r.endKey()
 	return i, true
 }
+
+// keyQuote decides what the quote at i inside a key is.
+func (r *repairer) keyQuote(start, i, n int, clean bool) (int, bool) {
+	if j := i + n; clean && j < len(r.b) && r.b[j] == ':' { // nearly always
+		r.give(start, i, clean)
+		if r.p.err == nil {
+			r.endKey()
+		}
+		return j, true
+	}
+	end := r.colonFollows(i + n)
+	if at := r.colonBefore(start, i); !end && !r.short && at >= 0 && i-at <= maxLook && blank(r.b[at+1:i]) {
+		return r.endKeyAt(start, at, clean) // "age : "10"
+	}
+	end = end || r.keyEnds(i+n)
+	if r.short {
+		return r.pauseKey(start, i, clean)
+	}
+	// A colon before the quote may be the key's own, when the closing quote was left out.
+	if !end && !r.keyKnown {
+		if at := r.colonBefore(start, i); at >= 0 && i-at <= maxLook {
+			return r.endKeyAt(start, at, clean)
+		}
+	}
+	r.give(start, i, clean)
+	if r.p.err != nil {
+		return i, false
+	}
+	if !end {
+		r.fix(fixInner)
+		r.inner++
+		r.p.carry = append(r.p.carry, '\\', '"')
+		return i + n, true
+	}
+	r.endKey()
+	return i + n, true
+}
+
+// endKeyAt ends a key whose closing quote is missing before the colon at i.
+func (r *repairer) endKeyAt(start, i int, clean bool) (int, bool) {
+	r.fix(fixMissQuote)
+	r.give(start, i, clean)
+	if r.p.err != nil {
+		return i, false
+	}
+	r.p.carry = bytes.TrimRight(r.p.carry, " ")
+	r.endKey()
+	return i, true
+}
+
+func blank(b []byte) bool { return len(bytes.Trim(b, " \t")) == 0 }
+
+// pauseKey waits inside a key. What may be its colon waits too.
+func (r *repairer) pauseKey(start, stop int, clean bool) (int, bool) {
+	if at := r.colonBefore(start, stop); at >= 0 && !r.keyKnown {
+		if stop-at <= maxLook {
+			stop = at
+		} else {
+			r.keyKnown = true
+		}
+	}
+	return r.give(start, stop, clean), false
+}
+
+// colonBefore is where the first colon of the key stands, from start on; -1 where there is none.
+func (r *repairer) colonBefore(start, end int) int {
+	if k := bytes.IndexByte(r.b[start:end], ':'); k >= 0 {
+		return start + k
+	}
+	return -1
+}
+
+// keyEnds says whether a quote before i ends a key.
+func (r *repairer) keyEnds(i int) bool {
+	j, lineBreak := r.skip(i)
+	c, n := r.sym(j)
+	switch c {
+	case 0, ':', '=', '{', '[', ',', '}', ']', '/', '#', '-':
+		return true
+	}
+	if r.isQuote(c) {
+		return j > i || r.inner%2 == 0 && r.colonFollows(j+n) // else the second one closes
+	}
+	if lineBreak || c >= '0' && c <= '9' && j > i {
+		return true
+	}
+	// Text: either the quote was inside the key, or the text is junk before the colon.
+	for k := j; k < j+maxLook; {
+		c, n := r.sym(k)
+		switch {
+		case c == ':':
+			return true
+		case n == 0 || c == '\n' || c == ',' || c == '}':
+			return true
+		case c == '"' && r.colonFollows(k+n):
+			return false
+		}
+		k += n
+	}
+	return true
+}
+
+// keyCut is the end of the text inside a key, which is read to its end only for what is wrong in it.
+func (r *repairer) keyCut(start, end int, clean bool) (int, bool) {
+	r.give(start, end, clean)
+	r.fix(fixCut)
+	r.p.carry = r.p.carry[:0]
+	r.state = rpKey
+	return end, true
+}

@@ -325,3 +325,29 @@ func TestRunIDsAreLongAndOfFileNameCharacters(t *testing.T) {
 		seen[id] = true
 	}
 }
+
+// FT-25
+func TestADiskThatTakesNothingMoreDoesNotStopTheServer(t *testing.T) {
+	folder := t.TempDir()
+	b := newBench(t, func(o *Options) { o.Data = folder }).serve()
+	if err := os.RemoveAll(filepath.Join(folder, runsFolder)); err != nil {
+		t.Fatal(err)
+	}
+	id, st := b.startAsync("Idempotency-Key: k")
+	st.send("a", "b")
+	st.finish()
+	<-b.runOf(id).done
+	eventually(t, "the log says so", func() bool { return strings.Contains(b.log.String(), "an ended run cannot be written") })
+	// From memory it is still there.
+	if d := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"steps"}`, "Idempotency-Key: k")); d.Run != id || string(d.Result) != `{"a":"b"}` {
+		t.Errorf("%+v", d)
+	}
+	// And when there is room again, it is written.
+	if err := os.Mkdir(filepath.Join(folder, runsFolder), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.s.runs.saveAll()
+	if files, err := b.s.disk.list(); err != nil || len(files) != 1 {
+		t.Errorf("%v, %v", files, err)
+	}
+}

@@ -150,6 +150,21 @@ func TestARunThatACrashHasCutOffIsShownAsInterruptedAndNotRunAgain(t *testing.T)
 		t.Fatal(err)
 	}
 	st.finish()
+	<-b.runOf(id).done
+	// One that is killed after the run's end has it whole.
+	after := t.TempDir()
+	eventually(t, "the run is on disk", func() bool {
+		files, err := b.s.disk.list()
+		return err == nil && len(files) == 1
+	})
+	if err := os.CopyFS(after, os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	b.down()
+	b = newBench(t, func(o *Options) { o.Data = after }).serve()
+	if d := readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k")); d.Status != statusCompleted || string(d.Result) != `{"a":"b"}` {
+		t.Errorf("%+v", d)
+	}
 	b.down()
 
 	b = newBench(t, func(o *Options) { o.Data = crashed }).serve()

@@ -127,8 +127,7 @@ func (s *Server) logRequest(r *http.Request, rec *recorder, took time.Duration, 
 	s.log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
 }
 
-// recorder knows whether an answer has begun, and gives each a deadline: a connection that served a stream before still has
-// that stream's.
+// recorder knows whether an answer has begun, and gives each its time to be taken, since the server as a whole has none.
 type recorder struct {
 	http.ResponseWriter
 	timeout time.Duration

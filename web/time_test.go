@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -116,6 +117,15 @@ func TestALongStreamIsNotCutByTimeoutsOfTheServer(t *testing.T) {
 		}
 		// The connection is used again, hours after its last deadline.
 		time.Sleep(time.Minute)
+		var again bool
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { again = i.Reused }})
+		nothing, err := b.try(ctx, "GET", "/nothing", "")
+		if err != nil || !again {
+			t.Fatalf("reused: %v, %v", again, err)
+		}
+		if p := readProblem(t, nothing); p.Status != 404 {
+			t.Errorf("%+v", p)
+		}
 		if resp := b.do("GET", "/healthz", ""); resp.StatusCode != 200 {
 			t.Errorf("%d", resp.StatusCode)
 		}
@@ -219,6 +229,10 @@ func TestEndedRunsTakeNoMoreMemoryThanTheyMay(t *testing.T) {
 						t.Errorf("%d bytes", n)
 					}
 					b.s.runs.mu.Unlock()
+				}
+				// The system gets back what has become free, once.
+				if !b.s.runs.sweep(time.Now()) || b.s.runs.sweep(time.Now()) {
+					t.Error("memory is not given back, or again and again")
 				}
 				for i, id := range ids {
 					resp := b.do("GET", "/v1/runs/"+id, "")
@@ -396,6 +410,32 @@ func TestDrainingAnIdleServerTakesNoTime(t *testing.T) {
 		}
 		if took := time.Since(began); took != 0 {
 			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// FT-21
+func TestAStreamThatWasStuckWhenTheServerWentSeesNoEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(o *Options) { o.KeepAlive = time.Hour }).servePipes()
+		defer b.down()
+		first, st := b.start("?format=sse")
+		streams := []*http.Response{first}
+		for range 9 {
+			streams = append(streams, b.do("GET", first.Header.Get("Location")+"/events", ""))
+		}
+		st.send("a", strings.Repeat("x", 20_000)) // more than what a client takes unread
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := b.s.Drain(ctx); err != nil {
+			t.Error(err)
+		}
+		for _, resp := range streams {
+			rest, err := io.ReadAll(resp.Body)
+			if err == nil || strings.Contains(string(rest), "finished") {
+				t.Errorf("%v after %q", err, rest[max(0, len(rest)-200):])
+			}
 		}
 	})
 }

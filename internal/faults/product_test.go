@@ -90,6 +90,7 @@ type product struct {
 	fromClients  connections // at the product
 	limits       adapter.Timeouts
 	serving      sync.WaitGroup
+	clients      sync.WaitGroup // that read in goroutines of their own
 	leaks        goleak.Option
 	closeOnce    sync.Once
 	clientsClose func()
@@ -174,6 +175,7 @@ func (p *product) close() {
 		if err := p.web.Close(); err != nil {
 			p.t.Error(err)
 		}
+		p.clients.Wait()
 		p.clientsClose()
 		p.webServer.Close()
 		// When all runs have ended nothing may go on at the model's server, without our doing anything about it.

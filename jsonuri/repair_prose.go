@@ -268,6 +268,13 @@ func (r *repairer) listAt(i int, line, nested bool) bool {
 			return plain && (line || several) && (nested || line && lineBreak || r.lineEnds(j+m))
 		case c == 0 || lineBreak || isBlank(c):
 			return line && plain
+		case plain && (nested || r.alone()) && j > k && (isTokenByte(c) || c == '"' || c == '{' || c == '['):
+			// A missing comma. Behind prose two words in brackets are a remark.
+			if c == '"' || c == '{' || c == '[' {
+				return true
+			}
+			several, k = true, j
+			continue
 		}
 		return false
 	}

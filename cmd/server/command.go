@@ -180,7 +180,8 @@ func explain(w io.Writer, name, about string, own *flag.FlagSet) {
 		fmt.Fprintf(w, "  --%-24s %s\n", strings.TrimSpace(f.Name+" "+value), help)
 	})
 	if name != "serve" {
-		fmt.Fprint(w, "\nThe settings of \"lingserve help serve\" are flags here too.\n")
+		fmt.Fprintf(w, "  --%-24s %s\n", "model MODEL", "MODEL that answers, such as openai:gpt-4o-mini; it goes before the workflow's own")
+		fmt.Fprint(w, "\nThe settings of \"lingserve help serve\" are flags here too, such as --workflows.\n")
 		return
 	}
 	fmt.Fprint(w, "\nSettings, each also an environment variable (--run-retention: LINGSERVE_RUN_RETENTION) and a key of lingserve.yaml:\n\n")

@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 )
 
 func versionCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
@@ -50,7 +51,10 @@ func build() built {
 			}
 		}
 	}
-	if b.commit != "" {
+	switch {
+	case strings.Contains(b.version, b.commit): // as in v0.0.0-20260102030405-0123456789ab
+		b.commit = ""
+	case b.commit != "":
 		b.commit += changed
 	}
 	return b

@@ -71,12 +71,13 @@ type HTTP struct {
 	MaxBody      Size
 }
 
-// Upstream has the time limits for waiting on a model; 0 is none.
+// Upstream says how models are reached, and has the time limits for waiting on them; 0 is none.
 type Upstream struct {
 	Connect    time.Duration
 	FirstToken time.Duration
 	Idle       time.Duration
 	Total      time.Duration
+	ProxyEnv   bool
 }
 
 // Retries of a request to a model.

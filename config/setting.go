@@ -185,6 +185,11 @@ var table = []Setting{
 		field: func(c *Config) any { return &c.Upstream.Total },
 	},
 	{
+		Key: "upstream.proxy_env", Default: "false",
+		Help:  "reach models through the proxy that HTTPS_PROXY and its like name",
+		field: func(c *Config) any { return &c.Upstream.ProxyEnv },
+	},
+	{
 		Key: "retries.attempts", Default: "3", Min: "1",
 		Help:  "how often a request to a model is tried while nothing of its answer has been passed on; 1 is no retry",
 		field: func(c *Config) any { return &c.Retries.Attempts },

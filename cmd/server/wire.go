@@ -35,7 +35,7 @@ func newModels(c *config.Config) (models *adapter.Registry, stop func(), err err
 		models.Register("openai", withoutKey{})
 	} else {
 		p, err := openai.New(openai.Options{
-			BaseURL: c.OpenAI.BaseURL, Key: c.OpenAI.Key.Reveal(), Names: c.OpenAI.Models, Timeouts: limits,
+			BaseURL: c.OpenAI.BaseURL, Key: c.OpenAI.Key.Reveal(), Names: c.OpenAI.Models, Timeouts: limits, ProxyEnv: c.Upstream.ProxyEnv,
 		})
 		if err != nil {
 			stop()

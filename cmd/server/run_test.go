@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // lingserveRun makes "lingserve run" a process of its own in an empty folder.
@@ -180,5 +182,44 @@ func TestARunThroughABadNetworkShowsTheSame(t *testing.T) {
 	}
 	if n := cuts.Load(); n < 5 {
 		t.Errorf("there were only %d connections", n)
+	}
+}
+
+// SE-06: the key reaches the model's server and nobody else, also where that server repeats it.
+func TestACompatibleServerIsAskedWithTheKeyWhichNobodyElseSees(t *testing.T) {
+	var asked atomic.Value
+	var status atomic.Int64
+	status.Store(200)
+	model := httptest.NewServer(&upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		asked.Store(r.Model + " " + r.Header.Get("Authorization"))
+		return upstream.Answer{Text: "hello", Status: int(status.Load()), Body: "wrong key: " + r.Header.Get("Authorization")}
+	}})
+	defer model.Close()
+	run := func(args ...string) (out, errs string, code int) {
+		cmd := lingserveRun(t, append([]string{"chat", "--input", "hi", "--log-level", "debug"}, args...)...)
+		cmd.Env = append(cmd.Env, "OPENAI_BASE_URL="+model.URL+"/v1", "OPENAI_API_KEY=sk-CANARY")
+		var stdout, stderr strings.Builder
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		cmd.Run()
+		return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+	}
+	out, errs, code := run("--format", "text")
+	if out != "hello\n" || code != exitOK {
+		t.Errorf("exit status %d, output %q, stderr %q", code, out, errs)
+	}
+	if got := asked.Load(); got != "gpt-4o-mini Bearer sk-CANARY" {
+		t.Errorf("the server was asked for %q", got)
+	}
+	out, errs, _ = run("--format", "text", "--model", "openai:other")
+	if got := asked.Load(); got != "other Bearer sk-CANARY" || out != "hello\n" {
+		t.Errorf("the server was asked for %q; stderr %q", got, errs)
+	}
+	status.Store(401)
+	out, errs, code = run("--format", "jsonl")
+	if code != exitFailed || !strings.Contains(errs, "lingserve: the run has failed: ") || !strings.Contains(out, "upstream_auth") {
+		t.Errorf("exit status %d, output %q, stderr %q", code, out, errs)
+	}
+	if strings.Contains(out+errs, "CANARY") {
+		t.Errorf("the key is shown:\n%s%s", out, errs)
 	}
 }

@@ -374,6 +374,10 @@ func (rs *runs) sweep(now time.Time) (idle bool) {
 	}
 	remove = append(remove, rs.surplusLocked()...)
 	compact := rs.keys.sweep(now)
+	if len(rs.onDisk) == 0 && len(rs.inMemory) == 0 {
+		// A map does not get smaller by itself.
+		rs.onDisk, rs.inMemory = map[string]stored{}, map[string]*run{}
+	}
 	idle = rs.running == 0 && rs.freed >= giveBack
 	if idle {
 		rs.freed = 0

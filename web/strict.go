@@ -116,10 +116,11 @@ func checkRepeated(text []byte) *misfit {
 	}
 }
 
-// escapePointer writes a name as a token of a JSON Pointer (RFC 6901).
-func escapePointer(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-}
+// pointerEscapes are those of RFC 6901.
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// escapePointer writes a name as a token of a JSON Pointer.
+func escapePointer(name string) string { return pointerEscapes.Replace(name) }
 
 // decoder takes JSON values apart and keeps all that does not fit, so that a user sees it at once and not one by one.
 type decoder struct {

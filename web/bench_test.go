@@ -1,0 +1,67 @@
+package web
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// discard is an http.ResponseWriter that keeps nothing.
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) WriteHeader(int)             {}
+func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d *discard) Flush()                      {}
+
+// BenchmarkRun is what a run costs that does next to nothing, from the request to the last event.
+func BenchmarkRun(b *testing.B) {
+	be := newBench(b, func(o *Options) {
+		o.Log = nil
+		o.Workflows.Register(flow.Func("none", "", nil, func(context.Context, *ling.Manager, map[string]any) error { return nil }))
+	})
+	defer be.s.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		req, err := http.NewRequest("POST", "/v1/runs?format=sse", strings.NewReader(`{"workflow":"none","input":{"a":"b"}}`))
+		if err != nil {
+			b.Fatal(err)
+		}
+		be.s.Handler().ServeHTTP(&discard{http.Header{}}, req)
+	}
+}
+
+// BenchmarkResume is a client that comes back after a thousand events of an ended run.
+func BenchmarkResume(b *testing.B) {
+	be := newBench(b, func(o *Options) {
+		o.Log = nil
+		o.Workflows.Register(flow.Func("thousand", "", nil, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
+			for range 2000 {
+				if _, err := m.Tube().Send(tube.Event{Kind: tube.Append, URI: []byte("article/body"), Value: []byte("word ")}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}).serve()
+	defer be.down()
+	id := be.do("POST", "/v1/runs", `{"workflow":"thousand"}`).Header.Get("X-Run-Id")
+	<-be.runOf(id).done
+	b.ReportAllocs()
+	for b.Loop() {
+		resp, err := be.try(b.Context(), "GET", "/v1/runs", "", "Last-Event-ID: "+id+":1000", "Accept: text/event-stream")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if n, err := io.Copy(io.Discard, resp.Body); err != nil || n < 50_000 {
+			b.Fatal(n, err)
+		}
+		resp.Body.Close()
+	}
+}

@@ -252,7 +252,7 @@ func TestAClientThatStopsReadingIsDropped(t *testing.T) {
 	for _, framing := range streams {
 		t.Run(framing, func(t *testing.T) {
 			// More than sockets hold, less than the log does.
-			body := strings.Repeat("Why is the sky blue? ", 250_000)
+			body := strings.Repeat("Why is the sky blue? ", 75_000)
 			m := newTold()
 			p := start(t, setup{handler: m.handler, web: func(o *web.Options) { o.WriteTimeout = 300 * time.Millisecond; o.Data = t.TempDir() }})
 			stuck := p.dial("/v1/runs", framing, run("text"))
@@ -374,10 +374,10 @@ func TestARepeatedStartIsTheSameRun(t *testing.T) {
 func TestAnIDToGoOnFromIsGoodOrSaidToBeBad(t *testing.T) {
 	for _, framing := range streams {
 		t.Run(framing, func(t *testing.T) {
-			text := strings.Repeat("Why is the sky blue? ", 4000)
+			text := strings.Repeat("Why is the sky blue? ", 1000)
 			p := start(t, setup{
 				script: always(upstream.Answer{Text: text}),
-				web:    func(o *web.Options) { o.MaxLog = 16 << 10 }, // of which most is forgotten
+				web:    func(o *web.Options) { o.MaxLog = 8 << 10 }, // of which most is forgotten
 			})
 			accept := "Accept: " + framing
 			a := p.ask(framing, run("text"))

@@ -70,7 +70,9 @@ type setup struct {
 	retries adapter.Retries
 	event   int // MaxEvent
 	more    []flow.Workflow
-	listen  func(net.Listener) net.Listener // goes around the listener of the product
+	address string                          // that the product listens on
+	in      func(func())                    // where it does so
+	listen  func(net.Listener) net.Listener // goes around its listener
 }
 
 // product is everything that a user has, and the model's server behind it.
@@ -147,7 +149,14 @@ func start(t testing.TB, s setup) *product {
 	if p.web, err = web.New(o); err != nil {
 		t.Fatal(err)
 	}
-	l, err := p.web.Listen(t.Context(), "127.0.0.1:0")
+	if s.address == "" {
+		s.address = "127.0.0.1:0"
+	}
+	if s.in == nil {
+		s.in = func(f func()) { f() }
+	}
+	var l net.Listener
+	s.in(func() { l, err = p.web.Listen(t.Context(), s.address) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -190,7 +190,8 @@ func (d *disk) remove(id string) error {
 	return err
 }
 
-// list finds the runs on disk with the times of their files, and removes what a crash has left half written.
+// list finds the runs on disk with the times of their files, and removes what a crash has left half written; so it is only
+// for the start, when nothing is being written.
 func (d *disk) list() (map[string]fs.FileInfo, error) {
 	folder, err := d.root.Open(runsFolder)
 	if err != nil {

@@ -83,7 +83,7 @@ func TestATubeIsASliceOfEvents(t *testing.T) {
 					e.Kind, e.Name, e.Value = tube.Named, "note", fmt.Append(nil, len(m.events))
 				default:
 					e.Kind, e.URI = tube.Append, []byte(uri)
-					e.Value = bytes.Repeat([]byte(fmt.Sprint(len(m.events), " ")), rapid.SampledFrom([]int{1, 1, 1, 5, 300}).Draw(t, "times"))
+					e.Value = bytes.Repeat(fmt.Append(nil, len(m.events), " "), rapid.SampledFrom([]int{1, 1, 1, 5, 300}).Draw(t, "times"))
 				}
 				n, err := tb.Send(e)
 				sent(e, n, err)

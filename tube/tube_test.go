@@ -507,7 +507,7 @@ func TestAnEventLargerThanTheLogIsDelivered(t *testing.T) {
 
 func TestTB05ReadersOfASmallLogFoldToTheSameDocumentWhereverTheyAreCut(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for round := range 20 {
+	for round := range 12 {
 		tb := newTube(4 << 10)
 		if round%2 == 1 {
 			tb = tube.New("run", &tube.Options{MaxBytes: 4 << 10, Document: func() tube.Document { return new(jsonuri.Document) }})

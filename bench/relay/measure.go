@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -307,12 +308,12 @@ func (b *bench) measureMany(int) error {
 }
 
 func list(v []int, show func(int) string) string {
-	s := ""
+	var s strings.Builder
 	for i, n := range v {
 		if i > 0 {
-			s += ", "
+			s.WriteString(", ")
 		}
-		s += show(n)
+		s.WriteString(show(n))
 	}
-	return s
+	return s.String()
 }

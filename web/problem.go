@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -118,9 +119,7 @@ func invalid(misfits ...misfit) *problem {
 // write answers with the problem.
 func (p *problem) write(w http.ResponseWriter) {
 	h := w.Header()
-	for k, v := range p.header {
-		h[k] = v
-	}
+	maps.Copy(h, p.header)
 	if p.retryAfter > 0 {
 		h.Set("Retry-After", retryAfter(p.retryAfter))
 	}

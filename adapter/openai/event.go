@@ -81,13 +81,9 @@ func (d *decoder) init() {
 
 // decode takes an event apart.
 func (d *decoder) decode(data string) error {
-	d.text, d.reasoning, d.finish, d.usage, d.parts = "", "", "", nil, d.parts[:0]
+	d.clear()
 	if text, ok := d.same(data); ok {
-		if d.thought {
-			d.reasoning = text
-		} else {
-			d.text = text
-		}
+		d.found(text)
 		return nil
 	}
 	b := unsafe.Slice(unsafe.StringData(data), len(data)) // only read
@@ -114,6 +110,31 @@ func (d *decoder) decode(data string) error {
 	}
 	d.keep(data)
 	return nil
+}
+
+// glance takes an event apart if it is like the one before; then it holds nothing but content. data is only lent.
+func (d *decoder) glance(data []byte) bool {
+	text, ok := d.same(unsafe.String(unsafe.SliceData(data), len(data)))
+	if !ok {
+		return false
+	}
+	d.clear()
+	d.found(strings.Clone(text))
+	return true
+}
+
+// clear forgets what the last event had.
+func (d *decoder) clear() {
+	d.text, d.reasoning, d.finish, d.usage, d.parts = "", "", "", nil, d.parts[:0]
+}
+
+// found is content of the kind that the model event has.
+func (d *decoder) found(text string) {
+	if d.thought {
+		d.reasoning = text
+	} else {
+		d.text = text
+	}
 }
 
 // reset forgets what parsing found.

@@ -77,22 +77,9 @@ func (a *answer) read() error {
 // stream yields the events of a stream.
 func (a *answer) stream() error {
 	a.events.init()
-	body := &lines{r: a.res.Body}
-	var broken error
-	done := false
-	// One byte more, so that an event of exactly MaxEvent bytes is taken.
-	for event, err := range sse.Read(body, &sse.ReadConfig{MaxEventSize: a.m.p.maxEvent + 1}) {
-		if err != nil {
-			broken = err
-			break
-		}
-		if strings.HasPrefix(event.Data, "[DONE]") {
-			done = true
-			break
-		}
-		if err := a.event(event); err != nil {
-			return err
-		}
+	done, broken, err := a.eventsOf(a.res.Body)
+	if err != nil {
+		return err
 	}
 	switch {
 	case done && a.finish == "":
@@ -115,6 +102,45 @@ func (a *answer) stream() error {
 		io.Copy(io.Discard, io.LimitReader(a.res.Body, 4<<10)) // what comes after [DONE] does not matter
 	}
 	return nil
+}
+
+// eventsOf yields the events of a body, up to [DONE]. broken is the error that ended the stream, err the one that an event
+// tells of.
+func (a *answer) eventsOf(body io.Reader) (done bool, broken, err error) {
+	plain := frames{r: body}
+	for {
+		data, ok := plain.next()
+		if !ok {
+			break
+		}
+		if a.events.glance(data) {
+			if !a.passContent() {
+				return false, nil, errLeft
+			}
+			continue
+		}
+		if done, err := a.take(sse.Event{Data: string(data)}); done || err != nil {
+			return done, nil, err
+		}
+	}
+	// One byte more, so that an event of exactly MaxEvent bytes is taken.
+	for event, err := range sse.Read(&lines{r: plain.remaining()}, &sse.ReadConfig{MaxEventSize: a.m.p.maxEvent + 1}) {
+		if err != nil {
+			return false, err, nil
+		}
+		if done, err := a.take(event); done || err != nil {
+			return done, nil, err
+		}
+	}
+	return false, nil, nil
+}
+
+// take yields what an event has; done says that it is the last.
+func (a *answer) take(event sse.Event) (done bool, err error) {
+	if strings.HasPrefix(event.Data, "[DONE]") {
+		return true, nil
+	}
+	return false, a.event(event)
 }
 
 // event yields what an event has.

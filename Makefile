@@ -1,10 +1,12 @@
-# Every line can be run by hand. Only Go is needed (and a C compiler for the race detector).
+# Every line can be run by hand. Only Go is needed; where there is a C compiler, too, tests run under the race detector.
 
 GO      ?= go
 FUZZ    ?= 3s
 ADDR    ?= 127.0.0.1:8080
 # Two at a time is what the race detector and the fuzzer leave room for on a small machine.
 FUZZJOBS ?= 2
+# The race detector needs cgo, which go turns off where it finds no C compiler.
+RACE    ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
 .PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds bench clean
 
@@ -26,7 +28,7 @@ vet:
 	$(GO) vet ./...
 
 unit:
-	$(GO) test -race -shuffle=on -count=1 ./...
+	$(GO) test $(RACE) -shuffle=on -count=1 ./...
 
 # Some seconds of every fuzz target; "make fuzz" has minutes.
 fuzz-seconds:

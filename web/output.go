@@ -1,6 +1,8 @@
 package web
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -9,6 +11,9 @@ import (
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/frame"
 )
+
+// errStopped is why streams end before their runs do.
+var errStopped = errors.New("the server is shutting down")
 
 // output is a client's connection as a stream writes to it: each write must be taken within a time.
 type output struct {
@@ -40,7 +45,7 @@ func (o *output) Write(p []byte) (int, error) {
 	select {
 	case <-o.stop:
 		// A stream that was stuck until now must not go on to an end that the server has made of its run.
-		return 0, frame.ErrStopped
+		return 0, errStopped
 	default:
 	}
 	o.deadline()
@@ -86,14 +91,14 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	s.streams.enter()
 	defer s.streams.leave()
 	select {
-	case <-s.stop:
+	case <-s.stopping.Done():
 		panic(http.ErrAbortHandler)
 	default:
 	}
 	streamHeaders(w.Header(), v.format)
 	w.WriteHeader(http.StatusOK) // not left to the first flush, which goes by the recorder that wants to know
 	out := s.newOutput(w, r)
-	out.stop = s.stop
+	out.stop = s.stopping.Done()
 	var opening [16]byte
 	if v.format == frame.SSE {
 		if _, err := out.Write(appendRetry(opening[:0])); err != nil {
@@ -104,11 +109,15 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	if err := out.Flush(); err != nil {
 		s.left(run, v, err)
 	}
-	o := frame.Options{Format: v.format, Stop: s.stop}
+	// A context alone ends a stream: to wait for a channel that all streams share is work for each token.
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
+	o := frame.Options{Format: v.format}
 	if v.format == frame.SSE || v.keepAlive {
 		o.KeepAlive = s.o.KeepAlive
 	}
-	if err := frame.Copy(r.Context(), out, run.id, reader, o); err != nil {
+	if err := frame.Copy(ctx, out, run.id, reader, o); err != nil {
 		reader.Leave()
 		s.left(run, v, err)
 	}
@@ -128,7 +137,7 @@ func (s *Server) giveUp(run *run, v *view) {
 		return
 	}
 	select {
-	case <-s.stop:
+	case <-s.stopping.Done():
 	default:
 		cancelRun(run, errLeft)
 	}

@@ -119,8 +119,8 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *pro
 }
 
 // parsePost reads the request of POST /v1/runs.
-func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (start, *problem) {
-	var st start
+func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (*start, *problem) {
+	st := new(start)
 	if ct := r.Header.Get("Content-Type"); ct != "" {
 		media, _, err := mime.ParseMediaType(ct)
 		if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
@@ -145,7 +145,7 @@ func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (start, *prob
 		return st, p
 	}
 	d := &decoder{}
-	s.query(d, r, &st, queryView|queryResume|queryDone)
+	s.query(d, r, st, queryView|queryResume|queryDone)
 	st.headers(d, r)
 	// A client that resumes need not say again what it once asked for.
 	if st.resume == nil || len(bytes.TrimSpace(body)) > 0 {
@@ -162,10 +162,10 @@ func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (start, *prob
 }
 
 // parseGet reads the request of GET /v1/runs.
-func (s *Server) parseGet(r *http.Request) (start, *problem) {
-	var st start
+func (s *Server) parseGet(r *http.Request) (*start, *problem) {
+	st := new(start)
 	d := &decoder{}
-	s.query(d, r, &st, queryView|queryResume|queryAsk|queryDone)
+	s.query(d, r, st, queryView|queryResume|queryAsk|queryDone)
 	st.headers(d, r)
 	return st, st.finish(d)
 }

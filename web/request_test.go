@@ -16,7 +16,7 @@ import (
 )
 
 // parsePostText reads a body as POST /v1/runs would.
-func parsePostText(t testing.TB, body string, edit func(*http.Request)) (start, *problem) {
+func parsePostText(t testing.TB, body string, edit func(*http.Request)) (*start, *problem) {
 	t.Helper()
 	r := httptest.NewRequest("POST", "/v1/runs", strings.NewReader(body))
 	if edit != nil {
@@ -26,7 +26,7 @@ func parsePostText(t testing.TB, body string, edit func(*http.Request)) (start, 
 	return s.parsePost(httptest.NewRecorder(), r)
 }
 
-func parseQueryText(query string) (start, *problem) {
+func parseQueryText(query string) (*start, *problem) {
 	s := &Server{o: Options{}.withDefaults()}
 	return s.parseGet(httptest.NewRequest("GET", "/v1/runs?"+query, nil))
 }
@@ -96,7 +96,7 @@ func TestABodyThatFitsIsRead(t *testing.T) {
 	if p != nil {
 		t.Fatal(p)
 	}
-	want := start{
+	want := &start{
 		ask: ask{
 			Workflow: "w", Input: json.RawMessage(`{"n":1.10}`), Model: "a:b",
 			Params: map[string]any{"n": int64(12345678901234567), "f": 0.5, "l": []any{int64(1)}},

@@ -309,7 +309,9 @@ func (rs *runs) save(r *run) bool {
 // trim moves ended runs out of memory: the least recently touched first, while there are too many bytes of them, and where
 // there is a disk those that have been there for long. Without a disk they are forgotten.
 func (rs *runs) trim(now time.Time) {
-	rs.trimming.Lock()
+	if !rs.trimming.TryLock() {
+		return // the one that is at it sees to this run, too, or the next sweep does
+	}
 	defer rs.trimming.Unlock()
 	for {
 		rs.mu.Lock()

@@ -84,8 +84,8 @@ type Server struct {
 	guard   *http.CrossOriginProtection
 	began   time.Time
 
-	stop     chan struct{} // closed when streams must be broken off
-	stopOnce sync.Once
+	stopping context.Context // ends when streams must be broken off
+	stop     context.CancelFunc
 	streams  gate // requests that follow a run
 
 	ctx    context.Context // of the sweeper
@@ -99,7 +99,7 @@ type Server struct {
 // New returns a server. Errors: a data folder that cannot be written.
 func New(o Options) (*Server, error) {
 	o = o.withDefaults()
-	s := &Server{o: o, log: o.Log, stop: make(chan struct{}), guard: http.NewCrossOriginProtection(), began: time.Now()}
+	s := &Server{o: o, log: o.Log, guard: http.NewCrossOriginProtection(), began: time.Now()}
 	if o.Data != "" {
 		d, err := openDisk(o.Data)
 		if err != nil {
@@ -115,6 +115,7 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	s.handler = s.routes()
+	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.wg.Go(s.sweep)
 	return s, nil
@@ -167,7 +168,7 @@ const breakTime = time.Second
 // breakStreams ends all streams without a clean end. It must happen before runs are ended, so that no client takes the
 // server's end for its run's.
 func (s *Server) breakStreams() {
-	s.stopOnce.Do(func() { close(s.stop) })
+	s.stop()
 	timeout := make(chan struct{})
 	timer := time.AfterFunc(breakTime, func() { close(timeout) })
 	defer timer.Stop()

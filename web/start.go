@@ -27,7 +27,7 @@ func (s *Server) postRun(w http.ResponseWriter, r *http.Request) {
 		p.write(w)
 		return
 	}
-	s.begin(w, r, &st)
+	s.begin(w, r, st)
 }
 
 // getStart does the same for EventSource, which can only GET.
@@ -41,7 +41,7 @@ func (s *Server) getStart(w http.ResponseWriter, r *http.Request) {
 		p.write(w)
 		return
 	}
-	s.begin(w, r, &st)
+	s.begin(w, r, st)
 }
 
 func (s *Server) begin(w http.ResponseWriter, r *http.Request, st *start) {
@@ -61,7 +61,9 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, st *start) {
 	if again {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
-	s.answer(w, r, run, &st.view, 0)
+	// What was asked for is not needed while the answer goes on.
+	v := st.view
+	s.answer(w, r, run, &v, 0)
 }
 
 // startRun starts the run that is asked for, or finds the one that the same request has started before.
@@ -340,7 +342,7 @@ func (s *Server) aggregate(w http.ResponseWriter, r *http.Request, run *run, v *
 		case <-r.Context().Done():
 			s.giveUp(run, v)
 			panic(http.ErrAbortHandler)
-		case <-s.stop:
+		case <-s.stopping.Done():
 			panic(http.ErrAbortHandler)
 		}
 	}

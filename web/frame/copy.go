@@ -2,7 +2,6 @@ package frame
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -11,9 +10,6 @@ import (
 
 	"github.com/lingserve/lingserve/tube"
 )
-
-// ErrStopped says that Options.Stop has ended a stream before its run did.
-var ErrStopped = errors.New("frame: the stream was stopped")
 
 // Output is what a stream is written to.
 type Output interface {
@@ -24,14 +20,13 @@ type Output interface {
 // Options of a stream.
 type Options struct {
 	Format    Format
-	KeepAlive time.Duration   // an idle stream gets a comment (SSE) or an empty line (JSONL); 0: none
-	Stop      <-chan struct{} // closed when the stream must be broken off
+	KeepAlive time.Duration // an idle stream gets a comment (SSE) or an empty line (JSONL); 0: none
 }
 
 // Copy writes what r has, then follows it until its end: everything that waits in one write, a flush when it has caught up.
-// It returns nil after the terminal event, ErrStopped, ctx's cause, or the error of a write.
+// It returns nil after the terminal event, ctx's cause, or the error of a write.
 func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options) error {
-	s := &stream{ctx: ctx, out: out, run: run, r: r, stop: o.Stop, every: o.KeepAlive}
+	s := &stream{ctx: ctx, out: out, run: run, r: r, every: o.KeepAlive}
 	switch o.Format {
 	case SSE:
 		s.frame, s.comment = AppendSSE, comment
@@ -61,7 +56,6 @@ type stream struct {
 	r     *tube.Reader
 	frame func([]byte, string, tube.Event) []byte
 
-	stop    <-chan struct{}
 	every   time.Duration // of silence, until there is a comment
 	comment []byte
 	idle    *time.Timer
@@ -84,13 +78,9 @@ func (s *stream) follow() error {
 		if s.r.Ended() {
 			return nil
 		}
-		// All that ends a wait comes through the reader's own channel, but Stop, which is not ours: a select over the
-		// channels of a context and a timer is twice the work, for each token.
-		select {
-		case <-s.r.More():
-		case <-s.stop:
-			return ErrStopped
-		}
+		// All that ends a wait comes through the reader's own channel: a select over those of a context and a timer, too, is
+		// twice the work, for each token.
+		<-s.r.More()
 		if s.ctx.Err() != nil {
 			return context.Cause(s.ctx)
 		}
@@ -143,8 +133,8 @@ func (s *stream) drain() (wrote bool, err error) {
 		if len(b) < maxWrite {
 			continue
 		}
-		if _, err = s.out.Write(b); err == nil {
-			err = s.broken()
+		if _, err = s.out.Write(b); err == nil && s.ctx.Err() != nil {
+			err = context.Cause(s.ctx)
 		}
 		if err != nil {
 			break
@@ -160,16 +150,4 @@ func (s *stream) drain() (wrote bool, err error) {
 		buffers.Put(p)
 	}
 	return wrote, err
-}
-
-// broken says why the stream must not go on.
-func (s *stream) broken() error {
-	select {
-	case <-s.stop:
-		return ErrStopped
-	case <-s.ctx.Done():
-		return context.Cause(s.ctx)
-	default:
-		return nil
-	}
 }

@@ -151,6 +151,7 @@ func TestAClientThatLeavesFindsItsRunAgain(t *testing.T) {
 			wait(t, "the model is asked", m.came)
 			m.say(t, piece("bl"))
 			id := p.do("POST", "/v1/runs", run("text"), "Idempotency-Key: one", "Prefer: respond-async").run
+			p.eventually("what the model has said is there", func() bool { return p.do("GET", "/v1/runs/"+id, "").doc == `{"answer":"bl"}` })
 			c.SetLinger(0)
 			c.Close()
 			p.eventually("the server has noticed", func() bool { return p.fromClients.busy() == 0 })

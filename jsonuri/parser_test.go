@@ -74,7 +74,12 @@ func parse(t testing.TB, o Options, pieces ...string) reading {
 			joined = append(joined, d.Value...)
 		},
 		String: func(uri []byte, v string) { event("string %s %q", uri, v) },
-		Object: func(uri, v []byte) { event("object %s %s", uri, v) },
+		Object: func(uri, v []byte) {
+			event("object %s %s", uri, v)
+			if !json.Valid(v) {
+				t.Errorf("JS-01: the object at %q of %q is %q", uri, pieces, v)
+			}
+		},
 		Scalar: func(uri, v []byte) { event("scalar %s %s", uri, v) },
 		Done:   func(uri []byte) { event("done %s", uri) },
 		Finish: func() { event("finish") },

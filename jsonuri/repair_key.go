@@ -2,7 +2,6 @@ package jsonuri
 
 import (
 	"bytes"
-	"unicode/utf8"
 )
 
 // stepKey reads a key or the end of the object.
@@ -225,16 +224,10 @@ func (r *repairer) stepBareKey(i int) (int, bool) {
 		if !r.keyRoom(n) {
 			return i, false
 		}
-		switch {
-		case c == '\t':
+		if c == '\t' {
 			p.carry = append(p.carry, ' ')
-		case c == '\\' || c < ' ':
-			p.carry = appendEscapedByte(p.carry, c)
-		case c == symOther:
-			ch, _ := utf8.DecodeRune(r.b[i:])
-			p.carry = utf8.AppendRune(p.carry, ch)
-		default:
-			p.carry = append(p.carry, r.b[i:i+n]...)
+		} else {
+			p.carry = appendEscaped(p.carry, r.b[i:i+n])
 		}
 		i += n
 	}

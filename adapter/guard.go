@@ -23,7 +23,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 			attempts = 3
 		}
 		for n := 1; ; n++ {
-			passed, err := g.attempt(ctx, req, yield)
+			passed, err := g.attempt(ctx, &req, yield)
 			if err == nil {
 				return
 			}
@@ -51,10 +51,10 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 
 // attempt asks the model once. It says whether a chunk was passed on, and the error that ended it: nil when the answer is
 // complete or the reader has left.
-func (g *guarded) attempt(ctx context.Context, req Request, yield func(Chunk, error) bool) (passed bool, err error) {
+func (g *guarded) attempt(ctx context.Context, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
 	ctx, w := newWatch(ctx, g.timeouts)
 	defer w.stop()
-	for chunk, err := range g.model.Stream(ctx, req) {
+	for chunk, err := range g.ask(ctx, req) {
 		if err != nil {
 			// A limit's error reaches us through the model as the cause of its context, or hidden in an error of its own.
 			if e, ok := errors.AsType[*Error](context.Cause(ctx)); ok {
@@ -70,6 +70,13 @@ func (g *guarded) attempt(ctx context.Context, req Request, yield func(Chunk, er
 		w.resume(chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil)
 	}
 	return passed, nil
+}
+
+// ask is a function of its own so that a copy of the request is not on the stack while its answer is read.
+//
+//go:noinline
+func (g *guarded) ask(ctx context.Context, req *Request) iter.Seq2[Chunk, error] {
+	return g.model.Stream(ctx, *req)
 }
 
 // again says whether the same request is worth another attempt: not after a long wait for tokens, which would only be as long

@@ -22,17 +22,17 @@ const (
 
 // run is the goroutine of a bot.
 func (b *ChatBot) run(ctx context.Context, cancel context.CancelCauseFunc, m Message) {
-	var answer Response
-	err := b.guard(func() error {
-		request, err := b.request(m)
+	var i *inference
+	err := b.guard(func() (err error) {
+		chunks, err := b.ask(ctx, m)
 		if err != nil {
 			return err
 		}
-		answer, err = b.infer(ctx, cancel, request)
-		return err
+		i = b.infer(cancel)
+		return i.run(ctx, chunks)
 	})
 	if err == nil {
-		err = b.guard(func() error { return b.finish(answer) })
+		err = b.guard(func() error { return b.finish(i.Response) })
 	}
 	b.end(err)
 }
@@ -80,35 +80,54 @@ func (b *ChatBot) end(err error) {
 	}
 }
 
-// infer asks the model and sends what it says.
-func (b *ChatBot) infer(ctx context.Context, cancel context.CancelCauseFunc, request adapter.Request) (Response, error) {
+// ask puts the question and returns the answer to come. It is a function of its own so that what only the question needs is not on
+// the stack while the answer is read, for as long as that takes and for thousands of bots.
+func (b *ChatBot) ask(ctx context.Context, m Message) (iter.Seq2[adapter.Chunk, error], error) {
+	request, err := b.request(m)
+	if err != nil {
+		return nil, err
+	}
 	model, err := b.env.Models.Model(b.config.Model)
 	if err != nil {
 		if _, known := Describe(err); !known {
 			err = &Failure{Code: CodeInvalid, Message: fmt.Sprintf("the model %q cannot be used", b.config.Model), Cause: err}
 		}
-		return Response{Model: b.config.Model}, err
+		b.note(func(r *Response) { r.Model = b.config.Model })
+		return nil, err
 	}
-	i := inference{Response: Response{Model: b.config.Model}, bot: b, out: newOutput(b), cancel: cancel}
+	return model.Stream(ctx, request), nil
+}
+
+// infer begins an inference.
+func (b *ChatBot) infer(cancel context.CancelCauseFunc) *inference {
+	return &inference{Response: Response{Model: b.config.Model}, bot: b, out: newOutput(b), cancel: cancel}
+}
+
+// run reads the answer and sends what it says.
+func (i *inference) run(ctx context.Context, chunks iter.Seq2[adapter.Chunk, error]) error {
 	defer i.out.writes.close()
 	defer i.stopTimer()
-	failure := i.listen(model.Stream(ctx, request))
-	if failure = i.judge(ctx, failure); failure == nil {
+	return i.end(i.judge(ctx, i.listen(chunks)))
+}
+
+// end completes an answer, or says what it failed of.
+func (i *inference) end(failure error) error {
+	if failure == nil {
 		failure = i.out.close()
-		if errors.Is(failure, jsonuri.ErrNoDocument) && b.byHand.Load() {
+		if errors.Is(failure, jsonuri.ErrNoDocument) && i.bot.byHand.Load() {
 			failure = nil
 		}
 	}
 	i.Repairs = i.out.repairs()
 	if i.used {
-		b.sendUsage(i.Response)
+		i.bot.sendUsage(i.Response)
 	}
 	if failure != nil {
-		b.note(func(r *Response) { *r = i.Response })
-		return i.Response, explain(failure, i.finish)
+		i.bot.note(func(r *Response) { *r = i.Response })
+		return explain(failure, i.finish)
 	}
 	i.conclude()
-	return i.Response, nil
+	return nil
 }
 
 // inference is one answer as it comes.

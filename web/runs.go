@@ -158,20 +158,24 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	}
 	rs.inMemory[r.id] = r
 	rs.running++
-	rs.wg.Go(func() { rs.supervise(r, m, sp) })
+	// As a task, so that an error or a panic of the workflow itself is the run's.
+	if err := m.Go(func(ctx context.Context) error { return sp.workflow.Run(ctx, m, sp.input) }); err != nil {
+		m.Report("", err)
+	}
+	rs.wg.Go(func() { rs.supervise(r, m) })
 	return r, r.id, nil
 }
 
-// supervise runs a run to its end.
-func (rs *runs) supervise(r *run, m *ling.Manager, sp spec) {
+// supervise waits for a run's end, on a stack that is kept small: there is one for each run.
+func (rs *runs) supervise(r *run, m *ling.Manager) {
 	late := time.AfterFunc(rs.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", rs.o.RunTimeout)) })
-	// As a task, so that an error or a panic of the workflow itself is the run's.
-	err := m.Go(func(ctx context.Context) error { return sp.workflow.Run(ctx, m, sp.input) })
-	if err != nil {
-		m.Report("", err)
-	}
-	closeErr := m.Close()
+	err := m.Close()
 	late.Stop()
+	rs.ended(r, m, err)
+}
+
+// ended keeps what is kept of a run. closeErr is what it has failed of.
+func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	o := outcomeOf(m.Peek(false))
 	r.outcome = o
 	close(r.done)

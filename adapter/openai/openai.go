@@ -133,16 +133,35 @@ func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapt
 		// Whatever ends this function ends the request and its connection, unless the answer was read to its end.
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(context.Canceled)
-		res, err := m.ask(ctx, req)
+		res, err := m.askAside(ctx, &req)
 		if err != nil {
 			yield(adapter.Chunk{}, err)
 			return
 		}
 		defer res.Body.Close()
-		a := answer{m: m, ctx: ctx, cancel: cancel, yield: yield, res: res}
+		a := &answer{m: m, ctx: ctx, cancel: cancel, yield: yield, res: res}
 		defer a.stop()
 		if err := a.read(); err != nil {
 			yield(adapter.Chunk{}, err)
 		}
+	}
+}
+
+// askAside is ask on a stack that is gone when the answer begins.
+func (m *model) askAside(ctx context.Context, req *adapter.Request) (res *http.Response, err error) {
+	aside(func() { res, err = m.ask(ctx, *req) })
+	return res, err
+}
+
+// aside calls f on the stack of another goroutine and waits for it. A stack that has grown hardly ever shrinks again, and what a
+// request takes would stay for as long as its answer is read, times thousands of streams. A panic of f is the caller's.
+func aside(f func()) {
+	over := make(chan any, 1)
+	go func() {
+		defer func() { over <- recover() }()
+		f()
+	}()
+	if p := <-over; p != nil {
+		panic(p)
 	}
 }

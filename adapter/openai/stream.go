@@ -53,25 +53,34 @@ func (a *answer) stop() {
 // read yields the answer. It returns the error that is to be the last pair; nil when the answer is complete or the reader has
 // left.
 func (a *answer) read() error {
-	kind, _, _ := mime.ParseMediaType(a.res.Header.Get("Content-Type"))
 	var err error
-	switch kind {
+	switch kind := a.kind(); kind {
 	case "text/event-stream", "": // some servers send no type
 		err = a.stream()
 	case "application/json":
 		err = a.whole()
 	default:
-		said, _ := io.ReadAll(io.LimitReader(a.res.Body, maxErrorBody))
-		return &adapter.Error{
-			Code: adapter.CodeProtocol, Status: http.StatusOK,
-			Message: "the model's server (" + a.m.p.prefix + ") answered with something else than an event stream: check the base URL (most end in /v1)",
-			Cause:   fmt.Errorf("Content-Type %q: %s", adapter.Redact(kind), adapter.Redact(string(said), a.m.p.key())),
-		}
+		err = a.unknown(kind)
 	}
 	if err == errLeft {
 		return nil
 	}
 	return err
+}
+
+func (a *answer) kind() string {
+	kind, _, _ := mime.ParseMediaType(a.res.Header.Get("Content-Type"))
+	return kind
+}
+
+// unknown is the error of an answer that is of no kind that a model gives.
+func (a *answer) unknown(kind string) error {
+	said, _ := io.ReadAll(io.LimitReader(a.res.Body, maxErrorBody))
+	return &adapter.Error{
+		Code: adapter.CodeProtocol, Status: http.StatusOK,
+		Message: "the model's server (" + a.m.p.prefix + ") answered with something else than an event stream: check the base URL (most end in /v1)",
+		Cause:   fmt.Errorf("Content-Type %q: %s", adapter.Redact(kind), adapter.Redact(string(said), a.m.p.key())),
+	}
 }
 
 // stream yields the events of a stream.
@@ -81,6 +90,11 @@ func (a *answer) stream() error {
 	if err != nil {
 		return err
 	}
+	return a.complete(done, broken)
+}
+
+// complete ends a stream: with what an answer ends with, or with the error that it is not complete.
+func (a *answer) complete(done bool, broken error) error {
 	switch {
 	case done && a.finish == "":
 		a.finish = adapter.FinishStop // of servers that send none at all: [DONE] says that nothing is missing
@@ -107,7 +121,7 @@ func (a *answer) stream() error {
 // eventsOf yields the events of a body, up to [DONE]. broken is the error that ended the stream, err the one that an event
 // tells of.
 func (a *answer) eventsOf(body io.Reader) (done bool, broken, err error) {
-	plain := frames{r: body}
+	plain := &frames{r: body}
 	for {
 		data, ok := plain.next()
 		if !ok {
@@ -119,12 +133,17 @@ func (a *answer) eventsOf(body io.Reader) (done bool, broken, err error) {
 			}
 			continue
 		}
-		if done, err := a.take(sse.Event{Data: string(data)}); done || err != nil {
+		if done, err := a.takeData(data); done || err != nil {
 			return done, nil, err
 		}
 	}
+	return a.allEventsOf(plain.remaining())
+}
+
+// allEventsOf does the same with the whole grammar of SSE.
+func (a *answer) allEventsOf(body io.Reader) (done bool, broken, err error) {
 	// One byte more, so that an event of exactly MaxEvent bytes is taken.
-	for event, err := range sse.Read(&lines{r: plain.remaining()}, &sse.ReadConfig{MaxEventSize: a.m.p.maxEvent + 1}) {
+	for event, err := range sse.Read(&lines{r: body}, &sse.ReadConfig{MaxEventSize: a.m.p.maxEvent + 1}) {
 		if err != nil {
 			return false, err, nil
 		}
@@ -133,6 +152,13 @@ func (a *answer) eventsOf(body io.Reader) (done bool, broken, err error) {
 		}
 	}
 	return false, nil, nil
+}
+
+// takeData is take for an event that is nothing but data. What it needs is not on the stack while events are waited for.
+//
+//go:noinline
+func (a *answer) takeData(data []byte) (done bool, err error) {
+	return a.take(sse.Event{Data: string(data)})
 }
 
 // take yields what an event has; done says that it is the last.

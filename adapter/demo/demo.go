@@ -7,7 +7,7 @@
 //   - Where any other JSON is wanted, {"answer": …}.
 //   - Else, some sentences that repeat the question.
 //
-// The same request always gets the same answer. One answer, the outline of an article, comes in a code fence, as models do it,
+// The same request always gets the same answer. One answer, the outline of an article, has a comma too many, as models do it,
 // so that mending is seen at work.
 package demo
 

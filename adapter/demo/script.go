@@ -38,8 +38,8 @@ func text(r upstream.Request) string {
 	example, ok := findExample(system)
 	switch {
 	case ok && example.has("title", "summary", "sections"):
-		// Models like to put their JSON into a fence, whatever they are told.
-		return "```json\n" + outline(oneLine(user)) + "\n```"
+		// Models like to write a comma too many, whatever they are told.
+		return strings.TrimSuffix(outline(oneLine(user)), "}") + ",}"
 	case ok && example.has("questions"):
 		return quiz(user)
 	case ok:

@@ -34,8 +34,11 @@ func TestEachTimeLimitIsItsOwnError(t *testing.T) {
 		{"first token", limits, []step{{wait: never1}}, 20 * time.Second, "", "did not begin to answer within 20s"},
 		{"idle", limits, []step{{3 * time.Second, text("a"), nil}, {wait: never1}}, 8 * time.Second, "a", "nothing more for 5s"},
 		{"idle is shorter than what is left for the first token", limits, []step{{chunk: text("a")}, {wait: never1}}, 5 * time.Second, "a", "nothing more for 5s"},
-		{"idle counts from the last token", limits, []step{{3 * time.Second, text("a"), nil}, {4 * time.Second, text("b"), nil}, {4 * time.Second, text("c"), nil}, {wait: never1}},
-			16 * time.Second, "abc", "nothing more for 5s"},
+		{
+			"idle counts from the last token", limits,
+			[]step{{3 * time.Second, text("a"), nil}, {4 * time.Second, text("b"), nil}, {4 * time.Second, text("c"), nil}, {wait: never1}},
+			16 * time.Second, "abc", "nothing more for 5s",
+		},
 		{"what is no token does not count", limits, []step{{chunk: Chunk{Model: "m"}}, {19 * time.Second, Chunk{Usage: &Usage{}}, nil}, {wait: never1}}, 20 * time.Second, "", "did not begin"},
 		{"total", limits, append(repeat(step{4 * time.Second, text("x"), nil}, 14), step{wait: never1}), time.Minute, strings.Repeat("x", 14), "not finished after 1m0s"},
 		{"default of the first token", Timeouts{}, []step{{wait: never1}}, time.Minute, "", "within 1m0s"},
@@ -270,8 +273,11 @@ func TestAChainAsksTheNextModelOnlyWhileNothingWasPassedOn(t *testing.T) {
 		{"the second answers", [3][]step{{{err: &Error{Code: CodeAuth}}}, {{chunk: text("2")}}, nil}, "2", [3]int{1, 1, 0}, "", nil},
 		{"a short wait for the first token goes on to the next", [3][]step{{{wait: never1}}, {{chunk: text("2")}}, nil}, "2", [3]int{1, 1, 0}, "", nil},
 		{"not after a chunk", [3][]step{{{chunk: text("1")}, {err: &Error{Code: CodeProtocol, Cause: first}}}, {{chunk: text("2")}}, nil}, "1", [3]int{1, 0, 0}, CodeProtocol, []error{first}},
-		{"none answers", [3][]step{{{err: &Error{Code: CodeAuth, Cause: first}}}, {{err: &Error{Code: CodeProtocol, Cause: second}}},
-			{{err: &Error{Code: CodeUnavailable, Status: 500, Cause: third}}}}, "", [3]int{1, 1, 1}, CodeUnavailable, []error{first, second, third}},
+		{"none answers", [3][]step{
+			{{err: &Error{Code: CodeAuth, Cause: first}}},
+			{{err: &Error{Code: CodeProtocol, Cause: second}}},
+			{{err: &Error{Code: CodeUnavailable, Status: 500, Cause: third}}},
+		}, "", [3]int{1, 1, 1}, CodeUnavailable, []error{first, second, third}},
 	} {
 		inBubble(t, row.name, func(t *testing.T) {
 			fakes := provider{}

@@ -203,8 +203,8 @@ func (d *Document) place(uri []byte) (*node, error) {
 	if err := d.scan(uri, shared); err != nil {
 		return nil, err
 	}
-	n, spans := &d.root, d.spans
-	reserved := false
+	var n *node
+	spans, reserved := d.spans, false
 	if shared > 0 {
 		n = d.path[shared]
 	} else {

@@ -42,8 +42,11 @@ func TestDocumentFoldsDeltas(t *testing.T) {
 		{"a surrogate pair in two pieces", []change{{uri: "a", append: `\ud83d`}, {uri: "a", append: `\ude42`}}, `{"a":"\ud83d\ude42"}`},
 		{"append to what is not a string starts it anew", []change{{uri: "a", set: "17"}, {uri: "a", append: "x"}}, `{"a":"x"}`},
 		{"append to an object replaces it", []change{{uri: "a/b", set: "1"}, {uri: "a", append: "x"}}, `{"a":"x"}`},
-		{"a number keeps its text", []change{{uri: "a", set: "1.10"}, {uri: "b", set: "1e400"}, {uri: "c", set: "12345678901234567890"}, {uri: "d", set: "-0"}},
-			`{"a":1.10,"b":1e400,"c":12345678901234567890,"d":-0}`},
+		{
+			"a number keeps its text",
+			[]change{{uri: "a", set: "1.10"}, {uri: "b", set: "1e400"}, {uri: "c", set: "12345678901234567890"}, {uri: "d", set: "-0"}},
+			`{"a":1.10,"b":1e400,"c":12345678901234567890,"d":-0}`,
+		},
 		{"literals", []change{{uri: "a", set: "true"}, {uri: "b", set: "false"}, {uri: "c", set: "null"}}, `{"a":true,"b":false,"c":null}`},
 		{"{} keeps an object", []change{{uri: "a/b", set: "1"}, {uri: "a", set: "{}"}}, `{"a":{"b":1}}`},
 		{"{} with space in it too", []change{{uri: "a/b", set: "1"}, {uri: "a", set: " { } "}}, `{"a":{"b":1}}`},
@@ -66,17 +69,32 @@ func TestDocumentFoldsDeltas(t *testing.T) {
 		{"a member makes the root an object again", []change{{uri: "", set: "3"}, {uri: "a", set: "1"}}, `{"a":1}`},
 		{"members keep the order they came in", []change{{uri: "z", set: "1"}, {uri: "a", set: "2"}, {uri: "m", set: "3"}, {uri: "z", set: "4"}}, `{"z":4,"a":2,"m":3}`},
 		{"a set object keeps its order too", []change{{uri: "", set: ` {"z" : 1, "a":[ 2 ,3 ], "z":{"y" : "\"}"} } `}}, `{"z":{"y":"\"}"},"a":[2,3]}`},
-		{"keys with escapes", []change{{uri: `\e`, set: "1"}, {uri: `a\/b`, set: "2"}, {uri: `\.`, set: "3"}, {uri: `\$x`, set: "4"}, {uri: `a\\`, set: "5"}},
-			`{"":1,"a/b":2,".":3,"$x":4,"a\\":5}`},
-		{"keys of a set object with escapes are the same keys", []change{{uri: "", set: `{"a\u002fb":1,"\"\n\u0001":2}`}, {uri: `a\/b`, append: "x"}},
-			`{"a/b":"x","\"\n\u0001":2}`},
-		{"many keys", []change{{uri: "", set: `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1}`}, {uri: "b", set: "2"}, {uri: "j", set: "2"}, {uri: "k", set: "2"}},
-			`{"a":1,"b":2,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":2,"k":2}`},
-		{"a way that is shared in part", []change{{uri: "ab/c/d", set: "1"}, {uri: "ab/c", append: "x"}, {uri: "ab/c/d/e", set: "2"}, {uri: "ab/cd", set: "3"}, {uri: "a/c", set: "4"}, {uri: "a", set: "5"}, {uri: `a\\/c`, set: "6"}},
-			`{"ab":{"c":{"d":{"e":2}},"cd":3},"a":5,"a\\":{"c":6}}`},
+		{
+			"keys with escapes",
+			[]change{{uri: `\e`, set: "1"}, {uri: `a\/b`, set: "2"}, {uri: `\.`, set: "3"}, {uri: `\$x`, set: "4"}, {uri: `a\\`, set: "5"}},
+			`{"":1,"a/b":2,".":3,"$x":4,"a\\":5}`,
+		},
+		{
+			"keys of a set object with escapes are the same keys",
+			[]change{{uri: "", set: `{"a\u002fb":1,"\"\n\u0001":2}`}, {uri: `a\/b`, append: "x"}},
+			`{"a/b":"x","\"\n\u0001":2}`,
+		},
+		{
+			"many keys",
+			[]change{{uri: "", set: `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1}`}, {uri: "b", set: "2"}, {uri: "j", set: "2"}, {uri: "k", set: "2"}},
+			`{"a":1,"b":2,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":2,"k":2}`,
+		},
+		{
+			"a way that is shared in part",
+			[]change{{uri: "ab/c/d", set: "1"}, {uri: "ab/c", append: "x"}, {uri: "ab/c/d/e", set: "2"}, {uri: "ab/cd", set: "3"}, {uri: "a/c", set: "4"}, {uri: "a", set: "5"}, {uri: `a\\/c`, set: "6"}},
+			`{"ab":{"c":{"d":{"e":2}},"cd":3},"a":5,"a\\":{"c":6}}`,
+		},
 		{"a way that was replaced", []change{{uri: "a/b/c", set: "1"}, {uri: "a", set: `{"b":{"d":2}}`}, {uri: "a/b/c", append: "x"}, {uri: "a/b", set: "[]"}, {uri: "a/b/0", append: "y"}}, `{"a":{"b":["y"]}}`},
-		{"elements that move as their array grows", []change{{uri: "a", set: "[]"}, {uri: "a/0/b", append: "x"}, {uri: "a/1/b", append: "y"}, {uri: "a/2/b", append: "z"}, {uri: "a/0/b", append: "x"}, {uri: "a/9", set: "1"}, {uri: "a/0/b", append: "x"}},
-			`{"a":[{"b":"xxx"},{"b":"y"},{"b":"z"},null,null,null,null,null,null,1]}`},
+		{
+			"elements that move as their array grows",
+			[]change{{uri: "a", set: "[]"}, {uri: "a/0/b", append: "x"}, {uri: "a/1/b", append: "y"}, {uri: "a/2/b", append: "z"}, {uri: "a/0/b", append: "x"}, {uri: "a/9", set: "1"}, {uri: "a/0/b", append: "x"}},
+			`{"a":[{"b":"xxx"},{"b":"y"},{"b":"z"},null,null,null,null,null,null,1]}`,
+		},
 		{"reserved uris stand beside", []change{{uri: "$reasoning_context", append: "hm"}, {uri: "a", set: "1"}, {uri: "b/$tools/0", set: "{}"}}, `{"a":1}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -462,7 +480,8 @@ func TestDocumentOfManyDeepArrays(t *testing.T) {
 func checkSize(t interface {
 	Errorf(string, ...any)
 	Helper()
-}, d *Document) {
+}, d *Document,
+) {
 	t.Helper()
 	if want := d.root.size() - nodeSize + d.reserved.size() - nodeSize; d.Size() != want {
 		t.Errorf("Size() = %d, counted anew %d", d.Size(), want)

@@ -467,8 +467,10 @@ func genJSON(t *rapid.T) string {
 	space := rapid.SampledFrom([]string{"", "", "", " ", "\n", "\r\n\t", "  ", strings.Repeat(" ", 300)})
 	content := rapid.Custom(func(t *rapid.T) string {
 		parts := rapid.SliceOfN(rapid.OneOf(
-			rapid.SampledFrom([]string{"a", "b/c", "$", ".", "..", `\n`, `\"`, `\\`, `\/`, `\u0041`, `\ud83d\ude00`, `\uD83D`, `\ude00`, `\u0000`,
-				"ä", "你好", "😀", " ", ", ", ": ", "}", "]", "{", "[", "'", "`", "```", "//", "#", "/*", "“", "”", "<think>", "e", "true", `\",\"x\":`, `\u20`[:2] + "0020", "&quot;", "..."}),
+			rapid.SampledFrom([]string{
+				"a", "b/c", "$", ".", "..", `\n`, `\"`, `\\`, `\/`, `\u0041`, `\ud83d\ude00`, `\uD83D`, `\ude00`, `\u0000`,
+				"ä", "你好", "😀", " ", ", ", ": ", "}", "]", "{", "[", "'", "`", "```", "//", "#", "/*", "“", "”", "<think>", "e", "true", `\",\"x\":`, `\u20`[:2] + "0020", "&quot;", "...",
+			}),
 			rapid.Just(strings.Repeat("long ", 60)), rapid.StringMatching(`[a-zA-Z0-9 ,.:;{}\[\]'()/*#+=-]{0,12}`),
 		), 0, 6).Draw(t, "parts")
 		return strings.Join(parts, "")

@@ -217,8 +217,10 @@ func TestEveryTextCutOffAnywhereIsFinished(t *testing.T) {
 }
 
 func TestTextWithoutADocumentIsAnError(t *testing.T) {
-	for _, text := range []string{"", "  \n", "I cannot do that.", "as said in [1]", "use {curly} braces", "<think>hm</think>", "```\nhello\n```",
-		"\"Sure\" he said", "42 is the answer", "true story", "-", "nul", "see [this](x)"} {
+	for _, text := range []string{
+		"", "  \n", "I cannot do that.", "as said in [1]", "use {curly} braces", "<think>hm</think>", "```\nhello\n```",
+		"\"Sure\" he said", "42 is the answer", "true story", "-", "nul", "see [this](x)",
+	} {
 		t.Run("RP-09 "+text, func(t *testing.T) {
 			got := parseAllWays(t, Options{Repair: true}, text)
 			if got.Err != ErrNoDocument.Error() || got.Complete {
@@ -299,8 +301,10 @@ func TestRepairKeepsTheLimits(t *testing.T) {
 func genMess() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		parts := rapid.SliceOfN(rapid.OneOf(
-			rapid.SampledFrom([]string{"{", "}", "[", "]", ",", ":", `"`, `"`, "'", "“", "”", "\n", " ", "\\", `\"`, `\u00`, `\ud83d`, `\ude00`, "//", "/*", "*/", "#", "```", "<think>", "</think>",
-				"true", "nul", "None", "1", "-", ".", "e", "007", "1,234", "...", "+", "(", ")", ";", "=>", "=", "&quot;", "a", "b c", "key", `"k":`, `"x",`, `{"a":`, "海", "\xff", "\xe4\xbd", "\u00a0", "：", "ObjectId(", "\t", "{\\\"a"}),
+			rapid.SampledFrom([]string{
+				"{", "}", "[", "]", ",", ":", `"`, `"`, "'", "“", "”", "\n", " ", "\\", `\"`, `\u00`, `\ud83d`, `\ude00`, "//", "/*", "*/", "#", "```", "<think>", "</think>",
+				"true", "nul", "None", "1", "-", ".", "e", "007", "1,234", "...", "+", "(", ")", ";", "=>", "=", "&quot;", "a", "b c", "key", `"k":`, `"x",`, `{"a":`, "海", "\xff", "\xe4\xbd", "\u00a0", "：", "ObjectId(", "\t", "{\\\"a",
+			}),
 			rapid.StringN(0, 4, 8),
 		), 0, 24).Draw(t, "parts")
 		return strings.Join(parts, "")

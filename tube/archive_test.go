@@ -208,7 +208,8 @@ func FuzzRestore(f *testing.F) {
 {"n":1,"uri":"a","delta":"x"}
 {"n":2,"uri":"a","done":true,"hidden":true}
 {"n":3,"event":"canceled","data":{"reason":""}}
-`} {
+`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {

@@ -83,8 +83,10 @@ func (c *contract) check(t *testing.T, b *bench, want call) {
 	if err != nil {
 		t.Fatalf("%s %s: %v", want.method, want.path, err)
 	}
-	input := &openapi3filter.RequestValidationInput{Request: describe, PathParams: params, Route: route,
-		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true}}
+	input := &openapi3filter.RequestValidationInput{
+		Request: describe, PathParams: params, Route: route,
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
+	}
 	if !want.bad {
 		if err := openapi3filter.ValidateRequest(t.Context(), input); err != nil {
 			t.Errorf("the request is not described: %v", err)
@@ -326,8 +328,10 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		t.Fatal(err)
 	}
 	for _, want := range []call{
-		{"GET", "/readyz", "", nil, 503, false}, {"HEAD", "/readyz", "", nil, 503, false},
-		{"POST", "/v1/runs", chat, nil, 503, false}, {"GET", start, "", nil, 503, false},
+		{"GET", "/readyz", "", nil, 503, false},
+		{"HEAD", "/readyz", "", nil, 503, false},
+		{"POST", "/v1/runs", chat, nil, 503, false},
+		{"GET", start, "", nil, 503, false},
 	} {
 		t.Run("draining/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, draining, want) })
 	}

@@ -19,9 +19,13 @@ import (
 // endedRun makes a run that has ended with a document.
 func endedRun(t testing.TB, id, text string) *run {
 	t.Helper()
-	r := &run{id: id, workflow: "w", tube: tube.New(id, tubeOptions(0)), began: time.Now(), done: make(chan struct{}),
-		outcome: outcome{Status: statusCompleted, Usage: map[string]adapter.Usage{"b": {TotalTokens: 3}},
-			Errors: []ling.ErrorData{{Code: "x", Message: "y"}}}}
+	r := &run{
+		id: id, workflow: "w", tube: tube.New(id, tubeOptions(0)), began: time.Now(), done: make(chan struct{}),
+		outcome: outcome{
+			Status: statusCompleted, Usage: map[string]adapter.Usage{"b": {TotalTokens: 3}},
+			Errors: []ling.ErrorData{{Code: "x", Message: "y"}},
+		},
+	}
 	for _, e := range []tube.Event{
 		{Kind: tube.Set, URI: []byte("a"), Value: []byte(`{}`)},
 		{Kind: tube.Append, URI: []byte("a/b"), Value: []byte(text)},

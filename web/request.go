@@ -176,8 +176,10 @@ func (st *start) finish(d *decoder) *problem {
 		return invalid(d.misfits...)
 	}
 	if st.async && st.leave {
-		return invalid(misfit{Parameter: "on_disconnect",
-			Detail: "cancel needs a connection that stays; it does not go with Prefer: respond-async"})
+		return invalid(misfit{
+			Parameter: "on_disconnect",
+			Detail:    "cancel needs a connection that stays; it does not go with Prefer: respond-async",
+		})
 	}
 	return nil
 }

@@ -69,7 +69,8 @@ func TestABodyThatDoesNotFitIsRefusedWithThePlaceThatIsWrong(t *testing.T) {
 		"several at once": {`{"done":"x","params":3,"zzz":0}`, []misfit{
 			{Pointer: "/done", Detail: "expected true or false, found a string"},
 			{Pointer: "/params", Detail: "expected an object, found a number"},
-			{Pointer: "/zzz", Detail: "unknown member; expected one of agent, done, filter, format, include, input, model, on_disconnect, options, params, session, workflow"}}},
+			{Pointer: "/zzz", Detail: "unknown member; expected one of agent, done, filter, format, include, input, model, on_disconnect, options, params, session, workflow"},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, p := parsePostText(t, tt.body, nil)
@@ -100,8 +101,10 @@ func TestABodyThatFitsIsRead(t *testing.T) {
 		ask: ask{
 			Workflow: "w", Input: json.RawMessage(`{"n":1.10}`), Model: "a:b",
 			Params: map[string]any{"n": int64(12345678901234567), "f": 0.5, "l": []any{int64(1)}},
-			Options: options{Temperature: new(0.0), MaxTokens: new(5), TopP: new(1.0), Stop: []string{"x"},
-				Seed: new(-3)},
+			Options: options{
+				Temperature: new(0.0), MaxTokens: new(5), TopP: new(1.0), Stop: []string{"x"},
+				Seed: new(-3),
+			},
 			Exclude: []string{"a/*"}, Include: []string{"**"}, Done: true,
 		},
 		view: view{format: frame.JSONL, reserved: true, leave: true, key: "k-1"},

@@ -116,8 +116,10 @@ func (s *Server) logRequest(r *http.Request, rec *recorder, took time.Duration, 
 	if !s.log.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	attrs := []slog.Attr{slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", rec.status),
-		slog.Duration("took", took)}
+	attrs := []slog.Attr{
+		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", rec.status),
+		slog.Duration("took", took),
+	}
 	if run := rec.Header().Get("X-Run-Id"); run != "" {
 		attrs = append(attrs, slog.String("run", run))
 	}

@@ -181,8 +181,10 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	close(r.done)
 	r.manager.Store(nil)
 
-	attrs := []slog.Attr{slog.String("run", r.id), slog.String("workflow", r.workflow), slog.String("status", o.Status),
-		slog.Duration("took", time.Since(r.began)), slog.Uint64("events", r.tube.Len())}
+	attrs := []slog.Attr{
+		slog.String("run", r.id), slog.String("workflow", r.workflow), slog.String("status", o.Status),
+		slog.Duration("took", time.Since(r.began)), slog.Uint64("events", r.tube.Len()),
+	}
 	if cause, ok := o.cause(); ok && o.Status != statusCompleted {
 		attrs = append(attrs, slog.String("code", cause.Code))
 		if closeErr != nil {

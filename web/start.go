@@ -216,8 +216,10 @@ func matchers(patterns []string) []tube.Matcher {
 // inline reads a workflow that the request itself brings.
 func (s *Server) inline(text json.RawMessage) (flow.Workflow, *problem) {
 	if !s.o.InlineWorkflows {
-		return nil, invalid(misfit{Pointer: "/workflow",
-			Detail: "expected the name of a workflow; this server takes none from a request"})
+		return nil, invalid(misfit{
+			Pointer: "/workflow",
+			Detail:  "expected the name of a workflow; this server takes none from a request",
+		})
 	}
 	w, err := flow.ParseSpec("workflow", text, nil)
 	if err == nil {
@@ -443,7 +445,8 @@ func (s *Server) gone(w http.ResponseWriter, r *http.Request, id eventID, v *vie
 		text = appendEvent(text, id.run, tube.Event{N: goneNumber, Kind: tube.Named, Name: "error", Value: data})
 	}
 	text = appendEvent(text, id.run, tube.Event{
-		N: lastNumber, Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"` + statusInterrupted + `"}`)})
+		N: lastNumber, Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"` + statusInterrupted + `"}`),
+	})
 	streamHeaders(w.Header(), v.format)
 	out := s.newOutput(w, r)
 	if _, err := out.Write(text); err != nil {

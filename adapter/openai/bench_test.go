@@ -17,8 +17,10 @@ import (
 type canned []byte
 
 func (c canned) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
-		Body: io.NopCloser(&segments{b: c})}, nil
+	return &http.Response{
+		StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
+		Body: io.NopCloser(&segments{b: c}),
+	}, nil
 }
 
 // segments gives bytes in pieces of the size that a connection's buffer gives.

@@ -38,8 +38,10 @@ func TestDecodingIsTheSameAsEncodingJSONs(t *testing.T) {
 		heads := []string{`{"id":"1","choices":[{`, `{"id":"2","choices":[{`, `{"error":null,"choices":[{`, `{"choices":[],"choices":[{`}
 		befores := []string{`"index":0,`, ``, `"finish_reason":null,`, `"delta":null,`}
 		deltas := []string{`"content":%s`, `"reasoning_content":%s`, `"role":"assistant","content":%s`, `"content":null,"reasoning_content":%s`, `"content":"first","reasoning_content":%s`, `"content" : %s`}
-		afters := []string{`}],"usage":null}`, `}]}`, `,"finish_reason":"stop"}]}`, `}],"usage":{"prompt_tokens":1}}`, `}] , "obfuscation":"x"}`,
-			`}],"obfuscation":"y"}`, `}],"error":{"message":"x"}}`, `},{"delta":{"content":"second"}}]}`, `}],"choices":[{"delta":{"content":"third"}}]}`, `}],"usage":null,"error":"x"}`}
+		afters := []string{
+			`}],"usage":null}`, `}]}`, `,"finish_reason":"stop"}]}`, `}],"usage":{"prompt_tokens":1}}`, `}] , "obfuscation":"x"}`,
+			`}],"obfuscation":"y"}`, `}],"error":{"message":"x"}}`, `},{"delta":{"content":"second"}}]}`, `}],"choices":[{"delta":{"content":"third"}}]}`, `}],"usage":null,"error":"x"}`,
+		}
 		for range rapid.IntRange(1, 20).Draw(t, "events") {
 			content, _ := json.Marshal(contents.Draw(t, "content"))
 			delta := fmt.Sprintf(rapid.SampledFrom(deltas).Draw(t, "delta"), content)

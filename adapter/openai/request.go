@@ -34,8 +34,10 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 		sent := m.request(req)
 		body, err := json.Marshal(sent)
 		if err != nil {
-			return nil, &adapter.Error{Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
-				Cause: adapter.RedactError(err, m.p.key())}
+			return nil, &adapter.Error{
+				Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
+				Cause: adapter.RedactError(err, m.p.key()),
+			}
 		}
 		res, err := m.post(ctx, body)
 		if err != nil {
@@ -95,6 +97,7 @@ func (m *model) request(req adapter.Request) *request {
 		if _, known := m.p.newLimit.Load(m.name); known || reasons(m.name) {
 			r.MaxCompletionTokens = *req.MaxTokens
 		} else {
+			//lint:ignore SA1019 the only one that most compatible servers know
 			r.MaxTokens = *req.MaxTokens
 		}
 	}
@@ -184,6 +187,7 @@ func (m *model) giveIn(sent *request, status int, said []byte) bool {
 	switch {
 	case sent.StreamOptions != nil && names("stream_options"):
 		m.p.noUsage.Store(true)
+	//lint:ignore SA1019 see above
 	case sent.MaxTokens != 0 && names("max_completion_tokens"):
 		m.p.newLimit.Store(m.name, true)
 	case sent.ResponseFormat != nil && sent.ResponseFormat.JSONSchema != nil &&

@@ -45,19 +45,36 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 		want  string
 	}{
 		{"as little as possible", "m", adapter.Request{Messages: user}, head + `}`},
-		{"all options, zeros included", "m", adapter.Request{Messages: user, Temperature: new(0.0), TopP: new(0.25), MaxTokens: new(100),
-			Stop: []string{"END"}, Seed: new(0), Params: map[string]any{"secret": "of the caller"}},
+		{
+			"all options, zeros included", "m",
+			adapter.Request{
+				Messages: user, Temperature: new(0.0), TopP: new(0.25), MaxTokens: new(100),
+				Stop: []string{"END"}, Seed: new(0), Params: map[string]any{"secret": "of the caller"},
+			},
 			`{"model":"m","max_tokens":100,"stream":true,"stop":["END"],"seed":0,"stream_options":{"include_usage":true},` +
-				`"messages":[{"role":"user","content":"hi"}],"temperature":0,"top_p":0.25}`},
-		{"a model that reasons", "o3-mini", adapter.Request{Messages: user, MaxTokens: new(100)},
-			`{"model":"o3-mini","max_completion_tokens":100,"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}]}`},
-		{"any JSON", "m", adapter.Request{Messages: user, Format: adapter.Format{JSON: true}},
-			strings.Replace(head, `"stream_options"`, `"response_format":{"type":"json_object"},"stream_options"`, 1) + `}`},
-		{"JSON of a schema", "m", adapter.Request{Messages: user, Format: adapter.Format{JSON: true, Name: "an article!", Schema: json.RawMessage(`{"type": "object"}`)}},
-			strings.Replace(head, `"stream_options"`, `"response_format":{"type":"json_schema","json_schema":{"name":"an_article_","schema":{"type":"object"},"strict":false}},"stream_options"`, 1) + `}`},
-		{"tools", "m", adapter.Request{Messages: user, Tools: []adapter.Tool{{Name: "f", Description: "does", Parameters: json.RawMessage(`{"type":"object"}`)}, {Name: "g"}}},
+				`"messages":[{"role":"user","content":"hi"}],"temperature":0,"top_p":0.25}`,
+		},
+		{
+			"a model that reasons", "o3-mini",
+			adapter.Request{Messages: user, MaxTokens: new(100)},
+			`{"model":"o3-mini","max_completion_tokens":100,"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}]}`,
+		},
+		{
+			"any JSON", "m",
+			adapter.Request{Messages: user, Format: adapter.Format{JSON: true}},
+			strings.Replace(head, `"stream_options"`, `"response_format":{"type":"json_object"},"stream_options"`, 1) + `}`,
+		},
+		{
+			"JSON of a schema", "m",
+			adapter.Request{Messages: user, Format: adapter.Format{JSON: true, Name: "an article!", Schema: json.RawMessage(`{"type": "object"}`)}},
+			strings.Replace(head, `"stream_options"`, `"response_format":{"type":"json_schema","json_schema":{"name":"an_article_","schema":{"type":"object"},"strict":false}},"stream_options"`, 1) + `}`,
+		},
+		{
+			"tools", "m",
+			adapter.Request{Messages: user, Tools: []adapter.Tool{{Name: "f", Description: "does", Parameters: json.RawMessage(`{"type":"object"}`)}, {Name: "g"}}},
 			strings.Replace(head, `"stream_options"`, `"tools":[{"function":{"name":"f","description":"does","parameters":{"type":"object"}},"type":"function"},`+
-				`{"function":{"name":"g","parameters":{"type":"object","properties":{}}},"type":"function"}],"stream_options"`, 1) + `}`},
+				`{"function":{"name":"g","parameters":{"type":"object","properties":{}}},"type":"function"}],"stream_options"`, 1) + `}`,
+		},
 		{"a conversation with images, calls and empty texts", "m", adapter.Request{Messages: []adapter.Message{
 			{Role: adapter.System, Content: ""},
 			{Role: adapter.User, Content: "not sent beside parts", Parts: []adapter.Part{{Type: "text", Text: "see"}, {Type: "image_url", Image: "data:image/png;base64,AA=="}, {Type: "text"}}},
@@ -105,8 +122,10 @@ func TestWhatAServerRefusesIsNotSentAgain(t *testing.T) {
 		sent    string // in the request that is taken
 	}{
 		{"stream_options", func(r upstream.Request) bool { return r.Usage }, `{"detail":"Extra inputs are not permitted: stream_options"}`, `"max_tokens":5`},
-		{"max_tokens", func(r upstream.Request) bool { return strings.Contains(string(r.Body), `"max_tokens"`) },
-			`{"error":{"message":"Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}`, `"max_completion_tokens":5`},
+		{
+			"max_tokens", func(r upstream.Request) bool { return strings.Contains(string(r.Body), `"max_tokens"`) },
+			`{"error":{"message":"Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}`, `"max_completion_tokens":5`,
+		},
 		{"json_schema", func(r upstream.Request) bool { return r.Schema != nil }, `{"error":{"message":"This response_format type is unavailable now"}}`, `"response_format":{"type":"json_object"}`},
 		{"two of them", func(r upstream.Request) bool { return r.Schema != nil || r.Usage }, `{"error":{"message":"unknown: stream_options, json_schema"}}`, `{"type":"json_object"}`},
 	} {

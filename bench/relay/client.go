@@ -33,7 +33,6 @@ type report struct {
 type kind struct {
 	path   string
 	body   func(n, pace int) string
-	accept string
 	before string // what stands before the text of a token
 	within string // what a line must have to hold one
 	end    string // what a whole stream ends with, about

@@ -240,8 +240,10 @@ func TestAClientThatGoesAwayIsCounted(t *testing.T) {
 func TestARawScriptIsSentAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Server{Script: func(Request) Answer {
-			return Answer{Header: http.Header{"Content-Type": {"text/html"}},
-				Raw: []Raw{{Bytes: "a\xffb"}, {Wait: time.Hour, Bytes: "c"}, {Cut: true}}}
+			return Answer{
+				Header: http.Header{"Content-Type": {"text/html"}},
+				Raw:    []Raw{{Bytes: "a\xffb"}, {Wait: time.Hour, Bytes: "c"}, {Cut: true}},
+			}
 		}}
 		defer s.Close()
 		began := time.Now()
@@ -295,8 +297,10 @@ func TestTheScriptSeesWhatWasAsked(t *testing.T) {
 		res := ask(t, t.Context(), s, body)
 		io.Copy(io.Discard, res.Body)
 		res.Body.Close()
-		want := Request{Model: "m", Stream: true, JSON: true, Schema: json.RawMessage(`{"type":"object"}`), Tools: []string{"f"},
-			Messages: []Message{{"system", "s"}, {"user", "ab"}, {"assistant", ""}}, Body: []byte(body), Attempt: 1}
+		want := Request{
+			Model: "m", Stream: true, JSON: true, Schema: json.RawMessage(`{"type":"object"}`), Tools: []string{"f"},
+			Messages: []Message{{"system", "s"}, {"user", "ab"}, {"assistant", ""}}, Body: []byte(body), Attempt: 1,
+		}
 		got.Header = nil
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)

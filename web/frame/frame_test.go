@@ -35,24 +35,40 @@ func TestTB03FramingsOfEachForm(t *testing.T) {
 		event      tube.Event
 		sse, jsonl string
 	}{
-		{"a delta", text("a/b", `x\n`),
+		{
+			"a delta", text("a/b", `x\n`),
 			"id: r:7\ndata: {\"uri\":\"a/b\",\"delta\":\"x\\n\"}\n\n",
-			"{\"id\":\"r:7\",\"uri\":\"a/b\",\"delta\":\"x\\n\"}\n"},
-		{"a value", tube.Event{Kind: tube.Set, URI: []byte(`a"\`), Value: []byte("1.10")},
+			"{\"id\":\"r:7\",\"uri\":\"a/b\",\"delta\":\"x\\n\"}\n",
+		},
+		{
+			"a value",
+			tube.Event{Kind: tube.Set, URI: []byte(`a"\`), Value: []byte("1.10")},
 			"id: r:7\ndata: {\"uri\":\"a\\\"\\\\\",\"delta\":1.10}\n\n",
-			"{\"id\":\"r:7\",\"uri\":\"a\\\"\\\\\",\"delta\":1.10}\n"},
-		{"a value that is complete", tube.Event{Kind: tube.Done, URI: []byte("a")},
+			"{\"id\":\"r:7\",\"uri\":\"a\\\"\\\\\",\"delta\":1.10}\n",
+		},
+		{
+			"a value that is complete",
+			tube.Event{Kind: tube.Done, URI: []byte("a")},
 			"id: r:7\ndata: {\"uri\":\"a\",\"done\":true}\n\n",
-			"{\"id\":\"r:7\",\"uri\":\"a\",\"done\":true}\n"},
-		{"a named event", named("usage", `{"total_tokens":3}`),
+			"{\"id\":\"r:7\",\"uri\":\"a\",\"done\":true}\n",
+		},
+		{
+			"a named event", named("usage", `{"total_tokens":3}`),
 			"id: r:7\nevent: usage\ndata: {\"total_tokens\":3}\n\n",
-			"{\"id\":\"r:7\",\"event\":\"usage\",\"data\":{\"total_tokens\":3}}\n"},
-		{"a part of a snapshot", tube.Event{Kind: tube.Set, Value: []byte("{}"), Part: true},
+			"{\"id\":\"r:7\",\"event\":\"usage\",\"data\":{\"total_tokens\":3}}\n",
+		},
+		{
+			"a part of a snapshot",
+			tube.Event{Kind: tube.Set, Value: []byte("{}"), Part: true},
 			"data: {\"uri\":\"\",\"delta\":{}}\n\n",
-			"{\"uri\":\"\",\"delta\":{}}\n"},
-		{"a named part of a snapshot", tube.Event{Kind: tube.Named, Name: "note", Value: []byte("1"), Part: true},
+			"{\"uri\":\"\",\"delta\":{}}\n",
+		},
+		{
+			"a named part of a snapshot",
+			tube.Event{Kind: tube.Named, Name: "note", Value: []byte("1"), Part: true},
 			"event: note\ndata: 1\n\n",
-			"{\"event\":\"note\",\"data\":1}\n"},
+			"{\"event\":\"note\",\"data\":1}\n",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.event.N = 7

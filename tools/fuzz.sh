@@ -11,8 +11,12 @@ $go test -list '^Fuzz' ./... | awk '/^Fuzz/ { names = names " " $1 } /^ok/ { if 
 	while read -r package targets; do
 		for target in $targets; do
 			echo "fuzz $package $target $time"
-			# The output of a target that passes says nothing that anybody reads.
+			# The output of a target that passes says nothing that anybody reads. On a busy machine the end of the time
+			# itself is taken for a failure at times: one that has found no input is none.
 			$go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" -parallel "$workers" "$package" >"$log" 2>&1 </dev/null || {
+				if grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input' "$log"; then
+					continue
+				fi
 				cat "$log"
 				exit 1
 			}

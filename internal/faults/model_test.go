@@ -74,7 +74,6 @@ type modelFault struct {
 	code      string // of the first error; "" for none
 	says      string // part of its sentence
 	status    int    // of the aggregated answer; default 200
-	most      int    // requests to the model at most; default 1
 	requests  int    // exactly, where not 0
 	atLeast   time.Duration
 	atMost    time.Duration

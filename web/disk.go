@@ -23,12 +23,14 @@ import (
 //
 //	runs/<run>.jsonl   a line with the outcome, then the tube's archive
 //	keys.txt           a line for each key, the newest last
+//	lock               held by the server that uses the folder
 //
 // A file of a run appears whole or not at all: it is written beside its place and renamed. A line of keys.txt is one write.
 // Nothing waits for the disk to spin: what is kept survives the end of the process, and of the machine only what the
 // system has written by then.
 type disk struct {
 	root *os.Root
+	lock *os.File
 
 	mu    sync.Mutex
 	keys  *os.File // opened for appending
@@ -44,6 +46,7 @@ type stored struct {
 const (
 	runsFolder = "runs"
 	keysFile   = "keys.txt"
+	lockFile   = "lock"
 	suffix     = ".jsonl"
 	temporary  = ".tmp"
 	folderMode = 0o700
@@ -65,12 +68,26 @@ func openDisk(folder string) (*disk, error) {
 	}
 	d := &disk{root: root}
 	if err := d.open(); err != nil {
-		return nil, errors.Join(fmt.Errorf("data folder %s cannot be written: %w", folder, err), root.Close())
+		err = fmt.Errorf("data folder %s cannot be written: %w", folder, err)
+		if errors.Is(err, errInUse) {
+			err = fmt.Errorf("data folder %s: %w; give each server one of its own (--data)", folder, errInUse)
+		}
+		return nil, errors.Join(err, d.close())
 	}
 	return d, nil
 }
 
-func (d *disk) open() error {
+// errInUse says that another process has the folder.
+var errInUse = errors.New("another server is using it")
+
+func (d *disk) open() (err error) {
+	// First of all: what another server is writing must not be touched.
+	if d.lock, err = d.root.OpenFile(lockFile, os.O_CREATE|os.O_WRONLY, fileMode); err != nil {
+		return err
+	}
+	if err := lock(d.lock); err != nil {
+		return err
+	}
 	if err := d.root.MkdirAll(runsFolder, folderMode); err != nil {
 		return err
 	}
@@ -82,7 +99,6 @@ func (d *disk) open() error {
 	if err := d.root.Remove(probe); err != nil {
 		return err
 	}
-	var err error
 	d.keys, err = d.root.OpenFile(keysFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, fileMode)
 	return err
 }
@@ -90,7 +106,13 @@ func (d *disk) open() error {
 func (d *disk) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return errors.Join(d.keys.Close(), d.root.Close())
+	var errs []error
+	for _, f := range []*os.File{d.keys, d.lock} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(append(errs, d.root.Close())...)
 }
 
 // fileOf names the file of a run. Ids are ours and need no escaping; one that is not does not reach the disk.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -354,4 +355,24 @@ func TestADiskThatTakesNothingMoreDoesNotStopTheServer(t *testing.T) {
 	if files, err := b.s.disk.list(); err != nil || len(files) != 1 {
 		t.Errorf("%v, %v", files, err)
 	}
+}
+
+// Two servers on one folder would both restore from it and write to it.
+func TestAFolderIsForOneServerAtATime(t *testing.T) {
+	folder := t.TempDir()
+	first, err := openDisk(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openDisk(folder); !errors.Is(err, errInUse) || !strings.Contains(err.Error(), folder) {
+		t.Errorf("a second one: %v", err)
+	}
+	if err := first.close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := openDisk(folder)
+	if err != nil {
+		t.Fatalf("after the first: %v", err)
+	}
+	second.close()
 }

@@ -126,12 +126,10 @@ func (p *problem) write(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	h.Del("Content-Length")
-	body, err := json.Marshal(p)
-	if err != nil { // cannot be: it holds strings and numbers only
-		panic(err)
-	}
 	w.WriteHeader(p.Status)
-	w.Write(append(body, '\n'))
+	text := json.NewEncoder(w)
+	text.SetEscapeHTML(false) // people read it, and nobody puts it into a page as it is
+	_ = text.Encode(p)        // the client may have gone away
 }
 
 // retryAfter is the header's text: whole seconds, at least one, spread over half as much again so that those who were

@@ -51,10 +51,17 @@ func (m *Manager) Result(ctx context.Context) (Result, error) {
 
 // Peek returns what there is, without waiting; all includes what clients may not see.
 func (m *Manager) Peek(all bool) Result {
-	document, reserved := m.tube.Snapshot(all)
-	if string(reserved) == "{}" {
-		reserved = nil
+	r := m.state()
+	// After the status: once that says that the run has ended, nothing can be missing from the document.
+	r.Result, r.Reserved = m.tube.Snapshot(all)
+	if string(r.Reserved) == "{}" {
+		r.Reserved = nil
 	}
+	return r
+}
+
+// state returns what there is beside the document.
+func (m *Manager) state() Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	status := m.status
@@ -62,7 +69,7 @@ func (m *Manager) Peek(all bool) Result {
 		status = "running"
 	}
 	r := Result{
-		Run: m.options.Run, Session: m.options.Session, Status: status, Result: document, Reserved: reserved,
+		Run: m.options.Run, Session: m.options.Session, Status: status,
 		Usage: maps.Clone(m.usage), Repairs: map[string]map[string]int{}, Truncated: m.cut, Errors: slices.Clone(m.errors),
 	}
 	if r.Usage == nil {

@@ -509,3 +509,28 @@ func TestAllClientsOfARunSeeTheSame(t *testing.T) {
 		t.Error("no document")
 	}
 }
+
+// Whoever asks for a run again and again must not be told that it is complete while the end of its document is missing.
+func TestADocumentThatIsSaidToBeCompleteIsWhole(t *testing.T) {
+	p := start(t, setup{script: always(upstream.Answer{Text: strings.Repeat("blue ", 400)})})
+	want := `{"answer":"` + strings.Repeat("blue ", 400) + `"}`
+	for range 40 {
+		id := p.do("POST", "/v1/runs", run("text"), "Prefer: respond-async").run
+		var clients sync.WaitGroup
+		for range 4 {
+			clients.Go(func() {
+				for {
+					a := p.do("GET", "/v1/runs/"+id, "")
+					if a.state == "running" && strings.HasPrefix(want, strings.TrimSuffix(a.doc, `"}`)) || a.doc == "{}" && a.state == "running" {
+						continue
+					}
+					if a.state != "completed" || a.doc != want {
+						t.Errorf("%v", a)
+					}
+					return
+				}
+			})
+		}
+		clients.Wait()
+	}
+}

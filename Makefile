@@ -2,13 +2,14 @@
 
 GO      ?= go
 FUZZ    ?= 3s
+SOAK    ?= 10m
 ADDR    ?= 127.0.0.1:8080
 # Two at a time is what the race detector and the fuzzer leave room for on a small machine.
 FUZZJOBS ?= 2
 # The race detector needs cgo, which go turns off where it finds no C compiler.
 RACE    ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
-.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds bench clean
+.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench clean
 
 all: test
 
@@ -36,6 +37,10 @@ fuzz-seconds:
 
 fuzz:
 	@GO="$(GO)" ./tools/fuzz.sh 2m $(FUZZJOBS)
+
+# The product under faults for a long time, with memory and goroutines watched.
+soak:
+	$(GO) test $(RACE) -count=1 -timeout 0 -run 'Soak|WithoutAWord' ./internal/faults -soak $(SOAK)
 
 # Linters are pinned in tools/go.mod, so that the module itself stays free of them.
 lint: vet

@@ -474,7 +474,8 @@ type folded struct {
 func (f *folded) take(t testing.TB, e sse.Event) {
 	t.Helper()
 	f.pending = append(f.pending, e)
-	if e.LastEventID == f.last {
+	// A browser keeps the last id across connections; go-sse begins each with none.
+	if e.LastEventID == f.last || e.LastEventID == "" {
 		return
 	}
 	if f.last != "" {

@@ -321,7 +321,8 @@ func (rs *runs) trim(now time.Time) {
 	defer rs.trimming.Unlock()
 	for {
 		rs.mu.Lock()
-		full := rs.keptBytes > rs.o.MemoryOfEnded
+		// Without a disk the last run to end is kept however large it is: somebody may be about to come back to it.
+		full := rs.keptBytes > rs.o.MemoryOfEnded && (rs.disk != nil || len(rs.kept) > 1)
 		if len(rs.kept) == 0 || !full && (rs.disk == nil || now.Sub(rs.kept[0].touched) < keepInMemory) {
 			rs.mu.Unlock()
 			return

@@ -153,8 +153,10 @@ func child() int {
 	if err != nil {
 		panic(err)
 	}
-	s, err := web.New(web.Options{Workflows: registry, Models: models,
-		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	s, err := web.New(web.Options{
+		Workflows: registry, Models: models,
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
 	if err != nil {
 		panic(err)
 	}

@@ -44,9 +44,11 @@ func TestAClientThatIsGoneWithoutAWordIsNoticed(t *testing.T) {
 			clientSide.ip(t, "route", "flush", "table", "main", "type", "blackhole")
 			m := newTold()
 			accepted := make(chan net.Conn, 1)
-			p := start(t, setup{handler: m.handler, address: "10.99.0.1:0", in: serverSide.do,
+			p := start(t, setup{
+				handler: m.handler, address: "10.99.0.1:0", in: serverSide.do,
 				web:    func(o *web.Options) { o.KeepAlive = row.beside },
-				listen: func(l net.Listener) net.Listener { return &watched{l, accepted} }})
+				listen: func(l net.Listener) net.Listener { return &watched{l, accepted} },
+			})
 			var c net.Conn
 			var err error
 			clientSide.do(func() { c, err = net.DialTimeout("tcp", strings.TrimPrefix(p.url, "http://"), patience) })

@@ -101,8 +101,10 @@ type product struct {
 // start makes a product that ends with the test, which fails if anything of it is left.
 func start(t testing.TB, s setup) *product {
 	t.Helper()
-	p := &product{t: t, model: &upstream.Server{Script: s.script}, log: new(text), seen: new(text), limits: s.limits,
-		leaks: goleak.IgnoreCurrent()}
+	p := &product{
+		t: t, model: &upstream.Server{Script: s.script}, log: new(text), seen: new(text), limits: s.limits,
+		leaks: goleak.IgnoreCurrent(),
+	}
 
 	var handler http.Handler = p.model
 	if s.handler != nil {
@@ -141,8 +143,10 @@ func start(t testing.TB, s setup) *product {
 	for _, w := range s.more {
 		registry.Register(w)
 	}
-	o := web.Options{Workflows: registry, Models: models,
-		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	o := web.Options{
+		Workflows: registry, Models: models,
+		Log: slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
 	if s.web != nil {
 		s.web(&o)
 	}

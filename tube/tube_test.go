@@ -70,7 +70,7 @@ func want(t *testing.T, got []string, want ...string) {
 	}
 }
 
-func TestTB01EventsGetTheNextIDInOrderAndReadersSeeThemFromAnyID(t *testing.T) {
+func TestTB_01_EventsGetTheNextIDInOrderAndReadersSeeThemFromAnyID(t *testing.T) {
 	tb := newTube(0)
 	for i, e := range []tube.Event{named("started", `{"run":"run"}`), text("a/b", "x"), text("a/b", `\n`), set("a/c", "1.10"), set("l", "[]"), set("o", "{}"), done("a/b"), text("a/b", "")} {
 		if n, err := tb.Send(e); err != nil || n != uint64(i) {
@@ -106,7 +106,7 @@ func TestTB01EventsGetTheNextIDInOrderAndReadersSeeThemFromAnyID(t *testing.T) {
 	}
 }
 
-func TestTB01WhatWasSentIsCopied(t *testing.T) {
+func TestTB_01_WhatWasSentIsCopied(t *testing.T) {
 	tb := newTube(0)
 	uri, value := []byte("a/b"), []byte("text")
 	send(t, tb, tube.Event{URI: uri, Value: value})
@@ -125,7 +125,7 @@ func TestReadersMayStopInTheMiddleAndGoOn(t *testing.T) {
 	want(t, lines(r), `1 {"uri":"a","delta":"2"}`, `2 {"uri":"a","delta":"3"}`)
 }
 
-func TestTB02FiltersHideFromClientsAndFromNobodyElse(t *testing.T) {
+func TestTB_02_FiltersHideFromClientsAndFromNobodyElse(t *testing.T) {
 	cases := []struct {
 		name   string
 		filter tube.Filter
@@ -185,7 +185,7 @@ func TestTB02FiltersHideFromClientsAndFromNobodyElse(t *testing.T) {
 	}
 }
 
-func TestTB02FiltersCanBeClearedAndMayChangeWhileOneURIGoesOn(t *testing.T) {
+func TestTB_02_FiltersCanBeClearedAndMayChangeWhileOneURIGoesOn(t *testing.T) {
 	tb := newTube(0)
 	send(t, tb, text("a", "0"))
 	remove := tb.AddFilter(tube.Filter{Exclude: []tube.Matcher{tube.URI("a")}})
@@ -206,7 +206,7 @@ func TestTB02FiltersCanBeClearedAndMayChangeWhileOneURIGoesOn(t *testing.T) {
 	}
 }
 
-func TestTB02AMatcherThatPanicsLeavesTheTubeUsable(t *testing.T) {
+func TestTB_02_AMatcherThatPanicsLeavesTheTubeUsable(t *testing.T) {
 	tb := newTube(0)
 	remove := tb.AddFilter(tube.Filter{Exclude: []tube.Matcher{tube.Func(func([]byte) bool { panic("matcher") })}})
 	func() {
@@ -219,7 +219,7 @@ func TestTB02AMatcherThatPanicsLeavesTheTubeUsable(t *testing.T) {
 	want(t, lines(tb.NewReader(0)), `0 {"uri":"a","delta":"y"}`)
 }
 
-func TestTB02AFilterIsAskedOnceForEventsInARow(t *testing.T) {
+func TestTB_02_AFilterIsAskedOnceForEventsInARow(t *testing.T) {
 	tb, asked := newTube(0), 0
 	tb.AddFilter(tube.Filter{Exclude: []tube.Matcher{tube.Func(func([]byte) bool { asked++; return false })}})
 	for range 100 {
@@ -230,7 +230,7 @@ func TestTB02AFilterIsAskedOnceForEventsInARow(t *testing.T) {
 	}
 }
 
-func TestTB04TheEndIsTheLastEvent(t *testing.T) {
+func TestTB_04_TheEndIsTheLastEvent(t *testing.T) {
 	t.Run("closed", func(t *testing.T) {
 		tb := newTube(0)
 		r := tb.NewReader(0)
@@ -260,7 +260,7 @@ func TestTB04TheEndIsTheLastEvent(t *testing.T) {
 
 func errOf(_ uint64, err error) error { return err }
 
-func TestTB04ExactlyOneTerminalEventWhenCloseAndCancelRace(t *testing.T) {
+func TestTB_04_ExactlyOneTerminalEventWhenCloseAndCancelRace(t *testing.T) {
 	for range 50 {
 		tb := newTube(0)
 		var wg sync.WaitGroup
@@ -301,7 +301,7 @@ func TestTB04ExactlyOneTerminalEventWhenCloseAndCancelRace(t *testing.T) {
 	}
 }
 
-func TestTB04TheRunCannotBeEndedByAnEvent(t *testing.T) {
+func TestTB_04_TheRunCannotBeEndedByAnEvent(t *testing.T) {
 	tb := newTube(0)
 	for _, name := range []string{"finished", "canceled"} {
 		if _, err := tb.Send(named(name, "{}")); err == nil {
@@ -313,7 +313,7 @@ func TestTB04TheRunCannotBeEndedByAnEvent(t *testing.T) {
 	}
 }
 
-func TestSE07EventsThatWouldBreakAFrameAreRefused(t *testing.T) {
+func TestSE_07_EventsThatWouldBreakAFrameAreRefused(t *testing.T) {
 	bad := map[string]tube.Event{
 		"a name with a line feed":           named("a\nb", "1"),
 		"an empty name":                     named("", "1"),
@@ -386,7 +386,7 @@ func TestNumbersAreThoseOfJSON(t *testing.T) {
 	}
 }
 
-func TestTB05AReaderThatFellOutGoesOnFromASnapshot(t *testing.T) {
+func TestTB_05_AReaderThatFellOutGoesOnFromASnapshot(t *testing.T) {
 	tb := newTube(4 << 10)
 	r := tb.NewReader(0) // never reads until the end
 	send(t, tb, named("started", `{"run":"run"}`), text("$reasoning_context", "hm"), set("$tools/0", `{"id":"1"}`), text("title", "T"), done("title"), named("usage", `{"bot":"a"}`))
@@ -505,7 +505,7 @@ func TestAnEventLargerThanTheLogIsDelivered(t *testing.T) {
 	}
 }
 
-func TestTB05ReadersOfASmallLogFoldToTheSameDocumentWhereverTheyAreCut(t *testing.T) {
+func TestTB_05_ReadersOfASmallLogFoldToTheSameDocumentWhereverTheyAreCut(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for round := range 12 {
 		tb := newTube(4 << 10)
@@ -569,7 +569,7 @@ func TestTB05ReadersOfASmallLogFoldToTheSameDocumentWhereverTheyAreCut(t *testin
 	}
 }
 
-func TestTB05ManyWritersAndManyReadersAtAnySpeed(t *testing.T) {
+func TestTB_05_ManyWritersAndManyReadersAtAnySpeed(t *testing.T) {
 	const writers, each, readers = 8, 1500, 16
 	tb := tube.New("run", &tube.Options{MaxBytes: 32 << 10, Document: func() tube.Document { return new(jsonuri.Document) }})
 	never := tb.NewReader(0) // waits, and never reads

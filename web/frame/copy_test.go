@@ -44,7 +44,7 @@ func (r *recorder) Flush() error {
 	return nil
 }
 
-func TestTB07WhatWaitsIsOneWriteAndOneFlush(t *testing.T) {
+func TestTB_07_WhatWaitsIsOneWriteAndOneFlush(t *testing.T) {
 	tb := newTube()
 	for range 100 {
 		_, _ = tb.Send(text("a", "word"))
@@ -62,7 +62,7 @@ func TestTB07WhatWaitsIsOneWriteAndOneFlush(t *testing.T) {
 	}
 }
 
-func TestTB07ALargeBacklogIsWrittenInPiecesAndFlushedOnce(t *testing.T) {
+func TestTB_07_ALargeBacklogIsWrittenInPiecesAndFlushedOnce(t *testing.T) {
 	tb := newTube()
 	for range 10_000 {
 		_, _ = tb.Send(text("a", "word"))
@@ -77,7 +77,7 @@ func TestTB07ALargeBacklogIsWrittenInPiecesAndFlushedOnce(t *testing.T) {
 	}
 }
 
-func TestTB07UnderASlowProducerEachEventIsOutAtOnce(t *testing.T) {
+func TestTB_07_UnderASlowProducerEachEventIsOutAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb, out := newTube(), newRecorder()
 		go func() {
@@ -214,7 +214,7 @@ func (c conn) Write(p []byte) (int, error) {
 
 func (c conn) Flush() error { return nil }
 
-func TestTB06APeerThatHasStoppedReadingDelaysNobody(t *testing.T) {
+func TestTB_06_APeerThatHasStoppedReadingDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTube()
 		here, there := net.Pipe()
@@ -248,7 +248,7 @@ func TestTB06APeerThatHasStoppedReadingDelaysNobody(t *testing.T) {
 }
 
 // Four connections follow a run while it is written, two in each framing.
-func TestTB03AndFT30OneRunIsReadInBothFramingsAtOnce(t *testing.T) {
+func TestTB_03_AndFT30OneRunIsReadInBothFramingsAtOnce(t *testing.T) {
 	tb := newTube()
 	outs := []*recorder{newRecorder(), newRecorder(), newRecorder(), newRecorder()}
 	var wg sync.WaitGroup

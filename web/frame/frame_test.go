@@ -29,7 +29,7 @@ func named(name, data string) tube.Event {
 	return tube.Event{Kind: tube.Named, Name: name, Value: []byte(data)}
 }
 
-func TestTB03FramingsOfEachForm(t *testing.T) {
+func TestTB_03_FramingsOfEachForm(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		event      tube.Event
@@ -114,7 +114,7 @@ func drawEvent(t *rapid.T) tube.Event {
 
 // TestSE07AnyBytesGiveExactlyOneEvent sends anything at all through a tube; what it takes must come out of a parser of the
 // framing as one event with the same data, and what it refuses must not come out.
-func TestSE07AnyBytesGiveExactlyOneEvent(t *testing.T) {
+func TestSE_07_AnyBytesGiveExactlyOneEvent(t *testing.T) {
 	taken := 0
 	rapid.Check(t, func(t *rapid.T) {
 		tb := newTube()
@@ -249,7 +249,7 @@ func same(t *rapid.T, want, got []byte) {
 }
 
 // FuzzSE08LinesOutAreEventsIn takes what a caller could send and counts what comes out.
-func FuzzSE08LinesOutAreEventsIn(f *testing.F) {
+func FuzzSE_08_LinesOutAreEventsIn(f *testing.F) {
 	f.Add("note", "a", "\"x\"", byte(3))
 	f.Add("a\nb", "\u2028\r\n", "x\\u2028", byte(0))
 	f.Add("", "", "{\n\"a\":\r1}", byte(1))

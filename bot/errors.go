@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot/prompt"
@@ -30,7 +31,9 @@ type Failure struct {
 	Message   string
 	Pointer   string // JSON Pointer into the result, where there is a place
 	Retryable bool
-	Cause     error
+	// RetryAfter is how long the model's server asks to wait before that; 0 where it does not.
+	RetryAfter time.Duration
+	Cause      error
 }
 
 func (f *Failure) Error() string { return f.Message }
@@ -47,7 +50,7 @@ func Describe(err error) (f Failure, known bool) {
 		return d, true
 	}
 	if e, ok := errors.AsType[*adapter.Error](err); ok {
-		return Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable, Cause: e.Cause}, true
+		return Failure{Code: e.Code, Message: e.Message, Retryable: e.Retryable, RetryAfter: e.RetryAfter, Cause: e.Cause}, true
 	}
 	if e, ok := errors.AsType[*prompt.Error](err); ok {
 		return Failure{Code: CodeInvalid, Message: "a prompt cannot be rendered: " + e.Error()}, true

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
@@ -36,6 +37,8 @@ type ErrorData struct {
 	Pointer   string `json:"pointer,omitempty"`
 	Retryable bool   `json:"retryable"`
 	Fatal     bool   `json:"fatal"`
+	// RetryAfter is how many seconds the model's server asks to wait.
+	RetryAfter int `json:"retry_after,omitempty"`
 }
 
 // Result waits for every bot's inference and every task. The error is that of the first bot or task that failed, or the cause
@@ -138,6 +141,7 @@ func (m *Manager) report(name string, err error, fatal bool) {
 		m.log.LogAttrs(m.ctx, slog.LevelInfo, "error event", attrs...)
 	}
 	data := ErrorData{Code: f.Code, Message: f.Message, Bot: name, Pointer: f.Pointer, Retryable: f.Retryable, Fatal: fatal}
+	data.RetryAfter = int((f.RetryAfter + time.Second - 1) / time.Second)
 	m.mu.Lock()
 	if len(m.errors) < maxErrors {
 		m.errors = append(m.errors, data)

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -143,12 +145,14 @@ func TestARunThatFailsBeforeAnyOutputAnswersWithItsStatus(t *testing.T) {
 		status int
 		code   string
 	}{
-		"key refused":     {&adapter.Error{Code: adapter.CodeAuth, Message: "the key was refused"}, 502, "upstream_auth"},
-		"rate limited":    {&adapter.Error{Code: adapter.CodeRateLimited, Message: "too many"}, 503, "upstream_rate_limited"},
-		"not reached":     {&adapter.Error{Code: adapter.CodeUnavailable, Message: "no connection"}, 502, "upstream_unavailable"},
-		"too slow":        {&adapter.Error{Code: adapter.CodeTimeout, Message: "no token came"}, 504, "upstream_timeout"},
-		"rubbish":         {&adapter.Error{Code: adapter.CodeProtocol, Message: "not an answer"}, 502, "upstream_protocol"},
-		"something of us": {errors.New("oops"), 500, "internal"},
+		// FT-01: what the provider says of waiting reaches whoever waits.
+		"rate limited for an hour": {&adapter.Error{Code: adapter.CodeRateLimited, Message: "too many", RetryAfter: 3599500 * time.Millisecond}, 503, "upstream_rate_limited"},
+		"key refused":              {&adapter.Error{Code: adapter.CodeAuth, Message: "the key was refused"}, 502, "upstream_auth"},
+		"rate limited":             {&adapter.Error{Code: adapter.CodeRateLimited, Message: "too many"}, 503, "upstream_rate_limited"},
+		"not reached":              {&adapter.Error{Code: adapter.CodeUnavailable, Message: "no connection"}, 502, "upstream_unavailable"},
+		"too slow":                 {&adapter.Error{Code: adapter.CodeTimeout, Message: "no token came"}, 504, "upstream_timeout"},
+		"rubbish":                  {&adapter.Error{Code: adapter.CodeProtocol, Message: "not an answer"}, 502, "upstream_protocol"},
+		"something of us":          {errors.New("oops"), 500, "internal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, nil).serve()
@@ -165,8 +169,15 @@ func TestARunThatFailsBeforeAnyOutputAnswersWithItsStatus(t *testing.T) {
 			if p.Status != tt.status || p.Code != tt.code || p.Run == "" || resp.Header.Get("X-Run-Id") != p.Run {
 				t.Errorf("%+v", p)
 			}
-			if tt.status == 503 && resp.Header.Get("Retry-After") == "" {
-				t.Error("no Retry-After")
+			least := 5
+			if e, ok := errors.AsType[*adapter.Error](tt.err); ok && e.RetryAfter > 0 {
+				least = 3600
+			}
+			if after, err := strconv.Atoi(resp.Header.Get("Retry-After")); tt.status == 503 && (err != nil || after < least) {
+				t.Errorf("Retry-After %q, want at least %d", resp.Header.Get("Retry-After"), least)
+			}
+			if state := text(t, b.do("GET", "/v1/runs/"+p.Run, "")); strings.Contains(state, `"retry_after":3600`) != (least == 3600) {
+				t.Error(state)
 			}
 			// A stream has begun by then: it says so in events.
 			f := fold(t, b.do("GET", "/v1/runs/"+p.Run+"/events", ""))

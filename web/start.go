@@ -354,7 +354,7 @@ func (s *Server) aggregate(w http.ResponseWriter, r *http.Request, run *run, v *
 			p := newProblem(cause.Code, cause.Message)
 			p.Run = run.id
 			if p.Status == http.StatusServiceUnavailable {
-				p.retryAfter = 5 * time.Second
+				p.retryAfter = max(5*time.Second, time.Duration(cause.RetryAfter)*time.Second)
 			}
 			for _, e := range o.Errors {
 				if e.Pointer != "" {

@@ -292,6 +292,13 @@ func (l *text) String() string {
 	return l.b.String()
 }
 
+// held is how much memory the text takes.
+func (l *text) held() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Cap()
+}
+
 func around(text string, at int) string { return text[max(0, at-100):min(len(text), at+100)] }
 
 // request sends a request; header lines are "Name: value". The body of the answer is closed with the test at the latest.

@@ -1,6 +1,10 @@
 package bot
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/jsonuri"
+)
 
 // escaper writes text that comes in pieces as the content of a JSON string. A UTF-8 sequence that a piece ends within waits
 // for the next one; what is not UTF-8 becomes U+FFFD.
@@ -8,14 +12,6 @@ type escaper struct {
 	carry [utf8.UTFMax]byte
 	n     int // bytes of carry
 }
-
-// stays marks the bytes that stand for themselves in a JSON string.
-var stays = func() (t [256]bool) {
-	for c := 0x20; c < utf8.RuneSelf; c++ {
-		t[c] = c != '"' && c != '\\'
-	}
-	return t
-}()
 
 // append appends text in its escaped form to dst.
 func (e *escaper) append(dst []byte, text string) []byte {
@@ -35,35 +31,22 @@ func (e *escaper) append(dst []byte, text string) []byte {
 		e.n = 0
 		text = text[1:]
 	}
-	start := 0
-	for i := 0; i < len(text); {
-		c := text[i]
-		if stays[c] {
-			i++
-			continue
-		}
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(text[i:])
-			if r != utf8.RuneError || size > 1 {
-				i += size
-				continue
+	whole := len(text) - cutOff(text)
+	e.n += copy(e.carry[e.n:], text[whole:])
+	return jsonuri.AppendEscaped(dst, text[:whole])
+}
+
+// cutOff counts the bytes at the end of text that are the beginning of a UTF-8 sequence.
+func cutOff(text string) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if rest := text[len(text)-n:]; utf8.RuneStart(rest[0]) {
+			if utf8.FullRuneInString(rest) {
+				return 0
 			}
-			dst = append(dst, text[start:i]...)
-			if rest := text[i:]; len(rest) < utf8.UTFMax && !utf8.FullRuneInString(rest) {
-				e.n = copy(e.carry[:], rest)
-				return dst
-			}
-			dst = append(dst, "\uFFFD"...)
-			i++
-			start = i
-			continue
+			return n
 		}
-		dst = append(dst, text[start:i]...)
-		dst = appendControl(dst, c)
-		i++
-		start = i
 	}
-	return append(dst, text[start:]...)
+	return 0
 }
 
 // close ends the text: a sequence that was cut off is replaced.
@@ -72,19 +55,4 @@ func (e *escaper) close(dst []byte) []byte {
 		dst = append(dst, "\uFFFD"...)
 	}
 	return dst
-}
-
-func appendControl(dst []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(dst, '\\', c)
-	case '\n':
-		return append(dst, '\\', 'n')
-	case '\r':
-		return append(dst, '\\', 'r')
-	case '\t':
-		return append(dst, '\\', 't')
-	}
-	const hex = "0123456789abcdef"
-	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }

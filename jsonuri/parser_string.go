@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // Where a string stands between two bytes. The states up to subHighU3 are numbered by the bytes at the end of what was
@@ -186,7 +187,13 @@ func appendEscapedByte(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 }
 
-// appendEscaped appends text as the content of a JSON string. Invalid UTF-8 becomes U+FFFD.
+// AppendEscaped appends text as the content of a JSON string (RFC 8259, section 7), without quotes. What is not UTF-8 becomes
+// U+FFFD, one for each byte.
+func AppendEscaped(dst []byte, text string) []byte {
+	return appendEscaped(dst, unsafe.Slice(unsafe.StringData(text), len(text))) // only read
+}
+
+// appendEscaped does the same with bytes.
 func appendEscaped(dst, text []byte) []byte {
 	for i := 0; i < len(text); {
 		j := skipPlain(text, i)

@@ -206,6 +206,31 @@ func TestAnEndedRunIsKeptForItsTimeAndThenGone(t *testing.T) {
 	}
 }
 
+// Without a data folder, too, a client that was cut off near the end finds the run, however large it is.
+func TestTheLastRunToEndIsKeptHoweverLargeItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(o *Options) { o.MemoryOfEnded = 1000 }).servePipes()
+		defer b.down()
+		first, st := b.startAsync()
+		st.send("a", strings.Repeat("x", 100_000))
+		st.finish()
+		synctest.Wait()
+		if resp := b.do("GET", "/v1/runs/"+first, ""); resp.StatusCode != 200 || len(text(t, resp)) < 100_000 {
+			t.Errorf("%d", resp.StatusCode)
+		}
+		second, st := b.startAsync()
+		st.finish()
+		synctest.Wait()
+		for id, want := range map[string]int{first: 410, second: 200} {
+			resp := b.do("GET", "/v1/runs/"+id, "")
+			text(t, resp)
+			if resp.StatusCode != want {
+				t.Errorf("after the second: %d, want %d", resp.StatusCode, want)
+			}
+		}
+	})
+}
+
 func TestEndedRunsTakeNoMoreMemoryThanTheyMay(t *testing.T) {
 	for name, data := range map[string]bool{"and are gone": false, "and are on disk": true} {
 		t.Run(name, func(t *testing.T) {

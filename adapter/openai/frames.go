@@ -35,8 +35,8 @@ func (f *frames) next() (data []byte, ok bool) {
 	}
 }
 
-// plain looks at what stands at the start of b. n is how many bytes of it are done with; where there are none, ok says that
-// more has to be read to know.
+// plain looks at what stands at the start of b. Of its n bytes it is done with, ok says whether they were an event, whose data
+// it returns, or nothing that matters. Where n is zero, ok says whether more has to be read to know, or the rest is not plain.
 func (f *frames) plain(b []byte) (data []byte, n int, ok bool) {
 	if len(b) == 0 {
 		return nil, 0, true

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tmaxmax/go-sse"
 	"pgregory.net/rapid"
+
+	"github.com/lingserve/lingserve/adapter"
 )
 
 type readEvent struct{ Type, Data string }
@@ -102,6 +105,35 @@ func TestAnErrorOfTheConnectionIsHandedOn(t *testing.T) {
 		// Of a line that was cut off go-sse says just that.
 		if len(events) != 1 || n != 1 || err == nil || want != nil && !errors.Is(err, want) {
 			t.Errorf("%q: %v, %d in place, %v", text, events, n, err)
+		}
+	}
+}
+
+// The buffer that events are read in is used again; a chunk is not.
+func TestTextStaysAsItWasWhenMoreIsRead(t *testing.T) {
+	p, err := New(Options{Transport: canned(stream(2000, false))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := p.Model("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for c, err := range m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "go"}}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Text != "" {
+			kept = append(kept, c.Text)
+		}
+	}
+	if len(kept) != 2000 {
+		t.Fatalf("%d chunks", len(kept))
+	}
+	for i, text := range kept {
+		if want := fmt.Sprintf("tok%d", i%10); text != want {
+			t.Fatalf("chunk %d has become %q, was %q", i, text, want)
 		}
 	}
 }

@@ -175,6 +175,7 @@ func TestCopyEndsForEachReason(t *testing.T) {
 				c.prepare(tb)
 				out.fail = c.fail
 				ctx, cancel := context.WithCancelCause(t.Context())
+				began := time.Now()
 				if c.cancel != nil && tb.Len() == 0 {
 					time.AfterFunc(time.Millisecond, func() { cancel(c.cancel) })
 				} else if c.cancel != nil {
@@ -183,6 +184,9 @@ func TestCopyEndsForEachReason(t *testing.T) {
 				err := frame.Copy(ctx, out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE, KeepAlive: time.Second})
 				if !errors.Is(err, gone) {
 					t.Errorf("%v", err)
+				}
+				if took := time.Since(began); took > time.Millisecond {
+					t.Errorf("it took %v to notice", took) // and not only when a comment was due
 				}
 				if strings.Contains(out.String(), "finished") {
 					t.Error("the stream looks as if the run had ended")

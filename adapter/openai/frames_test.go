@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 type readEvent struct{ Type, Data string }
@@ -30,7 +31,7 @@ func inPlace(r io.Reader) (events []readEvent, plain int, failure error) {
 		}
 		plain++
 	}
-	rest, err := viaGoSSE(&lines{r: f.remaining()})
+	rest, err := viaGoSSE(wire.Lines(f.remaining()))
 	return append(events, rest...), plain, err
 }
 

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // Options are the settings of a provider.
@@ -55,40 +56,30 @@ func New(o Options) (adapter.Provider, error) {
 	if o.MaxEvent <= 0 {
 		o.MaxEvent = defaultMaxEvent
 	}
-	if o.Transport == nil {
-		o.Transport = adapter.Transport(adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv})
-	}
 	base, err := url.Parse(o.BaseURL)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.Fragment != "" {
 		return nil, fmt.Errorf("the base URL of %s: expected one like %s", o.Prefix, defaultURL)
 	}
 	p := &provider{
-		prefix:   o.Prefix,
+		Server: wire.Server{
+			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }),
+			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
+		},
 		base:     *base,
 		azure:    base.Query().Has("api-version"),
-		key:      sync.OnceValue(func() string { return o.Key }),
-		keyName:  o.KeyName,
 		names:    o.Names,
 		maxEvent: o.MaxEvent,
-		client: &http.Client{
-			Transport: o.Transport,
-			// A redirect would carry the key and the prompt to wherever it says.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
 	}
 	return p, nil
 }
 
 // provider is one server and what is known of it. It is safe for concurrent use.
 type provider struct {
-	prefix   string
+	wire.Server
 	base     url.URL
 	azure    bool
-	key      func() string // a function, so that printing a provider does not print it
-	keyName  string
 	names    []string
 	maxEvent int
-	client   *http.Client
 
 	// What the server has refused before, by 400, is not sent again.
 	noUsage  atomic.Bool // stream_options
@@ -99,7 +90,7 @@ type provider struct {
 // Model returns the model of this name. Which names a server has is only known to it.
 func (p *provider) Model(name string) (adapter.Model, error) {
 	if name == "" {
-		return nil, fmt.Errorf("expected a model's name after %q", p.prefix+":")
+		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
 	}
 	return &model{p: p, name: name, url: p.url(name)}, nil
 }
@@ -149,19 +140,6 @@ func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapt
 
 // askAside is ask on a stack that is gone when the answer begins.
 func (m *model) askAside(ctx context.Context, req *adapter.Request) (res *http.Response, err error) {
-	aside(func() { res, err = m.ask(ctx, *req) })
+	wire.Aside(func() { res, err = m.ask(ctx, *req) })
 	return res, err
-}
-
-// aside calls f on the stack of another goroutine and waits for it. A stack that has grown hardly ever shrinks again, and what a
-// request takes would stay for as long as its answer is read, times thousands of streams. A panic of f is the caller's.
-func aside(f func()) {
-	over := make(chan any, 1)
-	go func() {
-		defer func() { over <- recover() }()
-		f()
-	}()
-	if p := <-over; p != nil {
-		panic(p)
-	}
 }

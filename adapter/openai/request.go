@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 	goopenai "github.com/sashabaranov/go-openai"
 )
 
@@ -36,50 +36,29 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 		if err != nil {
 			return nil, &adapter.Error{
 				Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
-				Cause: adapter.RedactError(err, m.p.key()),
+				Cause: adapter.RedactError(err, m.p.Key()),
 			}
 		}
-		res, err := m.post(ctx, body)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			return nil, m.p.unreachable(err)
+		res, refusal, err := m.p.Post(ctx, m.url, m.p.header(), body)
+		if refusal == nil {
+			return res, err
 		}
-		if res.StatusCode == http.StatusOK {
-			return res, nil
-		}
-		said, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBody)) // half an explanation is better than none
-		res.Body.Close()
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if !m.giveIn(sent, res.StatusCode, said) {
-			return nil, m.p.refused(res, said)
+		if !m.giveIn(sent, refusal) {
+			return nil, m.p.Refused(refusal)
 		}
 	}
 }
 
-// post sends a body to the model.
-func (m *model) post(ctx context.Context, body []byte) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, bytes.NewReader(body)) // sets GetBody
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("User-Agent", "lingserve")
-	if key := m.p.key(); key != "" {
-		if m.p.azure {
-			req.Header.Set("Api-Key", key)
+func (p *provider) header() http.Header {
+	h := http.Header{"Accept": {"text/event-stream"}}
+	if key := p.Key(); key != "" {
+		if p.azure {
+			h.Set("Api-Key", key)
 		} else {
-			req.Header.Set("Authorization", "Bearer "+key)
+			h.Set("Authorization", "Bearer "+key)
 		}
 	}
-	// The entry, which is not sent, lets net/http repeat a POST that met a connection which the server was just closing:
-	// golang/go#19943.
-	req.Header["X-Idempotency-Key"] = nil
-	return m.p.client.Do(req)
+	return h
 }
 
 // request says in OpenAI's words what is asked.
@@ -179,11 +158,11 @@ func schemaName(name string) string {
 
 // giveIn leaves out what a compatible server has refused to understand, and remembers it; false where nothing is left to
 // give in.
-func (m *model) giveIn(sent *request, status int, said []byte) bool {
-	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
+func (m *model) giveIn(sent *request, r *wire.Refusal) bool {
+	if r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
 		return false
 	}
-	names := func(what string) bool { return bytes.Contains(said, []byte(what)) }
+	names := func(what string) bool { return bytes.Contains(r.Body, []byte(what)) }
 	switch {
 	case sent.StreamOptions != nil && names("stream_options"):
 		m.p.noUsage.Store(true)

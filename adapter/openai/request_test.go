@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -268,7 +269,7 @@ func TestRetryAfterInAllItsForms(t *testing.T) {
 		{http.Header{"Retry-After-Ms": {"1500"}, "Retry-After": {"9"}}, 1500 * time.Millisecond},
 		{http.Header{"Retry-After-Ms": {"?"}, "Retry-After": {"9"}}, 9 * time.Second},
 	} {
-		if got := retryAfter(row.header, now); got != row.want {
+		if got := wire.RetryAfter(row.header, now); got != row.want {
 			t.Errorf("%v: %v", row.header, got)
 		}
 	}
@@ -282,7 +283,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		{"a wrong key with a name of its own", "k", "the file key.txt", `{}`, "the model's server (mine-2) refused the key: check the file key.txt"},
 	} {
 		p := newProvider(t, Options{Prefix: "mine-2", Key: row.key, KeyName: row.keyName}).(*provider)
-		if e := p.failure(401, report([]byte(row.body))); e.Message != row.says || e.Code != adapter.CodeAuth {
+		if e := p.Failure(401, wire.ReadReport([]byte(row.body))); e.Message != row.says || e.Code != adapter.CodeAuth {
 			t.Errorf("%s: %q", row.name, e.Message)
 		}
 	}
@@ -292,7 +293,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		"<script>":    "the model may not support something that was asked of it", // never the provider's own words
 	} {
 		body, _ := json.Marshal(map[string]any{"error": map[string]any{"message": "no", "param": param, "code": "unsupported_value"}})
-		if e := p.failure(400, report(body)); !strings.HasSuffix(e.Message, says) {
+		if e := p.Failure(400, wire.ReadReport(body)); !strings.HasSuffix(e.Message, says) {
 			t.Errorf("%s: %q", param, e.Message)
 		}
 	}
@@ -307,8 +308,8 @@ func FuzzReport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		marked := strings.ReplaceAll(string(body), "x", "CANARY<x>")
 		for _, e := range []*adapter.Error{
-			p.(*provider).failed([]byte(marked)),
-			p.(*provider).refused(&http.Response{StatusCode: status, Header: http.Header{}}, []byte(marked)),
+			p.(*provider).Failed([]byte(marked)),
+			p.(*provider).Refused(&wire.Refusal{Status: status, Body: []byte(marked)}),
 		} {
 			if e.Message == "" || e.Code == "" || strings.Contains(e.Message, "CANARY") || len(e.Message) > 300 || e.Cause == nil || len(e.Cause.Error()) > 3000 {
 				t.Errorf("%+v", e)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/tmaxmax/go-sse"
 )
 
@@ -75,11 +76,11 @@ func (a *answer) kind() string {
 
 // unknown is the error of an answer that is of no kind that a model gives.
 func (a *answer) unknown(kind string) error {
-	said, _ := io.ReadAll(io.LimitReader(a.res.Body, maxErrorBody))
+	said := wire.Said(a.res.Body)
 	return &adapter.Error{
 		Code: adapter.CodeProtocol, Status: http.StatusOK,
-		Message: "the model's server (" + a.m.p.prefix + ") answered with something else than an event stream: check the base URL (most end in /v1)",
-		Cause:   fmt.Errorf("Content-Type %q: %s", adapter.Redact(kind), adapter.Redact(string(said), a.m.p.key())),
+		Message: a.m.p.Name() + " answered with something else than an event stream: check the base URL (most end in /v1)",
+		Cause:   fmt.Errorf("Content-Type %q: %s", adapter.Redact(kind), a.m.p.Redact(said)),
 	}
 }
 
@@ -102,11 +103,11 @@ func (a *answer) complete(done bool, broken error) error {
 	case errors.Is(broken, bufio.ErrTooLong):
 		return &adapter.Error{
 			Code:    adapter.CodeProtocol,
-			Message: "the model's server (" + a.m.p.prefix + ") sent an event that is larger than allowed",
+			Message: a.m.p.Name() + " sent an event that is larger than allowed",
 			Cause:   fmt.Errorf("an event of more than %d bytes", a.m.p.maxEvent),
 		}
 	default:
-		return a.m.p.broken(a.ctx, broken)
+		return a.m.p.Broken(a.ctx, broken)
 	}
 	if err := a.end(); err != nil {
 		return err
@@ -143,7 +144,7 @@ func (a *answer) eventsOf(body io.Reader) (done bool, broken, err error) {
 // allEventsOf does the same with the whole grammar of SSE.
 func (a *answer) allEventsOf(body io.Reader) (done bool, broken, err error) {
 	// One byte more, so that an event of exactly MaxEvent bytes is taken.
-	for event, err := range sse.Read(&lines{r: body}, &sse.ReadConfig{MaxEventSize: a.m.p.maxEvent + 1}) {
+	for event, err := range sse.Read(wire.Lines(body), &sse.ReadConfig{MaxEventSize: a.m.p.maxEvent + 1}) {
 		if err != nil {
 			return false, err, nil
 		}
@@ -176,16 +177,16 @@ func (a *answer) event(event sse.Event) error {
 	}
 	d := &a.events
 	if event.Type == "error" {
-		return a.m.p.failed([]byte(event.Data))
+		return a.m.p.Failed([]byte(event.Data))
 	}
 	if err := d.decode(event.Data); err != nil {
 		if err == errReported {
-			return a.m.p.failed([]byte(event.Data))
+			return a.m.p.Failed([]byte(event.Data))
 		}
 		return &adapter.Error{
 			Code:    adapter.CodeProtocol,
-			Message: "the model's server (" + a.m.p.prefix + ") sent something that is not a piece of an answer",
-			Cause:   fmt.Errorf("%w: %s", err, adapter.Redact(event.Data, a.m.p.key())),
+			Message: a.m.p.Name() + " sent something that is not a piece of an answer",
+			Cause:   fmt.Errorf("%w: %s", err, a.m.p.Redact([]byte(event.Data))),
 		}
 	}
 	if !a.passContent() {
@@ -196,7 +197,7 @@ func (a *answer) event(event sse.Event) error {
 	}
 	if d.finish != "" && a.finish == "" {
 		if d.finish == "error" {
-			return a.m.p.failed([]byte(event.Data))
+			return a.m.p.Failed([]byte(event.Data))
 		}
 		a.finish = finishReason(d.finish)
 		a.wait(linger)
@@ -217,7 +218,7 @@ func (a *answer) end() error {
 		return errLeft
 	}
 	if a.finish == adapter.FinishContentFilter {
-		return &adapter.Error{Code: adapter.CodeProtocol, Message: contentFilter, Cause: errors.New("finish_reason content_filter")}
+		return &adapter.Error{Code: adapter.CodeProtocol, Message: wire.ContentFilter, Cause: errors.New("finish_reason content_filter")}
 	}
 	return nil
 }
@@ -240,7 +241,7 @@ func (a *answer) passContent() bool {
 func (a *answer) pass(c adapter.Chunk) bool {
 	if !a.began {
 		a.began = true
-		c.Model = a.m.p.prefix + ":" + a.m.name
+		c.Model = a.m.p.Prefix + ":" + a.m.name
 	}
 	return a.yield(c, nil)
 }

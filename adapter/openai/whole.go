@@ -20,14 +20,14 @@ func (a *answer) whole() error {
 	p := a.m.p
 	body, err := io.ReadAll(io.LimitReader(a.res.Body, maxWhole+1))
 	if err != nil {
-		return p.broken(a.ctx, err)
+		return p.Broken(a.ctx, err)
 	}
 	if len(body) > maxWhole {
 		return p.notCompletion(errors.New("larger than allowed"), body)
 	}
 	a.events.init()
 	if a.events.decode(string(body)) == errReported {
-		return p.failed(body)
+		return p.Failed(body)
 	}
 	var answer goopenai.ChatCompletionResponse
 	if err := json.Unmarshal(body, &answer); err != nil {
@@ -38,7 +38,7 @@ func (a *answer) whole() error {
 	}
 	said := answer.Choices[0]
 	if said.FinishReason == "" || said.FinishReason == goopenai.FinishReasonNull {
-		return p.broken(a.ctx, nil)
+		return p.Broken(a.ctx, nil)
 	}
 	text, reasoning := said.Message.Content, said.Message.ReasoningContent
 	if text == "" {
@@ -66,7 +66,7 @@ func (a *answer) whole() error {
 func (p *provider) notCompletion(err error, body []byte) error {
 	return &adapter.Error{
 		Code: adapter.CodeProtocol, Status: http.StatusOK,
-		Message: "the model's server (" + p.prefix + ") answered with something that is not a chat completion",
-		Cause:   fmt.Errorf("%w: %s", err, adapter.Redact(string(body), p.key())),
+		Message: p.Name() + " answered with something that is not a chat completion",
+		Cause:   fmt.Errorf("%w: %s", err, p.Redact(body)),
 	}
 }

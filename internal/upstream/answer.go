@@ -1,10 +1,9 @@
 package upstream
 
 import (
-	"encoding/json"
 	"maps"
 	"net/http"
-	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -21,8 +20,7 @@ type writer struct {
 	req    Request
 	answer Answer
 	buf    []byte
-	head   string // of every frame, up to the choices
-	tail   string // of every frame, from the choices on
+	format format
 	timer  *time.Timer
 	start  time.Time // of the pace
 	sent   int       // tokens
@@ -38,14 +36,14 @@ func (a *writer) run() bool {
 	case a.answer.Status != 0 && a.answer.Status != http.StatusOK:
 		h.Set("Content-Type", "application/json")
 		maps.Copy(h, a.answer.Header)
-		writeError(a.w, a.answer.Status, a.answer.Body)
+		a.format.refuse(a.w, a.answer.Status, a.answer.Body)
 		return true
 	case a.answer.Raw != nil:
-		h.Set("Content-Type", "text/event-stream")
+		h.Set("Content-Type", a.format.kind())
 		maps.Copy(h, a.answer.Header)
 		return a.raw()
 	case a.req.Stream:
-		h.Set("Content-Type", "text/event-stream; charset=utf-8")
+		h.Set("Content-Type", a.format.kind())
 		maps.Copy(h, a.answer.Header)
 		return a.stream()
 	default:
@@ -78,92 +76,67 @@ func (a *writer) raw() bool {
 	return true
 }
 
-// stream writes the answer as chat.completion.chunk events.
+// stream writes the answer in pieces.
 func (a *writer) stream() bool {
-	a.head = `data: {"id":"` + a.id() + `","object":"chat.completion.chunk","created":` +
-		strconv.FormatInt(time.Now().Unix(), 10) + `,"model":` + string(appendString(nil, a.req.Model)) +
-		`,"system_fingerprint":"fp_script","choices":[`
-	a.tail = "]}\n\n"
-	if a.req.Usage {
-		a.tail = "],\"usage\":null}\n\n"
-	}
 	a.start = time.Now()
-	a.delta(`"role":"assistant","content":""`)
+	a.format.open(a)
 	for token := range tokens(a.answer.Reasoning) {
-		if !a.token("reasoning_content", token) {
+		if !a.token(a.format.reasoning, token) {
 			return false
 		}
 	}
 	if a.answer.Tokens != nil {
 		for _, token := range a.answer.Tokens {
-			if !a.token("content", token) {
+			if !a.token(a.format.text, token) {
 				return false
 			}
 		}
 	} else {
 		for token := range tokens(a.answer.Text) {
-			if !a.token("content", token) {
+			if !a.token(a.format.text, token) {
 				return false
 			}
 		}
 	}
 	for i, call := range a.answer.ToolCalls {
-		index := `"tool_calls":[{"index":` + strconv.Itoa(i)
-		a.delta(index + `,"id":` + string(appendString(nil, call.ID)) + `,"type":"function","function":{"name":` +
-			string(appendString(nil, call.Name)) + `,"arguments":""}}]`)
-		for token := range tokens(call.Arguments) {
-			if !a.due() {
-				return false
-			}
-			a.delta(index + `,"function":{"arguments":` + string(appendString(nil, token)) + `}}]`)
-			if !a.paced() {
-				return false
-			}
+		if !a.format.call(a, i, call) {
+			return false
 		}
 	}
 	if !a.due() { // the end takes its time, as a token would
 		return false
 	}
-	if finish := a.finish(); finish != "-" {
-		a.buf = append(a.buf, a.head...)
-		a.buf = append(a.buf, `{"index":0,"delta":{},"logprobs":null,"finish_reason":`...)
-		a.buf = appendString(a.buf, finish)
-		a.buf = append(a.buf, '}')
-		a.buf = append(a.buf, a.tail...)
-		if a.req.Usage {
-			a.buf = append(a.buf, a.head...)
-			a.buf = append(a.buf, `],"usage":`...)
-			a.buf = append(a.buf, a.usage()...)
-			a.buf = append(a.buf, "}\n\n"...)
-		}
-		a.buf = append(a.buf, "data: [DONE]\n\n"...)
+	if a.finish() != "-" {
+		a.format.close(a)
 	}
 	return a.send()
 }
 
-// token sends one token of text or reasoning when its time has come.
-func (a *writer) token(member, token string) bool {
+// token sends one token when its time has come.
+func (a *writer) token(frame func(*writer, string), token string) bool {
 	if !a.due() {
 		return false
 	}
-	a.buf = append(a.buf, a.head...)
-	a.buf = append(a.buf, `{"index":0,"delta":{"`...)
-	a.buf = append(a.buf, member...)
-	a.buf = append(a.buf, `":`...)
-	a.buf = appendString(a.buf, token)
-	a.buf = append(a.buf, `},"logprobs":null,"finish_reason":null}`...)
-	a.buf = append(a.buf, a.tail...)
+	frame(a, token)
 	a.sent++
 	return a.paced()
 }
 
-// delta appends a frame with the members of a delta.
-func (a *writer) delta(members string) {
-	a.buf = append(a.buf, a.head...)
-	a.buf = append(a.buf, `{"index":0,"delta":{`...)
-	a.buf = append(a.buf, members...)
-	a.buf = append(a.buf, `},"logprobs":null,"finish_reason":null}`...)
-	a.buf = append(a.buf, a.tail...)
+// whole writes the answer in one piece, after the time that its tokens would take.
+func (a *writer) whole() bool {
+	if a.answer.Pace > 0 && !a.wait(time.Duration(float64(a.count())*float64(time.Second)/a.answer.Pace)) {
+		return false
+	}
+	a.format.whole(a)
+	return a.send()
+}
+
+// text is all text of the answer.
+func (a *writer) text() string {
+	if a.answer.Tokens != nil {
+		return strings.Join(a.answer.Tokens, "")
+	}
+	return a.answer.Text
 }
 
 // due waits until the next token's time. Times count from the start of the answer, so that waiting too long once does not
@@ -197,62 +170,6 @@ func (a *writer) send() bool {
 	return a.flush.Flush() == nil
 }
 
-// whole writes the answer as one chat.completion object, after the time that its tokens would take.
-func (a *writer) whole() bool {
-	var text []byte
-	if a.answer.Tokens != nil {
-		for _, token := range a.answer.Tokens {
-			text = append(text, token...)
-		}
-	} else {
-		text = append(text, a.answer.Text...)
-	}
-	if a.answer.Pace > 0 && !a.wait(time.Duration(float64(a.count())*float64(time.Second)/a.answer.Pace)) {
-		return false
-	}
-	b := append(a.buf, `{"id":"`...)
-	b = append(b, a.id()...)
-	b = append(b, `","object":"chat.completion","created":`...)
-	b = strconv.AppendInt(b, time.Now().Unix(), 10)
-	b = append(b, `,"model":`...)
-	b = appendString(b, a.req.Model)
-	b = append(b, `,"choices":[{"index":0,"message":{"role":"assistant","content":`...)
-	b = appendString(b, string(text))
-	if a.answer.Reasoning != "" {
-		b = append(b, `,"reasoning_content":`...)
-		b = appendString(b, a.answer.Reasoning)
-	}
-	for i, call := range a.answer.ToolCalls {
-		if i == 0 {
-			b = append(b, `,"tool_calls":[`...)
-		} else {
-			b = append(b, ',')
-		}
-		b = append(b, `{"id":`...)
-		b = appendString(b, call.ID)
-		b = append(b, `,"type":"function","function":{"name":`...)
-		b = appendString(b, call.Name)
-		b = append(b, `,"arguments":`...)
-		b = appendString(b, call.Arguments)
-		b = append(b, `}}`...)
-	}
-	if len(a.answer.ToolCalls) > 0 {
-		b = append(b, ']')
-	}
-	b = append(b, `},"logprobs":null,"finish_reason":`...)
-	if finish := a.finish(); finish == "-" {
-		b = append(b, `null`...)
-	} else {
-		b = appendString(b, finish)
-	}
-	b = append(b, `}],"usage":`...)
-	b = append(b, a.usage()...)
-	a.buf = append(b, '}')
-	return a.send()
-}
-
-func (a *writer) id() string { return "chatcmpl-" + strconv.Itoa(a.req.Attempt) }
-
 func (a *writer) finish() string {
 	switch {
 	case a.answer.Finish != "":
@@ -264,15 +181,12 @@ func (a *writer) finish() string {
 	}
 }
 
-// usage counts tokens the way the answer was cut, and those of the messages by the same measure.
-func (a *writer) usage() string {
-	prompt := 0
+// used counts tokens the way the answer was cut, and those of the messages by the same measure.
+func (a *writer) used() (prompt, completion int) {
 	for _, m := range a.req.Messages {
 		prompt += count(m.Content)
 	}
-	completion := a.count()
-	return `{"prompt_tokens":` + strconv.Itoa(prompt) + `,"completion_tokens":` + strconv.Itoa(completion) +
-		`,"total_tokens":` + strconv.Itoa(prompt+completion) + `}`
+	return prompt, a.count()
 }
 
 // count counts the tokens of the answer.
@@ -357,36 +271,4 @@ func appendString(b []byte, s string) []byte {
 	}
 	b = append(b, s[start:]...)
 	return append(b, '"')
-}
-
-// writeError writes an error answer; without a body, an error object as OpenAI sends it.
-func writeError(w http.ResponseWriter, status int, body string) {
-	if w.Header().Get("Content-Type") == "" {
-		w.Header().Set("Content-Type", "application/json")
-	}
-	var parsed any
-	if body == "" || (json.Unmarshal([]byte(body), &parsed) != nil && w.Header().Get("Content-Type") == "application/json") {
-		if body == "" {
-			body = http.StatusText(status)
-		}
-		object, _ := json.Marshal(map[string]any{"error": map[string]any{ // of strings: cannot fail
-			"message": body, "type": errorType(status), "param": nil, "code": nil,
-		}})
-		body = string(object)
-	}
-	w.WriteHeader(status)
-	w.Write([]byte(body)) // a client that has gone away does not need it
-}
-
-func errorType(status int) string {
-	switch {
-	case status == http.StatusUnauthorized:
-		return "authentication_error"
-	case status == http.StatusTooManyRequests:
-		return "rate_limit_error"
-	case status >= 500:
-		return "server_error"
-	default:
-		return "invalid_request_error"
-	}
 }

@@ -16,6 +16,25 @@ import (
 	"time"
 )
 
+// format is a provider's wire format, for one request.
+type format interface {
+	// read takes from a request what a script may want to know.
+	read(r *http.Request, body []byte) (Request, error)
+	// kind is the Content-Type of a stream.
+	kind() string
+	// open, text, reasoning and close append frames of a stream.
+	open(a *writer)
+	text(a *writer, token string)
+	reasoning(a *writer, token string)
+	close(a *writer)
+	// call sends a tool call as the provider does, in one frame or in many; false when the client is gone.
+	call(a *writer, i int, c ToolCall) bool
+	// whole appends an answer in one piece.
+	whole(a *writer)
+	// refuse answers with an error.
+	refuse(w http.ResponseWriter, status int, body string)
+}
+
 // Server answers POST …/chat/completions (streaming and not) and GET …/models as its Script says. It is an http.Handler.
 // Its zero value, with a Script, is ready; it must not be copied. Whoever asked for its Transport closes it.
 type Server struct {
@@ -113,15 +132,15 @@ func (s *Server) change() {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/chat/completions"):
-		s.chat(w, r)
+		s.chat(w, r, new(openai))
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
 		s.models(w)
 	default:
-		writeError(w, http.StatusNotFound, "")
+		new(openai).refuse(w, http.StatusNotFound, "")
 	}
 }
 
-func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
+func (s *Server) chat(w http.ResponseWriter, r *http.Request, f format) {
 	attempt := s.requests.Add(1)
 	s.open.Add(1)
 	s.change()
@@ -138,14 +157,14 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	req, err := parseRequest(body)
+	req, err := f.read(r, body)
 	if err != nil {
-		writeError(w, http.StatusBadRequest, "the body is not a chat completion request: "+err.Error())
+		f.refuse(w, http.StatusBadRequest, "the body is not a chat request: "+err.Error())
 		finished = true
 		return
 	}
 	req.Header, req.Body, req.Attempt = r.Header, body, int(attempt)
-	a := writer{w: w, flush: http.NewResponseController(w), done: r.Context().Done(), req: req, answer: s.Script(req)}
+	a := writer{w: w, flush: http.NewResponseController(w), done: r.Context().Done(), req: req, answer: s.Script(req), format: f}
 	defer a.stop()
 	defer func() {
 		// A script that breaks the connection ends by a panic; that is not the client's going away.
@@ -173,66 +192,4 @@ func (s *Server) models(w http.ResponseWriter) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(list) // a client that has gone away does not need it
-}
-
-// parseRequest takes what a script may want to know from a request's body.
-func parseRequest(body []byte) (Request, error) {
-	var in struct {
-		Model    string `json:"model"`
-		Messages []struct {
-			Role    string          `json:"role"`
-			Content json.RawMessage `json:"content"`
-		} `json:"messages"`
-		Stream        bool `json:"stream"`
-		StreamOptions struct {
-			IncludeUsage bool `json:"include_usage"`
-		} `json:"stream_options"`
-		ResponseFormat struct {
-			Type       string `json:"type"`
-			JSONSchema struct {
-				Schema json.RawMessage `json:"schema"`
-			} `json:"json_schema"`
-		} `json:"response_format"`
-		Tools []struct {
-			Function struct {
-				Name string `json:"name"`
-			} `json:"function"`
-		} `json:"tools"`
-	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		return Request{}, err
-	}
-	req := Request{
-		Model:  in.Model,
-		Stream: in.Stream,
-		Usage:  in.StreamOptions.IncludeUsage,
-		JSON:   in.ResponseFormat.Type == "json_object" || in.ResponseFormat.Type == "json_schema",
-		Schema: in.ResponseFormat.JSONSchema.Schema,
-	}
-	for _, m := range in.Messages {
-		req.Messages = append(req.Messages, Message{Role: m.Role, Content: text(m.Content)})
-	}
-	for _, t := range in.Tools {
-		req.Tools = append(req.Tools, t.Function.Name)
-	}
-	return req, nil
-}
-
-// text joins the text of a message's content, which is a string or a list of parts.
-func text(content json.RawMessage) string {
-	var s string
-	if json.Unmarshal(content, &s) == nil {
-		return s
-	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	if json.Unmarshal(content, &parts) != nil {
-		return ""
-	}
-	var b strings.Builder
-	for _, p := range parts {
-		b.WriteString(p.Text)
-	}
-	return b.String()
 }

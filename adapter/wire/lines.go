@@ -1,15 +1,17 @@
-package openai
+package wire
 
 import (
 	"bytes"
 	"io"
 )
 
-// lines hands a stream on in pieces that are worth looking at: as soon as an event may be complete, or when the buffer is full.
-// go-sse looks at an event from its start each time that more of it arrives; so an event that comes in a thousand pieces
-// would cost a thousand looks at up to 4 MiB.
+// Lines returns a reader to put before go-sse. It hands a stream on in pieces that are worth looking at: as soon as an event may
+// be complete, or when the buffer is full. go-sse looks at an event from its start each time that more of it arrives; so an event
+// that comes in a thousand pieces would cost a thousand looks at up to 4 MiB.
 //
 // Whole comment lines before an event are dropped, so that a server can send any number of them.
+func Lines(r io.Reader) io.Reader { return &lines{r: r} }
+
 type lines struct {
 	r     io.Reader
 	last  byte // the last byte that was handed on

@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"context"
@@ -17,26 +17,23 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 )
 
-// maxErrorBody is how much of an error answer is read.
-const maxErrorBody = 64 << 10
-
-// reported is what a provider says about a failure, in any of the forms that are in use.
-type reported struct {
+// Report is what a provider says about a failure, in any of the forms that are in use.
+type Report struct {
 	Message string
 	Kind    string // type and code, in small letters
 	Param   string // the member of the request that is to blame, if it is one that we know
 	Status  int    // where the code is an HTTP status
 }
 
-// report reads {"error":{…}}, {"error":"…"}, {"object":"error",…}, {"message":…}, {"detail":…} and lists of those.
-func report(data []byte) reported {
+// ReadReport reads {"error":{…}}, {"error":"…"}, {"object":"error",…}, {"message":…}, {"detail":…} and lists of those.
+func ReadReport(data []byte) Report {
 	var list []json.RawMessage
 	if json.Unmarshal(data, &list) == nil && len(list) > 0 {
 		data = list[0]
 	}
 	var top map[string]json.RawMessage
 	if json.Unmarshal(data, &top) != nil {
-		return reported{Message: string(data)}
+		return Report{Message: string(data)}
 	}
 	members := top
 	if inner := top["error"]; len(inner) > 0 && string(inner) != "null" {
@@ -45,7 +42,7 @@ func report(data []byte) reported {
 			members = map[string]json.RawMessage{"message": inner, "code": top["code"], "type": top["type"]}
 		}
 	}
-	var r reported
+	var r Report
 	for _, name := range []string{"message", "msg", "detail"} {
 		if r.Message = word(members[name]); r.Message != "" {
 			break
@@ -79,33 +76,33 @@ func word(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// refused makes the error of an answer with another status than 200.
-func (p *provider) refused(res *http.Response, said []byte) *adapter.Error {
-	e := p.failure(res.StatusCode, report(said))
-	e.RetryAfter = retryAfter(res.Header, time.Now())
-	e.Cause = fmt.Errorf("status %d: %s", res.StatusCode, adapter.Redact(string(said), p.key()))
+// Refused makes the error of an answer with another status than 200.
+func (s *Server) Refused(r *Refusal) *adapter.Error {
+	e := s.Failure(r.Status, ReadReport(r.Body))
+	e.RetryAfter = RetryAfter(r.Header, time.Now())
+	e.Cause = fmt.Errorf("status %d: %s", r.Status, s.Redact(r.Body))
 	return e
 }
 
-// failed makes the error of an event that reports one.
-func (p *provider) failed(data []byte) *adapter.Error {
-	r := report(data)
-	e := p.failure(r.Status, r)
+// Failed makes the error of an event that reports one.
+func (s *Server) Failed(data []byte) *adapter.Error {
+	r := ReadReport(data)
+	e := s.Failure(r.Status, r)
 	e.Status = r.Status
-	e.Cause = fmt.Errorf("reported: %s", adapter.Redact(string(data), p.key()))
+	e.Cause = fmt.Errorf("reported: %s", s.Redact(data))
 	return e
 }
 
-// failure says what a status (0 where there is none) and a report mean. The sentences are ours.
-func (p *provider) failure(status int, r reported) *adapter.Error {
+// Failure says what a status (0 where there is none) and a report mean. The sentences are ours.
+func (s *Server) Failure(status int, r Report) *adapter.Error {
 	says := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(r.Kind, w) })
 	}
-	server := "the model's server (" + p.prefix + ")"
+	server := s.Name()
 	e := &adapter.Error{Code: adapter.CodeProtocol, Status: status}
 	switch {
 	case says("content_filter", "content_policy") || says("data_inspection_failed"):
-		e.Message = contentFilter
+		e.Message = ContentFilter
 	case tooLong(r) && (status == 0 || status == 400 || status == 413 || status == 422):
 		e.Code, e.ContextLength = adapter.CodeInvalid, true
 		e.Message = "the request is too long for the model: shorten the prompt or the history, or use a model with a larger context"
@@ -114,9 +111,9 @@ func (p *provider) failure(status int, r reported) *adapter.Error {
 		e.Message = server + " says that the account has no credit left"
 	case status == 401 || status == 403 || says("invalid_api_key", "authentication", "permission"):
 		e.Code = adapter.CodeAuth
-		e.Message = server + " refused the key: check " + p.keyName
-		if p.key() == "" {
-			e.Message = server + " asks for a key: set " + p.keyName
+		e.Message = server + " refused the key: check " + s.KeyName
+		if s.Key() == "" {
+			e.Message = server + " asks for a key: set " + s.KeyName
 		}
 	case status == 429 || says("rate_limit", "too_many_requests"):
 		e.Code, e.Retryable = adapter.CodeRateLimited, true
@@ -146,10 +143,11 @@ func (p *provider) failure(status int, r reported) *adapter.Error {
 	return e
 }
 
-const contentFilter = "the provider's content filter stopped the answer"
+// ContentFilter is what is said of an answer that the provider's filter has stopped.
+const ContentFilter = "the provider's content filter stopped the answer"
 
 // tooLong recognises the ways in which servers say that a request does not fit the model's context.
-func tooLong(r reported) bool {
+func tooLong(r Report) bool {
 	if strings.Contains(r.Kind, "context_length") || strings.Contains(r.Kind, "string_above_max_length") {
 		return true
 	}
@@ -165,9 +163,9 @@ func tooLong(r reported) bool {
 	return false
 }
 
-// retryAfter reads how long the provider asks to wait: retry-after-ms, or Retry-After in seconds or as a date. More than a day
+// RetryAfter reads how long the provider asks to wait: retry-after-ms, or Retry-After in seconds or as a date. More than a day
 // is taken for a day.
-func retryAfter(h http.Header, now time.Time) time.Duration {
+func RetryAfter(h http.Header, now time.Time) time.Duration {
 	bound := func(seconds float64) time.Duration {
 		if math.IsNaN(seconds) || seconds <= 0 {
 			return 0
@@ -187,10 +185,10 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return 0
 }
 
-// unreachable makes the error of a request that got no answer.
-func (p *provider) unreachable(err error) *adapter.Error {
-	server := "the model's server (" + p.prefix + ")"
-	e := &adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Cause: adapter.RedactError(err, p.key())}
+// Unreachable makes the error of a request that got no answer.
+func (s *Server) Unreachable(err error) *adapter.Error {
+	server := s.Name()
+	e := &adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Cause: adapter.RedactError(err, s.Key())}
 	var timeout net.Error
 	switch {
 	case isCertificate(err):
@@ -221,8 +219,8 @@ func isDial(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// broken makes the error of an answer that ended too early: cut off by the provider, or by the network.
-func (p *provider) broken(ctx context.Context, err error) error {
+// Broken makes the error of an answer that ended too early: cut off by the provider, or by the network.
+func (s *Server) Broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -230,10 +228,10 @@ func (p *provider) broken(ctx context.Context, err error) error {
 		Code:      adapter.CodeProtocol,
 		Message:   "the model's answer was cut off before its end",
 		Retryable: true,
-		Cause:     errors.New("the stream ended without a finish_reason and without [DONE]"),
+		Cause:     errors.New("the stream ended without what marks its end"),
 	}
 	if err != nil {
-		e.Cause = fmt.Errorf("%w; %s", e.Cause, adapter.Redact(err.Error(), p.key()))
+		e.Cause = fmt.Errorf("%w; %s", e.Cause, s.Redact([]byte(err.Error())))
 	}
 	return e
 }

@@ -1,0 +1,107 @@
+// Package wire is what adapters that speak HTTP share: putting a request, reading a stream's lines, and saying in our own words
+// what a provider's refusal means.
+package wire
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// maxRefusal is how much of an error answer is read, in bytes.
+const maxRefusal = 64 << 10
+
+// Server is a provider's server: how it is reached, and how errors name it. It is safe for concurrent use.
+type Server struct {
+	Prefix  string        // as the provider is known in model names
+	KeyName string        // where the key comes from, named in errors
+	Key     func() string // a function, so that printing a server does not print it
+	Client  *http.Client
+}
+
+// NewClient returns a client for requests that carry a key; nil stands for the transport that all providers with these options
+// share.
+func NewClient(t http.RoundTripper, o adapter.TransportOptions) *http.Client {
+	if t == nil {
+		t = adapter.Transport(o)
+	}
+	return &http.Client{
+		Transport: t,
+		// A redirect would carry the key and the prompt to wherever it says.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Name is what users read: "the model's server (openai)".
+func (s *Server) Name() string { return "the model's server (" + s.Prefix + ")" }
+
+// Redact makes what the server has said fit for a log.
+func (s *Server) Redact(said []byte) string { return adapter.Redact(string(said), s.Key()) }
+
+// Refusal is an answer with another status than 200.
+type Refusal struct {
+	Status int
+	Header http.Header
+	Body   []byte // its start, where it is long
+}
+
+// Post sends a JSON body. It returns the answer where that has the status 200, and a refusal where it has another; the caller
+// closes the answer's body. Errors are the context's cause, or an [*adapter.Error] for a server that cannot be reached.
+func (s *Server) Post(ctx context.Context, url string, header http.Header, body []byte) (*http.Response, *Refusal, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body)) // sets GetBody
+	if err != nil {
+		return nil, nil, s.Unreachable(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	return s.Do(req, header)
+}
+
+// Do is Post for any request; the header goes over the request's own.
+func (s *Server) Do(req *http.Request, header http.Header) (*http.Response, *Refusal, error) {
+	req.Header.Set("User-Agent", "lingserve")
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	// The entry, which is not sent, lets net/http repeat a POST that met a connection which the server was just closing:
+	// golang/go#19943.
+	req.Header["X-Idempotency-Key"] = nil
+	res, err := s.Client.Do(req)
+	ctx := req.Context()
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		return nil, nil, s.Unreachable(err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return res, nil, nil
+	}
+	defer res.Body.Close()
+	said, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // half an explanation is better than none
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	return nil, &Refusal{Status: res.StatusCode, Header: res.Header, Body: said}, nil
+}
+
+// Said reads what a body says that is no answer, as far as it is of use.
+func Said(body io.Reader) []byte {
+	said, _ := io.ReadAll(io.LimitReader(body, maxRefusal))
+	return said
+}
+
+// Aside calls f on the stack of another goroutine and waits for it. A stack that has grown hardly ever shrinks again, and what a
+// request takes would stay for as long as its answer is read, times thousands of streams. A panic of f is the caller's.
+func Aside(f func()) {
+	over := make(chan any, 1)
+	go func() {
+		defer func() { over <- recover() }()
+		f()
+	}()
+	if p := <-over; p != nil {
+		panic(p)
+	}
+}

@@ -84,6 +84,14 @@ type ToolCall struct {
 	Arguments string `json:"arguments"`
 }
 
+// ToolResult is what came of a call that the provider made itself, with a tool of its own: such a call is not for us to answer.
+type ToolResult struct {
+	Index   int // of the call
+	ID      string
+	Content string
+	Failed  bool
+}
+
 // Usage counts tokens.
 type Usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
@@ -104,9 +112,12 @@ type Chunk struct {
 	Text      string
 	Reasoning string
 	ToolCall  *ToolCall
-	Usage     *Usage
-	Finish    string
-	Model     string // "provider:name" of the model that answers; in the first chunk
+	// ToolResult is the result of a call that the provider has made itself. A call without one in an answer that ends with
+	// FinishToolCalls waits for ours.
+	ToolResult *ToolResult
+	Usage      *Usage
+	Finish     string
+	Model      string // "provider:name" of the model that answers; in the first chunk
 }
 
 // Timeouts bound the waiting for a provider; zero means the default, negative none. Time spent in the reader of a stream

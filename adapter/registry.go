@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,12 @@ type Provider interface {
 	Model(name string) (Model, error)
 	// Names lists the models that are configured, without the provider's prefix; it may be empty.
 	Names() []string
+}
+
+// Lister is a Provider whose server can say which models it has. It may be asked at any time; it is never asked for a run.
+type Lister interface {
+	// List asks the server. Errors are an *[Error] or the context's cause.
+	List(ctx context.Context) ([]string, error)
 }
 
 // Registry finds models by "provider:name". It is safe for concurrent use once built.

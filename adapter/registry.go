@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,7 +11,8 @@ import (
 
 // Provider gives models by name.
 type Provider interface {
-	// Model returns the model of this name; an error where the provider cannot have it.
+	// Model returns the model of this name; an error where the provider cannot have it. A provider that is known but not
+	// configured has an *[Error] with [CodeAuth] for every name, which says what is missing.
 	Model(name string) (Model, error)
 	// Names lists the models that are configured, without the provider's prefix; it may be empty.
 	Names() []string
@@ -60,8 +62,7 @@ func (r *Registry) Model(name string) (Model, error) {
 		return r.model(strings.TrimSpace(name))
 	}
 	c := new(chain)
-	for link := range strings.SplitSeq(name, ",") {
-		link = strings.TrimSpace(link)
+	for _, link := range Links(name) {
 		m, err := r.model(link)
 		if err != nil {
 			return nil, err
@@ -89,11 +90,37 @@ func (r *Registry) model(name string) (Model, error) {
 
 // invalid makes the error of a name that names no model.
 func (r *Registry) invalid(what string) *Error {
-	known := strings.Join(slices.Sorted(maps.Keys(r.providers)), ", ")
+	known := strings.Join(r.Providers(), ", ")
 	if known == "" {
 		known = "none"
 	}
 	return &Error{Code: CodeInvalid, Message: what + ": expected \"provider:name\"; known providers: " + known}
+}
+
+// Links takes a chain apart: the names of its models, in the order in which they are asked. One name is a chain of one.
+func Links(chain string) []string {
+	links := strings.Split(chain, ",")
+	for i, link := range links {
+		links[i] = strings.TrimSpace(link)
+	}
+	return links
+}
+
+// Providers lists the prefixes of all providers, sorted.
+func (r *Registry) Providers() []string { return slices.Sorted(maps.Keys(r.providers)) }
+
+// Provider returns the provider with this prefix, nil where there is none.
+func (r *Registry) Provider(prefix string) Provider { return r.providers[prefix] }
+
+// Configured says whether there is a provider with this prefix that can have models at all.
+func (r *Registry) Configured(prefix string) bool {
+	p := r.providers[prefix]
+	if p == nil {
+		return false
+	}
+	_, err := p.Model("any")
+	e, ok := errors.AsType[*Error](err)
+	return !ok || e.Code != CodeAuth
 }
 
 // Names lists all configured models as "provider:name", sorted.
@@ -106,4 +133,19 @@ func (r *Registry) Names() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// Usable lists as "provider:name", sorted and each once, the configured models, the default and the ones that are named, where
+// chains stand for their models. What the provider cannot have is left out, such as all models of one that has no key.
+func (r *Registry) Usable(named ...string) []string {
+	names := r.Names()
+	names = append(names, Links(r.Default)...)
+	for _, chain := range named {
+		names = append(names, Links(chain)...)
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
+		_, err := r.model(name)
+		return err != nil
+	})
 }

@@ -30,6 +30,63 @@ func TestAModelIsFoundByProviderAndName(t *testing.T) {
 	}
 }
 
+// keyless is a provider that is known but not configured.
+type keyless struct{ names []string }
+
+func (keyless) Model(string) (Model, error) {
+	return nil, &Error{Code: CodeAuth, Message: "set a key"}
+}
+func (k keyless) Names() []string { return k.names }
+
+func TestWhatCanBeUsedIsListedOnceAndSorted(t *testing.T) {
+	m := newFake([]step{{chunk: text("a")}})
+	for name, c := range map[string]struct {
+		dflt  string
+		named []string
+		want  []string
+	}{
+		"what is configured":              {"", nil, []string{"gpu:llama3:8b", "openai:b"}},
+		"and the default":                 {"openai:a", nil, []string{"gpu:llama3:8b", "openai:a", "openai:b"}},
+		"a default that is listed":        {"openai:b", nil, []string{"gpu:llama3:8b", "openai:b"}},
+		"and what is named":               {"", []string{"openai:a", "openai:a"}, []string{"gpu:llama3:8b", "openai:a", "openai:b"}},
+		"chains taken apart":              {"openai:b, openai:a", []string{"gpu:x,openai:a"}, []string{"gpu:llama3:8b", "gpu:x", "openai:a", "openai:b"}},
+		"without what has no key":         {"azure:a", []string{"azure:b,openai:a"}, []string{"gpu:llama3:8b", "openai:a", "openai:b"}},
+		"without what a provider has not": {"", []string{"openai:nope", "nobody:x", "plain", "", "a,,b"}, []string{"gpu:llama3:8b", "openai:b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Registry{Default: c.dflt}
+			r.Register("openai", listed{provider{"a": m, "b": m}, []string{"b"}})
+			r.Register("gpu", listed{provider{"llama3:8b": m, "x": m}, []string{"llama3:8b", "llama3:8b"}})
+			r.Register("azure", keyless{[]string{"preset"}})
+			if diff := cmp.Diff(c.want, r.Usable(c.named...)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// listed is a provider that lists other names than it has.
+type listed struct {
+	provider
+	names []string
+}
+
+func (l listed) Names() []string { return l.names }
+
+func TestProvidersAreKnownByPrefixAndByWhetherTheyAreConfigured(t *testing.T) {
+	r := new(Registry)
+	r.Register("openai", provider{})
+	r.Register("azure", keyless{})
+	if diff := cmp.Diff([]string{"azure", "openai"}, r.Providers()); diff != "" {
+		t.Error(diff)
+	}
+	for prefix, want := range map[string][2]bool{"openai": {true, true}, "azure": {true, false}, "nobody": {false, false}} {
+		if got := [2]bool{r.Provider(prefix) != nil, r.Configured(prefix)}; got != want {
+			t.Errorf("%s: there and configured: %v, want %v", prefix, got, want)
+		}
+	}
+}
+
 func TestAnUnknownModelIsAnErrorThatNamesWhatIsKnown(t *testing.T) {
 	r := &Registry{}
 	r.Register("openai", provider{})

@@ -39,7 +39,7 @@ func ReadReport(data []byte) Report {
 	if inner := top["error"]; len(inner) > 0 && string(inner) != "null" {
 		members = nil
 		if json.Unmarshal(inner, &members) != nil {
-			members = map[string]json.RawMessage{"message": inner, "code": top["code"], "type": top["type"]}
+			members = map[string]json.RawMessage{"message": inner, "code": top["code"], "type": top["type"], "status": top["status"]}
 		}
 	}
 	var r Report
@@ -189,14 +189,15 @@ func RetryAfter(h http.Header, now time.Time) time.Duration {
 func (s *Server) Unreachable(err error) *adapter.Error {
 	server := s.Name()
 	e := &adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Cause: adapter.RedactError(err, s.Key())}
-	var timeout net.Error
 	switch {
 	case isCertificate(err):
 		e.Retryable = false
 		e.Message = server + " has a certificate that is not trusted"
+	case s.Absent != "" && (isA[*net.DNSError](err) || isDial(err)) && !isTimeout(err):
+		e.Message = s.Absent
 	case isA[*net.DNSError](err):
 		e.Message = server + " cannot be found: check the base URL"
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case isTimeout(err):
 		e.Code = adapter.CodeTimeout
 		e.Message = server + " could not be reached in time"
 	case isDial(err):
@@ -213,6 +214,11 @@ func isA[E error](err error) bool {
 }
 
 func isCertificate(err error) bool { return isA[*tls.CertificateVerificationError](err) }
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
 
 func isDial(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)

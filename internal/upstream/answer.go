@@ -174,7 +174,7 @@ func (a *writer) finish() string {
 	switch {
 	case a.answer.Finish != "":
 		return a.answer.Finish
-	case len(a.answer.ToolCalls) > 0:
+	case len(a.answer.ToolCalls) > len(a.answer.ToolResults):
 		return "tool_calls"
 	default:
 		return "stop"

@@ -35,7 +35,8 @@ type format interface {
 	refuse(w http.ResponseWriter, status int, body string)
 }
 
-// Server answers POST …/chat/completions (streaming and not) and GET …/models as its Script says. It is an http.Handler.
+// Server answers POST …/chat/completions (streaming and not), Coze's POST …/v3/chat and what belongs to it, and GET …/models as
+// its Script says. It is an http.Handler.
 // Its zero value, with a Script, is ready; it must not be copied. Whoever asked for its Transport closes it.
 type Server struct {
 	// Script decides the answer to a request. It is called from many goroutines.
@@ -43,8 +44,8 @@ type Server struct {
 	// Models are listed by GET …/models.
 	Models []string
 
-	open, canceled, requests atomic.Int64
-	process                  process
+	open, canceled, requests, cancels atomic.Int64
+	process                           process
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when a count changes; nil while nobody waits
@@ -59,9 +60,12 @@ type Request struct {
 	JSON     bool            // a JSON answer was asked for
 	Schema   json.RawMessage // the JSON Schema asked for, if any
 	Tools    []string
-	Header   http.Header
-	Body     []byte
-	Attempt  int // how often the server has been asked, from 1
+	// Variables are Coze's custom variables.
+	Variables map[string]string
+	Path      string // of the URL
+	Header    http.Header
+	Body      []byte
+	Attempt   int // how often the server has been asked, from 1
 }
 
 // Message is one message of a request; parts are joined as text.
@@ -73,13 +77,16 @@ type Answer struct {
 	Tokens    []string // instead of Text
 	Reasoning string
 	ToolCalls []ToolCall
-	Finish    string        // default "stop", "tool_calls" with ToolCalls; "-" sends none and no [DONE]
-	Pace      float64       // tokens per second; 0: as fast as it can
-	Delay     time.Duration // before the first byte
-	Raw       []Raw         // instead of all above: bytes as they are; the header goes with the first of them
-	Status    int           // other than 0 and 200: an error answer with Body
-	Header    http.Header   // goes over the header that the server would send
-	Body      string        // of an error; default an OpenAI error object for the Status
+	// ToolResults are those of the first ToolCalls, where the provider makes calls itself, as Coze does. The calls that have no
+	// result are the client's to make.
+	ToolResults []string
+	Finish      string        // default "stop", "tool_calls" with ToolCalls; "-" sends none and no [DONE]
+	Pace        float64       // tokens per second; 0: as fast as it can
+	Delay       time.Duration // before the first byte
+	Raw         []Raw         // instead of all above: bytes as they are; the header goes with the first of them
+	Status      int           // other than 0 and 200: an error answer with Body
+	Header      http.Header   // goes over the header that the server would send
+	Body        string        // of an error; default an OpenAI error object for the Status
 }
 
 // ToolCall is a call that the answer asks for.
@@ -98,6 +105,9 @@ type Raw struct {
 func (s *Server) Open() int     { return int(s.open.Load()) }
 func (s *Server) Canceled() int { return int(s.canceled.Load()) }
 func (s *Server) Requests() int { return int(s.requests.Load()) }
+
+// Cancels returns how many chats were canceled by Coze's request for that; such are not counted as requests.
+func (s *Server) Cancels() int { return int(s.cancels.Load()) }
 
 // Until waits until cond holds, looking at it whenever one of the counts has changed. It fails with the cause of ctx.
 func (s *Server) Until(ctx context.Context, cond func() bool) error {
@@ -133,6 +143,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/chat/completions"):
 		s.chat(w, r, new(openai))
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v3/chat"):
+		s.chat(w, r, new(coze))
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v3/chat/submit_tool_outputs"):
+		s.chat(w, r, &coze{outputs: true})
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v3/chat/cancel"):
+		s.cancel(w, r)
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
 		s.models(w)
 	default:
@@ -163,7 +179,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, f format) {
 		finished = true
 		return
 	}
-	req.Header, req.Body, req.Attempt = r.Header, body, int(attempt)
+	req.Path, req.Header, req.Body, req.Attempt = r.URL.Path, r.Header, body, int(attempt)
 	a := writer{w: w, flush: http.NewResponseController(w), done: r.Context().Done(), req: req, answer: s.Script(req), format: f}
 	defer a.stop()
 	defer func() {

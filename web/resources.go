@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/api"
 	"github.com/lingserve/lingserve/flow"
 )
@@ -62,18 +64,23 @@ type model struct {
 	Object  string `json:"object"`
 	Created int64  `json:"created"`
 	OwnedBy string `json:"owned_by"`
+	// Default is ours, for a page that offers a choice; clients of this shape pass over what they do not know.
+	Default bool `json:"default,omitempty"`
 }
 
-// getModels lists the models that are configured, in the shape of OpenAI's list.
+// getModels lists the models that can be used, in the shape of OpenAI's list: those that are configured, the default, and what
+// the workflows name at this moment.
 func (s *Server) getModels(w http.ResponseWriter, r *http.Request) {
+	standard := cmp.Or(s.o.Bot.Model, s.o.Models.Default)
+	first := adapter.Links(standard)[0]
 	list := struct {
 		Object string  `json:"object"`
 		Data   []model `json:"data"`
 	}{"list", []model{}}
-	for _, name := range s.o.Models.Names() {
+	for _, name := range s.o.Models.Usable(append(s.o.Workflows.Models(), standard)...) {
 		provider, _, _ := strings.Cut(name, ":")
 		// Nobody knows when a model was made; clients of this shape want a number.
-		list.Data = append(list.Data, model{name, "model", s.began.Unix(), provider})
+		list.Data = append(list.Data, model{name, "model", s.began.Unix(), provider, name == first})
 	}
 	s.sendJSON(w, r, http.StatusOK, list)
 }

@@ -1,0 +1,120 @@
+package web
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/flow"
+)
+
+// withoutKey is a provider that is known but not configured.
+type withoutKey struct{}
+
+func (withoutKey) Names() []string { return []string{"preset"} }
+func (withoutKey) Model(string) (adapter.Model, error) {
+	return nil, &adapter.Error{Code: adapter.CodeAuth, Message: "set a key"}
+}
+
+// listed asks for the list of models; "*" marks the default.
+func (b *bench) listed() (ids []string) {
+	b.t.Helper()
+	resp := b.do("GET", "/v1/models", "")
+	defer resp.Body.Close()
+	var list struct {
+		Object string
+		Data   []struct {
+			ID, Object string
+			OwnedBy    string `json:"owned_by"`
+			Created    int64
+			Default    *bool
+		}
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&list); err != nil {
+		b.t.Fatal(err)
+	}
+	if list.Object != "list" || list.Data == nil {
+		b.t.Errorf("not a list: %+v", list)
+	}
+	for _, m := range list.Data {
+		if m.Object != "model" || m.OwnedBy+":" != m.ID[:len(m.OwnedBy)+1] || m.Created == 0 {
+			b.t.Errorf("%+v", m)
+		}
+		if m.Default != nil {
+			if !*m.Default {
+				b.t.Errorf("%+v says that it is not the default", m)
+			}
+			m.ID += "*"
+		}
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+func TestModelsAreListed(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*Options)
+		want []string
+	}{
+		"what is configured": {func(*Options) {}, []string{"test:facts", "test:story*"}},
+		"a default that is not configured by name": {
+			func(o *Options) { o.Models.Default = "test:other" }, []string{"test:facts", "test:other*", "test:story"},
+		},
+		"the bots' own default, which goes before": {
+			func(o *Options) { o.Bot.Model = "test:other" }, []string{"test:facts", "test:other*", "test:story"},
+		},
+		"of a chain, the first": {
+			func(o *Options) { o.Models.Default = "test:other, test:facts" }, []string{"test:facts", "test:other*", "test:story"},
+		},
+		"nothing of a provider that is not configured": {
+			func(o *Options) { o.Models.Register("azure", withoutKey{}) }, []string{"test:facts", "test:story*"},
+		},
+		"nothing at all": {
+			func(o *Options) {
+				o.Models = new(adapter.Registry)
+				o.Models.Register("azure", withoutKey{})
+			}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, c.edit).serve()
+			if diff := cmp.Diff(c.want, b.listed()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTheListOfModelsHasWhatTheWorkflowsNameNow(t *testing.T) {
+	dir := t.TempDir()
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("name: a\nmodel: test:one\nbots:\n  b: {message: hi, root: b}\n  c: {message: hi, root: c, model: [test:two, test:facts]}\n" +
+		"  d: {message: hi, root: d, model: azure:x}\n")
+	workflows, err := flow.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, func(o *Options) {
+		o.Workflows = workflows
+		o.Models.Register("azure", withoutKey{})
+	}).serve()
+	if diff := cmp.Diff([]string{"test:facts", "test:one", "test:story*", "test:two"}, b.listed()); diff != "" {
+		t.Error(diff)
+	}
+	write("name: a\nmodel: test:three\nbots:\n  b: {message: hello, root: b}\n")
+	if err := workflows.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"test:facts", "test:story*", "test:three"}, b.listed()); diff != "" {
+		t.Error(diff)
+	}
+}

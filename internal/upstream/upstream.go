@@ -1,5 +1,5 @@
-// Package upstream is a scripted stand-in for a model's server. It speaks the OpenAI chat completions wire format, so that
-// tests, benchmarks and the demo model go through everything that a real model would.
+// Package upstream is a scripted stand-in for a model's server. It speaks the OpenAI chat completions wire format, Coze's and
+// Ollama's, so that tests, benchmarks and the demo model go through everything that a real model would.
 //
 // A [Server] is an http.Handler: serve it from a socket, or reach it in this process through [Server.Transport], which works
 // inside a synctest bubble. All waiting goes by the clock of package time, so a bubble's fake time paces it.
@@ -35,13 +35,13 @@ type format interface {
 	refuse(w http.ResponseWriter, status int, body string)
 }
 
-// Server answers POST …/chat/completions (streaming and not), Coze's POST …/v3/chat and what belongs to it, and GET …/models as
-// its Script says. It is an http.Handler.
+// Server answers POST …/chat/completions (streaming and not), Coze's POST …/v3/chat and what belongs to it, Ollama's
+// POST …/api/chat and GET …/api/tags, and GET …/models as its Script says. It is an http.Handler.
 // Its zero value, with a Script, is ready; it must not be copied. Whoever asked for its Transport closes it.
 type Server struct {
 	// Script decides the answer to a request. It is called from many goroutines.
 	Script func(Request) Answer
-	// Models are listed by GET …/models.
+	// Models are listed by GET …/models and GET …/api/tags.
 	Models []string
 
 	open, canceled, requests, cancels atomic.Int64
@@ -86,7 +86,7 @@ type Answer struct {
 	Raw         []Raw         // instead of all above: bytes as they are; the header goes with the first of them
 	Status      int           // other than 0 and 200: an error answer with Body
 	Header      http.Header   // goes over the header that the server would send
-	Body        string        // of an error; default an OpenAI error object for the Status
+	Body        string        // of an error; default the provider's error object for the Status
 }
 
 // ToolCall is a call that the answer asks for.
@@ -149,6 +149,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.chat(w, r, &coze{outputs: true})
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v3/chat/cancel"):
 		s.cancel(w, r)
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/api/chat"):
+		s.chat(w, r, new(ollama))
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/api/tags"):
+		s.tags(w)
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
 		s.models(w)
 	default:

@@ -210,10 +210,7 @@ func (f *coze) read(r *http.Request, body []byte) (Request, error) {
 		return Request{}, err
 	}
 	f.conversation, f.chat = r.URL.Query().Get("conversation_id"), r.URL.Query().Get("chat_id")
-	req := Request{Model: in.BotID, Stream: in.Stream, Usage: true, Variables: in.Vars}
-	if schema := in.Vars["json_schema"]; json.Valid([]byte(schema)) {
-		req.JSON, req.Schema = true, json.RawMessage(schema)
-	}
+	req := Request{Model: in.BotID, Stream: in.Stream, Usage: true, Variables: in.Vars, Path: r.URL.Path}
 	if prompt := in.Vars["system_prompt"]; prompt != "" {
 		req.Messages = append(req.Messages, Message{Role: "system", Content: prompt})
 	}

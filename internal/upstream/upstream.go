@@ -60,9 +60,9 @@ type Request struct {
 	JSON     bool            // a JSON answer was asked for
 	Schema   json.RawMessage // the JSON Schema asked for, if any
 	Tools    []string
-	// Variables are Coze's custom variables.
+	// Coze's custom variables, and the path, which tells a chat from what goes on with one.
 	Variables map[string]string
-	Path      string // of the URL
+	Path      string
 	Header    http.Header
 	Body      []byte
 	Attempt   int // how often the server has been asked, from 1
@@ -183,7 +183,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, f format) {
 		finished = true
 		return
 	}
-	req.Path, req.Header, req.Body, req.Attempt = r.URL.Path, r.Header, body, int(attempt)
+	req.Header, req.Body, req.Attempt = r.Header, body, int(attempt)
 	a := writer{w: w, flush: http.NewResponseController(w), done: r.Context().Done(), req: req, answer: s.Script(req), format: f}
 	defer a.stop()
 	defer func() {

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/config"
+)
+
+const aboutModels = `Lists the models that can be used: those that are configured, the default, and what the workflows name.
+
+  lingserve models                          the list
+  lingserve models --remote                 what the servers say that they have
+  lingserve models check                    ask each for one token, and say what is wrong
+  lingserve models check ollama:llama3.2    the same for one, listed or not
+
+A check ends with status 1 where a model does not answer. With --json there is an object on a line for each.
+`
+
+// modelsAtOnce is how many servers are asked at a time: enough that one that hangs does not hold up the rest, few enough that no
+// limit on connections is met.
+const modelsAtOnce = 4
+
+// inventory is what "lingserve models" does.
+type inventory struct {
+	models  *adapter.Registry
+	named   []string // by the workflows
+	json    bool
+	timeout time.Duration // for each server that is asked
+	stdout  io.Writer
+	stderr  io.Writer
+	waiting bool // stdout is a terminal, on which the one that is waited for can be shown
+}
+
+func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	set := flag.NewFlagSet("models", flag.ContinueOnError)
+	var settings config.Flags
+	settings.Bind(set)
+	i := inventory{stdout: stdout, stderr: stderr}
+	remote := set.Bool("remote", false, "list what the servers have, where they say it")
+	set.BoolVar(&i.json, "json", false, "print JSON Lines")
+	set.DurationVar(&i.timeout, "timeout", 30*time.Second, "`TIME` that each server has for its answer, 30s")
+	rest, help, err := parseFlags(set, args)
+	check := len(rest) > 0 && rest[0] == "check"
+	switch {
+	case help:
+		explain(stdout, "models", aboutModels, set)
+		return exitOK
+	case err != nil:
+		return usage(stderr, "models", "%v", err)
+	case i.timeout <= 0:
+		return usage(stderr, "models", "--timeout: %v is no time to answer in", i.timeout)
+	case check && *remote:
+		return usage(stderr, "models", "--remote is for the list; a check asks the servers anyway")
+	case check:
+		rest = rest[1:]
+	case len(rest) > 0 && strings.Contains(rest[0], ":"):
+		return usage(stderr, "models", "unexpected argument %q; to try a model: lingserve models check %s", rest[0], rest[0])
+	case len(rest) > 0:
+		return usage(stderr, "models", "unexpected argument %q%s", rest[0], didYouMean(rest[0], []string{"check"}, ""))
+	}
+	for _, chain := range rest {
+		for _, name := range adapter.Links(chain) {
+			if !strings.Contains(name, ":") {
+				return usage(stderr, "models", "%q is no model: expected provider:name, as in openai:gpt-4o-mini", name)
+			}
+		}
+	}
+	c, err := config.Load(&settings, os.Environ())
+	if err != nil {
+		return fail(stderr, err)
+	}
+	var stop func()
+	if i.models, stop, err = newModels(c); err != nil {
+		return fail(stderr, err)
+	}
+	defer stop()
+	status := exitOK
+	if len(rest) == 0 && !*remote {
+		workflows, _, err := openWorkflows(c)
+		if err != nil { // the others are there nevertheless
+			status = fail(stderr, err)
+		}
+		if workflows != nil {
+			i.named = workflows.Models()
+		}
+	}
+	i.waiting = !i.json && isTerminal(stdout) && colorful()
+
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() {
+		select {
+		case <-signals:
+			signal.Stop(signals) // the second one ends at once
+			cancel(errInterrupted)
+		case <-ctx.Done():
+		}
+	}()
+	do := i.list
+	switch {
+	case check:
+		do = func(ctx context.Context) int { return i.check(ctx, rest) }
+	case *remote:
+		do = i.remote
+	}
+	return cmp.Or(do(ctx), status)
+}
+
+// list prints what can be used, the default marked.
+func (i *inventory) list(context.Context) int {
+	first := adapter.Links(i.models.Default)[0]
+	for _, name := range i.models.Usable(i.named...) {
+		switch {
+		case i.json:
+			provider, _, _ := strings.Cut(name, ":")
+			i.object(struct {
+				Model    string `json:"model"`
+				Provider string `json:"provider"`
+				Default  bool   `json:"default,omitempty"`
+			}{name, provider, name == first})
+		case name == first:
+			i.line("%s  (default)", name)
+		default:
+			i.line("%s", name)
+		}
+	}
+	i.unconfigured()
+	return exitOK
+}
+
+// remote prints what the servers say that they have.
+func (i *inventory) remote(ctx context.Context) int {
+	var listers, silent []string
+	for _, prefix := range i.models.Providers() {
+		switch _, lists := i.models.Provider(prefix).(adapter.Lister); {
+		case !i.models.Configured(prefix):
+		case lists:
+			listers = append(listers, prefix)
+		default:
+			silent = append(silent, prefix)
+		}
+	}
+	type answer struct {
+		names []string
+		err   error
+	}
+	status := exitOK
+	for prefix, a := range inOrder(listers, modelsAtOnce, func(prefix string) answer {
+		names, err := i.ask(ctx, prefix)
+		return answer{names, err}
+	}) {
+		if ctx.Err() != nil {
+			return exitInterrupted
+		}
+		if a.err != nil {
+			status = fail(i.stderr, fmt.Errorf("%s: %s", prefix, said(a.err)))
+			continue
+		}
+		for _, name := range a.names {
+			if i.json {
+				i.object(struct {
+					Model    string `json:"model"`
+					Provider string `json:"provider"`
+				}{prefix + ":" + name, prefix})
+				continue
+			}
+			i.line("%s", prefix+":"+name)
+		}
+	}
+	if len(silent) > 0 {
+		fmt.Fprintf(i.stderr, "no list to ask for: %s\n", strings.Join(silent, ", "))
+	}
+	i.unconfigured()
+	return status
+}
+
+// ask returns what a provider's server has, sorted.
+func (i *inventory) ask(ctx context.Context, prefix string) ([]string, error) {
+	ctx, cancel := i.limit(ctx)
+	defer cancel()
+	names, err := i.models.Provider(prefix).(adapter.Lister).List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.Clone(names)
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// limit bounds the waiting for one server.
+func (i *inventory) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, i.timeout, &adapter.Error{
+		Code: adapter.CodeTimeout, Message: fmt.Sprintf("no answer within %v", i.timeout),
+	})
+}
+
+// unconfigured says which providers there would be.
+func (i *inventory) unconfigured() {
+	var missing []string
+	for _, prefix := range i.models.Providers() {
+		if !i.models.Configured(prefix) {
+			missing = append(missing, prefix)
+		}
+	}
+	if len(missing) > 0 {
+		fmt.Fprintf(i.stderr, "not configured: %s (see docs/models.md)\n", strings.Join(missing, ", "))
+	}
+}
+
+// said is the text of a model's error, which may be shown; anything else may not.
+func said(err error) string {
+	if e, ok := errors.AsType[*adapter.Error](err); ok {
+		return e.Message
+	}
+	return "the model failed"
+}
+
+// line prints a line. Names may come from a server, so they are not to steer the terminal.
+func (i *inventory) line(format string, args ...any) {
+	text := strings.ReplaceAll(clean(fmt.Sprintf(format, args...)), "\n", " ")
+	fmt.Fprintln(i.stdout, strings.TrimRight(text, " "))
+}
+
+// object prints a JSON object on a line.
+func (i *inventory) object(v any) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("models: " + err.Error()) // strings and numbers are always encoded
+	}
+	i.stdout.Write(b.Bytes())
+}
+
+// inOrder calls f for each item, atOnce at a time, and yields the results in the order of the items, each as soon as it and those
+// before it are there. When it returns, nothing runs any more: f should end early where nobody wants its result.
+func inOrder[T, R any](items []T, atOnce int, f func(T) R) iter.Seq2[T, R] {
+	return func(yield func(T, R) bool) {
+		results := make([]chan R, len(items))
+		for n := range results {
+			results[n] = make(chan R, 1) // so that no worker waits for its turn to be printed
+		}
+		var next atomic.Int64
+		var workers sync.WaitGroup
+		defer workers.Wait()
+		defer next.Store(int64(len(items))) // nothing more is begun
+		for range min(atOnce, len(items)) {
+			workers.Go(func() {
+				for n := next.Add(1) - 1; n < int64(len(items)); n = next.Add(1) - 1 {
+					results[n] <- f(items[n])
+				}
+			})
+		}
+		for n, item := range items {
+			if !yield(item, <-results[n]) {
+				return
+			}
+		}
+	}
+}

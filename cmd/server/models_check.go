@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// trial is what came of trying a model, or of asking for the list of a provider that has no model to try.
+type trial struct {
+	Model    string  `json:"model,omitempty"`
+	Provider string  `json:"provider,omitempty"` // instead of the model
+	Status   string  `json:"status"`             // ok, fail, or skip: there was nothing to try
+	Seconds  float64 `json:"seconds,omitempty"`
+	Code     string  `json:"code,omitempty"` // of the error
+	Message  string  `json:"message,omitempty"`
+}
+
+// name is the first column.
+func (t *trial) name() string {
+	if t.Model != "" {
+		return t.Model
+	}
+	return t.Provider + ":"
+}
+
+// check tries the models with these names, or all. Each has one attempt.
+func (i *inventory) check(ctx context.Context, names []string) int {
+	i.models.Retries.Attempts = 1
+	// One limit, for all that a check does; that for the connection alone may be nearer.
+	i.models.Timeouts.FirstToken, i.models.Timeouts.Idle, i.models.Timeouts.Total = -1, -1, -1
+	all := len(names) == 0
+	var trials []trial
+	if all {
+		trials = i.everything()
+	} else {
+		for _, chain := range names {
+			for _, name := range adapter.Links(chain) {
+				if !slices.ContainsFunc(trials, func(t trial) bool { return t.Model == name }) {
+					trials = append(trials, trial{Model: name})
+				}
+			}
+		}
+	}
+	width := 0
+	for _, t := range trials {
+		width = max(width, utf8.RuneCountInString(t.name()))
+	}
+	if len(trials) > 0 {
+		i.await(trials[0])
+	}
+	n, status := 0, exitOK
+	for _, t := range inOrder(trials, modelsAtOnce, func(t trial) trial { return i.try(ctx, t) }) {
+		i.awaitNothing()
+		if ctx.Err() != nil {
+			return exitInterrupted
+		}
+		if t.Status == "fail" {
+			status = exitFailed
+		}
+		i.result(t, width)
+		if n++; n < len(trials) {
+			i.await(trials[n])
+		}
+	}
+	if all {
+		i.unconfigured()
+	}
+	return status
+}
+
+// everything lists what there is to try: each model that can be used or that a workflow wants, and each provider that is
+// configured without any.
+func (i *inventory) everything() (trials []trial) {
+	models := i.models.Usable(i.named...)
+	for _, chain := range i.named {
+		models = append(models, adapter.Links(chain)...)
+	}
+	slices.Sort(models)
+	for _, model := range slices.Compact(models) {
+		trials = append(trials, trial{Model: model})
+	}
+	for _, prefix := range i.models.Providers() {
+		if i.models.Configured(prefix) && !slices.ContainsFunc(models, func(m string) bool { return strings.HasPrefix(m, prefix+":") }) {
+			trials = append(trials, trial{Provider: prefix})
+		}
+	}
+	return trials
+}
+
+// try fills in what comes of a trial.
+func (i *inventory) try(ctx context.Context, t trial) trial {
+	ctx, cancel := i.limit(ctx)
+	defer cancel()
+	began := time.Now()
+	var err error
+	if t.Model != "" {
+		t.Status = "ok"
+		err = answers(ctx, i.models, t.Model)
+	} else if t.Status, t.Message, err = i.offers(ctx, t.Provider); t.Status == "skip" {
+		return t
+	}
+	t.Seconds = time.Since(began).Seconds()
+	if err != nil {
+		t.Status, t.Code = "fail", adapter.CodeProtocol
+		if e, ok := errors.AsType[*adapter.Error](err); ok {
+			t.Code = e.Code
+		}
+		t.Message = strings.TrimPrefix(said(err), fmt.Sprintf("the model %q: ", t.Model)) // which is in the line already
+	}
+	return t
+}
+
+// tokenLimits are asked for one after the other, while the server refuses the request: some take no less than 16, and models that
+// think first may refuse any limit that their thoughts do not keep to. nil is no limit; the first piece of an answer is enough
+// anyway.
+var tokenLimits = []*int{new(1), new(16), nil}
+
+// answers asks a model for a token.
+func answers(ctx context.Context, models *adapter.Registry, name string) error {
+	m, err := models.Model(name)
+	if err != nil {
+		return err
+	}
+	for _, limit := range tokenLimits {
+		err = begins(ctx, m, adapter.Request{
+			Messages:  []adapter.Message{{Role: adapter.User, Content: "Say yes."}},
+			MaxTokens: limit,
+		})
+		e, refused := errors.AsType[*adapter.Error](err)
+		if !refused || e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity {
+			return err
+		}
+	}
+	return err
+}
+
+// begins reads an answer up to its first token, be that text, a thought or a call. An answer that ends before one is none the
+// less an answer.
+func begins(ctx context.Context, m adapter.Model, req adapter.Request) error {
+	for chunk, err := range m.Stream(ctx, req) {
+		if err != nil {
+			return err
+		}
+		if chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// offers says what a provider has of which no model is named. That its server gives a list shows that key and address are right.
+func (i *inventory) offers(ctx context.Context, prefix string) (status, message string, err error) {
+	if _, lists := i.models.Provider(prefix).(adapter.Lister); !lists {
+		return "skip", fmt.Sprintf("no model is named: list those you use under %s, or try one: lingserve models check %s:NAME",
+			namesKey(prefix), prefix), nil
+	}
+	names, err := i.ask(ctx, prefix)
+	if err != nil {
+		return "", "", err
+	}
+	if len(names) == 0 {
+		return "ok", "its server has no models", nil
+	}
+	count := fmt.Sprintf("%d models, e.g. ", len(names))
+	if len(names) == 1 {
+		count = "1 model, "
+	}
+	return "ok", count + strings.Join(names[:min(len(names), 3)], ", ") + "; list those you use under " + namesKey(prefix), nil
+}
+
+// namesKey is where a provider's models are named in the configuration file.
+func namesKey(prefix string) string {
+	if prefix == "openai" {
+		return "openai.models"
+	}
+	return "providers." + prefix + ".models"
+}
+
+// result prints a line.
+func (i *inventory) result(t trial, width int) {
+	if i.json {
+		t.Seconds = float64(int(t.Seconds*1000+0.5)) / 1000
+		i.object(t)
+		return
+	}
+	var what string
+	switch t.Status {
+	case "ok":
+		what = strings.TrimRight(fmt.Sprintf("%.2fs  %s", t.Seconds, t.Message), " ")
+	default:
+		what = t.Message
+	}
+	i.line("%-4s  %-*s  %s", t.Status, width, t.name(), what)
+}
+
+// await shows on a terminal which one is waited for; awaitNothing takes that away.
+func (i *inventory) await(t trial) {
+	if i.waiting {
+		fmt.Fprintf(i.stdout, "…     %s", clean(t.name()))
+	}
+}
+
+func (i *inventory) awaitNothing() {
+	if i.waiting {
+		fmt.Fprint(i.stdout, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,350 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/upstream"
+)
+
+// standIn is a model's server that knows one key, sk-right, and models that each do one thing.
+func standIn() *upstream.Server {
+	return &upstream.Server{Models: []string{"good", "thinks", "hangs"}, Script: func(r upstream.Request) upstream.Answer {
+		var asked struct {
+			MaxTokens int `json:"max_tokens"`
+		}
+		if err := json.Unmarshal(r.Body, &asked); err != nil {
+			return upstream.Answer{Status: http.StatusBadRequest}
+		}
+		switch {
+		case r.Header.Get("Authorization") != "Bearer sk-right":
+			return upstream.Answer{Status: http.StatusUnauthorized, Body: "the key sk-CANARY is wrong"}
+		case r.Model == "good" && asked.MaxTokens == 1:
+			return upstream.Answer{Text: "Yes", Finish: adapter.FinishLength}
+		case r.Model == "thinks":
+			return upstream.Answer{Reasoning: "Hm", Finish: adapter.FinishLength}
+		case r.Model == "silent":
+			return upstream.Answer{Finish: adapter.FinishLength}
+		case r.Model == "sixteen" && asked.MaxTokens >= 16, r.Model == "boundless" && asked.MaxTokens == 0:
+			return upstream.Answer{Text: "Yes"}
+		case r.Model == "sixteen", r.Model == "boundless", r.Model == "picky":
+			return upstream.Answer{Status: http.StatusBadRequest, Body: "max_tokens is too small"}
+		case r.Model == "broke":
+			return upstream.Answer{Status: http.StatusPaymentRequired}
+		case r.Model == "limited":
+			return upstream.Answer{Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"1"}}}
+		case r.Model == "cut":
+			return upstream.Answer{Finish: "-"}
+		case r.Model == "hangs":
+			return upstream.Answer{Raw: []upstream.Raw{{Hang: true}}}
+		}
+		return upstream.Answer{Status: http.StatusNotFound}
+	}}
+}
+
+func TestModelScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/models",
+		RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("GORACE", os.Getenv("GORACE"))
+			s := standIn()
+			served := httptest.NewServer(s)
+			e.Defer(served.Close)
+			e.Values[s] = s
+			e.Setenv("UPSTREAM", served.URL)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// nobody NAME puts an address at which nothing answers into the variable NAME.
+			"nobody": func(ts *testscript.TestScript, neg bool, args []string) {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				ts.Check(err)
+				ts.Setenv(args[0], "http://"+l.Addr().String())
+				ts.Check(l.Close())
+			},
+		},
+	})
+}
+
+// fakeModel answers after a while.
+type fakeModel struct {
+	after time.Duration
+	chunk adapter.Chunk
+	err   error
+	busy  *atomic.Int64
+	most  *atomic.Int64
+}
+
+func (m fakeModel) Stream(ctx context.Context, _ adapter.Request) iter.Seq2[adapter.Chunk, error] {
+	return func(yield func(adapter.Chunk, error) bool) {
+		busy := m.busy.Add(1)
+		defer m.busy.Add(-1)
+		for most := m.most.Load(); busy > most && !m.most.CompareAndSwap(most, busy); most = m.most.Load() {
+		}
+		select {
+		case <-time.After(m.after):
+			yield(m.chunk, m.err)
+		case <-ctx.Done():
+			yield(adapter.Chunk{}, context.Cause(ctx))
+		}
+	}
+}
+
+// fakeProvider has fake models, named by how many seconds they take.
+type fakeProvider struct {
+	busy, most atomic.Int64
+	names      []string
+}
+
+func (p *fakeProvider) Names() []string { return p.names }
+func (p *fakeProvider) Model(name string) (adapter.Model, error) {
+	after, err := time.ParseDuration(strings.TrimPrefix(name, "wrong-"))
+	if err != nil {
+		return nil, errors.New("there is no such model")
+	}
+	m := fakeModel{after: after, chunk: adapter.Chunk{Text: "Yes"}, busy: &p.busy, most: &p.most}
+	if name[0] == 'w' {
+		m.chunk, m.err = adapter.Chunk{}, &adapter.Error{Code: adapter.CodeRateLimited, Message: "too fast", Retryable: true}
+	}
+	return m, nil
+}
+
+// lister is a provider whose server says what it has.
+type lister struct {
+	fakeProvider
+	has []string
+	err error
+}
+
+func (l *lister) List(context.Context) ([]string, error) { return l.has, l.err }
+
+// keyless is a provider that is not configured.
+type keyless struct{}
+
+func (keyless) Names() []string { return []string{"1s"} }
+func (keyless) Model(string) (adapter.Model, error) {
+	return nil, &adapter.Error{Code: adapter.CodeAuth, Message: "set NO_KEY"}
+}
+
+// bookOf has a fake provider with these models.
+func bookOf(p *fakeProvider, names ...string) (*inventory, *bytes.Buffer, *bytes.Buffer) {
+	p.names = names
+	models := new(adapter.Registry)
+	models.Register("fake", p)
+	var out, errs bytes.Buffer
+	return &inventory{models: models, timeout: 30 * time.Second, stdout: &out, stderr: &errs}, &out, &errs
+}
+
+func TestACheckAsksFourAtATimeAndPrintsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p fakeProvider
+		i, out, _ := bookOf(&p, "9s", "1s", "2s", "8s", "3s", "wrong-4s", "5s")
+		began := time.Now()
+		if status := i.check(t.Context(), nil); status != exitFailed {
+			t.Errorf("status %d", status)
+		}
+		want := `ok    fake:1s        1.00s
+ok    fake:2s        2.00s
+ok    fake:3s        3.00s
+ok    fake:5s        5.00s
+ok    fake:8s        8.00s
+ok    fake:9s        9.00s
+fail  fake:wrong-4s  too fast
+`
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Error(diff)
+		}
+		if p.most.Load() != 4 {
+			t.Errorf("%d at a time", p.most.Load())
+		}
+		// 1, 2, 3 and 5 begin at once; 8 follows 1, 9 follows 2, and the wrong one 3.
+		if took := time.Since(began); took != 11*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestResultsArePrintedAsSoonAsThoseBeforeThemAreThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen []string
+		began := time.Now()
+		for item, result := range inOrder([]int{2, 1, 4, 3, 1}, 2, func(n int) int {
+			time.Sleep(time.Duration(n) * time.Second)
+			return 10 * n
+		}) {
+			seen = append(seen, fmt.Sprint(item, result, time.Since(began)))
+		}
+		if diff := cmp.Diff([]string{"2 20 2s", "1 10 2s", "4 40 5s", "3 30 5s", "1 10 6s"}, seen); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestLeavingTheResultsBeginsNothingMoreAndWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		begun, ended := 0, 0
+		count := func(n *int) {
+			mu.Lock()
+			defer mu.Unlock()
+			*n++
+		}
+		for range inOrder(make([]struct{}, 100), 4, func(struct{}) error {
+			count(&begun)
+			time.Sleep(time.Second)
+			count(&ended)
+			return nil
+		}) {
+			break
+		}
+		// The first result comes while up to four others have begun in its wake.
+		if begun != ended || begun > 8 {
+			t.Errorf("%d have begun, %d ended", begun, ended)
+		}
+		for range inOrder(nil, 4, func(int) int { return 0 }) {
+			t.Error("a result of nothing")
+		}
+	})
+}
+
+func TestACheckBoundsTheTimeOfEachModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i, out, _ := bookOf(new(fakeProvider), "1s", "2h", "3h", "4h", "5h", "6h")
+		// The limits that runs have do not count.
+		i.models.Timeouts = adapter.Timeouts{FirstToken: time.Second, Total: time.Second}
+		i.timeout = 2 * time.Minute
+		began := time.Now()
+		i.check(t.Context(), nil)
+		if took := time.Since(began); took != 4*time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		if n := strings.Count(out.String(), "no answer within 2m0s\n"); n != 5 || !strings.HasPrefix(out.String(), "ok    fake:1s  1.00s\n") {
+			t.Errorf("%s", out)
+		}
+	})
+}
+
+func TestAnInterruptedCheckEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p fakeProvider
+		i, out, errs := bookOf(&p, "1s", "2h", "3h", "4h", "5h", "6h", "7h")
+		i.timeout = 10 * time.Hour
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(3*time.Second, func() { cancel(errInterrupted) })
+		began := time.Now()
+		if status := i.check(ctx, nil); status != exitInterrupted || time.Since(began) != 3*time.Second || p.busy.Load() != 0 {
+			t.Errorf("status %d after %v; %d go on", status, time.Since(began), p.busy.Load())
+		}
+		if out.String() != "ok    fake:1s  1.00s\n" || errs.Len() > 0 {
+			t.Errorf("%s%s", out, errs)
+		}
+	})
+}
+
+func TestATerminalShowsWhatIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i, out, _ := bookOf(new(fakeProvider), "1s", "2s")
+		i.waiting = true
+		i.check(t.Context(), nil)
+		want := "…     fake:1s\r\x1b[Kok    fake:1s  1.00s\n…     fake:2s\r\x1b[Kok    fake:2s  2.00s\n"
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestACheckAsksProvidersWithoutModelsForTheirList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i, out, errs := bookOf(new(fakeProvider), "1s")
+		i.models.Register("bots", new(fakeProvider))
+		i.models.Register("gpu", &lister{has: []string{"qwen3:8b", "llama3.2", "phi4", "mistral"}})
+		i.models.Register("one", &lister{has: []string{"a\x1b[31m\nb"}})
+		i.models.Register("empty", &lister{})
+		i.models.Register("down", &lister{err: &adapter.Error{Code: adapter.CodeAuth, Message: "refused the key"}})
+		i.models.Register("named", &lister{err: errors.New("is not asked, since a workflow names a model")})
+		i.models.Register("azure", keyless{})
+		i.models.Register("moonshot", keyless{})
+		i.named = []string{"named:1s, fake:1s", "azure:1s"}
+		if status := i.check(t.Context(), nil); status != exitFailed {
+			t.Errorf("status %d", status)
+		}
+		want := `fail  azure:1s  set NO_KEY
+ok    fake:1s   1.00s
+ok    named:1s  1.00s
+skip  bots:     no model is named: list those you use under providers.bots.models, or try one: lingserve models check bots:NAME
+fail  down:     refused the key
+ok    empty:    0.00s  its server has no models
+ok    gpu:      0.00s  4 models, e.g. llama3.2, mistral, phi4; list those you use under providers.gpu.models
+ok    one:      0.00s  1 model, a[31m b; list those you use under providers.one.models
+`
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Error(diff)
+		}
+		if errs.String() != "not configured: azure, moonshot (see docs/models.md)\n" {
+			t.Errorf("%s", errs)
+		}
+
+		out.Reset()
+		errs.Reset()
+		if status := i.remote(t.Context()); status != exitFailed {
+			t.Errorf("status %d", status)
+		}
+		if diff := cmp.Diff("gpu:llama3.2\ngpu:mistral\ngpu:phi4\ngpu:qwen3:8b\none:a[31m b\n", out.String()); diff != "" {
+			t.Error(diff)
+		}
+		want = "lingserve: down: refused the key\nlingserve: named: the model failed\n" +
+			"no list to ask for: bots, fake\nnot configured: azure, moonshot (see docs/models.md)\n"
+		if diff := cmp.Diff(want, errs.String()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestInterruptEndsACheckOfAServerThatHangs(t *testing.T) {
+	s := standIn()
+	served := httptest.NewServer(s)
+	defer served.Close()
+	cmd := exec.CommandContext(t.Context(), "lingserve", "models", "check", "openai:hangs")
+	cmd.Dir = t.TempDir()
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir, "OPENAI_API_KEY=sk-right", "OPENAI_BASE_URL=" + served.URL + "/v1"}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	if err := s.Until(ctx, func() bool { return s.Open() == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	exit, ok := errors.AsType[*exec.ExitError](cmd.Wait())
+	if !ok || exit.ExitCode() != exitInterrupted || out.Len() > 0 {
+		t.Errorf("%v: %s", exit, &out)
+	}
+	if err := s.Until(ctx, func() bool { return s.Canceled() == 1 }); err != nil {
+		t.Error("the request was not canceled")
+	}
+}

@@ -1,0 +1,302 @@
+package adaptertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/upstream"
+)
+
+// difficult is text that has all that wire formats need to escape, and characters of each length.
+const difficult = "Röntgen said \"hi\"\n\\ and\tleft \x01\r\n data: x\n\nevent: y\n 🙂👩‍👩‍👧\u2028</script>é"
+
+// testAnswers reads answers of all kinds of content (AD-01).
+func testAnswers(t *testing.T, s Subject) {
+	for _, row := range []struct {
+		name   string
+		skip   bool
+		answer upstream.Answer
+		want   heard
+	}{
+		{"text", false, upstream.Answer{Text: "Hello, world"}, heard{
+			Text: "Hello, world", Finish: adapter.FinishStop, Usage: adapter.Usage{CompletionTokens: 3},
+		}},
+		{"text of all characters", false, upstream.Answer{Text: difficult}, heard{Text: difficult, Finish: adapter.FinishStop}},
+		{
+			"text of a character at a time", false, upstream.Answer{Tokens: strings.Split(difficult, "")},
+			heard{Text: difficult, Finish: adapter.FinishStop},
+		},
+		{"nothing", false, upstream.Answer{}, heard{Finish: adapter.FinishStop}},
+		{"reasoning before text", s.NoReasoning, upstream.Answer{Reasoning: "so " + difficult, Text: "Hello"}, heard{
+			Reasoning: "so " + difficult, Text: "Hello", Finish: adapter.FinishStop,
+		}},
+		{"a call of a tool", s.NoTools, upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "c1", Name: "look", Arguments: `{"q":1}`}}}, heard{
+			Calls: []adapter.ToolCall{{ID: "c1", Name: "look", Arguments: `{"q":1}`}}, Finish: adapter.FinishToolCalls,
+		}},
+		{
+			"calls of tools after text, with arguments in pieces", s.NoTools, upstream.Answer{Text: "I look", ToolCalls: []upstream.ToolCall{
+				{ID: "c1", Name: "look", Arguments: `{"place":"Zürich \"🙂\"","days":[1,2,3],"deep":{"er":null}}`},
+				{ID: "c2", Name: "look", Arguments: `{"place":"日本\n"}`},
+				{ID: "c3", Name: "see", Arguments: `{}`},
+			}},
+			heard{Text: "I look", Calls: []adapter.ToolCall{
+				{ID: "c1", Name: "look", Arguments: `{"place":"Zürich \"🙂\"","days":[1,2,3],"deep":{"er":null}}`},
+				{Index: 1, ID: "c2", Name: "look", Arguments: `{"place":"日本\n"}`},
+				{Index: 2, ID: "c3", Name: "see", Arguments: `{}`},
+			}, Finish: adapter.FinishToolCalls},
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if row.skip {
+				t.Skip("the wire cannot say it")
+			}
+			synctest.Test(t, func(t *testing.T) {
+				up := &upstream.Server{Script: always(row.answer)}
+				defer up.Close()
+				req := question()
+				for _, c := range row.answer.ToolCalls {
+					req.Tools = append(req.Tools, adapter.Tool{Name: c.Name})
+				}
+				m := guarded(t, s.Prefix, s.Model, s.provider(t, up), nil)
+				got := hear(t, t.Context(), m.Stream(t.Context(), req), nil)
+				if got.err != nil {
+					t.Fatal(got.err)
+				}
+				row.want.Model = s.Prefix + ":" + s.Model
+				if diff := cmp.Diff(row.want, got, s.compare()...); diff != "" {
+					t.Error(diff)
+				}
+				if u := got.Usage; !s.NoUsage && (u.PromptTokens <= 0 || u.TotalTokens != u.PromptTokens+u.CompletionTokens ||
+					row.want.Usage.CompletionTokens != 0 && u.CompletionTokens != row.want.Usage.CompletionTokens) {
+					t.Errorf("usage %+v", u)
+				}
+				ids := map[string]bool{}
+				for _, c := range got.Calls {
+					if ids[c.ID] || c.ID == "" {
+						t.Errorf("the id of a call is missing or not its own: %q", c.ID)
+					}
+					ids[c.ID] = true
+				}
+			})
+		})
+	}
+}
+
+// compare says when two answers are the same: arguments are JSON, of which the white space does not matter.
+func (s *Subject) compare() cmp.Options {
+	return cmp.Options{
+		cmpopts.IgnoreUnexported(heard{}),
+		cmpopts.IgnoreFields(heard{}, "Usage"),
+		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Arguments" }, cmp.Transformer("JSON", func(args string) any {
+			var v any
+			if err := json.Unmarshal([]byte(args), &v); err != nil {
+				return "not JSON: " + args
+			}
+			return v
+		})),
+		cmp.FilterPath(func(p cmp.Path) bool { return s.OwnToolIDs && p.Last().String() == ".ID" }, cmp.Ignore()),
+	}
+}
+
+// testRequests looks at what arrives at the provider.
+func testRequests(t *testing.T, s Subject) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var asked upstream.Request
+		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = r
+			return upstream.Answer{Text: "ok"}
+		}}
+		defer up.Close()
+		m := s.bare(t, Options{Transport: up.Transport()})
+		req := adapter.Request{Messages: []adapter.Message{
+			{Role: adapter.System, Content: "You are kind."},
+			{Role: adapter.User, Content: "Hi \"you\""},
+			{Role: adapter.Assistant, Content: "Hello 🙂"},
+			{Role: adapter.User, Content: "Why?\nHow?"},
+		}}
+		if got := hear(t, t.Context(), m.Stream(t.Context(), req), nil); got.err != nil || got.Text != "ok" {
+			t.Fatalf("%+v", got)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if !asked.Stream {
+			t.Error("no stream was asked for")
+		}
+		if asked.Model != s.Model {
+			t.Errorf("the model %q was asked", asked.Model)
+		}
+		var said []string
+		for _, m := range asked.Messages {
+			if m.Role == adapter.User || m.Role == adapter.Assistant {
+				said = append(said, m.Role+": "+m.Content)
+			}
+		}
+		if diff := cmp.Diff([]string{"user: Hi \"you\"", "assistant: Hello 🙂", "user: Why?\nHow?"}, said); diff != "" {
+			t.Error(diff)
+		}
+		if !strings.Contains(string(asked.Body), "You are kind.") {
+			t.Errorf("the system's message is not in %s", asked.Body)
+		}
+		if strings.Contains(string(asked.Body), "CANARY") {
+			t.Error("the key is in the body")
+		}
+		if s.KeyName != "" && !carries(asked.Header, Key) {
+			t.Errorf("the key is not in the header")
+		}
+	})
+}
+
+func carries(h http.Header, secret string) bool {
+	for _, values := range h {
+		if strings.Contains(strings.Join(values, " "), secret) {
+			return true
+		}
+	}
+	return false
+}
+
+// testFinish ends answers for other reasons than the usual (AD-08).
+func testFinish(t *testing.T, s Subject) {
+	for _, row := range []struct {
+		name   string
+		skip   bool
+		finish string
+		code   string
+	}{
+		{"length is an end", s.NoLength, adapter.FinishLength, ""},
+		{"content_filter is an error (AD-08)", s.NoContentFilter, adapter.FinishContentFilter, adapter.CodeProtocol},
+		{"none is an error (FT-06)", false, "-", adapter.CodeProtocol},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if row.skip {
+				t.Skip("the wire cannot say it")
+			}
+			synctest.Test(t, func(t *testing.T) {
+				up := &upstream.Server{Script: always(upstream.Answer{Text: "Hello", Finish: row.finish})}
+				defer up.Close()
+				m := guarded(t, s.Prefix, s.Model, s.provider(t, up), nil)
+				got := hear(t, t.Context(), m.Stream(t.Context(), question()), nil)
+				if got.Text != "Hello" || up.Requests() != 1 {
+					t.Errorf("%q after %d requests", got.Text, up.Requests())
+				}
+				e, _ := errors.AsType[*adapter.Error](got.err)
+				switch {
+				case row.code == "":
+					if got.err != nil || got.Finish != row.finish {
+						t.Errorf("%q %v", got.Finish, got.err)
+					}
+				case e == nil || e.Code != row.code:
+					t.Errorf("%v", got.err)
+				case row.finish == "-" && got.Finish != "":
+					t.Errorf("the finish %q of an answer without one", got.Finish)
+				}
+			})
+		})
+	}
+}
+
+// testWhole reads one answer.
+func testWhole(t *testing.T, name string, open func(testing.TB) adapter.Model) {
+	synctest.Test(t, func(t *testing.T) {
+		got := hear(t, t.Context(), open(t).Stream(t.Context(), question()), nil)
+		if got.err != nil || got.Text == "" || got.Finish != adapter.FinishStop || got.Model != name {
+			t.Errorf("%+v", got)
+		}
+		if u := got.Usage; u.CompletionTokens <= 0 || u.TotalTokens != u.PromptTokens+u.CompletionTokens {
+			t.Errorf("usage %+v", u)
+		}
+	})
+}
+
+// testLeaving leaves answers; the bubble notices what goes on.
+func testLeaving(t *testing.T, _ string, open func(testing.TB) adapter.Model) {
+	synctest.Test(t, func(t *testing.T) {
+		m := open(t)
+		hear(t, t.Context(), m.Stream(t.Context(), question()), func(h heard) bool { return h.Text == "" })
+		why := errors.New("the run was canceled")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		began := time.Now()
+		var canceled time.Time
+		got := hear(t, ctx, m.Stream(ctx, question()), func(h heard) bool {
+			if h.Text != "" && canceled.IsZero() {
+				canceled = time.Now()
+				cancel(why)
+			}
+			return true
+		})
+		// An answer that is not paced may be complete before its end is noticed.
+		if got.err == nil && time.Since(began) == 0 {
+			return
+		}
+		if !errors.Is(got.err, why) || time.Since(canceled) > 0 {
+			t.Errorf("%v, %v after it", got.err, time.Since(canceled))
+		}
+	})
+}
+
+// testAtOnce reads many answers at once: to the same question, the same answer.
+func testAtOnce(t *testing.T, _ string, open func(testing.TB) adapter.Model) {
+	synctest.Test(t, func(t *testing.T) {
+		m := open(t)
+		want := hear(t, t.Context(), m.Stream(t.Context(), question()), nil)
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				got := hear(t, t.Context(), m.Stream(t.Context(), question()), nil)
+				if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(heard{})); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// testMany reads many streams at once on one provider, of which some are left and some canceled.
+func testMany(t *testing.T, s Subject) {
+	synctest.Test(t, func(t *testing.T) {
+		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+			return upstream.Answer{Text: strings.Repeat(string(rune('a'+r.Attempt/26))+string(rune('a'+r.Attempt%26))+"..", 50), Pace: 20}
+		}}
+		defer up.Close()
+		m := guarded(t, s.Prefix, s.Model, s.provider(t, up), nil)
+		var wg sync.WaitGroup
+		for i := range 200 {
+			wg.Go(func() {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if i%4 == 1 {
+					time.AfterFunc(time.Second, cancel)
+				}
+				got := hear(t, ctx, m.Stream(ctx, question()), func(h heard) bool { return i%4 != 2 || len(h.Text) < 40 })
+				if (got.err != nil) != (i%4 == 1) {
+					t.Errorf("%v", got.err)
+				}
+				if text := got.Text; text == "" || text != strings.Repeat(text[:4], len(text)/4) {
+					t.Errorf("mixed up: %q", text)
+				}
+				if i%2 == 0 && i%4 == 0 && len(got.Text) != 200 || i%4 == 3 && len(got.Text) != 200 {
+					t.Errorf("%d characters", len(got.Text))
+				}
+			})
+		}
+		wg.Wait()
+		synctest.Wait()
+		if up.Open() != 0 || up.Canceled() != 100 || up.Requests() != 200 {
+			t.Errorf("open %d, canceled %d, requests %d", up.Open(), up.Canceled(), up.Requests())
+		}
+	})
+}

@@ -25,7 +25,7 @@ type Config struct {
 	InlineWorkflows bool
 	Watch           bool
 	Grace           time.Duration
-	OpenAI          OpenAI
+	Providers       []Provider
 	Demo            Demo
 	Run             Run
 	HTTP            HTTP
@@ -36,14 +36,8 @@ type Config struct {
 	// Warnings are things that were probably not meant; they do not stop the start.
 	Warnings []string
 
-	sources map[string]Source
-}
-
-// OpenAI is the provider behind "openai:", and every server compatible with it.
-type OpenAI struct {
-	Key     Secret
-	BaseURL string
-	Models  []string
+	settings []Setting // the table, and those of the providers that the file adds
+	sources  map[string]Source
 }
 
 // Demo is the scripted model behind "demo:".

@@ -70,12 +70,18 @@ func TestWithoutAnythingTheDefaultsAreInForce(t *testing.T) {
 	}
 }
 
+// openAI is the provider that most tests of settings use.
+func openAI(c *Config) Provider {
+	p, _ := c.Provider("openai")
+	return p
+}
+
 // sample is a value of the setting's kind that is not its default; n tells three of them apart.
 func sample(s Setting, n int) string {
 	switch {
 	case s.Key == "addr":
 		return fmt.Sprintf("127.0.0.1:900%d", n)
-	case s.Key == "openai.base_url":
+	case strings.HasSuffix(s.Key, ".base_url"):
 		return fmt.Sprintf("http://127.0.0.1:900%d/v1", n)
 	case s.Key == "model":
 		return fmt.Sprintf("openai:m%d", n)
@@ -103,11 +109,12 @@ func TestEverySettingIsFlagVariableAndKeyInThatOrder(t *testing.T) {
 		}
 		t.Run(s.Key, func(t *testing.T) {
 			flagText, envText, fileText := sample(s, 2), sample(s, 3), sample(s, 4)
-			file := s.Key + ": " + fileText
-			line := 1
-			if section, name, ok := strings.Cut(s.Key, "."); ok {
-				file, line = section+":\n  "+name+": "+fileText, 2
+			path := strings.Split(s.Key, ".")
+			line, file := len(path), ""
+			for depth, name := range path {
+				file += strings.Repeat("  ", depth) + name + ":\n"
 			}
+			file = strings.TrimSuffix(file, "\n") + " " + fileText
 			if s.Kind() == "list" {
 				file = strings.Replace(file, fileText, "["+fileText+"]", 1)
 			}
@@ -127,7 +134,7 @@ func TestEverySettingIsFlagVariableAndKeyInThatOrder(t *testing.T) {
 					c := mustLoad(t, file, step.environ, step.args...)
 					got := s.text(c)
 					if s.Secret {
-						got = c.OpenAI.Key.Reveal()
+						got = s.field(c).(*Secret).Reveal()
 					}
 					if got != step.want {
 						t.Errorf("value is %q, want %q", got, step.want)
@@ -171,17 +178,17 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "address without a port", file: "addr: localhost", want: `lingserve.yaml:1:7: addr: "localhost" is not an address (as 127.0.0.1:8080)`},
 		{name: "address with a wrong port", file: "addr: localhost:99999", want: `lingserve.yaml:1:7: addr: "localhost:99999" has no port from 0 to 65535 (as 127.0.0.1:8080)`},
 		{name: "model without a provider", file: "model: gpt-4o", want: `lingserve.yaml:1:8: model: "gpt-4o" is not a model (as openai:gpt-4o-mini)`},
-		{name: "base URL is not shown", environ: []string{"OPENAI_BASE_URL=ftp://user:sesame@host"}, want: `OPENAI_BASE_URL: openai.base_url: is not an http or https address (as http://127.0.0.1:11434/v1)`},
-		{name: "line break in a key", environ: []string{"OPENAI_API_KEY=sk-1\n2"}, want: `OPENAI_API_KEY: openai.key: has a control character or a line break in it`},
+		{name: "base URL is not shown", environ: []string{"OPENAI_BASE_URL=ftp://user:sesame@host"}, want: `OPENAI_BASE_URL: providers.openai.base_url: is not an http or https address (as http://127.0.0.1:8000/v1)`},
+		{name: "line break in a key", environ: []string{"OPENAI_API_KEY=sk-1\n2"}, want: `OPENAI_API_KEY: providers.openai.key: has a control character or a line break in it`},
 		{name: "unknown key", file: "adr: 127.0.0.1:1", want: `lingserve.yaml:1:1: adr: unknown setting; did you mean addr?`},
 		{name: "unknown key of a section", file: "run:\n  retenton: 5m", want: `lingserve.yaml:2:3: run.retenton: unknown setting; did you mean run.retention?`},
 		{name: "key outside its section", file: "retention: 5m", want: `lingserve.yaml:1:1: retention: unknown setting; did you mean run.retention?`},
 		{name: "dotted key", file: "run.retention: 5m", want: `lingserve.yaml:1:1: run.retention: unknown setting; write "retention" under "run:"`},
 		{name: "key like nothing", file: "telephone: 5", want: `lingserve.yaml:1:1: telephone: unknown setting`},
-		{name: "number for text", file: "openai: {key: 12345}", want: `lingserve.yaml:1:15: openai.key: 12345 is not text; put it in quotes`},
+		{name: "number for text", file: "providers: {openai: {key: 12345}}", want: `lingserve.yaml:1:27: providers.openai.key: 12345 is not text; put it in quotes`},
 		{name: "mapping for a duration", file: "grace: {seconds: 5}", want: `lingserve.yaml:1:8: grace: expected a duration (as 30s or 5m)`},
 		{name: "list for a size", file: "http: {max_body: [1]}", want: `lingserve.yaml:1:18: http.max_body: a list, where a size (as 512KiB or 8MiB) is expected`},
-		{name: "number in a list", file: "openai: {models: [a, 1]}", want: `lingserve.yaml:1:22: openai.models: each element of the list must be text`},
+		{name: "number in a list", file: "providers: {openai: {models: [a, 1]}}", want: `lingserve.yaml:1:34: providers.openai.models: 1 is not text; put it in quotes`},
 		{name: "no value", file: "grace:", want: `lingserve.yaml:1:1: grace: has no value; expected a duration (as 30s or 5m)`},
 		{name: "text for a section", file: "run: fast", want: `lingserve.yaml:1:6: run: expected settings, one a line, as "retention: …"`},
 		{name: "text for the whole", file: "hello", want: `lingserve.yaml:1:1: expected settings, one a line, as "addr: …"`},
@@ -189,9 +196,9 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "alias", file: "addr: &a 127.0.0.1:1", want: `lingserve.yaml:1:7: addr: anchors, aliases and tags have no meaning here; expected text`},
 		{name: "second document", file: "addr: 127.0.0.1:1\n---\nwatch: true\n", want: `lingserve.yaml:3:6: a second document; a configuration file has one`},
 		{name: "repeated key", file: "watch: true\nwatch: false", want: `lingserve.yaml:2:1: not valid YAML: mapping key "watch" already defined at [1:1]`},
-		{name: "variable that is not set", file: "openai:\n  key: {env: NO_SUCH}", want: `lingserve.yaml:2:14: openai.key: the environment variable NO_SUCH is not set`},
-		{name: "secret file that is not there", file: "openai:\n  key: {file: none}", want: `lingserve.yaml:2:15: openai.key: cannot be read: none: no such file or directory`},
-		{name: "neither variable nor file", file: "openai:\n  key: {vault: x}", want: `lingserve.yaml:2:9: openai.key: expected {env: NAME} or {file: PATH}`},
+		{name: "variable that is not set", file: "providers:\n openai:\n  key: {env: NO_SUCH}", want: `lingserve.yaml:3:14: providers.openai.key: the environment variable NO_SUCH is not set`},
+		{name: "secret file that is not there", file: "providers:\n openai:\n  key: {file: none}", want: `lingserve.yaml:3:15: providers.openai.key: cannot be read: none: no such file or directory`},
+		{name: "neither variable nor file", file: "providers:\n openai:\n  key: {vault: x}", want: `lingserve.yaml:3:9: providers.openai.key: expected {env: NAME} or {file: PATH}`},
 		{name: "file that is not there", args: []string{"--config", "none.yaml"}, want: `--config: the configuration file cannot be read: none.yaml: no such file or directory`},
 		{name: "folder instead of a file", environ: []string{"LINGSERVE_CONFIG=."}, want: `LINGSERVE_CONFIG: the configuration file cannot be read: . is a folder`},
 		{name: "too many brackets", file: strings.Repeat("[", 1000), want: `lingserve.yaml: brackets are nested too deeply`},
@@ -214,30 +221,6 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 	}
 }
 
-func TestAKeyOrABaseURLMakesARealModelTheDefault(t *testing.T) {
-	for _, tc := range []struct {
-		name    string
-		environ []string
-		file    string
-		model   string
-		source  string
-	}{
-		{"nothing", nil, "", "demo:demo", "default"},
-		{"key", []string{"OPENAI_API_KEY=sk-1"}, "", "openai:gpt-4o-mini", "default, since openai.key is set"},
-		{"base URL", []string{"OPENAI_BASE_URL=http://127.0.0.1:1/v1"}, "", "openai:gpt-4o-mini", "default, since openai.base_url is set"},
-		{"empty key", []string{"OPENAI_API_KEY="}, "", "demo:demo", "default"},
-		{"model named", []string{"OPENAI_API_KEY=sk-1"}, "model: demo:demo", "demo:demo", "lingserve.yaml:1"},
-		{"own variable over OpenAI's", []string{"OPENAI_API_KEY=sk-1", "LINGSERVE_OPENAI_KEY=sk-2"}, "", "openai:gpt-4o-mini", "default, since openai.key is set"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := mustLoad(t, tc.file, tc.environ)
-			if c.Model != tc.model || c.Source("model").String() != tc.source {
-				t.Errorf("got %s (%s), want %s (%s)", c.Model, c.Source("model"), tc.model, tc.source)
-			}
-		})
-	}
-}
-
 func TestSecretsComeFromVariablesAndFiles(t *testing.T) {
 	t.Setenv("UNUSED", "") // no parallel tests: the folder is process-wide
 	t.Chdir(t.TempDir())
@@ -250,21 +233,21 @@ func TestSecretsComeFromVariablesAndFiles(t *testing.T) {
 		}
 	}
 	write("key", "sk-from-file\n")
-	write("a.yaml", "openai: {key: {file: key}}")
+	write("a.yaml", "providers: {openai: {key: {file: key}}}")
 	c, err := Load(parseFlags(t, "--config", "conf/a.yaml"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.OpenAI.Key.Reveal() != "sk-from-file" || c.Source("openai.key").String() != "conf/a.yaml:1 (file key)" {
-		t.Errorf("got %q from %s", c.OpenAI.Key.Reveal(), c.Source("openai.key"))
+	if openAI(c).Key.Reveal() != "sk-from-file" || c.Source("providers.openai.key").String() != "conf/a.yaml:1 (file key)" {
+		t.Errorf("got %q from %s", openAI(c).Key.Reveal(), c.Source("providers.openai.key"))
 	}
-	write("a.yaml", "openai: {key: {env: MINE}}")
+	write("a.yaml", "providers: {openai: {key: {env: MINE}}}")
 	c, err = Load(nil, []string{"MINE=sk-mine", "LINGSERVE_CONFIG=conf/a.yaml"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.OpenAI.Key.Reveal() != "sk-mine" || c.Source("openai.key").String() != "conf/a.yaml:1 (environment MINE)" {
-		t.Errorf("got %q from %s", c.OpenAI.Key.Reveal(), c.Source("openai.key"))
+	if openAI(c).Key.Reveal() != "sk-mine" || c.Source("providers.openai.key").String() != "conf/a.yaml:1 (environment MINE)" {
+		t.Errorf("got %q from %s", openAI(c).Key.Reveal(), c.Source("providers.openai.key"))
 	}
 }
 
@@ -275,14 +258,14 @@ func TestSecretsAreNeverShown(t *testing.T) {
 	if err := c.Print(&printed); err != nil {
 		t.Fatal(err)
 	}
-	slog.New(slog.NewTextHandler(&logged, nil)).Info("start", "key", c.OpenAI.Key)
-	encoded, err := json.Marshal(c.OpenAI.Key)
+	slog.New(slog.NewTextHandler(&logged, nil)).Info("start", "key", openAI(c).Key)
+	encoded, err := json.Marshal(openAI(c).Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
 		"Print": printed.String(), "slog": logged.String(), "json": string(encoded),
-		"%v": fmt.Sprintf("%v", c.OpenAI.Key), "%+v": fmt.Sprintf("%+v", c.OpenAI.Key), "%#v": fmt.Sprintf("%#v", c.OpenAI.Key), "%q": fmt.Sprintf("%q", c.OpenAI.Key),
+		"%v": fmt.Sprintf("%v", openAI(c).Key), "%+v": fmt.Sprintf("%+v", openAI(c).Key), "%#v": fmt.Sprintf("%#v", openAI(c).Key), "%q": fmt.Sprintf("%q", openAI(c).Key),
 	} {
 		if strings.Contains(text, "CANARY") {
 			t.Errorf("%s shows it: %s", name, text)
@@ -291,7 +274,7 @@ func TestSecretsAreNeverShown(t *testing.T) {
 }
 
 func TestPrintShowsValuesAndWhereTheyComeFrom(t *testing.T) {
-	c := mustLoad(t, "grace: 90s\nopenai: {models: [a, \"b c\"]}\nlog: {level: warn}\n", []string{"OPENAI_API_KEY=sk-1"}, "--run-max-log=1024KiB", "--data", "")
+	c := mustLoad(t, "grace: 90s\nproviders: {openai: {models: [a, \"b c\"]}}\nlog: {level: warn}\n", []string{"OPENAI_API_KEY=sk-1"}, "--run-max-log=1024KiB", "--data", "")
 	var b strings.Builder
 	if err := c.Print(&b); err != nil {
 		t.Fatal(err)
@@ -304,7 +287,7 @@ func TestPrintShowsValuesAndWhereTheyComeFrom(t *testing.T) {
 		`addr: 127.0.0.1:8080 # default`,
 		`data: "" # flag --data`,
 		`grace: 1m30s # lingserve.yaml:1`,
-		`model: openai:gpt-4o-mini # default, since openai.key is set`,
+		`model: openai:a # default, since OPENAI_API_KEY is set`,
 		`key: "********" # environment OPENAI_API_KEY`,
 		`models: [a, "b c"] # lingserve.yaml:2`,
 		`max_log: 1MiB # flag --run-max-log`,
@@ -411,7 +394,7 @@ func TestTheTableIsSound(t *testing.T) {
 
 func FuzzFile(f *testing.F) {
 	for _, seed := range []string{
-		"addr: 127.0.0.1:1\nrun:\n  retention: 5m\n", "openai: {key: {env: X}, models: [a, b]}", "a: &b c\nd: *b", "<<: {a: b}", "? a\n: b",
+		"addr: 127.0.0.1:1\nrun:\n  retention: 5m\n", "providers: {openai: {key: {env: X}, models: [a, b]}}", "providers:\n  gpu: {kind: ollama, base_url: a:1}\n  a b: {kind: coze}\n  x: {kind: opnai, key: a}", "a: &b c\nd: *b", "<<: {a: b}", "? a\n: b",
 		"run:\n", "- a\n- b", "|\n x", "---\n...\n---", "\ufeffwatch: true", "grace: !!str 5m", "\"", "{", "log: {level: \"\\u0000\"}", "demo:\n\tpace: 1",
 	} {
 		f.Add(seed)
@@ -430,6 +413,9 @@ func FuzzFile(f *testing.F) {
 		c := new(Config)
 		for key, v := range r.values {
 			s, ok := find(key)
+			if i := slices.IndexFunc(r.added, func(s Setting) bool { return s.Key == key }); !ok && i >= 0 {
+				s, ok = r.added[i], true
+			}
 			if !ok {
 				t.Fatalf("a value for %q, which is no setting", key)
 			}

@@ -13,12 +13,13 @@ func ExampleLoad() {
 		return
 	}
 	fmt.Println(c.Grace, "from", c.Source("grace"))
-	fmt.Println(c.OpenAI.Key, "from", c.Source("openai.key"))
+	openai, _ := c.Provider("openai")
+	fmt.Println(openai.Key, "from", c.Source("providers.openai.key"))
 	fmt.Println(c.Model, "from", c.Source("model"))
 	// Output:
 	// 1m0s from environment LINGSERVE_GRACE
 	// ******** from environment OPENAI_API_KEY
-	// openai:gpt-4o-mini from default, since openai.key is set
+	// openai:gpt-4o-mini from default, since OPENAI_API_KEY is set
 }
 
 func ExampleLoad_wrong() {

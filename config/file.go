@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -19,6 +20,8 @@ type fileReader struct {
 	dir    string            // that {file: …} is relative to
 	env    map[string]string // for {env: …}
 	values map[string]*value
+	added  []Setting // of providers that are no presets
+	hasKey bool      // a secret stands in the file itself
 	errs   []error
 }
 
@@ -93,24 +96,143 @@ func (r *fileReader) section(n ast.Node, prefix string) {
 		key := prefix + name
 		s, found := find(key)
 		switch {
+		case prefix == providers && !isSection(key):
+			r.provider(m, name)
 		case strings.Contains(name, "."):
 			r.unknown(m.Key.GetToken(), key, prefix)
 		case found && key == "config":
 			r.fail(m.Key.GetToken(), key, "cannot stand in the configuration file itself; use --config or LINGSERVE_CONFIG")
 		case found:
 			r.setting(s, m)
-		case prefix == "" && isSection(key):
+		case isSection(key):
 			r.section(m.Value, key+".")
+		case name == "kind" && strings.HasPrefix(prefix, providers):
+			r.presetKind(m, strings.TrimSuffix(strings.TrimPrefix(prefix, providers), "."))
 		default:
 			r.unknown(m.Key.GetToken(), key, prefix)
 		}
 	}
 }
 
+// providers is the section whose members may have any name.
+const providers = "providers."
+
+// presetKind allows a preset's kind to be said, but not to be another: its name would no longer say what it is.
+func (r *fileReader) presetKind(m *ast.MappingValueNode, name string) {
+	known, _ := preset(name)
+	s := kindSetting(name)
+	r.setting(s, m)
+	if v := r.values[s.Key]; v != nil && v.text != known.Kind {
+		r.fail(m.Value.GetToken(), s.Key, "%s is a name with a meaning of its own, a provider of kind %s; choose another name for this one", name, known.Kind)
+	}
+	delete(r.values, s.Key)
+}
+
+// provider reads a provider that is no preset.
+func (r *fileReader) provider(m *ast.MappingValueNode, name string) {
+	at, key := m.Key.GetToken(), providers+name
+	members, ok := mapping(m.Value)
+	switch {
+	case name == "demo":
+		r.fail(at, key, "demo is the built-in scripted model; choose another name")
+		return
+	case !providerName.MatchString(name):
+		r.fail(at, key, "a provider's name has small letters, digits, - and _ only, since it stands before the colon of its models' names")
+		return
+	case !ok:
+		r.fail(at, key, "expected settings, one a line, as \"kind: …\"")
+		return
+	}
+	kind, ok := r.kind(at, name, members)
+	if !ok {
+		return
+	}
+	own := addedSettings(name, kind)
+	r.added = append(r.added, own...)
+	written := map[string]bool{}
+	for _, m := range members {
+		if m.Key == nil || m.Key.GetToken() == nil {
+			continue
+		}
+		field := m.Key.GetToken().Value
+		written[field] = true
+		if i := slices.IndexFunc(own, func(s Setting) bool { return s.Key == key+"."+field }); i >= 0 {
+			r.setting(own[i], m)
+			continue
+		}
+		r.unknownField(m.Key.GetToken(), key+"."+field, kind, own)
+	}
+	if !written["base_url"] {
+		r.fail(at, key, "has no base_url; expected its address (as %s)", exampleURL(kind))
+	}
+	if !written["key"] && (kind == KindAzure || kind == KindCoze) {
+		r.fail(at, key, "has no key; expected key: {env: NAME} or {file: PATH}")
+	}
+}
+
+// kind reads what decides which settings a provider has.
+func (r *fileReader) kind(at *token.Token, name string, members []*ast.MappingValueNode) (string, bool) {
+	key := providers + name
+	for _, m := range members {
+		if m.Key == nil || m.Key.GetToken() == nil || m.Key.GetToken().Value != "kind" {
+			continue
+		}
+		before := len(r.errs)
+		r.setting(kindSetting(name), m)
+		v := r.values[key+".kind"]
+		if v == nil || len(r.errs) > before {
+			return "", false
+		}
+		if !oneOf(kinds, v.text) {
+			delete(r.values, key+".kind")
+			r.fail(m.Value.GetToken(), key+".kind", "%v", noneOf(v.text, kinds))
+			return "", false
+		}
+		return v.text, true
+	}
+	var names []string
+	for _, p := range presets {
+		names = append(names, p.Name)
+	}
+	hint := ""
+	if near := Nearest(name, names); near != "" {
+		hint = "; did you mean " + near + "?"
+	}
+	r.fail(at, key, "has no kind; expected one of %s%s", strings.Join(kinds, ", "), hint)
+	return "", false
+}
+
+func (r *fileReader) unknownField(at *token.Token, key, kind string, own []Setting) {
+	field := key[strings.LastIndex(key, ".")+1:]
+	for _, other := range kinds {
+		for _, s := range providerSettings("x", "x", other) {
+			if s.Key == "providers.x."+field {
+				r.fail(at, key, "is a setting of providers of kind %s; this one is of kind %s", other, kind)
+				return
+			}
+		}
+	}
+	var names []string
+	for _, s := range own {
+		names = append(names, s.Key)
+	}
+	if near := Nearest(key, names); near != "" {
+		r.fail(at, key, "unknown setting; did you mean %s?", near)
+		return
+	}
+	r.fail(at, key, "unknown setting")
+}
+
 func (r *fileReader) unknown(at *token.Token, key, prefix string) {
-	if s, ok := find(strings.TrimPrefix(key, prefix)); ok && strings.Contains(s.Key, ".") {
-		section, name, _ := strings.Cut(s.Key, ".")
-		r.fail(at, key, "unknown setting; write %q under \"%s:\"", name, section)
+	name := strings.TrimPrefix(key, prefix)
+	if s, ok := find(name); ok && strings.Contains(s.Key, ".") {
+		path := strings.Split(s.Key, ".")
+		last := len(path) - 1
+		r.fail(at, key, "unknown setting; write %q under \"%s:\"", path[last], strings.Join(path[:last], ": "))
+		return
+	}
+	if _, ok := preset(name); ok {
+		r.fail(at, key, "unknown setting; write \"%s:\" under \"providers:\"", name)
 		return
 	}
 	if near := Nearest(key, keys()); near != "" {
@@ -133,8 +255,10 @@ func (r *fileReader) setting(s Setting, m *ast.MappingValueNode) {
 	switch n := m.Value.(type) {
 	case *ast.StringNode:
 		v.text = n.Value
+		r.hasKey = r.hasKey || s.Secret && v.text != ""
 	case *ast.LiteralNode:
 		v.text = strings.TrimSuffix(n.Value.Value, "\n")
+		r.hasKey = r.hasKey || s.Secret && v.text != ""
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		v.text = at.Value
 		if s.isText() {
@@ -142,11 +266,15 @@ func (r *fileReader) setting(s Setting, m *ast.MappingValueNode) {
 			return
 		}
 	case *ast.SequenceNode:
-		if !s.isList() || !r.list(s, n, v) {
-			if !s.isList() {
-				r.fail(at, s.Key, "a list, where %s is expected", s.expected())
-			}
+		if !s.isList() && !s.chain {
+			r.fail(at, s.Key, "a list, where %s is expected", s.expected())
 			return
+		}
+		if !r.list(s, n, v) {
+			return
+		}
+		if s.chain {
+			v.text, v.list = strings.Join(v.list, ","), nil
 		}
 	case *ast.MappingNode, *ast.MappingValueNode:
 		if !r.reference(s, n, v) {
@@ -164,6 +292,10 @@ func (r *fileReader) list(s Setting, n *ast.SequenceNode, v *value) bool {
 	for _, item := range n.Values {
 		text, ok := item.(*ast.StringNode)
 		if !ok {
+			if _, number := item.(*ast.IntegerNode); number { // as a bot's id is
+				r.fail(item.GetToken(), s.Key, "%s is not text; put it in quotes", item.GetToken().Value)
+				return false
+			}
 			r.fail(item.GetToken(), s.Key, "each element of the list must be text")
 			return false
 		}
@@ -192,6 +324,7 @@ func (r *fileReader) reference(s Setting, n ast.Node, v *value) bool {
 			r.fail(name.Token, s.Key, "the environment variable %s is not set", name.Value)
 			return false
 		}
+		v.variable = name.Value
 		v.from.Name += " (environment " + name.Value + ")"
 	case "file":
 		path := name.Value

@@ -17,6 +17,8 @@ type value struct {
 	list []string // of a list; text is then empty
 	from Source
 	at   string // as errors name the place: a flag, a variable, file:line:column
+
+	variable string // the environment variable that it is from, also by {env: …}
 }
 
 // Kind names what is expected of the value, for people.
@@ -66,12 +68,19 @@ func (s Setting) isText() bool {
 // set understands v and stores it in c.
 func (s Setting) set(c *Config, v value) error {
 	if len(s.OneOf) > 0 && !oneOf(s.OneOf, v.text) {
-		return fmt.Errorf("%q is none of %s", v.text, strings.Join(s.OneOf, ", "))
+		return noneOf(v.text, s.OneOf)
 	}
 	if s.check != nil {
 		if err := s.check(v.text); err != nil {
 			return err
 		}
+	}
+	if s.parse != nil {
+		text, err := s.parse(v.text)
+		if err != nil {
+			return err
+		}
+		v.text = text
 	}
 	switch p := s.field(c).(type) {
 	case *string:
@@ -106,6 +115,13 @@ func (s Setting) set(c *Config, v value) error {
 		}
 	}
 	return nil
+}
+
+func noneOf(text string, known []string) error {
+	if near := Nearest(text, known); near != "" {
+		return fmt.Errorf("%q is none of %s; did you mean %s?", text, strings.Join(known, ", "), near)
+	}
+	return fmt.Errorf("%q is none of %s", text, strings.Join(known, ", "))
 }
 
 // parseNumber understands the kinds that have an order, stores the value in p, and returns it for comparing.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -35,15 +37,23 @@ const defaultModel = "demo:demo"
 // Load puts the settings together. environ is as os.Environ gives it; flags may be nil. The error joins an [*Error] for each
 // wrong setting.
 func Load(flags *Flags, environ []string) (*Config, error) {
-	l := &loader{c: &Config{sources: map[string]Source{}}, flags: flags, env: map[string]string{}}
+	l := &loader{c: &Config{settings: table, sources: map[string]Source{}}, flags: flags, env: map[string]string{}}
 	for _, kv := range environ {
 		if name, text, ok := strings.Cut(kv, "="); ok {
 			l.env[name] = text
 		}
 	}
+	for _, p := range presets {
+		l.c.provider(p.Name).Kind = p.Kind
+	}
 	file := l.readFile()
-	for _, s := range table {
+	for _, s := range l.c.settings {
 		l.apply(s, file[s.Key])
+	}
+	for _, p := range presets {
+		if own := l.c.provider(p.Name); own.BaseURL == "" {
+			own.BaseURL = p.BaseURL
+		}
 	}
 	if l.noFile {
 		l.c.sources["config"] = Source{Default, "not there"}
@@ -78,10 +88,29 @@ func (l *loader) apply(s Setting, inFile *value) {
 	if err := s.set(l.c, *v); err != nil {
 		l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
 	}
+	if s.provider != "" {
+		l.c.provider(s.provider).KeyName = keyName(s, *v)
+	}
+}
+
+// keyName is how an error that is shown to callers names the place of a key: not by a path.
+func keyName(s Setting, v value) string {
+	switch {
+	case v.variable != "":
+		return v.variable
+	case v.from.Kind == Flag:
+		return v.from.Name
+	case v.from.Kind == Default && len(s.Env) > 0:
+		return s.Env[0]
+	}
+	return s.Key
 }
 
 // find looks on the command line and in the environment. An empty variable counts as unset, as it does for most programs.
 func (l *loader) find(s Setting) *value {
+	if s.fileOnly {
+		return nil
+	}
 	if l.flags != nil {
 		if given := l.flags.given[s.Key]; len(given) > 0 {
 			name := "--" + s.Flag()
@@ -94,7 +123,7 @@ func (l *loader) find(s Setting) *value {
 	}
 	for _, name := range s.Variables() {
 		if text := l.env[name]; text != "" {
-			return &value{text: text, from: Source{Environment, name}, at: name}
+			return &value{text: text, from: Source{Environment, name}, at: name, variable: name}
 		}
 	}
 	return nil
@@ -129,7 +158,19 @@ func (l *loader) readFile() map[string]*value {
 	r := &fileReader{name: path, dir: filepath.Dir(path), env: l.env, values: map[string]*value{}}
 	r.read(text)
 	l.errs = append(l.errs, r.errs...)
+	// Together with the presets, so that they are shown as one section.
+	l.c.settings = slices.Concat(top, presetSettings(), r.added, sections)
+	if r.hasKey && readableByAll(path) {
+		l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s has a key in it and every user of this machine can read it; write {env: NAME} or {file: PATH} for the key, or take the others' right to read", path))
+	}
 	return r.values
+}
+
+// readableByAll is asked of configuration files only. The files behind {file: …} are not looked at: container platforms mount
+// secrets readable for everybody in the container.
+func readableByAll(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0
 }
 
 // readLimited reads a file of at most limit bytes: a configuration is small, and a device or a pipe given by mistake is not.
@@ -155,19 +196,34 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// chooseModel makes the two common cases work by themselves: a key or a base URL means a real model, nothing means the demo.
+// chooseModel takes the first model of the first provider that is set up, so that a key is all that a real model needs.
 func (l *loader) chooseModel() {
 	if l.c.Model != "" {
 		return
 	}
 	l.c.Model = defaultModel
-	for _, key := range []string{"openai.key", "openai.base_url"} {
-		if l.c.sources[key].Kind != Default && (l.c.OpenAI.Key != "" || l.c.OpenAI.BaseURL != "") {
-			l.c.Model = "openai:gpt-4o-mini"
-			l.c.sources["model"] = Source{Default, "since " + key + " is set"}
-			return
+	for _, p := range l.c.Providers {
+		if p.Missing() != "" || len(p.Models) == 0 {
+			continue
+		}
+		l.c.Model = p.Name + ":" + p.Models[0]
+		l.c.sources["model"] = Source{Default, "since " + l.setBy(p.Name) + " is set"}
+		return
+	}
+}
+
+// setBy names what set the provider up.
+func (l *loader) setBy(name string) string {
+	for _, field := range []string{"key", "base_url", "models"} {
+		key := "providers." + name + "." + field
+		switch from := l.c.sources[key]; from.Kind {
+		case Environment, Flag:
+			return from.Name
+		case File:
+			return key
 		}
 	}
+	return "providers." + name
 }
 
 // warnOfVariables tells of variables that look like a mistyped setting. They are not refused: container platforms put
@@ -182,8 +238,22 @@ func (l *loader) warnOfVariables(environ []string) {
 		if !strings.HasPrefix(name, "LINGSERVE_") || oneOf(known, name) {
 			continue
 		}
+		if added := l.addedBy(name); added != "" {
+			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("the environment variable %s is not a setting; providers.%s is only in the file, where {env: NAME} takes a variable", name, added))
+			continue
+		}
 		if near := Nearest(name, known); near != "" {
 			l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("the environment variable %s is not a setting; did you mean %s?", name, near))
 		}
 	}
+}
+
+// addedBy is the provider of the file that a variable seems to be meant for.
+func (l *loader) addedBy(variable string) string {
+	for _, p := range l.c.Providers[len(presets):] {
+		if strings.HasPrefix(variable, "LINGSERVE_PROVIDERS_"+strings.ToUpper(p.Name)+"_") {
+			return p.Name
+		}
+	}
+	return ""
 }

@@ -13,17 +13,19 @@ import (
 func (c *Config) Print(w io.Writer) error {
 	type line struct{ text, source string }
 	var lines []line
-	width, section := 0, ""
-	for _, s := range table {
-		key, indent := s.Key, ""
-		if head, name, ok := strings.Cut(s.Key, "."); ok {
-			if head != section {
-				lines = append(lines, line{text: head + ":"})
+	width, open := 0, ""
+	for _, s := range c.settings {
+		path := strings.Split(s.Key, ".")
+		last := len(path) - 1
+		for depth := range last {
+			section := strings.Join(path[:depth+1], ".") + "."
+			if !strings.HasPrefix(open, section) {
+				lines = append(lines, line{text: strings.Repeat("  ", depth) + path[depth] + ":"})
 			}
-			section, key, indent = head, name, "  "
 		}
-		text := indent + key + ": " + s.yaml(c)
-		if key == "config" { // which cannot stand in the file itself
+		open = s.Key
+		text := strings.Repeat("  ", last) + path[last] + ": " + s.yaml(c)
+		if s.Key == "config" { // which cannot stand in the file itself
 			text = "# " + text
 		}
 		width = max(width, len(text))

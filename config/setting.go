@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,8 +20,12 @@ type Setting struct {
 	Min     string   // the smallest value allowed
 	Secret  bool
 
-	check func(string) error
-	field func(*Config) any // a pointer to where the value goes; its type is the kind of the setting
+	check    func(string) error
+	parse    func(string) (string, error) // check, for text that can be written in several ways
+	field    func(*Config) any            // a pointer to where the value goes; its type is the kind of the setting
+	provider string                       // whose key it is
+	fileOnly bool                         // it is no flag and no variable
+	chain    bool                         // text that may be a list in the file, joined with commas
 }
 
 // Settings returns the table of all settings, in the order in which they are shown.
@@ -38,7 +43,9 @@ func (s Setting) Variables() []string {
 }
 
 // table is ordered as the file would be written: sections stand together.
-var table = []Setting{
+var table = slices.Concat(top, presetSettings(), sections)
+
+var top = []Setting{
 	{
 		Key: "addr", Default: "127.0.0.1:8080", check: checkAddr,
 		Help:  "address to listen on; without authentication only a loopback address is allowed, unless insecure is set",
@@ -65,8 +72,8 @@ var table = []Setting{
 		field: func(c *Config) any { return &c.Insecure },
 	},
 	{
-		Key: "model", Default: "", check: checkModel,
-		Help:  "model of workflows that name none; with an OpenAI key or base URL the default is openai:gpt-4o-mini, without demo:demo",
+		Key: "model", Default: "", check: checkModel, chain: true,
+		Help:  "model of workflows that name none, or several as a fallback chain; the default is the first model of the first provider that is set up, without any demo:demo",
 		field: func(c *Config) any { return &c.Model },
 	},
 	{
@@ -84,21 +91,9 @@ var table = []Setting{
 		Help:  "how long running work may go on after SIGTERM before it is broken off",
 		field: func(c *Config) any { return &c.Grace },
 	},
-	{
-		Key: "openai.key", Env: []string{"OPENAI_API_KEY"}, Secret: true,
-		Help:  "key for the OpenAI API or a compatible server",
-		field: func(c *Config) any { return &c.OpenAI.Key },
-	},
-	{
-		Key: "openai.base_url", Env: []string{"OPENAI_BASE_URL"}, check: checkURL,
-		Help:  "address of a compatible server, such as http://127.0.0.1:11434/v1 for Ollama; empty is OpenAI's own",
-		field: func(c *Config) any { return &c.OpenAI.BaseURL },
-	},
-	{
-		Key:   "openai.models",
-		Help:  "models to list as available, without the prefix",
-		field: func(c *Config) any { return &c.OpenAI.Models },
-	},
+}
+
+var sections = []Setting{
 	{
 		Key: "demo.pace", Default: "50", Min: "0",
 		Help:  "tokens per second of the demo model; 0 is as fast as it can",
@@ -243,8 +238,34 @@ func checkURL(s string) error {
 		return nil
 	}
 	u, err := url.Parse(s)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return errors.New("is not an http or https address (as http://127.0.0.1:11434/v1)")
+	if err != nil || u.Host == "" || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("is not an http or https address (as http://127.0.0.1:8000/v1)")
+	}
+	return nil
+}
+
+// parseHost understands what OLLAMA_HOST can be: an address with or without its scheme and port. It does not repeat the value
+// either.
+func parseHost(s string) (string, error) {
+	if !strings.Contains(s, "://") {
+		s = "http://" + s
+	}
+	u, err := url.Parse(s)
+	if err != nil || checkURL(s) != nil || u.Hostname() == "" {
+		return "", errors.New("is not an address (as 127.0.0.1:11434 or http://127.0.0.1:11434)")
+	}
+	if u.Port() == "" && u.Scheme == "http" {
+		u.Host = net.JoinHostPort(u.Hostname(), "11434")
+	}
+	return u.String(), nil
+}
+
+// checkAPIVersion takes what can stand in a query as it is.
+func checkAPIVersion(s string) error {
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '.' || r == '_')
+	}) {
+		return fmt.Errorf("%q is not a version of the API (as %s)", s, defaultAPIVersion)
 	}
 	return nil
 }

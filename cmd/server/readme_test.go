@@ -14,7 +14,7 @@ import (
 )
 
 // guides are the pages whose examples and links are tried.
-var guides = []string{"README.md", "CHANGELOG.md", "docs/README.md", "docs/configuration.md", "docs/protocol.md", "docs/workflows.md"}
+var guides = []string{"README.md", "CHANGELOG.md", "docs/README.md", "docs/configuration.md", "docs/models.md", "docs/protocol.md", "docs/workflows.md"}
 
 func readGuide(t *testing.T, name string) string {
 	t.Helper()

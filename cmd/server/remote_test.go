@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -97,8 +98,10 @@ func newFake(t *testing.T, events ...string) (*fakeServer, string) {
 func cli(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "LINGSERVE_MODEL"} {
-		t.Setenv(name, "")
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); isSetting(name) {
+			t.Setenv(name, "")
+		}
 	}
 	var out, errs bytes.Buffer
 	status = command(args, strings.NewReader(""), &out, &errs)

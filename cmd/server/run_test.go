@@ -22,11 +22,7 @@ func lingserveRun(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "lingserve", append([]string{"run"}, args...)...)
 	cmd.Dir = t.TempDir()
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "LINGSERVE_") && !strings.HasPrefix(kv, "OPENAI_") {
-			cmd.Env = append(cmd.Env, kv)
-		}
-	}
+	cmd.Env = cleanEnvironment()
 	return cmd
 }
 

@@ -3,9 +3,11 @@ package main
 import (
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/lingserve/lingserve/config"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -16,6 +18,20 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"lingserve": main})
 }
 
+// isSetting says whether a variable of the environment changes what lingserve does.
+func isSetting(name string) bool {
+	return strings.HasPrefix(name, "LINGSERVE_") ||
+		slices.ContainsFunc(config.Settings(), func(s config.Setting) bool { return slices.Contains(s.Variables(), name) })
+}
+
+// cleanEnvironment is that of the tests without what the machine is set up with.
+func cleanEnvironment() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return isSetting(name)
+	})
+}
+
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -24,7 +40,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("GORACE", os.Getenv("GORACE"))
 			// What the machine is set up with must not change what the scripts see.
 			for _, kv := range os.Environ() {
-				if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "LINGSERVE_") || strings.HasPrefix(name, "OPENAI_") {
+				if name, _, _ := strings.Cut(kv, "="); isSetting(name) {
 					e.Setenv(name, "")
 				}
 			}

@@ -44,11 +44,7 @@ func startServerIn(t *testing.T, dir string, args ...string) *process {
 	p := &process{t: t, dir: dir, more: make(chan struct{}, 1), gone: make(chan struct{})}
 	p.cmd = exec.Command("lingserve", append([]string{"serve", "--addr", "127.0.0.1:0"}, args...)...)
 	p.cmd.Dir = dir
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "LINGSERVE_") && !strings.HasPrefix(kv, "OPENAI_") {
-			p.cmd.Env = append(p.cmd.Env, kv)
-		}
-	}
+	p.cmd.Env = cleanEnvironment()
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +215,7 @@ func TestServeSaysWhereItListensAndWhatToTry(t *testing.T) {
 func TestServeWithTheLogAsJSONSaysNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("lingserve", "serve", "--addr", "127.0.0.1:0", "--log-format", "json")
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, cleanEnvironment()
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

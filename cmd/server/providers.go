@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/demo"
+	"github.com/lingserve/lingserve/adapter/openai"
+	"github.com/lingserve/lingserve/config"
+)
+
+// newModels makes the providers and checks that the default model is one of theirs. stop ends what they run.
+func newModels(c *config.Config) (models *adapter.Registry, stop func(), err error) {
+	limits := adapter.Timeouts{
+		Connect:    orNone(c.Upstream.Connect),
+		FirstToken: orNone(c.Upstream.FirstToken),
+		Idle:       orNone(c.Upstream.Idle),
+		Total:      orNone(c.Upstream.Total),
+	}
+	models = &adapter.Registry{Timeouts: limits, Retries: adapter.Retries{Attempts: c.Retries.Attempts}, Default: c.Model}
+	var closers []io.Closer
+	stop = func() {
+		for _, c := range closers {
+			c.Close()
+		}
+	}
+	register := func(name string, p adapter.Provider) {
+		models.Register(name, p)
+		if c, ok := p.(io.Closer); ok {
+			closers = append(closers, c)
+		}
+	}
+	pace := c.Demo.Pace
+	if pace == 0 {
+		pace = -1 // as fast as it can; 0 would be the provider's default
+	}
+	register("demo", demo.New(&demo.Options{Pace: pace}))
+	for _, p := range c.Providers {
+		made, err := newProvider(p, limits, c.Upstream.ProxyEnv)
+		if err != nil {
+			stop()
+			// The only thing that can be wrong with what the configuration has let through.
+			key := "providers." + p.Name + ".base_url"
+			return nil, nil, fmt.Errorf("%s (%s): %w", key, c.Source(key), err)
+		}
+		register(p.Name, made)
+	}
+	if _, err := models.Model(c.Model); err != nil {
+		stop()
+		return nil, nil, fmt.Errorf("model (%s): %w", c.Source("model"), err)
+	}
+	return models, stop, nil
+}
+
+// newProvider makes the provider that a configuration describes.
+func newProvider(p config.Provider, limits adapter.Timeouts, proxyEnv bool) (adapter.Provider, error) {
+	if missing := p.Missing(); missing != "" {
+		return notSetUp(missing), nil
+	}
+	switch p.Kind {
+	case config.KindOpenAI:
+		return openai.New(openai.Options{
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models,
+			ProxyEnv: proxyEnv, Timeouts: limits,
+		})
+	}
+	return notSetUp("providers of kind " + p.Kind + " are not there"), nil
+}
+
+// orNone turns the settings' 0 for no limit into the adapter's, which is negative.
+func orNone(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+// notSetUp stands where a provider would that lacks something, so that a workflow that names it says what: the text does.
+type notSetUp string
+
+func (missing notSetUp) Model(string) (adapter.Model, error) {
+	return nil, &adapter.Error{Code: adapter.CodeAuth, Message: string(missing)}
+}
+
+func (notSetUp) Names() []string { return nil }

@@ -1,0 +1,98 @@
+package ollama
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+const (
+	defaultHost = "127.0.0.1"
+	defaultPort = "11434"
+)
+
+// ParseHost returns the URL that a value of OLLAMA_HOST means to a client. As Ollama itself reads it, a host may come alone, with
+// a port, with a scheme, and with a path, and in quotation marks; the port is 11434, or the scheme's own where there is one; and
+// "ollama.com" alone means HTTPS. What a server listens on everywhere (0.0.0.0, [::], or a port alone) is reached here at the
+// loop-back address. Nothing at all means http://127.0.0.1:11434. Unlike Ollama, which goes on with the default, it takes a wrong
+// port or scheme for an error.
+//
+// The rules are those of Ollama's envconfig.Host and ConnectableHost.
+func ParseHost(s string) (string, error) {
+	u, err := parseHost(s)
+	if err != nil {
+		return "", err
+	}
+	return u.String(), nil
+}
+
+func parseHost(s string) (*url.URL, error) {
+	s = strings.TrimSpace(strings.Trim(strings.TrimSpace(s), `"'`))
+	if s == "ollama.com" {
+		s = "https://" + s
+	}
+	u := &url.URL{Scheme: "http"}
+	port := defaultPort
+	rest := s
+	if scheme, after, ok := strings.Cut(s, "://"); ok {
+		rest = after
+		switch u.Scheme = strings.ToLower(scheme); u.Scheme {
+		case "http":
+			port = "80"
+		case "https":
+			port = "443"
+		default:
+			return nil, errHost
+		}
+	}
+	rest, path, _ := strings.Cut(rest, "/")
+	if strings.ContainsAny(path, "?#") {
+		return nil, errHost
+	}
+	if path = strings.Trim(path, "/"); path != "" {
+		u = u.JoinPath(path)
+	}
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		name, password, has := strings.Cut(rest[:i], ":")
+		if u.User = url.User(name); has {
+			u.User = url.UserPassword(name, password)
+		}
+		rest = rest[i+1:]
+	}
+	host := rest
+	if h, p, err := net.SplitHostPort(rest); err == nil {
+		if host = h; p != "" {
+			port = p
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return nil, errHost
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if host == "" {
+		host = defaultHost
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		switch {
+		case ip.IsUnspecified() && ip.Unmap().Is4():
+			host = defaultHost
+		case ip.IsUnspecified():
+			host = netip.IPv6Loopback().String()
+		default:
+			host = ip.String()
+		}
+	} else if strings.ContainsAny(host, ":[]%?#\\\"'<> \t") {
+		return nil, errHost
+	}
+	u.Host = net.JoinHostPort(host, port)
+	if _, err := url.Parse(u.String()); err != nil { // what is left: characters that no host has
+		return nil, errHost
+	}
+	return u, nil
+}
+
+// errHost does not repeat the value: there may be a password in it.
+var errHost = errors.New("expected a host with or without a port, like 127.0.0.1:11434, or a URL like http://host:11434")

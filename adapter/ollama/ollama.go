@@ -1,0 +1,202 @@
+// Package ollama speaks the native chat format of Ollama: POST /api/chat, answered by a JSON object on each line.
+//
+// Whatever Ollama decides by itself is left to it: how large the context is (a prompt that does not fit is cut by it, from the
+// oldest message), how long a model stays in memory, and whether a model thinks. A model that is not in memory is loaded by the
+// first request, which takes a minute at times; the limit for the first token (Timeouts.FirstToken) covers that wait, so raise
+// it where large models are loaded from slow disks.
+//
+// # Guarantees
+//   - A stream without the line that says it is done is an error, never a short answer.
+//   - An error that Ollama sends, as a status or as a line in the middle, is an error here, and its text stays out of ours.
+//   - Leaving the loop or ending the context closes the stream at once; Ollama then stops to generate.
+//   - One line, one chunk for its text and one for each tool call: nothing waits for more than what it is part of.
+package ollama
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
+)
+
+// Options are the settings of a provider.
+type Options struct {
+	Prefix string // as it is known in model names, default "ollama"
+	// BaseURL is where Ollama answers, in any of the forms that [ParseHost] takes; default http://127.0.0.1:11434.
+	BaseURL   string
+	Key       string            // sent as a bearer token, for ollama.com and for proxies; Ollama itself asks for none
+	KeyName   string            // where the key comes from, named in errors; default OLLAMA_API_KEY
+	Transport http.RoundTripper // default: a shared one sized for thousands of streams
+	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
+	Names     []string          // models to list
+	Timeouts  adapter.Timeouts  // Connect is used for dialing
+	MaxEvent  int               // bytes of one line, default 4 MiB
+}
+
+const (
+	defaultPrefix   = "ollama"
+	defaultMaxEvent = 4 << 20
+	// maxList is how long the list of a server's models may be, in bytes; a model takes about 500.
+	maxList = 8 << 20
+)
+
+// New returns a provider. Errors: a BaseURL that is no address.
+func New(o Options) (adapter.Provider, error) {
+	if o.Prefix == "" {
+		o.Prefix = defaultPrefix
+	}
+	if o.KeyName == "" {
+		o.KeyName = "OLLAMA_API_KEY"
+	}
+	if o.MaxEvent <= 0 {
+		o.MaxEvent = defaultMaxEvent
+	}
+	base, err := parseHost(o.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("the base URL of %s: %w", o.Prefix, err)
+	}
+	base.Path = strings.TrimSuffix(base.Path, "/api") // as some clients have it
+	absent := "nothing answers where Ollama should be: start it with `ollama serve`, or set OLLAMA_HOST"
+	if o.Prefix != defaultPrefix {
+		absent = "nothing answers where Ollama (" + o.Prefix + ") should be: start it with `ollama serve`, or check its base URL"
+	}
+	return &provider{
+		Server: wire.Server{
+			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }), Absent: absent,
+			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
+		},
+		chat: base.JoinPath("api", "chat").String(), tags: base.JoinPath("api", "tags").String(),
+		names: o.Names, maxLine: o.MaxEvent,
+	}, nil
+}
+
+// provider is one Ollama. It is safe for concurrent use.
+type provider struct {
+	wire.Server
+	chat, tags string // addresses
+	names      []string
+	maxLine    int
+}
+
+// Model returns the model of this name: "llama3.2", "llama3.2:3b", "hf.co/maker/model:Q4_K_M". Whether it has been pulled is only
+// known to Ollama.
+func (p *provider) Model(name string) (adapter.Model, error) {
+	if name == "" {
+		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
+	}
+	// The name is shown in a command to run, so it must not be able to be more than a name.
+	if i := strings.IndexFunc(name, notInName); i >= 0 || name[0] == '-' {
+		return nil, errors.New("expected a name as `ollama list` shows it, of letters, digits and . _ - : / @")
+	}
+	return &model{p: p, name: name}, nil
+}
+
+// notInName says whether a character is of no name that Ollama gives a model.
+func notInName(r rune) bool {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+		return false
+	}
+	return !strings.ContainsRune("._-:/@", r)
+}
+
+func (p *provider) Names() []string { return p.names }
+
+// List asks which models have been pulled.
+func (p *provider) List(ctx context.Context) ([]string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.tags, nil)
+	if err != nil {
+		return nil, p.Unreachable(err)
+	}
+	res, refusal, err := p.Do(req, p.header("application/json"))
+	if err != nil {
+		return nil, err
+	}
+	if refusal != nil {
+		return nil, p.Refused(refusal)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxList+1))
+	if err != nil {
+		return nil, p.Broken(ctx, err)
+	}
+	var list struct {
+		Models *[]struct {
+			Name  string `json:"name"`
+			Model string `json:"model"`
+		} `json:"models"`
+	}
+	if err = json.Unmarshal(body, &list); err == nil && list.Models == nil {
+		err = errors.New("there is no member models")
+	}
+	if err != nil {
+		return nil, &adapter.Error{
+			Code: adapter.CodeProtocol, Status: http.StatusOK,
+			Message: p.Name() + " answered with something that is not a list of models: check that it is Ollama's address",
+			Cause:   fmt.Errorf("%w: %s", err, p.Redact(body)),
+		}
+	}
+	names := make([]string, 0, len(*list.Models))
+	for _, m := range *list.Models {
+		name := m.Name
+		if name == "" {
+			name = m.Model
+		}
+		if _, err := p.Model(name); err == nil { // what cannot be asked for is not offered
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+func (p *provider) header(accept string) http.Header {
+	h := http.Header{"Accept": {accept}}
+	if key := p.Key(); key != "" {
+		h.Set("Authorization", "Bearer "+key)
+	}
+	return h
+}
+
+// model is one model of a provider.
+type model struct {
+	p    *provider
+	name string
+}
+
+// Stream asks the model.
+func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
+	return func(yield func(adapter.Chunk, error) bool) {
+		// Whatever ends this function ends the request and its connection, unless the answer was read to its end.
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(context.Canceled)
+		res, err := m.askAside(ctx, &req)
+		if err != nil {
+			yield(adapter.Chunk{}, err)
+			return
+		}
+		defer res.Body.Close()
+		a := &answer{m: m, ctx: ctx, cancel: cancel, yield: yield, res: res}
+		if err := a.read(); err != nil && err != errLeft {
+			yield(adapter.Chunk{}, err)
+		}
+	}
+}
+
+// askAside is ask on a stack that is gone when the answer begins.
+func (m *model) askAside(ctx context.Context, req *adapter.Request) (res *http.Response, err error) {
+	wire.Aside(func() { res, err = m.ask(ctx, *req) })
+	return res, err
+}
+
+var _ interface {
+	adapter.Provider
+	adapter.Lister
+} = (*provider)(nil)

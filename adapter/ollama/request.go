@@ -1,0 +1,187 @@
+package ollama
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// request is the body of POST /api/chat. It does not say whether to think: a model that can does by itself, and one that cannot
+// refuses to be asked.
+type request struct {
+	Model    string          `json:"model"`
+	Messages []message       `json:"messages"`
+	Stream   bool            `json:"stream"`
+	Tools    []tool          `json:"tools,omitempty"`
+	Format   json.RawMessage `json:"format,omitempty"` // "json", or a JSON Schema
+	Options  *options        `json:"options,omitempty"`
+}
+
+type message struct {
+	Role       string     `json:"role"`
+	Content    string     `json:"content"`
+	Images     [][]byte   `json:"images,omitempty"` // in base64, without what they are
+	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
+	ToolName   string     `json:"tool_name,omitempty"`
+	ToolCallID string     `json:"tool_call_id,omitempty"`
+}
+
+type toolCall struct {
+	ID       string   `json:"id,omitempty"`
+	Function function `json:"function"`
+}
+
+type function struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"` // an object
+}
+
+type tool struct {
+	Type     string      `json:"type"`
+	Function declaration `json:"function"`
+}
+
+type declaration struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+type options struct {
+	Temperature *float64 `json:"temperature,omitempty"`
+	TopP        *float64 `json:"top_p,omitempty"`
+	NumPredict  *int     `json:"num_predict,omitempty"`
+	Seed        *int     `json:"seed,omitempty"`
+	Stop        []string `json:"stop,omitempty"`
+}
+
+// ask sends the request and returns the answer once it is known to be one: status 200.
+func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, error) {
+	r, err := m.request(req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, &adapter.Error{
+			Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
+			Cause: adapter.RedactError(err, m.p.Key()),
+		}
+	}
+	res, refusal, err := m.p.Post(ctx, m.p.chat, m.p.header("application/x-ndjson"), body)
+	if refusal != nil {
+		return nil, m.refused(refusal)
+	}
+	return res, err
+}
+
+// request says in Ollama's words what is asked.
+func (m *model) request(req adapter.Request) (*request, error) {
+	r := &request{Model: m.name, Stream: true, Messages: make([]message, len(req.Messages))}
+	for i, msg := range req.Messages {
+		var err error
+		if r.Messages[i], err = m.message(msg, req.Messages[:i]); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range req.Tools {
+		parameters := t.Parameters
+		if len(parameters) == 0 {
+			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+		}
+		r.Tools = append(r.Tools, tool{Type: "function", Function: declaration{Name: t.Name, Description: t.Description, Parameters: parameters}})
+	}
+	// A format holds the model to it from the first token on, and then it cannot call a tool: ollama/ollama#8095. The prompt asks
+	// for JSON anyway, and the output is checked.
+	if req.Format.JSON && len(req.Tools) == 0 {
+		r.Format = json.RawMessage(`"json"`)
+		if schema := bytes.TrimSpace(req.Format.Schema); len(schema) > 0 && schema[0] == '{' { // true, which allows anything, is refused
+			r.Format = req.Format.Schema
+		}
+	}
+	o := options{Temperature: req.Temperature, TopP: req.TopP, NumPredict: req.MaxTokens, Seed: req.Seed, Stop: req.Stop}
+	if o.Temperature != nil || o.TopP != nil || o.NumPredict != nil || o.Seed != nil || len(o.Stop) > 0 {
+		r.Options = &o
+	}
+	return r, nil
+}
+
+// message says a message in Ollama's words; before are those that it answers.
+func (m *model) message(msg adapter.Message, before []adapter.Message) (message, error) {
+	out := message{Role: msg.Role, Content: msg.Content}
+	if len(msg.Parts) > 0 {
+		var text []string
+		for _, part := range msg.Parts {
+			switch {
+			case part.Image != "":
+				image, err := m.image(part.Image)
+				if err != nil {
+					return message{}, err
+				}
+				out.Images = append(out.Images, image)
+			case part.Text != "":
+				text = append(text, part.Text)
+			}
+		}
+		out.Content = strings.Join(text, "\n")
+	}
+	for _, c := range msg.ToolCalls {
+		out.ToolCalls = append(out.ToolCalls, toolCall{ID: c.ID, Function: function{Name: c.Name, Arguments: arguments(c.Arguments)}})
+	}
+	if msg.ToolCallID != "" {
+		out.ToolCallID, out.ToolName = msg.ToolCallID, nameOf(msg.ToolCallID, before)
+	}
+	return out, nil
+}
+
+// nameOf returns the name of the tool that the latest call of this id calls.
+func nameOf(id string, before []adapter.Message) string {
+	for i := len(before) - 1; i >= 0; i-- {
+		for _, c := range before[i].ToolCalls {
+			if c.ID == id {
+				return c.Name
+			}
+		}
+	}
+	return ""
+}
+
+// arguments makes an object of a call's arguments, which is all that Ollama takes. What a model once wrote that is none is kept in
+// one: a conversation that has it must be able to go on.
+func arguments(text string) json.RawMessage {
+	switch trimmed := strings.TrimSpace(text); {
+	case trimmed == "" || trimmed == "null":
+		return json.RawMessage(`{}`)
+	case trimmed[0] == '{' && json.Valid([]byte(trimmed)):
+		return json.RawMessage(trimmed)
+	}
+	wrapped, _ := json.Marshal(map[string]string{"arguments": text}) // of strings: cannot fail
+	return wrapped
+}
+
+// image takes the bytes out of "data:image/png;base64,…".
+func (m *model) image(url string) ([]byte, error) {
+	invalid := func(what string) error {
+		return &adapter.Error{Code: adapter.CodeInvalid, Message: m.p.Name() + " " + what}
+	}
+	if len(url) < len("data:") || !strings.EqualFold(url[:len("data:")], "data:") {
+		return nil, invalid(`takes images only as data, "data:image/png;base64,…": one that is named by its address cannot be sent`)
+	}
+	kind, data, ok := strings.Cut(url, ",")
+	if !ok || !strings.HasSuffix(strings.ToLower(kind), ";base64") {
+		return nil, invalid(`takes images only in base64, "data:image/png;base64,…": this one is encoded in another way`)
+	}
+	image, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		image, err = base64.RawStdEncoding.DecodeString(data)
+	}
+	if err != nil || len(image) == 0 {
+		return nil, invalid("was to be sent an image that is not base64")
+	}
+	return image, nil
+}

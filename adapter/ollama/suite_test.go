@@ -1,0 +1,54 @@
+package ollama
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected chunks in testdata")
+
+// lastLine is what Ollama ends an answer with.
+const lastLine = `{"model":"m","created_at":"2026-01-02T03:04:05.6Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","eval_count":3}` + "\n"
+
+func messageLine(members string) string {
+	return `{"model":"m","created_at":"2026-01-02T03:04:05.123456789Z","message":{"role":"assistant",` + members + `},"done":false}` + "\n"
+}
+
+var subject = adaptertest.Subject{
+	Prefix:  "ollama",
+	KeyName: "OLLAMA_API_KEY",
+	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
+		return newProvider(t, Options{BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts})
+	},
+	Wire: adaptertest.Wire{
+		ContentType: "application/x-ndjson",
+		Text:        func(text string) string { return messageLine(fmt.Sprintf(`"content":%q`, text)) },
+		Reasoning:   func(text string) string { return messageLine(fmt.Sprintf(`"content":"","thinking":%q`, text)) },
+		Finish:      lastLine,
+		Ping:        "\n",
+		Error:       `{"error":"llama runner process has terminated: exit status 2 ` + adaptertest.Key + `"}` + "\n",
+	},
+	NoContentFilter: true, // Ollama has no filter
+}
+
+// AD-04: the promises that all adapters make.
+func TestSuite(t *testing.T) { adaptertest.Run(t, subject) }
+
+// AD-04, and the lines of FAULTS.md about streams: each file of testdata is an answer as some version of Ollama gives it, or a
+// server that is like it, or one that is broken.
+func TestRecordedStreamsGiveTheirChunks(t *testing.T) {
+	adaptertest.Recorded(t, subject, "testdata/*.txtar", *update)
+}
+
+func newProvider(t testing.TB, o Options) adapter.Provider {
+	t.Helper()
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

@@ -33,7 +33,8 @@ func testAnswers(t *testing.T, s Subject) {
 		}},
 		{"text of all characters", false, upstream.Answer{Text: difficult}, heard{Text: difficult, Finish: adapter.FinishStop}},
 		{
-			"text of a character at a time", false, upstream.Answer{Tokens: strings.Split(difficult, "")},
+			"text of a character at a time", false,
+			upstream.Answer{Tokens: strings.Split(difficult, "")},
 			heard{Text: difficult, Finish: adapter.FinishStop},
 		},
 		{"nothing", false, upstream.Answer{}, heard{Finish: adapter.FinishStop}},
@@ -44,7 +45,8 @@ func testAnswers(t *testing.T, s Subject) {
 			Calls: []adapter.ToolCall{{ID: "c1", Name: "look", Arguments: `{"q":1}`}}, Finish: adapter.FinishToolCalls,
 		}},
 		{
-			"calls of tools after text, with arguments in pieces", s.NoTools, upstream.Answer{Text: "I look", ToolCalls: []upstream.ToolCall{
+			"calls of tools after text, with arguments in pieces", s.NoTools,
+			upstream.Answer{Text: "I look", ToolCalls: []upstream.ToolCall{
 				{ID: "c1", Name: "look", Arguments: `{"place":"Zürich \"🙂\"","days":[1,2,3],"deep":{"er":null}}`},
 				{ID: "c2", Name: "look", Arguments: `{"place":"日本\n"}`},
 				{ID: "c3", Name: "see", Arguments: `{}`},

@@ -8,11 +8,10 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -178,7 +177,7 @@ func TestGivingInEnds(t *testing.T) {
 		s := &upstream.Server{Script: answers(upstream.Answer{Status: 400, Body: "stream_options response_format json_schema max_tokens max_completion_tokens"})}
 		defer s.Close()
 		m := newModel(t, s, Options{})
-		got := list(m.Stream(t.Context(), adapter.Request{MaxTokens: new(5), Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{}`)}}))
+		got := adaptertest.List(m.Stream(t.Context(), adapter.Request{MaxTokens: new(5), Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{}`)}}))
 		if !strings.Contains(got, "refused the request") || s.Requests() != 4 {
 			t.Errorf("%d requests: %s", s.Requests(), got)
 		}
@@ -187,7 +186,7 @@ func TestGivingInEnds(t *testing.T) {
 
 func TestASchemaThatIsNotJSONIsTheCallersMistake(t *testing.T) {
 	m, _ := newProvider(t, Options{Transport: bodyOf(nil)}).Model("m")
-	got := list(m.Stream(t.Context(), adapter.Request{Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{`)}}))
+	got := adaptertest.List(m.Stream(t.Context(), adapter.Request{Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{`)}}))
 	if !strings.HasPrefix(got, "error invalid_request says") {
 		t.Error(got)
 	}
@@ -247,73 +246,4 @@ func TestAModelNeedsAName(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b"}, p.Names()); diff != "" {
 		t.Error(diff)
 	}
-}
-
-func TestRetryAfterInAllItsForms(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for _, row := range []struct {
-		header http.Header
-		want   time.Duration
-	}{
-		{http.Header{}, 0},
-		{http.Header{"Retry-After": {"7"}}, 7 * time.Second},
-		{http.Header{"Retry-After": {" 0.5 "}}, 500 * time.Millisecond},
-		{http.Header{"Retry-After": {"0"}}, 0},
-		{http.Header{"Retry-After": {"-3"}}, 0},
-		{http.Header{"Retry-After": {"1e99"}}, 24 * time.Hour},
-		{http.Header{"Retry-After": {"NaN"}}, 0},
-		{http.Header{"Retry-After": {"Inf"}}, 24 * time.Hour},
-		{http.Header{"Retry-After": {"soon"}}, 0},
-		{http.Header{"Retry-After": {"Fri, 02 Jan 2026 03:05:05 GMT"}}, time.Minute},
-		{http.Header{"Retry-After": {"Fri, 02 Jan 2026 03:00:05 GMT"}}, 0},
-		{http.Header{"Retry-After-Ms": {"1500"}, "Retry-After": {"9"}}, 1500 * time.Millisecond},
-		{http.Header{"Retry-After-Ms": {"?"}, "Retry-After": {"9"}}, 9 * time.Second},
-	} {
-		if got := wire.RetryAfter(row.header, now); got != row.want {
-			t.Errorf("%v: %v", row.header, got)
-		}
-	}
-}
-
-// What a refusal says depends on what there is to do about it.
-func TestRefusalsSayWhatToDo(t *testing.T) {
-	for _, row := range []struct{ name, key, keyName, body, says string }{
-		{"no key", "", "", `{}`, "the model's server (mine-2) asks for a key: set MINE_2_API_KEY"},
-		{"a wrong key", "k", "", `{}`, "the model's server (mine-2) refused the key: check MINE_2_API_KEY"},
-		{"a wrong key with a name of its own", "k", "the file key.txt", `{}`, "the model's server (mine-2) refused the key: check the file key.txt"},
-	} {
-		p := newProvider(t, Options{Prefix: "mine-2", Key: row.key, KeyName: row.keyName}).(*provider)
-		if e := p.Failure(401, wire.ReadReport([]byte(row.body))); e.Message != row.says || e.Code != adapter.CodeAuth {
-			t.Errorf("%s: %q", row.name, e.Message)
-		}
-	}
-	p := newProvider(t, Options{}).(*provider)
-	for param, says := range map[string]string{
-		"temperature": "the model does not take temperature as it was given",
-		"<script>":    "the model may not support something that was asked of it", // never the provider's own words
-	} {
-		body, _ := json.Marshal(map[string]any{"error": map[string]any{"message": "no", "param": param, "code": "unsupported_value"}})
-		if e := p.Failure(400, wire.ReadReport(body)); !strings.HasSuffix(e.Message, says) {
-			t.Errorf("%s: %q", param, e.Message)
-		}
-	}
-}
-
-// Whatever a provider says in an error, our sentence is one of ours (AD-06, SE-06).
-func FuzzReport(f *testing.F) {
-	for _, body := range []string{``, `[]`, `[{"error":{"message":"x","code":429}}]`, `{"error":"x","code":"y"}`, `{"message":["a"],"status":503}`, `{"detail":[{"msg":"x"}]}`, `{"error":{"param":"model"}}`} {
-		f.Add(400, []byte(body))
-	}
-	p, _ := New(Options{Key: canary})
-	f.Fuzz(func(t *testing.T, status int, body []byte) {
-		marked := strings.ReplaceAll(string(body), "x", "CANARY<x>")
-		for _, e := range []*adapter.Error{
-			p.(*provider).Failed([]byte(marked)),
-			p.(*provider).Refused(&wire.Refusal{Status: status, Body: []byte(marked)}),
-		} {
-			if e.Message == "" || e.Code == "" || strings.Contains(e.Message, "CANARY") || len(e.Message) > 300 || e.Cause == nil || len(e.Cause.Error()) > 3000 {
-				t.Errorf("%+v", e)
-			}
-		}
-	})
 }

@@ -1,0 +1,65 @@
+package coze
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+)
+
+const (
+	// cancelTime is how long Coze may take to hear that a chat is of no use any more.
+	cancelTime = 5 * time.Second
+	// maxCancels is how many chats are canceled at the same time; those beyond it end by themselves.
+	maxCancels = 256
+)
+
+// cancels are the requests to cancel chats that are on their way. Its zero value is ready.
+type cancels struct {
+	mu     sync.Mutex
+	n      int
+	closed bool
+	work   sync.WaitGroup
+}
+
+// start calls f in a goroutine of its own, which close waits for; false where there are too many, or it is closed.
+func (c *cancels) start(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.n == maxCancels {
+		return false
+	}
+	c.n++
+	c.work.Go(func() {
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.n--
+		}()
+		f()
+	})
+	return true
+}
+
+func (c *cancels) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.work.Wait()
+}
+
+// cancelChat asks Coze to cancel a chat whose stream has been left: closing a stream alone does not end the chat. Nobody waits for
+// it but Close, and nothing depends on its success.
+func (p *provider) cancelChat(ctx context.Context, conversation, id string) {
+	p.cancels.start(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTime)
+		defer cancel()
+		body := jsonText(map[string]string{"conversation_id": conversation, "chat_id": id})
+		res, _, err := p.Post(ctx, p.url("cancel").String(), p.header("application/json"), []byte(body))
+		if err != nil || res == nil {
+			return
+		}
+		defer res.Body.Close()
+		io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10)) // so that the connection can be used again
+	})
+}

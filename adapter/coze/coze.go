@@ -1,0 +1,156 @@
+// Package coze speaks the chat v3 API of Coze, and of servers that have the same API. A model is a bot, named by its id.
+//
+// # What a bot gets
+//
+// A bot has its own prompt, written on Coze's pages; the API has no place for another one. So everything that belongs to a prompt
+// travels as custom variables, and the bot's prompt says where they go:
+//
+//   - {{system_prompt}} is the request's system messages, and the JSON Schema of the answer where one is asked for.
+//   - Each of the request's params is a variable of the same name: a string as it is, anything else as JSON text. One that is
+//     called system_prompt gives way to the system messages.
+//
+// The simplest bot for a workflow has {{system_prompt}} as its whole prompt. Temperature, limits and the like are set at the bot;
+// a request's are not sent.
+//
+// # Tools
+//
+// Calls of the bot's plugins are made by Coze: they and their results are passed on for others to see. Plugins that the bot's
+// author has declared as the client's are ours to run; a request names its tools by the names that those have, and the next
+// request, which ends with their results, goes on with the same chat.
+//
+// # Guarantees
+//   - A stream that was cut off is an error, never a short answer.
+//   - An error that Coze sends, wherever and in whatever form, is an error here, and its text stays out of ours.
+//   - Leaving the loop or ending the context closes the stream at once and asks Coze to cancel the chat.
+//   - One event, one chunk: nothing waits for more than what it is part of.
+package coze
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
+)
+
+// Options are the settings of a provider.
+type Options struct {
+	Prefix    string            // as it is known in model names, default "coze"
+	BaseURL   string            // what comes before /v3/chat, default https://api.coze.com
+	Key       string            // a personal access token, or any other that the API takes
+	KeyName   string            // where the key comes from, named in errors; default "COZE_API_TOKEN"
+	User      string            // whom the bot is told it talks to, default "lingserve"
+	Transport http.RoundTripper // default: a shared one sized for thousands of streams
+	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
+	Names     []string          // bots to list
+	Timeouts  adapter.Timeouts  // Connect is used for dialing
+	MaxEvent  int               // bytes of one event, default 4 MiB
+}
+
+const (
+	defaultURL      = "https://api.coze.com"
+	defaultMaxEvent = 4 << 20
+)
+
+// New returns a provider, which is also an io.Closer: closing it waits for what it still tells Coze. Errors: a BaseURL that is no
+// http(s) URL.
+func New(o Options) (adapter.Provider, error) {
+	if o.Prefix == "" {
+		o.Prefix = "coze"
+	}
+	if o.BaseURL == "" {
+		o.BaseURL = defaultURL
+	}
+	if o.KeyName == "" {
+		o.KeyName = "COZE_API_TOKEN"
+	}
+	if o.User == "" {
+		o.User = "lingserve"
+	}
+	if o.MaxEvent <= 0 {
+		o.MaxEvent = defaultMaxEvent
+	}
+	base, err := url.Parse(o.BaseURL)
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.Fragment != "" {
+		return nil, fmt.Errorf("the base URL of %s: expected one like %s", o.Prefix, defaultURL)
+	}
+	base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v3/chat")
+	return &provider{
+		Server: wire.Server{
+			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }),
+			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
+		},
+		chat:     base.JoinPath("v3", "chat"),
+		user:     o.User,
+		names:    o.Names,
+		maxEvent: o.MaxEvent,
+	}, nil
+}
+
+// provider is one server and what is known of it. It is safe for concurrent use.
+type provider struct {
+	wire.Server
+	chat     *url.URL
+	user     string
+	names    []string
+	maxEvent int
+
+	waiting waiting
+	cancels cancels
+}
+
+// Model returns the bot of this id. Which bots there are is only known to Coze.
+func (p *provider) Model(name string) (adapter.Model, error) {
+	if name == "" {
+		return nil, fmt.Errorf("expected a bot's id after %q", p.Prefix+":")
+	}
+	return &model{p: p, name: name}, nil
+}
+
+func (p *provider) Names() []string { return p.names }
+
+// Close waits until Coze has been told of every chat that was left, which takes some seconds at most.
+func (p *provider) Close() error {
+	p.cancels.close()
+	return nil
+}
+
+// model is one bot.
+type model struct {
+	p    *provider
+	name string
+}
+
+// Stream asks the bot.
+func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
+	return func(yield func(adapter.Chunk, error) bool) {
+		// Whatever ends this function ends the request and its connection, unless the answer was read to its end.
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(context.Canceled)
+		a, err := m.askAside(ctx, &req)
+		if err != nil {
+			if ctx.Err() != nil {
+				a.stop() // a chat that we went on with may be running
+			}
+			yield(adapter.Chunk{}, err)
+			return
+		}
+		defer a.res.Body.Close()
+		a.cancel, a.yield = cancel, yield
+		defer a.stop()
+		if err := a.read(); err != nil {
+			yield(adapter.Chunk{}, err)
+		}
+	}
+}
+
+// askAside is ask on a stack that is gone when the answer begins.
+func (m *model) askAside(ctx context.Context, req *adapter.Request) (a *answer, err error) {
+	wire.Aside(func() { a, err = m.ask(ctx, req) })
+	return a, err
+}

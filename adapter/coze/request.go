@@ -1,0 +1,200 @@
+package coze
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// promptVariable is the custom variable that has the system messages.
+const promptVariable = "system_prompt"
+
+// request starts a chat.
+type request struct {
+	BotID     string            `json:"bot_id"`
+	UserID    string            `json:"user_id"`
+	Messages  []message         `json:"additional_messages"`
+	Stream    bool              `json:"stream"`
+	Save      bool              `json:"auto_save_history"`
+	Variables map[string]string `json:"custom_variables,omitempty"`
+}
+
+type message struct {
+	Role        string `json:"role"`
+	Type        string `json:"type"`
+	Content     string `json:"content"`
+	ContentType string `json:"content_type"`
+}
+
+// part is a piece of a message whose content_type is object_string.
+type part struct {
+	Type    string `json:"type"`
+	Text    string `json:"text,omitempty"`
+	FileURL string `json:"file_url,omitempty"`
+}
+
+// outputs goes on with a chat that waits for the outputs of tools.
+type outputs struct {
+	Outputs []output `json:"tool_outputs"`
+	Stream  bool     `json:"stream"`
+}
+
+type output struct {
+	CallID string `json:"tool_call_id"`
+	Output string `json:"output"`
+}
+
+// ask sends the request and returns the answer once it has begun.
+func (m *model) ask(ctx context.Context, req *adapter.Request) (*answer, error) {
+	a := &answer{m: m, ctx: ctx, tools: req.Tools}
+	if chat, given := m.p.waiting.find(m.name, req.Messages); chat != nil {
+		u := m.p.url("submit_tool_outputs")
+		u.RawQuery = url.Values{"conversation_id": {chat.conversation}, "chat_id": {chat.id}}.Encode()
+		a.conversation, a.chat = chat.conversation, chat.id
+		err := a.post(u.String(), outputs{Outputs: given, Stream: true})
+		if !gone(err) {
+			if err == nil {
+				m.p.waiting.forget(chat)
+			}
+			return a, err
+		}
+		// Coze does not wait for the outputs any more: a new chat is told of them.
+		m.p.waiting.forget(chat)
+		a.conversation, a.chat = "", ""
+	}
+	return a, a.post(m.p.chat.String(), m.request(req))
+}
+
+func (p *provider) url(resource string) *url.URL { return p.chat.JoinPath(resource) }
+
+func (p *provider) header(accept string) http.Header {
+	h := http.Header{"Accept": {accept}}
+	if key := p.Key(); key != "" {
+		h.Set("Authorization", "Bearer "+key)
+	}
+	return h
+}
+
+// request says in Coze's words what is asked.
+func (m *model) request(req *adapter.Request) *request {
+	r := &request{BotID: m.name, UserID: m.p.user, Stream: true, Messages: []message{}}
+	// Coze takes the outputs of tools only for chats that it keeps; and in those it takes no calls and outputs as history.
+	r.Save = len(req.Tools) > 0
+	var prompts []string
+	calls := map[string]adapter.ToolCall{}
+	for _, msg := range req.Messages {
+		switch msg.Role {
+		case adapter.System:
+			if text := textOf(msg); text != "" {
+				prompts = append(prompts, text)
+			}
+		case adapter.Assistant:
+			if text := textOf(msg); text != "" {
+				r.add(adapter.Assistant, "answer", text)
+			}
+			for _, call := range msg.ToolCalls {
+				calls[call.ID] = call
+				if !r.Save {
+					r.add(adapter.Assistant, "function_call", callText(call))
+				}
+			}
+		case adapter.ToolRole:
+			if r.Save {
+				call := calls[msg.ToolCallID]
+				r.add(adapter.User, "question", "The tool "+call.Name+", called with "+call.Arguments+", has answered:\n"+textOf(msg))
+			} else {
+				r.add(adapter.Assistant, "tool_output", textOf(msg))
+			}
+		default:
+			r.question(msg)
+		}
+	}
+	r.variables(prompts, req)
+	return r
+}
+
+func (r *request) add(role, kind, text string) {
+	r.Messages = append(r.Messages, message{Role: role, Type: kind, Content: text, ContentType: "text"})
+}
+
+// question adds what the user says.
+func (r *request) question(msg adapter.Message) {
+	var parts []part
+	images := false
+	for _, p := range msg.Parts {
+		switch {
+		case p.Image != "":
+			images = true
+			parts = append(parts, part{Type: "image", FileURL: p.Image})
+		case p.Text != "":
+			parts = append(parts, part{Type: "text", Text: p.Text})
+		}
+	}
+	if !images {
+		r.add(adapter.User, "question", textOf(msg))
+		return
+	}
+	r.Messages = append(r.Messages, message{
+		Role: adapter.User, Type: "question", Content: jsonText(parts), ContentType: "object_string",
+	})
+}
+
+// variables puts what belongs to a prompt where a bot's own prompt can refer to it.
+func (r *request) variables(prompts []string, req *adapter.Request) {
+	if schema := req.Format.Schema; req.Format.JSON && len(schema) > 0 {
+		prompts = append(prompts, "Answer with one JSON value and nothing else. It must fit this JSON Schema:\n"+string(schema))
+	}
+	r.Variables = make(map[string]string, len(req.Params)+1)
+	for name, value := range req.Params {
+		switch v := value.(type) {
+		case nil:
+		case string:
+			r.Variables[name] = v
+		default:
+			r.Variables[name] = jsonText(v)
+		}
+	}
+	if len(prompts) > 0 {
+		r.Variables[promptVariable] = strings.Join(prompts, "\n\n")
+	}
+}
+
+// textOf is a message's text.
+func textOf(msg adapter.Message) string {
+	if len(msg.Parts) == 0 {
+		return msg.Content
+	}
+	var b strings.Builder
+	for _, p := range msg.Parts {
+		b.WriteString(p.Text)
+	}
+	return b.String()
+}
+
+// callText is the content of a message that shows a call.
+func callText(call adapter.ToolCall) string {
+	arguments := json.RawMessage(call.Arguments)
+	if !json.Valid(arguments) {
+		arguments = json.RawMessage(jsonText(call.Arguments))
+	}
+	return jsonText(struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}{call.Name, arguments})
+}
+
+// jsonText writes a value as JSON; "null" where it cannot be written.
+func jsonText(v any) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
+		return "null"
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

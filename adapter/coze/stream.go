@@ -1,0 +1,531 @@
+package coze
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/tmaxmax/go-sse"
+)
+
+// drain is how long the end of a body is waited for once the answer is complete, so that its connection can be used again.
+const drain = 100 * time.Millisecond
+
+const (
+	maxCalls    = 1024 // tools that one answer may call
+	maxMessages = 1024 // that one answer may have
+)
+
+var (
+	// errEnough ends a request whose answer is complete.
+	errEnough = errors.New("the answer is complete")
+	// errLeft says that the reader has left its loop.
+	errLeft = errors.New("the reader has left")
+	// errMany says that an answer is larger than any that is meant.
+	errMany = errors.New("the answer has too many messages or calls")
+)
+
+// answer reads one answer.
+type answer struct {
+	m      *model
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	yield  func(adapter.Chunk, error) bool
+	tools  []adapter.Tool // ours
+	res    *http.Response
+	body   io.Reader // of res, from its start
+
+	conversation, chat string // once they are known
+	over               bool   // the chat, as far as Coze is concerned
+	done               bool   // nothing is missing
+
+	event    event
+	kind     string    // of the last event that had one
+	messages []written // of the answer, so far
+	current  int       // the one that is being written
+	text     wire.Text // of that
+	thought  wire.Text
+	wrote    bool // there is text
+	answered bool // a message was complete
+	calls    []call
+	usage    *adapter.Usage
+	finish   string
+
+	began bool // a chunk was yielded
+	timer *time.Timer
+}
+
+// written is a message that the answer consists of.
+type written struct {
+	id            string
+	text, thought bool // came in pieces
+	started       bool // has text that is not white space
+}
+
+// call is one that the answer has shown.
+type call struct {
+	id, name, arguments string
+	answered            bool // by Coze, or wanted from us
+}
+
+// post sends a request and waits until its answer begins. Errors are those of an answer that is none.
+func (a *answer) post(url string, request any) error {
+	p := a.m.p
+	body, err := json.Marshal(request)
+	if err != nil {
+		return &adapter.Error{
+			Code: adapter.CodeInvalid, Message: "the request to the bot cannot be written",
+			Cause: adapter.RedactError(err, p.Key()),
+		}
+	}
+	res, refusal, err := p.Post(a.ctx, url, p.header("text/event-stream"), body)
+	if err != nil {
+		return err
+	}
+	if refusal != nil {
+		return p.refused(refusal.Status, refusal.Header, refusal.Body)
+	}
+	if err := a.begin(res); err != nil {
+		res.Body.Close()
+		return err
+	}
+	return nil
+}
+
+// begin looks at the start of an answer of status 200: Coze reports most errors by such an answer, whose body is JSON.
+func (a *answer) begin(res *http.Response) error {
+	p := a.m.p
+	a.res = res
+	start, err := firstBytes(res.Body)
+	a.body = io.MultiReader(bytes.NewReader(start), &ended{res.Body, err})
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	switch first := bytes.TrimLeft(start, " \t\r\n\ufeff"); {
+	case len(first) > 0 && first[0] == '{':
+		said := wire.Said(a.body)
+		if a.ctx.Err() != nil {
+			return context.Cause(a.ctx)
+		}
+		if codeOf(said) != 0 {
+			return p.refused(http.StatusOK, res.Header, said)
+		}
+		return a.notStream(kind, said)
+	case kind == "text/event-stream", kind == "", len(first) == 0:
+		return nil
+	default:
+		return a.notStream(kind, wire.Said(a.body))
+	}
+}
+
+func (a *answer) notStream(kind string, said []byte) error {
+	return &adapter.Error{
+		Code: adapter.CodeProtocol, Status: http.StatusOK,
+		Message: a.m.p.Name() + " answered with something else than an event stream: check the base URL",
+		Cause:   fmt.Errorf("Content-Type %q: %s", adapter.Redact(kind), a.m.p.Redact(said)),
+	}
+}
+
+// firstBytes reads until there is something other than white space, up to 4 KiB.
+func firstBytes(r io.Reader) (start []byte, err error) {
+	start = make([]byte, 0, 512)
+	for idle := 0; err == nil && idle < 100 && len(start) < 4<<10; idle++ {
+		start = slices.Grow(start, 1)
+		var n int
+		n, err = r.Read(start[len(start):cap(start)])
+		start = start[:len(start)+n]
+		if len(bytes.TrimLeft(start, " \t\r\n")) > 0 {
+			break
+		}
+	}
+	return start, err
+}
+
+// ended goes on with the error that was met before.
+type ended struct {
+	r   io.Reader
+	err error
+}
+
+func (e *ended) Read(p []byte) (int, error) {
+	if e.err != nil {
+		return 0, e.err
+	}
+	n, err := e.r.Read(p)
+	e.err = err
+	return n, err
+}
+
+// stop ends what may still run: here, and at Coze.
+func (a *answer) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	if !a.over && a.conversation != "" && a.chat != "" {
+		a.m.p.cancelChat(a.ctx, a.conversation, a.chat)
+	}
+}
+
+// read yields the answer. It returns the error that is to be the last pair; nil when the answer is complete or the reader has
+// left.
+func (a *answer) read() error {
+	err := a.events()
+	if err == errLeft {
+		return nil
+	}
+	return err
+}
+
+func (a *answer) events() error {
+	// One byte more, so that an event of exactly MaxEvent bytes is taken.
+	for event, err := range sse.Read(wire.Lines(a.body), &sse.ReadConfig{MaxEventSize: a.m.p.maxEvent + 1}) {
+		if err != nil {
+			return a.broken(err)
+		}
+		if err := a.take(event); err != nil {
+			return err
+		}
+		if a.done {
+			return a.complete()
+		}
+	}
+	return a.broken(nil)
+}
+
+// broken is the error of a stream that ended too early.
+func (a *answer) broken(err error) error {
+	if errors.Is(err, bufio.ErrTooLong) {
+		return &adapter.Error{
+			Code:    adapter.CodeProtocol,
+			Message: a.m.p.Name() + " sent an event that is larger than allowed",
+			Cause:   fmt.Errorf("an event of more than %d bytes", a.m.p.maxEvent),
+		}
+	}
+	return a.m.p.Broken(a.ctx, err)
+}
+
+// complete yields what an answer ends with.
+func (a *answer) complete() error {
+	if err := a.flush(); err != nil {
+		return err
+	}
+	for i := range a.calls {
+		if c := &a.calls[i]; !c.answered { // Coze does not always say what came of a call
+			c.answered = true
+			if !a.pass(adapter.Chunk{ToolResult: &adapter.ToolResult{Index: i, ID: c.id, Failed: true}}) {
+				return errLeft
+			}
+		}
+	}
+	if !a.pass(adapter.Chunk{Usage: a.usage, Finish: a.finish}) {
+		return errLeft
+	}
+	a.timer = time.AfterFunc(drain, func() { a.cancel(errEnough) })
+	io.Copy(io.Discard, io.LimitReader(a.res.Body, 64<<10)) // what comes after the end does not matter
+	return nil
+}
+
+// take yields what an event has.
+func (a *answer) take(e sse.Event) error {
+	switch {
+	case e.Type != "":
+		a.kind = e.Type
+	case e.Data == "":
+		return nil // a ping
+	case strings.Trim(e.Data, `"`) == "[DONE]":
+		a.kind = "done"
+	}
+	// An event without a type is of the type of the one before it, as Coze's own clients have it.
+	switch a.kind {
+	case "conversation.message.delta", "conversation.message.completed":
+		if err := a.event.decode(e.Data); err != nil {
+			return a.notEvent(err, e.Data)
+		}
+		if a.kind == "conversation.message.delta" {
+			return a.wrap(a.delta(), e.Data)
+		}
+		return a.wrap(a.message(), e.Data)
+	case "conversation.chat.created", "conversation.chat.in_progress", "conversation.chat.completed",
+		"conversation.chat.failed", "conversation.chat.requires_action", "conversation.chat.canceled":
+		if err := a.event.decode(e.Data); err != nil {
+			return a.notEvent(err, e.Data)
+		}
+		return a.wrap(a.state(e.Data), e.Data)
+	case "error":
+		a.over = true
+		return a.m.p.failed(http.StatusOK, codeOf([]byte(e.Data)), []byte(e.Data), a.res.Header)
+	case "done":
+		if !a.answered && len(a.messages) == 0 {
+			return a.broken(errors.New("done before there was an answer"))
+		}
+		a.over, a.done, a.finish = true, true, adapter.FinishStop
+	}
+	return nil
+}
+
+// wrap makes an error of an event that cannot be read, where that is what err says.
+func (a *answer) wrap(err error, data string) error {
+	if err == errMany || err == wire.ErrEscape {
+		return a.notEvent(err, data)
+	}
+	return err
+}
+
+func (a *answer) notEvent(err error, data string) error {
+	return &adapter.Error{
+		Code:    adapter.CodeProtocol,
+		Message: a.m.p.Name() + " sent something that is not a piece of an answer",
+		Cause:   fmt.Errorf("%w: %s", err, a.m.p.Redact([]byte(data))),
+	}
+}
+
+// state takes what has become of the chat.
+func (a *answer) state(data string) error {
+	e := &a.event
+	if a.chat == "" {
+		id, err := wire.Unescape(e.id)
+		if err != nil {
+			return err
+		}
+		conversation, err := wire.Unescape(e.conversation)
+		if err != nil {
+			return err
+		}
+		a.chat, a.conversation = id, conversation
+	}
+	switch a.kind {
+	case "conversation.chat.completed":
+		a.over, a.done, a.finish, a.usage = true, true, adapter.FinishStop, e.tokens()
+	case "conversation.chat.requires_action":
+		a.over, a.done, a.finish, a.usage = true, true, adapter.FinishStop, e.tokens()
+		return a.action()
+	case "conversation.chat.failed":
+		a.over = true
+		return a.m.p.failed(http.StatusOK, codeOf(e.lastError), []byte(data), a.res.Header)
+	case "conversation.chat.canceled":
+		a.over = true
+		return &adapter.Error{
+			Code: adapter.CodeProtocol, Message: "the chat was canceled at the model's server",
+			Cause: errors.New("reported: " + a.m.p.Redact([]byte(data))),
+		}
+	}
+	return nil
+}
+
+// delta yields a piece of an answer.
+func (a *answer) delta() error {
+	if !a.event.isText() {
+		return nil
+	}
+	if err := a.turn(); err != nil {
+		return err
+	}
+	return a.piece()
+}
+
+// turn makes the event's message the one that is being written. Messages may take turns.
+func (a *answer) turn() error {
+	same := func(m written) bool { return m.id == string(a.event.id) }
+	if len(a.messages) > 0 && same(a.messages[a.current]) {
+		return nil
+	}
+	if err := a.flush(); err != nil {
+		return err
+	}
+	if a.current = slices.IndexFunc(a.messages, same); a.current < 0 {
+		if len(a.messages) == maxMessages {
+			return errMany
+		}
+		a.messages = append(a.messages, written{id: string(a.event.id)})
+		a.current = len(a.messages) - 1
+	}
+	return nil
+}
+
+// piece yields the event's text and reasoning. A message's text begins with what is not white space; a blank line is between two
+// messages.
+func (a *answer) piece() error {
+	var c adapter.Chunk
+	var err error
+	m := &a.messages[a.current]
+	if len(a.event.content) > 0 {
+		m.text = true
+		if c.Text, err = a.text.Next(a.event.content); err != nil {
+			return err
+		}
+		c.Text = a.trim(c.Text)
+	}
+	if len(a.event.reasoning) > 0 {
+		m.thought = true
+		if c.Reasoning, err = a.thought.Next(a.event.reasoning); err != nil {
+			return err
+		}
+	}
+	if (c.Text != "" || c.Reasoning != "") && !a.pass(c) {
+		return errLeft
+	}
+	return nil
+}
+
+func (a *answer) trim(text string) string {
+	m := &a.messages[a.current]
+	if m.started {
+		return text
+	}
+	if text = strings.TrimLeftFunc(text, unicode.IsSpace); text == "" {
+		return ""
+	}
+	m.started = true
+	if a.wrote {
+		return "\n\n" + text
+	}
+	a.wrote = true
+	return text
+}
+
+// flush yields what was held back of a character, which will not be finished any more.
+func (a *answer) flush() error {
+	c := adapter.Chunk{Text: a.text.Rest(), Reasoning: a.thought.Rest()}
+	if c.Text != "" {
+		c.Text = a.trim(c.Text)
+	}
+	if (c.Text != "" || c.Reasoning != "") && !a.pass(c) {
+		return errLeft
+	}
+	return nil
+}
+
+// message takes one that is complete. Of an answer it has all that came in pieces before.
+func (a *answer) message() error {
+	switch string(a.event.kind) {
+	case "answer":
+		a.answered = true
+		if !a.event.isText() {
+			return nil
+		}
+		if err := a.turn(); err != nil {
+			return err
+		}
+		m := a.messages[a.current]
+		if m.text {
+			a.event.content = nil
+		}
+		if m.thought {
+			a.event.reasoning = nil
+		}
+		if err := a.piece(); err != nil {
+			return err
+		}
+		return a.flush()
+	case "function_call":
+		return a.called()
+	case "tool_response", "tool_output":
+		return a.result()
+	}
+	return nil // knowledge, verbose, suggestions
+}
+
+// called takes a call that the bot makes, of a tool of Coze's or of ours.
+func (a *answer) called() error {
+	name, arguments, ok := a.event.call()
+	if !ok {
+		return nil // nobody could tell what is called
+	}
+	if len(a.calls) == maxCalls {
+		return errMany
+	}
+	c := call{name: name, arguments: arguments}
+	if !slices.ContainsFunc(a.tools, func(t adapter.Tool) bool { return t.Name == name }) {
+		id, err := wire.Unescape(a.event.id)
+		if err != nil {
+			return err
+		}
+		c.id = id
+	} // else the id comes when Coze asks for the output
+	a.calls = append(a.calls, c)
+	if !a.pass(adapter.Chunk{ToolCall: &adapter.ToolCall{
+		Index: len(a.calls) - 1, ID: c.id, Name: name, Arguments: arguments,
+	}}) {
+		return errLeft
+	}
+	return nil
+}
+
+// result takes what came of a call that Coze has made. Results come in the order of the calls, and name none.
+func (a *answer) result() error {
+	i := slices.IndexFunc(a.calls, func(c call) bool { return !c.answered })
+	if i < 0 {
+		return nil
+	}
+	content, err := wire.Unescape(a.event.content)
+	if err != nil {
+		return err
+	}
+	a.calls[i].answered = true
+	if !a.pass(adapter.Chunk{ToolResult: &adapter.ToolResult{Index: i, ID: a.calls[i].id, Content: content}}) {
+		return errLeft
+	}
+	return nil
+}
+
+// action takes the calls that Coze asks us to make. Most of them were shown before, without the id that their output needs.
+func (a *answer) action() error {
+	wanted := a.event.wanted()
+	if len(wanted) == 0 {
+		return nil // the bot asks the user something
+	}
+	chat := &chat{bot: a.m.name, conversation: a.conversation, id: a.chat, calls: map[string]string{}, n: len(wanted)}
+	for _, w := range wanted {
+		part := adapter.ToolCall{ID: w.id}
+		part.Index = slices.IndexFunc(a.calls, func(c call) bool {
+			return !c.answered && c.name == w.name && sameJSON(c.arguments, w.arguments)
+		})
+		if part.Index < 0 {
+			part.Index = slices.IndexFunc(a.calls, func(c call) bool { return !c.answered && c.name == w.name })
+		}
+		if part.Index < 0 {
+			part.Index, part.Name, part.Arguments = len(a.calls), w.name, w.arguments
+			a.calls = append(a.calls, call{name: w.name, arguments: w.arguments})
+		}
+		c := &a.calls[part.Index]
+		if c.id != "" {
+			chat.calls[c.id] = w.id
+		}
+		c.id, c.answered = w.id, true
+		chat.calls[w.id] = w.id
+		if !a.pass(adapter.Chunk{ToolCall: &part}) {
+			return errLeft
+		}
+	}
+	a.finish = adapter.FinishToolCalls
+	a.m.p.waiting.add(chat)
+	return nil
+}
+
+// sameJSON compares two objects, whatever their spelling.
+func sameJSON(a, b string) bool {
+	if a == b {
+		return true
+	}
+	var x, y bytes.Buffer
+	return json.Compact(&x, []byte(a)) == nil && json.Compact(&y, []byte(b)) == nil && bytes.Equal(x.Bytes(), y.Bytes())
+}
+
+// pass yields a chunk; false when the reader has left.
+func (a *answer) pass(c adapter.Chunk) bool {
+	if !a.began {
+		a.began = true
+		c.Model = a.m.p.Prefix + ":" + a.m.name
+	}
+	return a.yield(c, nil)
+}

@@ -101,17 +101,17 @@ func (d *decoder) top(key, value []byte, kind jsonparser.ValueType, _ int) error
 			d.rawReason = value
 		}
 	case "prompt_eval_count":
-		d.count(0, value)
+		d.count(0, value, kind)
 	case "eval_count":
-		d.count(1, value)
+		d.count(1, value, kind)
 	case "error":
 		d.failed = kind == jsonparser.String && len(value) > 0 || kind == jsonparser.Object && len(value) > len("{}")
 	}
 	return nil
 }
 
-func (d *decoder) count(i int, value []byte) {
-	if n, err := jsonparser.ParseInt(value); err == nil && 0 <= n && n < 1<<50 {
+func (d *decoder) count(i int, value []byte, kind jsonparser.ValueType) {
+	if n, err := jsonparser.ParseInt(value); err == nil && kind == jsonparser.Number && 0 <= n && n < 1<<50 {
 		d.counts[i], d.counted = int(n), true
 	}
 }

@@ -39,31 +39,28 @@ func (m *model) explain(e *adapter.Error, said string) {
 	set := func(code, message string, retryable bool) {
 		e.Code, e.Message, e.Retryable = code, message, retryable
 	}
-	if e.ContextLength {
-		return
-	}
 	switch {
-	case says("context length", "context size", "context window", "prompt too long"):
+	case e.ContextLength || says("context length", "context size", "context window", "prompt too long"):
 		set(adapter.CodeInvalid, "the request is too long for the model: shorten the prompt or the history, or raise the model's num_ctx", false)
 		e.ContextLength = true
 	case says("model") && says("not found"):
 		set(adapter.CodeProtocol, "the model "+m.name+" is not pulled: run `ollama pull "+m.name+"`", false)
 	case e.Status == http.StatusNotFound:
-		e.Message = m.p.Name() + " does not know the address: check that it is Ollama's, without anything after the port"
+		e.Message = m.p.Name() + " does not know the address: check the base URL, which is Ollama's own here, without /v1"
 	case says("does not support tools"):
 		set(adapter.CodeInvalid, "the model "+m.name+" cannot use tools: choose one that can, or leave the tools out", false)
 	case says("does not support thinking", "think value"):
 		set(adapter.CodeInvalid, "the model "+m.name+" cannot think in the way that was asked: leave it out, or choose another model", false)
 	case says("does not support vision", "data required for image input", "does not support image", "only supports one image"):
 		set(adapter.CodeInvalid, "the model "+m.name+" cannot take these images: choose one that can, or leave them out", false)
-	case says("does not support"):
+	case says("does not support chat", "does not support completion"):
 		set(adapter.CodeInvalid, "the model "+m.name+" cannot chat: choose another", false)
 	case says("system memory", "out of memory", "insufficient memory", "unable to allocate", "failed to allocate", "cudamalloc failed"):
 		// What takes the memory now will most likely take it a moment later.
 		set(adapter.CodeUnavailable, "there is not enough memory for the model "+m.name+": choose a smaller one, or free some", false)
 	case says("maximum pending requests", "server busy", "overloaded"):
 		set(adapter.CodeUnavailable, m.p.Name()+" has too many requests waiting: try again later", true)
-	case says("invalid format", "failed to parse grammar", "invalid json schema", "grammar"):
+	case says("invalid format", "failed to parse grammar", "invalid json schema"):
 		set(adapter.CodeProtocol, m.p.Name()+" does not take the JSON Schema: simplify it, or ask for any JSON", false)
 	case says("unable to load model", "error loading model", "failed to load model", "unsupported model", "newer version of ollama"):
 		set(adapter.CodeUnavailable, m.p.Name()+" cannot load the model "+m.name+": pull it again, or update Ollama", false)

@@ -20,6 +20,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -46,6 +47,7 @@ const (
 	defaultMaxEvent = 4 << 20
 	// maxList is how long the list of a server's models may be, in bytes; a model takes about 500.
 	maxList = 8 << 20
+	maxName = 256 // bytes of a model's name
 )
 
 // New returns a provider. Errors: a BaseURL that is no address.
@@ -93,7 +95,7 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
 	}
 	// The name is shown in a command to run, so it must not be able to be more than a name.
-	if i := strings.IndexFunc(name, notInName); i >= 0 || name[0] == '-' {
+	if len(name) > maxName || name[0] == '-' || strings.ContainsFunc(name, notInName) {
 		return nil, errors.New("expected a name as `ollama list` shows it, of letters, digits and . _ - : / @")
 	}
 	return &model{p: p, name: name}, nil
@@ -110,7 +112,7 @@ func notInName(r rune) bool {
 
 func (p *provider) Names() []string { return p.names }
 
-// List asks which models have been pulled.
+// List asks which models have been pulled; they come sorted.
 func (p *provider) List(ctx context.Context) ([]string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.tags, nil)
 	if err != nil {
@@ -154,6 +156,7 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 			names = append(names, name)
 		}
 	}
+	slices.Sort(names)
 	return names, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -167,7 +168,7 @@ func arguments(text string) json.RawMessage {
 // image takes the bytes out of "data:image/png;base64,…".
 func (m *model) image(url string) ([]byte, error) {
 	invalid := func(what string) error {
-		return &adapter.Error{Code: adapter.CodeInvalid, Message: m.p.Name() + " " + what}
+		return &adapter.Error{Code: adapter.CodeInvalid, Message: m.p.Name() + " " + what, Cause: errImage}
 	}
 	if len(url) < len("data:") || !strings.EqualFold(url[:len("data:")], "data:") {
 		return nil, invalid(`takes images only as data, "data:image/png;base64,…": one that is named by its address cannot be sent`)
@@ -181,7 +182,9 @@ func (m *model) image(url string) ([]byte, error) {
 		image, err = base64.RawStdEncoding.DecodeString(data)
 	}
 	if err != nil || len(image) == 0 {
-		return nil, invalid("was to be sent an image that is not base64")
+		return nil, invalid("cannot be sent an image whose base64 is wrong, or empty")
 	}
 	return image, nil
 }
+
+var errImage = errors.New("an image that is not sent")

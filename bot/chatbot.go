@@ -193,7 +193,7 @@ func (b *ChatBot) Finish() {
 		if err := b.To(Chatting); err != nil {
 			return err
 		}
-		return b.finish(Response{Value: null, Model: b.config.Model})
+		return b.finish(Response{Value: null})
 	}))
 }
 

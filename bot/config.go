@@ -16,6 +16,7 @@ type Config struct {
 	Format      Format          // default JSON
 	Schema      json.RawMessage // JSON Schema of the output; sent to providers that support it, and checked
 	SchemaName  string
+	OnInvalid   OnInvalid // what becomes of output that does not fit Schema, or is none; default Report
 	Temperature *float64
 	TopP        *float64
 	MaxTokens   *int

@@ -25,6 +25,9 @@ type Env struct {
 	Report func(b *ChatBot, err error)
 	// Written is told how many bytes of text a bot got from its model; false stops the bot. It may be nil.
 	Written func(bytes int) bool
+	// Alone calls f and returns true where the document has value at the bot's root and nothing else, and nobody else can write there
+	// while f runs. It may be nil: then the bot is alone.
+	Alone func(b *ChatBot, value json.RawMessage, f func()) bool
 	// Log gets what users must not see. It may be nil.
 	Log *slog.Logger
 }
@@ -49,10 +52,10 @@ type Message struct {
 // Response is a complete answer.
 type Response struct {
 	Value     json.RawMessage // JSON text; of a text bot, a JSON string
-	Model     string          // that answered
-	Usage     adapter.Usage
-	Truncated bool           // the model reached its limit of tokens
-	Repairs   map[string]int // by kind
+	Model     string          // that answered; "" where none has
+	Usage     adapter.Usage   // as far as providers count, of all inferences
+	Truncated bool            // the model reached its limit of tokens
+	Repairs   map[string]int  // by kind
 }
 
 // StringValue is a string that is complete.

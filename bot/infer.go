@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -24,12 +25,11 @@ const (
 func (b *ChatBot) run(ctx context.Context, cancel context.CancelCauseFunc, m Message) {
 	var i *inference
 	err := b.guard(func() (err error) {
-		chunks, err := b.ask(ctx, m)
-		if err != nil {
-			return err
-		}
 		i = b.infer(cancel)
-		return i.run(ctx, chunks)
+		if err = i.run(ctx, m, nil); b.config.OnInvalid == Retry {
+			i, err = b.again(i, m, err)
+		}
+		return i.end(err)
 	})
 	if err == nil {
 		err = b.guard(func() error { return b.finish(i.Response) })
@@ -80,19 +80,20 @@ func (b *ChatBot) end(err error) {
 	}
 }
 
-// ask puts the question and returns the answer to come. It is a function of its own so that what only the question needs is not on
-// the stack while the answer is read, for as long as that takes and for thousands of bots.
-func (b *ChatBot) ask(ctx context.Context, m Message) (iter.Seq2[adapter.Chunk, error], error) {
+// ask puts the question and returns the answer to come; after is what follows the message, of a question that is put again. It is a
+// function of its own so that what only the question needs is not on the stack while the answer is read, for as long as that takes
+// and for thousands of bots.
+func (b *ChatBot) ask(ctx context.Context, m Message, after []adapter.Message) (iter.Seq2[adapter.Chunk, error], error) {
 	request, err := b.request(m)
 	if err != nil {
 		return nil, err
 	}
+	request.Messages = append(request.Messages, after...)
 	model, err := b.env.Models.Model(b.config.Model)
 	if err != nil {
 		if _, known := Describe(err); !known {
 			err = &Failure{Code: CodeInvalid, Message: fmt.Sprintf("the model %q cannot be used", b.config.Model), Cause: err}
 		}
-		b.note(func(r *Response) { r.Model = b.config.Model })
 		return nil, err
 	}
 	return model.Stream(ctx, request), nil
@@ -100,31 +101,98 @@ func (b *ChatBot) ask(ctx context.Context, m Message) (iter.Seq2[adapter.Chunk, 
 
 // infer begins an inference.
 func (b *ChatBot) infer(cancel context.CancelCauseFunc) *inference {
-	return &inference{Response: Response{Model: b.config.Model}, bot: b, out: newOutput(b), cancel: cancel}
+	out := newOutput(b)
+	return &inference{bot: b, out: out, calls: calls{out: out}, cancel: cancel}
 }
 
-// run reads the answer and sends what it says.
-func (i *inference) run(ctx context.Context, chunks iter.Seq2[adapter.Chunk, error]) error {
+// run asks the model, reads the answer and sends what it says. What it returns is not yet explained: end does that.
+func (i *inference) run(ctx context.Context, m Message, after []adapter.Message) error {
+	chunks, err := i.bot.ask(ctx, m, after)
+	if err != nil {
+		return err
+	}
 	defer i.out.writes.close()
 	defer i.stopTimer()
-	return i.end(i.judge(ctx, i.listen(chunks)))
+	return i.complete(i.judge(ctx, i.listen(chunks)))
 }
 
-// end completes an answer, or says what it failed of.
-func (i *inference) end(failure error) error {
+// complete ends what was read.
+func (i *inference) complete(failure error) error {
 	if failure == nil {
-		failure = i.out.close()
-		if errors.Is(failure, jsonuri.ErrNoDocument) && i.bot.byHand.Load() {
-			failure = nil
+		failure = i.close()
+	}
+	if i.answered {
+		i.bot.sendUsage(i)
+	}
+	i.bot.note(i.addTo)
+	if failure == nil {
+		i.Truncated = i.finish == adapter.FinishLength
+		i.Value = i.out.value()
+		if schema := i.bot.config.Schema; schema != nil && !i.without && i.bot.config.format() == JSON {
+			i.invalid = validate(schema, i.Value)
 		}
 	}
-	i.Repairs = i.out.repairs()
-	if i.used {
-		i.bot.sendUsage(i.Response)
+	return failure
+}
+
+// addTo adds what the inference took to what the bot's inferences took before.
+func (i *inference) addTo(r *Response) {
+	if i.answered {
+		r.Model = i.Model
+	}
+	r.Usage.PromptTokens += i.Usage.PromptTokens
+	r.Usage.CompletionTokens += i.Usage.CompletionTokens
+	r.Usage.TotalTokens += i.Usage.TotalTokens
+	repairs := maps.Clone(r.Repairs) // somebody may have the old one
+	for kind, n := range i.out.repairs() {
+		if repairs == nil {
+			repairs = map[string]int{}
+		}
+		repairs[kind] += n
+	}
+	r.Repairs = repairs
+}
+
+// close ends the output of an answer that is well so far.
+func (i *inference) close() error {
+	if err := i.calls.close(); err != nil {
+		return err
+	}
+	unmet := i.unmet()
+	if unmet != nil && i.out.parser == nil && !i.out.wrote {
+		return unmet
+	}
+	err := i.out.close()
+	switch {
+	case !errors.Is(err, jsonuri.ErrNoDocument):
+		if err == nil && unmet != nil {
+			i.bot.report(unmet)
+		}
+		return err
+	case i.bot.byHand.Load():
+		i.without = true
+		return nil
+	case unmet != nil:
+		return unmet
+	}
+	return err
+}
+
+// end makes an answer the bot's, or says what it failed of.
+func (i *inference) end(failure error) error {
+	total := i.bot.Response()
+	i.Usage, i.Repairs = total.Usage, total.Repairs
+	if i.Model == "" {
+		i.Model = total.Model
 	}
 	if failure != nil {
 		i.bot.note(func(r *Response) { *r = i.Response })
 		return explain(failure, i.finish)
+	}
+	if i.out.held && !i.without {
+		if err := i.out.tell(i.Value); err != nil {
+			return err
+		}
 	}
 	i.conclude()
 	return nil
@@ -133,13 +201,18 @@ func (i *inference) end(failure error) error {
 // inference is one answer as it comes.
 type inference struct {
 	Response
-	bot    *ChatBot
-	out    *output
-	cancel context.CancelCauseFunc
-	finish string
-	used   bool        // the provider has said what was used
-	rest   int         // bytes after the end of the document
-	late   *time.Timer // runs since the end of the document
+	bot      *ChatBot
+	out      *output
+	calls    calls
+	cancel   context.CancelCauseFunc
+	finish   string
+	answered bool        // something has come
+	used     bool        // the provider has said what was used
+	invalid  []violation // of the schema
+	without  bool        // it was ended by hand before a document began
+	said     []byte      // the beginning of a text in which no document has begun, where the model may be told of it
+	rest     int         // bytes after the end of the document
+	late     *time.Timer // runs since the end of the document
 }
 
 // listen reads the answer as far as it is of use.
@@ -147,6 +220,9 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 	for chunk, err := range chunks {
 		if err != nil {
 			return err
+		}
+		if !i.answered {
+			i.answered, i.Model = true, i.bot.config.Model
 		}
 		if chunk.Model != "" {
 			i.Model = chunk.Model
@@ -167,6 +243,14 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 				}
 			}
 			if err := i.out.write(chunk.Text); err != nil {
+				return err
+			}
+			if i.out.held && !i.out.wrote && len(i.said) <= maxEchoText {
+				i.said = append(i.said, chunk.Text[:min(len(chunk.Text), maxEchoText+1)]...)
+			}
+		}
+		if chunk.ToolCall != nil || chunk.ToolResult != nil {
+			if err := i.calls.take(chunk.ToolCall, chunk.ToolResult); err != nil {
 				return err
 			}
 		}
@@ -209,18 +293,14 @@ func (i *inference) judge(ctx context.Context, failure error) error {
 // conclude completes an answer that is well, and reports what could be better.
 func (i *inference) conclude() {
 	b := i.bot
-	i.Value = i.out.value()
-	if i.finish == adapter.FinishLength {
-		i.Truncated = true
+	if i.Truncated {
 		b.report(&Failure{
 			Code: CodeOutputInvalid, Pointer: Pointer(string(i.out.last)),
 			Message: "the answer was cut off where the model reached its limit of tokens",
 		})
 	}
-	if b.config.Schema != nil && b.config.format() == JSON {
-		for _, f := range validate(b.config.Schema, i.Value, Pointer(b.root)) {
-			b.report(f)
-		}
+	for _, v := range i.invalid {
+		b.report(v.failure(b.root))
 	}
 	if b.config.NoValue {
 		i.Value = nil
@@ -229,6 +309,9 @@ func (i *inference) conclude() {
 
 // explain says what a parser's error means for users.
 func explain(err error, finish string) error {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return f
+	}
 	switch {
 	case errors.Is(err, jsonuri.ErrNoDocument):
 		message := "the model's output holds no JSON document"
@@ -261,13 +344,17 @@ func (b *ChatBot) report(err error) {
 	}
 }
 
-// sendUsage sends what an inference has used.
-func (b *ChatBot) sendUsage(answer Response) {
+// sendUsage says which model has answered and, where its provider has counted, what that took.
+func (b *ChatBot) sendUsage(i *inference) {
+	var counts *adapter.Usage
+	if i.used {
+		counts = &i.Usage
+	}
 	data, err := json.Marshal(struct {
 		Bot   string `json:"bot"`
 		Model string `json:"model"`
-		adapter.Usage
-	}{b.name, answer.Model, answer.Usage})
+		*adapter.Usage
+	}{b.name, i.Model, counts})
 	if err != nil {
 		return // strings and numbers: cannot be
 	}

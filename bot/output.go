@@ -29,6 +29,9 @@ type output struct {
 	text     escaper
 	thinking escaper
 	wrote    bool   // anything at all
+	thoughts bool   // any reasoning
+	held     bool   // listeners are told only once it is certain that the document stays
+	begin    func() // called when the document begins; may be nil
 	buf      []byte // of the chunk, escaped
 
 	keep      bool   // the value is wanted
@@ -40,7 +43,8 @@ func newOutput(b *ChatBot) *output {
 	o := &output{bot: b, root: []byte(b.root), hidden: b.config.Quiet}
 	o.thought = []byte(jsonuri.Join(b.root, "$reasoning_context"))
 	o.writes = writes{bot: b, observer: b.env.Writes, contested: &b.contested}
-	o.keep = !b.config.NoValue || b.config.Schema != nil
+	o.held = b.config.OnInvalid == Retry && b.config.format() == JSON
+	o.keep = !b.config.NoValue || b.config.Schema != nil || o.held
 	if b.config.format() == Text {
 		o.isText = true
 		for _, l := range b.listeners {
@@ -55,6 +59,27 @@ func newOutput(b *ChatBot) *output {
 // handler listens to no more than is wanted: what is listened to is collected.
 func (o *output) handler() jsonuri.Handler {
 	h := jsonuri.Handler{Delta: o.delta}
+	if !o.held {
+		o.listen(&h)
+		if o.bot.config.Done {
+			h.Done = o.done
+		}
+	}
+	if listener := h.Object; o.keep {
+		h.Object = func(uri, value []byte) {
+			if len(uri) == len(o.root) {
+				o.collected, o.isText = append(o.collected[:0], value...), false
+			}
+			if listener != nil {
+				listener(uri, value)
+			}
+		}
+	}
+	return h
+}
+
+// listen puts in what the bot's listeners want to be told.
+func (o *output) listen(h *jsonuri.Handler) {
 	var strings, objects, scalars bool
 	for _, l := range o.bot.listeners {
 		strings = strings || l.String != nil
@@ -72,14 +97,8 @@ func (o *output) handler() jsonuri.Handler {
 			}
 		}
 	}
-	if objects || o.keep {
+	if objects {
 		h.Object = func(uri, value []byte) {
-			if o.keep && len(uri) == len(o.root) {
-				o.collected, o.isText = append(o.collected[:0], value...), false
-			}
-			if !objects {
-				return
-			}
 			v := ObjectValue{URI: string(uri), Value: append(json.RawMessage(nil), value...)}
 			for _, l := range listeners {
 				if l.Object != nil {
@@ -98,10 +117,6 @@ func (o *output) handler() jsonuri.Handler {
 			}
 		}
 	}
-	if o.bot.config.Done {
-		h.Done = o.done
-	}
-	return h
 }
 
 func (o *output) send(e tube.Event) {
@@ -128,8 +143,12 @@ func (o *output) admit(chunk string) bool {
 func (o *output) delta(d jsonuri.Delta) {
 	appends := d.Op == jsonuri.Append
 	if len(d.URI) == len(o.thought) && string(d.URI) == string(o.thought) {
+		o.thoughts = true
 		o.send(tube.Event{Kind: tube.Append, URI: d.URI, Value: d.Value})
 		return
+	}
+	if !o.wrote && o.begin != nil {
+		o.begin()
 	}
 	o.wrote = true
 	o.last = append(o.last[:0], d.URI...)
@@ -172,6 +191,7 @@ func (o *output) reason(chunk string) {
 	}
 	o.buf = o.thinking.append(o.buf[:0], chunk)
 	if len(o.buf) > 0 {
+		o.thoughts = true
 		o.send(tube.Event{Kind: tube.Append, URI: o.thought, Value: o.buf})
 	}
 }
@@ -190,6 +210,9 @@ func (o *output) close() error {
 	if o.parser != nil {
 		if err := o.parser.Close(); err != nil {
 			return err
+		}
+		if !o.wrote && o.begin != nil { // an empty object without a root
+			o.begin()
 		}
 		return o.failure
 	}

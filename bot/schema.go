@@ -65,21 +65,44 @@ const maxViolations = 16
 
 var english = message.NewPrinter(language.English)
 
-// validate holds a document to a schema and returns a failure for each misfit, with a pointer below base.
-func validate(schema, value json.RawMessage, base string) []*Failure {
+// violation is a place where a document does not fit its schema.
+type violation struct {
+	at      []string // keys and indices from the document's root
+	message string
+}
+
+// place is where the violation is, as a model is told.
+func (v violation) place() string {
+	if len(v.at) == 0 {
+		return "the whole document"
+	}
+	return pointer("", v.at)
+}
+
+// failure is the violation as an error of the run's document.
+func (v violation) failure(root string) *Failure {
+	return &Failure{
+		Code:    CodeOutputInvalid,
+		Message: "the output does not fit its schema: " + v.message,
+		Pointer: pointer(Pointer(root), v.at),
+	}
+}
+
+// validate holds a document to a schema and returns the first violations.
+func validate(schema, value json.RawMessage) []violation {
 	s, err := compileSchema(schema)
 	if err != nil {
-		return []*Failure{{Code: CodeInvalid, Message: err.Error()}}
+		return []violation{{message: err.Error()}}
 	}
 	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
 	if err != nil {
-		return []*Failure{{Code: CodeOutputInvalid, Message: "the output is not JSON", Pointer: base, Cause: err}}
+		return []violation{{message: "it is not JSON"}}
 	}
 	invalid, ok := errors.AsType[*jsonschema.ValidationError](s.Validate(parsed))
 	if !ok {
 		return nil
 	}
-	var found []*Failure
+	var found []violation
 	pending := []*jsonschema.ValidationError{invalid}
 	for len(pending) > 0 && len(found) < maxViolations {
 		v := pending[len(pending)-1]
@@ -90,11 +113,7 @@ func validate(schema, value json.RawMessage, base string) []*Failure {
 			}
 			continue
 		}
-		found = append(found, &Failure{
-			Code:    CodeOutputInvalid,
-			Message: "the output does not fit its schema: " + v.ErrorKind.LocalizedString(english),
-			Pointer: pointer(base, v.InstanceLocation),
-		})
+		found = append(found, violation{v.InstanceLocation, v.ErrorKind.LocalizedString(english)})
 	}
 	return found
 }

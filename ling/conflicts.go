@@ -1,9 +1,12 @@
 package ling
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // conflicts is the manager as it watches over strings and arrays that more than one bot can reach. A bot is asked to tell of
@@ -24,6 +27,31 @@ func (m *Manager) contest(b *bot.ChatBot) {
 		}
 	}
 	m.writers[b] = struct{}{}
+}
+
+// alone is the Alone of bots. The lock keeps other bots from starting; those of other kinds, and tasks, are not known to write
+// nothing, so where a bot of another kind is it counts as a writer.
+func (m *Manager) alone(b *bot.ChatBot, value json.RawMessage, f func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.others {
+		return false
+	}
+	for other := range m.writers {
+		if other != b && within(b.Root(), other.Root()) {
+			return false
+		}
+	}
+	document, _ := m.tube.Snapshot(true)
+	var here, own jsonuri.Document
+	if here.Set(nil, document) != nil || own.Set(nil, value) != nil {
+		return false
+	}
+	if text, ok := here.Get(b.Root()); !ok || !bytes.Equal(text, own.AppendJSON(nil)) {
+		return false
+	}
+	f()
+	return true
 }
 
 // Open is called when a bot begins to write a string or an array.

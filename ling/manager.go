@@ -83,10 +83,12 @@ type Manager struct {
 	tasks    int                       // ever started
 	writers  map[*bot.ChatBot]struct{} // that have not ended
 	open     map[string]*bot.ChatBot   // contested strings and arrays, and who writes there
+	others   bool                      // bots were added that say nothing of where they write
 	told     map[string]bool           // uris whose conflict was reported
 	failures []unhandled
 	errors   []ErrorData
 	usage    map[string]adapter.Usage
+	models   map[string][]string
 	repairs  map[string]map[string]int
 	cut      bool
 	status   string // of the end
@@ -174,7 +176,7 @@ func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.Cha
 	}
 	b := bot.New(bot.Env{
 		Context: m.ctx, Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: (*conflicts)(m),
-		Report: m.botReport, Written: m.wrote, Log: m.log.With(slog.String("bot", name)),
+		Report: m.botReport, Written: m.wrote, Alone: m.alone, Log: m.log.With(slog.String("bot", name)),
 	}, name, root, config)
 	b.Watch(func(t bot.Transition) {
 		switch t.To {
@@ -192,6 +194,9 @@ func (m *Manager) AddBot(b bot.Bot) error {
 	if err := m.admit(&m.bots, m.options.MaxBots, "bots"); err != nil {
 		return err
 	}
+	m.mu.Lock()
+	m.others = true
+	m.mu.Unlock()
 	var mu sync.Mutex
 	running, ended := false, false
 	see := func(s bot.State) {

@@ -23,7 +23,8 @@ type Result struct {
 	Status    string                    `json:"status"` // running, completed, failed, interrupted, canceled
 	Result    json.RawMessage           `json:"result"`
 	Reserved  json.RawMessage           `json:"reserved,omitempty"`
-	Usage     map[string]adapter.Usage  `json:"usage"` // by bot name, summed
+	Usage     map[string]adapter.Usage  `json:"usage"`  // by bot name, summed
+	Models    map[string][]string       `json:"models"` // by bot name, those that answered
 	Repairs   map[string]map[string]int `json:"repairs,omitempty"`
 	Truncated bool                      `json:"truncated,omitempty"`
 	Errors    []ErrorData               `json:"errors"`
@@ -80,6 +81,10 @@ func (m *Manager) state() Result {
 	}
 	if r.Errors == nil {
 		r.Errors = []ErrorData{}
+	}
+	r.Models = make(map[string][]string, len(m.models))
+	for name, models := range m.models {
+		r.Models[name] = slices.Clone(models)
 	}
 	for name, kinds := range m.repairs {
 		r.Repairs[name] = maps.Clone(kinds)
@@ -184,6 +189,12 @@ func (m *Manager) botEnded(b *bot.ChatBot, err error) {
 		u.CompletionTokens += r.Usage.CompletionTokens
 		u.TotalTokens += r.Usage.TotalTokens
 		m.usage[b.Name()] = u
+	}
+	if r.Model != "" && !slices.Contains(m.models[b.Name()], r.Model) {
+		if m.models == nil {
+			m.models = map[string][]string{}
+		}
+		m.models[b.Name()] = append(m.models[b.Name()], r.Model)
 	}
 	for kind, n := range r.Repairs {
 		if m.repairs == nil {

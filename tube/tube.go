@@ -123,6 +123,13 @@ func (t *Tube) AddFilter(f Filter) (remove func()) {
 	}
 }
 
+// Hides says whether a filter hides what is sent at uri.
+func (t *Tube) Hides(uri []byte) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.filters.list, func(f *Filter) bool { return f.hides(uri) })
+}
+
 // ClearFilters takes all filters back.
 func (t *Tube) ClearFilters() {
 	t.mu.Lock()

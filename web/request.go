@@ -184,6 +184,21 @@ func (st *start) finish(d *decoder) *problem {
 	return nil
 }
 
+// maxModels is how many models a chain may have.
+const maxModels = 8
+
+// model takes the name of a model, or a list of names: a chain, in which the next is asked when one fails.
+func (d *decoder) model(pointer string, raw json.RawMessage) string {
+	if raw[0] != '[' {
+		return d.text(pointer, raw, maxName)
+	}
+	names := d.strings(pointer, raw, maxModels, maxName)
+	if names != nil && len(names) == 0 {
+		d.fail(pointer, "expected at least one model")
+	}
+	return strings.Join(names, ",")
+}
+
 // body reads the members of a request's body. text is known to be JSON.
 func (st *start) body(d *decoder, text []byte) {
 	d.object("", text, fields{
@@ -196,7 +211,7 @@ func (st *start) body(d *decoder, text []byte) {
 		},
 		"agent":   func(at string, raw json.RawMessage) { st.Agent = d.text(at, raw, maxName) },
 		"session": func(at string, raw json.RawMessage) { st.Session = d.text(at, raw, maxName) },
-		"model":   func(at string, raw json.RawMessage) { st.Model = d.text(at, raw, maxName) },
+		"model":   func(at string, raw json.RawMessage) { st.Model = d.model(at, raw) },
 		"input":   func(at string, raw json.RawMessage) { st.Input = raw },
 		"params":  func(at string, raw json.RawMessage) { st.params(d, at, raw) },
 		"options": func(at string, raw json.RawMessage) { st.options(d, at, raw) },

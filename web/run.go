@@ -48,6 +48,7 @@ type outcome struct {
 	Status    string                    `json:"status"`
 	Session   string                    `json:"session,omitempty"`
 	Usage     map[string]adapter.Usage  `json:"usage,omitempty"`
+	Models    map[string][]string       `json:"models,omitempty"`
 	Repairs   map[string]map[string]int `json:"repairs,omitempty"`
 	Truncated bool                      `json:"truncated,omitempty"`
 	Errors    []ling.ErrorData          `json:"errors,omitempty"`
@@ -80,12 +81,12 @@ func (r *run) state() (o outcome, document, reserved []byte) {
 
 func outcomeOf(res ling.Result) outcome {
 	return outcome{
-		Status: res.Status, Session: res.Session, Usage: res.Usage, Repairs: res.Repairs,
+		Status: res.Status, Session: res.Session, Usage: res.Usage, Models: res.Models, Repairs: res.Repairs,
 		Truncated: res.Truncated, Errors: res.Errors,
 	}
 }
 
-// appendDocument appends the aggregated document of the run: {"run","session"?,"status","result","usage","errors"}, with
+// appendDocument appends the aggregated document of the run: {"run","session"?,"status","result","usage","models","errors"}, with
 // repairs and truncated where there are any, and what stands beside the document where asked for. The result's text goes in
 // as it is: encoding it again would take time and change how its numbers and strings are written.
 func (r *run) appendDocument(dst []byte, reserved bool) []byte {
@@ -127,6 +128,10 @@ func (o outcome) appendDocument(dst []byte, id string, document, beside []byte, 
 		o.Usage = map[string]adapter.Usage{}
 	}
 	member("usage", o.Usage)
+	if o.Models == nil {
+		o.Models = map[string][]string{}
+	}
+	member("models", o.Models)
 	if len(o.Repairs) > 0 {
 		member("repairs", o.Repairs)
 	}

@@ -1,0 +1,220 @@
+package bot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// OnInvalid says what becomes of an answer that does not fit its schema, or holds no document.
+type OnInvalid string
+
+const (
+	// Report reports each violation and leaves the answer as it is. An answer without a document is the bot's error.
+	Report OnInvalid = "report"
+	// Retry asks the same model once more, with what is wrong in the message. The second answer takes the place of the first:
+	// when it begins, and not before, what the first wrote is set to null, which is the whole of the bot's root where nothing
+	// of others stands, and each member that it named otherwise. Where no second answer begins, the first stays. Deltas are
+	// sent as they come; listeners, and readers of Done events, are told of values only when an answer stays. It is of use
+	// for [JSON] alone.
+	Retry OnInvalid = "retry"
+)
+
+// Bounds of what the model is told of its first answer, in bytes.
+const (
+	maxEcho       = 64 << 10 // of a document
+	maxEchoText   = 4 << 10  // of text without one
+	maxEchoSchema = 8 << 10
+)
+
+var errUnmet = errors.New("bot: the model waits for tools")
+
+// again asks once more where the first answer, or its failure, makes that worth while, and returns the answer that stays.
+func (b *ChatBot) again(first *inference, m Message, failure error) (*inference, error) {
+	missing := errors.Is(failure, jsonuri.ErrNoDocument) || errors.Is(failure, errUnmet)
+	if b.config.format() != JSON || b.byHand.Load() || !missing && (failure != nil || len(first.invalid) == 0) {
+		return first, failure
+	}
+	b.report(first.rejection(failure))
+	if first.out.thoughts { // the second answer's thoughts go on behind those of the first
+		first.out.send(tube.Event{Kind: tube.Append, URI: first.out.thought, Value: []byte(`\n\n`)})
+	}
+	ctx, cancel := b.renew()
+	defer cancel(nil)
+	second := b.infer(cancel)
+	second.calls.first = first.calls.first + len(first.calls.list)
+	begun := false
+	second.out.begin = func() {
+		begun = true
+		if !missing {
+			second.out.clear(first.Value)
+		}
+	}
+	err := second.run(ctx, m, first.correction(missing))
+	if begun || missing || b.env.Context.Err() != nil {
+		return second, err
+	}
+	if err != nil {
+		b.report(explain(err, second.finish))
+	}
+	return first, nil
+}
+
+// renew gives the next inference a context of its own, since that of the last one may be canceled.
+func (b *ChatBot) renew() (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(b.env.Context)
+	b.mu.Lock()
+	b.cancel = cancel
+	b.mu.Unlock()
+	if b.byHand.Load() { // Finish may have come between the two
+		cancel(errFinished)
+	}
+	return ctx, cancel
+}
+
+// rejection says why the model is asked again.
+func (i *inference) rejection(failure error) *Failure {
+	if failure != nil {
+		f, _ := Describe(explain(failure, i.finish))
+		return &Failure{Code: f.Code, Message: f.Message + "; it is asked once more", Cause: f.Cause}
+	}
+	f := i.invalid[0].failure(i.bot.root)
+	if n := len(i.invalid); n > 1 {
+		f.Message += fmt.Sprintf(" (and %d more)", n-1)
+	}
+	f.Message += "; the model is asked once more"
+	return f
+}
+
+// correction is what follows the question when it is put again: the answer, and what is wrong with it.
+func (i *inference) correction(missing bool) []adapter.Message {
+	var messages []adapter.Message
+	echo, most := i.said, maxEchoText
+	if !missing {
+		echo, most = i.Value, maxEcho
+	}
+	var ask strings.Builder
+	if len(echo) > 0 {
+		text := string(echo)
+		if len(text) > most {
+			text = strings.ToValidUTF8(text[:most], "") + "…"
+			ask.WriteString("Only the beginning of your answer is repeated here. ")
+		}
+		messages = append(messages, adapter.Message{Role: adapter.Assistant, Content: text})
+	}
+	switch {
+	case missing && i.finish == adapter.FinishToolCalls:
+		ask.WriteString("There are no tools to call, and your answer holds no JSON document.\n")
+	case missing:
+		ask.WriteString("Your answer holds no JSON document.\n")
+	default:
+		ask.WriteString("Your document does not fit its JSON Schema:\n")
+		for _, v := range i.invalid {
+			fmt.Fprintf(&ask, "- %s: %s\n", v.place(), v.message)
+		}
+		if len(i.invalid) == maxViolations {
+			ask.WriteString("- there may be more\n")
+		}
+	}
+	if i.finish == adapter.FinishLength {
+		ask.WriteString("It was cut off, because it was too long: be shorter.\n")
+	}
+	ask.WriteString("Answer again, with the whole document as one piece of JSON and nothing else: no explanation, no code fence.")
+	if schema := i.bot.config.Schema; len(schema) > 0 && len(schema) <= maxEchoSchema {
+		ask.WriteString("\nIts JSON Schema:\n")
+		ask.Write(schema)
+	}
+	return append(messages, adapter.Message{Role: adapter.User, Content: ask.String()})
+}
+
+// clear makes room for a second answer: it takes back what the first one, which is value, has written.
+func (o *output) clear(value json.RawMessage) {
+	b := o.bot
+	whole := func() {
+		o.reset(value, o.root)
+		if len(o.root) == 0 {
+			o.send(tube.Event{Kind: tube.Set, URI: o.root, Value: []byte("{}")})
+		}
+	}
+	switch {
+	case b.env.Alone == nil, value[0] != '{':
+		whole()
+	case !b.env.Alone(b, value, whole):
+		o.reset(value, o.members(value)...)
+	}
+}
+
+// members are the uris of an object's members.
+func (o *output) members(value json.RawMessage) (uris [][]byte) {
+	p := jsonuri.NewParser(jsonuri.Handler{Done: func(uri []byte) {
+		rest := uri[len(o.root):]
+		if len(o.root) > 0 && len(rest) > 0 {
+			rest = rest[1:]
+		}
+		if len(rest) > 0 && depth(rest) == 1 {
+			uris = append(uris, bytes.Clone(uri))
+		}
+	}}, replay(o.bot.root, value))
+	_, _ = p.Write(value) // it was parsed before
+	return uris
+}
+
+// depth counts the segments of a uri that is not empty.
+func depth(uri []byte) int {
+	n := 1
+	for i := 0; i < len(uri); i++ {
+		switch uri[i] {
+		case '\\':
+			i++
+		case '/':
+			n++
+		}
+	}
+	return n
+}
+
+// reset sets uris to null. Where clients do not see one of them, but may see strings below, these would go on growing: so they are
+// set to null by themselves before.
+func (o *output) reset(value json.RawMessage, uris ...[]byte) {
+	set := func(uri []byte) { o.send(tube.Event{Kind: tube.Set, URI: uri, Value: null}) }
+	for _, uri := range uris {
+		if !o.bot.env.Tube.Hides(uri) {
+			continue
+		}
+		p := jsonuri.NewParser(jsonuri.Handler{String: func(uri []byte, _ string) { set(uri) }}, replay(o.bot.root, value))
+		_, _ = p.Write(value)
+		break
+	}
+	for _, uri := range uris {
+		set(uri)
+	}
+}
+
+// tell tells the listeners of a document that stays what they would have been told while it came.
+func (o *output) tell(value json.RawMessage) error {
+	h := jsonuri.Handler{}
+	o.listen(&h)
+	if o.bot.config.Done {
+		h.Done = o.done
+	}
+	p := jsonuri.NewParser(h, replay(o.bot.root, value))
+	if _, err := p.Write(value); err != nil {
+		return err
+	}
+	if err := p.Close(); err != nil {
+		return err
+	}
+	return o.failure
+}
+
+// replay are the options for parsing a document that was parsed before, which may have grown where it was mended.
+func replay(root string, value json.RawMessage) *jsonuri.Options {
+	return &jsonuri.Options{Root: root, MaxBytes: int64(len(value)) + 1, MaxKey: len(value) + 1, MaxNumber: len(value) + 1}
+}

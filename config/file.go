@@ -96,10 +96,10 @@ func (r *fileReader) section(n ast.Node, prefix string) {
 		key := prefix + name
 		s, found := find(key)
 		switch {
+		case strings.Contains(name, ".") && (prefix != providers || found):
+			r.unknown(m.Key.GetToken(), key, prefix)
 		case prefix == providers && !isSection(key):
 			r.provider(m, name)
-		case strings.Contains(name, "."):
-			r.unknown(m.Key.GetToken(), key, prefix)
 		case found && key == "config":
 			r.fail(m.Key.GetToken(), key, "cannot stand in the configuration file itself; use --config or LINGSERVE_CONFIG")
 		case found:
@@ -165,7 +165,7 @@ func (r *fileReader) provider(m *ast.MappingValueNode, name string) {
 	if !written["base_url"] {
 		r.fail(at, key, "has no base_url; expected its address (as %s)", exampleURL(kind))
 	}
-	if !written["key"] && (kind == KindAzure || kind == KindCoze) {
+	if !written["key"] && mustHaveKey(kind) {
 		r.fail(at, key, "has no key; expected key: {env: NAME} or {file: PATH}")
 	}
 }
@@ -225,7 +225,11 @@ func (r *fileReader) unknownField(at *token.Token, key, kind string, own []Setti
 
 func (r *fileReader) unknown(at *token.Token, key, prefix string) {
 	name := strings.TrimPrefix(key, prefix)
-	if s, ok := find(name); ok && strings.Contains(s.Key, ".") {
+	s, ok := find(name)
+	if !ok && strings.Contains(name, ".") {
+		s, ok = find(key)
+	}
+	if ok && strings.Contains(s.Key, ".") {
 		path := strings.Split(s.Key, ".")
 		last := len(path) - 1
 		r.fail(at, key, "unknown setting; write %q under \"%s:\"", path[last], strings.Join(path[:last], ": "))
@@ -411,6 +415,7 @@ func isSection(name string) bool { return firstKey(name+".") != "" }
 func firstKey(prefix string) string {
 	for _, s := range table {
 		if name, ok := strings.CutPrefix(s.Key, prefix); ok {
+			name, _, _ = strings.Cut(name, ".")
 			return name
 		}
 	}

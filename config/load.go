@@ -81,11 +81,18 @@ func (l *loader) apply(s Setting, inFile *value) {
 	if v == nil {
 		v = inFile
 	}
-	if v == nil {
+	var err error
+	switch {
+	case v == nil:
 		v = &value{text: s.Default, at: "default"}
+	case v.text == "" && s.required:
+		err = errors.New("is empty")
 	}
 	l.c.sources[s.Key] = v.from
-	if err := s.set(l.c, *v); err != nil {
+	if err == nil {
+		err = s.set(l.c, *v)
+	}
+	if err != nil {
 		l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
 	}
 	if s.provider != "" {
@@ -251,7 +258,7 @@ func (l *loader) warnOfVariables(environ []string) {
 // addedBy is the provider of the file that a variable seems to be meant for.
 func (l *loader) addedBy(variable string) string {
 	for _, p := range l.c.Providers[len(presets):] {
-		if strings.HasPrefix(variable, "LINGSERVE_PROVIDERS_"+strings.ToUpper(p.Name)+"_") {
+		if strings.HasPrefix(variable, "LINGSERVE_PROVIDERS_"+strings.ToUpper(strings.ReplaceAll(p.Name, "-", "_"))+"_") {
 			return p.Name
 		}
 	}

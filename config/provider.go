@@ -178,9 +178,13 @@ func addedSettings(name, kind string) []Setting {
 	all := append([]Setting{kindSetting(name)}, providerSettings(name, name, kind)...)
 	for i := range all {
 		all[i].fileOnly = true
+		all[i].required = strings.HasSuffix(all[i].Key, ".base_url") || all[i].Secret && mustHaveKey(kind) || all[i].required
 	}
 	return all
 }
+
+// mustHaveKey says whether the servers of a kind answer nobody without a key.
+func mustHaveKey(kind string) bool { return kind == KindAzure || kind == KindCoze }
 
 func kindSetting(name string) Setting {
 	return Setting{
@@ -228,7 +232,7 @@ func providerSettings(name, title, kind string) []Setting {
 		})
 	case KindCoze:
 		list = append(list, Setting{
-			Key: section + "user", Default: "lingserve", check: notEmpty,
+			Key: section + "user", Default: "lingserve", required: true,
 			Help:  "whom " + title + " takes the questions to come from (user_id)",
 			field: func(c *Config) any { return &c.provider(name).User },
 		})

@@ -25,6 +25,7 @@ type Setting struct {
 	field    func(*Config) any            // a pointer to where the value goes; its type is the kind of the setting
 	provider string                       // whose key it is
 	fileOnly bool                         // it is no flag and no variable
+	required bool                         // what is written for it may not be empty
 	chain    bool                         // text that may be a list in the file, joined with commas
 }
 
@@ -57,7 +58,7 @@ var top = []Setting{
 		field: func(c *Config) any { return &c.Data },
 	},
 	{
-		Key: "workflows", Default: "./workflows", check: notEmpty,
+		Key: "workflows", Default: "./workflows", required: true,
 		Help:  "folder of workflow files; the shipped workflows serve where it does not exist",
 		field: func(c *Config) any { return &c.Workflows },
 	},
@@ -199,13 +200,6 @@ var sections = []Setting{
 		Help:  "form of the log on stderr",
 		field: func(c *Config) any { return &c.Log.Format },
 	},
-}
-
-func notEmpty(s string) error {
-	if s == "" {
-		return errors.New("is empty")
-	}
-	return nil
 }
 
 func checkAddr(s string) error {

@@ -51,7 +51,7 @@ type output struct {
 
 // ask sends the request and returns the answer once it has begun.
 func (m *model) ask(ctx context.Context, req *adapter.Request) (*answer, error) {
-	a := &answer{m: m, ctx: ctx, tools: req.Tools}
+	a := &answer{m: m, ctx: ctx}
 	if chat, given := m.p.waiting.find(m.name, req.Messages); chat != nil {
 		u := m.p.url("submit_tool_outputs")
 		u.RawQuery = url.Values{"conversation_id": {chat.conversation}, "chat_id": {chat.id}}.Encode()

@@ -43,7 +43,6 @@ type answer struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	yield  func(adapter.Chunk, error) bool
-	tools  []adapter.Tool // ours
 	res    *http.Response
 	body   io.Reader // of res, from its start
 
@@ -220,10 +219,9 @@ func (a *answer) complete() error {
 		return err
 	}
 	for i := range a.calls {
-		if c := &a.calls[i]; !c.answered { // Coze does not always say what came of a call
-			c.answered = true
-			if !a.pass(adapter.Chunk{ToolResult: &adapter.ToolResult{Index: i, ID: c.id, Failed: true}}) {
-				return errLeft
+		if !a.calls[i].answered { // Coze does not always say what came of a call
+			if err := a.passResult(i, "", true); err != nil {
+				return err
 			}
 		}
 	}
@@ -435,7 +433,8 @@ func (a *answer) message() error {
 	return nil // knowledge, verbose, suggestions
 }
 
-// called takes a call that the bot makes, of a tool of Coze's or of ours.
+// called takes a call that the bot makes, of a tool of Coze's or of ours. Which of them it is shows later; and so the id comes with
+// the result, or with Coze's asking for it, which has an id of its own.
 func (a *answer) called() error {
 	name, arguments, ok := a.event.call()
 	if !ok {
@@ -444,18 +443,12 @@ func (a *answer) called() error {
 	if len(a.calls) == maxCalls {
 		return errMany
 	}
-	c := call{name: name, arguments: arguments}
-	if !slices.ContainsFunc(a.tools, func(t adapter.Tool) bool { return t.Name == name }) {
-		id, err := wire.Unescape(a.event.id)
-		if err != nil {
-			return err
-		}
-		c.id = id
-	} // else the id comes when Coze asks for the output
-	a.calls = append(a.calls, c)
-	if !a.pass(adapter.Chunk{ToolCall: &adapter.ToolCall{
-		Index: len(a.calls) - 1, ID: c.id, Name: name, Arguments: arguments,
-	}}) {
+	id, err := wire.Unescape(a.event.id)
+	if err != nil {
+		return err
+	}
+	a.calls = append(a.calls, call{id: id, name: name, arguments: arguments})
+	if !a.pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: len(a.calls) - 1, Name: name, Arguments: arguments}}) {
 		return errLeft
 	}
 	return nil
@@ -471,20 +464,29 @@ func (a *answer) result() error {
 	if err != nil {
 		return err
 	}
-	a.calls[i].answered = true
-	if !a.pass(adapter.Chunk{ToolResult: &adapter.ToolResult{Index: i, ID: a.calls[i].id, Content: content}}) {
+	return a.passResult(i, content, false)
+}
+
+// passResult yields what came of a call that Coze has made.
+func (a *answer) passResult(i int, content string, failed bool) error {
+	c := &a.calls[i]
+	c.answered = true
+	if !a.pass(adapter.Chunk{
+		ToolCall:   &adapter.ToolCall{Index: i, ID: c.id},
+		ToolResult: &adapter.ToolResult{Index: i, ID: c.id, Content: content, Failed: failed},
+	}) {
 		return errLeft
 	}
 	return nil
 }
 
-// action takes the calls that Coze asks us to make. Most of them were shown before, without the id that their output needs.
+// action takes the calls that Coze asks us to make. Most of them were shown before, without the id that belongs to their output.
 func (a *answer) action() error {
 	wanted := a.event.wanted()
 	if len(wanted) == 0 {
 		return nil // the bot asks the user something
 	}
-	chat := &chat{bot: a.m.name, conversation: a.conversation, id: a.chat, calls: map[string]string{}, n: len(wanted)}
+	chat := &chat{bot: a.m.name, conversation: a.conversation, id: a.chat, calls: map[string]bool{}}
 	for _, w := range wanted {
 		part := adapter.ToolCall{ID: w.id}
 		part.Index = slices.IndexFunc(a.calls, func(c call) bool {
@@ -497,12 +499,8 @@ func (a *answer) action() error {
 			part.Index, part.Name, part.Arguments = len(a.calls), w.name, w.arguments
 			a.calls = append(a.calls, call{name: w.name, arguments: w.arguments})
 		}
-		c := &a.calls[part.Index]
-		if c.id != "" {
-			chat.calls[c.id] = w.id
-		}
-		c.id, c.answered = w.id, true
-		chat.calls[w.id] = w.id
+		a.calls[part.Index].answered = true
+		chat.calls[w.id] = true
 		if !a.pass(adapter.Chunk{ToolCall: &part}) {
 			return errLeft
 		}

@@ -15,8 +15,7 @@ const maxWaiting = 1024
 type chat struct {
 	bot              string
 	conversation, id string
-	n                int               // calls
-	calls            map[string]string // ids by which a call was passed on → the one that Coze knows
+	calls            map[string]bool // ids
 }
 
 // waiting remembers the chats that wait. Its zero value is ready.
@@ -60,11 +59,11 @@ func (w *waiting) find(bot string, messages []adapter.Message) (*chat, []output)
 		var given []output
 		for _, r := range results {
 			// Results of calls that Coze has made itself may be among them.
-			if id := c.calls[r.ToolCallID]; id != "" {
-				given = append(given, output{CallID: id, Output: textOf(r)})
+			if c.calls[r.ToolCallID] {
+				given = append(given, output{CallID: r.ToolCallID, Output: textOf(r)})
 			}
 		}
-		if len(given) == c.n {
+		if len(given) == len(c.calls) {
 			return c, given
 		}
 	}

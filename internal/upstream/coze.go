@@ -116,7 +116,7 @@ func (f *coze) head(a *writer, id, kind string) string {
 // object is a chat.
 func (f *coze) object(a *writer, status, more string) string {
 	prompt, completion := 0, 0
-	if status == "completed" {
+	if status == "completed" || status == "requires_action" {
 		prompt, completion = a.used()
 	}
 	at := strconv.FormatInt(f.created, 10)
@@ -148,44 +148,54 @@ func function(c ToolCall) string {
 	return `{"name":` + quoted(c.Name) + `,"arguments":` + arguments + `,"plugin_id":7281192623887548473,"api_id":7288907006982012986,"plugin_type":1}`
 }
 
-// refuse answers as Coze does, with status 200 and a code in the body, unless the body is something of its own, as that of a
-// gateway before it.
+// refuse answers with an error as Coze writes it, unless the body is something of its own, as that of a gateway before it. (The
+// errors that Coze sends with status 200 are [Raw] ones.)
 func (f *coze) refuse(w http.ResponseWriter, status int, body string) {
 	h := w.Header()
-	if body != "" && (h.Get("Content-Type") != "application/json" || json.Valid([]byte(body))) {
-		w.WriteHeader(status)
-		io.WriteString(w, body) // a client that has gone away does not need it
-		return
+	if h.Get("Content-Type") == "" {
+		h.Set("Content-Type", "application/json")
 	}
-	if body == "" {
-		body = http.StatusText(status)
+	if body == "" || h.Get("Content-Type") == "application/json" && !json.Valid([]byte(body)) {
+		if body == "" {
+			body = http.StatusText(status)
+		}
+		body = cozeError(cozeCode(status), body)
+		h.Set("X-Tt-Logid", cozeLogid)
 	}
-	h.Set("Content-Type", "application/json; charset=utf-8")
-	h.Set("X-Tt-Logid", cozeLogid)
-	io.WriteString(w, `{"code":`+strconv.Itoa(cozeCode(status))+`,"msg":`+quoted(body)+`,"detail":{"logid":"`+cozeLogid+`"}}`)
+	w.WriteHeader(status)
+	io.WriteString(w, body) // a client that has gone away does not need it
 }
 
 const cozeLogid = "20260102030405C0FFEE"
 
+// cozeError is what Coze says of a failure.
+func cozeError(code int, said string) string {
+	return `{"code":` + strconv.Itoa(code) + `,"msg":` + quoted(said) + `,"detail":{"logid":"` + cozeLogid + `"}}`
+}
+
 // cozeCode is the code that Coze gives for what other servers give a status.
 func cozeCode(status int) int {
-	switch {
-	case status == http.StatusUnauthorized:
+	switch status {
+	case http.StatusBadRequest:
+		return 4000
+	case http.StatusUnauthorized:
 		return 4100
-	case status == http.StatusPaymentRequired:
+	case http.StatusPaymentRequired:
 		return 4011
-	case status == http.StatusForbidden:
+	case http.StatusForbidden:
 		return 4101
-	case status == http.StatusNotFound:
+	case http.StatusNotFound:
 		return 4200
-	case status == http.StatusRequestEntityTooLarge:
+	case http.StatusConflict:
+		return 4016
+	case http.StatusRequestEntityTooLarge:
 		return 4010
-	case status == http.StatusTooManyRequests:
+	case http.StatusTooManyRequests:
 		return 4009
-	case status >= 500:
+	case http.StatusInternalServerError, http.StatusServiceUnavailable:
 		return 5000
 	default:
-		return 4000
+		return status // not Coze's own
 	}
 }
 
@@ -231,18 +241,17 @@ func (f *coze) read(r *http.Request, body []byte) (Request, error) {
 
 // cancel takes the request to cancel a chat. It answers as Coze does; the stream of the chat goes on, as it does there.
 func (s *Server) cancel(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
 	var in struct {
 		Conversation string `json:"conversation_id"`
 		Chat         string `json:"chat_id"`
 	}
 	if json.NewDecoder(r.Body).Decode(&in) != nil || in.Conversation == "" || in.Chat == "" {
-		w.Header().Set("Content-Type", "application/json")
-		new(coze).refuse(w, http.StatusBadRequest, "")
+		io.WriteString(w, cozeError(4000, "conversation_id and chat_id are required"))
 		return
 	}
 	s.cancels.Add(1)
 	s.change()
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	io.WriteString(w, `{"data":{"id":`+quoted(in.Chat)+`,"conversation_id":`+quoted(in.Conversation)+`,"status":"canceled"},"code":0,"msg":""}`)
 }
 

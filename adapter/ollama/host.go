@@ -56,11 +56,11 @@ func parseHost(s string) (*url.URL, error) {
 		u = u.JoinPath(path)
 	}
 	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		name, password, has := strings.Cut(rest[:i], ":")
-		if u.User = url.User(name); has {
-			u.User = url.UserPassword(name, password)
+		login, err := url.Parse("//" + rest[:i+1] + "host") // its escapes are those of a URL
+		if err != nil {
+			return nil, errHost
 		}
-		rest = rest[i+1:]
+		u.User, rest = login.User, rest[i+1:]
 	}
 	host := rest
 	if h, p, err := net.SplitHostPort(rest); err == nil {
@@ -75,16 +75,18 @@ func parseHost(s string) (*url.URL, error) {
 	if host == "" {
 		host = defaultHost
 	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		switch {
-		case ip.IsUnspecified() && ip.Unmap().Is4():
+	if ip, err := netip.ParseAddr(strings.Replace(host, "%25", "%", 1)); err == nil { // a zone, as URLs have it
+		switch ip = ip.Unmap(); {
+		case strings.ContainsFunc(ip.Zone(), notInHost):
+			return nil, errHost
+		case ip.IsUnspecified() && ip.Is4():
 			host = defaultHost
 		case ip.IsUnspecified():
 			host = netip.IPv6Loopback().String()
 		default:
 			host = ip.String()
 		}
-	} else if strings.ContainsAny(host, ":[]%?#\\\"'<> \t") {
+	} else if strings.ContainsFunc(host, notInHost) {
 		return nil, errHost
 	}
 	u.Host = net.JoinHostPort(host, port)
@@ -93,6 +95,9 @@ func parseHost(s string) (*url.URL, error) {
 	}
 	return u, nil
 }
+
+// notInHost says whether a character is of no host's name; names in other scripts have a form of these.
+func notInHost(r rune) bool { return notInName(r) || r == ':' || r == '/' || r == '@' }
 
 // errHost does not repeat the value: there may be a password in it.
 var errHost = errors.New("expected a host with or without a port, like 127.0.0.1:11434, or a URL like http://host:11434")

@@ -28,7 +28,7 @@ bots:
 `), nil)
 	fmt.Println(err)
 	// Output:
-	// trip.yaml:4:5: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, quiet, concurrency, max and filter
+	// trip.yaml:4:5: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, on_invalid, quiet, concurrency, max and filter
 	// trip.yaml:9:26: root: event.match.1: the pattern "trip/stops/*/nmae" has one star, event.match.0
 	// trip.yaml:10:13: format: expected json or text, got "markdown"
 }

@@ -161,7 +161,7 @@ func (l *loader) boolean(n *node, what string) bool {
 
 var (
 	workflowFields = []string{"name", "description", "model", "options", "input", "bots", "events", "filter", "limits"}
-	botFields      = []string{"on", "when", "model", "options", "prompt", "history", "message", "root", "format", "schema", "quiet", "concurrency", "max", "filter"}
+	botFields      = []string{"on", "when", "model", "options", "prompt", "history", "message", "root", "format", "schema", "on_invalid", "quiet", "concurrency", "max", "filter"}
 	optionFields   = []string{"temperature", "top_p", "max_tokens", "stop", "seed"}
 )
 

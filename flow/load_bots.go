@@ -50,6 +50,15 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 				l.errorf(n, "schema: a bot with format: text has none; leave one of the two out")
 			}
 		}
+		if t, ok := l.text(f["on_invalid"], "on_invalid"); ok {
+			b.onInvalid = bot.OnInvalid(t)
+			switch {
+			case b.onInvalid != bot.Report && b.onInvalid != bot.Retry:
+				l.errorf(f["on_invalid"], "on_invalid: expected report or retry, got %q", short(t))
+			case b.format != bot.JSON:
+				l.errorf(f["on_invalid"], "on_invalid: with format: %s no answer is invalid; leave one of the two out", b.format)
+			}
+		}
 		if i, ok := l.integer(f["concurrency"], "concurrency", 1, largestMax); ok {
 			b.concurrency = i
 		}

@@ -88,7 +88,7 @@ func TestProblemsAreReportedAtTheirPlace(t *testing.T) {
 		{"an unknown field, with what was meant", `
 bots:
   a: {promt: hi}
-`, []string{`w.yaml:2:7: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, quiet, concurrency, max and filter`}},
+`, []string{`w.yaml:2:7: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, on_invalid, quiet, concurrency, max and filter`}},
 		{"an unknown field at the top", `
 bot: {}
 bots: {a: {}}
@@ -341,6 +341,12 @@ bots: {a: {}}
 input: {properties: {n: {type: integer, default: many}}}
 bots: {a: {}}
 `, []string{`w.yaml:1:50: input: the default does not fit its own schema: expected an integer, got a string`}},
+		{"on_invalid", `
+bots: {a: {on_invalid: ask}, b: {root: b, format: text, on_invalid: retry}, c: {root: c, on_invalid: retry}, d: {root: d, on_invalid: report}}
+`, []string{
+			`w.yaml:1:24: on_invalid: expected report or retry, got "ask"`,
+			`w.yaml:1:69: on_invalid: with format: text no answer is invalid; leave one of the two out`,
+		}},
 		{"a schema for text", `
 bots: {a: {format: text, schema: {type: string}}}
 `, []string{`w.yaml:1:34: schema: a bot with format: text has none; leave one of the two out`}},

@@ -58,7 +58,7 @@ func TestAFolderIsRead(t *testing.T) {
 		t.Error(diff)
 	}
 	want := []string{
-		dir + `/broken.yaml:1:12: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, quiet, concurrency, max and filter`,
+		dir + `/broken.yaml:1:12: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, on_invalid, quiet, concurrency, max and filter`,
 		dir + `/other.yaml:1:1: the name "first" is taken by one.yaml`,
 	}
 	if diff := cmp.Diff(want, lines(err)); diff != "" {

@@ -314,7 +314,7 @@ func (r *run) configure(b *botSpec, c *bot.Config) {
 	case c.Model == "":
 		c.Model = r.spec.model
 	}
-	c.Format, c.Schema, c.SchemaName = b.format, b.output, ""
+	c.Format, c.Schema, c.SchemaName, c.OnInvalid = b.format, b.output, "", b.onInvalid
 	if b.output != nil {
 		c.SchemaName = b.name
 	}

@@ -58,6 +58,7 @@ type botSpec struct {
 	options     options
 	format      bot.Format
 	output      json.RawMessage // JSON Schema
+	onInvalid   bot.OnInvalid
 	quiet       bool
 	on          *trigger
 	refused     bool // its trigger was, so that nothing is known of when it starts

@@ -32,7 +32,10 @@ func (s Source) where(key string) string {
 	return s.Name
 }
 
-const defaultModel = "demo:demo"
+const (
+	defaultModel = "demo:demo"
+	openAIModels = providers + "openai.models"
+)
 
 // Load puts the settings together. environ is as os.Environ gives it; flags may be nil. The error joins an [*Error] for each
 // wrong setting.
@@ -50,11 +53,7 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	for _, s := range l.c.settings {
 		l.apply(s, file[s.Key])
 	}
-	for _, p := range presets {
-		if own := l.c.provider(p.Name); own.BaseURL == "" {
-			own.BaseURL = p.BaseURL
-		}
-	}
+	l.finishProviders()
 	if l.noFile {
 		l.c.sources["config"] = Source{Default, "not there"}
 	}
@@ -97,6 +96,26 @@ func (l *loader) apply(s Setting, inFile *value) {
 	}
 	if s.provider != "" {
 		l.c.provider(s.provider).KeyName = keyName(s, *v)
+	}
+}
+
+// finishProviders puts in what follows from several settings together.
+func (l *loader) finishProviders() {
+	for _, s := range l.c.settings {
+		if name, ok := strings.CutPrefix(s.Key, providers); ok && l.c.sources[s.Key].Kind != Default {
+			name, _, _ = strings.Cut(name, ".")
+			l.c.provider(name).Set = true
+		}
+	}
+	for _, p := range presets {
+		if own := l.c.provider(p.Name); own.BaseURL == "" {
+			own.BaseURL = p.BaseURL
+		}
+	}
+	// Another server has other models, and we do not know which.
+	if p := l.c.provider("openai"); p.BaseURL != presets[0].BaseURL && l.c.sources[openAIModels].Kind == Default {
+		p.Models = nil
+		l.c.sources[openAIModels] = Source{Default, "since the address is not OpenAI's"}
 	}
 }
 
@@ -210,10 +229,14 @@ func (l *loader) chooseModel() {
 	}
 	l.c.Model = defaultModel
 	for _, p := range l.c.Providers {
-		if p.Missing() != "" || len(p.Models) == 0 {
+		models := p.Models
+		if p.Name == "openai" && len(models) == 0 && l.c.sources[openAIModels].Kind == Default {
+			models = []string{presets[0].Models} // which many compatible servers answer to
+		}
+		if p.Missing() != "" || len(models) == 0 {
 			continue
 		}
-		l.c.Model = p.Name + ":" + p.Models[0]
+		l.c.Model = p.Name + ":" + models[0]
 		l.c.sources["model"] = Source{Default, "since " + l.setBy(p.Name) + " is set"}
 		return
 	}

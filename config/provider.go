@@ -28,6 +28,7 @@ type Provider struct {
 	Models     []string // what is listed; the first one can be the default model
 	APIVersion string   // of KindAzure
 	User       string   // of KindCoze: whom its server takes the questions to come from
+	Set        bool     // something of it stands in a setting: somebody wants it
 }
 
 // Preset is a provider that is known by name, so that a key is all it needs, or less.
@@ -61,7 +62,7 @@ var presets = []Preset{
 	},
 	{
 		Name: "ollama", Title: "Ollama", Kind: KindOllama, BaseURL: "http://127.0.0.1:11434",
-		BaseURLVariable: "OLLAMA_HOST",
+		KeyVariable: "OLLAMA_API_KEY", BaseURLVariable: "OLLAMA_HOST",
 	},
 	{
 		Name: "deepseek", Title: "DeepSeek", Kind: KindOpenAI, BaseURL: "https://api.deepseek.com/v1", Models: "deepseek-flash",

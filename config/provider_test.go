@@ -31,7 +31,7 @@ func TestAProviderWorksFromTheVariablesItsUsersHave(t *testing.T) {
 			Name: "openai", Kind: KindOpenAI, BaseURL: "https://api.openai.com/v1", Key: "sk-1", KeyName: "OPENAI_API_KEY", Models: []string{"gpt-4o-mini"},
 		}},
 		{"a compatible server", []string{"OPENAI_BASE_URL=http://127.0.0.1:1234/v1"}, Provider{
-			Name: "openai", Kind: KindOpenAI, BaseURL: "http://127.0.0.1:1234/v1", KeyName: "OPENAI_API_KEY", Models: []string{"gpt-4o-mini"},
+			Name: "openai", Kind: KindOpenAI, BaseURL: "http://127.0.0.1:1234/v1", KeyName: "OPENAI_API_KEY",
 		}},
 		{"Azure", []string{"AZURE_OPENAI_ENDPOINT=https://me.openai.azure.com/", "AZURE_OPENAI_API_KEY=k", "OPENAI_API_VERSION=2025-04-01-preview"}, Provider{
 			Name: "azure", Kind: KindAzure, BaseURL: "https://me.openai.azure.com/", Key: "k", KeyName: "AZURE_OPENAI_API_KEY", APIVersion: "2025-04-01-preview",
@@ -46,10 +46,10 @@ func TestAProviderWorksFromTheVariablesItsUsersHave(t *testing.T) {
 			Name: "coze", Kind: KindCoze, BaseURL: "https://api.coze.cn", Key: "pat_1", KeyName: "COZE_API_TOKEN", User: "lingserve",
 		}},
 		{"Ollama", nil, Provider{
-			Name: "ollama", Kind: KindOllama, BaseURL: "http://127.0.0.1:11434", KeyName: "providers.ollama.key",
+			Name: "ollama", Kind: KindOllama, BaseURL: "http://127.0.0.1:11434", KeyName: "OLLAMA_API_KEY",
 		}},
 		{"Ollama elsewhere", []string{"OLLAMA_HOST=10.0.0.5"}, Provider{
-			Name: "ollama", Kind: KindOllama, BaseURL: "http://10.0.0.5:11434", KeyName: "providers.ollama.key",
+			Name: "ollama", Kind: KindOllama, BaseURL: "http://10.0.0.5:11434", KeyName: "OLLAMA_API_KEY",
 		}},
 		{"DeepSeek", []string{"DEEPSEEK_API_KEY=sk-1"}, Provider{
 			Name: "deepseek", Kind: KindOpenAI, BaseURL: "https://api.deepseek.com/v1", Key: "sk-1", KeyName: "DEEPSEEK_API_KEY", Models: []string{"deepseek-flash"},
@@ -69,7 +69,7 @@ func TestAProviderWorksFromTheVariablesItsUsersHave(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := provider(t, mustLoad(t, "", tc.environ), tc.want.Name)
-			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Provider{}, "Set")); diff != "" {
 				t.Error(diff)
 			}
 			if missing := got.Missing(); missing != "" {
@@ -132,7 +132,7 @@ func TestTheFileAddsAnyNumberOfProvidersInItsOrder(t *testing.T) {
 		{Name: "vllm", Kind: KindOpenAI, BaseURL: "http://127.0.0.1:8000/v1", KeyName: "providers.vllm.key"},
 	} {
 		got := provider(t, c, want.Name)
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Provider{}, "Set")); diff != "" {
 			t.Errorf("%s: %s", want.Name, diff)
 		}
 	}
@@ -261,6 +261,8 @@ func TestTheFirstModelOfTheFirstProviderThatIsSetUpIsTheDefault(t *testing.T) {
 		{"a model that is named", []string{"OPENAI_API_KEY=sk-1"}, "model: demo:demo", "demo:demo", "lingserve.yaml:1"},
 		{"a chain that is named", nil, "model: [\"openai:a\", demo:demo]", "openai:a,demo:demo", "lingserve.yaml:1"},
 		{"our variable over OpenAI's", []string{"OPENAI_API_KEY=sk-1", "LINGSERVE_PROVIDERS_OPENAI_KEY=sk-2"}, "", "openai:gpt-4o-mini", "default, since LINGSERVE_PROVIDERS_OPENAI_KEY is set"},
+		{"models of a compatible server", []string{"OPENAI_BASE_URL=http://127.0.0.1:1/v1", "LINGSERVE_PROVIDERS_OPENAI_MODELS=llama3.2, other"}, "", "openai:llama3.2", "default, since OPENAI_BASE_URL is set"},
+		{"a compatible server without any models", []string{"OPENAI_BASE_URL=http://127.0.0.1:1/v1"}, "providers: {openai: {models: []}}", "demo:demo", "default"},
 		{"models of OpenAI", []string{"OPENAI_API_KEY=sk-1"}, "providers: {openai: {models: [gpt-5, gpt-5-mini]}}", "openai:gpt-5", "default, since OPENAI_API_KEY is set"},
 		{"a key of another", []string{"DEEPSEEK_API_KEY=sk-1"}, "", "deepseek:deepseek-flash", "default, since DEEPSEEK_API_KEY is set"},
 		{"two keys", []string{"OPENROUTER_API_KEY=sk-1", "DASHSCOPE_API_KEY=sk-2"}, "", "qwen:qwen-plus", "default, since DASHSCOPE_API_KEY is set"},
@@ -281,6 +283,20 @@ func TestTheFirstModelOfTheFirstProviderThatIsSetUpIsTheDefault(t *testing.T) {
 				t.Errorf("got %s (%s), want %s (%s)", c.Model, c.Source("model"), tc.model, tc.source)
 			}
 		})
+	}
+}
+
+func TestAProviderIsSetWhereAnythingOfItIs(t *testing.T) {
+	c := mustLoad(t, "providers:\n  vllm: {kind: openai, base_url: http://a/v1}\n  coze: {user: web}\n  qwen:\n",
+		[]string{"OLLAMA_HOST=10.0.0.5", "LINGSERVE_PROVIDERS_DEEPSEEK_MODELS=a"}, "--providers-moonshot-base-url", "http://a/v1")
+	var set []string
+	for _, p := range c.Providers {
+		if p.Set {
+			set = append(set, p.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"coze", "ollama", "deepseek", "moonshot", "vllm"}, set); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -357,6 +373,9 @@ func TestAVariableForAnAddedProviderIsWarnedOf(t *testing.T) {
 }
 
 func TestThePresetsAreSound(t *testing.T) {
+	if presets[0].Name != "openai" {
+		t.Errorf("the first one is %s", presets[0].Name)
+	}
 	for _, p := range Presets() {
 		if !providerName.MatchString(p.Name) || !slices.Contains(kinds, p.Kind) || p.Title == "" {
 			t.Errorf("%+v", p)
@@ -364,7 +383,7 @@ func TestThePresetsAreSound(t *testing.T) {
 		if p.BaseURL != "" && checkURL(p.BaseURL) != nil {
 			t.Errorf("%s is at %s", p.Name, p.BaseURL)
 		}
-		if p.KeyVariable == "" && p.Kind != KindOllama {
+		if p.KeyVariable == "" {
 			t.Errorf("%s has no variable for its key", p.Name)
 		}
 	}

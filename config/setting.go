@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lingserve/lingserve/adapter/ollama"
 )
 
 // Setting describes one setting.
@@ -238,20 +240,13 @@ func checkURL(s string) error {
 	return nil
 }
 
-// parseHost understands what OLLAMA_HOST can be: an address with or without its scheme and port. It does not repeat the value
-// either.
+// parseHost understands what OLLAMA_HOST can be. It does not repeat the value either.
 func parseHost(s string) (string, error) {
-	if !strings.Contains(s, "://") {
-		s = "http://" + s
-	}
-	u, err := url.Parse(s)
-	if err != nil || checkURL(s) != nil || u.Hostname() == "" {
+	u, err := ollama.ParseHost(s)
+	if err != nil {
 		return "", errors.New("is not an address (as 127.0.0.1:11434 or http://127.0.0.1:11434)")
 	}
-	if u.Port() == "" && u.Scheme == "http" {
-		u.Host = net.JoinHostPort(u.Hostname(), "11434")
-	}
-	return u.String(), nil
+	return u, nil
 }
 
 // checkAPIVersion takes what can stand in a query as it is.

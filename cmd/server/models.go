@@ -40,7 +40,8 @@ const modelsAtOnce = 4
 // inventory is what "lingserve models" does.
 type inventory struct {
 	models  *adapter.Registry
-	named   []string // by the workflows
+	named   []string        // by the workflows
+	unasked map[string]bool // providers that nobody has set anything for; they may be there all the same
 	json    bool
 	timeout time.Duration // for each server that is asked
 	stdout  io.Writer
@@ -91,6 +92,10 @@ func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 		return fail(stderr, err)
 	}
 	defer stop()
+	i.unasked = map[string]bool{}
+	for _, p := range c.Providers {
+		i.unasked[p.Name] = !p.Set
+	}
 	status := exitOK
 	if len(rest) == 0 && !*remote {
 		workflows, _, err := openWorkflows(c)
@@ -172,6 +177,9 @@ func (i *inventory) remote(ctx context.Context) int {
 		if ctx.Err() != nil {
 			return exitInterrupted
 		}
+		if a.err != nil && i.unasked[prefix] && code(a.err) == adapter.CodeUnavailable {
+			continue // such as an Ollama that does not run: nobody said that it should
+		}
 		if a.err != nil {
 			status = fail(i.stderr, fmt.Errorf("%s: %s", prefix, said(a.err)))
 			continue
@@ -225,6 +233,14 @@ func (i *inventory) unconfigured() {
 	if len(missing) > 0 {
 		fmt.Fprintf(i.stderr, "not configured: %s (see docs/models.md)\n", strings.Join(missing, ", "))
 	}
+}
+
+// code is that of a model's error.
+func code(err error) string {
+	if e, ok := errors.AsType[*adapter.Error](err); ok {
+		return e.Code
+	}
+	return adapter.CodeProtocol
 }
 
 // said is the text of a model's error, which may be shown; anything else may not.

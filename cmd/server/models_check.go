@@ -77,7 +77,7 @@ func (i *inventory) check(ctx context.Context, names []string) int {
 }
 
 // everything lists what there is to try: each model that can be used or that a workflow wants, and each provider that is
-// configured without any.
+// set up without any.
 func (i *inventory) everything() (trials []trial) {
 	models := i.models.Usable(i.named...)
 	for _, chain := range i.named {
@@ -88,7 +88,7 @@ func (i *inventory) everything() (trials []trial) {
 		trials = append(trials, trial{Model: model})
 	}
 	for _, prefix := range i.models.Providers() {
-		if i.models.Configured(prefix) && !slices.ContainsFunc(models, func(m string) bool { return strings.HasPrefix(m, prefix+":") }) {
+		if i.models.Configured(prefix) && !i.unasked[prefix] && !slices.ContainsFunc(models, func(m string) bool { return strings.HasPrefix(m, prefix+":") }) {
 			trials = append(trials, trial{Provider: prefix})
 		}
 	}
@@ -177,12 +177,7 @@ func (i *inventory) offers(ctx context.Context, prefix string) (status, message 
 }
 
 // namesKey is where a provider's models are named in the configuration file.
-func namesKey(prefix string) string {
-	if prefix == "openai" {
-		return "openai.models"
-	}
-	return "providers." + prefix + ".models"
-}
+func namesKey(prefix string) string { return "providers." + prefix + ".models" }
 
 // result prints a line.
 func (i *inventory) result(t trial, width int) {

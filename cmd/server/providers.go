@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/coze"
 	"github.com/lingserve/lingserve/adapter/demo"
+	"github.com/lingserve/lingserve/adapter/ollama"
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/config"
 )
@@ -60,13 +62,24 @@ func newProvider(p config.Provider, limits adapter.Timeouts, proxyEnv bool) (ada
 		return notSetUp(missing), nil
 	}
 	switch p.Kind {
-	case config.KindOpenAI:
+	case config.KindOpenAI, config.KindAzure:
 		return openai.New(openai.Options{
 			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models,
 			ProxyEnv: proxyEnv, Timeouts: limits,
 		})
+	case config.KindCoze:
+		return coze.New(coze.Options{
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models,
+			User: p.User, ProxyEnv: proxyEnv, Timeouts: limits,
+		})
+	case config.KindOllama:
+		return ollama.New(ollama.Options{
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models,
+			ProxyEnv: proxyEnv, Timeouts: limits,
+		})
+	default:
+		panic("config: a provider of kind " + p.Kind)
 	}
-	return notSetUp("providers of kind " + p.Kind + " are not there"), nil
 }
 
 // orNone turns the settings' 0 for no limit into the adapter's, which is negative.

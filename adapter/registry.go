@@ -83,7 +83,11 @@ func (r *Registry) model(name string) (Model, error) {
 	}
 	m, err := p.Model(rest)
 	if err != nil {
-		return nil, &Error{Code: CodeInvalid, Message: fmt.Sprintf("the model %q: %v", name, err), Cause: err}
+		e := &Error{Code: CodeInvalid, Message: fmt.Sprintf("the model %q: %v", name, err), Cause: err}
+		if known, ok := errors.AsType[*Error](err); ok { // such as one that has no key, which the caller cannot help
+			e.Code = known.Code
+		}
+		return nil, e
 	}
 	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries}, nil
 }

@@ -73,6 +73,15 @@ type listed struct {
 
 func (l listed) Names() []string { return l.names }
 
+func TestAModelOfAProviderWithoutAKeyIsNoFaultOfTheCaller(t *testing.T) {
+	r := new(Registry)
+	r.Register("azure", keyless{})
+	_, err := r.Model("azure:gpt")
+	if e, ok := errors.AsType[*Error](err); !ok || e.Code != CodeAuth || e.Message != `the model "azure:gpt": set a key` {
+		t.Errorf("got %#v", err)
+	}
+}
+
 func TestProvidersAreKnownByPrefixAndByWhetherTheyAreConfigured(t *testing.T) {
 	r := new(Registry)
 	r.Register("openai", provider{})

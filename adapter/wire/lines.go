@@ -9,13 +9,14 @@ import (
 // be complete, or when the buffer is full. go-sse looks at an event from its start each time that more of it arrives; so an event
 // that comes in a thousand pieces would cost a thousand looks at up to 4 MiB.
 //
-// Whole comment lines before an event are dropped, so that a server can send any number of them.
+// Whole comment lines before an event are dropped, and blank lines between events, so that a server can send any number of them.
 func Lines(r io.Reader) io.Reader { return &lines{r: r} }
 
 type lines struct {
 	r     io.Reader
 	last  byte // the last byte that was handed on
 	inner bool // within a line that began in an earlier piece
+	begun bool // within an event, or it is not sure that it has ended
 	err   error
 }
 
@@ -39,19 +40,24 @@ func (l *lines) Read(p []byte) (int, error) {
 		idle = 0
 		fresh := max(n-1, 0) // a blank line may have begun with what was there before
 		n += k
-		if l.complete(p[:n], fresh) {
-			return l.hand(p[:n])
+		if dropped := n - l.uncomment(p[:n]); dropped > 0 {
+			n -= dropped
+			fresh = max(fresh-dropped, 0)
 		}
-		n = l.uncomment(p[:n])
-		if n == len(p) {
+		if n > 0 && l.complete(p[:n], fresh) || n == len(p) {
 			return l.hand(p[:n])
 		}
 	}
 }
 
 func (l *lines) hand(p []byte) (int, error) {
+	before := l.last
+	if len(p) > 1 {
+		before = p[len(p)-2]
+	}
 	l.last = p[len(p)-1]
 	l.inner = l.last != '\n'
+	l.begun = l.inner || before != '\n'
 	return len(p), nil
 }
 
@@ -80,10 +86,10 @@ func (l *lines) complete(p []byte, fresh int) bool {
 
 var blankLines = [][]byte{[]byte("\n\n"), []byte("\n\r"), []byte("\r\r")}
 
-// uncomment drops the whole comment lines at the start of p and returns what is left.
+// uncomment drops the whole comment lines at the start of p, and between events the blank ones. It returns what is left.
 func (l *lines) uncomment(p []byte) int {
 	from := 0
-	for !l.inner && from < len(p) && p[from] == ':' {
+	for !l.inner && from < len(p) && (p[from] == ':' || p[from] == '\n' && !l.begun) {
 		end := bytes.IndexByte(p[from:], '\n')
 		if end < 0 {
 			break

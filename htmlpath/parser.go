@@ -1,0 +1,368 @@
+package htmlpath
+
+import (
+	"bytes"
+	"io"
+	"unicode/utf8"
+	"unsafe"
+
+	"golang.org/x/net/html"
+)
+
+// The limits of a [Parser] whose options do not say otherwise.
+const (
+	DefaultMaxDepth = 512
+	DefaultMaxBytes = 16 << 20
+	DefaultMaxTag   = 64 << 10
+	DefaultMaxPath  = 8 << 10
+	DefaultMaxNames = 1 << 10
+)
+
+const (
+	// maxText is how much text is collected before it is handed out, where a chunk has more.
+	maxText = 32 << 10
+	// maxBlank is the white space outside elements after which reading on is of no use: some models never stop.
+	maxBlank = 256
+)
+
+// Options are the settings of a [Parser]. The zero value takes all of the input for HTML, with the default limits.
+type Options struct {
+	// Repair takes the input for the answer of a model, in which HTML stands: see [Parser].
+	Repair bool
+	// Limits; zero means the default.
+	MaxDepth int   // 512
+	MaxBytes int64 // 16 MiB
+	MaxTag   int   // 64 KiB, from "<" to ">"
+	MaxPath  int   // 8 KiB
+	MaxNames int   // 1024 different names of elements
+}
+
+// Attribute is an attribute of a tag. Its value is decoded; it is empty where the tag gives none.
+type Attribute struct{ Name, Value []byte }
+
+// Handler is told what a [Parser] finds, in document order. Members that are nil are not called. Slices are valid only
+// during the call and must not be changed.
+type Handler struct {
+	// Open is called for each start tag. Where a tag has an attribute twice, the first counts.
+	Open func(path, name []byte, attributes []Attribute)
+	// Text is called for text, decoded; path is that of the element around it.
+	Text func(path, text []byte)
+	// Close is called for the end of each element.
+	Close func(path, name []byte)
+	// Source is called with the document as it was written, in pieces, as soon as it is certain that they belong to it: a tag
+	// when it is complete, anything else as it comes, so a piece may end anywhere. The pieces of a Write may come before or
+	// after its events.
+	Source func(text []byte)
+	// Prose is called, in repair mode, with what stands before the document.
+	Prose func(text []byte)
+}
+
+// Parser parses one document. Make one with [NewParser]. It is not safe for concurrent use.
+//
+// In repair mode the input is what a model has answered. Prose, thinking in <think> tags and the first line of a code fence
+// before the document go to [Handler.Prose]; the document begins with the first tag of a line or fence, or with one inside
+// a line that goes on like HTML. It ends with the fence, or with </html>, and what comes after that is ignored. A tag that is
+// cut off by the end of the input is left out, and text without any tag is an error, [ErrNoDocument].
+type Parser struct {
+	tree
+	prelude
+	repair   bool
+	maxBytes int64
+	maxTag   int
+
+	state   state
+	base    int64  // offset of the chunk's first byte
+	mark    int    // where what is held begins in the chunk; -1 where nothing is
+	held    []byte // what of it lies in earlier chunks
+	heldAt  int64  // offset of its first byte
+	from    int    // where the source that is not handed out begins in the chunk
+	quote   byte   // around the attribute value that is open
+	end     bool   // the open tag is an end tag
+	dashes  int    // in a row, in a comment; brackets in a CDATA section
+	bare    bool   // the comment has had nothing but dashes
+	match   int    // bytes of a name that is being compared
+	ref     []byte // the open character reference, shortened
+	inText  state  // what a reference, or a "<" that is none, goes back to
+	newline bool   // the last byte of text was a carriage return
+	fence   int    // length of the fence that the document stands in; 0 where it is in none
+
+	feed      feed
+	tokenizer *html.Tokenizer
+	attrs     []Attribute
+
+	tags     bool // there was one
+	fixes    [fixKinds]int
+	err      error
+	closed   bool
+	complete bool
+}
+
+// feed is what the tokenizer reads from: never less than it needs, so that it never sees an end.
+type feed struct{ b []byte }
+
+func (f *feed) Read(p []byte) (int, error) {
+	if len(f.b) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, f.b)
+	f.b = f.b[n:]
+	return n, nil
+}
+
+// NewParser returns a parser that tells h what it finds. o may be nil.
+func NewParser(h Handler, o *Options) *Parser {
+	if o == nil {
+		o = &Options{}
+	}
+	p := &Parser{
+		repair:   o.Repair,
+		maxBytes: orDefault(o.MaxBytes, DefaultMaxBytes),
+		maxTag:   orDefault(o.MaxTag, DefaultMaxTag),
+		mark:     -1,
+		state:    stText,
+	}
+	p.tree.init(h, orDefault(o.MaxDepth, DefaultMaxDepth), orDefault(o.MaxPath, DefaultMaxPath), orDefault(o.MaxNames, DefaultMaxNames))
+	if p.repair {
+		p.state, p.lineStart = stProse, true
+	}
+	return p
+}
+
+func orDefault[T int | int64](v, def T) T {
+	if v == 0 {
+		return def
+	}
+	return v
+}
+
+// Write parses the next chunk, of any size; it keeps no reference to it. The first error ends the document: it is
+// returned by every later call too. Errors are *[LimitError], and [ErrClosed] after Close.
+func (p *Parser) Write(chunk []byte) (int, error) {
+	if p.err != nil {
+		return 0, p.err
+	}
+	if p.closed {
+		return 0, ErrClosed
+	}
+	room := p.maxBytes - p.base
+	if int64(len(chunk)) <= room {
+		p.chunk(chunk)
+		return len(chunk), p.err
+	}
+	p.chunk(chunk[:room])
+	if p.err == nil {
+		p.err = &LimitError{Limit: "document", Max: p.maxBytes, Offset: p.maxBytes}
+	}
+	return int(room), p.err
+}
+
+// WriteString is Write for a string.
+func (p *Parser) WriteString(chunk string) (int, error) {
+	return p.Write(unsafe.Slice(unsafe.StringData(chunk), len(chunk))) // nobody writes to it
+}
+
+// chunk parses b, which is not over the document's limit.
+func (p *Parser) chunk(b []byte) {
+	p.from = 0
+	if p.mark >= 0 {
+		p.mark = 0
+	}
+	i := 0
+	for i < len(b) && p.err == nil && p.state != stOver {
+		if p.state <= stLastOfProse {
+			i = p.stepProse(b, i)
+		} else {
+			i = p.step(b, i)
+		}
+	}
+	switch {
+	case p.err != nil:
+	case p.state != stOver:
+		p.rest(b)
+	case p.fixes[fixTrailing] == 0 && len(bytes.TrimSpace(b[min(i, len(b)):])) > 0:
+		p.fixes[fixTrailing]++
+	}
+	p.base += int64(len(b))
+}
+
+// rest hands out what can be at the end of a chunk, and keeps the rest.
+func (p *Parser) rest(b []byte) {
+	p.flush(false)
+	if p.state <= stLastOfProse {
+		if p.mark >= 0 {
+			p.held = append(p.held, b[p.mark:]...)
+		}
+		return
+	}
+	end := len(b)
+	if p.mark >= 0 {
+		end = p.mark
+	}
+	p.source(b[p.from:end])
+	if p.mark >= 0 {
+		p.held = append(p.held, b[p.mark:]...)
+		if len(p.held) > p.maxTag {
+			p.limit("tag", p.maxTag)
+		}
+	}
+}
+
+// hold begins to hold what stands at i back, until it is certain what it is.
+func (p *Parser) hold(i int) {
+	p.mark, p.heldAt = i, p.base+int64(i)
+}
+
+// release ends holding: it belongs to the document.
+func (p *Parser) release() {
+	if len(p.held) > 0 {
+		p.source(p.held)
+		p.held = p.held[:0]
+		p.from = 0
+	}
+	p.mark = -1
+}
+
+func (p *Parser) source(text []byte) {
+	if len(text) > 0 && p.handler.Source != nil {
+		p.handler.Source(text)
+	}
+}
+
+func (p *Parser) limit(name string, most int) {
+	p.err = &LimitError{Limit: name, Max: int64(most), Offset: p.heldAt}
+}
+
+// Close ends the input: what is open is closed, and in repair mode text without any tag is an error. Closing again gives
+// the same answer.
+func (p *Parser) Close() error {
+	if p.closed || p.err != nil {
+		return p.err
+	}
+	p.closed = true
+	if p.state <= stLastOfProse {
+		p.closeProse()
+		p.err = ErrNoDocument
+		return p.err
+	}
+	p.closeText()
+	p.flush(true)
+	if p.state != stOver {
+		open := p.unclosed()
+		p.fixes[fixUnclosed] += open
+		p.complete = open == 0 && p.fixes[fixCut] == 0
+		p.closeTo(0)
+	}
+	if p.repair && !p.tags {
+		p.err = ErrNoDocument
+	}
+	return p.err
+}
+
+// closeText completes the text that is open at the end of the input.
+func (p *Parser) closeText() {
+	switch p.state {
+	case stOver:
+		return
+	case stRef:
+		p.resolve()
+	case stTagOpen, stEndOpen, stRawLess, stRawEnd, stScriptEnd, stScriptLess, stEscapedLess, stEscapedEnd:
+		// The beginning of a tag is text where it is the last of a document, and of no use in one that was cut off.
+		if !p.repair {
+			for _, c := range p.held {
+				p.put(c)
+			}
+			break
+		}
+		p.fixes[fixCut]++
+		p.held = p.held[:0]
+	case stFence:
+		if p.fenceEnds() {
+			p.over()
+			p.held = p.held[:0]
+			return
+		}
+		for _, c := range p.held {
+			p.put(c)
+		}
+	case stCDATA:
+		p.brackets(p.dashes)
+	default:
+		if p.state.inTag() {
+			p.fixes[fixCut]++
+			p.held = p.held[:0]
+		}
+	}
+	if p.mark >= 0 {
+		p.release()
+	}
+}
+
+// MayStop says that reading on is of no use: the document is complete, or nothing but white space has come for 256
+// characters outside all elements.
+func (p *Parser) MayStop() bool { return p.state == stOver || p.repair && p.blank >= maxBlank }
+
+// Complete says whether the document's end was seen: </html> or the end of its fence, or, after Close, that nothing was
+// left open.
+func (p *Parser) Complete() bool { return p.complete && p.err == nil }
+
+// flush hands out the text that is collected. Unless it ends there, a character that may go on stays.
+func (p *Parser) flush(ends bool) {
+	n := len(p.text)
+	if !ends {
+		n -= cutOff(p.text)
+	}
+	if n == 0 {
+		return
+	}
+	text := p.valid(p.text[:n])
+	if p.state <= stLastOfProse {
+		if p.handler.Prose != nil {
+			p.handler.Prose(text)
+		}
+	} else if p.handler.Text != nil {
+		p.handler.Text(p.path, text)
+	}
+	p.text = append(p.text[:0], p.text[n:]...)
+}
+
+// cutOff counts the bytes at the end of text that are the beginning of a UTF-8 sequence.
+func cutOff(text []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if rest := text[len(text)-n:]; utf8.RuneStart(rest[0]) {
+			if utf8.FullRune(rest) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// valid replaces each byte of text that is not UTF-8 by U+FFFD.
+func (p *Parser) valid(text []byte) []byte {
+	if utf8.Valid(text) {
+		return text
+	}
+	p.mended = p.appendValid(p.mended[:0], text)
+	return p.mended
+}
+
+func (p *Parser) appendValid(dst, text []byte) []byte {
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		if r == utf8.RuneError && size == 1 {
+			p.fixes[fixUTF8]++
+		}
+		dst = utf8.AppendRune(dst, r)
+		text = text[size:]
+	}
+	return dst
+}
+
+// ownValid is valid for text that is kept until the tag is told.
+func (p *Parser) ownValid(text []byte) []byte {
+	if utf8.Valid(text) {
+		return text
+	}
+	return p.appendValid(nil, text)
+}

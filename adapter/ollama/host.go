@@ -49,11 +49,11 @@ func parseHost(s string) (*url.URL, error) {
 		}
 	}
 	rest, path, _ := strings.Cut(rest, "/")
-	if strings.ContainsAny(path, "?#") {
+	if strings.ContainsAny(path, `?#"'`) {
 		return nil, errHost
 	}
 	if path = strings.Trim(path, "/"); path != "" {
-		u = u.JoinPath(path)
+		u = u.JoinPath("/", path)
 	}
 	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
 		login, err := url.Parse("//" + rest[:i+1] + "host") // its escapes are those of a URL

@@ -42,10 +42,13 @@ func (l *lines) next() (line []byte, whole bool, err error) {
 		l.seen = len(fresh)
 		if l.err != nil {
 			l.start, l.seen = l.end, 0
-			if line = bytes.TrimSpace(fresh); len(line) > 0 {
-				return line, false, nil
+			switch line = bytes.TrimSpace(fresh); {
+			case len(line) == 0:
+				return nil, false, l.err
+			case len(line) > l.max:
+				return nil, false, errLong
 			}
-			return nil, false, l.err
+			return line, false, nil
 		}
 		if err := l.fill(); err != nil {
 			return nil, false, err

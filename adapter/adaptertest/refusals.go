@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -153,7 +154,7 @@ func testList(t *testing.T, s Subject) {
 			up := &upstream.Server{Models: []string{"small", "llama3:8b", "large"}}
 			defer up.Close()
 			names, err := list(t, up.Transport())
-			if err != nil || strings.Join(names, " ") != "large llama3:8b small" {
+			if slices.Sort(names); err != nil || strings.Join(names, " ") != "large llama3:8b small" {
 				t.Errorf("%q %v", names, err)
 			}
 		})

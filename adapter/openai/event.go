@@ -248,6 +248,10 @@ func (d *decoder) choice(key, value []byte, kind jsonparser.ValueType, _ int) er
 		if kind == jsonparser.String && len(value) > 0 {
 			d.finish, d.others = string(value), true
 		}
+	case "usage": // Moonshot's is here
+		if kind == jsonparser.Object {
+			d.rawUsage, d.others = value, true
+		}
 	}
 	return nil
 }

@@ -25,16 +25,21 @@ import (
 // Options are the settings of a provider.
 type Options struct {
 	Prefix string // as it is known in model names, default "openai"
-	// BaseURL is what comes before /chat/completions, default the OpenAI API's. For Azure, https://NAME.openai.azure.com with
-	// ?api-version=…; model names are then names of deployments.
-	BaseURL   string
-	Key       string
-	KeyName   string            // where the key comes from, named in errors; default the prefix in capitals and "_API_KEY"
-	Transport http.RoundTripper // default: a shared one sized for thousands of streams
-	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
-	Names     []string          // models to list
-	Timeouts  adapter.Timeouts  // Connect is used for dialing
-	MaxEvent  int               // bytes of one event, default 4 MiB
+	// BaseURL is what comes before /chat/completions, default the OpenAI API's. Azure's can be any of those that it shows: see
+	// [Options.Azure].
+	BaseURL string
+	// Azure says that the server is Azure's: model names are names of deployments, and the key goes into a header of its own.
+	// BaseURL is then the endpoint, https://NAME.openai.azure.com, with or without the path of a deployment; or that with
+	// /openai/v1, where Azure takes the addresses of OpenAI. A BaseURL with an api-version is Azure's too.
+	Azure      bool
+	APIVersion string // of Azure's API, default 2024-10-21; one that the BaseURL has is taken instead
+	Key        string
+	KeyName    string            // where the key comes from, named in errors; default the prefix in capitals and "_API_KEY"
+	Transport  http.RoundTripper // default: a shared one sized for thousands of streams
+	ProxyEnv   bool              // with the default transport: go through the proxy that the environment names
+	Names      []string          // models to list
+	Timeouts   adapter.Timeouts  // Connect is used for dialing
+	MaxEvent   int               // bytes of one event, default 4 MiB
 }
 
 const (
@@ -42,12 +47,16 @@ const (
 	defaultMaxEvent = 4 << 20
 )
 
-// New returns a provider. Errors: a BaseURL that is no http(s) URL.
+// New returns a provider; one that is not Azure's is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
 func New(o Options) (adapter.Provider, error) {
 	if o.Prefix == "" {
 		o.Prefix = "openai"
 	}
-	if o.BaseURL == "" {
+	example := defaultURL
+	switch {
+	case o.Azure:
+		example = azureURL
+	case o.BaseURL == "":
 		o.BaseURL = defaultURL
 	}
 	if o.KeyName == "" {
@@ -58,26 +67,27 @@ func New(o Options) (adapter.Provider, error) {
 	}
 	base, err := url.Parse(o.BaseURL)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.Fragment != "" {
-		return nil, fmt.Errorf("the base URL of %s: expected one like %s", o.Prefix, defaultURL)
+		return nil, fmt.Errorf("the base URL of %s: expected one like %s", o.Prefix, example)
 	}
 	p := &provider{
 		Server: wire.Server{
 			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }),
 			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
 		},
-		base:     *base,
-		azure:    base.Query().Has("api-version"),
+		endpoint: newEndpoint(*base, o.Azure, o.APIVersion),
 		names:    o.Names,
 		maxEvent: o.MaxEvent,
 	}
-	return p, nil
+	if p.azure() {
+		return p, nil // Azure lists the models that could be deployed, which are no names that can be asked
+	}
+	return &lister{p}, nil
 }
 
 // provider is one server and what is known of it. It is safe for concurrent use.
 type provider struct {
 	wire.Server
-	base     url.URL
-	azure    bool
+	endpoint
 	names    []string
 	maxEvent int
 
@@ -92,24 +102,10 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	if name == "" {
 		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
 	}
-	return &model{p: p, name: name, url: p.url(name)}, nil
+	return &model{p: p, name: name, url: p.chat(name)}, nil
 }
 
 func (p *provider) Names() []string { return p.names }
-
-// url returns the address of chat completions.
-func (p *provider) url(model string) string {
-	u := p.base
-	path := strings.TrimRight(u.Path, "/")
-	if p.azure && !strings.Contains(path, "/deployments/") {
-		u = *u.JoinPath("openai", "deployments", url.PathEscape(model), "chat", "completions")
-		return u.String()
-	}
-	if !strings.HasSuffix(path, "/chat/completions") {
-		u = *u.JoinPath("chat", "completions")
-	}
-	return u.String()
-}
 
 // model is one model of a provider.
 type model struct {

@@ -44,20 +44,14 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 			return res, err
 		}
 		if !m.giveIn(sent, refusal) {
-			return nil, m.p.Refused(refusal)
+			return nil, m.p.refused(refusal)
 		}
 	}
 }
 
 func (p *provider) header() http.Header {
 	h := http.Header{"Accept": {"text/event-stream"}}
-	if key := p.Key(); key != "" {
-		if p.azure {
-			h.Set("Api-Key", key)
-		} else {
-			h.Set("Authorization", "Bearer "+key)
-		}
-	}
+	p.authorize(h, p.Key())
 	return h
 }
 

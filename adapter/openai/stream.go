@@ -196,8 +196,13 @@ func (a *answer) event(event sse.Event) error {
 		a.usage = d.usage
 	}
 	if d.finish != "" && a.finish == "" {
-		if d.finish == "error" {
-			return a.m.p.Failed([]byte(event.Data))
+		if broke(d.finish) {
+			e := a.m.p.Failed([]byte(event.Data))
+			if e.Code == adapter.CodeProtocol { // it says no more than that
+				e.Code, e.Retryable = adapter.CodeUnavailable, true
+				e.Message = a.m.p.Name() + " broke off the answer because it failed or is overloaded: try again later"
+			}
+			return e
 		}
 		a.finish = finishReason(d.finish)
 		a.wait(linger)
@@ -254,6 +259,9 @@ func (a *answer) wait(d time.Duration) {
 		a.timer.Reset(d)
 	}
 }
+
+// broke says whether a reason is that of an answer which is not complete: OpenRouter's, and DeepSeek's.
+func broke(reason string) bool { return reason == "error" || reason == "insufficient_system_resource" }
 
 // finishReason maps the reasons that compatible servers give to the four of the format.
 func finishReason(reason string) string {

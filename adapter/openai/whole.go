@@ -23,7 +23,7 @@ func (a *answer) whole() error {
 		return p.Broken(a.ctx, err)
 	}
 	if len(body) > maxWhole {
-		return p.notCompletion(errors.New("larger than allowed"), body)
+		return p.notAnswer("a chat completion", errors.New("larger than allowed"), body)
 	}
 	a.events.init()
 	if a.events.decode(string(body)) == errReported {
@@ -31,10 +31,10 @@ func (a *answer) whole() error {
 	}
 	var answer goopenai.ChatCompletionResponse
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return p.notCompletion(err, body)
+		return p.notAnswer("a chat completion", err, body)
 	}
 	if len(answer.Choices) == 0 {
-		return p.notCompletion(errors.New("no choices"), body)
+		return p.notAnswer("a chat completion", errors.New("no choices"), body)
 	}
 	said := answer.Choices[0]
 	if said.FinishReason == "" || said.FinishReason == goopenai.FinishReasonNull {
@@ -62,11 +62,11 @@ func (a *answer) whole() error {
 	return a.end()
 }
 
-// notCompletion makes the error of an answer that is none.
-func (p *provider) notCompletion(err error, body []byte) error {
+// notAnswer makes the error of an answer that is not what was expected.
+func (p *provider) notAnswer(expected string, err error, body []byte) error {
 	return &adapter.Error{
 		Code: adapter.CodeProtocol, Status: http.StatusOK,
-		Message: p.Name() + " answered with something that is not a chat completion",
+		Message: p.Name() + " answered with something that is not " + expected,
 		Cause:   fmt.Errorf("%w: %s", err, p.Redact(body)),
 	}
 }

@@ -101,12 +101,12 @@ func (s *Server) Failure(status int, r Report) *adapter.Error {
 	server := s.Name()
 	e := &adapter.Error{Code: adapter.CodeProtocol, Status: status}
 	switch {
-	case says("content_filter", "content_policy") || says("data_inspection_failed"):
+	case says("content_filter", "content_policy", "data_inspection_failed", "datainspectionfailed"):
 		e.Message = ContentFilter
 	case tooLong(r) && (status == 0 || status == 400 || status == 413 || status == 422):
 		e.Code, e.ContextLength = adapter.CodeInvalid, true
 		e.Message = "the request is too long for the model: shorten the prompt or the history, or use a model with a larger context"
-	case says("insufficient_quota", "billing", "insufficient_balance") || status == http.StatusPaymentRequired:
+	case says("insufficient_quota", "billing", "insufficient_balance", "exceeded_current_quota", "arrearage", "freetieronly") || status == http.StatusPaymentRequired:
 		e.Code = adapter.CodeRateLimited
 		e.Message = server + " says that the account has no credit left"
 	case status == 401 || status == 403 || says("invalid_api_key", "authentication", "permission"):
@@ -154,7 +154,7 @@ func tooLong(r Report) bool {
 	said := strings.ToLower(r.Message)
 	for _, words := range []string{
 		"context length", "context window", "context size", "maximum context", "context_length",
-		"prompt is too long", "input is too long", "too many tokens", "max_model_len", "input length",
+		"prompt is too long", "input is too long", "too many tokens", "max_model_len", "input length", "token length too long", "model token limit",
 	} {
 		if strings.Contains(said, words) {
 			return true

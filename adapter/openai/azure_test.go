@@ -1,0 +1,203 @@
+package openai
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
+	goopenai "github.com/sashabaranov/go-openai"
+)
+
+// azure is this adapter at Azure's addresses.
+var azure = adaptertest.Subject{
+	Prefix:  "azure",
+	KeyName: "AZURE_OPENAI_API_KEY",
+	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
+		return newProvider(t, Options{
+			Prefix: "azure", Azure: true, BaseURL: o.BaseURL, Key: o.Key, KeyName: "AZURE_OPENAI_API_KEY",
+			Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
+		})
+	},
+	Wire: subject.Wire,
+}
+
+// AD-02: Azure is held to the same as all others.
+func TestAzureSuite(t *testing.T) { adaptertest.Run(t, azure) }
+
+// What Azure sends that others do not.
+func TestRecordedStreamsOfAzureGiveTheirChunks(t *testing.T) {
+	adaptertest.Recorded(t, azure, "testdata/azure/*.txtar", *update)
+}
+
+// asks returns the first request that is made through a client.
+func asks(t *testing.T, ask func(transport func(*http.Request) (*http.Response, error))) *http.Request {
+	t.Helper()
+	var got *http.Request
+	ask(func(r *http.Request) (*http.Response, error) {
+		if got == nil {
+			got = r
+		}
+		return bodyOf(func() io.Reader { return strings.NewReader(delta("a") + finish) }).RoundTrip(r)
+	})
+	if got == nil {
+		t.Fatal("nothing was asked")
+	}
+	return got
+}
+
+type doer func(*http.Request) (*http.Response, error)
+
+func (f doer) Do(r *http.Request) (*http.Response, error) { return f(r) }
+
+// AD-02: the address and the key's header are those of go-openai's own client, for OpenAI, for Azure by its deployments, and for
+// Azure by /openai/v1.
+func TestAddressesAreThoseOfGoOpenAI(t *testing.T) {
+	plain, old := goopenai.DefaultConfig("k"), goopenai.DefaultAzureConfig("k", "https://x.openai.azure.com/")
+	old.APIVersion, old.AzureModelMapperFunc = "2024-10-21", func(name string) string { return name }
+	late := goopenai.DefaultAzureConfig("k", "https://x.openai.azure.com/openai/v1/")
+	late.APIType, late.APIVersion = goopenai.APITypeCloudflareAzure, ""
+	for _, row := range []struct {
+		name    string
+		theirs  goopenai.ClientConfig
+		ours    Options
+		model   string
+		address string
+	}{
+		{"OpenAI", plain, Options{}, "gpt-4o", "https://api.openai.com/v1/chat/completions"},
+		{
+			"Azure by its deployments", old,
+			Options{Azure: true, BaseURL: "https://x.openai.azure.com"},
+			"gpt-4o",
+			"https://x.openai.azure.com/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21",
+		},
+		{
+			"Azure with a dot in the name of a deployment", old,
+			Options{Azure: true, BaseURL: "https://x.openai.azure.com/"},
+			"gpt-4.1-mini",
+			"https://x.openai.azure.com/openai/deployments/gpt-4.1-mini/chat/completions?api-version=2024-10-21",
+		},
+		{
+			"Azure without versions", late,
+			Options{Azure: true, BaseURL: "https://x.openai.azure.com/openai/v1", APIVersion: "2024-10-21"},
+			"gpt-4o",
+			"https://x.openai.azure.com/openai/v1/chat/completions",
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			theirs := asks(t, func(transport func(*http.Request) (*http.Response, error)) {
+				row.theirs.HTTPClient = doer(transport)
+				stream, err := goopenai.NewClientWithConfig(row.theirs).CreateChatCompletionStream(t.Context(), goopenai.ChatCompletionRequest{Model: row.model})
+				if err != nil {
+					t.Fatal(err)
+				}
+				stream.Close()
+			})
+			ours := asks(t, func(transport func(*http.Request) (*http.Response, error)) {
+				row.ours.Key, row.ours.Transport = "k", roundTripper(transport)
+				m, err := newProvider(t, row.ours).Model(row.model)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if text, err := collect(m, t.Context()); text != "a" || err != nil {
+					t.Errorf("%q %v", text, err)
+				}
+			})
+			if theirs.URL.String() != row.address {
+				t.Errorf("go-openai asks %s", theirs.URL)
+			}
+			if ours.URL.String() != row.address || ours.Method != theirs.Method {
+				t.Errorf("%s %s", ours.Method, ours.URL)
+			}
+			for _, name := range []string{"Authorization", "Api-Key", "Content-Type", "Accept"} {
+				if diff := cmp.Diff(theirs.Header[name], ours.Header[name]); diff != "" {
+					t.Errorf("%s: %s", name, diff)
+				}
+			}
+		})
+	}
+}
+
+// Azure's addresses in the forms in which its pages show them.
+func TestAzureInAllFormsOfItsAddress(t *testing.T) {
+	const deployment = "https://x.openai.azure.com/openai/deployments/my.gpt/chat/completions?api-version="
+	for _, row := range []struct{ base, version, want string }{
+		{"https://x.openai.azure.com/openai", "", deployment + "2024-10-21"},
+		{"https://x.openai.azure.com/openai/", "2025-04-01-preview", deployment + "2025-04-01-preview"},
+		{"https://x.openai.azure.com/?api-version=2024-06-01", "2024-10-21", deployment + "2024-06-01"},
+		{"https://x.openai.azure.com/openai/deployments/other", "2024-06-01", "https://x.openai.azure.com/openai/deployments/other/chat/completions?api-version=2024-06-01"},
+		{deployment + "2024-02-01", "2024-06-01", deployment + "2024-02-01"},
+		{"https://x.cognitiveservices.azure.com", "1", "https://x.cognitiveservices.azure.com/openai/deployments/my.gpt/chat/completions?api-version=1"},
+		{"https://gateway.example/azure?tenant=a", "1", "https://gateway.example/azure/openai/deployments/my.gpt/chat/completions?api-version=1&tenant=a"},
+		{"https://x.openai.azure.com/openai/v1/", "", "https://x.openai.azure.com/openai/v1/chat/completions"},
+		{"https://x.openai.azure.com/openai/v1", "preview", "https://x.openai.azure.com/openai/v1/chat/completions?api-version=preview"},
+		{"https://x.services.ai.azure.com/models", "2024-05-01-preview", "https://x.services.ai.azure.com/models/chat/completions?api-version=2024-05-01-preview"},
+	} {
+		p := newProvider(t, Options{Prefix: "azure", Azure: true, BaseURL: row.base, APIVersion: row.version})
+		m, err := p.Model("my.gpt")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.(*model).url; got != row.want {
+			t.Errorf("%s %s: %s", row.base, row.version, got)
+		}
+		if _, lists := p.(adapter.Lister); lists {
+			t.Errorf("%s: it lists models that are no deployments", row.base)
+		}
+	}
+	_, err := New(Options{Prefix: "azure", Azure: true})
+	if err == nil || !strings.Contains(err.Error(), "https://NAME.openai.azure.com") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A list of models comes in more forms than one.
+func TestListsOfModelsInAllTheirForms(t *testing.T) {
+	for _, row := range []struct{ name, base, body, want, address string }{
+		{"OpenAI's", "http://h/v1", `{"object":"list","data":[{"id":"b","object":"model","created":1},{"id":"a"}]}`, "b a", "http://h/v1/models"},
+		{"with other types", "http://h/v1/", `{"data":[{"id":"a","created":"yesterday","pricing":{}},{"name":"no id"}]}`, "a", "http://h/v1/models"},
+		{"without an object around it", "http://h/v1/chat/completions", `[{"id":"a"}]`, "a", "http://h/v1/models"},
+		{"none", "http://h/v1?tenant=t", `{"data":[]}`, "", "http://h/v1/models?tenant=t"},
+		{"an error with status 200", "http://h", `{"error":"no"}`, "error", "http://h/models"},
+		{"of another kind", "http://h", `[1]`, "error", "http://h/models"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var asked string
+			p := newProvider(t, Options{BaseURL: row.base, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				asked = r.Method + " " + r.URL.String()
+				return bodyOf(func() io.Reader { return strings.NewReader(row.body) }).RoundTrip(r)
+			})})
+			names, err := p.(adapter.Lister).List(t.Context())
+			if e, failed := errors.AsType[*adapter.Error](err); row.want == "error" {
+				if !failed || e.Message != "the model's server (openai) answered with something that is not a list of models" {
+					t.Errorf("%q %v", names, err)
+				}
+			} else if strings.Join(names, " ") != row.want || err != nil {
+				t.Errorf("%q %v", names, err)
+			}
+			if asked != "GET "+row.address {
+				t.Error(asked)
+			}
+		})
+	}
+}
+
+// What errors call the key is the provider's own (SE-06, AD-06).
+func TestAKeyHasTheNameOfItsPrefix(t *testing.T) {
+	for _, row := range []struct{ prefix, name, says string }{
+		{"mine-2", "", "the model's server (mine-2) refused the key: check MINE_2_API_KEY"},
+		{"qwen", "DASHSCOPE_API_KEY", "the model's server (qwen) refused the key: check DASHSCOPE_API_KEY"},
+	} {
+		p := newProvider(t, Options{Prefix: row.prefix, Key: "k", KeyName: row.name, Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 401, Body: http.NoBody}, nil
+		})})
+		m, _ := p.Model("m")
+		if _, err := collect(m, t.Context()); err == nil || err.Error() != row.says {
+			t.Errorf("%v", err)
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package openai
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	goopenai "github.com/sashabaranov/go-openai"
+)
+
+const (
+	azureURL = "https://NAME.openai.azure.com"
+	// defaultVersion is the last version of Azure's API that was declared generally available before /openai/v1 did away with
+	// them. It has all that is sent: streamed usage, tools, JSON Schema.
+	defaultVersion = "2024-10-21"
+	completions    = "/chat/completions"
+)
+
+// endpoint knows where a server takes requests. What kind of server it is, and so how its addresses are made and which header
+// has the key, is go-openai's configuration, without the key.
+type endpoint struct {
+	base   url.URL // what comes before /chat/completions or, for Azure's deployments, before /openai; with the query
+	config goopenai.ClientConfig
+}
+
+func newEndpoint(base url.URL, azure bool, version string) endpoint {
+	query := base.Query()
+	if v := query.Get("api-version"); v != "" {
+		azure, version = true, v
+	}
+	trim := func(suffix string) {
+		base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), suffix)
+		base.RawPath = strings.TrimSuffix(strings.TrimRight(base.RawPath, "/"), suffix)
+	}
+	trim(completions)
+	config := goopenai.DefaultConfig("")
+	if azure {
+		config = goopenai.DefaultAzureConfig("", "")
+		// The default takes dots and colons out of names. Deployments may have dots in theirs, and have no colons.
+		config.AzureModelMapperFunc = nil
+		if config.APIVersion = version; version == "" {
+			config.APIVersion = defaultVersion
+		}
+		switch {
+		case strings.HasSuffix(base.Path, "/openai/v1"):
+			// As OpenAI's, but for the header: go-openai knows that of Cloudflare. A version that is a date is of the old addresses.
+			config.APIType = goopenai.APITypeCloudflareAzure
+			if strings.HasPrefix(config.APIVersion, "20") {
+				config.APIVersion = ""
+			}
+		case strings.Contains(base.Path, "/deployments/") || strings.HasSuffix(base.Path, "/models"):
+			config.APIType = goopenai.APITypeCloudflareAzure // of one deployment, or of all by the model that a request names
+		default:
+			trim("/openai")
+		}
+	}
+	query.Del("api-version")
+	if config.APIVersion != "" {
+		query.Set("api-version", config.APIVersion)
+	}
+	base.RawQuery = query.Encode()
+	return endpoint{base: base, config: config}
+}
+
+func (e *endpoint) azure() bool { return e.config.APIType != goopenai.APITypeOpenAI }
+
+// chat returns the address of chat completions.
+func (e *endpoint) chat(model string) string {
+	if e.config.APIType == goopenai.APITypeAzure {
+		return e.base.JoinPath("openai", "deployments", url.PathEscape(e.config.GetAzureDeploymentByModel(model)), completions).String()
+	}
+	return e.base.JoinPath(completions).String()
+}
+
+// models returns the address of the list of models.
+func (e *endpoint) models() string { return e.base.JoinPath("models").String() }
+
+// authorize puts the key into a header.
+func (e *endpoint) authorize(h http.Header, key string) {
+	switch {
+	case key == "":
+	case e.azure():
+		h.Set(goopenai.AzureAPIKeyHeader, key)
+	default:
+		h.Set("Authorization", "Bearer "+key)
+	}
+}

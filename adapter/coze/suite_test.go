@@ -56,3 +56,9 @@ func newProvider(t testing.TB, o Options) adapter.Provider {
 	}
 	return p
 }
+
+// AD-03, and the lines of FAULTS.md about streams: each file of testdata is an answer as Coze gives it, or a server that is like
+// it, or one that is broken.
+func TestRecordedStreamsGiveTheirChunks(t *testing.T) {
+	adaptertest.Recorded(t, subject, "testdata/*.txtar", *update)
+}

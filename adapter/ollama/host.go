@@ -53,7 +53,8 @@ func parseHost(s string) (*url.URL, error) {
 		return nil, errHost
 	}
 	if path = strings.Trim(path, "/"); path != "" {
-		u = u.JoinPath("/", path)
+		u.Path = "/"
+		u = u.JoinPath(path)
 	}
 	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
 		login, err := url.Parse("//" + rest[:i+1] + "host") // its escapes are those of a URL

@@ -59,7 +59,7 @@ func whole(text string) found {
 	p := &Parser{tree: t}
 	z := html.NewTokenizer(strings.NewReader(text))
 	for {
-		z.AllowCDATA(p.tree.foreign())
+		z.AllowCDATA(p.foreign())
 		kind := z.Next()
 		switch kind {
 		case html.ErrorToken:
@@ -69,7 +69,12 @@ func whole(text string) found {
 			p.closeTo(0)
 			return f
 		case html.TextToken:
-			if text := p.appendValid(nil, z.Text()); len(text) > 0 {
+			raw, section := strings.CutPrefix(string(z.Raw()), "<![CDATA[")
+			text := z.Text()
+			if section && p.foreign() { // in which the tokenizer resolves references, against the standard
+				text = []byte(sectionText.Replace(strings.TrimSuffix(raw, "]]>")))
+			}
+			if text = p.appendValid(nil, text); len(text) > 0 {
 				p.handler.Text(p.path, text)
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
@@ -93,6 +98,8 @@ func whole(text string) found {
 	}
 }
 
+var sectionText = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\x00", "\uFFFD")
+
 // tricky are texts in which something may go wrong.
 var tricky = []string{
 	"", "text", "<", "</", "<>", "</>", "a < b", "a <3", "a<b", "<p", "<p ", "<p a", "<p a=", "<p a='", "<p a='x'", "<!", "<!-", "<!--", "<?",
@@ -100,7 +107,7 @@ var tricky = []string{
 	"<p a=1 a=2 =x ==y /b / c=/>t</p>", "<p/a>x</p>", "<p a = b>x", "<p a=\">\" b='>'>x", "<p \"a>x", "<a<b>x</a<b>",
 	"<br><br/><br /></br><img src=a.png>text", "<div/>x</div>", "<svg/><svg viewBox='0 0 1 1'><path d=M0/><lineargradient/>a<title>b<i>c</i></title><style>p>q{}</style></svg>",
 	"<svg><foreignObject><p>a<p>b<br/><div/>x</foreignObject></svg>y", "<math><mi>x<p/></mi><mo/></math>",
-	"<svg><![CDATA[a<b>]]]></svg>", "<svg><![CDATA[]]></svg>", "<svg><![CDAT>x", "<p><![CDATA[a<b>]]>", "<svg><![CDATA[a]]b]>c\x00d",
+	"<svg><![CDATA[a<b>]]]></svg>", "<svg><![CDATA[]]></svg>", "<svg><![CDAT>x", "<svg><![CDATA[&amp;\r\n&]]>&amp;</svg>", "<p><![CDATA[a<b>]]>", "<svg><![CDATA[a]]b]>c\x00d",
 	"<ul><li>a<li>b<ul><li>c</ul><li>d</ul>", "<p>a<p>b<div>c<p>d</div>e", "<p><b>a<p>b</b>c", "<p><button><div><p>x</button>y",
 	"<table><tr><td>a<td>b<tr><th>c<table><tr><td>d</table>e</table>f", "<table><caption>a<thead><tr><td>b<tbody><tr><td>c</tr></table>",
 	"<table><tr><td></div>a</td></tr></table>", "<div><table><tr><td></div>x</table></div>y", "<dl><dt>a<dd>b<dt>c</dl>",

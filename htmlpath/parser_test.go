@@ -11,7 +11,8 @@ import (
 func check(t interface {
 	Helper()
 	Errorf(string, ...any)
-}, text string, pieces []string) {
+}, text string, pieces []string,
+) {
 	t.Helper()
 	got, _, err := read(nil, pieces...)
 	if err != nil {

@@ -112,8 +112,7 @@ func (p *Parser) stepScript(b []byte, i int) int {
 			p.unhold(b, i)
 			p.state, p.match = stDoubleStart, 0
 		default:
-			p.unhold(b, i)
-			p.state = stEscaped
+			p.unhold(b, i) // back to the plain script, as the tokenizer does, where the standard stays
 		}
 		return i
 	case stEscapedEnd:

@@ -83,8 +83,11 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 			adapter.Request{Messages: []adapter.Message{
 				{Role: adapter.System, Content: ""},
 				{Role: adapter.User, Content: "not sent beside parts", Parts: []adapter.Part{
-					{Type: "text", Text: "see"}, {Type: "image_url", Image: "data:image/png;base64,AAEC"}, {Type: "text"},
-					{Type: "image_url", Image: "DATA:image/jpeg;charset=x;BASE64,/+8"}, {Type: "text", Text: "and say"},
+					{Type: "text", Text: "see"},
+					{Type: "image_url", Image: "data:image/png;base64,AAEC"},
+					{Type: "text"},
+					{Type: "image_url", Image: "DATA:image/jpeg;charset=x;BASE64,/+8"},
+					{Type: "text", Text: "and say"},
 				}},
 				{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "a", Name: "f", Arguments: `{ "big": 12345678901234567890, "f": 1.10 }`}, {Name: "g"}}},
 				{Role: adapter.ToolRole, ToolCallID: "a", Content: "42"},

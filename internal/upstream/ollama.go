@@ -132,8 +132,11 @@ func (f *ollama) end(a *writer) {
 		name string
 		n    int64
 	}{
-		{"total_duration", int64(a.answer.Delay + eval)}, {"load_duration", int64(a.answer.Delay)},
-		{"prompt_eval_count", int64(prompt)}, {"eval_count", int64(completion)}, {"eval_duration", int64(eval)},
+		{"total_duration", int64(a.answer.Delay + eval)},
+		{"load_duration", int64(a.answer.Delay)},
+		{"prompt_eval_count", int64(prompt)},
+		{"eval_count", int64(completion)},
+		{"eval_duration", int64(eval)},
 	} {
 		if count.n != 0 {
 			a.buf = append(a.buf, `,"`...)
@@ -212,9 +215,12 @@ func (f *ollama) read(_ *http.Request, body []byte) (Request, error) {
 // tags lists the models, as GET /api/tags does.
 func (s *Server) tags(w http.ResponseWriter) {
 	type details struct {
+		Parent   string   `json:"parent_model"`
 		Format   string   `json:"format"`
 		Family   string   `json:"family"`
 		Families []string `json:"families"`
+		Size     string   `json:"parameter_size"`
+		Level    string   `json:"quantization_level"`
 	}
 	type model struct {
 		Name       string    `json:"name"`
@@ -230,7 +236,7 @@ func (s *Server) tags(w http.ResponseWriter) {
 	for _, name := range s.Models {
 		list.Models = append(list.Models, model{
 			Name: name, Model: name, ModifiedAt: time.Now().UTC(), Size: 1 << 30, Digest: strings.Repeat("0", 64),
-			Details: details{Format: "gguf", Family: "script", Families: []string{"script"}},
+			Details: details{Format: "gguf", Family: "script", Families: []string{"script"}, Size: "8B", Level: "Q4_K_M"},
 		})
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")

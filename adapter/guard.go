@@ -67,7 +67,7 @@ func (g *guarded) attempt(ctx context.Context, req *Request, yield func(Chunk, e
 		if !yield(chunk, nil) {
 			return true, nil
 		}
-		w.resume(chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil)
+		w.resume(chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil || chunk.ToolResult != nil)
 	}
 	return passed, nil
 }

@@ -3,9 +3,11 @@ package adapter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"net/http/httptrace"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -278,6 +280,11 @@ func TestAChainAsksTheNextModelOnlyWhileNothingWasPassedOn(t *testing.T) {
 			{{err: &Error{Code: CodeProtocol, Cause: second}}},
 			{{err: &Error{Code: CodeUnavailable, Status: 500, Cause: third}}},
 		}, "", [3]int{1, 1, 1}, CodeUnavailable, []error{first, second, third}},
+		{"none answers, and it helps to try the second again", [3][]step{
+			{{err: &Error{Code: CodeAuth, Cause: first}}},
+			{{err: &Error{Code: CodeRateLimited, Retryable: true, RetryAfter: time.Hour, Cause: second}}},
+			{{err: &Error{Code: CodeProtocol, Cause: third}}},
+		}, "", [3]int{1, 1, 1}, CodeRateLimited, []error{first, second, third}},
 	} {
 		inBubble(t, row.name, func(t *testing.T) {
 			fakes := provider{}
@@ -308,11 +315,58 @@ func TestAChainAsksTheNextModelOnlyWhileNothingWasPassedOn(t *testing.T) {
 					t.Errorf("%v has lost %v", err, cause)
 				}
 			}
-			if row.name == "none answers" && (!strings.Contains(e.Message, "none of the 3 models answered") || e.Status != 500) {
-				t.Errorf("%q %d", e.Message, e.Status)
+			if row.name == "none answers" && e.Status != 500 {
+				t.Errorf("status %d", e.Status)
 			}
 		})
 	}
+}
+
+// AD-06: who has three providers wants to know of all three what is wrong.
+func TestTheErrorOfAChainSaysOfEachModelWhy(t *testing.T) {
+	chainOf := func(failures ...error) *Error {
+		c := new(chain)
+		for i, err := range failures {
+			c.names = append(c.names, fmt.Sprintf("p%d:m", i))
+			c.models = append(c.models, newFake([]step{{err: err}}))
+		}
+		_, err := collect(c.Stream(t.Context(), Request{}))
+		e, ok := errors.AsType[*Error](err)
+		if !ok {
+			t.Fatalf("%v", err)
+		}
+		return e
+	}
+	e := chainOf(
+		&Error{Code: CodeAuth, Message: "the key is refused", Cause: errors.New("status 401")},
+		errors.New("of no kind, with CANARY in it"),
+		&Error{Code: CodeUnavailable, Message: strings.Repeat("é", 1000)},
+	)
+	want := "none of the 3 models answered: p0:m: the key is refused; p1:m: the model failed; p2:m: " + strings.Repeat("é", 100) + "…"
+	if e.Message != want || e.Code != CodeUnavailable {
+		t.Errorf("%s: %s", e.Code, e.Message)
+	}
+	for _, said := range []string{"p0:m: the key is refused (status 401)", "CANARY"} { // for the log
+		if !strings.Contains(e.Cause.Error(), said) {
+			t.Errorf("%q is not in %q", said, e.Cause)
+		}
+	}
+	many := chainOf(slices.Repeat([]error{&Error{Message: "no"}}, 20)...)
+	if !strings.HasPrefix(many.Message, "none of the 20 models answered: p0:m: no; ") || !strings.HasSuffix(many.Message, "p7:m: no; and 12 more") {
+		t.Error(many.Message)
+	}
+}
+
+// What a provider's own tool has found is a sign of life.
+func TestAResultOfTheProvidersToolIsAToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake([]step{{19 * time.Second, Chunk{ToolResult: &ToolResult{Content: "x"}}, nil}, {wait: never1}})
+		g := &guarded{model: f, timeouts: Timeouts{FirstToken: 20 * time.Second, Idle: 5 * time.Second}}
+		_, err := collect(g.Stream(t.Context(), Request{}))
+		if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Message, "nothing more for 5s") || time.Since(f.start) != 24*time.Second {
+			t.Errorf("%v after %v", err, time.Since(f.start))
+		}
+	})
 }
 
 // The time limits cost a token two looks at the clock.

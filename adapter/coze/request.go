@@ -54,7 +54,10 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*answer, error) 
 	a := &answer{m: m, ctx: ctx}
 	if chat, given := m.p.waiting.find(m.name, req.Messages); chat != nil {
 		u := m.p.url("submit_tool_outputs")
-		u.RawQuery = url.Values{"conversation_id": {chat.conversation}, "chat_id": {chat.id}}.Encode()
+		q := u.Query() // of the base URL
+		q.Set("conversation_id", chat.conversation)
+		q.Set("chat_id", chat.id)
+		u.RawQuery = q.Encode()
 		a.conversation, a.chat = chat.conversation, chat.id
 		err := a.post(u.String(), outputs{Outputs: given, Stream: true})
 		if !gone(err) {

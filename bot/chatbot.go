@@ -238,7 +238,7 @@ func (b *ChatBot) request(m Message) (adapter.Request, error) {
 	c := b.config
 	messages := make([]adapter.Message, 0, len(b.prompts)+len(b.history)+2)
 	messages = append(messages, b.prompts...)
-	if len(b.prompts) == 0 && c.format() == JSON {
+	if len(b.prompts) == 0 && c.format() != Text {
 		messages = append(messages, adapter.Message{Role: adapter.System, Content: defaultPrompt(c)})
 	}
 	messages = append(messages, b.history...)
@@ -262,8 +262,11 @@ func (b *ChatBot) request(m Message) (adapter.Request, error) {
 	return r, nil
 }
 
-// defaultPrompt asks for JSON where nobody else does.
+// defaultPrompt asks for JSON or HTML where nobody else does.
 func defaultPrompt(c Config) string {
+	if c.format() == HTML {
+		return "Answer with one HTML document and nothing else: no explanation, no code fence. Begin with \"<!DOCTYPE html>\"."
+	}
 	const ask = "Answer with one JSON document and nothing else: no explanation, no code fence. Begin with \"{\"."
 	if c.Schema == nil {
 		return ask + "\nFor example: {\"answer\": \"…\"}"

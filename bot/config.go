@@ -8,6 +8,7 @@ type Format string
 const (
 	JSON Format = "json"
 	Text Format = "text"
+	HTML Format = "html"
 )
 
 // Config is what a bot is made with: its model and what is asked of it. A manager's Config is the default of its bots'.
@@ -24,6 +25,7 @@ type Config struct {
 	Seed        *int
 	Quiet       bool // its events reach listeners and the result, but no client
 	Done        bool // each completed value is followed by a Done event
+	HTMLEvents  bool // an [HTML] bot also sends an "html" event for each tag and piece of text
 	// NoValue leaves Response.Value empty and saves the memory for it, where only the stream and the result matter.
 	NoValue bool
 }
@@ -39,8 +41,8 @@ func (c Config) format() Format {
 func (c Config) variables(name, root string) map[string]any {
 	chatConfig := map[string]any{"model": c.Model, "model_name": c.Model, "bot": name}
 	format := map[string]any{"type": "json_object", "root": root}
-	if c.format() == Text {
-		format["type"] = "text"
+	if f := c.format(); f != JSON {
+		format["type"] = string(f)
 	} else if c.Schema != nil {
 		format["type"], format["schema"], format["name"] = "json_schema", c.Schema, c.SchemaName
 	}

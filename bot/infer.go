@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/htmlpath"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -144,7 +145,7 @@ func (i *inference) addTo(r *Response) {
 	r.Usage.CompletionTokens += i.Usage.CompletionTokens
 	r.Usage.TotalTokens += i.Usage.TotalTokens
 	repairs := maps.Clone(r.Repairs) // somebody may have the old one
-	for kind, n := range i.out.repairs() {
+	for kind, n := range i.out.reader.repairs() {
 		if repairs == nil {
 			repairs = map[string]int{}
 		}
@@ -159,12 +160,12 @@ func (i *inference) close() error {
 		return err
 	}
 	unmet := i.unmet()
-	if unmet != nil && i.out.parser == nil && !i.out.wrote {
+	if unmet != nil && i.bot.config.format() == Text && !i.out.wrote {
 		return unmet
 	}
 	err := i.out.close()
 	switch {
-	case !errors.Is(err, jsonuri.ErrNoDocument):
+	case !noDocument(err):
 		if err == nil && unmet != nil {
 			i.bot.report(unmet)
 		}
@@ -260,8 +261,8 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 		if i.bot.byHand.Load() {
 			return nil
 		}
-		if i.late == nil && i.out.mayStop() {
-			if !i.out.complete() {
+		if i.late == nil && i.out.reader.mayStop() {
+			if !i.out.reader.complete() {
 				return nil // nothing but white space comes
 			}
 			i.late = time.AfterFunc(maxRestTime, func() { i.cancel(errEnough) })
@@ -307,14 +308,22 @@ func (i *inference) conclude() {
 	}
 }
 
+// noDocument says that an answer holds nothing of what was asked for.
+func noDocument(err error) bool {
+	return errors.Is(err, jsonuri.ErrNoDocument) || errors.Is(err, htmlpath.ErrNoDocument)
+}
+
 // explain says what a parser's error means for users.
 func explain(err error, finish string) error {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
 	}
 	switch {
-	case errors.Is(err, jsonuri.ErrNoDocument):
+	case noDocument(err):
 		message := "the model's output holds no JSON document"
+		if errors.Is(err, htmlpath.ErrNoDocument) {
+			message = "the model's output holds no HTML"
+		}
 		if finish == adapter.FinishLength {
 			message += ": it reached its limit of tokens before one began"
 		}
@@ -326,6 +335,12 @@ func explain(err error, finish string) error {
 		return &Failure{
 			Code: CodeOutputInvalid, Cause: err,
 			Message: fmt.Sprintf("the model's output went over the limit of a %s, %d", e.Limit, e.Max),
+		}
+	}
+	if e, ok := errors.AsType[*htmlpath.LimitError](err); ok {
+		return &Failure{
+			Code: CodeOutputInvalid, Cause: err,
+			Message: fmt.Sprintf("the model's HTML went over the limit of its %s, %d", e.Limit, e.Max),
 		}
 	}
 	if e, ok := errors.AsType[*jsonuri.SyntaxError](err); ok {

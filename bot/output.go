@@ -14,7 +14,7 @@ var (
 	errTooMuch = errors.New("bot: the run has written too much")
 )
 
-// output is what becomes of a model's text: deltas, and the values that listeners want. It is used from one goroutine, and
+// output is what becomes of a model's answer: deltas, and the values that listeners want. It is used from one goroutine, and
 // allocates nothing for a chunk but what its values need.
 type output struct {
 	bot     *ChatBot
@@ -25,8 +25,7 @@ type output struct {
 	writes  writes
 	last    []byte // uri of the last delta, for the place where an answer was cut off
 
-	parser   *jsonuri.Parser // nil for text
-	text     escaper
+	reader   reader
 	thinking escaper
 	wrote    bool   // anything at all
 	thoughts bool   // any reasoning
@@ -45,77 +44,37 @@ func newOutput(b *ChatBot) *output {
 	o.writes = writes{bot: b, observer: b.env.Writes, contested: &b.contested}
 	o.held = b.config.OnInvalid == Retry && b.config.format() == JSON
 	o.keep = !b.config.NoValue || b.config.Schema != nil || o.held
-	if b.config.format() == Text {
-		o.isText = true
-		for _, l := range b.listeners {
-			o.keep = o.keep || l.String != nil
-		}
-		return o
+	switch b.config.format() {
+	case Text:
+		o.reader, o.isText = &textReader{output: o}, true
+		o.keepString()
+	case HTML:
+		o.reader = newHTMLReader(o)
+		o.keepString()
+	default:
+		o.reader = newJSONReader(o)
 	}
-	o.parser = jsonuri.NewParser(o.handler(), &jsonuri.Options{Root: b.root, Repair: true})
 	return o
 }
 
-// handler listens to no more than is wanted: what is listened to is collected.
-func (o *output) handler() jsonuri.Handler {
-	h := jsonuri.Handler{Delta: o.delta}
-	if !o.held {
-		o.listen(&h)
-		if o.bot.config.Done {
-			h.Done = o.done
-		}
-	}
-	if listener := h.Object; o.keep {
-		h.Object = func(uri, value []byte) {
-			if len(uri) == len(o.root) {
-				o.collected, o.isText = append(o.collected[:0], value...), false
-			}
-			if listener != nil {
-				listener(uri, value)
-			}
-		}
-	}
-	return h
+// reader makes deltas of the text of an answer; there is one for each format.
+type reader interface {
+	// write takes a chunk of the text.
+	write(chunk string) error
+	// close ends the text. It is an error where that holds nothing of the format.
+	close() error
+	// mayStop says that nothing of use will come any more.
+	mayStop() bool
+	// complete says that the document was closed by the model itself.
+	complete() bool
+	// repairs counts what was mended, by kind.
+	repairs() map[string]int
 }
 
-// listen puts in what the bot's listeners want to be told.
-func (o *output) listen(h *jsonuri.Handler) {
-	var strings, objects, scalars bool
+// keepString keeps the value of an answer that is one string where a listener wants it.
+func (o *output) keepString() {
 	for _, l := range o.bot.listeners {
-		strings = strings || l.String != nil
-		objects = objects || l.Object != nil
-		scalars = scalars || l.Scalar != nil
-	}
-	listeners := o.bot.listeners
-	if strings {
-		h.String = func(uri []byte, value string) {
-			v := StringValue{URI: string(uri), Value: value}
-			for _, l := range listeners {
-				if l.String != nil {
-					l.String(v)
-				}
-			}
-		}
-	}
-	if objects {
-		h.Object = func(uri, value []byte) {
-			v := ObjectValue{URI: string(uri), Value: append(json.RawMessage(nil), value...)}
-			for _, l := range listeners {
-				if l.Object != nil {
-					l.Object(v)
-				}
-			}
-		}
-	}
-	if scalars {
-		h.Scalar = func(uri, value []byte) {
-			v := ObjectValue{URI: string(uri), Value: append(json.RawMessage(nil), value...)}
-			for _, l := range listeners {
-				if l.Scalar != nil {
-					l.Scalar(v)
-				}
-			}
-		}
+		o.keep = o.keep || l.String != nil
 	}
 }
 
@@ -143,8 +102,7 @@ func (o *output) admit(chunk string) bool {
 func (o *output) delta(d jsonuri.Delta) {
 	appends := d.Op == jsonuri.Append
 	if len(d.URI) == len(o.thought) && string(d.URI) == string(o.thought) {
-		o.thoughts = true
-		o.send(tube.Event{Kind: tube.Append, URI: d.URI, Value: d.Value})
+		o.think(d.Value)
 		return
 	}
 	if !o.wrote && o.begin != nil {
@@ -173,15 +131,7 @@ func (o *output) write(chunk string) error {
 	if !o.admit(chunk) {
 		return o.failure
 	}
-	if o.parser != nil {
-		_, err := o.parser.WriteString(chunk)
-		return err
-	}
-	o.buf = o.text.append(o.buf[:0], chunk)
-	if len(o.buf) > 0 {
-		o.delta(jsonuri.Delta{URI: o.root, Op: jsonuri.Append, Value: o.buf})
-	}
-	return nil
+	return o.reader.write(chunk)
 }
 
 // reason takes a chunk of the model's thinking.
@@ -190,48 +140,45 @@ func (o *output) reason(chunk string) {
 		return
 	}
 	o.buf = o.thinking.append(o.buf[:0], chunk)
-	if len(o.buf) > 0 {
+	o.think(o.buf)
+}
+
+// think sends content of a string as thinking.
+func (o *output) think(content []byte) {
+	if len(content) > 0 {
 		o.thoughts = true
-		o.send(tube.Event{Kind: tube.Append, URI: o.thought, Value: o.buf})
+		o.send(tube.Event{Kind: tube.Append, URI: o.thought, Value: content})
 	}
 }
 
-// mayStop says that nothing of use will come any more.
-func (o *output) mayStop() bool { return o.parser != nil && o.parser.MayStop() }
-
-// complete says that the document was closed by the model itself.
-func (o *output) complete() bool { return o.parser.Complete() }
-
 // close ends the output.
 func (o *output) close() error {
-	if o.buf = o.thinking.close(o.buf[:0]); len(o.buf) > 0 {
-		o.send(tube.Event{Kind: tube.Append, URI: o.thought, Value: o.buf})
+	o.buf = o.thinking.close(o.buf[:0])
+	o.think(o.buf)
+	if err := o.reader.close(); err != nil {
+		return err
 	}
-	if o.parser != nil {
-		if err := o.parser.Close(); err != nil {
-			return err
-		}
-		if !o.wrote && o.begin != nil { // an empty object without a root
-			o.begin()
-		}
-		return o.failure
-	}
-	o.buf = o.text.close(o.buf[:0])
-	if len(o.buf) > 0 || !o.wrote {
-		o.delta(jsonuri.Delta{URI: o.root, Op: jsonuri.Append, Value: o.buf})
-	}
+	return o.failure
+}
+
+// add appends content to the string that a whole answer is.
+func (o *output) add(content []byte) {
+	o.delta(jsonuri.Delta{URI: o.root, Op: jsonuri.Append, Value: content})
+}
+
+// completeString ends an answer that is one string.
+func (o *output) completeString() {
 	if o.bot.config.Done {
 		o.done(o.root)
 	}
 	if o.failure != nil {
-		return o.failure
+		return
 	}
 	for _, l := range o.bot.listeners {
 		if l.String != nil {
 			l.String(StringValue{URI: o.bot.root, Value: o.plain()})
 		}
 	}
-	return nil
 }
 
 // value returns the JSON text of what was written.
@@ -249,17 +196,10 @@ func (o *output) value() json.RawMessage {
 	return o.collected
 }
 
-// plain returns the text of a text bot.
+// plain returns the text of an answer that is one string.
 func (o *output) plain() (text string) {
 	if err := json.Unmarshal(o.value(), &text); err != nil {
 		return "" // cannot be: it was escaped here
 	}
 	return text
-}
-
-func (o *output) repairs() map[string]int {
-	if o.parser == nil {
-		return nil
-	}
-	return o.parser.Repairs()
 }

@@ -1,28 +1,16 @@
 package bot
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"sync"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
+	"github.com/lingserve/lingserve/internal/schema"
 )
-
-// closedLoader keeps schemas from reading files or the network through "$ref".
-type closedLoader struct{}
-
-func (closedLoader) Load(string) (any, error) {
-	return nil, errors.New("a schema cannot refer to another document")
-}
 
 // schemas are compiled once. A program has few of them; if there come more than maxSchemas, all are compiled anew.
 var schemas struct {
 	sync.Mutex
-	compiled map[string]*jsonschema.Schema
+	compiled map[string]*schema.Schema
 }
 
 const maxSchemas = 256
@@ -33,28 +21,18 @@ func CheckSchema(schema json.RawMessage) error {
 	return err
 }
 
-func compileSchema(text json.RawMessage) (*jsonschema.Schema, error) {
+func compileSchema(text json.RawMessage) (*schema.Schema, error) {
 	schemas.Lock()
 	defer schemas.Unlock()
 	if s := schemas.compiled[string(text)]; s != nil {
 		return s, nil
 	}
-	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	s, err := schema.Compile(text)
 	if err != nil {
-		return nil, fmt.Errorf("the schema is not JSON: %w", err)
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(closedLoader{})
-	const name = "output.json"
-	if err := c.AddResource(name, parsed); err != nil {
-		return nil, fmt.Errorf("the schema cannot be used: %w", err)
-	}
-	s, err := c.Compile(name)
-	if err != nil {
-		return nil, fmt.Errorf("the schema cannot be used: %w", err)
+		return nil, err
 	}
 	if schemas.compiled == nil || len(schemas.compiled) >= maxSchemas {
-		schemas.compiled = map[string]*jsonschema.Schema{}
+		schemas.compiled = map[string]*schema.Schema{}
 	}
 	schemas.compiled[string(text)] = s
 	return s, nil
@@ -62,8 +40,6 @@ func compileSchema(text json.RawMessage) (*jsonschema.Schema, error) {
 
 // maxViolations is how many misfits of one document are reported; whoever reads them has seen enough then.
 const maxViolations = 16
-
-var english = message.NewPrinter(language.English)
 
 // violation is a place where a document does not fit its schema.
 type violation struct {
@@ -89,31 +65,14 @@ func (v violation) failure(root string) *Failure {
 }
 
 // validate holds a document to a schema and returns the first violations.
-func validate(schema, value json.RawMessage) []violation {
-	s, err := compileSchema(schema)
+func validate(text, value json.RawMessage) []violation {
+	s, err := compileSchema(text)
 	if err != nil {
 		return []violation{{message: err.Error()}}
 	}
-	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(value))
-	if err != nil {
-		return []violation{{message: "it is not JSON"}}
-	}
-	invalid, ok := errors.AsType[*jsonschema.ValidationError](s.Validate(parsed))
-	if !ok {
-		return nil
-	}
 	var found []violation
-	pending := []*jsonschema.ValidationError{invalid}
-	for len(pending) > 0 && len(found) < maxViolations {
-		v := pending[len(pending)-1]
-		pending = pending[:len(pending)-1]
-		if len(v.Causes) > 0 {
-			for i := len(v.Causes) - 1; i >= 0; i-- {
-				pending = append(pending, v.Causes[i])
-			}
-			continue
-		}
-		found = append(found, violation{v.InstanceLocation, v.ErrorKind.LocalizedString(english)})
+	for _, m := range s.CheckText(value, maxViolations) {
+		found = append(found, violation{m.At, m.Message})
 	}
 	return found
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lingserve/lingserve/internal/schema"
 )
 
 // FileError says where a workflow file is wrong: file, line and column (both from 1; 0 when not known), and what was expected.
@@ -119,14 +121,8 @@ func edits(a, b string) int {
 	return rows[len(a)%3][len(b)]
 }
 
-// list writes words as `a, b and c`.
-func list(words []string) string {
-	switch n := len(words); n {
-	case 0:
-		return ""
-	case 1:
-		return words[0]
-	default:
-		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
-	}
-}
+func list(words []string) string { return schema.List(words) }
+
+func short(s string) string { return schema.Short(s) }
+
+func pointer(segments []string) string { return schema.Pointer(segments) }

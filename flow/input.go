@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/lingserve/lingserve/internal/schema"
 )
 
 // anyObject is the schema of a workflow that names none.
@@ -35,7 +35,7 @@ func Prepare(w Workflow, input json.RawMessage) (map[string]any, error) {
 
 // inputSchema is what a workflow takes.
 type inputSchema struct {
-	compiled   *jsonschema.Schema
+	compiled   *schema.Schema
 	properties map[string]any    // of the schema text: name → schema
 	defaults   map[string][]byte // JSON text, so that no run gets what another may change
 	shortcut   string            // the property that a plain string becomes
@@ -49,16 +49,16 @@ func (s *inputSchema) names() (names []string, closed bool) {
 
 // compileInput compiles the schema of an input.
 func compileInput(text []byte) (*inputSchema, error) {
-	compiled, doc, err := compileSchema(text)
+	compiled, err := schema.Compile(text)
 	if err != nil {
 		return nil, err
 	}
-	root, ok := doc.(map[string]any)
+	root, ok := compiled.Doc().(map[string]any)
 	if !ok {
-		return nil, &schemaError{nil, "expected a mapping, as in {type: object, properties: …}"}
+		return nil, &schema.Error{Message: "expected a mapping, as in {type: object, properties: …}"}
 	}
 	if t, ok := root["type"]; ok && !slices.Contains(types(t), "object") {
-		return nil, &schemaError{[]string{"type"}, "the input of a workflow is an object: expected type: object"}
+		return nil, &schema.Error{At: []string{"type"}, Message: "the input of a workflow is an object: expected type: object"}
 	}
 	s := &inputSchema{compiled: compiled}
 	s.properties, _ = root["properties"].(map[string]any)
@@ -81,10 +81,8 @@ func compileInput(text []byte) (*inputSchema, error) {
 		if !ok {
 			continue
 		}
-		if sub := compiled.Properties[name]; sub != nil {
-			if err := sub.Validate(value); err != nil {
-				return nil, &schemaError{[]string{"properties", name, "default"}, "the default does not fit its own schema: " + problems(err)[0].Detail}
-			}
+		if found := compiled.CheckProperty(name, value, 1); len(found) > 0 {
+			return nil, &schema.Error{At: []string{"properties", name, "default"}, Message: "the default does not fit its own schema: " + found[0].Message}
 		}
 		if s.defaults == nil {
 			s.defaults = map[string][]byte{}
@@ -136,7 +134,7 @@ func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
 		}
 		object = map[string]any{s.shortcut: v}
 	default:
-		return wrong("got %s, expected an object%s", article(typeOf(v)), s.shape())
+		return wrong("got %s, expected an object%s", schema.Article(schema.TypeOf(v)), s.shape())
 	}
 	for name, text := range s.defaults {
 		if _, ok := object[name]; ok {
@@ -148,12 +146,13 @@ func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
 		}
 		object[name] = value
 	}
-	if err := s.compiled.Validate(object); err != nil {
-		found := problems(err)
+	if misfits := s.compiled.Check(object, maxProblems); len(misfits) > 0 {
 		names, _ := s.names()
-		for i, p := range found {
-			if name, ok := strings.CutPrefix(p.Pointer, "/"); ok && p.Detail == unknownProperty {
-				found[i].Detail += strings.TrimSuffix(suggest(name, names), ",")
+		found := make([]Problem, len(misfits))
+		for i, m := range misfits {
+			found[i] = Problem{pointer(m.At), m.Message}
+			if len(m.At) > 0 && m.Message == schema.Unknown {
+				found[i].Detail += strings.TrimSuffix(suggest(strings.TrimPrefix(found[i].Pointer, "/"), names), ",")
 			}
 		}
 		return nil, &InputError{found}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -324,8 +325,8 @@ func (l *loader) input(n *node) (json.RawMessage, *inputSchema) {
 }
 
 func (l *loader) schemaError(n *node, what string, err error) {
-	if e, ok := errors.AsType[*schemaError](err); ok {
-		l.errorf(n.find(e.at), "%s: %s", what, e.message)
+	if e, ok := errors.AsType[*schema.Error](err); ok {
+		l.errorf(n.find(e.At), "%s: %s", what, e.Message)
 		return
 	}
 	l.errorf(n, "%s: %s", what, err)

@@ -43,7 +43,7 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 		}
 		if n := f["schema"]; n != nil {
 			b.output = n.appendJSON(nil)
-			if _, _, err := compileSchema(b.output); err != nil {
+			if err := bot.CheckSchema(b.output); err != nil {
 				l.schemaError(n, "schema", err)
 			}
 			if b.format == bot.Text {

@@ -1,4 +1,4 @@
-package flow
+package schema
 
 import (
 	"encoding/json"
@@ -13,33 +13,52 @@ import (
 	misfit "github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-const unknownProperty = "this property is not known"
+// Unknown is the message of a property that the schema does not allow.
+const Unknown = "this property is not known"
 
-// problems lists what a value violates: the innermost causes, by pointer.
-func problems(err error) []Problem {
+// Bounds of what is said, in bytes.
+const (
+	maxMessage = 512
+	maxPath    = 1 << 10
+)
+
+// Misfit is a place where a value does not fit.
+type Misfit struct {
+	At      []string // keys and indices from the value's root; the place around it, where the way is very long
+	Message string   // what was expected
+}
+
+// misfits lists what a value violates: the innermost causes, by place.
+func misfits(err error, most int) []Misfit {
+	if err == nil {
+		return nil
+	}
 	v, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
-		return []Problem{{"", "it cannot be checked: " + firstLine(err.Error())}}
+		return []Misfit{{nil, "it cannot be checked"}}
 	}
-	var out []Problem
+	var out []Misfit
+	put := func(message string, at []string, name ...string) {
+		out = append(out, Misfit{slices.Concat(at, name), message})
+	}
 	var walk func(*jsonschema.ValidationError)
 	walk = func(v *jsonschema.ValidationError) {
 		switch k := v.ErrorKind.(type) {
 		case *misfit.AnyOf, *misfit.OneOf, *misfit.Contains, *misfit.PropertyNames:
 			// All alternatives or items failed, each for its own reason; which one was meant is not known. Say so at the value.
-			out = append(out, Problem{pointer(v.InstanceLocation), detail(k)})
+			put(detail(k), v.InstanceLocation)
 			return
 		case *misfit.AdditionalProperties:
 			for _, name := range k.Properties {
-				out = append(out, Problem{pointer(append(slices.Clone(v.InstanceLocation), name)), unknownProperty})
+				put(Unknown, v.InstanceLocation, name)
 			}
 		case *misfit.Required:
 			for _, name := range k.Missing {
-				out = append(out, Problem{pointer(append(slices.Clone(v.InstanceLocation), name)), "this property is required"})
+				put("this property is required", v.InstanceLocation, name)
 			}
 		default:
 			if len(v.Causes) == 0 {
-				out = append(out, Problem{pointer(v.InstanceLocation), detail(k)})
+				put(detail(k), v.InstanceLocation)
 			}
 		}
 		for _, c := range v.Causes {
@@ -47,12 +66,33 @@ func problems(err error) []Problem {
 		}
 	}
 	walk(v)
-	slices.SortStableFunc(out, func(a, b Problem) int { return strings.Compare(a.Pointer, b.Pointer) })
-	out = slices.Compact(out)
-	if len(out) > maxProblems {
-		out = out[:maxProblems]
+	slices.SortStableFunc(out, func(a, b Misfit) int { return slices.Compare(a.At, b.At) })
+	out = slices.CompactFunc(out, func(a, b Misfit) bool { return a.Message == b.Message && slices.Equal(a.At, b.At) })
+	if len(out) > most {
+		out = slices.Clone(out[:most])
+	}
+	for i, m := range out {
+		out[i] = Misfit{within(m.At), clip(m.Message, maxMessage)}
 	}
 	return out
+}
+
+// within shortens the way to a place, to that of a value around it.
+func within(at []string) []string {
+	room := maxPath
+	for i, s := range at {
+		if room -= len(s) + 1; room < 0 {
+			return at[:i]
+		}
+	}
+	return at
+}
+
+func clip(s string, most int) string {
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
 }
 
 // detail says what was expected of a value.
@@ -61,9 +101,9 @@ func detail(k jsonschema.ErrorKind) string {
 	case *misfit.Type:
 		want := make([]string, len(k.Want))
 		for i, w := range k.Want {
-			want[i] = article(w)
+			want[i] = Article(w)
 		}
-		return fmt.Sprintf("expected %s, got %s", strings.Join(want, " or "), article(k.Got))
+		return fmt.Sprintf("expected %s, got %s", strings.Join(want, " or "), Article(k.Got))
 	case *misfit.MaxLength:
 		return fmt.Sprintf("expected at most %s, got %d", count(k.Want, "character"), k.Got)
 	case *misfit.MinLength:
@@ -88,7 +128,7 @@ func detail(k jsonschema.ErrorKind) string {
 			if err != nil {
 				continue
 			}
-			want = append(want, short(string(text)))
+			want = append(want, Short(string(text)))
 			if len(want) == 12 && len(k.Want) > 12 {
 				want = append(want, "…")
 				break
@@ -100,15 +140,15 @@ func detail(k jsonschema.ErrorKind) string {
 		if err != nil {
 			text = []byte("the constant of the schema")
 		}
-		return "expected " + short(string(text))
+		return "expected " + Short(string(text))
 	case *misfit.Pattern:
-		return fmt.Sprintf("expected text that matches %s", short(k.Want))
+		return fmt.Sprintf("expected text that matches %s", Short(k.Want))
 	case *misfit.Format:
 		return fmt.Sprintf("expected text of the format %s", k.Want)
 	case *misfit.AdditionalProperties:
-		return "these properties are not known: " + list(k.Properties)
+		return "these properties are not known: " + List(k.Properties)
 	case *misfit.Required:
-		return "these properties are required: " + list(k.Missing)
+		return "these properties are required: " + List(k.Missing)
 	case *misfit.AnyOf, *misfit.OneOf:
 		return "expected a value that fits one of the schema's alternatives"
 	case *misfit.FalseSchema, *misfit.Not:
@@ -129,9 +169,9 @@ func detail(k jsonschema.ErrorKind) string {
 		w, _ := k.Want.Float64()
 		return "expected a multiple of " + number64(w)
 	case *misfit.DependentRequired:
-		return fmt.Sprintf("with %q there must be %s too", k.Prop, list(k.Missing))
+		return fmt.Sprintf("with %q there must be %s too", k.Prop, List(k.Missing))
 	case *misfit.PropertyNames:
-		return fmt.Sprintf("%q is not allowed as a name", short(k.Property))
+		return fmt.Sprintf("%q is not allowed as a name", Short(k.Property))
 	}
 	if path := k.KeywordPath(); len(path) > 0 {
 		return fmt.Sprintf("it does not fit %q of the schema", path[0])
@@ -155,15 +195,16 @@ func count(n int, what string) string {
 
 func number64(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
-// short keeps what a schema says from filling a page.
-func short(s string) string {
+// Short keeps what a schema says from filling a page.
+func Short(s string) string {
 	if utf8.RuneCountInString(s) > 80 {
 		return string([]rune(s)[:80]) + "…"
 	}
 	return s
 }
 
-func article(what string) string {
+// Article puts the article before the name of a type.
+func Article(what string) string {
 	switch what {
 	case "null":
 		return what
@@ -173,7 +214,8 @@ func article(what string) string {
 	return "a " + what
 }
 
-func typeOf(v any) string {
+// TypeOf names the type of a decoded value.
+func TypeOf(v any) string {
 	switch v.(type) {
 	case nil:
 		return "null"
@@ -187,4 +229,16 @@ func typeOf(v any) string {
 		return "array"
 	}
 	return "object"
+}
+
+// List writes words as `a, b and c`.
+func List(words []string) string {
+	switch n := len(words); n {
+	case 0:
+		return ""
+	case 1:
+		return words[0]
+	default:
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
 }

@@ -1,0 +1,156 @@
+package bot
+
+import (
+	"github.com/lingserve/lingserve/htmlpath"
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// htmlEvent is the name of the events that tell of tags and text; see Config.HTMLEvents.
+const htmlEvent = "html"
+
+// maxHTML is how much of a chunk is parsed at a time, in bytes. Each tag repeats the path to it, so that the events of a piece
+// may be a thousand times as long, and they wait for its text.
+const maxHTML = 4 << 10
+
+// htmlReader reads answers that are HTML. The document is one string, as text is; and where somebody wants them, there are events
+// beside it for each tag and piece of text.
+type htmlReader struct {
+	*output
+	parser *htmlpath.Parser
+	text   escaper
+	prose  escaper
+	source []byte // of the piece that is parsed, escaped
+	data   []byte // of its events
+	ends   []int  // where in data each of them ends
+	start  []byte // of the data of an event
+}
+
+func newHTMLReader(o *output) *htmlReader {
+	r := &htmlReader{output: o}
+	h := htmlpath.Handler{
+		Source: func(text []byte) { r.source = r.text.append(r.source, string(text)) },
+		Prose: func(text []byte) {
+			r.buf = r.prose.append(r.buf[:0], string(text))
+			r.think(r.buf)
+		},
+	}
+	if o.bot.config.HTMLEvents {
+		r.start = jsonuri.AppendEscaped([]byte(`{"uri":"`), o.bot.root)
+		r.start = append(r.start, `","path":"`...)
+		h.Open, h.Text, h.Close = r.opened, r.said, r.closed
+	}
+	r.parser = htmlpath.NewParser(h, &htmlpath.Options{Repair: true})
+	return r
+}
+
+func (r *htmlReader) write(chunk string) error {
+	for len(chunk) > 0 {
+		n := min(len(chunk), maxHTML)
+		_, err := r.parser.WriteString(chunk[:n])
+		r.send()
+		if err != nil {
+			return err
+		}
+		if r.failure != nil {
+			return r.failure
+		}
+		chunk = chunk[n:]
+	}
+	return nil
+}
+
+func (r *htmlReader) close() error {
+	err := r.parser.Close()
+	r.source = r.text.close(r.source)
+	r.send()
+	if err != nil {
+		return err
+	}
+	r.completeString()
+	return nil
+}
+
+func (r *htmlReader) mayStop() bool           { return r.parser.MayStop() }
+func (r *htmlReader) complete() bool          { return r.parser.Complete() }
+func (r *htmlReader) repairs() map[string]int { return r.parser.Repairs() }
+
+// send sends what was found: the text, and then what there is to say of it.
+func (r *htmlReader) send() {
+	if len(r.source) > 0 {
+		r.add(r.source)
+		r.source = r.source[:0]
+	}
+	if len(r.ends) == 0 {
+		return
+	}
+	hidden := r.hidden || r.bot.env.Tube.Hides(r.root) // the text would be in them
+	from := 0
+	for _, end := range r.ends {
+		r.event(r.data[from:end], hidden)
+		from = end
+	}
+	r.data, r.ends = r.data[:0], r.ends[:0]
+}
+
+func (r *htmlReader) event(data []byte, hidden bool) {
+	if r.failure != nil {
+		return
+	}
+	if _, err := r.bot.env.Tube.Send(tube.Event{Kind: tube.Named, Name: htmlEvent, Value: data, Hidden: hidden}); err != nil {
+		r.failure = err
+	}
+}
+
+func (r *htmlReader) opened(path, name []byte, attributes []htmlpath.Attribute) {
+	r.begun(path, "open_tag")
+	r.member("name", name)
+	if len(attributes) > 0 {
+		r.data = append(r.data, `,"attributes":{`...)
+		for i, a := range attributes {
+			if i > 0 {
+				r.data = append(r.data, ',')
+			}
+			r.quoted(a.Name)
+			r.data = append(r.data, ':')
+			r.quoted(a.Value)
+		}
+		r.data = append(r.data, '}')
+	}
+	r.ended()
+}
+
+func (r *htmlReader) said(path, text []byte) {
+	r.begun(path, "text_delta")
+	r.member("text", text)
+	r.ended()
+}
+
+func (r *htmlReader) closed(path, name []byte) {
+	r.begun(path, "close_tag")
+	r.member("name", name)
+	r.ended()
+}
+
+// begun begins the data of an event.
+func (r *htmlReader) begun(path []byte, kind string) {
+	r.data = append(r.data, r.start...)
+	r.data = jsonuri.AppendEscaped(r.data, string(path))
+	r.data = append(append(append(r.data, `","type":"`...), kind...), '"')
+}
+
+func (r *htmlReader) member(name string, text []byte) {
+	r.data = append(append(append(r.data, `,"`...), name...), `":`...)
+	r.quoted(text)
+}
+
+func (r *htmlReader) quoted(text []byte) {
+	r.data = append(r.data, '"')
+	r.data = jsonuri.AppendEscaped(r.data, string(text))
+	r.data = append(r.data, '"')
+}
+
+func (r *htmlReader) ended() {
+	r.data = append(r.data, '}')
+	r.ends = append(r.ends, len(r.data))
+}

@@ -1,0 +1,206 @@
+package schema
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Bounds of a value, and of a schema as a value. They are far beyond what models write, and keep what is found of the worst value
+// within some hundred megabytes.
+const (
+	maxValues = 100_000
+	maxPaths  = 1_000_000 // of the depths of all values together: each misfit has the path to its place
+	maxDigits = 1_000     // of a number, and its exponent: the library computes with all of them
+)
+
+var tooLarge = Misfit{Message: fmt.Sprintf("it cannot be checked: it has more than %d values, or too large a number", maxValues)}
+
+// tooMany says whether JSON text has more values than are checked: each but the first comes behind a comma or in a bracket.
+func tooMany(text []byte) bool {
+	values, inside := 1, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			inside = !inside
+		case inside && c == '\\':
+			i++
+		case !inside && (c == ',' || c == '[' || c == '{'):
+			values++
+		}
+	}
+	return values > 2*maxValues // brackets of what is empty count, too: only a bound
+}
+
+// size is how much there is of a value.
+type size struct{ values, paths, bytes int }
+
+// add counts v, which is at a depth, and all in it; false where that is too much.
+func (s *size) add(v any, depth int) bool {
+	s.values++
+	s.paths += depth
+	switch v := v.(type) {
+	case string:
+		s.bytes += len(v)
+	case json.Number:
+		s.bytes += len(v)
+		if len(v) > maxDigits || !small(string(v)) {
+			return false
+		}
+	case []any:
+		for _, item := range v {
+			if !s.add(item, depth+1) {
+				return false
+			}
+		}
+	case map[string]any:
+		for key, member := range v {
+			s.bytes += len(key)
+			if !s.add(member, depth+1) {
+				return false
+			}
+		}
+	}
+	return s.values <= maxValues && s.paths <= maxPaths
+}
+
+// small says whether a number's exponent is no larger than numbers that are meant.
+func small(number string) bool {
+	i := strings.IndexAny(number, "eE")
+	if i < 0 {
+		return true
+	}
+	e, err := strconv.Atoi(strings.TrimPrefix(number[i+1:], "+"))
+	return err == nil && -maxDigits <= e && e <= maxDigits
+}
+
+// budget is how much work a value may make: several times what an ordinary schema needs.
+func (s *size) budget() int { return 1<<17 + 8*s.values + s.bytes/16 }
+
+// spent is what a meter panics with, since the library cannot be stopped otherwise.
+var spent = errors.New("schema: the budget is spent")
+
+// meter counts work. A schema of a few lines can ask for more than anybody can wait for: references that lead twice to what leads
+// twice to something else, and so on.
+type meter struct{ left int }
+
+func (m *meter) charge(n int) {
+	if m.left -= n; m.left < 0 {
+		panic(spent)
+	}
+}
+
+// install makes a schema, and all that it leads to, tell the meter before it looks into a value. A format is the one thing that is
+// asked at that time.
+func (m *meter) install(s *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
+	if s == nil || seen[s] {
+		return
+	}
+	seen[s] = true
+	var each, once int // how often members and items, and the whole value, are looked at besides
+	sub := func(list ...*jsonschema.Schema) {
+		for _, s := range list {
+			m.install(s, seen)
+		}
+	}
+	counted := func(n *int, list ...*jsonschema.Schema) {
+		for _, s := range list {
+			if s != nil {
+				*n++
+			}
+		}
+		sub(list...)
+	}
+	counted(&each, s.PropertyNames, s.Contains)
+	counted(&once, s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else, s.ContentSchema)
+	counted(&once, s.AllOf...)
+	counted(&once, s.AnyOf...)
+	counted(&once, s.OneOf...)
+	if s.DynamicRef != nil {
+		counted(&once, s.DynamicRef.Ref)
+	}
+	for _, s := range s.Properties {
+		sub(s)
+	}
+	for _, s := range s.PatternProperties {
+		counted(&each, s)
+	}
+	for _, s := range s.DependentSchemas {
+		counted(&once, s)
+	}
+	for _, d := range s.Dependencies {
+		if s, ok := d.(*jsonschema.Schema); ok {
+			counted(&once, s)
+		}
+	}
+	for _, v := range []any{s.AdditionalProperties, s.AdditionalItems, s.Items} {
+		switch v := v.(type) {
+		case *jsonschema.Schema:
+			sub(v)
+		case []*jsonschema.Schema:
+			sub(v...)
+		}
+	}
+	sub(s.PrefixItems...)
+	sub(s.UnevaluatedProperties, s.Items2020, s.UnevaluatedItems)
+
+	once += len(s.Required) / 16
+	if s.Enum != nil {
+		once += len(s.Enum.Values) / 16
+	}
+	metered := &jsonschema.Format{}
+	before := s.Format
+	if before != nil {
+		metered.Name = before.Name
+	}
+	metered.Validate = func(v any) error {
+		n := 0
+		switch v := v.(type) {
+		case map[string]any:
+			n = len(v)
+		case []any:
+			n = len(v)
+		}
+		m.charge(1 + once + n*(1+each))
+		if before != nil {
+			return before.Validate(v)
+		}
+		return nil
+	}
+	s.Format = metered
+}
+
+// pattern is a regular expression that tells its meter how long it may take, which is the product of its size and the text's.
+type pattern struct {
+	*regexp.Regexp
+	meter *meter
+	steps int
+}
+
+func (p *pattern) MatchString(s string) bool {
+	p.meter.charge(1 + len(s)*p.steps/1024)
+	return p.Regexp.MatchString(s)
+}
+
+// regexp compiles a regular expression.
+func (m *meter) regexp(text string) (jsonschema.Regexp, error) {
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	return &pattern{compiled, m, len(program.Inst)}, nil
+}

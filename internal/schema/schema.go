@@ -1,0 +1,214 @@
+// Package schema holds values to JSON Schemas, in words that people understand.
+//
+// # Guarantees
+//   - A schema refers to nothing but itself: no file and no server is read.
+//   - Neither a schema nor a value, whoever wrote them, takes more than a bounded time or memory; what would is refused.
+//   - What is found is bounded, and so is the text of each finding.
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Error is a problem at a place of a schema.
+type Error struct {
+	At      []string // keys and indices from the schema's root
+	Message string
+}
+
+func (e *Error) Error() string {
+	if len(e.At) == 0 {
+		return e.Message
+	}
+	return Pointer(e.At) + ": " + e.Message
+}
+
+// name stands for the schema in the compiler; nothing is loaded from there.
+const name = "schema:///schema.json"
+
+// closedLoader refuses references out of the schema: they could read any file or reach any server.
+type closedLoader struct{}
+
+var errClosed = errors.New("a schema may only refer to itself")
+
+func (closedLoader) Load(string) (any, error) { return nil, errClosed }
+
+// Schema is a compiled JSON Schema. It is safe for concurrent use, by one after the other.
+type Schema struct {
+	doc      any
+	compiled *jsonschema.Schema
+
+	mu    sync.Mutex
+	meter meter // of the value at hand
+}
+
+// Compile compiles a JSON Schema, of draft 2020-12 unless it says otherwise. Errors are *[Error].
+func Compile(text []byte) (s *Schema, err error) {
+	// A schema may come with a request; whatever the library makes of a strange one, it stays an error of that schema.
+	defer func() {
+		if recover() != nil {
+			s, err = nil, &Error{nil, "this JSON Schema cannot be read"}
+		}
+	}()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return nil, &Error{nil, "this is not JSON: " + err.Error()}
+	}
+	var size size
+	if !size.add(doc, 0) {
+		return nil, &Error{nil, "this JSON Schema is too large, or has too large a number"}
+	}
+	s = &Schema{doc: doc}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(closedLoader{})
+	c.UseRegexpEngine(s.meter.regexp)
+	if err := c.AddResource(name, doc); err != nil {
+		return nil, problem(err)
+	}
+	if s.compiled, err = c.Compile(name); err != nil {
+		return nil, problem(err)
+	}
+	seen := map[*jsonschema.Schema]bool{}
+	s.meter.install(s.compiled, seen)
+	// What only a dynamic reference leads to is not reached from the root.
+	for _, at := range anchored(doc, nil, nil) {
+		if sub, err := c.Compile(name + "#" + Pointer(at)); err == nil {
+			s.meter.install(sub, seen)
+		}
+	}
+	return s, nil
+}
+
+// anchored lists the places of subschemas that have a dynamic anchor.
+func anchored(doc any, at []string, found [][]string) [][]string {
+	switch doc := doc.(type) {
+	case map[string]any:
+		_, dynamic := doc["$dynamicAnchor"]
+		_, recursive := doc["$recursiveAnchor"]
+		if dynamic || recursive {
+			found = append(found, append([]string(nil), at...))
+		}
+		for key, member := range doc {
+			found = anchored(member, append(at, key), found)
+		}
+	case []any:
+		for i, item := range doc {
+			found = anchored(item, append(at, fmt.Sprint(i)), found)
+		}
+	}
+	return found
+}
+
+// Doc returns the schema's JSON, decoded. It must not be changed.
+func (s *Schema) Doc() any { return s.doc }
+
+// Check holds a value, decoded with numbers as [json.Number], to the schema. It returns at most most misfits, by place, none
+// where the value fits.
+func (s *Schema) Check(value any, most int) []Misfit { return s.check(s.compiled, value, most) }
+
+// CheckText is Check for JSON text, which is not even decoded where it has too many values.
+func (s *Schema) CheckText(text []byte, most int) []Misfit {
+	if tooMany(text) {
+		return []Misfit{tooLarge}
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var value any
+	if err := d.Decode(&value); err != nil {
+		return []Misfit{{Message: "it is not JSON"}}
+	}
+	return s.Check(value, most)
+}
+
+// CheckProperty holds a value to what the schema says of the property called name.
+func (s *Schema) CheckProperty(name string, value any, most int) []Misfit {
+	if sub := s.compiled.Properties[name]; sub != nil {
+		return s.check(sub, value, most)
+	}
+	return nil
+}
+
+func (s *Schema) check(compiled *jsonschema.Schema, value any, most int) (found []Misfit) {
+	var size size
+	if !size.add(value, 0) {
+		return []Misfit{tooLarge}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() {
+		if p := recover(); p != nil {
+			if p != any(spent) {
+				panic(p)
+			}
+			found = []Misfit{{Message: "it cannot be checked: its schema takes too much work"}}
+		}
+	}()
+	s.meter.left = size.budget()
+	return misfits(compiled.Validate(value), most)
+}
+
+// problem says what is wrong with a schema in the words of its author.
+func problem(err error) error {
+	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		if v, ok := errors.AsType[*jsonschema.ValidationError](e.Err); ok {
+			// The alternatives of the meta schema all fail; the deepest place is where the author's mistake is.
+			deepest := v
+			var walk func(*jsonschema.ValidationError)
+			walk = func(v *jsonschema.ValidationError) {
+				if len(v.Causes) == 0 && (len(deepest.Causes) > 0 || len(v.InstanceLocation) > len(deepest.InstanceLocation)) {
+					deepest = v
+				}
+				for _, c := range v.Causes {
+					walk(c)
+				}
+			}
+			walk(v)
+			return &Error{deepest.InstanceLocation, "not a JSON Schema (2020-12): " + detail(deepest.ErrorKind)}
+		}
+	}
+	if e, ok := errors.AsType[*jsonschema.LoadURLError](err); ok {
+		return &Error{nil, fmt.Sprintf("it refers to %q, but a schema may only refer to itself (#/…)", strings.TrimPrefix(e.URL, "schema:///"))}
+	}
+	if e, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
+		return &Error{fragment(e.URL), fmt.Sprintf("the regular expression %q does not compile", e.Regex)}
+	}
+	if e, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
+		_, at, _ := strings.Cut(e.URL, "#")
+		return &Error{nil, fmt.Sprintf("it refers to #%s, which is not there", at)}
+	}
+	if e, ok := errors.AsType[*jsonschema.AnchorNotFoundError](err); ok {
+		return &Error{nil, fmt.Sprintf("it refers to %q, which is not there", strings.TrimPrefix(e.Reference, name))}
+	}
+	first, _, _ := strings.Cut(err.Error(), "\n")
+	return &Error{nil, "not a JSON Schema (2020-12): " + clip(strings.ReplaceAll(first, name, ""), maxMessage)}
+}
+
+// fragment returns the segments of the JSON Pointer in a URL.
+func fragment(url string) []string {
+	_, p, _ := strings.Cut(url, "#")
+	var out []string
+	for s := range strings.SplitSeq(strings.TrimPrefix(p, "/"), "/") {
+		out = append(out, strings.NewReplacer("~1", "/", "~0", "~").Replace(s))
+	}
+	return out
+}
+
+var escapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// Pointer writes keys and indices as a JSON Pointer (RFC 6901).
+func Pointer(at []string) string {
+	var b strings.Builder
+	for _, s := range at {
+		b.WriteByte('/')
+		escapes.WriteString(&b, s)
+	}
+	return b.String()
+}

@@ -1,6 +1,8 @@
 package bot
 
 import (
+	"unsafe"
+
 	"github.com/lingserve/lingserve/htmlpath"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
@@ -29,9 +31,9 @@ type htmlReader struct {
 func newHTMLReader(o *output) *htmlReader {
 	r := &htmlReader{output: o}
 	h := htmlpath.Handler{
-		Source: func(text []byte) { r.source = r.text.append(r.source, string(text)) },
+		Source: func(text []byte) { r.source = r.text.append(r.source, view(text)) },
 		Prose: func(text []byte) {
-			r.buf = r.prose.append(r.buf[:0], string(text))
+			r.buf = r.prose.append(r.buf[:0], view(text))
 			r.think(r.buf)
 		},
 	}
@@ -48,7 +50,7 @@ func (r *htmlReader) write(chunk string) error {
 	for len(chunk) > 0 {
 		n := min(len(chunk), maxHTML)
 		_, err := r.parser.WriteString(chunk[:n])
-		r.send()
+		r.flush()
 		if err != nil {
 			return err
 		}
@@ -63,7 +65,7 @@ func (r *htmlReader) write(chunk string) error {
 func (r *htmlReader) close() error {
 	err := r.parser.Close()
 	r.source = r.text.close(r.source)
-	r.send()
+	r.flush()
 	if err != nil {
 		return err
 	}
@@ -75,8 +77,8 @@ func (r *htmlReader) mayStop() bool           { return r.parser.MayStop() }
 func (r *htmlReader) complete() bool          { return r.parser.Complete() }
 func (r *htmlReader) repairs() map[string]int { return r.parser.Repairs() }
 
-// send sends what was found: the text, and then what there is to say of it.
-func (r *htmlReader) send() {
+// flush sends what was found: the text, and then what there is to say of it.
+func (r *htmlReader) flush() {
 	if len(r.source) > 0 {
 		r.add(r.source)
 		r.source = r.source[:0]
@@ -132,10 +134,13 @@ func (r *htmlReader) closed(path, name []byte) {
 	r.ended()
 }
 
+// view is text as a string that is only read while text stays.
+func view(text []byte) string { return unsafe.String(unsafe.SliceData(text), len(text)) }
+
 // begun begins the data of an event.
 func (r *htmlReader) begun(path []byte, kind string) {
 	r.data = append(r.data, r.start...)
-	r.data = jsonuri.AppendEscaped(r.data, string(path))
+	r.data = jsonuri.AppendEscaped(r.data, view(path))
 	r.data = append(append(append(r.data, `","type":"`...), kind...), '"')
 }
 
@@ -146,7 +151,7 @@ func (r *htmlReader) member(name string, text []byte) {
 
 func (r *htmlReader) quoted(text []byte) {
 	r.data = append(r.data, '"')
-	r.data = jsonuri.AppendEscaped(r.data, string(text))
+	r.data = jsonuri.AppendEscaped(r.data, view(text))
 	r.data = append(r.data, '"')
 }
 

@@ -91,14 +91,14 @@ func (l *loader) sources(s *spec, t *trigger, index map[string]int, names []stri
 // unfired says why no bot completes anything that t waits for.
 func unfired(s *spec, t *trigger) string {
 	for _, b := range s.bots {
-		if b.format != bot.Text {
+		if b.format == bot.JSON {
 			continue
 		}
 		if meet(t.segments, b.segments) && t.kind == onObject {
-			return fmt.Sprintf("%s writes text, which is a string and no object", b.name)
+			return fmt.Sprintf("%s writes %s, which is a string and no object", b.name, b.format)
 		}
 		if meet(t.segments, append(slices.Clone(b.segments), segment{star: one}, anySegments)) {
-			return fmt.Sprintf("%s writes text, so that all it completes is the string at its root %q", b.name, b.rootText)
+			return fmt.Sprintf("%s writes %s, so that all it completes is the string at its root %q", b.name, b.format, b.rootText)
 		}
 	}
 	var roots []string
@@ -288,8 +288,8 @@ func (l *loader) collisions(s *spec) {
 			if !ok || i == j {
 				continue
 			}
-			if b.format == bot.Text && otherRoot != root && (root == "" || strings.HasPrefix(otherRoot, root+"/")) {
-				l.errorf(b.rootAt, "root: %s writes text to %q, but %s writes below it, to %q", b.name, root, other.name, otherRoot)
+			if b.format != bot.JSON && otherRoot != root && (root == "" || strings.HasPrefix(otherRoot, root+"/")) {
+				l.errorf(b.rootAt, "root: %s writes %s to %q, but %s writes below it, to %q", b.name, b.format, root, other.name, otherRoot)
 			}
 			if j < i || root != otherRoot || b.refused || other.refused || ended[i][j] || ended[j][i] {
 				continue

@@ -30,7 +30,7 @@ bots:
 	// Output:
 	// trip.yaml:4:5: unknown field "promt", did you mean "prompt"? expected on, when, model, options, prompt, history, message, root, format, schema, on_invalid, quiet, concurrency, max and filter
 	// trip.yaml:9:26: root: event.match.1: the pattern "trip/stops/*/nmae" has one star, event.match.0
-	// trip.yaml:10:13: format: expected json or text, got "markdown"
+	// trip.yaml:10:13: format: expected json, text or html, got "markdown"
 }
 
 // A workflow is run on a manager, which the caller closes.
@@ -125,7 +125,7 @@ func ExampleRegistry_Reload() {
 	fmt.Println(ok)
 	// Output:
 	// 1 <nil>
-	// workflows/ask.yaml:1:25: format: expected json or text, got "txt"
+	// workflows/ask.yaml:1:25: format: expected json, text or html, got "txt"
 	// true
 }
 

@@ -36,8 +36,8 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 		b.quiet = l.boolean(f["quiet"], "quiet")
 		b.filter = l.filter(f["filter"])
 		if t, ok := l.text(f["format"], "format"); ok {
-			if b.format = bot.Format(t); b.format != bot.JSON && b.format != bot.Text {
-				l.errorf(f["format"], "format: expected json or text, got %q", short(t))
+			if b.format = bot.Format(t); b.format != bot.JSON && b.format != bot.Text && b.format != bot.HTML {
+				l.errorf(f["format"], "format: expected json, text or html, got %q", short(t))
 				b.format, l.unclear = bot.JSON, true
 			}
 		}
@@ -46,8 +46,8 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 			if err := bot.CheckSchema(b.output); err != nil {
 				l.schemaError(n, "schema", err)
 			}
-			if b.format == bot.Text {
-				l.errorf(n, "schema: a bot with format: text has none; leave one of the two out")
+			if b.format != bot.JSON {
+				l.errorf(n, "schema: a bot with format: %s has none; leave one of the two out", b.format)
 			}
 		}
 		if t, ok := l.text(f["on_invalid"], "on_invalid"); ok {

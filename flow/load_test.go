@@ -108,7 +108,7 @@ bots:
 			`w.yaml:3:62: stop: expected text, got a mapping`,
 			`w.yaml:3:72: seed: expected a whole number, got text`,
 			`w.yaml:5:14: quiet: expected true or false, got a number`,
-			`w.yaml:5:25: format: expected json or text, got "xml"`,
+			`w.yaml:5:25: format: expected json, text or html, got "xml"`,
 			`w.yaml:5:35: max: expected 1 to 10000, got 0`,
 			`w.yaml:5:51: concurrency: expected a whole number, got text`,
 			`w.yaml:5:65: prompt: expected text, {file: name} or a list of these, got a number`,

@@ -161,8 +161,8 @@ func (t *trigger) fits(b *botSpec) bool {
 	if t.pattern == nil {
 		return false
 	}
-	if b.format == bot.Text {
-		// A text bot completes one string: the one at its root.
+	if b.format != bot.JSON {
+		// Text and HTML are one string: the one at its root.
 		return t.kind != onObject && meet(t.segments, b.segments)
 	}
 	return meet(t.segments, append(b.segments[:len(b.segments):len(b.segments)], anySegments))

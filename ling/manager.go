@@ -244,7 +244,7 @@ func (m *Manager) try(ctx context.Context, task func(context.Context) error) (er
 }
 
 // ownEvents are sent by the manager alone: a reader can rely on them.
-var ownEvents = map[string]bool{"started": true, "error": true, "usage": true, "finished": true, "canceled": true}
+var ownEvents = map[string]bool{"started": true, "error": true, "usage": true, "finished": true, "canceled": true, "html": true}
 
 // SendEvent sends a status event of the workflow; data is encoded as JSON. Errors: a name that is not allowed or has a
 // meaning of its own, data that has no JSON form, [tube.ErrEnded].

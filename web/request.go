@@ -38,6 +38,7 @@ type ask struct {
 	Exclude    []string          `json:"exclude,omitempty"`
 	Include    []string          `json:"include,omitempty"`
 	Done       bool              `json:"done,omitempty"`
+	HTML       bool              `json:"html,omitempty"`
 }
 
 // options are what a caller may ask of the models.
@@ -217,6 +218,7 @@ func (st *start) body(d *decoder, text []byte) {
 		"options": func(at string, raw json.RawMessage) { st.options(d, at, raw) },
 		"filter":  func(at string, raw json.RawMessage) { st.filter(d, at, raw) },
 		"done":    func(at string, raw json.RawMessage) { st.Done = d.boolean(at, raw) },
+		"html":    func(at string, raw json.RawMessage) { st.HTML = d.boolean(at, raw) },
 		"include": func(at string, raw json.RawMessage) {
 			for i, word := range d.strings(at, raw, 8, maxName) {
 				if word != "" && d.word(at+"/"+itoa(i), word, "reserved") != "" {
@@ -307,7 +309,7 @@ const (
 	queryAsk                  // what is to run
 	queryAfter                // where it begins, in a run that the path names
 	queryDocument             // how a document looks, and nothing of streams
-	queryDone                 // whether completed values are told
+	queryDone                 // whether completed values, and the tags of HTML, are told
 )
 
 // query reads the parameters of the query; those that are unknown or come twice are refused by name.
@@ -384,6 +386,7 @@ func (s *Server) query(d *decoder, r *http.Request, st *start, what int) {
 	}
 	if what&queryDone != 0 {
 		known["done"] = func(value string) { st.Done = d.flag(value) }
+		known["html"] = func(value string) { st.HTML = d.flag(value) }
 	}
 	names := make([]string, 0, len(values))
 	for name := range values {

@@ -192,6 +192,9 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 	if a.Done {
 		sp.config.Done = true
 	}
+	if a.HTML {
+		sp.config.HTMLEvents = true
+	}
 	sp.params = a.Params
 	if len(a.Exclude)+len(a.Include) > 0 {
 		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}

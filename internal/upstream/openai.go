@@ -24,7 +24,7 @@ func (f *openai) open(a *writer) {
 	if a.req.Usage {
 		f.tail = "],\"usage\":null}\n\n"
 	}
-	f.delta(a, `"role":"assistant","content":""`)
+	f.delta(a, `"role":"assistant","content":"","refusal":null`)
 }
 
 func (f *openai) text(a *writer, token string)      { f.member(a, "content", token) }
@@ -90,8 +90,12 @@ func (f *openai) whole(a *writer) {
 	b = strconv.AppendInt(b, time.Now().Unix(), 10)
 	b = append(b, `,"model":`...)
 	b = appendString(b, a.req.Model)
-	b = append(b, `,"choices":[{"index":0,"message":{"role":"assistant","content":`...)
-	b = appendString(b, a.text())
+	b = append(b, `,"choices":[{"index":0,"message":{"role":"assistant","refusal":null,"content":`...)
+	if text := a.text(); text != "" || len(a.answer.ToolCalls) == 0 {
+		b = appendString(b, text)
+	} else {
+		b = append(b, `null`...)
+	}
 	if a.answer.Reasoning != "" {
 		b = append(b, `,"reasoning_content":`...)
 		b = appendString(b, a.answer.Reasoning)

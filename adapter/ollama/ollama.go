@@ -3,7 +3,11 @@
 // Whatever Ollama decides by itself is left to it: how large the context is (a prompt that does not fit is cut by it, from the
 // oldest message), how long a model stays in memory, and whether a model thinks. A model that is not in memory is loaded by the
 // first request, which takes a minute at times; the limit for the first token (Timeouts.FirstToken) covers that wait, so raise
-// it where large models are loaded from slow disks.
+// it where large models are loaded from slow disks. While a model writes the arguments of a tool call Ollama is silent, up to the
+// end of the call; the limit between tokens (Timeouts.Idle) covers that.
+//
+// A JSON Schema holds a model to it from the first token on, and so would keep it from calling tools. Beside tools it is not
+// sent: then the prompt alone asks for the form.
 //
 // # Guarantees
 //   - A stream without the line that says it is done is an error, never a short answer.
@@ -123,7 +127,7 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	if refusal != nil {
-		return nil, p.Refused(refusal)
+		return nil, (&model{p: p}).refused(refusal)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxList+1))

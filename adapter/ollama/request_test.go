@@ -298,6 +298,16 @@ func TestTheListHasNamesThatCanBeAskedFor(t *testing.T) {
 	}
 }
 
+// The advice of other formats, whose addresses end in /v1, would be wrong here.
+func TestAListAtAWrongAddressSaysSo(t *testing.T) {
+	p := newProvider(t, Options{Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 404, Header: http.Header{}, Body: http.NoBody}, nil
+	})})
+	if _, err := p.(adapter.Lister).List(t.Context()); err == nil || !strings.HasSuffix(err.Error(), "check the base URL, which is Ollama's own here, without /v1") {
+		t.Errorf("%v", err)
+	}
+}
+
 // Whatever Ollama says in an error, our sentence is one of ours (AD-06, SE-06).
 func FuzzFailure(f *testing.F) {
 	for _, said := range []string{``, `{"error":"x"}`, `{"error":"model x not found"}`, `{"error":"x does not support tools"}`, `{"error":"x out of memory","status":500}`, `{"error":{"message":"context length"}}`, `{"signin_url":"x"}`} {

@@ -30,6 +30,7 @@ type call struct {
 	index     int // in the answer
 	id, name  string
 	arguments []byte
+	sent      bool
 	changed   bool // since it was sent
 	answered  bool
 }
@@ -100,7 +101,7 @@ func (c *calls) add(index int) (*call, error) {
 // leave sends the open call, which is complete now. Where pieces of it come later all the same, it is sent again at the end, and
 // not each time.
 func (c *calls) leave() {
-	if c.open != nil && !c.open.answered && c.open.changed {
+	if c.open != nil && !c.open.sent {
 		c.send(c.open)
 	}
 	c.open = nil
@@ -128,7 +129,7 @@ func (c *calls) uri(name string, n int) []byte {
 
 // send sends a call. Arguments that are no JSON object are sent as the text that they are.
 func (c *calls) send(call *call) {
-	call.changed = false
+	call.sent, call.changed = true, false
 	data := struct {
 		ID        string `json:"id"`
 		Name      string `json:"name"`

@@ -68,7 +68,8 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 		{"no messages", Options{}, adapter.Request{}, chat("", "")},
 		{"another user", Options{User: "web"}, adapter.Request{Messages: user}, strings.Replace(chat(hi, ""), "lingserve", "web", 1)},
 		{
-			"options that Coze has no place for", Options{},
+			"options that Coze has no place for",
+			Options{},
 			adapter.Request{Messages: user, Temperature: new(0.5), TopP: new(0.25), MaxTokens: new(100), Stop: []string{"END"}, Seed: new(7), Format: adapter.Format{JSON: true}},
 			chat(hi, ""),
 		},
@@ -79,7 +80,8 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 			user[0],
 		}}, chat(hi, `,"custom_variables":{"system_prompt":"You are \"kind\".\n\nAnd \u003cbrief\u003e."}`)},
 		{
-			"AD-03: params as variables", Options{},
+			"AD-03: params as variables",
+			Options{},
 			adapter.Request{Messages: user, Params: map[string]any{
 				"tone": "playful", "age": 7, "half": 0.5, "yes": true, "none": nil, "list": []any{"a", 1}, "deep": map[string]any{"b": "<"},
 				"number": json.Number("12345678901234567890"), "empty": "", "no": func() {},
@@ -90,7 +92,8 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 			Messages: append([]adapter.Message{{Role: adapter.System, Content: "ours"}}, user...), Params: map[string]any{"system_prompt": "the caller's"},
 		}, chat(hi, `,"custom_variables":{"system_prompt":"ours"}`)},
 		{
-			"a param called as the prompt is, without one", Options{},
+			"a param called as the prompt is, without one",
+			Options{},
 			adapter.Request{Messages: user, Params: map[string]any{"system_prompt": "the caller's"}},
 			chat(hi, `,"custom_variables":{"system_prompt":"the caller's"}`),
 		},

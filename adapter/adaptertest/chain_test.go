@@ -194,8 +194,12 @@ func TestTheFirstOfAChainThatCanAnswerDoes(t *testing.T) {
 		func(int) upstream.Answer { return upstream.Answer{Raw: []upstream.Raw{{Bytes: "<html>" + Key}}} },
 	}
 	orders := [][]string{
-		{"openai:a", "coze:b", "ollama:c"}, {"openai:a", "ollama:c", "coze:b"}, {"coze:b", "openai:a", "ollama:c"},
-		{"coze:b", "ollama:c", "openai:a"}, {"ollama:c", "openai:a", "coze:b"}, {"ollama:c", "coze:b", "openai:a"},
+		{"openai:a", "coze:b", "ollama:c"},
+		{"openai:a", "ollama:c", "coze:b"},
+		{"coze:b", "openai:a", "ollama:c"},
+		{"coze:b", "ollama:c", "openai:a"},
+		{"ollama:c", "openai:a", "coze:b"},
+		{"ollama:c", "coze:b", "openai:a"},
 	}
 	for i, order := range orders {
 		for fails := range 8 {

@@ -2,6 +2,7 @@ package coze
 
 import (
 	"errors"
+	"strings"
 	"unsafe"
 
 	"github.com/buger/jsonparser"
@@ -14,23 +15,73 @@ var errNotObject = errors.New("the event is not JSON, or not of the format")
 
 // event is a message or a chat, as the data of an event has it: the members that are needed, strings escaped as they came. They are
 // parts of the event's own text.
+//
+// The events of one answer differ, most of the time, in their text alone. So the decoder keeps what stands around the text of the
+// last one: an event with the same around it needs no parsing.
 type event struct {
+	members
+	model    members // the last event that was text and nothing else
+	before   string  // what stands before its text
+	after    string
+	thought  bool                                                                 // the text is reasoning
+	onMember func(key, value []byte, kind jsonparser.ValueType, offset int) error // made once
+}
+
+type members struct {
 	id, conversation, kind, content, contentType, reasoning []byte
 	usage, lastError, required                              []byte
-
-	onMember func(key, value []byte, kind jsonparser.ValueType, offset int) error // made once
 }
 
 // decode takes the data of an event apart.
 func (e *event) decode(data string) error {
+	if e.same(data) {
+		return nil
+	}
 	if e.onMember == nil {
 		e.onMember = e.member
 	}
-	*e = event{onMember: e.onMember}
-	if jsonparser.ObjectEach(unsafe.Slice(unsafe.StringData(data), len(data)), e.onMember) != nil { // data is only read
+	e.members = members{}
+	b := unsafe.Slice(unsafe.StringData(data), len(data)) // only read
+	if jsonparser.ObjectEach(b, e.onMember) != nil {
 		return errNotObject
 	}
+	e.keep(data)
 	return nil
+}
+
+// same takes an event that is as the model but for its text.
+func (e *event) same(data string) bool {
+	if e.before == "" || len(data) < len(e.before)+len(e.after) || !strings.HasPrefix(data, e.before) || !strings.HasSuffix(data, e.after) {
+		return false
+	}
+	text := data[len(e.before) : len(data)-len(e.after)]
+	for i := range len(text) {
+		if c := text[i]; c == '"' || c == '\\' || c < ' ' { // the text may end there, or not be plain
+			return false
+		}
+	}
+	e.members = e.model
+	raw := unsafe.Slice(unsafe.StringData(text), len(text)) // only read
+	if e.thought {
+		e.reasoning = raw
+	} else {
+		e.content = raw
+	}
+	return true
+}
+
+// keep makes an event that is text and nothing else the model.
+func (e *event) keep(data string) {
+	text := e.content
+	if len(text) == 0 {
+		text = e.reasoning
+	}
+	if len(text) == 0 || len(e.content) > 0 && len(e.reasoning) > 0 || e.usage != nil || e.lastError != nil || e.required != nil {
+		return
+	}
+	start := int(uintptr(unsafe.Pointer(unsafe.SliceData(text))) - uintptr(unsafe.Pointer(unsafe.StringData(data))))
+	e.model, e.thought = e.members, len(e.content) == 0
+	e.before, e.after = data[:start], data[start+len(text):]
 }
 
 func (e *event) member(key, value []byte, kind jsonparser.ValueType, _ int) error {

@@ -109,10 +109,7 @@ func (i *inventory) try(ctx context.Context, t trial) trial {
 	}
 	t.Seconds = time.Since(began).Seconds()
 	if err != nil {
-		t.Status, t.Code = "fail", adapter.CodeProtocol
-		if e, ok := errors.AsType[*adapter.Error](err); ok {
-			t.Code = e.Code
-		}
+		t.Status, t.Code = "fail", code(err)
 		t.Message = strings.TrimPrefix(said(err), fmt.Sprintf("the model %q: ", t.Model)) // which is in the line already
 	}
 	return t

@@ -26,7 +26,8 @@ import (
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
-// standIn is a model's server that knows one key, sk-right, and models that each do one thing.
+// standIn is a model's server that knows one key, sk-right, and models that each do one thing. It speaks the formats of all
+// providers.
 func standIn() *upstream.Server {
 	return &upstream.Server{Models: []string{"good", "thinks", "hangs"}, Script: func(r upstream.Request) upstream.Answer {
 		var asked struct {
@@ -36,8 +37,10 @@ func standIn() *upstream.Server {
 			return upstream.Answer{Status: http.StatusBadRequest}
 		}
 		switch {
-		case r.Header.Get("Authorization") != "Bearer sk-right":
+		case r.Header.Get("Authorization") != "" && r.Header.Get("Authorization") != "Bearer sk-right":
 			return upstream.Answer{Status: http.StatusUnauthorized, Body: "the key sk-CANARY is wrong"}
+		case r.Model == "7379462189365198898", r.Model == "script:8b":
+			return upstream.Answer{Text: strings.Repeat("Yes. ", 10_000), Pace: 100}
 		case r.Model == "good" && asked.MaxTokens == 1:
 			return upstream.Answer{Text: "Yes", Finish: adapter.FinishLength}
 		case r.Model == "thinks":

@@ -38,7 +38,7 @@ func run(t *testing.T, name, model, input string, check func(t *testing.T, r lin
 			t.Fatal(err)
 		}
 		start := time.Now()
-		m := ling.New(t.Context(), bot.Config{}, &ling.Options{Models: models, Workflow: name})
+		m := ling.New(t.Context(), bot.Config{HTMLEvents: true}, &ling.Options{Models: models, Workflow: name})
 		if err := w.Run(t.Context(), m, in); err != nil {
 			t.Fatal(err)
 		}
@@ -131,4 +131,65 @@ func TestChatAnswersWithTheDemoModel(t *testing.T) {
 			t.Errorf("got %q", out.Answer)
 		}
 	})
+}
+
+// BO-05: the result is the page itself, and the events build it.
+func TestThePageIsWrittenWithTheDemoModel(t *testing.T) {
+	for name, question := range map[string]string{"what it knows": "Why is the sky blue?", "anything else": "Do cats <purr> & why?"} {
+		t.Run(name, func(t *testing.T) {
+			text, err := json.Marshal(question)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run(t, "page", "demo", string(text), func(t *testing.T, r ling.Result, events []tube.Event, _ time.Duration) {
+				var out struct{ Page string }
+				if err := json.Unmarshal(r.Result, &out); err != nil {
+					t.Fatal(err)
+				}
+				if !strings.HasPrefix(out.Page, "<!DOCTYPE html>\n<html") || !strings.HasSuffix(out.Page, "</html>") || len(r.Errors) > 0 {
+					t.Errorf("got %s, %+v", r.Result, r.Errors)
+				}
+				if !strings.Contains(string(r.Reserved), "```html") {
+					t.Errorf("the fence is lost: %s", r.Reserved)
+				}
+				var open []string
+				at := map[string]string{} // what text stands where
+				for _, e := range events {
+					if e.Name != "html" {
+						continue
+					}
+					var tag struct {
+						URI, Path, Type, Name, Text string
+						Attributes                  map[string]string
+					}
+					if err := json.Unmarshal(e.Value, &tag); err != nil {
+						t.Fatal(err)
+					}
+					switch tag.Type {
+					case "open_tag":
+						open = append(open, tag.Path)
+						at[tag.Path] += tag.Attributes["href"]
+					case "text_delta":
+						at[tag.Path] += tag.Text
+					case "close_tag":
+						if last := len(open) - 1; last < 0 || open[last] != tag.Path {
+							t.Fatalf("%s is closed where %q are open", tag.Path, open)
+						}
+						open = open[:len(open)-1]
+					}
+					if tag.URI != "page" || len(open) > 0 && !strings.HasPrefix(tag.Path, open[0]) {
+						t.Errorf("got %s", e.Value)
+					}
+				}
+				if len(open) > 0 {
+					t.Errorf("left open: %q", open)
+				}
+				main := "html[1]/body[1]/main[1]"
+				if !strings.Contains(at[main+"/p[1]"], question) || at[main+"/ul[1]/li[2]/a[1]"] == "" || at[main+"/section[3]/h2[1]"] == "" ||
+					!strings.HasPrefix(at[main+"/ul[1]/li[1]/a[1]"], "#part-1") || !strings.Contains(at["html[1]/head[1]/style[1]"], "body > main") {
+					t.Errorf("got %q", at)
+				}
+			})
+		})
+	}
 }

@@ -28,6 +28,7 @@ func TestTheShippedWorkflowsAreWell(t *testing.T) {
 	}
 	want := map[string]map[string][]string{
 		"chat":         {"assistant": nil},
+		"page":         {"page": nil},
 		"encyclopedia": {"outline": nil, "section": {"outline"}, "quiz": {"section"}},
 	}
 	if diff := cmp.Diff(want, graphs); diff != "" {
@@ -35,7 +36,7 @@ func TestTheShippedWorkflowsAreWell(t *testing.T) {
 	}
 }
 
-// PROTOCOL 3: both can be asked with a plain string.
+// PROTOCOL 3: all can be asked with a plain string.
 func TestAPlainStringIsEnough(t *testing.T) {
 	r, err := flow.OpenFS("workflows", workflows.Files)
 	if err != nil {
@@ -43,6 +44,7 @@ func TestAPlainStringIsEnough(t *testing.T) {
 	}
 	for name, want := range map[string]map[string]any{
 		"chat":         {"message": "Why?"},
+		"page":         {"question": "Why?"},
 		"encyclopedia": {"question": "Why?", "audience": "curious readers of any age", "level": "general"},
 	} {
 		w, ok := r.Get(name)

@@ -5,6 +5,7 @@
 //   - Where a JSON Schema was sent, a document that fits it.
 //   - Where the prompt shows an example of the JSON that it wants, the same shape with other text.
 //   - Where any other JSON is wanted, {"answer": …}.
+//   - Where the prompt asks for an HTML document, page or fragment, a page, in a code fence as models write it.
 //   - Else, some sentences that repeat the question.
 //
 // The same request always gets the same answer. One answer, the outline of an article, has a comma too many, as models do it,

@@ -85,6 +85,7 @@ func TestEveryAnswerSaysThatItIsScripted(t *testing.T) {
 		"another shape":  request("Answer like this:\n{\"mood\": \"good|bad\", \"points\": [1, 2], \"text\": \"…\"}", "Hello", wantJSON),
 		"schema":         request("", "Hello", adapter.Format{JSON: true, Name: "x", Schema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}}}`)}),
 		"unknown title":  request(shipped(t, "section.md"), "The question: x\nThe section to write: Tails", adapter.Format{}),
+		"page":           request(shipped(t, "page.md"), "Why do cats purr?", adapter.Format{}),
 		"article's quiz": request(shipped(t, "quiz.md"), `The article: {"title":"Cats","sections":[{"title":"Tails"}]}`, wantJSON),
 	}
 	for name, req := range requests {

@@ -28,6 +28,9 @@ func text(r upstream.Request) string {
 		if title, question, ok := sectionAsked(user); ok {
 			return section(title, question)
 		}
+		if pageAsked(system) {
+			return page(user)
+		}
 		return chat(user)
 	}
 	if len(r.Schema) > 0 {

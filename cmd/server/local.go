@@ -62,7 +62,7 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 	if j.model == "" && info.Model != "" {
 		model = info.Model
 	}
-	defaults := bot.Config{Model: model, Done: j.done}
+	defaults := bot.Config{Model: model, Done: j.done, HTMLEvents: j.html}
 	j.options.apply(&defaults)
 	// The run is not canceled through its context: Cancel lets it end with an event that says why.
 	m := ling.New(context.WithoutCancel(ctx), defaults, &ling.Options{

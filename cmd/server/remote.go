@@ -66,6 +66,9 @@ func startRemote(ctx context.Context, j *job) (*remoteRun, error) {
 	if j.done {
 		start["done"] = true
 	}
+	if j.html {
+		start["html"] = true
+	}
 	body, err := json.Marshal(start)
 	if err != nil {
 		return nil, err

@@ -40,6 +40,7 @@ type job struct {
 	options  runOptions
 	format   string
 	done     bool // each completed value is followed by a done event
+	html     bool // bots that write HTML also send html events
 	server   string
 }
 
@@ -75,6 +76,7 @@ func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return nil
 	})
 	set.BoolVar(&j.done, "done", false, "say after each value of the stream that it is complete")
+	set.BoolVar(&j.html, "html", false, "send events for the tags and the text of HTML beside it")
 	set.StringVar(&j.server, "server", "", "`URL` of a server that runs it; without, it runs here")
 	rest, help, err := parseFlags(set, args)
 	switch {

@@ -398,6 +398,7 @@ type document struct {
 	Result      json.RawMessage
 	Reserved    json.RawMessage
 	Usage       map[string]adapter.Usage
+	Models      map[string][]string
 	Repairs     map[string]map[string]int
 	Errors      []ling.ErrorData
 }

@@ -191,13 +191,22 @@ const maxModels = 8
 // model takes the name of a model, or a list of names: a chain, in which the next is asked when one fails.
 func (d *decoder) model(pointer string, raw json.RawMessage) string {
 	if raw[0] != '[' {
-		return d.text(pointer, raw, maxName)
+		return chain(d.text(pointer, raw, maxName))
 	}
 	names := d.strings(pointer, raw, maxModels, maxName)
 	if names != nil && len(names) == 0 {
 		d.fail(pointer, "expected at least one model")
 	}
-	return strings.Join(names, ",")
+	return chain(strings.Join(names, ","))
+}
+
+// chain writes names of models that are separated by commas in one way.
+func chain(names string) string {
+	parts := strings.Split(names, ",")
+	for i, name := range parts {
+		parts[i] = strings.TrimSpace(name)
+	}
+	return strings.Join(parts, ",")
 }
 
 // body reads the members of a request's body. text is known to be JSON.
@@ -378,6 +387,8 @@ func (s *Server) query(d *decoder, r *http.Request, st *start, what int) {
 		}
 		known["workflow"], known["agent"], known["session"], known["model"] =
 			name(&st.Workflow), name(&st.Agent), name(&st.Session), name(&st.Model)
+		model := known["model"]
+		known["model"] = func(value string) { model(chain(value)) }
 		known["params"] = func(value string) { object(value, st.params) }
 		known["options"] = func(value string) { object(value, st.options) }
 		known["filter"] = func(value string) { object(value, st.filter) }

@@ -177,6 +177,33 @@ func TestTextStaysAsItWasWhenMoreIsRead(t *testing.T) {
 	}
 }
 
+// AD-01: a reader may leave at any chunk, and is not called again; range panics if it is.
+func TestAReaderMayLeaveAtAnyChunk(t *testing.T) {
+	answer := messageLine(`"content":"","thinking":"so\ud83d"`) + messageLine(`"content":"a\ud83d","tool_calls":[{"id":"a","function":{"name":"f"}},{"function":{"name":"g"}}]`) + lastLine
+	m, _ := newProvider(t, Options{Transport: canned(answer)}).Model("m")
+	all := 0
+	for range m.Stream(t.Context(), adapter.Request{}) {
+		all++
+	}
+	if all != 6 { // thinking, text, two calls, what was held back of characters, the end
+		t.Fatalf("%d chunks", all)
+	}
+	for leave := range all {
+		n := 0
+		for _, err := range m.Stream(t.Context(), adapter.Request{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; n > leave {
+				break
+			}
+		}
+		if n != leave+1 {
+			t.Errorf("%d chunks before leaving at %d", n, leave)
+		}
+	}
+}
+
 // Any two lines, one after the other: no panic, only whole characters, and the second gives what it gives alone, unless a
 // character was held back.
 func FuzzDecode(f *testing.F) {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"net/http"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -63,9 +64,7 @@ func (s *Server) Post(ctx context.Context, url string, header http.Header, body 
 // Do is Post for any request; the header goes over the request's own.
 func (s *Server) Do(req *http.Request, header http.Header) (*http.Response, *Refusal, error) {
 	req.Header.Set("User-Agent", "lingserve")
-	for name, values := range header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, header)
 	// The entry, which is not sent, lets net/http repeat a POST that met a connection which the server was just closing:
 	// golang/go#19943.
 	req.Header["X-Idempotency-Key"] = nil

@@ -68,6 +68,9 @@ func (d *decoder) decode(line []byte) (err error) {
 	if d.failed {
 		return errReported
 	}
+	if d.done && !json.Valid(line) { // the parser is lenient, and this line says that nothing is missing
+		return errNotLine
+	}
 	if d.text, err = d.heldText.Next(d.rawText); err != nil {
 		return err
 	}

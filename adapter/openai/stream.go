@@ -122,23 +122,23 @@ func (a *answer) complete(done bool, broken error) error {
 // eventsOf yields the events of a body, up to [DONE]. broken is the error that ended the stream, err the one that an event
 // tells of.
 func (a *answer) eventsOf(body io.Reader) (done bool, broken, err error) {
-	plain := &frames{r: body}
+	plain := wire.NewFrames(body)
 	for {
-		data, ok := plain.next()
+		kind, data, ok := plain.Next()
 		if !ok {
 			break
 		}
-		if a.events.glance(data) {
+		if len(kind) == 0 && a.events.glance(data) {
 			if !a.passContent() {
 				return false, nil, errLeft
 			}
 			continue
 		}
-		if done, err := a.takeData(data); done || err != nil {
+		if done, err := a.takeData(kind, data); done || err != nil {
 			return done, nil, err
 		}
 	}
-	return a.allEventsOf(plain.remaining())
+	return a.allEventsOf(plain.Remaining())
 }
 
 // allEventsOf does the same with the whole grammar of SSE.
@@ -155,11 +155,11 @@ func (a *answer) allEventsOf(body io.Reader) (done bool, broken, err error) {
 	return false, nil, nil
 }
 
-// takeData is take for an event that is nothing but data. What it needs is not on the stack while events are waited for.
+// takeData is take for an event that was read in place. What it needs is not on the stack while events are waited for.
 //
 //go:noinline
-func (a *answer) takeData(data []byte) (done bool, err error) {
-	return a.take(sse.Event{Data: string(data)})
+func (a *answer) takeData(kind, data []byte) (done bool, err error) {
+	return a.take(sse.Event{Type: string(kind), Data: string(data)})
 }
 
 // take yields what an event has; done says that it is the last.

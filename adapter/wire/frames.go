@@ -1,0 +1,173 @@
+package wire
+
+import (
+	"bytes"
+	"io"
+	"slices"
+)
+
+// Frames reads the plain events of a stream in place: those that are one "data:" line, perhaps after one "event:" line, and a
+// blank line, between lines of comment, with LF for line ends. All providers write such events nearly always, and taking one costs
+// no copy. The rest of the grammar is go-sse's: at the first thing that is not plain, what has not been taken is handed on by
+// Remaining.
+type Frames struct {
+	r          io.Reader
+	buf        []byte
+	start, end int // of what has been read and not taken
+	err        error
+	comment    bool // inside a comment line whose beginning has been dropped
+}
+
+const (
+	minFrames = 2 << 10  // a token takes about 300 bytes
+	maxFrames = 64 << 10 // a larger event is go-sse's
+)
+
+// NewFrames returns a reader of the events of r.
+func NewFrames(r io.Reader) *Frames { return &Frames{r: r} }
+
+// Next returns the type and the data of the next event, which are valid until the next call; false where the rest is not plain, or
+// not there.
+func (f *Frames) Next() (event, data []byte, ok bool) {
+	for {
+		if event, data, n, ok := f.plain(f.buf[f.start:f.end]); n > 0 {
+			f.start += n
+			if ok {
+				return event, data, true
+			}
+		} else if !ok || !f.fill() {
+			return nil, nil, false
+		}
+	}
+}
+
+// plain looks at what stands at the start of b. Of its n bytes it is done with, ok says whether they were an event, whose type and
+// data it returns, or nothing that matters. Where n is zero, ok says whether more has to be read to know, or the rest is not plain.
+func (f *Frames) plain(b []byte) (event, data []byte, n int, ok bool) {
+	if len(b) == 0 {
+		return nil, nil, 0, true
+	}
+	if f.comment || b[0] == ':' {
+		end := bytes.IndexByte(b, '\n')
+		whole := end >= 0
+		if !whole {
+			end = len(b) - 1
+		}
+		if bytes.IndexByte(b[:end+1], '\r') >= 0 {
+			return nil, nil, 0, false
+		}
+		f.comment = !whole
+		return nil, nil, end + 1, false
+	}
+	if b[0] == '\n' {
+		return nil, nil, 1, false
+	}
+	if b[0] == 'e' {
+		if event, n, ok = field(b, "event:"); n == 0 {
+			return nil, nil, 0, ok
+		}
+	}
+	data, k, ok := field(b[n:], "data:")
+	if n += k; k == 0 || n == len(b) {
+		return nil, nil, 0, ok
+	}
+	if b[n] != '\n' {
+		return nil, nil, 0, false
+	}
+	return event, data, n + 1, true
+}
+
+// field reads the line of a field at the start of b. Where n is zero, ok says whether more has to be read to know, or it is another
+// line.
+func field(b []byte, name string) (value []byte, n int, ok bool) {
+	if len(b) < len(name) {
+		return nil, 0, name[:len(b)] == string(b)
+	}
+	if string(b[:len(name)]) != name {
+		return nil, 0, false
+	}
+	end := bytes.IndexByte(b, '\n')
+	if end < 0 {
+		return nil, 0, true
+	}
+	value = b[len(name):end]
+	if bytes.IndexByte(value, '\r') >= 0 {
+		return nil, 0, false
+	}
+	if len(value) > 0 && value[0] == ' ' {
+		value = value[1:]
+	}
+	return value, end + 1, true
+}
+
+// fill reads more; false where there is nothing more, or no room for it.
+func (f *Frames) fill() bool {
+	if f.err != nil {
+		return false
+	}
+	switch {
+	case f.start == f.end:
+		f.start, f.end = 0, 0
+		if f.buf == nil {
+			f.buf = make([]byte, minFrames)
+		}
+	case f.start > 0:
+		f.end = copy(f.buf, f.buf[f.start:f.end])
+		f.start = 0
+	case f.end == len(f.buf):
+		if len(f.buf) >= maxFrames {
+			return false
+		}
+		f.buf = append(f.buf, make([]byte, len(f.buf))...)
+	}
+	for range 100 { // as bufio has it
+		var n int
+		n, f.err = f.r.Read(f.buf[f.end:])
+		f.end += n
+		if n > 0 || f.err != nil {
+			return n > 0
+		}
+	}
+	f.err = io.ErrNoProgress
+	return false
+}
+
+// Remaining returns a reader of what has not been taken.
+func (f *Frames) Remaining() io.Reader {
+	rest := f.buf[f.start:f.end:f.end]
+	if f.comment { // go-sse must see that it is one
+		rest = append([]byte(":"), rest...)
+	}
+	return io.MultiReader(bytes.NewReader(rest), &ended{f.r, f.err})
+}
+
+// ended goes on with the error that was met before.
+type ended struct {
+	r   io.Reader
+	err error
+}
+
+func (e *ended) Read(p []byte) (int, error) {
+	if e.err != nil {
+		return 0, e.err
+	}
+	n, err := e.r.Read(p)
+	e.err = err
+	return n, err
+}
+
+// Begin waits for the first bytes of r that are not white space, of which it looks at 4 KiB at most. It returns what it has read,
+// which may be more or, where r ends, less, and a reader of everything.
+func Begin(r io.Reader) (start []byte, all io.Reader) {
+	start = make([]byte, 0, 512)
+	var err error
+	for idle := 0; err == nil && idle < 100 && len(start) < 4<<10 && len(bytes.TrimLeft(start, " \t\r\n")) == 0; idle++ {
+		start = slices.Grow(start, 1)
+		var n int
+		n, err = r.Read(start[len(start):cap(start)])
+		if start = start[:len(start)+n]; n > 0 {
+			idle = 0
+		}
+	}
+	return start, io.MultiReader(bytes.NewReader(start), &ended{r, err})
+}

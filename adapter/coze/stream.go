@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unsafe"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -22,6 +23,9 @@ import (
 
 // drain is how long the end of a body is waited for once the answer is complete, so that its connection can be used again.
 const drain = 100 * time.Millisecond
+
+// deltaEvent is the type of nearly all events.
+const deltaEvent = "conversation.message.delta"
 
 const (
 	maxCalls    = 1024 // tools that one answer may call
@@ -107,8 +111,8 @@ func (a *answer) post(url string, request any) error {
 func (a *answer) begin(res *http.Response) error {
 	p := a.m.p
 	a.res = res
-	start, err := firstBytes(res.Body)
-	a.body = io.MultiReader(bytes.NewReader(start), &ended{res.Body, err})
+	start, all := wire.Begin(res.Body)
+	a.body = all
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch first := bytes.TrimLeft(start, " \t\r\n\ufeff"); {
 	case len(first) > 0 && first[0] == '{':
@@ -135,36 +139,6 @@ func (a *answer) notStream(kind string, said []byte) error {
 	}
 }
 
-// firstBytes reads until there is something other than white space, up to 4 KiB.
-func firstBytes(r io.Reader) (start []byte, err error) {
-	start = make([]byte, 0, 512)
-	for idle := 0; err == nil && idle < 100 && len(start) < 4<<10; idle++ {
-		start = slices.Grow(start, 1)
-		var n int
-		n, err = r.Read(start[len(start):cap(start)])
-		start = start[:len(start)+n]
-		if len(bytes.TrimLeft(start, " \t\r\n")) > 0 {
-			break
-		}
-	}
-	return start, err
-}
-
-// ended goes on with the error that was met before.
-type ended struct {
-	r   io.Reader
-	err error
-}
-
-func (e *ended) Read(p []byte) (int, error) {
-	if e.err != nil {
-		return 0, e.err
-	}
-	n, err := e.r.Read(p)
-	e.err = err
-	return n, err
-}
-
 // stop ends what may still run: here, and at Coze.
 func (a *answer) stop() {
 	if a.timer != nil {
@@ -186,16 +160,42 @@ func (a *answer) read() error {
 }
 
 func (a *answer) events() error {
+	plain := wire.NewFrames(a.body)
+	for !a.done {
+		kind, data, ok := plain.Next()
+		if !ok {
+			break
+		}
+		if err := a.takeInPlace(kind, data); err != nil {
+			return err
+		}
+	}
+	if !a.done {
+		if err := a.allEvents(plain.Remaining()); err != nil {
+			return err
+		}
+	}
+	return a.complete()
+}
+
+// takeInPlace is take for an event that is only lent.
+func (a *answer) takeInPlace(kind, data []byte) error {
+	if string(kind) == deltaEvent && a.event.same(unsafe.String(unsafe.SliceData(data), len(data))) {
+		a.kind = deltaEvent
+		return a.delta() // which keeps nothing of it
+	}
+	return a.take(sse.Event{Type: string(kind), Data: string(data)})
+}
+
+// allEvents yields the events of a body by the whole grammar of SSE, up to the one that completes the answer.
+func (a *answer) allEvents(body io.Reader) error {
 	// One byte more, so that an event of exactly MaxEvent bytes is taken.
-	for event, err := range sse.Read(wire.Lines(a.body), &sse.ReadConfig{MaxEventSize: a.m.p.maxEvent + 1}) {
+	for event, err := range sse.Read(wire.Lines(body), &sse.ReadConfig{MaxEventSize: a.m.p.maxEvent + 1}) {
 		if err != nil {
 			return a.broken(err)
 		}
-		if err := a.take(event); err != nil {
+		if err := a.take(event); err != nil || a.done {
 			return err
-		}
-		if a.done {
-			return a.complete()
 		}
 	}
 	return a.broken(nil)
@@ -245,11 +245,11 @@ func (a *answer) take(e sse.Event) error {
 	}
 	// An event without a type is of the type of the one before it, as Coze's own clients have it.
 	switch a.kind {
-	case "conversation.message.delta", "conversation.message.completed":
+	case deltaEvent, "conversation.message.completed":
 		if err := a.event.decode(e.Data); err != nil {
 			return a.notEvent(err, e.Data)
 		}
-		if a.kind == "conversation.message.delta" {
+		if a.kind == deltaEvent {
 			return a.wrap(a.delta(), e.Data)
 		}
 		return a.wrap(a.message(), e.Data)

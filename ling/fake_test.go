@@ -22,6 +22,8 @@ type models map[string]answer
 
 type answer struct {
 	text   string
+	then   string        // what is said when the question is put again; the question is then the first user's
+	model  string        // that answers; default fake:m
 	pace   time.Duration // between tokens of four characters
 	err    error         // at the end
 	hang   bool          // at the end, until the context ends
@@ -35,6 +37,12 @@ func (m models) Model(string) (adapter.Model, error) { return m, nil }
 func (m models) Stream(ctx context.Context, r adapter.Request) iter.Seq2[adapter.Chunk, error] {
 	question := r.Messages[len(r.Messages)-1].Content
 	a, ok := m[question]
+	for i, msg := range r.Messages {
+		if first, known := m[msg.Content]; i < len(r.Messages)-1 && known && first.then != "" {
+			a, ok = first, true
+			a.text = first.then
+		}
+	}
 	return func(yield func(adapter.Chunk, error) bool) {
 		if !ok {
 			yield(adapter.Chunk{}, &adapter.Error{Code: adapter.CodeInvalid, Message: fmt.Sprintf("no answer to %q", question)})
@@ -56,7 +64,7 @@ func (m models) Stream(ctx context.Context, r adapter.Request) iter.Seq2[adapter
 				yield(adapter.Chunk{}, context.Cause(ctx))
 				return
 			}
-			if !yield(adapter.Chunk{Text: text[:n], Model: "fake:m"}, nil) {
+			if !yield(adapter.Chunk{Text: text[:n], Model: cmp.Or(a.model, "fake:m")}, nil) {
 				return
 			}
 			text = text[n:]

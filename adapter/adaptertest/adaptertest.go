@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/upstream"
@@ -212,6 +213,9 @@ func (h *heard) take(t testing.TB, c adapter.Chunk) {
 	h.Text += c.Text
 	h.Reasoning += c.Reasoning
 	h.Finish = c.Finish
+	if !utf8.ValidString(c.Text) || !utf8.ValidString(c.Reasoning) {
+		t.Errorf("half a character: %q %q", c.Reasoning, c.Text)
+	}
 	if c.Usage != nil {
 		h.Usage = *c.Usage
 	}

@@ -13,6 +13,7 @@ export type Completion = Omit<ChatCompletion, "choices"> & {
   choices: (Omit<ChatCompletion.Choice, "message"> & { message: ChatCompletionMessage & Reasoning })[];
 };
 export type Model = OpenAIModel;
+export type Ours = OpenAIModel & { default?: true };
 
 // ollama: times stay text; calls have an id and an index since 0.12; only the last part has a reason and counts, and of those
 // the server leaves out what is zero.

@@ -21,7 +21,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/demo"
+	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/upstream"
+	"github.com/lingserve/lingserve/web"
 )
 
 func main() {
@@ -160,12 +164,15 @@ func report(peer, name string, wrong []string) (failed int) {
 	return 1
 }
 
-// stage is the stand-in on a socket, and the check that it plays in.
+// stage is the stand-in on a socket, and the check that it plays in. Beside it is a Lingserve, whose list of models the clients
+// can read.
 type stage struct {
 	upstream.Server
-	url    string
-	http   *http.Server
-	served sync.WaitGroup
+	url       string
+	lingserve *web.Server
+	demo      *demo.Provider
+	http      *http.Server
+	served    sync.WaitGroup
 
 	mu       sync.Mutex
 	now      check
@@ -187,7 +194,16 @@ func newStage() (*stage, error) {
 		s.last = r
 		return s.now.answers[min(s.requests, len(s.now.answers))-1]
 	}
-	s.http = &http.Server{Handler: &s.Server, ReadHeaderTimeout: time.Minute}
+	s.demo = demo.New(nil)
+	models := &adapter.Registry{Default: "demo:demo"}
+	models.Register("demo", s.demo)
+	if s.lingserve, err = web.New(web.Options{Workflows: new(flow.Registry), Models: models}); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", &s.Server)
+	mux.Handle("/lingserve/", http.StripPrefix("/lingserve", s.lingserve.Handler()))
+	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	s.served.Go(func() { _ = s.http.Serve(l) }) // until it is closed
 	return s, nil
 }
@@ -195,6 +211,8 @@ func newStage() (*stage, error) {
 func (s *stage) close() {
 	_ = s.http.Close()
 	s.served.Wait()
+	_ = s.lingserve.Close() // it has kept nothing
+	_ = s.demo.Close()
 }
 
 // listed are the models that the stand-in lists.

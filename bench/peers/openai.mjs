@@ -48,6 +48,14 @@ async function read(chunks, seen) {
   }
 }
 
+async function list(client, type, seen) {
+  seen.list = [];
+  for await (const model of client.models.list()) {
+    seen.frames.push({ type, value: model });
+    seen.list.push(model.id);
+  }
+}
+
 await serve({
   stream: async (job, seen) => read(await stream(job), seen),
   azure: async (job, seen) => read(await stream(job, azure), seen),
@@ -85,11 +93,6 @@ await serve({
     }
   },
 
-  async list(job, seen) {
-    seen.list = [];
-    for await (const model of client.models.list()) {
-      seen.frames.push({ type: "Model", value: model });
-      seen.list.push(model.id);
-    }
-  },
+  list: (job, seen) => list(client, "Model", seen),
+  lingserve: (job, seen) => list(new OpenAI({ apiKey: "none", baseURL: `${base}/lingserve/v1` }), "Ours", seen),
 });

@@ -112,6 +112,14 @@ func (l *loader) finishProviders() {
 			own.BaseURL = p.BaseURL
 		}
 	}
+	for _, p := range l.c.Providers {
+		for _, field := range []string{"key", "base_url", "models"} {
+			if missing := p.Missing(); missing != "" && l.c.sources[providers+p.Name+"."+field].Kind != Default {
+				l.c.Warnings = append(l.c.Warnings, missing)
+				break
+			}
+		}
+	}
 	// Another server has other models, and we do not know which.
 	if p := l.c.provider("openai"); p.BaseURL != presets[0].BaseURL && l.c.sources[openAIModels].Kind == Default {
 		p.Models = nil

@@ -364,6 +364,17 @@ func TestAKeyInAFileThatEverybodyCanReadIsWarnedOf(t *testing.T) {
 	}
 }
 
+func TestAProviderThatIsSetUpInPartIsWarnedOf(t *testing.T) {
+	c := mustLoad(t, "", []string{"AZURE_OPENAI_ENDPOINT=https://a", "COZE_API_BASE=https://api.coze.cn", "OPENAI_API_VERSION=2024-10-21", "DEEPSEEK_API_KEY=k"})
+	want := []string{"Azure OpenAI needs a key; set AZURE_OPENAI_API_KEY or providers.azure.key", "Coze needs a key; set COZE_API_TOKEN or providers.coze.key"}
+	if diff := cmp.Diff(want, c.Warnings); diff != "" {
+		t.Error(diff)
+	}
+	if c := mustLoad(t, "", []string{"OPENAI_API_VERSION=2024-10-21"}); len(c.Warnings) > 0 { // it is of use to other programs alone
+		t.Errorf("warnings: %q", c.Warnings)
+	}
+}
+
 func TestAVariableForAnAddedProviderIsWarnedOf(t *testing.T) {
 	c := mustLoad(t, "providers:\n  my-gpu: {kind: ollama, base_url: a}\n", []string{"LINGSERVE_PROVIDERS_MY_GPU_KEY=k"})
 	want := []string{"the environment variable LINGSERVE_PROVIDERS_MY_GPU_KEY is not a setting; providers.my-gpu is only in the file, where {env: NAME} takes a variable"}

@@ -187,7 +187,23 @@ func explain(w io.Writer, name, about string, own *flag.FlagSet) {
 	}
 	fmt.Fprint(w, "\nSettings, each also an environment variable (--run-retention: LINGSERVE_RUN_RETENTION) and a key of lingserve.yaml:\n\n")
 	for _, s := range config.Settings() {
-		fmt.Fprintf(w, "  --%-24s %s%s\n", s.Flag(), s.Help, shown(s.Default))
+		if !strings.HasPrefix(s.Key, "providers.") {
+			fmt.Fprintf(w, "  --%-24s %s%s\n", s.Flag(), s.Help, shown(s.Default))
+		}
+	}
+	fmt.Fprint(w, "\nProviders of models, with the settings that each has (a flag is --providers-deepseek-key) and the variables of other\n"+
+		"programs that count, too. A configuration file can add more; docs/models.md explains them all.\n\n")
+	for _, p := range config.Presets() {
+		var has []string
+		for _, s := range config.Settings() {
+			if name, ok := strings.CutPrefix(s.Key, "providers."+p.Name+"."); ok {
+				if len(s.Env) > 0 {
+					name += " (" + strings.Join(s.Env, ", ") + ")"
+				}
+				has = append(has, name)
+			}
+		}
+		fmt.Fprintf(w, "  %-26s %s\n", p.Name, strings.Join(has, ", "))
 	}
 }
 

@@ -65,7 +65,7 @@ func newProvider(p config.Provider, limits adapter.Timeouts, proxyEnv bool) (ada
 	case config.KindOpenAI, config.KindAzure:
 		return openai.New(openai.Options{
 			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models,
-			ProxyEnv: proxyEnv, Timeouts: limits,
+			Azure: p.Kind == config.KindAzure, APIVersion: p.APIVersion, ProxyEnv: proxyEnv, Timeouts: limits,
 		})
 	case config.KindCoze:
 		return coze.New(coze.Options{

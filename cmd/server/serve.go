@@ -206,17 +206,31 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, wo
 			}
 		}
 	}
+	var providers []string
+	for _, p := range c.Providers {
+		if p.Set && p.Missing() == "" {
+			providers = append(providers, p.Name)
+		}
+	}
 	base := "http://" + reachable(addr)
 	if c.Log.Format == "json" {
-		log.Info("listening", "url", base, "model", c.Model, "workflows", names, "version", build().version)
+		log.Info("listening", "url", base, "model", c.Model, "model_from", c.Source("model").String(), "providers", providers,
+			"workflows", names, "version", build().version)
 		return
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "lingserve %s listens on %s\n", build().version, base)
-	fmt.Fprintf(&b, "  model      %s\n", c.Model)
+	fmt.Fprintf(&b, "  model      %s", c.Model)
+	if from := c.Source("model"); from.Kind == config.Default && from.Name != "" {
+		fmt.Fprintf(&b, " (%s)", from.Name)
+	}
+	fmt.Fprintln(&b)
 	if strings.HasPrefix(c.Model, "demo:") {
-		fmt.Fprint(&b, "             scripted: it needs no network and knows nothing. For a real model set OPENAI_API_KEY, or OPENAI_BASE_URL\n"+
-			"             for a compatible server (Ollama: OPENAI_BASE_URL=http://127.0.0.1:11434/v1 and --model openai:NAME)\n")
+		fmt.Fprint(&b, "             scripted: it needs no network and knows nothing. For a real model set OPENAI_API_KEY or the key of another\n"+
+			"             provider, or say --model ollama:NAME where Ollama runs; docs/models.md has them all\n")
+	}
+	if len(providers) > 0 {
+		fmt.Fprintf(&b, "  providers  %s\n", strings.Join(providers, ", "))
 	}
 	if len(names) == 0 {
 		fmt.Fprintf(&b, "  workflows  none (%s)\n", from)

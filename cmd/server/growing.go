@@ -49,6 +49,7 @@ type part struct {
 	next     int              // the first member that was not passed
 	text     string           // of a text or scalar
 	shown    int              // bytes of text
+	before   string           // what was shown of a text that is sent again
 	headed   bool             // its heading was written
 	numbered bool             // it is an element that was written as a numbered item
 }
@@ -223,9 +224,20 @@ func (g *growing) set(p *part, value []byte) {
 		p.become(text)
 		g.add(p, unescape(value[1:len(value)-1]))
 	case 'n':
-		// null comes before a value that is sent again; where it stays, there is nothing to show.
-		if p.kind == text {
+		// null comes before a value that is sent again, or before another one; where it stays, there is nothing to show.
+		switch p.kind {
+		case text:
+			if p.shown > 0 && !p.passed {
+				p.before = p.text[:p.shown]
+			}
 			p.text = ""
+			return
+		case object, array:
+			// What was shown of it stays on the page; what comes is shown below.
+			if w := g.waitingFor(p); w.kind == text && w.shown > 0 && !w.passed {
+				g.out.close()
+			}
+			p.become(object)
 			return
 		}
 		if p.kind == pending || p.kind == scalar {
@@ -260,6 +272,9 @@ func (g *growing) pass(p *part) bool {
 			return false
 		}
 	case text:
+		if p.before != "" && !g.again(p) {
+			return false
+		}
 		if len(p.text) > p.shown {
 			if p.shown == 0 {
 				g.out.open(p)
@@ -299,6 +314,21 @@ func (g *growing) pass(p *part) bool {
 }
 
 func (g *growing) leave(p *part) { p.passed = true }
+
+// again says whether it is certain how a text that was shown, and is sent again, goes on: as the same, or as another one, which is
+// then shown below the first.
+func (g *growing) again(p *part) bool {
+	switch {
+	case strings.HasPrefix(p.text, p.before):
+	case strings.HasPrefix(p.before, p.text) && !p.done && !g.ended:
+		return false
+	default:
+		g.out.close()
+		p.shown = 0
+	}
+	p.before = ""
+	return true
+}
 
 // hasNext says whether something has begun behind p, at its own level or further out.
 func (p *part) hasNext() bool {

@@ -136,6 +136,31 @@ func TestTheTextGrowsInTheOrderOfTheDocument(t *testing.T) {
 			want:   "# Hello you\n",
 		},
 		{
+			name: "an answer that is replaced",
+			events: []string{
+				"article:{}", "article/title=Much too", "article/text=x", "article:null", "article:{}", "article/title=Sk", "article/title=y", "article/title.", "article.",
+			},
+			before: "# Much too\n\n# Sky\n",
+			want:   "# Much too\n\n# Sky\n",
+		},
+		{
+			name:   "a text that is replaced",
+			events: []string{"text=Much too", "text:null", "text=Mu", "text=st be"},
+			before: "Much too\n\nMust be",
+			want:   "Much too\n\nMust be\n",
+		},
+		{
+			name:   "a text that is replaced by a shorter one that begins alike",
+			events: []string{"text=Much too", "text:null", "text=Much", "text."},
+			before: "Much too\n\nMuch\n",
+			want:   "Much too\n\nMuch\n",
+		},
+		{
+			name:   "a text that is taken back",
+			events: []string{"a=Much too", "a:null", "b=x", "b."},
+			want:   "A: Much too\nB: x\n",
+		},
+		{
 			name:   "reserved uris and thinking are left out",
 			events: []string{"$reasoning_context=hmm", "a/$tools/0:{}", "a/text=x"},
 			before: "## A\n\nx",

@@ -86,3 +86,22 @@ func ExampleRegistry_Model_chain() {
 	// openai:small: Hello.
 	// the model "gpt-4o" names no provider: expected "provider:name"; known providers: openai
 }
+
+// What there is to choose from: what is configured, the default, and what is named elsewhere; chains taken apart.
+func ExampleRegistry_Usable() {
+	provider, err := openai.New(openai.Options{BaseURL: "http://model.example/v1", Names: []string{"gpt-4o-mini", "gpt-4o"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	models := &adapter.Registry{Default: "openai:gpt-4o"}
+	models.Register("openai", provider)
+
+	for _, name := range models.Usable("openai:o3, openai:gpt-4o", "nobody:x") {
+		fmt.Println(name)
+	}
+	// Output:
+	// openai:gpt-4o
+	// openai:gpt-4o-mini
+	// openai:o3
+}

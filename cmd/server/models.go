@@ -30,7 +30,9 @@ const aboutModels = `Lists the models that can be used: those that are configure
   lingserve models check                    ask each for one token, and say what is wrong
   lingserve models check ollama:llama3.2    the same for one, listed or not
 
-A check ends with status 1 where a model does not answer. With --json there is an object on a line for each.
+A check ends with status 1 where a model does not answer. Each has one attempt, and of its answer only the beginning is read.
+With --json there is an object on a line for each, with what applies of model, provider, default, status (ok, fail or skip),
+seconds, code and message.
 `
 
 // modelsAtOnce is how many servers are asked at a time: enough that one that hangs does not hold up the rest, few enough that no

@@ -11,6 +11,7 @@ import (
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // errReported says that an event reports an error.
@@ -396,7 +397,7 @@ func (d *decoder) string(raw []byte, held *[]byte) string {
 		raw = append(*held, raw...)
 		*held = nil
 	}
-	if n := unfinished(raw); n > 0 {
+	if n := wire.Unfinished(raw); n > 0 {
 		*held = bytes.Clone(raw[len(raw)-n:])
 		d.held += n
 		raw = raw[:len(raw)-n]
@@ -414,34 +415,7 @@ func (d *decoder) rest() {
 	}
 }
 
-// unfinished returns how many bytes at the end are the start of a character: of a rune, or an escaped high surrogate.
-func unfinished(raw []byte) int {
-	for n := 1; n <= min(len(raw), utf8.UTFMax-1); n++ {
-		b := raw[len(raw)-n]
-		if b < utf8.RuneSelf {
-			break
-		}
-		if utf8.RuneStart(b) {
-			if !utf8.FullRune(raw[len(raw)-n:]) {
-				return n
-			}
-			break
-		}
-	}
-	if n := len(raw) - 6; n >= 0 && raw[n] == '\\' && raw[n+1] == 'u' && raw[n+2]|0x20 == 'd' &&
-		strings.IndexByte("89abAB", raw[n+3]) >= 0 {
-		slashes := 0
-		for n-slashes >= 0 && raw[n-slashes] == '\\' {
-			slashes++
-		}
-		if slashes%2 == 1 { // otherwise the backslash is a character
-			return 6
-		}
-	}
-	return 0
-}
-
-// unescape decodes an escaped string. One without escapes is not copied. What is not UTF-8 becomes U+FFFD.
+// unescape decodes an escaped string. Unlike by [wire.Unescape], one without escapes is not copied. What is not UTF-8 becomes U+FFFD.
 func (d *decoder) unescape(raw []byte) string {
 	if len(raw) == 0 {
 		return ""

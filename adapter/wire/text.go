@@ -43,7 +43,7 @@ func (t *Text) Next(raw []byte) (string, error) {
 		raw = append(t.held, raw...)
 		t.held = nil
 	}
-	if n := unfinished(raw); n > 0 {
+	if n := Unfinished(raw); n > 0 {
 		t.held = bytes.Clone(raw[len(raw)-n:])
 		raw = raw[:len(raw)-n]
 	}
@@ -57,8 +57,9 @@ func (t *Text) Rest() string {
 	return s
 }
 
-// unfinished returns how many bytes at the end are the start of a character: of a rune, or an escaped high surrogate.
-func unfinished(raw []byte) int {
+// Unfinished returns how many bytes at the end of the inside of a JSON string are the start of a character: of a rune, or an
+// escaped high surrogate.
+func Unfinished(raw []byte) int {
 	for n := 1; n <= min(len(raw), utf8.UTFMax-1); n++ {
 		b := raw[len(raw)-n]
 		if b < utf8.RuneSelf {

@@ -74,11 +74,11 @@ type kind struct {
 	leaves foreign // where it holds HTML again
 }
 
-func (k *kind) is(c class) bool { return k.class&c != 0 }
+func (c class) is(any class) bool { return c&any != 0 }
 
 // kept is 1 where the text of an element is kept as it is written.
-func (k *kind) kept() int {
-	if k.is(asIs) {
+func (c class) kept() int {
+	if c.is(asIs) {
 		return 1
 	}
 	return 0

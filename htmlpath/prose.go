@@ -37,6 +37,9 @@ func (p *Parser) Repairs() (made map[string]int) {
 
 const byteOrderMark = "\ufeff"
 
+// maxFence is how long a code fence may be, in backticks.
+const maxFence = 64
+
 // maxProseTag is longer than any name that matters before the document.
 const maxProseTag = 24
 
@@ -71,7 +74,7 @@ func (p *Parser) stepProse(b []byte, i int) int {
 			p.say(b[i : i+1])
 			return i + 1
 		}
-		if p.ticks >= 3 && p.thinking == "" {
+		if 3 <= p.ticks && p.ticks <= maxFence && p.thinking == "" {
 			p.state, p.info = stProseFence, p.info[:0]
 			return i
 		}
@@ -285,10 +288,10 @@ func (p *Parser) stepFence(b []byte, i int) int {
 	case c == ' ' && p.match == 0 && p.dashes < 3:
 		p.dashes++
 		return i + 1
-	case c == '`':
+	case c == '`' && p.match < maxFence:
 		p.match++
 		return i + 1
-	case p.fenceEnds() && !isLetter(c) && !isDigit(c):
+	case p.fenceEnds() && c != '`' && !isLetter(c) && !isDigit(c):
 		p.source(b[p.from:max(p.mark, p.from)])
 		p.over()
 		return i

@@ -32,6 +32,7 @@ type element struct {
 	name   []byte
 	from   int // length of the path before it
 	serial uint32
+	class  // of its kind
 	foreign
 }
 
@@ -85,7 +86,7 @@ func (t *tree) openTag(name []byte, attributes []Attribute, self bool) (limit st
 	if len(t.stack) >= t.maxDepth {
 		return "depth", t.maxDepth
 	}
-	e := element{kind: n, name: k.text, from: len(t.path), foreign: around.inside(k)}
+	e := element{kind: n, name: k.text, from: len(t.path), class: k.class, foreign: around.inside(k)}
 	if e.foreign.spelled(around) == inSVG {
 		e.name = k.svg
 		for i := range attributes {
@@ -148,11 +149,11 @@ func (t *tree) imply(k *kind) {
 	}
 	from := -1
 	for i := len(t.stack) - 1; i >= 0; i-- {
-		open := &t.kinds[t.stack[i].kind]
-		if t.stack[i].foreign == inHTML && open.is(k.ends) {
+		e := &t.stack[i]
+		if e.foreign == inHTML && e.is(k.ends) {
 			from = i
 		}
-		if open.is(k.within) {
+		if e.is(k.within) {
 			break
 		}
 	}
@@ -169,11 +170,12 @@ func (t *tree) closeTag(name []byte) bool {
 	}
 	walls := t.kinds[n].walls()
 	for i := len(t.stack) - 1; i >= 0; i-- {
-		if t.stack[i].kind == n {
+		e := &t.stack[i]
+		if e.kind == n {
 			t.closeTo(i)
 			return true
 		}
-		if t.kinds[t.stack[i].kind].is(walls) {
+		if e.is(walls) {
 			return false
 		}
 	}
@@ -191,14 +193,14 @@ func (t *tree) closeTo(n int) {
 		t.path = t.path[:e.from]
 		t.stack = t.stack[:i]
 		t.openN[e.kind]--
-		t.kept -= t.kinds[e.kind].kept()
+		t.kept -= e.kept()
 	}
 }
 
 // unclosed counts the open elements that should have had an end tag.
 func (t *tree) unclosed() (n int) {
 	for _, e := range t.stack {
-		if !t.kinds[e.kind].is(optional) {
+		if !e.is(optional) {
 			n++
 		}
 	}

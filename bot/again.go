@@ -39,7 +39,8 @@ var errUnmet = errors.New("bot: the model waits for tools")
 // again asks once more where the first answer, or its failure, makes that worth while, and returns the answer that stays.
 func (b *ChatBot) again(first *inference, m Message, failure error) (*inference, error) {
 	missing := errors.Is(failure, jsonuri.ErrNoDocument) || errors.Is(failure, errUnmet)
-	if b.config.format() != JSON || b.byHand.Load() || !missing && (failure != nil || len(first.invalid) == 0) {
+	misfit := failure == nil && len(first.invalid) > 0 && !first.invalid[0].unchecked
+	if b.config.format() != JSON || b.byHand.Load() || !missing && !misfit {
 		return first, failure
 	}
 	b.report(first.rejection(failure))

@@ -43,8 +43,9 @@ const maxViolations = 16
 
 // violation is a place where a document does not fit its schema.
 type violation struct {
-	at      []string // keys and indices from the document's root
-	message string
+	at        []string // keys and indices from the document's root
+	message   string
+	unchecked bool // it is not known whether the document fits
 }
 
 // place is where the violation is, as a model is told.
@@ -57,22 +58,22 @@ func (v violation) place() string {
 
 // failure is the violation as an error of the run's document.
 func (v violation) failure(root string) *Failure {
-	return &Failure{
-		Code:    CodeOutputInvalid,
-		Message: "the output does not fit its schema: " + v.message,
-		Pointer: pointer(Pointer(root), v.at),
+	what := "the output does not fit its schema: "
+	if v.unchecked {
+		what = "the output was not held to its schema: "
 	}
+	return &Failure{Code: CodeOutputInvalid, Message: what + v.message, Pointer: pointer(Pointer(root), v.at)}
 }
 
 // validate holds a document to a schema and returns the first violations.
 func validate(text, value json.RawMessage) []violation {
 	s, err := compileSchema(text)
 	if err != nil {
-		return []violation{{message: err.Error()}}
+		return []violation{{message: err.Error(), unchecked: true}}
 	}
 	var found []violation
 	for _, m := range s.CheckText(value, maxViolations) {
-		found = append(found, violation{m.At, m.Message})
+		found = append(found, violation{m.At, m.Message, m.Unchecked})
 	}
 	return found
 }

@@ -20,7 +20,10 @@ const (
 	maxDigits = 1_000     // of a number, and its exponent: the library computes with all of them
 )
 
-var tooLarge = Misfit{Message: fmt.Sprintf("it cannot be checked: it has more than %d values, or too large a number", maxValues)}
+var (
+	tooLarge = Misfit{Message: fmt.Sprintf("it cannot be checked: it has more than %d values, or too large a number", maxValues), Unchecked: true}
+	tooMuch  = Misfit{Message: "it cannot be checked: its schema takes too much work", Unchecked: true}
+)
 
 // tooMany says whether JSON text has more values than are checked: each but the first comes behind a comma or in a bracket.
 func tooMany(text []byte) bool {

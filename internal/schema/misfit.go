@@ -26,6 +26,8 @@ const (
 type Misfit struct {
 	At      []string // keys and indices from the value's root; the place around it, where the way is very long
 	Message string   // what was expected
+	// Unchecked says that nothing is known: the value, or what the schema makes of it, is too much.
+	Unchecked bool
 }
 
 // misfits lists what a value violates: the innermost causes, by place.
@@ -35,11 +37,11 @@ func misfits(err error, most int) []Misfit {
 	}
 	v, ok := errors.AsType[*jsonschema.ValidationError](err)
 	if !ok {
-		return []Misfit{{nil, "it cannot be checked"}}
+		return []Misfit{{Message: "it cannot be checked", Unchecked: true}}
 	}
 	var out []Misfit
 	put := func(message string, at []string, name ...string) {
-		out = append(out, Misfit{slices.Concat(at, name), message})
+		out = append(out, Misfit{At: slices.Concat(at, name), Message: message})
 	}
 	var walk func(*jsonschema.ValidationError)
 	walk = func(v *jsonschema.ValidationError) {
@@ -72,7 +74,7 @@ func misfits(err error, most int) []Misfit {
 		out = slices.Clone(out[:most])
 	}
 	for i, m := range out {
-		out[i] = Misfit{within(m.At), clip(m.Message, maxMessage)}
+		out[i] = Misfit{At: within(m.At), Message: clip(m.Message, maxMessage)}
 	}
 	return out
 }

@@ -148,7 +148,7 @@ func (s *Schema) check(compiled *jsonschema.Schema, value any, most int) (found 
 			if p != any(spent) {
 				panic(p)
 			}
-			found = []Misfit{{Message: "it cannot be checked: its schema takes too much work"}}
+			found = []Misfit{tooMuch}
 		}
 	}()
 	s.meter.left = size.budget()

@@ -200,7 +200,7 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, wo
 	for _, w := range workflows.All() {
 		info := w.Info()
 		names = append(names, info.Name)
-		for _, model := range modelsOf(info) {
+		for _, model := range info.Models() {
 			if _, err := models.Model(model); err != nil {
 				log.Warn("a workflow names a model that is not there", "workflow", info.Name, "error", err)
 			}
@@ -242,21 +242,6 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, wo
 	}
 	fmt.Fprintln(&b)
 	io.WriteString(w, b.String())
-}
-
-// modelsOf lists the models that a workflow names itself.
-func modelsOf(info flow.Info) (models []string) {
-	if info.Model != "" {
-		models = append(models, info.Model)
-	}
-	if info.Graph != nil {
-		for _, n := range info.Graph.Bots {
-			if n.Model != "" && n.Model != info.Model {
-				models = append(models, n.Model)
-			}
-		}
-	}
-	return models
 }
 
 // reachable is the address as a client on this machine would write it.

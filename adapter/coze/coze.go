@@ -12,11 +12,18 @@
 // The simplest bot for a workflow has {{system_prompt}} as its whole prompt. Temperature, limits and the like are set at the bot;
 // a request's are not sent.
 //
+// # What a bot is sent
+//
+// The messages before the last are its history; nothing is kept at Coze between two requests, unless tools of ours may be called.
+// Images that are data are uploaded first, each once. Of what the bot says, cards, sound, suggestions and what it found in its
+// knowledge are left out; where it gives several answers, a blank line is between them.
+//
 // # Tools
 //
 // Calls of the bot's plugins are made by Coze: they and their results are passed on for others to see. Plugins that the bot's
-// author has declared as the client's are ours to run; a request names its tools by the names that those have, and the next
-// request, which ends with their results, goes on with the same chat.
+// author has declared as the client's are ours to run; a request that may lead to such has tools, by the names that the plugins
+// have, and the next request, which ends with their results, goes on with the same chat. Where that chat is not known any more, as
+// after a restart, a new one is told of them.
 //
 // # Guarantees
 //   - A stream that was cut off is an error, never a short answer.
@@ -102,6 +109,7 @@ type provider struct {
 
 	waiting waiting
 	cancels cancels
+	files   files
 }
 
 // Model returns the bot of this id. Which bots there are is only known to Coze.

@@ -126,6 +126,8 @@ func (p *provider) meaning(code int) *adapter.Error {
 		return &adapter.Error{Code: adapter.CodeRateLimited, Message: server + " has stopped the account's requests for unusual activity"}
 	case 4105:
 		return protocol(wire.ContentFilter)
+	case 4300, 4301, 4302, 4303, 4304:
+		return protocol(server + " refused an image: it may be too large, or of a kind that is not taken")
 	case 5000:
 		return &adapter.Error{
 			Code: adapter.CodeUnavailable, Retryable: true, Message: server + " failed or is overloaded: try again later",

@@ -36,6 +36,7 @@ type part struct {
 	Type    string `json:"type"`
 	Text    string `json:"text,omitempty"`
 	FileURL string `json:"file_url,omitempty"`
+	FileID  string `json:"file_id,omitempty"`
 }
 
 // outputs goes on with a chat that waits for the outputs of tools.
@@ -70,7 +71,11 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*answer, error) 
 		m.p.waiting.forget(chat)
 		a.conversation, a.chat = "", ""
 	}
-	return a, a.post(m.p.chat.String(), m.request(req))
+	r, err := m.request(ctx, req)
+	if err != nil {
+		return a, err
+	}
+	return a, a.post(m.p.chat.String(), r)
 }
 
 func (p *provider) url(resource string) *url.URL { return p.chat.JoinPath(resource) }
@@ -83,8 +88,8 @@ func (p *provider) header(accept string) http.Header {
 	return h
 }
 
-// request says in Coze's words what is asked.
-func (m *model) request(req *adapter.Request) *request {
+// request says in Coze's words what is asked. Images that are data are uploaded for it.
+func (m *model) request(ctx context.Context, req *adapter.Request) (*request, error) {
 	r := &request{BotID: m.name, UserID: m.p.user, Stream: true, Messages: []message{}}
 	// Coze takes the outputs of tools only for chats that it keeps; and in those it takes no calls and outputs as history.
 	r.Save = len(req.Tools) > 0
@@ -114,11 +119,13 @@ func (m *model) request(req *adapter.Request) *request {
 				r.add(adapter.Assistant, "tool_output", textOf(msg))
 			}
 		default:
-			r.question(msg)
+			if err := r.question(ctx, m.p, msg); err != nil {
+				return nil, err
+			}
 		}
 	}
 	r.variables(prompts, req)
-	return r
+	return r, nil
 }
 
 func (r *request) add(role, kind, text string) {
@@ -126,25 +133,33 @@ func (r *request) add(role, kind, text string) {
 }
 
 // question adds what the user says.
-func (r *request) question(msg adapter.Message) {
+func (r *request) question(ctx context.Context, p *provider, msg adapter.Message) error {
 	var parts []part
 	images := false
-	for _, p := range msg.Parts {
+	for _, piece := range msg.Parts {
 		switch {
-		case p.Image != "":
+		case strings.HasPrefix(piece.Image, "data:"):
 			images = true
-			parts = append(parts, part{Type: "image", FileURL: p.Image})
-		case p.Text != "":
-			parts = append(parts, part{Type: "text", Text: p.Text})
+			id, err := p.upload(ctx, piece.Image)
+			if err != nil {
+				return err
+			}
+			parts = append(parts, part{Type: "image", FileID: id})
+		case piece.Image != "":
+			images = true
+			parts = append(parts, part{Type: "image", FileURL: piece.Image})
+		case piece.Text != "":
+			parts = append(parts, part{Type: "text", Text: piece.Text})
 		}
 	}
 	if !images {
 		r.add(adapter.User, "question", textOf(msg))
-		return
+		return nil
 	}
 	r.Messages = append(r.Messages, message{
 		Role: adapter.User, Type: "question", Content: jsonText(parts), ContentType: "object_string",
 	})
+	return nil
 }
 
 // variables puts what belongs to a prompt where a bot's own prompt can refer to it.

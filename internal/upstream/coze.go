@@ -255,4 +255,22 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, `{"data":{"id":`+quoted(in.Chat)+`,"conversation_id":`+quoted(in.Conversation)+`,"status":"canceled"},"code":0,"msg":""}`)
 }
 
+// upload takes a file, as Coze does for messages that refer to it.
+func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	file, about, err := r.FormFile("file")
+	if err != nil {
+		io.WriteString(w, cozeError(4300, "there is no file"))
+		return
+	}
+	defer file.Close()
+	n, err := io.Copy(io.Discard, file)
+	if err != nil {
+		return
+	}
+	id := strconv.FormatInt(7_500_000_000_000_000_000+s.uploads.Add(1), 10)
+	io.WriteString(w, `{"code":0,"data":{"bytes":`+strconv.FormatInt(n, 10)+`,"created_at":`+strconv.FormatInt(time.Now().Unix(), 10)+
+		`,"file_name":`+quoted(about.Filename)+`,"id":"`+id+`"},"msg":""}`)
+}
+
 func quoted(s string) string { return string(appendString(nil, s)) }

@@ -293,6 +293,35 @@ func TestCozeCancels(t *testing.T) {
 	})
 }
 
+// Files get ids of their own.
+func TestCozeTakesFiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{}
+		defer s.Close()
+		send := func(field string) string {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://coze/v1/files/upload", strings.NewReader(
+				"--b\r\nContent-Disposition: form-data; name=\""+field+"\"; filename=\"a.png\"\r\n\r\nbytes\r\n--b--\r\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+			res, err := s.Transport().RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return read(t, res)
+		}
+		for _, id := range []string{"7500000000000000001", "7500000000000000002"} {
+			if said := send("file"); said != `{"code":0,"data":{"bytes":5,"created_at":946684800,"file_name":"a.png","id":"`+id+`"},"msg":""}` {
+				t.Errorf("%s", said)
+			}
+		}
+		if said := send("other"); !strings.HasPrefix(said, `{"code":4300,`) {
+			t.Errorf("%s", said)
+		}
+	})
+}
+
 // Without a stream Coze answers at once that the chat is in progress.
 func TestAChatOfCozeWithoutAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

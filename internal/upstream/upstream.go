@@ -44,8 +44,8 @@ type Server struct {
 	// Models are listed by GET …/models and GET …/api/tags.
 	Models []string
 
-	open, canceled, requests, cancels atomic.Int64
-	process                           process
+	open, canceled, requests, cancels, uploads atomic.Int64
+	process                                    process
 
 	mu      sync.Mutex
 	changed chan struct{} // closed when a count changes; nil while nobody waits
@@ -149,6 +149,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.chat(w, r, &coze{outputs: true})
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v3/chat/cancel"):
 		s.cancel(w, r)
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v1/files/upload"):
+		s.upload(w, r)
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/api/chat"):
 		s.chat(w, r, new(ollama))
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/api/tags"):

@@ -1,0 +1,143 @@
+package coze
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
+)
+
+const (
+	// maxFiles is how many uploaded images are remembered. A conversation sends its images again with each question.
+	maxFiles = 1024
+	// fileLife is how long one is used again; Coze keeps it for three months.
+	fileLife = 30 * 24 * time.Hour
+)
+
+// files are the images that were uploaded. Its zero value is ready.
+type files struct {
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]file
+	order [][sha256.Size]byte // oldest first
+}
+
+type file struct {
+	id string
+	at time.Time
+}
+
+func (f *files) find(sum [sha256.Size]byte) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if known, ok := f.known[sum]; ok && time.Since(known.at) < fileLife {
+		return known.id
+	}
+	return ""
+}
+
+func (f *files) add(sum [sha256.Size]byte, id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.known == nil {
+		f.known = map[[sha256.Size]byte]file{}
+	}
+	if _, again := f.known[sum]; !again {
+		if len(f.order) == maxFiles {
+			delete(f.known, f.order[0])
+			f.order = slices.Delete(f.order, 0, 1)
+		}
+		f.order = append(f.order, sum)
+	}
+	f.known[sum] = file{id, time.Now()}
+}
+
+// errImage is the cause where an image cannot be sent.
+var errImage = errors.New("an image that is not sent")
+
+// upload gives an image that is data ("data:image/png;base64,…") to Coze, which takes images by an address or by the id of a file of
+// its own, and returns that id. One that was uploaded before is not sent again.
+func (p *provider) upload(ctx context.Context, image string) (string, error) {
+	sum := sha256.Sum256([]byte(image))
+	if id := p.files.find(sum); id != "" {
+		return id, nil
+	}
+	kind, data, ok := strings.Cut(strings.TrimPrefix(image, "data:"), ",")
+	kind, isBase64 := strings.CutSuffix(kind, ";base64")
+	if !ok || !isBase64 {
+		return "", notSent(`an image as data is expected in base64, "data:image/png;base64,…"`)
+	}
+	content, err := base64.StdEncoding.DecodeString(data)
+	if err != nil || len(content) == 0 {
+		return "", notSent("an image has base64 that is wrong, or is empty")
+	}
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, err := form.CreatePart(textproto.MIMEHeader{
+		"Content-Disposition": {fmt.Sprintf(`form-data; name="file"; filename="image.%s"`, extension(kind))},
+		"Content-Type":        {"application/octet-stream"},
+	})
+	if err == nil {
+		_, err = part.Write(content)
+	}
+	if err = errors.Join(err, form.Close()); err != nil {
+		return "", notSent("an image cannot be written") // to memory: cannot be
+	}
+	header := p.header("application/json")
+	header.Set("Content-Type", form.FormDataContentType())
+	res, refusal, err := p.Post(ctx, p.chat.JoinPath("..", "..", "v1", "files", "upload").String(), header, body.Bytes())
+	if err != nil {
+		return "", err
+	}
+	if refusal != nil {
+		return "", p.refused(refusal.Status, refusal.Header, refusal.Body)
+	}
+	defer res.Body.Close()
+	said := wire.Said(res.Body)
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	var answer struct {
+		Data struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if codeOf(said) != 0 {
+		return "", p.refused(http.StatusOK, res.Header, said)
+	}
+	if json.Unmarshal(said, &answer) != nil || answer.Data.ID == "" {
+		return "", &adapter.Error{
+			Code: adapter.CodeProtocol, Status: http.StatusOK,
+			Message: p.Name() + " did not say under which id it has an image",
+			Cause:   errors.New("answered: " + p.Redact(said)),
+		}
+	}
+	p.files.add(sum, answer.Data.ID)
+	return answer.Data.ID, nil
+}
+
+func notSent(why string) error {
+	return &adapter.Error{Code: adapter.CodeInvalid, Message: why, Cause: errImage}
+}
+
+// extension is what Coze tells an image's kind by.
+func extension(kind string) string {
+	_, kind, _ = strings.Cut(kind, "/")
+	switch kind {
+	case "png", "gif", "webp", "heic", "heif", "bmp", "tiff":
+		return kind
+	}
+	return "jpg"
+}

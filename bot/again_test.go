@@ -221,7 +221,9 @@ func TestWhatBecomesOfTheFirstAnswerDependsOnTheSecond(t *testing.T) {
 		},
 		{
 			"the first is too large to be checked", says("stop", `{"title":"Sky","tags":[1e9999]}`), says("stop", `{"title":"Sea"}`), "a",
-			`{"a":{"title":"Sky","tags":[1e9999]}}`, []string{"the output was not held to its schema: it cannot be checked"}, "",
+			`{"a":{"title":"Sky","tags":[1e9999]}}`,
+			[]string{"the output was not held to its schema: it cannot be checked"},
+			"",
 		},
 		{
 			"the first breaks off", fails(adapter.CodeProtocol, `{"title":"Much too long`), says("stop", `{"title":"Sky"}`), "a",

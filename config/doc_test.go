@@ -4,18 +4,25 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/configuration.md")
+var update = flag.Bool("update", false, "write the tables of the guides")
 
-const guide = "../docs/configuration.md"
-
-// tables are what the guide shows of the settings, between the markers that bear their names.
-var tables = map[string]func() string{"settings": settingsTable, "providers": providersTable}
+// tables are what the guides show of the settings, between markers that bear the tables' names.
+var tables = map[string]struct {
+	guide string
+	write func() string
+}{
+	"settings":  {"../docs/configuration.md", settingsTable},
+	"providers": {"../docs/configuration.md", providersTable},
+	"presets":   {"../docs/models.md", presetsTable},
+}
 
 // settingsTable has the settings but those of providers, which have a table of their own.
 func settingsTable() string {
@@ -42,6 +49,23 @@ func providersTable() string {
 	return b.String()
 }
 
+// presetsTable has what each preset needs.
+func presetsTable() string {
+	var b strings.Builder
+	b.WriteString("| models | of | key | other address | default address | default model |\n|---|---|---|---|---|---|\n")
+	for _, p := range Presets() {
+		key := code(p.KeyVariable)
+		switch {
+		case p.Kind == KindOllama:
+			key += ", where it asks for one"
+		case p.Name == "openai":
+			key += ", where the address is OpenAI's"
+		}
+		fmt.Fprintf(&b, "| `%s:` | %s | %s | %s | %s | %s |\n", p.Name, p.Title, key, code(p.BaseURLVariable), code(p.BaseURL), code(p.Models))
+	}
+	return b.String()
+}
+
 // code is how the guide writes names and values; a dash is none.
 func code(words ...string) string {
 	if text := strings.Join(words, "`, `"); text != "" {
@@ -53,7 +77,7 @@ func code(words ...string) string {
 func TestTheGuideShowsTheTables(t *testing.T) {
 	for name, table := range tables {
 		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(guide)
+			text, err := os.ReadFile(table.guide)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,17 +85,69 @@ func TestTheGuideShowsTheTables(t *testing.T) {
 			head, rest, ok := strings.Cut(string(text), begin)
 			shown, tail, ok2 := strings.Cut(rest, end)
 			if !ok || !ok2 {
-				t.Fatal("docs/configuration.md has lost its markers")
+				t.Fatalf("%s has lost its markers", table.guide)
 			}
 			if *update {
-				if err := os.WriteFile(guide, []byte(head+begin+table()+end+tail), 0o644); err != nil {
+				if err := os.WriteFile(table.guide, []byte(head+begin+table.write()+end+tail), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return
 			}
-			if diff := cmp.Diff(table(), shown); diff != "" {
-				t.Errorf("docs/configuration.md is not up to date; run go test ./config -update\n%s", diff)
+			if diff := cmp.Diff(table.write(), shown); diff != "" {
+				t.Errorf("%s is not up to date; run go test ./config -update\n%s", table.guide, diff)
 			}
 		})
+	}
+}
+
+// What the guides show of the configuration file can be copied into one.
+func TestTheGuidesFilesAreRead(t *testing.T) {
+	read := 0
+	for _, guide := range []string{"../docs/configuration.md", "../docs/models.md"} {
+		text, err := os.ReadFile(guide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+			read++
+			// Where the guides refer to a file that is only there on some machine, a variable will do.
+			file := regexp.MustCompile(`\{file: [^}]+\}`).ReplaceAllString(m[1], "{env: IN_A_FILE}")
+			var environ []string
+			for _, name := range regexp.MustCompile(`\{env: (\w+)\}`).FindAllStringSubmatch(file, -1) {
+				environ = append(environ, name[1]+"=sk-1")
+			}
+			t.Run(fmt.Sprint(filepath.Base(guide), " ", read), func(t *testing.T) {
+				c, err := load(t, file, environ)
+				if err != nil {
+					t.Fatalf("%v\n%s", err, file)
+				}
+				if len(c.Warnings) > 0 && !strings.Contains(file, "base_url: https://dashscope-intl") { // those lack their keys there
+					t.Errorf("warnings: %q", c.Warnings)
+				}
+			})
+		}
+	}
+	if read < 5 {
+		t.Errorf("there are only %d files in the guides", read)
+	}
+}
+
+func TestTheGuideSaysWhatEachKindSupports(t *testing.T) {
+	text, err := os.ReadFile("../docs/models.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## What each supports\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, p := range Presets() {
+		row := regexp.MustCompile(`(?m)^\| ` + "`" + p.Kind + "`" + ` \|[^|]*\b` + p.Title + `\b[^|]*(\|[^|]+){7}\|$`)
+		if !row.MatchString(section) {
+			t.Errorf("there is no row of the kind %s that has %s", p.Kind, p.Title)
+		}
+		for _, variable := range []string{p.KeyVariable, p.BaseURLVariable, p.APIVersionVariable} {
+			if variable != "" && !strings.Contains(string(text), "`"+variable+"`") && !strings.Contains(string(text), variable+"=") {
+				t.Errorf("%s of %s is not told of", variable, p.Title)
+			}
+		}
 	}
 }

@@ -107,6 +107,28 @@ func TestTheReadmesRequestsAreAnswered(t *testing.T) {
 	expectAnswer(t, req, "event: finished\ndata: {\"status\":\"completed\"}\n\n")
 }
 
+// What the README shows of the server's first words about its model is what the server says.
+func TestTheReadmeShowsWhatTheServerSays(t *testing.T) {
+	var shown string
+	for _, block := range blocks(readGuide(t, "README.md"), "") {
+		if strings.HasPrefix(block, "lingserve devel listens on") {
+			shown = block
+		}
+	}
+	first, rest, ok := strings.Cut(shown, "  model ")
+	about, _, ok2 := strings.Cut(rest, "  workflows ")
+	if !ok || !ok2 || strings.Count(first, "\n") != 1 {
+		t.Fatalf("the README shows %q", shown)
+	}
+	p := startServer(t)
+	p.waitFor("^  workflows ")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if said := strings.Join(p.lines, "\n"); !strings.Contains(said, "  model "+strings.TrimRight(about, "\n")) {
+		t.Errorf("the README shows\n%s\nand the server says\n%s", about, said)
+	}
+}
+
 func expectAnswer(t *testing.T, req *http.Request, want string) {
 	t.Helper()
 	res, err := client(t).Do(req)

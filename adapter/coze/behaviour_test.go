@@ -311,15 +311,15 @@ usage 2+7=9 finish tool_calls
 				if row.between != nil {
 					m = row.between(t, m)
 				}
-				text := ""
+				var text strings.Builder
 				for c, err := range m.Stream(t.Context(), adapter.Request{Messages: row.messages, Tools: ours}) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					text += c.Text
+					text.WriteString(c.Text)
 				}
-				if text != row.text {
-					t.Errorf("%q", text)
+				if text.String() != row.text {
+					t.Errorf("%q", text.String())
 				}
 				if diff := cmp.Diff(row.submit, r.posts("/submit_tool_outputs")); diff != "" {
 					t.Error(diff)
@@ -435,21 +435,21 @@ func TestManyChatsWithTools(t *testing.T) {
 		for i := range 100 {
 			wg.Go(func() {
 				question := user(fmt.Sprint("question ", i))
-				var id string
+				var id strings.Builder
 				for c, err := range m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{question}, Tools: []adapter.Tool{{Name: "f"}}}) {
 					if err != nil {
 						t.Error(err)
 						return
 					}
 					if c.ToolCall != nil {
-						id += c.ToolCall.ID
+						id.WriteString(c.ToolCall.ID)
 					}
 				}
 				want, got := fmt.Sprint("the answer to question ", i), ""
 				for c, err := range m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{
 					question,
-					{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: id, Name: "f", Arguments: "{}"}}},
-					{Role: adapter.ToolRole, ToolCallID: id, Content: want},
+					{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: id.String(), Name: "f", Arguments: "{}"}}},
+					{Role: adapter.ToolRole, ToolCallID: id.String(), Content: want},
 				}, Tools: []adapter.Tool{{Name: "f"}}}) {
 					if err != nil {
 						t.Error(err)

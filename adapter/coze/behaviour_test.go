@@ -2,7 +2,6 @@ package coze
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -134,12 +133,6 @@ func ids(conversation, chat string) string {
 
 func raw(stream string) upstream.Answer {
 	return upstream.Answer{Raw: []upstream.Raw{{Bytes: stream}}}
-}
-
-// text is an event with a piece of an answer.
-func text(s string) string {
-	b, _ := json.Marshal(s)
-	return deltaHead + `"content":` + string(b) + deltaTail
 }
 
 // Coze may take its time to hear of a canceled chat, but not for ever; Close waits for that, and only for that.

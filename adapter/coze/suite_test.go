@@ -2,7 +2,6 @@ package coze
 
 import (
 	"flag"
-	"strconv"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -11,16 +10,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected chunks in testdata")
 
-const (
-	chatCreated   = "event:conversation.chat.created\ndata:{\"id\":\"740002\",\"conversation_id\":\"740001\",\"bot_id\":\"m\",\"status\":\"created\"}\n\n"
-	chatCompleted = "event:conversation.chat.completed\ndata:{\"id\":\"740002\",\"conversation_id\":\"740001\",\"bot_id\":\"m\",\"status\":\"completed\",\"usage\":{\"token_count\":3,\"output_count\":1,\"input_count\":2}}\n\n"
-	done          = "event:done\ndata:\"[DONE]\"\n\n"
-)
-
-// An event with a piece of an answer is deltaHead, a member, deltaTail.
-const (
-	deltaHead = `event:conversation.message.delta` + "\n" + `data:{"id":"740003","conversation_id":"740001","bot_id":"m","role":"assistant","type":"answer",`
-	deltaTail = `,"content_type":"text","chat_id":"740002"}` + "\n\n"
+var (
+	chatCreated   = adaptertest.Coze.Open
+	chatCompleted = adaptertest.Coze.Finish
+	done          = adaptertest.Coze.Done
+	text          = adaptertest.Coze.Text // an event with a piece of an answer
 )
 
 var subject = adaptertest.Subject{
@@ -29,18 +23,7 @@ var subject = adaptertest.Subject{
 	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
 		return newProvider(t, Options{BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts})
 	},
-	Wire: adaptertest.Wire{
-		ContentType: "text/event-stream",
-		Open:        chatCreated,
-		Text:        func(text string) string { return deltaHead + `"content":` + strconv.Quote(text) + deltaTail },
-		Reasoning: func(text string) string {
-			return deltaHead + `"content":"","reasoning_content":` + strconv.Quote(text) + deltaTail
-		},
-		Finish: chatCompleted,
-		Done:   done,
-		Ping:   ": ping\n\n",
-		Error:  "event:error\ndata:{\"code\":5000,\"msg\":\"event interval error " + adaptertest.Key + "\"}\n\n",
-	},
+	Wire:            adaptertest.Coze,
 	NoLength:        true, // a chat is completed or it fails
 	NoContentFilter: true,
 }

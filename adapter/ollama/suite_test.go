@@ -2,7 +2,6 @@ package ollama
 
 import (
 	"flag"
-	"fmt"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -12,7 +11,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the expected chunks in testdata")
 
 // lastLine is what Ollama ends an answer with.
-const lastLine = `{"model":"m","created_at":"2026-01-02T03:04:05.6Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","eval_count":3}` + "\n"
+var lastLine = adaptertest.Ollama.Finish
 
 func messageLine(members string) string {
 	return `{"model":"m","created_at":"2026-01-02T03:04:05.123456789Z","message":{"role":"assistant",` + members + `},"done":false}` + "\n"
@@ -24,14 +23,7 @@ var subject = adaptertest.Subject{
 	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
 		return newProvider(t, Options{BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts})
 	},
-	Wire: adaptertest.Wire{
-		ContentType: "application/x-ndjson",
-		Text:        func(text string) string { return messageLine(fmt.Sprintf(`"content":%q`, text)) },
-		Reasoning:   func(text string) string { return messageLine(fmt.Sprintf(`"content":"","thinking":%q`, text)) },
-		Finish:      lastLine,
-		Ping:        "\n",
-		Error:       `{"error":"llama runner process has terminated: exit status 2 ` + adaptertest.Key + `"}` + "\n",
-	},
+	Wire:            adaptertest.Ollama,
 	NoContentFilter: true, // Ollama has no filter
 }
 

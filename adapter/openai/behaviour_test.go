@@ -27,11 +27,10 @@ func newProvider(t testing.TB, o Options) adapter.Provider {
 	return p
 }
 
-const finish = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
-
-func delta(text string) string {
-	return fmt.Sprintf(`data: {"choices":[{"index":0,"delta":{"content":%q},"finish_reason":null}]}`+"\n\n", text)
-}
+var (
+	finish = adaptertest.OpenAI.Finish
+	delta  = adaptertest.OpenAI.Text
+)
 
 // subject is this adapter, as the suite of all adapters sees it.
 var subject = adaptertest.Subject{
@@ -42,18 +41,7 @@ var subject = adaptertest.Subject{
 			BaseURL: o.BaseURL + "/v1", Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
 		})
 	},
-	Wire: adaptertest.Wire{
-		ContentType: "text/event-stream",
-		Open:        `data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}` + "\n\n",
-		Text:        delta,
-		Reasoning: func(text string) string {
-			return fmt.Sprintf(`data: {"choices":[{"index":0,"delta":{"reasoning_content":%q},"finish_reason":null}]}`+"\n\n", text)
-		},
-		Finish: finish,
-		Done:   "data: [DONE]\n\n",
-		Ping:   ": ping\n\n",
-		Error:  `data: {"error":{"message":"overloaded ` + adaptertest.Key + `","type":"server_error"}}` + "\n\n",
-	},
+	Wire: adaptertest.OpenAI,
 }
 
 // AD-01, AD-06, AD-07 and what else every adapter promises.

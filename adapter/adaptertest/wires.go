@@ -1,0 +1,70 @@
+package adaptertest
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// OpenAI is the wire of chat completions, Azure's too.
+var OpenAI = Wire{
+	ContentType: "text/event-stream",
+	Open:        `data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}` + "\n\n",
+	Text: func(text string) string {
+		return `data: {"choices":[{"index":0,"delta":{"content":` + quote(text) + `},"finish_reason":null}]}` + "\n\n"
+	},
+	Reasoning: func(text string) string {
+		return `data: {"choices":[{"index":0,"delta":{"reasoning_content":` + quote(text) + `},"finish_reason":null}]}` + "\n\n"
+	},
+	Finish: `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n",
+	Done:   "data: [DONE]\n\n",
+	Ping:   ": ping\n\n",
+	Error:  `data: {"error":{"message":"overloaded ` + Key + `","type":"server_error"}}` + "\n\n",
+}
+
+// Coze is the wire of Coze's chat v3.
+var Coze = Wire{
+	ContentType: "text/event-stream",
+	Open: "event:conversation.chat.created\n" +
+		`data:{"id":"740002","conversation_id":"740001","bot_id":"m","status":"created"}` + "\n\n",
+	Text:      func(text string) string { return cozeDelta(`"content":` + quote(text)) },
+	Reasoning: func(text string) string { return cozeDelta(`"content":"","reasoning_content":` + quote(text)) },
+	Finish: "event:conversation.chat.completed\n" +
+		`data:{"id":"740002","conversation_id":"740001","bot_id":"m","status":"completed","usage":{"token_count":3,"output_count":1,"input_count":2}}` + "\n\n",
+	Done:  "event:done\ndata:\"[DONE]\"\n\n",
+	Ping:  ": ping\n\n",
+	Error: "event:error\n" + `data:{"code":5000,"msg":"event interval error ` + Key + `"}` + "\n\n",
+}
+
+func cozeDelta(members string) string {
+	return "event:conversation.message.delta\n" +
+		`data:{"id":"740003","conversation_id":"740001","bot_id":"m","role":"assistant","type":"answer",` + members +
+		`,"content_type":"text","chat_id":"740002"}` + "\n\n"
+}
+
+// Ollama is the wire of Ollama's own chat.
+var Ollama = Wire{
+	ContentType: "application/x-ndjson",
+	Text:        func(text string) string { return ollamaLine(`"content":` + quote(text)) },
+	Reasoning:   func(text string) string { return ollamaLine(`"content":"","thinking":` + quote(text)) },
+	Finish: `{"model":"m","created_at":"2026-01-02T03:04:05.6Z","message":{"role":"assistant","content":""},` +
+		`"done":true,"done_reason":"stop","eval_count":3}` + "\n",
+	Ping:  "\n",
+	Error: `{"error":"llama runner process has terminated: exit status 2 ` + Key + `"}` + "\n",
+}
+
+func ollamaLine(members string) string {
+	return `{"model":"m","created_at":"2026-01-02T03:04:05.123456789Z","message":{"role":"assistant",` + members + `},"done":false}` + "\n"
+}
+
+// quote writes text as a JSON string. Characters of HTML stay as they are: what is looked for in a stream is to be seen there.
+func quote(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == utf8.RuneError }) {
+		return `"` + text + `"` // without the copies that an encoder makes of megabytes
+	}
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.Encode(text) // of a string into memory: cannot fail
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -410,6 +410,18 @@ func FuzzFile(f *testing.F) {
 				t.Errorf("%v names no place", err)
 			}
 		}
+		for i, s := range r.added {
+			name, field, _ := strings.Cut(strings.TrimPrefix(s.Key, providers), ".")
+			if !providerName.MatchString(name) || slices.ContainsFunc(r.added[:i], func(o Setting) bool { return o.Key == s.Key }) {
+				t.Errorf("a provider %q with two of %s", name, s.Key)
+			}
+			if _, ok := preset(name); ok || name == "demo" {
+				t.Errorf("a provider %q of its own", name)
+			}
+			if v := r.values[s.Key]; len(r.errs) == 0 && v == nil && (field == "kind" || field == "base_url") {
+				t.Errorf("the provider %s has no %s", name, field)
+			}
+		}
 		c := new(Config)
 		for key, v := range r.values {
 			s, ok := find(key)

@@ -132,6 +132,11 @@ func (r *fileReader) presetKind(m *ast.MappingValueNode, name string) {
 func (r *fileReader) provider(m *ast.MappingValueNode, name string) {
 	at, key := m.Key.GetToken(), providers+name
 	members, ok := mapping(m.Value)
+	switch m.Value.(type) {
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+		r.fail(at, key, "anchors, aliases and tags have no meaning here; expected settings, one a line, as \"kind: …\"")
+		return
+	}
 	switch {
 	case name == "demo":
 		r.fail(at, key, "demo is the built-in scripted model; choose another name")

@@ -213,6 +213,8 @@ func TestAWrongProviderSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "preset twice", file: "providers:\n  qwen: {key: a}\n  qwen: {key: b}", want: `lingserve.yaml:3:3: not valid YAML: mapping key "qwen" already defined at [2:3]`},
 		{name: "text for a provider", file: "providers:\n  gpu: 10.0.0.5", want: `lingserve.yaml:2:3: providers.gpu: expected settings, one a line, as "kind: …"`},
 		{name: "nothing for a provider", file: "providers:\n  gpu:\n", want: `lingserve.yaml:2:3: providers.gpu: expected settings, one a line, as "kind: …"`},
+		{name: "anchor", file: "providers:\n  gpu: &gpu {kind: ollama, base_url: a}\n  more: *gpu", want: "lingserve.yaml:2:3: providers.gpu: anchors, aliases and tags have no meaning here; expected settings, one a line, as \"kind: …\"\nlingserve.yaml:3:3: providers.more: anchors, aliases and tags have no meaning here; expected settings, one a line, as \"kind: …\""},
+		{name: "merge key", file: "providers:\n  <<: {gpu: {kind: ollama}}", want: `lingserve.yaml:2:3: providers.<<: a provider's name has small letters, digits, - and _ only, since it stands before the colon of its models' names`},
 		{name: "text for all of them", file: "providers: openai", want: `lingserve.yaml:1:12: providers: expected settings, one a line, as "openai: …"`},
 		{name: "preset outside of providers", file: "openai:\n  key: k", want: `lingserve.yaml:1:1: openai: unknown setting; write "openai:" under "providers:"`},
 		{name: "dotted key", file: "providers.qwen.key: k", want: `lingserve.yaml:1:1: providers.qwen.key: unknown setting; write "key" under "providers: qwen:"`},

@@ -206,7 +206,7 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, wo
 			}
 		}
 	}
-	var providers []string
+	providers := []string{} // as JSON, too, there is a list
 	for _, p := range c.Providers {
 		if p.Set && p.Missing() == "" {
 			providers = append(providers, p.Name)

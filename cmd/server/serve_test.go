@@ -212,6 +212,35 @@ func TestServeSaysWhereItListensAndWhatToTry(t *testing.T) {
 	}
 }
 
+func TestServeSaysWhichModelAnswersAndWhy(t *testing.T) {
+	p := startServer(t, "--providers-deepseek-key", "sk-CANARY", "--providers-ollama-models", "llama3.2:3b", "--providers-azure-base-url", "https://a.invalid")
+	p.waitFor(`^  workflows `)
+	p.mu.Lock()
+	said := strings.Join(p.lines, "\n")
+	p.mu.Unlock()
+	for _, want := range []string{
+		"  model      ollama:llama3.2:3b (since --providers-ollama-models is set)\n",
+		"  providers  ollama, deepseek\n",
+		"Azure OpenAI needs a key; set AZURE_OPENAI_API_KEY or providers.azure.key",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q", want)
+		}
+	}
+	if strings.Contains(said, "CANARY") || strings.Contains(said, "scripted") {
+		t.Errorf("it says\n%s", said)
+	}
+	_, list := get(t, p.base+"/v1/models")
+	for _, want := range []string{`"ollama:llama3.2:3b"`, `"deepseek:deepseek-flash"`} {
+		if !strings.Contains(list, want) {
+			t.Errorf("%s is not in the list: %s", want, list)
+		}
+	}
+	if strings.Contains(list, "azure:") || strings.Contains(list, "openai:") {
+		t.Errorf("the list has what cannot be used: %s", list)
+	}
+}
+
 func TestServeWithTheLogAsJSONSaysNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("lingserve", "serve", "--addr", "127.0.0.1:0", "--log-format", "json")
@@ -227,12 +256,15 @@ func TestServeWithTheLogAsJSONSaysNothingElse(t *testing.T) {
 	defer stop.Stop()
 	s := bufio.NewScanner(stderr)
 	for s.Scan() {
-		var line struct{ Msg, URL, Model string }
+		var line struct {
+			Msg, URL, Model string
+			Providers       []string
+		}
 		if err := json.Unmarshal(s.Bytes(), &line); err != nil {
 			t.Errorf("%q is not JSON", s.Text())
 		}
 		if line.Msg == "listening" {
-			if line.Model != "demo:demo" || !strings.HasPrefix(line.URL, "http://127.0.0.1:") {
+			if line.Model != "demo:demo" || line.Providers == nil || !strings.HasPrefix(line.URL, "http://127.0.0.1:") {
 				t.Errorf("got %s", s.Text())
 			}
 			cmd.Process.Signal(os.Interrupt)

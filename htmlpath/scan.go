@@ -464,9 +464,6 @@ func (p *Parser) refuse(b []byte, limit string, most int) {
 	p.limit(limit, most)
 }
 
-// manyAttributes is so many that a tokenizer that has seen them is not used again: it would go on clearing a large table.
-const manyAttributes = 128
-
 // tokenize reads a tag, and says whether it closes itself.
 func (p *Parser) tokenize(text []byte) (self bool) {
 	p.attrs = p.attrs[:0]
@@ -489,8 +486,5 @@ func (p *Parser) tokenize(text []byte) (self bool) {
 		p.attrs = append(p.attrs, a)
 	}
 	z.NextIsNotRawText() // the parser knows better where such text ends
-	if len(p.attrs) > manyAttributes {
-		p.tokenizer, p.attrs = nil, append([]Attribute(nil), p.attrs...)
-	}
 	return token == html.SelfClosingTagToken
 }

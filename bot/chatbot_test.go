@@ -590,6 +590,43 @@ func TestUsageAfterTheDocumentIsWaitedFor(t *testing.T) {
 }
 
 // BO-06
+// PROTOCOL 1.3, AD-06: which model has answered is said whether or not its provider counts.
+func TestEachInferenceSaysWhichModelAnswered(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		model script
+		want  string // the usage event's data; "" is none
+		said  string // of the response
+	}{
+		{"with counts", says("stop", "{}"), `{"bot":"b","model":"fake:m","prompt_tokens":3,"completion_tokens":4,"total_tokens":7}`, "fake:m"},
+		{"without counts", chunks(adapter.Chunk{Text: "{}", Model: "fake:m"}, adapter.Chunk{Finish: "stop"}), `{"bot":"b","model":"fake:m"}`, "fake:m"},
+		{"without a name", chunks(adapter.Chunk{Text: "{}"}, adapter.Chunk{Finish: "stop"}), `{"bot":"b","model":"fake:a,fake:b"}`, "fake:a,fake:b"},
+		{"broken off", fails(adapter.CodeProtocol, `{"a":`), `{"bot":"b","model":"fake:m"}`, "fake:m"},
+		{"not reached", fails(adapter.CodeUnavailable), "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, c.model)
+				b := New(w.Env, "b", "", Config{Model: "fake:a,fake:b"})
+				r, _ := chat(t, b)
+				var got string
+				for _, line := range w.lines() {
+					if data, ok := strings.CutPrefix(line, `{"event":"usage","data":`); ok {
+						got += strings.TrimSuffix(data, "}")
+					}
+				}
+				want := strings.TrimSuffix(c.want, "}")
+				if diff := cmp.Diff(want, strings.TrimSuffix(got, "}")); diff != "" {
+					t.Error(diff)
+				}
+				if r.Model != c.said {
+					t.Errorf("the response says %q", r.Model)
+				}
+			})
+		})
+	}
+}
+
 func TestFinishEndsABotByHand(t *testing.T) {
 	hang := func(text string) script {
 		return func(ctx context.Context, _ adapter.Request, yield func(adapter.Chunk, error) bool) {

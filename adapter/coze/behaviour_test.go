@@ -48,6 +48,7 @@ func (r *recorder) posts(resource string) []string {
 	for _, s := range r.seen {
 		path, body, _ := strings.Cut(s, " ")
 		if name, query, _ := strings.Cut(path, "?"); name == resource {
+			query = strings.TrimSuffix(strings.TrimSuffix(query, "tenant=7"), "&") // of the base URL
 			list = append(list, strings.TrimSpace(query+" "+body))
 		}
 	}
@@ -58,7 +59,7 @@ func (r *recorder) posts(resource string) []string {
 func newModel(t *testing.T, up *upstream.Server) (adapter.Model, *recorder) {
 	t.Helper()
 	r := &recorder{RoundTripper: up.Transport()}
-	p := newProvider(t, Options{Transport: r, BaseURL: "http://model.test", Key: adaptertest.Key})
+	p := newProvider(t, Options{Transport: r, BaseURL: "http://model.test?tenant=7", Key: adaptertest.Key})
 	t.Cleanup(func() { p.(io.Closer).Close() })
 	m, err := p.Model("m")
 	if err != nil {
@@ -374,6 +375,9 @@ func TestOutputsThatAreNotTaken(t *testing.T) {
 				if chats := len(r.posts("")); chats != row.chats {
 					t.Errorf("%d chats", chats)
 				}
+				if n := len(m.(*model).p.waiting.chats); n != 0 {
+					t.Errorf("%d chats are still waited for", n)
+				}
 			})
 		})
 	}
@@ -408,6 +412,32 @@ func TestAChatThatGoesOnIsCanceled(t *testing.T) {
 		}
 		synctest.Wait()
 		if diff := cmp.Diff([]string{ids("7400000000000001001", "7400000000000001002")}, r.posts("/cancel")); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// The chat that is started in place of one that is gone is the one that is canceled.
+func TestTheChatThatTookOverIsCanceled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+			switch r.Attempt {
+			case 2:
+				return coded(4001)
+			case 3:
+				return upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 10}
+			}
+			return tools(r)
+		}}
+		defer up.Close()
+		m, r := newModel(t, up)
+		for range m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{user("weather?")}}) {
+		}
+		for range m.Stream(t.Context(), adapter.Request{Messages: conversation("c2 dry", "c1 wet")}) {
+			break
+		}
+		synctest.Wait()
+		if diff := cmp.Diff([]string{ids("7400000000000003001", "7400000000000003002")}, r.posts("/cancel")); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -75,6 +75,20 @@ func BenchmarkStream(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/token")
 }
 
+// A token costs the allocation of its text, and no other.
+func TestATokenCostsOneAllocation(t *testing.T) {
+	m, err := newProvider(t, Options{Transport: canned(stream(benchTokens))}).Model("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(10, func() {
+		for range m.Stream(t.Context(), adapter.Request{}) {
+		}
+	}); n > benchTokens+200 {
+		t.Errorf("%v for %d tokens", n, benchTokens)
+	}
+}
+
 // What of it is this package's own share.
 func BenchmarkDecode(b *testing.B) {
 	_, data, _ := strings.Cut(string(stream(1)), "data:{\"id\":\"7382")

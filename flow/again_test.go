@@ -38,20 +38,23 @@ func TestTriggersFireForTheAnswerThatStays(t *testing.T) {
 		{
 			"the second", `{"list":["a",‖"b",‖"c"],"n":1}`, `{"list":["x",‖"y"],"n":2}`,
 			[]string{`end {"list":["x","y"],"n":2}`, `object {"list":["x","y"],"n":2}`, "text x", "text y", "value 2"},
-			[]string{`{"v":"x"}`, `{"v":"y"}`}, "completed",
+			[]string{`{"v":"x"}`, `{"v":"y"}`},
+			"completed",
 			`{"article":{"list":["x","y"],"n":2},"texts":{"0":"T","1":"T"},"object":"T","value":"T","end":"T"}`,
 			6 * time.Second, // three and two seconds, and one for what comes then
 		},
 		{
 			"the first, since the model is away then", `{"list":["a",‖"b",‖"c"],"n":1}`, failing,
 			[]string{`end {"list":["a","b","c"],"n":1}`, `object {"list":["a","b","c"],"n":1}`, "text a", "text b", "text c", "value 1"},
-			[]string{`{"v":"a"}`, `{"v":"b"}`, `{"v":"c"}`}, "completed",
+			[]string{`{"v":"a"}`, `{"v":"b"}`, `{"v":"c"}`},
+			"completed",
 			`{"article":{"list":["a","b","c"],"n":1},"texts":{"0":"T","1":"T","2":"T"},"object":"T","value":"T","end":"T"}`,
 			5 * time.Second,
 		},
 		{
 			"none", "No.", "No, no.",
-			[]string{"end null", "instead output_invalid"}, nil, "completed",
+			[]string{"end null", "instead output_invalid"},
+			nil, "completed",
 			`{"article":"T","end":"T"}`,
 			3 * time.Second,
 		},

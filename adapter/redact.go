@@ -16,8 +16,9 @@ var secrets = []struct {
 	with  string
 }{
 	{regexp.MustCompile(`(?i)\b(bearer|basic)[ :=]+[^\s"',;<>]+`), "$1 ***"},
-	{regexp.MustCompile(`(?i)\b((?:x-|proxy-)?(?:api[-_]?key|authorization|access[-_]?token|secret)"?\s*[:=]\s*"?)[^\s"',;&<>]+`), "$1***"},
+	{regexp.MustCompile(`(?i)\b((?:x-|proxy-)?(?:api[-_]?key|subscription[-_]key|authorization|access[-_]?token|secret)"?\s*[:=]\s*"?)[^\s"',;&<>]+`), "$1***"},
 	{regexp.MustCompile(`\b(sk|pk|pat|rk)[-_][A-Za-z0-9_*.-]{6,}`), "$1-***"},
+	{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_.-]+`), "***"}, // the start of JSON in base64: a signed token
 	{regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s"'@]+@`), "$1***@"},
 	{regexp.MustCompile(`([?&](?:key|api[-_]?key|token|sig|signature|code)=)[^&\s"']+`), "$1***"},
 }

@@ -22,6 +22,9 @@ func TestRedactTakesSecretsOut(t *testing.T) {
 		"another query":                   `https://host/v1?key=CANARYx`,
 		"an api-key header":               "api-key: CANARYabc",
 		"an x-api-key in JSON":            `{"x-api-key":"CANARYabc"}`,
+		"Azure's other header":            "Ocp-Apim-Subscription-Key: CANARYabc",
+		"a token of Coze":                 "the token pat_CANARYabcdef is not valid",
+		"a signed token":                  "jwt eyJCANARYabc.eyJCANARYdef.CANARY-_x expired",
 		"the key, at the limit":           strings.Repeat("x", maxCause-5) + key,
 		"the key, split by the first cut": strings.Repeat(" ", 4*maxCause-len(key)/2) + key,
 	} {

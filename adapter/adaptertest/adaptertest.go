@@ -1,6 +1,16 @@
 // Package adaptertest is the test that every adapter passes. It holds them to what package adapter promises, whatever their
 // provider's wire format: the stand-in of internal/upstream speaks each format, and so one script is a test of all of them.
 //
+// An adapter describes itself by a [Subject], and runs everything:
+//
+//	var subject = adaptertest.Subject{
+//		Prefix: "openai",
+//		New:    func(t testing.TB, o adaptertest.Options) adapter.Provider { … },
+//		Wire:   adaptertest.Wire{ContentType: "text/event-stream", Text: func(text string) string { … }, … },
+//	}
+//
+//	func TestSuite(t *testing.T) { adaptertest.Run(t, subject) }
+//
 // What only one wire format can do is tested beside its adapter; [Recorded] and [Fuzz] are the means for that.
 package adaptertest
 

@@ -112,28 +112,44 @@ func (s *Subject) compare() cmp.Options {
 
 // testRequests looks at what arrives at the provider.
 func testRequests(t *testing.T, s Subject) {
-	synctest.Test(t, func(t *testing.T) {
+	ask := func(t *testing.T, script func(upstream.Request) upstream.Answer, req adapter.Request) []upstream.Request {
+		t.Helper()
 		var mu sync.Mutex
-		var asked upstream.Request
+		var asked []upstream.Request
 		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
 			mu.Lock()
 			defer mu.Unlock()
-			asked = r
-			return upstream.Answer{Text: "ok"}
+			asked = append(asked, r)
+			return script(r)
 		}}
 		defer up.Close()
-		m := s.bare(t, Options{Transport: up.Transport()})
-		req := adapter.Request{Messages: []adapter.Message{
-			{Role: adapter.System, Content: "You are kind."},
-			{Role: adapter.User, Content: "Hi \"you\""},
-			{Role: adapter.Assistant, Content: "Hello 🙂"},
-			{Role: adapter.User, Content: "Why?\nHow?"},
-		}}
+		m := guarded(t, s.Prefix, s.Model, s.provider(t, up), nil)
 		if got := hear(t, t.Context(), m.Stream(t.Context(), req), nil); got.err != nil || got.Text != "ok" {
 			t.Fatalf("%+v", got)
 		}
 		mu.Lock()
 		defer mu.Unlock()
+		for _, r := range asked {
+			if strings.Contains(string(r.Body), "CANARY") {
+				t.Error("the key is in the body")
+			}
+			if s.KeyName != "" && !carries(r.Header, Key) {
+				t.Error("the key is not in the header")
+			}
+		}
+		return asked
+	}
+	ok := always(upstream.Answer{Text: "ok"})
+	inBubble := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+	}
+	inBubble("a conversation", func(t *testing.T) {
+		asked := ask(t, ok, adapter.Request{Messages: []adapter.Message{
+			{Role: adapter.System, Content: "You are kind."},
+			{Role: adapter.User, Content: "Hi \"you\""},
+			{Role: adapter.Assistant, Content: "Hello 🙂"},
+			{Role: adapter.User, Content: "Why?\nHow?"},
+		}})[0]
 		if !asked.Stream {
 			t.Error("no stream was asked for")
 		}
@@ -152,11 +168,70 @@ func testRequests(t *testing.T, s Subject) {
 		if !strings.Contains(string(asked.Body), "You are kind.") {
 			t.Errorf("the system's message is not in %s", asked.Body)
 		}
-		if strings.Contains(string(asked.Body), "CANARY") {
-			t.Error("the key is in the body")
+	})
+	inBubble("what calls of tools have given", func(t *testing.T) {
+		if s.NoTools {
+			t.Skip("the wire cannot say it")
 		}
-		if s.KeyName != "" && !carries(asked.Header, Key) {
-			t.Errorf("the key is not in the header")
+		asked := ask(t, ok, adapter.Request{
+			Messages: []adapter.Message{
+				{Role: adapter.User, Content: "What is the weather?"},
+				{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "c1", Name: "look", Arguments: `{"place":"Timbuktu"}`}}},
+				{Role: adapter.ToolRole, ToolCallID: "c1", Content: "dry and hot"},
+			},
+			Tools: []adapter.Tool{{Name: "look"}},
+		})[0]
+		for _, part := range []string{"Timbuktu", "look", "dry and hot"} {
+			if !strings.Contains(string(asked.Body), part) {
+				t.Errorf("%q is not in %s", part, asked.Body)
+			}
+		}
+	})
+	inBubble("the schema of an answer", func(t *testing.T) {
+		asked := ask(t, ok, adapter.Request{
+			Messages: question().Messages,
+			Format:   adapter.Format{JSON: true, Name: "weather", Schema: json.RawMessage(`{"type":"object","properties":{"humidity":{"type":"number"}}}`)},
+		})[0]
+		if !strings.Contains(string(asked.Body), "humidity") {
+			t.Errorf("the schema is not in %s", asked.Body)
+		}
+	})
+	inBubble("asked again in the same words (AD-06)", func(t *testing.T) {
+		asked := ask(t, func(r upstream.Request) upstream.Answer {
+			return upstream.Answer{Text: "ok", Status: map[bool]int{true: 503}[r.Attempt < 3]}
+		}, question())
+		if len(asked) != 3 || string(asked[0].Body) != string(asked[1].Body) || string(asked[0].Body) != string(asked[2].Body) {
+			t.Errorf("%d requests: %s", len(asked), asked[len(asked)-1].Body)
+		}
+	})
+	inBubble("nothing is asked under a context that has ended (AD-01)", func(t *testing.T) {
+		up := &upstream.Server{Script: ok}
+		defer up.Close()
+		why := errors.New("the run was canceled")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		got := hear(t, ctx, s.bare(t, Options{Transport: up.Transport()}).Stream(ctx, question()), nil)
+		if !errors.Is(got.err, why) || up.Requests() != 0 {
+			t.Errorf("%v, %d requests", got.err, up.Requests())
+		}
+	})
+	inBubble("a panic in the loop ends the request, and passes through (AD-01)", func(t *testing.T) {
+		up := &upstream.Server{Script: always(upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 10})}
+		defer up.Close()
+		m := s.bare(t, Options{Transport: up.Transport()})
+		func() {
+			defer func() {
+				if p := recover(); p != "in the loop" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			for range m.Stream(t.Context(), question()) {
+				panic("in the loop")
+			}
+		}()
+		synctest.Wait()
+		if up.Open() != 0 || up.Canceled() != 1 {
+			t.Errorf("open %d, canceled %d", up.Open(), up.Canceled())
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package adaptertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -158,6 +159,18 @@ func testList(t *testing.T, s Subject) {
 				t.Errorf("%q %v", names, err)
 			}
 		})
+	})
+	t.Run("ends with its context", func(t *testing.T) {
+		why := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		p := s.New(t, Options{BaseURL: "http://" + host, Key: Key, Transport: trip(func(r *http.Request) (*http.Response, error) {
+			cancel(why)
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})})
+		if _, err := p.(adapter.Lister).List(ctx); !errors.Is(err, why) {
+			t.Errorf("%v", err)
+		}
 	})
 	bad := `{"error":{"message":"` + words + " " + Key + `"}}`
 	for _, row := range []struct {

@@ -29,3 +29,20 @@ func ExampleLoad_wrong() {
 	// LINGSERVE_RUN_RETENTION: run.retention: "soon" is not a duration (as 30s or 5m)
 	// LINGSERVE_RUN_MAX_LOG: run.max_log: 1 is too small; at least 4KiB
 }
+
+func ExampleProvider_Missing() {
+	c, err := config.Load(nil, []string{"DEEPSEEK_API_KEY=sk-secret"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, name := range []string{"deepseek", "qwen"} {
+		p, _ := c.Provider(name)
+		fmt.Printf("%s at %s: %q\n", p.Name, p.BaseURL, p.Missing())
+	}
+	fmt.Println(c.Model, "from", c.Source("model"))
+	// Output:
+	// deepseek at https://api.deepseek.com/v1: ""
+	// qwen at https://dashscope.aliyuncs.com/compatible-mode/v1: "Qwen needs a key; set DASHSCOPE_API_KEY or providers.qwen.key"
+	// deepseek:deepseek-flash from default, since DEEPSEEK_API_KEY is set
+}

@@ -783,6 +783,8 @@ func TestAChunkAllocatesNothing(t *testing.T) {
 	}{
 		{"JSON", Config{NoValue: true}, `{"a":"`},
 		{"text", Config{NoValue: true, Format: Text}, "a"},
+		{"HTML", Config{NoValue: true, Format: HTML}, "<p>"},
+		{"HTML with events", Config{NoValue: true, Format: HTML, HTMLEvents: true}, "<p>"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, says("stop"))
@@ -821,7 +823,7 @@ func BenchmarkChunk(b *testing.B) {
 		name   string
 		config Config
 		first  string
-	}{{"json", Config{NoValue: true}, `{"a":"`}, {"jsonWithValue", Config{}, `{"a":"`}, {"text", Config{NoValue: true, Format: Text}, "a"}} {
+	}{{"json", Config{NoValue: true}, `{"a":"`}, {"jsonWithValue", Config{}, `{"a":"`}, {"text", Config{NoValue: true, Format: Text}, "a"}, {"html", Config{NoValue: true, Format: HTML}, "<p>"}, {"htmlWithEvents", Config{NoValue: true, Format: HTML, HTMLEvents: true}, "<p>"}} {
 		b.Run(c.name, func(b *testing.B) {
 			w := newWorld(b, says("stop"))
 			o := newOutput(New(w.Env, "b", "x", c.config))

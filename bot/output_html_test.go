@@ -221,3 +221,65 @@ func TestAnHTMLBotIsAskedForHTML(t *testing.T) {
 		t.Errorf("prompts see the format %v", got)
 	}
 }
+
+// Whatever a model says, however it is cut, readers of the deltas have the value, and the events are a tree.
+func FuzzHTMLAnswer(f *testing.F) {
+	for _, text := range []string{
+		"<!DOCTYPE html><html><body><p class='a'>Hi &amp; bye<br></p></body></html>", "```html\n<p>\xff\x00\n```\n", "Sorry.", "<script>\u2028</script>", "<svg><path d=\"\"/></svg>", "a <b>c",
+	} {
+		f.Add(text, uint8(3))
+		f.Add(text, uint8(200))
+	}
+	f.Fuzz(func(t *testing.T, text string, size uint8) {
+		var pieces []string
+		for rest := text; rest != ""; {
+			n := min(len(rest), int(size)+1)
+			pieces = append(pieces, rest[:n])
+			rest = rest[n:]
+		}
+		w := newWorld(t, says("stop", pieces...))
+		b := New(w.Env, "b", "root", Config{Format: HTML, HTMLEvents: true, Done: true})
+		r, err := chat(t, b)
+		if f, known := Describe(err); err != nil && (!known || f.Code != CodeOutputInvalid) {
+			t.Fatal(err)
+		}
+		document, _ := w.Tube.Snapshot(true)
+		var open []string
+		for _, line := range w.lines() {
+			var e struct {
+				Event string
+				Data  struct{ URI, Path, Type, Name string }
+			}
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			last := len(open) - 1
+			switch at := e.Data.Path; {
+			case e.Event != "html":
+			case e.Data.Type == "open_tag":
+				if last >= 0 && !strings.HasPrefix(at, open[last]+"/") {
+					t.Fatalf("%s is opened in %q", at, open)
+				}
+				open = append(open, at)
+			case e.Data.Type == "close_tag":
+				if last < 0 || open[last] != at {
+					t.Fatalf("%s is closed in %q", at, open)
+				}
+				open = open[:last]
+			case last < 0 && at != "", last >= 0 && open[last] != at:
+				t.Fatalf("text at %s, in %q", at, open)
+			}
+		}
+		if err != nil {
+			return
+		}
+		var folded struct{ Root string }
+		var value string
+		if err := json.Unmarshal(document, &folded); err != nil {
+			t.Fatalf("%s: %v", document, err)
+		}
+		if err := json.Unmarshal(r.Value, &value); err != nil || value != folded.Root || len(open) > 0 {
+			t.Fatalf("%s, %s, %q is open: %v", document, r.Value, open, err)
+		}
+	})
+}

@@ -91,7 +91,6 @@ type Parser struct {
 	attrs     []Attribute
 
 	tags     bool // there was one
-	fixes    [fixKinds]int
 	err      error
 	closed   bool
 	complete bool
@@ -247,7 +246,7 @@ func (p *Parser) Close() error {
 	p.closeText()
 	p.flush(true)
 	if p.state != stOver {
-		open := p.unclosed()
+		open := p.unclosed(0)
 		p.fixes[fixUnclosed] += open
 		p.complete = open == 0 && p.fixes[fixCut] == 0
 		p.closeTo(0)

@@ -305,7 +305,7 @@ func (p *Parser) fenceEnds() bool { return p.match >= p.fence }
 // over ends the document: what comes now is ignored.
 func (p *Parser) over() {
 	p.flush(true)
-	p.fixes[fixUnclosed] += p.unclosed()
+	p.fixes[fixUnclosed] += p.unclosed(0)
 	p.closeTo(0)
 	p.held, p.mark = p.held[:0], -1
 	p.state, p.complete = stOver, true

@@ -24,6 +24,7 @@ type tree struct {
 	text   []byte  // that is collected, decoded
 	mended []byte
 	blank  int // white space in a row, outside elements
+	fixes  [fixKinds]int
 }
 
 // element is an open element.
@@ -158,6 +159,7 @@ func (t *tree) imply(k *kind) {
 		}
 	}
 	if from >= 0 {
+		t.fixes[fixUnclosed] += t.unclosed(from)
 		t.closeTo(from)
 	}
 }
@@ -172,6 +174,7 @@ func (t *tree) closeTag(name []byte) bool {
 	for i := len(t.stack) - 1; i >= 0; i-- {
 		e := &t.stack[i]
 		if e.kind == n {
+			t.fixes[fixUnclosed] += t.unclosed(i + 1)
 			t.closeTo(i)
 			return true
 		}
@@ -197,9 +200,9 @@ func (t *tree) closeTo(n int) {
 	}
 }
 
-// unclosed counts the open elements that should have had an end tag.
-func (t *tree) unclosed() (n int) {
-	for _, e := range t.stack {
+// unclosed counts the open elements, from the one at this depth on, that should have had an end tag.
+func (t *tree) unclosed(from int) (n int) {
+	for _, e := range t.stack[from:] {
 		if !e.is(optional) {
 			n++
 		}

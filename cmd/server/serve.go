@@ -225,7 +225,13 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, wo
 		fmt.Fprintf(&b, " (%s)", from.Name)
 	}
 	fmt.Fprintln(&b)
-	if strings.HasPrefix(c.Model, "demo:") {
+	switch {
+	case !strings.HasPrefix(c.Model, "demo:"):
+	case len(providers) > 0 && c.Source("model").Kind == config.Default:
+		// One that is set up and has no models listed, or it would be the default.
+		fmt.Fprintf(&b, "             scripted: it needs no network and knows nothing. Which model of %s is to answer is not known:\n"+
+			"             say --model %s:NAME, or list models under providers.%s.models\n", providers[0], providers[0], providers[0])
+	default:
 		fmt.Fprint(&b, "             scripted: it needs no network and knows nothing. For a real model set OPENAI_API_KEY or the key of another\n"+
 			"             provider, or say --model ollama:NAME where Ollama runs; docs/models.md has them all\n")
 	}

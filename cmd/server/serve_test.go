@@ -241,6 +241,14 @@ func TestServeSaysWhichModelAnswersAndWhy(t *testing.T) {
 	}
 }
 
+func TestServeSaysHowToNameAModelOfAProviderThatHasNoneListed(t *testing.T) {
+	p := startServer(t, "--providers-coze-key", "sk-CANARY")
+	p.waitFor(`^  model +demo:demo$`)
+	p.waitFor(`Which model of coze is to answer is not known:$`)
+	p.waitFor(`^ +say --model coze:NAME, or list models under providers\.coze\.models$`)
+	p.waitFor(`^  providers  coze$`)
+}
+
 func TestServeWithTheLogAsJSONSaysNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("lingserve", "serve", "--addr", "127.0.0.1:0", "--log-format", "json")

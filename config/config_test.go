@@ -293,7 +293,7 @@ func TestPrintShowsValuesAndWhereTheyComeFrom(t *testing.T) {
 		`max_log: 1MiB # flag --run-max-log`,
 		`level: warn # lingserve.yaml:3`,
 	} {
-		if !oneOf(got, want) {
+		if !slices.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
 		}
 	}

@@ -188,7 +188,7 @@ func (r *fileReader) kind(at *token.Token, name string, members []*ast.MappingVa
 		if v == nil || len(r.errs) > before {
 			return "", false
 		}
-		if !oneOf(kinds, v.text) {
+		if !slices.Contains(kinds, v.text) {
 			delete(r.values, key+".kind")
 			r.fail(m.Value.GetToken(), key+".kind", "%v", noneOf(v.text, kinds))
 			return "", false

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,7 +68,7 @@ func (s Setting) isText() bool {
 
 // set understands v and stores it in c.
 func (s Setting) set(c *Config, v value) error {
-	if len(s.OneOf) > 0 && !oneOf(s.OneOf, v.text) {
+	if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, v.text) {
 		return noneOf(v.text, s.OneOf)
 	}
 	if s.check != nil {
@@ -247,13 +248,4 @@ func splitList(text string) []string {
 		}
 	}
 	return list
-}
-
-func oneOf(list []string, s string) bool {
-	for _, item := range list {
-		if item == s {
-			return true
-		}
-	}
-	return false
 }

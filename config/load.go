@@ -273,7 +273,7 @@ func (l *loader) warnOfVariables(environ []string) {
 	}
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")
-		if !strings.HasPrefix(name, "LINGSERVE_") || oneOf(known, name) {
+		if !strings.HasPrefix(name, "LINGSERVE_") || slices.Contains(known, name) {
 			continue
 		}
 		if added := l.addedBy(name); added != "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -63,7 +64,7 @@ func quote(text string, isText bool) string {
 		return text
 	}
 	_, err := strconv.ParseFloat(text, 64)
-	if bare.MatchString(text) && err != nil && !strings.HasSuffix(text, ":") && !oneOf([]string{"true", "false", "null"}, strings.ToLower(text)) {
+	if bare.MatchString(text) && err != nil && !strings.HasSuffix(text, ":") && !slices.Contains([]string{"true", "false", "null"}, strings.ToLower(text)) {
 		return text
 	}
 	return strconv.Quote(text)

@@ -26,6 +26,9 @@ type recorder struct {
 }
 
 func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Query().Get("tenant") != "7" {
+		return nil, fmt.Errorf("%s has lost the base URL's query", req.URL)
+	}
 	body, err := req.GetBody()
 	if err != nil {
 		return nil, err

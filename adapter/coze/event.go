@@ -70,13 +70,13 @@ func (e *event) same(data string) bool {
 	return true
 }
 
-// keep makes an event that is text and nothing else the model.
+// keep makes an event that is a message the model.
 func (e *event) keep(data string) {
 	text := e.content
 	if len(text) == 0 {
 		text = e.reasoning
 	}
-	if len(text) == 0 || len(e.content) > 0 && len(e.reasoning) > 0 || e.usage != nil || e.lastError != nil || e.required != nil {
+	if len(text) == 0 || e.usage != nil || e.lastError != nil || e.required != nil {
 		return
 	}
 	start := int(uintptr(unsafe.Pointer(unsafe.SliceData(text))) - uintptr(unsafe.Pointer(unsafe.StringData(data))))

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,10 +151,62 @@ func TestAzureInAllFormsOfItsAddress(t *testing.T) {
 			t.Errorf("%s: it lists models that are no deployments", row.base)
 		}
 	}
+	for _, name := range []string{".", "..", "a/b"} {
+		if _, err := newProvider(t, Options{Azure: true, BaseURL: azureURL}).Model(name); err == nil {
+			t.Errorf("a deployment called %q", name)
+		}
+	}
 	_, err := New(Options{Prefix: "azure", Azure: true})
 	if err == nil || !strings.Contains(err.Error(), "https://NAME.openai.azure.com") {
 		t.Errorf("%v", err)
 	}
+}
+
+// Whatever the names of models are, and callers may name them: what is asked is below the base URL, at its host, with its query.
+func FuzzEndpoint(f *testing.F) {
+	for _, base := range []string{"", "http://h/v1", "https://x.openai.azure.com/openai/", "https://h/a%2Fb?q=1", "http://h/?api-version=1", "http://[::1]:80/openai/v1"} {
+		for _, name := range []string{"gpt-4o", "llama3:8b", "..", "a/../../b", "a?b#c", "%2e%2e/x", "é 🙂"} {
+			f.Add(base, name, true)
+			f.Add(base, name, false)
+		}
+	}
+	f.Fuzz(func(t *testing.T, base, name string, azure bool) {
+		p, err := New(Options{BaseURL: base, Azure: azure})
+		if err != nil {
+			return
+		}
+		m, err := p.Model(name)
+		if err != nil {
+			return
+		}
+		var address string
+		switch m := m.(type) {
+		case *model:
+			address = m.url
+		default:
+			t.Fatalf("%T", m)
+		}
+		if base == "" {
+			base = defaultURL
+		}
+		want, _ := url.Parse(base)
+		got, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Scheme != want.Scheme || got.Host != want.Host || got.User.String() != want.User.String() || got.Fragment != "" {
+			t.Errorf("%s: %s", base, got)
+		}
+		below := strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(want.JoinPath().Path, "/"), "/chat/completions"), "/openai")
+		if path := got.JoinPath().Path; !strings.HasPrefix(path, below) || !strings.HasSuffix(path, "/chat/completions") {
+			t.Errorf("%s: %s", base, got)
+		}
+		for key, values := range want.Query() {
+			if key != "api-version" && !slices.Equal(got.Query()[key], values) {
+				t.Errorf("%s: %s", base, got)
+			}
+		}
+	})
 }
 
 // A list of models comes in more forms than one.

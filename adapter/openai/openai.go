@@ -1,5 +1,5 @@
 // Package openai speaks the chat completions format of OpenAI and of every server compatible with it: DeepSeek, Qwen,
-// Moonshot, vLLM, llama.cpp, Ollama's /v1, Azure.
+// Moonshot, OpenRouter, vLLM, llama.cpp, Ollama's /v1; and that of Azure, under its addresses.
 //
 // # Guarantees
 //   - A stream that was cut off is an error, never a short answer.
@@ -101,6 +101,9 @@ type provider struct {
 func (p *provider) Model(name string) (adapter.Model, error) {
 	if name == "" {
 		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
+	}
+	if p.azure() && (name == "." || name == ".." || strings.Contains(name, "/")) {
+		return nil, fmt.Errorf("no deployment can be called %q", name) // it would be part of the address
 	}
 	return &model{p: p, name: name, url: p.chat(name)}, nil
 }

@@ -8,23 +8,49 @@ import (
 	"time"
 )
 
-// openai is the chat completions format.
+// openai is the chat completions format. At the address of a deployment it is Azure's, which says in each event what its filter
+// thinks of the text, and writes members in the order of their names.
 type openai struct {
-	head string // of every frame, up to the choices
-	tail string // of every frame, from the choices on
+	azure bool
+	head  string // of every frame, up to the choices
+	delta string // of a choice, up to the members of its delta
+	end   string // of a delta, up to the reason why the answer ends
+	rest  string // of a choice
+	tail  string // of every frame, from the end of the choices on
 }
 
 func (f *openai) kind() string { return "text/event-stream; charset=utf-8" }
 
+// filtered is what Azure's filter thinks of harmless text.
+const filtered = `{"hate":{"filtered":false,"severity":"safe"},"self_harm":{"filtered":false,"severity":"safe"},` +
+	`"sexual":{"filtered":false,"severity":"safe"},"violence":{"filtered":false,"severity":"safe"}}`
+
 func (f *openai) open(a *writer) {
-	f.head = `data: {"id":"` + f.id(a) + `","object":"chat.completion.chunk","created":` +
-		strconv.FormatInt(time.Now().Unix(), 10) + `,"model":` + string(appendString(nil, a.req.Model)) +
-		`,"system_fingerprint":"fp_script","choices":[`
-	f.tail = "]}\n\n"
-	if a.req.Usage {
-		f.tail = "],\"usage\":null}\n\n"
+	const object, fingerprint = `"object":"chat.completion.chunk"`, `"system_fingerprint":"fp_script"`
+	id, created := `"id":"`+f.id(a)+`"`, `"created":`+strconv.FormatInt(time.Now().Unix(), 10)
+	model := `"model":` + string(appendString(nil, a.req.Model))
+	if f.azure {
+		f.head = `data: {"choices":[`
+		f.delta, f.end, f.rest = `{"content_filter_results":`+filtered+`,"delta":{`, `},"finish_reason":`, `,"index":0,"logprobs":null}`
+		f.tail = "]," + created + "," + id + "," + model + "," + object + "," + fingerprint
+		a.buf = append(a.buf, `data: {"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,`+
+			`"content_filter_results":`+filtered+"}]}\n\n"...)
+	} else {
+		f.head = "data: {" + id + "," + object + "," + created + "," + model + "," + fingerprint + `,"choices":[`
+		f.delta, f.end, f.rest = `{"index":0,"delta":{`, `},"logprobs":null,"finish_reason":`, "}"
+		f.tail = "]"
 	}
-	f.delta(a, `"role":"assistant","content":"","refusal":null`)
+	f.choice(a, `"role":"assistant","content":""`, "null")
+}
+
+// over ends a frame, with usage where that was asked for.
+func (f *openai) over(a *writer, usage string) {
+	a.buf = append(a.buf, f.tail...)
+	if a.req.Usage {
+		a.buf = append(a.buf, `,"usage":`...)
+		a.buf = append(a.buf, usage...)
+	}
+	a.buf = append(a.buf, "}\n\n"...)
 }
 
 func (f *openai) text(a *writer, token string)      { f.member(a, "content", token) }
@@ -33,33 +59,39 @@ func (f *openai) reasoning(a *writer, token string) { f.member(a, "reasoning_con
 // member appends a frame with one member of text.
 func (f *openai) member(a *writer, member, token string) {
 	a.buf = append(a.buf, f.head...)
-	a.buf = append(a.buf, `{"index":0,"delta":{"`...)
+	a.buf = append(a.buf, f.delta...)
+	a.buf = append(a.buf, '"')
 	a.buf = append(a.buf, member...)
 	a.buf = append(a.buf, `":`...)
 	a.buf = appendString(a.buf, token)
-	a.buf = append(a.buf, `},"logprobs":null,"finish_reason":null}`...)
-	a.buf = append(a.buf, f.tail...)
+	f.because(a, "null")
 }
 
-// delta appends a frame with the members of a delta.
-func (f *openai) delta(a *writer, members string) {
+// choice appends a frame with the members of a delta, and the reason why the answer ends.
+func (f *openai) choice(a *writer, members, reason string) {
 	a.buf = append(a.buf, f.head...)
-	a.buf = append(a.buf, `{"index":0,"delta":{`...)
+	a.buf = append(a.buf, f.delta...)
 	a.buf = append(a.buf, members...)
-	a.buf = append(a.buf, `},"logprobs":null,"finish_reason":null}`...)
-	a.buf = append(a.buf, f.tail...)
+	f.because(a, reason)
+}
+
+func (f *openai) because(a *writer, reason string) {
+	a.buf = append(a.buf, f.end...)
+	a.buf = append(a.buf, reason...)
+	a.buf = append(a.buf, f.rest...)
+	f.over(a, "null")
 }
 
 // call announces a tool call and sends its arguments token by token.
 func (f *openai) call(a *writer, i int, call ToolCall) bool {
 	index := `"tool_calls":[{"index":` + strconv.Itoa(i)
-	f.delta(a, index+`,"id":`+string(appendString(nil, call.ID))+`,"type":"function","function":{"name":`+
-		string(appendString(nil, call.Name))+`,"arguments":""}}]`)
+	f.choice(a, index+`,"id":`+string(appendString(nil, call.ID))+`,"type":"function","function":{"name":`+
+		string(appendString(nil, call.Name))+`,"arguments":""}}]`, "null")
 	for token := range tokens(call.Arguments) {
 		if !a.due() {
 			return false
 		}
-		f.delta(a, index+`,"function":{"arguments":`+string(appendString(nil, token))+`}}]`)
+		f.choice(a, index+`,"function":{"arguments":`+string(appendString(nil, token))+`}}]`, "null")
 		if !a.paced() {
 			return false
 		}
@@ -68,16 +100,10 @@ func (f *openai) call(a *writer, i int, call ToolCall) bool {
 }
 
 func (f *openai) close(a *writer) {
-	a.buf = append(a.buf, f.head...)
-	a.buf = append(a.buf, `{"index":0,"delta":{},"logprobs":null,"finish_reason":`...)
-	a.buf = appendString(a.buf, a.finish())
-	a.buf = append(a.buf, '}')
-	a.buf = append(a.buf, f.tail...)
+	f.choice(a, "", string(appendString(nil, a.finish())))
 	if a.req.Usage {
 		a.buf = append(a.buf, f.head...)
-		a.buf = append(a.buf, `],"usage":`...)
-		a.buf = append(a.buf, f.usage(a)...)
-		a.buf = append(a.buf, "}\n\n"...)
+		f.over(a, f.usage(a))
 	}
 	a.buf = append(a.buf, "data: [DONE]\n\n"...)
 }
@@ -146,9 +172,11 @@ func (f *openai) refuse(w http.ResponseWriter, status int, body string) {
 		if body == "" {
 			body = http.StatusText(status)
 		}
-		object, _ := json.Marshal(map[string]any{"error": map[string]any{ // of strings: cannot fail
-			"message": body, "type": errorType(status), "param": nil, "code": nil,
-		}})
+		report := map[string]any{"message": body, "type": errorType(status), "param": nil, "code": nil}
+		if f.azure {
+			report = map[string]any{"message": body, "code": strconv.Itoa(status)}
+		}
+		object, _ := json.Marshal(map[string]any{"error": report}) // of strings: cannot fail
 		body = string(object)
 	}
 	w.WriteHeader(status)
@@ -169,7 +197,8 @@ func errorType(status int) string {
 }
 
 // read takes what a script may want to know from a request's body.
-func (f *openai) read(_ *http.Request, body []byte) (Request, error) {
+func (f *openai) read(r *http.Request, body []byte) (Request, error) {
+	f.azure = strings.Contains(r.URL.Path, "/openai/deployments/")
 	var in struct {
 		Model    string `json:"model"`
 		Messages []struct {

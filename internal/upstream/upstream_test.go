@@ -138,6 +138,70 @@ func TestAStreamHasTheWireFormatOfChatCompletions(t *testing.T) {
 	})
 }
 
+func TestADeploymentAnswersAsAzureDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{Script: func(r Request) Answer {
+			if r.Attempt == 2 {
+				return Answer{Status: 429}
+			}
+			return Answer{Text: "blue", ToolCalls: []ToolCall{{"c1", "look", `{}`}}}
+		}}
+		defer s.Close()
+		ask := func() *http.Response {
+			body := strings.NewReader(`{"model":"gpt-4o","stream":true,"stream_options":{"include_usage":true},"messages":[]}`)
+			res, err := s.Transport().RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodPost,
+				"http://x.openai.azure.com/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21", body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res
+		}
+		res := ask()
+		defer res.Body.Close()
+		text, finish, filtered, usage := "", "", 0, 0
+		for i, data := range events(t, res.Body) {
+			if data == "[DONE]" {
+				break
+			}
+			var f struct {
+				frame
+				PromptFilterResults []any `json:"prompt_filter_results"`
+				Choices             []struct {
+					ContentFilterResults map[string]any `json:"content_filter_results"`
+					Delta                struct{ Content string }
+					FinishReason         *string `json:"finish_reason"`
+				}
+			}
+			if err := json.Unmarshal([]byte(data), &f); err != nil {
+				t.Fatalf("%v in %s", err, data)
+			}
+			if (len(f.PromptFilterResults) == 1) != (i == 0) {
+				t.Errorf("event %d: %s", i, data)
+			}
+			if f.Usage != nil {
+				usage++
+			}
+			for _, c := range f.Choices {
+				text += c.Delta.Content
+				if len(c.ContentFilterResults) == 4 {
+					filtered++
+				}
+				if c.FinishReason != nil {
+					finish += *c.FinishReason
+				}
+			}
+		}
+		if text != "blue" || finish != "tool_calls" || filtered != 5 || usage != 1 {
+			t.Errorf("%q %q, %d choices looked at by the filter, %d with usage", text, finish, filtered, usage)
+		}
+		refused := ask()
+		defer refused.Body.Close()
+		if said, err := io.ReadAll(refused.Body); err != nil || string(said) != `{"error":{"code":"429","message":"Too Many Requests"}}` {
+			t.Errorf("%s %v", said, err)
+		}
+	})
+}
+
 func TestAnAnswerThatIsNotStreamedIsOneObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Server{Models: []string{"m"}, Script: func(Request) Answer {

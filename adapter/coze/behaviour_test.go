@@ -266,7 +266,7 @@ func TestToolsOfOurs(t *testing.T) {
 			name: "the server was started anew", messages: results, text: "found, dry, wet",
 			between: func(t *testing.T, m adapter.Model) adapter.Model {
 				old := m.(*model)
-				fresh, _ := newProvider(t, Options{Transport: old.p.Client.Transport, BaseURL: "http://model.test"}).Model("m")
+				fresh, _ := newProvider(t, Options{Transport: old.p.Client.Transport, BaseURL: "http://model.test?tenant=7"}).Model("m")
 				return fresh
 			},
 		},

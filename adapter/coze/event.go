@@ -20,10 +20,10 @@ var errNotObject = errors.New("the event is not JSON, or not of the format")
 // last one: an event with the same around it needs no parsing.
 type event struct {
 	members
-	model    members // the last event that was text and nothing else
-	before   string  // what stands before its text
-	after    string
-	thought  bool                                                                 // the text is reasoning
+	model         members // the last event that was a message
+	before, after string  // what stands around its text
+	thought       bool    // which is reasoning
+
 	onMember func(key, value []byte, kind jsonparser.ValueType, offset int) error // made once
 }
 

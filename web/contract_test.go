@@ -161,6 +161,11 @@ func (c *contract) checkEvent(t *testing.T, text string) {
 	if err := c.doc.Components.Schemas["Event"].Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
 		t.Errorf("%v: %s", err, text)
 	}
+	if e := v.(map[string]any); e["event"] == "html" {
+		if err := c.doc.Components.Schemas["HTMLEvent"].Value.VisitJSON(e["data"], openapi3.EnableJSONSchema2020()); err != nil {
+			t.Errorf("%v: %s", err, text)
+		}
+	}
 }
 
 // contractBench is a server on which everything that the description knows can happen.

@@ -193,6 +193,15 @@ bots:
   a: {root: article, format: text}
   b: {on: {object: article}, root: b}
 `, []string{`w.yaml:3:20: on: no bot can fire this: a writes text, which is a string and no object`}},
+		{"an object of an HTML bot, and what is below it", `
+bots:
+  a: {root: article, format: html}
+  b: {on: {object: article}, root: b}
+  c: {on: article/title, root: c}
+`, []string{
+			`w.yaml:3:20: on: no bot can fire this: a writes html, which is a string and no object`,
+			`w.yaml:4:11: on: no bot can fire this: a writes html, so that all it completes is the string at its root "article"`,
+		}},
 		{"the end of an unknown bot", `
 bots:
   outline: {root: article}
@@ -246,6 +255,11 @@ bots:
   a: {root: a, format: text}
   b: {root: a/b}
 `, []string{`w.yaml:2:13: root: a writes text to "a", but b writes below it, to "a/b"`}},
+		{"a document below HTML", `
+bots:
+  a: {root: a, format: html}
+  b: {root: a/b}
+`, []string{`w.yaml:2:13: root: a writes html to "a", but b writes below it, to "a/b"`}},
 		{"roots that are no uris", `
 bots:
   a: {root: /a}
@@ -347,6 +361,9 @@ bots: {a: {on_invalid: ask}, b: {root: b, format: text, on_invalid: retry}, c: {
 			`w.yaml:1:24: on_invalid: expected report or retry, got "ask"`,
 			`w.yaml:1:69: on_invalid: with format: text no answer is invalid; leave one of the two out`,
 		}},
+		{"a schema for HTML", `
+bots: {a: {format: html, schema: {type: string}}}
+`, []string{`w.yaml:1:34: schema: a bot with format: html has none; leave one of the two out`}},
 		{"a schema for text", `
 bots: {a: {format: text, schema: {type: string}}}
 `, []string{`w.yaml:1:34: schema: a bot with format: text has none; leave one of the two out`}},

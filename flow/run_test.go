@@ -342,6 +342,20 @@ bots:
 	})
 }
 
+// BO-05: HTML is one string, without what stands around it.
+func TestAnHTMLBotFiresWithItsDocument(t *testing.T) {
+	m := answers(map[string]string{"a": "Here:\n```html\n<p>‖Hi\n```"})
+	runs(t, parse(t, `
+bots:
+  a: {message: a, root: a, format: html}
+  b: {on: a, message: "b {{ event.value }}", root: b}
+  c: {on: {done: a}, message: "c {{ result.a }}", root: c}
+`), m, `{}`, nil, func(t *testing.T, d done) {
+		wants(t, "the messages", []string{"a", "b <p>Hi", "c <p>Hi"}, m.messages())
+		wantResult(t, d, "completed", `{"a":"<p>Hi","b":{},"c":{}}`)
+	})
+}
+
 func TestConcurrencyLetsTheOthersWait(t *testing.T) {
 	m := answers(map[string]string{"a": `["1","2","3","4","5","6","7"]`, "b": "x‖y"})
 	runs(t, parse(t, `

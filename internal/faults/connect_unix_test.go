@@ -26,7 +26,7 @@ func TestAModelsServerThatNeverConnectsIsGivenUp(t *testing.T) {
 				scheme = "https://" // the handshake is not answered
 			}
 			limits := adapter.Timeouts{Connect: 150 * time.Millisecond}
-			p := start(t, setup{baseURL: scheme + listen(t) + "/v1", limits: limits, retries: adapter.Retries{Attempts: 2, Base: time.Millisecond}})
+			p := start(t, setup{baseURL: scheme + listen(t), limits: limits, retries: adapter.Retries{Attempts: 2, Base: time.Millisecond}})
 			for _, framing := range framings {
 				began := time.Now()
 				a := p.ask(framing, run("text"))

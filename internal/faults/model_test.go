@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,18 +11,11 @@ import (
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
-// Pieces of a stream as a model's server sends them.
-const (
-	stop = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
-	done = "data: [DONE]\n\n"
-	end  = stop + done
+// Pieces of a stream as a model's server sends them, where it does not matter which one.
+var (
+	end   = openAI.end()
+	piece = openAI.Text
 )
-
-// piece is an event with content.
-func piece(text string) string {
-	quoted, _ := json.Marshal(text)
-	return `data: {"choices":[{"index":0,"delta":{"content":` + string(quoted) + `},"finish_reason":null}]}` + "\n\n"
-}
 
 // raw makes an answer of bytes as they are.
 func raw(steps ...upstream.Raw) upstream.Answer { return upstream.Answer{Raw: steps} }
@@ -57,7 +49,7 @@ func first(answers ...upstream.Answer) func(upstream.Request) upstream.Answer {
 // echo is an error answer that tells the key to everyone, as some do.
 func echo(status int, header http.Header) upstream.Answer {
 	return upstream.Answer{Status: status, Header: header, Body: "<html><h1>" + http.StatusText(status) +
-		"</h1>Authorization: Bearer " + canary + " key=" + canary + strings.Repeat(" padding", 10_000) + "</html>"}
+		"</h1>Authorization: Bearer " + canary + " key=" + canary + strings.Repeat(" padding", 2_000) + "</html>"}
 }
 
 // asked is what the last message of a request says.
@@ -69,168 +61,242 @@ type modelFault struct {
 	setup setup
 	body  string // default: run("text")
 
-	state     string // default "completed"
-	doc       string // "": empty, where the run has failed
-	code      string // of the first error; "" for none
-	says      string // part of its sentence
-	status    int    // of the aggregated answer; default 200
-	requests  int    // exactly, where not 0
-	atLeast   time.Duration
-	atMost    time.Duration
-	logs      string // what the log must have
-	canceled  int    // answers of the model that must have been left
-	noHeaders bool   // of the model's server: nothing was ever asked of it
+	state    string // default "completed"
+	doc      string // "": empty, where the run has failed
+	code     string // of the first error; "" for none
+	says     string // part of its sentence
+	status   int    // of the aggregated answer; default 200
+	requests int    // exactly, where not 0
+	atLeast  time.Duration
+	atMost   time.Duration
+	logs     string // what the log must have
+	canceled int    // answers of the model that must have been left
+	left     bool   // a chat, which then is canceled where the provider can do that
+	once     bool   // in one framing: it takes its time
 }
 
-var modelFaults = []modelFault{
-	{
-		name:  "FT-01 the rate is limited twice, and then not",
-		setup: setup{script: first(echo(429, nil), echo(429, nil), upstream.Answer{Text: "blue"})},
-		doc:   `{"answer":"blue"}`, requests: 3,
-	},
-	{
-		name:  "FT-01 Retry-After is kept to",
-		setup: setup{script: first(echo(429, http.Header{"Retry-After-Ms": {"200"}}), upstream.Answer{Text: "blue"})},
-		doc:   `{"answer":"blue"}`, requests: 2, atLeast: 200 * time.Millisecond,
-	},
-	{
-		name:  "FT-01 a Retry-After for longer than anyone waits",
-		setup: setup{script: always(echo(429, http.Header{"Retry-After": {"3600"}}))},
-		state: "failed", code: "upstream_rate_limited", says: "limits the rate", status: 503, requests: 1, logs: "status 429",
-	},
-	{
-		name: "FT-01 the other bots of the run go on",
-		setup: setup{script: func(r upstream.Request) upstream.Answer {
-			if strings.HasPrefix(asked(r), "left") {
-				return echo(429, nil)
-			}
-			return upstream.Answer{Text: "right"}
-		}},
-		body:  run("pair"),
-		state: "failed", doc: `{"right":"right"}`, code: "upstream_rate_limited", requests: 4,
-	},
-	{
-		name:  "FT-02 500, 503 and HTML, and then an answer",
-		setup: setup{script: first(echo(500, nil), echo(503, nil), upstream.Answer{Text: "blue"})},
-		doc:   `{"answer":"blue"}`, requests: 3,
-	},
-	{
-		name:  "FT-02 502 and HTML for ever",
-		setup: setup{script: always(echo(502, http.Header{"Content-Type": {"text/html"}}))},
-		state: "failed", code: "upstream_unavailable", says: "failed or is overloaded", status: 502, requests: 3, logs: "status 502",
-	},
-	{
-		name:  "FT-02 HTML with 200",
-		setup: setup{script: always(upstream.Answer{Header: http.Header{"Content-Type": {"text/html"}}, Raw: []upstream.Raw{bytes_("<html>" + canary)}})},
-		state: "failed", code: "upstream_protocol", says: "base URL", status: 502, requests: 1,
-	},
-	{
-		name:  "bad input: the key is refused",
-		setup: setup{script: always(echo(401, nil))},
-		state: "failed", code: "upstream_auth", says: "OPENAI_API_KEY", status: 502, requests: 1, logs: "status 401",
-	},
-	{
-		name:  "FT-03 nobody listens",
-		setup: setup{baseURL: "http://127.0.0.1:1/v1"},
-		state: "failed", code: "upstream_unavailable", says: "nothing answers", status: 502, noHeaders: true,
-	},
-	{
-		name:  "FT-03, bad input: nothing is ever sent",
-		setup: setup{script: always(raw(hang)), limits: adapter.Timeouts{FirstToken: 100 * time.Millisecond}},
-		state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 5 * time.Second,
-	},
-	{
-		name:  "FT-03 headers, and then nothing",
-		setup: setup{script: always(raw(bytes_(":\n"), hang)), limits: adapter.Timeouts{FirstToken: 100 * time.Millisecond}},
-		state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 5 * time.Second,
-	},
-	{
-		name:  "FT-04 a stall in the middle",
-		setup: setup{script: always(raw(bytes_(piece("bl")), hang)), limits: adapter.Timeouts{Idle: 100 * time.Millisecond}},
-		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_timeout", says: "stopped in the middle", requests: 1, canceled: 1, atMost: 5 * time.Second,
-	},
-	{
-		name: "FT-04 comments and empty deltas in place of tokens",
-		setup: setup{limits: adapter.Timeouts{Idle: 200 * time.Millisecond}, script: always(raw(append([]upstream.Raw{bytes_(piece("bl"))},
-			times(2000, upstream.Raw{Wait: 10 * time.Millisecond, Bytes: ": ping\n\n" + piece("")})...)...))},
-		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_timeout", says: "stopped in the middle", requests: 1, canceled: 1, atMost: 10 * time.Second,
-	},
-	{
-		name:  "FT-05 a thousand comments before the first token",
-		setup: setup{script: always(raw(append(times(1000, bytes_(": ping\n\n")), bytes_(piece("blue")+end))...))},
-		doc:   `{"answer":"blue"}`,
-	},
-	{
-		name: "FT-05 comments for ever",
-		setup: setup{
-			limits: adapter.Timeouts{FirstToken: 200 * time.Millisecond},
-			script: always(raw(times(2000, upstream.Raw{Wait: 10 * time.Millisecond, Bytes: ": ping\n"})...)),
+// modelFaults are those that each provider can have.
+func modelFaults(w *provider) []modelFault {
+	all := []modelFault{
+		{
+			name:  "FT-01 the rate is limited twice, and then not",
+			setup: setup{script: first(echo(429, nil), echo(429, nil), upstream.Answer{Text: "blue"})},
+			doc:   `{"answer":"blue"}`, requests: 3,
 		},
-		state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 10 * time.Second,
-	},
-	{
-		name:  "FT-06 a clean end without a finish",
-		setup: setup{script: always(raw(bytes_(piece("bl"))))},
-		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "cut off", requests: 1,
-	},
-	{
-		name:  "FT-06 a clean end at once is tried again, since nothing was passed on",
-		setup: setup{script: first(raw(bytes_(": hello\n\n")), upstream.Answer{Text: "blue"})},
-		doc:   `{"answer":"blue"}`, requests: 2,
-	},
-	{
-		name: "FT-06 another model is asked where nothing was passed on",
-		setup: setup{retries: adapter.Retries{Attempts: 1}, script: func(r upstream.Request) upstream.Answer {
-			if r.Model == "a" {
-				return raw(bytes_(": hello\n\n"))
-			}
-			return upstream.Answer{Text: "blue"}
-		}},
-		body: `{"workflow":"text","input":"q","model":"openai:a,openai:b"}`,
-		doc:  `{"answer":"blue"}`, requests: 2,
-	},
-	{
-		name: "FT-06 no other model is asked where something was",
-		setup: setup{script: func(r upstream.Request) upstream.Answer {
-			if r.Model == "a" {
-				return raw(bytes_(piece("bl")))
-			}
-			return upstream.Answer{Text: "blue"}
-		}},
-		body:  `{"workflow":"text","input":"q","model":"openai:a,openai:b"}`,
-		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", requests: 1,
-	},
-	{
-		name:  "FT-07, bad input: cut off in the middle of a chunk",
-		setup: setup{script: always(raw(bytes_(piece("bl")), bytes_(`data: {"choices":[{"del`), cut))},
-		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "cut off", requests: 1,
-	},
-	{
-		name:  "FT-07 JSON that was cut off keeps what it has",
-		setup: setup{script: always(raw(bytes_(piece(`{"a":[1,{"b":"bl`)), cut))},
-		body:  run("json"),
-		state: "failed", doc: `{"doc":{"a":[1,{"b":"bl"}]}}`, code: "upstream_protocol", requests: 1,
-	},
-	{
+		{
+			name:  "FT-01 Retry-After is kept to",
+			setup: setup{script: first(echo(429, http.Header{"Retry-After-Ms": {"50"}}), upstream.Answer{Text: "blue"})},
+			doc:   `{"answer":"blue"}`, requests: 2, atLeast: 50 * time.Millisecond,
+		},
+		{
+			name:  "FT-01 a Retry-After for longer than anyone waits",
+			setup: setup{script: always(echo(429, http.Header{"Retry-After": {"3600"}}))},
+			state: "failed", code: "upstream_rate_limited", says: "limits the rate", status: 503, requests: 1, logs: "status 429",
+		},
+		{
+			name: "FT-01 the other bots of the run go on",
+			setup: setup{script: func(r upstream.Request) upstream.Answer {
+				if strings.HasPrefix(asked(r), "left") {
+					return echo(429, nil)
+				}
+				return upstream.Answer{Text: "right"}
+			}},
+			body:  run("pair"),
+			state: "failed", doc: `{"right":"right"}`, code: "upstream_rate_limited", requests: 4,
+		},
+		{
+			name:  "FT-02 500, 503 and HTML, and then an answer",
+			setup: setup{script: first(echo(500, nil), echo(503, nil), upstream.Answer{Text: "blue"})},
+			doc:   `{"answer":"blue"}`, requests: 3,
+		},
+		{
+			name:  "FT-02 502 and HTML for ever",
+			setup: setup{script: always(echo(502, http.Header{"Content-Type": {"text/html"}}))},
+			state: "failed", code: "upstream_unavailable", says: "failed or is overloaded", status: 502, requests: 3, logs: "status 502",
+		},
+		{
+			name:  "FT-02 HTML with 200",
+			setup: setup{script: always(upstream.Answer{Header: http.Header{"Content-Type": {"text/html"}}, Raw: []upstream.Raw{bytes_("<html>" + canary)}})},
+			state: "failed", code: "upstream_protocol", says: w.elsewhere, status: 502, requests: 1,
+		},
+		{
+			name:  "bad input: the key is refused",
+			setup: setup{script: always(echo(401, nil))},
+			state: "failed", code: "upstream_auth", says: w.keyName, status: 502, requests: 1, logs: "status 401",
+		},
+		{
+			name:  "FT-03 nobody listens",
+			setup: setup{baseURL: "http://127.0.0.1:1"},
+			state: "failed", code: "upstream_unavailable", says: w.absent, status: 502,
+		},
+		{
+			name:  "FT-03, bad input: nothing is ever sent",
+			setup: setup{script: always(raw(hang)), limits: adapter.Timeouts{FirstToken: 50 * time.Millisecond}},
+			state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 5 * time.Second,
+		},
+		{
+			name:  "FT-03 headers, and then nothing",
+			setup: setup{script: always(raw(bytes_(w.Ping+w.Open+w.Ping), hang)), limits: adapter.Timeouts{FirstToken: 50 * time.Millisecond}},
+			state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 5 * time.Second, left: true,
+		},
+		{
+			name:  "FT-04 a stall in the middle",
+			setup: setup{script: always(raw(bytes_(w.begin("bl")), hang)), limits: adapter.Timeouts{Idle: 70 * time.Millisecond}},
+			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_timeout", says: "stopped in the middle", requests: 1, canceled: 1, atMost: 5 * time.Second, left: true,
+		},
+		{
+			name: "FT-04 comments and empty deltas in place of tokens",
+			setup: setup{limits: adapter.Timeouts{Idle: 70 * time.Millisecond}, script: always(raw(append([]upstream.Raw{bytes_(w.begin("bl"))},
+				times(2000, upstream.Raw{Wait: 10 * time.Millisecond, Bytes: w.Ping + w.Text("")})...)...))},
+			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_timeout", says: "stopped in the middle", requests: 1, canceled: 1, atMost: 10 * time.Second, left: true,
+		},
+		{
+			name:  "FT-05 a thousand comments before the first token",
+			setup: setup{script: always(raw(append(times(1000, bytes_(w.Ping)), bytes_(w.begin("blue")+w.end()))...))},
+			doc:   `{"answer":"blue"}`,
+		},
+		{
+			name: "FT-05 comments for ever",
+			setup: setup{
+				limits: adapter.Timeouts{FirstToken: 50 * time.Millisecond},
+				script: always(raw(times(2000, upstream.Raw{Wait: 10 * time.Millisecond, Bytes: w.Ping})...)),
+			},
+			state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 10 * time.Second,
+		},
+		{
+			name:  "FT-06 a clean end without a finish",
+			setup: setup{script: always(raw(bytes_(w.begin("bl"))))},
+			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "cut off", requests: 1, left: true,
+		},
+		{
+			name:  "FT-06 a clean end at once is tried again, since nothing was passed on",
+			setup: setup{script: first(raw(bytes_(w.Ping)), upstream.Answer{Text: "blue"})},
+			doc:   `{"answer":"blue"}`, requests: 2,
+		},
+		{
+			name: "FT-06 another model is asked where nothing was passed on",
+			setup: setup{retries: adapter.Retries{Attempts: 1}, script: func(r upstream.Request) upstream.Answer {
+				if r.Model == "a" {
+					return raw(bytes_(w.Ping))
+				}
+				return upstream.Answer{Text: "blue"}
+			}},
+			body: `{"workflow":"text","input":"q","model":"` + w.model("a") + "," + w.model("b") + `"}`,
+			doc:  `{"answer":"blue"}`, requests: 2,
+		},
+		{
+			name: "FT-06 no other model is asked where something was",
+			setup: setup{script: func(r upstream.Request) upstream.Answer {
+				if r.Model == "a" {
+					return raw(bytes_(w.begin("bl")))
+				}
+				return upstream.Answer{Text: "blue"}
+			}},
+			body:  `{"workflow":"text","input":"q","model":"` + w.model("a") + "," + w.model("b") + `"}`,
+			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", requests: 1, left: true,
+		},
+		{
+			name:  "FT-07, bad input: cut off in the middle of a chunk",
+			setup: setup{script: always(raw(bytes_(w.begin("bl")), bytes_(w.Text("ue")[:20]), cut))},
+			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "cut off", requests: 1, left: true,
+		},
+		{
+			name:  "FT-07 JSON that was cut off keeps what it has",
+			setup: setup{script: always(raw(bytes_(w.begin(`{"a":[1,{"b":"bl`)), cut))},
+			body:  run("json"),
+			state: "failed", doc: `{"doc":{"a":[1,{"b":"bl"}]}}`, code: "upstream_protocol", requests: 1, left: true,
+		},
+		{
+			name:  "FT-08 [DONE] has no end, but there was a finish",
+			setup: setup{script: always(raw(bytes_(w.begin("blue") + w.Finish + w.Done[:len(w.Done)/2])))},
+			doc:   `{"answer":"blue"}`,
+		},
+		{
+			name:  "FT-09, bad input: rubbish in the middle",
+			setup: setup{script: always(raw(bytes_(w.begin("bl") + w.broken() + w.Text("ue") + w.end())))},
+			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "not a piece of an answer", requests: 1, logs: "rubbish of", left: true,
+		},
+		{
+			name:  "FT-10, bad input: an error in mid-stream",
+			setup: setup{script: always(raw(bytes_(w.begin("bl") + w.Error + w.end())))},
+			state: "failed", doc: `{"answer":"bl"}`, code: "upstream_unavailable", requests: 1, logs: w.words,
+		},
+		{
+			name:  "FT-12 an event of a megabyte",
+			setup: setup{script: always(raw(bytes_(w.begin(strings.Repeat("blue", 1<<18)) + w.end())))},
+			doc:   `{"answer":"` + strings.Repeat("blue", 1<<18) + `"}`, once: true,
+		},
+		{
+			name:  "FT-13 white space for ever after the document",
+			setup: setup{script: always(raw(append([]upstream.Raw{bytes_(w.begin(`{"a":1}`))}, times(100_000, bytes_(w.Text("    \n")))...)...))},
+			body:  run("json"),
+			doc:   `{"doc":{"a":1}}`, canceled: 1, left: true,
+		},
+		{
+			name:  "FT-13 white space for ever inside the document",
+			setup: setup{script: always(raw(append([]upstream.Raw{bytes_(w.begin(`{"a":1,`))}, times(100_000, bytes_(w.Text("    \n")))...)...))},
+			body:  run("json"),
+			doc:   `{"doc":{"a":1}}`, canceled: 1, left: true,
+		},
+		{
+			name:  "FT-14 a fence, prose and a key that comes twice",
+			setup: setup{script: always(upstream.Answer{Text: "Here it is:\n```json\n{\"a\":1,\"b\":{\"c\":true},\"a\":[2]}\n```\nDone."})},
+			body:  run("json"),
+			doc:   `{"doc":{"a":[2],"b":{"c":true}}}`,
+		},
+		{
+			name:  "FT-14 a value of another type than was asked for",
+			setup: setup{script: always(upstream.Answer{Text: `{"n":"one"}`})},
+			body:  run("typed"),
+			doc:   `{"doc":{"n":"one"}}`, code: "output_invalid",
+		},
+		{
+			name:  "FT-14 nested too deep",
+			setup: setup{script: always(upstream.Answer{Text: strings.Repeat("[", 10_000)})},
+			body:  run("json"),
+			state: "failed", doc: `{"doc":` + strings.Repeat("[", 512) + strings.Repeat("]", 512) + `}`, code: "output_invalid", says: "depth", left: true,
+		},
+		{
+			name:  "bad input: no JSON at all",
+			setup: setup{script: always(upstream.Answer{Text: "I would rather not say."})},
+			body:  run("json"),
+			state: "failed", code: "output_invalid", says: "no JSON document", status: 200,
+		},
+	}
+	last := modelFault{
 		name:  "FT-08 the last line has no end",
-		setup: setup{script: always(raw(bytes_(piece("bl") + strings.TrimRight(stop, "\n"))))},
-		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "cut off", requests: 1,
-	},
-	{
-		name:  "FT-08 [DONE] has no end, but there was a finish",
-		setup: setup{script: always(raw(bytes_(piece("blue") + stop + "data: [DO")))},
-		doc:   `{"answer":"blue"}`,
-	},
-	{
-		name:  "FT-09, bad input: rubbish in the middle",
-		setup: setup{script: always(raw(bytes_(piece("bl") + "data: <rubbish of " + canary + ">" + strings.Repeat("x", 100_000) + "\n\n" + piece("ue") + end)))},
-		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "not a piece of an answer", requests: 1, logs: "rubbish of",
-	},
-	{
-		name:  "FT-10, bad input: an error in mid-stream",
-		setup: setup{script: always(raw(bytes_(piece("bl") + `data: {"error":{"message":"died with ` + canary + `","code":500}}` + "\n\n" + end)))},
-		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_unavailable", says: "overloaded", requests: 1, logs: "died with",
-	},
+		setup: setup{script: always(raw(bytes_(w.begin("bl") + strings.TrimRight(w.Finish, "\n"))))},
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_protocol", says: "cut off", requests: 1, left: true,
+	}
+	if w == ollamaRunner { // a line of JSON that is whole needs no end
+		last.state, last.code, last.says = "", "", ""
+	}
+	all = append(all, last)
+	if w != cozeBot { // a chat of Coze's is completed, or it fails
+		all = append(all, modelFault{
+			name:  "FT-14 the limit of tokens is reached",
+			setup: setup{script: always(upstream.Answer{Text: `{"a":[1,"bl`, Finish: "length"})},
+			body:  run("json"),
+			doc:   `{"doc":{"a":[1,"bl"]}}`, code: "output_invalid", says: "limit of tokens",
+		})
+	}
+	return append(all, w.faults()...)
+}
+
+// faults are those that only this provider can have.
+func (w *provider) faults() []modelFault {
+	switch w {
+	case openAI:
+		return openAIFaults
+	case cozeBot:
+		return cozeFaults
+	case ollamaRunner:
+		return ollamaFaults
+	}
+	return nil
+}
+
+var openAIFaults = []modelFault{
 	{
 		name:  "FT-10 an error behind other members",
 		setup: setup{script: always(raw(bytes_(piece("bl") + `data: {"id":"1","choices":[],"error":{"message":"died"}}` + "\n\n" + end)))},
@@ -246,59 +312,108 @@ var modelFaults = []modelFault{
 		setup: setup{script: always(raw(bytes_("event: message\r\nid: 1\r\ndata: {\"choices\":[{\"index\":0,\r\ndata: \"delta\":{\"content\":\"blue\"}}]}\r\n\r\n" + end)))},
 		doc:   `{"answer":"blue"}`,
 	},
+}
+
+// chatFailed is how Coze says that a chat has.
+func chatFailed(code int) string {
+	return fmt.Sprintf("event:conversation.chat.failed\ndata:{\"id\":\"740002\",\"conversation_id\":\"740001\",\"status\":\"failed\","+
+		"\"last_error\":{\"code\":%d,\"msg\":\"died with %s\"}}\n\n", code, canary)
+}
+
+// coded is an error as Coze mostly sends it: with status 200.
+func coded(code int) upstream.Answer {
+	return upstream.Answer{
+		Header: http.Header{"Content-Type": {"application/json"}, "X-Tt-Logid": {"20260102"}},
+		Raw:    []upstream.Raw{bytes_(fmt.Sprintf(`{"code":%d,"msg":"died with %s"}`, code, canary))},
+	}
+}
+
+var cozeFaults = []modelFault{
 	{
-		name:  "FT-12 an event of a megabyte",
-		setup: setup{script: always(raw(bytes_(piece(strings.Repeat("blue", 1<<18)) + end)))},
-		doc:   `{"answer":"` + strings.Repeat("blue", 1<<18) + `"}`,
+		name:  "bad input: the token is refused with status 200",
+		setup: setup{script: always(coded(4100))},
+		state: "failed", code: "upstream_auth", says: "COZE_API_TOKEN", status: 502, requests: 1, logs: "code 4100, log id 20260102",
 	},
 	{
-		name:  "FT-13 white space for ever after the document",
-		setup: setup{script: always(raw(append([]upstream.Raw{bytes_(piece(`{"a":1}`))}, times(100_000, bytes_(piece("    \n")))...)...))},
-		body:  run("json"),
-		doc:   `{"doc":{"a":1}}`, canceled: 1,
+		name:  "FT-01 the rate is limited with status 200, and then not",
+		setup: setup{script: first(coded(4009), coded(4009), upstream.Answer{Text: "blue"})},
+		doc:   `{"answer":"blue"}`, requests: 3,
 	},
 	{
-		name:  "FT-13 white space for ever inside the document",
-		setup: setup{script: always(raw(append([]upstream.Raw{bytes_(piece(`{"a":1,`))}, times(100_000, bytes_(piece("    \n")))...)...))},
-		body:  run("json"),
-		doc:   `{"doc":{"a":1}}`, canceled: 1,
+		name:  "FT-01 there is no credit, which does not change",
+		setup: setup{script: always(coded(4011))},
+		state: "failed", code: "upstream_rate_limited", says: "no credit", status: 503, requests: 1,
 	},
 	{
-		name:  "FT-14 the limit of tokens is reached",
-		setup: setup{script: always(upstream.Answer{Text: `{"a":[1,"bl`, Finish: "length"})},
-		body:  run("json"),
-		doc:   `{"doc":{"a":[1,"bl"]}}`, code: "output_invalid", says: "limit of tokens",
+		name:  "an unknown bot",
+		setup: setup{script: always(coded(4200))},
+		state: "failed", code: "upstream_protocol", says: "does not know this bot", status: 502, requests: 1,
 	},
 	{
-		name:  "FT-14 a fence, prose and a key that comes twice",
-		setup: setup{script: always(upstream.Answer{Text: "Here it is:\n```json\n{\"a\":1,\"b\":{\"c\":true},\"a\":[2]}\n```\nDone."})},
-		body:  run("json"),
-		doc:   `{"doc":{"a":[2],"b":{"c":true}}}`,
+		name:  "a code that nobody knows",
+		setup: setup{script: always(coded(4999))},
+		state: "failed", code: "upstream_protocol", says: "4999", status: 502, requests: 1, logs: "died with",
 	},
 	{
-		name:  "FT-14 a value of another type than was asked for",
-		setup: setup{script: always(upstream.Answer{Text: `{"n":"one"}`})},
-		body:  run("typed"),
-		doc:   `{"doc":{"n":"one"}}`, code: "output_invalid",
+		name:  "FT-10 a chat that fails",
+		setup: setup{script: always(raw(bytes_(cozeBot.begin("bl") + chatFailed(5000) + cozeBot.Done)))},
+		state: "failed", doc: `{"answer":"bl"}`, code: "upstream_unavailable", requests: 1, logs: "died with",
 	},
 	{
-		name:  "FT-14 nested too deep",
-		setup: setup{script: always(upstream.Answer{Text: strings.Repeat("[", 100_000)})},
-		body:  run("json"),
-		state: "failed", doc: `{"doc":` + strings.Repeat("[", 512) + strings.Repeat("]", 512) + `}`, code: "output_invalid", says: "depth",
+		name:  "FT-10 a chat that fails at once is asked for again",
+		setup: setup{script: first(raw(bytes_(cozeBot.Open+chatFailed(4013)+cozeBot.Done)), upstream.Answer{Text: "blue"})},
+		doc:   `{"answer":"blue"}`, requests: 2,
 	},
 	{
-		name:  "bad input: no JSON at all",
-		setup: setup{script: always(upstream.Answer{Text: "I would rather not say."})},
-		body:  run("json"),
-		state: "failed", code: "output_invalid", says: "no JSON document", status: 200,
+		name:  "FT-10 an error in place of an answer",
+		setup: setup{script: always(raw(bytes_(cozeBot.Open + "event:error\ndata:{\"code\":4015,\"msg\":\"died\"}\n\n")))},
+		state: "failed", code: "upstream_protocol", says: "publish it", status: 502, requests: 1, logs: "died",
+	},
+	{
+		name:  "done before there was an answer",
+		setup: setup{retries: adapter.Retries{Attempts: 1}, script: always(raw(bytes_(cozeBot.Open + "event:done\ndata:[DONE]\n\n")))},
+		state: "failed", code: "upstream_protocol", says: "cut off", status: 502, requests: 1, left: true,
+	},
+	{
+		name:  "tools are asked for that the bot does not have",
+		setup: setup{script: always(upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "c1", Name: "rain", Arguments: `{"at":"Rome"}`}}})},
+		state: "failed", code: "output_invalid", says: "asked for tools that the bot does not have", requests: 1,
+	},
+}
+
+var ollamaFaults = []modelFault{
+	{
+		name:  "a model that is not pulled",
+		setup: setup{script: always(upstream.Answer{Status: 404})},
+		state: "failed", code: "upstream_protocol", says: "`ollama pull m`", status: 502, requests: 1, logs: "status 404",
+	},
+	{
+		name:  "a model that is too large",
+		setup: setup{script: always(upstream.Answer{Status: 500, Body: "model requires more system memory (9.9 GiB) than died " + canary})},
+		state: "failed", code: "upstream_unavailable", says: "not enough memory for the model m", status: 502, requests: 1, logs: "status 500",
+	},
+	{
+		name:  "FT-10 an error in place of an answer is no reason to give up",
+		setup: setup{script: first(raw(bytes_(ollamaRunner.Error)), raw(bytes_(ollamaRunner.Error)), upstream.Answer{Text: "blue"})},
+		doc:   `{"answer":"blue"}`, requests: 3,
+	},
+	{
+		name:  "FT-11 CR LF, and members of which nobody has heard",
+		setup: setup{script: always(raw(bytes_("{\"message\":{\"content\":\"blue\",\"x\":[{}]},\"y\":null}\r\n{\"done\":true}\r\n")))},
+		doc:   `{"answer":"blue"}`,
 	},
 }
 
 func TestWhatAModelsServerDoesWrongIsSeenAndNothingIsLeft(t *testing.T) {
-	for _, f := range modelFaults {
-		for _, framing := range framings {
-			t.Run(f.name+"/"+framing, func(t *testing.T) { f.check(t, framing) })
+	for _, w := range providers {
+		for _, f := range modelFaults(w) {
+			f.setup.by = w
+			for _, framing := range w.framings() {
+				if f.once && framing != framings[0] {
+					continue
+				}
+				t.Run(w.name+"/"+f.name+"/"+framing, func(t *testing.T) { f.check(t, framing) })
+			}
 		}
 	}
 }
@@ -323,12 +438,19 @@ func (f *modelFault) check(t *testing.T, framing string) {
 	if p.model.Canceled() < f.canceled {
 		t.Errorf("%d answers of the model were left, not %d", p.model.Canceled(), f.canceled)
 	}
+	if f.left && f.setup.by == cozeBot {
+		p.eventually("Coze has been asked to cancel the chat", func() bool { return p.model.Cancels() == 1 })
+	} else if n := p.model.Cancels(); n != 0 {
+		t.Errorf("%d chats were canceled", n)
+	}
 	if !strings.Contains(p.log.String(), f.logs) {
 		t.Errorf("the log does not say %q: %s", f.logs, clip(p.log.String()))
 	}
 	// What the model's server says is for the log, and not all of it.
-	if seen := p.seen.String(); strings.Contains(seen, "rubbish") || strings.Contains(seen, "<h1>") || strings.Contains(seen, "died") {
-		t.Errorf("the words of the model's server are in the answer: %s", clip(seen))
+	for _, words := range []string{"rubbish", "<h1>", "died", "event interval", f.setup.by.words} {
+		if seen := p.seen.String(); strings.Contains(seen, words) {
+			t.Errorf("the words of the model's server are in the answer: %s", clip(seen))
+		}
 	}
 	if n := len(p.log.String()); n > 32<<10 {
 		t.Errorf("the log has %d bytes", n)
@@ -371,6 +493,11 @@ func (f *modelFault) compare(t *testing.T, p *product, framing string, a *answer
 		t.Errorf("want %q that says %q, got %q: %q", f.code, f.says, a.code(), a.says())
 	}
 	if framing != "application/json" {
+		var all fold
+		for _, e := range a.events {
+			all.take(e) // which looks at their order, and at what comes after the end
+		}
+		all.check(t)
 		last := a.events[len(a.events)-1]
 		if a.events[0].name != "started" || last.name != "finished" || last.data != fmt.Sprintf(`{"status":%q}`, state) {
 			t.Errorf("the stream begins with %+v and ends with %+v", a.events[0], last)

@@ -17,7 +17,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/upstream"
 	"github.com/lingserve/lingserve/web"
@@ -63,7 +62,8 @@ bots:
 type setup struct {
 	script  func(upstream.Request) upstream.Answer
 	handler func(model http.Handler) http.Handler // goes around the model's server
-	baseURL string                                // instead of that of the model's server
+	baseURL string                                // scheme and host, instead of those of the model's server
+	by      *provider                             // whose model is the default; openAI where nothing is said
 	server  func(*http.Server)                    // of the model's server
 	web     func(*web.Options)
 	limits  adapter.Timeouts
@@ -85,6 +85,7 @@ type product struct {
 	log   *text
 	seen  *text // all that clients have been answered
 
+	providers    []io.Closer
 	modelAddr    string
 	modelServer  *http.Server
 	webServer    *http.Server
@@ -123,18 +124,16 @@ func start(t testing.TB, s setup) *product {
 
 	base := s.baseURL
 	if base == "" {
-		base = "http://" + p.modelAddr + "/v1"
+		base = "http://" + p.modelAddr
 	}
-	// The transport is the one that the product shares among its providers.
-	provider, err := openai.New(openai.Options{BaseURL: base, Key: canary, Timeouts: s.limits, MaxEvent: s.event})
-	if err != nil {
-		t.Fatal(err)
+	if s.by == nil {
+		s.by = openAI
 	}
 	if s.retries == (adapter.Retries{}) {
 		s.retries.Base = time.Millisecond // three attempts, as by default, but soon
 	}
-	models := &adapter.Registry{Default: "openai:m", Timeouts: s.limits, Retries: s.retries}
-	models.Register("openai", provider)
+	models := &adapter.Registry{Default: s.by.model("m"), Timeouts: s.limits, Retries: s.retries}
+	p.providers = register(t, models, base, s.event, s.limits)
 
 	registry, err := flow.OpenFS("test", workflows)
 	if err != nil {
@@ -187,6 +186,11 @@ func (p *product) close() {
 	p.closeOnce.Do(func() {
 		if err := p.web.Close(); err != nil {
 			p.t.Error(err)
+		}
+		for _, c := range p.providers {
+			if err := c.Close(); err != nil {
+				p.t.Error(err)
+			}
 		}
 		p.clients.Wait()
 		p.clientsClose()

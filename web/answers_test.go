@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"iter"
 	"net/http"
 	"strings"
 	"testing"
@@ -289,5 +290,64 @@ func TestAChainThatCannotBeIsRefused(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 		})
+	}
+}
+
+// calling is a provider whose model calls a tool of its own, and waits for one of ours.
+type calling struct{ finish string }
+
+func (calling) Names() []string                       { return nil }
+func (c calling) Model(string) (adapter.Model, error) { return c, nil }
+
+func (c calling) Stream(context.Context, adapter.Request) iter.Seq2[adapter.Chunk, error] {
+	return func(yield func(adapter.Chunk, error) bool) {
+		for _, chunk := range []adapter.Chunk{
+			{ToolCall: &adapter.ToolCall{ID: "c1", Name: "search", Arguments: `{"q":`}, Model: "calls:m"},
+			{ToolCall: &adapter.ToolCall{Arguments: `"sky"}`}},
+			{ToolResult: &adapter.ToolResult{ID: "c1", Content: `[{"title":"Sky"}]`}},
+			{Text: "It is blue."},
+			{ToolCall: &adapter.ToolCall{Index: 1, ID: "c2", Name: "draw"}},
+			{Finish: c.finish},
+		} {
+			if !yield(chunk, nil) {
+				return
+			}
+		}
+	}
+}
+
+// PROTOCOL 1.2
+func TestToolsAreSentBesideTheDocument(t *testing.T) {
+	b := newBench(t, func(o *Options) {
+		o.InlineWorkflows = true
+		o.Models.Register("calls", calling{adapter.FinishToolCalls})
+	}).serve()
+	const request = `{"workflow":{"name":"x","bots":{"a":{"message":"hi","root":"a","format":"text"}}},"model":"calls:m"`
+	d := readDocument(t, b.do("POST", "/v1/runs", request+`}`))
+	if string(d.Result) != `{"a":"It is blue."}` || d.Reserved != nil || d.Status != "completed" {
+		t.Errorf("%+v", d)
+	}
+	if len(d.Errors) != 1 || d.Errors[0].Fatal || d.Errors[0].Message != `the model asked for tools that the bot does not have: "draw"` {
+		t.Errorf("%+v", d.Errors)
+	}
+	if len(d.Usage) != 0 || len(d.Models["a"]) != 1 { // it counts no tokens
+		t.Errorf("%+v, %+v", d.Usage, d.Models)
+	}
+	want := `{"a/$tools":{"0":{"id":"c1","name":"search","arguments":{"q":"sky"}},"1":{"id":"c2","name":"draw","arguments":{}}},` +
+		`"a/$tool_results":{"0":[{"title":"Sky"}]}}`
+	d = readDocument(t, b.do("POST", "/v1/runs", request+`,"include":["reserved"]}`))
+	if diff := cmp.Diff(want, string(d.Reserved)); diff != "" {
+		t.Error(diff)
+	}
+	var uris []string
+	list, _ := events(b.do("POST", "/v1/runs?format=sse", request+`}`).Body)
+	for _, e := range list {
+		var d struct{ URI string }
+		if e.Type == "" && json.Unmarshal([]byte(e.Data), &d) == nil {
+			uris = append(uris, d.URI)
+		}
+	}
+	if diff := cmp.Diff([]string{"a/$tools/0", "a/$tool_results/0", "a", "a/$tools/1"}, uris); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -387,6 +387,7 @@ events:
   - {on: a/x}
   - {on: a/x, send: {data: 3}}
   - 7
+  - {on: a/x, send: {event: html}}
 `, []string{
 			`w.yaml:3:29: "finished" is an event of the server's own; choose another name`,
 			`w.yaml:4:29: "a b" is no name for an event: expected a letter, then at most 63 letters, digits, dots, dashes or underscores`,
@@ -394,6 +395,7 @@ events:
 			`w.yaml:6:5: the event has no send: expected {event: name, data: …}`,
 			`w.yaml:7:21: send: expected {event: name}`,
 			`w.yaml:8:5: an event: expected a mapping with on, when and send, got a number`,
+			`w.yaml:9:29: "html" is an event of the server's own; choose another name`,
 		}},
 		{"conditions", `
 bots:

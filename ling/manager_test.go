@@ -599,7 +599,7 @@ func TestReportsAndEventsAreSent(t *testing.T) {
 		if err := m.SendEvent("outline-ready", map[string]any{"text": "a<b\n\"c\""}); err != nil {
 			t.Error(err)
 		}
-		for _, name := range []string{"started", "error", "usage", "finished", "canceled", "", "no spaces", "a\nb"} {
+		for _, name := range []string{"started", "error", "usage", "html", "finished", "canceled", "", "no spaces", "a\nb"} {
 			if err := m.SendEvent(name, nil); err == nil {
 				t.Errorf("the event name %q was accepted", name)
 			}

@@ -79,6 +79,9 @@ func TestAChainGoesAcrossProviders(t *testing.T) {
 	// Something comes first: a connection that ends before the header is tried again by net/http itself, if it was used before.
 	breaks := func(int) upstream.Answer { return upstream.Answer{Raw: []upstream.Raw{{Bytes: "\n"}, {Cut: true}}} }
 	hangs := func(int) upstream.Answer { return upstream.Answer{Raw: []upstream.Raw{{Hang: true}}} }
+	says := func(w Wire) func(int) upstream.Answer {
+		return func(int) upstream.Answer { return upstream.Answer{Raw: []upstream.Raw{{Bytes: w.Open + w.Error}}} }
+	}
 	endless := func(int) upstream.Answer { return upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 10} }
 	cutOff := func(int) upstream.Answer { return upstream.Answer{Text: "half an answer", Finish: "-"} }
 	for _, row := range []struct {
@@ -119,6 +122,16 @@ func TestAChainGoesAcrossProviders(t *testing.T) {
 			name: "one that does not begin", chain: links, script: map[string]func(int) upstream.Answer{"a": hangs, "b": hangs},
 			limits: adapter.Timeouts{FirstToken: 5 * time.Second},
 			model:  "ollama:c", text: "from c", asked: map[string]int{"a": 1, "b": 1, "c": 1},
+		},
+		{
+			name: "one that asks to wait for an hour is not waited for", chain: links,
+			script: map[string]func(int) upstream.Answer{"a": func(int) upstream.Answer { return limited("3600") }},
+			model:  "coze:b", text: "from b", asked: map[string]int{"a": 1, "b": 1},
+		},
+		{
+			name: "errors that come with status 200, as each provider reports them", chain: "ollama:c, coze:b, openai:a, ollama:d",
+			script: map[string]func(int) upstream.Answer{"c": says(Ollama), "b": says(Coze), "a": says(OpenAI)},
+			model:  "ollama:d", text: "from d", asked: map[string]int{"c": 3, "b": 3, "a": 3, "d": 1},
 		},
 		{
 			name: "not after half an answer: openai", chain: links, script: map[string]func(int) upstream.Answer{"a": cutOff},

@@ -197,9 +197,6 @@ func TestMutant(t *testing.T) {
 	if name == "" {
 		t.Skip("no mutant is named")
 	}
-	delta := func(member, text string) string {
-		return fmt.Sprintf(`data: {"choices":[{"index":0,"delta":{%q:%q},"finish_reason":null}]}`+"\n\n", member, text)
-	}
 	for _, m := range mutants {
 		if m.name != name {
 			continue
@@ -220,16 +217,7 @@ func TestMutant(t *testing.T) {
 				}
 				return mutant{p, m.stream}
 			},
-			Wire: Wire{
-				ContentType: "text/event-stream",
-				Open:        delta("content", ""),
-				Text:        func(text string) string { return delta("content", text) },
-				Reasoning:   func(text string) string { return delta("reasoning", text) },
-				Finish:      `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n",
-				Done:        "data: [DONE]\n\n",
-				Ping:        ": ping\n\n",
-				Error:       `data: {"error":{"message":"overloaded ` + Key + `","type":"server_error"}}` + "\n\n",
-			},
+			Wire: OpenAI,
 		})
 	}
 }

@@ -343,3 +343,24 @@ func ExampleNew() {
 	fmt.Println(first)
 	// Output: This is scripted: it comes from the built-in demo model, which understands nothing and only shows how an answer arrives. You wrote: “Good morning”. To have a real answer here, set OPENAI_API_KEY and start the server again.
 }
+
+// What comes is what models write: a document in a fence, with an entity, void elements, attributes and a list.
+func TestAPageIsWrittenWhereThePromptAsksForOne(t *testing.T) {
+	p := fast(t)
+	for prompt, want := range map[string]bool{
+		shipped(t, "page.md"):                    true,
+		"Answer with one HTML\n  document.":      true,
+		"Write an html page about it.":           true,
+		"Answer in an HTML fragment, no script.": true,
+		"Write plain text, no HTML.":             false,
+		"":                                       false,
+	} {
+		got := ask(t, p, "fast", request(prompt, "Is 1 < 2?", adapter.Format{})).text
+		if page := strings.HasPrefix(got, "```html\n<!DOCTYPE html>\n<html lang=\"en\">") && strings.HasSuffix(got, "</html>\n```\n"); page != want {
+			t.Errorf("%q: %s", prompt, got)
+		}
+		if want && (!strings.Contains(got, "1 &lt; 2") || !strings.Contains(got, "<hr>") || !strings.Contains(got, "<li><a href=\"#part-1\">")) {
+			t.Errorf("%q: %s", prompt, got)
+		}
+	}
+}

@@ -7,13 +7,17 @@ import (
 	"github.com/lingserve/lingserve/internal/schema"
 )
 
-// schemas are compiled once. A program has few of them; if there come more than maxSchemas, all are compiled anew.
+// schemas are compiled once. A program has few of them; if there come more than are kept, all are compiled anew.
 var schemas struct {
 	sync.Mutex
 	compiled map[string]*schema.Schema
+	bytes    int // of their texts
 }
 
-const maxSchemas = 256
+const (
+	maxSchemas     = 256
+	maxSchemaBytes = 4 << 20 // what is made of a text takes several times as much
+)
 
 // CheckSchema says what is wrong with a JSON Schema, if anything.
 func CheckSchema(schema json.RawMessage) error {
@@ -31,10 +35,11 @@ func compileSchema(text json.RawMessage) (*schema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if schemas.compiled == nil || len(schemas.compiled) >= maxSchemas {
-		schemas.compiled = map[string]*schema.Schema{}
+	if schemas.compiled == nil || len(schemas.compiled) >= maxSchemas || schemas.bytes+len(text) > maxSchemaBytes {
+		schemas.compiled, schemas.bytes = map[string]*schema.Schema{}, 0
 	}
 	schemas.compiled[string(text)] = s
+	schemas.bytes += len(text)
 	return s, nil
 }
 

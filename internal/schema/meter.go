@@ -18,6 +18,7 @@ const (
 	maxValues = 100_000
 	maxPaths  = 1_000_000 // of the depths of all values together: each misfit has the path to its place
 	maxDigits = 1_000     // of a number, and its exponent: the library computes with all of them
+	maxSteps  = 200_000   // of all regular expressions of a schema, compiled, which a few bytes can make a thousand of
 )
 
 var (
@@ -91,7 +92,10 @@ var spent = errors.New("schema: the budget is spent")
 
 // meter counts work. A schema of a few lines can ask for more than anybody can wait for: references that lead twice to what leads
 // twice to something else, and so on.
-type meter struct{ left int }
+type meter struct {
+	left  int
+	steps int // of all regular expressions
+}
 
 func (m *meter) charge(n int) {
 	if m.left -= n; m.left < 0 {
@@ -191,11 +195,12 @@ func (p *pattern) MatchString(s string) bool {
 	return p.Regexp.MatchString(s)
 }
 
-// regexp compiles a regular expression.
+var errSteps = errors.New("schema: the regular expressions are too large")
+
+// regexp compiles a regular expression; one that the schema repeats is counted again.
 func (m *meter) regexp(text string) (jsonschema.Regexp, error) {
-	compiled, err := regexp.Compile(text)
-	if err != nil {
-		return nil, err
+	if m.steps > maxSteps {
+		return nil, errSteps
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -205,5 +210,13 @@ func (m *meter) regexp(text string) (jsonschema.Regexp, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pattern{compiled, m, len(program.Inst)}, nil
+	steps := len(program.Inst)
+	if m.steps += steps; m.steps > maxSteps {
+		return nil, errSteps
+	}
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	return &pattern{compiled, m, steps}, nil
 }

@@ -65,26 +65,31 @@ func Compile(text []byte) (s *Schema, err error) {
 	if !size.add(doc, 0) {
 		return nil, &Error{nil, "this JSON Schema is too large, or has too large a number"}
 	}
-	s = &Schema{doc: doc}
+	made := &Schema{doc: doc}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(closedLoader{})
-	c.UseRegexpEngine(s.meter.regexp)
+	c.UseRegexpEngine(made.meter.regexp)
+	defer func() {
+		if made.meter.steps > maxSteps {
+			s, err = nil, &Error{nil, "the regular expressions of this JSON Schema are too large"}
+		}
+	}()
 	if err := c.AddResource(name, doc); err != nil {
 		return nil, problem(err)
 	}
-	if s.compiled, err = c.Compile(name); err != nil {
+	if made.compiled, err = c.Compile(name); err != nil {
 		return nil, problem(err)
 	}
 	seen := map[*jsonschema.Schema]bool{}
-	s.meter.install(s.compiled, seen)
+	made.meter.install(made.compiled, seen)
 	// What only a dynamic reference leads to is not reached from the root.
 	for _, at := range anchored(doc, nil, nil) {
 		if sub, err := c.Compile(name + "#" + Pointer(at)); err == nil {
-			s.meter.install(sub, seen)
+			made.meter.install(sub, seen)
 		}
 	}
-	return s, nil
+	return made, nil
 }
 
 // anchored lists the places of subschemas that have a dynamic anchor.
@@ -178,7 +183,7 @@ func problem(err error) error {
 		return &Error{nil, fmt.Sprintf("it refers to %q, but a schema may only refer to itself (#/…)", strings.TrimPrefix(e.URL, "schema:///"))}
 	}
 	if e, ok := errors.AsType[*jsonschema.InvalidRegexError](err); ok {
-		return &Error{fragment(e.URL), fmt.Sprintf("the regular expression %q does not compile", e.Regex)}
+		return &Error{fragment(e.URL), fmt.Sprintf("the regular expression %q does not compile", Short(e.Regex))}
 	}
 	if e, ok := errors.AsType[*jsonschema.JSONPointerNotFoundError](err); ok {
 		_, at, _ := strings.Cut(e.URL, "#")

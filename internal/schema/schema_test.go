@@ -223,11 +223,27 @@ func TestASchemaThatIsTooMuchIsRefused(t *testing.T) {
 		"a large number":  `{"multipleOf":1e999999}`,
 		"a large pattern": `{"pattern":"((a{100}){100}){100}"}`,
 		"no JSON":         `{`,
-		"many values":     `{"enum":[` + strings.Repeat("1,", 200_000) + `1]}`,
+		"many patterns":   `{"allOf":[` + strings.Repeat(`{"pattern":"a{1000}"},`, 10_000) + `true]}`,
+		"many pattern properties": `{"patternProperties":{` + func() string {
+			var b strings.Builder
+			for i := range 5000 {
+				fmt.Fprintf(&b, `"a%d{1000}":true,`, i)
+			}
+			return b.String()
+		}() + `"b":true}}`,
+		"many values": `{"enum":[` + strings.Repeat("1,", 200_000) + `1]}`,
 	} {
-		if _, err := Compile([]byte(text)); err == nil {
-			t.Errorf("%s: no error", name)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Compile([]byte(text))
+		runtime.ReadMemStats(&after)
+		if _, ok := errors.AsType[*Error](err); !ok || len(err.Error()) > 1<<10 {
+			t.Errorf("%s: got %v", name, err)
 		}
+		if used := after.TotalAlloc - before.TotalAlloc; used > 256<<20 {
+			t.Errorf("%s: it took %d MiB", name, used>>20)
+		}
+		t.Logf("%s: %v", name, err)
 	}
 }
 

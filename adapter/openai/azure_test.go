@@ -124,6 +124,30 @@ func TestAddressesAreThoseOfGoOpenAI(t *testing.T) {
 	}
 }
 
+// The list of models is asked for as go-openai's client does; only of its answer no more is taken than the names.
+func TestTheListIsAskedForAsGoOpenAIDoes(t *testing.T) {
+	config := goopenai.DefaultConfig("k")
+	theirs := asks(t, func(transport func(*http.Request) (*http.Response, error)) {
+		config.HTTPClient = doer(transport)
+		if _, err := goopenai.NewClientWithConfig(config).ListModels(t.Context()); err == nil {
+			t.Error("a list of models in an answer that is none")
+		}
+	})
+	ours := asks(t, func(transport func(*http.Request) (*http.Response, error)) {
+		if _, err := newProvider(t, Options{Key: "k", Transport: roundTripper(transport)}).(adapter.Lister).List(t.Context()); err == nil {
+			t.Error("a list of models in an answer that is none")
+		}
+	})
+	for _, header := range []string{"Authorization", "Accept"} {
+		if ours.Header.Get(header) != theirs.Header.Get(header) {
+			t.Errorf("%s: %q, go-openai has %q", header, ours.Header.Get(header), theirs.Header.Get(header))
+		}
+	}
+	if ours.URL.String() != theirs.URL.String() || ours.Method != theirs.Method {
+		t.Errorf("%s %s, go-openai asks %s %s", ours.Method, ours.URL, theirs.Method, theirs.URL)
+	}
+}
+
 // Azure's addresses in the forms in which its pages show them.
 func TestAzureInAllFormsOfItsAddress(t *testing.T) {
 	const deployment = "https://x.openai.azure.com/openai/deployments/my.gpt/chat/completions?api-version="

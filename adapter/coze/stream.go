@@ -483,8 +483,8 @@ func (a *answer) passResult(i int, content string, failed bool) error {
 // action takes the calls that Coze asks us to make. Most of them were shown before, without the id that belongs to their output.
 func (a *answer) action() error {
 	wanted := a.event.wanted()
-	if len(wanted) == 0 {
-		return nil // the bot asks the user something
+	if len(wanted) == 0 { // the bot asks the user something; a call that has led to it waits for the reply
+		return a.suspend()
 	}
 	chat := &chat{bot: a.m.name, conversation: a.conversation, id: a.chat, calls: map[string]bool{}}
 	for _, w := range wanted {
@@ -507,6 +507,21 @@ func (a *answer) action() error {
 	}
 	a.finish = adapter.FinishToolCalls
 	a.m.p.waiting.add(chat)
+	return nil
+}
+
+// suspend leaves the calls that have no result without one.
+func (a *answer) suspend() error {
+	for i := range a.calls {
+		c := &a.calls[i]
+		if c.answered {
+			continue
+		}
+		c.answered = true
+		if !a.pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.id}}) {
+			return errLeft
+		}
+	}
 	return nil
 }
 

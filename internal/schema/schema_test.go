@@ -131,7 +131,7 @@ func TestNoSchemaAndNoValueTakesLong(t *testing.T) {
 		{"a large number", `{"type":"integer"}`, `1e999999`, true},
 		{"a small number", `{"multipleOf":0.1}`, `1e-999999`, true},
 		{"a long number", `{"type":"integer"}`, strings.Repeat("9", 5000), true},
-		{"many values", `{"items":{"type":"string"}}`, "[" + strings.Repeat("1,", 5_000_000) + "1]", true},
+		{"many values", `{"items":{"type":"string"}}`, "[" + strings.Repeat("1,", 150_000) + "1]", true},
 		{"many misfits", `{"items":{"type":"string"}}`, "[" + strings.Repeat("1,", 90_000) + "1]", false},
 		{
 			"many deep misfits", `{"$ref":"#/$defs/t","$defs":{"t":{"anyOf":[{"type":"array","items":{"$ref":"#/$defs/t"}},{"type":"string"}]}}}`,
@@ -182,7 +182,7 @@ func TestNoSchemaAndNoValueTakesLong(t *testing.T) {
 				}
 			}
 			// The schema is as good as new.
-			if again := s.Check(value, 16); !c.refused && !cmp.Equal(found, again) {
+			if !c.refused && !cmp.Equal(found, s.Check(value, 16)) {
 				t.Error("the second time it is another answer")
 			}
 			t.Logf("%v, %d MiB", took, (after.TotalAlloc-before.TotalAlloc)>>20)

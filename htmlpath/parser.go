@@ -79,10 +79,10 @@ type Parser struct {
 	quote   byte   // around the attribute value that is open
 	end     bool   // the open tag is an end tag
 	dashes  int    // in a row, in a comment; brackets in a CDATA section
-	bare    bool   // the comment has had nothing but dashes
+	bare    bool   // the comment has had nothing but dashes; the line break before a fence nothing but a carriage return
 	match   int    // bytes of a name that is being compared
 	ref     []byte // the open character reference, shortened
-	inText  state  // what a reference, or a "<" that is none, goes back to
+	inText  state  // what a reference goes back to
 	newline bool   // the last byte of text was a carriage return
 	fence   int    // length of the fence that the document stands in; 0 where it is in none
 
@@ -277,7 +277,6 @@ func (p *Parser) closeText() {
 	case stFence:
 		if p.fenceEnds() {
 			p.over()
-			p.held = p.held[:0]
 			return
 		}
 		for _, c := range p.held {

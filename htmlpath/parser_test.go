@@ -153,6 +153,10 @@ var answers = []struct {
 		name: "a fence inside pre", text: "```html\n<pre>\n```\nx\n```\n</pre>\n```\n", source: "<pre>\n```\nx\n```\n</pre>", prose: "```html",
 		repairs: map[string]int{"prose": 1, "fence": 1},
 	},
+	{
+		name: "lines that end with two signs", text: "Here:\r\n```html\r\n<p>Hi\r\nyou\r\r\n  ```\r\nBye.", source: "<p>Hi\r\nyou\r", prose: "Here:\r\n```html",
+		repairs: map[string]int{"prose": 1, "fence": 1, "trailing_text": 1},
+	},
 	{name: "backticks in a fence", text: "```html\n<p>a\n`b`\n ```js</p>\n  ```", source: "<p>a\n`b`\n ```js</p>", prose: "```html", repairs: map[string]int{"prose": 1, "fence": 1}},
 	{
 		name: "text behind the document", text: "<html><p>Hi</html>\n```\nThat is all.", source: "<html><p>Hi</html>",

@@ -83,7 +83,7 @@ func (p *Parser) stepProse(b []byte, i int) int {
 		return i
 	case stProseFence:
 		switch {
-		case c == '\n':
+		case c == '\n' || c == '\r':
 			p.state = stProseFirst
 			p.space = append(p.space, c)
 			return i + 1
@@ -284,7 +284,11 @@ func (p *Parser) closeProse() {
 // stepFence reads what may be the last line of the fence that the document stands in.
 func (p *Parser) stepFence(b []byte, i int) int {
 	c := b[i]
+	bare := p.bare
+	p.bare = false
 	switch {
+	case c == '\n' && bare:
+		return i + 1
 	case c == ' ' && p.match == 0 && p.dashes < 3:
 		p.dashes++
 		return i + 1

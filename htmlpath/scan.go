@@ -142,9 +142,9 @@ func (p *Parser) stepText(b []byte, i int) int {
 		p.state = stTagOpen
 	case c == '&':
 		p.startRef()
-	case c == '\n' && p.fence > 0 && p.kept == 0:
+	case (c == '\n' || c == '\r') && p.fence > 0 && p.kept == 0:
 		p.hold(j)
-		p.state, p.match, p.dashes = stFence, 0, 0
+		p.state, p.match, p.dashes, p.bare = stFence, 0, 0, c == '\r'
 	default:
 		p.put(c)
 	}

@@ -33,7 +33,7 @@ func testConnect(t *testing.T, s Subject) {
 			return nil, ctx.Err()
 		}}
 		defer transport.CloseIdleConnections()
-		p := s.New(t, Options{Transport: transport, BaseURL: "http://" + host, Key: Key})
+		p := s.New(t, Options{Transport: transport, BaseURL: "http://" + host, Key: Key, Timeouts: adapter.Timeouts{Connect: 3 * time.Second}})
 		m := guarded(t, s.Prefix, s.Model, p, &adapter.Registry{
 			Timeouts: adapter.Timeouts{Connect: 3 * time.Second, FirstToken: time.Hour},
 			Retries:  adapter.Retries{Attempts: 2, Base: 1},

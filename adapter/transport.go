@@ -34,7 +34,10 @@ func Transport(o TransportOptions) *http.Transport {
 }
 
 func newTransport(o TransportOptions) *http.Transport {
-	connect := max(o.Connect, 0) // none is 0 to net/http
+	connect := o.Connect
+	if connect == never {
+		connect = 0 // to net/http
+	}
 	t := &http.Transport{
 		DialContext: (&net.Dialer{
 			Timeout: connect,

@@ -609,14 +609,14 @@ func TestEachInferenceSaysWhichModelAnswered(t *testing.T) {
 				w := newWorld(t, c.model)
 				b := New(w.Env, "b", "", Config{Model: "fake:a,fake:b"})
 				r, _ := chat(t, b)
-				var got string
+				var got strings.Builder
 				for _, line := range w.lines() {
 					if data, ok := strings.CutPrefix(line, `{"event":"usage","data":`); ok {
-						got += strings.TrimSuffix(data, "}")
+						got.WriteString(strings.TrimSuffix(data, "}"))
 					}
 				}
 				want := strings.TrimSuffix(c.want, "}")
-				if diff := cmp.Diff(want, strings.TrimSuffix(got, "}")); diff != "" {
+				if diff := cmp.Diff(want, strings.TrimSuffix(got.String(), "}")); diff != "" {
 					t.Error(diff)
 				}
 				if r.Model != c.said {

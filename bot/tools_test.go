@@ -196,11 +196,11 @@ func TestAModelThatWaitsForToolsIsReported(t *testing.T) {
 				if f.Message != c.err || err != nil && f.Code != CodeOutputInvalid {
 					t.Errorf("%+v", f)
 				}
-				var reported string
+				var reported strings.Builder
 				for _, err := range w.reported {
-					reported += err.Error()
+					reported.WriteString(err.Error())
 				}
-				if diff := cmp.Diff(c.reported, reported); diff != "" {
+				if diff := cmp.Diff(c.reported, reported.String()); diff != "" {
 					t.Error(diff)
 				}
 			})

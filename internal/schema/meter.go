@@ -87,8 +87,8 @@ func small(number string) bool {
 // budget is how much work a value may make: several times what an ordinary schema needs.
 func (s *size) budget() int { return 1<<17 + 8*s.values + s.bytes/16 }
 
-// spent is what a meter panics with, since the library cannot be stopped otherwise.
-var spent = errors.New("schema: the budget is spent")
+// errSpent is what a meter panics with, since the library cannot be stopped otherwise.
+var errSpent = errors.New("schema: the budget is spent")
 
 // meter counts work. A schema of a few lines can ask for more than anybody can wait for: references that lead twice to what leads
 // twice to something else, and so on.
@@ -99,7 +99,7 @@ type meter struct {
 
 func (m *meter) charge(n int) {
 	if m.left -= n; m.left < 0 {
-		panic(spent)
+		panic(errSpent)
 	}
 }
 

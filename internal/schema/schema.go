@@ -150,7 +150,7 @@ func (s *Schema) check(compiled *jsonschema.Schema, value any, most int) (found 
 	defer s.mu.Unlock()
 	defer func() {
 		if p := recover(); p != nil {
-			if p != any(spent) {
+			if p != any(errSpent) {
 				panic(p)
 			}
 			found = []Misfit{tooMuch}

@@ -251,6 +251,7 @@ var shapes = []struct {
 	{"fence", func(n int) string { return "```html\n<p>" + strings.Repeat("\n``", n/3) }},
 	{"backticks", func(n int) string { return "```html\n<p>\n" + strings.Repeat("`", n) }},
 	{"prose", func(n int) string { return strings.Repeat("a <b> ` <i> \n", n/13) + "<p>" }},
+	{"open tags in prose", func(n int) string { return strings.Repeat("a <p"+strings.Repeat(" ", 200)+"<!doctype ", n/220) }},
 	{"thinking", func(n int) string { return "<think>" + strings.Repeat("a <b>\n<p>", n/9) }},
 }
 

@@ -78,7 +78,7 @@ type Parser struct {
 	from    int    // where the source that is not handed out begins in the chunk
 	quote   byte   // around the attribute value that is open
 	end     bool   // the open tag is an end tag
-	dashes  int    // in a row, in a comment; brackets in a CDATA section
+	dashes  int    // in a row, in a comment; brackets in a CDATA section; bytes behind a tag's name before the document
 	bare    bool   // the comment has had nothing but dashes; the line break before a fence nothing but a carriage return
 	match   int    // bytes of a name that is being compared
 	ref     []byte // the open character reference, shortened

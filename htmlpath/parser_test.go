@@ -99,7 +99,7 @@ var answer = rapid.Custom(func(t *rapid.T) string {
 	part := rapid.OneOf(
 		markup,
 		rapid.SampledFrom([]string{
-			"Here it is:", "\n", "\n\n", " ", "```html\n", "```", "\n```\n", "````", "`", "<think>", "</think>", "<think", "use <b> for", "the <b>x</b>",
+			"Here it is:", "\n", "\n\n", " ", "```html\n", "```", "\n```\n", "````", "`", "<think>", "</think>", "<think", "use <b> for", "the <b>x</b>", "a <b c", "an <a href=x>y</a>", "a <!DOCTYPE html>",
 			"<!DOCTYPE html>", "<html>", "</html>", "<my-app>", "<answer>", "\ufeff", "<pre>", "   ```", "Bye.", "html", "<!-- c -->",
 		}),
 	)
@@ -138,6 +138,13 @@ var answers = []struct {
 		name: "a document inside a line", text: "Sure! <p class=x>Hi</p>", source: "<p class=x>Hi</p>", prose: "Sure!",
 		repairs: map[string]int{"prose": 1},
 	},
+	{
+		name: "comparisons", text: "Where a <b and i <p> q, or <!DOCTYPE html> is given\n<p>Hi</p>",
+		source: "<p>Hi</p>", prose: "Where a <b and i <p> q, or <!DOCTYPE html> is given", repairs: map[string]int{"prose": 1},
+	},
+	{name: "a doctype inside a line", text: "OK: <!DOCTYPE html><p>Hi", source: "<!DOCTYPE html><p>Hi", prose: "OK:", repairs: map[string]int{"prose": 1}},
+	{name: "an element without value inside a line", text: "OK: <input disabled>", source: "<input disabled>", prose: "OK:", repairs: map[string]int{"prose": 1}},
+	{name: "a tag that goes on in the next line", text: "OK: <p\nid=x>Hi", source: "<p\nid=x>Hi", prose: "OK:", repairs: map[string]int{"prose": 1}},
 	{
 		name: "a text with a tag", text: "Hello <b>world</b>", source: "<b>world</b>", prose: "Hello",
 		repairs: map[string]int{"prose": 1},

@@ -43,6 +43,9 @@ const maxFence = 64
 // maxProseTag is longer than any name that matters before the document.
 const maxProseTag = 24
 
+// maxProseKey is longer than any doctype and any attribute's name that matters there, white space included.
+const maxProseKey = 128
+
 // prelude is what stands before the document, in repair mode.
 type prelude struct {
 	marked    int    // bytes of a byte order mark that were seen
@@ -114,6 +117,26 @@ func (p *Parser) stepProse(b []byte, i int) int {
 			return i + 1
 		}
 		return p.judge(b, i)
+	case stProseKey:
+		p.dashes++
+		switch {
+		case p.match > 0 && (c == '=' || c == '>' || c == '/'):
+			return p.start(b, i, false)
+		case p.dashes == maxProseKey, !isSpace(c) && !isLetter(c) && !isDigit(c) && strings.IndexByte("-_:@.", c) < 0, isSpace(c) && p.match > 0:
+			return p.noStart(b, i)
+		case !isSpace(c):
+			p.match++
+		case c == '\n' || c == '\r':
+			return p.start(b, i, false)
+		}
+		return i + 1
+	case stProseDecl:
+		if p.match++; c == '>' {
+			p.state = stProseAfter
+		} else if p.match == maxProseKey {
+			return p.noStart(b, i)
+		}
+		return i + 1
 	}
 	if isLetter(c) || isDigit(c) || c == '<' || c == '\n' || c == '\r' || c >= 0x80 {
 		return p.start(b, i, false)
@@ -206,10 +229,11 @@ func (p *Parser) judge(b []byte, i int) int {
 	case thinkTags[name] && c == '>':
 		p.thinking = name
 		return p.dropTag(i)
-	case name == "!doctype" && fits, name == "html" && fits:
+	case (name == "!doctype" && fits || strings.HasPrefix(name, "!--")) && (p.lineStart || p.fencedTag):
 		return p.start(b, i, p.fencedTag)
-	case strings.HasPrefix(name, "!--") && (p.lineStart || p.fencedTag):
-		return p.start(b, i, p.fencedTag)
+	case name == "!doctype" && fits:
+		p.state, p.match = stProseDecl, 0
+		return i
 	case !fits:
 	case p.fencedTag && name != "" && isLetter(name[0]):
 		return p.start(b, i, true)
@@ -219,7 +243,8 @@ func (p *Parser) judge(b []byte, i int) int {
 		p.state = stProseAfter
 		return i + 1
 	case classes[known][name]:
-		return p.start(b, i, false) // what is only mentioned has no attributes
+		p.state, p.match, p.dashes = stProseKey, 0, 0 // what is only mentioned has no attributes
+		return i
 	}
 	return p.noStart(b, i)
 }

@@ -14,6 +14,8 @@ const (
 	stProse      state = iota
 	stProseTicks       // in a run of backticks
 	stProseTag         // behind "<", in what may be a name
+	stProseKey         // in what may be an attribute of a tag inside a line
+	stProseDecl        // in a doctype inside a line
 	stProseAfter       // behind a tag that may be no more than mentioned
 	stProseFence       // behind the backticks of a fence, in its first line
 	stProseFirst       // in the lines of a fence before anything stands there

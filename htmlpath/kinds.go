@@ -210,3 +210,20 @@ var svgNames = func() map[string]string {
 	}
 	return m
 }()
+
+// svgAttributes are the attributes of SVG whose names have capital letters, by their names in small ones (WHATWG HTML,
+// 13.2.6.1).
+var svgAttributes = func() map[string][]byte {
+	const names = `attributeName attributeType baseFrequency baseProfile calcMode clipPathUnits diffuseConstant edgeMode
+		filterUnits glyphRef gradientTransform gradientUnits kernelMatrix kernelUnitLength keyPoints keySplines keyTimes
+		lengthAdjust limitingConeAngle markerHeight markerUnits markerWidth maskContentUnits maskUnits numOctaves pathLength
+		patternContentUnits patternTransform patternUnits pointsAtX pointsAtY pointsAtZ preserveAlpha preserveAspectRatio
+		primitiveUnits refX refY repeatCount repeatDur requiredExtensions requiredFeatures specularConstant specularExponent
+		spreadMethod startOffset stdDeviation stitchTiles surfaceScale systemLanguage tableValues targetX targetY textLength
+		viewBox viewTarget xChannelSelector yChannelSelector zoomAndPan`
+	m := map[string][]byte{}
+	for name := range strings.FieldsSeq(names) {
+		m[strings.ToLower(name)] = []byte(name)
+	}
+	return m
+}()

@@ -1,10 +1,6 @@
 package htmlpath
 
-import (
-	"strings"
-
-	"golang.org/x/net/html"
-)
+import "golang.org/x/net/html"
 
 // maxRef is longer than any named reference: a longer one is decided by its first letters.
 const maxRef = 40
@@ -71,46 +67,3 @@ func (p *Parser) resolve() {
 		p.text = append(p.text, html.UnescapeString(string(p.ref))...)
 	}
 }
-
-// plainName says that a tag's text is nothing but a name, which needs no tokenizer.
-func plainName(s []byte) bool {
-	if len(s) > 0 && s[0] == '/' {
-		s = s[1:]
-	}
-	for _, c := range s {
-		if !isLetter(c) && !isDigit(c) && c != '-' {
-			return false
-		}
-	}
-	return true
-}
-
-func appendLower(dst, name []byte) []byte {
-	for _, c := range name {
-		switch {
-		case 'A' <= c && c <= 'Z':
-			c += 'a' - 'A'
-		case c == '/':
-			continue
-		}
-		dst = append(dst, c)
-	}
-	return dst
-}
-
-// svgAttributes are the attributes of SVG whose names have capital letters, by their names in small ones (WHATWG HTML,
-// 13.2.6.1).
-var svgAttributes = func() map[string][]byte {
-	const names = `attributeName attributeType baseFrequency baseProfile calcMode clipPathUnits diffuseConstant edgeMode
-		filterUnits glyphRef gradientTransform gradientUnits kernelMatrix kernelUnitLength keyPoints keySplines keyTimes
-		lengthAdjust limitingConeAngle markerHeight markerUnits markerWidth maskContentUnits maskUnits numOctaves pathLength
-		patternContentUnits patternTransform patternUnits pointsAtX pointsAtY pointsAtZ preserveAlpha preserveAspectRatio
-		primitiveUnits refX refY repeatCount repeatDur requiredExtensions requiredFeatures specularConstant specularExponent
-		spreadMethod startOffset stdDeviation stitchTiles surfaceScale systemLanguage tableValues targetX targetY textLength
-		viewBox viewTarget xChannelSelector yChannelSelector zoomAndPan`
-	m := map[string][]byte{}
-	for name := range strings.FieldsSeq(names) {
-		m[strings.ToLower(name)] = []byte(name)
-	}
-	return m
-}()

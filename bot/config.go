@@ -7,8 +7,8 @@ type Format string
 
 const (
 	JSON Format = "json"
-	Text Format = "text"
-	HTML Format = "html"
+	Text Format = "text" // one string
+	HTML Format = "html" // one string: the document in the answer, without what stands around it
 )
 
 // Config is what a bot is made with: its model and what is asked of it. A manager's Config is the default of its bots'.

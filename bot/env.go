@@ -51,7 +51,7 @@ type Message struct {
 
 // Response is a complete answer.
 type Response struct {
-	Value     json.RawMessage // JSON text; of a text bot, a JSON string
+	Value     json.RawMessage // JSON text; of a text or HTML bot, a JSON string
 	Model     string          // that answered; "" where none has
 	Usage     adapter.Usage   // as far as providers count, of all inferences
 	Truncated bool            // the model reached its limit of tokens

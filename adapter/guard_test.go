@@ -357,16 +357,33 @@ func TestTheErrorOfAChainSaysOfEachModelWhy(t *testing.T) {
 	}
 }
 
-// What a provider's own tool has found is a sign of life.
-func TestAResultOfTheProvidersToolIsAToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake([]step{{19 * time.Second, Chunk{ToolResult: &ToolResult{Content: "x"}}, nil}, {wait: never1}})
-		g := &guarded{model: f, timeouts: Timeouts{FirstToken: 20 * time.Second, Idle: 5 * time.Second}}
-		_, err := collect(g.Stream(t.Context(), Request{}))
-		if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Message, "nothing more for 5s") || time.Since(f.start) != 24*time.Second {
-			t.Errorf("%v after %v", err, time.Since(f.start))
-		}
-	})
+// AD-07: every kind of content is a sign of life, and nothing else is.
+func TestWhatIsAToken(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		chunk Chunk
+		token bool
+	}{
+		{"text", Chunk{Text: "x"}, true},
+		{"reasoning", Chunk{Reasoning: "x"}, true},
+		{"a part of a call", Chunk{ToolCall: &ToolCall{}}, true},
+		{"a result of the provider's own call", Chunk{ToolResult: &ToolResult{}}, true},
+		{"the model's name", Chunk{Model: "x:y"}, false},
+		{"usage", Chunk{Usage: &Usage{}}, false},
+	} {
+		inBubble(t, row.name, func(t *testing.T) {
+			f := newFake([]step{{19 * time.Second, row.chunk, nil}, {wait: never1}})
+			g := &guarded{model: f, timeouts: Timeouts{FirstToken: 20 * time.Second, Idle: 5 * time.Second}}
+			_, err := collect(g.Stream(t.Context(), Request{}))
+			says, at := "did not begin to answer within 20s", 20*time.Second
+			if row.token {
+				says, at = "nothing more for 5s", 24*time.Second
+			}
+			if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Message, says) || time.Since(f.start) != at {
+				t.Errorf("%v after %v", err, time.Since(f.start))
+			}
+		})
+	}
 }
 
 // The time limits cost a token two looks at the clock.

@@ -215,6 +215,17 @@ func testRequests(t *testing.T, s Subject) {
 			t.Errorf("%v, %d requests", got.err, up.Requests())
 		}
 	})
+	inBubble("a context's cause is the error, in the middle too (AD-01)", func(t *testing.T) {
+		up := &upstream.Server{Script: always(upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 10})}
+		defer up.Close()
+		why := errors.New("the run was canceled")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(why) })
+		got := hear(t, ctx, s.bare(t, Options{Transport: up.Transport()}).Stream(ctx, question()), nil)
+		if got.err != why || got.Text == "" {
+			t.Errorf("%q %v", got.Text, got.err)
+		}
+	})
 	inBubble("a panic in the loop ends the request, and passes through (AD-01)", func(t *testing.T) {
 		up := &upstream.Server{Script: always(upstream.Answer{Text: strings.Repeat("word", 1000), Pace: 10})}
 		defer up.Close()

@@ -49,7 +49,7 @@ func testConnect(t *testing.T, s Subject) {
 	})
 }
 
-// testUnreachable asks where nothing listens.
+// testUnreachable asks where nothing listens, and by a transport whose error tells everything.
 func testUnreachable(t *testing.T, s Subject) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -57,6 +57,13 @@ func testUnreachable(t *testing.T, s Subject) {
 	}
 	l.Close()
 	got := hear(t, t.Context(), s.bare(t, Options{BaseURL: "http://" + l.Addr().String()}).Stream(t.Context(), question()), nil)
+	if e, ok := errors.AsType[*adapter.Error](got.err); !ok || e.Code != adapter.CodeUnavailable || !e.Retryable {
+		t.Errorf("%v", got.err)
+	}
+	m := s.bare(t, Options{Transport: trip(func(r *http.Request) (*http.Response, error) {
+		return nil, fmt.Errorf("%s: %s: proxy said %q to Bearer %s", words, r.URL, r.Header, Key)
+	})})
+	got = hear(t, t.Context(), m.Stream(t.Context(), question()), nil)
 	if e, ok := errors.AsType[*adapter.Error](got.err); !ok || e.Code != adapter.CodeUnavailable || !e.Retryable {
 		t.Errorf("%v", got.err)
 	}

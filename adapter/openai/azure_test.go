@@ -84,6 +84,12 @@ func TestAddressesAreThoseOfGoOpenAI(t *testing.T) {
 			"https://x.openai.azure.com/openai/deployments/gpt-4.1-mini/chat/completions?api-version=2024-10-21",
 		},
 		{
+			"Azure with a name that the default would change", old,
+			Options{Azure: true, BaseURL: "https://x.openai.azure.com/"},
+			"gpt-3.5-turbo",
+			"https://x.openai.azure.com/openai/deployments/gpt-3.5-turbo/chat/completions?api-version=2024-10-21",
+		},
+		{
 			"Azure without versions", late,
 			Options{Azure: true, BaseURL: "https://x.openai.azure.com/openai/v1", APIVersion: "2024-10-21"},
 			"gpt-4o",

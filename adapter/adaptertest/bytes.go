@@ -178,7 +178,7 @@ func testHuge(t *testing.T, s Subject) {
 			m := s.bare(t, Options{Transport: trip(func(*http.Request) (*http.Response, error) {
 				return response(other.status, other.kind, endless(`{"error":"<html>`, 100<<20)), nil
 			})})
-			bounded(t, func() {
+			bounded(t, 40, func() {
 				if got := hear(t, t.Context(), m.Stream(t.Context(), question()), nil); got.err == nil {
 					t.Error("no error")
 				}
@@ -193,7 +193,7 @@ func testHuge(t *testing.T, s Subject) {
 			m := s.replay(t, row.max, row.body)
 			chars := 0
 			var last error
-			bounded(t, func() {
+			bounded(t, 40, func() { // doubling up to 4 MiB, and the event's own copies
 				for c, err := range m.Stream(t.Context(), question()) { // what hear keeps would count
 					chars, last = chars+len(c.Text), err
 				}
@@ -205,8 +205,8 @@ func testHuge(t *testing.T, s Subject) {
 	}
 }
 
-// bounded calls f, which is to allocate little.
-func bounded(t *testing.T, f func()) {
+// bounded calls f, which is to allocate no more than so many MiB.
+func bounded(t *testing.T, limit uint64, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -215,8 +215,7 @@ func bounded(t *testing.T, f func()) {
 	runtime.ReadMemStats(&after)
 	all := after.TotalAlloc - before.TotalAlloc
 	t.Logf("%v, %d MiB allocated", time.Since(began).Round(time.Millisecond), all>>20)
-	// Doubling up to 4 MiB, and the event's own copies.
-	if all > 40<<20 {
+	if all > limit<<20 {
 		t.Errorf("%d MiB allocated", all>>20)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -187,13 +188,40 @@ func testList(t *testing.T, s Subject) {
 		{"nothing", 200, "", adapter.CodeProtocol},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			body := &closer{Reader: strings.NewReader(row.body)}
 			_, err := list(t, trip(func(*http.Request) (*http.Response, error) {
-				return response(row.status, "application/json", strings.NewReader(row.body)), nil
+				res := response(row.status, "application/json", nil)
+				res.Body = body
+				return res, nil
 			}))
+			if !body.closed {
+				t.Error("the body was not closed")
+			}
 			if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != row.code {
 				t.Fatalf("%v", err)
 			}
 			checkError(t, t.Context(), err)
 		})
 	}
+	t.Run("a list of 100 MiB", func(t *testing.T) {
+		bounded(t, 80, func() { // doubling up to 8 MiB, and what is made of them
+			_, err := list(t, trip(func(*http.Request) (*http.Response, error) {
+				return response(200, "application/json", io.MultiReader(strings.NewReader(`{"`), endless("x", 100<<20))), nil
+			}))
+			if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != adapter.CodeProtocol {
+				t.Errorf("%v", err)
+			}
+		})
+	})
+}
+
+// closer notes that it was closed.
+type closer struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closer) Close() error {
+	c.closed = true
+	return nil
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 )
 
+// maxList is how long a list of models may be, in bytes; some say thousands of them about each.
+const maxList = 8 << 20
+
 // lister is a provider whose server says which models it has.
 type lister struct{ *provider }
 
@@ -29,7 +32,7 @@ func (p *lister) List(ctx context.Context) ([]string, error) {
 		return nil, p.refused(refusal)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxWhole))
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxList))
 	if err != nil {
 		return nil, p.Broken(ctx, err)
 	}

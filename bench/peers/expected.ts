@@ -9,6 +9,9 @@ import type { ChatV3Message, CreateChatData } from "@coze/api";
 interface Reasoning { reasoning_content?: string | null }
 type Choice = Omit<ChatCompletionChunk.Choice, "delta"> & { delta: ChatCompletionChunk.Choice.Delta & Reasoning };
 export type Chunk = Omit<ChatCompletionChunk, "choices"> & { choices: Choice[] };
+// Azure says what its filter has found: of the question in a chunk of its own, of the answer beside it.
+export type AzureChunk = Omit<Chunk, "choices"> & { choices: (Choice & { content_filter_results?: object })[] };
+export interface AzureFilter { choices: never[]; created: 0; id: ""; model: ""; object: ""; prompt_filter_results: object[] }
 export type Completion = Omit<ChatCompletion, "choices"> & {
   choices: (Omit<ChatCompletion.Choice, "message"> & { message: ChatCompletionMessage & Reasoning })[];
 };

@@ -29,10 +29,14 @@ function message(seen, completion) {
   seen.usage = completion.usage;
 }
 
-async function read(chunks, seen) {
+async function read(chunks, seen, type = "Chunk") {
   const ids = new Set();
   for await (const chunk of chunks) {
-    seen.frames.push({ type: "Chunk", value: chunk });
+    if (type === "AzureChunk" && chunk.prompt_filter_results) { // what Azure's filter says of the question, before the answer
+      seen.frames.push({ type: "AzureFilter", value: chunk });
+      continue;
+    }
+    seen.frames.push({ type, value: chunk });
     ids.add(`${chunk.id} ${chunk.created}`);
     if (ids.size > 1) throw new Error("the chunks of an answer have different ids");
     if (chunk.usage) {
@@ -58,7 +62,7 @@ async function list(client, type, seen) {
 
 await serve({
   stream: async (job, seen) => read(await stream(job), seen),
-  azure: async (job, seen) => read(await stream(job, azure), seen),
+  azure: async (job, seen) => read(await stream(job, azure), seen, "AzureChunk"),
 
   // The client's own joining of a stream.
   async helper(job, seen) {

@@ -26,19 +26,28 @@ import (
 
 // told is a model's server that says what it is told, one piece after the other, to whoever asks.
 type told struct {
+	by     *provider
 	pieces chan string // closed at the end
 	came   chan struct{}
 	left   chan time.Time // a client has gone away before the end
 }
 
-func newTold() *told {
-	return &told{pieces: make(chan string), came: make(chan struct{}, 100), left: make(chan time.Time, 100)}
+func newTold() *told { return newToldBy(openAI) }
+
+func newToldBy(w *provider) *told {
+	return &told{by: w, pieces: make(chan string), came: make(chan struct{}, 100), left: make(chan time.Time, 100)}
 }
 
-func (m *told) handler(http.Handler) http.Handler {
+func (m *told) handler(standIn http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/cancel") {
+			standIn.ServeHTTP(w, r)
+			return
+		}
 		io.Copy(io.Discard, r.Body) // or nobody would notice that the client goes away
-		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Content-Type", m.by.ContentType)
+		io.WriteString(w, m.by.Open)
+		http.NewResponseController(w).Flush()
 		m.came <- struct{}{}
 		for {
 			select {
@@ -111,33 +120,69 @@ const within = 100 * time.Millisecond
 
 // FT-18: a client that wanted so takes its run with it, and the model's server is told at once.
 func TestAClientThatLeavesCancelsItsRunWhereItSaidSo(t *testing.T) {
-	for _, framing := range framings {
-		for name, leave := range map[string]func(*net.TCPConn) error{
-			"with FIN": func(c *net.TCPConn) error { return c.Close() },
-			"with RST": func(c *net.TCPConn) error { return errors.Join(c.SetLinger(0), c.Close()) },
-		} {
-			t.Run(name+"/"+framing, func(t *testing.T) {
-				m := newTold()
-				p := start(t, setup{handler: m.handler})
-				var took []time.Duration
-				for range 5 {
-					c := p.dial("/v1/runs?on_disconnect=cancel", framing, run("text"))
-					wait(t, "the model is asked", m.came)
-					m.say(t, piece("blue"))
-					if err := leave(c); err != nil {
-						t.Fatal(err)
+	for _, w := range providers {
+		for _, framing := range framings {
+			for name, leave := range map[string]func(*net.TCPConn) error{
+				"with FIN": func(c *net.TCPConn) error { return c.Close() },
+				"with RST": func(c *net.TCPConn) error { return errors.Join(c.SetLinger(0), c.Close()) },
+			} {
+				t.Run(w.name+"/"+name+"/"+framing, func(t *testing.T) {
+					const times = 5
+					m := newToldBy(w)
+					p := start(t, setup{handler: m.handler, by: w})
+					var took []time.Duration
+					for range times {
+						c := p.dial("/v1/runs?on_disconnect=cancel", framing, run("text"))
+						wait(t, "the model is asked", m.came)
+						m.say(t, w.Text("blue"))
+						if framing != "application/json" {
+							hear(t, c, `"blue"`)
+						}
+						if err := leave(c); err != nil {
+							t.Fatal(err)
+						}
+						began := time.Now()
+						took = append(took, wait(t, "the model is left", m.left).Sub(began))
 					}
-					began := time.Now()
-					took = append(took, wait(t, "the model is left", m.left).Sub(began))
-				}
-				// One of five may have met a busy machine; most must be soon.
-				slices.Sort(took)
-				if took[len(took)/2] > within {
-					t.Errorf("took %v", took)
-				}
-				p.idle()
-			})
+					// One of five may have met a busy machine; most must be soon.
+					slices.Sort(took)
+					if took[len(took)/2] > within {
+						t.Errorf("took %v", took)
+					}
+					// Only those who have heard something know that the product has, and so that it knows which chat it is.
+					if framing != "application/json" {
+						p.canceledAtCoze(w, times)
+					}
+					p.idle()
+				})
+			}
 		}
+	}
+}
+
+// hear reads an answer until it has the words.
+func hear(t testing.TB, c net.Conn, words string) {
+	t.Helper()
+	c.SetReadDeadline(time.Now().Add(patience))
+	var said []byte
+	for buf := make([]byte, 4<<10); !strings.Contains(string(said), words); {
+		n, err := c.Read(buf)
+		if err != nil {
+			t.Fatalf("%v before %s: %q", err, words, said)
+		}
+		said = append(said, buf[:n]...)
+	}
+}
+
+// canceledAtCoze waits until Coze has been asked to cancel so many chats; no other provider is asked such a thing.
+func (p *product) canceledAtCoze(w *provider, n int) {
+	p.t.Helper()
+	if w != cozeBot {
+		n = 0
+	}
+	p.eventually(fmt.Sprintf("%d chats are canceled", n), func() bool { return p.model.Cancels() >= n })
+	if got := p.model.Cancels(); got != n {
+		p.t.Errorf("%d chats were canceled, not %d", got, n)
 	}
 }
 
@@ -194,22 +239,23 @@ func TestARunThatEndsEarlyLeavesItsModel(t *testing.T) {
 	})
 	for _, row := range []struct {
 		name, body string
-		pieces     []string
+		says       []string
 		cancel     bool
 		goesOn     bool // the model may finish
 		state      string
 		code       string
 	}{
-		{name: "a bot's error", body: run("json"), pieces: []string{piece(`{"a":` + strings.Repeat("[", 600))}, state: "failed", code: "output_invalid"},
-		{name: "a panic in a callback", body: `{"workflow":"panicking"}`, pieces: []string{piece(`{"a":"b","c":`)}, state: "failed", code: "internal"},
-		{name: "a panic of the workflow", body: `{"workflow":"failing"}`, pieces: []string{piece(`{"a":"b"}`), end}, goesOn: true, state: "failed", code: "internal"},
-		{name: "canceled", body: run("json"), pieces: []string{piece(`{"a":"b","c":`)}, cancel: true, state: "canceled"},
+		{name: "a bot's error", body: run("json"), says: []string{`{"a":` + strings.Repeat("[", 600)}, state: "failed", code: "output_invalid"},
+		{name: "a panic in a callback", body: `{"workflow":"panicking"}`, says: []string{`{"a":"b","c":`}, state: "failed", code: "internal"},
+		{name: "a panic of the workflow", body: `{"workflow":"failing"}`, says: []string{`{"a":"b"}`}, goesOn: true, state: "failed", code: "internal"},
+		{name: "canceled", body: run("json"), says: []string{`{"a":"b","c":`}, cancel: true, state: "canceled"},
 		{name: "canceled before the first token", body: run("json"), cancel: true, state: "canceled"},
 	} {
-		for _, framing := range framings {
-			t.Run(row.name+"/"+framing, func(t *testing.T) {
-				m := newTold()
-				p := start(t, setup{handler: m.handler, more: []flow.Workflow{panicking, failing}})
+		for i, framing := range slices.Repeat(framings, len(providers)) {
+			w := providers[i/len(framings)]
+			t.Run(row.name+"/"+w.name+"/"+framing, func(t *testing.T) {
+				m := newToldBy(w)
+				p := start(t, setup{handler: m.handler, more: []flow.Workflow{panicking, failing}, by: w})
 				// The run is started by one client and followed by another, so that its id is known in each framing.
 				started := p.do("POST", "/v1/runs", row.body, "Prefer: respond-async")
 				if started.status != 202 {
@@ -217,14 +263,22 @@ func TestARunThatEndsEarlyLeavesItsModel(t *testing.T) {
 				}
 				answers := p.later("GET", "/v1/runs/"+started.run+"/events", "Accept: "+framing)
 				wait(t, "the model is asked", m.came)
-				m.say(t, row.pieces...)
+				for _, text := range row.says {
+					m.say(t, w.Text(text))
+				}
+				if row.cancel && len(row.says) > 0 { // and that it has come in, since it says there which chat it is
+					p.eventually("the text is there", func() bool { return p.do("GET", "/v1/runs/"+started.run, "").doc == `{"doc":{"a":"b"}}` })
+				}
 				began := time.Now()
 				if row.cancel {
 					if a := p.do("POST", "/v1/runs/"+started.run+"/cancel", ""); a.status != 202 {
 						t.Errorf("%v", a)
 					}
 				}
+				chats := 1
 				if row.goesOn {
+					chats = 0
+					m.say(t, w.end())
 					close(m.pieces)
 				} else if took := wait(t, "the model is left", m.left).Sub(began); took > 10*within {
 					t.Errorf("took %v", took)
@@ -237,6 +291,9 @@ func TestARunThatEndsEarlyLeavesItsModel(t *testing.T) {
 				}
 				if seen := p.seen.String(); strings.Contains(seen, "ouch") || strings.Contains(seen, "goroutine") || strings.Contains(seen, ".go:") {
 					t.Errorf("the panic is shown: %s", clip(seen))
+				}
+				if len(row.says) > 0 {
+					p.canceledAtCoze(w, chats)
 				}
 				p.idle()
 				if a := p.do("POST", "/v1/runs/"+started.run+"/cancel", ""); a.status != 409 || a.code() != "conflict" {

@@ -438,11 +438,11 @@ func (f *modelFault) check(t *testing.T, framing string) {
 	if p.model.Canceled() < f.canceled {
 		t.Errorf("%d answers of the model were left, not %d", p.model.Canceled(), f.canceled)
 	}
-	if f.left && f.setup.by == cozeBot {
-		p.eventually("Coze has been asked to cancel the chat", func() bool { return p.model.Cancels() == 1 })
-	} else if n := p.model.Cancels(); n != 0 {
-		t.Errorf("%d chats were canceled", n)
+	left := 0
+	if f.left {
+		left = 1
 	}
+	p.canceledAtCoze(f.setup.by, left)
 	if !strings.Contains(p.log.String(), f.logs) {
 		t.Errorf("the log does not say %q: %s", f.logs, clip(p.log.String()))
 	}

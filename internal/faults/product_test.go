@@ -49,6 +49,29 @@ bots:
     root: doc
     schema: {type: object, properties: {n: {type: integer}}}
 `)},
+	"chain.yaml": {Data: []byte(`
+name: chain
+input: {type: object, required: [q], properties: {q: {type: string}}}
+bots:
+  writer: {prompt: "Answer.", message: "{{ input.q }}", root: answer, format: text, model: ["openai:a", "coze:b", "ollama:c"]}
+`)},
+	"again.yaml": {Data: []byte(`
+name: again
+input: {type: object, required: [q], properties: {q: {type: string}}}
+bots:
+  writer:
+    prompt: "Answer in JSON."
+    message: "{{ input.q }}"
+    root: doc
+    schema: {type: object, required: [n], properties: {n: {type: integer}}}
+    on_invalid: retry
+`)},
+	"page.yaml": {Data: []byte(`
+name: page
+input: {type: object, required: [q], properties: {q: {type: string}}}
+bots:
+  writer: {prompt: "Answer.", message: "{{ input.q }}", root: page, format: html}
+`)},
 	"pair.yaml": {Data: []byte(`
 name: pair
 input: {type: object, required: [q], properties: {q: {type: string}}}

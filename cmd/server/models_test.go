@@ -45,6 +45,8 @@ func standIn() *upstream.Server {
 			return upstream.Answer{Text: "Yes", Finish: adapter.FinishLength}
 		case r.Model == "thinks":
 			return upstream.Answer{Reasoning: "Hm", Finish: adapter.FinishLength}
+		case r.Model == "short":
+			return upstream.Answer{Text: "Yes, indeed"}
 		case r.Model == "silent":
 			return upstream.Answer{Finish: adapter.FinishLength}
 		case r.Model == "sixteen" && asked.MaxTokens >= 16, r.Model == "boundless" && asked.MaxTokens == 0:

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,6 +44,7 @@ const (
 // plan is one run of the soak: all of it comes from its number, so that the model and the client know the same.
 type plan struct {
 	n    int
+	by   *provider
 	kind int
 	text string // the model's document
 	cuts []int  // where its text is cut
@@ -51,7 +53,7 @@ type plan struct {
 
 func newPlan(n int) plan {
 	r := rand.New(rand.NewPCG(uint64(n), 7))
-	p := plan{n: n, kind: r.IntN(kinds)}
+	p := plan{n: n, by: providers[n%len(providers)], kind: r.IntN(kinds)}
 	if r.IntN(3) > 0 {
 		p.kind = r.IntN(brokenFirst + 1)
 	}
@@ -101,29 +103,29 @@ func (p plan) answer(attempt int) upstream.Answer {
 	case p.kind == cutAtOnce:
 		return raw(cut)
 	}
-	var steps []upstream.Raw
+	steps := []upstream.Raw{bytes_(p.by.Open)}
 	from := 0
 	for i, to := range p.cuts {
 		if i == p.at {
 			switch p.kind {
 			case cutOff:
-				return raw(append(steps, bytes_(piece(p.text[from:to])), cut)...)
+				return raw(append(steps, bytes_(p.by.Text(p.text[from:to])), cut)...)
 			case reports:
-				return raw(append(steps, bytes_(`data: {"error":{"message":"`+canary+`"}}`+"\n\n"))...)
+				return raw(append(steps, bytes_(p.by.Error))...)
 			case rubbish:
-				return raw(append(steps, bytes_("data: rubbish "+canary+"\n\n"))...)
+				return raw(append(steps, bytes_(p.by.broken()))...)
 			case stalls:
 				return raw(append(steps, hang)...)
 			}
 		}
-		step := bytes_(piece(p.text[from:to]))
+		step := bytes_(p.by.Text(p.text[from:to]))
 		if p.kind == slow && i%8 == 0 {
 			step.Wait = time.Millisecond
 		}
 		steps = append(steps, step)
 		from = to
 	}
-	return raw(append(steps, bytes_(end))...)
+	return raw(append(steps, bytes_(p.by.end()))...)
 }
 
 // Everything at once, for as long as -soak says: many runs of all kinds, with models that fail in all ways, and clients that
@@ -162,6 +164,7 @@ func TestSoak(t *testing.T) {
 					}
 					s.client(t, newPlan(n))
 					s.attempts.Delete(n)
+					s.goroutines.Store(max(s.goroutines.Load(), int64(runtime.NumGoroutine()))) // about
 					if n == soakRuns/3 {
 						s.warm.Store(s.memory()) // from here on it must not grow
 					}
@@ -188,8 +191,9 @@ func TestSoak(t *testing.T) {
 		}
 	}()
 	eventually(t, "all files are closed", func() bool { return openFiles(t) <= filesBefore })
+	t.Logf("%d goroutines at most, %d chats canceled at Coze", s.goroutines.Load(), s.p.model.Cancels())
 	t.Logf("%d runs: %d completed, %d failed, %d canceled; %d connections cut", s.next.Load(), s.completed.Load(), s.failed.Load(), s.canceled.Load(), s.cut.Load())
-	if s.completed.Load() == 0 || s.failed.Load() == 0 || s.canceled.Load() == 0 || s.cut.Load() == 0 {
+	if s.p.model.Cancels() == 0 || s.completed.Load() == 0 || s.failed.Load() == 0 || s.canceled.Load() == 0 || s.cut.Load() == 0 {
 		t.Error("some kind did not happen")
 	}
 }
@@ -215,6 +219,7 @@ type soak struct {
 	warm     atomic.Int64
 
 	completed, failed, canceled, cut atomic.Int64
+	goroutines                       atomic.Int64 // at most
 }
 
 // memory is what is in use, but for what the test itself keeps of answers and log.
@@ -225,7 +230,7 @@ func (s *soak) memory() int64 {
 // client starts a run and does something with it until it is over.
 func (s *soak) client(t *testing.T, plan plan) {
 	r := rand.New(rand.NewPCG(uint64(plan.n), 8))
-	body := fmt.Sprintf(`{"workflow":"json","input":"run %d"}`, plan.n)
+	body := fmt.Sprintf(`{"workflow":"json","input":"run %d","model":%q}`, plan.n, plan.by.model("m"))
 	key := fmt.Sprintf("Idempotency-Key: %d", plan.n)
 	var state, doc, id string
 	mayCancel := false

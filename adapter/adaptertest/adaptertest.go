@@ -93,6 +93,7 @@ func Run(t *testing.T, s Subject) {
 		{"printing shows no key (SE-06)", testPrinting},
 		{"an answer cut off anywhere is no answer (AD-02, FT-06, FT-07, FT-08)", testCuts},
 		{"an answer is the same however it arrives (FT-15)", testPieces},
+		{"an answer that was damaged (FT-09)", testDamaged},
 		{"huge events (FT-12)", testHuge},
 		{"many streams at once", testMany},
 		{"connecting has a limit of its own (AD-07, FT-03)", testConnect},

@@ -257,33 +257,40 @@ func Fuzz(f *testing.F, s Subject, seeds ...[]byte) {
 	for _, seed := range seeds {
 		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, stream []byte) {
-		var all [2]string
-		for i, cut := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader} {
-			m := s.replay(t, 1<<10, func() io.Reader { return cut(bytes.NewReader(stream)) })
-			finishes, failures := 0, 0
-			var finish string
-			for c, err := range m.Stream(t.Context(), question()) {
-				if failures > 0 || finishes > 0 && err == nil {
-					t.Fatalf("something after the end: %+v %v", c, err)
-				}
-				if err != nil {
-					failures++
-				}
-				if c.Finish != "" {
-					finishes, finish = finishes+1, c.Finish
-				}
-				if !utf8.ValidString(c.Text) || !utf8.ValidString(c.Reasoning) || c.ToolCall != nil && !utf8.ValidString(c.ToolCall.Arguments) {
-					t.Fatalf("not UTF-8: %+v", c)
+	f.Fuzz(func(t *testing.T, stream []byte) { s.feed(t, stream) })
+}
+
+// feed gives an adapter a stream at once and byte by byte.
+func (s *Subject) feed(t testing.TB, stream []byte) {
+	t.Helper()
+	var all [2]string
+	for i, cut := range []func(io.Reader) io.Reader{func(r io.Reader) io.Reader { return r }, iotest.OneByteReader} {
+		m := s.replay(t, 1<<10, func() io.Reader { return cut(bytes.NewReader(stream)) })
+		finishes, failures := 0, 0
+		var finish string
+		for c, err := range m.Stream(t.Context(), question()) {
+			if failures > 0 || finishes > 0 && err == nil {
+				t.Fatalf("something after the end: %+v %v", c, err)
+			}
+			if err != nil {
+				failures++
+				if e, ok := errors.AsType[*adapter.Error](err); !ok || strings.Contains(fmt.Sprintf("%v %+v %v", e, e, e.Cause), Key) {
+					t.Fatalf("not an error of package adapter, or the key is in it: %v", err)
 				}
 			}
-			if finishes+failures != 1 && finish != adapter.FinishContentFilter {
-				t.Fatalf("%d finishes and %d errors", finishes, failures)
+			if c.Finish != "" {
+				finishes, finish = finishes+1, c.Finish
 			}
-			all[i] = List(m.Stream(t.Context(), question()))
+			if !utf8.ValidString(c.Text) || !utf8.ValidString(c.Reasoning) || c.ToolCall != nil && !utf8.ValidString(c.ToolCall.Arguments) {
+				t.Fatalf("not UTF-8: %+v", c)
+			}
 		}
-		if all[0] != all[1] {
-			t.Fatalf("at once:\n%s\nbyte by byte:\n%s", all[0], all[1])
+		if finishes+failures != 1 && finish != adapter.FinishContentFilter {
+			t.Fatalf("%d finishes and %d errors", finishes, failures)
 		}
-	})
+		all[i] = List(m.Stream(t.Context(), question()))
+	}
+	if all[0] != all[1] {
+		t.Fatalf("at once:\n%s\nbyte by byte:\n%s", all[0], all[1])
+	}
 }

@@ -55,6 +55,8 @@ func parseHost(s string) (*url.URL, error) {
 	if path = strings.Trim(path, "/"); path != "" {
 		u.Path = "/"
 		u = u.JoinPath(path)
+		// Dots at the end leave a slash behind.
+		u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
 	}
 	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
 		login, err := url.Parse("//" + rest[:i+1] + "host") // its escapes are those of a URL

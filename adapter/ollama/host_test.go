@@ -72,7 +72,7 @@ func TestParseHostRefusesWhatIsNoHost(t *testing.T) {
 
 // Whatever is taken is a URL with a host and a port, and means the same when it is read again.
 func FuzzParseHost(f *testing.F) {
-	for _, s := range []string{"", ":1", "0.0.0.0", "[::]:1", "http://a:b@c/d", "ollama.com", "https://", "fe80::1%eth0", `"'a'"`, "a/b//c/../d"} {
+	for _, s := range []string{"", ":1", "0.0.0.0", "[::]:1", "http://a:b@c/d", "ollama.com", "https://", "fe80::1%eth0", `"'a'"`, "a/b//c/../d", "/.", "a/./", "a/.."} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -27,9 +27,10 @@ func TestAModelsServerThatNeverConnectsIsGivenUp(t *testing.T) {
 			}
 			limits := adapter.Timeouts{Connect: 150 * time.Millisecond}
 			p := start(t, setup{baseURL: scheme + listen(t), limits: limits, retries: adapter.Retries{Attempts: 2, Base: time.Millisecond}})
-			for _, framing := range framings {
+			for i, w := range providers {
+				framing := framings[i%len(framings)]
 				began := time.Now()
-				a := p.ask(framing, run("text"))
+				a := p.ask(framing, `{"workflow":"text","input":"question","model":"`+w.model("m")+`"}`)
 				if took := time.Since(began); took < 300*time.Millisecond || took > 10*time.Second {
 					t.Errorf("two attempts took %v", took)
 				}

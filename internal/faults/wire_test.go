@@ -20,24 +20,29 @@ import (
 // FT-12, bad input: a line of 100 MiB ends the bot, not the server, whose memory does not grow with it.
 func TestALineWithoutEndIsCutOff(t *testing.T) {
 	block := bytes_(strings.Repeat("x", 1<<20))
-	p := start(t, setup{script: always(raw(append([]upstream.Raw{bytes_(piece("bl") + `data: {"choices":[{"delta":{"content":"`)}, times(100, block)...)...))})
-	for _, framing := range framings {
-		runtime.GC()
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		a := p.ask(framing, run("text"))
-		runtime.ReadMemStats(&after)
-		if a.status != 200 || a.state != "failed" || a.doc != `{"answer":"bl"}` || a.code() != "upstream_protocol" || !strings.Contains(a.says(), "larger than allowed") {
-			t.Errorf("%v", a)
+	for _, w := range providers {
+		head, _, _ := strings.Cut(w.Text("HERE"), "HERE")
+		p := start(t, setup{by: w, script: always(raw(append([]upstream.Raw{bytes_(w.begin("bl") + head)}, times(100, block)...)...))})
+		for i, framing := range w.framings() {
+			runtime.GC()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			a := p.ask(framing, run("text"))
+			runtime.ReadMemStats(&after)
+			if a.status != 200 || a.state != "failed" || a.doc != `{"answer":"bl"}` || a.code() != "upstream_protocol" || !strings.Contains(a.says(), "larger than allowed") {
+				t.Errorf("%s: %v", w.name, a)
+			}
+			// All that was ever allocated, by both ends: buffers of 4 MiB that are grown by doubling, and not 100 MiB.
+			if grown := after.TotalAlloc - before.TotalAlloc; grown > 48<<20 {
+				t.Errorf("%s, %s: %d MiB were allocated", w.name, framing, grown>>20)
+			}
+			p.canceledAtCoze(w, i+1)
+			p.idle()
+			if left := p.model.Canceled(); left == 0 {
+				t.Error("the model's server was read to its end")
+			}
 		}
-		// All that was ever allocated, by both ends: buffers of 4 MiB that are grown by doubling, and not 100 MiB.
-		if grown := after.TotalAlloc - before.TotalAlloc; grown > 48<<20 {
-			t.Errorf("%s: %d MiB were allocated", framing, grown>>20)
-		}
-		p.idle()
-		if left := p.model.Canceled(); left == 0 {
-			t.Error("the model's server was read to its end")
-		}
+		p.close()
 	}
 }
 
@@ -48,8 +53,14 @@ func TestCharactersThatAreCutAreWhole(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &want); err != nil {
 		t.Fatal(err)
 	}
+	for _, w := range providers {
+		t.Run(w.name, func(t *testing.T) { charactersThatAreCut(t, w, text, want) })
+	}
+}
+
+func charactersThatAreCut(t *testing.T, w *provider, text string, want any) {
 	var sent atomic.Pointer[upstream.Answer]
-	p := start(t, setup{script: func(upstream.Request) upstream.Answer { return *sent.Load() }})
+	p := start(t, setup{by: w, script: func(upstream.Request) upstream.Answer { return *sent.Load() }})
 	check := func(t *testing.T, a upstream.Answer) {
 		t.Helper()
 		sent.Store(&a)
@@ -65,7 +76,7 @@ func TestCharactersThatAreCutAreWhole(t *testing.T) {
 		}
 	}
 	t.Run("between bytes", func(t *testing.T) {
-		whole := piece(text) + end
+		whole := w.begin(text) + w.end()
 		for i := strings.Index(whole, "½") - 8; i < strings.Index(whole, "-1.5"); i++ {
 			check(t, raw(bytes_(whole[:i]), bytes_(whole[i:])))
 		}
@@ -82,10 +93,12 @@ func TestCharactersThatAreCutAreWhole(t *testing.T) {
 	})
 	t.Run("between the halves of an escaped pair", func(t *testing.T) {
 		// The token itself is half a pair, as some providers send it.
+		escaped := func(raw string) upstream.Raw { return bytes_(strings.Replace(w.Text("HERE"), "HERE", raw, 1)) }
 		check(t, raw(
-			bytes_(`data: {"choices":[{"delta":{"content":"{\"é\":\"½ ☀ \ud83c"}}]}`+"\n\n"),
-			bytes_(`data: {"choices":[{"delta":{"content":"\udf08 \\ud83c"}}]}`+"\n\n"),
-			bytes_(piece(`\udf08 \u00e9 \\ \" x","n":-1.5e3}`)+end)))
+			bytes_(w.Open),
+			escaped(`{\"é\":\"½ ☀ \ud83c`),
+			escaped(`\udf08 \\ud83c`),
+			bytes_(w.Text(`\udf08 \u00e9 \\ \" x","n":-1.5e3}`)+w.end())))
 	})
 }
 
@@ -105,7 +118,8 @@ func TestConnectionsThatDieBetweenRequestsCostNothing(t *testing.T) {
 		},
 	})
 	for i := range 300 {
-		if a := p.ask(framings[i%3], run("text")); a.state != "completed" || a.doc != `{"answer":"blue"}` {
+		body := `{"workflow":"text","input":"question","model":"` + providers[i/3%len(providers)].model("m") + `"}`
+		if a := p.ask(framings[i%3], body); a.state != "completed" || a.doc != `{"answer":"blue"}` {
 			t.Fatalf("run %d: %v", i, a)
 		}
 	}
@@ -113,20 +127,27 @@ func TestConnectionsThatDieBetweenRequestsCostNothing(t *testing.T) {
 
 // FT-17: a model's server that answers before it has read the request does not cost the answer.
 func TestAnAnswerThatComesBeforeTheRequestIsReadIsTaken(t *testing.T) {
+	for _, w := range providers {
+		t.Run(w.name, func(t *testing.T) { answerBeforeTheRequest(t, w) })
+	}
+}
+
+func answerBeforeTheRequest(t *testing.T, by *provider) {
 	p := start(t, setup{
+		by:      by,
 		retries: adapter.Retries{Attempts: 1},
 		handler: func(http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", "text/event-stream")
+				w.Header().Set("Content-Type", by.ContentType)
 				http.NewResponseController(w).EnableFullDuplex()
-				io.WriteString(w, piece("blue")+end)
+				io.WriteString(w, by.begin("blue")+by.end())
 				http.NewResponseController(w).Flush()
 				io.Copy(io.Discard, r.Body)
 			})
 		},
 	})
 	body := `{"workflow":"text","input":"` + strings.Repeat("why? ", 20_000) + `"}`
-	for i := range 30 {
+	for i := range 6 {
 		if a := p.ask(framings[i%3], body); a.state != "completed" || a.doc != `{"answer":"blue"}` {
 			t.Fatalf("run %d: %v", i, a)
 		}

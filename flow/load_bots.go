@@ -56,7 +56,7 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 			case b.onInvalid != bot.Report && b.onInvalid != bot.Retry:
 				l.errorf(f["on_invalid"], "on_invalid: expected report or retry, got %q", short(t))
 			case b.format != bot.JSON:
-				l.errorf(f["on_invalid"], "on_invalid: with format: %s no answer is invalid; leave one of the two out", b.format)
+				l.errorf(f["on_invalid"], "on_invalid: only JSON is held to a schema; with format: %s leave it out", b.format)
 			}
 		}
 		if i, ok := l.integer(f["concurrency"], "concurrency", 1, largestMax); ok {

@@ -27,14 +27,20 @@ var secrets = []struct {
 // is cut to 2 KiB of valid UTF-8.
 func Redact(text string, keys ...string) string {
 	// Cut generously first, so that a huge body costs no more than a small one; and again afterwards.
+	long := len(text) > 4*maxCause
 	text = cut(text, 4*maxCause)
+	longest := 0
 	for _, key := range keys {
 		if key != "" {
 			text = strings.ReplaceAll(text, key, "***")
+			longest = max(longest, len(key))
 		}
 	}
 	for _, s := range secrets {
 		text = s.shape.ReplaceAllString(text, s.with)
+	}
+	if long { // the first cut may have gone through a key, of which the rest is not known any more for what it is
+		text = cut(text, max(0, len(text)-len("…")-longest))
 	}
 	return cut(text, maxCause)
 }

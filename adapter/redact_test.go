@@ -44,6 +44,17 @@ func TestRedactTakesSecretsOut(t *testing.T) {
 	}
 }
 
+// What remains of a key that the first cut goes through is at the end, which short words in place of long keys bring into the log.
+func TestRedactLeavesNoPartOfAKeyThatIsEchoedAgainAndAgain(t *testing.T) {
+	key := "CANARY" + strings.Repeat("0123456789", 6)
+	for n := range len(key) {
+		got := Redact(strings.Repeat("x", n)+strings.Repeat(key+" ", 1000), key)
+		if strings.Contains(got, "CANARY") || !strings.HasSuffix(got, "…") {
+			t.Fatalf("%d: %q", n, got[len(got)-len(key):])
+		}
+	}
+}
+
 func TestRedactIsBoundedAndValid(t *testing.T) {
 	got := Redact(strings.Repeat("é", 10<<20) + "\xff")
 	if len(got) > maxCause+len("…") || !utf8.ValidString(got) {

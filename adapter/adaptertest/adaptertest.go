@@ -90,6 +90,7 @@ func Run(t *testing.T, s Subject) {
 		{"a slow reader is not the provider's fault (AD-07)", testSlowReader},
 		{"refusals", testRefusals},
 		{"words of the provider (AD-06, SE-06)", testWords},
+		{"a key is not known by its looks (SE-06)", testKeys},
 		{"printing shows no key (SE-06)", testPrinting},
 		{"an answer cut off anywhere is no answer (AD-02, FT-06, FT-07, FT-08)", testCuts},
 		{"an answer is the same however it arrives (FT-15)", testPieces},

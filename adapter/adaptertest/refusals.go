@@ -129,6 +129,36 @@ func testWords(t *testing.T, s Subject) {
 	}
 }
 
+// testKeys has servers echo a key that looks like nothing, in every place.
+func testKeys(t *testing.T, s Subject) {
+	key := "Plain" + strings.Repeat("aZ09", 25)
+	for _, status := range []int{200, 400, 401, 500} {
+		for name, a := range map[string]upstream.Answer{
+			"the type of the content": {Header: http.Header{"Content-Type": {"text/" + key}}, Body: "oops"},
+			"a header":                {Header: http.Header{"X-Tt-Logid": {key}, "X-Request-Id": {key}, "Retry-After": {key}}, Body: `{"code":4000,"msg":"oops"}`},
+			"JSON":                    {Body: fmt.Sprintf(`{"code":4000,"error":{"message":%q,"code":%[1]q},"msg":%[1]q}`, key)},
+			"an event":                {Header: http.Header{"Content-Type": {s.Wire.ContentType}}, Body: s.Wire.Open + s.Wire.Text("a") + strings.Replace(s.Wire.Text("a"), "{", key, 1)},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				if a.Status = status; status == 200 {
+					a.Raw = []upstream.Raw{{Bytes: a.Body}}
+				}
+				up := &upstream.Server{Script: always(a)}
+				defer up.Close()
+				m := s.bare(t, Options{Key: key, Transport: up.Transport()})
+				got := hear(t, t.Context(), m.Stream(t.Context(), question()), nil)
+				e, ok := errors.AsType[*adapter.Error](got.err)
+				if !ok {
+					t.Fatalf("%s, status %d: %v", name, status, got.err)
+				}
+				if said := fmt.Sprintf("%+v %v", e, e.Cause); strings.Contains(strings.ToLower(said), strings.ToLower(key[:20])) {
+					t.Errorf("%s, status %d: the key is in %s", name, status, said)
+				}
+			})
+		}
+	}
+}
+
 // testPrinting prints a provider and its model in every way.
 func testPrinting(t *testing.T, s Subject) {
 	p := s.New(t, Options{BaseURL: "http://" + host, Key: Key})

@@ -62,7 +62,8 @@ func (p *provider) failed(status, code int, said []byte, header http.Header) *ad
 		fmt.Fprintf(&b, ", code %d", code)
 	}
 	if id := header.Get("X-Tt-Logid"); id != "" {
-		fmt.Fprintf(&b, ", log id %s", p.Redact([]byte(id[:min(len(id), 64)])))
+		id = p.Redact([]byte(id)) // before it is cut: half a key is not known for what it is
+		fmt.Fprintf(&b, ", log id %s", strings.ToValidUTF8(id[:min(len(id), 64)], ""))
 	}
 	b.WriteString(": " + p.Redact(said))
 	e.Cause = &codeError{code, b.String()}

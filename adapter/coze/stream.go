@@ -123,19 +123,19 @@ func (a *answer) begin(res *http.Response) error {
 		if codeOf(said) != 0 {
 			return p.refused(http.StatusOK, res.Header, said)
 		}
-		return a.notStream(kind, said)
+		return a.notStream(said)
 	case kind == "text/event-stream", kind == "", len(first) == 0:
 		return nil
 	default:
-		return a.notStream(kind, wire.Said(a.body))
+		return a.notStream(wire.Said(a.body))
 	}
 }
 
-func (a *answer) notStream(kind string, said []byte) error {
+func (a *answer) notStream(said []byte) error {
 	return &adapter.Error{
 		Code: adapter.CodeProtocol, Status: http.StatusOK,
 		Message: a.m.p.Name() + " answered with something else than an event stream: check the base URL",
-		Cause:   fmt.Errorf("Content-Type %q: %s", adapter.Redact(kind), a.m.p.Redact(said)),
+		Cause:   fmt.Errorf("Content-Type %q: %s", a.m.p.Redact([]byte(a.res.Header.Get("Content-Type"))), a.m.p.Redact(said)),
 	}
 }
 

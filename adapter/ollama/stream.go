@@ -42,7 +42,7 @@ func (a *answer) read() error {
 	switch kind, _, _ := mime.ParseMediaType(a.res.Header.Get("Content-Type")); kind {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json", "": // servers like Ollama say what they like
 	default:
-		return a.unknown(kind)
+		return a.unknown()
 	}
 	a.lines = lines{r: a.res.Body, max: a.m.p.maxLine}
 	a.said.init()
@@ -153,11 +153,11 @@ func (a *answer) broken(err error) error {
 }
 
 // unknown is the error of an answer that is of no kind that Ollama gives.
-func (a *answer) unknown(kind string) error {
+func (a *answer) unknown() error {
 	said := wire.Said(a.res.Body)
 	return &adapter.Error{
 		Code: adapter.CodeProtocol, Status: http.StatusOK,
 		Message: a.m.p.Name() + " answered with something else than lines of JSON: check that it is Ollama's address",
-		Cause:   fmt.Errorf("Content-Type %q: %s", adapter.Redact(kind), a.m.p.Redact(said)),
+		Cause:   fmt.Errorf("Content-Type %q: %s", a.m.p.Redact([]byte(a.res.Header.Get("Content-Type"))), a.m.p.Redact(said)),
 	}
 }

@@ -55,13 +55,13 @@ func (a *answer) stop() {
 // left.
 func (a *answer) read() error {
 	var err error
-	switch kind := a.kind(); kind {
+	switch a.kind() {
 	case "text/event-stream", "": // some servers send no type
 		err = a.stream()
 	case "application/json":
 		err = a.whole()
 	default:
-		err = a.unknown(kind)
+		err = a.unknown()
 	}
 	if err == errLeft {
 		return nil
@@ -75,12 +75,12 @@ func (a *answer) kind() string {
 }
 
 // unknown is the error of an answer that is of no kind that a model gives.
-func (a *answer) unknown(kind string) error {
+func (a *answer) unknown() error {
 	said := wire.Said(a.res.Body)
 	return &adapter.Error{
 		Code: adapter.CodeProtocol, Status: http.StatusOK,
 		Message: a.m.p.Name() + " answered with something else than an event stream: check the base URL (most end in /v1)",
-		Cause:   fmt.Errorf("Content-Type %q: %s", adapter.Redact(kind), a.m.p.Redact(said)),
+		Cause:   fmt.Errorf("Content-Type %q: %s", a.m.p.Redact([]byte(a.res.Header.Get("Content-Type"))), a.m.p.Redact(said)),
 	}
 }
 

@@ -128,9 +128,10 @@ func (p plan) answer(attempt int) upstream.Answer {
 	return raw(append(steps, bytes_(p.by.end()))...)
 }
 
-// Everything at once, for as long as -soak says: many runs of all kinds, with models that fail in all ways, and clients that
-// are cut off anywhere, come back, cancel, leave for good or do not read. At the end every run that has completed has given
-// the model's document, and nothing is left: no goroutine, no connection, no file, no memory.
+// Everything at once, for as long as -soak says: many runs of all kinds, with models of all providers that fail in all ways, alone
+// and at the end of chains, and clients that are cut off anywhere, come back, cancel, leave for good or do not read. At the end
+// every run that has completed has given the model's document, and nothing is left: no goroutine, no connection, no file, no
+// memory.
 func TestSoak(t *testing.T) {
 	filesBefore := openFiles(t)
 	var s *soak
@@ -138,6 +139,9 @@ func TestSoak(t *testing.T) {
 		s = &soak{until: time.Now().Add(*soakTime)}
 		s.p = start(t, setup{
 			script: func(r upstream.Request) upstream.Answer {
+				if r.Model == "down" {
+					return echo(401, nil)
+				}
 				n, _ := strconv.Atoi(strings.TrimPrefix(asked(r), "run "))
 				attempts, _ := s.attempts.LoadOrStore(n, new(atomic.Int64))
 				return newPlan(n).answer(int(attempts.(*atomic.Int64).Add(1)))
@@ -230,7 +234,11 @@ func (s *soak) memory() int64 {
 // client starts a run and does something with it until it is over.
 func (s *soak) client(t *testing.T, plan plan) {
 	r := rand.New(rand.NewPCG(uint64(plan.n), 8))
-	body := fmt.Sprintf(`{"workflow":"json","input":"run %d","model":%q}`, plan.n, plan.by.model("m"))
+	model := plan.by.model("m")
+	if plan.n%3 == 0 { // at the end of a chain
+		model = providers[r.IntN(len(providers))].model("down") + "," + model
+	}
+	body := fmt.Sprintf(`{"workflow":"json","input":"run %d","model":%q}`, plan.n, model)
 	key := fmt.Sprintf("Idempotency-Key: %d", plan.n)
 	var state, doc, id string
 	mayCancel := false

@@ -174,6 +174,11 @@ func modelFaults(w *provider) []modelFault {
 			doc:   `{"answer":"blue"}`, requests: 2,
 		},
 		{
+			name:  "FT-07 a connection that breaks before the first token is tried again",
+			setup: setup{script: first(raw(bytes_(w.Open+w.Ping), cut), upstream.Answer{Text: "blue"})},
+			doc:   `{"answer":"blue"}`, requests: 2, left: true,
+		},
+		{
 			name: "FT-06 another model is asked where nothing was passed on",
 			setup: setup{retries: adapter.Retries{Attempts: 1}, script: func(r upstream.Request) upstream.Answer {
 				if r.Model == "a" {
@@ -373,6 +378,13 @@ var cozeFaults = []modelFault{
 		name:  "done before there was an answer",
 		setup: setup{retries: adapter.Retries{Attempts: 1}, script: always(raw(bytes_(cozeBot.Open + "event:done\ndata:[DONE]\n\n")))},
 		state: "failed", code: "upstream_protocol", says: "cut off", status: 502, requests: 1, left: true,
+	},
+	{
+		name: "tools are asked for after some text, which is an answer",
+		setup: setup{script: always(upstream.Answer{
+			Text: "I look", ToolCalls: []upstream.ToolCall{{ID: "c1", Name: "rain", Arguments: `{}`}},
+		})},
+		doc: `{"answer":"I look"}`, code: "output_invalid", says: "asked for tools that the bot does not have", requests: 1,
 	},
 	{
 		name:  "tools are asked for that the bot does not have",

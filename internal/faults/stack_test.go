@@ -174,6 +174,25 @@ func TestWhatABotsOwnPluginsDoStandsBesideTheDocument(t *testing.T) {
 	}
 }
 
+// A call of which nothing was heard again has failed: its result is null.
+func TestAPluginThatDoesNotAnswerHasNoResult(t *testing.T) {
+	p := start(t, setup{by: cozeBot, script: always(raw(bytes_(cozeBot.Open +
+		"event:conversation.message.completed\ndata:{\"id\":\"1\",\"type\":\"function_call\",\"role\":\"assistant\",\"content\":\"{\\\"name\\\":\\\"look\\\"}\"}\n\n" +
+		cozeBot.Text("blue") + cozeBot.end())))})
+	for _, framing := range streams {
+		a := p.ask(framing, run("text"))
+		var beside []string
+		for _, e := range a.events {
+			if strings.Contains(e.uri, "$") {
+				beside = append(beside, e.uri+" "+e.delta)
+			}
+		}
+		if a.state != "completed" || a.doc != `{"answer":"blue"}` || len(beside) != 2 || !strings.Contains(beside[0], `"name":"look"`) || beside[1] != "answer/$tool_results/0 null" {
+			t.Errorf("%q: %v", beside, a)
+		}
+	}
+}
+
 // BO-05: an answer that does not fit is asked for once more, with what is wrong; the second one stands in its place.
 func TestAnAnswerThatDoesNotFitIsAskedForOnceMore(t *testing.T) {
 	for _, w := range providers {

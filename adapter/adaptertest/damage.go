@@ -25,12 +25,7 @@ func testDamaged(t *testing.T, s Subject) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for seed := range uint64(damages) {
-		random := rand.New(rand.NewPCG(seed, 0))
-		stream := streams[random.IntN(len(streams))]
-		other := streams[random.IntN(len(streams))]
-		for range 1 + random.IntN(3) {
-			stream = damage(random, stream, other)
-		}
+		stream := Damaged(seed, streams...)
 		if s.feed(t, stream); t.Failed() {
 			t.Fatalf("seed %d: %q", seed, stream)
 		}
@@ -40,6 +35,17 @@ func testDamaged(t *testing.T, s Subject) {
 	if each := (after.TotalAlloc - before.TotalAlloc) / damages; each > 4<<20 {
 		t.Errorf("%d KiB are allocated for a stream of at most %d KiB", each>>10, most>>10)
 	}
+}
+
+// Damaged returns one of the streams as it may arrive after all sorts of accidents; which ones comes from the seed.
+func Damaged(seed uint64, streams ...[]byte) []byte {
+	random := rand.New(rand.NewPCG(seed, 0))
+	stream := streams[random.IntN(len(streams))]
+	other := streams[random.IntN(len(streams))]
+	for range 1 + random.IntN(3) {
+		stream = damage(random, stream, other)
+	}
+	return stream
 }
 
 // damage changes a stream in one way.

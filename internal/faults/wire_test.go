@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -100,6 +101,44 @@ func charactersThatAreCut(t *testing.T, w *provider, text string, want any) {
 			escaped(`\udf08 \\ud83c`),
 			bytes_(w.Text(`\udf08 \u00e9 \\ \" x","n":-1.5e3}`)+w.end())))
 	})
+}
+
+// FT-09: whatever is left of an answer after all sorts of accidents, the run ends in one way that each client is told, and what it
+// has made is a document.
+func TestAnswersThatWereDamagedEndTheirRuns(t *testing.T) {
+	for _, w := range providers {
+		t.Run(w.name, func(t *testing.T) {
+			good := w.begin(`{"list":["½ ☀ 🌈",`) + w.Ping + w.Text(` {"a":1}, -1.5e3],`) + w.Text(` "b":"blue"}`)
+			seed := uint64(0)
+			p := start(t, setup{by: w, retries: adapter.Retries{Attempts: 1}, limits: adapter.Timeouts{Total: patience}, script: func(upstream.Request) upstream.Answer {
+				return raw(bytes_(string(adaptertest.Damaged(seed, []byte(good+w.end()), []byte(good+w.Error+w.end())))))
+			}})
+			completed, failed := 0, 0
+			for ; seed < 60; seed++ {
+				a := p.ask(framings[seed%3], run("json"))
+				var f fold
+				for _, e := range a.events {
+					f.take(e)
+				}
+				f.check(t)
+				last := p.do("GET", "/v1/runs/"+a.run, "")
+				switch {
+				case a.broken != nil || a.problem == nil && (a.status != 200 || a.state != last.state || a.doc != last.doc) || !json.Valid([]byte(last.doc)):
+					t.Errorf("seed %d: %v, and then %v", seed, a, last)
+				case last.state == "completed":
+					completed++
+				case last.state == "failed" && a.code() != "" && a.code() != "internal" && a.says() != "":
+					failed++
+				default:
+					t.Errorf("seed %d: %v", seed, a)
+				}
+			}
+			p.idle()
+			if completed == 0 || failed == 0 {
+				t.Errorf("%d completed, %d failed", completed, failed)
+			}
+		})
+	}
 }
 
 // FT-16: a model's server that closes its connections between requests costs no run, even where nothing is tried again.

@@ -1,0 +1,76 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// New makes a tool of a function. The arguments' schema is that of In, a struct: its members are called as encoding/json calls them,
+// a `jsonschema` tag describes one, each is required unless it may be left out (`omitempty`, `omitzero`), and there are no others.
+// Of what fn returns, a [Result] is the result, a string is text, and anything else is written as JSON.
+func New[In, Out any](name, description string, fn func(context.Context, In) (Out, error), opts ...Option) (*Tool, error) {
+	text, err := schemaOf(reflect.TypeFor[In]())
+	if err != nil {
+		return nil, fmt.Errorf("tool %s: %w", name, err)
+	}
+	t := &Tool{Name: name, Description: description, Schema: text}
+	t.Run = func(ctx context.Context, c Call) (Result, error) {
+		var in In
+		d := json.NewDecoder(bytes.NewReader(c.Arguments))
+		if err := d.Decode(&in); err != nil {
+			// The schema fits, so only what it cannot say is left: a number too large for its type, a text of another form.
+			return Result{}, &Error{KindArguments, "the arguments cannot be read: " + err.Error()}
+		}
+		out, err := fn(ctx, in)
+		if err != nil {
+			return Result{}, err
+		}
+		return resultOf(out)
+	}
+	for _, o := range opts {
+		o(t)
+	}
+	if err := t.Check(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Must is for tools that are part of a program: it panics where New failed.
+func Must(t *Tool, err error) *Tool {
+	if err != nil {
+		panic("tool: " + err.Error())
+	}
+	return t
+}
+
+func resultOf(out any) (Result, error) {
+	switch out := out.(type) {
+	case Result:
+		return out, nil
+	case string:
+		return Text(out), nil
+	}
+	text, err := encode(out)
+	if err != nil {
+		return Result{}, fmt.Errorf("the result cannot be written as JSON: %w", err)
+	}
+	return Result{Content: text}, nil
+}
+
+// schemaOf writes the schema of a struct.
+func schemaOf(in reflect.Type) (json.RawMessage, error) {
+	if in.Kind() != reflect.Struct {
+		return nil, fmt.Errorf("expected a struct as input, got %s", in)
+	}
+	s, err := jsonschema.ForType(in, nil)
+	if err != nil {
+		return nil, fmt.Errorf("no schema can be made of %s: %w", in, err)
+	}
+	return encode(s)
+}

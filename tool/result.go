@@ -1,0 +1,136 @@
+package tool
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Result is what came of a call: a value, parts beside it, or an error. [Result.Value] is how it lies on a tape.
+type Result struct {
+	ID   string `json:"id"`   // of the call
+	Name string `json:"name"` // of the tool; of an unknown one what the model wrote
+	// Content is JSON; a string is text that a model gets as it is.
+	Content json.RawMessage `json:"content,omitempty"`
+	// Parts are what is not text (images), in order, with the texts between. They come after Content.
+	Parts []Part `json:"parts,omitempty"`
+	// Err says what went wrong; then there is nothing else.
+	Err *Error `json:"error,omitempty"`
+}
+
+// Part is a piece of a result: text, or an image by URL or as data ("data:image/png;base64,…").
+type Part struct {
+	Type  string `json:"type"` // "text" or "image_url"
+	Text  string `json:"text,omitempty"`
+	Image string `json:"image_url,omitempty"`
+}
+
+// Text is a result of text.
+func Text(s string) Result { return Result{Content: quote(s)} }
+
+// quote writes text as JSON, with nothing escaped needlessly.
+func quote(s string) json.RawMessage {
+	text, _ := encode(s) // a string always has a JSON text
+	return text
+}
+
+// encode is json.Marshal that leaves <, > and & as they are: a model reads it.
+func encode(v any) (json.RawMessage, error) {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return json.RawMessage(strings.TrimSuffix(b.String(), "\n")), nil
+}
+
+// Value is the result as one JSON value: {"error":…}, the content, or, where there are parts, a list of parts in the shape that
+// OpenAI gave them ({"type":"text","text":…}, {"type":"image_url","image_url":{"url":…}}), the content being the first.
+func (r Result) Value() json.RawMessage {
+	switch {
+	case r.Err != nil:
+		text, _ := encode(map[string]*Error{"error": r.Err})
+		return text
+	case len(r.Parts) == 0 && len(r.Content) == 0:
+		return json.RawMessage(`""`)
+	case len(r.Parts) == 0:
+		return r.Content
+	}
+	list := make([]any, 0, 1+len(r.Parts))
+	if text, ok := r.text(); ok && text != "" {
+		list = append(list, textPart{"text", text})
+	}
+	for _, p := range r.Parts {
+		if p.Type == "text" {
+			list = append(list, textPart{"text", p.Text})
+		} else {
+			list = append(list, imagePart{p.Type, imageURL{p.Image}})
+		}
+	}
+	text, _ := encode(list)
+	return text
+}
+
+type (
+	textPart struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	imagePart struct {
+		Type  string   `json:"type"`
+		Image imageURL `json:"image_url"`
+	}
+	imageURL struct {
+		URL string `json:"url"`
+	}
+)
+
+// text is the content as text: a string as it is, anything else as JSON.
+func (r Result) text() (string, bool) {
+	if len(r.Content) == 0 {
+		return "", false
+	}
+	var s string
+	if r.Content[0] == '"' && json.Unmarshal(r.Content, &s) == nil {
+		return s, true
+	}
+	return string(r.Content), true
+}
+
+// Text is the result as a model reads it where it takes nothing but text: a string as it is, anything else as JSON, and of parts
+// the texts.
+func (r Result) Text() string {
+	if r.Err != nil {
+		return string(r.Value())
+	}
+	text, _ := r.text()
+	for _, p := range r.Parts {
+		if p.Text != "" {
+			if text != "" {
+				text += "\n"
+			}
+			text += p.Text
+		}
+	}
+	return text
+}
+
+// Kinds of an [Error].
+const (
+	KindUnknown     = "unknown_tool"      // no tool has that name
+	KindArguments   = "invalid_arguments" // no JSON, or not what the schema says
+	KindFailed      = "failed"            // the tool says so
+	KindPanic       = "panic"             // the tool broke down
+	KindTimeout     = "timeout"           // it took too long
+	KindDenied      = "denied"            // a person, or a rule, says no
+	KindInterrupted = "interrupted"       // the turn ended first
+	KindUnavailable = "unavailable"       // what the tool needs is not there now
+)
+
+// Error is a result that says what went wrong, in words for the model.
+type Error struct {
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string { return e.Message }

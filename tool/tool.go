@@ -1,0 +1,195 @@
+// Package tool is what a model may call: functions with a name, a description and a JSON Schema of their arguments, the sets that an
+// agent has of them, and the running of the calls of one reply.
+//
+// # Guarantees
+//   - Nothing is global: a tool is known where a [Set] has it, and nowhere else.
+//   - Every call has exactly one [Result]. What goes wrong with a tool, or with what a model wrote, is a result that the model
+//     reads; it is never an error of the turn.
+//   - A tool that asks for approval runs only after it was given, with the very arguments that were shown.
+//   - Arguments are held to the tool's schema before it runs, in bounded time.
+//
+// The words are those of the turn: a *call* is what the model asks for, a *result* is what comes of it.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/internal/schema"
+)
+
+// Tool is something that a model may call. Make it with [New], or by hand; then it must not be changed nor copied: [Tool.With]
+// makes another one of it. A tool is safe for concurrent use if its Run is.
+type Tool struct {
+	// Name is what the tool is called: segments of letters, digits, `_` and `-`, joined by dots, 64 bytes at most.
+	Name        string
+	Description string
+	// Schema is the JSON Schema (2020-12) of the arguments, which are an object; nil takes any object.
+	Schema json.RawMessage
+	// Timeout is how long one call may run; 0 is what the runner says.
+	Timeout time.Duration
+	// Approval says whether a person is asked before each call.
+	Approval Approval
+	// Role is who may approve a call, or use the tool by a command.
+	Role Role
+	// Serial says that nothing else of the same step may run beside it.
+	Serial bool
+	// Run does what the tool is for. It should return when its context ends. An error is a result that the model reads: where it
+	// is an [*Error], that one.
+	Run func(context.Context, Call) (Result, error)
+
+	once     sync.Once
+	compiled *schema.Schema
+	broken   error // why the tool cannot be used
+}
+
+// Call is one call that a model asks for.
+type Call struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`      // as the model wrote it; within Run the tool's own
+	Arguments json.RawMessage `json:"arguments"` // as the model wrote them; within Run an object that fits the schema
+}
+
+// Approval says whether a call needs the consent of a person.
+type Approval string
+
+// The two that there are; "" is Never.
+const (
+	Never  Approval = "never"
+	Always Approval = "always"
+)
+
+// Role is what somebody may do. A higher one may do all that the lower ones may.
+type Role int
+
+// The roles, from the lowest.
+const (
+	User Role = iota
+	Operator
+	Admin
+)
+
+var roles = [...]string{"user", "operator", "admin"}
+
+func (r Role) String() string {
+	if r < User || r > Admin {
+		return fmt.Sprintf("role(%d)", int(r))
+	}
+	return roles[r]
+}
+
+// MarshalText writes a role as in a configuration.
+func (r Role) MarshalText() ([]byte, error) {
+	if r < User || r > Admin {
+		return nil, fmt.Errorf("tool: there is no role %d", int(r))
+	}
+	return []byte(roles[r]), nil
+}
+
+// UnmarshalText reads a role as a configuration has it.
+func (r *Role) UnmarshalText(text []byte) error {
+	for i, name := range roles {
+		if string(text) == name {
+			*r = Role(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("expected the role user, operator or admin, got %q", schema.Short(string(text)))
+}
+
+// MaxName is how long a name may be, in bytes: providers take no longer one.
+const MaxName = 64
+
+// Wire is the name towards a model: providers allow no dots.
+func (t *Tool) Wire() string { return Wire(t.Name) }
+
+// Wire makes the name that a model sees of a tool's name.
+func Wire(name string) string { return strings.ReplaceAll(name, ".", "_") }
+
+// Check says why a tool cannot be used: its name, its schema, or no function. It is nil for a good one.
+func (t *Tool) Check() error {
+	t.once.Do(func() { t.broken = t.check() })
+	return t.broken
+}
+
+func (t *Tool) check() error {
+	if err := checkName(t.Name); err != nil {
+		return err
+	}
+	if t.Run == nil {
+		return fmt.Errorf("tool %s: expected a function that runs it", t.Name)
+	}
+	if t.Approval != "" && t.Approval != Never && t.Approval != Always {
+		return fmt.Errorf("tool %s: expected the approval never or always, got %q", t.Name, schema.Short(string(t.Approval)))
+	}
+	if len(t.Schema) == 0 {
+		return nil
+	}
+	compiled, err := schema.Compile(t.Schema)
+	if err != nil {
+		return fmt.Errorf("tool %s: the schema of its arguments: %w", t.Name, err)
+	}
+	t.compiled = compiled
+	return nil
+}
+
+var errName = errors.New("expected letters, digits, _ and -, in segments joined by dots")
+
+func checkName(name string) error {
+	if len(name) > MaxName {
+		return fmt.Errorf("tool %.16s…: expected a name of at most %d bytes, got %d", name, MaxName, len(name))
+	}
+	for segment := range strings.SplitSeq(name, ".") {
+		if segment == "" || strings.IndexFunc(segment, func(r rune) bool { return !nameRune(r) }) >= 0 {
+			return fmt.Errorf("tool %q: %w", name, errName)
+		}
+	}
+	return nil
+}
+
+func nameRune(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-'
+}
+
+// Parameters is the schema of the arguments as a model gets it; never empty.
+func (t *Tool) Parameters() json.RawMessage {
+	if len(t.Schema) == 0 {
+		return json.RawMessage(`{"type":"object"}`)
+	}
+	return t.Schema
+}
+
+// With makes another tool of t that differs by the options: a configuration that overrides what a tool asks, for one.
+func (t *Tool) With(opts ...Option) *Tool {
+	other := &Tool{
+		Name: t.Name, Description: t.Description, Schema: t.Schema, Timeout: t.Timeout,
+		Approval: t.Approval, Role: t.Role, Serial: t.Serial, Run: t.Run,
+	}
+	for _, o := range opts {
+		o(other)
+	}
+	return other
+}
+
+// Option changes a tool while it is made.
+type Option func(*Tool)
+
+// WithTimeout bounds each call.
+func WithTimeout(d time.Duration) Option { return func(t *Tool) { t.Timeout = d } }
+
+// WithApproval says whether a person is asked before each call.
+func WithApproval(a Approval) Option { return func(t *Tool) { t.Approval = a } }
+
+// WithRole says who may approve.
+func WithRole(r Role) Option { return func(t *Tool) { t.Role = r } }
+
+// WithSerial lets nothing else run beside a call.
+func WithSerial() Option { return func(t *Tool) { t.Serial = true } }
+
+// WithName names the tool; for one that is used under several names.
+func WithName(name string) Option { return func(t *Tool) { t.Name = name } }

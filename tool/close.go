@@ -1,0 +1,74 @@
+package tool
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lingserve/lingserve/internal/schema"
+)
+
+// maxClose is how many names a model is offered instead of one that is not known.
+const maxClose = 3
+
+// unknown says that there is no such tool, and which ones may have been meant, as a model calls them.
+func unknown(name string, tools []*Tool) string {
+	text := fmt.Sprintf("there is no tool called %q", schema.Short(name))
+	if near := Close(name, tools); len(near) > 0 {
+		text += fmt.Sprintf("; is it %s?", strings.Join(near, " or "))
+	} else if len(tools) == 0 {
+		text += "; there are none"
+	}
+	return text
+}
+
+// Close lists up to three names of tools, as a model sees them, that a name may have been meant for, the closest first.
+func Close(name string, tools []*Tool) []string {
+	if len(name) > 2*MaxName { // what is compared with it is no longer than that
+		return nil
+	}
+	name = strings.ToLower(Wire(name))
+	type near struct {
+		name string
+		far  int
+	}
+	var found []near
+	for _, t := range tools {
+		// Models leave out what stands before the last dot, too.
+		last := t.Name[strings.LastIndexByte(t.Name, '.')+1:]
+		far := min(distance(name, strings.ToLower(t.Wire())), 1+distance(name, strings.ToLower(last)))
+		if far <= max(2, len(name)/4) && far < len(name) {
+			found = append(found, near{t.Wire(), far})
+		}
+	}
+	slices.SortFunc(found, func(a, b near) int { return cmp.Or(cmp.Compare(a.far, b.far), strings.Compare(a.name, b.name)) })
+	var names []string
+	for _, n := range found[:min(len(found), maxClose)] {
+		names = append(names, n.name)
+	}
+	return names
+}
+
+// distance counts the bytes to insert, delete, replace, or swap with the next, to make b of a.
+func distance(a, b string) int {
+	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		next[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			next[j+1] = min(row[j+1]+1, next[j]+1, row[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
+		}
+		before, row, next = row, next, before
+	}
+	return row[len(b)]
+}

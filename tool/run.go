@@ -1,0 +1,397 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/schema"
+)
+
+// Defaults of a [Runner].
+const (
+	DefaultParallel        = 8
+	DefaultTimeout         = time.Minute
+	DefaultGrace           = 5 * time.Second
+	DefaultApprovalTimeout = 5 * time.Minute
+)
+
+// Bounds of what a model gets to read.
+const (
+	maxMessage = 2 << 10  // bytes of an error's message
+	maxResult  = 16 << 20 // bytes of a result; storing it elsewhere is for whoever runs the calls
+	maxMisfits = 5        // places at which arguments break their schema
+)
+
+// Runner runs the calls of a model's reply. Its zero value works, with no tool that asks being allowed. It is safe for concurrent
+// use, and must not be changed once it is used.
+type Runner struct {
+	// Parallel is how many calls of one step run at once; 0 means 8.
+	Parallel int
+	// Timeout bounds each call of a tool that says nothing else; 0 means a minute.
+	Timeout time.Duration
+	// Grace is how long a call whose context ended is waited for; 0 means 5 s. What has not returned then is left to itself, and
+	// counted by [Runner.Stray].
+	Grace time.Duration
+	// ApprovalTimeout is how long an answer is waited for; 0 means 5 minutes.
+	ApprovalTimeout time.Duration
+
+	// Approve asks whether a call may run. It should return when its context ends, which is no approval, nor is an error. Nil
+	// means that nobody can answer.
+	Approve func(context.Context, Question) (Decision, error)
+	// Before, where it is set, sees each call of a known tool with arguments that are JSON. It may change the arguments, or return
+	// a result: then the tool does not run. The schema is held to what it returns, and people are asked about that.
+	Before func(context.Context, *Tool, Call) (json.RawMessage, *Result, error)
+	// After, where it is set, may change what a tool returned. It also sees what Before answered and what went wrong.
+	After func(context.Context, *Tool, Call, Result) (Result, error)
+	// Redact, where it is set, takes secrets out of what went wrong before a model reads it.
+	Redact func(string) string
+	// Log gets panics, with their stacks. Nil means none.
+	Log *slog.Logger
+
+	stray atomic.Int64
+}
+
+// Question is a call that asks for approval: if it is given, exactly this runs.
+type Question struct {
+	Tool    *Tool
+	Call    Call
+	Expires time.Time // when no answer will be a denial
+}
+
+// Decision is the answer.
+type Decision struct {
+	Approved bool
+	Reason   string // of a denial, for the model
+}
+
+// Stray counts the calls that ignore their context's end, and run on though nobody waits for them.
+func (r *Runner) Stray() int { return int(r.stray.Load()) }
+
+// Run runs the calls, of tools as they were offered to the model, and yields the index and the result of each as it ends. Every call
+// has a result, also where ctx ends or the loop is left: then the calls' contexts end, and Run returns when they have, or when the
+// grace is over. It needs an ID of no call, nor that IDs differ.
+func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2[int, Result] {
+	return func(yield func(int, Result) bool) {
+		type done struct {
+			index  int
+			result Result
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		results := make(chan done, len(calls)) // so that no call waits for the reader
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		gate := &gate{limit: or(r.Parallel, DefaultParallel)}
+		for i, c := range calls {
+			one := &running{Runner: r, gate: gate, call: Call{c.ID, c.Name, bytes.Clone(c.Arguments)}}
+			one.tool, _ = find(tools, c.Name)
+			if t := one.tool; t != nil && t.Approval != Always {
+				// What asks nobody gets its turn in the order of the reply, whichever goroutine comes first.
+				one.ticket = gate.enter(t.Serial)
+			}
+			wg.Go(func() { results <- done{i, one.run(ctx, tools)} })
+		}
+		for range calls {
+			d := <-results
+			if !yield(d.index, d.result) {
+				return
+			}
+		}
+	}
+}
+
+func or[T int | time.Duration](v, otherwise T) T {
+	if v > 0 {
+		return v
+	}
+	return otherwise
+}
+
+// running is one call while it runs.
+type running struct {
+	*Runner
+	gate   *gate
+	ticket *ticket // its place among those that want to run; nil until it may
+	tool   *Tool   // nil where there is none of that name
+	call   Call
+}
+
+func (c *running) run(ctx context.Context, tools []*Tool) Result {
+	result := c.result(ctx, tools)
+	if c.ticket != nil {
+		c.gate.leave(c.ticket)
+	}
+	return c.finish(ctx, result)
+}
+
+// result is what comes of the call: the way from what a model wrote to what the tool made of it.
+func (c *running) result(ctx context.Context, tools []*Tool) Result {
+	if c.tool == nil {
+		return failure(KindUnknown, unknown(c.call.Name, tools))
+	}
+	if c.ticket != nil && !c.gate.wait(ctx, c.ticket) {
+		return failure(KindInterrupted, notRun)
+	}
+	c.call.Name = c.tool.Name
+	if len(bytes.TrimSpace(c.call.Arguments)) == 0 {
+		c.call.Arguments = json.RawMessage("{}")
+	}
+	if err := json.Unmarshal(c.call.Arguments, new(json.RawMessage)); err != nil {
+		return failure(KindArguments, "the arguments are no JSON: "+err.Error())
+	}
+	if answer := c.before(ctx); answer != nil {
+		return *answer
+	}
+	if err := c.tool.fits(c.call.Arguments); err != nil {
+		return Result{Err: err}
+	}
+	if c.tool.Approval == Always {
+		if denied := c.ask(ctx); denied != nil {
+			return Result{Err: denied}
+		}
+		c.ticket = c.gate.enter(c.tool.Serial)
+		if !c.gate.wait(ctx, c.ticket) {
+			return failure(KindInterrupted, notRun)
+		}
+	}
+	if ctx.Err() != nil {
+		return failure(KindInterrupted, notRun)
+	}
+	return c.execute(ctx)
+}
+
+const (
+	notRun  = "the turn ended before the tool was run"
+	stopped = "the turn ended while the tool ran; what it did until then is not known"
+)
+
+func failure(kind, message string) Result { return Result{Err: &Error{kind, message}} }
+
+// before lets the hook change the arguments, or answer.
+func (c *running) before(ctx context.Context) (answer *Result) {
+	if c.Before == nil {
+		return nil
+	}
+	defer c.caught("before", func() { answer = new(failure(KindFailed, "the call was not run: a check before it broke down")) })
+	arguments, answer, err := c.Before(ctx, c.tool, c.copy())
+	if err != nil {
+		return new(failed(err, KindDenied))
+	}
+	if answer == nil {
+		c.call.Arguments = bytes.Clone(arguments)
+		if len(arguments) == 0 || !json.Valid(arguments) {
+			return new(failure(KindFailed, "the call was not run: a check before it made arguments of it that are no JSON"))
+		}
+	}
+	return answer
+}
+
+// copy is the call for somebody who may change what he gets.
+func (c *running) copy() Call { return Call{c.call.ID, c.call.Name, bytes.Clone(c.call.Arguments)} }
+
+// ask asks whether the call may run; the arguments are final.
+func (c *running) ask(ctx context.Context) (denied *Error) {
+	if c.Approve == nil {
+		return &Error{KindDenied, "this tool needs the approval of a person, and nobody is there to give it"}
+	}
+	wait := or(c.ApprovalTimeout, DefaultApprovalTimeout)
+	asked, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	defer c.caught("approval", func() { denied = &Error{KindDenied, "the question for approval could not be asked"} })
+	expires, _ := asked.Deadline()
+	d, err := c.Approve(asked, Question{c.tool, c.copy(), expires})
+	switch {
+	case ctx.Err() != nil:
+		return &Error{KindInterrupted, notRun}
+	case asked.Err() != nil:
+		// An approval that comes with the limit, or after it, is none: whoever asked was told so.
+		return &Error{KindDenied, fmt.Sprintf("nobody approved the call within %v", wait)}
+	case err != nil:
+		return failed(err, KindDenied).Err
+	case !d.Approved && d.Reason != "":
+		return &Error{KindDenied, "a person denied the call: " + d.Reason}
+	case !d.Approved:
+		return &Error{KindDenied, "a person denied the call"}
+	}
+	return nil
+}
+
+var errTimeout = errors.New("tool: the call took too long")
+
+// execute calls the tool, and waits for it no longer than it may take.
+func (c *running) execute(ctx context.Context) Result {
+	limit := or(c.tool.Timeout, or(c.Timeout, DefaultTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
+	defer cancel()
+	ended := func() Result {
+		if context.Cause(ctx) == errTimeout {
+			return failure(KindTimeout, fmt.Sprintf("the tool did not finish within %v", limit))
+		}
+		return failure(KindInterrupted, stopped)
+	}
+	// A tool may ignore its context, so it has a goroutine that can be left behind. Whichever of the two comes second, the end of
+	// the tool or that of the patience with it, finds over set.
+	type outcome struct {
+		result Result
+		err    error
+	}
+	var (
+		done = make(chan outcome, 1)
+		over atomic.Bool
+		call = c.copy() // it may use it when nobody waits any more
+	)
+	go func() {
+		out := outcome{err: &Error{KindPanic, "the tool broke down"}} // also where it ends its goroutine
+		defer func() {
+			done <- out
+			if over.Swap(true) {
+				c.stray.Add(-1)
+			}
+		}()
+		defer c.caught("tool", func() {})
+		result, err := c.tool.Run(ctx, call)
+		out = outcome{result, err}
+	}()
+	var out outcome
+	select {
+	case out = <-done:
+	case <-ctx.Done():
+		grace := time.NewTimer(or(c.Grace, DefaultGrace))
+		defer grace.Stop()
+		select {
+		case out = <-done:
+		case <-grace.C:
+			c.stray.Add(1)
+			if !over.Swap(true) {
+				return ended()
+			}
+			c.stray.Add(-1) // it returned just now
+			out = <-done
+		}
+	}
+	if out.err == nil {
+		return out.result
+	}
+	if _, ok := errors.AsType[*Error](out.err); !ok && ctx.Err() != nil {
+		return ended()
+	}
+	return failed(out.err, KindFailed)
+}
+
+// failed makes a result of an error: an *Error as it is, another with its text.
+func failed(err error, kind string) Result {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return Result{Err: e}
+	}
+	return failure(kind, err.Error())
+}
+
+// caught recovers what panicked, which only the log gets to know, and calls then.
+func (c *running) caught(where string, then func()) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if c.Log != nil {
+		c.Log.Error("a tool's call panicked", slog.String("tool", c.tool.Name), slog.String("in", where),
+			slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	}
+	then()
+}
+
+// finish makes a result fit to be read.
+func (c *running) finish(ctx context.Context, r Result) Result {
+	if c.After != nil && c.tool != nil {
+		r = c.after(ctx, r)
+	}
+	switch {
+	case r.Err != nil:
+	case len(r.Content) > 0 && !json.Valid(r.Content):
+		r = failure(KindFailed, "the tool returned something that is no JSON")
+	case r.size() > maxResult:
+		r = failure(KindFailed, fmt.Sprintf("the tool returned %d bytes, which is more than the %d that are allowed", r.size(), maxResult))
+	case !utf8.Valid(r.Content):
+		r.Content = bytes.ToValidUTF8(r.Content, []byte("\uFFFD"))
+	}
+	if e := r.Err; e != nil {
+		message := e.Message
+		if c.Redact != nil {
+			message = c.Redact(message)
+		}
+		r = failure(e.Kind, clip(message))
+	}
+	r.ID, r.Name = c.call.ID, c.call.Name
+	return r
+}
+
+func (c *running) after(ctx context.Context, r Result) (out Result) {
+	defer c.caught("after", func() { out = r })
+	r.ID, r.Name = c.call.ID, c.call.Name
+	out, err := c.After(ctx, c.tool, c.copy(), r)
+	if err == nil {
+		return out
+	}
+	if ctx.Err() != nil {
+		return r // what the tool did is still to be recorded
+	}
+	return failed(err, KindFailed)
+}
+
+func (r Result) size() int {
+	n := len(r.Content)
+	for _, p := range r.Parts {
+		n += len(p.Text) + len(p.Image)
+	}
+	return n
+}
+
+// clip bounds a message, on the border of a character.
+func clip(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= maxMessage {
+		return s
+	}
+	n := maxMessage
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+// fits holds arguments to the schema, and says where they break it.
+func (t *Tool) fits(arguments json.RawMessage) *Error {
+	if err := t.Check(); err != nil {
+		return &Error{KindFailed, "the tool cannot be used: " + err.Error()}
+	}
+	if t.compiled == nil {
+		if bytes.TrimSpace(arguments)[0] != '{' {
+			return &Error{KindArguments, "the arguments do not fit: expected an object"}
+		}
+		return nil
+	}
+	found := t.compiled.CheckText(arguments, maxMisfits)
+	if len(found) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString("the arguments do not fit")
+	for i, m := range found {
+		b.WriteString([]string{": ", "; "}[min(i, 1)])
+		if at := schema.Pointer(m.At); at != "" {
+			b.WriteString(at + ": ")
+		}
+		b.WriteString(m.Message)
+	}
+	return &Error{KindArguments, b.String()}
+}

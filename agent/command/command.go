@@ -1,0 +1,288 @@
+// Package command answers the comma commands of an agent: messages such as ",help" or ",tape.search weather" that no model
+// is asked about.
+//
+// # Guarantees
+//   - A message is a command only where it begins with a comma and the name of one. Where the name is close to one, the
+//     answer says so; every other text is ordinary text.
+//   - A command runs no program, expands nothing and reads no file: words are cut as a shell cuts them, and that is all.
+//   - Who may run a command depends on the role that the caller of [Set.Run] gives, and on nothing in the text.
+//   - A reply holds no text of an error but that of an [Error], and is bounded.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Role is what a person may do. It comes from the channel, never from what was written.
+type Role uint8
+
+const (
+	User Role = iota
+	Operator
+	Admin
+)
+
+func (r Role) String() string {
+	switch r {
+	case User:
+		return "user"
+	case Operator:
+		return "operator"
+	case Admin:
+		return "admin"
+	}
+	return fmt.Sprintf("role %d", uint8(r))
+}
+
+// Command is one command.
+type Command struct {
+	Name   string // small letters, digits and dots
+	Role   Role   // the lowest that may run it
+	Params []Param
+	Help   string // one line
+	// Beside says that it is answered beside the session's lane: also while a turn runs, and without waiting for it.
+	Beside bool
+	// Run answers. What it returns is Markdown that is also good to read as plain text.
+	Run func(ctx context.Context, s Session, role Role, args Args) (string, error)
+}
+
+// Param is an argument of a command. It is given by its place or, after the last that is, as name=value.
+type Param struct {
+	Name     string
+	Required bool
+	// Rest makes the last one take all words that are left, joined by spaces, also behind name=value.
+	Rest bool
+}
+
+// Usage is how a command is written: what is in brackets may be left out.
+func (c *Command) Usage() string {
+	var b strings.Builder
+	b.WriteString("," + c.Name)
+	for _, p := range c.Params {
+		if p.Required {
+			b.WriteString(" <" + p.Name + ">")
+		} else {
+			b.WriteString(" [" + p.Name + "]")
+		}
+	}
+	return b.String()
+}
+
+// Error is an error whose text the person who wrote the command may read; its cause is for the log. A [Session] returns one
+// where it can say what is wrong. Of every other error the reply says only that there was one.
+type Error struct {
+	Message string
+	Cause   error
+}
+
+func (e *Error) Error() string { return e.Message }
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Errorf makes an [Error].
+func Errorf(format string, args ...any) error { return &Error{Message: fmt.Sprintf(format, args...)} }
+
+// Status says how a command went.
+type Status string
+
+const (
+	OK      Status = "ok"
+	Failed  Status = "error"   // wrong arguments, or it could not be done
+	Refused Status = "refused" // the role is too low
+)
+
+// Reply is the answer to a command.
+type Reply struct {
+	Name    string // of the command, as it stands in the set; of one that is unknown, as it was written
+	Status  Status
+	Output  string // at most 16 KiB
+	Elapsed time.Duration
+	Err     error // for the log; nil where Output says everything
+}
+
+// maxOutput bounds a reply, in bytes: it becomes a message, and an entry of the tape.
+const maxOutput = 16 << 10
+
+// Set is a table of commands. It does not change, and is safe for concurrent use.
+type Set struct {
+	list   []*Command
+	byName map[string]*Command
+}
+
+// New returns a set with the commands of every agent and these. It panics where a name is taken, or is none.
+func New(more ...Command) *Set {
+	s := &Set{byName: map[string]*Command{}}
+	s.add(Command{
+		Name: "help", Beside: true, Params: []Param{{Name: "command"}}, Help: "what commands there are, or how one is written",
+		Run: s.help,
+	})
+	for _, c := range standard() {
+		s.add(c)
+	}
+	for _, c := range more {
+		s.add(c)
+	}
+	return s
+}
+
+func (s *Set) add(c Command) {
+	switch {
+	case !isName(c.Name) || c.Name != strings.ToLower(c.Name):
+		panic(fmt.Sprintf("command: %q is no name for a command", c.Name))
+	case s.byName[c.Name] != nil:
+		panic(fmt.Sprintf("command: the name %q is taken", c.Name))
+	}
+	s.list = append(s.list, &c)
+	s.byName[c.Name] = &c
+}
+
+// Commands are the commands of the set that a role may run, in the order of the help.
+func (s *Set) Commands(role Role) []*Command {
+	return slices.DeleteFunc(slices.Clone(s.list), func(c *Command) bool { return c.Role > role })
+}
+
+// Match is a message that is a command, or was probably meant to be one.
+type Match struct {
+	Command *Command // nil where there is none of this name
+	Near    *Command // then: the one whose name is close
+	Name    string   // as it was written
+	rest    string   // behind the name
+}
+
+// Beside says whether it is answered beside the session's lane. One with a slip in its name is answered where the one that was
+// meant would be.
+func (m Match) Beside() bool {
+	if m.Command == nil {
+		return m.Near != nil && m.Near.Beside
+	}
+	return m.Command.Beside
+}
+
+// Match says whether text is a command. The comma may be the wide one of Chinese and Japanese keyboards, the case of the name
+// does not matter, and an underscore stands for a dot.
+func (s *Set) Match(text string) (Match, bool) {
+	rest, ok := strings.CutPrefix(text, ",")
+	if !ok {
+		if rest, ok = strings.CutPrefix(text, "，"); !ok {
+			return Match{}, false
+		}
+	}
+	end := strings.IndexFunc(rest, isSpace)
+	if end < 0 {
+		end = len(rest)
+	}
+	name := rest[:end]
+	if !isName(name) {
+		return Match{}, false
+	}
+	m := Match{Name: name, rest: rest[end:]}
+	name = strings.ReplaceAll(strings.ToLower(name), "_", ".")
+	if m.Command = s.byName[name]; m.Command == nil {
+		m.Near = s.near(name)
+	}
+	return m, m.Command != nil || m.Near != nil
+}
+
+// Run answers a command of a person in this role. It always has a reply; where ctx ends, the reply says so.
+func (s *Set) Run(ctx context.Context, session Session, role Role, m Match) Reply {
+	begin := time.Now()
+	r := s.run(ctx, session, role, m)
+	r.Output = cut(r.Output, maxOutput)
+	r.Elapsed = time.Since(begin)
+	return r
+}
+
+func (s *Set) run(ctx context.Context, session Session, role Role, m Match) Reply {
+	c := m.Command
+	if c == nil {
+		hint := "`,help` shows those that there are."
+		if m.Near != nil && m.Near.Role <= role { // others are not for this person to know
+			hint = fmt.Sprintf("Did you mean `%s`?", m.Near.Usage())
+		}
+		return Reply{Name: m.Name, Status: Failed, Output: fmt.Sprintf("There is no command `,%s`. %s", m.Name, hint)}
+	}
+	if role < c.Role {
+		return Reply{Name: c.Name, Status: Refused, Output: fmt.Sprintf("`,%s` needs the role %s; yours is %s.", c.Name, c.Role, role)}
+	}
+	args, err := parse(c, m.rest)
+	if err != nil {
+		return Reply{Name: c.Name, Status: Failed, Output: sentence(err.Error()) + fmt.Sprintf(" Write `%s`.", c.Usage())}
+	}
+	text, err := c.Run(ctx, session, role, args)
+	if err == nil {
+		return Reply{Name: c.Name, Status: OK, Output: text}
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return Reply{Name: c.Name, Status: Failed, Output: sentence(e.Message), Err: e.Cause}
+	}
+	output := fmt.Sprintf("`,%s` could not be done: an internal error.", c.Name)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		output = fmt.Sprintf("`,%s` took too long and was given up.", c.Name)
+	case ctx.Err() != nil:
+		output = fmt.Sprintf("`,%s` was canceled.", c.Name)
+	}
+	return Reply{Name: c.Name, Status: Failed, Output: output, Err: err}
+}
+
+// help shows the commands that a role may run, or one of them.
+func (s *Set) help(_ context.Context, _ Session, role Role, args Args) (string, error) {
+	if name := args.Get("command"); name != "" {
+		name = strings.TrimLeft(name, ",，")
+		m, ok := s.Match("," + name)
+		switch {
+		case ok && m.Command != nil && m.Command.Role <= role:
+			return m.Command.describe(), nil
+		case ok && m.Command == nil && m.Near.Role <= role:
+			return "", Errorf("there is no command `,%s`; did you mean `,%s`?", cut(name, maxName), m.Near.Name)
+		}
+		return "", Errorf("there is no command `,%s` for you; `,help` shows those that there are", cut(name, maxName))
+	}
+	var b strings.Builder
+	for _, c := range s.Commands(role) {
+		fmt.Fprintf(&b, "`%s` %s\n", c.Usage(), c.Help)
+	}
+	return strings.TrimSuffix(b.String(), "\n"), nil
+}
+
+func (c *Command) describe() string {
+	text := fmt.Sprintf("`%s`\n%s.", c.Usage(), sentence(c.Help))
+	if n := len(c.Params); n > 0 {
+		text += fmt.Sprintf(" Arguments come in this order, or by name, as `%s=…`; one with spaces in it is put in quotes.", c.Params[n-1].Name)
+	}
+	if c.Role > User {
+		text += fmt.Sprintf(" It needs the role %s.", c.Role)
+	}
+	return strings.ReplaceAll(text, "..", ".")
+}
+
+// sentence makes an error's text one.
+func sentence(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	if size == 0 {
+		return ""
+	}
+	text = strings.ToUpper(string(first)) + text[size:]
+	if last, _ := utf8.DecodeLastRuneInString(text); !strings.ContainsRune(".?!…。", last) {
+		text += "."
+	}
+	return text
+}
+
+// cut keeps a text to so many bytes and says where it does.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const more = "…"
+	end := most - len(more)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + more
+}

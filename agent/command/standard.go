@@ -1,0 +1,289 @@
+package command
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Bounds of what a command shows.
+const (
+	maxAnchors = 20
+	maxHits    = 20
+	maxLine    = 200 // characters of a description
+)
+
+// standard are the commands of every agent, in the order of the help.
+func standard() []Command {
+	required := func(name string) Param { return Param{Name: name, Required: true} }
+	rest := func(name string, required bool) Param { return Param{Name: name, Required: required, Rest: true} }
+	return []Command{
+		{Name: "tape.info", Help: "how long this conversation is, and what of it the model sees", Run: tapeInfo},
+		{Name: "tape.anchors", Help: "the points from which the model's memory begins, newest first", Run: tapeAnchors},
+		{Name: "tape.handoff", Params: []Param{required("name"), rest("summary", false)}, Help: "begin a new phase: the model sees what follows, and the summary", Run: tapeHandoff},
+		{Name: "tape.search", Params: []Param{rest("query", true)}, Help: "find all of these words in the conversation", Run: tapeSearch},
+		{Name: "model", Params: []Param{{Name: "name"}}, Help: "which model answers, or another one from now on", Run: model},
+		{Name: "tools", Help: "what the agent can do", Run: tools},
+		{Name: "skill", Params: []Param{{Name: "name"}}, Help: "what the agent can look up, or the text of one of these", Run: skill},
+		{Name: "stop", Beside: true, Help: "stop the running answer and those that wait", Run: stop},
+		{Name: "approve", Beside: true, Params: []Param{required("id"), {Name: "remember"}}, Help: "let a tool run that asks; with remember=session, from now on", Run: approve},
+		{Name: "deny", Beside: true, Params: []Param{required("id"), rest("reason", false)}, Help: "keep a tool that asks from running", Run: deny},
+		{Name: "tape.fork", Role: Operator, Params: []Param{{Name: "at"}}, Help: "make another session of this one, up to an entry or all of it", Run: tapeFork},
+		{Name: "mcp", Role: Operator, Help: "the MCP servers and whether they are connected", Run: mcp},
+		{Name: "tape.export", Role: Admin, Help: "write the conversation to a file of the server", Run: tapeExport},
+		{Name: "forget", Role: Admin, Params: []Param{{Name: "code"}}, Help: "erase this session; asks once more", Run: forget},
+	}
+}
+
+func tapeInfo(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
+	i, err := s.Info(ctx)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%s: %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("session", "%s", oneLine(i.Session))
+	line("tape", "%s", i.Tape)
+	if i.Model != "" {
+		line("model", "%s", oneLine(i.Model))
+	}
+	line("entries", "%d", i.Entries)
+	line("anchors", "%d", i.Anchors)
+	if i.LastAnchor != "" {
+		line("last anchor", "%s, %s ago", oneLine(i.LastAnchor), count(i.Since, "entry", "entries"))
+	}
+	if i.Tokens > 0 {
+		line("tokens of the last turn", "%d", i.Tokens)
+	}
+	if !i.Created.IsZero() {
+		line("begun", "%s", date(i.Created))
+	}
+	if !i.Active.IsZero() {
+		line("last activity", "%s", date(i.Active))
+	}
+	return strings.TrimSuffix(b.String(), "\n"), nil
+}
+
+func tapeAnchors(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
+	list, err := s.Anchors(ctx, maxAnchors)
+	if err != nil {
+		return "", err
+	}
+	return lines("There are no anchors.", list, func(a Anchor) string {
+		return fmt.Sprintf("#%d %s %s", a.ID, date(a.Date), oneLine(a.Name))
+	}), nil
+}
+
+func tapeHandoff(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+	name := args.Get("name")
+	if len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", Errorf("the name of an anchor has at most 128 bytes, and no line breaks")
+	}
+	id, err := s.Handoff(ctx, name, args.Get("summary"))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Anchor `%s` is entry #%d: what the model sees begins there.", name, id), nil
+}
+
+func tapeSearch(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+	list, err := s.Search(ctx, args.Get("query"), maxHits)
+	if err != nil {
+		return "", err
+	}
+	return lines("Nothing was found.", list, func(h Hit) string {
+		return fmt.Sprintf("#%d %s %s: %s", h.ID, date(h.Date), h.Kind, oneLine(h.Excerpt))
+	}), nil
+}
+
+func model(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+	if name := args.Get("name"); name != "" {
+		if err := s.SetModel(ctx, name); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("`%s` answers from now on, in this session.", oneLine(name)), nil
+	}
+	now, others, err := s.Model(ctx)
+	if err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf("`%s` answers.", oneLine(now))
+	for i, other := range others {
+		if i == 0 {
+			text += " Others that may be chosen:"
+		}
+		text += "\n- " + oneLine(other)
+	}
+	return text, nil
+}
+
+func tools(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
+	list, err := s.Tools(ctx)
+	if err != nil {
+		return "", err
+	}
+	return lines("The agent has no tools.", list, func(t Tool) string {
+		text := "`" + t.Name + "`"
+		if t.Asks {
+			text += " (asks)"
+		}
+		return text + described(t.Description)
+	}), nil
+}
+
+func skill(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+	if name := args.Get("name"); name != "" {
+		return s.Skill(ctx, name)
+	}
+	list, err := s.Skills(ctx)
+	if err != nil {
+		return "", err
+	}
+	return lines("The agent has no skills.", list, func(k Skill) string { return "`" + k.Name + "`" + described(k.Description) }), nil
+}
+
+func stop(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
+	n, err := s.Stop(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case n == 0:
+		return "Nothing is running.", nil
+	}
+	return fmt.Sprintf("Stopped %s.", count(int64(n), "turn", "turns")), nil
+}
+
+func approve(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+	d := Decision{Call: args.Get("id"), Approve: true}
+	switch remember := args.Get("remember"); remember {
+	case "":
+	case "session":
+		d.Remember = true
+	default:
+		return "", Errorf("remember is %q; expected remember=session, or nothing", cut(remember, maxName))
+	}
+	if err := s.Decide(ctx, d); err != nil {
+		return "", err
+	}
+	if d.Remember {
+		return fmt.Sprintf("`%s` may run, and so may other calls of the same tool in this session.", oneLine(d.Call)), nil
+	}
+	return fmt.Sprintf("`%s` may run.", oneLine(d.Call)), nil
+}
+
+func deny(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+	d := Decision{Call: args.Get("id"), Reason: args.Get("reason")}
+	if err := s.Decide(ctx, d); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("`%s` does not run.", oneLine(d.Call)), nil
+}
+
+func tapeFork(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+	var at int64
+	if text := strings.TrimPrefix(args.Get("at"), "#"); text != "" {
+		var err error
+		if at, err = strconv.ParseInt(text, 10, 64); err != nil || at < 1 {
+			return "", Errorf("%q is no entry; expected its number, as `,tape.search` shows it", cut(text, maxName))
+		}
+	}
+	id, err := s.Fork(ctx, at)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("The session `%s` has all entries%s.", oneLine(id), upTo(at)), nil
+}
+
+func upTo(at int64) string {
+	if at == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" up to #%d", at)
+}
+
+func mcp(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
+	list, err := s.Servers(ctx)
+	if err != nil {
+		return "", err
+	}
+	return lines("There are no MCP servers.", list, func(v Server) string {
+		return fmt.Sprintf("`%s` %s, %s", v.Name, oneLine(v.State), count(int64(v.Tools), "tool", "tools"))
+	}), nil
+}
+
+func tapeExport(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
+	e, err := s.Export(ctx)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s (%s) are in the file `%s`.", count(e.Entries, "entry", "entries"), count(e.Bytes, "byte", "bytes"), oneLine(e.Name)), nil
+}
+
+// forget erases the session for whoever repeats the code that is shown to them. The code is made of what the session is, so that
+// nothing is remembered between the two, and no code of an earlier session, of the same name or another, is good for it.
+func forget(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+	i, err := s.Info(ctx)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(i.Tape + "\n" + i.Created.UTC().Format(time.RFC3339Nano)))
+	code := hex.EncodeToString(sum[:3])
+	switch given := strings.ToLower(args.Get("code")); {
+	case given == "":
+		return fmt.Sprintf("This erases the session `%s` with %s. It cannot be undone. Write `,forget %s` to do it.",
+			oneLine(i.Session), count(i.Entries, "entry", "entries"), code), nil
+	case given != code:
+		return "", Errorf("this is not the code for this session; write `,forget` to be shown it. Nothing was erased")
+	}
+	if err := s.Forget(ctx); err != nil {
+		return "", err
+	}
+	return "The session was erased.", nil
+}
+
+// lines shows a list, one line each.
+func lines[T any](none string, list []T, show func(T) string) string {
+	if len(list) == 0 {
+		return none
+	}
+	var b strings.Builder
+	for i, item := range list {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString("- " + show(item))
+	}
+	return b.String()
+}
+
+func described(text string) string {
+	if text = oneLine(text); text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+// oneLine makes one line of a text, and not a long one.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+	if utf8.RuneCountInString(text) > maxLine {
+		text = string([]rune(text)[:maxLine]) + "…"
+	}
+	return text
+}
+
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.FormatInt(n, 10) + " " + many
+}
+
+func date(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

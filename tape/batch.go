@@ -1,0 +1,117 @@
+package tape
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"time"
+	"unicode/utf8"
+)
+
+// Check refuses entries that no store takes (ErrInvalid, ErrTooLarge), and returns them as they are to be written but
+// for ids and dates: on one line each. It needs no lock.
+func (b Batch) Check() ([]Entry, error) {
+	if len(b.Entries) == 0 {
+		return nil, fmt.Errorf("%w: a batch has at least one entry", ErrInvalid)
+	}
+	entries := make([]Entry, len(b.Entries))
+	for i, e := range b.Entries {
+		if err := e.check(); err != nil {
+			if len(b.Entries) > 1 {
+				err = fmt.Errorf("entry %d of the batch: %w", i+1, err)
+			}
+			return nil, err
+		}
+		entries[i] = e
+	}
+	return entries, nil
+}
+
+const (
+	maxKind  = 64               // bytes
+	overhead = len(`{"id":9223372036854775807,"kind":"","payload":,"meta":,"date":""}`) + len(dateLayout)
+)
+
+// check refuses what is no entry, and brings the others on one line.
+func (e *Entry) check() (err error) {
+	if e.Kind == "" || len(e.Kind) > maxKind || !utf8.ValidString(string(e.Kind)) {
+		return fmt.Errorf("%w: the kind of an entry is UTF-8 of 1–%d bytes", ErrInvalid, maxKind)
+	}
+	if e.Payload, err = object("payload", e.Payload); err != nil {
+		return err
+	}
+	if len(e.Meta) > 0 {
+		if e.Meta, err = object("meta", e.Meta); err != nil {
+			return err
+		}
+	}
+	if size := overhead + len(e.Kind) + len(e.Payload) + max(len(e.Meta), len("{}")); size > MaxEntry {
+		return fmt.Errorf("%w: an entry has at most %d bytes, this %s has %d", ErrTooLarge, MaxEntry, e.Kind, size)
+	}
+	return nil
+}
+
+// object returns raw if it is a JSON object, without line breaks around its tokens.
+func object(what string, raw json.RawMessage) (json.RawMessage, error) {
+	if len(raw) > MaxEntry {
+		return nil, fmt.Errorf("%w: an entry has at most %d bytes, its %s alone has %d", ErrTooLarge, MaxEntry, what, len(raw))
+	}
+	if t := bytes.TrimLeft(raw, " \t\r\n"); len(t) == 0 || t[0] != '{' || !json.Valid(raw) {
+		return nil, fmt.Errorf("%w: the %s of an entry is a JSON object", ErrInvalid, what)
+	}
+	if !utf8.Valid(raw) {
+		return nil, fmt.Errorf("%w: the %s of an entry is UTF-8", ErrInvalid, what)
+	}
+	if bytes.ContainsAny(raw, "\r\n") || raw[0] != '{' || raw[len(raw)-1] != '}' {
+		var b bytes.Buffer
+		_ = json.Compact(&b, raw) // valid, as was seen
+		return b.Bytes(), nil
+	}
+	return raw, nil
+}
+
+// Number gives ids and dates to entries that Check returned, given what the tape is, under the lock that keeps others from appending: info is
+// zero for a tape that does not exist, now is the time of the append, and read yields the tape's entries after an id.
+// Where the tape is not as the batch wants it, that is the error. Where the batch was written before (Batch.Fork), written is
+// the id of the first entry of that time: nothing is to be written.
+func (b Batch) Number(entries []Entry, info Info, now time.Time, read func(after int64) iter.Seq2[Entry, error]) (written int64, err error) {
+	switch {
+	case b.Create && info.Entries > 0:
+		return 0, fmt.Errorf("%w: the tape has %d entries", ErrNotEmpty, info.Entries)
+	case b.Create:
+	case !b.Born.IsZero() && !b.Born.Equal(info.Created):
+		return 0, fmt.Errorf("%w: the session was erased while it was used", ErrDeleted)
+	case info.Entries == 0:
+		return 0, fmt.Errorf("%w: the tape does not exist", ErrNotFound)
+	}
+	if b.Fork != "" {
+		for e, err := range read(b.ForkAt) {
+			if err != nil {
+				return 0, fmt.Errorf("see whether fork %s was merged before: %w", b.Fork, err)
+			}
+			if !emptyObject(e.Meta) && MetaOf(e).Fork == b.Fork {
+				return e.ID, nil
+			}
+		}
+	}
+	if b.IfLast != 0 && b.IfLast != info.LastID {
+		return 0, fmt.Errorf("%w: the last id is %d, not %d", ErrMoved, info.LastID, b.IfLast)
+	}
+	last := info.LastID
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case !b.KeepIDs:
+			e.ID = last + 1
+		case e.ID <= last:
+			return 0, fmt.Errorf("%w: id %d comes after %d, ids must rise", ErrInvalid, e.ID, last)
+		}
+		last = e.ID
+		if e.Date.IsZero() {
+			e.Date = now
+		}
+		e.Date = e.Date.UTC().Truncate(time.Microsecond)
+	}
+	return 0, nil
+}

@@ -1,0 +1,126 @@
+package tape
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
+// Entry is one fact. Payload and Meta are JSON objects whose bytes the tape keeps.
+type Entry struct {
+	ID      int64
+	Kind    Kind
+	Payload json.RawMessage
+	Meta    json.RawMessage // nil is {}
+	Date    time.Time       // in UTC with microseconds; zero is the moment of the append
+}
+
+// NewMessage is a chat message. content is text, or a list of parts.
+func NewMessage(role string, content any) Entry {
+	return newEntry(KindMessage, struct {
+		Role    string `json:"role"`
+		Content any    `json:"content"`
+	}{role, content})
+}
+
+// NewSystem is the system prompt that the following model calls have.
+func NewSystem(content string) Entry { return newEntry(KindSystem, contentOnly{content}) }
+
+// NewReasoning is what a model thought before it answered.
+func NewReasoning(content string) Entry { return newEntry(KindReasoning, contentOnly{content}) }
+
+type contentOnly struct {
+	Content string `json:"content"`
+}
+
+// NewEvent is something that happened; no model sees it. nil data is left out.
+func NewEvent(name string, data any) Entry {
+	return newEntry(KindEvent, struct {
+		Name string `json:"name"`
+		Data any    `json:"data,omitempty"`
+	}{name, data})
+}
+
+// NewSetting is the event that changes a setting of the session; see Tape.Settings.
+func NewSetting(name string, value any) Entry {
+	return NewEvent(EventSetting, struct {
+		Name  string `json:"name"`
+		Value any    `json:"value"`
+	}{name, value})
+}
+
+// NewAnchor is an anchor for Tape.HandoffWith. A nil state is null.
+func NewAnchor(name string, state any) Entry {
+	return newEntry(KindAnchor, struct {
+		Name  string `json:"name"`
+		State any    `json:"state"`
+	}{name, state})
+}
+
+// NewError is an error that a turn met.
+func NewError(kind, message string) Entry {
+	return newEntry(KindError, struct {
+		Kind    string `json:"kind"`
+		Message string `json:"message"`
+	}{kind, message})
+}
+
+// Call is one tool call of a model, in the OpenAI shape.
+type Call struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"` // "" is written as "function"
+	Function FunctionCall `json:"function"`
+}
+
+// FunctionCall names a function and its arguments, a JSON text.
+type FunctionCall struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// NewToolCall is the text that a model said and the calls that it made then.
+func NewToolCall(content string, calls ...Call) Entry {
+	for i := range calls {
+		if calls[i].Type == "" {
+			calls[i].Type = "function"
+		}
+	}
+	return newEntry(KindToolCall, struct {
+		Content string `json:"content"`
+		Calls   []Call `json:"calls"`
+	}{content, calls})
+}
+
+// NewToolResult holds one result per id: a string, or anything that has a JSON form.
+func NewToolResult(ids []string, results ...any) Entry {
+	return newEntry(KindToolResult, struct {
+		IDs     []string `json:"ids"`
+		Results []any    `json:"results"`
+	}{ids, results})
+}
+
+// newEntry encodes the payload. Text that is not UTF-8 gets replacement characters; a value without a JSON form leaves no
+// payload, which Append refuses.
+func newEntry(kind Kind, payload any) Entry {
+	return Entry{Kind: kind, Payload: encode(payload)}
+}
+
+// encode gives the JSON of v with nothing escaped that need not be, or nil.
+func encode(v any) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// Names of events that mean something to this package.
+const (
+	EventSetting       = "setting"
+	EventSessionForked = "session.forked"
+)
+
+// AnchorStart is the name of the anchor that begins a session's tape.
+const AnchorStart = "session/start"

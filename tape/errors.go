@@ -1,0 +1,17 @@
+package tape
+
+import "errors"
+
+// These are states that a caller branches on. What a function returns wraps one of them and says what was wrong.
+var (
+	ErrNotFound       = errors.New("tape: not found")                              // no such tape, blob or session
+	ErrNotEmpty       = errors.New("tape: not empty")                              // a batch, an import or a fork wanted a new tape
+	ErrDeleted        = errors.New("tape: erased")                                 // the session was erased after the handle was opened
+	ErrMoved          = errors.New("tape: others appended meanwhile")              // the last id is not Batch.IfLast
+	ErrNameCollision  = errors.New("tape: the name belongs to another session")    // two sessions have one hash
+	ErrAnchorNotFound = errors.New("tape: no such anchor")                         // a query or a view names an anchor that is not there
+	ErrTooLarge       = errors.New("tape: too large")                              // an entry over MaxEntry, or a bounded store is full
+	ErrInvalid        = errors.New("tape: invalid")                                // an entry, a name or a query that no store takes
+	ErrLeased         = errors.New("tape: another process is working on the tape") // Leaser without waiting
+	ErrClosed         = errors.New("tape: the store is closed")
+)

@@ -1,0 +1,166 @@
+package file
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"hash/fnv"
+	"io"
+)
+
+// The index of a tape is one file of records of fixed size. Each record is the tape's state as it was when the tape had a
+// certain length:
+//
+//	slot 0, slot 1   the newest state, written in turn, so that one is whole whatever happens to the other
+//	slot 2, 3, 4…    a state for each anchor, the newest last, and one now and then between them
+//
+// The slots answer what is asked of a tape without reading it. The records behind them find anchors by name and serve when
+// the tape turns out shorter than the slots say, which only the end of the machine can bring about.
+//
+// Nothing is believed: a record names its tape by its checksum and the tape's bytes before its length by their hash. So an
+// index that is torn, of another tape or of an earlier tape of the same name is passed over, and what is not covered is read.
+
+const (
+	recordSize  = 128
+	headSlots   = 2
+	recordMagic = 0x4c54_4931 // "LTI1": another layout gets another number and is rebuilt
+	// tailSize is how much of the tape before a record's length is compared: the date and the meta of an entry at least.
+	tailSize = 256
+	// markEvery is the length after which a record is kept though there is no anchor: what must be read again when the
+	// slots do not fit.
+	markEvery = 1 << 20
+)
+
+// state is what is known of a tape of a certain length without reading it.
+type state struct {
+	covered int64 // length of the whole batches
+	last    int64 // id
+	count   int64 // entries
+	date    int64 // of the last entry, microseconds since 1970
+	bad     int64 // lines that cannot be read
+	badAt   int64 // offset of the first of them
+	anchors int64 // how many
+	anchor  mark  // the last one
+	tail    uint64
+	flags   uint32
+}
+
+// mark is where an anchor lies.
+type mark struct {
+	id, offset int64
+	name       uint64 // hash
+	end        int64  // of its line
+}
+
+// What the session's file already has.
+const (
+	hasSession = 1 << iota
+	hasTitle
+)
+
+func hashOf(text []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(text)
+	return h.Sum64()
+}
+
+// appendTo appends the state's record.
+func (s *state) appendTo(dst []byte, tape string) []byte {
+	start := len(dst)
+	dst = binary.LittleEndian.AppendUint32(dst, recordMagic)
+	dst = binary.LittleEndian.AppendUint32(dst, 0)
+	for _, n := range [...]int64{
+		s.covered, s.last, s.count, s.date, s.bad, s.badAt, s.anchors,
+		s.anchor.id, s.anchor.offset, int64(s.anchor.name), s.anchor.end, int64(s.tail), int64(s.flags),
+	} {
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(n))
+	}
+	dst = append(dst, make([]byte, recordSize-(len(dst)-start))...)
+	binary.LittleEndian.PutUint32(dst[start+4:], sumOf(dst[start:], tape))
+	return dst
+}
+
+// parseState reads a record back; it is false when it is none of this tape.
+func parseState(record []byte, tape string) (s state, ok bool) {
+	if len(record) != recordSize || binary.LittleEndian.Uint32(record) != recordMagic ||
+		binary.LittleEndian.Uint32(record[4:]) != sumOf(record, tape) {
+		return s, false
+	}
+	var n [13]int64
+	for i := range n {
+		n[i] = int64(binary.LittleEndian.Uint64(record[8+8*i:]))
+	}
+	s = state{
+		covered: n[0], last: n[1], count: n[2], date: n[3], bad: n[4], badAt: n[5], anchors: n[6],
+		anchor: mark{n[7], n[8], uint64(n[9]), n[10]}, tail: uint64(n[11]), flags: uint32(n[12]),
+	}
+	sane := s.covered >= 0 && s.last >= 0 && s.count >= 0 && s.bad >= 0 && s.anchors >= 0 &&
+		s.anchor.offset >= 0 && s.anchor.end >= s.anchor.offset && s.anchor.end <= s.covered
+	return s, sane
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sumOf is the checksum of a record without the place where the checksum lies.
+func sumOf(record []byte, tape string) uint32 {
+	sum := crc32.Update(0, castagnoli, []byte(tape))
+	sum = crc32.Update(sum, castagnoli, record[:4])
+	return crc32.Update(sum, castagnoli, record[8:])
+}
+
+// tailOf hashes what lies before the length in the tape; it is false where the tape is shorter.
+func tailOf(r io.ReaderAt, length int64) (uint64, bool) {
+	var buf [tailSize]byte
+	n := min(length, tailSize)
+	if read, _ := r.ReadAt(buf[:n], length-n); int64(read) < n {
+		return 0, false
+	}
+	return hashOf(buf[:n]), true
+}
+
+// fits says whether the tape still begins as it did when the state was written down.
+func (s *state) fits(r io.ReaderAt, size int64) bool {
+	if s.covered > size {
+		return false
+	}
+	tail, ok := tailOf(r, s.covered)
+	return ok && tail == s.tail
+}
+
+// records counts those behind the slots in an index of that size; a torn one at the end is written over.
+func records(size int64) int64 { return max(0, size/recordSize-headSlots) }
+
+func offsetOf(record int64) int64 { return (headSlots + record) * recordSize }
+
+// newest finds the newest state in an index that fits the tape, and how many of the records behind the slots hold with it.
+// The empty state, which fits every tape, is the answer when there is none.
+func newest(index io.ReaderAt, indexSize int64, tape string, r io.ReaderAt, size int64) (best state, kept int64, slot int) {
+	var buf [headSlots * recordSize]byte
+	n, _ := index.ReadAt(buf[:], 0)
+	for i := range headSlots {
+		if (i+1)*recordSize > n {
+			break
+		}
+		if s, ok := parseState(buf[i*recordSize:(i+1)*recordSize], tape); ok && s.covered > best.covered && s.fits(r, size) {
+			best, slot = s, i
+		}
+	}
+	kept = records(indexSize)
+	if best.covered > 0 {
+		return best, kept, slot
+	}
+	for kept > 0 {
+		if s, ok := readRecord(index, kept-1, tape); ok && s.fits(r, size) {
+			return s, kept, 0
+		}
+		kept--
+	}
+	return state{}, 0, 0
+}
+
+func readRecord(index io.ReaderAt, record int64, tape string) (state, bool) {
+	var buf [recordSize]byte
+	if n, _ := index.ReadAt(buf[:], offsetOf(record)); n < recordSize {
+		return state{}, false
+	}
+	return parseState(buf[:], tape)
+}

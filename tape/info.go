@@ -1,0 +1,130 @@
+package tape
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const titleLen = 60 // code points
+
+// Add takes in the next entry of the tape, so that a store's directory can be kept, and rebuilt, from the entries alone.
+// Bytes and Unreadable are the store's own.
+func (i *Info) Add(e Entry) {
+	if i.Entries == 0 {
+		i.Created = e.Date
+	}
+	i.Entries++
+	i.LastID = e.ID
+	i.Updated = e.Date
+	switch e.Kind {
+	case KindAnchor:
+		i.Anchors++
+		i.LastAnchor = AnchorOf(e)
+	case KindMessage:
+		if i.Title == "" {
+			i.Title = title(e.Payload)
+		}
+	}
+	if (e.Kind == KindAnchor || e.Kind == KindEvent) && !emptyObject(e.Meta) {
+		if m := MetaOf(e); m.Session != "" {
+			i.Session, i.Workspace = m.Session, m.Workspace
+		}
+	}
+}
+
+// AddBatch takes in the entries of b as they were written.
+func (i *Info) AddBatch(b Batch, entries []Entry) {
+	for _, e := range entries {
+		i.Add(e)
+	}
+	if b.Create && b.Session != "" {
+		i.Session, i.Workspace = b.Session, b.Workspace
+	}
+}
+
+// AnchorOf says where an anchor is, given its entry.
+func AnchorOf(e Entry) AnchorRef {
+	var p struct {
+		Name string `json:"name"`
+	}
+	_ = json.Unmarshal(e.Payload, &p) // an anchor without a name is one all the same
+	return AnchorRef{ID: e.ID, Name: p.Name, Date: e.Date}
+}
+
+// title is the beginning of a user's message, on one line.
+func title(payload json.RawMessage) string {
+	var p struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	}
+	if json.Unmarshal(payload, &p) != nil || p.Role != "user" {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(p.Content, &text) != nil {
+		var parts []struct {
+			Text string `json:"text"`
+		}
+		if json.Unmarshal(p.Content, &parts) != nil {
+			return ""
+		}
+		for _, part := range parts {
+			text += " " + part.Text
+		}
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	if utf8.RuneCountInString(text) > titleLen {
+		text = string([]rune(text)[:titleLen])
+	}
+	return text
+}
+
+// Cursor is the place of this session in a listing.
+func (i Info) Cursor() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(i.Updated.UTC().Format(time.RFC3339Nano) + " " + i.Tape))
+}
+
+// Page yields what q selects of these sessions, the newest entry first.
+func Page(infos []Info, q SessionQuery) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		var last Info
+		if q.After != "" {
+			raw, err := base64.RawURLEncoding.DecodeString(q.After)
+			date, name, found := strings.Cut(string(raw), " ")
+			if err == nil && found {
+				last.Tape = name
+				last.Updated, err = time.Parse(time.RFC3339Nano, date)
+			}
+			if err != nil || !found {
+				yield(Info{}, fmt.Errorf("%w: %q is no cursor of a session list", ErrInvalid, q.After))
+				return
+			}
+		}
+		infos = slices.SortedFunc(slices.Values(infos), newer)
+		n := 0
+		for _, info := range infos {
+			switch {
+			case q.Workspace != "" && info.Workspace != q.Workspace, q.After != "" && newer(last, info) >= 0, IsFork(info.Tape):
+				continue
+			case q.Limit > 0 && n == q.Limit, !yield(info, nil):
+				return
+			}
+			n++
+		}
+	}
+}
+
+// newer orders sessions by their last entry, and those of one moment by name.
+func newer(a, b Info) int {
+	if c := b.Updated.Compare(a.Updated); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Tape, b.Tape)
+}

@@ -1,0 +1,183 @@
+package tape
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// dateLayout is UTC with exactly six digits, so that dates in a file have one length and one order.
+const dateLayout = "2006-01-02T15:04:05.000000Z"
+
+// AppendJSON appends the entry's line, without a line feed.
+func (e Entry) AppendJSON(dst []byte) []byte {
+	dst = append(dst, `{"id":`...)
+	dst = strconv.AppendInt(dst, e.ID, 10)
+	dst = append(dst, `,"kind":`...)
+	dst = appendString(dst, string(e.Kind))
+	dst = append(dst, `,"payload":`...)
+	dst = append(dst, e.Payload...)
+	dst = append(dst, `,"meta":`...)
+	if len(e.Meta) == 0 {
+		dst = append(dst, `{}`...)
+	} else {
+		dst = append(dst, e.Meta...)
+	}
+	dst = append(dst, `,"date":"`...)
+	dst = e.Date.UTC().AppendFormat(dst, dateLayout)
+	return append(dst, `"}`...)
+}
+
+// appendString quotes s, escaping what JSON does not allow and nothing else.
+func appendString(dst []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c < ' ':
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '"')
+}
+
+// ParseEntry reads a line as AppendJSON writes it. Payload and meta are parts of line. Other spacing and another order of
+// members are taken too; what misses a member, has one more or has it twice, is an error.
+func ParseEntry(line []byte) (Entry, error) {
+	if !utf8.Valid(line) {
+		return Entry{}, errors.New("the line is not UTF-8")
+	}
+	if !json.Valid(line) {
+		return Entry{}, errors.New("the line is not JSON")
+	}
+	e, date, err := splitLine(line)
+	switch {
+	case err != nil:
+		return Entry{}, err
+	case e.ID < 1:
+		return Entry{}, errors.New("id must be a whole number from 1")
+	case e.Kind == "":
+		return Entry{}, errors.New("kind must be a string that is not empty")
+	case len(e.Payload) == 0 || e.Payload[0] != '{':
+		return Entry{}, errors.New("payload must be an object")
+	case len(e.Meta) == 0 || e.Meta[0] != '{':
+		return Entry{}, errors.New("meta must be an object")
+	}
+	if e.Date, err = time.Parse(`"`+dateLayout+`"`, string(date)); err != nil {
+		return Entry{}, fmt.Errorf("date must be like %q", dateLayout)
+	}
+	if string(e.Meta) == "{}" {
+		e.Meta = nil
+	}
+	return e, nil
+}
+
+// splitLine takes a valid JSON text apart; the parts that it returns are parts of line.
+func splitLine(line []byte) (e Entry, date json.RawMessage, err error) {
+	seen := 0
+	for name, value := range objectMembers(line) {
+		bit := 0
+		switch name {
+		case "id":
+			bit = 1
+			e.ID, _ = strconv.ParseInt(string(value), 10, 64) // 0 is refused
+		case "kind":
+			bit = 2
+			var kind string
+			if json.Unmarshal(value, &kind) == nil {
+				e.Kind = Kind(kind)
+			}
+		case "payload":
+			bit = 4
+			e.Payload = value
+		case "meta":
+			bit = 8
+			e.Meta = value
+		case "date":
+			bit = 16
+			date = value
+		default:
+			return e, nil, fmt.Errorf("an entry has no member %q", name)
+		}
+		if seen&bit != 0 {
+			return e, nil, fmt.Errorf("the line has %q twice", name)
+		}
+		seen |= bit
+	}
+	return e, date, nil
+}
+
+// objectMembers yields the members of an object; object is valid JSON, and the values are parts of it. Of anything else
+// there are none.
+func objectMembers(object []byte) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		i := space(object, 0)
+		if i == len(object) || object[i] != '{' {
+			return
+		}
+		for i = space(object, i+1); object[i] != '}'; {
+			end := skip(object, i)
+			name := string(object[i+1 : end-1])
+			if strings.ContainsRune(name, '\\') {
+				_ = json.Unmarshal(object[i:end], &name) // valid, as was seen
+			}
+			i = space(object, space(object, end)+1) // the colon
+			end = skip(object, i)
+			if !yield(name, object[i:end:end]) {
+				return
+			}
+			if i = space(object, end); object[i] == ',' {
+				i = space(object, i+1)
+			}
+		}
+	}
+}
+
+// space returns where the white space at i ends.
+func space(json []byte, i int) int {
+	for i < len(json) && (json[i] == ' ' || json[i] == '\t' || json[i] == '\n' || json[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// skip returns where the value at i ends.
+func skip(json []byte, i int) int {
+	depth := 0
+	for {
+		switch json[i] {
+		case '"':
+			for i++; json[i] != '"'; i++ {
+				if json[i] == '\\' {
+					i++
+				}
+			}
+			i++
+		case '{', '[':
+			depth++
+			i++
+		case '}', ']':
+			depth--
+			i++
+		case ' ', '\t', '\n', '\r', ',', ':':
+			i++
+			continue // only inside of a value
+		default: // a number or a literal
+			for i < len(json) && !strings.ContainsRune(" \t\r\n,]}", rune(json[i])) {
+				i++
+			}
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package tape
+
+import (
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	maxName    = 240 // bytes; a file system takes 255, and a store adds an ending
+	maxSession = 512 // bytes of a session id
+	forkMark   = "."
+)
+
+// Name is the name of a session's tape: half of the MD5 of the workspace's path, absolute and with its links resolved,
+// and half of that of the session id. The hash makes a file name; it protects nothing.
+func Name(workspace, session string) string {
+	return half(ResolveWorkspace(workspace)) + "__" + half(session)
+}
+
+func half(s string) string {
+	sum := md5.Sum([]byte(s))
+	return hex.EncodeToString(sum[:8])
+}
+
+// ResolveWorkspace is the path of a workspace as names are made of it: absolute, with links resolved. Of a folder that
+// does not exist, the part that does is resolved.
+func ResolveWorkspace(path string) string {
+	abs, err := filepath.Abs(path)
+	if err != nil { // the working directory is gone
+		abs = filepath.Clean(path)
+	}
+	rest := ""
+	for dir := abs; ; dir = filepath.Dir(dir) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if dir == filepath.Dir(dir) {
+			return abs
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
+}
+
+// CheckName says what keeps name from being a tape's: stores take names of 1–240 of the characters a–z, 0–9, '_', '-' and
+// '.', that begin with a letter or digit, and use them as file names.
+func CheckName(name string) error {
+	if name == "" || len(name) > maxName {
+		return fmt.Errorf("%w: the name of a tape has 1–%d bytes, this one has %d", ErrInvalid, maxName, len(name))
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', i > 0 && (c == '_' || c == '-' || c == '.'):
+		default:
+			return fmt.Errorf("%w: the name of a tape has only a–z, 0–9, '_', '-' and '.', this one has %q", ErrInvalid, name)
+		}
+	}
+	return nil
+}
+
+// CheckSession says what keeps id from being a session's: it is UTF-8 of 1–512 bytes without control characters.
+func CheckSession(id string) error {
+	if id == "" || len(id) > maxSession {
+		return fmt.Errorf("%w: a session id has 1–%d bytes, this one has %d", ErrInvalid, maxSession, len(id))
+	}
+	if !utf8.ValidString(id) {
+		return fmt.Errorf("%w: a session id is UTF-8, %q is not", ErrInvalid, id)
+	}
+	if strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || 0x7f <= r && r < 0xa0 }) {
+		return fmt.Errorf("%w: a session id has no control characters, %q has", ErrInvalid, id)
+	}
+	return nil
+}
+
+// IsFork says whether name is that of a fork.
+func IsFork(name string) bool { return strings.Contains(name, forkMark) }
+
+// ForkOf says whether name is that of a fork of the tape parent, or of a fork of such a fork.
+func ForkOf(name, parent string) bool { return strings.HasPrefix(name, parent+forkMark) }

@@ -1,0 +1,31 @@
+package tape
+
+import (
+	"iter"
+	"time"
+)
+
+// Query selects entries of a tape. The zero value selects all, oldest first. All parts apply together, the limit last.
+type Query struct {
+	After, Before int64 // ids between these, exclusive; 0 is open
+
+	AfterAnchor string // only what follows the latest anchor of this name
+	UntilAnchor string // with AfterAnchor: and precedes the first anchor of this name after that one
+	FromAnchor  string // the latest anchor of this name and what follows it
+	FromLast    bool   // the last anchor of any name and what follows it; the whole tape where there is none
+
+	From, To time.Time // dates, inclusive; zero is open. See ParseDate.
+
+	Kinds  []Kind // any of them; none is all kinds
+	Text   string // only entries in which each word occurs, see Tape.Search
+	Newest bool   // newest first
+	Limit  int    // 0 is no limit
+}
+
+// Source is one tape as it was at one moment, as a store has it for Select.
+type Source interface {
+	// Entries yields those with after < id < before, in order of id or, with newest, against it.
+	Entries(after, before int64, newest bool) iter.Seq2[Entry, error]
+	// Anchors yields where the anchors are, newest first.
+	Anchors() iter.Seq2[AnchorRef, error]
+}

@@ -17,39 +17,20 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/tool"
 )
-
-// Role is what a person may do. It comes from the channel, never from what was written.
-type Role uint8
-
-const (
-	User Role = iota
-	Operator
-	Admin
-)
-
-func (r Role) String() string {
-	switch r {
-	case User:
-		return "user"
-	case Operator:
-		return "operator"
-	case Admin:
-		return "admin"
-	}
-	return fmt.Sprintf("role %d", uint8(r))
-}
 
 // Command is one command.
 type Command struct {
-	Name   string // small letters, digits and dots
-	Role   Role   // the lowest that may run it
+	Name   string    // small letters, digits and dots
+	Role   tool.Role // the lowest that may run it
 	Params []Param
 	Help   string // one line
 	// Beside says that it is answered beside the session's lane: also while a turn runs, and without waiting for it.
 	Beside bool
 	// Run answers. What it returns is Markdown that is also good to read as plain text.
-	Run func(ctx context.Context, s Session, role Role, args Args) (string, error)
+	Run func(ctx context.Context, s Session, role tool.Role, args Args) (string, error)
 }
 
 // Param is an argument of a command. It is given by its place or, after the last that is, as name=value.
@@ -142,7 +123,7 @@ func (s *Set) add(c Command) {
 }
 
 // Commands are the commands of the set that a role may run, in the order of the help.
-func (s *Set) Commands(role Role) []*Command {
+func (s *Set) Commands(role tool.Role) []*Command {
 	return slices.DeleteFunc(slices.Clone(s.list), func(c *Command) bool { return c.Role > role })
 }
 
@@ -189,7 +170,7 @@ func (s *Set) Match(text string) (Match, bool) {
 }
 
 // Run answers a command of a person in this role. It always has a reply; where ctx ends, the reply says so.
-func (s *Set) Run(ctx context.Context, session Session, role Role, m Match) Reply {
+func (s *Set) Run(ctx context.Context, session Session, role tool.Role, m Match) Reply {
 	begin := time.Now()
 	r := s.run(ctx, session, role, m)
 	r.Output = cut(r.Output, maxOutput)
@@ -197,7 +178,7 @@ func (s *Set) Run(ctx context.Context, session Session, role Role, m Match) Repl
 	return r
 }
 
-func (s *Set) run(ctx context.Context, session Session, role Role, m Match) Reply {
+func (s *Set) run(ctx context.Context, session Session, role tool.Role, m Match) Reply {
 	c := m.Command
 	if c == nil {
 		hint := "`,help` shows those that there are."
@@ -231,7 +212,7 @@ func (s *Set) run(ctx context.Context, session Session, role Role, m Match) Repl
 }
 
 // help shows the commands that a role may run, or one of them.
-func (s *Set) help(_ context.Context, _ Session, role Role, args Args) (string, error) {
+func (s *Set) help(_ context.Context, _ Session, role tool.Role, args Args) (string, error) {
 	if name := args.Get("command"); name != "" {
 		name = strings.TrimLeft(name, ",，")
 		m, ok := s.Match("," + name)
@@ -255,7 +236,7 @@ func (c *Command) describe() string {
 	if n := len(c.Params); n > 0 {
 		text += fmt.Sprintf(" Arguments come in this order, or by name, as `%s=…`; one with spaces in it is put in quotes.", c.Params[n-1].Name)
 	}
-	if c.Role > User {
+	if c.Role > tool.User {
 		text += fmt.Sprintf(" It needs the role %s.", c.Role)
 	}
 	return strings.ReplaceAll(text, "..", ".")

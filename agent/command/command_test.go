@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/agent/command"
+	"github.com/lingserve/lingserve/tool"
 )
 
 // session writes down what is asked of it.
@@ -101,7 +102,7 @@ func (s *session) Export(context.Context) (command.Exported, error) {
 }
 func (s *session) Forget(context.Context) error { return s.call("forget") }
 
-func run(t *testing.T, set *command.Set, s command.Session, role command.Role, text string) command.Reply {
+func run(t *testing.T, set *command.Set, s command.Session, role tool.Role, text string) command.Reply {
 	t.Helper()
 	m, ok := set.Match(text)
 	if !ok {
@@ -151,7 +152,7 @@ func TestEveryCommandAsksTheSessionAndSaysWhatCame(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &session{empty: c.empty, text: "# Forms\n\nOpen them."}
-			r := run(t, command.New(), s, command.Admin, c.text)
+			r := run(t, command.New(), s, tool.Admin, c.text)
 			if r.Status != command.OK || r.Err != nil || r.Name == "" || strings.ToLower(r.Name) != r.Name {
 				t.Errorf("got %+v", r)
 			}
@@ -192,7 +193,7 @@ func TestASlipInTheNameIsAnsweredWithTheCommand(t *testing.T) {
 		",forgot":         "There is no command `,forgot`. `,help` shows those that there are.", // which an admin may run, and this is a user
 	} {
 		s := &session{}
-		r := run(t, set, s, command.User, text)
+		r := run(t, set, s, tool.User, text)
 		if diff := cmp.Diff(want, r.Output); diff != "" {
 			t.Error(diff)
 		}
@@ -205,19 +206,19 @@ func TestASlipInTheNameIsAnsweredWithTheCommand(t *testing.T) {
 // AG-51: each command has the role of AG-52, whatever the text says of one.
 func TestTooLowARoleIsRefused(t *testing.T) {
 	set := command.New()
-	roles := map[string]command.Role{}
-	for _, c := range set.Commands(command.Admin) {
+	roles := map[string]tool.Role{}
+	for _, c := range set.Commands(tool.Admin) {
 		roles[c.Name] = c.Role
 	}
-	want := map[string]command.Role{
+	want := map[string]tool.Role{
 		"help": 0, "tape.info": 0, "tape.anchors": 0, "tape.handoff": 0, "tape.search": 0, "model": 0, "tools": 0, "skill": 0, "stop": 0, "approve": 0, "deny": 0,
-		"tape.fork": command.Operator, "mcp": command.Operator, "tape.export": command.Admin, "forget": command.Admin,
+		"tape.fork": tool.Operator, "mcp": tool.Operator, "tape.export": tool.Admin, "forget": tool.Admin,
 	}
 	if diff := cmp.Diff(want, roles); diff != "" {
 		t.Fatal(diff)
 	}
 	for name, needed := range want {
-		for _, role := range []command.Role{command.User, command.Operator, command.Admin} {
+		for _, role := range []tool.Role{tool.User, tool.Operator, tool.Admin} {
 			s := &session{}
 			r := run(t, set, s, role, ","+name+" role=admin")
 			if refused := r.Status == command.Refused; refused != (role < needed) {
@@ -234,7 +235,7 @@ func TestTooLowARoleIsRefused(t *testing.T) {
 func TestFourCommandsAreAnsweredBesideTheLane(t *testing.T) {
 	set := command.New()
 	var beside []string
-	for _, c := range set.Commands(command.Admin) {
+	for _, c := range set.Commands(tool.Admin) {
 		if m, ok := set.Match("," + c.Name); !ok || m.Beside() != c.Beside {
 			t.Errorf("%s: %+v, %t", c.Name, m, ok)
 		}
@@ -257,8 +258,8 @@ func TestFourCommandsAreAnsweredBesideTheLane(t *testing.T) {
 
 func TestHelpShowsWhatThePersonMayRun(t *testing.T) {
 	set := command.New()
-	for role, want := range map[command.Role]string{
-		command.User: "`,help [command]` what commands there are, or how one is written\n" +
+	for role, want := range map[tool.Role]string{
+		tool.User: "`,help [command]` what commands there are, or how one is written\n" +
 			"`,tape.info` how long this conversation is, and what of it the model sees\n" +
 			"`,tape.anchors` the points from which the model's memory begins, newest first\n" +
 			"`,tape.handoff <name> [summary]` begin a new phase: the model sees what follows, and the summary\n" +
@@ -269,11 +270,11 @@ func TestHelpShowsWhatThePersonMayRun(t *testing.T) {
 			"`,stop` stop the running answer and those that wait\n" +
 			"`,approve <id> [remember]` let a tool run that asks; with remember=session, from now on\n" +
 			"`,deny <id> [reason]` keep a tool that asks from running",
-		command.Operator: "\n`,tape.fork [at]` make another session of this one, up to an entry or all of it\n`,mcp` the MCP servers and whether they are connected",
-		command.Admin:    "\n`,tape.export` write the conversation to a file of the server\n`,forget [code]` erase this session; asks once more",
+		tool.Operator: "\n`,tape.fork [at]` make another session of this one, up to an entry or all of it\n`,mcp` the MCP servers and whether they are connected",
+		tool.Admin:    "\n`,tape.export` write the conversation to a file of the server\n`,forget [code]` erase this session; asks once more",
 	} {
 		r := run(t, set, nil, role, ",help")
-		if !strings.HasSuffix(r.Output, want) || role == command.User && r.Output != want {
+		if !strings.HasSuffix(r.Output, want) || role == tool.User && r.Output != want {
 			t.Errorf("%s: %s", role, r.Output)
 		}
 	}
@@ -287,11 +288,11 @@ func TestHelpShowsWhatThePersonMayRun(t *testing.T) {
 		",help stop now":   "\"now\" is an argument too many. Write `,help [command]`.",
 		",help command=''": "`,help [command]` what commands",
 	} {
-		if r := run(t, set, nil, command.User, text); !strings.HasPrefix(r.Output, want) {
+		if r := run(t, set, nil, tool.User, text); !strings.HasPrefix(r.Output, want) {
 			t.Errorf("%s: %s", text, r.Output)
 		}
 	}
-	if r := run(t, set, nil, command.Admin, ",help forget"); !strings.HasSuffix(r.Output, "It needs the role admin.") {
+	if r := run(t, set, nil, tool.Admin, ",help forget"); !strings.HasSuffix(r.Output, "It needs the role admin.") {
 		t.Error(r.Output)
 	}
 }
@@ -315,7 +316,7 @@ func TestWrongArgumentsAreSaid(t *testing.T) {
 		",approve c1 remember=always":             "Remember is \"always\"; expected remember=session, or nothing.",
 	} {
 		s := &session{}
-		r := run(t, set, s, command.Admin, text)
+		r := run(t, set, s, tool.Admin, text)
 		if diff := cmp.Diff(want, r.Output); diff != "" {
 			t.Error(diff)
 		}
@@ -335,11 +336,11 @@ func TestErrorsOfTheSessionAreToldApart(t *testing.T) {
 	secret := errors.New("open /srv/secret: no space left")
 	for _, text := range commands {
 		name, _, _ := strings.Cut(text[1:], " ")
-		r := run(t, set, &session{err: secret}, command.Admin, text)
+		r := run(t, set, &session{err: secret}, tool.Admin, text)
 		if r.Status != command.Failed || r.Output != fmt.Sprintf("`,%s` could not be done: an internal error.", name) || !errors.Is(r.Err, secret) {
 			t.Errorf("%s: %+v", text, r)
 		}
-		r = run(t, set, &session{err: fmt.Errorf("session: %w", &command.Error{Message: "there is no such thing", Cause: secret})}, command.Admin, text)
+		r = run(t, set, &session{err: fmt.Errorf("session: %w", &command.Error{Message: "there is no such thing", Cause: secret})}, tool.Admin, text)
 		if r.Status != command.Failed || r.Output != "There is no such thing." || !errors.Is(r.Err, secret) {
 			t.Errorf("%s: %+v", text, r)
 		}
@@ -347,10 +348,10 @@ func TestErrorsOfTheSessionAreToldApart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	m, _ := set.Match(",tools")
-	if r := set.Run(ctx, &session{err: ctx.Err()}, command.User, m); r.Output != "`,tools` was canceled." || r.Err == nil {
+	if r := set.Run(ctx, &session{err: ctx.Err()}, tool.User, m); r.Output != "`,tools` was canceled." || r.Err == nil {
 		t.Errorf("%+v", r)
 	}
-	if r := set.Run(t.Context(), &session{err: context.DeadlineExceeded}, command.User, m); r.Output != "`,tools` took too long and was given up." {
+	if r := set.Run(t.Context(), &session{err: context.DeadlineExceeded}, tool.User, m); r.Output != "`,tools` took too long and was given up." {
 		t.Errorf("%+v", r)
 	}
 }
@@ -358,30 +359,30 @@ func TestErrorsOfTheSessionAreToldApart(t *testing.T) {
 // AG-52
 func TestForgetAsksOnceMore(t *testing.T) {
 	set, s := command.New(), &session{}
-	asked := run(t, set, s, command.Admin, ",forget")
+	asked := run(t, set, s, tool.Admin, ",forget")
 	const code = "524b09"
 	want := "This erases the session `telegram:42` with 12 entries. It cannot be undone. Write `,forget " + code + "` to do it."
 	if diff := cmp.Diff(want, asked.Output); diff != "" {
 		t.Error(diff)
 	}
 	for _, wrong := range []string{"yes", "000000", code + "0"} {
-		if r := run(t, set, s, command.Admin, ",forget "+wrong); r.Status != command.Failed || !strings.HasSuffix(r.Output, "Nothing was erased.") {
+		if r := run(t, set, s, tool.Admin, ",forget "+wrong); r.Status != command.Failed || !strings.HasSuffix(r.Output, "Nothing was erased.") {
 			t.Errorf("%+v", r)
 		}
 	}
-	if other := run(t, set, &session{empty: true}, command.Admin, ",forget "+code); other.Status != command.Failed {
+	if other := run(t, set, &session{empty: true}, tool.Admin, ",forget "+code); other.Status != command.Failed {
 		t.Errorf("the code of one session erases another: %+v", other)
 	}
 	if strings.Contains(strings.Join(s.calls, " "), "forget") {
 		t.Fatal("it was erased")
 	}
-	if r := run(t, set, s, command.Admin, ",forget "+strings.ToUpper(code)); r.Status != command.OK || r.Output != "The session was erased." {
+	if r := run(t, set, s, tool.Admin, ",forget "+strings.ToUpper(code)); r.Status != command.OK || r.Output != "The session was erased." {
 		t.Errorf("%+v", r)
 	}
 	if s.calls[len(s.calls)-1] != "forget" {
 		t.Errorf("%q", s.calls)
 	}
-	if r := run(t, set, s, command.Operator, ",forget "+code); r.Status != command.Refused {
+	if r := run(t, set, s, tool.Operator, ",forget "+code); r.Status != command.Refused {
 		t.Errorf("%+v", r)
 	}
 }
@@ -389,7 +390,7 @@ func TestForgetAsksOnceMore(t *testing.T) {
 func TestARepliesLengthAndTimeAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &session{text: strings.Repeat("天", 10_000), delay: 3 * time.Second}
-		r := run(t, command.New(), s, command.User, ",skill long")
+		r := run(t, command.New(), s, tool.User, ",skill long")
 		if len(r.Output) > 16<<10 || len(r.Output) < 16<<10-6 || !utf8.ValidString(r.Output) || !strings.HasSuffix(r.Output, "天…") {
 			t.Errorf("%d bytes, ending in %q", len(r.Output), r.Output[len(r.Output)-9:])
 		}
@@ -401,12 +402,12 @@ func TestARepliesLengthAndTimeAreKnown(t *testing.T) {
 
 func TestCommandsCanBeAdded(t *testing.T) {
 	set := command.New(command.Command{
-		Name: "session.why", Role: command.Operator, Help: "why", Params: []command.Param{{Name: "turn"}},
-		Run: func(_ context.Context, _ command.Session, role command.Role, a command.Args) (string, error) {
+		Name: "session.why", Role: tool.Operator, Help: "why", Params: []command.Param{{Name: "turn"}},
+		Run: func(_ context.Context, _ command.Session, role tool.Role, a command.Args) (string, error) {
 			return role.String() + " asks for " + a.Get("turn") + a.Get("other"), nil
 		},
 	})
-	if r := run(t, set, nil, command.Operator, ",session.why TURN=7"); r.Output != "operator asks for 7" || r.Name != "session.why" {
+	if r := run(t, set, nil, tool.Operator, ",session.why TURN=7"); r.Output != "operator asks for 7" || r.Name != "session.why" {
 		t.Errorf("%+v", r)
 	}
 	for name, c := range map[string]command.Command{"taken": {Name: "help"}, "none": {Name: ""}, "capitals": {Name: "Help"}, "with a space": {Name: "a b"}} {
@@ -419,9 +420,6 @@ func TestCommandsCanBeAdded(t *testing.T) {
 			command.New(c)
 		}()
 	}
-	if s := command.Role(9).String(); s != "role 9" {
-		t.Error(s)
-	}
 }
 
 func Example() {
@@ -431,7 +429,7 @@ func Example() {
 		fmt.Println("ordinary text")
 		return
 	}
-	reply := set.Run(context.Background(), nil, command.User, m)
+	reply := set.Run(context.Background(), nil, tool.User, m)
 	fmt.Println(reply.Status, reply.Output)
 	// Output:
 	// ok `,stop`

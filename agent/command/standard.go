@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/tool"
 )
 
 // Bounds of what a command shows.
@@ -33,14 +35,14 @@ func standard() []Command {
 		{Name: "stop", Beside: true, Help: "stop the running answer and those that wait", Run: stop},
 		{Name: "approve", Beside: true, Params: []Param{required("id"), {Name: "remember"}}, Help: "let a tool run that asks; with remember=session, from now on", Run: approve},
 		{Name: "deny", Beside: true, Params: []Param{required("id"), rest("reason", false)}, Help: "keep a tool that asks from running", Run: deny},
-		{Name: "tape.fork", Role: Operator, Params: []Param{{Name: "at"}}, Help: "make another session of this one, up to an entry or all of it", Run: tapeFork},
-		{Name: "mcp", Role: Operator, Help: "the MCP servers and whether they are connected", Run: mcp},
-		{Name: "tape.export", Role: Admin, Help: "write the conversation to a file of the server", Run: tapeExport},
-		{Name: "forget", Role: Admin, Params: []Param{{Name: "code"}}, Help: "erase this session; asks once more", Run: forget},
+		{Name: "tape.fork", Role: tool.Operator, Params: []Param{{Name: "at"}}, Help: "make another session of this one, up to an entry or all of it", Run: tapeFork},
+		{Name: "mcp", Role: tool.Operator, Help: "the MCP servers and whether they are connected", Run: mcp},
+		{Name: "tape.export", Role: tool.Admin, Help: "write the conversation to a file of the server", Run: tapeExport},
+		{Name: "forget", Role: tool.Admin, Params: []Param{{Name: "code"}}, Help: "erase this session; asks once more", Run: forget},
 	}
 }
 
-func tapeInfo(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
+func tapeInfo(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
 	i, err := s.Info(ctx)
 	if err != nil {
 		return "", err
@@ -71,7 +73,7 @@ func tapeInfo(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-func tapeAnchors(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
+func tapeAnchors(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
 	list, err := s.Anchors(ctx, maxAnchors)
 	if err != nil {
 		return "", err
@@ -81,7 +83,7 @@ func tapeAnchors(ctx context.Context, s Session, _ Role, _ Args) (string, error)
 	}), nil
 }
 
-func tapeHandoff(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+func tapeHandoff(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
 	name := args.Get("name")
 	if len(name) > 128 || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", Errorf("the name of an anchor has at most 128 bytes, and no line breaks")
@@ -93,7 +95,7 @@ func tapeHandoff(ctx context.Context, s Session, _ Role, args Args) (string, err
 	return fmt.Sprintf("Anchor `%s` is entry #%d: what the model sees begins there.", name, id), nil
 }
 
-func tapeSearch(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+func tapeSearch(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
 	list, err := s.Search(ctx, args.Get("query"), maxHits)
 	if err != nil {
 		return "", err
@@ -103,7 +105,7 @@ func tapeSearch(ctx context.Context, s Session, _ Role, args Args) (string, erro
 	}), nil
 }
 
-func model(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+func model(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
 	if name := args.Get("name"); name != "" {
 		if err := s.SetModel(ctx, name); err != nil {
 			return "", err
@@ -124,7 +126,7 @@ func model(ctx context.Context, s Session, _ Role, args Args) (string, error) {
 	return text, nil
 }
 
-func tools(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
+func tools(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
 	list, err := s.Tools(ctx)
 	if err != nil {
 		return "", err
@@ -138,7 +140,7 @@ func tools(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
 	}), nil
 }
 
-func skill(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+func skill(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
 	if name := args.Get("name"); name != "" {
 		return s.Skill(ctx, name)
 	}
@@ -149,7 +151,7 @@ func skill(ctx context.Context, s Session, _ Role, args Args) (string, error) {
 	return lines("The agent has no skills.", list, func(k Skill) string { return "`" + k.Name + "`" + described(k.Description) }), nil
 }
 
-func stop(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
+func stop(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
 	n, err := s.Stop(ctx)
 	switch {
 	case err != nil:
@@ -160,7 +162,7 @@ func stop(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
 	return fmt.Sprintf("Stopped %s.", count(int64(n), "turn", "turns")), nil
 }
 
-func approve(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+func approve(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
 	d := Decision{Call: args.Get("id"), Approve: true}
 	switch remember := args.Get("remember"); remember {
 	case "":
@@ -178,7 +180,7 @@ func approve(ctx context.Context, s Session, _ Role, args Args) (string, error) 
 	return fmt.Sprintf("`%s` may run.", oneLine(d.Call)), nil
 }
 
-func deny(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+func deny(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
 	d := Decision{Call: args.Get("id"), Reason: args.Get("reason")}
 	if err := s.Decide(ctx, d); err != nil {
 		return "", err
@@ -186,7 +188,7 @@ func deny(ctx context.Context, s Session, _ Role, args Args) (string, error) {
 	return fmt.Sprintf("`%s` does not run.", oneLine(d.Call)), nil
 }
 
-func tapeFork(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+func tapeFork(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
 	var at int64
 	if text := strings.TrimPrefix(args.Get("at"), "#"); text != "" {
 		var err error
@@ -208,7 +210,7 @@ func upTo(at int64) string {
 	return fmt.Sprintf(" up to #%d", at)
 }
 
-func mcp(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
+func mcp(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
 	list, err := s.Servers(ctx)
 	if err != nil {
 		return "", err
@@ -218,7 +220,7 @@ func mcp(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
 	}), nil
 }
 
-func tapeExport(ctx context.Context, s Session, _ Role, _ Args) (string, error) {
+func tapeExport(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
 	e, err := s.Export(ctx)
 	if err != nil {
 		return "", err
@@ -228,7 +230,7 @@ func tapeExport(ctx context.Context, s Session, _ Role, _ Args) (string, error) 
 
 // forget erases the session for whoever repeats the code that is shown to them. The code is made of what the session is, so that
 // nothing is remembered between the two, and no code of an earlier session, of the same name or another, is good for it.
-func forget(ctx context.Context, s Session, _ Role, args Args) (string, error) {
+func forget(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
 	i, err := s.Info(ctx)
 	if err != nil {
 		return "", err

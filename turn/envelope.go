@@ -1,0 +1,163 @@
+package turn
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/lingserve/lingserve/tool"
+)
+
+// SessionID names a session: UTF-8 of 1–512 bytes without control characters.
+type SessionID = string
+
+// State is what the hooks of one turn share. Keys that begin with "_runtime_" are the turn's own and never stored.
+type State map[string]any
+
+// Keys that a state begins with.
+const (
+	KeyWorkspace = "_runtime_workspace" // string: the absolute path of the workspace
+	KeySteering  = "_runtime_steering"  // [Inbox]; only in a lane
+)
+
+// Kind says what an envelope is; "" is an ordinary message.
+type Kind string
+
+// The kinds that are no ordinary message.
+const (
+	KindCommand Kind = "command" // for the agent's commands, no model is asked
+	KindError   Kind = "error"   // tells that a turn has failed
+)
+
+// Envelope is a message on its way in or out. Envelopes are passed by pointer: what a hook changes, all that come after it see.
+type Envelope struct {
+	ID            string // the message's, as its channel has it
+	SessionID     SessionID
+	Channel       string // where it comes from
+	ChatID        string // in which conversation of the channel
+	OutputChannel string // where replies go; "" is Channel
+	Content       string
+	Kind          Kind
+	Media         []Media
+	Context       []Fact // what the channel knows of the message, in order
+	Sender        Sender
+	Life          Lifespan // nil for none
+	Extra         map[string]any
+}
+
+// Fact is one thing that is known of a message. A key that begins with "_" is private: no model sees it.
+type Fact struct{ Key, Value string }
+
+// Sender is who wrote a message, from the channel and never from content.
+type Sender struct {
+	ID, Name string
+	Role     tool.Role
+	// NoCommands says that what looks like a command is ordinary text when it comes from this sender.
+	NoCommands bool
+}
+
+// Media is something beside the text.
+type Media struct {
+	Type string // "image", "audio", "video" or "file"
+	MIME string // "image/png"
+	Name string // of the file
+	URL  string // an address that the model's server may read, or the thing itself as data ("data:image/png;base64,…")
+	// Fetch returns the bytes, where URL is empty. It may be called more than once.
+	Fetch func(context.Context) ([]byte, error)
+}
+
+// Lifespan is something that begins and ends with a turn, such as a sign that somebody is typing.
+type Lifespan interface {
+	Enter(context.Context) error
+	Exit(context.Context, error) error // with what the turn failed of; nil where it did not
+}
+
+// Reply returns an envelope with this content to where e came from.
+func (e *Envelope) Reply(content string) *Envelope {
+	return &Envelope{SessionID: e.SessionID, Channel: e.Channel, ChatID: e.ChatID, OutputChannel: e.OutputChannel, Content: content}
+}
+
+// Clone returns a copy that shares nothing that is changed by adding to it.
+func (e *Envelope) Clone() *Envelope {
+	c := *e
+	c.Media, c.Context, c.Extra = slices.Clone(e.Media), slices.Clone(e.Context), maps.Clone(e.Extra)
+	return &c
+}
+
+// IsCommand says whether the envelope is a command: one of kind command, or a message that [CommandName] finds a name in and
+// whose sender may use commands. Whether there is such a command, the agent knows.
+func (e *Envelope) IsCommand() bool {
+	if e.Kind == KindCommand {
+		return true
+	}
+	_, ok := CommandName(e.Content)
+	return ok && e.Kind == "" && !e.Sender.NoCommands
+}
+
+// maxCommandName is longer than any command's name, in bytes.
+const maxCommandName = 64
+
+// CommandName returns the name of the command that a text has the form of: a comma (the wide one of Chinese and Japanese keyboards
+// too), and right behind it a word of letters, digits, ".", "_" and "-" that begins with a letter.
+func CommandName(text string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(text, ",")
+	if !ok {
+		if rest, ok = strings.CutPrefix(text, "，"); !ok {
+			return "", false
+		}
+	}
+	name = rest
+	if end := strings.IndexFunc(rest, unicode.IsSpace); end >= 0 {
+		name = rest[:end]
+	}
+	if name == "" || len(name) > maxCommandName {
+		return "", false
+	}
+	for i := range len(name) {
+		letter := 'a' <= name[i]|0x20 && name[i]|0x20 <= 'z'
+		if !letter && (i == 0 || !strings.Contains("0123456789._-", name[i:i+1])) {
+			return "", false
+		}
+	}
+	return name, true
+}
+
+// Prompt is what a model is asked: text or, where Parts are set, parts.
+type Prompt struct {
+	Text  string
+	Parts []Part
+}
+
+// Empty says whether there is neither text nor a part. White space is text.
+func (p Prompt) Empty() bool { return p.Text == "" && len(p.Parts) == 0 }
+
+// Part is a piece of a prompt in the shape that OpenAI gave it. Type says which member is set.
+type Part struct {
+	Type       string      `json:"type"` // "text", "image_url", "input_audio", "video_url" or "file"
+	Text       string      `json:"text,omitempty"`
+	ImageURL   *PartURL    `json:"image_url,omitempty"`
+	InputAudio *InputAudio `json:"input_audio,omitempty"`
+	VideoURL   *PartURL    `json:"video_url,omitempty"`
+	File       *File       `json:"file,omitempty"`
+}
+
+// PartURL is an image or a video: an address, or data ("data:image/png;base64,…").
+type PartURL struct {
+	URL    string `json:"url"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// InputAudio is a piece of sound.
+type InputAudio struct {
+	Data   string `json:"data"`   // base64
+	Format string `json:"format"` // "wav", "mp3"
+}
+
+// File is a file: its data, or an id that the model's server gave it.
+type File struct {
+	Name string `json:"filename,omitempty"`
+	Data string `json:"file_data,omitempty"` // "data:application/pdf;base64,…"
+	ID   string `json:"file_id,omitempty"`
+}

@@ -1,0 +1,77 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Codes of errors; those of a model's server begin with "upstream_".
+const (
+	CodeInvalid    = "invalid_request"
+	CodeConflict   = "conflict"
+	CodeOverloaded = "overloaded"
+	CodeDraining   = "draining"
+	CodeTooLarge   = "too_large"
+	CodeGone       = "gone"
+	CodeOutput     = "output_invalid"
+	CodeInternal   = "internal"
+)
+
+// Coded is an error that knows its code.
+type Coded interface {
+	error
+	ErrorCode() string
+}
+
+// These are the errors of turns and lanes that callers tell apart.
+var (
+	ErrNoPrompt    error = &codedError{CodeInvalid, "turn: there is nothing to ask: the prompt is empty"}
+	ErrNoOutput    error = &codedError{CodeInternal, "turn: no model has answered"}
+	ErrBusy        error = &codedError{CodeConflict, "turn: the session is busy"}
+	ErrQueueFull   error = &codedError{CodeOverloaded, "turn: too much is waiting"}
+	ErrDraining    error = &codedError{CodeDraining, "turn: the server is shutting down"}
+	ErrInterrupted error = &codedError{CodeConflict, "turn: interrupted by a later message"}
+	ErrStopped     error = &codedError{CodeConflict, "turn: stopped"}
+	ErrLeaseLost   error = &codedError{CodeInternal, "turn: the session's lease was lost"}
+	// ErrTimeout is a context.DeadlineExceeded.
+	ErrTimeout error = &timeoutError{codedError{CodeInternal, "turn: it took too long"}}
+)
+
+type codedError struct{ code, text string }
+
+func (e *codedError) Error() string     { return e.text }
+func (e *codedError) ErrorCode() string { return e.code }
+
+type timeoutError struct{ codedError }
+
+func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+// StageError says in which stage, and in whose hook, a turn has failed.
+type StageError struct {
+	Stage  Stage
+	Plugin string // "" where there is no single one
+	Err    error  // the very value that the hook returned; of several hooks their StageErrors joined
+}
+
+func (e *StageError) Error() string {
+	if e.Plugin == "" {
+		return fmt.Sprintf("%s: %v", e.Stage, e.Err)
+	}
+	return fmt.Sprintf("%s (%s): %v", e.Stage, e.Plugin, e.Err)
+}
+
+func (e *StageError) Unwrap() error { return e.Err }
+
+// PanicError is a panic of a hook, or of a stream that it made. The stack is in the log.
+type PanicError struct{ Value any }
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap returns the value where it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+var errGoexit = errors.New("turn: a hook has ended its goroutine")

@@ -1,0 +1,195 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/tape"
+)
+
+// Limits where the options do not say otherwise.
+const (
+	DefaultConcurrency   = 256
+	DefaultQueue         = 16
+	DefaultQueueTotal    = 4096
+	DefaultInboxMessages = 32
+	DefaultInboxBytes    = 256 << 10
+	DefaultSaveTimeout   = 10 * time.Second
+	DefaultObserveLimit  = 5 * time.Second
+)
+
+// Options are the settings of a framework; the zero value has the default limits.
+type Options struct {
+	Workspace     string // the folder that sessions work in; "" is the current one
+	Log           *slog.Logger
+	Timeout       time.Duration // of a turn, from load_state to the last dispatch; 0 is none
+	SaveTimeout   time.Duration // of each plugin in save_state, 10 s
+	ObserveLimit  time.Duration // of each observer, 5 s
+	Concurrency   int           // turns that run at once, 256
+	Queue         int           // submissions that wait per session, 16
+	QueueTotal    int           // submissions that wait in all, 4096
+	InboxMessages int           // steering that waits in a turn, 32
+	InboxBytes    int           // 256 KiB
+	// Code returns the code of an error that this package does not know, such as a model's; "" where it does not know it either.
+	Code func(error) string
+}
+
+// Framework has the plugins and the lanes. Make one with [New]; it is safe for concurrent use.
+type Framework struct {
+	options Options
+	log     *slog.Logger
+	plugins atomic.Pointer[plugins] // never changed, but replaced
+	lanes   lanes
+
+	mu       sync.Mutex // of those who replace plugins
+	declared []declared
+	routers  []*Router
+	store    struct {
+		sync.Mutex
+		asked bool
+		store tape.Store
+	}
+}
+
+// New returns a framework without plugins.
+func New(o Options) *Framework {
+	orDefault(&o.Concurrency, DefaultConcurrency)
+	orDefault(&o.Queue, DefaultQueue)
+	orDefault(&o.QueueTotal, DefaultQueueTotal)
+	orDefault(&o.InboxMessages, DefaultInboxMessages)
+	orDefault(&o.InboxBytes, DefaultInboxBytes)
+	orDefault(&o.SaveTimeout, DefaultSaveTimeout)
+	orDefault(&o.ObserveLimit, DefaultObserveLimit)
+	if abs, err := filepath.Abs(o.Workspace); err == nil {
+		o.Workspace = abs
+	}
+	f := &Framework{options: o, log: o.Log}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	f.plugins.Store(new(plugins))
+	f.lanes.init(o)
+	return f
+}
+
+func orDefault[N int | time.Duration](n *N, def N) {
+	if *n <= 0 {
+		*n = def
+	}
+}
+
+// Workspace is the absolute path of the folder that sessions work in.
+func (f *Framework) Workspace() string { return f.options.Workspace }
+
+// Register adds a plugin, which comes before all that are there, in every stage. Turns that have begun go on without it.
+// Errors: a name that is empty or taken, and a plugin without a hook: one whose method misses its interface by the
+// signature has none.
+func (f *Framework) Register(name string, plugin any) error {
+	if name == "" {
+		return errors.New("turn: a plugin needs a name")
+	}
+	if a, ok := plugin.(Attacher); ok {
+		if err := a.AttachFramework(f); err != nil {
+			return fmt.Errorf("turn: the plugin %q: %w", name, err)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	old := f.plugins.Load()
+	if slices.ContainsFunc(old.all, func(p Named[any]) bool { return p.Name == name }) {
+		return fmt.Errorf("turn: there is a plugin %q already", name)
+	}
+	all := append([]Named[any]{{name, plugin}}, old.all...)
+	if len(f.hooksOf(all[:1])) == 0 {
+		return fmt.Errorf("turn: the plugin %q (%T) has no hook: expected a method with the name and the signature of one", name, plugin)
+	}
+	f.replace(all)
+	return nil
+}
+
+// Bind makes r the router of the turns that begin from now on. After unbind it is again the one that was bound before.
+func (f *Framework) Bind(r Router) (unbind func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	bound := &r
+	f.routers = append(f.routers, bound)
+	f.replace(f.plugins.Load().all)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.routers = slices.DeleteFunc(f.routers, func(r *Router) bool { return r == bound })
+		f.replace(f.plugins.Load().all)
+	}
+}
+
+// Hooks lists who implements what: the names of the plugins by hook, in the order in which they are called.
+func (f *Framework) Hooks() map[string][]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.hooksOf(f.plugins.Load().all)
+}
+
+// Declare makes H a hook, under this name, of an interface that belongs to another package: plugins with nothing but this hook
+// can be registered, and [Framework.Hooks] lists it. Its owner finds them with [Implementers].
+func Declare[H any](f *Framework, hook string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.ContainsFunc(f.declared, func(d declared) bool { return d.name == hook }) {
+		f.declared = append(f.declared, declared{hook, implements[H]})
+	}
+}
+
+// Implementers returns the plugins that implement H, in the order in which they are called. Within a turn, [PluginsOf] has those
+// of the turn.
+func Implementers[H any](f *Framework) []Named[H] { return of[H](f.plugins.Load().all) }
+
+// PluginsOf returns the plugins of a turn that implement H, in the order in which they are called.
+func PluginsOf[H any](t *Turn) []Named[H] { return of[H](t.plugins.all) }
+
+// Store returns the store of tapes that a plugin provides; nil where none does. The plugins are asked until there is one, and
+// never again.
+func (f *Framework) Store(ctx context.Context) (tape.Store, error) {
+	f.store.Lock()
+	defer f.store.Unlock()
+	if f.store.asked {
+		return f.store.store, nil
+	}
+	for _, p := range f.plugins.Load().stores {
+		store, ok, err := f.provide(ctx, p)
+		if err != nil {
+			return nil, &StageError{StageStore, p.Name, err}
+		}
+		if ok && store != nil {
+			f.store.store, f.store.asked = store, true
+			return store, nil
+		}
+	}
+	return nil, nil
+}
+
+// Code returns the code of an error: what it says itself, else what the tape's errors mean, else what Options.Code says, and
+// "internal" for all that nobody knows.
+func (f *Framework) Code(err error) string {
+	if c, ok := errors.AsType[Coded](err); ok {
+		return c.ErrorCode()
+	}
+	switch {
+	case errors.Is(err, tape.ErrDeleted):
+		return CodeGone
+	case errors.Is(err, tape.ErrTooLarge):
+		return CodeTooLarge
+	}
+	if f.options.Code != nil {
+		if code := f.options.Code(err); code != "" {
+			return code
+		}
+	}
+	return CodeInternal
+}

@@ -1,13 +1,10 @@
 package tool
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
-
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // New makes a tool of a function. The arguments' schema is that of In, a struct: its members are called as encoding/json calls them,
@@ -21,10 +18,8 @@ func New[In, Out any](name, description string, fn func(context.Context, In) (Ou
 	t := &Tool{Name: name, Description: description, Schema: text}
 	t.Run = func(ctx context.Context, c Call) (Result, error) {
 		var in In
-		d := json.NewDecoder(bytes.NewReader(c.Arguments))
-		if err := d.Decode(&in); err != nil {
-			// The schema fits, so only what it cannot say is left: a number too large for its type, a text of another form.
-			return Result{}, &Error{KindArguments, "the arguments cannot be read: " + err.Error()}
+		if err := json.Unmarshal(c.Arguments, &in); err != nil {
+			return Result{}, misread(err)
 		}
 		out, err := fn(ctx, in)
 		if err != nil {
@@ -61,16 +56,4 @@ func resultOf(out any) (Result, error) {
 		return Result{}, fmt.Errorf("the result cannot be written as JSON: %w", err)
 	}
 	return Result{Content: text}, nil
-}
-
-// schemaOf writes the schema of a struct.
-func schemaOf(in reflect.Type) (json.RawMessage, error) {
-	if in.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("expected a struct as input, got %s", in)
-	}
-	s, err := jsonschema.ForType(in, nil)
-	if err != nil {
-		return nil, fmt.Errorf("no schema can be made of %s: %w", in, err)
-	}
-	return encode(s)
 }

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -321,8 +322,14 @@ func (c *running) finish(ctx context.Context, r Result) Result {
 		r = failure(KindFailed, "the tool returned something that is no JSON")
 	case r.size() > maxResult:
 		r = failure(KindFailed, fmt.Sprintf("the tool returned %d bytes, which is more than the %d that are allowed", r.size(), maxResult))
-	case !utf8.Valid(r.Content):
-		r.Content = bytes.ToValidUTF8(r.Content, []byte("\uFFFD"))
+	default:
+		if !utf8.Valid(r.Content) {
+			r.Content = bytes.ToValidUTF8(r.Content, []byte("\uFFFD"))
+		}
+		r.Parts = slices.Clone(r.Parts)
+		for i, p := range r.Parts {
+			r.Parts[i].Text = strings.ToValidUTF8(p.Text, "\uFFFD")
+		}
 	}
 	if e := r.Err; e != nil {
 		message := e.Message

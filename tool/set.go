@@ -99,7 +99,7 @@ func find(tools []*Tool, name string) (*Tool, bool) {
 // Subset is a set of those tools of s that match one of the patterns: a name, or "prefix.*" for all below it, or "*". What s gets
 // later, it has too.
 func (s *Set) Subset(patterns ...string) *Set {
-	return &Set{sources: []Source{s}, allow: slices.Concat([]string{}, patterns)}
+	return &Set{sources: []Source{s}, allow: append([]string{}, patterns...)}
 }
 
 func matches(name string, patterns []string) bool {

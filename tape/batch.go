@@ -29,7 +29,7 @@ func (b Batch) Check() ([]Entry, error) {
 }
 
 const (
-	maxKind  = 64               // bytes
+	maxKind  = 64 // bytes
 	overhead = len(`{"id":9223372036854775807,"kind":"","payload":,"meta":,"date":""}`) + len(dateLayout)
 )
 

@@ -118,8 +118,9 @@ func encode(v any) json.RawMessage {
 
 // Names of events that mean something to this package.
 const (
-	EventSetting       = "setting"
-	EventSessionForked = "session.forked"
+	EventSetting         = "setting"          // see NewSetting
+	EventSessionForked   = "session.forked"   // the entries before it are those of another session
+	EventSessionImported = "session.imported" // so they are, and came from a file
 )
 
 // AnchorStart is the name of the anchor that begins a session's tape.

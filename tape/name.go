@@ -18,8 +18,10 @@ const (
 // Name is the name of a session's tape: half of the MD5 of the workspace's path, absolute and with its links resolved,
 // and half of that of the session id. The hash makes a file name; it protects nothing.
 func Name(workspace, session string) string {
-	return half(ResolveWorkspace(workspace)) + "__" + half(session)
+	return nameOf(ResolveWorkspace(workspace), session)
 }
+
+func nameOf(resolved, session string) string { return half(resolved) + "__" + half(session) }
 
 func half(s string) string {
 	sum := md5.Sum([]byte(s))

@@ -3,18 +3,94 @@ package tape
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"iter"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Tape is a handle on the tape of one session, or of a fork. It is safe for concurrent use and holds nothing that must
-// be closed.
+// be closed. After the session was erased every method returns ErrDeleted.
 type Tape struct {
 	store     Store
 	name      string
 	session   string
 	workspace string
-	born      time.Time
+	born      time.Time // date of the first entry: tells this tape from a later one of the same name
+	fork      *forkState
+}
+
+// Open returns the tape of a session and makes it if there is none: it begins with an anchor, [AnchorStart]. Where two
+// open it at once, it is made once.
+//
+// A tape of that name that is another session's is ErrNameCollision. A session id that [CheckSession] refuses is
+// ErrInvalid.
+func Open(ctx context.Context, store Store, workspace, session string) (*Tape, error) {
+	t, info, err := lookup(ctx, store, workspace, session)
+	// Whoever else opens it makes it, appends, or erases it: each time round, another one got further.
+	for {
+		var missing []Entry
+		switch {
+		case errors.Is(err, ErrNotFound):
+			info = Info{}
+			fallthrough
+		case err == nil && info.Anchors == 0:
+			start := NewAnchor(AnchorStart, map[string]string{"owner": "human"})
+			missing = []Entry{start.With(Meta{Session: t.session, Workspace: t.workspace})}
+		case err != nil:
+			return nil, err
+		case info.Session != t.session || info.Workspace != t.workspace:
+			// It was imported from another session, or from another machine: say whose it is now, so that the directory can
+			// be made of the entries alone.
+			missing = []Entry{NewEvent(EventSessionImported, nil).With(Meta{Session: t.session, Workspace: t.workspace})}
+		default:
+			t.born = info.Created
+			return t, nil
+		}
+		b := Batch{Entries: missing, Create: info.Entries == 0, IfLast: info.LastID, Born: info.Created}
+		if _, err = store.Append(ctx, t.name, b); err != nil && !errors.Is(err, ErrNotEmpty) && !errors.Is(err, ErrMoved) && !errors.Is(err, ErrDeleted) {
+			return nil, fmt.Errorf("open session: %w", err)
+		}
+		info, err = t.info(ctx)
+	}
+}
+
+// Lookup returns the tape of a session, ErrNotFound where there is none. It writes nothing.
+func Lookup(ctx context.Context, store Store, workspace, session string) (*Tape, error) {
+	t, info, err := lookup(ctx, store, workspace, session)
+	if err != nil {
+		return nil, err
+	}
+	t.born = info.Created
+	return t, nil
+}
+
+// lookup returns a tape beside ErrNotFound too.
+func lookup(ctx context.Context, store Store, workspace, session string) (*Tape, Info, error) {
+	if err := CheckSession(session); err != nil {
+		return nil, Info{}, err
+	}
+	t := &Tape{store: store, session: session, workspace: ResolveWorkspace(workspace)}
+	t.name = nameOf(t.workspace, session)
+	info, err := t.info(ctx)
+	return t, info, err
+}
+
+// info asks the store, and sees whether the tape is ours.
+func (t *Tape) info(ctx context.Context) (Info, error) {
+	info, err := t.store.Info(ctx, t.name)
+	if err != nil {
+		return Info{}, err
+	}
+	// The tape of an imported session names the one that it came from. That one's tape has another name, so the two
+	// do not collide; a session whose tape has this very name does.
+	if other := info.Session; other != "" && (other != t.session || info.Workspace != t.workspace) && nameOf(info.Workspace, other) == t.name {
+		return Info{}, fmt.Errorf("%w: the tape %s is that of another session", ErrNameCollision, t.name)
+	}
+	return info, nil
 }
 
 // Name is the tape's name in its store.
@@ -29,4 +105,237 @@ func (t *Tape) Workspace() string { return t.workspace }
 // Store is the store that holds the tape.
 func (t *Tape) Store() Store { return t.store }
 
-var _ = []any{context.Context(nil), json.RawMessage(nil), iter.Seq[int](nil)}
+// Append writes entries to the end of the tape, all of them or none, and returns the id of the first; the others' ids
+// follow. Ids that the entries have are not looked at. Anchors are written by Handoff alone.
+func (t *Tape) Append(ctx context.Context, entries ...Entry) (first int64, err error) {
+	for _, e := range entries {
+		if e.Kind == KindAnchor {
+			return 0, fmt.Errorf("%w: an anchor is written by Handoff, which keeps the settings", ErrInvalid)
+		}
+	}
+	return t.append(ctx, Batch{Entries: entries})
+}
+
+func (t *Tape) append(ctx context.Context, b Batch) (int64, error) {
+	if t.fork != nil {
+		return t.appendFork(ctx, b)
+	}
+	b.Born = t.born
+	first, err := t.store.Append(ctx, t.name, b)
+	return first, gone(err)
+}
+
+// gone is what an error means to a handle: its tape existed.
+func gone(err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("%w: the session was erased while it was used", ErrDeleted)
+	}
+	return err
+}
+
+// Handoff writes an anchor: from here on, a view begins with it and its state. The anchor carries the session's settings,
+// so that nothing before it is needed. A name has 1–128 bytes and no line breaks. The entries then follow
+// in the same batch.
+func (t *Tape) Handoff(ctx context.Context, name string, state any, then ...Entry) (Entry, error) {
+	return t.HandoffWith(ctx, NewAnchor(name, state), then...)
+}
+
+// HandoffWith is Handoff with an anchor that has a meta of its own.
+func (t *Tape) HandoffWith(ctx context.Context, anchor Entry, then ...Entry) (Entry, error) {
+	if anchor.Kind != KindAnchor || anchor.Payload == nil {
+		return Entry{}, fmt.Errorf("%w: a handoff wants an anchor whose state has a JSON form", ErrInvalid)
+	}
+	if err := checkAnchor(AnchorOf(anchor).Name); err != nil {
+		return Entry{}, err
+	}
+	for _, e := range then {
+		if e.Kind == KindAnchor {
+			return Entry{}, fmt.Errorf("%w: a handoff writes one anchor", ErrInvalid)
+		}
+	}
+	for {
+		info, err := t.Info(ctx)
+		if err != nil {
+			return Entry{}, err
+		}
+		settings, err := t.settings(ctx, info.LastID)
+		if err != nil {
+			return Entry{}, err
+		}
+		e := anchor.With(Meta{Settings: settings})
+		if e.Date.IsZero() {
+			e.Date = now()
+		}
+		// A setting that comes between would be lost behind the anchor.
+		b := Batch{Entries: append([]Entry{e}, then...), IfLast: info.LastID}
+		e.ID, err = t.append(ctx, b)
+		if err == nil {
+			return e, nil
+		}
+		if !errors.Is(err, ErrMoved) {
+			return Entry{}, err
+		}
+	}
+}
+
+const maxAnchor = 128 // bytes of an anchor's name
+
+func checkAnchor(name string) error {
+	if name == "" || len(name) > maxAnchor || !utf8.ValidString(name) || strings.ContainsAny(name, "\n\v\f\r\u0085\u2028\u2029") {
+		return fmt.Errorf("%w: the name of an anchor is 1–%d bytes of UTF-8 without line breaks, %.40q is not", ErrInvalid, maxAnchor, name)
+	}
+	return nil
+}
+
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// Settings are the session's settings: those that the last anchor carries, with the events [NewSetting] after it. The
+// newest value of a name counts.
+func (t *Tape) Settings(ctx context.Context) (map[string]json.RawMessage, error) {
+	return t.settings(ctx, 0)
+}
+
+// settings are the settings up to the id last; 0 is the end.
+func (t *Tape) settings(ctx context.Context, last int64) (map[string]json.RawMessage, error) {
+	q := Query{FromLast: true, Kinds: []Kind{KindAnchor, KindEvent}}
+	if last > 0 {
+		q.Before = last + 1
+	}
+	settings := map[string]json.RawMessage{}
+	for e, err := range t.Read(ctx, q) {
+		if err != nil {
+			return nil, err
+		}
+		switch e.Kind {
+		case KindAnchor:
+			for name, value := range MetaOf(e).Settings {
+				settings[name] = value
+			}
+		case KindEvent:
+			var p struct {
+				Name string `json:"name"`
+				Data struct {
+					Name  string          `json:"name"`
+					Value json.RawMessage `json:"value"`
+				} `json:"data"`
+			}
+			if json.Unmarshal(e.Payload, &p) == nil && p.Name == EventSetting && p.Data.Name != "" && p.Data.Value != nil {
+				settings[p.Data.Name] = p.Data.Value
+			}
+		}
+	}
+	return settings, nil
+}
+
+// Info tells about the tape without reading it.
+func (t *Tape) Info(ctx context.Context) (Info, error) {
+	if t.fork != nil {
+		return t.forkInfo(ctx)
+	}
+	info, err := t.store.Info(ctx, t.name)
+	if err == nil && !info.Created.Equal(t.born) {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Info{}, gone(err)
+	}
+	return info, nil
+}
+
+// Read yields what q selects of the tape as it is when the reading begins. An error is the last pair. An entry's payload
+// and meta may be kept but not changed.
+func (t *Tape) Read(ctx context.Context, q Query) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if t.fork != nil {
+			t.readFork(ctx, q)(yield)
+			return
+		}
+		if _, err := t.Info(ctx); err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		for e, err := range t.store.Read(ctx, t.name, q) {
+			if !yield(e, gone(err)) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Anchors yields where the anchors are, newest first.
+func (t *Tape) Anchors(ctx context.Context) iter.Seq2[AnchorRef, error] {
+	return func(yield func(AnchorRef, error) bool) {
+		for e, err := range t.Read(ctx, Query{Kinds: []Kind{KindAnchor}, Newest: true}) {
+			if !yield(AnchorOf(e), err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Delete erases the session: its entries, forks and blobs. Every handle of it returns ErrDeleted from then on. The caller
+// sees to it that no turn of the session is running.
+func (t *Tape) Delete(ctx context.Context) error {
+	if t.fork != nil {
+		return t.dropFork(ctx)
+	}
+	if _, err := t.Info(ctx); err != nil {
+		return err
+	}
+	return t.store.Delete(ctx, t.name)
+}
+
+// root is the session's tape, of which this one is a fork of a fork.
+func (t *Tape) root() *Tape {
+	for t.fork != nil {
+		t = t.fork.parent
+	}
+	return t
+}
+
+// PutBlob keeps a large value beside the tape and returns its handle, for an entry's meta (Spill). In a fork it is kept
+// beside the session's tape, since a merge takes entries there. A store without blobs gives ErrUnsupported.
+func (t *Tape) PutBlob(ctx context.Context, data []byte) (handle string, err error) {
+	blobs, ok := t.store.(Blobs)
+	if !ok {
+		return "", fmt.Errorf("%w: the store keeps no blobs", errors.ErrUnsupported)
+	}
+	root := t.root()
+	if _, err := root.Info(ctx); err != nil {
+		return "", err
+	}
+	handle, err = blobs.PutBlob(ctx, root.name, data)
+	return handle, gone(err)
+}
+
+// ReadBlob returns at most limit bytes of a blob from offset on, and its whole size. An offset at or behind the end gives
+// no data. A handle that is not this session's is ErrNotFound.
+func (t *Tape) ReadBlob(ctx context.Context, handle string, offset, limit int64) (data []byte, size int64, err error) {
+	blobs, ok := t.store.(Blobs)
+	if !ok {
+		return nil, 0, fmt.Errorf("%w: the store keeps no blobs", errors.ErrUnsupported)
+	}
+	if offset < 0 || limit < 0 {
+		return nil, 0, fmt.Errorf("%w: offset and limit of a blob are not negative, %d and %d are given", ErrInvalid, offset, limit)
+	}
+	root := t.root()
+	if _, err := root.Info(ctx); err != nil {
+		return nil, 0, err
+	}
+	return blobs.ReadBlob(ctx, root.name, handle, offset, limit)
+}
+
+// Export writes the tape's entries, one line each.
+func (t *Tape) Export(ctx context.Context, w io.Writer) error {
+	var line []byte
+	for e, err := range t.Read(ctx, Query{}) {
+		if err != nil {
+			return err
+		}
+		line = append(e.AppendJSON(line[:0]), '\n')
+		if _, err := w.Write(line); err != nil {
+			return fmt.Errorf("export entry %d: %w", e.ID, err)
+		}
+	}
+	return nil
+}

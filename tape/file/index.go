@@ -5,13 +5,16 @@ import (
 	"hash/crc32"
 	"hash/fnv"
 	"io"
+	"time"
+
+	"github.com/lingserve/lingserve/tape"
 )
 
 // The index of a tape is one file of records of fixed size. Each record is the tape's state as it was when the tape had a
 // certain length:
 //
 //	slot 0, slot 1   the newest state, written in turn, so that one is whole whatever happens to the other
-//	slot 2, 3, 4…    a state for each anchor, the newest last, and one now and then between them
+//	slot 2, 3, 4…    a state for each anchor, the newest last, and one for each mebibyte
 //
 // The slots answer what is asked of a tape without reading it. The records behind them find anchors by name and serve when
 // the tape turns out shorter than the slots say, which only the end of the machine can bring about.
@@ -23,39 +26,25 @@ const (
 	recordSize  = 128
 	headSlots   = 2
 	recordMagic = 0x4c54_4931 // "LTI1": another layout gets another number and is rebuilt
-	// tailSize is how much of the tape before a record's length is compared: the date and the meta of an entry at least.
-	tailSize = 256
+	// tailSize is how much of the tape before a record's length is compared: the date and the meta of an entry, as a rule.
+	tailSize = 128
 	// markEvery is the length after which a record is kept though there is no anchor: what must be read again when the
 	// slots do not fit.
 	markEvery = 1 << 20
 )
 
-// state is what is known of a tape of a certain length without reading it.
+// state is what is known of a tape of a certain length without reading it. Info.Bytes is that length: what ends with the last
+// whole batch.
 type state struct {
-	covered int64 // length of the whole batches
-	last    int64 // id
-	count   int64 // entries
-	date    int64 // of the last entry, microseconds since 1970
-	bad     int64 // lines that cannot be read
-	badAt   int64 // offset of the first of them
-	anchors int64 // how many
-	anchor  mark  // the last one
-	tail    uint64
-	flags   uint32
+	tape.Info
+	badAt  int64 // offset of the first line that cannot be read
+	anchor span  // line of the last anchor
+	tail   uint64
+	side   uint64 // hash of the session's file
 }
 
-// mark is where an anchor lies.
-type mark struct {
-	id, offset int64
-	name       uint64 // hash
-	end        int64  // of its line
-}
-
-// What the session's file already has.
-const (
-	hasSession = 1 << iota
-	hasTitle
-)
+// span is where a line lies.
+type span struct{ offset, end int64 }
 
 func hashOf(text []byte) uint64 {
 	h := fnv.New64a()
@@ -63,26 +52,27 @@ func hashOf(text []byte) uint64 {
 	return h.Sum64()
 }
 
-// appendTo appends the state's record.
-func (s *state) appendTo(dst []byte, tape string) []byte {
+// appendTo appends the state's record. What has no fixed size is not in it: the last anchor's name is in its entry, the rest in the
+// session's file.
+func (s *state) appendTo(dst []byte) []byte {
 	start := len(dst)
 	dst = binary.LittleEndian.AppendUint32(dst, recordMagic)
 	dst = binary.LittleEndian.AppendUint32(dst, 0)
 	for _, n := range [...]int64{
-		s.covered, s.last, s.count, s.date, s.bad, s.badAt, s.anchors,
-		s.anchor.id, s.anchor.offset, int64(s.anchor.name), s.anchor.end, int64(s.tail), int64(s.flags),
+		s.Bytes, s.LastID, s.Entries, s.Unreadable, s.badAt, s.Anchors, s.LastAnchor.ID, s.anchor.offset, s.anchor.end,
+		s.Created.UnixMicro(), s.Updated.UnixMicro(), int64(s.tail), int64(s.side),
 	} {
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(n))
 	}
 	dst = append(dst, make([]byte, recordSize-(len(dst)-start))...)
-	binary.LittleEndian.PutUint32(dst[start+4:], sumOf(dst[start:], tape))
+	binary.LittleEndian.PutUint32(dst[start+4:], sumOf(dst[start:], s.Tape))
 	return dst
 }
 
 // parseState reads a record back; it is false when it is none of this tape.
-func parseState(record []byte, tape string) (s state, ok bool) {
+func parseState(record []byte, name string) (s state, ok bool) {
 	if len(record) != recordSize || binary.LittleEndian.Uint32(record) != recordMagic ||
-		binary.LittleEndian.Uint32(record[4:]) != sumOf(record, tape) {
+		binary.LittleEndian.Uint32(record[4:]) != sumOf(record, name) {
 		return s, false
 	}
 	var n [13]int64
@@ -90,19 +80,22 @@ func parseState(record []byte, tape string) (s state, ok bool) {
 		n[i] = int64(binary.LittleEndian.Uint64(record[8+8*i:]))
 	}
 	s = state{
-		covered: n[0], last: n[1], count: n[2], date: n[3], bad: n[4], badAt: n[5], anchors: n[6],
-		anchor: mark{n[7], n[8], uint64(n[9]), n[10]}, tail: uint64(n[11]), flags: uint32(n[12]),
+		Info: tape.Info{
+			Tape: name, Bytes: n[0], LastID: n[1], Entries: n[2], Unreadable: n[3], Anchors: n[5],
+			LastAnchor: tape.AnchorRef{ID: n[6]}, Created: time.UnixMicro(n[9]).UTC(), Updated: time.UnixMicro(n[10]).UTC(),
+		},
+		badAt: n[4], anchor: span{n[7], n[8]}, tail: uint64(n[11]), side: uint64(n[12]),
 	}
-	sane := s.covered >= 0 && s.last >= 0 && s.count >= 0 && s.bad >= 0 && s.anchors >= 0 &&
-		s.anchor.offset >= 0 && s.anchor.end >= s.anchor.offset && s.anchor.end <= s.covered
+	sane := s.Bytes > 0 && s.LastID > 0 && s.Entries > 0 && s.Unreadable >= 0 && s.Anchors >= 0 &&
+		0 <= s.anchor.offset && s.anchor.offset <= s.anchor.end && s.anchor.end <= s.Bytes && (s.Anchors > 0) == (s.anchor.end > 0)
 	return s, sane
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // sumOf is the checksum of a record without the place where the checksum lies.
-func sumOf(record []byte, tape string) uint32 {
-	sum := crc32.Update(0, castagnoli, []byte(tape))
+func sumOf(record []byte, name string) uint32 {
+	sum := crc32.Update(0, castagnoli, []byte(name))
 	sum = crc32.Update(sum, castagnoli, record[:4])
 	return crc32.Update(sum, castagnoli, record[8:])
 }
@@ -119,10 +112,10 @@ func tailOf(r io.ReaderAt, length int64) (uint64, bool) {
 
 // fits says whether the tape still begins as it did when the state was written down.
 func (s *state) fits(r io.ReaderAt, size int64) bool {
-	if s.covered > size {
+	if s.Bytes > size {
 		return false
 	}
-	tail, ok := tailOf(r, s.covered)
+	tail, ok := tailOf(r, s.Bytes)
 	return ok && tail == s.tail
 }
 
@@ -133,23 +126,23 @@ func offsetOf(record int64) int64 { return (headSlots + record) * recordSize }
 
 // newest finds the newest state in an index that fits the tape, and how many of the records behind the slots hold with it.
 // The empty state, which fits every tape, is the answer when there is none.
-func newest(index io.ReaderAt, indexSize int64, tape string, r io.ReaderAt, size int64) (best state, kept int64, slot int) {
+func newest(index io.ReaderAt, indexSize int64, name string, r io.ReaderAt, size int64) (best state, kept int64, slot int) {
 	var buf [headSlots * recordSize]byte
 	n, _ := index.ReadAt(buf[:], 0)
 	for i := range headSlots {
 		if (i+1)*recordSize > n {
 			break
 		}
-		if s, ok := parseState(buf[i*recordSize:(i+1)*recordSize], tape); ok && s.covered > best.covered && s.fits(r, size) {
+		if s, ok := parseState(buf[i*recordSize:(i+1)*recordSize], name); ok && s.Bytes > best.Bytes && s.fits(r, size) {
 			best, slot = s, i
 		}
 	}
 	kept = records(indexSize)
-	if best.covered > 0 {
+	if best.Bytes > 0 {
 		return best, kept, slot
 	}
 	for kept > 0 {
-		if s, ok := readRecord(index, kept-1, tape); ok && s.fits(r, size) {
+		if s, ok := readRecord(index, kept-1, name); ok && s.fits(r, size) {
 			return s, kept, 0
 		}
 		kept--
@@ -157,10 +150,10 @@ func newest(index io.ReaderAt, indexSize int64, tape string, r io.ReaderAt, size
 	return state{}, 0, 0
 }
 
-func readRecord(index io.ReaderAt, record int64, tape string) (state, bool) {
+func readRecord(index io.ReaderAt, record int64, name string) (state, bool) {
 	var buf [recordSize]byte
 	if n, _ := index.ReadAt(buf[:], offsetOf(record)); n < recordSize {
 		return state{}, false
 	}
-	return parseState(buf[:], tape)
+	return parseState(buf[:], name)
 }

@@ -1,0 +1,132 @@
+package tape
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+)
+
+// Select yields what q selects of a tape: every store answers Read with it. A query that no tape can answer is ErrInvalid, an
+// anchor that is not there ErrAnchorNotFound, and the end of ctx its cause.
+func Select(ctx context.Context, src Source, q Query) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		after, before, err := q.bounds(src)
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		if before-after < 2 { // no id between
+			return
+		}
+		match := newMatcher(q)
+		n := 0
+		for e, err := range src.Entries(after, before, q.Newest) {
+			if err == nil {
+				err = context.Cause(ctx)
+			}
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			for _, hit := range match.next(e) {
+				if !yield(hit, nil) {
+					return
+				}
+				if n++; n == q.Limit {
+					return
+				}
+			}
+		}
+		for _, hit := range match.rest() {
+			if !yield(hit, nil) {
+				return
+			}
+			if n++; n == q.Limit {
+				return
+			}
+		}
+	}
+}
+
+// bounds are the ids between which, exclusive, everything lies that q can select.
+func (q *Query) bounds(src Source) (after, before int64, err error) {
+	starts := 0
+	for _, is := range []bool{q.AfterAnchor != "", q.FromAnchor != "", q.FromLast} {
+		if is {
+			starts++
+		}
+	}
+	switch {
+	case q.After < 0 || q.Before < 0 || q.Limit < 0:
+		return 0, 0, fmt.Errorf("%w: ids and the limit of a query are not negative", ErrInvalid)
+	case starts > 1:
+		return 0, 0, fmt.Errorf("%w: a query starts at one anchor", ErrInvalid)
+	case q.UntilAnchor != "" && q.AfterAnchor == "":
+		return 0, 0, fmt.Errorf("%w: a query that ends at an anchor starts after one", ErrInvalid)
+	}
+	after, before = q.After, q.Before
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	if starts == 0 {
+		return after, before, nil
+	}
+	start, end, err := q.anchors(src)
+	return max(after, start), min(before, end), err
+}
+
+// anchors are the bounds that the anchors of q make.
+func (q *Query) anchors(src Source) (after, before int64, err error) {
+	name := q.AfterAnchor + q.FromAnchor // one of them
+	end := int64(0)                      // of the anchors seen, the first that can end the range
+	for a, err := range src.Anchors() {
+		switch {
+		case err != nil:
+			return 0, 0, err
+		case q.FromLast:
+			return a.ID - 1, math.MaxInt64, nil
+		case a.Name != name:
+			if a.Name == q.UntilAnchor {
+				end = a.ID
+			}
+		case q.FromAnchor != "":
+			return a.ID - 1, math.MaxInt64, nil
+		case q.UntilAnchor == "":
+			return a.ID, math.MaxInt64, nil
+		case end == 0:
+			return 0, 0, fmt.Errorf("%w: %.140q, after the latest %.140q", ErrAnchorNotFound, q.UntilAnchor, name)
+		default:
+			return a.ID, end, nil
+		}
+	}
+	if q.FromLast {
+		return 0, math.MaxInt64, nil
+	}
+	return 0, 0, fmt.Errorf("%w: %.140q", ErrAnchorNotFound, name)
+}
+
+// matcher says which entries a query selects, in the order in which it is given them.
+type matcher struct {
+	q *Query
+}
+
+func newMatcher(q Query) *matcher { return &matcher{q: &q} }
+
+// next is given the entry that follows, and returns those that are known to be selected now.
+func (m *matcher) next(e Entry) []Entry {
+	if !m.fits(e) {
+		return nil
+	}
+	return []Entry{e}
+}
+
+// rest returns those that are selected and that next has not returned.
+func (m *matcher) rest() []Entry { return nil }
+
+func (m *matcher) fits(e Entry) bool {
+	q := m.q
+	return (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind)) &&
+		(q.From.IsZero() || !e.Date.Before(q.From)) && (q.To.IsZero() || !e.Date.After(q.To))
+}

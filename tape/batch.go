@@ -101,6 +101,7 @@ func (b Batch) Number(entries []Entry, info Info, now time.Time, read func(after
 	last := info.LastID
 	for i := range entries {
 		e := &entries[i]
+		old := e.ID
 		switch {
 		case !b.KeepIDs:
 			e.ID = last + 1
@@ -108,10 +109,29 @@ func (b Batch) Number(entries []Entry, info Info, now time.Time, read func(after
 			return 0, fmt.Errorf("%w: id %d comes after %d, ids must rise", ErrInvalid, e.ID, last)
 		}
 		last = e.ID
+		if b.Fork != "" {
+			e.shift(b.ForkAt, e.ID-old)
+		}
 		if e.Date.IsZero() {
 			e.Date = now
 		}
 		e.Date = e.Date.UTC().Truncate(time.Microsecond)
 	}
 	return 0, nil
+}
+
+// shift adds by to the ids in the meta that point behind at.
+func (e *Entry) shift(at, by int64) {
+	m := MetaOf(*e)
+	if by == 0 || len(m.Refs) == 0 && len(m.Source) == 0 {
+		return
+	}
+	for _, ids := range [][]int64{m.Refs, m.Source} {
+		for i, id := range ids {
+			if id > at {
+				ids[i] = id + by
+			}
+		}
+	}
+	*e = e.With(Meta{Refs: m.Refs, Source: m.Source})
 }

@@ -63,7 +63,8 @@ type Batch struct {
 	Born time.Time
 
 	// Fork, when not empty, makes the batch happen once: where an entry after id ForkAt has this as its meta.fork, nothing
-	// is written, and the id of the first such entry is returned.
+	// is written, and the id of the first such entry is returned. The entries have the ids that they had in the fork; where
+	// meta.refs and meta.source point behind ForkAt they are changed as the ids are.
 	Fork   string
 	ForkAt int64
 }

@@ -1,0 +1,283 @@
+package skill
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Place is a folder of skills. What it says of itself in warnings is its name.
+type Place struct {
+	name string
+	open func() (folder, error)
+}
+
+// Dir is the folder at the path sub below dir, which need not be there. No link leads out of dir.
+func Dir(dir, sub string) Place {
+	return Place{name: filepath.ToSlash(sub), open: func() (folder, error) {
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return folder{}, err
+		}
+		defer root.Close()
+		return folder{root: root}.sub(filepath.FromSlash(sub))
+	}}
+}
+
+// Files is a file system whose folders are skills: those that are built in.
+func Files(name string, files fs.FS) Place {
+	return Place{name: name, open: func() (folder, error) { return folder{FS: files}, nil }}
+}
+
+// folder is an open folder, out of which nothing leads.
+type folder struct {
+	fs.FS
+	root *os.Root // nil where it is not one of the disk
+}
+
+func (f folder) sub(name string) (folder, error) {
+	if f.root == nil {
+		inner, err := fs.Sub(f.FS, name)
+		return folder{FS: inner}, err
+	}
+	root, err := f.root.OpenRoot(name)
+	if err != nil {
+		return folder{}, err
+	}
+	return folder{FS: root.FS(), root: root}, nil
+}
+
+func (f folder) close() {
+	if f.root != nil {
+		f.root.Close() // it was only read
+	}
+}
+
+// skill opens the folder of a skill.
+func (p Place) skill(name string) (folder, error) {
+	f, err := p.open()
+	if err != nil {
+		return folder{}, err
+	}
+	defer f.close()
+	return f.sub(name)
+}
+
+// folders lists what may be a skill, by name. What is no folder is none, nor is one whose name begins with a dot.
+func (p Place) folders() (names []string, problems []error) {
+	problem := func(err error) []error {
+		return []error{&FileError{File: p.name, Message: "the folder cannot be read: " + reason(err)}}
+	}
+	f, err := p.open()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // most people have none
+	}
+	if err != nil {
+		return nil, problem(err)
+	}
+	defer f.close()
+	list, err := fs.ReadDir(f.FS, ".")
+	if err != nil {
+		return nil, problem(err)
+	}
+	for _, e := range list {
+		link := e.Type()&fs.ModeSymlink != 0
+		if strings.HasPrefix(e.Name(), ".") || !e.IsDir() && !link {
+			continue
+		}
+		if info, err := fs.Stat(f.FS, e.Name()); link && err == nil && !info.IsDir() {
+			continue
+		}
+		if len(names) == maxSkills {
+			problems = append(problems, &FileError{File: p.name, Message: fmt.Sprintf("there are more than %d skills; those from %q on are not looked at", maxSkills, short(e.Name()))})
+			break
+		}
+		names = append(names, e.Name())
+	}
+	return names, problems
+}
+
+// entry is what was read of a skill, and how its file stood then.
+type entry struct {
+	skill   Skill
+	err     error
+	size    int64
+	changed time.Time
+	fresh   bool // the file had changed just before: it may change again and look the same
+}
+
+// clockStep is more than the steps in which file systems tell the time.
+const clockStep = 2 * time.Second
+
+// entry reads a skill, unless before is still what it was.
+func (p Place) entry(name string, before *entry) *entry {
+	file := path.Join(p.name, name, File)
+	bad := func(err error) *entry { return &entry{err: &FileError{File: file, Message: reason(err)}, fresh: true} }
+	f, err := p.skill(name)
+	if err != nil {
+		return bad(err)
+	}
+	defer f.close()
+	info, err := fs.Stat(f.FS, File)
+	if err != nil {
+		return bad(err)
+	}
+	if before != nil && !before.fresh && before.size == info.Size() && before.changed.Equal(info.ModTime()) {
+		return before
+	}
+	e := &entry{size: info.Size(), changed: info.ModTime(), fresh: time.Since(info.ModTime()).Abs() < clockStep}
+	src, err := readWhole(f, File, maxFront+maxText)
+	if err != nil {
+		return bad(err)
+	}
+	if e.skill, _, e.err = parse(name, src); e.err != nil {
+		if fe, ok := errors.AsType[*FileError](e.err); ok {
+			fe.File = file
+		}
+	}
+	e.skill.Place = p.name
+	return e
+}
+
+// errKind is what something on a disk is not.
+type errKind string
+
+func (e errKind) Error() string { return string(e) }
+
+const (
+	errNoFile  = errKind("it is no ordinary file")
+	errNoText  = errKind("it is not UTF-8 text")
+	errTooLong = errKind("it is too long; at most 64 KiB of text are read")
+)
+
+// reason says why something cannot be read, without the paths that errors carry.
+func reason(err error) string {
+	if kind, ok := errors.AsType[errKind](err); ok {
+		return string(kind)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "it is not there; expected a file with a name and a description, then the text"
+	case errors.Is(err, fs.ErrPermission):
+		return "it may not be read by this user"
+	}
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err.Error() // "path escapes from parent", "not a directory", …
+	}
+	return err.Error()
+}
+
+// open opens an ordinary file; others could keep a reader waiting for ever.
+func open(f folder, name string) (fs.File, fs.FileInfo, error) {
+	info, err := fs.Stat(f.FS, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, errNoFile
+	}
+	file, err := f.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info, err = file.Stat(); err == nil && !info.Mode().IsRegular() { // it was another one before
+		err = errNoFile
+	}
+	if err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return file, info, nil
+}
+
+// readWhole reads a text of at most so many bytes.
+func readWhole(f folder, name string, most int) (string, error) {
+	file, _, err := open(f, name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, int64(most)+1))
+	if err != nil {
+		return "", err
+	}
+	if len(text) > most {
+		return "", errTooLong
+	}
+	return string(text), nil
+}
+
+// readPiece reads a piece of a text, from and to the borders of characters.
+func readPiece(f folder, name string, offset int64) (Text, error) {
+	file, info, err := open(f, name)
+	if err != nil {
+		return Text{}, err
+	}
+	defer file.Close()
+	if offset < 0 || offset > info.Size() {
+		return Text{}, &Error{Message: fmt.Sprintf("the offset is %d; expected one from 0 to %d, which is the size of the file", offset, info.Size())}
+	}
+	if offset > 0 {
+		seeker, ok := file.(io.Seeker)
+		if !ok {
+			return Text{}, errors.New("skill: the built-in files cannot be read in pieces")
+		}
+		if _, err := seeker.Seek(offset, io.SeekStart); err != nil {
+			return Text{}, err
+		}
+	}
+	text := make([]byte, maxText+utf8.UTFMax)
+	n, err := io.ReadFull(file, text)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return Text{}, err
+	}
+	text = text[:n]
+	skipped := 0
+	for ; offset > 0 && skipped < min(utf8.UTFMax-1, len(text)) && !utf8.RuneStart(text[skipped]); skipped++ { // the middle of a character
+	}
+	end, last := len(text), err != nil
+	if !last {
+		for end = maxText; end > 0 && !utf8.RuneStart(text[end]); end-- {
+		}
+	}
+	text = text[min(skipped, end):end]
+	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
+		return Text{}, &Error{Message: fmt.Sprintf("the file %q is no text", short(name))}
+	}
+	t := Text{Content: string(text)}
+	if !last {
+		t.Next = offset + int64(end)
+	}
+	return t, nil
+}
+
+// others lists the files of a skill's folder but its own, in the order of their names. Links are not followed.
+func others(f folder) []string {
+	var files []string
+	seen := 0
+	// What cannot be read is not listed; there is nobody who could do something about it now.
+	_ = fs.WalkDir(f.FS, ".", func(name string, e fs.DirEntry, err error) error {
+		switch seen++; {
+		case err != nil, name == "." || name == File:
+		case seen > 10*maxFiles || len(files) == maxFiles:
+			return fs.SkipAll
+		case strings.HasPrefix(e.Name(), "."), e.IsDir() && strings.Count(name, "/") >= maxDepth-1:
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+		case e.Type().IsRegular():
+			files = append(files, name)
+		}
+		return nil
+	})
+	return slices.Clip(files)
+}

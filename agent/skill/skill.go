@@ -1,0 +1,261 @@
+// Package skill finds the skills of an agent: folders with instructions that a model reads when it needs them.
+//
+// A skill is a folder with a file SKILL.md. That begins with a front matter in YAML, which names the skill as its folder and
+// describes it; what follows is the text. The prompt lists names and descriptions, a tool loads the text and what else lies in
+// the folder:
+//
+//	---
+//	name: pdf-forms
+//	description: How to fill in forms that are PDF files. Use it when somebody sends one.
+//	---
+//	Read [the list of fields](fields.md) first …
+//
+// # Guarantees
+//   - Skills are text. Nothing of one is run or rendered.
+//   - No path and no link leads out of a skill's folder, nor out of the place where skills are looked for.
+//   - A bad skill is left out with a warning that says where it is wrong; it hides no good one, and is no error of a turn.
+//   - What is read is bounded, and what has changed is read again.
+package skill
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// Bounds.
+const (
+	maxSkills      = 256      // of one place
+	maxFront       = 8 << 10  // bytes of a front matter
+	maxText        = 64 << 10 // bytes of a skill's text, and of what is read at once of another file
+	maxName        = 64       // characters
+	maxDescription = 1024
+	maxFiles       = 100      // that are listed of a folder
+	maxDepth       = 5        // of these
+	maxPrompt      = 16 << 10 // bytes of the list in a prompt
+)
+
+// File is the name of the file that makes a folder a skill.
+const File = "SKILL.md"
+
+// Skill is what a prompt says of a skill.
+type Skill struct {
+	Name        string
+	Description string // one line
+	Place       string // where it was found
+}
+
+// Library is the skills in some places. It is safe for concurrent use, and holds no open file.
+type Library struct {
+	places []Place
+	log    *slog.Logger
+
+	mu       sync.Mutex
+	read     map[string]*entry // by place and folder
+	skills   []found           // of the last look, by name
+	problems []error
+	warned   map[string]bool // what the log has of them
+}
+
+// found is a skill and where it lies.
+type found struct {
+	Skill
+	at     int // of the place
+	folder string
+}
+
+// New returns the skills of these places. One in an earlier place hides one of the same name in a later one. log gets the
+// warnings, each once while it holds; nil is none.
+func New(log *slog.Logger, places ...Place) *Library {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Library{places: places, log: log, read: map[string]*entry{}, warned: map[string]bool{}}
+}
+
+// List looks for the skills that there are now, by name. The list is the caller's.
+func (l *Library) List() []Skill {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.look()
+	list := make([]Skill, len(l.skills))
+	for i, s := range l.skills {
+		list[i] = s.Skill
+	}
+	return list
+}
+
+// Problems looks for the skills, and says what is wrong with those that are left out: an error each, mostly a [*FileError].
+func (l *Library) Problems() []error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.look()
+	return slices.Clone(l.problems)
+}
+
+// Prompt is the list for a prompt, a line each; "" where there is none. It is at most 16 KiB: beyond that, names alone.
+func Prompt(list []Skill) string {
+	var b strings.Builder
+	for i, s := range list {
+		line := "- " + s.Name + ": " + s.Description + "\n"
+		if b.Len()+len(line) > maxPrompt-maxPrompt/4 { // what is left is for names
+			rest := "- more skills, not described here:"
+			for _, s := range list[i:] {
+				if b.Len()+len(rest)+len(s.Name)+len(" …") > maxPrompt {
+					rest += " …"
+					break
+				}
+				rest += " " + s.Name
+			}
+			b.WriteString(rest)
+			break
+		}
+		b.WriteString(line)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// Text is a skill's text, or a piece of a file of its folder.
+type Text struct {
+	Content string
+	// Next is where the next piece of the file begins; 0 where this is the last.
+	Next int64
+	// Files are the others of the skill's folder, as [Library.Read] takes them: the first hundred. Only [Library.Load] has them.
+	Files []string
+}
+
+// Error says what cannot be read, in words for a model; its cause is for the log.
+type Error struct {
+	Message string
+	Cause   error
+}
+
+func (e *Error) Error() string { return e.Message }
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Load returns the text of a skill, which is what follows the front matter, and lists what else its folder has. Errors are
+// [*Error].
+func (l *Library) Load(name string) (Text, error) {
+	s, err := l.find(name)
+	if err != nil {
+		return Text{}, err
+	}
+	f, err := l.places[s.at].skill(s.folder)
+	if err != nil {
+		return Text{}, &Error{fmt.Sprintf("the skill %q cannot be read", name), err}
+	}
+	defer f.close()
+	src, err := readWhole(f, File, maxFront+maxText)
+	if err != nil {
+		return Text{}, &Error{fmt.Sprintf("the skill %q cannot be read", name), err}
+	}
+	_, body, err := parse(s.folder, src)
+	if err != nil { // it has changed since it was found
+		return Text{}, &Error{fmt.Sprintf("the skill %q is not in order", name), err}
+	}
+	return Text{Content: body, Files: others(f)}, nil
+}
+
+// Read returns what a file of a skill's folder has from offset on, at most 64 KiB of it. It must be text in UTF-8. Errors are
+// [*Error].
+func (l *Library) Read(name, file string, offset int64) (Text, error) {
+	s, err := l.find(name)
+	if err != nil {
+		return Text{}, err
+	}
+	clean := path.Clean(file)
+	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(file, "\\\x00") {
+		return Text{}, &Error{Message: fmt.Sprintf("%q is no path inside of the skill's folder; expected one as %q", short(file), "references/fields.md")}
+	}
+	f, err := l.places[s.at].skill(s.folder)
+	if err != nil {
+		return Text{}, &Error{fmt.Sprintf("the skill %q cannot be read", name), err}
+	}
+	defer f.close()
+	text, err := readPiece(f, clean, offset)
+	if e, ok := errors.AsType[*Error](err); ok {
+		return Text{}, e
+	}
+	if err != nil {
+		what := "cannot be read"
+		if errors.Is(err, fs.ErrNotExist) {
+			what = "is not there"
+			if files := others(f); len(files) > 0 {
+				what += "; there are " + strings.Join(files[:min(len(files), 20)], ", ")
+			}
+		}
+		return Text{}, &Error{fmt.Sprintf("the file %q of the skill %q %s", short(file), name, what), err}
+	}
+	return text, nil
+}
+
+func (l *Library) find(name string) (found, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.look()
+	i, ok := slices.BinarySearchFunc(l.skills, name, func(s found, name string) int { return strings.Compare(s.Name, name) })
+	if !ok {
+		message := fmt.Sprintf("there is no skill %q", short(name))
+		var names []string
+		for _, s := range l.skills[:min(len(l.skills), 20)] {
+			names = append(names, s.Name)
+		}
+		if len(names) > 0 {
+			message += "; there are " + strings.Join(names, ", ")
+		}
+		return found{}, &Error{Message: message}
+	}
+	return l.skills[i], nil
+}
+
+// look brings the list up to date.
+func (l *Library) look() {
+	byName := map[string]found{}
+	known := map[string]*entry{}
+	l.problems = nil
+	for at, place := range l.places {
+		folders, problems := place.folders()
+		l.problems = append(l.problems, problems...)
+		for _, folder := range folders {
+			key := fmt.Sprint(at, "/", folder)
+			e := place.entry(folder, l.read[key])
+			if e == nil {
+				continue
+			}
+			known[key] = e
+			if e.err != nil {
+				l.problems = append(l.problems, e.err)
+				continue
+			}
+			if _, hidden := byName[e.skill.Name]; !hidden {
+				byName[e.skill.Name] = found{e.skill, at, folder}
+			}
+		}
+	}
+	l.read = known
+	l.skills = slices.SortedFunc(maps.Values(byName), func(a, b found) int { return strings.Compare(a.Name, b.Name) })
+	warned := map[string]bool{}
+	for _, p := range l.problems {
+		text := p.Error()
+		if warned[text] = true; !l.warned[text] {
+			l.log.Warn("a skill is left out", slog.String("problem", text))
+		}
+	}
+	l.warned = warned
+}
+
+// short keeps what others have written to a length for a message.
+func short(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if utf8.RuneCountInString(s) > maxName {
+		s = string([]rune(s)[:maxName]) + "…"
+	}
+	return s
+}

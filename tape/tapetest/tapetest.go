@@ -1,0 +1,133 @@
+// Package tapetest is one suite for every tape.Store: what package tape says of stores is tested here, and each test
+// names the statement that it is about.
+package tapetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/lingserve/lingserve/tape"
+)
+
+// Factory makes the stores that are tested.
+type Factory struct {
+	// Open opens a store on a folder: an empty one, or one that a store of this kind was opened on before.
+	Open func(dir string) (tape.Store, error)
+
+	// Durable says that tapes outlive Close and the process: a second Open of the folder finds them, also while another
+	// process has it open. The test binary must call Main then.
+	Durable bool
+
+	// File is the path of the file that holds a tape's lines and that grows at its end; it is cut at every byte of
+	// its last batch while no store is open. nil where there is no such file.
+	File func(dir, name string) string
+
+	// Index lists the files that are derived from the entries of a tape, and that a test deletes, damages, or puts in the
+	// place of another tape's, while no store is open.
+	Index func(dir, name string) []string
+
+	// OpenFull opens a store on a disk that has room for so many bytes more of a tape's lines: the write that goes beyond writes
+	// what fits, and fails. room changes that while the store is open. nil where there is no disk.
+	OpenFull func(dir string, bytes int64) (s tape.Store, room func(bytes int64), err error)
+}
+
+// Environment of the child processes that Main runs.
+const (
+	envDir  = "TAPETEST_DIR"
+	envTape = "TAPETEST_TAPE"
+	envBy   = "TAPETEST_BY" // who appends
+	envN    = "TAPETEST_N"  // how many batches; 0 goes on until it is killed
+)
+
+// Main is the TestMain of a durable store's tests. It makes the test binary the process that a test starts to kill it.
+//
+//	func TestMain(m *testing.M) { tapetest.Main(m, factory) }
+func Main(m *testing.M, f Factory) {
+	if os.Getenv(envDir) == "" {
+		os.Exit(m.Run())
+	}
+	if err := child(f); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// child appends batches of three entries and writes a line "first" to standard output for each that was acknowledged.
+func child(f Factory) error {
+	ctx := context.Background()
+	store, err := f.Open(os.Getenv(envDir))
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(os.Getenv(envN))
+	if err != nil {
+		return err
+	}
+	for i := 0; n == 0 || i < n; i++ {
+		first, err := store.Append(ctx, os.Getenv(envTape), tape.Batch{Entries: batch(os.Getenv(envBy), i)})
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Println(first); err != nil {
+			return err
+		}
+	}
+	return store.Close()
+}
+
+// batch is number i that a writer appends: three entries that say so.
+func batch(by string, i int) []tape.Entry {
+	entries := make([]tape.Entry, 3)
+	for part := range entries {
+		entries[part] = tape.NewEvent("batch", map[string]any{"by": by, "n": i, "part": part})
+	}
+	return entries
+}
+
+// Run tests the stores that f makes.
+func Run(t *testing.T, f Factory) {
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, &bench{T: t, f: f, dir: t.TempDir()})
+		})
+	}
+	if !f.Durable {
+		return
+	}
+	for _, test := range durableTests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, &bench{T: t, f: f, dir: t.TempDir()})
+		})
+	}
+}
+
+type test struct {
+	name string
+	run  func(t *testing.T, b *bench)
+}
+
+// bench is what one test works on.
+type bench struct {
+	*testing.T
+	f   Factory
+	dir string
+}
+
+// open opens a store that is closed when the test ends.
+func (b *bench) open() tape.Store {
+	b.Helper()
+	s, err := b.f.Open(b.dir)
+	if err != nil {
+		b.Fatalf("open the store: %v", err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+var tests, durableTests []test

@@ -25,6 +25,8 @@ import (
 	"github.com/lingserve/lingserve/api"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/memory"
 )
 
 // contract holds answers to the description, and knows which of its answers have been seen.
@@ -119,6 +121,10 @@ func (c *contract) check(t *testing.T, b *bench, want call) {
 	case "text/event-stream":
 		c.checkSSE(t, string(body))
 	case "application/x-ndjson":
+		if strings.HasSuffix(route.Path, "/tape") {
+			c.checkEntries(t, string(body))
+			return
+		}
 		c.checkLines(t, string(body))
 	}
 }
@@ -149,6 +155,19 @@ func (c *contract) checkLines(t *testing.T, body string) {
 	t.Helper()
 	for line := range strings.Lines(body) {
 		c.checkEvent(t, line)
+	}
+}
+
+func (c *contract) checkEntries(t *testing.T, body string) {
+	t.Helper()
+	for line := range strings.Lines(body) {
+		var v any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		if err := c.doc.Components.Schemas["Entry"].Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
+			t.Errorf("%v: %s", err, line)
+		}
 	}
 }
 
@@ -190,6 +209,9 @@ func contractBench(t *testing.T, edit func(*Options)) *bench {
 			yield(`{"title":"Why the sky is blue","notes":[1]}`)
 			return nil
 		}, names: []string{"story"}})
+		store := memory.New(nil)
+		t.Cleanup(func() { store.Close() })
+		o.Tapes, o.Workspace = store, t.TempDir()
 		if edit != nil {
 			edit(o)
 		}
@@ -224,7 +246,13 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	b.s.runs.keys.put("lost", ask{Workflow: "steps"}.hash(), gone)
 	b.s.runs.mu.Unlock()
 
+	b.session("s-42", "hello", "again")
+	b.session("a/b")
+	b.session("erased")
+	broken := sessionsBench(t, func(s tape.Store) tape.Store { return failing{s} }).serve()
+
 	const foreign = "Sec-Fetch-Site: cross-site"
+	const aSession, handoff = "/v1/sessions/s-42", `{"name":"n","state":[1]}`
 	const start = "/v1/runs?workflow=chat&input=q"
 	ended, events := "/v1/runs/"+endedRun, "/v1/runs/"+endedRun+"/events"
 	chat := `{"workflow":"chat","input":"q"}`
@@ -307,6 +335,33 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", "/v1/runs/" + gone + "/cancel", "", nil, 410, false},
 			{"POST", ended + "/cancel", strings.Repeat(" ", 5000), nil, 413, true},
 		},
+		"sessions": {
+			{"GET", "/v1/sessions", "", nil, 200, false},
+			{"GET", "/v1/sessions?limit=1", "", nil, 200, false},
+			{"GET", "/v1/sessions?limit=0", "", nil, 400, true},
+			{"GET", aSession, "", nil, 200, false},
+			{"GET", "/v1/sessions/a%2Fb", "", nil, 200, false},
+			{"GET", aSession + "?x=1", "", nil, 400, false},
+			{"GET", "/v1/sessions/nobody", "", nil, 404, false},
+		},
+		"tapes": {
+			{"GET", aSession + "/tape", "", nil, 200, false},
+			{"GET", aSession + "/tape?after=1&limit=1&kinds=message,anchor&q=again&format=json", "", nil, 200, false},
+			{"GET", aSession + "/tape?limit=1000000", "", []string{"Accept: application/jsonl"}, 200, false},
+			{"GET", aSession + "/tape?limit=0", "", nil, 400, true},
+			{"GET", "/v1/sessions/nobody/tape", "", nil, 404, false},
+			{"GET", aSession + "/tape", "", []string{"Accept: text/event-stream"}, 406, false},
+			{"POST", aSession + "/handoff", handoff, nil, 201, false},
+			{"POST", aSession + "/handoff", `{"state":1}`, nil, 400, true},
+			{"POST", aSession + "/handoff", handoff, []string{foreign}, 403, false},
+			{"POST", "/v1/sessions/nobody/handoff", handoff, nil, 404, false},
+			{"POST", aSession + "/handoff", `{"name":"n","state":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, false},
+			{"POST", aSession + "/handoff", handoff, []string{"Content-Type: text/plain"}, 415, true},
+			{"DELETE", "/v1/sessions/erased?x=1", "", nil, 400, false},
+			{"DELETE", "/v1/sessions/erased", "", []string{foreign}, 403, false},
+			{"DELETE", "/v1/sessions/erased", "", nil, 204, false},
+			{"DELETE", "/v1/sessions/erased", "", nil, 404, false},
+		},
 		"the rest": {
 			{"GET", "/v1/workflows", "", nil, 200, false},
 			{"GET", "/v1/workflows/chat", "", nil, 200, false},
@@ -322,7 +377,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	for name, calls := range rows {
 		for _, want := range calls {
 			t.Run(fmt.Sprintf("%s/%s %s %d", name, want.method, clip(want.path), want.status), func(t *testing.T) { c.check(t, b, want) })
-			if want.method == "GET" && want.status != 304 && (name == "look" || name == "the rest") {
+			if want.method == "GET" && want.status != 304 && (name == "look" || name == "sessions" || name == "the rest") {
 				want.method = "HEAD"
 				t.Run(fmt.Sprintf("%s/HEAD %s %d", name, clip(want.path), want.status), func(t *testing.T) { c.check(t, b, want) })
 			}
@@ -339,6 +394,21 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		{"GET", start, "", nil, 503, false},
 	} {
 		t.Run("draining/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, draining, want) })
+	}
+	for _, want := range []call{
+		{"GET", "/v1/sessions", "", nil, 500, false},
+		{"HEAD", "/v1/sessions", "", nil, 500, false},
+		{"GET", aSession, "", nil, 500, false},
+		{"HEAD", aSession, "", nil, 500, false},
+		{"DELETE", aSession, "", nil, 500, false},
+		{"GET", aSession + "/tape", "", nil, 500, false},
+		{"POST", aSession + "/handoff", handoff, nil, 500, false},
+	} {
+		t.Run("broken/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, broken, want) })
+	}
+	none := newBench(t, nil).serve() // without a store
+	for _, method := range []string{"GET", "HEAD"} {
+		t.Run("no sessions/"+method, func(t *testing.T) { c.check(t, none, call{method, "/v1/sessions", "", nil, 404, false}) })
 	}
 	full := contractBench(t, func(o *Options) { o.MaxRuns = -1 }).serve()
 	t.Run("full", func(t *testing.T) { c.check(t, full, call{"POST", "/v1/runs", chat, nil, 503, false}) })
@@ -379,7 +449,8 @@ func TestTheRoutesAreThoseThatAreDescribed(t *testing.T) {
 
 func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
 	c := newContract(t)
-	b := newBench(t, nil).serve()
+	b := contractBench(t, nil).serve()
+	b.session("s")
 	id, st := b.startAsync()
 	defer st.finish()
 	known := func(resp *http.Response) []string {
@@ -394,6 +465,7 @@ func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
 	for operation, path := range map[string]string{
 		"GET /v1/runs": "/v1/runs", "POST /v1/runs": "/v1/runs", "GET /v1/runs/{run}": "/v1/runs/" + id,
 		"GET /v1/runs/{run}/events": "/v1/runs/" + id + "/events", "POST /v1/runs/{run}/cancel": "/v1/runs/" + id + "/cancel",
+		"GET /v1/sessions": "/v1/sessions", "GET /v1/sessions/{id}/tape": "/v1/sessions/s/tape",
 	} {
 		method, route, _ := strings.Cut(operation, " ")
 		var described []string
@@ -411,11 +483,12 @@ func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
 			t.Errorf("%s: %s", operation, diff)
 		}
 	}
-	for schema, body := range map[string]string{
-		"StartRequest": `{"nonsense":1}`, "Options": `{"options":{"nonsense":1}}`, "Filter": `{"filter":{"nonsense":1}}`,
+	for schema, try := range map[string][2]string{
+		"StartRequest": {"/v1/runs", `{"nonsense":1}`}, "Options": {"/v1/runs", `{"options":{"nonsense":1}}`},
+		"Filter": {"/v1/runs", `{"filter":{"nonsense":1}}`}, "Handoff": {"/v1/sessions/s/handoff", `{"nonsense":1}`},
 	} {
 		described := slices.Sorted(maps.Keys(c.doc.Components.Schemas[schema].Value.Properties))
-		if diff := cmp.Diff(described, known(b.do("POST", "/v1/runs", body))); diff != "" {
+		if diff := cmp.Diff(described, known(b.do("POST", try[0], try[1]))); diff != "" {
 			t.Errorf("%s: %s", schema, diff)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"math"
 	"mime"
 	"net/http"
@@ -119,9 +120,8 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *pro
 	return nil, p
 }
 
-// parsePost reads the request of POST /v1/runs.
-func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (*start, *problem) {
-	st := new(start)
+// readJSON reads a body that is to be JSON by what its headers say. Whether it is, checkBody knows.
+func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, *problem) {
 	if ct := r.Header.Get("Content-Type"); ct != "" {
 		media, _, err := mime.ParseMediaType(ct)
 		if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
@@ -132,16 +132,35 @@ func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (*start, *pro
 			p := invalid(misfit{Header: "Content-Type", Detail: detail})
 			p.Status = http.StatusUnsupportedMediaType
 			p.header = http.Header{"Accept": {"application/json"}, "Connection": {"close"}}
-			return st, p
+			return nil, p
 		}
 	}
 	if ce := r.Header.Get("Content-Encoding"); ce != "" && !strings.EqualFold(ce, "identity") {
 		p := invalid(misfit{Header: "Content-Encoding", Detail: "expected a body that is not compressed, found " + clip(ce)})
 		p.Status = http.StatusUnsupportedMediaType
 		p.header = http.Header{"Accept-Encoding": {"identity"}, "Connection": {"close"}}
-		return st, p
+		return nil, p
 	}
-	body, p := readBody(w, r, s.o.MaxBody)
+	return readBody(w, r, s.o.MaxBody)
+}
+
+// checkBody says what keeps a body from being JSON that every reader understands alike.
+func checkBody(body []byte) *problem {
+	m := checkJSON(body)
+	if m == nil {
+		return nil
+	}
+	m.Detail = "the body is " + m.Detail
+	if m.Pointer != "" {
+		m.Detail = "given twice"
+	}
+	return invalid(*m)
+}
+
+// parsePost reads the request of POST /v1/runs.
+func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (*start, *problem) {
+	st := new(start)
+	body, p := s.readJSON(w, r)
 	if p != nil {
 		return st, p
 	}
@@ -150,12 +169,8 @@ func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (*start, *pro
 	st.headers(d, r)
 	// A client that resumes need not say again what it once asked for.
 	if st.resume == nil || len(bytes.TrimSpace(body)) > 0 {
-		if m := checkJSON(body); m != nil {
-			m.Detail = "the body is " + m.Detail
-			if m.Pointer != "" {
-				m.Detail = "given twice"
-			}
-			return st, invalid(*m)
+		if p := checkBody(body); p != nil {
+			return st, p
 		}
 		st.body(d, body)
 	}
@@ -326,9 +341,8 @@ func (s *Server) query(d *decoder, r *http.Request, st *start, what int) {
 	if r.URL.RawQuery == "" {
 		return
 	}
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		d.fail("", "the query cannot be read: a percent sign, or a semicolon, stands where none can")
+	values, ok := d.values(r)
+	if !ok {
 		return
 	}
 	known := map[string]func(value string){}
@@ -399,30 +413,44 @@ func (s *Server) query(d *decoder, r *http.Request, st *start, what int) {
 		known["done"] = func(value string) { st.Done = d.flag(value) }
 		known["html"] = func(value string) { st.HTML = d.flag(value) }
 	}
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
+	d.parameters(values, known, func(name string) func(value string) {
+		property, is := strings.CutPrefix(name, "input.")
+		if !is || what&queryAsk == 0 || property == "" {
+			return nil
+		}
+		return func(value string) {
+			if st.Properties == nil {
+				st.Properties = map[string]string{}
+			}
+			st.Properties[property] = value
+		}
+	})
+}
+
+// values reads the query.
+func (d *decoder) values(r *http.Request) (values url.Values, ok bool) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		d.fail("", "the query cannot be read: a percent sign, or a semicolon, stands where none can")
 	}
-	slices.Sort(names)
-	for _, name := range names {
+	return values, err == nil
+}
+
+// parameters hands the parameters of a query to those who know them. other, where it is not nil, is asked for the others; it
+// returns nil for what it does not know.
+func (d *decoder) parameters(values url.Values, known map[string]func(value string), other func(name string) func(value string)) {
+	for _, name := range slices.Sorted(maps.Keys(values)) { // the order of what is complained about
 		d.parameter = clip(name)
 		take, ok := known[name]
-		if property, is := strings.CutPrefix(name, "input."); is && what&queryAsk != 0 && property != "" {
-			ok, take = true, func(value string) {
-				if st.Properties == nil {
-					st.Properties = map[string]string{}
-				}
-				st.Properties[property] = value
-			}
+		if !ok && other != nil {
+			take = other(name)
+			ok = take != nil
 		}
 		switch {
+		case !ok && len(known) == 0:
+			d.fail("", "unknown; this resource has no parameters")
 		case !ok:
-			list := make([]string, 0, len(known))
-			for name := range known {
-				list = append(list, name)
-			}
-			slices.Sort(list)
-			d.fail("", "unknown; expected one of %s", strings.Join(list, ", "))
+			d.fail("", "unknown; expected one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		case len(values[name]) > 1:
 			d.fail("", "given twice")
 		case strings.ContainsRune(values[name][0], 0):

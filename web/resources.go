@@ -44,18 +44,24 @@ func (s *Server) getWorkflows(w http.ResponseWriter, r *http.Request) {
 
 // getWorkflow describes one workflow: its input and its graph.
 func (s *Server) getWorkflow(w http.ResponseWriter, r *http.Request) {
-	name := chi.URLParam(r, "name")
-	if r.URL.RawPath != "" { // chi matched the escaped path
-		if plain, err := url.PathUnescape(name); err == nil {
-			name = plain
-		}
-	}
+	name := pathValue(r, "name")
 	wf, ok := s.o.Workflows.Get(name)
 	if !ok {
 		newProblem(codeNotFound, "there is no workflow "+quote(name)+"; "+s.workflowNames()).write(w)
 		return
 	}
 	s.sendJSON(w, r, http.StatusOK, wf.Info())
+}
+
+// pathValue returns a part of the path, which may have been escaped.
+func pathValue(r *http.Request, name string) string {
+	value := chi.URLParam(r, name)
+	if r.URL.RawPath != "" { // chi matched the escaped path
+		if plain, err := url.PathUnescape(value); err == nil {
+			return plain
+		}
+	}
+	return value
 }
 
 // model is a model as OpenAI lists them.
@@ -134,6 +140,7 @@ func (s *Server) getIndex(w http.ResponseWriter, r *http.Request) {
   POST /v1/runs/{run}/cancel     cancel it
   GET  /v1/workflows             what can be run
   GET  /v1/models                with which models
+  GET  /v1/sessions              what is remembered, and /v1/sessions/{id}, …/tape
   GET  /openapi.yaml             all of this, exactly
   GET  /healthz, /readyz         for whoever watches the server
 

@@ -36,6 +36,11 @@ func (s *Server) routes() http.Handler {
 	document("/v1/runs/{run}", s.getRun)
 	r.Get("/v1/runs/{run}/events", s.getEvents)
 	r.Post("/v1/runs/{run}/cancel", s.postCancel)
+	document("/v1/sessions", s.withTapes(s.getSessions))
+	document("/v1/sessions/{id}", s.withSession(s.getSession))
+	r.Delete("/v1/sessions/{id}", s.withSession(s.deleteSession))
+	r.Get("/v1/sessions/{id}/tape", s.withSession(s.getTape))
+	r.Post("/v1/sessions/{id}/handoff", s.withSession(s.postHandoff))
 	s.router = r
 	return s.outermost(r)
 }

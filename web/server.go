@@ -20,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/tape"
 )
 
 // Options are the settings of a server; zero means the default.
@@ -28,6 +29,9 @@ type Options struct {
 	Models    *adapter.Registry
 	Log       *slog.Logger
 	Data      string // folder for what must survive a restart; "" keeps nothing
+
+	Tapes     tape.Store // of sessions; nil is a server without sessions. It is not closed by the server.
+	Workspace string     // folder that sessions work in; "" is the current one
 
 	Bot             bot.Config    // defaults of every bot: the model when a workflow names none, options
 	Retention       time.Duration // how long an ended run can be attached to, 5 min
@@ -57,6 +61,8 @@ func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	// Resolved once: the names of tapes are made of it.
+	o.Workspace = tape.ResolveWorkspace(o.Workspace)
 	o.Retention = cmp.Or(o.Retention, 5*time.Minute)
 	o.KeyRetention = cmp.Or(o.KeyRetention, 24*time.Hour)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 10*time.Second)

@@ -1,0 +1,400 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web/frame"
+)
+
+// session is a session as clients see it. The folder that it works in is not said: it is the server's own.
+type session struct {
+	ID      string        `json:"id"`
+	Tape    string        `json:"tape"`
+	Title   string        `json:"title"`
+	Created time.Time     `json:"created"`
+	Updated time.Time     `json:"updated"`
+	Counts  sessionCounts `json:"counts"`
+	LastID  int64         `json:"last_id"`
+	Bytes   int64         `json:"bytes"`
+	Anchors []anchor      `json:"anchors,omitempty"` // of one session, not in a list
+}
+
+type sessionCounts struct {
+	Entries    int64 `json:"entries"`
+	Anchors    int64 `json:"anchors"`
+	Unreadable int64 `json:"unreadable,omitempty"`
+}
+
+// anchor is an anchor of a session.
+type anchor struct {
+	ID    int64           `json:"id"`
+	Name  string          `json:"name"`
+	State json.RawMessage `json:"state"`
+	Date  time.Time       `json:"date"`
+}
+
+func sessionOf(i tape.Info) session {
+	return session{
+		ID: i.Session, Tape: i.Tape, Title: i.Title, Created: i.Created, Updated: i.Updated, LastID: i.LastID, Bytes: i.Bytes,
+		Counts: sessionCounts{Entries: i.Entries, Anchors: i.Anchors, Unreadable: i.Unreadable},
+	}
+}
+
+// Sizes of pages. Clients may ask for less, and for more up to the most.
+const (
+	sessionsPage, maxSessions = 50, 200
+	entriesPage, maxEntries   = 100, 1000
+	// maxPage bounds the bytes of a page of entries, and of the anchors of a session: an entry may have megabytes.
+	maxPage    = 1 << 20
+	maxAnchors = 100 // of one session; the others are on its tape
+)
+
+// noSessions is the answer of a server that keeps no tapes.
+const noSessions = "sessions are not configured on this server"
+
+// withTapes lets only those requests through that there is a store for.
+func (s *Server) withTapes(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.o.Tapes == nil {
+			newProblem(codeNotFound, noSessions).write(w)
+			return
+		}
+		h(w, r)
+	}
+}
+
+// withSession finds the session that the path names.
+func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *tape.Tape)) http.HandlerFunc {
+	return s.withTapes(func(w http.ResponseWriter, r *http.Request) {
+		t, err := tape.Lookup(r.Context(), s.o.Tapes, s.o.Workspace, pathValue(r, "id"))
+		if err != nil {
+			s.tapeProblem(r.Context(), err).write(w)
+			return
+		}
+		h(w, r, t)
+	})
+}
+
+// unfit is what an error says that is about what a client wrote, without the words that name its kind.
+func unfit(err error) string { return strings.TrimPrefix(err.Error(), tape.ErrInvalid.Error()+": ") }
+
+// tapeProblem is the answer to an error of the store. A client that went away gets none.
+func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
+	switch {
+	case ctx.Err() != nil:
+		panic(http.ErrAbortHandler)
+	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted), errors.Is(err, tape.ErrNameCollision):
+		return newProblem(codeNotFound, "there is no such session")
+	case errors.Is(err, tape.ErrInvalid): // an id that no session can have
+		return newProblem(codeNotFound, "there is no such session: "+unfit(err))
+	case errors.Is(err, tape.ErrTooLarge):
+		return newProblem(codeTooLarge, "what the session's tape would have to hold is too large")
+	}
+	p := newProblem(codeInternal, "the session's tape cannot be used; the server's log says more under this id")
+	p.ID = newRunID()
+	s.log.Error("a tape cannot be used", "id", p.ID, "error", err)
+	return p
+}
+
+// sessionPath is the place of a session.
+func sessionPath(id string) string { return "/v1/sessions/" + url.PathEscape(id) }
+
+// getSessions lists the sessions, the one that was used last first.
+func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
+	q := tape.SessionQuery{Workspace: s.o.Workspace, Limit: sessionsPage}
+	d := &decoder{}
+	if p := d.query(r, map[string]func(string){
+		"limit": func(value string) { q.Limit = d.count(value, maxSessions) },
+		"after": func(value string) { q.After = value },
+	}); p != nil {
+		p.write(w)
+		return
+	}
+	limit := q.Limit
+	q.Limit++ // to know whether there are more
+	list := struct {
+		Sessions []session `json:"sessions"`
+		Next     string    `json:"next,omitempty"`
+	}{Sessions: []session{}}
+	var last tape.Info
+	for in, err := range s.o.Tapes.Sessions(r.Context(), q) {
+		if errors.Is(err, tape.ErrInvalid) {
+			invalid(misfit{Parameter: "after", Detail: "expected what an earlier list gave as next"}).write(w)
+			return
+		}
+		if err != nil {
+			s.tapeProblem(r.Context(), err).write(w)
+			return
+		}
+		if len(list.Sessions) == limit {
+			list.Next = last.Cursor()
+			break
+		}
+		list.Sessions = append(list.Sessions, sessionOf(in))
+		last = in
+	}
+	s.sendJSON(w, r, http.StatusOK, list)
+}
+
+// getSession describes a session, with its newest anchors.
+func (s *Server) getSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+	if p := new(decoder).query(r, nil); p != nil {
+		p.write(w)
+		return
+	}
+	answer, err := s.describe(r.Context(), t)
+	if err != nil {
+		s.tapeProblem(r.Context(), err).write(w)
+		return
+	}
+	s.sendJSON(w, r, http.StatusOK, answer)
+}
+
+// describe returns a session with its newest anchors.
+func (s *Server) describe(ctx context.Context, t *tape.Tape) (session, error) {
+	in, err := t.Info(ctx)
+	if err != nil {
+		return session{}, err
+	}
+	answer := sessionOf(in)
+	size := 0
+	query := tape.Query{Kinds: []tape.Kind{tape.KindAnchor}, Newest: true, Limit: maxAnchors}
+	for e, err := range t.Read(ctx, query) {
+		if err != nil {
+			return session{}, err
+		}
+		if size += len(e.Payload); size > maxPage && len(answer.Anchors) > 0 {
+			break
+		}
+		answer.Anchors = append(answer.Anchors, anchorOf(e))
+	}
+	return answer, nil
+}
+
+func anchorOf(e tape.Entry) anchor {
+	a := anchor{ID: e.ID, Name: tape.AnchorOf(e).Name, Date: e.Date}
+	var p struct {
+		State json.RawMessage `json:"state"`
+	}
+	_ = json.Unmarshal(e.Payload, &p) // an anchor without a state has null
+	a.State = p.State
+	return a
+}
+
+// tapeOffers are what a tape can be read in.
+var tapeOffers = []offer{offers[0], offers[2], offers[3]}
+
+// getTape sends entries: a page of them as JSON, or all that are asked for as JSON Lines, which is also the tape's export.
+func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+	var q tape.Query
+	var v view
+	d := &decoder{}
+	p := d.query(r, map[string]func(string){
+		"after":  func(value string) { q.After = d.id(value) },
+		"limit":  func(value string) { q.Limit = d.count(value, 0) },
+		"kinds":  func(value string) { q.Kinds = d.kinds(value) },
+		"q":      func(value string) { q.Text = d.words(value) },
+		"format": func(value string) { v.format = frame.Format(d.word("", value, "jsonl", "json")) },
+	})
+	if p == nil {
+		p = v.formatOf(r, tapeOffers)
+	}
+	if p != nil {
+		p.write(w)
+		return
+	}
+	if v.format == frame.JSONL {
+		s.sendEntries(w, r, t, q)
+		return
+	}
+	if q.Limit > maxEntries {
+		invalid(misfit{Parameter: "limit", Detail: fmt.Sprintf("expected a whole number from 1 to %d in JSON; JSON Lines have no such limit", maxEntries)}).write(w)
+		return
+	}
+	limit := q.Limit
+	if limit == 0 {
+		limit = entriesPage
+	}
+	q.Limit = limit + 1 // to know whether there are more
+	body := []byte(`{"entries":[`)
+	n, last := 0, int64(0)
+	for e, err := range t.Read(r.Context(), q) {
+		if err != nil {
+			s.tapeProblem(r.Context(), err).write(w)
+			return
+		}
+		if n == limit || n > 0 && len(body)+len(e.Payload)+len(e.Meta) > maxPage {
+			body = append(body, `],"next":`...)
+			body = strconv.AppendInt(body, last, 10)
+			s.send(w, r, http.StatusOK, "application/json", append(body, "}\n"...))
+			return
+		}
+		if n > 0 {
+			body = append(body, ',')
+		}
+		body = e.AppendJSON(body)
+		n, last = n+1, e.ID
+	}
+	s.send(w, r, http.StatusOK, "application/json", append(body, "]}\n"...))
+}
+
+// sendEntries streams entries, a line each. A stream that cannot go on to its end is broken off.
+func (s *Server) sendEntries(w http.ResponseWriter, r *http.Request, t *tape.Tape, q tape.Query) {
+	const flush = 64 << 10
+	out := s.newOutput(w, r)
+	out.stop = s.stopping.Done()
+	began := false
+	write := func(text []byte) {
+		if !began {
+			streamHeaders(w.Header(), frame.JSONL)
+			began = true
+		}
+		if _, err := out.Write(text); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	var lines []byte
+	for e, err := range t.Read(r.Context(), q) {
+		if err != nil {
+			p := s.tapeProblem(r.Context(), err)
+			if began {
+				panic(http.ErrAbortHandler)
+			}
+			p.write(w)
+			return
+		}
+		if lines = append(e.AppendJSON(lines), '\n'); len(lines) >= flush {
+			write(lines)
+			lines = lines[:0]
+		}
+	}
+	write(lines)
+}
+
+// postHandoff writes an anchor: what follows it is all that a model sees of the session, with the anchor's state.
+func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+	var name string
+	state := json.RawMessage("null")
+	if p := s.body(w, r, true, func(d *decoder) fields {
+		return fields{
+			"name":  func(at string, raw json.RawMessage) { d.as(at, raw, '"', "a string", &name) },
+			"state": func(_ string, raw json.RawMessage) { state = raw },
+		}
+	}); p != nil {
+		p.write(w)
+		return
+	}
+	e, err := t.Handoff(r.Context(), name, state)
+	if errors.Is(err, tape.ErrInvalid) {
+		invalid(misfit{Pointer: "/name", Detail: unfit(err)}).write(w)
+		return
+	}
+	if err != nil {
+		s.tapeProblem(r.Context(), err).write(w)
+		return
+	}
+	s.send(w, r, http.StatusCreated, "application/json", append(e.AppendJSON(nil), '\n'))
+}
+
+// body reads a request that is no start of a run: its members, all of which may be left out, and no query.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, needed bool, of func(d *decoder) fields) *problem {
+	text, p := s.readJSON(w, r)
+	if p != nil {
+		return p
+	}
+	d := &decoder{}
+	if p := d.query(r, nil); p != nil {
+		return p
+	}
+	if !needed && len(bytes.TrimSpace(text)) == 0 {
+		return nil
+	}
+	if p := checkBody(text); p != nil {
+		return p
+	}
+	if d.object("", text, of(d)); len(d.misfits) > 0 {
+		return invalid(d.misfits...)
+	}
+	return nil
+}
+
+// deleteSession erases a session. One that is not there is a 404, so that a wrong id does not look like one that is erased.
+func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+	if p := new(decoder).query(r, nil); p != nil {
+		p.write(w)
+		return
+	}
+	if err := t.Delete(r.Context()); err != nil {
+		s.tapeProblem(r.Context(), err).write(w)
+		return
+	}
+	s.log.Info("session erased", "tape", t.Name()) // not its id, which may be a name
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// query reads a query of which only these parameters are known.
+func (d *decoder) query(r *http.Request, known map[string]func(value string)) *problem {
+	if r.URL.RawQuery == "" {
+		return nil
+	}
+	if values, ok := d.values(r); ok {
+		d.parameters(values, known, nil)
+	}
+	if len(d.misfits) > 0 {
+		return invalid(d.misfits...)
+	}
+	return nil
+}
+
+// count reads a whole number from 1, to most where that is not 0.
+func (d *decoder) count(value string, most int) int {
+	n, err := strconv.Atoi(value)
+	switch {
+	case most == 0 && (err != nil || n < 1):
+		d.fail("", "expected a whole number from 1, found %q", clip(value))
+	case most > 0 && (err != nil || n < 1 || n > most):
+		d.fail("", "expected a whole number from 1 to %d, found %q", most, clip(value))
+	}
+	return n
+}
+
+// id reads the id of an entry.
+func (d *decoder) id(value string) int64 {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < 0 {
+		d.fail("", "expected the id of an entry, found %q", clip(value))
+	}
+	return n
+}
+
+// kinds reads kinds of entries, separated by commas. Those that are not known are looked for, too: kinds are open.
+func (d *decoder) kinds(value string) (list []tape.Kind) {
+	for kind := range strings.SplitSeq(value, ",") {
+		if kind = strings.TrimSpace(kind); kind == "" || len(list) == maxKinds {
+			d.fail("", "expected 1 to %d kinds of entries, separated by commas, as in message,anchor", maxKinds)
+			return nil
+		}
+		list = append(list, tape.Kind(kind))
+	}
+	return list
+}
+
+const maxKinds = 16
+
+// words reads what is looked for.
+func (d *decoder) words(value string) string {
+	if strings.TrimSpace(value) == "" || len(value) > maxPattern {
+		d.fail("", "expected words of 1 to %d bytes", maxPattern)
+	}
+	return value
+}

@@ -1,0 +1,396 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/memory"
+)
+
+// failing is a store whose tapes cannot be used.
+type failing struct{ tape.Store }
+
+var errDisk = errors.New("secret-path: input/output error")
+
+func (failing) Info(context.Context, string) (tape.Info, error) { return tape.Info{}, errDisk }
+func (failing) Sessions(context.Context, tape.SessionQuery) iter.Seq2[tape.Info, error] {
+	return func(yield func(tape.Info, error) bool) { yield(tape.Info{}, errDisk) }
+}
+
+// torn is a store whose reads end with an error after some entries.
+type torn struct {
+	tape.Store
+	after int
+}
+
+func (s torn) Read(ctx context.Context, name string, q tape.Query) iter.Seq2[tape.Entry, error] {
+	return func(yield func(tape.Entry, error) bool) {
+		n := 0
+		for e, err := range s.Store.Read(ctx, name, q) {
+			if n == s.after {
+				yield(tape.Entry{}, errDisk)
+				return
+			}
+			if !yield(e, err) {
+				return
+			}
+			n++
+		}
+	}
+}
+
+// sessionsBench is a server with a store of sessions.
+func sessionsBench(t testing.TB, wrap func(tape.Store) tape.Store) *bench {
+	t.Helper()
+	store := memory.New(nil)
+	t.Cleanup(func() { store.Close() })
+	return newBench(t, func(o *Options) {
+		o.Tapes, o.Workspace = store, t.TempDir()
+		if wrap != nil {
+			o.Tapes = wrap(store)
+		}
+	})
+}
+
+// session puts a session with these messages on the server.
+func (b *bench) session(id string, messages ...string) *tape.Tape {
+	b.t.Helper()
+	t, err := tape.Open(b.t.Context(), b.s.o.Tapes, b.s.o.Workspace, id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, m := range messages {
+		if _, err := t.Append(b.t.Context(), tape.NewMessage("user", m)); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	return t
+}
+
+// get reads an answer that is JSON.
+func get[T any](b *bench, path string) (v T) {
+	b.t.Helper()
+	resp := b.do("GET", path, "")
+	body := text(b.t, resp)
+	if resp.StatusCode != 200 {
+		b.t.Fatalf("%s: %d %s", path, resp.StatusCode, body)
+	}
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
+		b.t.Fatal(err)
+	}
+	return v
+}
+
+type sessionList struct {
+	Sessions []session
+	Next     string
+}
+
+type entryPage struct {
+	Entries []struct {
+		ID      int64
+		Kind    string
+		Payload json.RawMessage
+	}
+	Next int64
+}
+
+// TA-08
+func TestSessionsAreListedNewestFirstByPages(t *testing.T) {
+	b := sessionsBench(t, nil).serve()
+	if got := get[sessionList](b, "/v1/sessions"); got.Sessions == nil || len(got.Sessions) != 0 || got.Next != "" {
+		t.Errorf("%+v", got)
+	}
+	ids := []string{"first", "telegram:42", "a/b c", "天气?#", "last"}
+	for _, id := range ids {
+		b.session(id, "  I am "+id+"\nand "+strings.Repeat("é", 100))
+	}
+	// One of another workspace is not this server's.
+	if _, err := tape.Open(t.Context(), b.s.o.Tapes, t.TempDir(), "elsewhere"); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	path := "/v1/sessions?limit=2"
+	for range 10 {
+		page := get[sessionList](b, path)
+		for _, s := range page.Sessions {
+			got = append(got, s.ID)
+			if len([]rune(s.Title)) != 60 || !strings.HasPrefix(s.Title, "I am "+s.ID+" and é") || s.Counts.Entries != 2 || s.LastID != 2 || s.Updated.Before(s.Created) || s.Anchors != nil {
+				t.Errorf("%+v", s)
+			}
+			one := get[session](b, sessionPath(s.ID))
+			if len(one.Anchors) != 1 || one.Anchors[0].Name != tape.AnchorStart || string(one.Anchors[0].State) != `{"owner":"human"}` {
+				t.Errorf("%+v", one)
+			}
+			one.Anchors = nil
+			if diff := cmp.Diff(s, one); diff != "" {
+				t.Error(diff)
+			}
+		}
+		if page.Next == "" {
+			break
+		}
+		path = "/v1/sessions?limit=2&after=" + url.QueryEscape(page.Next)
+	}
+	if diff := cmp.Diff([]string{"last", "天气?#", "a/b c", "telegram:42", "first"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if strings.Contains(b.log.String(), "telegram") {
+		t.Error("the log holds the id of a session")
+	}
+}
+
+func TestAServerWithoutAStoreHasNoSessions(t *testing.T) {
+	b := newBench(t, nil).serve()
+	for _, path := range []string{"/v1/sessions", "/v1/sessions/s", "/v1/sessions/s/tape"} {
+		if p := readProblem(t, b.do("GET", path, "")); p.Status != 404 || p.Detail != noSessions {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
+func TestSessionsThatCannotBeAreNotThere(t *testing.T) {
+	b := sessionsBench(t, nil).serve()
+	for name, id := range map[string]string{
+		"unknown": "nobody", "too long": strings.Repeat("x", 513), "a control character": "%0A", "not UTF-8": "%ff", "a path": "..%2f..%2fetc",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for method, path := range map[string]string{"GET": "", "DELETE": "", "POST": "/handoff"} {
+				if p := readProblem(t, b.do(method, "/v1/sessions/"+id+path, "{}")); p.Status != 404 || p.Code != codeNotFound || !strings.HasPrefix(p.Detail, "there is no such session") {
+					t.Errorf("%s: %+v", method, p)
+				}
+			}
+		})
+	}
+	if got := get[sessionList](b, "/v1/sessions"); len(got.Sessions) != 0 {
+		t.Errorf("asking has made %+v", got)
+	}
+}
+
+// TA-21
+func TestATapeIsReadByPages(t *testing.T) {
+	b := sessionsBench(t, nil).serve()
+	tp := b.session("s", "one", "two", "three", "four")
+	if _, err := tp.Handoff(t.Context(), "next", map[string]int{"n": 1}); err != nil {
+		t.Fatal(err)
+	}
+	var ids []int64
+	path := "/v1/sessions/s/tape?limit=4"
+	for range 5 {
+		page := get[entryPage](b, path)
+		for _, e := range page.Entries {
+			ids = append(ids, e.ID)
+		}
+		if page.Next == 0 {
+			break
+		}
+		path = "/v1/sessions/s/tape?limit=4&after=" + itoa(int(page.Next))
+	}
+	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5, 6}, ids); diff != "" {
+		t.Error(diff)
+	}
+	for query, want := range map[string]int{
+		"":                              6,
+		"?kinds=anchor":                 2,
+		"?kinds=anchor,message&after=3": 3,
+		"?kinds=unheard.of":             0,
+		"?after=6":                      0,
+		"?after=99":                     0,
+	} {
+		if page := get[entryPage](b, "/v1/sessions/s/tape"+query); len(page.Entries) != want || page.Entries == nil || page.Next != 0 {
+			t.Errorf("%q: %+v", query, page)
+		}
+	}
+	if one := get[session](b, "/v1/sessions/s"); len(one.Anchors) != 2 || one.Anchors[0].Name != "next" || string(one.Anchors[0].State) != `{"n":1}` || one.Counts.Anchors != 2 {
+		t.Errorf("%+v", one)
+	}
+}
+
+// TA-40
+func TestATapeAsLinesIsItsExport(t *testing.T) {
+	b := sessionsBench(t, nil).serve()
+	tp := b.session("s", strings.Repeat("long ", 30_000), "<&>\u2028")
+	var export strings.Builder
+	if err := tp.Export(t.Context(), &export); err != nil {
+		t.Fatal(err)
+	}
+	for _, accept := range []string{"application/x-ndjson", "application/jsonl"} {
+		resp := b.do("GET", "/v1/sessions/s/tape", "", "Accept: "+accept)
+		if got := text(t, resp); got != export.String() || resp.Header.Get("Content-Type") != "application/x-ndjson" {
+			t.Errorf("%s: %d bytes, want %d", resp.Header.Get("Content-Type"), len(got), export.Len())
+		}
+	}
+	if got := text(t, b.do("GET", "/v1/sessions/s/tape?format=jsonl&limit=1", "")); strings.Count(got, "\n") != 1 {
+		t.Error(got)
+	}
+	if got := text(t, b.do("GET", "/v1/sessions/s/tape?format=jsonl&after=3", "")); got != "" {
+		t.Error(got)
+	}
+}
+
+func TestAPageIsBoundedInBytesAndHasOneEntryAtLeast(t *testing.T) {
+	b := sessionsBench(t, nil).serve()
+	b.session("s", strings.Repeat("x", maxPage+1), strings.Repeat("y", maxPage/2), strings.Repeat("z", maxPage/2+100))
+	path, pages := "/v1/sessions/s/tape", 0
+	for after := int64(0); ; pages++ {
+		page := get[entryPage](b, path+"?after="+itoa(int(after)))
+		if len(page.Entries) != 1 {
+			t.Errorf("%d entries", len(page.Entries))
+		}
+		if after = page.Next; after == 0 {
+			break
+		}
+	}
+	if pages != 3 {
+		t.Errorf("%d pages have a next one", pages)
+	}
+}
+
+func TestWhatDoesNotFitIsSaidByParameter(t *testing.T) {
+	b := sessionsBench(t, nil).serve()
+	b.session("s")
+	for path, want := range map[string]string{
+		"?limit=0":            "query parameter limit: expected a whole number from 1 to 200, found \"0\"",
+		"?limit=201":          "query parameter limit: expected a whole number from 1 to 200, found \"201\"",
+		"?after=xyz":          "query parameter after: expected what an earlier list gave as next",
+		"?order=up":           "query parameter order: unknown; expected one of after, limit",
+		"/s?x=1":              "query parameter x: unknown; this resource has no parameters",
+		"/s/tape?limit=1001":  "query parameter limit: expected a whole number from 1 to 1000 in JSON; JSON Lines have no such limit",
+		"/s/tape?limit=no":    "query parameter limit: expected a whole number from 1, found \"no\"",
+		"/s/tape?after=-1":    "query parameter after: expected the id of an entry, found \"-1\"",
+		"/s/tape?kinds=a,,b":  "query parameter kinds: expected 1 to 16 kinds of entries, separated by commas, as in message,anchor",
+		"/s/tape?q=":          "query parameter q: expected words of 1 to 1024 bytes",
+		"/s/tape?format=sse":  `query parameter format: expected jsonl or json, found "sse"`,
+		"/s/tape?limit=1;x=2": "the query cannot be read: a percent sign, or a semicolon, stands where none can",
+	} {
+		if p := readProblem(t, b.do("GET", "/v1/sessions"+path, "")); p.Status != 400 || p.Detail != want {
+			t.Errorf("%s: %d %s", path, p.Status, p.Detail)
+		}
+	}
+}
+
+// TA-13
+func TestAHandoffWritesOneAnchor(t *testing.T) {
+	b := sessionsBench(t, nil).serve()
+	tp := b.session("a/b", "hello")
+	if _, err := tp.Append(t.Context(), tape.NewSetting("model", "demo:fast")); err != nil {
+		t.Fatal(err)
+	}
+	resp := b.do("POST", "/v1/sessions/a%2Fb/handoff", `{"name":"billing","state":{"summary":"<paid> twice"}}`)
+	body := text(t, resp)
+	e, err := tape.ParseEntry([]byte(body))
+	if err != nil || resp.StatusCode != 201 || e.ID != 4 || e.Kind != tape.KindAnchor || string(e.Payload) != `{"name":"billing","state":{"summary":"<paid> twice"}}` {
+		t.Fatalf("%d %s: %v", resp.StatusCode, body, err)
+	}
+	// What it answers is what is on the tape, with the settings (AG-30).
+	if got := text(t, b.do("GET", "/v1/sessions/a%2Fb/tape?format=jsonl&after=3", "")); got != body || !strings.Contains(got, `"settings":{"model":"demo:fast"}`) {
+		t.Error(cmp.Diff(body, got))
+	}
+	if got := text(t, b.do("POST", "/v1/sessions/a%2Fb/handoff", `{"name":"bare"}`)); !strings.Contains(got, `{"name":"bare","state":null}`) {
+		t.Error(got)
+	}
+	for body, pointer := range map[string]string{
+		`{}`:              "/name",
+		`{"name":""}`:     "/name",
+		`{"name":7}`:      "/name",
+		`{"name":"a\nb"}`: "/name",
+		`{"name":"` + strings.Repeat("x", 129) + `"}`: "/name",
+		`{"name":"x","colour":1}`:                     "/colour",
+		`{"name":"x","name":"y"}`:                     "/name",
+		`{"name":"x","state":{"a":1,"a":2}}`:          "/state/a",
+	} {
+		if p := readProblem(t, b.do("POST", "/v1/sessions/a%2Fb/handoff", body)); p.Status != 400 || p.Errors[0].Pointer != pointer {
+			t.Errorf("%s: %+v", body, p)
+		}
+	}
+	if got := get[session](b, "/v1/sessions/a%2Fb"); got.Counts.Entries != 5 || got.Counts.Anchors != 3 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TA-41
+func TestASessionIsErasedAndTheLogNamesItsTapeOnly(t *testing.T) {
+	b := sessionsBench(t, nil).serve()
+	tp := b.session("anna:private", "hello")
+	b.session("other")
+	resp := b.do("DELETE", "/v1/sessions/anna:private", "")
+	if body := text(t, resp); resp.StatusCode != 204 || body != "" {
+		t.Fatalf("%d %s", resp.StatusCode, body)
+	}
+	for _, method := range []string{"GET", "DELETE"} {
+		if p := readProblem(t, b.do(method, "/v1/sessions/anna:private", "")); p.Status != 404 {
+			t.Errorf("%+v", p)
+		}
+	}
+	if _, err := tp.Append(t.Context(), tape.NewMessage("user", "still here?")); !errors.Is(err, tape.ErrDeleted) {
+		t.Error(err)
+	}
+	if got := get[sessionList](b, "/v1/sessions"); len(got.Sessions) != 1 || got.Sessions[0].ID != "other" {
+		t.Errorf("%+v", got)
+	}
+	if log := b.log.String(); !strings.Contains(log, `msg="session erased" tape=`+tp.Name()) || strings.Contains(log, "anna") {
+		t.Error(log)
+	}
+}
+
+func TestAPageOfAnotherSiteCannotChangeASession(t *testing.T) {
+	b := sessionsBench(t, nil).serve()
+	b.session("s")
+	for _, try := range [][2]string{{"DELETE", ""}, {"POST", "/handoff"}} {
+		if p := readProblem(t, b.do(try[0], "/v1/sessions/s"+try[1], `{"name":"x"}`, "Sec-Fetch-Site: cross-site")); p.Status != 403 {
+			t.Errorf("%s: %+v", try, p)
+		}
+	}
+	if got := get[session](b, "/v1/sessions/s"); got.Counts.Entries != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAStoreThatFailsIsAnAnswerThatTellsNothing(t *testing.T) {
+	b := sessionsBench(t, func(s tape.Store) tape.Store { return failing{s} }).serve()
+	for _, try := range [][2]string{{"GET", ""}, {"GET", "/s"}, {"GET", "/s/tape"}, {"DELETE", "/s"}, {"POST", "/s/handoff"}} {
+		p := readProblem(t, b.do(try[0], "/v1/sessions"+try[1], `{"name":"x"}`))
+		if p.Status != 500 || p.Code != codeInternal || strings.Contains(p.Detail, "secret") || !strings.Contains(b.log.String(), p.ID) {
+			t.Errorf("%s: %+v", try, p)
+		}
+	}
+	if !strings.Contains(b.log.String(), "input/output error") {
+		t.Error("the log does not say why")
+	}
+}
+
+func TestAStreamOfEntriesThatFailsIsBrokenOff(t *testing.T) {
+	b := sessionsBench(t, func(s tape.Store) tape.Store { return torn{s, 2} }).serve()
+	b.session("s", strings.Repeat("x", 70_000), "y", "z", "last")
+	resp := b.do("GET", "/v1/sessions/s/tape?format=jsonl", "")
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err == nil || len(body) < 70_000 {
+		t.Errorf("%d bytes, %v", len(body), err)
+	}
+	for _, query := range []string{"", "?format=jsonl&after=2"} { // before anything was sent there is an answer
+		if p := readProblem(t, b.do("GET", "/v1/sessions/s/tape"+query, "")); p.Status != 500 {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
+func TestSessionsAreThereWhileTheServerDrains(t *testing.T) {
+	b := sessionsBench(t, nil).serve()
+	b.session("s", "hello")
+	if err := b.s.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := get[session](b, "/v1/sessions/s"); got.Title != "hello" {
+		t.Errorf("%+v", got)
+	}
+}

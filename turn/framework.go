@@ -75,7 +75,7 @@ func New(o Options) *Framework {
 		f.log = slog.New(slog.DiscardHandler)
 	}
 	f.plugins.Store(new(plugins))
-	f.lanes.init(o)
+	f.lanes.init(o, f.work)
 	return f
 }
 
@@ -162,9 +162,9 @@ func (f *Framework) Store(ctx context.Context) (tape.Store, error) {
 		return f.store.store, nil
 	}
 	for _, p := range f.plugins.Load().stores {
-		store, ok, err := f.provide(ctx, p)
+		store, ok, err := f.provide(ctx, &p)
 		if err != nil {
-			return nil, &StageError{StageStore, p.Name, err}
+			return nil, err
 		}
 		if ok && store != nil {
 			f.store.store, f.store.asked = store, true

@@ -1,0 +1,107 @@
+package turn
+
+import (
+	"context"
+	"slices"
+)
+
+// inbox is the steering of a turn that runs, under the lock of the lanes: so no message is lost between the end of a turn and the
+// lane.
+type inbox struct {
+	host   *Ticket
+	list   []*Ticket
+	bytes  int
+	closed bool
+}
+
+// put adds a ticket; false where there is no room.
+func (i *inbox) put(k *Ticket) bool {
+	o, size := &i.host.lanes.options, sizeOf(k.turn.outcome.Envelope)
+	if i.closed || len(i.list) >= o.InboxMessages || i.bytes+size > o.InboxBytes {
+		return false
+	}
+	i.list = append(i.list, k)
+	i.bytes += size
+	k.phase, k.host = Steered, i.host
+	return true
+}
+
+// take empties it.
+func (i *inbox) take() []*Ticket {
+	list := i.list
+	i.list, i.bytes = nil, 0
+	return list
+}
+
+// close takes what is left; nothing comes any more.
+func (i *inbox) close() []*Ticket {
+	i.closed = true
+	return i.take()
+}
+
+func (i *inbox) remove(k *Ticket) bool {
+	at := slices.Index(i.list, k)
+	if at < 0 {
+		return false
+	}
+	i.list = slices.Delete(i.list, at, at+1)
+	i.bytes -= sizeOf(k.turn.outcome.Envelope)
+	return true
+}
+
+// Put implements [Inbox], for plugins that steer the turn themselves.
+func (i *inbox) Put(e *Envelope) bool {
+	f := i.host.turn.framework
+	t := f.newTurn(e)
+	t.outcome.TurnID, t.outcome.Session = NewID(), i.host.session
+	e.SessionID = i.host.session
+	// Where the message is left over it has a turn of its own, which the end of this one does not cancel.
+	k := f.ticket(context.WithValue(context.WithoutCancel(i.host.ctx), turnKey{}, t), i.host.session)
+	k.turn = t
+	t.inbox = &k.inbox
+	l := i.host.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.lane = i.host.lane
+	return i.put(k)
+}
+
+// Take implements [Inbox].
+func (i *inbox) Take() []*Envelope {
+	l := i.host.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(i.list) == 0 {
+		return nil
+	}
+	list := i.take()
+	envelopes := make([]*Envelope, len(list))
+	for n, k := range list {
+		envelopes[n] = k.turn.outcome.Envelope
+	}
+	i.host.used = append(i.host.used, list...)
+	return envelopes
+}
+
+// CloseIfEmpty implements [Inbox].
+func (i *inbox) CloseIfEmpty() bool {
+	l := i.host.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(i.list) == 0 {
+		i.closed = true
+	}
+	return i.closed
+}
+
+// sizeOf is what an envelope counts in an inbox, in bytes.
+func sizeOf(e *Envelope) int {
+	n := len(e.Content)
+	for _, f := range e.Context {
+		n += len(f.Key) + len(f.Value)
+	}
+	for _, m := range e.Media {
+		n += len(m.URL)
+	}
+	return n
+}

@@ -1,0 +1,53 @@
+package turn
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+)
+
+// Notices is the observer that tells whoever wrote the message that the turn has failed: by an envelope of kind "error" with a
+// fixed sentence and a reference, which is the turn's id. What went wrong is in the log under that id, and nowhere else.
+type Notices struct{}
+
+// OnError implements [ErrorObserver]: one envelope for a turn that has failed. Errors that the turn goes on after are its
+// stream's to tell.
+func (Notices) OnError(ctx context.Context, stage Stage, err error, e *Envelope) {
+	t := FromContext(ctx)
+	if t == nil || e == nil || stage != StageTurn || t.noticed.Swap(true) {
+		return
+	}
+	code := t.framework.Code(err)
+	notice := e.Reply(Sentence(code) + " (reference " + t.ID() + ")")
+	notice.Kind = KindError
+	notice.Extra = map[string]any{"code": code, "reference": t.ID()}
+	delivered, failure := t.Dispatch(ctx, notice)
+	if failure != nil || !delivered {
+		t.log(ctx, slog.LevelWarn, "the notice of a failed turn was not delivered", slog.Any("error", failure))
+	}
+}
+
+var sentences = map[string]string{
+	CodeInvalid:             "This message cannot be answered as it is.",
+	CodeConflict:            "There is still an earlier message being answered.",
+	CodeOverloaded:          "There is too much to do at the moment; please try again later.",
+	CodeDraining:            "The server is being restarted; please try again in a minute.",
+	CodeTooLarge:            "This is more than the model can take at once.",
+	CodeGone:                "This conversation has been erased.",
+	CodeOutput:              "The model came to no usable answer.",
+	"upstream_auth":         "The model's server does not let us in.",
+	"upstream_rate_limited": "The model's server has too much to do; please try again later.",
+	"upstream_timeout":      "The model's server did not answer in time; please try again.",
+	"upstream_unavailable":  "The model's server cannot be reached; please try again later.",
+}
+
+// Sentence returns the fixed sentence that users read for a code.
+func Sentence(code string) string {
+	if s, ok := sentences[code]; ok {
+		return s
+	}
+	if strings.HasPrefix(code, "upstream_") {
+		return "The model's server gave no usable answer."
+	}
+	return "Something went wrong."
+}

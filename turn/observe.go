@@ -1,0 +1,41 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+)
+
+// report logs what a turn has failed of and tells the observers. A turn that somebody has canceled has not failed, unless
+// its save_state has.
+func (t *Turn) report(ctx context.Context, err, saved error) {
+	switch {
+	case err == nil:
+		return
+	case t.cut && saved == nil && wanted(context.Cause(ctx)):
+		t.log(ctx, slog.LevelInfo, "turn canceled", slog.Any("cause", err))
+		return
+	}
+	t.log(ctx, slog.LevelError, "turn failed", slog.String("code", t.framework.Code(err)), slog.Any("error", err))
+	t.tell(ctx, StageTurn, err)
+}
+
+// wanted says whether a turn ended because somebody wanted it to: not by a limit, nor by the server.
+func wanted(cause error) bool {
+	return !errors.Is(cause, context.DeadlineExceeded) && !errors.Is(cause, ErrDraining) && !errors.Is(cause, ErrLeaseLost)
+}
+
+// tell tells every observer of an error. What they do about it, or to themselves, changes nothing.
+func (t *Turn) tell(ctx context.Context, stage Stage, err error) {
+	if len(t.plugins.observers) == 0 {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	// A panic is logged where it is recovered; observers return nothing.
+	_ = each(ctx, t, "on_error", t.plugins.observers, func(h ErrorObserver) error {
+		ctx, cancel := context.WithTimeout(ctx, t.framework.options.ObserveLimit)
+		defer cancel()
+		h.OnError(ctx, stage, err, t.outcome.Envelope)
+		return nil
+	})
+}

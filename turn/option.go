@@ -1,0 +1,52 @@
+package turn
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+)
+
+// Option changes one turn.
+type Option func(*options)
+
+type options struct {
+	id        string
+	policy    Policy
+	streaming bool
+	sink      func(Event, error)
+}
+
+// Policy says what a submission does where its lane is busy.
+type Policy string
+
+// The policies; "" is Queue. In an idle lane all are the same.
+const (
+	Queue     Policy = "queue"     // it waits its turn
+	Reject    Policy = "reject"    // it is refused with [ErrBusy]
+	Interrupt Policy = "interrupt" // it ends the running turn, and comes next
+	Steer     Policy = "steer"     // it goes to the running turn; where that takes nothing any more, as Queue
+)
+
+// WithPolicy says what happens where the lane is busy; Queue unless told otherwise.
+func WithPolicy(p Policy) Option { return func(o *options) { o.policy = p } }
+
+// WithID gives the turn its id, which should have 128 random bits; [NewID] makes one by default.
+func WithID(id string) Option { return func(o *options) { o.id = id } }
+
+// WithStreaming makes the turn a streaming one: of plugins that have both model hooks the streaming one is used, and a bound
+// router wraps the stream.
+func WithStreaming() Option { return func(o *options) { o.streaming = true } }
+
+// WithSink makes the turn a streaming one whose events are handed to sink, one by one, while the model speaks. What it gets ends
+// with one final event or with an error. The turn waits for it.
+func WithSink(sink func(Event, error)) Option {
+	return func(o *options) { o.streaming, o.sink = true, sink }
+}
+
+// NewID makes a turn's id: 128 random bits in 22 characters that stand for themselves in a URL, behind "t-".
+func NewID() string {
+	id := [24]byte{'t', '-'}
+	var bits [16]byte
+	rand.Read(bits[:]) // never fails
+	base64.RawURLEncoding.Encode(id[2:], bits[:])
+	return string(id[:])
+}

@@ -1,0 +1,88 @@
+package turn
+
+import "context"
+
+// Phase is how far a submission is.
+type Phase string
+
+// The phases.
+const (
+	Queued  Phase = "queued"
+	Running Phase = "running"
+	Steered Phase = "steered" // given to the turn that runs
+	Done    Phase = "done"
+)
+
+// Status is what a ticket tells.
+type Status struct {
+	Phase    Phase
+	Position int    // of Queued, in its lane: 1 is next
+	Turn     string // the id of the turn; of Steered that of the one that has the message
+}
+
+// Ticket stands for a submission. It is safe for concurrent use.
+type Ticket struct {
+	lanes   *lanes
+	session SessionID
+	turn    *Turn                       // nil for Alone
+	fn      func(context.Context) error // of Alone
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	unwatch func() bool   // ends the watching over the submitter's context
+	done    chan struct{} // closed when it is done
+
+	// Under the lanes' lock, the last two until done is closed.
+	gone      error // why the submitter did not want it any more before it had a place
+	lane      *lane
+	phase     Phase
+	interrupt bool      // it comes before those that only wait
+	host      *Ticket   // of Steered
+	used      []*Ticket // whose messages this turn has taken
+	inbox     inbox     // of Running
+	result    *Result
+	err       error
+}
+
+func (f *Framework) ticket(ctx context.Context, session SessionID) *Ticket {
+	k := &Ticket{lanes: &f.lanes, session: session, done: make(chan struct{}), phase: Queued}
+	k.inbox.host = k
+	k.unwatch = context.AfterFunc(ctx, func() { f.lanes.leave(k, context.Cause(ctx)) })
+	k.ctx, k.cancel = context.WithCancelCause(ctx)
+	return k
+}
+
+// Status tells how far the submission is.
+func (k *Ticket) Status() Status {
+	k.lanes.mu.Lock()
+	defer k.lanes.mu.Unlock()
+	s := Status{Phase: k.phase}
+	turn := k.turn
+	if k.host != nil {
+		turn = k.host.turn
+	}
+	s.Turn = turn.outcome.TurnID
+	if k.phase == Queued {
+		for i, other := range k.lane.waiting {
+			if other == k {
+				s.Position = i + 1
+			}
+		}
+	}
+	return s
+}
+
+// Wait waits for the end of the turn that used the message and returns what it came to. When ctx ends before, Wait returns the
+// cause, and the turn goes on.
+func (k *Ticket) Wait(ctx context.Context) (*Result, error) {
+	select {
+	case <-k.done:
+		return k.result, k.err
+	default:
+	}
+	select {
+	case <-k.done:
+		return k.result, k.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

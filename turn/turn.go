@@ -1,0 +1,235 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/lingserve/lingserve/tape"
+)
+
+// Turn is a turn that runs. Hooks find theirs with [FromContext].
+type Turn struct {
+	framework *Framework
+	plugins   *plugins
+	options   options
+	inbox     *inbox // nil outside of a lane
+	outcome   Outcome
+	outbound  []*Envelope
+	delivered []bool
+	cut       bool        // it returns the cause of its context
+	noticed   atomic.Bool // an error envelope was sent
+}
+
+type turnKey struct{}
+
+// FromContext returns the turn that a hook's context belongs to; nil for other contexts.
+func FromContext(ctx context.Context) *Turn {
+	t, _ := ctx.Value(turnKey{}).(*Turn)
+	return t
+}
+
+// ID returns the turn's id.
+func (t *Turn) ID() string { return t.outcome.TurnID }
+
+// Session returns the session that the turn is of; "" before it is resolved.
+func (t *Turn) Session() SessionID { return t.outcome.Session }
+
+// Envelope returns what came in.
+func (t *Turn) Envelope() *Envelope { return t.outcome.Envelope }
+
+// Framework returns where the turn runs.
+func (t *Turn) Framework() *Framework { return t.framework }
+
+// Streaming says whether somebody reads along.
+func (t *Turn) Streaming() bool { return t.options.streaming }
+
+// Inbox returns the steering; nil outside of a lane.
+func (t *Turn) Inbox() Inbox {
+	if t.inbox == nil {
+		return nil
+	}
+	return t.inbox
+}
+
+// Router returns the bound router; nil where none is.
+func (t *Turn) Router() Router { return t.plugins.router }
+
+// BuildPrompt asks the plugins for the prompt of another envelope of the turn, such as steering.
+func (t *Turn) BuildPrompt(ctx context.Context, e *Envelope, s State) (Prompt, error) {
+	p, _, _, err := first(ctx, t, StagePrompt, t.plugins.prompters, func(h PromptBuilder) (Prompt, bool, error) {
+		return h.BuildPrompt(ctx, e, t.outcome.Session, s)
+	})
+	if err == nil && p.Empty() {
+		p = Prompt{Text: e.Content}
+	}
+	return p, err
+}
+
+// SystemPrompt joins what the plugins have for the system prompt: the one that was registered first stands first, empty
+// ones are left out, a blank line is between two. Where some fail there is a text of the others, beside the error.
+func (t *Turn) SystemPrompt(ctx context.Context, p Prompt, s State) (string, error) {
+	texts := make([]string, 0, len(t.plugins.systems))
+	err := each(ctx, t, StageSystem, t.plugins.systems, func(h SystemPrompter) error {
+		text, err := h.SystemPrompt(ctx, p, s)
+		if err == nil && text != "" {
+			texts = append(texts, text)
+		}
+		return err
+	})
+	slices.Reverse(texts)
+	return strings.Join(texts, "\n\n"), err
+}
+
+// Selector asks the plugins what the model is to see of the tape; nil where none says so.
+func (t *Turn) Selector(ctx context.Context, s State) (tape.Selector, error) {
+	selector, _, _, err := first(ctx, t, StageContext, t.plugins.contexts, func(h ContextBuilder) (tape.Selector, bool, error) {
+		return h.BuildTapeContext(ctx, t.outcome.Session, s)
+	})
+	return selector, err
+}
+
+// Dispatch sends an envelope through dispatch_outbound, in the middle of the turn: every plugin gets it, the errors are joined.
+func (t *Turn) Dispatch(ctx context.Context, e *Envelope) (delivered bool, err error) {
+	err = each(ctx, t, StageDispatch, t.plugins.dispatches, func(h Dispatcher) error {
+		ok, err := h.DispatchOutbound(ctx, e)
+		delivered = delivered || ok
+		return err
+	})
+	return delivered, err
+}
+
+// Result is what a turn came to.
+type Result struct {
+	TurnID     string
+	Session    SessionID
+	Output     string
+	Partial    bool // the model ended with an error, and Output is what came before
+	Usage      Usage
+	Outbound   []*Envelope
+	Deliveries []bool // by envelope of Outbound: whether a plugin delivered it
+}
+
+func (t *Turn) result() *Result {
+	o := &t.outcome
+	return &Result{
+		TurnID: o.TurnID, Session: o.Session, Output: o.Output, Partial: o.Partial, Usage: o.Usage,
+		Outbound: t.outbound, Deliveries: t.delivered,
+	}
+}
+
+// Process runs one turn without a lane, for tests and for programs that see to the order themselves. Once the session is known
+// there is a result, beside an error too.
+func (f *Framework) Process(ctx context.Context, e *Envelope, opts ...Option) (*Result, error) {
+	t, ctx, err := f.begin(ctx, e, opts)
+	if err != nil {
+		return nil, err
+	}
+	return t.run(ctx)
+}
+
+// begin makes a turn and resolves its session.
+func (f *Framework) begin(ctx context.Context, e *Envelope, opts []Option) (*Turn, context.Context, error) {
+	t := f.newTurn(e)
+	for _, o := range opts {
+		o(&t.options)
+	}
+	if t.options.id != "" {
+		t.outcome.TurnID = t.options.id
+	} else {
+		t.outcome.TurnID = NewID()
+	}
+	ctx = context.WithValue(ctx, turnKey{}, t)
+	if err := t.step(ctx, t.resolve); err != nil {
+		t.report(ctx, err, nil)
+		return nil, nil, err
+	}
+	return t, ctx, nil
+}
+
+func (f *Framework) newTurn(e *Envelope) *Turn {
+	t := &Turn{framework: f, plugins: f.plugins.Load()}
+	t.outcome.Envelope = e
+	return t
+}
+
+// run is the turn from load_state on.
+func (t *Turn) run(ctx context.Context) (*Result, error) {
+	if limit := t.framework.options.Timeout; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, ErrTimeout)
+		defer cancel()
+	}
+	if ctx.Err() != nil { // load_state has not begun, so there is nothing to save
+		t.cut = true
+		t.report(ctx, context.Cause(ctx), nil)
+		return t.result(), context.Cause(ctx)
+	}
+	saving := false
+	defer func() {
+		if !saving { // a hook has called runtime.Goexit
+			t.outcome.Err = errGoexit
+			t.report(ctx, join(errGoexit, t.save(ctx)), nil)
+		}
+	}()
+	err := t.step(ctx, t.loadState)
+	if err == nil {
+		err = t.step(ctx, t.buildPrompt)
+	}
+	if err == nil {
+		err = t.step(ctx, t.runModel)
+	}
+	t.outcome.Err = err
+	saving = true
+	saved := t.save(ctx)
+	err = join(err, saved)
+	if err == nil {
+		err = t.step(ctx, t.render)
+		if !t.cut { // what some have rendered goes out though others have failed
+			err = join(err, t.step(ctx, t.dispatch))
+		}
+	}
+	t.report(ctx, err, saved)
+	return t.result(), err
+}
+
+// step runs a stage unless the context has ended. When it ends meanwhile its cause is the turn's error, whatever the stage
+// made of that.
+func (t *Turn) step(ctx context.Context, stage func(context.Context) error) error {
+	var err error
+	if ctx.Err() == nil {
+		err = stage(ctx)
+	}
+	if ctx.Err() == nil {
+		return err
+	}
+	t.cut = true
+	cause := context.Cause(ctx)
+	if err != nil && !errors.Is(err, cause) && !errors.Is(err, ctx.Err()) {
+		t.log(ctx, slog.LevelWarn, "a stage failed while the turn was canceled", slog.Any("error", err))
+	}
+	return cause
+}
+
+// join is errors.Join that leaves a single error as it is.
+func join(a, b error) error {
+	if a == nil {
+		return b
+	}
+	if b == nil {
+		return a
+	}
+	return errors.Join(a, b)
+}
+
+// log writes a record that says which turn it is of.
+func (t *Turn) log(ctx context.Context, level slog.Level, text string, attrs ...slog.Attr) {
+	if !t.framework.log.Enabled(ctx, level) {
+		return
+	}
+	attrs = append(attrs, slog.String("turn", t.outcome.TurnID), slog.String("session", t.outcome.Session))
+	t.framework.log.LogAttrs(ctx, level, text, attrs...)
+}

@@ -38,6 +38,9 @@ func (e *Entry) check() (err error) {
 	if e.Kind == "" || len(e.Kind) > maxKind || !utf8.ValidString(string(e.Kind)) {
 		return fmt.Errorf("%w: the kind of an entry is UTF-8 of 1–%d bytes", ErrInvalid, maxKind)
 	}
+	if year := e.Date.UTC().Year(); year < 1 || year > 9999 {
+		return fmt.Errorf("%w: the year of an entry's date has four digits, this is %d", ErrInvalid, year)
+	}
 	if e.Payload, err = object("payload", e.Payload); err != nil {
 		return err
 	}

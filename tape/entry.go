@@ -113,7 +113,31 @@ func encode(v any) json.RawMessage {
 	if err := enc.Encode(v); err != nil {
 		return nil
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return plain(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+}
+
+// plain undoes the two escapes that encoding/json always writes, for the sake of JavaScript: of U+2028 and U+2029.
+func plain(raw []byte) []byte {
+	if !bytes.Contains(raw, []byte(`\u202`)) {
+		return raw
+	}
+	out := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case c != '\\':
+			out = append(out, c)
+		case bytes.HasPrefix(raw[i:], []byte(`\u2028`)):
+			out = append(out, "\u2028"...)
+			i += 5
+		case bytes.HasPrefix(raw[i:], []byte(`\u2029`)):
+			out = append(out, "\u2029"...)
+			i += 5
+		default: // with the byte that it escapes, which may be another backslash
+			i++
+			out = append(out, c, raw[i])
+		}
+	}
+	return out
 }
 
 // Names of events that mean something to this package.

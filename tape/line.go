@@ -53,26 +53,26 @@ func appendString(dst []byte, s string) []byte {
 // ParseEntry reads a line as AppendJSON writes it. Payload and meta are parts of line. Other spacing and another order of
 // members are taken too; what misses a member, has one more or has it twice, is an error.
 func ParseEntry(line []byte) (Entry, error) {
-	if !utf8.Valid(line) {
-		return Entry{}, errors.New("the line is not UTF-8")
-	}
-	if !json.Valid(line) {
-		return Entry{}, errors.New("the line is not JSON")
-	}
-	e, date, err := splitLine(line)
+	e, rest, err := splitLine(line)
 	switch {
 	case err != nil:
 		return Entry{}, err
+	case rest.timestamp != nil:
+		return Entry{}, errors.New(`an entry has no member "timestamp"`)
 	case e.ID < 1:
 		return Entry{}, errors.New("id must be a whole number from 1")
-	case e.Kind == "":
-		return Entry{}, errors.New("kind must be a string that is not empty")
+	case e.Kind == "" || len(e.Kind) > maxKind:
+		return Entry{}, fmt.Errorf("kind must be a string of 1–%d bytes", maxKind)
 	case len(e.Payload) == 0 || e.Payload[0] != '{':
 		return Entry{}, errors.New("payload must be an object")
 	case len(e.Meta) == 0 || e.Meta[0] != '{':
 		return Entry{}, errors.New("meta must be an object")
 	}
-	if e.Date, err = time.Parse(`"`+dateLayout+`"`, string(date)); err != nil {
+	// The layout takes more digits of a second than it writes.
+	if len(rest.date) != len(dateLayout)+2 {
+		return Entry{}, fmt.Errorf("date must be like %q", dateLayout)
+	}
+	if e.Date, err = time.Parse(dateLayout, string(rest.date[1:len(rest.date)-1])); err != nil {
 		return Entry{}, fmt.Errorf("date must be like %q", dateLayout)
 	}
 	if string(e.Meta) == "{}" {
@@ -81,39 +81,50 @@ func ParseEntry(line []byte) (Entry, error) {
 	return e, nil
 }
 
-// splitLine takes a valid JSON text apart; the parts that it returns are parts of line.
-func splitLine(line []byte) (e Entry, date json.RawMessage, err error) {
-	seen := 0
+// parts of a line that is read as it is, nil where it is missing.
+type parts struct{ id, date, timestamp json.RawMessage }
+
+// splitLine takes a line apart; the parts that it returns are parts of line.
+func splitLine(line []byte) (e Entry, rest parts, err error) {
+	if !utf8.Valid(line) {
+		return e, rest, errors.New("the line is not UTF-8")
+	}
+	if !json.Valid(line) {
+		return e, rest, errors.New("the line is not JSON")
+	}
+	if line[space(line, 0)] != '{' {
+		return e, rest, errors.New("the line is not an object")
+	}
+	var kind json.RawMessage
 	for name, value := range objectMembers(line) {
-		bit := 0
+		var to *json.RawMessage
 		switch name {
 		case "id":
-			bit = 1
-			e.ID, _ = strconv.ParseInt(string(value), 10, 64) // 0 is refused
+			to = &rest.id
 		case "kind":
-			bit = 2
-			var kind string
-			if json.Unmarshal(value, &kind) == nil {
-				e.Kind = Kind(kind)
-			}
+			to = &kind
 		case "payload":
-			bit = 4
-			e.Payload = value
+			to = &e.Payload
 		case "meta":
-			bit = 8
-			e.Meta = value
+			to = &e.Meta
 		case "date":
-			bit = 16
-			date = value
+			to = &rest.date
+		case "timestamp":
+			to = &rest.timestamp
 		default:
-			return e, nil, fmt.Errorf("an entry has no member %q", name)
+			return e, rest, fmt.Errorf("an entry has no member %.40q", name)
 		}
-		if seen&bit != 0 {
-			return e, nil, fmt.Errorf("the line has %q twice", name)
+		if *to != nil {
+			return e, rest, fmt.Errorf("the line has %q twice", name)
 		}
-		seen |= bit
+		*to = value
 	}
-	return e, date, nil
+	if e.ID, err = strconv.ParseInt(string(rest.id), 10, 64); err != nil {
+		e.ID = 0 // which is none
+	}
+	s, _ := text(kind)
+	e.Kind = Kind(s)
+	return e, rest, nil
 }
 
 // objectMembers yields the members of an object; object is valid JSON, and the values are parts of it. Of anything else

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"slices"
 )
 
 // Select yields what q selects of a tape: every store answers Read with it. A query that no tape can answer is ErrInvalid, an
@@ -21,6 +20,7 @@ func Select(ctx context.Context, src Source, q Query) iter.Seq2[Entry, error] {
 			return
 		}
 		match := newMatcher(q)
+		var hits []Entry
 		n := 0
 		for e, err := range src.Entries(after, before, q.Newest) {
 			if err == nil {
@@ -30,7 +30,8 @@ func Select(ctx context.Context, src Source, q Query) iter.Seq2[Entry, error] {
 				yield(Entry{}, err)
 				return
 			}
-			for _, hit := range match.next(e) {
+			hits = match.next(hits[:0], e)
+			for _, hit := range hits {
 				if !yield(hit, nil) {
 					return
 				}
@@ -39,7 +40,7 @@ func Select(ctx context.Context, src Source, q Query) iter.Seq2[Entry, error] {
 				}
 			}
 		}
-		for _, hit := range match.rest() {
+		for _, hit := range match.rest(hits[:0]) {
 			if !yield(hit, nil) {
 				return
 			}
@@ -105,28 +106,4 @@ func (q *Query) anchors(src Source) (after, before int64, err error) {
 		return 0, math.MaxInt64, nil
 	}
 	return 0, 0, fmt.Errorf("%w: %.140q", ErrAnchorNotFound, name)
-}
-
-// matcher says which entries a query selects, in the order in which it is given them.
-type matcher struct {
-	q *Query
-}
-
-func newMatcher(q Query) *matcher { return &matcher{q: &q} }
-
-// next is given the entry that follows, and returns those that are known to be selected now.
-func (m *matcher) next(e Entry) []Entry {
-	if !m.fits(e) {
-		return nil
-	}
-	return []Entry{e}
-}
-
-// rest returns those that are selected and that next has not returned.
-func (m *matcher) rest() []Entry { return nil }
-
-func (m *matcher) fits(e Entry) bool {
-	q := m.q
-	return (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind)) &&
-		(q.From.IsZero() || !e.Date.Before(q.From)) && (q.To.IsZero() || !e.Date.After(q.To))
 }

@@ -37,7 +37,9 @@ type Start struct {
 	Whole  bool   // at the first entry
 }
 
-func (s Start) query() Query { return Query{FromAnchor: s.Anchor, FromLast: !s.Whole && s.Anchor == ""} }
+func (s Start) query() Query {
+	return Query{FromAnchor: s.Anchor, FromLast: !s.Whole && s.Anchor == ""}
+}
 
 // Default is the selector of a session where nothing else is said.
 var Default Selector = Selection{}

@@ -1,0 +1,136 @@
+package tape
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+const (
+	searchLimit = 20 // hits, unless told
+	hitLen      = 80 // code points of Hit.Text
+)
+
+// Hit is an entry that a search found.
+type Hit struct {
+	ID   int64
+	Kind Kind
+	Date time.Time
+	Text string // the match and what is around it, 80 code points at most, on one line
+}
+
+// Search yields the entries in which each word of q.Text occurs, newest first, 20 unless q.Limit says more or less. Words are
+// compared as parts of the decoded text, without regard to case and compatibility forms, so that 天气 finds
+// 今天天气很好 and full-width letters find ASCII. Messages, calls, results, anchors and errors are searched; what
+// tape.search found is not.
+func (t *Tape) Search(ctx context.Context, q Query) iter.Seq2[Hit, error] {
+	return func(yield func(Hit, error) bool) {
+		q.Newest = true
+		if q.Limit == 0 {
+			q.Limit = searchLimit
+		}
+		m := newMatcher(q)
+		if len(m.words) == 0 {
+			yield(Hit{}, fmt.Errorf("%w: a search wants a word", ErrInvalid))
+			return
+		}
+		for e, err := range t.Read(ctx, q) {
+			if err != nil {
+				yield(Hit{}, err)
+				return
+			}
+			if !yield(Hit{ID: e.ID, Kind: e.Kind, Date: e.Date, Text: m.around(textOf(e))}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// around is the part of text in which the first of the words is.
+func (m *matcher) around(text string) string {
+	// Segments of the text are folded one by one, to know from where each came.
+	var folded strings.Builder
+	for seg := range segments(text) {
+		folded.WriteString(m.folded(seg))
+	}
+	at, length := -1, 0
+	for _, word := range m.words {
+		if i := strings.Index(folded.String(), word); i >= 0 && (at < 0 || i < at) {
+			at, length = i, len(word)
+		}
+	}
+	from, to, done := 0, 0, 0 // bytes of text, and folded ones
+	for seg := range segments(text) {
+		end := done + len(m.folded(seg))
+		if end <= at {
+			from += len(seg)
+		}
+		if done < at+length {
+			to += len(seg)
+		} else {
+			break
+		}
+		done = end
+	}
+	match := text[from:to]
+	if utf8.RuneCountInString(match) >= hitLen {
+		return oneLine(first(match, hitLen))
+	}
+	room := hitLen - utf8.RuneCountInString(match)
+	before := last(text[:from], room)
+	after := first(text[to:], room)
+	nb, na := utf8.RuneCountInString(before), utf8.RuneCountInString(after)
+	switch half := room / 2; {
+	case nb <= half:
+		after = first(after, room-nb)
+	case na <= room-half:
+		before = last(before, room-na)
+	default:
+		before, after = last(before, half), first(after, room-half)
+	}
+	return oneLine(before + match + after)
+}
+
+// segments yields the parts of s that normalize by themselves.
+func segments(s string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for s != "" {
+			n := norm.NFKC.NextBoundaryInString(s, true)
+			if n <= 0 {
+				n = len(s)
+			}
+			if !yield(s[:n]) {
+				return
+			}
+			s = s[n:]
+		}
+	}
+}
+
+// first is at most n code points from the beginning of s, last from its end.
+func first(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
+
+func last(s string, n int) string {
+	i := len(s)
+	for ; n > 0 && i > 0; n-- {
+		_, size := utf8.DecodeLastRuneInString(s[:i])
+		i -= size
+	}
+	return s[i:]
+}
+
+// oneLine has a space in the place of each run of white space.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,225 @@
+package tape
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// maxImport bounds what is imported into a store that is no Importer: it is held in memory.
+const maxImport = 256 << 20
+
+// Import fills the tape of a session that has none with the lines of an export, all of them or nothing: ids, dates,
+// meta, kinds that nobody knows, and the bytes of payloads are kept. A session that has a tape is ErrNotEmpty. A line
+// that is no entry is ErrInvalid with its number.
+//
+// Other spacing and another order of members are taken, dates with an offset, seconds since 1970 in "timestamp", and
+// lines without meta, date or id; such an id follows the one before.
+func Import(ctx context.Context, store Store, workspace, session string, r io.Reader) error {
+	t, info, err := lookup(ctx, store, workspace, session)
+	switch {
+	case err == nil:
+		return fmt.Errorf("%w: the session has a tape with %d entries", ErrNotEmpty, info.Entries)
+	case !errors.Is(err, ErrNotFound):
+		return err
+	}
+	return t.fillWith(ctx, parseLines(ctx, r))
+}
+
+// fillWith makes the tape of these entries, whole or not at all.
+func (t *Tape) fillWith(ctx context.Context, entries iter.Seq2[Entry, error]) error {
+	if imp, ok := t.store.(Importer); ok {
+		return imp.Import(ctx, t.name, t.session, t.workspace, entries)
+	}
+	b := Batch{Create: true, KeepIDs: true, Session: t.session, Workspace: t.workspace}
+	size := 0
+	for e, err := range entries {
+		if err != nil {
+			return err
+		}
+		if size += overhead + len(e.Payload) + len(e.Meta); size > maxImport {
+			return fmt.Errorf("%w: into this store at most %d bytes are imported at once", ErrTooLarge, maxImport)
+		}
+		e.Payload, e.Meta = bytes.Clone(e.Payload), bytes.Clone(e.Meta)
+		b.Entries = append(b.Entries, e)
+	}
+	_, err := t.store.Append(ctx, t.name, b)
+	return err
+}
+
+// parseLines yields the entries of an export. They are valid up to the next one.
+func parseLines(ctx context.Context, r io.Reader) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(nil, 2*MaxEntry) // spaces between members count until they are taken out
+		last, entries, date := int64(0), 0, now()
+		n := 0
+		fail := func(err error) { yield(Entry{}, fmt.Errorf("line %d: %w", n, err)) }
+		for lines.Scan() {
+			n++
+			if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+				continue
+			}
+			e, err := parseForeign(lines.Bytes())
+			if err == nil {
+				if e.ID == 0 && last < math.MaxInt64 {
+					e.ID = last + 1
+				}
+				if e.ID <= last {
+					err = fmt.Errorf("%w: id %d comes after %d, ids must rise", ErrInvalid, e.ID, last)
+				}
+			}
+			if err == nil {
+				err = e.check()
+			}
+			if err == nil {
+				err = context.Cause(ctx)
+			}
+			if err != nil {
+				fail(err)
+				return
+			}
+			if e.Date.IsZero() {
+				e.Date = date
+			}
+			last = e.ID
+			entries++
+			if !yield(e, nil) {
+				return
+			}
+		}
+		n++
+		switch err := lines.Err(); {
+		case errors.Is(err, bufio.ErrTooLong):
+			fail(fmt.Errorf("%w: an entry has at most %d bytes", ErrTooLarge, MaxEntry))
+		case err != nil:
+			fail(err)
+		case entries == 0:
+			yield(Entry{}, fmt.Errorf("%w: there is no entry to import", ErrInvalid))
+		}
+	}
+}
+
+// parseForeign reads a line that this or a similar program wrote. An id or a date that is missing is zero.
+func parseForeign(line []byte) (Entry, error) {
+	e, rest, err := splitLine(line)
+	if err != nil {
+		return Entry{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	fail := func(what string) (Entry, error) { return Entry{}, fmt.Errorf("%w: %s", ErrInvalid, what) }
+	if rest.id != nil && e.ID < 1 {
+		return fail("id must be a whole number from 1")
+	}
+	if e.Kind == "" {
+		return fail("kind must be a string that is not empty")
+	}
+	if string(e.Meta) == "null" || string(e.Meta) == "{}" {
+		e.Meta = nil
+	}
+	switch {
+	case rest.date != nil && rest.timestamp != nil:
+		return fail("a line has a date or a timestamp, not both")
+	case rest.date != nil:
+		s, _ := text(rest.date)
+		if e.Date, err = time.Parse(time.RFC3339Nano, s); err != nil {
+			return fail(`date must be like "2026-03-01T09:00:00.000000Z"`)
+		}
+	case rest.timestamp != nil:
+		seconds, err := strconv.ParseFloat(string(rest.timestamp), 64)
+		if err != nil || math.Abs(seconds) > 253402300799 { // the end of year 9999
+			return fail("timestamp must be a number of seconds since 1970")
+		}
+		e.Date = time.UnixMicro(int64(math.Round(seconds * 1e6)))
+	}
+	e.Date = e.Date.UTC().Truncate(time.Microsecond)
+	return e, nil
+}
+
+// ForkSession copies the tape up to the entry at, or all of it with 0, to a new session of the same workspace: ids are
+// kept, and an event "session.forked" follows. Blobs that the entries name go along. A session that has a tape is
+// ErrNotEmpty.
+func (t *Tape) ForkSession(ctx context.Context, session string, at int64) (*Tape, error) {
+	info, err := t.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if at == 0 {
+		at = info.LastID
+	}
+	if at < 1 || at > info.LastID {
+		return nil, fmt.Errorf("%w: a session is forked at one of its entries 1–%d, not at %d", ErrInvalid, info.LastID, at)
+	}
+	target, existing, err := lookup(ctx, t.store, t.workspace, session)
+	switch {
+	case err == nil:
+		return nil, fmt.Errorf("%w: the session has a tape with %d entries", ErrNotEmpty, existing.Entries)
+	case !errors.Is(err, ErrNotFound):
+		return nil, err
+	}
+	var handles []string
+	err = target.fillWith(ctx, func(yield func(Entry, error) bool) {
+		last := int64(0)
+		for e, err := range t.Read(ctx, Query{Before: at + 1}) {
+			if err == nil {
+				last = e.ID
+				for _, s := range spillOf(e) {
+					if !slices.Contains(handles, s.Handle) {
+						handles = append(handles, s.Handle)
+					}
+				}
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+		event := NewEvent(EventSessionForked, map[string]any{"session": t.session, "at": at})
+		event.ID, event.Date = last+1, now()
+		yield(event.With(Meta{Session: target.session, Workspace: target.workspace}), nil)
+	})
+	if err != nil {
+		return nil, err
+	}
+	created, err := target.info(ctx)
+	if err == nil {
+		target.born = created.Created
+		err = t.copyBlobs(ctx, target, handles)
+	}
+	if err != nil {
+		// Half a session is none.
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), mergeTime)
+		defer cancel()
+		return nil, errors.Join(err, t.store.Delete(end, target.name))
+	}
+	return target, nil
+}
+
+func spillOf(e Entry) []Spill {
+	if !bytes.Contains(e.Meta, []byte(`"spill"`)) {
+		return nil
+	}
+	return MetaOf(e).Spill
+}
+
+func (t *Tape) copyBlobs(ctx context.Context, target *Tape, handles []string) error {
+	for _, handle := range handles {
+		data, _, err := t.ReadBlob(ctx, handle, 0, math.MaxInt64)
+		switch {
+		case errors.Is(err, ErrNotFound), errors.Is(err, errors.ErrUnsupported):
+			continue // it is not there either; those who ask for it are told
+		case err != nil:
+			return err
+		}
+		if _, err := target.PutBlob(ctx, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -16,13 +16,14 @@ import (
 
 // fileReader reads a configuration file into values by key.
 type fileReader struct {
-	name   string
-	dir    string            // that {file: …} is relative to
-	env    map[string]string // for {env: …}
-	values map[string]*value
-	added  []Setting // of providers that are no presets
-	hasKey bool      // a secret stands in the file itself
-	errs   []error
+	name          string
+	dir           string            // that {file: …} is relative to
+	env           map[string]string // for {env: …}
+	values        map[string]*value
+	added         []Setting // of providers that are no presets
+	agentSettings []Setting
+	hasKey        bool // a secret stands in the file itself
+	errs          []error
 }
 
 func (r *fileReader) read(text []byte) {
@@ -96,6 +97,8 @@ func (r *fileReader) section(n ast.Node, prefix string) {
 		key := prefix + name
 		s, found := find(key)
 		switch {
+		case prefix == "" && name == "agents":
+			r.agents(m)
 		case strings.Contains(name, ".") && (prefix != providers || found):
 			r.unknown(m.Key.GetToken(), key, prefix)
 		case prefix == providers && !isSection(key):

@@ -49,10 +49,12 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	for _, p := range presets {
 		l.c.provider(p.Name).Kind = p.Kind
 	}
+	l.c.agent(DefaultAgent)
 	file := l.readFile()
 	for _, s := range l.c.settings {
 		l.apply(s, file[s.Key])
 	}
+	l.defaultAgent()
 	l.finishProviders()
 	if l.noFile {
 		l.c.sources["config"] = Source{Default, "not there"}
@@ -193,7 +195,7 @@ func (l *loader) readFile() map[string]*value {
 	r.read(text)
 	l.errs = append(l.errs, r.errs...)
 	// Together with the presets, so that they are shown as one section.
-	l.c.settings = slices.Concat(top, presetSettings(), r.added, sections)
+	l.c.settings = slices.Concat(top, presetSettings(), r.added, r.agentSettings, sections)
 	if r.hasKey && readableByAll(path) {
 		l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s has a key in it and every user of this machine can read it; write {env: NAME} or {file: PATH} for the key, or take the others' right to read", path))
 	}

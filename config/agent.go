@@ -1,0 +1,182 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// DefaultAgent is the agent that is there without any configuration.
+const DefaultAgent = "assistant"
+
+// Agent is an agent that runs and sessions name. [DefaultAgent] comes first, then those that the configuration file adds, in its order.
+type Agent struct {
+	Name            string
+	Model           string // "" is the default model; several, joined with commas, are a fallback chain
+	Instructions    string // "" is what every agent is told
+	AskAlways       []string
+	AskNever        []string
+	MaxSteps        int
+	ToolTimeout     time.Duration
+	ApprovalTimeout time.Duration
+	Summarize       bool
+}
+
+// Agent returns the agent of this name.
+func (c *Config) Agent(name string) (Agent, bool) {
+	for _, a := range c.Agents {
+		if a.Name == name {
+			return a, true
+		}
+	}
+	return Agent{}, false
+}
+
+// agent is where the settings of an agent go.
+func (c *Config) agent(name string) *Agent {
+	for i := range c.Agents {
+		if c.Agents[i].Name == name {
+			return &c.Agents[i]
+		}
+	}
+	c.Agents = append(c.Agents, Agent{Name: name})
+	return &c.Agents[len(c.Agents)-1]
+}
+
+// agents is the section whose members may have any name.
+const agents = "agents."
+
+// agentSettings are the settings of one agent. They stand in the file alone: the names of agents are the user's.
+func agentSettings(name string) []Setting {
+	section := agents + name + "."
+	list := []Setting{
+		{
+			Key: section + "model", check: checkModel, chain: true,
+			Help:  "model that answers, or several as a fallback chain; the default model unless set",
+			field: func(c *Config) any { return &c.agent(name).Model },
+		},
+		{
+			Key:   section + "instructions",
+			Help:  "what the agent is told before anything else, as text or {file: PATH}",
+			field: func(c *Config) any { return &c.agent(name).Instructions },
+		},
+		{
+			Key:   section + "ask_always",
+			Help:  "tools that run only after somebody has approved the call, by name or as fs.*",
+			field: func(c *Config) any { return &c.agent(name).AskAlways },
+		},
+		{
+			Key:   section + "ask_never",
+			Help:  "tools that run without being approved, though they would ask, by name or as mcp.search.*",
+			field: func(c *Config) any { return &c.agent(name).AskNever },
+		},
+		{
+			Key: section + "max_steps", Default: "50", Min: "1",
+			Help:  "calls of the model for one message",
+			field: func(c *Config) any { return &c.agent(name).MaxSteps },
+		},
+		{
+			Key: section + "tool_timeout", Default: "1m", Min: "1ms",
+			Help:  "how long a call of a tool may take that has no limit of its own",
+			field: func(c *Config) any { return &c.agent(name).ToolTimeout },
+		},
+		{
+			Key: section + "approval_timeout", Default: "5m", Min: "1ms",
+			Help:  "how long a call waits for approval; no answer is a denial",
+			field: func(c *Config) any { return &c.agent(name).ApprovalTimeout },
+		},
+		{
+			Key: section + "summarize", Default: "false",
+			Help:  "sum up what is left behind where a session has become too long for the model",
+			field: func(c *Config) any { return &c.agent(name).Summarize },
+		},
+	}
+	for i := range list {
+		list[i].fileOnly = true
+	}
+	return list
+}
+
+// agents reads the agents.
+func (r *fileReader) agents(m *ast.MappingValueNode) {
+	members, ok := mapping(m.Value)
+	if _, null := m.Value.(*ast.NullNode); !ok && !null {
+		r.fail(m.Key.GetToken(), "agents", "expected agents by name, as \"%s: {model: …}\"", DefaultAgent)
+	}
+	for _, m := range members {
+		if m.Key == nil || m.Key.GetToken() == nil {
+			continue
+		}
+		r.agent(m, m.Key.GetToken().Value)
+	}
+}
+
+// agent reads an agent. One without any settings is one with the defaults.
+func (r *fileReader) agent(m *ast.MappingValueNode, name string) {
+	at, key := m.Key.GetToken(), agents+name
+	if !providerName.MatchString(name) {
+		r.fail(at, key, "an agent's name has small letters, digits, - and _ only")
+		return
+	}
+	members, ok := mapping(m.Value)
+	if _, null := m.Value.(*ast.NullNode); !ok && !null {
+		r.fail(at, key, "expected settings, one a line, as \"model: …\"")
+		return
+	}
+	own := agentSettings(name)
+	r.agentSettings = append(r.agentSettings, own...)
+	var keys []string
+	for _, s := range own {
+		keys = append(keys, s.Key)
+	}
+	for _, m := range members {
+		if m.Key == nil || m.Key.GetToken() == nil {
+			continue
+		}
+		field := key + "." + m.Key.GetToken().Value
+		if i := slices.Index(keys, field); i >= 0 {
+			r.setting(own[i], m)
+		} else if near := Nearest(field, keys); near != "" {
+			r.fail(m.Key.GetToken(), field, "unknown setting; did you mean %s?", near)
+		} else {
+			r.fail(m.Key.GetToken(), field, "unknown setting; an agent has %s", strings.ReplaceAll(strings.Join(keys, ", "), key+".", ""))
+		}
+	}
+	for _, pattern := range r.both(key) {
+		r.fail(at, key, "%s stands under ask_always and under ask_never", pattern)
+	}
+}
+
+// both are the patterns that an agent's calls are to be approved by, and are not.
+func (r *fileReader) both(key string) (list []string) {
+	always, never := r.values[key+".ask_always"], r.values[key+".ask_never"]
+	if always == nil || never == nil {
+		return nil
+	}
+	for _, pattern := range always.items() {
+		if slices.Contains(never.items(), pattern) {
+			list = append(list, pattern)
+		}
+	}
+	return list
+}
+
+// items are those of a list, however it was written.
+func (v *value) items() []string {
+	if v.list != nil {
+		return v.list
+	}
+	return splitList(v.text)
+}
+
+// defaultAgent gives the agent that is always there its settings where the file says nothing of it.
+func (l *loader) defaultAgent() {
+	if slices.ContainsFunc(l.c.settings, func(s Setting) bool { return strings.HasPrefix(s.Key, agents+DefaultAgent+".") }) {
+		return
+	}
+	for _, s := range agentSettings(DefaultAgent) {
+		l.apply(s, nil)
+	}
+}

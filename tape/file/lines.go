@@ -117,13 +117,13 @@ type backward struct {
 	begin int64 // offset of buf
 	end   int64 // of the lines not yet returned
 	buf   []byte
+	step  int64 // how much to read next
 }
 
 // line returns the line before the one that it returned last, and io.EOF before the first.
 func (b *backward) line() (line, error) {
 	end := b.end
 	long := false
-	step := int64(8 << 10)
 	for {
 		if have := b.end - b.begin; have > 0 {
 			text := b.buf[:have]
@@ -139,7 +139,7 @@ func (b *backward) line() (line, error) {
 				}
 				return line{text, span{b.end, end}}, nil
 			}
-			if have > maxLine {
+			if have > int64(maxLine) {
 				long = true
 				b.end = b.begin
 			}
@@ -149,20 +149,20 @@ func (b *backward) line() (line, error) {
 			}
 			return line{}, io.EOF
 		}
-		if err := b.fill(step); err != nil {
+		if err := b.fill(); err != nil {
 			return line{}, err
 		}
-		step = min(2*step, keepBuffer)
 	}
 }
 
 // fill reads more before what was not yet returned.
-func (b *backward) fill(step int64) error {
+func (b *backward) fill() error {
+	b.step = min(max(8<<10, 2*b.step), keepBuffer) // what is looked for is often near the end
 	have := b.buf[:max(0, b.end-b.begin)]
 	if len(have) == 0 {
 		b.begin = b.end
 	}
-	step = min(step, b.begin)
+	step := min(b.step, b.begin)
 	grown := make([]byte, step+int64(len(have)))
 	copy(grown[step:], have)
 	if n, err := b.r.ReadAt(grown[:step], b.begin-step); int64(n) < step {

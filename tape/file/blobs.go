@@ -1,0 +1,103 @@
+package file
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/lingserve/lingserve/tape"
+)
+
+// A blob is a file in the tape's folder of blobs, named by the hash of what it holds.
+
+// partEnd is the ending of a blob that is being written.
+const partEnd = ".part"
+
+// PutBlob implements tape.Blobs.
+func (s *Store) PutBlob(ctx context.Context, name string, data []byte) (handle string, err error) {
+	sum := sha256.Sum256(data)
+	handle = hex.EncodeToString(sum[:])
+	err = s.with(name, func(l *log) error {
+		l.commit.Lock()
+		defer l.commit.Unlock()
+		// As the writer of the tape, so that it is not erased meanwhile.
+		return l.own(ctx, false, func() error {
+			if l.entries() == 0 {
+				return fmt.Errorf("%w: there is no tape %s", tape.ErrNotFound, name)
+			}
+			return s.writeBlob(name, handle, data)
+		})
+	})
+	if err != nil {
+		return "", s.explain(name, err)
+	}
+	return handle, nil
+}
+
+func (s *Store) writeBlob(name, handle string, data []byte) error {
+	folder := name + blobsEnd
+	path := folder + "/" + handle
+	if at, err := s.disk.stat(path); err == nil && at.Mode().IsRegular() && at.Size() == int64(len(data)) {
+		return nil
+	}
+	if err := s.disk.mkdir(folder); err != nil {
+		return err
+	}
+	f, err := s.disk.open(path+partEnd, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt(data, 0)
+	}
+	if err == nil && s.sync == SyncAlways {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = s.disk.rename(path+partEnd, path)
+	}
+	if err != nil {
+		_ = s.disk.remove(path + partEnd)
+		return err
+	}
+	s.touched(name, path)
+	return nil
+}
+
+// ReadBlob implements tape.Blobs.
+func (s *Store) ReadBlob(ctx context.Context, name, handle string, offset, limit int64) (data []byte, size int64, err error) {
+	if _, err := s.Info(ctx, name); err != nil {
+		return nil, 0, err
+	}
+	unknown := fmt.Errorf("%w: the session has no blob %.80q", tape.ErrNotFound, handle)
+	if raw, err := hex.DecodeString(handle); err != nil || len(raw) != sha256.Size || hex.EncodeToString(raw) != handle {
+		return nil, 0, unknown
+	}
+	f, err := s.disk.open(name+blobsEnd+"/"+handle, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, unknown
+	}
+	if err != nil {
+		return nil, 0, s.explain(name, err)
+	}
+	defer f.Close()
+	at, err := f.Stat()
+	if err != nil {
+		return nil, 0, s.explain(name, err)
+	}
+	size = at.Size()
+	if offset >= size || limit <= 0 {
+		return nil, size, nil
+	}
+	data = make([]byte, min(limit, size-offset))
+	if _, err := f.ReadAt(data, offset); err != nil {
+		return nil, 0, s.explain(name, err)
+	}
+	return data, size, nil
+}

@@ -1,0 +1,5 @@
+package file
+
+import "syscall"
+
+var errNoSpace error = syscall.ENOSPC

@@ -1,0 +1,674 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"math"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/tape"
+)
+
+// What a tape consists of: its name and one of these.
+const (
+	tapeEnd    = ".jsonl"
+	indexEnd   = ".index"
+	sessionEnd = ".session" // readable id, workspace and title, which have no fixed size
+	tornEnd    = ".torn"    // what dying writers left at the end, moved away
+	blobsEnd   = ".blobs"   // a folder
+	importEnd  = ".import"  // an import that is not yet a tape
+	leaseEnd   = ".lease"
+)
+
+// errMoved says that the file is no longer the one at its path: look again.
+var errMoved = errors.New("the tape's file was moved or erased")
+
+// log is an open tape. Its file never changes; when another one lies at the path, the log has ended and a new one is opened.
+type log struct {
+	store *Store
+	name  string
+
+	// Guarded by store.mu.
+	users  int
+	older  *log // in the order of use
+	newer  *log
+	useful atomic.Bool // it has a file that is, for all that is known, the one at its path
+
+	// commit is held by the one who writes: taken before mu, never with it held.
+	commit sync.Mutex
+
+	mu       sync.Mutex // guards what follows; held for moments, and never while the disk spins
+	file     handle     // nil when not open
+	info     fs.FileInfo
+	index    handle // nil when there is none yet
+	kept     int64  // records in the index that hold
+	slot     int    // the one written last
+	extra    []byte // records that the index does not have yet
+	stale    bool   // the index does not have the state
+	broken   bool   // nor all records before it
+	sideKept uint64 // hash of the session's file as it lies there
+	record   []byte // for the next record
+	state    state
+	writing  bool // what lies behind the state is being written here: it is not to be taken in
+	queue    []*request
+	cut      int64 // what a write that failed has left behind, when it could not be cut off: up to here; 0 is nothing
+	finished bool  // closed, erased or moved
+}
+
+// request is a batch that waits to be written.
+type request struct {
+	batch   tape.Batch
+	entries []tape.Entry
+	first   int64
+	err     error
+	done    bool
+}
+
+// openLocked opens the file. Only who is about to write makes one.
+func (l *log) openLocked(create bool) error {
+	if l.finished {
+		return errMoved
+	}
+	if l.file != nil {
+		return nil
+	}
+	flag := os.O_RDWR
+	if create {
+		flag |= os.O_CREATE
+	}
+	f, err := l.store.disk.open(l.name+tapeEnd, flag)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: there is no tape %s", tape.ErrNotFound, l.name)
+	}
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	l.file, l.info = f, info
+	l.state.Tape = l.name
+	l.openIndexLocked(0)
+	l.useful.Store(true)
+	return nil
+}
+
+// openIndexLocked opens the index. A tape does without one: it is read from its beginning then.
+func (l *log) openIndexLocked(create int) {
+	if l.index == nil {
+		if f, err := l.store.disk.open(l.name+indexEnd, os.O_RDWR|create); err == nil {
+			l.index = f
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			l.store.log.Warn("the index of a tape cannot be used", "tape", l.name, "error", err)
+		}
+	}
+}
+
+// closeLocked ends the log.
+func (l *log) closeLocked() error {
+	l.finished = true
+	l.useful.Store(false)
+	var errs []error
+	for _, f := range []handle{l.file, l.index} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// refreshLocked takes in what others have appended.
+func (l *log) refreshLocked() error {
+	if l.writing {
+		return nil // as it was before the batch
+	}
+	at, err := l.store.disk.stat(l.name + tapeEnd)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(at, l.info) {
+		return errMoved
+	}
+	if err != nil {
+		return err
+	}
+	size := at.Size()
+	if size == l.state.Bytes {
+		return nil
+	}
+	if size < l.state.Bytes { // a writer took back what it could not make durable
+		l.state = state{Info: tape.Info{Tape: l.name}}
+		l.extra = nil
+	}
+	return l.loadLocked(size)
+}
+
+// loadLocked brings the state up to the size of the file: from the index as far as it goes, the rest by reading.
+func (l *log) loadLocked(size int64) error {
+	l.openIndexLocked(0)
+	if l.index != nil {
+		indexed, err := l.index.Stat()
+		if err == nil {
+			best, kept, slot := newest(l.index, indexed.Size(), l.name, l.file, size)
+			if best.Bytes >= l.state.Bytes && l.completeLocked(&best) {
+				l.state, l.kept, l.slot, l.extra, l.stale, l.broken, l.sideKept = best, kept, slot, nil, false, false, best.side
+			}
+			if indexed.Size() < offsetOf(l.kept) && l.kept > 0 {
+				l.broken = true // another process could not write it
+			}
+		}
+	}
+	from := l.state.Bytes
+	if from == 0 {
+		l.kept, l.extra = 0, nil
+	}
+	next, extra, err := take(l.file, l.state, size)
+	if err != nil {
+		return err
+	}
+	if from == 0 && next.Entries > 0 {
+		// The name shows whether the session's file tells the truth; an import's entries are of another session.
+		if side, _, ok := l.readSession(); ok && tape.Name(side.Workspace, side.Session) == l.name {
+			next.Session, next.Workspace = side.Session, side.Workspace
+		}
+	}
+	if next.Unreadable > l.state.Unreadable {
+		l.store.log.Warn("a tape has lines that cannot be read; they are skipped", "tape", l.name,
+			"lines", next.Unreadable, "first_offset", next.badAt)
+	}
+	if next.Bytes > from {
+		next.tail, _ = tailOf(l.file, next.Bytes)
+		next.side = hashOf(appendSession(nil, &next.Info))
+		l.extra = append(l.extra, extra...)
+		l.stale = true
+	}
+	l.state = next
+	return nil
+}
+
+// completeLocked adds what a record does not hold: the last anchor's name and the session. It is false when they are not as the
+// record says.
+func (l *log) completeLocked(s *state) bool {
+	s.Tape = l.name
+	if s.Bytes == 0 {
+		return false
+	}
+	if s.Anchors > 0 {
+		ref, err := readAnchor(l.file, s.LastAnchor.ID, s.anchor)
+		if err != nil {
+			return false
+		}
+		s.LastAnchor = ref
+	}
+	if s.side == l.state.side {
+		s.Session, s.Workspace, s.Title = l.state.Session, l.state.Workspace, l.state.Title
+		return true
+	}
+	side, hash, ok := l.readSession()
+	if !ok || hash != s.side {
+		return false
+	}
+	s.Session, s.Workspace, s.Title = side.Session, side.Workspace, side.Title
+	return true
+}
+
+// readAnchor reads the anchor whose line is known.
+func readAnchor(r io.ReaderAt, id int64, at span) (tape.AnchorRef, error) {
+	size := at.end - at.offset
+	if size <= 0 || size > int64(maxLine) {
+		return tape.AnchorRef{}, errCut
+	}
+	text := make([]byte, size)
+	if n, err := r.ReadAt(text, at.offset); n < len(text) {
+		return tape.AnchorRef{}, errors.Join(errCut, err)
+	}
+	e, _, err := parse(text)
+	if err != nil || e.ID != id || e.Kind != tape.KindAnchor {
+		return tape.AnchorRef{}, errors.New("the index is of another tape")
+	}
+	return tape.AnchorOf(e), nil
+}
+
+// take reads the tape from the state on and returns the state with the whole batches up to size, and a record for each anchor
+// among them.
+func take(r io.ReaderAt, s state, size int64) (state, []byte, error) {
+	buf := getBuffer()
+	defer putBuffer(buf)
+	in := forward{r: r, next: s.Bytes, end: size, buf: *buf}
+	defer func() { *buf = in.buf }()
+	next := s
+	var marks []state // of the batch
+	var extra []byte
+	marked := s.Bytes
+	for {
+		ln, err := in.line()
+		if errors.Is(err, io.EOF) || err == nil && !ln.whole() && ln.end == size {
+			return s, extra, nil
+		}
+		if errors.Is(err, errCut) {
+			return s, extra, nil // taken back in this moment
+		}
+		if err != nil {
+			return s, nil, err
+		}
+		e, unfinished, err := parse(ln.text)
+		if ln.text == nil || err != nil || e.ID <= next.LastID {
+			if next.Unreadable++; next.Unreadable == 1 {
+				next.badAt = ln.offset
+			}
+			continue
+		}
+		if next.Add(e); e.Kind == tape.KindAnchor {
+			next.anchor = ln.span
+			marks = append(marks, next)
+		}
+		if unfinished {
+			continue
+		}
+		next.Bytes = ln.end
+		if len(marks) == 0 && next.Bytes >= marked+markEvery {
+			marks = append(marks, next)
+		}
+		if len(marks) > 0 {
+			marked = next.Bytes
+			next.tail, _ = tailOf(r, next.Bytes)
+			next.side = hashOf(appendSession(nil, &next.Info))
+			extra = appendMarks(extra, marks, &next)
+			marks = marks[:0]
+		}
+		s = next
+	}
+}
+
+// appendMarks appends a record for each anchor of a batch. All of them are of the length behind the batch: half a batch is no
+// state of a tape.
+func appendMarks(dst []byte, marks []state, end *state) []byte {
+	for _, m := range marks {
+		anchor, last, n := m.anchor, m.LastAnchor, m.Anchors
+		m = *end
+		m.anchor, m.LastAnchor, m.Anchors = anchor, last, n
+		dst = m.appendTo(dst)
+	}
+	return dst
+}
+
+// side is what the session's file holds.
+type side struct {
+	Session   string `json:"session"`
+	Workspace string `json:"workspace"`
+	Title     string `json:"title"`
+}
+
+func appendSession(dst []byte, i *tape.Info) []byte {
+	text, _ := json.Marshal(side{i.Session, i.Workspace, i.Title}) // strings have a JSON form
+	return append(append(dst, text...), '\n')
+}
+
+func (l *log) readSession() (s side, hash uint64, ok bool) { return readSession(l.store.disk, l.name) }
+
+// maxSession bounds what is read of a session's file: id, path and title, all of them escaped.
+const maxSession = 64 << 10
+
+func readSession(d disk, name string) (s side, hash uint64, ok bool) {
+	f, err := d.open(name+sessionEnd, os.O_RDONLY)
+	if err != nil {
+		return s, 0, false
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, maxSession))
+	if err != nil || json.Unmarshal(text, &s) != nil {
+		return s, 0, false
+	}
+	return s, hashOf(text), true
+}
+
+// lock takes the tape for this process. Another one has it only for the length of a batch, so it is asked again and again
+// rather than waited for in the kernel, where nothing could be canceled.
+func (l *log) lock(ctx context.Context) error {
+	const longest = 4 * time.Millisecond
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, longest) {
+		ok, err := l.file.tryLock()
+		if ok || err != nil {
+			return err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// own runs do as the only writer of the tape, in all processes, with all that was appended taken in and the end repaired. errMoved
+// says that there is another file by now.
+func (l *log) own(ctx context.Context, create bool, do func() error) (err error) {
+	l.mu.Lock()
+	err = l.openLocked(create)
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := l.lock(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.file.unlock()) }()
+	l.mu.Lock()
+	err = l.refreshLocked()
+	if err == nil {
+		err = l.repairLocked()
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return do()
+}
+
+// entries counts what is on the tape, for its owner.
+func (l *log) entries() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state.Entries
+}
+
+// repairLocked brings the tape's end in order, with the lock held: what lies behind the last whole batch is of a writer that died.
+func (l *log) repairLocked() error {
+	info, err := l.file.Stat()
+	if err != nil {
+		return err
+	}
+	size := info.Size()
+	end := l.state.Bytes
+	if size <= end {
+		return nil
+	}
+	if l.cut == size { // not of the dead, but of a write of ours that failed
+		if err := l.file.Truncate(end); err != nil {
+			return fmt.Errorf("take back a write that failed: %w", err)
+		}
+		l.cut = 0
+		return nil
+	}
+	// One thing only may be missing: the last line feed.
+	last, err := lastLine(l.file, end, size)
+	if err != nil {
+		return err
+	}
+	if e, unfinished, err := parse(last.text); !last.whole() && err == nil && !unfinished && e.ID > l.state.LastID {
+		if _, err := l.file.WriteAt([]byte{'\n'}, size); err != nil {
+			return fmt.Errorf("end the last line: %w", err)
+		}
+		size++
+		if err := l.loadLocked(size); err != nil {
+			return err
+		}
+	}
+	if l.state.Bytes < size {
+		return l.moveTornLocked(l.state.Bytes, size)
+	}
+	return nil
+}
+
+// lastLine reads a part of a tape up to its last line.
+func lastLine(r io.ReaderAt, from, to int64) (last line, err error) {
+	buf := getBuffer()
+	defer putBuffer(buf)
+	in := forward{r: r, next: from, end: to, buf: *buf}
+	defer func() { *buf = in.buf }()
+	for {
+		ln, err := in.line()
+		if errors.Is(err, io.EOF) {
+			return last, nil
+		}
+		if err != nil {
+			return last, err
+		}
+		if last = ln; ln.end == to {
+			last.text = bytes.Clone(ln.text)
+		}
+	}
+}
+
+// moveTornLocked moves what lies behind the last whole batch to a file of its own, for somebody to look at, and cuts it off.
+func (l *log) moveTornLocked(from, to int64) error {
+	torn, err := l.store.disk.open(l.name+tornEnd, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return fmt.Errorf("keep what a writer left unfinished: %w", err)
+	}
+	info, err := torn.Stat()
+	if err != nil {
+		return errors.Join(err, torn.Close())
+	}
+	_, err = io.Copy(io.NewOffsetWriter(torn, info.Size()), io.NewSectionReader(l.file, from, to-from))
+	if err == nil {
+		err = torn.Sync() // before it is gone from where it was
+	}
+	if err != nil {
+		return fmt.Errorf("keep what a writer left unfinished: %w", errors.Join(err, torn.Truncate(info.Size()), torn.Close()))
+	}
+	if err := torn.Close(); err != nil {
+		return err
+	}
+	l.store.log.Warn("a tape ended in an unfinished batch; it was moved away", "tape", l.name, "offset", from, "bytes", to-from)
+	if err := l.file.Truncate(from); err != nil {
+		return fmt.Errorf("cut off what a writer left unfinished: %w", err)
+	}
+	return nil
+}
+
+// write writes what is waiting in the queue, as its only writer.
+func (l *log) write(ctx context.Context, r *request) (err error) {
+	l.mu.Lock()
+	l.queue = append(l.queue, r)
+	l.mu.Unlock()
+	l.commit.Lock()
+	defer l.commit.Unlock()
+	if r.done { // somebody else did it, with one sync for all
+		return r.err
+	}
+	err = l.own(ctx, r.batch.Create, func() error {
+		l.flush()
+		return nil
+	})
+	if !r.done {
+		l.mu.Lock()
+		l.queue = slices.DeleteFunc(l.queue, func(q *request) bool { return q == r })
+		l.mu.Unlock()
+		return err
+	}
+	return errors.Join(r.err, err)
+}
+
+// flush writes the batches of the queue, each with one write, and then, where that is the policy, makes them durable together. The
+// caller holds the locks.
+func (l *log) flush() {
+	l.mu.Lock()
+	queue := l.queue
+	l.queue = nil
+	l.writing = true
+	before := l.state
+	l.mu.Unlock()
+
+	next := before
+	var extra []byte
+	for _, r := range queue {
+		var marks []byte
+		if next, marks, r.err = l.append(next, r); r.err != nil {
+			r.err = explain(fmt.Errorf("tape %s: %w", l.name, r.err))
+		}
+		extra = append(extra, marks...)
+	}
+	written := next.Bytes > before.Bytes
+	if written && l.store.sync == SyncAlways {
+		if err := l.store.syncNow(l.file, before.Entries == 0); err != nil {
+			err = fmt.Errorf("tape %s: what was written cannot be made durable: %w", l.name, err)
+			err = errors.Join(err, l.file.Truncate(before.Bytes))
+			for _, r := range queue {
+				if r.err == nil {
+					r.first, r.err = 0, explain(err)
+				}
+			}
+			next, extra, written = before, nil, false
+			l.store.fail(l.name, err)
+		}
+	}
+	l.mu.Lock()
+	l.state = next
+	l.extra = append(l.extra, extra...)
+	l.writing = false
+	l.stale = l.stale || written
+	if l.stale {
+		l.writeIndexLocked()
+	}
+	l.mu.Unlock()
+	for _, r := range queue {
+		r.done = true
+	}
+	if next.Entries == 0 { // nobody shall find a tape that was never begun
+		_ = l.store.disk.remove(l.name + tapeEnd)
+	} else if written {
+		l.store.touched(l.name, l.name+tapeEnd)
+	}
+}
+
+// append writes one batch behind the state and returns the state behind it, with a record for each anchor.
+func (l *log) append(s state, r *request) (state, []byte, error) {
+	if err := l.store.failure(l.name); err != nil {
+		return s, nil, err
+	}
+	written, err := r.batch.Number(r.entries, s.Info, time.Now(), func(after int64) iter.Seq2[tape.Entry, error] {
+		return (&source{file: l.file, state: s}).Entries(after, math.MaxInt64, false)
+	})
+	if err != nil {
+		return s, nil, err
+	}
+	if written != 0 {
+		r.first = written
+		return s, nil, nil
+	}
+	buf := getBuffer()
+	defer putBuffer(buf)
+	text := *buf
+	next := s
+	var marks []state
+	for i, e := range r.entries {
+		start := int64(len(text))
+		text = appendLine(text, e, i < len(r.entries)-1)
+		if next.Add(e); e.Kind == tape.KindAnchor {
+			next.anchor = span{s.Bytes + start, s.Bytes + int64(len(text))}
+			marks = append(marks, next)
+		}
+	}
+	*buf = text
+	if r.batch.Create && r.batch.Session != "" {
+		next.Session, next.Workspace = r.batch.Session, r.batch.Workspace
+	}
+	if _, err := l.file.WriteAt(text, s.Bytes); err != nil {
+		if undo := l.file.Truncate(s.Bytes); undo != nil {
+			// It stands behind the end, where no reader looks; the next batch tries again.
+			if info, stat := l.file.Stat(); stat == nil {
+				l.cut = info.Size()
+			}
+			err = errors.Join(err, undo)
+		}
+		return s, nil, err
+	}
+	r.first = r.entries[0].ID
+	next.Bytes += int64(len(text))
+	next.tail = hashOf(text[max(0, len(text)-tailSize):])
+	if len(text) < tailSize {
+		next.tail, _ = tailOf(l.file, next.Bytes)
+	}
+	if next.side == 0 || next.Session != s.Session || next.Workspace != s.Workspace || next.Title != s.Title {
+		next.side = hashOf(appendSession(nil, &next.Info))
+	}
+	if len(marks) == 0 && next.Bytes/markEvery != s.Bytes/markEvery {
+		marks = append(marks, next)
+	}
+	return next, appendMarks(nil, marks, &next), nil
+}
+
+// writeIndexLocked brings the index up to the state, with the tape's lock held. It may fail: then the index is emptied, and the
+// tape is read from its beginning the next time that it is opened.
+func (l *log) writeIndexLocked() {
+	if l.state.Bytes == 0 {
+		return
+	}
+	err := l.tryWriteIndexLocked()
+	if err == nil {
+		return
+	}
+	l.store.log.Warn("the index of a tape cannot be written", "tape", l.name, "error", err)
+	l.stale, l.broken = true, true
+	if l.index != nil {
+		_ = l.index.Truncate(0) // it holds nothing that the tape does not
+	}
+}
+
+func (l *log) tryWriteIndexLocked() error {
+	if l.broken { // records are missing: only a reading from the beginning brings them back
+		s, extra, err := take(l.file, state{Info: tape.Info{Tape: l.name}}, l.state.Bytes)
+		if err != nil {
+			return err
+		}
+		if s.Entries != l.state.Entries {
+			return errCut
+		}
+		l.kept, l.extra = 0, extra
+	}
+	if l.openIndexLocked(os.O_CREATE); l.index == nil {
+		return errors.New("it cannot be opened")
+	}
+	if l.state.side != l.sideKept {
+		if err := l.writeSession(); err != nil {
+			return err
+		}
+		l.sideKept = l.state.side
+	}
+	if len(l.extra) > 0 {
+		if err := l.index.Truncate(offsetOf(l.kept)); err != nil { // what a dying writer left behind the last record
+			return err
+		}
+		if _, err := l.index.WriteAt(l.extra, offsetOf(l.kept)); err != nil {
+			return err
+		}
+	}
+	slot := 1 - l.slot
+	l.record = l.state.appendTo(l.record[:0])
+	if _, err := l.index.WriteAt(l.record, int64(slot)*recordSize); err != nil {
+		return err
+	}
+	l.kept += int64(len(l.extra)) / recordSize
+	l.slot, l.extra, l.stale, l.broken = slot, nil, false, false
+	return nil
+}
+
+func (l *log) writeSession() error {
+	f, err := l.store.disk.open(l.name+sessionEnd, os.O_RDWR|os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	text := appendSession(nil, &l.state.Info)
+	err = f.Truncate(0)
+	if err == nil {
+		_, err = f.WriteAt(text, 0)
+	}
+	return errors.Join(err, f.Close())
+}

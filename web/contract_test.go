@@ -357,6 +357,14 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", "/v1/sessions/nobody/handoff", handoff, nil, 404, false},
 			{"POST", aSession + "/handoff", `{"name":"n","state":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, false},
 			{"POST", aSession + "/handoff", handoff, []string{"Content-Type: text/plain"}, 415, true},
+			{"POST", aSession + "/fork", "", nil, 201, false},
+			{"POST", aSession + "/fork", `{"session":"telegram/42","at":2}`, nil, 201, false},
+			{"POST", aSession + "/fork", `{"at":99}`, nil, 400, false},
+			{"POST", aSession + "/fork", "", []string{foreign}, 403, false},
+			{"POST", "/v1/sessions/nobody/fork", "", nil, 404, false},
+			{"POST", aSession + "/fork", `{"session":"a/b"}`, nil, 409, false},
+			{"POST", aSession + "/fork", `{"session":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
+			{"POST", aSession + "/fork", "{}", []string{"Content-Type: text/plain"}, 415, true},
 			{"DELETE", "/v1/sessions/erased?x=1", "", nil, 400, false},
 			{"DELETE", "/v1/sessions/erased", "", []string{foreign}, 403, false},
 			{"DELETE", "/v1/sessions/erased", "", nil, 204, false},
@@ -403,6 +411,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		{"DELETE", aSession, "", nil, 500, false},
 		{"GET", aSession + "/tape", "", nil, 500, false},
 		{"POST", aSession + "/handoff", handoff, nil, 500, false},
+		{"POST", aSession + "/fork", "", nil, 500, false},
 	} {
 		t.Run("broken/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, broken, want) })
 	}
@@ -486,6 +495,7 @@ func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
 	for schema, try := range map[string][2]string{
 		"StartRequest": {"/v1/runs", `{"nonsense":1}`}, "Options": {"/v1/runs", `{"options":{"nonsense":1}}`},
 		"Filter": {"/v1/runs", `{"filter":{"nonsense":1}}`}, "Handoff": {"/v1/sessions/s/handoff", `{"nonsense":1}`},
+		"Fork": {"/v1/sessions/s/fork", `{"nonsense":1}`},
 	} {
 		described := slices.Sorted(maps.Keys(c.doc.Components.Schemas[schema].Value.Properties))
 		if diff := cmp.Diff(described, known(b.do("POST", try[0], try[1]))); diff != "" {

@@ -41,6 +41,7 @@ func (s *Server) routes() http.Handler {
 	r.Delete("/v1/sessions/{id}", s.withSession(s.deleteSession))
 	r.Get("/v1/sessions/{id}/tape", s.withSession(s.getTape))
 	r.Post("/v1/sessions/{id}/handoff", s.withSession(s.postHandoff))
+	r.Post("/v1/sessions/{id}/fork", s.withSession(s.postFork))
 	s.router = r
 	return s.outermost(r)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -304,6 +305,49 @@ func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tap
 		return
 	}
 	s.send(w, r, http.StatusCreated, "application/json", append(e.AppendJSON(nil), '\n'))
+}
+
+// postFork copies a session into a new one.
+func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
+	target, at := "", new(int)
+	if p := s.body(w, r, false, func(d *decoder) fields {
+		return fields{
+			"session": func(at string, raw json.RawMessage) {
+				if !d.as(at, raw, '"', "a string", &target) {
+					return
+				}
+				if err := tape.CheckSession(target); err != nil {
+					d.fail(at, "%s", unfit(err))
+				}
+			},
+			"at": func(pointer string, raw json.RawMessage) { at = d.integer(pointer, raw, 1, math.MaxInt) },
+		}
+	}); p != nil {
+		p.write(w)
+		return
+	}
+	if target == "" {
+		target = newRunID()
+	}
+	fork, err := t.ForkSession(r.Context(), target, int64(*at))
+	switch {
+	case errors.Is(err, tape.ErrInvalid):
+		invalid(misfit{Pointer: "/at", Detail: unfit(err)}).write(w)
+		return
+	case errors.Is(err, tape.ErrNotEmpty), errors.Is(err, tape.ErrNameCollision):
+		newProblem(codeConflict, "there is a session "+quote(target)+" already").write(w)
+		return
+	}
+	var answer session
+	if err == nil {
+		answer, err = s.describe(r.Context(), fork)
+	}
+	if err != nil {
+		s.tapeProblem(r.Context(), err).write(w)
+		return
+	}
+	w.Header().Set("Location", sessionPath(target))
+	s.sendJSON(w, r, http.StatusCreated, answer)
 }
 
 // body reads a request that is no start of a run: its members, all of which may be left out, and no query.

@@ -317,6 +317,68 @@ func TestAHandoffWritesOneAnchor(t *testing.T) {
 	}
 }
 
+// TA-33
+func TestASessionIsForkedAtAnEntryAndGoesItsOwnWay(t *testing.T) {
+	b := sessionsBench(t, nil).serve()
+	tp := b.session("s", "one", "two", "three")
+	resp := b.do("POST", "/v1/sessions/s/fork", `{"session":"a/b c","at":3}`)
+	var got session
+	if err := json.Unmarshal([]byte(text(t, resp)), &got); err != nil || resp.StatusCode != 201 || resp.Header.Get("Location") != "/v1/sessions/a%2Fb%20c" {
+		t.Fatalf("%d %v: %v", resp.StatusCode, resp.Header, err)
+	}
+	if diff := cmp.Diff(got, get[session](b, resp.Header.Get("Location"))); diff != "" || got.ID != "a/b c" || got.Counts.Entries != 4 || got.Title != "one" {
+		t.Errorf("%+v %s", got, diff)
+	}
+	copied := text(t, b.do("GET", resp.Header.Get("Location")+"/tape?format=jsonl&limit=3", ""))
+	if diff := cmp.Diff(text(t, b.do("GET", "/v1/sessions/s/tape?format=jsonl&limit=3", "")), copied); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := tp.Append(t.Context(), tape.NewMessage("user", "four")); err != nil {
+		t.Fatal(err)
+	}
+	if again := get[session](b, resp.Header.Get("Location")); again.Counts != got.Counts {
+		t.Errorf("%+v", again)
+	}
+	// Without a body everything is copied, to a session with an id that nobody has.
+	resp = b.do("POST", "/v1/sessions/s/fork", "")
+	if all := get[session](b, resp.Header.Get("Location")); resp.StatusCode != 201 || all.Counts.Entries != 6 || len(all.ID) < 20 {
+		t.Errorf("%+v", all)
+	}
+	for body, want := range map[string]string{
+		`{"session":"a/b c"}`: `there is a session "a/b c" already`,
+		`{"session":"s"}`:     `there is a session "s" already`,
+		`{"session":"x\ny"}`:  `/session: a session id has no control characters, "x\ny" has`,
+		`{"session":""}`:      "/session: a session id has 1–512 bytes, this one has 0",
+		`{"session":7}`:       "/session: expected a string, found a number",
+		`{"at":0}`:            "/at: expected a whole number from 1 to 9223372036854775807, found 0",
+		`{"at":7}`:            "/at: a session is forked at one of its entries 1–5, not at 7",
+		`{"name":"x"}`:        "/name: unknown member; expected one of at, session",
+	} {
+		if p := readProblem(t, b.do("POST", "/v1/sessions/s/fork", body)); p.Detail != want || p.Status/100 != 4 {
+			t.Errorf("%s: %+v", body, p)
+		}
+	}
+}
+
+// TA-24
+func TestATapeIsSearchedInAnyLanguage(t *testing.T) {
+	b := sessionsBench(t, nil).serve()
+	b.session("s", "今天天气很好", "Le café est fermé", "THE WEATHER IS FINE", "fine weather, again")
+	for q, want := range map[string][]int64{"天气": {2}, "cafe\u0301": {3}, "weather fine": {4, 5}, "ＷＥＡＴＨＥＲ": {4, 5}, "storm": nil} {
+		var unquoted string
+		if err := json.Unmarshal([]byte(`"`+q+`"`), &unquoted); err != nil {
+			t.Fatal(err)
+		}
+		var ids []int64
+		for _, e := range get[entryPage](b, "/v1/sessions/s/tape?q="+url.QueryEscape(unquoted)).Entries {
+			ids = append(ids, e.ID)
+		}
+		if diff := cmp.Diff(want, ids); diff != "" {
+			t.Errorf("%s: %s", q, diff)
+		}
+	}
+}
+
 // TA-41
 func TestASessionIsErasedAndTheLogNamesItsTapeOnly(t *testing.T) {
 	b := sessionsBench(t, nil).serve()
@@ -345,7 +407,7 @@ func TestASessionIsErasedAndTheLogNamesItsTapeOnly(t *testing.T) {
 func TestAPageOfAnotherSiteCannotChangeASession(t *testing.T) {
 	b := sessionsBench(t, nil).serve()
 	b.session("s")
-	for _, try := range [][2]string{{"DELETE", ""}, {"POST", "/handoff"}} {
+	for _, try := range [][2]string{{"DELETE", ""}, {"POST", "/handoff"}, {"POST", "/fork"}} {
 		if p := readProblem(t, b.do(try[0], "/v1/sessions/s"+try[1], `{"name":"x"}`, "Sec-Fetch-Site: cross-site")); p.Status != 403 {
 			t.Errorf("%s: %+v", try, p)
 		}

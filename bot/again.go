@@ -50,7 +50,7 @@ func (b *ChatBot) again(first *inference, m Message, failure error) (*inference,
 	ctx, cancel := b.renew()
 	defer cancel(nil)
 	second := b.infer(cancel)
-	second.calls.first = first.calls.first + len(first.calls.list)
+	second.after = append(first.after, first.correction(missing)...)
 	begun := false
 	second.out.begin = func() {
 		begun = true
@@ -58,7 +58,7 @@ func (b *ChatBot) again(first *inference, m Message, failure error) (*inference,
 			second.out.clear(first.Value)
 		}
 	}
-	err := second.run(ctx, m, first.correction(missing))
+	err := second.run(ctx, m)
 	if begun || missing || b.env.Context.Err() != nil {
 		return second, err
 	}

@@ -33,6 +33,7 @@ type ChatBot struct {
 	root      string
 	config    Config
 	log       *slog.Logger
+	called    int // tool calls so far; for the goroutine of the bot
 	contested atomic.Bool
 	byHand    atomic.Bool // Finish was called
 

@@ -1,6 +1,10 @@
 package bot
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/lingserve/lingserve/tool"
+)
 
 // Format is the form of a bot's output.
 type Format string
@@ -28,6 +32,18 @@ type Config struct {
 	HTMLEvents  bool // an [HTML] bot also sends an "html" event for each tag and piece of text
 	// NoValue leaves Response.Value empty and saves the memory for it, where only the stream and the result matter.
 	NoValue bool
+
+	// Tools are what the model may call; nil is nothing. A *[tool.Set] is a source of them. The bot runs the calls of an answer,
+	// tells the model what came of each, what went wrong included, and asks it again, until it calls none.
+	//
+	// What a [Text] bot says before its calls stands before what it says after them, an empty line between. Of the other formats the
+	// document is that of the last round that has one: where another begins, what the one before wrote is set to null, as with
+	// [Retry]. Listeners are told of the values of each as they come, unless OnInvalid is Retry.
+	Tools tool.Source
+	// ToolRounds is how often the model is asked at most; the last time it is offered no tools. 0 is 16.
+	ToolRounds int
+	// ToolRunner runs the calls. nil runs 8 at once, a minute each at most, and none that asks for approval.
+	ToolRunner *tool.Runner
 }
 
 func (c Config) format() Format {

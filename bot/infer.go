@@ -12,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/htmlpath"
 	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -26,8 +27,7 @@ const (
 func (b *ChatBot) run(ctx context.Context, cancel context.CancelCauseFunc, m Message) {
 	var i *inference
 	err := b.guard(func() (err error) {
-		i = b.infer(cancel)
-		if err = i.run(ctx, m, nil); b.config.OnInvalid == Retry {
+		if i, err = b.rounds(ctx, cancel, m); b.config.OnInvalid == Retry {
 			i, err = b.again(i, m, err)
 		}
 		return i.end(err)
@@ -81,15 +81,18 @@ func (b *ChatBot) end(err error) {
 	}
 }
 
-// ask puts the question and returns the answer to come; after is what follows the message, of a question that is put again. It is a
-// function of its own so that what only the question needs is not on the stack while the answer is read, for as long as that takes
-// and for thousands of bots.
-func (b *ChatBot) ask(ctx context.Context, m Message, after []adapter.Message) (iter.Seq2[adapter.Chunk, error], error) {
+// ask puts the question and returns the answer to come. It is a function of its own so that what only the question needs is not on
+// the stack while the answer is read, for as long as that takes and for thousands of bots.
+func (i *inference) ask(ctx context.Context, m Message) (iter.Seq2[adapter.Chunk, error], error) {
+	b := i.bot
 	request, err := b.request(m)
 	if err != nil {
 		return nil, err
 	}
-	request.Messages = append(request.Messages, after...)
+	request.Messages = append(request.Messages, i.after...)
+	for _, t := range i.tools {
+		request.Tools = append(request.Tools, adapter.Tool{Name: t.Wire(), Description: t.Description, Parameters: t.Parameters()})
+	}
 	model, err := b.env.Models.Model(b.config.Model)
 	if err != nil {
 		if _, known := Describe(err); !known {
@@ -107,8 +110,8 @@ func (b *ChatBot) infer(cancel context.CancelCauseFunc) *inference {
 }
 
 // run asks the model, reads the answer and sends what it says. What it returns is not yet explained: end does that.
-func (i *inference) run(ctx context.Context, m Message, after []adapter.Message) error {
-	chunks, err := i.bot.ask(ctx, m, after)
+func (i *inference) run(ctx context.Context, m Message) error {
+	chunks, err := i.ask(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -159,6 +162,9 @@ func (i *inference) close() error {
 	if err := i.calls.close(); err != nil {
 		return err
 	}
+	if i.waiting = i.waits(); i.waiting { // asked once: Finish may come at any time
+		return i.hold()
+	}
 	unmet := i.unmet()
 	if unmet != nil && i.bot.config.format() == Text && !i.out.wrote {
 		return unmet
@@ -175,6 +181,19 @@ func (i *inference) close() error {
 		return nil
 	case unmet != nil:
 		return unmet
+	}
+	return err
+}
+
+// hold ends the output of an answer that waits for tools. It needs no document.
+func (i *inference) hold() error {
+	if text, ok := i.out.reader.(*textReader); ok {
+		text.hold()
+		return i.out.failure
+	}
+	err := i.out.close()
+	if i.without = noDocument(err); i.without {
+		return nil
 	}
 	return err
 }
@@ -206,12 +225,16 @@ type inference struct {
 	out      *output
 	calls    calls
 	cancel   context.CancelCauseFunc
+	after    []adapter.Message // what follows the question: calls, results, what was wrong with an answer
+	tools    []*tool.Tool      // that are offered
+	last     bool              // of the rounds with tools: it offers none
+	waiting  bool              // it has ended with calls that are to be run
 	finish   string
 	answered bool        // something has come
 	used     bool        // the provider has said what was used
 	invalid  []violation // of the schema
-	without  bool        // it was ended by hand before a document began
-	said     []byte      // the beginning of a text in which no document has begun, where the model may be told of it
+	without  bool        // it has no document: it was ended by hand before one began, or waits for tools
+	said     []byte      // the beginning of the text, where the model may be told of it
 	rest     int         // bytes after the end of the document
 	late     *time.Timer // runs since the end of the document
 }
@@ -246,7 +269,12 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 			if err := i.out.write(chunk.Text); err != nil {
 				return err
 			}
-			if i.out.held && !i.out.wrote && len(i.said) <= maxEchoText {
+			switch {
+			case len(i.tools) > 0: // it may be what the model says before it calls one
+				if len(i.said) <= maxEcho {
+					i.said = append(i.said, chunk.Text...)
+				}
+			case i.out.held && !i.out.wrote && len(i.said) <= maxEchoText: // no document has begun
 				i.said = append(i.said, chunk.Text[:min(len(chunk.Text), maxEchoText+1)]...)
 			}
 		}
@@ -261,7 +289,7 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 		if i.bot.byHand.Load() {
 			return nil
 		}
-		if i.late == nil && i.out.reader.mayStop() {
+		if i.late == nil && len(i.tools) == 0 && i.out.reader.mayStop() { // calls may come behind a document
 			if !i.out.reader.complete() {
 				return nil // nothing but white space comes
 			}

@@ -29,6 +29,7 @@ type output struct {
 	thinking escaper
 	wrote    bool   // anything at all
 	thoughts bool   // any reasoning
+	pause    bool   // between this reasoning and that before
 	held     bool   // listeners are told only once it is certain that the document stays
 	begin    func() // called when the document begins; may be nil
 	buf      []byte // of the chunk, escaped
@@ -43,7 +44,7 @@ func newOutput(b *ChatBot) *output {
 	o.thought = []byte(jsonuri.Join(b.root, "$reasoning_context"))
 	o.writes = writes{bot: b, observer: b.env.Writes, contested: &b.contested}
 	o.held = b.config.OnInvalid == Retry && b.config.format() == JSON
-	o.keep = !b.config.NoValue || b.config.Schema != nil || o.held
+	o.keep = !b.config.NoValue || b.config.Schema != nil || o.held || b.config.Tools != nil // the first may give way to a second
 	switch b.config.format() {
 	case Text:
 		o.reader, o.isText = &textReader{output: o}, true
@@ -146,6 +147,10 @@ func (o *output) reason(chunk string) {
 // think sends content of a string as thinking.
 func (o *output) think(content []byte) {
 	if len(content) > 0 {
+		if o.pause {
+			o.pause = false
+			o.send(tube.Event{Kind: tube.Append, URI: o.thought, Value: []byte(`\n\n`)})
+		}
 		o.thoughts = true
 		o.send(tube.Event{Kind: tube.Append, URI: o.thought, Value: content})
 	}

@@ -1,17 +1,34 @@
 package bot
 
+import "strings"
+
 // textReader reads answers that are text, which is one string.
 type textReader struct {
 	*output
 	text escaper
+	line bool // it ends with a line
+	gap  bool // it goes on in the next round
 }
 
 func (r *textReader) write(chunk string) error {
 	r.buf = r.text.append(r.buf[:0], chunk)
-	if len(r.buf) > 0 {
+	if len(r.buf) == 0 {
+		return nil
+	}
+	if r.gap && r.wrote && !r.line { // what stands before calls and after them are two paragraphs
+		r.add([]byte(`\n\n`))
+	}
+	r.gap, r.line = false, strings.HasSuffix(chunk, "\n")
+	r.add(r.buf)
+	return nil
+}
+
+// hold ends what the model says before its calls.
+func (r *textReader) hold() {
+	if r.buf = r.text.close(r.buf[:0]); len(r.buf) > 0 {
 		r.add(r.buf)
 	}
-	return nil
+	r.text, r.gap = escaper{}, true
 }
 
 func (r *textReader) close() error {

@@ -19,10 +19,9 @@ const maxCalls = 256
 // calls are the tool calls of an answer as they come, and what came of those that the provider has made itself. Each is sent
 // when it is complete: $tools/N below the bot's root has the call, $tool_results/N its result. N counts the calls of the bot.
 type calls struct {
-	out   *output
-	first int // N of the first
-	list  []*call
-	open  *call // its arguments are coming
+	out  *output
+	list []*call
+	open *call // its arguments are coming
 }
 
 type call struct {
@@ -93,7 +92,9 @@ func (c *calls) add(index int) (*call, error) {
 	if len(c.list) == maxCalls {
 		return nil, &Failure{Code: CodeOutputInvalid, Message: fmt.Sprintf("the model asked for more than %d tools in one answer", maxCalls)}
 	}
-	call := &call{number: c.first + len(c.list), index: index}
+	b := c.out.bot
+	call := &call{number: b.called, index: index}
+	b.called++
 	c.list = append(c.list, call)
 	return call, nil
 }
@@ -228,7 +229,7 @@ func named(list ...*call) string {
 	return ": " + strings.Join(names, ", ")
 }
 
-// unmet is the error of an answer that waits for tools, of which there are none; nil where it does not wait.
+// unmet is the error of an answer that waits for tools that are not offered; nil where it does not wait.
 func (i *inference) unmet() error {
 	if i.finish != adapter.FinishToolCalls {
 		return nil
@@ -237,5 +238,9 @@ func (i *inference) unmet() error {
 	if len(pending) == 0 {
 		return nil
 	}
-	return &Failure{Code: CodeOutputInvalid, Message: "the model asked for tools that the bot does not have" + named(pending...), Cause: errUnmet}
+	message := "the model asked for tools that the bot does not have"
+	if i.last {
+		message = "the model asked for tools again where it was to answer, after all rounds of them"
+	}
+	return &Failure{Code: CodeOutputInvalid, Message: message + named(pending...), Cause: errUnmet}
 }

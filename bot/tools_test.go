@@ -167,7 +167,7 @@ func TestCallsOfASecondAnswerAreCountedOn(t *testing.T) {
 	})
 }
 
-// Until there are tools that a bot can run (BO-07), a model that waits for one is told of to users.
+// BO-07: where a bot has no tools, users are told of a model that waits for one.
 func TestAModelThatWaitsForToolsIsReported(t *testing.T) {
 	calls := []adapter.Chunk{part(0, "c0", "weather", `{}`), part(1, "c1", "time", `{}`)}
 	for _, c := range []struct {

@@ -1,0 +1,302 @@
+// Package agent is the built-in plugin of a turn: it keeps a session's memory on a tape, asks the model, runs the tools that the
+// model calls, and asks again, until there is an answer.
+//
+// A *step* is one call of the model and what follows from it. The *loop* makes steps until a reply has no calls and nobody has
+// added anything meanwhile. A *handoff* leaves the past behind an anchor; the loop does one by itself where the context does not
+// fit the model.
+//
+// # Guarantees
+//   - What happens goes to the tape when it happens: a crash loses the step that was running and nothing before it.
+//   - Every call that a model makes has one result, on the tape and in the next request, whatever becomes of the tool or the turn.
+//   - What goes wrong with a tool is something that the model reads; it never fails the turn.
+//   - A tool that asks for approval runs after it was given, with the arguments that were shown, or not at all.
+//   - The number of model calls of a turn is bounded, and so is what one of them may say.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent/command"
+	"github.com/lingserve/lingserve/agent/skill"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// Name is what the plugin is registered as, first of all: so every other comes before it.
+const Name = "builtin"
+
+// DefaultMaxSteps bounds the model calls of a turn.
+const DefaultMaxSteps = 50
+
+// Models finds models by "provider:name"; [adapter.Registry] does.
+type Models interface {
+	Model(name string) (adapter.Model, error)
+}
+
+// Options say what an agent is. Models is required; the zero value of everything else is its default.
+type Options struct {
+	Name   string // of the agent, for state and log
+	Models Models
+	// Model answers; "" is the default of Models. The session's own choice (see [command.Session]) goes before it.
+	Model    string
+	Fallback []string // are tried in this order where it fails before it has said anything
+	// Choices are the models that a person may choose with ",model", beside Model and Fallback.
+	Choices []string
+
+	Instructions string // in place of the default prompt
+	Workspace    string // whose AGENTS.md is read; "" is the framework's
+	// Tools of the agent, beside the default ones. Bare leaves those out.
+	Tools *tool.Set
+	Bare  bool
+	// Approvals override what tools ask for, by name or by pattern ("fs.*").
+	Approvals map[string]tool.Approval
+	Skills    *skill.Library // nil for none
+	Commands  *command.Set   // nil: the ones that every agent has
+
+	MaxSteps        int           // model calls of a turn, 50
+	Parallel        int           // tools of a step at once, 8
+	SpillBytes      *int          // a larger result goes to the blobs: nil means 16 KiB, 0 never
+	ToolTimeout     time.Duration // 60 s
+	ApprovalTimeout time.Duration // 5 min
+	// Summarize lets a model sum up what an automatic handoff leaves behind.
+	Summarize bool
+
+	// Store has the tapes. Nil, with StoreDir: Open is asked for one when the first is needed.
+	Store     tape.Store
+	OpenStore func(context.Context) (tape.Store, error)
+	Log       *slog.Logger
+
+	// Host does what commands ask for that only the program around the agent can do; nil for nothing of it.
+	Host Host
+}
+
+// Host is what the program around an agent does for its commands.
+type Host interface {
+	// Servers lists the MCP servers.
+	Servers(ctx context.Context) ([]command.Server, error)
+	// Export writes a tape to a file of its own choice.
+	Export(ctx context.Context, t *tape.Tape) (command.Exported, error)
+}
+
+// Agent is the plugin. Make it with [New]; it is safe for concurrent use.
+type Agent struct {
+	options    Options
+	log        *slog.Logger
+	tools      *tool.Set
+	commands   *command.Set
+	spillBytes int
+	runner     *tool.Runner
+	questions  questions
+
+	mu        sync.Mutex
+	framework *turn.Framework
+	agentsmd  *agentsFile
+}
+
+// New makes an agent. Errors are those of a program or a configuration: no models, tools whose names clash.
+func New(o Options) (*Agent, error) {
+	if o.Models == nil {
+		return nil, errors.New("agent: expected models to ask")
+	}
+	if o.MaxSteps <= 0 {
+		o.MaxSteps = DefaultMaxSteps
+	}
+	a := &Agent{options: o, log: o.Log, commands: o.Commands, spillBytes: DefaultSpillBytes}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	if a.commands == nil {
+		a.commands = command.New()
+	}
+	if o.SpillBytes != nil {
+		a.spillBytes = *o.SpillBytes
+	}
+	a.options.Approvals = maps.Clone(o.Approvals)
+	for pattern, asks := range o.Approvals {
+		if asks != tool.Always && asks != tool.Never {
+			return nil, fmt.Errorf("agent: approvals: %s: expected always or never, got %q", pattern, asks)
+		}
+	}
+	var err error
+	if a.tools, err = a.allTools(); err != nil {
+		return nil, fmt.Errorf("agent: %w", err)
+	}
+	a.runner = &tool.Runner{
+		Parallel: o.Parallel, Timeout: o.ToolTimeout, ApprovalTimeout: o.ApprovalTimeout, Log: a.log,
+		Redact: func(s string) string { return adapter.Redact(s) },
+		Before: a.beforeTool, After: a.afterTool, Approve: a.approve,
+	}
+	return a, nil
+}
+
+// AttachFramework is called when the agent is registered: it makes the hooks of the loop known.
+func (a *Agent) AttachFramework(f *turn.Framework) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.framework != nil && a.framework != f {
+		return errors.New("agent: it is registered already, in another framework")
+	}
+	a.framework = f
+	dir := a.options.Workspace
+	if dir == "" {
+		dir = f.Workspace()
+	}
+	a.agentsmd = &agentsFile{dir: dir}
+	turn.Declare[BeforeModel](f, "before_model")
+	turn.Declare[AfterModel](f, "after_model")
+	turn.Declare[BeforeTool](f, "before_tool")
+	turn.Declare[AfterTool](f, "after_tool")
+	return nil
+}
+
+// Tools are those that the agent may call.
+func (a *Agent) Tools() *tool.Set { return a.tools }
+
+// Stray counts the tools that ignored the end of their turn and run on.
+func (a *Agent) Stray() int { return a.runner.Stray() }
+
+// Keys of the state that the agent adds.
+const (
+	KeySession  = "session_id"
+	KeyAgent    = "agent"    // its name
+	KeySettings = "settings" // map[string]json.RawMessage: what was set in the session
+	keyLife     = "_runtime_lifespan"
+)
+
+// ResolveSession takes the envelope's session id as it is, unless it is blank.
+func (a *Agent) ResolveSession(_ context.Context, e *turn.Envelope) (turn.SessionID, bool, error) {
+	if strings.TrimSpace(e.SessionID) == "" {
+		return "", true, nil // the session of the channel and the chat
+	}
+	return e.SessionID, true, nil
+}
+
+// lifespan is one that was entered and has to be left.
+type lifespan struct {
+	once sync.Once
+	life turn.Lifespan
+}
+
+// LoadState enters the envelope's lifespan and looks up what was set in the session. It writes nothing.
+func (a *Agent) LoadState(ctx context.Context, e *turn.Envelope, id turn.SessionID) (turn.State, error) {
+	s := turn.State{KeySession: id, KeyAgent: a.options.Name}
+	settings, settingsErr := a.settings(ctx, id)
+	if settingsErr != nil {
+		return s, settingsErr // nothing was entered
+	}
+	if settings != nil {
+		s[KeySettings] = settings
+	}
+	if e.Life != nil {
+		if err := e.Life.Enter(ctx); err != nil {
+			return nil, fmt.Errorf("enter the lifespan: %w", err)
+		}
+		s[keyLife] = &lifespan{life: e.Life}
+	}
+	return s, nil
+}
+
+// SaveState leaves the lifespan that was entered.
+func (a *Agent) SaveState(ctx context.Context, o *turn.Outcome) error {
+	l, ok := o.State[keyLife].(*lifespan)
+	if !ok {
+		return nil
+	}
+	var err error
+	l.once.Do(func() { err = l.life.Exit(ctx, o.Err) })
+	if err != nil {
+		return fmt.Errorf("leave the lifespan: %w", err)
+	}
+	return nil
+}
+
+// RenderOutbound makes one envelope of the output, for where the message came from.
+func (a *Agent) RenderOutbound(_ context.Context, o *turn.Outcome) ([]*turn.Envelope, error) {
+	if o.Output == "" {
+		return nil, nil
+	}
+	return []*turn.Envelope{o.Envelope.Reply(o.Output)}, nil
+}
+
+// DispatchOutbound gives an envelope to the bound router.
+func (a *Agent) DispatchOutbound(ctx context.Context, e *turn.Envelope) (bool, error) {
+	if t := turn.FromContext(ctx); t != nil {
+		if r := t.Router(); r != nil {
+			return r.Dispatch(ctx, e)
+		}
+	}
+	return false, nil
+}
+
+// OnError tells whoever wrote the message that the turn has failed, see [turn.Notices].
+func (a *Agent) OnError(ctx context.Context, stage turn.Stage, err error, e *turn.Envelope) {
+	turn.Notices{}.OnError(ctx, stage, err, e)
+}
+
+// ProvideTapeStore provides the store of the options.
+func (a *Agent) ProvideTapeStore(ctx context.Context) (tape.Store, bool, error) {
+	if a.options.Store != nil {
+		return a.options.Store, true, nil
+	}
+	if a.options.OpenStore != nil {
+		s, err := a.options.OpenStore(ctx)
+		return s, err == nil && s != nil, err
+	}
+	return nil, false, nil
+}
+
+// SystemPrompt is the instructions and the workspace's AGENTS.md.
+func (a *Agent) SystemPrompt(context.Context, turn.Prompt, turn.State) (string, error) {
+	text := strings.TrimSpace(a.options.Instructions)
+	if text == "" {
+		text = defaultInstructions
+	}
+	a.mu.Lock()
+	file := a.agentsmd
+	a.mu.Unlock()
+	if file != nil {
+		if more := file.read(); more != "" {
+			text += "\n\n" + more
+		}
+	}
+	return text, nil
+}
+
+// store is where the tapes are.
+func (a *Agent) store(ctx context.Context) (tape.Store, error) {
+	a.mu.Lock()
+	f := a.framework
+	a.mu.Unlock()
+	if f == nil {
+		return nil, errors.New("agent: it is not registered with a framework")
+	}
+	s, err := f.Store(ctx)
+	if err == nil && s == nil {
+		err = errors.New("agent: no plugin provides a store of tapes")
+	}
+	return s, err
+}
+
+// workspace is the folder that sessions belong to.
+func (a *Agent) workspace() string {
+	if a.options.Workspace != "" {
+		return a.options.Workspace
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.framework != nil {
+		return a.framework.Workspace()
+	}
+	dir, _ := os.Getwd()
+	return dir
+}

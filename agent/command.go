@@ -1,0 +1,365 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent/command"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// match finds the command in a message, if it is one. A message of kind command always is.
+func (a *Agent) match(e *turn.Envelope) (command.Match, bool) {
+	if !e.IsCommand() {
+		return command.Match{}, false
+	}
+	m, ok := a.commands.Match(e.Content)
+	if !ok && e.Kind == turn.KindCommand {
+		name, _ := turn.CommandName(e.Content)
+		return command.Match{Name: name}, true
+	}
+	return m, ok
+}
+
+func (a *Agent) isCommand(e *turn.Envelope) bool {
+	_, ok := a.match(e)
+	return ok
+}
+
+// AnswerAside answers the commands that do not wait for the session's lane.
+func (a *Agent) AnswerAside(ctx context.Context, e *turn.Envelope, id turn.SessionID) ([]*turn.Envelope, bool, error) {
+	m, ok := a.match(e)
+	if !ok || !m.Beside() {
+		return nil, false, nil
+	}
+	r := a.runCommand(ctx, e, id, m, "")
+	return []*turn.Envelope{e.Reply(r.Output)}, true, nil
+}
+
+// commandStream answers a command as the model stage of its turn.
+func (a *Agent) commandStream(ctx context.Context, t *turn.Turn, e *turn.Envelope, id turn.SessionID) turn.Stream {
+	return func(yield func(turn.Event, error) bool) {
+		m, _ := a.match(e)
+		r := a.runCommand(ctx, e, id, m, t.ID())
+		if r.Output != "" && !yield(turn.Text(r.Output), nil) {
+			return
+		}
+		yield(turn.Event{Kind: turn.FinalEvent, Final: &turn.Final{OK: r.Status == command.OK, Text: r.Output, Reason: "command"}}, nil)
+	}
+}
+
+// runCommand runs a command and writes it down.
+func (a *Agent) runCommand(ctx context.Context, e *turn.Envelope, id turn.SessionID, m command.Match, turnID string) command.Reply {
+	r := a.commands.Run(ctx, &session{agent: a, id: id, sender: e.Sender}, e.Sender.Role, m)
+	if r.Err != nil {
+		a.log.ErrorContext(ctx, "a command failed", "session", id, "command", r.Name, "error", adapter.RedactError(r.Err))
+	}
+	if r.Name == "forget" && r.Status == command.OK {
+		return r // a session that was erased is not brought back to say so
+	}
+	if err := a.recordCommand(ctx, id, r, turnID); err != nil {
+		a.log.ErrorContext(ctx, "a command could not be written down", "session", id, "command", r.Name, "error", adapter.RedactError(err))
+	}
+	return r
+}
+
+func (a *Agent) recordCommand(ctx context.Context, id turn.SessionID, r command.Reply, turnID string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writing)
+	defer cancel()
+	t, err := a.openTape(ctx, id)
+	if err != nil {
+		return err
+	}
+	_, err = t.Append(ctx, tape.NewEvent(entryCommand, map[string]any{
+		"name": r.Name, "status": string(r.Status), "elapsed_ms": r.Elapsed.Milliseconds(), "output": r.Output,
+	}).With(tape.Meta{Turn: turnID, ContextHidden: true}))
+	return err
+}
+
+// openTape opens the tape of a session, and makes it where there is none.
+func (a *Agent) openTape(ctx context.Context, id turn.SessionID) (*tape.Tape, error) {
+	store, err := a.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return tape.Open(ctx, store, a.workspace(), id)
+}
+
+// session is what commands do to a session, on behalf of whoever wrote one.
+type session struct {
+	agent  *Agent
+	id     turn.SessionID
+	sender turn.Sender
+}
+
+var _ command.Session = (*session)(nil)
+
+// tape is that of the session. Commands that only look do not make one.
+func (s *session) tape(ctx context.Context) (*tape.Tape, error) {
+	store, err := s.agent.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := tape.Lookup(ctx, store, s.agent.workspace(), s.id)
+	if errors.Is(err, tape.ErrNotFound) {
+		return nil, command.Errorf("this session has no tape yet")
+	}
+	return t, err
+}
+
+// Info says how the session stands.
+func (s *session) Info(ctx context.Context) (command.Info, error) {
+	t, err := s.tape(ctx)
+	if err != nil {
+		return command.Info{}, err
+	}
+	i, err := t.Info(ctx)
+	if err != nil {
+		return command.Info{}, err
+	}
+	model, _, err := s.Model(ctx)
+	if err != nil {
+		return command.Info{}, err
+	}
+	info := command.Info{
+		Session: s.id, Tape: t.Name(), Model: model, Entries: i.Entries, Anchors: i.Anchors, LastAnchor: i.LastAnchor.Name,
+		Since: i.LastID - i.LastAnchor.ID, Created: i.Created, Active: i.Updated,
+	}
+	info.Tokens, err = tokens(ctx, t)
+	return info, err
+}
+
+// tokens are those that the last turn took.
+func tokens(ctx context.Context, t *tape.Tape) (int64, error) {
+	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindEvent}, Newest: true}) {
+		if err != nil {
+			return 0, err
+		}
+		if name, data := eventOf(e); name == entryEnd {
+			var d struct {
+				Usage turn.Usage `json:"usage"`
+			}
+			_ = json.Unmarshal(data, &d) // nobody has counted
+			return int64(d.Usage.TotalTokens), nil
+		}
+	}
+	return 0, nil
+}
+
+// Anchors lists the last anchors.
+func (s *session) Anchors(ctx context.Context, limit int) ([]command.Anchor, error) {
+	t, err := s.tape(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []command.Anchor
+	for ref, err := range t.Anchors(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, command.Anchor{ID: ref.ID, Name: ref.Name, Date: ref.Date}); len(list) == limit {
+			break
+		}
+	}
+	return list, nil
+}
+
+// Handoff writes an anchor. A command is answered between turns, so there is no prompt to carry over.
+func (s *session) Handoff(ctx context.Context, name, summary string) (int64, error) {
+	t, err := s.agent.openTape(ctx, s.id)
+	if err != nil {
+		return 0, err
+	}
+	state := map[string]string{"owner": "human"}
+	if summary != "" {
+		state["summary"] = summary
+	}
+	e, err := t.Handoff(ctx, name, state)
+	if errors.Is(err, tape.ErrInvalid) {
+		return 0, &command.Error{Message: "expected a name of 1 to 128 bytes without line breaks", Cause: err}
+	}
+	return e.ID, err
+}
+
+// Search finds entries.
+func (s *session) Search(ctx context.Context, query string, limit int) ([]command.Hit, error) {
+	t, err := s.tape(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []command.Hit
+	for h, err := range t.Search(ctx, tape.Query{Text: query, Limit: limit}) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, command.Hit{ID: h.ID, Kind: string(h.Kind), Date: h.Date, Excerpt: h.Text})
+	}
+	return list, nil
+}
+
+// Model says which model answers.
+func (s *session) Model(ctx context.Context) (now string, others []string, err error) {
+	settings, err := s.agent.settings(ctx, s.id)
+	if err != nil {
+		return "", nil, err
+	}
+	now = s.agent.modelsOf(settings)[0]
+	if now == "" {
+		now = "default"
+	}
+	for _, name := range s.choices() {
+		if name != now {
+			others = append(others, name)
+		}
+	}
+	return now, others, nil
+}
+
+// choices are the models that may be chosen.
+func (s *session) choices() []string {
+	o := &s.agent.options
+	list := slices.Concat([]string{o.Model}, o.Fallback, o.Choices)
+	list = slices.DeleteFunc(list, func(name string) bool { return name == "" })
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// SetModel chooses a model, of those that may be chosen.
+func (s *session) SetModel(ctx context.Context, name string) error {
+	if !slices.Contains(s.choices(), name) {
+		return command.Errorf("%q is none of the models that may be chosen: %s", clip(name, 80), strings.Join(s.choices(), ", "))
+	}
+	for _, link := range adapter.Links(name) {
+		if _, err := s.agent.options.Models.Model(link); err != nil {
+			return &command.Error{Message: fmt.Sprintf("the model %q cannot be used", link), Cause: err}
+		}
+	}
+	t, err := s.agent.openTape(ctx, s.id)
+	if err != nil {
+		return err
+	}
+	_, err = t.Append(ctx, tape.NewSetting(settingModel, name))
+	return err
+}
+
+// Tools lists the agent's tools.
+func (s *session) Tools(context.Context) ([]command.Tool, error) {
+	var list []command.Tool
+	for _, t := range s.agent.tools.Tools() {
+		list = append(list, command.Tool{Name: t.Name, Description: t.Description, Asks: t.Approval == "always"})
+	}
+	return list, nil
+}
+
+// Skills lists the skills.
+func (s *session) Skills(context.Context) ([]command.Skill, error) {
+	if s.agent.options.Skills == nil {
+		return nil, nil
+	}
+	var list []command.Skill
+	for _, k := range s.agent.options.Skills.List() {
+		list = append(list, command.Skill{Name: k.Name, Description: k.Description})
+	}
+	return list, nil
+}
+
+// Skill is the text of one.
+func (s *session) Skill(_ context.Context, name string) (string, error) {
+	if s.agent.options.Skills == nil {
+		return "", command.Errorf("there are no skills")
+	}
+	text, err := s.agent.options.Skills.Load(name)
+	if err != nil {
+		return "", &command.Error{Message: err.Error(), Cause: err}
+	}
+	return text.Content, nil
+}
+
+// Servers lists the MCP servers.
+func (s *session) Servers(ctx context.Context) ([]command.Server, error) {
+	if s.agent.options.Host == nil {
+		return nil, nil
+	}
+	return s.agent.options.Host.Servers(ctx)
+}
+
+// Stop ends the running turn and those that wait.
+func (s *session) Stop(context.Context) (int, error) {
+	return s.agent.attached().Stop(s.id, turn.ErrStopped), nil
+}
+
+// Decide answers a call that waits for approval.
+func (s *session) Decide(ctx context.Context, d command.Decision) error {
+	by := s.sender.ID
+	if by == "" {
+		by = s.sender.Name
+	}
+	err := s.agent.Answer(ctx, Answer{
+		Session: s.id, Call: d.Call, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, By: by, Role: s.sender.Role,
+	})
+	switch {
+	case errors.Is(err, ErrNoQuestion):
+		return command.Errorf("no call `%s` waits for approval in this session", clip(d.Call, 80))
+	case errors.Is(err, ErrAnswered):
+		return command.Errorf("the call `%s` was answered before, or its time is over", clip(d.Call, 80))
+	case errors.Is(err, ErrRole):
+		return command.Errorf("the tool of this call asks for somebody with a higher role")
+	}
+	return err
+}
+
+// Fork makes a session of the entries up to an id.
+func (s *session) Fork(ctx context.Context, at int64) (string, error) {
+	t, err := s.tape(ctx)
+	if err != nil {
+		return "", err
+	}
+	suffix := "-fork-" + time.Now().UTC().Format("20060102-150405")
+	target := limit(s.id, 400) + suffix
+	if len(target) > 512 { // characters of several bytes
+		target = strings.TrimPrefix(suffix, "-")
+	}
+	_, err = t.ForkSession(ctx, target, at)
+	switch {
+	case errors.Is(err, tape.ErrNotEmpty):
+		return "", &command.Error{Message: "there is a fork of this second already; try again", Cause: err}
+	case errors.Is(err, tape.ErrInvalid), errors.Is(err, tape.ErrNotFound):
+		return "", &command.Error{Message: fmt.Sprintf("this session has no entry #%d", at), Cause: err}
+	}
+	return target, err
+}
+
+// Export writes the tape to a file.
+func (s *session) Export(ctx context.Context) (command.Exported, error) {
+	t, err := s.tape(ctx)
+	if err != nil {
+		return command.Exported{}, err
+	}
+	if s.agent.options.Host == nil {
+		return command.Exported{}, command.Errorf("this server exports no tapes")
+	}
+	return s.agent.options.Host.Export(ctx, t)
+}
+
+// Forget erases the session. The command is a turn of its own, so no other one is running; those that wait begin anew.
+func (s *session) Forget(ctx context.Context) error {
+	t, err := s.tape(ctx)
+	if err != nil {
+		return err
+	}
+	return t.Delete(ctx)
+}
+
+// attached is the framework that the agent is registered in.
+func (a *Agent) attached() *turn.Framework {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.framework
+}

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// Reply is what a model has answered in one step.
+type Reply struct {
+	Text      string
+	Reasoning string
+	Calls     []tool.Call // that the loop is to run
+	Usage     adapter.Usage
+	Finish    string // why it ended, one of the adapter's words
+	Model     string // "provider:name"
+}
+
+// Verdict is what a [BeforeTool] hook makes of a call. The zero value lets it run as it is.
+type Verdict struct {
+	Arguments json.RawMessage // in place of the model's; nil leaves them
+	Answer    *tool.Result    // in place of running the tool
+	Deny      string          // says no, for this reason
+}
+
+// The hooks of the loop. A plugin of the turn that has one is registered like any other; the one that is registered last comes
+// first. Each is by itself: what a hook that fails or panics has changed is dropped, and the others run. The exception is
+// [BeforeTool], which may be there to guard: where it fails, the call is denied.
+type (
+	// BeforeModel may change a request before the model gets it, or answer in the model's place: then the hooks that come later
+	// are not asked.
+	BeforeModel interface {
+		BeforeModel(context.Context, *adapter.Request, turn.State) (*Reply, error)
+	}
+	// AfterModel sees a model's reply before it is used: before its calls are run and it goes to the tape. What it changes in the
+	// text is what the tape gets; what was streamed was streamed before.
+	AfterModel interface {
+		AfterModel(context.Context, *Reply, turn.State) error
+	}
+	// BeforeTool sees a call before it is held to the tool's schema, and before anybody is asked for approval.
+	BeforeTool interface {
+		BeforeTool(context.Context, *tool.Tool, tool.Call) (Verdict, error)
+	}
+	// AfterTool may change what came of a call.
+	AfterTool interface {
+		AfterTool(context.Context, *tool.Tool, tool.Call, tool.Result) (tool.Result, error)
+	}
+)
+
+// guard calls a hook and makes a panic its error.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &hookPanic{p, debug.Stack()}
+		}
+	}()
+	return f()
+}
+
+type hookPanic struct {
+	value any
+	stack []byte
+}
+
+func (p *hookPanic) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// failed logs the error of a hook.
+func (a *Agent) failed(ctx context.Context, hook, plugin string, err error) {
+	attrs := []slog.Attr{slog.String("hook", hook), slog.String("plugin", plugin), slog.Any("error", adapter.RedactError(err))}
+	if p, ok := err.(*hookPanic); ok {
+		attrs = append(attrs, slog.String("stack", string(p.stack)))
+	}
+	a.log.LogAttrs(ctx, slog.LevelError, "a hook failed", attrs...)
+}
+
+// beforeModel lets hooks change the request, or answer it.
+func (r *run) beforeModel(req *adapter.Request) *Reply {
+	for _, h := range turn.PluginsOf[BeforeModel](r.turn) {
+		changed := *req
+		changed.Messages, changed.Tools = slices.Clone(req.Messages), slices.Clone(req.Tools)
+		var answer *Reply
+		err := guard(func() (err error) {
+			answer, err = h.Hook.BeforeModel(r.ctx, &changed, r.state)
+			return err
+		})
+		if err != nil {
+			r.agent.failed(r.ctx, "before_model", h.Name, err)
+			continue
+		}
+		*req = changed
+		if answer != nil {
+			return answer
+		}
+	}
+	return nil
+}
+
+// afterModel lets hooks change what the model has answered.
+func (r *run) afterModel(rep *Reply) {
+	for _, h := range turn.PluginsOf[AfterModel](r.turn) {
+		changed := *rep
+		changed.Calls = slices.Clone(rep.Calls)
+		if err := guard(func() error { return h.Hook.AfterModel(r.ctx, &changed, r.state) }); err != nil {
+			r.agent.failed(r.ctx, "after_model", h.Name, err)
+			continue
+		}
+		*rep = changed
+	}
+}
+
+// beforeTool asks the hooks about a call: all of them, until one answers or denies.
+func (a *Agent) beforeTool(ctx context.Context, t *tool.Tool, c tool.Call) (json.RawMessage, *tool.Result, error) {
+	for _, h := range turn.PluginsOf[BeforeTool](runOf(ctx).turn) {
+		var v Verdict
+		shown := c
+		shown.Arguments = slices.Clone(c.Arguments)
+		err := guard(func() (err error) {
+			v, err = h.Hook.BeforeTool(ctx, t, shown)
+			return err
+		})
+		switch {
+		case err != nil:
+			a.failed(ctx, "before_tool", h.Name, err)
+			return nil, nil, &tool.Error{Kind: tool.KindDenied, Message: "a check before the call failed"}
+		case v.Deny != "":
+			return nil, nil, &tool.Error{Kind: tool.KindDenied, Message: v.Deny}
+		case v.Answer != nil:
+			return c.Arguments, v.Answer, nil
+		case v.Arguments != nil:
+			c.Arguments = v.Arguments
+		}
+	}
+	return c.Arguments, nil, nil
+}
+
+// afterTool lets the hooks change a result.
+func (a *Agent) afterTool(ctx context.Context, t *tool.Tool, c tool.Call, result tool.Result) (tool.Result, error) {
+	for _, h := range turn.PluginsOf[AfterTool](runOf(ctx).turn) {
+		var changed tool.Result
+		err := guard(func() (err error) {
+			changed, err = h.Hook.AfterTool(ctx, t, c, result)
+			return err
+		})
+		if err != nil {
+			a.failed(ctx, "after_tool", h.Name, err)
+			continue
+		}
+		result = changed
+	}
+	return result, nil
+}

@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/lingserve/lingserve/tool"
+)
+
+// override is a source of tools that ask for what a configuration says.
+type override struct {
+	set       *tool.Set
+	approvals map[string]tool.Approval
+
+	mu   sync.Mutex
+	made map[*tool.Tool]*tool.Tool // of the last look, so that each is made once
+}
+
+// Tools lists the tools of the set.
+func (o *override) Tools() []*tool.Tool {
+	list := slices.Clone(o.set.Tools())
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	made := make(map[*tool.Tool]*tool.Tool, len(o.made))
+	for i, t := range list {
+		asks, ok := o.asks(t.Name)
+		if !ok || asks == t.Approval {
+			continue
+		}
+		other := o.made[t]
+		if other == nil {
+			other = t.With(tool.WithApproval(asks))
+		}
+		made[t], list[i] = other, other
+	}
+	o.made = made
+	return list
+}
+
+// asks says what the most specific pattern says of a tool: its name before "prefix.*", the longer one before the shorter.
+func (o *override) asks(name string) (asks tool.Approval, ok bool) {
+	longest := -1
+	for pattern, a := range o.approvals {
+		n := len(pattern)
+		switch prefix, wild := strings.CutSuffix(pattern, "*"); {
+		case wild && strings.HasPrefix(name, prefix) && (prefix == "" || strings.HasSuffix(prefix, ".")):
+		case tool.Wire(pattern) == tool.Wire(name):
+			n = tool.MaxName + 1
+		default:
+			continue
+		}
+		if n > longest {
+			longest, asks, ok = n, a, true
+		}
+	}
+	return asks, ok
+}

@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"mime"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/turn"
+)
+
+// Bounds of a message's media.
+const (
+	maxMedia      = 16               // pieces
+	maxMediaBytes = 20 << 20         // of all together, before they are written as base64
+	mediaTimeout  = 30 * time.Second // for each to be fetched
+)
+
+// BuildPrompt makes a prompt of a message. One that has neither facts nor media is its text, byte for byte, and so is a command.
+func (a *Agent) BuildPrompt(ctx context.Context, e *turn.Envelope, _ turn.SessionID, _ turn.State) (turn.Prompt, bool, error) {
+	if a.isCommand(e) {
+		e.Kind = turn.KindCommand
+		return turn.Prompt{Text: e.Content}, true, nil
+	}
+	if len(e.Context) == 0 && len(e.Media) == 0 {
+		return turn.Prompt{Text: e.Content}, true, nil
+	}
+	if e.Content == "" && len(e.Media) == 0 { // facts alone ask nothing
+		return turn.Prompt{}, true, nil
+	}
+	var text strings.Builder
+	for _, f := range e.Context {
+		if key := oneLine(f.Key, maxFact); key != "" && !strings.HasPrefix(f.Key, "_") && !strings.HasPrefix(key, "_") {
+			fmt.Fprintf(&text, "%s: %s\n", key, oneLine(f.Value, maxFact))
+		}
+	}
+	fmt.Fprintf(&text, "date: %s\n", time.Now().UTC().Format(time.RFC3339))
+	parts, missing := a.media(ctx, e.Media)
+	if len(missing) > 0 {
+		fmt.Fprintf(&text, "not attached: %s\n", strings.Join(missing, "; "))
+	}
+	text.WriteString("\n" + e.Content)
+	if len(parts) == 0 {
+		return turn.Prompt{Text: text.String()}, true, nil
+	}
+	return turn.Prompt{Parts: append([]turn.Part{{Type: "text", Text: text.String()}}, parts...)}, true, nil
+}
+
+// maxFact bounds the name and the value of a fact, in characters.
+const maxFact = 1000
+
+// media makes parts of a message's media, in order, and says what had to be left out.
+func (a *Agent) media(ctx context.Context, media []turn.Media) (parts []turn.Part, missing []string) {
+	left := maxMediaBytes
+	for i, m := range media {
+		if i == maxMedia {
+			missing = append(missing, fmt.Sprintf("%d more (a message takes %d)", len(media)-i, maxMedia))
+			break
+		}
+		name := oneLine(m.Name, 100)
+		if name == "" {
+			name = oneLine(m.Type, 20)
+		}
+		part, size, err := a.attach(ctx, m, left)
+		if err != nil {
+			a.log.InfoContext(ctx, "media were left out of a prompt", "type", m.Type, "error", err.Error())
+			why := "it could not be fetched"
+			if errors.Is(err, errMediaSize) || errors.Is(err, errMediaType) {
+				why = err.Error()
+			}
+			missing = append(missing, fmt.Sprintf("%s (%s)", name, why))
+			continue
+		}
+		left -= size
+		parts = append(parts, part)
+	}
+	return parts, missing
+}
+
+var (
+	errMediaSize = errors.New("it is too large")
+	errMediaType = errors.New("this kind of media is not known")
+)
+
+// attach makes a part of one piece.
+func (a *Agent) attach(ctx context.Context, m turn.Media, left int) (turn.Part, int, error) {
+	url, size := m.URL, 0
+	switch {
+	case url == "" && m.Fetch == nil:
+		return turn.Part{}, 0, errors.New("there is neither an address nor a way to fetch it")
+	case url == "":
+		data, err := fetchMedia(ctx, m)
+		if err != nil {
+			return turn.Part{}, 0, err
+		}
+		if size = len(data); size > left {
+			return turn.Part{}, 0, errMediaSize
+		}
+		url = "data:" + mediaType(m) + ";base64," + base64.StdEncoding.EncodeToString(data)
+	case strings.HasPrefix(url, "data:"):
+		if size = len(url) / 4 * 3; size > left {
+			return turn.Part{}, 0, errMediaSize
+		}
+	case !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://"):
+		return turn.Part{}, 0, errors.New("its address is none that a model's server can read")
+	}
+	switch m.Type {
+	case "image":
+		return turn.Part{Type: "image_url", ImageURL: &turn.PartURL{URL: url}}, size, nil
+	case "video":
+		return turn.Part{Type: "video_url", VideoURL: &turn.PartURL{URL: url}}, size, nil
+	case "audio":
+		_, data, ok := strings.Cut(url, ";base64,")
+		if !ok {
+			return turn.Part{}, 0, errors.New("sound has to be data")
+		}
+		return turn.Part{Type: "input_audio", InputAudio: &turn.InputAudio{Data: data, Format: audioFormat(m, url)}}, size, nil
+	case "file":
+		if !strings.HasPrefix(url, "data:") {
+			return turn.Part{}, 0, errors.New("a file has to be data")
+		}
+		return turn.Part{Type: "file", File: &turn.File{Name: oneLine(m.Name, 100), Data: url}}, size, nil
+	}
+	return turn.Part{}, 0, errMediaType
+}
+
+func fetchMedia(ctx context.Context, m turn.Media) (data []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, mediaTimeout)
+	defer cancel()
+	err = guard(func() (err error) {
+		data, err = m.Fetch(ctx)
+		return err
+	})
+	return data, err
+}
+
+// mediaType is the MIME type for the data of m. It stands in an address, so that only one that is well formed is taken.
+func mediaType(m turn.Media) string {
+	if kind, _, err := mime.ParseMediaType(m.MIME); err == nil {
+		return kind
+	}
+	switch m.Type {
+	case "image":
+		return "image/png"
+	case "audio":
+		return "audio/wav"
+	case "video":
+		return "video/mp4"
+	}
+	return "application/octet-stream"
+}
+
+// audioFormat is the word that OpenAI has for the format of a sound.
+func audioFormat(m turn.Media, url string) string {
+	kind := mediaType(m)
+	if m.MIME == "" {
+		if head, _, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";"); ok {
+			kind = head
+		}
+	}
+	switch kind {
+	case "audio/mpeg", "audio/mp3":
+		return "mp3"
+	case "audio/wav", "audio/x-wav", "audio/wave":
+		return "wav"
+	}
+	_, format, _ := strings.Cut(kind, "/")
+	return format
+}

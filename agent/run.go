@@ -1,0 +1,491 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// Kinds of events that the loop adds to those of package turn. Their data is in Value.
+const (
+	HandoffEvent          turn.EventKind = "handoff"           // {"name"}
+	ApprovalRequiredEvent turn.EventKind = "approval_required" // a [Question]
+	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"call","decision"}
+)
+
+// Names of the event entries that the loop writes.
+const (
+	entryStart    = "turn.start"
+	entryEnd      = "turn.end"
+	entryAborted  = "turn.aborted"
+	entryStep     = "loop.step"
+	entryApproval = "approval"
+	entryCommand  = "command"
+)
+
+// Statuses of turn.end and loop.step.
+const (
+	statusOK          = "ok"
+	statusError       = "error"
+	statusCanceled    = "canceled"
+	statusAutoHandoff = "auto_handoff"
+)
+
+// anchorOverflow is the anchor of a handoff that the loop has made by itself.
+const anchorOverflow = "auto_handoff/context_overflow"
+
+// Errors of the loop.
+var (
+	// ErrMaxSteps is that of a turn whose model goes on calling tools when it may not any more.
+	ErrMaxSteps error = &codedError{turn.CodeOutput, "agent: the model called tools again and again and did not answer"}
+	// ErrTooLong is that of a turn that does not fit the model, not even without its past.
+	ErrTooLong error = &codedError{turn.CodeTooLarge, "agent: the message does not fit the model's context"}
+)
+
+type codedError struct{ code, text string }
+
+func (e *codedError) Error() string     { return e.text }
+func (e *codedError) ErrorCode() string { return e.code }
+
+// run is one turn of the loop, or one of a subagent.
+type run struct {
+	agent   *Agent
+	ctx     context.Context
+	turn    *turn.Turn
+	id      string // of the turn
+	session string
+	state   turn.State
+	prompt  turn.Prompt
+	inbox   turn.Inbox // nil for none
+	tape    *tape.Tape
+	models  []string
+	tools   func() []*tool.Tool
+	parent  *run   // whose tool it is, of a subagent
+	outer   *scene // the step in which that tool runs
+	instead string // where it is set, the system prompt
+
+	yield func(turn.Event, error) bool
+	left  bool // the reader has left
+
+	selector tape.Selector
+	system   string       // the system prompt of the last request
+	asked    []tape.Entry // the prompt and what was steered, as they lie on the tape first
+	handoffs int          // that the loop has made by itself
+	steps    int
+	text     string // of the last reply
+	finish   string
+	usage    turn.Usage
+
+	mu      sync.Mutex
+	handoff *handoff // asked for in this step
+}
+
+// handoff is an anchor to come.
+type handoff struct {
+	name  string
+	state any
+}
+
+// scene is what the tools of one step find in their context.
+type scene struct {
+	run      *run
+	happened chan happening // what they have to say
+}
+
+type sceneKey struct{}
+
+func sceneOf(ctx context.Context) *scene {
+	s, _ := ctx.Value(sceneKey{}).(*scene)
+	return s
+}
+
+// runOf returns the run that a tool's context belongs to; nil where a tool is called outside of a turn.
+func runOf(ctx context.Context) *run {
+	if s := sceneOf(ctx); s != nil {
+		return s.run
+	}
+	return nil
+}
+
+// root is the run of the turn, of which this one may be a subagent's.
+func (r *run) root() *run {
+	for r.parent != nil {
+		r = r.parent
+	}
+	return r
+}
+
+// RunModelStream is the loop, or a command.
+func (a *Agent) RunModelStream(ctx context.Context, p turn.Prompt, id turn.SessionID, s turn.State) (turn.Stream, bool, error) {
+	t := turn.FromContext(ctx)
+	if t == nil {
+		return nil, false, errors.New("agent: the loop runs in a turn only")
+	}
+	if e := t.Envelope(); e.Kind == turn.KindCommand {
+		return a.commandStream(ctx, t, e, id), true, nil
+	}
+	if p.Empty() {
+		return nil, false, turn.ErrNoPrompt
+	}
+	r := &run{agent: a, ctx: ctx, turn: t, id: t.ID(), session: id, state: s, prompt: p, inbox: t.Inbox(), tools: a.tools.Tools}
+	return r.stream, true, nil
+}
+
+// stream runs the turn and tells what happens.
+func (r *run) stream(yield func(turn.Event, error) bool) {
+	r.yield = yield
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	defer cancel(context.Canceled)
+	r.ctx = ctx
+	err := r.turnOf()
+	switch {
+	case r.left:
+	case err != nil:
+		yield(turn.Event{}, err)
+	default:
+		yield(turn.Event{Kind: turn.FinalEvent, Final: &turn.Final{OK: true, Text: r.text, Reason: r.finish}}, nil)
+	}
+}
+
+// errLeft ends a turn whose reader has gone away.
+var errLeft = errors.New("agent: nobody reads the stream any more")
+
+// turnOf is the turn from its first entry to its last.
+func (r *run) turnOf() (err error) {
+	if err := r.begin(); err != nil {
+		return err
+	}
+	status := statusError // also where something panics
+	defer func() { err = errors.Join(err, r.end(status)) }()
+	err = r.loop()
+	switch {
+	case err == nil:
+		status = statusOK
+	case r.left || r.ctx.Err() != nil:
+		status = statusCanceled
+	}
+	if err != nil && r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	return err
+}
+
+// write bounds what is written; it is written after a cancellation too.
+func (r *run) write() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.ctx), writing)
+}
+
+// append appends entries of this turn. It returns the id of the first.
+func (r *run) append(entries ...tape.Entry) (int64, error) {
+	ctx, cancel := r.write()
+	defer cancel()
+	first, err := r.tape.Append(ctx, r.mark(entries)...)
+	if err != nil {
+		return 0, fmt.Errorf("write to the tape: %w", err)
+	}
+	return first, nil
+}
+
+// mark says in entries which turn they are of.
+func (r *run) mark(entries []tape.Entry) []tape.Entry {
+	for i, e := range entries {
+		entries[i] = e.With(tape.Meta{Turn: r.id})
+	}
+	return entries
+}
+
+// emit hands an event to the reader; false when it has left.
+func (r *run) emit(e turn.Event) bool {
+	if !r.left && !r.yield(e, nil) {
+		r.left = true
+	}
+	return !r.left
+}
+
+// begin opens the tape and writes what comes before the first call of a model.
+func (r *run) begin() (err error) {
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	if r.tape == nil {
+		store, err := r.agent.store(r.ctx)
+		if err != nil {
+			return err
+		}
+		if r.tape, err = tape.Open(r.ctx, store, r.agent.workspace(), r.session); err != nil {
+			return err
+		}
+	}
+	if r.selector, err = r.turn.Selector(r.ctx, r.state); err != nil {
+		return err
+	}
+	settings, err := r.tape.Settings(r.ctx)
+	if err != nil {
+		return err
+	}
+	r.models = r.agent.modelsOf(settings)
+	last, err := r.recall()
+	if err != nil {
+		return err
+	}
+	if r.system, err = r.systemPrompt(); err != nil {
+		return err
+	}
+	var entries []tape.Entry
+	if last.unfinished != "" && r.parent == nil {
+		entries = append(entries, tape.NewEvent(entryAborted, map[string]string{"turn": last.unfinished}))
+	}
+	entries = append(entries, tape.NewEvent(entryStart, map[string]string{"model": r.models[0]}))
+	if r.system != last.system {
+		entries = append(entries, tape.NewSystem(r.system))
+	}
+	prompt, err := r.message(r.prompt)
+	if err != nil {
+		return err
+	}
+	entries = append(entries, prompt)
+	first, err := r.append(entries...)
+	if err != nil {
+		return err
+	}
+	prompt = entries[len(entries)-1]
+	prompt.ID = first + int64(len(entries)) - 1
+	r.asked = append(r.asked, prompt)
+	return nil
+}
+
+// end writes the turn's last entry.
+func (r *run) end(status string) error {
+	data := map[string]any{"status": status, "steps": r.steps}
+	if r.usage.TotalTokens > 0 {
+		data["usage"] = r.usage
+	}
+	_, err := r.append(tape.NewEvent(entryEnd, data))
+	if err != nil {
+		return err
+	}
+	if s, ok := r.tape.Store().(tape.Syncer); ok && r.parent == nil {
+		ctx, cancel := r.write()
+		defer cancel()
+		return s.TurnEnded(ctx, r.tape.Name())
+	}
+	return nil
+}
+
+// recalled is what the tape says of what was before this turn.
+type recalled struct {
+	system     string // the last system prompt since the anchor
+	unfinished string // the turn that has no end
+}
+
+// recall looks back from the end of the tape, no further than it has to.
+func (r *run) recall() (last recalled, err error) {
+	info, err := r.tape.Info(r.ctx)
+	if err != nil {
+		return last, err
+	}
+	anchor := info.LastAnchor.ID
+	var systemKnown, turnKnown bool
+	for e, err := range r.tape.Read(r.ctx, tape.Query{Kinds: []tape.Kind{tape.KindSystem, tape.KindEvent}, Newest: true}) {
+		if err != nil {
+			return last, err
+		}
+		if e.ID <= anchor {
+			systemKnown = true
+		}
+		switch e.Kind {
+		case tape.KindSystem:
+			if !systemKnown {
+				var p struct {
+					Content string `json:"content"`
+				}
+				_ = json.Unmarshal(e.Payload, &p) // one that cannot be read is another one
+				last.system, systemKnown = p.Content, true
+			}
+		case tape.KindEvent:
+			switch name, _ := eventOf(e); {
+			case turnKnown:
+			case name == entryEnd, name == entryAborted:
+				turnKnown = true
+			case name == entryStart:
+				turnKnown = true
+				last.unfinished = tape.MetaOf(e).Turn
+			}
+		}
+		if systemKnown && turnKnown {
+			break
+		}
+	}
+	return last, nil
+}
+
+// eventOf reads an event.
+func eventOf(e tape.Entry) (name string, data json.RawMessage) {
+	var p struct {
+		Name string          `json:"name"`
+		Data json.RawMessage `json:"data"`
+	}
+	_ = json.Unmarshal(e.Payload, &p) // one without a name means nothing here
+	return p.Name, p.Data
+}
+
+// message makes an entry of a prompt. Large media go to the blobs.
+func (r *run) message(p turn.Prompt) (tape.Entry, error) {
+	if len(p.Parts) == 0 {
+		return tape.NewMessage(adapter.User, p.Text), nil
+	}
+	ctx, cancel := r.write()
+	defer cancel()
+	var kept []tape.Spill
+	parts := make([]turn.Part, len(p.Parts))
+	for i, part := range p.Parts {
+		parts[i] = part
+		data := mediaOf(&parts[i])
+		if data == nil || r.agent.spillBytes <= 0 || len(*data) <= r.agent.spillBytes {
+			continue
+		}
+		handle, err := r.tape.PutBlob(ctx, []byte(*data))
+		switch {
+		case err == nil:
+			kept = append(kept, tape.Spill{Index: i, Handle: handle, Size: int64(len(*data))})
+			*data = tape.BlobURL(handle)
+		case len(*data) > maxInline:
+			r.agent.log.WarnContext(ctx, "media could not be kept", "session", r.session, "error", adapter.RedactError(err))
+			parts[i] = turn.Part{Type: "text", Text: fmt.Sprintf("[%s: it could not be kept]", part.Type)}
+		}
+	}
+	return tape.NewMessage(adapter.User, parts).With(tape.Meta{Spill: kept}), nil
+}
+
+// maxInline is how large media may be that lie in an entry because the store keeps no blobs, in bytes.
+const maxInline = 1 << 20
+
+// mediaOf is what may be large in a part, as a string of p's own; nil where nothing is.
+func mediaOf(p *turn.Part) *string {
+	switch {
+	case p.ImageURL != nil:
+		p.ImageURL = new(*p.ImageURL)
+		return &p.ImageURL.URL
+	case p.VideoURL != nil:
+		p.VideoURL = new(*p.VideoURL)
+		return &p.VideoURL.URL
+	case p.InputAudio != nil:
+		p.InputAudio = new(*p.InputAudio)
+		return &p.InputAudio.Data
+	case p.File != nil:
+		p.File = new(*p.File)
+		return &p.File.Data
+	}
+	return nil
+}
+
+// loop makes steps until there is an answer.
+func (r *run) loop() error {
+	for {
+		if err := r.steer(); err != nil {
+			return err
+		}
+		r.steps++
+		last := r.steps >= r.agent.options.MaxSteps
+		rep, err := r.ask(last)
+		if err != nil {
+			return err
+		}
+		more, err := r.step(rep, last)
+		if err != nil {
+			return err
+		}
+		if r.left {
+			return errLeft
+		}
+		if r.ctx.Err() != nil {
+			return context.Cause(r.ctx)
+		}
+		if last || !more && (r.inbox == nil || r.inbox.CloseIfEmpty()) {
+			return nil
+		}
+	}
+}
+
+// steer takes what was said meanwhile.
+func (r *run) steer() error {
+	if r.inbox == nil {
+		return nil
+	}
+	for _, e := range r.inbox.Take() {
+		p, err := r.turn.BuildPrompt(r.ctx, e, r.state)
+		if err != nil {
+			return err
+		}
+		if p.Empty() {
+			continue
+		}
+		m, err := r.message(p)
+		if err != nil {
+			return err
+		}
+		m = m.With(tape.Meta{Steered: true, Turn: r.id})
+		if m.ID, err = r.append(m); err != nil {
+			return err
+		}
+		r.asked = append(r.asked, m)
+	}
+	return nil
+}
+
+// systemPrompt is what all plugins say, and the list of skills behind it.
+func (r *run) systemPrompt() (string, error) {
+	if r.instead != "" {
+		return r.instead, nil
+	}
+	text, err := r.turn.SystemPrompt(r.ctx, r.prompt, r.state)
+	if err != nil {
+		return "", err
+	}
+	if skills := r.agent.skillsList(); skills != "" {
+		if text != "" {
+			text += "\n\n"
+		}
+		text += skills
+	}
+	return text, nil
+}
+
+// lastStep is added to the system prompt of the last call that a turn has.
+const lastStep = "You have used up the calls of tools for this message. There are no tools any more: answer now with what you know, " +
+	"and say what is missing."
+
+// request makes the request of a step: the view of the tape as it is now.
+func (r *run) request(last bool) (adapter.Request, error) {
+	view, err := r.tape.View(r.ctx, r.selector)
+	if err != nil {
+		return adapter.Request{}, err
+	}
+	system := r.system
+	if last {
+		system = strings.TrimSpace(system + "\n\n" + lastStep)
+	}
+	req := adapter.Request{Messages: make([]adapter.Message, 0, len(view.Messages)+1)}
+	if system != "" {
+		req.Messages = append(req.Messages, adapter.Message{Role: adapter.System, Content: system})
+	}
+	for _, m := range view.Messages {
+		if msg, ok := toMessage(m.JSON); ok {
+			req.Messages = append(req.Messages, msg)
+		}
+	}
+	if !last {
+		for _, t := range r.tools() {
+			req.Tools = append(req.Tools, adapter.Tool{Name: t.Wire(), Description: t.Description, Parameters: t.Parameters()})
+		}
+	}
+	return req, nil
+}

@@ -1,0 +1,176 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
+)
+
+// DefaultSpillBytes is how large a result may be before it goes to the store's blobs.
+const DefaultSpillBytes = 16 << 10
+
+// What a model gets to see of a result that was spilled, in characters.
+const (
+	previewHead = 800
+	previewTail = 400
+)
+
+// spillRead is the tool that reads what was spilled; its own results never are.
+const spillRead = "spill.read"
+
+// spilled is what lies on the tape in the place of a large result.
+type spilled struct {
+	Spilled struct {
+		Bytes  int    `json:"bytes"`
+		Handle string `json:"handle,omitempty"`
+		Note   string `json:"note"`
+	} `json:"spilled"`
+	Head string `json:"head"`
+	Tail string `json:"tail"`
+}
+
+// spill returns a result's value as it goes to the tape, and where what was left out of it is.
+func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage, kept []tape.Spill) {
+	limit := r.agent.spillBytes
+	if limit > 0 && len(res.Parts) > 0 && res.Err == nil {
+		res, kept = r.spillMedia(ctx, res)
+	}
+	value = res.Value()
+	if limit <= 0 || len(value) <= limit || res.Name == spillRead {
+		return value, kept
+	}
+	text := string(value)
+	if res.Err == nil && len(res.Parts) == 0 {
+		text = res.Text()
+	}
+	var s spilled
+	s.Spilled.Bytes = len(text)
+	s.Head, s.Tail = preview(text)
+	handle, err := r.tape.PutBlob(ctx, []byte(text))
+	if err != nil {
+		r.agent.log.WarnContext(ctx, "a large result could not be kept", "session", r.session, "tool", res.Name, "error", adapter.RedactError(err))
+		s.Spilled.Note = "the result was too large; this is its beginning and its end, the rest could not be kept"
+	} else {
+		s.Spilled.Handle = handle
+		s.Spilled.Note = "the result was too large; this is its beginning and its end, spill.read has all of it"
+		kept = append(kept, tape.Spill{Handle: handle, Size: int64(len(text))})
+	}
+	return encode(s), kept
+}
+
+// spillMedia moves the large images of a result to the blobs. One that cannot be kept there is left out, and that is said.
+func (r *run) spillMedia(ctx context.Context, res tool.Result) (tool.Result, []tape.Spill) {
+	var kept []tape.Spill
+	parts := make([]tool.Part, len(res.Parts))
+	copy(parts, res.Parts)
+	for i := range parts {
+		p := &parts[i]
+		if len(p.Image) <= r.agent.spillBytes || !strings.HasPrefix(p.Image, "data:") {
+			continue
+		}
+		handle, err := r.tape.PutBlob(ctx, []byte(p.Image))
+		if err != nil {
+			*p = tool.Part{Type: "text", Text: "[an image that was too large to be kept]"}
+			continue
+		}
+		kept = append(kept, tape.Spill{Handle: handle, Size: int64(len(p.Image))})
+		p.Image = tape.BlobURL(handle)
+	}
+	res.Parts = parts
+	return res, kept
+}
+
+// preview returns the beginning and the end of a text.
+func preview(text string) (head, tail string) {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	i := 0
+	for n := 0; n < previewHead && i < len(text); n++ {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		i += size
+	}
+	j := len(text)
+	for n := 0; n < previewTail && j > i; n++ {
+		_, size := utf8.DecodeLastRuneInString(text[i:j])
+		j -= size
+	}
+	return text[:i], text[j:]
+}
+
+// page is what spill.read returns.
+type page struct {
+	Text   string `json:"text"`
+	Offset int64  `json:"offset"`
+	Next   int64  `json:"next,omitempty"` // where to go on; none at the end
+	Bytes  int64  `json:"bytes"`          // of the whole
+}
+
+// Bounds of one page, in bytes.
+const (
+	defaultPage = 8 << 10
+	maxPage     = 64 << 10
+)
+
+// readSpill returns a page of what was spilled, on the borders of characters.
+func readSpill(ctx context.Context, t *tape.Tape, handle string, offset, limit int64) (page, error) {
+	if limit == 0 {
+		limit = defaultPage
+	}
+	switch {
+	case offset < 0:
+		return page{}, &tool.Error{Kind: tool.KindArguments, Message: fmt.Sprintf("offset: expected 0 or more, got %d", offset)}
+	case limit < 0 || limit > maxPage:
+		return page{}, &tool.Error{Kind: tool.KindArguments, Message: fmt.Sprintf("limit: expected 1 to %d bytes, got %d", maxPage, limit)}
+	}
+	// A few bytes more on both sides, to see where characters begin.
+	before := min(offset, utf8.UTFMax-1)
+	data, size, err := t.ReadBlob(ctx, handle, offset-before, before+max(limit, utf8.UTFMax)+utf8.UTFMax)
+	switch {
+	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrInvalid):
+		return page{}, &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf("nothing was spilled under the handle %q", clip(handle, 80))}
+	case errors.Is(err, errors.ErrUnsupported):
+		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store keeps no large results"}
+	case err != nil:
+		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store could not read it"}
+	case offset > size:
+		return page{}, &tool.Error{Kind: tool.KindArguments, Message: fmt.Sprintf("offset: expected at most %d, which is the end, got %d", size, offset)}
+	}
+	from := int(before)
+	for from > 0 && from < len(data) && !utf8.RuneStart(data[from]) {
+		from--
+	}
+	to := min(from+int(limit), len(data))
+	for to > from && to < len(data) && !utf8.RuneStart(data[to]) {
+		to--
+	}
+	if to == from && to < len(data) { // a limit that is smaller than a character
+		_, n := utf8.DecodeRune(data[from:])
+		to += n
+	}
+	p := page{Text: strings.ToValidUTF8(string(data[from:to]), "\uFFFD"), Offset: offset - before + int64(from), Bytes: size}
+	if end := offset - before + int64(to); end < size {
+		p.Next = end
+	}
+	return p, nil
+}
+
+// writing bounds an append: what a turn has to say to its tape is written after its cancellation, too.
+const writing = 10 * time.Second
+
+// encode writes JSON with nothing escaped needlessly.
+func encode(v any) json.RawMessage {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(v) != nil {
+		return json.RawMessage("null")
+	}
+	return json.RawMessage(strings.TrimSuffix(b.String(), "\n"))
+}

@@ -1,0 +1,479 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// ask makes the model call of a step, a second time behind an anchor where the context does not fit. A reply that is cut off is
+// on the tape when it returns.
+func (r *run) ask(last bool) (*reply, error) {
+	for {
+		req, err := r.request(last)
+		if err != nil {
+			return nil, err
+		}
+		rep, handed, err := r.call(req)
+		if err == nil {
+			return rep, nil
+		}
+		if r.ctx.Err() == nil && !r.left && !handed && overflows(err) {
+			if r.handoffs == maxAutoHandoffRetries {
+				return nil, errors.Join(r.note(rep, ErrTooLong), fmt.Errorf("%w: %w", ErrTooLong, err))
+			}
+			r.handoffs++
+			if err := r.autoHandoff(err); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		return nil, errors.Join(r.cutOff(rep, err), err)
+	}
+}
+
+// call asks the models, one after the other as long as none has begun to answer.
+func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
+	if answer := r.beforeModel(&req); answer != nil {
+		rep, err := r.replay(answer)
+		return rep, true, err
+	}
+	for i, name := range r.models {
+		rep = new(reply)
+		model, err := r.agent.options.Models.Model(name)
+		if err == nil {
+			handed, err = r.read(rep, model.Stream(r.ctx, req))
+		}
+		if err == nil {
+			if rep.model == "" {
+				rep.model = name
+			}
+			return rep, handed, nil
+		}
+		if handed || r.left || r.ctx.Err() != nil || i == len(r.models)-1 || overflows(err) || !upstream(err) {
+			return rep, handed, err
+		}
+		r.agent.log.WarnContext(r.ctx, "a model failed, the next one is asked", "session", r.session, "turn", r.id,
+			"model", name, "next", r.models[i+1], "error", adapter.RedactError(err))
+	}
+	panic("agent: there is no model to ask") // modelsOf has one at least
+}
+
+// upstream says whether an error is that of a model's server.
+func upstream(err error) bool {
+	e, ok := errors.AsType[*adapter.Error](err)
+	return ok && strings.HasPrefix(e.Code, "upstream_")
+}
+
+// read reads an answer and hands it on as it comes; handed says that the reader has got something of it.
+func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (handed bool, err error) {
+	for c, err := range chunks {
+		if err != nil {
+			return handed, err
+		}
+		complete, err := rep.take(&c)
+		if err != nil {
+			return handed, err
+		}
+		if c.Text != "" {
+			handed = true
+			r.emit(turn.Text(c.Text))
+		}
+		if c.Reasoning != "" {
+			handed = true
+			r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: c.Reasoning})
+		}
+		if complete != nil {
+			handed = true
+			r.tell(rep, complete)
+		}
+		if r.left {
+			return true, errLeft
+		}
+	}
+	if r.ctx.Err() != nil {
+		return handed, context.Cause(r.ctx)
+	}
+	if rep.finish == "" {
+		return handed, &adapter.Error{Code: adapter.CodeProtocol, Message: "the model's answer ended before it was finished"}
+	}
+	for _, c := range rep.calls {
+		handed = true
+		r.tell(rep, c)
+	}
+	r.count(rep)
+	if r.left {
+		return true, errLeft
+	}
+	return handed, nil
+}
+
+// replay makes a reply of what a hook has answered.
+func (r *run) replay(answer *Reply) (*reply, error) {
+	rep := &reply{text: []byte(answer.Text), reasoning: []byte(answer.Reasoning), finish: answer.Finish, model: answer.Model}
+	for i, c := range answer.Calls {
+		rep.calls = append(rep.calls, &replyCall{index: i, id: c.ID, name: c.Name, arguments: bytes.Clone(c.Arguments)})
+	}
+	if answer.Usage != (adapter.Usage{}) {
+		rep.usage = new(answer.Usage)
+	}
+	if rep.finish == "" {
+		rep.finish = adapter.FinishStop
+	}
+	if len(rep.reasoning) > 0 {
+		r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: answer.Reasoning})
+	}
+	if len(rep.text) > 0 {
+		r.emit(turn.Text(answer.Text))
+	}
+	for _, c := range rep.calls {
+		r.tell(rep, c)
+	}
+	r.count(rep)
+	if r.left {
+		return rep, errLeft
+	}
+	return rep, nil
+}
+
+// tell hands on a call that is complete, with the result where the model's server has made it itself.
+func (r *run) tell(rep *reply, c *replyCall) {
+	if c.told {
+		return
+	}
+	c.told = true
+	// Every call needs an id of its own to find its result by.
+	taken := func(id string) bool {
+		return id == "" || slices.ContainsFunc(rep.calls, func(o *replyCall) bool { return o != c && o.id == id })
+	}
+	for n := c.index; taken(c.id); n++ {
+		c.id = fmt.Sprintf("call_%d_%d", r.steps, n)
+	}
+	r.emit(turn.Event{Kind: turn.ToolCallEvent, Calls: []tool.Call{c.call()}})
+	if c.made != nil {
+		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{c.result()}})
+	}
+}
+
+// call is the call as tools are called, and as an event of it has it: arguments that are no JSON are text.
+func (c *replyCall) call() tool.Call {
+	arguments := json.RawMessage(bytes.TrimSpace(c.arguments))
+	if len(arguments) == 0 {
+		arguments = json.RawMessage("{}")
+	}
+	return tool.Call{ID: c.id, Name: c.name, Arguments: arguments}
+}
+
+// result is what the model's server made of a call.
+func (c *replyCall) result() tool.Result {
+	if c.failed {
+		return tool.Result{ID: c.id, Name: c.name, Err: &tool.Error{Kind: tool.KindFailed, Message: "a tool of the model's server failed"}}
+	}
+	res := tool.Text(*c.made)
+	res.ID, res.Name = c.id, c.name
+	return res
+}
+
+// count tells what a model call took.
+func (r *run) count(rep *reply) {
+	if rep.usage == nil {
+		return
+	}
+	u := turn.Usage{
+		Model: rep.model, PromptTokens: rep.usage.PromptTokens, CompletionTokens: rep.usage.CompletionTokens, TotalTokens: rep.usage.TotalTokens,
+	}
+	r.usage.PromptTokens += u.PromptTokens
+	r.usage.CompletionTokens += u.CompletionTokens
+	r.usage.TotalTokens += u.TotalTokens
+	rep.usage = nil // once
+	r.emit(turn.Event{Kind: turn.UsageEvent, Usage: &u})
+}
+
+// cutOff keeps what there is of a reply that ended with an error: the calls that somebody was told of get results that say so.
+func (r *run) cutOff(rep *reply, failure error) error {
+	if rep == nil {
+		return r.note(nil, failure)
+	}
+	r.count(rep)
+	var told, open []*replyCall
+	for _, c := range rep.calls {
+		if c.told {
+			told = append(told, c)
+			if c.made == nil {
+				open = append(open, c)
+			}
+		}
+	}
+	entries := said(string(rep.text), string(rep.reasoning), told)
+	for i, e := range entries {
+		entries[i] = e.With(tape.Meta{Partial: true})
+	}
+	ids, results := make([]string, len(open)), make([]any, len(open))
+	for i, c := range open {
+		res := tool.Result{ID: c.id, Name: c.name, Err: &tool.Error{Kind: tool.KindInterrupted, Message: "the reply was cut off before the tool was run"}}
+		ids[i], results[i] = c.id, res.Value()
+		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+	}
+	if len(open) > 0 {
+		entries = append(entries, tape.NewToolResult(ids, results...))
+	}
+	if !r.left && r.ctx.Err() == nil {
+		entries = append(entries, errorEntry(failure))
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	_, err := r.append(entries...)
+	return err
+}
+
+// note writes an error to the tape.
+func (r *run) note(rep *reply, failure error) error {
+	if rep != nil {
+		r.count(rep)
+	}
+	_, err := r.append(errorEntry(failure))
+	return err
+}
+
+// errorEntry says on the tape what went wrong: its code, and what of its text may be read.
+func errorEntry(err error) tape.Entry {
+	kind, message := turn.CodeInternal, "something went wrong"
+	if e, ok := errors.AsType[*adapter.Error](err); ok {
+		kind, message = e.Code, e.Message
+	} else if c, ok := errors.AsType[turn.Coded](err); ok {
+		kind, message = c.ErrorCode(), c.Error()
+	}
+	return tape.NewError(kind, clip(adapter.Redact(message), maxErrorText))
+}
+
+// maxErrorText is how much of an error's text lies on a tape, in characters.
+const maxErrorText = 500
+
+// said are the entries of what a model has said: what it thought, the calls that its server has made itself with their results,
+// and the text, with the calls that are to be made.
+func said(text, reasoning string, calls []*replyCall) (entries []tape.Entry) {
+	if reasoning != "" {
+		entries = append(entries, tape.NewReasoning(reasoning))
+	}
+	var made, open []tape.Call
+	var ids []string
+	var results []any
+	for _, c := range calls {
+		call := tape.Call{ID: c.id, Function: tape.FunctionCall{Name: c.name, Arguments: string(c.call().Arguments)}}
+		if c.made == nil {
+			open = append(open, call)
+			continue
+		}
+		made = append(made, call)
+		ids = append(ids, c.id)
+		results = append(results, c.result().Value())
+	}
+	if len(made) > 0 {
+		entries = append(entries, tape.NewToolCall("", made...), tape.NewToolResult(ids, results...))
+	}
+	switch {
+	case len(open) > 0:
+		entries = append(entries, tape.NewToolCall(text, open...))
+	case text != "":
+		entries = append(entries, tape.NewMessage(adapter.Assistant, text))
+	}
+	return entries
+}
+
+// step does what a reply asks for; more says that the model is to read what came of it.
+func (r *run) step(rep *reply, last bool) (more bool, err error) {
+	reasoning := string(rep.reasoning)
+	public := Reply{Text: string(rep.text), Reasoning: reasoning, Finish: rep.finish, Model: rep.model}
+	var open []*replyCall
+	for _, c := range rep.calls {
+		if c.made == nil {
+			open = append(open, c)
+			public.Calls = append(public.Calls, c.call())
+		}
+	}
+	r.afterModel(&public)
+	calls := r.revise(rep, open, public.Calls)
+	r.text, r.finish = public.Text, rep.finish
+	entries := said(public.Text, public.Reasoning, rep.calls)
+	if len(calls) == 0 {
+		_, err := r.append(append(entries, r.stepEntry(rep, statusOK))...)
+		return false, err
+	}
+	if last {
+		results := make([]any, len(calls))
+		ids := make([]string, len(calls))
+		for i, c := range calls {
+			res := tool.Result{ID: c.ID, Name: c.Name, Err: &tool.Error{Kind: tool.KindDenied, Message: "the turn has used up its calls of tools"}}
+			ids[i], results[i] = c.ID, res.Value()
+			r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+		}
+		entries = append(entries, tape.NewToolResult(ids, results...), r.stepEntry(rep, statusError), errorEntry(ErrMaxSteps))
+		if _, err := r.append(entries...); err != nil {
+			return false, err
+		}
+		return false, ErrMaxSteps
+	}
+	if _, err := r.append(entries...); err != nil {
+		return false, err
+	}
+	if err := r.runTools(calls); err != nil {
+		return false, err
+	}
+	if err := r.writeHandoff(); err != nil {
+		return false, err
+	}
+	_, err = r.append(r.stepEntry(rep, statusOK))
+	return true, err
+}
+
+// revise takes over what after_model hooks made of the calls. A call that was told of and is gone is answered here, so that it has
+// a result like any other; one that is new is told.
+func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Call {
+	same := len(open) == len(calls)
+	for i := 0; same && i < len(calls); i++ {
+		c := open[i]
+		same = c.id == calls[i].ID && c.name == calls[i].Name && bytes.Equal(c.call().Arguments, calls[i].Arguments)
+	}
+	if same {
+		return calls
+	}
+	kept := map[string]bool{}
+	list := slices.DeleteFunc(slices.Clone(rep.calls), func(c *replyCall) bool { return c.made == nil })
+	for i, c := range calls {
+		one := &replyCall{index: i, id: c.ID, name: c.Name, arguments: bytes.Clone(c.Arguments)}
+		one.told = slices.ContainsFunc(open, func(o *replyCall) bool { return o.id == c.ID && c.ID != "" })
+		list = append(list, one)
+		kept[c.ID] = true
+	}
+	rep.calls = list
+	out := calls[:0:0]
+	for _, c := range list {
+		if c.made == nil {
+			r.tell(rep, c)
+			out = append(out, c.call())
+		}
+	}
+	for _, c := range open {
+		if !kept[c.id] {
+			res := tool.Result{ID: c.id, Name: c.name, Err: &tool.Error{Kind: tool.KindDenied, Message: "the call was taken back"}}
+			r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{res}})
+		}
+	}
+	return out
+}
+
+// stepEntry is the event that ends a step.
+func (r *run) stepEntry(rep *reply, status string) tape.Entry {
+	data := map[string]any{"step": r.steps, "status": status}
+	if rep != nil {
+		data["model"], data["finish"] = rep.model, rep.finish
+	}
+	return tape.NewEvent(entryStep, data)
+}
+
+// happening is something that a tool has to say while it runs: an event, or the result with what became of writing it down.
+type happening struct {
+	event *turn.Event
+	err   error
+}
+
+// runTools runs the calls of a step. Each result is on the tape before the reader hears of it; where nobody reads or the turn
+// was ended, the calls are ended and their results written all the same.
+func (r *run) runTools(calls []tool.Call) (err error) {
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	defer cancel(context.Canceled)
+	// There is room for what calls usually say, so that none of them waits for a slow reader.
+	happened := make(chan happening, 4*len(calls))
+	ctx = context.WithValue(ctx, sceneKey{}, &scene{r, happened})
+	finished := make(chan struct{})
+	var panicked any
+	go func() {
+		defer close(finished)
+		defer func() { panicked = recover() }() // raised again where the pipeline sees it
+		for _, res := range r.agent.runner.Run(ctx, r.tools(), calls) {
+			shown, err := r.writeResult(res)
+			happened <- happening{event: &turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{shown}}, err: err}
+		}
+	}()
+	handle := func(h happening) {
+		err = errors.Join(err, h.err)
+		if h.err != nil {
+			cancel(h.err)
+		}
+		if h.event == nil {
+			return
+		}
+		if u := h.event.Usage; u != nil { // of a subagent
+			r.usage.PromptTokens += u.PromptTokens
+			r.usage.CompletionTokens += u.CompletionTokens
+			r.usage.TotalTokens += u.TotalTokens
+		}
+		if !r.emit(*h.event) {
+			cancel(errLeft)
+		}
+	}
+	defer func() { // also where the reader panics
+		cancel(context.Canceled)
+		for {
+			select {
+			case <-happened:
+			case <-finished:
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case h := <-happened:
+			handle(h)
+			continue
+		case <-finished:
+		}
+		for {
+			select {
+			case h := <-happened:
+				handle(h)
+				continue
+			default:
+			}
+			break
+		}
+		if panicked != nil {
+			panic(panicked)
+		}
+		return err
+	}
+}
+
+// say hands on an event of a tool that runs, to whoever reads the turn's stream.
+func (s *scene) say(e turn.Event) {
+	for s.run.parent != nil {
+		s = s.run.outer
+	}
+	select {
+	case s.happened <- happening{event: &e}:
+	case <-s.run.ctx.Done():
+	}
+}
+
+// writeResult puts a result on the tape. It returns it as the reader gets it: what was too large for the tape is for him, too.
+func (r *run) writeResult(res tool.Result) (tool.Result, error) {
+	ctx, cancel := r.write()
+	defer cancel()
+	value, kept := r.spill(ctx, res)
+	_, err := r.append(tape.NewToolResult([]string{res.ID}, value).With(tape.Meta{Spill: kept}))
+	if len(kept) > 0 || r.agent.spillBytes > 0 && len(value) < len(res.Content) {
+		res = tool.Result{ID: res.ID, Name: res.Name, Content: value}
+	}
+	return res, err
+}

@@ -1,0 +1,366 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent/skill"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// allTools are the tools of the options and the default ones, asking for what the options say.
+func (a *Agent) allTools() (*tool.Set, error) {
+	all, err := tool.NewSet()
+	if err != nil {
+		return nil, err
+	}
+	if !a.options.Bare {
+		if err := all.Add(a.defaultTools()...); err != nil {
+			return nil, err
+		}
+	}
+	if a.options.Tools == nil {
+		return a.overridden(all), nil
+	}
+	// What clashes is an error where it is known already; what comes later is left out.
+	for _, t := range a.options.Tools.Tools() {
+		if other, taken := all.Find(t.Name); taken {
+			return nil, fmt.Errorf("tool %s: there is already one called %s", t.Name, other.Name)
+		}
+	}
+	all.Attach(a.options.Tools)
+	return a.overridden(all), nil
+}
+
+// overridden is a set whose tools ask for what the options say.
+func (a *Agent) overridden(all *tool.Set) *tool.Set {
+	if len(a.options.Approvals) == 0 {
+		return all
+	}
+	out := new(tool.Set)
+	out.Attach(&override{set: all, approvals: a.options.Approvals, made: map[*tool.Tool]*tool.Tool{}})
+	return out
+}
+
+// defaultTools only read, but for the anchor that tape.handoff writes.
+func (a *Agent) defaultTools() []*tool.Tool {
+	list := []*tool.Tool{
+		tool.Must(tool.New("tape.info", "Says how long this conversation's tape is and where its last anchor is.", tapeInfo)),
+		tool.Must(tool.New("tape.search", "Finds earlier entries of this conversation, also such as are not in the context any more. "+
+			"Each word of the query has to occur.", tapeSearch)),
+		tool.Must(tool.New("tape.anchors", "Lists the anchors of this conversation, newest first.", tapeAnchors)),
+		tool.Must(tool.New("tape.handoff", "Begins a new chapter: leaves the conversation so far behind an anchor. Only the summary, and the "+
+			"message that is being answered, stay in the context; say in the summary what will be needed.", tapeHandoff)),
+		tool.Must(tool.New(spillRead, "Reads a piece of a large result that was spilled: from offset on, limit bytes.", spillReadTool)),
+		tool.Must(tool.New("subagent", "Gives a task to a helper, which has the same tools but knows nothing of this conversation, and returns "+
+			"what it answers. Say in the task all that it needs to know.", a.subagent, tool.WithTimeout(subagentTimeout))),
+	}
+	if a.options.Skills != nil {
+		list = append(list, tool.Must(tool.New("skill", "Reads a skill: instructions for a kind of task. The system prompt lists those that there are.", a.skill)))
+	}
+	return list
+}
+
+// errNoTurn is what a tool of the agent says where it is called outside of a turn.
+var errNoTurn = &tool.Error{Kind: tool.KindUnavailable, Message: "this works in a conversation only"}
+
+// failed is the result of a tool whose tape could not be read; what is wrong with it is no business of the model.
+func tapeFailed(ctx context.Context, r *run, err error) error {
+	if e, ok := errors.AsType[*tool.Error](err); ok {
+		return e
+	}
+	r.agent.log.ErrorContext(ctx, "a tool could not use the tape", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
+	return &tool.Error{Kind: tool.KindUnavailable, Message: "the tape cannot be used now"}
+}
+
+type none struct{}
+
+type tapeInfoOut struct {
+	Entries      int64  `json:"entries"`
+	Anchors      int64  `json:"anchors"`
+	LastAnchor   string `json:"last_anchor,omitempty"`
+	SinceAnchor  int64  `json:"entries_since_last_anchor"`
+	Created      string `json:"created"`
+	LastActivity string `json:"last_activity"`
+}
+
+func tapeInfo(ctx context.Context, _ none) (out tapeInfoOut, err error) {
+	r := runOf(ctx)
+	if r == nil {
+		return out, errNoTurn
+	}
+	i, err := r.tape.Info(ctx)
+	if err != nil {
+		return out, tapeFailed(ctx, r, err)
+	}
+	return tapeInfoOut{
+		Entries: i.Entries, Anchors: i.Anchors, LastAnchor: i.LastAnchor.Name, SinceAnchor: i.LastID - i.LastAnchor.ID,
+		Created: i.Created.UTC().Format(time.RFC3339), LastActivity: i.Updated.UTC().Format(time.RFC3339),
+	}, nil
+}
+
+type tapeSearchIn struct {
+	Query string `json:"query" jsonschema:"the words to look for"`
+	Limit int    `json:"limit,omitempty" jsonschema:"how many entries at most, 20 unless said"`
+}
+
+type tapeHit struct {
+	ID      int64  `json:"id"`
+	Kind    string `json:"kind"`
+	Date    string `json:"date"`
+	Excerpt string `json:"excerpt"`
+}
+
+// maxHits bounds a search, and a list of anchors.
+const maxHits = 50
+
+func tapeSearch(ctx context.Context, in tapeSearchIn) ([]tapeHit, error) {
+	r := runOf(ctx)
+	if r == nil {
+		return nil, errNoTurn
+	}
+	if strings.TrimSpace(in.Query) == "" {
+		return nil, &tool.Error{Kind: tool.KindArguments, Message: "query: expected a word to look for"}
+	}
+	limit := in.Limit
+	if limit <= 0 {
+		limit = 20
+	}
+	hits := []tapeHit{}
+	for h, err := range r.tape.Search(ctx, tape.Query{Text: in.Query, Limit: min(limit, maxHits)}) {
+		if err != nil {
+			return nil, tapeFailed(ctx, r, err)
+		}
+		hits = append(hits, tapeHit{ID: h.ID, Kind: string(h.Kind), Date: h.Date.UTC().Format(time.RFC3339), Excerpt: h.Text})
+	}
+	return hits, nil
+}
+
+type tapeAnchor struct {
+	ID   int64  `json:"id"`
+	Name string `json:"name"`
+	Date string `json:"date"`
+}
+
+func tapeAnchors(ctx context.Context, _ none) ([]tapeAnchor, error) {
+	r := runOf(ctx)
+	if r == nil {
+		return nil, errNoTurn
+	}
+	list := []tapeAnchor{}
+	for ref, err := range r.tape.Anchors(ctx) {
+		if err != nil {
+			return nil, tapeFailed(ctx, r, err)
+		}
+		list = append(list, tapeAnchor{ref.ID, ref.Name, ref.Date.UTC().Format(time.RFC3339)})
+		if len(list) == maxHits {
+			break
+		}
+	}
+	return list, nil
+}
+
+type tapeHandoffIn struct {
+	Name    string `json:"name" jsonschema:"of the chapter that begins, a few words"`
+	Summary string `json:"summary" jsonschema:"what has to be known of the conversation so far"`
+}
+
+func tapeHandoff(ctx context.Context, in tapeHandoffIn) (string, error) {
+	r := runOf(ctx)
+	if r == nil {
+		return "", errNoTurn
+	}
+	name := limit(oneLine(in.Name, 40), 40) // at most 160 bytes; see below
+	for len(name) > 128 {
+		name = limit(name, len([]rune(name))-1)
+	}
+	if name == "" {
+		return "", &tool.Error{Kind: tool.KindArguments, Message: "name: expected some text"}
+	}
+	state := map[string]string{}
+	if in.Summary != "" {
+		state["summary"] = in.Summary
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.handoff = &handoff{name, state} // of several in one step the last counts
+	return fmt.Sprintf("The anchor %q is written when this step is over.", name), nil
+}
+
+type spillReadIn struct {
+	Handle string `json:"handle" jsonschema:"of the result, as it was given"`
+	Offset int64  `json:"offset,omitempty" jsonschema:"where to begin, in bytes"`
+	Limit  int64  `json:"limit,omitempty" jsonschema:"how many bytes, 8192 unless said"`
+}
+
+func spillReadTool(ctx context.Context, in spillReadIn) (page, error) {
+	r := runOf(ctx)
+	if r == nil {
+		return page{}, errNoTurn
+	}
+	return readSpill(ctx, r.tape, in.Handle, in.Offset, in.Limit)
+}
+
+type skillIn struct {
+	Name   string `json:"name"`
+	File   string `json:"file,omitempty" jsonschema:"a file of the skill's folder, in place of its text"`
+	Offset int64  `json:"offset,omitempty" jsonschema:"where to begin in the file, in bytes"`
+}
+
+type skillOut struct {
+	Text  string   `json:"text"`
+	Next  int64    `json:"next,omitempty"`
+	Files []string `json:"files,omitempty"`
+}
+
+func (a *Agent) skill(_ context.Context, in skillIn) (skillOut, error) {
+	var text skill.Text
+	var err error
+	if in.File == "" {
+		text, err = a.options.Skills.Load(in.Name)
+	} else {
+		text, err = a.options.Skills.Read(in.Name, in.File, in.Offset)
+	}
+	if err != nil {
+		return skillOut{}, &tool.Error{Kind: tool.KindFailed, Message: err.Error()}
+	}
+	return skillOut{text.Content, text.Next, text.Files}, nil
+}
+
+// skillsList is what the system prompt says of skills.
+func (a *Agent) skillsList() string {
+	if a.options.Skills == nil {
+		return ""
+	}
+	list := skill.Prompt(a.options.Skills.List())
+	if list == "" {
+		return ""
+	}
+	return "Skills, to be read with the tool skill before a task that one of them is for:\n" + list
+}
+
+// subagentTimeout is how long a helper may take.
+const subagentTimeout = 10 * time.Minute
+
+type subagentIn struct {
+	Task  string   `json:"task" jsonschema:"what is to be done, with all that has to be known for it"`
+	Tools []string `json:"tools,omitempty" jsonschema:"the names of the tools that it may use; all of yours unless said"`
+}
+
+const subagentNote = "You are the helper of another agent. What follows is your task. Nobody can answer questions: do what can be done, and answer " +
+	"with the result alone."
+
+// subagent runs a task in a fork of the tape that is dropped afterwards. A helper has no helpers: so their number is bounded by the
+// number of calls.
+func (a *Agent) subagent(ctx context.Context, in subagentIn) (string, error) {
+	s := sceneOf(ctx)
+	if s == nil {
+		return "", errNoTurn
+	}
+	if strings.TrimSpace(in.Task) == "" {
+		return "", &tool.Error{Kind: tool.KindArguments, Message: "task: expected some text"}
+	}
+	r := s.run
+	tools := r.tools
+	return r.sub(ctx, s, in.Task, func() []*tool.Tool {
+		var list []*tool.Tool
+		for _, t := range tools() {
+			if t.Name != "subagent" && (len(in.Tools) == 0 || named(t, in.Tools)) {
+				list = append(list, t)
+			}
+		}
+		return list
+	})
+}
+
+func named(t *tool.Tool, names []string) bool {
+	for _, n := range names {
+		if tool.Wire(n) == t.Wire() {
+			return true
+		}
+	}
+	return false
+}
+
+// sub runs a task as a subagent and returns what it answers.
+func (r *run) sub(ctx context.Context, s *scene, task string, tools func() []*tool.Tool) (string, error) {
+	var answer string
+	err := tape.WithFork(ctx, r.tape, false, func(ctx context.Context, f *tape.Fork) error {
+		// The fork sees the conversation, which is of no use to the task; it can still be searched.
+		if _, err := f.Handoff(ctx, "subagent", map[string]string{"owner": "agent"}); err != nil {
+			return err
+		}
+		child := &run{
+			agent: r.agent, ctx: ctx, turn: r.turn, id: r.id, session: r.session, state: r.state, prompt: turn.Prompt{Text: task},
+			tape: f.Tape, tools: tools, parent: r, outer: s, instead: strings.TrimSpace(r.system + "\n\n" + subagentNote),
+		}
+		for e, err := range child.stream {
+			if err != nil {
+				return err
+			}
+			if e.Kind == turn.UsageEvent {
+				s.say(e)
+			}
+		}
+		answer = child.text
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case err != nil:
+		r.agent.log.WarnContext(ctx, "a subagent failed", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
+		message := "the helper failed"
+		if e, ok := errors.AsType[*adapter.Error](err); ok {
+			message += ": " + e.Message
+		} else if c, ok := errors.AsType[turn.Coded](err); ok {
+			message += ": " + strings.TrimPrefix(c.Error(), "agent: ")
+		}
+		return "", &tool.Error{Kind: tool.KindFailed, Message: message}
+	}
+	return answer, nil
+}
+
+// settings are what was set in a session; nil where it has no tape yet.
+func (a *Agent) settings(ctx context.Context, id turn.SessionID) (map[string]json.RawMessage, error) {
+	store, err := a.store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := tape.Lookup(ctx, store, a.workspace(), id)
+	if errors.Is(err, tape.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t.Settings(ctx)
+}
+
+// settingModel is the name of the setting that has the session's model.
+const settingModel = "model"
+
+// modelsOf are the models of a session, in the order in which they are asked; one at least.
+func (a *Agent) modelsOf(settings map[string]json.RawMessage) []string {
+	first := a.options.Model
+	var chosen string
+	if json.Unmarshal(settings[settingModel], &chosen) == nil && chosen != "" {
+		first = chosen
+	}
+	var names []string
+	for _, chain := range append([]string{first}, a.options.Fallback...) {
+		for _, name := range adapter.Links(chain) {
+			if name != "" || len(names) == 0 {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

@@ -20,6 +20,7 @@ type Config struct {
 	Addr            string
 	Data            string
 	Workflows       string
+	Workspace       string
 	File            string
 	Insecure        bool
 	Model           string

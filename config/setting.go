@@ -65,6 +65,11 @@ var top = []Setting{
 		field: func(c *Config) any { return &c.Workflows },
 	},
 	{
+		Key: "workspace", Default: "./workspace", required: true,
+		Help:  "folder that agents work in: they can read what is in it, and sessions belong to it",
+		field: func(c *Config) any { return &c.Workspace },
+	},
+	{
 		Key: "config", Default: "lingserve.yaml",
 		Help:  "configuration file; the default one is read if it is there",
 		field: func(c *Config) any { return &c.File },

@@ -30,6 +30,7 @@ func subcommands() []subcommand {
 		{"serve", "[--addr HOST:PORT] [--workflows DIR] [SETTINGS]", "serve workflows over HTTP", serveCommand},
 		{"run", "WORKFLOW [--input NAME=TEXT] [--format FORMAT] [--server URL]", "run a workflow, here or on a server", runCommand},
 		{"models", "[check [MODEL...]] [--remote] [--json] [--timeout TIME]", "list the models, or try them", modelsCommand},
+		{"tape", "list | show | search | export | import | delete [SESSION] [--json]", "look into the sessions of a data folder", tapeCommand},
 		{"parse", "[--root URI] [--strict] [--resolve | --final] [--chunk N]", "turn JSON text into events while it comes", parseCommand},
 		{"version", "", "print the version", versionCommand},
 		{"help", "[COMMAND]", "explain a command", helpCommand},
@@ -181,7 +182,9 @@ func explain(w io.Writer, name, about string, own *flag.FlagSet) {
 		fmt.Fprintf(w, "  --%-24s %s\n", strings.TrimSpace(f.Name+" "+value), help)
 	})
 	if name != "serve" {
-		fmt.Fprintf(w, "  --%-24s %s\n", "model MODEL", "MODEL that answers, such as openai:gpt-4o-mini; it goes before the workflow's own")
+		if name != "tape" { // which asks no model
+			fmt.Fprintf(w, "  --%-24s %s\n", "model MODEL", "MODEL that answers, such as openai:gpt-4o-mini; it goes before the workflow's own")
+		}
 		fmt.Fprint(w, "\nThe settings of \"lingserve help serve\" are flags here too, such as --workflows.\n")
 		return
 	}

@@ -1,0 +1,369 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/file"
+)
+
+const aboutTape = `Looks into the sessions of a data folder. A server may be using it at the same time.
+
+  lingserve tape list                       the sessions, the one that was used last first
+  lingserve tape show SESSION               what is on the tape of one, a line for each entry
+  lingserve tape search SESSION WORDS       the entries that have all of these words, newest first
+  lingserve tape export SESSION             the tape as it is, as JSON Lines
+  lingserve tape import SESSION [FILE]      make a new session of an export, or of standard input
+  lingserve tape delete SESSION --yes       erase a session
+
+With --json list, show and search print an object on a line for each; show then prints what export does.
+`
+
+// tapeActions are what the command can do, with how many arguments each has at least and at most.
+var tapeActions = map[string]struct{ least, most int }{
+	"list": {0, 0}, "show": {1, 1}, "search": {2, 64}, "export": {1, 1}, "import": {1, 2}, "delete": {1, 1},
+}
+
+// tapes is what "lingserve tape" works with.
+type tapes struct {
+	store     *file.Store
+	workspace string
+	json      bool
+	limit     int
+	stdout    io.Writer
+}
+
+func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	set := flag.NewFlagSet("tape", flag.ContinueOnError)
+	var settings config.Flags
+	settings.Bind(set)
+	t := tapes{stdout: stdout}
+	set.BoolVar(&t.json, "json", false, "print JSON Lines")
+	set.IntVar(&t.limit, "limit", 0, "print at most `N`; of search 20 unless told")
+	yes := set.Bool("yes", false, "erase without asking")
+	rest, help, err := parseFlags(set, args)
+	names := []string{"list", "show", "search", "export", "import", "delete"}
+	switch {
+	case help:
+		explain(stdout, "tape", aboutTape, set)
+		return exitOK
+	case err != nil:
+		return usage(stderr, "tape", "%v", err)
+	case len(rest) == 0:
+		return usage(stderr, "tape", "what to do is missing: %s", strings.Join(names, ", "))
+	case t.limit < 0:
+		return usage(stderr, "tape", "--limit: expected a number from 1")
+	}
+	name, rest := rest[0], rest[1:]
+	action, ok := tapeActions[name]
+	switch {
+	case !ok:
+		return usage(stderr, "tape", "unknown action %q%s", name, didYouMean(name, names, ""))
+	case len(rest) < action.least && len(rest) == 0:
+		return usage(stderr, "tape", "the session is missing; lingserve tape list has them")
+	case len(rest) < action.least:
+		return usage(stderr, "tape", "the words are missing")
+	case len(rest) > action.most:
+		return usage(stderr, "tape", "unexpected argument %q", rest[action.most])
+	case name == "delete" && !*yes:
+		return usage(stderr, "tape", "what is erased does not come back; say --yes if that is meant")
+	}
+	c, err := config.Load(&settings, os.Environ())
+	if err != nil {
+		return fail(stderr, err)
+	}
+	if c.Data == "" {
+		return fail(stderr, fmt.Errorf("data (%s): there is no data folder, so there are no sessions", c.Source("data")))
+	}
+	t.workspace = c.Workspace
+	if name != "import" { // which makes the folder
+		if _, err := os.Stat(tapesFolder(c)); errors.Is(err, fs.ErrNotExist) {
+			if name == "list" {
+				return exitOK
+			}
+			return fail(stderr, fmt.Errorf("there is no session %s in %s", show(rest[0]), c.Data))
+		}
+	}
+	if t.store, err = file.Open(tapesFolder(c), file.Options{Log: newLog(stderr, c.Log)}); err != nil {
+		return fail(stderr, err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	switch name {
+	case "list":
+		err = t.list(ctx)
+	case "import":
+		err = t.fill(ctx, rest, stdin)
+	default:
+		var found *tape.Tape
+		if found, err = t.find(ctx, rest[0]); err != nil {
+			break
+		}
+		switch name {
+		case "show":
+			err = t.show(ctx, found)
+		case "search":
+			err = t.search(ctx, found, strings.Join(rest[1:], " "))
+		case "export":
+			err = found.Export(ctx, stdout)
+		case "delete":
+			err = found.Delete(ctx)
+		}
+	}
+	err = errors.Join(err, t.store.Close())
+	switch {
+	case err == nil:
+		return exitOK
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case errors.Is(err, syscall.EPIPE): // head has seen enough
+		return exitFailed
+	}
+	return fail(stderr, err)
+}
+
+// tapesFolder is where the tapes are.
+func tapesFolder(c *config.Config) string { return filepath.Join(c.Data, "tapes") }
+
+// show is a name that somebody wrote, for the terminal.
+func show(name string) string { return fmt.Sprintf("%q", clean(name)) }
+
+// find finds a session: the one of the workspace, or else the only one of this id.
+func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
+	found, err := tape.Lookup(ctx, t.store, t.workspace, id)
+	switch {
+	case errors.Is(err, tape.ErrInvalid):
+		return nil, fmt.Errorf("%s is no id of a session: %s", show(id), strings.TrimPrefix(err.Error(), tape.ErrInvalid.Error()+": "))
+	case !errors.Is(err, tape.ErrNotFound):
+		return found, err
+	}
+	var workspaces []string
+	for in, err := range t.store.Sessions(ctx, tape.SessionQuery{}) {
+		if err != nil {
+			return nil, err
+		}
+		if in.Session == id {
+			workspaces = append(workspaces, in.Workspace)
+		}
+	}
+	switch len(workspaces) {
+	case 0:
+		return nil, fmt.Errorf("there is no session %s; lingserve tape list has them", show(id))
+	case 1:
+		return tape.Lookup(ctx, t.store, workspaces[0], id)
+	}
+	slices.Sort(workspaces)
+	return nil, fmt.Errorf("there are several sessions %s; say --workspace with one of %s", show(id), clean(strings.Join(workspaces, ", ")))
+}
+
+// list prints the sessions.
+func (t *tapes) list(ctx context.Context) error {
+	out := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)
+	n := 0
+	for in, err := range t.store.Sessions(ctx, tape.SessionQuery{Limit: t.limit}) {
+		if err != nil {
+			return err
+		}
+		if t.json {
+			err := t.object(struct {
+				Session   string    `json:"session"`
+				Tape      string    `json:"tape"`
+				Workspace string    `json:"workspace"`
+				Title     string    `json:"title"`
+				Created   time.Time `json:"created"`
+				Updated   time.Time `json:"updated"`
+				Entries   int64     `json:"entries"`
+				Anchors   int64     `json:"anchors"`
+				Bytes     int64     `json:"bytes"`
+			}{in.Session, in.Tape, in.Workspace, in.Title, in.Created, in.Updated, in.Entries, in.Anchors, in.Bytes})
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if n++; n == 1 {
+			fmt.Fprintln(out, "SESSION\tLAST USED\tENTRIES\tTITLE")
+		}
+		fmt.Fprintf(out, "%s\t%s\t%d\t%s\n", oneLine(in.Session, 40), in.Updated.Local().Format(time.DateTime), in.Entries, oneLine(in.Title, 60))
+	}
+	return out.Flush()
+}
+
+// show prints the entries of a tape.
+func (t *tapes) show(ctx context.Context, of *tape.Tape) error {
+	if t.json && t.limit == 0 {
+		return of.Export(ctx, t.stdout)
+	}
+	for e, err := range of.Read(ctx, tape.Query{Limit: t.limit}) {
+		if err != nil {
+			return err
+		}
+		if t.json {
+			_, err = t.stdout.Write(append(e.AppendJSON(nil), '\n'))
+		} else {
+			err = t.line(e.ID, e.Date, e.Kind, summary(e))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// search prints what was found.
+func (t *tapes) search(ctx context.Context, in *tape.Tape, words string) error {
+	for hit, err := range in.Search(ctx, tape.Query{Text: words, Limit: t.limit}) {
+		if errors.Is(err, tape.ErrInvalid) {
+			return errors.New("there is no word to look for")
+		}
+		if err != nil {
+			return err
+		}
+		if t.json {
+			err = t.object(struct {
+				ID   int64     `json:"id"`
+				Kind tape.Kind `json:"kind"`
+				Date time.Time `json:"date"`
+				Text string    `json:"text"`
+			}{hit.ID, hit.Kind, hit.Date, hit.Text})
+		} else {
+			err = t.line(hit.ID, hit.Date, hit.Kind, hit.Text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// line prints an entry for people: kinds are mostly of one width, so nothing has to be held back to find the columns.
+func (t *tapes) line(id int64, date time.Time, kind tape.Kind, text string) error {
+	_, err := fmt.Fprintf(t.stdout, "%5d  %s  %-11s  %s\n", id, date.Local().Format(time.DateTime), oneLine(string(kind), 20), oneLine(text, 100))
+	return err
+}
+
+// fill makes a session of an export.
+func (t *tapes) fill(ctx context.Context, args []string, stdin io.Reader) error {
+	from := stdin
+	if len(args) == 2 {
+		f, err := os.Open(args[1])
+		if err != nil {
+			return fmt.Errorf("%s cannot be read: %w", show(args[1]), cmp.Or(errors.Unwrap(err), err))
+		}
+		defer f.Close()
+		from = f
+	}
+	err := tape.Import(ctx, t.store, t.workspace, args[0], from)
+	if errors.Is(err, tape.ErrNotEmpty) {
+		return fmt.Errorf("there is a session %s already; choose another name for this one", show(args[0]))
+	}
+	if errors.Is(err, tape.ErrInvalid) {
+		return errors.New(strings.TrimPrefix(err.Error(), tape.ErrInvalid.Error()+": "))
+	}
+	return err
+}
+
+// object prints a JSON object on a line.
+func (t *tapes) object(v any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := t.stdout.Write(b.Bytes())
+	return err
+}
+
+// oneLine is a text on one line, without what would steer the terminal, and not longer than so many characters.
+func oneLine(text string, most int) string {
+	text = strings.Join(strings.Fields(clean(text)), " ")
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
+}
+
+// summary is what an entry says, in a few words.
+func summary(e tape.Entry) string {
+	var p struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+		Name    string          `json:"name"`
+		State   json.RawMessage `json:"state"`
+		Data    json.RawMessage `json:"data"`
+		Kind    string          `json:"kind"`
+		Message string          `json:"message"`
+		Calls   []tape.Call     `json:"calls"`
+		Results []any           `json:"results"`
+	}
+	if json.Unmarshal(e.Payload, &p) != nil {
+		return string(e.Payload)
+	}
+	switch e.Kind {
+	case tape.KindMessage:
+		return p.Role + ": " + plain(p.Content)
+	case tape.KindSystem, tape.KindReasoning:
+		return plain(p.Content)
+	case tape.KindAnchor:
+		return p.Name + " " + string(p.State)
+	case tape.KindEvent:
+		return p.Name + " " + string(p.Data)
+	case tape.KindError:
+		return p.Kind + ": " + p.Message
+	case tape.KindToolCall:
+		var calls []string
+		for _, c := range p.Calls {
+			calls = append(calls, c.Function.Name+"("+c.Function.Arguments+")")
+		}
+		return strings.TrimSpace(plain(p.Content) + " " + strings.Join(calls, ", "))
+	case tape.KindToolResult:
+		var results []string
+		for _, r := range p.Results {
+			if text, ok := r.(string); ok {
+				results = append(results, text)
+			} else if text, err := json.Marshal(r); err == nil {
+				results = append(results, string(text))
+			}
+		}
+		return strings.Join(results, ", ")
+	}
+	return string(e.Payload)
+}
+
+// plain is the text of a content: a string, or the texts of its parts.
+func plain(content json.RawMessage) string {
+	var text string
+	if json.Unmarshal(content, &text) == nil {
+		return text
+	}
+	var parts []struct{ Type, Text string }
+	if json.Unmarshal(content, &parts) != nil {
+		return string(content)
+	}
+	var all []string
+	for _, p := range parts {
+		if p.Text == "" {
+			p.Text = "[" + p.Type + "]"
+		}
+		all = append(all, p.Text)
+	}
+	return strings.Join(all, " ")
+}

@@ -137,6 +137,9 @@ func gone(err error) error {
 // so that nothing before it is needed. A name has 1–128 bytes and no line breaks. The entries then follow
 // in the same batch.
 func (t *Tape) Handoff(ctx context.Context, name string, state any, then ...Entry) (Entry, error) {
+	if err := checkAnchor(name); err != nil { // before text that is not UTF-8 is replaced
+		return Entry{}, err
+	}
 	return t.HandoffWith(ctx, NewAnchor(name, state), then...)
 }
 

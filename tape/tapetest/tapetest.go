@@ -4,7 +4,9 @@ package tapetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"strconv"
 	"testing"
@@ -130,4 +132,71 @@ func (b *bench) open() tape.Store {
 	return s
 }
 
-var tests, durableTests []test
+// create makes a tape of one anchor and the entries.
+func (b *bench) create(s tape.Store, name string, entries ...tape.Entry) {
+	b.Helper()
+	start := tape.NewAnchor("start", nil)
+	if _, err := s.Append(b.Context(), name, tape.Batch{Create: true, Entries: append([]tape.Entry{start}, entries...)}); err != nil {
+		b.Fatalf("create %s: %v", name, err)
+	}
+}
+
+// append appends to a tape that exists, and returns the first id.
+func (b *bench) append(s tape.Store, name string, entries ...tape.Entry) int64 {
+	b.Helper()
+	first, err := s.Append(b.Context(), name, tape.Batch{Entries: entries})
+	if err != nil {
+		b.Fatalf("append to %s: %v", name, err)
+	}
+	return first
+}
+
+// read returns the entries that q selects.
+func (b *bench) read(s tape.Store, name string, q tape.Query) []tape.Entry {
+	b.Helper()
+	entries, err := collect(s.Read(b.Context(), name, q))
+	if err != nil {
+		b.Fatalf("read %s: %v", name, err)
+	}
+	return entries
+}
+
+// collect reads to the end. The error must be the last pair.
+func collect[T any](seq iter.Seq2[T, error]) (all []T, err error) {
+	for v, e := range seq {
+		if err != nil {
+			return all, fmt.Errorf("a pair follows the error %w", err)
+		}
+		if e != nil {
+			err = e
+			continue
+		}
+		all = append(all, v)
+	}
+	return all, err
+}
+
+// lines is what the entries are in a file: the form in which entries are compared here.
+func lines(entries []tape.Entry) []string {
+	all := make([]string, len(entries))
+	for i, e := range entries {
+		all[i] = string(e.AppendJSON(nil))
+	}
+	return all
+}
+
+func ids(entries []tape.Entry) []int64 {
+	all := []int64{}
+	for _, e := range entries {
+		all = append(all, e.ID)
+	}
+	return all
+}
+
+// wantErr fails unless err is want and says more than that.
+func (b *bench) wantErr(what string, err, want error) {
+	b.Helper()
+	if !errors.Is(err, want) {
+		b.Errorf("%s: %v, want %v", what, err, want)
+	}
+}

@@ -1,0 +1,3 @@
+package tapetest
+
+var durableTests []test

@@ -185,6 +185,9 @@ func (t *Turn) run(ctx context.Context) (*Result, error) {
 	t.outcome.Err = err
 	saving = true
 	saved := t.save(ctx)
+	if err == nil && ctx.Err() != nil {
+		t.cut, err = true, context.Cause(ctx)
+	}
 	err = join(err, saved)
 	if err == nil {
 		err = t.step(ctx, t.render)

@@ -1,0 +1,500 @@
+package turn_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/turn"
+)
+
+// resolves is a plugin that accepts or declines with this id.
+func resolves(id string, ok bool) resolver {
+	return func(context.Context, *turn.Envelope) (string, bool, error) { return id, ok, nil }
+}
+
+func TestTU10AndTU11TheSessionIsThatOfThePluginOrOfTheChat(t *testing.T) {
+	for name, row := range map[string]struct {
+		plugins       []any
+		channel, chat string
+		want          string
+	}{
+		"nobody":                       {nil, "telegram", "42", "telegram:42"},
+		"nobody, without a channel":    {nil, "", "42", "default:42"},
+		"nobody, without a chat":       {nil, "telegram", "", "telegram:default"},
+		"nobody, with nothing":         {nil, "", "", "default:default"},
+		"a plugin":                     {[]any{resolves("mine", true)}, "telegram", "42", "mine"},
+		"one that declines":            {[]any{resolves("mine", false)}, "telegram", "42", "telegram:42"},
+		"the upper of two":             {[]any{resolves("lower", true), resolves("upper", true)}, "a", "b", "upper"},
+		"the lower, the upper decline": {[]any{resolves("lower", true), resolves("upper", false)}, "a", "b", "lower"},
+		"an accepted empty one":        {[]any{resolves("lower", true), resolves("", true)}, "a", "b", "a:b"},
+		"white space":                  {[]any{resolves(" ", true)}, "a", "b", " "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &turn.Envelope{Channel: row.channel, ChatID: row.chat, SessionID: "before"}
+			var seen string
+			f := build(t, append(row.plugins, loader(func(_ context.Context, e *turn.Envelope, id string) (turn.State, error) {
+				seen = e.SessionID + "," + id
+				return nil, nil
+			}))...)
+			r, err := f.Process(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Session != row.want || e.SessionID != row.want || seen != row.want+","+row.want {
+				t.Errorf("result %q, envelope %q, hooks %q, expected %q", r.Session, e.SessionID, seen, row.want)
+			}
+		})
+	}
+}
+
+func TestTU12AnIdIsShortTextWithoutControlCharacters(t *testing.T) {
+	for id, good := range map[string]bool{
+		"x": true, strings.Repeat("x", 512): true, strings.Repeat("x", 513): false, "天气:1": true, "a\x00b": false,
+		"a\nb": false, "a\x7fb": false, "a\u0085b": false, "a\xffb": false, "../../etc/passwd": true,
+	} {
+		e := &turn.Envelope{SessionID: "before"}
+		loaded := false
+		f := build(t, resolves(id, true), loader(func(context.Context, *turn.Envelope, string) (turn.State, error) { loaded = true; return nil, nil }))
+		r, err := f.Process(t.Context(), e)
+		switch {
+		case good && (err != nil || !loaded || e.SessionID != id):
+			t.Errorf("%q: got %v", id, err)
+		case !good && (f.Code(err) != "invalid_request" || loaded || r != nil || e.SessionID != "before"):
+			t.Errorf("%q: got %v, %v, session %q", id, r, err, e.SessionID)
+		}
+	}
+	// The channel's own words are held to it too.
+	if _, err := build(t).Process(t.Context(), &turn.Envelope{Channel: "a", ChatID: "\n"}); err == nil {
+		t.Error("a chat with a line break was taken")
+	}
+}
+
+// loads is a plugin that returns this state.
+func loads(s turn.State, err error) loader {
+	return func(context.Context, *turn.Envelope, string) (turn.State, error) { return s, err }
+}
+
+func TestTU13TheStateOfLaterPluginsWinsOverTheSeedToo(t *testing.T) {
+	dir := t.TempDir()
+	var got turn.State
+	f := turn.New(turn.Options{Workspace: dir})
+	register(t, f,
+		loads(turn.State{"a": 1, "b": 1, "c": 1}, nil),
+		loads(nil, nil),
+		loads(turn.State{"b": 2, "c": 2}, nil),
+		loads(turn.State{"c": 3}, nil),
+		prompter(func(_ context.Context, _ *turn.Envelope, _ string, s turn.State) (turn.Prompt, bool, error) {
+			got = s
+			return turn.Prompt{}, false, nil
+		}))
+	if _, err := f.Process(t.Context(), &turn.Envelope{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(turn.State{"_runtime_workspace": dir, "a": 1, "b": 2, "c": 3}, got); diff != "" {
+		t.Error(diff)
+	}
+
+	register2 := build(t, loads(turn.State{"_runtime_workspace": "mine"}, nil), saver(func(_ context.Context, o *turn.Outcome) error {
+		got = o.State
+		return nil
+	}))
+	if _, err := register2.Process(t.Context(), &turn.Envelope{}); err != nil || got["_runtime_workspace"] != "mine" {
+		t.Error(got, err)
+	}
+	if w := turn.New(turn.Options{Workspace: "."}).Workspace(); !filepath.IsAbs(w) {
+		t.Errorf("workspace %q, expected an absolute path", w)
+	}
+}
+
+func TestTU13ALoadersMapIsItsOwn(t *testing.T) {
+	mine := turn.State{"k": "mine"}
+	f := build(t, loads(mine, nil), loads(turn.State{"k": "upper"}, nil))
+	if _, err := f.Process(t.Context(), &turn.Envelope{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(turn.State{"k": "mine"}, mine); diff != "" {
+		t.Errorf("the plugin's map was changed: %s", diff)
+	}
+}
+
+func TestTU14ThePromptIsThePluginsOrTheContent(t *testing.T) {
+	parts := []turn.Part{{Type: "text", Text: "see"}, {Type: "image_url", ImageURL: &turn.PartURL{URL: "data:,"}}}
+	prompts := func(p turn.Prompt, ok bool) prompter {
+		return func(context.Context, *turn.Envelope, string, turn.State) (turn.Prompt, bool, error) {
+			return p, ok, nil
+		}
+	}
+	for name, row := range map[string]struct {
+		plugins []any
+		want    turn.Prompt
+	}{
+		"nobody":           {nil, turn.Prompt{Text: "content"}},
+		"text":             {[]any{prompts(turn.Prompt{Text: "p"}, true)}, turn.Prompt{Text: "p"}},
+		"white space":      {[]any{prompts(turn.Prompt{Text: " "}, true)}, turn.Prompt{Text: " "}},
+		"parts":            {[]any{prompts(turn.Prompt{Parts: parts}, true)}, turn.Prompt{Parts: parts}},
+		"declined":         {[]any{prompts(turn.Prompt{Text: "p"}, false)}, turn.Prompt{Text: "content"}},
+		"the lower":        {[]any{prompts(turn.Prompt{Text: "lower"}, true), prompts(turn.Prompt{}, false)}, turn.Prompt{Text: "lower"}},
+		"falsy":            {[]any{prompts(turn.Prompt{}, true)}, turn.Prompt{Text: "content"}},
+		"falsy, no lower":  {[]any{prompts(turn.Prompt{Text: "lower"}, true), prompts(turn.Prompt{}, true)}, turn.Prompt{Text: "content"}},
+		"falsy, no parts":  {[]any{prompts(turn.Prompt{Parts: []turn.Part{}}, true)}, turn.Prompt{Text: "content"}},
+		"parts of no text": {[]any{prompts(turn.Prompt{Parts: parts[1:]}, true)}, turn.Prompt{Parts: parts[1:]}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got turn.Prompt
+			f := build(t, append(row.plugins, runner(func(_ context.Context, p turn.Prompt, _ string, _ turn.State) (string, bool, error) {
+				got = p
+				return "", true, nil
+			}))...)
+			if _, err := f.Process(t.Context(), &turn.Envelope{Content: "content"}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTU20SaveStateRunsWheneverLoadStateHasBegun(t *testing.T) {
+	breaks := map[string]func() error{
+		"fails": func() error { return errTest }, "panics": func() error { panic(errTest) }, "is canceled": nil,
+	}
+	for _, stage := range []turn.Stage{turn.StageResolve, turn.StageLoad, turn.StagePrompt, turn.StageModel, "stream", turn.StageSave, turn.StageRender, turn.StageDispatch} {
+		for how, do := range breaks {
+			for _, streaming := range []bool{false, true} {
+				t.Run(fmt.Sprint(stage, " ", how, " ", streaming), func(t *testing.T) {
+					ctx, cancel := context.WithCancelCause(t.Context())
+					defer cancel(nil)
+					at := func(s turn.Stage) error {
+						switch {
+						case s != stage:
+							return nil
+						case do == nil:
+							cancel(errTest)
+							return ctx.Err()
+						}
+						return do()
+					}
+					var saved []turn.Outcome
+					var contexts []error
+					plugin := struct {
+						resolver
+						loader
+						prompter
+						streamer
+						renderer
+						dispatcher
+					}{
+						func(context.Context, *turn.Envelope) (string, bool, error) { return "s", true, at(turn.StageResolve) },
+						func(context.Context, *turn.Envelope, string) (turn.State, error) {
+							return turn.State{"k": 1}, at(turn.StageLoad)
+						},
+						func(context.Context, *turn.Envelope, string, turn.State) (turn.Prompt, bool, error) {
+							return turn.Prompt{Text: "p"}, true, at(turn.StagePrompt)
+						},
+						func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
+							if err := at(turn.StageModel); err != nil {
+								return nil, false, err
+							}
+							return func(yield func(turn.Event, error) bool) {
+								if !yield(turn.Text("out"), nil) {
+									return
+								}
+								if err := at("stream"); err != nil {
+									yield(turn.Event{}, err)
+								}
+							}, true, nil
+						},
+						func(context.Context, *turn.Outcome) ([]*turn.Envelope, error) { return nil, at(turn.StageRender) },
+						func(context.Context, *turn.Envelope) (bool, error) { return true, at(turn.StageDispatch) },
+					}
+					save := func(ctx context.Context, o *turn.Outcome) error {
+						saved = append(saved, *o)
+						contexts = append(contexts, ctx.Err())
+						return at(turn.StageSave)
+					}
+					e := &turn.Envelope{Content: "c"}
+					var opts []turn.Option
+					if streaming {
+						opts = append(opts, turn.WithStreaming())
+					}
+					r, err := build(t, plugin, saver(save), saver(save)).Process(ctx, e, opts...)
+					if !errors.Is(err, errTest) {
+						t.Fatalf("got %v", err)
+					}
+					if stage == turn.StageResolve {
+						if len(saved) != 0 || r != nil {
+							t.Errorf("%d times, result %+v", len(saved), r)
+						}
+						return
+					}
+					if len(saved) != 2 || contexts[0] != nil || contexts[1] != nil {
+						t.Fatalf("%d times, contexts %v", len(saved), contexts)
+					}
+					o := saved[1]
+					order := map[turn.Stage]int{turn.StageLoad: 1, turn.StagePrompt: 2, turn.StageModel: 3, "stream": 4}[stage]
+					if o.TurnID == "" || o.TurnID != r.TurnID || o.Session != "s" || r.Session != "s" || o.Envelope != e || o.State == nil {
+						t.Errorf("got %+v", o)
+					}
+					if failed := order > 0; failed != (o.Err != nil) {
+						t.Errorf("error %v", o.Err)
+					}
+					if loaded := order != 1; loaded && o.State["k"] != 1 {
+						t.Errorf("state %v", o.State)
+					}
+					if asked := order == 0 || order > 2; asked && o.Prompt.Text != "p" {
+						t.Errorf("prompt %v", o.Prompt)
+					}
+					if spoke := order == 0 || order == 4; spoke && o.Output != "out" || o.Output != r.Output {
+						t.Errorf("output %q, result %q", o.Output, r.Output)
+					}
+					if o.Partial != (order == 4) || r.Partial != o.Partial {
+						t.Errorf("partial: %v, result %v", o.Partial, r.Partial)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestTU21SaveStateOutlivesTheCallerAndHasALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
+		var values []any
+		begin := time.Now()
+		slow := saver(func(ctx context.Context, _ *turn.Outcome) error {
+			values = append(values, ctx.Value(key{}), ctx.Err())
+			<-ctx.Done()
+			time.Sleep(time.Minute) // overruns, and is waited for
+			return ctx.Err()
+		})
+		quick := saver(func(ctx context.Context, _ *turn.Outcome) error {
+			deadline, _ := ctx.Deadline()
+			values = append(values, ctx.Err(), time.Until(deadline))
+			return nil
+		})
+		_, err := build(t, quick, slow, says(func() { cancel() })).Process(ctx, &turn.Envelope{})
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		equal(t, "what save_state saw", values, []any{"value", nil, nil, 10 * time.Second})
+		equal(t, "time", time.Since(begin), 70*time.Second)
+	})
+}
+
+func TestTU22TheStreamIsClosedBeforeSaveState(t *testing.T) {
+	for name, end := range map[string]func(yield func(turn.Event, error) bool){
+		"ends":        func(func(turn.Event, error) bool) {},
+		"fails":       func(yield func(turn.Event, error) bool) { yield(turn.Event{}, errTest) },
+		"panics":      func(func(turn.Event, error) bool) { panic(errTest) },
+		"is canceled": nil,
+	} {
+		for _, wrap := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " wrapped ", wrap), func(t *testing.T) {
+				var r transcript
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				f := build(t, r.saves(), streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
+					return func(yield func(turn.Event, error) bool) {
+						defer r.add("closed")
+						yield(turn.Text("x"), nil)
+						if end == nil {
+							cancel()
+							yield(turn.Text("y"), nil)
+							return
+						}
+						end(yield)
+					}, true, nil
+				}))
+				if wrap {
+					defer f.Bind(router{})()
+				}
+				f.Process(ctx, &turn.Envelope{}, turn.WithStreaming())
+				if !strings.HasPrefix(r.String(), "closed save(x,") {
+					t.Error(r.String())
+				}
+			})
+		}
+	}
+}
+
+func TestTU23ErrorsOfSaveStateComeAfterTheModels(t *testing.T) {
+	e1, e2 := errors.New("one"), errors.New("two")
+	saves := func(err error) saver { return func(context.Context, *turn.Outcome) error { return err } }
+	for name, row := range map[string]struct {
+		model any
+		saves []any
+		want  []error
+	}{
+		"only save_state": {answers("x"), []any{saves(e1)}, []error{e1}},
+		"two of them":     {answers("x"), []any{saves(e2), saves(e1)}, []error{e1, e2}},
+		"both":            {says(errTest), []any{saves(e2), saves(nil), saves(e1)}, []error{errTest, e1, e2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var rendered bool
+			f := build(t, append(row.saves, row.model, renderer(func(context.Context, *turn.Outcome) ([]*turn.Envelope, error) {
+				rendered = true
+				return nil, nil
+			}))...)
+			_, err := f.Process(t.Context(), &turn.Envelope{})
+			at := -1
+			for _, want := range row.want {
+				i := strings.Index(fmt.Sprint(err), want.Error())
+				if !errors.Is(err, want) || i < at {
+					t.Errorf("%v: expected %v in their order", err, row.want)
+				}
+				at = i
+			}
+			if rendered {
+				t.Error("a turn that has failed was rendered")
+			}
+		})
+	}
+}
+
+// renders is a plugin that returns envelopes with these contents; "" is a nil one.
+func renders(err error, contents ...string) renderer {
+	return func(context.Context, *turn.Outcome) ([]*turn.Envelope, error) {
+		var list []*turn.Envelope
+		for _, c := range contents {
+			if c == "" {
+				list = append(list, nil)
+			} else {
+				list = append(list, &turn.Envelope{Content: c})
+			}
+		}
+		return list, err
+	}
+}
+
+func TestTU24AndTU25WhatIsRenderedIsFlattenedAndDispatched(t *testing.T) {
+	for name, row := range map[string]struct {
+		plugins []any
+		want    string
+		fails   bool
+	}{
+		"nobody":               {nil, "output", false},
+		"flattened":            {[]any{renders(nil, "d"), renders(nil, "b", "c"), renders(nil, "a")}, "a b c d", false},
+		"nil ones are dropped": {[]any{renders(nil, "", "b", ""), renders(nil, "a", "")}, "a b", false},
+		"all empty":            {[]any{renders(nil), renders(nil, "", "")}, "output", false},
+		"one fails":            {[]any{renders(nil, "b"), renders(errTest, "lost"), renders(nil, "a")}, "a b", true},
+		"all fail":             {[]any{renders(errTest, "lost")}, "", true},
+		"one fails, one empty": {[]any{renders(errTest), renders(nil)}, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sent []string
+			f := build(t, append(row.plugins, answers("output"), dispatcher(func(_ context.Context, e *turn.Envelope) (bool, error) {
+				sent = append(sent, e.Content)
+				return true, nil
+			}))...)
+			r, err := f.Process(t.Context(), &turn.Envelope{})
+			if errors.Is(err, errTest) != row.fails || !row.fails && err != nil {
+				t.Errorf("got %v", err)
+			}
+			equal(t, "sent", strings.Join(sent, " "), row.want)
+			if len(r.Outbound) != len(sent) || len(r.Deliveries) != len(sent) {
+				t.Errorf("result %+v", r)
+			}
+		})
+	}
+}
+
+func TestTU24TheEnvelopeMadeOfTheOutputGoesBackWhereItCameFrom(t *testing.T) {
+	in := &turn.Envelope{ID: "7", Channel: "telegram", ChatID: "42", OutputChannel: "email", Content: "in", Kind: turn.KindCommand}
+	r, err := build(t, answers("out")).Process(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []*turn.Envelope{{SessionID: "telegram:42", Channel: "telegram", ChatID: "42", OutputChannel: "email", Content: "out"}}
+	if diff := cmp.Diff(want, r.Outbound); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTU26EachEnvelopeIsOfferedToEachPlugin(t *testing.T) {
+	var r transcript
+	dispatches := func(name string, does func(content string) (bool, error)) dispatcher {
+		return func(_ context.Context, e *turn.Envelope) (bool, error) {
+			r.add("%s%s", name, e.Content)
+			return does(e.Content)
+		}
+	}
+	var log logged
+	f := turn.New(turn.Options{Log: log.logger()})
+	register(t, f,
+		renders(nil, "1", "2", "3"),
+		dispatches("b", func(c string) (bool, error) { return c == "1", nil }),
+		dispatches("a", func(c string) (bool, error) {
+			if c == "2" {
+				panic(errTest)
+			}
+			return c == "1", nil
+		}))
+	res, err := f.Process(t.Context(), &turn.Envelope{})
+	equal(t, "calls", r.String(), "a1 b1 a2 b2 a3 b3")
+	if !errors.Is(err, errTest) {
+		t.Error(err)
+	}
+	equal(t, "deliveries", res.Deliveries, []bool{true, false, false})
+	if n := strings.Count(log.String(), "nobody has delivered"); n != 1 {
+		t.Errorf("%d lines of the log about undelivered envelopes", n)
+	}
+}
+
+func TestTU27TurnIdsAreRandomAndThereIsAResultBesideAnError(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		id := turn.NewID()
+		bits, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(id, "t-"))
+		if err != nil || len(bits) != 16 || !strings.HasPrefix(id, "t-") || seen[id] {
+			t.Fatalf("%q, %v", id, err)
+		}
+		seen[id] = true
+	}
+	f := build(t, loads(nil, errTest))
+	r, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithID("t-mine"))
+	if err == nil || r == nil || r.TurnID != "t-mine" || r.Session != "default:default" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+}
+
+func TestHooksFindTheirTurn(t *testing.T) {
+	in := &turn.Envelope{Content: "x"}
+	var got *turn.Turn
+	f := turn.New(turn.Options{})
+	register(t, f,
+		resolver(func(ctx context.Context, _ *turn.Envelope) (string, bool, error) {
+			return "", false, map[bool]error{true: errTest}[turn.FromContext(ctx) == nil]
+		}),
+		runner(func(ctx context.Context, _ turn.Prompt, _ string, _ turn.State) (string, bool, error) {
+			got = turn.FromContext(ctx)
+			p, err := got.BuildPrompt(ctx, &turn.Envelope{Content: "other"}, nil)
+			return p.Text, true, err
+		}),
+		saver(func(ctx context.Context, _ *turn.Outcome) error {
+			return map[bool]error{true: errTest}[turn.FromContext(ctx) != got]
+		}))
+	r, err := f.Process(t.Context(), in, turn.WithStreaming())
+	if err != nil || r.Output != "other" {
+		t.Fatal(r, err)
+	}
+	if got.ID() != r.TurnID || got.Session() != r.Session || got.Envelope() != in || got.Framework() != f || !got.Streaming() || got.Inbox() != nil || got.Router() != nil {
+		t.Errorf("got %+v", got)
+	}
+	if n := len(turn.PluginsOf[turn.StateSaver](got)); n != 1 {
+		t.Errorf("%d savers", n)
+	}
+	if turn.FromContext(t.Context()) != nil {
+		t.Error("a turn in a context without one")
+	}
+}

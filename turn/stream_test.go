@@ -1,0 +1,534 @@
+package turn_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/turn"
+)
+
+// router is one whose wrapper does what wrap says, or nothing.
+type router struct {
+	wrap func(turn.Stream) turn.Stream
+}
+
+func (router) Dispatch(context.Context, *turn.Envelope) (bool, error) { return true, nil }
+
+func (r router) WrapStream(_ context.Context, _ *turn.Envelope, s turn.Stream) turn.Stream {
+	if r.wrap == nil {
+		return s
+	}
+	return r.wrap(s)
+}
+
+// both is a plugin with both model hooks.
+type both struct {
+	runner
+	streamer
+}
+
+func TestTU15TheModelStageAsksByPriorityAndMode(t *testing.T) {
+	var r transcript
+	text := func(name string, ok bool, err error) runner {
+		return func(context.Context, turn.Prompt, string, turn.State) (string, bool, error) {
+			r.add("text:%s", name)
+			return name, ok, err
+		}
+	}
+	stream := func(name string, ok bool, err error) streamer {
+		return func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
+			r.add("stream:%s", name)
+			return streamOf(name), ok, err
+		}
+	}
+	empty := streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
+		r.add("nil")
+		return nil, true, nil
+	})
+	for name, row := range map[string]struct {
+		plugins             []any
+		whole, streaming    string // the calls
+		wholeOut, streamOut string
+	}{
+		"a text plugin":                    {[]any{text("a", true, nil)}, "text:a", "text:a", "a", "a"},
+		"a streaming plugin":               {[]any{stream("a", true, nil)}, "stream:a", "stream:a", "a", "a"},
+		"one with both":                    {[]any{both{text("a", true, nil), stream("b", true, nil)}}, "text:a", "stream:b", "a", "b"},
+		"priority beats the mode":          {[]any{stream("low", true, nil), text("up", true, nil)}, "text:up", "text:up", "up", "up"},
+		"priority beats the mode, turned":  {[]any{text("low", true, nil), stream("up", true, nil)}, "stream:up", "stream:up", "up", "up"},
+		"a text plugin declines":           {[]any{stream("low", true, nil), text("up", false, nil)}, "text:up stream:low", "text:up stream:low", "low", "low"},
+		"a streaming plugin declines":      {[]any{text("low", true, nil), stream("up", false, nil)}, "stream:up text:low", "stream:up text:low", "low", "low"},
+		"a nil stream":                     {[]any{text("low", true, nil), empty}, "nil text:low", "nil text:low", "low", "low"},
+		"one with both declines in a mode": {[]any{text("low", true, nil), both{text("a", false, nil), stream("b", false, nil)}}, "text:a text:low", "stream:b text:low", "low", "low"},
+		"one with both and a nil stream":   {[]any{text("low", true, nil), both{text("a", false, nil), empty}}, "text:a text:low", "nil text:low", "low", "low"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := build(t, row.plugins...)
+			for _, streaming := range []bool{false, true} {
+				r.take()
+				var opts []turn.Option
+				calls, out := row.whole, row.wholeOut
+				if streaming {
+					opts, calls, out = append(opts, turn.WithStreaming()), row.streaming, row.streamOut
+				}
+				res, err := f.Process(t.Context(), &turn.Envelope{Content: "content"}, opts...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				equal(t, "calls", r.String(), calls)
+				equal(t, "output", res.Output, out)
+			}
+		})
+	}
+}
+
+func TestTU16TheOutputIsTheTextOrTheFinalsText(t *testing.T) {
+	for name, row := range map[string]struct {
+		items []any
+		want  string
+	}{
+		"text":                      {[]any{"a", "b", final("ignored")}, "ab"},
+		"no text":                   {[]any{final("final")}, "final"},
+		"empty text":                {[]any{"", final("final")}, "final"},
+		"only reasoning":            {[]any{turn.Event{Kind: turn.ReasoningEvent, Delta: "hm"}, final("final")}, "final"},
+		"no final":                  {[]any{"a"}, "a"},
+		"nothing but other events":  {[]any{turn.Event{Kind: "strange", Delta: "x"}}, ""},
+		"a workflow's deltas":       {[]any{turn.Event{Kind: turn.DeltaEvent, URI: "a", Value: json.RawMessage(`1`)}, final(`{"a":1}`)}, `{"a":1}`},
+		"a final and then text":     {[]any{final("early"), "a"}, "a"},
+		"two finals":                {[]any{final("first"), final("second")}, "second"},
+		"a final without its value": {[]any{"a", turn.Event{Kind: turn.FinalEvent}}, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, opts := range [][]turn.Option{nil, {turn.WithStreaming()}} {
+				r, err := build(t, says(row.items...)).Process(t.Context(), &turn.Envelope{Content: "content"}, opts...)
+				if err != nil || r.Output != row.want {
+					t.Errorf("got %q, %v, expected %q", r.Output, err, row.want)
+				}
+			}
+		})
+	}
+}
+
+func TestTU17ATextPluginStreamsItsWholeTextOnceItHasAccepted(t *testing.T) {
+	for text, want := range map[string]string{"all of it": "text:all of it final:all of it", "": "final:"} {
+		var r transcript
+		res, err := build(t, answers(text)).Process(t.Context(), &turn.Envelope{Content: "content"}, turn.WithSink(r.sink))
+		if err != nil || res.Output != text {
+			t.Errorf("got %+v, %v", res, err)
+		}
+		equal(t, "events", r.String(), want)
+	}
+	var r transcript
+	f := build(t, says("low"), runner(func(context.Context, turn.Prompt, string, turn.State) (string, bool, error) {
+		return "never", false, nil
+	}))
+	if _, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithSink(r.sink)); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "events", r.String(), "text:low final:low")
+}
+
+func TestTU18WithoutOutputThePromptIsTheAnswer(t *testing.T) {
+	parts := prompter(func(context.Context, *turn.Envelope, string, turn.State) (turn.Prompt, bool, error) {
+		return turn.Prompt{Text: "not this", Parts: []turn.Part{{Type: "text", Text: "nor this"}}}, true, nil
+	})
+	text := prompter(func(context.Context, *turn.Envelope, string, turn.State) (turn.Prompt, bool, error) {
+		return turn.Prompt{Text: "prompt"}, true, nil
+	})
+	for name, row := range map[string]struct {
+		plugins    []any
+		want       string
+		none       bool
+		wantEvents string
+	}{
+		"all decline":       {[]any{text}, "prompt", true, "text:prompt final:prompt"},
+		"an empty stream":   {[]any{text, says()}, "prompt", true, "text:prompt final:prompt"},
+		"a prompt of parts": {[]any{parts, says()}, "content", true, "text:content final:content"},
+		"accepted nothing":  {[]any{text, answers("")}, "", false, "final:"},
+		"only a final":      {[]any{text, says(final(""))}, "", false, "final:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, streaming := range []bool{false, true} {
+				var r, events transcript
+				var opts []turn.Option
+				if streaming {
+					opts = append(opts, turn.WithSink(events.sink))
+				}
+				res, err := build(t, append(row.plugins, r.errors(), r.saves())...).Process(t.Context(), &turn.Envelope{Content: "content"}, opts...)
+				if err != nil || res.Output != row.want || res.Partial || len(res.Outbound) != 1 || res.Outbound[0].Content != row.want {
+					t.Errorf("got %+v, %v", res, err)
+				}
+				want := fmt.Sprintf("save(%s,false,<nil>)", row.want)
+				if row.none {
+					want = fmt.Sprintf("run_model(%v) ", turn.ErrNoOutput) + want
+				}
+				equal(t, "told", r.String(), want)
+				if streaming {
+					equal(t, "events", events.String(), row.wantEvents)
+				}
+			}
+		})
+	}
+}
+
+func TestTU19AnErrorOfTheStreamKeepsTheTextSoFar(t *testing.T) {
+	for name, end := range map[string]any{"an error": errTest, "a panic": func() { panic(errTest) }} {
+		for _, streaming := range []bool{false, true} {
+			for _, wrap := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, " ", streaming, " ", wrap), func(t *testing.T) {
+					var r, events transcript
+					var opts []turn.Option
+					if streaming {
+						opts = append(opts, turn.WithSink(events.sink))
+					}
+					f := build(t, says("a", "b", end), r.saves())
+					if wrap {
+						f.Bind(router{})
+					}
+					res, err := f.Process(t.Context(), &turn.Envelope{Content: "content"}, opts...)
+					se, _ := err.(*turn.StageError)
+					if se == nil || se.Stage != turn.StageModel || se.Plugin != "p1" || !errors.Is(err, errTest) {
+						t.Errorf("got %#v", err)
+					}
+					if res.Output != "ab" || !res.Partial || len(res.Outbound) != 0 {
+						t.Errorf("got %+v", res)
+					}
+					equal(t, "saved", r.String(), fmt.Sprintf("save(ab,true,%v)", err))
+					if streaming {
+						equal(t, "events", events.String(), fmt.Sprintf("text:a text:b err:%v", se.Err))
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestTU33ErrorEventsAreToldAndReadingGoesOn(t *testing.T) {
+	for _, streaming := range []bool{false, true} {
+		var r, events transcript
+		var opts []turn.Option
+		if streaming {
+			opts = append(opts, turn.WithSink(events.sink))
+		}
+		f := build(t, says("a", failure("one"), "b", failure("two"), turn.Event{Kind: turn.ErrorEvent}), r.errors())
+		res, err := f.Process(t.Context(), &turn.Envelope{}, opts...)
+		if err != nil || res.Output != "ab" || res.Partial {
+			t.Errorf("got %+v, %v", res, err)
+		}
+		equal(t, "told", r.String(), "run_model(one) run_model(two) run_model(the model stage reported an error)")
+		if streaming {
+			equal(t, "events", events.String(), "text:a error:one text:b error:two error:the model stage reported an error final:ab")
+		}
+	}
+}
+
+func TestTU40TheErrorIsTheLastPair(t *testing.T) {
+	var r transcript
+	rude := streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
+		return func(yield func(turn.Event, error) bool) {
+			yield(turn.Text("a"), nil)
+			yield(turn.Event{}, errTest)
+			yield(turn.Text("b"), nil) // whoever does that has panicked
+		}, true, nil
+	})
+	res, err := build(t, rude).Process(t.Context(), &turn.Envelope{}, turn.WithSink(r.sink))
+	if !errors.Is(err, errTest) || res.Output != "a" {
+		t.Errorf("got %+v, %v", res, err)
+	}
+	equal(t, "events", r.String(), "text:a err:broken")
+}
+
+func TestTU41UnknownKindsAreHandedOn(t *testing.T) {
+	strange := turn.Event{Kind: "weather", URI: "a/b", Value: json.RawMessage(`{"x":1}`)}
+	var got []turn.Event
+	sink := func(e turn.Event, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		got = append(got, e)
+	}
+	usage := turn.Event{Kind: turn.UsageEvent, Usage: &turn.Usage{Model: "demo:echo", PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3}}
+	res, err := build(t, says(strange, usage, usage, turn.Event{Kind: turn.UsageEvent}, "x", final("x"))).Process(t.Context(), &turn.Envelope{}, turn.WithSink(sink))
+	if err != nil || res.Output != "x" {
+		t.Errorf("got %+v, %v", res, err)
+	}
+	if diff := cmp.Diff([]turn.Event{strange, usage, usage, {Kind: turn.UsageEvent}, turn.Text("x"), final("x")}, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(turn.Usage{Model: "demo:echo", PromptTokens: 2, CompletionTokens: 4, TotalTokens: 6}, res.Usage); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTU42WhatIsHandedOnEndsWithOneFinalOrAnError(t *testing.T) {
+	for name, row := range map[string]struct {
+		items []any
+		want  string
+	}{
+		"one":             {[]any{"a", final("a")}, "text:a final:a"},
+		"missing":         {[]any{"a"}, "text:a final:a"},
+		"two":             {[]any{"a", final("x"), final("y")}, "text:a final:y"},
+		"in the middle":   {[]any{final("x"), "a", "b"}, "text:a text:b final:ab"},
+		"both":            {[]any{final("x"), "a", final("y")}, "text:a final:y"},
+		"then an error":   {[]any{"a", final("a"), errTest}, "text:a err:broken"},
+		"only an error":   {[]any{errTest}, "err:broken"},
+		"nothing at all":  {nil, "text:content final:content"},
+		"only usage":      {[]any{turn.Event{Kind: turn.UsageEvent}}, "usage: final:"},
+		"final with text": {[]any{final("x")}, "final:x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, wrap := range []bool{false, true} {
+				var r, wrapped transcript
+				f := build(t, says(row.items...))
+				if wrap {
+					f.Bind(router{func(s turn.Stream) turn.Stream {
+						return func(yield func(turn.Event, error) bool) {
+							for e, err := range s {
+								wrapped.sink(e, err)
+								if e.Kind == turn.FinalEvent {
+									continue // and swallows it
+								}
+								if !yield(e, err) {
+									return
+								}
+							}
+						}
+					}})
+				}
+				f.Process(t.Context(), &turn.Envelope{Content: "content"}, turn.WithSink(r.sink))
+				want := row.want
+				if wrap {
+					equal(t, "what the wrapper reads", wrapped.String(), want)
+					if i := strings.Index(want, "final:"); i >= 0 {
+						want = want[:i] + "final:"
+					}
+				}
+				equal(t, "events", r.String(), want)
+			}
+		})
+	}
+}
+
+func TestTU43AWrapperCannotChangeWhatIsSaved(t *testing.T) {
+	pass := func(do func(i int, e turn.Event, err error, yield func(turn.Event, error) bool) bool) func(turn.Stream) turn.Stream {
+		return func(s turn.Stream) turn.Stream {
+			return func(yield func(turn.Event, error) bool) {
+				i := 0
+				for e, err := range s {
+					if !do(i, e, err, yield) {
+						return
+					}
+					i++
+				}
+			}
+		}
+	}
+	mistake := errors.New("mistake")
+	for name, row := range map[string]struct {
+		wrap  func(turn.Stream) turn.Stream
+		items []any // a b c without an error where nil
+		want  string
+		told  string
+	}{
+		"passes all on": {nil, nil, "text:a text:b text:c final:abc", ""},
+		"returns nil":   {func(turn.Stream) turn.Stream { return nil }, nil, "text:a text:b text:c final:abc", ""},
+		"changes the text": {pass(func(_ int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
+			e.Delta = strings.ToUpper(e.Delta)
+			return yield(e, err)
+		}), nil, "text:A text:B text:C final:abc", ""},
+		"adds and drops": {pass(func(i int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
+			return i == 1 || yield(turn.Text("+"), nil) && yield(e, err)
+		}), nil, "text:+ text:a text:+ text:c text:+ final:abc", ""},
+		"stops early": {pass(func(i int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
+			yield(e, err)
+			return i < 0
+		}), nil, "text:a text:b text:c final:abc", "wrap_stream(turn: the wrapper stopped before the end of the stream)"},
+		"never begins": {func(turn.Stream) turn.Stream { return streamOf() }, nil, "text:a text:b text:c final:abc",
+			"wrap_stream(turn: the wrapper stopped before the end of the stream)"},
+		"stops behind the end": {pass(func(_ int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
+			yield(e, err)
+			return e.Kind != turn.FinalEvent
+		}), nil, "text:a text:b text:c final:abc", ""},
+		"fails": {pass(func(i int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
+			if i == 1 {
+				err = mistake
+			}
+			return yield(e, err)
+		}), nil, "text:a text:c final:abc", "wrap_stream(mistake)"},
+		"panics": {pass(func(i int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
+			if i == 1 {
+				panic(mistake)
+			}
+			return yield(e, err)
+		}), nil, "text:a text:c final:abc", "wrap_stream(panic: mistake)"},
+		"panics at once":      {func(turn.Stream) turn.Stream { panic(mistake) }, nil, "text:a text:b text:c final:abc", "wrap_stream(panic: mistake)"},
+		"passes the error on": {nil, []any{"a", errTest}, "text:a err:broken", ""},
+		"wraps the error": {pass(func(_ int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
+			if err != nil {
+				err = fmt.Errorf("wrapped: %w", err)
+			}
+			return yield(e, err)
+		}), []any{"a", errTest}, "text:a err:wrapped: broken", ""},
+		"swallows the error": {pass(func(_ int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
+			return err != nil || yield(e, nil)
+		}), []any{"a", errTest}, "text:a err:broken", ""},
+		"makes another error of it": {pass(func(_ int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
+			if err != nil {
+				err = mistake
+			}
+			return yield(e, err)
+		}), []any{"a", errTest}, "text:a err:broken", "wrap_stream(mistake)"},
+		"a panic below": {nil, []any{"a", func() { panic(errTest) }}, "text:a err:panic: broken", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			items := row.items
+			if items == nil {
+				items = []any{"a", "b", "c"}
+			}
+			output := map[bool]string{true: "abc", false: "a"}[row.items == nil]
+			var told, events, closed transcript
+			f := build(t, streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
+				return func(yield func(turn.Event, error) bool) {
+					defer closed.add("closed")
+					streamOf(items...)(yield)
+				}, true, nil
+			}), observer(func(_ context.Context, s turn.Stage, err error, _ *turn.Envelope) {
+				if s != turn.StageTurn {
+					told.add("%s(%v)", s, err)
+				}
+			}))
+			defer f.Bind(router{row.wrap})()
+			res, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithSink(events.sink))
+			if errors.Is(err, errTest) != (row.items != nil) || row.items == nil && err != nil {
+				t.Errorf("got %v", err)
+			}
+			equal(t, "output", res.Output, output)
+			equal(t, "events", events.String(), row.want)
+			equal(t, "told", told.String(), row.told)
+			equal(t, "the stream", closed.String(), "closed")
+		})
+	}
+}
+
+func TestTU43OnlyStreamingTurnsAreWrapped(t *testing.T) {
+	f := build(t, says("a"))
+	wrapped := 0
+	count := router{func(s turn.Stream) turn.Stream { wrapped++; return s }}
+	unbind := f.Bind(count)
+	for _, opts := range [][]turn.Option{nil, {turn.WithStreaming()}} {
+		if _, err := f.Process(t.Context(), &turn.Envelope{}, opts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	equal(t, "wrapped", wrapped, 1)
+	unbind()
+	unbind()
+	if _, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithStreaming()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "wrapped after unbind", wrapped, 1)
+}
+
+func TestTheRouterBoundLastIsUsed(t *testing.T) {
+	var r transcript
+	f := build(t, says("a"))
+	bind := func(name string) func() {
+		return f.Bind(router{func(s turn.Stream) turn.Stream { r.add("%s", name); return s }})
+	}
+	run := func() {
+		if _, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithStreaming()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := bind("one")
+	two := bind("two")
+	run()
+	one()
+	run()
+	two()
+	run()
+	bind("three")
+	run()
+	equal(t, "wrappers", r.String(), "two two three")
+}
+
+func TestTU44LeavingEarlyRunsTheProducersDefersAtOnce(t *testing.T) {
+	var r transcript
+	var stream turn.Stream
+	f := build(t, streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
+		return func(yield func(turn.Event, error) bool) {
+			defer r.add("deferred")
+			for range 3 {
+				if !yield(turn.Text("x"), nil) {
+					return
+				}
+			}
+		}, true, nil
+	}))
+	f.Bind(router{func(s turn.Stream) turn.Stream {
+		stream = s
+		return func(yield func(turn.Event, error) bool) {
+			for e := range s {
+				yield(e, nil)
+				break
+			}
+			r.add("left") // the pipeline goes on reading, so the producer has not
+		}
+	}})
+	if _, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithStreaming()); err != nil {
+		t.Fatal(err)
+	}
+	r.add("end")
+	equal(t, "order", r.String(), "left deferred end")
+	for range stream {
+		t.Error("the stream can be read after its turn")
+	}
+}
+
+func TestTU45NothingIsReadAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, wrap := range []bool{false, true} {
+			made, read := 0, 0
+			f := build(t, streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
+				return func(yield func(turn.Event, error) bool) {
+					for range 100 {
+						made++
+						if !yield(turn.Text("x"), nil) {
+							return
+						}
+					}
+				}, true, nil
+			}))
+			if wrap {
+				f.Bind(router{})
+			}
+			_, err := f.Process(t.Context(), &turn.Envelope{}, turn.WithSink(func(e turn.Event, _ error) {
+				time.Sleep(time.Hour) // a slow reader; no limit of this package counts it
+				if read++; e.Kind == turn.TextEvent && made != read {
+					t.Fatalf("%d events made when %d were read", made, read)
+				}
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestASinkThatPanicsDoesNotEndTheTurn(t *testing.T) {
+	n := 0
+	r, err := build(t, says("a", "b")).Process(t.Context(), &turn.Envelope{}, turn.WithSink(func(turn.Event, error) {
+		n++
+		panic(errTest)
+	}))
+	if err != nil || r.Output != "ab" || n != 1 {
+		t.Errorf("got %+v, %v after %d calls", r, err, n)
+	}
+}

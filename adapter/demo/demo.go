@@ -8,6 +8,11 @@
 //   - Where the prompt asks for an HTML document, page or fragment, a page, in a code fence as models write it.
 //   - Else, some sentences that repeat the question.
 //
+// Where tools are offered, it calls those that the last message of the user names: by all words of a tool's name, one after the
+// other, or by one that no other tool has in its name ("What time is it?" calls the tool time, or clock.time). Arguments fit the
+// tool's schema; for texts it takes what stands in quotes, or behind a preposition ("weather in Rome"), and for numbers those of the
+// message. It calls three tools at once at most, none a second time for the same question, and then says what they returned.
+//
 // The same request always gets the same answer. One answer, the outline of an article, has a comma too many, as models do it,
 // so that mending is seen at work.
 package demo

@@ -30,7 +30,8 @@ func fit(schema []byte, user string) (string, bool) {
 type fitter struct {
 	root     value
 	question string
-	said     bool // the notice has found a place
+	hint     *hint // of arguments of a tool; nil for documents
+	said     bool  // the notice has found a place
 	values   int
 	failed   bool
 }
@@ -61,6 +62,9 @@ func (f *fitter) value(key string, s value, depth int) value {
 		return c
 	}
 	if e, ok := s.get("enum"); ok && len(e.items) > 0 {
+		if f.hint != nil {
+			return f.hint.choose(e.items)
+		}
 		return e.items[0]
 	}
 	if all, ok := s.get("allOf"); ok {
@@ -78,9 +82,9 @@ func (f *fitter) value(key string, s value, depth int) value {
 	case "array":
 		return f.array(key, s, depth)
 	case "integer":
-		return raw(strconv.FormatInt(int64(number(s, true)), 10))
+		return raw(strconv.FormatInt(int64(f.number(s, true)), 10))
 	case "number":
-		return raw(strconv.FormatFloat(number(s, false), 'f', -1, 64))
+		return raw(strconv.FormatFloat(f.number(s, false), 'f', -1, 64))
 	case "boolean":
 		return raw("true")
 	case "null":
@@ -117,7 +121,7 @@ func (f *fitter) object(s value, depth int) value {
 	}
 	for i, name := range properties.keys {
 		// What may be left out is left out once it is deep: schemas that refer to themselves end so.
-		if !slices.Contains(required, name) && (depth > 4 || properties.items[i].raw == "false") {
+		if !slices.Contains(required, name) && (depth > 4 || f.hint != nil || properties.items[i].raw == "false") {
 			continue
 		}
 		out.keys = append(out.keys, name)
@@ -212,7 +216,11 @@ func (f *fitter) text(key string, s value) value {
 	}
 	least, most := size(s, "minLength", 0), size(s, "maxLength", math.MaxInt32)
 	text := "scripted text for " + key
-	if said := notice + " You asked: " + f.question; !f.said && utf8.RuneCountInString(said) <= most {
+	if f.hint != nil {
+		if given, ok := f.hint.text(); ok && fits(s, given) {
+			return str(given)
+		}
+	} else if said := notice + " You asked: " + f.question; !f.said && utf8.RuneCountInString(said) <= most {
 		f.said, text = true, said
 	}
 	if runes := []rune(text); len(runes) > most {
@@ -229,7 +237,12 @@ func (f *fitter) text(key string, s value) value {
 }
 
 // number finds one between the bounds of a schema, 1 where there are none.
-func number(s value, whole bool) float64 {
+func (f *fitter) number(s value, whole bool) float64 {
+	if f.hint != nil {
+		if n, ok := f.hint.number(s, whole); ok {
+			return n
+		}
+	}
 	bound := func(name string, otherwise float64) float64 {
 		v, ok := s.get(name)
 		n, err := strconv.ParseFloat(v.raw, 64)

@@ -13,7 +13,12 @@ const notice = "This is scripted: it comes from the built-in demo model, which u
 
 // answer decides what to say to a request.
 func answer(r upstream.Request) upstream.Answer {
-	a := upstream.Answer{Text: text(r)}
+	e := exchanged(r)
+	_, user := prompts(r.Messages)
+	if calls := e.wanted(user); len(calls) > 0 {
+		return upstream.Answer{ToolCalls: calls}
+	}
+	a := upstream.Answer{Text: text(r, e.results)}
 	if most := maxTokens(r.Body); most > 0 {
 		if cut := firstTokens(a.Text, most); cut != a.Text {
 			a.Text, a.Finish = cut, "length"
@@ -22,7 +27,8 @@ func answer(r upstream.Request) upstream.Answer {
 	return a
 }
 
-func text(r upstream.Request) string {
+// text answers a request; results says what tools have returned for it.
+func text(r upstream.Request, results string) string {
 	system, user := prompts(r.Messages)
 	if !r.JSON {
 		if title, question, ok := sectionAsked(user); ok {
@@ -31,7 +37,13 @@ func text(r upstream.Request) string {
 		if pageAsked(system) {
 			return page(user)
 		}
+		if results != "" {
+			return notice + " You asked: " + quoted(asked(user)) + " " + results
+		}
 		return chat(user)
+	}
+	if results != "" {
+		user = results
 	}
 	if len(r.Schema) > 0 {
 		if doc, ok := fit(r.Schema, user); ok {

@@ -36,3 +36,35 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// Whatever tools are offered and have returned, there is an answer: a text, or calls of offered tools with JSON objects.
+func FuzzTools(f *testing.F) {
+	f.Add("What time is it in Rome at 3?", "clock_time", `{"type":"object","properties":{"town":{"type":"string"},"at":{"type":"integer"}},"required":["town","at"]}`, "12:00", false)
+	f.Add("date: 2026-01-01T12:00:00Z\nthe \"x\"", "x", `{}`, `{"error":{"message":""}}`, true)
+	f.Add("swap 'a' 'b'", "swap.it", `{"allOf":[{"$ref":"#/allOf/0"}]}`, "", false)
+	f.Add("İ x y", "x", `{"properties":{"a":{"enum":["Y",1]},"b":{"type":"number","multipleOf":0}},"required":["a","b"]}`, "\xff", true)
+	f.Fuzz(func(t *testing.T, user, name, schema, result string, called bool) {
+		messages := []map[string]any{{"role": "user", "content": user}}
+		r := upstream.Request{Messages: []upstream.Message{{Role: "user", Content: user}}}
+		if called {
+			one := map[string]any{"id": "call_1", "type": "function", "function": map[string]string{"name": name, "arguments": "{}"}}
+			messages = append(messages, map[string]any{"role": "assistant", "tool_calls": []any{one}}, map[string]any{"role": "tool", "tool_call_id": "call_1", "content": result})
+			r.Messages = append(r.Messages, upstream.Message{Role: "assistant"}, upstream.Message{Role: "tool", Content: result})
+		}
+		body := map[string]any{"messages": messages, "tools": []any{map[string]any{"type": "function", "function": map[string]any{"name": name, "parameters": json.RawMessage(schema)}}}}
+		var err error
+		if r.Body, err = json.Marshal(body); err != nil {
+			t.Skip("the schema is no JSON")
+		}
+		a := answer(r)
+		if (a.Text == "") == (len(a.ToolCalls) == 0) || !utf8.ValidString(a.Text) || called && len(a.ToolCalls) > 0 {
+			t.Fatalf("%+v", a)
+		}
+		for _, c := range a.ToolCalls {
+			var object map[string]any
+			if err := json.Unmarshal([]byte(c.Arguments), &object); err != nil || !utf8.ValidString(c.Arguments) {
+				t.Fatalf("%q: %v", c.Arguments, err)
+			}
+		}
+	})
+}

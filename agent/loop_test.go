@@ -1,8 +1,21 @@
 package agent
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -50,4 +63,411 @@ func TestATurnWithAToolGoesToTheTapeStepByStep(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+// AG-20, AG-24: steering is taken before a model call, by the prompt's hooks, and a turn with something in its inbox goes on.
+func TestWhatIsSteeredIsReadBeforeTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w *world
+		w = newWorld(t, newFake(
+			func(ctx context.Context, yield func(adapter.Chunk, error) bool) {
+				w.steer(t, "in German")
+				e := message("please")
+				e.Context = []turn.Fact{{Key: "from", Value: "Ann"}}
+				if _, err := w.f.Submit(t.Context(), e, turn.WithPolicy(turn.Steer)); err != nil {
+					t.Error(err)
+				}
+				answers("Hello")(ctx, yield)
+			},
+			answers("Hallo"),
+		), Options{})
+		h := w.submit(t, message("hi"))
+		if h.Output != "HelloHallo" || h.err != nil {
+			t.Errorf("%q %v", h.Output, h.err)
+		}
+		want := []string{
+			`event turn.start`, `system`, `user: "hi"`, `assistant: "Hello"`, `event loop.step ok`,
+			`user: "in German" steered`,
+			`user: "from: Ann\ndate: 2000-01-01T00:00:00Z\n\nplease" steered`,
+			`assistant: "Hallo"`, `event loop.step ok`, `event turn.end ok`,
+		}
+		if diff := cmp.Diff(want, w.lines()[1:]); diff != "" {
+			t.Error(diff)
+		}
+		finals := 0
+		for _, e := range h.events {
+			if e.Kind == turn.FinalEvent {
+				finals++
+			}
+		}
+		if finals != 1 {
+			t.Errorf("%d finals", finals)
+		}
+	})
+}
+
+// AG-22: the system prompt is on the tape once, until it changes or an anchor comes.
+func TestTheSystemPromptIsWrittenWhereItChanged(t *testing.T) {
+	w := newWorld(t, newFake(answers("ok")), Options{})
+	count := func() (n int) {
+		for _, l := range w.lines() {
+			if l == "system" {
+				n++
+			}
+		}
+		return n
+	}
+	w.say("one")
+	w.say("two")
+	if n := count(); n != 1 {
+		t.Errorf("%d system entries, want 1", n)
+	}
+	file := filepath.Join(w.dir, "AGENTS.md")
+	if err := os.WriteFile(file, []byte("Be brief.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.say("three")
+	w.say("four")
+	if n := count(); n != 2 {
+		t.Errorf("%d system entries, want 2", n)
+	}
+	if _, err := w.tape().Handoff(t.Context(), "here", nil); err != nil {
+		t.Fatal(err)
+	}
+	w.say("five")
+	w.say("six")
+	if n := count(); n != 3 {
+		t.Errorf("%d system entries, want 3", n)
+	}
+}
+
+// AG-22: what there is of a reply that was cut off stays, marked.
+func TestAReplyThatWasCutOffStaysOnTheTape(t *testing.T) {
+	begun := []adapter.Chunk{
+		{Reasoning: "hm"},
+		{Text: "I will"},
+		{ToolCall: &adapter.ToolCall{Index: 0, ID: "c1", Name: "echo", Arguments: `{"text":"a"}`}},
+		{ToolCall: &adapter.ToolCall{Index: 1, ID: "c2", Name: "echo", Arguments: `{"te`}},
+	}
+	for name, test := range map[string]struct {
+		say    say
+		cancel bool
+		status string
+		err    []string
+	}{
+		"by an error":        {fails(downError, begun...), false, "error", []string{"error upstream_unavailable the model's server is down"}},
+		"by a cancellation":  {hangs(begun...), true, "canceled", nil},
+		"without an ending":  {chunks(begun...), false, "error", []string{"error upstream_protocol the model's answer ended before it was finished"}},
+		"by too many calls":  {chunks(append(begun, manyCalls()...)...), false, "error", []string{"error upstream_protocol the model asked for too many tools at once"}},
+		"by too much reason": {chunks(append(begun, adapter.Chunk{ToolCall: &adapter.ToolCall{Index: 1, Arguments: strings.Repeat("x", maxReply)}})...), false, "error", []string{"error upstream_protocol the model's answer is longer than 4 MiB"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, newFake(test.say, answers("fine")), Options{Tools: setOf(t, echoTool(t))})
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				if test.cancel {
+					time.AfterFunc(time.Second, func() { cancel(turn.ErrStopped) })
+				}
+				h := w.process(ctx, message("go"))
+				if h.err == nil || test.cancel && !errors.Is(h.err, turn.ErrStopped) {
+					t.Errorf("error %v", h.err)
+				}
+				lines := w.lines()
+				if name == "by too many calls" {
+					lines = slices.Concat(lines[:6], lines[len(lines)-2:])
+					lines[5] = `call "I will" c1:echo{"text":"a"} partial`
+				} else {
+					lines = slices.Delete(lines, 6, 7)
+				}
+				if diff := cmp.Diff(slices.Concat([]string{
+					`anchor session/start {"owner":"human"}`, `event turn.start`, `system`, `user: "go"`,
+					`reasoning hm partial`,
+					`call "I will" c1:echo{"text":"a"} partial`,
+				}, test.err, []string{"event turn.end " + test.status}), lines); diff != "" {
+					t.Error(diff)
+				}
+				if name == "by too many calls" {
+					return
+				}
+				open := map[string]bool{}
+				for _, e := range h.events {
+					for _, c := range e.Calls {
+						open[c.ID] = true
+					}
+					for _, r := range e.Results {
+						delete(open, r.ID)
+					}
+				}
+				if len(open) > 0 && !test.cancel { // nobody reads any more what comes after a cancellation
+					t.Errorf("calls without result: %v", open)
+				}
+				w.say("again")
+				got := seen(w.model.requests()[1])
+				if want := `tool: {"error":{"kind":"interrupted","message":"the reply was cut off before the tool was run"}} ←c1`; got[4] != want {
+					t.Errorf("%q", got)
+				}
+			})
+		})
+	}
+}
+
+func manyCalls() (list []adapter.Chunk) {
+	for i := range maxCalls {
+		list = append(list, adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i + 2, Name: "echo", Arguments: "{}"}})
+	}
+	return list
+}
+
+// AG-23
+func TestATurnAfterOneWithoutAnEndSaysSo(t *testing.T) {
+	w := newWorld(t, newFake(answers("ok")), Options{})
+	w.say("one")
+	if _, err := w.tape().Append(t.Context(), tape.NewEvent("turn.start", nil).With(tape.Meta{Turn: "t-lost"}), tape.NewMessage("user", "lost").With(tape.Meta{Turn: "t-lost"})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.tape().Handoff(t.Context(), "here", nil); err != nil {
+		t.Fatal(err)
+	}
+	w.say("two")
+	w.say("three")
+	var aborted []tape.Entry
+	for _, e := range w.entries() {
+		if name, _ := eventOf(e); name == "turn.aborted" {
+			aborted = append(aborted, e)
+		}
+	}
+	if len(aborted) != 1 {
+		t.Fatalf("%d turn.aborted", len(aborted))
+	}
+	if _, data := eventOf(aborted[0]); string(data) != `{"turn":"t-lost"}` || tape.MetaOf(aborted[0]).Turn == "t-lost" {
+		t.Errorf("%s, of the turn %s", data, tape.MetaOf(aborted[0]).Turn)
+	}
+}
+
+// AG-24
+func TestTheLastCallOfATurnHasNoTools(t *testing.T) {
+	again := calls("", `c:echo:{"text":"x"}`)
+	t.Run("and its answer is the answer", func(t *testing.T) {
+		w := newWorld(t, newFake(again, again, answers("enough")), Options{Tools: setOf(t, echoTool(t)), MaxSteps: 3})
+		if h := w.say("go"); h.Output != "enough" {
+			t.Errorf("%q", h.Output)
+		}
+		for i, r := range w.model.requests() {
+			if (len(r.Tools) == 0) != (i == 2) || strings.Contains(r.Messages[0].Content, lastStep) != (i == 2) {
+				t.Errorf("request %d has %d tools: %q", i, len(r.Tools), r.Messages[0].Content)
+			}
+		}
+	})
+	t.Run("and calls there are an error", func(t *testing.T) {
+		w := newWorld(t, newFake(again), Options{Tools: setOf(t, echoTool(t)), MaxSteps: 3})
+		h := w.process(t.Context(), message("go"))
+		if !errors.Is(h.err, ErrMaxSteps) || w.f.Code(h.err) != turn.CodeOutput || len(w.model.requests()) != 3 {
+			t.Errorf("%v after %d calls", h.err, len(w.model.requests()))
+		}
+		if diff := cmp.Diff([]string{
+			`call "" c:echo{"text":"x"}`,
+			`result c={"error":{"kind":"denied","message":"the turn has used up its calls of tools"}}`,
+			`event loop.step error`,
+			`error output_invalid agent: the model called tools again and again and did not answer`,
+			`event turn.end error`,
+		}, w.lines()[len(w.lines())-5:]); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// AG-25: tools of a step run at once, one's failure touches no other, and a cancellation waits for them.
+func TestToolsOfAStepRunAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newFake(calls("", "c1:slow:{}", "c2:fast:{}", "c3:late:{}"), answers("ok")), Options{
+			Tools: setOf(t, waitTool("slow", 3*time.Second), waitTool("fast", time.Second), waitTool("late", time.Hour, tool.WithTimeout(5*time.Second))),
+		})
+		begin := time.Now()
+		w.say("go")
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("took %v", took)
+		}
+		if diff := cmp.Diff([]string{
+			`result c2="fast waited"`,
+			`result c1="slow waited"`,
+			`result c3={"error":{"kind":"timeout","message":"the tool did not finish within 5s"}}`,
+		}, w.lines()[5:8]); diff != "" {
+			t.Error(diff)
+		}
+		for i, e := range w.entries()[5:8] { // each when its tool ended
+			if want := begin.Add([]time.Duration{1, 3, 5}[i] * time.Second); !e.Date.Equal(want.UTC()) {
+				t.Errorf("result %d came at %v, want %v", i, e.Date, want)
+			}
+		}
+	})
+}
+
+// AG-25
+func TestToolsAreInterruptedByACancellation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deaf := make(chan struct{})
+		ignores := tool.Must(tool.New("deaf", "Hears nothing.", func(context.Context, struct{}) (string, error) {
+			<-deaf
+			return "late", nil
+		}))
+		w := newWorld(t, newFake(calls("", "c1:slow:{}", "c2:deaf:{}")), Options{Tools: setOf(t, waitTool("slow", time.Hour), ignores)})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(turn.ErrStopped) })
+		begin := time.Now()
+		h := w.process(ctx, message("go"))
+		if took := time.Since(begin); !errors.Is(h.err, turn.ErrStopped) || took != 6*time.Second {
+			t.Errorf("%v after %v", h.err, took)
+		}
+		lines := w.lines()
+		for _, l := range lines[5:7] {
+			if !strings.Contains(l, `{"error":{"kind":"interrupted"`) {
+				t.Errorf("%q", l)
+			}
+		}
+		if last := lines[len(lines)-1]; last != "event turn.end canceled" || w.Stray() != 1 {
+			t.Errorf("%q, %d stray", last, w.Stray())
+		}
+		close(deaf)
+	})
+}
+
+// AG-26: what goes wrong with a call is something that the model reads.
+func TestWhatGoesWrongWithACallIsAResult(t *testing.T) {
+	boom := tool.Must(tool.New("boom", "Breaks.", func(context.Context, struct{}) (string, error) { panic("secret") }))
+	bad := tool.Must(tool.New("bad", "Fails.", func(context.Context, struct{}) (string, error) {
+		return "", errors.New("no access with key sk-abcdefghijklmnop")
+	}))
+	none := tool.Must(tool.New("none", "Takes nothing.", func(context.Context, struct{}) (string, error) { return "fine", nil }))
+	for name, test := range map[string]struct{ call, want, arguments string }{
+		"unknown tool":       {`c:ecko:{}`, `{"error":{"kind":"unknown_tool","message":"there is no tool`, "{}"},
+		"no JSON":            {`c:echo:{"text"`, `{"error":{"kind":"invalid_arguments","message":"the arguments are no JSON`, "{}"},
+		"no fit":             {`c:echo:{"text":1}`, `{"error":{"kind":"invalid_arguments","message":"the arguments do not fit: /text: expected a string`, `{"text":1}`},
+		"an error, redacted": {`c:bad:{}`, `{"error":{"kind":"failed","message":"no access with key sk-***"}}`, "{}"},
+		"a panic":            {`c:boom:{}`, `{"error":{"kind":"panic","message":"the tool broke down"}}`, "{}"},
+		"no arguments":       {`c:none:`, `fine`, "{}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newFake(calls("", test.call), answers("ok")), Options{Tools: setOf(t, boom, bad, none, echoTool(t))})
+			w.say("go")
+			m := w.model.requests()[1].Messages
+			last := m[len(m)-1]
+			if !strings.HasPrefix(last.Content, test.want) || last.ToolCallID != "c" {
+				t.Errorf("got %q", last.Content)
+			}
+			if got := m[len(m)-2].ToolCalls[0].Arguments; got != test.arguments {
+				t.Errorf("the history has the arguments %q", got)
+			}
+			if name == "unknown tool" && !strings.Contains(last.Content, "echo") {
+				t.Errorf("no close name: %q", last.Content)
+			}
+		})
+	}
+}
+
+// AG-27
+func TestTheNextModelIsAskedBeforeTheFirstEventAlone(t *testing.T) {
+	auth := &adapter.Error{Code: adapter.CodeAuth, Message: "no key"}
+	invalid := &adapter.Error{Code: adapter.CodeInvalid, Message: "no such parameter"}
+	for name, test := range map[string]struct {
+		script []say
+		asked  []string
+		output string
+		err    error
+	}{
+		"the first answers":              {[]say{answers("a")}, []string{"a:1"}, "a", nil},
+		"the first is down":              {[]say{fails(downError), answers("b")}, []string{"a:1", "b:1"}, "b", nil},
+		"two fail":                       {[]say{fails(downError), fails(auth), answers("c")}, []string{"a:1", "b:1", "c:1"}, "c", nil},
+		"all fail":                       {[]say{fails(downError), fails(downError), fails(auth)}, []string{"a:1", "b:1", "c:1"}, "", auth},
+		"the first breaks off":           {[]say{fails(downError, adapter.Chunk{Text: "I"}), answers("b")}, []string{"a:1"}, "I", downError},
+		"the first breaks off a thought": {[]say{fails(downError, adapter.Chunk{Reasoning: "I"}), answers("b")}, []string{"a:1"}, "", downError},
+		"the request is wrong":           {[]say{fails(invalid), answers("b")}, []string{"a:1"}, "", invalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newFake(test.script...), Options{Model: "a:1", Fallback: []string{"b:1, c:1"}})
+			h := w.process(t.Context(), message("go"))
+			if !errors.Is(h.err, test.err) || h.Output != test.output {
+				t.Errorf("%q %v", h.Output, h.err)
+			}
+			if diff := cmp.Diff(test.asked, w.model.names); diff != "" {
+				t.Error(diff)
+			}
+			if last := w.lines()[len(w.lines())-1]; last != "event turn.end "+map[bool]string{true: "ok", false: "error"}[test.err == nil] {
+				t.Error(last)
+			}
+		})
+	}
+}
+
+// A reader that leaves ends the model's stream and the tools, and what was said stays (AG-22, TU-44).
+func TestAReaderThatLeavesEndsTheTurn(t *testing.T) {
+	for after := range 6 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, newFake(calls("text", "c1:slow:{}", `c2:echo:{"text":"x"}`), answers("ok")),
+				Options{Tools: setOf(t, waitTool("slow", time.Hour), echoTool(t))}, leaving(after))
+			if _, err := w.f.Process(t.Context(), message("go")); err == nil {
+				t.Error("no error")
+			}
+			lines := w.lines()
+			if last := lines[len(lines)-1]; last != "event turn.end canceled" {
+				t.Errorf("after %d events: %q", after, lines)
+			}
+			next := newWorld(t, newFake(answers("ok")), Options{Store: w.store, Workspace: w.dir})
+			next.say("again")
+			accepted(t, next.model.requests()[0])
+		})
+	}
+}
+
+// leaving is a plugin whose model stage reads so many events of the next one's stream, and then leaves it.
+type leaving int
+
+func (l leaving) RunModel(ctx context.Context, p turn.Prompt, id turn.SessionID, s turn.State) (string, bool, error) {
+	t := turn.FromContext(ctx)
+	for _, m := range turn.PluginsOf[turn.ModelStreamer](t) {
+		stream, ok, err := m.Hook.RunModelStream(ctx, p, id, s)
+		if !ok || err != nil {
+			return "", false, err
+		}
+		n := 0
+		for range stream {
+			if n++; n > int(l) {
+				return "", true, errors.New("left")
+			}
+		}
+	}
+	return "", true, nil
+}
+
+// accepted checks that a provider would take a request: each call has one result, right behind it, and each result its call.
+func accepted(t testing.TB, r adapter.Request) {
+	t.Helper()
+	var open []string
+	for i, m := range r.Messages {
+		if m.Role == adapter.ToolRole {
+			n := slices.Index(open, m.ToolCallID)
+			if n < 0 {
+				t.Errorf("message %d is a result without a call: %q", i, seen(r))
+				return
+			}
+			open = slices.Delete(open, n, n+1)
+			continue
+		}
+		if len(open) > 0 {
+			t.Errorf("message %d comes while the calls %q have no result: %q", i, open, seen(r))
+			return
+		}
+		for _, c := range m.ToolCalls {
+			open = append(open, c.ID)
+			if !json.Valid([]byte(c.Arguments)) {
+				t.Errorf("arguments %q", c.Arguments)
+			}
+		}
+		if m.Role == adapter.System && i > 0 {
+			t.Errorf("message %d is a system message", i)
+		}
+	}
+	if len(open) > 0 {
+		t.Errorf("the calls %q have no result: %q", open, seen(r))
+	}
 }

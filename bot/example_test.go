@@ -9,6 +9,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/demo"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tool"
 )
 
 // counter is a bot of its own: it asks no model, but has the same states, and a manager can wait for it.
@@ -67,4 +68,46 @@ func ExampleChatBot() {
 	// quiz/questions/1/question
 	// quiz/questions/2/question
 	// finished <nil>
+}
+
+func ExampleConfig_tools() {
+	provider := demo.New(nil) // calls the tools that a question names
+	defer provider.Close()
+	models := &adapter.Registry{Default: "demo:fast"}
+	models.Register("demo", provider)
+
+	weather, err := tool.New("weather", "The weather in a city now.", func(_ context.Context, in struct {
+		City string `json:"city"`
+	},
+	) (string, error) {
+		return "sunny in " + in.City, nil
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	tools, err := tool.NewSet(weather)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m := ling.New(context.Background(), bot.Config{Format: bot.Text, Tools: tools}, &ling.Options{Models: models})
+	defer m.Close()
+	b, err := m.CreateBot("answer", "answer", nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := b.Chat(bot.Message{Text: "What is the weather in Rome?"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	r, err := b.Wait(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, told, _ := strings.Cut(string(r.Value), "Rome?” ")
+	fmt.Println(strings.Trim(told, `"`))
+	// Output: The tool weather says: “sunny in Rome”.
 }

@@ -66,6 +66,7 @@ func (s *session) Search(_ context.Context, query string, limit int) ([]command.
 func (s *session) Model(context.Context) (string, []string, error) {
 	return "demo:fast", list(s, "demo:demo", "openai:gpt-4o"), s.call("model")
 }
+
 func (s *session) SetModel(_ context.Context, name string) error { return s.call("set model %q", name) }
 
 func (s *session) Tools(context.Context) ([]command.Tool, error) {

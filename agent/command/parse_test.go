@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/lingserve/lingserve/turn"
 )
 
 func TestWordsAreCutAsAShellDoes(t *testing.T) {
@@ -92,6 +94,10 @@ func FuzzMatch(f *testing.F) {
 		m, ok := set.Match(text)
 		if !ok {
 			return
+		}
+		// What the turn takes for a command, which is never steered, and what is answered here must be the same.
+		if name, form := turn.CommandName(text); !form || name != m.Name {
+			t.Fatalf("%q: a turn takes %q for the name, %t", text, name, form)
 		}
 		if !strings.HasPrefix(text, ",") && !strings.HasPrefix(text, "，") || (m.Command == nil) == (m.Near == nil) || !strings.Contains(text, m.Name+m.rest) {
 			t.Fatalf("%q: %+v", text, m)

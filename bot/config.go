@@ -42,7 +42,8 @@ type Config struct {
 	Tools tool.Source
 	// ToolRounds is how often the model is asked at most; the last time it is offered no tools. 0 is 16.
 	ToolRounds int
-	// ToolRunner runs the calls. nil runs 8 at once, a minute each at most, and none that asks for approval.
+	// ToolRunner runs the calls. nil runs 8 at once, a minute each at most, and none that asks for approval, and takes keys out of
+	// what went wrong.
 	ToolRunner *tool.Runner
 }
 

@@ -90,7 +90,7 @@ func (i *inference) or(kept *inference, failure error) (*inference, error) {
 func (i *inference) answer(ctx context.Context) ([]adapter.Message, error) {
 	runner := i.bot.config.ToolRunner
 	if runner == nil {
-		runner = &tool.Runner{Log: i.bot.log}
+		runner = &tool.Runner{Log: i.bot.log, Redact: func(text string) string { return adapter.Redact(text) }}
 	}
 	pending := i.calls.pending()
 	run := make([]tool.Call, len(pending))

@@ -38,7 +38,8 @@ func toolbox(t testing.TB) *tool.Set {
 	set, err := tool.NewSet(
 		make("weather.now", func(_ context.Context, in town) (any, error) { return "sunny in <" + in.Town + ">", nil }),
 		make("list", func(context.Context, town) (any, error) { return []int{1, 2}, nil }),
-		make("fails", func(context.Context, town) (any, error) { return nil, errors.New("open /srv/secret: no such file") }),
+		make("fails", func(context.Context, town) (any, error) { return nil, errors.New("open /srv/hidden: no such file") }),
+		make("leaks", func(context.Context, town) (any, error) { return nil, errors.New("401 for sk-proj-abcdefghijklmnopqrstuvwx0123456789") }),
 		make("panics", func(context.Context, town) (any, error) { panic("secret") }),
 		make("hangs", func(ctx context.Context, _ town) (any, error) { <-ctx.Done(); return nil, ctx.Err() }, tool.WithTimeout(3*time.Second)),
 		make("asks", func(context.Context, town) (any, error) { return "never", nil }, tool.WithApproval(tool.Always)),
@@ -139,7 +140,7 @@ func TestToolsRunUntilTheModelCallsNone(t *testing.T) {
 		for _, tool := range asked[0].Tools {
 			offered = append(offered, tool.Name+" "+tool.Description)
 		}
-		if diff := cmp.Diff("weather_now The weather.now.", offered[len(offered)-1]); diff != "" || len(offered) != 7 || !json.Valid(asked[0].Tools[0].Parameters) {
+		if diff := cmp.Diff("weather_now The weather.now.", offered[len(offered)-1]); diff != "" || len(offered) != 8 || !json.Valid(asked[0].Tools[0].Parameters) {
 			t.Error(offered)
 		}
 		got := messages(asked[2])
@@ -159,7 +160,8 @@ func TestToolsRunUntilTheModelCallsNone(t *testing.T) {
 // BO-07: a failing tool is told to the model, and users learn which one it was.
 func TestWhatGoesWrongWithAToolIsAResult(t *testing.T) {
 	for _, c := range []struct{ name, call, arguments, code, told, reported string }{
-		{"an error", "fails", rome, CodeInternal, `{"error":{"kind":"failed","message":"open /srv/secret: no such file"}}`, `a tool has failed: "fails"`},
+		{"an error", "fails", rome, CodeInternal, `{"error":{"kind":"failed","message":"open /srv/hidden: no such file"}}`, `a tool has failed: "fails"`},
+		{"an error with a key", "leaks", rome, CodeInternal, `{"error":{"kind":"failed","message":"401 for sk-***"}}`, `a tool has failed: "leaks"`},
 		{"a panic", "panics", rome, CodeInternal, `{"error":{"kind":"panic","message":"the tool broke down"}}`, `a tool has failed: "panics"`},
 		{"a timeout", "hangs", rome, CodeInternal, `{"error":{"kind":"timeout","message":"the tool did not finish within 3s"}}`, `a tool took too long: "hangs"`},
 		{"a tool that asks", "asks", rome, CodeInternal, `{"error":{"kind":"denied","message":"this tool needs the approval of a person, and nobody is there to give it"}}`, `a tool was not allowed to run: "asks"`},
@@ -188,7 +190,7 @@ func TestWhatGoesWrongWithAToolIsAResult(t *testing.T) {
 					t.Errorf("%+v", f)
 				}
 				lines := strings.Join(w.lines(), "\n")
-				if !strings.Contains(lines, `{"uri":"r/$tool_results/0","delta":null}`) || strings.Contains(lines, "secret") {
+				if !strings.Contains(lines, `{"uri":"r/$tool_results/0","delta":null}`) || strings.Contains(lines, "secret") || strings.Contains(lines, "hidden") || strings.Contains(lines, "401") {
 					t.Error(lines)
 				}
 			})
@@ -629,7 +631,7 @@ func TestToolsOverTheWire(t *testing.T) {
 			{"role": "tool", "content": "sunny in <Rome>", "tool_call_id": "a"},
 			{"role": "tool", "content": "done", "tool_call_id": "b"},
 		}
-		if diff := cmp.Diff(want, sent.Messages); diff != "" || len(sent.Tools) != 7 {
+		if diff := cmp.Diff(want, sent.Messages); diff != "" || len(sent.Tools) != 8 {
 			t.Error(diff)
 		}
 	})

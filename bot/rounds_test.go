@@ -39,7 +39,9 @@ func toolbox(t testing.TB) *tool.Set {
 		make("weather.now", func(_ context.Context, in town) (any, error) { return "sunny in <" + in.Town + ">", nil }),
 		make("list", func(context.Context, town) (any, error) { return []int{1, 2}, nil }),
 		make("fails", func(context.Context, town) (any, error) { return nil, errors.New("open /srv/hidden: no such file") }),
-		make("leaks", func(context.Context, town) (any, error) { return nil, errors.New("401 for sk-proj-abcdefghijklmnopqrstuvwx0123456789") }),
+		make("leaks", func(context.Context, town) (any, error) {
+			return nil, errors.New("401 for sk-proj-abcdefghijklmnopqrstuvwx0123456789")
+		}),
 		make("panics", func(context.Context, town) (any, error) { panic("secret") }),
 		make("hangs", func(ctx context.Context, _ town) (any, error) { <-ctx.Done(); return nil, ctx.Err() }, tool.WithTimeout(3*time.Second)),
 		make("asks", func(context.Context, town) (any, error) { return "never", nil }, tool.WithApproval(tool.Always)),

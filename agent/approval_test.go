@@ -1,0 +1,352 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// asking runs a turn that asks for approval; reply is called with each question, in a goroutine of its own.
+func (w *world) asking(t *testing.T, text string, reply func(Question)) heard {
+	t.Helper()
+	var h heard
+	h.Result, h.err = w.f.Process(t.Context(), message(text), turn.WithSink(func(e turn.Event, err error) {
+		if err != nil {
+			return
+		}
+		h.events = append(h.events, e)
+		if e.Kind == ApprovalRequiredEvent && reply != nil {
+			var q Question
+			if err := json.Unmarshal(e.Value, &q); err != nil {
+				t.Error(err)
+			}
+			open := w.Questions("s")
+			for _, o := range open {
+				if o.Call == q.Call {
+					q = o
+				}
+			}
+			go reply(q)
+		}
+	}))
+	return h
+}
+
+// AG-40, AG-41
+func TestACallThatAsksRunsWithApprovalAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer   *Answer
+		result   string
+		decision string
+		took     time.Duration
+	}{
+		"approved":        {&Answer{Approve: true, By: "ann"}, `"rm"`, `{"call":"c1","tool":"echo","decision":"approve","by":"ann"}`, time.Second},
+		"denied":          {&Answer{Reason: "too\ndangerous"}, `{"error":{"kind":"denied","message":"a person denied the call: too dangerous"}}`, `{"call":"c1","tool":"echo","decision":"deny","reason":"too dangerous"}`, time.Second},
+		"nobody answered": {nil, `{"error":{"kind":"denied","message":"nobody approved the call within 5m0s"}}`, `{"call":"c1","tool":"echo","decision":"deny","reason":"nobody answered in time"}`, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, newFake(calls("", `c1:echo:{"text":"rm"}`, "c2:slow:{}"), answers("ok")), Options{
+					Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)), waitTool("slow", 10*time.Millisecond)),
+				})
+				begin := time.Now()
+				h := w.asking(t, "go", func(q Question) {
+					if string(q.Arguments) != `{"text":"rm"}` || q.Tool != "echo" || !q.Expires.Equal(begin.Add(5*time.Minute)) || q.Turn == "" {
+						t.Errorf("%+v", q)
+					}
+					if test.answer == nil {
+						return
+					}
+					time.Sleep(time.Second)
+					a := *test.answer
+					a.Turn, a.Call = q.Turn, q.Call
+					if err := w.Answer(t.Context(), a); err != nil {
+						t.Error(err)
+					}
+					if err := w.Answer(t.Context(), a); !errors.Is(err, ErrAnswered) { // once per call
+						t.Errorf("a second answer: %v", err)
+					}
+				})
+				if h.err != nil {
+					t.Fatal(h.err)
+				}
+				if took := time.Since(begin); took != test.took {
+					t.Errorf("took %v", took)
+				}
+				var result, decision string
+				for _, e := range w.entries() {
+					switch name, data := eventOf(e); {
+					case name == "approval":
+						decision = sorted(t, data)
+					case e.Kind == tape.KindToolResult && strings.HasPrefix(line(e), "result c1="):
+						result = strings.TrimPrefix(line(e), "result c1=")
+					}
+				}
+				if result != test.result {
+					t.Errorf("result %s", result)
+				}
+				if want := sorted(t, []byte(test.decision)); decision != want {
+					t.Errorf("decision %s, want %s", decision, want)
+				}
+				var kinds []string
+				for _, e := range h.events {
+					if e.Kind == ApprovalRequiredEvent || e.Kind == ApprovalResolvedEvent || e.Kind == turn.ToolResultEvent {
+						kinds = append(kinds, string(e.Kind))
+					}
+				}
+				if diff := cmp.Diff([]string{"approval_required", "tool_result", "approval_resolved", "tool_result"}, kinds); diff != "" {
+					t.Error(diff)
+				}
+				if got := told(h.events); name == "approved" {
+					for _, l := range got {
+						if strings.HasPrefix(l, "approval_resolved") && l != `approval_resolved {"call":"c1","decision":"approve"}` {
+							t.Error(l)
+						}
+					}
+				}
+				if len(w.Questions("s")) > 0 {
+					t.Error("a question is left")
+				}
+			})
+		})
+	}
+}
+
+func sorted(t *testing.T, data []byte) string {
+	var m map[string]any
+	if err := json.Unmarshal(data, &m); err != nil {
+		t.Error(err)
+	}
+	out, _ := json.Marshal(m)
+	return string(out)
+}
+
+// AG-40: nobody is waited for where nobody can answer.
+func TestACallThatAsksIsDeniedWhereNobodyCanAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newFake(calls("", `c1:echo:{"text":"rm"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
+		begin := time.Now()
+		if _, err := w.f.Process(t.Context(), message("go")); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("took %v", took)
+		}
+		if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, `nobody is there to approve it`) || strings.Contains(got, `c1="rm"`) {
+			t.Error(got)
+		}
+	})
+}
+
+// chat is a router that shows envelopes to a person.
+type chat struct {
+	got  chan *turn.Envelope
+	deaf bool
+}
+
+func (c *chat) Dispatch(_ context.Context, e *turn.Envelope) (bool, error) {
+	if c.deaf {
+		return false, nil
+	}
+	c.got <- e
+	return true, nil
+}
+
+func (c *chat) WrapStream(_ context.Context, _ *turn.Envelope, s turn.Stream) turn.Stream { return s }
+
+// AG-40, AG-41, TU-65: in a chat the question is a message, and the answer a command beside the lane.
+func TestInAChatACommandApproves(t *testing.T) {
+	for name, answer := range map[string]string{"approved": ",approve c1 remember=session", "denied": ",deny c1 reason=no"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, newFake(calls("", `c1:echo:{"text":"rm"}`), answers("ok"), calls("", `c2:echo:{"text":"rm"}`), answers("ok")),
+					Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always), tool.WithRole(tool.Operator)))})
+				c := &chat{got: make(chan *turn.Envelope, 10)}
+				w.f.Bind(c)
+				post := func(text string, role tool.Role) *turn.Ticket {
+					ticket, err := w.f.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "1", Content: text, Sender: turn.Sender{ID: "ann", Role: role}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return ticket
+				}
+				ticket := post("go", tool.User)
+				question := <-c.got
+				if want := "The tool echo is to be called with\n\n{\"text\":\"rm\"}\n\nWrite ,approve c1 to let it run, or ,deny c1."; question.Content != want {
+					t.Errorf("%q", question.Content)
+				}
+				post(answer, tool.User)
+				if refused := <-c.got; !strings.Contains(refused.Content, "higher role") {
+					t.Errorf("%q", refused.Content)
+				}
+				post(answer, tool.Operator)
+				if _, err := ticket.Wait(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				got := strings.Join(w.lines(), "\n")
+				if strings.Contains(got, `result c1="rm"`) != (name == "approved") || !strings.Contains(got, "event approval "+map[string]string{"approved": "approve", "denied": "deny"}[name]) {
+					t.Error(got)
+				}
+				if name != "approved" {
+					return
+				}
+				// AG-30, AG-41: what was remembered holds in this session, behind an anchor and after a restart, and in no other one.
+				if _, err := w.tape().Handoff(t.Context(), "here", nil); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := post("again", tool.User).Wait(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, `result c2="rm"`) {
+					t.Error(got)
+				}
+				other := newWorld(t, newFake(calls("", `c3:echo:{"text":"rm"}`), answers("ok")),
+					Options{Store: w.store, Workspace: w.dir, Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
+				h := other.process(t.Context(), &turn.Envelope{SessionID: "other", Content: "go"})
+				for _, l := range told(h.events) {
+					if l == `result c3="rm"` {
+						t.Error("the approval has leaked into another session")
+					}
+				}
+			})
+		})
+	}
+}
+
+// AG-40: a chat that does not take the question cannot answer it.
+func TestAQuestionThatIsNotDeliveredIsADenial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, test := range map[string]struct {
+			chat chat
+			text string
+		}{
+			"no delivery":          {chat{deaf: true}, "rm"},
+			"too long to be shown": {chat{got: make(chan *turn.Envelope, 10)}, strings.Repeat("天", maxShown)},
+		} {
+			w := newWorld(t, newFake(calls("", `c1:echo:{"text":"`+test.text+`"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
+			w.f.Bind(&test.chat)
+			begin := time.Now()
+			if _, err := w.f.Process(t.Context(), &turn.Envelope{SessionID: "s", Channel: "telegram", ChatID: "1", Content: "go"}); err != nil {
+				t.Error(err)
+			}
+			if time.Since(begin) > 0 || !strings.Contains(strings.Join(w.lines(), "\n"), "nobody is there") {
+				t.Errorf("%s: %q", name, w.lines())
+			}
+		}
+	})
+}
+
+// AG-40: what a configuration says of a tool goes before what the tool says.
+func TestAConfigurationOverridesWhatToolsAsk(t *testing.T) {
+	ask := tool.WithApproval(tool.Always)
+	set := setOf(t, echoTool(t, tool.WithName("fs.write"), ask), echoTool(t, tool.WithName("fs.read")), echoTool(t, tool.WithName("web.get")))
+	w := newWorld(t, newFake(answers("ok")), Options{Tools: set, Bare: true, Approvals: map[string]tool.Approval{"*": tool.Always, "fs.*": tool.Never, "fs_write": tool.Always}})
+	got := map[string]tool.Approval{}
+	for _, tl := range w.Tools().Tools() {
+		got[tl.Name] = tl.Approval
+		if again, _ := w.Tools().Find(tl.Name); again != tl {
+			t.Errorf("%s is made anew each time", tl.Name)
+		}
+	}
+	want := map[string]tool.Approval{"fs.write": tool.Always, "fs.read": "", "web.get": tool.Always}
+	if got["fs.read"] == tool.Never {
+		got["fs.read"] = ""
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := New(Options{Models: newFake(), Approvals: map[string]tool.Approval{"x": "perhaps"}}); err == nil {
+		t.Error("no error")
+	}
+}
+
+// AG-41
+func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
+	var qs questions
+	q := qs.ask(Question{Session: "s", Turn: "t", Call: "c", Role: tool.Operator})
+	for name, test := range map[string]struct {
+		answer Answer
+		want   error
+	}{
+		"unknown call":    {Answer{Session: "s", Call: "x"}, ErrNoQuestion},
+		"another session": {Answer{Session: "other", Call: "c"}, ErrNoQuestion},
+		"another turn":    {Answer{Session: "s", Turn: "other", Call: "c"}, ErrNoQuestion},
+		"neither":         {Answer{Call: "c", Role: tool.Admin}, ErrNoQuestion},
+		"too low a role":  {Answer{Session: "s", Call: "c"}, ErrRole},
+	} {
+		if err := qs.take(test.answer); !errors.Is(err, test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !qs.close(q) || qs.close(q) {
+		t.Error("a question can be closed once")
+	}
+	if err := qs.take(Answer{Session: "s", Call: "c", Role: tool.Admin}); !errors.Is(err, ErrAnswered) {
+		t.Error(err)
+	}
+	for range 2 * settled { // what is remembered is bounded
+		qs.close(qs.ask(Question{Session: "s", Call: "more"}))
+	}
+	if len(qs.over) != settled || len(qs.open) != 0 {
+		t.Errorf("%d, %d", len(qs.over), len(qs.open))
+	}
+}
+
+// AG-40: a turn that ends takes its questions with it.
+func TestAQuestionEndsWithItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newFake(calls("", `c1:echo:{"text":"rm"}`)), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		time.AfterFunc(time.Minute, func() { cancel(turn.ErrStopped) })
+		h := w.process(ctx, message("go"))
+		if !errors.Is(h.err, turn.ErrStopped) || len(w.Questions("s")) > 0 {
+			t.Errorf("%v, %v", h.err, w.Questions("s"))
+		}
+		if err := w.Answer(t.Context(), Answer{Session: "s", Call: "c1", Approve: true}); !errors.Is(err, ErrAnswered) {
+			t.Error(err)
+		}
+		if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, `result c1={"error":{"kind":"interrupted"`) {
+			t.Error(got)
+		}
+	})
+}
+
+// beforeTool is a plugin with the hook alone.
+type beforeTool func(context.Context, *tool.Tool, tool.Call) (Verdict, error)
+
+func (f beforeTool) BeforeTool(ctx context.Context, t *tool.Tool, c tool.Call) (Verdict, error) {
+	return f(ctx, t, c)
+}
+
+// AG-28, AG-40: what is shown is what runs, also where a hook has changed it.
+func TestWhatIsShownIsWhatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newFake(calls("", `c1:echo:{"text":"rm -rf /"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))},
+			beforeTool(func(context.Context, *tool.Tool, tool.Call) (Verdict, error) {
+				return Verdict{Arguments: json.RawMessage(`{"text":"ls"}`)}, nil
+			}))
+		h := w.asking(t, "go", func(q Question) {
+			if string(q.Arguments) != `{"text":"ls"}` {
+				t.Errorf("shown %s", q.Arguments)
+			}
+			q.Arguments[9] = 'X' // whoever is asked cannot change it
+			if err := w.Answer(t.Context(), Answer{Turn: q.Turn, Call: q.Call, Approve: true}); err != nil {
+				t.Error(err)
+			}
+		})
+		if got := strings.Join(told(h.events), "\n"); !strings.Contains(got, `result c1="ls"`) {
+			t.Error(got)
+		}
+	})
+}

@@ -72,38 +72,41 @@ func (p Place) skill(name string) (folder, error) {
 	return f.sub(name)
 }
 
-// folders lists what may be a skill, by name. What is no folder is none, nor is one whose name begins with a dot.
-func (p Place) folders() (names []string, problems []error) {
-	problem := func(err error) []error {
-		return []error{&FileError{File: p.name, Message: "the folder cannot be read: " + reason(err)}}
-	}
+// look reads what may be a skill, by folder; before is what was read the last time. What is no folder is none, nor is one whose name
+// begins with a dot.
+func (p Place) look(before map[string]*entry) (map[string]*entry, error) {
 	f, err := p.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // most people have none
 	}
-	if err != nil {
-		return nil, problem(err)
+	var list []fs.DirEntry
+	if err == nil {
+		defer f.close()
+		list, err = fs.ReadDir(f.FS, ".")
 	}
-	defer f.close()
-	list, err := fs.ReadDir(f.FS, ".")
 	if err != nil {
-		return nil, problem(err)
+		return nil, &FileError{File: p.name, Message: "the folder cannot be read: " + reason(err)}
 	}
+	entries := make(map[string]*entry, min(len(list), maxSkills))
 	for _, e := range list {
-		link := e.Type()&fs.ModeSymlink != 0
-		if strings.HasPrefix(e.Name(), ".") || !e.IsDir() && !link {
+		if strings.HasPrefix(e.Name(), ".") || !e.IsDir() && !linked(f, e) {
 			continue
 		}
-		if info, err := fs.Stat(f.FS, e.Name()); link && err == nil && !info.IsDir() {
-			continue
+		if len(entries) == maxSkills {
+			return entries, &FileError{File: p.name, Message: fmt.Sprintf("there are more than %d skills; those from %q on are not looked at", maxSkills, short(e.Name()))}
 		}
-		if len(names) == maxSkills {
-			problems = append(problems, &FileError{File: p.name, Message: fmt.Sprintf("there are more than %d skills; those from %q on are not looked at", maxSkills, short(e.Name()))})
-			break
-		}
-		names = append(names, e.Name())
+		entries[e.Name()] = p.entry(f, e.Name(), before[e.Name()])
 	}
-	return names, problems
+	return entries, nil
+}
+
+// linked says whether an entry is a link, unless to something that is no folder.
+func linked(f folder, e fs.DirEntry) bool {
+	if e.Type()&fs.ModeSymlink == 0 {
+		return false
+	}
+	info, err := fs.Stat(f.FS, e.Name())
+	return err != nil || info.IsDir()
 }
 
 // entry is what was read of a skill, and how its file stood then.
@@ -118,24 +121,26 @@ type entry struct {
 // clockStep is more than the steps in which file systems tell the time.
 const clockStep = 2 * time.Second
 
-// entry reads a skill, unless before is still what it was.
-func (p Place) entry(name string, before *entry) *entry {
+// entry reads the skill in a folder of the open place f, unless before is still what it was.
+func (p Place) entry(f folder, name string, before *entry) *entry {
+	if before != nil && !before.fresh {
+		if info, err := fs.Stat(f.FS, path.Join(name, File)); err == nil && before.size == info.Size() && before.changed.Equal(info.ModTime()) {
+			return before
+		}
+	}
 	file := path.Join(p.name, name, File)
 	bad := func(err error) *entry { return &entry{err: &FileError{File: file, Message: reason(err)}, fresh: true} }
-	f, err := p.skill(name)
+	inner, err := f.sub(name)
 	if err != nil {
 		return bad(err)
 	}
-	defer f.close()
-	info, err := fs.Stat(f.FS, File)
+	defer inner.close()
+	info, err := fs.Stat(inner.FS, File)
 	if err != nil {
 		return bad(err)
-	}
-	if before != nil && !before.fresh && before.size == info.Size() && before.changed.Equal(info.ModTime()) {
-		return before
 	}
 	e := &entry{size: info.Size(), changed: info.ModTime(), fresh: time.Since(info.ModTime()).Abs() < clockStep}
-	src, err := readWhole(f, File, maxFront+maxText)
+	src, err := readWhole(inner, File, maxFront+maxText)
 	if err != nil {
 		return bad(err)
 	}

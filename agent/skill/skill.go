@@ -58,8 +58,8 @@ type Library struct {
 	log    *slog.Logger
 
 	mu       sync.Mutex
-	read     map[string]*entry // by place and folder
-	skills   []found           // of the last look, by name
+	read     []map[string]*entry // for each place, by folder
+	skills   []found             // of the last look, by name
 	problems []error
 	warned   map[string]bool // what the log has of them
 }
@@ -77,7 +77,7 @@ func New(log *slog.Logger, places ...Place) *Library {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Library{places: places, log: log, read: map[string]*entry{}, warned: map[string]bool{}}
+	return &Library{places: places, log: log, read: make([]map[string]*entry, len(places)), warned: map[string]bool{}}
 }
 
 // List looks for the skills that there are now, by name. The list is the caller's.
@@ -218,18 +218,13 @@ func (l *Library) find(name string) (found, error) {
 // look brings the list up to date.
 func (l *Library) look() {
 	byName := map[string]found{}
-	known := map[string]*entry{}
 	l.problems = nil
 	for at, place := range l.places {
-		folders, problems := place.folders()
-		l.problems = append(l.problems, problems...)
-		for _, folder := range folders {
-			key := fmt.Sprint(at, "/", folder)
-			e := place.entry(folder, l.read[key])
-			if e == nil {
-				continue
-			}
-			known[key] = e
+		entries, err := place.look(l.read[at])
+		if err != nil {
+			l.problems = append(l.problems, err)
+		}
+		for folder, e := range entries {
 			if e.err != nil {
 				l.problems = append(l.problems, e.err)
 				continue
@@ -238,8 +233,9 @@ func (l *Library) look() {
 				byName[e.skill.Name] = found{e.skill, at, folder}
 			}
 		}
+		l.read[at] = entries
 	}
-	l.read = known
+	slices.SortFunc(l.problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	l.skills = slices.SortedFunc(maps.Values(byName), func(a, b found) int { return strings.Compare(a.Name, b.Name) })
 	warned := map[string]bool{}
 	for _, p := range l.problems {

@@ -391,3 +391,29 @@ func ExampleLibrary() {
 	// Boil water, see times.md. [times.md] <nil>
 	// built-in/milk/SKILL.md:2:7: the name is "coffee"; expected "milk", as the folder is called
 }
+
+// What a turn pays for the list of twenty skills that have not changed.
+func BenchmarkList(b *testing.B) {
+	dir := b.TempDir()
+	for i := range 20 {
+		name := fmt.Sprint("s", i)
+		folder := filepath.Join(dir, "skills", name)
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			b.Fatal(err)
+		}
+		file := filepath.Join(folder, "SKILL.md")
+		if err := os.WriteFile(file, []byte(text(name, "x", "body")), 0o600); err != nil {
+			b.Fatal(err)
+		}
+		if old := time.Now().Add(-time.Hour); os.Chtimes(file, old, old) != nil {
+			b.Fatal("the time cannot be set")
+		}
+	}
+	l := skill.New(nil, skill.Dir(dir, "skills"))
+	b.ReportAllocs()
+	for b.Loop() {
+		if len(l.List()) != 20 {
+			b.Fatal(l.Problems())
+		}
+	}
+}

@@ -1,0 +1,467 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+type beforeModel func(context.Context, *adapter.Request, turn.State) (*Reply, error)
+
+func (f beforeModel) BeforeModel(ctx context.Context, r *adapter.Request, s turn.State) (*Reply, error) {
+	return f(ctx, r, s)
+}
+
+type afterModel func(context.Context, *Reply, turn.State) error
+
+func (f afterModel) AfterModel(ctx context.Context, r *Reply, s turn.State) error {
+	return f(ctx, r, s)
+}
+
+type afterTool func(context.Context, *tool.Tool, tool.Call, tool.Result) (tool.Result, error)
+
+func (f afterTool) AfterTool(ctx context.Context, t *tool.Tool, c tool.Call, r tool.Result) (tool.Result, error) {
+	return f(ctx, t, c, r)
+}
+
+// AG-28: a hook changes the request or answers it, and one that fails changes nothing and stops nobody.
+func TestHooksSeeEachModelCall(t *testing.T) {
+	answer := beforeModel(func(_ context.Context, r *adapter.Request, _ turn.State) (*Reply, error) {
+		if strings.HasSuffix(r.Messages[len(r.Messages)-1].Content, "cached") {
+			return &Reply{Text: "from the cache"}, nil
+		}
+		r.Messages = append(r.Messages, adapter.Message{Role: adapter.User, Content: "be nice"})
+		return nil, nil
+	})
+	fails := beforeModel(func(_ context.Context, r *adapter.Request, _ turn.State) (*Reply, error) {
+		r.Messages[0].Content = "changed"
+		r.Messages = nil
+		return &Reply{Text: "no"}, errBroken
+	})
+	panics := beforeModel(func(context.Context, *adapter.Request, turn.State) (*Reply, error) { panic("x") })
+	shouts := afterModel(func(_ context.Context, r *Reply, s turn.State) error {
+		if s[KeySession] != "s" {
+			t.Error(s)
+		}
+		r.Text = strings.ToUpper(r.Text)
+		return nil
+	})
+	drops := afterModel(func(_ context.Context, r *Reply, _ turn.State) error { r.Text = ""; return errBroken })
+	w := newWorld(t, newFake(answers("hello")), Options{}, answer, shouts, drops, panics, fails)
+	if h := w.say("hi"); h.Output != "hello" { // what was streamed was streamed
+		t.Errorf("%q", h.Output)
+	}
+	r := w.model.requests()[0]
+	if n := len(r.Messages); n != 4 || r.Messages[3].Content != "be nice" || r.Messages[0].Content == "changed" {
+		t.Errorf("%+v", r.Messages)
+	}
+	if h := w.say("cached"); h.Output != "from the cache" || len(w.model.requests()) != 1 {
+		t.Errorf("%q", h.Output)
+	}
+	got := strings.Join(w.lines(), "\n")
+	if !strings.Contains(got, `assistant: "HELLO"`) || !strings.Contains(got, `assistant: "FROM THE CACHE"`) {
+		t.Error(got)
+	}
+	if hooks := w.f.Hooks(); len(hooks["before_model"]) != 3 || len(hooks["after_model"]) != 2 {
+		t.Errorf("%v", hooks)
+	}
+}
+
+// AG-28: calls that a hook takes back or adds have results like any other.
+func TestAHookMayChangeTheCallsOfAReply(t *testing.T) {
+	w := newWorld(t, newFake(calls("", `c1:echo:{"text":"a"}`, `c2:echo:{"text":"b"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t))},
+		afterModel(func(_ context.Context, r *Reply, _ turn.State) error {
+			if len(r.Calls) > 0 {
+				r.Calls = append(r.Calls[1:], tool.Call{Name: "echo", Arguments: json.RawMessage(`{"text":"c"}`)})
+			}
+			return nil
+		}))
+	h := w.say("go")
+	open := map[string]bool{}
+	results := map[string]string{}
+	for _, e := range h.events {
+		for _, c := range e.Calls {
+			open[c.ID] = true
+		}
+		for _, r := range e.Results {
+			if !open[r.ID] {
+				t.Errorf("a result without a call: %s", r.ID)
+			}
+			delete(open, r.ID)
+			results[r.ID] = string(r.Value())
+		}
+	}
+	if len(open) > 0 {
+		t.Errorf("without a result: %v", open)
+	}
+	if diff := cmp.Diff(map[string]string{"c1": `{"error":{"kind":"denied","message":"the call was taken back"}}`, "c2": `"b"`, "call_1_1": `"c"`}, results); diff != "" {
+		t.Error(diff)
+	}
+	accepted(t, w.model.requests()[1])
+	if got := seen(w.model.requests()[1]); got[3] != `assistant:  →c2:echo{"text":"b"} →call_1_1:echo{"text":"c"}` {
+		t.Errorf("%q", got)
+	}
+}
+
+// AG-28
+func TestHooksSeeEachToolCall(t *testing.T) {
+	before := func(v Verdict, err error) beforeTool {
+		return func(_ context.Context, tl *tool.Tool, c tool.Call) (Verdict, error) {
+			if tl.Name != "echo" || string(c.Arguments) == "" {
+				return Verdict{}, fmt.Errorf("called with %v %v", tl, c)
+			}
+			return v, err
+		}
+	}
+	answer := tool.Text("answered")
+	for name, test := range map[string]struct {
+		plugins []any
+		want    string
+	}{
+		"nothing":                     {[]any{before(Verdict{}, nil)}, `"a"`},
+		"other arguments":             {[]any{before(Verdict{Arguments: json.RawMessage(`{"text":"b"}`)}, nil)}, `"b"`},
+		"arguments of the wrong type": {[]any{before(Verdict{Arguments: json.RawMessage(`{"text":2}`)}, nil)}, `{"error":{"kind":"invalid_arguments","message":"the arguments do not fit: /text: expected a string, got a number"}}`},
+		"an answer":                   {[]any{before(Verdict{Answer: &answer}, nil)}, `"answered"`},
+		"a denial":                    {[]any{before(Verdict{Deny: "not today"}, nil)}, `{"error":{"kind":"denied","message":"not today"}}`},
+		"a guard that fails":          {[]any{before(Verdict{}, errBroken)}, `{"error":{"kind":"denied","message":"a check before the call failed"}}`},
+		"a guard that panics":         {[]any{beforeTool(func(context.Context, *tool.Tool, tool.Call) (Verdict, error) { panic("x") })}, `{"error":{"kind":"denied","message":"a check before the call failed"}}`},
+		"a denial before a change":    {[]any{before(Verdict{Arguments: json.RawMessage(`{"text":"b"}`)}, nil), before(Verdict{Deny: "no"}, nil)}, `{"error":{"kind":"denied","message":"no"}}`},
+		"another result": {[]any{afterTool(func(_ context.Context, _ *tool.Tool, _ tool.Call, r tool.Result) (tool.Result, error) {
+			return tool.Text(r.Text() + "!"), nil
+		}), afterTool(func(context.Context, *tool.Tool, tool.Call, tool.Result) (tool.Result, error) {
+			return tool.Text("lost"), errBroken
+		}), afterTool(func(context.Context, *tool.Tool, tool.Call, tool.Result) (tool.Result, error) { panic("x") })}, `"a!"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newFake(calls("", `c1:echo:{"text":"a"}`), answers("ok")), Options{Tools: setOf(t, echoTool(t))}, test.plugins...)
+			h := w.say("go")
+			if got := told(h.events)[2]; got != "result c1="+test.want {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+}
+
+// noBlobs is a store without blobs.
+type noBlobs struct{ tape.Store }
+
+// AG-29
+func TestALargeResultGoesToTheBlobs(t *testing.T) {
+	text := strings.Repeat("今天天气很好。", 2000)
+	large := tool.Must(tool.New("large", "Says much.", func(_ context.Context, in struct {
+		Fail bool `json:"fail,omitempty"`
+	},
+	) (string, error) {
+		if in.Fail {
+			return "", errors.New(text)
+		}
+		return text, nil
+	}))
+	data := tool.Must(tool.New("data", "Says much in JSON.", func(context.Context, struct{}) (map[string]string, error) {
+		return map[string]string{"text": text}, nil
+	}))
+	type result struct {
+		Spilled struct {
+			Bytes        int
+			Handle, Note string
+		}
+		Head, Tail string
+	}
+	spilledBy := func(t *testing.T, w *world, call string) (r result, ok bool) {
+		w.model.script = []say{calls("", call), answers("ok")}
+		w.model.asked = nil
+		h := w.say("go")
+		m := w.model.requests()[1].Messages
+		content := m[len(m)-1].Content
+		for _, e := range h.events {
+			for _, r := range e.Results {
+				if r.Text() != content {
+					t.Errorf("the event has %.100s, the model %.100s", r.Text(), content)
+				}
+			}
+		}
+		return r, json.Unmarshal([]byte(content), &r) == nil && r.Head != ""
+	}
+	t.Run("and the entry has a preview", func(t *testing.T) {
+		w := newWorld(t, newFake(), Options{Tools: setOf(t, large, data)})
+		r, ok := spilledBy(t, w, "c1:large:{}")
+		if !ok || r.Spilled.Bytes != len(text) || r.Spilled.Handle == "" || r.Head+r.Tail == text ||
+			utf8.RuneCountInString(r.Head)+utf8.RuneCountInString(r.Tail) != 1200 || !strings.HasPrefix(text, r.Head) || !strings.HasSuffix(text, r.Tail) {
+			t.Fatalf("%.200v", r)
+		}
+		var m tape.Meta
+		for _, e := range w.entries() {
+			if e.Kind == tape.KindToolResult {
+				m = tape.MetaOf(e)
+			}
+		}
+		if len(m.Spill) != 1 || m.Spill[0].Handle != r.Spilled.Handle || m.Spill[0].Size != int64(len(text)) {
+			t.Errorf("%+v", m)
+		}
+		// The model reads all of it, in pages of any size, and none of them is spilled.
+		for _, limit := range []int64{0, 1000, maxPage} {
+			var all strings.Builder
+			for next := int64(0); ; {
+				w.model.script = []say{calls("", fmt.Sprintf(`c2:spill_read:{"handle":%q,"offset":%d,"limit":%d}`, r.Spilled.Handle, next, limit)), answers("ok")}
+				w.model.asked = nil
+				w.say("go")
+				m := w.model.requests()[1].Messages
+				var p page
+				if err := json.Unmarshal([]byte(m[len(m)-1].Content), &p); err != nil || !utf8.ValidString(p.Text) || p.Bytes != int64(len(text)) || p.Offset != next {
+					t.Fatalf("%v: %.200s", err, m[len(m)-1].Content)
+				}
+				all.WriteString(p.Text)
+				if next = p.Next; next == 0 {
+					break
+				}
+			}
+			if all.String() != text {
+				t.Errorf("pages of %d give %d bytes, want %d", limit, all.Len(), len(text))
+			}
+		}
+		if r, ok := spilledBy(t, w, "c1:data:{}"); !ok || !strings.HasPrefix(r.Head, `{"text":"今天`) {
+			t.Errorf("JSON: %.200v", r)
+		}
+		// Errors are cut before they are as large as that.
+		if r, ok := spilledBy(t, w, `c1:large:{"fail":true}`); ok && r.Spilled.Handle == "" {
+			t.Errorf("%v", r)
+		}
+	})
+	t.Run("and so does an error where little is allowed", func(t *testing.T) {
+		w := newWorld(t, newFake(), Options{Tools: setOf(t, large), SpillBytes: new(1500)})
+		if r, ok := spilledBy(t, w, `c1:large:{"fail":true}`); !ok || r.Spilled.Handle == "" || !strings.HasPrefix(r.Head, `{"error":{"kind":"failed"`) {
+			t.Errorf("%v", r)
+		}
+	})
+	t.Run("unless it never does", func(t *testing.T) {
+		w := newWorld(t, newFake(), Options{Tools: setOf(t, large), SpillBytes: new(0)})
+		if _, ok := spilledBy(t, w, "c1:large:{}"); ok {
+			t.Error("it was spilled")
+		}
+	})
+	t.Run("and says so where they fail", func(t *testing.T) {
+		w := newWorld(t, newFake(), Options{Tools: setOf(t, large), Store: noBlobs{memory.New(nil)}})
+		if r, ok := spilledBy(t, w, "c1:large:{}"); !ok || r.Spilled.Handle != "" || !strings.Contains(r.Spilled.Note, "could not be kept") {
+			t.Errorf("%.200v", r)
+		}
+	})
+}
+
+// AG-29
+func TestBadBoundsOfASpillAreAReadableResult(t *testing.T) {
+	w := newWorld(t, newFake(answers("ok")), Options{})
+	w.say("hi")
+	handle, err := w.tape().PutBlob(t.Context(), []byte("aé天\xf0\x9f\x98\x80z\xff"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		handle        string
+		offset, limit int64
+		want          string
+	}{
+		{handle, -1, 0, "offset: expected 0 or more, got -1"},
+		{handle, 0, -5, "limit: expected 1 to 65536 bytes, got -5"},
+		{handle, 0, maxPage + 1, "limit: expected 1 to 65536 bytes, got 65537"},
+		{handle, 13, 0, "offset: expected at most 12, which is the end, got 13"},
+		{"nothing", 0, 0, `nothing was spilled under the handle "nothing"`},
+		{"../../etc/passwd", 0, 0, `nothing was spilled under the handle "../../etc/passwd"`},
+	} {
+		_, err := readSpill(t.Context(), w.tape(), c.handle, c.offset, c.limit)
+		if e, ok := errors.AsType[*tool.Error](err); !ok || e.Message != c.want {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	for _, c := range []struct {
+		offset, limit int64
+		want          page
+	}{
+		{0, 1, page{"a", 0, 1, 12}},
+		{1, 1, page{"é", 1, 3, 12}}, // a whole character, whatever the limit
+		{2, 1, page{"é", 1, 3, 12}},
+		{3, 4, page{"天", 3, 6, 12}},
+		{8, 3, page{"😀", 6, 10, 12}},
+		{10, 9, page{"z\uFFFD", 10, 0, 12}},
+		{12, 1, page{"", 12, 0, 12}},
+	} {
+		got, err := readSpill(t.Context(), w.tape(), handle, c.offset, c.limit)
+		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
+			t.Errorf("%d, %d: %v %s", c.offset, c.limit, err, diff)
+		}
+	}
+}
+
+// AG-29: images of a result lie in the blobs, and are no text for the model.
+func TestImagesOfAResultAreNoText(t *testing.T) {
+	camera := &tool.Tool{Name: "camera", Run: func(context.Context, tool.Call) (tool.Result, error) {
+		return tool.Result{Content: json.RawMessage(`"here"`), Parts: []tool.Part{{Type: "image_url", Image: "data:image/png;base64," + strings.Repeat("A", 40_000)}}}, nil
+	}}
+	w := newWorld(t, newFake(calls("", "c1:camera:{}"), answers("ok")), Options{Tools: setOf(t, camera)})
+	w.say("look")
+	m := w.model.requests()[1].Messages
+	if got := m[len(m)-1].Content; got != "here\n[image_url: it cannot be shown to the model]" {
+		t.Errorf("%.200q", got)
+	}
+	for _, e := range w.entries() {
+		if e.Kind == tape.KindToolResult && (len(e.Payload) > 500 || len(tape.MetaOf(e).Spill) != 1) {
+			t.Errorf("%.300s %s", e.Payload, e.Meta)
+		}
+	}
+}
+
+// AG-30
+func TestTheModelOfASessionIsASetting(t *testing.T) {
+	w := newWorld(t, newFake(answers("ok")), Options{Model: "fake:a", Choices: []string{"fake:b"}})
+	w.say("hi")
+	if h := w.say(",model fake:b"); h.Output != "`fake:b` answers from now on, in this session." {
+		t.Errorf("%q", h.Output)
+	}
+	if h := w.say(",model fake:c"); !strings.Contains(h.Output, "none of the models") {
+		t.Errorf("%q", h.Output)
+	}
+	w.say("hi")
+	w.say(",tape.handoff lunch")
+	w.say("hi")
+	again := newWorld(t, w.model, Options{Model: "fake:a", Store: w.store, Workspace: w.dir}) // a restart
+	again.say("hi")
+	if h := again.process(t.Context(), &turn.Envelope{SessionID: "other", Content: "hi"}); h.err != nil {
+		t.Error(h.err)
+	}
+	if diff := cmp.Diff([]string{"fake:a", "fake:b", "fake:b", "fake:b", "fake:a"}, w.model.names); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// AG-31
+func TestASubagentWorksInAForkThatIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newFake(
+			calls("", `c1:subagent:{"task":"find out","tools":["echo","subagent"]}`),
+			calls("I look", `d1:echo:{"text":"42"}`),
+			answers("It is 42."),
+			answers("Forty-two."),
+		), Options{Tools: setOf(t, echoTool(t))})
+		h := w.say("what is it?")
+		if h.Output != "Forty-two." || h.Usage.TotalTokens != 28 {
+			t.Errorf("%q %+v", h.Output, h.Usage)
+		}
+		if diff := cmp.Diff([]string{
+			`call "" c1:subagent{"task":"find out","tools":["echo","subagent"]}`, `result c1="It is 42."`, `event loop.step ok`,
+			`assistant: "Forty-two."`, `event loop.step ok`, `event turn.end ok`,
+		}, w.lines()[4:]); diff != "" {
+			t.Error(diff)
+		}
+		sub := w.model.requests()[2]
+		if len(sub.Tools) != 1 || sub.Tools[0].Name != "echo" {
+			t.Errorf("%+v", sub.Tools)
+		}
+		if diff := cmp.Diff([]string{"system", `assistant: [Anchor created: subagent]: {"owner":"agent"}`, "user: find out", `assistant: I look →d1:echo{"text":"42"}`, "tool: 42 ←d1"}, seen(sub)); diff != "" {
+			t.Error(diff)
+		}
+		n := 0
+		for range w.store.Sessions(t.Context(), tape.SessionQuery{}) {
+			n++
+		}
+		if n != 1 {
+			t.Errorf("%d sessions", n)
+		}
+		if got := told(h.events); got[len(got)-1] != `final true "Forty-two." stop` || strings.Contains(strings.Join(got, "\n"), "I look") {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// AG-31, AG-40: a subagent that asks for approval asks whoever follows the turn.
+func TestASubagentAsksThroughItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newFake(
+			calls("", `c1:subagent:{"task":"find out"}`), calls("", `d1:echo:{"text":"42"}`), answers("It is 42."), answers("ok"),
+		), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
+		h := w.asking(t, "go", func(q Question) {
+			if err := w.Answer(t.Context(), Answer{Session: "s", Call: q.Call, Approve: true, Remember: true}); err != nil {
+				t.Error(err)
+			}
+		})
+		got := strings.Join(told(h.events), "\n")
+		if h.err != nil || !strings.Contains(got, `approval_required {"call":"d1"`) || !strings.Contains(got, `approval_resolved {"call":"d1","decision":"approve"}`) {
+			t.Errorf("%v\n%s", h.err, got)
+		}
+		if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, "event approval approve") || !strings.Contains(got, "event setting approval.echo") {
+			t.Error(got)
+		}
+	})
+}
+
+// AG-31: a subagent that fails is a result, and its time is bounded.
+func TestASubagentThatFailsIsAResult(t *testing.T) {
+	for name, test := range map[string]struct {
+		say  say
+		task string
+		want string
+	}{
+		"its model fails":  {fails(downError), "x", "the helper failed: the model's server is down"},
+		"its model hangs":  {hangs(), "x", "the tool did not finish within 10m0s"},
+		"there is no task": {answers("no"), " ", "task: expected some text"},
+		"it goes round":    {calls("", `c:echo:{"text":"x"}`), "x", "the helper failed: the model called tools again and again and did not answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				script := []say{calls("", fmt.Sprintf(`c1:subagent:{"task":%q}`, test.task)), test.say, answers("ok")}
+				if name == "it goes round" {
+					script = []say{script[0], test.say, test.say, test.say, answers("ok")}
+				}
+				if name == "there is no task" {
+					script = []say{script[0], answers("ok")}
+				}
+				w := newWorld(t, newFake(script...), Options{Tools: setOf(t, echoTool(t)), MaxSteps: 3})
+				begin := time.Now()
+				h := w.say("go")
+				if took := time.Since(begin); took > subagentTimeout+time.Minute {
+					t.Errorf("took %v", took)
+				}
+				got := strings.Join(told(h.events), "\n")
+				if !strings.Contains(got, `result c1={"error":{"kind":`) || !strings.Contains(got, test.want) {
+					t.Error(got)
+				}
+			})
+		})
+	}
+}
+
+// The default tools look at the tape (AG-62).
+func TestTheToolsOfTheTape(t *testing.T) {
+	w := newWorld(t, newFake(calls("", "c1:tape_info:{}", `c2:tape_search:{"query":"天气"}`, "c3:tape_anchors:{}", `c4:tape_search:{"query":" "}`, `c5:tape_handoff:{"name":"\n","summary":""}`), answers("ok")), Options{})
+	h := w.say("今天天气很好")
+	got := map[string]string{}
+	for _, e := range h.events {
+		for _, r := range e.Results {
+			got[r.ID] = string(r.Value())
+		}
+	}
+	for id, want := range map[string]string{
+		"c1": `{"entries":`, "c2": `[{"id":4,"kind":"message"`, "c3": `[{"id":1,"name":"session/start"`,
+		"c4": `{"error":{"kind":"invalid_arguments"`, "c5": `{"error":{"kind":"invalid_arguments"`,
+	} {
+		if !strings.HasPrefix(got[id], want) && !strings.Contains(got[id], strings.TrimPrefix(want, "[")) {
+			t.Errorf("%s: %s", id, got[id])
+		}
+	}
+	tl, _ := w.Tools().Find("tape.info")
+	if _, err := tl.Run(t.Context(), tool.Call{Arguments: json.RawMessage("{}")}); err == nil {
+		t.Error("outside of a turn")
+	}
+}

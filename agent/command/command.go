@@ -232,14 +232,14 @@ func (s *Set) help(_ context.Context, _ Session, role tool.Role, args Args) (str
 }
 
 func (c *Command) describe() string {
-	text := fmt.Sprintf("`%s`\n%s.", c.Usage(), sentence(c.Help))
+	text := fmt.Sprintf("`%s`\n%s", c.Usage(), sentence(c.Help))
 	if n := len(c.Params); n > 0 {
 		text += fmt.Sprintf(" Arguments come in this order, or by name, as `%s=…`; one with spaces in it is put in quotes.", c.Params[n-1].Name)
 	}
 	if c.Role > tool.User {
 		text += fmt.Sprintf(" It needs the role %s.", c.Role)
 	}
-	return strings.ReplaceAll(text, "..", ".")
+	return text
 }
 
 // sentence makes an error's text one.

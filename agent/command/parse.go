@@ -197,7 +197,7 @@ func (s *Set) near(name string) *Command {
 		least = 3
 	}
 	for _, c := range s.list {
-		if _, last, ok := strings.Cut(c.Name, "."); ok && last == name {
+		if strings.HasSuffix(c.Name, "."+name) {
 			return c
 		}
 		if d := edits(name, c.Name); d < least && d < len(name)-1 {

@@ -38,6 +38,7 @@ type Options struct {
 	InboxMessages int           // steering that waits in a turn, 32
 	InboxBytes    int           // 256 KiB
 	// Code returns the code of an error that this package does not know, such as a model's; "" where it does not know it either.
+	// It need not unwrap the error: it is asked about what is inside too.
 	Code func(error) string
 }
 
@@ -174,16 +175,35 @@ func (f *Framework) Store(ctx context.Context) (tape.Store, error) {
 	return nil, nil
 }
 
-// Code returns the code of an error: what it says itself, else what the tape's errors mean, else what Options.Code says, and
-// "internal" for all that nobody knows.
+// Code returns the code of an error: of the first in its tree, as errors.Is goes through it, that has one. An error has the code
+// that it says itself ([Coded]), that a tape's error means, or that Options.Code knows; "internal" where none has.
 func (f *Framework) Code(err error) string {
-	if c, ok := errors.AsType[Coded](err); ok {
-		return c.ErrorCode()
+	if code := f.code(err); code != "" {
+		return code
 	}
-	switch {
-	case errors.Is(err, tape.ErrDeleted):
+	return CodeInternal
+}
+
+func (f *Framework) code(err error) string {
+	switch e := err.(type) {
+	case nil:
+		return ""
+	case Coded:
+		return e.ErrorCode()
+	case *StageError:
+		return f.code(e.Err)
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			if code := f.code(err); code != "" {
+				return code
+			}
+		}
+		return ""
+	}
+	switch err {
+	case tape.ErrDeleted:
 		return CodeGone
-	case errors.Is(err, tape.ErrTooLarge):
+	case tape.ErrTooLarge:
 		return CodeTooLarge
 	}
 	if f.options.Code != nil {
@@ -191,5 +211,5 @@ func (f *Framework) Code(err error) string {
 			return code
 		}
 	}
-	return CodeInternal
+	return f.code(errors.Unwrap(err))
 }

@@ -40,7 +40,7 @@ func text(r upstream.Request, results string) string {
 		if results != "" {
 			return notice + " You asked: " + quoted(asked(user)) + " " + results
 		}
-		return chat(user)
+		return chat(asked(user))
 	}
 	if results != "" {
 		user = results

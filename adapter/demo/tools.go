@@ -106,7 +106,7 @@ func (e exchange) wanted(user string) []upstream.ToolCall {
 		return nil
 	}
 	question := asked(user)
-	said := words(question)
+	said := words(inQuotes.ReplaceAllStringFunc(question, unquoted))
 	var calls []upstream.ToolCall
 	for _, o := range e.offered {
 		if len(calls) == maxCalls || slices.Contains(e.called, o.Name) {
@@ -124,14 +124,23 @@ func (e exchange) wanted(user string) []upstream.ToolCall {
 	return calls
 }
 
-// dated is the line that ends what an agent says about a message, before the message itself.
-var dated = regexp.MustCompile(`(?m)^date: \d{4}-\d\d-\d\dT\S+\n`)
+// dated ends what an agent says about a message, before the message itself.
+var dated = regexp.MustCompile(`(?m)^date: \d{4}-\d\d-\d\dT\S+\n(?:not attached: .*\n)?\n`)
 
+// asked is a message without what an agent says about it.
 func asked(user string) string {
 	if at := dated.FindStringIndex(user); at != nil {
 		return user[at[1]:]
 	}
 	return user
+}
+
+// unquoted leaves out what stands in quotes, which is for a tool and names none; only names stand between backquotes.
+func unquoted(text string) string {
+	if strings.HasPrefix(text, "`") {
+		return text
+	}
+	return " "
 }
 
 // common are words that say nothing about what a tool does.

@@ -88,13 +88,16 @@ func TestToolsAreCalledThatTheQuestionNames(t *testing.T) {
 		"Which skill is for \"pdf forms\"?":                        {`skill {"name":"pdf forms"}`},
 		"the skill with a name that is much longer than it may be": {`skill {"name":"scripted text for na"}`},
 		"Swap “a” «b»":                                             {`swap {"from":"a","to":"b"}`},
-		"date: 2026-01-01T12:00:00Z\nHello":                        nil,
-		"time: noon\ndate: 2026-01-01T12:00:00Z\nThe skill 'x'":    {`skill {"name":"x"}`},
-		"broken and endless":                                       nil,                                      // their arguments cannot be made
-		"everything now, get it":                                   {`mcp_everything_get-sum {"a":1,"b":1}`}, // no other tool has that word
-		"time, weather in Bern, sum of 1 and 2, skill":             {"clock_time {}", `weather_now {"city":"Bern","unit":"celsius"}`, `mcp_everything_get-sum {"a":1,"b":2}`},
-		"Hello there":                                              nil,
-		"":                                                         nil,
+		"date: 2026-01-01T12:00:00Z\n\nHello":                      nil,
+		"time: noon\ndate: 2026-01-01T12:00:00Z\nnot attached: a swap\n\nThe skill 'x'": {`skill {"name":"x"}`},
+		"broken and endless":                               nil,                                      // their arguments cannot be made
+		"everything now, get it":                           {`mcp_everything_get-sum {"a":1,"b":1}`}, // no other tool has that word
+		"time, weather in Bern, sum of 1 and 2, skill":     {"clock_time {}", `weather_now {"city":"Bern","unit":"celsius"}`, `mcp_everything_get-sum {"a":1,"b":2}`},
+		"skill: time\ndate: 2026-01-01T12:00:00Z\n\nHello": nil, // which are facts about the message
+		"Which skill knows \"the weather and the time\"?":  {`skill {"name":"scripted text for na"}`},
+		"Call `time`": {"clock_time {}"},
+		"Hello there": nil,
+		"":            nil,
 	} {
 		req := request("You are helpful.", question, adapter.Format{})
 		req.Tools = offered

@@ -217,8 +217,8 @@ func (f *fitter) text(key string, s value) value {
 	least, most := size(s, "minLength", 0), size(s, "maxLength", math.MaxInt32)
 	text := "scripted text for " + key
 	if f.hint != nil {
-		if given, ok := f.hint.text(); ok && fits(s, given) {
-			return str(given)
+		if given, ok := f.hint.text(); ok {
+			text = given
 		}
 	} else if said := notice + " You asked: " + f.question; !f.said && utf8.RuneCountInString(said) <= most {
 		f.said, text = true, said

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/internal/upstream"
 )
@@ -308,10 +307,4 @@ func within(s value, n float64) bool {
 		}
 	}
 	return true
-}
-
-// fits says whether a text has the length that a schema asks for.
-func fits(s value, text string) bool {
-	n := utf8.RuneCountInString(text)
-	return n >= size(s, "minLength", 0) && n <= size(s, "maxLength", math.MaxInt32)
 }

@@ -86,7 +86,7 @@ func TestToolsAreCalledThatTheQuestionNames(t *testing.T) {
 		"tape read 0":                                              {`tape_read {"id":1}`},
 		"Read it.":                                                 nil, // two tools could be meant
 		"Which skill is for \"pdf forms\"?":                        {`skill {"name":"pdf forms"}`},
-		"the skill with a name that is much longer than it may be": {`skill {"name":"scripted text for na"}`},
+		"the skill with a name that is much longer than it may be": {`skill {"name":"with a name that is "}`},
 		"Swap “a” «b»":                                             {`swap {"from":"a","to":"b"}`},
 		"date: 2026-01-01T12:00:00Z\n\nHello":                      nil,
 		"time: noon\ndate: 2026-01-01T12:00:00Z\nnot attached: a swap\n\nThe skill 'x'": {`skill {"name":"x"}`},
@@ -94,7 +94,7 @@ func TestToolsAreCalledThatTheQuestionNames(t *testing.T) {
 		"everything now, get it":                           {`mcp_everything_get-sum {"a":1,"b":1}`}, // no other tool has that word
 		"time, weather in Bern, sum of 1 and 2, skill":     {"clock_time {}", `weather_now {"city":"Bern","unit":"celsius"}`, `mcp_everything_get-sum {"a":1,"b":2}`},
 		"skill: time\ndate: 2026-01-01T12:00:00Z\n\nHello": nil, // which are facts about the message
-		"Which skill knows \"the weather and the time\"?":  {`skill {"name":"scripted text for na"}`},
+		"Which skill knows \"the weather and the time\"?":  {`skill {"name":"the weather and the "}`},
 		"Call `time`": {"clock_time {}"},
 		"Hello there": nil,
 		"":            nil,

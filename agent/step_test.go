@@ -213,7 +213,7 @@ func TestALargeResultGoesToTheBlobs(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 		// The model reads all of it, in pages of any size, and none of them is spilled.
-		for _, limit := range []int64{0, 1000, maxPage} {
+		for _, limit := range []int64{0, 5000, maxPage} {
 			var all strings.Builder
 			for next := int64(0); ; {
 				w.model.script = []say{calls("", fmt.Sprintf(`c2:spill_read:{"handle":%q,"offset":%d,"limit":%d}`, r.Spilled.Handle, next, limit)), answers("ok")}

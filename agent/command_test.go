@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent/command"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// AG-50: a command calls no model, and is on the tape where no view sees it.
+func TestACommandCallsNoModel(t *testing.T) {
+	w := newWorld(t, newFake(answers("ok")), Options{})
+	w.say("hi")
+	h := w.say(`,tape.handoff "lunch break" summary=pizza`)
+	if h.Output != "Anchor `lunch break` is entry #8: what the model sees begins there." || len(w.model.requests()) != 1 {
+		t.Errorf("%q", h.Output)
+	}
+	if diff := cmp.Diff([]string{`anchor lunch break {"owner":"human","summary":"pizza"}`, `event command oktape.handoff hidden`}, w.lines()[7:]); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"text " + h.Output}, told(h.events)[:1]); diff != "" {
+		t.Error(diff)
+	}
+	w.say("and?")
+	if got := seen(w.model.requests()[1]); len(got) != 3 || got[2] != "user: and?" {
+		t.Errorf("%q", got)
+	}
+	// Other text with a comma is ordinary text (AG-50), and a slip is answered (AG-51).
+	if h := w.say(",and then?"); h.Output != "ok" {
+		t.Errorf("%q", h.Output)
+	}
+	if h := w.say(",modle"); !strings.Contains(h.Output, ",model") {
+		t.Errorf("%q", h.Output)
+	}
+	h = w.process(t.Context(), &turn.Envelope{SessionID: "s", Kind: turn.KindCommand, Content: "what?"})
+	if h.err != nil || !strings.Contains(h.Output, "There is no command") {
+		t.Errorf("%q %v", h.Output, h.err)
+	}
+}
+
+// AG-51: the role is the channel's, whatever the text says.
+func TestACommandNeedsItsRole(t *testing.T) {
+	w := newWorld(t, newFake(answers("ok")), Options{})
+	w.say("hi")
+	for _, c := range []struct {
+		text string
+		role tool.Role
+		want string
+	}{
+		{",tape.fork", tool.User, "needs the role operator"},
+		{",tape.fork role=operator", tool.User, "needs the role operator"},
+		{",tape.fork 2", tool.Operator, "has all entries up to #2"},
+		{",tape.fork 99", tool.Operator, "has no entry #99"},
+		{",tape.export", tool.Admin, "exports no tapes"},
+		{",forget", tool.Operator, "needs the role admin"},
+	} {
+		h := w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: c.text, Sender: turn.Sender{Role: c.role}})
+		if h.err != nil || !strings.Contains(h.Output, c.want) {
+			t.Errorf("%s as %s: %q %v", c.text, c.role, h.Output, h.err)
+		}
+	}
+}
+
+// host exports tapes.
+type host struct{ err error }
+
+func (h host) Servers(context.Context) ([]command.Server, error) {
+	return []command.Server{{Name: "files", State: "connected", Tools: 2}}, nil
+}
+
+func (h host) Export(_ context.Context, t *tape.Tape) (command.Exported, error) {
+	var b strings.Builder
+	if err := errors.Join(h.err, t.Export(context.Background(), &b)); err != nil {
+		return command.Exported{}, err
+	}
+	return command.Exported{Name: t.Name() + ".jsonl", Entries: int64(strings.Count(b.String(), "\n")), Bytes: int64(b.Len())}, nil
+}
+
+// AG-52
+func TestTheCommandsOfASession(t *testing.T) {
+	w := newWorld(t, newFake(answers("ok")), Options{Host: host{}, Model: "fake:a", Choices: []string{"no:b"}})
+	fresh := w.say(",tape.info")
+	if fresh.Output != "This session has no tape yet." {
+		t.Errorf("%q", fresh.Output)
+	}
+	w.say("今天天气很好")
+	for text, want := range map[string]string{
+		",tape.info":             "tokens of the last turn: 7",
+		",tape.anchors":          "session/start",
+		",tape.search 天气":        "今天天气很好",
+		",model":                 "`fake:a` answers",
+		",model no:b":            "The model \"no:b\" cannot be used.",
+		",tools":                 "`tape.info`",
+		",skill":                 "no skills",
+		",skill pdf":             "There are no skills.",
+		",stop":                  "Nothing is running.",
+		",approve c1":            "waits for approval",
+		",mcp":                   "`files` connected, 2 tools",
+		",tape.export":           "bytes) are in the file",
+		",tape.handoff a\"\nb\"": "no line breaks",
+	} {
+		h := w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: text, Sender: turn.Sender{Role: tool.Admin}})
+		if h.err != nil || !strings.Contains(h.Output, want) {
+			t.Errorf("%s: %q %v", text, h.Output, h.err)
+		}
+	}
+}
+
+// AG-52, TA-41: what is forgotten is gone, and is not brought back by writing that down.
+func TestForgetErasesTheSession(t *testing.T) {
+	w := newWorld(t, newFake(answers("ok")), Options{})
+	w.say("my secret")
+	admin := func(text string) heard {
+		return w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: text, Sender: turn.Sender{Role: tool.Admin}})
+	}
+	ask := admin(",forget")
+	_, code, _ := strings.Cut(ask.Output, "`,forget ")
+	code, _, _ = strings.Cut(code, "`")
+	if h := admin(",forget " + code); h.Output != "The session was erased." || h.err != nil {
+		t.Errorf("%q %v", h.Output, h.err)
+	}
+	if _, err := tape.Lookup(t.Context(), w.store, w.dir, "s"); !errors.Is(err, tape.ErrNotFound) {
+		t.Error(err)
+	}
+	w.say("hello")
+	if got := strings.Join(w.lines(), "\n"); strings.Contains(got, "secret") {
+		t.Error(got)
+	}
+}
+
+// AG-52, TU-65: ,stop ends the turn that runs, beside the lane.
+func TestStopEndsTheRunningTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newFake(hangs(adapter.Chunk{Text: "Well"}), answers("ok")), Options{})
+		running, err := w.f.Submit(t.Context(), message("go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting, err := w.f.Submit(t.Context(), message("more"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		stop, err := w.f.Submit(t.Context(), message(",stop"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := stop.Wait(t.Context())
+		if err != nil || len(r.Outbound) != 1 || r.Outbound[0].Content != "Stopped 2 turns." {
+			t.Errorf("%+v %v", r, err)
+		}
+		for _, ticket := range []*turn.Ticket{running, waiting} {
+			if _, err := ticket.Wait(t.Context()); !errors.Is(err, turn.ErrStopped) {
+				t.Error(err)
+			}
+		}
+		got := strings.Join(w.lines(), "\n")
+		if !strings.Contains(got, `assistant: "Well" partial`) || !strings.Contains(got, "event turn.end canceled") {
+			t.Error(got)
+		}
+	})
+}

@@ -55,7 +55,8 @@ type Options struct {
 	MaxResult  int           // bytes that models write, 16 MiB
 	MaxLog     int           // bytes of the tube's log, 8 MiB
 	CloseGrace time.Duration // Close waits so long for more work after the last; 0 by default
-	Workflow   string        // named in the started event, with the two below
+	Workflow   string        // named in the started event, with the three below
+	Agent      string
 	Session    string
 	Model      string
 }
@@ -126,9 +127,10 @@ func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 	m.send("started", struct {
 		Run      string `json:"run"`
 		Workflow string `json:"workflow,omitempty"`
+		Agent    string `json:"agent,omitempty"`
 		Session  string `json:"session,omitempty"`
 		Model    string `json:"model,omitempty"`
-	}{m.options.Run, m.options.Workflow, m.options.Session, m.options.Model})
+	}{m.options.Run, m.options.Workflow, m.options.Agent, m.options.Session, m.options.Model})
 	return m
 }
 

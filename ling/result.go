@@ -180,22 +180,7 @@ func nameOf(b bot.Bot) string {
 func (m *Manager) botEnded(b *bot.ChatBot, err error) {
 	r := b.Response()
 	m.mu.Lock()
-	if r.Usage != (adapter.Usage{}) {
-		if m.usage == nil {
-			m.usage = map[string]adapter.Usage{}
-		}
-		u := m.usage[b.Name()]
-		u.PromptTokens += r.Usage.PromptTokens
-		u.CompletionTokens += r.Usage.CompletionTokens
-		u.TotalTokens += r.Usage.TotalTokens
-		m.usage[b.Name()] = u
-	}
-	if r.Model != "" && !slices.Contains(m.models[b.Name()], r.Model) {
-		if m.models == nil {
-			m.models = map[string][]string{}
-		}
-		m.models[b.Name()] = append(m.models[b.Name()], r.Model)
-	}
+	m.usedLocked(b.Name(), r.Model, r.Usage)
 	for kind, n := range r.Repairs {
 		if m.repairs == nil {
 			m.repairs = map[string]map[string]int{}

@@ -415,6 +415,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	} {
 		t.Run("broken/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, broken, want) })
 	}
+	c.checkAgents(t)
 	none := newBench(t, nil).serve() // without a store
 	for _, method := range []string{"GET", "HEAD"} {
 		t.Run("no sessions/"+method, func(t *testing.T) { c.check(t, none, call{method, "/v1/sessions", "", nil, 404, false}) })
@@ -432,6 +433,46 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(described)), slices.Sorted(maps.Keys(c.seen))); diff != "" {
 		t.Errorf("described, but not seen (-), or the other way (+):\n%s", diff)
+	}
+}
+
+// checkAgents is what can happen with an agent.
+func (c *contract) checkAgents(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	resp := a.say("use danger", "", asEvents)
+	question, _, stop := a.question(resp)
+	defer stop()
+	gone := newRunID()
+	a.s.runs.mu.Lock()
+	a.s.runs.expired.add(gone)
+	a.s.runs.mu.Unlock()
+	path := "/v1/runs/" + resp.Header.Get("X-Run-Id") + "/approvals/" + question
+	const yes, busy = `{"decision":"approve","remember":"session"}`, `{"agent":"assistant","session":"s","input":"x","on_busy":"reject"}`
+	for _, want := range []call{
+		{"POST", "/v1/runs", busy, nil, 409, false},
+		{"GET", "/v1/runs?agent=assistant&session=s&input=x&on_busy=reject", "", nil, 409, false},
+		{"POST", "/v1/sessions/s/handoff", `{"name":"n"}`, nil, 409, false},
+		{"POST", path, `{"decision":"perhaps"}`, nil, 400, true},
+		{"POST", path, yes, []string{"Sec-Fetch-Site: cross-site"}, 403, false},
+		{"POST", path + "x", yes, nil, 404, false},
+		{"POST", "/v1/runs/" + gone + "/approvals/x", yes, nil, 410, false},
+		{"POST", path, `{"decision":"deny","reason":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
+		{"POST", path, yes, []string{"Content-Type: text/plain"}, 415, true},
+		{"POST", path, yes, nil, 204, false},
+		{"POST", path, yes, nil, 409, false},
+		{"GET", "/v1/runs?agent=assistant&session=s&input=again", "", []string{"Accept: text/event-stream"}, 200, false},
+	} {
+		t.Run("agents/"+want.method+" "+clip(want.path)+" "+itoa(want.status), func(t *testing.T) { c.check(t, a.bench, want) })
+	}
+	if err := a.s.o.Turns.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []call{
+		{"POST", "/v1/sessions/s/handoff", `{"name":"n"}`, nil, 503, false},
+		{"DELETE", "/v1/sessions/s", "", nil, 503, false},
+	} {
+		t.Run("agents/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, a.bench, want) })
 	}
 }
 
@@ -495,7 +536,7 @@ func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
 	for schema, try := range map[string][2]string{
 		"StartRequest": {"/v1/runs", `{"nonsense":1}`}, "Options": {"/v1/runs", `{"options":{"nonsense":1}}`},
 		"Filter": {"/v1/runs", `{"filter":{"nonsense":1}}`}, "Handoff": {"/v1/sessions/s/handoff", `{"nonsense":1}`},
-		"Fork": {"/v1/sessions/s/fork", `{"nonsense":1}`},
+		"Fork": {"/v1/sessions/s/fork", `{"nonsense":1}`}, "Approval": {"/v1/runs/" + id + "/approvals/x", `{"nonsense":1}`},
 	} {
 		described := slices.Sorted(maps.Keys(c.doc.Components.Schemas[schema].Value.Properties))
 		if diff := cmp.Diff(described, known(b.do("POST", try[0], try[1]))); diff != "" {
@@ -517,7 +558,11 @@ func TestTheExamplesOfTheDescriptionWork(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.check(t, b, call{"POST", "/v1/runs", string(body), nil, 200, false})
+			on := b
+			if name == "agent" {
+				on = newAgentBench(t, nil).serve()
+			}
+			c.check(t, on, call{"POST", "/v1/runs", string(body), nil, 200, false})
 		})
 	}
 	run := c.doc.Components.Responses["Run"].Value.Content

@@ -394,13 +394,13 @@ func text(t testing.TB, resp *http.Response) string {
 
 // document reads an aggregated document.
 type document struct {
-	Run, Status string
-	Result      json.RawMessage
-	Reserved    json.RawMessage
-	Usage       map[string]adapter.Usage
-	Models      map[string][]string
-	Repairs     map[string]map[string]int
-	Errors      []ling.ErrorData
+	Run, Session, Status string
+	Result               json.RawMessage
+	Reserved             json.RawMessage
+	Usage                map[string]adapter.Usage
+	Models               map[string][]string
+	Repairs              map[string]map[string]int
+	Errors               []ling.ErrorData
 }
 
 func readDocument(t testing.TB, resp *http.Response) (d document) {

@@ -40,6 +40,7 @@ type ask struct {
 	Include    []string          `json:"include,omitempty"`
 	Done       bool              `json:"done,omitempty"`
 	HTML       bool              `json:"html,omitempty"`
+	OnBusy     string            `json:"on_busy,omitempty"`
 }
 
 // options are what a caller may ask of the models.
@@ -88,11 +89,15 @@ type view struct {
 // Sizes of what a request may name. They only have to be larger than anything sensible.
 const (
 	maxName     = 256
+	maxSession  = 512
 	maxKey      = 255
 	maxStops    = 16
 	maxPatterns = 64
 	maxPattern  = 1 << 10
 )
+
+// policies say what a message to an agent does whose session is busy.
+var policies = []string{"queue", "reject", "interrupt", "steer"}
 
 // bodyTimeout is how long a client may take to send its body.
 const bodyTimeout = 30 * time.Second
@@ -235,7 +240,8 @@ func (st *start) body(d *decoder, text []byte) {
 			st.Workflow = d.text(at, raw, maxName)
 		},
 		"agent":   func(at string, raw json.RawMessage) { st.Agent = d.text(at, raw, maxName) },
-		"session": func(at string, raw json.RawMessage) { st.Session = d.text(at, raw, maxName) },
+		"session": func(at string, raw json.RawMessage) { st.Session = d.text(at, raw, maxSession) },
+		"on_busy": func(at string, raw json.RawMessage) { st.OnBusy = d.oneOf(at, raw, policies...) },
 		"model":   func(at string, raw json.RawMessage) { st.Model = d.model(at, raw) },
 		"input":   func(at string, raw json.RawMessage) { st.Input = raw },
 		"params":  func(at string, raw json.RawMessage) { st.params(d, at, raw) },
@@ -399,8 +405,15 @@ func (s *Server) query(d *decoder, r *http.Request, st *start, what int) {
 				*dst = value
 			}
 		}
-		known["workflow"], known["agent"], known["session"], known["model"] =
-			name(&st.Workflow), name(&st.Agent), name(&st.Session), name(&st.Model)
+		known["workflow"], known["agent"], known["model"] = name(&st.Workflow), name(&st.Agent), name(&st.Model)
+		known["session"] = func(value string) {
+			if value == "" || len(value) > maxSession {
+				d.fail("", "expected 1 to %d bytes, found %d", maxSession, len(value))
+				return
+			}
+			st.Session = value
+		}
+		known["on_busy"] = func(value string) { st.OnBusy = d.word("", value, policies...) }
 		model := known["model"]
 		known["model"] = func(value string) { model(chain(value)) }
 		known["params"] = func(value string) { object(value, st.params) }

@@ -134,10 +134,12 @@ func (s *Server) getIndex(w http.ResponseWriter, r *http.Request) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Lingserve %s\n\n", s.o.Version)
 	b.WriteString(`  POST /v1/runs                  start a run: {"workflow": "…", "input": {…}}
+                                 or talk to an agent: {"agent": "…", "session": "…", "input": "…"}
   GET  /v1/runs?workflow=&input= the same for EventSource
   GET  /v1/runs/{run}            its status, and the result so far
   GET  /v1/runs/{run}/events     attach to it
   POST /v1/runs/{run}/cancel     cancel it
+  POST /v1/runs/{run}/approvals/{call}  let a tool run, or not
   GET  /v1/workflows             what can be run
   GET  /v1/models                with which models
   GET  /v1/sessions              what is remembered, and /v1/sessions/{id}, …/tape

@@ -36,6 +36,7 @@ func (s *Server) routes() http.Handler {
 	document("/v1/runs/{run}", s.getRun)
 	r.Get("/v1/runs/{run}/events", s.getEvents)
 	r.Post("/v1/runs/{run}/cancel", s.postCancel)
+	r.Post("/v1/runs/{run}/approvals/{call}", s.postApproval)
 	document("/v1/sessions", s.withTapes(s.getSessions))
 	document("/v1/sessions/{id}", s.withSession(s.getSession))
 	r.Delete("/v1/sessions/{id}", s.withSession(s.deleteSession))

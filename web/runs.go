@@ -68,6 +68,8 @@ func newRuns(o *Options, d *disk) *runs {
 // spec is a run that has been checked and can be started.
 type spec struct {
 	workflow flow.Workflow
+	agent    *agentRun // whose run it is; then workflow stands for it
+	session  string
 	input    map[string]any
 	model    string // named in the started event
 	config   bot.Config
@@ -135,10 +137,15 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		id: newRunID(), workflow: sp.workflow.Info().Name, keyed: sp.key != "",
 		began: time.Now(), done: make(chan struct{}),
 	}
-	m := ling.New(rs.ctx, sp.config, &ling.Options{
+	o := ling.Options{
 		Run: r.id, Models: rs.o.Models, Log: rs.log, MaxBots: rs.o.MaxBots, MaxTasks: rs.o.MaxTasks,
-		MaxResult: rs.o.MaxResult, MaxLog: rs.o.MaxLog, Workflow: r.workflow, Model: sp.model,
-	})
+		MaxResult: rs.o.MaxResult, MaxLog: rs.o.MaxLog, Workflow: r.workflow, Model: sp.model, Session: sp.session,
+	}
+	if sp.agent != nil {
+		o.Run, o.Workflow, o.Agent = sp.agent.id, "", sp.agent.name
+		r.id = o.Run
+	}
+	m := ling.New(rs.ctx, sp.config, &o)
 	r.tube = m.Tube()
 	r.manager.Store(m)
 	for _, f := range sp.filters {
@@ -147,15 +154,7 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	if sp.params != nil {
 		m.SetCustomParams(sp.params)
 	}
-	if sp.key != "" {
-		e := rs.keys.put(sp.key, sp.hash, r.id)
-		if rs.disk != nil {
-			if err := rs.disk.addKey(e, r.workflow); err != nil {
-				// The run goes on: the key holds until a restart, and whoever runs the server can read why.
-				rs.log.Error("an idempotency key is not kept across a restart", "run", r.id, "error", err)
-			}
-		}
-	}
+	rs.keepKeyLocked(sp, r.id)
 	rs.inMemory[r.id] = r
 	rs.running++
 	// As a task, so that an error or a panic of the workflow itself is the run's.
@@ -164,6 +163,26 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	}
 	rs.wg.Go(func() { rs.supervise(r, m) })
 	return r, r.id, nil
+}
+
+// keepKey notes which run a request with a key has led to, where that was there before.
+func (rs *runs) keepKey(sp spec, run string) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.keepKeyLocked(sp, run)
+}
+
+func (rs *runs) keepKeyLocked(sp spec, run string) {
+	if sp.key == "" {
+		return
+	}
+	e := rs.keys.put(sp.key, sp.hash, run)
+	if rs.disk != nil {
+		if err := rs.disk.addKey(e, sp.workflow.Info().Name); err != nil {
+			// The run goes on: the key holds until a restart, and whoever runs the server can read why.
+			rs.log.Error("an idempotency key is not kept across a restart", "run", run, "error", err)
+		}
+	}
 }
 
 // supervise waits for a run's end, on a stack that is kept small: there is one for each run.

@@ -21,6 +21,7 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/turn"
 )
 
 // Options are the settings of a server; zero means the default.
@@ -32,6 +33,11 @@ type Options struct {
 
 	Tapes     tape.Store // of sessions; nil is a server without sessions. It is not closed by the server.
 	Workspace string     // folder that sessions work in; "" is the current one
+
+	// Turns are where the messages to agents go, with Agents as plugins; nil is a server without agents. Its store is Tapes, its
+	// workspace Workspace. It is drained after the server.
+	Turns  *turn.Framework
+	Agents Agents
 
 	Bot             bot.Config    // defaults of every bot: the model when a workflow names none, options
 	Retention       time.Duration // how long an ended run can be attached to, 5 min
@@ -88,6 +94,7 @@ type Server struct {
 	handler http.Handler // router, and what stands around it
 	router  chi.Routes
 	guard   *http.CrossOriginProtection
+	keyed   sync.Mutex // one start of an agent at a time that has an Idempotency-Key
 	began   time.Time
 
 	stopping context.Context // ends when streams must be broken off
@@ -112,6 +119,11 @@ func New(o Options) (*Server, error) {
 			return nil, err
 		}
 		s.disk = d
+	}
+	if o.Turns != nil {
+		if err := o.Turns.Register("http", door{}); err != nil {
+			return nil, err
+		}
 	}
 	s.runs = newRuns(&s.o, s.disk)
 	if s.disk != nil {

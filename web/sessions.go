@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/frame"
 )
 
@@ -295,7 +296,15 @@ func (s *Server) postHandoff(w http.ResponseWriter, r *http.Request, t *tape.Tap
 		p.write(w)
 		return
 	}
-	e, err := t.Handoff(r.Context(), name, state)
+	var e tape.Entry
+	p, err := s.whenIdle(r.Context(), t.Session(), turn.Reject, func(ctx context.Context) (err error) {
+		e, err = t.Handoff(ctx, name, state)
+		return err
+	})
+	if p != nil {
+		p.write(w)
+		return
+	}
 	if errors.Is(err, tape.ErrInvalid) {
 		invalid(misfit{Pointer: "/name", Detail: unfit(err)}).write(w)
 		return
@@ -378,12 +387,39 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.T
 		p.write(w)
 		return
 	}
-	if err := t.Delete(r.Context()); err != nil {
+	if s.o.Turns != nil {
+		s.o.Turns.Stop(t.Session(), errErased)
+	}
+	p, err := s.whenIdle(r.Context(), t.Session(), turn.Interrupt, t.Delete)
+	if p != nil {
+		p.write(w)
+		return
+	}
+	if err != nil {
 		s.tapeProblem(r.Context(), err).write(w)
 		return
 	}
 	s.log.Info("session erased", "tape", t.Name()) // not its id, which may be a name
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// whenIdle does something while no turn of a session runs. The problem says why it was not done.
+func (s *Server) whenIdle(ctx context.Context, session string, policy turn.Policy, do func(context.Context) error) (*problem, error) {
+	if s.o.Turns == nil {
+		return nil, do(ctx)
+	}
+	var done error
+	err := s.o.Turns.Alone(ctx, session, policy, func(ctx context.Context) error {
+		done = do(ctx)
+		return nil
+	})
+	switch {
+	case err == nil:
+		return nil, done
+	case ctx.Err() != nil:
+		panic(http.ErrAbortHandler)
+	}
+	return s.refused(err), nil
 }
 
 // query reads a query of which only these parameters are known.

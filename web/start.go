@@ -86,13 +86,20 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 		return nil, false, p
 	}
 	sp.key, sp.hash = st.key, hash
-	run, id, p := s.runs.start(sp)
+	var id string
+	if sp.agent != nil {
+		sp.agent.alone = !st.async && !isStream(st.format)
+		run, id, again, p = s.startAgent(sp)
+	} else {
+		run, id, p = s.runs.start(sp)
+		again = run == nil
+	}
 	if p != nil {
 		return nil, false, p
 	}
 	if run == nil {
 		run, p := s.find(r, id)
-		return run, true, p
+		return run, again, p
 	}
 	return run, false, nil
 }
@@ -122,9 +129,11 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 	case a.Agent != "" && (a.Workflow != "" || a.Inline != nil):
 		return sp, invalid(misfit{Pointer: "/agent", Detail: "expected a workflow or an agent, not both"})
 	case a.Agent != "":
-		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; this server has no agents")
+		return s.prepareAgent(a)
 	case a.Session != "":
-		return sp, invalid(misfit{Pointer: "/session", Detail: "sessions are not configured on this server"})
+		return sp, invalid(misfit{Pointer: "/session", Detail: "a workflow remembers nothing; expected a session beside an agent only"})
+	case a.OnBusy != "":
+		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "a workflow is never busy; expected on_busy beside an agent only"})
 	case a.Inline != nil:
 		w, p := s.inline(a.Inline)
 		if p != nil {

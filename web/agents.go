@@ -1,0 +1,435 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// Agents are who answers in sessions: plugins of [Options].Turns, which take an envelope by the name that its Extra has under
+// [ExtraAgent].
+type Agents interface {
+	// Names are those that a run can ask for, the default one first.
+	Names() []string
+	// Answer gives somebody's decision to a call that waits for it; see [agent.Agent.Answer].
+	Answer(context.Context, agent.Answer) error
+}
+
+// Channel is the channel of envelopes that come from here.
+const Channel = "http"
+
+// Members of an envelope's Extra.
+const (
+	ExtraAgent   = "agent"   // string: who is to answer
+	extraOptions = "options" // options: what is asked of the models
+)
+
+// door is the plugin that stands for this server in the turns that it starts.
+type door struct{}
+
+// DispatchOutbound has nothing to send: what goes out here, the run has told already.
+func (door) DispatchOutbound(_ context.Context, e *turn.Envelope) (bool, error) {
+	return e.Channel == Channel, nil
+}
+
+// BeforeModel asks of the models what the caller of the run has asked for.
+func (door) BeforeModel(ctx context.Context, req *adapter.Request, _ turn.State) (*agent.Reply, error) {
+	t := turn.FromContext(ctx)
+	if t == nil {
+		return nil, nil
+	}
+	o, ok := t.Envelope().Extra[extraOptions].(options)
+	if !ok {
+		return nil, nil
+	}
+	if o.Temperature != nil {
+		req.Temperature = o.Temperature
+	}
+	if o.TopP != nil {
+		req.TopP = o.TopP
+	}
+	if o.MaxTokens != nil {
+		req.MaxTokens = o.MaxTokens
+	}
+	if o.Stop != nil {
+		req.Stop = o.Stop
+	}
+	if o.Seed != nil {
+		req.Seed = o.Seed
+	}
+	return nil, nil
+}
+
+// prepareAgent checks a run of an agent against what there is.
+func (s *Server) prepareAgent(a *ask) (spec, *problem) {
+	var sp spec
+	if s.o.Turns == nil {
+		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; this server has no agents")
+	}
+	known := false
+	for _, name := range s.o.Agents.Names() {
+		known = known || name == a.Agent
+	}
+	if !known {
+		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; expected one of "+strings.Join(s.o.Agents.Names(), ", "))
+	}
+	var misfits []misfit
+	fail := func(pointer, detail string) { misfits = append(misfits, misfit{Pointer: pointer, Detail: detail}) }
+	if a.Model != "" {
+		fail("/model", "an agent has a model of its own; ,model as the input chooses another for the session")
+	}
+	if a.Params != nil {
+		fail("/params", "an agent takes no params")
+	}
+	if a.Session != "" {
+		if err := tape.CheckSession(a.Session); err != nil {
+			fail("/session", unfit(err))
+		}
+	}
+	var text string
+	switch {
+	case len(a.Properties) > 0:
+		fail("/input", "an agent's input is a text and has no properties")
+	case a.Input == nil || a.Input[0] != '"' || json.Unmarshal(a.Input, &text) != nil:
+		found := "nothing"
+		if a.Input != nil {
+			found = kindOf(a.Input)
+		}
+		fail("/input", "expected a string, found "+found)
+	case text == "":
+		fail("/input", "is empty; expected what is said to the agent")
+	}
+	if len(misfits) > 0 {
+		return sp, invalid(misfits...)
+	}
+	sp.agent = &agentRun{
+		s: s, name: a.Agent, id: newRunID(), policy: turn.Policy(a.OnBusy), done: a.Done, ready: make(chan struct{}),
+	}
+	sp.session = a.Session
+	if sp.session == "" { // one of its own, in which the conversation can go on
+		sp.session = sp.agent.id
+	}
+	sp.agent.envelope = &turn.Envelope{
+		ID: sp.agent.id, SessionID: sp.session, Channel: Channel, Content: text, Life: sp.agent,
+		Extra: map[string]any{ExtraAgent: a.Agent, extraOptions: a.Options},
+	}
+	sp.workflow = flow.Func(a.Agent, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error {
+		return sp.agent.run(ctx, m)
+	})
+	sp.config = s.o.Bot
+	if len(a.Exclude)+len(a.Include) > 0 {
+		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
+	}
+	return sp, nil
+}
+
+// agentRun is a run that is a turn of an agent. It is also the lifespan of the turn's envelope, which keeps the turn from
+// beginning before the run is there to tell of it.
+type agentRun struct {
+	s        *Server
+	name     string
+	id       string // of the run, and of the turn
+	policy   turn.Policy
+	done     bool // completed values are told
+	alone    bool // the caller waits for the document and cannot answer questions
+	envelope *turn.Envelope
+
+	cancel context.CancelCauseFunc // ends the turn
+	ticket *turn.Ticket
+	ready  chan struct{} // closed when m is set, or the turn is to go on without
+	m      *ling.Manager // nil: nobody is told, since the message was meant for another run
+
+	// Of the turn's goroutine, and of the run's when that has ended.
+	calls   map[string]int // numbers of the calls by id
+	last    int            // of the last call
+	wrote   bool           // text
+	line    bool           // the text ends with a line
+	gap     bool           // calls have come since
+	size    int            // of what was written
+	over    bool           // it was too much
+	pending []byte
+}
+
+var (
+	// errRefused is why a turn ends whose run could not be started.
+	errRefused = errors.New("the run was not started")
+	// errInterrupted is what the end of a run says that a later message has ended.
+	errInterrupted = errors.New("interrupted")
+	// errErased is why the turns of a session end that is erased.
+	errErased = errors.New("the session was erased")
+)
+
+// startAgent starts a run of an agent, or finds the one that takes its message.
+// again says that the same request has started it before.
+func (s *Server) startAgent(sp spec) (r *run, id string, again bool, p *problem) {
+	a := sp.agent
+	if sp.key != "" {
+		// A message must be submitted before its run can be started, and one that comes twice only once.
+		s.keyed.Lock()
+		defer s.keyed.Unlock()
+		if id, p := s.runs.attach(sp.key, sp.hash); id != "" || p != nil {
+			return nil, id, true, p
+		}
+	}
+	ctx, cancel := context.WithCancelCause(s.runs.ctx)
+	a.cancel = cancel
+	ticket, err := s.o.Turns.Submit(ctx, a.envelope, turn.WithID(a.id), turn.WithPolicy(a.policy), turn.WithSink(a.take))
+	if err != nil {
+		cancel(err)
+		return nil, "", false, s.refused(err)
+	}
+	a.ticket = ticket
+	if status := ticket.Status(); status.Phase == turn.Steered {
+		close(a.ready)
+		s.runs.wg.Go(func() { // ends with the turn that has the message
+			_, _ = ticket.Wait(context.Background())
+			cancel(nil)
+		})
+		s.runs.keepKey(sp, status.Turn)
+		return nil, status.Turn, false, nil
+	}
+	if r, id, p = s.runs.start(sp); r == nil {
+		cancel(errRefused)
+	}
+	return r, id, r == nil, p
+}
+
+// refused is the answer to a message that no lane takes.
+func (s *Server) refused(err error) *problem {
+	code := s.o.Turns.Code(err)
+	detail := map[string]string{
+		codeConflict:   "the session is busy with an earlier message",
+		codeOverloaded: "too much is waiting; try again later",
+		codeDraining:   "the server is shutting down and starts no more runs",
+	}[code]
+	if detail == "" {
+		p := newProblem(codeInternal, "the message cannot be taken; the server's log says more under this id")
+		p.ID = newRunID()
+		s.log.Error("a message cannot be taken", "id", p.ID, "error", err)
+		return p
+	}
+	p := newProblem(code, detail)
+	if code != codeConflict {
+		p.retryAfter = 2 * time.Second
+	}
+	return p
+}
+
+// Enter waits until the run is there.
+func (a *agentRun) Enter(ctx context.Context) error {
+	select {
+	case <-a.ready:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Exit has nothing to do: the run waits for the whole turn.
+func (a *agentRun) Exit(context.Context, error) error { return nil }
+
+// run is the work of the run: it waits for the turn, which tells what happens by take.
+func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
+	defer a.cancel(nil)
+	defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
+	if status := a.ticket.Status(); status.Phase == turn.Queued && status.Position > 0 {
+		_ = m.SendEvent("queued", map[string]int{"position": status.Position}) // the run may have been canceled
+	}
+	a.m = m
+	close(a.ready)
+	result, err := a.ticket.Wait(context.Background())
+	switch {
+	case errors.Is(err, turn.ErrInterrupted):
+		m.Stop(errInterrupted)
+		return nil
+	case errors.Is(err, turn.ErrStopped):
+		m.Stop(errAsked)
+		return nil
+	case errors.Is(err, errErased):
+		m.Stop(errErased)
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case a.over:
+		return &bot.Failure{Code: codeTooLarge, Message: fmt.Sprintf("the run's result is larger than %d bytes", a.s.o.MaxResult)}
+	case err != nil:
+		return a.failure(err)
+	}
+	if !a.wrote { // a command that was answered beside the lane
+		for _, e := range result.Outbound {
+			a.text(e.Content)
+		}
+	}
+	if a.done {
+		a.send(tube.Event{Kind: tube.Done})
+	}
+	return nil
+}
+
+// failure is what the run failed of, as users may read it.
+func (a *agentRun) failure(err error) error {
+	code := a.s.o.Turns.Code(err)
+	if _, known := bot.Describe(err); known || code == codeInternal {
+		return err
+	}
+	return &bot.Failure{Code: code, Message: turn.Sentence(code), Cause: err}
+}
+
+// take writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.
+func (a *agentRun) take(e turn.Event, err error) {
+	if a.m == nil && e.Kind == agent.ApprovalRequiredEvent {
+		a.deny(e.Value)
+	}
+	if err != nil || a.m == nil {
+		return // the turn's end says what it failed of
+	}
+	switch e.Kind {
+	case turn.TextEvent:
+		a.text(e.Delta)
+	case turn.ReasoningEvent:
+		a.append([]byte("$reasoning_context"), e.Delta)
+	case turn.ToolCallEvent:
+		for _, c := range e.Calls {
+			a.call(c)
+		}
+	case turn.ToolResultEvent:
+		for _, r := range e.Results {
+			a.result(r)
+		}
+	case turn.UsageEvent:
+		if u := e.Usage; u != nil {
+			a.m.Used(a.name, u.Model, adapter.Usage{
+				PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, TotalTokens: u.TotalTokens,
+			})
+		}
+	case turn.ErrorEvent:
+		if e.Err != nil {
+			a.m.Report(a.name, &bot.Failure{Code: e.Err.Code, Message: e.Err.Message})
+		}
+	case turn.FinalEvent:
+	default: // approval_required, approval_resolved, handoff, and what plugins add
+		if len(e.Value) == 0 {
+			return
+		}
+		_ = a.m.SendEvent(string(e.Kind), e.Value) // a name that is none is nobody's event
+		if e.Kind == agent.ApprovalRequiredEvent && a.alone {
+			a.deny(e.Value)
+		}
+	}
+}
+
+// text is a piece of the answer. What stands before calls and after them are two paragraphs.
+func (a *agentRun) text(delta string) {
+	if delta == "" {
+		return
+	}
+	if a.gap && a.wrote && !a.line {
+		delta = "\n\n" + delta
+	}
+	a.wrote, a.gap, a.line = true, false, strings.HasSuffix(delta, "\n")
+	a.append(nil, delta)
+}
+
+// append appends to the string at a uri.
+func (a *agentRun) append(uri []byte, text string) {
+	a.pending = jsonuri.AppendEscaped(a.pending[:0], text)
+	a.send(tube.Event{Kind: tube.Append, URI: uri, Value: a.pending})
+}
+
+// set sets the value at a numbered uri. A string that is set is sent as one that is appended to.
+func (a *agentRun) set(name string, number int, value []byte) {
+	a.send(tube.Event{Kind: tube.Set, URI: []byte(name + "/" + strconv.Itoa(number)), Value: value})
+}
+
+// send sends an event, unless it makes the result too large: then the turn ends.
+func (a *agentRun) send(e tube.Event) {
+	if a.size += len(e.Value); a.size > a.s.o.MaxResult {
+		if !a.over {
+			a.over = true
+			a.cancel(errTooMuch)
+		}
+		return
+	}
+	_, _ = a.m.Tube().Send(e) // a run that has just been canceled takes no more
+}
+
+// errTooMuch ends a turn that writes more than a run may.
+var errTooMuch = errors.New("the run's result is too large")
+
+// call tells a call of a tool.
+func (a *agentRun) call(c tool.Call) {
+	if a.calls == nil {
+		a.calls = map[string]int{}
+	}
+	number := len(a.calls)
+	if known, ok := a.calls[c.ID]; ok {
+		number = known
+	}
+	a.calls[c.ID] = number
+	a.last, a.gap = number, true
+	arguments := c.Arguments
+	if !json.Valid(arguments) {
+		arguments, _ = json.Marshal(string(arguments))
+	}
+	var value bytes.Buffer
+	enc := json.NewEncoder(&value)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(tool.Call{ID: c.ID, Name: c.Name, Arguments: arguments}) != nil {
+		return // strings and what was JSON before: cannot be
+	}
+	a.set("$tools", number, bytes.TrimSpace(value.Bytes()))
+}
+
+// result tells what came of a call. What a tool says of its failure is for the model.
+func (a *agentRun) result(r tool.Result) {
+	number, ok := a.calls[r.ID]
+	if !ok {
+		number = a.last
+	}
+	if r.Err == nil {
+		a.set("$tool_results", number, r.Value())
+		return
+	}
+	a.set("$tool_results", number, []byte("null"))
+	f := &bot.Failure{Code: codeInternal, Message: "the tool " + r.Name + " has failed", Cause: r.Err}
+	switch r.Err.Kind {
+	case tool.KindUnknown:
+		f.Code, f.Message = codeOutput, "the model called a tool that there is not: "+clip(r.Name)
+	case tool.KindArguments:
+		f.Code, f.Message = codeOutput, "the model called the tool "+r.Name+" with arguments that do not fit"
+	case tool.KindDenied:
+		f.Code, f.Message = codeForbidden, "the tool "+r.Name+" was not allowed to run"
+	case tool.KindTimeout:
+		f.Message = "the tool " + r.Name + " took too long"
+	case tool.KindInterrupted:
+		return // with the turn, whose end says so
+	}
+	a.m.Report(a.name, f)
+}
+
+// deny answers a question that nobody can answer (AG-40): the caller gets the document when all is over.
+func (a *agentRun) deny(question json.RawMessage) {
+	var q agent.Question
+	if json.Unmarshal(question, &q) != nil {
+		return
+	}
+	_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
+		Turn: a.id, Call: q.Call, Reason: "nobody is there to approve it", Role: tool.Admin,
+	})
+}

@@ -1,0 +1,605 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// talker is a model of agents, and all models of a server. It answers by the last thing that it is told:
+//
+//	"use NAME"     it calls the tool of that name, and then repeats what came of it
+//	"wait"         it says "…" and answers when told to, by go
+//	anything else  it says how many messages it has got, and repeats the last
+type talker struct {
+	mu    sync.Mutex
+	asked []adapter.Request
+	waits chan struct{} // gets one when it waits
+	goOn  chan struct{}
+}
+
+func (m *talker) Model(string) (adapter.Model, error) { return m, nil }
+func (m *talker) Names() []string                     { return []string{"talk"} }
+
+func (m *talker) requests() []adapter.Request {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.asked)
+}
+
+func (m *talker) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
+	return func(yield func(adapter.Chunk, error) bool) {
+		m.mu.Lock()
+		m.asked = append(m.asked, req)
+		m.mu.Unlock()
+		last := req.Messages[len(req.Messages)-1]
+		end := adapter.Chunk{Finish: adapter.FinishStop, Usage: &adapter.Usage{PromptTokens: 4, CompletionTokens: 6, TotalTokens: 10}}
+		name, calls := strings.CutPrefix(last.Content, "use ")
+		switch {
+		case last.Role == adapter.User && calls:
+			_ = yield(adapter.Chunk{Model: "test:talk", Reasoning: "A tool helps.", Text: "Let me see."}, nil) &&
+				yield(adapter.Chunk{ToolCall: &adapter.ToolCall{ID: "c1", Name: name, Arguments: `{"place":`}}, nil) &&
+				yield(adapter.Chunk{ToolCall: &adapter.ToolCall{ID: "c1", Arguments: `"here"}`}}, nil) &&
+				yield(end, nil)
+		case last.Content == "wait":
+			if !yield(adapter.Chunk{Model: "test:talk", Text: "…"}, nil) {
+				return
+			}
+			m.waits <- struct{}{}
+			select {
+			case <-m.goOn:
+				yield(end, nil)
+			case <-ctx.Done():
+				yield(adapter.Chunk{}, context.Cause(ctx))
+			}
+		case last.Content == "fail":
+			yield(adapter.Chunk{}, &adapter.Error{Code: adapter.CodeAuth, Message: "the model's server refused the key"})
+		default:
+			_ = yield(adapter.Chunk{Model: "test:talk", Text: itoa(len(req.Messages)) + ": "}, nil) &&
+				yield(adapter.Chunk{Text: last.Content}, nil) && yield(end, nil)
+		}
+	}
+}
+
+// sole is a server's only agent.
+type sole struct{ *agent.Agent }
+
+func (sole) Names() []string { return []string{"assistant"} }
+
+// agentBench is a server with an agent.
+type agentBench struct {
+	*bench
+	talk *talker
+	ran  chan string // what the tool "danger" was called with
+}
+
+func newAgentBench(t testing.TB, edit func(*Options, *agent.Options)) *agentBench {
+	t.Helper()
+	a := &agentBench{talk: &talker{waits: make(chan struct{}, 100), goOn: make(chan struct{})}, ran: make(chan string, 100)}
+	type where struct {
+		Place string `json:"place"`
+	}
+	tools, err := tool.NewSet(
+		tool.Must(tool.New("weather", "Says how the weather is.", func(_ context.Context, in where) (map[string]string, error) {
+			return map[string]string{"sky": "clear <" + in.Place + ">"}, nil
+		})),
+		tool.Must(tool.New("broken", "Fails.", func(context.Context, where) (string, error) { return "", errors.New("out of order") })),
+		tool.Must(tool.New("danger", "Asks before.", func(_ context.Context, in where) (string, error) {
+			a.ran <- in.Place
+			return "done", nil
+		}, tool.WithApproval(tool.Always))),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := memory.New(nil)
+	a.bench = newBench(t, func(o *Options) {
+		o.MaxBody = 4 << 10
+		o.Models.Register("talk", a.talk)
+		o.Models.Default = "talk:talk"
+		o.Tapes, o.Workspace = store, t.TempDir()
+		ao := agent.Options{Name: "assistant", Models: a.talk, Model: "talk:talk", Tools: tools, Store: store, Log: o.Log}
+		o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Log: o.Log})
+		if edit != nil {
+			edit(o, &ao)
+		}
+		the, err := agent.New(ao)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.Turns.Register(agent.Name, the); err != nil {
+			t.Fatal(err)
+		}
+		o.Agents = sole{the}
+	})
+	turns := a.s.o.Turns
+	t.Cleanup(func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = turns.Drain(ended)
+		store.Close()
+	})
+	return a
+}
+
+// say starts a run in the session s.
+func (a *agentBench) say(text, more string, header ...string) *http.Response {
+	a.t.Helper()
+	quoted, _ := json.Marshal(text)
+	return a.do("POST", "/v1/runs", `{"agent":"assistant","session":"s","input":`+string(quoted)+more+`}`, header...)
+}
+
+// names are the names of a stream's named events.
+func named(t testing.TB, resp *http.Response) (f *folded, data map[string]string) {
+	t.Helper()
+	f, data = &folded{}, map[string]string{}
+	list, broken := events(resp.Body)
+	resp.Body.Close()
+	if broken {
+		t.Error("the stream was broken off")
+	}
+	for _, e := range list {
+		f.take(t, e)
+		if e.Type != "" {
+			data[e.Type] = e.Data
+		}
+	}
+	return f, data
+}
+
+// tapeOf are the entries of the session s, as kind and payload.
+func (a *agentBench) tapeOf(session string) string {
+	a.t.Helper()
+	var lines []string
+	for _, e := range get[entryPage](a.bench, sessionPath(session)+"/tape?limit=1000").Entries {
+		lines = append(lines, e.Kind+" "+string(e.Payload))
+	}
+	return strings.Join(lines, "\n")
+}
+
+const asEvents = "Accept: text/event-stream"
+
+func TestAnAgentAnswersWithWhatWasSaidBefore(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	d := readDocument(t, a.say("hello <you>", ""))
+	if d.Status != statusCompleted || string(d.Result) != `"3: hello <you>"` || d.Session != "s" || d.Usage["assistant"].TotalTokens != 10 ||
+		!cmp.Equal(d.Models["assistant"], []string{"test:talk"}) {
+		t.Errorf("%+v %s", d, d.Result)
+	}
+	// The system prompt, the anchor that the session begins with, what was said, and this.
+	if d := readDocument(t, a.say("again", "")); string(d.Result) != `"5: again"` {
+		t.Errorf("%s", d.Result)
+	}
+	req := a.talk.requests()[1]
+	var said []string
+	for _, m := range req.Messages[1:] {
+		said = append(said, m.Role+" "+m.Content)
+	}
+	if got := strings.Join(said, "|"); !strings.HasSuffix(got, "user hello <you>|assistant 3: hello <you>|user again") {
+		t.Error(got)
+	}
+	// Without a session there is one of its own, in which the conversation can go on.
+	d = readDocument(t, a.do("POST", "/v1/runs", `{"agent":"assistant","input":"alone"}`))
+	if d.Session != d.Run || get[session](a.bench, sessionPath(d.Session)).Title != "alone" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TU-46
+func TestWhatAnAgentDoesIsToldOnTheRunsTube(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	resp := a.say("use weather", `,"done":true`, asEvents)
+	f, data := named(t, resp)
+	if f.terminal != `finished{"status":"completed"}` || !strings.Contains(data["started"], `"agent":"assistant","session":"s"`) {
+		t.Errorf("%s %s", f.terminal, data)
+	}
+	d := readDocument(t, a.do("GET", resp.Header.Get("Location")+"?include=reserved", ""))
+	// The second request ends with the tool's result.
+	if !strings.HasPrefix(string(d.Result), `"Let me see.\n\n`) || !strings.HasSuffix(string(d.Result), `{\"sky\":\"clear <here>\"}"`) {
+		t.Errorf("%s", d.Result)
+	}
+	want := `{"$reasoning_context":"A tool helps.","$tools":{"0":{"id":"c1","name":"weather","arguments":{"place":"here"}}},
+		"$tool_results":{"0":{"sky":"clear <here>"}}}`
+	var got, wanted any
+	if json.Unmarshal(d.Reserved, &got) != nil || json.Unmarshal([]byte(want), &wanted) != nil {
+		t.Fatalf("%s", d.Reserved)
+	}
+	if diff := cmp.Diff(wanted, got); diff != "" {
+		t.Errorf("%s", diff)
+	}
+	if d.Usage["assistant"].TotalTokens != 20 {
+		t.Errorf("%+v", d.Usage)
+	}
+	// A tool that fails is an error that the run goes on after; what it says is for the model.
+	d = readDocument(t, a.say("use broken", ""))
+	if d.Status != statusCompleted || len(d.Errors) != 1 || d.Errors[0].Message != "the tool broken has failed" || d.Errors[0].Fatal {
+		t.Errorf("%+v", d)
+	}
+}
+
+// question waits for the question of a stream.
+func (a *agentBench) question(resp *http.Response) (call string, next func() (string, string), stop func()) {
+	a.t.Helper()
+	event, stop := liveEvents(a.t, resp)
+	next = func() (string, string) {
+		e := event()
+		return e.Type, e.Data
+	}
+	for {
+		if name, data := next(); name == "approval_required" {
+			var q struct {
+				Call, Tool string
+				Arguments  json.RawMessage
+				Expires    time.Time
+			}
+			if err := json.Unmarshal([]byte(data), &q); err != nil || q.Tool != "danger" || string(q.Arguments) != `{"place":"here"}` || q.Expires.IsZero() {
+				a.t.Fatalf("%s: %v", data, err)
+			}
+			return q.Call, next, stop
+		}
+	}
+}
+
+// AG-40, AG-71, AG-72
+func TestACallWaitsForApproval(t *testing.T) {
+	for name, tt := range map[string]struct{ body, decision, result string }{
+		"approved": {`{"decision":"approve"}`, "approve", "done"},
+		"denied":   {`{"decision":"deny","reason":"not on a Sunday"}`, "deny", "not on a Sunday"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAgentBench(t, nil)
+			a.serve()
+			resp := a.say("use danger", "", asEvents)
+			call, next, stop := a.question(resp)
+			defer stop()
+			select {
+			case <-a.ran:
+				t.Fatal("it has run")
+			default:
+			}
+			path := resp.Header.Get("Location") + "/approvals/"
+			if p := readProblem(t, a.do("POST", path+"other", tt.body)); p.Status != 404 {
+				t.Errorf("%+v", p)
+			}
+			if p := readProblem(t, a.do("POST", path+call, `{}`)); p.Status != 400 || p.Errors[0].Pointer != "/decision" {
+				t.Errorf("%+v", p)
+			}
+			if r := a.do("POST", path+call, tt.body); r.StatusCode != 204 {
+				t.Fatalf("%d %s", r.StatusCode, text(t, r))
+			}
+			if p := readProblem(t, a.do("POST", path+call, tt.body)); p.Status != 409 {
+				t.Errorf("%+v", p)
+			}
+			for {
+				kind, data := next()
+				if kind == "approval_resolved" && !strings.Contains(data, `"decision":"`+tt.decision+`"`) {
+					t.Error(data)
+				}
+				if kind == "finished" {
+					break
+				}
+			}
+			d := readDocument(t, a.do("GET", resp.Header.Get("Location"), ""))
+			if d.Status != statusCompleted || !strings.Contains(string(d.Result), tt.result) {
+				t.Errorf("%+v %s", d, d.Result)
+			}
+			if ran := len(a.ran) == 1; ran != (name == "approved") {
+				t.Errorf("it has run: %v", ran)
+			}
+			// The run is over, and so is the question.
+			if p := readProblem(t, a.do("POST", path+call, tt.body)); p.Status != 409 {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// AG-41
+func TestAnApprovalCanHoldForTheSession(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	resp := a.say("use danger", "", asEvents)
+	call, _, stop := a.question(resp)
+	defer stop()
+	if r := a.do("POST", resp.Header.Get("Location")+"/approvals/"+call, `{"decision":"approve","remember":"session"}`); r.StatusCode != 204 {
+		t.Fatal(r.StatusCode)
+	}
+	if d := readDocument(t, a.say("use danger", "")); d.Status != statusCompleted || !strings.Contains(string(d.Result), "done") {
+		t.Errorf("%+v", d)
+	}
+}
+
+// AG-40
+func TestWhereNobodyCanAnswerACallIsDeniedAtOnce(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	d := readDocument(t, a.say("use danger", ""))
+	if d.Status != statusCompleted || !strings.Contains(string(d.Result), "denied") || len(a.ran) != 0 {
+		t.Errorf("%+v %s", d, d.Result)
+	}
+	// Whoever goes on with something else can come back with the answer.
+	resp := a.say("use danger", "", "Prefer: respond-async")
+	resp = a.do("GET", resp.Header.Get("Location")+"/events", "")
+	call, _, stop := a.question(resp)
+	defer stop()
+	if r := a.do("POST", resp.Header.Get("Location")+"/approvals/"+call, `{"decision":"approve"}`); r.StatusCode != 204 {
+		t.Error(r.StatusCode)
+	}
+	<-a.ran
+}
+
+// AG-40
+func TestAQuestionThatNobodyAnswersIsADenial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgentBench(t, nil)
+		a.servePipes()
+		defer a.down()
+		began := time.Now()
+		resp := a.say("use danger", "", asEvents)
+		f, data := named(t, resp)
+		if took := time.Since(began); took < 5*time.Minute || took > 6*time.Minute || f.terminal != `finished{"status":"completed"}` || !strings.Contains(data["approval_resolved"], `"deny"`) {
+			t.Errorf("%v %s %s", took, f.terminal, data)
+		}
+	})
+}
+
+// AG-70
+func TestABusySessionQueuesRejectsInterruptsOrSteers(t *testing.T) {
+	waiting := func(t *testing.T) (*agentBench, *http.Response) {
+		a := newAgentBench(t, nil)
+		a.serve()
+		resp := a.say("wait", "", asEvents)
+		<-a.talk.waits
+		return a, resp
+	}
+	t.Run("queue", func(t *testing.T) {
+		a, first := waiting(t)
+		second := a.say("next", "", asEvents)
+		event, stop := liveEvents(t, second)
+		defer stop()
+		event() // started
+		if e := event(); e.Type != "queued" || e.Data != `{"position":1}` {
+			t.Errorf("%+v", e)
+		}
+		a.talk.goOn <- struct{}{}
+		if f, _ := named(t, first); f.terminal != `finished{"status":"completed"}` {
+			t.Error(f.terminal)
+		}
+		for e := event(); e.Type != "finished"; e = event() {
+		}
+		if d := readDocument(t, a.do("GET", second.Header.Get("Location"), "")); !strings.HasSuffix(string(d.Result), `: next"`) {
+			t.Errorf("%s", d.Result)
+		}
+	})
+	t.Run("reject", func(t *testing.T) {
+		a, _ := waiting(t)
+		if p := readProblem(t, a.say("next", `,"on_busy":"reject"`)); p.Status != 409 || p.Code != codeConflict {
+			t.Errorf("%+v", p)
+		}
+		if p := readProblem(t, a.do("POST", "/v1/sessions/s/handoff", `{"name":"n"}`)); p.Status != 409 {
+			t.Errorf("%+v", p)
+		}
+		if strings.Contains(a.tapeOf("s"), "next") {
+			t.Error("what was refused is on the tape")
+		}
+	})
+	t.Run("interrupt", func(t *testing.T) {
+		a, first := waiting(t)
+		if d := readDocument(t, a.say("next", `,"on_busy":"interrupt"`)); d.Status != statusCompleted || !strings.HasSuffix(string(d.Result), `: next"`) {
+			t.Errorf("%+v", d)
+		}
+		if f, _ := named(t, first); f.terminal != `canceled{"reason":"interrupted"}` {
+			t.Error(f.terminal)
+		}
+	})
+	t.Run("steer", func(t *testing.T) {
+		a, first := waiting(t)
+		second := a.say("also this", `,"on_busy":"steer"`, asEvents)
+		if second.Header.Get("X-Run-Id") != first.Header.Get("X-Run-Id") {
+			t.Errorf("%s is not %s", second.Header.Get("X-Run-Id"), first.Header.Get("X-Run-Id"))
+		}
+		a.talk.goOn <- struct{}{}
+		for _, resp := range []*http.Response{first, second} {
+			if f, _ := named(t, resp); f.terminal != `finished{"status":"completed"}` || !strings.HasSuffix(f.json(), `: also this"`) {
+				t.Errorf("%s %s", f.terminal, f.json())
+			}
+		}
+	})
+}
+
+func TestARunOfAnAgentIsCanceledResumedAndStartedOnceAsAnyOther(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	const key = "Idempotency-Key: k"
+	resp := a.say("wait", "", asEvents, key)
+	<-a.talk.waits
+	again := a.say("wait", "", "Prefer: respond-async", key)
+	if again.Header.Get("X-Run-Id") != resp.Header.Get("X-Run-Id") || again.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%v", again.Header)
+	}
+	if p := readProblem(t, a.say("other", "", key)); p.Status != 422 {
+		t.Errorf("%+v", p)
+	}
+	if r := a.do("POST", resp.Header.Get("Location")+"/cancel", ""); r.StatusCode != 202 {
+		t.Errorf("%d %s", r.StatusCode, text(t, r))
+	}
+	f, _ := named(t, resp)
+	if f.terminal != `canceled{"reason":"canceled by request"}` || f.json() != `"…"` {
+		t.Errorf("%s %s", f.terminal, f.json())
+	}
+	// What the model had said is on the tape, and the turn is over: the next one works.
+	if d := readDocument(t, a.say("next", "")); d.Status != statusCompleted {
+		t.Errorf("%+v", d)
+	}
+	if log := a.tapeOf("s"); strings.Count(log, `"turn.start"`) != 2 || strings.Count(log, `"turn.end"`) != 2 || !strings.Contains(log, `"status":"canceled"`) {
+		t.Error(log)
+	}
+	if n := len(a.talk.requests()); n != 2 {
+		t.Errorf("%d requests", n)
+	}
+	r := a.do("GET", resp.Header.Get("Location")+"/events?after=0", "", asEvents)
+	if f, _ := named(t, r); f.json() != `"…"` || slices.Contains(f.names, "started") {
+		t.Errorf("%s %v", f.json(), f.names)
+	}
+}
+
+// TA-41
+func TestErasingASessionEndsWhatRunsInIt(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	resp := a.say("wait", "", asEvents)
+	<-a.talk.waits
+	queued := a.say("next", "", "Prefer: respond-async")
+	if r := a.do("DELETE", "/v1/sessions/s", ""); r.StatusCode != 204 {
+		t.Fatalf("%d %s", r.StatusCode, text(t, r))
+	}
+	if f, _ := named(t, resp); f.terminal != `canceled{"reason":"the session was erased"}` {
+		t.Error(f.terminal)
+	}
+	if d := readDocument(t, a.do("GET", queued.Header.Get("Location")+"/events?format=json", "")); d.Status != statusCanceled {
+		t.Errorf("%+v", d)
+	}
+	if p := readProblem(t, a.do("GET", "/v1/sessions/s", "")); p.Status != 404 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestACommandAsksNoModel(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	for _, command := range []string{",help", ",tools"} { // beside the lane, and in it
+		d := readDocument(t, a.say(command, ""))
+		if d.Status != statusCompleted || !strings.Contains(string(d.Result), "tape") || len(a.talk.requests()) != 0 {
+			t.Errorf("%s: %+v %s", command, d, d.Result)
+		}
+	}
+	// A user's text is a user's, whoever sends it on (AG-51).
+	if d := readDocument(t, a.say(",forget", "")); strings.Contains(string(d.Result), "erased") || d.Status != statusCompleted {
+		t.Errorf("%+v %s", d, d.Result)
+	}
+}
+
+func TestWhatIsAskedOfTheModelReachesTheAgentsModel(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	readDocument(t, a.say("hello", `,"options":{"temperature":0.5,"max_tokens":7,"top_p":0.25,"stop":"x","seed":3}`))
+	req := a.talk.requests()[0]
+	if *req.Temperature != 0.5 || *req.MaxTokens != 7 || *req.TopP != 0.25 || *req.Seed != 3 || req.Stop[0] != "x" {
+		t.Errorf("%+v", req)
+	}
+}
+
+func TestAFailingModelIsTheRunsFailure(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	if p := readProblem(t, a.say("fail", "")); p.Status != 502 || p.Code != adapter.CodeAuth || p.Run == "" {
+		t.Errorf("%+v", p)
+	}
+	if f, data := named(t, a.say("fail", "", asEvents)); f.terminal != `finished{"status":"failed"}` || !strings.Contains(data["error"], "refused the key") {
+		t.Errorf("%s %v", f.terminal, data)
+	}
+}
+
+func TestAnAgentThatWritesTooMuchIsEnded(t *testing.T) {
+	a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.MaxResult = 20 })
+	a.serve()
+	f, data := named(t, a.say("this is longer than twenty bytes", "", asEvents))
+	if f.terminal != `finished{"status":"failed"}` || !strings.Contains(data["error"], codeTooLarge) {
+		t.Errorf("%s %v", f.terminal, data)
+	}
+}
+
+func TestWhatDoesNotFitAnAgentIsSaid(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	for body, want := range map[string]string{
+		`{"agent":"nobody","input":"x"}`:                                                 `there is no agent "nobody"; expected one of assistant`,
+		`{"agent":"assistant","workflow":"chat","input":"x"}`:                            "/agent: expected a workflow or an agent, not both",
+		`{"agent":"assistant"}`:                                                          "/input: expected a string, found nothing",
+		`{"agent":"assistant","input":{"a":1}}`:                                          "/input: expected a string, found an object",
+		`{"agent":"assistant","input":""}`:                                               "/input: is empty; expected what is said to the agent",
+		`{"agent":"assistant","input":"x","params":{}}`:                                  "/params: an agent takes no params",
+		`{"agent":"assistant","input":"x","model":"demo:fast"}`:                          "/model: an agent has a model of its own; ,model as the input chooses another for the session",
+		`{"agent":"assistant","input":"x","on_busy":"wait"}`:                             `/on_busy: expected queue, reject, interrupt or steer, found "wait"`,
+		`{"agent":"assistant","input":"x","session":"a\u0007"}`:                          `/session: a session id has no control characters, "a\a" has`,
+		`{"workflow":"chat","input":"x","session":"s"}`:                                  "/session: a workflow remembers nothing; expected a session beside an agent only",
+		`{"workflow":"chat","input":"x","on_busy":"queue"}`:                              "/on_busy: a workflow is never busy; expected on_busy beside an agent only",
+		`{"agent":"assistant","input":"x","session":"` + strings.Repeat("x", 513) + `"}`: "/session: expected a string of 1 to 512 bytes, found 513",
+	} {
+		if p := readProblem(t, a.do("POST", "/v1/runs", body)); p.Detail != want || p.Status/100 != 4 {
+			t.Errorf("%s:\n%s", body, p.Detail)
+		}
+	}
+	if p := readProblem(t, a.do("GET", "/v1/runs?agent=assistant&input.a=x", "")); p.Detail != "/input: an agent's input is a text and has no properties" {
+		t.Error(p.Detail)
+	}
+	if d := readDocument(t, a.do("GET", "/v1/runs?agent=assistant&input=x&session=telegram%2F7&on_busy=reject", "")); d.Session != "telegram/7" {
+		t.Errorf("%+v", d)
+	}
+	if n := len(get[sessionList](a.bench, "/v1/sessions").Sessions); n != 1 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+func TestARunThatCannotBeStartedLeavesNothingOnTheTape(t *testing.T) {
+	a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.MaxRuns = -1 })
+	a.serve()
+	if p := readProblem(t, a.say("hello", "")); p.Status != 503 {
+		t.Errorf("%+v", p)
+	}
+	if err := a.s.o.Turns.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p := readProblem(t, a.say("hello", "")); p.Status != 503 || p.Code != codeDraining {
+		t.Errorf("%+v", p)
+	}
+	if got := get[sessionList](a.bench, "/v1/sessions"); len(got.Sessions) != 0 || len(a.talk.requests()) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTheServersEndInterruptsWhatAnAgentIsDoing(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	resp := a.say("wait", "", "Prefer: respond-async")
+	<-a.talk.waits
+	run := a.runOf(resp.Header.Get("X-Run-Id"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.s.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if run.Status != statusInterrupted {
+		t.Errorf("%+v", run.outcome)
+	}
+	tp, err := tape.Lookup(t.Context(), a.s.o.Tapes, a.s.o.Workspace, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := ""
+	for e := range tp.Read(t.Context(), tape.Query{}) {
+		last = string(e.Payload)
+	}
+	if !strings.Contains(last, `"turn.end"`) || !strings.Contains(last, `"canceled"`) {
+		t.Error(last)
+	}
+}

@@ -29,7 +29,7 @@ func buildAndTest(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(binaries)
-	build := exec.Command("go", "build", "-o", binaries+string(filepath.Separator), "./manager", "./imagebot", "./parser", "./server")
+	build := exec.Command("go", "build", "-o", binaries+string(filepath.Separator), "./manager", "./imagebot", "./parser", "./plugin", "./server")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n%s", build, err, out)
 		return 1
@@ -122,9 +122,15 @@ func TestImagebot(t *testing.T) {
 	}
 }
 
-func TestParser(t *testing.T) {
-	got := run(t, "parser")
-	golden := filepath.Join("testdata", "parser.txt")
+func TestParser(t *testing.T) { golden(t, "parser") }
+
+func TestPlugin(t *testing.T) { golden(t, "plugin") }
+
+// golden compares what a program prints with testdata.
+func golden(t *testing.T, name string) {
+	t.Helper()
+	got := run(t, name)
+	golden := filepath.Join("testdata", name+".txt")
 	if os.Getenv("UPDATE") != "" {
 		if err := os.WriteFile(golden, got, 0o644); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,48 @@
+// Plugin shows the built-in agent with a plugin beside it that builds the prompt in its place and observes errors. The second
+// message is empty, so the agent refuses it: the error goes to the observer, and to whoever asked.
+//
+//	go run ./examples/plugin
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/demo"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/turn"
+)
+
+type brief struct{}
+
+// BuildPrompt adds a wish to every question. What it declines, empty messages and commands, is the agent's.
+func (brief) BuildPrompt(_ context.Context, e *turn.Envelope, _ turn.SessionID, _ turn.State) (turn.Prompt, bool, error) {
+	return turn.Prompt{Text: "Briefly: " + e.Content}, e.Content != "" && !e.IsCommand(), nil
+}
+
+func (brief) OnError(_ context.Context, stage turn.Stage, err error, e *turn.Envelope) {
+	fmt.Printf("observed in %s of %s: %v\n", stage, e.SessionID, err)
+}
+
+func main() {
+	models := &adapter.Registry{Default: "demo:fast"}
+	provider := demo.New(nil)
+	defer provider.Close()
+	models.Register("demo", provider)
+	builtin, err := agent.New(agent.Options{Models: models, Store: memory.New(nil)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	framework := turn.New(turn.Options{})
+	if err := errors.Join(framework.Register(agent.Name, builtin), framework.Register("brief", brief{})); err != nil {
+		log.Fatal(err)
+	}
+	for _, question := range []string{"How far away is the moon?", ""} {
+		result, err := framework.Process(context.Background(), &turn.Envelope{SessionID: "s1", Content: question})
+		fmt.Printf("%q: %q, %v\n", question, result.Output, err)
+	}
+}

@@ -22,8 +22,10 @@ func (s *Store) PutBlob(ctx context.Context, name string, data []byte) (handle s
 	sum := sha256.Sum256(data)
 	handle = hex.EncodeToString(sum[:])
 	err = s.with(name, func(l *log) error {
-		l.commit.Lock()
-		defer l.commit.Unlock()
+		if err := l.commit.lock(ctx); err != nil {
+			return err
+		}
+		defer l.commit.unlock()
 		// As the writer of the tape, so that it is not erased meanwhile.
 		return l.own(ctx, false, func() error {
 			if l.entries() == 0 {

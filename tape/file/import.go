@@ -14,8 +14,10 @@ import (
 // Import implements tape.Importer. The entries are written beside the tape, which is there with one rename.
 func (s *Store) Import(ctx context.Context, name, session, workspace string, entries iter.Seq2[tape.Entry, error]) error {
 	return s.explain(name, s.with(name, func(l *log) error {
-		l.commit.Lock()
-		defer l.commit.Unlock()
+		if err := l.commit.lock(ctx); err != nil {
+			return err
+		}
+		defer l.commit.unlock()
 		var owner tape.Info
 		err := l.own(ctx, true, func() (err error) {
 			if n := l.entries(); n > 0 {
@@ -35,8 +37,10 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		s.touched(name, name+tapeEnd)
 		// The new file has another log, which takes the session from here.
 		return s.with(name, func(l *log) error {
-			l.commit.Lock()
-			defer l.commit.Unlock()
+			if err := l.commit.lock(ctx); err != nil {
+				return err
+			}
+			defer l.commit.unlock()
 			return l.own(ctx, false, func() error {
 				l.mu.Lock()
 				defer l.mu.Unlock()

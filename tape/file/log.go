@@ -45,7 +45,7 @@ type log struct {
 	useful atomic.Bool // it has a file that is, for all that is known, the one at its path
 
 	// commit is held by the one who writes: taken before mu, never with it held.
-	commit sync.Mutex
+	commit turn
 
 	mu       sync.Mutex // guards what follows; held for moments, and never while the disk spins
 	file     handle     // nil when not open
@@ -478,8 +478,13 @@ func (l *log) write(ctx context.Context, r *request) (err error) {
 	l.mu.Lock()
 	l.queue = append(l.queue, r)
 	l.mu.Unlock()
-	l.commit.Lock()
-	defer l.commit.Unlock()
+	if err := l.commit.lock(ctx); err != nil {
+		if l.dequeue(r) {
+			return err
+		}
+		_ = l.commit.lock(context.Background()) // it is being written in this moment
+	}
+	defer l.commit.unlock()
 	if r.done { // somebody else did it, with one sync for all
 		return r.err
 	}
@@ -488,13 +493,41 @@ func (l *log) write(ctx context.Context, r *request) (err error) {
 		return nil
 	})
 	if !r.done {
-		l.mu.Lock()
-		l.queue = slices.DeleteFunc(l.queue, func(q *request) bool { return q == r })
-		l.mu.Unlock()
+		l.dequeue(r)
 		return err
 	}
 	return errors.Join(r.err, err)
 }
+
+// dequeue takes a batch back that nobody has begun to write.
+func (l *log) dequeue(r *request) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.queue, r)
+	if i >= 0 {
+		l.queue = slices.Delete(l.queue, i, i+1)
+	}
+	return i >= 0
+}
+
+// turn is a lock whose waiting a context can end.
+type turn chan struct{}
+
+func (t turn) lock(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turn) unlock() { <-t }
 
 // flush writes the batches of the queue, each with one write, and then, where that is the policy, makes them durable together. The
 // caller holds the locks.

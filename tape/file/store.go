@@ -101,7 +101,7 @@ func (s *Store) acquire(name string) (*log, error) {
 	}
 	l := s.logs[name]
 	if l == nil {
-		l = &log{store: s, name: name}
+		l = &log{store: s, name: name, commit: make(turn, 1)}
 		s.logs[name] = l
 	} else {
 		l.unlink()
@@ -446,8 +446,10 @@ func (s *Store) erase(ctx context.Context, name string) error {
 		return nil
 	}
 	err := s.with(name, func(l *log) error {
-		l.commit.Lock()
-		defer l.commit.Unlock()
+		if err := l.commit.lock(ctx); err != nil {
+			return err
+		}
+		defer l.commit.unlock()
 		l.mu.Lock()
 		err := l.openLocked(false)
 		l.mu.Unlock()
@@ -501,11 +503,11 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	var errs []error
 	for _, l := range logs {
-		l.commit.Lock() // the batch that is being written
+		_ = l.commit.lock(context.Background()) // the batch that is being written
 		l.mu.Lock()
 		errs = append(errs, l.closeLocked())
 		l.mu.Unlock()
-		l.commit.Unlock()
+		l.commit.unlock()
 	}
 	errs = append(errs, s.syncer.stop(), s.disk.close())
 	return errors.Join(errs...)

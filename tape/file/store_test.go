@@ -2,7 +2,6 @@ package file
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -32,12 +30,18 @@ var factory = tapetest.Factory{
 		if err != nil {
 			return nil, nil, err
 		}
-		full := &fullDisk{disk: d, room: room}
-		return openOn(full, Options{Sync: SyncNone}), full.set, nil
+		full := &testDisk{disk: d, room: room}
+		return openOn(full, Options{Sync: SyncNone}), func(room int64) { full.set(func() { full.room = room }) }, nil
 	},
 }
 
-func TestMain(m *testing.M) { tapetest.Main(m, factory) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(envLease); dir != "" {
+		holdLease(dir)
+		return
+	}
+	tapetest.Main(m, factory)
+}
 
 func TestTheStoreKeepsWhatPackageTapeSaysOfStores(t *testing.T) {
 	tapetest.Run(t, factory)
@@ -130,64 +134,6 @@ func files(t testing.TB, dir string) (names []string) {
 	return names
 }
 
-// fullDisk is a disk with room for so many bytes more of tapes.
-type fullDisk struct {
-	disk
-	mu       sync.Mutex
-	room     int64
-	stuck    bool  // what was written cannot be cut off
-	syncFail error // what a sync of a tape ends with
-	syncs    int
-}
-
-func (d *fullDisk) set(room int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.room = room
-}
-
-func (d *fullDisk) open(name string, flag int) (handle, error) {
-	f, err := d.disk.open(name, flag)
-	if err == nil && strings.HasSuffix(name, tapeEnd) {
-		f = &fullFile{f, d, name}
-	}
-	return f, err
-}
-
-type fullFile struct {
-	handle
-	d    *fullDisk
-	name string
-}
-
-func (f *fullFile) WriteAt(p []byte, at int64) (n int, err error) {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	if int64(len(p)) <= f.d.room {
-		f.d.room -= int64(len(p))
-		return f.handle.WriteAt(p, at)
-	}
-	n, err = f.handle.WriteAt(p[:f.d.room], at)
-	f.d.room = 0
-	return n, errors.Join(err, &fs.PathError{Op: "write", Path: f.name, Err: errNoSpace})
-}
-
-func (f *fullFile) Truncate(size int64) error {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	if f.d.stuck {
-		return errors.New("cannot be cut off")
-	}
-	return f.handle.Truncate(size)
-}
-
-func (f *fullFile) Sync() error {
-	f.d.mu.Lock()
-	defer f.d.mu.Unlock()
-	f.d.syncs++
-	return f.d.syncFail
-}
-
 // TA-60
 func TestATapeIsAFileOfLinesThatOnlyItsOwnerReads(t *testing.T) {
 	dir := t.TempDir()
@@ -267,8 +213,12 @@ func TestRecoveryKeepsWholeBatchesAndMovesTheRestAway(t *testing.T) {
 	}{
 		{"nothing is wrong", one + "\n" + two + "\n", []string{"1 one", "2 two"}, []string{"1 one", "2 two", "3 new"}, ""},
 		{"the last line feed is missing", one + "\n" + two, []string{"1 one"}, []string{"1 one", "2 two", "3 new"}, ""},
-		{"the last line feed of a batch is missing", one + "\n" + half + "\n" + end, []string{"1 one"},
-			[]string{"1 one", "2 two", "3 three", "4 new"}, ""},
+		{
+			"the last line feed of a batch is missing", one + "\n" + half + "\n" + end,
+			[]string{"1 one"},
+			[]string{"1 one", "2 two", "3 three", "4 new"},
+			"",
+		},
 		{"a line is cut", one + "\n" + two[:40], []string{"1 one"}, []string{"1 one", "2 new"}, two[:40]},
 		{"a batch is not whole", one + "\n" + half + "\n", []string{"1 one"}, []string{"1 one", "2 new"}, half + "\n"},
 		{"a batch lacks its last line, and a line feed", one + "\n" + half, []string{"1 one"}, []string{"1 one", "2 new"}, half},
@@ -360,5 +310,3 @@ func TestLinesInTheMiddleThatCannotBeReadAreSkippedAndKept(t *testing.T) {
 		})
 	}
 }
-
-var _ = context.Background

@@ -1,0 +1,147 @@
+package file
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/tape"
+)
+
+// long makes a tape whose last anchor is followed by 50 entries and preceded by the others.
+func long(tb testing.TB, s *Store, name string, entries int) {
+	tb.Helper()
+	text := strings.Repeat("x", 90)
+	b := tape.Batch{Create: true}
+	for i := range entries {
+		switch {
+		case i == 0:
+			b.Entries = append(b.Entries, tape.NewAnchor(tape.AnchorStart, nil))
+		case i == entries-51:
+			b.Entries = append(b.Entries, tape.NewAnchor("phase", "summary"))
+		default:
+			b.Entries = append(b.Entries, message(text))
+		}
+		if len(b.Entries) == 1000 || i == entries-52 || i == entries-1 {
+			if _, err := s.Append(tb.Context(), name, b); err != nil {
+				tb.Fatal(err)
+			}
+			b = tape.Batch{}
+		}
+	}
+}
+
+// cpu is what the process has used, the kernel's work for it included.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Target: 10 µs of CPU.
+func BenchmarkAppend200Bytes(b *testing.B) {
+	for name, sync := range map[string]Sync{"none": SyncNone, "interval": SyncInterval} {
+		b.Run(name, func(b *testing.B) {
+			s := open(b, b.TempDir(), Options{Sync: sync})
+			create(b, s, "a")
+			batch := tape.Batch{Entries: []tape.Entry{message(strings.Repeat("x", 200))}}
+			b.ReportAllocs()
+			before := cpu()
+			for b.Loop() {
+				if _, err := s.Append(b.Context(), "a", batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(cpu()-before)/float64(b.N)/1e3, "cpu-µs/op")
+		})
+	}
+}
+
+// Target: the second within twice the first.
+func BenchmarkContextOf50EntriesOpenedCold(b *testing.B) {
+	for _, n := range []int{100, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			dir := b.TempDir()
+			s := open(b, dir, Options{Sync: SyncNone})
+			long(b, s, "a", n)
+			b.ReportAllocs()
+			for b.Loop() {
+				s := open(b, dir, Options{Sync: SyncNone})
+				got := 0
+				for _, err := range s.Read(b.Context(), "a", tape.Query{FromLast: true}) {
+					if got++; err != nil {
+						b.Fatal(err)
+					}
+				}
+				if got != 51 {
+					b.Fatalf("%d entries", got)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkContextOf50EntriesOpened(b *testing.B) {
+	s := open(b, b.TempDir(), Options{Sync: SyncNone})
+	long(b, s, "a", 100_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, err := range s.Read(b.Context(), "a", tape.Query{FromLast: true}) {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// Target: 20 MB for 10 000.
+func BenchmarkIdleSessions(b *testing.B) {
+	const sessions = 10_000
+	s := open(b, b.TempDir(), Options{Sync: SyncNone})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for b.Loop() {
+		for i := range sessions {
+			long(b, s, fmt.Sprintf("s%d-%d", b.N, i), 60)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/1e6, "MB-heap")
+	start := time.Now()
+	for _, err := range s.Sessions(b.Context(), tape.SessionQuery{Limit: 20}) {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(time.Since(start).Milliseconds()), "ms-list")
+}
+
+func BenchmarkRebuildIndex(b *testing.B) {
+	dir := b.TempDir()
+	s := open(b, dir, Options{Sync: SyncNone})
+	long(b, s, "a", 100_000)
+	size := info(b, s, "a").Bytes
+	b.SetBytes(size)
+	for b.Loop() {
+		s := open(b, dir, Options{Sync: SyncNone})
+		if err := s.disk.remove("a" + indexEnd); err != nil {
+			b.Fatal(err)
+		}
+		info(b, s, "a")
+		l, err := s.acquire("a")
+		if err != nil {
+			b.Fatal(err)
+		}
+		l.mu.Lock()
+		l.openIndexLocked(0)
+		l.mu.Unlock()
+		s.release(l)
+	}
+}

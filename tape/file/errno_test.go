@@ -1,5 +1,0 @@
-package file
-
-import "syscall"
-
-var errNoSpace error = syscall.ENOSPC

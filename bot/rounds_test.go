@@ -42,6 +42,9 @@ func toolbox(t testing.TB) *tool.Set {
 		make("leaks", func(context.Context, town) (any, error) {
 			return nil, errors.New("401 for sk-proj-abcdefghijklmnopqrstuvwx0123456789")
 		}),
+		make("away", func(context.Context, town) (any, error) {
+			return nil, &tool.Error{Kind: tool.KindUnavailable, Message: "try later"}
+		}),
 		make("panics", func(context.Context, town) (any, error) { panic("secret") }),
 		make("hangs", func(ctx context.Context, _ town) (any, error) { <-ctx.Done(); return nil, ctx.Err() }, tool.WithTimeout(3*time.Second)),
 		make("asks", func(context.Context, town) (any, error) { return "never", nil }, tool.WithApproval(tool.Always)),
@@ -142,7 +145,7 @@ func TestToolsRunUntilTheModelCallsNone(t *testing.T) {
 		for _, tool := range asked[0].Tools {
 			offered = append(offered, tool.Name+" "+tool.Description)
 		}
-		if diff := cmp.Diff("weather_now The weather.now.", offered[len(offered)-1]); diff != "" || len(offered) != 8 || !json.Valid(asked[0].Tools[0].Parameters) {
+		if diff := cmp.Diff("weather_now The weather.now.", offered[len(offered)-1]); diff != "" || len(offered) != 9 || !json.Valid(asked[0].Tools[0].Parameters) {
 			t.Error(offered)
 		}
 		got := messages(asked[2])
@@ -167,6 +170,7 @@ func TestWhatGoesWrongWithAToolIsAResult(t *testing.T) {
 		{"a panic", "panics", rome, CodeInternal, `{"error":{"kind":"panic","message":"the tool broke down"}}`, `a tool has failed: "panics"`},
 		{"a timeout", "hangs", rome, CodeInternal, `{"error":{"kind":"timeout","message":"the tool did not finish within 3s"}}`, `a tool took too long: "hangs"`},
 		{"a tool that asks", "asks", rome, CodeInternal, `{"error":{"kind":"denied","message":"this tool needs the approval of a person, and nobody is there to give it"}}`, `a tool was not allowed to run: "asks"`},
+		{"a tool whose server is away", "away", rome, adapter.CodeUnavailable, `{"error":{"kind":"unavailable","message":"try later"}}`, `a tool is not available: "away"`},
 		{"no such tool", "lsit", rome, CodeOutputInvalid, `{"error":{"kind":"unknown_tool","message":"there is no tool called \"lsit\"; is it list?"}}`, `the model called a tool that there is not: "lsit"`},
 		{"no JSON", "list", `{"town":`, CodeOutputInvalid, `{"error":{"kind":"invalid_arguments","message":"the arguments are no JSON: unexpected end of JSON input"}}`, `the model called a tool with arguments that do not fit: "list"`},
 	} {
@@ -348,6 +352,42 @@ func TestTheDocumentIsThatOfTheLastRound(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// A model that goes on calling has its document all the same, where it wrote one before.
+func TestADocumentOutlivesCallsWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked []adapter.Request
+		call := part(0, "c", "list", rome)
+		w := newWorld(t, inTurn(&asked, calling(`{"a":1}`, call), calling("", call)))
+		r, err := chat(t, New(w.Env, "b", "r", Config{Tools: toolbox(t), ToolRounds: 2}))
+		if err != nil || string(r.Value) != `{"a":1}` || r.Usage.TotalTokens != 14 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if len(w.reported) != 1 || w.reported[0].Error() != `the model asked for tools again where it was to answer, after all rounds of them: "list"` {
+			t.Error(w.reported)
+		}
+	})
+}
+
+// A later round that fails is the bot's error; what was written stays.
+func TestARoundThatFailsIsTheBotsError(t *testing.T) {
+	for _, format := range []Format{Text, JSON} {
+		synctest.Test(t, func(t *testing.T) {
+			down := &adapter.Error{Code: adapter.CodeUnavailable, Message: "the server is down"}
+			var asked []adapter.Request
+			w := newWorld(t, inTurn(&asked, calling(`{"a":1}`, part(0, "c", "list", rome)), func(_ context.Context, _ adapter.Request, yield func(adapter.Chunk, error) bool) {
+				yield(adapter.Chunk{}, down)
+			}))
+			r, err := chat(t, New(w.Env, "b", "r", Config{Format: format, Tools: toolbox(t)}))
+			if !errors.Is(err, down) || r.Usage.TotalTokens != 7 {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if document, _ := w.Tube.Snapshot(true); len(document) < len(`{"r":{"a":1}}`) {
+				t.Errorf("%s", document)
+			}
 		})
 	}
 }
@@ -633,7 +673,7 @@ func TestToolsOverTheWire(t *testing.T) {
 			{"role": "tool", "content": "sunny in <Rome>", "tool_call_id": "a"},
 			{"role": "tool", "content": "done", "tool_call_id": "b"},
 		}
-		if diff := cmp.Diff(want, sent.Messages); diff != "" || len(sent.Tools) != 8 {
+		if diff := cmp.Diff(want, sent.Messages); diff != "" || len(sent.Tools) != 9 {
 			t.Error(diff)
 		}
 	})

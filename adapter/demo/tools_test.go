@@ -66,6 +66,9 @@ var offered = []adapter.Tool{
 	offer("tape_read", `{"type":"object","properties":{"id":{"type":"integer","minimum":1}},"required":["id"]}`),
 	offer("skill", `{"type":"object","properties":{"name":{"type":"string","maxLength":20}},"required":["name"]}`),
 	offer("swap", `{"type":"object","properties":{"from":{"type":"string"},"to":{"type":"string"}},"required":["from","to"]}`),
+	offer("plain", ``),
+	offer("open", `true`),
+	offer("dice", `{"type":"object","properties":{"sides":{"type":"integer","minimum":2,"maximum":100,"multipleOf":2},"luck":{"type":"number","exclusiveMinimum":0,"exclusiveMaximum":1}},"required":["sides","luck"]}`),
 	offer("broken", `{"type":"string"}`),
 	offer("endless", `{"$ref":"#/$defs/a","$defs":{"a":{"type":"object","properties":{"a":{"$ref":"#/$defs/a"}},"required":["a"]}}}`),
 }
@@ -95,9 +98,13 @@ func TestToolsAreCalledThatTheQuestionNames(t *testing.T) {
 		"time, weather in Bern, sum of 1 and 2, skill":     {"clock_time {}", `weather_now {"city":"Bern","unit":"celsius"}`, `mcp_everything_get-sum {"a":1,"b":2}`},
 		"skill: time\ndate: 2026-01-01T12:00:00Z\n\nHello": nil, // which are facts about the message
 		"Which skill knows \"the weather and the time\"?":  {`skill {"name":"the weather and the "}`},
-		"Call `time`": {"clock_time {}"},
-		"Hello there": nil,
-		"":            nil,
+		"plain, open":    {"plain {}", "open {}"},
+		"dice 6 and 0.5": {`dice {"sides":6,"luck":0.5}`},
+		"dice 7, 2":      {`dice {"sides":2,"luck":0.9999999999999999}`}, // neither of them is allowed there
+		"dice with 200":  {`dice {"sides":2,"luck":0.9999999999999999}`},
+		"Call `time`":    {"clock_time {}"},
+		"Hello there":    nil,
+		"":               nil,
 	} {
 		req := request("You are helpful.", question, adapter.Format{})
 		req.Tools = offered
@@ -110,7 +117,7 @@ func TestToolsAreCalledThatTheQuestionNames(t *testing.T) {
 		}
 		for _, c := range calls {
 			for _, o := range offered {
-				if o.Name == c.Name {
+				if o.Name == c.Name && len(o.Parameters) > 0 {
 					valid(t, o.Parameters, c.Arguments)
 				}
 			}

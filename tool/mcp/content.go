@@ -1,0 +1,176 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/lingserve/lingserve/tool"
+)
+
+// tool makes one of ours of a server's.
+func (s *server) tool(f *sdk.Tool) (*tool.Tool, error) {
+	if f.Name == "" {
+		return nil, errors.New("it has no name")
+	}
+	schema, err := json.Marshal(f.InputSchema)
+	if err != nil {
+		return nil, err
+	}
+	if len(schema) > maxSchema {
+		return nil, fmt.Errorf("its schema has %d bytes, which is more than %d", len(schema), maxSchema)
+	}
+	if string(schema) == "null" {
+		schema = nil
+	}
+	t := &tool.Tool{
+		Name: name(s.Name, f.Name), Description: clip(f.Description, maxDescription), Schema: schema,
+		Timeout: s.Timeout, Approval: tool.Always, Role: s.Role,
+	}
+	for _, free := range s.Free {
+		if free == "*" || free == f.Name {
+			t.Approval = tool.Never
+		}
+	}
+	remote := f.Name
+	t.Run = func(ctx context.Context, c tool.Call) (tool.Result, error) { return s.call(ctx, remote, c) }
+	return t, nil
+}
+
+// name is what we call a tool of a server. What cannot stand in a name, or is too much of it, is replaced by a hash of the whole.
+func name(server, remote string) string {
+	full := "mcp." + server + "." + remote
+	if len(full) <= tool.MaxName && clean(remote) == remote {
+		return full
+	}
+	return hashed(server, remote)
+}
+
+// hashed is the name that no other tool of the server has.
+func hashed(server, remote string) string {
+	sum := sha256.Sum256([]byte(remote))
+	mark := "-" + hex.EncodeToString(sum[:4])
+	start := "mcp." + server + "."
+	rest := clean(remote)
+	if room := tool.MaxName - len(start) - len(mark); len(rest) > room {
+		rest = strings.TrimRight(rest[:room], ".")
+	}
+	return start + rest + mark
+}
+
+// clean replaces what no name of a tool has: other characters, and segments of nothing.
+func clean(remote string) string {
+	var b strings.Builder
+	for i, r := range []byte(remote) {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
+			b.WriteByte(r)
+		case r == '.' && i > 0 && i < len(remote)-1 && remote[i-1] != '.':
+			b.WriteByte(r)
+		default:
+			b.WriteByte('_')
+		}
+	}
+	return b.String()
+}
+
+// resultOf makes a result of what a server answered: its texts joined, or what is structured as JSON, and images as parts.
+func resultOf(r *sdk.CallToolResult) tool.Result {
+	var texts []string
+	var parts []tool.Part
+	for _, c := range r.Content {
+		text, image := read(c)
+		if image != "" {
+			parts = append(parts, tool.Part{Type: "image_url", Image: image})
+		} else {
+			texts = append(texts, text)
+		}
+	}
+	text := strings.Join(texts, "\n")
+	if r.IsError {
+		if text == "" {
+			text = "the tool failed, and does not say why"
+		}
+		return tool.Result{Err: &tool.Error{Kind: tool.KindFailed, Message: text}}
+	}
+	out := tool.Text(text)
+	if r.StructuredContent != nil {
+		if structured, err := marshal(r.StructuredContent); err == nil {
+			out.Content = structured
+			// Most servers say the same in a text, for those who know no structure.
+			if text != "" && !sameJSON(text, structured) {
+				parts = append([]tool.Part{{Type: "text", Text: text}}, parts...)
+			}
+		}
+	}
+	out.Parts = parts
+	return out
+}
+
+func marshal(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
+}
+
+func sameJSON(text string, structured json.RawMessage) bool {
+	var a, b any
+	return json.Unmarshal([]byte(text), &a) == nil && json.Unmarshal(structured, &b) == nil && reflect.DeepEqual(a, b)
+}
+
+// images are the types that models take.
+var images = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
+
+// read is a piece of content as text, or as the data URL of an image. What a model cannot read is said to be there.
+func read(c sdk.Content) (text, image string) {
+	switch c := c.(type) {
+	case *sdk.TextContent:
+		return c.Text, ""
+	case *sdk.ImageContent:
+		return media("an image", c.MIMEType, c.Data)
+	case *sdk.AudioContent:
+		return media("a sound", c.MIMEType, c.Data)
+	case *sdk.ResourceLink:
+		return fmt.Sprintf("[a link to %s: %s]", c.Name, c.URI), ""
+	case *sdk.EmbeddedResource:
+		switch r := c.Resource; {
+		case r == nil:
+			return "[an empty resource]", ""
+		case r.Blob != nil:
+			return media("a file", r.MIMEType, r.Blob)
+		default:
+			return r.Text, ""
+		}
+	}
+	return "[something that cannot be shown]", ""
+}
+
+func media(what, mime string, data []byte) (text, image string) {
+	if !images[mime] {
+		return fmt.Sprintf("[%s of type %s, %d bytes, left out]", what, clip(strings.ToValidUTF8(mime, ""), 64), len(data)), ""
+	}
+	return "", "data:" + mime + ";base64," + base64.StdEncoding.EncodeToString(data)
+}
+
+// clip cuts text on the border of a character.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
+}

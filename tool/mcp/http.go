@@ -1,0 +1,86 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// remote is the way to a server over streamable HTTP: the SDK's, through a client that bounds what the SDK does not.
+type remote struct {
+	sdk.StreamableClientTransport
+	server *server
+	base   *http.Transport
+	meter  meter
+	ctx    context.Context // of everything that is sent
+	cancel context.CancelCauseFunc
+}
+
+func newHTTP(s *server) *remote {
+	r := &remote{server: s}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	r.base = &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		IdleConnTimeout:        90 * time.Second,
+		MaxConnsPerHost:        64,
+		ForceAttemptHTTP2:      true,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+	r.Endpoint = s.URL
+	r.MaxEventSize = maxMessage
+	r.MaxRetries = 10 // the SDK's pauses grow to half a minute; the call's context bounds it as well
+	r.HTTPClient = &http.Client{
+		Transport: r,
+		// Where the configuration does not point, no header with a key goes.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return r
+}
+
+var errNoAnswer = errors.New("no answer to the request")
+
+// RoundTrip sends a request of the SDK.
+func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	stop := context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })
+	ended := func() {
+		stop()
+		cancel(nil)
+	}
+	if req.Method == http.MethodGet {
+		// The SDK waits for the answer without a bound; only the stream that follows may last.
+		timer := time.AfterFunc(r.server.times.listen, func() { cancel(errNoAnswer) })
+		defer timer.Stop()
+	}
+	req = req.Clone(ctx)
+	for name, value := range r.server.Header {
+		req.Header.Set(name, value)
+	}
+	resp, err := r.base.RoundTrip(req)
+	if err != nil {
+		ended()
+		if context.Cause(ctx) == errNoAnswer && req.Header.Get("Last-Event-ID") == "" {
+			// It has no stream of notices, though it does not say so; all the rest may work.
+			return &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+		}
+		return nil, err
+	}
+	body := &metered{ReadCloser: resp.Body, meter: &r.meter, left: maxMessage, ended: ended}
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		body.left = -1 // the SDK bounds an event, the meter all of them
+	}
+	resp.Body = body
+	return resp, nil
+}
+
+func (r *remote) end() {
+	r.cancel(errEnded)
+	r.base.CloseIdleConnections()
+}

@@ -1,0 +1,396 @@
+package mcp
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/tool"
+)
+
+// transports are the two ways to the same server.
+func transports(t *testing.T, test func(*testing.T, Server)) {
+	t.Run("stdio", func(t *testing.T) { test(t, program(t, "good")) })
+	t.Run("http", func(t *testing.T) { test(t, serveHTTP(t)) })
+}
+
+func TestToolsOfAServer(t *testing.T) { // AG-64, AG-65
+	transports(t, func(t *testing.T, s Server) {
+		c, _ := connect(t, quick, s)
+		ready(t, c)
+		var names []string
+		for _, tool := range c.Tools() {
+			names = append(names, tool.Name)
+		}
+		want := []string{"mcp.test.echo", "mcp.test.env", "mcp.test.fail", "mcp.test.grow", "mcp.test.huge", "mcp.test.picture", "mcp.test.pid", "mcp.test.slow", "mcp.test.spawn", "mcp.test.sum"}
+		if diff := cmp.Diff(want, names); diff != "" {
+			t.Error(diff)
+		}
+		if got := c.Tools()[0]; got.Description != "says it again" ||
+			string(got.Schema) != `{"additionalProperties":false,"properties":{"text":{"description":"what to say","type":"string"}},"required":["text"],"type":"object"}` {
+			t.Errorf("got %q and %s", got.Description, got.Schema)
+		}
+		for _, row := range []struct{ name, tool, arguments, want string }{
+			{"text", "mcp_test_echo", `{"text":"hello, 天气 <b>"}`, `"hello, 天气 <b>"`},
+			{"structured content is JSON", "mcp.test.sum", `{"a":2,"b":3}`, `{"sum":5}`},
+			{"text is joined, images are parts", "mcp.test.picture", ``, `[{"type":"text","text":"a\nb"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AQID"}}]`},
+			{"isError is an error", "mcp.test.fail", ``, `{"error":{"kind":"failed","message":"there is no such row"}}`},
+			{"arguments are held to the schema here", "mcp.test.echo", `{"txt":1}`, `{"error":{"kind":"invalid_arguments","message":"the arguments do not fit: /text: this property is required; /txt: this property is not known"}}`},
+		} {
+			t.Run(row.name, func(t *testing.T) {
+				if got := string(ask(t.Context(), c, row.tool, row.arguments).Value()); got != row.want {
+					t.Errorf("got %s, want %s", got, row.want)
+				}
+			})
+		}
+	})
+}
+
+func TestChangedListsAreRead(t *testing.T) { // AG-65
+	transports(t, func(t *testing.T, s Server) {
+		c, _ := connect(t, quick, s)
+		ready(t, c)
+		set, err := tool.NewSet()
+		if err != nil {
+			t.Fatal(err)
+		}
+		set.Attach(c)
+		same, _ := set.Find("mcp.test.echo")
+		if got := ask(t.Context(), c, "mcp.test.grow", `{"text":"newest"}`); got.Text() != "done" {
+			t.Fatal(got.Text())
+		}
+		until(t, "the new tool is there and the old one gone", func() bool {
+			_, grown := set.Find("mcp_test_newest")
+			_, there := set.Find("mcp_test_picture")
+			return grown && !there
+		})
+		if got := ask(t.Context(), c, "mcp.test.newest", ``); got.Text() != "grown" {
+			t.Error(got.Text())
+		}
+		if again, _ := set.Find("mcp.test.echo"); again != same {
+			t.Error("a tool that did not change was made again")
+		}
+	})
+}
+
+func TestCallsOfAServerThatHangsTimeOut(t *testing.T) { // AG-25, AG-65
+	transports(t, func(t *testing.T, s Server) {
+		s.Timeout = 300 * time.Millisecond
+		c, _ := connect(t, quick, s)
+		ready(t, c)
+		if got := ask(t.Context(), c, "mcp.test.slow", ``); got.Err == nil || got.Err.Kind != tool.KindTimeout {
+			t.Errorf("got %s", got.Text())
+		}
+		// The server answers everything else, so it stays.
+		if got := ask(t.Context(), c, "mcp.test.echo", `{"text":"still here"}`); got.Text() != "still here" {
+			t.Errorf("got %s", got.Text())
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		s.Timeout = time.Minute
+		if got := ask(ctx, c, "mcp.test.slow", ``); got.Err == nil || got.Err.Kind != tool.KindInterrupted && got.Err.Kind != tool.KindTimeout {
+			t.Errorf("got %s", got.Text())
+		}
+	})
+}
+
+func TestAnAnswerThatIsTooLargeIsAnError(t *testing.T) { // AG-65
+	transports(t, func(t *testing.T, s Server) {
+		c, _ := connect(t, quick, s)
+		ready(t, c)
+		if got := ask(t.Context(), c, "mcp.test.huge", ``); got.Err == nil || got.Err.Kind != tool.KindUnavailable {
+			t.Errorf("got %.200s", got.Text())
+		}
+		until(t, "the server is back", func() bool { return ask(t.Context(), c, "mcp.test.echo", `{"text":"back"}`).Text() == "back" })
+	})
+}
+
+func TestToolsAskUnlessConfigured(t *testing.T) { // AG-40, AG-65
+	for _, row := range []struct {
+		name      string
+		free      []string
+		echo, sum tool.Approval
+	}{
+		{"all, whatever the server says of them", nil, tool.Always, tool.Always},
+		{"but one", []string{"echo"}, tool.Never, tool.Always},
+		{"none", []string{"*"}, tool.Never, tool.Never},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := program(t, "good")
+			s.Free, s.Role = row.free, tool.Operator
+			c, _ := connect(t, quick, s)
+			ready(t, c)
+			for _, tool := range c.Tools() {
+				want := map[string]approval{"mcp.test.echo": row.echo, "mcp.test.sum": row.sum}[tool.Name]
+				if want != "" && tool.Approval != want || tool.Role.String() != "operator" {
+					t.Errorf("%s asks %s, of the role %s", tool.Name, tool.Approval, tool.Role)
+				}
+			}
+			got := ask(t.Context(), c, "mcp.test.sum", `{"a":1,"b":1}`)
+			if denied := got.Err != nil && got.Err.Kind == tool.KindDenied; denied != (row.sum == tool.Always) {
+				t.Errorf("got %s", got.Text())
+			}
+		})
+	}
+}
+
+type approval = tool.Approval
+
+func TestAProgramIsKilledInTheMiddleOfACall(t *testing.T) { // AG-65
+	c, log := connect(t, quick, program(t, "good"))
+	ready(t, c)
+	pid, err := strconv.Atoi(ask(t.Context(), c, "mcp.test.pid", ``).Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	start := time.Now()
+	got := ask(t.Context(), c, "mcp.test.slow", ``)
+	if got.Err == nil || got.Err.Kind != tool.KindUnavailable || !strings.Contains(got.Err.Message, "what it did is not known") {
+		t.Errorf("got %s", got.Text())
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %v to be noticed", took)
+	}
+	if len(c.Tools()) == 0 {
+		t.Error("the tools are gone with the program")
+	}
+	until(t, "another program answers", func() bool {
+		again, err := strconv.Atoi(ask(t.Context(), c, "mcp.test.pid", ``).Text())
+		return err == nil && again != pid
+	})
+	if !strings.Contains(log.String(), "signal: killed") {
+		t.Errorf("the log does not say how it ended: %s", log.String())
+	}
+}
+
+// alive says whether a process is there and runs.
+func alive(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return runtime.GOOS != "linux" && syscall.Kill(pid, 0) == nil
+	}
+	_, state, _ := strings.Cut(string(text), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
+
+func TestClosingEndsTheProgramAndItsGroup(t *testing.T) { // AG-65
+	for _, which := range []string{"good", "stubborn"} {
+		t.Run(which, func(t *testing.T) {
+			c, _ := connect(t, quick, program(t, which))
+			ready(t, c)
+			var pids []int
+			for _, name := range []string{"mcp.test.pid", "mcp.test.spawn"} {
+				pid, err := strconv.Atoi(ask(t.Context(), c, name, ``).Text())
+				if err != nil {
+					t.Fatal(err)
+				}
+				pids = append(pids, pid)
+			}
+			for _, pid := range pids {
+				if !alive(pid) {
+					t.Fatalf("%d does not run", pid)
+				}
+			}
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+			for _, pid := range pids {
+				until(t, "the process has ended", func() bool { return !alive(pid) })
+			}
+			if state := c.Status()[0].State; state != Closed {
+				t.Errorf("it is %s", state)
+			}
+			if got := ask(t.Context(), c, "mcp.test.echo", `{"text":"x"}`); got.Err == nil || got.Err.Kind != tool.KindUnavailable {
+				t.Errorf("after closing: %s", got.Text())
+			}
+		})
+	}
+}
+
+func TestWhatAProgramLeavesBehindIsEnded(t *testing.T) { // AG-65
+	c, _ := connect(t, quick, program(t, "good"))
+	ready(t, c)
+	parent, err := strconv.Atoi(ask(t.Context(), c, "mcp.test.pid", ``).Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := strconv.Atoi(ask(t.Context(), c, "mcp.test.spawn", ``).Text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(parent, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the child has ended too", func() bool { return !alive(child) })
+	until(t, "there is another program", func() bool {
+		pid, err := strconv.Atoi(ask(t.Context(), c, "mcp.test.pid", ``).Text())
+		return err == nil && pid != parent
+	})
+}
+
+func TestLinesThatAreNoMessagesAreSkipped(t *testing.T) { // AG-65
+	c, _ := connect(t, quick, program(t, "chatty"))
+	ready(t, c)
+	if got := ask(t.Context(), c, "mcp.test.echo", `{"text":"through the noise"}`); got.Text() != "through the noise" {
+		t.Error(got.Text())
+	}
+}
+
+func TestServersThatDoNotWorkTakeNothingDown(t *testing.T) { // AG-65
+	short := quick
+	short.connect, short.list = 300*time.Millisecond, 300*time.Millisecond
+	for _, row := range []struct{ name, reason string }{
+		{"crash", "the connection ended|it cannot be reached"},
+		{"mute", "it did not answer in time"},
+		{"deaf", "it did not answer in time"},
+		{"noise", "it did not answer in time|it cannot be reached"},
+		{"endless", "it did not answer in time|it cannot be reached"},
+		{"flood", ""},
+		{"questions", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			before := heap()
+			begun := time.Now()
+			bad, good := program(t, row.name), program(t, "good")
+			bad.Name = "bad"
+			c, log := connect(t, short, bad, good)
+			if took := time.Since(begun); took > time.Second {
+				t.Errorf("the start took %v", took)
+			}
+			until(t, "the good one is ready", func() bool { return c.Status()[1].State == Ready })
+			until(t, "the bad one is away", func() bool { return c.Status()[0].State == Away })
+			if got := ask(t.Context(), c, "mcp.test.echo", `{"text":"fine"}`); got.Text() != "fine" {
+				t.Errorf("the good one is touched: %s", got.Text())
+			}
+			// It is tried again and again.
+			until(t, "three attempts", func() bool { return strings.Count(log.String(), "an MCP server is away") >= 3 })
+			if reason := c.Status()[0].Reason; row.reason != "" && reason != "" && !strings.Contains(row.reason, reason) {
+				t.Errorf("the reason is %q", reason)
+			}
+			if strings.Contains(log.String(), "sk-secret") {
+				t.Error("the key is in the log")
+			}
+			if row.name == "crash" && !strings.Contains(log.String(), "cannot start: the key … is wrong") {
+				t.Errorf("what it said is not in the log: %s", log.String())
+			}
+			if grown := heap() - before; grown > 256<<20 {
+				t.Errorf("the heap grew by %d MiB", grown>>20)
+			}
+		})
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestAServerThatStopsIsStartedAgain(t *testing.T) { // AG-65
+	s := program(t, "stops")
+	s.Timeout = 300 * time.Millisecond
+	c, _ := connect(t, quick, s)
+	ready(t, c)
+	pid := ask(t.Context(), c, "mcp.test.pid", ``).Text()
+	if got := ask(t.Context(), c, "mcp.test.stop", ``); got.Err == nil || got.Err.Kind != tool.KindTimeout {
+		t.Errorf("got %s", got.Text())
+	}
+	until(t, "another program answers", func() bool {
+		got := ask(t.Context(), c, "mcp.test.pid", ``)
+		return got.Err == nil && got.Text() != pid
+	})
+}
+
+func TestAServerThatReadsNothingIsGivenUp(t *testing.T) { // AG-65
+	s := program(t, "stops")
+	s.Timeout = 2 * time.Second
+	times := quick
+	times.ping = time.Minute // it is the writing that fails
+	c, _ := connect(t, times, s)
+	ready(t, c)
+	pid := ask(t.Context(), c, "mcp.test.pid", ``).Text()
+	calls := []tool.Call{{ID: "1", Name: "mcp.test.stop"}}
+	for range 7 {
+		calls = append(calls, tool.Call{ID: "2", Name: "mcp.test.echo", Arguments: []byte(`{"text":"` + strings.Repeat("x", 1<<20) + `"}`)})
+	}
+	start := time.Now()
+	for _, result := range (&tool.Runner{}).Run(t.Context(), c.Tools(), calls) {
+		if result.Err == nil && result.ID == "1" {
+			t.Errorf("got %.100s", result.Text())
+		}
+	}
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("the calls took %v", took)
+	}
+	until(t, "another program answers", func() bool {
+		got := ask(t.Context(), c, "mcp.test.pid", ``)
+		return got.Err == nil && got.Text() != pid
+	})
+}
+
+func TestAProgramGetsNamedVariablesOnly(t *testing.T) { // AG-64
+	t.Setenv("LINGSERVE_TEST_NAMED", "given")
+	t.Setenv("LINGSERVE_TEST_OTHER", "secret")
+	s := program(t, "good")
+	s.Env = append(s.Env, "LINGSERVE_TEST_NAMED", "LINGSERVE_TEST_MISSING", "LINGSERVE_TEST_SET=a=b")
+	c, _ := connect(t, quick, s)
+	ready(t, c)
+	for name, want := range map[string]string{
+		"LINGSERVE_TEST_NAMED": "given", "LINGSERVE_TEST_OTHER": "", "LINGSERVE_TEST_MISSING": "", "LINGSERVE_TEST_SET": "a=b", "PATH": os.Getenv("PATH"),
+	} {
+		if got := ask(t.Context(), c, "mcp.test.env", `{"text":"`+name+`"}`); got.Text() != want {
+			t.Errorf("%s is %q, want %q", name, got.Text(), want)
+		}
+	}
+}
+
+func TestCallsBeforeTheConnectionAreErrors(t *testing.T) { // AG-65
+	s := newServer(Server{Name: "x"}, Options{}, quick)
+	_, err := s.call(t.Context(), "y", tool.Call{})
+	if err == nil || err.Error() != "the server x of this tool is not available: it is not connected yet" {
+		t.Error(err)
+	}
+}
+
+func TestAProgramThatIsNotThere(t *testing.T) { // AG-65
+	for _, command := range []string{"lingserve-no-such-program", "/no/such/program"} {
+		c, _ := connect(t, quick, Server{Name: "gone", Command: command})
+		until(t, "it is away", func() bool { return c.Status()[0].State == Away })
+		if got := c.Status()[0].Reason; got != "its program is not installed" {
+			t.Errorf("the reason is %q", got)
+		}
+	}
+}
+
+func TestConfigurationsThatAreRefused(t *testing.T) { // AG-64
+	for _, row := range []struct {
+		servers []Server
+		want    string
+	}{
+		{[]Server{{Name: "a"}}, "MCP server a: expected a command or a url"},
+		{[]Server{{Name: "a", Command: "x", URL: "http://x"}}, "MCP server a: expected a command or a url, not both"},
+		{[]Server{{Name: "a b", Command: "x"}}, `MCP server "a b": expected a name of at most 32 lower-case letters, digits and -`},
+		{[]Server{{Name: "a_b", Command: "x"}}, `MCP server "a_b": expected a name of at most 32 lower-case letters, digits and -`},
+		{[]Server{{Name: "", Command: "x"}}, `MCP server "": expected a name of at most 32 lower-case letters, digits and -`},
+		{[]Server{{Name: "a", URL: "file:///etc"}}, "MCP server a: expected a url that begins with http:// or https://"},
+		{[]Server{{Name: "a", Command: "x", Env: []string{"=b"}}}, "MCP server a: expected the name of a variable, or NAME=value, in env"},
+		{[]Server{{Name: "a", Command: "x"}, {Name: "a", Command: "y"}}, "MCP server a: there is already one of that name"},
+	} {
+		if _, err := Start(row.servers, nil); err == nil || err.Error() != row.want {
+			t.Errorf("got %v, want %s", err, row.want)
+		}
+	}
+	c, err := Start(nil, nil)
+	if err != nil || len(c.Tools()) != 0 || c.Close() != nil {
+		t.Errorf("no servers: %v", err)
+	}
+}

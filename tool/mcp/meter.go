@@ -1,0 +1,70 @@
+package mcp
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+var errFlood = errors.New("it sends more than is allowed")
+
+// meter bounds what a server sends in a minute.
+type meter struct {
+	mu              sync.Mutex
+	since           time.Time
+	bytes, messages int
+}
+
+// count adds to what was sent.
+func (m *meter) count(bytes, messages int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now := time.Now(); now.Sub(m.since) > time.Minute {
+		m.since, m.bytes, m.messages = now, 0, 0
+	}
+	m.bytes += bytes
+	m.messages += messages
+	if m.bytes > maxPerMinute || m.messages > maxMessages {
+		return errFlood
+	}
+	return nil
+}
+
+// metered is the body of an answer; it ends with an error where it is too large, or the server sends too much.
+type metered struct {
+	io.ReadCloser
+	meter *meter
+	left  int // bytes; without bound where it is negative
+	ended func()
+}
+
+var errLarge = errors.New("an answer is larger than is allowed")
+
+func (b *metered) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errLarge
+	}
+	if b.left > 0 && len(p) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left > 0 {
+		b.left -= n
+	}
+	lines := 0
+	for _, c := range p[:n] {
+		if c == '\n' {
+			lines++
+		}
+	}
+	if flood := b.meter.count(n, (lines+1)/2); flood != nil { // an event has two lines at least
+		return 0, flood
+	}
+	return n, err
+}
+
+func (b *metered) Close() error {
+	defer b.ended()
+	return b.ReadCloser.Close()
+}

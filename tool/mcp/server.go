@@ -1,0 +1,337 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/lingserve/lingserve/tool"
+)
+
+// server is one server and the connection to it, which one goroutine makes, watches and makes again.
+type server struct {
+	Server
+	opts   Options
+	times  times
+	client *sdk.Client
+
+	changed chan struct{} // the server says that its list of tools changed
+	doubt   chan struct{} // a call failed in a way that makes one doubt that the server still works
+	calls   atomic.Int64  // that are running
+
+	mu      sync.Mutex
+	current *connection // nil while there is none
+	tools   []*tool.Tool
+	state   string
+	since   time.Time
+	reason  string
+	modern  bool // the server refused the handshake that all others know
+}
+
+// connection is a session that works. Its context ends with it.
+type connection struct {
+	*sdk.ClientSession
+	ctx context.Context
+}
+
+func newServer(config Server, opts Options, t times) *server {
+	s := &server{
+		Server: config, opts: opts, times: t, state: Connecting, since: time.Now(),
+		changed: make(chan struct{}, 1), doubt: make(chan struct{}, 1),
+	}
+	s.client = sdk.NewClient(&sdk.Implementation{Name: "lingserve", Version: cmp.Or(opts.Version, "dev")}, &sdk.ClientOptions{
+		// A server gets nothing of us: no models, no files, no people.
+		Capabilities:           &sdk.ClientCapabilities{},
+		MultiRoundTrip:         &sdk.MultiRoundTripOptions{Disabled: true},
+		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) { raise(s.changed) },
+	})
+	return s
+}
+
+// raise sets a flag that somebody may be waiting for.
+func raise(flag chan struct{}) {
+	select {
+	case flag <- struct{}{}:
+	default:
+	}
+}
+
+func (s *server) list() []*tool.Tool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tools
+}
+
+func (s *server) status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Status{s.Name, s.state, len(s.tools), s.since, s.reason}
+}
+
+func (s *server) set(c *connection, state, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = c
+	if s.state != state {
+		s.since = time.Now()
+	}
+	s.state, s.reason = state, reason
+}
+
+// run keeps the connection until ctx ends.
+func (s *server) run(ctx context.Context) {
+	pause := s.times.first
+	for ctx.Err() == nil {
+		begun := time.Now()
+		err := s.serve(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(begun) >= s.times.stable {
+			pause = s.times.first
+		}
+		s.set(nil, Away, reason(err))
+		// Some servers would come back at the same moment, after a restart of what they stand on.
+		wait := pause/2 + rand.N(pause)
+		s.opts.Log.Warn("an MCP server is away", slog.String("server", s.Name), slog.String("error", s.opts.Redact(err.Error())),
+			slog.Duration("again_in", wait))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, s.times.longest)
+	}
+	s.set(nil, Closed, "")
+}
+
+var (
+	errEnded = errors.New("the connection ended")
+	errHangs = errors.New("it does not answer any more")
+)
+
+// reason says in safe words why a server is away: what it wrote, addresses and paths are for the log.
+func reason(err error) string {
+	switch e, refused := refusal(err); {
+	case errors.Is(err, errHangs):
+		return errHangs.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return "it did not answer in time"
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return "its program is not installed"
+	case refused:
+		return fmt.Sprintf("it refused with the error %d", e.Code)
+	case errors.Is(err, errEnded):
+		return errEnded.Error()
+	}
+	return "it cannot be reached"
+}
+
+// refusal is the error that a server answered with. The SDK has errors of the same type of its own.
+func refusal(err error) (*jsonrpc.Error, bool) {
+	const clientCloses, serverCloses, rejected = -32003, -32004, -32005
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	return e, ok && e.Code != clientCloses && e.Code != serverCloses && e.Code != rejected
+}
+
+// carrier is a way to a server.
+type carrier interface {
+	sdk.Transport
+	// end ends it at once, and returns when nothing of it is left.
+	end()
+}
+
+func (s *server) carrier() carrier {
+	if s.Command != "" {
+		return &process{server: s}
+	}
+	return newHTTP(s)
+}
+
+// serve connects, and returns when the connection has ended, with the reason; nothing of it is left then.
+func (s *server) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errEnded)
+	carrier := s.carrier()
+	defer carrier.end()
+
+	connecting, done := context.WithTimeout(ctx, s.times.connect)
+	defer done()
+	version := "2025-11-25" // every server knows this handshake; to ask for a newer one first makes some wait for ever
+	if s.modern {
+		version = ""
+	}
+	session, err := s.client.Connect(connecting, carrier, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		if _, refused := refusal(err); refused {
+			s.modern = !s.modern
+		}
+		return fmt.Errorf("connecting: %w", err)
+	}
+	ended := make(chan error, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() { ended <- session.Wait() })
+	defer wg.Wait()
+	defer func() {
+		// Calls end first, since the SDK waits for them; then there is a moment to take leave.
+		cancel(errEnded)
+		timer := time.AfterFunc(s.times.leave, carrier.end)
+		defer timer.Stop()
+		_ = session.Close() // it ends anyway
+	}()
+
+	if err := s.reread(ctx, session); err != nil {
+		return fmt.Errorf("reading the list of tools: %w", err)
+	}
+	s.set(&connection{session, ctx}, Ready, "")
+	defer s.set(nil, Away, "") // before anything is closed
+	s.opts.Log.Info("an MCP server is ready", slog.String("server", s.Name), slog.Int("tools", len(s.list())))
+
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-ended:
+			if err != nil {
+				return fmt.Errorf("%w: %w", errEnded, err)
+			}
+			return errEnded
+		case <-s.changed:
+			if err := s.reread(ctx, session); err != nil && ctx.Err() == nil {
+				s.opts.Log.Warn("an MCP server's list of tools cannot be read", slog.String("server", s.Name),
+					slog.String("error", s.opts.Redact(err.Error())))
+			}
+			// A server that changes all the time is not read all the time.
+			select {
+			case <-time.After(min(time.Second, s.times.first)):
+			case <-ctx.Done():
+			}
+		case <-s.doubt:
+			if err := s.ping(ctx, session); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ping finds out whether the server still answers. While calls run it may be too busy to.
+func (s *server) ping(ctx context.Context, session *sdk.ClientSession) error {
+	if s.calls.Load() > 0 {
+		return nil // whoever ends last, and fails, asks again
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.times.ping)
+	defer cancel()
+	err := session.Ping(ctx, nil)
+	if _, answered := refusal(err); err == nil || answered {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errHangs, err)
+}
+
+// reread reads the list of tools.
+func (s *server) reread(ctx context.Context, session *sdk.ClientSession) error {
+	ctx, cancel := context.WithTimeout(ctx, s.times.list)
+	defer cancel()
+	var found []*sdk.Tool
+	var params sdk.ListToolsParams
+	for page := 1; ; page++ {
+		result, err := session.ListTools(ctx, &params)
+		if err != nil {
+			return err
+		}
+		found = append(found, result.Tools...)
+		if result.NextCursor == "" {
+			break
+		}
+		if page == maxPages || len(found) > maxTools {
+			s.opts.Log.Warn("an MCP server has too many tools", slog.String("server", s.Name), slog.Int("kept", min(len(found), maxTools)))
+			break
+		}
+		params.Cursor = result.NextCursor
+	}
+	tools := s.adopt(found[:min(len(found), maxTools)])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tools = tools
+	return nil
+}
+
+// adopt makes tools of what a server lists. One that cannot be used is left out; one that did not change stays the same.
+func (s *server) adopt(found []*sdk.Tool) []*tool.Tool {
+	before := map[string]*tool.Tool{}
+	for _, t := range s.list() {
+		before[t.Name] = t
+	}
+	found = slices.DeleteFunc(slices.Clone(found), func(t *sdk.Tool) bool { return t == nil })
+	slices.SortStableFunc(found, func(a, b *sdk.Tool) int { return cmp.Compare(a.Name, b.Name) })
+	var out []*tool.Tool
+	taken := map[string]bool{}
+	for _, f := range found {
+		t, err := s.tool(f)
+		if err == nil && taken[t.Wire()] {
+			t = t.With(tool.WithName(hashed(s.Name, f.Name)))
+		}
+		if err == nil && !taken[t.Wire()] {
+			if old := before[t.Name]; old != nil && same(old, t) {
+				t = old
+			}
+			if err = t.Check(); err == nil {
+				taken[t.Wire()] = true
+				out = append(out, t)
+				continue
+			}
+		}
+		s.opts.Log.Warn("a tool of an MCP server is left out", slog.String("server", s.Name), slog.String("tool", s.opts.Redact(clip(f.Name, 128))),
+			slog.Any("error", err))
+	}
+	return out
+}
+
+func same(a, b *tool.Tool) bool {
+	return a.Description == b.Description && string(a.Schema) == string(b.Schema)
+}
+
+// call makes one call of the tool that the server calls name.
+func (s *server) call(ctx context.Context, name string, c tool.Call) (tool.Result, error) {
+	s.mu.Lock()
+	conn, why := s.current, s.reason
+	s.mu.Unlock()
+	if conn == nil {
+		return tool.Result{}, s.unavailable(cmp.Or(why, "it is not connected yet"))
+	}
+	s.calls.Add(1)
+	// The context must end, for the SDK reads on until it does.
+	asked, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(conn.ctx, func() { cancel(errEnded) })()
+	result, err := conn.CallTool(asked, &sdk.CallToolParams{Name: name, Arguments: c.Arguments})
+	s.calls.Add(-1)
+	if err == nil {
+		return resultOf(result), nil
+	}
+	if e, ok := refusal(err); ok {
+		return tool.Result{}, &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf("the server %s refused the call: %s", s.Name, e.Message)}
+	}
+	raise(s.doubt)
+	if ctx.Err() != nil {
+		return tool.Result{}, ctx.Err()
+	}
+	s.opts.Log.Warn("a call of an MCP server failed", slog.String("server", s.Name), slog.String("tool", c.Name),
+		slog.String("error", s.opts.Redact(err.Error())))
+	return tool.Result{}, s.unavailable("the connection broke while the call ran, and what it did is not known")
+}
+
+func (s *server) unavailable(why string) error {
+	return &tool.Error{Kind: tool.KindUnavailable, Message: fmt.Sprintf("the server %s of this tool is not available: %s", s.Name, why)}
+}

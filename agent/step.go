@@ -59,7 +59,7 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 			}
 			return rep, handed, nil
 		}
-		if handed || r.left || r.ctx.Err() != nil || i == len(r.models)-1 || overflows(err) || !upstream(err) {
+		if handed || r.left || r.ctx.Err() != nil || i == len(r.models)-1 || overflows(err) || !ofServer(err) {
 			return rep, handed, err
 		}
 		r.agent.log.WarnContext(r.ctx, "a model failed, the next one is asked", "session", r.session, "turn", r.id,
@@ -68,8 +68,8 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 	panic("agent: there is no model to ask") // modelsOf has one at least
 }
 
-// upstream says whether an error is that of a model's server.
-func upstream(err error) bool {
+// ofServer says whether an error is that of a model's server.
+func ofServer(err error) bool {
 	e, ok := errors.AsType[*adapter.Error](err)
 	return ok && strings.HasPrefix(e.Code, "upstream_")
 }

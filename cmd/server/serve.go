@@ -21,6 +21,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
 
@@ -85,7 +86,18 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	if err := free(c.Addr); err != nil {
 		return listenError(c, err)
 	}
-	s, err := web.New(serverOptions(c, workflows, models, log))
+	o := serverOptions(c, workflows, models, log)
+	if o.Tapes, err = openTapes(c, log); err != nil {
+		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "tape folder: "))
+	}
+	defer o.Tapes.Close()
+	turns, crew, err := newTurns(c, models, o.Tapes, log)
+	if err != nil {
+		return err
+	}
+	defer endTurns(turns) // before the store is closed
+	o.Turns, o.Agents = turns, crew
+	s, err := web.New(o)
 	if err != nil { // which is about the data folder
 		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))
 	}
@@ -106,7 +118,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		wg.Go(func() { workflows.Watch(ctx, func(err error) { logReload(log, err) }) })
 	}
 	defer cancel()
-	announce(stderr, c, log, listener.Addr(), workflows, from, models)
+	announce(stderr, c, log, listener.Addr(), workflows, from, models, crew.Names())
 
 	for {
 		select {
@@ -117,22 +129,29 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 				logReload(log, workflows.Reload())
 				continue
 			}
-			return shutDown(c, s, server, signals, log)
+			return shutDown(c, s, turns, server, signals, log)
 		}
 	}
+}
+
+// endTurns ends what still runs, and waits for it.
+func endTurns(turns *turn.Framework) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = turns.Drain(ctx) // that it has no time is meant
 }
 
 // errAtOnce ends the program without waiting for anything.
 var errAtOnce = errors.New("ended at once by a second signal; running work is lost")
 
 // shutDown lets running work end within the grace period and breaks off the rest (FT-21).
-func shutDown(c *config.Config, s *web.Server, server *http.Server, signals <-chan os.Signal, log *slog.Logger) error {
+func shutDown(c *config.Config, s *web.Server, turns *turn.Framework, server *http.Server, signals <-chan os.Signal, log *slog.Logger) error {
 	log.Info("shutting down", "grace", c.Grace)
 	ctx, cancel := context.WithTimeout(context.Background(), c.Grace)
 	defer cancel()
 	drained := make(chan error, 1)
 	go func() {
-		err := s.Drain(ctx)
+		err := errors.Join(s.Drain(ctx), turns.Drain(ctx))
 		// What Drain has let end may still have its last bytes to write; a second is plenty for those.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -195,7 +214,7 @@ func listenError(c *config.Config, err error) error {
 }
 
 // announce says what is there and how to try it.
-func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, workflows *flow.Registry, from string, models *adapter.Registry) {
+func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, workflows *flow.Registry, from string, models *adapter.Registry, agents []string) {
 	var names []string
 	for _, w := range workflows.All() {
 		info := w.Info()
@@ -215,7 +234,7 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, wo
 	base := "http://" + reachable(addr)
 	if c.Log.Format == "json" {
 		log.Info("listening", "url", base, "model", c.Model, "model_from", c.Source("model").String(), "providers", providers,
-			"workflows", names, "version", build().version)
+			"workflows", names, "agents", agents, "version", build().version)
 		return
 	}
 	var b strings.Builder
@@ -243,6 +262,7 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, wo
 	} else {
 		fmt.Fprintf(&b, "  workflows  %s (%s)\n", strings.Join(names, ", "), from)
 	}
+	fmt.Fprintf(&b, "  agents     %s\n", strings.Join(agents, ", "))
 	if try := tryLine(base, workflows); try != "" {
 		fmt.Fprintf(&b, "  try        %s\n", try)
 	}

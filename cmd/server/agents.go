@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/agent/skill"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web"
+)
+
+// crew is the agents of a server as one plugin: each turn goes to the agent that its envelope names, so that all of them share
+// the lanes of the sessions.
+type crew struct {
+	names  []string // the default agent first
+	agents map[string]*agent.Agent
+}
+
+var _ web.Agents = (*crew)(nil)
+
+// openTapes opens the store of sessions: in the data folder, or in memory where there is none.
+func openTapes(c *config.Config, log *slog.Logger) (tape.Store, error) {
+	if c.Data == "" {
+		return memory.New(nil), nil
+	}
+	return file.Open(tapesFolder(c), file.Options{Log: log})
+}
+
+// newTurns makes the agents that are configured, and what runs their turns.
+func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log *slog.Logger) (*turn.Framework, *crew, error) {
+	places := []skill.Place{skill.Dir(c.Workspace, ".agents/skills")}
+	if c.Data != "" {
+		places = append(places, skill.Dir(c.Data, "skills"))
+	}
+	skills := skill.New(log, places...)
+	all := &crew{agents: map[string]*agent.Agent{}}
+	for _, a := range c.Agents {
+		o := agent.Options{
+			Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Skills: skills, Approvals: map[string]tool.Approval{},
+			MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout, Summarize: a.Summarize,
+			Store: store, Log: log,
+		}
+		chain := a.Model
+		if chain == "" {
+			chain = c.Model
+		}
+		for i, name := range adapter.Links(chain) {
+			if _, err := models.Model(name); err != nil {
+				log.Warn("an agent names a model that is not there", "agent", a.Name, "error", err)
+			}
+			if i == 0 {
+				o.Model = name
+			} else {
+				o.Fallback = append(o.Fallback, name)
+			}
+		}
+		for _, pattern := range a.AskAlways {
+			o.Approvals[pattern] = tool.Always
+		}
+		for _, pattern := range a.AskNever {
+			o.Approvals[pattern] = tool.Never
+		}
+		one, err := agent.New(o)
+		if err != nil {
+			return nil, nil, err
+		}
+		all.names = append(all.names, a.Name)
+		all.agents[a.Name] = one
+	}
+	turns := turn.New(turn.Options{Workspace: c.Workspace, Log: log, Code: modelCode})
+	return turns, all, turns.Register(agent.Name, all)
+}
+
+// modelCode is the code of a model's error; "" of any other.
+func modelCode(err error) string {
+	if e, ok := errors.AsType[*adapter.Error](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
+// Names implements [web.Agents].
+func (c *crew) Names() []string { return slices.Clone(c.names) }
+
+// of is the agent that an envelope is for. Who has asked for one that is not there, was told so before.
+func (c *crew) of(e *turn.Envelope) *agent.Agent {
+	if e != nil {
+		if name, ok := e.Extra[web.ExtraAgent].(string); ok && c.agents[name] != nil {
+			return c.agents[name]
+		}
+	}
+	return c.agents[c.names[0]]
+}
+
+// in is the agent of the turn that a hook's context belongs to.
+func (c *crew) in(ctx context.Context) *agent.Agent {
+	if t := turn.FromContext(ctx); t != nil {
+		return c.of(t.Envelope())
+	}
+	return c.of(nil)
+}
+
+// Answer implements [web.Agents]: the agent that has the question takes the answer.
+func (c *crew) Answer(ctx context.Context, a agent.Answer) error {
+	err := agent.ErrNoQuestion
+	for _, name := range c.names {
+		if err = c.agents[name].Answer(ctx, a); !errors.Is(err, agent.ErrNoQuestion) {
+			return err
+		}
+	}
+	return err
+}
+
+// The hooks are those of [agent.Agent].
+
+func (c *crew) AttachFramework(f *turn.Framework) error {
+	var errs []error
+	for _, name := range c.names {
+		errs = append(errs, c.agents[name].AttachFramework(f))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *crew) ResolveSession(ctx context.Context, e *turn.Envelope) (turn.SessionID, bool, error) {
+	return c.of(e).ResolveSession(ctx, e)
+}
+
+func (c *crew) LoadState(ctx context.Context, e *turn.Envelope, id turn.SessionID) (turn.State, error) {
+	return c.of(e).LoadState(ctx, e, id)
+}
+
+func (c *crew) BuildPrompt(ctx context.Context, e *turn.Envelope, id turn.SessionID, s turn.State) (turn.Prompt, bool, error) {
+	return c.in(ctx).BuildPrompt(ctx, e, id, s)
+}
+
+func (c *crew) SystemPrompt(ctx context.Context, p turn.Prompt, s turn.State) (string, error) {
+	return c.in(ctx).SystemPrompt(ctx, p, s)
+}
+
+func (c *crew) RunModelStream(ctx context.Context, p turn.Prompt, id turn.SessionID, s turn.State) (turn.Stream, bool, error) {
+	return c.in(ctx).RunModelStream(ctx, p, id, s)
+}
+
+func (c *crew) SaveState(ctx context.Context, o *turn.Outcome) error {
+	return c.of(o.Envelope).SaveState(ctx, o)
+}
+
+func (c *crew) RenderOutbound(ctx context.Context, o *turn.Outcome) ([]*turn.Envelope, error) {
+	return c.of(o.Envelope).RenderOutbound(ctx, o)
+}
+
+func (c *crew) DispatchOutbound(ctx context.Context, e *turn.Envelope) (bool, error) {
+	return c.in(ctx).DispatchOutbound(ctx, e)
+}
+
+func (c *crew) OnError(ctx context.Context, stage turn.Stage, err error, e *turn.Envelope) {
+	c.of(e).OnError(ctx, stage, err, e)
+}
+
+func (c *crew) ProvideTapeStore(ctx context.Context) (tape.Store, bool, error) {
+	return c.of(nil).ProvideTapeStore(ctx)
+}
+
+func (c *crew) AnswerAside(ctx context.Context, e *turn.Envelope, id turn.SessionID) ([]*turn.Envelope, bool, error) {
+	return c.of(e).AnswerAside(ctx, e, id)
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web"
+)
+
+const twoAgents = `
+model: demo:fast
+agents:
+  assistant: {instructions: "You are the first."}
+  careful: {instructions: "You are the second.", ask_always: [tape.info], model: "demo:fast,demo:demo"}
+`
+
+// agentsOf starts the agents of a configuration in the current folder, and ends them with stop.
+func agentsOf(t *testing.T, file string) (turns *turn.Framework, c *crew, store tape.Store, stop func()) {
+	t.Helper()
+	if err := os.WriteFile("lingserve.yaml", []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings, err := config.Load(nil, []string{"LINGSERVE_DEMO_PACE=0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	models, stopModels, err := newModels(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	if store, err = openTapes(settings, log); err != nil {
+		t.Fatal(err)
+	}
+	if turns, c, err = newTurns(settings, models, store, log); err != nil {
+		t.Fatal(err)
+	}
+	return turns, c, store, func() {
+		endTurns(turns)
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+		stopModels()
+	}
+}
+
+// tell sends a message to an agent and returns what it answers.
+func tell(t *testing.T, turns *turn.Framework, name, text string) *turn.Result {
+	t.Helper()
+	k, err := turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "test", Content: text, Extra: map[string]any{web.ExtraAgent: name}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := k.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// onTape is what is on the tape of the session s, as JSON Lines.
+func onTape(t *testing.T, store tape.Store) string {
+	t.Helper()
+	of, err := tape.Lookup(t.Context(), store, "workspace", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := of.Export(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestEachAgentIsWhatItIsConfiguredToBeInTheSameSession(t *testing.T) {
+	t.Chdir(t.TempDir())
+	turns, c, store, stop := agentsOf(t, twoAgents)
+	defer stop()
+	if !slices.Equal(c.Names(), []string{"assistant", "careful"}) {
+		t.Errorf("%q", c.Names())
+	}
+	tell(t, turns, "assistant", "hello")
+	tell(t, turns, "careful", "hello again")
+	tell(t, turns, "", "and again") // the default one
+	text := onTape(t, store)
+	first, second := strings.Count(text, `"content":"You are the first.`), strings.Count(text, `"content":"You are the second.`)
+	if first != 2 || second != 1 || strings.Count(text, `"role":"user"`) != 3 {
+		t.Error(text)
+	}
+}
+
+func TestASessionSurvivesTheServersEnd(t *testing.T) {
+	t.Chdir(t.TempDir())
+	turns, _, _, stop := agentsOf(t, twoAgents)
+	tell(t, turns, "assistant", "remember the number seven")
+	stop()
+	turns, _, store, stop := agentsOf(t, twoAgents)
+	defer stop()
+	if r := tell(t, turns, "assistant", "hello again"); r.Output == "" {
+		t.Errorf("%+v", r)
+	}
+	if text := onTape(t, store); strings.Count(text, `"turn.end"`) != 2 || !strings.Contains(text, "number seven") {
+		t.Error(text)
+	}
+	if _, err := os.Stat(filepath.Join("data", "tapes")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWithoutADataFolderSessionsAreInMemory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	turns, _, _, stop := agentsOf(t, "data: \"\"\n")
+	tell(t, turns, "assistant", "hello")
+	stop()
+	if _, err := os.Stat("data"); !os.IsNotExist(err) {
+		t.Error(err)
+	}
+}
+
+// AG-40, AG-41: the question is the careful agent's, and the answer finds it.
+func TestTheAnswerGoesToTheAgentThatAsks(t *testing.T) {
+	t.Chdir(t.TempDir())
+	turns, c, store, stop := agentsOf(t, twoAgents)
+	defer stop()
+	if err := c.Answer(t.Context(), agent.Answer{Session: "s", Call: "x"}); !errors.Is(err, agent.ErrNoQuestion) {
+		t.Error(err)
+	}
+	var once bool
+	sink := func(e turn.Event, _ error) {
+		if e.Kind != agent.ApprovalRequiredEvent {
+			return
+		}
+		once = true
+		for _, q := range c.agents["careful"].Questions("s") {
+			if err := c.Answer(context.Background(), agent.Answer{Session: "s", Call: q.Call, Approve: true, By: "test"}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for name, asks := range map[string]bool{"assistant": false, "careful": true} {
+		once = false
+		k, err := turns.Submit(t.Context(), &turn.Envelope{
+			SessionID: "s", Channel: "test", Content: "What does tape info say?", Extra: map[string]any{web.ExtraAgent: name},
+		}, turn.WithSink(sink))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if once != asks {
+			t.Errorf("%s has asked: %v", name, once)
+		}
+	}
+	if text := onTape(t, store); !strings.Contains(text, `"decision":"approve"`) || !strings.Contains(text, `"by":"test"`) {
+		t.Error(text)
+	}
+}

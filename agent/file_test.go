@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// AG-10, AG-23, AG-30: a session goes on in another process, with its memory and its settings.
+func TestASessionGoesOnAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	open := func() tape.Store {
+		t.Helper()
+		s, err := file.Open(dir, file.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	store := open()
+	w := newWorld(t, newFake(calls("", `c1:echo:{"text":"pizza"}`), answers("Pizza!")), Options{Store: store, Tools: setOf(t, echoTool(t)), Choices: []string{"fake:b"}})
+	w.say("lunch?")
+	w.say(",model fake:b")
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store = open()
+	defer store.Close()
+	again := newWorld(t, newFake(answers("Pizza.")), Options{Store: store, Workspace: w.dir})
+	again.say("what did we say?")
+	if got := again.model.names; got[0] != "fake:b" {
+		t.Errorf("%q", got)
+	}
+	if got := strings.Join(seen(again.model.requests()[0]), "\n"); !strings.Contains(got, "user: lunch?\nassistant:  →c1:echo{\"text\":\"pizza\"}\ntool: pizza ←c1\nassistant: Pizza!\nuser: what did we say?") {
+		t.Error(got)
+	}
+}
+
+// A tape that was erased while its turn runs ends the turn, and is not brought back (TA-41, TU-35).
+func TestATurnWhoseTapeIsErasedIsGone(t *testing.T) {
+	store, err := file.Open(t.TempDir(), file.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var w *world
+	w = newWorld(t, newFake(calls("", `c1:echo:{"text":"x"}`), answers("ok")), Options{Store: store, Tools: setOf(t, echoTool(t))},
+		beforeTool(func(context.Context, *tool.Tool, tool.Call) (Verdict, error) {
+			return Verdict{}, w.tape().Delete(context.Background())
+		}))
+	h := w.process(t.Context(), message("go"))
+	if !errors.Is(h.err, tape.ErrDeleted) || w.f.Code(h.err) != turn.CodeGone {
+		t.Error(h.err)
+	}
+	if _, err := tape.Lookup(t.Context(), store, w.dir, "s"); !errors.Is(err, tape.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// BenchmarkTurn is one turn without a tool, on a store in memory or on disk, with a model that answers at once.
+func BenchmarkTurn(b *testing.B) {
+	for name, open := range map[string]func() (tape.Store, error){
+		"memory": func() (tape.Store, error) { return nil, nil },
+		"file":   func() (tape.Store, error) { return file.Open(b.TempDir(), file.Options{}) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			store, err := open()
+			if err != nil {
+				b.Fatal(err)
+			}
+			w := newWorld(b, newFake(answers("ok")), Options{Store: store})
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				n++
+				e := message("hi")
+				e.SessionID = fmt.Sprint(n / 10) // so that views stay short
+				if _, err := w.f.Process(b.Context(), e); err != nil {
+					b.Fatal(err)
+				}
+				w.model.asked, w.model.names = nil, nil
+			}
+		})
+	}
+}

@@ -64,7 +64,7 @@ func agentSettings(name string) []Setting {
 		},
 		{
 			Key:   section + "ask_always",
-			Help:  "tools that run only after somebody has approved the call, by name or as fs.*",
+			Help:  "tools that run only after somebody has approved the call, by name or as tape.*",
 			field: func(c *Config) any { return &c.agent(name).AskAlways },
 		},
 		{

@@ -22,6 +22,7 @@ var tables = map[string]struct {
 	"settings":  {"../docs/configuration.md", settingsTable},
 	"providers": {"../docs/configuration.md", providersTable},
 	"presets":   {"../docs/models.md", presetsTable},
+	"agents":    {"../docs/agents.md", agentsTable},
 }
 
 // settingsTable has the settings but those of providers, which have a table of their own.
@@ -45,6 +46,16 @@ func providersTable() string {
 		if strings.HasPrefix(s.Key, providers) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, code(s.Env...), s.Kind(), code(s.Default), s.Help)
 		}
+	}
+	return b.String()
+}
+
+// agentsTable has the settings of one agent.
+func agentsTable() string {
+	var b strings.Builder
+	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
+	for _, s := range agentSettings("NAME") {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), s.Help)
 	}
 	return b.String()
 }
@@ -103,7 +114,7 @@ func TestTheGuideShowsTheTables(t *testing.T) {
 // What the guides show of the configuration file can be copied into one.
 func TestTheGuidesFilesAreRead(t *testing.T) {
 	read := 0
-	for _, guide := range []string{"../docs/configuration.md", "../docs/models.md"} {
+	for _, guide := range []string{"../docs/configuration.md", "../docs/models.md", "../docs/agents.md"} {
 		text, err := os.ReadFile(guide)
 		if err != nil {
 			t.Fatal(err)

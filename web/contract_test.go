@@ -608,7 +608,31 @@ func TestTheOutputInTheGuideIsAsDescribed(t *testing.T) {
 			}
 		}
 	}
-	if events < 5 || problems < 1 {
+	agents, err := os.ReadFile("../docs/agents.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(agents)) {
+		if strings.HasPrefix(line, `{"id":"`) {
+			events++
+			c.checkEvent(t, line)
+		}
+	}
+	sessions, err := os.ReadFile("../docs/sessions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := 0
+	for line := range strings.Lines(string(sessions)) {
+		if strings.HasPrefix(line, `{"id":`) && strings.Contains(line, `"kind"`) {
+			entries++
+			c.checkEntries(t, line)
+		}
+	}
+	if entries < 2 {
+		t.Errorf("%d entries are shown", entries)
+	}
+	if events < 13 || problems < 1 {
 		t.Errorf("%d events and %d problems are shown", events, problems)
 	}
 	for code := range maps.Keys(statuses) {

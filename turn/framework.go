@@ -176,8 +176,11 @@ func (f *Framework) Store(ctx context.Context) (tape.Store, error) {
 }
 
 // Code returns the code of an error: of the first in its tree, as errors.Is goes through it, that has one. An error has the code
-// that it says itself ([Coded]), that a tape's error means, or that Options.Code knows; "internal" where none has.
+// that it says itself ([Coded]), that a tape's error means, or that Options.Code knows; "internal" where none has, and "" of no error.
 func (f *Framework) Code(err error) string {
+	if err == nil {
+		return ""
+	}
 	if code := f.code(err); code != "" {
 		return code
 	}

@@ -39,6 +39,15 @@ func (i *inbox) close() []*Ticket {
 	return i.take()
 }
 
+// end closes it when the model stage is over: nobody reads steering any more, so what comes now had better wait. What is in it
+// stays there until the turn ends.
+func (i *inbox) end() {
+	l := i.host.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i.closed = true
+}
+
 func (i *inbox) remove(k *Ticket) bool {
 	at := slices.Index(i.list, k)
 	if at < 0 {

@@ -403,6 +403,23 @@ func TestTU63WhatIsLeftInTheInboxFollowsBeforeThoseThatWait(t *testing.T) {
 	})
 }
 
+func TestTU63TheInboxIsClosedWhenTheModelIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLanes(t, turn.Options{})
+		l.submit("1", "a", "")
+		before := l.submit("1", "before", turn.Steer)
+		close(l.gates["a"])
+		synctest.Wait() // in save_state
+		equal(t, "status", status(before), "steered 0 t-a")
+		equal(t, "status", status(l.submit("1", "behind", turn.Steer)), "queued 1 t-behind")
+		l.settle()
+		l.open("before")
+		l.open("behind")
+		l.expect("+a -a s:a +before -before s:before +behind -behind s:behind")
+		l.empty()
+	})
+}
+
 func TestTU63AnInterruptionComesBeforeWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{})

@@ -350,8 +350,10 @@ func TestTU43AWrapperCannotChangeWhatIsSaved(t *testing.T) {
 			yield(e, err)
 			return i < 0
 		}), nil, "text:a text:b text:c final:abc", "wrap_stream(turn: the wrapper stopped before the end of the stream)"},
-		"never begins": {func(turn.Stream) turn.Stream { return streamOf() }, nil, "text:a text:b text:c final:abc",
-			"wrap_stream(turn: the wrapper stopped before the end of the stream)"},
+		"never begins": {
+			func(turn.Stream) turn.Stream { return streamOf() }, nil, "text:a text:b text:c final:abc",
+			"wrap_stream(turn: the wrapper stopped before the end of the stream)",
+		},
 		"stops behind the end": {pass(func(_ int, e turn.Event, err error, yield func(turn.Event, error) bool) bool {
 			yield(e, err)
 			return e.Kind != turn.FinalEvent

@@ -183,6 +183,9 @@ func (t *Turn) run(ctx context.Context) (*Result, error) {
 		err = t.step(ctx, t.runModel)
 	}
 	t.outcome.Err = err
+	if t.inbox != nil {
+		t.inbox.end()
+	}
 	saving = true
 	saved := t.save(ctx)
 	if err == nil && ctx.Err() != nil {

@@ -17,6 +17,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		os.Exit(child())
 	}
+	if os.Getenv(turnsEnv) != "" {
+		os.Exit(turnsChild())
+	}
 	os.Exit(m.Run())
 }
 

@@ -75,3 +75,11 @@ func (e *PanicError) Unwrap() error {
 }
 
 var errGoexit = errors.New("turn: a hook has ended its goroutine")
+
+// invalidError makes something the caller's mistake.
+type invalidError struct{ error }
+
+func (e *invalidError) ErrorCode() string { return CodeInvalid }
+func (e *invalidError) Unwrap() error     { return e.error }
+
+func invalidf(format string, args ...any) error { return &invalidError{fmt.Errorf(format, args...)} }

@@ -58,17 +58,6 @@ func (t *Turn) Inbox() Inbox {
 // Router returns the bound router; nil where none is.
 func (t *Turn) Router() Router { return t.plugins.router }
 
-// BuildPrompt asks the plugins for the prompt of another envelope of the turn, such as steering.
-func (t *Turn) BuildPrompt(ctx context.Context, e *Envelope, s State) (Prompt, error) {
-	p, _, _, err := first(ctx, t, StagePrompt, t.plugins.prompters, func(h PromptBuilder) (Prompt, bool, error) {
-		return h.BuildPrompt(ctx, e, t.outcome.Session, s)
-	})
-	if err == nil && p.Empty() {
-		p = Prompt{Text: e.Content}
-	}
-	return p, err
-}
-
 // SystemPrompt joins what the plugins have for the system prompt: the one that was registered first stands first, empty
 // ones are left out, a blank line is between two. Where some fail there is a text of the others, beside the error.
 func (t *Turn) SystemPrompt(ctx context.Context, p Prompt, s State) (string, error) {
@@ -90,16 +79,6 @@ func (t *Turn) Selector(ctx context.Context, s State) (tape.Selector, error) {
 		return h.BuildTapeContext(ctx, t.outcome.Session, s)
 	})
 	return selector, err
-}
-
-// Dispatch sends an envelope through dispatch_outbound, in the middle of the turn: every plugin gets it, the errors are joined.
-func (t *Turn) Dispatch(ctx context.Context, e *Envelope) (delivered bool, err error) {
-	err = each(ctx, t, StageDispatch, t.plugins.dispatches, func(h Dispatcher) error {
-		ok, err := h.DispatchOutbound(ctx, e)
-		delivered = delivered || ok
-		return err
-	})
-	return delivered, err
 }
 
 // Result is what a turn came to.

@@ -1,0 +1,94 @@
+package turn_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/turn"
+)
+
+func TestTU46AWorkflowYieldsDeltasAndADocument(t *testing.T) {
+	deltas := []turn.Event{
+		{Kind: turn.DeltaEvent, URI: "title", Value: json.RawMessage(`"Mo"`)},
+		{Kind: turn.DeltaEvent, URI: "title", Value: json.RawMessage(`"on"`)},
+		final(`{"title":"Moon"}`),
+	}
+	var got []turn.Event
+	r, err := build(t, says(deltas[0], deltas[1], deltas[2])).Process(t.Context(), &turn.Envelope{}, turn.WithSink(func(e turn.Event, _ error) {
+		got = append(got, e)
+	}))
+	if err != nil || r.Output != `{"title":"Moon"}` {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if diff := cmp.Diff(deltas, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A bubble fails by itself when a goroutine is left in it that waits for something.
+func TestTU52NoGoroutineIsLeftAfterATurn(t *testing.T) {
+	ends := map[string][]any{
+		"ends": {"a", "b"}, "fails": {"a", errTest}, "panics": {"a", func() { panic(errTest) }}, "is empty": {}, "goes on for ever": nil,
+	}
+	wrappers := map[string]func(turn.Stream) turn.Stream{
+		"unwrapped":   nil,
+		"passed on":   func(s turn.Stream) turn.Stream { return s },
+		"never read":  func(turn.Stream) turn.Stream { return streamOf("x") },
+		"pulled from": pulling,
+		"panics":      func(turn.Stream) turn.Stream { panic(errTest) },
+	}
+	for end, items := range ends {
+		for wrapper, wrap := range wrappers {
+			for _, lane := range []bool{false, true} {
+				t.Run(fmt.Sprint(end, ", ", wrapper, ", ", lane), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						before := runtime.NumGoroutine()
+						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+						defer cancel()
+						f := build(t, streamer(func(ctx context.Context, _ turn.Prompt, _ string, _ turn.State) (turn.Stream, bool, error) {
+							if items != nil {
+								return streamOf(items...), true, nil
+							}
+							return func(yield func(turn.Event, error) bool) {
+								for yield(turn.Text("x"), nil) {
+									time.Sleep(time.Millisecond)
+								}
+							}, true, nil
+						}))
+						if wrap != nil {
+							defer f.Bind(router{wrap})()
+						}
+						if !lane {
+							f.Process(ctx, &turn.Envelope{}, turn.WithStreaming())
+						} else if k, err := f.Submit(ctx, &turn.Envelope{}, turn.WithStreaming()); err == nil {
+							k.Wait(t.Context())
+						}
+						synctest.Wait()
+						if n := runtime.NumGoroutine(); n > before {
+							t.Errorf("%d goroutines more than before", n-before)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// pulling is a wrapper that reads with iter.Pull and leaves after an event.
+func pulling(s turn.Stream) turn.Stream {
+	return func(yield func(turn.Event, error) bool) {
+		next, stop := iter.Pull2(s)
+		defer stop()
+		if e, err, ok := next(); ok {
+			yield(e, err)
+		}
+	}
+}

@@ -71,10 +71,10 @@ type Options struct {
 	// Summarize lets a model sum up what an automatic handoff leaves behind.
 	Summarize bool
 
-	// Store has the tapes. Nil, with StoreDir: Open is asked for one when the first is needed.
+	// Store has the tapes, unless another plugin provides one. Nil asks OpenStore when the first is needed.
 	Store     tape.Store
 	OpenStore func(context.Context) (tape.Store, error)
-	Log       *slog.Logger
+	Log       *slog.Logger // nil is nowhere
 
 	// Host does what commands ask for that only the program around the agent can do; nil for nothing of it.
 	Host Host
@@ -92,6 +92,7 @@ type Host interface {
 type Agent struct {
 	options    Options
 	log        *slog.Logger
+	own        *tool.Set // what tools is made of
 	tools      *tool.Set
 	commands   *command.Set
 	spillBytes int
@@ -146,12 +147,16 @@ func (a *Agent) AttachFramework(f *turn.Framework) error {
 	if a.framework != nil && a.framework != f {
 		return errors.New("agent: it is registered already, in another framework")
 	}
-	a.framework = f
-	dir := a.options.Workspace
-	if dir == "" {
-		dir = f.Workspace()
+	if a.framework == nil {
+		dir := a.options.Workspace
+		if dir == "" {
+			dir = f.Workspace()
+		}
+		if err := a.addFiles(dir); err != nil {
+			return fmt.Errorf("agent: %w", err)
+		}
+		a.framework, a.agentsmd = f, &agentsFile{dir: dir}
 	}
-	a.agentsmd = &agentsFile{dir: dir}
 	turn.Declare[BeforeModel](f, "before_model")
 	turn.Declare[AfterModel](f, "after_model")
 	turn.Declare[BeforeTool](f, "before_tool")

@@ -78,7 +78,7 @@ func (a *Agent) recordCommand(ctx context.Context, id turn.SessionID, r command.
 		return err
 	}
 	_, err = t.Append(ctx, tape.NewEvent(entryCommand, map[string]any{
-		"name": r.Name, "status": string(r.Status), "elapsed_ms": r.Elapsed.Milliseconds(), "output": r.Output,
+		"name": r.Name, "status": string(r.Status), "elapsed": r.Elapsed.String(), "output": r.Output,
 	}).With(tape.Meta{Turn: turnID, ContextHidden: true}))
 	return err
 }

@@ -159,7 +159,11 @@ func TestAReplyThatWasCutOffStaysOnTheTape(t *testing.T) {
 		"by a cancellation":  {hangs(begun...), true, "canceled", nil},
 		"without an ending":  {chunks(begun...), false, "error", []string{"error upstream_protocol the model's answer ended before it was finished"}},
 		"by too many calls":  {chunks(append(begun, manyCalls()...)...), false, "error", []string{"error upstream_protocol the model asked for too many tools at once"}},
-		"by too much reason": {chunks(append(begun, adapter.Chunk{ToolCall: &adapter.ToolCall{Index: 1, Arguments: strings.Repeat("x", maxReply)}})...), false, "error", []string{"error upstream_protocol the model's answer is longer than 4 MiB"}},
+		"by too much reason": {chunks(append(begun, adapter.Chunk{ToolCall: &adapter.ToolCall{Index: 1, Arguments: strings.Repeat("x", maxReply)}})...), false, "error", []string{"error upstream_protocol the model's answer is longer than 1 MiB"}},
+		"by a panic": {func(ctx context.Context, yield func(adapter.Chunk, error) bool) {
+			chunks(begun...)(ctx, yield)
+			panic("broken")
+		}, false, "error", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -199,7 +203,7 @@ func TestAReplyThatWasCutOffStaysOnTheTape(t *testing.T) {
 						delete(open, r.ID)
 					}
 				}
-				if len(open) > 0 && !test.cancel { // nobody reads any more what comes after a cancellation
+				if len(open) > 0 && !test.cancel && name != "by a panic" { // nobody reads any more what comes after a cancellation
 					t.Errorf("calls without result: %v", open)
 				}
 				w.say("again")
@@ -269,7 +273,7 @@ func TestTheLastCallOfATurnHasNoTools(t *testing.T) {
 			`call "" c:echo{"text":"x"}`,
 			`result c={"error":{"kind":"denied","message":"the turn has used up its calls of tools"}}`,
 			`event loop.step error`,
-			`error output_invalid agent: the model called tools again and again and did not answer`,
+			`error output_invalid the model called tools again and again and did not answer`,
 			`event turn.end error`,
 		}, w.lines()[len(w.lines())-5:]); diff != "" {
 			t.Error(diff)

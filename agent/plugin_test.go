@@ -342,8 +342,21 @@ func TestTheDefaultToolsOnlyRead(t *testing.T) {
 	for _, tl := range w.Tools().Tools() {
 		names = append(names, tl.Name)
 	}
-	if diff := cmp.Diff([]string{"skill", "spill.read", "subagent", "tape.anchors", "tape.handoff", "tape.info", "tape.search"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"fs.list", "fs.read", "skill", "spill.read", "subagent", "tape.anchors", "tape.handoff", "tape.info", "tape.search"}, names); diff != "" {
 		t.Error(diff)
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, "a.txt"), []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.model.script = []say{calls("", `c1:fs_read:{"path":"a.txt"}`, `c2:fs_read:{"path":"../../etc/passwd"}`), answers("ok")}
+	results := map[string]string{}
+	for _, e := range w.say("read").events {
+		for _, r := range e.Results {
+			results[r.ID] = r.Text()
+		}
+	}
+	if !strings.Contains(results["c1"], "hello") || !strings.Contains(results["c2"], "error") || strings.Contains(results["c2"], "root") {
+		t.Errorf("%q", results)
 	}
 	if bare := newWorld(t, newFake(answers("ok")), Options{Bare: true}).Tools().Tools(); len(bare) > 0 {
 		t.Error(bare)

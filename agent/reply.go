@@ -9,8 +9,8 @@ import (
 // maxCalls is how many tools one reply may call: a model that asks for more goes round in circles.
 const maxCalls = 128
 
-// maxReply is how much a reply may be, in bytes, calls and reasoning included: what a tape takes in one entry.
-const maxReply = 4 << 20
+// maxReply is how much a reply may be, in bytes, calls and reasoning included: with everything in it escaped, it fits an entry.
+const maxReply = 1 << 20
 
 // reply is what a model has said so far in one step.
 type reply struct {
@@ -99,7 +99,7 @@ func (r *reply) take(c *adapter.Chunk) (complete *replyCall, err error) {
 		}
 	}
 	if r.size > maxReply {
-		return nil, &adapter.Error{Code: adapter.CodeProtocol, Message: "the model's answer is longer than 4 MiB"}
+		return nil, &adapter.Error{Code: adapter.CodeProtocol, Message: "the model's answer is longer than 1 MiB"}
 	}
 	return complete, nil
 }

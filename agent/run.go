@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,24 @@ const (
 	entryStep     = "loop.step"
 	entryApproval = "approval"
 	entryCommand  = "command"
+)
+
+// The data of these entries.
+type (
+	started struct {
+		Model string `json:"model"`
+	}
+	ended struct {
+		Status string      `json:"status"`
+		Steps  int         `json:"steps"`
+		Usage  *turn.Usage `json:"usage,omitempty"`
+	}
+	stepped struct {
+		Step   int    `json:"step"`
+		Status string `json:"status"`
+		Model  string `json:"model,omitempty"`
+		Finish string `json:"finish,omitempty"`
+	}
 )
 
 // Statuses of turn.end and loop.step.
@@ -60,7 +79,8 @@ type run struct {
 	agent   *Agent
 	ctx     context.Context
 	turn    *turn.Turn
-	id      string // of the turn
+	id      string          // of the turn
+	meta    json.RawMessage // that says so
 	session string
 	state   turn.State
 	prompt  turn.Prompt
@@ -196,8 +216,15 @@ func (r *run) append(entries ...tape.Entry) (int64, error) {
 
 // mark says in entries which turn they are of.
 func (r *run) mark(entries []tape.Entry) []tape.Entry {
+	if r.meta == nil {
+		r.meta = tape.Entry{}.With(tape.Meta{Turn: r.id}).Meta
+	}
 	for i, e := range entries {
-		entries[i] = e.With(tape.Meta{Turn: r.id})
+		if len(e.Meta) == 0 {
+			entries[i].Meta = r.meta // most have nothing else to say
+		} else {
+			entries[i] = e.With(tape.Meta{Turn: r.id})
+		}
 	}
 	return entries
 }
@@ -227,10 +254,7 @@ func (r *run) begin() (err error) {
 	if r.selector, err = r.turn.Selector(r.ctx, r.state); err != nil {
 		return err
 	}
-	settings, err := r.tape.Settings(r.ctx)
-	if err != nil {
-		return err
-	}
+	settings, _ := r.state[KeySettings].(map[string]json.RawMessage)
 	r.models = r.agent.modelsOf(settings)
 	last, err := r.recall()
 	if err != nil {
@@ -243,7 +267,7 @@ func (r *run) begin() (err error) {
 	if last.unfinished != "" && r.parent == nil {
 		entries = append(entries, tape.NewEvent(entryAborted, map[string]string{"turn": last.unfinished}))
 	}
-	entries = append(entries, tape.NewEvent(entryStart, map[string]string{"model": r.models[0]}))
+	entries = append(entries, tape.NewEvent(entryStart, started{r.models[0]}))
 	if r.system != last.system {
 		entries = append(entries, tape.NewSystem(r.system))
 	}
@@ -264,12 +288,11 @@ func (r *run) begin() (err error) {
 
 // end writes the turn's last entry.
 func (r *run) end(status string) error {
-	data := map[string]any{"status": status, "steps": r.steps}
+	data := ended{Status: status, Steps: r.steps}
 	if r.usage.TotalTokens > 0 {
-		data["usage"] = r.usage
+		data.Usage = &r.usage
 	}
-	_, err := r.append(tape.NewEvent(entryEnd, data))
-	if err != nil {
+	if _, err := r.append(tape.NewEvent(entryEnd, data)); err != nil {
 		return err
 	}
 	if s, ok := r.tape.Store().(tape.Syncer); ok && r.parent == nil {
@@ -311,8 +334,10 @@ func (r *run) recall() (last recalled, err error) {
 				last.system, systemKnown = p.Content, true
 			}
 		case tape.KindEvent:
+			if turnKnown || !bytes.Contains(e.Payload, []byte(`"turn.`)) {
+				break // of most events it is seen at a glance that they are none of these
+			}
 			switch name, _ := eventOf(e); {
-			case turnKnown:
 			case name == entryEnd, name == entryAborted:
 				turnKnown = true
 			case name == entryStart:
@@ -349,7 +374,7 @@ func (r *run) message(p turn.Prompt) (tape.Entry, error) {
 	for i, part := range p.Parts {
 		parts[i] = part
 		data := mediaOf(&parts[i])
-		if data == nil || r.agent.spillBytes <= 0 || len(*data) <= r.agent.spillBytes {
+		if data == nil || len(*data) <= DefaultSpillBytes {
 			continue
 		}
 		handle, err := r.tape.PutBlob(ctx, []byte(*data))
@@ -390,9 +415,6 @@ func mediaOf(p *turn.Part) *string {
 // loop makes steps until there is an answer.
 func (r *run) loop() error {
 	for {
-		if err := r.steer(); err != nil {
-			return err
-		}
 		r.steps++
 		last := r.steps >= r.agent.options.MaxSteps
 		rep, err := r.ask(last)

@@ -19,6 +19,9 @@ import (
 // on the tape when it returns.
 func (r *run) ask(last bool) (*reply, error) {
 	for {
+		if err := r.steer(); err != nil {
+			return nil, err
+		}
 		req, err := r.request(last)
 		if err != nil {
 			return nil, err
@@ -47,6 +50,13 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 		rep, err := r.replay(answer)
 		return rep, true, err
 	}
+	defer func() {
+		if p := recover(); p != nil { // what was said until then stays; the pipeline makes an error of the rest
+			r.left = true
+			_ = r.cutOff(rep, errPanic)
+			panic(p)
+		}
+	}()
 	for i, name := range r.models {
 		rep = new(reply)
 		model, err := r.agent.options.Models.Model(name)
@@ -62,11 +72,14 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 		if handed || r.left || r.ctx.Err() != nil || i == len(r.models)-1 || overflows(err) || !ofServer(err) {
 			return rep, handed, err
 		}
+		r.count(rep)
 		r.agent.log.WarnContext(r.ctx, "a model failed, the next one is asked", "session", r.session, "turn", r.id,
 			"model", name, "next", r.models[i+1], "error", adapter.RedactError(err))
 	}
 	panic("agent: there is no model to ask") // modelsOf has one at least
 }
+
+var errPanic = errors.New("agent: a model has broken down")
 
 // ofServer says whether an error is that of a model's server.
 func ofServer(err error) bool {
@@ -251,9 +264,17 @@ func errorEntry(err error) tape.Entry {
 	if e, ok := errors.AsType[*adapter.Error](err); ok {
 		kind, message = e.Code, e.Message
 	} else if c, ok := errors.AsType[turn.Coded](err); ok {
-		kind, message = c.ErrorCode(), c.Error()
+		kind, message = c.ErrorCode(), withoutPackage(c.Error())
 	}
 	return tape.NewError(kind, clip(adapter.Redact(message), maxErrorText))
+}
+
+// withoutPackage takes the name of a package from the beginning of an error's text.
+func withoutPackage(text string) string {
+	for _, name := range []string{"agent: ", "turn: "} {
+		text = strings.TrimPrefix(text, name)
+	}
+	return text
 }
 
 // maxErrorText is how much of an error's text lies on a tape, in characters.
@@ -374,9 +395,9 @@ func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Ca
 
 // stepEntry is the event that ends a step.
 func (r *run) stepEntry(rep *reply, status string) tape.Entry {
-	data := map[string]any{"step": r.steps, "status": status}
+	data := stepped{Step: r.steps, Status: status}
 	if rep != nil {
-		data["model"], data["finish"] = rep.model, rep.finish
+		data.Model, data.Finish = rep.model, rep.finish
 	}
 	return tape.NewEvent(entryStep, data)
 }
@@ -472,6 +493,11 @@ func (r *run) writeResult(res tool.Result) (tool.Result, error) {
 	defer cancel()
 	value, kept := r.spill(ctx, res)
 	_, err := r.append(tape.NewToolResult([]string{res.ID}, value).With(tape.Meta{Spill: kept}))
+	if errors.Is(err, tape.ErrTooLarge) { // nothing is ever spilled here
+		res = tool.Result{ID: res.ID, Name: res.Name, Err: &tool.Error{Kind: tool.KindFailed, Message: "the result is too large to be kept"}}
+		_, err = r.append(tape.NewToolResult([]string{res.ID}, res.Value()))
+		return res, err
+	}
 	if len(kept) > 0 || r.agent.spillBytes > 0 && len(value) < len(res.Content) {
 		res = tool.Result{ID: res.ID, Name: res.Name, Content: value}
 	}

@@ -465,3 +465,15 @@ func TestTheToolsOfTheTape(t *testing.T) {
 		t.Error("outside of a turn")
 	}
 }
+
+// AG-26: a result that no entry can hold is a result that says so, also where nothing is ever spilled.
+func TestAResultThatNoEntryHoldsIsAnError(t *testing.T) {
+	huge := tool.Must(tool.New("huge", "Says very much.", func(context.Context, struct{}) (string, error) {
+		return strings.Repeat("x", tape.MaxEntry), nil
+	}))
+	w := newWorld(t, newFake(calls("", "c1:huge:{}"), answers("ok")), Options{Tools: setOf(t, huge), SpillBytes: new(0)})
+	h := w.say("go")
+	if got := told(h.events)[2]; got != `result c1={"error":{"kind":"failed","message":"the result is too large to be kept"}}` {
+		t.Errorf("%.200s", got)
+	}
+}

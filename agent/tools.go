@@ -12,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/agent/skill"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/tool/fs"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -21,6 +22,7 @@ func (a *Agent) allTools() (*tool.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.own = all
 	if !a.options.Bare {
 		if err := all.Add(a.defaultTools()...); err != nil {
 			return nil, err
@@ -37,6 +39,27 @@ func (a *Agent) allTools() (*tool.Set, error) {
 	}
 	all.Attach(a.options.Tools)
 	return a.overridden(all), nil
+}
+
+// addFiles adds the tools that look at files, once it is known below which folder. Tools of the options that are called the same
+// stay.
+func (a *Agent) addFiles(dir string) error {
+	if a.options.Bare {
+		return nil
+	}
+	list, err := fs.Tools(dir)
+	if err != nil {
+		return err
+	}
+	for _, t := range list {
+		if _, taken := a.own.Find(t.Name); taken {
+			continue
+		}
+		if err := a.own.Add(t); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // overridden is a set whose tools ask for what the options say.
@@ -321,7 +344,7 @@ func (r *run) sub(ctx context.Context, s *scene, task string, tools func() []*to
 		if e, ok := errors.AsType[*adapter.Error](err); ok {
 			message += ": " + e.Message
 		} else if c, ok := errors.AsType[turn.Coded](err); ok {
-			message += ": " + strings.TrimPrefix(c.Error(), "agent: ")
+			message += ": " + withoutPackage(c.Error())
 		}
 		return "", &tool.Error{Kind: tool.KindFailed, Message: message}
 	}

@@ -50,7 +50,7 @@ func (s *server) tool(f *sdk.Tool) (*tool.Tool, error) {
 // name is what we call a tool of a server. What cannot stand in a name, or is too much of it, is replaced by a hash of the whole.
 func name(server, remote string) string {
 	full := "mcp." + server + "." + remote
-	if len(full) <= tool.MaxName && clean(remote) == remote {
+	if remote != "" && len(full) <= tool.MaxName && clean(remote) == remote {
 		return full
 	}
 	return hashed(server, remote)

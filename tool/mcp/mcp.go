@@ -127,6 +127,10 @@ var errClosed = errors.New("mcp: closed")
 
 // Start begins to connect to the servers, and returns at once. The error is that of a configuration.
 func Start(servers []Server, opts *Options) (*Client, error) {
+	return start(servers, withDefaults(opts), usual)
+}
+
+func withDefaults(opts *Options) Options {
 	o := Options{}
 	if opts != nil {
 		o = *opts
@@ -135,7 +139,7 @@ func Start(servers []Server, opts *Options) (*Client, error) {
 	if o.Redact == nil {
 		o.Redact = func(s string) string { return s }
 	}
-	return start(servers, o, usual)
+	return o
 }
 
 func start(servers []Server, o Options, t times) (*Client, error) {

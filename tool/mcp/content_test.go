@@ -1,0 +1,164 @@
+package mcp
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"pgregory.net/rapid"
+
+	"github.com/lingserve/lingserve/tool"
+)
+
+func TestResultsOfServers(t *testing.T) { // AG-65
+	text := func(s string) *sdk.TextContent { return &sdk.TextContent{Text: s} }
+	for _, row := range []struct {
+		name string
+		in   sdk.CallToolResult
+		want string
+	}{
+		{"nothing", sdk.CallToolResult{}, `""`},
+		{"texts are joined", sdk.CallToolResult{Content: []sdk.Content{text("a"), text("b")}}, `"a\nb"`},
+		{"structured content alone", sdk.CallToolResult{StructuredContent: map[string]any{"a": "<b>"}}, `{"a":"<b>"}`},
+		{
+			"structured content that the text repeats",
+			sdk.CallToolResult{Content: []sdk.Content{text("{ \"a\": 1 }")}, StructuredContent: map[string]any{"a": 1}}, `{"a":1}`,
+		},
+		{
+			"structured content and another text",
+			sdk.CallToolResult{Content: []sdk.Content{text("one a")}, StructuredContent: map[string]any{"a": 1}},
+			`[{"type":"text","text":"{\"a\":1}"},{"type":"text","text":"one a"}]`,
+		},
+		{
+			"an image", sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{MIMEType: "image/webp", Data: []byte("x")}}},
+			`[{"type":"image_url","image_url":{"url":"data:image/webp;base64,eA=="}}]`,
+		},
+		{
+			"an image that no model takes", sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{MIMEType: "image/svg+xml", Data: []byte("<svg/>")}}},
+			`"[an image of type image/svg+xml, 6 bytes, left out]"`,
+		},
+		{
+			"a type that is none", sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{MIMEType: "image/png;base64,AA==\"", Data: []byte("x")}}},
+			`"[an image of type image/png;base64,AA==\", 1 bytes, left out]"`,
+		},
+		{
+			"a sound", sdk.CallToolResult{Content: []sdk.Content{&sdk.AudioContent{MIMEType: "audio/wav", Data: make([]byte, 9)}}},
+			`"[a sound of type audio/wav, 9 bytes, left out]"`,
+		},
+		{
+			"resources", sdk.CallToolResult{Content: []sdk.Content{
+				&sdk.ResourceLink{Name: "n", URI: "file:///n"},
+				&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "u", Text: "inside"}},
+				&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "u", MIMEType: "image/png", Blob: []byte("x")}},
+				&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "u", MIMEType: "application/zip", Blob: []byte("x")}},
+				&sdk.EmbeddedResource{},
+			}},
+			`[{"type":"text","text":"[a link to n: file:///n]\ninside\n[a file of type application/zip, 1 bytes, left out]\n[an empty resource]"},` +
+				`{"type":"image_url","image_url":{"url":"data:image/png;base64,eA=="}}]`,
+		},
+		{"an error", sdk.CallToolResult{IsError: true, Content: []sdk.Content{text("no"), text("way")}}, `{"error":{"kind":"failed","message":"no\nway"}}`},
+		{"an error without words", sdk.CallToolResult{IsError: true, StructuredContent: map[string]any{"a": 1}}, `{"error":{"kind":"failed","message":"the tool failed, and does not say why"}}`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, string(resultOf(&row.in).Value())); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestNamesOfTools(t *testing.T) { // AG-64
+	long := strings.Repeat("very-", 20) + "long"
+	for _, row := range []struct{ server, remote, want string }{
+		{"srv", "get_weather", "mcp.srv.get_weather"},
+		{"srv", "admin.tools.list", "mcp.srv.admin.tools.list"},
+		{"srv", strings.Repeat("a", 56), "mcp.srv." + strings.Repeat("a", 56)},
+		{"srv", strings.Repeat("a", 57), "mcp.srv." + strings.Repeat("a", 47) + "-" + hash(strings.Repeat("a", 57))},
+		{"srv", long, "mcp.srv." + long[:47] + "-" + hash(long)},
+		{"srv", "get weather", "mcp.srv.get_weather-" + hash("get weather")},
+		{"srv", "天气", "mcp.srv.______-" + hash("天气")},
+		{"srv", ".a..b.", "mcp.srv._a._b_-" + hash(".a..b.")},
+		{"srv", "a/b", "mcp.srv.a_b-" + hash("a/b")},
+	} {
+		if got := name(row.server, row.remote); got != row.want {
+			t.Errorf("%q: got %s, want %s", row.remote, got, row.want)
+		}
+	}
+	any := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-z._/-]{0,80}`))
+	rapid.Check(t, func(t *rapid.T) {
+		server, a, b := rapid.StringMatching(`[a-z0-9-]{1,32}`).Draw(t, "server"), any.Draw(t, "a"), any.Draw(t, "b")
+		for _, n := range []string{name(server, a), hashed(server, a)} {
+			made := tool.Tool{Name: n, Run: (&tool.Tool{}).Run}
+			if err := made.Check(); err == nil || !strings.Contains(err.Error(), "a function that runs it") {
+				t.Fatalf("%q makes a name that is none: %v", a, err)
+			}
+			if !strings.HasPrefix(n, "mcp."+server+".") {
+				t.Fatalf("got %s", n)
+			}
+		}
+		if a != b && name(server, a) == name(server, b) {
+			t.Fatalf("%q and %q have the same name", a, b)
+		}
+	})
+}
+
+func hash(remote string) string {
+	n := hashed("x", remote)
+	return n[strings.LastIndexByte(n, '-')+1:]
+}
+
+func TestToolsThatCannotBeUsedAreLeftOut(t *testing.T) { // AG-64, AG-65
+	s := newServer(Server{Name: "srv", Command: "x"}, withDefaults(nil), quick)
+	object := map[string]any{"type": "object"}
+	got := s.adopt([]*sdk.Tool{
+		{Name: "good", InputSchema: object, Description: strings.Repeat("天", 5000)},
+		{Name: "a.b", InputSchema: object},
+		{Name: "a_b", InputSchema: object}, // the same towards a model
+		{Name: "twice", InputSchema: object},
+		{Name: "twice", InputSchema: object, Description: "the second"},
+		{Name: "", InputSchema: object},
+		nil,
+		{Name: "no-schema"},
+		{Name: "bad-schema", InputSchema: map[string]any{"type": 7}},
+		{Name: "outside", InputSchema: map[string]any{"$ref": "http://example.com/schema"}},
+		{Name: "large", InputSchema: map[string]any{"description": strings.Repeat("x", maxSchema)}},
+		{Name: "old", InputSchema: map[string]any{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}},
+	})
+	var names []string
+	for _, tool := range got {
+		names = append(names, tool.Name)
+		if len(tool.Description) > maxDescription+3 {
+			t.Errorf("the description of %s has %d bytes", tool.Name, len(tool.Description))
+		}
+	}
+	want := []string{"mcp.srv.a.b", "mcp.srv.a_b-" + hash("a_b"), "mcp.srv.good", "mcp.srv.no-schema", "mcp.srv.old", "mcp.srv.twice", "mcp.srv.twice-" + hash("twice")}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := tool.NewSet(got...); err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzContent: whatever a server answers, there is a result that is JSON.
+func FuzzContent(f *testing.F) {
+	for _, s := range []string{
+		`{"content":[{"type":"text","text":"a"}]}`, `{"content":[{"type":"image","mimeType":"image/png","data":"AA=="}]}`,
+		`{"content":[{"type":"resource","resource":{"uri":"u","text":"t"}}],"isError":true}`, `{"content":[],"structuredContent":{"a":[1]}}`,
+		`{"content":[{"type":"resource_link","uri":"u","name":"n"},{"type":"audio","data":"","mimeType":"a"}]}`,
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var r sdk.CallToolResult
+		if json.Unmarshal([]byte(text), &r) != nil {
+			return
+		}
+		result := resultOf(&r)
+		if !json.Valid(result.Value()) || (result.Err != nil) != r.IsError {
+			t.Fatalf("%s makes %s", text, result.Value())
+		}
+	})
+}

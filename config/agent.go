@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 )
 
 // DefaultAgent is the agent that is there without any configuration.
@@ -14,8 +14,9 @@ const DefaultAgent = "assistant"
 // Agent is an agent that runs and sessions name. [DefaultAgent] comes first, then those that the configuration file adds, in its order.
 type Agent struct {
 	Name            string
-	Model           string // "" is the default model; several, joined with commas, are a fallback chain
-	Instructions    string // "" is what every agent is told
+	Model           string   // "" is the default model; several, joined with commas, are a fallback chain
+	Instructions    string   // "" is what every agent is told
+	Tools           []string // of MCP servers, by name or pattern; empty is all
 	AskAlways       []string
 	AskNever        []string
 	MaxSteps        int
@@ -45,7 +46,7 @@ func (c *Config) agent(name string) *Agent {
 	return &c.Agents[len(c.Agents)-1]
 }
 
-// agents is the section whose members may have any name.
+// agents is the section of agents, whose members may have any name.
 const agents = "agents."
 
 // agentSettings are the settings of one agent. They stand in the file alone: the names of agents are the user's.
@@ -61,6 +62,11 @@ func agentSettings(name string) []Setting {
 			Key:   section + "instructions",
 			Help:  "what the agent is told before anything else, as text or {file: PATH}",
 			field: func(c *Config) any { return &c.agent(name).Instructions },
+		},
+		{
+			Key:   section + "tools",
+			Help:  "tools of MCP servers that the agent has, by name or as mcp.search.*; all of them unless set",
+			field: func(c *Config) any { return &c.agent(name).Tools },
 		},
 		{
 			Key:   section + "ask_always",
@@ -99,51 +105,10 @@ func agentSettings(name string) []Setting {
 	return list
 }
 
-// agents reads the agents.
-func (r *fileReader) agents(m *ast.MappingValueNode) {
-	members, ok := mapping(m.Value)
-	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(m.Key.GetToken(), "agents", "expected agents by name, as \"%s: {model: …}\"", DefaultAgent)
-	}
-	for _, m := range members {
-		if m.Key == nil || m.Key.GetToken() == nil {
-			continue
-		}
-		r.agent(m, m.Key.GetToken().Value)
-	}
-}
+var agentNames = named{"agents", "agents", "an agent", providerName, "small letters, digits, - and _ only", DefaultAgent + ": {model: …}", agentSettings}
 
-// agent reads an agent. One without any settings is one with the defaults.
-func (r *fileReader) agent(m *ast.MappingValueNode, name string) {
-	at, key := m.Key.GetToken(), agents+name
-	if !providerName.MatchString(name) {
-		r.fail(at, key, "an agent's name has small letters, digits, - and _ only")
-		return
-	}
-	members, ok := mapping(m.Value)
-	if _, null := m.Value.(*ast.NullNode); !ok && !null {
-		r.fail(at, key, "expected settings, one a line, as \"model: …\"")
-		return
-	}
-	own := agentSettings(name)
-	r.agentSettings = append(r.agentSettings, own...)
-	var keys []string
-	for _, s := range own {
-		keys = append(keys, s.Key)
-	}
-	for _, m := range members {
-		if m.Key == nil || m.Key.GetToken() == nil {
-			continue
-		}
-		field := key + "." + m.Key.GetToken().Value
-		if i := slices.Index(keys, field); i >= 0 {
-			r.setting(own[i], m)
-		} else if near := Nearest(field, keys); near != "" {
-			r.fail(m.Key.GetToken(), field, "unknown setting; did you mean %s?", near)
-		} else {
-			r.fail(m.Key.GetToken(), field, "unknown setting; an agent has %s", strings.ReplaceAll(strings.Join(keys, ", "), key+".", ""))
-		}
-	}
+// checkAgent refuses an agent that is told two things of a tool.
+func (r *fileReader) checkAgent(at *token.Token, key string) {
 	for _, pattern := range r.both(key) {
 		r.fail(at, key, "%s stands under ask_always and under ask_never", pattern)
 	}

@@ -27,6 +27,7 @@ agents:
     instructions: |
       You are a clerk.
       Be short.
+    tools: [mcp.search.*]
     ask_always: [fs.*, tape.handoff]
     ask_never: ["mcp.search.*"]
     max_steps: 5
@@ -42,7 +43,7 @@ agents:
 	bare.Name = "bare"
 	want := []Agent{mine, {
 		Name: "clerk", Model: "openai:gpt-4o-mini,demo:fast", Instructions: "You are a clerk.\nBe short.",
-		AskAlways: []string{"fs.*", "tape.handoff"}, AskNever: []string{"mcp.search.*"},
+		Tools: []string{"mcp.search.*"}, AskAlways: []string{"fs.*", "tape.handoff"}, AskNever: []string{"mcp.search.*"},
 		MaxSteps: 5, ToolTimeout: 10 * time.Second, ApprovalTimeout: time.Hour, Summarize: true,
 	}, bare}
 	if diff := cmp.Diff(want, c.Agents); diff != "" {
@@ -82,10 +83,10 @@ func TestInstructionsCanStandInAFile(t *testing.T) {
 func TestAWrongAgentIsRefusedWithItsLine(t *testing.T) {
 	for file, want := range map[string]string{
 		"agents: [a]":                                         "lingserve.yaml:1:1: agents: expected agents by name, as \"assistant: {model: …}\"",
-		"agents:\n  Big: {}":                                  "lingserve.yaml:2:3: agents.Big: an agent's name has small letters, digits, - and _ only",
+		"agents:\n  Big: {}":                                  "lingserve.yaml:2:3: agents.Big: the name of an agent has small letters, digits, - and _ only",
 		"agents:\n  a: demo:fast":                             "lingserve.yaml:2:3: agents.a: expected settings, one a line, as \"model: …\"",
 		"agents:\n  a:\n    modle: demo:fast":                 "lingserve.yaml:3:5: agents.a.modle: unknown setting; did you mean agents.a.model?",
-		"agents:\n  a:\n    colour: red":                      "lingserve.yaml:3:5: agents.a.colour: unknown setting; an agent has model, instructions, ask_always, ask_never, max_steps, tool_timeout, approval_timeout, summarize",
+		"agents:\n  a:\n    colour: red":                      "lingserve.yaml:3:5: agents.a.colour: unknown setting; an agent has model, instructions, tools, ask_always, ask_never, max_steps, tool_timeout, approval_timeout, summarize",
 		"agents:\n  a:\n    model: fast":                      "lingserve.yaml:3:12: agents.a.model: \"fast\" is not a model (as openai:gpt-4o-mini)",
 		"agents:\n  a:\n    max_steps: 0":                     "lingserve.yaml:3:16: agents.a.max_steps: 0 is too small; at least 1",
 		"agents:\n  a:\n    tool_timeout: soon":               "lingserve.yaml:3:19: agents.a.tool_timeout: \"soon\" is not a duration (as 30s or 5m)",

@@ -1,6 +1,6 @@
 // Package config reads the settings: flags, environment variables and the configuration file, in that order of precedence,
 // over defaults. Every setting is all three; one table, [Settings], describes each once and drives the flags, the environment,
-// the file, the listing of what is in force and the tables of the guides. Only agents, and providers of models that are not among
+// the file, the listing of what is in force and the tables of the guides. Only agents, MCP servers, and providers of models that are not among
 // the [Presets], are in the file alone: their names are the user's.
 //
 // Every value knows where it came from. A wrong one is an error that says where it stands and what was expected there; all
@@ -29,6 +29,7 @@ type Config struct {
 	Grace           time.Duration
 	Providers       []Provider
 	Agents          []Agent
+	MCP             []MCPServer
 	Demo            Demo
 	Run             Run
 	HTTP            HTTP

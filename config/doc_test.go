@@ -22,7 +22,8 @@ var tables = map[string]struct {
 	"settings":  {"../docs/configuration.md", settingsTable},
 	"providers": {"../docs/configuration.md", providersTable},
 	"presets":   {"../docs/models.md", presetsTable},
-	"agents":    {"../docs/agents.md", agentsTable},
+	"agents":    {"../docs/agents.md", func() string { return namedTable(agentSettings) }},
+	"mcp":       {"../docs/agents.md", func() string { return namedTable(mcpSettings) }},
 }
 
 // settingsTable has the settings but those of providers, which have a table of their own.
@@ -50,11 +51,11 @@ func providersTable() string {
 	return b.String()
 }
 
-// agentsTable has the settings of one agent.
-func agentsTable() string {
+// namedTable has the settings of one of those that the file adds by name.
+func namedTable(settings func(name string) []Setting) string {
 	var b strings.Builder
 	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
-	for _, s := range agentSettings("NAME") {
+	for _, s := range settings("NAME") {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), s.Help)
 	}
 	return b.String()

@@ -16,14 +16,14 @@ import (
 
 // fileReader reads a configuration file into values by key.
 type fileReader struct {
-	name          string
-	dir           string            // that {file: …} is relative to
-	env           map[string]string // for {env: …}
-	values        map[string]*value
-	added         []Setting // of providers that are no presets
-	agentSettings []Setting
-	hasKey        bool // a secret stands in the file itself
-	errs          []error
+	name    string
+	dir     string            // that {file: …} is relative to
+	env     map[string]string // for {env: …}
+	values  map[string]*value
+	added   []Setting // of providers that are no presets
+	ofNames []Setting // of agents and MCP servers
+	hasKey  bool      // a secret stands in the file itself
+	errs    []error
 }
 
 func (r *fileReader) read(text []byte) {
@@ -98,7 +98,9 @@ func (r *fileReader) section(n ast.Node, prefix string) {
 		s, found := find(key)
 		switch {
 		case prefix == "" && name == "agents":
-			r.agents(m)
+			r.named(agentNames, m, r.checkAgent)
+		case prefix == "" && name == "mcp":
+			r.named(mcpNames, m, r.checkMCP)
 		case strings.Contains(name, ".") && (prefix != providers || found):
 			r.unknown(m.Key.GetToken(), key, prefix)
 		case prefix == providers && !isSection(key):

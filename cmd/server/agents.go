@@ -14,6 +14,7 @@ import (
 	"github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tape/memory"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/tool/mcp"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
@@ -36,7 +37,22 @@ func openTapes(c *config.Config, log *slog.Logger) (tape.Store, error) {
 }
 
 // newTurns makes the agents that are configured, and what runs their turns.
-func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log *slog.Logger) (*turn.Framework, *crew, error) {
+// stop ends them, and the servers that they have tools from; the store is to be closed after that.
+func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log *slog.Logger) (_ *turn.Framework, _ *crew, stop func(), err error) {
+	servers, err := startServers(c, log)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			servers.Close()
+		}
+	}()
+	theirs, err := tool.NewSet()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	theirs.Attach(servers)
 	places := []skill.Place{skill.Dir(c.Workspace, ".agents/skills")}
 	if c.Data != "" {
 		places = append(places, skill.Dir(c.Data, "skills"))
@@ -48,6 +64,10 @@ func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log 
 			Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Skills: skills, Approvals: map[string]tool.Approval{},
 			MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout, Summarize: a.Summarize,
 			Store: store, Log: log,
+		}
+		o.Tools = theirs
+		if len(a.Tools) > 0 {
+			o.Tools = theirs.Subset(a.Tools...)
 		}
 		chain := a.Model
 		if chain == "" {
@@ -71,13 +91,36 @@ func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log 
 		}
 		one, err := agent.New(o)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		all.names = append(all.names, a.Name)
 		all.agents[a.Name] = one
 	}
 	turns := turn.New(turn.Options{Workspace: c.Workspace, Log: log, Code: modelCode})
-	return turns, all, turns.Register(agent.Name, all)
+	if err := turns.Register(agent.Name, all); err != nil {
+		return nil, nil, nil, err
+	}
+	return turns, all, func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = turns.Drain(ctx) // it has had its time
+		if err := servers.Close(); err != nil {
+			log.Warn("MCP servers did not end as they should", "error", err)
+		}
+	}, nil
+}
+
+// startServers begins to connect to the MCP servers.
+func startServers(c *config.Config, log *slog.Logger) (*mcp.Client, error) {
+	var list []mcp.Server
+	for _, s := range c.MCP {
+		one := mcp.Server{Name: s.Name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Timeout: s.Timeout}
+		if s.Authorization != "" {
+			one.Header = map[string]string{"Authorization": s.Authorization.Reveal()}
+		}
+		list = append(list, one)
+	}
+	return mcp.Start(list, &mcp.Options{Log: log, Redact: func(text string) string { return adapter.Redact(text) }, Version: build().version})
 }
 
 // modelCode is the code of a model's error; "" of any other.

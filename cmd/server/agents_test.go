@@ -5,11 +5,16 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/config"
@@ -43,11 +48,12 @@ func agentsOf(t *testing.T, file string) (turns *turn.Framework, c *crew, store 
 	if store, err = openTapes(settings, log); err != nil {
 		t.Fatal(err)
 	}
-	if turns, c, err = newTurns(settings, models, store, log); err != nil {
+	turns, c, stopTurns, err := newTurns(settings, models, store, log)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return turns, c, store, func() {
-		endTurns(turns)
+		stopTurns()
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
@@ -165,5 +171,54 @@ func TestTheAnswerGoesToTheAgentThatAsks(t *testing.T) {
 	}
 	if text := onTape(t, store); !strings.Contains(text, `"decision":"approve"`) || !strings.Contains(text, `"by":"test"`) {
 		t.Error(text)
+	}
+}
+
+// AG-64, AG-65: one agent has the tools of a server and need not be asked, another must be, a third has none.
+func TestAgentsHaveTheToolsOfMCPServersAsConfigured(t *testing.T) {
+	server := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+	type in struct {
+		Name string `json:"name"`
+	}
+	sdk.AddTool(server, &sdk.Tool{Name: "greet", Description: "Greets."}, func(context.Context, *sdk.CallToolRequest, in) (*sdk.CallToolResult, any, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "hello from far away"}}}, nil, nil
+	})
+	next := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil)
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer sesame" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+	defer site.Close()
+	t.Chdir(t.TempDir())
+	turns, c, _, stop := agentsOf(t, `
+mcp:
+  far: {url: "`+site.URL+`", authorization: "Bearer sesame"}
+  gone: {command: this-program-is-not-there}
+agents:
+  assistant: {ask_never: [mcp.far.*]}
+  careful: {}
+  bare: {tools: [mcp.other.*]}
+`)
+	defer stop()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, ok := c.agents["assistant"].Tools().Find("mcp.far.greet"); ok {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the server's tool never came")
+		}
+	}
+	if _, ok := c.agents["bare"].Tools().Find("mcp.far.greet"); ok {
+		t.Error("an agent has a tool that it should not have")
+	}
+	const question = `What does greet say to "Anna"?`
+	if r := tell(t, turns, "assistant", question); !strings.Contains(r.Output, "hello from far away") {
+		t.Error(r.Output)
+	}
+	if r := tell(t, turns, "careful", question); strings.Contains(r.Output, "hello from far away") || !strings.Contains(r.Output, "denied") {
+		t.Error(r.Output)
 	}
 }

@@ -91,11 +91,11 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "tape folder: "))
 	}
 	defer o.Tapes.Close()
-	turns, crew, err := newTurns(c, models, o.Tapes, log)
+	turns, crew, stopTurns, err := newTurns(c, models, o.Tapes, log)
 	if err != nil {
 		return err
 	}
-	defer endTurns(turns) // before the store is closed
+	defer stopTurns()
 	o.Turns, o.Agents = turns, crew
 	s, err := web.New(o)
 	if err != nil { // which is about the data folder
@@ -132,13 +132,6 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 			return shutDown(c, s, turns, server, signals, log)
 		}
 	}
-}
-
-// endTurns ends what still runs, and waits for it.
-func endTurns(turns *turn.Framework) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = turns.Drain(ctx) // that it has no time is meant
 }
 
 // errAtOnce ends the program without waiting for anything.

@@ -1,0 +1,90 @@
+package config
+
+import (
+	"regexp"
+	"time"
+
+	"github.com/goccy/go-yaml/token"
+)
+
+// MCPServer is a server whose tools the agents can use (Model Context Protocol): a program that is started, or an address.
+type MCPServer struct {
+	Name          string // the second part of its tools' names: mcp.NAME.…
+	Command       string
+	Args          []string
+	Env           []string // names of variables that the program gets
+	URL           string
+	Authorization Secret // header that goes with each request to URL
+	Timeout       time.Duration
+}
+
+// mcpServer is where the settings of a server go.
+func (c *Config) mcpServer(name string) *MCPServer {
+	for i := range c.MCP {
+		if c.MCP[i].Name == name {
+			return &c.MCP[i]
+		}
+	}
+	c.MCP = append(c.MCP, MCPServer{Name: name})
+	return &c.MCP[len(c.MCP)-1]
+}
+
+var mcpNames = named{
+	"mcp", "servers", "an MCP server", regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`), "at most 32 small letters, digits and -", "search: {url: …}", mcpSettings,
+}
+
+// mcpSettings are the settings of one server. They stand in the file alone.
+func mcpSettings(name string) []Setting {
+	section := "mcp." + name + "."
+	list := []Setting{
+		{
+			Key:   section + "command",
+			Help:  "program that is started and talked to over its standard input and output; no shell runs it",
+			field: func(c *Config) any { return &c.mcpServer(name).Command },
+		},
+		{
+			Key:   section + "args",
+			Help:  "its arguments",
+			field: func(c *Config) any { return &c.mcpServer(name).Args },
+		},
+		{
+			Key:   section + "env",
+			Help:  "names of the variables of the environment that it gets, beside PATH, HOME and the like",
+			field: func(c *Config) any { return &c.mcpServer(name).Env },
+		},
+		{
+			Key: section + "url", check: checkURL,
+			Help:  "address of a server that is talked to over streamable HTTP, in place of a command",
+			field: func(c *Config) any { return &c.mcpServer(name).URL },
+		},
+		{
+			Key: section + "authorization", Secret: true,
+			Help:  "header Authorization of each request to the address, such as \"Bearer …\"",
+			field: func(c *Config) any { return &c.mcpServer(name).Authorization },
+		},
+		{
+			Key: section + "timeout", Default: "1m", Min: "1ms",
+			Help:  "how long a call of one of its tools may take",
+			field: func(c *Config) any { return &c.mcpServer(name).Timeout },
+		},
+	}
+	for i := range list {
+		list[i].fileOnly = true
+	}
+	return list
+}
+
+// checkMCP refuses a server that is no program and no address, or both.
+func (r *fileReader) checkMCP(at *token.Token, key string) {
+	has := func(field string) bool { return r.values[key+"."+field] != nil }
+	switch {
+	case has("command") && has("url"):
+		r.fail(at, key, "has a command and a url; expected one of them")
+	case has("url") && (has("args") || has("env")):
+		r.fail(at, key, "has args or env, which are for a command")
+	case has("command") && has("authorization"):
+		r.fail(at, key, "has authorization, which is for a url")
+	case !has("command") && !has("url"):
+		r.fail(at, key, "has neither a command nor a url; expected one of them")
+	}
+}

@@ -3,6 +3,7 @@ package tape
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -80,6 +81,7 @@ type FunctionCall struct {
 
 // NewToolCall is the text that a model said and the calls that it made then.
 func NewToolCall(content string, calls ...Call) Entry {
+	calls = slices.Clone(calls)
 	for i := range calls {
 		if calls[i].Type == "" {
 			calls[i].Type = "function"

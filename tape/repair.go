@@ -23,8 +23,8 @@ func Repair(messages []Message) []Message {
 		open = nil
 	}
 	for _, m := range messages {
-		if !json.Valid(m.JSON) {
-			continue
+		if m.Role == "" || !json.Valid(m.JSON) {
+			continue // no provider takes it
 		}
 		if m.Role == "tool" {
 			id := ""

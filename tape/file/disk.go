@@ -70,7 +70,7 @@ func (d *folder) open(name string, flag int) (handle, error) {
 	before, err := d.root.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && flag&os.O_CREATE != 0:
-		// What is put there between these two calls is found out below.
+		// What is put there between these two calls does not lead out of the folder: the root sees to that.
 	case err != nil:
 		return nil, err
 	case !before.Mode().IsRegular():
@@ -80,15 +80,11 @@ func (d *folder) open(name string, flag int) (handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := d.root.Lstat(name)
-	if err == nil {
-		var opened fs.FileInfo
-		if opened, err = f.Stat(); err == nil && (!at.Mode().IsRegular() || !opened.Mode().IsRegular()) {
-			err = &fs.PathError{Op: "open", Path: name, Err: errNotAFile}
-		}
+	opened, err := f.Stat()
+	if err == nil && !opened.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: errNotAFile}
 	}
-	// A file that was moved away in this moment is found out when it is locked.
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return osFile{f}, nil

@@ -28,7 +28,10 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 				_ = s.disk.remove(name + tapeEnd) // empty, and made by own
 				return err
 			}
-			return s.disk.rename(name+importEnd, name+tapeEnd)
+			if err := s.disk.rename(name+importEnd, name+tapeEnd); err != nil || s.sync != SyncAlways {
+				return err
+			}
+			return s.disk.syncFolder()
 		})
 		if err != nil {
 			return err

@@ -321,20 +321,28 @@ func (s *Store) Info(ctx context.Context, name string) (info tape.Info, err erro
 // Sessions implements tape.Store.
 func (s *Store) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tape.Info, error] {
 	return func(yield func(tape.Info, error) bool) {
-		infos, err := s.sessions(ctx)
+		infos, err := s.sessions(ctx, q.Workspace != "")
 		if err != nil {
 			yield(tape.Info{}, err)
 			return
 		}
 		for info, err := range tape.Page(infos, q) {
-			if !yield(info, err) {
+			if err == nil && q.Workspace == "" {
+				info, err = s.session(ctx, info)
+			}
+			if errors.Is(err, tape.ErrNotFound) { // erased in this moment
+				continue
+			}
+			if !yield(info, err) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-func (s *Store) sessions(ctx context.Context) (infos []tape.Info, err error) {
+// sessions tells about all tapes from their indexes, and with named also what their sessions' files say: that is as much again to
+// open, and a page of a list needs it for a few.
+func (s *Store) sessions(ctx context.Context, named bool) (infos []tape.Info, err error) {
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
@@ -348,7 +356,10 @@ func (s *Store) sessions(ctx context.Context) (infos []tape.Info, err error) {
 		}
 		var info tape.Info
 		if err = context.Cause(ctx); err == nil {
-			info, err = s.session(ctx, name)
+			info, err = s.summary(ctx, name)
+		}
+		if err == nil && named {
+			info, err = s.session(ctx, info)
 		}
 		switch {
 		case err == nil:
@@ -366,8 +377,8 @@ func (s *Store) sessions(ctx context.Context) (infos []tape.Info, err error) {
 	return infos, err
 }
 
-// session tells about a tape from its index alone, unless that is behind.
-func (s *Store) session(ctx context.Context, name string) (tape.Info, error) {
+// summary tells about a tape from its index, unless that is behind; then all is known. The last anchor has no name otherwise.
+func (s *Store) summary(ctx context.Context, name string) (tape.Info, error) {
 	at, err := s.disk.stat(name + tapeEnd)
 	if errors.Is(err, fs.ErrNotExist) {
 		return tape.Info{}, tape.ErrNotFound
@@ -376,12 +387,19 @@ func (s *Store) session(ctx context.Context, name string) (tape.Info, error) {
 		return tape.Info{}, err
 	}
 	if best, ok := s.head(name); ok && best.Bytes == at.Size() {
-		if side, hash, ok := readSession(s.disk, name); ok && hash == best.side {
-			best.Session, best.Workspace, best.Title = side.Session, side.Workspace, side.Title
-			return best.Info, nil
-		}
+		return best.Info, nil
 	}
 	return s.Info(ctx, name)
+}
+
+// session adds to a summary what the session's file says.
+func (s *Store) session(ctx context.Context, i tape.Info) (tape.Info, error) {
+	side, hash, ok := readSession(s.disk, i.Tape)
+	if best, fits := s.head(i.Tape); !ok || !fits || hash != best.side || best.Entries != i.Entries {
+		return s.Info(ctx, i.Tape)
+	}
+	i.Session, i.Workspace, i.Title = side.Session, side.Workspace, side.Title
+	return i, nil
 }
 
 // head reads the newer slot of an index.

@@ -1,0 +1,312 @@
+package turns
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// answerer is a model that has its answer ready: what is measured is everything else.
+type answerer struct{}
+
+func (answerer) Model(string) (adapter.Model, error) { return answerer{}, nil }
+
+func (answerer) Stream(context.Context, adapter.Request) iter.Seq2[adapter.Chunk, error] {
+	return func(yield func(adapter.Chunk, error) bool) {
+		_ = yield(adapter.Chunk{Text: "an answer"}, nil) && yield(adapter.Chunk{Finish: adapter.FinishStop}, nil)
+	}
+}
+
+// silent is a plugin that answers in place of the agent's loop.
+type silent struct{}
+
+func (silent) RunModel(context.Context, turn.Prompt, turn.SessionID, turn.State) (string, bool, error) {
+	return "an answer", true, nil
+}
+
+// framework has the built-in plugin on a store, and other plugins above it.
+func framework(tb testing.TB, store tape.Store, above ...any) *turn.Framework {
+	tb.Helper()
+	builtin, err := agent.New(agent.Options{Models: answerer{}, Model: "test:m", Store: store, Workspace: tb.TempDir()})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f := turn.New(turn.Options{Workspace: tb.TempDir()})
+	for i, plugin := range append([]any{builtin}, above...) {
+		if err := f.Register(fmt.Sprintf("%s%d", agent.Name, i), plugin); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return f
+}
+
+func message(session string) *turn.Envelope {
+	return &turn.Envelope{SessionID: session, Channel: "test", ChatID: "1", Content: "a question"}
+}
+
+func process(tb testing.TB, f *turn.Framework, session string) {
+	tb.Helper()
+	if _, err := f.Process(tb.Context(), message(session)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// One turn with the built-in hooks: "pipeline" has a model stage that does nothing, "loop" the agent's, with its entries on a tape
+// and a model that does nothing. Each loop is in a session of its own, so that the context does not grow.
+//
+// Target: 50 µs and 100 allocations for the pipeline.
+func BenchmarkTurn(b *testing.B) {
+	b.Run("pipeline", func(b *testing.B) {
+		f := framework(b, memory.New(nil), silent{})
+		b.ReportAllocs()
+		for b.Loop() {
+			process(b, f, "s")
+		}
+	})
+	b.Run("loop", func(b *testing.B) {
+		f := framework(b, memory.New(&memory.Options{MaxBytes: 8 << 30}))
+		b.ReportAllocs()
+		n := 0
+		for b.Loop() {
+			n++
+			process(b, f, fmt.Sprint("s", n))
+		}
+	})
+	b.Run("loop on files", func(b *testing.B) {
+		store, err := file.Open(b.TempDir(), file.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer store.Close()
+		f := framework(b, store)
+		b.ReportAllocs()
+		n := 0
+		for b.Loop() {
+			n++
+			process(b, f, fmt.Sprint("s", n))
+		}
+	})
+}
+
+// TestAllocationsOfATurn holds the part of the target that is the same on every machine.
+func TestAllocationsOfATurn(t *testing.T) {
+	f := framework(t, memory.New(nil), silent{})
+	if n := testing.AllocsPerRun(100, func() { process(t, f, "s") }); n > 100 {
+		t.Errorf("%v allocations, 100 at most", n)
+	}
+}
+
+// A turn in its idle lane, and without one; the difference is what Submit and Wait cost.
+//
+// Target: 5 µs.
+func BenchmarkSubmit(b *testing.B) {
+	f := turn.New(turn.Options{Workspace: b.TempDir()})
+	if err := f.Register("silent", silent{}); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("process", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			process(b, f, "s")
+		}
+	})
+	b.Run("submit", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			k, err := f.Submit(b.Context(), message("s"))
+			if err == nil {
+				_, err = k.Wait(b.Context())
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// talker is a plugin whose stream has so many events of text.
+type talker int
+
+func (n talker) RunModelStream(context.Context, turn.Prompt, turn.SessionID, turn.State) (turn.Stream, bool, error) {
+	return func(yield func(turn.Event, error) bool) {
+		for range n {
+			if !yield(turn.Text("text"), nil) {
+				return
+			}
+		}
+	}, true, nil
+}
+
+// One event of text through the pipeline to a reader, and without one.
+//
+// Target: 200 ns, no allocation (beside that of the output, which doubles).
+func BenchmarkTextEvent(b *testing.B) {
+	for name, options := range map[string][]turn.Option{
+		"alone":  nil,
+		"reader": {turn.WithSink(func(turn.Event, error) {})},
+	} {
+		b.Run(name, func(b *testing.B) {
+			f := turn.New(turn.Options{Workspace: b.TempDir()})
+			if err := f.Register("talker", talker(b.N)); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			if _, err := f.Process(b.Context(), message("s"), options...); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// Sessions that have each had a turn, on files, and do nothing any more.
+//
+// Target: 20 MB for 10 000.
+func BenchmarkIdleSessions(b *testing.B) {
+	sessions := 10_000
+	if testing.Short() {
+		sessions = 100
+	}
+	for b.Loop() {
+		store, err := file.Open(b.TempDir(), file.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		f := framework(b, store)
+		process(b, f, "first") // what there is once, for all sessions
+		before := heap()
+		for i := range sessions {
+			k, err := f.Submit(b.Context(), message(fmt.Sprint("s", i)))
+			if err == nil {
+				_, err = k.Wait(b.Context())
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(heap()-before)/1e6, "MB-heap")
+		b.ReportMetric(float64(runtime.NumGoroutine()), "goroutines")
+		if err := store.Close(); err != nil {
+			b.Fatal(err)
+		}
+		runtime.KeepAlive(f)
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A tape of a million entries: the last anchor is 50 entries before the end, and one word lies at the beginning alone.
+//
+// There is no target but that of a cold context: within twice that of a tape of 100.
+func BenchmarkMillionEntries(b *testing.B) {
+	entries := 1_000_000
+	if testing.Short() {
+		entries = 10_000
+	}
+	dir, workspace := b.TempDir(), b.TempDir()
+	store, err := file.Open(dir, file.Options{Sync: file.SyncNone})
+	if err != nil {
+		b.Fatal(err)
+	}
+	t, err := tape.Open(b.Context(), store, workspace, "s")
+	if err != nil {
+		b.Fatal(err)
+	}
+	begun := time.Now()
+	text := strings.Repeat("words of an answer ", 5)
+	batch := []tape.Entry{tape.NewMessage("user", "where is the needle?")}
+	for i := 2; i <= entries-51; i++ {
+		batch = append(batch, tape.NewMessage("assistant", text))
+		if len(batch) == 1000 || i == entries-51 {
+			if _, err := t.Append(b.Context(), batch...); err != nil {
+				b.Fatal(err)
+			}
+			batch = batch[:0]
+		}
+	}
+	for range 50 {
+		batch = append(batch, tape.NewMessage("user", text))
+	}
+	if _, err := t.Handoff(b.Context(), "phase", "summary", batch...); err != nil {
+		b.Fatal(err)
+	}
+	info, err := t.Info(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Logf("%d entries, %d MB, written in %v", info.Entries, info.Bytes>>20, time.Since(begun).Round(time.Millisecond))
+	if err := store.Close(); err != nil {
+		b.Fatal(err)
+	}
+
+	cold := func(b *testing.B, do func(*tape.Tape) error) {
+		b.ReportAllocs()
+		for b.Loop() {
+			store, err := file.Open(dir, file.Options{Sync: file.SyncNone})
+			if err != nil {
+				b.Fatal(err)
+			}
+			t, err := tape.Open(b.Context(), store, workspace, "s")
+			if err == nil {
+				err = do(t)
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := store.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.Run("open cold", func(b *testing.B) {
+		cold(b, func(*tape.Tape) error { return nil })
+	})
+	b.Run("context cold", func(b *testing.B) {
+		cold(b, func(t *tape.Tape) error {
+			v, err := t.View(b.Context(), nil)
+			if err == nil && len(v.Messages) != 51 {
+				err = fmt.Errorf("%d messages", len(v.Messages))
+			}
+			return err
+		})
+	})
+	search := func(words string, hits int) func(*tape.Tape) error {
+		return func(t *tape.Tape) error {
+			n := 0
+			for _, err := range t.Search(b.Context(), tape.Query{Text: words}) {
+				if err != nil {
+					return err
+				}
+				n++
+			}
+			if n != hits {
+				return fmt.Errorf("%d hits", n)
+			}
+			return nil
+		}
+	}
+	b.Run("search, found at the end", func(b *testing.B) { cold(b, search("answer", 20)) })
+	b.Run("search, found at the beginning alone", func(b *testing.B) {
+		cold(b, search("needle", 1))
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		b.ReportMetric(float64(m.Sys)/1e6, "MB-process")
+	})
+}

@@ -3,9 +3,11 @@ package turn_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tape/memory"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -115,6 +117,33 @@ func BenchmarkTurnOnMemory(b *testing.B) { benchmark(b, memory.New(nil), process
 
 // A turn in an idle lane: at most 5 µs more than BenchmarkTurn.
 func BenchmarkSubmit(b *testing.B) { benchmark(b, nil, submit) }
+
+// 10 000 sessions that have had a turn each, on files: at most 20 MB of heap stay.
+func BenchmarkIdleSessions(b *testing.B) {
+	store, err := file.Open(b.TempDir(), file.Options{Sync: file.SyncNone})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.Close()
+	f := build(b, &builtin{store})
+	heap := func() float64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc) / 1e6
+	}
+	before, rounds := heap(), 0
+	for b.Loop() {
+		rounds++
+		for i := range 10_000 {
+			if err := submit(b.Context(), f, &turn.Envelope{SessionID: fmt.Sprint(rounds, "-", i), Content: "hello"}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(heap()-before, "MB-heap")
+	runtime.KeepAlive(f)
+}
 
 // events is a model that says n words.
 type events int

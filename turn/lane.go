@@ -60,22 +60,8 @@ func (l *lanes) submit(k *Ticket, policy Policy) (err error) {
 	}
 	ln := l.lanes[k.session]
 	if ln == nil {
-		if l.running >= l.options.Concurrency && l.waiting >= l.options.QueueTotal {
-			return ErrQueueFull
-		}
-		ln = &lane{session: k.session}
-		l.lanes[k.session] = ln
-		if l.running < l.options.Concurrency {
-			l.running++
-			l.start(ln, k)
-			go l.work(k) // until no lane wants its slot; Drain waits for it
-			return nil
-		}
-		l.wait(ln, k, 0)
-		ln.ready = l.ready.PushBack(ln)
-		return nil
+		return l.open(k)
 	}
-
 	switch policy {
 	case Reject:
 		return ErrBusy
@@ -86,18 +72,46 @@ func (l *lanes) submit(k *Ticket, policy Policy) (err error) {
 		}
 	case Interrupt:
 		k.interrupt = true
-	}
-	first := ln.interrupting() // of those that only wait
-	if l.waiting >= l.options.QueueTotal || k.interrupt && first >= l.options.Queue ||
-		!k.interrupt && len(ln.waiting)-first >= l.options.Queue {
-		return ErrQueueFull
-	}
-	if !k.interrupt {
-		l.wait(ln, k, len(ln.waiting))
+		if err := l.queue(ln, k); err != nil {
+			return err
+		}
+		interrupted = ln.running
 		return nil
 	}
-	l.wait(ln, k, 0)
-	interrupted = ln.running
+	return l.queue(ln, k)
+}
+
+// open makes a lane for a ticket, which runs at once if there is a slot.
+func (l *lanes) open(k *Ticket) error {
+	free := l.running < l.options.Concurrency
+	if !free && l.waiting >= l.options.QueueTotal {
+		return ErrQueueFull
+	}
+	ln := &lane{session: k.session}
+	l.lanes[k.session] = ln
+	if !free {
+		l.wait(ln, k, 0)
+		ln.ready = l.ready.PushBack(ln)
+		return nil
+	}
+	l.running++
+	l.start(ln, k)
+	go l.work(k) // until no lane wants its slot; Drain waits for it
+	return nil
+}
+
+// queue lets a ticket wait in a busy lane: behind the others or, one that interrupts, before them. Those that interrupt are
+// counted by themselves, so that a queue that is full keeps nobody from saying stop.
+func (l *lanes) queue(ln *lane, k *Ticket) error {
+	interrupting := ln.interrupting()
+	alike, at := len(ln.waiting)-interrupting, len(ln.waiting)
+	if k.interrupt {
+		alike, at = interrupting, 0
+	}
+	if l.waiting >= l.options.QueueTotal || alike >= l.options.Queue {
+		return ErrQueueFull
+	}
+	l.wait(ln, k, at)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/memory"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -840,6 +842,50 @@ func TestTU68ALaneHoldsTheSessionsLeaseWhileATurnRuns(t *testing.T) {
 		one.empty()
 		two.empty()
 		equal(t, "held", len(store.held), 0)
+	})
+}
+
+func TestTU68TwoFrameworksOnOneStoreRunASessionOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(nil)
+		var running, turns atomic.Int32
+		dir := t.TempDir()
+		process := func() *turn.Framework {
+			f := turn.New(turn.Options{Workspace: dir})
+			register(t, f, storer(func(context.Context) (tape.Store, bool, error) { return store, true, nil }), struct {
+				loader
+				dispatcher
+			}{
+				func(context.Context, *turn.Envelope, string) (turn.State, error) {
+					if running.Add(1) > 1 {
+						t.Error("two turns at once")
+					}
+					time.Sleep(time.Second)
+					return nil, nil
+				},
+				func(context.Context, *turn.Envelope) (bool, error) {
+					time.Sleep(time.Second)
+					running.Add(-1)
+					turns.Add(1)
+					return true, nil
+				},
+			})
+			return f
+		}
+		a, b := process(), process()
+		for range 5 {
+			for _, f := range []*turn.Framework{a, b} {
+				if _, err := f.Submit(t.Context(), &turn.Envelope{SessionID: "s", Content: "x"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		equal(t, "turns", turns.Load(), 10)
+		if err := errors.Join(a.Drain(t.Context()), b.Drain(t.Context())); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

@@ -23,9 +23,10 @@ import (
 // index that is torn, of another tape or of an earlier tape of the same name is passed over, and what is not covered is read.
 
 const (
-	recordSize  = 128
+	recordSize  = 256
 	headSlots   = 2
-	recordMagic = 0x4c54_4931 // "LTI1": another layout gets another number and is rebuilt
+	recordMagic = 0x4c54_4932 // "LTI2": another layout gets another number and is rebuilt
+	maxAnchor   = 128         // bytes of an anchor's name; an import may have a longer one, which is then read from the tape
 	// tailSize is how much of the tape before a record's length is compared: the date and the meta of an entry, as a rule.
 	tailSize = 128
 	// markEvery is the length after which a record is kept though there is no anchor: what must be read again when the
@@ -41,6 +42,8 @@ type state struct {
 	anchor span  // line of the last anchor
 	tail   uint64
 	side   uint64 // hash of the session's file
+	// unnamed says that the record had no room for the last anchor's name.
+	unnamed bool
 }
 
 // span is where a line lies.
@@ -52,17 +55,21 @@ func hashOf(text []byte) uint64 {
 	return h.Sum64()
 }
 
-// appendTo appends the state's record. What has no fixed size is not in it: the last anchor's name is in its entry, the rest in the
-// session's file.
+// appendTo appends the state's record. What has no fixed size is in the session's file.
 func (s *state) appendTo(dst []byte) []byte {
 	start := len(dst)
 	dst = binary.LittleEndian.AppendUint32(dst, recordMagic)
 	dst = binary.LittleEndian.AppendUint32(dst, 0)
 	for _, n := range [...]int64{
 		s.Bytes, s.LastID, s.Entries, s.Unreadable, s.badAt, s.Anchors, s.LastAnchor.ID, s.anchor.offset, s.anchor.end,
-		s.Created.UnixMicro(), s.Updated.UnixMicro(), int64(s.tail), int64(s.side),
+		s.Created.UnixMicro(), s.Updated.UnixMicro(), int64(s.tail), int64(s.side), s.LastAnchor.Date.UnixMicro(),
 	} {
 		dst = binary.LittleEndian.AppendUint64(dst, uint64(n))
+	}
+	if name := s.LastAnchor.Name; len(name) <= maxAnchor {
+		dst = append(append(dst, byte(len(name))), name...)
+	} else {
+		dst = append(dst, maxAnchor+1)
 	}
 	dst = append(dst, make([]byte, recordSize-(len(dst)-start))...)
 	binary.LittleEndian.PutUint32(dst[start+4:], sumOf(dst[start:], s.Tape))
@@ -75,7 +82,7 @@ func parseState(record []byte, name string) (s state, ok bool) {
 		binary.LittleEndian.Uint32(record[4:]) != sumOf(record, name) {
 		return s, false
 	}
-	var n [13]int64
+	var n [14]int64
 	for i := range n {
 		n[i] = int64(binary.LittleEndian.Uint64(record[8+8*i:]))
 	}
@@ -85,6 +92,15 @@ func parseState(record []byte, name string) (s state, ok bool) {
 			LastAnchor: tape.AnchorRef{ID: n[6]}, Created: time.UnixMicro(n[9]).UTC(), Updated: time.UnixMicro(n[10]).UTC(),
 		},
 		badAt: n[4], anchor: span{n[7], n[8]}, tail: uint64(n[11]), side: uint64(n[12]),
+	}
+	if s.Anchors > 0 {
+		s.LastAnchor.Date = time.UnixMicro(n[13]).UTC()
+		name := record[8+8*len(n):]
+		if size := int(name[0]); size <= maxAnchor {
+			s.LastAnchor.Name = string(name[1 : 1+size])
+		} else {
+			s.unnamed = true
+		}
 	}
 	sane := s.Bytes > 0 && s.LastID > 0 && s.Entries > 0 && s.Unreadable >= 0 && s.Anchors >= 0 &&
 		0 <= s.anchor.offset && s.anchor.offset <= s.anchor.end && s.anchor.end <= s.Bytes && (s.Anchors > 0) == (s.anchor.end > 0)

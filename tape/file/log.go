@@ -194,19 +194,19 @@ func (l *log) loadLocked(size int64) error {
 	return nil
 }
 
-// completeLocked adds what a record does not hold: the last anchor's name and the session. It is false when they are not as the
-// record says.
+// completeLocked adds what a record does not hold: the session, and an anchor's name that is too long. It is false when they are
+// not as the record says.
 func (l *log) completeLocked(s *state) bool {
 	s.Tape = l.name
 	if s.Bytes == 0 {
 		return false
 	}
-	if s.Anchors > 0 {
+	if s.unnamed {
 		ref, err := readAnchor(l.file, s.LastAnchor.ID, s.anchor)
 		if err != nil {
 			return false
 		}
-		s.LastAnchor = ref
+		s.LastAnchor, s.unnamed = ref, false
 	}
 	if s.side == l.state.side {
 		s.Session, s.Workspace, s.Title = l.state.Session, l.state.Workspace, l.state.Title

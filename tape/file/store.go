@@ -377,7 +377,7 @@ func (s *Store) sessions(ctx context.Context, named bool) (infos []tape.Info, er
 	return infos, err
 }
 
-// summary tells about a tape from its index, unless that is behind; then all is known. The last anchor has no name otherwise.
+// summary tells about a tape from its index, unless that is behind.
 func (s *Store) summary(ctx context.Context, name string) (tape.Info, error) {
 	at, err := s.disk.stat(name + tapeEnd)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -386,7 +386,7 @@ func (s *Store) summary(ctx context.Context, name string) (tape.Info, error) {
 	if err != nil {
 		return tape.Info{}, err
 	}
-	if best, ok := s.head(name); ok && best.Bytes == at.Size() {
+	if best, ok := s.head(name); ok && best.Bytes == at.Size() && !best.unnamed {
 		return best.Info, nil
 	}
 	return s.Info(ctx, name)

@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
@@ -32,7 +33,8 @@ func (i *Info) Add(e Entry) {
 			i.Title = title(e.Payload)
 		}
 	}
-	if (e.Kind == KindAnchor || e.Kind == KindEvent) && !emptyObject(e.Meta) {
+	// Most entries say nothing of the session, and are seen at every append.
+	if (e.Kind == KindAnchor || e.Kind == KindEvent) && bytes.Contains(e.Meta, []byte(`"session"`)) {
 		if m := MetaOf(e); m.Session != "" {
 			i.Session, i.Workspace = m.Session, m.Workspace
 		}

@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,26 +132,60 @@ func splitLine(line []byte) (e Entry, rest parts, err error) {
 // there are none.
 func objectMembers(object []byte) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
-		i := space(object, 0)
-		if i == len(object) || object[i] != '{' {
-			return
-		}
-		for i = space(object, i+1); object[i] != '}'; {
-			end := skip(object, i)
-			name := string(object[i+1 : end-1])
-			if strings.ContainsRune(name, '\\') {
-				_ = json.Unmarshal(object[i:end], &name) // valid, as was seen
-			}
-			i = space(object, space(object, end)+1) // the colon
-			end = skip(object, i)
-			if !yield(name, object[i:end:end]) {
+		for c := (cursor{json: object}); c.next(); {
+			if !yield(c.name(), c.value) {
 				return
-			}
-			if i = space(object, end); object[i] == ',' {
-				i = space(object, i+1)
 			}
 		}
 	}
+}
+
+// member returns the first member of that name, nil where there is none. It allocates nothing.
+func member(object []byte, name string) json.RawMessage {
+	for c := (cursor{json: object}); c.next(); {
+		if string(c.quoted[1:len(c.quoted)-1]) == name || bytes.IndexByte(c.quoted, '\\') >= 0 && c.name() == name {
+			return c.value
+		}
+	}
+	return nil
+}
+
+// cursor goes over the members of an object.
+type cursor struct {
+	json   []byte
+	at     int
+	quoted []byte // name
+	value  json.RawMessage
+}
+
+func (c *cursor) next() bool {
+	i := space(c.json, c.at)
+	switch {
+	case i == len(c.json):
+		return false
+	case c.at == 0 && c.json[i] != '{': // no object
+		return false
+	case c.json[i] == '}':
+		return false
+	}
+	i = space(c.json, i+1) // after the brace or the comma
+	if c.json[i] == '}' {
+		return false
+	}
+	end := skip(c.json, i)
+	c.quoted = c.json[i:end]
+	i = space(c.json, space(c.json, end)+1) // after the colon
+	c.at = skip(c.json, i)
+	c.value = c.json[i:c.at:c.at]
+	return true
+}
+
+func (c *cursor) name() string {
+	name := string(c.quoted[1 : len(c.quoted)-1])
+	if strings.ContainsRune(name, '\\') {
+		_ = json.Unmarshal(c.quoted, &name) // valid, as was seen
+	}
+	return name
 }
 
 // space returns where the white space at i ends.
@@ -183,7 +218,7 @@ func skip(json []byte, i int) int {
 			i++
 			continue // only inside of a value
 		default: // a number or a literal
-			for i < len(json) && !strings.ContainsRune(" \t\r\n,]}", rune(json[i])) {
+			for i < len(json) && strings.IndexByte(" \t\r\n,]}", json[i]) < 0 {
 				i++
 			}
 		}

@@ -26,18 +26,15 @@ func (t *Tape) putBack(ctx context.Context, messages []Message) ([]Message, erro
 		if !bytes.Contains(m.JSON, []byte(`"`+blobScheme)) {
 			continue
 		}
-		for name, content := range objectMembers(m.JSON) {
-			if name != "content" || content[0] != '[' {
-				continue
+		parts := elements(member(m.JSON, "content"))
+		for k, part := range parts {
+			filled, err := t.fill(ctx, part)
+			if err != nil {
+				return nil, err
 			}
-			parts := elements(content)
-			for k, part := range parts {
-				filled, err := t.fill(ctx, part)
-				if err != nil {
-					return nil, err
-				}
-				parts[k] = filled
-			}
+			parts[k] = filled
+		}
+		if len(parts) > 0 {
 			messages[i].JSON = replaceMember(m.JSON, "content", appendArray(nil, parts))
 		}
 	}
@@ -46,10 +43,8 @@ func (t *Tape) putBack(ctx context.Context, messages []Message) ([]Message, erro
 
 // fill returns a content part with the text of blobs in the place of their urls.
 func (t *Tape) fill(ctx context.Context, part json.RawMessage) (json.RawMessage, error) {
-	for name, value := range objectMembers(part) {
-		if kind, _ := text(value); name == "type" && kind == "text" {
-			return part, nil
-		}
+	if kind, _ := text(member(part, "type")); kind == "text" {
+		return part, nil
 	}
 	filled, err := t.fillValue(ctx, part)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, errors.ErrUnsupported) {

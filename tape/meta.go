@@ -35,15 +35,15 @@ type Spill struct {
 	Size   int64  `json:"size"` // bytes
 }
 
-// member is one of the members that a Meta knows, in the order in which they are written.
-type member struct {
+// metaField is one of the members that a Meta knows, in the order in which they are written.
+type metaField struct {
 	name string
 	get  func(*Meta) any // nil when there is nothing to write
 	set  func(*Meta, json.RawMessage)
 }
 
-func field[T any](name string, of func(*Meta) *T, zero func(T) bool) member {
-	return member{
+func field[T any](name string, of func(*Meta) *T, zero func(T) bool) metaField {
+	return metaField{
 		name: name,
 		get: func(m *Meta) any {
 			if v := *of(m); !zero(v) {
@@ -65,7 +65,7 @@ func noText(s string) bool   { return s == "" }
 func no(b bool) bool         { return !b }
 func none[T any](s []T) bool { return len(s) == 0 }
 
-var members = []member{
+var metaFields = []metaField{
 	field("turn", func(m *Meta) *string { return &m.Turn }, noText),
 	field("run", func(m *Meta) *string { return &m.Run }, noText),
 	{
@@ -100,7 +100,7 @@ func MetaOf(e Entry) Meta {
 	if json.Unmarshal(e.Meta, &raw) != nil {
 		return m
 	}
-	for _, f := range members {
+	for _, f := range metaFields {
 		if v, ok := raw[f.name]; ok {
 			f.set(&m, v)
 		}
@@ -121,7 +121,7 @@ func (e Entry) With(m Meta) Entry {
 		b.WriteByte(':')
 		b.Write(value)
 	}
-	for _, f := range members {
+	for _, f := range metaFields {
 		if v := f.get(&m); v != nil {
 			put(f.name, encode(v))
 		} else if old, ok := raw[f.name]; ok {

@@ -27,12 +27,7 @@ func Repair(messages []Message) []Message {
 			continue // no provider takes it
 		}
 		if m.Role == "tool" {
-			id := ""
-			for name, value := range objectMembers(m.JSON) {
-				if name == "tool_call_id" {
-					id, _ = text(value)
-				}
-			}
+			id, _ := text(member(m.JSON, "tool_call_id"))
 			for i, c := range open {
 				if c.sent == id {
 					open = append(open[:i:i], open[i+1:]...)
@@ -52,21 +47,19 @@ func Repair(messages []Message) []Message {
 
 // repairCalls returns an assistant message with calls that can be answered, and the calls.
 func repairCalls(message json.RawMessage) (json.RawMessage, []openCall) {
-	for name, value := range objectMembers(message) {
-		if name != "tool_calls" {
-			continue
-		}
-		items, open, changed := fixCalls(elements(value))
-		if len(items) > 0 && !changed {
-			return message, open
-		}
-		var fixed json.RawMessage // nil takes the member away: a provider refuses an empty list
-		if len(items) > 0 {
-			fixed = appendArray(nil, items)
-		}
-		return replaceMember(message, "tool_calls", fixed), open
+	value := member(message, "tool_calls")
+	if value == nil || string(value) == "null" {
+		return message, nil
 	}
-	return message, nil
+	items, open, changed := fixCalls(elements(value))
+	if len(items) > 0 && !changed {
+		return message, open
+	}
+	var fixed json.RawMessage // nil takes the member away: a provider refuses an empty list
+	if len(items) > 0 {
+		fixed = appendArray(nil, items)
+	}
+	return replaceMember(message, "tool_calls", fixed), open
 }
 
 // fixCalls returns the items that are objects, each with an id that no other has, and the calls that they are. changed
@@ -75,11 +68,7 @@ func fixCalls(items []json.RawMessage) (fixed []json.RawMessage, calls []openCal
 	taken := make(map[string]bool, len(items))
 	ids := make([]string, len(items)) // "" where there is none, or another has it
 	for i, item := range items {
-		for name, value := range objectMembers(item) {
-			if name == "id" {
-				ids[i], _ = text(value)
-			}
-		}
+		ids[i], _ = text(member(item, "id"))
 	}
 	for i, item := range items {
 		if item[0] != '{' {
@@ -95,14 +84,8 @@ func fixCalls(items []json.RawMessage) (fixed []json.RawMessage, calls []openCal
 			changed = true
 		}
 		taken[c.sent] = true
-		for name, value := range objectMembers(item) {
-			if name == "function" {
-				for name, value := range objectMembers(value) {
-					if name == "name" && value[0] == '"' {
-						c.name = value
-					}
-				}
-			}
+		if name := member(member(item, "function"), "name"); name != nil && name[0] == '"' {
+			c.name = name
 		}
 		fixed = append(fixed, item)
 		calls = append(calls, c)

@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"iter"
@@ -109,15 +110,7 @@ func (t *Tape) View(ctx context.Context, sel Selector) (View, error) {
 
 // hidden says whether an entry is in no view.
 func hidden(e Entry) bool {
-	if emptyObject(e.Meta) {
-		return false
-	}
-	for name, value := range objectMembers(e.Meta) {
-		if name == "context" {
-			return string(value) == "false"
-		}
-	}
-	return false
+	return !emptyObject(e.Meta) && string(member(e.Meta, "context")) == "false"
 }
 
 // window makes messages of entries, one after another.
@@ -157,15 +150,10 @@ func (w *window) close() {
 }
 
 func (w *window) anchor(e Entry) {
-	var name string
-	state := json.RawMessage("null")
-	for member, value := range objectMembers(e.Payload) {
-		switch member {
-		case "name":
-			name, _ = text(value)
-		case "state":
-			state = value
-		}
+	name, _ := text(member(e.Payload, "name"))
+	state := member(e.Payload, "state")
+	if state == nil {
+		state = json.RawMessage("null")
 	}
 	m := Message{Role: "assistant", JSON: json.RawMessage(`{"role":"assistant","content":`)}
 	m.JSON = appendString(m.JSON, "[Anchor created: "+name+"]: "+string(state))
@@ -179,30 +167,18 @@ func (w *window) anchor(e Entry) {
 
 func (w *window) message(e Entry) {
 	w.close()
-	for member, value := range objectMembers(e.Payload) {
-		if member == "role" {
-			if role, ok := text(value); ok {
-				w.out = append(w.out, Message{Role: role, JSON: e.Payload})
-			}
-			return
-		}
+	if role, ok := text(member(e.Payload, "role")); ok {
+		w.out = append(w.out, Message{Role: role, JSON: e.Payload})
 	}
 }
 
 func (w *window) toolCall(e Entry) {
 	w.close()
-	content := json.RawMessage(`""`)
-	var items []json.RawMessage
-	for member, value := range objectMembers(e.Payload) {
-		switch member {
-		case "content":
-			if value[0] == '"' {
-				content = value
-			}
-		case "calls":
-			items = elements(value)
-		}
+	content := member(e.Payload, "content")
+	if content == nil || content[0] != '"' {
+		content = json.RawMessage(`""`)
 	}
+	items := elements(member(e.Payload, "calls"))
 	items, w.calls, _ = fixCalls(items)
 	if len(items) == 0 {
 		return
@@ -214,15 +190,7 @@ func (w *window) toolCall(e Entry) {
 }
 
 func (w *window) toolResult(e Entry) {
-	var ids, results []json.RawMessage
-	for member, value := range objectMembers(e.Payload) {
-		switch member {
-		case "ids":
-			ids = elements(value)
-		case "results":
-			results = elements(value)
-		}
-	}
+	ids, results := elements(member(e.Payload, "ids")), elements(member(e.Payload, "results"))
 	// Those with an id first, so that the others find what is left.
 	answers := make([]*openCall, len(results))
 	unnamed := make([]bool, len(results))
@@ -278,13 +246,16 @@ func text(raw json.RawMessage) (s string, ok bool) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return "", false
 	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), true
+	}
 	ok = json.Unmarshal(raw, &s) == nil
 	return s, ok
 }
 
 // elements are the elements of an array, as parts of raw; of anything else there are none.
 func elements(raw json.RawMessage) []json.RawMessage {
-	if raw[0] != '[' {
+	if len(raw) == 0 || raw[0] != '[' {
 		return nil
 	}
 	var all []json.RawMessage

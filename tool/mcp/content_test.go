@@ -24,7 +24,8 @@ func TestResultsOfServers(t *testing.T) { // AG-65
 		{"structured content alone", sdk.CallToolResult{StructuredContent: map[string]any{"a": "<b>"}}, `{"a":"<b>"}`},
 		{
 			"structured content that the text repeats",
-			sdk.CallToolResult{Content: []sdk.Content{text("{ \"a\": 1 }")}, StructuredContent: map[string]any{"a": 1}}, `{"a":1}`,
+			sdk.CallToolResult{Content: []sdk.Content{text("{ \"a\": 1 }")}, StructuredContent: map[string]any{"a": 1}},
+			`{"a":1}`,
 		},
 		{
 			"structured content and another text",
@@ -32,23 +33,28 @@ func TestResultsOfServers(t *testing.T) { // AG-65
 			`[{"type":"text","text":"{\"a\":1}"},{"type":"text","text":"one a"}]`,
 		},
 		{
-			"an image", sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{MIMEType: "image/webp", Data: []byte("x")}}},
+			"an image",
+			sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{MIMEType: "image/webp", Data: []byte("x")}}},
 			`[{"type":"image_url","image_url":{"url":"data:image/webp;base64,eA=="}}]`,
 		},
 		{
-			"an image that no model takes", sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{MIMEType: "image/svg+xml", Data: []byte("<svg/>")}}},
+			"an image that no model takes",
+			sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{MIMEType: "image/svg+xml", Data: []byte("<svg/>")}}},
 			`"[an image of type image/svg+xml, 6 bytes, left out]"`,
 		},
 		{
-			"a type that is none", sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{MIMEType: "image/png;base64,AA==\"", Data: []byte("x")}}},
+			"a type that is none",
+			sdk.CallToolResult{Content: []sdk.Content{&sdk.ImageContent{MIMEType: "image/png;base64,AA==\"", Data: []byte("x")}}},
 			`"[an image of type image/png;base64,AA==\", 1 bytes, left out]"`,
 		},
 		{
-			"a sound", sdk.CallToolResult{Content: []sdk.Content{&sdk.AudioContent{MIMEType: "audio/wav", Data: make([]byte, 9)}}},
+			"a sound",
+			sdk.CallToolResult{Content: []sdk.Content{&sdk.AudioContent{MIMEType: "audio/wav", Data: make([]byte, 9)}}},
 			`"[a sound of type audio/wav, 9 bytes, left out]"`,
 		},
 		{
-			"resources", sdk.CallToolResult{Content: []sdk.Content{
+			"resources",
+			sdk.CallToolResult{Content: []sdk.Content{
 				&sdk.ResourceLink{Name: "n", URI: "file:///n"},
 				&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "u", Text: "inside"}},
 				&sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "u", MIMEType: "image/png", Blob: []byte("x")}},

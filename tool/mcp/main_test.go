@@ -68,7 +68,7 @@ var programs = map[string]func(){
 		server := newTestServer(context.Background())
 		sdk.AddTool(server, &sdk.Tool{Name: "stop"}, func(context.Context, *sdk.CallToolRequest, struct{}) (*sdk.CallToolResult, any, error) {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-			return &sdk.CallToolResult{}, nil, nil
+			select {} // the signal may take a moment
 		})
 		_ = server.Run(context.Background(), transport)
 	},

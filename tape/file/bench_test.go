@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -34,14 +33,8 @@ func long(tb testing.TB, s *Store, name string, entries int) {
 	}
 }
 
-// cpu is what the process has used, the kernel's work for it included.
-func cpu() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
+// cpu is what the process has used, the kernel's work for it included, where the system tells.
+var cpu = func() time.Duration { return 0 }
 
 // Target: 10 µs of CPU.
 func BenchmarkAppend200Bytes(b *testing.B) {

@@ -195,8 +195,6 @@ func parse(text []byte) (e tape.Entry, unfinished bool, err error) {
 	return e, false, err
 }
 
-var errLong = errors.New("the line is longer than an entry may be")
-
 // appendLine appends an entry's line.
 func appendLine(dst []byte, e tape.Entry, unfinished bool) []byte {
 	dst = e.AppendJSON(dst)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -211,9 +212,7 @@ func (t *Tape) settings(ctx context.Context, last int64) (map[string]json.RawMes
 		}
 		switch e.Kind {
 		case KindAnchor:
-			for name, value := range MetaOf(e).Settings {
-				settings[name] = value
-			}
+			maps.Copy(settings, MetaOf(e).Settings)
 		case KindEvent:
 			var p struct {
 				Name string `json:"name"`

@@ -1,0 +1,117 @@
+package tape_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/memory"
+)
+
+// refusing is a store whose next appends to a tape fail.
+type refusing struct {
+	*memory.Store
+	name  string
+	times int
+	err   error
+	lost  bool // the append happens, and the answer is lost
+}
+
+func (s *refusing) Append(ctx context.Context, name string, b tape.Batch) (int64, error) {
+	if name != s.name || s.times == 0 {
+		return s.Store.Append(ctx, name, b)
+	}
+	s.times--
+	if s.lost {
+		if id, err := s.Store.Append(ctx, name, b); err != nil {
+			return id, err
+		}
+	}
+	return 0, s.err
+}
+
+func TestAMergeThatFailedIsTriedAgainAndHappensOnce(t *testing.T) { // TA-30, TA-32
+	for _, lost := range []bool{false, true} {
+		bang, broken := errors.New("bang"), errors.New("the disk is full")
+		s := &refusing{Store: memory.New(nil), err: broken, lost: lost}
+		tp, err := tape.Open(t.Context(), s, t.TempDir(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := func() int64 {
+			info, err := tp.Info(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info.Entries
+		}
+		var f *tape.Fork
+		err = tape.WithFork(t.Context(), tp, true, func(ctx context.Context, fork *tape.Fork) error {
+			f = fork
+			s.name, s.times = tp.Name(), 1
+			if _, err := f.Append(ctx, tape.NewMessage("user", "one"), tape.NewMessage("user", "two")); err != nil {
+				t.Error(err)
+			}
+			return bang
+		})
+		if !errors.Is(err, bang) || !errors.Is(err, broken) {
+			t.Errorf("lost=%v: the error is %v, want that of fn joined with the merge's", lost, err)
+		}
+		if want := map[bool]int64{false: 1, true: 3}[lost]; count() != want {
+			t.Errorf("lost=%v: after the failed merge the parent has %d entries, want %d", lost, count(), want)
+		}
+		for range 2 {
+			again, err := tp.OpenFork(t.Context(), f.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := again.Merge(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.Merge(t.Context()); lost && err != nil && !errors.Is(err, tape.ErrDeleted) {
+			t.Error(err)
+		}
+		if count() != 3 {
+			t.Errorf("lost=%v: after it was tried again the parent has %d entries, want 3", lost, count())
+		}
+	}
+}
+
+func TestForksNestUpToTheLengthOfAName(t *testing.T) { // TA-30
+	tp := open(t)
+	depth := 0
+	var nest func(ctx context.Context, f *tape.Fork) error
+	nest = func(ctx context.Context, f *tape.Fork) error {
+		depth++
+		if _, err := f.Append(ctx, tape.NewEvent("depth", depth)); err != nil {
+			return err
+		}
+		return tape.WithFork(ctx, f.Tape, true, nest)
+	}
+	err := tape.WithFork(t.Context(), tp, true, nest)
+	if !errors.Is(err, tape.ErrInvalid) || !strings.Contains(err.Error(), "nested too deeply") || depth < 8 {
+		t.Errorf("at depth %d: %v, want a fork that is refused, and not before the eighth", depth, err)
+	}
+	if info, err := tp.Info(t.Context()); err != nil || info.Entries != int64(1+depth) {
+		t.Errorf("%d entries are merged, %v, want %d", info.Entries-1, err, depth)
+	}
+}
+
+// The count is that of the messages: what is appended for each entry beside it would show here.
+func TestAViewAllocatesLittle(t *testing.T) {
+	tp := open(t)
+	for range 49 {
+		put(t, tp, tape.NewMessage("user", "a message"))
+	}
+	n := testing.AllocsPerRun(20, func() {
+		if v, err := tp.View(t.Context(), nil); err != nil || len(v.Messages) != 50 {
+			t.Fatal(len(v.Messages), err)
+		}
+	})
+	if n > 200 {
+		t.Errorf("a view of 50 entries allocates %v times, want at most 200", n)
+	}
+}

@@ -74,10 +74,12 @@ func object(what string, raw json.RawMessage) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// Number gives ids and dates to entries that Check returned, given what the tape is, under the lock that keeps others from appending: info is
-// zero for a tape that does not exist, now is the time of the append, and read yields the tape's entries after an id.
-// Where the tape is not as the batch wants it, that is the error. Where the batch was written before (Batch.Fork), written is
-// the id of the first entry of that time: nothing is to be written.
+// Number gives ids and dates to entries that Check returned. It is called under the lock that keeps others from
+// appending: info is what the tape is, zero for one that does not exist, now is the time of the append, and read yields
+// the tape's entries after an id.
+//
+// Where the tape is not as the batch wants it, that is the error. Where the batch was written before (Batch.Fork),
+// written is the id of the first entry of that time: nothing is to be written.
 func (b Batch) Number(entries []Entry, info Info, now time.Time, read func(after int64) iter.Seq2[Entry, error]) (written int64, err error) {
 	switch {
 	case b.Create && info.Entries > 0:

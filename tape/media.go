@@ -12,8 +12,8 @@ import (
 // blobScheme begins a text that stands for a blob.
 const blobScheme = "tape-blob:"
 
-// BlobURL stands for the text that a blob holds. Where it is a string in a content part of a message that is no text, such as
-// the url of an image, View puts the blob's text in its place: so large media lie beside the tape. The entry's
+// BlobURL stands for the text that a blob holds. Where it is a string in a content part of a message that is no text,
+// such as the url of an image, View puts the blob's text in its place: so large media lie beside the tape. The entry's
 // meta names the blob (Spill), so that it goes along where the session is forked.
 func BlobURL(handle string) string { return blobScheme + handle }
 

@@ -24,10 +24,10 @@ type Hit struct {
 	Text string // the match and what is around it, 80 code points at most, on one line
 }
 
-// Search yields the entries in which each word of q.Text occurs, newest first, 20 unless q.Limit says more or less. Words are
-// compared as parts of the decoded text, without regard to case and compatibility forms, so that 天气 finds
+// Search yields the entries in which each word of q.Text occurs, newest first, 20 unless q.Limit says more or less. Words
+// are compared as parts of the decoded text, without regard to case and compatibility forms, so that 天气 finds
 // 今天天气很好 and full-width letters find ASCII. Messages, calls, results, anchors and errors are searched; what
-// tape.search found is not.
+// tape.search found is not. A search without a word is ErrInvalid.
 func (t *Tape) Search(ctx context.Context, q Query) iter.Seq2[Hit, error] {
 	return func(yield func(Hit, error) bool) {
 		q.Newest = true

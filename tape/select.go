@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// Select yields what q selects of a tape: every store answers Read with it. A query that no tape can answer is ErrInvalid, an
-// anchor that is not there ErrAnchorNotFound, and the end of ctx its cause.
+// Select yields what q selects of a tape: every store answers Read with it. A query that no tape can answer is
+// ErrInvalid, an anchor that is not there ErrAnchorNotFound, and the end of ctx its cause.
 func Select(ctx context.Context, src Source, q Query) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		after, before, err := q.bounds(src)

@@ -63,8 +63,8 @@ type Batch struct {
 	Born time.Time
 
 	// Fork, when not empty, makes the batch happen once: where an entry after id ForkAt has this as its meta.fork, nothing
-	// is written, and the id of the first such entry is returned. The entries have the ids that they had in the fork; where
-	// meta.refs and meta.source point behind ForkAt they are changed as the ids are.
+	// is written, and the id of the first such entry is returned. The entries have the ids that they had in the fork;
+	// where meta.refs and meta.source point behind ForkAt they are changed as the ids are.
 	Fork   string
 	ForkAt int64
 }
@@ -112,14 +112,15 @@ type Blobs interface {
 // Leaser is a store that several processes share and that keeps them from working on one session at once.
 type Leaser interface {
 	// Lease gives the caller the tape's lease, whether the tape exists or not. While another process, or another caller
-	// in this one, has it, Lease waits for it until ctx ends, or with wait false returns ErrLeased. The lease of a process that died
-	// is free within 30 s.
+	// in this one, has it, Lease waits for it until ctx ends, or with wait false returns ErrLeased. The lease of a
+	// process that died is free within 30 s.
 	Lease(ctx context.Context, name string, wait bool) (Lease, error)
 }
 
 // Lease is held until it is released or lost.
 type Lease interface {
-	// Lost is closed when the lease is gone, because the store could not be reached in time: stop working. Releasing it does not close it.
+	// Lost is closed when the lease is gone, because the store could not be reached in time: stop working. Releasing it
+	// does not close it.
 	Lost() <-chan struct{}
 	// Release gives the lease back. It may be called more than once.
 	Release()

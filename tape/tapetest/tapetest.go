@@ -31,8 +31,8 @@ type Factory struct {
 	// place of another tape's, while no store is open.
 	Index func(dir, name string) []string
 
-	// OpenFull opens a store on a disk that has room for so many bytes more of a tape's lines: the write that goes beyond writes
-	// what fits, and fails. room changes that while the store is open. nil where there is no disk.
+	// OpenFull opens a store on a disk that has room for so many bytes more of a tape's lines: the write that goes beyond
+	// writes what fits, and fails. room changes that while the store is open. nil where there is no disk.
 	OpenFull func(dir string, bytes int64) (s tape.Store, room func(bytes int64), err error)
 }
 

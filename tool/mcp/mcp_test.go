@@ -320,7 +320,7 @@ func TestAServerThatReadsNothingIsGivenUp(t *testing.T) { // AG-65
 	pid := ask(t.Context(), c, "mcp.test.pid", ``).Text()
 	calls := []tool.Call{{ID: "1", Name: "mcp.test.stop"}}
 	for range 7 {
-		calls = append(calls, tool.Call{ID: "2", Name: "mcp.test.echo", Arguments: []byte(`{"text":"` + strings.Repeat("x", 1<<20) + `"}`)})
+		calls = append(calls, tool.Call{ID: "2", Name: "mcp.test.echo", Arguments: []byte(`{"text":"` + strings.Repeat("x", 128<<10) + `"}`)})
 	}
 	start := time.Now()
 	for _, result := range (&tool.Runner{}).Run(t.Context(), c.Tools(), calls) {
@@ -328,7 +328,7 @@ func TestAServerThatReadsNothingIsGivenUp(t *testing.T) { // AG-65
 			t.Errorf("got %.100s", result.Text())
 		}
 	}
-	if took := time.Since(start); took > 8*time.Second {
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("the calls took %v", took)
 	}
 	until(t, "another program answers", func() bool {

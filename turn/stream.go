@@ -51,9 +51,8 @@ func (t *Turn) wrapped(ctx context.Context, stream Stream) Stream {
 		defer stop()
 		var ended bool   // the stream has
 		var failed error // the stream with this
-		var gone bool    // the wrapper is
 		source := func(yield func(Event, error) bool) {
-			for !ended && !gone {
+			for !ended {
 				e, err, ok := next()
 				ended, failed = !ok || err != nil, err
 				if !ok || !yield(e, err) {
@@ -71,7 +70,6 @@ func (t *Turn) wrapped(ctx context.Context, stream Stream) Stream {
 			open = yield(e, err)
 			return open && err == nil
 		})
-		gone = true
 		if !open || told {
 			return
 		}

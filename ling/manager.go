@@ -73,6 +73,8 @@ type Manager struct {
 
 	mu       sync.Mutex
 	params   map[string]any
+	history  []adapter.Message
+	settling int                       // those who wait for all work but their own task
 	active   int                       // goroutines and bots of others that run
 	turned   chan struct{}             // closed and replaced when active becomes zero, or something else
 	used     bool                      // something was started
@@ -180,6 +182,9 @@ func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.Cha
 		Context: m.ctx, Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: (*conflicts)(m),
 		Report: m.botReport, Written: m.wrote, Alone: m.alone, Log: m.log.With(slog.String("bot", name)),
 	}, name, root, config)
+	if history := m.History(); len(history) > 0 {
+		b.SetHistory(history...)
+	}
 	b.Watch(func(t bot.Transition) {
 		switch t.To {
 		case bot.Chatting:
@@ -312,7 +317,7 @@ func (m *Manager) add() {
 func (m *Manager) done() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.active--; m.active == 0 {
+	if m.active--; m.active == 0 || m.settling > 0 {
 		m.turn()
 	}
 }

@@ -38,6 +38,7 @@ const Channel = "http"
 const (
 	ExtraAgent   = "agent"   // string: who is to answer
 	extraOptions = "options" // options: what is asked of the models
+	extraRun     = "run"     // *agentRun: a workflow is to answer
 )
 
 // door is the plugin that stands for this server in the turns that it starts.
@@ -146,8 +147,9 @@ type agentRun struct {
 	name     string
 	id       string // of the run, and of the turn
 	policy   turn.Policy
-	done     bool // completed values are told
-	alone    bool // the caller waits for the document and cannot answer questions
+	work     func(context.Context, *ling.Manager) error // of a workflow, which writes to the tube itself; nil for an agent
+	done     bool                                       // completed values are told
+	alone    bool                                       // the caller waits for the document and cannot answer questions
 	envelope *turn.Envelope
 
 	cancel context.CancelCauseFunc // ends the turn
@@ -163,6 +165,7 @@ type agentRun struct {
 	gap     bool           // calls have come since
 	size    int            // of what was written
 	over    bool           // it was too much
+	failed  error          // what the workflow has failed of, which the run knows already
 	pending []byte
 }
 
@@ -255,14 +258,7 @@ func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
 	close(a.ready)
 	result, err := a.ticket.Wait(context.Background())
 	switch {
-	case errors.Is(err, turn.ErrInterrupted):
-		m.Stop(errInterrupted)
-		return nil
-	case errors.Is(err, turn.ErrStopped):
-		m.Stop(errAsked)
-		return nil
-	case errors.Is(err, errErased):
-		m.Stop(errErased)
+	case a.stop(err), a.failed != nil && errors.Is(err, a.failed):
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -270,6 +266,9 @@ func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
 		return &bot.Failure{Code: codeTooLarge, Message: fmt.Sprintf("the run's result is larger than %d bytes", a.s.o.MaxResult)}
 	case err != nil:
 		return a.failure(err)
+	}
+	if a.work != nil {
+		return nil
 	}
 	if !a.wrote { // a command that was answered beside the lane
 		for _, e := range result.Outbound {
@@ -280,6 +279,21 @@ func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
 		a.send(tube.Event{Kind: tube.Done})
 	}
 	return nil
+}
+
+// stop cancels the run where its turn was ended by somebody: false where err says something else.
+func (a *agentRun) stop(err error) bool {
+	switch {
+	case errors.Is(err, turn.ErrInterrupted):
+		a.m.Stop(errInterrupted)
+	case errors.Is(err, turn.ErrStopped):
+		a.m.Stop(errAsked)
+	case errors.Is(err, errErased):
+		a.m.Stop(errErased)
+	default:
+		return false
+	}
+	return true
 }
 
 // failure is what the run failed of, as users may read it.

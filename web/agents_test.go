@@ -541,8 +541,9 @@ func TestWhatDoesNotFitAnAgentIsSaid(t *testing.T) {
 		`{"agent":"assistant","input":"x","model":"demo:fast"}`:                          "/model: an agent has a model of its own; ,model as the input chooses another for the session",
 		`{"agent":"assistant","input":"x","on_busy":"wait"}`:                             `/on_busy: expected queue, reject, interrupt or steer, found "wait"`,
 		`{"agent":"assistant","input":"x","session":"a\u0007"}`:                          `/session: a session id has no control characters, "a\a" has`,
-		`{"workflow":"chat","input":"x","session":"s"}`:                                  "/session: a workflow remembers nothing; expected a session beside an agent only",
-		`{"workflow":"chat","input":"x","on_busy":"queue"}`:                              "/on_busy: a workflow is never busy; expected on_busy beside an agent only",
+		`{"workflow":"chat","input":"x","on_busy":"queue"}`:                              "/on_busy: expected a session beside it, which can be busy",
+		`{"workflow":"chat","input":"x","session":"s","on_busy":"steer"}`:                "/on_busy: a workflow cannot be steered, only an agent",
+		`{"workflow":"chat","input":"x","session":"a\u0007"}`:                            "/session: a session id has no control characters, \"a\\a\" has",
 		`{"agent":"assistant","input":"x","session":"` + strings.Repeat("x", 513) + `"}`: "/session: expected a string of 1 to 512 bytes, found 513",
 	} {
 		if p := readProblem(t, a.do("POST", "/v1/runs", body)); p.Detail != want || p.Status/100 != 4 {

@@ -68,7 +68,7 @@ func newRuns(o *Options, d *disk) *runs {
 // spec is a run that has been checked and can be started.
 type spec struct {
 	workflow flow.Workflow
-	agent    *agentRun // whose run it is; then workflow stands for it
+	agent    *agentRun // a run that is a turn; then workflow stands for it
 	session  string
 	input    map[string]any
 	model    string // named in the started event
@@ -142,8 +142,11 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		MaxResult: rs.o.MaxResult, MaxLog: rs.o.MaxLog, Workflow: r.workflow, Model: sp.model, Session: sp.session,
 	}
 	if sp.agent != nil {
-		o.Run, o.Workflow, o.Agent = sp.agent.id, "", sp.agent.name
+		o.Run = sp.agent.id
 		r.id = o.Run
+		if sp.agent.work == nil {
+			o.Workflow, o.Agent = "", sp.agent.name
+		}
 	}
 	m := ling.New(rs.ctx, sp.config, &o)
 	r.tube = m.Tube()

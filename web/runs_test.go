@@ -280,7 +280,7 @@ func TestWhatARequestNamesMustBeThere(t *testing.T) {
 		"no workflow":         {`{}`, 400, codeInvalid, []misfit{{Pointer: "/workflow", Detail: "expected the name of a workflow; GET /v1/workflows lists them"}}, ""},
 		"an agent":            {`{"agent":"a"}`, 404, codeNotFound, nil, `there is no agent "a"; this server has no agents`},
 		"both":                {`{"agent":"a","workflow":"steps"}`, 400, codeInvalid, []misfit{{Pointer: "/agent", Detail: "expected a workflow or an agent, not both"}}, ""},
-		"a session":           {`{"workflow":"steps","session":"s"}`, 400, codeInvalid, []misfit{{Pointer: "/session", Detail: "a workflow remembers nothing; expected a session beside an agent only"}}, ""},
+		"a session":           {`{"workflow":"steps","session":"s"}`, 400, codeInvalid, []misfit{{Pointer: "/session", Detail: "sessions are not configured on this server"}}, ""},
 		"a workflow of its own": {
 			`{"workflow":{"name":"x"}}`, 400, codeInvalid,
 			[]misfit{{Pointer: "/workflow", Detail: "expected the name of a workflow; this server takes none from a request"}},

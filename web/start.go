@@ -10,7 +10,9 @@ import (
 
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/frame"
 )
 
@@ -130,10 +132,12 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 		return sp, invalid(misfit{Pointer: "/agent", Detail: "expected a workflow or an agent, not both"})
 	case a.Agent != "":
 		return s.prepareAgent(a)
-	case a.Session != "":
-		return sp, invalid(misfit{Pointer: "/session", Detail: "a workflow remembers nothing; expected a session beside an agent only"})
-	case a.OnBusy != "":
-		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "a workflow is never busy; expected on_busy beside an agent only"})
+	case a.Session != "" && s.o.Turns == nil:
+		return sp, invalid(misfit{Pointer: "/session", Detail: "sessions are not configured on this server"})
+	case a.Session == "" && a.OnBusy != "":
+		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "expected a session beside it, which can be busy"})
+	case a.OnBusy == string(turn.Steer):
+		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "a workflow cannot be steered, only an agent"})
 	case a.Inline != nil:
 		w, p := s.inline(a.Inline)
 		if p != nil {
@@ -208,8 +212,16 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 	if len(a.Exclude)+len(a.Include) > 0 {
 		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
 	}
+	if a.Session != "" {
+		if err := tape.CheckSession(a.Session); err != nil {
+			fail("/session", unfit(err))
+		}
+	}
 	if len(misfits) > 0 {
 		return sp, invalid(misfits...)
+	}
+	if a.Session != "" {
+		s.inSession(&sp, a.Session, turn.Policy(a.OnBusy), input)
 	}
 	return sp, nil
 }

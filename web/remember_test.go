@@ -1,0 +1,126 @@
+package web
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
+)
+
+// echoBench is a server with an agent and a workflow that hands its question to the same model.
+func echoBench(t testing.TB) *agentBench {
+	t.Helper()
+	a := newAgentBench(t, func(o *Options, _ *agent.Options) {
+		o.Workflows.Register(flow.Func("echo", "", question, func(_ context.Context, m *ling.Manager, input map[string]any) error {
+			b, err := m.CreateBot("echo", "", func(c *bot.Config) { c.Format = bot.Text })
+			if err != nil {
+				return err
+			}
+			return b.Chat(textMessage(input["question"].(string)))
+		}))
+	})
+	a.serve()
+	return a
+}
+
+// ask starts a run of the workflow in the session s.
+func (a *agentBench) ask(text, more string) string {
+	return `{"workflow":"echo","session":"s","input":"` + text + `"` + more + `}`
+}
+
+func TestAWorkflowAnswersWithWhatWasSaidBeforeInItsSession(t *testing.T) {
+	a := echoBench(t)
+	d := readDocument(t, a.do("POST", "/v1/runs", a.ask("hello", "")))
+	if d.Status != statusCompleted || d.Session != "s" || string(d.Result) != `"2: hello"` || d.Usage["echo"].TotalTokens != 10 {
+		t.Errorf("%+v %s", d, d.Result)
+	}
+	_, data := named(t, a.do("POST", "/v1/runs", a.ask(",again", ""), asEvents))
+	if !strings.Contains(data["started"], `"workflow":"echo","session":"s"`) || data["finished"] != `{"status":"completed"}` {
+		t.Errorf("%v", data)
+	}
+	// The agent knows of it, too, and the workflow of what the agent says.
+	if d := readDocument(t, a.say("you there", "")); d.Status != statusCompleted {
+		t.Errorf("%+v", d)
+	}
+	readDocument(t, a.do("POST", "/v1/runs", a.ask("last", "")))
+	var said []string
+	for _, m := range a.talk.requests()[3].Messages {
+		said = append(said, m.Role+" "+m.Content)
+	}
+	want := []string{
+		`assistant [Anchor created: session/start]: {"owner":"human"}`, "user hello", "assistant 2: hello", "user ,again", "assistant 4: ,again",
+		"user you there", "assistant 7: you there", "user last",
+	}
+	if diff := cmp.Diff(want, said); diff != "" {
+		t.Error(diff)
+	}
+	if log := a.tapeOf("s"); strings.Count(log, `"turn.start"`) != 4 || strings.Count(log, `"turn.end"`) != 4 {
+		t.Error(log)
+	}
+}
+
+func TestAWorkflowsTurnFailsIsInterruptedAndErasedAsAnyOther(t *testing.T) {
+	t.Run("failed", func(t *testing.T) {
+		a := echoBench(t)
+		if p := readProblem(t, a.do("POST", "/v1/runs", a.ask("fail", ""))); p.Status != 502 || p.Code != adapter.CodeAuth {
+			t.Errorf("%+v", p)
+		}
+		resp := a.do("POST", "/v1/runs", a.ask("fail", ""), asEvents)
+		f, _ := named(t, resp)
+		d := readDocument(t, a.do("GET", resp.Header.Get("Location"), ""))
+		if f.terminal != `finished{"status":"failed"}` || len(d.Errors) != 1 {
+			t.Errorf("%s %+v", f.terminal, d.Errors)
+		}
+		if log := a.tapeOf("s"); !strings.Contains(log, `error {"kind":"upstream_auth","message":"the model's server refused the key"}`) || strings.Count(log, `{"status":"error"}`) != 2 {
+			t.Error(log)
+		}
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		a := echoBench(t)
+		first := a.do("POST", "/v1/runs", a.ask("wait", ""), asEvents)
+		<-a.talk.waits
+		if p := readProblem(t, a.do("POST", "/v1/runs", a.ask("next", `,"on_busy":"reject"`))); p.Status != 409 {
+			t.Errorf("%+v", p)
+		}
+		if d := readDocument(t, a.do("POST", "/v1/runs", a.ask("next", `,"on_busy":"interrupt"`))); d.Status != statusCompleted || !strings.HasSuffix(string(d.Result), `: next"`) {
+			t.Errorf("%+v %s", d, d.Result)
+		}
+		if f, _ := named(t, first); f.terminal != `canceled{"reason":"interrupted"}` || f.json() != `"…"` {
+			t.Errorf("%s %s", f.terminal, f.json())
+		}
+		// What it had said is there, marked.
+		if page := text(t, a.do("GET", "/v1/sessions/s/tape?format=jsonl", "")); !strings.Contains(page, `"content":"…"`) || !strings.Contains(page, `"partial":true`) {
+			t.Error(page)
+		}
+	})
+	t.Run("canceled", func(t *testing.T) {
+		a := echoBench(t)
+		first := a.do("POST", "/v1/runs", a.ask("wait", ""), asEvents)
+		<-a.talk.waits
+		a.do("POST", first.Header.Get("Location")+"/cancel", "")
+		if f, _ := named(t, first); f.terminal != `canceled{"reason":"canceled by request"}` {
+			t.Error(f.terminal)
+		}
+		if log := a.tapeOf("s"); !strings.Contains(log, `{"status":"canceled"}`) {
+			t.Error(log)
+		}
+	})
+	t.Run("erased", func(t *testing.T) {
+		a := echoBench(t)
+		first := a.do("POST", "/v1/runs", a.ask("wait", ""), asEvents)
+		<-a.talk.waits
+		if r := a.do("DELETE", "/v1/sessions/s", ""); r.StatusCode != 204 {
+			t.Errorf("%d %s", r.StatusCode, text(t, r))
+		}
+		if f, _ := named(t, first); f.terminal != `canceled{"reason":"the session was erased"}` {
+			t.Error(f.terminal)
+		}
+	})
+}

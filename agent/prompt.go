@@ -33,7 +33,7 @@ func (a *Agent) BuildPrompt(ctx context.Context, e *turn.Envelope, _ turn.Sessio
 	}
 	var text strings.Builder
 	for _, f := range e.Context {
-		if key := oneLine(f.Key, maxFact); key != "" && !strings.HasPrefix(f.Key, "_") && !strings.HasPrefix(key, "_") {
+		if key := oneLine(f.Key, maxFact); key != "" && !strings.HasPrefix(key, "_") {
 			fmt.Fprintf(&text, "%s: %s\n", key, oneLine(f.Value, maxFact))
 		}
 	}

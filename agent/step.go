@@ -113,9 +113,6 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 			return true, errLeft
 		}
 	}
-	if r.ctx.Err() != nil {
-		return handed, context.Cause(r.ctx)
-	}
 	if rep.finish == "" {
 		return handed, &adapter.Error{Code: adapter.CodeProtocol, Message: "the model's answer ended before it was finished"}
 	}

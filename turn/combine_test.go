@@ -218,7 +218,7 @@ func (x *expectation) model(streaming bool) {
 	x.tell(turn.StageModel)
 }
 
-func TestTU01ToTU30HoldForAnyCombinationOfHooks(t *testing.T) {
+func TestTU_01ToTU_30HoldForAnyCombinationOfHooks(t *testing.T) {
 	all := []turn.Stage{turn.StageResolve, turn.StageLoad, turn.StagePrompt, turn.StageModel, turn.StageSave, turn.StageRender, turn.StageDispatch}
 	rapid.Check(t, func(t *rapid.T) {
 		var record transcript

@@ -121,7 +121,7 @@ func status(k *turn.Ticket) string {
 	return fmt.Sprintf("%s %d %s", s.Phase, s.Position, s.Turn)
 }
 
-func TestTU60AndTU61AQueueKeepsTheOrder(t *testing.T) {
+func TestTU_60AndTU_61AQueueKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{})
 		a := l.submit("1", "a", "")
@@ -147,7 +147,7 @@ func TestTU60AndTU61AQueueKeepsTheOrder(t *testing.T) {
 	})
 }
 
-func TestTU61TheQueueIsBounded(t *testing.T) {
+func TestTU_61TheQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{})
 		l.submit("1", "a", "")
@@ -176,7 +176,7 @@ func cancelAll(l *lanes) {
 	l.empty()
 }
 
-func TestTU61InAllNoMoreThanSoManyWait(t *testing.T) {
+func TestTU_61InAllNoMoreThanSoManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{QueueTotal: 40, Concurrency: 2})
 		var accepted []*turn.Ticket
@@ -203,7 +203,7 @@ func TestTU61InAllNoMoreThanSoManyWait(t *testing.T) {
 	})
 }
 
-func TestTU61RejectIsRefusedAtOnceWhereTheLaneIsBusy(t *testing.T) {
+func TestTU_61RejectIsRefusedAtOnceWhereTheLaneIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{})
 		l.submit("1", "a", turn.Reject)
@@ -234,7 +234,7 @@ func TestRejectAfterWaitFindsAnIdleLane(t *testing.T) {
 	}
 }
 
-func TestTU61AnInterruptionEndsTheRunningTurnAndComesNext(t *testing.T) {
+func TestTU_61AnInterruptionEndsTheRunningTurnAndComesNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []error
 		l := newLanes(t, turn.Options{}, observer(func(_ context.Context, _ turn.Stage, err error, _ *turn.Envelope) { told = append(told, err) }))
@@ -254,7 +254,7 @@ func TestTU61AnInterruptionEndsTheRunningTurnAndComesNext(t *testing.T) {
 	})
 }
 
-func TestTU61ATurnMayBeInterruptedBeforeItBegins(t *testing.T) {
+func TestTU_61ATurnMayBeInterruptedBeforeItBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
 			loads, saves := 0, 0
@@ -285,7 +285,7 @@ func TestTU61ATurnMayBeInterruptedBeforeItBegins(t *testing.T) {
 	})
 }
 
-func TestTU61SteeringGoesToTheRunningTurn(t *testing.T) {
+func TestTU_61SteeringGoesToTheRunningTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var taken []string
 		steps := make(chan struct{})
@@ -329,7 +329,7 @@ func TestTU61SteeringGoesToTheRunningTurn(t *testing.T) {
 	})
 }
 
-func TestTU61AFullInboxQueues(t *testing.T) {
+func TestTU_61AFullInboxQueues(t *testing.T) {
 	for name, content := range map[string]func(i int) string{
 		"32 messages":    func(i int) string { return fmt.Sprint("m", i) },
 		"256 KiB in all": func(i int) string { return strings.Repeat("x", 8<<10-len(fmt.Sprint(i))) + fmt.Sprint(i) },
@@ -352,7 +352,7 @@ func TestTU61AFullInboxQueues(t *testing.T) {
 	}
 }
 
-func TestTU62EveryPolicyRunsAtOnceInAnIdleLane(t *testing.T) {
+func TestTU_62EveryPolicyRunsAtOnceInAnIdleLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, p := range []turn.Policy{"", turn.Queue, turn.Reject, turn.Interrupt, turn.Steer} {
 			l := newLanes(t, turn.Options{})
@@ -370,7 +370,7 @@ func TestTU62EveryPolicyRunsAtOnceInAnIdleLane(t *testing.T) {
 	})
 }
 
-func TestTU62WhoeverDoesNotWaitAnyMoreLeavesTheQueue(t *testing.T) {
+func TestTU_62WhoeverDoesNotWaitAnyMoreLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := errors.New("gone")
 		var loaded []string
@@ -417,7 +417,7 @@ func TestEndingTheContextEndsTheTurnThatRuns(t *testing.T) {
 	})
 }
 
-func TestTU63WhatIsLeftInTheInboxFollowsBeforeThoseThatWait(t *testing.T) {
+func TestTU_63WhatIsLeftInTheInboxFollowsBeforeThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{})
 		l.submit("1", "a", "")
@@ -436,7 +436,7 @@ func TestTU63WhatIsLeftInTheInboxFollowsBeforeThoseThatWait(t *testing.T) {
 	})
 }
 
-func TestTU63TheInboxIsClosedWhenTheModelIsDone(t *testing.T) {
+func TestTU_63TheInboxIsClosedWhenTheModelIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{})
 		l.submit("1", "a", "")
@@ -453,7 +453,7 @@ func TestTU63TheInboxIsClosedWhenTheModelIsDone(t *testing.T) {
 	})
 }
 
-func TestTU63AnInterruptionComesBeforeWhatIsLeft(t *testing.T) {
+func TestTU_63AnInterruptionComesBeforeWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{})
 		l.submit("1", "a", "")
@@ -469,7 +469,7 @@ func TestTU63AnInterruptionComesBeforeWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestTU63TheInboxClosesInOneStepWithTheCheckThatItIsEmpty(t *testing.T) {
+func TestTU_63TheInboxClosesInOneStepWithTheCheckThatItIsEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inbox turn.Inbox
 		used := 0
@@ -544,7 +544,7 @@ func TestAPluginMaySteerItsTurnItself(t *testing.T) {
 	})
 }
 
-func TestTU64WaitEndsWithItsOwnContextAndTheTurnGoesOn(t *testing.T) {
+func TestTU_64WaitEndsWithItsOwnContextAndTheTurnGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{})
 		k := l.submit("1", "a", "")
@@ -561,7 +561,7 @@ func TestTU64WaitEndsWithItsOwnContextAndTheTurnGoesOn(t *testing.T) {
 	})
 }
 
-func TestTU65CommandsAreNeverSteered(t *testing.T) {
+func TestTU_65CommandsAreNeverSteered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{})
 		l.submit("1", "a", "")
@@ -579,7 +579,7 @@ func TestTU65CommandsAreNeverSteered(t *testing.T) {
 	})
 }
 
-func TestTU65SomeCommandsAreAnsweredBesideTheLane(t *testing.T) {
+func TestTU_65SomeCommandsAreAnsweredBesideTheLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f *turn.Framework
 		var sent []string
@@ -638,7 +638,7 @@ func TestTU65SomeCommandsAreAnsweredBesideTheLane(t *testing.T) {
 	})
 }
 
-func TestTU66SlotsAreGivenInTheOrderInWhichLanesBeganToWantThem(t *testing.T) {
+func TestTU_66SlotsAreGivenInTheOrderInWhichLanesBeganToWantThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(t, turn.Options{Concurrency: 2})
 		for _, s := range []string{"a1", "b1", "a2", "c1", "a3", "d1", "c2", "b2"} {
@@ -664,7 +664,7 @@ func TestTU66SlotsAreGivenInTheOrderInWhichLanesBeganToWantThem(t *testing.T) {
 	})
 }
 
-func TestTU67AnEmptyLaneIsGone(t *testing.T) {
+func TestTU_67AnEmptyLaneIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := build(t, answers("x"))
 		for i := range 10_000 {
@@ -683,7 +683,7 @@ func TestTU67AnEmptyLaneIsGone(t *testing.T) {
 	})
 }
 
-func TestTU67DrainRefusesFinishesAndCancels(t *testing.T) {
+func TestTU_67DrainRefusesFinishesAndCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []error
 		l := newLanes(t, turn.Options{Concurrency: 2}, observer(func(_ context.Context, _ turn.Stage, err error, _ *turn.Envelope) { told = append(told, err) }))
@@ -798,7 +798,7 @@ func (k *oneLease) Release() {
 	}
 }
 
-func TestTU68ALaneHoldsTheSessionsLeaseWhileATurnRuns(t *testing.T) {
+func TestTU_68ALaneHoldsTheSessionsLeaseWhileATurnRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &leases{held: map[string]*oneLease{}, freed: make(chan struct{})}
 		provides := storer(func(context.Context) (tape.Store, bool, error) { return store, true, nil })
@@ -845,7 +845,7 @@ func TestTU68ALaneHoldsTheSessionsLeaseWhileATurnRuns(t *testing.T) {
 	})
 }
 
-func TestTU68TwoFrameworksOnOneStoreRunASessionOneAtATime(t *testing.T) {
+func TestTU_68TwoFrameworksOnOneStoreRunASessionOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New(nil)
 		var running, turns atomic.Int32

@@ -14,7 +14,7 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-func TestTU46AWorkflowYieldsDeltasAndADocument(t *testing.T) {
+func TestTU_46AWorkflowYieldsDeltasAndADocument(t *testing.T) {
 	deltas := []turn.Event{
 		{Kind: turn.DeltaEvent, URI: "title", Value: json.RawMessage(`"Mo"`)},
 		{Kind: turn.DeltaEvent, URI: "title", Value: json.RawMessage(`"on"`)},
@@ -33,7 +33,7 @@ func TestTU46AWorkflowYieldsDeltasAndADocument(t *testing.T) {
 }
 
 // A bubble fails by itself when a goroutine is left in it that waits for something.
-func TestTU52NoGoroutineIsLeftAfterATurn(t *testing.T) {
+func TestTU_52NoGoroutineIsLeftAfterATurn(t *testing.T) {
 	ends := map[string][]any{
 		"ends": {"a", "b"}, "fails": {"a", errTest}, "panics": {"a", func() { panic(errTest) }}, "is empty": {}, "goes on for ever": nil,
 	}

@@ -290,7 +290,7 @@ func (m *machine) end(t *rapid.T) {
 	}
 }
 
-func TestTU60ToTU67HoldForRandomSubmissions(t *testing.T) {
+func TestTU_60ToTU_67HoldForRandomSubmissions(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var failed any // rapid ends a property by a panic, which has to leave the bubble
 		synctest.Test(t, func(*testing.T) {

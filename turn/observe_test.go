@@ -39,7 +39,7 @@ var stages = []turn.Stage{
 	turn.StageResolve, turn.StageLoad, turn.StagePrompt, turn.StageModel, turn.StageSave, turn.StageRender, turn.StageDispatch,
 }
 
-func TestTU30TheErrorOfAnyStageIsLoggedToldAndReturned(t *testing.T) {
+func TestTU_30TheErrorOfAnyStageIsLoggedToldAndReturned(t *testing.T) {
 	for _, stage := range stages {
 		for _, submit := range []bool{false, true} {
 			t.Run(fmt.Sprint(stage, " ", submit), func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestTU30TheErrorOfAnyStageIsLoggedToldAndReturned(t *testing.T) {
 	}
 }
 
-func TestTU31AFailingObserverStopsNothing(t *testing.T) {
+func TestTU_31AFailingObserverStopsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r transcript
 		var log logged
@@ -107,14 +107,14 @@ func TestTU31AFailingObserverStopsNothing(t *testing.T) {
 	})
 }
 
-func TestTU31AnObserverThatPanicsDoesNotEndAStream(t *testing.T) {
+func TestTU_31AnObserverThatPanicsDoesNotEndAStream(t *testing.T) {
 	f := build(t, says("a", failure("x"), "b"), observer(func(context.Context, turn.Stage, error, *turn.Envelope) { panic("observer") }))
 	if r, err := f.Process(t.Context(), &turn.Envelope{}); err != nil || r.Output != "ab" {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }
 
-func TestTU32OnlyFailuresAreReported(t *testing.T) {
+func TestTU_32OnlyFailuresAreReported(t *testing.T) {
 	own := errors.New("the caller's reason")
 	for name, row := range map[string]struct {
 		cause error // of the cancellation; nil lets the deadline pass
@@ -161,7 +161,7 @@ func TestTU32OnlyFailuresAreReported(t *testing.T) {
 // secret is what must not reach a user.
 const secret = "/etc/passwd https://key@host goroutine 7 [running]"
 
-func TestTU34TheNoticeHasAFixedSentenceAndAReference(t *testing.T) {
+func TestTU_34TheNoticeHasAFixedSentenceAndAReference(t *testing.T) {
 	for _, stage := range stages {
 		t.Run(string(stage), func(t *testing.T) {
 			var log logged
@@ -197,7 +197,7 @@ func TestTU34TheNoticeHasAFixedSentenceAndAReference(t *testing.T) {
 	}
 }
 
-func TestTU34ItsOwnFailureIsLoggedAndToldToNobody(t *testing.T) {
+func TestTU_34ItsOwnFailureIsLoggedAndToldToNobody(t *testing.T) {
 	for name, broken := range map[string]dispatcher{
 		"fails":  func(context.Context, *turn.Envelope) (bool, error) { return false, errors.New("notice") },
 		"panics": func(context.Context, *turn.Envelope) (bool, error) { panic("notice") },
@@ -219,7 +219,7 @@ func TestTU34ItsOwnFailureIsLoggedAndToldToNobody(t *testing.T) {
 	}
 }
 
-func TestTU34ErrorsThatTheTurnGoesOnAfterAreNoNotices(t *testing.T) {
+func TestTU_34ErrorsThatTheTurnGoesOnAfterAreNoNotices(t *testing.T) {
 	f := build(t, turn.Notices{}, says(failure("x"), "a"), dispatcher(func(_ context.Context, e *turn.Envelope) (bool, error) {
 		if e.Kind == turn.KindError {
 			t.Errorf("sent %+v", e)
@@ -235,7 +235,7 @@ type upstream struct{ code string }
 
 func (upstream) Error() string { return "the model's server" }
 
-func TestTU35EveryErrorHasACode(t *testing.T) {
+func TestTU_35EveryErrorHasACode(t *testing.T) {
 	f := turn.New(turn.Options{Code: func(err error) string {
 		if e, ok := errors.AsType[upstream](err); ok {
 			return e.code
@@ -283,7 +283,7 @@ func TestTU35EveryErrorHasACode(t *testing.T) {
 	}
 }
 
-func TestTU50CancelingReachesTheHookAndNoLaterStageBegins(t *testing.T) {
+func TestTU_50CancelingReachesTheHookAndNoLaterStageBegins(t *testing.T) {
 	own := errors.New("the caller's reason")
 	for i, at := range stages {
 		t.Run(string(at), func(t *testing.T) {
@@ -352,7 +352,7 @@ func TestTU50CancelingReachesTheHookAndNoLaterStageBegins(t *testing.T) {
 	}
 }
 
-func TestTU50AProducerThatDoesNotListenIsLeft(t *testing.T) {
+func TestTU_50AProducerThatDoesNotListenIsLeft(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	made := 0
 	f := build(t, streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
@@ -370,7 +370,7 @@ func TestTU50AProducerThatDoesNotListenIsLeft(t *testing.T) {
 	}
 }
 
-func TestTU50ACanceledCallerBeginsNothing(t *testing.T) {
+func TestTU_50ACanceledCallerBeginsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errTest)
 	never := func() { t.Error("a hook was called") }
@@ -387,7 +387,7 @@ func TestTU50ACanceledCallerBeginsNothing(t *testing.T) {
 	}
 }
 
-func TestTU51TheTimeoutSpansLoadStateToDispatch(t *testing.T) {
+func TestTU_51TheTimeoutSpansLoadStateToDispatch(t *testing.T) {
 	for _, at := range []turn.Stage{"", turn.StageResolve, turn.StageLoad, turn.StagePrompt, turn.StageModel, turn.StageSave, turn.StageRender, turn.StageDispatch} {
 		t.Run(string(at), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-func TestTU01PluginsRegisteredLaterRunFirstInEveryStage(t *testing.T) {
+func TestTU_01PluginsRegisteredLaterRunFirstInEveryStage(t *testing.T) {
 	var r transcript
 	all := func(name string) any {
 		return struct {
@@ -67,7 +67,7 @@ func TestTU01PluginsRegisteredLaterRunFirstInEveryStage(t *testing.T) {
 	}
 }
 
-func TestTU01NamesAreUnique(t *testing.T) {
+func TestTU_01NamesAreUnique(t *testing.T) {
 	f := build(t, answers("a"))
 	if err := f.Register("p1", answers("b")); err == nil || !strings.Contains(err.Error(), `"p1"`) {
 		t.Errorf("got %v, expected an error that names the plugin", err)
@@ -81,7 +81,7 @@ func TestTU01NamesAreUnique(t *testing.T) {
 	}
 }
 
-func TestTU01ARunningTurnKeepsThePluginsItHas(t *testing.T) {
+func TestTU_01ARunningTurnKeepsThePluginsItHas(t *testing.T) {
 	f := turn.New(turn.Options{})
 	register(t, f, answers("old"), loader(func(context.Context, *turn.Envelope, string) (turn.State, error) {
 		if len(f.Hooks()["run_model"]) == 1 {
@@ -107,7 +107,7 @@ type channelPlugin struct{}
 
 func (channelPlugin) Channels() []string { return []string{"telegram"} }
 
-func TestTU02APluginWithoutAHookIsRefused(t *testing.T) {
+func TestTU_02APluginWithoutAHookIsRefused(t *testing.T) {
 	f := turn.New(turn.Options{})
 	for _, p := range []any{struct{}{}, wrongSignature{}, nil, channelPlugin{}} {
 		if err := f.Register("x", p); err == nil {
@@ -160,7 +160,7 @@ func TestAnAttacherIsToldWhereItIsRegistered(t *testing.T) {
 	}
 }
 
-func TestTU03DecliningAndAcceptingNothingAreDifferent(t *testing.T) {
+func TestTU_03DecliningAndAcceptingNothingAreDifferent(t *testing.T) {
 	for _, ok := range []bool{true, false} {
 		f := build(t,
 			answers("lower"),
@@ -172,7 +172,7 @@ func TestTU03DecliningAndAcceptingNothingAreDifferent(t *testing.T) {
 	}
 }
 
-func TestTU04AnErrorEndsTheSearchOfAFirstResultStage(t *testing.T) {
+func TestTU_04AnErrorEndsTheSearchOfAFirstResultStage(t *testing.T) {
 	never := func() { t.Error("the plugin below was asked") }
 	plugins := map[turn.Stage][2]any{
 		turn.StageResolve: {
@@ -212,7 +212,7 @@ func TestTU04AnErrorEndsTheSearchOfAFirstResultStage(t *testing.T) {
 	}
 }
 
-func TestTU04InABroadcastStageAllRunWhateverTheOthersReturn(t *testing.T) {
+func TestTU_04InABroadcastStageAllRunWhateverTheOthersReturn(t *testing.T) {
 	var r transcript
 	e1, e2 := errors.New("one"), errors.New("two")
 	for _, stage := range []turn.Stage{turn.StageLoad, turn.StageSave, turn.StageRender, turn.StageDispatch} {
@@ -246,7 +246,7 @@ func TestTU04InABroadcastStageAllRunWhateverTheOthersReturn(t *testing.T) {
 	}
 }
 
-func TestTU05APanicIsTheErrorOfItsStage(t *testing.T) {
+func TestTU_05APanicIsTheErrorOfItsStage(t *testing.T) {
 	boom := func() { panic("boom") }
 	plugins := map[turn.Stage]any{
 		turn.StageResolve: resolver(func(context.Context, *turn.Envelope) (string, bool, error) { boom(); return "", false, nil }),
@@ -294,14 +294,14 @@ func TestTU05APanicIsTheErrorOfItsStage(t *testing.T) {
 	}
 }
 
-func TestTU05APanicWithAnErrorUnwrapsToIt(t *testing.T) {
+func TestTU_05APanicWithAnErrorUnwrapsToIt(t *testing.T) {
 	f := build(t, says(func() { panic(errTest) }))
 	if _, err := f.Process(t.Context(), &turn.Envelope{}); !errors.Is(err, errTest) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestTU06AStageErrorUnwrapsToTheVeryValue(t *testing.T) {
+func TestTU_06AStageErrorUnwrapsToTheVeryValue(t *testing.T) {
 	want := &turn.EventError{Message: "own type"}
 	f := build(t, loader(func(context.Context, *turn.Envelope, string) (turn.State, error) { return nil, want }))
 	_, err := f.Process(t.Context(), &turn.Envelope{})

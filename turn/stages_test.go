@@ -21,7 +21,7 @@ func resolves(id string, ok bool) resolver {
 	return func(context.Context, *turn.Envelope) (string, bool, error) { return id, ok, nil }
 }
 
-func TestTU10AndTU11TheSessionIsThatOfThePluginOrOfTheChat(t *testing.T) {
+func TestTU_10AndTU_11TheSessionIsThatOfThePluginOrOfTheChat(t *testing.T) {
 	for name, row := range map[string]struct {
 		plugins       []any
 		channel, chat string
@@ -56,7 +56,7 @@ func TestTU10AndTU11TheSessionIsThatOfThePluginOrOfTheChat(t *testing.T) {
 	}
 }
 
-func TestTU12AnIdIsShortTextWithoutControlCharacters(t *testing.T) {
+func TestTU_12AnIdIsShortTextWithoutControlCharacters(t *testing.T) {
 	for id, good := range map[string]bool{
 		"x": true, strings.Repeat("x", 512): true, strings.Repeat("x", 513): false, "天气:1": true, "a\x00b": false,
 		"a\nb": false, "a\x7fb": false, "a\u0085b": false, "a\xffb": false, "../../etc/passwd": true,
@@ -83,7 +83,7 @@ func loads(s turn.State, err error) loader {
 	return func(context.Context, *turn.Envelope, string) (turn.State, error) { return s, err }
 }
 
-func TestTU13TheStateOfLaterPluginsWinsOverTheSeedToo(t *testing.T) {
+func TestTU_13TheStateOfLaterPluginsWinsOverTheSeedToo(t *testing.T) {
 	dir := t.TempDir()
 	var got turn.State
 	f := turn.New(turn.Options{Workspace: dir})
@@ -115,7 +115,7 @@ func TestTU13TheStateOfLaterPluginsWinsOverTheSeedToo(t *testing.T) {
 	}
 }
 
-func TestTU13ALoadersMapIsItsOwn(t *testing.T) {
+func TestTU_13ALoadersMapIsItsOwn(t *testing.T) {
 	mine := turn.State{"k": "mine"}
 	f := build(t, loads(mine, nil), loads(turn.State{"k": "upper"}, nil))
 	if _, err := f.Process(t.Context(), &turn.Envelope{}); err != nil {
@@ -126,7 +126,7 @@ func TestTU13ALoadersMapIsItsOwn(t *testing.T) {
 	}
 }
 
-func TestTU14ThePromptIsThePluginsOrTheContent(t *testing.T) {
+func TestTU_14ThePromptIsThePluginsOrTheContent(t *testing.T) {
 	parts := []turn.Part{{Type: "text", Text: "see"}, {Type: "image_url", ImageURL: &turn.PartURL{URL: "data:,"}}}
 	prompts := func(p turn.Prompt, ok bool) prompter {
 		return func(context.Context, *turn.Envelope, string, turn.State) (turn.Prompt, bool, error) {
@@ -164,7 +164,7 @@ func TestTU14ThePromptIsThePluginsOrTheContent(t *testing.T) {
 	}
 }
 
-func TestTU20SaveStateRunsWheneverLoadStateHasBegun(t *testing.T) {
+func TestTU_20SaveStateRunsWheneverLoadStateHasBegun(t *testing.T) {
 	breaks := map[string]func() error{
 		"fails": func() error { return errTest }, "panics": func() error { panic(errTest) }, "is canceled": nil,
 	}
@@ -266,7 +266,7 @@ func TestTU20SaveStateRunsWheneverLoadStateHasBegun(t *testing.T) {
 	}
 }
 
-func TestTU21SaveStateOutlivesTheCallerAndHasALimit(t *testing.T) {
+func TestTU_21SaveStateOutlivesTheCallerAndHasALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
@@ -292,7 +292,7 @@ func TestTU21SaveStateOutlivesTheCallerAndHasALimit(t *testing.T) {
 	})
 }
 
-func TestTU22TheStreamIsClosedBeforeSaveState(t *testing.T) {
+func TestTU_22TheStreamIsClosedBeforeSaveState(t *testing.T) {
 	for name, end := range map[string]func(yield func(turn.Event, error) bool){
 		"ends":        func(func(turn.Event, error) bool) {},
 		"fails":       func(yield func(turn.Event, error) bool) { yield(turn.Event{}, errTest) },
@@ -328,7 +328,7 @@ func TestTU22TheStreamIsClosedBeforeSaveState(t *testing.T) {
 	}
 }
 
-func TestTU23ErrorsOfSaveStateComeAfterTheModels(t *testing.T) {
+func TestTU_23ErrorsOfSaveStateComeAfterTheModels(t *testing.T) {
 	e1, e2 := errors.New("one"), errors.New("two")
 	saves := func(err error) saver { return func(context.Context, *turn.Outcome) error { return err } }
 	for name, row := range map[string]struct {
@@ -377,7 +377,7 @@ func renders(err error, contents ...string) renderer {
 	}
 }
 
-func TestTU24AndTU25WhatIsRenderedIsFlattenedAndDispatched(t *testing.T) {
+func TestTU_24AndTU_25WhatIsRenderedIsFlattenedAndDispatched(t *testing.T) {
 	for name, row := range map[string]struct {
 		plugins []any
 		want    string
@@ -409,7 +409,7 @@ func TestTU24AndTU25WhatIsRenderedIsFlattenedAndDispatched(t *testing.T) {
 	}
 }
 
-func TestTU24TheEnvelopeMadeOfTheOutputGoesBackWhereItCameFrom(t *testing.T) {
+func TestTU_24TheEnvelopeMadeOfTheOutputGoesBackWhereItCameFrom(t *testing.T) {
 	in := &turn.Envelope{ID: "7", Channel: "telegram", ChatID: "42", OutputChannel: "email", Content: "in", Kind: turn.KindCommand}
 	r, err := build(t, answers("out")).Process(t.Context(), in)
 	if err != nil {
@@ -421,7 +421,7 @@ func TestTU24TheEnvelopeMadeOfTheOutputGoesBackWhereItCameFrom(t *testing.T) {
 	}
 }
 
-func TestTU26EachEnvelopeIsOfferedToEachPlugin(t *testing.T) {
+func TestTU_26EachEnvelopeIsOfferedToEachPlugin(t *testing.T) {
 	var r transcript
 	dispatches := func(name string, does func(content string) (bool, error)) dispatcher {
 		return func(_ context.Context, e *turn.Envelope) (bool, error) {
@@ -451,7 +451,7 @@ func TestTU26EachEnvelopeIsOfferedToEachPlugin(t *testing.T) {
 	}
 }
 
-func TestTU27TurnIdsAreRandomAndThereIsAResultBesideAnError(t *testing.T) {
+func TestTU_27TurnIdsAreRandomAndThereIsAResultBesideAnError(t *testing.T) {
 	seen := map[string]bool{}
 	for range 1000 {
 		id := turn.NewID()

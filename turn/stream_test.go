@@ -35,7 +35,7 @@ type both struct {
 	streamer
 }
 
-func TestTU15TheModelStageAsksByPriorityAndMode(t *testing.T) {
+func TestTU_15TheModelStageAsksByPriorityAndMode(t *testing.T) {
 	var r transcript
 	text := func(name string, ok bool, err error) runner {
 		return func(context.Context, turn.Prompt, string, turn.State) (string, bool, error) {
@@ -89,7 +89,7 @@ func TestTU15TheModelStageAsksByPriorityAndMode(t *testing.T) {
 	}
 }
 
-func TestTU16TheOutputIsTheTextOrTheFinalsText(t *testing.T) {
+func TestTU_16TheOutputIsTheTextOrTheFinalsText(t *testing.T) {
 	for name, row := range map[string]struct {
 		items []any
 		want  string
@@ -116,7 +116,7 @@ func TestTU16TheOutputIsTheTextOrTheFinalsText(t *testing.T) {
 	}
 }
 
-func TestTU17ATextPluginStreamsItsWholeTextOnceItHasAccepted(t *testing.T) {
+func TestTU_17ATextPluginStreamsItsWholeTextOnceItHasAccepted(t *testing.T) {
 	for text, want := range map[string]string{"all of it": "text:all of it final:all of it", "": "final:"} {
 		var r transcript
 		res, err := build(t, answers(text)).Process(t.Context(), &turn.Envelope{Content: "content"}, turn.WithSink(r.sink))
@@ -135,7 +135,7 @@ func TestTU17ATextPluginStreamsItsWholeTextOnceItHasAccepted(t *testing.T) {
 	equal(t, "events", r.String(), "text:low final:low")
 }
 
-func TestTU18WithoutOutputThePromptIsTheAnswer(t *testing.T) {
+func TestTU_18WithoutOutputThePromptIsTheAnswer(t *testing.T) {
 	parts := prompter(func(context.Context, *turn.Envelope, string, turn.State) (turn.Prompt, bool, error) {
 		return turn.Prompt{Text: "not this", Parts: []turn.Part{{Type: "text", Text: "nor this"}}}, true, nil
 	})
@@ -178,7 +178,7 @@ func TestTU18WithoutOutputThePromptIsTheAnswer(t *testing.T) {
 	}
 }
 
-func TestTU19AnErrorOfTheStreamKeepsTheTextSoFar(t *testing.T) {
+func TestTU_19AnErrorOfTheStreamKeepsTheTextSoFar(t *testing.T) {
 	for name, end := range map[string]any{"an error": errTest, "a panic": func() { panic(errTest) }} {
 		for _, streaming := range []bool{false, true} {
 			for _, wrap := range []bool{false, true} {
@@ -210,7 +210,7 @@ func TestTU19AnErrorOfTheStreamKeepsTheTextSoFar(t *testing.T) {
 	}
 }
 
-func TestTU33ErrorEventsAreToldAndReadingGoesOn(t *testing.T) {
+func TestTU_33ErrorEventsAreToldAndReadingGoesOn(t *testing.T) {
 	for _, streaming := range []bool{false, true} {
 		var r, events transcript
 		var opts []turn.Option
@@ -229,7 +229,7 @@ func TestTU33ErrorEventsAreToldAndReadingGoesOn(t *testing.T) {
 	}
 }
 
-func TestTU40TheErrorIsTheLastPair(t *testing.T) {
+func TestTU_40TheErrorIsTheLastPair(t *testing.T) {
 	var r transcript
 	rude := streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
 		return func(yield func(turn.Event, error) bool) {
@@ -245,7 +245,7 @@ func TestTU40TheErrorIsTheLastPair(t *testing.T) {
 	equal(t, "events", r.String(), "text:a err:broken")
 }
 
-func TestTU41UnknownKindsAreHandedOn(t *testing.T) {
+func TestTU_41UnknownKindsAreHandedOn(t *testing.T) {
 	strange := turn.Event{Kind: "weather", URI: "a/b", Value: json.RawMessage(`{"x":1}`)}
 	var got []turn.Event
 	sink := func(e turn.Event, err error) {
@@ -267,7 +267,7 @@ func TestTU41UnknownKindsAreHandedOn(t *testing.T) {
 	}
 }
 
-func TestTU42WhatIsHandedOnEndsWithOneFinalOrAnError(t *testing.T) {
+func TestTU_42WhatIsHandedOnEndsWithOneFinalOrAnError(t *testing.T) {
 	for name, row := range map[string]struct {
 		items []any
 		want  string
@@ -316,7 +316,7 @@ func TestTU42WhatIsHandedOnEndsWithOneFinalOrAnError(t *testing.T) {
 	}
 }
 
-func TestTU43AWrapperCannotChangeWhatIsSaved(t *testing.T) {
+func TestTU_43AWrapperCannotChangeWhatIsSaved(t *testing.T) {
 	pass := func(do func(i int, e turn.Event, err error, yield func(turn.Event, error) bool) bool) func(turn.Stream) turn.Stream {
 		return func(s turn.Stream) turn.Stream {
 			return func(yield func(turn.Event, error) bool) {
@@ -419,7 +419,7 @@ func TestTU43AWrapperCannotChangeWhatIsSaved(t *testing.T) {
 	}
 }
 
-func TestTU43OnlyStreamingTurnsAreWrapped(t *testing.T) {
+func TestTU_43OnlyStreamingTurnsAreWrapped(t *testing.T) {
 	f := build(t, says("a"))
 	wrapped := 0
 	count := router{func(s turn.Stream) turn.Stream { wrapped++; return s }}
@@ -461,7 +461,7 @@ func TestTheRouterBoundLastIsUsed(t *testing.T) {
 	equal(t, "wrappers", r.String(), "two two three")
 }
 
-func TestTU44LeavingEarlyRunsTheProducersDefersAtOnce(t *testing.T) {
+func TestTU_44LeavingEarlyRunsTheProducersDefersAtOnce(t *testing.T) {
 	var r transcript
 	var stream turn.Stream
 	f := build(t, streamer(func(context.Context, turn.Prompt, string, turn.State) (turn.Stream, bool, error) {
@@ -494,7 +494,7 @@ func TestTU44LeavingEarlyRunsTheProducersDefersAtOnce(t *testing.T) {
 	}
 }
 
-func TestTU45NothingIsReadAhead(t *testing.T) {
+func TestTU_45NothingIsReadAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, wrap := range []bool{false, true} {
 			made, read := 0, 0

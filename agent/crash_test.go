@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tape/memory"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -33,7 +34,11 @@ type mortal struct {
 
 var errDisk = errors.New("no space left on the device")
 
-func newMortal(store *memory.Store, left int) *mortal {
+func newMortal(store interface {
+	tape.Store
+	tape.Blobs
+}, left int,
+) *mortal {
 	return &mortal{Store: store, Blobs: store, left: left, acked: map[string][]string{}}
 }
 
@@ -91,9 +96,28 @@ func busy() *fake {
 // AG-21, AG-23: wherever a turn is cut off, what was acknowledged is there, and the next turn works with a view that a provider
 // accepts.
 func TestTheNextTurnWorksAfterEveryPrefix(t *testing.T) {
+	t.Run("in memory", func(t *testing.T) {
+		everyPrefix(t, func() (tape.Store, *mortal) {
+			store := memory.New(nil)
+			return store, newMortal(store, 0)
+		})
+	})
+	t.Run("on disk", func(t *testing.T) {
+		everyPrefix(t, func() (tape.Store, *mortal) {
+			store, err := file.Open(t.TempDir(), file.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { store.Close() })
+			return store, newMortal(store, 0)
+		})
+	})
+}
+
+func everyPrefix(t *testing.T, open func() (tape.Store, *mortal)) {
 	for left := 0; ; left++ {
-		store := memory.New(nil)
-		m := newMortal(store, left)
+		store, m := open()
+		m.left = left
 		w := newWorld(t, busy(), Options{Store: m, Tools: setOf(t, echoTool(t))})
 		h := w.process(t.Context(), message("go"))
 		if h.err == nil {

@@ -397,6 +397,7 @@ func (l *log) repairLocked() error {
 	size := info.Size()
 	end := l.state.Bytes
 	if size <= end {
+		l.cut = 0
 		return nil
 	}
 	if l.cut == size { // not of the dead, but of a write of ours that failed

@@ -35,7 +35,7 @@ var tests = []test{
 	{"TA-13: an anchor carries the settings, also those of a moment ago", handoff},
 	{"TA-20: a read sees the tape as it was when it began", snapshots},
 	{"TA-21: a query for an anchor that is not there", missingAnchor},
-	{"TA-21: any query after any writes gives what a plain list gives", againstModel},
+	{"TA-01, TA-21: any query after any writes gives what a plain list gives, which only grows", againstModel},
 	{"TA-22: what is known without reading", info},
 	{"TA-24: search", search},
 	{"TA-30: a fork is merged as one batch, or dropped", forks},

@@ -90,7 +90,7 @@ func batch(by string, i int) []tape.Entry {
 	return entries
 }
 
-// Run tests the stores that f makes.
+// Run tests the stores that f makes: what every store does, and what one does that outlives its process (TA-66).
 func Run(t *testing.T, f Factory) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

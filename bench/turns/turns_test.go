@@ -107,69 +107,6 @@ func TestAllocationsOfATurn(t *testing.T) {
 	}
 }
 
-// A turn in its idle lane, and without one; the difference is what Submit and Wait cost.
-//
-// Target: 5 µs.
-func BenchmarkSubmit(b *testing.B) {
-	f := turn.New(turn.Options{Workspace: b.TempDir()})
-	if err := f.Register("silent", silent{}); err != nil {
-		b.Fatal(err)
-	}
-	b.Run("process", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			process(b, f, "s")
-		}
-	})
-	b.Run("submit", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			k, err := f.Submit(b.Context(), message("s"))
-			if err == nil {
-				_, err = k.Wait(b.Context())
-			}
-			if err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-}
-
-// talker is a plugin whose stream has so many events of text.
-type talker int
-
-func (n talker) RunModelStream(context.Context, turn.Prompt, turn.SessionID, turn.State) (turn.Stream, bool, error) {
-	return func(yield func(turn.Event, error) bool) {
-		for range n {
-			if !yield(turn.Text("text"), nil) {
-				return
-			}
-		}
-	}, true, nil
-}
-
-// One event of text through the pipeline to a reader, and without one.
-//
-// Target: 200 ns, no allocation (beside that of the output, which doubles).
-func BenchmarkTextEvent(b *testing.B) {
-	for name, options := range map[string][]turn.Option{
-		"alone":  nil,
-		"reader": {turn.WithSink(func(turn.Event, error) {})},
-	} {
-		b.Run(name, func(b *testing.B) {
-			f := turn.New(turn.Options{Workspace: b.TempDir()})
-			if err := f.Register("talker", talker(b.N)); err != nil {
-				b.Fatal(err)
-			}
-			b.ReportAllocs()
-			b.ResetTimer()
-			if _, err := f.Process(b.Context(), message("s"), options...); err != nil {
-				b.Fatal(err)
-			}
-		})
-	}
-}
-
 // Sessions that have each had a turn, on files, and do nothing any more.
 //
 // Target: 20 MB for 10 000.

@@ -31,6 +31,7 @@ type replyCall struct {
 	told      bool    // the caller has its event
 	made      *string // the result, of a call that the provider has made itself
 	failed    bool
+	answered  bool // the caller has that result
 }
 
 // is says whether a piece is one of this call. There are servers that give all calls the same index.

@@ -109,6 +109,14 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 			handed = true
 			r.tell(rep, complete)
 		}
+		if c.ToolResult != nil {
+			for _, call := range rep.calls {
+				if call.made != nil {
+					handed = true
+					r.tell(rep, call)
+				}
+			}
+		}
 		if r.left {
 			return true, errLeft
 		}
@@ -158,6 +166,7 @@ func (r *run) replay(answer *Reply) (*reply, error) {
 // tell hands on a call that is complete, with the result where the model's server has made it itself.
 func (r *run) tell(rep *reply, c *replyCall) {
 	if c.told {
+		r.tellMade(c)
 		return
 	}
 	c.told = true
@@ -169,7 +178,13 @@ func (r *run) tell(rep *reply, c *replyCall) {
 		c.id = fmt.Sprintf("call_%d_%d", r.steps, n)
 	}
 	r.emit(turn.Event{Kind: turn.ToolCallEvent, Calls: []tool.Call{c.call()}})
-	if c.made != nil {
+	r.tellMade(c)
+}
+
+// tellMade hands on the result of a call that the model's server has made itself, once it is there.
+func (r *run) tellMade(c *replyCall) {
+	if c.made != nil && !c.answered {
+		c.answered = true
 		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{c.result()}})
 	}
 }

@@ -477,3 +477,54 @@ func TestAResultThatNoEntryHoldsIsAnError(t *testing.T) {
 		t.Errorf("%.200s", got)
 	}
 }
+
+// AG-22, AG-26: calls that have one id, or none, are told apart, and each has its own result.
+func TestCallsWithOneIDHaveTheirOwnResults(t *testing.T) {
+	one := func(index int, id, text string) adapter.Chunk {
+		return adapter.Chunk{ToolCall: &adapter.ToolCall{Index: index, ID: id, Name: "echo", Arguments: `{"text":"` + text + `"}`}}
+	}
+	script := chunks(one(0, "same", "a"), one(1, "same", "b"), one(2, "", "c"), one(3, "", "d"), adapter.Chunk{Finish: adapter.FinishToolCalls})
+	w := newWorld(t, newFake(script, answers("ok")), Options{Tools: setOf(t, echoTool(t))})
+	h := w.say("go")
+	asked, got := map[string]string{}, map[string]string{}
+	for _, e := range h.events {
+		for _, c := range e.Calls {
+			asked[c.ID] = string(c.Arguments)
+		}
+		for _, r := range e.Results {
+			got[r.ID] = fmt.Sprintf(`{"text":%s}`, r.Value())
+		}
+	}
+	if diff := cmp.Diff(asked, got); diff != "" || len(got) != 4 {
+		t.Errorf("%v\n%s", got, diff)
+	}
+	accepted(t, w.model.requests()[1])
+}
+
+// A provider that runs tools of its own has the calls and the results of these on the tape, and they are not run here.
+func TestCallsThatTheProviderMadeAreNotRun(t *testing.T) {
+	w := newWorld(t, newFake(chunks(
+		adapter.Chunk{ToolCall: &adapter.ToolCall{Index: 0, ID: "p1", Name: "echo", Arguments: `{"text":"x"}`}},
+		adapter.Chunk{ToolCall: &adapter.ToolCall{Index: 1, ID: "p2", Name: "echo", Arguments: `{"text":"y"}`}},
+		adapter.Chunk{ToolResult: &adapter.ToolResult{Index: 1, ID: "p2", Failed: true}},
+		adapter.Chunk{ToolResult: &adapter.ToolResult{Index: 0, ID: "p1", Content: "from the provider"}},
+		adapter.Chunk{Text: "Here."}, adapter.Chunk{Finish: adapter.FinishStop},
+	), answers("ok")), Options{Tools: setOf(t, echoTool(t))})
+	h := w.say("go")
+	if diff := cmp.Diff([]string{
+		`call p1:echo{"text":"x"}`, `call p2:echo{"text":"y"}`,
+		`result p2={"error":{"kind":"failed","message":"a tool of the model's server failed"}}`,
+		`result p1="from the provider"`, `text Here.`, `final true "Here." stop`,
+	}, told(h.events)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{
+		`call "" p1:echo{"text":"x"} p2:echo{"text":"y"}`,
+		`result p1="from the provider" p2={"error":{"kind":"failed","message":"a tool of the model's server failed"}}`,
+		`assistant: "Here."`,
+	}, w.lines()[4:7]); diff != "" {
+		t.Error(diff)
+	}
+	w.say("and?")
+	accepted(t, w.model.requests()[1])
+}

@@ -505,26 +505,23 @@ func TestATurnThatFindsTheDiskFullFailsAndTheNextOneWorks(t *testing.T) {
 			return nil
 		}
 		const plenty = 1 << 30
-		failed := 0
 		for room := int64(0); ; room++ {
-			for _, session := range sessions {
-				left.Store(room)
-				_, err := a.take(t.Context(), session, 3) // a handoff, and tools
-				if err == nil {
-					if failed < 3*6 {
-						t.Errorf("only %d turns have failed", failed)
-					}
-					return
+			session := sessions[room%3]
+			left.Store(room)
+			_, err := a.take(t.Context(), session, 3) // a handoff, and tools
+			if err == nil {
+				if room < 6 {
+					t.Errorf("only %d turns have failed", room)
 				}
-				failed++
-				if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the disk is full") {
-					t.Errorf("%s with room for %d appends: %v", session, room, err)
-				}
-				left.Store(plenty)
-				l.check(t, a.store, session)
-				if r, err := a.take(t.Context(), session, int(room)%3); err != nil || !strings.HasPrefix(r.Output, "This is what there is to say") {
-					t.Errorf("%s afterwards: %+v, %v", session, r, err)
-				}
+				return
+			}
+			if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "the disk is full") {
+				t.Errorf("%s with room for %d appends: %v", session, room, err)
+			}
+			left.Store(plenty)
+			l.check(t, a.store, session)
+			if r, err := a.take(t.Context(), session, int(room)%3); err != nil || !strings.HasPrefix(r.Output, "This is what there is to say") {
+				t.Errorf("%s afterwards: %+v, %v", session, r, err)
 			}
 		}
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
@@ -219,6 +220,34 @@ agents:
 		t.Error(r.Output)
 	}
 	if r := tell(t, turns, "careful", question); strings.Contains(r.Output, "hello from far away") || !strings.Contains(r.Output, "denied") {
+		t.Error(r.Output)
+	}
+}
+
+// AG-62: every agent can look at the files below the workspace, and at no others.
+func TestEveryAgentReadsTheWorkspaceAndNothingElse(t *testing.T) {
+	t.Chdir(t.TempDir())
+	turns, c, _, stop := agentsOf(t, twoAgents)
+	defer stop()
+	for _, name := range c.Names() {
+		for _, one := range []string{"fs.read", "fs.list"} {
+			if found, ok := c.agents[name].Tools().Find(one); !ok || found.Approval == tool.Always {
+				t.Errorf("%s: %s: %+v", name, one, found)
+			}
+		}
+	}
+	if err := os.Mkdir("workspace", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{filepath.Join("workspace", "note.txt"): "the invoice is paid", "secret.txt": "nobody may know"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := tell(t, turns, "assistant", `What does fs read say to "note.txt"?`); !strings.Contains(r.Output, "the invoice is paid") {
+		t.Error(r.Output)
+	}
+	if r := tell(t, turns, "careful", `What does fs read say to "../secret.txt"?`); strings.Contains(r.Output, "nobody may know") || !strings.Contains(r.Output, "not below the workspace") {
 		t.Error(r.Output)
 	}
 }

@@ -2,6 +2,7 @@
 // clients and a scripted model's server, which speaks the format of each provider, all on real sockets of this machine, and then
 // break what can break: the model, the network, the clients, the clock, the limits of the system. What is checked is what a user
 // sees, and that nothing is left behind: no goroutine, no connection, no key in an answer or in the log.
+// Turns are there, too: processes with the agent and tapes on a disk are killed, work beside each other, and find the disk full.
 //
 //	go test -race ./internal/faults                                  some seconds of each
 //	go test -race ./internal/faults -run Soak -soak 10m -timeout 0   everything at once, for as long as wanted

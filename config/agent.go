@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ type Agent struct {
 	Model           string   // "" is the default model; several, joined with commas, are a fallback chain
 	Instructions    string   // "" is what every agent is told
 	Tools           []string // of MCP servers, by name or pattern; empty is all
+	Skills          []string // by name; empty is all
 	AskAlways       []string
 	AskNever        []string
 	MaxSteps        int
@@ -69,6 +71,11 @@ func agentSettings(name string) []Setting {
 			field: func(c *Config) any { return &c.agent(name).Tools },
 		},
 		{
+			Key:   section + "skills",
+			Help:  "skills that the agent is offered, by name; all of them unless set",
+			field: func(c *Config) any { return &c.agent(name).Skills },
+		},
+		{
 			Key:   section + "ask_always",
 			Help:  "tools that run only after somebody has approved the call, by name or as tape.*",
 			field: func(c *Config) any { return &c.agent(name).AskAlways },
@@ -107,8 +114,18 @@ func agentSettings(name string) []Setting {
 
 var agentNames = named{"agents", "agents", "an agent", providerName, "small letters, digits, - and _ only", DefaultAgent + ": {model: …}", agentSettings}
 
-// checkAgent refuses an agent that is told two things of a tool.
+// skillName is what the folder of a skill can be called.
+var skillName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
+
+// checkAgent refuses an agent that is told two things of a tool, or offered what can be no skill.
 func (r *fileReader) checkAgent(at *token.Token, key string) {
+	if skills := r.values[key+".skills"]; skills != nil {
+		for _, name := range skills.items() {
+			if !skillName.MatchString(name) {
+				r.fail(at, key+".skills", "%q is not the name of a skill, which has small letters, digits and - only", name)
+			}
+		}
+	}
 	for _, pattern := range r.both(key) {
 		r.fail(at, key, "%s stands under ask_always and under ask_never", pattern)
 	}

@@ -32,6 +32,8 @@ type Config struct {
 	MCP             []MCPServer
 	Demo            Demo
 	Run             Run
+	Turn            Turn
+	Tape            Tape
 	HTTP            HTTP
 	Upstream        Upstream
 	Retries         Retries
@@ -60,6 +62,17 @@ type Run struct {
 	MaxBots      int
 	MaxTasks     int
 	EndedMemory  Size
+}
+
+// Turn has the limits of turns, which are the messages of sessions and their answers.
+type Turn struct {
+	Timeout     time.Duration // 0 is none
+	Concurrency int
+}
+
+// Tape says how sessions are kept.
+type Tape struct {
+	Sync string // none, interval, turn or always
 }
 
 // HTTP has what concerns connections of clients.

@@ -153,6 +153,21 @@ var sections = []Setting{
 		field: func(c *Config) any { return &c.Run.EndedMemory },
 	},
 	{
+		Key: "turn.timeout", Default: "0s",
+		Help:  "how long the answer to one message of a session may take, waiting for approval included; 0 is no limit but that of its run",
+		field: func(c *Config) any { return &c.Turn.Timeout },
+	},
+	{
+		Key: "turn.concurrency", Default: "256", Min: "1",
+		Help:  "messages of sessions that are answered at once; more wait",
+		field: func(c *Config) any { return &c.Turn.Concurrency },
+	},
+	{
+		Key: "tape.sync", Default: "interval", OneOf: []string{"none", "interval", "turn", "always"},
+		Help:  "when sessions are made safe from a failing machine, beside a failing process: whenever the system likes to, within a second, when a turn ends, before anything goes on",
+		field: func(c *Config) any { return &c.Tape.Sync },
+	},
+	{
 		Key: "http.keepalive", Default: "10s", Min: "1ms",
 		Help:  "an idle stream gets a sign of life this often",
 		field: func(c *Config) any { return &c.HTTP.KeepAlive },

@@ -54,6 +54,12 @@ type Skill struct {
 
 // Library is the skills in some places. It is safe for concurrent use, and holds no open file.
 type Library struct {
+	*shelf
+	only []string // nil is all
+}
+
+// shelf is what a library has in common with those that [Library.Only] makes of it.
+type shelf struct {
 	places []Place
 	log    *slog.Logger
 
@@ -77,17 +83,27 @@ func New(log *slog.Logger, places ...Place) *Library {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Library{places: places, log: log, read: make([]map[string]*entry, len(places)), warned: map[string]bool{}}
+	return &Library{shelf: &shelf{places: places, log: log, read: make([]map[string]*entry, len(places)), warned: map[string]bool{}}}
 }
+
+// Only is the library with no other skills than these, whether they are there yet or not. What was read is shared.
+func (l *Library) Only(names ...string) *Library {
+	return &Library{shelf: l.shelf, only: slices.DeleteFunc(append([]string{}, names...), func(name string) bool { return !l.has(name) })}
+}
+
+// has says whether a skill of this name would be one of the library's.
+func (l *Library) has(name string) bool { return l.only == nil || slices.Contains(l.only, name) }
 
 // List looks for the skills that there are now, by name. The list is the caller's.
 func (l *Library) List() []Skill {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.look()
-	list := make([]Skill, len(l.skills))
-	for i, s := range l.skills {
-		list[i] = s.Skill
+	list := make([]Skill, 0, len(l.skills))
+	for _, s := range l.skills {
+		if l.has(s.Name) {
+			list = append(list, s.Skill)
+		}
 	}
 	return list
 }
@@ -201,11 +217,13 @@ func (l *Library) find(name string) (found, error) {
 	defer l.mu.Unlock()
 	l.look()
 	i, ok := slices.BinarySearchFunc(l.skills, name, func(s found, name string) int { return strings.Compare(s.Name, name) })
-	if !ok {
+	if !ok || !l.has(name) {
 		message := fmt.Sprintf("there is no skill %q", short(name))
 		var names []string
-		for _, s := range l.skills[:min(len(l.skills), 20)] {
-			names = append(names, s.Name)
+		for _, s := range l.skills {
+			if len(names) < 20 && l.has(s.Name) {
+				names = append(names, s.Name)
+			}
 		}
 		if len(names) > 0 {
 			message += "; there are " + strings.Join(names, ", ")
@@ -216,7 +234,7 @@ func (l *Library) find(name string) (found, error) {
 }
 
 // look brings the list up to date.
-func (l *Library) look() {
+func (l *shelf) look() {
 	byName := map[string]found{}
 	l.problems = nil
 	for at, place := range l.places {

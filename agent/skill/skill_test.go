@@ -417,3 +417,35 @@ func BenchmarkList(b *testing.B) {
 		}
 	}
 }
+
+func TestALibraryCanBeNarrowed(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, map[string]string{
+		"a/SKILL.md": text("a", "First.", "A"), "b/SKILL.md": text("b", "Second.", "B"), "b/more.txt": "more", "c/SKILL.md": text("c", "Third.", "C"),
+	})
+	all := skill.New(nil, skill.Dir(dir, "."))
+	some := all.Only("c", "a", "later").Only("a", "later", "b")
+	names := func(l *skill.Library) (list string) {
+		for _, s := range l.List() {
+			list += s.Name
+		}
+		return list
+	}
+	if names(all) != "abc" || names(some) != "a" || names(all.Only()) != "" {
+		t.Errorf("%q %q", names(all), names(some))
+	}
+	if got, err := some.Load("a"); err != nil || strings.TrimSpace(got.Content) != "A" {
+		t.Errorf("%+v %v", got, err)
+	}
+	const want = `there is no skill "b"; there are a`
+	if _, err := some.Load("b"); err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+	if _, err := some.Read("b", "more.txt", 0); err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+	put(t, dir, map[string]string{"later/SKILL.md": text("later", "Fourth.", "D")})
+	if names(some) != "alater" {
+		t.Errorf("%q", names(some))
+	}
+}

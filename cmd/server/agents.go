@@ -33,7 +33,20 @@ func openTapes(c *config.Config, log *slog.Logger) (tape.Store, error) {
 	if c.Data == "" {
 		return memory.New(nil), nil
 	}
-	return file.Open(tapesFolder(c), file.Options{Log: log})
+	return file.Open(tapesFolder(c), tapeOptions(c, log))
+}
+
+// tapeOptions says how sessions are kept in the data folder.
+func tapeOptions(c *config.Config, log *slog.Logger) file.Options {
+	sync := map[string]file.Sync{"none": file.SyncNone, "interval": file.SyncInterval, "turn": file.SyncTurn, "always": file.SyncAlways}
+	return file.Options{Sync: sync[c.Tape.Sync], Log: log}
+}
+
+// turnOptions says how turns are run.
+func turnOptions(c *config.Config, log *slog.Logger) turn.Options {
+	return turn.Options{
+		Workspace: c.Workspace, Log: log, Timeout: c.Turn.Timeout, Concurrency: c.Turn.Concurrency, Code: modelCode,
+	}
 }
 
 // newTurns makes the agents that are configured, and what runs their turns.
@@ -69,6 +82,15 @@ func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log 
 		if len(a.Tools) > 0 {
 			o.Tools = theirs.Subset(a.Tools...)
 		}
+		if len(a.Skills) > 0 {
+			o.Skills = skills.Only(a.Skills...)
+			there := o.Skills.List()
+			for _, name := range a.Skills {
+				if !slices.ContainsFunc(there, func(s skill.Skill) bool { return s.Name == name }) {
+					log.Warn("an agent names a skill that is not there", "agent", a.Name, "skill", name)
+				}
+			}
+		}
 		chain := a.Model
 		if chain == "" {
 			chain = c.Model
@@ -96,7 +118,7 @@ func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log 
 		all.names = append(all.names, a.Name)
 		all.agents[a.Name] = one
 	}
-	turns := turn.New(turn.Options{Workspace: c.Workspace, Log: log, Code: modelCode})
+	turns := turn.New(turnOptions(c, log))
 	if err := turns.Register(agent.Name, all); err != nil {
 		return nil, nil, nil, err
 	}

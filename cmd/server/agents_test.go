@@ -19,6 +19,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
@@ -248,6 +249,81 @@ func TestEveryAgentReadsTheWorkspaceAndNothingElse(t *testing.T) {
 		t.Error(r.Output)
 	}
 	if r := tell(t, turns, "careful", `What does fs read say to "../secret.txt"?`); strings.Contains(r.Output, "nobody may know") || !strings.Contains(r.Output, "not below the workspace") {
+		t.Error(r.Output)
+	}
+}
+
+func TestTurnsAndTapesAreAsConfigured(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	for name, tt := range map[string]struct {
+		args        []string
+		timeout     time.Duration
+		concurrency int
+		sync        file.Sync
+	}{
+		"by default":  {nil, 0, 256, file.SyncInterval},
+		"turns":       {[]string{"LINGSERVE_TURN_TIMEOUT=90s", "LINGSERVE_TURN_CONCURRENCY=3"}, 90 * time.Second, 3, file.SyncInterval},
+		"never":       {[]string{"LINGSERVE_TAPE_SYNC=none"}, 0, 256, file.SyncNone},
+		"each second": {[]string{"LINGSERVE_TAPE_SYNC=interval"}, 0, 256, file.SyncInterval},
+		"each turn":   {[]string{"LINGSERVE_TAPE_SYNC=turn"}, 0, 256, file.SyncTurn},
+		"always":      {[]string{"LINGSERVE_TAPE_SYNC=always"}, 0, 256, file.SyncAlways},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			c, err := config.Load(nil, tt.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o := turnOptions(c, log); o.Timeout != tt.timeout || o.Concurrency != tt.concurrency {
+				t.Errorf("%+v", o)
+			}
+			if o := tapeOptions(c, log); o.Sync != tt.sync {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+}
+
+func TestATurnThatTakesTooLongIsBrokenOff(t *testing.T) {
+	t.Chdir(t.TempDir())
+	turns, _, _, stop := agentsOf(t, "turn: {timeout: 1ns}\ntape: {sync: always}\n")
+	defer stop()
+	k, err := turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "test", Content: "hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Wait(t.Context()); !errors.Is(err, turn.ErrTimeout) {
+		t.Errorf("%v", err)
+	}
+}
+
+// AG-63: an agent is offered the skills that it is configured to have, and can read no others.
+func TestAnAgentHasTheSkillsThatItIsToHave(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"invoices", "travel"} {
+		dir := filepath.Join("workspace", ".agents", "skills", name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		text := "---\nname: " + name + "\ndescription: About " + name + ".\n---\nAll of " + name + ".\n"
+		if err := os.WriteFile(filepath.Join(dir, "SKILL.md"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turns, _, _, stop := agentsOf(t, "agents:\n  clerk: {skills: [invoices, not-there-yet]}\n")
+	defer stop()
+	if r := tell(t, turns, "assistant", ",skill"); !strings.Contains(r.Output, "invoices") || !strings.Contains(r.Output, "travel") {
+		t.Error(r.Output)
+	}
+	if r := tell(t, turns, "clerk", ",skill"); !strings.Contains(r.Output, "invoices") || strings.Contains(r.Output, "travel") {
+		t.Error(r.Output)
+	}
+	if r := tell(t, turns, "clerk", ",skill invoices"); !strings.Contains(r.Output, "All of invoices") {
+		t.Error(r.Output)
+	}
+	if k, err := turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "test", Content: ",skill travel", Extra: map[string]any{web.ExtraAgent: "clerk"}}); err != nil {
+		t.Error(err)
+	} else if r, err := k.Wait(t.Context()); err == nil && strings.Contains(r.Output, "All of travel") {
 		t.Error(r.Output)
 	}
 }

@@ -101,7 +101,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			return fail(stderr, fmt.Errorf("there is no session %s in %s", show(rest[0]), c.Data))
 		}
 	}
-	if t.store, err = file.Open(tapesFolder(c), file.Options{Log: newLog(stderr, c.Log)}); err != nil {
+	if t.store, err = file.Open(tapesFolder(c), tapeOptions(c, newLog(stderr, c.Log))); err != nil {
 		return fail(stderr, err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -5,8 +5,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +16,10 @@ import (
 )
 
 // guides are the pages whose examples and links are tried.
-var guides = []string{"README.md", "CHANGELOG.md", "docs/README.md", "docs/configuration.md", "docs/models.md", "docs/protocol.md", "docs/workflows.md"}
+var guides = []string{
+	"README.md", "CHANGELOG.md", "docs/README.md", "docs/agents.md", "docs/configuration.md", "docs/models.md",
+	"docs/plugins.md", "docs/protocol.md", "docs/sessions.md", "docs/workflows.md",
+}
 
 func readGuide(t *testing.T, name string) string {
 	t.Helper()
@@ -127,6 +132,83 @@ func TestTheReadmeShowsWhatTheServerSays(t *testing.T) {
 	if said := strings.Join(p.lines, "\n"); !strings.Contains(said, "  model "+strings.TrimRight(about, "\n")) {
 		t.Errorf("the README shows\n%s\nand the server says\n%s", about, said)
 	}
+}
+
+// What the README shows of a conversation is what is said, but for ids and dates.
+func TestTheReadmesConversationIsWhatIsSaid(t *testing.T) {
+	p := startServer(t, "--demo-pace", "0")
+	asked, shown := 0, 0
+	for _, block := range blocks(readGuide(t, "README.md"), "console") {
+		for _, part := range strings.Split("\n"+block, "\n$ ")[1:] {
+			command, output, _ := strings.Cut(part, "\n")
+			var said string
+			if m := regexp.MustCompile(`^curl http://127\.0\.0\.1:8080(\S+) --json '([^']+)'$`).FindStringSubmatch(command); m != nil {
+				asked++
+				said = post(t, p.base+m[1], m[2])
+			} else if args, ok := strings.CutPrefix(command, "bin/lingserve "); ok {
+				shown++
+				cmd := exec.CommandContext(t.Context(), "lingserve", strings.Fields(args)...)
+				cmd.Dir, cmd.Env = p.dir, cleanEnvironment()
+				out, err := cmd.CombinedOutput()
+				if err != nil {
+					t.Fatalf("%s: %v: %s", command, err, out)
+				}
+				said = string(out)
+			} else {
+				t.Fatalf("the README shows a command that is not tried: %s", command)
+			}
+			expectShown(t, command, output, said)
+		}
+	}
+	if asked != 2 || shown != 1 {
+		t.Errorf("the README shows %d questions and %d tapes, want 2 and 1", asked, shown)
+	}
+}
+
+// expectShown expects the lines that a page shows, in their order; a line with … alone stands for any number of lines.
+func expectShown(t *testing.T, command, shown, said string) {
+	t.Helper()
+	lines, skip := strings.Split(strings.TrimSpace(alike(said)), "\n"), false
+	for want := range strings.SplitSeq(strings.TrimSpace(alike(shown)), "\n") {
+		if want == "…" {
+			skip = true
+			continue
+		}
+		i := slices.Index(lines, want)
+		if i < 0 || i > 0 && !skip {
+			t.Errorf("%s: the README shows\n%s\nand what comes is\n%s", command, want, strings.Join(lines, "\n"))
+			return
+		}
+		lines, skip = lines[i+1:], false
+	}
+	if len(lines) > 0 && !skip {
+		t.Errorf("%s: the README does not show\n%s", command, strings.Join(lines, "\n"))
+	}
+}
+
+// alike makes outputs of the same commands the same: without the ids of runs and without dates.
+func alike(output string) string {
+	output = regexp.MustCompile(`"run":"[a-z2-7]{26}"`).ReplaceAllString(output, `"run":"…"`)
+	return regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\dZ?`).ReplaceAllString(output, "date")
+}
+
+func post(t *testing.T, url, body string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := client(t).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatal(body, res.Status, err, string(answer))
+	}
+	return string(answer)
 }
 
 func expectAnswer(t *testing.T, req *http.Request, want string) {

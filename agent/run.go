@@ -265,7 +265,7 @@ func (r *run) begin() (err error) {
 	}
 	var entries []tape.Entry
 	if last.unfinished != "" && r.parent == nil {
-		entries = append(entries, tape.NewEvent(entryAborted, map[string]string{"turn": last.unfinished}))
+		entries = append(entries, aborted(last.unfinished))
 	}
 	entries = append(entries, tape.NewEvent(entryStart, started{r.models[0]}))
 	if r.system != last.system {
@@ -334,15 +334,8 @@ func (r *run) recall() (last recalled, err error) {
 				last.system, systemKnown = p.Content, true
 			}
 		case tape.KindEvent:
-			if turnKnown || !bytes.Contains(e.Payload, []byte(`"turn.`)) {
-				break // of most events it is seen at a glance that they are none of these
-			}
-			switch name, _ := eventOf(e); {
-			case name == entryEnd, name == entryAborted:
-				turnKnown = true
-			case name == entryStart:
-				turnKnown = true
-				last.unfinished = tape.MetaOf(e).Turn
+			if !turnKnown {
+				last.unfinished, turnKnown = lastTurn(e)
 			}
 		}
 		if systemKnown && turnKnown {
@@ -350,6 +343,43 @@ func (r *run) recall() (last recalled, err error) {
 		}
 	}
 	return last, nil
+}
+
+// lastTurn is what an event says of the last turn before it: which one has no end; "" where it has. Not ok: nothing.
+func lastTurn(e tape.Entry) (unfinished string, ok bool) {
+	if !bytes.Contains(e.Payload, []byte(`"turn.`)) {
+		return "", false // of most events it is seen at a glance
+	}
+	switch name, _ := eventOf(e); name {
+	case entryEnd, entryAborted:
+		return "", true
+	case entryStart:
+		return tape.MetaOf(e).Turn, true
+	}
+	return "", false
+}
+
+// aborted says that a turn will have no end.
+func aborted(turn string) tape.Entry {
+	return tape.NewEvent(entryAborted, map[string]string{"turn": turn})
+}
+
+// Aborted returns the entry that a turn is to begin with on this tape where the last one has no end, because the process has ended
+// before; none where there is nothing to say. It is for turns that are answered by somebody else than an [Agent], which does it by
+// itself.
+func Aborted(ctx context.Context, t *tape.Tape) ([]tape.Entry, error) {
+	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindEvent}, Newest: true}) {
+		if err != nil {
+			return nil, err
+		}
+		if turn, ok := lastTurn(e); ok {
+			if turn == "" {
+				return nil, nil
+			}
+			return []tape.Entry{aborted(turn)}, nil
+		}
+	}
+	return nil, nil
 }
 
 // eventOf reads an event.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
@@ -74,10 +75,16 @@ func (a *agentRun) remember(ctx context.Context, turns *turn.Framework, session 
 	if err != nil {
 		return "", err
 	}
-	mark := tape.Meta{Turn: a.id}
-	_, err = t.Append(ctx, tape.NewEvent("turn.start", map[string]string{"workflow": a.name}).With(mark),
-		tape.NewMessage(adapter.User, a.envelope.Content).With(mark))
+	first, err := agent.Aborted(ctx, t)
 	if err != nil {
+		return "", err
+	}
+	mark := tape.Meta{Turn: a.id}
+	first = append(first, tape.NewEvent("turn.start", map[string]string{"workflow": a.name}), tape.NewMessage(adapter.User, a.envelope.Content))
+	for i := range first {
+		first[i] = first[i].With(mark)
+	}
+	if _, err = t.Append(ctx, first...); err != nil {
 		return "", err
 	}
 	text, err = a.answer(ctx, history)

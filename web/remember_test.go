@@ -12,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tape"
 )
 
 // echoBench is a server with an agent and a workflow that hands its question to the same model.
@@ -123,4 +124,30 @@ func TestAWorkflowsTurnFailsIsInterruptedAndErasedAsAnyOther(t *testing.T) {
 			t.Error(f.terminal)
 		}
 	})
+}
+
+// AG-23: also where the turn that had no end was an agent's, and once.
+func TestAWorkflowSaysThatTheTurnBeforeHasNoEnd(t *testing.T) {
+	a := echoBench(t)
+	tp, err := tape.Open(t.Context(), a.s.o.Tapes, a.s.o.Workspace, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cutOff := tape.Meta{Turn: "t-lost"}
+	if _, err := tp.Append(t.Context(), tape.NewEvent("turn.start", nil).With(cutOff), tape.NewMessage(adapter.User, "what was").With(cutOff)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if d := readDocument(t, a.do("POST", "/v1/runs", a.ask("hello", ""))); d.Status != statusCompleted {
+			t.Errorf("%+v", d)
+		}
+	}
+	if d := readDocument(t, a.say("you there", "")); d.Status != statusCompleted { // which has nothing to add
+		t.Errorf("%+v", d)
+	}
+	log := a.tapeOf("s")
+	at := strings.Index(log, `{"name":"turn.aborted","data":{"turn":"t-lost"}}`)
+	if at < 0 || at > strings.Index(log, `"workflow":"echo"`) || strings.Count(log, "turn.aborted") != 1 {
+		t.Error(log)
+	}
 }

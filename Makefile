@@ -1,7 +1,7 @@
 # Every line can be run by hand. Only Go is needed; where there is a C compiler, too, tests run under the race detector.
 
 GO      ?= go
-FUZZ    ?= 3s
+FUZZ    ?= 2s
 SOAK    ?= 10m
 ADDR    ?= 127.0.0.1:8080
 # Two at a time is what the race detector and the fuzzer leave room for on a small machine.

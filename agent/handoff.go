@@ -43,7 +43,7 @@ func (r *run) anchor(a tape.Entry, before ...tape.Entry) error {
 func (r *run) writeHandoff() error {
 	r.mu.Lock()
 	h := r.handoff
-	r.handoff = nil
+	r.handoff, r.begun = nil, h != nil
 	r.mu.Unlock()
 	if h == nil {
 		return nil

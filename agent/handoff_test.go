@@ -62,6 +62,33 @@ func TestAHandoffOfAToolIsWrittenAfterTheResults(t *testing.T) {
 	})
 }
 
+// Behind an anchor a model does not see its call any more. One that makes it again is told, and can come to an end.
+func TestAHandoffRightBehindAnotherIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		again := `:tape_handoff:{"name":"lunch","summary":"pizza"}`
+		w := newWorld(t, newFake(
+			calls("", "c1"+again), calls("", "c2"+again), answers("Done."),
+			calls("", "c3"+again), calls("", `c4:echo:{"text":"x"}`), calls("", "c5"+again), answers("Done."),
+		), Options{Tools: setOf(t, echoTool(t))})
+		for i, want := range []int{1, 2} { // in the second turn a step lies between the two
+			w.say("begin a new chapter")
+			anchors := 0
+			for _, l := range w.lines() {
+				if strings.HasPrefix(l, "anchor lunch") {
+					anchors++
+				}
+			}
+			want += i // those of the first turn, too
+			if anchors != want {
+				t.Errorf("turn %d: %d anchors, want %d: %q", i+1, anchors, want, w.lines())
+			}
+		}
+		if told := seen(w.model.requests()[2]); !strings.Contains(strings.Join(told, "\n"), "has begun just now") {
+			t.Errorf("the model sees %q", told)
+		}
+	})
+}
+
 // AG-03: what does not fit is left behind, once, and the same prompt is asked again.
 func TestAnOverflowLeavesThePastBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

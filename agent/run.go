@@ -106,6 +106,7 @@ type run struct {
 
 	mu      sync.Mutex
 	handoff *handoff // asked for in this step
+	begun   bool     // the step before has ended with an anchor that was asked for
 }
 
 // handoff is an anchor to come.

@@ -213,6 +213,9 @@ func tapeHandoff(ctx context.Context, in tapeHandoffIn) (string, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.begun { // a model that is asked for a new chapter does not see that it has begun one, and would do so forever
+		return "A new chapter has begun just now, and nothing has happened since. Go on with the answer.", nil
+	}
 	r.handoff = &handoff{name, state} // of several in one step the last counts
 	return fmt.Sprintf("The anchor %q is written when this step is over.", name), nil
 }

@@ -604,3 +604,48 @@ func TestTheServersEndInterruptsWhatAnAgentIsDoing(t *testing.T) {
 		t.Error(last)
 	}
 }
+
+func TestTheLogAndWhatIsKeptNameAnAgentAsOne(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	readDocument(t, a.say("hello", ""))
+	eventually(t, "the log has the run's end", func() bool { return strings.Contains(a.log.String(), `msg="run ended"`) })
+	if log := a.log.String(); !strings.Contains(log, " agent=assistant status=completed") || strings.Contains(log, "workflow=") {
+		t.Error(log)
+	}
+
+	// Of a run that a crash has cut off nothing is left but its key's line.
+	folder := t.TempDir()
+	d, err := openDisk(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newKeys(time.Hour)
+	agents, workflows := newRunID(), newRunID()
+	for id, of := range map[string]subject{agents: {Agent: `the "clerk"`}, workflows: {Workflow: `agent "x"`}} {
+		if err := d.addKey(k.put("of "+id, [16]byte{}, id), of); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.close()
+	if d, err = openDisk(folder); err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	subjects, err := d.loadKeys(newKeys(time.Hour), time.Now())
+	if diff := cmp.Diff(map[string]subject{agents: {Agent: `the "clerk"`}, workflows: {Workflow: `agent "x"`}}, subjects); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+	lost := lostRun(agents, subjects[agents], time.Now())
+	if _, err := d.save(lost); err != nil {
+		t.Fatal(err)
+	}
+	back, err := d.load(agents, 0)
+	if err != nil || back.of != lost.of {
+		t.Fatalf("%+v %v", back, err)
+	}
+	var text strings.Builder
+	if _, err := back.tube.WriteTo(&text); err != nil || !strings.Contains(text.String(), "clerk") || strings.Contains(text.String(), `"workflow"`) {
+		t.Errorf("%s %v", text.String(), err)
+	}
+}

@@ -120,11 +120,11 @@ func fileOf(run string) string { return runsFolder + "/" + run + suffix }
 
 // header is the first line of a run's file.
 type header struct {
-	Run      string    `json:"run"`
-	Workflow string    `json:"workflow"`
-	Keyed    bool      `json:"keyed,omitempty"`
-	Lost     bool      `json:"lost,omitempty"`
-	Began    time.Time `json:"began"`
+	Run string `json:"run"`
+	subject
+	Keyed bool      `json:"keyed,omitempty"`
+	Lost  bool      `json:"lost,omitempty"`
+	Began time.Time `json:"began"`
 	outcome
 }
 
@@ -133,7 +133,7 @@ func (d *disk) save(r *run) (size int64, err error) {
 	if !wellFormed(r.id) {
 		return 0, fmt.Errorf("%q cannot name a file", r.id)
 	}
-	head, err := json.Marshal(header{r.id, r.workflow, r.keyed, r.lost, r.began.Round(0), r.outcome})
+	head, err := json.Marshal(header{r.id, r.of, r.keyed, r.lost, r.began.Round(0), r.outcome})
 	if err != nil {
 		return 0, err
 	}
@@ -192,7 +192,7 @@ func (d *disk) load(id string, maxLog int) (*run, error) {
 		return nil, err
 	}
 	r := &run{
-		id: id, workflow: h.Workflow, tube: t, keyed: h.Keyed, lost: h.Lost, began: h.Began,
+		id: id, of: h.subject, tube: t, keyed: h.Keyed, lost: h.Lost, began: h.Began,
 		outcome: h.outcome, done: make(chan struct{}),
 	}
 	close(r.done)
@@ -242,10 +242,10 @@ func (d *disk) list() (map[string]fs.FileInfo, error) {
 }
 
 // addKey appends a key to the file.
-func (d *disk) addKey(e keyEntry, workflow string) error {
+func (d *disk) addKey(e keyEntry, of subject) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, err := d.keys.Write(e.appendLine(nil, workflow))
+	_, err := d.keys.Write(e.appendLine(nil, of))
 	if err == nil {
 		d.lines++
 	}
@@ -270,7 +270,7 @@ func (d *disk) rewriteKeysLocked(k *keys) error {
 	slices.SortFunc(list, func(a, b keyEntry) int { return int(a.at - b.at) })
 	var text []byte
 	for _, e := range list {
-		text = e.appendLine(text, "")
+		text = e.appendLine(text, subject{})
 	}
 	beside := keysFile + temporary
 	if err := d.root.WriteFile(beside, text, fileMode); err != nil {
@@ -288,35 +288,36 @@ func (d *disk) rewriteKeysLocked(k *keys) error {
 	return nil
 }
 
-// loadKeys reads the keys that still hold, and the workflows of their runs. A line that a crash has cut off is left out.
-func (d *disk) loadKeys(k *keys, now time.Time) (workflows map[string]string, err error) {
+// loadKeys reads the keys that still hold, and what their runs are of. A line that a crash has cut off is left out.
+func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]subject, err error) {
 	text, err := d.root.ReadFile(keysFile)
 	if err != nil {
 		return nil, err
 	}
-	workflows = map[string]string{}
+	subjects = map[string]subject{}
 	torn := false
 	for line := range bytes.Lines(text) {
 		d.lines++
-		e, workflow, ok := parseKeyLine(line)
+		e, of, ok := parseKeyLine(line)
 		if !ok {
 			torn = true
 			continue
 		}
 		if !k.expired(e, now) {
 			k.entries[e.key] = e
-			workflows[e.id()] = workflow
+			subjects[e.id()] = of
 		}
 	}
 	k.bound()
 	if torn || d.lines > 2*len(k.entries)+1000 {
-		return workflows, d.rewriteKeysLocked(k)
+		return subjects, d.rewriteKeysLocked(k)
 	}
-	return workflows, nil
+	return subjects, nil
 }
 
-// appendLine appends the entry's line: key, request and run, the time in seconds, the workflow.
-func (e keyEntry) appendLine(dst []byte, workflow string) []byte {
+// appendLine appends the entry's line: key, request and run, the time in seconds, the workflow; or
+// "agent" and the agent.
+func (e keyEntry) appendLine(dst []byte, of subject) []byte {
 	dst = hex.AppendEncode(dst, e.key[:])
 	dst = append(dst, ' ')
 	dst = hex.AppendEncode(dst, e.hash[:])
@@ -325,21 +326,35 @@ func (e keyEntry) appendLine(dst []byte, workflow string) []byte {
 	dst = append(dst, ' ')
 	dst = strconv.AppendInt(dst, e.at, 10)
 	dst = append(dst, ' ')
-	dst = strconv.AppendQuoteToASCII(dst, workflow)
+	if of.Agent != "" {
+		dst = append(dst, ofAgent...)
+		dst = strconv.AppendQuoteToASCII(dst, of.Agent)
+	} else {
+		dst = strconv.AppendQuoteToASCII(dst, of.Workflow)
+	}
 	return append(dst, '\n')
 }
 
-func parseKeyLine(line []byte) (e keyEntry, workflow string, ok bool) {
+// ofAgent stands before the name of an agent in a key's line.
+const ofAgent = "agent "
+
+func parseKeyLine(line []byte) (e keyEntry, of subject, ok bool) {
 	text, whole := strings.CutSuffix(string(line), "\n")
 	f := strings.SplitN(text, " ", 5)
 	if !whole || len(f) != 5 || len(f[0]) != 2*len(e.key) || len(f[1]) != 2*len(e.hash) || len(f[2]) != len(e.run) || !wellFormed(f[2]) {
-		return e, "", false
+		return e, of, false
 	}
 	_, err1 := hex.Decode(e.key[:], []byte(f[0]))
 	_, err2 := hex.Decode(e.hash[:], []byte(f[1]))
 	copy(e.run[:], f[2])
 	at, err3 := strconv.ParseInt(f[3], 10, 64)
-	workflow, err4 := strconv.Unquote(f[4])
+	quoted, isAgent := strings.CutPrefix(f[4], ofAgent)
+	name, err4 := strconv.Unquote(quoted)
+	if isAgent {
+		of.Agent = name
+	} else {
+		of.Workflow = name
+	}
 	e.at = at
-	return e, workflow, err1 == nil && err2 == nil && err3 == nil && err4 == nil
+	return e, of, err1 == nil && err2 == nil && err3 == nil && err4 == nil
 }

@@ -21,7 +21,7 @@ import (
 func endedRun(t testing.TB, id, text string) *run {
 	t.Helper()
 	r := &run{
-		id: id, workflow: "w", tube: tube.New(id, tubeOptions(0)), began: time.Now(), done: make(chan struct{}),
+		id: id, of: subject{Workflow: "w"}, tube: tube.New(id, tubeOptions(0)), began: time.Now(), done: make(chan struct{}),
 		outcome: outcome{
 			Status: statusCompleted, Usage: map[string]adapter.Usage{"b": {TotalTokens: 3}},
 			Errors: []ling.ErrorData{{Code: "x", Message: "y"}},
@@ -61,7 +61,7 @@ func TestARunComesBackFromDiskAsItWas(t *testing.T) {
 	if diff := cmp.Diff(string(r.appendDocument(nil, true)), string(back.appendDocument(nil, true))); diff != "" {
 		t.Error(diff)
 	}
-	if back.tube.Len() != r.tube.Len() || back.workflow != "w" || !back.ended() {
+	if back.tube.Len() != r.tube.Len() || back.of.Workflow != "w" || !back.ended() {
 		t.Errorf("%+v", back)
 	}
 	// SE-23: nobody else reads it.
@@ -191,7 +191,7 @@ func TestKeysSurviveACrashInTheMiddleOfAWrite(t *testing.T) {
 	var ids []string
 	for i := range 3 {
 		ids = append(ids, newRunID())
-		if err := d.addKey(k.put(fmt.Sprint("key-", i), [16]byte{byte(i)}, ids[i]), "work flow \"x\"\n"); err != nil {
+		if err := d.addKey(k.put(fmt.Sprint("key-", i), [16]byte{byte(i)}, ids[i]), subject{Workflow: "work flow \"x\"\n"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,7 +211,7 @@ func TestKeysSurviveACrashInTheMiddleOfAWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := newKeys(time.Hour)
-		workflows, err := d.loadKeys(k, time.Now())
+		subjects, err := d.loadKeys(k, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,11 +224,11 @@ func TestKeysSurviveACrashInTheMiddleOfAWrite(t *testing.T) {
 		if len(k.entries) != want {
 			t.Fatalf("cut at %d: %d keys, want %d", cut, len(k.entries), want)
 		}
-		if e, ok := k.get("key-0"); want > 0 && (!ok || e.id() != ids[0] || cut == len(text) && workflows[ids[0]] != "work flow \"x\"\n") {
-			t.Fatalf("cut at %d: %+v, %q", cut, e, workflows)
+		if e, ok := k.get("key-0"); want > 0 && (!ok || e.id() != ids[0] || cut == len(text) && subjects[ids[0]].Workflow != "work flow \"x\"\n") {
+			t.Fatalf("cut at %d: %+v, %q", cut, e, subjects)
 		}
 		// What is appended after the crash is not glued to what it has cut off.
-		if err := d.addKey(k.put("new", [16]byte{9}, newRunID()), ""); err != nil {
+		if err := d.addKey(k.put("new", [16]byte{9}, newRunID()), subject{}); err != nil {
 			t.Fatal(err)
 		}
 		d.close()
@@ -287,7 +287,7 @@ func TestTheFileOfKeysIsWrittenAnewWhenMostHaveExpired(t *testing.T) {
 	defer d.close()
 	k := newKeys(time.Hour)
 	for i := range 2000 {
-		if err := d.addKey(k.put(fmt.Sprint(i), [16]byte{}, newRunID()), "w"); err != nil {
+		if err := d.addKey(k.put(fmt.Sprint(i), [16]byte{}, newRunID()), subject{Workflow: "w"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -300,7 +300,7 @@ func TestTheFileOfKeysIsWrittenAnewWhenMostHaveExpired(t *testing.T) {
 	if err != nil || strings.Count(string(text), "\n") != 1 {
 		t.Errorf("%q, %v", text, err)
 	}
-	if err := d.addKey(k.put("after", [16]byte{}, newRunID()), "w"); err != nil {
+	if err := d.addKey(k.put("after", [16]byte{}, newRunID()), subject{Workflow: "w"}); err != nil {
 		t.Fatal(err)
 	}
 	again := newKeys(time.Hour)

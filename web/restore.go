@@ -12,7 +12,7 @@ import (
 
 // restore finds what earlier servers have left in the folder: keys, ended runs, and runs that they were in the middle of.
 func (rs *runs) restore(now time.Time) error {
-	workflows, err := rs.disk.loadKeys(rs.keys, now)
+	subjects, err := rs.disk.loadKeys(rs.keys, now)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (rs *runs) restore(now time.Time) error {
 	// A key whose run has left nothing: the server ended in its middle. What it had made is lost, and it must not run again.
 	for id, began := range keyed {
 		if _, ok := files[id]; !ok {
-			if rs.save(lostRun(id, workflows[id], began)) {
+			if rs.save(lostRun(id, subjects[id], began)) {
 				rs.log.Warn("a run was cut off by the end of the server", "run", id)
 			}
 		}
@@ -54,18 +54,16 @@ const lostMessage = "the server ended in the middle of this run, and what it had
 	"start it again under another Idempotency-Key"
 
 // lostRun stands for a run that a crash has cut off.
-func lostRun(id, workflow string, began time.Time) *run {
+func lostRun(id string, of subject, began time.Time) *run {
 	failure := ling.ErrorData{Code: codeInternal, Message: lostMessage, Retryable: true, Fatal: true}
 	r := &run{
-		id: id, workflow: workflow, tube: tube.New(id, tubeOptions(0)), keyed: true, lost: true, began: began,
+		id: id, of: of, tube: tube.New(id, tubeOptions(0)), keyed: true, lost: true, began: began,
 		done: make(chan struct{}), outcome: outcome{Status: statusInterrupted, Errors: []ling.ErrorData{failure}},
 	}
 	started, _ := json.Marshal(struct {
-		Run      string `json:"run"`
-		Workflow string `json:"workflow"`
-		Session  string `json:"session"`
-		Model    string `json:"model"`
-	}{id, workflow, "", ""})
+		Run string `json:"run"`
+		subject
+	}{id, of})
 	data, _ := json.Marshal(failure)
 	for _, e := range []tube.Event{
 		{Kind: tube.Named, Name: "started", Value: started},

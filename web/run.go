@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/json"
+	"log/slog"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -20,13 +21,27 @@ const (
 	statusCanceled    = "canceled"
 )
 
+// subject is what a run is of: a workflow or an agent.
+type subject struct {
+	Workflow string `json:"workflow,omitempty"`
+	Agent    string `json:"agent,omitempty"`
+}
+
+// attr names it in the log.
+func (s subject) attr() slog.Attr {
+	if s.Agent != "" {
+		return slog.String("agent", s.Agent)
+	}
+	return slog.String("workflow", s.Workflow)
+}
+
 // run is one run: going on, or ended and kept for those who come late.
 type run struct {
-	id       string
-	workflow string
-	tube     *tube.Tube
-	keyed    bool // started with an Idempotency-Key: kept longer, and across restarts
-	began    time.Time
+	id    string
+	of    subject
+	tube  *tube.Tube
+	keyed bool // started with an Idempotency-Key: kept longer, and across restarts
+	began time.Time
 	// lost says that the server ended in the middle of the run, and what it had made is not there any more.
 	lost bool
 

@@ -79,6 +79,14 @@ type spec struct {
 	hash     [16]byte
 }
 
+// of is what the run is named after: of an agent's, the workflow only stands for it.
+func (sp *spec) of() subject {
+	if sp.agent != nil && sp.agent.work == nil {
+		return subject{Agent: sp.agent.name}
+	}
+	return subject{Workflow: sp.workflow.Info().Name}
+}
+
 // newRunID makes a run's id: 130 random bits in lower-case base32, fit for urls and for file names of any system.
 func newRunID() string { return strings.ToLower(rand.Text()) }
 
@@ -134,19 +142,16 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		return nil, "", p
 	}
 	r = &run{
-		id: newRunID(), workflow: sp.workflow.Info().Name, keyed: sp.key != "",
+		id: newRunID(), of: sp.of(), keyed: sp.key != "",
 		began: time.Now(), done: make(chan struct{}),
 	}
 	o := ling.Options{
 		Run: r.id, Models: rs.o.Models, Log: rs.log, MaxBots: rs.o.MaxBots, MaxTasks: rs.o.MaxTasks,
-		MaxResult: rs.o.MaxResult, MaxLog: rs.o.MaxLog, Workflow: r.workflow, Model: sp.model, Session: sp.session,
+		MaxResult: rs.o.MaxResult, MaxLog: rs.o.MaxLog, Workflow: r.of.Workflow, Agent: r.of.Agent, Model: sp.model, Session: sp.session,
 	}
 	if sp.agent != nil {
 		o.Run = sp.agent.id
 		r.id = o.Run
-		if sp.agent.work == nil {
-			o.Workflow, o.Agent = "", sp.agent.name
-		}
 	}
 	m := ling.New(rs.ctx, sp.config, &o)
 	r.tube = m.Tube()
@@ -181,7 +186,7 @@ func (rs *runs) keepKeyLocked(sp spec, run string) {
 	}
 	e := rs.keys.put(sp.key, sp.hash, run)
 	if rs.disk != nil {
-		if err := rs.disk.addKey(e, sp.workflow.Info().Name); err != nil {
+		if err := rs.disk.addKey(e, sp.of()); err != nil {
 			// The run goes on: the key holds until a restart, and whoever runs the server can read why.
 			rs.log.Error("an idempotency key is not kept across a restart", "run", run, "error", err)
 		}
@@ -204,7 +209,7 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	r.manager.Store(nil)
 
 	attrs := []slog.Attr{
-		slog.String("run", r.id), slog.String("workflow", r.workflow), slog.String("status", o.Status),
+		slog.String("run", r.id), r.of.attr(), slog.String("status", o.Status),
 		slog.Duration("took", time.Since(r.began)), slog.Uint64("events", r.tube.Len()),
 	}
 	if cause, ok := o.cause(); ok && o.Status != statusCompleted {

@@ -16,6 +16,7 @@ const DefaultAgent = "assistant"
 type Agent struct {
 	Name            string
 	Model           string   // "" is the default model; several, joined with commas, are a fallback chain
+	Workflow        string   // answers in place of a model; "" is none
 	Instructions    string   // "" is what every agent is told
 	Tools           []string // of MCP servers, by name or pattern; empty is all
 	Skills          []string // by name; empty is all
@@ -59,6 +60,11 @@ func agentSettings(name string) []Setting {
 			Key: section + "model", check: checkModel, chain: true,
 			Help:  "model that answers, or several as a fallback chain; the default model unless set",
 			field: func(c *Config) any { return &c.agent(name).Model },
+		},
+		{
+			Key:   section + "workflow",
+			Help:  "workflow that answers in place of a model; its bots have models, instructions and tools of their own",
+			field: func(c *Config) any { return &c.agent(name).Workflow },
 		},
 		{
 			Key:   section + "instructions",
@@ -117,12 +123,19 @@ var agentNames = named{"agents", "agents", "an agent", providerName, "small lett
 // skillName is what the folder of a skill can be called.
 var skillName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
-// checkAgent refuses an agent that is told two things of a tool, or offered what can be no skill.
+// checkAgent refuses an agent that is told two things of a tool, has a workflow and what only a model has use for, or offered what can be no skill.
 func (r *fileReader) checkAgent(at *token.Token, key string) {
 	if skills := r.values[key+".skills"]; skills != nil {
 		for _, name := range skills.items() {
 			if !skillName.MatchString(name) {
 				r.fail(at, key+".skills", "%q is not the name of a skill, which has small letters, digits and - only", name)
+			}
+		}
+	}
+	if of := r.values[key+".workflow"]; of != nil && of.text != "" {
+		for _, other := range []string{"model", "instructions", "tools", "skills", "ask_always", "ask_never"} {
+			if v := r.values[key+"."+other]; v != nil && (v.text != "" || len(v.list) > 0) {
+				r.fail(at, key, "has a workflow and %s; expected one of them, since a workflow's bots say that themselves", other)
 			}
 		}
 	}

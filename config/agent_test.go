@@ -36,17 +36,20 @@ agents:
     approval_timeout: 1h
     summarize: true
   assistant: {model: demo:fast}
+  writer: {workflow: chat}
   bare:
 `, nil)
 	mine := assistant
 	mine.Model = "demo:fast"
 	bare := assistant
 	bare.Name = "bare"
+	writer := assistant
+	writer.Name, writer.Workflow = "writer", "chat"
 	want := []Agent{mine, {
 		Name: "clerk", Model: "openai:gpt-4o-mini,demo:fast", Instructions: "You are a clerk.\nBe short.",
 		Tools: []string{"mcp.search.*"}, Skills: []string{"invoices", "pdf-forms"}, AskAlways: []string{"fs.*", "tape.handoff"}, AskNever: []string{"mcp.search.*"},
 		MaxSteps: 5, ToolTimeout: 10 * time.Second, ApprovalTimeout: time.Hour, Summarize: true,
-	}, bare}
+	}, writer, bare}
 	if diff := cmp.Diff(want, c.Agents); diff != "" {
 		t.Error(diff)
 	}
@@ -87,11 +90,12 @@ func TestAWrongAgentIsRefusedWithItsLine(t *testing.T) {
 		"agents:\n  Big: {}":                                  "lingserve.yaml:2:3: agents.Big: the name of an agent has small letters, digits, - and _ only",
 		"agents:\n  a: demo:fast":                             "lingserve.yaml:2:3: agents.a: expected settings, one a line, as \"model: …\"",
 		"agents:\n  a:\n    modle: demo:fast":                 "lingserve.yaml:3:5: agents.a.modle: unknown setting; did you mean agents.a.model?",
-		"agents:\n  a:\n    colour: red":                      "lingserve.yaml:3:5: agents.a.colour: unknown setting; an agent has model, instructions, tools, skills, ask_always, ask_never, max_steps, tool_timeout, approval_timeout, summarize",
+		"agents:\n  a:\n    colour: red":                      "lingserve.yaml:3:5: agents.a.colour: unknown setting; an agent has model, workflow, instructions, tools, skills, ask_always, ask_never, max_steps, tool_timeout, approval_timeout, summarize",
 		"agents:\n  a:\n    model: fast":                      "lingserve.yaml:3:12: agents.a.model: \"fast\" is not a model (as openai:gpt-4o-mini)",
 		"agents:\n  a:\n    max_steps: 0":                     "lingserve.yaml:3:16: agents.a.max_steps: 0 is too small; at least 1",
 		"agents:\n  a:\n    tool_timeout: soon":               "lingserve.yaml:3:19: agents.a.tool_timeout: \"soon\" is not a duration (as 30s or 5m)",
 		"agents:\n  a: {ask_always: [x, y], ask_never: [y]}":  "lingserve.yaml:2:3: agents.a: y stands under ask_always and under ask_never",
+		"agents:\n  a: {workflow: chat, model: demo:fast}":    "lingserve.yaml:2:3: agents.a: has a workflow and model; expected one of them, since a workflow's bots say that themselves",
 		"agents:\n  a: {skills: [invoices, ../etc]}":          "lingserve.yaml:2:3: agents.a.skills: \"../etc\" is not the name of a skill, which has small letters, digits and - only",
 		"agents:\n  a: {instructions: {file: nothing-there}}": "lingserve.yaml:2:28: agents.a.instructions: cannot be read: nothing-there: no such file or directory",
 	} {

@@ -31,6 +31,12 @@ type Agents interface {
 	Answer(context.Context, agent.Answer) error
 }
 
+// ByWorkflow is what [Agents] are, too, where workflows answer for some of them.
+type ByWorkflow interface {
+	// Workflow is the name of the workflow that answers for this agent; "" for none.
+	Workflow(agent string) string
+}
+
 // Channel is the channel of envelopes that come from here.
 const Channel = "http"
 
@@ -103,6 +109,11 @@ func (s *Server) prepareAgent(a *ask) (spec, *problem) {
 			fail("/session", unfit(err))
 		}
 	}
+	if by, ok := s.o.Agents.(ByWorkflow); ok && len(misfits) == 0 {
+		if workflow := by.Workflow(a.Agent); workflow != "" {
+			return s.prepareByWorkflow(a, workflow)
+		}
+	}
 	var text string
 	switch {
 	case len(a.Properties) > 0:
@@ -140,12 +151,33 @@ func (s *Server) prepareAgent(a *ask) (spec, *problem) {
 	return sp, nil
 }
 
+// prepareByWorkflow checks a run of an agent that a workflow answers for.
+func (s *Server) prepareByWorkflow(a *ask, workflow string) (spec, *problem) {
+	if _, ok := s.o.Workflows.Get(workflow); !ok {
+		p := newProblem(codeInternal, "the workflow that answers for this agent is not there; the server's log says more under this id")
+		p.ID = newRunID()
+		s.log.Error("an agent's workflow is not there", "id", p.ID, "agent", a.Agent, "workflow", workflow)
+		return spec{}, p
+	}
+	as := *a
+	as.Agent, as.Workflow = "", workflow
+	if as.Session == "" { // one of its own, in which the conversation can go on
+		as.Session = newRunID()
+	}
+	sp, p := s.prepare(&as)
+	if p == nil {
+		sp.agent.as = a.Agent
+	}
+	return sp, p
+}
+
 // agentRun is a run that is a turn of an agent. It is also the lifespan of the turn's envelope, which keeps the turn from
 // beginning before the run is there to tell of it.
 type agentRun struct {
 	s        *Server
 	name     string
 	id       string // of the run, and of the turn
+	as       string // the agent that a workflow answers for; "" for none
 	policy   turn.Policy
 	work     func(context.Context, *ling.Manager) error // of a workflow, which writes to the tube itself; nil for an agent
 	done     bool                                       // completed values are told

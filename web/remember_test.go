@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -148,6 +149,47 @@ func TestAWorkflowSaysThatTheTurnBeforeHasNoEnd(t *testing.T) {
 	log := a.tapeOf("s")
 	at := strings.Index(log, `{"name":"turn.aborted","data":{"turn":"t-lost"}}`)
 	if at < 0 || at > strings.Index(log, `"workflow":"echo"`) || strings.Count(log, "turn.aborted") != 1 {
+		t.Error(log)
+	}
+}
+
+// byEcho is an agent that the workflow "echo" answers for, beside one that is not answered for by any that there is.
+type byEcho struct{ Agents }
+
+func (byEcho) Names() []string { return []string{"assistant", "writer", "broken"} }
+
+func (byEcho) Workflow(name string) string {
+	return map[string]string{"writer": "echo", "broken": "nothing-there"}[name]
+}
+
+func TestAnAgentCanAnswerByAWorkflow(t *testing.T) {
+	a := echoBench(t)
+	a.s.o.Agents = byEcho{a.s.o.Agents}
+	say := func(name, text, more string, header ...string) *http.Response {
+		return a.do("POST", "/v1/runs", `{"agent":"`+name+`","input":"`+text+`"`+more+`}`, header...)
+	}
+	if d := readDocument(t, say("writer", "hello", `,"session":"s"`)); d.Status != statusCompleted || d.Session != "s" || string(d.Result) != `"2: hello"` {
+		t.Errorf("%+v %s", d, d.Result)
+	}
+	_, data := named(t, say("writer", "again", `,"session":"s"`, asEvents))
+	if !strings.Contains(data["started"], `"agent":"writer","session":"s"`) || strings.Contains(data["started"], "workflow") {
+		t.Errorf("%v", data)
+	}
+	if log := a.tapeOf("s"); strings.Count(log, `"workflow":"echo"`) != 2 || !strings.Contains(log, "4: again") {
+		t.Error(log)
+	}
+	if d := readDocument(t, say("writer", "hello", "")); d.Session == "" || string(d.Result) != `"2: hello"` { // a session of its own
+		t.Errorf("%+v %s", d, d.Result)
+	}
+	for more, want := range map[string]int{`,"model":"talk:talk"`: 400, `,"params":{}`: 400, `,"on_busy":"steer"`: 400} {
+		if p := readProblem(t, say("writer", "hello", more)); p.Status != want {
+			t.Errorf("%s: %+v", more, p)
+		}
+	}
+	if p := readProblem(t, say("broken", "hello", "")); p.Status != 500 || p.ID == "" || strings.Contains(p.Detail, "nothing-there") {
+		t.Errorf("%+v", p)
+	}
+	if log := a.log.String(); !strings.Contains(log, "nothing-there") || !strings.Contains(log, " agent=writer status=completed") {
 		t.Error(log)
 	}
 }

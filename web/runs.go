@@ -84,6 +84,9 @@ func (sp *spec) of() subject {
 	if sp.agent != nil && sp.agent.work == nil {
 		return subject{Agent: sp.agent.name}
 	}
+	if sp.agent != nil && sp.agent.as != "" {
+		return subject{Agent: sp.agent.as}
+	}
 	return subject{Workflow: sp.workflow.Info().Name}
 }
 

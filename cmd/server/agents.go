@@ -10,6 +10,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/agent/skill"
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tape/memory"
@@ -22,11 +23,15 @@ import (
 // crew is the agents of a server as one plugin: each turn goes to the agent that its envelope names, so that all of them share
 // the lanes of the sessions.
 type crew struct {
-	names  []string // the default agent first
+	names  []string          // the default agent first
+	by     map[string]string // the workflows that answer for agents, by agent
 	agents map[string]*agent.Agent
 }
 
-var _ web.Agents = (*crew)(nil)
+var (
+	_ web.Agents     = (*crew)(nil)
+	_ web.ByWorkflow = (*crew)(nil)
+)
 
 // openTapes opens the store of sessions: in the data folder, or in memory where there is none.
 func openTapes(c *config.Config, log *slog.Logger) (tape.Store, error) {
@@ -71,7 +76,7 @@ func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log 
 		places = append(places, skill.Dir(c.Data, "skills"))
 	}
 	skills := skill.New(log, places...)
-	all := &crew{agents: map[string]*agent.Agent{}}
+	all := &crew{agents: map[string]*agent.Agent{}, by: map[string]string{}}
 	for _, a := range c.Agents {
 		o := agent.Options{
 			Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Skills: skills, Approvals: map[string]tool.Approval{},
@@ -115,6 +120,9 @@ func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log 
 		if err != nil {
 			return nil, nil, nil, err
 		}
+		if a.Workflow != "" {
+			all.by[a.Name] = a.Workflow
+		}
 		all.names = append(all.names, a.Name)
 		all.agents[a.Name] = one
 	}
@@ -155,6 +163,20 @@ func modelCode(err error) string {
 
 // Names implements [web.Agents].
 func (c *crew) Names() []string { return slices.Clone(c.names) }
+
+// Workflow implements [web.ByWorkflow].
+func (c *crew) Workflow(name string) string { return c.by[name] }
+
+// look warns of agents whose workflows are not there: they may come with the next reload.
+func (c *crew) look(workflows *flow.Registry, log *slog.Logger) {
+	for _, name := range c.names {
+		if by := c.by[name]; by != "" {
+			if _, ok := workflows.Get(by); !ok {
+				log.Warn("an agent names a workflow that is not there", "agent", name, "workflow", by)
+			}
+		}
+	}
+}
 
 // of is the agent that an envelope is for. Who has asked for one that is not there, was told so before.
 func (c *crew) of(e *turn.Envelope) *agent.Agent {

@@ -18,6 +18,8 @@ import (
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tool"
@@ -325,5 +327,21 @@ func TestAnAgentHasTheSkillsThatItIsToHave(t *testing.T) {
 		t.Error(err)
 	} else if r, err := k.Wait(t.Context()); err == nil && strings.Contains(r.Output, "All of travel") {
 		t.Error(r.Output)
+	}
+}
+
+func TestAnAgentIsAnsweredForByTheWorkflowThatItNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	_, c, _, stop := agentsOf(t, "agents:\n  writer: {workflow: essay}\n  broken: {workflow: nothing-there}\n")
+	defer stop()
+	if c.Workflow("writer") != "essay" || c.Workflow("assistant") != "" {
+		t.Errorf("%q %q", c.Workflow("writer"), c.Workflow("assistant"))
+	}
+	var workflows flow.Registry
+	workflows.Register(flow.Func("essay", "", nil, func(context.Context, *ling.Manager, map[string]any) error { return nil }))
+	var said strings.Builder
+	c.look(&workflows, slog.New(slog.NewTextHandler(&said, nil)))
+	if got := said.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "agent=broken workflow=nothing-there") {
+		t.Error(got)
 	}
 }

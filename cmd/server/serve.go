@@ -96,6 +96,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		return err
 	}
 	defer stopTurns()
+	crew.look(workflows, log)
 	o.Turns, o.Agents = turns, crew
 	s, err := web.New(o)
 	if err != nil { // which is about the data folder

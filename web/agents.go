@@ -190,7 +190,8 @@ type agentRun struct {
 	m      *ling.Manager // nil: nobody is told, since the message was meant for another run
 
 	// Of the turn's goroutine, and of the run's when that has ended.
-	calls   map[string]int // numbers of the calls by id
+	calls   map[string]int // numbers of the calls that are not answered, by id: a later call may have the id of an earlier one
+	told    int            // calls so far
 	last    int            // of the last call
 	wrote   bool           // text
 	line    bool           // the text ends with a line
@@ -423,9 +424,10 @@ func (a *agentRun) call(c tool.Call) {
 	if a.calls == nil {
 		a.calls = map[string]int{}
 	}
-	number := len(a.calls)
-	if known, ok := a.calls[c.ID]; ok {
-		number = known
+	number, known := a.calls[c.ID]
+	if !known {
+		number = a.told
+		a.told++
 	}
 	a.calls[c.ID] = number
 	a.last, a.gap = number, true
@@ -448,6 +450,7 @@ func (a *agentRun) result(r tool.Result) {
 	if !ok {
 		number = a.last
 	}
+	delete(a.calls, r.ID)
 	if r.Err == nil {
 		a.set("$tool_results", number, r.Value())
 		return

@@ -26,6 +26,7 @@ import (
 // talker is a model of agents, and all models of a server. It answers by the last thing that it is told:
 //
 //	"use NAME"     it calls the tool of that name, and then repeats what came of it
+//	"twice NAME"   the same, but it calls it once more when it has the first result, by the same id
 //	"wait"         it says "…" and answers when told to, by go
 //	anything else  it says how many messages it has got, and repeats the last
 type talker struct {
@@ -52,6 +53,15 @@ func (m *talker) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adap
 		last := req.Messages[len(req.Messages)-1]
 		end := adapter.Chunk{Finish: adapter.FinishStop, Usage: &adapter.Usage{PromptTokens: 4, CompletionTokens: 6, TotalTokens: 10}}
 		name, calls := strings.CutPrefix(last.Content, "use ")
+		if n := len(req.Messages); n > 2 && last.Role == adapter.ToolRole {
+			if again, ok := strings.CutPrefix(req.Messages[n-3].Content, "twice "); ok {
+				_ = yield(adapter.Chunk{ToolCall: &adapter.ToolCall{ID: "c1", Name: again, Arguments: `{"place":"there"}`}}, nil) && yield(end, nil)
+				return
+			}
+		}
+		if again, ok := strings.CutPrefix(last.Content, "twice "); ok {
+			name, calls = again, true
+		}
 		switch {
 		case last.Role == adapter.User && calls:
 			_ = yield(adapter.Chunk{Model: "test:talk", Reasoning: "A tool helps.", Text: "Let me see."}, nil) &&
@@ -233,6 +243,22 @@ func TestWhatAnAgentDoesIsToldOnTheRunsTube(t *testing.T) {
 	d = readDocument(t, a.say("use broken", ""))
 	if d.Status != statusCompleted || len(d.Errors) != 1 || d.Errors[0].Message != "the tool broken has failed" || d.Errors[0].Fatal {
 		t.Errorf("%+v", d)
+	}
+}
+
+// A model may begin anew with its ids, as it does behind an anchor.
+func TestACallDoesNotTakeThePlaceOfAnEarlierOneOfTheSameID(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	resp := a.say("twice weather", "")
+	d := readDocument(t, a.do("GET", resp.Header.Get("Location")+"?include=reserved", ""))
+	var got struct {
+		Calls   map[string]tool.Call       `json:"$tools"`
+		Results map[string]json.RawMessage `json:"$tool_results"`
+	}
+	if err := json.Unmarshal(d.Reserved, &got); err != nil || len(got.Calls) != 2 || len(got.Results) != 2 ||
+		string(got.Calls["0"].Arguments) != `{"place":"here"}` || string(got.Calls["1"].Arguments) != `{"place":"there"}` {
+		t.Errorf("%s %v", d.Reserved, err)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -71,17 +73,25 @@ func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log 
 		return nil, nil, nil, err
 	}
 	theirs.Attach(servers)
+	// An empty folder tells more than one that cannot be opened.
+	if err := os.MkdirAll(c.Workspace, 0o755); err != nil {
+		log.Warn("the workspace cannot be made", "error", err)
+	}
 	places := []skill.Place{skill.Dir(c.Workspace, ".agents/skills")}
 	if c.Data != "" {
 		places = append(places, skill.Dir(c.Data, "skills"))
 	}
 	skills := skill.New(log, places...)
 	all := &crew{agents: map[string]*agent.Agent{}, by: map[string]string{}}
+	around := &host{servers: servers}
+	if c.Data != "" {
+		around.folder = filepath.Join(c.Data, "exports")
+	}
 	for _, a := range c.Agents {
 		o := agent.Options{
 			Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Skills: skills, Approvals: map[string]tool.Approval{},
 			MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout, Summarize: a.Summarize,
-			Store: store, Log: log,
+			Store: store, Log: log, Host: around,
 		}
 		o.Tools = theirs
 		if len(a.Tools) > 0 {

@@ -19,6 +19,7 @@ func FuzzParse(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+	f.Add("---\r\nname\"\n\r\r\r\r\rx: '\r\ny\"\r\n---") // a carriage return ends a line in YAML
 	f.Fuzz(func(t *testing.T, src string) {
 		begin := time.Now()
 		s, body, err := parse("s", src)
@@ -27,7 +28,7 @@ func FuzzParse(f *testing.F) {
 		}
 		if err != nil {
 			e, ok := errors.AsType[*FileError](err)
-			if !ok || e.Message == "" || e.Line < 0 || e.Line > 2+strings.Count(src, "\n") || !utf8.ValidString(e.Message) {
+			if !ok || e.Message == "" || e.Line < 0 || e.Line > 2+strings.Count(src, "\n")+strings.Count(src, "\r") || !utf8.ValidString(e.Message) {
 				t.Fatalf("%#v", err)
 			}
 			return

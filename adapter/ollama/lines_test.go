@@ -162,21 +162,34 @@ func (stuck) Read([]byte) (int, error) { return 0, nil }
 // Any bytes: every line is found, none is longer than allowed.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\n c"), 2)
+	f.Add([]byte("~\n"), 8142)
 	f.Add(bytes.Repeat([]byte("xy"), 3000), 4000)
 	f.Fuzz(func(t *testing.T, text []byte, limit int) {
 		limit = 1 + int(uint(limit)%(8<<10))
-		all, err := read(iotest.HalfReader(bytes.NewReader(text)), limit)
-		if err != io.EOF && err != errLong {
-			t.Fatal(err)
-		}
-		found := 0
-		for _, line := range all {
-			if found += len(strings.TrimSuffix(line, "~")); len(line) > limit+1 {
+		l := lines{r: iotest.HalfReader(bytes.NewReader(text)), max: limit}
+		var found []byte
+		for {
+			line, _, err := l.next()
+			if err == errLong {
+				return
+			} else if err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if len(line) > limit {
 				t.Fatalf("a line of %d bytes", len(line))
 			}
+			found = append(append(found, line...), '\n')
 		}
-		if blank := len(bytes.Join(bytes.Fields(text), nil)); err == io.EOF && found < blank {
-			t.Fatalf("%d bytes of %d", found, blank)
+		var want []byte
+		for line := range bytes.Lines(text) {
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				want = append(append(want, line...), '\n')
+			}
+		}
+		if !bytes.Equal(found, want) {
+			t.Fatalf("%q, want %q", found, want)
 		}
 	})
 }

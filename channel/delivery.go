@@ -1,0 +1,162 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ReplyKind is the kind of a block.
+type ReplyKind string
+
+// The kinds.
+const (
+	ReplyTool  ReplyKind = "tool"  // of a tool, a question for approval too
+	ReplyBlock ReplyKind = "block" // a part of the answer
+	ReplyFinal ReplyKind = "final"
+)
+
+// Payload is what a block says.
+type Payload struct {
+	Text    string
+	Media   []MediaFact
+	Silent  bool // nobody is to be notified
+	IsError bool // a notice that something failed
+	// Question is the approval that a block asks for: the turn's and the call's ids.
+	Question *Question
+}
+
+// Question is an approval that somebody has to give.
+type Question struct{ Turn, Call, Tool string }
+
+// Block is one piece of a reply.
+type Block struct {
+	Kind ReplyKind
+	Seq  int
+	Payload
+	Target ReplyPlanFacts
+	Key    string // turn id ":" seq, the same on every attempt
+}
+
+// ReceiptState says what became of a send. The zero value is Sent.
+type ReceiptState uint8
+
+// The states.
+const (
+	Sent           ReceiptState = iota
+	Partial                     // some of it was seen
+	Suppressed                  // not sent, by decision
+	NotSent                     // proven
+	UnknownWhether              // it was sent
+)
+
+// Receipt is what a platform says of a send. The zero value is sent, with ids unknown.
+type Receipt struct {
+	State               ReceiptState
+	MessageIDs          []string
+	ThreadID, ReplyToID string
+}
+
+// Delivery is how a channel sends. It may also be a Preparer, Previewer, Watcher, Worker or Durabler.
+type Delivery interface {
+	// Deliver sends a block. An error that is none of this package's means that it is unknown whether it was sent.
+	Deliver(context.Context, Block) (Receipt, error)
+}
+
+// Preparer changes a block before it is sent; ErrSuppress sends nothing.
+type Preparer interface {
+	Prepare(context.Context, Block) (Block, error)
+}
+
+// Previewer shows the newest text of a block that is not finished. prev is the receipt of the preview before, or zero.
+type Previewer interface {
+	Preview(_ context.Context, b Block, prev Receipt) (Receipt, error)
+	Abandon(_ context.Context, prev Receipt, cause error) error
+}
+
+// Intervals of previews and of the sign that work goes on, where a channel says another than the kernel's: 1 s and 5 s.
+type Pacer interface {
+	PreviewEvery(Block) time.Duration
+	WorkingEvery() time.Duration
+}
+
+// Watcher is told what became of each block.
+type Watcher interface {
+	Delivered(context.Context, Block, Receipt) error
+	Failed(context.Context, Block, error) error
+}
+
+// Worker shows that work goes on.
+type Worker interface{ Working(context.Context) error }
+
+// Durabler says which blocks go through the outbox: nil is Deliver.
+type Durabler interface{ Durable(Block) *Durable }
+
+// Durable is what the outbox has to know of a block.
+type Durable struct {
+	Sender string // the registered one: channel, or channel@account
+	Needs  Capabilities
+}
+
+// Capabilities are what a block needs of a sender.
+type Capabilities struct{ Thread, Reply, Media, Silent bool }
+
+// Sender sends what the outbox holds, after a restart too. It may also be a Reconciler.
+type Sender interface {
+	Can(Capabilities) (bool, error)
+	Send(context.Context, Outbound) (Receipt, error)
+}
+
+// Reconciler asks a platform whether something was sent.
+type Reconciler interface {
+	Reconcile(context.Context, Outbound) (Receipt, error)
+}
+
+// Outbound is what the outbox holds.
+type Outbound struct {
+	Channel, Account string
+	TurnID           string
+	Block            Block
+	Attempt          int
+}
+
+// Sink takes what an agent says in a turn.
+type Sink interface {
+	// Emit is the next block. ErrNoDelivery where nothing delivers here.
+	Emit(_ context.Context, kind ReplyKind, p Payload) error
+	// Preview is the newest text of the block that is open.
+	Preview(p Payload)
+	// Do sends by itself, or does not where nothing may be seen: then the receipt is suppressed.
+	Do(_ context.Context, b Block, send func(context.Context) (Receipt, error)) (Receipt, error)
+}
+
+var (
+	// ErrSuppress of a Prepare says that a block is not to be sent.
+	ErrSuppress = errors.New("channel: the block is not to be sent")
+	// ErrNoDelivery says that a prepared dispatch has a sink that does not deliver.
+	ErrNoDelivery = errors.New("channel: this turn's dispatch delivers by itself")
+	// ErrDraining is why turns end that the grace period was too short for.
+	ErrDraining = errors.New("channel: the server is shutting down")
+)
+
+// PartialError says that some of a block was seen.
+type PartialError struct {
+	Receipt Receipt
+	Err     error
+}
+
+func (e *PartialError) Error() string { return "channel: sent in part: " + e.Err.Error() }
+
+func (e *PartialError) Unwrap() error { return e.Err }
+
+// NotSentError says that a block was not sent, for certain.
+type NotSentError struct {
+	Err        error
+	Retryable  bool
+	RetryAfter time.Duration
+	Permanent  bool // nothing can be sent there any more: the chat is gone, or the agent was blocked
+}
+
+func (e *NotSentError) Error() string { return "channel: not sent: " + e.Err.Error() }
+
+func (e *NotSentError) Unwrap() error { return e.Err }

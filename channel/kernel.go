@@ -1,0 +1,142 @@
+package channel
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Channel is a platform with its doors.
+type Channel interface {
+	Name() string
+	// Serve lets events in until ctx ends, and returns when all that it has started has ended.
+	Serve(ctx context.Context, k *Kernel) error
+}
+
+// Provider is the hook of a plugin that brings channels. Names are unique.
+type Provider interface{ Channels() []Channel }
+
+// Event is a platform's event and who reads it.
+type Event[Raw any] struct {
+	Meta
+	Raw     Raw
+	Adapter Adapter[Raw]
+}
+
+// Meta is what a door knows of an event.
+type Meta struct {
+	Channel, Account string
+	Claim            Claim                         // where the door has one; nil
+	Ack              func(context.Context, Result) // called exactly once; nil
+	Queued           func()                        // called exactly once, when the next event of the conversation may come; nil
+}
+
+// Adapter reads events of a platform. It may also be a Classifier, Preflighter, Finalizer, Merger or Challenger.
+type Adapter[Raw any] interface {
+	// Ingest normalises an event; nil, nil is nothing for an agent.
+	Ingest(context.Context, Raw) (*Input, error)
+	Resolve(context.Context, *Input, EventClass, Preflight) (Plan, error)
+}
+
+// Classifier says what an event is; without it, a message.
+type Classifier interface {
+	Classify(context.Context, *Input) (EventClass, error)
+}
+
+// Preflighter looks at an event before it is resolved.
+type Preflighter interface {
+	Preflight(context.Context, *Input, EventClass) (Preflight, error)
+}
+
+// Finalizer is told what a turn came to.
+type Finalizer interface {
+	Finalize(context.Context, Result) error
+}
+
+// Merger merges the events of a burst; without it, the kernel does.
+type Merger interface{ Merge([]*Input) *Input }
+
+// Challenger tells a sender how to be paired.
+type Challenger interface {
+	Challenge(context.Context, SenderFacts) error
+}
+
+// Agent answers turns.
+type Agent interface {
+	Dispatch(context.Context, *Turn) (DispatchResult, error)
+}
+
+// Turn is what an agent is given.
+type Turn struct {
+	ID, SessionKey string
+	Context        *TurnContext
+	Policy         string // on_busy, of package turn; "" is queue
+	Sink           Sink
+	Queued         func() // to be called when the turn has its place in the lane
+}
+
+// Kernel is what turns need. Only Agent is required: without policy it admits nobody.
+type Kernel struct {
+	Agent    Agent
+	Recorder Recorder // nil records nothing
+	Journal  Journal  // nil is one in memory
+	Window   *Window  // nil is one in memory
+	Outbox   *Outbox  // nil: no block is durable
+	Routes   Routes   // nil: adapters set the route themselves
+	Settings Settings // nil admits nobody
+	Pairing  Pairing  // nil: nobody is paired
+	Observer Observer
+	Tracer   Tracer
+	Limits   Limits
+	Log      *slog.Logger // nil is silent
+
+	state kernelState
+}
+
+// Recorder writes the row of a session, and where its last message came from.
+type Recorder interface {
+	Record(context.Context, Row) error
+	LastRoute(context.Context, Row) error
+}
+
+// Row is what is recorded of a turn.
+type Row struct {
+	SessionKey      string
+	CreateIfMissing bool
+	Channel         string
+	Account         string
+	Route           RouteFacts
+	Reply           ReplyPlanFacts
+	Conversation    ConversationFacts
+	Sender          string
+	At              time.Time
+}
+
+// Routes maps where a message came from to an agent: the most specific rule first.
+type Routes interface {
+	Route(RouteQuery) (agent string, ok bool)
+}
+
+// RouteQuery is where a message came from.
+type RouteQuery struct {
+	Channel, Account string
+	Peer             Peer
+	Space            string
+	Parent, Thread   string
+}
+
+// Settings gives the policy for a place. Fields are resolved one by one: thread, conversation, account, channel, default.
+type Settings interface {
+	Policy(PolicyQuery) Policy
+}
+
+// PolicyQuery is the place that a policy is for.
+type PolicyQuery struct {
+	Channel, Account, Conversation, Parent, Thread string
+	Kind                                           ChatType
+}
+
+// Pairing knows who was paired with an account. An error is an unreadable store.
+type Pairing interface {
+	Paired(_ context.Context, channel, account, sender string) (bool, error)
+}

@@ -1,0 +1,66 @@
+package channel
+
+import (
+	"context"
+	"time"
+)
+
+// Phase is what a stage tells.
+type Phase string
+
+// The phases: start, then exactly one of the others; warnings may come between.
+const (
+	PhaseStart   Phase = "start"
+	PhaseDone    Phase = "done"
+	PhaseDrop    Phase = "drop"
+	PhaseHandled Phase = "handled"
+	PhaseError   Phase = "error"
+	PhaseWarning Phase = "warning"
+)
+
+// Trace is one thing that happens in a turn. It has no text of anybody.
+type Trace struct {
+	TurnID, TraceID  string
+	Stage            Stage
+	Phase            Phase
+	Channel, Account string
+	MessageID        string
+	Conversation     string
+	SessionKey       string
+	Sender           string // as log.sender_ids says: plain, hashed or ""
+	Admission        Admission
+	Setting, Hint    string // of what decided
+	Warning          string
+	Preview          string // where log.previews is on
+	Duration         time.Duration
+	Outcome          Outcome // with the last event of finalize
+	Err              error
+}
+
+// Observer is told what happens. It is called synchronously and must not block.
+type Observer interface{ Observe(context.Context, Trace) }
+
+// Tracer opens spans: one for a turn, and one for each stage. end is called once.
+type Tracer interface {
+	Span(_ context.Context, name string) (_ context.Context, end func(error))
+}
+
+// Limits bound what a turn may take. Zero values are the defaults.
+type Limits struct {
+	Record      time.Duration // 10 s
+	Finalize    time.Duration // 10 s
+	Loader      time.Duration // media loaders and challenges: 15 s
+	QueueBlocks int           // blocks that wait to be sent: 64
+	QueueBytes  int           // 1 MiB
+	Preview     time.Duration // 1 s
+	Working     time.Duration // 5 s
+	SenderRate  Rate          // 20 a minute, burst 10
+	ChatRate    Rate          // 60 a minute
+	LoopEvents  int           // 20 in LoopWindow
+	LoopWindow  time.Duration // 60 s, and then a pause of the same
+	LoopTurns   int           // 8 in a row that bots have started
+	Events      int           // keys in memory: 10 000
+}
+
+// Rate is a token bucket. A negative PerMinute is no limit.
+type Rate struct{ PerMinute, Burst int }

@@ -1,0 +1,4 @@
+package channel
+
+// Outbox holds blocks until they are sent, across restarts.
+type Outbox struct{}

@@ -1,0 +1,76 @@
+package channel
+
+import (
+	"context"
+)
+
+// Trigger says that the server starts a turn by itself; "" is a message of somebody.
+type Trigger string
+
+// The triggers.
+const (
+	TriggerSchedule Trigger = "schedule"
+	TriggerResume   Trigger = "resume"
+)
+
+// Plan is what an adapter resolves an event to: [*Assembled] or [*Prepared].
+type Plan interface{ common() *Common }
+
+// Assembled is a plan whose delivery alone is the channel's.
+type Assembled struct {
+	Common
+	Delivery Delivery
+}
+
+// Prepared is a plan whose dispatch, too, is the channel's: previews, cards, the tube of a run.
+type Prepared struct {
+	Common
+	Dispatch func(context.Context, *Turn, Agent) (DispatchResult, error)
+}
+
+// Common is what plans of both kinds have. Hooks may be nil.
+type Common struct {
+	Facts     Facts
+	Context   *TurnContext // nil: made of the facts
+	Snapshot  *Snapshot    // of the window, with a context that is ready
+	Admission Admission
+	Trigger   Trigger
+	Record    RecordOptions
+
+	AfterRecord          func(context.Context) error
+	OnPreDispatchFailure func(context.Context, error)
+	OnSkip               func(context.Context, Reason)
+	OnFinalize           func(context.Context, Result) error
+}
+
+func (c *Common) common() *Common { return c }
+
+// RecordOptions say what is written before dispatch.
+type RecordOptions struct {
+	SessionKey      *string // overrides the key that is written, and nothing else
+	CreateIfMissing bool
+	UpdateLastRoute bool
+	OnError         func(context.Context, error) // is told of a row that cannot be written, and the turn goes on
+}
+
+// Preflight is what an adapter knows before it resolves. The kernel itself reads it for a drop alone.
+type Preflight struct {
+	Admission    Admission
+	Access       *AccessFacts
+	Message      MessageFacts
+	Supplemental SupplementalFacts
+	Media        []MediaFact
+	History      HistoryHint
+}
+
+// HistoryHint says how a message that is dropped goes to the window.
+type HistoryHint struct {
+	Key          WindowKey // zero is the conversation and thread of the input
+	Limit        int       // entries; 0 is the window's own, negative turns it off
+	MediaLimit   *int      // media an entry; nil is 4
+	ShouldRecord func() bool
+	RecordOnDrop bool
+	Sender       SenderFacts
+	Conversation ConversationFacts
+	LoadMedia    func(context.Context) ([]MediaFact, error)
+}

@@ -1,0 +1,55 @@
+package channel
+
+import "time"
+
+// Outcome is what became of a turn.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeVisible  Outcome = "visible"
+	OutcomeSilent   Outcome = "silent" // there was nothing to show
+	OutcomeObserved Outcome = "observed"
+	OutcomeDeferred Outcome = "deferred" // given to a turn that runs
+	OutcomeQueued   Outcome = "queued"   // the outbox has the reply
+	OutcomeBlocked  Outcome = "blocked"
+	OutcomeMerged   Outcome = "merged"
+	OutcomePartial  Outcome = "partial" // an error after something was seen
+	OutcomeUnknown  Outcome = "unknown" // a send cannot be settled
+	OutcomeFailed   Outcome = "failed"
+	OutcomeCanceled Outcome = "canceled"
+)
+
+// Result is what a turn came to, filled as far as it got.
+type Result struct {
+	TurnID, SessionKey string
+	MergedInto         string // the turn that took this event
+	Admission          Admission
+	Class              EventClass
+	Stage              Stage // the last that was begun, finalize left out
+	Outcome            Outcome
+	Dispatched         bool
+	Route              RouteFacts
+	Context            *TurnContext
+	Dispatch           DispatchResult
+	Verdicts           []Verdict
+	RetryAfter         time.Duration
+}
+
+// Explanation is what [Explain] says: the verdicts of all gates, and what Run would do.
+type Explanation struct {
+	Admission  Admission
+	Class      EventClass
+	SessionKey string
+	Route      RouteFacts
+	Reply      ReplyPlanFacts
+	Verdicts   []Verdict
+}
+
+// DispatchResult is what was sent.
+type DispatchResult struct {
+	Tool, Block, Final int // blocks that were sent, by kind
+	Receipts           []Receipt
+	Deferred           bool // the message was given to a turn that runs
+	NoReply            bool // there is nothing to show, by decision
+}

@@ -9,7 +9,7 @@ FUZZJOBS ?= 2
 # The race detector needs cgo, which go turns off where it finds no C compiler.
 RACE    ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
-.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench clean
+.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once clean
 
 all: test
 
@@ -53,6 +53,10 @@ format:
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+# The benchmarks of turns, tapes and channels once: they still run, and what they count is printed. Times of one run say nothing.
+bench-once:
+	$(GO) test -run '^$$' -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./bench/turns
 
 clean:
 	rm -rf bin

@@ -89,6 +89,9 @@ func orDefault[N int | time.Duration](n *N, def N) {
 // Workspace is the absolute path of the folder that sessions work in.
 func (f *Framework) Workspace() string { return f.options.Workspace }
 
+// Timeout is how long a turn may take before it ends with [ErrTimeout]; 0 is no limit.
+func (f *Framework) Timeout() time.Duration { return f.options.Timeout }
+
 // Register adds a plugin, which comes before all that are there, in every stage. Turns that have begun go on without it.
 // Errors: a name that is empty or taken, and a plugin without a hook: one whose method misses its interface by the
 // signature has none.

@@ -326,6 +326,10 @@ func TestTU_61SteeringGoesToTheRunningTurn(t *testing.T) {
 		}
 		equal(t, "taken", taken, []string{"b", "c", "d"})
 		equal(t, "status", status(b), "done 0 t-a")
+		equal(t, "host", b.Host().Content, "a")
+		if a.Host() != nil {
+			t.Error("a message with a turn of its own is given to another")
+		}
 	})
 }
 
@@ -425,8 +429,12 @@ func TestTU_63WhatIsLeftInTheInboxFollowsBeforeThoseThatWait(t *testing.T) {
 		b := l.submit("1", "b", turn.Steer)
 		c := l.submit("1", "c", turn.Steer)
 		equal(t, "statuses", []string{status(b), status(c)}, []string{"steered 0 t-a", "steered 0 t-a"})
+		equal(t, "host", b.Host().Content, "a")
 		l.open("a")
 		equal(t, "statuses", []string{status(b), status(c)}, []string{"running 0 t-b", "queued 1 t-c"})
+		if b.Host() != nil || c.Host() != nil {
+			t.Error("a message with a turn of its own is still given to another")
+		}
 		l.open("b")
 		l.open("c")
 		l.open("q")

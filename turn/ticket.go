@@ -71,6 +71,17 @@ func (k *Ticket) Status() Status {
 	return s
 }
 
+// Host is the message of the turn that this one was given to, where it was steered; nil for one that has a turn of its own. So it
+// is nil again for one that came too late to be read.
+func (k *Ticket) Host() *Envelope {
+	k.lanes.mu.Lock()
+	defer k.lanes.mu.Unlock()
+	if k.host == nil {
+		return nil
+	}
+	return k.host.turn.outcome.Envelope
+}
+
 // Wait waits for the end of the turn that used the message and returns what it came to. When ctx ends before, Wait returns the
 // cause, and the turn goes on.
 func (k *Ticket) Wait(ctx context.Context) (*Result, error) {

@@ -20,7 +20,8 @@ import (
 type Result struct {
 	Run       string                    `json:"run"`
 	Session   string                    `json:"session,omitempty"`
-	Status    string                    `json:"status"` // running, completed, failed, interrupted, canceled
+	Status    string                    `json:"status"`           // running, completed, failed, interrupted, canceled
+	Reason    string                    `json:"reason,omitempty"` // of canceled, as the event says it
 	Result    json.RawMessage           `json:"result"`
 	Reserved  json.RawMessage           `json:"reserved,omitempty"`
 	Usage     map[string]adapter.Usage  `json:"usage"`  // by bot name, summed
@@ -75,6 +76,9 @@ func (m *Manager) state() Result {
 	r := Result{
 		Run: m.options.Run, Session: m.options.Session, Status: status,
 		Usage: maps.Clone(m.usage), Repairs: map[string]map[string]int{}, Truncated: m.cut, Errors: slices.Clone(m.errors),
+	}
+	if status == "canceled" {
+		r.Reason = reason(m.canceled)
 	}
 	if r.Usage == nil {
 		r.Usage = map[string]adapter.Usage{}

@@ -395,6 +395,7 @@ func text(t testing.TB, resp *http.Response) string {
 // document reads an aggregated document.
 type document struct {
 	Run, Session, Status string
+	Reason               string
 	Result               json.RawMessage
 	Reserved             json.RawMessage
 	Usage                map[string]adapter.Usage

@@ -61,6 +61,7 @@ type run struct {
 // outcome is what is kept of an ended run beside its tube. The document is not here: it is the fold of the tube's events.
 type outcome struct {
 	Status    string                    `json:"status"`
+	Reason    string                    `json:"reason,omitempty"`
 	Session   string                    `json:"session,omitempty"`
 	Usage     map[string]adapter.Usage  `json:"usage,omitempty"`
 	Models    map[string][]string       `json:"models,omitempty"`
@@ -96,13 +97,13 @@ func (r *run) state() (o outcome, document, reserved []byte) {
 
 func outcomeOf(res ling.Result) outcome {
 	return outcome{
-		Status: res.Status, Session: res.Session, Usage: res.Usage, Models: res.Models, Repairs: res.Repairs,
+		Status: res.Status, Reason: res.Reason, Session: res.Session, Usage: res.Usage, Models: res.Models, Repairs: res.Repairs,
 		Truncated: res.Truncated, Errors: res.Errors,
 	}
 }
 
-// appendDocument appends the aggregated document of the run: {"run","session"?,"status","result","usage","models","errors"}, with
-// repairs and truncated where there are any, and what stands beside the document where asked for. The result's text goes in
+// appendDocument appends the aggregated document of the run: {"run","session"?,"status","reason"?,"result","usage","models","errors"},
+// with repairs and truncated where there are any, and what stands beside the document where asked for. The result's text goes in
 // as it is: encoding it again would take time and change how its numbers and strings are written.
 func (r *run) appendDocument(dst []byte, reserved bool) []byte {
 	o, document, beside := r.state()
@@ -127,6 +128,9 @@ func (o outcome) appendDocument(dst []byte, id string, document, beside []byte, 
 		member("session", o.Session)
 	}
 	member("status", o.Status)
+	if o.Reason != "" {
+		member("reason", o.Reason)
+	}
 	if len(document) == 0 {
 		document = []byte("{}")
 	}

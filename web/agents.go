@@ -12,6 +12,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/agent/workflow"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/jsonuri"
@@ -179,9 +180,9 @@ type agentRun struct {
 	id       string // of the run, and of the turn
 	as       string // the agent that a workflow answers for; "" for none
 	policy   turn.Policy
-	work     func(context.Context, *ling.Manager) error // of a workflow, which writes to the tube itself; nil for an agent
-	done     bool                                       // completed values are told
-	alone    bool                                       // the caller waits for the document and cannot answer questions
+	answer   *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
+	done     bool             // completed values are told
+	alone    bool             // the caller waits for the document and cannot answer questions
 	envelope *turn.Envelope
 
 	cancel context.CancelCauseFunc // ends the turn
@@ -198,7 +199,7 @@ type agentRun struct {
 	gap     bool           // calls have come since
 	size    int            // of what was written
 	over    bool           // it was too much
-	failed  error          // what the workflow has failed of, which the run knows already
+	silent  bool           // the workflow answers, and all that happens is on the tube
 	pending []byte
 }
 
@@ -291,7 +292,7 @@ func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
 	close(a.ready)
 	result, err := a.ticket.Wait(context.Background())
 	switch {
-	case a.stop(err), a.failed != nil && errors.Is(err, a.failed):
+	case a.stop(err), a.answer != nil && a.answer.Told(err):
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -300,7 +301,7 @@ func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
 	case err != nil:
 		return a.failure(err)
 	}
-	if a.work != nil {
+	if a.answer != nil {
 		return nil
 	}
 	if !a.wrote { // a command that was answered beside the lane
@@ -343,7 +344,7 @@ func (a *agentRun) take(e turn.Event, err error) {
 	if a.m == nil && e.Kind == agent.ApprovalRequiredEvent {
 		a.deny(e.Value)
 	}
-	if err != nil || a.m == nil {
+	if err != nil || a.m == nil || a.silent {
 		return // the turn's end says what it failed of
 	}
 	switch e.Kind {

@@ -81,7 +81,7 @@ type spec struct {
 
 // of is what the run is named after: of an agent's, the workflow only stands for it.
 func (sp *spec) of() subject {
-	if sp.agent != nil && sp.agent.work == nil {
+	if sp.agent != nil && sp.agent.answer == nil {
 		return subject{Agent: sp.agent.name}
 	}
 	if sp.agent != nil && sp.agent.as != "" {

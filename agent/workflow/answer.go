@@ -1,0 +1,277 @@
+package workflow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// Answer is what a workflow says in one turn. It is used once.
+type Answer struct {
+	Workflow flow.Workflow
+	Input    map[string]any // as [flow.Prepare] has made it
+
+	// Manager is that of the run whose only task the turn is: whoever has the run reads its tube, and closes it. Nil: the answer has
+	// a manager of its own, made of Bot and Run.
+	Manager *ling.Manager
+	// Stop ends the work of Manager where the turn ends before; nil is its own Stop.
+	Stop func(cause error)
+
+	Bot bot.Config
+	Run ling.Options
+
+	failed error // of the workflow
+}
+
+// Told says whether err, which the turn has ended with, is what the workflow has failed of: then its run has told it already.
+// It may be asked when the turn has ended.
+func (a *Answer) Told(err error) bool { return a.failed != nil && errors.Is(err, a.failed) }
+
+// Stream runs the workflow and tells what comes of it: "delta" for each piece of its document, "usage", "error" for what it goes on
+// after, its own events under their names, and "final" with the whole document. With a Manager, deltas are told only if a router is
+// bound, since nobody else has to be told. What the workflow fails of is the stream's error; a final event before it has what there
+// is of the document.
+func (a *Answer) Stream(ctx context.Context, state turn.State) turn.Stream {
+	return func(yield func(turn.Event, error) bool) {
+		r := &run{answer: a, turn: turn.FromContext(ctx), yield: yield}
+		if r.turn == nil {
+			yield(turn.Event{}, errNoTurn)
+			return
+		}
+		err := r.inTurn(ctx, state)
+		if err == nil || r.text != "" {
+			r.emit(turn.Event{Kind: turn.FinalEvent, Final: &turn.Final{OK: err == nil, Text: r.text}})
+		}
+		if err != nil && !r.left {
+			yield(turn.Event{}, err)
+		}
+	}
+}
+
+// run is an answer that is being given.
+type run struct {
+	answer *Answer
+	turn   *turn.Turn
+	yield  func(turn.Event, error) bool
+	left   bool // the reader has left
+
+	text     string // the document, as far as there is one
+	canceled bool   // somebody has ended the work
+	uri      string // of the last delta
+	usage    adapter.Usage
+}
+
+// emit hands an event to the reader; false when it has left.
+func (r *run) emit(e turn.Event) bool {
+	if !r.left && !r.yield(e, nil) {
+		r.left = true
+	}
+	return !r.left
+}
+
+// Names of the event entries, which are those that an agent's turns have, and statuses of the last one.
+const (
+	entryStart = "turn.start"
+	entryEnd   = "turn.end"
+
+	statusOK       = "ok"
+	statusError    = "error"
+	statusCanceled = "canceled"
+)
+
+// inTurn runs the workflow with what the session's tape says, and writes to the tape what is said now.
+func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
+	if inbox := r.turn.Inbox(); inbox != nil {
+		inbox.CloseIfEmpty() // a workflow reads no steering, so messages had better wait for a turn of their own
+	}
+	t, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	history, err := r.begin(ctx, t, state)
+	if err != nil {
+		return err
+	}
+	ended := false
+	defer func() {
+		failure := err
+		if !ended {
+			failure = errBroken
+		}
+		if writeErr := r.end(ctx, t, failure); writeErr != nil {
+			err = join(err, writeErr)
+		}
+	}()
+	err = r.work(ctx, history)
+	ended = true
+	return err
+}
+
+// errBroken is what a turn has failed of whose reader has panicked.
+var errBroken = errors.New("workflow: the reader of the stream has panicked")
+
+// open opens the session's tape.
+func (r *run) open(ctx context.Context) (*tape.Tape, error) {
+	f := r.turn.Framework()
+	store, err := f.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if store == nil {
+		return nil, errors.New("workflow: no plugin provides a store of tapes")
+	}
+	return tape.Open(ctx, store, f.Workspace(), r.turn.Session())
+}
+
+// begin reads what was said before and writes what comes before the work.
+func (r *run) begin(ctx context.Context, t *tape.Tape, state turn.State) ([]adapter.Message, error) {
+	selector, err := r.turn.Selector(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	history, err := history(ctx, t, selector)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := agent.Aborted(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	entries = append(entries,
+		tape.NewEvent(entryStart, map[string]string{"workflow": r.answer.Workflow.Info().Name}),
+		tape.NewMessage(adapter.User, r.turn.Envelope().Content))
+	for i, e := range entries {
+		entries[i] = e.With(tape.Meta{Turn: r.turn.ID()})
+	}
+	_, err = t.Append(ctx, entries...)
+	return history, err
+}
+
+// writing bounds the writing of a turn's last entries, which happens after its cancellation, too.
+const writing = 10 * time.Second
+
+// end writes what was said, and how the turn has ended.
+func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writing)
+	defer cancel()
+	mark := tape.Meta{Turn: r.turn.ID()}
+	var entries []tape.Entry
+	if r.text != "" {
+		entries = append(entries, tape.NewMessage(adapter.Assistant, r.text).With(tape.Meta{Turn: mark.Turn, Partial: failure != nil}))
+	}
+	status := statusOK
+	switch {
+	case failure != nil && r.canceled:
+		status = statusCanceled
+	case failure != nil:
+		status = statusError
+		f, _ := bot.Describe(failure)
+		entries = append(entries, tape.NewError(f.Code, f.Message).With(mark))
+	}
+	entries = append(entries, tape.NewEvent(entryEnd, map[string]string{"status": status}).With(mark))
+	if _, err := t.Append(ctx, entries...); err != nil {
+		return err
+	}
+	if s, ok := t.Store().(tape.Syncer); ok {
+		return s.TurnEnded(ctx, t.Name())
+	}
+	return nil
+}
+
+// errLeft ends work that nobody wants to hear of any more.
+var errLeft = errors.New("workflow: nobody reads the stream any more")
+
+// work runs the workflow to its end and tells what it makes meanwhile.
+func (r *run) work(ctx context.Context, history []adapter.Message) error {
+	a := r.answer
+	m, stop := a.Manager, a.Stop
+	// What is stopped comes to its end, and no bot is left behind: neither way of waiting heeds the turn's context.
+	wait := func() error { return m.Settle(context.WithoutCancel(ctx)) }
+	if m == nil {
+		m = ling.New(ctx, a.Bot, &a.Run)
+		stop, wait = nil, m.Close
+	}
+	if stop == nil {
+		stop = m.Stop
+	}
+	m.SetHistory(history...)
+	before := m.Tube().Len()
+	err := m.Go(func(ctx context.Context) error { return a.Workflow.Run(ctx, m, a.Input) })
+	if err != nil {
+		if a.Manager == nil {
+			m.Close()
+		}
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
+	var failed error
+	over := make(chan struct{})
+	go func() { // ends with the work, which is waited for below
+		defer close(over)
+		failed = wait()
+	}()
+	told := false
+	defer func() {
+		if !told { // the reader has panicked
+			stop(errBroken)
+			<-over
+			r.text = textOf(m.Peek(false).Result)
+		}
+	}()
+	if !r.tell(m, before, over) {
+		stop(errLeft)
+		<-over
+	}
+	told = true
+	a.failed = failed
+	made := m.Peek(false)
+	r.text = textOf(made.Result)
+	_, limit := errors.AsType[*bot.Failure](failed)
+	r.canceled = r.left || ctx.Err() != nil || a.Manager != nil && m.Context().Err() != nil && !limit
+	r.rest(made.Usage)
+	return failed
+}
+
+// textOf is the text of a document that is one, and nothing of one that is empty.
+func textOf(document json.RawMessage) (text string) {
+	if json.Unmarshal(document, &text) != nil && string(document) != "{}" {
+		return string(document)
+	}
+	return text
+}
+
+// history is what was said in the session, as its last anchor and what follows it, or what a plugin has chosen. Calls of an agent's
+// tools, and what came of them, are left out: a workflow has other tools, or none.
+func history(ctx context.Context, t *tape.Tape, selector tape.Selector) (list []adapter.Message, err error) {
+	view, err := t.View(ctx, selector)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range view.Messages {
+		var m struct {
+			Role    string `json:"role"`
+			Content string `json:"content"`
+		}
+		if json.Unmarshal(v.JSON, &m) == nil && m.Content != "" && (m.Role == adapter.User || m.Role == adapter.Assistant) {
+			list = append(list, adapter.Message{Role: m.Role, Content: m.Content})
+		}
+	}
+	return list, nil
+}
+
+// join is errors.Join that leaves a single error as it is.
+func join(a, b error) error {
+	if a == nil {
+		return b
+	}
+	return errors.Join(a, b)
+}

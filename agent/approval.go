@@ -41,6 +41,7 @@ type Answer struct {
 	Session, Turn string
 	Call          string
 	Approve       bool
+	Nobody        bool   // nobody is there to decide, which is a denial
 	Reason        string // for a denial, told to the model
 	Remember      bool   // also approve later calls of the tool in this session
 	By            string // who, for the tape
@@ -167,21 +168,40 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	})
 	defer a.questions.close(asked)
 	if !r.put(ctx, asked.Question, s) {
-		return tool.Decision{Reason: "nobody is there to approve it"}, r.decided(asked.Question, Answer{Reason: "nobody is there to answer"}, s)
+		return tool.Decision{}, r.unattended(asked.Question, s)
 	}
 	select {
 	case answer := <-asked.answer:
-		return tool.Decision{Approved: answer.Approve, Reason: answer.Reason}, r.decided(asked.Question, answer, s)
+		if answer.Nobody {
+			return tool.Decision{}, r.unattended(asked.Question, s)
+		}
+		return tool.Decision{Approved: answer.Approve, Reason: answer.Reason}, r.decided(asked.Question, answer, "", s)
 	case <-ctx.Done():
 	}
 	if !a.questions.close(asked) { // the answer came at the same moment: too late, but it is said so
 		<-asked.answer
 	}
-	why := "nobody answered in time"
+	why, code := "nobody answered in time", reasonTimeout
 	if r.ctx.Err() != nil {
-		why = "the turn ended"
+		why, code = "the turn ended", reasonEnded
 	}
-	return tool.Decision{}, errors.Join(context.Cause(ctx), r.decided(asked.Question, Answer{Reason: why}, s))
+	return tool.Decision{}, errors.Join(context.Cause(ctx), r.decided(asked.Question, Answer{Reason: why}, code, s))
+}
+
+// What an approval_resolved event has as its reason where nobody has decided.
+const (
+	reasonTimeout    = "timeout"
+	reasonUnattended = "unattended" // nobody could
+	reasonEnded      = "ended"      // the turn did
+)
+
+// unattended writes down that a call is not run because nobody can approve it. The error is what the model reads.
+func (r *run) unattended(q Question, s *scene) error {
+	const why = "nobody is there to approve it"
+	if err := r.decided(q, Answer{Reason: why}, reasonUnattended, s); err != nil {
+		return err
+	}
+	return &tool.Error{Kind: tool.KindDenied, Message: "the call was not run: " + why}
 }
 
 // put asks a question; false where nobody can answer.
@@ -206,8 +226,15 @@ func (r *run) put(ctx context.Context, q Question, s *scene) bool {
 // maxShown is how much of a call's arguments a chat shows, in characters. What is longer cannot be approved there.
 const maxShown = 3000
 
-// decided writes down what became of a question, and tells the reader.
-func (r *run) decided(q Question, answer Answer, s *scene) error {
+// resolved is the value of an approval_resolved event.
+type resolved struct {
+	Call     string `json:"call"`
+	Decision string `json:"decision"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// decided writes down what became of a question, and tells the reader. The code says why, where nobody has decided.
+func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 	decision := "deny"
 	if answer.Approve {
 		decision = "approve"
@@ -224,6 +251,6 @@ func (r *run) decided(q Question, answer Answer, s *scene) error {
 		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, granted))
 	}
 	_, err := r.append(entries...)
-	s.say(turn.Event{Kind: ApprovalResolvedEvent, Value: encode(map[string]string{"call": q.Call, "decision": decision})})
+	s.say(turn.Event{Kind: ApprovalResolvedEvent, Value: encode(resolved{q.Call, decision, code})})
 	return err
 }

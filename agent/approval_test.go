@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -48,11 +49,25 @@ func TestACallThatAsksRunsWithApprovalAlone(t *testing.T) {
 		answer   *Answer
 		result   string
 		decision string
+		told     string // in the stream
 		took     time.Duration
 	}{
-		"approved":        {&Answer{Approve: true, By: "ann"}, `"rm"`, `{"call":"c1","tool":"echo","decision":"approve","by":"ann"}`, time.Second},
-		"denied":          {&Answer{Reason: "too\ndangerous"}, `{"error":{"kind":"denied","message":"a person denied the call: too dangerous"}}`, `{"call":"c1","tool":"echo","decision":"deny","reason":"too dangerous"}`, time.Second},
-		"nobody answered": {nil, `{"error":{"kind":"denied","message":"nobody approved the call within 5m0s"}}`, `{"call":"c1","tool":"echo","decision":"deny","reason":"nobody answered in time"}`, 5 * time.Minute},
+		"approved": {
+			&Answer{Approve: true, By: "ann"}, `"rm"`, `{"call":"c1","tool":"echo","decision":"approve","by":"ann"}`,
+			`{"call":"c1","decision":"approve"}`, time.Second,
+		},
+		"denied": {
+			&Answer{Reason: "too\ndangerous"}, `{"error":{"kind":"denied","message":"a person denied the call: too dangerous"}}`,
+			`{"call":"c1","tool":"echo","decision":"deny","reason":"too dangerous"}`, `{"call":"c1","decision":"deny"}`, time.Second,
+		},
+		"nobody answered": {
+			nil, `{"error":{"kind":"denied","message":"nobody approved the call within 5m0s"}}`,
+			`{"call":"c1","tool":"echo","decision":"deny","reason":"nobody answered in time"}`, `{"call":"c1","decision":"deny","reason":"timeout"}`, 5 * time.Minute,
+		},
+		"nobody is there": {
+			&Answer{Nobody: true, Approve: true}, `{"error":{"kind":"denied","message":"the call was not run: nobody is there to approve it"}}`,
+			`{"call":"c1","tool":"echo","decision":"deny","reason":"nobody is there to approve it"}`, `{"call":"c1","decision":"deny","reason":"unattended"}`, time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -107,12 +122,8 @@ func TestACallThatAsksRunsWithApprovalAlone(t *testing.T) {
 				if diff := cmp.Diff([]string{"approval_required", "tool_result", "approval_resolved", "tool_result"}, kinds); diff != "" {
 					t.Error(diff)
 				}
-				if got := told(h.events); name == "approved" {
-					for _, l := range got {
-						if strings.HasPrefix(l, "approval_resolved") && l != `approval_resolved {"call":"c1","decision":"approve"}` {
-							t.Error(l)
-						}
-					}
+				if got := told(h.events); !slices.Contains(got, "approval_resolved "+test.told) {
+					t.Error(got)
 				}
 				if len(w.Questions("s")) > 0 {
 					t.Error("a question is left")

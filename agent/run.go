@@ -19,7 +19,7 @@ import (
 const (
 	HandoffEvent          turn.EventKind = "handoff"           // {"name"}
 	ApprovalRequiredEvent turn.EventKind = "approval_required" // a [Question]
-	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"call","decision"}
+	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"call","decision","reason"?}
 )
 
 // Names of the event entries that the loop writes.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/schema"
 )
 
@@ -80,45 +81,19 @@ func join(problems []*FileError) error {
 
 // suggest returns `, did you mean "x"?` with the known word that is nearest to word, or "".
 func suggest(word string, known []string) string {
-	best, distance := "", 3
+	best, most := "", 2
 	if len(word) <= 3 {
-		distance = 2
+		most = 1
 	}
 	for _, k := range known {
-		if d := edits(strings.ToLower(word), strings.ToLower(k)); d < distance && d < len(k) {
-			best, distance = k, d
+		if d := edits.Between(strings.ToLower(word), strings.ToLower(k), most); d <= most && d < len(k) {
+			best, most = k, d-1
 		}
 	}
 	if best == "" {
 		return ""
 	}
 	return fmt.Sprintf(", did you mean %q?", best)
-}
-
-// edits counts how many letters must be put in, left out, changed or swapped with their neighbour to make a of b.
-func edits(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	var rows [3][65]int
-	for j := range len(b) + 1 {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row, above, twoAbove := &rows[i%3], &rows[(i+2)%3], &rows[(i+1)%3]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], twoAbove[j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)%3][len(b)]
 }
 
 func list(words []string) string { return schema.List(words) }

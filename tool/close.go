@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/schema"
 )
 
@@ -29,6 +30,7 @@ func Close(name string, tools []*Tool) []string {
 		return nil
 	}
 	name = strings.ToLower(Wire(name))
+	most := min(max(2, len(name)/4), len(name)-1)
 	type near struct {
 		name string
 		far  int
@@ -37,8 +39,8 @@ func Close(name string, tools []*Tool) []string {
 	for _, t := range tools {
 		// Models leave out what stands before the last dot, too.
 		last := t.Name[strings.LastIndexByte(t.Name, '.')+1:]
-		far := min(distance(name, strings.ToLower(t.Wire())), 1+distance(name, strings.ToLower(last)))
-		if far <= max(2, len(name)/4) && far < len(name) {
+		far := min(edits.Between(name, strings.ToLower(t.Wire()), most), 1+edits.Between(name, strings.ToLower(last), most))
+		if far <= most {
 			found = append(found, near{t.Wire(), far})
 		}
 	}
@@ -48,27 +50,4 @@ func Close(name string, tools []*Tool) []string {
 		names = append(names, n.name)
 	}
 	return names
-}
-
-// distance counts the bytes to insert, delete, replace, or swap with the next, to make b of a.
-func distance(a, b string) int {
-	before, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		next[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			next[j+1] = min(row[j+1]+1, next[j]+1, row[j]+cost)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				next[j+1] = min(next[j+1], before[j-1]+1)
-			}
-		}
-		before, row, next = row, next, before
-	}
-	return row[len(b)]
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 )
 
 func named(names ...string) []*Tool {
@@ -183,20 +182,6 @@ func TestCloseNames(t *testing.T) { // AG-26
 			t.Errorf("%.20q: %s", row.name, diff)
 		}
 	}
-}
-
-func TestDistanceIsADistance(t *testing.T) {
-	word := rapid.StringMatching(`[ab_]{0,6}`)
-	rapid.Check(t, func(t *rapid.T) {
-		a, b := word.Draw(t, "a"), word.Draw(t, "b")
-		d := distance(a, b)
-		if d != distance(b, a) || (d == 0) != (a == b) || d > max(len(a), len(b)) || d < max(len(a), len(b))-min(len(a), len(b)) {
-			t.Fatalf("%q and %q are %d apart", a, b, d)
-		}
-		if i := rapid.IntRange(0, len(a)).Draw(t, "at"); distance(a, a[:i]+"c"+a[i:]) != 1 {
-			t.Fatalf("one letter more in %q", a)
-		}
-	})
 }
 
 func TestASetMayBeUsedByMany(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/edits"
 )
 
 // maxName bounds the name of a command, in bytes: what is longer is no slip of the pen.
@@ -192,40 +194,17 @@ func Quote(text string) string {
 // near is the command whose name is close to one that there is not: a slip of the pen, or its last part alone.
 func (s *Set) near(name string) *Command {
 	var best *Command
-	least := 2 // more than may be wrong
+	most := min(1, len(name)-2)
 	if len(name) > 5 {
-		least = 3
+		most = 2
 	}
 	for _, c := range s.list {
 		if strings.HasSuffix(c.Name, "."+name) {
 			return c
 		}
-		if d := edits(name, c.Name); d < least && d < len(name)-1 {
-			best, least = c, d
+		if d := edits.Between(name, c.Name, most); d <= most {
+			best, most = c, d-1
 		}
 	}
 	return best
-}
-
-// edits counts the letters that must be put in, left out, changed or swapped with their neighbour to make b of a.
-func edits(a, b string) int {
-	var rows [3][maxName + 1]int
-	for j := range len(b) + 1 {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row, above, before := &rows[i%3], &rows[(i+2)%3], &rows[(i+1)%3]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)%3][len(b)]
 }

@@ -1,0 +1,34 @@
+// Package edits tells how far apart two words are, to say what a mistyped one was probably meant to be.
+package edits
+
+// Between counts the bytes that must be put in, left out, changed or swapped with their neighbour to make b of a; no byte is touched
+// twice. Of words that are more than most apart it only says so, by some number above most.
+func Between(a, b string, most int) int {
+	if most < max(len(a)-len(b), len(b)-len(a)) {
+		return most + 1
+	}
+	const usual = 64 // bytes of a word; longer ones cost an allocation
+	var stack [3][usual + 1]int
+	before, row, next := stack[0][:], stack[1][:], stack[2][:]
+	if len(b) > usual {
+		before, row, next = make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	}
+	for j := range len(b) + 1 {
+		row[j] = j
+	}
+	for i := range len(a) {
+		next[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			next[j+1] = min(row[j+1]+1, next[j]+1, row[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
+		}
+		before, row, next = row, next, before
+	}
+	return row[len(b)]
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -132,7 +133,8 @@ func (s *Server) prepareAgent(a *ask) (spec, *problem) {
 		return sp, invalid(misfits...)
 	}
 	sp.agent = &agentRun{
-		s: s, name: a.Agent, id: newRunID(), policy: turn.Policy(a.OnBusy), done: a.Done, ready: make(chan struct{}),
+		s: s, name: a.Agent, id: newRunID(), policy: turn.Policy(a.OnBusy), done: a.Done,
+		begun: make(chan struct{}), ready: make(chan struct{}),
 	}
 	sp.session = a.Session
 	if sp.session == "" { // one of its own, in which the conversation can go on
@@ -159,6 +161,11 @@ func (s *Server) prepareByWorkflow(a *ask, workflow string) (spec, *problem) {
 		p.ID = newRunID()
 		s.log.Error("an agent's workflow is not there", "id", p.ID, "agent", a.Agent, "workflow", workflow)
 		return spec{}, p
+	}
+	if a.OnBusy == string(turn.Steer) {
+		return spec{}, invalid(misfit{
+			Pointer: "/on_busy", Detail: "this agent cannot be steered, because a workflow answers for it; expected queue, reject or interrupt",
+		})
 	}
 	as := *a
 	as.Agent, as.Workflow = "", workflow
@@ -187,8 +194,14 @@ type agentRun struct {
 
 	cancel context.CancelCauseFunc // ends the turn
 	ticket *turn.Ticket
-	ready  chan struct{} // closed when m is set, or the turn is to go on without
-	m      *ling.Manager // nil: nobody is told, since the message was meant for another run
+	begun  chan struct{} // closed when tells is set, or there is to be none
+	tells  *run          // the run that tells of the turn; nil: it could not be started, or another turn has used the message
+	ready  chan struct{} // closed when m is set
+	m      *ling.Manager
+
+	mu      sync.Mutex
+	steered []spec // messages that were given to this run's turn
+	over    bool   // no more of them are taken
 
 	// Of the turn's goroutine, and of the run's when that has ended.
 	calls   map[string]int // numbers of the calls that are not answered, by id: a later call may have the id of an earlier one
@@ -198,7 +211,7 @@ type agentRun struct {
 	line    bool           // the text ends with a line
 	gap     bool           // calls have come since
 	size    int            // of what was written
-	over    bool           // it was too much
+	large   bool           // it was too much
 	silent  bool           // the workflow answers, and all that happens is on the tube
 	pending []byte
 }
@@ -232,19 +245,84 @@ func (s *Server) startAgent(sp spec) (r *run, id string, again bool, p *problem)
 		return nil, "", false, s.refused(err)
 	}
 	a.ticket = ticket
-	if status := ticket.Status(); status.Phase == turn.Steered {
-		close(a.ready)
-		s.runs.wg.Go(func() { // ends with the turn that has the message
-			_, _ = ticket.Wait(context.Background())
-			cancel(nil)
-		})
-		s.runs.keepKey(sp, status.Turn)
-		return nil, status.Turn, false, nil
+	if e := ticket.Host(); e != nil {
+		// Turns that have no run, or none that is still going on, are of other doors: their answer comes by a run of its own.
+		if host, ok := e.Life.(*agentRun); ok && host.steer(sp) {
+			s.runs.keepKey(sp, host.id)
+			return nil, host.id, false, nil
+		}
 	}
-	if r, id, p = s.runs.start(sp); r == nil {
-		cancel(errRefused)
-	}
+	r, id, p = s.runs.start(sp)
+	a.started(r)
 	return r, id, r == nil, p
+}
+
+// started says that the run goes on, or that it could not be started: then its turn ends.
+func (a *agentRun) started(r *run) {
+	if r == nil {
+		a.cancel(errRefused)
+		a.mu.Lock()
+		a.over = true
+		a.mu.Unlock()
+	}
+	a.tells = r
+	close(a.begun)
+}
+
+// steer notes a message that was given to this run's turn; false where no run is there to tell what becomes of it.
+func (a *agentRun) steer(sp spec) bool {
+	<-a.begun // its turn may be there a moment before it
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return false
+	}
+	a.steered = append(a.steered, sp)
+	return true
+}
+
+// follow is for the end of the turn: the messages that it has not used have turns of their own, which come next or run already.
+// Each gets its run, and this one says which.
+func (a *agentRun) follow(m *ling.Manager) {
+	a.mu.Lock()
+	list := a.steered
+	a.steered, a.over = nil, true
+	a.mu.Unlock()
+	for _, sp := range list {
+		late := sp.agent
+		if late.ticket.Host() != nil {
+			if r, err := late.ticket.Wait(context.Background()); err != nil && r.TurnID == late.id && errors.Is(err, turn.ErrDraining) {
+				m.Report("", lateFailure(codeDraining))
+			}
+			close(late.begun)
+			late.cancel(nil)
+			continue
+		}
+		sp.key, sp.follows = "", true // the key leads here
+		r, id, p := a.s.runs.start(sp)
+		if p != nil {
+			m.Report("", lateFailure(p.Code))
+		} else {
+			_ = m.SendEvent("follow_up", map[string]string{"run": id}) // the tube is open until this returns
+		}
+		late.started(r)
+	}
+}
+
+// lateFailure says that a steered message was not used and is not answered any more.
+func lateFailure(code string) *bot.Failure {
+	return &bot.Failure{Code: code, Message: "a message came too late for this run and is not answered: " + turn.Sentence(code)}
+}
+
+// answering waits until it is clear which run answers a message that was steered: nil for the one that it was given to, or where
+// ctx has ended.
+func (a *agentRun) answering(ctx context.Context) *run {
+	select {
+	case <-a.begun:
+		return a.tells
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // refused is the answer to a message that no lane takes.
@@ -270,6 +348,9 @@ func (s *Server) refused(err error) *problem {
 
 // Enter waits until the run is there.
 func (a *agentRun) Enter(ctx context.Context) error {
+	if t := turn.FromContext(ctx); a.answer != nil && t != nil && t.Inbox() != nil {
+		t.Inbox().CloseIfEmpty() // a workflow reads no steering, so messages had better wait
+	}
 	select {
 	case <-a.ready:
 		return nil
@@ -291,12 +372,13 @@ func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
 	a.m = m
 	close(a.ready)
 	result, err := a.ticket.Wait(context.Background())
+	a.follow(m)
 	switch {
 	case a.stop(err), a.answer != nil && a.answer.Told(err):
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case a.over:
+	case a.large:
 		return &bot.Failure{Code: codeTooLarge, Message: fmt.Sprintf("the run's result is larger than %d bytes", a.s.o.MaxResult)}
 	case err != nil:
 		return a.failure(err)
@@ -324,6 +406,8 @@ func (a *agentRun) stop(err error) bool {
 		a.m.Stop(errAsked)
 	case errors.Is(err, errErased):
 		a.m.Stop(errErased)
+	case errors.Is(err, turn.ErrTimeout):
+		a.m.Stop(fmt.Errorf("the turn took longer than %s", a.s.o.Turns.Timeout()))
 	default:
 		return false
 	}
@@ -341,9 +425,6 @@ func (a *agentRun) failure(err error) error {
 
 // take writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.
 func (a *agentRun) take(e turn.Event, err error) {
-	if a.m == nil && e.Kind == agent.ApprovalRequiredEvent {
-		a.deny(e.Value)
-	}
 	if err != nil || a.m == nil || a.silent {
 		return // the turn's end says what it failed of
 	}
@@ -408,8 +489,8 @@ func (a *agentRun) set(name string, number int, value []byte) {
 // send sends an event, unless it makes the result too large: then the turn ends.
 func (a *agentRun) send(e tube.Event) {
 	if a.size += len(e.Value); a.size > a.s.o.MaxResult {
-		if !a.over {
-			a.over = true
+		if !a.large {
+			a.large = true
 			a.cancel(errTooMuch)
 		}
 		return
@@ -480,6 +561,6 @@ func (a *agentRun) deny(question json.RawMessage) {
 		return
 	}
 	_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
-		Turn: a.id, Call: q.Call, Reason: "nobody is there to approve it", Role: tool.Admin,
+		Turn: a.id, Call: q.Call, Nobody: true, Role: tool.Admin,
 	})
 }

@@ -382,7 +382,7 @@ func TestAQuestionThatNobodyAnswersIsADenial(t *testing.T) {
 		began := time.Now()
 		resp := a.say("use danger", "", asEvents)
 		f, data := named(t, resp)
-		if took := time.Since(began); took < 5*time.Minute || took > 6*time.Minute || f.terminal != `finished{"status":"completed"}` || !strings.Contains(data["approval_resolved"], `"deny"`) {
+		if took := time.Since(began); took < 5*time.Minute || took > 6*time.Minute || f.terminal != `finished{"status":"completed"}` || data["approval_resolved"] != `{"call":"c1","decision":"deny","reason":"timeout"}` {
 			t.Errorf("%v %s %s", took, f.terminal, data)
 		}
 	})
@@ -568,7 +568,7 @@ func TestWhatDoesNotFitAnAgentIsSaid(t *testing.T) {
 		`{"agent":"assistant","input":"x","on_busy":"wait"}`:                             `/on_busy: expected queue, reject, interrupt or steer, found "wait"`,
 		`{"agent":"assistant","input":"x","session":"a\u0007"}`:                          `/session: a session id has no control characters, "a\a" has`,
 		`{"workflow":"chat","input":"x","on_busy":"queue"}`:                              "/on_busy: expected a session beside it, which can be busy",
-		`{"workflow":"chat","input":"x","session":"s","on_busy":"steer"}`:                "/on_busy: a workflow cannot be steered, only an agent",
+		`{"workflow":"chat","input":"x","session":"s","on_busy":"steer"}`:                "/on_busy: a workflow cannot be steered, only an agent; expected queue, reject or interrupt",
 		`{"workflow":"chat","input":"x","session":"a\u0007"}`:                            "/session: a session id has no control characters, \"a\\a\" has",
 		`{"agent":"assistant","input":"x","session":"` + strings.Repeat("x", 513) + `"}`: "/session: expected a string of 1 to 512 bytes, found 513",
 	} {

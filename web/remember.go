@@ -17,7 +17,7 @@ func (s *Server) inSession(sp *spec, session string, policy turn.Policy, input j
 	if json.Unmarshal(input, &plain) == nil {
 		text = plain
 	}
-	a := &agentRun{s: s, name: sp.workflow.Info().Name, id: newRunID(), policy: policy, ready: make(chan struct{})}
+	a := &agentRun{s: s, name: sp.workflow.Info().Name, id: newRunID(), policy: policy, begun: make(chan struct{}), ready: make(chan struct{})}
 	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
 		if !a.stop(cause) { // by a later message, or by who erases the session
 			a.m.Stop(cause)

@@ -77,6 +77,7 @@ type spec struct {
 	filters  []tube.Filter
 	key      string
 	hash     [16]byte
+	follows  bool // its message was taken before, for another run
 }
 
 // of is what the run is named after: of an agent's, the workflow only stands for it.
@@ -138,7 +139,8 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		p.retryAfter = 2 * time.Second
 		return nil, "", p
 	}
-	if rs.running >= rs.o.MaxRuns {
+	// What was taken is not refused any more; there is no more of it than an inbox holds.
+	if rs.running >= rs.o.MaxRuns && !sp.follows {
 		p := newProblem(codeOverloaded, fmt.Sprintf("%s are going on, which is the most that this server takes",
 			plural(int64(rs.running), "run")))
 		p.retryAfter = 2 * time.Second

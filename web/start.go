@@ -99,6 +99,9 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	if p != nil {
 		return nil, false, p
 	}
+	if run == nil && !again && sp.agent != nil && sp.agent.alone {
+		run = sp.agent.answering(r.Context())
+	}
 	if run == nil {
 		run, p := s.find(r, id)
 		return run, again, p
@@ -137,7 +140,7 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 	case a.Session == "" && a.OnBusy != "":
 		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "expected a session beside it, which can be busy"})
 	case a.OnBusy == string(turn.Steer):
-		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "a workflow cannot be steered, only an agent"})
+		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "a workflow cannot be steered, only an agent; expected queue, reject or interrupt"})
 	case a.Inline != nil:
 		w, p := s.inline(a.Inline)
 		if p != nil {

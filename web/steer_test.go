@@ -1,0 +1,210 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/turn"
+)
+
+const steered = `,"on_busy":"steer"`
+
+// busy is a server whose session s has a run that waits for its model.
+func busy(t *testing.T, edit func(*Options, *agent.Options)) (*agentBench, *http.Response) {
+	t.Helper()
+	a := newAgentBench(t, edit)
+	a.serve()
+	resp := a.say("wait", "", asEvents)
+	<-a.talk.waits
+	return a, resp
+}
+
+// followUp is the run that a stream says goes on with what came too late for it.
+func followUp(t *testing.T, data map[string]string) (run string) {
+	t.Helper()
+	var d struct{ Run string }
+	if err := json.Unmarshal([]byte(data["follow_up"]), &d); err != nil || d.Run == "" {
+		t.Fatalf("%v in %v", err, data)
+	}
+	return d.Run
+}
+
+// AG-70, TU-63
+func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
+	t.Run("the run is canceled", func(t *testing.T) {
+		a, first := busy(t, nil)
+		second := a.say("use danger", steered, asEvents)
+		if second.Header.Get("X-Run-Id") != first.Header.Get("X-Run-Id") {
+			t.Fatal("it is not told in the run that was to take it")
+		}
+		if r := a.do("POST", first.Header.Get("Location")+"/cancel", ""); r.StatusCode != 202 {
+			t.Fatal(r.StatusCode)
+		}
+		f, data := named(t, second)
+		if f.terminal != `canceled{"reason":"canceled by request"}` {
+			t.Error(f.terminal)
+		}
+		// It streams, and its question can be answered.
+		resp := a.do("GET", "/v1/runs/"+followUp(t, data)+"/events", "", asEvents)
+		call, _, stop := a.question(resp)
+		defer stop()
+		if r := a.do("POST", resp.Header.Get("Location")+"/approvals/"+call, `{"decision":"approve"}`); r.StatusCode != 204 {
+			t.Fatal(r.StatusCode)
+		}
+		if d := readDocument(t, a.do("GET", resp.Header.Get("Location")+"/events?format=json", "")); d.Status != statusCompleted || d.Session != "s" ||
+			!strings.Contains(string(d.Result), "done") {
+			t.Errorf("%+v %s", d, d.Result)
+		}
+		if _, data := named(t, first); data["follow_up"] == "" {
+			t.Error("who began the run is not told")
+		}
+	})
+	t.Run("a later one comes before it", func(t *testing.T) {
+		a, first := busy(t, nil)
+		a.say("one", steered, "Prefer: respond-async")
+		a.say("two", steered, "Prefer: respond-async")
+		interrupting := a.say("wait", `,"on_busy":"interrupt"`, asEvents)
+		<-a.talk.waits
+		_, data := named(t, first) // the follow_up that it says last
+		event, stop := liveEvents(t, a.do("GET", "/v1/runs/"+followUp(t, data)+"/events", "", asEvents))
+		defer stop()
+		event()
+		if e := event(); e.Type != "queued" || e.Data != `{"position":2}` {
+			t.Errorf("%+v", e)
+		}
+		a.talk.goOn <- struct{}{}
+		for e := event(); e.Type != "finished"; e = event() {
+		}
+		if f, _ := named(t, interrupting); f.terminal != `finished{"status":"completed"}` {
+			t.Error(f.terminal)
+		}
+	})
+	t.Run("its caller waits for a document", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAgentBench(t, nil)
+			a.servePipes()
+			first := a.say("wait", "", asEvents)
+			<-a.talk.waits
+			got := make(chan document)
+			go func() { got <- readDocument(t, a.say("late", steered)) }()
+			synctest.Wait()
+			a.do("POST", first.Header.Get("Location")+"/cancel", "")
+			// The document is that of the run that answers the message.
+			if d := <-got; d.Status != statusCompleted || !strings.HasSuffix(string(d.Result), `: late"`) || d.Run == first.Header.Get("X-Run-Id") {
+				t.Errorf("%+v %s", d, d.Result)
+			}
+			named(t, first)
+		})
+	})
+	t.Run("the server is full", func(t *testing.T) {
+		a, first := busy(t, func(o *Options, _ *agent.Options) { o.MaxRuns = 1 })
+		second := a.say("late", steered, asEvents)
+		a.do("POST", first.Header.Get("Location")+"/cancel", "")
+		_, data := named(t, second)
+		if d := readDocument(t, a.do("GET", "/v1/runs/"+followUp(t, data)+"/events?format=json", "")); d.Status != statusCompleted {
+			t.Errorf("what was taken is not answered: %+v", d)
+		}
+	})
+	t.Run("the server is shutting down", func(t *testing.T) {
+		a, first := busy(t, nil)
+		a.say("late", steered, "Prefer: respond-async")
+		ctx, cancel := context.WithCancel(t.Context())
+		drained := make(chan error)
+		go func() { drained <- a.s.Drain(ctx) }()
+		eventually(t, "the server drains", a.s.runs.isDraining)
+		a.do("POST", first.Header.Get("Location")+"/cancel", "")
+		if err := <-drained; err != nil {
+			t.Error(err)
+		}
+		cancel()
+		run := a.runOf(first.Header.Get("X-Run-Id"))
+		if len(run.Errors) != 1 || run.Errors[0].Code != codeDraining || run.Errors[0].Fatal {
+			t.Errorf("who was to be answered is not told: %+v", run.outcome)
+		}
+	})
+}
+
+func TestAWorkflowThatAnswersTakesNoMessagesThatCallersSteer(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	first := a.do("POST", "/v1/runs", `{"workflow":"chat","session":"s","input":"wait"}`, asEvents)
+	<-a.talk.waits
+	second := a.say("next", steered, asEvents)
+	if second.Header.Get("X-Run-Id") == first.Header.Get("X-Run-Id") {
+		t.Error("it is steered to a run that does not read it")
+	}
+	event, stop := liveEvents(t, second)
+	defer stop()
+	event()
+	if e := event(); e.Type != "queued" {
+		t.Errorf("%+v", e)
+	}
+	a.talk.goOn <- struct{}{}
+	for e := event(); e.Type != "finished"; e = event() {
+	}
+}
+
+// A turn of another door, such as a chat's, has no run that a caller could be sent to.
+func TestAMessageThatIsSteeredToAnotherDoorsTurnHasTheAnswerInARunOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgentBench(t, nil)
+		a.servePipes()
+		e := &turn.Envelope{SessionID: "s", Channel: "chat", Content: "wait"}
+		if _, err := a.s.o.Turns.Submit(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		<-a.talk.waits
+		got := make(chan document)
+		go func() { got <- readDocument(t, a.say("also this", steered)) }()
+		synctest.Wait()
+		a.talk.goOn <- struct{}{}
+		if d := <-got; d.Status != statusCompleted || !strings.HasSuffix(string(d.Result), `: also this"`) {
+			t.Errorf("%+v %s", d, d.Result)
+		}
+	})
+}
+
+// AG-70: a message may be steered to a turn whose run is only being started.
+func TestAMessageCanBeSteeredToARunThatIsJustStarting(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	for range 20 {
+		got := make(chan *http.Response, 4)
+		for range cap(got) {
+			go func() { got <- a.say("hello", steered) }()
+		}
+		for range cap(got) {
+			if d := readDocument(t, <-got); d.Status != statusCompleted {
+				t.Fatalf("%+v", d)
+			}
+		}
+	}
+}
+
+// TU-51
+func TestATurnThatTakesTooLongSaysSo(t *testing.T) {
+	for name, body := range map[string]string{
+		"an agent's":   `{"agent":"assistant","session":"s","input":"wait"}`,
+		"a workflow's": `{"workflow":"chat","session":"s","input":"wait"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAgentBench(t, func(o *Options, _ *agent.Options) {
+				o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Log: o.Log, Timeout: 50 * time.Millisecond})
+			})
+			a.serve()
+			d := readDocument(t, a.do("POST", "/v1/runs", body))
+			if d.Status != statusCanceled || d.Reason != "the turn took longer than 50ms" {
+				t.Errorf("%+v", d)
+			}
+			if f, _ := named(t, a.do("GET", "/v1/runs/"+d.Run+"/events", "", asEvents)); f.terminal != `canceled{"reason":"the turn took longer than 50ms"}` {
+				t.Error(f.terminal)
+			}
+		})
+	}
+}

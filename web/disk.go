@@ -259,10 +259,21 @@ func (d *disk) rewriteKeys(k *keys) error {
 	if d.lines < 2*len(k.entries)+1000 {
 		return nil
 	}
-	return d.rewriteKeysLocked(k)
+	// What the runs are of stands in the file alone: a hundred thousand names are not kept in memory for the sake of a crash.
+	text, err := d.root.ReadFile(keysFile)
+	if err != nil {
+		return err
+	}
+	subjects := map[string]subject{}
+	for line := range bytes.Lines(text) {
+		if e, of, ok := parseKeyLine(line); ok && k.entries[e.key].run == e.run {
+			subjects[e.id()] = of
+		}
+	}
+	return d.rewriteKeysLocked(k, subjects)
 }
 
-func (d *disk) rewriteKeysLocked(k *keys) error {
+func (d *disk) rewriteKeysLocked(k *keys, subjects map[string]subject) error {
 	list := make([]keyEntry, 0, len(k.entries))
 	for _, e := range k.entries {
 		list = append(list, e)
@@ -270,7 +281,7 @@ func (d *disk) rewriteKeysLocked(k *keys) error {
 	slices.SortFunc(list, func(a, b keyEntry) int { return int(a.at - b.at) })
 	var text []byte
 	for _, e := range list {
-		text = e.appendLine(text, subject{})
+		text = e.appendLine(text, subjects[e.id()])
 	}
 	beside := keysFile + temporary
 	if err := d.root.WriteFile(beside, text, fileMode); err != nil {
@@ -310,7 +321,7 @@ func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]subject, er
 	}
 	k.bound()
 	if torn || d.lines > 2*len(k.entries)+1000 {
-		return subjects, d.rewriteKeysLocked(k)
+		return subjects, d.rewriteKeysLocked(k, subjects)
 	}
 	return subjects, nil
 }

@@ -236,8 +236,11 @@ func TestKeysSurviveACrashInTheMiddleOfAWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		k = newKeys(time.Hour)
-		if _, err := d.loadKeys(k, time.Now()); err != nil || len(k.entries) != want+1 {
+		if subjects, err = d.loadKeys(k, time.Now()); err != nil || len(k.entries) != want+1 {
 			t.Fatalf("cut at %d, then one more: %d keys, %v", cut, len(k.entries), err)
+		}
+		if want > 0 && subjects[ids[0]].Workflow != "work flow \"x\"\n" {
+			t.Fatalf("cut at %d: the run is of %+v", cut, subjects[ids[0]])
 		}
 		d.close()
 	}
@@ -304,8 +307,9 @@ func TestTheFileOfKeysIsWrittenAnewWhenMostHaveExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := newKeys(time.Hour)
-	if _, err := d.loadKeys(again, time.Now()); err != nil || len(again.entries) != 2 {
-		t.Errorf("%d keys, %v", len(again.entries), err)
+	subjects, err := d.loadKeys(again, time.Now())
+	if err != nil || len(again.entries) != 2 || subjects[kept.id()].Workflow != "w" {
+		t.Errorf("%d keys, %v, %v", len(again.entries), subjects, err)
 	}
 }
 

@@ -11,8 +11,11 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/agent/skill"
+	"github.com/lingserve/lingserve/agent/workflow"
+	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tape/memory"
@@ -25,8 +28,8 @@ import (
 // crew is the agents of a server as one plugin: each turn goes to the agent that its envelope names, so that all of them share
 // the lanes of the sessions.
 type crew struct {
-	names  []string          // the default agent first
-	by     map[string]string // the workflows that answer for agents, by agent
+	names  []string                   // the default agent first
+	by     map[string]*workflow.Stage // the workflows that answer for agents, by agent
 	agents map[string]*agent.Agent
 }
 
@@ -56,9 +59,10 @@ func turnOptions(c *config.Config, log *slog.Logger) turn.Options {
 	}
 }
 
-// newTurns makes the agents that are configured, and what runs their turns.
+// newTurns makes the agents that are configured, and what runs their turns. Workflows that answer for agents are found in workflows
+// when they are to answer.
 // stop ends them, and the servers that they have tools from; the store is to be closed after that.
-func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log *slog.Logger) (_ *turn.Framework, _ *crew, stop func(), err error) {
+func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Registry, store tape.Store, log *slog.Logger) (_ *turn.Framework, _ *crew, stop func(), err error) {
 	servers, err := startServers(c, log)
 	if err != nil {
 		return nil, nil, nil, err
@@ -82,7 +86,7 @@ func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log 
 		places = append(places, skill.Dir(c.Data, "skills"))
 	}
 	skills := skill.New(log, places...)
-	all := &crew{agents: map[string]*agent.Agent{}, by: map[string]string{}}
+	all := &crew{agents: map[string]*agent.Agent{}, by: map[string]*workflow.Stage{}}
 	around := &host{servers: servers}
 	if c.Data != "" {
 		around.folder = filepath.Join(c.Data, "exports")
@@ -131,7 +135,13 @@ func newTurns(c *config.Config, models *adapter.Registry, store tape.Store, log 
 			return nil, nil, nil, err
 		}
 		if a.Workflow != "" {
-			all.by[a.Name] = a.Workflow
+			all.by[a.Name] = &workflow.Stage{
+				Workflow: a.Workflow, Workflows: workflows, Bot: bot.Config{Model: c.Model},
+				Run: ling.Options{
+					Models: models, Log: log, MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks,
+					MaxResult: int(c.Run.MaxResult), MaxLog: int(c.Run.MaxLog), Agent: a.Name,
+				},
+			}
 		}
 		all.names = append(all.names, a.Name)
 		all.agents[a.Name] = one
@@ -163,10 +173,13 @@ func startServers(c *config.Config, log *slog.Logger) (*mcp.Client, error) {
 	return mcp.Start(list, &mcp.Options{Log: log, Redact: func(text string) string { return adapter.Redact(text) }, Version: build().version})
 }
 
-// modelCode is the code of a model's error; "" of any other.
+// modelCode is the code of a model's error, or of a bot's; "" of any other.
 func modelCode(err error) string {
 	if e, ok := errors.AsType[*adapter.Error](err); ok {
 		return e.Code
+	}
+	if f, ok := errors.AsType[*bot.Failure](err); ok {
+		return f.Code
 	}
 	return ""
 }
@@ -175,27 +188,43 @@ func modelCode(err error) string {
 func (c *crew) Names() []string { return slices.Clone(c.names) }
 
 // Workflow implements [web.ByWorkflow].
-func (c *crew) Workflow(name string) string { return c.by[name] }
+func (c *crew) Workflow(name string) string {
+	if stage := c.by[name]; stage != nil {
+		return stage.Workflow
+	}
+	return ""
+}
 
 // look warns of agents whose workflows are not there: they may come with the next reload.
-func (c *crew) look(workflows *flow.Registry, log *slog.Logger) {
+func (c *crew) look(log *slog.Logger) {
 	for _, name := range c.names {
-		if by := c.by[name]; by != "" {
-			if _, ok := workflows.Get(by); !ok {
-				log.Warn("an agent names a workflow that is not there", "agent", name, "workflow", by)
+		if by := c.by[name]; by != nil {
+			if _, ok := by.Workflows.Get(by.Workflow); !ok {
+				log.Warn("an agent names a workflow that is not there", "agent", name, "workflow", by.Workflow)
 			}
 		}
 	}
 }
 
-// of is the agent that an envelope is for. Who has asked for one that is not there, was told so before.
-func (c *crew) of(e *turn.Envelope) *agent.Agent {
+// of is the agent that an envelope is for.
+func (c *crew) of(e *turn.Envelope) *agent.Agent { return c.agents[c.named(e)] }
+
+// named is the name of the agent that an envelope is for. Who has asked for one that is not there, was told so before.
+func (c *crew) named(e *turn.Envelope) string {
 	if e != nil {
 		if name, ok := e.Extra[web.ExtraAgent].(string); ok && c.agents[name] != nil {
-			return c.agents[name]
+			return name
 		}
 	}
-	return c.agents[c.names[0]]
+	return c.names[0]
+}
+
+// answering is the workflow that answers an envelope; nil where the agent does. Commands are always the agent's.
+func (c *crew) answering(e *turn.Envelope) *workflow.Stage {
+	if e.Kind == turn.KindCommand {
+		return nil
+	}
+	return c.by[c.named(e)]
 }
 
 // in is the agent of the turn that a hook's context belongs to.
@@ -243,7 +272,13 @@ func (c *crew) SystemPrompt(ctx context.Context, p turn.Prompt, s turn.State) (s
 	return c.in(ctx).SystemPrompt(ctx, p, s)
 }
 
+// RunModelStream lets a workflow answer for the agents that have one.
 func (c *crew) RunModelStream(ctx context.Context, p turn.Prompt, id turn.SessionID, s turn.State) (turn.Stream, bool, error) {
+	if t := turn.FromContext(ctx); t != nil {
+		if by := c.answering(t.Envelope()); by != nil {
+			return by.RunModelStream(ctx, p, id, s)
+		}
+	}
 	return c.in(ctx).RunModelStream(ctx, p, id, s)
 }
 
@@ -251,8 +286,15 @@ func (c *crew) SaveState(ctx context.Context, o *turn.Outcome) error {
 	return c.of(o.Envelope).SaveState(ctx, o)
 }
 
+// RenderOutbound makes of a workflow's document what people can read. In the outcome it is as it was.
 func (c *crew) RenderOutbound(ctx context.Context, o *turn.Outcome) ([]*turn.Envelope, error) {
-	return c.of(o.Envelope).RenderOutbound(ctx, o)
+	list, err := c.of(o.Envelope).RenderOutbound(ctx, o)
+	if c.answering(o.Envelope) != nil {
+		for _, e := range list {
+			e.Content = workflow.Shown(e.Content)
+		}
+	}
+	return list, err
 }
 
 func (c *crew) DispatchOutbound(ctx context.Context, e *turn.Envelope) (bool, error) {

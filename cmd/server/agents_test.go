@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -23,6 +25,7 @@ import (
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
@@ -52,7 +55,7 @@ func agentsOf(t *testing.T, file string) (turns *turn.Framework, c *crew, store 
 	if store, err = openTapes(settings, log); err != nil {
 		t.Fatal(err)
 	}
-	turns, c, stopTurns, err := newTurns(settings, models, store, log)
+	turns, c, stopTurns, err := newTurns(settings, models, new(flow.Registry), store, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,11 +338,78 @@ func TestAnAgentIsAnsweredForByTheWorkflowThatItNames(t *testing.T) {
 	if c.Workflow("writer") != "essay" || c.Workflow("assistant") != "" {
 		t.Errorf("%q %q", c.Workflow("writer"), c.Workflow("assistant"))
 	}
-	var workflows flow.Registry
-	workflows.Register(flow.Func("essay", "", nil, func(context.Context, *ling.Manager, map[string]any) error { return nil }))
 	var said strings.Builder
-	c.look(&workflows, slog.New(slog.NewTextHandler(&said, nil)))
+	c.by["writer"].Workflows.(*flow.Registry).Register(essay("1"))
+	c.look(slog.New(slog.NewTextHandler(&said, nil)))
 	if got := said.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "agent=broken workflow=nothing-there") {
 		t.Error(got)
+	}
+}
+
+// essay is a workflow that tells which version of it has answered, and how much was said before.
+func essay(version string) flow.Workflow {
+	input := json.RawMessage(`{"type":"object","required":["about"],"properties":{"about":{"type":"string","maxLength":20}}}`)
+	return flow.Func("essay", "", input, func(_ context.Context, m *ling.Manager, input map[string]any) error {
+		text := fmt.Sprintf("%s after %d: %s", version, len(m.History()), input["about"])
+		_, err := m.Tube().Send(tube.Event{Kind: tube.Append, URI: []byte("essay/text"), Value: []byte(text)})
+		return err
+	})
+}
+
+// TU-46: the envelope may come from any channel; what people read of the document is its text.
+func TestAWorkflowAnswersForItsAgentOnEveryChannel(t *testing.T) {
+	t.Chdir(t.TempDir())
+	turns, c, store, stop := agentsOf(t, "agents:\n  writer: {workflow: essay}\n  broken: {workflow: nothing-there}\n")
+	defer stop()
+	workflows := c.by["writer"].Workflows.(*flow.Registry)
+	workflows.Register(essay("1"))
+	var deltas []string
+	say := func(name, text string) (*turn.Result, error) {
+		t.Helper()
+		deltas = nil
+		k, err := turns.Submit(t.Context(), &turn.Envelope{
+			SessionID: "s", Channel: "test", Content: text, Extra: map[string]any{web.ExtraAgent: name},
+		}, turn.WithSink(func(e turn.Event, _ error) {
+			if e.Kind == turn.DeltaEvent {
+				deltas = append(deltas, e.URI+" "+string(e.Value))
+			}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Wait(t.Context())
+	}
+	check := func(text, want string) {
+		t.Helper()
+		r, err := say("writer", text)
+		if err != nil || r.Output != `{"essay":{"text":"`+want+`"}}` || len(r.Outbound) != 1 || r.Outbound[0].Content != want {
+			t.Fatalf("%+v %v", r, err)
+		}
+		if !slices.Equal(deltas, []string{`essay/text "` + want + `"`}) {
+			t.Errorf("%q", deltas)
+		}
+	}
+	check("bees", "1 after 1: bees")
+	workflows.Register(essay("2")) // as a reload does
+	check("wasps", "2 after 3: wasps")
+	// Its commands are an agent's.
+	if r, err := say("writer", ",help"); err != nil || !strings.Contains(r.Outbound[0].Content, ",tape.info") {
+		t.Errorf("%+v %v", r, err)
+	}
+	if r, err := say("writer", ",tape.info"); err != nil || !strings.Contains(r.Output, "entries") {
+		t.Errorf("%+v %v", r, err)
+	}
+	if _, err := say("writer", "something that is too long"); turns.Code(err) != turn.CodeInvalid {
+		t.Error(err)
+	}
+	if _, err := say("broken", "bees"); turns.Code(err) != turn.CodeInternal || !strings.Contains(err.Error(), `"nothing-there", which is to answer, is not there`) {
+		t.Error(err)
+	}
+	if text := onTape(t, store); strings.Count(text, `"workflow":"essay"`) != 2 || strings.Count(text, `"turn.end"`) != 2 {
+		t.Error(text)
+	}
+	// The default agent's model goes on where the workflow has ended.
+	if r, err := say("assistant", "hello"); err != nil || r.Output == "" || len(deltas) != 0 {
+		t.Errorf("%+v %v", r, err)
 	}
 }

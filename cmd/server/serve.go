@@ -91,12 +91,12 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "tape folder: "))
 	}
 	defer o.Tapes.Close()
-	turns, crew, stopTurns, err := newTurns(c, models, o.Tapes, log)
+	turns, crew, stopTurns, err := newTurns(c, models, workflows, o.Tapes, log)
 	if err != nil {
 		return err
 	}
 	defer stopTurns()
-	crew.look(workflows, log)
+	crew.look(log)
 	o.Turns, o.Agents = turns, crew
 	s, err := web.New(o)
 	if err != nil { // which is about the data folder

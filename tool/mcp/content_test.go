@@ -116,7 +116,7 @@ func hash(remote string) string {
 }
 
 func TestToolsThatCannotBeUsedAreLeftOut(t *testing.T) { // AG-64, AG-65
-	s := newServer(Server{Name: "srv", Command: "x"}, withDefaults(nil), quick)
+	s := newServer(Server{Name: "srv", Command: "x"}, withDefaults(nil))
 	object := map[string]any{"type": "object"}
 	got := s.adopt([]*sdk.Tool{
 		{Name: "good", InputSchema: object, Description: strings.Repeat("天", 5000)},

@@ -2,7 +2,9 @@ package mcp
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,7 +31,22 @@ func TestMain(m *testing.M) {
 		program()
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	status := m.Run()
+	if status == 0 {
+		// What ends by itself gets the time it needs.
+		for deadline := time.Now().Add(patience); ; {
+			err := goleak.Find()
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				fmt.Fprintln(os.Stderr, err)
+				status = 1
+				break
+			}
+		}
+	}
+	os.Exit(status)
 }
 
 // programs are what a server may be like.
@@ -72,7 +89,34 @@ var programs = map[string]func(){
 		})
 		_ = server.Run(context.Background(), transport)
 	},
+	"full": func() { // after the first call of echo it reads nothing any more
+		in := bufio.NewScanner(os.Stdin)
+		for in.Scan() {
+			var ask struct {
+				ID     json.RawMessage
+				Method string
+				Params struct{ Name string }
+			}
+			if json.Unmarshal(in.Bytes(), &ask) != nil || ask.ID == nil {
+				continue
+			}
+			switch ask.Method + " " + ask.Params.Name {
+			case "initialize ":
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", ask.ID, welcome)
+			case "tools/list ":
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}},{"name":"pid","inputSchema":{"type":"object"}}]}}`+"\n", ask.ID)
+			case "tools/call pid":
+				fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%d"}]}}`+"\n", ask.ID, os.Getpid())
+			case "tools/call echo":
+				select {}
+			}
+		}
+		select {} // a line was too long for the scanner: it is not read on, either
+	},
 }
+
+// welcome is the result of the handshake.
+const welcome = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"x","version":"1"}}`
 
 type nopCloser struct{ io.Writer }
 
@@ -93,7 +137,7 @@ func flooding(message string) {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() && !strings.Contains(in.Text(), "tools/list") {
 		if strings.Contains(in.Text(), `"initialize"`) {
-			fmt.Println(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"x","version":"1"}}}`)
+			fmt.Println(`{"jsonrpc":"2.0","id":1,"result":` + welcome + `}`)
 		}
 	}
 	out := bufio.NewWriter(os.Stdout)
@@ -189,9 +233,13 @@ func program(t *testing.T, which string) Server {
 	return Server{Name: "test", Command: exe, Env: []string{role + "=" + which}, Free: []string{"*"}}
 }
 
-// quick are times that no test waits long for.
-var quick = times{
-	connect: 10 * time.Second, list: 5 * time.Second, ping: 200 * time.Millisecond, listen: 500 * time.Millisecond, write: 500 * time.Millisecond,
+// patience is how long a test waits for what must come. Nothing may depend on it: it only ends a test that hangs.
+const patience = 4 * time.Minute
+
+// patient are the times of a server that is waited for, however busy the machine is. Only what comes when a time is over is quick:
+// pauses, and the end of a program that does not end by itself. A test of a limit shortens that one, of that server.
+var patient = times{
+	connect: patience, list: patience, ping: patience, listen: patience, write: patience,
 	exit: 500 * time.Millisecond, leave: time.Second, first: 10 * time.Millisecond, longest: 100 * time.Millisecond, stable: time.Minute,
 }
 
@@ -214,13 +262,16 @@ func (l *log) String() string {
 }
 
 // connect starts a client that is closed with the test.
-func connect(t *testing.T, times times, servers ...Server) (*Client, *log) {
+func connect(t *testing.T, servers ...Server) (*Client, *log) {
 	t.Helper()
 	var l log
-	c, err := start(servers, Options{
+	for i := range servers {
+		servers[i].times = cmp.Or(servers[i].times, patient)
+	}
+	c, err := Start(servers, &Options{
 		Log:    slog.New(slog.NewTextHandler(&l, nil)),
 		Redact: func(s string) string { return strings.ReplaceAll(s, "sk-secret", "…") },
-	}, times)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +289,7 @@ func connect(t *testing.T, times times, servers ...Server) (*Client, *log) {
 // until waits for something that other processes bring about.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(patience)
 	for !is() {
 		if time.Now().After(deadline) {
 			t.Fatalf("it never came to this: %s", what)
@@ -255,12 +306,28 @@ func ready(t *testing.T, c *Client) {
 
 // ask makes one call, as an agent does.
 func ask(ctx context.Context, c *Client, name, arguments string) tool.Result {
-	return askWith(ctx, &tool.Runner{}, c, name, arguments)
+	return askWithin(ctx, patience, c, name, arguments)
 }
 
-func askWith(ctx context.Context, r *tool.Runner, c *Client, name, arguments string) tool.Result {
+// askWithin makes a call that may take no longer.
+func askWithin(ctx context.Context, limit time.Duration, c *Client, name, arguments string) tool.Result {
+	r := tool.Runner{Timeout: limit, Grace: patience}
 	for _, result := range r.Run(ctx, c.Tools(), []tool.Call{{ID: "1", Name: name, Arguments: []byte(arguments)}}) {
 		return result
 	}
 	panic("a call without a result")
+}
+
+// called waits until a call is on its way.
+func called(t *testing.T, c *Client) {
+	t.Helper()
+	until(t, "a call runs", func() bool { return c.servers[0].calls.Load() > 0 })
+}
+
+// current is the connection that there is.
+func current(c *Client) *connection {
+	s := c.servers[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
 }

@@ -81,6 +81,8 @@ type Server struct {
 	Role tool.Role
 	// Timeout bounds one call; 0 is what the agent says.
 	Timeout time.Duration
+
+	times times // usual, unless a test says otherwise
 }
 
 // Check says what is wrong with the configuration of a server.
@@ -127,7 +129,24 @@ var errClosed = errors.New("mcp: closed")
 
 // Start begins to connect to the servers, and returns at once. The error is that of a configuration.
 func Start(servers []Server, opts *Options) (*Client, error) {
-	return start(servers, withDefaults(opts), usual)
+	o := withDefaults(opts)
+	ctx, stop := context.WithCancelCause(context.Background())
+	c := &Client{stop: stop}
+	for i := range servers {
+		if err := servers[i].Check(); err != nil {
+			stop(err)
+			return nil, err
+		}
+		if slices.ContainsFunc(c.servers, func(s *server) bool { return s.Name == servers[i].Name }) {
+			stop(nil)
+			return nil, fmt.Errorf("MCP server %s: there is already one of that name", servers[i].Name)
+		}
+		c.servers = append(c.servers, newServer(servers[i], o))
+	}
+	for _, s := range c.servers {
+		c.wg.Go(func() { s.run(ctx) })
+	}
+	return c, nil
 }
 
 func withDefaults(opts *Options) Options {
@@ -140,26 +159,6 @@ func withDefaults(opts *Options) Options {
 		o.Redact = func(s string) string { return s }
 	}
 	return o
-}
-
-func start(servers []Server, o Options, t times) (*Client, error) {
-	ctx, stop := context.WithCancelCause(context.Background())
-	c := &Client{stop: stop}
-	for i := range servers {
-		if err := servers[i].Check(); err != nil {
-			stop(err)
-			return nil, err
-		}
-		if slices.ContainsFunc(c.servers, func(s *server) bool { return s.Name == servers[i].Name }) {
-			stop(nil)
-			return nil, fmt.Errorf("MCP server %s: there is already one of that name", servers[i].Name)
-		}
-		c.servers = append(c.servers, newServer(servers[i], o, t))
-	}
-	for _, s := range c.servers {
-		c.wg.Go(func() { s.run(ctx) })
-	}
-	return c, nil
 }
 
 // Tools lists the tools of all servers. Those of a server that is away stay, as they were.

@@ -24,7 +24,6 @@ import (
 type server struct {
 	Server
 	opts   Options
-	times  times
 	client *sdk.Client
 
 	changed chan struct{} // the server says that its list of tools changed
@@ -46,9 +45,10 @@ type connection struct {
 	ctx context.Context
 }
 
-func newServer(config Server, opts Options, t times) *server {
+func newServer(config Server, opts Options) *server {
+	config.times = cmp.Or(config.times, usual)
 	s := &server{
-		Server: config, opts: opts, times: t, state: Connecting, since: time.Now(),
+		Server: config, opts: opts, state: Connecting, since: time.Now(),
 		changed: make(chan struct{}, 1), doubt: make(chan struct{}, 1),
 	}
 	s.client = sdk.NewClient(&sdk.Implementation{Name: "lingserve", Version: cmp.Or(opts.Version, "dev")}, &sdk.ClientOptions{

@@ -36,6 +36,8 @@ type Block struct {
 	Payload
 	Target ReplyPlanFacts
 	Key    string // turn id ":" seq, the same on every attempt
+	// Preview is the first receipt of the preview that stands there already: what Deliver edits. nil where none was shown.
+	Preview *Receipt `json:",omitempty"`
 }
 
 // ReceiptState says what became of a send. The zero value is Sent.
@@ -74,7 +76,8 @@ type Previewer interface {
 	Abandon(_ context.Context, prev Receipt, cause error) error
 }
 
-// Intervals of previews and of the sign that work goes on, where a channel says another than the kernel's: 1 s and 5 s.
+// Pacer says the intervals of previews and of the sign that work goes on, where a channel has others than the kernel: 1 s and 5 s.
+// Zero is the kernel's.
 type Pacer interface {
 	PreviewEvery(Block) time.Duration
 	WorkingEvery() time.Duration
@@ -107,6 +110,10 @@ type Sender interface {
 	Send(context.Context, Outbound) (Receipt, error)
 }
 
+// Idempotent is a Sender whose platform takes a second send with the same Block.Key for the first: what may have been sent
+// may be sent again.
+type Idempotent interface{ HonoursKey() bool }
+
 // Reconciler asks a platform whether something was sent.
 type Reconciler interface {
 	Reconcile(context.Context, Outbound) (Receipt, error)
@@ -116,8 +123,17 @@ type Reconciler interface {
 type Outbound struct {
 	Channel, Account string
 	TurnID           string
+	Event            string `json:",omitempty"` // the key of the event that is answered; "" where none was accepted
+	Sender           string // the registered one
+	Origin           Origin // whom the gates are asked about before it is tried again
 	Block            Block
-	Attempt          int
+	Attempt          int // 1 is the first
+}
+
+// Origin is who is answered, and where: what the route and sender gates decide by.
+type Origin struct {
+	Sender       SenderFacts
+	Conversation ConversationFacts
 }
 
 // Sink takes what an agent says in a turn.

@@ -1,12 +1,21 @@
 package channel
 
-// Policy is the settings of one place, and where each came from.
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/tool"
+)
+
+// Policy is the settings of one place, and where each came from. The zero value admits nobody. Its lists and its map are shared: they
+// are read, never changed.
 type Policy struct {
 	DM             PolicyKind
 	DMAllowFrom    []string // nil is no list
 	Group          PolicyKind
 	GroupAllowFrom []string
-	RouteAllowed   bool
+	RouteAllowed   bool // the conversation, or the thread, is among those that the agent talks in
 	RequireMention bool
 	Unmentioned    UnmentionedMode
 	Patterns       []string // names of the agent in texts
@@ -21,20 +30,100 @@ type Policy struct {
 	ErrorNotice    bool
 	OnBusy         string
 	SystemPrompt   string
-	Sources        map[string]string // of a field: the path of its setting
+	Agent          string        // "" is left to the routes
+	Debounce       time.Duration // 0 is off
+	SenderIDs      string        // in logs: plain, hash or none
+	Previews       bool          // of messages, in logs
+
+	Sources    map[string]string // of a setting, named by its key in [SettingsTable]: the path it was found at
+	Generation uint64            // of the settings: another one says that they changed since
 }
 
-// Evaluate decides the gates self to mention: it is pure.
-func Evaluate(f Facts) Decision { panic("not yet") }
+// Anyone is the entry of a list that stands for everybody. It counts under the policy open alone.
+const Anyone = "*"
 
-// Decision is what the gates say.
-type Decision struct {
-	Admission         Admission
-	Verdicts          []Verdict // of every gate, in order
-	Addressed         bool
-	CommandAuthorized bool
-	Role              string
+// Inherit is the one entry of a group's list that says: the list of direct conversations.
+const Inherit = "inherit"
+
+// rolePrefix begins an entry that names a role of the platform instead of somebody.
+const rolePrefix = "role:"
+
+// Identity is who is compared with the lists.
+type Identity struct {
+	IDs     []string // canonical, as the channel has normalised them
+	Mutable []string // names and handles: anybody may take one, so that they count only with match_mutable
+	Roles   []string // of the platform: a list has them as "role:…"
+	Paired  Tri      // unknown is a store that cannot be read
 }
 
-// BuildContext maps facts to what the agent is told: no I/O, no clock, no log.
-func BuildContext(f Facts) (*TurnContext, error) { panic("not yet") }
+// Identity is what the lists are compared with. It is not known whether the sender was paired.
+func (s SenderFacts) Identity() Identity {
+	who := Identity{Roles: s.Roles}
+	if s.ID != "" {
+		who.IDs = []string{s.ID}
+	}
+	for _, name := range []string{s.Username, s.Name} {
+		if name != "" {
+			who.Mutable = append(who.Mutable, name)
+		}
+	}
+	return who
+}
+
+// Access compares who writes with the settings. m is what the channel knows of mentions; which implicit kinds are allowed, the
+// settings say.
+func (p Policy) Access(who Identity, m MentionFacts) AccessFacts {
+	m.AllowedImplicit = p.Implicit
+	return AccessFacts{
+		DM: DMFacts{
+			Policy: p.DM, Sender: p.listed(p.DMAllowFrom, who), Paired: who.Paired, AllowFrom: p.DMAllowFrom,
+		},
+		Group: GroupFacts{
+			Policy: p.Group, RouteAllowed: p.RouteAllowed, Sender: p.listed(p.GroupAllowFrom, who), AllowFrom: p.GroupAllowFrom,
+			RequireMention: p.RequireMention, Unmentioned: p.Unmentioned,
+		},
+		Commands: CommandFacts{Mode: p.CommandMode, Authorizers: []Authorizer{
+			{Name: "users", Role: tool.User, Configured: p.Users != nil, Allowed: p.listed(p.Users, who)},
+			{Name: "operators", Role: tool.Operator, Configured: p.Operators != nil, Allowed: p.listed(p.Operators, who)},
+			{Name: "admins", Role: tool.Admin, Configured: p.Admins != nil, Allowed: p.listed(p.Admins, who)},
+		}},
+		Mentions:   m,
+		AllowBots:  p.AllowBots,
+		Visibility: p.Visibility,
+		Sources:    p.Sources,
+	}
+}
+
+// Sees says whether words of who would be let in as a message in a conversation of this kind: what SenderAllowed of a quote, a
+// forward and a thread is. Of somebody without an id it is not known.
+func (p Policy) Sees(kind ChatType, who Identity) Tri {
+	if len(who.IDs) == 0 {
+		return Unknown
+	}
+	_, _, reason := senderGate(kind, p.Access(who, MentionFacts{}))
+	if reason == "" {
+		return Yes
+	}
+	return No
+}
+
+// listed says whether an entry is who. [Anyone] is nobody here: it has its meaning from the policy.
+func (p Policy) listed(list []string, who Identity) bool {
+	for _, entry := range list {
+		if entry == "" || entry == Anyone {
+			continue
+		}
+		if slices.Contains(who.IDs, entry) {
+			return true
+		}
+		if role, ok := strings.CutPrefix(entry, rolePrefix); ok && slices.Contains(who.Roles, role) {
+			return true
+		}
+		if p.MatchMutable && slices.ContainsFunc(who.Mutable, func(name string) bool {
+			return name != "" && strings.EqualFold(strings.TrimPrefix(name, "@"), strings.TrimPrefix(entry, "@"))
+		}) {
+			return true
+		}
+	}
+	return false
+}

@@ -118,7 +118,7 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		Channel:        f.Channel,
 		Surface:        f.Channel,
 		Trigger:        f.Trigger,
-		ObserveOnly:    f.ObserveOnly,
+		ObserveOnly:    f.Observing,
 
 		From:           f.From,
 		SenderID:       f.senderID(),
@@ -161,9 +161,9 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		ReplyToID:       fallBack(f.Reply.ReplyToID, ""),
 		ReplyToIDFull:   fallBack(f.Reply.ReplyToIDFull, ""),
 	}
-	t.Body = or(m.Body, t.RawBody)
-	t.BodyForAgent = or(m.BodyForAgent, t.RawBody)
-	t.BodyForCommands = or(m.CommandBody, t.RawBody)
+	t.Body = cleanOr(m.Body, t.RawBody)
+	t.BodyForAgent = cleanOr(m.BodyForAgent, t.RawBody)
+	t.BodyForCommands = cleanOr(m.CommandBody, t.RawBody)
 	if c.Kind != Direct {
 		t.GroupSubject = t.ConversationLabel
 	}
@@ -208,8 +208,8 @@ func (t *TurnContext) addUntrusted(kind, text string) {
 	}
 }
 
-// or is the clean text, or what is clean already where there is none.
-func or(text, already string) string {
+// cleanOr is the clean text, or what is clean already where there is none.
+func cleanOr(text, already string) string {
 	if text == "" {
 		return already
 	}

@@ -314,7 +314,7 @@ func mentionGate(f *Facts, addressed bool, implicit MentionKind) Verdict {
 	switch {
 	case f.Trigger != "":
 		v.Setting, v.Value = byTrigger, string(f.Trigger)
-	case f.ObserveOnly:
+	case f.Observing:
 		v.State, v.Setting, v.Value = Skipped, "default:observeOnly", "true"
 	case f.Conversation.Kind == Direct:
 		v.State = Skipped

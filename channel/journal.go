@@ -2,7 +2,10 @@ package channel
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
+	"strings"
 	"time"
 )
 
@@ -10,6 +13,84 @@ import (
 type EventKey struct {
 	Channel, Account, Conversation, Thread, ID string
 	Synthetic                                  bool // ID was made from content: the key lives for 60 s
+}
+
+// String is the key as one text, the parts escaped: other keys have other texts. Synthetic is no part of it.
+func (k EventKey) String() string {
+	var b strings.Builder
+	b.Grow(len(k.Channel) + len(k.Account) + len(k.Conversation) + len(k.Thread) + len(k.ID) + 4)
+	for i, part := range [...]string{k.Channel, k.Account, k.Conversation, k.Thread, k.ID} {
+		if i > 0 {
+			b.WriteByte('/')
+		}
+		escapeTo(&b, part)
+	}
+	return b.String()
+}
+
+// escapeTo writes a part of a key: what parts it from others, and what would make it unreadable in a log, as %XX.
+func escapeTo(b *strings.Builder, part string) {
+	const hex = "0123456789ABCDEF"
+	for i := range len(part) {
+		if c := part[i]; c == '/' || c == '%' || c <= ' ' || c >= 0x7f {
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		} else {
+			b.WriteByte(c)
+		}
+	}
+}
+
+// ParseEventKey reads what [EventKey.String] wrote.
+func ParseEventKey(text string) (EventKey, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) != 5 {
+		return EventKey{}, fmt.Errorf("channel: an event key has 5 parts, channel/account/conversation/thread/id, this has %d", len(parts))
+	}
+	for i, part := range parts {
+		plain, err := unescape(part)
+		if err != nil {
+			return EventKey{}, err
+		}
+		parts[i] = plain
+	}
+	return EventKey{Channel: parts[0], Account: parts[1], Conversation: parts[2], Thread: parts[3], ID: parts[4]}, nil
+}
+
+func unescape(part string) (string, error) {
+	if !strings.Contains(part, "%") {
+		return part, nil
+	}
+	b := make([]byte, 0, len(part))
+	for i := 0; i < len(part); i++ {
+		if part[i] != '%' {
+			b = append(b, part[i])
+			continue
+		}
+		if i+2 >= len(part) {
+			return "", errors.New("channel: an event key ends in the middle of an escape")
+		}
+		high, low := unhex(part[i+1]), unhex(part[i+2])
+		if high > 15 || low > 15 {
+			return "", errors.New("channel: an event key has an escape that is not %XX")
+		}
+		b = append(b, high<<4|low)
+		i += 2
+	}
+	return string(b), nil
+}
+
+func unhex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 0xff
 }
 
 // ClaimState is how far an event is.
@@ -23,11 +104,15 @@ const (
 	ClaimSettled  ClaimState = "settled"
 )
 
-// Claim is the right to run a turn with an event. One that is outdated does nothing.
+// Claim is the right to run a turn with an event. One that is outdated does nothing. It may also be a [Repeater].
 type Claim interface {
 	Commit(context.Context, Outcome) error
 	Release(context.Context, error) error
 }
+
+// Repeater says of a claim whether its event runs again when it is released, so that nobody is told of a failure that is not
+// the last word.
+type Repeater interface{ Again() bool }
 
 // Journal keeps events from their arrival to their outcome, so that none is lost and none runs twice.
 type Journal interface {
@@ -40,6 +125,12 @@ type Journal interface {
 	Pending(context.Context) iter.Seq2[JournalEntry, error]
 }
 
+// BatchAccepter is a journal that makes several events durable at once: what a poller gets in one answer.
+type BatchAccepter interface {
+	// AcceptAll is Accept for each of the events. An error is of all of them: none was accepted by this call.
+	AcceptAll(context.Context, []JournalEntry) (isNew []bool, err error)
+}
+
 // JournalEntry is an event that waits.
 type JournalEntry struct {
 	Key     EventKey
@@ -47,3 +138,33 @@ type JournalEntry struct {
 	At      time.Time
 	Attempt int // earlier turns that were released
 }
+
+const (
+	// keyLife is how long a settled event is known; platforms give up to deliver one again before.
+	keyLife = 24 * time.Hour
+	// syntheticLife is the same for an id that was made from content: the same words may be meant twice.
+	syntheticLife = time.Minute
+	// maxEvents bounds the keys that are kept in memory.
+	maxEvents = 10_000
+)
+
+// retries are the pauses before an accepted event that was released runs again. After the last it settles as failed.
+var retries = [...]time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
+
+// RetryAfter is the pause before the turn that follows so many released ones, and false when there is none.
+func RetryAfter(attempt int) (time.Duration, bool) {
+	if attempt < 1 || attempt > len(retries) {
+		return 0, false
+	}
+	return retries[attempt-1], true
+}
+
+// ReleaseCounts says whether a release is one of the attempts that an event has: a server that goes down is no fault of its.
+func ReleaseCounts(cause error) bool { return !errors.Is(cause, ErrDraining) }
+
+var (
+	// ErrJournalFull says that too many events wait for their turn: the platform is to come again later.
+	ErrJournalFull = errors.New("channel: too many events wait for their turn; try again later")
+	// ErrJournalClosed says that the journal was closed.
+	ErrJournalClosed = errors.New("channel: the journal is closed")
+)

@@ -1,13 +1,555 @@
 package channel
 
-// Window keeps unanswered messages of groups until somebody addresses the agent.
-type Window struct{}
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// Window keeps unanswered messages of groups until somebody addresses the agent. Its zero value keeps them in memory, with the
+// defaults of [WindowOptions].
+//
+// # Guarantees
+//   - What is kept is bounded in messages, bytes, age and windows; the oldest goes first.
+//   - Consume removes what a snapshot has shown and nothing that came since.
+//   - A store that fails or is corrupt costs the messages that it held, and nothing else.
+type Window struct {
+	store WindowStore
+	o     WindowOptions
+
+	mu    sync.Mutex
+	ready bool
+	seq   uint64
+	rooms map[string]*list.Element // by the name of the key
+	order list.List                // of *room; the one written longest ago is at the front
+}
+
+// WindowOptions of a window. Zero values are the defaults.
+type WindowOptions struct {
+	Entries    int           // of one window: 50; negative keeps nothing
+	Bytes      int           // of one window: 48 KiB
+	Age        time.Duration // 24 h
+	Keys       int           // windows: 1 000
+	MediaKinds []MediaKind   // beside images: documents, audio
+	Media      MediaChecker  // looks at local files before they are kept; nil keeps none
+	Log        *slog.Logger  // what is wrong with the store; nil is nowhere
+}
+
+// MediaChecker looks at local files: [*MediaRoot] is one.
+type MediaChecker interface {
+	// Check returns the medium as it may be used: one whose file is not to be has no path, and the error says why.
+	Check(MediaFact) (MediaFact, error)
+}
+
+// WindowStore keeps windows as texts. A name is of letters and digits. It is called by one goroutine at a time for each name.
+type WindowStore interface {
+	// Names are those of all windows, the one saved longest ago first.
+	Names(context.Context) ([]string, error)
+	// Load returns a window, and nil for one that is not there.
+	Load(_ context.Context, name string) ([]byte, error)
+	// Save replaces a window; nil removes it.
+	Save(_ context.Context, name string, text []byte) error
+}
+
+const (
+	defaultWindowEntries = 50
+	defaultWindowBytes   = 48 << 10
+	defaultWindowAge     = 24 * time.Hour
+	defaultWindowKeys    = 1000
+	defaultWindowMedia   = 4
+
+	// entryCost is what an entry takes beside its texts.
+	entryCost = 64
+)
+
+// NewWindow returns a window on a store; nil is none: it ends with its process.
+func NewWindow(store WindowStore, o WindowOptions) *Window { return &Window{store: store, o: o} }
 
 // WindowKey names one window.
 type WindowKey struct{ Channel, Account, Conversation, Thread string }
+
+// name is the key as a store sees it. It tells nothing about the conversation.
+func (k WindowKey) name() string {
+	var b strings.Builder
+	for _, part := range [...]string{k.Channel, k.Account, k.Conversation, k.Thread} {
+		escapeTo(&b, part)
+		b.WriteByte('/')
+	}
+	sum := sha256.Sum256([]byte(b.String()))
+	return hex.EncodeToString(sum[:16])
+}
 
 // Snapshot is what a turn sees of a window, and what finalize consumes of it.
 type Snapshot struct {
 	Key     WindowKey
 	Entries []HistoryEntry
+}
+
+// room is one window. What follows mu is guarded by it, and mu is held while its store is asked: one window waits for its own.
+type room struct {
+	name string
+
+	mu      sync.Mutex
+	loaded  bool
+	gone    bool // another one has its name by now
+	entries []HistoryEntry
+}
+
+// start makes what the zero value lacks, and learns what the store has.
+func (w *Window) start(ctx context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ready {
+		return
+	}
+	w.ready = true
+	w.rooms = map[string]*list.Element{}
+	w.o.Entries = cmp.Or(w.o.Entries, defaultWindowEntries)
+	w.o.Bytes = cmp.Or(max(w.o.Bytes, 0), defaultWindowBytes)
+	w.o.Age = cmp.Or(max(w.o.Age, 0), defaultWindowAge)
+	w.o.Keys = cmp.Or(max(w.o.Keys, 0), defaultWindowKeys)
+	if w.o.Log == nil {
+		w.o.Log = slog.New(slog.DiscardHandler)
+	}
+	if w.store == nil {
+		return
+	}
+	names, err := w.store.Names(ctx)
+	if err != nil {
+		w.o.Log.Warn("the store of waiting messages cannot be listed; those in it are not seen", "error", err)
+	}
+	for _, name := range names {
+		w.rooms[name] = w.order.PushBack(&room{name: name})
+	}
+}
+
+// enter locks the room of a key, which is made with create; nil is none. Making one puts out the room written longest ago.
+func (w *Window) enter(ctx context.Context, k WindowKey, create bool) *room {
+	w.start(ctx)
+	name := k.name()
+	for {
+		var old []*room
+		w.mu.Lock()
+		e := w.rooms[name]
+		switch {
+		case e == nil && !create:
+			w.mu.Unlock()
+			return nil
+		case e == nil:
+			e = w.order.PushBack(&room{name: name, loaded: true})
+			w.rooms[name] = e
+		case create:
+			w.order.MoveToBack(e)
+		}
+		for w.order.Len() > w.o.Keys {
+			r := w.order.Remove(w.order.Front()).(*room)
+			delete(w.rooms, r.name)
+			old = append(old, r)
+		}
+		r := e.Value.(*room)
+		w.mu.Unlock()
+		for _, o := range old {
+			o.mu.Lock()
+			o.gone, o.entries = true, nil
+			w.save(ctx, o.name, nil)
+			o.mu.Unlock()
+		}
+		r.mu.Lock()
+		if !r.gone {
+			w.load(ctx, r, k)
+			return r
+		}
+		r.mu.Unlock() // it was put out in between
+	}
+}
+
+// leave unlocks a room, which is forgotten when nothing is in it.
+func (w *Window) leave(r *room) {
+	if len(r.entries) == 0 {
+		r.gone = true
+		w.mu.Lock()
+		if e := w.rooms[r.name]; e != nil && e.Value.(*room) == r {
+			w.order.Remove(e)
+			delete(w.rooms, r.name)
+		}
+		w.mu.Unlock()
+	}
+	r.mu.Unlock()
+}
+
+// load reads a room that nobody has been in since the process began.
+func (w *Window) load(ctx context.Context, r *room, k WindowKey) {
+	if r.loaded {
+		return
+	}
+	r.loaded = true
+	text, err := w.store.Load(ctx, r.name)
+	if err == nil && text != nil {
+		r.entries, err = decodeWindow(text)
+	}
+	if err != nil {
+		w.o.Log.Warn("messages that waited cannot be read; their window is empty now", "channel", k.Channel, "error", err)
+		r.entries = nil
+		return
+	}
+	w.mu.Lock()
+	for _, e := range r.entries {
+		w.seq = max(w.seq, e.Seq)
+	}
+	w.mu.Unlock()
+}
+
+// save writes a room; entries that are none remove it. That it cannot be written is a warning: it is in memory.
+func (w *Window) save(ctx context.Context, name string, entries []HistoryEntry) {
+	if w.store == nil {
+		return
+	}
+	var text []byte
+	if len(entries) > 0 {
+		text = encodeWindow(entries)
+	}
+	if err := w.store.Save(ctx, name, text); err != nil {
+		w.o.Log.Warn("messages that wait cannot be kept; they are lost with this process", "error", err)
+	}
+}
+
+// next numbers an entry. Numbers grow over restarts too, so that a snapshot never means what came later.
+func (w *Window) next(now time.Time) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seq = max(w.seq+1, uint64(max(now.UnixMicro(), 0)))
+	return w.seq
+}
+
+// Recording is a message that is to wait in a window.
+type Recording struct {
+	Key       WindowKey
+	MessageID string
+	Time      time.Time // zero is now
+	Message   MessageFacts
+	Input     *Input // nil: the texts of Message are all
+	Sender    SenderFacts
+	Media     []MediaFact
+	// LoadMedia gets what Media does not have. It is called when the text has been kept; ctx of Record bounds it.
+	LoadMedia    func(context.Context) ([]MediaFact, error)
+	Limit        int         // entries; 0 is the window's own, negative turns it off
+	MediaLimit   *int        // media an entry; nil is 4
+	ShouldRecord func() bool // asked before media are loaded and after; nil is yes
+}
+
+// body is the first text of the message that is not blank.
+func (r *Recording) body() string {
+	texts := []string{r.Message.BodyForAgent, r.Message.Body, r.Message.RawBody}
+	if r.Input != nil {
+		texts = append(texts, r.Input.TextForAgent, r.Input.RawText)
+	}
+	for _, t := range texts {
+		if strings.TrimSpace(t) != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+func (r *Recording) sender() string {
+	return cmp.Or(r.Message.SenderLabel, r.Message.EnvelopeFrom, r.Sender.DisplayLabel, r.Sender.Name, r.Sender.ID)
+}
+
+// placeholder stands for a message that is media alone.
+func placeholder(media []MediaFact) string {
+	var b strings.Builder
+	for _, m := range media {
+		kind := m.Kind
+		if kind == "" || kind == MediaUnknown {
+			kind = "media"
+		}
+		if p := "[" + string(kind) + "]"; !strings.Contains(b.String(), p) {
+			b.WriteString(p)
+		}
+	}
+	return b.String()
+}
+
+// anyMedia is the placeholder where the kinds are not yet known.
+const anyMedia = "[media]"
+
+// Record keeps a message: the text first, then its media, where it still waits. The error is a warning: what could be kept was.
+func (w *Window) Record(ctx context.Context, r Recording) error {
+	w.start(ctx)
+	limit := cmp.Or(r.Limit, w.o.Entries)
+	if limit < 0 || w.o.Entries < 0 || r.ShouldRecord != nil && !r.ShouldRecord() {
+		return nil
+	}
+	body := r.body()
+	blank := body == ""
+	if blank {
+		body = placeholder(r.Media)
+	}
+	if body == "" && (r.LoadMedia != nil || r.Input != nil && r.Input.HasMedia) {
+		body = anyMedia
+	}
+	if body == "" {
+		return nil
+	}
+	now := time.Now()
+	e := HistoryEntry{Sender: r.sender(), Body: body, Time: r.Time, MessageID: r.MessageID}
+	if e.Time.IsZero() {
+		e.Time = now
+	}
+	room := w.enter(ctx, r.Key, true)
+	room.entries = w.fresh(room.entries, now)
+	kept := r.MessageID != "" && slices.ContainsFunc(room.entries, func(o HistoryEntry) bool { return o.MessageID == r.MessageID })
+	if !kept {
+		e.Seq = w.next(now)
+		room.entries = w.bound(append(room.entries, w.cut(e)), min(limit, w.o.Entries))
+		w.save(ctx, room.name, room.entries)
+	}
+	w.leave(room)
+	if kept { // delivered again
+		return nil
+	}
+	media, err := r.Media, error(nil)
+	if r.LoadMedia != nil {
+		var loaded []MediaFact
+		loaded, err = safely(func() ([]MediaFact, error) { return r.LoadMedia(ctx) })
+		media = append(slices.Clip(media), loaded...)
+	}
+	if len(media) == 0 || r.ShouldRecord != nil && !r.ShouldRecord() {
+		return err
+	}
+	return errors.Join(err, w.attach(ctx, r, e.Seq, media, blank))
+}
+
+// safely turns a panic of a callback into an error.
+func safely[T any](do func() (T, error)) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p}
+		}
+	}()
+	return do()
+}
+
+// attach adds media to an entry that still waits.
+func (w *Window) attach(ctx context.Context, r Recording, seq uint64, media []MediaFact, blank bool) error {
+	limit := defaultWindowMedia
+	if r.MediaLimit != nil {
+		limit = *r.MediaLimit
+	}
+	var good []MediaFact
+	var errs []error
+	for _, m := range media {
+		if len(good) >= limit {
+			break
+		}
+		if m.Kind != MediaImage && !slices.Contains(w.o.MediaKinds, m.Kind) || m.Path == "" || w.o.Media == nil {
+			continue
+		}
+		m, err := w.o.Media.Check(m)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("a medium is not kept: %w", err))
+			continue
+		}
+		m.MessageID = cmp.Or(m.MessageID, r.MessageID)
+		good = append(good, m)
+	}
+	room := w.enter(ctx, r.Key, false)
+	if room == nil {
+		return errors.Join(errs...)
+	}
+	defer w.leave(room)
+	at := slices.IndexFunc(room.entries, func(e HistoryEntry) bool { return e.Seq == seq })
+	if at < 0 {
+		return errors.Join(errs...)
+	}
+	paths := map[string]bool{}
+	for _, e := range room.entries {
+		for _, m := range e.Media {
+			paths[m.Path] = true
+		}
+	}
+	e := room.entries[at]
+	for _, m := range good {
+		if !paths[m.Path] {
+			paths[m.Path] = true
+			e.Media = append(slices.Clip(e.Media), m)
+		}
+	}
+	if kinds := placeholder(media); blank && e.Body == anyMedia && kinds != "" {
+		e.Body = kinds
+	}
+	// What a snapshot has of the window stays as it was.
+	room.entries = slices.Clone(room.entries)
+	room.entries[at] = e
+	room.entries = w.bound(room.entries, len(room.entries))
+	w.save(ctx, room.name, room.entries)
+	return errors.Join(errs...)
+}
+
+func entryBytes(e HistoryEntry) int {
+	n := entryCost + len(e.Sender) + len(e.Body) + len(e.MessageID)
+	for _, m := range e.Media {
+		n += entryCost + len(m.Path) + len(m.ContentType) + len(m.MessageID)
+	}
+	return n
+}
+
+// cut shortens an entry that alone would be more than a window holds.
+func (w *Window) cut(e HistoryEntry) HistoryEntry {
+	e.Sender = cutText(e.Sender, w.o.Bytes/16)
+	if len(e.MessageID) > w.o.Bytes/16 {
+		e.MessageID = "" // no platform's
+	}
+	e.Body = cutText(e.Body, max(w.o.Bytes-(entryBytes(e)-len(e.Body)), 1))
+	return e
+}
+
+// cutText cuts a text before the character that does not fit.
+func cutText(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// fresh is what is not too old.
+func (w *Window) fresh(entries []HistoryEntry, now time.Time) []HistoryEntry {
+	for len(entries) > 0 && now.Sub(recorded(entries[0])) >= w.o.Age {
+		entries = entries[1:]
+	}
+	return entries
+}
+
+// recorded is when an entry came here: its number tells. The platform's clock, which Time is of, may go wrong.
+func recorded(e HistoryEntry) time.Time { return time.UnixMicro(int64(e.Seq)) }
+
+// bound removes the oldest entries until the others fit.
+func (w *Window) bound(entries []HistoryEntry, limit int) []HistoryEntry {
+	size := 0
+	for _, e := range entries {
+		size += entryBytes(e)
+	}
+	for len(entries) > 0 && (len(entries) > limit || size > w.o.Bytes) {
+		size -= entryBytes(entries[0])
+		entries = entries[1:]
+	}
+	return entries
+}
+
+// Snapshot is what waits in a window, the oldest first, at most limit entries; 0 is all. It is never nil, and does not change.
+func (w *Window) Snapshot(ctx context.Context, k WindowKey, limit int) *Snapshot {
+	s := &Snapshot{Key: k}
+	r := w.enter(ctx, k, false)
+	if r == nil || limit < 0 {
+		if r != nil {
+			w.leave(r)
+		}
+		return s
+	}
+	defer w.leave(r)
+	entries := w.fresh(r.entries, time.Now())
+	if limit > 0 && len(entries) > limit {
+		entries = entries[len(entries)-limit:]
+	}
+	s.Entries = slices.Clone(entries)
+	return s
+}
+
+// Consume removes what a snapshot has shown. What came meanwhile stays.
+func (w *Window) Consume(ctx context.Context, s *Snapshot) {
+	if s == nil || len(s.Entries) == 0 {
+		return
+	}
+	seen := make(map[uint64]bool, len(s.Entries))
+	for _, e := range s.Entries {
+		seen[e.Seq] = true
+	}
+	w.change(ctx, s.Key, func(entries []HistoryEntry) []HistoryEntry {
+		return slices.DeleteFunc(entries, func(e HistoryEntry) bool { return seen[e.Seq] })
+	})
+}
+
+// Edit replaces the text of a message that waits. It is false where none does.
+func (w *Window) Edit(ctx context.Context, k WindowKey, messageID, body string) (waits bool) {
+	if messageID == "" {
+		return false
+	}
+	w.change(ctx, k, func(entries []HistoryEntry) []HistoryEntry {
+		for i := range entries {
+			if entries[i].MessageID != messageID {
+				continue
+			}
+			waits = true
+			if strings.TrimSpace(body) == "" {
+				if body = placeholder(entries[i].Media); body == "" {
+					return slices.Delete(entries, i, i+1)
+				}
+			}
+			entries[i].Body = body
+			entries[i] = w.cut(entries[i])
+			return w.bound(entries, len(entries))
+		}
+		return entries
+	})
+	return waits
+}
+
+// Forget removes messages that were deleted where they came from. Without ids it removes all of a window: its session is erased.
+func (w *Window) Forget(ctx context.Context, k WindowKey, messageIDs ...string) {
+	w.change(ctx, k, func(entries []HistoryEntry) []HistoryEntry {
+		if len(messageIDs) == 0 {
+			return nil
+		}
+		return slices.DeleteFunc(entries, func(e HistoryEntry) bool {
+			return e.MessageID != "" && slices.Contains(messageIDs, e.MessageID)
+		})
+	})
+}
+
+// change changes a copy of what waits: snapshots have the old one.
+func (w *Window) change(ctx context.Context, k WindowKey, do func([]HistoryEntry) []HistoryEntry) {
+	r := w.enter(ctx, k, false)
+	if r == nil {
+		return
+	}
+	defer w.leave(r)
+	r.entries = do(slices.Clone(r.entries))
+	w.save(ctx, r.name, r.entries)
+}
+
+// snapshot implements history.
+func (w *Window) snapshot(ctx context.Context, k WindowKey) (*Snapshot, error) {
+	return w.Snapshot(ctx, k, 0), nil
+}
+
+// consume implements history.
+func (w *Window) consume(ctx context.Context, s *Snapshot) error {
+	w.Consume(ctx, s)
+	return nil
+}
+
+// keep implements history.
+func (w *Window) keep(ctx context.Context, u unanswered) error {
+	key := u.key
+	if u.hint.Key != (WindowKey{}) {
+		key = u.hint.Key
+	}
+	return w.Record(ctx, Recording{
+		Key: key, MessageID: u.facts.MessageID, Time: u.facts.Timestamp, Message: u.facts.Message, Input: u.in,
+		Sender: u.facts.Sender, Media: u.facts.Media, LoadMedia: u.hint.LoadMedia, Limit: u.hint.Limit,
+		MediaLimit: u.hint.MediaLimit, ShouldRecord: u.hint.ShouldRecord,
+	})
 }

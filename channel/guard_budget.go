@@ -1,0 +1,276 @@
+package channel
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"hash/maphash"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	maxBudgets = 10_000 // keys of each kind; the one not used for longest goes, and begins anew when it comes again
+
+	defaultLoopEvents = 20
+	defaultLoopWindow = time.Minute
+	defaultLoopTurns  = 8
+	defaultSenderRate = 20
+	defaultBurst      = 10
+	defaultChatRate   = 60
+)
+
+// ownLimits is the channel whose requests were counted before they came here.
+const ownLimits = "web"
+
+// budget bounds what bots, senders and conversations may start. It is asked of events that have passed every gate before, and only
+// those that it lets pass too are counted: what is dropped neither uses anything nor makes a pause longer.
+type budget struct {
+	limits Limits
+	seed   maphash.Seed
+
+	mu      sync.Mutex
+	pairs   recent[pairKey, *pairBudget]
+	rows    recent[placeKey, int] // turns that bots started since a person spoke
+	senders recent[senderKey, bucket]
+	chats   recent[placeKey, bucket]
+}
+
+type (
+	placeKey  struct{ channel, account, conversation string }
+	senderKey struct{ channel, account, sender string }
+	pairKey   struct{ channel, conversation, a, b string } // a ≤ b
+)
+
+func newBudget(l Limits) *budget {
+	l.LoopEvents = cmp.Or(l.LoopEvents, defaultLoopEvents)
+	l.LoopWindow = cmp.Or(l.LoopWindow, defaultLoopWindow)
+	l.LoopTurns = cmp.Or(l.LoopTurns, defaultLoopTurns)
+	l.SenderRate.PerMinute = cmp.Or(l.SenderRate.PerMinute, defaultSenderRate)
+	l.SenderRate.Burst = cmp.Or(l.SenderRate.Burst, defaultBurst)
+	l.ChatRate.PerMinute = cmp.Or(l.ChatRate.PerMinute, defaultChatRate)
+	l.ChatRate.Burst = cmp.Or(l.ChatRate.Burst, l.ChatRate.PerMinute)
+	return &budget{limits: l, seed: maphash.MakeSeed()}
+}
+
+// use implements budgets. Both gates are asked before either is counted.
+func (g *budget) use(_ context.Context, f *Facts, dry bool) budgetVerdict {
+	now := time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	loop, tookLoop := g.loopLocked(f, now)
+	rate, wait, takeRate := g.rateLocked(f, now)
+	v := budgetVerdict{verdicts: []Verdict{loop.Verdict, rate}}
+	switch {
+	case loop.State == Blocked:
+		v.admission, v.wait = Admission{Kind: Drop, Reason: loop.Reason}, loop.wait
+	case rate.State == Blocked:
+		v.admission, v.wait = Admission{Kind: Drop, Reason: rate.Reason}, wait
+	}
+	if dry {
+		return v
+	}
+	switch {
+	case v.admission.Kind == Drop && loop.starts:
+		tookLoop() // the pause: it begins with the first event that is too many
+	case v.admission.Kind != Drop:
+		tookLoop()
+		takeRate()
+	}
+	return v
+}
+
+// heard is told of a message of a person that starts no turn, such as one that mentions nobody: bots are no longer by themselves.
+func (g *budget) heard(f *Facts) {
+	if f.Sender.IsBot || f.Sender.IsSelf {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.rows.drop(placeOf(f))
+}
+
+func placeOf(f *Facts) placeKey { return placeKey{f.Channel, f.Account, f.Conversation.ID} }
+
+// pairBudget is what two of which one is a bot have said to each other in a sliding window.
+type pairBudget struct {
+	events []pairEvent // a ring, the oldest at next
+	next   int
+	paused time.Time // until
+}
+
+type pairEvent struct {
+	id uint64
+	at time.Time
+}
+
+type loopVerdict struct {
+	Verdict
+	wait   time.Duration
+	starts bool // a pause
+}
+
+// loopLocked says what the gate loop does with an event, and how it is counted.
+func (g *budget) loopLocked(f *Facts, now time.Time) (v loopVerdict, count func()) {
+	v.Verdict = Verdict{Gate: "loop", State: Passed, Setting: "limits.loop_events", Value: strconv.Itoa(g.limits.LoopEvents)}
+	place := placeOf(f)
+	if !f.Sender.IsBot {
+		v.State = Skipped
+		return v, func() { g.rows.drop(place) }
+	}
+	// The other of the two is this account; an agent that has the only one is named by itself.
+	self := cmp.Or(f.Account, f.Route.AgentID, f.Channel)
+	if f.Sender.ID == "" || f.MessageID == "" || f.Conversation.ID == "" || g.limits.LoopEvents < 0 {
+		v.State = Skipped
+		return v, func() {}
+	}
+	key := pairKey{f.Channel, f.Conversation.ID, min(self, f.Sender.ID), max(self, f.Sender.ID)}
+	id := maphash.String(g.seed, f.MessageID)
+	p, _ := g.pairs.get(key)
+	inWindow := 0
+	if p != nil {
+		for _, e := range p.events {
+			if now.Sub(e.at) >= g.limits.LoopWindow {
+				continue
+			}
+			if e.id == id {
+				return v, func() {} // once more the same: it was counted
+			}
+			inWindow++
+		}
+	}
+	block := func(wait time.Duration, hint string) {
+		v.State, v.Reason, v.wait, v.Hint = Blocked, ReasonBotLoop, wait, hint
+	}
+	switch rows, _ := g.rows.get(place); {
+	case p != nil && now.Before(p.paused):
+		block(p.paused.Sub(now), "wait until the pause is over")
+		return v, func() {}
+	case inWindow >= g.limits.LoopEvents:
+		block(g.limits.LoopWindow, "two bots answer each other; wait until the pause is over")
+		v.starts = true
+		return v, func() { p.paused = now.Add(g.limits.LoopWindow) }
+	case g.limits.LoopTurns > 0 && rows >= g.limits.LoopTurns:
+		v.Setting, v.Value = "limits.loop_turns", strconv.Itoa(g.limits.LoopTurns)
+		block(0, "bots are by themselves; it goes on when a person writes")
+		return v, func() {}
+	}
+	return v, func() {
+		if p == nil {
+			p = &pairBudget{}
+			g.pairs.put(key, p)
+		}
+		if e := (pairEvent{id, now}); len(p.events) < g.limits.LoopEvents {
+			p.events = append(p.events, e)
+		} else {
+			p.events[p.next] = e
+			p.next = (p.next + 1) % len(p.events)
+		}
+		rows, _ := g.rows.get(place)
+		g.rows.put(place, rows+1)
+	}
+}
+
+// bucket is a token bucket: what it has, and when that was.
+type bucket struct {
+	tokens float64
+	at     time.Time
+}
+
+// fill returns the bucket as it is now, and how long it takes until it has a token.
+func (b bucket) fill(known bool, r Rate, now time.Time) (bucket, time.Duration) {
+	perSecond := float64(r.PerMinute) / 60
+	if !known {
+		b = bucket{float64(r.Burst), now}
+	} else if passed := now.Sub(b.at); passed > 0 {
+		b = bucket{min(float64(r.Burst), b.tokens+perSecond*passed.Seconds()), now}
+	}
+	// A hair below one is one: the parts of a minute are no binary fractions.
+	if b.tokens >= 1-1e-9 {
+		return b, 0
+	}
+	return b, time.Duration(math.Ceil((1 - b.tokens) / perSecond * float64(time.Second)))
+}
+
+// rateLocked says what the gate rate does with an event, and how it is counted.
+func (g *budget) rateLocked(f *Facts, now time.Time) (v Verdict, wait time.Duration, count func()) {
+	v = Verdict{Gate: "rate", State: Passed}
+	if f.Channel == ownLimits {
+		v.State = Skipped
+		return v, 0, func() {}
+	}
+	var counts []func()
+	ask := func(b bucket, known bool, r Rate, setting string, put func(bucket)) {
+		if r.PerMinute < 0 {
+			return
+		}
+		b, need := b.fill(known, r, now)
+		if need > 0 && need >= wait {
+			wait = need
+			v.State, v.Reason, v.Setting, v.Value = Blocked, ReasonRateLimited, setting, strconv.Itoa(r.PerMinute)+"/min"
+			v.Hint = "wait, or raise the limit"
+		}
+		counts = append(counts, func() {
+			b.tokens--
+			put(b)
+		})
+	}
+	if f.Sender.ID != "" {
+		key := senderKey{f.Channel, f.Account, f.Sender.ID}
+		b, known := g.senders.get(key)
+		ask(b, known, g.limits.SenderRate, "limits.sender_rate", func(b bucket) { g.senders.put(key, b) })
+	}
+	place := placeOf(f)
+	b, known := g.chats.get(place)
+	ask(b, known, g.limits.ChatRate, "limits.chat_rate", func(b bucket) { g.chats.put(place, b) })
+	return v, wait, func() {
+		for _, c := range counts {
+			c()
+		}
+	}
+}
+
+// recent is a map that is bounded: what was not put for longest goes first. Its zero value is empty.
+type recent[K comparable, V any] struct {
+	at    map[K]*list.Element
+	order list.List
+}
+
+type recentItem[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+// get looks a value up; asking keeps nothing alive.
+func (r *recent[K, V]) get(k K) (v V, ok bool) {
+	if e := r.at[k]; e != nil {
+		return e.Value.(*recentItem[K, V]).value, true
+	}
+	return v, false
+}
+
+func (r *recent[K, V]) put(k K, v V) {
+	if e := r.at[k]; e != nil {
+		e.Value.(*recentItem[K, V]).value = v
+		r.order.MoveToBack(e)
+		return
+	}
+	if r.at == nil {
+		r.at = map[K]*list.Element{}
+	}
+	if len(r.at) >= maxBudgets {
+		oldest := r.order.Front()
+		r.order.Remove(oldest)
+		delete(r.at, oldest.Value.(*recentItem[K, V]).key)
+	}
+	r.at[k] = r.order.PushBack(&recentItem[K, V]{k, v})
+}
+
+func (r *recent[K, V]) drop(k K) {
+	if e := r.at[k]; e != nil {
+		r.order.Remove(e)
+		delete(r.at, k)
+	}
+}

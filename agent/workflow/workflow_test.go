@@ -1,0 +1,556 @@
+package workflow_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent/workflow"
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// kept is a workflow that remembers the manager of its last run.
+func kept(w flow.Workflow, m **ling.Manager) flow.Workflow {
+	info := w.Info()
+	return flow.Func(info.Name, "", info.Input, func(ctx context.Context, of *ling.Manager, input map[string]any) error {
+		*m = of
+		return w.Run(ctx, of, input)
+	})
+}
+
+// visible writes down the deltas of a run's tube that clients may see, as [seen] does.
+func visible(m *ling.Manager) (list []string) {
+	for e := range m.Tube().NewReader(0).Waiting() {
+		switch e.Kind {
+		case tube.Append:
+			list = append(list, string(e.URI)+` "`+string(e.Value)+`"`)
+		case tube.Set:
+			list = append(list, string(e.URI)+" "+string(e.Value))
+		}
+	}
+	return list
+}
+
+const article = `{"article":{"title":"The \"moon\" ½","sections":[{"title":"Tides","body":"About Tides"},{"title":"Phases","body":"About Phases","n":[1,{"x":null}]}]}}`
+
+// sameJSON says whether two texts are the same value.
+func sameJSON(t *testing.T, a, b string) bool {
+	t.Helper()
+	var x, y any
+	if err := errors.Join(json.Unmarshal([]byte(a), &x), json.Unmarshal([]byte(b), &y)); err != nil {
+		t.Fatal(err)
+	}
+	return cmp.Equal(x, y)
+}
+
+func TestTU_46AWrapperSeesTheDocumentGrow(t *testing.T) {
+	var m *ling.Manager
+	w := newWorld(t, kept(spec(t, articles), &m))
+	var wrapper, sink seen
+	defer w.f.Bind(router(wrapper.wrap))()
+	r, err := w.f.Process(t.Context(), message("the moon"), turn.WithSink(sink.take))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !sameJSON(t, r.Output, article) || r.Output != wrapper.final(t) || r.Output != sink.final(t) || r.Output != wrapper.fold(t) {
+		t.Errorf("output %s\nfinal %s\nfold %s", r.Output, wrapper.final(t), wrapper.fold(t))
+	}
+	if diff := cmp.Diff(visible(m), wrapper.deltas()); diff != "" || len(wrapper.deltas()) < 20 {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(wrapper.events, sink.events); diff != "" {
+		t.Error(diff)
+	}
+	// What is told beside the document, the bot that nobody sees included.
+	if got := wrapper.kinds(); strings.Count(got, "usage") != 4 || !strings.Contains(got, "outline-ready") || !strings.HasSuffix(got, " final") ||
+		r.Usage.TotalTokens != 40 || r.Usage.Model != "fake:m" {
+		t.Errorf("%s %+v", got, r.Usage)
+	}
+	if got := strings.Join(w.tape(), "\n"); strings.Contains(got, "some notes") || !strings.Contains(got, "About Tides") {
+		t.Error(got)
+	}
+	if s := m.Peek(true); s.Status != "completed" {
+		t.Errorf("the run that was made is not closed: %s", s.Status)
+	}
+}
+
+func TestTU_46TheFinalTextIsTheDocument(t *testing.T) {
+	for name, row := range map[string]struct {
+		send         []tube.Event
+		filter, want string
+	}{
+		"an object":          {[]tube.Event{{Kind: tube.Set, URI: []byte("a"), Value: []byte("1")}, {URI: []byte("b"), Value: []byte(`x\n`)}}, "", `{"a":1,"b":"x\n"}`},
+		"a text":             {[]tube.Event{{Value: []byte(`one\n`)}, {Value: []byte(`\"two\" ½`)}}, "", "one\n\"two\" ½"},
+		"a number":           {[]tube.Event{{Kind: tube.Set, Value: []byte("1.50")}}, "", "1.50"},
+		"nothing":            {nil, "", ""},
+		"nothing to be seen": {[]tube.Event{{URI: []byte("a"), Value: []byte(`x`)}}, "a", ""},
+		"reserved beside it": {[]tube.Event{{URI: []byte("$reasoning_context"), Value: []byte(`hm`)}, {URI: []byte("a"), Value: []byte(`x`)}}, "", `{"a":"x"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, flow.Func("sends", "", question, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
+				if row.filter != "" {
+					m.Tube().AddFilter(tube.Filter{Exclude: []tube.Matcher{tube.URI(row.filter)}})
+				}
+				for _, e := range row.send {
+					if _, err := m.Tube().Send(e); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			var s seen
+			r, err := w.f.Process(t.Context(), message("go"), turn.WithSink(s.take))
+			if err != nil || r.Output != row.want || s.final(t) != row.want {
+				t.Errorf("%+v %v, expected %q", r, err, row.want)
+			}
+			// The same where nobody looks on.
+			if r, err := w.f.Process(t.Context(), message("go")); err != nil || r.Output != row.want {
+				t.Errorf("%+v %v, expected %q", r, err, row.want)
+			}
+		})
+	}
+}
+
+func TestASecondTurnKnowsTheFirst(t *testing.T) {
+	w := newWorld(t, echo(""))
+	for _, text := range []string{"one", "two"} {
+		if r, err := w.f.Process(t.Context(), message(text)); err != nil || r.Output != text {
+			t.Fatalf("%+v %v", r, err)
+		}
+	}
+	var said []string
+	for _, m := range w.models.asked[1].Messages {
+		said = append(said, m.Role+" "+m.Content)
+	}
+	if diff := cmp.Diff([]string{`assistant [Anchor created: session/start]: {"owner":"human"}`, "user one", "assistant one", "user two"}, said); diff != "" {
+		t.Error(diff)
+	}
+	want := []string{
+		`anchor {"name":"session/start","state":{"owner":"human"}}`,
+		`event {"name":"turn.start","data":{"workflow":"echo"}}`,
+		`message {"role":"user","content":"one"}`,
+		`message {"role":"assistant","content":"one"}`,
+		`event {"name":"turn.end","data":{"status":"ok"}}`,
+		`event {"name":"turn.start","data":{"workflow":"echo"}}`,
+		`message {"role":"user","content":"two"}`,
+		`message {"role":"assistant","content":"two"}`,
+		`event {"name":"turn.end","data":{"status":"ok"}}`,
+	}
+	if diff := cmp.Diff(want, w.tape()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TU-50, TU-52: also with somebody who reads slowly.
+func TestATurnThatIsCanceledEndsTheWorkflowInMidStream(t *testing.T) {
+	errStop := errors.New("enough of that")
+	for _, wrapped := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, echo("text"))
+			var s seen
+			if wrapped {
+				defer w.f.Bind(router(s.wrap))()
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				sink := s.take
+				if wrapped {
+					sink = func(turn.Event, error) {}
+				}
+				r, err := w.f.Process(ctx, message("wait: a part"), turn.WithSink(sink))
+				if !errors.Is(err, errStop) || !r.Partial {
+					t.Errorf("%+v %v", r, err)
+				}
+			}()
+			<-w.models.waits
+			synctest.Wait() // what was written by then has been seen
+			if got := s.fold(t); got != `{"text":"a part"}` {
+				t.Error(got)
+			}
+			cancel(errStop)
+			<-done
+			if w.models.running() != 0 || s.err == nil {
+				t.Errorf("%d models are still being asked, %v", w.models.running(), s.err)
+			}
+			got := w.tape()
+			want := []string{`message {"role":"assistant","content":"{\"text\":\"a part\"}"} partial`, `event {"name":"turn.end","data":{"status":"canceled"}}`}
+			if diff := cmp.Diff(want, got[len(got)-2:]); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestTU_43AWrapperThatFailsCostsNobodyADelta(t *testing.T) {
+	for name, broken := range map[string]func(turn.Stream) turn.Stream{
+		"panics": func(s turn.Stream) turn.Stream {
+			return func(yield func(turn.Event, error) bool) {
+				for e, err := range s {
+					yield(e, err)
+					panic("no more")
+				}
+			}
+		},
+		"leaves": func(s turn.Stream) turn.Stream {
+			return func(yield func(turn.Event, error) bool) {
+				for e, err := range s {
+					yield(e, err)
+					return
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var m *ling.Manager
+			w := newWorld(t, kept(spec(t, articles), &m))
+			defer w.f.Bind(router(broken))()
+			var s seen
+			r, err := w.f.Process(t.Context(), message("the moon"), turn.WithSink(s.take))
+			if err != nil || !sameJSON(t, r.Output, article) {
+				t.Fatalf("%+v %v", r, err)
+			}
+			if diff := cmp.Diff(visible(m), s.deltas()); diff != "" {
+				t.Error(diff)
+			}
+			if len(w.told) != 1 || !strings.HasPrefix(w.told[0], "wrap_stream: ") {
+				t.Errorf("%q", w.told)
+			}
+		})
+	}
+}
+
+// TU-44: whoever reads the stream in a plugin of its own, and how it stops.
+func TestAReaderThatStopsEndsTheWorkflow(t *testing.T) {
+	for name, row := range map[string]struct {
+		stop func()
+		last []string // of the tape
+	}{
+		"leaves": {func() {}, []string{
+			`message {"role":"assistant","content":"{\"text\":\"a part\"}"} partial`, `event {"name":"turn.end","data":{"status":"canceled"}}`,
+		}},
+		"panics": {func() { panic("no more") }, []string{
+			`message {"role":"assistant","content":"{\"text\":\"a part\"}"} partial`,
+			`error {"kind":"internal","message":"internal error"}`,
+			`event {"name":"turn.end","data":{"status":"error"}}`,
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var w *world
+				left := false
+				reads := streamer(func(ctx context.Context, p turn.Prompt, id turn.SessionID, s turn.State) (turn.Stream, bool, error) {
+					stream, _, err := w.stage.RunModelStream(ctx, p, id, s)
+					return func(yield func(turn.Event, error) bool) {
+						defer func() { left = w.models.running() == 0 }()
+						for range stream {
+							<-w.models.waits // all was said
+							row.stop()
+							break
+						}
+						yield(turn.Text("instead"), nil)
+					}, true, err
+				})
+				w = newWorld(t, echo("text"), reads)
+				r, err := w.f.Process(t.Context(), message("wait: a part"), turn.WithStreaming())
+				if (err != nil) != (name == "panics") || err == nil && r.Output != "instead" {
+					t.Errorf("%+v %v", r, err)
+				}
+				if !left {
+					t.Error("a model was still being asked when the stream was left")
+				}
+				got := w.tape()
+				if diff := cmp.Diff(row.last, got[len(got)-len(row.last):]); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// host runs a turn as the only task of a run of its own, as package web does.
+func (w *world) host(t *testing.T, a *workflow.Answer, text string, opts ...turn.Option) (*turn.Result, *ling.Manager, error) {
+	t.Helper()
+	m := ling.New(t.Context(), bot.Config{}, &ling.Options{Models: w.models})
+	var r *turn.Result
+	var err error
+	if goErr := m.Go(func(ctx context.Context) error {
+		_ = m.SendEvent("queued", map[string]int{"position": 1})
+		a.Manager = m
+		r, err = w.f.Process(ctx, message(text), opts...)
+		return nil
+	}); goErr != nil {
+		t.Fatal(goErr)
+	}
+	m.Close()
+	return r, m, err
+}
+
+// bound is a plugin that answers as it is told.
+func bound(a *workflow.Answer) streamer {
+	return func(ctx context.Context, _ turn.Prompt, _ turn.SessionID, s turn.State) (turn.Stream, bool, error) {
+		return a.Stream(ctx, s), true, nil
+	}
+}
+
+func TestTU_46ARunThatIsBoundIsTold(t *testing.T) {
+	for _, routed := range []bool{false, true} {
+		a := &workflow.Answer{Workflow: spec(t, articles), Input: map[string]any{"question": "the moon"}}
+		w := newWorld(t, echo(""), bound(a))
+		var s seen
+		if routed {
+			defer w.f.Bind(router(s.wrap))()
+		}
+		r, m, err := w.host(t, a, "the moon", turn.WithStreaming())
+		if err != nil || !sameJSON(t, r.Output, article) || r.Usage.TotalTokens != 40 {
+			t.Fatalf("%+v %v", r, err)
+		}
+		if made := m.Peek(false); made.Status != "completed" || string(made.Result) != r.Output {
+			t.Errorf("%s %s", made.Status, made.Result)
+		}
+		if !routed {
+			continue
+		}
+		if diff := cmp.Diff(visible(m), s.deltas()); diff != "" || strings.Contains(s.kinds(), "queued") || strings.Contains(s.kinds(), "started") {
+			t.Errorf("%s %s", s.kinds(), diff)
+		}
+		if s.fold(t) != r.Output || s.final(t) != r.Output {
+			t.Errorf("%s %s", s.fold(t), s.final(t))
+		}
+	}
+}
+
+// A run that is bound has its own reader, and nobody else is there.
+func TestWhereNobodyLooksOnNoDeltaIsMade(t *testing.T) {
+	a := &workflow.Answer{Workflow: spec(t, articles), Input: map[string]any{"question": "the moon"}}
+	w := newWorld(t, echo(""), bound(a))
+	var s seen
+	if r, _, err := w.host(t, a, "the moon", turn.WithSink(s.take)); err != nil || s.final(t) != r.Output || r.Usage.TotalTokens != 40 {
+		t.Fatalf("%+v %v", r, err)
+	}
+	if len(s.deltas()) != 0 || !strings.Contains(s.kinds(), "outline-ready") {
+		t.Errorf("%q %s", s.deltas(), s.kinds())
+	}
+}
+
+// TU-19, TU-33
+func TestWhatAWorkflowFailsOfIsTheTurnsError(t *testing.T) {
+	fails := func(handled bool) flow.Workflow {
+		return flow.Func("fails", "", question, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
+			if _, err := m.Tube().Send(tube.Event{URI: []byte("a"), Value: []byte("before")}); err != nil {
+				return err
+			}
+			b, err := m.CreateBot("writer", "b", nil)
+			if err != nil {
+				return err
+			}
+			if handled {
+				b.Listen(bot.Listener{Error: func(error) { m.Handled(b) }})
+			}
+			return b.Chat(bot.Message{Text: "fail"})
+		})
+	}
+	t.Run("all of it", func(t *testing.T) {
+		w := newWorld(t, fails(false))
+		var s seen
+		r, err := w.f.Process(t.Context(), message("go"), turn.WithSink(s.take))
+		if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != adapter.CodeAuth || r.Output != `{"a":"before"}` || !r.Partial {
+			t.Errorf("%+v %v", r, err)
+		}
+		if s.err == nil || strings.Contains(s.kinds(), "final") || s.events[1].Err.Details["bot"] != "writer" {
+			t.Errorf("%s %v", s.kinds(), s.err)
+		}
+		if len(w.told) != 2 || !strings.HasPrefix(w.told[0], "run_model: the model's server refused the key") || !strings.HasPrefix(w.told[1], "turn: ") {
+			t.Errorf("%q", w.told)
+		}
+		got := w.tape()
+		want := []string{
+			`message {"role":"assistant","content":"{\"a\":\"before\"}"} partial`,
+			`error {"kind":"upstream_auth","message":"the model's server refused the key"}`,
+			`event {"name":"turn.end","data":{"status":"error"}}`,
+		}
+		if diff := cmp.Diff(want, got[len(got)-3:]); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("a part that something else makes up for", func(t *testing.T) {
+		w := newWorld(t, fails(true))
+		r, err := w.f.Process(t.Context(), message("go"))
+		if err != nil || r.Output != `{"a":"before"}` || r.Partial || len(w.told) != 1 || !strings.HasPrefix(w.told[0], "run_model: ") {
+			t.Errorf("%+v %v %q", r, err, w.told)
+		}
+	})
+	t.Run("of a run that is bound", func(t *testing.T) {
+		a := &workflow.Answer{Workflow: fails(false)}
+		w := newWorld(t, echo(""), bound(a))
+		_, m, err := w.host(t, a, "go")
+		if !a.Told(err) || a.Told(errors.New("another")) || len(m.Peek(false).Errors) != 1 {
+			t.Errorf("%v %+v", err, m.Peek(false).Errors)
+		}
+	})
+	t.Run("of a limit of the run", func(t *testing.T) {
+		w := newWorld(t, echo(""))
+		w.stage.Run.MaxResult = 4
+		_, err := w.f.Process(t.Context(), message("too much"))
+		if f, ok := errors.AsType[*bot.Failure](err); !ok || f.Code != bot.CodeTooLarge {
+			t.Error(err)
+		}
+		if got := w.tape(); got[len(got)-1] != `event {"name":"turn.end","data":{"status":"error"}}` {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// The stream's own kinds keep their meaning, whatever a workflow calls its events.
+func TestAWorkflowsOwnEventsAreHandedOn(t *testing.T) {
+	w := newWorld(t, flow.Func("sends", "", question, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
+		for _, name := range []string{"final", "text", "delta", "tool_call", "ready", "queued"} {
+			if err := m.SendEvent(name, map[string]int{"n": 1}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	var s seen
+	if r, err := w.f.Process(t.Context(), message("go"), turn.WithSink(s.take)); err != nil || r.Output != "" {
+		t.Errorf("%+v %v", r, err)
+	}
+	if s.kinds() != "ready final" || string(s.events[0].Value) != `{"n":1}` {
+		t.Errorf("%s %s", s.kinds(), s.events[0].Value)
+	}
+}
+
+// TB-05: what is read ahead is bounded by the log; who is behind gets the document as it is, and the fold is the same.
+func TestASlowWrapperGoesOnFromASnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const pieces = 20_000
+		written := make(chan struct{})
+		w := newWorld(t, flow.Func("long", "", question, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
+			defer close(written)
+			for range pieces {
+				if _, err := m.Tube().Send(tube.Event{URI: []byte("text"), Value: []byte("words ")}); err != nil {
+					return err
+				}
+			}
+			return m.SendEvent("ready", nil)
+		}))
+		w.stage.Run.MaxLog = 16 << 10
+		var s seen
+		first := true
+		defer w.f.Bind(router(func(stream turn.Stream) turn.Stream {
+			return func(yield func(turn.Event, error) bool) {
+				for e, err := range s.wrap(stream) {
+					if first {
+						first = false
+						<-written
+					}
+					if !yield(e, err) {
+						return
+					}
+				}
+			}
+		}))()
+		r, err := w.f.Process(t.Context(), message("go"), turn.WithStreaming())
+		if err != nil || s.fold(t) != r.Output || len(r.Output) < 6*pieces || s.kinds() != "ready final" {
+			t.Fatalf("%v %s", err, s.kinds())
+		}
+		if n := len(s.deltas()); n >= pieces {
+			t.Errorf("%d deltas were kept for a reader that was not there", n)
+		}
+	})
+}
+
+func TestATurnThatCannotBeAnsweredSaysWhy(t *testing.T) {
+	object := flow.Func("object", "", json.RawMessage(`{"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string"}}}`),
+		func(context.Context, *ling.Manager, map[string]any) error { return nil })
+	for name, row := range map[string]struct {
+		w          flow.Workflow
+		text, code string
+		want       string
+	}{
+		"not there":         {nil, "hello", turn.CodeInternal, `workflow: "articles", which is to answer, is not there`},
+		"more than a text":  {object, "hello", turn.CodeInternal, "workflow object cannot be run from a text alone, so it answers no messages: the input does not fit: got a string"},
+		"a text too long":   {spec(t, articles), strings.Repeat("x", 50), turn.CodeInvalid, "workflow articles: the input does not fit: /question:"},
+		"nothing was said":  {echo(""), "", turn.CodeInvalid, turn.ErrNoPrompt.Error()},
+		"looks like object": {spec(t, articles), `{"question":"` + strings.Repeat("x", 50) + `"}`, turn.CodeInvalid, "workflow articles"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, echo(""))
+			if row.w == nil {
+				w.stage.Workflow = "articles"
+			} else {
+				w.stage.Workflow = row.w.Info().Name
+				w.stage.Workflows.(*flow.Registry).Register(row.w)
+			}
+			_, err := w.f.Process(t.Context(), message(row.text))
+			if err == nil || !strings.Contains(err.Error(), row.want) || w.f.Code(err) != row.code {
+				t.Errorf("%v, code %s", err, w.f.Code(err))
+			}
+			if !strings.Contains(w.log.String(), "turn failed") {
+				t.Error(w.log)
+			}
+		})
+	}
+	if _, _, err := new(workflow.Stage).RunModelStream(t.Context(), turn.Prompt{}, "", nil); err == nil {
+		t.Error("it answers without a turn")
+	}
+}
+
+// selects is a plugin that lets bots know one thing of the past.
+type selects struct{}
+
+func (selects) BuildTapeContext(context.Context, turn.SessionID, turn.State) (tape.Selector, bool, error) {
+	return selects{}, true, nil
+}
+
+func (selects) Select(context.Context, iter.Seq2[tape.Entry, error]) ([]tape.Message, error) {
+	return []tape.Message{{Role: adapter.User, JSON: json.RawMessage(`{"role":"user","content":"chosen"}`)}}, nil
+}
+
+// TA-54: what a plugin chooses of the past is what bots know of it.
+func TestAPluginChoosesWhatTheBotsKnow(t *testing.T) {
+	w := newWorld(t, echo(""), selects{})
+	for _, text := range []string{"one", "two"} {
+		if _, err := w.f.Process(t.Context(), message(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.models.asked[1].Messages; !slices.ContainsFunc(got, func(m adapter.Message) bool { return m.Content == "chosen" }) || len(got) != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestShownIsWhatAPersonReads(t *testing.T) {
+	for document, want := range map[string]string{
+		"a text":                           "a text",
+		"":                                 "",
+		`{"answer":"four\nlines"}`:         "four\nlines",
+		`{"a":{"b":["deep"]}}`:             "deep",
+		`{"answer":"yes","n":1}`:           "{\n  \"answer\": \"yes\",\n  \"n\": 1\n}",
+		`{"n":12345678901234567890.0}`:     "{\n  \"n\": 12345678901234567890.0\n}",
+		`["a","b"]`:                        "[\n  \"a\",\n  \"b\"\n]",
+		`{"answer":""}`:                    "{\n  \"answer\": \"\"\n}",
+		`[a list] of things`:               "[a list] of things",
+		`{curly} text`:                     "{curly} text",
+		`{"a":"<b> & ½"}`:                  "<b> & ½",
+		`{"é":["½ & <b>",{"html":"<i>"}]}`: "{\n  \"é\": [\n    \"½ & <b>\",\n    {\n      \"html\": \"<i>\"\n    }\n  ]\n}",
+	} {
+		if got := workflow.Shown(document); got != want {
+			t.Errorf("%s: got %q, expected %q", document, got, want)
+		}
+	}
+}

@@ -160,7 +160,7 @@ func RetryAfter(attempt int) (time.Duration, bool) {
 }
 
 // ReleaseCounts says whether a release is one of the attempts that an event has: a server that goes down is no fault of its.
-func ReleaseCounts(cause error) bool { return !errors.Is(cause, ErrDraining) }
+func ReleaseCounts(cause error) bool { return !isDraining(cause) }
 
 var (
 	// ErrJournalFull says that too many events wait for their turn: the platform is to come again later.

@@ -1,0 +1,227 @@
+package channel
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+	"sync/atomic"
+)
+
+// lineLog is a file of JSON lines that is only appended to, until most of it is old and it is written anew. A line that a crash
+// has cut off is as if it had never been written. With a nil *lineLog nothing is kept.
+type lineLog struct {
+	root *os.Root
+	name string
+
+	mu      sync.Mutex
+	f       *os.File
+	size    int64 // of the lines that are whole
+	base    int64 // of the file when it was written anew: what is above is old or new
+	written int64 // bytes since the start, of files that are gone too
+	broken  error // the disk has failed, and what is in the file is not known
+
+	syncing sync.Mutex   // held while the disk is waited for: whoever waits behind it has often nothing left to do
+	synced  atomic.Int64 // of written
+}
+
+const (
+	logMode = 0o600
+	// maxLogLine bounds a line that is read back: a block is at most the queue's bytes, in the worst case six of JSON for one.
+	maxLogLine = 8 << 20
+	// logSlack is what of a file may be old before it is written anew.
+	logSlack = 1 << 20
+)
+
+// openLineLog opens a file below root, making it where it is not there, and gives each of its lines to the function. A line that is
+// no JSON or too long is skipped: bad is how many were.
+func openLineLog(root *os.Root, name string, each func(line []byte)) (l *lineLog, bad int, err error) {
+	_ = root.Remove(name + ".new") // a crash has left it
+	f, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE, logMode)
+	if err != nil {
+		return nil, 0, err
+	}
+	l = &lineLog{root: root, name: name, f: f}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	r := bufio.NewReaderSize(f, 64<<10)
+	for {
+		line, size, err := readLine(r)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, bad, err
+		}
+		if err != nil { // what is left was cut off
+			break
+		}
+		l.size += size
+		if line == nil || !json.Valid(line) {
+			bad++
+			continue
+		}
+		each(line)
+	}
+	if err := f.Truncate(l.size); err != nil {
+		return nil, bad, err
+	}
+	if _, err := f.Seek(l.size, io.SeekStart); err != nil {
+		return nil, bad, err
+	}
+	return l, bad, errors.Join(f.Sync(), l.syncFolder())
+}
+
+// readLine returns a line without its end, and its size with it; nil for one that is too long.
+func readLine(r *bufio.Reader) (line []byte, size int64, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		size += int64(len(part))
+		if size <= maxLogLine {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil:
+			return nil, size, err
+		case size > maxLogLine:
+			return nil, size, nil
+		}
+		return bytes.TrimSuffix(line, []byte{'\n'}), size, nil
+	}
+}
+
+// append writes a value as one line. What it returns is for wait.
+func (l *lineLog) append(v any) (at int64, err error) {
+	if l == nil {
+		return 0, nil
+	}
+	line, err := json.Marshal(v)
+	if err != nil {
+		return 0, err
+	}
+	line = append(line, '\n')
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken != nil {
+		return 0, l.broken
+	}
+	if _, err := l.f.Write(line); err != nil {
+		_, seek := l.f.Seek(l.size, io.SeekStart)
+		if failure := errors.Join(l.f.Truncate(l.size), seek); failure != nil { // else it is as it was before
+			l.broken = fmt.Errorf("%s cannot be written any more: %w", l.name, errors.Join(err, failure))
+		}
+		return 0, err
+	}
+	l.size += int64(len(line))
+	l.written += int64(len(line))
+	return l.written, nil
+}
+
+// wait returns when what append wrote is safe from the end of the machine.
+func (l *lineLog) wait(at int64) error {
+	if l == nil || l.synced.Load() >= at {
+		return nil
+	}
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	if l.synced.Load() >= at {
+		return nil
+	}
+	l.mu.Lock()
+	f, written, broken := l.f, l.written, l.broken
+	l.mu.Unlock()
+	if broken != nil {
+		return broken
+	}
+	if err := f.Sync(); err != nil {
+		// What of it is on the disk nobody knows, and a second try would not say.
+		l.mu.Lock()
+		l.broken = fmt.Errorf("%s cannot be written any more: %w", l.name, err)
+		l.mu.Unlock()
+		return err
+	}
+	l.synced.Store(written)
+	return nil
+}
+
+// old says whether the file is worth writing anew, when what is in use takes about so many bytes of it.
+func (l *lineLog) old(used int64) bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return used == 0 && l.size > 0 || l.size-used > logSlack && l.size > 2*used
+}
+
+// rewrite replaces what is in the file. The caller sees to it that nothing is appended meanwhile.
+func (l *lineLog) rewrite(values []any) (err error) {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken != nil {
+		return l.broken
+	}
+	if len(values) == 0 { // texts that were sent do not stay on the disk
+		_, seek := l.f.Seek(0, io.SeekStart)
+		if err := errors.Join(l.f.Truncate(0), seek); err != nil {
+			l.broken = fmt.Errorf("%s cannot be written any more: %w", l.name, err)
+			return l.broken
+		}
+		l.size = 0
+		return nil
+	}
+	f, err := l.root.OpenFile(l.name+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, logMode)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	e := json.NewEncoder(w)
+	for _, v := range values {
+		err = errors.Join(err, e.Encode(v))
+	}
+	err = errors.Join(err, w.Flush(), f.Sync())
+	if err == nil {
+		err = l.root.Rename(l.name+".new", l.name)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close(), l.root.Remove(l.name+".new"))
+	}
+	err = l.syncFolder()
+	size, failure := f.Seek(0, io.SeekEnd)
+	old := l.f
+	l.f, l.size = f, size
+	l.synced.Store(l.written)
+	return errors.Join(err, failure, old.Close())
+}
+
+func (l *lineLog) syncFolder() error {
+	d, err := l.root.Open(".")
+	if err != nil {
+		return err
+	}
+	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
+		return errors.Join(err, d.Close())
+	}
+	return d.Close()
+}
+
+func (l *lineLog) close() error {
+	if l == nil {
+		return nil
+	}
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = fs.ErrClosed
+	return errors.Join(l.f.Sync(), l.f.Close())
+}

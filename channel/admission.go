@@ -1,5 +1,11 @@
 package channel
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
 // AdmissionKind says whether a turn goes on. A later stage tightens it, never loosens.
 type AdmissionKind string
 
@@ -74,4 +80,102 @@ type Verdict struct {
 	Setting string // path in the configuration; "default:…" for one that is built in
 	Value   string
 	Hint    string // what to change
+}
+
+// strict orders the kinds: a higher one wins.
+func (k AdmissionKind) strict() int {
+	switch k {
+	case Dispatch:
+		return 1
+	case ObserveOnly:
+		return 2
+	case Handled:
+		return 3
+	case Drop:
+		return 4
+	}
+	return 0
+}
+
+// tighten is the stricter of two admissions, a where they are of one kind.
+func (a Admission) tighten(b Admission) Admission {
+	if b.Kind.strict() > a.Kind.strict() {
+		return b
+	}
+	return a
+}
+
+// stops says whether a turn with this admission goes no further.
+func (a Admission) stops() bool { return a.Kind == Drop || a.Kind == Handled }
+
+// said says of a reason which admission it is for and which stages may say so.
+type said struct {
+	kinds  []AdmissionKind
+	stages []Stage
+}
+
+// reasons is the closed set of them.
+var reasons = func() map[Reason]said {
+	drops, handles, observes := []AdmissionKind{Drop}, []AdmissionKind{Handled}, []AdmissionKind{ObserveOnly}
+	early, local := []Stage{StagePreflight, StageResolve}, []Stage{StageClassify, StagePreflight, StageResolve}
+	gate, lane := []Stage{StageAuthorize}, []Stage{StageDispatch}
+	m := map[Reason]said{
+		ReasonNotATurn:        {handles, local},
+		ReasonHandledLocally:  {handles, local},
+		ReasonMerged:          {handles, local},
+		ReasonPairingRequired: {handles, gate},
+		ReasonIngestNull:      {drops, []Stage{StageIngest}},
+		ReasonUnsupported:     {drops, early},
+		ReasonTooLarge:        {drops, early},
+		ReasonDedupe:          {drops, []Stage{StagePreflight, StageAuthorize}},
+		ReasonSelfEcho:        {drops, []Stage{StagePreflight, StageAuthorize}},
+		ReasonMissingMention:  {drops, []Stage{StagePreflight, StageAuthorize}},
+		ReasonNoRoute:         {drops, []Stage{StageResolve}},
+		ReasonRateLimited:     {drops, gate},
+		ReasonSessionBusy:     {drops, lane},
+		ReasonOverloaded:      {drops, lane},
+		ReasonDraining:        {drops, lane},
+		ReasonChannelLocal:    {[]AdmissionKind{Drop, Handled}, early},
+		ReasonObserver:        {observes, early},
+		ReasonUnmentioned:     {observes, gate},
+	}
+	for _, r := range []Reason{
+		ReasonBotNotAllowed, ReasonBotLoop, ReasonNoPolicy, ReasonRouteNotAllowed, ReasonDMDisabled, ReasonDMNotAllowed,
+		ReasonDMAllowlistEmpty, ReasonPairingUnavailable, ReasonGroupDisabled, ReasonGroupNotAllowed, ReasonGroupAllowlistEmpty,
+		ReasonCommandNotAllowed,
+	} {
+		m[r] = said{drops, gate}
+	}
+	return m
+}()
+
+// maxDetail bounds the detail of a reason of an adapter's own.
+const maxDetail = 32
+
+// check says whether a stage may say this.
+func (a Admission) check(s Stage) error {
+	switch {
+	case a.Kind == "" || a.Kind == Dispatch:
+		return nil
+	case a.Kind.strict() == 0:
+		return fmt.Errorf("there is no admission %q; expected %s, %s, %s or %s", a.Kind, Dispatch, ObserveOnly, Handled, Drop)
+	}
+	known, ok := reasons[a.Reason]
+	switch {
+	case !ok:
+		return fmt.Errorf("there is no reason %q; one of a channel's own is %s with a detail", a.Reason, ReasonChannelLocal)
+	case !slices.Contains(known.kinds, a.Kind):
+		return fmt.Errorf("the reason %s is none for the admission %s", a.Reason, a.Kind)
+	case !slices.Contains(known.stages, s):
+		return fmt.Errorf("the reason %s is none of the stage %s", a.Reason, s)
+	case a.Reason == ReasonChannelLocal && !isDetail(a.Detail):
+		return fmt.Errorf("the reason %s needs a detail of 1 to %d of a-z, 0-9 and _", a.Reason, maxDetail)
+	case a.Reason != ReasonChannelLocal && a.Detail != "":
+		return fmt.Errorf("the reason %s takes no detail; that is for %s", a.Reason, ReasonChannelLocal)
+	}
+	return nil
+}
+
+func isDetail(s string) bool {
+	return s != "" && len(s) <= maxDetail && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }

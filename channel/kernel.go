@@ -78,13 +78,14 @@ type Turn struct {
 // Kernel is what turns need. Only Agent is required: without policy it admits nobody.
 type Kernel struct {
 	Agent    Agent
-	Recorder Recorder // nil records nothing
-	Journal  Journal  // nil is one in memory
-	Window   *Window  // nil is one in memory
-	Outbox   *Outbox  // nil: no block is durable
-	Routes   Routes   // nil: adapters set the route themselves
-	Settings Settings // nil admits nobody
-	Pairing  Pairing  // nil: nobody is paired
+	Recorder Recorder     // nil records nothing
+	Journal  Journal      // nil is one in memory
+	Window   *Window      // nil is one in memory
+	Outbox   *Outbox      // nil: no block is durable
+	Routes   Routes       // nil: adapters set the route themselves
+	Settings Settings     // nil admits nobody
+	Pairing  Pairing      // nil: nobody is paired
+	Media    MediaChecker // nil: agents are given no local files
 	Observer Observer
 	Tracer   Tracer
 	Limits   Limits
@@ -97,6 +98,11 @@ type Kernel struct {
 type Recorder interface {
 	Record(context.Context, Row) error
 	LastRoute(context.Context, Row) error
+}
+
+// Owners is a [Recorder] that knows the pinned owner of a main session: the sender whose messages alone change its last route.
+type Owners interface {
+	Owner(_ context.Context, mainSessionKey string) (sender string, err error) // "" is nobody
 }
 
 // Row is what is recorded of a turn.

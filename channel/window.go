@@ -529,27 +529,3 @@ func (w *Window) change(ctx context.Context, k WindowKey, do func([]HistoryEntry
 	r.entries = do(slices.Clone(r.entries))
 	w.save(ctx, r.name, r.entries)
 }
-
-// snapshot implements history.
-func (w *Window) snapshot(ctx context.Context, k WindowKey) (*Snapshot, error) {
-	return w.Snapshot(ctx, k, 0), nil
-}
-
-// consume implements history.
-func (w *Window) consume(ctx context.Context, s *Snapshot) error {
-	w.Consume(ctx, s)
-	return nil
-}
-
-// keep implements history.
-func (w *Window) keep(ctx context.Context, u unanswered) error {
-	key := u.key
-	if u.hint.Key != (WindowKey{}) {
-		key = u.hint.Key
-	}
-	return w.Record(ctx, Recording{
-		Key: key, MessageID: u.facts.MessageID, Time: u.facts.Timestamp, Message: u.facts.Message, Input: u.in,
-		Sender: u.facts.Sender, Media: u.facts.Media, LoadMedia: u.hint.LoadMedia, Limit: u.hint.Limit,
-		MediaLimit: u.hint.MediaLimit, ShouldRecord: u.hint.ShouldRecord,
-	})
-}

@@ -1,0 +1,198 @@
+package channel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// outlive is a context that the end of ctx does not end, but a limit does.
+func outlive(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), limit)
+}
+
+// finish ends the turn, whatever came before: it frees what a plan holds that is not dispatched, settles, and tells the door.
+func (p *pass) finish(ctx context.Context) {
+	a := p.result.Admission
+	p.result.Outcome = p.outcome()
+	limit := cmp.Or(p.k.Limits.Finalize, defaultFinalize)
+	p.notifyOutside(ctx)
+	if p.plan != nil && p.plan.OnSkip != nil && !p.result.Dispatched {
+		ctx, cancel := outlive(ctx, limit)
+		reason := a.Reason
+		if p.err != nil {
+			reason = ""
+		}
+		if err := p.guard(ctx, func() error { p.plan.OnSkip(ctx, reason); return nil }); err != nil {
+			p.join(p.result.Stage, err)
+		}
+		cancel()
+	}
+	if p.result.Outcome == "" { // the event was nothing, or could not even be read: only its claim is there to settle
+		p.join(StageIngest, p.settle(ctx, limit))
+	} else {
+		p.finalize(ctx, limit)
+	}
+	p.acknowledge(ctx)
+	p.queued(ctx)
+}
+
+// join puts an error behind the turn's first one.
+func (p *pass) join(s Stage, err error) {
+	if err == nil {
+		return
+	}
+	err = &StageError{Stage: s, Err: err}
+	if p.err == nil {
+		p.err = err
+		return
+	}
+	p.err = errors.Join(p.err, err)
+}
+
+// outcome is what became of the turn; "" where there was none, since there was no input.
+func (p *pass) outcome() Outcome {
+	r, t := &p.result, &p.tally
+	switch {
+	case p.in == nil && p.event != nil:
+		return ""
+	case p.err == nil && r.Admission.Reason == ReasonMerged:
+		return OutcomeMerged
+	case p.err == nil && r.Admission.stops():
+		return OutcomeBlocked
+	case p.err == nil && p.observing():
+		return OutcomeObserved
+	case p.err == nil && t.Queued:
+		return OutcomeQueued
+	case p.err == nil && t.Visible:
+		return OutcomeVisible
+	case p.err == nil && r.Dispatch.Deferred:
+		return OutcomeDeferred
+	case p.err != nil && t.Visible:
+		return OutcomePartial
+	case t.Unknown:
+		return OutcomeUnknown
+	case p.canceled:
+		return OutcomeCanceled
+	case p.err != nil:
+		return OutcomeFailed
+	default:
+		return OutcomeSilent
+	}
+}
+
+// finalize settles the turn, and then tells the plan and the adapter. Each part has its own time, and runs whatever came of the
+// ones before; all see the same result.
+func (p *pass) finalize(ctx context.Context, limit time.Duration) {
+	r := p.result
+	p.started = p.tell(ctx, Trace{Stage: StageFinalize, Phase: PhaseStart})
+	inside, end := p.span(ctx, string(StageFinalize))
+	var errs []error
+	part := func(f func(context.Context) error) {
+		ctx, cancel := outlive(inside, limit)
+		defer cancel()
+		if err := p.guard(ctx, func() error { return f(ctx) }); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	part(p.keepHistory)
+	if err := p.settle(inside, limit); err != nil {
+		errs = append(errs, err)
+	}
+	if p.plan != nil && p.plan.OnFinalize != nil {
+		part(func(ctx context.Context) error { return p.plan.OnFinalize(ctx, r) })
+	}
+	if f, ok := p.adapter.(Finalizer); ok {
+		part(func(ctx context.Context) error { return f.Finalize(ctx, r) })
+	}
+	err := errors.Join(errs...)
+	end(err)
+	t := Trace{Stage: StageFinalize, Phase: PhaseDone, Outcome: r.Outcome}
+	if err != nil {
+		t.Phase, t.Err = PhaseError, err
+	}
+	p.tell(ctx, t)
+	p.join(StageFinalize, err)
+}
+
+// fate is what becomes of an event's claim.
+type fate uint8
+
+const (
+	leave   fate = iota // it is somebody else's
+	commit              // it is over
+	release             // it may run again
+)
+
+// fate says what becomes of the claim.
+func (p *pass) fate() fate {
+	a := p.result.Admission
+	switch {
+	case p.err == nil && (a.Reason == ReasonMerged || a.Reason == ReasonDedupe):
+		return leave
+	case p.err == nil && (a.Reason == ReasonOverloaded || a.Reason == ReasonDraining):
+		return release
+	case p.err == nil, p.tally.Visible, p.tally.Unknown, p.tally.Queued:
+		return commit
+	case p.draining:
+		return release
+	case p.canceled, p.tally.Permanent, p.permanent:
+		return commit
+	default:
+		return release
+	}
+}
+
+// settle commits or releases the event, and those that were merged to it.
+func (p *pass) settle(ctx context.Context, limit time.Duration) error {
+	fate := p.fate()
+	if p.claim == nil || fate == leave {
+		return nil
+	}
+	outcome := p.result.Outcome
+	if outcome == "" {
+		outcome = OutcomeBlocked
+	}
+	ctx, cancel := outlive(ctx, limit)
+	defer cancel()
+	var errs []error
+	for i := -1; i < len(p.others); i++ {
+		claim := p.claim
+		if i >= 0 {
+			claim = p.others[i]
+		}
+		err := p.guard(ctx, func() error {
+			if fate == commit {
+				return claim.Commit(ctx, outcome)
+			}
+			return claim.Release(ctx, p.err)
+		})
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// again says whether the event will run another time: then nobody is told that it has failed.
+func (p *pass) again() bool {
+	r, ok := p.claim.(Repeater)
+	return ok && p.fate() == release && r.Again()
+}
+
+// acknowledge tells the door what to answer its platform, once.
+func (p *pass) acknowledge(ctx context.Context) {
+	if p.acked || p.dry {
+		return
+	}
+	p.acked = true
+	if p.meta.Ack == nil {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := p.guard(ctx, func() error { p.meta.Ack(ctx, p.result); return nil }); err != nil {
+		p.log(ctx, slog.LevelWarn, "the door failed to acknowledge an event", slog.Any("error", err))
+	}
+}

@@ -1,0 +1,111 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// windowKey names the window of the place that a message came from.
+func windowKey(f *Facts) WindowKey {
+	return WindowKey{Channel: f.Channel, Account: f.Account, Conversation: f.Conversation.ID, Thread: f.Conversation.ThreadID}
+}
+
+// keepHistory forgets what an answered turn has seen of the window, or keeps a message that is not answered. A window that fails
+// is a warning: it changes no turn.
+func (p *pass) keepHistory(ctx context.Context) error {
+	switch {
+	case p.tally.Visible && p.snapshot != nil && len(p.snapshot.Entries) > 0:
+		p.k.state.window.Consume(ctx, p.snapshot)
+	case p.err == nil && p.result.Admission.Kind == Drop:
+		if f := p.unanswered(); f != nil {
+			p.attempt(ctx, StageFinalize, "the history cannot be written", func() error {
+				return p.k.state.window.Record(ctx, p.recording(f))
+			})
+		}
+	}
+	return nil
+}
+
+// recording is how a message goes to the window.
+func (p *pass) recording(f *Facts) Recording {
+	hint := &p.preflight.History
+	r := Recording{
+		Key: hint.Key, MessageID: f.MessageID, Time: f.Timestamp, Message: f.Message, Input: p.in, Sender: f.Sender, Media: f.Media,
+		LoadMedia: hint.LoadMedia, Limit: hint.Limit, MediaLimit: hint.MediaLimit, ShouldRecord: hint.ShouldRecord,
+	}
+	if r.Key == (WindowKey{}) {
+		r.Key = windowKey(f)
+	}
+	return r
+}
+
+// unanswered is the message that waits for a later mention; nil where it does not, since nobody said so, or its sender may not
+// talk here at all.
+func (p *pass) unanswered() *Facts {
+	f, hint := p.facts, p.preflight.History
+	record := p.result.Admission.RecordHistory
+	if f == nil { // preflight has dropped it
+		if !record && !hint.RecordOnDrop || p.preflight.Access == nil {
+			return nil
+		}
+		f = &Facts{
+			Channel: p.meta.Channel, Account: p.meta.Account, MessageID: p.in.ID, Timestamp: p.in.Timestamp,
+			Sender: hint.Sender, Conversation: hint.Conversation, Access: *p.preflight.Access,
+			Message: p.preflight.Message, Supplemental: p.preflight.Supplemental, Media: p.preflight.Media,
+		}
+		if f.Conversation.ID == "" {
+			f.Conversation.ID, f.Conversation.ThreadID = p.in.ConversationID, p.in.ThreadID
+		}
+		if f.Sender.ID == "" {
+			f.Sender.ID = p.in.SenderID
+		}
+		if !Evaluate(*f).Talks() {
+			return nil
+		}
+	} else {
+		if !record {
+			return nil
+		}
+		d := &p.decision
+		if p.result.Stage == StageResolve {
+			*d = Evaluate(*f)
+		}
+		if !d.Talks() {
+			return nil
+		}
+	}
+	if f.Conversation.Kind == Direct {
+		return nil
+	}
+	return f
+}
+
+// checkMedia clears the paths of media that are not to be opened (CH-95).
+func (p *pass) checkMedia(ctx context.Context, list []MediaFact) []MediaFact {
+	checked := list
+	for i := range list {
+		if list[i].Path == "" {
+			continue
+		}
+		m, err := list[i], errNoMedia
+		if p.k.Media != nil {
+			err = p.guard(ctx, func() (err error) {
+				m, err = p.k.Media.Check(list[i])
+				return err
+			})
+		}
+		if err != nil {
+			m.Path = ""
+			p.warn(ctx, StageAssemble, "a medium is not used", err)
+		}
+		if &checked[0] == &list[0] { // it may be the caller's
+			checked = slices.Clone(list)
+		}
+		checked[i] = m
+	}
+	return checked
+}
+
+// errNoMedia is what keeps local files from agents where nobody says which may be opened.
+var errNoMedia = errors.New("there is no folder that media may come from")

@@ -1,0 +1,77 @@
+package channel_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// agent answers turns by a function.
+type agent func(context.Context, *channel.Turn) (channel.DispatchResult, error)
+
+func (f agent) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+	return f(ctx, t)
+}
+
+// says is an agent that says one thing.
+func says(text string) agent {
+	return func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		t.Queued()
+		return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text})
+	}
+}
+
+// platform is where a fake channel sends to. It counts what could be noticed there.
+type platform struct {
+	mu     sync.Mutex
+	blocks []string
+	err    error
+}
+
+func (p *platform) Deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.blocks = append(p.blocks, b.Text)
+	return channel.Receipt{MessageIDs: []string{b.Key}}, p.err
+}
+
+func (p *platform) said() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.blocks...)
+}
+
+// open lets everybody talk in direct conversations.
+var open = channel.AccessFacts{DM: channel.DMFacts{Policy: channel.PolicyOpen}}
+
+// facts are those of a direct message.
+func facts(id, text string) channel.Facts {
+	return channel.Facts{
+		Channel: "fake", MessageID: id, Sender: channel.SenderFacts{ID: "42"},
+		Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: "42"},
+		Route:        channel.RouteFacts{AgentID: "assistant", RouteSessionKey: "fake:42"},
+		Reply:        channel.ReplyPlanFacts{To: "42"},
+		Access:       open,
+		Message:      channel.MessageFacts{RawBody: text},
+	}
+}
+
+func TestATurnThatIsAssembledEndsVisible(t *testing.T) {
+	k := &channel.Kernel{Agent: says("hello")}
+	var p platform
+	r, err := k.RunAssembled(t.Context(), channel.Meta{Channel: "fake"}, &channel.Assembled{
+		Common: channel.Common{Facts: facts("1", "hi")}, Delivery: &p,
+	})
+	if err != nil || r.Outcome != channel.OutcomeVisible || !r.Dispatched || len(p.said()) != 1 {
+		t.Fatalf("got %+v, %v, said %q", r, err, p.said())
+	}
+}
+
+var errTest = errors.New("it failed")

@@ -1,0 +1,91 @@
+package channel
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// kernelState is what a kernel keeps between turns. Each part guards itself; what a kernel is not given, it makes here, once.
+type kernelState struct {
+	once    sync.Once
+	journal Journal
+	ledger  Ledger // nil where the journal is none
+	window  *Window
+	echo    echoes
+	marks   echoMarks
+	budget  budgets
+	burst   bursts
+
+	mu         sync.Mutex
+	challenged map[challenge]time.Time // guarded by mu: when a sender was told last how to be paired
+}
+
+// The parts that turns are made of, as the stages ask them. A nil part is one that this kernel does without.
+type (
+	// echoes know what was sent from here.
+	echoes interface {
+		// byID says whether a message is one of those that were sent.
+		byID(channel, account, conversation, id string) bool
+		// byText says whether a text is being sent to a conversation at this moment.
+		byText(channel, account, conversation, text string) bool
+	}
+
+	// budgets bound what bots, senders and conversations may start. dry uses nothing of them.
+	budgets interface {
+		use(_ context.Context, f *Facts, dry bool) budgetVerdict
+	}
+
+	// bursts merge events that belong together.
+	bursts interface {
+		join(context.Context, burstEvent) (burst, error)
+	}
+)
+
+// budgetVerdict is what the gates loop and rate say.
+type budgetVerdict struct {
+	verdicts  []Verdict
+	admission Admission
+	wait      time.Duration // until there is room again
+}
+
+// burstEvent is an event that may be merged with others.
+type burstEvent struct {
+	turn    string // its turn's id
+	channel string
+	account string
+	in      *Input
+	class   EventClass
+	claim   Claim                    // nil for none
+	merge   func([]*Input) *Input    // the adapter's; nil is the kernel's
+	queued  func()                   // to be called when the event waits
+	policy  func(PolicyQuery) Policy // nil: no settings
+}
+
+// burst is what became of it.
+type burst struct {
+	in     *Input  // the event itself, or what it was merged to
+	into   string  // the turn that took it; "" where it leads or stands alone
+	claims []Claim // of those that it took: they settle with its turn
+	placed func()  // to be called when the turn has its place in the lane, or has ended; nil where nothing waits for it
+}
+
+// ready makes what the kernel was not given.
+func (k *Kernel) ready() {
+	k.state.once.Do(func() {
+		s := &k.state
+		s.journal = k.Journal
+		if s.journal == nil {
+			s.journal = NewJournal(&JournalOptions{Keys: k.Limits.Events})
+		}
+		s.window = k.Window
+		if s.window == nil {
+			s.window = NewWindow(nil, WindowOptions{Log: k.Log})
+		}
+		e := newEcho()
+		s.echo, s.marks = e, e
+		s.budget = newBudget(k.Limits)
+		s.burst = newBursts()
+		s.ledger, _ = s.journal.(Ledger)
+	})
+}

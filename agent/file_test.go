@@ -90,3 +90,20 @@ func BenchmarkTurn(b *testing.B) {
 		})
 	}
 }
+
+// The count is that of a turn with a short past, mostly of reading the tape three times and of writing to it.
+func TestATurnAllocatesLittle(t *testing.T) {
+	w := newWorld(t, newFake(answers("ok")), Options{})
+	turns := 0
+	n := testing.AllocsPerRun(50, func() {
+		e := message("hi")
+		e.SessionID = fmt.Sprint(turns / 10) // so that views stay short
+		turns++
+		if _, err := w.f.Process(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n > 450 { // 390 and what the race detector adds
+		t.Errorf("a turn allocates %v times, want at most 450", n)
+	}
+}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -64,7 +65,9 @@ func toContent(content json.RawMessage, out *adapter.Message) bool {
 	}
 	switch content[0] {
 	case '"':
-		if json.Unmarshal(content, &out.Content) != nil {
+		if bytes.IndexByte(content, '\\') < 0 {
+			out.Content = string(content[1 : len(content)-1])
+		} else if json.Unmarshal(content, &out.Content) != nil {
 			return false
 		}
 		if out.Role == adapter.ToolRole {

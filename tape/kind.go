@@ -14,3 +14,6 @@ const (
 	KindToolResult Kind = "tool_result" // {"ids","results"}
 	KindError      Kind = "error"       // {"kind","message"}
 )
+
+// knownKinds are in the order of how many there are, roughly.
+var knownKinds = [...]Kind{KindEvent, KindMessage, KindToolCall, KindToolResult, KindReasoning, KindSystem, KindAnchor, KindError}

@@ -99,7 +99,7 @@ func splitLine(line []byte) (e Entry, rest parts, err error) {
 	var kind json.RawMessage
 	for name, value := range objectMembers(line) {
 		var to *json.RawMessage
-		switch name {
+		switch string(name) {
 		case "id":
 			to = &rest.id
 		case "kind":
@@ -123,15 +123,25 @@ func splitLine(line []byte) (e Entry, rest parts, err error) {
 	if e.ID, err = strconv.ParseInt(string(rest.id), 10, 64); err != nil {
 		e.ID = 0 // which is none
 	}
-	s, _ := text(kind)
-	e.Kind = Kind(s)
+	e.Kind = kindOf(kind)
 	return e, rest, nil
+}
+
+// kindOf reads a kind; of the known ones there is no second copy.
+func kindOf(raw json.RawMessage) Kind {
+	for _, k := range knownKinds {
+		if says(raw, string(k)) {
+			return k
+		}
+	}
+	s, _ := text(raw)
+	return Kind(s)
 }
 
 // objectMembers yields the members of an object; object is valid JSON, and the values are parts of it. Of anything else
 // there are none.
-func objectMembers(object []byte) iter.Seq2[string, json.RawMessage] {
-	return func(yield func(string, json.RawMessage) bool) {
+func objectMembers(object []byte) iter.Seq2[[]byte, json.RawMessage] {
+	return func(yield func([]byte, json.RawMessage) bool) {
 		for c := (cursor{json: object}); c.next(); {
 			if !yield(c.name(), c.value) {
 				return
@@ -143,7 +153,7 @@ func objectMembers(object []byte) iter.Seq2[string, json.RawMessage] {
 // member returns the first member of that name, nil where there is none. It allocates nothing.
 func member(object []byte, name string) json.RawMessage {
 	for c := (cursor{json: object}); c.next(); {
-		if string(c.quoted[1:len(c.quoted)-1]) == name || bytes.IndexByte(c.quoted, '\\') >= 0 && c.name() == name {
+		if string(c.name()) == name {
 			return c.value
 		}
 	}
@@ -180,12 +190,13 @@ func (c *cursor) next() bool {
 	return true
 }
 
-func (c *cursor) name() string {
-	name := string(c.quoted[1 : len(c.quoted)-1])
-	if strings.ContainsRune(name, '\\') {
-		_ = json.Unmarshal(c.quoted, &name) // valid, as was seen
+// name is the name of the member, a part of the JSON where nothing in it is escaped.
+func (c *cursor) name() []byte {
+	if bytes.IndexByte(c.quoted, '\\') >= 0 {
+		s, _ := text(c.quoted) // valid, as was seen
+		return []byte(s)
 	}
-	return name
+	return c.quoted[1 : len(c.quoted)-1]
 }
 
 // space returns where the white space at i ends.

@@ -195,39 +195,36 @@ func (m *matcher) resultText(e Entry) string {
 
 // textOf is the text of an entry that a search covers, decoded.
 func textOf(e Entry) string {
-	if !json.Valid(e.Payload) {
-		return ""
-	}
 	var b strings.Builder
 	for name, value := range objectMembers(e.Payload) {
 		switch e.Kind {
 		case KindMessage:
-			if name == "content" {
+			if string(name) == "content" {
 				appendContent(&b, value)
 			}
 		case KindToolCall:
-			switch name {
+			switch string(name) {
 			case "content":
 				appendText(&b, value)
 			case "calls":
 				for _, call := range elements(value) {
 					for name, value := range objectMembers(call) {
-						if name == "function" {
+						if string(name) == "function" {
 							appendText(&b, value)
 						}
 					}
 				}
 			}
 		case KindToolResult:
-			if name == "results" {
+			if string(name) == "results" {
 				appendText(&b, value)
 			}
 		case KindAnchor:
-			if name == "name" || name == "state" {
+			if string(name) == "name" || string(name) == "state" {
 				appendText(&b, value)
 			}
 		case KindError:
-			if name == "kind" || name == "message" {
+			if string(name) == "kind" || string(name) == "message" {
 				appendText(&b, value)
 			}
 		}
@@ -243,7 +240,7 @@ func appendContent(b *strings.Builder, content json.RawMessage) {
 	}
 	for _, part := range elements(content) {
 		for name, value := range objectMembers(part) {
-			if name == "text" {
+			if string(name) == "text" {
 				appendText(b, value)
 			}
 		}

@@ -73,7 +73,7 @@ func (t *Tape) fillValue(ctx context.Context, value json.RawMessage) (json.RawMe
 				return nil, err
 			}
 			if !bytes.Equal(old, filled) {
-				value = replaceMember(value, name, filled)
+				value = replaceMember(value, string(name), filled)
 			}
 		}
 	}

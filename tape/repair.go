@@ -105,7 +105,7 @@ func replaceMember(object json.RawMessage, name string, value json.RawMessage) j
 	}
 	found := false
 	for member := range objectMembers(object) {
-		found = found || member == name
+		found = found || string(member) == name
 	}
 	if !found && value != nil {
 		put(name, value)
@@ -113,8 +113,8 @@ func replaceMember(object json.RawMessage, name string, value json.RawMessage) j
 	done := false
 	for member, old := range objectMembers(object) {
 		switch {
-		case member != name:
-			put(member, old)
+		case string(member) != name:
+			put(string(member), old)
 		case value != nil && !done: // a member that is there twice is there once from now on
 			put(name, value)
 			done = true

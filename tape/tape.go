@@ -212,17 +212,18 @@ func (t *Tape) settings(ctx context.Context, last int64) (map[string]json.RawMes
 		}
 		switch e.Kind {
 		case KindAnchor:
-			maps.Copy(settings, MetaOf(e).Settings)
-		case KindEvent:
-			var p struct {
-				Name string `json:"name"`
-				Data struct {
-					Name  string          `json:"name"`
-					Value json.RawMessage `json:"value"`
-				} `json:"data"`
+			if member(e.Meta, "settings") != nil {
+				maps.Copy(settings, MetaOf(e).Settings)
 			}
-			if json.Unmarshal(e.Payload, &p) == nil && p.Name == EventSetting && p.Data.Name != "" && p.Data.Value != nil {
-				settings[p.Data.Name] = p.Data.Value
+		case KindEvent:
+			if !says(member(e.Payload, "name"), EventSetting) {
+				continue
+			}
+			data := member(e.Payload, "data")
+			if name, _ := text(member(data, "name")); name != "" {
+				if value := member(data, "value"); value != nil {
+					settings[name] = value
+				}
 			}
 		}
 	}

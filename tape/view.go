@@ -167,9 +167,19 @@ func (w *window) anchor(e Entry) {
 
 func (w *window) message(e Entry) {
 	w.close()
-	if role, ok := text(member(e.Payload, "role")); ok {
+	if role, ok := roleOf(member(e.Payload, "role")); ok {
 		w.out = append(w.out, Message{Role: role, JSON: e.Payload})
 	}
+}
+
+// roleOf reads a role; of the usual ones there is no second copy.
+func roleOf(raw json.RawMessage) (string, bool) {
+	for _, role := range [...]string{"user", "assistant", "system", "tool"} {
+		if says(raw, role) {
+			return role, true
+		}
+	}
+	return text(raw)
 }
 
 func (w *window) toolCall(e Entry) {
@@ -251,6 +261,15 @@ func text(raw json.RawMessage) (s string, ok bool) {
 	}
 	ok = json.Unmarshal(raw, &s) == nil
 	return s, ok
+}
+
+// says is whether raw is the string s.
+func says(raw json.RawMessage, s string) bool {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return len(raw) == len(s)+2 && raw[0] == '"' && string(raw[1:len(raw)-1]) == s
+	}
+	other, ok := text(raw)
+	return ok && other == s
 }
 
 // elements are the elements of an array, as parts of raw; of anything else there are none.

@@ -136,7 +136,7 @@ func TestADiskThatFillsAtAnyByteLeavesTheTapeAsItWas(t *testing.T) {
 	}
 	for room := range size {
 		d.set(func() { d.room = int64(room) })
-		if _, err := s.Append(t.Context(), "a", batch); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "disk is full") {
+		if _, err := s.Append(t.Context(), "a", batch); !errors.Is(err, syscall.ENOSPC) || strings.Count(err.Error(), "disk is full") != 1 || strings.Count(err.Error(), "tape ") != 1 {
 			t.Fatalf("room for %d bytes: %v", room, err)
 		}
 		after, err := os.ReadFile(filepath.Join(dir, "a.jsonl"))

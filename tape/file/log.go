@@ -545,18 +545,18 @@ func (l *log) flush() {
 	for _, r := range queue {
 		var marks []byte
 		if next, marks, r.err = l.append(next, r); r.err != nil {
-			r.err = explain(fmt.Errorf("tape %s: %w", l.name, r.err))
+			r.err = fmt.Errorf("tape %s: %w", l.name, explain(r.err))
 		}
 		extra = append(extra, marks...)
 	}
 	written := next.Bytes > before.Bytes
 	if written && l.store.sync == SyncAlways {
 		if err := l.store.syncNow(l.file, before.Entries == 0); err != nil {
-			err = fmt.Errorf("tape %s: what was written cannot be made durable: %w", l.name, err)
+			err = fmt.Errorf("tape %s: what was written cannot be made durable: %w", l.name, explain(err))
 			err = errors.Join(err, l.file.Truncate(before.Bytes))
 			for _, r := range queue {
 				if r.err == nil {
-					r.first, r.err = 0, explain(err)
+					r.first, r.err = 0, err
 				}
 			}
 			next, extra, written = before, nil, false

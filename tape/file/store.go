@@ -220,10 +220,11 @@ func (s *Store) Append(ctx context.Context, name string, b tape.Batch) (first in
 	return first, nil
 }
 
-// explain adds which tape it is about to errors of the disk.
+// explain adds to errors of the disk which tape they are about, where they do not say so.
 func (s *Store) explain(name string, err error) error {
-	if _, ok := errors.AsType[*fs.PathError](err); ok {
-		return fmt.Errorf("tape %s: %w", name, explain(err))
+	about := "tape " + name + ": "
+	if _, ok := errors.AsType[*fs.PathError](err); ok && !strings.HasPrefix(err.Error(), about) {
+		return fmt.Errorf("%s%w", about, explain(err))
 	}
 	return err
 }

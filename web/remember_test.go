@@ -12,8 +12,11 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/turn"
 )
 
 // echoBench is a server with an agent and a workflow that hands its question to the same model.
@@ -191,5 +194,148 @@ func TestAnAgentCanAnswerByAWorkflow(t *testing.T) {
 	}
 	if log := a.log.String(); !strings.Contains(log, "nothing-there") || !strings.Contains(log, " agent=writer status=completed") {
 		t.Error(log)
+	}
+}
+
+// onlooker is a router whose wrapper sees what goes by.
+type onlooker struct {
+	saw  *[]turn.Event
+	fail bool
+}
+
+func (onlooker) Dispatch(context.Context, *turn.Envelope) (bool, error) { return false, nil }
+
+func (o onlooker) WrapStream(_ context.Context, _ *turn.Envelope, s turn.Stream) turn.Stream {
+	return func(yield func(turn.Event, error) bool) {
+		for e, err := range s {
+			*o.saw = append(*o.saw, e)
+			if !yield(e, err) {
+				return
+			}
+			if o.fail {
+				panic("the wrapper is broken")
+			}
+		}
+	}
+}
+
+// TU-46, TU-43: a router that is bound to the turns sees a workflow's document grow, and the run's own stream is the same.
+func TestTU_46ARouterSeesTheDocumentOfAWorkflowsTurnGrow(t *testing.T) {
+	var streams []string
+	for name, request := range map[string]string{
+		"a workflow":          `{"workflow":"chat","session":"s","input":"why"}`,
+		"an agent's workflow": `{"agent":"writer","session":"s","input":"why"}`,
+	} {
+		for _, router := range []string{"", "looks on", "is broken"} {
+			a := echoBench(t)
+			a.s.o.Agents = byChat{a.s.o.Agents}
+			a.s.o.Models.Default = "test:story"
+			var saw []turn.Event
+			if router != "" {
+				defer a.s.o.Turns.Bind(onlooker{&saw, router == "is broken"})()
+			}
+			resp := a.do("POST", "/v1/runs?format=jsonl", request)
+			id := resp.Header.Get("X-Run-Id")
+			stream := strings.NewReplacer(id, "RUN", `"agent":"writer"`, "WHO", `"workflow":"chat"`, "WHO").Replace(text(t, resp))
+			if streams = append(streams, stream); !strings.Contains(stream, `{"status":"completed"}`) {
+				t.Errorf("%s, router %q: the stream is %s", name, router, stream)
+			}
+			if diff := cmp.Diff(strings.Split(streams[0], "\n"), strings.Split(stream, "\n")); diff != "" {
+				t.Errorf("%s, router %q: %s", name, router, diff)
+			}
+			if router != "looks on" {
+				continue
+			}
+			var d jsonuri.Document
+			deltas := 0
+			for _, e := range saw {
+				if e.Kind != turn.DeltaEvent {
+					continue
+				}
+				deltas++
+				apply := d.Set
+				if e.Value[0] == '"' {
+					apply, e.Value = d.Append, e.Value[1:len(e.Value)-1]
+				}
+				if err := apply([]byte(e.URI), e.Value); err != nil {
+					t.Fatal(err)
+				}
+			}
+			whole := string(readDocument(t, a.do("GET", "/v1/runs/"+id, "")).Result)
+			last := saw[len(saw)-1]
+			if fold := string(d.AppendJSON(nil)); deltas < 50 || fold != whole || last.Final == nil || last.Final.Text != whole {
+				t.Errorf("%s: %d deltas fold to\n%s\nnot\n%s\n%+v", name, deltas, fold, whole, last)
+			}
+		}
+	}
+}
+
+// byChat is an agent that the workflow "chat" answers for.
+type byChat struct{ Agents }
+
+func (byChat) Names() []string        { return []string{"assistant", "writer"} }
+func (byChat) Workflow(string) string { return "chat" }
+
+// BenchmarkRemember is what a router costs that sees a workflow's document grow, beside a run that nobody but its own reader follows:
+// a run in a session whose model writes 2000 tokens at once.
+func BenchmarkRemember(b *testing.B) {
+	const tokens = 2000
+	for _, routed := range []bool{false, true} {
+		name := "alone"
+		if routed {
+			name = "routed"
+		}
+		b.Run(name, func(b *testing.B) {
+			a := newAgentBench(b, func(o *Options, ao *agent.Options) {
+				o.Log, ao.Log = nil, nil
+				o.Turns = turn.New(turn.Options{Workspace: o.Workspace})
+				o.Workflows.Register(flow.Func("long", "", question, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
+					for range tokens {
+						if _, err := m.Tube().Send(tube.Event{URI: []byte("article/body"), Value: []byte("word ")}); err != nil {
+							return err
+						}
+					}
+					return nil
+				}))
+			})
+			defer a.s.Close()
+			seen := 0
+			if routed {
+				defer a.s.o.Turns.Bind(counting{&seen})()
+			}
+			runs := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				runs++
+				body := `{"workflow":"long","session":"` + itoa(runs) + `","input":"why"}`
+				req, err := http.NewRequest("POST", "/v1/runs?format=json", strings.NewReader(body))
+				if err != nil {
+					b.Fatal(err)
+				}
+				a.s.Handler().ServeHTTP(&discard{http.Header{}}, req)
+			}
+			if want := runs * tokens; routed && seen != want {
+				b.Fatalf("the router saw %d deltas of %d", seen, want)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(runs*tokens), "ns/token")
+		})
+	}
+}
+
+// counting is a router that counts deltas.
+type counting struct{ n *int }
+
+func (counting) Dispatch(context.Context, *turn.Envelope) (bool, error) { return false, nil }
+
+func (c counting) WrapStream(_ context.Context, _ *turn.Envelope, s turn.Stream) turn.Stream {
+	return func(yield func(turn.Event, error) bool) {
+		for e, err := range s {
+			if e.Kind == turn.DeltaEvent {
+				*c.n++
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
 	}
 }

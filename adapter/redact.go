@@ -23,6 +23,11 @@ var secrets = []struct {
 	{regexp.MustCompile(`([?&](?:key|api[-_]?key|token|sig|signature|code)=)[^&\s"']+`), "$1***"},
 }
 
+// trouble is what systems write behind the name of a file, which may be that of a field: nothing secret begins with it.
+var trouble = regexp.MustCompile(`^: (no such file|file does not exist|file already exists|file exists|permission denied|` +
+	`operation not permitted|is a directory|not a directory|path escapes from parent|too many |file name too long|` +
+	`read-only file system|no space left on device|input/output error|The system cannot find|Access is denied)`)
+
 // Redact makes a provider's own words fit for a log: the keys given and everything that looks like one are taken out, the rest
 // is cut to 2 KiB of valid UTF-8.
 func Redact(text string, keys ...string) string {
@@ -37,12 +42,30 @@ func Redact(text string, keys ...string) string {
 		}
 	}
 	for _, s := range secrets {
-		text = s.shape.ReplaceAllString(text, s.with)
+		text = replace(text, s.shape, s.with)
 	}
 	if long { // the first cut may have gone through a key, of which the rest is not known any more for what it is
 		text = cut(text, max(0, len(text)-len("…")-longest))
 	}
 	return cut(text, maxCause)
+}
+
+// replace replaces what has the shape, but where it says what is wrong with a file.
+func replace(text string, shape *regexp.Regexp, with string) string {
+	var out []byte
+	done := 0
+	for _, at := range shape.FindAllStringSubmatchIndex(text, -1) {
+		if named := strings.IndexByte(text[at[0]:at[1]], ':'); named >= 0 && trouble.MatchString(text[at[0]+named:]) {
+			continue
+		}
+		out = append(out, text[done:at[0]]...)
+		out = shape.ExpandString(out, with, text, at)
+		done = at[1]
+	}
+	if done == 0 {
+		return text
+	}
+	return string(append(out, text[done:]...))
 }
 
 // RedactError makes an error for the log of one whose text may hold a URL or a key. It does not unwrap: what is inside may

@@ -44,6 +44,38 @@ func TestRedactTakesSecretsOut(t *testing.T) {
 	}
 }
 
+// A file may have the name of a field. What is wrong with it has to be read, for somebody is to put it right.
+func TestRedactLeavesWhatIsWrongWithAFile(t *testing.T) {
+	for _, text := range []string{
+		"secret: no such file or directory",
+		"openat secret: no such file or directory",
+		"open /run/secrets/api-key: permission denied",
+		"open /etc/authorization: is a directory",
+		`fork/exec "/opt/x-api-key": no such file or directory`,
+		"secret: file does not exist",
+		"openat access_token: path escapes from parent",
+		`exec: "basic": executable file not found in $PATH`,
+		"open basic: too many open files",
+		`open C:\keys\secret: The system cannot find the file specified.`,
+		"read secret: input/output error, secret: is a directory",
+	} {
+		if got := Redact(text); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+	for text, want := range map[string]string{
+		"secret: swordfish":                                            "secret: ***",
+		"secret: no":                                                   "secret: ***",
+		"secret: nosuchfile":                                           "secret: ***",
+		"secret: no such file or directory, api-key: permissiondenied": "secret: no such file or directory, api-key: ***",
+		"secret=is a directory":                                        "secret=*** a directory", // no system writes it so
+	} {
+		if got := Redact(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
 // What remains of a key that the first cut goes through is at the end, which short words in place of long keys bring into the log.
 func TestRedactLeavesNoPartOfAKeyThatIsEchoedAgainAndAgain(t *testing.T) {
 	key := "CANARY" + strings.Repeat("0123456789", 6)

@@ -64,11 +64,11 @@ func TestRedactLeavesWhatIsWrongWithAFile(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"secret: swordfish":                                            "secret: ***",
-		"secret: no":                                                   "secret: ***",
-		"secret: nosuchfile":                                           "secret: ***",
+		"secret: swordfish":  "secret: ***",
+		"secret: no":         "secret: ***",
+		"secret: nosuchfile": "secret: ***",
 		"secret: no such file or directory, api-key: permissiondenied": "secret: no such file or directory, api-key: ***",
-		"secret=is a directory":                                        "secret=*** a directory", // no system writes it so
+		"secret=is a directory": "secret=*** a directory", // no system writes it so
 	} {
 		if got := Redact(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)

@@ -104,7 +104,8 @@ const (
 	ClaimSettled  ClaimState = "settled"
 )
 
-// Claim is the right to run a turn with an event. One that is outdated does nothing. It may also be a [Repeater].
+// Claim is the right to run a turn with an event. One that is outdated does nothing. It may also be a [Repeater]
+// and a [KeyedClaim].
 type Claim interface {
 	Commit(context.Context, Outcome) error
 	Release(context.Context, error) error
@@ -113,6 +114,14 @@ type Claim interface {
 // Repeater says of a claim whether its event runs again when it is released, so that nobody is told of a failure that is not
 // the last word.
 type Repeater interface{ Again() bool }
+
+// KeyedClaim says which event a claim is for: its door may have named it in another way than the adapter does.
+type KeyedClaim interface{ Key() EventKey }
+
+// Eraser is a journal that removes events with their session.
+type Eraser interface {
+	Erase(_ context.Context, match func(EventKey) bool) error
+}
 
 // Journal keeps events from their arrival to their outcome, so that none is lost and none runs twice.
 type Journal interface {

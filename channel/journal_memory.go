@@ -208,8 +208,8 @@ func (j *MemoryJournal) settleLocked(e *memoryEvent, now time.Time) {
 	e.place = j.settledOf(e).PushBack(e)
 }
 
-// Forget removes all events that match, whatever their state: their session is erased.
-func (j *MemoryJournal) Forget(_ context.Context, match func(EventKey) bool) error {
+// Erase removes all events that match, whatever their state: their session is erased. Their claims are outdated then.
+func (j *MemoryJournal) Erase(_ context.Context, match func(EventKey) bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range j.events {
@@ -255,6 +255,9 @@ func (c *memoryClaim) Release(_ context.Context, cause error) error {
 	}
 	return nil
 }
+
+// Key implements [KeyedClaim].
+func (c *memoryClaim) Key() EventKey { return c.event.key }
 
 // Again implements [Repeater].
 func (c *memoryClaim) Again() bool {

@@ -1,0 +1,485 @@
+package channel
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Door runs the events of a transport that delivers at least once: [Door.Accept] makes them durable, then the platform is answered,
+// then they run. It is what a poller and a webhook have in common.
+//
+// # Guarantees
+//   - What was accepted and not settled when the process ended runs first, the oldest before all others.
+//   - The events of one conversation and thread start in the order of their arrival, the next one when the kernel calls Queued.
+//   - An event whose turn was released runs again after the pauses of [RetryAfter]. What came behind it does not wait for that.
+//   - Serve returns when nothing runs any more. What waits then is left to the journal and the next start.
+type Door struct {
+	o       DoorOptions
+	journal Journal
+	outbox  *Outbox // nil for none
+
+	mu       sync.Mutex
+	closed   bool
+	started  bool // what was left by the process before is in line
+	arrived  uint64
+	items    map[EventKey]*doorItem // that wait, run, or are to run again
+	lines    map[lineKey]*doorLine
+	ready    list.List // of *doorLine: those whose first may start, in the order they came to be
+	running  int
+	turns    context.Context // of what runs
+	stopTurn context.CancelCauseFunc
+	wg       sync.WaitGroup
+}
+
+// DoorOptions of a door. Run is required.
+type DoorOptions struct {
+	Channel, Account string // whose events are replayed
+
+	// Run runs the turn of an event, with [Run] and this Meta, which has the event's claim.
+	Run func(ctx context.Context, e JournalEntry, m Meta) (Result, error)
+	// Incomplete tells a conversation once that an answer may be incomplete: a crash has cut it off when some of it may have been
+	// seen. nil tells nobody.
+	Incomplete func(context.Context, JournalEntry) error
+
+	Running int           // turns at a time: 64
+	Waiting int           // events in line, beyond which Accept takes none: 1 000
+	Grace   time.Duration // how long turns may go on when the door closes: 20 s
+	Log     *slog.Logger  // nil is silent
+}
+
+const (
+	defaultDoorRunning = 64
+	defaultDoorWaiting = 1000
+	defaultDoorGrace   = 20 * time.Second
+
+	// lineRunning bounds the turns of one conversation at a time, all but one of which wait in their lane or in a burst: an album
+	// has up to ten parts.
+	lineRunning = 32
+)
+
+// Arrival is an event that has come.
+type Arrival struct {
+	Key EventKey
+	Raw []byte
+	Ack func(context.Context, Result) // of its first turn; nil
+}
+
+type lineKey struct{ conversation, thread string }
+
+// doorLine is the events of one conversation. Its fields are guarded by the door's mu.
+type doorLine struct {
+	key      lineKey
+	waiting  []*doorItem // in the order of arrival
+	starting bool        // the one before has no place in its lane yet
+	running  int
+	ready    *list.Element
+}
+
+type doorItem struct {
+	entry JournalEntry
+	order uint64
+	line  *doorLine
+	ack   func(context.Context, Result)
+	again *time.Timer
+}
+
+// NewDoor returns a door to a kernel, whose journal it uses.
+func NewDoor(k *Kernel, o DoorOptions) *Door {
+	if o.Run == nil {
+		panic("channel: a door needs a Run")
+	}
+	k.ready()
+	o.Running = cmp.Or(max(o.Running, 0), defaultDoorRunning)
+	o.Waiting = cmp.Or(max(o.Waiting, 0), defaultDoorWaiting)
+	o.Grace = cmp.Or(max(o.Grace, 0), defaultDoorGrace)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Door{
+		o: o, journal: k.state.journal, outbox: k.Outbox,
+		items: map[EventKey]*doorItem{}, lines: map[lineKey]*doorLine{},
+	}
+}
+
+// Accept makes events durable and gets them in line. When it returns without an error, the platform may be told that they have
+// come. isNew is false for those that were known, which run no second time. An error is of all of them: the platform is to send
+// them again, after a pause.
+func (d *Door) Accept(ctx context.Context, events ...Arrival) (isNew []bool, err error) {
+	d.mu.Lock()
+	closed, full := d.closed, len(d.items)+len(events) > max(d.o.Waiting, len(events))
+	d.mu.Unlock()
+	switch {
+	case closed:
+		return nil, ErrDraining
+	case full:
+		return nil, ErrJournalFull
+	}
+	isNew = make([]bool, len(events))
+	if all, ok := d.journal.(BatchAccepter); ok && len(events) > 1 {
+		entries := make([]JournalEntry, len(events))
+		for i, e := range events {
+			entries[i] = JournalEntry{Key: e.Key, Raw: e.Raw}
+		}
+		if isNew, err = all.AcceptAll(ctx, entries); err != nil {
+			return nil, fmt.Errorf("accept events: %w", err)
+		}
+	} else {
+		for i, e := range events {
+			// What was accepted before one that was not runs, and is known when it comes again.
+			if isNew[i], err = d.journal.Accept(ctx, e.Key, e.Raw); err != nil {
+				d.line(events[:i], isNew)
+				return nil, fmt.Errorf("accept an event: %w", err)
+			}
+		}
+	}
+	d.line(events, isNew)
+	return isNew, nil
+}
+
+// line gets accepted events in line.
+func (d *Door) line(events []Arrival, isNew []bool) {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, e := range events {
+		if isNew[i] {
+			d.addLocked(JournalEntry{Key: e.Key, Raw: e.Raw, At: now}, e.Ack)
+		}
+	}
+	d.startLocked()
+}
+
+func (d *Door) addLocked(e JournalEntry, ack func(context.Context, Result)) {
+	if d.items[plainKey(e.Key)] != nil || d.closed {
+		return
+	}
+	key := lineKey{e.Key.Conversation, e.Key.Thread}
+	l := d.lines[key]
+	if l == nil {
+		l = &doorLine{key: key}
+		d.lines[key] = l
+	}
+	d.arrived++
+	item := &doorItem{entry: e, order: d.arrived, line: l, ack: ack}
+	d.items[plainKey(e.Key)] = item
+	d.waitLocked(item)
+}
+
+// waitLocked gets an item in its line: one that runs again comes before those that arrived later.
+func (d *Door) waitLocked(item *doorItem) {
+	l := item.line
+	at, _ := slices.BinarySearchFunc(l.waiting, item, func(a, b *doorItem) int { return cmp.Compare(a.order, b.order) })
+	l.waiting = slices.Insert(l.waiting, at, item)
+	d.readyLocked(l)
+}
+
+// readyLocked notes that the first of a line may start, or forgets a line that is empty.
+func (d *Door) readyLocked(l *doorLine) {
+	may := len(l.waiting) > 0 && !l.starting && l.running < lineRunning
+	switch {
+	case may && l.ready == nil:
+		l.ready = d.ready.PushBack(l)
+	case !may && l.ready != nil:
+		d.ready.Remove(l.ready)
+		l.ready = nil
+	}
+	if len(l.waiting) == 0 && l.running == 0 && d.lines[l.key] == l {
+		delete(d.lines, l.key)
+	}
+}
+
+// startLocked starts what may start.
+func (d *Door) startLocked() {
+	for d.started && !d.closed && d.running < d.o.Running && d.ready.Len() > 0 {
+		l := d.ready.Remove(d.ready.Front()).(*doorLine)
+		l.ready = nil
+		item := l.waiting[0]
+		l.waiting = slices.Delete(l.waiting, 0, 1)
+		l.starting = true
+		l.running++
+		d.running++
+		ctx := d.turns
+		d.wg.Go(func() { d.run(ctx, item) })
+	}
+}
+
+// run runs the turn of one event.
+func (d *Door) run(ctx context.Context, item *doorItem) {
+	queued := sync.OnceFunc(func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		item.line.starting = false
+		d.readyLocked(item.line)
+		d.startLocked()
+	})
+	d.turn(ctx, item, queued)
+	queued()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running--
+	item.line.running--
+	d.readyLocked(item.line)
+	d.startLocked()
+}
+
+func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
+	claim, _, err := d.journal.Claim(ctx, item.entry.Key)
+	if err != nil {
+		d.o.Log.Warn("an accepted event cannot be claimed; it is tried again", "channel", d.o.Channel, "error", err)
+		d.runAgain(item, retries[len(retries)-1])
+		return
+	}
+	if claim == nil { // erased, or settled by somebody else
+		d.done(item)
+		return
+	}
+	held := &doorClaim{Claim: claim, door: d, item: item}
+	m := Meta{Channel: d.o.Channel, Account: d.o.Account, Claim: held, Queued: queued, Ack: item.ack}
+	item.ack = nil // it was answered
+	entry := item.entry
+	if m.Account == "" {
+		m.Account = entry.Key.Account
+	}
+	r, err := safely(func() (Result, error) { return d.o.Run(ctx, entry, m) })
+	if r.Outcome == OutcomeMerged && err == nil {
+		return // it settles with the turn that took it
+	}
+	if held.over() {
+		return
+	}
+	if err == nil {
+		err = errors.New("the turn has ended without an outcome")
+	}
+	if err := held.Release(context.WithoutCancel(ctx), err); err != nil {
+		d.o.Log.Warn("an event cannot be released", "channel", d.o.Channel, "error", err)
+	}
+}
+
+// done forgets an event that is settled.
+func (d *Door) done(item *doorItem) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if item.again != nil {
+		item.again.Stop()
+	}
+	if key := plainKey(item.entry.Key); d.items[key] == item {
+		delete(d.items, key)
+	}
+}
+
+// runAgain gets an event in line once more, after a pause.
+func (d *Door) runAgain(item *doorItem, pause time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	item.again = time.AfterFunc(pause, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.closed || d.items[plainKey(item.entry.Key)] != item {
+			return
+		}
+		item.again = nil
+		if d.lines[item.line.key] == nil {
+			d.lines[item.line.key] = item.line
+		}
+		item.line = d.lines[item.line.key]
+		d.waitLocked(item)
+		d.startLocked()
+	})
+}
+
+// doorClaim is a claim whose event runs again when it is released, by whomever: a turn may settle the events of others that were
+// merged to its own.
+type doorClaim struct {
+	Claim
+	door *Door
+	item *doorItem
+
+	mu    sync.Mutex
+	ended bool
+}
+
+func (c *doorClaim) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
+// end is true for the first who asks.
+func (c *doorClaim) end() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := !c.ended
+	c.ended = true
+	return first
+}
+
+// Commit implements [Claim].
+func (c *doorClaim) Commit(ctx context.Context, o Outcome) error {
+	if !c.end() {
+		return nil
+	}
+	err := c.Claim.Commit(ctx, o)
+	c.door.done(c.item)
+	return err
+}
+
+// Release implements [Claim].
+func (c *doorClaim) Release(ctx context.Context, cause error) error {
+	if !c.end() {
+		return nil
+	}
+	err := c.Claim.Release(ctx, cause)
+	if !ReleaseCounts(cause) {
+		c.door.runAgain(c.item, retries[0]) // where the door stays open, it was the agent's part of the server that went down
+		return err
+	}
+	c.item.entry.Attempt++
+	if pause, ok := RetryAfter(c.item.entry.Attempt); ok {
+		c.door.runAgain(c.item, pause)
+	} else {
+		c.door.done(c.item)
+	}
+	return err
+}
+
+// Again implements [Repeater].
+func (c *doorClaim) Again() bool {
+	r, ok := c.Claim.(Repeater)
+	return ok && !c.over() && r.Again()
+}
+
+// Key implements [KeyedClaim].
+func (c *doorClaim) Key() EventKey { return c.item.entry.Key }
+
+// Serve gets what an earlier process has left in line, then lets events run, and with them calls receive, which may be nil, until
+// ctx ends or receive has failed. It returns when all turns have ended: those that are not done within the grace period are
+// canceled with [ErrDraining].
+func (d *Door) Serve(ctx context.Context, receive func(context.Context) error) error {
+	turns, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	d.mu.Lock()
+	if d.closed || d.turns != nil {
+		d.mu.Unlock()
+		return errors.New("channel: a door serves once")
+	}
+	d.turns, d.stopTurn = turns, stop
+	d.mu.Unlock()
+	err := d.replay(ctx)
+	if err == nil {
+		d.mu.Lock()
+		d.started = true
+		d.startLocked()
+		d.mu.Unlock()
+		if receive != nil {
+			err = receive(ctx)
+		} else {
+			<-ctx.Done()
+		}
+	}
+	d.drain()
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		err = nil
+	}
+	return err
+}
+
+// drain lets what runs end, and cancels what takes too long.
+func (d *Door) drain() {
+	d.mu.Lock()
+	d.closed = true
+	for _, item := range d.items {
+		if item.again != nil {
+			item.again.Stop()
+		}
+	}
+	d.mu.Unlock()
+	late := time.AfterFunc(d.o.Grace, func() { d.stopTurn(ErrDraining) })
+	defer late.Stop()
+	d.wg.Wait()
+}
+
+// replay gets what was accepted and not settled in line, before everything that has been accepted since the process began.
+func (d *Door) replay(ctx context.Context) error {
+	var all []JournalEntry
+	over := map[Outcome][]JournalEntry{}
+	ledger, _ := d.journal.(Ledger)
+	for e, err := range d.journal.Pending(ctx) {
+		if err != nil {
+			return fmt.Errorf("read the events that an earlier process has left: %w", err)
+		}
+		if e.Key.Channel != d.o.Channel || d.o.Account != "" && e.Key.Account != d.o.Account {
+			continue
+		}
+		d.mu.Lock()
+		here := d.items[plainKey(e.Key)] != nil // accepted by this process
+		d.mu.Unlock()
+		if here {
+			continue
+		}
+		seen, event := NotSent, e.Key.String()
+		if ledger != nil {
+			var err error
+			if seen, err = ledger.Seen(ctx, event); err != nil {
+				return fmt.Errorf("read what an earlier process has sent: %w", err)
+			}
+		}
+		switch {
+		case d.outbox != nil && d.outbox.Holds(event):
+			over[OutcomeQueued] = append(over[OutcomeQueued], e)
+		case seen != NotSent && seen != Suppressed:
+			over[OutcomeUnknown] = append(over[OutcomeUnknown], e)
+		default:
+			all = append(all, e)
+		}
+	}
+	for outcome, events := range over {
+		for _, e := range events {
+			d.settle(ctx, e, outcome)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	// Before those that have come while this was read: they keep their order behind these.
+	newer := slices.SortedFunc(maps.Values(d.items), func(a, b *doorItem) int { return cmp.Compare(a.order, b.order) })
+	clear(d.lines)
+	d.ready.Init()
+	clear(d.items)
+	d.arrived = 0
+	for _, e := range all {
+		d.addLocked(e, nil)
+	}
+	for _, item := range newer {
+		d.addLocked(item.entry, item.ack)
+	}
+	return nil
+}
+
+// settle ends an event whose answer is on its way, or may have been seen in part. Of the latter its conversation is told, at most
+// once: so the journal is told before.
+func (d *Door) settle(ctx context.Context, e JournalEntry, o Outcome) {
+	claim, _, err := d.journal.Claim(ctx, e.Key)
+	if err == nil && claim != nil {
+		err = claim.Commit(ctx, o)
+	}
+	if err != nil || claim == nil {
+		d.o.Log.Warn("an event that was answered before cannot be settled", "channel", d.o.Channel, "error", err)
+		return
+	}
+	if o != OutcomeUnknown || d.o.Incomplete == nil {
+		return
+	}
+	if _, err := safely(func() (struct{}, error) { return struct{}{}, d.o.Incomplete(ctx, e) }); err != nil {
+		d.o.Log.Warn("a conversation cannot be told that an answer may be incomplete", "channel", d.o.Channel, "error", err)
+	}
+}

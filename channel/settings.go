@@ -1,5 +1,15 @@
 package channel
 
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/turn"
+)
+
 // Keys of the settings, as they stand below a channel. [AccessFacts.Sources] and [Policy.Sources] have them as keys, too.
 const (
 	keyDMPolicy       = "dm.policy"
@@ -38,3 +48,290 @@ func source(a *AccessFacts, key string) string {
 	}
 	return builtIn + key
 }
+
+// Level is where in a configuration a setting may stand.
+type Level uint8
+
+// The levels, the most specific last. Levels of one setting are added.
+const (
+	OfChannel Level = 1 << iota // channels.telegram.…
+	OfAccount                   // channels.telegram.accounts.work.…
+	OfDirect                    // channels.telegram.dm.42.…
+	OfGroup                     // channels.telegram.groups.-100.…
+	OfThread                    // channels.telegram.groups.-100.threads.7.…
+)
+
+const (
+	everywhere  = OfChannel | OfAccount | OfDirect | OfGroup | OfThread
+	ofAccounts  = OfChannel | OfAccount
+	aboutGroups = OfChannel | OfAccount | OfGroup | OfThread
+)
+
+// Place is what the configuration says at one level. What is zero there says nothing, and the next level counts; a list that is empty
+// and not nil says that nobody is on it.
+type Place struct {
+	DMPolicy       PolicyKind
+	DMAllowFrom    []string
+	GroupPolicy    PolicyKind
+	GroupAllowFrom []string
+	Only           []string // conversations that the agent talks in
+	Enabled        *bool    // of one conversation or thread
+	RequireMention *bool
+	Unmentioned    UnmentionedMode
+	Patterns       []string
+	Implicit       []MentionKind
+	MatchMutable   *bool
+	AllowBots      AllowBots
+	Visibility     Visibility
+	CommandMode    CommandMode
+	Users          []string
+	Operators      []string
+	Admins         []string
+	Debounce       *time.Duration
+	ErrorNotice    *bool
+	OnBusy         string
+	Agent          string
+	SystemPrompt   *string
+	SenderIDs      string
+	Previews       *bool
+}
+
+// Setting is a setting that every channel has.
+type Setting struct {
+	Key     string // below the channel: "dm.policy"
+	Help    string // one sentence without a full stop
+	Default string // as it would be written; "" is nothing
+	OneOf   []string
+	Levels  Level
+
+	kind string
+	set  func(*Place, string) error   // nil for a list
+	list func(*Place, []string) error // nil for what is none
+	has  func(*Place) bool            // says whether the place says something
+	into func(*Policy, *Place)        // what it says
+}
+
+// SettingsTable returns all settings that every channel has, in the order in which they are shown.
+func SettingsTable() []Setting { return slices.Clone(settingsTable) }
+
+// Kind names what is expected of the value, for people: "text", "list", "true or false", "duration", or the values that there are.
+func (s Setting) Kind() string {
+	if len(s.OneOf) > 0 && !s.IsList() {
+		return strings.Join(s.OneOf, ", ")
+	}
+	return s.kind
+}
+
+// IsList says that the value is a list.
+func (s Setting) IsList() bool { return s.list != nil }
+
+// At is the key of the setting at one level: what is about groups stands without "groups." in one of them. ok is false where the
+// setting may not stand there.
+func (s Setting) At(l Level) (key string, ok bool) {
+	if l&(OfGroup|OfThread) != 0 {
+		return strings.TrimPrefix(s.Key, "groups."), s.Levels&l != 0
+	}
+	return s.Key, s.Levels&l != 0
+}
+
+// Set understands a value and puts it into the place. An error says what was expected; where it stands, the caller knows.
+func (s Setting) Set(p *Place, value string) error {
+	if s.set == nil {
+		return s.SetList(p, []string{value})
+	}
+	if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, value) {
+		if s.Key == keyGroupPolicy && value == string(PolicyPairing) {
+			return errGroupPairing
+		}
+		return fmt.Errorf("%q is none of %s", value, strings.Join(s.OneOf, ", "))
+	}
+	return s.set(p, value)
+}
+
+// SetList understands the entries of a list and puts them into the place. No entries at all are a list that nobody is on.
+func (s Setting) SetList(p *Place, entries []string) error {
+	if s.list == nil {
+		return fmt.Errorf("expected %s, got a list", s.Kind())
+	}
+	for _, entry := range entries {
+		if len(s.OneOf) > 0 && !slices.Contains(s.OneOf, entry) {
+			return fmt.Errorf("%q is none of %s", entry, strings.Join(s.OneOf, ", "))
+		}
+	}
+	if err := checkList(s.Key, entries); err != nil {
+		return err
+	}
+	return s.list(p, entries)
+}
+
+var settingsTable = []Setting{
+	setting(keyDMPolicy, ofAccounts, "", "who may talk in direct conversations; without it, nobody",
+		enumOf(func(p *Place) *PolicyKind { return &p.DMPolicy }, func(p *Policy) *PolicyKind { return &p.DM },
+			PolicyDisabled, PolicyOpen, PolicyAllowlist, PolicyPairing)),
+	setting(keyDMAllowFrom, ofAccounts, "", "ids of those who may talk in direct conversations; role:… is a role of the platform",
+		listOf(func(p *Place) *[]string { return &p.DMAllowFrom }, func(p *Policy) *[]string { return &p.DMAllowFrom })),
+	setting(keyGroupPolicy, aboutGroups, "", "who may talk in groups and channels; without it, nobody",
+		enumOf(func(p *Place) *PolicyKind { return &p.GroupPolicy }, func(p *Policy) *PolicyKind { return &p.Group },
+			PolicyDisabled, PolicyOpen, PolicyAllowlist)),
+	setting(keyGroupAllowFrom, aboutGroups, "", "ids of those who may talk in groups and channels; inherit is the list of dm",
+		listOf(func(p *Place) *[]string { return &p.GroupAllowFrom }, func(p *Policy) *[]string { return &p.GroupAllowFrom })),
+	setting(keyOnly, ofAccounts, "", "ids of the groups and channels that the agent talks in; without it, all",
+		listOf(func(p *Place) *[]string { return &p.Only }, nil)),
+	setting(keyEnabled, OfGroup|OfThread, "true", "whether the agent talks in this group or thread",
+		flagOf(func(p *Place) **bool { return &p.Enabled }, func(p *Policy) *bool { return &p.RouteAllowed })),
+	setting(keyRequireMention, aboutGroups, "true", "a message to a group counts only if it addresses the agent",
+		flagOf(func(p *Place) **bool { return &p.RequireMention }, func(p *Policy) *bool { return &p.RequireMention })),
+	setting(keyUnmentioned, aboutGroups, "history", "what becomes of other messages to a group: kept for a later mention, dropped, or answered unseen",
+		enumOf(func(p *Place) *UnmentionedMode { return &p.Unmentioned }, func(p *Policy) *UnmentionedMode { return &p.Unmentioned },
+			UnmentionedHistory, UnmentionedDrop, UnmentionedObserve)),
+	setting(keyPatterns, aboutGroups, "", "names that address the agent wherever they stand in a text",
+		listOf(func(p *Place) *[]string { return &p.Patterns }, func(p *Policy) *[]string { return &p.Patterns })),
+	setting(keyImplicit, aboutGroups, "reply_to_bot, quoted_bot, bot_thread, native", "what else addresses the agent",
+		enumsOf(func(p *Place) *[]MentionKind { return &p.Implicit }, func(p *Policy) *[]MentionKind { return &p.Implicit },
+			ReplyToBot, QuotedBot, BotThread, Native)),
+	setting(keyMatchMutable, everywhere, "false", "lists match names and handles too, which people can change",
+		flagOf(func(p *Place) **bool { return &p.MatchMutable }, func(p *Policy) *bool { return &p.MatchMutable })),
+	setting(keyAllowBots, everywhere, "none", "which other bots may talk: none, those that mention the agent, or all",
+		enumOf(func(p *Place) *AllowBots { return &p.AllowBots }, func(p *Policy) *AllowBots { return &p.AllowBots },
+			BotsNone, BotsMentions, BotsAll)),
+	setting(keyVisibility, everywhere, "allowlist_quote", "what the agent sees of quotes, forwards and threads of people who may not talk",
+		enumOf(func(p *Place) *Visibility { return &p.Visibility }, func(p *Policy) *Visibility { return &p.Visibility },
+			VisibleAll, VisibleAllowlist, VisibleAllowlistQuote)),
+	setting(keyCommandMode, everywhere, "authorizers", "who may give commands: those on the lists, everybody who may talk, or nobody",
+		enumOf(func(p *Place) *CommandMode { return &p.CommandMode }, func(p *Policy) *CommandMode { return &p.CommandMode },
+			CommandsAuthorizers, CommandsSenders, CommandsOff)),
+	setting(keyUsers, everywhere, "", "ids of those who may give the commands of users",
+		listOf(func(p *Place) *[]string { return &p.Users }, func(p *Policy) *[]string { return &p.Users })),
+	setting(keyOperators, everywhere, "", "ids of those who may give the commands of operators, and approve what tools do",
+		listOf(func(p *Place) *[]string { return &p.Operators }, func(p *Policy) *[]string { return &p.Operators })),
+	setting(keyAdmins, everywhere, "", "ids of those who may give every command",
+		listOf(func(p *Place) *[]string { return &p.Admins }, func(p *Policy) *[]string { return &p.Admins })),
+	setting(keyDebounce, everywhere, "0s", "messages of one sender that come within this time are one; 0 is off",
+		durationOf(func(p *Place) **time.Duration { return &p.Debounce }, func(p *Policy) *time.Duration { return &p.Debounce })),
+	setting(keyErrorNotice, everywhere, "true", "say in one sentence that a message could not be answered",
+		flagOf(func(p *Place) **bool { return &p.ErrorNotice }, func(p *Policy) *bool { return &p.ErrorNotice })),
+	setting(keyOnBusy, everywhere, "queue", "what a message does while another of its session is answered",
+		oneOf(textOf(func(p *Place) *string { return &p.OnBusy }, func(p *Policy) *string { return &p.OnBusy }),
+			string(turn.Queue), string(turn.Reject), string(turn.Interrupt), string(turn.Steer))),
+	setting(keyAgent, everywhere, "", "agent that answers",
+		textOf(func(p *Place) *string { return &p.Agent }, func(p *Policy) *string { return &p.Agent })),
+	setting(keySystemPrompt, everywhere, "", "what the agent is told beside its own instructions",
+		optionalOf(func(p *Place) **string { return &p.SystemPrompt }, func(p *Policy) *string { return &p.SystemPrompt })),
+	setting(keySenderIDs, ofAccounts, "plain", "ids of senders in logs: as they are, hashed, or left out",
+		oneOf(textOf(func(p *Place) *string { return &p.SenderIDs }, func(p *Policy) *string { return &p.SenderIDs }),
+			"plain", "hash", "none")),
+	setting(keyPreviews, ofAccounts, "false", "the first words of messages in logs, at level debug",
+		flagOf(func(p *Place) **bool { return &p.Previews }, func(p *Policy) *bool { return &p.Previews })),
+}
+
+func setting(key string, levels Level, def, help string, s Setting) Setting {
+	s.Key, s.Levels, s.Default, s.Help = key, levels, def, help
+	return s
+}
+
+func textOf[T ~string](place func(*Place) *T, policy func(*Policy) *T) Setting {
+	return Setting{
+		kind: "text",
+		set:  func(p *Place, v string) error { *place(p) = T(v); return nil },
+		has:  func(p *Place) bool { return *place(p) != "" },
+		into: func(to *Policy, p *Place) { *policy(to) = *place(p) },
+	}
+}
+
+func enumOf[T ~string](place func(*Place) *T, policy func(*Policy) *T, values ...T) Setting {
+	return oneOf(textOf(place, policy), values...)
+}
+
+func oneOf[T ~string](s Setting, values ...T) Setting {
+	for _, v := range values {
+		s.OneOf = append(s.OneOf, string(v))
+	}
+	return s
+}
+
+// optionalOf is a text that may be set to nothing.
+func optionalOf(place func(*Place) **string, policy func(*Policy) *string) Setting {
+	return Setting{
+		kind: "text",
+		set:  func(p *Place, v string) error { *place(p) = &v; return nil },
+		has:  func(p *Place) bool { return *place(p) != nil },
+		into: func(to *Policy, p *Place) { *policy(to) = **place(p) },
+	}
+}
+
+func flagOf(place func(*Place) **bool, policy func(*Policy) *bool) Setting {
+	return Setting{
+		kind: "true or false",
+		set: func(p *Place, v string) error {
+			b, err := strconv.ParseBool(v)
+			if err != nil {
+				return fmt.Errorf("%q is not true or false", v)
+			}
+			*place(p) = &b
+			return nil
+		},
+		has:  func(p *Place) bool { return *place(p) != nil },
+		into: func(to *Policy, p *Place) { *policy(to) = **place(p) },
+	}
+}
+
+func durationOf(place func(*Place) **time.Duration, policy func(*Policy) *time.Duration) Setting {
+	return Setting{
+		kind: "duration",
+		set: func(p *Place, v string) error {
+			d, err := time.ParseDuration(v)
+			if err != nil || d < 0 {
+				return fmt.Errorf("%q is not a duration (as 2s or 500ms)", v)
+			}
+			*place(p) = &d
+			return nil
+		},
+		has:  func(p *Place) bool { return *place(p) != nil },
+		into: func(to *Policy, p *Place) { *policy(to) = **place(p) },
+	}
+}
+
+// listOf is one whose entries have no values of their own. Without policy it is read otherwise.
+func listOf(place func(*Place) *[]string, policy func(*Policy) *[]string) Setting {
+	return enumsOf(place, policy)
+}
+
+func enumsOf[T ~string](place func(*Place) *[]T, policy func(*Policy) *[]T, values ...T) Setting {
+	return oneOf(Setting{
+		kind: "list",
+		list: func(p *Place, entries []string) error {
+			l := make([]T, len(entries))
+			for i, entry := range entries {
+				l[i] = T(entry)
+			}
+			*place(p) = l
+			return nil
+		},
+		has: func(p *Place) bool { return *place(p) != nil },
+		into: func(to *Policy, p *Place) {
+			if policy != nil {
+				*policy(to) = *place(p)
+			}
+		},
+	}, values...)
+}
+
+// builtInPlace is the place that all others stand in.
+var builtInPlace = func() *Place {
+	p := new(Place)
+	for _, s := range settingsTable {
+		if s.Default == "" {
+			continue
+		}
+		var err error
+		if s.IsList() {
+			err = s.SetList(p, strings.Split(s.Default, ", "))
+		} else {
+			err = s.Set(p, s.Default)
+		}
+		if err != nil {
+			panic("channel: the default of " + s.Key + ": " + err.Error())
+		}
+	}
+	return p
+}()

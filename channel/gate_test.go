@@ -1,0 +1,625 @@
+package channel_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/tool"
+)
+
+// admitted are facts that every gate lets pass.
+func admitted(kind channel.ChatType) channel.Facts {
+	return channel.Facts{
+		Channel: "telegram", MessageID: "1",
+		Sender:       channel.SenderFacts{ID: "42"},
+		Conversation: channel.ConversationFacts{Kind: kind, ID: "7"},
+		Route:        channel.RouteFacts{AgentID: "assistant", RouteSessionKey: "telegram:7"},
+		Reply:        channel.ReplyPlanFacts{To: "7"},
+		Message:      channel.MessageFacts{RawBody: "hello"},
+		Access: channel.AccessFacts{
+			DM:    channel.DMFacts{Policy: channel.PolicyOpen},
+			Group: channel.GroupFacts{Policy: channel.PolicyOpen, RouteAllowed: true},
+		},
+	}
+}
+
+func verdictOf(t testing.TB, d channel.Decision, gate string) channel.Verdict {
+	t.Helper()
+	for _, v := range d.Verdicts {
+		if v.Gate == gate {
+			return v
+		}
+	}
+	t.Fatalf("no verdict of the gate %s", gate)
+	return channel.Verdict{}
+}
+
+func dropped(r channel.Reason) channel.Admission {
+	return channel.Admission{Kind: channel.Drop, Reason: r}
+}
+
+var goesOn = channel.Admission{Kind: channel.Dispatch}
+
+// CH-101: every row of the table of direct conversations, for every list, sender and pairing.
+func TestThePolicyOfDirectConversationsDecidesAsItsTable(t *testing.T) {
+	lists := map[string][]string{"no list": nil, "empty list": {}, "a list": {"1", "2"}, "everybody": {channel.Anyone}}
+	for _, policy := range []channel.PolicyKind{"", channel.PolicyDisabled, channel.PolicyOpen, channel.PolicyAllowlist, channel.PolicyPairing, "other"} {
+		for list, entries := range lists {
+			for _, listed := range []bool{false, true} {
+				for _, paired := range []channel.Tri{channel.Unknown, channel.No, channel.Yes} {
+					name := fmt.Sprintf("%s/%s/listed %t/paired %d", policy, list, listed, paired)
+					t.Run(name, func(t *testing.T) {
+						if listed && len(entries) == 0 {
+							t.Skip("nobody is on it")
+						}
+						f := admitted(channel.Direct)
+						f.Access.DM = channel.DMFacts{Policy: policy, AllowFrom: entries, Sender: listed, Paired: paired}
+						if diff := cmp.Diff(wantDirect(policy, list, listed, paired), channel.Evaluate(f).Admission); diff != "" {
+							t.Error(diff)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+func wantDirect(policy channel.PolicyKind, list string, listed bool, paired channel.Tri) channel.Admission {
+	switch policy {
+	case channel.PolicyDisabled:
+		return dropped(channel.ReasonDMDisabled)
+	case channel.PolicyOpen:
+		if list == "no list" || list == "everybody" || listed {
+			return goesOn
+		}
+		return dropped(channel.ReasonDMNotAllowed)
+	case channel.PolicyAllowlist:
+		switch {
+		case listed:
+			return goesOn
+		case list == "no list" || list == "empty list":
+			return dropped(channel.ReasonDMAllowlistEmpty)
+		}
+		return dropped(channel.ReasonDMNotAllowed)
+	case channel.PolicyPairing:
+		switch {
+		case listed || paired == channel.Yes:
+			return goesOn
+		case paired == channel.Unknown:
+			return dropped(channel.ReasonPairingUnavailable)
+		}
+		return channel.Admission{Kind: channel.Handled, Reason: channel.ReasonPairingRequired}
+	}
+	return dropped(channel.ReasonNoPolicy)
+}
+
+// CH-101, CH-102: every row of the table of groups. Who is paired does not count there.
+func TestThePolicyOfGroupsDecidesAsItsTable(t *testing.T) {
+	lists := map[string][]string{"no list": nil, "empty list": {}, "a list": {"1", "2"}}
+	for _, kind := range []channel.ChatType{channel.Group, channel.Broadcast} {
+		for _, policy := range []channel.PolicyKind{"", channel.PolicyDisabled, channel.PolicyOpen, channel.PolicyAllowlist, channel.PolicyPairing} {
+			for list, entries := range lists {
+				for _, listed := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%s/%s/%s/listed %t", kind, policy, list, listed), func(t *testing.T) {
+						if listed && len(entries) == 0 {
+							t.Skip("nobody is on it")
+						}
+						f := admitted(kind)
+						f.Access.DM = channel.DMFacts{Policy: channel.PolicyOpen, Paired: channel.Yes, Sender: true}
+						f.Access.Group = channel.GroupFacts{Policy: policy, RouteAllowed: true, AllowFrom: entries, Sender: listed}
+						want := dropped(channel.ReasonNoPolicy)
+						switch policy {
+						case channel.PolicyDisabled:
+							want = dropped(channel.ReasonGroupDisabled)
+						case channel.PolicyOpen:
+							want = goesOn
+						case channel.PolicyAllowlist:
+							switch {
+							case listed:
+								want = goesOn
+							case len(entries) == 0:
+								want = dropped(channel.ReasonGroupAllowlistEmpty)
+							default:
+								want = dropped(channel.ReasonGroupNotAllowed)
+							}
+						}
+						if diff := cmp.Diff(want, channel.Evaluate(f).Admission); diff != "" {
+							t.Error(diff)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// CH-02, CH-101: the zero value of what is known admits nobody, bots and groups included.
+func TestWithoutAccessFactsThereIsNoPolicy(t *testing.T) {
+	for _, kind := range []channel.ChatType{channel.Direct, channel.Group, channel.Broadcast} {
+		for _, bot := range []bool{false, true} {
+			f := admitted(kind)
+			f.Sender.IsBot, f.Access = bot, channel.AccessFacts{}
+			if diff := cmp.Diff(dropped(channel.ReasonNoPolicy), channel.Evaluate(f).Admission); diff != "" {
+				t.Errorf("%s, bot %t: %s", kind, bot, diff)
+			}
+			f.Access = channel.Policy{}.Access(f.Sender.Identity(), channel.MentionFacts{})
+			if diff := cmp.Diff(dropped(channel.ReasonNoPolicy), channel.Evaluate(f).Admission); diff != "" {
+				t.Errorf("%s, bot %t, no settings: %s", kind, bot, diff)
+			}
+		}
+	}
+}
+
+// CH-101: gates in their order, and the first that blocks decides.
+func TestTheFirstGateThatBlocksDecides(t *testing.T) {
+	f := admitted(channel.Group)
+	f.Sender.IsSelf, f.Sender.IsBot = true, true
+	f.Access.AllowBots = channel.BotsNone
+	f.Access.Group = channel.GroupFacts{Policy: channel.PolicyAllowlist, RequireMention: true}
+	f.Access.Mentions.CanDetect = true
+	f.Message.RawBody = ",tape.reset"
+	steps := []struct {
+		gate   string
+		reason channel.Reason
+		mend   func()
+	}{
+		{"self", channel.ReasonSelfEcho, func() { f.Sender.IsSelf = false }},
+		{"bot", channel.ReasonBotNotAllowed, func() { f.Access.AllowBots = channel.BotsAll }},
+		{"route", channel.ReasonRouteNotAllowed, func() { f.Access.Group.RouteAllowed = true }},
+		{"sender", channel.ReasonGroupAllowlistEmpty, func() { f.Access.Group.Policy = channel.PolicyOpen }},
+		{"command", channel.ReasonCommandNotAllowed, func() { f.Message.RawBody = "hello" }},
+		{"mention", channel.ReasonMissingMention, func() { f.Access.Mentions.WasMentioned = true }},
+	}
+	for i, step := range steps {
+		d := channel.Evaluate(f)
+		var gates []string
+		for j, v := range d.Verdicts {
+			gates = append(gates, v.Gate)
+			if (v.State == channel.Blocked) != (j >= i) {
+				t.Errorf("with %d gates mended, %s says %s", i, v.Gate, v.State)
+			}
+			if v.Setting == "" || v.State == channel.Blocked && (v.Value == "" && v.Reason != channel.ReasonNoPolicy || v.Hint == "") {
+				t.Errorf("%s does not say which setting, what value or what to change: %+v", v.Gate, v)
+			}
+		}
+		if diff := cmp.Diff([]string{"self", "bot", "route", "sender", "command", "mention"}, gates); diff != "" {
+			t.Error(diff)
+		}
+		if v, ok := d.Blocked(); !ok || v.Gate != step.gate || d.Admission.Reason != step.reason || v.Reason != step.reason {
+			t.Errorf("got %+v by %+v, want %s by %s", d.Admission, v, step.reason, step.gate)
+		}
+		if want := i > 3; d.Talks() != want {
+			t.Errorf("with %d gates mended, the sender may talk: %t", i, d.Talks())
+		}
+		step.mend()
+	}
+	d := channel.Evaluate(f)
+	if _, ok := d.Blocked(); ok || d.Admission != goesOn || !d.Talks() {
+		t.Errorf("with all mended: %+v", d)
+	}
+}
+
+// CH-101
+func TestBotsTalkAsAllowBotsSays(t *testing.T) {
+	for _, allow := range []channel.AllowBots{"", channel.BotsNone, channel.BotsMentions, channel.BotsAll} {
+		for _, mentioned := range []bool{false, true} {
+			for _, implicit := range []bool{false, true} {
+				f := admitted(channel.Group)
+				f.Sender.IsBot = true
+				f.Access.AllowBots = allow
+				f.Access.Mentions.WasMentioned = mentioned
+				if implicit {
+					f.Access.Mentions.Implicit = []channel.MentionKind{channel.ReplyToBot}
+					f.Access.Mentions.AllowedImplicit = f.Access.Mentions.Implicit
+				}
+				want := dropped(channel.ReasonBotNotAllowed)
+				if allow == channel.BotsAll || allow == channel.BotsMentions && mentioned {
+					want = goesOn
+				}
+				if diff := cmp.Diff(want, channel.Evaluate(f).Admission); diff != "" {
+					t.Errorf("%q, mentioned %t, implicit %t: %s", allow, mentioned, implicit, diff)
+				}
+			}
+		}
+	}
+}
+
+// CH-105
+func TestCommandsAreForThoseOnTheLists(t *testing.T) {
+	lists := func(users, operators, admins int) []channel.Authorizer { // 0 not configured, 1 not listed, 2 listed
+		return []channel.Authorizer{
+			{Name: "users", Role: tool.User, Configured: users > 0, Allowed: users == 2},
+			{Name: "operators", Role: tool.Operator, Configured: operators > 0, Allowed: operators == 2},
+			{Name: "admins", Role: tool.Admin, Configured: admins > 0, Allowed: admins == 2},
+		}
+	}
+	for _, mode := range []channel.CommandMode{"", channel.CommandsAuthorizers, channel.CommandsSenders, channel.CommandsOff} {
+		for users := range 3 {
+			for operators := range 3 {
+				for admins := range 3 {
+					for _, body := range []string{",help", "，help", "hello", ", well", ",123"} {
+						f := admitted(channel.Direct)
+						f.Access.Commands = channel.CommandFacts{Mode: mode, Authorizers: lists(users, operators, admins)}
+						f.Message.RawBody = body
+						d := channel.Evaluate(f)
+
+						role, has := tool.User, mode == channel.CommandsSenders || users == 2 || operators == 2 || admins == 2
+						if operators == 2 {
+							role = tool.Operator
+						}
+						if admins == 2 {
+							role = tool.Admin
+						}
+						command := mode != channel.CommandsOff && strings.HasSuffix(body, "help")
+						want := goesOn
+						if command && !has {
+							want = dropped(channel.ReasonCommandNotAllowed)
+						}
+						name := fmt.Sprintf("%q users %d operators %d admins %d %q", mode, users, operators, admins, body)
+						if d.Admission != want || d.HasRole != has || has && d.Role != role || d.CommandAuthorized != (command && has) {
+							t.Errorf("%s: %+v", name, d)
+						}
+						v := verdictOf(t, d, "command")
+						state := channel.Skipped
+						switch {
+						case command && has:
+							state = channel.Passed
+						case command:
+							state = channel.Blocked
+						}
+						if v.State != state {
+							t.Errorf("%s: %+v", name, v)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// CH-105: a list that stands in the facts but is not configured gives nothing.
+func TestAnAuthorizerThatIsNotConfiguredGivesNoRole(t *testing.T) {
+	f := admitted(channel.Direct)
+	f.Access.Commands.Authorizers = []channel.Authorizer{{Name: "admins", Role: tool.Admin, Allowed: true}}
+	if d := channel.Evaluate(f); d.HasRole {
+		t.Errorf("%+v", d)
+	}
+}
+
+// CH-105: who may not talk is no user by the mode senders, and what a command is, the text for commands says.
+func TestACommandIsReadFromTheTextForCommands(t *testing.T) {
+	f := admitted(channel.Direct)
+	f.Access.Commands.Mode = channel.CommandsSenders
+	f.Message = channel.MessageFacts{RawBody: "/help", CommandBody: ",help"}
+	if d := channel.Evaluate(f); !d.CommandAuthorized {
+		t.Errorf("%+v", d)
+	}
+	f.Access.DM.Policy = channel.PolicyDisabled
+	if d := channel.Evaluate(f); d.CommandAuthorized || d.HasRole {
+		t.Errorf("who may not talk: %+v", d)
+	}
+}
+
+// CH-105: words of somebody else give no commands.
+func TestAForwardedMessageIsNoCommand(t *testing.T) {
+	f := admitted(channel.Direct)
+	f.Access.Commands.Mode = channel.CommandsSenders
+	f.Message.RawBody = ",tape.reset"
+	f.Supplemental.Forwarded = &channel.Forwarded{From: "somebody", SenderAllowed: channel.Yes}
+	if d := channel.Evaluate(f); d.CommandAuthorized || d.Admission != goesOn {
+		t.Errorf("%+v", d)
+	}
+}
+
+// CH-106, CH-107: all of the formula.
+func TestTheGateMentionBlocksAsItsFormula(t *testing.T) {
+	for _, kind := range []channel.ChatType{channel.Direct, channel.Group, channel.Broadcast} {
+		for bits := range 1 << 8 {
+			bit := func(i int) bool { return bits>>i&1 == 1 }
+			require, detect, mentioned, implicit, allowed, command, others, observing := bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6), bit(7)
+			f := admitted(kind)
+			f.Observing = observing
+			f.Access.Group.RequireMention = require
+			m := &f.Access.Mentions
+			m.CanDetect, m.WasMentioned, m.HasAnyMention = detect, mentioned, mentioned || others
+			if implicit {
+				m.Implicit = []channel.MentionKind{channel.QuotedBot}
+			}
+			if allowed {
+				m.AllowedImplicit = []channel.MentionKind{channel.ReplyToBot, channel.QuotedBot}
+			}
+			if command {
+				f.Message.RawBody = ",help"
+				f.Access.Commands.Mode = channel.CommandsSenders
+			}
+			d := channel.Evaluate(f)
+			addressed := mentioned || implicit && allowed || command && !others
+			blocked := kind != channel.Direct && require && detect && !addressed && !observing
+			want := goesOn
+			if blocked {
+				want = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonMissingMention, RecordHistory: true}
+			}
+			if d.Admission != want || d.Addressed != addressed {
+				t.Errorf("%s %08b: %+v", kind, bits, d)
+			}
+			v := verdictOf(t, d, "mention")
+			if (v.State == channel.Blocked) != blocked {
+				t.Errorf("%s %08b: %+v", kind, bits, v)
+			}
+			if kind != channel.Direct && require && !detect && !observing && !strings.Contains(v.Hint, "cannot be detected") {
+				t.Errorf("%s %08b: the verdict does not say that mentions cannot be detected: %+v", kind, bits, v)
+			}
+		}
+	}
+}
+
+// CH-106
+func TestUnmentionedMessagesAreKeptDroppedOrAnsweredUnseen(t *testing.T) {
+	for mode, want := range map[channel.UnmentionedMode]channel.Admission{
+		"":                         {Kind: channel.Drop, Reason: channel.ReasonMissingMention, RecordHistory: true},
+		channel.UnmentionedHistory: {Kind: channel.Drop, Reason: channel.ReasonMissingMention, RecordHistory: true},
+		channel.UnmentionedDrop:    dropped(channel.ReasonMissingMention),
+		channel.UnmentionedObserve: {Kind: channel.ObserveOnly, Reason: channel.ReasonUnmentioned},
+	} {
+		f := admitted(channel.Group)
+		f.Access.Group.RequireMention, f.Access.Group.Unmentioned = true, mode
+		f.Access.Mentions.CanDetect = true
+		if diff := cmp.Diff(want, channel.Evaluate(f).Admission); diff != "" {
+			t.Errorf("%q: %s", mode, diff)
+		}
+	}
+}
+
+// CH-91: what an earlier gate blocks does not wait for a mention either.
+func TestOnlyAMissingMentionWaitsInTheWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFacts(t)
+		d := channel.Evaluate(f)
+		if d.Admission.RecordHistory && (d.Admission.Reason != channel.ReasonMissingMention || !d.Talks()) {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// CH-02
+func TestATriggeredTurnPassesSenderCommandAndMention(t *testing.T) {
+	for _, trigger := range []channel.Trigger{channel.TriggerSchedule, channel.TriggerResume} {
+		f := admitted(channel.Group)
+		f.Trigger = trigger
+		f.Sender = channel.SenderFacts{}
+		f.Access = channel.AccessFacts{Group: channel.GroupFacts{RequireMention: true}, Mentions: channel.MentionFacts{CanDetect: true}}
+		f.Message.RawBody = ",tape.reset"
+		d := channel.Evaluate(f)
+		if d.Admission != goesOn || d.CommandAuthorized || d.HasRole {
+			t.Errorf("%+v", d)
+		}
+		for _, gate := range []string{"sender", "command", "mention"} {
+			if v := verdictOf(t, d, gate); v.State != channel.Passed || v.Setting != "trigger" || v.Value != string(trigger) {
+				t.Errorf("%s: %+v", gate, v)
+			}
+		}
+		f.Access.Group.Policy = channel.PolicyOpen // of which the conversation is not
+		if d := channel.Evaluate(f); d.Admission != dropped(channel.ReasonRouteNotAllowed) {
+			t.Errorf("the other gates are asked: %+v", d)
+		}
+	}
+}
+
+// CH-100, CH-102
+func TestListsMatchStableIDsAndNamesOnlyIfTold(t *testing.T) {
+	who := channel.Identity{IDs: []string{"42", "alt"}, Mutable: []string{"@Alice", "Alice Doe"}, Roles: []string{"mod"}}
+	for name, test := range map[string]struct {
+		list          []string
+		mutable, want bool
+	}{
+		"an id":                       {list: []string{"1", "42"}, want: true},
+		"another of the sender's ids": {list: []string{"alt"}, want: true},
+		"the start of an id":          {list: []string{"4"}},
+		"a handle":                    {list: []string{"@alice"}},
+		"a handle, if told":           {list: []string{"@alice"}, mutable: true, want: true},
+		"a handle without its sign":   {list: []string{"alice"}, mutable: true, want: true},
+		"a name":                      {list: []string{"Alice Doe"}},
+		"a name, if told":             {list: []string{"alice doe"}, mutable: true, want: true},
+		"a role":                      {list: []string{"role:mod"}, want: true},
+		"another role":                {list: []string{"role:admin"}},
+		"a role without its prefix":   {list: []string{"mod"}},
+		"an id in another case":       {list: []string{"ALT"}},
+		"everybody":                   {list: []string{"*"}, mutable: true},
+		"an empty entry":              {list: []string{""}, mutable: true},
+		"nobody":                      {list: []string{}},
+		"no list":                     {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := channel.Policy{DMAllowFrom: test.list, GroupAllowFrom: test.list, Users: test.list, Admins: test.list, MatchMutable: test.mutable}
+			a := p.Access(who, channel.MentionFacts{})
+			if a.DM.Sender != test.want || a.Group.Sender != test.want || a.Commands.Authorizers[0].Allowed != test.want || a.Commands.Authorizers[2].Allowed != test.want {
+				t.Errorf("%+v", a)
+			}
+			if got := a.Commands.Authorizers[0].Configured; got != (test.list != nil) {
+				t.Errorf("configured: %t", got)
+			}
+		})
+	}
+}
+
+// CH-102: somebody called "*" or without any id is not everybody.
+func TestNobodyMatchesByAnEmptyIdentity(t *testing.T) {
+	p := channel.Policy{DM: channel.PolicyAllowlist, DMAllowFrom: []string{"42", "", "*"}, MatchMutable: true}
+	for _, who := range []channel.Identity{{}, {IDs: []string{""}}, {IDs: []string{"*"}}, {Mutable: []string{"", "@", "*"}}, {Roles: []string{""}}} {
+		if p.Access(who, channel.MentionFacts{}).DM.Sender {
+			t.Errorf("%+v is on the list", who)
+		}
+	}
+}
+
+// CH-100, CH-109: what SenderAllowed is made of.
+func TestSeesSaysWhetherSomebodyMayTalk(t *testing.T) {
+	p := channel.Policy{DM: channel.PolicyAllowlist, DMAllowFrom: []string{"42"}, Group: channel.PolicyOpen}
+	for name, test := range map[string]struct {
+		kind channel.ChatType
+		ids  []string
+		want channel.Tri
+	}{
+		"on the list":                  {channel.Direct, []string{"42"}, channel.Yes},
+		"not on the list":              {channel.Direct, []string{"1"}, channel.No},
+		"nobody knows":                 {channel.Direct, nil, channel.Unknown},
+		"anybody in an open group":     {channel.Group, []string{"1"}, channel.Yes},
+		"nobody knows, in an open one": {channel.Group, nil, channel.Unknown},
+	} {
+		if got := p.Sees(test.kind, channel.Identity{IDs: test.ids}); got != test.want {
+			t.Errorf("%s: got %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+// CH-104, CH-193: verdicts have no entries of lists, no names and no text.
+func TestVerdictsTellNothingOfPeople(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const canary = "canary"
+		f := drawFacts(t)
+		f.Message = channel.MessageFacts{RawBody: f.Message.RawBody + canary, Preview: canary}
+		f.Sender.ID, f.Sender.Name, f.Sender.Username, f.Sender.Roles = canary, canary, canary, []string{canary}
+		f.Access.DM.AllowFrom = []string{canary + "2"}
+		f.Access.Group.AllowFrom = []string{canary + "3"}
+		for _, v := range channel.Evaluate(f).Verdicts {
+			if strings.Contains(fmt.Sprintf("%+v", v), canary) {
+				t.Errorf("%+v", v)
+			}
+		}
+	})
+}
+
+// CH-103: a verdict names the path that supplied the value that decided.
+func TestAVerdictNamesTheSettingThatDecided(t *testing.T) {
+	const base = "channels.telegram."
+	sources := map[string]string{}
+	for _, s := range channel.SettingsTable() {
+		sources[s.Key] = base + s.Key
+	}
+	mentions := channel.MentionFacts{CanDetect: true}
+	for name, test := range map[string]struct {
+		change               func(*channel.Facts)
+		gate, setting, value string
+	}{
+		"the policy of direct conversations": {func(f *channel.Facts) { f.Access.DM.Policy = channel.PolicyDisabled }, "sender", "dm.policy", "disabled"},
+		"their list":                         {func(f *channel.Facts) { f.Access.DM.Policy = channel.PolicyAllowlist }, "sender", "dm.allow_from", "empty list"},
+		"a list with others on it": {func(f *channel.Facts) {
+			f.Access.DM.Policy, f.Access.DM.AllowFrom = channel.PolicyAllowlist, []string{"1"}
+		}, "sender", "dm.allow_from", "not listed"},
+		"a list with the sender on it": {func(f *channel.Facts) {
+			f.Access.DM.Policy, f.Access.DM.AllowFrom, f.Access.DM.Sender = channel.PolicyAllowlist, []string{"42"}, true
+		}, "sender", "dm.allow_from", "listed"},
+		"bots":      {func(f *channel.Facts) { f.Sender.IsBot = true }, "bot", "allow_bots", "none"},
+		"the route": {func(f *channel.Facts) { f.Conversation.Kind, f.Access.Group.RouteAllowed = channel.Group, false }, "route", "groups.enabled", "false"},
+		"commands":  {func(f *channel.Facts) { f.Message.RawBody = ",help" }, "command", "commands.mode", "authorizers"},
+		"the list of admins": {func(f *channel.Facts) {
+			f.Message.RawBody = ",help"
+			f.Access.Commands.Authorizers = []channel.Authorizer{{Name: "admins", Role: tool.Admin, Configured: true, Allowed: true}}
+		}, "command", "commands.admins", "listed"},
+		"a mention that is missing": {func(f *channel.Facts) {
+			f.Conversation.Kind, f.Access.Group.RequireMention, f.Access.Mentions = channel.Group, true, mentions
+		}, "mention", "groups.require_mention", "true"},
+		"a message that is answered unseen": {func(f *channel.Facts) {
+			f.Conversation.Kind, f.Access.Group.RequireMention, f.Access.Mentions = channel.Group, true, mentions
+			f.Access.Group.Unmentioned = channel.UnmentionedObserve
+		}, "mention", "unmentioned", "observe"},
+		"an implicit mention": {func(f *channel.Facts) {
+			f.Conversation.Kind, f.Access.Group.RequireMention, f.Access.Mentions = channel.Group, true, mentions
+			f.Access.Mentions.Implicit = []channel.MentionKind{channel.BotThread}
+			f.Access.Mentions.AllowedImplicit = f.Access.Mentions.Implicit
+		}, "mention", "implicit_mentions", "bot_thread"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := admitted(channel.Direct)
+			test.change(&f)
+			v := verdictOf(t, channel.Evaluate(f), test.gate)
+			if v.Setting != "default:"+test.setting || v.Value != test.value {
+				t.Errorf("built in: %+v", v)
+			}
+			f.Access.Sources = sources
+			if v := verdictOf(t, channel.Evaluate(f), test.gate); v.Setting != base+test.setting || v.Value != test.value {
+				t.Errorf("set: %+v", v)
+			}
+		})
+	}
+}
+
+// CH-100: a decision is one of its facts alone.
+func TestEvaluateIsPure(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawFacts(t)
+		before := fmt.Sprintf("%+v", f)
+		a, b := channel.Evaluate(f), channel.Evaluate(f)
+		if diff := cmp.Diff(a, b); diff != "" {
+			t.Error(diff)
+		}
+		if after := fmt.Sprintf("%+v", f); after != before {
+			t.Errorf("the facts changed:\n%s\n%s", before, after)
+		}
+		if len(a.Verdicts) != 6 {
+			t.Errorf("%d verdicts", len(a.Verdicts))
+		}
+		if _, blocked := a.Blocked(); blocked == (a.Admission.Kind == channel.Dispatch) {
+			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// drawFacts are facts of any sort that the gates tell apart.
+func drawFacts(t *rapid.T) channel.Facts {
+	yes := func(name string) bool { return rapid.Bool().Draw(t, name) }
+	policies := []channel.PolicyKind{"", channel.PolicyDisabled, channel.PolicyOpen, channel.PolicyAllowlist, channel.PolicyPairing}
+	list := rapid.SampledFrom([][]string{nil, {}, {"1"}, {"*"}})
+	kinds := []channel.MentionKind{channel.ReplyToBot, channel.QuotedBot, channel.BotThread, channel.Native}
+	f := admitted(rapid.SampledFrom([]channel.ChatType{channel.Direct, channel.Group, channel.Broadcast}).Draw(t, "kind"))
+	f.Sender.IsBot, f.Sender.IsSelf = yes("bot"), yes("self")
+	f.Trigger = rapid.SampledFrom([]channel.Trigger{"", "", "", channel.TriggerSchedule}).Draw(t, "trigger")
+	f.Observing = yes("observing")
+	f.Message.RawBody = rapid.SampledFrom([]string{"hello", ",help ", ""}).Draw(t, "body")
+	f.Access = channel.AccessFacts{
+		DM: channel.DMFacts{
+			Policy: rapid.SampledFrom(policies).Draw(t, "dm"), Sender: yes("dm listed"), AllowFrom: list.Draw(t, "dm list"),
+			Paired: channel.Tri(rapid.IntRange(0, 2).Draw(t, "paired")),
+		},
+		Group: channel.GroupFacts{
+			Policy: rapid.SampledFrom(policies).Draw(t, "groups"), Sender: yes("group listed"), AllowFrom: list.Draw(t, "group list"),
+			RouteAllowed: yes("route"), RequireMention: yes("require"),
+			Unmentioned: rapid.SampledFrom([]channel.UnmentionedMode{"", channel.UnmentionedDrop, channel.UnmentionedObserve}).Draw(t, "unmentioned"),
+		},
+		Commands: channel.CommandFacts{
+			Mode: rapid.SampledFrom([]channel.CommandMode{"", channel.CommandsSenders, channel.CommandsOff}).Draw(t, "mode"),
+			Authorizers: []channel.Authorizer{
+				{Name: "users", Role: tool.User, Configured: yes("users"), Allowed: yes("user")},
+				{Name: "admins", Role: tool.Admin, Configured: yes("admins"), Allowed: yes("admin")},
+			},
+		},
+		Mentions: channel.MentionFacts{
+			CanDetect: yes("detect"), WasMentioned: yes("mentioned"), HasAnyMention: yes("any"),
+			Implicit:        rapid.SliceOf(rapid.SampledFrom(kinds)).Draw(t, "implicit"),
+			AllowedImplicit: rapid.SliceOf(rapid.SampledFrom(kinds)).Draw(t, "allowed"),
+		},
+		AllowBots:  rapid.SampledFrom([]channel.AllowBots{"", channel.BotsMentions, channel.BotsAll}).Draw(t, "bots"),
+		Visibility: rapid.SampledFrom([]channel.Visibility{"", channel.VisibleAll, channel.VisibleAllowlist}).Draw(t, "visibility"),
+	}
+	f.Access.Mentions.Implicit = slices.Clip(f.Access.Mentions.Implicit)
+	return f
+}
+
+func BenchmarkEvaluate(b *testing.B) {
+	f := admitted(channel.Group)
+	f.Access = channel.Policy{
+		Group: channel.PolicyAllowlist, GroupAllowFrom: []string{"1", "2", "42"}, RouteAllowed: true, RequireMention: true,
+	}.Access(f.Sender.Identity(), channel.MentionFacts{CanDetect: true, WasMentioned: true, HasAnyMention: true})
+	b.ReportAllocs()
+	for b.Loop() {
+		if d := channel.Evaluate(f); d.Admission != goesOn {
+			b.Fatal(d)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -77,74 +76,6 @@ func str(s *string) string {
 		return ""
 	}
 	return *s
-}
-
-// FT-15: wherever a server cuts what it sends as content, in bytes or in escapes, what comes out is whole characters, and
-// together what was meant.
-func TestContentCutAnywhereIsWhole(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		meant := rapid.StringOf(rapid.SampledFrom([]rune("aü€🙂\"\\\n𝄞"))).Draw(t, "meant")
-		escaped, _ := json.Marshal(meant)
-		raw := string(escaped[1 : len(escaped)-1])
-		if rapid.Bool().Draw(t, "ascii") {
-			raw = toASCII(raw)
-		}
-		var d decoder
-		d.init()
-		var got strings.Builder
-		for raw != "" {
-			n := rapid.IntRange(1, len(raw)).Draw(t, "cut")
-			for inEscape(raw, n) {
-				n++ // a server does not send half an escape: that is not JSON
-			}
-			if err := d.decode(`{"choices":[{"delta":{"content":"` + raw[:n] + `"}}]}`); err != nil {
-				t.Fatalf("%v in %q", err, raw[:n])
-			}
-			if !utf8.ValidString(d.text) || strings.Contains(d.text, "\uFFFD") {
-				t.Fatalf("half a character: %q", d.text)
-			}
-			got.WriteString(d.text)
-			raw = raw[n:]
-		}
-		d.rest()
-		if got.String()+d.text != meant {
-			t.Fatalf("%q, want %q", got.String()+d.text, meant)
-		}
-	})
-}
-
-// inEscape says whether cutting raw before n cuts an escape.
-func inEscape(raw string, n int) bool {
-	for i := 0; i < n; {
-		size := 1
-		if raw[i] == '\\' {
-			size = 2
-			if raw[i+1] == 'u' {
-				size = 6
-			}
-		}
-		if i += size; i > n {
-			return true
-		}
-	}
-	return false
-}
-
-// toASCII escapes what is not ASCII, as Python's json does.
-func toASCII(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r < 0x80:
-			b.WriteRune(r)
-		case r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			r -= 0x10000
-			fmt.Fprintf(&b, `\u%04x\u%04X`, 0xd800+r>>10, 0xdc00+r&0x3ff)
-		}
-	}
-	return b.String()
 }
 
 // Any two events, one after the other: no panic, and the second gives what it gives alone, unless a character was held back.

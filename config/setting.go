@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lingserve/lingserve/adapter/ollama"
+	"github.com/lingserve/lingserve/adapter/ollama/host"
 )
 
 // Setting describes one setting.
@@ -262,11 +262,11 @@ func checkURL(s string) error {
 
 // parseHost understands what OLLAMA_HOST can be. It does not repeat the value either.
 func parseHost(s string) (string, error) {
-	u, err := ollama.ParseHost(s)
+	u, err := host.Parse(s)
 	if err != nil {
 		return "", errors.New("is not an address (as 127.0.0.1:11434 or http://127.0.0.1:11434)")
 	}
-	return u, nil
+	return u.String(), nil
 }
 
 // checkAPIVersion takes what can stand in a query as it is.

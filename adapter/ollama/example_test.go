@@ -57,15 +57,3 @@ func Example_list() {
 	// Output:
 	// [llama3.2:3b qwen3:8b] <nil>
 }
-
-func ExampleParseHost() {
-	for _, host := range []string{"", "0.0.0.0", "gpu-box:1234", "https://models.example"} {
-		address, err := ollama.ParseHost(host)
-		fmt.Println(address, err)
-	}
-	// Output:
-	// http://127.0.0.1:11434 <nil>
-	// http://127.0.0.1:11434 <nil>
-	// http://gpu-box:1234 <nil>
-	// https://models.example:443 <nil>
-}

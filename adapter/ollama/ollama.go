@@ -29,13 +29,14 @@ import (
 	"sync"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/ollama/host"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // Options are the settings of a provider.
 type Options struct {
 	Prefix string // as it is known in model names, default "ollama"
-	// BaseURL is where Ollama answers, in any of the forms that [ParseHost] takes; default http://127.0.0.1:11434.
+	// BaseURL is where Ollama answers, in any of the forms that [host.Parse] takes; default http://127.0.0.1:11434.
 	BaseURL   string
 	Key       string            // sent as a bearer token, for ollama.com and for proxies; Ollama itself asks for none
 	KeyName   string            // where the key comes from, named in errors; default OLLAMA_API_KEY
@@ -65,7 +66,7 @@ func New(o Options) (adapter.Provider, error) {
 	if o.MaxEvent <= 0 {
 		o.MaxEvent = defaultMaxEvent
 	}
-	base, err := parseHost(o.BaseURL)
+	base, err := host.Parse(o.BaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("the base URL of %s: %w", o.Prefix, err)
 	}

@@ -1,4 +1,4 @@
-package ollama
+package host
 
 import (
 	"net/url"
@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestParseHostReadsWhatOllamaReads(t *testing.T) {
+func TestParseReadsWhatOllamaReads(t *testing.T) {
 	for _, row := range []struct{ name, host, want string }{
 		{"nothing", "", "http://127.0.0.1:11434"},
 		{"white space", "  \t", "http://127.0.0.1:11434"},
@@ -44,14 +44,14 @@ func TestParseHostReadsWhatOllamaReads(t *testing.T) {
 		{"a login", "http://user:pa%3Ass@host", "http://user:pa%3Ass@host:80"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			if got, err := ParseHost(row.host); got != row.want || err != nil {
+			if got, err := parse(row.host); got != row.want || err != nil {
 				t.Errorf("%q: %q, %v; want %q", row.host, got, err, row.want)
 			}
 		})
 	}
 }
 
-func TestParseHostRefusesWhatIsNoHost(t *testing.T) {
+func TestParseRefusesWhatIsNoHost(t *testing.T) {
 	for name, host := range map[string]string{
 		"a port that is none": "host:abc", "a port too large": "host:65536", "a port below zero": "host:-1", "port zero": "host:0",
 		"another scheme": "ftp://host", "a socket": "unix:///run/ollama.sock", "two ports": "host:1:2", "a query": "http://host/?a=b",
@@ -59,7 +59,7 @@ func TestParseHostRefusesWhatIsNoHost(t *testing.T) {
 		"a control character": "ho\x00st", "a login and no host": "user:CANARY@a b",
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseHost(host)
+			got, err := parse(host)
 			if err == nil {
 				t.Fatalf("%q: %q", host, got)
 			}
@@ -71,12 +71,12 @@ func TestParseHostRefusesWhatIsNoHost(t *testing.T) {
 }
 
 // Whatever is taken is a URL with a host and a port, and means the same when it is read again.
-func FuzzParseHost(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, s := range []string{"", ":1", "0.0.0.0", "[::]:1", "http://a:b@c/d", "ollama.com", "https://", "fe80::1%eth0", `"'a'"`, "a/b//c/../d", "/.", "a/./", "a/.."} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, err := ParseHost(s)
+		got, err := parse(s)
 		if err != nil {
 			return
 		}
@@ -84,8 +84,17 @@ func FuzzParseHost(f *testing.F) {
 		if err != nil || u.Hostname() == "" || u.Port() == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
 			t.Fatalf("%q: %q, %v", s, got, err)
 		}
-		if again, err := ParseHost(got); again != got || err != nil {
+		if again, err := parse(got); again != got || err != nil {
 			t.Fatalf("%q: %q, then %q, %v", s, got, again, err)
 		}
 	})
+}
+
+// parse is Parse with the URL as text.
+func parse(s string) (string, error) {
+	u, err := Parse(s)
+	if err != nil {
+		return "", err
+	}
+	return u.String(), nil
 }

@@ -1,4 +1,5 @@
-package ollama
+// Package host reads the addresses of Ollama as Ollama does.
+package host
 
 import (
 	"errors"
@@ -14,22 +15,14 @@ const (
 	defaultPort = "11434"
 )
 
-// ParseHost returns the URL that a value of OLLAMA_HOST means to a client. As Ollama itself reads it, a host may come alone, with
+// Parse returns the URL that a value of OLLAMA_HOST means to a client. As Ollama itself reads it, a host may come alone, with
 // a port, with a scheme, and with a path, and in quotation marks; the port is 11434, or the scheme's own where there is one; and
 // "ollama.com" alone means HTTPS. What a server listens on everywhere (0.0.0.0, [::], or a port alone) is reached here at the
 // loop-back address. Nothing at all means http://127.0.0.1:11434. Unlike Ollama, which goes on with the default, it takes a wrong
 // port or scheme for an error.
 //
 // The rules are those of Ollama's envconfig.Host and ConnectableHost.
-func ParseHost(s string) (string, error) {
-	u, err := parseHost(s)
-	if err != nil {
-		return "", err
-	}
-	return u.String(), nil
-}
-
-func parseHost(s string) (*url.URL, error) {
+func Parse(s string) (*url.URL, error) {
 	s = strings.TrimSpace(strings.Trim(strings.TrimSpace(s), `"'`))
 	if s == "ollama.com" {
 		s = "https://" + s
@@ -100,7 +93,13 @@ func parseHost(s string) (*url.URL, error) {
 }
 
 // notInHost says whether a character is of no host's name; names in other scripts have a form of these.
-func notInHost(r rune) bool { return notInName(r) || r == ':' || r == '/' || r == '@' }
+func notInHost(r rune) bool {
+	switch {
+	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+		return false
+	}
+	return !strings.ContainsRune("._-", r)
+}
 
 // errHost does not repeat the value: there may be a password in it.
 var errHost = errors.New("expected a host with or without a port, like 127.0.0.1:11434, or a URL like http://host:11434")

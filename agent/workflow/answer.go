@@ -64,10 +64,11 @@ type run struct {
 	yield  func(turn.Event, error) bool
 	left   bool // the reader has left
 
-	text     string // the document, as far as there is one
-	canceled bool   // somebody has ended the work
-	uri      string // of the last delta
-	usage    adapter.Usage
+	text     string     // the document, as far as there is one
+	canceled bool       // somebody has ended the work
+	uri      string     // of the last delta
+	told     turn.Usage // by events
+	usage    turn.Usage // of the whole turn
 }
 
 // emit hands an event to the reader; false when it has left.
@@ -88,6 +89,12 @@ const (
 	statusCanceled = "canceled"
 )
 
+// ended is the data of the last event.
+type ended struct {
+	Status string      `json:"status"`
+	Usage  *turn.Usage `json:"usage,omitempty"`
+}
+
 // inTurn runs the workflow with what the session's tape says, and writes to the tape what is said now.
 func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
 	if inbox := r.turn.Inbox(); inbox != nil {
@@ -101,10 +108,10 @@ func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
 	if err != nil {
 		return err
 	}
-	ended := false
+	over := false
 	defer func() {
 		failure := err
-		if !ended {
+		if !over {
 			failure = errBroken
 		}
 		if writeErr := r.end(ctx, t, failure); writeErr != nil {
@@ -112,7 +119,7 @@ func (r *run) inTurn(ctx context.Context, state turn.State) (err error) {
 		}
 	}()
 	err = r.work(ctx, history)
-	ended = true
+	over = true
 	return err
 }
 
@@ -177,7 +184,11 @@ func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
 		f, _ := bot.Describe(failure)
 		entries = append(entries, tape.NewError(f.Code, f.Message).With(mark))
 	}
-	entries = append(entries, tape.NewEvent(entryEnd, map[string]string{"status": status}).With(mark))
+	data := ended{Status: status}
+	if r.usage != (turn.Usage{}) {
+		data.Usage = &r.usage
+	}
+	entries = append(entries, tape.NewEvent(entryEnd, data).With(mark))
 	if _, err := t.Append(ctx, entries...); err != nil {
 		return err
 	}
@@ -210,6 +221,7 @@ func (r *run) work(ctx context.Context, history []adapter.Message) error {
 		if a.Manager == nil {
 			m.Close()
 		}
+		r.canceled = errors.Is(err, ling.ErrEnded) // before the work could begin
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
@@ -219,9 +231,9 @@ func (r *run) work(ctx context.Context, history []adapter.Message) error {
 		defer close(over)
 		failed = wait()
 	}()
-	told := false
+	read := false
 	defer func() {
-		if !told { // the reader has panicked
+		if !read { // the reader has panicked
 			stop(errBroken)
 			<-over
 			r.text = textOf(m.Peek(false).Result)
@@ -231,7 +243,7 @@ func (r *run) work(ctx context.Context, history []adapter.Message) error {
 		stop(errLeft)
 		<-over
 	}
-	told = true
+	read = true
 	a.failed = failed
 	made := m.Peek(false)
 	r.text = textOf(made.Result)

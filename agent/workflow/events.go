@@ -77,7 +77,7 @@ func (r *run) named(kind turn.EventKind, data []byte) (turn.Event, bool) {
 		if json.Unmarshal(data, u) != nil {
 			return turn.Event{}, false
 		}
-		r.used(*u)
+		add(&r.told, *u)
 		return turn.Event{Kind: kind, Usage: u}, true
 	case turn.ErrorEvent:
 		var d ling.ErrorData
@@ -99,25 +99,20 @@ func (r *run) named(kind turn.EventKind, data []byte) (turn.Event, bool) {
 	return turn.Event{Kind: kind, Value: bytes.Clone(data)}, true
 }
 
-func (r *run) used(u turn.Usage) {
-	r.usage.PromptTokens += u.PromptTokens
-	r.usage.CompletionTokens += u.CompletionTokens
-	r.usage.TotalTokens += u.TotalTokens
-}
-
 // rest tells what bots have used whose events no client sees: the turn has to count them, too.
 func (r *run) rest(used map[string]adapter.Usage) {
-	var all adapter.Usage
 	for _, u := range used {
-		all.PromptTokens += u.PromptTokens
-		all.CompletionTokens += u.CompletionTokens
-		all.TotalTokens += u.TotalTokens
+		add(&r.usage, turn.Usage{PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, TotalTokens: u.TotalTokens})
 	}
-	u := &turn.Usage{
-		PromptTokens: all.PromptTokens - r.usage.PromptTokens, CompletionTokens: all.CompletionTokens - r.usage.CompletionTokens,
-		TotalTokens: all.TotalTokens - r.usage.TotalTokens,
+	rest := r.usage
+	add(&rest, turn.Usage{PromptTokens: -r.told.PromptTokens, CompletionTokens: -r.told.CompletionTokens, TotalTokens: -r.told.TotalTokens})
+	if rest != (turn.Usage{}) {
+		r.emit(turn.Event{Kind: turn.UsageEvent, Usage: &rest})
 	}
-	if *u != (turn.Usage{}) {
-		r.emit(turn.Event{Kind: turn.UsageEvent, Usage: u})
-	}
+}
+
+func add(sum *turn.Usage, u turn.Usage) {
+	sum.PromptTokens += u.PromptTokens
+	sum.CompletionTokens += u.CompletionTokens
+	sum.TotalTokens += u.TotalTokens
 }

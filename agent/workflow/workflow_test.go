@@ -143,11 +143,11 @@ func TestASecondTurnKnowsTheFirst(t *testing.T) {
 		`event {"name":"turn.start","data":{"workflow":"echo"}}`,
 		`message {"role":"user","content":"one"}`,
 		`message {"role":"assistant","content":"one"}`,
-		`event {"name":"turn.end","data":{"status":"ok"}}`,
+		`event {"name":"turn.end","data":{"status":"ok","usage":{"prompt_tokens":4,"completion_tokens":6,"total_tokens":10}}}`,
 		`event {"name":"turn.start","data":{"workflow":"echo"}}`,
 		`message {"role":"user","content":"two"}`,
 		`message {"role":"assistant","content":"two"}`,
-		`event {"name":"turn.end","data":{"status":"ok"}}`,
+		`event {"name":"turn.end","data":{"status":"ok","usage":{"prompt_tokens":4,"completion_tokens":6,"total_tokens":10}}}`,
 	}
 	if diff := cmp.Diff(want, w.tape()); diff != "" {
 		t.Error(diff)
@@ -431,6 +431,136 @@ func TestAWorkflowsOwnEventsAreHandedOn(t *testing.T) {
 	}
 	if s.kinds() != "ready final" || string(s.events[0].Value) != `{"n":1}` {
 		t.Errorf("%s %s", s.kinds(), s.events[0].Value)
+	}
+}
+
+// TU-43: the log has other readers, and its memory is theirs.
+func TestAWrapperCannotChangeTheDocument(t *testing.T) {
+	w := newWorld(t, spec(t, articles))
+	defer w.f.Bind(router(func(s turn.Stream) turn.Stream {
+		return func(yield func(turn.Event, error) bool) {
+			for e, err := range s {
+				for i := range e.Value {
+					e.Value[i] = '9'
+				}
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}))()
+	r, err := w.f.Process(t.Context(), message("the moon"), turn.WithStreaming())
+	if err != nil || !sameJSON(t, r.Output, article) {
+		t.Errorf("%+v %v", r, err)
+	}
+}
+
+// TU-61, TU-63: a workflow reads no steering, so what is steered has a turn of its own.
+func TestASteeredMessageWaitsForATurnOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, echo(""))
+		ctx, cancel := context.WithCancel(t.Context())
+		first, err := w.f.Submit(ctx, message("wait: first"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-w.models.waits
+		second, err := w.f.Submit(t.Context(), message("second"), turn.WithPolicy(turn.Steer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := second.Status(); s.Phase != turn.Queued {
+			t.Errorf("%+v", s)
+		}
+		cancel()
+		if _, err := first.Wait(t.Context()); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if r, err := second.Wait(t.Context()); err != nil || r.Output != "second" {
+			t.Errorf("%+v %v", r, err)
+		}
+	})
+}
+
+// failing is a store that takes no more after some batches.
+type failing struct {
+	tape.Store
+	left  int
+	ended int // how often it was told that a turn has
+}
+
+var errFull = errors.New("the disk is full")
+
+func (f *failing) Append(ctx context.Context, name string, b tape.Batch) (int64, error) {
+	if f.left == 0 {
+		return 0, errFull
+	}
+	f.left--
+	return f.Store.Append(ctx, name, b)
+}
+
+func (f *failing) TurnEnded(context.Context, string) error {
+	f.ended++
+	return nil
+}
+
+func TestWhatCannotBeWrittenFailsTheTurn(t *testing.T) {
+	for name, row := range map[string]struct {
+		text      string
+		batches   int
+		asked     int
+		ended     int
+		also      string // what it has failed of before
+		partially bool
+	}{
+		"not the tape":        {"hello", 0, 0, 0, "", false},
+		"not the beginning":   {"hello", 1, 0, 0, "", false},
+		"not the answer":      {"hello", 2, 1, 0, "", true},
+		"not the failure":     {"fail", 2, 1, 0, "the model's server refused the key", false},
+		"all can be written":  {"hello", 3, 1, 1, "", false},
+		"the failure can, so": {"fail", 3, 1, 1, "the model's server refused the key", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, echo(""))
+			store := &failing{Store: w.store, left: row.batches}
+			if err := w.f.Register("store", provider{store}); err != nil {
+				t.Fatal(err)
+			}
+			r, err := w.f.Process(t.Context(), message(row.text))
+			if errors.Is(err, errFull) != (row.batches < 3) || (err == nil) != (row.batches == 3 && row.also == "") {
+				t.Errorf("%+v %v", r, err)
+			}
+			if row.also != "" && !strings.Contains(err.Error(), row.also) {
+				t.Error(err)
+			}
+			if len(w.models.asked) != row.asked || store.ended != row.ended || r.Partial != (err != nil) || row.partially && r.Output != "hello" {
+				t.Errorf("asked %d times, %d turns have ended, %+v", len(w.models.asked), store.ended, r)
+			}
+		})
+	}
+	bare := turn.New(turn.Options{})
+	all := new(flow.Registry)
+	all.Register(echo(""))
+	if err := bare.Register("stage", &workflow.Stage{Workflow: "echo", Workflows: all}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bare.Process(t.Context(), message("hello")); err == nil || !strings.Contains(err.Error(), "no plugin provides a store of tapes") {
+		t.Error(err)
+	}
+}
+
+// A run that has been canceled before its turn has come to the model.
+func TestARunThatIsOverAnswersNothing(t *testing.T) {
+	a := &workflow.Answer{Workflow: echo("")}
+	w := newWorld(t, echo(""), bound(a))
+	m := ling.New(t.Context(), bot.Config{}, &ling.Options{Models: w.models})
+	m.Cancel(errors.New("canceled by request"))
+	a.Manager = m
+	if _, err := w.f.Process(t.Context(), message("hello")); !errors.Is(err, ling.ErrEnded) || len(w.models.asked) != 0 {
+		t.Error(err)
+	}
+	if got := w.tape(); got[len(got)-1] != `event {"name":"turn.end","data":{"status":"canceled"}}` {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -225,7 +225,7 @@ agents:
 	if r := tell(t, turns, "assistant", question); !strings.Contains(r.Output, "hello from far away") {
 		t.Error(r.Output)
 	}
-	if r := tell(t, turns, "careful", question); strings.Contains(r.Output, "hello from far away") || !strings.Contains(r.Output, "denied") {
+	if r := tell(t, turns, "careful", question); strings.Contains(r.Output, "hello from far away") || !strings.Contains(r.Output, "nobody is there to approve it") {
 		t.Error(r.Output)
 	}
 }

@@ -187,7 +187,7 @@ func (d *deliveries) deliver(i *item) {
 		d.warnOf("Delivered", caught(d.ctx, d.kernel.Log, "Delivered", func() error { return d.watch.Delivered(d.ctx, b, r) }))
 		return
 	}
-	d.warnOf("Failed", caught(d.ctx, d.kernel.Log, "Failed", func() error { d.watch.Failed(d.ctx, b, err); return nil }))
+	d.warnOf("Failed", caught(d.ctx, d.kernel.Log, "Failed", func() error { return d.watch.Failed(d.ctx, b, err) }))
 }
 
 // taken says that a block has come that a preview was of. What the preview shows is given up where the block is not there in its

@@ -1,0 +1,927 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// desk is a channel's delivery that writes down what it is asked. What it can do beside is in the types that embed it.
+type desk struct {
+	mu      sync.Mutex
+	calls   []string
+	at      []time.Time
+	inside  int
+	overlap bool
+	// answer says what becomes of a call; nil is sent, with an id.
+	answer func(call string) (Receipt, error)
+}
+
+func (d *desk) call(format string, args ...any) (Receipt, error) {
+	call := fmt.Sprintf(format, args...)
+	d.mu.Lock()
+	d.calls, d.at = append(d.calls, call), append(d.at, time.Now())
+	d.inside++
+	d.overlap = d.overlap || d.inside > 1
+	id, answer := fmt.Sprint("m", len(d.calls)), d.answer
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		d.inside--
+		d.mu.Unlock()
+	}()
+	if answer == nil {
+		return Receipt{MessageIDs: []string{id}}, nil
+	}
+	r, err := answer(call)
+	if err == nil && r.State == Sent && r.MessageIDs == nil {
+		r.MessageIDs = []string{id}
+	}
+	return r, err
+}
+
+func (d *desk) said() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return append([]string(nil), d.calls...)
+}
+
+func (d *desk) Deliver(_ context.Context, b Block) (Receipt, error) {
+	if b.Preview != nil {
+		return d.call("edit %s %s", b.Preview.MessageIDs[0], b.Text)
+	}
+	return d.call("send %s", b.Text)
+}
+
+// preparing prepares blocks and watches them.
+type preparing struct{ *desk }
+
+func (d preparing) Prepare(_ context.Context, b Block) (Block, error) {
+	_, err := d.call("prepare %s", b.Text)
+	b.Target, b.Key, b.Seq, b.Kind = ReplyPlanFacts{To: "elsewhere"}, "other", 99, ReplyTool
+	return b, err
+}
+
+func (d preparing) Delivered(_ context.Context, b Block, r Receipt) error {
+	_, err := d.call("delivered %s %s", b.Text, r.State)
+	return err
+}
+
+func (d preparing) Failed(_ context.Context, b Block, _ error) error {
+	_, err := d.call("failed %s", b.Text)
+	return err
+}
+
+// previewing shows what is not finished.
+type previewing struct{ *desk }
+
+func (d previewing) Preview(_ context.Context, b Block, prev Receipt) (Receipt, error) {
+	return d.call("preview %v %s", prev.MessageIDs, b.Text)
+}
+
+func (d previewing) Abandon(_ context.Context, prev Receipt, cause error) error {
+	_, err := d.call("abandon %v %v", prev.MessageIDs, cause)
+	return err
+}
+
+// working shows that it works.
+type working struct{ *desk }
+
+func (d working) Working(context.Context) error {
+	_, err := d.call("working")
+	return err
+}
+
+// paced is previewing and working, in its own time.
+type paced struct {
+	*desk
+	preview, work time.Duration
+}
+
+func (d paced) Preview(ctx context.Context, b Block, prev Receipt) (Receipt, error) {
+	return previewing{d.desk}.Preview(ctx, b, prev)
+}
+
+func (d paced) Abandon(ctx context.Context, prev Receipt, cause error) error {
+	return previewing{d.desk}.Abandon(ctx, prev, cause)
+}
+func (d paced) Working(ctx context.Context) error { return working{d.desk}.Working(ctx) }
+func (d paced) PreviewEvery(Block) time.Duration  { return d.preview }
+func (d paced) WorkingEvery() time.Duration       { return d.work }
+
+func turnOf(d Delivery) sending {
+	return sending{Turn: "t", Channel: "fake", Conversation: "c", Delivery: d, Target: ReplyPlanFacts{To: "c"}}
+}
+
+// speak emits texts and fails the test where one is refused.
+func speak(t *testing.T, s Sink, kind ReplyKind, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if err := s.Emit(t.Context(), kind, Payload{Text: text}); err != nil {
+			t.Fatalf("emit %q: %v", text, err)
+		}
+	}
+}
+
+func states(r DispatchResult) (s []string) {
+	for _, r := range r.Receipts {
+		s = append(s, r.State.String())
+	}
+	return s
+}
+
+// CH-50, CH-54: one order over all kinds, and the end comes behind the last.
+func TestBlocksAreSentInTheOrderOfEmissionWhateverTheirKind(t *testing.T) {
+	room := &desk{answer: func(string) (Receipt, error) { time.Sleep(time.Millisecond); return Receipt{}, nil }}
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeliveries(t.Context(), &Kernel{}, turnOf(room))
+		speak(t, d, ReplyBlock, "1")
+		speak(t, d, ReplyTool, "2", "3")
+		speak(t, d, ReplyFinal, "4")
+		speak(t, d, ReplyBlock, "5")
+		got, err := d.end(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"send 1", "send 2", "send 3", "send 4", "send 5"}, room.said()); diff != "" {
+			t.Errorf("order (-want +got):\n%s", diff)
+		}
+		if got.Tool != 2 || got.Block != 2 || got.Final != 1 || len(got.Receipts) != 5 {
+			t.Errorf("counts %d tool, %d block, %d final, %d receipts", got.Tool, got.Block, got.Final, len(got.Receipts))
+		}
+		if err := d.Emit(t.Context(), ReplyBlock, Payload{Text: "late"}); !errors.Is(err, errEnded) {
+			t.Errorf("after the end: %v, want %v", err, errEnded)
+		}
+	})
+}
+
+// CH-50: a slow platform holds the agent back, but no text is lost.
+func TestAFullQueueJoinsTheTextsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		room := &desk{answer: func(string) (Receipt, error) { <-gate; return Receipt{}, nil }}
+		d := newDeliveries(t.Context(), &Kernel{Limits: Limits{QueueBlocks: 4}}, turnOf(room))
+		speak(t, d, ReplyBlock, "0")
+		synctest.Wait() // it is being sent, and waits
+		for i := range 20 {
+			speak(t, d, ReplyBlock, fmt.Sprint(i+1))
+		}
+		close(gate)
+		got, err := d.end(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var words []string
+		for _, call := range room.said() {
+			words = append(words, strings.Fields(strings.TrimPrefix(call, "send "))...)
+		}
+		for i, w := range words {
+			if w != fmt.Sprint(i) {
+				t.Fatalf("text %d is %q; said %q", i, w, room.said())
+			}
+		}
+		if len(words) != 21 || len(got.Receipts) > 6 {
+			t.Errorf("%d texts in %d messages; want 21 in at most 6", len(words), len(got.Receipts))
+		}
+	})
+}
+
+// CH-50: what cannot be joined waits for room, and sees its context.
+func TestAnEmitterThatWaitsForRoomSeesItsContext(t *testing.T) {
+	block := Payload{Text: "x", Media: []MediaFact{{Kind: MediaImage, Path: "a"}}}
+	full := func(t *testing.T, ctx context.Context) (*deliveries, func()) {
+		gate := make(chan struct{})
+		d := newDeliveries(ctx, &Kernel{Limits: Limits{QueueBlocks: 2}}, turnOf(&desk{
+			answer: func(string) (Receipt, error) { <-gate; return Receipt{}, nil },
+		}))
+		for range 3 {
+			if err := d.Emit(ctx, ReplyBlock, block); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		return d, sync.OnceFunc(func() { close(gate) })
+	}
+	gone := errors.New("gone")
+	t.Run("its own", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d, open := full(t, t.Context())
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(gone) })
+			if err := d.Emit(ctx, ReplyBlock, block); !errors.Is(err, gone) {
+				t.Errorf("%v, want %v", err, gone)
+			}
+			open()
+			_, _ = d.end(nil)
+		})
+	})
+	t.Run("the turn's", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			d, open := full(t, ctx)
+			time.AfterFunc(time.Second, func() { cancel(gone) })
+			if err := d.Emit(t.Context(), ReplyBlock, block); !errors.Is(err, gone) {
+				t.Errorf("%v, want %v", err, gone)
+			}
+			open()
+			_, _ = d.end(gone)
+		})
+	})
+	t.Run("room comes", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d, open := full(t, t.Context())
+			time.AfterFunc(time.Second, open)
+			if err := d.Emit(t.Context(), ReplyBlock, block); err != nil {
+				t.Error(err)
+			}
+			if r, err := d.end(nil); err != nil || r.Block != 4 {
+				t.Errorf("%d blocks, %v; want 4", r.Block, err)
+			}
+		})
+	})
+}
+
+// CH-03, CH-51, CH-59: hooks follow each other, and what a channel prepares goes where the plan says.
+func TestEachBlockIsPreparedSentAndTold(t *testing.T) {
+	room := &desk{answer: func(call string) (Receipt, error) {
+		switch call {
+		case "prepare quiet":
+			return Receipt{}, ErrSuppress
+		case "prepare broken":
+			return Receipt{}, errors.New("no such picture")
+		case "send refused":
+			return Receipt{}, &NotSentError{Err: errors.New("400")}
+		case "delivered ok sent":
+			return Receipt{}, errors.New("disk full")
+		}
+		return Receipt{}, nil
+	}}
+	var warnings []string
+	s := turnOf(preparing{room})
+	s.Warn = func(_ context.Context, what string, err error) { warnings = append(warnings, what+": "+err.Error()) }
+	d := newDeliveries(t.Context(), &Kernel{}, s)
+	speak(t, d, ReplyBlock, "quiet", "broken", "refused", "ok")
+	got, err := d.end(nil)
+	if err != nil {
+		t.Errorf("the stage failed of %v; only a final block fails it", err)
+	}
+	want := []string{
+		"prepare quiet", "prepare broken", "failed broken", "prepare refused", "send refused", "failed refused", "prepare ok", "send ok", "delivered ok sent",
+	}
+	if diff := cmp.Diff(want, room.said()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"suppressed", "not_sent", "not_sent", "sent"}, states(got)); diff != "" {
+		t.Errorf("receipts (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"Delivered: disk full"}, warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	if room.overlap {
+		t.Error("hooks overlapped")
+	}
+	if got.Block != 1 || d.came() != (tally{Attempted: true, Visible: true, Failed: 2}) {
+		t.Errorf("%d blocks, %+v", got.Block, d.came())
+	}
+}
+
+type targets struct {
+	*desk
+	blocks []Block
+}
+
+func (d *targets) Deliver(_ context.Context, b Block) (Receipt, error) {
+	d.blocks = append(d.blocks, b)
+	return Receipt{}, nil
+}
+
+func (d *targets) Prepare(ctx context.Context, b Block) (Block, error) {
+	return preparing{d.desk}.Prepare(ctx, b)
+}
+
+// CH-59, CH-58: the target is the plan's, and the key the block's own.
+func TestNothingChangesWhereABlockGoes(t *testing.T) {
+	to := &targets{desk: &desk{}}
+	s := turnOf(to)
+	s.Target = ReplyPlanFacts{To: "42", ReplyToID: None, MessageThreadID: Some("7")}
+	d := newDeliveries(t.Context(), &Kernel{}, s)
+	speak(t, d, ReplyBlock, "a")
+	speak(t, d, ReplyFinal, "b")
+	if _, err := d.end(nil); err != nil {
+		t.Fatal(err)
+	}
+	for i, kind := range []ReplyKind{ReplyBlock, ReplyFinal} {
+		b := to.blocks[i]
+		if b.Target != s.Target || b.Kind != kind || b.Seq != i+1 || b.Key != fmt.Sprintf("t:%d", i+1) {
+			t.Errorf("block %d: %+v", i, b)
+		}
+	}
+}
+
+// CH-59: mode none suppresses every block, and shows nothing else.
+func TestReplyModeNoneSuppressesEverything(t *testing.T) {
+	room := &desk{}
+	s := turnOf(paced{desk: room})
+	s.Target.Mode = ReplyNone
+	d := newDeliveries(t.Context(), &Kernel{}, s)
+	d.Preview(Payload{Text: "a"})
+	speak(t, d, ReplyBlock, "a")
+	speak(t, d, ReplyFinal, "b")
+	r, err := d.Do(t.Context(), Block{}, func(context.Context) (Receipt, error) { return room.call("own") })
+	if err != nil || r.State != Suppressed {
+		t.Errorf("own send: %v, %v", r.State, err)
+	}
+	got, err := d.end(nil)
+	if err != nil || len(room.said()) != 0 {
+		t.Errorf("%v, calls %q", err, room.said())
+	}
+	if diff := cmp.Diff([]string{"suppressed", "suppressed", "suppressed"}, states(got)); diff != "" {
+		t.Errorf("receipts (-want +got):\n%s", diff)
+	}
+	if d.came() != (tally{}) {
+		t.Errorf("%+v", d.came())
+	}
+}
+
+// CH-52: what a send returns says one of five things.
+func TestReceiptsOfWhatASendReturns(t *testing.T) {
+	why := errors.New("why")
+	for name, row := range map[string]struct {
+		receipt Receipt
+		err     error
+		want    ReceiptState
+		fails   bool
+	}{
+		"nothing said":            {want: Sent},
+		"ids":                     {receipt: Receipt{MessageIDs: []string{"1"}}, want: Sent},
+		"suppressed":              {receipt: Receipt{State: Suppressed}, want: Suppressed},
+		"suppressed by an error":  {err: fmt.Errorf("%w: empty", ErrSuppress), want: Suppressed},
+		"not sent, without error": {receipt: Receipt{State: NotSent}, want: NotSent, fails: true},
+		"unknown, without error":  {receipt: Receipt{State: UnknownWhether}, want: UnknownWhether, fails: true},
+		"partial, without error":  {receipt: Receipt{State: Partial}, want: Partial, fails: true},
+		"partial":                 {err: &PartialError{Receipt: Receipt{MessageIDs: []string{"1"}}, Err: why}, want: Partial, fails: true},
+		"not sent":                {err: fmt.Errorf("x: %w", &NotSentError{Err: why}), want: NotSent, fails: true},
+		"any other error":         {err: why, want: UnknownWhether, fails: true},
+		"a claim beside an error": {receipt: Receipt{State: Sent}, err: why, want: UnknownWhether, fails: true},
+		"a state of no meaning":   {receipt: Receipt{State: 77}, want: UnknownWhether, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := receiptOf(row.receipt, row.err)
+			if r.State != row.want || (err != nil) != row.fails {
+				t.Errorf("%v, %v; want %v, failing %v", r.State, err, row.want, row.fails)
+			}
+		})
+	}
+}
+
+// CH-53: no block goes twice, and only a final one fails the stage.
+func TestAFailedBlockIsNotSentAgainAndStopsNoOther(t *testing.T) {
+	room := &desk{answer: func(call string) (Receipt, error) {
+		if call == "send b" || call == "send last" {
+			return Receipt{}, errors.New("connection reset")
+		}
+		return Receipt{}, nil
+	}}
+	d := newDeliveries(t.Context(), &Kernel{}, turnOf(room))
+	speak(t, d, ReplyBlock, "a", "b", "c")
+	speak(t, d, ReplyFinal, "last")
+	agent := errors.New("the agent's")
+	got, err := d.end(agent)
+	if diff := cmp.Diff([]string{"send a", "send b", "send c", "send last"}, room.said()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if want := "the agent's\nthe answer was not delivered: connection reset"; err == nil || err.Error() != want {
+		t.Errorf("error %q, want %q", err, want) // CH-54: the agent's first
+	}
+	if diff := cmp.Diff([]string{"sent", "unknown", "sent", "unknown"}, states(got)); diff != "" {
+		t.Errorf("receipts (-want +got):\n%s", diff)
+	}
+	if c := d.came(); !c.Unknown || !c.Visible || c.Failed != 2 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// CH-53: where nothing can be sent any more, nothing is tried.
+func TestAPermanentErrorSuppressesTheRest(t *testing.T) {
+	blocked := &NotSentError{Err: errors.New("blocked by the user"), Permanent: true}
+	room := &desk{answer: func(call string) (Receipt, error) {
+		if call == "send a" {
+			return Receipt{}, blocked
+		}
+		return Receipt{}, nil
+	}}
+	d := newDeliveries(t.Context(), &Kernel{}, turnOf(preparing{room}))
+	speak(t, d, ReplyBlock, "a", "b")
+	speak(t, d, ReplyFinal, "c")
+	got, err := d.end(nil)
+	if !errors.Is(err, blocked) {
+		t.Errorf("the stage failed of %v, want the cause", err)
+	}
+	if diff := cmp.Diff([]string{"prepare a", "send a", "failed a", "failed b", "failed c"}, room.said()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"not_sent", "suppressed", "suppressed"}, states(got)); diff != "" {
+		t.Errorf("receipts (-want +got):\n%s", diff)
+	}
+	if !d.came().Permanent {
+		t.Errorf("%+v", d.came())
+	}
+}
+
+// CH-26: a panic is an error of the stage, and the blocks behind it go on.
+func TestAPanicOfTheChannelFailsTheStageAndLosesNothing(t *testing.T) {
+	for _, at := range []string{"prepare b", "send b"} {
+		t.Run(at, func(t *testing.T) {
+			room := &desk{answer: func(call string) (Receipt, error) {
+				if call == at {
+					panic("secret")
+				}
+				return Receipt{}, nil
+			}}
+			d := newDeliveries(t.Context(), &Kernel{}, turnOf(preparing{room}))
+			speak(t, d, ReplyBlock, "a", "b", "c")
+			got, err := d.end(nil)
+			if _, ok := errors.AsType[*PanicError](err); !ok || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%v; want a panic without its value", err)
+			}
+			if got.Block != 2 || len(got.Receipts) != 3 {
+				t.Errorf("%d blocks, %q", got.Block, states(got))
+			}
+		})
+	}
+	for _, at := range []string{"delivered b sent", "failed b"} { // CH-28
+		t.Run(at, func(t *testing.T) {
+			room := &desk{answer: func(call string) (Receipt, error) {
+				switch {
+				case call == at:
+					panic("secret")
+				case call == "send b" && at == "failed b":
+					return Receipt{}, errors.New("reset")
+				}
+				return Receipt{}, nil
+			}}
+			s, warned := turnOf(preparing{room}), 0
+			s.Warn = func(context.Context, string, error) { warned++ }
+			d := newDeliveries(t.Context(), &Kernel{}, s)
+			speak(t, d, ReplyBlock, "a", "b", "c")
+			if _, err := d.end(nil); err != nil || warned != 1 {
+				t.Errorf("%v, %d warnings; want none and one", err, warned)
+			}
+		})
+	}
+}
+
+// CH-04, CH-27: what waits when a turn is canceled is not sent, and is known not to be.
+func TestACanceledTurnSendsNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop := errors.New("stopped")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		room := &desk{answer: func(string) (Receipt, error) { cancel(stop); return Receipt{}, nil }}
+		d := newDeliveries(ctx, &Kernel{}, turnOf(room))
+		speak(t, d, ReplyBlock, "a", "b", "c")
+		got, err := d.end(stop)
+		if diff := cmp.Diff([]string{"sent", "not_sent", "not_sent"}, states(got)); diff != "" {
+			t.Errorf("receipts (-want +got):\n%s", diff)
+		}
+		if !errors.Is(err, stop) || len(room.said()) != 1 {
+			t.Errorf("%v, calls %q", err, room.said())
+		}
+		if err := d.Emit(t.Context(), ReplyBlock, Payload{Text: "x"}); err == nil {
+			t.Error("a block was taken after the end")
+		}
+	})
+}
+
+// CH-40, CH-41, CH-43, CH-44: an observing turn asks nothing of the channel, and counts nothing.
+func TestAnObservingTurnDiscardsEverything(t *testing.T) {
+	room := &desk{}
+	s := turnOf(paced{desk: room})
+	s.Observing = true
+	d := newDeliveries(t.Context(), &Kernel{}, s)
+	d.Preview(Payload{Text: "a"})
+	speak(t, d, ReplyBlock, "a")
+	speak(t, d, ReplyFinal, "b")
+	if err := d.Emit(t.Context(), ReplyFinal, Payload{Text: "sorry", IsError: true}); err != nil {
+		t.Error(err)
+	}
+	r, err := d.Do(t.Context(), Block{}, func(context.Context) (Receipt, error) { return room.call("own") })
+	if err != nil || r.State != Suppressed {
+		t.Errorf("own send: %v, %v", r.State, err)
+	}
+	got, err := d.end(nil)
+	if diff := cmp.Diff(DispatchResult{}, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if r, err := d.notice(t.Context(), "sorry"); r.State != Suppressed || err != nil {
+		t.Errorf("notice: %v, %v", r.State, err)
+	}
+	if len(room.said()) != 0 {
+		t.Errorf("calls %q", room.said())
+	}
+}
+
+// CH-42: a prepared dispatch sends by Do, and Emit says that nothing delivers.
+func TestAPreparedDispatchSendsByItself(t *testing.T) {
+	for _, observing := range []bool{false, true} {
+		t.Run(fmt.Sprint("observing ", observing), func(t *testing.T) {
+			s, sent := turnOf(nil), 0
+			s.Observing = observing
+			d := newDeliveries(t.Context(), &Kernel{}, s)
+			if err := d.Emit(t.Context(), ReplyBlock, Payload{Text: "a"}); !errors.Is(err, ErrNoDelivery) {
+				t.Errorf("emit: %v, want %v", err, ErrNoDelivery)
+			}
+			r, err := d.Do(t.Context(), Block{Kind: ReplyFinal}, func(context.Context) (Receipt, error) { sent++; return Receipt{}, nil })
+			if err != nil {
+				t.Error(err)
+			}
+			got, err := d.end(nil)
+			if err != nil {
+				t.Error(err)
+			}
+			if observing {
+				if sent != 0 || r.State != Suppressed || got.Final != 0 || len(got.Receipts) != 0 {
+					t.Errorf("%d sent, %v, %+v", sent, r.State, got)
+				}
+				return
+			}
+			if sent != 1 || r.State != Sent || got.Final != 1 {
+				t.Errorf("%d sent, %v, %+v", sent, r.State, got)
+			}
+			if _, err := d.Do(t.Context(), Block{}, func(context.Context) (Receipt, error) { sent++; return Receipt{}, nil }); err == nil || sent != 1 {
+				t.Errorf("after the end: %v, %d sent", err, sent)
+			}
+		})
+	}
+}
+
+// CH-43, CH-50: what a tool sends by itself keeps its place among the blocks.
+func TestASendOfOnesOwnKeepsTheOrder(t *testing.T) {
+	room := &desk{}
+	d := newDeliveries(t.Context(), &Kernel{}, turnOf(room))
+	speak(t, d, ReplyBlock, "a", "b")
+	if _, err := d.Do(t.Context(), Block{Kind: ReplyTool}, func(context.Context) (Receipt, error) { return room.call("own") }); err != nil {
+		t.Error(err)
+	}
+	speak(t, d, ReplyFinal, "c")
+	got, err := d.end(nil)
+	if err != nil || got.Tool != 1 {
+		t.Errorf("%v, %+v", err, got)
+	}
+	if diff := cmp.Diff([]string{"send a", "send b", "own", "send c"}, room.said()); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestASendOfOnesOwnThatNobodyWaitsForIsNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		room := &desk{answer: func(string) (Receipt, error) { <-gate; return Receipt{}, nil }}
+		d := newDeliveries(t.Context(), &Kernel{}, turnOf(room))
+		speak(t, d, ReplyBlock, "a")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r, err := d.Do(ctx, Block{}, func(context.Context) (Receipt, error) { return room.call("own") })
+		if !errors.Is(err, context.DeadlineExceeded) || r.State != NotSent {
+			t.Errorf("%v, %v", r.State, err)
+		}
+		close(gate)
+		if _, err := d.end(nil); err != nil || len(room.said()) != 1 {
+			t.Errorf("%v, calls %q", err, room.said())
+		}
+	})
+}
+
+// CH-55: previews are conflated, and the first one's receipt goes to those behind it and to the block.
+func TestPreviewsAreConflatedAndEditedInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := &desk{}
+		d := newDeliveries(t.Context(), &Kernel{}, turnOf(previewing{room}))
+		start := time.Now()
+		for i := range 25 { // 2.5 s of a model that writes
+			d.Preview(Payload{Text: strings.Repeat("x", i+1)})
+			time.Sleep(100 * time.Millisecond)
+		}
+		speak(t, d, ReplyFinal, "whole")
+		if _, err := d.end(nil); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"preview [] x", "preview [m1] " + strings.Repeat("x", 10), "preview [m1] " + strings.Repeat("x", 20), "edit m1 whole"}
+		got := room.said()
+		if len(got) != 4 || got[0] != want[0] || got[3] != want[3] || !strings.HasPrefix(got[1], "preview [m1] xxxxxxxxxx") {
+			t.Errorf("calls %q, want about %q", got, want)
+		}
+		for i, at := range room.at[1:3] {
+			if since := at.Sub(start); since != time.Duration(i+1)*time.Second {
+				t.Errorf("preview %d after %v", i+2, since)
+			}
+		}
+	})
+}
+
+// CH-55: a channel has its own interval, and one that answers 429 has a longer one.
+func TestPreviewsKeepTheChannelsInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := &desk{}
+		slow := false
+		room.answer = func(call string) (Receipt, error) {
+			if strings.HasPrefix(call, "preview [m") && !slow {
+				slow = true
+				return Receipt{}, &NotSentError{Err: errors.New("429"), Retryable: true, RetryAfter: 7 * time.Second}
+			}
+			return Receipt{}, nil
+		}
+		warned := 0
+		s := turnOf(paced{desk: room, preview: 3 * time.Second, work: time.Hour})
+		s.Warn = func(context.Context, string, error) { warned++ }
+		d := newDeliveries(t.Context(), &Kernel{}, s)
+		start := time.Now()
+		for i := range 115 {
+			d.Preview(Payload{Text: fmt.Sprint(i)})
+			time.Sleep(100 * time.Millisecond)
+		}
+		_, _ = d.end(errors.New("the agent failed"))
+		var at []time.Duration
+		for i, call := range room.said() {
+			if strings.HasPrefix(call, "preview") {
+				at = append(at, room.at[i].Sub(start))
+			}
+		}
+		if diff := cmp.Diff([]time.Duration{0, 3 * time.Second, 10 * time.Second}, at); diff != "" {
+			t.Errorf("previews (-want +got):\n%s", diff)
+		}
+		if warned != 1 {
+			t.Errorf("%d warnings, want 1", warned)
+		}
+		if last := room.said()[len(room.said())-1]; !strings.HasPrefix(last, "abandon [") || !strings.HasSuffix(last, "the agent failed") {
+			t.Errorf("the last call is %q", last)
+		}
+	})
+}
+
+// CH-55: a preview whose block never comes is given up, once, and so is one whose block is not sent.
+func TestAPreviewWithoutItsBlockIsAbandoned(t *testing.T) {
+	cause := errors.New("stopped")
+	for name, row := range map[string]struct {
+		then func(*testing.T, *deliveries)
+		ends error
+		last string
+	}{
+		"the agent failed":    {func(*testing.T, *deliveries) {}, cause, "abandon [m1] stopped"},
+		"no block, no reason": {func(*testing.T, *deliveries) {}, nil, "abandon [m1] " + ErrSuppress.Error()},
+		"a tool's block":      {func(t *testing.T, d *deliveries) { speak(t, d, ReplyTool, "t") }, cause, "abandon [m1] stopped"},
+		"not sent":            {func(t *testing.T, d *deliveries) { speak(t, d, ReplyBlock, "no") }, nil, "abandon [m1] channel: not sent: no"},
+		"sent":                {func(t *testing.T, d *deliveries) { speak(t, d, ReplyBlock, "yes") }, nil, "edit m1 yes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				room := &desk{answer: func(call string) (Receipt, error) {
+					if call == "edit m1 no" {
+						return Receipt{}, &NotSentError{Err: errors.New("no")}
+					}
+					return Receipt{}, nil
+				}}
+				d := newDeliveries(t.Context(), &Kernel{}, turnOf(previewing{room}))
+				d.Preview(Payload{Text: "p"})
+				synctest.Wait()
+				row.then(t, d)
+				_, _ = d.end(row.ends)
+				calls := room.said()
+				if calls[len(calls)-1] != row.last {
+					t.Errorf("calls %q, want %q last", calls, row.last)
+				}
+				if !d.came().Visible {
+					t.Error("a preview that is shown is visible (CH-131)")
+				}
+			})
+		})
+	}
+}
+
+// CH-55: nobody knows whether the first one stands there, so there is no second.
+func TestAPreviewOfUnknownFateIsTheLastOfItsBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room := &desk{answer: func(call string) (Receipt, error) {
+			if strings.HasPrefix(call, "preview") {
+				return Receipt{}, errors.New("reset")
+			}
+			return Receipt{}, nil
+		}}
+		s, warned := turnOf(previewing{room}), 0
+		s.Warn = func(context.Context, string, error) { warned++ }
+		d := newDeliveries(t.Context(), &Kernel{}, s)
+		for i := range 5 {
+			d.Preview(Payload{Text: fmt.Sprint(i)})
+			time.Sleep(time.Second)
+		}
+		speak(t, d, ReplyBlock, "a")
+		synctest.Wait()
+		d.Preview(Payload{Text: "next"})
+		time.Sleep(time.Second)
+		_, _ = d.end(nil)
+		if diff := cmp.Diff([]string{"preview [] 0", "send a", "preview [] next"}, room.said()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+		if warned != 1 {
+			t.Errorf("%d warnings, want 1", warned)
+		}
+	})
+}
+
+// CH-62: the sign is given at dispatch and by interval, until the first visible text.
+func TestTheSignOfWorkIsGivenUntilThereIsText(t *testing.T) {
+	count := func(d *desk) (n int) {
+		for _, call := range d.said() {
+			if call == "working" {
+				n++
+			}
+		}
+		return n
+	}
+	synctest.Test(t, func(t *testing.T) {
+		room := &desk{}
+		d := newDeliveries(t.Context(), &Kernel{}, turnOf(working{room}))
+		synctest.Wait()
+		if n := count(room); n != 1 {
+			t.Errorf("%d at dispatch, want 1", n)
+		}
+		time.Sleep(11 * time.Second)
+		if n := count(room); n != 3 {
+			t.Errorf("%d after 11 s, want 3", n)
+		}
+		speak(t, d, ReplyBlock, "a")
+		time.Sleep(time.Minute)
+		if n := count(room); n != 3 {
+			t.Errorf("%d after a text, want 3", n)
+		}
+		_, _ = d.end(nil)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		room := &desk{answer: func(string) (Receipt, error) { return Receipt{}, errors.New("no") }}
+		s := turnOf(working{room})
+		s.Warn = func(context.Context, string, error) { t.Error("a warning") }
+		d := newDeliveries(t.Context(), &Kernel{}, s)
+		time.Sleep(time.Minute)
+		_, _ = d.end(nil)
+		if n := count(room); n != 1 {
+			t.Errorf("%d after an error, want 1", n)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		room := &desk{}
+		d := newDeliveries(t.Context(), &Kernel{}, turnOf(paced{desk: room, work: 4 * time.Second}))
+		time.Sleep(9 * time.Second)
+		_, _ = d.end(nil)
+		if n := count(room); n != 3 {
+			t.Errorf("%d in 9 s of every 4, want 3", n)
+		}
+	})
+}
+
+// CH-61: the gates are asked until something was visible, and a denial suppresses.
+func TestADenialBeforeTheFirstVisibleSendSuppresses(t *testing.T) {
+	room := &desk{}
+	s, asked := turnOf(paced{desk: room}), 0
+	s.Allow = func(context.Context) error { asked++; return errors.New("group_disabled") }
+	d := newDeliveries(t.Context(), &Kernel{}, s)
+	d.Preview(Payload{Text: "p"})
+	speak(t, d, ReplyBlock, "a")
+	speak(t, d, ReplyFinal, "b")
+	got, err := d.end(nil)
+	if calls := room.said(); err != nil || len(calls) != 0 {
+		t.Errorf("%v, calls %q", err, calls)
+	}
+	if diff := cmp.Diff([]string{"suppressed", "suppressed"}, states(got)); diff != "" {
+		t.Errorf("receipts (-want +got):\n%s", diff)
+	}
+	if asked != 1 || !d.came().Denied {
+		t.Errorf("asked %d times, %+v", asked, d.came())
+	}
+
+	room = &desk{}
+	s, asked = turnOf(room), 0
+	s.Allow = func(context.Context) error { asked++; return nil }
+	d = newDeliveries(t.Context(), &Kernel{}, s)
+	speak(t, d, ReplyBlock, "a", "b", "c")
+	if _, err := d.end(nil); err != nil || asked != 1 || len(room.said()) != 3 {
+		t.Errorf("%v, asked %d times, calls %q", err, asked, room.said())
+	}
+}
+
+// CH-60: one notice, after the end, and only where nothing was shown.
+func TestANoticeIsHeldToTheEnd(t *testing.T) {
+	sorry := Payload{Text: "Something went wrong. (reference t)", IsError: true}
+	for name, row := range map[string]struct {
+		said   []string // before it
+		notice []Payload
+		answer func(string) (Receipt, error)
+		want   []string
+	}{
+		"the agent's":             {nil, []Payload{sorry, {Text: "again", IsError: true}}, nil, []string{"send " + sorry.Text}},
+		"the kernel's own":        {nil, nil, nil, []string{"send own"}},
+		"after an answer":         {[]string{"a"}, []Payload{sorry}, nil, []string{"send a"}},
+		"after an unknown answer": {[]string{"a"}, []Payload{sorry}, func(string) (Receipt, error) { return Receipt{}, errors.New("reset") }, []string{"send a"}},
+		"after one proven unsent": {[]string{"a"}, nil, func(call string) (Receipt, error) {
+			if call == "send a" {
+				return Receipt{}, &NotSentError{Err: errors.New("400")}
+			}
+			return Receipt{}, nil
+		}, []string{"send a", "send own"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			room := &desk{answer: row.answer}
+			ctx, cancel := context.WithCancel(t.Context())
+			d := newDeliveries(ctx, &Kernel{}, turnOf(room))
+			for _, p := range row.notice {
+				if err := d.Emit(t.Context(), ReplyFinal, p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			speak(t, d, ReplyBlock, row.said...)
+			got, _ := d.end(nil)
+			cancel() // the turn's life is over
+			for range 2 {
+				if _, err := d.notice(t.Context(), "own"); err != nil {
+					t.Error(err)
+				}
+			}
+			if diff := cmp.Diff(row.want, room.said()); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+			if len(got.Receipts) != len(row.said) {
+				t.Errorf("a notice is no reply, but there are receipts %q", states(got))
+			}
+		})
+	}
+}
+
+// CH-80: a send is marked before it, and its ids after.
+func TestSendsAreMarkedForTheirEcho(t *testing.T) {
+	marks := newEcho()
+	room := &desk{answer: func(call string) (Receipt, error) {
+		if call == "send lost" {
+			return Receipt{}, &NotSentError{Err: errors.New("400")}
+		}
+		if !marks.byText("fake", "", "c", "hello") {
+			t.Error("the text is not marked while it is sent")
+		}
+		return Receipt{MessageIDs: []string{"1", "2"}}, nil
+	}}
+	s := turnOf(room)
+	s.Echo = marks
+	d := newDeliveries(t.Context(), &Kernel{}, s)
+	speak(t, d, ReplyBlock, "hello", "lost")
+	_, _ = d.end(nil)
+	if !marks.byID("fake", "", "c", "1") || !marks.byID("fake", "", "c", "2") {
+		t.Error("the ids are not marked")
+	}
+	if marks.byText("fake", "", "c", "lost") {
+		t.Error("what did not go out is still marked")
+	}
+}
+
+type keptLedger struct{ lines []string }
+
+func (l *keptLedger) Sending(_ context.Context, event string) error {
+	l.lines = append(l.lines, "sending "+event)
+	return nil
+}
+
+func (l *keptLedger) Sent(_ context.Context, event string, s ReceiptState) error {
+	l.lines = append(l.lines, s.String()+" "+event)
+	return nil
+}
+
+func (*keptLedger) Seen(context.Context, string) (ReceiptState, error) { return NotSent, nil }
+func (*keptLedger) Forget(context.Context, string) error               { return nil }
+
+// CH-74: sends and previews are marked before and after, until it is known that something was seen.
+func TestSendsOfAnAcceptedEventAreMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		room, l := &desk{}, &keptLedger{}
+		room.answer = func(call string) (Receipt, error) {
+			l.lines = append(l.lines, call)
+			if call == "preview [] p" {
+				return Receipt{}, &NotSentError{Err: errors.New("429")}
+			}
+			return Receipt{}, nil
+		}
+		s := turnOf(previewing{room})
+		s.Ledger, s.Event = l, "e"
+		d := newDeliveries(t.Context(), &Kernel{}, s)
+		d.Preview(Payload{Text: "p"})
+		synctest.Wait()
+		speak(t, d, ReplyBlock, "a", "b")
+		_, _ = d.end(nil)
+		want := []string{"sending e", "preview [] p", "not_sent e", "sending e", "send a", "sent e", "send b"}
+		if diff := cmp.Diff(want, l.lines); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}

@@ -31,6 +31,9 @@ const (
 	KindError   Kind = "error"   // tells that a turn has failed
 )
 
+// ExtraAgent is the member of an envelope's Extra that names the agent who is to answer: a string.
+const ExtraAgent = "agent"
+
 // Envelope is a message on its way in or out. Envelopes are passed by pointer: what a hook changes, all that come after it see.
 type Envelope struct {
 	ID            string // the message's, as its channel has it

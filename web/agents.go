@@ -44,7 +44,7 @@ const Channel = "http"
 
 // Members of an envelope's Extra.
 const (
-	ExtraAgent   = "agent"   // string: who is to answer
+	ExtraAgent   = turn.ExtraAgent
 	extraOptions = "options" // options: what is asked of the models
 	extraRun     = "run"     // *agentRun: a workflow is to answer
 )

@@ -1,0 +1,181 @@
+// Package turns answers the turns of channels by package turn: what a channel knows of a message becomes an envelope, and what goes
+// out becomes blocks of the turn's sink.
+//
+// # Guarantees
+//   - A turn has one id, in the kernel of channels and in package turn.
+//   - What leaves a turn goes to the conversation that it came from, and nowhere else.
+//   - Words of others than the sender reach the model as data, in blocks that no text can end.
+package turns
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// Options of [New]. The zero value is good.
+type Options struct {
+	// Answer gives a decision to a call that waits for approval: calls that nobody can be asked about are denied by it. Without it
+	// they wait until their time is over.
+	Answer func(context.Context, agent.Answer) error
+	// Read reads a local file of a message; nil reads it as the file that it is. The kernel has looked at it before.
+	Read func(context.Context, string) ([]byte, error)
+	Log  *slog.Logger // nil is silent
+}
+
+// Agent answers turns of channels. It is also the plugin of the framework that takes what goes out of them.
+type Agent struct {
+	turns *turn.Framework
+	o     Options
+}
+
+// New returns an agent over a framework, and registers with it, as "channels".
+func New(f *turn.Framework, o *Options) (*Agent, error) {
+	a := &Agent{turns: f}
+	if o != nil {
+		a.o = *o
+	}
+	if a.o.Log == nil {
+		a.o.Log = slog.New(slog.DiscardHandler)
+	}
+	if err := f.Register("channels", &plugin{a}); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Dispatch implements [channel.Agent]: it gives the turn to the lane of its session and returns when it has ended. Errors are those
+// of [turn.Framework.Submit] and of the turn.
+func (a *Agent) Dispatch(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+	r := &reply{agent: a, turn: t, ctx: ctx}
+	ticket, err := a.turns.Submit(context.WithValue(ctx, replyKey{}, r), a.envelope(t), turn.WithID(t.ID),
+		turn.WithPolicy(turn.Policy(t.Policy)), turn.WithSink(r.take))
+	if err != nil {
+		return channel.DispatchResult{}, err
+	}
+	if t.Queued != nil {
+		t.Queued() // it has its place
+	}
+	// The context ends the turn, and the turn is waited for all the same: nothing of it goes on behind the kernel's back.
+	_, err = ticket.Wait(context.WithoutCancel(ctx))
+	if ticket.Status().Turn != t.ID { // it was told to the turn that ran, which says what came of it
+		return channel.DispatchResult{Deferred: true}, nil
+	}
+	return channel.DispatchResult{}, err
+}
+
+type replyKey struct{}
+
+// replyOf is the reply of the turn that a context belongs to; nil for turns of others.
+func replyOf(ctx context.Context) *reply {
+	r, _ := ctx.Value(replyKey{}).(*reply)
+	return r
+}
+
+// reply is what goes out of one turn.
+type reply struct {
+	agent *Agent
+	turn  *channel.Turn
+	ctx   context.Context
+
+	mu       sync.Mutex      // tools send by themselves, from goroutines of their own
+	began    bool            // the turn has, in its lane: what goes out before is the answer to a command
+	rendered bool            // the answer is there: what goes out now is part of it
+	open     strings.Builder // text that is previewed and stands in no block yet
+	sent     string          // text that stands in blocks
+}
+
+// take shows what happens in the turn while the model speaks.
+func (r *reply) take(e turn.Event, err error) {
+	if err != nil {
+		return // the turn's end says what it failed of
+	}
+	switch e.Kind {
+	case turn.TextEvent:
+		if e.Delta != "" {
+			r.mu.Lock()
+			r.open.WriteString(e.Delta)
+			text := r.open.String() // shares what is written so far
+			r.mu.Unlock()
+			r.turn.Sink.Preview(channel.Payload{Text: text})
+		}
+	case turn.ToolCallEvent:
+		r.flush()
+	case agent.ApprovalRequiredEvent:
+		r.ask(e.Value)
+	}
+}
+
+// flush makes a block of what the model said before it calls a tool: an answer that nobody sees until all is over is no
+// conversation.
+func (r *reply) flush() {
+	r.mu.Lock()
+	text := r.open.String()
+	if strings.TrimSpace(text) == "" {
+		r.mu.Unlock()
+		return
+	}
+	r.sent += text
+	r.open.Reset()
+	r.mu.Unlock()
+	_ = r.emit(r.ctx, channel.ReplyBlock, channel.Payload{Text: text}) // it is logged
+}
+
+// maxShown is how much of a call's arguments a question shows, in characters. Nobody approves what they have not read.
+const maxShown = 3000
+
+// ask puts a question to the conversation, or denies the call where nobody there can be asked.
+func (r *reply) ask(value json.RawMessage) {
+	var q agent.Question
+	if json.Unmarshal(value, &q) != nil {
+		return
+	}
+	why := ""
+	switch {
+	case r.turn.Context.ObserveOnly:
+		why = "nobody is there to approve it"
+	case utf8.RuneCount(q.Arguments) > maxShown:
+		why = "its arguments are too long to be shown for approval"
+	default:
+		r.flush()
+		err := r.emit(r.ctx, channel.ReplyTool, channel.Payload{
+			Text: fmt.Sprintf("The tool %s is to be called with\n\n%s\n\nWrite ,approve %s to let it run, or ,deny %s.",
+				q.Tool, q.Arguments, q.Call, q.Call),
+			Question: &channel.Question{Turn: r.turn.ID, Call: q.Call, Tool: q.Tool},
+		})
+		if err == nil {
+			return
+		}
+		why = "nobody could be asked"
+	}
+	if r.agent.o.Answer == nil {
+		return
+	}
+	err := r.agent.o.Answer(r.ctx, agent.Answer{Turn: r.turn.ID, Call: q.Call, Reason: why, Role: tool.Admin})
+	if err != nil && !errors.Is(err, agent.ErrAnswered) && !errors.Is(err, agent.ErrNoQuestion) {
+		r.agent.log(r.ctx, r.turn, slog.LevelWarn, "a call that nobody can approve was not denied", slog.Any("error", err))
+	}
+}
+
+// emit hands a block to the sink. A sink that takes nothing any more, because the turn was canceled, is not worth a word.
+func (r *reply) emit(ctx context.Context, kind channel.ReplyKind, p channel.Payload) error {
+	err := r.turn.Sink.Emit(ctx, kind, p)
+	if err != nil && ctx.Err() == nil {
+		r.agent.log(ctx, r.turn, slog.LevelWarn, "a block was not taken", slog.String("kind", string(kind)), slog.Any("error", err))
+	}
+	return err
+}
+
+func (a *Agent) log(ctx context.Context, t *channel.Turn, level slog.Level, what string, attrs ...slog.Attr) {
+	a.o.Log.LogAttrs(ctx, level, what, append(attrs, slog.String("turn", t.ID), slog.String("session", t.SessionKey))...)
+}

@@ -23,7 +23,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		begin := time.Now()
 		s, body, err := parse("s", src)
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > time.Minute {
 			t.Errorf("it took %s", took)
 		}
 		if err != nil {

@@ -96,6 +96,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if name != "import" { // which makes the folder
 		if _, err := os.Stat(tapesFolder(c)); errors.Is(err, fs.ErrNotExist) {
 			if name == "list" {
+				t.none(stderr, c)
 				return exitOK
 			}
 			return fail(stderr, fmt.Errorf("there is no session %s in %s", show(rest[0]), c.Data))
@@ -108,7 +109,10 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer stop()
 	switch name {
 	case "list":
-		err = t.list(ctx)
+		var some bool
+		if some, err = t.list(ctx); err == nil && !some {
+			t.none(stderr, c)
+		}
 	case "import":
 		err = t.fill(ctx, rest, stdin)
 	default:
@@ -173,14 +177,22 @@ func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
 	return nil, fmt.Errorf("there are several sessions %s; say --workspace with one of %s", show(id), clean(strings.Join(workspaces, ", ")))
 }
 
-// list prints the sessions.
-func (t *tapes) list(ctx context.Context) error {
+// none says for people that a list is empty, and where was looked: often it is the wrong folder.
+func (t *tapes) none(stderr io.Writer, c *config.Config) {
+	if !t.json {
+		fmt.Fprintf(stderr, "there are no sessions in %s\n", c.Data)
+	}
+}
+
+// list prints the sessions, and says whether there are any.
+func (t *tapes) list(ctx context.Context) (some bool, err error) {
 	out := tabwriter.NewWriter(t.stdout, 0, 0, 2, ' ', 0)
 	n := 0
 	for in, err := range t.store.Sessions(ctx, tape.SessionQuery{Limit: t.limit}) {
 		if err != nil {
-			return err
+			return some, err
 		}
+		some = true
 		if t.json {
 			err := t.object(struct {
 				Session   string    `json:"session"`
@@ -194,7 +206,7 @@ func (t *tapes) list(ctx context.Context) error {
 				Bytes     int64     `json:"bytes"`
 			}{in.Session, in.Tape, in.Workspace, in.Title, in.Created, in.Updated, in.Entries, in.Anchors, in.Bytes})
 			if err != nil {
-				return err
+				return some, err
 			}
 			continue
 		}
@@ -203,7 +215,7 @@ func (t *tapes) list(ctx context.Context) error {
 		}
 		fmt.Fprintf(out, "%s\t%s\t%d\t%s\n", oneLine(in.Session, 40), in.Updated.Local().Format(time.DateTime), in.Entries, oneLine(in.Title, 60))
 	}
-	return out.Flush()
+	return some, out.Flush()
 }
 
 // show prints the entries of a tape.
@@ -275,7 +287,7 @@ func (t *tapes) fill(ctx context.Context, args []string, stdin io.Reader) error 
 		return fmt.Errorf("there is a session %s already; choose another name for this one", show(args[0]))
 	}
 	if errors.Is(err, tape.ErrInvalid) {
-		return errors.New(strings.TrimPrefix(err.Error(), tape.ErrInvalid.Error()+": "))
+		return errors.New(strings.Replace(err.Error(), tape.ErrInvalid.Error()+": ", "", 1)) // behind the line's number
 	}
 	return err
 }

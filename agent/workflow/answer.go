@@ -247,8 +247,8 @@ func (r *run) work(ctx context.Context, history []adapter.Message) error {
 	a.failed = failed
 	made := m.Peek(false)
 	r.text = textOf(made.Result)
-	_, limit := errors.AsType[*bot.Failure](failed)
-	r.canceled = r.left || ctx.Err() != nil || a.Manager != nil && m.Context().Err() != nil && !limit
+	_, failure := errors.AsType[*bot.Failure](failed) // such as a limit, which ends the run's context, too
+	r.canceled = r.left || !failure && (ctx.Err() != nil || a.Manager != nil && m.Context().Err() != nil)
 	r.rest(made.Usage)
 	return failed
 }

@@ -33,6 +33,7 @@ type models struct {
 
 	mu    sync.Mutex
 	asked []adapter.Request
+	named []string // the names by which a model was asked for
 	open  int
 }
 
@@ -40,7 +41,12 @@ func newModels(answers map[string]string) *models {
 	return &models{answers: answers, waits: make(chan struct{}, 100)}
 }
 
-func (m *models) Model(string) (adapter.Model, error) { return m, nil }
+func (m *models) Model(name string) (adapter.Model, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.named = append(m.named, name)
+	return m, nil
+}
 
 func (m *models) count(n int) {
 	m.mu.Lock()

@@ -282,6 +282,54 @@ func TestAReaderThatStopsEndsTheWorkflow(t *testing.T) {
 	}
 }
 
+// TU-52, TU-44: nothing is left, and the tape is whole, wherever in the stream it happens.
+func TestAWorkflowIsStoppedAtAnyOfItsEvents(t *testing.T) {
+	for _, how := range []string{"canceled", "left", "panics"} {
+		for n := range 60 {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var w *world
+				stopped := false
+				reads := streamer(func(ctx context.Context, p turn.Prompt, id turn.SessionID, s turn.State) (turn.Stream, bool, error) {
+					stream, _, err := w.stage.RunModelStream(ctx, p, id, s)
+					return func(yield func(turn.Event, error) bool) {
+						at := 0
+						for e, err := range stream {
+							if at++; at == n+1 {
+								stopped = true
+								switch how {
+								case "canceled":
+									cancel()
+								case "left":
+									return
+								case "panics":
+									panic("no more")
+								}
+							}
+							if !yield(e, err) {
+								return
+							}
+						}
+					}, true, err
+				})
+				w = newWorld(t, spec(t, articles), reads)
+				_, err := w.f.Process(ctx, message("the moon"), turn.WithStreaming())
+				if (err != nil) != (stopped && how != "left") {
+					t.Errorf("%s at %d: %v", how, n, err)
+				}
+				if w.models.running() != 0 {
+					t.Errorf("%s at %d: %d models are still being asked", how, n, w.models.running())
+				}
+				got := w.tape()
+				if strings.Count(strings.Join(got, "\n"), "turn.end") != 1 || !strings.Contains(got[len(got)-1], "turn.end") {
+					t.Errorf("%s at %d: %q", how, n, got)
+				}
+			})
+		}
+	}
+}
+
 // host runs a turn as the only task of a run of its own, as package web does.
 func (w *world) host(t *testing.T, a *workflow.Answer, text string, opts ...turn.Option) (*turn.Result, *ling.Manager, error) {
 	t.Helper()
@@ -407,6 +455,22 @@ func TestWhatAWorkflowFailsOfIsTheTurnsError(t *testing.T) {
 		w.stage.Run.MaxResult = 4
 		_, err := w.f.Process(t.Context(), message("too much"))
 		if f, ok := errors.AsType[*bot.Failure](err); !ok || f.Code != bot.CodeTooLarge {
+			t.Error(err)
+		}
+		if got := w.tape(); got[len(got)-1] != `event {"name":"turn.end","data":{"status":"error"}}` {
+			t.Errorf("%q", got)
+		}
+		// The same in a run that is bound: nobody has canceled that.
+		a := &workflow.Answer{Workflow: flow.Func("many", "", nil, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
+			for range ling.DefaultMaxBots + 1 {
+				if _, err := m.CreateBot("one", "a", nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		})}
+		w = newWorld(t, echo(""), bound(a))
+		if _, _, err := w.host(t, a, "go"); !a.Told(err) {
 			t.Error(err)
 		}
 		if got := w.tape(); got[len(got)-1] != `event {"name":"turn.end","data":{"status":"error"}}` {
@@ -649,6 +713,17 @@ func (selects) BuildTapeContext(context.Context, turn.SessionID, turn.State) (ta
 
 func (selects) Select(context.Context, iter.Seq2[tape.Entry, error]) ([]tape.Message, error) {
 	return []tape.Message{{Role: adapter.User, JSON: json.RawMessage(`{"role":"user","content":"chosen"}`)}}, nil
+}
+
+func TestTheWorkflowsModelGoesBeforeTheStages(t *testing.T) {
+	const text = "name: one\ninput: {type: object, required: [q], properties: {q: {type: string}}}\nbots: {b: {root: b, format: text}}\n"
+	for file, want := range map[string]string{text: "fake:stage", "model: fake:own\n" + text: "fake:own"} {
+		w := newWorld(t, spec(t, file))
+		w.stage.Bot.Model = "fake:stage"
+		if r, err := w.f.Process(t.Context(), message("hello")); err != nil || r.Output != `{"b":"hello"}` || !slices.Equal(w.models.named, []string{want}) {
+			t.Errorf("%+v %v %q, expected %s", r, err, w.models.named, want)
+		}
+	}
 }
 
 // TA-54: what a plugin chooses of the past is what bots know of it.

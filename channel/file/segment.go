@@ -1,0 +1,507 @@
+package file
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+const (
+	folderMode = 0o700
+	fileMode   = 0o600
+
+	segmentEnd = ".events"
+
+	// align is what records begin at: the head of one, which is written over, is then within one sector of the disk.
+	align      = 64
+	headSize   = 48
+	maxRaw     = 4 << 20
+	maxPayload = maxRaw + 64<<10
+	maxBuffer  = 1 << 20 // what is kept of a buffer for records
+)
+
+// A record is a head, the parts of the key, each with its length before it, and the event as the door got it; zeros fill it up to
+// the next beginning. The head:
+//
+//	0  magic     what a record begins with
+//	4  size      of what follows the head, without the zeros
+//	8  at        when it was accepted, in Unix nanoseconds
+//	16 flags     1: the id was made from content; 2: erased
+//	20 sum       of 4 to 20, and of what follows the head
+//	24 state     16 bytes, see putState
+//	40           zeros
+const magic = "Lev1"
+
+const (
+	flagSynthetic = 1
+	flagErased    = 2
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// id is a key in memory: half of a SHA-256, so nobody can make two keys with one.
+type id [16]byte
+
+func appendKey(dst []byte, k channel.EventKey) []byte {
+	for _, part := range [...]string{k.Channel, k.Account, k.Conversation, k.Thread, k.ID} {
+		dst = binary.AppendUvarint(dst, uint64(len(part)))
+		dst = append(dst, part...)
+	}
+	return dst
+}
+
+func idOf(k channel.EventKey) (i id) {
+	var buf [256]byte
+	sum := sha256.Sum256(appendKey(buf[:0], k))
+	return id(sum[:len(i)])
+}
+
+func cutKey(b []byte) (k channel.EventKey, rest []byte, ok bool) {
+	for _, part := range [...]*string{&k.Channel, &k.Account, &k.Conversation, &k.Thread, &k.ID} {
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n > uint64(len(b)-used) {
+			return k, nil, false
+		}
+		*part = string(b[used : used+int(n)])
+		b = b[used+int(n):]
+	}
+	return k, b, true
+}
+
+// state is what changes of a record.
+type state struct {
+	settled bool
+	outcome channel.Outcome
+	attempt uint8
+	at      time.Time // of the change
+}
+
+// outcomes in the order of their numbers, which never change.
+var outcomes = []channel.Outcome{
+	"", channel.OutcomeVisible, channel.OutcomeSilent, channel.OutcomeObserved, channel.OutcomeDeferred, channel.OutcomeQueued,
+	channel.OutcomeBlocked, channel.OutcomeMerged, channel.OutcomePartial, channel.OutcomeUnknown, channel.OutcomeFailed,
+	channel.OutcomeCanceled,
+}
+
+const stateOffset, stateSize = 24, 16
+
+// putState writes a state into a record: settled, outcome, attempt, 0, a sum, when.
+func putState(record []byte, s state) {
+	b := record[stateOffset : stateOffset+stateSize]
+	b[0] = 0
+	if s.settled {
+		b[0] = 1
+	}
+	b[1] = byte(max(0, slices.Index(outcomes, s.outcome)))
+	b[2], b[3] = s.attempt, 0
+	binary.LittleEndian.PutUint64(b[8:], uint64(s.at.UnixNano()))
+	binary.LittleEndian.PutUint32(b[4:], stateSum(b))
+}
+
+func stateSum(b []byte) uint32 {
+	return crc32.Update(crc32.Checksum(b[:4], castagnoli), castagnoli, b[8:stateSize])
+}
+
+// getState reads a state. One that was torn says that something became of the event; what, is in the ledger at most.
+func getState(record []byte) (s state, ok bool) {
+	b := record[stateOffset : stateOffset+stateSize]
+	if binary.LittleEndian.Uint32(b[4:]) != stateSum(b) || b[0] > 1 || int(b[1]) >= len(outcomes) {
+		return s, false
+	}
+	return state{b[0] == 1, outcomes[b[1]], b[2], time.Unix(0, int64(binary.LittleEndian.Uint64(b[8:])))}, true
+}
+
+func payloadSize(k channel.EventKey, raw []byte) int {
+	n := len(raw)
+	for _, part := range [...]string{k.Channel, k.Account, k.Conversation, k.Thread, k.ID} {
+		n += len(part) + 1
+		for l := len(part); l >= 0x80; l >>= 7 {
+			n++
+		}
+	}
+	return n
+}
+
+func recordSize(k channel.EventKey, raw []byte) int { return padded(headSize + payloadSize(k, raw)) }
+
+func padded(n int) int { return (n + align - 1) / align * align }
+
+// appendRecord appends the record of an event that was just accepted.
+func appendRecord(dst []byte, k channel.EventKey, at time.Time, raw []byte) []byte {
+	start := len(dst)
+	dst = append(dst, make([]byte, headSize)...)
+	dst = appendKey(dst, k)
+	dst = append(dst, raw...)
+	head := dst[start:]
+	copy(head, magic)
+	binary.LittleEndian.PutUint32(head[4:], uint32(len(head)-headSize))
+	binary.LittleEndian.PutUint64(head[8:], uint64(at.UnixNano()))
+	if k.Synthetic {
+		binary.LittleEndian.PutUint32(head[16:], flagSynthetic)
+	}
+	binary.LittleEndian.PutUint32(head[20:], recordSum(head))
+	putState(head, state{at: at})
+	for len(dst)%align != start%align {
+		dst = append(dst, 0)
+	}
+	return dst
+}
+
+func recordSum(record []byte) uint32 {
+	return crc32.Update(crc32.Checksum(record[4:20], castagnoli), castagnoli, record[headSize:])
+}
+
+// record is what is read of an event.
+type record struct {
+	key    channel.EventKey
+	raw    []byte
+	at     time.Time
+	state  state
+	erased bool
+	size   int // with the zeros
+}
+
+// errDamaged says that there is no record.
+var errDamaged = errors.New("a record of the journal is damaged")
+
+// parseHead reads how long a record is without the zeros.
+func parseHead(head []byte) (size int, ok bool) {
+	if len(head) < headSize || string(head[:4]) != magic {
+		return 0, false
+	}
+	n := binary.LittleEndian.Uint32(head[4:])
+	if n > maxPayload {
+		return 0, false
+	}
+	return headSize + int(n), true
+}
+
+// parseRecord reads a record; behind it there may be anything.
+func parseRecord(b []byte) (r record, err error) {
+	size, ok := parseHead(b)
+	if !ok || size > len(b) {
+		return r, errDamaged
+	}
+	b = b[:size]
+	flags := binary.LittleEndian.Uint32(b[16:])
+	r.size = padded(size)
+	r.at = time.Unix(0, int64(binary.LittleEndian.Uint64(b[8:])))
+	r.erased = flags&flagErased != 0
+	if binary.LittleEndian.Uint32(b[20:]) != recordSum(b) {
+		return r, errDamaged
+	}
+	if r.erased {
+		r.state.settled = true
+		return r, nil
+	}
+	if r.key, r.raw, ok = cutKey(b[headSize:]); !ok {
+		return r, errDamaged
+	}
+	r.key.Synthetic = flags&flagSynthetic != 0
+	if r.state, ok = getState(b); !ok {
+		r.state = state{at: r.at} // it may run again, if the ledger does not know better
+	}
+	return r, nil
+}
+
+// segment is a file of records. Its counts are guarded by the journal's mu.
+type segment struct {
+	number uint64
+	file   handle
+	begun  time.Time
+	size   int64 // up to the end of the last record
+	dirty  atomic.Bool
+
+	live int   // events that are not settled
+	last int64 // when the last one was accepted or settled, in Unix nanoseconds
+	ids  []id
+}
+
+// handle is an open file. Tests put one in its place that fails.
+type handle interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Sync() error
+	Truncate(size int64) error
+}
+
+// errSync says that what was written may be lost, though it can be read.
+var errSync = errors.New("the disk failed to make durable what was written")
+
+func (s *segment) name() string { return fmt.Sprintf("%016x%s", s.number, segmentEnd) }
+
+// append writes records and makes them durable, or leaves the segment as it was.
+func (s *segment) append(records []byte) error {
+	if len(records) == 0 {
+		return nil
+	}
+	if _, err := s.file.WriteAt(records, s.size); err != nil {
+		return errors.Join(err, s.file.Truncate(s.size)) // what could not be cut off is written over by the next
+	}
+	s.dirty.Store(false)
+	if err := s.file.Sync(); err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", errSync, err), s.file.Truncate(s.size))
+	}
+	s.size += int64(len(records))
+	return nil
+}
+
+// write writes the state of a record over the one that it has.
+func (s *segment) write(offset int64, st state) error {
+	var head [headSize]byte
+	putState(head[:], st)
+	s.dirty.Store(true)
+	_, err := s.file.WriteAt(head[stateOffset:stateOffset+stateSize], offset+stateOffset)
+	return err
+}
+
+// read reads the record at an offset.
+func (s *segment) read(offset int64) (record, error) {
+	head := make([]byte, 1<<10)
+	n, err := s.file.ReadAt(head, offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return record{}, err
+	}
+	head = head[:n]
+	size, ok := parseHead(head)
+	if !ok {
+		return record{}, errDamaged
+	}
+	if size > n {
+		if n < 1<<10 {
+			return record{}, errDamaged // cut off
+		}
+		b := make([]byte, size)
+		if n, err = s.file.ReadAt(b, offset); n < size {
+			if errors.Is(err, io.EOF) {
+				err = errDamaged
+			}
+			return record{}, err
+		}
+		head = b
+	}
+	return parseRecord(head)
+}
+
+// erase overwrites the records that match, and makes that durable. It returns their keys.
+func (s *segment) erase(match func(channel.EventKey) bool) (keys []channel.EventKey, err error) {
+	for offset := int64(0); offset < s.size; {
+		r, err := s.read(offset)
+		if errors.Is(err, errDamaged) {
+			offset += align
+			continue
+		}
+		if err != nil {
+			return keys, err
+		}
+		if !r.erased && match(r.key) {
+			blank := make([]byte, r.size)
+			copy(blank, magic)
+			binary.LittleEndian.PutUint32(blank[4:], uint32(r.size-headSize))
+			binary.LittleEndian.PutUint64(blank[8:], uint64(r.at.UnixNano()))
+			binary.LittleEndian.PutUint32(blank[16:], flagErased)
+			binary.LittleEndian.PutUint32(blank[20:], recordSum(blank))
+			if _, err := s.file.WriteAt(blank, offset); err != nil {
+				return keys, err
+			}
+			keys = append(keys, r.key)
+		}
+		offset += int64(r.size)
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	return keys, s.file.Sync()
+}
+
+// create makes a segment.
+func (j *Journal) create(number uint64, now time.Time) (*segment, error) {
+	s := &segment{number: number, begun: now, last: now.UnixNano()}
+	f, err := j.root.OpenFile(s.name(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	if err := syncFolder(j.root); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	s.file = f
+	return s, nil
+}
+
+// load reads all segments.
+func (j *Journal) load() error {
+	names, err := list(j.root)
+	if err != nil {
+		return err
+	}
+	var numbers []uint64
+	for _, name := range names {
+		if digits, ok := strings.CutSuffix(name, segmentEnd); ok && len(digits) == 16 {
+			if n, err := strconv.ParseUint(digits, 16, 64); err == nil && n < math.MaxUint64 {
+				numbers = append(numbers, n)
+			}
+		}
+	}
+	slices.Sort(numbers)
+	now := time.Now()
+	var old []*segment
+	for _, n := range numbers {
+		s := &segment{number: n}
+		f, err := openRegular(j.root, s.name(), os.O_RDWR)
+		if err != nil {
+			return err
+		}
+		s.file = f
+		j.segments = append(j.segments, s)
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		s.begun, s.last = now, info.ModTime().UnixNano() // of one without records
+		if err := j.loadSegment(s, info.Size(), now); err != nil {
+			return err
+		}
+	}
+	for _, s := range j.segments {
+		if s.live == 0 && now.UnixNano()-s.last >= int64(keyLife) {
+			old = append(old, s)
+		}
+	}
+	j.remove(old)
+	return nil
+}
+
+// loadSegment takes in the records of a segment. What is damaged is stepped over: a record is found again at each beginning that
+// there may be.
+func (j *Journal) loadSegment(s *segment, size int64, now time.Time) error {
+	text, err := readAll(s.file, size)
+	if err != nil {
+		return err
+	}
+	damaged := 0
+	first := true
+	for offset := 0; offset+headSize <= len(text); {
+		r, err := parseRecord(text[offset:])
+		if err != nil {
+			damaged++
+			offset += align
+			continue
+		}
+		if first {
+			first, s.begun, s.last = false, r.at, r.at.UnixNano()
+		}
+		at := int64(offset)
+		offset += r.size
+		s.size = int64(offset)
+		s.last = max(s.last, r.at.UnixNano(), r.state.at.UnixNano())
+		if r.erased {
+			continue
+		}
+		j.loadRecord(s, r, at, now)
+	}
+	if s.size < size {
+		j.log.Warn("a segment of the journal ended in a record that was not finished; it is cut off", "segment", s.name(),
+			"bytes", size-s.size)
+		if err := s.file.Truncate(s.size); err != nil {
+			return err
+		}
+	} else if s.size > size { // zeros at the end of the last record
+		if err := s.file.Truncate(s.size); err != nil {
+			return err
+		}
+	}
+	if damaged > 0 && s.size == size {
+		j.log.Warn("a segment of the journal is damaged; the events in it are lost", "segment", s.name())
+	}
+	return nil
+}
+
+// loadRecord takes in one record. A later one of the same key is what counts: the earlier was settled for a day, or it was moved.
+func (j *Journal) loadRecord(s *segment, r record, offset int64, now time.Time) {
+	k := idOf(r.key)
+	if before, ok := j.index[k]; ok && before.event != nil {
+		before.in.live--
+		j.pending--
+		j.bytes -= int64(before.event.size)
+	}
+	s.ids = append(s.ids, k)
+	if r.state.settled {
+		until := r.state.at.Add(keyLife)
+		if r.key.Synthetic {
+			until = r.at.Add(syntheticLife)
+		}
+		delete(j.index, k)
+		if now.Before(until) {
+			j.index[k] = slot{in: s, until: until.UnixNano()}
+		}
+		return
+	}
+	j.order++
+	ev := &event{key: r.key, id: k, order: j.order, at: r.at, attempt: r.state.attempt, size: int32(r.size), in: s, offset: offset}
+	j.index[k] = slot{event: ev, in: s}
+	j.pending++
+	j.bytes += int64(r.size)
+	s.live++
+}
+
+func readAll(f io.ReaderAt, size int64) ([]byte, error) {
+	var b bytes.Buffer
+	_, err := io.Copy(&b, io.NewSectionReader(f, 0, size))
+	return b.Bytes(), err
+}
+
+func openFolder(dir string) (*os.Root, error) {
+	if err := os.MkdirAll(dir, folderMode); err != nil {
+		return nil, explain(err)
+	}
+	root, err := os.OpenRoot(dir)
+	return root, explain(err)
+}
+
+// errNotAFile says that something else has the name of a file.
+var errNotAFile = errors.New("not an ordinary file: move it away")
+
+// openRegular opens a file that is one: no link, no folder, no device.
+func openRegular(root *os.Root, name string, flag int) (*os.File, error) {
+	before, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && flag&os.O_CREATE != 0:
+	case err != nil:
+		return nil, err
+	case !before.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errNotAFile}
+	}
+	return root.OpenFile(name, flag, fileMode)
+}
+
+func list(root *os.Root) ([]string, error) {
+	f, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	names, err := f.Readdirnames(-1)
+	return names, errors.Join(err, f.Close())
+}
+
+func syncFolder(root *os.Root) error {
+	f, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

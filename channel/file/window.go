@@ -1,0 +1,120 @@
+package file
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Windows is a channel.WindowStore: a file for each window, which is replaced whole. It is not made durable against the end of the
+// machine: what waits in a window was not to be answered.
+type Windows struct {
+	root *os.Root
+	next atomic.Uint64 // names of files that are being written
+}
+
+const (
+	windowEnd = ".window"
+	writeEnd  = ".new"
+	maxWindow = 1 << 20 // a window is far smaller
+)
+
+// OpenWindows opens the folder of windows, which is made where it is not there.
+func OpenWindows(dir string) (*Windows, error) {
+	root, err := openFolder(dir)
+	if err != nil {
+		return nil, fmt.Errorf("window folder: %w", err)
+	}
+	w := &Windows{root: root}
+	names, err := list(root)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("window folder: %w", explain(err)), root.Close())
+	}
+	for _, name := range names { // of a process that died while it wrote
+		if strings.HasSuffix(name, writeEnd) {
+			_ = root.Remove(name)
+		}
+	}
+	return w, nil
+}
+
+// Close lets the folder go.
+func (w *Windows) Close() error { return w.root.Close() }
+
+// Names implements channel.WindowStore.
+func (w *Windows) Names(context.Context) ([]string, error) {
+	files, err := list(w.root)
+	if err != nil {
+		return nil, explain(err)
+	}
+	type saved struct {
+		name string
+		at   time.Time
+	}
+	var all []saved
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f, windowEnd)
+		if !ok {
+			continue
+		}
+		if info, err := w.root.Lstat(f); err == nil && info.Mode().IsRegular() {
+			all = append(all, saved{name, info.ModTime()})
+		}
+	}
+	slices.SortFunc(all, func(a, b saved) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
+	names := make([]string, len(all))
+	for i, s := range all {
+		names[i] = s.name
+	}
+	return names, nil
+}
+
+// Load implements channel.WindowStore.
+func (w *Windows) Load(_ context.Context, name string) ([]byte, error) {
+	f, err := openRegular(w.root, name+windowEnd, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer f.Close()
+	var b bytes.Buffer
+	n, err := io.Copy(&b, io.LimitReader(f, maxWindow+1))
+	if err == nil && n > maxWindow {
+		err = fmt.Errorf("the file of a window has more than %d bytes", maxWindow)
+	}
+	return append([]byte{}, b.Bytes()...), err // one that is empty is there
+}
+
+// Save implements channel.WindowStore.
+func (w *Windows) Save(_ context.Context, name string, text []byte) error {
+	if text == nil {
+		if err := w.root.Remove(name + windowEnd); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return explain(err)
+		}
+		return nil
+	}
+	part := fmt.Sprintf("%s-%d%s", name, w.next.Add(1), writeEnd)
+	f, err := w.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return explain(err)
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = w.root.Rename(part, name+windowEnd)
+	}
+	if err != nil {
+		_ = w.root.Remove(part)
+	}
+	return explain(err)
+}

@@ -1,0 +1,7 @@
+//go:build !unix
+
+package channel
+
+import "os"
+
+const openMedia = os.O_RDONLY

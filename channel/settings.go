@@ -46,8 +46,20 @@ func source(a *AccessFacts, key string) string {
 	if path, ok := a.Sources[key]; ok {
 		return path
 	}
+	if path, ok := builtInPaths[key]; ok {
+		return path
+	}
 	return builtIn + key
 }
+
+// builtInPaths keeps verdicts, of which every event has six, from being put together each time.
+var builtInPaths = func() map[string]string {
+	paths := make(map[string]string, len(settingsTable))
+	for _, s := range settingsTable {
+		paths[s.Key] = builtIn + s.Key
+	}
+	return paths
+}()
 
 // Level is where in a configuration a setting may stand.
 type Level uint8

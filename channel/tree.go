@@ -116,8 +116,13 @@ func (c Configuration) checkOne(s Setting, where placed, found map[SettingError]
 		key     string
 		entries []string
 	}{
-		{keyDMAllowFrom, p.DMAllowFrom}, {keyGroupAllowFrom, p.GroupAllowFrom}, {keyPatterns, p.Patterns}, {keyUsers, p.Users},
-		{keyOperators, p.Operators}, {keyAdmins, p.Admins}, {keyImplicit, texts(p.Implicit)},
+		{keyDMAllowFrom, p.DMAllowFrom},
+		{keyGroupAllowFrom, p.GroupAllowFrom},
+		{keyPatterns, p.Patterns},
+		{keyUsers, p.Users},
+		{keyOperators, p.Operators},
+		{keyAdmins, p.Admins},
+		{keyImplicit, texts(p.Implicit)},
 	} {
 		if l.key == s.Key {
 			if err := s.SetList(new(Place), l.entries); err != nil {
@@ -126,9 +131,14 @@ func (c Configuration) checkOne(s Setting, where placed, found map[SettingError]
 		}
 	}
 	for _, v := range []struct{ key, value string }{
-		{keyDMPolicy, string(p.DM)}, {keyGroupPolicy, string(p.Group)}, {keyUnmentioned, string(p.Unmentioned)},
-		{keyAllowBots, string(p.AllowBots)}, {keyVisibility, string(p.Visibility)}, {keyCommandMode, string(p.CommandMode)},
-		{keyOnBusy, p.OnBusy}, {keySenderIDs, p.SenderIDs},
+		{keyDMPolicy, string(p.DM)},
+		{keyGroupPolicy, string(p.Group)},
+		{keyUnmentioned, string(p.Unmentioned)},
+		{keyAllowBots, string(p.AllowBots)},
+		{keyVisibility, string(p.Visibility)},
+		{keyCommandMode, string(p.CommandMode)},
+		{keyOnBusy, p.OnBusy},
+		{keySenderIDs, p.SenderIDs},
 	} {
 		if v.key == s.Key {
 			if err := s.Set(new(Place), v.value); err != nil {

@@ -1,0 +1,373 @@
+package channel
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Pairs knows who was paired with which account of a channel, and who asks for it: [Pairing] with all that an operator needs. Who
+// wants to talk is told a code; the operator approves the code.
+//
+// On disk it is a folder with one small file for each pair and each request, so that a command of the operator and the server that
+// runs need not know of each other: what one of them writes, the other sees at once.
+type Pairs struct {
+	store pairStore
+	now   func() time.Time
+
+	mu sync.Mutex // of what is read and then written
+}
+
+// Pair is somebody who may talk to an account, or who asks for it.
+type Pair struct {
+	Channel string    `json:"channel"`
+	Account string    `json:"account,omitempty"`
+	Sender  string    `json:"sender"`
+	Name    string    `json:"name,omitempty"` // as the platform shows it; anybody may take any name
+	At      time.Time `json:"at"`             // when it was asked for, or approved
+	Code    string    `json:"code,omitempty"` // of one who asks; "" of one who is paired
+}
+
+var (
+	// ErrNoCode says that nobody asks with this code: it was mistyped, approved already, or is older than an hour.
+	ErrNoCode = errors.New("channel: no such pairing code; codes are good for an hour")
+	// ErrManyRequests says that more people ask to be paired than are kept.
+	ErrManyRequests = errors.New("channel: too many people ask to be paired; approve or remove some")
+)
+
+const (
+	// pairingLife is how long a code is good, and so how seldom one sender is told one.
+	pairingLife = time.Hour
+	// maxRequests bounds what strangers can make the server keep.
+	maxRequests = 256
+	// codeLength letters of codeLetters are 40 bits, more than enough for an operator who types what he was told.
+	codeLength  = 8
+	codeLetters = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789" // no I, O, 0 and 1
+)
+
+// NewPairs keeps pairs in memory.
+func NewPairs() *Pairs { return &Pairs{store: &memoryPairs{}, now: time.Now} }
+
+// OpenPairs keeps pairs in a folder, which is made when the first one is written. Files have the mode 0600.
+func OpenPairs(dir string) *Pairs { return &Pairs{store: diskPairs(dir), now: time.Now} }
+
+// Paired says whether a sender was paired. An error is a store that cannot be read.
+func (p *Pairs) Paired(_ context.Context, channel, account, sender string) (bool, error) {
+	_, ok, err := p.store.get(pairName(channel, account, sender))
+	return ok, err
+}
+
+// Request is somebody who asks to be paired. The code is the one to tell; tell is false where the sender was told it within the hour,
+// and is not to be told again. Somebody who is paired has no code.
+func (p *Pairs) Request(_ context.Context, channel, account string, s SenderFacts) (code string, tell bool, err error) {
+	if s.ID == "" {
+		return "", false, errors.New("channel: somebody without an id cannot be paired")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok, err := p.store.get(pairName(channel, account, s.ID)); ok || err != nil {
+		return "", false, err
+	}
+	name := requestName(channel, account, s.ID)
+	asked, ok, err := p.store.get(name)
+	if err != nil {
+		return "", false, err
+	}
+	if ok && !p.over(asked) {
+		return asked.Code, false, nil
+	}
+	waiting, err := p.requests()
+	if err != nil {
+		return "", false, err
+	}
+	if len(waiting) >= maxRequests {
+		return "", false, ErrManyRequests
+	}
+	for code == "" || slices.ContainsFunc(waiting, func(o Pair) bool { return o.Code == code }) {
+		code = newCode()
+	}
+	r := Pair{Channel: channel, Account: account, Sender: s.ID, Name: label(cmp.Or(s.Name, s.DisplayLabel, s.Username)), At: p.now().UTC(), Code: code}
+	if err := p.store.put(name, r); err != nil {
+		return "", false, err
+	}
+	return code, true, nil
+}
+
+// Approve pairs who asks with a code, in upper or lower case and with any blanks or dashes in it. channel may be "" for any. The
+// error is [ErrNoCode] where nobody does.
+func (p *Pairs) Approve(_ context.Context, channel, code string) (Pair, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	code = strings.ToUpper(strings.NewReplacer(" ", "", "-", "").Replace(code))
+	waiting, err := p.requests()
+	if err != nil {
+		return Pair{}, err
+	}
+	for _, r := range waiting {
+		if r.Code != code || channel != "" && r.Channel != channel {
+			continue
+		}
+		name := requestName(r.Channel, r.Account, r.Sender)
+		r.Code, r.At = "", p.now().UTC()
+		// First the pair: a crash in between leaves a request that asks for what there is.
+		if err := p.store.put(pairName(r.Channel, r.Account, r.Sender), r); err != nil {
+			return Pair{}, err
+		}
+		return r, p.store.remove(name)
+	}
+	return Pair{}, ErrNoCode
+}
+
+// Remove takes a pair, or a request for one, away. ok is false where there was none.
+func (p *Pairs) Remove(_ context.Context, channel, account, sender string) (ok bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range []string{pairName(channel, account, sender), requestName(channel, account, sender)} {
+		_, there, err := p.store.get(name)
+		if err == nil && there {
+			err = p.store.remove(name)
+		}
+		if err != nil {
+			return ok, err
+		}
+		ok = ok || there
+	}
+	return ok, nil
+}
+
+// List returns who is paired and who asks, by channel, account and sender. What is over is left out.
+func (p *Pairs) List(context.Context) ([]Pair, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	waiting, err := p.requests()
+	if err != nil {
+		return nil, err
+	}
+	pairs, err := p.store.list(pairPrefix)
+	if err != nil {
+		return nil, err
+	}
+	pairs = append(pairs, waiting...)
+	slices.SortFunc(pairs, func(a, b Pair) int {
+		return cmp.Or(cmp.Compare(a.Channel, b.Channel), cmp.Compare(a.Account, b.Account), cmp.Compare(a.Sender, b.Sender), cmp.Compare(a.Code, b.Code))
+	})
+	return pairs, nil
+}
+
+// requests are those that are not over; the others are removed.
+func (p *Pairs) requests() ([]Pair, error) {
+	all, err := p.store.list(requestPrefix)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(r Pair) bool {
+		over := p.over(r)
+		if over {
+			_ = p.store.remove(requestName(r.Channel, r.Account, r.Sender)) // else the next time
+		}
+		return over
+	}), nil
+}
+
+// over also takes what comes from the future for over, as when the clock was set back: else it would never end.
+func (p *Pairs) over(r Pair) bool {
+	age := p.now().Sub(r.At)
+	return age >= pairingLife || age < -pairingLife
+}
+
+func newCode() string {
+	b := make([]byte, codeLength)
+	_, _ = rand.Read(b) // never fails
+	for i := range b {
+		b[i] = codeLetters[int(b[i])%len(codeLetters)] // 256 is a multiple of 32
+	}
+	return string(b)
+}
+
+// Names of files begin with what they are. The rest is a hash, since ids may be anything and must not be read off a folder.
+const (
+	pairPrefix    = "pair-"
+	requestPrefix = "request-"
+)
+
+func pairName(channel, account, sender string) string {
+	return pairPrefix + pairHash(channel, account, sender)
+}
+
+func requestName(channel, account, sender string) string {
+	return requestPrefix + pairHash(channel, account, sender)
+}
+
+func pairHash(channel, account, sender string) string {
+	sum := sha256.Sum256([]byte(SessionKey(KeyParts{Channel: channel, Account: account, Conversation: sender})))
+	return hex.EncodeToString(sum[:16])
+}
+
+// pairStore keeps pairs by name.
+type pairStore interface {
+	get(name string) (p Pair, ok bool, err error)
+	put(name string, p Pair) error
+	remove(name string) error // of what is not there is no error
+	list(prefix string) ([]Pair, error)
+}
+
+type memoryPairs struct {
+	mu    sync.RWMutex
+	pairs map[string]Pair
+}
+
+func (m *memoryPairs) get(name string) (Pair, bool, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	p, ok := m.pairs[name]
+	return p, ok, nil
+}
+
+func (m *memoryPairs) put(name string, p Pair) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pairs == nil {
+		m.pairs = map[string]Pair{}
+	}
+	m.pairs[name] = p
+	return nil
+}
+
+func (m *memoryPairs) remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pairs, name)
+	return nil
+}
+
+func (m *memoryPairs) list(prefix string) ([]Pair, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	var all []Pair
+	for name, p := range m.pairs {
+		if strings.HasPrefix(name, prefix) {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// diskPairs is a folder.
+type diskPairs string
+
+const pairSuffix = ".json"
+
+// maxPair is far more than a pair takes.
+const maxPair = 16 << 10
+
+func (d diskPairs) get(name string) (p Pair, ok bool, err error) {
+	f, err := os.Open(filepath.Join(string(d), name+pairSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Pair{}, false, nil
+	}
+	if err != nil {
+		return Pair{}, false, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxPair))
+	if err != nil {
+		return Pair{}, false, err
+	}
+	if err := json.Unmarshal(text, &p); err != nil {
+		return Pair{}, false, fmt.Errorf("channel: the pairing %s is damaged; remove the file", name)
+	}
+	// A file that was renamed by hand pairs nobody else.
+	if name != pairName(p.Channel, p.Account, p.Sender) && name != requestName(p.Channel, p.Account, p.Sender) {
+		return Pair{}, false, fmt.Errorf("channel: the pairing %s is of somebody else; remove the file", name)
+	}
+	return p, true, nil
+}
+
+func (d diskPairs) put(name string, p Pair) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return err
+	}
+	// Written beside and renamed, so that nobody reads half of it; mode 0600 is CreateTemp's.
+	f, err := os.CreateTemp(string(d), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(string(d), name+pairSuffix))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func (d diskPairs) remove(name string) error {
+	err := os.Remove(filepath.Join(string(d), name+pairSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (d diskPairs) list(prefix string) ([]Pair, error) {
+	entries, err := os.ReadDir(string(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []Pair
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), pairSuffix)
+		if !ok || !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		p, ok, err := d.get(name)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// PairedFact is what [Identity.Paired] is: asked only where the policy needs it, unknown where the store cannot be read. Without a
+// store nobody is paired.
+func PairedFact(ctx context.Context, p Pairing, policy PolicyKind, channel, account, sender string) (Tri, error) {
+	if policy != PolicyPairing {
+		return Unknown, nil
+	}
+	if p == nil {
+		return No, nil
+	}
+	ok, err := p.Paired(ctx, channel, account, sender)
+	switch {
+	case err != nil:
+		return Unknown, err
+	case ok:
+		return Yes, nil
+	}
+	return No, nil
+}

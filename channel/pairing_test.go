@@ -1,0 +1,288 @@
+package channel_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// inBothStores runs a test with pairs in memory and on disk.
+func inBothStores(t *testing.T, f func(t *testing.T, p *channel.Pairs)) {
+	t.Run("memory", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { f(t, channel.NewPairs()) })
+	})
+	t.Run("disk", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "pairing")
+		synctest.Test(t, func(t *testing.T) { f(t, channel.OpenPairs(dir)) })
+	})
+}
+
+func ask(t *testing.T, p *channel.Pairs, sender string) (code string, tell bool) {
+	t.Helper()
+	code, tell, err := p.Request(t.Context(), "telegram", "", channel.SenderFacts{ID: sender, Name: "Somebody " + sender})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, tell
+}
+
+func paired(t *testing.T, p *channel.Pairs, channelName, account, sender string) bool {
+	t.Helper()
+	ok, err := p.Paired(t.Context(), channelName, account, sender)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+// CH-101: who asks is paired by the code that an operator approves.
+func TestWhoAsksIsPairedWhenTheCodeIsApproved(t *testing.T) {
+	inBothStores(t, func(t *testing.T, p *channel.Pairs) {
+		if paired(t, p, "telegram", "", "42") {
+			t.Error("paired with nothing done")
+		}
+		code, _ := ask(t, p, "42")
+		if paired(t, p, "telegram", "", "42") {
+			t.Error("paired by asking")
+		}
+		if _, err := p.Approve(t.Context(), "slack", code); !errors.Is(err, channel.ErrNoCode) {
+			t.Errorf("of another channel: %v", err)
+		}
+		written := strings.ToLower(code[:4] + "-" + code[4:] + " ")
+		got, err := p.Approve(t.Context(), "telegram", written)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := channel.Pair{Channel: "telegram", Sender: "42", Name: "Somebody 42", At: time.Now().UTC()}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		for _, other := range [][3]string{{"telegram", "", "4"}, {"telegram", "work", "42"}, {"slack", "", "42"}, {"telegram", "", ""}} {
+			if paired(t, p, other[0], other[1], other[2]) {
+				t.Errorf("%q is paired, too", other)
+			}
+		}
+		if !paired(t, p, "telegram", "", "42") {
+			t.Error("not paired")
+		}
+		if _, err := p.Approve(t.Context(), "", code); !errors.Is(err, channel.ErrNoCode) {
+			t.Errorf("a code works once: %v", err)
+		}
+		if code, tell := ask(t, p, "42"); code != "" || tell {
+			t.Errorf("who is paired is told %q", code)
+		}
+	})
+}
+
+// CH-101: at most one challenge an hour for a sender, and a code is good for as long.
+func TestASenderIsToldACodeOnceAnHour(t *testing.T) {
+	inBothStores(t, func(t *testing.T, p *channel.Pairs) {
+		first, tell := ask(t, p, "42")
+		if !tell || len(first) != 8 {
+			t.Errorf("the first time: %q, %t", first, tell)
+		}
+		time.Sleep(time.Hour - time.Second)
+		if again, tell := ask(t, p, "42"); tell || again != first {
+			t.Errorf("within the hour: %q, %t; want %q", again, tell, first)
+		}
+		if other, tell := ask(t, p, "43"); !tell || other == first {
+			t.Errorf("somebody else: %q, %t", other, tell)
+		}
+		time.Sleep(time.Second)
+		if _, err := p.Approve(t.Context(), "", first); !errors.Is(err, channel.ErrNoCode) {
+			t.Errorf("an hour later, the code is good: %v", err)
+		}
+		if next, tell := ask(t, p, "42"); !tell || next == first {
+			t.Errorf("the hour after: %q, %t", next, tell)
+		}
+	})
+}
+
+func TestStrangersCannotMakeTheServerKeepMoreThanSomeRequests(t *testing.T) {
+	inBothStores(t, func(t *testing.T, p *channel.Pairs) {
+		for i := range 256 {
+			ask(t, p, fmt.Sprint(i))
+		}
+		if _, _, err := p.Request(t.Context(), "telegram", "", channel.SenderFacts{ID: "more"}); !errors.Is(err, channel.ErrManyRequests) {
+			t.Errorf("got %v", err)
+		}
+		if _, tell := ask(t, p, "1"); tell {
+			t.Error("who waits is told again")
+		}
+		time.Sleep(time.Hour)
+		if _, tell := ask(t, p, "more"); !tell {
+			t.Error("what is over makes no room")
+		}
+		all, err := p.List(t.Context())
+		if err != nil || len(all) != 1 {
+			t.Errorf("%d are listed, %v", len(all), err)
+		}
+	})
+}
+
+func TestPairsAndRequestsAreListedAndRemoved(t *testing.T) {
+	inBothStores(t, func(t *testing.T, p *channel.Pairs) {
+		code, _ := ask(t, p, "1")
+		if _, err := p.Approve(t.Context(), "", code); err != nil {
+			t.Fatal(err)
+		}
+		code, _ = ask(t, p, "2")
+		all, err := p.List(t.Context())
+		want := []channel.Pair{
+			{Channel: "telegram", Sender: "1", Name: "Somebody 1"},
+			{Channel: "telegram", Sender: "2", Name: "Somebody 2", Code: code},
+		}
+		if diff := cmp.Diff(want, all, cmpopts.IgnoreFields(channel.Pair{}, "At")); diff != "" || err != nil {
+			t.Error(err, diff)
+		}
+		for _, sender := range []string{"1", "2"} {
+			if ok, err := p.Remove(t.Context(), "telegram", "", sender); !ok || err != nil {
+				t.Errorf("%s: %t, %v", sender, ok, err)
+			}
+			if ok, err := p.Remove(t.Context(), "telegram", "", sender); ok || err != nil {
+				t.Errorf("%s, again: %t, %v", sender, ok, err)
+			}
+		}
+		if paired(t, p, "telegram", "", "1") {
+			t.Error("still paired")
+		}
+		if _, err := p.Approve(t.Context(), "", code); !errors.Is(err, channel.ErrNoCode) {
+			t.Errorf("a request that was removed is approved: %v", err)
+		}
+	})
+}
+
+func TestSomebodyWithoutAnIDCannotBePaired(t *testing.T) {
+	if _, _, err := channel.NewPairs().Request(t.Context(), "telegram", "", channel.SenderFacts{Name: "x"}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestPairsOnDiskAreSeenByOtherProcessesAtOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data", "pairing")
+	server, operator := channel.OpenPairs(dir), channel.OpenPairs(dir)
+	if all, err := operator.List(t.Context()); len(all) != 0 || err != nil {
+		t.Errorf("before there is a folder: %v, %v", all, err)
+	}
+	code, _ := ask(t, server, "42")
+	if _, err := operator.Approve(t.Context(), "", code); err != nil {
+		t.Fatal(err)
+	}
+	if !paired(t, server, "telegram", "", "42") {
+		t.Error("the server does not see the pair")
+	}
+	if _, err := operator.Remove(t.Context(), "telegram", "", "42"); err != nil {
+		t.Fatal(err)
+	}
+	if paired(t, server, "telegram", "", "42") {
+		t.Error("the server still sees it")
+	}
+}
+
+func TestFilesOfPairsAreForTheOwnerAndTellNoIDs(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pairing")
+	p := channel.OpenPairs(dir)
+	code, _ := ask(t, p, "canary")
+	ask(t, p, "another-canary")
+	if _, err := p.Approve(t.Context(), "", code); err != nil {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, f := range files {
+		if strings.Contains(f.Name(), "canary") {
+			t.Errorf("the name %s tells an id", f.Name())
+		}
+		info, err := f.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has the mode %o", f.Name(), info.Mode().Perm())
+		}
+	}
+	if info, err := os.Stat(dir); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder: %v, %v", info.Mode(), err)
+	}
+}
+
+// CH-101: an unreadable store pairs nobody, and says so.
+func TestADamagedPairIsAnErrorAndNoPair(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty":                 "",
+		"cut off":               `{"channel":"tele`,
+		"of another":            `{"channel":"telegram","sender":"1","at":"2026-01-02T03:04:05Z"}`,
+		"no object":             `7`,
+		"of an id that is none": `{"channel":"telegram","at":"2026-01-02T03:04:05Z"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			p := channel.OpenPairs(dir)
+			code, _ := ask(t, p, "42")
+			if _, err := p.Approve(t.Context(), "", code); err != nil {
+				t.Fatal(err)
+			}
+			files, _ := filepath.Glob(filepath.Join(dir, "pair-*.json"))
+			if len(files) != 1 {
+				t.Fatal(files)
+			}
+			if err := os.WriteFile(files[0], []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			ok, err := p.Paired(t.Context(), "telegram", "", "42")
+			if ok || err == nil {
+				t.Errorf("paired: %t, %v", ok, err)
+			}
+			fact, err := channel.PairedFact(t.Context(), p, channel.PolicyPairing, "telegram", "", "42")
+			if fact != channel.Unknown || err == nil {
+				t.Errorf("fact %d, %v", fact, err)
+			}
+			if _, err := p.List(t.Context()); err == nil {
+				t.Error("it is listed")
+			}
+		})
+	}
+}
+
+// CH-102: paired senders count under the policy pairing alone.
+func TestPairsAreAskedForOnlyUnderThePolicyPairing(t *testing.T) {
+	p := channel.NewPairs()
+	code, _ := ask(t, p, "42")
+	if _, err := p.Approve(t.Context(), "", code); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		store  channel.Pairing
+		policy channel.PolicyKind
+		sender string
+		want   channel.Tri
+	}{
+		"paired":              {p, channel.PolicyPairing, "42", channel.Yes},
+		"not paired":          {p, channel.PolicyPairing, "43", channel.No},
+		"without a store":     {nil, channel.PolicyPairing, "42", channel.No},
+		"with another policy": {p, channel.PolicyAllowlist, "42", channel.Unknown},
+	} {
+		got, err := channel.PairedFact(t.Context(), test.store, test.policy, "telegram", "", test.sender)
+		if got != test.want || err != nil {
+			t.Errorf("%s: got %d, %v", name, got, err)
+		}
+	}
+	f := admitted(channel.Direct)
+	f.Access.DM = channel.DMFacts{Policy: channel.PolicyAllowlist, Paired: channel.Yes}
+	if d := channel.Evaluate(f); d.Admission != dropped(channel.ReasonDMAllowlistEmpty) {
+		t.Errorf("%+v", d)
+	}
+}

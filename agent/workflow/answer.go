@@ -248,7 +248,7 @@ func (r *run) work(ctx context.Context, history []adapter.Message) error {
 	made := m.Peek(false)
 	r.text = textOf(made.Result)
 	_, failure := errors.AsType[*bot.Failure](failed) // such as a limit, which ends the run's context, too
-	r.canceled = r.left || !failure && (ctx.Err() != nil || a.Manager != nil && m.Context().Err() != nil)
+	r.canceled = !failure && (r.left || ctx.Err() != nil || a.Manager != nil && m.Context().Err() != nil)
 	r.rest(made.Usage)
 	return failed
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
-	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
@@ -107,8 +106,8 @@ func (s *Server) prepareAgent(a *ask) (spec, *problem) {
 		fail("/params", "an agent takes no params")
 	}
 	if a.Session != "" {
-		if err := tape.CheckSession(a.Session); err != nil {
-			fail("/session", unfit(err))
+		if why := noSession(a.Session); why != "" {
+			fail("/session", why)
 		}
 	}
 	if by, ok := s.o.Agents.(ByWorkflow); ok && len(misfits) == 0 {

@@ -569,6 +569,8 @@ func TestWhatDoesNotFitAnAgentIsSaid(t *testing.T) {
 		`{"agent":"assistant","input":"x","session":"a\u0007"}`:                          `/session: a session id has no control characters, "a\a" has`,
 		`{"workflow":"chat","input":"x","on_busy":"queue"}`:                              "/on_busy: expected a session beside it, which can be busy",
 		`{"workflow":"chat","input":"x","session":"s","on_busy":"steer"}`:                "/on_busy: a workflow cannot be steered, only an agent; expected queue, reject or interrupt",
+		`{"agent":"assistant","input":"x","session":" \u2003"}`:                          "/session: a session id is not blank",
+		`{"workflow":"chat","input":"x","session":" "}`:                                  "/session: a session id is not blank",
 		`{"workflow":"chat","input":"x","session":"a\u0007"}`:                            "/session: a session id has no control characters, \"a\\a\" has",
 		`{"agent":"assistant","input":"x","session":"` + strings.Repeat("x", 513) + `"}`: "/session: expected a string of 1 to 512 bytes, found 513",
 	} {

@@ -90,6 +90,18 @@ func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *t
 // unfit is what an error says that is about what a client wrote, without the words that name its kind.
 func unfit(err error) string { return strings.TrimPrefix(err.Error(), tape.ErrInvalid.Error()+": ") }
 
+// noSession says why an id cannot be that of a session that somebody names; "" where it can. A blank one would be everybody's: an
+// agent takes it for none.
+func noSession(id string) string {
+	if err := tape.CheckSession(id); err != nil {
+		return unfit(err)
+	}
+	if strings.TrimSpace(id) == "" {
+		return "a session id is not blank"
+	}
+	return ""
+}
+
 // tapeProblem is the answer to an error of the store. A client that went away gets none.
 func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 	switch {
@@ -325,8 +337,8 @@ func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) 
 				if !d.as(at, raw, '"', "a string", &target) {
 					return
 				}
-				if err := tape.CheckSession(target); err != nil {
-					d.fail(at, "%s", unfit(err))
+				if why := noSession(target); why != "" {
+					d.fail(at, "%s", why)
 				}
 			},
 			"at": func(pointer string, raw json.RawMessage) { at = d.integer(pointer, raw, 1, math.MaxInt) },

@@ -10,7 +10,6 @@ import (
 
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/jsonuri"
-	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/frame"
@@ -216,8 +215,8 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
 	}
 	if a.Session != "" {
-		if err := tape.CheckSession(a.Session); err != nil {
-			fail("/session", unfit(err))
+		if why := noSession(a.Session); why != "" {
+			fail("/session", why)
 		}
 	}
 	if len(misfits) > 0 {

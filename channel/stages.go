@@ -71,8 +71,11 @@ func (p *pass) preflightStage(ctx context.Context) (Admission, error) {
 	return p.preflight.Admission, err
 }
 
-// key names the event.
+// key names the event, as the journal has it.
 func (p *pass) key() EventKey {
+	if c, ok := p.claim.(KeyedClaim); ok {
+		return c.Key()
+	}
 	if p.in != nil {
 		return EventKey{
 			Channel: p.meta.Channel, Account: p.meta.Account, Conversation: p.in.ConversationID, Thread: p.in.ThreadID,

@@ -299,7 +299,9 @@ func TestACallThatNobodyCanBeAskedAboutIsDenied(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var answers []agent.Answer
-			f := framework(t, model(func(_ context.Context, _ turn.Prompt, yield func(turn.Event, error) bool) { yield(question(test.args), nil) }))
+			f := framework(t, model(func(_ context.Context, _ turn.Prompt, yield func(turn.Event, error) bool) {
+				yield(question(test.args), nil)
+			}))
 			a := newAgent(t, f, &turns.Options{Answer: func(_ context.Context, a agent.Answer) error {
 				answers = append(answers, a)
 				return nil

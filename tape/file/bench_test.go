@@ -155,3 +155,24 @@ func TestAppendAllocatesLittle(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestReadingAllocatesOncePerEntry(t *testing.T) {
+	s := open(t, t.TempDir(), Options{Sync: SyncNone})
+	long(t, s, "a", 200)
+	count := func(entries int) float64 {
+		return testing.AllocsPerRun(20, func() {
+			n := 0
+			for _, err := range s.Read(t.Context(), "a", tape.Query{Before: int64(entries) + 1}) {
+				if n++; err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n != entries {
+				t.Fatalf("%d entries", n)
+			}
+		})
+	}
+	if few, many := count(10), count(110); many-few > 200 { // 100 and what the race detector adds
+		t.Errorf("%v allocations for 10 entries, %v for 110", few, many)
+	}
+}

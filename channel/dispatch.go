@@ -112,8 +112,10 @@ func (p *pass) sending() sending {
 	if p.claim != nil {
 		s.Event, s.Ledger = p.key().String(), p.k.state.ledger
 	}
-	if p.plan.Trigger == "" {
-		since := p.policy.Generation
+	if p.plan.Trigger != "" {
+		s.Origin.Sender = SenderFacts{}
+	} else if p.k.Settings != nil {
+		since := &p.policy.Generation
 		s.Allow = func(ctx context.Context) error { return p.k.stillAllowed(ctx, s.Channel, s.Account, s.Origin, since) }
 	}
 	return s

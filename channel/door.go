@@ -96,7 +96,7 @@ func NewDoor(k *Kernel, o DoorOptions) *Door {
 	if o.Run == nil {
 		panic("channel: a door needs a Run")
 	}
-	k.ready()
+	k.Init()
 	o.Running = cmp.Or(max(o.Running, 0), defaultDoorRunning)
 	o.Waiting = cmp.Or(max(o.Waiting, 0), defaultDoorWaiting)
 	o.Grace = cmp.Or(max(o.Grace, 0), defaultDoorGrace)

@@ -70,8 +70,9 @@ type burst struct {
 	placed func()  // to be called when the turn has its place in the lane, or has ended; nil where nothing waits for it
 }
 
-// ready makes what the kernel was not given.
-func (k *Kernel) ready() {
+// Init makes what the kernel was not given, and lets the outbox ask the kernel's gates. Turns do it by themselves; it is for whoever
+// starts the outbox before the first turn comes. The fields are not to be changed after it.
+func (k *Kernel) Init() {
 	k.state.once.Do(func() {
 		s := &k.state
 		s.journal = k.Journal
@@ -87,5 +88,10 @@ func (k *Kernel) ready() {
 		s.budget = newBudget(k.Limits)
 		s.burst = newBursts()
 		s.ledger, _ = s.journal.(Ledger)
+		if k.Outbox != nil {
+			k.Outbox.bind(func(ctx context.Context, out Outbound) error {
+				return k.stillAllowed(ctx, out.Channel, out.Account, out.Origin, nil)
+			}, e)
+		}
 	})
 }

@@ -67,7 +67,7 @@ const firstOfPlans = 4
 
 // pass begins a turn.
 func (k *Kernel) pass(m Meta) *pass {
-	k.ready()
+	k.Init()
 	p := &pass{k: k, meta: m, result: Result{TurnID: turn.NewID()}, claim: m.Claim}
 	if k.Settings != nil && k.Observer != nil { // what is told of people before the place is known
 		p.policy = k.Settings.Policy(PolicyQuery{Channel: m.Channel, Account: m.Account})

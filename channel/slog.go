@@ -150,16 +150,19 @@ func (list Observers) Observe(ctx context.Context, t Trace) {
 
 // Pending counts, by channel, the events that were accepted and are not settled, and the blocks that wait in the outbox.
 func (k *Kernel) Pending(ctx context.Context) (journal, outbox map[string]int, err error) {
-	k.ready()
+	k.Init()
+	if k.Outbox != nil {
+		outbox = k.Outbox.Pending()
+	}
+	if w, ok := k.state.journal.(interface{ Waiting() map[string]int }); ok { // without reading the events
+		return w.Waiting(), outbox, nil
+	}
 	journal = map[string]int{}
 	for e, err := range k.state.journal.Pending(ctx) {
 		if err != nil {
 			return journal, outbox, err
 		}
 		journal[e.Key.Channel]++
-	}
-	if k.Outbox != nil {
-		outbox = k.Outbox.Pending()
 	}
 	return journal, outbox, nil
 }

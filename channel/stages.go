@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -315,8 +316,12 @@ func (p *pass) assemble(ctx context.Context) (Admission, error) {
 			return Admission{}, err
 		}
 	}
-	if len(c.Media) > 0 {
-		c.Media = p.checkMedia(ctx, c.Media)
+	c.Media = p.checkMedia(ctx, c.Media)
+	for i := range c.InboundHistory {
+		if checked := p.checkMedia(ctx, c.InboundHistory[i].Media); len(checked) > 0 && &checked[0] != &c.InboundHistory[i].Media[0] {
+			c.InboundHistory = slices.Clone(c.InboundHistory) // it may be the caller's
+			c.InboundHistory[i].Media = checked
+		}
 	}
 	c.Trigger, c.ObserveOnly = p.plan.Trigger, p.result.Admission.Kind == ObserveOnly
 	p.result.Context, p.result.SessionKey = c, c.SessionKey

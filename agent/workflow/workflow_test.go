@@ -738,24 +738,3 @@ func TestAPluginChoosesWhatTheBotsKnow(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
-
-func TestShownIsWhatAPersonReads(t *testing.T) {
-	for document, want := range map[string]string{
-		"a text":                           "a text",
-		"":                                 "",
-		`{"answer":"four\nlines"}`:         "four\nlines",
-		`{"a":{"b":["deep"]}}`:             "deep",
-		`{"answer":"yes","n":1}`:           "{\n  \"answer\": \"yes\",\n  \"n\": 1\n}",
-		`{"n":12345678901234567890.0}`:     "{\n  \"n\": 12345678901234567890.0\n}",
-		`["a","b"]`:                        "[\n  \"a\",\n  \"b\"\n]",
-		`{"answer":""}`:                    "{\n  \"answer\": \"\"\n}",
-		`[a list] of things`:               "[a list] of things",
-		`{curly} text`:                     "{curly} text",
-		`{"a":"<b> & ½"}`:                  "<b> & ½",
-		`{"é":["½ & <b>",{"html":"<i>"}]}`: "{\n  \"é\": [\n    \"½ & <b>\",\n    {\n      \"html\": \"<i>\"\n    }\n  ]\n}",
-	} {
-		if got := workflow.Shown(document); got != want {
-			t.Errorf("%s: got %q, expected %q", document, got, want)
-		}
-	}
-}

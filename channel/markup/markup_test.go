@@ -1,0 +1,302 @@
+package markup
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// CH-177: model Markdown in the markups of platforms.
+func TestMarkdownInEachFormat(t *testing.T) {
+	for name, row := range map[string]struct{ source, plain, html, v2, slack string }{
+		"marks": {
+			"**bold**, *italic*, ~~gone~~ and `x < y`",
+			"bold, italic, gone and x < y",
+			"<b>bold</b>, <i>italic</i>, <s>gone</s> and <code>x &lt; y</code>",
+			"*bold*, _italic_, ~gone~ and `x < y`",
+			"*bold*, _italic_, ~gone~ and `x &lt; y`",
+		},
+		"marks in marks": {
+			"**a *b* c**", "a b c", "<b>a <i>b</i> c</b>", "*a _b_ c*", "*a* *_b_* *c*",
+		},
+		"a mark within a word": {
+			"un**believ**able", "unbelievable", "un<b>believ</b>able", "un*believ*able", "un\u200b*believ*\u200bable",
+		},
+		"what is no mark": {
+			`1 < 2 & snake_case * 3 \*not\* #tag. <b>x</b>`,
+			"1 < 2 & snake_case * 3 *not* #tag. <b>x</b>",
+			"1 &lt; 2 &amp; snake_case * 3 *not* #tag. &lt;b&gt;x&lt;/b&gt;",
+			`1 < 2 & snake\_case \* 3 \*not\* \#tag\. <b\>x</b\>`,
+			"1 &lt; 2 &amp; snake_case * 3 *\u200bnot*\u200b #tag. &lt;b&gt;x&lt;/b&gt;",
+		},
+		"entities": {
+			"a &amp; b &lt;i&gt; &#169; &nope;", "a & b <i> © &nope;", "a &amp; b &lt;i&gt; © &amp;nope;", `a & b <i\> © &nope;`, "a &amp; b &lt;i&gt; © &amp;nope;",
+		},
+		"links": {
+			"see [the *docs*](https://example.com/a_(b)?x=1&y=2) now",
+			"see the docs (https://example.com/a_(b)?x=1&y=2) now",
+			`see <a href="https://example.com/a_(b)?x=1&amp;y=2">the <i>docs</i></a> now`,
+			`see [the _docs_](https://example.com/a_(b\)?x=1&y=2) now`,
+			"see <https://example.com/a_(b)?x=1&amp;y=2|the >_<https://example.com/a_(b)?x=1&amp;y=2|docs>_ now",
+		},
+		"addresses that nobody is to follow": {
+			"[click](javascript:alert(1)) [file](/etc/passwd)", "click (javascript:alert(1)) file (/etc/passwd)",
+			"click (javascript:alert(1)) file (/etc/passwd)", `click \(javascript:alert\(1\)\) file \(/etc/passwd\)`,
+			"click (javascript:alert(1)) file (/etc/passwd)",
+		},
+		"an address": {
+			"<https://example.com>", "https://example.com", "https://example.com", `https://example\.com`, "https://example.com",
+		},
+		"a picture": {
+			"![a cat](https://example.com/c.png)", "a cat (https://example.com/c.png)", `<a href="https://example.com/c.png">a cat</a>`,
+			`[a cat](https://example.com/c.png)`, "<https://example.com/c.png|a cat>",
+		},
+		"code": {
+			"x\n\n```go\nif a < b && c {\n\t`s`\n}\n```\ny",
+			"x\n\nif a < b && c {\n\t`s`\n}\n\ny",
+			"x\n\n<pre><code class=\"language-go\">if a &lt; b &amp;&amp; c {\n\t`s`\n}</code></pre>\n\ny",
+			"x\n\n```go\nif a < b && c {\n\t\\`s\\`\n}\n```\n\ny",
+			"x\n\n```\nif a &lt; b &amp;&amp; c {\n\t`s`\n}\n```\n\ny",
+		},
+		"a quote": {
+			"> one **two\n> three**\n\nafter", "one two\nthree\n\nafter", "<blockquote>one <b>two\nthree</b></blockquote>\n\nafter",
+			">one *two*\n>*three*\n\nafter", "> one *two*\n> *three*\n\nafter",
+		},
+		"a heading and lists": {
+			"# Title\n\n- a\n- b\n  1. c\n  2. d\n\n- [x] done",
+			"Title\n\n• a\n\n• b\n\n  1. c\n  2. d\n\n• ☑ done",
+			"<b>Title</b>\n\n• a\n\n• b\n\n  1. c\n  2. d\n\n• ☑ done",
+			"*Title*\n\n• a\n\n• b\n\n  1\\. c\n  2\\. d\n\n• ☑ done",
+			"*Title*\n\n• a\n\n• b\n\n  1. c\n  2. d\n\n• ☑ done",
+		},
+		"a tight list": {"- a\n- b\n  more", "• a\n• b\n  more", "• a\n• b\n  more", "• a\n• b\n  more", "• a\n• b\n  more"},
+		"a table": {
+			"| a | bb |\n|---|---|\n| **ccc** | d |", "a   | bb\nccc | d", "<pre>a   | bb\nccc | d</pre>", "```\na   | bb\nccc | d\n```", "```\na   | bb\nccc | d\n```",
+		},
+		"what looks like the definition of a link": {"[a]: b", "[a]: b", "[a]: b", `\[a\]: b`, "[a]: b"},
+		"HTML":                      {"<div>\nx\n</div>", "<div>\nx\n</div>", "&lt;div&gt;\nx\n&lt;/div&gt;", `<div\>` + "\nx\n" + `</div\>`, "&lt;div&gt;\nx\n&lt;/div&gt;"},
+		"a fence in code for Slack": {"````\n```\n````", "```", "<pre>```</pre>", "```\n\\`\\`\\`\n```", "```\n``\u200b`\n```"},
+		"nothing":                   {" \n\n", "", "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for f, want := range map[Format]string{Plain: row.plain, TelegramHTML: row.html, TelegramMarkdownV2: row.v2, SlackMrkdwn: row.slack} {
+				if diff := cmp.Diff(want, Convert(row.source, f)); diff != "" {
+					t.Errorf("format %d (-want +got):\n%s", f, diff)
+				}
+			}
+		})
+	}
+}
+
+// CH-177: paragraph, line, sentence, word, then character.
+func TestATextIsCutAtItsBestPlace(t *testing.T) {
+	for name, row := range map[string]struct {
+		text  string
+		limit int
+		unit  Unit
+		want  []string
+	}{
+		"it fits":            {"a b", 3, Runes, []string{"a b"}},
+		"no limit":           {"a b", 0, Runes, []string{"a b"}},
+		"nothing":            {" \n ", 3, Runes, nil},
+		"paragraphs":         {"one two\nthree\n\nfour five", 18, Runes, []string{"one two\nthree", "four five"}},
+		"lines":              {"one two\nthree four", 12, Runes, []string{"one two", "three four"}},
+		"sentences":          {"One two. Three four five", 16, Runes, []string{"One two.", "Three four five"}},
+		"Chinese sentences":  {"你好吗？我很好，谢谢你", 8, Runes, []string{"你好吗？", "我很好，谢谢你"}},
+		"words":              {"one two three", 9, Runes, []string{"one two", "three"}},
+		"characters":         {"abcdefgh", 3, Runes, []string{"abc", "def", "gh"}},
+		"units of UTF-16":    {"😀😀😀", 4, UTF16, []string{"😀😀", "😀"}},
+		"bytes":              {"ééé", 5, Bytes, []string{"éé", "é"}},
+		"a mark stays":       {"abe\u0301", 3, Runes, []string{"ab", "e\u0301"}},
+		"a family stays":     {"ab👨\u200d👩\u200d👧", 5, Runes, []string{"ab", "👨\u200d👩\u200d👧"}},
+		"larger than all":    {"😀", 1, UTF16, []string{"😀"}},
+		"a line's beginning": {"a:\n    b\n    c", 7, Runes, []string{"a:", "    b", "    c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, Cut(row.text, row.limit, row.unit)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// CH-177: what is open when a piece ends is closed there and opened again in the next.
+func TestPiecesAreWholeByThemselves(t *testing.T) {
+	source := "**bold words " + strings.Repeat("more ", 4) + "end**\n\n```go\none()\ntwo()\nthree()\n```"
+	var got []string
+	for _, p := range Pieces(source, TelegramHTML, Limit{N: 24}) {
+		got = append(got, p.Text)
+	}
+	want := []string{
+		"<b>bold words more more</b>", "<b>more more end</b>",
+		"<pre><code class=\"language-go\">one()\ntwo()\nthree()</code></pre>",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	got = nil
+	for _, p := range Pieces("```go\none()\ntwo()\nthree()\n```", TelegramMarkdownV2, Limit{N: 14}) {
+		got = append(got, p.Text)
+	}
+	if diff := cmp.Diff([]string{"```go\none()\ntwo()\n```", "```go\nthree()\n```"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestALimitOfWhatIsWrittenCountsTheMarkup(t *testing.T) {
+	for _, p := range Pieces(strings.Repeat("**a** & <b> *c* ", 100), SlackMrkdwn, Limit{N: 100, Unit: Runes, Marked: true}) {
+		if n := Runes(p.Text); n > 100 {
+			t.Errorf("%d characters: %q", n, p.Text)
+		}
+	}
+}
+
+func TestThePlainPieceHasTheAddressesOfLinksWhereThereIsRoom(t *testing.T) {
+	source := "[docs](https://example.com)"
+	if p := Pieces(source, TelegramHTML, Limit{N: 100}); p[0].Plain != "docs (https://example.com)" {
+		t.Errorf("%q", p[0].Plain)
+	}
+	if p := Pieces(source, TelegramHTML, Limit{N: 10}); p[0].Plain != "docs" {
+		t.Errorf("%q", p[0].Plain)
+	}
+}
+
+// dense is a text without white space.
+func dense(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+var formats = []Format{Plain, TelegramHTML, TelegramMarkdownV2, SlackMrkdwn}
+
+// checkPieces is CH-195: joined pieces lose no text, each fits and is well formed.
+func checkPieces(t interface{ Fatalf(string, ...any) }, source string, n int) {
+	for _, f := range formats {
+		l := Limit{N: n, Unit: UTF16}
+		parsed := parse(source, f)
+		var joined strings.Builder
+		for _, part := range cutRuns(parsed, f, l) {
+			if got := UTF16(part.text()); got > n && utf8.RuneCountInString(part.text()) > 1 {
+				t.Fatalf("format %d: a piece of %d units, the limit is %d: %q", f, got, n, part.text())
+			}
+			joined.WriteString(part.text())
+			if text := write(part, f); f == TelegramHTML {
+				if got, err := readHTML(text); err != "" || got != part.text() {
+					t.Fatalf("HTML %q shows %q, want %q: %s", text, got, part.text(), err)
+				}
+			}
+		}
+		if want, got := dense(parsed.text()), dense(joined.String()); want != got {
+			t.Fatalf("format %d: the pieces have %q, the text %q", f, got, want)
+		}
+	}
+	var joined strings.Builder
+	for _, piece := range Cut(source, n, UTF16) {
+		if UTF16(piece) > n && utf8.RuneCountInString(piece) > 1 {
+			t.Fatalf("a piece of %d units, the limit is %d: %q", UTF16(piece), n, piece)
+		}
+		joined.WriteString(piece)
+	}
+	if want, got := dense(source), dense(joined.String()); want != got {
+		t.Fatalf("the pieces have %q, the text %q", got, want)
+	}
+}
+
+// readHTML reads Telegram's HTML as strictly as it is read there: known tags, closed in order.
+func readHTML(s string) (text, fault string) {
+	var b strings.Builder
+	var open []string
+	for s != "" {
+		at := strings.IndexAny(s, "<>&")
+		if at < 0 {
+			b.WriteString(s)
+			break
+		}
+		b.WriteString(s[:at])
+		s = s[at:]
+		switch s[0] {
+		case '>':
+			return "", "a bare >"
+		case '&':
+			end := strings.IndexByte(s, ';')
+			known := map[string]string{"&amp;": "&", "&lt;": "<", "&gt;": ">", "&quot;": `"`}
+			if end < 0 || known[s[:end+1]] == "" {
+				return "", "a bare &"
+			}
+			b.WriteString(known[s[:end+1]])
+			s = s[end+1:]
+		case '<':
+			end := strings.IndexByte(s, '>')
+			if end < 0 {
+				return "", "an open tag"
+			}
+			tag := s[1:end]
+			s = s[end+1:]
+			if name, ok := strings.CutPrefix(tag, "/"); ok {
+				if len(open) == 0 || open[len(open)-1] != name {
+					return "", "closed out of order: " + name
+				}
+				open = open[:len(open)-1]
+				continue
+			}
+			name, _, _ := strings.Cut(tag, " ")
+			if !strings.Contains(" b i s a code pre blockquote ", " "+name+" ") {
+				return "", "an unknown tag: " + name
+			}
+			open = append(open, name)
+		}
+	}
+	if len(open) > 0 {
+		return "", "left open"
+	}
+	return b.String(), ""
+}
+
+func TestPiecesLoseNothingWhateverTheSource(t *testing.T) {
+	words := rapid.SampledFrom([]string{
+		"a", "word ", "**", "*", "_", "~~", "`", "```\n", "```go\n", "\n", "\n\n", "> ", "- ", "1. ", "# ", "<b>", "&amp;", "&", "[x](https://e.x/y)", "[", "](", ")", "|", "\n|-|-|\n",
+		"😀", "é", "你好。", "! ", "\\", "    ", "\t", "<!--", "![i](u)", "\u200d", "---\n",
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		checkPieces(t, strings.Join(rapid.SliceOfN(words, 0, 60).Draw(t, "source"), ""), rapid.IntRange(1, 40).Draw(t, "limit"))
+	})
+}
+
+// CH-195.
+func FuzzPieces(f *testing.F) {
+	f.Add("**bold** and `code`\n\n```go\nx\n```\n> quote\n", 10)
+	f.Add("- a\n  - b\n\n1. c\n| a | b |\n|---|---|\n| c | d |", 7)
+	f.Add("[a](https://e.x) <b>&amp;\xff\x00", 3)
+	f.Fuzz(func(t *testing.T, source string, n int) {
+		if len(source) > 1<<12 {
+			return
+		}
+		checkPieces(t, strings.ToValidUTF8(source, "\ufffd"), 1+abs(n)%5000)
+		Convert(source, TelegramHTML) // bad UTF-8 too
+		Cut(source, 1+abs(n)%5000, Bytes)
+	})
+}
+
+func abs(n int) int {
+	if n < 0 {
+		return -(n + 1)
+	}
+	return n
+}
+
+func BenchmarkPieces(b *testing.B) {
+	source := strings.Repeat("Some **bold** text with `code`, a [link](https://example.com) and more.\n\n- one\n- two\n\n", 100)
+	b.SetBytes(int64(len(source)))
+	b.ReportAllocs()
+	for b.Loop() {
+		Pieces(source, TelegramHTML, Limit{N: 4096})
+	}
+}

@@ -1,0 +1,118 @@
+package markup
+
+import (
+	"strings"
+	"unicode"
+)
+
+// style is how a run of text looks. The zero value is plain text.
+type style struct {
+	bold, italic, strike, quote bool
+	code                        bool   // in a line
+	block                       bool   // of code
+	lang                        string // of a block
+	link                        string
+}
+
+// run is a piece of text of one style.
+type run struct {
+	text string
+	style
+}
+
+// runs collects text; neighbours of one style are one run.
+type runs []run
+
+func (r *runs) add(text string, s style) {
+	if text == "" {
+		return
+	}
+	if n := len(*r); n > 0 && (*r)[n-1].style == s {
+		(*r)[n-1].text += text
+		return
+	}
+	*r = append(*r, run{text, s})
+}
+
+// trim drops white space at both ends: empty lines before, all of it after.
+func (r runs) trim() runs {
+	for len(r) > 0 {
+		last := &r[len(r)-1]
+		if last.text = strings.TrimRightFunc(last.text, unicode.IsSpace); last.text != "" {
+			break
+		}
+		r = r[:len(r)-1]
+	}
+	for len(r) > 0 {
+		if r[0].text = skip(r[0].text); r[0].text != "" {
+			break
+		}
+		r = r[1:]
+	}
+	return r
+}
+
+func (r runs) text() string {
+	if len(r) == 1 {
+		return r[0].text
+	}
+	var b strings.Builder
+	for i := range r {
+		b.WriteString(r[i].text)
+	}
+	return b.String()
+}
+
+// slice is what runs have between two places of their text. first is where to begin to look, and what begins at it; it is moved
+// along, so that to cut a long text takes no longer than to read it.
+func (r runs) slice(from, to int, first *cursor) (part runs) {
+	for first.run < len(r) && first.at+len(r[first.run].text) <= from {
+		first.at += len(r[first.run].text)
+		first.run++
+	}
+	for i, at := first.run, first.at; i < len(r) && at < to; i++ {
+		text := r[i].text
+		part = append(part, run{text[max(0, from-at):min(len(text), to-at)], r[i].style})
+		at += len(text)
+	}
+	return part
+}
+
+// cursor is a run, and where its text begins.
+type cursor struct{ run, at int }
+
+// cutRuns cuts runs into pieces that fit a message.
+func cutRuns(r runs, to Format, l Limit) (pieces []runs) {
+	text := r.text()
+	for at, first := 0, (cursor{}); at < len(text); {
+		n := place(text[at:], l.N, l.Unit)
+		part := r.slice(at, at+n, &first).trim()
+		if l.Marked && l.N > 0 {
+			// The markup takes room, too: how much is known when it is written.
+			for limit := l.N; limit > 1; {
+				over := l.Unit(write(part, to)) - l.N
+				if over <= 0 {
+					break
+				}
+				limit = max(1, min(l.Unit(text[at:at+n]), limit)-over)
+				n = place(text[at:], limit, l.Unit)
+				part = r.slice(at, at+n, &first).trim()
+			}
+		}
+		if len(part) > 0 {
+			pieces = append(pieces, part)
+		}
+		at += n
+		at = len(text) - len(skip(text[at:]))
+	}
+	return pieces
+}
+
+// plain is the text of runs, with the addresses of their links where there is room for them.
+func plain(r runs, l Limit) string {
+	with := write(r, Plain)
+	if l.N <= 0 || l.Unit(with) <= l.N {
+		return with
+	}
+	return r.text()
+}

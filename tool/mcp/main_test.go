@@ -230,7 +230,8 @@ func program(t *testing.T, which string) Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Server{Name: "test", Command: exe, Env: []string{role + "=" + which}, Free: []string{"*"}}
+	env := []string{role + "=" + which, "GORACE=atexit_sleep_ms=0"} // else the race detector keeps it for a second when it ends
+	return Server{Name: "test", Command: exe, Env: env, Free: []string{"*"}}
 }
 
 // patience is how long a test waits for what must come. Nothing may depend on it: it only ends a test that hangs.

@@ -137,7 +137,8 @@ func TestWhatIsNotThereFallsBack(t *testing.T) {
 	}{
 		"body": {
 			func(f *channel.Facts) { f.Message = channel.MessageFacts{RawBody: "raw"} },
-			func(c *channel.TurnContext) any { return []string{c.Body, c.BodyForAgent, c.BodyForCommands} }, []string{"raw", "raw", "raw"},
+			func(c *channel.TurnContext) any { return []string{c.Body, c.BodyForAgent, c.BodyForCommands} },
+			[]string{"raw", "raw", "raw"},
 		},
 		"name": {
 			func(f *channel.Facts) { f.Sender.Name = "" },
@@ -162,11 +163,13 @@ func TestWhatIsNotThereFallsBack(t *testing.T) {
 		},
 		"what is replied to": {
 			func(f *channel.Facts) { f.Reply.ReplyToID, f.Reply.ReplyToIDFull = channel.Opt{}, channel.Opt{} },
-			func(c *channel.TurnContext) any { return []string{c.ReplyToID, c.ReplyToIDFull} }, []string{"quote", "quote-full"},
+			func(c *channel.TurnContext) any { return []string{c.ReplyToID, c.ReplyToIDFull} },
+			[]string{"quote", "quote-full"},
 		},
 		"no reply, by decision": {
 			func(f *channel.Facts) { f.Reply.ReplyToID, f.Reply.ReplyToIDFull = channel.None, channel.None },
-			func(c *channel.TurnContext) any { return []string{c.ReplyToID, c.ReplyToIDFull} }, []string{"", ""},
+			func(c *channel.TurnContext) any { return []string{c.ReplyToID, c.ReplyToIDFull} },
+			[]string{"", ""},
 		},
 		"places to send to": {
 			func(f *channel.Facts) {
@@ -174,17 +177,20 @@ func TestWhatIsNotThereFallsBack(t *testing.T) {
 			},
 			func(c *channel.TurnContext) any {
 				return []string{c.MessageThreadID, c.NativeChannelID, c.ThreadParentID}
-			}, []string{"thread", "native", "parent"},
+			},
+			[]string{"thread", "native", "parent"},
 		},
 		"no thread, by decision": {
 			func(f *channel.Facts) { f.Reply.MessageThreadID, f.Reply.ThreadParentID = channel.None, channel.None },
-			func(c *channel.TurnContext) any { return []string{c.MessageThreadID, c.ThreadParentID} }, []string{"", ""},
+			func(c *channel.TurnContext) any { return []string{c.MessageThreadID, c.ThreadParentID} },
+			[]string{"", ""},
 		},
 		"subject of what is no group": {
 			func(f *channel.Facts) {
 				f.Conversation.Kind, f.Access.DM.Policy = channel.Direct, channel.PolicyOpen
 			},
-			func(c *channel.TurnContext) any { return []string{c.GroupSubject, c.ConversationLabel} }, []string{"", "label"},
+			func(c *channel.TurnContext) any { return []string{c.GroupSubject, c.ConversationLabel} },
+			[]string{"", "label"},
 		},
 		"label of a thread": {
 			func(f *channel.Facts) { f.Supplemental.Thread.Label = "" },
@@ -202,11 +208,13 @@ func TestWhatIsNotThereFallsBack(t *testing.T) {
 			func(f *channel.Facts) { f.Access, f.Message.CommandBody = channel.AccessFacts{}, "" },
 			func(c *channel.TurnContext) any {
 				return []bool{c.WasMentioned, c.Addressed, c.CommandAuthorized, c.HasRole}
-			}, []bool{false, false, false, false},
+			},
+			[]bool{false, false, false, false},
 		},
 		"the server itself": {
 			func(f *channel.Facts) { f.Sender.ID, f.Trigger = "", channel.TriggerSchedule },
-			func(c *channel.TurnContext) any { return []string{c.SenderID, string(c.Trigger)} }, []string{"system", "schedule"},
+			func(c *channel.TurnContext) any { return []string{c.SenderID, string(c.Trigger)} },
+			[]string{"system", "schedule"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

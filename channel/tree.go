@@ -69,6 +69,9 @@ func (c Configuration) Check() error {
 	found := map[SettingError]bool{}
 	for name := range c.Channels {
 		for where := range c.places(name) {
+			if strings.HasSuffix(where.path, `."".`) {
+				found[SettingError{strings.TrimSuffix(where.path, "."), "expected a name or an id, got none"}] = true
+			}
 			for _, s := range settingsTable {
 				c.checkOne(s, where, found)
 			}

@@ -1,0 +1,144 @@
+package channel_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+func TestTheTableOfSettingsIsWhole(t *testing.T) {
+	table := channel.SettingsTable()
+	seen := map[string]bool{}
+	for _, s := range table {
+		if seen[s.Key] || s.Key == "" {
+			t.Errorf("%q is there twice", s.Key)
+		}
+		seen[s.Key] = true
+		if s.Help == "" || strings.HasSuffix(s.Help, ".") || strings.Contains(s.Help, "\n") {
+			t.Errorf("%s: the help is not one line without a full stop: %q", s.Key, s.Help)
+		}
+		if s.Levels == 0 || s.Kind() == "" {
+			t.Errorf("%s has no level or no kind", s.Key)
+		}
+		if s.Default == "" {
+			continue
+		}
+		for value := range strings.SplitSeq(s.Default, ", ") {
+			if err := s.Set(new(channel.Place), value); err != nil {
+				t.Errorf("%s: its default: %v", s.Key, err)
+			}
+		}
+	}
+	// A place has a field for each.
+	if n := reflect.TypeFor[channel.Place]().NumField(); n != len(table) {
+		t.Errorf("a place has %d fields, the table %d settings", n, len(table))
+	}
+	table[0].Key = "changed"
+	if channel.SettingsTable()[0].Key == "changed" {
+		t.Error("the table can be changed")
+	}
+}
+
+// Every setting that is set says so in its own field, and in no other one.
+func TestASettingSetsOneFieldOfItsOwn(t *testing.T) {
+	fields := map[string]string{}
+	for _, s := range channel.SettingsTable() {
+		var p channel.Place
+		value := "x"
+		switch {
+		case len(s.OneOf) > 0:
+			value = s.OneOf[0]
+		case s.Kind() == "true or false":
+			value = "true"
+		case s.Kind() == "duration":
+			value = "1s"
+		}
+		if err := s.Set(&p, value); err != nil {
+			t.Fatalf("%s: %v", s.Key, err)
+		}
+		var changed []string
+		v := reflect.ValueOf(p)
+		for i := range v.NumField() {
+			if !v.Field(i).IsZero() {
+				changed = append(changed, v.Type().Field(i).Name)
+			}
+		}
+		if len(changed) != 1 || fields[changed[0]] != "" {
+			t.Errorf("%s sets %v, as %s does", s.Key, changed, fields[changed[0]])
+			continue
+		}
+		fields[changed[0]] = s.Key
+	}
+}
+
+func TestSettingsSayWhatTheyExpect(t *testing.T) {
+	find := func(key string) channel.Setting {
+		table := channel.SettingsTable()
+		return table[slices.IndexFunc(table, func(s channel.Setting) bool { return s.Key == key })]
+	}
+	for name, test := range map[string]struct {
+		key, value string
+		list       []string
+		want       string
+	}{
+		"a value that there is not": {key: "dm.policy", value: "everyone", want: `"everyone" is none of disabled, open, allowlist, pairing`},
+		"pairing in groups":         {key: "groups.policy", value: "pairing", want: "pairing is for direct conversations alone"},
+		"no truth":                  {key: "match_mutable", value: "maybe", want: `"maybe" is not true or false`},
+		"no duration":               {key: "debounce", value: "2", want: `"2" is not a duration (as 2s or 500ms)`},
+		"a duration below zero":     {key: "debounce", value: "-2s", want: "is not a duration"},
+		"a list of kinds":           {key: "implicit_mentions", list: []string{"native", "magic"}, want: `"magic" is none of reply_to_bot`},
+		"a list for a text":         {key: "agent", list: []string{"a"}, want: "expected text, got a list"},
+		"a list for one of some":    {key: "allow_bots", list: []string{"all"}, want: "expected none, mentions, all, got a list"},
+		"everybody gives commands":  {key: "commands.users", list: []string{"*"}, want: "commands.mode: senders"},
+		"blanks":                    {key: "dm.allow_from", list: []string{"1", " 2"}, want: `the entry " 2" has blanks around it`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p channel.Place
+			err := error(nil)
+			if test.list != nil {
+				err = find(test.key).SetList(&p, test.list)
+			} else {
+				err = find(test.key).Set(&p, test.value)
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			if diff := cmp.Diff(channel.Place{}, p); diff != "" {
+				t.Errorf("it is set: %s", diff)
+			}
+		})
+	}
+	var p channel.Place
+	if err := find("dm.allow_from").SetList(&p, nil); err != nil || p.DMAllowFrom == nil {
+		t.Errorf("an empty list is not absent: %v, %v", p.DMAllowFrom, err)
+	}
+	if err := find("groups.allow_from").Set(&p, "inherit"); err != nil || !cmp.Equal(p.GroupAllowFrom, []string{"inherit"}) {
+		t.Errorf("one entry without a list: %v, %v", p.GroupAllowFrom, err)
+	}
+}
+
+func TestASettingHasItsNameAtEachLevel(t *testing.T) {
+	want := map[string][5]string{ // of a channel, an account, a direct conversation, a group and a thread
+		"dm.policy":              {"dm.policy", "dm.policy"},
+		"groups.policy":          {"groups.policy", "groups.policy", "", "policy", "policy"},
+		"groups.require_mention": {"groups.require_mention", "groups.require_mention", "", "require_mention", "require_mention"},
+		"groups.enabled":         {"", "", "", "enabled", "enabled"},
+		"allow_bots":             {"allow_bots", "allow_bots", "allow_bots", "allow_bots", "allow_bots"},
+		"log.previews":           {"log.previews", "log.previews"},
+	}
+	levels := []channel.Level{channel.OfChannel, channel.OfAccount, channel.OfDirect, channel.OfGroup, channel.OfThread}
+	for _, s := range channel.SettingsTable() {
+		if names, ok := want[s.Key]; ok {
+			for i, l := range levels {
+				if key, ok := s.At(l); ok != (names[i] != "") || ok && key != names[i] {
+					t.Errorf("%s at level %d: %q, %t; want %q", s.Key, i, key, ok, names[i])
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,615 @@
+package channel_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+func tree(t testing.TB, c channel.Configuration) *channel.Tree {
+	t.Helper()
+	s, err := channel.NewTree(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// at is a configuration of one channel.
+func at(p channel.ChannelPlace) channel.Configuration {
+	return channel.Configuration{Channels: map[string]channel.ChannelPlace{"telegram": p}}
+}
+
+func group(id string) channel.PolicyQuery {
+	return channel.PolicyQuery{Channel: "telegram", Conversation: id, Kind: channel.Group}
+}
+
+// As much as somebody has to write: the owner in private, everybody in groups that mention the agent.
+func TestALittleConfigurationIsEnough(t *testing.T) {
+	s := tree(t, at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: channel.Place{
+		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"42"}, GroupPolicy: channel.PolicyOpen, Agent: "assistant",
+	}}}))
+	decide := func(kind channel.ChatType, sender string, mentioned bool) channel.Admission {
+		f := admitted(kind)
+		f.Sender.ID = sender
+		p := s.Policy(channel.PolicyQuery{Channel: "telegram", Conversation: "7", Kind: kind})
+		f.Access = p.Access(f.Sender.Identity(), channel.MentionFacts{CanDetect: true, WasMentioned: mentioned})
+		return channel.Evaluate(f).Admission
+	}
+	for name, test := range map[string]struct {
+		kind      channel.ChatType
+		sender    string
+		mentioned bool
+		want      channel.Admission
+	}{
+		"the owner":              {channel.Direct, "42", false, goesOn},
+		"somebody":               {channel.Direct, "43", false, dropped(channel.ReasonDMNotAllowed)},
+		"a mention":              {channel.Group, "43", true, goesOn},
+		"no mention":             {channel.Group, "42", false, channel.Admission{Kind: channel.Drop, Reason: channel.ReasonMissingMention, RecordHistory: true}},
+		"a mention in a channel": {channel.Broadcast, "43", true, goesOn},
+	} {
+		if got := decide(test.kind, test.sender, test.mentioned); got != test.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
+		}
+	}
+	if agent, ok := s.Route(channel.RouteQuery{Channel: "telegram", Peer: channel.Peer{Kind: channel.Direct, ID: "42"}}); agent != "assistant" || !ok {
+		t.Errorf("the agent is %q, %t", agent, ok)
+	}
+}
+
+// CH-103: every setting by itself, at every level it can stand on, over all others it can stand on.
+func TestSettingsResolveFieldByFieldFromTheMostSpecificLevel(t *testing.T) {
+	values := map[string][]string{ // as many as there can be levels
+		"dm.policy": {"open", "disabled", "allowlist", "pairing"}, "groups.policy": {"open", "disabled", "allowlist"},
+		"unmentioned": {"drop", "observe"}, "allow_bots": {"all", "mentions"}, "context_visibility": {"all", "allowlist"},
+		"commands.mode": {"off", "senders"}, "on_busy": {"reject", "steer", "interrupt"}, "log.sender_ids": {"hash", "none"},
+		"implicit_mentions": {"native", "bot_thread", "quoted_bot"}, "debounce": {"1s", "2s", "3s", "4s"},
+	}
+	for _, s := range channel.SettingsTable() {
+		t.Run(s.Key, func(t *testing.T) {
+			choices := values[s.Key]
+			switch {
+			case choices != nil:
+			case s.Kind() == "true or false":
+				choices = []string{"false", "true"}
+			default:
+				choices = []string{"a", "b", "c", "d"}
+			}
+			levels := []struct {
+				level channel.Level
+				path  string
+			}{
+				{channel.OfChannel, "channels.telegram."},
+				{channel.OfAccount, "channels.telegram.accounts.work."},
+				{channel.OfGroup, "channels.telegram.groups.-100."},
+				{channel.OfGroup, "channels.telegram.accounts.work.groups.-100."},
+				{channel.OfThread, "channels.telegram.groups.-100.threads.7."},
+				{channel.OfThread, "channels.telegram.accounts.work.groups.-100.threads.7."},
+			}
+			q := channel.PolicyQuery{Channel: "telegram", Account: "work", Conversation: "-100", Thread: "7", Kind: channel.Group}
+			if s.Levels&channel.OfGroup == 0 && s.Levels&channel.OfDirect != 0 {
+				t.Fatal("a setting of direct conversations alone is not tested")
+			}
+			// What says something, from the least specific on: a level more each time.
+			var places [6]channel.Place
+			said := "default:" + s.Key
+			for i := 0; ; i++ {
+				p := tree(t, configuration(places)).Policy(q)
+				if s.Key != "groups.only" {
+					if got, ok := p.Sources[s.Key]; got != said && (ok || s.Default != "") {
+						t.Errorf("after %d levels the path is %q, want %q", i, got, said)
+					}
+				}
+				if i == len(levels) {
+					break
+				}
+				key, ok := s.At(levels[i].level)
+				if !ok {
+					continue
+				}
+				set(t, s, &places[i], choices[i%len(choices)])
+				said = levels[i].path + key
+				got := tree(t, configuration(places)).Policy(q)
+				var want channel.Place
+				set(t, s, &want, choices[i%len(choices)])
+				if err := sameAs(s, got, want); err != nil {
+					t.Errorf("%s: %v", said, err)
+				}
+			}
+		})
+	}
+}
+
+func set(t testing.TB, s channel.Setting, p *channel.Place, value string) {
+	t.Helper()
+	if err := s.Set(p, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func configuration(p [6]channel.Place) channel.Configuration {
+	group := func(g, thread channel.Place) map[string]channel.GroupPlace {
+		return map[string]channel.GroupPlace{"-100": {Place: g, Threads: map[string]channel.Place{"7": thread}}}
+	}
+	return at(channel.ChannelPlace{
+		AccountPlace: channel.AccountPlace{Place: p[0], Groups: group(p[2], p[4])},
+		Accounts:     map[string]channel.AccountPlace{"work": {Place: p[1], Groups: group(p[3], p[5])}},
+	})
+}
+
+// sameAs compares the field of a policy that a setting is about with a place that says it.
+func sameAs(s channel.Setting, p channel.Policy, want channel.Place) error {
+	fields := map[string][2]any{
+		"dm.policy": {p.DM, want.DMPolicy}, "dm.allow_from": {p.DMAllowFrom, want.DMAllowFrom},
+		"groups.policy": {p.Group, want.GroupPolicy}, "groups.allow_from": {p.GroupAllowFrom, want.GroupAllowFrom},
+		"unmentioned": {p.Unmentioned, want.Unmentioned}, "mentions.patterns": {p.Patterns, want.Patterns},
+		"implicit_mentions": {p.Implicit, want.Implicit}, "allow_bots": {p.AllowBots, want.AllowBots},
+		"context_visibility": {p.Visibility, want.Visibility}, "commands.mode": {p.CommandMode, want.CommandMode},
+		"commands.users": {p.Users, want.Users}, "commands.operators": {p.Operators, want.Operators},
+		"commands.admins": {p.Admins, want.Admins}, "on_busy": {p.OnBusy, want.OnBusy}, "agent": {p.Agent, want.Agent},
+		"log.sender_ids": {p.SenderIDs, want.SenderIDs},
+	}
+	pointers := map[string][2]any{
+		"groups.enabled": {p.RouteAllowed, want.Enabled}, "groups.require_mention": {p.RequireMention, want.RequireMention},
+		"match_mutable": {p.MatchMutable, want.MatchMutable}, "error_notice": {p.ErrorNotice, want.ErrorNotice},
+		"log.previews": {p.Previews, want.Previews}, "debounce": {p.Debounce, want.Debounce},
+		"system_prompt": {p.SystemPrompt, want.SystemPrompt},
+	}
+	if f, ok := pointers[s.Key]; ok {
+		switch v := f[1].(type) {
+		case *bool:
+			f[1] = *v
+		case *string:
+			f[1] = *v
+		case *time.Duration:
+			f[1] = *v
+		}
+		fields[s.Key] = f
+	}
+	if s.Key == "groups.only" {
+		fields[s.Key] = [2]any{p.RouteAllowed, false} // the group is on none of the lists
+	}
+	f, ok := fields[s.Key]
+	if !ok {
+		return errors.New("the test does not know the field of the policy")
+	}
+	if diff := cmp.Diff(f[1], f[0]); diff != "" {
+		return errors.New(diff)
+	}
+	return nil
+}
+
+// CH-103: a field that a level does not set is not hidden by one that it sets.
+func TestALevelHidesOnlyTheFieldsThatItSets(t *testing.T) {
+	no := false
+	s := tree(t, at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{
+		Place: channel.Place{GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"1"}},
+		Groups: map[string]channel.GroupPlace{
+			"-100": {
+				Place:   channel.Place{RequireMention: &no},
+				Threads: map[string]channel.Place{"7": {GroupAllowFrom: []string{"2"}}},
+			},
+		},
+	}}))
+	q := group("-100")
+	q.Thread = "7"
+	p := s.Policy(q)
+	if p.Group != channel.PolicyAllowlist || p.RequireMention || !cmp.Equal(p.GroupAllowFrom, []string{"2"}) {
+		t.Errorf("%+v", p)
+	}
+	if got := p.Sources["groups.require_mention"]; got != "channels.telegram.groups.-100.require_mention" {
+		t.Errorf("the path is %q", got)
+	}
+	if q.Thread = "8"; !cmp.Equal(s.Policy(q).GroupAllowFrom, []string{"1"}) {
+		t.Error("another thread has the list of this one")
+	}
+	if p := s.Policy(group("-101")); !p.RequireMention {
+		t.Error("another group has the settings of this one")
+	}
+	direct := group("-100")
+	direct.Kind = channel.Direct
+	if p := s.Policy(direct); !p.RequireMention {
+		t.Error("a direct conversation has the settings of a group with its id")
+	}
+}
+
+// CH-103: some platforms make a thread a conversation of its own.
+func TestAThreadThatIsAConversationHasTheSettingsOfItsParent(t *testing.T) {
+	no, yes := false, true
+	s := tree(t, at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{
+		Groups: map[string]channel.GroupPlace{"outer": {
+			Place:   channel.Place{RequireMention: &no, Agent: "of outer"},
+			Threads: map[string]channel.Place{"inner": {RequireMention: &yes, Agent: "of inner"}},
+		}},
+	}}))
+	for inner, want := range map[string]bool{"inner": true, "other": false} {
+		q := group(inner)
+		q.Parent = "outer"
+		if p := s.Policy(q); p.RequireMention != want {
+			t.Errorf("%s: %t", inner, p.RequireMention)
+		}
+	}
+	for inner, want := range map[string]string{"inner": "of inner", "other": "of outer"} {
+		agent, ok := s.Route(channel.RouteQuery{Channel: "telegram", Peer: channel.Peer{Kind: channel.Group, ID: inner}, Parent: "outer"})
+		if !ok || agent != want {
+			t.Errorf("%s goes to %q, want %q", inner, agent, want)
+		}
+	}
+}
+
+// CH-102
+func TestTheListOfGroupsIsThatOfDirectConversationsOnlyIfItSaysSo(t *testing.T) {
+	with := func(list []string) channel.Policy {
+		return tree(t, at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: channel.Place{
+			DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"42"}, GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: list,
+		}}})).Policy(group("-100"))
+	}
+	who := channel.Identity{IDs: []string{"42"}}
+	for name, test := range map[string]struct {
+		list []string
+		want bool
+	}{"no list": {nil, false}, "an empty list": {[]string{}, false}, "inherit": {[]string{"inherit"}, true}} {
+		p := with(test.list)
+		if got := p.Access(who, channel.MentionFacts{}).Group.Sender; got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+		if test.want && p.Sources["groups.allow_from"] != "channels.telegram.dm.allow_from" {
+			t.Errorf("the path is %q", p.Sources["groups.allow_from"])
+		}
+	}
+}
+
+// CH-102: a group may narrow what all groups have.
+func TestAGroupReplacesOrNarrowsItsList(t *testing.T) {
+	s := tree(t, at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{
+		Place: channel.Place{GroupPolicy: channel.PolicyOpen},
+		Groups: map[string]channel.GroupPlace{
+			"narrow": {Place: channel.Place{GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"1"}}},
+			"closed": {Place: channel.Place{GroupPolicy: channel.PolicyDisabled}},
+		},
+	}}))
+	for id, want := range map[string]channel.Reason{
+		"any": "", "narrow": channel.ReasonGroupNotAllowed, "closed": channel.ReasonGroupDisabled,
+	} {
+		f := admitted(channel.Group)
+		f.Access = s.Policy(group(id)).Access(channel.Identity{IDs: []string{"2"}}, channel.MentionFacts{})
+		if got := channel.Evaluate(f).Admission.Reason; got != want {
+			t.Errorf("%s: got %q, want %q", id, got, want)
+		}
+	}
+}
+
+// CH-101: the gate route.
+func TestOnlyConversationsThatAreAllowedAreAnswered(t *testing.T) {
+	no, yes := false, true
+	s := tree(t, at(channel.ChannelPlace{
+		AccountPlace: channel.AccountPlace{
+			Place: channel.Place{GroupPolicy: channel.PolicyOpen, Only: []string{"listed", "off", "threads"}},
+			Groups: map[string]channel.GroupPlace{
+				"off":     {Place: channel.Place{Enabled: &no}},
+				"on":      {Place: channel.Place{Enabled: &yes}},
+				"threads": {Place: channel.Place{Enabled: &no}, Threads: map[string]channel.Place{"7": {Enabled: &yes}}},
+			},
+		},
+		Accounts: map[string]channel.AccountPlace{"all": {Place: channel.Place{Only: []string{"*"}}}},
+	}))
+	for name, test := range map[string]struct {
+		query channel.PolicyQuery
+		want  bool
+		path  string
+	}{
+		"on the list":               {channel.PolicyQuery{Conversation: "listed"}, true, "channels.telegram.groups.only"},
+		"not on the list":           {channel.PolicyQuery{Conversation: "other"}, false, "channels.telegram.groups.only"},
+		"inside of what is on it":   {channel.PolicyQuery{Conversation: "other", Parent: "listed"}, true, "channels.telegram.groups.only"},
+		"switched off":              {channel.PolicyQuery{Conversation: "off"}, false, "channels.telegram.groups.off.enabled"},
+		"switched on":               {channel.PolicyQuery{Conversation: "on"}, true, "channels.telegram.groups.on.enabled"},
+		"a thread that is on":       {channel.PolicyQuery{Conversation: "threads", Thread: "7"}, true, "channels.telegram.groups.threads.threads.7.enabled"},
+		"another thread":            {channel.PolicyQuery{Conversation: "threads", Thread: "8"}, false, "channels.telegram.groups.threads.enabled"},
+		"an account that is in all": {channel.PolicyQuery{Account: "all", Conversation: "other"}, true, "channels.telegram.accounts.all.groups.only"},
+	} {
+		q := test.query
+		q.Channel, q.Kind = "telegram", channel.Group
+		p := s.Policy(q)
+		f := admitted(channel.Group)
+		f.Access = p.Access(f.Sender.Identity(), channel.MentionFacts{})
+		v := verdictOf(t, channel.Evaluate(f), "route")
+		if (v.State == channel.Passed) != test.want || v.Setting != test.path {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
+// CH-152, CH-162: what a channel ships with can be narrowed.
+func TestAChannelsOwnDefaultsComeBeforeTheBuiltInOnes(t *testing.T) {
+	shipped := channel.Place{DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders, Agent: "shipped"}
+	q := channel.PolicyQuery{Channel: "telegram", Conversation: "1", Kind: channel.Direct}
+	s := tree(t, at(channel.ChannelPlace{Shipped: shipped}))
+	if p := s.Policy(q); p.DM != channel.PolicyOpen || p.CommandMode != channel.CommandsSenders || p.Sources["dm.policy"] != "default:dm.policy" {
+		t.Errorf("%+v", p)
+	}
+	if agent, _ := s.Route(channel.RouteQuery{Channel: "telegram"}); agent != "shipped" {
+		t.Errorf("the agent is %q", agent)
+	}
+	s = tree(t, at(channel.ChannelPlace{Shipped: shipped, AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyDisabled, Agent: "own"}}}))
+	if p := s.Policy(q); p.DM != channel.PolicyDisabled || p.CommandMode != channel.CommandsSenders {
+		t.Errorf("%+v", p)
+	}
+	if agent, _ := s.Route(channel.RouteQuery{Channel: "telegram"}); agent != "own" {
+		t.Errorf("the agent is %q", agent)
+	}
+}
+
+// CH-06, CH-101: what is not in the configuration admits nobody.
+func TestAChannelThatIsNotConfiguredAdmitsNobody(t *testing.T) {
+	for name, s := range map[string]*channel.Tree{"an empty configuration": tree(t, channel.Configuration{}), "none": new(channel.Tree)} {
+		for _, kind := range []channel.ChatType{channel.Direct, channel.Group, channel.Broadcast} {
+			f := admitted(kind)
+			f.Access = s.Policy(channel.PolicyQuery{Channel: "telegram", Conversation: "1", Kind: kind}).Access(f.Sender.Identity(), channel.MentionFacts{})
+			if got := channel.Evaluate(f).Admission; got != dropped(channel.ReasonNoPolicy) {
+				t.Errorf("%s, %s: %+v", name, kind, got)
+			}
+		}
+		if _, ok := s.Route(channel.RouteQuery{Channel: "telegram"}); ok {
+			t.Errorf("%s has a route", name)
+		}
+	}
+}
+
+// CH-101, CH-102, CH-105: what cannot be meant is an error, with its path.
+func TestMistakesOfSettingsAreErrorsWithTheirPath(t *testing.T) {
+	place := func(p channel.Place) channel.ChannelPlace {
+		return channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: p}}
+	}
+	inGroup := func(outer, p channel.Place) channel.ChannelPlace {
+		return channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: outer, Groups: map[string]channel.GroupPlace{"-1": {Place: p}}}}
+	}
+	for name, test := range map[string]struct {
+		place channel.ChannelPlace
+		want  []string
+	}{
+		"pairing in groups": {
+			place(channel.Place{GroupPolicy: channel.PolicyPairing}),
+			[]string{"channels.telegram.groups.policy: pairing is for direct conversations alone; expected disabled, open or allowlist"},
+		},
+		"pairing in one group": {
+			inGroup(channel.Place{}, channel.Place{GroupPolicy: channel.PolicyPairing}),
+			[]string{"channels.telegram.groups.-1.policy: pairing is for"},
+		},
+		"everybody on an allowlist": {
+			place(channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"1", "*"}}),
+			[]string{`channels.telegram.dm.allow_from: "*" in the list says nothing with the policy allowlist; for everybody there is dm.policy: open`},
+		},
+		"everybody is paired": {
+			place(channel.Place{DMPolicy: channel.PolicyPairing, DMAllowFrom: []string{"*"}}),
+			[]string{`channels.telegram.dm.allow_from: "*" in the list says nothing with the policy pairing`},
+		},
+		"everybody on an open list": {place(channel.Place{DMPolicy: channel.PolicyOpen, DMAllowFrom: []string{"*"}}), nil},
+		"everybody on the allowlist of groups": {
+			place(channel.Place{GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"*"}}),
+			[]string{`channels.telegram.groups.allow_from: "*" in the list`},
+		},
+		"a list above, and the policy below": {
+			inGroup(channel.Place{GroupPolicy: channel.PolicyOpen, GroupAllowFrom: []string{"*"}}, channel.Place{GroupPolicy: channel.PolicyAllowlist}),
+			[]string{`channels.telegram.groups.allow_from: "*" in the list`},
+		},
+		"everybody by inheriting": {
+			place(channel.Place{DMPolicy: channel.PolicyOpen, DMAllowFrom: []string{"*"}, GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"inherit"}}),
+			[]string{`channels.telegram.dm.allow_from: "*" in the list says nothing with the policy allowlist; for everybody there is groups.policy: open`},
+		},
+		"everybody is an admin": {
+			place(channel.Place{Admins: []string{"*"}}), []string{`channels.telegram.commands.admins: "*" gives commands to everybody`},
+		},
+		"inherit with others": {
+			place(channel.Place{GroupAllowFrom: []string{"inherit", "1"}}), []string{"channels.telegram.groups.allow_from: inherit is the whole list"},
+		},
+		"inherit from what": {
+			place(channel.Place{DMAllowFrom: []string{"inherit"}}), []string{"channels.telegram.dm.allow_from: inherit is for groups.allow_from"},
+		},
+		"an entry of nothing": {
+			place(channel.Place{DMAllowFrom: []string{""}, Users: []string{" 1"}, Only: []string{"1 "}}),
+			[]string{"channels.telegram.commands.users: the entry", "channels.telegram.dm.allow_from: the entry", "channels.telegram.groups.only: the entry"},
+		},
+		"values that there are not": {
+			place(channel.Place{
+				DMPolicy: "a", GroupPolicy: "b", Unmentioned: "c", AllowBots: "d", Visibility: "e", CommandMode: "f", OnBusy: "g", SenderIDs: "h",
+				Implicit: []channel.MentionKind{"i"},
+			}),
+			[]string{
+				`allow_bots: "d" is none of none, mentions, all`, `commands.mode: "f"`, `context_visibility: "e"`, `dm.policy: "a"`,
+				`groups.policy: "b" is none of disabled, open, allowlist`, `implicit_mentions: "i"`, `log.sender_ids: "h"`, `on_busy: "g"`, `unmentioned: "c"`,
+			},
+		},
+		"what is of a channel, in a group": {
+			inGroup(channel.Place{}, channel.Place{DMPolicy: channel.PolicyOpen}), []string{"channels.telegram.groups.-1.dm.policy: cannot stand here"},
+		},
+		"ids of nothing": {
+			channel.ChannelPlace{AccountPlace: channel.AccountPlace{
+				Directs: map[string]channel.Place{"": {}},
+				Groups:  map[string]channel.GroupPlace{"-1": {Threads: map[string]channel.Place{"": {}}}},
+			}},
+			[]string{`channels.telegram.dm."": expected a name or an id`, `channels.telegram.groups.-1.threads."": expected`},
+		},
+		"an id with a dot": {
+			channel.ChannelPlace{Accounts: map[string]channel.AccountPlace{"a.b": {
+				Groups: map[string]channel.GroupPlace{"c d": {Threads: map[string]channel.Place{"7": {AllowBots: "x"}}}},
+			}}},
+			[]string{`channels.telegram.accounts."a.b".groups."c d".threads.7.allow_bots: "x" is none of`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := channel.NewTree(at(test.place))
+			if len(test.want) == 0 {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if got := s.Policy(group("-1")); got.Generation != 0 {
+				t.Error("the mistake is in force")
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(test.want) {
+				t.Fatalf("got %d errors, want %d:\n%s", len(lines), len(test.want), err)
+			}
+			for i, want := range test.want {
+				if !strings.Contains(lines[i], want) {
+					t.Errorf("got %q, want %q", lines[i], want)
+				}
+			}
+			if _, ok := errors.AsType[*channel.SettingError](err); !ok {
+				t.Error("no error is a SettingError")
+			}
+		})
+	}
+	_, err := channel.NewTree(channel.Configuration{Routes: []channel.Rule{{}}})
+	if err == nil || !strings.Contains(err.Error(), "rule 1 has no agent") {
+		t.Errorf("routes: %v", err)
+	}
+}
+
+// CH-61: who keeps a policy can see that the settings changed since.
+func TestAChangeOfTheConfigurationIsInForceAtOnce(t *testing.T) {
+	open := at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyOpen, Agent: "a"}}})
+	shut := at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyDisabled, Agent: "b"}}})
+	q := channel.PolicyQuery{Channel: "telegram", Conversation: "1", Kind: channel.Direct}
+	s := tree(t, open)
+	before := s.Policy(q)
+	if err := s.Set(shut); err != nil {
+		t.Fatal(err)
+	}
+	after := s.Policy(q)
+	if after.Generation == before.Generation || after.Generation != s.Generation() || after.DM != channel.PolicyDisabled {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	if agent, _ := s.Route(channel.RouteQuery{Channel: "telegram"}); agent != "b" {
+		t.Errorf("the agent is %q", agent)
+	}
+	if err := s.Set(at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: channel.Place{GroupPolicy: channel.PolicyPairing}}})); err == nil {
+		t.Fatal("no error")
+	}
+	if again := s.Policy(q); again.Generation != after.Generation || again.DM != channel.PolicyDisabled {
+		t.Errorf("a mistake is in force: %+v", again)
+	}
+}
+
+func TestSettingsAreReadWhileTheyChange(t *testing.T) {
+	s := tree(t, channel.Configuration{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for i := range 4 {
+		wg.Go(func() {
+			for j := range 200 {
+				p := s.Policy(group(fmt.Sprint(j % 7)))
+				if p.Generation > 1 && p.Group != channel.PolicyOpen {
+					t.Errorf("half of a change: %+v", p)
+					return
+				}
+				if i == 0 {
+					if err := s.Set(configuration([6]channel.Place{{GroupPolicy: channel.PolicyOpen}})); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// What is kept for conversations that the configuration does not name is one, however many there are.
+func TestThePolicyOfAnyPlaceIsWhatItsLevelsSay(t *testing.T) {
+	name, id := rapid.SampledFrom([]string{"", "a", "b", "c"}), rapid.SampledFrom([]string{"a", "b", "c"})
+	place := rapid.Custom(func(t *rapid.T) channel.Place {
+		p := channel.Place{
+			AllowBots:  rapid.SampledFrom([]channel.AllowBots{"", channel.BotsAll, channel.BotsMentions}).Draw(t, "bots"),
+			Visibility: rapid.SampledFrom([]channel.Visibility{"", channel.VisibleAll}).Draw(t, "visibility"),
+		}
+		if rapid.Bool().Draw(t, "lists") {
+			p.Users = rapid.SliceOfN(rapid.SampledFrom([]string{"x", "y"}), 0, 2).Draw(t, "users")
+		}
+		return p
+	})
+	account := rapid.Custom(func(t *rapid.T) channel.AccountPlace {
+		return channel.AccountPlace{
+			Place:   place.Draw(t, "place"),
+			Directs: rapid.MapOfN(id, place, 0, 2).Draw(t, "directs"),
+			Groups: rapid.MapOfN(id, rapid.Custom(func(t *rapid.T) channel.GroupPlace {
+				return channel.GroupPlace{Place: place.Draw(t, "group"), Threads: rapid.MapOfN(id, place, 0, 2).Draw(t, "threads")}
+			}), 0, 2).Draw(t, "groups"),
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		c := at(channel.ChannelPlace{AccountPlace: account.Draw(t, "channel"), Accounts: rapid.MapOfN(id, account, 0, 2).Draw(t, "accounts")})
+		shared, err := channel.NewTree(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 4 {
+			q := channel.PolicyQuery{
+				Channel: "telegram", Account: name.Draw(t, "account"), Conversation: name.Draw(t, "conversation"), Parent: name.Draw(t, "parent"),
+				Thread: name.Draw(t, "thread"), Kind: rapid.SampledFrom([]channel.ChatType{channel.Direct, channel.Group, channel.Broadcast}).Draw(t, "kind"),
+			}
+			alone, err := channel.NewTree(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(alone.Policy(q), shared.Policy(q)); diff != "" {
+				t.Errorf("%+v depends on what was asked before: %s", q, diff)
+			}
+			if diff := cmp.Diff(byHand(c.Channels["telegram"], q), string(shared.Policy(q).AllowBots)); diff != "" {
+				t.Errorf("%+v: %s", q, diff)
+			}
+		}
+	})
+}
+
+// byHand is allow_bots by the words of CH-103.
+func byHand(c channel.ChannelPlace, q channel.PolicyQuery) string {
+	var said []channel.AllowBots
+	a := c.Accounts[q.Account]
+	if q.Kind == channel.Direct {
+		said = append(said, a.Directs[q.Conversation].AllowBots, c.Directs[q.Conversation].AllowBots)
+	} else {
+		for _, of := range []channel.AccountPlace{a, c.AccountPlace} {
+			for _, ids := range [][2]string{{q.Conversation, q.Thread}, {q.Parent, q.Conversation}, {q.Parent, q.Thread}} {
+				if ids[0] != "" && ids[1] != "" {
+					said = append(said, of.Groups[ids[0]].Threads[ids[1]].AllowBots)
+				}
+			}
+		}
+		for _, of := range []channel.AccountPlace{a, c.AccountPlace} {
+			for _, id := range []string{q.Conversation, q.Parent} {
+				if id != "" {
+					said = append(said, of.Groups[id].AllowBots)
+				}
+			}
+		}
+	}
+	for _, v := range append(said, a.AllowBots, c.AllowBots, channel.BotsNone) {
+		if v != "" {
+			return string(v)
+		}
+	}
+	return ""
+}
+
+func BenchmarkPolicy(b *testing.B) {
+	s := tree(b, configuration([6]channel.Place{{GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"1", "42"}}}))
+	q := channel.PolicyQuery{Channel: "telegram", Account: "work", Conversation: "-1", Kind: channel.Group}
+	who := channel.Identity{IDs: []string{"42"}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if !s.Policy(q).Access(who, channel.MentionFacts{}).Group.Sender {
+			b.Fatal("not on the list")
+		}
+	}
+}

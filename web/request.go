@@ -23,6 +23,7 @@ import (
 type start struct {
 	ask
 	view
+	late string // of a message that was steered: the run that it has if it comes too late; "" for none
 }
 
 // ask is what is to run. Two requests with the same ask are the same request, whatever framing they want.

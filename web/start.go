@@ -59,6 +59,9 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, st *start) {
 		p.write(w)
 		return
 	}
+	if st.late != "" {
+		w.Header().Set("X-Follow-Up-Id", st.late)
+	}
 	if again {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
@@ -98,8 +101,12 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	if p != nil {
 		return nil, false, p
 	}
-	if run == nil && !again && sp.agent != nil && sp.agent.alone {
-		run = sp.agent.answering(r.Context())
+	if run == nil && !again && sp.agent != nil {
+		if sp.agent.alone {
+			run = sp.agent.answering(r.Context())
+		} else {
+			st.late = sp.agent.id
+		}
 	}
 	if run == nil {
 		run, p := s.find(r, id)

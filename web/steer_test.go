@@ -50,6 +50,9 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 		if f.terminal != `canceled{"reason":"canceled by request"}` {
 			t.Error(f.terminal)
 		}
+		if own := second.Header.Get("X-Follow-Up-Id"); own != followUp(t, data) {
+			t.Errorf("who has steered several messages cannot tell whose run this is: %q", own)
+		}
 		// It streams, and its question can be answered.
 		resp := a.do("GET", "/v1/runs/"+followUp(t, data)+"/events", "", asEvents)
 		call, _, stop := a.question(resp)

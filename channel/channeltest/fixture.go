@@ -5,6 +5,7 @@ package channeltest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/lingserve/lingserve/channel"
 )
@@ -12,8 +13,9 @@ import (
 // Fixture is a channel and how it is run beside a fake platform.
 type Fixture struct {
 	// Start runs the channel with this kernel, beside a platform of its own that knows nothing of earlier ones, and returns when
-	// events can come. The kernel's settings let everybody talk; in groups they ask for a mention.
-	Start func(t *testing.T, k *channel.Kernel) Platform
+	// events can come. The kernel's settings let everybody talk; in groups they ask for a mention. grace is how long turns may go on
+	// when the channel ends; then they are canceled with [channel.ErrDraining].
+	Start func(t *testing.T, k *channel.Kernel, grace time.Duration) Platform
 
 	Groups     bool // there are groups, in which the agent can be mentioned
 	Redelivers bool // the platform delivers an event again where it is in doubt
@@ -33,9 +35,9 @@ type Platform interface {
 	Writes() int
 	// Fail decides about the next message that the channel sends. It is false where this platform cannot fail like that.
 	Fail(Failure) bool
-	// Stop ends the channel and then the platform, as a shutdown does, and waits for both: turns that run are given until ctx ends,
-	// and then are canceled with [channel.ErrDraining]. It is called once.
-	Stop(ctx context.Context) error
+	// Stop ends the channel and then the platform, as a shutdown does, and waits for both. It is called once; Shown and Writes may
+	// be called after it.
+	Stop() error
 }
 
 // Message is what somebody writes.

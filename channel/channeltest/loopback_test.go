@@ -1,0 +1,190 @@
+package channeltest_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/channeltest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// loopback is the smallest channel there is, and its platform: messages are values, and what is sent is a list.
+type loopback struct {
+	k    *channel.Kernel
+	door *channel.Door
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	shown  []string
+	writes int
+	fail   channeltest.Failure
+}
+
+// maxText is the longest message that the platform takes.
+const maxText = 4096
+
+func start(_ *testing.T, k *channel.Kernel, grace time.Duration) channeltest.Platform {
+	p := &loopback{k: k}
+	p.door = channel.NewDoor(k, channel.DoorOptions{
+		Channel: "loopback", Grace: grace,
+		Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
+			return channel.Run(ctx, k, channel.Event[[]byte]{Meta: m, Raw: e.Raw, Adapter: p})
+		},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	p.wg.Go(func() { _ = p.door.Serve(ctx, nil) })
+	return p
+}
+
+func (p *loopback) Stop() error {
+	p.stop()
+	p.wg.Wait()
+	return nil
+}
+
+func (p *loopback) Send(ctx context.Context, m channeltest.Message) error {
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	in := input(m)
+	_, err = p.door.Accept(ctx, channel.Arrival{
+		Key: channel.EventKey{Channel: "loopback", Conversation: in.ConversationID, ID: in.ID}, Raw: raw,
+	})
+	return err
+}
+
+func (p *loopback) Explain(ctx context.Context, m channeltest.Message) (channel.Explanation, error) {
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return channel.Explanation{}, err
+	}
+	return channel.Explain(ctx, p.k, channel.Event[[]byte]{Meta: channel.Meta{Channel: "loopback"}, Raw: raw, Adapter: p})
+}
+
+func (p *loopback) Shown() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.shown...)
+}
+
+func (p *loopback) Writes() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.writes
+}
+
+func (p *loopback) Fail(f channeltest.Failure) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fail = f
+	return true
+}
+
+func input(m channeltest.Message) *channel.Input {
+	chat := strconv.Itoa(cmp.Or(m.Chat, 1))
+	if m.Group {
+		chat = "group-" + chat
+	}
+	return &channel.Input{ID: strconv.Itoa(m.ID), RawText: m.Text, ConversationID: chat, SenderID: strconv.Itoa(cmp.Or(m.Sender, 1)), Raw: m}
+}
+
+// Ingest implements [channel.Adapter].
+func (*loopback) Ingest(_ context.Context, raw []byte) (*channel.Input, error) {
+	var m channeltest.Message
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, err
+	}
+	return input(m), nil
+}
+
+// Resolve implements [channel.Adapter].
+func (p *loopback) Resolve(_ context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (channel.Plan, error) {
+	m := in.Raw.(channeltest.Message)
+	sender := channel.SenderFacts{ID: in.SenderID}
+	place := channel.ConversationFacts{Kind: channel.Direct, ID: in.ConversationID}
+	if m.Group {
+		place.Kind = channel.Group
+	}
+	policy := p.k.Settings.Policy(channel.PolicyQuery{Channel: "loopback", Conversation: place.ID, Kind: place.Kind})
+	return &channel.Assembled{Delivery: p, Common: channel.Common{Facts: channel.Facts{
+		Channel: "loopback", MessageID: in.ID, Sender: sender, Conversation: place,
+		Route:   channel.RouteFacts{RouteSessionKey: "loopback:" + place.ID},
+		Reply:   channel.ReplyPlanFacts{To: place.ID},
+		Access:  policy.Access(sender.Identity(), channel.MentionFacts{CanDetect: true, WasMentioned: m.Mention}),
+		Message: channel.MessageFacts{RawBody: in.RawText},
+	}}}, nil
+}
+
+var errRefused = errors.New("refused")
+
+// Deliver implements [channel.Delivery]. A preview that stands there becomes the first message.
+func (p *loopback) Deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fail := p.fail
+	p.fail = 0
+	if fail == channeltest.FailRefused {
+		return channel.Receipt{}, &channel.NotSentError{Err: errRefused}
+	}
+	var r channel.Receipt
+	rest := b.Text
+	for first := true; rest != ""; first = false {
+		n := min(len(rest), maxText)
+		if n < len(rest) {
+			n = strings.LastIndexByte(rest[:n], ' ') + 1
+		}
+		p.writes++
+		if first && b.Preview != nil {
+			at, _ := strconv.Atoi(b.Preview.MessageIDs[0])
+			p.shown[at] = rest[:n]
+			r.MessageIDs = append(r.MessageIDs, b.Preview.MessageIDs[0])
+		} else {
+			r.MessageIDs = append(r.MessageIDs, strconv.Itoa(len(p.shown)))
+			p.shown = append(p.shown, rest[:n])
+		}
+		switch fail {
+		case channeltest.FailUnknown:
+			return r, errors.New("the connection was cut")
+		case channeltest.FailPartial:
+			return r, &channel.PartialError{Receipt: r, Err: errRefused}
+		}
+		rest = rest[n:]
+	}
+	return r, nil
+}
+
+// Preview implements [channel.Previewer].
+func (p *loopback) Preview(_ context.Context, b channel.Block, prev channel.Receipt) (channel.Receipt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writes++
+	if len(prev.MessageIDs) > 0 {
+		at, _ := strconv.Atoi(prev.MessageIDs[0])
+		p.shown[at] = b.Text
+		return prev, nil
+	}
+	p.shown = append(p.shown, b.Text)
+	return channel.Receipt{MessageIDs: []string{strconv.Itoa(len(p.shown) - 1)}}, nil
+}
+
+// Abandon implements [channel.Previewer].
+func (*loopback) Abandon(context.Context, channel.Receipt, error) error { return nil }
+
+func TestALoopbackIsAChannel(t *testing.T) {
+	channeltest.Hooks(t, &loopback{})
+	channeltest.Run(t, channeltest.Fixture{Start: start, Groups: true, Redelivers: true, Streams: true})
+}

@@ -1,0 +1,380 @@
+package telegram
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-telegram/bot/models"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// adapter reads one update for the kernel.
+type adapter struct {
+	c *Channel
+	k *channel.Kernel
+	u *Update
+}
+
+var (
+	_ channel.Adapter[*Update] = (*adapter)(nil)
+	_ channel.Classifier       = (*adapter)(nil)
+	_ channel.Preflighter      = (*adapter)(nil)
+	_ channel.Finalizer        = (*adapter)(nil)
+)
+
+// event is what the kernel is given of an update.
+func (c *Channel) event(k *channel.Kernel, u *Update, m channel.Meta) channel.Event[*Update] {
+	m.Channel, m.Account = c.name, c.account
+	return channel.Event[*Update]{Meta: m, Raw: u, Adapter: &adapter{c, k, u}}
+}
+
+// key names an update in the journal. It is what the kernel makes of the input.
+func (c *Channel) key(u *Update) (key channel.EventKey, ok bool) {
+	m, _, id := message(u)
+	if m == nil {
+		return key, false
+	}
+	return channel.EventKey{
+		Channel: c.name, Account: c.account, Conversation: c.chats.conversation(m.Chat.ID), Thread: thread(m), ID: id,
+	}, true
+}
+
+// Ingest implements [channel.Adapter].
+func (a *adapter) Ingest(_ context.Context, u *Update) (*channel.Input, error) {
+	m, kind, id := message(u)
+	if m == nil {
+		return nil, nil // nothing that an agent could be told of
+	}
+	text, entities := words(m)
+	to := addressed(text, entities, a.c.self())
+	in := &channel.Input{
+		ID: id, RawText: text,
+		ConversationID: a.c.chats.conversation(m.Chat.ID), ThreadID: thread(m), SenderID: sender(m, a.c.self()).ID,
+		GroupID: m.MediaGroupID, Raw: m, TextForCommands: cmp.Or(to.command, rewrite(text, to.cuts)),
+	}
+	if m.Date != 0 {
+		in.Timestamp = time.Unix(int64(m.Date), 0).UTC()
+	}
+	in.TextForAgent = cmp.Or(rewrite(text, slices.Concat(to.cuts, links(text, entities))), shown(m))
+	in.HasMedia = kind == channel.EventMessage && len(attachments(m, a.c.store.limit)) > 0
+	return in, nil
+}
+
+// said is what a message says, with the addresses of links.
+func said(m *models.Message) string {
+	text, entities := words(m)
+	return cmp.Or(rewrite(text, links(text, entities)), shown(m))
+}
+
+// Classify implements [channel.Classifier].
+func (a *adapter) Classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
+	_, kind, _ := message(a.u)
+	if _, command := turn.CommandName(in.TextForCommands); command && kind == channel.EventMessage {
+		return channel.EventClass{Kind: channel.EventCommand, CanStartAgentTurn: true}, nil
+	}
+	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage}, nil
+}
+
+// Preflight implements [channel.Preflighter]: it knows of commands for others, and how images of a message that is not answered are
+// loaded.
+func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (channel.Preflight, error) {
+	var pf channel.Preflight
+	list := parts(in)
+	for _, m := range list {
+		text, entities := words(m)
+		if addressed(text, entities, a.c.self()).other {
+			pf.Admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "other_bot"}
+			return pf, nil
+		}
+	}
+	if in.HasMedia {
+		pf.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
+			var images []attachment
+			for _, m := range list {
+				images = append(images, attachments(m, a.c.store.limit)...)
+			}
+			images = slices.DeleteFunc(images, func(f attachment) bool { return f.fact.Kind != channel.MediaImage })
+			all, _ := a.c.load(ctx, images)
+			return all, nil
+		}
+	}
+	return pf, nil
+}
+
+// parts are the messages of an input, in order: several where it was merged.
+func parts(in *channel.Input) []*models.Message {
+	var list []*models.Message
+	for _, p := range in.Parts {
+		if m, ok := p.Raw.(*models.Message); ok {
+			list = append(list, m)
+		}
+	}
+	if m, ok := in.Raw.(*models.Message); ok && len(list) == 0 {
+		list = append(list, m)
+	}
+	return list
+}
+
+// Resolve implements [channel.Adapter].
+func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (channel.Plan, error) {
+	c, me := a.c, a.c.self()
+	list := parts(in)
+	m := list[len(list)-1] // what the reply goes to
+	kind := chatKind(&m.Chat)
+	from := sender(m, me)
+	native := strconv.FormatInt(c.chats.now(m.Chat.ID), 10)
+
+	var policy channel.Policy
+	if a.k.Settings != nil {
+		policy = a.k.Settings.Policy(channel.PolicyQuery{
+			Channel: c.name, Account: c.account, Conversation: in.ConversationID, Thread: in.ThreadID, Kind: kind,
+		})
+	}
+	who := from.Identity()
+	who.Paired = a.paired(ctx, policy, kind, from.ID)
+
+	f := channel.Facts{
+		Channel: c.name, Account: c.account, MessageID: in.ID, From: from.ID, Timestamp: in.Timestamp,
+		Sender: from,
+		Conversation: channel.ConversationFacts{
+			Kind: kind, ID: in.ConversationID, Label: chatLabel(&m.Chat), ThreadID: in.ThreadID,
+		},
+		Route: channel.RouteFacts{CreateIfMissing: true},
+		Reply: reply(kind, native, in.ThreadID, m),
+		Message: channel.MessageFacts{
+			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, SenderLabel: label(from),
+			Preview: preview(in.RawText),
+		},
+	}
+	if native != f.Conversation.ID {
+		f.Conversation.NativeChannelID = native
+	}
+	key := channel.KeyParts{Channel: c.name, Account: c.account, Conversation: in.ConversationID}
+	if in.ThreadID != "" {
+		f.Route.ParentSessionKey = channel.SessionKey(key)
+		key.Thread = in.ThreadID
+	}
+	f.Route.RouteSessionKey = channel.SessionKey(key)
+	if a.k.Routes == nil {
+		f.Route.AgentID = cmp.Or(policy.Agent, c.agent)
+	}
+	names := channel.NewNames(policy.Patterns)
+	var mentions []channel.MentionFacts
+	for _, part := range list {
+		mentions = append(mentions, mentioned(part, me, names))
+	}
+	f.Access = policy.Access(who, channel.MergeMentions(mentions...))
+	f.Supplemental = supplemental(m, me, kind, policy)
+	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
+	a.media(ctx, list, &f)
+	return &channel.Assembled{
+		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
+		Delivery: c.delivery(native, in.ThreadID, kind),
+	}, nil
+}
+
+// media are the files of the messages and of what they quote. They are loaded only for a message that the gates let in, and what
+// context_visibility hides is not (CH-109).
+func (a *adapter) media(ctx context.Context, list []*models.Message, f *channel.Facts) {
+	c := a.c
+	var own, quoted []attachment
+	for _, m := range list {
+		own = append(own, attachments(m, c.store.limit)...)
+	}
+	if to := list[len(list)-1].ReplyToMessage; f.Supplemental.Quote != nil && to != nil && !f.Supplemental.Quote.IsExternal {
+		quoted = attachments(to, c.store.limit)
+	}
+	f.Media = facts(own)
+	if f.Supplemental.Quote != nil {
+		f.Supplemental.Quote.Media = facts(quoted)
+	}
+	if len(own)+len(quoted) == 0 || channel.DryRun(ctx) {
+		return
+	}
+	if d := channel.Evaluate(*f).Admission.Kind; d != channel.Dispatch && d != channel.ObserveOnly {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.k.Limits.Loader, loaderTimeout))
+	defer cancel()
+	seen, hidden := f.Supplemental.Visible(f.Access.Visibility)
+	if !hidden {
+		var notes []string
+		f.Media, notes = c.load(ctx, own)
+		f.Message.BodyForAgent = strings.TrimSpace(strings.Join(append([]string{f.Message.BodyForAgent}, notes...), "\n"))
+	}
+	if seen.Quote != nil {
+		f.Supplemental.Quote.Media, _ = c.load(ctx, quoted)
+	}
+}
+
+// loaderTimeout bounds the loading of a message's files (CH-28).
+const loaderTimeout = 15 * time.Second
+
+// paired says whether a sender was paired, where that is asked for.
+func (a *adapter) paired(ctx context.Context, p channel.Policy, kind channel.ChatType, sender string) channel.Tri {
+	if p.DM != channel.PolicyPairing || kind != channel.Direct {
+		return channel.Unknown
+	}
+	if a.k.Pairing == nil {
+		return channel.No
+	}
+	switch ok, err := a.k.Pairing.Paired(ctx, a.c.name, a.c.account, sender); {
+	case err != nil:
+		return channel.Unknown
+	case ok:
+		return channel.Yes
+	}
+	return channel.No
+}
+
+// reply is where the answer goes: to the message in groups, into its topic, and in a direct conversation just to the chat (CH-177).
+func reply(kind channel.ChatType, chat, thread string, m *models.Message) channel.ReplyPlanFacts {
+	r := channel.ReplyPlanFacts{
+		To: chat, OriginatingTo: chat, NativeChannelID: chat, ReplyToID: channel.None, MessageThreadID: channel.None,
+		Mode: channel.ReplyDirect,
+	}
+	if kind == channel.Group {
+		r.Mode, r.ReplyToID = channel.ReplyMessage, channel.Some(strconv.Itoa(m.ID))
+	}
+	if kind == channel.Broadcast {
+		r.Mode = channel.ReplyChannel
+	}
+	if thread != "" {
+		r.Mode, r.MessageThreadID = channel.ReplyThread, channel.Some(thread)
+	}
+	return r
+}
+
+// mentioned is what a message says of who is meant (CH-174).
+func mentioned(m *models.Message, me *models.User, names channel.Names) channel.MentionFacts {
+	text, entities := words(m)
+	a := addressed(text, entities, me)
+	f := channel.MentionFacts{CanDetect: true, WasMentioned: a.us || names.In(text), HasAnyMention: a.anybody}
+	if to := answered(m); to != nil && to.From != nil && to.From.ID == me.ID && to.SenderChat == nil {
+		f.Implicit = append(f.Implicit, channel.ReplyToBot)
+		if m.Quote != nil {
+			f.Implicit = append(f.Implicit, channel.QuotedBot)
+		}
+	}
+	if m.ExternalReply != nil {
+		if by := m.ExternalReply.Origin.MessageOriginUser; by != nil && by.SenderUser.ID == me.ID {
+			f.Implicit = append(f.Implicit, channel.QuotedBot)
+		}
+	}
+	return f
+}
+
+// answered is the message that a message replies to. In a topic, every message that replies to none refers to the topic's first.
+func answered(m *models.Message) *models.Message {
+	to := m.ReplyToMessage
+	if to == nil || m.IsTopicMessage && to.ID == m.MessageThreadID {
+		return nil
+	}
+	return to
+}
+
+// supplemental is what stands around a message.
+func supplemental(m *models.Message, me *models.User, kind channel.ChatType, p channel.Policy) channel.SupplementalFacts {
+	var s channel.SupplementalFacts
+	if to := answered(m); to != nil {
+		by := sender(to, me)
+		q := &channel.Quote{
+			ID: strconv.Itoa(to.ID), Body: said(to), Sender: label(by), IsSelf: by.IsSelf, SenderAllowed: p.Sees(kind, by.Identity()),
+		}
+		if m.Quote != nil {
+			q.Body, q.IsQuote = m.Quote.Text, m.Quote.IsManual
+		}
+		if by.IsSelf {
+			q.SenderAllowed = channel.Yes
+		}
+		s.Quote = q
+	} else if e := m.ExternalReply; e != nil {
+		by, _, _ := origin(&e.Origin, me)
+		q := &channel.Quote{Sender: label(by), IsExternal: true, IsSelf: by.IsSelf, SenderAllowed: p.Sees(kind, by.Identity())}
+		if e.MessageID != 0 {
+			q.ID = strconv.Itoa(e.MessageID)
+		}
+		if m.Quote != nil {
+			q.Body, q.IsQuote = m.Quote.Text, m.Quote.IsManual
+		}
+		s.Quote = q
+	}
+	if o := m.ForwardOrigin; o != nil {
+		by, what, at := origin(o, me)
+		s.Forwarded = &channel.Forwarded{
+			From: cmp.Or(by.Name, by.Username), FromType: what, FromID: by.ID, Date: at, SenderAllowed: p.Sees(kind, by.Identity()),
+		}
+	}
+	return s
+}
+
+// origin is who wrote a message first. Of somebody who hides, there is a name only, which anybody may take.
+func origin(o *models.MessageOrigin, me *models.User) (by channel.SenderFacts, kind string, at time.Time) {
+	chat := func(c *models.Chat) channel.SenderFacts {
+		return channel.SenderFacts{ID: strconv.FormatInt(c.ID, 10), Name: chatLabel(c), Username: c.Username}
+	}
+	date := 0
+	switch {
+	case o.MessageOriginUser != nil:
+		by, date = user(&o.MessageOriginUser.SenderUser, me), o.MessageOriginUser.Date
+	case o.MessageOriginHiddenUser != nil:
+		by, date = channel.SenderFacts{Name: o.MessageOriginHiddenUser.SenderUserName}, o.MessageOriginHiddenUser.Date
+	case o.MessageOriginChat != nil:
+		by, date = chat(&o.MessageOriginChat.SenderChat), o.MessageOriginChat.Date
+	case o.MessageOriginChannel != nil:
+		by, date = chat(&o.MessageOriginChannel.Chat), o.MessageOriginChannel.Date
+	}
+	if date != 0 {
+		at = time.Unix(int64(date), 0).UTC()
+	}
+	return by, string(o.Type), at
+}
+
+// label is what a sender is called in the envelope.
+func label(s channel.SenderFacts) string {
+	switch {
+	case s.Username == "":
+		return s.Name
+	case s.Name == "":
+		return "@" + s.Username
+	}
+	return s.Name + " (@" + s.Username + ")"
+}
+
+// preview is a short text for logs: 80 characters.
+func preview(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	for n, i := 0, 0; i < len(text); n++ {
+		if n == 80 {
+			return text[:i]
+		}
+		_, size := utf8.DecodeRuneInString(text[i:])
+		i += size
+	}
+	return text
+}
+
+// Finalize implements [channel.Finalizer]: what somebody has changed is changed where it waits (CH-98).
+func (a *adapter) Finalize(ctx context.Context, _ channel.Result) error {
+	m, _, _ := message(a.u)
+	if a.u.EditedMessage == nil && a.u.EditedChannelPost == nil || a.k.Window == nil || a.k.Settings == nil || chatKind(&m.Chat) == channel.Direct {
+		return nil
+	}
+	key := channel.WindowKey{Channel: a.c.name, Account: a.c.account, Conversation: a.c.chats.conversation(m.Chat.ID), Thread: thread(m)}
+	policy := a.k.Settings.Policy(channel.PolicyQuery{
+		Channel: key.Channel, Account: key.Account, Conversation: key.Conversation, Thread: key.Thread, Kind: chatKind(&m.Chat),
+	})
+	if policy.Sees(chatKind(&m.Chat), sender(m, a.c.self()).Identity()) != channel.Yes {
+		a.k.Window.Forget(ctx, key, strconv.Itoa(m.ID)) // since then, the sender may not talk here any more
+		return nil
+	}
+	a.k.Window.Edit(ctx, key, strconv.Itoa(m.ID), said(m))
+	return nil
+}

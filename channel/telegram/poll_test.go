@@ -1,0 +1,286 @@
+package telegram
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/faketelegram"
+)
+
+func TestAPrivateMessageIsAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "say **hello**"})
+		got := r.fake.Messages(private.ID, r.fake.Me().ID)
+		if len(got) != 1 || got[0].Text != "hello" || len(got[0].Entities) != 1 || got[0].Entities[0].Type != "bold" {
+			t.Fatalf("%+v", got)
+		}
+		if got[0].ReplyTo != nil {
+			t.Error("in a private chat nothing is quoted")
+		}
+		c := r.told()[0]
+		if c.SessionKey != "telegram:7" || c.SenderID != "7" || c.SenderName != "Ann Lee" || c.SenderUsername != "ann" || c.ChatType != channel.Direct || c.AgentID != "assistant" {
+			t.Errorf("%+v", c)
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// CH-170
+func TestPollingAsksForFiftySecondsAndForWhatItUnderstands(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		time.Sleep(2 * time.Minute)
+		calls := r.fake.Calls()
+		var names []string
+		for _, c := range calls {
+			names = append(names, c.Method)
+		}
+		if d := cmp.Diff([]string{"getMe", "deleteWebhook", "getUpdates", "getUpdates"}, names); d != "" {
+			t.Fatal(d)
+		}
+		if calls[1].Params["drop_pending_updates"] == "true" {
+			t.Error("pending updates are dropped")
+		}
+		for _, c := range calls[2:] {
+			if c.Params["timeout"] != "50" || c.Params["allowed_updates"] != `["message","edited_message","channel_post","edited_channel_post","callback_query","my_chat_member"]` {
+				t.Errorf("%v", c.Params)
+			}
+		}
+	})
+}
+
+// CH-170
+func TestAWebhookThatIsSetIsRemovedAndItsUpdatesCome(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, &faketelegram.Options{Deliver: &http.Client{Transport: nowhere{}}})
+		set := &api{http: &http.Client{Transport: r.fake.Transport()}, base: "http://api.test", token: r.fake.Token()}
+		if err := set.call(t.Context(), callTimeout, "setWebhook", map[string]string{"url": "https://other.example/"}, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.fake.Say(faketelegram.Message{Chat: private, From: ann, Text: "say pending"})
+		r.serve(t)
+		if got := r.ours(private.ID); len(got) != 1 || got[0] != "pending" {
+			t.Errorf("%q", got)
+		}
+		if r.fake.Webhook().URL != "" {
+			t.Error("the webhook is still set")
+		}
+	})
+}
+
+// nowhere is a network that reaches nobody.
+type nowhere struct{}
+
+func (nowhere) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("nowhere") }
+
+// brokenJournal takes nothing until it is mended.
+type brokenJournal struct {
+	channel.Journal
+	broken atomic.Bool
+}
+
+func (j *brokenJournal) Accept(ctx context.Context, k channel.EventKey, raw []byte) (bool, error) {
+	if j.broken.Load() {
+		return false, errors.New("the disk is full")
+	}
+	return j.Journal.Accept(ctx, k, raw)
+}
+
+// CH-170, CH-71
+func TestTheOffsetMovesOnlyAfterAccept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		j := &brokenJournal{Journal: channel.NewJournal(nil)}
+		j.broken.Store(true)
+		r.kernel.Journal = j
+		r.serve(t)
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
+		time.Sleep(10 * time.Second)
+		if len(r.fake.Pending()) != 1 || len(r.told()) != 0 {
+			t.Fatal("what was not accepted is confirmed, or was run")
+		}
+		j.broken.Store(false)
+		time.Sleep(time.Minute)
+		if len(r.fake.Pending()) != 0 || len(r.told()) != 1 {
+			t.Errorf("%d pending, %d turns; expected none and one", len(r.fake.Pending()), len(r.told()))
+		}
+	})
+}
+
+// CH-170
+func TestASecondReaderIsWaitedForAndNamedInTheLogOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.fake.Fail(faketelegram.Fault{Method: "getUpdates", Code: http.StatusConflict, Times: 5})
+		r.serve(t)
+		time.Sleep(2 * time.Minute)
+		if n := strings.Count(r.log.String(), "another program reads this bot's updates"); n != 1 {
+			t.Errorf("the log says so %d times, expected once", n)
+		}
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
+		if len(r.ours(private.ID)) != 1 {
+			t.Error("it has not gone on")
+		}
+		calls := r.fake.Calls("getUpdates")
+		if gap := calls[1].At.Sub(calls[0].At); gap < 2*time.Second {
+			t.Errorf("it asks again after %v", gap)
+		}
+	})
+}
+
+func TestFailuresOfPollingAreOutlived(t *testing.T) {
+	for name, f := range map[string]faketelegram.Fault{
+		"a gateway's page":                  {Code: http.StatusBadGateway, Body: "<html>bad gateway</html>"},
+		"a refused connection":              {Cut: faketelegram.Refused},
+		"a connection that is cut":          {Cut: faketelegram.CutBefore},
+		"updates that were lost on the way": {Cut: faketelegram.CutAfter},
+		"too many requests":                 {Code: http.StatusTooManyRequests, RetryAfter: 7},
+		"a body that is no JSON":            {Body: "{"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := setup(t, nil, nil)
+				f := f
+				f.Method, f.Times = "getUpdates", 3
+				r.fake.Say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
+				r.fake.Fail(f)
+				r.serve(t)
+				time.Sleep(2 * time.Minute)
+				if got := r.ours(private.ID); len(got) != 1 {
+					t.Errorf("%q", got)
+				}
+				if strings.Contains(r.log.String(), r.fake.Token()) {
+					t.Error("the token is in the log")
+				}
+			})
+		})
+	}
+}
+
+func TestAnUpdateThatComesAgainRunsOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		r.fake.Fail(faketelegram.Fault{Method: "sendMessage", Delay: 5 * time.Second})
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
+		m := r.fake.Messages(private.ID, 7)[0]
+		r.fake.Push("message", m)
+		time.Sleep(time.Minute)
+		r.fake.Push("message", m)
+		time.Sleep(time.Minute)
+		if len(r.told()) != 1 || len(r.ours(private.ID)) != 1 {
+			t.Errorf("%d turns, answers %q", len(r.told()), r.ours(private.ID))
+		}
+	})
+}
+
+func TestTheLastOffsetIsConfirmedAtTheEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(r.fake.Pending()); n != 0 {
+			t.Errorf("%d updates are not confirmed", n)
+		}
+	})
+}
+
+// CH-179
+func TestAnInvalidTokenStopsTheChannelAndIsSaid(t *testing.T) {
+	for name, method := range map[string]string{"at the start": "getMe", "later": "getUpdates", "when it answers": "sendMessage"} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := setup(t, nil, nil)
+				r.fake.Fail(faketelegram.Fault{Method: method, Code: http.StatusUnauthorized, Times: -1})
+				r.fake.Say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
+				r.serve(t)
+				time.Sleep(time.Minute)
+				select {
+				case err := <-r.done:
+					r.done = nil
+					if err == nil || !strings.Contains(err.Error(), "token is not valid") || strings.Contains(err.Error(), "42:fake") {
+						t.Error(err)
+					}
+				default:
+					t.Error("it serves still")
+				}
+				if r.channel.Ready() == nil {
+					t.Error("it says that it is ready")
+				}
+			})
+		})
+	}
+}
+
+func TestConversationsKeepTheirOrderAndDoNotWaitForOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			if turn.Context.BodyForAgent == "slow" {
+				time.Sleep(10 * time.Second)
+			}
+			return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: turn.Context.BodyForAgent})
+		}
+		r.serve(t)
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "slow"})
+		r.say(faketelegram.Message{Chat: faketelegram.Chat{ID: 8, Type: "private"}, From: bob, Text: "quick"})
+		if got := r.ours(8); len(got) != 1 {
+			t.Error("another conversation waits")
+		}
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "second"})
+		time.Sleep(time.Minute)
+		var order []string
+		for _, c := range r.told() {
+			order = append(order, c.BodyForAgent)
+		}
+		if d := cmp.Diff([]string{"slow", "quick", "second"}, order); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func TestShutdownLetsTurnsEndAndCancelsThoseThatDoNot(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, func(s *Settings) { s.Grace = 5 * time.Second }, nil)
+		var cause error
+		r.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			if turn.Context.BodyForAgent == "short" {
+				time.Sleep(2 * time.Second)
+				return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "done"})
+			}
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return channel.DispatchResult{}, cause
+		}
+		r.serve(t)
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "short"})
+		r.say(faketelegram.Message{Chat: faketelegram.Chat{ID: 8, Type: "private"}, From: bob, Text: "endless"})
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := r.ours(private.ID); len(got) != 1 || got[0] != "done" {
+			t.Errorf("%q", got)
+		}
+		if !errors.Is(cause, channel.ErrDraining) {
+			t.Error(cause)
+		}
+	})
+}

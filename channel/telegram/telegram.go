@@ -1,0 +1,471 @@
+// Package telegram is the channel of the Bot API: people write to a bot, and an agent answers.
+//
+// # What it promises
+//   - An update is in the journal before the platform is told that it has come, and runs once, whatever is delivered again.
+//   - The updates of one conversation and topic start in the order in which they came.
+//   - What may have been accepted is not sent a second time; what certainly was not is.
+//   - The token is in no error, no log and no address that anybody sees.
+//
+// # What the library does, and what it does not
+//
+// Types of updates and parameters of calls are those of github.com/go-telegram/bot. Its poll loop, handlers and calls are not used:
+// it moves the offset before anybody has stored an update, drops those that are in its channel when it stops, decodes them away from
+// the bytes that the journal keeps, has answers of any size in its errors and memory, and tells a refused connection from an answer
+// that never came by nothing. Here that is one call function and one loop.
+package telegram
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-telegram/bot"
+	"github.com/go-telegram/bot/models"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// Secret is a text that prints as stars.
+type Secret string
+
+const stars = "***"
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return stars
+}
+
+// GoString, LogValue and MarshalText are for those that do not ask String.
+func (s Secret) GoString() string             { return `"` + s.String() + `"` }
+func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String()) }
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// How updates come.
+const (
+	ModePoll    = "poll"
+	ModeWebhook = "webhook"
+)
+
+// What is shown of an answer before it is finished.
+const (
+	PreviewEdit  = "edit"  // a message that grows
+	PreviewDraft = "draft" // in private chats, a draft that nobody is notified of
+	PreviewOff   = "off"
+)
+
+// The markup of answers.
+const (
+	ParseHTML     = "html"
+	ParseMarkdown = "markdownv2"
+)
+
+// DefaultAPI is the public Bot API server.
+const DefaultAPI = "https://api.telegram.org"
+
+// Settings are what the channel itself is told; who may talk is for package channel. Only Token is required.
+type Settings struct {
+	Name    string // of the channel; "" is telegram
+	Account string // of several; "" is the only one
+	Token   Secret
+	API     string // the base of addresses; "" is [DefaultAPI]
+	Agent   string // answers where no routes are
+	Mode    string // "" is [ModePoll]
+
+	PublicURL string // of this server, for webhooks: https://…
+	Secret    Secret // of the webhook; "" makes a new one at each start
+
+	Preview   string // "" is [PreviewEdit]
+	ParseMode string // "" is [ParseHTML]
+
+	MaxMedia int64  // bytes of one file; 0 is 10 MiB
+	Media    string // the folder for files; "" loads none
+	Files    string // the folder in which a local Bot API server keeps its files; "" is none
+	State    string // the file for what is known of groups; "" forgets it
+
+	Grace  time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
+	Client *http.Client  // nil is one of its own
+	Log    *slog.Logger  // nil is silent
+}
+
+// Channel is one bot.
+type Channel struct {
+	name, account  string
+	agent          string
+	mode           string
+	publicURL      string
+	secret         string // of the webhook
+	preview        string
+	parseMode      models.ParseMode
+	grace          time.Duration
+	log            *slog.Logger
+	api            *api
+	chats          *chats
+	store          store
+	me             atomic.Pointer[models.User]
+	closeIdle      func() // of a client of its own
+	broken         atomic.Pointer[error]
+	giveUp         atomic.Pointer[context.CancelCauseFunc]
+	mu             sync.Mutex
+	door           *channel.Door // guarded by mu: while Serve runs
+	conflictLogged time.Time     // of the poller alone
+}
+
+var _ channel.Channel = (*Channel)(nil)
+
+var (
+	tokenForm  = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
+	secretForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`)
+)
+
+// New checks the settings and returns the channel. It asks nobody yet.
+func New(s Settings) (*Channel, error) {
+	c := &Channel{
+		name: cmp.Or(s.Name, "telegram"), account: s.Account, agent: s.Agent, mode: cmp.Or(s.Mode, ModePoll),
+		publicURL: strings.TrimRight(s.PublicURL, "/"), secret: string(s.Secret), preview: cmp.Or(s.Preview, PreviewEdit),
+		grace: s.Grace, log: s.Log, store: store{files: s.Files, limit: cmp.Or(s.MaxMedia, defaultMaxMedia)},
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	token := strings.TrimSpace(string(s.Token))
+	switch {
+	case token == "":
+		return nil, errors.New("telegram: there is no token; set token to the one that @BotFather shows")
+	case !tokenForm.MatchString(token):
+		return nil, errors.New("telegram: the token is not one; expected a number, a colon, and letters, as @BotFather shows it")
+	}
+	base := strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/")
+	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("telegram: api is no address; expected one such as " + DefaultAPI)
+	}
+	switch c.mode {
+	case ModePoll:
+	case ModeWebhook:
+		if u, err := url.Parse(c.publicURL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+			return nil, errors.New("telegram: mode webhook needs public_url: the https address of this server, as the platform reaches it")
+		}
+		if c.secret == "" {
+			c.secret = rand.Text() + rand.Text()
+		}
+		if !secretForm.MatchString(c.secret) {
+			return nil, errors.New("telegram: the secret of the webhook may have 1 to 256 of A-Z, a-z, 0-9, _ and -")
+		}
+	default:
+		return nil, fmt.Errorf("telegram: mode is %q; expected %s or %s", c.mode, ModePoll, ModeWebhook)
+	}
+	switch c.preview {
+	case PreviewEdit, PreviewDraft, PreviewOff:
+	default:
+		return nil, fmt.Errorf("telegram: preview is %q; expected %s, %s or %s", c.preview, PreviewEdit, PreviewDraft, PreviewOff)
+	}
+	switch cmp.Or(strings.ToLower(s.ParseMode), ParseHTML) {
+	case ParseHTML:
+		c.parseMode = models.ParseModeHTML
+	case ParseMarkdown:
+		c.parseMode = models.ParseModeMarkdown
+	default:
+		return nil, fmt.Errorf("telegram: parse_mode is %q; expected %s or %s", s.ParseMode, ParseHTML, ParseMarkdown)
+	}
+	if c.store.limit < 0 || base == DefaultAPI && c.store.limit > publicMaxMedia {
+		return nil, fmt.Errorf("telegram: max_media is %d; the public server gives files of at most %d bytes", c.store.limit, publicMaxMedia)
+	}
+	var err error
+	if s.Media != "" {
+		if c.store.dir, err = filepath.Abs(s.Media); err != nil {
+			return nil, fmt.Errorf("telegram: the media folder: %w", err)
+		}
+	}
+	if s.Files != "" && !filepath.IsAbs(s.Files) {
+		return nil, errors.New("telegram: files is no absolute path; expected the folder in which the Bot API server keeps its files")
+	}
+	if c.chats, err = openChats(s.State); err != nil {
+		return nil, err
+	}
+	client := s.Client
+	c.closeIdle = func() {}
+	if client == nil {
+		own := http.DefaultTransport.(*http.Transport).Clone()
+		own.MaxIdleConnsPerHost = 16 // calls of as many turns at a time
+		client, c.closeIdle = &http.Client{Transport: own}, own.CloseIdleConnections
+	}
+	once := *client // its redirects are not ours to change
+	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.api = &api{http: &once, base: base, token: token, lost: c.fail}
+	id, _, _ := strings.Cut(token, ":")
+	me := &models.User{IsBot: true} // until the platform says more
+	_, _ = fmt.Sscan(id, &me.ID)
+	c.me.Store(me)
+	return c, nil
+}
+
+// Name implements [channel.Channel].
+func (c *Channel) Name() string { return c.name }
+
+// self is what is known of the bot.
+func (c *Channel) self() *models.User { return c.me.Load() }
+
+// Ready says why the channel does not work, nil where it does, for whoever asks whether the server is ready (CH-179).
+func (c *Channel) Ready() error {
+	if err := c.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// fail ends the channel: the token is not valid, so that nothing can work until somebody changes it.
+func (c *Channel) fail(err error) {
+	c.broken.Store(&err)
+	if stop := c.giveUp.Load(); stop != nil {
+		(*stop)(err)
+	}
+}
+
+// Check says whether the channel could start. It changes nothing on the platform.
+func (c *Channel) Check(ctx context.Context) error {
+	defer c.closeIdle()
+	if err := c.whoAmI(ctx); err != nil {
+		return err
+	}
+	var info models.WebhookInfo
+	if err := c.api.call(ctx, callTimeout, "getWebhookInfo", nil, &info); err != nil {
+		return err
+	}
+	if c.mode == ModePoll && info.URL != "" {
+		return errors.New("telegram: a webhook is set for this bot, to which updates go now; starting with mode poll removes it")
+	}
+	if c.mode == ModeWebhook && info.URL != "" && info.URL != c.webhookURL() {
+		return errors.New("telegram: the webhook of this bot is at another address now; starting with mode webhook changes that")
+	}
+	return nil
+}
+
+// About is what the platform says of the bot, for people: its name, and whether it sees what is not for it in groups (CH-174).
+func (c *Channel) About() string {
+	me := c.self()
+	if me.Username == "" {
+		return ""
+	}
+	if me.CanReadAllGroupMessages {
+		return "@" + me.Username + ", which is shown all messages of its groups"
+	}
+	return "@" + me.Username + ", in privacy mode: of groups, it is shown commands, mentions and replies to it"
+}
+
+// whoAmI asks the platform for the bot's name.
+func (c *Channel) whoAmI(ctx context.Context) error {
+	me := new(models.User)
+	if err := c.api.call(ctx, callTimeout, "getMe", nil, me); err != nil {
+		return err
+	}
+	c.me.Store(me)
+	return nil
+}
+
+// Explain says what would become of a recorded update, and why. Nothing has an effect but the question for the bot's name.
+func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byte) (channel.Explanation, error) {
+	u, err := Raw(recorded)
+	if err != nil {
+		return channel.Explanation{}, err
+	}
+	if c.self().Username == "" {
+		defer c.closeIdle()
+		if err := c.whoAmI(ctx); err != nil {
+			return channel.Explanation{}, err
+		}
+	}
+	return channel.Explain(ctx, k, c.event(k, u, channel.Meta{}))
+}
+
+// delivery is how the reply of one turn goes out.
+func (c *Channel) delivery(chat, thread string, kind channel.ChatType) channel.Delivery {
+	d := &delivery{c: c, chat: chat, thread: thread, kind: kind}
+	if c.preview == PreviewOff {
+		return d
+	}
+	return streaming{d}
+}
+
+// Serve implements [channel.Channel].
+func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
+	defer c.closeIdle()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	c.giveUp.Store(&stop)
+	defer c.giveUp.Store(nil)
+	c.broken.Store(nil)
+
+	door := channel.NewDoor(k, channel.DoorOptions{
+		Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
+		Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
+			u, err := Raw(e.Raw)
+			if err != nil {
+				u = new(Update) // what nobody can read is settled, too
+			}
+			return channel.Run(ctx, k, c.event(k, u, m))
+		},
+		Incomplete: c.incomplete,
+	})
+	c.mu.Lock()
+	if c.door != nil {
+		c.mu.Unlock()
+		return errors.New("telegram: the channel serves already")
+	}
+	c.door = door
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.door = nil
+		c.mu.Unlock()
+	}()
+	// The bot's name is needed to know who is meant, so nothing runs before it is known; what is left from before waits, too.
+	if err := c.persist(ctx, "getMe", c.whoAmI); err != nil {
+		return c.ended(ctx, err)
+	}
+	c.log.InfoContext(ctx, "the channel is connected", "channel", c.name, "bot", c.self().Username, "mode", c.mode)
+	receive := func(ctx context.Context) error { return c.poll(ctx, door) }
+	if c.mode == ModeWebhook {
+		receive = c.listen
+	}
+	return c.ended(ctx, door.Serve(ctx, receive))
+}
+
+// ended is what Serve returns: nil where somebody wanted its end.
+func (c *Channel) ended(ctx context.Context, err error) error {
+	if bad := c.Ready(); bad != nil {
+		return bad
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// maxPause bounds the pause after failures.
+const maxPause = 30 * time.Second
+
+// persist makes a call until it works, or until the channel ends or the platform says that it never will.
+func (c *Channel) persist(ctx context.Context, what string, call func(context.Context) error) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := call(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if is(err, badToken, badWebhook) {
+			return err
+		}
+		wait := pause
+		if e, ok := errors.AsType[*Error](err); ok {
+			wait = max(wait, e.RetryAfter)
+		}
+		c.log.WarnContext(ctx, "the platform does not answer as it should; the call is repeated", "channel", c.name, "method", what, "error", err, "pause", wait)
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// incomplete tells a conversation that a crash has cut off an answer (CH-74).
+func (c *Channel) incomplete(ctx context.Context, e channel.JournalEntry) error {
+	u, err := Raw(e.Raw)
+	if err != nil {
+		return err
+	}
+	m, kind, _ := message(u)
+	if m == nil || kind != channel.EventMessage {
+		return nil
+	}
+	t := target{chat: c.chats.now(m.Chat.ID)}
+	if thread(m) != "" {
+		t.thread = m.MessageThreadID
+	}
+	if chatKind(&m.Chat) == channel.Group {
+		t.reply = m.ID
+	}
+	_, err = c.send(ctx, &t, chunk{marked: "The server was restarted while it was answering: the answer may be incomplete."})
+	return err
+}
+
+// poll asks for updates until ctx ends. The offset, which tells the platform that it may forget an update, is moved when the update
+// is in the journal (CH-170).
+func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
+	err := c.persist(ctx, "deleteWebhook", func(ctx context.Context) error { // what is pending stays
+		return c.api.call(ctx, callTimeout, "deleteWebhook", &bot.DeleteWebhookParams{}, nil)
+	})
+	if err != nil {
+		return err
+	}
+	var offset, told int64
+	pause := firstPause
+	for ctx.Err() == nil {
+		var updates []rawUpdate
+		told = offset
+		err := c.api.call(ctx, pollTimeout+15*time.Second, "getUpdates", &getUpdates{
+			Offset: offset, Timeout: int(pollTimeout / time.Second), AllowedUpdates: allowed,
+		}, &updates)
+		if err == nil {
+			offset, err = c.accept(ctx, door, updates, offset)
+		}
+		switch {
+		case ctx.Err() != nil:
+		case err == nil:
+			pause = firstPause
+			continue
+		case is(err, badToken):
+			return err
+		case is(err, otherWebhook): // somebody has set one since
+			if err := c.api.call(ctx, callTimeout, "deleteWebhook", &bot.DeleteWebhookParams{}, nil); err == nil {
+				c.log.WarnContext(ctx, "a webhook was set for this bot, and was removed again", "channel", c.name)
+			}
+		case is(err, conflict):
+			if now := time.Now(); now.Sub(c.conflictLogged) >= conflictEvery {
+				c.conflictLogged = now
+				c.log.WarnContext(ctx, "another program reads this bot's updates; stop it, or give one of them a bot of its own", "channel", c.name)
+			}
+			pause = max(pause, 2*time.Second)
+		default:
+			c.log.WarnContext(ctx, "updates cannot be read; they are asked for again", "channel", c.name, "error", err, "pause", pause)
+		}
+		wait := pause
+		if e, ok := errors.AsType[*Error](err); ok {
+			wait = max(wait, e.RetryAfter)
+		}
+		if sleep(ctx, wait) != nil {
+			break
+		}
+		pause = min(2*pause, maxPause)
+	}
+	if offset != told {
+		// What is in the journal need not come once more at the next start.
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = c.api.call(last, 5*time.Second, "getUpdates", &getUpdates{Offset: offset, Limit: 1, AllowedUpdates: allowed}, nil)
+	}
+	return context.Cause(ctx)
+}
+
+// pollTimeout is how long the platform waits for an update before it says that there is none (CH-170).
+const pollTimeout = 50 * time.Second
+
+// conflictEvery is how seldom the log says that there are two readers.
+const conflictEvery = 10 * time.Minute
+
+// getUpdates is the call. (The library keeps its own to itself.)
+type getUpdates struct {
+	Offset         int64    `json:"offset,omitempty"`
+	Limit          int      `json:"limit,omitempty"`
+	Timeout        int      `json:"timeout,omitempty"`
+	AllowedUpdates []string `json:"allowed_updates"`
+}

@@ -393,27 +393,17 @@ func (j *Journal) loadSegment(s *segment, size int64, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	damaged := 0
 	first := true
-	for offset := 0; offset+headSize <= len(text); {
-		r, err := parseRecord(text[offset:])
-		if err != nil {
-			damaged++
-			offset += align
-			continue
-		}
+	damaged := scan(text, func(r record, offset int) {
 		if first {
 			first, s.begun, s.last = false, r.at, r.at.UnixNano()
 		}
-		at := int64(offset)
-		offset += r.size
-		s.size = int64(offset)
+		s.size = int64(offset + r.size)
 		s.last = max(s.last, r.at.UnixNano(), r.state.at.UnixNano())
-		if r.erased {
-			continue
+		if !r.erased {
+			j.loadRecord(s, r, int64(offset), now)
 		}
-		j.loadRecord(s, r, at, now)
-	}
+	})
 	if s.size < size {
 		j.log.Warn("a segment of the journal ended in a record that was not finished; it is cut off", "segment", s.name(),
 			"bytes", size-s.size)
@@ -425,10 +415,27 @@ func (j *Journal) loadSegment(s *segment, size int64, now time.Time) error {
 			return err
 		}
 	}
-	if damaged > 0 && s.size == size {
+	if damaged {
 		j.log.Warn("a segment of the journal is damaged; the events in it are lost", "segment", s.name())
 	}
 	return nil
+}
+
+// scan finds the records of a segment, and says whether there is anything else before the last of them.
+func scan(text []byte, each func(r record, offset int)) (damaged bool) {
+	skipped := false
+	for offset := 0; offset+headSize <= len(text); {
+		r, err := parseRecord(text[offset:])
+		if err != nil {
+			skipped = true
+			offset += align
+			continue
+		}
+		damaged = skipped
+		each(r, offset)
+		offset += r.size
+	}
+	return damaged
 }
 
 // loadRecord takes in one record. A later one of the same key is what counts: the earlier was settled for a day, or it was moved.

@@ -1,0 +1,633 @@
+package channel
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// post is a platform that the outbox sends to.
+type post struct {
+	mu     sync.Mutex
+	sent   []string
+	at     []time.Time
+	answer func(Outbound) (Receipt, error)
+	lacks  Capabilities
+	canErr error
+}
+
+func (p *post) Can(need Capabilities) (bool, error) {
+	return !(need.Thread && p.lacks.Thread || need.Media && p.lacks.Media), p.canErr
+}
+
+func (p *post) Send(_ context.Context, out Outbound) (Receipt, error) {
+	p.mu.Lock()
+	p.sent, p.at = append(p.sent, fmt.Sprintf("%s %s %d", out.Block.Key, out.Block.Text, out.Attempt)), append(p.at, time.Now())
+	p.mu.Unlock()
+	if p.answer == nil {
+		return Receipt{MessageIDs: []string{"m"}}, nil
+	}
+	return p.answer(out)
+}
+
+func (p *post) said() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.sent...)
+}
+
+// asked is a post that can be asked what became of a send.
+type asked struct {
+	*post
+	reconcile func(Outbound) (Receipt, error)
+}
+
+func (p asked) Reconcile(_ context.Context, out Outbound) (Receipt, error) { return p.reconcile(out) }
+
+// keyed is a post whose platform knows keys.
+type keyed struct{ *post }
+
+func (keyed) HonoursKey() bool { return true }
+
+// lasting is a delivery whose final blocks are durable.
+type lasting struct {
+	*desk
+	needs Capabilities
+}
+
+func (d lasting) Durable(b Block) *Durable { return &Durable{Sender: "fake", Needs: d.needs} }
+
+func openOutbox(t *testing.T, options OutboxOptions, s Sender) *Outbox {
+	t.Helper()
+	o, err := OpenOutbox(&options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s != nil {
+		o.Register("fake", s)
+	}
+	return o
+}
+
+func closeOutbox(t *testing.T, o *Outbox) {
+	t.Helper()
+	if err := o.Close(t.Context()); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+func later(what string) error { return &NotSentError{Err: errors.New(what), Retryable: true} }
+
+func unsent(n int) func(Outbound) (Receipt, error) {
+	return func(out Outbound) (Receipt, error) {
+		if out.Attempt <= n {
+			return Receipt{}, later("503")
+		}
+		return Receipt{}, nil
+	}
+}
+
+// durableTurn says one final text through an outbox.
+func durableTurn(t *testing.T, o *Outbox, d Delivery, turn, text string) (DispatchResult, tally, error) {
+	t.Helper()
+	s := turnOf(d)
+	s.Turn, s.Event = turn, "event-"+turn
+	ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, s)
+	speak(t, ds, ReplyFinal, text)
+	got, err := ds.end(nil)
+	return got, ds.came(), err
+}
+
+// CH-56: what is durable goes through the registered sender, and only final blocks do.
+func TestADurableBlockGoesThroughTheOutbox(t *testing.T) {
+	p, room := &post{}, &desk{}
+	o := openOutbox(t, OutboxOptions{}, p)
+	defer closeOutbox(t, o)
+	ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, turnOf(lasting{desk: room}))
+	speak(t, ds, ReplyBlock, "a")
+	speak(t, ds, ReplyFinal, "b")
+	got, err := ds.end(nil)
+	if err != nil || got.Block != 1 || got.Final != 1 {
+		t.Errorf("%v, %+v", err, got)
+	}
+	if diff := cmp.Diff([]string{"send a"}, room.said()); diff != "" {
+		t.Errorf("directly (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"t:2 b 1"}, p.said()); diff != "" {
+		t.Errorf("durable (-want +got):\n%s", diff)
+	}
+	if len(o.Pending()) != 0 {
+		t.Errorf("pending: %v", o.Pending())
+	}
+}
+
+// CH-57: before anything is written there is a way back, and after it none.
+func TestWhatASenderCannotDoIsDeliveredDirectly(t *testing.T) {
+	for name, row := range map[string]struct {
+		sender Sender
+		needs  Capabilities
+		direct bool
+		fails  bool
+	}{
+		"it can":                {&post{}, Capabilities{Thread: true}, false, false},
+		"it lacks threads":      {&post{lacks: Capabilities{Thread: true}}, Capabilities{Thread: true}, true, false},
+		"nobody is registered":  {nil, Capabilities{}, true, false},
+		"it cannot say":         {&post{canErr: errors.New("no answer")}, Capabilities{}, false, true},
+		"it refuses afterwards": {&post{answer: func(Outbound) (Receipt, error) { return Receipt{}, &NotSentError{Err: errors.New("400")} }}, Capabilities{}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, room := openOutbox(t, OutboxOptions{}, row.sender), &desk{}
+			defer closeOutbox(t, o)
+			_, _, err := durableTurn(t, o, lasting{room, row.needs}, "t", "a")
+			if (err != nil) != row.fails || (len(room.said()) == 1) != row.direct {
+				t.Errorf("%v, directly sent %q", err, room.said())
+			}
+		})
+	}
+	t.Run("it is full", func(t *testing.T) {
+		p := &post{answer: unsent(100)}
+		o, room := openOutbox(t, OutboxOptions{MaxBlocks: 1}, p), &desk{}
+		defer closeOutbox(t, o)
+		for i := range 2 {
+			if _, _, err := durableTurn(t, o, lasting{desk: room}, fmt.Sprint(i), "a"); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(p.said()) != 1 || len(room.said()) != 1 {
+			t.Errorf("outbox %q, directly %q", p.said(), room.said())
+		}
+	})
+}
+
+// CH-58: again with backoff, and the turn is queued meanwhile.
+func TestAnUnsentBlockIsTriedAgainWithBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &post{answer: unsent(3)}
+		o := openOutbox(t, OutboxOptions{}, p)
+		o.Start()
+		got, came, err := durableTurn(t, o, lasting{desk: &desk{}}, "t", "a")
+		if err != nil || !came.Queued || came.Visible || len(got.Receipts) != 0 {
+			t.Errorf("%v, %+v, %q", err, came, states(got))
+		}
+		if !o.Holds("event-t") || o.Pending()["fake"] != 1 {
+			t.Errorf("holds %v, pending %v", o.Holds("event-t"), o.Pending())
+		}
+		time.Sleep(time.Minute)
+		closeOutbox(t, o)
+		if diff := cmp.Diff([]string{"t:1 a 1", "t:1 a 2", "t:1 a 3", "t:1 a 4"}, p.said()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		for i, wait := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second} {
+			if got := p.at[i+1].Sub(p.at[i]); got < wait/2 || got > wait {
+				t.Errorf("attempt %d after %v, want %v to %v", i+2, got, wait/2, wait)
+			}
+		}
+		if o.Holds("event-t") {
+			t.Error("it is still held")
+		}
+	})
+}
+
+// CH-58: what the platform asks for is waited for.
+func TestRetryAfterIsTheLeastThatIsWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &post{}
+		p.answer = func(out Outbound) (Receipt, error) {
+			if out.Attempt == 1 {
+				return Receipt{}, &NotSentError{Err: errors.New("429"), Retryable: true, RetryAfter: 5 * time.Minute}
+			}
+			return Receipt{}, nil
+		}
+		o := openOutbox(t, OutboxOptions{}, p)
+		o.Start()
+		_, _, _ = durableTurn(t, o, lasting{desk: &desk{}}, "t", "a")
+		time.Sleep(time.Hour)
+		closeOutbox(t, o)
+		if len(p.at) != 2 || p.at[1].Sub(p.at[0]) != 5*time.Minute {
+			t.Errorf("sent at %v", p.at)
+		}
+	})
+}
+
+// CH-58: ten attempts, or a day; then it is given up, and logged without its words.
+func TestABlockThatCannotBeSentIsGivenUp(t *testing.T) {
+	for name, row := range map[string]struct {
+		answer   func(Outbound) (Receipt, error)
+		attempts int
+	}{
+		"attempts": {unsent(1000), 10},
+		"a day": {func(Outbound) (Receipt, error) {
+			return Receipt{}, &NotSentError{Err: errors.New("429"), Retryable: true, RetryAfter: 7 * time.Hour}
+		}, 4},
+		"it is refused on the way": {func(out Outbound) (Receipt, error) {
+			if out.Attempt == 2 {
+				return Receipt{}, &NotSentError{Err: errors.New("400")}
+			}
+			return Receipt{}, later("503")
+		}, 2},
+		"it is not known on the way": {func(out Outbound) (Receipt, error) {
+			if out.Attempt == 2 {
+				return Receipt{}, errors.New("reset")
+			}
+			return Receipt{}, later("503")
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				p := &post{answer: row.answer}
+				o := openOutbox(t, OutboxOptions{Log: slog.New(slog.NewTextHandler(&log, nil))}, p)
+				o.Start()
+				_, _, _ = durableTurn(t, o, lasting{desk: &desk{}}, "t", "canary")
+				time.Sleep(48 * time.Hour)
+				closeOutbox(t, o)
+				if len(p.said()) != row.attempts || len(o.Pending()) != 0 {
+					t.Errorf("%d attempts, want %d; pending %v", len(p.said()), row.attempts, o.Pending())
+				}
+				if !strings.Contains(log.String(), "turn=t") || strings.Contains(log.String(), "canary") {
+					t.Errorf("log: %s", log.String())
+				}
+			})
+		})
+	}
+}
+
+// CH-58: one behind the other for each target, whatever waits elsewhere.
+func TestBlocksOfOneTargetKeepTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &post{}
+		p.answer = func(out Outbound) (Receipt, error) {
+			if out.Block.Text == "a" && out.Attempt <= 2 {
+				return Receipt{}, later("503")
+			}
+			return Receipt{}, nil
+		}
+		o := openOutbox(t, OutboxOptions{}, p)
+		o.Start()
+		for _, text := range []string{"a", "b", "c"} {
+			if _, came, _ := durableTurn(t, o, lasting{desk: &desk{}}, "t-"+text, text); !came.Queued {
+				t.Errorf("%s is not queued: %+v", text, came)
+			}
+		}
+		s := turnOf(lasting{desk: &desk{}})
+		s.Turn, s.Target = "t-x", ReplyPlanFacts{To: "other"}
+		ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, s)
+		speak(t, ds, ReplyFinal, "x")
+		if got, err := ds.end(nil); err != nil || got.Final != 1 {
+			t.Errorf("another target: %+v, %v", got, err)
+		}
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"t-a:1 a 1", "t-x:1 x 1", "t-a:1 a 2", "t-a:1 a 3", "t-b:1 b 1", "t-c:1 c 1"}, p.said()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		closeOutbox(t, o)
+	})
+}
+
+// CH-58: unknown is never sent again, unless the platform can be asked or knows the key.
+func TestABlockOfUnknownFate(t *testing.T) {
+	reset := func(out Outbound) (Receipt, error) {
+		if out.Attempt == 1 {
+			return Receipt{}, errors.New("connection reset")
+		}
+		return Receipt{}, nil
+	}
+	for name, row := range map[string]struct {
+		sender func(*post) Sender
+		want   []string
+		queued bool
+	}{
+		"nobody can say":   {func(p *post) Sender { return p }, []string{"t:1 a 1"}, false},
+		"the key is known": {func(p *post) Sender { return keyed{p} }, []string{"t:1 a 1", "t:1 a 2"}, true},
+		"it was sent": {func(p *post) Sender {
+			return asked{p, func(Outbound) (Receipt, error) { return Receipt{MessageIDs: []string{"m"}}, nil }}
+		}, []string{"t:1 a 1"}, true},
+		"it was not sent": {func(p *post) Sender {
+			return asked{p, func(Outbound) (Receipt, error) { return Receipt{State: NotSent}, nil }}
+		}, []string{"t:1 a 1", "t:1 a 3"}, true},
+		"the platform does not answer": {func(p *post) Sender {
+			return asked{p, func(Outbound) (Receipt, error) { return Receipt{}, errors.New("503") }}
+		}, []string{"t:1 a 1"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &post{answer: reset}
+				o := openOutbox(t, OutboxOptions{}, row.sender(p))
+				o.Start()
+				_, came, err := durableTurn(t, o, lasting{desk: &desk{}}, "t", "a")
+				if came.Queued != row.queued || (err == nil) != row.queued || !row.queued && !came.Unknown {
+					t.Errorf("%v, %+v", err, came)
+				}
+				time.Sleep(48 * time.Hour)
+				closeOutbox(t, o)
+				if diff := cmp.Diff(row.want, p.said()); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				if len(o.Pending()) != 0 {
+					t.Errorf("pending: %v", o.Pending())
+				}
+			})
+		})
+	}
+}
+
+// CH-61: whoever is no longer let in gets nothing of what waits.
+func TestTheGatesAreAskedBeforeARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &post{answer: unsent(1)}
+		o := openOutbox(t, OutboxOptions{}, p)
+		var who []string
+		o.bind(func(_ context.Context, out Outbound) error {
+			who = append(who, out.Origin.Sender.ID)
+			return errors.New("dm_disabled")
+		}, nil)
+		o.Start()
+		s := turnOf(lasting{desk: &desk{}})
+		s.Origin.Sender.ID = "42"
+		ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, s)
+		speak(t, ds, ReplyFinal, "a")
+		_, _ = ds.end(nil)
+		time.Sleep(time.Hour)
+		closeOutbox(t, o)
+		if len(p.said()) != 1 || len(o.Pending()) != 0 {
+			t.Errorf("sent %q, pending %v", p.said(), o.Pending())
+		}
+		if diff := cmp.Diff([]string{"42"}, who); diff != "" {
+			t.Errorf("asked about (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// CH-80: sends of the outbox are marked, too.
+func TestRetriesAreMarkedForTheirEcho(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		marks := newEcho()
+		p := &post{answer: func(out Outbound) (Receipt, error) {
+			if out.Attempt == 1 {
+				return Receipt{}, later("503")
+			}
+			if !marks.byText("fake", "", "c", "hello") {
+				t.Error("the text is not marked")
+			}
+			return Receipt{MessageIDs: []string{"77"}}, nil
+		}}
+		o := openOutbox(t, OutboxOptions{}, p)
+		o.bind(nil, marks)
+		o.Start()
+		s := turnOf(lasting{desk: &desk{}})
+		s.Origin.Conversation.ID = "c"
+		ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, s)
+		speak(t, ds, ReplyFinal, "hello")
+		_, _ = ds.end(nil)
+		time.Sleep(time.Minute)
+		closeOutbox(t, o)
+		if !marks.byID("fake", "", "c", "77") {
+			t.Error("the id is not marked")
+		}
+	})
+}
+
+func TestCloseWaitsForWhatIsBeingSentAndNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &stuck{}
+		o := openOutbox(t, OutboxOptions{}, p)
+		o.Start()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, came, _ := durableTurn(t, o, lasting{desk: &desk{}}, "t", "a")
+			if !came.Unknown {
+				t.Errorf("%+v", came)
+			}
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := o.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("closed after %v", took)
+		}
+		<-done
+	})
+}
+
+// stuck sends until it is told to stop.
+type stuck struct{ post }
+
+func (*stuck) Send(ctx context.Context, _ Outbound) (Receipt, error) {
+	<-ctx.Done()
+	return Receipt{}, ctx.Err()
+}
+
+// crash is the end of a process: nothing is closed in order. What of the folder is there is copied, as the disk would have it.
+func crash(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// CH-56, CH-192: the outbox at each point where a process can end.
+func TestABlockAfterACrash(t *testing.T) {
+	for name, row := range map[string]struct {
+		when   string // the process ends: "prepared", "sending", "sent", "unsent"
+		sender func(*post) Sender
+		again  int // sends after the restart
+	}{
+		"before the send":                            {"prepared", func(p *post) Sender { return p }, 1},
+		"between send and receipt":                   {"sending", func(p *post) Sender { return p }, 0},
+		"between send and receipt, the key is known": {"sending", func(p *post) Sender { return keyed{p} }, 1},
+		"between send and receipt, it was sent":      {"sending", func(p *post) Sender { return asked{p, func(Outbound) (Receipt, error) { return Receipt{}, nil }} }, 0},
+		"between send and receipt, it was not sent": {"sending", func(p *post) Sender {
+			return asked{p, func(Outbound) (Receipt, error) { return Receipt{State: NotSent}, nil }}
+		}, 1},
+		"after the receipt":                            {"sent", func(p *post) Sender { return p }, 0},
+		"after a receipt that says that it is to wait": {"unsent", func(p *post) Sender { return p }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, after := t.TempDir(), ""
+			p := &post{answer: func(Outbound) (Receipt, error) {
+				if row.when == "sending" {
+					after = crash(t, dir)
+				}
+				if row.when == "unsent" {
+					return Receipt{}, later("503")
+				}
+				return Receipt{}, nil
+			}}
+			o := openOutbox(t, OutboxOptions{Dir: dir}, p)
+			if row.when == "prepared" {
+				out := Outbound{Channel: "fake", TurnID: "t", Event: "event-t", Sender: "fake", Block: Block{Kind: ReplyFinal, Key: "t:1", Payload: Payload{Text: "a"}, Target: ReplyPlanFacts{To: "c", MessageThreadID: Some("7"), ReplyToID: None}}}
+				if _, err := o.put(t.Context(), out); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				_, _, _ = durableTurn(t, o, lasting{desk: &desk{}}, "t", "a")
+			}
+			if after == "" {
+				after = crash(t, dir)
+			}
+			closeOutbox(t, o)
+
+			synctest.Test(t, func(t *testing.T) {
+				p := &post{}
+				o := openOutbox(t, OutboxOptions{Dir: after}, nil)
+				if held := o.Holds("event-t"); held != (row.when != "sent") {
+					t.Errorf("held after the restart: %v", held)
+				}
+				o.Start()
+				time.Sleep(10 * time.Second)
+				if len(p.said()) != 0 {
+					t.Error("sent before its channel is there")
+				}
+				o.Register("fake", row.sender(p))
+				time.Sleep(time.Hour)
+				if len(p.said()) != row.again || len(o.Pending()) != 0 {
+					t.Errorf("sent %q, pending %v; want %d sends", p.said(), o.Pending(), row.again)
+				}
+				closeOutbox(t, o)
+				left, err := os.ReadFile(filepath.Join(after, outboxFile))
+				if err != nil || len(left) != 0 {
+					t.Errorf("left in the file: %q, %v", left, err)
+				}
+			})
+		})
+	}
+}
+
+// CH-56: what is kept is as it was, a target that is none on purpose too.
+func TestTheOutboxKeepsABlockAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	want := Outbound{
+		Channel: "fake", Account: "a", TurnID: "t", Event: "e", Sender: "fake@a",
+		Origin: Origin{Sender: SenderFacts{ID: "42", Roles: []string{"r"}}, Conversation: ConversationFacts{Kind: Group, ID: "c"}},
+		Block: Block{
+			Kind: ReplyFinal, Seq: 3, Key: "t:3", Preview: &Receipt{MessageIDs: []string{"9"}},
+			Payload: Payload{Text: "<&>\u2028\n", Silent: true, Media: []MediaFact{{Path: "x", Kind: MediaImage}}},
+			Target:  ReplyPlanFacts{To: "c", ReplyToID: None, MessageThreadID: Some("7"), Mode: ReplyThread},
+		},
+	}
+	o := openOutbox(t, OutboxOptions{Dir: dir}, nil)
+	id, err := o.put(t.Context(), want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeOutbox(t, o)
+	info, err := os.Stat(filepath.Join(dir, outboxFile))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, mode %v", err, info.Mode())
+	}
+	o = openOutbox(t, OutboxOptions{Dir: dir}, nil)
+	defer closeOutbox(t, o)
+	if diff := cmp.Diff(want, o.blocks[id].out, cmp.AllowUnexported(Opt{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAFileThatACrashCutOffIsReadToItsLastWholeLine(t *testing.T) {
+	dir := t.TempDir()
+	o := openOutbox(t, OutboxOptions{Dir: dir}, nil)
+	for i := range 3 {
+		if _, err := o.put(t.Context(), Outbound{Channel: "fake", Block: Block{Payload: Payload{Text: fmt.Sprint(i)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closeOutbox(t, o)
+	path := filepath.Join(dir, outboxFile)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range whole {
+		// Every place within the ends of lines, and some in between: each is some writes that wait for the disk.
+		if near := bytes.IndexByte(whole[max(0, cut-2):], '\n'); near > 3 && cut%97 != 0 {
+			continue
+		}
+		if err := os.WriteFile(path, whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o := openOutbox(t, OutboxOptions{Dir: dir}, nil)
+		if want := bytes.Count(whole[:cut], []byte("\n")); len(o.blocks) != want {
+			t.Fatalf("cut at %d: %d blocks, want %d", cut, len(o.blocks), want)
+		}
+		if _, err := o.put(t.Context(), Outbound{Channel: "fake"}); err != nil {
+			t.Fatal(err)
+		}
+		n := len(o.blocks)
+		closeOutbox(t, o)
+		o = openOutbox(t, OutboxOptions{Dir: dir}, nil)
+		if len(o.blocks) != n {
+			t.Fatalf("cut at %d, one more block: %d, want %d", cut, len(o.blocks), n)
+		}
+		closeOutbox(t, o)
+	}
+}
+
+// The file does not grow with what was sent, and what is on its way when it is written anew stays on its way.
+func TestTheFileIsWrittenAnew(t *testing.T) {
+	dir := t.TempDir()
+	p := &post{answer: func(out Outbound) (Receipt, error) {
+		if strings.HasPrefix(out.Block.Text, "stay") {
+			return Receipt{}, later("503")
+		}
+		return Receipt{}, nil
+	}}
+	o := openOutbox(t, OutboxOptions{Dir: dir}, p)
+	_, _, _ = durableTurn(t, o, lasting{desk: &desk{}}, "stays", "stay")
+	for i := range 60 {
+		s := turnOf(lasting{desk: &desk{}})
+		s.Turn, s.Target = fmt.Sprint("t", i), ReplyPlanFacts{To: "other"}
+		ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, s)
+		speak(t, ds, ReplyFinal, strings.Repeat("x", 50_000))
+		if _, err := ds.end(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, outboxFile))
+	if err != nil || info.Size() > 2*logSlack {
+		t.Errorf("%v, %d bytes", err, info.Size())
+	}
+	closeOutbox(t, o)
+	o = openOutbox(t, OutboxOptions{Dir: dir}, nil)
+	defer closeOutbox(t, o)
+	if len(o.blocks) != 1 || !o.Holds("event-stays") {
+		t.Errorf("%d blocks", len(o.blocks))
+	}
+	for _, b := range o.blocks {
+		if b.sending || b.out.Attempt != 1 {
+			t.Errorf("%+v", b)
+		}
+	}
+}
+
+func TestOptsInJSON(t *testing.T) {
+	for name, o := range map[string]Opt{"unset": {}, "none": None, "a value": Some("7")} {
+		t.Run(name, func(t *testing.T) {
+			data, err := json.Marshal(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := Some("before")
+			if err := json.Unmarshal(data, &got); err != nil || got != o {
+				t.Errorf("%s: %+v, %v", data, got, err)
+			}
+		})
+	}
+}

@@ -247,7 +247,6 @@ func (s *Server) startAgent(sp spec) (r *run, id string, again bool, p *problem)
 	if e := ticket.Host(); e != nil {
 		// Turns that have no run, or none that is still going on, are of other doors: their answer comes by a run of its own.
 		if host, ok := e.Life.(*agentRun); ok && host.steer(sp) {
-			s.runs.keepKey(sp, host.id)
 			return nil, host.id, false, nil
 		}
 	}
@@ -277,6 +276,7 @@ func (a *agentRun) steer(sp spec) bool {
 		return false
 	}
 	a.steered = append(a.steered, sp)
+	a.s.runs.keepKey(sp, a.id) // until a run of its own has it
 	return true
 }
 
@@ -297,7 +297,7 @@ func (a *agentRun) follow(m *ling.Manager) {
 			late.cancel(nil)
 			continue
 		}
-		sp.key, sp.follows = "", true // the key leads here
+		sp.follows = true
 		r, id, p := a.s.runs.start(sp)
 		if p != nil {
 			m.Report("", lateFailure(p.Code))

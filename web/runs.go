@@ -128,7 +128,7 @@ func (rs *runs) attachLocked(key string, hash [16]byte) (string, *problem) {
 func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if sp.key != "" {
+	if sp.key != "" && !sp.follows { // whose key has led to the other run until now
 		// Looked up and set under one lock, so that requests that come together start one run.
 		if id, p := rs.attachLocked(sp.key, sp.hash); id != "" || p != nil {
 			return nil, id, p

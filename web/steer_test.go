@@ -68,6 +68,22 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 			t.Error("who began the run is not told")
 		}
 	})
+	t.Run("its request is repeated", func(t *testing.T) {
+		a, first := busy(t, nil)
+		const key = "Idempotency-Key: k"
+		async := func() *http.Response { return a.say("late", steered, "Prefer: respond-async", key) }
+		if async().Header.Get("X-Run-Id") != first.Header.Get("X-Run-Id") || async().Header.Get("X-Run-Id") != first.Header.Get("X-Run-Id") {
+			t.Error("it is not answered by the run that was to take it")
+		}
+		a.do("POST", first.Header.Get("Location")+"/cancel", "")
+		_, data := named(t, first)
+		if resp := async(); resp.Header.Get("X-Run-Id") != followUp(t, data) || resp.Header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("it is not answered by the run that answers it: %v", resp.Header)
+		}
+		if d := readDocument(t, a.say("late", steered, key)); d.Status != statusCompleted || !strings.HasSuffix(string(d.Result), `: late"`) {
+			t.Errorf("%+v", d)
+		}
+	})
 	t.Run("a later one comes before it", func(t *testing.T) {
 		a, first := busy(t, nil)
 		a.say("one", steered, "Prefer: respond-async")

@@ -2,6 +2,7 @@ package turn
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 )
@@ -18,7 +19,11 @@ func (Notices) OnError(ctx context.Context, stage Stage, err error, e *Envelope)
 		return
 	}
 	code := t.framework.Code(err)
-	notice := e.Reply(Sentence(code) + " (reference " + t.ID() + ")")
+	sentence := Sentence(code)
+	if errors.Is(err, ErrTimeout) { // which is nobody's fault and has no code
+		sentence = "The answer took too long and was ended."
+	}
+	notice := e.Reply(sentence + " (reference " + t.ID() + ")")
 	notice.Kind = KindError
 	notice.Extra = map[string]any{"code": code, "reference": t.ID()}
 	delivered, failure := t.Dispatch(ctx, notice)

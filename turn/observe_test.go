@@ -219,6 +219,25 @@ func TestTU_34ItsOwnFailureIsLoggedAndToldToNobody(t *testing.T) {
 	}
 }
 
+func TestTU_34ATurnThatTookTooLongSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := turn.New(turn.Options{Timeout: time.Minute})
+		var told []string
+		register(t, f, turn.Notices{}, runner(func(ctx context.Context, _ turn.Prompt, _ string, _ turn.State) (string, bool, error) {
+			<-ctx.Done()
+			return "", true, context.Cause(ctx)
+		}), dispatcher(func(_ context.Context, e *turn.Envelope) (bool, error) {
+			told = append(told, e.Content)
+			return true, nil
+		}))
+		r, err := f.Process(t.Context(), &turn.Envelope{Content: "x"})
+		if err != turn.ErrTimeout {
+			t.Errorf("got %v", err)
+		}
+		equal(t, "told", told, []string{"The answer took too long and was ended. (reference " + r.TurnID + ")"})
+	})
+}
+
 func TestTU_34ErrorsThatTheTurnGoesOnAfterAreNoNotices(t *testing.T) {
 	f := build(t, turn.Notices{}, says(failure("x"), "a"), dispatcher(func(_ context.Context, e *turn.Envelope) (bool, error) {
 		if e.Kind == turn.KindError {

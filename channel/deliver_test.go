@@ -54,7 +54,7 @@ func (d *desk) said() []string {
 }
 
 func (d *desk) Deliver(_ context.Context, b Block) (Receipt, error) {
-	if b.Preview != nil {
+	if b.Preview != nil && len(b.Preview.MessageIDs) > 0 {
 		return d.call("edit %s %s", b.Preview.MessageIDs[0], b.Text)
 	}
 	return d.call("send %s", b.Text)
@@ -771,6 +771,17 @@ func TestTheSignOfWorkIsGivenUntilThereIsText(t *testing.T) {
 		_, _ = d.end(nil)
 		if n := count(room); n != 1 {
 			t.Errorf("%d after an error, want 1", n)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		room := &desk{}
+		s := turnOf(working{room})
+		s.NoSign = true
+		d := newDeliveries(t.Context(), &Kernel{}, s)
+		time.Sleep(time.Minute)
+		_, _ = d.end(nil)
+		if n := count(room); n != 0 {
+			t.Errorf("%d where nothing works, want none", n)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {

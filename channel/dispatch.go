@@ -148,6 +148,7 @@ func (p *pass) notifyOutside(ctx context.Context) {
 	inside, cancel := outlive(ctx, cmp.Or(p.k.Limits.Finalize, defaultFinalize))
 	defer cancel()
 	of := p.sending()
+	of.NoSign = true
 	d := newDeliveries(inside, p.k, of)
 	_, _ = d.end(nil) // there is nothing to send
 	p.notify(ctx, d)

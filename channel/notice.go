@@ -9,10 +9,9 @@ import (
 // noticeOf is the kernel's own notice: for a failure outside of the agent, which gives its own.
 func noticeOf(turnID string) string { return turn.Sentence("") + " (reference " + turnID + ")" }
 
-// incompleteOf is what is said of a turn that a crash has cut off after something of its answer may have been seen (CH-74).
-func incompleteOf(turnID string) string {
-	return "The server was restarted while it was answering: the answer above may be incomplete. (reference " + turnID + ")"
-}
+// IncompleteNotice is what a door tells a conversation whose answer a crash has cut off when something of it may have been seen
+// (CH-74).
+const IncompleteNotice = "The server was restarted while it was answering: the answer may be incomplete."
 
 // notice tells whoever is answered that the turn has failed: what the agent has given to be told, or else text. It goes out at
 // most once a turn, after end, and only where nothing was shown. That it may go out at all is the caller's to know: the event will

@@ -33,6 +33,7 @@ type Outbox struct {
 	senders map[string]Sender
 	blocks  map[uint64]*parcel
 	queues  map[string][]*parcel // by target, in order
+	done    map[string]bool      // events that an earlier process has put blocks in for, and that are answered
 	bytes   int64
 	last    uint64
 	active  int  // sends of the goroutine that are under way
@@ -77,6 +78,7 @@ type parcel struct {
 	busy    bool // somebody is about to send it, or does
 	orphan  bool // it waits for its sender to be registered
 	sending bool // an attempt has begun of which it is not known what it came to
+	before  bool // an earlier process has put it in
 }
 
 // outboxLine is a line of the file: a block that is new, or a step that one has taken.
@@ -102,7 +104,8 @@ var (
 // OpenOutbox opens an outbox; nil are the defaults. Nothing is sent before Start.
 func OpenOutbox(options *OutboxOptions) (*Outbox, error) {
 	o := &Outbox{
-		senders: map[string]Sender{}, blocks: map[uint64]*parcel{}, queues: map[string][]*parcel{}, wake: make(chan struct{}, 1),
+		senders: map[string]Sender{}, blocks: map[uint64]*parcel{}, queues: map[string][]*parcel{},
+		done: map[string]bool{}, wake: make(chan struct{}, 1),
 	}
 	if options != nil {
 		o.o = *options
@@ -161,7 +164,7 @@ func (o *Outbox) replay(line []byte) {
 	o.last = max(o.last, l.ID)
 	if l.Block != nil {
 		if o.blocks[l.ID] == nil {
-			o.addLocked(&parcel{id: l.ID, out: *l.Block, at: l.At, size: int64(len(line))})
+			o.addLocked(&parcel{id: l.ID, out: *l.Block, at: l.At, size: int64(len(line)), before: true})
 		}
 		if l.Step == "" {
 			return
@@ -240,16 +243,27 @@ func (o *Outbox) Close(ctx context.Context) error {
 	return err
 }
 
-// Holds says whether a block waits that answers an event: then its turn is not run again.
+// Holds says whether the answer to an event is the outbox's to send, or was sent after an earlier process had left it: then the
+// event's turn is not run again. It does not hold what was being sent when that process ended, unless the platform can settle
+// it: nobody can say more of that than the ledger does.
 func (o *Outbox) Holds(event string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.done[event] {
+		return true
+	}
 	for _, p := range o.blocks {
-		if p.out.Event == event {
+		if p.out.Event == event && !(p.before && p.sending && !p.busy && !settles(o.senders[p.out.Sender])) {
 			return true
 		}
 	}
 	return false
+}
+
+// settles says whether a block may be sent whose fate is not known: its platform can be asked, or takes a second send for the first.
+func settles(s Sender) bool {
+	_, ok := s.(Reconciler)
+	return ok || honours(s)
 }
 
 // Pending counts the blocks that wait, by channel.
@@ -436,8 +450,7 @@ func (o *Outbox) later(s Sender, p *parcel, state ReceiptState, err error, last 
 			wait = not.RetryAfter
 		}
 	case UnknownWhether:
-		_, keep = s.(Reconciler)
-		keep = keep || honours(s)
+		keep = settles(s)
 	}
 	if !keep || last || p.out.Attempt >= o.o.Attempts {
 		o.settle(p, state, err)
@@ -499,6 +512,9 @@ func (o *Outbox) settle(p *parcel, state ReceiptState, err error) {
 	defer o.disk.Unlock()
 	o.mu.Lock()
 	o.removeLocked(p)
+	if p.before && (state.seen() || state == Suppressed) {
+		o.done[p.out.Event] = true
+	}
 	o.wakeLocked()
 	var used int64
 	for _, q := range o.blocks {

@@ -22,7 +22,6 @@ type lineLog struct {
 	mu      sync.Mutex
 	f       *os.File
 	size    int64 // of the lines that are whole
-	base    int64 // of the file when it was written anew: what is above is old or new
 	written int64 // bytes since the start, of files that are gone too
 	broken  error // the disk has failed, and what is in the file is not known
 

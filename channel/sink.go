@@ -29,6 +29,7 @@ type sending struct {
 	Delivery                       Delivery // nil: the plan is prepared, and only Do sends
 	Target                         ReplyPlanFacts
 	Observing                      bool
+	NoSign                         bool      // nothing works: there is a notice to be sent, at most
 	Ledger                         Ledger    // nil: nothing is marked
 	Echo                           echoMarks // nil: nothing is marked
 	// Allow asks the gates again where the settings have changed since authorize (CH-61); nil passes. It is asked before
@@ -132,7 +133,9 @@ func newDeliveries(ctx context.Context, k *Kernel, s sending) *deliveries {
 	d.prepare, _ = d.Delivery.(Preparer)
 	d.preview, _ = d.Delivery.(Previewer)
 	d.watch, _ = d.Delivery.(Watcher)
-	d.worker, _ = d.Delivery.(Worker)
+	if !d.NoSign {
+		d.worker, _ = d.Delivery.(Worker)
+	}
 	d.durable, _ = d.Delivery.(Durabler)
 	d.pace, _ = d.Delivery.(Pacer)
 	if d.worker != nil {

@@ -5,7 +5,6 @@ import (
 	"container/list"
 	"context"
 	"hash/maphash"
-	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -173,26 +172,27 @@ func (g *budget) loopLocked(f *Facts, now time.Time) (v loopVerdict, count func(
 	}
 }
 
-// bucket is a token bucket: what it has, and when that was.
-type bucket struct {
-	tokens float64
-	at     time.Time
+// bucket is a token bucket, kept as the time at which it is full again.
+type bucket struct{ full time.Time }
+
+// wait is how long it takes until the bucket has a token.
+func (b bucket) wait(r Rate, now time.Time) time.Duration {
+	if !b.full.After(now) {
+		return 0
+	}
+	return max(0, b.full.Sub(now)-time.Duration(r.Burst-1)*r.every())
 }
 
-// fill returns the bucket as it is now, and how long it takes until it has a token.
-func (b bucket) fill(known bool, r Rate, now time.Time) (bucket, time.Duration) {
-	perSecond := float64(r.PerMinute) / 60
-	if !known {
-		b = bucket{float64(r.Burst), now}
-	} else if passed := now.Sub(b.at); passed > 0 {
-		b = bucket{min(float64(r.Burst), b.tokens+perSecond*passed.Seconds()), now}
+// take takes a token.
+func (b bucket) take(r Rate, now time.Time) bucket {
+	if b.full.Before(now) {
+		b.full = now
 	}
-	// A hair below one is one: the parts of a minute are no binary fractions.
-	if b.tokens >= 1-1e-9 {
-		return b, 0
-	}
-	return b, time.Duration(math.Ceil((1 - b.tokens) / perSecond * float64(time.Second)))
+	return bucket{b.full.Add(r.every())}
 }
+
+// every is how long one token takes to come.
+func (r Rate) every() time.Duration { return time.Minute / time.Duration(r.PerMinute) }
 
 // rateLocked says what the gate rate does with an event, and how it is counted.
 func (g *budget) rateLocked(f *Facts, now time.Time) (v Verdict, wait time.Duration, count func()) {
@@ -201,33 +201,29 @@ func (g *budget) rateLocked(f *Facts, now time.Time) (v Verdict, wait time.Durat
 		v.State = Skipped
 		return v, 0, func() {}
 	}
-	var counts []func()
-	ask := func(b bucket, known bool, r Rate, setting string, put func(bucket)) {
-		if r.PerMinute < 0 {
-			return
-		}
-		b, need := b.fill(known, r, now)
-		if need > 0 && need >= wait {
+	sender, place := senderKey{f.Channel, f.Account, f.Sender.ID}, placeOf(f)
+	ofSender, _ := g.senders.get(sender)
+	ofChat, _ := g.chats.get(place)
+	limitSender, limitChat := g.limits.SenderRate.PerMinute > 0 && sender.sender != "", g.limits.ChatRate.PerMinute > 0
+	block := func(need time.Duration, r Rate, setting string) {
+		if need > wait {
 			wait = need
 			v.State, v.Reason, v.Setting, v.Value = Blocked, ReasonRateLimited, setting, strconv.Itoa(r.PerMinute)+"/min"
 			v.Hint = "wait, or raise the limit"
 		}
-		counts = append(counts, func() {
-			b.tokens--
-			put(b)
-		})
 	}
-	if f.Sender.ID != "" {
-		key := senderKey{f.Channel, f.Account, f.Sender.ID}
-		b, known := g.senders.get(key)
-		ask(b, known, g.limits.SenderRate, "limits.sender_rate", func(b bucket) { g.senders.put(key, b) })
+	if limitSender {
+		block(ofSender.wait(g.limits.SenderRate, now), g.limits.SenderRate, "limits.sender_rate")
 	}
-	place := placeOf(f)
-	b, known := g.chats.get(place)
-	ask(b, known, g.limits.ChatRate, "limits.chat_rate", func(b bucket) { g.chats.put(place, b) })
+	if limitChat {
+		block(ofChat.wait(g.limits.ChatRate, now), g.limits.ChatRate, "limits.chat_rate")
+	}
 	return v, wait, func() {
-		for _, c := range counts {
-			c()
+		if limitSender {
+			g.senders.put(sender, ofSender.take(g.limits.SenderRate, now))
+		}
+		if limitChat {
+			g.chats.put(place, ofChat.take(g.limits.ChatRate, now))
 		}
 	}
 }

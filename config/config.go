@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/lingserve/lingserve/channel"
 )
 
 // Config is what is in force. [Load] makes it.
@@ -30,6 +32,7 @@ type Config struct {
 	Providers       []Provider
 	Agents          []Agent
 	MCP             []MCPServer
+	Channels        []Channel // that run; the web and the terminal, which are always there, only where something is said of them
 	Demo            Demo
 	Run             Run
 	Turn            Turn
@@ -39,11 +42,19 @@ type Config struct {
 	Retries         Retries
 	Log             Log
 
+	// Access is who may talk on which channel, and who answers.
+	Access channel.Configuration
+
 	// Warnings are things that were probably not meant; they do not stop the start.
 	Warnings []string
 
 	settings []Setting // the table, and those of the providers that the file adds
 	sources  map[string]Source
+	logins   []Channel      // all that settings go to: a channel with accounts, too
+	places   map[string]any // what is written of places, by key, until Access is made of it
+
+	flags   *Flags // for Reload
+	environ []string
 }
 
 // Demo is the scripted model behind "demo:".

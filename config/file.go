@@ -21,9 +21,13 @@ type fileReader struct {
 	env     map[string]string // for {env: …}
 	values  map[string]*value
 	added   []Setting // of providers that are no presets
-	ofNames []Setting // of agents and MCP servers
+	ofNames []Setting // of agents, MCP servers and channels
 	hasKey  bool      // a secret stands in the file itself
-	errs    []error
+
+	logins   []Channel // names alone, in order
+	policies []policySetting
+	failed   map[string]bool // settings of channels whose value is wrong
+	errs     []error
 }
 
 func (r *fileReader) read(text []byte) {
@@ -101,6 +105,8 @@ func (r *fileReader) section(n ast.Node, prefix string) {
 			r.named(agentNames, m, r.checkAgent)
 		case prefix == "" && name == "mcp":
 			r.named(mcpNames, m, r.checkMCP)
+		case prefix == "" && name == "channels":
+			r.channels(m)
 		case strings.Contains(name, ".") && (prefix != providers || found):
 			r.unknown(m.Key.GetToken(), key, prefix)
 		case prefix == providers && !isSection(key):

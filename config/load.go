@@ -40,7 +40,7 @@ const (
 // Load puts the settings together. environ is as os.Environ gives it; flags may be nil. The error joins an [*Error] for each
 // wrong setting.
 func Load(flags *Flags, environ []string) (*Config, error) {
-	l := &loader{c: &Config{settings: table, sources: map[string]Source{}}, flags: flags, env: map[string]string{}}
+	l := &loader{c: &Config{settings: table, sources: map[string]Source{}, flags: flags, environ: environ}, flags: flags, env: map[string]string{}}
 	for _, kv := range environ {
 		if name, text, ok := strings.Cut(kv, "="); ok {
 			l.env[name] = text
@@ -55,6 +55,7 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 		l.apply(s, file[s.Key])
 	}
 	l.defaultAgent()
+	l.finishChannels(l.file)
 	l.finishProviders()
 	if l.noFile {
 		l.c.sources["config"] = Source{Default, "not there"}
@@ -67,13 +68,17 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	return l.c, nil
 }
 
+// Reload puts the settings together once more, as they are now.
+func (c *Config) Reload() (*Config, error) { return Load(c.flags, c.environ) }
+
 type loader struct {
 	c     *Config
 	flags *Flags
 	env   map[string]string
 	errs  []error
 
-	noFile bool // the default file is not there
+	noFile bool        // the default file is not there
+	file   *fileReader // nil where none was read
 }
 
 // apply takes the setting from the first place that has it. Only that one is checked: what is overruled does not matter.
@@ -191,8 +196,9 @@ func (l *loader) readFile() map[string]*value {
 		l.errs = append(l.errs, &Error{Where: at, Message: fmt.Sprintf("the configuration file cannot be read: %s", plain(err))})
 		return nil
 	}
-	r := &fileReader{name: path, dir: filepath.Dir(path), env: l.env, values: map[string]*value{}}
+	r := &fileReader{name: path, dir: filepath.Dir(path), env: l.env, values: map[string]*value{}, failed: map[string]bool{}}
 	r.read(text)
+	l.file = r
 	l.errs = append(l.errs, r.errs...)
 	// Together with the presets, so that they are shown as one section.
 	l.c.settings = slices.Concat(top, presetSettings(), r.added, r.ofNames, sections)

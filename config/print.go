@@ -16,12 +16,12 @@ func (c *Config) Print(w io.Writer) error {
 	var lines []line
 	width, open := 0, ""
 	for _, s := range c.settings {
-		path := strings.Split(s.Key, ".")
-		last := len(path) - 1
+		path := s.parts()
+		last, section := len(path)-1, ""
 		for depth := range last {
-			section := strings.Join(path[:depth+1], ".") + "."
+			section += pathPart(path[depth]) + "."
 			if !strings.HasPrefix(open, section) {
-				lines = append(lines, line{text: strings.Repeat("  ", depth) + path[depth] + ":"})
+				lines = append(lines, line{text: strings.Repeat("  ", depth) + quote(path[depth], true) + ":"})
 			}
 		}
 		open = s.Key

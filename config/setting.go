@@ -29,6 +29,7 @@ type Setting struct {
 	fileOnly bool                         // it is no flag and no variable
 	required bool                         // what is written for it may not be empty
 	chain    bool                         // text that may be a list in the file, joined with commas
+	path     []string                     // the parts of the key, where one of them has a dot; else nil
 }
 
 // Settings returns the table of all settings, in the order in which they are shown.
@@ -37,6 +38,14 @@ func Settings() []Setting { return table }
 // Flag is the name on the command line, without dashes: run-retention.
 func (s Setting) Flag() string {
 	return strings.NewReplacer(".", "-", "_", "-").Replace(s.Key)
+}
+
+// parts are those of the key.
+func (s Setting) parts() []string {
+	if s.path != nil {
+		return s.path
+	}
+	return strings.Split(s.Key, ".")
 }
 
 // Variables are the environment variables that set it; the first one that is not empty counts.

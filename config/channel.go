@@ -1,0 +1,676 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// Channel is one login of a channel that is configured: what the channel itself is told. Who may talk there, and with which agent,
+// is in [Config.Access].
+type Channel struct {
+	Name    string // what stands under "channels", and in addresses
+	Type    string // one of [ChannelTypes]
+	Account string // "" where there is one
+
+	// The settings of its type; those of the others are zero.
+	Telegram Telegram
+	Webhook  Webhook
+}
+
+// Where is what errors call the channel: "channels.telegram", "channels.telegram.accounts.work".
+func (c Channel) Where() string {
+	if c.Account == "" {
+		return channels + c.Name
+	}
+	return channels + c.Name + ".accounts." + c.Account
+}
+
+// channelType is a kind of channel.
+type channelType struct {
+	name string
+	// settings are those that it has beside what every channel has. at is what their keys begin with, of finds the channel.
+	settings func(at string, of func(*Config) *Channel) []Setting
+	needs    []string      // of its settings: those that have to be written
+	shipped  channel.Place // what it has for defaults of its own
+	always   bool          // it is there without a configuration, too
+}
+
+// channelTypes are the kinds of channels there are. A new one is a line here, with its settings in a file of its own, and a line in
+// channelMakers of cmd/server.
+var channelTypes = []channelType{
+	{name: "telegram", settings: telegramSettings, needs: []string{"token"}},
+	{name: "webhook", settings: webhookSettings, needs: []string{"secret"}},
+	{name: "web", settings: noSettings, always: true, shipped: channel.Place{DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders}},
+	{name: "cli", settings: noSettings, always: true, shipped: channel.Place{
+		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"local"}, Admins: []string{"local"}, OnBusy: "steer",
+	}},
+}
+
+// noSettings are those of a type that has none of its own.
+func noSettings(string, func(*Config) *Channel) []Setting { return nil }
+
+// ChannelTypes returns the names of the kinds of channels. A channel of such a name is of this kind; others say their type.
+func ChannelTypes() []string {
+	names := make([]string, len(channelTypes))
+	for i, t := range channelTypes {
+		names[i] = t.name
+	}
+	return names
+}
+
+func typeOfChannel(name string) (channelType, bool) {
+	for _, t := range channelTypes {
+		if t.name == name {
+			return t, true
+		}
+	}
+	return channelType{}, false
+}
+
+// channel is where the settings of a channel go.
+func (c *Config) channel(name, account string) *Channel {
+	for i := range c.logins {
+		if c.logins[i].Name == name && c.logins[i].Account == account {
+			return &c.logins[i]
+		}
+	}
+	c.logins = append(c.logins, Channel{Name: name, Account: account})
+	return &c.logins[len(c.logins)-1]
+}
+
+// channels is the section of channels, whose members may have any name.
+const channels = "channels."
+
+// spot is a place in the section of a channel that settings stand in: the channel, an account, a conversation or a thread.
+type spot struct {
+	kind            channelType
+	channel         string
+	account         string
+	level           channel.Level
+	direct          bool // of the conversation
+	conversation    string
+	thread          string
+	path            []string // of the configuration
+	own             []Setting
+	hasConversation bool // conversations can stand below it
+}
+
+// key is what its settings' keys begin with, as package channel names them too.
+func (p *spot) key() string {
+	var b strings.Builder
+	for _, part := range p.path {
+		b.WriteString(pathPart(part))
+		b.WriteByte('.')
+	}
+	return b.String()
+}
+
+// below is a spot further in.
+func (p *spot) below(level channel.Level, path ...string) spot {
+	q := *p
+	q.level, q.own, q.hasConversation = level, nil, false
+	q.path = slices.Concat(p.path, path)
+	return q
+}
+
+// pathPart quotes a name that could be taken for more of a path than one part.
+func pathPart(s string) string {
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == '.' || r == '"' || r == 0x7f }) {
+		return fmt.Sprintf("%q", s)
+	}
+	return s
+}
+
+// policySetting is a setting that every channel has, at one spot.
+type policySetting struct {
+	Setting
+	of channel.Setting
+	at spot
+}
+
+// policy makes the setting of a spot.
+func (p *spot) policy(s channel.Setting, key string) policySetting {
+	out := policySetting{of: s, at: *p}
+	out.Setting = Setting{Key: p.key() + key, Help: s.Help, OneOf: s.OneOf, fileOnly: true, path: slices.Concat(p.path, strings.Split(key, "."))}
+	full := out.Key
+	switch s.Kind() {
+	case "true or false":
+		out.field = func(c *Config) any { return written[bool](c, full) }
+	case "duration":
+		out.field = func(c *Config) any { return written[time.Duration](c, full) }
+	case "list":
+		out.OneOf = nil // of its elements: package channel looks at them
+		out.field = func(c *Config) any { return written[[]string](c, full) }
+	default:
+		out.field = func(c *Config) any { return written[string](c, full) }
+	}
+	return out
+}
+
+// written is where a setting of a place goes until the place is put together.
+func written[T any](c *Config, key string) *T {
+	if v, ok := c.places[key].(*T); ok {
+		return v
+	}
+	if c.places == nil {
+		c.places = map[string]any{}
+	}
+	v := new(T)
+	c.places[key] = v
+	return v
+}
+
+// channels reads the section.
+func (r *fileReader) channels(m *ast.MappingValueNode) {
+	members, ok := mapping(m.Value)
+	if _, null := m.Value.(*ast.NullNode); !ok && !null {
+		r.fail(m.Key.GetToken(), "channels", "expected channels by name, as \"telegram: {token: …}\"")
+	}
+	for _, m := range members {
+		if m.Key != nil && m.Key.GetToken() != nil {
+			r.channel(m)
+		}
+	}
+}
+
+// channel reads one channel, or its logins.
+func (r *fileReader) channel(m *ast.MappingValueNode) {
+	at := m.Key.GetToken()
+	name := at.Value
+	key := channels + name
+	if !providerName.MatchString(name) {
+		r.fail(at, key, "the name of a channel has small letters, digits, - and _ only")
+		return
+	}
+	members, ok := mapping(m.Value)
+	if _, null := m.Value.(*ast.NullNode); !ok && !null {
+		r.fail(at, key, "expected settings, one a line, as \"dm: {policy: …}\"")
+		return
+	}
+	kind, ok := r.channelType(at, name, members)
+	if !ok {
+		return
+	}
+	p := spot{kind: kind, channel: name, level: channel.OfChannel, path: []string{"channels", name}}
+	var accounts []*ast.MappingValueNode
+	members = slices.DeleteFunc(slices.Clone(members), func(m *ast.MappingValueNode) bool {
+		if m.Key == nil || m.Key.GetToken() == nil {
+			return true
+		}
+		switch m.Key.GetToken().Value {
+		case "type":
+			return true
+		case "accounts":
+			accounts = append(accounts, m)
+			return true
+		}
+		return false
+	})
+	r.login(&p, members)
+	if len(accounts) == 0 {
+		r.needs(at, &p)
+		return
+	}
+	list, ok := mapping(accounts[0].Value)
+	if !ok {
+		r.fail(accounts[0].Key.GetToken(), key+".accounts", "expected logins by name, as \"work: {agent: …}\"")
+		return
+	}
+	for _, m := range list {
+		if m.Key == nil || m.Key.GetToken() == nil {
+			continue
+		}
+		at := m.Key.GetToken()
+		if !providerName.MatchString(at.Value) {
+			r.fail(at, key+".accounts."+at.Value, "the name of an account has small letters, digits, - and _ only")
+			continue
+		}
+		members, ok := mapping(m.Value)
+		if _, null := m.Value.(*ast.NullNode); !ok && !null {
+			r.fail(at, key+".accounts."+at.Value, "expected settings, one a line, as \"dm: {policy: …}\"")
+			continue
+		}
+		a := p.below(channel.OfAccount, "accounts", at.Value)
+		a.account = at.Value
+		r.login(&a, members)
+		for i, s := range a.own { // what an account does not say is that of its channel
+			if _, ok := r.values[s.Key]; !ok && r.values[p.own[i].Key] != nil {
+				r.values[s.Key] = r.values[p.own[i].Key]
+			}
+		}
+		r.needs(at, &a)
+	}
+}
+
+// login reads the settings of a channel, or of an account of it.
+func (r *fileReader) login(p *spot, members []*ast.MappingValueNode) {
+	name, account, kind := p.channel, p.account, p.kind.name
+	p.own = p.kind.settings(p.key(), func(c *Config) *Channel {
+		ch := c.channel(name, account)
+		ch.Type = kind
+		return ch
+	})
+	for i := range p.own {
+		p.own[i].fileOnly = true
+	}
+	p.hasConversation = true
+	r.logins = append(r.logins, Channel{Name: name, Account: account, Type: kind})
+	r.members(p, "", members)
+	all := slices.Clone(p.own)
+	if kind != name && p.level == channel.OfChannel {
+		all = slices.Insert(all, 0, typeSetting(name))
+	}
+	for _, s := range channel.SettingsTable() {
+		key, ok := s.At(p.level)
+		if !ok {
+			continue
+		}
+		one := p.policy(s, key).Setting
+		if p.level == channel.OfChannel { // what is in force without being written is shown, too
+			one.Default = shippedText(p.kind.shipped, s)
+		}
+		if r.values[one.Key] != nil || one.Default != "" {
+			all = append(all, one)
+		}
+	}
+	for _, s := range r.policies {
+		if s.at.channel == name && s.at.account == account && s.at.conversation != "" {
+			all = append(all, s.Setting)
+		}
+	}
+	r.ofNames = append(r.ofNames, together(all, 0)...)
+}
+
+// together orders settings so that those of one section follow one another; else they stay as they are.
+func together(all []Setting, depth int) []Setting {
+	var names []string
+	by := map[string][]Setting{}
+	for _, s := range all {
+		name := ""
+		if path := s.parts(); len(path) > depth {
+			name = path[depth]
+		}
+		if by[name] == nil {
+			names = append(names, name)
+		}
+		by[name] = append(by[name], s)
+	}
+	var out []Setting
+	for _, name := range names {
+		if len(by[name]) > 1 {
+			by[name] = together(by[name], depth+1)
+		}
+		out = append(out, by[name]...)
+	}
+	return out
+}
+
+// shippedText is the default of a setting in channels of a type, as it would be written.
+func shippedText(shipped channel.Place, s channel.Setting) string {
+	switch s.Key {
+	case "dm.policy":
+		return string(shipped.DMPolicy)
+	case "dm.allow_from":
+		return strings.Join(shipped.DMAllowFrom, ", ")
+	case "commands.admins":
+		return strings.Join(shipped.Admins, ", ")
+	case "commands.mode":
+		if shipped.CommandMode != "" {
+			return string(shipped.CommandMode)
+		}
+	case "on_busy":
+		if shipped.OnBusy != "" {
+			return shipped.OnBusy
+		}
+	case "agent":
+		return DefaultAgent
+	}
+	return s.Default
+}
+
+// needs says what has to be written and is not.
+func (r *fileReader) needs(at *token.Token, p *spot) {
+	for _, name := range p.kind.needs {
+		key := p.key() + name
+		i := slices.IndexFunc(p.own, func(s Setting) bool { return s.Key == key })
+		if v := r.values[key]; (v == nil || v.text == "" && len(v.list) == 0) && !r.failed[key] {
+			expected := "it"
+			if i >= 0 && p.own[i].Secret {
+				expected = name + ": {env: NAME} or {file: PATH}"
+			}
+			r.fail(at, strings.TrimSuffix(p.key(), "."), "has no %s; expected %s", name, expected)
+		}
+	}
+}
+
+// channelType finds out of which kind a channel is.
+func (r *fileReader) channelType(at *token.Token, name string, members []*ast.MappingValueNode) (channelType, bool) {
+	known, is := typeOfChannel(name)
+	for _, m := range members {
+		if m.Key == nil || m.Key.GetToken() == nil || m.Key.GetToken().Value != "type" {
+			continue
+		}
+		at, key := m.Value.GetToken(), channels+name+".type"
+		text, ok := m.Value.(*ast.StringNode)
+		if !ok {
+			r.fail(at, key, "expected one of %s", strings.Join(ChannelTypes(), ", "))
+			return known, false
+		}
+		said, ok := typeOfChannel(text.Value)
+		switch {
+		case !ok:
+			r.fail(at, key, "%v", noneOf(text.Value, ChannelTypes()))
+		case is && said.name != known.name:
+			r.fail(at, key, "%s is a name with a meaning of its own, a channel of type %s; choose another name for this one", name, name)
+		default:
+			r.setting(typeSetting(name), m)
+			return said, true
+		}
+		return known, false
+	}
+	if !is {
+		hint := ""
+		if near := Nearest(name, ChannelTypes()); near != "" {
+			hint = "; did you mean " + near + "?"
+		}
+		r.fail(at, channels+name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), hint)
+	}
+	return known, is
+}
+
+// typeSetting says of which kind a channel is whose name does not.
+func typeSetting(name string) Setting {
+	return Setting{
+		Key: channels + name + ".type", OneOf: ChannelTypes(), fileOnly: true,
+		Help:  "kind of the channel",
+		field: func(c *Config) any { return &c.channel(name, "").Type },
+	}
+}
+
+// members reads the settings of a spot. inside is "" or a section of it, as "dm.".
+func (r *fileReader) members(p *spot, inside string, members []*ast.MappingValueNode) {
+	for _, m := range members {
+		if m.Key == nil || m.Key.GetToken() == nil {
+			continue
+		}
+		at := m.Key.GetToken()
+		rel := inside + at.Value
+		below, isMapping := mapping(m.Value)
+		_, null := m.Value.(*ast.NullNode)
+		if r.known(p, rel, m) {
+			continue
+		}
+		switch {
+		case r.isPart(p, rel+"."):
+			if isMapping {
+				r.members(p, rel+".", below)
+			} else if !null {
+				r.fail(at, p.key()+rel, "expected settings, one a line, as \"%s: …\"", r.firstOf(p, rel+"."))
+			}
+		case p.hasConversation && (inside == "dm." || inside == "groups.") && isMapping:
+			q := p.below(channel.OfGroup, strings.TrimSuffix(inside, "."), at.Value)
+			q.conversation = at.Value
+			if q.direct = inside == "dm."; q.direct {
+				q.level = channel.OfDirect
+			}
+			r.members(&q, "", below)
+		case p.level == channel.OfGroup && rel == "threads":
+			if !isMapping && !null {
+				r.fail(at, p.key()+rel, "expected threads by id, as \"\\\"7\\\": {enabled: false}\"")
+			}
+			for _, m := range below {
+				if m.Key == nil || m.Key.GetToken() == nil {
+					continue
+				}
+				at := m.Key.GetToken()
+				q := p.below(channel.OfThread, "threads", at.Value)
+				q.thread = at.Value
+				if list, ok := mapping(m.Value); ok {
+					r.members(&q, "", list)
+				} else {
+					r.fail(at, strings.TrimSuffix(q.key(), "."), "expected settings, one a line, as \"enabled: …\"")
+				}
+			}
+		default:
+			r.unknownAt(p, at, rel)
+		}
+	}
+}
+
+// known reads a setting that there is at a spot.
+func (r *fileReader) known(p *spot, rel string, m *ast.MappingValueNode) bool {
+	for _, s := range p.own {
+		if s.Key == p.key()+rel {
+			r.setting(s, m)
+			r.failed[s.Key] = r.values[s.Key] == nil
+			return true
+		}
+	}
+	for _, s := range channel.SettingsTable() {
+		if key, ok := s.At(p.level); ok && key == rel {
+			one := p.policy(s, key)
+			r.setting(one.Setting, m)
+			if r.values[one.Key] != nil {
+				r.policies = append(r.policies, one)
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// names are the settings that can stand at a spot.
+func (r *fileReader) names(p *spot) (all []string) {
+	for _, s := range p.own {
+		all = append(all, strings.TrimPrefix(s.Key, p.key()))
+	}
+	for _, s := range channel.SettingsTable() {
+		if key, ok := s.At(p.level); ok {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// isPart says whether settings have keys that begin so.
+func (r *fileReader) isPart(p *spot, prefix string) bool { return r.firstOf(p, prefix) != "" }
+
+func (r *fileReader) firstOf(p *spot, prefix string) string {
+	for _, name := range r.names(p) {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			return rest
+		}
+	}
+	return ""
+}
+
+// unknownAt says what was probably meant.
+func (r *fileReader) unknownAt(p *spot, at *token.Token, rel string) {
+	names := r.names(p)
+	if near := Nearest(rel, names); near != "" {
+		r.fail(at, p.key()+rel, "unknown setting; did you mean %s?", near)
+		return
+	}
+	for _, t := range channelTypes {
+		for _, s := range t.settings("x.", func(c *Config) *Channel { return c.channel("x", "") }) {
+			if s.Key == "x."+rel && p.own != nil {
+				r.fail(at, p.key()+rel, "is a setting of channels of type %s; this one is of type %s", t.name, p.kind.name)
+				return
+			}
+		}
+	}
+	for _, s := range channel.SettingsTable() {
+		if key, _ := s.At(p.level); s.Key == rel || key == rel {
+			r.fail(at, p.key()+rel, "cannot stand here; it is a setting of %s", levels(s.Levels))
+			return
+		}
+	}
+	r.fail(at, p.key()+rel, "unknown setting")
+}
+
+// levels says in words where a setting may stand.
+func levels(l channel.Level) string {
+	var words []string
+	for _, one := range []struct {
+		level channel.Level
+		name  string
+	}{
+		{channel.OfChannel, "a channel"},
+		{channel.OfAccount, "an account"},
+		{channel.OfDirect, "a direct conversation"},
+		{channel.OfGroup, "a group"},
+		{channel.OfThread, "a thread"},
+	} {
+		if l&one.level != 0 {
+			words = append(words, one.name)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// finishChannels puts together who may talk where, and looks at it as a whole.
+func (l *loader) finishChannels(r *fileReader) {
+	access := channel.Configuration{Channels: map[string]channel.ChannelPlace{}}
+	place := func(t channelType) channel.ChannelPlace {
+		shipped := t.shipped
+		shipped.Agent = DefaultAgent
+		return channel.ChannelPlace{Shipped: shipped}
+	}
+	for _, t := range channelTypes {
+		if t.always {
+			access.Channels[t.name] = place(t)
+		}
+	}
+	if r == nil {
+		l.c.Access = access
+		return
+	}
+	for _, in := range r.logins {
+		if _, ok := access.Channels[in.Name]; !ok || in.Account == "" {
+			t, _ := typeOfChannel(in.Type)
+			access.Channels[in.Name] = place(t)
+		}
+		several := slices.ContainsFunc(r.logins, func(o Channel) bool { return o.Name == in.Name && o.Account != "" })
+		if in.Account != "" || !several {
+			ch := *l.c.channel(in.Name, in.Account)
+			ch.Type = in.Type
+			l.c.Channels = append(l.c.Channels, ch)
+		}
+	}
+	bad := len(l.errs)
+	for _, s := range r.policies {
+		l.place(&access, s, r.values[s.Key])
+	}
+	if len(l.errs) == bad {
+		l.check(access, r.values)
+	}
+	l.c.Access = access
+}
+
+// place puts a setting where it belongs.
+func (l *loader) place(access *channel.Configuration, s policySetting, v *value) {
+	ch := access.Channels[s.at.channel]
+	account := &ch.AccountPlace
+	var of channel.AccountPlace
+	if s.at.account != "" {
+		of = ch.Accounts[s.at.account]
+		account = &of
+	}
+	set := func(p *channel.Place) {
+		var err error
+		if list, ok := s.field(l.c).(*[]string); ok {
+			err = s.of.SetList(p, *list)
+		} else {
+			err = s.of.Set(p, v.text)
+		}
+		if err == nil && s.of.Key == "agent" {
+			err = l.agentIs(v.text)
+		}
+		if err != nil && !l.told(s.Key) {
+			l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
+		}
+	}
+	switch {
+	case s.at.conversation == "":
+		set(&account.Place)
+	case s.at.direct:
+		p := account.Directs[s.at.conversation]
+		set(&p)
+		put(&account.Directs, s.at.conversation, p)
+	default:
+		g := account.Groups[s.at.conversation]
+		if s.at.thread == "" {
+			set(&g.Place)
+		} else {
+			p := g.Threads[s.at.thread]
+			set(&p)
+			put(&g.Threads, s.at.thread, p)
+		}
+		put(&account.Groups, s.at.conversation, g)
+	}
+	if s.at.account != "" {
+		put(&ch.Accounts, s.at.account, of)
+	}
+	access.Channels[s.at.channel] = ch
+}
+
+func put[V any](m *map[string]V, key string, v V) {
+	if *m == nil {
+		*m = map[string]V{}
+	}
+	(*m)[key] = v
+}
+
+// told says whether something wrong with a setting was found already.
+func (l *loader) told(key string) bool {
+	return slices.ContainsFunc(l.errs, func(err error) bool {
+		e, ok := errors.AsType[*Error](err)
+		return ok && e.Key == key
+	})
+}
+
+// agentIs refuses an agent that is not there.
+func (l *loader) agentIs(name string) error {
+	var names []string
+	for _, a := range l.c.Agents {
+		names = append(names, a.Name)
+	}
+	if slices.Contains(names, name) {
+		return nil
+	}
+	return noneOf(name, names)
+}
+
+// check finds what the levels come to together, and says it where the setting stands.
+func (l *loader) check(access channel.Configuration, values map[string]*value) {
+	err := access.Check()
+	if err == nil {
+		return
+	}
+	for _, one := range errorsOf(err) {
+		e := &Error{Message: one.Error(), Where: "channels"}
+		if s, ok := errors.AsType[*channel.SettingError](one); ok {
+			e.Key, e.Message, e.Where = s.Path, s.Message, s.Path
+			if v := values[s.Path]; v != nil {
+				e.Where = v.at
+			}
+		}
+		l.errs = append(l.errs, e)
+	}
+}
+
+// errorsOf takes what was joined apart.
+func errorsOf(err error) []error {
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		return many.Unwrap()
+	}
+	return []error{err}
+}

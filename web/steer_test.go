@@ -72,8 +72,10 @@ func TestASteeredMessageThatCameTooLateHasARunOfItsOwn(t *testing.T) {
 		a, first := busy(t, nil)
 		const key = "Idempotency-Key: k"
 		async := func() *http.Response { return a.say("late", steered, "Prefer: respond-async", key) }
-		if async().Header.Get("X-Run-Id") != first.Header.Get("X-Run-Id") || async().Header.Get("X-Run-Id") != first.Header.Get("X-Run-Id") {
-			t.Error("it is not answered by the run that was to take it")
+		for range 2 {
+			if got := async().Header.Get("X-Run-Id"); got != first.Header.Get("X-Run-Id") {
+				t.Errorf("it is answered by %s and not by the run that is to take it", got)
+			}
 		}
 		a.do("POST", first.Header.Get("Location")+"/cancel", "")
 		_, data := named(t, first)

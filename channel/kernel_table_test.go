@@ -36,6 +36,7 @@ type scene struct {
 	platform platform
 	acked    []channel.Result
 	queued   int
+	claim    *accepted
 	final    []channel.Result
 }
 

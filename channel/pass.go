@@ -136,7 +136,7 @@ func (p *pass) step(ctx context.Context, s *step) bool {
 	inside, end := p.span(ctx, string(s.stage))
 	a, err := p.guarded(inside, s)
 	end(err)
-	if err == nil {
+	if err == nil && !(p.event == nil && p.plan != nil && a == p.plan.Admission) { // what a caller says is looked at where it is read
 		err = a.check(s.stage)
 	}
 	if err != nil {

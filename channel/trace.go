@@ -89,21 +89,21 @@ func (p *pass) sender(id string) string {
 	}
 }
 
-// span opens a span. end is never nil.
-func (p *pass) span(ctx context.Context, name string) (_ context.Context, end func(error)) {
+// span opens a span, which end closes. end is never nil.
+func (p *pass) span(ctx context.Context, name string) (inside context.Context, end func(error)) {
 	if p.k.Tracer == nil || p.dry {
 		return ctx, func(error) {}
 	}
-	inside, end := ctx, func(error) {}
-	p.attemptLogged(ctx, "the tracer failed", func() {
-		if c, e := p.k.Tracer.Span(ctx, name); c != nil {
-			inside = c
-			if e != nil {
-				end = e
-			}
+	var closes func(error)
+	p.attemptLogged(ctx, "the tracer failed", func() { inside, closes = p.k.Tracer.Span(ctx, name) })
+	if inside == nil {
+		inside = ctx
+	}
+	return inside, func(err error) {
+		if closes != nil {
+			p.attemptLogged(ctx, "the tracer failed", func() { closes(err) })
 		}
-	})
-	return inside, func(err error) { p.attemptLogged(ctx, "the tracer failed", func() { end(err) }) }
+	}
 }
 
 // warn tells of something that went wrong and does not change the turn.

@@ -94,21 +94,28 @@ func (s *Server) getModels(w http.ResponseWriter, r *http.Request) {
 type health struct {
 	Status  string `json:"status"`
 	Version string `json:"version"`
+
+	Channels map[string]string `json:"channels,omitempty"` // that do not work, and why
 }
 
 // getHealth says that the process lives.
 func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) {
-	s.sendJSON(w, r, http.StatusOK, health{"ok", s.o.Version})
+	s.sendJSON(w, r, http.StatusOK, health{Status: "ok", Version: s.o.Version})
 }
 
-// getReady says whether new runs are taken.
+// getReady says whether new runs are taken. That a channel does not work is told too, but makes the server no less ready: its runs
+// and the other channels have nothing to do with it.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	if s.runs.isDraining() {
 		w.Header().Set("Retry-After", "5")
-		s.sendJSON(w, r, http.StatusServiceUnavailable, health{"draining", s.o.Version})
+		s.sendJSON(w, r, http.StatusServiceUnavailable, health{Status: "draining", Version: s.o.Version})
 		return
 	}
-	s.sendJSON(w, r, http.StatusOK, health{"ready", s.o.Version})
+	h := health{Status: "ready", Version: s.o.Version}
+	if s.o.Channels != nil {
+		h.Channels = s.o.Channels.Broken()
+	}
+	s.sendJSON(w, r, http.StatusOK, h)
 }
 
 // contractTag changes with the contract.

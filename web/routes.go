@@ -43,6 +43,7 @@ func (s *Server) routes() http.Handler {
 	r.Get("/v1/sessions/{id}/tape", s.withSession(s.getTape))
 	r.Post("/v1/sessions/{id}/handoff", s.withSession(s.postHandoff))
 	r.Post("/v1/sessions/{id}/fork", s.withSession(s.postFork))
+	r.Post("/v1/channels/{channel}/webhook", s.postWebhook)
 	s.router = r
 	return s.outermost(r)
 }

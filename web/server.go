@@ -39,6 +39,8 @@ type Options struct {
 	Turns  *turn.Framework
 	Agents Agents
 
+	Channels Channels // that platforms send events to; nil is none
+
 	Bot             bot.Config    // defaults of every bot: the model when a workflow names none, options
 	Retention       time.Duration // how long an ended run can be attached to, 5 min
 	KeyRetention    time.Duration // how long an Idempotency-Key is known, 24 h

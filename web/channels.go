@@ -1,0 +1,55 @@
+package web
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// Channels are the doors for platforms: what people there write comes in beside the API.
+type Channels interface {
+	// Webhook is what a platform sends the events of a channel to; nil where no channel of this name is waiting for any.
+	Webhook(name string) http.Handler
+	// Broken says of the channels that do not work why, by name, in words for everybody.
+	Broken() map[string]string
+}
+
+// Webhook is an ability of a channel whose platform sends its events by HTTP.
+type Webhook interface {
+	// Webhook answers POST /v1/channels/{name}/webhook, and looks at who asks by itself. nil is none.
+	Webhook() http.Handler
+}
+
+// postWebhook hands an event to its channel, which answers as its platform wants it. The server sees to it that a body comes in
+// time, and to nothing else.
+func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) {
+	var h http.Handler
+	if s.o.Channels != nil {
+		h = s.o.Channels.Webhook(chi.URLParam(r, "channel"))
+	}
+	if h == nil {
+		newProblem(codeNotFound, "no channel waits for events at "+clip(r.URL.Path)).write(w)
+		return
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer of a test can
+	r.Body = &endOfBody{r.Body, func() { _ = rc.SetReadDeadline(time.Time{}) }}
+	h.ServeHTTP(w, r)
+}
+
+// endOfBody calls a function when there is no more to be read. The deadline must not stay: what waits for the answer is then taken for
+// gone.
+type endOfBody struct {
+	io.ReadCloser
+	end func()
+}
+
+func (b *endOfBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.end()
+	}
+	return n, err
+}

@@ -1,0 +1,81 @@
+package web
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// doors are channels of a test, by name.
+type doors struct {
+	hooks  map[string]http.Handler
+	broken map[string]string
+}
+
+func (d doors) Webhook(name string) http.Handler { return d.hooks[name] }
+func (d doors) Broken() map[string]string        { return d.broken }
+
+// told answers with what it was told.
+var told = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	w.Header().Set("Content-Type", "text/plain")
+	w.WriteHeader(http.StatusAccepted)
+	fmt.Fprintf(w, "%s %v %s", body, err, r.Header.Get("X-Signature"))
+})
+
+func channelsBench(t *testing.T) *bench {
+	return newBench(t, func(o *Options) {
+		o.Channels = doors{hooks: map[string]http.Handler{"telegram": told}, broken: map[string]string{"support": "the token is not valid"}}
+	}).serve()
+}
+
+// checkChannels is what can happen with a platform's event.
+func (c *contract) checkChannels(t *testing.T) {
+	b := channelsBench(t)
+	for _, want := range []call{
+		{"POST", "/v1/channels/telegram/webhook", `{"update_id":1}`, nil, 202, false},
+		{"POST", "/v1/channels/nobody/webhook", `{}`, nil, 404, false},
+		{"GET", "/readyz", "", nil, 200, false},
+	} {
+		t.Run("channels/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, b, want) })
+	}
+}
+
+func TestAnEventOfAPlatformReachesItsChannelAsItCame(t *testing.T) { // CH-171
+	b := channelsBench(t)
+	resp := b.do("POST", "/v1/channels/telegram/webhook", `{"update_id" : 1}`, "X-Signature: s")
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(`{"update_id" : 1} <nil> s`, string(body)); diff != "" || resp.StatusCode != http.StatusAccepted {
+		t.Errorf("%s\n%s", resp.Status, diff)
+	}
+}
+
+func TestAServerWithoutChannelsHasNoWebhooks(t *testing.T) {
+	b := newBench(t, nil).serve()
+	resp := b.do("POST", "/v1/channels/telegram/webhook", `{}`)
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusNotFound {
+		t.Errorf("got %s, expected 404", resp.Status)
+	}
+}
+
+func TestAChannelThatDoesNotWorkShowsInReadyz(t *testing.T) { // CH-179
+	b := channelsBench(t)
+	resp := b.do("GET", "/readyz", "")
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"status":"ready","version":"1.2.3","channels":{"support":"the token is not valid"}}` + "\n"
+	if diff := cmp.Diff(want, string(body)); diff != "" || resp.StatusCode != http.StatusOK {
+		t.Errorf("%s\n%s", resp.Status, diff)
+	}
+}

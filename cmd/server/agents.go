@@ -309,6 +309,15 @@ func (c *crew) ProvideTapeStore(ctx context.Context) (tape.Store, bool, error) {
 	return c.of(nil).ProvideTapeStore(ctx)
 }
 
+// AnswerAside hands a decision to the agent that has asked for one in the session, whoever the message is for.
 func (c *crew) AnswerAside(ctx context.Context, e *turn.Envelope, id turn.SessionID) ([]*turn.Envelope, bool, error) {
-	return c.of(e).AnswerAside(ctx, e, id)
+	one := c.of(e)
+	if name, _ := turn.CommandName(e.Content); name == "approve" || name == "deny" {
+		for _, a := range c.agents {
+			if len(a.Questions(id)) > 0 { // one at most: a session has one turn at a time
+				one = a
+			}
+		}
+	}
+	return one.AnswerAside(ctx, e, id)
 }

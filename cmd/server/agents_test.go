@@ -181,6 +181,41 @@ func TestTheAnswerGoesToTheAgentThatAsks(t *testing.T) {
 	}
 }
 
+// AG-65: whoever answers by a command need not know which of the agents has asked.
+func TestACommandAnswersTheAgentOfTheSessionThatAsks(t *testing.T) {
+	t.Chdir(t.TempDir())
+	turns, _, store, stop := agentsOf(t, twoAgents)
+	defer stop()
+	asked := make(chan agent.Question, 1)
+	submit := func(name, content string) *turn.Ticket {
+		k, err := turns.Submit(t.Context(), &turn.Envelope{
+			SessionID: "s", Channel: "test", Content: content, Sender: turn.Sender{Role: tool.Admin}, Extra: map[string]any{web.ExtraAgent: name},
+		}, turn.WithSink(func(e turn.Event, _ error) {
+			var q agent.Question
+			if e.Kind == agent.ApprovalRequiredEvent && json.Unmarshal(e.Value, &q) == nil {
+				asked <- q
+			}
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	for _, decision := range []string{"approve", "deny"} {
+		k := submit("careful", "What does tape info say?")
+		q := <-asked
+		if r, err := submit("assistant", ","+decision+" "+q.Call).Wait(t.Context()); err != nil || strings.HasPrefix(r.Outbound[0].Content, "No call") {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if _, err := k.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if text := onTape(t, store); !strings.Contains(text, `"decision":"`+decision+`"`) {
+			t.Error(text)
+		}
+	}
+}
+
 // AG-64, AG-65: one agent has the tools of a server and need not be asked, another must be, a third has none.
 func TestAgentsHaveTheToolsOfMCPServersAsConfigured(t *testing.T) {
 	server := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)

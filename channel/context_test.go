@@ -470,9 +470,10 @@ func TestVisibleTellsAChannelWhoseMediaToLoad(t *testing.T) {
 	s := channel.SupplementalFacts{
 		Quote: &channel.Quote{ID: "q", Chain: []channel.Quote{{ID: "a"}, {ID: "b", SenderAllowed: channel.Yes}}},
 	}
+	s.Quote.Chain[1].Chain = []channel.Quote{{ID: "behind b"}}
 	before := fmt.Sprintf("%+v", *s.Quote)
 	seen, hidden := s.Visible(channel.VisibleAllowlist)
-	if hidden || seen.Quote == nil || seen.Quote.ID != "" || len(seen.Quote.Chain) != 1 || seen.Quote.Chain[0].ID != "b" {
+	if hidden || seen.Quote == nil || seen.Quote.ID != "" || len(seen.Quote.Chain) != 1 || seen.Quote.Chain[0].ID != "b" || seen.Quote.Chain[0].Chain != nil {
 		t.Errorf("%+v", seen.Quote)
 	}
 	if seen, _ := s.Visible(channel.VisibleAllowlistQuote); seen.Quote.ID != "q" || len(seen.Quote.Chain) != 1 {

@@ -113,8 +113,8 @@ func TestEveryFieldOfTheFactsHasAReader(t *testing.T) {
 		readsOf(t, folder, reads)
 	}
 	for of, fields := range readers {
-		for i := range of.NumField() {
-			field := of.Field(i).Name
+		for field := range of.Fields() {
+			field := field.Name
 			reader, ok := fields[field]
 			switch {
 			case !ok:

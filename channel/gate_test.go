@@ -156,6 +156,16 @@ func TestWithoutAccessFactsThereIsNoPolicy(t *testing.T) {
 	}
 }
 
+// CH-101: the gate bot comes before that of senders, where something is set at all.
+func TestABotIsKeptOutBeforeThePolicyIsAskedFor(t *testing.T) {
+	f := admitted(channel.Direct)
+	f.Sender.IsBot = true
+	f.Access = channel.AccessFacts{AllowBots: channel.BotsNone}
+	if d := channel.Evaluate(f); d.Admission != dropped(channel.ReasonBotNotAllowed) {
+		t.Errorf("%+v", d)
+	}
+}
+
 // CH-101: gates in their order, and the first that blocks decides.
 func TestTheFirstGateThatBlocksDecides(t *testing.T) {
 	f := admitted(channel.Group)
@@ -450,8 +460,8 @@ func TestListsMatchStableIDsAndNamesOnlyIfTold(t *testing.T) {
 
 // CH-102: somebody called "*" or without any id is not everybody.
 func TestNobodyMatchesByAnEmptyIdentity(t *testing.T) {
-	p := channel.Policy{DM: channel.PolicyAllowlist, DMAllowFrom: []string{"42", "", "*"}, MatchMutable: true}
-	for _, who := range []channel.Identity{{}, {IDs: []string{""}}, {IDs: []string{"*"}}, {Mutable: []string{"", "@", "*"}}, {Roles: []string{""}}} {
+	p := channel.Policy{DM: channel.PolicyAllowlist, DMAllowFrom: []string{"42", "", "*", "@", "role:"}, MatchMutable: true}
+	for _, who := range []channel.Identity{{}, {IDs: []string{""}}, {IDs: []string{"*"}}, {Mutable: []string{"", "@", "*"}}} {
 		if p.Access(who, channel.MentionFacts{}).DM.Sender {
 			t.Errorf("%+v is on the list", who)
 		}

@@ -41,6 +41,7 @@ func TestNamesAreFoundAsWordsOfTheirOwn(t *testing.T) {
 		"a Latin name in Chinese":             {[]string{"Ling"}, "请Ling帮忙", true},
 		"a Latin name in longer Latin":        {[]string{"Ling"}, "请Lings帮忙", false},
 		"in Thai":                             {[]string{"หลิง"}, "สวัสดีหลิงครับ", true},
+		"in Thai, with a tone of its own":     {[]string{"หลิง"}, "หลิง่", false},
 		"in Japanese":                         {[]string{"リン"}, "リンさん", true},
 		"in Cyrillic":                         {[]string{"Линг"}, "привет, линг", true},
 		"in a longer Cyrillic word":           {[]string{"Линг"}, "Лингвист", false},

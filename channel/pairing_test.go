@@ -219,6 +219,23 @@ func TestFilesOfPairsAreForTheOwnerAndTellNoIDs(t *testing.T) {
 	}
 }
 
+func TestARequestFromAClockThatWasSetBackIsOver(t *testing.T) {
+	dir := t.TempDir()
+	p := channel.OpenPairs(dir)
+	first, _ := ask(t, p, "42")
+	files, _ := filepath.Glob(filepath.Join(dir, "request-*.json"))
+	if len(files) != 1 {
+		t.Fatal(files)
+	}
+	text := fmt.Sprintf(`{"channel":"telegram","sender":"42","at":%q,"code":%q}`, time.Now().Add(2*time.Hour).Format(time.RFC3339), first)
+	if err := os.WriteFile(files[0], []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if next, tell := ask(t, p, "42"); !tell || next == first {
+		t.Errorf("got %q, %t", next, tell)
+	}
+}
+
 // CH-101: an unreadable store pairs nobody, and says so.
 func TestADamagedPairIsAnErrorAndNoPair(t *testing.T) {
 	for name, text := range map[string]string{

@@ -119,8 +119,9 @@ func (p Policy) listed(list []string, who Identity) bool {
 		if role, ok := strings.CutPrefix(entry, rolePrefix); ok && slices.Contains(who.Roles, role) {
 			return true
 		}
-		if p.MatchMutable && slices.ContainsFunc(who.Mutable, func(name string) bool {
-			return name != "" && strings.EqualFold(strings.TrimPrefix(name, "@"), strings.TrimPrefix(entry, "@"))
+		handle := strings.TrimPrefix(entry, "@")
+		if p.MatchMutable && handle != "" && slices.ContainsFunc(who.Mutable, func(name string) bool {
+			return strings.EqualFold(strings.TrimPrefix(name, "@"), handle)
 		}) {
 			return true
 		}

@@ -325,7 +325,7 @@ func (r *resolution) of(q PolicyQuery) Policy {
 	p := r.Policy
 	if !r.enabled && r.only != nil {
 		p.RouteAllowed = slices.ContainsFunc(r.only, func(id string) bool {
-			return id == Anyone || id == q.Conversation || q.Parent != "" && id == q.Parent
+			return id == Anyone || id == q.Conversation || id == q.Parent
 		})
 	}
 	return p

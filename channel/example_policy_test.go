@@ -1,0 +1,89 @@
+package channel_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// The owner may talk in private and everybody in groups, where a message has to mention the agent.
+func ExampleTree() {
+	settings, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
+		"telegram": {AccountPlace: channel.AccountPlace{
+			Place: channel.Place{
+				DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"42"},
+				GroupPolicy: channel.PolicyOpen, Agent: "assistant",
+			},
+			Groups: map[string]channel.GroupPlace{"-100": {Place: channel.Place{RequireMention: new(false)}}},
+		}},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, group := range []string{"-100", "-200"} {
+		p := settings.Policy(channel.PolicyQuery{Channel: "telegram", Kind: channel.Group, Conversation: group})
+		fmt.Println(group, p.Group, p.RequireMention, p.Sources["groups.require_mention"])
+	}
+	// Output:
+	// -100 open false channels.telegram.groups.-100.require_mention
+	// -200 open true default:groups.require_mention
+}
+
+// A verdict says which setting made it, and what to change.
+func ExampleEvaluate() {
+	sender := channel.SenderFacts{ID: "43", Name: "Mallory"}
+	policy := channel.Policy{
+		DM: channel.PolicyAllowlist, DMAllowFrom: []string{"42"},
+		Sources: map[string]string{"dm.allow_from": "channels.telegram.dm.allow_from"},
+	}
+	d := channel.Evaluate(channel.Facts{
+		Sender:       sender,
+		Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: "43"},
+		Message:      channel.MessageFacts{RawBody: "hello"},
+		Access:       policy.Access(sender.Identity(), channel.MentionFacts{}),
+	})
+	fmt.Println(d.Admission.Kind, d.Admission.Reason)
+	if v, blocked := d.Blocked(); blocked {
+		fmt.Printf("%s: %s is %q\n%s\n", v.Gate, v.Setting, v.Value, v.Hint)
+	}
+	// Output:
+	// drop dm_not_allowed
+	// sender: channels.telegram.dm.allow_from is "not listed"
+	// add the sender's id to dm.allow_from
+}
+
+func ExampleSessionKey() {
+	fmt.Println(channel.SessionKey(channel.KeyParts{Channel: "telegram", Conversation: "-100123", Thread: "7"}))
+	fmt.Println(channel.SessionKey(channel.KeyParts{Channel: "web", Conversation: "alice", Thread: "s-42"}))
+	// Output:
+	// telegram:-100123#7
+	// web:alice#s-42
+}
+
+func ExampleNames() {
+	names := channel.NewNames([]string{"Ling", "小灵"})
+	for _, text := range []string{"hey Ling!", "Lingering", "Éling", "小灵你好"} {
+		fmt.Println(text, names.In(text))
+	}
+	// Output:
+	// hey Ling! true
+	// Lingering false
+	// Éling false
+	// 小灵你好 true
+}
+
+// Somebody asks, is told a code in the channel's words, and is paired when the operator approves it.
+func ExamplePairs() {
+	ctx, pairs := context.Background(), channel.NewPairs()
+	alice := channel.SenderFacts{ID: "42", Name: "Alice"}
+	code, tell, _ := pairs.Request(ctx, "telegram", "", alice)
+	fmt.Println("tell her the code:", tell)
+	pair, _ := pairs.Approve(ctx, "telegram", code)
+	paired, _ := pairs.Paired(ctx, "telegram", "", "42")
+	fmt.Println(pair.Name, paired)
+	// Output:
+	// tell her the code: true
+	// Alice true
+}

@@ -109,22 +109,27 @@ func (p *pass) sending() sending {
 		Delivery: p.delivery, Target: f.Reply, Observing: p.observing(), Echo: p.k.state.marks,
 		Warn: func(ctx context.Context, what string, err error) { p.warn(ctx, StageDispatch, what, err) },
 	}
-	if p.claim != nil {
+	if p.claim != nil && (p.k.state.ledger != nil || p.k.Outbox != nil) {
 		s.Event, s.Ledger = p.key().String(), p.k.state.ledger
 	}
 	if p.plan.Trigger != "" {
-		s.Origin.Sender = SenderFacts{}
+		s.Origin.Sender = SenderFacts{} // nobody was let in
 	} else if p.k.Settings != nil {
-		since := &p.policy.Generation
-		s.Allow = func(ctx context.Context) error { return p.k.stillAllowed(ctx, s.Channel, s.Account, s.Origin, since) }
+		s.Allow = p.stillAllowed
 	}
 	return s
+}
+
+// stillAllowed asks the gates again where the settings have changed since authorize.
+func (p *pass) stillAllowed(ctx context.Context) error {
+	f := p.facts
+	return p.k.stillAllowed(ctx, f.Channel, f.Account, Origin{Sender: f.Sender, Conversation: f.Conversation}, &p.policy.Generation)
 }
 
 // notify tells whoever is answered that the turn has failed, where that is to be told (CH-60).
 func (p *pass) notify(ctx context.Context, d *deliveries) {
 	f := p.facts
-	if p.canceled && !p.draining || p.again() || p.k.Settings != nil && !p.policy.ErrorNotice ||
+	if p.err == nil && !d.holds() || p.canceled && !p.draining || p.again() || p.k.Settings != nil && !p.policy.ErrorNotice ||
 		f.Conversation.Kind != Direct && !p.decision.Addressed {
 		return
 	}
@@ -137,6 +142,13 @@ func (p *pass) notify(ctx context.Context, d *deliveries) {
 	if _, err := d.notice(ctx, text); err != nil {
 		p.warn(ctx, p.result.Stage, "the notice of a failed turn was not delivered", err)
 	}
+}
+
+// holds says whether the agent has given a notice.
+func (d *deliveries) holds() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.held != nil
 }
 
 // notifyOutside is notify for a turn that failed between the gates and dispatch.

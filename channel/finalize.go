@@ -97,7 +97,9 @@ func (p *pass) finalize(ctx context.Context, limit time.Duration) {
 			errs = append(errs, err)
 		}
 	}
-	part(p.keepHistory)
+	if keep := p.history(); keep != nil {
+		part(keep)
+	}
 	if err := p.settle(inside, limit); err != nil {
 		errs = append(errs, err)
 	}

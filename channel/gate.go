@@ -60,7 +60,7 @@ func (d Decision) Talks() bool {
 // and budgets are asked beside it.
 func Evaluate(f Facts) Decision {
 	a := &f.Access
-	d := Decision{Admission: Admission{Kind: Dispatch}, Verdicts: make([]Verdict, 0, 6)}
+	d := Decision{Admission: Admission{Kind: Dispatch}, Verdicts: make([]Verdict, 0, 8)} // with room for the two budgets
 	say := func(v Verdict, record bool) {
 		if v.State == Blocked && d.Admission.Kind == Dispatch {
 			d.Admission = Admission{Kind: Drop, Reason: v.Reason, RecordHistory: record}

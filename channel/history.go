@@ -11,17 +11,22 @@ func windowKey(f *Facts) WindowKey {
 	return WindowKey{Channel: f.Channel, Account: f.Account, Conversation: f.Conversation.ID, Thread: f.Conversation.ThreadID}
 }
 
-// keepHistory forgets what an answered turn has seen of the window, or keeps a message that is not answered. A window that fails
-// is a warning: it changes no turn.
-func (p *pass) keepHistory(ctx context.Context) error {
+// history is what is to be done with the window at the end of the turn: forget what an answered one has seen of it, or keep a
+// message that is not answered. It is nil for nothing. A window that fails is a warning: it changes no turn.
+func (p *pass) history() func(context.Context) error {
+	w := p.k.state.window
 	switch {
 	case p.tally.Visible && p.snapshot != nil && len(p.snapshot.Entries) > 0:
-		p.k.state.window.Consume(ctx, p.snapshot)
+		return func(ctx context.Context) error {
+			w.Consume(ctx, p.snapshot)
+			return nil
+		}
 	case p.err == nil && p.result.Admission.Kind == Drop:
 		if f := p.unanswered(); f != nil {
-			p.attempt(ctx, StageFinalize, "the history cannot be written", func() error {
-				return p.k.state.window.Record(ctx, p.recording(f))
-			})
+			return func(ctx context.Context) error {
+				p.attempt(ctx, StageFinalize, "the history cannot be written", func() error { return w.Record(ctx, p.recording(f)) })
+				return nil
+			}
 		}
 	}
 	return nil

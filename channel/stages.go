@@ -333,6 +333,9 @@ var errBlankKey = errors.New("the session key to record is blank; expected one, 
 
 // record writes the row of the session and where its last message came from, before anything is dispatched.
 func (p *pass) record(ctx context.Context) (Admission, error) {
+	if p.k.Recorder == nil && p.plan.AfterRecord == nil && p.plan.Record.SessionKey == nil {
+		return Admission{}, nil
+	}
 	ctx, cancel := outlive(ctx, cmp.Or(p.k.Limits.Record, defaultRecord))
 	defer cancel()
 	err := p.guard(ctx, func() error { return p.write(ctx) })

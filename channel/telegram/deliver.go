@@ -100,15 +100,19 @@ func (c *Channel) Can(need channel.Capabilities) (bool, error) {
 
 // Durable implements [channel.Durabler]: the end of an answer outlives a crash.
 func (d *delivery) Durable(b channel.Block) *channel.Durable {
-	name := d.c.name
-	if d.c.account != "" {
-		name += "@" + d.c.account
-	}
-	_, thread := b.Target.MessageThreadID.Get()
-	_, reply := b.Target.ReplyToID.Get()
-	return &channel.Durable{Sender: name, Needs: channel.Capabilities{
-		Thread: thread, Reply: reply, Media: len(b.Media) > 0, Silent: b.Silent,
+	thread, _ := b.Target.MessageThreadID.Get()
+	reply, _ := b.Target.ReplyToID.Get()
+	return &channel.Durable{Sender: d.c.sender(), Needs: channel.Capabilities{
+		Thread: thread != "", Reply: reply != "", Media: len(b.Media) > 0, Silent: b.Silent,
 	}}
+}
+
+// sender is the name that the outbox knows the channel by.
+func (c *Channel) sender() string {
+	if c.account == "" {
+		return c.name
+	}
+	return c.name + "@" + c.account
 }
 
 // deliver sends a block in as many messages as it needs. The first is what a preview showed, if there was one.

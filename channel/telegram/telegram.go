@@ -330,6 +330,10 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 		c.door = nil
 		c.mu.Unlock()
 	}()
+	if k.Outbox != nil {
+		k.Outbox.Register(c.sender(), c)
+		defer k.Outbox.Register(c.sender(), nil)
+	}
 	// The bot's name is needed to know who is meant, so nothing runs before it is known; what is left from before waits, too.
 	if err := c.persist(ctx, "getMe", c.whoAmI); err != nil {
 		return c.ended(ctx, err)

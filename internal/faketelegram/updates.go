@@ -200,6 +200,7 @@ func (s *Server) getUpdates(r *request) (any, *refusal) {
 	case offset < 0:
 		s.updates = slices.Clone(s.updates[max(0, len(s.updates)+int(offset)):])
 	}
+	s.change() // what is confirmed is gone
 	defer func() {
 		s.mu.Lock()
 		if s.poll == mine {

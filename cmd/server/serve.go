@@ -26,7 +26,8 @@ import (
 )
 
 const aboutServe = `Serves the workflows over HTTP until it gets SIGTERM or ctrl-C; then running work may end within the grace period, and
-what does not is broken off so that its callers come back. A second signal ends at once. SIGHUP reloads the workflows.
+what does not is broken off so that its callers come back. A second signal ends at once. SIGHUP reloads the workflows, and
+who may talk on channels.
 `
 
 func serveCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
@@ -97,7 +98,19 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	}
 	defer stopTurns()
 	crew.look(log)
-	o.Turns, o.Agents = turns, crew
+	channels, err := newDoors(c, turns, crew, log)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // what is on its way has had its time
+		if err := channels.closeAll(ctx); err != nil {
+			log.Warn("what channels keep cannot be closed as it should", "error", err)
+		}
+	}()
+	channels.look(c)
+	o.Turns, o.Agents, o.Channels = turns, crew, channels
 	s, err := web.New(o)
 	if err != nil { // which is about the data folder
 		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))
@@ -119,7 +132,8 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		wg.Go(func() { workflows.Watch(ctx, func(err error) { logReload(log, err) }) })
 	}
 	defer cancel()
-	announce(stderr, c, log, listener.Addr(), workflows, from, models, crew.Names())
+	channels.start()
+	announce(stderr, c, log, listener.Addr(), workflows, from, models, crew.Names(), channels.names())
 
 	for {
 		select {
@@ -128,9 +142,10 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		case sig := <-signals:
 			if sig == syscall.SIGHUP {
 				logReload(log, workflows.Reload())
+				reloadChannels(c, channels, log)
 				continue
 			}
-			return shutDown(c, s, turns, server, signals, log)
+			return shutDown(c, s, channels, turns, server, signals, log)
 		}
 	}
 }
@@ -139,13 +154,18 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 var errAtOnce = errors.New("ended at once by a second signal; running work is lost")
 
 // shutDown lets running work end within the grace period and breaks off the rest (FT-21).
-func shutDown(c *config.Config, s *web.Server, turns *turn.Framework, server *http.Server, signals <-chan os.Signal, log *slog.Logger) error {
+func shutDown(c *config.Config, s *web.Server, channels *doors, turns *turn.Framework, server *http.Server, signals <-chan os.Signal, log *slog.Logger) error {
 	log.Info("shutting down", "grace", c.Grace)
 	ctx, cancel := context.WithTimeout(context.Background(), c.Grace)
 	defer cancel()
 	drained := make(chan error, 1)
 	go func() {
-		err := errors.Join(s.Drain(ctx), turns.Drain(ctx))
+		// Channels first: the turns that they have let in need the framework to their end.
+		var wg sync.WaitGroup
+		wg.Go(channels.drain)
+		err := s.Drain(ctx)
+		wg.Wait()
+		err = errors.Join(err, turns.Drain(ctx))
 		// What Drain has let end may still have its last bytes to write; a second is plenty for those.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -169,6 +189,22 @@ func shutDown(c *config.Config, s *web.Server, turns *turn.Framework, server *ht
 				os.Exit(exitFailed)
 			}
 		}
+	}
+}
+
+// reloadChannels reads the configuration once more and takes what it says of who may talk on channels. One that is wrong changes
+// nothing.
+func reloadChannels(c *config.Config, channels *doors, log *slog.Logger) {
+	next, err := c.Reload()
+	if err == nil {
+		err = channels.set(next)
+	}
+	if err == nil {
+		log.Info("settings of channels reloaded")
+		return
+	}
+	for line := range strings.Lines(err.Error()) {
+		log.Error("the configuration is wrong; the settings of channels stay as they were", "error", strings.TrimRight(line, "\n"))
 	}
 }
 
@@ -208,7 +244,7 @@ func listenError(c *config.Config, err error) error {
 }
 
 // announce says what is there and how to try it.
-func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, workflows *flow.Registry, from string, models *adapter.Registry, agents []string) {
+func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, workflows *flow.Registry, from string, models *adapter.Registry, agents, channels []string) {
 	var names []string
 	for _, w := range workflows.All() {
 		info := w.Info()
@@ -228,7 +264,7 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, wo
 	base := "http://" + reachable(addr)
 	if c.Log.Format == "json" {
 		log.Info("listening", "url", base, "model", c.Model, "model_from", c.Source("model").String(), "providers", providers,
-			"workflows", names, "agents", agents, "version", build().version)
+			"workflows", names, "agents", agents, "channels", channels, "version", build().version)
 		return
 	}
 	var b strings.Builder
@@ -257,6 +293,9 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, wo
 		fmt.Fprintf(&b, "  workflows  %s (%s)\n", strings.Join(names, ", "), from)
 	}
 	fmt.Fprintf(&b, "  agents     %s\n", strings.Join(agents, ", "))
+	if len(channels) > 0 {
+		fmt.Fprintf(&b, "  channels   %s\n", strings.Join(channels, ", "))
+	}
 	if try := tryLine(base, workflows); try != "" {
 		fmt.Fprintf(&b, "  try        %s\n", try)
 	}

@@ -1,0 +1,406 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/telegram"
+	"github.com/lingserve/lingserve/channel/turns"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web"
+)
+
+// channelMakers make the channels of each type that has a door of its own in a server; config has their settings.
+var channelMakers = map[string]func(config.Channel, channelParts) (channel.Channel, error){
+	"telegram": newTelegram,
+}
+
+// channelParts are what a channel is given beside its settings.
+type channelParts struct {
+	data  string        // a folder of the channel's own; "" keeps nothing
+	media string        // the folder for files of messages
+	grace time.Duration // how long turns may go on at the end
+	log   *slog.Logger
+}
+
+func newTelegram(c config.Channel, p channelParts) (channel.Channel, error) {
+	s := telegram.Settings{
+		Name: c.Name, Account: c.Account, Token: telegram.Secret(c.Telegram.Token.Reveal()), API: c.Telegram.API, Mode: c.Telegram.Mode,
+		PublicURL: c.Telegram.PublicURL, Secret: telegram.Secret(c.Telegram.Secret.Reveal()), Preview: c.Telegram.Preview,
+		ParseMode: c.Telegram.ParseMode, MaxMedia: int64(c.Telegram.MaxMedia), Files: c.Telegram.Files,
+		Media: p.media, Grace: p.grace, Log: p.log,
+	}
+	if p.data != "" {
+		s.State = filepath.Join(p.data, "chats.json")
+	}
+	return telegram.New(s)
+}
+
+// makeChannel makes a channel that is configured; nil for one that has its door elsewhere.
+func makeChannel(c *config.Config, ch config.Channel, media string, log *slog.Logger) (channel.Channel, error) {
+	newChannel := channelMakers[ch.Type]
+	if newChannel == nil {
+		return nil, nil
+	}
+	p := channelParts{media: media, grace: c.Grace, log: log}
+	if c.Data != "" {
+		p.data = stateFolder(c, ch)
+	}
+	made, err := newChannel(ch, p)
+	if err != nil {
+		// The channel's own name stands before it already.
+		return nil, fmt.Errorf("%s: %s", ch.Where(), strings.TrimPrefix(err.Error(), ch.Type+": "))
+	}
+	return made, nil
+}
+
+// login is how a channel and its account are written.
+func login(name, account string) string {
+	if account == "" {
+		return name
+	}
+	return name + "@" + account
+}
+
+// channelsFolder is where all that channels keep is.
+func channelsFolder(c *config.Config) string { return filepath.Join(c.Data, "channels") }
+
+// stateFolder is where one channel keeps what it knows of its platform.
+func stateFolder(c *config.Config, ch config.Channel) string {
+	return filepath.Join(channelsFolder(c), "state", login(ch.Name, ch.Account))
+}
+
+// openPairs opens the store of those who are paired; the command that approves them has it, too.
+func openPairs(c *config.Config) *channel.Pairs {
+	if c.Data == "" {
+		return channel.NewPairs()
+	}
+	return channel.OpenPairs(filepath.Join(channelsFolder(c), "pairs"))
+}
+
+// doors are the channels of a server.
+type doors struct {
+	kernel *channel.Kernel
+	tree   *channel.Tree
+	log    *slog.Logger
+	all    []*door
+	close  []func() error // in the order of opening
+
+	stop context.CancelFunc // of what serves
+	wg   sync.WaitGroup
+}
+
+// door is one channel, or one login of it.
+type door struct {
+	channel.Channel
+	account string
+
+	mu  sync.Mutex
+	err error // why it does not serve any more
+}
+
+// accounted is a channel that says which login it is.
+type accounted interface{ Account() string }
+
+// maxChannelMedia is the size of a file of a message, in bytes: what the public server of Telegram gives at most. Channels have
+// limits of their own below it.
+const maxChannelMedia = 20 << 20
+
+// newDoors makes the channels that are configured and those that plugins bring, and what their turns need. They do not serve yet.
+func newDoors(c *config.Config, f *turn.Framework, crew *crew, log *slog.Logger) (_ *doors, err error) {
+	d := &doors{log: log, stop: func() {}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.closeStores())
+		}
+	}()
+	if d.tree, err = channel.NewTree(c.Access); err != nil {
+		return nil, err
+	}
+	k := &channel.Kernel{Routes: d.tree, Settings: d.tree, Pairing: openPairs(c), Observer: channel.NewSlogObserver(log), Log: log}
+	d.kernel = k
+	folder, err := d.open(c, log)
+	if err != nil {
+		return nil, dataError(c, err)
+	}
+	media, _ := k.Media.(*channel.MediaRoot)
+	k.Agent, err = turns.New(f, &turns.Options{Answer: crew.Answer, Read: reader(media), Log: log})
+	if err != nil {
+		return nil, err
+	}
+	var wrong []error
+	for _, ch := range c.Channels {
+		if c.Data != "" {
+			if err := os.MkdirAll(stateFolder(c, ch), 0o700); err != nil {
+				return nil, dataError(c, err)
+			}
+		}
+		made, err := makeChannel(c, ch, folder, log)
+		if err == nil && made != nil {
+			err = d.add(&door{Channel: made, account: ch.Account})
+		}
+		wrong = append(wrong, err)
+	}
+	for _, p := range turn.Implementers[channel.Provider](f) {
+		for _, ch := range p.Hook.Channels() {
+			one := &door{Channel: ch}
+			if a, ok := ch.(accounted); ok {
+				one.account = a.Account()
+			}
+			if err := d.add(one); err != nil {
+				wrong = append(wrong, fmt.Errorf("the plugin %s: %w", p.Name, err))
+			}
+		}
+	}
+	return d, errors.Join(wrong...)
+}
+
+func dataError(c *config.Config, err error) error {
+	return fmt.Errorf("data (%s): %s cannot be used: %w", c.Source("data"), c.Data, err)
+}
+
+// open opens what channels keep: in the data folder, or in memory where there is none. It returns the folder for files of messages.
+func (d *doors) open(c *config.Config, log *slog.Logger) (media string, err error) {
+	k, o := d.kernel, channel.OutboxOptions{Log: log}
+	windows := channel.WindowOptions{Log: log}
+	if c.Data == "" {
+		if media, err = os.MkdirTemp("", "lingserve-media-"); err != nil {
+			return "", err
+		}
+		d.close = append(d.close, func() error { return os.RemoveAll(media) })
+	} else {
+		media = filepath.Join(channelsFolder(c), "media")
+	}
+	root, err := channel.OpenMediaRoot(media, maxChannelMedia)
+	if err != nil {
+		return "", err
+	}
+	d.close = append(d.close, root.Close)
+	k.Media, windows.Media = root, root
+	var store channel.WindowStore
+	if c.Data != "" {
+		j, err := file.OpenJournal(filepath.Join(channelsFolder(c), "journal"), file.JournalOptions{Log: log})
+		if err != nil {
+			return "", err
+		}
+		d.close = append(d.close, j.Close)
+		k.Journal = j
+		w, err := file.OpenWindows(filepath.Join(channelsFolder(c), "windows"))
+		if err != nil {
+			return "", err
+		}
+		d.close = append(d.close, w.Close)
+		store, o.Dir = w, filepath.Join(channelsFolder(c), "outbox")
+	}
+	k.Window = channel.NewWindow(store, windows)
+	if k.Outbox, err = channel.OpenOutbox(&o); err != nil {
+		return "", err
+	}
+	d.close = append(d.close, func() error { // closed before, where the server ends as it should
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		return k.Outbox.Close(ctx)
+	})
+	return media, nil
+}
+
+// reader reads files of messages where they may lie, and nowhere else.
+func reader(media *channel.MediaRoot) func(context.Context, string) ([]byte, error) {
+	return func(_ context.Context, name string) ([]byte, error) {
+		f, err := media.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return io.ReadAll(io.LimitReader(f, maxChannelMedia))
+	}
+}
+
+// add takes a channel, whose name nobody else may have.
+func (d *doors) add(one *door) error {
+	for _, other := range d.all {
+		if other.Name() != one.Name() {
+			continue
+		}
+		if other.account == one.account {
+			return fmt.Errorf("there are two channels %s; their names must differ", login(one.Name(), one.account))
+		}
+		if webhookOf(other.Channel) != nil && webhookOf(one.Channel) != nil {
+			return fmt.Errorf("channels.%s: the accounts %s and %s would get their events at one address; make a channel of each, with a name of its own and its type",
+				one.Name(), other.account, one.account)
+		}
+	}
+	d.all = append(d.all, one)
+	return nil
+}
+
+func webhookOf(c channel.Channel) http.Handler {
+	if w, ok := c.(web.Webhook); ok {
+		return w.Webhook()
+	}
+	return nil
+}
+
+// start lets the channels serve.
+func (d *doors) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	d.stop = cancel
+	d.kernel.Init()
+	d.kernel.Outbox.Start()
+	for _, one := range d.all {
+		d.wg.Go(func() { one.serve(ctx, d.kernel, d.log) })
+	}
+}
+
+// serve lets one channel serve until ctx ends. One that stops by itself is not started again: what has stopped it would stop it again,
+// until somebody does something about it.
+func (o *door) serve(ctx context.Context, k *channel.Kernel, log *slog.Logger) {
+	err := func() (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				log.Error("a channel panicked", "channel", o.Name(), "panic", v)
+				err = errors.New("the channel has a fault; the server's log says more")
+			}
+		}()
+		return o.Serve(ctx, k)
+	}()
+	if err == nil && ctx.Err() == nil {
+		err = errors.New("the channel has stopped by itself")
+	}
+	if err == nil {
+		return
+	}
+	log.Error("a channel does not work; nobody is answered there until the server is started again", "channel", o.Name(), "account", o.account, "error", err)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.err = err
+}
+
+// readier is a channel that knows whether it works.
+type readier interface{ Ready() error }
+
+// broken says why a channel does not work; nil is one that does.
+func (o *door) broken() error {
+	o.mu.Lock()
+	err := o.err
+	o.mu.Unlock()
+	if r, ok := o.Channel.(readier); ok && err == nil {
+		err = r.Ready()
+	}
+	return err
+}
+
+// Webhook implements [web.Channels].
+func (d *doors) Webhook(name string) http.Handler {
+	for _, one := range d.all {
+		if one.Name() == name {
+			if h := webhookOf(one.Channel); h != nil {
+				return h
+			}
+		}
+	}
+	return nil
+}
+
+// Broken implements [web.Channels].
+func (d *doors) Broken() map[string]string {
+	var list map[string]string
+	for _, one := range d.all {
+		if err := one.broken(); err != nil {
+			if list == nil {
+				list = map[string]string{}
+			}
+			list[login(one.Name(), one.account)] = err.Error()
+		}
+	}
+	return list
+}
+
+// names are those of the channels, in order.
+func (d *doors) names() []string {
+	names := []string{}
+	for _, one := range d.all {
+		names = append(names, login(one.Name(), one.account))
+	}
+	return names
+}
+
+// set takes what a configuration says of who may talk. What channels are and how they log in stays as it was at the start.
+func (d *doors) set(c *config.Config) error { return d.tree.Set(c.Access) }
+
+// drain ends the channels: nothing more is let in, and what runs has the grace period, after which they cancel it. It returns when
+// they have ended.
+func (d *doors) drain() {
+	d.stop()
+	d.wg.Wait()
+}
+
+// closeAll frees what the channels hold. Replies that are on their way are waited for until ctx ends; the rest waits for the next start.
+func (d *doors) closeAll(ctx context.Context) error {
+	d.drain()
+	err := d.kernel.Outbox.Close(ctx)
+	return errors.Join(err, d.closeStores())
+}
+
+func (d *doors) closeStores() error {
+	var errs []error
+	for _, f := range slices.Backward(d.close) {
+		errs = append(errs, f())
+	}
+	d.close = nil
+	return errors.Join(errs...)
+}
+
+// look warns of channels on which nobody may talk: that is how they come.
+func (d *doors) look(c *config.Config) {
+	for _, ch := range c.Channels {
+		if channelMakers[ch.Type] != nil && !admits(c.Access.Channels[ch.Name]) {
+			d.log.Warn("nobody may talk on a channel; set dm.policy or groups.policy", "channel", ch.Name)
+		}
+	}
+}
+
+// admits says whether somebody may talk on a channel.
+func admits(ch channel.ChannelPlace) bool {
+	is := func(p channel.Place) bool {
+		return p.DMPolicy != "" && p.DMPolicy != channel.PolicyDisabled || p.GroupPolicy != "" && p.GroupPolicy != channel.PolicyDisabled
+	}
+	of := func(a channel.AccountPlace) bool {
+		if is(a.Place) {
+			return true
+		}
+		for _, g := range a.Groups {
+			if is(g.Place) {
+				return true
+			}
+			for _, t := range g.Threads {
+				if is(t) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if of(ch.AccountPlace) || is(ch.Shipped) {
+		return true
+	}
+	for _, a := range ch.Accounts {
+		if of(a) {
+			return true
+		}
+	}
+	return false
+}

@@ -66,7 +66,7 @@ var readers = map[reflect.Type]map[string]string{
 		"Media": "cleanHistory",
 	},
 	reflect.TypeFor[channel.SupplementalFacts](): {
-		"Quote": "SupplementalFacts.Visible", "Forwarded": "SupplementalFacts.Visible", "Thread": "SupplementalFacts.Visible",
+		"Quote": "SupplementalFacts.Visible", "Forwarded": "BuildContext", "Thread": "SupplementalFacts.Visible",
 		"Untrusted": "BuildContext", "GroupSystemPrompt": "BuildContext",
 	},
 	reflect.TypeFor[channel.Quote](): {
@@ -76,7 +76,7 @@ var readers = map[reflect.Type]map[string]string{
 	},
 	reflect.TypeFor[channel.Forwarded](): {
 		"From": "BuildContext", "FromType": "BuildContext", "FromID": "BuildContext", "Date": "BuildContext",
-		"SenderAllowed": "SupplementalFacts.Visible",
+		"SenderAllowed": "SupplementalFacts.hidesMessage",
 	},
 	reflect.TypeFor[channel.Thread](): {
 		"ID": "BuildContext", "StarterBody": "BuildContext", "HistoryBody": "BuildContext", "Label": "BuildContext",

@@ -89,7 +89,9 @@ func Evaluate(f Facts) Decision {
 	addressed, implicit := addressedBy(&f)
 	d.Addressed = addressed || d.CommandAuthorized && !a.Mentions.HasAnyMention
 	mention := mentionGate(&f, d.Addressed, implicit)
-	say(mention, mention.Reason == ReasonMissingMention && unmentioned(a) == UnmentionedHistory)
+	// What no agent may read does not wait for one either.
+	record := unmentioned(a) == UnmentionedHistory && !f.Supplemental.hidesMessage(a.Visibility)
+	say(mention, mention.Reason == ReasonMissingMention && record)
 	return d
 }
 

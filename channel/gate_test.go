@@ -397,6 +397,24 @@ func TestOnlyAMissingMentionWaitsInTheWindow(t *testing.T) {
 	})
 }
 
+// CH-109, CH-91: words that the policy hides do not come to the agent by way of the window.
+func TestAHiddenForwardDoesNotWaitInTheWindow(t *testing.T) {
+	for _, allowed := range []channel.Tri{channel.Unknown, channel.No, channel.Yes} {
+		for _, visibility := range []channel.Visibility{"", channel.VisibleAllowlist, channel.VisibleAll} {
+			f := admitted(channel.Group)
+			f.Access.Group.RequireMention, f.Access.Mentions.CanDetect, f.Access.Visibility = true, true, visibility
+			f.Supplemental.Forwarded = &channel.Forwarded{From: "somebody", SenderAllowed: allowed}
+			want := channel.Admission{
+				Kind: channel.Drop, Reason: channel.ReasonMissingMention,
+				RecordHistory: allowed == channel.Yes || visibility == channel.VisibleAll,
+			}
+			if diff := cmp.Diff(want, channel.Evaluate(f).Admission); diff != "" {
+				t.Errorf("%q, allowed %d: %s", visibility, allowed, diff)
+			}
+		}
+	}
+}
+
 // CH-02
 func TestATriggeredTurnPassesSenderCommandAndMention(t *testing.T) {
 	for _, trigger := range []channel.Trigger{channel.TriggerSchedule, channel.TriggerResume} {

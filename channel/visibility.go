@@ -33,13 +33,18 @@ func (s SupplementalFacts) Visible(v Visibility) (seen SupplementalFacts, hidesM
 			}
 		}
 	}
-	if f := s.Forwarded; f != nil && !v.sees(f.SenderAllowed, false, false) {
-		s.Forwarded, hidesMessage = nil, true
+	if hidesMessage = s.hidesMessage(v); hidesMessage {
+		s.Forwarded = nil
 	}
 	if t := s.Thread; t != nil && !v.sees(t.SenderAllowed, false, false) {
 		s.Thread = nil
 	}
 	return s, hidesMessage
+}
+
+// hidesMessage says that the message was forwarded from somebody who is hidden.
+func (s *SupplementalFacts) hidesMessage(v Visibility) bool {
+	return s.Forwarded != nil && !v.sees(s.Forwarded.SenderAllowed, false, false)
 }
 
 // visibleHops flattens what is behind a quote: hops of hops stand behind each other.

@@ -105,7 +105,10 @@ func (g *gatherer) join(ctx context.Context, e burstEvent) (burst, error) {
 		if merge == nil {
 			merge = MergeInputs
 		}
-		if b.in = merge(own.parts); b.in == nil {
+		if b.in, err = safely(func() (*Input, error) { return merge(own.parts), nil }); err != nil {
+			return b, err // with the claims
+		}
+		if b.in == nil {
 			b.in = MergeInputs(own.parts)
 		}
 		if b.in.Parts == nil {

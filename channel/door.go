@@ -2,7 +2,6 @@ package channel
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,8 @@ import (
 //
 // # Guarantees
 //   - What was accepted and not settled when the process ended runs first, the oldest before all others.
-//   - The events of one conversation and thread start in the order of their arrival, the next one when the kernel calls Queued.
+//   - The events of one conversation and thread start in the order of their arrival, the next one when the kernel calls Queued; of
+//     several conversations that may go on, the one whose event is the oldest does.
 //   - An event whose turn was released runs again after the pauses of [RetryAfter]. What came behind it does not wait for that.
 //   - Serve returns when nothing runs any more. What waits then is left to the journal and the next start.
 type Door struct {
@@ -32,7 +32,7 @@ type Door struct {
 	arrived  uint64
 	items    map[EventKey]*doorItem // that wait, run, or are to run again
 	lines    map[lineKey]*doorLine
-	ready    list.List // of *doorLine: those whose first may start, in the order they came to be
+	ready    []*doorLine // those whose first may start, by when that arrived
 	running  int
 	turns    context.Context // of what runs
 	stopTurn context.CancelCauseFunc
@@ -80,7 +80,7 @@ type doorLine struct {
 	waiting  []*doorItem // in the order of arrival
 	starting bool        // the one before has no place in its lane yet
 	running  int
-	ready    *list.Element
+	ready    uint64 // the order of the first, by which the line is among those that are ready; 0 is not
 }
 
 type doorItem struct {
@@ -183,13 +183,17 @@ func (d *Door) waitLocked(item *doorItem) {
 
 // readyLocked notes that the first of a line may start, or forgets a line that is empty.
 func (d *Door) readyLocked(l *doorLine) {
-	may := len(l.waiting) > 0 && !l.starting && l.running < lineRunning
-	switch {
-	case may && l.ready == nil:
-		l.ready = d.ready.PushBack(l)
-	case !may && l.ready != nil:
-		d.ready.Remove(l.ready)
-		l.ready = nil
+	order := func(l *doorLine, order uint64) int { return cmp.Compare(l.ready, order) }
+	if l.ready != 0 {
+		at, _ := slices.BinarySearchFunc(d.ready, l.ready, order)
+		d.ready = slices.Delete(d.ready, at, at+1)
+		l.ready = 0
+	}
+	if len(l.waiting) > 0 && !l.starting && l.running < lineRunning {
+		first := l.waiting[0].order
+		at, _ := slices.BinarySearchFunc(d.ready, first, order)
+		d.ready = slices.Insert(d.ready, at, l)
+		l.ready = first
 	}
 	if len(l.waiting) == 0 && l.running == 0 && d.lines[l.key] == l {
 		delete(d.lines, l.key)
@@ -198,9 +202,10 @@ func (d *Door) readyLocked(l *doorLine) {
 
 // startLocked starts what may start.
 func (d *Door) startLocked() {
-	for d.started && !d.closed && d.running < d.o.Running && d.ready.Len() > 0 {
-		l := d.ready.Remove(d.ready.Front()).(*doorLine)
-		l.ready = nil
+	for d.started && !d.closed && d.running < d.o.Running && len(d.ready) > 0 {
+		l := d.ready[0]
+		d.ready = slices.Delete(d.ready, 0, 1)
+		l.ready = 0
 		item := l.waiting[0]
 		l.waiting = slices.Delete(l.waiting, 0, 1)
 		l.starting = true
@@ -453,7 +458,7 @@ func (d *Door) replay(ctx context.Context) error {
 	// Before those that have come while this was read: they keep their order behind these.
 	newer := slices.SortedFunc(maps.Values(d.items), func(a, b *doorItem) int { return cmp.Compare(a.order, b.order) })
 	clear(d.lines)
-	d.ready.Init()
+	d.ready = nil
 	clear(d.items)
 	d.arrived = 0
 	for _, e := range all {

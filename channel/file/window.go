@@ -111,6 +111,10 @@ func (w *Windows) Save(_ context.Context, name string, text []byte) error {
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err == nil {
+		now := time.Now() // to the nanosecond, which the system's clock for files is not
+		err = w.root.Chtimes(part, now, now)
+	}
+	if err == nil {
 		err = w.root.Rename(part, name+windowEnd)
 	}
 	if err != nil {

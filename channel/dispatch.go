@@ -41,6 +41,7 @@ func (p *pass) send(ctx context.Context) (Admission, error) {
 	p.tally = d.came()
 	p.result.Dispatch = p.both(said, sent)
 	if refused != "" && !p.tally.Attempted {
+		p.why = err
 		return drop(refused), nil
 	}
 	p.result.Dispatched = true

@@ -90,7 +90,7 @@ func (p *pass) finalize(ctx context.Context, limit time.Duration) {
 	p.started = p.tell(ctx, Trace{Stage: StageFinalize, Phase: PhaseStart})
 	inside, end := p.span(ctx, string(StageFinalize))
 	var errs []error
-	part := func(f func(context.Context) error) {
+	part := func(limit time.Duration, f func(context.Context) error) {
 		ctx, cancel := outlive(inside, limit)
 		defer cancel()
 		if err := p.guard(ctx, func() error { return f(ctx) }); err != nil {
@@ -98,16 +98,16 @@ func (p *pass) finalize(ctx context.Context, limit time.Duration) {
 		}
 	}
 	if keep := p.history(); keep != nil {
-		part(keep)
+		part(limit+cmp.Or(p.k.Limits.Loader, defaultLoader), keep)
 	}
 	if err := p.settle(inside, limit); err != nil {
 		errs = append(errs, err)
 	}
 	if p.plan != nil && p.plan.OnFinalize != nil {
-		part(func(ctx context.Context) error { return p.plan.OnFinalize(ctx, r) })
+		part(limit, func(ctx context.Context) error { return p.plan.OnFinalize(ctx, r) })
 	}
 	if f, ok := p.adapter.(Finalizer); ok {
-		part(func(ctx context.Context) error { return f.Finalize(ctx, r) })
+		part(limit, func(ctx context.Context) error { return f.Finalize(ctx, r) })
 	}
 	err := errors.Join(errs...)
 	end(err)
@@ -169,7 +169,7 @@ func (p *pass) settle(ctx context.Context, limit time.Duration) error {
 			if fate == commit {
 				return claim.Commit(ctx, outcome)
 			}
-			return claim.Release(ctx, p.err)
+			return claim.Release(ctx, cmp.Or(p.err, p.why))
 		})
 		if err != nil {
 			errs = append(errs, err)

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -41,6 +42,13 @@ func (p *pass) recording(f *Facts) Recording {
 	}
 	if r.Key == (WindowKey{}) {
 		r.Key = windowKey(f)
+	}
+	if load := hint.LoadMedia; load != nil {
+		r.LoadMedia = func(ctx context.Context) ([]MediaFact, error) {
+			ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.k.Limits.Loader, defaultLoader))
+			defer cancel()
+			return load(ctx)
+		}
 	}
 	return r
 }

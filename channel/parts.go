@@ -34,6 +34,8 @@ type (
 	// budgets bound what bots, senders and conversations may start. dry uses nothing of them.
 	budgets interface {
 		use(_ context.Context, f *Facts, dry bool) budgetVerdict
+		// heard is told of a message that starts no turn.
+		heard(f *Facts)
 	}
 
 	// bursts merge events that belong together.

@@ -34,6 +34,7 @@ type pass struct {
 
 	result    Result
 	err       error // of the first stage that failed
+	why       error // the lane has refused the turn
 	canceled  bool  // err is why somebody ended the turn
 	draining  bool  // and that somebody is this server, which shuts down
 	tally     tally // of the deliveries

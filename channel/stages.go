@@ -226,6 +226,9 @@ func (p *pass) authorize(ctx context.Context) (Admission, error) {
 	if a.Reason == ReasonPairingRequired {
 		p.challenge(ctx)
 	}
+	if a.stops() && !p.dry && p.k.state.budget != nil && p.decision.Talks() {
+		p.k.state.budget.heard(p.facts)
+	}
 	if a.Kind == "" && p.result.Admission.Kind == "" {
 		a.Kind = Dispatch
 	}

@@ -1,0 +1,31 @@
+package turns
+
+import (
+	"fmt"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// Channels are those that plugins of a framework bring, by [channel.Provider], in the order in which the plugins were registered.
+// It is an error if two have one name, or one has none.
+func Channels(f *turn.Framework) ([]channel.Channel, error) {
+	var list []channel.Channel
+	by := map[string]string{}
+	providers := turn.Implementers[channel.Provider](f)
+	for i := len(providers) - 1; i >= 0; i-- {
+		p := providers[i]
+		for _, c := range p.Hook.Channels() {
+			name := c.Name()
+			if name == "" {
+				return nil, fmt.Errorf("turns: the plugin %s brings a channel without a name", p.Name)
+			}
+			if other, taken := by[name]; taken {
+				return nil, fmt.Errorf("turns: the plugins %s and %s both bring a channel %q; names are unique", other, p.Name, name)
+			}
+			by[name] = p.Name
+			list = append(list, c)
+		}
+	}
+	return list, nil
+}

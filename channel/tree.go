@@ -331,6 +331,13 @@ func (r *resolution) of(q PolicyQuery) Policy {
 	return p
 }
 
+var (
+	_ Settings = (*Tree)(nil)
+	_ Routes   = (*Tree)(nil)
+	_ Routes   = (*RouteTable)(nil)
+	_ Pairing  = (*Pairs)(nil)
+)
+
 // Tree is [Settings] and [Routes] by a configuration that may change while the server runs.
 type Tree struct {
 	now atomic.Pointer[tree]

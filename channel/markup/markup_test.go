@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/yuin/goldmark/text"
 	"pgregory.net/rapid"
 )
 
@@ -298,5 +299,55 @@ func BenchmarkPieces(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		Pieces(source, TelegramHTML, Limit{N: 4096})
+	}
+}
+
+// A long document is parsed in parts, which nobody sees.
+func TestALongDocumentIsConvertedAsAShortOne(t *testing.T) {
+	words := rapid.SampledFrom([]string{
+		"# Title\n\n", "Some **bold** text.\n\n", "> quote\n> more\n\n", "- a\n- b\n\n", "1. one\n\n   more of it\n\n2. two\n\n", "```go\nx := 1\n\ny := 2\n```\n\n", "| a | b |\n|---|---|\n| c | d |\n\n",
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		blocks := rapid.SliceOfN(words, 1, 30).Draw(t, "blocks")
+		source := strings.Repeat(strings.Join(blocks, "")+"Between.\n\n", 20_000/len(strings.Join(blocks, ""))+1)
+		w := walker{source: []byte(source), to: TelegramHTML}
+		w.blocks(markdown.Parse(text.NewReader(w.source)), style{})
+		if want, got := write(w.out.trim(), TelegramHTML), Convert(source, TelegramHTML); got != want {
+			t.Fatalf("(-want +got):\n%s", cmp.Diff(want, got))
+		}
+	})
+}
+
+func TestALongBlockOfCodeStaysOneBlock(t *testing.T) {
+	code := strings.Repeat("x := 1 // a line of code\n\n    y\n", 2_000)
+	got := parse("before\n\n```go\n"+code+"```\n\nafter", TelegramHTML)
+	want := runs{{text: "before\n\n"}, {strings.TrimRight(code, "\n"), style{block: true, lang: "go"}}, {text: "\n\nafter"}}
+	if diff := cmp.Diff(dense(want.text()), dense(got.text())); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	if len(got) != 3 || got[1].style != want[1].style {
+		t.Errorf("%d runs", len(got))
+	}
+}
+
+func TestAHugeTextWithoutAPlaceToCutLosesNothing(t *testing.T) {
+	for name, source := range map[string]string{
+		"brackets": strings.Repeat("[", 100_000), "quotes": strings.Repeat(">", 50_000) + "x", "one word": strings.Repeat("é", 50_000),
+		"tildes": strings.Repeat("a~~b", 25_000), "ampersands": strings.Repeat("&", 50_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, p := range Pieces(source, SlackMrkdwn, Limit{N: 4000, Unit: Runes, Marked: true}) {
+				if n := Runes(p.Text); n > 4000 {
+					t.Fatalf("a piece of %d", n)
+				}
+			}
+			var joined strings.Builder
+			for _, p := range Pieces(source, TelegramHTML, Limit{N: 4096}) {
+				joined.WriteString(p.Plain)
+			}
+			if name != "quotes" && name != "tildes" && dense(joined.String()) != source {
+				t.Errorf("%d bytes of %d", joined.Len(), len(source))
+			}
+		})
 	}
 }

@@ -30,9 +30,21 @@ func parse(source string, to Format) runs {
 	if !utf8.ValidString(source) {
 		source = strings.ToValidUTF8(source, "\ufffd")
 	}
-	w := walker{source: []byte(source), to: to}
-	w.blocks(markdown.Parse(text.NewReader(w.source)), style{})
-	return w.out.trim()
+	var out runs
+	for _, part := range sections(source) {
+		w := walker{source: []byte(part.text), to: to}
+		w.blocks(markdown.Parse(text.NewReader(w.source)), style{})
+		if len(w.out) == 0 {
+			continue
+		}
+		if len(out) > 0 {
+			out.add(part.gap, part.between)
+		}
+		for _, r := range w.out {
+			out.add(r.text, r.style)
+		}
+	}
+	return out.trim()
 }
 
 // walker goes through a document.

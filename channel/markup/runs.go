@@ -90,11 +90,12 @@ func cutRuns(r runs, to Format, l Limit) (pieces []runs) {
 		if l.Marked && l.N > 0 {
 			// The markup takes room, too: how much is known when it is written.
 			for limit := l.N; limit > 1; {
-				over := l.Unit(write(part, to)) - l.N
-				if over <= 0 {
+				written := l.Unit(write(part, to))
+				if written <= l.N {
 					break
 				}
-				limit = max(1, min(l.Unit(text[at:at+n]), limit)-over)
+				seen := min(l.Unit(text[at:at+n]), limit)
+				limit = max(1, min(seen-1, seen*l.N/written))
 				n = place(text[at:], limit, l.Unit)
 				part = r.slice(at, at+n, &first).trim()
 			}

@@ -1,0 +1,101 @@
+package markup
+
+import "strings"
+
+// section is a part of a document that is parsed by itself.
+type section struct {
+	text    string
+	gap     string // between what is seen of the one before and of this one
+	between style  // of the gap
+}
+
+const (
+	// sectionFrom is what a section has at least before it ends at the next good place, and sectionTo what it has at most. There are
+	// texts for which the parser takes a time that grows with the square of their length, such as many brackets in a row.
+	sectionFrom = 4 << 10
+	sectionTo   = 8 << 10
+)
+
+// sections cuts a long document: between blocks that are not indented, and so do not belong to a list, and if there is no such place for
+// too long, wherever it must be. A block of code goes on in the next section.
+func sections(source string) (list []section) {
+	if len(source) <= sectionTo {
+		return []section{{text: source}}
+	}
+	var b strings.Builder
+	next := section{}
+	fence, lang := "", "" // of the block of code that is open
+	end := func(gap string) {
+		if fence != "" && b.Len() > 0 {
+			b.WriteString("\n" + fence)
+		}
+		next.text = b.String()
+		list = append(list, next)
+		b.Reset()
+		next = section{gap: gap}
+		if fence != "" {
+			b.WriteString(fence + lang + "\n")
+			next.between = style{block: true, lang: language([]byte(lang))}
+		}
+	}
+	blank := false
+	for line := range strings.Lines(source) {
+		if b.Len() > sectionFrom && fence == "" && blank && begins(line) {
+			end("\n\n")
+		}
+		for b.Len()+len(line) > sectionTo { // there was no good place
+			if b.Len() > sectionFrom {
+				end("\n")
+				continue
+			}
+			n := place(line, sectionTo-b.Len(), Bytes)
+			b.WriteString(line[:n])
+			line = line[n:]
+			end("")
+		}
+		b.WriteString(line)
+		blank = strings.TrimSpace(line) == ""
+		fence, lang = fenced(line, fence, lang)
+	}
+	if b.Len() > 0 {
+		fence = ""
+		end("")
+	}
+	return list
+}
+
+// begins says whether a line behind an empty one begins something new: it is not indented, and no item of a list.
+func begins(line string) bool {
+	if strings.IndexByte(" \t\n", line[0]) >= 0 {
+		return false
+	}
+	rest := strings.TrimLeft(line, "0123456789")
+	if rest == line {
+		return !(strings.IndexByte("-*+", line[0]) >= 0 && (len(line) == 1 || strings.IndexByte(" \t\n", line[1]) >= 0))
+	}
+	return rest == "" || rest[0] != '.' && rest[0] != ')'
+}
+
+// fenced follows blocks of code: it returns the fence that is open after a line, and what stood behind it.
+func fenced(line, fence, lang string) (string, string) {
+	trimmed := strings.TrimLeft(line, " ")
+	if len(line)-len(trimmed) > 3 {
+		return fence, lang
+	}
+	trimmed = strings.TrimRight(trimmed, " \t\n")
+	mark := len(trimmed) - len(strings.TrimLeft(trimmed, "`"))
+	if mark < 3 {
+		mark = len(trimmed) - len(strings.TrimLeft(trimmed, "~"))
+	}
+	if mark < 3 {
+		return fence, lang
+	}
+	behind := trimmed[mark:]
+	switch {
+	case fence == "" && !(trimmed[0] == '`' && strings.Contains(behind, "`")) && mark <= 64:
+		return trimmed[:mark], strings.TrimSpace(behind)
+	case fence != "" && behind == "" && strings.HasPrefix(trimmed, fence):
+		return "", ""
+	}
+	return fence, lang
+}

@@ -78,7 +78,7 @@ func (g *echo) hash(parts ...string) uint64 {
 	h.SetSeed(g.seed)
 	for _, p := range parts {
 		n := len(p)
-		for i := 0; i < 8; i++ { // the length first: no parts are taken for others
+		for i := range 8 { // the length first: no parts are taken for others
 			_ = h.WriteByte(byte(n >> (8 * i)))
 		}
 		_, _ = h.WriteString(p)

@@ -202,7 +202,9 @@ func TestMediaAreAttachedWhereTheTextStillWaits(t *testing.T) { // CH-93, CH-94
 		}, "text", "", true},
 		"images, local, good, four, once": {func(_ *channel.Window, r *channel.Recording) {
 			r.Media = []channel.MediaFact{
-				{Kind: channel.MediaVideo, Path: "good/v"}, {Kind: channel.MediaImage, URL: "https://x"}, image("bad/1"),
+				{Kind: channel.MediaVideo, Path: "good/v"},
+				{Kind: channel.MediaImage, URL: "https://x"},
+				image("bad/1"),
 				image("good/1"), image("good/1"), image("good/2"), image("good/3"), image("good/4"),
 			}
 		}, "text", "good/1 good/2 good/3", true},

@@ -41,12 +41,12 @@ func Run(t *testing.T, s Store) {
 		{"CH-73: an event that nobody accepted may come again when it is released", unaccepted},
 		{"CH-74: what is pending comes the oldest first", pending},
 		{"CH-76: what is erased is not known any more", erased},
-		{"CH-72, CH-73: every order of steps is that of a simple model", model},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test.run(t, s) })
 		})
 	}
+	t.Run("CH-72, CH-73: every order of steps is that of a simple model", func(t *testing.T) { model(t, s) })
 }
 
 func key(id string) channel.EventKey {
@@ -340,160 +340,169 @@ type modeled struct {
 	until    time.Time
 }
 
-// bubbled is a test in a bubble, where nobody may ask for its deadline.
-type bubbled struct{ *testing.T }
-
+// model draws outside of the bubble's clock, by which rapid would soon be at its deadline.
 func model(t *testing.T, s Store) {
-	rapid.Check(bubbled{t}, func(rt *rapid.T) {
-		j := s.Open(t)
-		defer func() { s.Close(j) }()
-		events := map[channel.EventKey]*modeled{}
-		var order []channel.EventKey // of acceptance
-		type held struct {
-			channel.Claim
-			of  *modeled
-			key channel.EventKey
-			end bool
-		}
-		var claims []*held
-		find := func(k channel.EventKey) *modeled {
-			e := events[k]
-			if e != nil && e.state == channel.ClaimSettled && !time.Now().Before(e.until) {
-				delete(events, k)
-				return nil
-			}
-			return e
-		}
-		settle := func(k channel.EventKey, e *modeled) {
-			e.state, e.until = channel.ClaimSettled, time.Now().Add(24*time.Hour)
-			if k.Synthetic {
-				e.until = e.at.Add(time.Minute)
-			}
-			order = slices.DeleteFunc(order, func(o channel.EventKey) bool { return o == k })
-		}
-		anyKey := rapid.Custom(func(t *rapid.T) channel.EventKey {
-			k := key(rapid.SampledFrom([]string{"1", "2", "3", "made"}).Draw(t, "id"))
-			k.Synthetic = k.ID == "made"
-			return k
+	rapid.Check(t, func(rt *rapid.T) {
+		var failed any
+		synctest.Test(t, func(t *testing.T) {
+			defer func() { failed = recover() }()
+			modelOnce(t, rt, s)
 		})
-		actions := map[string]func(*rapid.T){
-			"accept": func(rt *rapid.T) {
-				k := anyKey.Draw(rt, "key")
-				known := find(k) != nil
-				isNew, err := j.Accept(t.Context(), k, []byte("raw "+k.ID))
-				if err != nil || isNew == known {
-					rt.Fatalf("Accept is %v, %v; known was %v", isNew, err, known)
-				}
-				if isNew {
-					events[k] = &modeled{state: channel.ClaimAccepted, accepted: true, at: time.Now()}
-					order = append(order, k)
-				}
-			},
-			"claim": func(rt *rapid.T) {
-				k := anyKey.Draw(rt, "key")
-				e := find(k)
-				c, state, err := j.Claim(t.Context(), k)
-				if err != nil {
-					rt.Fatal(err)
-				}
-				if e == nil {
-					e = &modeled{state: channel.ClaimAccepted, at: time.Now()}
-					events[k] = e
-				}
-				if e.state != channel.ClaimAccepted {
-					if c != nil || state != e.state {
-						rt.Fatalf("Claim is %v, %q, expected none and %q", c, state, e.state)
-					}
-					return
-				}
-				if c == nil {
-					rt.Fatalf("Claim is nil, %q, expected one", state)
-				}
-				e.state = channel.ClaimTaken
-				for _, h := range claims {
-					h.end = h.end || h.of == e
-				}
-				claims = append(claims, &held{c, e, k, false})
-			},
-			"end": func(rt *rapid.T) {
-				if len(claims) == 0 {
-					rt.Skip("no claims")
-				}
-				h := rapid.SampledFrom(claims).Draw(rt, "claim")
-				counts := rapid.Bool().Draw(rt, "counts")
-				commit := rapid.Bool().Draw(rt, "commit")
-				var err error
-				if commit {
-					err = h.Commit(t.Context(), channel.OutcomeSilent)
-				} else if counts {
-					err = h.Release(t.Context(), errors.New("broken"))
-				} else {
-					err = h.Release(t.Context(), channel.ErrDraining)
-				}
-				if err != nil {
-					rt.Fatal(err)
-				}
-				if h.end {
-					return
-				}
-				h.end = true
-				switch e := h.of; {
-				case commit:
-					settle(h.key, e)
-				case !e.accepted:
-					delete(events, h.key)
-				case counts && e.attempt == 3:
-					settle(h.key, e)
-				default:
-					if e.state = channel.ClaimAccepted; counts {
-						e.attempt++
-					}
-				}
-			},
-			"time": func(rt *rapid.T) {
-				time.Sleep(rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(rt, "passes"))
-			},
-			"": func(rt *rapid.T) {
-				for _, id := range []string{"1", "2", "3", "made"} {
-					k := key(id)
-					k.Synthetic = id == "made"
-					want := channel.ClaimNone
-					if e := find(k); e != nil {
-						want = e.state
-					}
-					if got, err := j.Peek(t.Context(), k); err != nil || got != want {
-						rt.Fatalf("Peek of %s is %q, %v, expected %q", k, got, err, want)
-					}
-				}
-				var got, want bytes.Buffer
-				for e, err := range j.Pending(t.Context()) {
-					fmt.Fprintln(&got, e.Key.ID, e.Attempt, string(e.Raw), err)
-				}
-				for _, k := range order {
-					if e := events[k]; e.state == channel.ClaimAccepted {
-						fmt.Fprintln(&want, k.ID, e.attempt, "raw "+k.ID, nil)
-					}
-				}
-				if got.String() != want.String() {
-					rt.Fatalf("pending are\n%sexpected\n%s", got.String(), want.String())
-				}
-			},
+		if failed != nil {
+			panic(failed)
 		}
-		if s.Reopen != nil {
-			actions["reopen"] = func(*rapid.T) {
-				j = s.Reopen(t, j)
-				for k, e := range events {
-					if !e.accepted {
-						delete(events, k)
-					} else if e.state == channel.ClaimTaken {
-						e.state = channel.ClaimAccepted
-					}
-				}
-				claims = nil
-			}
-		}
-		rt.Repeat(actions)
 	})
+}
+
+func modelOnce(t *testing.T, rt *rapid.T, s Store) {
+	j := s.Open(t)
+	defer func() { s.Close(j) }()
+	events := map[channel.EventKey]*modeled{}
+	var order []channel.EventKey // of acceptance
+	type held struct {
+		channel.Claim
+		of  *modeled
+		key channel.EventKey
+		end bool
+	}
+	var claims []*held
+	find := func(k channel.EventKey) *modeled {
+		e := events[k]
+		if e != nil && e.state == channel.ClaimSettled && !time.Now().Before(e.until) {
+			delete(events, k)
+			return nil
+		}
+		return e
+	}
+	settle := func(k channel.EventKey, e *modeled) {
+		e.state, e.until = channel.ClaimSettled, time.Now().Add(24*time.Hour)
+		if k.Synthetic {
+			e.until = e.at.Add(time.Minute)
+		}
+		order = slices.DeleteFunc(order, func(o channel.EventKey) bool { return o == k })
+	}
+	anyKey := rapid.Custom(func(t *rapid.T) channel.EventKey {
+		k := key(rapid.SampledFrom([]string{"1", "2", "3", "made"}).Draw(t, "id"))
+		k.Synthetic = k.ID == "made"
+		return k
+	})
+	actions := map[string]func(*rapid.T){
+		"accept": func(rt *rapid.T) {
+			k := anyKey.Draw(rt, "key")
+			known := find(k) != nil
+			isNew, err := j.Accept(t.Context(), k, []byte("raw "+k.ID))
+			if err != nil || isNew == known {
+				rt.Fatalf("Accept is %v, %v; known was %v", isNew, err, known)
+			}
+			if isNew {
+				events[k] = &modeled{state: channel.ClaimAccepted, accepted: true, at: time.Now()}
+				order = append(order, k)
+			}
+		},
+		"claim": func(rt *rapid.T) {
+			k := anyKey.Draw(rt, "key")
+			e := find(k)
+			c, state, err := j.Claim(t.Context(), k)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if e == nil {
+				e = &modeled{state: channel.ClaimAccepted, at: time.Now()}
+				events[k] = e
+			}
+			if e.state != channel.ClaimAccepted {
+				if c != nil || state != e.state {
+					rt.Fatalf("Claim is %v, %q, expected none and %q", c, state, e.state)
+				}
+				return
+			}
+			if c == nil {
+				rt.Fatalf("Claim is nil, %q, expected one", state)
+			}
+			e.state = channel.ClaimTaken
+			for _, h := range claims {
+				h.end = h.end || h.of == e
+			}
+			claims = append(claims, &held{c, e, k, false})
+		},
+		"end": func(rt *rapid.T) {
+			if len(claims) == 0 {
+				rt.Skip("no claims")
+			}
+			h := rapid.SampledFrom(claims).Draw(rt, "claim")
+			counts := rapid.Bool().Draw(rt, "counts")
+			commit := rapid.Bool().Draw(rt, "commit")
+			var err error
+			if commit {
+				err = h.Commit(t.Context(), channel.OutcomeSilent)
+			} else if counts {
+				err = h.Release(t.Context(), errors.New("broken"))
+			} else {
+				err = h.Release(t.Context(), channel.ErrDraining)
+			}
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if h.end {
+				return
+			}
+			h.end = true
+			switch e := h.of; {
+			case commit:
+				settle(h.key, e)
+			case !e.accepted:
+				delete(events, h.key)
+			case counts && e.attempt == 3:
+				settle(h.key, e)
+			default:
+				if e.state = channel.ClaimAccepted; counts {
+					e.attempt++
+				}
+			}
+		},
+		"time": func(rt *rapid.T) {
+			time.Sleep(rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(rt, "passes"))
+		},
+		"": func(rt *rapid.T) {
+			for _, id := range []string{"1", "2", "3", "made"} {
+				k := key(id)
+				k.Synthetic = id == "made"
+				want := channel.ClaimNone
+				if e := find(k); e != nil {
+					want = e.state
+				}
+				if got, err := j.Peek(t.Context(), k); err != nil || got != want {
+					rt.Fatalf("Peek of %s is %q, %v, expected %q", k, got, err, want)
+				}
+			}
+			var got, want bytes.Buffer
+			for e, err := range j.Pending(t.Context()) {
+				fmt.Fprintln(&got, e.Key.ID, e.Attempt, string(e.Raw), err)
+			}
+			for _, k := range order {
+				if e := events[k]; e.state == channel.ClaimAccepted {
+					fmt.Fprintln(&want, k.ID, e.attempt, "raw "+k.ID, nil)
+				}
+			}
+			if got.String() != want.String() {
+				rt.Fatalf("pending are\n%sexpected\n%s", got.String(), want.String())
+			}
+		},
+	}
+	if s.Reopen != nil {
+		actions["reopen"] = func(*rapid.T) {
+			j = s.Reopen(t, j)
+			for k, e := range events {
+				if !e.accepted {
+					delete(events, k)
+				} else if e.state == channel.ClaimTaken {
+					e.state = channel.ClaimAccepted
+				}
+			}
+			claims = nil
+		}
+	}
+	rt.Repeat(actions)
 }
 
 // Text is an event of so many bytes, for benchmarks.

@@ -51,8 +51,10 @@ func TestExplainHasNoEffectAndAgreesWithRun(t *testing.T) {
 		s.kernel.Window = channel.NewWindow(nil, channel.WindowOptions{})
 		policies := rapid.SampledFrom([]channel.PolicyKind{"", channel.PolicyOpen, channel.PolicyDisabled, channel.PolicyAllowlist, channel.PolicyPairing})
 		admissions := rapid.SampledFrom([]channel.Admission{
-			{}, {},
-			{}, {Kind: channel.ObserveOnly, Reason: channel.ReasonObserver},
+			{},
+			{},
+			{},
+			{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver},
 			{Kind: channel.Drop, Reason: channel.ReasonUnsupported, RecordHistory: true},
 			{Kind: channel.Handled, Reason: channel.ReasonHandledLocally},
 		})

@@ -32,13 +32,14 @@ func says(text string) agent {
 type platform struct {
 	mu     sync.Mutex
 	blocks []string
+	ids    []string
 	err    error
 }
 
 func (p *platform) Deliver(_ context.Context, b channel.Block) (channel.Receipt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.blocks = append(p.blocks, b.Text)
+	p.blocks, p.ids = append(p.blocks, b.Text), append(p.ids, b.Key)
 	return channel.Receipt{MessageIDs: []string{b.Key}}, p.err
 }
 

@@ -206,7 +206,9 @@ func (c *Channel) split(text string) []chunk {
 	}
 	var chunks []chunk
 	for _, p := range markup.Pieces(text, format, markup.Limit{N: maxText}) {
-		chunks = append(chunks, chunk{marked: p.Text, mode: c.parseMode, plain: p.Plain})
+		if strings.TrimSpace(p.Plain) != "" { // the platform takes no message of nothing
+			chunks = append(chunks, chunk{marked: p.Text, mode: c.parseMode, plain: p.Plain})
+		}
 	}
 	return chunks
 }

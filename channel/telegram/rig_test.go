@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -139,6 +140,13 @@ func (r *rig) dispatch(ctx context.Context, turn *channel.Turn) (channel.Dispatc
 	return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text})
 }
 
+// answers changes the agent of a rig that runs.
+func (r *rig) answers(f agentFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = f
+}
+
 // told are the contexts of the turns that were dispatched.
 func (r *rig) told() []*channel.TurnContext {
 	r.mu.Lock()
@@ -218,4 +226,18 @@ func timeout(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("it took too long"))
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// snapshots is a journal in a folder of which a copy can be taken, as a crash would leave it.
+type snapshots struct {
+	channel.Journal
+	channel.Ledger
+	dir, to string
+}
+
+func (s *snapshots) take(t *testing.T) {
+	t.Helper()
+	if err := os.CopyFS(s.to, os.DirFS(s.dir)); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,0 +1,423 @@
+package telegram
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/internal/faketelegram"
+)
+
+// CH-171: the platform sets the webhook and delivers through it, over real sockets.
+func TestAWebhookIsSetAndServed(t *testing.T) {
+	fake := faketelegram.New(nil)
+	api := httptest.NewServer(fake)
+	defer api.Close()
+	defer fake.Close()
+	var c *Channel
+	here := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/channels/telegram/webhook" {
+			t.Error(r.URL.Path)
+		}
+		c.Webhook().ServeHTTP(w, r)
+	}))
+	defer here.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	c, err := New(Settings{Token: Secret(fake.Token()), API: api.URL, Mode: ModeWebhook, PublicURL: here.URL + "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := kernel(t, channel.Place{})
+	k.Agent = agentFunc(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "hi"})
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Serve(ctx, k) }()
+	fake.Say(faketelegram.Message{Chat: private, From: ann, Text: "hello"})
+	if err := fake.Await(timeout(t), func() bool { return len(fake.Messages(7, fake.Me().ID)) == 1 }); err != nil {
+		t.Error(err)
+	}
+	set := fake.Calls("setWebhook")
+	if len(set) != 1 || len(set[0].Params["secret_token"]) < 32 || set[0].Params["drop_pending_updates"] == "true" || !strings.Contains(set[0].Params["allowed_updates"], "edited_message") {
+		t.Errorf("%v", set)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if fake.Webhook().URL == "" {
+		t.Error("the webhook was removed at the end; what comes meanwhile is lost to another reader")
+	}
+}
+
+// CH-171, SE-19
+func TestTheWebhookTakesNothingWithoutItsSecret(t *testing.T) {
+	good := `{"update_id":5,"message":{"message_id":1,"date":1,"chat":{"id":7,"type":"private"},"from":{"id":7,"first_name":"A"},"text":"hi"}}`
+	for name, tt := range map[string]struct {
+		method, secret, body string
+		status               int
+		turns                int
+	}{
+		"as it should be":                        {http.MethodPost, "right", good, 200, 1},
+		"no secret":                              {http.MethodPost, "", good, 401, 0},
+		"a wrong one":                            {http.MethodPost, "wrong", good, 401, 0},
+		"the start of it":                        {http.MethodPost, "righ", good, 401, 0},
+		"more than it":                           {http.MethodPost, "right!", good, 401, 0},
+		"another method":                         {http.MethodGet, "right", good, 405, 0},
+		"what is no update":                      {http.MethodPost, "right", `{"a":1}`, 400, 0},
+		"what is no JSON":                        {http.MethodPost, "right", `{`, 400, 0},
+		"more than a megabyte":                   {http.MethodPost, "right", `{"update_id":5,"x":"` + strings.Repeat("x", 1<<20) + `"}`, 413, 0},
+		"an unknown kind":                        {http.MethodPost, "right", `{"update_id":6,"new_thing":{}}`, 200, 0},
+		"the same behind a lot without a secret": {http.MethodPost, "", strings.Repeat("x", 2<<20), 401, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := setup(t, func(s *Settings) { s.Mode, s.PublicURL, s.Secret = ModeWebhook, "https://here.test", "right" }, nil)
+				r.serve(t)
+				req := httptest.NewRequest(tt.method, "/", strings.NewReader(tt.body))
+				if tt.secret != "" {
+					req.Header.Set(secretHeader, tt.secret)
+				}
+				w := httptest.NewRecorder()
+				r.channel.Webhook().ServeHTTP(w, req)
+				if w.Code != tt.status || w.Body.Len() != 0 {
+					t.Errorf("status %d, body %q; expected %d and nothing", w.Code, w.Body, tt.status)
+				}
+				time.Sleep(time.Second)
+				if n := len(r.told()); n != tt.turns {
+					t.Errorf("%d turns, expected %d", n, tt.turns)
+				}
+			})
+		})
+	}
+}
+
+// CH-71, CH-171
+func TestTheWebhookAnswersWhenTheUpdateIsStoredAndBeforeItRuns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, func(s *Settings) { s.Mode, s.PublicURL, s.Secret = ModeWebhook, "https://here.test", "right" }, nil)
+		j := &brokenJournal{Journal: channel.NewJournal(nil)}
+		r.kernel.Journal = j
+		release := make(chan struct{})
+		r.answer = func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+			<-release
+			return channel.DispatchResult{NoReply: true}, nil
+		}
+		post := func() *httptest.ResponseRecorder {
+			body, err := json.Marshal(faketelegram.Update{ID: 5, Kind: "message", Data: faketelegram.Message{ID: 1, Date: 1, Chat: private, From: ann, Text: "hi"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(body)))
+			req.Header.Set(secretHeader, "right")
+			w := httptest.NewRecorder()
+			r.channel.Webhook().ServeHTTP(w, req)
+			return w
+		}
+		if w := post(); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("before it serves: %d", w.Code)
+		}
+		r.serve(t)
+		j.broken.Store(true)
+		if w := post(); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+			t.Errorf("when it cannot be stored: %d", w.Code)
+		}
+		j.broken.Store(false)
+		for range 3 { // the turn has not ended, and there is only one
+			if w := post(); w.Code != http.StatusOK {
+				t.Errorf("%d", w.Code)
+			}
+		}
+		time.Sleep(time.Second)
+		if n := len(r.told()); n != 1 {
+			t.Errorf("%d turns", n)
+		}
+		close(release)
+	})
+}
+
+func TestAPollingChannelHasNoWebhook(t *testing.T) {
+	c, err := New(Settings{Token: "42:x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Webhook() != nil {
+		t.Error("it has one")
+	}
+}
+
+func TestAnAddressThatThePlatformDoesNotTakeEndsTheChannel(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, func(s *Settings) { s.Mode, s.PublicURL = ModeWebhook, "http://here.test" }, nil)
+		r.serve(t)
+		err := <-r.done
+		r.done = nil
+		if err == nil || !strings.Contains(err.Error(), "address of the webhook") {
+			t.Error(err)
+		}
+	})
+}
+
+// CH-192, CH-74: the process is gone at some point, and another one begins with what is on disk.
+func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before func(r *rig) // what the first process does until it is gone
+		shown  []string     // at the end
+	}{
+		"after accept": {
+			before: func(r *rig) {
+				r.answer = func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
+					<-ctx.Done()
+					return channel.DispatchResult{}, context.Cause(ctx)
+				}
+			},
+			shown: []string{"ok"},
+		},
+		"between send and receipt": {
+			before: func(r *rig) {
+				r.fake.Fail(faketelegram.Fault{Method: "sendMessage", Cut: faketelegram.CutAfter, Delay: 0})
+				r.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+					turn.Sink.Preview(channel.Payload{Text: "half"})
+					time.Sleep(time.Second)
+					<-ctx.Done()
+					return channel.DispatchResult{}, context.Cause(ctx)
+				}
+			},
+			shown: []string{"half", "The server was restarted while it was answering: the answer may be incomplete."},
+		},
+		"while a preview stands there": {
+			before: func(r *rig) {
+				r.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+					turn.Sink.Preview(channel.Payload{Text: "half"})
+					<-ctx.Done()
+					return channel.DispatchResult{}, context.Cause(ctx)
+				}
+			},
+			shown: []string{"half", "The server was restarted while it was answering: the answer may be incomplete."},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			bubble(t, func(t *testing.T) {
+				r := setup(t, nil, nil)
+				first, err := file.OpenJournal(dir, file.JournalOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				snapshot := &snapshots{Journal: first, Ledger: first, dir: dir, to: t.TempDir()}
+				r.kernel.Journal = snapshot
+				tt.before(r)
+				r.serve(t)
+				r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
+				time.Sleep(3 * time.Second)
+				snapshot.take(t) // what a crash would leave, here and now
+				shown := r.ours(private.ID)
+				_ = r.end()
+				if err := first.Close(); err != nil {
+					t.Fatal(err)
+				}
+				second := setup(t, nil, nil)
+				for _, text := range shown {
+					_ = second.channel.api.call(t.Context(), callTimeout, "sendMessage", map[string]any{"chat_id": 7, "text": text}, nil)
+				}
+				journal, err := file.OpenJournal(snapshot.to, file.JournalOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				second.kernel.Journal = journal
+				second.serve(t)
+				time.Sleep(2 * time.Minute)
+				if d := cmp.Diff(tt.shown, second.ours(private.ID)); d != "" {
+					t.Error(d)
+				}
+				if err := second.end(); err != nil {
+					t.Error(err)
+				}
+				if err := journal.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// CH-172, and what Check says.
+func TestCheckSaysWhetherItCouldStart(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fault  faketelegram.Fault
+		change func(*Settings)
+		hook   string
+		want   string
+	}{
+		"it could":                  {},
+		"a token that is not valid": {fault: faketelegram.Fault{Method: "getMe", Code: 401}, want: "the token is not valid; take the one that @BotFather shows"},
+		"a token of nobody":         {change: func(s *Settings) { s.Token = "43:other" }, want: "the token is not valid"},
+		"nobody there":              {fault: faketelegram.Fault{Method: "getMe", Cut: faketelegram.Refused}, want: "the Bot API cannot be reached"},
+		"another server":            {fault: faketelegram.Fault{Method: "getMe", Body: "<html>hello</html>"}, want: "not that of a Bot API; check the setting api"},
+		"a webhook elsewhere":       {hook: "https://other.example/hook", want: "a webhook is set for this bot"},
+		"one at another address":    {hook: "https://other.example/hook", change: func(s *Settings) { s.Mode, s.PublicURL = ModeWebhook, "https://here.test" }, want: "the webhook of this bot is at another address"},
+		"one that is ours":          {hook: "https://here.test/v1/channels/telegram/webhook", change: func(s *Settings) { s.Mode, s.PublicURL = ModeWebhook, "https://here.test" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := setup(t, tt.change, &faketelegram.Options{Deliver: &http.Client{Transport: nowhere{}}})
+				if tt.hook != "" {
+					if err := r.channel.api.call(t.Context(), callTimeout, "setWebhook", map[string]string{"url": tt.hook}, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if tt.fault.Method != "" {
+					r.fake.Fail(tt.fault)
+				}
+				err := r.channel.Check(t.Context())
+				switch {
+				case tt.want == "" && err != nil, tt.want != "" && err == nil:
+					t.Error(err)
+				case err != nil && (!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "42:fake") || strings.Contains(err.Error(), "43:other") || strings.Contains(err.Error(), "other.example")):
+					t.Error(err)
+				}
+				if len(r.fake.Writes()) != 0 || len(r.fake.Calls("deleteWebhook")) != 0 {
+					t.Error("it has changed something")
+				}
+			})
+		})
+	}
+}
+
+func TestSettingsAreChecked(t *testing.T) {
+	for name, tt := range map[string]struct {
+		s    Settings
+		want string
+	}{
+		"no token":                    {Settings{}, "there is no token"},
+		"a token that is none":        {Settings{Token: "canary token"}, "the token is not one"},
+		"a mode":                      {Settings{Token: "42:x", Mode: "push"}, `mode is "push"; expected poll or webhook`},
+		"a webhook without address":   {Settings{Token: "42:x", Mode: ModeWebhook}, "mode webhook needs public_url"},
+		"a secret with a space":       {Settings{Token: "42:x", Mode: ModeWebhook, PublicURL: "https://a.example", Secret: "canary secret"}, "the secret of the webhook may have"},
+		"an address":                  {Settings{Token: "42:x", API: "telegram.org"}, "api is no address"},
+		"a preview":                   {Settings{Token: "42:x", Preview: "on"}, `preview is "on"; expected edit, draft or off`},
+		"a parse mode":                {Settings{Token: "42:x", ParseMode: "bbcode"}, `parse_mode is "bbcode"; expected html or markdownv2`},
+		"more than the public server": {Settings{Token: "42:x", MaxMedia: 21 << 20}, "files of at most 20971520 bytes"},
+		"a folder that moves":         {Settings{Token: "42:x", Files: "files"}, "files is no absolute path"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(tt.s)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "canary") {
+				t.Errorf("%v, expected %s", err, tt.want)
+			}
+		})
+	}
+	if _, err := New(Settings{Token: "42:x", API: "http://127.0.0.1:8081", MaxMedia: 1 << 30, Files: "/var/files"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSecretsPrintAsStars(t *testing.T) {
+	s := struct{ Token, Secret Secret }{"42:canary", "canary"}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range []string{string(text), s.Token.String(), s.Token.GoString(), s.Token.LogValue().String()} {
+		if strings.Contains(got, "canary") || !strings.Contains(got, "***") {
+			t.Error(got)
+		}
+	}
+	if Secret("").String() != "" {
+		t.Error("nothing prints as something")
+	}
+}
+
+// CH-179, CH-193
+func TestNothingThatIsSaidHasTheTokenOrTheWordsOfOthersInIt(t *testing.T) {
+	const canary = "canary-7f3"
+	bubble(t, func(t *testing.T) {
+		r := setup(t, func(s *Settings) { s.Token = "42:" + canary }, &faketelegram.Options{Token: "42:" + canary})
+		for _, method := range []string{"getMe", "deleteWebhook", "getUpdates", "sendMessage", "sendChatAction", "getFile", "download"} {
+			for _, f := range []faketelegram.Fault{
+				{Code: 500, Description: "Internal " + canary},
+				{Cut: faketelegram.CutBefore},
+				{Cut: faketelegram.Refused},
+				{Code: 502, Body: "<html>" + canary},
+				{Body: `{"ok":true,"result":"` + canary + `"}`},
+				{Code: 429, RetryAfter: 1, Description: canary},
+			} {
+				f.Method = method
+				r.fake.Fail(f)
+			}
+		}
+		off := kernel(t, channel.Place{})
+		r.kernel.Settings, r.kernel.Routes = off.Settings, off.Routes
+		r.serve(t)
+		doc := r.fake.AddFile(canary+".txt", []byte(canary))
+		for i := range 12 {
+			r.say(faketelegram.Message{Chat: private, From: &faketelegram.User{ID: 7, FirstName: canary, Username: canary}, Caption: canary, Document: &doc})
+			time.Sleep(time.Duration(i) * 30 * time.Second)
+		}
+		time.Sleep(10 * time.Minute)
+		if len(r.told()) == 0 {
+			t.Fatal("nothing was run")
+		}
+		if log := r.log.String(); strings.Contains(log, canary) {
+			at := strings.Index(log, canary)
+			t.Errorf("the log has %q", log[max(0, at-200):at+20])
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, tr := range r.traces {
+			if tr.Err != nil && strings.Contains(tr.Err.Error(), canary) {
+				t.Error(tr.Err)
+			}
+			if strings.Contains(tr.Warning+tr.Hint+tr.Setting, canary) {
+				t.Error(tr)
+			}
+		}
+	})
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	asked := 0
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer elsewhere.Close()
+	here := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer here.Close()
+	c, err := New(Settings{Token: "42:x", API: here.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(t.Context()); err == nil || asked != 0 {
+		t.Errorf("%v, and it was asked elsewhere %d times", err, asked)
+	}
+}
+
+func TestWhatCannotBeReachedIsToldFromWhatDoesNotAnswer(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	cut := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		panic(http.ErrAbortHandler)
+	}))
+	cut.Config.ErrorLog = nil
+	defer cut.Close()
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for base, unsent := range map[string]bool{gone.URL: true, cut.URL: false, "http://name.invalid": true} {
+		a := &api{http: client, base: base, token: "42:canary"}
+		err := a.call(timeout(t), callTimeout, "getMe", nil, nil)
+		_, is := errors.AsType[*unreached](err)
+		if err == nil || is != unsent || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v, unsent: %v", base, err, is)
+		}
+	}
+}

@@ -209,7 +209,8 @@ func (o *Outbox) Register(name string, s Sender) {
 	o.wakeLocked()
 }
 
-// Start begins to send what waits. Whoever calls it calls Close.
+// Start begins to send what waits. Whoever calls it calls Close, and [Kernel.Init] before it: what an earlier process has left goes out
+// only where the gates still let it (CH-61).
 func (o *Outbox) Start() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,5 +7,6 @@
 //   - What a platform could take for markup and is none is escaped, so nothing that a model writes makes a platform refuse a
 //     message, and nothing becomes a link that was not written as one.
 //   - Every piece is whole by itself: what is bold, quoted or code when a piece ends is closed there and opened again in the next.
-//   - All of it is pure and takes time that is linear in the text, but for what the Markdown parser itself takes.
+//   - All of it is pure, and takes time that is linear in the text, however hostile: long documents are parsed in parts of some
+//     kilobytes, because the Markdown parser's time is not.
 package markup

@@ -180,18 +180,42 @@ func (l *log) loadLocked(size int64) error {
 			next.Session, next.Workspace = side.Session, side.Workspace
 		}
 	}
-	if next.Unreadable > l.state.Unreadable {
-		l.store.log.Warn("a tape has lines that cannot be read; they are skipped", "tape", l.name,
-			"lines", next.Unreadable, "first_offset", next.badAt)
-	}
+	more := next.Unreadable > l.state.Unreadable
 	if next.Bytes > from {
 		next.tail, _ = tailOf(l.file, next.Bytes)
 		next.side = hashOf(appendSession(nil, &next.Info))
 		l.extra = append(l.extra, extra...)
 		l.stale = true
 	}
-	l.state = next
+	if l.state = next; more {
+		l.warnUnreadableLocked()
+	}
 	return nil
+}
+
+// recount counts the lines anew that cannot be read, after one was met that the index does not know of. What follows from the
+// place of an entry stays as it is: ids go on from where they were.
+func (l *log) recount() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.finished || l.file == nil || l.writing || l.state.Unreadable > 0 {
+		return
+	}
+	s, _, err := take(l.file, state{Info: tape.Info{Tape: l.name}}, l.state.Bytes)
+	if err != nil || s.Unreadable == 0 || s.Bytes != l.state.Bytes {
+		return
+	}
+	s.LastID = max(s.LastID, l.state.LastID)
+	s.Session, s.Workspace, s.Title, s.side = l.state.Session, l.state.Workspace, l.state.Title, l.state.side
+	s.tail, _ = tailOf(l.file, s.Bytes)
+	l.state, l.extra, l.stale, l.broken = s, nil, true, true
+	l.warnUnreadableLocked()
+	l.keepIndexLocked()
+}
+
+func (l *log) warnUnreadableLocked() {
+	l.store.log.Warn("a tape has lines that cannot be read; they are skipped", "tape", l.name,
+		"lines", l.state.Unreadable, "first_offset", l.state.badAt)
 }
 
 // completeLocked adds what a record does not hold: the session, and an anchor's name that is too long. It is false when they are

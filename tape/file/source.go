@@ -20,7 +20,16 @@ type source struct {
 	extra []byte
 	state state
 
-	known []place // anchors that were passed
+	known   []place // anchors that were passed
+	damaged bool    // a line was met that cannot be read
+}
+
+// tell lets the tape count its lines anew, where reading has met one that its state does not know of: the file was damaged after
+// its index was written.
+func (s *source) tell() {
+	if s.damaged && s.state.Unreadable == 0 && s.log != nil {
+		s.log.recount()
+	}
 }
 
 // place is where the line of an entry lies.
@@ -51,6 +60,7 @@ func (s *source) forward(after, before int64) iter.Seq2[tape.Entry, error] {
 		defer putBuffer(buf)
 		in := forward{r: s.file, next: start, end: s.state.Bytes, buf: *buf}
 		defer func() { *buf = in.buf }()
+		defer s.tell()
 		for last := after; ; {
 			ln, err := in.line()
 			if errors.Is(err, io.EOF) {
@@ -61,7 +71,8 @@ func (s *source) forward(after, before int64) iter.Seq2[tape.Entry, error] {
 				return
 			}
 			e, ok := readable(ln)
-			if !ok || e.ID <= last { // seen when the state was made, and counted
+			if !ok || e.ID <= last { // seen when the state was made, and counted, or damaged since
+				s.damaged = true
 				continue
 			}
 			if last = e.ID; e.ID >= before || !yield(e, nil) {
@@ -87,6 +98,7 @@ func (s *source) backward(after, before int64) iter.Seq2[tape.Entry, error] {
 			yield(tape.Entry{}, s.explain(err))
 			return
 		}
+		defer s.tell()
 		for {
 			ln, err := in.line()
 			if errors.Is(err, io.EOF) {
@@ -98,6 +110,7 @@ func (s *source) backward(after, before int64) iter.Seq2[tape.Entry, error] {
 			}
 			e, ok := readable(ln)
 			if !ok || e.ID >= before || skip[ln.offset] {
+				s.damaged = s.damaged || !ok
 				continue
 			}
 			if e.ID <= after || !yield(e, nil) {

@@ -310,3 +310,52 @@ func TestLinesInTheMiddleThatCannotBeReadAreSkippedAndKept(t *testing.T) {
 		})
 	}
 }
+
+// TA-64
+func TestALineThatIsDamagedLaterIsCountedWhenItIsMet(t *testing.T) {
+	for _, newest := range []bool{false, true} {
+		dir := t.TempDir()
+		s := open(t, dir, Options{})
+		create(t, s, "a")
+		add(t, s, "a", "two", "three")
+		add(t, s, "a", "four")
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "a.jsonl")
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := bytes.Index(text, []byte("\n")) + 1
+		copy(text[at:], "rubbish")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		s = open(t, dir, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if i := info(t, s, "a"); i.Unreadable != 0 {
+			t.Fatalf("%+v: the index was read anew, so this tests nothing", i)
+		}
+		if got := texts(t, s, "a", tape.Query{Newest: newest}); len(got) != 3 {
+			t.Errorf("%q", got)
+		}
+		if i := info(t, s, "a"); i.Unreadable != 1 || i.Entries != 3 || i.LastID != 4 {
+			t.Errorf("%+v", i)
+		}
+		if want := fmt.Sprint("first_offset=", at); strings.Count(log.String(), want) != 1 {
+			t.Errorf("expected %s once: %s", want, log.String())
+		}
+		add(t, s, "a", "five")
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, dir, Options{})
+		if i := info(t, s, "a"); i.Unreadable != 1 || i.Entries != 4 || i.LastID != 5 {
+			t.Errorf("opened again: %+v", i)
+		}
+		if now, err := os.ReadFile(path); err != nil || !bytes.HasPrefix(now, text) {
+			t.Errorf("the line is gone: %v", err)
+		}
+	}
+}

@@ -95,7 +95,7 @@ func TestWhatOneSenderWritesInABurstIsOneTurn(t *testing.T) { // CH-84, CH-85
 		s.expect("t2>t1")
 		time.Sleep(2*time.Second - 1)
 		s.expect()
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		s.expect("t1: a|b b")
 		s.send(typed("p", "c"))
 		time.Sleep(2 * time.Second)

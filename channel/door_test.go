@@ -22,12 +22,11 @@ func arrival(conversation, id string) channel.Arrival {
 
 // behind is a door with turns that a test decides about.
 type behind struct {
-	t       *testing.T
-	kernel  *channel.Kernel
-	door    *channel.Door
-	stop    context.CancelFunc
-	served  chan error
-	options channel.DoorOptions
+	t      *testing.T
+	kernel *channel.Kernel
+	door   *channel.Door
+	stop   context.CancelFunc
+	served chan error
 
 	mu  sync.Mutex
 	log []string
@@ -371,8 +370,7 @@ func TestADoorRunsTurnsOfAKernel(t *testing.T) { // CH-71, CH-72, CH-75
 		p := &platform{}
 		k := &channel.Kernel{Journal: j, Agent: says("hello")}
 		acks := 0
-		var d *channel.Door
-		d = channel.NewDoor(k, channel.DoorOptions{
+		d := channel.NewDoor(k, channel.DoorOptions{
 			Channel: "fake",
 			Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
 				return k.RunAssembled(ctx, m, &channel.Assembled{

@@ -356,7 +356,7 @@ func TestAllOfABatchAreDurableWithOneSync(t *testing.T) { // CH-71
 	j := open(t, dir, file.JournalOptions{})
 	var all []channel.JournalEntry
 	for i := range 100 {
-		all = append(all, channel.JournalEntry{Key: key(i / 2), Raw: []byte(fmt.Sprint(i / 2))})
+		all = append(all, channel.JournalEntry{Key: key(i / 2), Raw: fmt.Append(nil, i/2)})
 	}
 	isNew, err := j.AcceptAll(t.Context(), all)
 	if err != nil {

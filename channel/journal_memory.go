@@ -20,7 +20,11 @@ type MemoryJournal struct {
 	settled list.List                 // in the order of settling
 	brief   list.List                 // those with synthetic ids: they are forgotten sooner
 	arrived uint64
+	bytes   int // of events that are not settled
 }
+
+// maxMemoryBytes bounds the events that wait in memory.
+const maxMemoryBytes = 64 << 20
 
 // memoryEvent is one event. Its fields are guarded by the journal's mu.
 type memoryEvent struct {
@@ -86,6 +90,7 @@ func (j *MemoryJournal) forgetLocked(e *memoryEvent) {
 		j.settledOf(e).Remove(e.place)
 		e.place = nil
 	}
+	j.bytes -= len(e.raw)
 	e.claim, e.raw = nil, nil
 }
 
@@ -125,10 +130,14 @@ func (j *MemoryJournal) Accept(ctx context.Context, k EventKey, raw []byte) (isN
 	if j.findLocked(k, now) != nil {
 		return false, nil
 	}
+	if j.bytes+len(raw) > maxMemoryBytes {
+		return false, ErrJournalFull
+	}
 	e, err := j.addLocked(k, now)
 	if err != nil {
 		return false, err
 	}
+	j.bytes += len(raw)
 	e.state, e.accepted, e.raw = ClaimAccepted, true, bytes.Clone(raw)
 	return true, nil
 }
@@ -199,6 +208,7 @@ func (j *MemoryJournal) Pending(ctx context.Context) iter.Seq2[JournalEntry, err
 
 // settleLocked ends an event; its key alone is kept.
 func (j *MemoryJournal) settleLocked(e *memoryEvent, now time.Time) {
+	j.bytes -= len(e.raw)
 	e.state, e.claim, e.raw = ClaimSettled, nil, nil
 	life, from := keyLife, now
 	if e.key.Synthetic {

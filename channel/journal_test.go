@@ -49,6 +49,38 @@ func TestMemoryJournalForgetsTheOldestSettledEvent(t *testing.T) { // CH-70
 	}
 }
 
+func TestMemoryJournalIsBoundedInBytes(t *testing.T) { // CH-70
+	j := channel.NewJournal(nil)
+	raw := make([]byte, 1<<20)
+	id := func(i int) channel.EventKey { return channel.EventKey{Channel: "fake", ID: fmt.Sprint(i)} }
+	n := 0
+	for ; ; n++ {
+		if _, err := j.Accept(t.Context(), id(n), raw); errors.Is(err, channel.ErrJournalFull) {
+			break
+		} else if err != nil || n > 1000 {
+			t.Fatal(n, err)
+		}
+	}
+	if n != 64 {
+		t.Errorf("%d MiB wait, expected 64", n)
+	}
+	c, _, err := j.Claim(t.Context(), id(0))
+	if err != nil || c.Commit(t.Context(), channel.OutcomeSilent) != nil {
+		t.Fatal(err)
+	}
+	if err := j.Erase(t.Context(), func(k channel.EventKey) bool { return k.ID == "1" }); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 { // room of the one that settled, and of the one that was erased
+		if isNew, err := j.Accept(t.Context(), id(2000+i), raw); err != nil || !isNew {
+			t.Errorf("Accept where there is room again is %v, %v", isNew, err)
+		}
+	}
+	if _, err := j.Accept(t.Context(), id(3000), raw); !errors.Is(err, channel.ErrJournalFull) {
+		t.Errorf("Accept is %v, expected %v", err, channel.ErrJournalFull)
+	}
+}
+
 func FuzzEventKeysHaveOneText(f *testing.F) { // CH-70
 	f.Add("telegram", "", "-100", "5", "17", "telegram", "", "-100", `"5"`, "17")
 	f.Add("a", "b/", "c", "", "", "a", "b", "/c", "", "")

@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// own is a command that is the terminal's: the agent does not see it.
+type own struct {
+	name, usage, help string
+}
+
+var ownCommands = []own{
+	{"quit", ",quit", "end the conversation; Ctrl-D does, too"},
+	{"session", ",session [name]", "which session this is, or go on in another one"},
+	{"why", ",why", "what let the last message through, or kept it from being answered"},
+	{"help", ",help [command]", "what commands there are, or how one is written"},
+}
+
+// do does what an own command says; known is false for a line that is none.
+func (c *Chat) do(text string) (known, quit bool) {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(text), ",")
+	if !ok {
+		if rest, ok = strings.CutPrefix(strings.TrimSpace(text), "，"); !ok {
+			return false, false
+		}
+	}
+	name, rest, _ := strings.Cut(rest, " ")
+	rest = strings.TrimSpace(rest)
+	switch strings.ToLower(name) {
+	case "quit", "exit":
+		return true, true
+	case "session":
+		c.changeSession(rest)
+	case "why":
+		c.why()
+	case "help":
+		return c.help(rest), false
+	default:
+		return false, false
+	}
+	return true, false
+}
+
+// say writes a text of the terminal's own.
+func (c *Chat) say(text string) { c.show.note(text, plain) }
+
+// maxSession bounds the name of a session, in bytes.
+const maxSession = 256
+
+func (c *Chat) changeSession(name string) {
+	c.mu.Lock()
+	before := c.session
+	c.mu.Unlock()
+	switch {
+	case name == "" || name == before:
+		c.say("The session is " + before + ". Another one begins, or goes on, with ,session <name>.")
+	case len(name) > maxSession || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		c.say(fmt.Sprintf("That is no name for a session: it has up to %d bytes, in one row.", maxSession))
+	default:
+		c.mu.Lock()
+		c.session = name
+		c.mu.Unlock()
+		c.say("The session is " + Visible(name) + " from now on; it was " + before + ".")
+	}
+}
+
+// why shows what the gates said of the last line.
+func (c *Chat) why() {
+	c.mu.Lock()
+	last := c.last
+	c.mu.Unlock()
+	if last == nil {
+		c.say("There was no message yet.")
+		return
+	}
+	r := last.result
+	var b strings.Builder
+	fmt.Fprintf(&b, "“%s”: %s", fit(line(last.text), 40), r.Admission.Kind)
+	if r.Admission.Reason != "" {
+		fmt.Fprintf(&b, " %s", r.Admission.Reason)
+	}
+	fmt.Fprintf(&b, ", %s\nsession %s, agent %s, turn %s\n", r.Outcome, r.SessionKey, r.Route.AgentID, r.TurnID)
+	for _, v := range r.Verdicts {
+		fmt.Fprintf(&b, "%-8s %-5s", v.Gate, v.State)
+		if v.Reason != "" {
+			fmt.Fprintf(&b, " %s", v.Reason)
+		}
+		if v.Setting != "" {
+			fmt.Fprintf(&b, "  %s", v.Setting)
+			if v.Value != "" {
+				fmt.Fprintf(&b, " = %s", v.Value)
+			}
+		}
+		if v.State == channel.Blocked && v.Hint != "" {
+			fmt.Fprintf(&b, "\n         %s", v.Hint)
+		}
+		b.WriteByte('\n')
+	}
+	c.say(Visible(strings.TrimSuffix(b.String(), "\n")))
+}
+
+// help shows all commands; of one that is the agent's, the agent says how it is written.
+func (c *Chat) help(name string) (known bool) {
+	name = strings.ToLower(strings.TrimPrefix(name, ","))
+	if name != "" {
+		for _, o := range ownCommands {
+			if o.name == name {
+				c.say(o.usage + ": " + o.help)
+				return true
+			}
+		}
+		return false
+	}
+	var rows [][2]string
+	for _, o := range ownCommands {
+		rows = append(rows, [2]string{o.usage, o.help})
+	}
+	for _, one := range c.o.Commands {
+		if one.Name != "help" {
+			rows = append(rows, [2]string{one.Usage(), one.Help})
+		}
+	}
+	longest := 0
+	for _, row := range rows {
+		longest = max(longest, len(row[0]))
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		fmt.Fprintf(&b, "%-*s  %s\n", longest, row[0], row[1])
+	}
+	b.WriteString("Everything else is for the agent. A line that begins with a space is not kept in the history.")
+	c.say(b.String())
+	return true
+}

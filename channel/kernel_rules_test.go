@@ -309,6 +309,9 @@ func TestAFailureToRecordEndsTheTurnBeforeDispatch(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%s: OnPreDispatchFailure ran %d times", at, n)
 		}
+		if !slices.Contains(s.calls, "skip ") { // CH-25: an error has no reason
+			t.Errorf("%s: got the calls %q", at, s.calls)
+		}
 		if !slices.Contains(s.phases(), "record:warning") {
 			t.Errorf("%s: got %q, expected a warning of its own failure", at, s.phases())
 		}
@@ -688,18 +691,31 @@ func TestTheFinalizeMatrix(t *testing.T) {
 		err      bool
 		outcome  channel.Outcome
 	}{
-		"ingest nil":                    {func(s *scene) { s.in = nil }, false, "commit blocked", false, false, ""},
-		"ingest error":                  {fails("ingest"), false, "release", false, true, ""},
-		"stop in classify":              {func(s *scene) { s.class.CanStartAgentTurn = false }, true, "commit blocked", false, false, channel.OutcomeBlocked},
-		"stop in authorize":             {func(s *scene) { s.facts.Access = channel.AccessFacts{} }, true, "commit blocked", false, false, channel.OutcomeBlocked},
-		"session_busy":                  {refuse(turn.ErrBusy), true, "commit blocked", false, false, channel.OutcomeBlocked},
-		"overloaded":                    {refuse(turn.ErrQueueFull), true, "release", false, false, channel.OutcomeBlocked},
-		"draining":                      {refuse(turn.ErrDraining), true, "release", false, false, channel.OutcomeBlocked},
-		"error in resolve":              {fails("resolve"), true, "release", false, true, channel.OutcomeFailed},
-		"error in record":               {fails("record"), true, "release", false, true, channel.OutcomeFailed},
-		"dispatch error, nothing sent":  {fails("dispatch"), true, "release", false, true, channel.OutcomeFailed},
-		"dispatch error, proven unsent": {delivers(notSent), true, "release", false, true, channel.OutcomeFailed},
-		"dispatch error, permanent":     {delivers(&channel.NotSentError{Err: errTest, Permanent: true}), true, "commit failed", false, true, channel.OutcomeFailed},
+		"ingest nil":                       {func(s *scene) { s.in = nil }, false, "commit blocked", false, false, ""},
+		"ingest error":                     {fails("ingest"), false, "release", false, true, ""},
+		"stop in classify":                 {func(s *scene) { s.class.CanStartAgentTurn = false }, true, "commit blocked", false, false, channel.OutcomeBlocked},
+		"stop in authorize":                {func(s *scene) { s.facts.Access = channel.AccessFacts{} }, true, "commit blocked", false, false, channel.OutcomeBlocked},
+		"session_busy":                     {refuse(turn.ErrBusy), true, "commit blocked", false, false, channel.OutcomeBlocked},
+		"overloaded":                       {refuse(turn.ErrQueueFull), true, "release", false, false, channel.OutcomeBlocked},
+		"draining":                         {refuse(turn.ErrDraining), true, "release", false, false, channel.OutcomeBlocked},
+		"error in resolve":                 {fails("resolve"), true, "release", false, true, channel.OutcomeFailed},
+		"error in record":                  {fails("record"), true, "release", false, true, channel.OutcomeFailed},
+		"dispatch error, nothing sent":     {fails("dispatch"), true, "release", false, true, channel.OutcomeFailed},
+		"dispatch error, proven unsent":    {delivers(notSent), true, "release", false, true, channel.OutcomeFailed},
+		"dispatch error, permanent":        {delivers(&channel.NotSentError{Err: errTest, Permanent: true}), true, "commit failed", false, true, channel.OutcomeFailed},
+		"a dispatch's own permanent error": {refuse(&channel.NotSentError{Err: errTest, Permanent: true}), true, "commit failed", false, true, channel.OutcomeFailed},
+		"busy behind its place in the lane": {func(s *scene) {
+			s.kernel.Agent = agent(func(_ context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+				t.Queued()
+				return channel.DispatchResult{}, turn.ErrBusy
+			})
+		}, true, "release", false, true, channel.OutcomeFailed},
+		"busy behind something visible": {func(s *scene) {
+			s.kernel.Agent = agent(func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+				_ = t.Sink.Emit(ctx, channel.ReplyBlock, channel.Payload{Text: "half"})
+				return channel.DispatchResult{}, turn.ErrBusy
+			})
+		}, true, "commit partial", true, true, channel.OutcomePartial},
 		"dispatch error after visible":  {failsAfter(nil, errTest), true, "commit partial", true, true, channel.OutcomePartial},
 		"dispatch error, some was seen": {delivers(&channel.PartialError{Err: errTest}), true, "commit partial", true, true, channel.OutcomePartial},
 		"dispatch error, unknown":       {delivers(errTest), true, "commit unknown", false, true, channel.OutcomeUnknown},
@@ -940,14 +956,19 @@ func TestANoticeGoesOutOnlyWhereItIsWanted(t *testing.T) {
 		fail string
 		want bool
 	}{
-		"a direct conversation":       {func(*scene) {}, "dispatch", true},
-		"before dispatch":             {func(*scene) {}, "record", true},
-		"a group, addressed":          {func(s *scene) { s.group(true) }, "dispatch", true},
-		"a group, not addressed":      {func(s *scene) { s.group(false) }, "dispatch", false},
-		"it will run again":           {func(s *scene) { s.claim = &accepted{again: true} }, "dispatch", false},
-		"it was the last time":        {func(s *scene) { s.claim = &accepted{} }, "dispatch", true},
-		"nothing is wanted":           {func(s *scene) { s.kernel.Settings = settings{} }, "dispatch", false},
-		"the sender is denied":        {func(s *scene) { s.facts.Access = channel.AccessFacts{} }, "dispatch", false},
+		"a direct conversation":  {func(*scene) {}, "dispatch", true},
+		"before dispatch":        {func(*scene) {}, "record", true},
+		"a group, addressed":     {func(s *scene) { s.group(true) }, "dispatch", true},
+		"a group, not addressed": {func(s *scene) { s.group(false) }, "dispatch", false},
+		"it will run again":      {func(s *scene) { s.claim = &accepted{again: true} }, "dispatch", false},
+		"it was the last time":   {func(s *scene) { s.claim = &accepted{} }, "dispatch", true},
+		"nothing is wanted":      {func(s *scene) { s.kernel.Settings = settings{} }, "dispatch", false},
+		"the sender is denied":   {func(s *scene) { s.facts.Access = channel.AccessFacts{} }, "dispatch", false},
+		"somebody has stopped it": {func(s *scene) {
+			s.kernel.Agent = agent(func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+				return channel.DispatchResult{}, turn.ErrStopped
+			})
+		}, "", false},
 		"before it is known who asks": {func(*scene) {}, "resolve", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1036,6 +1057,10 @@ func TestOnlyTheWordsOfThoseWhoMayTalkWait(t *testing.T) {
 		"preflight, a direct conversation": {func(s *scene) {
 			s.pre = channel.Preflight{Admission: drop, Access: &open}
 			s.pre.History.Conversation.Kind = channel.Direct
+		}, false},
+		"resolve drops what a stranger sends": {func(s *scene) {
+			s.facts.Access = stranger
+			s.plan = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonUnsupported, RecordHistory: true}
 		}, false},
 		"resolve drops what is not supported": {func(s *scene) {
 			s.facts.Access = group
@@ -1254,5 +1279,31 @@ func TestTurnsAreCountedByChannelOutcomeAndReason(t *testing.T) {
 	journal, _, err := s.kernel.Pending(t.Context())
 	if err != nil || len(journal) != 0 {
 		t.Errorf("got %v, %v", journal, err)
+	}
+}
+
+// CH-82, CH-02: budgets are used only by what passed every gate, and not by the server itself.
+func TestBudgetsAreUsedByWhatPassedTheGates(t *testing.T) {
+	s := newScene()
+	s.kernel.Limits.SenderRate = channel.Rate{PerMinute: 1, Burst: 1}
+	run := func(id string, access channel.AccessFacts, trigger channel.Trigger) channel.Result {
+		s.in = &channel.Input{ID: id, ConversationID: "42", SenderID: "42"}
+		s.facts.MessageID, s.facts.Access, s.trigger = id, access, trigger
+		r, err := s.run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	run("1", channel.AccessFacts{}, "")
+	run("2", channel.AccessFacts{}, "")
+	if r := run("3", open, channel.TriggerResume); r.Outcome != channel.OutcomeVisible {
+		t.Errorf("got %+v, expected the server's own turn to pass", r.Admission)
+	}
+	if r := run("4", open, ""); r.Outcome != channel.OutcomeVisible {
+		t.Errorf("got %+v, expected that denied events used nothing", r.Admission)
+	}
+	if r := run("5", open, ""); r.Admission.Reason != channel.ReasonRateLimited || r.RetryAfter <= 0 {
+		t.Errorf("got %+v, again after %v", r.Admission, r.RetryAfter)
 	}
 }

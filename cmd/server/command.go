@@ -29,6 +29,7 @@ func subcommands() []subcommand {
 	return []subcommand{
 		{"serve", "[--addr HOST:PORT] [--workflows DIR] [SETTINGS]", "serve workflows over HTTP", serveCommand},
 		{"run", "WORKFLOW [--input NAME=TEXT] [--format FORMAT] [--server URL]", "run a workflow, here or on a server", runCommand},
+		{"chat", "[--agent NAME] [--session NAME]", "talk with an agent at the terminal", chatCommand},
 		{"models", "[check [MODEL...]] [--remote] [--json] [--timeout TIME]", "list the models, or try them", modelsCommand},
 		{"tape", "list | show | search | export | import | delete [SESSION] [--json]", "look into the sessions of a data folder", tapeCommand},
 		{"parse", "[--root URI] [--strict] [--resolve | --final] [--chunk N]", "turn JSON text into events while it comes", parseCommand},

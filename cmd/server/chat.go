@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	comma "github.com/lingserve/lingserve/agent/command"
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/cli"
+	"github.com/lingserve/lingserve/channel/turns"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/tool"
+)
+
+const aboutChat = `Talks with an agent at the terminal; the answer grows while it is written. What you type meanwhile is told to the agent that
+answers. Ctrl-C cancels the answer, Ctrl-D or ,quit ends, ,help shows all commands. Without a terminal each line of stdin is a message,
+the answers go to stdout, and the exit status is 1 when one of them failed.
+
+  lingserve chat --session holidays
+  echo "Why is the sky blue?" | lingserve chat
+
+The session is kept in the data folder, where there is one (--data), also while a server uses it; "lingserve tape show cli:main" shows it.
+`
+
+func chatCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	set := flag.NewFlagSet("chat", flag.ContinueOnError)
+	var settings config.Flags
+	settings.Bind(set)
+	name := set.String("agent", "", "`AGENT` that answers; without, the one that is configured for the terminal")
+	session := set.String("session", cli.DefaultSession, "`NAME` of the session, which goes on where it ended")
+	rest, help, err := parseFlags(set, args)
+	switch {
+	case help:
+		explain(stdout, "chat", aboutChat, set)
+		return exitOK
+	case err != nil:
+		return usage(stderr, "chat", "%v", err)
+	case len(rest) > 0:
+		return usage(stderr, "chat", "unexpected argument %q; messages are typed, or come from stdin", rest[0])
+	case strings.TrimSpace(*session) == "":
+		return usage(stderr, "chat", "the name of the session is empty")
+	}
+	c, err := config.Load(&settings, os.Environ())
+	if err != nil {
+		return fail(stderr, err)
+	}
+	// The signals are caught before anything is started, so that none of them leaves the terminal as it must not stay.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	status, err := chat(c, *name, *session, signals, stdin, stdout, stderr)
+	if err != nil {
+		return fail(stderr, err)
+	}
+	return status
+}
+
+// chatGrace is how long an answer may go on when the program is told to end: nobody reads what comes then.
+const chatGrace = 2 * time.Second
+
+// chat makes what a server makes, without its doors, and talks until somebody ends it.
+func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdin io.Reader, stdout, stderr io.Writer) (status int, err error) {
+	// The log is for servers; what goes wrong here is said in the conversation.
+	notes := &notes{to: stderr}
+	log := newLog(io.Discard, c.Log)
+	if c.Source("log.level").Kind != config.Default {
+		log = newLog(notes, c.Log)
+	}
+	models, stop, err := newModels(c)
+	if err != nil {
+		return exitFailed, err
+	}
+	defer stop()
+	workflows, _, err := openWorkflows(c)
+	if err != nil {
+		return exitFailed, err
+	}
+	store, err := openTapes(c, log)
+	if err != nil {
+		return exitFailed, dataError(c, errors.New(strings.TrimPrefix(err.Error(), "tape folder: ")))
+	}
+	defer store.Close()
+	framework, crew, stopTurns, err := newTurns(c, models, workflows, store, log)
+	if err != nil {
+		return exitFailed, err
+	}
+	defer stopTurns()
+	crew.look(log)
+	if err := framework.Register("terminal", cli.Tools{}); err != nil {
+		return exitFailed, err
+	}
+	tree, err := channel.NewTree(c.Access)
+	if err != nil {
+		return exitFailed, err
+	}
+	k := &channel.Kernel{
+		Settings: tree, Routes: tree, Observer: channel.NewSlogObserver(log), Log: log,
+		// Somebody who pipes in a hundred lines wants a hundred answers, one after the other.
+		Limits: channel.Limits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
+	}
+	if k.Agent, err = turns.New(framework, &turns.Options{Answer: crew.Answer, Log: log}); err != nil {
+		return exitFailed, err
+	}
+
+	usual, ok := tree.Route(channel.RouteQuery{Channel: cli.Name, Peer: channel.Peer{Kind: channel.Direct, ID: session}})
+	if !ok || !slices.Contains(crew.names, usual) {
+		usual = crew.names[0]
+	}
+	if name == "" {
+		name = usual
+	}
+	if !slices.Contains(crew.names, name) {
+		return exitFailed, fmt.Errorf("there is no agent %q%s; there are: %s", name, didYouMean(name, crew.names, ""), strings.Join(crew.names, ", "))
+	}
+	interrupts := make(chan struct{}, 1)
+	o := cli.Options{
+		In: stdin, Out: stdout, Err: stderr, Agent: name, Default: usual, Model: modelOf(c, name), Session: session,
+		Commands: comma.New().Commands(tool.Admin), Colors: os.Getenv("NO_COLOR") == "", Reason: reasonOf,
+		Interrupts: interrupts, Grace: min(c.Grace, chatGrace),
+	}
+	if c.Data != "" {
+		o.History = filepath.Join(c.Data, cli.Name, "history")
+	}
+	in, isFile := stdin.(*os.File)
+	out, areFiles := stdout.(*os.File)
+	if isFile && areFiles {
+		if t, ok := cli.OpenTerminal(in, out); ok {
+			o.Terminal = t
+		}
+	}
+	talk := cli.New(o)
+	if o.Terminal != nil {
+		notes.set(talk)
+		defer notes.set(nil)
+	}
+
+	ctx, cancel := context.WithCancel(context.Background())
+	interrupted := false
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case sig := <-signals:
+				if sig != os.Interrupt {
+					cancel()
+					continue
+				}
+				interrupted = true
+				select {
+				case interrupts <- struct{}{}:
+				default: // one is on its way
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	err = talk.Serve(ctx, k)
+	ended := ctx.Err() != nil
+	cancel()
+	wg.Wait()
+	switch {
+	case errors.Is(err, syscall.EPIPE): // the reader has gone, and knows it
+		return exitOK, nil
+	case err != nil:
+		return exitFailed, err
+	case interrupted && o.Terminal == nil:
+		return exitInterrupted, nil
+	case ended, o.Terminal == nil && talk.Failed():
+		return exitFailed, nil
+	}
+	return exitOK, nil
+}
+
+// modelOf is the model that an agent asks first, for people; "" where a workflow answers.
+func modelOf(c *config.Config, name string) string {
+	for _, a := range c.Agents {
+		if a.Name != name {
+			continue
+		}
+		if a.Workflow != "" {
+			return ""
+		}
+		if links := adapter.Links(a.Model); a.Model != "" && len(links) > 0 {
+			return links[0]
+		}
+	}
+	if links := adapter.Links(c.Model); len(links) > 0 {
+		return links[0]
+	}
+	return c.Model
+}
+
+// reasonOf is what may be read of an error: what models and bots say of theirs was written for that.
+func reasonOf(err error) string {
+	if f, known := bot.Describe(err); known {
+		return f.Message
+	}
+	return ""
+}
+
+// notes is where the log goes: between the rows of the conversation, while there is one.
+type notes struct {
+	mu   sync.Mutex
+	to   io.Writer
+	chat *cli.Chat
+}
+
+func (n *notes) set(c *cli.Chat) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.chat = c
+}
+
+func (n *notes) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.chat != nil && n.chat.Note(string(p)) {
+		return len(p), nil
+	}
+	return n.to.Write(p)
+}

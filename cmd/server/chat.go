@@ -19,7 +19,7 @@ import (
 	comma "github.com/lingserve/lingserve/agent/command"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/cli"
+	terminal "github.com/lingserve/lingserve/channel/cli"
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/tool"
@@ -40,7 +40,7 @@ func chatCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var settings config.Flags
 	settings.Bind(set)
 	name := set.String("agent", "", "`AGENT` that answers; without, the one that is configured for the terminal")
-	session := set.String("session", cli.DefaultSession, "`NAME` of the session, which goes on where it ended")
+	session := set.String("session", terminal.DefaultSession, "`NAME` of the session, which goes on where it ended")
 	rest, help, err := parseFlags(set, args)
 	switch {
 	case help:
@@ -99,7 +99,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	}
 	defer stopTurns()
 	crew.look(log)
-	if err := framework.Register("terminal", cli.Tools{}); err != nil {
+	if err := framework.Register("terminal", terminal.Tools{}); err != nil {
 		return exitFailed, err
 	}
 	tree, err := channel.NewTree(c.Access)
@@ -115,7 +115,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 		return exitFailed, err
 	}
 
-	usual, ok := tree.Route(channel.RouteQuery{Channel: cli.Name, Peer: channel.Peer{Kind: channel.Direct, ID: session}})
+	usual, ok := tree.Route(channel.RouteQuery{Channel: terminal.Name, Peer: channel.Peer{Kind: channel.Direct, ID: session}})
 	if !ok || !slices.Contains(crew.names, usual) {
 		usual = crew.names[0]
 	}
@@ -126,22 +126,22 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 		return exitFailed, fmt.Errorf("there is no agent %q%s; there are: %s", name, didYouMean(name, crew.names, ""), strings.Join(crew.names, ", "))
 	}
 	interrupts := make(chan struct{}, 1)
-	o := cli.Options{
+	o := terminal.Options{
 		In: stdin, Out: stdout, Err: stderr, Agent: name, Default: usual, Model: modelOf(c, name), Session: session,
 		Commands: comma.New().Commands(tool.Admin), Colors: os.Getenv("NO_COLOR") == "", Reason: reasonOf,
 		Interrupts: interrupts, Grace: min(c.Grace, chatGrace),
 	}
 	if c.Data != "" {
-		o.History = filepath.Join(c.Data, cli.Name, "history")
+		o.History = filepath.Join(c.Data, terminal.Name, "history")
 	}
 	in, isFile := stdin.(*os.File)
 	out, areFiles := stdout.(*os.File)
 	if isFile && areFiles {
-		if t, ok := cli.OpenTerminal(in, out); ok {
+		if t, ok := terminal.OpenTerminal(in, out); ok {
 			o.Terminal = t
 		}
 	}
-	talk := cli.New(o)
+	talk := terminal.New(o)
 	if o.Terminal != nil {
 		notes.set(talk)
 		defer notes.set(nil)
@@ -216,10 +216,10 @@ func reasonOf(err error) string {
 type notes struct {
 	mu   sync.Mutex
 	to   io.Writer
-	chat *cli.Chat
+	chat *terminal.Chat
 }
 
-func (n *notes) set(c *cli.Chat) {
+func (n *notes) set(c *terminal.Chat) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.chat = c

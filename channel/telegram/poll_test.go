@@ -171,6 +171,18 @@ func TestFailuresOfPollingAreOutlived(t *testing.T) {
 	}
 }
 
+func TestAServerThatDoesNotWaitIsNotAskedWithoutEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.fake.Fail(faketelegram.Fault{Method: "getUpdates", Times: -1, Body: `{"ok":true,"result":[]}`})
+		r.serve(t)
+		time.Sleep(time.Minute)
+		if n := len(r.fake.Calls("getUpdates")); n > 130 {
+			t.Errorf("it was asked %d times in a minute", n)
+		}
+	})
+}
+
 func TestAnUpdateThatComesAgainRunsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, nil, nil)

@@ -416,6 +416,7 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 	for ctx.Err() == nil {
 		var updates []rawUpdate
 		told = offset
+		asked := time.Now()
 		err := c.api.call(ctx, pollTimeout+15*time.Second, "getUpdates", &getUpdates{
 			Offset: offset, Timeout: int(pollTimeout / time.Second), AllowedUpdates: allowed,
 		}, &updates)
@@ -426,7 +427,9 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 		case ctx.Err() != nil:
 		case err == nil:
 			pause = firstPause
-			continue
+			if len(updates) > 0 || time.Since(asked) > firstPause {
+				continue
+			} // else the server does not wait for updates, as it was asked to
 		case is(err, badToken):
 			return err
 		case is(err, otherWebhook): // somebody has set one since

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/lingserve/lingserve/turn"
 )
 
 // ReplyKind is the kind of a block.
@@ -151,8 +153,9 @@ var (
 	ErrSuppress = errors.New("channel: the block is not to be sent")
 	// ErrNoDelivery says that a prepared dispatch has a sink that does not deliver.
 	ErrNoDelivery = errors.New("channel: this turn's dispatch delivers by itself")
-	// ErrDraining is why turns end that the grace period was too short for.
-	ErrDraining = errors.New("channel: the server is shutting down")
+	// ErrDraining is why turns end that the grace period was too short for. It is the one of package turn, so that people are told
+	// what has happened.
+	ErrDraining = turn.ErrDraining
 )
 
 // PartialError says that some of a block was seen.

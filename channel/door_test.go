@@ -243,7 +243,7 @@ func TestADrainingDoorLetsTurnsEndThenCancelsThem(t *testing.T) { // CH-73, sect
 		if _, err := b.door.Accept(t.Context(), arrival("c", "9s")); !errors.Is(err, channel.ErrDraining) {
 			t.Errorf("Accept of a closed door is %v", err)
 		}
-		b.expect("end 5s", "canceled 1h: channel: the server is shutting down")
+		b.expect("end 5s", "canceled 1h: turn: the server is shutting down")
 		var left []string
 		for e, err := range j.Pending(t.Context()) {
 			left = append(left, fmt.Sprintf("%s %d %v", e.Raw, e.Attempt, err))

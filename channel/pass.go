@@ -177,7 +177,7 @@ func (p *pass) fail(ctx context.Context, s Stage, err error) {
 
 // isDraining says whether an error is that the server shuts down.
 func isDraining(err error) bool {
-	return errors.Is(err, ErrDraining) || errors.Is(err, turn.ErrDraining)
+	return errors.Is(err, ErrDraining)
 }
 
 // gaveUp says whether an error is that somebody has canceled the turn's context. A deadline is nobody's wish.

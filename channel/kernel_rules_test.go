@@ -793,10 +793,7 @@ func TestASecondEventLeavesTheFirstOnesClaimAlone(t *testing.T) {
 }
 
 // busy is a platform that counts all it is asked for.
-type busy struct {
-	platform
-	calls atomic.Int32
-}
+type busy struct{ calls atomic.Int32 }
 
 func (b *busy) Deliver(context.Context, channel.Block) (channel.Receipt, error) {
 	b.calls.Add(1)

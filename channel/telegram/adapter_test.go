@@ -180,6 +180,33 @@ func TestACommandOfSomebodyWithoutARoleIsDroppedWhole(t *testing.T) {
 	})
 }
 
+// CH-101
+func TestWhoeverIsNotPairedIsToldTheCodeOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		more := kernel(t, channel.Place{DMPolicy: channel.PolicyPairing})
+		pairs := channel.NewPairs()
+		r.kernel.Settings, r.kernel.Routes, r.kernel.Pairing = more.Settings, more.Routes, pairs
+		r.serve(t)
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hello?"})
+		asked, err := pairs.List(t.Context())
+		if err != nil || len(asked) != 1 || asked[0].Name != "Ann Lee" {
+			t.Fatal(asked, err)
+		}
+		if got := r.ours(private.ID); len(got) != 1 || !strings.Contains(got[0], asked[0].Code) {
+			t.Fatalf("%q", got)
+		}
+		if _, err := pairs.Approve(t.Context(), "telegram", asked[0].Code); err != nil {
+			t.Fatal(err)
+		}
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "and now?"})
+		if len(r.told()) != 1 || len(r.ours(private.ID)) != 2 {
+			t.Error(r.outcomes())
+		}
+	})
+}
+
 // CH-98
 func TestAnEditChangesWhatWaitsAndStartsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -227,7 +254,7 @@ func TestCallbacksAndReactionsAreHandled(t *testing.T) {
 
 // CH-173
 func TestAGroupThatBecomesASupergroupKeepsItsSession(t *testing.T) {
-	state := t.TempDir() + "/groups.json"
+	state := t.TempDir() + "/new/groups.json"
 	bubble(t, func(t *testing.T) {
 		r := setup(t, func(s *Settings) { s.State = state }, nil)
 		r.serve(t)

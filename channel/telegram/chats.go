@@ -91,6 +91,9 @@ func (c *chats) now(id int64) int64 {
 
 // replace writes a file whole or not at all.
 func replace(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // style is how a text looks. Without colours all look the same.
@@ -38,6 +39,9 @@ type screen struct {
 	col   int  // cells of its last row; as many as there are: the row is full
 	cells int  // since the last newline
 	below bool // the row is full, and the cursor is at the beginning of the one below
+
+	word      []byte // that it ends with
+	wordCells int
 
 	// The line that is being typed.
 	editor editor
@@ -162,6 +166,7 @@ func (s *screen) clear() {
 	s.erase()
 	s.buf.WriteString("\x1b[H\x1b[2J")
 	s.col, s.cells, s.below = 0, 0, false
+	s.word, s.wordCells = s.word[:0], 0
 	s.draw()
 	s.flush()
 }
@@ -186,9 +191,7 @@ func (s *screen) resize(width, height int) {
 		}
 		s.row = row
 	}
-	if s.below {
-		s.cells = 0
-	}
+	s.word, s.wordCells = s.word[:0], 0 // it stands where it stands
 	if s.col > 0 {
 		if s.col = s.cells % s.width; s.col == 0 && s.cells > 0 {
 			s.col = s.width
@@ -312,32 +315,53 @@ func (s *screen) say(text string, as style) {
 		switch r {
 		case '\n':
 			s.newline()
-			continue
 		case '\t':
 			if s.col >= s.width {
 				s.newline()
 			}
 			for range min(8-s.col%8, s.width-s.col) {
-				s.cell(" ", 1)
+				s.put(' ')
 			}
-			continue
+		default:
+			s.put(r)
 		}
-		s.cell(string(r), columns(r))
 	}
 }
 
-// cell writes one character, which the terminal puts on the next row where it does not fit.
-func (s *screen) cell(text string, n int) {
-	if s.below && n > 0 {
-		s.below, s.col = false, 0
-	}
+// put writes one character. Where it does not fit, the word that it belongs to goes to the next row with it, unless that is longer
+// than a row.
+func (s *screen) put(r rune) {
+	n := columns(r)
 	if s.col+n > s.width {
-		s.cells += s.width - s.col
-		s.col = 0
+		switch {
+		case r == ' ': // which ends a word here and is not to begin a row
+			s.newline()
+			return
+		case n == 1 && s.wordCells > 0 && s.wordCells < s.col:
+			if s.below {
+				s.move(1, 'A')
+			}
+			s.buf.WriteByte('\r')
+			s.move(s.col-s.wordCells, 'C')
+			s.buf.WriteString("\x1b[K\r\n")
+			s.buf.Write(s.word)
+			s.below, s.col, s.cells = false, s.wordCells, s.wordCells
+		default: // the terminal does it
+			s.cells += s.width - s.col
+			s.below, s.col = false, 0
+		}
 	}
-	s.buf.WriteString(text)
+	s.buf.WriteRune(r)
 	s.col += n
 	s.cells += n
+	switch {
+	case n == 1 && r != ' ' && r != '-' || n == 0 && s.wordCells > 0:
+		if s.wordCells += n; s.wordCells <= s.width { // of longer ones nothing is needed
+			s.word = utf8.AppendRune(s.word, r)
+		}
+	default:
+		s.word, s.wordCells = s.word[:0], 0
+	}
 }
 
 func (s *screen) newline() {
@@ -345,6 +369,7 @@ func (s *screen) newline() {
 		s.buf.WriteString("\r\n")
 	}
 	s.below, s.col, s.cells = false, 0, 0
+	s.word, s.wordCells = s.word[:0], 0
 }
 
 func (s *screen) styled(text string, as style) {

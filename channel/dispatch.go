@@ -110,7 +110,7 @@ func (p *pass) sending() sending {
 		Delivery: p.delivery, Target: f.Reply, Observing: p.observing(), Echo: p.k.state.marks,
 		Warn: func(ctx context.Context, what string, err error) { p.warn(ctx, StageDispatch, what, err) },
 	}
-	if p.claim != nil && (p.k.state.ledger != nil || p.k.Outbox != nil) {
+	if _, unaccepted := p.claim.(Unaccepted); p.claim != nil && !unaccepted && (p.k.state.ledger != nil || p.k.Outbox != nil) {
 		s.Event, s.Ledger = p.key().String(), p.k.state.ledger
 	}
 	if p.plan.Trigger != "" {

@@ -104,8 +104,8 @@ const (
 	ClaimSettled  ClaimState = "settled"
 )
 
-// Claim is the right to run a turn with an event. One that is outdated does nothing. It may also be a [Repeater]
-// and a [KeyedClaim].
+// Claim is the right to run a turn with an event. One that is outdated does nothing. It may also be a [Repeater],
+// a [KeyedClaim], and [Unaccepted].
 type Claim interface {
 	Commit(context.Context, Outcome) error
 	Release(context.Context, error) error
@@ -114,6 +114,10 @@ type Claim interface {
 // Repeater says of a claim whether its event runs again when it is released, so that nobody is told of a failure that is not
 // the last word.
 type Repeater interface{ Again() bool }
+
+// Unaccepted is a [Claim] of a door that knows its events by itself, and to which nobody delivers one again: no journal has the event,
+// and what is sent for it is not marked in the ledger.
+type Unaccepted interface{ Unaccepted() }
 
 // KeyedClaim says which event a claim is for: its door may have named it in another way than the adapter does.
 type KeyedClaim interface{ Key() EventKey }

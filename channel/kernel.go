@@ -26,6 +26,7 @@ type Event[Raw any] struct {
 // Meta is what a door knows of an event.
 type Meta struct {
 	Channel, Account string
+	TurnID           string                        // where the door has one, of 128 random bits; "" is one of the kernel's
 	Claim            Claim                         // where the door has one; nil
 	Ack              func(context.Context, Result) // called exactly once; nil
 	Queued           func()                        // called exactly once, when the next event of the conversation may come; nil

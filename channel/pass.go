@@ -69,7 +69,10 @@ const firstOfPlans = 4
 // pass begins a turn.
 func (k *Kernel) pass(m Meta) *pass {
 	k.Init()
-	p := &pass{k: k, meta: m, result: Result{TurnID: turn.NewID()}, claim: m.Claim}
+	if m.TurnID == "" {
+		m.TurnID = turn.NewID()
+	}
+	p := &pass{k: k, meta: m, result: Result{TurnID: m.TurnID}, claim: m.Claim}
 	if k.Settings != nil && k.Observer != nil { // what is told of people before the place is known
 		p.policy = k.Settings.Policy(PolicyQuery{Channel: m.Channel, Account: m.Account})
 	}

@@ -9,12 +9,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/agent/workflow"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/channel"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
@@ -39,7 +40,7 @@ type ByWorkflow interface {
 }
 
 // Channel is the channel of envelopes that come from here.
-const Channel = "http"
+const Channel = webchannel.Name
 
 // Members of an envelope's Extra.
 const (
@@ -82,6 +83,14 @@ func (door) BeforeModel(ctx context.Context, req *adapter.Request, _ turn.State)
 		req.Seed = o.Seed
 	}
 	return nil, nil
+}
+
+// SystemPrompt adds what the configuration has for those who come by HTTP.
+func (door) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (string, error) {
+	if t := channel.FromContext(ctx); t != nil && t.Context.Channel == Channel {
+		return t.Context.GroupSystemPrompt, nil
+	}
+	return "", nil
 }
 
 // prepareAgent checks a run of an agent against what there is.
@@ -133,14 +142,14 @@ func (s *Server) prepareAgent(a *ask) (spec, *problem) {
 	}
 	sp.agent = &agentRun{
 		s: s, name: a.Agent, id: newRunID(), policy: turn.Policy(a.OnBusy), done: a.Done,
-		begun: make(chan struct{}), ready: make(chan struct{}),
+		placed: make(chan struct{}), begun: make(chan struct{}), ready: make(chan struct{}),
 	}
 	sp.session = a.Session
 	if sp.session == "" { // one of its own, in which the conversation can go on
 		sp.session = sp.agent.id
 	}
 	sp.agent.envelope = &turn.Envelope{
-		ID: sp.agent.id, SessionID: sp.session, Channel: Channel, Content: text, Life: sp.agent,
+		ID: sp.agent.id, Channel: Channel, Content: text, Life: sp.agent,
 		Extra: map[string]any{ExtraAgent: a.Agent, extraOptions: a.Options},
 	}
 	sp.workflow = flow.Func(a.Agent, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error {
@@ -178,25 +187,35 @@ func (s *Server) prepareByWorkflow(a *ask, workflow string) (spec, *problem) {
 	return sp, p
 }
 
-// agentRun is a run that is a turn of an agent. It is also the lifespan of the turn's envelope, which keeps the turn from
-// beginning before the run is there to tell of it.
+// agentRun is a run that is a turn of an agent: a prepared one of the kernel, whose reply is the run's tube. It is also the lifespan
+// of the turn's envelope, which keeps the turn from beginning before the run is there to tell of it.
 type agentRun struct {
-	s        *Server
-	name     string
-	id       string // of the run, and of the turn
-	as       string // the agent that a workflow answers for; "" for none
-	policy   turn.Policy
-	answer   *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
-	done     bool             // completed values are told
-	alone    bool             // the caller waits for the document and cannot answer questions
-	envelope *turn.Envelope
+	s         *Server
+	name      string
+	id        string // of the run, and of the turn
+	as        string // the agent that a workflow answers for; "" for none
+	principal string // who asks; "" where nobody has to say it
+	policy    turn.Policy
+	answer    *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
+	done      bool             // completed values are told
+	alone     bool             // the caller waits for the document and cannot answer questions
+	envelope  *turn.Envelope
+	spec      *spec
+	admission channel.Admission // observeOnly: nothing of the turn is to be seen
 
 	cancel context.CancelCauseFunc // ends the turn
+	sink   channel.Sink            // by which the run is shown
 	ticket *turn.Ticket
 	begun  chan struct{} // closed when tells is set, or there is to be none
 	tells  *run          // the run that tells of the turn; nil: it could not be started, or another turn has used the message
 	ready  chan struct{} // closed when m is set
-	m      *ling.Manager
+	m      *ling.Manager // what is written to
+	own    *ling.Manager // of the run: another one than m where nothing is to be seen
+
+	place     sync.Once
+	placed    chan struct{} // closed when taken is set
+	taken     taken
+	supervise func() // waits for the end of tells, and keeps what is kept of it
 
 	mu      sync.Mutex
 	steered []spec // messages that were given to this run's turn
@@ -224,7 +243,7 @@ var (
 	errErased = errors.New("the session was erased")
 )
 
-// startAgent starts a run of an agent, or finds the one that takes its message.
+// startAgent starts a run of an agent, or finds the one that takes its message. The turn goes on behind it.
 // again says that the same request has started it before.
 func (s *Server) startAgent(sp spec) (r *run, id string, again bool, p *problem) {
 	a := sp.agent
@@ -238,21 +257,111 @@ func (s *Server) startAgent(sp spec) (r *run, id string, again bool, p *problem)
 	}
 	ctx, cancel := context.WithCancelCause(s.runs.ctx)
 	a.cancel = cancel
-	ticket, err := s.o.Turns.Submit(ctx, a.envelope, turn.WithID(a.id), turn.WithPolicy(a.policy), turn.WithSink(a.take))
-	if err != nil {
-		cancel(err)
-		return nil, "", false, s.refused(err)
+	m := &webchannel.Message{
+		Principal: a.principal, Session: sp.session, Run: a.id, Key: sp.key, Agent: a.name, Text: a.envelope.Content, Workflow: a.answer != nil,
+		Admission: a.admission,
+		Dispatch: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+			return a.dispatch(ctx, t, &sp)
+		},
 	}
-	a.ticket = ticket
-	if e := ticket.Host(); e != nil {
-		// Turns that have no run, or none that is still going on, are of other doors: their answer comes by a run of its own.
-		if host, ok := e.Life.(*agentRun); ok && host.steer(sp) {
-			return nil, host.id, false, nil
+	s.runs.turns.enter()
+	go func() { // ends with the turn, and the server waits for it
+		defer s.runs.turns.leave()
+		result, err := webchannel.Run(ctx, s.o.Kernel, m)
+		a.place.Do(func() {
+			a.taken.problem = s.refused(result, err)
+			close(a.placed)
+		})
+		cancel(err)
+	}()
+	<-a.placed
+	return a.taken.run, a.taken.id, a.taken.again, a.taken.problem
+}
+
+// taken says which run takes a message.
+type taken struct {
+	run     *run   // its own, nil where there is none
+	id      string // of the run: its own, that of the turn it was steered to, or the first one of its key
+	again   bool   // the last
+	problem *problem
+}
+
+// takenBy says which run takes the message, or why none does.
+func (a *agentRun) takenBy(t taken) {
+	a.place.Do(func() {
+		a.taken = t
+		close(a.placed)
+	})
+}
+
+// dispatch gives the turn to the lane of its session, and shows it by a run. It returns when both have ended, so that nothing goes on
+// behind the kernel's back.
+func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (channel.DispatchResult, error) {
+	e, policy := a.envelope, a.policy
+	e.SessionID = t.SessionKey
+	e.Sender.ID, e.Sender.Role = t.Context.SenderID, t.Context.Role
+	if a.answer == nil {
+		e.Content = t.Context.BodyForAgent
+		if e.Sender.NoCommands = !t.Context.CommandAuthorized; t.Context.CommandAuthorized {
+			e.Content = t.Context.BodyForCommands
 		}
 	}
-	r, id, p = s.runs.start(sp)
-	a.started(r)
-	return r, id, r == nil, p
+	if policy == "" {
+		if policy = turn.Policy(t.Policy); policy == turn.Steer && a.answer != nil {
+			policy = turn.Queue // a workflow cannot be steered
+		}
+	}
+	a.sink, a.spec, sp.id = t.Sink, sp, a.id
+	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.id), turn.WithPolicy(policy), turn.WithSink(a.take))
+	if err != nil {
+		return channel.DispatchResult{}, err
+	}
+	a.ticket = ticket
+	steered := false
+	if e := ticket.Host(); e != nil {
+		// Turns that have no run, or none that is still going on, are of other doors: their answer comes by a run of its own.
+		if host, ok := e.Life.(*agentRun); ok && host.steer(*sp) {
+			steered = true
+			t.Queued()
+			a.takenBy(taken{id: host.id})
+			<-a.begun
+		}
+	}
+	if !steered {
+		r, id, p := a.s.runs.start(*sp)
+		a.started(r)
+		if r != nil {
+			t.Queued()
+		}
+		a.takenBy(taken{r, id, r == nil, p})
+		if p != nil {
+			_, _ = ticket.Wait(context.Background())
+			return channel.DispatchResult{}, p.ofLane()
+		}
+	}
+	if a.tells != nil {
+		a.supervise()
+	}
+	_, err = ticket.Wait(context.Background())
+	switch {
+	case a.tells != nil:
+		return channel.DispatchResult{}, err
+	case steered && ticket.Host() == nil:
+		return channel.DispatchResult{}, errRefused // it came too late, and there could be no run for it
+	default:
+		return channel.DispatchResult{Deferred: true}, nil // the run that takes it says what came of it
+	}
+}
+
+// ofLane is a problem as the error of a lane that says the same.
+func (p *problem) ofLane() error {
+	switch p.Code {
+	case codeOverloaded:
+		return turn.ErrQueueFull
+	case codeDraining:
+		return turn.ErrDraining
+	}
+	return p
 }
 
 // started says that the run goes on, or that it could not be started: then its turn ends.
@@ -324,24 +433,24 @@ func (a *agentRun) answering(ctx context.Context) *run {
 	}
 }
 
-// refused is the answer to a message that no lane takes.
-func (s *Server) refused(err error) *problem {
-	code := s.o.Turns.Code(err)
-	detail := map[string]string{
-		codeConflict:   "the session is busy with an earlier message",
-		codeOverloaded: "too much is waiting; try again later",
-		codeDraining:   "the server is shutting down and starts no more runs",
-	}[code]
-	if detail == "" {
-		p := newProblem(codeInternal, "the message cannot be taken; the server's log says more under this id")
-		p.ID = newRunID()
-		s.log.Error("a message cannot be taken", "id", p.ID, "error", err)
+// refused is the answer to a message whose turn has ended before there was a run.
+func (s *Server) refused(r channel.Result, err error) *problem {
+	if err != nil {
+		r.Admission.Reason = map[string]channel.Reason{
+			codeConflict: channel.ReasonSessionBusy, codeOverloaded: channel.ReasonOverloaded, codeDraining: channel.ReasonDraining,
+		}[s.o.Turns.Code(err)]
+	}
+	if said := webchannel.Refuse(r); said != nil {
+		p := newProblem(said.Code, said.Detail)
+		p.Status, p.retryAfter = said.Status, said.RetryAfter
 		return p
 	}
-	p := newProblem(code, detail)
-	if code != codeConflict {
-		p.retryAfter = 2 * time.Second
+	if err == nil {
+		err = fmt.Errorf("a turn has ended without a run: %s", r.Admission.Reason)
 	}
+	p := newProblem(codeInternal, "the message cannot be taken; the server's log says more under this id")
+	p.ID = newRunID()
+	s.log.Error("a message cannot be taken", "id", p.ID, "error", err)
 	return p
 }
 
@@ -365,6 +474,33 @@ func (a *agentRun) Exit(context.Context, error) error { return nil }
 func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
 	defer a.cancel(nil)
 	defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
+	a.own = m
+	if a.show(ctx) {
+		return a.tell(ctx, m)
+	}
+	// All goes as it would, to where nobody looks.
+	hidden := a.s.runs.manager(ctx, a.spec)
+	if err := hidden.Go(func(ctx context.Context) error { return a.tell(ctx, hidden) }); err != nil {
+		a.cancel(err)
+	}
+	_ = hidden.Close()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// show says whether the run may be seen: that is the visible part of the turn.
+func (a *agentRun) show(ctx context.Context) (shown bool) {
+	_, _ = a.sink.Do(ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (channel.Receipt, error) {
+		shown = true
+		return channel.Receipt{}, nil
+	})
+	return shown
+}
+
+// tell waits for the turn, and tells on m what happens.
+func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
 	if status := a.ticket.Status(); status.Phase == turn.Queued && status.Position > 0 {
 		_ = m.SendEvent("queued", map[string]int{"position": status.Position}) // the run may have been canceled
 	}
@@ -400,13 +536,13 @@ func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
 func (a *agentRun) stop(err error) bool {
 	switch {
 	case errors.Is(err, turn.ErrInterrupted):
-		a.m.Stop(errInterrupted)
+		a.own.Stop(errInterrupted)
 	case errors.Is(err, turn.ErrStopped):
-		a.m.Stop(errAsked)
+		a.own.Stop(errAsked)
 	case errors.Is(err, errErased):
-		a.m.Stop(errErased)
+		a.own.Stop(errErased)
 	case errors.Is(err, turn.ErrTimeout):
-		a.m.Stop(fmt.Errorf("the turn took longer than %s", a.s.o.Turns.Timeout()))
+		a.own.Stop(fmt.Errorf("the turn took longer than %s", a.s.o.Turns.Timeout()))
 	default:
 		return false
 	}
@@ -456,7 +592,7 @@ func (a *agentRun) take(e turn.Event, err error) {
 			return
 		}
 		_ = a.m.SendEvent(string(e.Kind), e.Value) // a name that is none is nobody's event
-		if e.Kind == agent.ApprovalRequiredEvent && a.alone {
+		if e.Kind == agent.ApprovalRequiredEvent && (a.alone || a.own != a.m) {
 			a.deny(e.Value)
 		}
 	}

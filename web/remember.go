@@ -17,14 +17,17 @@ func (s *Server) inSession(sp *spec, session string, policy turn.Policy, input j
 	if json.Unmarshal(input, &plain) == nil {
 		text = plain
 	}
-	a := &agentRun{s: s, name: sp.workflow.Info().Name, id: newRunID(), policy: policy, begun: make(chan struct{}), ready: make(chan struct{})}
+	a := &agentRun{
+		s: s, name: sp.workflow.Info().Name, id: newRunID(), policy: policy,
+		placed: make(chan struct{}), begun: make(chan struct{}), ready: make(chan struct{}),
+	}
 	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
 		if !a.stop(cause) { // by a later message, or by who erases the session
-			a.m.Stop(cause)
+			a.own.Stop(cause)
 		}
 	}}
 	a.envelope = &turn.Envelope{
-		ID: a.id, SessionID: session, Channel: Channel, Content: text, Life: a,
+		ID: a.id, Channel: Channel, Content: text, Life: a,
 		Sender: turn.Sender{NoCommands: true}, // a workflow's input is what its schema says, commas included
 		Extra:  map[string]any{extraRun: a},
 	}

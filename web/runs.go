@@ -25,7 +25,8 @@ type runs struct {
 
 	ctx    context.Context // of all runs
 	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup // one for each running run
+	wg     sync.WaitGroup // one for each running run that is no turn
+	turns  gate           // one for each turn
 
 	trimming sync.Mutex // one goroutine at a time moves ended runs out of memory
 
@@ -67,6 +68,7 @@ func newRuns(o *Options, d *disk) *runs {
 
 // spec is a run that has been checked and can be started.
 type spec struct {
+	id       string // of the run; "" until it is started
 	workflow flow.Workflow
 	agent    *agentRun // a run that is a turn; then workflow stands for it
 	session  string
@@ -146,26 +148,18 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		p.retryAfter = 2 * time.Second
 		return nil, "", p
 	}
+	if sp.id == "" {
+		sp.id = newRunID()
+	}
 	r = &run{
-		id: newRunID(), of: sp.of(), keyed: sp.key != "",
+		id: sp.id, of: sp.of(), keyed: sp.key != "",
 		began: time.Now(), done: make(chan struct{}),
 	}
-	o := ling.Options{
-		Run: r.id, Models: rs.o.Models, Log: rs.log, MaxBots: rs.o.MaxBots, MaxTasks: rs.o.MaxTasks,
-		MaxResult: rs.o.MaxResult, MaxLog: rs.o.MaxLog, Workflow: r.of.Workflow, Agent: r.of.Agent, Model: sp.model, Session: sp.session,
-	}
-	if sp.agent != nil {
-		o.Run = sp.agent.id
-		r.id = o.Run
-	}
-	m := ling.New(rs.ctx, sp.config, &o)
+	m := rs.manager(rs.ctx, &sp)
 	r.tube = m.Tube()
 	r.manager.Store(m)
 	for _, f := range sp.filters {
 		r.tube.AddFilter(f)
-	}
-	if sp.params != nil {
-		m.SetCustomParams(sp.params)
 	}
 	rs.keepKeyLocked(sp, r.id)
 	rs.inMemory[r.id] = r
@@ -174,8 +168,25 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	if err := m.Go(func(ctx context.Context) error { return sp.workflow.Run(ctx, m, sp.input) }); err != nil {
 		m.Report("", err)
 	}
-	rs.wg.Go(func() { rs.supervise(r, m) })
+	if sp.agent != nil {
+		sp.agent.supervise = func() { rs.supervise(r, m) } // by its turn
+	} else {
+		rs.wg.Go(func() { rs.supervise(r, m) })
+	}
 	return r, r.id, nil
+}
+
+// manager makes what a run works with.
+func (rs *runs) manager(ctx context.Context, sp *spec) *ling.Manager {
+	of := sp.of()
+	m := ling.New(ctx, sp.config, &ling.Options{
+		Run: sp.id, Models: rs.o.Models, Log: rs.log, MaxBots: rs.o.MaxBots, MaxTasks: rs.o.MaxTasks,
+		MaxResult: rs.o.MaxResult, MaxLog: rs.o.MaxLog, Workflow: of.Workflow, Agent: of.Agent, Model: sp.model, Session: sp.session,
+	})
+	if sp.params != nil {
+		m.SetCustomParams(sp.params)
+	}
+	return m
 }
 
 // keepKey notes which run a request with a key has led to, where that was there before.
@@ -477,6 +488,7 @@ func (rs *runs) interrupt() (count int) {
 	}
 	rs.mu.Unlock()
 	rs.wg.Wait()
+	rs.turns.wait(nil)
 	rs.cancel(errClosing)
 	return count
 }

@@ -19,6 +19,8 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/channel"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
@@ -39,6 +41,8 @@ type Options struct {
 	Turns  *turn.Framework
 	Agents Agents
 
+	// Kernel makes the turns of what is said in sessions, as the channel "web"; nil is one that lets everybody talk.
+	Kernel   *channel.Kernel
 	Channels Channels // that platforms send events to; nil is none
 
 	Bot             bot.Config    // defaults of every bot: the model when a workflow names none, options
@@ -123,6 +127,9 @@ func New(o Options) (*Server, error) {
 		s.disk = d
 	}
 	if o.Turns != nil {
+		if s.o.Kernel == nil {
+			s.o.Kernel = webchannel.NewKernel(o.Log)
+		}
 		if err := o.Turns.Register("http", door{}); err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/frame"
@@ -431,7 +432,7 @@ func (s *Server) whenIdle(ctx context.Context, session string, policy turn.Polic
 	case ctx.Err() != nil:
 		panic(http.ErrAbortHandler)
 	}
-	return s.refused(err), nil
+	return s.refused(channel.Result{}, err), nil
 }
 
 // query reads a query of which only these parameters are known.

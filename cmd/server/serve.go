@@ -110,7 +110,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		}
 	}()
 	channels.look(c)
-	o.Turns, o.Agents, o.Channels = turns, crew, channels
+	o.Turns, o.Agents, o.Channels, o.Kernel = turns, crew, channels, channels.kernel
 	s, err := web.New(o)
 	if err != nil { // which is about the data folder
 		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))

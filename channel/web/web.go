@@ -1,0 +1,150 @@
+// Package web is the HTTP API as a channel: package web of the server hands each message to it, and it makes a turn of the kernel of
+// it. It has no routes of its own and imports no HTTP.
+//
+// # Guarantees
+//   - A message runs once: the server looks its Idempotency-Key up before it comes here, so nothing is written to a journal.
+//   - No name of a session reaches the session of another principal.
+//   - What a refused message is answered names no setting.
+package web
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+const (
+	// Name is the channel's, in the configuration and in envelopes.
+	Name = "web"
+	// Local is the sender where nobody has to say who it is: whoever reaches the server is its one user.
+	Local = "local"
+)
+
+// Shipped is what the channel has for defaults of its own: whoever was let in by HTTP may talk and use the commands of a user.
+func Shipped() channel.Place {
+	return channel.Place{DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders}
+}
+
+// NewKernel returns a kernel for a server that has no other channels: with the settings that are shipped.
+func NewKernel(log *slog.Logger) *channel.Kernel {
+	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{Name: {Shipped: Shipped()}}})
+	if err != nil { // cannot be: nothing in it comes from outside
+		panic(err)
+	}
+	return &channel.Kernel{Settings: tree, Observer: channel.NewSlogObserver(log), Log: log}
+}
+
+// SessionKey is the session that a name stands for. Below a principal it is one that no other principal has a name for; where there is
+// none, and so but one user, a name stands for itself.
+func SessionKey(principal, name string) string {
+	if principal == "" {
+		return name
+	}
+	return channel.SessionKey(channel.KeyParts{Channel: Name, Conversation: principal, Thread: name})
+}
+
+// Message is what somebody says in a session.
+type Message struct {
+	Principal string // who asks; "" where nobody has to say it
+	Session   string // as the principal calls it
+	Run       string // the id of the run that answers, and of the turn
+	Key       string // the Idempotency-Key; "" is none
+	Agent     string // or the workflow that answers
+	Text      string
+	Workflow  bool // a workflow answers, for which a text with a comma is a text
+
+	Admission channel.Admission // observeOnly lets nothing be seen; zero is undecided
+	// Dispatch gives the turn to its session. It shows the run by the turn's sink, and returns when both have ended.
+	Dispatch func(context.Context, *channel.Turn) (channel.DispatchResult, error)
+}
+
+// Run makes a message a turn and returns when that has ended. ctx is the turn's life.
+func Run(ctx context.Context, k *channel.Kernel, m *Message) (channel.Result, error) {
+	plan := channel.Prepared{
+		Common: channel.Common{Facts: m.facts(ctx, k), Admission: m.Admission},
+		Dispatch: func(ctx context.Context, t *channel.Turn, _ channel.Agent) (channel.DispatchResult, error) {
+			return m.Dispatch(ctx, t)
+		},
+	}
+	return k.RunPrepared(ctx, channel.Meta{Channel: Name, TurnID: m.Run, Claim: known{}}, &plan)
+}
+
+// facts are what is known of a message.
+func (m *Message) facts(ctx context.Context, k *channel.Kernel) channel.Facts {
+	sender := m.Principal
+	if sender == "" {
+		sender = Local
+	}
+	id := m.Key
+	if id == "" {
+		id = m.Run
+	}
+	f := channel.Facts{
+		Channel: Name, MessageID: id, From: sender, Timestamp: time.Now(),
+		Sender:       channel.SenderFacts{ID: sender},
+		Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: sender, ThreadID: m.Session},
+		Route:        channel.RouteFacts{AgentID: m.Agent, RouteSessionKey: SessionKey(m.Principal, m.Session), CreateIfMissing: true},
+		Reply:        channel.ReplyPlanFacts{To: m.Run, Mode: channel.ReplyDirect},
+		Message:      channel.MessageFacts{RawBody: m.Text},
+	}
+	if k.Settings == nil {
+		return f // which admits nobody
+	}
+	p := k.Settings.Policy(channel.PolicyQuery{Channel: Name, Conversation: sender, Kind: channel.Direct})
+	who := channel.Identity{IDs: []string{sender}}
+	if p.DM == channel.PolicyPairing && k.Pairing != nil {
+		switch ok, err := k.Pairing.Paired(ctx, Name, "", sender); {
+		case err != nil:
+		case ok:
+			who.Paired = channel.Yes
+		default:
+			who.Paired = channel.No
+		}
+	}
+	f.Access = p.Access(who, channel.MentionFacts{})
+	f.Supplemental.GroupSystemPrompt = p.SystemPrompt
+	if m.Workflow {
+		f.Access.Commands.Mode = channel.CommandsOff
+	}
+	if p.Previews {
+		f.Message.Preview = preview(m.Text)
+	}
+	return f
+}
+
+// known is the claim of every message: the server knows by itself which run a message has led to, and whoever sent it repeats it if
+// it was not taken.
+type known struct{}
+
+var _ channel.Unaccepted = known{}
+
+// Commit implements [channel.Claim].
+func (known) Commit(context.Context, channel.Outcome) error { return nil }
+
+// Release implements [channel.Claim].
+func (known) Release(context.Context, error) error { return nil }
+
+// Unaccepted implements [channel.Unaccepted].
+func (known) Unaccepted() {}
+
+// maxPreview is how much of a text a log has, in characters.
+const maxPreview = 80
+
+// preview is the beginning of a text for the log, in one line.
+func preview(text string) string {
+	text = text[:min(len(text), 16*maxPreview)] // no need to look at all of a long one
+	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	for n, i := 0, 0; i < len(text); n++ {
+		if n == maxPreview {
+			return text[:i]
+		}
+		_, size := utf8.DecodeRuneInString(text[i:])
+		i += size
+	}
+	return text
+}

@@ -88,7 +88,7 @@ func (p *pass) unanswered() *Facts {
 			return nil
 		}
 	}
-	if f.Conversation.Kind == Direct {
+	if f.Conversation.Kind == Direct || f.Supplemental.hidesMessage(f.Access.Visibility) { // what no agent may read waits for none
 		return nil
 	}
 	return f

@@ -145,8 +145,8 @@ func (c *Chat) Serve(ctx context.Context, k *channel.Kernel) error {
 	return c.interactively(ctx)
 }
 
-// Failed says whether a message was not answered, or not to its end.
-func (c *Chat) Failed() bool {
+// Unanswered says whether a message was not answered, or not to its end.
+func (c *Chat) Unanswered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.failed

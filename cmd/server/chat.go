@@ -179,7 +179,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 		return exitFailed, err
 	case interrupted && o.Terminal == nil:
 		return exitInterrupted, nil
-	case ended, o.Terminal == nil && talk.Failed():
+	case ended, o.Terminal == nil && talk.Unanswered():
 		return exitFailed, nil
 	}
 	return exitOK, nil

@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/channeltest"
+)
+
+// platform is the terminal as the suite of all channels sees one: what somebody has typed parts what is shown.
+type platform struct {
+	*rig
+	k    *channel.Kernel
+	sent int
+}
+
+func (p *platform) Send(_ context.Context, m channeltest.Message) error {
+	p.sent++
+	p.types(m.Text + "\r")
+	p.until("the line", func() bool { return p.typed() >= p.sent })
+	return nil
+}
+
+// typed counts the lines that were sent.
+func (p *platform) typed() (n int) {
+	for i, row := range p.vt.all() {
+		if strings.HasPrefix(row, prompt) && i != p.vt.row {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *platform) Explain(ctx context.Context, m channeltest.Message) (channel.Explanation, error) {
+	return p.chat.Explain(ctx, p.k, m.Text)
+}
+
+func (p *platform) Shown() (list []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rows := p.vt.all()[2:] // without what is said at the beginning
+	var b strings.Builder
+	for _, row := range append(rows, prompt) {
+		if strings.HasPrefix(row, "…") { // a sign that work goes on
+			continue
+		}
+		if !strings.HasPrefix(row, strings.TrimSpace(prompt)) {
+			b.WriteString(row + "\n")
+			continue
+		}
+		if text := strings.TrimSpace(b.String()); text != "" {
+			list = append(list, text)
+		}
+		b.Reset()
+	}
+	return list
+}
+
+func (p *platform) Writes() int { return len(strings.Join(p.Shown(), "")) }
+
+func (*platform) Fail(channeltest.Failure) bool { return false } // what is written on a screen stands there
+
+func (p *platform) Stop() error { return p.end() }
+
+func TestATerminalIsAChannel(t *testing.T) {
+	channeltest.Hooks(t, &Chat{})
+	channeltest.Hooks(t, &delivery{})
+	channeltest.Run(t, channeltest.Fixture{
+		Start: func(t *testing.T, k *channel.Kernel, grace time.Duration) channeltest.Platform {
+			return &platform{rig: newRig(t, k, Options{Grace: grace, Colors: true}), k: k}
+		},
+		Streams: true,
+	})
+}

@@ -153,16 +153,14 @@ func is(err error, kinds ...kind) bool {
 // unreached is a call whose connection was refused: nothing of it was sent.
 type unreached struct{ err error }
 
-func (u *unreached) Error() string {
-	return "telegram: the Bot API cannot be reached: " + u.err.Error()
-}
+func (u *unreached) Error() string { return "the Bot API cannot be reached: " + u.err.Error() }
 
 func (u *unreached) Unwrap() error { return u.err }
 
 // call makes one attempt. in is JSON or a form; out may be nil.
 func (a *api) call(ctx context.Context, timeout time.Duration, method string, in, out any) error {
 	if err := ctx.Err(); err != nil {
-		return &unreached{context.Cause(ctx)}
+		return fmt.Errorf("telegram: %s: %w", method, &unreached{context.Cause(ctx)})
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

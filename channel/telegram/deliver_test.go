@@ -452,10 +452,17 @@ func TestTheOutboxSendsLaterWhatThePlatformDoesNotTakeNow(t *testing.T) {
 		box.Start()
 		defer box.Close(context.Background())
 		r.kernel.Outbox = box
-		r.fake.Fail(faketelegram.Fault{Method: "sendMessage", Code: 429, RetryAfter: 90})
 		r.serve(t)
+		r.answers(emits("it **is**", 2*time.Second, "it"))
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
+		time.Sleep(5 * time.Second)
+		if d := cmp.Diff([]string{"it is"}, r.ours(private.ID)); d != "" {
+			t.Error("what a preview showed is not what the outbox changes", d)
+		}
+		r.answers(nil)
+		r.fake.Fail(faketelegram.Fault{Method: "sendMessage", Code: 429, RetryAfter: 90})
 		r.say(faketelegram.Message{Chat: forum, From: ann, Text: "@ling_bot say hi", ThreadID: 4, IsTopic: true})
-		if d := cmp.Diff([]string{"queued"}, r.outcomes()); d != "" {
+		if d := cmp.Diff([]string{"visible", "queued"}, r.outcomes()); d != "" {
 			t.Fatal(d)
 		}
 		if len(r.ours(forum.ID)) != 0 {

@@ -171,6 +171,24 @@ func TestFailuresOfPollingAreOutlived(t *testing.T) {
 	}
 }
 
+func TestALongFailureIsSaidNowAndThen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		r.fake.Fail(faketelegram.Fault{Method: "getUpdates", Cut: faketelegram.Refused, Times: -1})
+		time.Sleep(time.Hour)
+		r.fake.Mend()
+		time.Sleep(2 * time.Minute)
+		log := r.log.String()
+		if n := strings.Count(log, "updates cannot be read"); n < 4 || n > 8 {
+			t.Errorf("the log says so %d times in an hour", n)
+		}
+		if strings.Count(log, "updates come again") != 1 {
+			t.Error("the log does not say that it is over")
+		}
+	})
+}
+
 func TestAServerThatDoesNotWaitIsNotAskedWithoutEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, nil, nil)

@@ -102,25 +102,25 @@ type Settings struct {
 
 // Channel is one bot.
 type Channel struct {
-	name, account  string
-	agent          string
-	mode           string
-	publicURL      string
-	secret         string // of the webhook
-	preview        string
-	parseMode      models.ParseMode
-	grace          time.Duration
-	log            *slog.Logger
-	api            *api
-	chats          *chats
-	store          store
-	me             atomic.Pointer[models.User]
-	closeIdle      func() // of a client of its own
-	broken         atomic.Pointer[error]
-	giveUp         atomic.Pointer[context.CancelCauseFunc]
-	mu             sync.Mutex
-	door           *channel.Door // guarded by mu: while Serve runs
-	conflictLogged time.Time     // of the poller alone
+	name, account string
+	agent         string
+	mode          string
+	publicURL     string
+	secret        string // of the webhook
+	preview       string
+	parseMode     models.ParseMode
+	grace         time.Duration
+	log           *slog.Logger
+	api           *api
+	chats         *chats
+	store         store
+	closeIdle     func() // of a client of its own
+	me            atomic.Pointer[models.User]
+	broken        atomic.Pointer[error]                   // why nothing works
+	giveUp        atomic.Pointer[context.CancelCauseFunc] // ends Serve
+
+	mu   sync.Mutex
+	door *channel.Door // guarded by mu; nil while Serve does not run
 }
 
 var _ channel.Channel = (*Channel)(nil)
@@ -362,6 +362,7 @@ const maxPause = 30 * time.Second
 
 // persist makes a call until it works, or until the channel ends or the platform says that it never will.
 func (c *Channel) persist(ctx context.Context, what string, call func(context.Context) error) error {
+	trouble := &told{log: c.log}
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := call(ctx)
 		if err == nil || ctx.Err() != nil {
@@ -374,7 +375,7 @@ func (c *Channel) persist(ctx context.Context, what string, call func(context.Co
 		if e, ok := errors.AsType[*Error](err); ok {
 			wait = max(wait, e.RetryAfter)
 		}
-		c.log.WarnContext(ctx, "the platform does not answer as it should; the call is repeated", "channel", c.name, "method", what, "error", err, "pause", wait)
+		trouble.warn(ctx, "the platform does not answer as it should; the call is repeated", "channel", c.name, "method", what, "error", err)
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
@@ -411,25 +412,31 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 	if err != nil {
 		return err
 	}
-	var offset, told int64
+	var offset, asked int64 // what is next, and what the platform was told of that
 	pause := firstPause
+	trouble := &told{log: c.log}
 	for ctx.Err() == nil {
 		var updates []rawUpdate
-		told = offset
-		asked := time.Now()
+		asked = offset
+		begin := time.Now()
 		err := c.api.call(ctx, pollTimeout+15*time.Second, "getUpdates", &getUpdates{
 			Offset: offset, Timeout: int(pollTimeout / time.Second), AllowedUpdates: allowed,
 		}, &updates)
-		if err == nil {
+		come := err == nil
+		if come {
 			offset, err = c.accept(ctx, door, updates, offset)
 		}
 		switch {
 		case ctx.Err() != nil:
 		case err == nil:
 			pause = firstPause
-			if len(updates) > 0 || time.Since(asked) > firstPause {
+			trouble.over(ctx, "updates come again", "channel", c.name)
+			if len(updates) > 0 || time.Since(begin) > firstPause {
 				continue
 			} // else the server does not wait for updates, as it was asked to
+		case come: // there is no room, or no disk; it may be over in a moment
+			trouble.warn(ctx, "updates cannot be stored; they are asked for again", "channel", c.name, "error", err)
+			pause = min(pause, 2*time.Second)
 		case is(err, badToken):
 			return err
 		case is(err, otherWebhook): // somebody has set one since
@@ -437,13 +444,10 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 				c.log.WarnContext(ctx, "a webhook was set for this bot, and was removed again", "channel", c.name)
 			}
 		case is(err, conflict):
-			if now := time.Now(); now.Sub(c.conflictLogged) >= conflictEvery {
-				c.conflictLogged = now
-				c.log.WarnContext(ctx, "another program reads this bot's updates; stop it, or give one of them a bot of its own", "channel", c.name)
-			}
+			trouble.warn(ctx, "another program reads this bot's updates; stop it, or give one of them a bot of its own", "channel", c.name)
 			pause = max(pause, 2*time.Second)
 		default:
-			c.log.WarnContext(ctx, "updates cannot be read; they are asked for again", "channel", c.name, "error", err, "pause", pause)
+			trouble.warn(ctx, "updates cannot be read; they are asked for again", "channel", c.name, "error", err)
 		}
 		wait := pause
 		if e, ok := errors.AsType[*Error](err); ok {
@@ -454,7 +458,7 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 		}
 		pause = min(2*pause, maxPause)
 	}
-	if offset != told {
+	if offset != asked {
 		// What is in the journal need not come once more at the next start.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
@@ -466,8 +470,28 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 // pollTimeout is how long the platform waits for an update before it says that there is none (CH-170).
 const pollTimeout = 50 * time.Second
 
-// conflictEvery is how seldom the log says that there are two readers.
-const conflictEvery = 10 * time.Minute
+// troubleEvery is how seldom the log says that something still does not work.
+const troubleEvery = 10 * time.Minute
+
+// told says in the log that something does not work, now and then, and when it works again.
+type told struct {
+	log *slog.Logger
+	at  time.Time // when it was said; zero while all is well
+}
+
+func (t *told) warn(ctx context.Context, what string, attrs ...any) {
+	if now := time.Now(); t.at.IsZero() || now.Sub(t.at) >= troubleEvery {
+		t.at = now
+		t.log.WarnContext(ctx, what, attrs...)
+	}
+}
+
+func (t *told) over(ctx context.Context, what string, attrs ...any) {
+	if !t.at.IsZero() {
+		t.at = time.Time{}
+		t.log.InfoContext(ctx, what, attrs...)
+	}
+}
 
 // getUpdates is the call. (The library keeps its own to itself.)
 type getUpdates struct {

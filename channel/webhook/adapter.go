@@ -1,0 +1,290 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"mime"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// adapter reads one message for the kernel.
+type adapter struct {
+	c  *Channel
+	k  *channel.Kernel
+	id string
+}
+
+var (
+	_ channel.Adapter[*message] = (*adapter)(nil)
+	_ channel.Classifier        = (*adapter)(nil)
+	_ channel.Preflighter       = (*adapter)(nil)
+	_ channel.Challenger        = (*challenger)(nil)
+)
+
+// event is what the kernel is given of a message.
+func (c *Channel) event(k *channel.Kernel, m *message, id string, meta channel.Meta) channel.Event[*message] {
+	meta.Channel, meta.Account = c.name, c.account
+	a := &adapter{c, k, id}
+	if pairs, ok := k.Pairing.(requester); ok {
+		return channel.Event[*message]{Meta: meta, Raw: m, Adapter: &challenger{a, m, pairs}}
+	}
+	return channel.Event[*message]{Meta: meta, Raw: m, Adapter: a}
+}
+
+// Ingest implements [channel.Adapter].
+func (a *adapter) Ingest(_ context.Context, m *message) (*channel.Input, error) {
+	if m == nil {
+		return nil, nil
+	}
+	return &channel.Input{
+		ID: a.id, RawText: m.text, ConversationID: m.conversation.id, ThreadID: m.conversation.thread, SenderID: m.sender.id,
+		Raw: m, HasMedia: len(m.media) > 0,
+	}, nil
+}
+
+// Classify implements [channel.Classifier]. Who waits for the reply is answered with it, all others before it is made.
+func (a *adapter) Classify(_ context.Context, in *channel.Input) (channel.EventClass, error) {
+	class := channel.EventClass{Kind: channel.EventMessage, CanStartAgentTurn: true, RequiresImmediateAck: !a.c.result}
+	if _, command := turn.CommandName(in.RawText); command {
+		class.Kind = channel.EventCommand
+	}
+	return class, nil
+}
+
+// Preflight implements [channel.Preflighter]: it knows how images of a message that is not answered are kept.
+func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.EventClass) (channel.Preflight, error) {
+	var pf channel.Preflight
+	if in.HasMedia {
+		pf.History.LoadMedia = func(context.Context) ([]channel.MediaFact, error) { return a.c.files(parts(in)) }
+	}
+	return pf, nil
+}
+
+// parts are the messages of an input, in order: several where it was merged.
+func parts(in *channel.Input) []*message {
+	var list []*message
+	for _, p := range in.Parts {
+		if m, ok := p.Raw.(*message); ok {
+			list = append(list, m)
+		}
+	}
+	if m, ok := in.Raw.(*message); ok && len(list) == 0 {
+		list = append(list, m)
+	}
+	return list
+}
+
+// Resolve implements [channel.Adapter].
+func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.EventClass, _ channel.Preflight) (channel.Plan, error) {
+	c := a.c
+	list := parts(in)
+	if len(list) == 0 {
+		return nil, errors.New("there is no message")
+	}
+	m := list[len(list)-1]
+	var policy channel.Policy
+	if a.k.Settings != nil {
+		policy = a.k.Settings.Policy(channel.PolicyQuery{
+			Channel: c.name, Account: c.account, Conversation: m.conversation.id, Thread: m.conversation.thread, Kind: m.conversation.kind,
+		})
+	}
+	from := channel.SenderFacts{ID: m.sender.id, Name: m.sender.name}
+	who := from.Identity()
+	if m.conversation.kind == channel.Direct {
+		who.Paired, _ = channel.PairedFact(ctx, a.k.Pairing, policy.DM, c.name, c.account, m.sender.id) // unknown is told by the gate
+	}
+	to := m.conversation.id
+	f := channel.Facts{
+		Channel: c.name, Account: c.account, MessageID: in.ID, From: m.sender.id, Sender: from,
+		Conversation: channel.ConversationFacts{Kind: m.conversation.kind, ID: to, ThreadID: m.conversation.thread},
+		Route:        channel.RouteFacts{CreateIfMissing: true},
+		Reply: channel.ReplyPlanFacts{
+			To: to, OriginatingTo: to, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: modes[m.conversation.kind],
+		},
+		Message: channel.MessageFacts{RawBody: in.RawText, SenderLabel: m.sender.name, Preview: preview(in.RawText)},
+	}
+	key := channel.KeyParts{Channel: c.name, Account: c.account, Conversation: to}
+	if thread := m.conversation.thread; thread != "" {
+		f.Reply.Mode, f.Reply.MessageThreadID = channel.ReplyThread, channel.Some(thread)
+		f.Route.ParentSessionKey = channel.SessionKey(key)
+		key.Thread = thread
+	}
+	f.Route.RouteSessionKey = channel.SessionKey(key)
+	if a.k.Routes == nil {
+		f.Route.AgentID = cmp.Or(policy.Agent, c.agent)
+	}
+	names := channel.NewNames(policy.Patterns)
+	var mentions []channel.MentionFacts
+	for _, m := range list {
+		named := names.In(m.text)
+		f := channel.MentionFacts{CanDetect: m.mentioned != nil || len(policy.Patterns) > 0, WasMentioned: named || m.mentioned != nil && *m.mentioned}
+		f.HasAnyMention = f.WasMentioned
+		mentions = append(mentions, f)
+	}
+	f.Access = policy.Access(who, channel.MergeMentions(mentions...))
+	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
+	if in.HasMedia && !channel.DryRun(ctx) {
+		if d := channel.Evaluate(f).Admission.Kind; d == channel.Dispatch || d == channel.ObserveOnly {
+			var err error
+			if f.Media, err = c.files(list); err != nil {
+				c.log.WarnContext(ctx, "media of a message cannot be kept", "channel", c.name, "error", err)
+				f.Message.BodyForAgent = strings.TrimSpace(in.RawText + "\n[media could not be loaded]")
+			}
+		}
+	}
+	rec := new(record)
+	if !channel.DryRun(ctx) {
+		rec = c.known.of(in.ID)
+	}
+	return &channel.Assembled{
+		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
+		Delivery: &delivery{c: c, rec: rec, to: m.conversation},
+	}, nil
+}
+
+var modes = map[channel.ChatType]channel.ReplyMode{
+	channel.Direct: channel.ReplyDirect, channel.Group: channel.ReplyChannel, channel.Broadcast: channel.ReplyChannel,
+}
+
+// preview is a short text for logs: 80 characters.
+func preview(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if utf8.RuneCountInString(text) > 80 {
+		text = string([]rune(text)[:80])
+	}
+	return text
+}
+
+const (
+	mediaPrefix = "webhook-"
+	maxFolder   = 256 << 20 // bytes of all files that are kept
+)
+
+// files keeps the media of messages where the agent can read them, and returns their facts.
+func (c *Channel) files(list []*message) (facts []channel.MediaFact, err error) {
+	for _, m := range list {
+		for _, one := range m.media {
+			f := channel.MediaFact{ContentType: one.mime, Kind: kindOf(one.mime), Size: int64(len(one.data))}
+			if c.media != "" {
+				var failed error
+				f.Path, failed = c.keep(one)
+				err = errors.Join(err, failed)
+			}
+			facts = append(facts, f)
+		}
+	}
+	return facts, err
+}
+
+func kindOf(mime string) channel.MediaKind {
+	family, _, _ := strings.Cut(mime, "/")
+	switch k := channel.MediaKind(family); k {
+	case channel.MediaImage, channel.MediaAudio, channel.MediaVideo:
+		return k
+	}
+	return channel.MediaDocument
+}
+
+// keep writes a file by a name that no sender chooses: that of its content.
+func (c *Channel) keep(m medium) (string, error) {
+	sum := sha256.Sum256(m.data)
+	end := ""
+	if known, err := mime.ExtensionsByType(m.mime); err == nil && len(known) > 0 {
+		end = known[len(known)-1]
+	}
+	name := filepath.Join(c.media, mediaPrefix+hex.EncodeToString(sum[:16])+end)
+	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+		return name, nil
+	}
+	if err := os.MkdirAll(c.media, 0o700); err != nil {
+		return "", err
+	}
+	if err := write(name, m.data); err != nil {
+		return "", err
+	}
+	prune(c.media, mediaPrefix, maxFolder, name)
+	return name, nil
+}
+
+// write writes a file whole or not at all, for this user alone.
+func write(name string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".new-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // nothing is there when it was renamed
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// prune removes the oldest files that begin like this while they have more bytes than limit. keep stays.
+func prune(dir, prefix string, limit int64, keep string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	var total int64
+	var files []fs.FileInfo
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasPrefix(e.Name(), prefix) {
+			total += info.Size()
+			files = append(files, info)
+		}
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range files {
+		if total <= limit {
+			return
+		}
+		if name := filepath.Join(dir, info.Name()); name != keep && os.Remove(name) == nil {
+			total -= info.Size()
+		}
+	}
+}
+
+// requester is a store of pairs that makes codes: [*channel.Pairs].
+type requester interface {
+	Request(_ context.Context, channel, account string, s channel.SenderFacts) (code string, tell bool, err error)
+}
+
+// challenger tells who may not talk yet how to be paired.
+type challenger struct {
+	*adapter
+	m     *message
+	pairs requester
+}
+
+// Challenge implements [channel.Challenger].
+func (a *challenger) Challenge(ctx context.Context, s channel.SenderFacts) error {
+	code, tell, err := a.pairs.Request(ctx, a.c.name, a.c.account, s)
+	if err != nil || !tell {
+		return err
+	}
+	r := reply{
+		Turn: "pairing", Kind: string(channel.ReplyFinal), Final: true, id: "pairing-" + code,
+		Text: fmt.Sprintf("To talk here you have to be paired. Your code is %s; whoever runs this server lets you in with: lingserve channels pair approve %s", code, code),
+	}
+	r.Conversation.set(a.m.conversation)
+	if a.c.known.of(a.id).hold(r) {
+		return nil
+	}
+	if a.c.callback == "" {
+		return errNoCallback
+	}
+	return a.c.post(ctx, r)
+}

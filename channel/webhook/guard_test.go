@@ -1,0 +1,163 @@
+package webhook
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/fakecallback"
+)
+
+func TestOnlyAddressesOfTheInternetAreCalled(t *testing.T) { // CH-184
+	for _, good := range []string{"93.184.216.34", "8.8.8.8", "2606:2800:220:1:248:1893:25c8:1946", "::ffff:8.8.8.8"} {
+		if !public(netip.MustParseAddr(good)) {
+			t.Errorf("%s is refused", good)
+		}
+	}
+	for _, bad := range []string{
+		"127.0.0.1", "127.9.9.9", "::1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "fd00::1", "169.254.169.254", "fe80::1", "fe80::1%eth0",
+		"224.0.0.1", "ff02::1", "0.0.0.0", "0.1.2.3", "::", "100.64.0.1", "192.0.0.8", "198.18.0.1", "255.255.255.255", "240.0.0.1",
+		"::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:a00:1::", "fec0::1",
+	} {
+		if public(netip.MustParseAddr(bad)) {
+			t.Errorf("%s is called", bad)
+		}
+	}
+	if public(netip.Addr{}) {
+		t.Error("no address is called")
+	}
+}
+
+func TestTheAddressIsLookedAtWhenItIsDialed(t *testing.T) { // CH-184
+	back := fakecallback.New(vectorSecret)
+	server := httptest.NewServer(back)
+	defer server.Close()
+	port := server.URL[strings.LastIndexByte(server.URL, ':'):]
+	for _, test := range []struct {
+		name, host string
+		private    []string
+		taken      bool
+	}{
+		{"an address", "127.0.0.1", nil, false},
+		{"a name that leads there", "localhost", nil, false},
+		{"another host is named", "127.0.0.1", []string{"example.com"}, false},
+		{"the host is named", "127.0.0.1", []string{"127.0.0.1"}, true},
+		{"the host and port are named", "127.0.0.1", []string{"127.0.0.1" + port}, true},
+		{"an address written otherwise", "2130706433", nil, false},
+		{"IPv4 in IPv6", "[::ffff:127.0.0.1]", nil, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			before := len(back.Requests())
+			c, err := New(Settings{Secret: vectorSecret, Callback: "http://" + test.host + port, AllowInsecure: true, AllowPrivate: test.private})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.closeIdle()
+			err = c.try(t.Context(), reply{Turn: "t", id: "t:1", Text: "x"})
+			if taken := err == nil; taken != test.taken || (len(back.Requests()) > before) != test.taken {
+				t.Errorf("got %v", err)
+			}
+			if check := c.Check(t.Context()); (check == nil) != test.taken {
+				t.Errorf("Check says %v", check)
+			}
+		})
+	}
+}
+
+func TestAProxyOfTheEnvironmentIsNotAsked(t *testing.T) { // CH-184
+	if newTransport(false).Proxy != nil {
+		t.Error("there is a proxy")
+	}
+}
+
+func TestNoRedirectIsFollowed(t *testing.T) { // CH-184
+	back := fakecallback.New(vectorSecret)
+	server := httptest.NewServer(back)
+	defer server.Close()
+	c, err := New(Settings{Secret: vectorSecret, Callback: server.URL, AllowInsecure: true, AllowPrivate: []string{"127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.closeIdle()
+	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		back.Then(fakecallback.Step{Status: status, Location: server.URL + "/elsewhere"})
+		if err := c.try(t.Context(), reply{id: "t:1"}); err == nil {
+			t.Errorf("%d is taken for an answer", status)
+		}
+	}
+	if n := len(back.Requests()); n != 3 {
+		t.Errorf("there were %d requests", n)
+	}
+}
+
+func TestAnAnswerIsReadUpToABoundAndShownToNobody(t *testing.T) { // CH-184
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		for range 1000 {
+			if _, err := w.Write([]byte(strings.Repeat("secret ", 1000))); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	c, err := New(Settings{Secret: vectorSecret, Callback: server.URL + "/hook?token=secret", AllowInsecure: true, AllowPrivate: []string{"127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.closeIdle()
+	err = c.try(t.Context(), reply{id: "t:1"})
+	if err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v", err)
+	}
+	server.CloseClientConnections()
+	server.Close()
+	if err = c.try(t.Context(), reply{id: "t:1"}); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) { // CH-184
+	for _, test := range []struct {
+		name     string
+		settings Settings
+		want     string // "" is good
+	}{
+		{"the least", Settings{Secret: vectorSecret, Callback: "https://example.com/hook"}, ""},
+		{"the reply in the answer", Settings{Secret: vectorSecret, Ack: AckResult}, ""},
+		{"no secret", Settings{Callback: "https://example.com"}, "there is no secret"},
+		{"no callback", Settings{Secret: vectorSecret}, "there is no callback"},
+		{"http", Settings{Secret: vectorSecret, Callback: "http://example.com"}, "allow_insecure"},
+		{"http that is allowed", Settings{Secret: vectorSecret, Callback: "http://example.com", AllowInsecure: true}, ""},
+		{"another scheme", Settings{Secret: vectorSecret, Callback: "file:///etc/passwd"}, "no address"},
+		{"a password", Settings{Secret: vectorSecret, Callback: "https://a:b@example.com"}, "password"},
+		{"a host that is not on the list", Settings{Secret: vectorSecret, Callback: "https://example.com", CallbackHosts: []string{"example.org"}}, "callback_hosts"},
+		{"a host that is", Settings{Secret: vectorSecret, Callback: "https://Example.com", CallbackHosts: []string{"example.com"}}, ""},
+		{"a host of another port", Settings{Secret: vectorSecret, Callback: "https://example.com:8443", CallbackHosts: []string{"example.com:443"}}, "callback_hosts"},
+		{"another ack", Settings{Secret: vectorSecret, Ack: "maybe"}, "ack"},
+		{"a bad callback secret", Settings{Secret: vectorSecret, CallbackSecret: "x", Callback: "https://example.com"}, "callback_secret"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := New(test.settings)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, expected %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestExplainSaysWhatWouldBecomeOfABody(t *testing.T) { // CH-110
+	c, err := New(Settings{Secret: vectorSecret, Ack: AckResult})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := c.Explain(t.Context(), &channel.Kernel{Settings: nobody{}}, []byte(hello("x")))
+	if err != nil || e.Admission.Reason != channel.ReasonNoPolicy || e.SessionKey != "webhook:c1" {
+		t.Errorf("got %+v, %v", e, err)
+	}
+	if _, err := c.Explain(t.Context(), &channel.Kernel{}, []byte(`{}`)); err == nil || err.Error() != "webhook: /sender: is missing" {
+		t.Errorf("got %v", err)
+	}
+}

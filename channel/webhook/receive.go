@@ -1,0 +1,172 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+const (
+	// resultWait is how long an answer waits for the reply (CH-182).
+	resultWait = time.Minute
+	// turnWait is how long one that does not wait for the reply waits for its turn to begin, whose id it has.
+	turnWait = 5 * time.Second
+)
+
+// Webhook is the door: POST /v1/channels/{name}/webhook.
+func (c *Channel) Webhook() http.Handler { return http.HandlerFunc(c.receive) }
+
+// receive takes a message: it is looked at, stored, and answered.
+func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
+	now := time.Now()
+	what, err := headers(r.Header, now)
+	if err != nil {
+		refuse(w, http.StatusUnauthorized, err)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.maxBody))
+	if err != nil {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			refuse(w, http.StatusRequestEntityTooLarge, errors.New("the body is larger than "+strconv.FormatInt(c.maxBody, 10)+" bytes"))
+			return
+		}
+		refuse(w, http.StatusBadRequest, errors.New("the body has not come to its end"))
+		return
+	}
+	if err := c.in.verify(what, body); err != nil {
+		refuse(w, http.StatusUnauthorized, err)
+		return
+	}
+	m, err := parse(body)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	open := c.open.Load()
+	if open == nil {
+		later(w)
+		return
+	}
+	rec, isNew := c.known.begin(what.id)
+	if isNew {
+		known, err := c.accept(r.Context(), open.door, rec, m, what.id, body)
+		if err != nil {
+			c.log.WarnContext(r.Context(), "a message cannot be accepted; its sender is to send it again", "channel", c.name, "error", err)
+			later(w)
+			return
+		}
+		if known { // by an earlier process
+			a, ok := c.known.earlier(what.id)
+			if !ok {
+				a = answer{Status: statusAccepted}
+			}
+			a.Duplicate = true
+			send(w, a)
+			return
+		}
+	}
+	c.wait(r.Context(), open, rec, now)
+	a, ok := rec.answer()
+	if !ok {
+		later(w)
+		return
+	}
+	a.Duplicate = !isNew
+	send(w, a)
+}
+
+// accept puts a message into the journal. known says that it was there.
+func (c *Channel) accept(ctx context.Context, door *channel.Door, rec *record, m *message, id string, body []byte) (known bool, err error) {
+	isNew, err := door.Accept(ctx, channel.Arrival{
+		Key: c.key(m, id), Raw: body,
+		Ack: func(_ context.Context, r channel.Result) { rec.ack(r, c.result) },
+	})
+	if err != nil || !isNew[0] {
+		rec.refuse()
+		c.known.forget(rec)
+	}
+	return err == nil && !isNew[0], err
+}
+
+// wait waits until a message's sender can be told of it. With ack result that is the reply; where that does not come in time, it goes
+// to the callback.
+func (c *Channel) wait(ctx context.Context, open *opened, rec *record, since time.Time) {
+	limit := turnWait
+	if c.result {
+		limit = resultWait
+	}
+	timer := time.NewTimer(limit - time.Since(since))
+	defer timer.Stop()
+	select {
+	case <-rec.acked:
+		return
+	case <-timer.C:
+	case <-ctx.Done(): // nobody waits any more, but whoever sends it again gets what has come
+		return
+	case <-open.ended: // it stays in the journal
+	}
+	kept := rec.letGo()
+	if len(kept) == 0 {
+		return
+	}
+	c.wg.Go(func() {
+		defer rec.order.Unlock()
+		for _, one := range kept {
+			if err := c.post(context.WithoutCancel(ctx), one); err != nil {
+				c.log.Warn("a part of a reply cannot be sent to the callback", "channel", c.name, "error", err)
+			}
+		}
+	})
+}
+
+// send answers: 202 while there is nothing more to say than that the message was accepted.
+func send(w http.ResponseWriter, a answer) {
+	status := http.StatusAccepted
+	if a.Status == statusDone {
+		status = http.StatusOK
+	}
+	document(w, status, "application/json", a)
+}
+
+// problem is what is wrong with a message (RFC 9457).
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Code   string `json:"code"`
+}
+
+var codes = map[int]struct{ code, title string }{
+	http.StatusBadRequest:            {"invalid_request", "invalid request"},
+	http.StatusUnauthorized:          {"unauthorized", "unauthorized"},
+	http.StatusRequestEntityTooLarge: {"too_large", "too large"},
+	http.StatusServiceUnavailable:    {"overloaded", "overloaded"},
+}
+
+func refuse(w http.ResponseWriter, status int, err error) {
+	c := codes[status]
+	document(w, status, "application/problem+json", problem{"urn:lingserve:problem:" + c.code, c.title, status, err.Error(), c.code})
+}
+
+// later asks for the message to be sent again.
+func later(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "5")
+	refuse(w, http.StatusServiceUnavailable, errors.New("messages are not taken at this moment; send it again"))
+}
+
+func document(w http.ResponseWriter, status int, media string, v any) {
+	h := w.Header()
+	h.Set("Content-Type", media)
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // the sender may have gone away
+}

@@ -1,0 +1,291 @@
+package webhook
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+const (
+	// keepFor is how long a message that is sent again is answered like the first time (CH-182).
+	keepFor = 24 * time.Hour
+	// maxRecords and maxKept, in bytes, bound what of it is in memory; maxResults, what is on disk.
+	maxRecords = 10_000
+	maxKept    = 64 << 20
+	maxResults = 256 << 20
+)
+
+// reply is a part of a reply as it goes to the callback. Its id is the webhook-id.
+type reply struct {
+	Turn         string `json:"turn"`
+	Conversation where  `json:"conversation"`
+	Kind         string `json:"kind"`
+	Seq          int    `json:"seq"`
+	Text         string `json:"text"`
+	Final        bool   `json:"final"`
+
+	id string
+}
+
+// where is a conversation, as messages have it too.
+type where struct {
+	ID     string           `json:"id"`
+	Kind   channel.ChatType `json:"kind"`
+	Thread string           `json:"thread,omitempty"`
+}
+
+func (w *where) set(p place) { w.ID, w.Kind, w.Thread = p.id, p.kind, p.thread }
+
+// answer is what whoever sent a message is told of it.
+type answer struct {
+	Turn      string `json:"turn,omitempty"`
+	Status    string `json:"status"` // accepted, or done: then there is what follows
+	Admission string `json:"admission,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	Outcome   string `json:"outcome,omitempty"`
+	Replies   []part `json:"replies,omitzero"`
+	Duplicate bool   `json:"duplicate,omitempty"`
+}
+
+// part is a part of a reply in an answer.
+type part struct {
+	Kind string `json:"kind"`
+	Seq  int    `json:"seq"`
+	Text string `json:"text"`
+}
+
+const (
+	statusAccepted = "accepted"
+	statusDone     = "done"
+)
+
+// record is what is known of one message.
+type record struct {
+	id    string
+	file  string // where it is kept when its turn has ended; "" is in memory alone
+	at    time.Time
+	acked chan struct{} // closed when its turn, or the attempt to begin one, has come so far that its sender can be told
+
+	mu      sync.Mutex
+	told    bool
+	refused bool // it was not accepted
+	holding bool // replies are kept for the answer
+	stays   bool // and are for ever: there is no callback
+	turn    string
+	ended   *answer // what its first turn came to
+	replies []reply // that were kept
+
+	order sync.Mutex // of what goes to the callback: what was kept goes first
+}
+
+// hold keeps a part of the reply for the answer; false where it has to go to the callback.
+func (r *record) hold(p reply) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.holding {
+		return false
+	}
+	r.replies = append(r.replies, p)
+	r.saveLocked()
+	return true
+}
+
+func (r *record) holds() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.holding
+}
+
+// ack notes how far the turn has come.
+func (r *record) ack(result channel.Result, whole bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn = result.TurnID
+	if whole {
+		r.ended = &answer{Admission: string(result.Admission.Kind), Reason: string(result.Admission.Reason), Outcome: string(result.Outcome)}
+		r.holding = r.stays
+		r.saveLocked()
+	}
+	r.tellLocked()
+}
+
+// refuse says that the message was not accepted.
+func (r *record) refuse() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refused = true
+	r.tellLocked()
+}
+
+func (r *record) tellLocked() {
+	if !r.told {
+		r.told = true
+		close(r.acked)
+	}
+}
+
+// letGo ends the waiting for the reply: from now on it goes to the callback. What was kept so far is returned, for it has to go
+// there, too: until they are, the caller has order.
+func (r *record) letGo() []reply {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stays || !r.holding {
+		return nil
+	}
+	kept := r.replies
+	if len(kept) > 0 {
+		r.order.Lock() // nobody else has it: as long as parts are kept, none is sent
+	}
+	r.holding, r.replies = false, nil
+	r.saveLocked()
+	return kept
+}
+
+// answer is what its sender is told now; ok is false where it was not accepted.
+func (r *record) answer() (a answer, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.answerLocked(), !r.refused
+}
+
+func (r *record) answerLocked() answer {
+	if r.ended == nil {
+		return answer{Turn: r.turn, Status: statusAccepted}
+	}
+	a := *r.ended
+	a.Turn, a.Status, a.Replies = r.turn, statusDone, []part{}
+	for _, p := range r.replies {
+		a.Replies = append(a.Replies, part{p.Kind, p.Seq, p.Text})
+	}
+	return a
+}
+
+// saveLocked keeps the record where a restart finds it. It is best effort: who asks again is then told that the message was accepted.
+func (r *record) saveLocked() {
+	if r.file == "" {
+		return
+	}
+	text, err := json.Marshal(r.answerLocked())
+	if err == nil && os.MkdirAll(filepath.Dir(r.file), 0o700) == nil {
+		_ = write(r.file, text)
+	}
+}
+
+// records are those of the last day.
+type records struct {
+	dir    string // "" is in memory
+	result bool   // answers have the reply, which is kept for them
+	stays  bool   // and nothing else has it
+
+	mu    sync.Mutex
+	by    map[string]*list.Element
+	order list.List // of *record, the oldest first
+	saved int       // since the folder was looked at
+}
+
+func newRecords(dir string, result, stays bool) *records {
+	return &records{dir: dir, result: result, stays: stays, by: map[string]*list.Element{}}
+}
+
+// open removes files that are too old.
+func (k *records) open() {
+	if k.dir == "" {
+		return
+	}
+	entries, _ := os.ReadDir(k.dir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > keepFor {
+			_ = os.Remove(filepath.Join(k.dir, e.Name()))
+		}
+	}
+	prune(k.dir, "", maxResults, "")
+}
+
+// begin is the record of a message that has come; isNew is false where it came before.
+func (k *records) begin(id string) (r *record, isNew bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e, ok := k.by[id]; ok && time.Since(e.Value.(*record).at) < keepFor {
+		return e.Value.(*record), false
+	}
+	r = k.addLocked(id)
+	r.holding = k.result
+	return r, true
+}
+
+// of is the record of a message whose turn runs. After a restart it is a new one: nobody waits for the reply, so that it is kept only
+// where it can go nowhere else.
+func (k *records) of(id string) *record {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e, ok := k.by[id]; ok {
+		return e.Value.(*record)
+	}
+	r := k.addLocked(id)
+	r.holding = k.stays
+	return r
+}
+
+func (k *records) addLocked(id string) *record {
+	r := &record{id: id, at: time.Now(), acked: make(chan struct{}), stays: k.stays}
+	if k.dir != "" && k.result {
+		r.file = k.file(id)
+	}
+	if e, ok := k.by[id]; ok {
+		k.order.Remove(e)
+	}
+	k.by[id] = k.order.PushBack(r)
+	for e := k.order.Front(); e != nil; e = k.order.Front() {
+		old := e.Value.(*record)
+		if k.order.Len() <= maxRecords && time.Since(old.at) < keepFor {
+			break
+		}
+		k.order.Remove(e)
+		delete(k.by, old.id)
+	}
+	if k.saved++; k.dir != "" && k.saved >= 1000 {
+		k.saved = 0
+		prune(k.dir, "", maxResults, "")
+	}
+	return r
+}
+
+// forget drops the record of a message that was not accepted.
+func (k *records) forget(r *record) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if e, ok := k.by[r.id]; ok && e.Value == r {
+		k.order.Remove(e)
+		delete(k.by, r.id)
+	}
+}
+
+// file is named after what the id hashes to: a sender may choose any.
+func (k *records) file(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return filepath.Join(k.dir, hex.EncodeToString(sum[:16])+".json")
+}
+
+// earlier is what a process before this one has told of a message.
+func (k *records) earlier(id string) (a answer, ok bool) {
+	if k.dir == "" {
+		return answer{}, false
+	}
+	name := k.file(id)
+	info, err := os.Stat(name)
+	if err != nil || time.Since(info.ModTime()) > keepFor {
+		return answer{}, false
+	}
+	text, err := os.ReadFile(name)
+	if err != nil || json.Unmarshal(text, &a) != nil {
+		return answer{}, false
+	}
+	return a, true
+}

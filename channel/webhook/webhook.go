@@ -1,0 +1,273 @@
+// Package webhook is the channel for any backend: it sends messages by HTTP, and answers come back the same way. Both are signed as
+// Standard Webhooks has it (https://www.standardwebhooks.com).
+//
+// # What it promises
+//   - A message is in the journal before its sender is told that it has come, and runs once, however often it is sent.
+//   - A reply goes one way: in the answer, or to the callback, never both. The callback is the configuration's alone.
+//   - Every attempt to send a part of a reply has the same webhook-id, by which the backend knows it again.
+//   - What leads to this machine or to a private network is not called, unless the configuration names the host.
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// How messages are answered.
+const (
+	AckImmediate = "immediate" // at once; the reply goes to the callback
+	AckResult    = "result"    // with the reply, if it comes within a minute
+)
+
+// DefaultMaxBody is the size of a message's body, in bytes, unless the settings say another.
+const DefaultMaxBody = 1 << 20
+
+// Settings are what the channel itself is told; who may talk is for package channel. Only Secret is required, and with AckImmediate
+// Callback.
+type Settings struct {
+	Name    string // of the channel; "" is webhook
+	Account string // of several; "" is the only one
+	Agent   string // answers where no routes are
+
+	Secret  string // that messages are signed with, as whsec_…; of several with a blank between, each will do
+	Ack     string // "" is [AckImmediate]
+	MaxBody int64  // 0 is [DefaultMaxBody]
+
+	Callback       string   // https://…
+	CallbackSecret string   // "" is Secret
+	CallbackHosts  []string // that Callback may be at; none is its own
+	AllowInsecure  bool     // the callback may be http
+	AllowPrivate   []string // hosts that may have addresses of private networks
+
+	Media   string        // the folder for files; "" keeps none
+	Results string        // the folder for replies that are kept; "" keeps them in memory
+	Grace   time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
+	Log     *slog.Logger  // nil is silent
+}
+
+// Channel is one login of a backend.
+type Channel struct {
+	name, account string
+	agent         string
+	in, out       Secrets
+	result        bool // messages are answered with the reply
+	maxBody       int64
+	callback      string // "" for none
+	http          *http.Client
+	closeIdle     func()
+	firstWait     time.Duration // before the second attempt
+	media         string
+	grace         time.Duration
+	log           *slog.Logger
+	known         *records
+	open          atomic.Pointer[opened] // while Serve runs
+	outbox        bool                   // the kernel has one; set before open
+	wg            sync.WaitGroup         // of replies that go to the callback after a minute
+}
+
+var _ channel.Channel = (*Channel)(nil)
+
+const (
+	callTimeout = 10 * time.Second
+	maxAnswer   = 64 << 10 // what is read of a callback's answer, in bytes
+)
+
+// New checks the settings and returns the channel. It calls nobody yet.
+func New(s Settings) (*Channel, error) {
+	c := &Channel{
+		name: cmp.Or(s.Name, "webhook"), account: s.Account, agent: s.Agent, maxBody: cmp.Or(s.MaxBody, DefaultMaxBody),
+		callback: s.Callback, firstWait: firstWait, grace: s.Grace, log: s.Log,
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if c.in, err = ParseSecrets(s.Secret); err != nil {
+		return nil, fmt.Errorf("webhook: secret: %w", err)
+	}
+	if c.out, err = ParseSecrets(cmp.Or(s.CallbackSecret, s.Secret)); err != nil {
+		return nil, fmt.Errorf("webhook: callback_secret: %w", err)
+	}
+	switch cmp.Or(s.Ack, AckImmediate) {
+	case AckImmediate:
+		if s.Callback == "" {
+			return nil, errors.New("webhook: there is no callback, to which the replies go; set it to an https address, or ack to " + AckResult)
+		}
+	case AckResult:
+		c.result = true
+	default:
+		return nil, fmt.Errorf("webhook: ack is %q; expected %s or %s", s.Ack, AckImmediate, AckResult)
+	}
+	if c.maxBody < 0 {
+		return nil, errors.New("webhook: max_body is negative")
+	}
+	private := false
+	if s.Callback != "" {
+		if private, err = checkCallback(s); err != nil {
+			return nil, err
+		}
+	}
+	t := newTransport(private)
+	c.closeIdle = t.CloseIdleConnections
+	c.http = &http.Client{
+		Transport: t, Timeout: callTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	if s.Media != "" {
+		if c.media, err = filepath.Abs(s.Media); err != nil {
+			return nil, fmt.Errorf("webhook: the media folder: %w", err)
+		}
+	}
+	c.known = newRecords(s.Results, c.result, c.callback == "")
+	return c, nil
+}
+
+// checkCallback refuses a callback that may not be called. private says that it may be at a private address (CH-184).
+func checkCallback(s Settings) (private bool, err error) {
+	u, err := url.Parse(s.Callback)
+	if err != nil || u.Host == "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
+		return false, errors.New("webhook: callback is no address; expected one such as https://example.com/replies")
+	}
+	if u.User != nil {
+		return false, errors.New("webhook: callback has a name or a password in it; replies are signed, and nothing else is needed")
+	}
+	if u.Scheme == "http" && !s.AllowInsecure {
+		return false, errors.New("webhook: callback is http; expected https, or allow_insecure: true")
+	}
+	at := func(list []string) bool {
+		return slices.ContainsFunc(list, func(host string) bool {
+			return strings.EqualFold(host, u.Host) || strings.EqualFold(host, u.Hostname())
+		})
+	}
+	if len(s.CallbackHosts) > 0 && !at(s.CallbackHosts) {
+		return false, errors.New("webhook: the host of callback is not among callback_hosts")
+	}
+	return at(s.AllowPrivate), nil
+}
+
+// Name implements [channel.Channel].
+func (c *Channel) Name() string { return c.name }
+
+// Account is the login, "" where there is one.
+func (c *Channel) Account() string { return c.account }
+
+// Check says whether the channel could start: whether the callback's host has an address that may be called. It sends nothing.
+func (c *Channel) Check(ctx context.Context) error {
+	if c.callback == "" {
+		return nil
+	}
+	u, err := url.Parse(c.callback)
+	if err != nil {
+		return errors.New("webhook: callback is no address")
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	conn, err := c.http.Transport.(*http.Transport).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return fmt.Errorf("webhook: the callback cannot be reached: %w", bare(err))
+	}
+	return conn.Close()
+}
+
+// About says how messages come in and where replies go.
+func (c *Channel) About() string {
+	if c.callback == "" {
+		return "replies are in the answers"
+	}
+	u, _ := url.Parse(c.callback)
+	return "replies go to " + u.Host
+}
+
+// Explain says what would become of a message whose body was recorded, and why. Nothing has an effect.
+func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byte) (channel.Explanation, error) {
+	m, err := parse(recorded)
+	if err != nil {
+		return channel.Explanation{}, fmt.Errorf("webhook: %w", err)
+	}
+	return channel.Explain(ctx, k, c.event(k, m, "explained", channel.Meta{}))
+}
+
+// Serve implements [channel.Channel].
+func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
+	defer c.closeIdle()
+	defer c.wg.Wait()
+	c.known.open()
+	door := channel.NewDoor(k, channel.DoorOptions{
+		Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
+		Run: func(ctx context.Context, e channel.JournalEntry, meta channel.Meta) (channel.Result, error) {
+			m, err := parse(e.Raw)
+			if err != nil {
+				m = nil // what nobody can read is settled, too
+			}
+			return channel.Run(ctx, k, c.event(k, m, e.Key.ID, meta))
+		},
+		Incomplete: c.incomplete,
+	})
+	c.outbox = false
+	if k.Outbox != nil && c.callback != "" {
+		k.Outbox.Register(c.sender(), (*sender)(c))
+		c.outbox = true
+	}
+	open := &opened{door, make(chan struct{})}
+	if !c.open.CompareAndSwap(nil, open) {
+		return errors.New("webhook: the channel serves already")
+	}
+	defer func() {
+		c.open.Store(nil)
+		close(open.ended)
+	}()
+	return door.Serve(ctx, nil)
+}
+
+// opened is what there is while the channel serves.
+type opened struct {
+	door  *channel.Door
+	ended chan struct{} // closed when it does not any more
+}
+
+// sender is the name that the outbox has for the callback.
+func (c *Channel) sender() string {
+	if c.account == "" {
+		return c.name
+	}
+	return c.name + "@" + c.account
+}
+
+// key names a message in the journal. It is what the kernel makes of the input.
+func (c *Channel) key(m *message, id string) channel.EventKey {
+	return channel.EventKey{Channel: c.name, Account: c.account, Conversation: m.conversation.id, Thread: m.conversation.thread, ID: id}
+}
+
+const cutOff = "The server was restarted while it was answering: the answer may be incomplete."
+
+// incomplete tells a conversation that a crash has cut off an answer (CH-74).
+func (c *Channel) incomplete(ctx context.Context, e channel.JournalEntry) error {
+	m, err := parse(e.Raw)
+	if err != nil {
+		return err
+	}
+	r := reply{Turn: "incomplete", Kind: string(channel.ReplyFinal), Text: cutOff, Final: true, id: "incomplete-" + e.Key.ID}
+	r.Conversation.set(m.conversation)
+	if c.callback == "" {
+		return nil // who asks again is told
+	}
+	return c.post(ctx, r)
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/channel/turns"
+	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
@@ -26,6 +27,7 @@ import (
 // channelMakers make the channels of each type that has a door of its own in a server; config has their settings.
 var channelMakers = map[string]func(config.Channel, channelParts) (channel.Channel, error){
 	"telegram": newTelegram,
+	"webhook":  newWebhook,
 }
 
 // channelParts are what a channel is given beside its settings.
@@ -47,6 +49,19 @@ func newTelegram(c config.Channel, p channelParts) (channel.Channel, error) {
 		s.State = filepath.Join(p.data, "chats.json")
 	}
 	return telegram.New(s)
+}
+
+func newWebhook(c config.Channel, p channelParts) (channel.Channel, error) {
+	s := webhook.Settings{
+		Name: c.Name, Account: c.Account, Secret: c.Webhook.Secret.Reveal(), Ack: c.Webhook.Ack, MaxBody: int64(c.Webhook.MaxBody),
+		Callback: c.Webhook.Callback, CallbackSecret: c.Webhook.CallbackSecret.Reveal(), CallbackHosts: c.Webhook.CallbackHosts,
+		AllowInsecure: c.Webhook.AllowInsecure, AllowPrivate: c.Webhook.AllowPrivate,
+		Media: p.media, Grace: p.grace, Log: p.log,
+	}
+	if p.data != "" {
+		s.Results = filepath.Join(p.data, "results")
+	}
+	return webhook.New(s)
 }
 
 // makeChannel makes a channel that is configured; nil for one that has its door elsewhere.
@@ -112,9 +127,6 @@ type door struct {
 	err error // why it does not serve any more
 }
 
-// accounted is a channel that says which login it is.
-type accounted interface{ Account() string }
-
 // maxChannelMedia is the size of a file of a message, in bytes: what the public server of Telegram gives at most. Channels have
 // limits of their own below it.
 const maxChannelMedia = 20 << 20
@@ -154,16 +166,10 @@ func newDoors(c *config.Config, f *turn.Framework, crew *crew, log *slog.Logger)
 		}
 		wrong = append(wrong, err)
 	}
-	for _, p := range turn.Implementers[channel.Provider](f) {
-		for _, ch := range p.Hook.Channels() {
-			one := &door{Channel: ch}
-			if a, ok := ch.(accounted); ok {
-				one.account = a.Account()
-			}
-			if err := d.add(one); err != nil {
-				wrong = append(wrong, fmt.Errorf("the plugin %s: %w", p.Name, err))
-			}
-		}
+	theirs, err := turns.Channels(f)
+	wrong = append(wrong, err)
+	for _, ch := range theirs {
+		wrong = append(wrong, d.add(&door{Channel: ch}))
 	}
 	return d, errors.Join(wrong...)
 }

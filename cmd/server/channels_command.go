@@ -1,0 +1,479 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/config"
+)
+
+const aboutChannels = `Looks at the channels that are configured. A server may be running with them at the same time.
+
+  lingserve channels                          the channels, who may talk there, and who answers
+  lingserve channels check [NAME...]          ask each whether it could start
+  lingserve channels explain NAME [FILE]      what would become of an event, and which setting says so
+  lingserve channels pair                     who is paired, and who asks for it with which code
+  lingserve channels pair approve CODE        pair who asks with this code
+  lingserve channels pair remove NAME SENDER  take a pair away, or a request for one
+
+A login of a channel with accounts is NAME@ACCOUNT. A check ends with status 1 where a channel could not start; it changes nothing
+on the platforms. An event is explained as its platform sends it, from a file or from standard input; nothing is sent or stored.
+With --json there is an object on a line for each.
+`
+
+// ways is what "lingserve channels" works with.
+type ways struct {
+	c       *config.Config
+	json    bool
+	timeout time.Duration
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
+}
+
+func channelsCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	set := flag.NewFlagSet("channels", flag.ContinueOnError)
+	var settings config.Flags
+	settings.Bind(set)
+	w := ways{stdin: stdin, stdout: stdout, stderr: stderr}
+	set.BoolVar(&w.json, "json", false, "print JSON Lines")
+	set.DurationVar(&w.timeout, "timeout", 15*time.Second, "`TIME` that each platform has for its answer, 15s")
+	rest, help, err := parseFlags(set, args)
+	do := func(ctx context.Context) (int, error) { return exitOK, w.list() }
+	least, most := 0, 0
+	missing := ""
+	if len(rest) > 0 {
+		name := rest[0]
+		rest = rest[1:]
+		switch name {
+		case "check":
+			do, most = func(ctx context.Context) (int, error) { return w.check(ctx, rest) }, 64
+		case "explain":
+			do, least, most, missing = func(ctx context.Context) (int, error) { return exitOK, w.explain(ctx, rest) }, 1, 2, "the channel"
+		case "pair":
+			do, most = func(ctx context.Context) (int, error) { return exitOK, w.pairs(ctx) }, 0
+			if len(rest) > 0 {
+				name, rest = rest[0], rest[1:]
+				switch name {
+				case "list":
+				case "approve":
+					do, least, most, missing = func(ctx context.Context) (int, error) { return exitOK, w.approve(ctx, rest[0]) }, 1, 1, "the code"
+				case "remove":
+					do, least, most, missing = func(ctx context.Context) (int, error) { return exitOK, w.remove(ctx, rest[0], rest[1]) }, 2, 2, "the channel or the sender"
+				default:
+					return usage(stderr, "channels", "unknown action %q%s", "pair "+name, didYouMean(name, []string{"list", "approve", "remove"}, "pair "))
+				}
+			}
+		case "list":
+		default:
+			return usage(stderr, "channels", "unknown action %q%s", name, didYouMean(name, []string{"list", "check", "explain", "pair"}, ""))
+		}
+	}
+	switch {
+	case help:
+		explain(stdout, "channels", aboutChannels, set)
+		return exitOK
+	case err != nil:
+		return usage(stderr, "channels", "%v", err)
+	case len(rest) < least:
+		return usage(stderr, "channels", "%s is missing", missing)
+	case len(rest) > most:
+		return usage(stderr, "channels", "unexpected argument %q", rest[most])
+	case w.timeout <= 0:
+		return usage(stderr, "channels", "--timeout: %v is no time to answer in", w.timeout)
+	}
+	if w.c, err = config.Load(&settings, os.Environ()); err != nil {
+		return fail(stderr, err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	status, err := do(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return exitInterrupted
+	case err != nil:
+		return cmp.Or(status, fail(stderr, err))
+	}
+	return status
+}
+
+// channelRow is a channel in the list.
+type channelRow struct {
+	Channel string `json:"channel"`
+	Type    string `json:"type"`
+	Agent   string `json:"agent"`
+	Direct  string `json:"direct,omitempty"` // the policies; "" admits nobody
+	Groups  string `json:"groups,omitempty"`
+}
+
+// list prints the channels that are configured.
+func (w *ways) list() error {
+	tree, err := channel.NewTree(w.c.Access)
+	if err != nil {
+		return err
+	}
+	if len(w.c.Channels) == 0 && !w.json {
+		fmt.Fprintln(w.stderr, "there are no channels; docs/channels.md has how to begin")
+		return nil
+	}
+	out := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
+	if !w.json {
+		fmt.Fprintln(out, "CHANNEL\tTYPE\tAGENT\tDIRECT\tGROUPS")
+	}
+	for _, ch := range w.c.Channels {
+		direct := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Direct})
+		groups := tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Group})
+		row := channelRow{login(ch.Name, ch.Account), ch.Type, direct.Agent, string(direct.DM), string(groups.Group)}
+		if w.json {
+			if err := w.object(row); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", row.Channel, row.Type, row.Agent, cmp.Or(row.Direct, "nobody"), cmp.Or(row.Groups, "nobody"))
+	}
+	return out.Flush()
+}
+
+// Abilities of channels that the command asks for.
+type (
+	// checker says whether the channel could start, and changes nothing.
+	checker interface{ Check(context.Context) error }
+	// describer says in words who the channel is on its platform, once it was asked.
+	describer interface{ About() string }
+	// explainer says what would become of a recorded event.
+	explainer interface {
+		Explain(_ context.Context, k *channel.Kernel, recorded []byte) (channel.Explanation, error)
+	}
+)
+
+// channelTrial is what came of a check.
+type channelTrial struct {
+	Channel string `json:"channel"`
+	Type    string `json:"type"`
+	Status  string `json:"status"` // ok, fail, or skip: there was nothing to try
+	Message string `json:"message,omitempty"`
+}
+
+// check asks channels whether they could start.
+func (w *ways) check(ctx context.Context, names []string) (int, error) {
+	list, err := w.named(names)
+	if err != nil {
+		return exitFailed, err
+	}
+	width := 0
+	for _, ch := range list {
+		width = max(width, len(login(ch.Name, ch.Account)))
+	}
+	status := exitOK
+	for _, t := range inOrder(list, modelsAtOnce, func(ch config.Channel) channelTrial { return w.try(ctx, ch) }) {
+		if ctx.Err() != nil {
+			return exitInterrupted, nil
+		}
+		if t.Status == "fail" {
+			status = exitFailed
+		}
+		if w.json {
+			if err := w.object(t); err != nil {
+				return exitFailed, err
+			}
+			continue
+		}
+		for i, line := range strings.Split(t.Message, "\n") {
+			if i == 0 {
+				fmt.Fprintln(w.stdout, strings.TrimRight(fmt.Sprintf("%-4s  %-*s  %s", t.Status, width, t.Channel, clean(line)), " "))
+			} else {
+				fmt.Fprintf(w.stdout, "%-*s  %s\n", 6+width, "", clean(line))
+			}
+		}
+	}
+	return status, nil
+}
+
+// try asks one channel.
+func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
+	t := channelTrial{Channel: login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
+	made, err := makeChannel(w.c, ch, "", nil)
+	if made == nil && err == nil {
+		t.Status, t.Message = "skip", "it is part of this program: there is nothing to try"
+		return t
+	}
+	if err == nil {
+		if c, ok := made.(checker); ok {
+			ctx, cancel := context.WithTimeout(ctx, w.timeout)
+			defer cancel()
+			err = c.Check(ctx)
+		}
+	}
+	if err != nil {
+		t.Status, t.Message = "fail", strings.TrimPrefix(strings.TrimPrefix(err.Error(), ch.Where()+": "), ch.Type+": ")
+		return t
+	}
+	if d, ok := made.(describer); ok {
+		t.Message = d.About()
+	}
+	if !admits(w.c.Access.Channels[ch.Name]) {
+		t.Message = strings.TrimPrefix(t.Message+"\nnobody may talk there yet: set dm.policy or groups.policy", "\n")
+	}
+	return t
+}
+
+// named are the channels with these names, or all.
+func (w *ways) named(names []string) ([]config.Channel, error) {
+	if len(names) == 0 {
+		return w.c.Channels, nil
+	}
+	var list []config.Channel
+	for _, name := range names {
+		ch, err := w.one(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, ch)
+	}
+	return list, nil
+}
+
+// one is the channel of a name.
+func (w *ways) one(name string) (config.Channel, error) {
+	var known []string
+	for _, ch := range w.c.Channels {
+		if login(ch.Name, ch.Account) == name {
+			return ch, nil
+		}
+		known = append(known, login(ch.Name, ch.Account))
+	}
+	if len(known) == 0 {
+		return config.Channel{}, fmt.Errorf("there is no channel %s; none is configured", show(name))
+	}
+	hint := didYouMean(name, known, "")
+	if hint == "" {
+		hint = "; there are " + strings.Join(known, ", ")
+	}
+	return config.Channel{}, fmt.Errorf("there is no channel %s%s", show(name), hint)
+}
+
+// maxRecorded bounds an event that is read from a file, in bytes: doors take no larger ones.
+const maxRecorded = 16 << 20
+
+// explained is what is said of an event as JSON.
+type explained struct {
+	Channel   string    `json:"channel"`
+	Admission string    `json:"admission"`
+	Reason    string    `json:"reason,omitempty"`
+	Detail    string    `json:"detail,omitempty"`
+	Event     string    `json:"event"`
+	Agent     string    `json:"agent,omitempty"`
+	Session   string    `json:"session,omitempty"`
+	ReplyTo   string    `json:"reply_to,omitempty"`
+	Thread    string    `json:"thread,omitempty"`
+	Verdicts  []gateRow `json:"verdicts"`
+}
+
+// gateRow is the verdict of a gate.
+type gateRow struct {
+	Gate    string `json:"gate"`
+	State   string `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+	Setting string `json:"setting,omitempty"`
+	Value   string `json:"value,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// explain prints what would become of a recorded event (CH-110).
+func (w *ways) explain(ctx context.Context, args []string) error {
+	ch, err := w.one(args[0])
+	if err != nil {
+		return err
+	}
+	made, err := makeChannel(w.c, ch, "", nil)
+	if err != nil {
+		return err
+	}
+	asked, ok := made.(explainer)
+	if !ok {
+		return fmt.Errorf("a channel of type %s has no recorded events", ch.Type)
+	}
+	from := w.stdin
+	if len(args) == 2 && args[1] != "-" {
+		f, err := os.Open(args[1])
+		if err != nil {
+			return fmt.Errorf("%s cannot be read: %w", show(args[1]), cmp.Or(errors.Unwrap(err), err))
+		}
+		defer f.Close()
+		from = f
+	}
+	recorded, err := io.ReadAll(io.LimitReader(from, maxRecorded))
+	if err != nil {
+		return fmt.Errorf("the event cannot be read: %w", err)
+	}
+	tree, err := channel.NewTree(w.c.Access)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	e, err := asked.Explain(ctx, &channel.Kernel{Settings: tree, Routes: tree, Pairing: openPairs(w.c)}, recorded)
+	if err != nil {
+		return fmt.Errorf("%s: the event cannot be explained: %w", login(ch.Name, ch.Account), err)
+	}
+	x := explained{
+		Channel: login(ch.Name, ch.Account), Admission: string(e.Admission.Kind), Reason: string(e.Admission.Reason), Detail: e.Admission.Detail,
+		Event: string(e.Class.Kind), Agent: e.Route.AgentID, Session: e.SessionKey, ReplyTo: e.Reply.Target(), Verdicts: []gateRow{},
+	}
+	x.Thread, _ = e.Reply.MessageThreadID.Get()
+	for _, v := range e.Verdicts {
+		x.Verdicts = append(x.Verdicts, gateRow{v.Gate, string(v.State), string(v.Reason), v.Setting, v.Value, v.Hint})
+	}
+	if w.json {
+		return w.object(x)
+	}
+	return w.say(x)
+}
+
+// say prints an explanation for people: what would happen, then every gate, then what to change.
+func (w *ways) say(x explained) error {
+	out := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
+	row := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(out, "%s\t%s\n", name, clean(text))
+		}
+	}
+	what := x.Admission
+	if x.Reason != "" {
+		what += " (" + strings.Trim(x.Reason+" "+x.Detail, " ") + ")"
+	}
+	row("admission", what)
+	row("event", x.Event)
+	row("agent", x.Agent)
+	row("session", x.Session)
+	row("reply to", x.ReplyTo)
+	row("thread", x.Thread)
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if len(x.Verdicts) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w.stdout)
+	fmt.Fprintln(out, "GATE\tVERDICT\tREASON\tSETTING\tVALUE")
+	for _, v := range x.Verdicts {
+		fmt.Fprintln(out, strings.TrimRight(strings.Join([]string{v.Gate, v.State, cmp.Or(v.Reason, "-"), cmp.Or(v.Setting, "-"), clean(cmp.Or(v.Value, "-"))}, "\t"), "\t"))
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	for _, v := range x.Verdicts {
+		if v.State == string(channel.Blocked) && v.Hint != "" {
+			fmt.Fprintf(w.stdout, "\n%s: %s\n", v.Gate, clean(v.Hint))
+		}
+	}
+	return nil
+}
+
+// pairStore is the store of pairs, which a server without a data folder has in its memory alone.
+func (w *ways) pairStore() (*channel.Pairs, error) {
+	if w.c.Data == "" {
+		return nil, fmt.Errorf("data (%s): there is no data folder, so nobody is paired", w.c.Source("data"))
+	}
+	return openPairs(w.c), nil
+}
+
+// pairRow is a pair in the list.
+type pairRow struct {
+	Channel string    `json:"channel"`
+	Sender  string    `json:"sender"`
+	Name    string    `json:"name,omitempty"`
+	State   string    `json:"state"` // paired or asks
+	Code    string    `json:"code,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+// pairs prints who is paired and who asks.
+func (w *ways) pairs(ctx context.Context) error {
+	store, err := w.pairStore()
+	if err != nil {
+		return err
+	}
+	list, err := store.List(ctx)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 && !w.json {
+		fmt.Fprintf(w.stderr, "nobody is paired, and nobody asks, in %s\n", w.c.Data)
+		return nil
+	}
+	out := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
+	if !w.json {
+		fmt.Fprintln(out, "CHANNEL\tSENDER\tSTATE\tCODE\tSINCE\tNAME")
+	}
+	for _, p := range list {
+		row := pairRow{login(p.Channel, p.Account), p.Sender, p.Name, "paired", p.Code, p.At}
+		if p.Code != "" {
+			row.State = "asks"
+		}
+		if w.json {
+			if err := w.object(row); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", row.Channel, oneLine(row.Sender, 40), row.State, cmp.Or(row.Code, "-"),
+			row.At.Local().Format(time.DateTime), cmp.Or(oneLine(row.Name, 40), "-"))
+	}
+	return out.Flush()
+}
+
+// approve pairs who asks with a code.
+func (w *ways) approve(ctx context.Context, code string) error {
+	store, err := w.pairStore()
+	if err != nil {
+		return err
+	}
+	p, err := store.Approve(ctx, "", code)
+	if errors.Is(err, channel.ErrNoCode) {
+		return fmt.Errorf("nobody asks with the code %s; codes are good for an hour, and lingserve channels pair has those that are", show(code))
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w.stdout, "%s is paired on %s\n", oneLine(strings.TrimSpace(p.Sender+" "+p.Name), 80), login(p.Channel, p.Account))
+	return nil
+}
+
+// remove takes a pair away.
+func (w *ways) remove(ctx context.Context, name, sender string) error {
+	store, err := w.pairStore()
+	if err != nil {
+		return err
+	}
+	ch, account, _ := strings.Cut(name, "@")
+	ok, err := store.Remove(ctx, ch, account, sender)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("%s is not paired on %s; lingserve channels pair has those who are", show(sender), name)
+	}
+	fmt.Fprintf(w.stdout, "%s is not paired on %s any more\n", oneLine(sender, 80), name)
+	return nil
+}
+
+// object prints a JSON object on a line.
+func (w *ways) object(v any) error {
+	e := json.NewEncoder(w.stdout)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

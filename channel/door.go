@@ -20,6 +20,7 @@ import (
 //   - The events of one conversation and thread start in the order of their arrival, the next one when the kernel calls Queued; of
 //     several conversations that may go on, the one whose event is the oldest does.
 //   - An event whose turn was released runs again after the pauses of [RetryAfter]. What came behind it does not wait for that.
+//   - An event in which the process died as often as one may be tried is given up, and its conversation told.
 //   - Serve returns when nothing runs any more. What waits then is left to the journal and the next start.
 type Door struct {
 	o       DoorOptions
@@ -46,7 +47,7 @@ type DoorOptions struct {
 	// Run runs the turn of an event, with [Run] and this Meta, which has the event's claim.
 	Run func(ctx context.Context, e JournalEntry, m Meta) (Result, error)
 	// Incomplete tells a conversation once that an answer may be incomplete: a crash has cut it off when some of it may have been
-	// seen. nil tells nobody.
+	// seen, or crashes have whenever it was begun. nil tells nobody.
 	Incomplete func(context.Context, JournalEntry) error
 
 	Running int           // turns at a time: 64
@@ -444,6 +445,10 @@ func (d *Door) replay(ctx context.Context) error {
 			over[OutcomeQueued] = append(over[OutcomeQueued], e)
 		case seen != NotSent && seen != Suppressed:
 			over[OutcomeUnknown] = append(over[OutcomeUnknown], e)
+		case e.Attempt > len(retries): // a release that is the last settles it: the process has died in it
+			d.o.Log.Error("an event is given up: the server has ended each time that it ran", "channel", d.o.Channel,
+				"account", e.Key.Account, "conversation", e.Key.Conversation, "message", e.Key.ID, "attempts", e.Attempt)
+			over[OutcomeFailed] = append(over[OutcomeFailed], e)
 		default:
 			all = append(all, e)
 		}
@@ -470,18 +475,18 @@ func (d *Door) replay(ctx context.Context) error {
 	return nil
 }
 
-// settle ends an event whose answer is on its way, or may have been seen in part. Of the latter its conversation is told, at most
-// once: so the journal is told before.
+// settle ends an event whose answer is on its way, or may have been seen in part, or that is given up. Of the latter two its
+// conversation is told, at most once: so the journal is told before.
 func (d *Door) settle(ctx context.Context, e JournalEntry, o Outcome) {
 	claim, _, err := d.journal.Claim(ctx, e.Key)
 	if err == nil && claim != nil {
 		err = claim.Commit(ctx, o)
 	}
 	if err != nil || claim == nil {
-		d.o.Log.Warn("an event that was answered before cannot be settled", "channel", d.o.Channel, "error", err)
+		d.o.Log.Warn("an event that an earlier process has left cannot be settled", "channel", d.o.Channel, "error", err)
 		return
 	}
-	if o != OutcomeUnknown || d.o.Incomplete == nil {
+	if o == OutcomeQueued || d.o.Incomplete == nil {
 		return
 	}
 	if _, err := safely(func() (struct{}, error) { return struct{}{}, d.o.Incomplete(ctx, e) }); err != nil {

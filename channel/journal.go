@@ -149,7 +149,7 @@ type JournalEntry struct {
 	Key     EventKey
 	Raw     []byte
 	At      time.Time
-	Attempt int // earlier turns that were released
+	Attempt int // earlier turns that were released, or in which a process has died
 }
 
 const (

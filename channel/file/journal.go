@@ -7,7 +7,8 @@
 //   - An event that was accepted is durable: one sync serves all who wait for one.
 //   - What was settled survives the end of the process at once, and that of the machine with the next sync. An event that was
 //     settled in between runs again, unless the ledger shows that it was answered.
-//   - Claims end with their process.
+//   - Claims end with their process. One that did not end before it is an attempt of its event, as a release is: an event that ends the
+//     process is not run for ever.
 //   - What a crash or a full disk has left at the end is cut off when the journal is opened, and damage elsewhere costs the records
 //     that it is in. Neither keeps a journal from being opened.
 //   - Memory and disk are bounded: in events that wait, in keys that are known, and in bytes.
@@ -173,7 +174,8 @@ func (j *Journal) closeFiles() error {
 	return errors.Join(append(errs, j.root.Close())...)
 }
 
-// Close makes everything durable and ends the journal. Events that are claimed then run again when it is opened.
+// Close makes everything durable and ends the journal. Events that are claimed then run again when it is opened, and what ran of them
+// is none of their attempts.
 func (j *Journal) Close() error {
 	defer j.sweeping.Wait()
 	j.commit <- struct{}{}
@@ -195,13 +197,28 @@ func (j *Journal) Close() error {
 	}
 	j.layout.Lock()
 	defer j.layout.Unlock()
-	var errs []error
+	errs := []error{j.unbegin()}
 	for _, s := range j.segments {
 		if s.dirty.Load() {
 			errs = append(errs, s.file.Sync())
 		}
 	}
 	return errors.Join(append(errs, j.closeFiles())...)
+}
+
+// unbegin writes of events that are claimed that they do not run any more: a server that ends as it should is no fault of theirs. The
+// caller holds layout.
+func (j *Journal) unbegin() error {
+	var errs []error
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	now := time.Now()
+	for _, s := range j.index {
+		if ev := s.event; ev != nil && ev.claim != nil {
+			errs = append(errs, ev.in.write(ev.offset, state{attempt: ev.attempt, at: now}))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // findLocked is what is known of a key now.
@@ -426,6 +443,19 @@ func (j *Journal) Claim(ctx context.Context, k channel.EventKey) (channel.Claim,
 	if err := context.Cause(ctx); err != nil {
 		return nil, channel.ClaimNone, err
 	}
+	c, state, err := j.take(ctx, k)
+	own, ok := c.(*claim)
+	if !ok {
+		return c, state, err
+	}
+	if err := own.begin(); err != nil { // it would be an event of which nobody sees that it ends processes
+		return nil, channel.ClaimNone, errors.Join(fmt.Errorf("note that an event runs: %w", explain(err)), own.drop())
+	}
+	return own, state, nil
+}
+
+// take gives a claim in memory.
+func (j *Journal) take(ctx context.Context, k channel.EventKey) (channel.Claim, channel.ClaimState, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
@@ -606,6 +636,37 @@ type claim struct {
 
 // Key implements channel.KeyedClaim.
 func (c *claim) Key() channel.EventKey { return c.event.key }
+
+// begin writes that the event runs. That it survives the end of the process is enough.
+func (c *claim) begin() error {
+	return c.mark(true)
+}
+
+// drop gives the claim back as if it had never been.
+func (c *claim) drop() error {
+	err := c.mark(false)
+	c.journal.mu.Lock()
+	defer c.journal.mu.Unlock()
+	if c.event.claim == c {
+		c.event.claim = nil
+	}
+	return err
+}
+
+func (c *claim) mark(begun bool) error {
+	j, ev := c.journal, c.event
+	j.layout.RLock()
+	defer j.layout.RUnlock()
+	j.mu.Lock()
+	if ev.claim != c || j.index[ev.id].event != ev || j.closed {
+		j.mu.Unlock()
+		return nil
+	}
+	in, offset := ev.in, ev.offset
+	st := state{attempt: ev.attempt, begun: begun, at: time.Now()}
+	j.mu.Unlock()
+	return in.write(offset, st)
+}
 
 // Again implements channel.Repeater.
 func (c *claim) Again() bool {
@@ -821,7 +882,7 @@ func (j *Journal) move(from *segment, now time.Time) error {
 		start := len(buf)
 		offsets = append(offsets, to.size+int64(start))
 		buf = appendRecord(buf, r.key, r.at, r.raw)
-		putState(buf[start:], state{attempt: ev.attempt, at: now})
+		putState(buf[start:], state{attempt: ev.attempt, begun: ev.claim != nil, at: now})
 		moved = append(moved, ev)
 	}
 	if err := to.append(buf); err != nil {

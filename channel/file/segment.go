@@ -87,6 +87,7 @@ type state struct {
 	settled bool
 	outcome channel.Outcome
 	attempt uint8
+	begun   bool      // a turn runs with it: of one that is read at the start, the process has died in it
 	at      time.Time // of the change
 }
 
@@ -99,7 +100,7 @@ var outcomes = []channel.Outcome{
 
 const stateOffset, stateSize = 24, 16
 
-// putState writes a state into a record: settled, outcome, attempt, 0, a sum, when.
+// putState writes a state into a record: settled, outcome, attempt, begun, a sum, when.
 func putState(record []byte, s state) {
 	b := record[stateOffset : stateOffset+stateSize]
 	b[0] = 0
@@ -108,6 +109,9 @@ func putState(record []byte, s state) {
 	}
 	b[1] = byte(max(0, slices.Index(outcomes, s.outcome)))
 	b[2], b[3] = s.attempt, 0
+	if s.begun {
+		b[3] = 1
+	}
 	binary.LittleEndian.PutUint64(b[8:], uint64(s.at.UnixNano()))
 	binary.LittleEndian.PutUint32(b[4:], stateSum(b))
 }
@@ -119,10 +123,10 @@ func stateSum(b []byte) uint32 {
 // getState reads a state. One that was torn says that something became of the event; what, is in the ledger at most.
 func getState(record []byte) (s state, ok bool) {
 	b := record[stateOffset : stateOffset+stateSize]
-	if binary.LittleEndian.Uint32(b[4:]) != stateSum(b) || b[0] > 1 || int(b[1]) >= len(outcomes) {
+	if binary.LittleEndian.Uint32(b[4:]) != stateSum(b) || b[0] > 1 || int(b[1]) >= len(outcomes) || b[3] > 1 {
 		return s, false
 	}
-	return state{b[0] == 1, outcomes[b[1]], b[2], time.Unix(0, int64(binary.LittleEndian.Uint64(b[8:])))}, true
+	return state{b[0] == 1, outcomes[b[1]], b[2], b[3] == 1, time.Unix(0, int64(binary.LittleEndian.Uint64(b[8:])))}, true
 }
 
 func payloadSize(k channel.EventKey, raw []byte) int {
@@ -460,6 +464,9 @@ func (j *Journal) loadRecord(s *segment, r record, offset int64, now time.Time) 
 	}
 	j.order++
 	ev := &event{key: r.key, id: k, order: j.order, at: r.at, attempt: r.state.attempt, size: int32(r.size), in: s, offset: offset}
+	if r.state.begun && ev.attempt < math.MaxUint8 {
+		ev.attempt++ // whether the event was what ended the process nobody knows, but it may have been
+	}
 	j.index[k] = slot{event: ev, in: s}
 	j.pending++
 	j.bytes += int64(r.size)

@@ -452,7 +452,7 @@ func modelOnce(t *testing.T, rt *rapid.T, s Store) {
 				settle(h.key, e)
 			case !e.accepted:
 				delete(events, h.key)
-			case counts && e.attempt == 3:
+			case counts && e.attempt >= 3:
 				settle(h.key, e)
 			default:
 				if e.state = channel.ClaimAccepted; counts {
@@ -497,6 +497,7 @@ func modelOnce(t *testing.T, rt *rapid.T, s Store) {
 					delete(events, k)
 				} else if e.state == channel.ClaimTaken {
 					e.state = channel.ClaimAccepted
+					e.attempt++ // the process died in it
 				}
 			}
 			claims = nil

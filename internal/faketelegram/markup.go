@@ -1,11 +1,13 @@
 package faketelegram
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -91,13 +93,21 @@ func (t *text) close(o open) {
 	t.entities = append(t.entities, e)
 }
 
+// outer is the order of entities that cover the same.
+var outer = []string{
+	"blockquote", "expandable_blockquote", "pre", "code", "text_link", "text_mention", "bold", "italic", "underline", "strikethrough",
+	"spoiler", "custom_emoji",
+}
+
 func (t *text) done() (string, []Entity) {
 	slices.SortStableFunc(t.entities, func(a, b Entity) int {
-		if a.Offset != b.Offset {
-			return a.Offset - b.Offset
-		}
-		return b.Length - a.Length
+		return cmp.Or(a.Offset-b.Offset, b.Length-a.Length, slices.Index(outer, a.Type)-slices.Index(outer, b.Type))
 	})
+	for i := range t.entities {
+		if t.entities[i].Type == "code" {
+			t.entities[i].Language = "" // which only fills what is around it
+		}
+	}
 	return t.out.String(), t.entities
 }
 
@@ -113,7 +123,6 @@ func mentionedUser(link string) (int64, bool) {
 
 // address is a link in the form that the platform gives it, "" for what it takes for none.
 func address(link string) string {
-	link = strings.TrimSpace(link)
 	if !strings.Contains(link, "://") {
 		if strings.HasPrefix(strings.ToLower(link), "tg:") {
 			return link
@@ -170,6 +179,9 @@ func parseHTML(src string) (string, []Entity, error) {
 		c := src[i]
 		if c == '&' {
 			if r, n := reference(src[i:]); n > 0 {
+				if utf16.IsSurrogate(r) {
+					return "", nil, wrong("Text contains invalid Unicode characters after decoding HTML entities, check for unmatched surrogate code units")
+				}
 				t.add(string(r))
 				i += n
 				continue
@@ -446,7 +458,7 @@ func parseMarkdown(src string) (string, []Entity, error) {
 						if top.kind == "custom_emoji" {
 							what = "a custom emoji URL"
 						}
-						return "", nil, wrong("Can't find end of %s at byte offset %d", what, i)
+						return "", nil, wrong("Can't find end of %s at byte offset %d", what, i+1)
 					}
 					top.arg = arg
 					if top.arg == "" {

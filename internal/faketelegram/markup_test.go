@@ -30,6 +30,9 @@ var htmlTable = []marked{
 	{name: "spoilers", src: `<tg-spoiler>a</tg-spoiler><span class="tg-spoiler">b</span>`, want: "ab", entities: []Entity{{Type: "spoiler", Offset: 0, Length: 1}, {Type: "spoiler", Offset: 1, Length: 1}}},
 	{name: "a quote that unfolds", src: "<blockquote expandable>q</blockquote>", want: "q", entities: []Entity{{Type: "expandable_blockquote", Offset: 0, Length: 1}}},
 	{name: "nothing in it", src: "a<b></b>", want: "a"},
+	{name: "entities that cover the same, the outer first", src: "<code><i><b>x</b></i></code>", want: "x", entities: []Entity{{Type: "code", Length: 1}, {Type: "bold", Length: 1}, {Type: "italic", Length: 1}}},
+	{name: "a language of half of a block", src: `<pre>a<code class="language-go">b</code></pre>`, want: "ab", entities: []Entity{{Type: "pre", Length: 2}, {Type: "code", Offset: 1, Length: 1}}},
+	{name: "half of a character", src: "&#xD83D;", err: "Text contains invalid Unicode characters after decoding HTML entities, check for unmatched surrogate code units"},
 	{name: "an end without a name", src: "<s>a</>", want: "a", entities: []Entity{{Type: "strikethrough", Offset: 0, Length: 1}}},
 
 	{name: "a tag that is none", src: "é<div>x</div>", err: `Unsupported start tag "div" at byte offset 2`},
@@ -67,7 +70,7 @@ var markdownTable = []marked{
 	{name: "underline in place of italic", src: "_a__", err: "Can't find end of Underline entity at byte offset 2"},
 	{name: "a fence without end", src: "```", err: "Can't find end of Pre entity at byte offset 0"},
 	{name: "a fence with a language, without end", src: "```go x", err: "Can't find end of PreCode entity at byte offset 0"},
-	{name: "an address without end", src: "[a](b", err: "Can't find end of a URL at byte offset 3"},
+	{name: "an address without end", src: "[a](b", err: "Can't find end of a URL at byte offset 4"},
 	{name: "bold that leaves its quote", src: ">*a\nb*", err: "Can't find end of Bold entity at byte offset 1"},
 }
 

@@ -1,0 +1,341 @@
+package web_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// CH-151
+func TestANameReachesNoSessionOfAnotherPrincipal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		// Principals and names of few letters, the marks of keys among them, so that some could be taken for others.
+		text := rapid.OneOf(
+			rapid.StringOfN(rapid.SampledFrom([]rune("ab#:~@!%2 é")), 1, 6, -1),
+			rapid.StringN(1, 600, 600),
+		)
+		alice, bob := text.Draw(t, "principal"), text.Draw(t, "other principal")
+		x, y := text.Draw(t, "name"), text.Draw(t, "other name")
+		a, b := web.SessionKey(alice, x), web.SessionKey(bob, y)
+		if same := alice == bob && x == y; (a == b) != same {
+			t.Fatalf("%q of %q is %q, and %q of %q is %q", x, alice, a, y, bob, b)
+		}
+		if err := tape.CheckSession(a); err != nil {
+			t.Fatalf("%q: %v", a, err)
+		}
+	})
+	if got := web.SessionKey("alice", "s-42"); got != "web:alice#s-42" {
+		t.Errorf("got %q", got)
+	}
+	if got := web.SessionKey("", "any name: #1"); got != "any name: #1" {
+		t.Errorf("got %q; where there is one user, a name stands for itself", got)
+	}
+}
+
+// dispatched keeps the turn that it was given.
+type dispatched struct{ turn *channel.Turn }
+
+func (d *dispatched) to(_ context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+	d.turn = t
+	t.Queued()
+	return channel.DispatchResult{NoReply: true}, nil
+}
+
+// CH-06, CH-151, CH-152
+func TestAMessageIsATurnOfItsRun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		message                      web.Message
+		id, sender, session, content string
+		command                      bool
+	}{
+		"of nobody in particular":    {web.Message{Session: "s", Run: "r", Agent: "a", Text: "hello"}, "r", "local", "s", "hello", false},
+		"of a principal":             {web.Message{Principal: "alice", Session: "s-42", Run: "r", Agent: "a", Text: "hello"}, "r", "alice", "web:alice#s-42", "hello", false},
+		"with a key":                 {web.Message{Session: "s", Run: "r", Key: "k", Agent: "a", Text: "hello"}, "k", "local", "s", "hello", false},
+		"with characters of control": {web.Message{Session: "s", Run: "r", Agent: "a", Text: "one\r\ntwo\x1b[2J"}, "r", "local", "s", "one\ntwo[2J", false},
+		"a command":                  {web.Message{Session: "s", Run: "r", Agent: "a", Text: ",help"}, "r", "local", "s", ",help", true},
+		"a workflow's comma":         {web.Message{Session: "s", Run: "r", Agent: "a", Text: ",help", Workflow: true}, "r", "local", "s", ",help", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d dispatched
+			m := tt.message
+			m.Dispatch = d.to
+			r, err := web.Run(t.Context(), web.NewKernel(nil), &m)
+			if err != nil || r.Outcome != channel.OutcomeSilent || r.TurnID != "r" || r.SessionKey != tt.session || d.turn == nil {
+				t.Fatalf("%+v %v", r, err)
+			}
+			c := d.turn.Context
+			if d.turn.ID != "r" || d.turn.SessionKey != tt.session || c.Channel != "web" || c.ChatType != channel.Direct ||
+				c.MessageID != tt.id || c.SenderID != tt.sender || c.BodyForAgent != tt.content || c.AgentID != "a" || c.Timestamp.IsZero() {
+				t.Errorf("%+v %+v", d.turn, c)
+			}
+			if c.CommandAuthorized != tt.command || c.HasRole == m.Workflow || c.Role != tool.User {
+				t.Errorf("a command: %v, the role %v", c.CommandAuthorized, c.Role)
+			}
+		})
+	}
+}
+
+// kernelWith has settings of the channel as a configuration would write them.
+func kernelWith(t *testing.T, place channel.Place) *channel.Kernel {
+	t.Helper()
+	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
+		web.Name: {AccountPlace: channel.AccountPlace{Place: place}, Shipped: web.Shipped()},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &channel.Kernel{Settings: tree}
+}
+
+type pairs map[string]bool
+
+func (p pairs) Paired(_ context.Context, _, _, sender string) (bool, error) {
+	ok, known := p[sender]
+	if !known {
+		return false, errors.New("unreadable")
+	}
+	return ok, nil
+}
+
+// CH-101, CH-105, CH-152
+func TestPoliciesCanBeNarrowed(t *testing.T) {
+	prompt := "be kind"
+	for name, tt := range map[string]struct {
+		place     channel.Place
+		principal string
+		text      string
+		workflow  bool
+		reason    channel.Reason // "" is let in
+		also      func(*channel.Turn) bool
+	}{
+		"nobody":                      {place: channel.Place{DMPolicy: channel.PolicyDisabled}, reason: channel.ReasonDMDisabled},
+		"nobody on the list":          {place: channel.Place{DMPolicy: channel.PolicyAllowlist}, reason: channel.ReasonDMAllowlistEmpty},
+		"somebody else":               {place: channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"bob"}}, principal: "alice", reason: channel.ReasonDMNotAllowed},
+		"open, with a list":           {place: channel.Place{DMAllowFrom: []string{"bob"}}, principal: "alice", reason: channel.ReasonDMNotAllowed},
+		"who is listed":               {place: channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"alice"}}, principal: "alice"},
+		"the local user, listed":      {place: channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{web.Local}}},
+		"not paired":                  {place: channel.Place{DMPolicy: channel.PolicyPairing}, principal: "stranger", reason: channel.ReasonPairingRequired},
+		"paired":                      {place: channel.Place{DMPolicy: channel.PolicyPairing}, principal: "friend"},
+		"pairs that cannot be read":   {place: channel.Place{DMPolicy: channel.PolicyPairing}, principal: "x", reason: channel.ReasonPairingUnavailable},
+		"a command of nobody's":       {place: channel.Place{CommandMode: channel.CommandsAuthorizers}, text: ",help", reason: channel.ReasonCommandNotAllowed},
+		"his words pass":              {place: channel.Place{CommandMode: channel.CommandsAuthorizers}, text: "help"},
+		"a workflow's comma is no":    {place: channel.Place{CommandMode: channel.CommandsAuthorizers}, text: ",help", workflow: true},
+		"commands that are text":      {place: channel.Place{CommandMode: channel.CommandsOff}, text: ",help", also: func(t *channel.Turn) bool { return !t.Context.CommandAuthorized }},
+		"an administrator":            {place: channel.Place{Admins: []string{web.Local}}, text: ",help", also: func(t *channel.Turn) bool { return t.Context.Role == tool.Admin }},
+		"what the agent is told":      {place: channel.Place{SystemPrompt: &prompt}, also: func(t *channel.Turn) bool { return t.Context.GroupSystemPrompt == prompt }},
+		"what a busy session does":    {place: channel.Place{OnBusy: "reject"}, also: func(t *channel.Turn) bool { return t.Policy == "reject" }},
+		"as shipped, everybody":       {principal: "anybody"},
+		"as shipped, the local one":   {},
+		"as shipped, users' commands": {text: ",help", also: func(t *channel.Turn) bool { return t.Context.Role == tool.User && t.Context.CommandAuthorized }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := kernelWith(t, tt.place)
+			k.Pairing = pairs{"stranger": false, "friend": true}
+			var d dispatched
+			r, err := web.Run(t.Context(), k, &web.Message{
+				Principal: tt.principal, Session: "s", Run: "r", Agent: "a", Text: tt.text + " ", Workflow: tt.workflow, Dispatch: d.to,
+			})
+			if err != nil || r.Admission.Reason != tt.reason || (d.turn != nil) != (tt.reason == "") {
+				t.Fatalf("%+v %v", r, err)
+			}
+			if said := web.Refuse(r); (said != nil) != (tt.reason != "") || said != nil && said.Status != http.StatusForbidden {
+				t.Errorf("%+v", said)
+			}
+			if tt.also != nil && !tt.also(d.turn) {
+				t.Errorf("%+v", d.turn)
+			}
+		})
+	}
+}
+
+// CH-101
+func TestAKernelWithoutSettingsAdmitsNobody(t *testing.T) {
+	r, err := web.Run(t.Context(), new(channel.Kernel), &web.Message{Session: "s", Run: "r", Agent: "a", Text: "hello"})
+	if err != nil || r.Admission.Reason != channel.ReasonNoPolicy {
+		t.Fatalf("%+v %v", r, err)
+	}
+}
+
+// CH-14, CH-152, CH-193
+func TestEveryReasonIsAnsweredAsItsTableSays(t *testing.T) {
+	statuses := map[channel.Reason]int{}
+	for status, reasons := range map[int][]channel.Reason{
+		0: { // nothing is refused
+			"", channel.ReasonNotATurn, channel.ReasonHandledLocally, channel.ReasonMerged, channel.ReasonDedupe, channel.ReasonMissingMention,
+			channel.ReasonObserver, channel.ReasonUnmentioned,
+		},
+		400: {channel.ReasonIngestNull, channel.ReasonUnsupported},
+		403: {
+			channel.ReasonPairingRequired, channel.ReasonSelfEcho, channel.ReasonBotNotAllowed, channel.ReasonBotLoop, channel.ReasonNoPolicy,
+			channel.ReasonRouteNotAllowed, channel.ReasonDMDisabled, channel.ReasonDMNotAllowed, channel.ReasonDMAllowlistEmpty,
+			channel.ReasonPairingUnavailable, channel.ReasonGroupDisabled, channel.ReasonGroupNotAllowed, channel.ReasonGroupAllowlistEmpty,
+			channel.ReasonCommandNotAllowed, channel.ReasonChannelLocal, "one that is new",
+		},
+		404: {channel.ReasonNoRoute},
+		409: {channel.ReasonSessionBusy},
+		413: {channel.ReasonTooLarge},
+		429: {channel.ReasonRateLimited},
+		503: {channel.ReasonOverloaded, channel.ReasonDraining},
+	} {
+		for _, r := range reasons {
+			statuses[r] = status
+		}
+	}
+	for reason, status := range statuses {
+		said := web.Refuse(channel.Result{Admission: channel.Admission{Reason: reason}})
+		if status == 0 {
+			if said != nil {
+				t.Errorf("%s: %+v", reason, said)
+			}
+			continue
+		}
+		if said == nil || said.Status != status || said.Detail == "" {
+			t.Errorf("%s: %+v, expected %d", reason, said, status)
+			continue
+		}
+		if waits := said.RetryAfter > 0; waits != (status == 429 || status == 503) {
+			t.Errorf("%s: come again after %s", reason, said.RetryAfter)
+		}
+		for _, s := range channel.SettingsTable() {
+			if key := s.Key; strings.Contains(said.Detail, key) && strings.ContainsAny(key, "._") || strings.Contains(said.Detail, "channels.") {
+				t.Errorf("%s: %q names %s", reason, said.Detail, key)
+			}
+		}
+		if status == 403 && reason != channel.ReasonCommandNotAllowed && *said != *web.Refuse(channel.Result{Admission: channel.Admission{Reason: channel.ReasonNoPolicy}}) {
+			t.Errorf("%s: %+v tells more than that nobody of this name may talk", reason, said)
+		}
+	}
+	later := web.Refuse(channel.Result{Admission: channel.Admission{Reason: channel.ReasonRateLimited}, RetryAfter: time.Minute})
+	if later.RetryAfter != time.Minute || web.Refuse(channel.Result{Admission: channel.Admission{Reason: channel.ReasonRateLimited}}).RetryAfter == time.Minute {
+		t.Errorf("%+v", later)
+	}
+}
+
+// strict is a journal, and a ledger, that nobody may write to.
+type strict struct{ t *testing.T }
+
+func (s strict) Accept(context.Context, channel.EventKey, []byte) (bool, error) {
+	s.t.Error("a message was accepted")
+	return true, nil
+}
+
+func (s strict) Claim(context.Context, channel.EventKey) (channel.Claim, channel.ClaimState, error) {
+	s.t.Error("a message was claimed")
+	return nil, channel.ClaimNone, nil
+}
+
+func (s strict) Peek(context.Context, channel.EventKey) (channel.ClaimState, error) {
+	return channel.ClaimNone, nil
+}
+
+func (s strict) Pending(context.Context) iter.Seq2[channel.JournalEntry, error] {
+	return func(func(channel.JournalEntry, error) bool) {}
+}
+
+func (s strict) Sending(context.Context, string) error {
+	s.t.Error("a send was marked")
+	return nil
+}
+
+func (s strict) Sent(context.Context, string, channel.ReceiptState) error { return nil }
+
+func (s strict) Seen(context.Context, string) (channel.ReceiptState, error) {
+	return channel.NotSent, nil
+}
+func (s strict) Forget(context.Context, string) error { return nil }
+
+// CH-72: what the server knows by itself costs no disk.
+func TestNothingIsWrittenToAJournal(t *testing.T) {
+	k := web.NewKernel(nil)
+	k.Journal = strict{t}
+	for range 2 {
+		r, err := web.Run(t.Context(), k, &web.Message{Session: "s", Run: "r", Key: "k", Agent: "a", Text: "x", Dispatch: shows(nil)})
+		if err != nil || r.Outcome != channel.OutcomeVisible {
+			t.Errorf("%+v %v", r, err)
+		}
+	}
+}
+
+// shows is a dispatch that shows something once.
+func shows(count *int) func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+	return func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		t.Queued()
+		_, err := t.Sink.Do(ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (channel.Receipt, error) {
+			if count != nil {
+				*count++
+			}
+			return channel.Receipt{}, nil
+		})
+		return channel.DispatchResult{}, err
+	}
+}
+
+// CH-42, CH-44, CH-152
+func TestAnObservedTurnShowsNothing(t *testing.T) {
+	count := 0
+	r, err := web.Run(t.Context(), web.NewKernel(nil), &web.Message{
+		Session: "s", Run: "r", Agent: "a", Text: "x", Dispatch: shows(&count),
+		Admission: channel.Admission{Kind: channel.ObserveOnly, Reason: channel.ReasonObserver},
+	})
+	if err != nil || r.Outcome != channel.OutcomeObserved || !r.Dispatched || count != 0 {
+		t.Errorf("%+v %v, shown %d times", r, err, count)
+	}
+	if diff := cmp.Diff(channel.DispatchResult{}, r.Dispatch); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// CH-122
+func TestTheLogHasWordsOnlyWhereThatIsWanted(t *testing.T) {
+	long := "the beginning\x1b\n\t of a text " + strings.Repeat("灵 ", 200)
+	for name, on := range map[string]bool{"off": false, "on": true} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			k := kernelWith(t, channel.Place{Previews: &on})
+			k.Observer = channel.NewSlogObserver(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+			if _, err := web.Run(t.Context(), k, &web.Message{Session: "s", Run: "r", Agent: "a", Text: long, Dispatch: new(dispatched).to}); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Contains(log.String(), `"preview":"the beginning of a text 灵 灵`); got != on {
+				t.Errorf("it has: %v\n%s", got, log.String())
+			}
+			if got := strings.Contains(log.String(), strings.Repeat("灵 ", 50)); got {
+				t.Error("it has more than the beginning")
+			}
+		})
+	}
+}
+
+func Example() {
+	k := web.NewKernel(slog.New(slog.DiscardHandler))
+	r, err := web.Run(context.Background(), k, &web.Message{
+		Principal: "alice", Session: "s-42", Run: "r1", Agent: "assistant", Text: "hello",
+		Dispatch: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+			// Whoever shows the reply asks the sink: nothing is shown of a turn that only observes.
+			_, err := t.Sink.Do(ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (channel.Receipt, error) {
+				return channel.Receipt{}, nil
+			})
+			return channel.DispatchResult{}, err
+		},
+	})
+	fmt.Println(r.SessionKey, r.Outcome, err)
+	// Output: web:alice#s-42 visible <nil>
+}

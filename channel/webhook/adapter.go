@@ -30,6 +30,7 @@ var (
 	_ channel.Adapter[*message] = (*adapter)(nil)
 	_ channel.Classifier        = (*adapter)(nil)
 	_ channel.Preflighter       = (*adapter)(nil)
+	_ channel.Finalizer         = (*adapter)(nil)
 	_ channel.Challenger        = (*challenger)(nil)
 )
 
@@ -152,6 +153,13 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
 		Delivery: &delivery{c: c, rec: rec, to: m.conversation},
 	}, nil
+}
+
+// Finalize implements [channel.Finalizer]: of a turn that nobody waited for, because it began with the process before, whoever sends
+// the message again is told now.
+func (a *adapter) Finalize(_ context.Context, r channel.Result) error {
+	a.c.known.of(a.id).finish(r, a.c.result)
+	return nil
 }
 
 var modes = map[channel.ChatType]channel.ReplyMode{

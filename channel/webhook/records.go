@@ -116,6 +116,16 @@ func (r *record) ack(result channel.Result, whole bool) {
 	r.tellLocked()
 }
 
+// finish is ack for a turn that none was called for.
+func (r *record) finish(result channel.Result, whole bool) {
+	r.mu.Lock()
+	told := r.told
+	r.mu.Unlock()
+	if !told {
+		r.ack(result, whole)
+	}
+}
+
 // refuse says that the message was not accepted.
 func (r *record) refuse() {
 	r.mu.Lock()

@@ -471,3 +471,22 @@ func TestCopiesThatComeTogetherAreOneTurn(t *testing.T) { // CH-182
 		}
 	})
 }
+
+func TestAReplyThatARestartHasDelayedIsThereForWhoAsksAgain(t *testing.T) { // CH-74, CH-182, CH-192
+	bubble(t, func(t *testing.T) {
+		journal := channel.NewJournal(nil)
+		settings := func(s *Settings, k *channel.Kernel) { s.Ack, s.Callback, k.Journal = AckResult, "", journal }
+		// Accepted by a process that ended before it ran anything.
+		body := hello("x")
+		key := channel.EventKey{Channel: "webhook", Conversation: "c1", ID: "msg-1"}
+		if _, err := journal.Accept(t.Context(), key, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		r := newRig(t, settings)
+		synctest.Wait()
+		a := r.post("msg-1", body)
+		if a.status != http.StatusOK || !a.Duplicate || a.Turn == "" || len(a.Replies) != 1 || a.Replies[0].Text != "echo x" || len(r.told()) != 1 {
+			t.Errorf("got %+v", a)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package slack
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// Headers of what the platform sends.
+const (
+	signatureHeader = "X-Slack-Signature"
+	timeHeader      = "X-Slack-Request-Timestamp"
+)
+
+// maxSkew is how old or new a request may be, so that nobody sends again what he has seen.
+const maxSkew = 5 * time.Minute
+
+// signed says whether a request comes from the platform and is of now: its signature is the HMAC-SHA256 of "v0:", the time, a colon and
+// the body.
+func signed(secret []byte, h http.Header, body []byte, now time.Time) bool {
+	at := h.Get(timeHeader)
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	if err != nil || now.Sub(time.Unix(seconds, 0)).Abs() > maxSkew {
+		return false
+	}
+	text, ok := strings.CutPrefix(h.Get(signatureHeader), "v0=")
+	got, err := hex.DecodeString(text)
+	if !ok || err != nil || len(secret) == 0 {
+		return false
+	}
+	return hmac.Equal(got, signature(secret, at, body))
+}
+
+func signature(secret []byte, at string, body []byte) []byte {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte("v0:" + at + ":"))
+	mac.Write(body)
+	return mac.Sum(nil)
+}
+
+// Webhook is the door for all that the platform sends: POST /v1/channels/{name}/webhook is the Request URL of events, of slash commands
+// and of interactivity.
+func (c *Channel) Webhook() http.Handler { return http.HandlerFunc(c.receive) }
+
+// receive answers with an empty 200 when the event is in the journal, before anything runs: the platform waits 3 s.
+func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEvent))
+	if err != nil {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+			return
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	if !signed(c.secret, r.Header, body, time.Now()) {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	e, err := Raw(body)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	switch e.Type {
+	case typeChallenge:
+		h := w.Header()
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		h.Set("X-Content-Type-Options", "nosniff")
+		_, _ = io.WriteString(w, e.Challenge)
+		return
+	case typeLimited:
+		c.log.WarnContext(r.Context(), "the platform holds events back: there were too many within an hour", "channel", c.name)
+	}
+	if e.message == nil {
+		return
+	}
+	if err := c.accept(r.Context(), e, body); err != nil {
+		c.log.WarnContext(r.Context(), "an event cannot be accepted; the platform is to send it again", "channel", c.name, "error", err)
+		w.Header().Set("Retry-After", "5")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+var errStarting = errors.New("slack: the channel does not run yet, or not any more")
+
+// accept puts an event into the journal.
+func (c *Channel) accept(ctx context.Context, e *Event, body []byte) error {
+	c.mu.Lock()
+	door := c.door
+	c.mu.Unlock()
+	me := c.self()
+	if door == nil || me.UserID == "" {
+		return errStarting
+	}
+	m := e.message
+	if !e.ours(me) || m.change != changeNone && m.sender(me).IsSelf { // of each edit of its own, too, the bot is told
+		return nil
+	}
+	_, err := door.Accept(ctx, channel.Arrival{Key: c.key(m), Raw: body})
+	return err
+}

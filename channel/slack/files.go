@@ -1,0 +1,230 @@
+package slack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+const (
+	defaultMaxMedia = 10 << 20
+	maxFolder       = 1 << 30 // of all media that are kept: the oldest go first
+)
+
+// loadable is a file that a message has.
+type loadable struct {
+	fact     channel.MediaFact
+	id       string
+	name     string // as the sender calls it
+	url      string // "" where the platform does not have it
+	tooLarge bool
+}
+
+// attachments are the files of a message; limit is how many bytes of one are wanted.
+func attachments(m *message, limit int64) []loadable {
+	var list []loadable
+	for _, f := range m.files {
+		if f.Mode == "tombstone" || f.Mode == "hidden_by_limit" { // deleted, or too old for what the workspace pays
+			continue
+		}
+		one := loadable{
+			id: f.ID, name: f.Name, url: cmp.Or(f.Download, f.URL), tooLarge: f.Size > limit,
+			fact: channel.MediaFact{
+				Kind: mediaKind(f.Type), ContentType: f.Type, MessageID: m.ts, Size: f.Size, Width: f.Width, Height: f.Height,
+				Duration: time.Duration(f.Duration) * time.Millisecond,
+			},
+		}
+		if f.External || f.Mode == "external" {
+			one.url = ""
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+func mediaKind(contentType string) channel.MediaKind {
+	switch family, _, _ := strings.Cut(contentType, "/"); family {
+	case "image":
+		return channel.MediaImage
+	case "video":
+		return channel.MediaVideo
+	case "audio":
+		return channel.MediaAudio
+	}
+	return channel.MediaDocument
+}
+
+// store is the folder of media.
+type store struct {
+	dir   string // "" loads nothing
+	limit int64
+	mu    sync.Mutex // of pruning
+}
+
+// load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
+func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.MediaFact, notes []string) {
+	for _, a := range list {
+		fact := a.fact
+		what := string(fact.Kind)
+		if a.name != "" {
+			what += " " + strconv.Quote(a.name)
+		}
+		switch {
+		case a.tooLarge:
+			notes = append(notes, fmt.Sprintf("[%s is too large to be loaded: %d bytes, at most %d]", what, fact.Size, c.store.limit))
+		case c.store.dir == "":
+		default:
+			var err error
+			if fact.Path, fact.Size, err = c.fetch(ctx, a); err != nil {
+				c.log.WarnContext(ctx, "a file of a message cannot be loaded", "channel", c.name, "kind", fact.Kind, "error", err)
+				notes = append(notes, fmt.Sprintf("[%s could not be loaded]", what))
+			}
+		}
+		all = append(all, fact)
+	}
+	return all, notes
+}
+
+var (
+	errTooLarge  = errors.New("slack: the file is larger than was said")
+	errElsewhere = errors.New("slack: the file is not on a host of Slack's, which alone get the token")
+	errPage      = errors.New("slack: a page came instead of the file; the app needs the scope files:read")
+)
+
+// trusted says whether the token may be sent to an address: to Slack's hosts by https, and to the host of the setting api.
+func (a *api) trusted(u *url.URL) bool {
+	if u.User != nil {
+		return false
+	}
+	if u.Scheme == a.at.Scheme && strings.EqualFold(u.Host, a.at.Host) {
+		return true
+	}
+	host := strings.ToLower(u.Hostname())
+	return u.Scheme == "https" && (u.Port() == "" || u.Port() == "443") && (host == "slack.com" || strings.HasSuffix(host, ".slack.com"))
+}
+
+// fetch gets one file and returns where it is.
+func (c *Channel) fetch(ctx context.Context, a loadable) (string, int64, error) {
+	if a.url == "" || !filepath.IsLocal(fileName(a)) {
+		return "", 0, errElsewhere
+	}
+	from, err := url.Parse(a.url)
+	if err != nil || !c.api.trusted(from) {
+		return "", 0, errElsewhere
+	}
+	target := filepath.Join(c.store.dir, fileName(a))
+	if info, err := os.Lstat(target); err == nil && info.Mode().IsRegular() { // a file never changes; another version has another id
+		_ = os.Chtimes(target, time.Time{}, time.Now()) // it is in use: others go first
+		return target, info.Size(), nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.String(), nil)
+	if err != nil {
+		return "", 0, errElsewhere
+	}
+	req.Header.Set("Authorization", "Bearer "+c.api.token)
+	res, err := c.api.http.Do(req)
+	if err != nil {
+		return "", 0, fmt.Errorf("slack: load a file: %w", bare(ctx, err))
+	}
+	defer res.Body.Close()
+	kind := res.Header.Get("Content-Type")
+	switch {
+	case res.StatusCode/100 == 3, strings.HasPrefix(kind, "text/html") && !strings.HasPrefix(a.fact.ContentType, "text/html"):
+		return "", 0, errPage // to log in
+	case res.StatusCode != http.StatusOK:
+		return "", 0, fmt.Errorf("slack: load a file: status %d", res.StatusCode)
+	}
+	n, err := c.store.write(ctx, target, res.Body)
+	if err != nil {
+		return "", 0, err
+	}
+	return target, n, nil
+}
+
+// write stores a file under its name, whole or not at all.
+func (s *store) write(ctx context.Context, target string, from io.Reader) (int64, error) {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return 0, err
+	}
+	to, err := os.CreateTemp(s.dir, ".new-*") // 0600
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(to.Name()) // nothing is there when it was renamed
+	n, err := io.Copy(to, io.LimitReader(from, s.limit+1))
+	if err != nil {
+		err = bare(ctx, err)
+	}
+	if err = errors.Join(err, to.Close()); err == nil && n > s.limit {
+		err = errTooLarge
+	}
+	if err == nil {
+		err = os.Rename(to.Name(), target)
+	}
+	if err != nil {
+		return 0, err
+	}
+	s.prune(target)
+	return n, nil
+}
+
+// fileName is a name that no sender chooses. Its end is that of the sender's name, if there is nothing in it but letters: agents and
+// their tools look at it.
+func fileName(a loadable) string {
+	clean := strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return -1
+	}, a.id)
+	end := strings.ToLower(path.Ext(a.name))
+	if len(end) < 2 || len(end) > 6 || strings.Trim(end[1:], "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+		end = ""
+	}
+	if clean == "" || len(clean) > 64 {
+		return ""
+	}
+	return "slack-" + clean + end
+}
+
+// prune removes the oldest files while there are too many. keep stays.
+func (s *store) prune(keep string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return
+	}
+	var total int64
+	var files []fs.FileInfo
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasPrefix(e.Name(), "slack-") {
+			total += info.Size()
+			files = append(files, info)
+		}
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range files {
+		if total <= maxFolder {
+			return
+		}
+		if name := filepath.Join(s.dir, info.Name()); name != keep && os.Remove(name) == nil {
+			total -= info.Size()
+		}
+	}
+}

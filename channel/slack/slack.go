@@ -1,0 +1,369 @@
+// Package slack is the channel of Slack: the Events API over HTTP tells what people write, the Web API takes the answers.
+//
+// # What it promises
+//   - An event is in the journal before Slack is told that it has come, which is within the 3 s that Slack waits, however long the
+//     agent takes; it runs once, though Slack repeats it, and tells of a mention twice: as a message and as a mention.
+//   - Who does not know the signing secret learns nothing but that.
+//   - What may have been accepted is not sent a second time; what certainly was not is.
+//   - What a model writes mentions nobody and is no markup that it does not look like.
+//   - The token is in no error, no log and no address, and goes to no host but Slack's.
+//
+// # What the library does, and what it does not
+//
+// github.com/slack-go/slack is not used here, but by the tests of the platform that this channel is tested with. Its client hides
+// whether a request was written before a connection broke, on which it depends whether a message may be sent again; its errors hold
+// what was answered; and its events refuse the whole of what has one member of another kind. The calls that are needed are five.
+package slack
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// Secret is a text that prints as stars.
+type Secret string
+
+const stars = "***"
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return stars
+}
+
+// GoString, LogValue and MarshalText are for those that do not ask String.
+func (s Secret) GoString() string             { return `"` + s.String() + `"` }
+func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String()) }
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Where the answer to a message goes that stands in a channel and in no thread.
+const (
+	ReplyInThread  = "thread"  // a thread of the message
+	ReplyInChannel = "channel" // beside it
+)
+
+// What is shown of an answer before it is finished.
+const (
+	PreviewEdit = "edit" // a message that grows
+	PreviewOff  = "off"
+)
+
+// DefaultAPI is where the Web API is.
+const DefaultAPI = "https://slack.com/api"
+
+// Settings are what the channel itself is told; who may talk is for package channel. Token and SigningSecret are required.
+type Settings struct {
+	Name          string // of the channel; "" is slack
+	Account       string // of several; "" is the only one
+	Token         Secret // of the bot: xoxb-…
+	SigningSecret Secret // of the app
+	API           string // the base of addresses; "" is [DefaultAPI]
+	Agent         string // answers where no routes are
+
+	Replies string // in channels; "" is [ReplyInThread]
+	Preview string // "" is [PreviewEdit]
+
+	MaxMedia int64  // bytes of one file; 0 is 10 MiB
+	Media    string // the folder for files; "" loads none
+	State    string // the file for the threads that the bot writes in; "" forgets them at the end
+
+	Grace  time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
+	Client *http.Client  // nil is one of its own
+	Log    *slog.Logger  // nil is silent
+}
+
+// Channel is one app in one workspace.
+type Channel struct {
+	name, account string
+	agent         string
+	secret        []byte // for signatures
+	replies       string
+	preview       string
+	previewEvery  time.Duration // the least time between two edits in one conversation; another in tests
+	postEvery     time.Duration // the time between two messages to one conversation in the long run
+	grace         time.Duration
+	log           *slog.Logger
+	api           *api
+	pace          pace
+	store         store
+	threads       *threads
+	people        people
+	me            atomic.Pointer[identity]
+	closeIdle     func() // of a client of its own
+	broken        atomic.Pointer[error]
+	giveUp        atomic.Pointer[context.CancelCauseFunc]
+	mu            sync.Mutex
+	door          *channel.Door // guarded by mu: while Serve runs
+}
+
+// identity is who the bot is, as auth.test says.
+type identity struct {
+	TeamID string   `json:"team_id"`
+	Team   string   `json:"team"`
+	User   string   `json:"user"`
+	UserID string   `json:"user_id"`
+	BotID  string   `json:"bot_id"`
+	scopes []string // that the token has; nil where the platform does not say
+}
+
+var _ channel.Channel = (*Channel)(nil)
+
+// tokenForm is that of tokens of bots; those that are renewed begin with xoxe.
+var tokenForm = regexp.MustCompile(`^xox[be][.-][A-Za-z0-9.-]+$`)
+
+// New checks the settings and returns the channel. It asks nobody yet.
+func New(s Settings) (*Channel, error) {
+	c := &Channel{
+		name: cmp.Or(s.Name, "slack"), account: s.Account, agent: s.Agent, secret: []byte(strings.TrimSpace(string(s.SigningSecret))),
+		replies: cmp.Or(s.Replies, ReplyInThread), preview: cmp.Or(s.Preview, PreviewEdit), grace: s.Grace, log: s.Log,
+		previewEvery: callEvery, postEvery: callEvery, store: store{limit: cmp.Or(s.MaxMedia, defaultMaxMedia)},
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	token := strings.TrimSpace(string(s.Token))
+	switch {
+	case token == "":
+		return nil, errors.New("slack: there is no token; set token to the bot token of the app: xoxb-…")
+	case !tokenForm.MatchString(token):
+		return nil, errors.New("slack: the token is not that of a bot; expected xoxb-…, as the app's page OAuth & Permissions shows it")
+	case len(c.secret) == 0:
+		return nil, errors.New("slack: there is no signing_secret; set it to the one that the app's page Basic Information shows")
+	}
+	base := strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/")
+	at, err := url.Parse(base)
+	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" || at.RawQuery != "" || at.Fragment != "" {
+		return nil, errors.New("slack: api is no address; expected one such as " + DefaultAPI)
+	}
+	if c.replies != ReplyInThread && c.replies != ReplyInChannel {
+		return nil, fmt.Errorf("slack: replies is %q; expected %s or %s", c.replies, ReplyInThread, ReplyInChannel)
+	}
+	if c.preview != PreviewEdit && c.preview != PreviewOff {
+		return nil, fmt.Errorf("slack: preview is %q; expected %s or %s", c.preview, PreviewEdit, PreviewOff)
+	}
+	if c.store.limit < 0 {
+		return nil, fmt.Errorf("slack: max_media is %d; expected a number of bytes", c.store.limit)
+	}
+	if s.Media != "" {
+		if c.store.dir, err = filepath.Abs(s.Media); err != nil {
+			return nil, fmt.Errorf("slack: the media folder: %w", err)
+		}
+	}
+	if c.threads, err = openThreads(s.State); err != nil {
+		return nil, err
+	}
+	client := s.Client
+	c.closeIdle = func() {}
+	if client == nil {
+		own := http.DefaultTransport.(*http.Transport).Clone()
+		own.MaxIdleConnsPerHost = 16 // calls of as many turns at a time
+		client, c.closeIdle = &http.Client{Transport: own}, own.CloseIdleConnections
+	}
+	once := *client // its redirects are not ours to change; one would take the token elsewhere
+	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.api = &api{http: &once, base: base, at: at, token: token, lost: c.fail}
+	c.me.Store(&identity{}) // until the platform says more
+	return c, nil
+}
+
+// Name implements [channel.Channel].
+func (c *Channel) Name() string { return c.name }
+
+// self is what is known of the bot.
+func (c *Channel) self() *identity { return c.me.Load() }
+
+// Ready says why the channel does not work, nil where it does, for whoever asks whether the server is ready.
+func (c *Channel) Ready() error {
+	if err := c.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// fail ends the channel: the token is not valid, so that nothing can work until somebody changes it.
+func (c *Channel) fail(err error) {
+	c.broken.Store(&err)
+	if stop := c.giveUp.Load(); stop != nil {
+		(*stop)(err)
+	}
+}
+
+// Check says whether the channel could start. It changes nothing on the platform.
+func (c *Channel) Check(ctx context.Context) error {
+	defer c.closeIdle()
+	if err := c.whoAmI(ctx); err != nil {
+		return err
+	}
+	if me := c.self(); me.scopes != nil && !slices.Contains(me.scopes, "chat:write") {
+		return errors.New("slack: the app may not write; give it the scope chat:write and install it again")
+	}
+	return nil
+}
+
+// About is what the platform says of the bot, for people: its name, its workspace, and what it is not allowed to see there.
+func (c *Channel) About() string {
+	me := c.self()
+	if me.UserID == "" {
+		return ""
+	}
+	about := "@" + me.User + " in the workspace " + cmp.Or(me.Team, me.TeamID)
+	if me.scopes == nil {
+		return about
+	}
+	var lacks []string
+	for _, s := range []string{"app_mentions:read", "im:history", "channels:history", "files:read", "users:read"} {
+		if !slices.Contains(me.scopes, s) {
+			lacks = append(lacks, s)
+		}
+	}
+	if len(lacks) > 0 {
+		about += ", without the scopes " + strings.Join(lacks, ", ")
+	}
+	return about
+}
+
+// whoAmI asks the platform for the bot's ids.
+func (c *Channel) whoAmI(ctx context.Context) error {
+	me := new(identity)
+	header, err := c.api.call(ctx, request{method: "auth.test", out: me})
+	if err != nil {
+		return err
+	}
+	if me.UserID == "" || me.TeamID == "" {
+		return errors.New("slack: auth.test: the answer does not say who the bot is; check the setting api")
+	}
+	if scopes := header.Get("X-Oauth-Scopes"); scopes != "" {
+		me.scopes = strings.FieldsFunc(scopes, func(r rune) bool { return r == ',' || r == ' ' })
+	}
+	c.me.Store(me)
+	return nil
+}
+
+// Explain says what would become of a recorded event, and why: of the body of a request, as the platform has sent it. Nothing has
+// an effect but the question for the bot's ids.
+func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byte) (channel.Explanation, error) {
+	e, err := Raw(recorded)
+	if err != nil {
+		return channel.Explanation{}, err
+	}
+	if c.self().UserID == "" {
+		defer c.closeIdle()
+		if err := c.whoAmI(ctx); err != nil {
+			return channel.Explanation{}, err
+		}
+	}
+	return channel.Explain(ctx, k, c.event(k, e, channel.Meta{}))
+}
+
+// Serve implements [channel.Channel].
+func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
+	defer c.closeIdle()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	c.giveUp.Store(&stop)
+	defer c.giveUp.Store(nil)
+	c.broken.Store(nil)
+
+	door := channel.NewDoor(k, channel.DoorOptions{
+		Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
+		Run: func(ctx context.Context, entry channel.JournalEntry, m channel.Meta) (channel.Result, error) {
+			e, err := Raw(entry.Raw)
+			if err != nil {
+				e = new(Event) // what nobody can read is settled, too
+			}
+			return channel.Run(ctx, k, c.event(k, e, m))
+		},
+		Incomplete: c.incomplete,
+	})
+	c.mu.Lock()
+	if c.door != nil {
+		c.mu.Unlock()
+		return errors.New("slack: the channel serves already")
+	}
+	c.door = door
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.door = nil
+		c.mu.Unlock()
+	}()
+	if k.Outbox != nil {
+		k.Outbox.Register(c.sender(), c)
+		defer k.Outbox.Register(c.sender(), nil)
+	}
+	// The bot's ids are needed to know who is meant, so nothing runs before they are known; what is left from before waits, too.
+	if err := c.persist(ctx); err != nil {
+		return c.ended(ctx, err)
+	}
+	c.log.InfoContext(ctx, "the channel is connected", "channel", c.name, "bot", c.self().User, "workspace", c.self().Team)
+	return c.ended(ctx, door.Serve(ctx, nil))
+}
+
+// ended is what Serve returns: nil where somebody wanted its end.
+func (c *Channel) ended(ctx context.Context, err error) error {
+	if bad := c.Ready(); bad != nil {
+		return bad
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// maxPause bounds the pause after failures.
+const maxPause = 30 * time.Second
+
+// persist asks who the bot is until the platform says it, or until the channel ends or the token turns out to be none.
+func (c *Channel) persist(ctx context.Context) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := c.whoAmI(ctx)
+		if err == nil || ctx.Err() != nil || is(err, badToken) {
+			return err
+		}
+		wait := pause
+		if e, ok := errors.AsType[*Error](err); ok {
+			wait = max(wait, e.RetryAfter)
+		}
+		c.log.WarnContext(ctx, "the platform does not answer as it should; it is asked again", "channel", c.name, "error", err, "pause", wait)
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// incomplete tells a conversation that a crash has cut off an answer (CH-74).
+func (c *Channel) incomplete(ctx context.Context, entry channel.JournalEntry) error {
+	e, err := Raw(entry.Raw)
+	if err != nil {
+		return err
+	}
+	m := e.message
+	if m == nil || m.kind != channel.EventMessage {
+		return nil
+	}
+	_, err = c.post(ctx, target{conversation: m.conversation, thread: c.root(m)}, "The server was restarted while it was answering: the answer may be incomplete.")
+	return err
+}
+
+// sender is the name that the outbox knows the channel by.
+func (c *Channel) sender() string {
+	if c.account == "" {
+		return c.name
+	}
+	return c.name + "@" + c.account
+}

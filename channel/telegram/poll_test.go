@@ -171,6 +171,21 @@ func TestFailuresOfPollingAreOutlived(t *testing.T) {
 	}
 }
 
+// The platform says that ids go on at random when there was nothing for a week.
+func TestIdsMayBeginAnewAfterAQuietWeek(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
+		time.Sleep(8 * 24 * time.Hour)
+		r.fake.Again(faketelegram.Update{ID: 3, Kind: "message", Data: faketelegram.Message{ID: 99, Chat: private, From: ann, Date: 1, Text: "still there?"}})
+		time.Sleep(time.Minute)
+		if len(r.told()) != 2 || len(r.fake.Pending()) != 0 {
+			t.Errorf("%d turns, %d pending", len(r.told()), len(r.fake.Pending()))
+		}
+	})
+}
+
 func TestALongFailureIsSaidNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, nil, nil)

@@ -431,6 +431,10 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 		case err == nil:
 			pause = firstPause
 			trouble.over(ctx, "updates come again", "channel", c.name)
+			if len(updates) == 0 {
+				// All before the offset is forgotten by now. After a quiet week ids begin anywhere, also below it.
+				offset, asked = 0, 0
+			}
 			if len(updates) > 0 || time.Since(begin) > firstPause {
 				continue
 			} // else the server does not wait for updates, as it was asked to

@@ -74,6 +74,7 @@ var markdownTable = []marked{
 	{name: "bold that leaves its quote", src: ">*a\nb*", err: "Can't find end of Bold entity at byte offset 1"},
 }
 
+// CH-196
 func TestMarkupIsReadAsThePlatformReadsIt(t *testing.T) {
 	for mode, table := range map[string][]marked{"HTML": htmlTable, "MarkdownV2": markdownTable} {
 		parse := parseHTML

@@ -47,6 +47,7 @@ var (
 	forum   = Chat{ID: -100, Type: "supergroup", Title: "F", IsForum: true}
 )
 
+// CH-196
 func TestPollingWaitsAndConfirmsByOffset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(nil)
@@ -100,6 +101,7 @@ func TestTheSecondPollerEndsTheFirst(t *testing.T) {
 	})
 }
 
+// CH-196
 func TestRefusalsAreThoseOfThePlatform(t *testing.T) {
 	s := New(nil)
 	defer s.Close()
@@ -172,6 +174,7 @@ func TestRefusalsAreThoseOfThePlatform(t *testing.T) {
 	}
 }
 
+// CH-196
 func TestFaultsAreScripted(t *testing.T) {
 	s := New(nil)
 	defer s.Close()
@@ -208,6 +211,7 @@ func TestFaultsAreScripted(t *testing.T) {
 	}
 }
 
+// CH-196
 func TestWebhooksGetEachUpdateUntilItIsTaken(t *testing.T) {
 	s := New(nil)
 	defer s.Close()

@@ -23,6 +23,7 @@ type Channel struct {
 	// The settings of its type; those of the others are zero.
 	Telegram Telegram
 	Webhook  Webhook
+	Slack    Slack
 }
 
 // Where is what errors call the channel: "channels.telegram", "channels.telegram.accounts.work".
@@ -48,6 +49,7 @@ type channelType struct {
 var channelTypes = []channelType{
 	{name: "telegram", settings: telegramSettings, needs: []string{"token"}},
 	{name: "webhook", settings: webhookSettings, needs: []string{"secret"}},
+	{name: "slack", settings: slackSettings, needs: []string{"token", "signing_secret"}},
 	{name: "web", settings: noSettings, always: true, shipped: channel.Place{DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders}},
 	{name: "cli", settings: noSettings, always: true, shipped: channel.Place{
 		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"local"}, Admins: []string{"local"}, OnBusy: "steer",
@@ -501,14 +503,14 @@ func (r *fileReader) unknownAt(p *spot, at *token.Token, rel string) {
 	}
 	for _, t := range channelTypes {
 		for _, s := range t.settings("x.", func(c *Config) *Channel { return c.channel("x", "") }) {
-			if s.Key == "x."+rel && p.own != nil {
+			if s.Key == "x."+rel && p.hasConversation {
 				r.fail(at, p.key()+rel, "is a setting of channels of type %s; this one is of type %s", t.name, p.kind.name)
 				return
 			}
 		}
 	}
 	for _, s := range channel.SettingsTable() {
-		if key, _ := s.At(p.level); s.Key == rel || key == rel {
+		if key, _ := s.At(p.level); s.Key == rel || key == rel || strings.HasPrefix(s.Key, rel+".") && !p.hasConversation {
 			r.fail(at, p.key()+rel, "cannot stand here; it is a setting of %s", levels(s.Levels))
 			return
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/slack"
 	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/channel/webhook"
@@ -28,6 +29,7 @@ import (
 var channelMakers = map[string]func(config.Channel, channelParts) (channel.Channel, error){
 	"telegram": newTelegram,
 	"webhook":  newWebhook,
+	"slack":    newSlack,
 }
 
 // channelParts are what a channel is given beside its settings.
@@ -62,6 +64,18 @@ func newWebhook(c config.Channel, p channelParts) (channel.Channel, error) {
 		s.Results = filepath.Join(p.data, "results")
 	}
 	return webhook.New(s)
+}
+
+func newSlack(c config.Channel, p channelParts) (channel.Channel, error) {
+	s := slack.Settings{
+		Name: c.Name, Account: c.Account, Token: slack.Secret(c.Slack.Token.Reveal()), SigningSecret: slack.Secret(c.Slack.SigningSecret.Reveal()),
+		API: c.Slack.API, Replies: c.Slack.Replies, Preview: c.Slack.Preview, MaxMedia: int64(c.Slack.MaxMedia),
+		Media: p.media, Grace: p.grace, Log: p.log,
+	}
+	if p.data != "" {
+		s.State = filepath.Join(p.data, "threads.json")
+	}
+	return slack.New(s)
 }
 
 // makeChannel makes a channel that is configured; nil for one that has its door elsewhere.

@@ -1,0 +1,231 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+const telegramToken = "TELEGRAM_BOT_TOKEN=1:telegram-token"
+
+// shortest is enough for a channel that answers.
+const shortest = `
+agents:
+  assistant: {model: "openai:gpt-4o-mini"}
+channels:
+  telegram:
+    token: {env: TELEGRAM_BOT_TOKEN}
+    api: https://api.telegram.org
+    agent: assistant
+    dm: {policy: allowlist, allow_from: ["42"]}
+    groups: {policy: open}
+`
+
+func tree(t *testing.T, c *Config) *channel.Tree {
+	t.Helper()
+	tree, err := channel.NewTree(c.Access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func TestALittleIsEnoughForAChannel(t *testing.T) { // CH-103
+	c, err := load(t, shortest, []string{telegramToken})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Channel{{Name: "telegram", Type: "telegram", Telegram: Telegram{
+		Token: "1:telegram-token", API: "https://api.telegram.org", Mode: "poll", Preview: "edit", ParseMode: "html", MaxMedia: 10 << 20,
+	}}}
+	if diff := cmp.Diff(want, c.Channels); diff != "" {
+		t.Error(diff)
+	}
+	p := tree(t, c).Policy(channel.PolicyQuery{Channel: "telegram", Kind: channel.Direct, Conversation: "42"})
+	if p.DM != channel.PolicyAllowlist || !cmp.Equal(p.DMAllowFrom, []string{"42"}) || p.Group != channel.PolicyOpen || !p.RequireMention || p.Agent != "assistant" {
+		t.Errorf("got %+v", p)
+	}
+	for key, want := range map[string]string{
+		"dm.policy": "channels.telegram.dm.policy", "groups.require_mention": "default:groups.require_mention",
+	} {
+		if got := p.Sources[key]; got != want {
+			t.Errorf("%s is from %q, expected %q", key, got, want)
+		}
+	}
+	if from := c.Source("channels.telegram.dm.policy"); from.String() != "lingserve.yaml:9" {
+		t.Errorf("the policy is from %s", from)
+	}
+}
+
+func TestSettingsOfChannelsAreFoundFieldByField(t *testing.T) { // CH-103
+	c, err := load(t, `
+agents: {other: {}}
+channels:
+  support:
+    type: telegram
+    token: "1:a"
+    unmentioned: drop
+    debounce: 2s
+    dm: {policy: pairing, "42": {agent: other}}
+    groups:
+      policy: open
+      only: ["-100", "-200"]
+      "-100":
+        require_mention: false
+        system_prompt: ""
+        threads:
+          "7": {enabled: false, mentions: {patterns: [Ling]}}
+    accounts:
+      work: {token: {env: WORK}, dm: {policy: open}}
+      home: {groups: {allow_from: inherit}}
+`, []string{"WORK=1:b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logins []string
+	for _, ch := range c.Channels {
+		logins = append(logins, fmt.Sprint(ch.Where(), " ", ch.Type, " ", ch.Telegram.Token.Reveal()))
+	}
+	if diff := cmp.Diff([]string{
+		"channels.support.accounts.work telegram 1:b", "channels.support.accounts.home telegram 1:a",
+	}, logins); diff != "" {
+		t.Error(diff)
+	}
+	settings := tree(t, c)
+	thread := settings.Policy(channel.PolicyQuery{Channel: "support", Account: "work", Kind: channel.Group, Conversation: "-100", Thread: "7"})
+	if thread.RouteAllowed || thread.RequireMention || thread.Unmentioned != channel.UnmentionedDrop || thread.Debounce != 2*time.Second ||
+		!cmp.Equal(thread.Patterns, []string{"Ling"}) || thread.DM != channel.PolicyOpen {
+		t.Errorf("got %+v", thread)
+	}
+	if got := thread.Sources["groups.enabled"]; got != "channels.support.groups.-100.threads.7.enabled" {
+		t.Errorf("it is from %q", got)
+	}
+	if agent, _ := settings.Route(channel.RouteQuery{Channel: "support", Account: "home", Peer: channel.Peer{Kind: channel.Direct, ID: "42"}}); agent != "other" {
+		t.Errorf("%q answers", agent)
+	}
+	if agent, _ := settings.Route(channel.RouteQuery{Channel: "support", Account: "home", Peer: channel.Peer{Kind: channel.Direct, ID: "43"}}); agent != DefaultAgent {
+		t.Errorf("%q answers where nobody is named", agent)
+	}
+}
+
+func TestTheWebAndTheTerminalAreThereWithoutAConfiguration(t *testing.T) { // CH-152, CH-162
+	c, err := load(t, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := tree(t, c)
+	web := settings.Policy(channel.PolicyQuery{Channel: "web", Kind: channel.Direct})
+	if web.DM != channel.PolicyOpen || web.CommandMode != channel.CommandsSenders {
+		t.Errorf("the web has %+v", web)
+	}
+	cli := settings.Policy(channel.PolicyQuery{Channel: "cli", Kind: channel.Direct})
+	if cli.DM != channel.PolicyAllowlist || !cmp.Equal(cli.DMAllowFrom, []string{"local"}) || !cmp.Equal(cli.Admins, []string{"local"}) || cli.OnBusy != "steer" {
+		t.Errorf("the terminal has %+v", cli)
+	}
+	if len(c.Channels) > 0 {
+		t.Errorf("channels run: %+v", c.Channels)
+	}
+	if p := settings.Policy(channel.PolicyQuery{Channel: "telegram", Kind: channel.Direct}); p.DM != "" {
+		t.Errorf("somebody may talk on a channel that is not configured: %q", p.DM)
+	}
+	if c, err = load(t, "channels: {web: {dm: {policy: disabled}}}", nil); err != nil {
+		t.Fatal(err)
+	}
+	if web := tree(t, c).Policy(channel.PolicyQuery{Channel: "web", Kind: channel.Direct}); web.DM != channel.PolicyDisabled || web.CommandMode != channel.CommandsSenders {
+		t.Errorf("the web has %+v", web)
+	}
+}
+
+func TestWhatIsWrongWithAChannelIsSaidWhereItStands(t *testing.T) { // CH-101, CH-102, CH-103
+	for _, test := range []struct{ name, file, want string }{
+		{"a name that is near", "channels:\n  telegrm: {}", `2:3: channels.telegrm: has no type; expected one of TYPES; did you mean telegram?`},
+		{"a type that is near", "channels:\n  x: {type: webhok}", `2:13: channels.x.type: "webhok" is none of TYPES; did you mean webhook?`},
+		{"a type that is another", "channels:\n  web: {type: cli}", `2:15: channels.web.type: web is a name with a meaning of its own, a channel of type web; choose another name for this one`},
+		{"no channel", "channels: [telegram]", `1:1: channels: expected channels by name, as "telegram: {token: …}"`},
+		{"a name in capitals", "channels:\n  Web: {}", `2:3: channels.Web: the name of a channel has small letters, digits, - and _ only`},
+		{"what is needed", "channels:\n  telegram: {}", `2:3: channels.telegram: has no token; expected token: {env: NAME} or {file: PATH}`},
+		{"a variable that is not set", "channels:\n  telegram: {token: {env: NONE}}", `2:27: channels.telegram.token: the environment variable NONE is not set`},
+		{"a setting that is near", "channels:\n  web: {dm: {polcy: open}}", `2:14: channels.web.dm.polcy: unknown setting; did you mean dm.policy?`},
+		{"a setting of another type", "channels:\n  web: {callback_hosts: [x]}", `2:9: channels.web.callback_hosts: is a setting of channels of type webhook; this one is of type web`},
+		{"a value that is none", "channels:\n  web: {unmentioned: soon}", `2:22: channels.web.unmentioned: "soon" is none of history, drop, observe`},
+		{"an id that is a number", "channels:\n  web: {dm: {allow_from: [42]}}", `2:27: channels.web.dm.allow_from: 42 is not text; put it in quotes`},
+		{"groups by pairing", "channels:\n  web: {groups: {policy: pairing}}", `2:26: channels.web.groups.policy: "pairing" is none of disabled, open, allowlist`},
+		{"everybody in an allowlist", "channels:\n  web: {dm: {policy: allowlist, allow_from: [\"*\"]}}", `2:45: channels.web.dm.allow_from: "*" in the list says nothing with the policy allowlist; for everybody there is dm.policy: open`},
+		{"everybody gives commands", "channels:\n  web: {commands: {admins: [\"*\"]}}", `2:28: channels.web.commands.admins: "*" gives commands to everybody; for all who may talk there is commands.mode: senders`},
+		{"an agent that is not there", "channels:\n  web: {agent: asistant}", `2:16: channels.web.agent: "asistant" is none of assistant; did you mean assistant?`},
+		{"a setting in the wrong place", "channels:\n  web: {groups: {\"-1\": {log: {previews: true}}}}", `2:25: channels.web.groups.-1.log: cannot stand here; it is a setting of a channel, an account`},
+		{"a conversation without settings", "channels:\n  web: {groups: {\"-1\": yes}}", `2:18: channels.web.groups.-1: unknown setting`},
+		{"a duration that is none", "channels:\n  web: {debounce: fast}", `2:19: channels.web.debounce: "fast" is not a duration (as 30s or 5m)`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := load(t, test.file, nil)
+			want := "lingserve.yaml:" + strings.Replace(test.want, "TYPES", strings.Join(ChannelTypes(), ", "), 1)
+			if err == nil || err.Error() != want {
+				t.Errorf("got  %v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+func TestChannelsArePrintedAsTheyAreReadAndSecretsAreStars(t *testing.T) { // CH-193
+	c, err := load(t, `
+channels:
+  telegram: {token: {env: TELEGRAM_BOT_TOKEN}, dm: {policy: open, "4.2": {agent: assistant}}}
+  hook: {type: webhook, secret: {env: SECRET}, callback: "https://example.com"}
+`, []string{telegramToken, "SECRET=whsec_canary"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := c.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	shown := b.String()
+	for _, secret := range []string{"telegram-token", "canary"} {
+		if strings.Contains(shown, secret) || strings.Contains(fmt.Sprintf("%+v %#v", c.Channels, c.Channels), secret) {
+			t.Errorf("%s is shown", secret)
+		}
+	}
+	again := strings.NewReplacer(stars, "again").Replace(shown)
+	read, err := load(t, again, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, again)
+	}
+	b.Reset()
+	if err := read.Print(&b); err != nil {
+		t.Fatal(err)
+	}
+	values := func(text string) (lines []string) {
+		for line := range strings.Lines(text) {
+			value, _, _ := strings.Cut(line, "  # ")
+			lines = append(lines, strings.TrimSpace(value))
+		}
+		return lines
+	}
+	if diff := cmp.Diff(values(shown), values(b.String())); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAConfigurationCanBeReadOnceMore(t *testing.T) {
+	c, err := load(t, "channels: {web: {dm: {policy: disabled}}}", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("lingserve.yaml", []byte("channels: {web: {dm: {policy: allowlist}}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next, err := c.Reload()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := tree(t, next).Policy(channel.PolicyQuery{Channel: "web", Kind: channel.Direct}); p.DM != channel.PolicyAllowlist {
+		t.Errorf("the policy is %q", p.DM)
+	}
+}

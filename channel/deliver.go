@@ -249,7 +249,8 @@ func (d *deliveries) keep(ctx context.Context, b *Block) (direct bool, r Receipt
 		return true, r, false, nil
 	}
 	out := Outbound{
-		Channel: d.Channel, Account: d.Account, TurnID: d.Turn, Event: d.Event, Sender: how.Sender, Origin: d.Origin, Block: *b,
+		Channel: d.Channel, Account: d.Account, TurnID: d.Turn, Session: d.Session, Event: d.Event, Sender: how.Sender,
+		Origin: d.Origin, Block: *b,
 	}
 	switch can, err := d.kernel.Outbox.can(how); {
 	case err != nil:

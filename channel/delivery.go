@@ -125,6 +125,7 @@ type Reconciler interface {
 type Outbound struct {
 	Channel, Account string
 	TurnID           string
+	Session          string `json:",omitempty"` // that is answered in
 	Event            string `json:",omitempty"` // the key of the event that is answered; "" where none was accepted
 	Sender           string // the registered one
 	Origin           Origin // whom the gates are asked about before it is tried again

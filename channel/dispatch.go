@@ -105,7 +105,7 @@ func (p *pass) silent() bool {
 func (p *pass) sending() sending {
 	f := p.facts
 	s := sending{
-		Turn: p.result.TurnID, Channel: f.Channel, Account: f.Account, Conversation: f.Conversation.ID,
+		Turn: p.result.TurnID, Session: p.result.SessionKey, Channel: f.Channel, Account: f.Account, Conversation: f.Conversation.ID,
 		Origin:   Origin{Sender: f.Sender, Conversation: f.Conversation},
 		Delivery: p.delivery, Target: f.Reply, Observing: p.observing(), Echo: p.k.state.marks,
 		Warn: func(ctx context.Context, what string, err error) { p.warn(ctx, StageDispatch, what, err) },

@@ -79,6 +79,7 @@ type parcel struct {
 	orphan  bool // it waits for its sender to be registered
 	sending bool // an attempt has begun of which it is not known what it came to
 	before  bool // an earlier process has put it in
+	erased  bool // with its session, while it was being sent: it is on no disk, and goes when the attempt is over
 }
 
 // outboxLine is a line of the file: a block that is new, or a step that one has taken.
@@ -358,6 +359,11 @@ func (o *Outbox) attempt(ctx context.Context, p *parcel, first bool) (r Receipt,
 
 	o.mu.Lock()
 	s, allow := o.senders[p.out.Sender], o.allow
+	if p.erased {
+		o.mu.Unlock()
+		o.settle(p, Suppressed, errErased)
+		return Receipt{State: Suppressed}, false, errErased
+	}
 	unsure, tooOld := p.sending, time.Since(p.at) > o.o.MaxAge
 	if p.orphan = s == nil; p.orphan && !tooOld {
 		p.busy, p.due = false, time.Now().Add(senderless)
@@ -453,6 +459,9 @@ func (o *Outbox) later(s Sender, p *parcel, state ReceiptState, err error, last 
 	case UnknownWhether:
 		keep = settles(s)
 	}
+	o.mu.Lock()
+	keep = keep && !p.erased
+	o.mu.Unlock()
 	if !keep || last || p.out.Attempt >= o.o.Attempts {
 		o.settle(p, state, err)
 		return false
@@ -542,10 +551,18 @@ func (o *Outbox) tidyDisk(p *parcel, state ReceiptState, used int64) error {
 		_, err := o.log.append(outboxLine{ID: p.id, Step: state.String()})
 		return err
 	}
+	return o.anew()
+}
+
+// anew writes the file with what waits alone. The caller holds disk.
+func (o *Outbox) anew() error {
 	o.mu.Lock()
 	var left []any
 	for _, id := range sortedIDs(o.blocks) {
 		q := o.blocks[id]
+		if q.erased {
+			continue
+		}
 		out := q.out
 		l := outboxLine{ID: id, At: q.at.Round(0), Block: &out, Attempt: q.out.Attempt}
 		if q.sending {
@@ -557,6 +574,38 @@ func (o *Outbox) tidyDisk(p *parcel, state ReceiptState, used int64) error {
 	}
 	o.mu.Unlock()
 	return o.log.rewrite(left)
+}
+
+var errErased = errors.New("channel: the session was erased")
+
+// Erase removes the blocks of a session, and from the disk those that were sent before, too. One that is being sent at this moment
+// is not tried again.
+func (o *Outbox) Erase(session string) error {
+	o.disk.Lock()
+	defer o.disk.Unlock()
+	o.mu.Lock()
+	if o.closed {
+		o.mu.Unlock()
+		return errOutboxClosed
+	}
+	for _, p := range o.blocks {
+		switch {
+		case p.out.Session != session:
+		case p.busy:
+			p.erased = true
+		default:
+			o.removeLocked(p)
+		}
+	}
+	o.wakeLocked()
+	o.mu.Unlock()
+	if o.log == nil {
+		return nil
+	}
+	if err := o.anew(); err != nil {
+		return fmt.Errorf("the outbox cannot be written: %w", err)
+	}
+	return nil
 }
 
 func sortedIDs(m map[uint64]*parcel) []uint64 {

@@ -23,6 +23,7 @@ var errEnded = errors.New("channel: the turn has ended; nothing more is sent")
 // sending is what the deliveries of one turn are made of. Only Turn is required.
 type sending struct {
 	Turn                           string
+	Session                        string
 	Channel, Account, Conversation string
 	Origin                         Origin
 	Event                          string   // the key of the event in the ledger and the outbox; "" where none was accepted

@@ -32,6 +32,7 @@ func TestAnEventInWhichTheProcessDiesFourTimesIsGivenUpAndTold(t *testing.T) {
 						answered++
 						return channel.Result{}, m.Claim.Commit(ctx, channel.OutcomeVisible)
 					}
+					time.Sleep(time.Second) // the other one is answered
 					starts++
 					j.Abandon() // the process ends here
 					stop()

@@ -17,41 +17,51 @@ import (
 
 // Windows is a channel.WindowStore: a file for each window, which is replaced whole. It is not made durable against the end of the
 // machine: what waits in a window was not to be answered.
-type Windows struct {
+type Windows struct{ *texts }
+
+// OpenWindows opens the folder of windows, which is made where it is not there.
+func OpenWindows(dir string) (*Windows, error) {
+	t, err := openTexts(dir, ".window")
+	if err != nil {
+		return nil, fmt.Errorf("window folder: %w", err)
+	}
+	return &Windows{t}, nil
+}
+
+// texts is a folder of small files, each of which is replaced whole.
+type texts struct {
 	root *os.Root
+	end  string        // of the names of its files
 	next atomic.Uint64 // names of files that are being written
 }
 
 const (
-	windowEnd = ".window"
-	writeEnd  = ".new"
-	maxWindow = 1 << 20 // a window is far smaller
+	writeEnd = ".new"
+	maxText  = 1 << 20 // texts are far smaller
 )
 
-// OpenWindows opens the folder of windows, which is made where it is not there.
-func OpenWindows(dir string) (*Windows, error) {
+func openTexts(dir, end string) (*texts, error) {
 	root, err := openFolder(dir)
 	if err != nil {
-		return nil, fmt.Errorf("window folder: %w", err)
+		return nil, err
 	}
-	w := &Windows{root: root}
 	names, err := list(root)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("window folder: %w", explain(err)), root.Close())
+		return nil, errors.Join(explain(err), root.Close())
 	}
 	for _, name := range names { // of a process that died while it wrote
 		if strings.HasSuffix(name, writeEnd) {
 			_ = root.Remove(name)
 		}
 	}
-	return w, nil
+	return &texts{root: root, end: end}, nil
 }
 
 // Close lets the folder go.
-func (w *Windows) Close() error { return w.root.Close() }
+func (w *texts) Close() error { return w.root.Close() }
 
 // Names implements channel.WindowStore.
-func (w *Windows) Names(context.Context) ([]string, error) {
+func (w *texts) Names(context.Context) ([]string, error) {
 	files, err := list(w.root)
 	if err != nil {
 		return nil, explain(err)
@@ -62,7 +72,7 @@ func (w *Windows) Names(context.Context) ([]string, error) {
 	}
 	var all []saved
 	for _, f := range files {
-		name, ok := strings.CutSuffix(f, windowEnd)
+		name, ok := strings.CutSuffix(f, w.end)
 		if !ok {
 			continue
 		}
@@ -79,8 +89,8 @@ func (w *Windows) Names(context.Context) ([]string, error) {
 }
 
 // Load implements channel.WindowStore.
-func (w *Windows) Load(_ context.Context, name string) ([]byte, error) {
-	f, err := openRegular(w.root, name+windowEnd, os.O_RDONLY)
+func (w *texts) Load(_ context.Context, name string) ([]byte, error) {
+	f, err := openRegular(w.root, name+w.end, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -89,17 +99,17 @@ func (w *Windows) Load(_ context.Context, name string) ([]byte, error) {
 	}
 	defer f.Close()
 	var b bytes.Buffer
-	n, err := io.Copy(&b, io.LimitReader(f, maxWindow+1))
-	if err == nil && n > maxWindow {
-		err = fmt.Errorf("the file of a window has more than %d bytes", maxWindow)
+	n, err := io.Copy(&b, io.LimitReader(f, maxText+1))
+	if err == nil && n > maxText {
+		err = fmt.Errorf("the file has more than %d bytes", maxText)
 	}
 	return append([]byte{}, b.Bytes()...), err // one that is empty is there
 }
 
 // Save implements channel.WindowStore.
-func (w *Windows) Save(_ context.Context, name string, text []byte) error {
+func (w *texts) Save(_ context.Context, name string, text []byte) error {
 	if text == nil {
-		if err := w.root.Remove(name + windowEnd); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := w.root.Remove(name + w.end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return explain(err)
 		}
 		return nil
@@ -115,7 +125,7 @@ func (w *Windows) Save(_ context.Context, name string, text []byte) error {
 		err = w.root.Chtimes(part, now, now)
 	}
 	if err == nil {
-		err = w.root.Rename(part, name+windowEnd)
+		err = w.root.Rename(part, name+w.end)
 	}
 	if err != nil {
 		_ = w.root.Remove(part)

@@ -1,0 +1,131 @@
+package channel
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// CH-76: by the name alone, where nobody has recorded where the session's messages came from.
+func TestTheConversationOfASessionIsReadFromItsName(t *testing.T) {
+	for name, want := range map[string]WindowKey{
+		"telegram:42":              {Channel: "telegram", Conversation: "42"},
+		"telegram:-100123#7":       {Channel: "telegram", Conversation: "-100123", Thread: "7"},
+		"telegram@work:42~clerk":   {Channel: "telegram", Account: "work", Conversation: "42"},
+		"web:alice#s-42":           {Channel: "web", Conversation: "alice", Thread: "s-42"},
+		"slack:C%3A1#171.2":        {Channel: "slack", Conversation: "C:1", Thread: "171.2"},
+		"telegram":                 {},
+		"s-42":                     {},
+		"telegram!0123456789abcde": {},
+		"telegram:42:43":           {},
+		"telegram:%zz":             {},
+		"":                         {},
+	} {
+		got, ok := placeNamed(name)
+		if ok != (want != WindowKey{}) || ok && got != want {
+			t.Errorf("%q: got %+v, %v, expected %+v", name, got, ok, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.SampledFrom([]rune("@:#~!%/a"))))
+		want := WindowKey{
+			Channel: part.Filter(func(s string) bool { return s != "" }).Draw(t, "channel"), Account: part.Draw(t, "account"),
+			Conversation: part.Filter(func(s string) bool { return s != "" }).Draw(t, "conversation"), Thread: part.Draw(t, "thread"),
+		}
+		name := SessionKey(KeyParts{want.Channel, want.Account, want.Conversation, want.Thread, part.Draw(t, "agent")})
+		if got, ok := placeNamed(name); strings.Contains(name, "!") == ok || ok && got != want {
+			t.Errorf("%q: got %+v, %v, expected %+v", name, got, ok, want)
+		}
+	})
+}
+
+// CH-76
+func TestNothingOfASessionThatIsErasedIsInTheOutbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		o, err := OpenOutbox(&OutboxOptions{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func(session, text string) {
+			t.Helper()
+			out := Outbound{Channel: "fake", Sender: "fake", Session: session, Block: Block{Kind: ReplyFinal, Payload: Payload{Text: text}, Target: ReplyPlanFacts{To: session}}}
+			id, err := o.put(t.Context(), out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, _ = o.first(t.Context(), id)
+		}
+		on := func() string {
+			text, err := os.ReadFile(filepath.Join(dir, outboxFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(text)
+		}
+		put("erased", "canary one") // nobody sends: it waits
+		put("kept", "another")
+		var p post
+		during, release := make(chan struct{}), make(chan struct{})
+		o.Register("slow", &p)
+		p.answer = func(out Outbound) (Receipt, error) {
+			close(during)
+			<-release
+			return Receipt{}, &NotSentError{Retryable: true}
+		}
+		go func() {
+			out := Outbound{Channel: "fake", Sender: "slow", Session: "erased", Block: Block{Kind: ReplyFinal, Payload: Payload{Text: "canary two"}, Target: ReplyPlanFacts{To: "x"}}}
+			id, _ := o.put(context.Background(), out)
+			_, _, _ = o.first(context.Background(), id)
+		}()
+		<-during
+		if n := strings.Count(on(), "canary"); n != 2 {
+			t.Fatalf("%d of 2 texts are on the disk before", n)
+		}
+		if err := o.Erase("erased"); err != nil {
+			t.Fatal(err)
+		}
+		if text := on(); strings.Contains(text, "canary") || !strings.Contains(text, "another") {
+			t.Errorf("on the disk is\n%s", text)
+		}
+		close(release) // it could be tried again, but is not
+		synctest.Wait()
+		o.Start()
+		time.Sleep(time.Hour)
+		if got := p.said(); len(got) != 1 {
+			t.Errorf("sent %q, expected the one that was on its way", got)
+		}
+		if diff := cmp.Diff(map[string]int{"fake": 1}, o.Pending()); diff != "" {
+			t.Error(diff)
+		}
+		if err := o.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(on(), "canary") {
+			t.Error("it has come back to the disk")
+		}
+		again, err := OpenOutbox(&OutboxOptions{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = again.Close(t.Context()) }()
+		if diff := cmp.Diff(map[string]int{"fake": 1}, again.Pending()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestABlockSaysInWhichSessionItAnswers(t *testing.T) { // CH-76, CH-56
+	text, err := json.Marshal(Outbound{Session: "s"})
+	if err != nil || !strings.Contains(string(text), `"Session":"s"`) {
+		t.Errorf("got %s, %v", text, err)
+	}
+}

@@ -1,0 +1,371 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/webhook"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/fakecallback"
+	"github.com/lingserve/lingserve/internal/faketelegram"
+)
+
+const hookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// backend is one that has a webhook channel and gets its replies.
+type backend struct {
+	t    *testing.T
+	back *fakecallback.Server
+	url  string
+}
+
+func newBackend(t *testing.T) *backend {
+	t.Helper()
+	b := &backend{t: t, back: fakecallback.New(hookSecret)}
+	server := httptest.NewServer(b.back)
+	t.Cleanup(server.Close)
+	b.url = server.URL
+	return b
+}
+
+// settings are those of a channel "hook"; more are lines of it.
+func (b *backend) settings(more ...string) string {
+	return "channels:\n  hook:\n    type: webhook\n    secret: " + hookSecret + "\n    callback: " + b.url +
+		"\n    allow_insecure: true\n    allow_private: [127.0.0.1]\n    " + strings.Join(more, "\n    ") + "\n"
+}
+
+// say sends a message to a server, again while its channel is not open yet, and returns the status and the answer.
+func (b *backend) say(p *process, id, text string) (status int, answer map[string]any) {
+	b.t.Helper()
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if status, answer = b.sayOnce(p, id, text); status != http.StatusServiceUnavailable {
+			break
+		}
+	}
+	return status, answer
+}
+
+func (b *backend) sayOnce(p *process, id, text string) (int, map[string]any) {
+	b.t.Helper()
+	body := fmt.Appendf(nil, `{"sender":{"id":"ann"},"conversation":{"id":"c1","kind":"direct"},"text":%q}`, text)
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, p.base+"/v1/channels/hook/webhook", bytes.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	secrets, err := webhook.ParseSecrets(hookSecret)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	secrets.Sign(req.Header, id, time.Now(), body)
+	res, err := client(b.t).Do(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var answer map[string]any
+	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
+		b.t.Fatal(err)
+	}
+	return res.StatusCode, answer
+}
+
+// taken waits for so many replies.
+func (b *backend) taken(n int) []fakecallback.Message {
+	b.t.Helper()
+	for end := time.Now().Add(patient); len(b.back.Taken()) < n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Fatalf("the callback got %d replies, expected %d", len(b.back.Taken()), n)
+		}
+	}
+	return b.back.Taken()
+}
+
+func serverWith(t *testing.T, dir, configuration string, args ...string) *process {
+	t.Helper()
+	write(t, dir, "lingserve.yaml", configuration)
+	return startServerIn(t, dir, append([]string{"--demo-pace", "0"}, args...)...)
+}
+
+func readyz(t *testing.T, p *process) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.base+"/readyz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := client(t).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatal(res.Status, err)
+	}
+	return string(body)
+}
+
+func TestAMessageOfABackendIsAnsweredToItsCallback(t *testing.T) { // CH-182, CH-183
+	b := newBackend(t)
+	p := serverWith(t, t.TempDir(), b.settings("dm: {policy: open}"))
+	p.waitFor(`^  channels   hook$`)
+	status, answer := b.say(p, "msg-1", "Why is the sky blue?")
+	if status != http.StatusAccepted || answer["status"] != "accepted" {
+		t.Errorf("got %d %v", status, answer)
+	}
+	got := b.taken(1)[0]
+	if !strings.Contains(got.Text, "Why is the sky blue?") || !strings.HasPrefix(got.ID, answer["turn"].(string)+":") {
+		t.Errorf("got %+v", got)
+	}
+	if status, answer := b.say(p, "msg-1", "Why is the sky blue?"); status != http.StatusAccepted || answer["duplicate"] != true {
+		t.Errorf("got %d %v", status, answer)
+	}
+	p.signal(syscall.SIGTERM)
+	if status := p.wait(); status != 0 {
+		t.Errorf("the server ended with %d", status)
+	}
+	if n := len(b.back.Taken()); n != 1 {
+		t.Errorf("the callback got %d replies", n)
+	}
+}
+
+func TestAServerThatIsKilledAnswersAfterItsNextStartOnce(t *testing.T) { // CH-71, CH-74, CH-192
+	b, dir := newBackend(t), t.TempDir()
+	p := serverWith(t, dir, b.settings("dm: {policy: open}"), "--demo-pace", "1") // it would take minutes
+	if status, answer := b.say(p, "msg-1", "Why?"); status != http.StatusAccepted {
+		t.Fatalf("got %d %v", status, answer)
+	}
+	p.signal(os.Kill)
+	p.wait()
+	p = serverWith(t, dir, b.settings("dm: {policy: open}"))
+	if status, answer := b.say(p, "msg-1", "Why?"); status != http.StatusAccepted || answer["duplicate"] != true {
+		t.Errorf("got %d %v", status, answer)
+	}
+	b.taken(1)
+	b.say(p, "msg-2", "And why not?")
+	if got := b.taken(2); len(got) != 2 || !strings.Contains(got[0].Text, "Why?") || !strings.Contains(got[1].Text, "And why not?") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWhoMayTalkIsReadAgainOnSIGHUP(t *testing.T) { // CH-61
+	b, dir := newBackend(t), t.TempDir()
+	p := serverWith(t, dir, b.settings("ack: result"))
+	p.waitFor("nobody may talk on a channel")
+	if _, answer := b.say(p, "msg-1", "x"); answer["reason"] != "no_policy" {
+		t.Errorf("got %v", answer)
+	}
+	write(t, dir, "lingserve.yaml", b.settings("ack: result", "dm: {policy: everybody}"))
+	p.signal(syscall.SIGHUP)
+	p.waitFor(`"everybody\\?" is none of disabled, open, allowlist, pairing`)
+	write(t, dir, "lingserve.yaml", b.settings("ack: result", "dm: {policy: open}"))
+	p.signal(syscall.SIGHUP)
+	p.waitFor("settings of channels reloaded")
+	if _, answer := b.say(p, "msg-2", "x"); answer["outcome"] != "visible" {
+		t.Errorf("got %v", answer)
+	}
+}
+
+func TestAChannelWhosePlatformRefusesItsTokenStopsAndTheServerGoesOn(t *testing.T) { // CH-179
+	fake := faketelegram.New(nil)
+	t.Cleanup(func() { _ = fake.Close() })
+	api := httptest.NewServer(fake)
+	t.Cleanup(api.Close)
+	b := newBackend(t)
+	p := serverWith(t, t.TempDir(), b.settings("dm: {policy: open}")+
+		"  telegram: {token: \"123:wrong\", api: \""+api.URL+"\", dm: {policy: open}}\n")
+	p.waitFor("a channel does not work")
+	if got := readyz(t, p); !strings.Contains(got, `"status":"ready"`) || !strings.Contains(got, `"channels":{"telegram":"`) || strings.Contains(got, "wrong") {
+		t.Errorf("got %s", got)
+	}
+	b.say(p, "msg-1", "x")
+	b.taken(1)
+}
+
+func TestATelegramBotIsAnsweredByTheConfiguredAgent(t *testing.T) { // CH-170
+	fake := faketelegram.New(nil)
+	t.Cleanup(func() { _ = fake.Close() })
+	api := httptest.NewServer(fake)
+	t.Cleanup(api.Close)
+	chat := faketelegram.Chat{ID: 42, Type: "private", FirstName: "Ann"}
+	fake.AddChat(chat)
+	serverWith(t, t.TempDir(), `
+agents:
+  assistant: {model: "demo:fast"}
+channels:
+  telegram:
+    token: "`+fake.Token()+`"
+    api: `+api.URL+`
+    agent: assistant
+    dm: {policy: allowlist, allow_from: ["42"]}
+    groups: {policy: open}
+`)
+	fake.Say(faketelegram.Message{Chat: chat, From: &faketelegram.User{ID: 42, FirstName: "Ann"}, Text: "Why is the sky blue?"})
+	for end := time.Now().Add(patient); ; time.Sleep(10 * time.Millisecond) {
+		messages := fake.Messages(42, fake.Me().ID)
+		if len(messages) > 0 && strings.Contains(messages[len(messages)-1].Text, "Why is the sky blue?") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the chat has %+v", messages)
+		}
+	}
+}
+
+// loadFile loads a configuration in an empty folder.
+func loadFile(t *testing.T, text string) *config.Config {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("lingserve.yaml", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(nil, []string{"LINGSERVE_DEMO_PACE=0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestAChannelThatCannotStartSaysWhy(t *testing.T) { // CH-179
+	for _, test := range []struct{ name, file, want string }{
+		{
+			"a token that is none", `channels: {telegram: {token: hello}}`,
+			"channels.telegram: the token is not one; expected a number, a colon, and letters, as @BotFather shows it",
+		},
+		{
+			"no callback", `channels: {a: {type: webhook, accounts: {work: {secret: ` + hookSecret + `}}}}`,
+			"channels.a.accounts.work: there is no callback, to which the replies go; set it to an https address, or ack to result",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := loadFile(t, test.file)
+			if _, err := makeChannel(c, c.Channels[0], "", nil); err == nil || err.Error() != test.want {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestEveryTypeOfChannelCanBeMadeOrIsPartOfTheProgram(t *testing.T) { // CH-07
+	inside := map[string]bool{"web": true, "cli": true}
+	for _, name := range config.ChannelTypes() {
+		if (channelMakers[name] == nil) != inside[name] {
+			t.Errorf("the type %s is not made by anybody, or by two", name)
+		}
+	}
+}
+
+// still is a channel that does nothing, or panics, or fails.
+type still struct {
+	name string
+	hook http.Handler
+	err  error
+}
+
+func (s still) Name() string          { return s.name }
+func (s still) Webhook() http.Handler { return s.hook }
+
+func (s still) Serve(ctx context.Context, _ *channel.Kernel) error {
+	switch {
+	case s.name == "panics":
+		panic(s.err)
+	case s.name == "fails":
+		return s.err
+	case s.name == "stops":
+		return nil
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func TestNamesOfChannelsAreUnique(t *testing.T) { // CH-07
+	d := &doors{}
+	hook := http.NotFoundHandler()
+	for _, one := range []*door{
+		{Channel: still{name: "a"}},
+		{Channel: still{name: "a"}, account: "x"},
+		{Channel: still{name: "h", hook: hook}, account: "x"},
+	} {
+		if err := d.add(one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.add(&door{Channel: still{name: "a"}, account: "x"}); err == nil || err.Error() != "there are two channels a@x; their names must differ" {
+		t.Errorf("got %v", err)
+	}
+	err := d.add(&door{Channel: still{name: "h", hook: hook}, account: "y"})
+	if err == nil || !strings.HasPrefix(err.Error(), "channels.h: the accounts x and y would get their events at one address") {
+		t.Errorf("got %v", err)
+	}
+	if d.Webhook("h") == nil || d.Webhook("a") != nil || d.Webhook("b") != nil {
+		t.Error("the webhooks are others")
+	}
+}
+
+func TestAChannelThatStopsIsToldOfAndNotStartedAgain(t *testing.T) { // CH-179
+	outbox, err := channel.OpenOutbox(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &doors{kernel: &channel.Kernel{Outbox: outbox}, log: slog.New(slog.DiscardHandler)}
+	secret := errors.New("secret")
+	for _, name := range []string{"works", "panics", "fails", "stops"} {
+		if err := d.add(&door{Channel: still{name: name, err: secret}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.start()
+	for end := time.Now().Add(patient); len(d.Broken()) < 3 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	}
+	broken := d.Broken()
+	if len(broken) != 3 || broken["fails"] != "secret" || broken["stops"] != "the channel has stopped by itself" ||
+		broken["panics"] != "the channel has a fault; the server's log says more" {
+		t.Errorf("got %q", broken)
+	}
+	if err := d.closeAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPairsAreApprovedWhileTheServerRuns(t *testing.T) { // CH-101
+	b, dir := newBackend(t), t.TempDir()
+	p := serverWith(t, dir, b.settings("dm: {policy: pairing}"))
+	b.say(p, "msg-1", "hello")
+	_, code, ok := strings.Cut(b.taken(1)[0].Text, "pair approve ")
+	if !ok {
+		t.Fatalf("got %+v", b.back.Taken())
+	}
+	run := func(args ...string) string {
+		var out bytes.Buffer
+		t.Chdir(dir)
+		if status := channelsCommand(args, nil, &out, &out); status != exitOK {
+			t.Fatalf("%q: status %d: %s", args, status, &out)
+		}
+		return out.String()
+	}
+	if got := run("pair"); !strings.Contains(got, "hook") || !strings.Contains(got, "ann") || !strings.Contains(got, code) {
+		t.Errorf("got %q", got)
+	}
+	if got := run("pair", "approve", strings.ToLower(code)); got != "ann is paired on hook\n" {
+		t.Errorf("got %q", got)
+	}
+	b.say(p, "msg-2", "hello again")
+	if got := b.taken(2)[1]; !strings.Contains(got.Text, "hello again") {
+		t.Errorf("got %+v", got)
+	}
+	if got := run("pair", "remove", "hook", "ann"); got != "ann is not paired on hook any more\n" {
+		t.Errorf("got %q", got)
+	}
+}

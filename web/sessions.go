@@ -403,7 +403,14 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.T
 	if s.o.Turns != nil {
 		s.o.Turns.Stop(t.Session(), errErased)
 	}
-	p, err := s.whenIdle(r.Context(), t.Session(), turn.Interrupt, t.Delete)
+	p, err := s.whenIdle(r.Context(), t.Session(), turn.Interrupt, func(ctx context.Context) error {
+		if s.o.Kernel != nil { // before the tape: where this fails, the session is there to be erased once more
+			if err := s.o.Kernel.Erase(ctx, t.Session()); err != nil {
+				return err
+			}
+		}
+		return t.Delete(ctx)
+	})
 	if p != nil {
 		p.write(w)
 		return

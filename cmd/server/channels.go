@@ -211,6 +211,7 @@ func (d *doors) open(c *config.Config, log *slog.Logger) (media string, err erro
 	d.close = append(d.close, root.Close)
 	k.Media, windows.Media = root, root
 	var store channel.WindowStore
+	routes := ""
 	if c.Data != "" {
 		j, err := file.OpenJournal(filepath.Join(channelsFolder(c), "journal"), file.JournalOptions{Log: log})
 		if err != nil {
@@ -224,7 +225,14 @@ func (d *doors) open(c *config.Config, log *slog.Logger) (media string, err erro
 		}
 		d.close = append(d.close, w.Close)
 		store, o.Dir = w, filepath.Join(channelsFolder(c), "outbox")
+		routes = filepath.Join(channelsFolder(c), "sessions")
 	}
+	sessions, err := file.OpenSessions(routes, file.SessionsOptions{Log: log})
+	if err != nil {
+		return "", err
+	}
+	d.close = append(d.close, sessions.Close)
+	k.Recorder = sessions
 	k.Window = channel.NewWindow(store, windows)
 	if k.Outbox, err = channel.OpenOutbox(&o); err != nil {
 		return "", err

@@ -1,0 +1,103 @@
+package web
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/file"
+)
+
+// CH-76: what channels keep of a session goes with it.
+func TestErasingASessionErasesWhatChannelsKeepOfIt(t *testing.T) {
+	dir := t.TempDir()
+	const canary = "canary-0815"
+	journal, err := file.OpenJournal(filepath.Join(dir, "journal"), file.JournalOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = journal.Close() }()
+	windows, err := file.OpenWindows(filepath.Join(dir, "windows"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = windows.Close() }()
+	sessions, err := file.OpenSessions(filepath.Join(dir, "sessions"), file.SessionsOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sessions.Close() }()
+	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
+		Channel: {AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyOpen}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &channel.Kernel{Journal: journal, Window: channel.NewWindow(windows, channel.WindowOptions{}), Recorder: sessions, Settings: tree}
+	a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.Kernel = k })
+	a.serve()
+	if r := a.say("hello", ""); r.StatusCode != 200 {
+		t.Fatalf("%d %s", r.StatusCode, text(t, r))
+	}
+
+	// The session has a conversation on another channel, too. So has another session, of which nothing may go.
+	event := func(conversation, id string, settle bool) channel.EventKey {
+		key := channel.EventKey{Channel: "chat", Conversation: conversation, Thread: "7", ID: id}
+		if _, err := journal.Accept(t.Context(), key, []byte(canary+conversation)); err != nil {
+			t.Fatal(err)
+		}
+		if settle {
+			c, _, err := journal.Claim(t.Context(), key)
+			if err != nil || c.Commit(t.Context(), channel.OutcomeVisible) != nil {
+				t.Fatal(err)
+			}
+		}
+		return key
+	}
+	for session, conversation := range map[string]string{"s": "hers", "other": "his"} {
+		event(conversation, "1", true)
+		event(conversation, "2", false)
+		place := channel.ConversationFacts{Kind: channel.Group, ID: conversation, ThreadID: "7", Label: canary + conversation}
+		if err := sessions.LastRoute(t.Context(), channel.Row{SessionKey: session, Channel: "chat", Conversation: place, At: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		err := k.Window.Record(t.Context(), channel.Recording{
+			Key:     channel.WindowKey{Channel: "chat", Conversation: conversation, Thread: "7"},
+			Message: channel.MessageFacts{RawBody: canary + conversation},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := func(of string) (n int) {
+		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			n += bytes.Count(data, []byte(canary+of))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if hers, his := files("hers"), files("his"); hers != 4 || his != 4 {
+		t.Fatalf("%d and %d texts are on the disk before, expected 4 each", hers, his)
+	}
+	if r := a.do("DELETE", "/v1/sessions/s", ""); r.StatusCode != 204 {
+		t.Fatalf("%d %s", r.StatusCode, text(t, r))
+	}
+	if hers, his := files("hers"), files("his"); hers != 0 || his != 4 {
+		t.Errorf("%d and %d texts are on the disk behind it, expected none and 4", hers, his)
+	}
+	if _, ok, err := sessions.Last(t.Context(), "s"); ok || err != nil {
+		t.Errorf("its last route is known, %v", err)
+	}
+}

@@ -84,6 +84,9 @@ type Journal struct {
 	buffer   []byte
 }
 
+// ErrInUse says that another process, or somebody else in this one, has the folder.
+var ErrInUse = errors.New("another server uses this folder; stop it, or give this one a folder of its own")
+
 var (
 	_ channel.Journal       = (*Journal)(nil)
 	_ channel.Ledger        = (*Journal)(nil)
@@ -151,7 +154,7 @@ func (j *Journal) open(dir string) (err error) {
 		return err
 	}
 	if err := lockFile(j.lock); err != nil {
-		return fmt.Errorf("another server seems to use this folder: %w", err)
+		return err
 	}
 	if j.ledger, err = channel.OpenLedger(dir); err != nil {
 		return err

@@ -341,7 +341,7 @@ func TestKeysAndBytesAreBounded(t *testing.T) { // CH-70, CH-76
 	}
 }
 
-func TestOneProcessAtATimeUsesAJournalAndItsFilesAreItsOwn(t *testing.T) { // CH-76
+func TestALinkIsNotTakenForASegment(t *testing.T) { // CH-76
 	dir := t.TempDir()
 	if err := os.Symlink("/dev/null", filepath.Join(dir, "0000000000000001.events")); err != nil {
 		t.Skip(err)

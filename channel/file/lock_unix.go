@@ -3,11 +3,16 @@
 package file
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
 
-// lockFile takes a file for this process, until it ends, however it ends.
+// lockFile takes a file for whoever has opened it, until it is closed or the process ends, however it ends.
 func lockFile(f *os.File) error {
-	return syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK})
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return ErrInUse
+	}
+	return err
 }

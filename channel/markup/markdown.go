@@ -13,6 +13,8 @@ const (
 	TelegramMarkdownV2
 	// SlackMrkdwn is what Slack takes in texts.
 	SlackMrkdwn
+	// FeishuCard is the element markdown of cards of Feishu and Lark, of version 2.0.
+	FeishuCard
 )
 
 // Convert turns a model's Markdown (CommonMark with tables, ~~strike~~ and task lists) into a format. HTML in it is text.

@@ -16,6 +16,8 @@ func write(r runs, to Format) string {
 		writeNested(&b, lines(r), markdownV2{})
 	case SlackMrkdwn:
 		writeNested(&b, lines(spaced(r)), mrkdwn{})
+	case FeishuCard:
+		writeNested(&b, lines(parted(spaced(webLinks(r)))), feishu{})
 	default:
 		for i := range r {
 			b.WriteString(r[i].text)

@@ -1,0 +1,438 @@
+package feishu
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// Bounds of calls.
+const (
+	callTimeout = 30 * time.Second
+	maxAnswer   = 4 << 20          // bytes
+	maxWait     = 60 * time.Second // how long a turn waits for what the platform asks for, in all
+	attempts    = 3                // again after a connection that was refused, or after any failure where repeating is harmless
+	firstPause  = 500 * time.Millisecond
+)
+
+// api makes calls of the platform's server API.
+type api struct {
+	http   *http.Client
+	base   string // without a slash at its end
+	app    string
+	secret string
+	lost   func(error) // is told when the app's secret is not valid; nil
+
+	one   chan struct{} // held by whoever asks for a token
+	mu    sync.Mutex
+	token string    // guarded by mu, with its times
+	soon  time.Time // from then on, another is asked for
+	ends  time.Time
+}
+
+// Error is a call that the platform has refused. Its text is ours, with the platform's number: what the platform says may repeat what
+// was sent.
+type Error struct {
+	What       string // the call, in words
+	Code       int    // the platform's; 0 where there is none
+	Status     int    // of HTTP
+	RetryAfter time.Duration
+	kind       kind
+}
+
+func (e *Error) Error() string {
+	what := string(e.kind)
+	if what == "" {
+		what = "the platform refused the call"
+	}
+	if e.Code != 0 {
+		return fmt.Sprintf("feishu: %s: %s (code %d)", e.What, what, e.Code)
+	}
+	return fmt.Sprintf("feishu: %s: %s (status %d)", e.What, what, e.Status)
+}
+
+// kind is what a refusal means, in words for the log.
+type kind string
+
+// The kinds that are told apart.
+const (
+	badApp     kind = "app_id or app_secret is not valid; take both from the app's page Credentials & Basic Info"
+	badToken   kind = "the access token is not valid any more"
+	noScope    kind = "the app lacks a permission; add it on the app's page Permissions & Scopes and publish a version"
+	noBot      kind = "the app is no bot, or is not enabled; add the bot ability and publish a version"
+	noChat     kind = "the conversation is not there, or the bot is not in it"
+	blocked    kind = "the bot may not write to this person"
+	noRights   kind = "the bot may not write there"
+	noTopic    kind = "the topic is not there any more"
+	gone       kind = "the message is not there any more, or cannot be changed"
+	tooLong    kind = "the text is too long"
+	badCard    kind = "the card was not accepted"
+	refused    kind = "the platform or the organization does not let this content pass"
+	tooMany    kind = "the platform asks for fewer calls"
+	sending    kind = "the message is being sent already"
+	down       kind = "the platform does not work at the moment"
+	wrongPlace kind = "the answer is not that of the platform; check the setting api"
+)
+
+// kinds are those of the platform's codes.
+var kinds = map[int]kind{
+	10003: badApp, 10014: badApp, 10015: badApp, 99991543: badApp,
+
+	99991661: badToken, 99991663: badToken, 99991664: badToken, 99991668: badToken, 99991671: badToken,
+
+	99991672: noScope, 99991679: noScope, 230027: noScope,
+
+	230006: noBot, 99991662: noBot, 99991673: noBot,
+
+	230002: noChat, 230034: noChat, 232009: noChat, 232011: noChat,
+
+	230013: blocked, 230053: blocked,
+
+	230018: noRights, 230035: noRights,
+
+	230019: noTopic,
+
+	230011: gone, 230031: gone, 230050: gone, 230072: gone, 230075: gone, 230110: gone, 231003: gone,
+
+	230025: tooLong,
+
+	230099: badCard, 230054: badCard,
+
+	230022: refused, 230028: refused,
+
+	99991400: tooMany, 230020: tooMany, 11232: tooMany, 11233: tooMany, 11247: tooMany,
+
+	230049: sending,
+}
+
+func kindOf(code, status int) kind {
+	switch k, ok := kinds[code]; {
+	case ok:
+		return k
+	case status == http.StatusTooManyRequests:
+		return tooMany
+	case status >= 500:
+		return down
+	case code == 0 && status/100 == 2:
+		return wrongPlace
+	}
+	return ""
+}
+
+// is says whether an error is a refusal of one of the kinds.
+func is(err error, kinds ...kind) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && slices.Contains(kinds, e.kind)
+}
+
+// permanent are refusals after which nothing can be sent to that place.
+var permanent = []kind{badApp, badToken, noScope, noBot, noChat, blocked, noRights, noTopic}
+
+// unreached is a call whose connection was refused: nothing of it was sent.
+type unreached struct{ err error }
+
+func (u *unreached) Error() string { return "feishu: the platform cannot be reached: " + u.err.Error() }
+
+func (u *unreached) Unwrap() error { return u.err }
+
+// request is a call with what may be done about its failures.
+type request struct {
+	what     string // in words
+	method   string
+	path     string              // below /open-apis/, with its query
+	in       any                 // written as JSON, or a *form; nil has no body
+	out      any                 // the whole answer; nil is not read. An io.Writer takes the answer as it is
+	harmless bool                // repeating changes nothing: an edit, a question, what has a uuid
+	brief    bool                // what the platform asks to wait for is not waited for
+	slow     func(time.Duration) // is told of each call that was one too many; nil
+}
+
+// call makes one attempt, and a second one where the token was not valid any more.
+func (a *api) call(ctx context.Context, r request) error {
+	token, err := a.bearer(ctx, "")
+	if err != nil {
+		return err
+	}
+	err = a.send(ctx, r, token)
+	if !is(err, badToken) {
+		return err
+	}
+	if token, err = a.bearer(ctx, token); err != nil {
+		return err
+	}
+	return a.send(ctx, r, token)
+}
+
+// bearer returns a token that is not the stale one. One of its callers asks for it, the others wait.
+func (a *api) bearer(ctx context.Context, stale string) (string, error) {
+	known := func() (token string, fresh bool) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		now := time.Now()
+		if a.token == "" || a.token == stale || !now.Before(a.ends) {
+			return "", false
+		}
+		return a.token, now.Before(a.soon)
+	}
+	if token, fresh := known(); fresh {
+		return token, nil
+	}
+	select {
+	case a.one <- struct{}{}:
+		defer func() { <-a.one }()
+	case <-ctx.Done():
+		return "", &unreached{context.Cause(ctx)}
+	}
+	old, fresh := known()
+	if fresh {
+		return old, nil
+	}
+	var got struct {
+		Token  string `json:"tenant_access_token"`
+		Expire int64  `json:"expire"` // seconds
+	}
+	err := a.send(ctx, request{
+		what: "get an access token", method: http.MethodPost, path: "auth/v3/tenant_access_token/internal",
+		in: map[string]string{"app_id": a.app, "app_secret": a.secret}, out: &got,
+	}, "")
+	if err == nil && got.Token == "" {
+		err = &Error{What: "get an access token", Status: http.StatusOK, kind: wrongPlace}
+	}
+	if err != nil {
+		if is(err, badApp) && a.lost != nil {
+			a.lost(err)
+		}
+		if old != "" && !is(err, badApp) {
+			return old, nil // it is good for some time yet
+		}
+		if e, ok := errors.AsType[*Error](err); ok {
+			return "", e
+		}
+		return "", &unreached{err} // the call that it is for was not made
+	}
+	now := time.Now()
+	life := time.Duration(max(got.Expire, 1)) * time.Second
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	// While more than half an hour is left, the platform gives the same token once more.
+	a.token, a.ends, a.soon = got.Token, now.Add(life), now.Add(life-min(10*time.Minute, life/4))
+	return a.token, nil
+}
+
+// send makes one attempt with a token, "" for none.
+func (a *api) send(ctx context.Context, r request, token string) error {
+	if ctx.Err() != nil {
+		return &unreached{context.Cause(ctx)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	body, contentType, err := encode(r.in)
+	if err != nil {
+		return fmt.Errorf("feishu: %s: write the call: %w", r.what, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, a.base+"/open-apis/"+r.path, bytes.NewReader(body))
+	if err != nil {
+		return errors.New("feishu: api is no address; expected one such as " + DefaultAPI)
+	}
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := a.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("feishu: %s: %w", r.what, bare(ctx, err))
+	}
+	defer res.Body.Close()
+	if w, ok := r.out.(io.Writer); ok && res.StatusCode == http.StatusOK && !strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
+		if _, err := io.Copy(w, res.Body); err != nil {
+			return fmt.Errorf("feishu: %s: %w", r.what, bare(ctx, err))
+		}
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("feishu: %s: read the answer: %w", r.what, bare(ctx, err))
+	}
+	var got struct {
+		Code *int `json:"code"`
+	}
+	if json.Unmarshal(text, &got) != nil || got.Code == nil {
+		got.Code = new(0)
+		if res.StatusCode/100 == 2 {
+			return &Error{What: r.what, Status: res.StatusCode, kind: wrongPlace}
+		}
+	}
+	if code := *got.Code; code != 0 || res.StatusCode/100 != 2 {
+		e := &Error{What: r.what, Code: code, Status: res.StatusCode, kind: kindOf(code, res.StatusCode)}
+		if e.kind == tooMany {
+			e.RetryAfter = reset(res.Header)
+		}
+		return e
+	}
+	if _, raw := r.out.(io.Writer); r.out == nil || raw {
+		return nil
+	}
+	if err := json.Unmarshal(text, r.out); err != nil {
+		return fmt.Errorf("feishu: %s: the answer has an unexpected form", r.what)
+	}
+	return nil
+}
+
+// reset is for how long the platform wants no more calls: at least a second.
+func reset(h http.Header) time.Duration {
+	for _, name := range []string{"X-Ogw-Ratelimit-Reset", "Retry-After"} {
+		if n, err := strconv.Atoi(h.Get(name)); err == nil && n > 0 {
+			return time.Duration(min(n, 24*60*60)) * time.Second
+		}
+	}
+	return time.Second
+}
+
+// encode writes the body of a call.
+func encode(in any) (body []byte, contentType string, err error) {
+	switch in := in.(type) {
+	case nil:
+		return nil, "", nil
+	case *form:
+		return in.encode()
+	default:
+		body, err = plainJSON(in)
+		return body, "application/json; charset=utf-8", err
+	}
+}
+
+// plainJSON is JSON in which < and & are as long as elsewhere: they count towards the platform's limits.
+func plainJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// form is a call with a file.
+type form struct {
+	fields [][2]string
+	name   string // of the field
+	file   string // the name that people see
+	data   []byte
+}
+
+func (f *form) encode() ([]byte, string, error) {
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	for _, field := range f.fields {
+		if err := w.WriteField(field[0], field[1]); err != nil {
+			return nil, "", err
+		}
+	}
+	part, err := w.CreateFormFile(f.name, f.file)
+	if err != nil {
+		return nil, "", err
+	}
+	if _, err := part.Write(f.data); err != nil {
+		return nil, "", err
+	}
+	if err := w.Close(); err != nil {
+		return nil, "", err
+	}
+	return b.Bytes(), w.FormDataContentType(), nil
+}
+
+// bare is a transport's error without the address.
+func bare(ctx context.Context, err error) error {
+	if at, ok := errors.AsType[*url.Error](err); ok {
+		err = at.Err
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return &unreached{err}
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return &unreached{err}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// do makes a call, waits for what the platform asks to wait for, and repeats what certainly was not accepted or does no harm. What it
+// returns is what the kernel knows: nil, a [channel.NotSentError], or an error that leaves it open.
+func (a *api) do(ctx context.Context, r request) error {
+	waited, pause := time.Duration(0), firstPause
+	open := false // whether an attempt before may have been accepted
+	for n := 1; ; n++ {
+		err := a.call(ctx, r)
+		if err == nil {
+			return nil
+		}
+		wait := pause
+		e, isRefusal := errors.AsType[*Error](err)
+		_, dial := errors.AsType[*unreached](err)
+		proven := func(not *channel.NotSentError) error {
+			if open {
+				return not.Err // of an earlier attempt nothing is proven
+			}
+			return not
+		}
+		switch {
+		case isRefusal && e.kind == tooMany:
+			n--
+			if r.slow != nil {
+				r.slow(e.RetryAfter)
+			}
+			if wait = e.RetryAfter; r.brief || waited+wait > maxWait {
+				return proven(&channel.NotSentError{Err: err, Retryable: true, RetryAfter: e.RetryAfter})
+			}
+			waited += wait
+		case isRefusal && e.kind != down && e.kind != sending:
+			return proven(&channel.NotSentError{Err: err, Permanent: slices.Contains(permanent, e.kind)})
+		case dial:
+			if n > attempts || ctx.Err() != nil {
+				return proven(&channel.NotSentError{Err: err, Retryable: true})
+			}
+		default:
+			open = true
+			if !r.harmless || n > attempts || ctx.Err() != nil {
+				return err
+			}
+		}
+		if cause := sleep(ctx, wait); cause != nil {
+			if isRefusal && e.kind == tooMany || dial {
+				return proven(&channel.NotSentError{Err: cause, Retryable: true})
+			}
+			return err
+		}
+		pause *= 2
+	}
+}
+
+// sleep waits, or returns why it has not.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,164 @@
+package feishu
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// The headers of a request's signature.
+const (
+	headerSignature = "X-Lark-Signature"
+	headerTimestamp = "X-Lark-Request-Timestamp"
+	headerNonce     = "X-Lark-Request-Nonce"
+)
+
+// Webhook is the door for events: POST /v1/channels/{name}/webhook.
+func (c *Channel) Webhook() http.Handler { return http.HandlerFunc(c.receive) }
+
+// receive answers with 200 and an empty object when the event is in the journal, before anything runs: the platform waits 3 s.
+func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEvent))
+	if err != nil {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+			return
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	all, ok := c.open(r.Header, body, time.Now())
+	if !ok {
+		c.refuse(r.Context(), w)
+		return
+	}
+	if all.challenge() {
+		answer(w, map[string]string{"challenge": all.Challenge})
+		return
+	}
+	h, e, err := all.read()
+	switch {
+	case all.Schema == "": // of the first version there is nothing to know
+		answer(w, struct{}{})
+		return
+	case err != nil:
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	case h.App != "" && h.App != c.api.app:
+		c.refuse(r.Context(), w)
+		return
+	case e.message == nil: // nothing that an agent could be told of
+		answer(w, struct{}{})
+		return
+	}
+	c.mu.Lock()
+	door := c.door
+	c.mu.Unlock()
+	if door == nil || c.me.Load() == nil {
+		later(w)
+		return
+	}
+	raw, err := all.bare()
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	if err := c.accept(r.Context(), door, e, raw); err != nil {
+		c.log.WarnContext(r.Context(), "an event cannot be accepted; the platform is to send it again", "channel", c.name, "error", err)
+		later(w)
+		return
+	}
+	answer(w, struct{}{})
+}
+
+// challenge says whether it is asked whether this is the right address.
+func (all *envelope) challenge() bool { return all.Type == "url_verification" && all.Schema == "" }
+
+// accept makes an event durable. A message that is known and has changed since is an edit.
+func (c *Channel) accept(ctx context.Context, door *channel.Door, e *Event, raw []byte) error {
+	isNew, err := door.Accept(ctx, channel.Arrival{Key: c.key(e), Raw: raw})
+	if err != nil {
+		return err
+	}
+	if e.Type != eventMessage {
+		return nil
+	}
+	if m := e.message; m.Thread != "" {
+		c.threads.put(m.ID, m.Thread)
+	}
+	if isNew[0] || !e.message.edited() {
+		return nil
+	}
+	e.edit = true
+	_, err = door.Accept(ctx, channel.Arrival{Key: c.key(e), Raw: raw})
+	return err
+}
+
+// open checks that a body is the platform's, and decrypts it. Every fault is the same.
+func (c *Channel) open(h http.Header, body []byte, now time.Time) (*envelope, bool) {
+	var all envelope
+	if json.Unmarshal(body, &all) != nil {
+		return nil, false
+	}
+	signature := h.Get(headerSignature)
+	if c.seal != nil {
+		// With a key, everything is encrypted, and everything but the question for the address is signed.
+		if all.Encrypt == "" || signature != "" && !c.seal.signed(signature, h.Get(headerTimestamp), h.Get(headerNonce), body, now) {
+			return nil, false
+		}
+		plain, err := c.seal.open(all.Encrypt)
+		all = envelope{}
+		if err != nil || json.Unmarshal(plain, &all) != nil {
+			return nil, false
+		}
+		if signature == "" && !all.challenge() {
+			return nil, false
+		}
+	} else if at := h.Get(headerTimestamp); all.Encrypt != "" || at != "" && !fresh(at, now) {
+		return nil, false
+	}
+	if c.verification != "" {
+		token := all.Token
+		if all.Schema != "" {
+			var head header
+			_ = json.Unmarshal(all.Header, &head) // without a token it has the wrong one
+			token = head.Token
+		}
+		if !same(token, c.verification) {
+			return nil, false
+		}
+	}
+	return &all, true
+}
+
+// refuse answers what is not the platform's, and says so in the log now and then: the commonest reason is a wrong setting.
+func (c *Channel) refuse(ctx context.Context, w http.ResponseWriter) {
+	if last := c.refused.Load(); time.Now().Unix()-last >= int64(refusedEvery/time.Second) && c.refused.CompareAndSwap(last, time.Now().Unix()) {
+		c.log.WarnContext(ctx, "a request to the webhook is not the platform's, or the settings encrypt_key and verification_token are not those of the app", "channel", c.name)
+	}
+	w.WriteHeader(http.StatusUnauthorized)
+}
+
+// refusedEvery is how seldom the log says that requests are refused.
+const refusedEvery = 10 * time.Minute
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	_ = json.NewEncoder(w).Encode(v) // the platform that is not there any more asks again
+}
+
+// later asks the platform to send an event again.
+func later(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "5")
+	w.WriteHeader(http.StatusServiceUnavailable)
+}

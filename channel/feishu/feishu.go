@@ -1,0 +1,391 @@
+// Package feishu is the channel of Feishu and Lark: event subscriptions over HTTP tell what people write, the server API takes the
+// answers, as cards that grow while they are written.
+//
+// # What it promises
+//   - An event is in the journal before the platform is told that it has come, which is within the 3 s that it waits, however long
+//     the agent takes; it runs once, whatever is delivered again.
+//   - Who knows neither the encrypt key nor the verification token learns nothing but that, however a body is wrong.
+//   - What may have been accepted is sent again only with the uuid of the first attempt and within the hour in which the platform
+//     honours it; what certainly was not accepted is.
+//   - What a model writes mentions nobody, is no markup that it does not look like, and links to nothing but http and https.
+//   - The app's secret is in no error, no log and no address.
+//
+// There is no library for this in the build: the calls that are needed are a dozen.
+package feishu
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// Secret is a text that prints as stars.
+type Secret string
+
+const stars = "***"
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return stars
+}
+
+// GoString, LogValue and MarshalText are for those that do not ask String.
+func (s Secret) GoString() string             { return `"` + s.String() + `"` }
+func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String()) }
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// What is shown of an answer before it is finished.
+const (
+	PreviewEdit = "edit" // a card that grows
+	PreviewOff  = "off"
+)
+
+// How answers are written.
+const (
+	FormatCard = "card" // with markup
+	FormatText = "text" // plain; it cannot grow
+)
+
+// The addresses of the two platforms.
+const (
+	DefaultAPI = "https://open.feishu.cn"
+	LarkAPI    = "https://open.larksuite.com"
+)
+
+// Settings are what the channel itself is told; who may talk is for package channel. AppID, AppSecret and one of EncryptKey and
+// VerificationToken are required.
+type Settings struct {
+	Name    string // of the channel; "" is feishu
+	Account string // of several; "" is the only one
+
+	AppID             string // cli_…
+	AppSecret         Secret
+	EncryptKey        Secret // of events; "" where they are not encrypted
+	VerificationToken Secret // of events; "" checks none
+	API               string // the base of addresses; "" is [DefaultAPI]
+	Agent             string // answers where no routes are
+
+	Preview string // "" is [PreviewEdit]
+	Format  string // "" is [FormatCard]
+
+	MaxMedia int64  // bytes of one file; 0 is 10 MiB
+	Media    string // the folder for files; "" loads none
+
+	Grace  time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
+	Client *http.Client  // nil is one of its own
+	Log    *slog.Logger  // nil is silent
+}
+
+// Channel is one app in one organization.
+type Channel struct {
+	name, account string
+	agent         string
+	seal          *seal  // nil where events are not encrypted
+	verification  string // "" checks none
+	preview       string
+	format        string
+	grace         time.Duration
+	log           *slog.Logger
+	api           *api
+	store         store
+	threads       *memory[string]    // of messages: their topics. What recalls a message does not say in which it was
+	looked        *memory[*found]    // messages that were asked for
+	first         *memory[time.Time] // when the first attempt to send a block began
+	me            atomic.Pointer[identity]
+	refused       atomic.Int64 // when the log last said that a request was, in seconds
+	closeIdle     func()       // of a client of its own
+	broken        atomic.Pointer[error]
+	giveUp        atomic.Pointer[context.CancelCauseFunc]
+	mu            sync.Mutex
+	door          *channel.Door // guarded by mu: while Serve runs
+}
+
+// identity is who the bot is.
+type identity struct {
+	OpenID string `json:"open_id"`
+	Name   string `json:"app_name"`
+	Status int    `json:"activate_status"` // 2 is active
+}
+
+var _ channel.Channel = (*Channel)(nil)
+
+var appForm = regexp.MustCompile(`^cli_[A-Za-z0-9]+$`)
+
+// Bounds of what is remembered.
+const (
+	maxThreads = 10_000
+	maxLooked  = 1_000
+	maxFirst   = 10_000
+)
+
+// New checks the settings and returns the channel. It asks nobody yet.
+func New(s Settings) (*Channel, error) {
+	c := &Channel{
+		name: cmp.Or(s.Name, "feishu"), account: s.Account, agent: s.Agent, verification: strings.TrimSpace(string(s.VerificationToken)),
+		preview: cmp.Or(s.Preview, PreviewEdit), format: cmp.Or(s.Format, FormatCard), grace: s.Grace, log: s.Log,
+		store:   store{limit: cmp.Or(s.MaxMedia, defaultMaxMedia)},
+		threads: newMemory[string](maxThreads), looked: newMemory[*found](maxLooked), first: newMemory[time.Time](maxFirst),
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	app, secret := strings.TrimSpace(s.AppID), strings.TrimSpace(string(s.AppSecret))
+	switch {
+	case app == "":
+		return nil, errors.New("feishu: there is no app_id; set it to the App ID of the app's page Credentials & Basic Info")
+	case !appForm.MatchString(app):
+		return nil, errors.New("feishu: app_id is none; expected cli_ and letters, as the app's page Credentials & Basic Info shows it")
+	case secret == "":
+		return nil, errors.New("feishu: there is no app_secret; set it to the App Secret of the app's page Credentials & Basic Info")
+	case strings.ContainsAny(secret, " \t\r\n"):
+		return nil, errors.New("feishu: the app_secret has white space in it; expected the App Secret alone")
+	}
+	if key := strings.TrimSpace(string(s.EncryptKey)); key != "" {
+		c.seal = newSeal(key)
+	}
+	if c.seal == nil && c.verification == "" {
+		return nil, errors.New("feishu: there is neither encrypt_key nor verification_token, so that anybody could send events; set what the app's page Events & Callbacks, Encryption Strategy shows")
+	}
+	base := strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/")
+	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return nil, errors.New("feishu: api is no address; expected " + DefaultAPI + " or " + LarkAPI)
+	}
+	switch c.preview {
+	case PreviewEdit, PreviewOff:
+	default:
+		return nil, fmt.Errorf("feishu: preview is %q; expected %s or %s", c.preview, PreviewEdit, PreviewOff)
+	}
+	switch c.format {
+	case FormatCard:
+	case FormatText:
+		c.preview = PreviewOff // a text can be changed a few times only
+	default:
+		return nil, fmt.Errorf("feishu: format is %q; expected %s or %s", c.format, FormatCard, FormatText)
+	}
+	if c.store.limit < 0 || c.store.limit > platformMaxMedia {
+		return nil, fmt.Errorf("feishu: max_media is %d; the platform gives files of at most %d bytes", c.store.limit, platformMaxMedia)
+	}
+	var err error
+	if s.Media != "" {
+		if c.store.dir, err = filepath.Abs(s.Media); err != nil {
+			return nil, fmt.Errorf("feishu: the media folder: %w", err)
+		}
+	}
+	client := s.Client
+	c.closeIdle = func() {}
+	if client == nil {
+		own := http.DefaultTransport.(*http.Transport).Clone()
+		own.MaxIdleConnsPerHost = 16 // calls of as many turns at a time
+		client, c.closeIdle = &http.Client{Transport: own}, own.CloseIdleConnections
+	}
+	once := *client // its redirects are not ours to change
+	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.api = &api{http: &once, base: base, app: app, secret: secret, lost: c.fail, one: make(chan struct{}, 1)}
+	return c, nil
+}
+
+// Name implements [channel.Channel].
+func (c *Channel) Name() string { return c.name }
+
+// self is what is known of the bot.
+func (c *Channel) self() identity {
+	if me := c.me.Load(); me != nil {
+		return *me
+	}
+	return identity{}
+}
+
+// Ready says why the channel does not work, nil where it does, for whoever asks whether the server is ready (CH-179).
+func (c *Channel) Ready() error {
+	if err := c.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// fail ends the channel: the app's secret is not valid, so that nothing can work until somebody changes it.
+func (c *Channel) fail(err error) {
+	c.broken.Store(&err)
+	if stop := c.giveUp.Load(); stop != nil {
+		(*stop)(err)
+	}
+}
+
+// Check says whether the channel could start. It changes nothing on the platform. Whether the platform knows this server's address
+// cannot be asked for.
+func (c *Channel) Check(ctx context.Context) error {
+	defer c.closeIdle()
+	return c.whoAmI(ctx)
+}
+
+// About is what the platform says of the bot, for people.
+func (c *Channel) About() string { return c.self().Name }
+
+// whoAmI asks the platform for the bot's id.
+func (c *Channel) whoAmI(ctx context.Context) error {
+	var got struct {
+		Bot identity `json:"bot"`
+	}
+	err := c.api.call(ctx, request{what: "get the bot's id", method: http.MethodGet, path: "bot/v3/info", out: &got})
+	if err != nil {
+		return err
+	}
+	if got.Bot.OpenID == "" {
+		return &Error{What: "get the bot's id", Status: http.StatusOK, kind: noBot}
+	}
+	c.me.Store(&got.Bot)
+	return nil
+}
+
+// Explain says what would become of a recorded event, encrypted or not, and why. Nothing has an effect: the platform is asked who the
+// bot is, and for the message that is replied to.
+func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byte) (channel.Explanation, error) {
+	var all envelope
+	if err := unmarshal(recorded, &all); err != nil {
+		return channel.Explanation{}, err
+	}
+	if all.Encrypt != "" {
+		if c.seal == nil {
+			return channel.Explanation{}, errors.New("feishu: the event is encrypted; set encrypt_key to the one of the app")
+		}
+		plain, err := c.seal.open(all.Encrypt)
+		if err != nil {
+			return channel.Explanation{}, err
+		}
+		all = envelope{}
+		if err := unmarshal(plain, &all); err != nil {
+			return channel.Explanation{}, err
+		}
+	}
+	_, e, err := all.read()
+	if err != nil {
+		return channel.Explanation{}, err
+	}
+	if c.me.Load() == nil {
+		defer c.closeIdle()
+		if err := c.whoAmI(ctx); err != nil {
+			return channel.Explanation{}, err
+		}
+	}
+	return channel.Explain(ctx, k, c.event(k, e, channel.Meta{}))
+}
+
+// delivery is how the reply of one turn goes out.
+func (c *Channel) delivery(chat string) channel.Delivery {
+	d := &delivery{c: c, chat: chat}
+	if c.preview == PreviewOff {
+		return d
+	}
+	return streaming{d}
+}
+
+// Serve implements [channel.Channel].
+func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
+	defer c.closeIdle()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	c.giveUp.Store(&stop)
+	defer c.giveUp.Store(nil)
+	c.broken.Store(nil)
+
+	door := channel.NewDoor(k, channel.DoorOptions{
+		Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
+		Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
+			return channel.Run(ctx, k, c.event(k, accepted(e), m))
+		},
+		Incomplete: c.incomplete,
+	})
+	c.mu.Lock()
+	if c.door != nil {
+		c.mu.Unlock()
+		return errors.New("feishu: the channel serves already")
+	}
+	c.door = door
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		c.door = nil
+		c.mu.Unlock()
+	}()
+	if k.Outbox != nil {
+		k.Outbox.Register(c.sender(), c)
+		defer k.Outbox.Register(c.sender(), nil)
+	}
+	// The bot's id is needed to know who is meant, so nothing runs before it is known; what is left from before waits, too.
+	if err := c.persist(ctx); err != nil {
+		return c.ended(ctx, err)
+	}
+	c.log.InfoContext(ctx, "the channel is connected", "channel", c.name, "bot", c.self().Name)
+	return c.ended(ctx, door.Serve(ctx, nil))
+}
+
+// accepted is an event of the journal. What nobody can read is settled, too.
+func accepted(entry channel.JournalEntry) *Event {
+	e, err := Raw(entry.Raw)
+	if err != nil {
+		return &Event{ID: entry.Key.ID}
+	}
+	e.edit = strings.HasPrefix(entry.Key.ID, "edit:")
+	return e
+}
+
+// ended is what Serve returns: nil where somebody wanted its end.
+func (c *Channel) ended(ctx context.Context, err error) error {
+	if bad := c.Ready(); bad != nil {
+		return bad
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// maxPause bounds the pause after failures.
+const maxPause = 30 * time.Second
+
+// persist asks for the bot's id until it is known, or until the channel ends or the platform says that there is none.
+func (c *Channel) persist(ctx context.Context) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := c.whoAmI(ctx)
+		if err == nil || ctx.Err() != nil || is(err, badApp, wrongPlace) {
+			return err
+		}
+		wait := pause
+		if e, ok := errors.AsType[*Error](err); ok {
+			wait = max(wait, e.RetryAfter)
+		}
+		c.log.WarnContext(ctx, "the platform does not answer as it should; the call is repeated", "channel", c.name, "error", err, "pause", wait)
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// incomplete tells a conversation that a crash has cut off an answer (CH-74).
+func (c *Channel) incomplete(ctx context.Context, entry channel.JournalEntry) error {
+	e := accepted(entry)
+	if kind, _ := e.kind(); kind != channel.EventMessage {
+		return nil
+	}
+	t := target{chat: e.message.Chat}
+	if e.message.Thread != "" || e.message.chatKind() == channel.Group {
+		t.reply, t.topic = e.message.ID, e.message.Thread != ""
+	}
+	t.uuid = uuid("incomplete:"+e.message.ID, 0)
+	_, err := c.post(ctx, &t, body{text: "The server was restarted while it was answering: the answer may be incomplete."})
+	return err
+}

@@ -142,7 +142,7 @@ func (s *Server) prepareAgent(a *ask) (spec, *problem) {
 	}
 	sp.agent = &agentRun{
 		s: s, name: a.Agent, id: newRunID(), policy: turn.Policy(a.OnBusy), done: a.Done,
-		placed: make(chan struct{}), begun: make(chan struct{}), ready: make(chan struct{}),
+		placed: make(chan struct{}), begun: make(chan struct{}), ruled: make(chan struct{}), ready: make(chan struct{}),
 	}
 	sp.session = a.Session
 	if sp.session == "" { // one of its own, in which the conversation can go on
@@ -204,7 +204,6 @@ type agentRun struct {
 	admission channel.Admission // observeOnly: nothing of the turn is to be seen
 
 	cancel context.CancelCauseFunc // ends the turn
-	sink   channel.Sink            // by which the run is shown
 	ticket *turn.Ticket
 	begun  chan struct{} // closed when tells is set, or there is to be none
 	tells  *run          // the run that tells of the turn; nil: it could not be started, or another turn has used the message
@@ -215,7 +214,9 @@ type agentRun struct {
 	place     sync.Once
 	placed    chan struct{} // closed when taken is set
 	taken     taken
-	supervise func() // waits for the end of tells, and keeps what is kept of it
+	supervise func()        // waits for the end of tells, and keeps what is kept of it
+	ruled     chan struct{} // closed when shown is set
+	shown     bool          // the run may be seen
 
 	mu      sync.Mutex
 	steered []spec // messages that were given to this run's turn
@@ -311,7 +312,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 			policy = turn.Queue // a workflow cannot be steered
 		}
 	}
-	a.sink, a.spec, sp.id = t.Sink, sp, a.id
+	a.spec, sp.id = sp, a.id
 	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.id), turn.WithPolicy(policy), turn.WithSink(a.take))
 	if err != nil {
 		return channel.DispatchResult{}, err
@@ -340,6 +341,8 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 		}
 	}
 	if a.tells != nil {
+		a.shown = show(ctx, t.Sink)
+		close(a.ruled)
 		a.supervise()
 	}
 	_, err = ticket.Wait(context.Background())
@@ -475,7 +478,7 @@ func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
 	defer a.cancel(nil)
 	defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
 	a.own = m
-	if a.show(ctx) {
+	if <-a.ruled; a.shown {
 		return a.tell(ctx, m)
 	}
 	// All goes as it would, to where nobody looks.
@@ -490,9 +493,9 @@ func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
 	return nil
 }
 
-// show says whether the run may be seen: that is the visible part of the turn.
-func (a *agentRun) show(ctx context.Context) (shown bool) {
-	_, _ = a.sink.Do(ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (channel.Receipt, error) {
+// show says whether a run may be seen: that it is, is what is visible of a turn.
+func show(ctx context.Context, sink channel.Sink) (shown bool) {
+	_, _ = sink.Do(ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (channel.Receipt, error) {
 		shown = true
 		return channel.Receipt{}, nil
 	})

@@ -19,7 +19,7 @@ func (s *Server) inSession(sp *spec, session string, policy turn.Policy, input j
 	}
 	a := &agentRun{
 		s: s, name: sp.workflow.Info().Name, id: newRunID(), policy: policy,
-		placed: make(chan struct{}), begun: make(chan struct{}), ready: make(chan struct{}),
+		placed: make(chan struct{}), begun: make(chan struct{}), ruled: make(chan struct{}), ready: make(chan struct{}),
 	}
 	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
 		if !a.stop(cause) { // by a later message, or by who erases the session

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/feishu"
 	"github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/channel/slack"
 	"github.com/lingserve/lingserve/channel/telegram"
@@ -30,6 +32,7 @@ var channelMakers = map[string]func(config.Channel, channelParts) (channel.Chann
 	"telegram": newTelegram,
 	"webhook":  newWebhook,
 	"slack":    newSlack,
+	"feishu":   newFeishu,
 }
 
 // channelParts are what a channel is given beside its settings.
@@ -76,6 +79,15 @@ func newSlack(c config.Channel, p channelParts) (channel.Channel, error) {
 		s.State = filepath.Join(p.data, "threads.json")
 	}
 	return slack.New(s)
+}
+
+func newFeishu(c config.Channel, p channelParts) (channel.Channel, error) {
+	return feishu.New(feishu.Settings{
+		Name: c.Name, Account: c.Account, AppID: c.Feishu.AppID, AppSecret: feishu.Secret(c.Feishu.AppSecret.Reveal()),
+		EncryptKey: feishu.Secret(c.Feishu.EncryptKey.Reveal()), VerificationToken: feishu.Secret(c.Feishu.VerificationToken.Reveal()),
+		API: c.Feishu.API, Preview: c.Feishu.Preview, Format: c.Feishu.Format, MaxMedia: int64(c.Feishu.MaxMedia),
+		Media: p.media, Grace: p.grace, Log: p.log,
+	})
 }
 
 // makeChannel makes a channel that is configured; nil for one that has its door elsewhere.
@@ -390,6 +402,25 @@ func (d *doors) closeStores() error {
 	}
 	d.close = nil
 	return errors.Join(errs...)
+}
+
+// errChannelsInUse says that a server has what channels keep.
+var errChannelsInUse = errors.New("a server uses the data folder: what its channels keep of the session goes within a day of its last answer, or at once if the server erases the session (DELETE /v1/sessions/{id})")
+
+// eraseFromChannels removes what channels keep of a session, while no server does anything with it.
+func eraseFromChannels(ctx context.Context, c *config.Config, session string, log *slog.Logger) (err error) {
+	if _, err := os.Stat(channelsFolder(c)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	d := &doors{kernel: &channel.Kernel{Log: log}, log: log, stop: func() {}}
+	defer func() { err = errors.Join(err, d.closeStores()) }()
+	if _, err := d.open(c, log); err != nil {
+		if errors.Is(err, file.ErrInUse) {
+			return errChannelsInUse
+		}
+		return dataError(c, err)
+	}
+	return d.kernel.Erase(ctx, session)
 }
 
 // look warns of channels on which nobody may talk: that is how they come.

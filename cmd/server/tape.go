@@ -128,7 +128,13 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		case "export":
 			err = found.Export(ctx, stdout)
 		case "delete":
-			err = found.Delete(ctx)
+			if err = eraseFromChannels(ctx, c, found.Session(), newLog(stderr, c.Log)); errors.Is(err, errChannelsInUse) {
+				fmt.Fprintln(stderr, err)
+				err = nil
+			}
+			if err == nil {
+				err = found.Delete(ctx)
+			}
 		}
 	}
 	err = errors.Join(err, t.store.Close())

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/tape"
+	tapefile "github.com/lingserve/lingserve/tape/file"
+)
+
+// CH-76: by the command, as by the server.
+func TestATapeThatIsDeletedGoesFromTheChannelsToo(t *testing.T) {
+	for _, inUse := range []bool{false, true} {
+		data := t.TempDir()
+		c := &config.Config{Data: data, Workspace: t.TempDir()}
+		tapes, err := tapefile.Open(tapesFolder(c), tapefile.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		export := `{"id":1,"kind":"message","payload":{"role":"user","content":"hi"},"meta":{},"date":"2026-01-01T00:00:00Z"}` + "\n"
+		if err := tape.Import(t.Context(), tapes, c.Workspace, "fake:42", strings.NewReader(export)); err != nil {
+			t.Fatal(err)
+		}
+		if err := tapes.Close(); err != nil {
+			t.Fatal(err)
+		}
+		j, err := file.OpenJournal(filepath.Join(channelsFolder(c), "journal"), file.JournalOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := j.Accept(t.Context(), channel.EventKey{Channel: "fake", Conversation: "42", ID: "1"}, []byte("canary")); err != nil {
+			t.Fatal(err)
+		}
+		if !inUse {
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var stdout, stderr strings.Builder
+		args := []string{"delete", "fake:42", "--yes", "--data", data, "--workspace", c.Workspace}
+		if code := tapeCommand(args, strings.NewReader(""), &stdout, &stderr); code != exitOK {
+			t.Fatalf("got %d: %s", code, stderr.String())
+		}
+		if told := strings.Contains(stderr.String(), "a server uses the data folder"); told != inUse {
+			t.Errorf("in use: %t, said %q", inUse, stderr.String())
+		}
+		if inUse {
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		files, _ := filepath.Glob(filepath.Join(channelsFolder(c), "journal", "*.events"))
+		kept := false
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept = kept || strings.Contains(string(text), "canary")
+		}
+		if kept != inUse {
+			t.Errorf("in use: %t, its events are kept: %t", inUse, kept)
+		}
+	}
+}
+
+// CH-56, CH-72: the outbox has no lock of its own. It is opened behind the journal's, so no second server comes to it.
+func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
+	c := &config.Config{Data: t.TempDir()}
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	first := &doors{kernel: &channel.Kernel{}, log: log, stop: func() {}}
+	if _, err := first.open(c, log); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.closeStores() }()
+	outbox := filepath.Join(channelsFolder(c), "outbox", "outbox.jsonl")
+	const half = `{"id":1,"half of a line that the first server is writing`
+	if err := os.WriteFile(outbox, []byte(half), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := &doors{kernel: &channel.Kernel{}, log: log, stop: func() {}}
+	if _, err := second.open(c, log); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
+		t.Errorf("got %v, expected that another server uses the folder", err)
+	}
+	if err := second.closeStores(); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(outbox); err != nil || string(text) != half {
+		t.Errorf("the outbox is now %q, %v", text, err)
+	}
+}

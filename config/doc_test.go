@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/channel"
 )
 
 var update = flag.Bool("update", false, "write the tables of the guides")
@@ -24,6 +26,8 @@ var tables = map[string]struct {
 	"presets":   {"../docs/models.md", presetsTable},
 	"agents":    {"../docs/agents.md", func() string { return namedTable(agentSettings) }},
 	"mcp":       {"../docs/agents.md", func() string { return namedTable(mcpSettings) }},
+	"policies":  {"../docs/channels.md", policiesTable},
+	"webhook":   {"../docs/channels/webhook.md", func() string { return channelTable(webhookSettings) }},
 }
 
 // settingsTable has the settings but those of providers, which have a table of their own.
@@ -56,6 +60,47 @@ func namedTable(settings func(name string) []Setting) string {
 	var b strings.Builder
 	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
 	for _, s := range settings("NAME") {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), s.Help)
+	}
+	return b.String()
+}
+
+// policiesTable has the settings that every channel has, as they stand below a channel.
+func policiesTable() string {
+	var b strings.Builder
+	b.WriteString("| key | also of | value | default | |\n|---|---|---|---|---|\n")
+	for _, s := range channel.SettingsTable() {
+		var also []string
+		for _, l := range []struct {
+			level channel.Level
+			name  string
+		}{{channel.OfDirect, "a direct conversation"}, {channel.OfGroup, "a group"}, {channel.OfThread, "a thread"}} {
+			if key, ok := s.At(l.level); ok && key != s.Key {
+				also = append(also, l.name+" as `"+key+"`")
+			} else if ok {
+				also = append(also, l.name)
+			}
+		}
+		if s.Levels&channel.OfChannel == 0 {
+			also = append([]string{"not of a channel"}, also...)
+		}
+		if len(also) == 0 {
+			also = []string{"–"}
+		}
+		kind := s.Kind()
+		if s.IsList() && len(s.OneOf) > 0 {
+			kind = "list of " + strings.Join(s.OneOf, ", ")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, strings.Join(also, ", "), kind, code(shippedText(channel.Place{}, s)), s.Help)
+	}
+	return b.String()
+}
+
+// channelTable has the settings that channels of one type have beside those.
+func channelTable(settings func(at string, of func(*Config) *Channel) []Setting) string {
+	var b strings.Builder
+	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
+	for _, s := range settings("", func(c *Config) *Channel { return c.channel("x", "") }) {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), s.Help)
 	}
 	return b.String()
@@ -115,7 +160,9 @@ func TestTheGuideShowsTheTables(t *testing.T) {
 // What the guides show of the configuration file can be copied into one.
 func TestTheGuidesFilesAreRead(t *testing.T) {
 	read := 0
-	for _, guide := range []string{"../docs/configuration.md", "../docs/models.md", "../docs/agents.md"} {
+	for _, guide := range []string{
+		"../docs/configuration.md", "../docs/models.md", "../docs/agents.md", "../docs/channels.md", "../docs/channels/webhook.md",
+	} {
 		text, err := os.ReadFile(guide)
 		if err != nil {
 			t.Fatal(err)

@@ -26,6 +26,7 @@ var (
 	_ channel.Classifier      = (*adapter)(nil)
 	_ channel.Preflighter     = (*adapter)(nil)
 	_ channel.Finalizer       = (*adapter)(nil)
+	_ channel.Challenger      = (*adapter)(nil)
 )
 
 // event is what the kernel is given of an event.
@@ -114,7 +115,9 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		})
 	}
 	who := from.Identity()
-	who.Paired = a.paired(ctx, policy, kind, from.ID)
+	if kind == channel.Direct { // an error is that it is not known, which the gate says
+		who.Paired, _ = channel.PairedFact(ctx, a.k.Pairing, policy.DM, c.name, c.account, from.ID)
+	}
 
 	f := channel.Facts{
 		Channel: c.name, Account: c.account, MessageID: in.ID, From: from.ID, Timestamp: in.Timestamp,
@@ -193,21 +196,25 @@ func (a *adapter) media(ctx context.Context, list []*message, quoted *found, f *
 // loaderTimeout bounds the loading of a message's files (CH-28).
 const loaderTimeout = 15 * time.Second
 
-// paired says whether a sender was paired, where that is asked for.
-func (a *adapter) paired(ctx context.Context, p channel.Policy, kind channel.ChatType, sender string) channel.Tri {
-	if p.DM != channel.PolicyPairing || kind != channel.Direct {
-		return channel.Unknown
+// requester is a store of pairs that makes codes: [*channel.Pairs].
+type requester interface {
+	Request(_ context.Context, channel, account string, s channel.SenderFacts) (code string, tell bool, err error)
+}
+
+// Challenge implements [channel.Challenger]: whoever writes to the bot is told how to be let in.
+func (a *adapter) Challenge(ctx context.Context, s channel.SenderFacts) error {
+	pairs, ok := a.k.Pairing.(requester)
+	m := a.e.message
+	if !ok || m == nil || m.chatKind() != channel.Direct {
+		return nil
 	}
-	if a.k.Pairing == nil {
-		return channel.No
+	code, tell, err := pairs.Request(ctx, a.c.name, a.c.account, s)
+	if err != nil || !tell {
+		return err
 	}
-	switch ok, err := a.k.Pairing.Paired(ctx, a.c.name, a.c.account, sender); {
-	case err != nil:
-		return channel.Unknown
-	case ok:
-		return channel.Yes
-	}
-	return channel.No
+	_, err = a.c.post(ctx, &target{chat: m.Chat, uuid: uuid("pair:"+m.ID, 0)}, body{text: "To talk here you have to be paired. Your code is " + code +
+		". Whoever runs this server lets you in with: lingserve channels pair approve " + code})
+	return err
 }
 
 // senderFacts are those of who wrote. An event has no names of senders.

@@ -24,6 +24,7 @@ type Channel struct {
 	Telegram Telegram
 	Webhook  Webhook
 	Slack    Slack
+	Feishu   Feishu
 }
 
 // Where is what errors call the channel: "channels.telegram", "channels.telegram.accounts.work".
@@ -50,6 +51,7 @@ var channelTypes = []channelType{
 	{name: "telegram", settings: telegramSettings, needs: []string{"token"}},
 	{name: "webhook", settings: webhookSettings, needs: []string{"secret"}},
 	{name: "slack", settings: slackSettings, needs: []string{"token", "signing_secret"}},
+	{name: "feishu", settings: feishuSettings, needs: []string{"app_id", "app_secret"}},
 	{name: "web", settings: noSettings, always: true, shipped: channel.Place{DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders}},
 	{name: "cli", settings: noSettings, always: true, shipped: channel.Place{
 		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"local"}, Admins: []string{"local"}, OnBusy: "steer",

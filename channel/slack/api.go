@@ -122,7 +122,7 @@ var permanent = []kind{badToken, noScope, noChannel, archived, noRights, noThrea
 // unreached is a call whose connection was refused: nothing of it was sent.
 type unreached struct{ err error }
 
-func (u *unreached) Error() string { return "slack: the platform cannot be reached: " + u.err.Error() }
+func (u *unreached) Error() string { return "the platform cannot be reached: " + u.err.Error() }
 
 func (u *unreached) Unwrap() error { return u.err }
 
@@ -139,7 +139,7 @@ type request struct {
 // call makes one attempt and returns the header of the answer.
 func (a *api) call(ctx context.Context, r request) (http.Header, error) {
 	if ctx.Err() != nil {
-		return nil, &unreached{context.Cause(ctx)}
+		return nil, fmt.Errorf("slack: %s: %w", r.method, &unreached{context.Cause(ctx)})
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

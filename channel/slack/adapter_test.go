@@ -1,0 +1,499 @@
+package slack
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/fakeslack"
+	"github.com/lingserve/lingserve/tool"
+)
+
+func TestTextsAreReadAsTheyWereWritten(t *testing.T) {
+	for _, tt := range []struct {
+		name, text, want string
+		us, anybody      bool
+	}{
+		{"plain", "hello", "hello", false, false},
+		{"what is escaped", "a &lt; b &amp;&amp; c &gt; d &amp;lt;", "a < b && c > d &lt;", false, false},
+		{"the bot first", us + " hello", "hello", true, true},
+		{"the bot with a colon", us + ": hello", "hello", true, true},
+		{"the bot with a comma", us + ", hello", "hello", true, true},
+		{"a command for the bot", us + " ,help", ",help", true, true},
+		{"a command right behind it", us + ",help", ",help", true, true},
+		{"the bot in the middle", "ask " + us + " about it", "ask about it", true, true},
+		{"the bot at the end", "what is it, " + us, "what is it,", true, true},
+		{"the bot with its name", "<@U0BOT|ling> hello", "hello", true, true},
+		{"somebody else", "<@U0ANN> look", "@Ann look", false, true},
+		{"somebody with a name", "<@U9|joe> look", "@joe look", false, true},
+		{"somebody unknown", "<@U9> look", "@U9 look", false, true},
+		{"the bot in another's id", "<@U0BOTX> look", "@U0BOTX look", false, true},
+		{"a channel", "in <#C1|general>", "in #general", false, false},
+		{"a channel without a name", "in <#C1>", "in #C1", false, false},
+		{"all who are here", "<!here> look", "@here look", false, true},
+		{"a group", "<!subteam^S1|@team> look", "@team look", false, true},
+		{"a group without a name", "<!subteam^S1> look", "@S1 look", false, true},
+		{"a date", "on <!date^1392734382^{date}|Feb 18>", "on Feb 18", false, false},
+		{"a link", "see <https://a.test/?x=1&amp;y=2>", "see https://a.test/?x=1&y=2", false, false},
+		{"a link with a text", "see <https://a.test/|here>", "see here (https://a.test/)", false, false},
+		{"a link with itself as text", "see <http://a.test|a.test>", "see http://a.test", false, false},
+		{"an address", "<mailto:a@b.test|a@b.test>", "a@b.test", false, false},
+		{"a bracket that is not closed", "a <b", "a <b", false, false},
+		{"empty brackets", "a <> b", "a  b", false, false},
+		{"a bar alone", "<|>", "", false, false},
+		{"what somebody has written as one", "&lt;@U0BOT&gt; hello", "<@U0BOT> hello", false, false},
+	} {
+		got := read(tt.text, fakeslack.Bot, func(id string) string { return map[string]string{ann: "Ann"}[id] })
+		if want := (words{tt.want, tt.us, tt.anybody}); got != want {
+			t.Errorf("%s: got %+v, expected %+v", tt.name, got, want)
+		}
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("<@U0BOT> a &lt; b <https://x|y> <!here>")
+	f.Add("<<<>>>|<@|>")
+	f.Fuzz(func(t *testing.T, text string) {
+		got := read(text, fakeslack.Bot, nil)
+		if utf8.ValidString(text) && !utf8.ValidString(got.text) {
+			t.Errorf("got %q, which is no text", got.text)
+		}
+		if got.us != strings.Contains(text, us) && got.us != strings.Contains(text, "<@"+fakeslack.Bot+"|") {
+			t.Errorf("got %t for %q", got.us, text)
+		}
+		// What is escaped says exactly what was written.
+		escaped := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
+		if got := read(escaped, fakeslack.Bot, nil); got.text != strings.TrimSpace(text) || got.us || got.anybody {
+			t.Errorf("got %+v for %q, escaped", got, text)
+		}
+	})
+}
+
+func TestADirectMessageIsAnsweredWhereItStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: dm, Text: "say &lt;hi&gt;"})
+		r.say(fakeslack.Message{Channel: dm, Text: "say there", Thread: "1700000000.000009"})
+		got := r.fake.Shown(dm)
+		if len(got) != 2 || got[0].Text != "&lt;hi&gt;" || got[0].Thread != "" || got[1].Text != "there" || got[1].Thread != "1700000000.000009" {
+			t.Fatalf("got %+v", got)
+		}
+		told := r.told()
+		if told[0].SessionKey != "slack:D0ANN" || told[1].SessionKey != "slack:D0ANN#1700000000.000009" || told[1].ParentSessionKey != "slack:D0ANN" {
+			t.Errorf("got the sessions %q and %q below %q", told[0].SessionKey, told[1].SessionKey, told[1].ParentSessionKey)
+		}
+		if told[0].SenderName != "Ann Lee" || told[0].SenderUsername != "ann" || told[0].ChatType != channel.Direct || told[0].GroupSpace != fakeslack.Team {
+			t.Errorf("got %+v", told[0])
+		}
+		if n := len(r.fake.Calls("users.info")); n != 1 {
+			t.Errorf("the platform was asked %d times for one name", n)
+		}
+		if got := told[0].Timestamp; got.Unix() != 1_700_000_001 || got.Nanosecond() != 100_000 {
+			t.Errorf("got the time %s", got)
+		}
+	})
+}
+
+func TestAMentionIsAnsweredOnceInAThreadThatGoesOnWithoutOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := filepath.Join(t.TempDir(), "threads.json")
+		var options []*fakeslack.Options
+		run := func(name string, change func(*rig)) {
+			o := &fakeslack.Options{}
+			options = append(options, o)
+			r := setup(t, func(s *Settings) { s.State = state }, o)
+			r.serve(t)
+			change(r)
+			if err := r.end(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		var thread string
+		run("first", func(r *rig) {
+			r.say(fakeslack.Message{Channel: room, Text: "by the way"})
+			m := r.say(fakeslack.Message{Channel: room, Text: us + " say hello", User: bob})
+			thread = m.TS
+			r.say(fakeslack.Message{Channel: room, Text: "say more", Thread: thread})
+			r.say(fakeslack.Message{Channel: room, Text: "say nothing", Thread: "1600000000.000001"}) // of others
+			got := r.fake.Shown(room)
+			if len(got) != 2 || got[0].Text != "hello" || got[1].Text != "more" || got[0].Thread != thread || got[1].Thread != thread {
+				t.Fatalf("got %+v, expected two answers in the thread of the mention", got)
+			}
+			if got := r.outcomes(); !slices.Equal(got, []string{"blocked missing_mention", "visible", "visible", "blocked missing_mention"}) {
+				t.Errorf("got %q, expected that the message and the mention are one turn", got)
+			}
+			told := r.told()
+			if told[0].SessionKey != "slack:C0ROOM#"+thread || told[1].SessionKey != told[0].SessionKey || told[0].ParentSessionKey != "slack:C0ROOM" {
+				t.Errorf("got the sessions %q and %q", told[0].SessionKey, told[1].SessionKey)
+			}
+			if !told[0].WasMentioned || told[1].WasMentioned || !told[1].Addressed || told[0].BodyForAgent != "say hello" || told[0].SenderName != "Bob" {
+				t.Errorf("got %+v and %+v", told[0], told[1])
+			}
+			// What was said before, in the channel, the agent is told.
+			if h := told[0].InboundHistory; len(h) != 1 || h[0].Body != "by the way" || !strings.Contains(h[0].Sender, "Ann Lee") {
+				t.Errorf("got the history %+v", h)
+			}
+		})
+		run("after a restart", func(r *rig) {
+			r.say(fakeslack.Message{Channel: room, Text: "say still here", Thread: thread})
+			if got := r.texts(room); !slices.Equal(got, []string{"still here"}) {
+				t.Errorf("got %q, expected that the thread is known", got)
+			}
+		})
+	})
+}
+
+func TestWhicheverOfMessageAndMentionComesFirstRuns(t *testing.T) {
+	for _, kinds := range [][]string{{"message", "app_mention"}, {"app_mention", "message"}, {"app_mention"}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := setup(t, nil, nil)
+			r.serve(t)
+			for _, kind := range kinds {
+				inner := map[string]any{"type": kind, "channel": room, "user": ann, "text": us + " hi", "ts": "1700000000.000001", "event_ts": "1700000000.000001"}
+				if kind == "message" {
+					inner["channel_type"] = "channel"
+				}
+				if d := r.fake.Send(t.Context(), r.fake.Envelope(inner), 0, ""); d.Status != http.StatusOK {
+					t.Errorf("got %+v", d)
+				}
+				synctest.Wait()
+			}
+			if got := r.outcomes(); !slices.Equal(got, []string{"visible"}) {
+				t.Errorf("%q: got %q, expected one turn", kinds, got)
+			}
+			if got := r.told()[0].SessionKey; got != "slack:C0ROOM#1700000000.000001" {
+				t.Errorf("%q: got the session %q", kinds, got)
+			}
+		})
+	}
+}
+
+func TestAnswersMayStandInTheChannel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, func(s *Settings) { s.Replies = ReplyInChannel }, nil)
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: room, Text: us + " say one"})
+		r.say(fakeslack.Message{Channel: room, Text: us + " say two", Thread: "1700000000.000009"})
+		got := r.fake.Shown(room)
+		if len(got) != 2 || got[0].Thread != "" || got[1].Thread != "1700000000.000009" {
+			t.Fatalf("got %+v", got)
+		}
+		if key := r.told()[0].SessionKey; key != "slack:C0ROOM" {
+			t.Errorf("got the session %q", key)
+		}
+	})
+}
+
+// CH-98
+func TestEditsAndDeletionsChangeWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		one := r.say(fakeslack.Message{Channel: room, Text: "frist"})
+		two := r.say(fakeslack.Message{Channel: room, Text: "secret"})
+		r.fake.Edit(one, "first, for <@"+bob+">")
+		r.fake.Delete(two)
+		synctest.Wait()
+		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
+		told := r.told()
+		if len(told) != 1 || len(told[0].InboundHistory) != 1 || told[0].InboundHistory[0].Body != "first, for @U0BOB" {
+			t.Fatalf("got %+v, expected the text as it was changed, and nothing of the one that was deleted", told)
+		}
+		for _, o := range r.outcomes()[2:4] {
+			if o != "blocked not_a_turn" {
+				t.Errorf("got %q, expected that neither starts a turn", r.outcomes())
+			}
+		}
+	})
+}
+
+func TestTheBotIsNotItsOwnCompany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, &fakeslack.Options{Echo: true})
+		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			turn.Sink.Preview(channel.Payload{Text: "ha"})
+			time.Sleep(5 * time.Second)
+			return says("hail <@"+fakeslack.Bot+">")(ctx, turn)
+		})
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := len(r.told()); got != 2 {
+			t.Errorf("the agent was asked %d times, expected twice", got)
+		}
+		var echoes int
+		for _, o := range r.outcomes() {
+			if o == "blocked self_echo" {
+				echoes++
+			} else if o != "visible" {
+				t.Errorf("got %q", o)
+			}
+		}
+		// Of each message once. Of their edits the kernel is not told.
+		if echoes != 2 {
+			t.Errorf("got %q, expected two echoes", r.outcomes())
+		}
+	})
+}
+
+func TestOtherBotsAreNotAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: room, User: "U0OTHER", BotID: "B0OTHER", Text: us + " hi"})
+		r.say(fakeslack.Message{Channel: room, User: "USLACKBOT", Text: us + " hi"})
+		r.fake.Tell(r.fake.Envelope(map[string]any{
+			"type": "message", "subtype": "bot_message", "channel": room, "channel_type": "channel", "bot_id": "B0HOOK", "username": "Build", "ts": "1700000000.000001",
+			"text": "", "attachments": []any{map[string]any{"fallback": us + " broken"}},
+		}))
+		synctest.Wait()
+		if got := r.outcomes(); !slices.Equal(got, []string{"blocked bot_not_allowed", "blocked bot_not_allowed", "blocked bot_not_allowed"}) {
+			t.Errorf("got %q", got)
+		}
+		if n := len(r.fake.Calls("users.info")); n != 0 {
+			t.Errorf("the platform was asked %d times for the name of a bot", n)
+		}
+	})
+}
+
+func TestASlashCommandIsACommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{"slack": {AccountPlace: channel.AccountPlace{Place: channel.Place{
+			DMPolicy: channel.PolicyOpen, GroupPolicy: channel.PolicyOpen, Users: []string{ann}, Agent: "assistant",
+		}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.kernel.Settings, r.kernel.Routes = tree, tree
+		r.serve(t)
+		for _, tt := range []struct{ text, user string }{{"", ann}, {"model fast", ann}, {",help", ann}, {"help", bob}} {
+			if d := r.fake.Send(t.Context(), r.fake.Command("/ling", tt.text, room, tt.user), 0, ""); d.Status != http.StatusOK || len(d.Body) != 0 {
+				t.Errorf("%q: got %+v, expected an empty 200", tt.text, d)
+			}
+			synctest.Wait()
+		}
+		var said []string
+		for _, c := range r.told() {
+			said = append(said, c.BodyForCommands)
+			if !c.CommandAuthorized || c.Role != tool.User || c.SessionKey != "slack:C0ROOM" {
+				t.Errorf("got %+v, expected an authorized command", c)
+			}
+		}
+		if !slices.Equal(said, []string{",help", ",model fast", ",help"}) {
+			t.Errorf("got %q", said)
+		}
+		if got := r.outcomes(); got[3] != "blocked command_not_allowed" {
+			t.Errorf("got %q, expected that bob has no commands", got)
+		}
+		if strings.Contains(r.log.String(), "hooks.slack") {
+			t.Error("the address that a command is answered at is in the log")
+		}
+	})
+}
+
+func TestWhatSomebodyDoesWithButtonsAndReactionsStartsNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		r.fake.Tell([]byte("payload=" + url.QueryEscape(`{"type":"block_actions","trigger_id":"1.2","team":{"id":"`+fakeslack.Team+
+			`"},"user":{"id":"U0ANN"},"channel":{"id":"C0ROOM"},"message":{"ts":"1.1","thread_ts":"1.0"},"actions":[{"action_id":"x"}]}`)))
+		r.fake.Tell(r.fake.Envelope(map[string]any{
+			"type": "reaction_added", "user": ann, "reaction": "tada", "item": map[string]any{"type": "message", "channel": room, "ts": "1.1"},
+		}))
+		r.fake.Tell(r.fake.Envelope(map[string]any{
+			"type": "message", "subtype": "channel_join", "channel": room, "channel_type": "channel", "user": ann, "text": "<@U0ANN> has joined", "ts": "1.2",
+		}))
+		synctest.Wait()
+		if got := r.outcomes(); !slices.Equal(got, []string{"blocked not_a_turn", "blocked not_a_turn", "blocked not_a_turn"}) {
+			t.Errorf("got %q", got)
+		}
+		for _, d := range r.fake.Deliveries() {
+			if d.Status != http.StatusOK {
+				t.Errorf("got %+v", d)
+			}
+		}
+	})
+}
+
+func TestFilesBecomeMedia(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		png := []byte("\x89PNG\r\n\x1a\n" + strings.Repeat("x", 100))
+		var dir string
+		r := setup(t, func(s *Settings) { dir, s.MaxMedia = s.Media, 1000 }, nil)
+		var err error
+		root, err := channel.OpenMediaRoot(dir, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		r.kernel.Media = root
+		r.serve(t)
+		const base = "http://api.test"
+		good := r.fake.AddFile(base, "F1", "cat.PNG", "image/png", png)
+		large := r.fake.AddFile(base, "F2", "book.pdf", "application/pdf", make([]byte, 2000))
+		lying := r.fake.AddFile(base, "F3", "lie.bin", "application/octet-stream", make([]byte, 2000))
+		lying["size"] = 10
+		elsewhere := r.fake.AddFile("https://files.slack.com.evil.test", "F4", "x.png", "image/png", png)
+		page := r.fake.AddFile(base, "F5", "y.png", "text/html", []byte("<html>Sign in</html>"))
+		page["mimetype"] = "image/png"
+		drive := r.fake.AddFile(base, "F6", "z.doc", "application/msword", png)
+		drive["mode"], drive["is_external"] = "external", true
+		gone := map[string]any{"id": "F7", "mode": "tombstone"}
+		bad := map[string]any{"id": "F8", "size": "many"}
+		nameless := r.fake.AddFile(base, "../../F9", "../../up.png", "image/png", png)
+		r.say(fakeslack.Message{Channel: dm, Text: "look", More: map[string]any{
+			"subtype": "file_share", "files": []any{good, large, lying, elsewhere, page, drive, gone, bad, nameless},
+		}})
+		told := r.told()
+		if len(told) != 1 {
+			t.Fatalf("got %d turns: %s", len(told), r.log)
+		}
+		var kept []string
+		for _, m := range told[0].Media {
+			if m.Path != "" {
+				kept = append(kept, filepath.Base(m.Path))
+				data, err := os.ReadFile(m.Path)
+				if err != nil || string(data) != string(png) {
+					t.Errorf("got %q, %v", data, err)
+				}
+			}
+			if m.URL != "" {
+				t.Errorf("got the address %q", m.URL)
+			}
+		}
+		if !slices.Equal(kept, []string{"slack-F1.png", "slack-F9.png"}) || len(told[0].Media) != 7 {
+			t.Errorf("got the files %q of %+v", kept, told[0].Media)
+		}
+		want := []string{"look", `[document "book.pdf" is too large to be loaded: 2000 bytes, at most 1000]`, `[document "lie.bin" could not be loaded]`,
+			`[image "x.png" could not be loaded]`, `[image "y.png" could not be loaded]`, `[document "z.doc" could not be loaded]`}
+		if got := strings.Split(told[0].BodyForAgent, "\n"); !cmp.Equal(got, want) {
+			t.Error(cmp.Diff(want, got))
+		}
+		for _, c := range r.fake.Calls("file") {
+			if c.Error != "" {
+				t.Errorf("got %+v", c)
+			}
+		}
+		if strings.Contains(r.log.String(), "files-pri") || strings.Contains(r.log.String(), r.fake.Token()) {
+			t.Error("an address or the token is in the log")
+		}
+		entries, _ := os.ReadDir(dir)
+		if len(entries) != 2 {
+			t.Errorf("got %v, expected that no part of a file stays", entries)
+		}
+	})
+}
+
+func TestTheTokenGoesToSlackAlone(t *testing.T) {
+	c, err := New(Settings{Token: "xoxb-1", SigningSecret: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]bool{
+		"https://files.slack.com/x": true, "https://acme.enterprise.slack.com/x": true, "https://SLACK.com:443/x": true,
+		"http://files.slack.com/x": false, "https://slack.com.evil.test/x": false, "https://evilslack.com/x": false,
+		"https://files.slack.com:8443/x": false, "https://files.slack.com@evil.test/x": false, "https://a@files.slack.com/": false,
+		"//files.slack.com/x": false, "https://evil.test/.slack.com": false, "file:///etc/hostname": false, "": false,
+	} {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.api.trusted(u); got != want {
+			t.Errorf("%s: got %t", address, got)
+		}
+	}
+}
+
+func TestNobodyIsAskedAfterWhoMayNotTalk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{"slack": {AccountPlace: channel.AccountPlace{Place: channel.Place{
+			DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{bob}, Agent: "assistant",
+		}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.kernel.Settings, r.kernel.Routes = tree, tree
+		r.serve(t)
+		file := r.fake.AddFile("http://api.test", "F1", "canary.png", "image/png", []byte("x"))
+		r.say(fakeslack.Message{Channel: dm, Text: "canary", More: map[string]any{"files": []any{file}}})
+		if got := r.outcomes(); !slices.Equal(got, []string{"blocked dm_not_allowed"}) {
+			t.Errorf("got %q", got)
+		}
+		if got := r.fake.Calls(); len(got) != 1 || got[0].Method != "auth.test" {
+			t.Errorf("got the calls %+v", got)
+		}
+		if strings.Contains(r.log.String(), "canary") {
+			t.Errorf("the words of who may not talk are in the log: %s", r.log)
+		}
+	})
+}
+
+// CH-109
+func TestAMessageOfElsewhereIsAQuoteThatMayBeHidden(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		place channel.Place
+		want  string
+	}{
+		{"everybody is visible", channel.Place{Visibility: channel.VisibleAll}, "said <elsewhere>"},
+		{"those who may talk are visible", channel.Place{
+			Visibility: channel.VisibleAllowlist, DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{ann},
+		}, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := setup(t, nil, nil)
+			k := kernel(t, tt.place)
+			r.kernel.Settings, r.kernel.Routes = k.Settings, k.Routes
+			r.serve(t)
+			r.say(fakeslack.Message{Channel: dm, Text: "see", More: map[string]any{"attachments": []any{map[string]any{
+				"is_msg_unfurl": true, "author_id": bob, "author_name": "Bob", "channel_id": "C0OTHER", "ts": "1.1", "text": "said &lt;elsewhere&gt;",
+			}}}})
+			if told := r.told(); len(told) != 1 || told[0].ReplyToBody != tt.want {
+				t.Errorf("%s: got %+v, expected %q", tt.name, told, tt.want)
+			}
+		})
+	}
+}
+
+func TestANameThatIsNotToldChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.fake.Fail(fakeslack.Fault{Method: "users.info", Times: -1, Error: "missing_scope", Needed: "users:read"})
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: dm, Text: "one"})
+		r.say(fakeslack.Message{Channel: room, User: bob, Text: us + " two"})
+		if told := r.told(); len(told) != 2 || told[0].SenderID != ann || told[0].SenderName != "" {
+			t.Errorf("got %+v", told)
+		}
+		if n := len(r.fake.Calls("users.info")); n != 1 {
+			t.Errorf("the platform was asked %d times for what the app may not ask", n)
+		}
+		r.fake.Mend()
+		time.Sleep(2 * time.Hour)
+		r.fake.Fail(fakeslack.Fault{Method: "users.info", Delay: time.Hour})
+		began := time.Now()
+		r.say(fakeslack.Message{Channel: dm, Text: "three"})
+		time.Sleep(nameTimeout)
+		synctest.Wait()
+		if told := r.told(); len(told) != 3 || time.Since(began) != nameTimeout {
+			t.Errorf("got %d turns after %s, expected that a name is not waited for", len(told), time.Since(began))
+		}
+	})
+}

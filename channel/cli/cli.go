@@ -251,13 +251,6 @@ func (c *Chat) interrupt() bool {
 	return true
 }
 
-// busy says whether a turn runs.
-func (c *Chat) busy() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.running) > 0
-}
-
 // drain lets the turns end that run, and cancels those that take too long.
 func (c *Chat) drain() {
 	c.mu.Lock()

@@ -38,7 +38,6 @@ const (
 	keyClear // the screen
 	keyCancel
 	keyEOF // or delete, where there is something
-	keySuspend
 )
 
 var controls = map[byte]keyName{
@@ -151,9 +150,6 @@ func next(data []byte, more bool) (*key, int) {
 			n = 2
 		}
 		return &key{name: name}, n
-	}
-	if c == 'Z'-'@' {
-		return &key{name: keySuspend}, 1
 	}
 	if c < ' ' {
 		return nil, 1

@@ -188,6 +188,7 @@ type scripted struct {
 	mu     sync.Mutex
 	asked  []*channel.Turn
 	answer func(context.Context, *channel.Turn) (channel.DispatchResult, error)
+	seen   sync.WaitGroup // for answers that wait until something is seen
 }
 
 // Dispatch implements [channel.Agent].

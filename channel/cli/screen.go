@@ -40,6 +40,7 @@ type screen struct {
 	cells int  // since the last newline
 	below bool // the row is full, and the cursor is at the beginning of the one below
 
+	hard      bool   // rows end where they are full, and not between words
 	word      []byte // that it ends with
 	wordCells int
 
@@ -122,8 +123,10 @@ func (s *screen) submit() string {
 			s.newline()
 		}
 		s.owner = nil
+		s.hard = true // as it stood there while it was typed
 		s.say(prompt, strong)
 		s.say(strings.ReplaceAll(Visible(text), "\n", "\n"+promptMore)+"\n", plain)
+		s.hard = false
 	}
 	s.draw()
 	s.flush()
@@ -334,10 +337,10 @@ func (s *screen) put(r rune) {
 	n := columns(r)
 	if s.col+n > s.width {
 		switch {
-		case r == ' ': // which ends a word here and is not to begin a row
+		case r == ' ' && !s.hard: // which ends a word here and is not to begin a row
 			s.newline()
 			return
-		case n == 1 && s.wordCells > 0 && s.wordCells < s.col:
+		case !s.hard && n == 1 && s.wordCells > 0 && s.wordCells < s.col:
 			if s.below {
 				s.move(1, 'A')
 			}

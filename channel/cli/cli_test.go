@@ -1,0 +1,425 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/creack/pty"
+
+	"github.com/lingserve/lingserve/agent/command"
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+func TestCH_160TheAnswerStreamsAsItIsWritten(t *testing.T) {
+	next := make(chan struct{})
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		text := ""
+		for _, piece := range []string{"The first", " and the second", " and the last."} {
+			text += piece
+			t.Sink.Preview(channel.Payload{Text: text})
+			select {
+			case <-next:
+			case <-ctx.Done():
+			}
+		}
+		return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: text})
+	}}
+	r := newRig(t, kernel(t, a), Options{Model: "demo:demo"})
+	r.sees("lingserve chat: agent assistant, model demo:demo, session main")
+	r.types("hello\r")
+	r.sees("The first\n>")
+	r.types("typed meanwhile") // which stays as it is
+	r.reads("typed meanwhile")
+	next <- struct{}{}
+	r.sees("The first and the second\n> typed meanwhile")
+	next <- struct{}{}
+	r.sees("The first and the second and the last.\n> typed meanwhile")
+	next <- struct{}{}
+	r.types("\x15")
+	r.reads("")
+}
+
+func TestCH_160CtrlCCancelsTheTurnAndNeverTheProgram(t *testing.T) {
+	causes := make(chan error, 1)
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		if t.Context.BodyForAgent != "long" {
+			return echo(ctx, t)
+		}
+		t.Sink.Preview(channel.Payload{Text: "It begins"})
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return channel.DispatchResult{}, context.Cause(ctx)
+	}}
+	for _, test := range []struct {
+		name   string
+		cancel func(*rig, chan struct{})
+	}{
+		{"the key", func(r *rig, _ chan struct{}) { r.types("\x03") }},
+		{"the signal", func(_ *rig, c chan struct{}) { c <- struct{}{} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			interrupts := make(chan struct{})
+			r := newRig(t, kernel(t, a), Options{Interrupts: interrupts})
+			r.types("long\r")
+			r.sees("It begins")
+			r.types("half a line")
+			r.reads("half a line")
+			test.cancel(r, interrupts)
+			r.sees("Canceled.")
+			if cause := <-causes; !errors.Is(cause, turn.ErrStopped) {
+				t.Errorf("the turn was canceled because of %v", cause)
+			}
+			r.reads("half a line") // it stays
+			test.cancel(r, interrupts)
+			r.reads("") // nothing runs: the line is cleared
+			test.cancel(r, interrupts)
+			r.sees("Nothing runs.")
+			r.types("and now\r")
+			r.sees("echo and now")
+		})
+	}
+}
+
+func TestCH_160CtrlDAndQuitEnd(t *testing.T) {
+	running := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		t.Sink.Preview(channel.Payload{Text: "It begins"})
+		<-ctx.Done()
+		return channel.DispatchResult{}, context.Cause(ctx)
+	}}
+	for _, test := range []struct{ name, keys string }{
+		{"Ctrl-D", "\x04"},
+		{"quit", ",quit\r"},
+		{"quit with a wide comma", "，quit\r"},
+		{"Ctrl-D while an answer is written", "long\r\x04"},
+		{"quit while an answer is written", "long\r,quit\r"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, kernel(t, running), Options{})
+			r.types(test.keys)
+			r.leaves()
+		})
+	}
+	t.Run("Ctrl-D in a line does not", func(t *testing.T) {
+		r := newRig(t, kernel(t, &scripted{answer: echo}), Options{})
+		r.types("abc\x01\x04")
+		r.until("the line", func() bool { return r.vt.text(r.vt.row) == "> bc" })
+		r.types("\r")
+		r.sees("echo bc")
+	})
+	t.Run("a terminal that goes away", func(t *testing.T) {
+		keys, line, err := pty.Open()
+		if err != nil {
+			t.Skip(err)
+		}
+		defer line.Close()
+		began := make(chan struct{})
+		a := &scripted{answer: func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
+			close(began)
+			<-ctx.Done()
+			return channel.DispatchResult{}, context.Cause(ctx)
+		}}
+		terminal, _ := OpenTerminal(line, line)
+		c := New(Options{In: line, Out: line, Terminal: terminal, Agent: "assistant"})
+		ended := make(chan error)
+		go func() { ended <- c.Serve(t.Context(), kernel(t, a)) }()
+		if _, err := keys.WriteString("hello\r"); err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		keys.Close()
+		<-ended // what it says of a terminal that is not there any more is nobody's concern
+	})
+}
+
+func TestCH_160ALineTypedDuringATurnGoesToTheLane(t *testing.T) {
+	second := make(chan struct{})
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		if t.Policy != string(turn.Steer) {
+			return channel.DispatchResult{}, errors.New("the policy is " + t.Policy)
+		}
+		if t.Context.BodyForAgent == "second" {
+			close(second)
+			return channel.DispatchResult{Deferred: true}, nil
+		}
+		select { // the first still runs
+		case <-second:
+		case <-ctx.Done():
+		}
+		return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "answer to both"})
+	}}
+	r := newRig(t, kernel(t, a), Options{})
+	r.types("first\rsecond\r")
+	r.sees("answer to both")
+	if got := a.texts(); !slices.Equal(got, []string{"first", "second"}) {
+		t.Errorf("the agent was asked %q", got)
+	}
+}
+
+func TestCH_161CommandsOfTheTerminal(t *testing.T) {
+	a := &scripted{answer: echo}
+	r := newRig(t, kernel(t, a), Options{Commands: command.New().Commands(tool.Admin)})
+	r.types(",why\r")
+	r.sees("There was no message yet.")
+	r.types("hello\r")
+	r.sees("echo hello")
+	r.types(",why\r")
+	r.sees("“hello”: dispatch, visible")
+	r.sees("session cli:main, agent assistant, turn t-")
+	r.sees("sender   pass   default:dm.allow_from = listed")
+	r.types(",session holidays\r")
+	r.sees("The session is holidays from now on; it was main.")
+	r.types("again\r")
+	r.sees("echo again")
+	r.types(",he\t\r")
+	r.sees(",tape.info ")
+	r.sees(",quit ")
+	r.types(",help quit\r")
+	r.sees("end the conversation; Ctrl-D does, too")
+	r.types(",help model\r") // which is the agent's
+	r.sees("echo ,help model")
+	r.types(",tape.\t")
+	r.sees("tape.anchors  tape.export")
+	r.types("in\t\r")
+	r.sees("echo ,tape.info")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var keys []string
+	for _, t := range a.asked {
+		keys = append(keys, t.SessionKey)
+	}
+	if want := []string{"cli:main", "cli:holidays", "cli:holidays", "cli:holidays"}; !slices.Equal(keys, want) {
+		t.Errorf("the sessions are %q, expected %q", keys, want)
+	}
+	if last := a.asked[3].Context; !last.CommandAuthorized || last.Role != tool.Admin {
+		t.Errorf("the command has the role %v, %v", last.Role, last.CommandAuthorized)
+	}
+}
+
+func TestCH_161TheHistoryIsThereAtTheNextStart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cli", "history")
+	a := &scripted{answer: echo}
+	t.Run("one", func(t *testing.T) {
+		r := newRig(t, kernel(t, a), Options{History: file})
+		r.types("the first\r\x1b[200~two\rrows\x1b[201~\r a secret\r")
+		r.sees("echo a secret")
+	})
+	t.Run("two", func(t *testing.T) {
+		r := newRig(t, kernel(t, a), Options{History: file})
+		r.types("\x1b[A")
+		r.until("the last line", func() bool { return r.vt.text(r.vt.row) == "  rows" && r.vt.text(r.vt.row-1) == "> two" })
+		r.types("\x1b[A\x1b[A")
+		r.reads("the first")
+	})
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(data); got != "the first\ntwo\\nrows\n" {
+		t.Errorf("the file has %q", got)
+	}
+}
+
+func TestCH_162SequencesOfTheModelAreNotObeyed(t *testing.T) {
+	const evil = "\x1b[2J\x1b]0;owned\a\x1b[31mred\rover\u009b5A\b\x00\u202edesrever"
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		t.Sink.Preview(channel.Payload{Text: evil})
+		for _, b := range []struct {
+			kind channel.ReplyKind
+			p    channel.Payload
+		}{
+			{channel.ReplyTool, channel.Payload{Text: "tool " + evil}},
+			{channel.ReplyTool, channel.Payload{Text: "asks " + evil, Question: &channel.Question{Turn: t.ID, Call: "c1", Tool: evil}}},
+			{channel.ReplyFinal, channel.Payload{Text: evil, Media: []channel.MediaFact{{URL: "https://example.com/" + evil}}}},
+		} {
+			if err := t.Sink.Emit(ctx, b.kind, b.p); err != nil {
+				return channel.DispatchResult{}, err
+			}
+		}
+		return channel.DispatchResult{}, nil
+	}}
+	// What the terminal is sent beside text is looked at when the test ends.
+	r := newRig(t, kernel(t, a), Options{Colors: true})
+	r.types("hello\x1b[200~\x1b[31m\x1b[201~\r")
+	r.sees("red␍over<009B>5A␈␀<202E>desrever")
+	r.sees("https://example.com/␛[2J")
+}
+
+func TestCH_162WithoutColorsThereIsNothingButText(t *testing.T) {
+	for _, colors := range []bool{false, true} {
+		r := newRig(t, kernel(t, &scripted{answer: echo}), Options{Colors: colors})
+		r.types("hello\r")
+		r.sees("echo hello")
+		r.mu.Lock()
+		styled := false
+		for _, row := range r.vt.rows {
+			styled = styled || slices.ContainsFunc(row, func(g glyph) bool { return g.style != "" })
+		}
+		r.mu.Unlock()
+		if styled != colors {
+			t.Errorf("colours %v: something is styled: %v", colors, styled)
+		}
+	}
+}
+
+func TestCH_162TheSenderIsLocalAndMayBeKeptOut(t *testing.T) {
+	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{Name: {
+		AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyDisabled}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &scripted{answer: echo}
+	r := newRig(t, &channel.Kernel{Agent: a, Settings: tree}, Options{})
+	r.types("hello\r")
+	r.sees("Not answered: the settings do not allow it (dm_disabled); see\nchannels.cli.dm.policy. ,why says more.")
+	r.types(",why\r")
+	r.sees("sender   block dm_disabled  channels.cli.dm.policy = disabled")
+	if len(a.texts()) != 0 || !r.chat.Unanswered() {
+		t.Error("the line was answered")
+	}
+}
+
+func TestAQuestionIsAnsweredAtThePrompt(t *testing.T) {
+	for _, test := range []struct{ typed, want string }{
+		{"y", ",approve c1"}, {"no", ",deny c1"}, {",deny c1 not today", ",deny c1 not today"},
+	} {
+		t.Run(test.typed, func(t *testing.T) {
+			answered := make(chan string)
+			a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+				if t.Context.BodyForAgent != "do it" {
+					answered <- t.Context.BodyForCommands
+					return channel.DispatchResult{NoReply: true}, nil
+				}
+				err := t.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{
+					Text: "The tool shell is to be called", Question: &channel.Question{Turn: t.ID, Call: "c1", Tool: "shell"},
+				})
+				if err != nil {
+					return channel.DispatchResult{}, err
+				}
+				return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "told: " + <-answered})
+			}}
+			r := newRig(t, kernel(t, a), Options{})
+			r.types("do it\r")
+			r.sees("y lets it run, n does not.")
+			r.types(test.typed + "\r")
+			r.sees("told: " + test.want)
+			r.types("y\r") // which is a message again
+			if got := <-answered; got != "y" {
+				t.Errorf("got %q, expected a message", got)
+			}
+		})
+	}
+}
+
+func TestAnAnswerThatFailsSaysSo(t *testing.T) {
+	broken := errors.New("secret of the provider")
+	for _, test := range []struct {
+		name    string
+		preview string
+		want    string
+	}{
+		{"before anything was said", "", "Something went wrong. (reference t-"},
+		{"in the middle", "It begins", "The answer is not complete. (reference t-"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := &scripted{}
+			a.answer = func(_ context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+				if test.preview != "" {
+					t.Sink.Preview(channel.Payload{Text: test.preview})
+					a.seen.Wait()
+				}
+				return channel.DispatchResult{}, broken
+			}
+			if test.preview != "" {
+				a.seen.Add(1)
+			}
+			r := newRig(t, kernel(t, a), Options{Reason: func(err error) string {
+				if errors.Is(err, broken) {
+					return "the key is wrong"
+				}
+				return ""
+			}})
+			r.types("hello\r")
+			if test.preview != "" {
+				r.sees(test.preview)
+				a.seen.Done()
+			}
+			r.sees(test.want)
+			r.sees("the key is wrong")
+			if r.shows("secret") {
+				t.Error("the error is shown")
+			}
+		})
+	}
+}
+
+func TestTheLineFollowsTheSizeOfTheTerminal(t *testing.T) {
+	r := newRig(t, kernel(t, &scripted{answer: echo}), Options{})
+	r.types(strings.Repeat("0123456789", 5))
+	r.reads(strings.Repeat("0123456789", 5))
+	r.mu.Lock()
+	r.vt.width = 30
+	r.mu.Unlock()
+	if err := pty.Setsize(r.keys, &pty.Winsize{Cols: 30, Rows: 24}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGWINCH); err != nil {
+		t.Fatal(err)
+	}
+	r.until("two rows", func() bool { return r.vt.text(r.vt.row) == "8901234567890123456789" })
+	r.types("\r")
+	r.sees("> 0123456789012345678901234567\n8901234567890123456789\necho\n012345678901234567890123456789\n")
+}
+
+func TestManyRowsThatArePastedAreOneMessage(t *testing.T) {
+	a := &scripted{answer: echo}
+	r := newRig(t, kernel(t, a), Options{})
+	r.types("before \x1b[200~one\r\ntwo\n\tthree\x1b[201~ after")
+	r.until("the rows", func() bool { return r.vt.text(r.vt.row) == "      three after" })
+	r.types("\r")
+	r.sees("echo before one")
+	if got := a.texts(); !slices.Equal(got, []string{"before one\ntwo\n\tthree after"}) {
+		t.Errorf("the agent was asked %q", got)
+	}
+}
+
+func TestNotesOfOthersStandAboveTheLine(t *testing.T) {
+	r := newRig(t, kernel(t, &scripted{answer: echo}), Options{})
+	r.types("half a line")
+	r.reads("half a line")
+	if !r.chat.Note("level=WARN msg=\"something \x1b[31mis odd\"\n") {
+		t.Error("the note is not shown")
+	}
+	r.sees("level=WARN msg=\"something ␛[31mis odd\"\n> half a line")
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	if r.chat.Note("late") {
+		t.Error("a note is shown after the end")
+	}
+}
+
+func TestTooManyLinesAreNotSent(t *testing.T) {
+	a := &scripted{answer: func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
+		<-ctx.Done()
+		return channel.DispatchResult{}, context.Cause(ctx)
+	}}
+	r := newRig(t, kernel(t, a), Options{})
+	r.types(strings.Repeat("again\r", maxWaiting+1))
+	r.sees("Too many lines wait")
+	r.types("\x03")
+	r.sees("Canceled.")
+	r.until("the end of all", func() bool {
+		r.chat.mu.Lock()
+		defer r.chat.mu.Unlock()
+		return len(r.chat.running) == 0
+	})
+}

@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// talk gives lines to a conversation without a terminal.
+func talk(t *testing.T, a *scripted, in io.Reader, o Options) (c *Chat, out, errs string) {
+	t.Helper()
+	var said, about bytes.Buffer
+	o.In, o.Out, o.Err, o.Agent = in, &said, &about, "assistant"
+	c = New(o)
+	if err := c.Serve(t.Context(), kernel(t, a)); err != nil {
+		t.Fatal(err)
+	}
+	return c, said.String(), about.String()
+}
+
+func TestCH_162WithoutATerminalLinesGoInAndPlainTextComesOut(t *testing.T) {
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		t.Sink.Preview(channel.Payload{Text: "echo"})
+		if err := t.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: "clock {}"}); err != nil {
+			return channel.DispatchResult{}, err
+		}
+		return echo(ctx, t)
+	}}
+	c, out, errs := talk(t, a, strings.NewReader("one\n\n  \ntwo\x1b[31m\r\n,session other\nthree"), Options{Colors: true})
+	if want := "echo one\necho two[31m\nThe session is other from now on; it was main.\necho three\n"; out != want {
+		t.Errorf("got\n%q\nexpected\n%q", out, want)
+	}
+	if want := strings.Repeat("· clock {}\n", 3); errs != want {
+		t.Errorf("about it is said %q, expected %q", errs, want)
+	}
+	if c.Unanswered() {
+		t.Error("something was not answered")
+	}
+	if last := a.asked[2].SessionKey; last != "cli:other" {
+		t.Errorf("the session is %s", last)
+	}
+}
+
+func TestWithoutATerminalOneLineIsAnsweredAfterTheOther(t *testing.T) {
+	running := 0
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		if running++; running > 1 {
+			return channel.DispatchResult{}, errors.New("two at a time")
+		}
+		defer func() { running-- }()
+		return echo(ctx, t)
+	}}
+	c, out, _ := talk(t, a, strings.NewReader(strings.Repeat("again\n", 200)), Options{})
+	if strings.Count(out, "echo again\n") != 200 || c.Unanswered() {
+		t.Errorf("got %d answers", strings.Count(out, "echo again\n"))
+	}
+}
+
+func TestWithoutATerminalAFailureIsKnownAtTheEnd(t *testing.T) {
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		if t.Context.BodyForAgent == "bad" {
+			return channel.DispatchResult{}, errors.New("broken")
+		}
+		return echo(ctx, t)
+	}}
+	c, out, errs := talk(t, a, strings.NewReader("bad\ngood\n"), Options{})
+	if out != "echo good\n" || !strings.HasPrefix(errs, "Something went wrong. (reference t-") || !c.Unanswered() {
+		t.Errorf("got %q, %q, unanswered %v", out, errs, c.Unanswered())
+	}
+}
+
+func TestWithoutATerminalAQuestionIsAnsweredByTheNextLine(t *testing.T) {
+	for _, test := range []struct {
+		name, in string
+		asked    []string
+	}{
+		{"yes", "do it\ny\nmore\n", []string{"do it", ",approve c1", "more"}},
+		{"the command", "do it\n,deny c1 no\nmore", []string{"do it", ",deny c1 no", "more"}},
+		{"no answer", "do it\nmore", []string{"do it", ",deny c1 nobody is there to approve it", "more"}},
+		{"the end", "do it\n", []string{"do it", ",deny c1 nobody is there to approve it"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			answered := make(chan struct{})
+			a := &scripted{}
+			a.answer = func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+				switch {
+				case t.Context.BodyForAgent == "do it":
+					err := t.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: "May I?", Question: &channel.Question{Turn: t.ID, Call: "c1", Tool: "shell"}})
+					if err != nil {
+						return channel.DispatchResult{}, err
+					}
+					select {
+					case <-answered:
+					case <-ctx.Done():
+					}
+				case strings.HasPrefix(t.Context.BodyForCommands, ","):
+					close(answered)
+				}
+				return channel.DispatchResult{NoReply: true}, nil
+			}
+			_, out, _ := talk(t, a, strings.NewReader(test.in), Options{})
+			if out != "May I?\n" || !slices.Equal(a.texts(), test.asked) {
+				t.Errorf("got %q, the agent was asked %q, expected %q", out, a.texts(), test.asked)
+			}
+		})
+	}
+}
+
+func TestWithoutATerminalAReaderThatHasGoneEnds(t *testing.T) {
+	in, feed := io.Pipe()
+	defer feed.Close()
+	go func() { _, _ = io.WriteString(feed, "one\n") }()
+	c := New(Options{In: in, Out: gone{}, Agent: "assistant"})
+	if err := c.Serve(t.Context(), kernel(t, &scripted{answer: echo})); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("got %v, expected what the writer says", err)
+	}
+}
+
+type gone struct{}
+
+func (gone) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestWithoutATerminalAnInterruptEndsTheTurnAndThenAll(t *testing.T) {
+	in, feed := io.Pipe()
+	defer feed.Close()
+	interrupts, began := make(chan struct{}), make(chan struct{})
+	a := &scripted{answer: func(ctx context.Context, _ *channel.Turn) (channel.DispatchResult, error) {
+		close(began)
+		<-ctx.Done()
+		return channel.DispatchResult{}, context.Cause(ctx)
+	}}
+	var out bytes.Buffer
+	c := New(Options{In: in, Out: &out, Agent: "assistant", Interrupts: interrupts})
+	ended := make(chan error)
+	go func() { ended <- c.Serve(t.Context(), kernel(t, a)) }()
+	_, _ = io.WriteString(feed, "one\n")
+	<-began
+	for done := false; !done; { // those that come before the turn has ended end it again
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatal(err)
+			}
+			done = true
+		case interrupts <- struct{}{}:
+		}
+	}
+	if !c.Unanswered() {
+		t.Error("a line that was canceled counts as answered")
+	}
+}
+
+func TestLinesAreBounded(t *testing.T) {
+	var l lines
+	l.add(bytes.Repeat([]byte("x"), maxPlain+10), false)
+	l.add([]byte("\nrest"), true)
+	var sizes []int
+	for {
+		text, ok := l.next()
+		if !ok {
+			break
+		}
+		sizes = append(sizes, len(text))
+	}
+	if !slices.Equal(sizes, []int{maxPlain, 10, 4}) {
+		t.Errorf("the lines have %d bytes", sizes)
+	}
+}

@@ -92,7 +92,7 @@ func (k *Kernel) Init() {
 		s.ledger, _ = s.journal.(Ledger)
 		if k.Outbox != nil {
 			k.Outbox.bind(func(ctx context.Context, out Outbound) error {
-				return k.stillAllowed(ctx, out.Channel, out.Account, out.Origin, nil)
+				return k.stillAllowed(ctx, out.Channel, out.Account, out.Origin)
 			}, e)
 		}
 	})

@@ -65,17 +65,23 @@ type Message struct {
 
 // Run makes a message a turn and returns when that has ended. ctx is the turn's life.
 func Run(ctx context.Context, k *channel.Kernel, m *Message) (channel.Result, error) {
-	plan := channel.Prepared{
-		Common: channel.Common{Facts: m.facts(ctx, k), Admission: m.Admission},
-		Dispatch: func(ctx context.Context, t *channel.Turn, _ channel.Agent) (channel.DispatchResult, error) {
-			return m.Dispatch(ctx, t)
-		},
-	}
-	return k.RunPrepared(ctx, channel.Meta{Channel: Name, TurnID: m.Run, Claim: known{}}, &plan)
+	return k.RunPrepared(ctx, channel.Meta{Channel: Name, TurnID: m.Run, Claim: known{}}, m.plan(ctx, k))
 }
 
-// facts are what is known of a message.
-func (m *Message) facts(ctx context.Context, k *channel.Kernel) channel.Facts {
+// plan is the turn of a message. It is not inlined: facts take a stack that a turn, which may last, would keep.
+//
+//go:noinline
+func (m *Message) plan(ctx context.Context, k *channel.Kernel) *channel.Prepared {
+	plan := &channel.Prepared{Dispatch: func(ctx context.Context, t *channel.Turn, _ channel.Agent) (channel.DispatchResult, error) {
+		return m.Dispatch(ctx, t)
+	}}
+	plan.Admission = m.Admission
+	m.facts(ctx, k, &plan.Facts)
+	return plan
+}
+
+// facts writes down what is known of a message.
+func (m *Message) facts(ctx context.Context, k *channel.Kernel, f *channel.Facts) {
 	sender := m.Principal
 	if sender == "" {
 		sender = Local
@@ -84,7 +90,7 @@ func (m *Message) facts(ctx context.Context, k *channel.Kernel) channel.Facts {
 	if id == "" {
 		id = m.Run
 	}
-	f := channel.Facts{
+	*f = channel.Facts{
 		Channel: Name, MessageID: id, From: sender, Timestamp: time.Now(),
 		Sender:       channel.SenderFacts{ID: sender},
 		Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: sender, ThreadID: m.Session},
@@ -93,7 +99,7 @@ func (m *Message) facts(ctx context.Context, k *channel.Kernel) channel.Facts {
 		Message:      channel.MessageFacts{RawBody: m.Text},
 	}
 	if k.Settings == nil {
-		return f // which admits nobody
+		return // nobody is admitted
 	}
 	p := k.Settings.Policy(channel.PolicyQuery{Channel: Name, Conversation: sender, Kind: channel.Direct})
 	who := channel.Identity{IDs: []string{sender}}
@@ -114,7 +120,6 @@ func (m *Message) facts(ctx context.Context, k *channel.Kernel) channel.Facts {
 	if p.Previews {
 		f.Message.Preview = preview(m.Text)
 	}
-	return f
 }
 
 // known is the claim of every message: the server knows by itself which run a message has led to, and whoever sent it repeats it if

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -224,3 +225,6 @@ func (l *logbook) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// copyFolder copies the files of a folder.
+func copyFolder(to, from string) error { return os.CopyFS(to, os.DirFS(from)) }

@@ -1,0 +1,562 @@
+package slack
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/lingserve/lingserve/channel"
+	journals "github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/internal/fakeslack"
+)
+
+// writes writes an answer a word at a time, and pauses after each.
+func writes(words int, pause time.Duration) agentFunc {
+	return func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+		var b strings.Builder
+		for range words {
+			b.WriteString("**w<>** ")
+			turn.Sink.Preview(channel.Payload{Text: b.String()})
+			time.Sleep(pause)
+		}
+		return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: b.String()})
+	}
+}
+
+func TestAnAnswerIsOneMessageThatGrowsOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.answers(writes(100, 100*time.Millisecond))
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		got := r.fake.Shown(room)
+		if len(got) != 1 || got[0].Text != strings.TrimSpace(strings.Repeat("*w&lt;&gt;* ", 100)) {
+			t.Fatalf("got %+v, expected one message with the whole answer, marked", got)
+		}
+		calls := r.fake.Writes()
+		if len(calls) < 10 || len(calls) > 12 {
+			t.Errorf("got %d writes in 10 s, expected about one a second", len(calls))
+		}
+		for i := 1; i < len(calls)-1; i++ { // the last is the answer
+			if gap := calls[i].At.Sub(calls[i-1].At); gap < time.Second {
+				t.Errorf("between two writes there are %s", gap)
+			}
+			if calls[i].Method != "chat.update" || calls[i].Params["ts"] != got[0].TS {
+				t.Errorf("got the write %+v", calls[i])
+			}
+		}
+		if first := calls[0]; first.Method != "chat.postMessage" || first.Params["thread_ts"] == "" || first.Params["text"] == "" {
+			t.Errorf("got the first write %+v", first)
+		}
+	})
+}
+
+func TestThreeAnswersInOneChannelShareItsSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.answers(writes(100, 100*time.Millisecond))
+		r.serve(t)
+		for range 3 {
+			r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
+		}
+		time.Sleep(9 * time.Second)
+		if n := len(r.fake.Writes()); n < 8 || n > 10 {
+			t.Errorf("got %d writes in 9 s", n)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := r.texts(room); len(got) != 3 || got[0] != got[1] || got[1] != got[2] {
+			t.Errorf("got %q, expected three whole answers", got)
+		}
+	})
+}
+
+func TestNothingIsShownBeforeItIsFinishedWherePreviewsAreOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, func(s *Settings) { s.Preview = PreviewOff }, nil)
+		r.answers(writes(10, time.Second))
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+		time.Sleep(time.Minute)
+		if calls := r.fake.Writes(); len(calls) != 1 {
+			t.Errorf("got %+v, expected one message", calls)
+		}
+	})
+}
+
+// CH-195: no text is lost, the platform takes each message, and only the pace of a message a second makes anybody wait.
+func TestALongAnswerIsCutIntoMessages(t *testing.T) {
+	for _, tt := range []struct{ name, text string }{
+		{"words", strings.Repeat("lorem ipsum dolor. ", 2000)},
+		{"what is escaped", strings.Repeat("a&<>b", 3000)},
+		{"one word", strings.Repeat("x", 20_000)},
+		{"code", "```go\n" + strings.Repeat("if a < b && c > d {}\n", 800) + "```"},
+		{"emoji", strings.Repeat("\U0001F600", 6000)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := setup(t, nil, nil)
+			r.answers(says(tt.text))
+			r.serve(t)
+			m := r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			got := r.fake.Shown(room)
+			var all strings.Builder
+			for _, one := range got {
+				if n := markup.UTF16(one.Text); n > maxText || one.Thread != m.TS {
+					t.Errorf("%s: got a message of %d characters in %q", tt.name, n, one.Thread)
+				}
+				all.WriteString(unescape.Replace(one.Text))
+			}
+			bare := regexp.MustCompile("[\\s`\u200b]|go")
+			if have, want := bare.ReplaceAllString(all.String(), ""), bare.ReplaceAllString(tt.text, ""); have != want {
+				t.Errorf("%s: %d characters have become %d", tt.name, len(want), len(have))
+			}
+			calls := r.fake.Writes()
+			for i := burst; i < len(calls); i++ {
+				if gap := calls[i].At.Sub(calls[i-burst].At); gap < time.Second {
+					t.Errorf("%s: %d messages within %s", tt.name, burst+1, gap)
+				}
+			}
+		})
+	}
+}
+
+// tokens are what the platform reads in a text.
+var tokens = regexp.MustCompile(`<([^<>]*)>`)
+
+func TestWhatAModelWritesMentionsNobody(t *testing.T) {
+	hostile := []string{
+		"<@U0ANN>", "<!here>", "<!channel>", "<!everyone>", "<!subteam^S1>", "<#C1>", "<@U0ANN|x>", "&lt;@U0ANN&gt;", "&#60;!here&#62;",
+		"[x](!here)", "[x](<!here>)", "[x](@U0ANN)", "![x](!channel)", "[<!here>](https://a.test)", "<https://a.test|<!here>>", "\\<!here>", "<\\!here>",
+		"`<!here>`", "```\n<!channel>\n```", "<!date^1^{date}|x>", "[x](https://a.test|<!here>)", "[x](javascript:alert)", "<mailto:a@b.test|x>", "> <!here>",
+		"| a |\n|---|\n| <!here> |", "<a href=\"!here\">x</a>", "**<!here>**", "[a]: !here\n[a]", "http://a.test/<!here>", "<!here", "!here>", "<<!here>>",
+	}
+	check := func(t interface{ Errorf(string, ...any) }, markdown, sent string) {
+		for _, m := range tokens.FindAllStringSubmatch(sent, -1) {
+			if !strings.HasPrefix(m[1], "https://") && !strings.HasPrefix(m[1], "http://") && !strings.HasPrefix(m[1], "mailto:") {
+				t.Errorf("%q was sent as %q, in which %q is none of a link", markdown, sent, m[0])
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		var text string
+		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			turn.Sink.Preview(channel.Payload{Text: text})
+			time.Sleep(2 * time.Second)
+			return says(text)(ctx, turn)
+		})
+		r.serve(t)
+		for _, text = range hostile {
+			r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		calls := r.fake.Writes()
+		if len(calls) < 2*len(hostile)-3 {
+			t.Errorf("got %d writes for %d answers", len(calls), len(hostile))
+		}
+		for _, c := range calls {
+			check(t, "", c.Params["text"])
+			if c.Error != "" && c.Error != "no_text" {
+				t.Errorf("the platform does not take %q: %s", c.Params["text"], c.Error)
+			}
+		}
+	})
+	rapid.Check(t, func(rt *rapid.T) {
+		part := rapid.OneOf(rapid.SampledFrom(hostile), rapid.SampledFrom([]string{"<", ">", "|", "!", "@", "[", "](", ")", "`", "\n", "&", "a", " "}))
+		markdown := strings.Join(rapid.SliceOf(part).Draw(rt, "parts"), "")
+		for _, p := range markup.Pieces(markdown, markup.SlackMrkdwn, markup.Limit{N: maxText, Marked: true}) {
+			check(rt, markdown, p.Text)
+		}
+		check(rt, markdown, head(markdown, maxText))
+	})
+}
+
+func TestAPreviewFitsIntoOneMessage(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		text := strings.Repeat(rapid.SampledFrom([]string{"&", "a", "<>", "\U0001F600", "a b ", "*", "&amp;"}).Draw(rt, "part"), rapid.IntRange(0, 6000).Draw(rt, "n"))
+		limit := rapid.IntRange(20, maxText).Draw(rt, "limit")
+		got := head(text, limit)
+		if n := markup.UTF16(got); n > limit {
+			rt.Errorf("got %d characters, at most %d", n, limit)
+		}
+		if got == "" && strings.TrimSpace(text) != "" {
+			rt.Errorf("nothing is shown of %q", text[:min(len(text), 40)])
+		}
+		plain := strings.ReplaceAll(unescape.Replace(got), "\u200b", "")
+		if !strings.HasPrefix(strings.ReplaceAll(text, "\u200b", ""), plain) {
+			rt.Errorf("got %q, which is no start of the text", got)
+		}
+	})
+}
+
+// CH-53, CH-58: what became of a message by what the platform says, and how often it was sent.
+func TestFailuresOfSends(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fault fakeslack.Fault
+		want  string // sent, again, never, permanent, unknown
+		calls int
+		after time.Duration // how long it takes at least
+	}{
+		{"a pause that is short", fakeslack.Fault{Status: 429, RetryAfter: 7}, "sent", 2, 7 * time.Second},
+		{"two pauses", fakeslack.Fault{Status: 429, RetryAfter: 20, Times: 2}, "sent", 3, 40 * time.Second},
+		{"a pause that is long", fakeslack.Fault{Status: 429, RetryAfter: 61}, "again", 1, 0},
+		{"pauses without end", fakeslack.Fault{Status: 429, RetryAfter: 25, Times: -1}, "again", 3, 50 * time.Second},
+		{"a pause as a code", fakeslack.Fault{Error: "ratelimited"}, "sent", 2, busyPause},
+		{"too many messages", fakeslack.Fault{Error: "message_limit_exceeded", Times: -1}, "again", 3, 60 * time.Second},
+		{"no conversation", fakeslack.Fault{Error: "channel_not_found"}, "permanent", 1, 0},
+		{"an archived one", fakeslack.Fault{Error: "is_archived"}, "permanent", 1, 0},
+		{"not a member", fakeslack.Fault{Error: "not_in_channel"}, "permanent", 1, 0},
+		{"no right", fakeslack.Fault{Error: "restricted_action"}, "permanent", 1, 0},
+		{"no thread", fakeslack.Fault{Error: "thread_not_found"}, "permanent", 1, 0},
+		{"a scope", fakeslack.Fault{Error: "missing_scope", Needed: "chat:write"}, "permanent", 1, 0},
+		{"too long", fakeslack.Fault{Error: "msg_too_long"}, "never", 1, 0},
+		{"a code of tomorrow", fakeslack.Fault{Error: "not_on_mondays"}, "never", 1, 0},
+		{"a fault of the platform", fakeslack.Fault{Error: "internal_error"}, "unknown", 1, 0},
+		{"another", fakeslack.Fault{Error: "fatal_error"}, "unknown", 1, 0},
+		{"a gateway", fakeslack.Fault{Status: 502, Body: "<html>Bad gateway</html>"}, "unknown", 1, 0},
+		{"a page", fakeslack.Fault{Status: 200, Body: "<html>hello</html>"}, "unknown", 1, 0},
+		{"an object of nothing", fakeslack.Fault{Status: 200, Body: "{}"}, "unknown", 1, 0},
+		{"another place", fakeslack.Fault{Status: 404, Body: "<html>Not found</html>"}, "never", 1, 0},
+		{"a redirection", fakeslack.Fault{Status: 302, Body: ""}, "never", 1, 0},
+		{"a connection that is refused", fakeslack.Fault{Cut: fakeslack.Refused, Times: 3}, "sent", 1, 3500 * time.Millisecond},
+		{"no connection", fakeslack.Fault{Cut: fakeslack.Refused, Times: -1}, "again", 0, 0},
+		{"a connection that ends before", fakeslack.Fault{Cut: fakeslack.CutBefore}, "unknown", 1, 0},
+		{"a connection that ends after", fakeslack.Fault{Cut: fakeslack.CutAfter}, "unknown", 1, 0},
+		{"no answer", fakeslack.Fault{Delay: time.Hour}, "unknown", 1, callTimeout},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := setup(t, nil, nil)
+				tt.fault.Method = "chat.postMessage"
+				r.fake.Fail(tt.fault)
+				began := time.Now()
+				receipt, err := r.channel.delivery(dm).Deliver(t.Context(), channel.Block{
+					Payload: channel.Payload{Text: "hi"}, Target: channel.ReplyPlanFacts{To: dm},
+				})
+				not, proven := errors.AsType[*channel.NotSentError](err)
+				got := "unknown"
+				switch {
+				case err == nil && len(receipt.MessageIDs) == 1:
+					got = "sent"
+				case proven && not.Permanent:
+					got = "permanent"
+				case proven && not.Retryable:
+					got = "again"
+				case proven:
+					got = "never"
+				}
+				if calls := r.fake.Calls("chat.postMessage"); got != tt.want || len(calls) != tt.calls {
+					t.Errorf("got %s with %d calls (%v), expected %s with %d", got, len(calls), err, tt.want, tt.calls)
+				}
+				if took := time.Since(began); took < tt.after || took > tt.after+5*time.Second {
+					t.Errorf("it took %s, expected %s", took, tt.after)
+				}
+				if err != nil && (strings.Contains(err.Error(), r.fake.Token()) || strings.Contains(err.Error(), "html") || strings.Contains(err.Error(), "://")) {
+					t.Errorf("got the error %q", err)
+				}
+			})
+		})
+	}
+}
+
+func TestATokenThatIsNotValidAnyMoreEndsTheChannel(t *testing.T) {
+	for _, code := range []string{"invalid_auth", "token_revoked", "account_inactive"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := setup(t, nil, nil)
+			r.serve(t)
+			if err := r.channel.Ready(); err != nil {
+				t.Errorf("got %v of a channel that works", err)
+			}
+			r.fake.Fail(fakeslack.Fault{Method: "chat.postMessage", Error: code, Times: -1})
+			r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+			err := <-r.done
+			r.done = nil
+			if err == nil || !strings.Contains(err.Error(), "install the app again") || !strings.Contains(err.Error(), code) || !errors.Is(err, r.channel.Ready()) {
+				t.Errorf("got %v, ready is %v", err, r.channel.Ready())
+			}
+			if strings.Contains(err.Error()+r.log.String(), r.fake.Token()) {
+				t.Error("the token is told")
+			}
+			d := r.fake.Send(t.Context(), r.fake.Envelope(map[string]any{"type": "message", "channel": dm, "user": ann, "text": "hi", "ts": "1.9"}), 0, "")
+			if d.Status != http.StatusServiceUnavailable {
+				t.Errorf("got %+v, expected that nothing is taken any more", d)
+			}
+		})
+	}
+}
+
+func TestAPlatformThatIsDownAtTheStartIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.fake.Fail(fakeslack.Fault{Method: "auth.test", Cut: fakeslack.Refused, Times: 3}, fakeslack.Fault{Method: "auth.test", Status: 503},
+			fakeslack.Fault{Method: "auth.test", Status: 429, RetryAfter: 40})
+		r.serve(t)
+		time.Sleep(2 * time.Minute)
+		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+		if got := r.texts(dm); !slices.Equal(got, []string{"ok"}) {
+			t.Errorf("got %q: %s", got, r.log)
+		}
+		if err := r.end(); err != nil {
+			t.Errorf("got %v of an end that somebody wanted", err)
+		}
+	})
+}
+
+func TestAPreviewThatSomebodyHasDeletedIsSentAnew(t *testing.T) {
+	for _, code := range []string{"message_not_found", "edit_window_closed", "cant_update_message"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := setup(t, nil, nil)
+			r.answers(writes(2, 3*time.Second))
+			r.fake.Fail(fakeslack.Fault{Method: "chat.update", Error: code, Times: -1})
+			r.serve(t)
+			r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got := r.texts(dm); len(got) != 2 || got[1] != "*w&lt;&gt;* *w&lt;&gt;*" {
+				t.Errorf("got %q, expected the whole answer", got)
+			}
+		})
+	}
+}
+
+func TestAnEditThatWasCutOffIsMadeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.answers(writes(1, 3*time.Second))
+		r.fake.Fail(fakeslack.Fault{Method: "chat.update", Cut: fakeslack.CutAfter, Times: 2}, fakeslack.Fault{Method: "chat.update", Error: "internal_error"})
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := r.texts(dm); !slices.Equal(got, []string{"*w&lt;&gt;*"}) || !slices.Equal(r.outcomes(), []string{"visible"}) {
+			t.Errorf("got %q, %q", got, r.outcomes())
+		}
+	})
+}
+
+func TestPreviewsWaitAsLongAsThePlatformAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.answers(writes(60, time.Second))
+		r.fake.Fail(fakeslack.Fault{Method: "chat.update", Status: 429, RetryAfter: 30, Skip: 3})
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		var at []time.Time
+		for _, c := range r.fake.Writes() {
+			at = append(at, c.At)
+		}
+		if gap := at[5].Sub(at[4]); gap < 30*time.Second {
+			t.Errorf("the next preview came after %s, expected that 30 s are waited", gap)
+		}
+		if got := r.texts(dm); len(got) != 1 || !slices.Equal(r.outcomes(), []string{"visible"}) {
+			t.Errorf("got %q, %q", got, r.outcomes())
+		}
+		if n := strings.Count(r.log.String(), "level=WARN"); n > 1 {
+			t.Errorf("one pause is %d warnings", n)
+		}
+	})
+}
+
+func TestAPreviewWhoseAnswerDoesNotComeSaysSoOrGoes(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(context.Context, *channel.Turn) (channel.DispatchResult, error)
+		want []string
+	}{
+		{"nothing is to be said", func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+			return channel.DispatchResult{NoReply: true}, nil
+		}, nil},
+		{"the agent is broken", func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+			return channel.DispatchResult{}, errors.New("broken")
+		}, []string{"half &lt;an answer […]"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := setup(t, nil, nil)
+			r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+				turn.Sink.Preview(channel.Payload{Text: "half <an answer"})
+				time.Sleep(2 * time.Second)
+				return tt.end(ctx, turn)
+			})
+			r.serve(t)
+			r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if got := r.texts(dm); !slices.Equal(got, tt.want) {
+				t.Errorf("%s: got %q, expected %q", tt.name, got, tt.want)
+			}
+		})
+	}
+}
+
+// CH-56: the end of an answer is in the outbox before it is sent.
+func TestTheOutboxSendsTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		outbox, err := channel.OpenOutbox(&channel.OutboxOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.kernel.Outbox = outbox
+		outbox.Start()
+		defer outbox.Close(t.Context())
+		r.serve(t)
+		r.fake.Fail(fakeslack.Fault{Method: "chat.postMessage", Status: 429, RetryAfter: 90})
+		m := r.say(fakeslack.Message{Channel: room, Text: us + " say hi"})
+		if got := r.outcomes(); !slices.Equal(got, []string{"queued"}) {
+			t.Errorf("got %q", got)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got := r.fake.Shown(room); len(got) != 1 || got[0].Text != "hi" || got[0].Thread != m.TS {
+			t.Errorf("got %+v, expected the answer in its thread", got)
+		}
+		_ = r.end()
+	})
+}
+
+// CH-74
+func TestAConversationIsToldOnceThatAnAnswerWasCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir, after := t.TempDir(), t.TempDir()
+		r := setup(t, nil, nil)
+		j, err := journals.OpenJournal(dir, journals.JournalOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.kernel.Journal = j
+		var copied error
+		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			turn.Sink.Preview(channel.Payload{Text: "half"})
+			time.Sleep(2 * time.Second)
+			copied = copyFolder(after, dir) // what a crash would leave
+			return says("half and whole")(ctx, turn)
+		})
+		r.serve(t)
+		m := r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
+		time.Sleep(5 * time.Second)
+		if err := errors.Join(r.end(), j.Close(), copied); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // at the second start, it is settled
+			again, err := journals.OpenJournal(after, journals.JournalOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.done = make(chan error, 1)
+			r.kernel = kernel(t, channel.Place{})
+			r.kernel.Agent, r.kernel.Journal, r.kernel.Observer = agentFunc(r.dispatch), again, r
+			r.serve(t)
+			time.Sleep(time.Minute)
+			if err := errors.Join(r.end(), again.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := r.fake.Shown(room)
+		if len(got) != 2 || !strings.Contains(got[1].Text, "may be incomplete") || got[1].Thread != m.TS || len(r.told()) != 1 {
+			t.Errorf("got %+v and %d turns, expected one notice in the thread", got, len(r.told()))
+		}
+	})
+}
+
+func TestSettingsAreChecked(t *testing.T) {
+	good := Settings{Token: "xoxb-1-a", SigningSecret: "s"}
+	for _, tt := range []struct {
+		name, want string
+		change     func(*Settings)
+	}{
+		{"good", "", func(*Settings) {}},
+		{"a token that is renewed", "", func(s *Settings) { s.Token = "xoxe.xoxb-1-a" }},
+		{"no token", "there is no token", func(s *Settings) { s.Token = " " }},
+		{"a user's", "not that of a bot", func(s *Settings) { s.Token = "xoxp-1" }},
+		{"an app's", "not that of a bot", func(s *Settings) { s.Token = "xapp-1" }},
+		{"no secret", "there is no signing_secret", func(s *Settings) { s.SigningSecret = "" }},
+		{"no address", "api is no address", func(s *Settings) { s.API = "slack.com" }},
+		{"replies", "replies is", func(s *Settings) { s.Replies = "no" }},
+		{"preview", "preview is", func(s *Settings) { s.Preview = "draft" }},
+		{"media", "max_media is", func(s *Settings) { s.MaxMedia = -1 }},
+	} {
+		s := good
+		tt.change(&s)
+		_, err := New(s)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: got %v", tt.name, err)
+		}
+		if err != nil && strings.TrimSpace(string(s.Token)) != "" && strings.Contains(err.Error(), string(s.Token)) {
+			t.Errorf("%s: the token is in %q", tt.name, err)
+		}
+	}
+	var b strings.Builder
+	slog.New(slog.NewJSONHandler(&b, nil)).Info("x", "settings", good, "token", good.Token)
+	if strings.Contains(b.String(), "xoxb") {
+		t.Errorf("got %s", b.String())
+	}
+}
+
+func TestACheckSaysWhetherTheChannelCouldStart(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		scopes string
+		fault  *fakeslack.Fault
+		want   string // of the error
+		about  string
+	}{
+		{"all", "", nil, "", "@ling in the workspace Fake"},
+		{"fewer", "chat:write,im:history,app_mentions:read", nil, "", "@ling in the workspace Fake, without the scopes channels:history, files:read, users:read"},
+		{"no writing", "im:history", nil, "chat:write", ""},
+		{"no token", "", &fakeslack.Fault{Error: "invalid_auth"}, "not valid any more", ""},
+		{"no platform", "", &fakeslack.Fault{Cut: fakeslack.Refused}, "cannot be reached", ""},
+		{"something else", "", &fakeslack.Fault{Status: 404, Body: "no"}, "check the setting api", ""},
+	} {
+		r := setup(t, nil, &fakeslack.Options{Scopes: tt.scopes})
+		if tt.fault != nil {
+			r.fake.Fail(*tt.fault)
+		}
+		err := r.channel.Check(t.Context())
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: got %v", tt.name, err)
+		}
+		if tt.about != "" && r.channel.About() != tt.about {
+			t.Error(cmp.Diff(tt.about, r.channel.About()))
+		}
+		if len(r.fake.Writes()) != 0 {
+			t.Error("a check writes")
+		}
+	}
+}
+
+func TestThreadsThatTheBotWritesInAreRememberedWithinBounds(t *testing.T) {
+	path := t.TempDir() + "/threads.json"
+	threads, err := openThreads(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxThreads + 10 {
+		threads.add(threadKey{"C1", string(rune('a' + i))})
+	}
+	if err := threads.learn("C1", "last"); err != nil {
+		t.Fatal(err)
+	}
+	again, err := openThreads(path)
+	if err != nil || len(again.order) != maxThreads || len(again.known) != maxThreads || !again.has("C1", "last") || again.has("C1", "a") || again.has("C2", "last") {
+		t.Errorf("got %d threads, %v", len(again.order), err)
+	}
+}

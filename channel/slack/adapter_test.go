@@ -379,8 +379,10 @@ func TestFilesBecomeMedia(t *testing.T) {
 		if !slices.Equal(kept, []string{"slack-F1.png", "slack-F9.png"}) || len(told[0].Media) != 7 {
 			t.Errorf("got the files %q of %+v", kept, told[0].Media)
 		}
-		want := []string{"look", `[document "book.pdf" is too large to be loaded: 2000 bytes, at most 1000]`, `[document "lie.bin" could not be loaded]`,
-			`[image "x.png" could not be loaded]`, `[image "y.png" could not be loaded]`, `[document "z.doc" could not be loaded]`}
+		want := []string{
+			"look", `[document "book.pdf" is too large to be loaded: 2000 bytes, at most 1000]`, `[document "lie.bin" could not be loaded]`,
+			`[image "x.png" could not be loaded]`, `[image "y.png" could not be loaded]`, `[document "z.doc" could not be loaded]`,
+		}
 		if got := strings.Split(told[0].BodyForAgent, "\n"); !cmp.Equal(got, want) {
 			t.Error(cmp.Diff(want, got))
 		}

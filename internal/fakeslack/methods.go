@@ -13,6 +13,9 @@ const maxText = 4000
 // do makes a call, or finds a file.
 func (s *Server) do(r *http.Request, method string, p map[string]string) (map[string]any, *stored) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if token == "" {
+		token = p["token"] // in a form
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if method == "file" {

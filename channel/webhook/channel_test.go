@@ -104,6 +104,13 @@ func (p *platform) Stop() error {
 	return err
 }
 
+func TestEveryHookIsOneThatTheKernelCalls(t *testing.T) { // CH-07
+	channeltest.Hooks(t, &adapter{})
+	channeltest.Hooks(t, &challenger{})
+	channeltest.Hooks(t, &delivery{})
+	channeltest.Hooks(t, &sender{})
+}
+
 func TestTheChannelPassesTheSuite(t *testing.T) { // CH-191, CH-196
 	channeltest.Run(t, channeltest.Fixture{Start: start, Groups: true, Redelivers: true})
 }

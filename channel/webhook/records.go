@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -69,6 +70,7 @@ const (
 // record is what is known of one message.
 type record struct {
 	id    string
+	of    *records
 	file  string // where it is kept when its turn has ended; "" is in memory alone
 	at    time.Time
 	acked chan struct{} // closed when its turn, or the attempt to begin one, has come so far that its sender can be told
@@ -93,8 +95,29 @@ func (r *record) hold(p reply) bool {
 		return false
 	}
 	r.replies = append(r.replies, p)
+	if r.of != nil {
+		r.of.bytes.Add(int64(len(p.Text)))
+	}
 	r.saveLocked()
 	return true
+}
+
+// leave takes the record out of what is counted.
+func (r *record) leave() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of != nil {
+		r.of.bytes.Add(-size(r.replies))
+		r.of = nil
+	}
+}
+
+// size is how many bytes of text there are.
+func size(replies []reply) (n int64) {
+	for _, p := range replies {
+		n += int64(len(p.Text))
+	}
+	return n
 }
 
 func (r *record) holds() bool {
@@ -153,6 +176,9 @@ func (r *record) letGo() []reply {
 	if len(kept) > 0 {
 		r.order.Lock() // nobody else has it: as long as parts are kept, none is sent
 	}
+	if r.of != nil {
+		r.of.bytes.Add(-size(kept))
+	}
 	r.holding, r.replies = false, nil
 	r.saveLocked()
 	return kept
@@ -193,6 +219,8 @@ type records struct {
 	dir    string // "" is in memory
 	result bool   // answers have the reply, which is kept for them
 	stays  bool   // and nothing else has it
+
+	bytes atomic.Int64 // of the replies of all records
 
 	mu    sync.Mutex
 	by    map[string]*list.Element
@@ -244,21 +272,20 @@ func (k *records) of(id string) *record {
 }
 
 func (k *records) addLocked(id string) *record {
-	r := &record{id: id, at: time.Now(), acked: make(chan struct{}), stays: k.stays}
+	r := &record{id: id, of: k, at: time.Now(), acked: make(chan struct{}), stays: k.stays}
 	if k.dir != "" && k.result {
 		r.file = k.file(id)
 	}
 	if e, ok := k.by[id]; ok {
-		k.order.Remove(e)
+		k.dropLocked(e)
 	}
 	k.by[id] = k.order.PushBack(r)
 	for e := k.order.Front(); e != nil; e = k.order.Front() {
 		old := e.Value.(*record)
-		if k.order.Len() <= maxRecords && time.Since(old.at) < keepFor {
+		if old == r || k.order.Len() <= maxRecords && k.bytes.Load() <= maxKept && time.Since(old.at) < keepFor {
 			break
 		}
-		k.order.Remove(e)
-		delete(k.by, old.id)
+		k.dropLocked(e)
 	}
 	if k.saved++; k.dir != "" && k.saved >= 1000 {
 		k.saved = 0
@@ -272,9 +299,15 @@ func (k *records) forget(r *record) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e, ok := k.by[r.id]; ok && e.Value == r {
-		k.order.Remove(e)
-		delete(k.by, r.id)
+		k.dropLocked(e)
 	}
+}
+
+// dropLocked forgets a record. A turn that still runs has it, and its replies count no more.
+func (k *records) dropLocked(e *list.Element) {
+	r := k.order.Remove(e).(*record)
+	delete(k.by, r.id)
+	r.leave()
 }
 
 // file is named after what the id hashes to: a sender may choose any.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -79,12 +80,15 @@ type signed struct {
 // headers reads what a message is said to be signed with. Each header stands there once: of two, somebody else may read the other.
 func headers(h http.Header, now time.Time) (signed, error) {
 	var s signed
-	for name, to := range map[string]*string{headerID: &s.id, headerTimestamp: &s.seconds, headerSignature: &s.signatures} {
-		values := h[name]
+	for _, one := range [...]struct {
+		name string
+		to   *string
+	}{{headerID, &s.id}, {headerTimestamp, &s.seconds}, {headerSignature, &s.signatures}} {
+		values := h[one.name]
 		if len(values) != 1 || values[0] == "" {
 			return signed{}, errSignature
 		}
-		*to = values[0]
+		*one.to = values[0]
 	}
 	if len(s.id) > maxID || len(s.signatures) > maxSignatures || strings.ContainsFunc(s.id, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return signed{}, errSignature
@@ -137,7 +141,7 @@ func (s Secrets) Verify(h http.Header, body []byte, now time.Time) (id string, e
 
 func mac(key []byte, id, seconds string, body []byte) []byte {
 	m := hmac.New(sha256.New, key)
-	m.Write([]byte(id + "." + seconds + "."))
+	_, _ = io.WriteString(m, id+"."+seconds+".")
 	m.Write(body)
 	return m.Sum(nil)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -489,4 +490,90 @@ func TestAReplyThatARestartHasDelayedIsThereForWhoAsksAgain(t *testing.T) { // C
 			t.Errorf("got %+v", a)
 		}
 	})
+}
+
+func TestWhatIsKeptForThoseWhoAskAgainIsBounded(t *testing.T) { // CH-182
+	k := newRecords("", true, true)
+	for i := range 2 * maxRecords {
+		k.begin(fmt.Sprint("a-", i))
+	}
+	if len(k.by) != maxRecords || k.order.Len() != maxRecords {
+		t.Errorf("there are %d records", len(k.by))
+	}
+	text := strings.Repeat("x", 1<<20)
+	var last *record
+	for i := range 100 {
+		r, isNew := k.begin(fmt.Sprint("b-", i))
+		if !isNew || !r.hold(reply{Text: text}) {
+			t.Fatal("the reply is not kept")
+		}
+		last = r
+	}
+	k.begin("c")
+	var kept int64
+	for e := k.order.Front(); e != nil; e = e.Next() {
+		kept += size(e.Value.(*record).replies)
+	}
+	if kept > maxKept || kept != k.bytes.Load() || kept < maxKept/2 {
+		t.Errorf("%d bytes are kept, %d are counted", kept, k.bytes.Load())
+	}
+	if r, isNew := k.begin(last.id); isNew || r != last {
+		t.Error("the newest is forgotten")
+	}
+}
+
+func BenchmarkReceive(b *testing.B) {
+	c, err := New(Settings{Secret: vectorSecret, Ack: AckResult})
+	if err != nil {
+		b.Fatal(err)
+	}
+	k := &channel.Kernel{
+		Agent: agentFunc(func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+			return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "yes"})
+		}),
+		Settings: everybody{}, Limits: channel.Limits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
+	}
+	ctx, stop := context.WithCancel(b.Context())
+	done := make(chan error)
+	go func() { done <- c.Serve(ctx, k) }()
+	for c.open.Load() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	body, s, h := hello("Why is the sky blue?"), secrets(b, vectorSecret), c.Webhook()
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		n++
+		req := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+		s.Sign(req.Header, fmt.Sprint(n), time.Now(), []byte(body))
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		if w.Code != http.StatusOK {
+			b.Fatal(w.Body)
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+}
+
+// everybody may talk.
+type everybody struct{}
+
+func (everybody) Policy(channel.PolicyQuery) channel.Policy {
+	return channel.Policy{DM: channel.PolicyOpen, RouteAllowed: true, Agent: "assistant"}
+}
+
+func BenchmarkVerify(b *testing.B) {
+	now, body := time.Now(), []byte(hello(strings.Repeat("x", 1000)))
+	h, s := http.Header{}, secrets(b, vectorSecret)
+	s.Sign(h, "msg-1", now, body)
+	b.ReportAllocs()
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		if _, err := s.Verify(h, body, now); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

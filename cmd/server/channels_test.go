@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -176,6 +177,9 @@ func TestWhoMayTalkIsReadAgainOnSIGHUP(t *testing.T) { // CH-61
 	if _, answer := b.say(p, "msg-2", "x"); answer["outcome"] != "visible" {
 		t.Errorf("got %v", answer)
 	}
+	write(t, dir, "lingserve.yaml", b.settings("dm: {policy: open}"))
+	p.signal(syscall.SIGHUP)
+	p.waitFor("that counts after a restart")
 }
 
 func TestAChannelWhosePlatformRefusesItsTokenStopsAndTheServerGoesOn(t *testing.T) { // CH-179
@@ -213,9 +217,57 @@ channels:
     groups: {policy: open}
 `)
 	fake.Say(faketelegram.Message{Chat: chat, From: &faketelegram.User{ID: 42, FirstName: "Ann"}, Text: "Why is the sky blue?"})
+	waitShown(t, fake, "Why is the sky blue?")
+}
+
+func TestTelegramSendsUpdatesToTheServersRoute(t *testing.T) { // CH-171
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fake := faketelegram.New(&faketelegram.Options{Deliver: client(t)})
+	t.Cleanup(func() { _ = fake.Close() })
+	api := httptest.NewServer(fake)
+	t.Cleanup(api.Close)
+	chat := faketelegram.Chat{ID: 42, Type: "private", FirstName: "Ann"}
+	fake.AddChat(chat)
+	p := serverWith(t, t.TempDir(), "channels: {bot: {type: telegram, token: \""+fake.Token()+"\", api: \""+api.URL+
+		"\", mode: webhook, public_url: \"http://"+addr+"\", dm: {policy: open}}}\n", "--addr", addr)
+	p.waitFor("the channel is connected")
+	forged := func(secret string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.base+"/v1/channels/bot/webhook", strings.NewReader(`{"update_id":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if secret != "" {
+			req.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
+		}
+		res, err := client(t).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		return res.StatusCode
+	}
+	for _, secret := range []string{"", "guessed"} {
+		if got := forged(secret); got != http.StatusUnauthorized {
+			t.Errorf("with the secret %q the answer is %d", secret, got)
+		}
+	}
+	fake.Say(faketelegram.Message{Chat: chat, From: &faketelegram.User{ID: 42, FirstName: "Ann"}, Text: "Why is the sky blue?"})
+	waitShown(t, fake, "Why is the sky blue?")
+}
+
+// waitShown waits until the newest message of the bot to Ann says something.
+func waitShown(t *testing.T, fake *faketelegram.Server, text string) {
+	t.Helper()
 	for end := time.Now().Add(patient); ; time.Sleep(10 * time.Millisecond) {
 		messages := fake.Messages(42, fake.Me().ID)
-		if len(messages) > 0 && strings.Contains(messages[len(messages)-1].Text, "Why is the sky blue?") {
+		if len(messages) > 0 && strings.Contains(messages[len(messages)-1].Text, text) {
 			return
 		}
 		if time.Now().After(end) {

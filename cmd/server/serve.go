@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"reflect"
 	"strings"
 	"sync"
 	"syscall"
@@ -201,6 +202,9 @@ func reloadChannels(c *config.Config, channels *doors, log *slog.Logger) {
 	}
 	if err == nil {
 		log.Info("settings of channels reloaded")
+		if !reflect.DeepEqual(c.Channels, next.Channels) {
+			log.Warn("channels were added, taken away or log in otherwise; that counts after a restart")
+		}
 		return
 	}
 	for line := range strings.Lines(err.Error()) {

@@ -41,9 +41,9 @@ func (p *pages) fresh(any) {
 func (*pages) tell(string) {}
 
 func (p *pages) note(text string, as style) {
-	p.fresh(nil)
 	text = strings.TrimSuffix(text, "\n") + "\n"
 	if as == plain {
+		p.fresh(nil)
 		p.write(nil, text, plain)
 		return
 	}
@@ -71,6 +71,7 @@ func (c *Chat) plainly(ctx context.Context) error {
 	}
 	in := read(c.o.In)
 	defer in.stop()
+	defer c.leave()
 	var lines lines
 	for {
 		text, ok := lines.next()
@@ -128,6 +129,7 @@ func (c *Chat) one(ctx context.Context, text string, lines *lines, in *reading, 
 		}
 		select {
 		case <-done:
+			c.wg.Wait() // for an answer to a question
 			return true
 		case <-ctx.Done():
 			c.drain()

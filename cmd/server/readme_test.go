@@ -18,7 +18,7 @@ import (
 // guides are the pages whose examples and links are tried.
 var guides = []string{
 	"README.md", "CHANGELOG.md", "docs/README.md", "docs/agents.md", "docs/channels.md", "docs/channels/telegram.md",
-	"docs/channels/webhook.md", "docs/configuration.md", "docs/models.md",
+	"docs/channels/web.md", "docs/channels/webhook.md", "docs/configuration.md", "docs/models.md",
 	"docs/plugins.md", "docs/protocol.md", "docs/sessions.md", "docs/workflows.md",
 }
 

@@ -35,8 +35,19 @@ const (
 func (d *deliveries) run() {
 	var timer *time.Timer // only where something has an interval
 	canceled := d.ctx.Done()
+	var i item
+	var what todo
+	var due time.Time
+	over := false
+	defer func() {
+		if !over { // the channel has called runtime.Goexit: another goroutine goes on
+			d.exited(&i, what)
+			d.done.Go(d.run)
+		}
+	}()
 	for {
-		i, what, due := d.next()
+		i, what, due = d.next()
+		d.phase = phaseBefore
 		switch what {
 		case doBlock:
 			d.deliver(&i)
@@ -48,6 +59,7 @@ func (d *deliveries) run() {
 			if timer != nil {
 				timer.Stop()
 			}
+			over = true
 			return
 		case doWait:
 			var tick <-chan time.Time
@@ -65,6 +77,37 @@ func (d *deliveries) run() {
 			case <-canceled:
 				canceled = nil // what waits is looked at once more, and then only what comes
 			}
+		}
+	}
+}
+
+// exited notes what became of something that the channel has ended the goroutine in.
+func (d *deliveries) exited(i *item, what todo) {
+	r, err := Receipt{State: NotSent}, error(&NotSentError{Err: errGoexit})
+	if d.phase == phaseCalling {
+		r, err = Receipt{State: UnknownWhether}, errGoexit
+	}
+	switch {
+	case what == doWork:
+		d.worker = nil
+	case what == doPreview:
+		d.rhythm.preview = time.Now().Add(previewEvery)
+		if d.phase == phaseCalling && d.shown.receipt == nil {
+			d.shown.stopped = true
+			d.mu.Lock()
+			d.tally.Unknown = true
+			d.mu.Unlock()
+		}
+		d.warnOf("Preview", errGoexit)
+	case d.phase == phaseNoted:
+		d.warnOf("Delivered", errGoexit)
+	default:
+		d.note(i.kind, r, err)
+		d.fail(errGoexit)
+		d.shown = showing{}
+		if own := i.own; own != nil {
+			own.receipt, own.err = r, err
+			close(own.done)
 		}
 	}
 }
@@ -158,6 +201,7 @@ func (d *deliveries) deliver(i *item) {
 		b.Preview = d.shown.receipt
 	}
 	r, held, err := d.send(&b)
+	d.phase = phaseNoted
 	if held {
 		d.mu.Lock()
 		d.tally.Queued = true
@@ -332,10 +376,20 @@ func (d *deliveries) wire(ctx context.Context, b *Block, method string, call fun
 	d.mu.Lock()
 	d.tally.Attempted = true
 	d.mu.Unlock()
+	d.phase = phaseCalling
+	over := false
+	defer func() {
+		if !over { // the channel has called runtime.Goexit
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.tally.Unknown = true
+		}
+	}()
 	err = caught(ctx, d.kernel.Log, method, func() (err error) {
 		r, err = call()
 		return err
 	})
+	over = true
 	r, err = receiptOf(r, err)
 	d.unmark(ctx, r.State)
 	if r.State.seen() {

@@ -20,6 +20,7 @@ func FromContext(ctx context.Context) *Turn {
 // send gives the turn to the agent, or to the plan's own dispatch, and returns when what it had to say is sent.
 func (p *pass) send(ctx context.Context) (Admission, error) {
 	d := newDeliveries(ctx, p.k, p.sending())
+	p.out = d
 	t := &Turn{
 		ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Sink: d,
 		Queued: func() {
@@ -38,7 +39,7 @@ func (p *pass) send(ctx context.Context) (Admission, error) {
 	}
 	p.permanent = p.permanent || permanent(err)
 	sent, err := d.end(err)
-	p.tally = d.came()
+	p.out, p.tally = nil, d.came()
 	p.result.Dispatch = p.both(said, sent)
 	if refused != "" && !p.tally.Attempted {
 		p.why = err

@@ -353,6 +353,18 @@ func (o *Outbox) first(ctx context.Context, id uint64) (r Receipt, held bool, er
 // attempt sends a block that is busy, or finds out whether it was sent. ctx gives values alone: what the outbox has begun does not end
 // with the turn.
 func (o *Outbox) attempt(ctx context.Context, p *parcel, first bool) (r Receipt, held bool, err error) {
+	over := false
+	defer func() {
+		if !over { // a sender has called runtime.Goexit
+			o.settle(p, UnknownWhether, errGoexit)
+		}
+	}()
+	r, held, err = o.try(ctx, p, first)
+	over = true
+	return r, held, err
+}
+
+func (o *Outbox) try(ctx context.Context, p *parcel, first bool) (r Receipt, held bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.o.Send)
 	defer cancel()
 	defer context.AfterFunc(o.life, cancel)()
@@ -629,11 +641,13 @@ func (o *Outbox) run() {
 		case p != nil:
 			go func() {
 				defer o.sends.Done()
+				defer func() {
+					o.mu.Lock()
+					defer o.mu.Unlock()
+					o.active--
+					o.wakeLocked()
+				}()
 				_, _, _ = o.attempt(context.Background(), p, false)
-				o.mu.Lock()
-				o.active--
-				o.wakeLocked()
-				o.mu.Unlock()
 			}()
 			continue
 		case wait < 0:

@@ -92,8 +92,18 @@ type deliveries struct {
 	texted bool     // a text was seen: no sign of work after it
 	shown  showing  // the preview of the block that is open
 	warned bool     // of a preview
+	phase  phase    // of what is being done
 	rhythm rhythm
 }
+
+// phase is how far something is that is sent.
+type phase uint8
+
+const (
+	phaseBefore  phase = iota // nothing of it can have been seen
+	phaseCalling              // the channel has it
+	phaseNoted                // what it came to is known
+)
 
 // item is a block in the queue, or a send of somebody's own.
 type item struct {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -97,7 +98,41 @@ func facts(c *channel.TurnContext) []turn.Fact {
 	add("_thread_id", c.MessageThreadID)
 	add("_native_channel_id", c.NativeChannelID)
 	add("_thread_parent_id", c.ThreadParentID)
+	for i, m := range c.Media[:min(len(c.Media), maxMediaFacts)] {
+		add("media_"+strconv.Itoa(i+1), about(m))
+	}
 	return list
+}
+
+// maxMediaFacts bounds the media that facts are about: an album has ten.
+const maxMediaFacts = 16
+
+// about is what a channel knows of a medium beside its content, such as "video, video/mp4, 640x360, 12s, 1048576 bytes"; "" where that
+// is no more than the medium itself shows.
+func about(m channel.MediaFact) string {
+	parts := make([]string, 0, 6)
+	if m.Width > 0 && m.Height > 0 {
+		parts = append(parts, strconv.Itoa(m.Width)+"x"+strconv.Itoa(m.Height))
+	}
+	if m.Duration > 0 {
+		parts = append(parts, m.Duration.Round(time.Millisecond).String())
+	}
+	if m.Size > 0 {
+		parts = append(parts, strconv.FormatInt(m.Size, 10)+" bytes")
+	}
+	if m.Path == "" && m.URL == "" {
+		parts = append(parts, "its content is not here")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	what := make([]string, 0, 8)
+	for _, s := range [...]string{string(m.Kind), m.ContentType} {
+		if s != "" {
+			what = append(what, s)
+		}
+	}
+	return strings.Join(append(what, parts...), ", ")
 }
 
 // rows writes history; it keeps none.

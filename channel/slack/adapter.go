@@ -24,6 +24,7 @@ var (
 	_ channel.Classifier      = (*adapter)(nil)
 	_ channel.Preflighter     = (*adapter)(nil)
 	_ channel.Finalizer       = (*adapter)(nil)
+	_ channel.Challenger      = (*adapter)(nil)
 )
 
 // event is what the kernel is given.
@@ -224,6 +225,26 @@ func (a *adapter) paired(ctx context.Context, p channel.Policy, kind channel.Cha
 		return channel.Yes
 	}
 	return channel.No
+}
+
+// requester is a store of pairs that makes codes: [*channel.Pairs].
+type requester interface {
+	Request(_ context.Context, channel, account string, s channel.SenderFacts) (code string, tell bool, err error)
+}
+
+// Challenge implements [channel.Challenger]: whoever writes to the bot is told how to be let in.
+func (a *adapter) Challenge(ctx context.Context, s channel.SenderFacts) error {
+	pairs, ok := a.k.Pairing.(requester)
+	if !ok || a.m == nil || !a.m.direct {
+		return nil
+	}
+	code, tell, err := pairs.Request(ctx, a.c.name, a.c.account, s)
+	if err != nil || !tell {
+		return err
+	}
+	_, err = a.c.post(ctx, target{conversation: a.m.conversation, thread: a.m.thread}, "To talk here you have to be paired. Your code is `"+code+
+		"`. Whoever runs this server lets you in with: `lingserve channels pair approve "+code+"`")
+	return err
 }
 
 // reply is where the answer goes.

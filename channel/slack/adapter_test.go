@@ -499,3 +499,30 @@ func TestANameThatIsNotToldChangesNothing(t *testing.T) {
 		}
 	})
 }
+
+// CH-101
+func TestWhoIsNotPairedIsToldTheCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		k := kernel(t, channel.Place{DMPolicy: channel.PolicyPairing})
+		pairs := channel.NewPairs()
+		r.kernel.Settings, r.kernel.Routes, r.kernel.Pairing = k.Settings, k.Routes, pairs
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+		r.say(fakeslack.Message{Channel: dm, Text: "hello?"})
+		list, err := pairs.List(t.Context())
+		if err != nil || len(list) != 1 {
+			t.Fatalf("got %+v, %v", list, err)
+		}
+		if got := r.texts(dm); len(got) != 1 || !strings.Contains(got[0], list[0].Code) {
+			t.Errorf("got %q, expected the code once", got)
+		}
+		if _, err := pairs.Approve(t.Context(), "", list[0].Code); err != nil {
+			t.Fatal(err)
+		}
+		r.say(fakeslack.Message{Channel: dm, Text: "and now"})
+		if got := r.texts(dm); len(got) != 2 || got[1] != "ok" {
+			t.Errorf("got %q", got)
+		}
+	})
+}

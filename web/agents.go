@@ -238,6 +238,8 @@ type agentRun struct {
 var (
 	// errRefused is why a turn ends whose run could not be started.
 	errRefused = errors.New("the run was not started")
+	// errGoexit is what a turn fails of whose goroutine a plugin has ended.
+	errGoexit = errors.New("a plugin has ended its goroutine")
 	// errInterrupted is what the end of a run says that a later message has ended.
 	errInterrupted = errors.New("interrupted")
 	// errErased is why the turns of a session end that is erased.
@@ -267,13 +269,17 @@ func (s *Server) startAgent(sp spec) (r *run, id string, again bool, p *problem)
 	}
 	s.runs.turns.enter()
 	go func() { // ends with the turn, and the server waits for it
-		defer s.runs.turns.leave()
-		result, err := webchannel.Run(ctx, s.o.Kernel, m)
-		a.place.Do(func() {
-			a.taken.problem = s.refused(result, err)
-			close(a.placed)
-		})
-		cancel(err)
+		var result channel.Result
+		err := errGoexit
+		defer func() {
+			a.place.Do(func() {
+				a.taken.problem = s.refused(result, err)
+				close(a.placed)
+			})
+			cancel(err)
+			s.runs.turns.leave()
+		}()
+		result, err = webchannel.Run(ctx, s.o.Kernel, m)
 	}()
 	<-a.placed
 	return a.taken.run, a.taken.id, a.taken.again, a.taken.problem
@@ -438,7 +444,10 @@ func (a *agentRun) answering(ctx context.Context) *run {
 
 // refused is the answer to a message whose turn has ended before there was a run.
 func (s *Server) refused(r channel.Result, err error) *problem {
-	if err != nil {
+	switch {
+	case errors.Is(err, errClosing):
+		r.Admission.Reason = channel.ReasonDraining
+	case err != nil:
 		r.Admission.Reason = map[string]channel.Reason{
 			codeConflict: channel.ReasonSessionBusy, codeOverloaded: channel.ReasonOverloaded, codeDraining: channel.ReasonDraining,
 		}[s.o.Turns.Code(err)]

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -526,6 +527,36 @@ func TestTheServersEndWaitsForItsTurns(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
+}
+
+// CH-14
+func TestAServerThatIsClosedTakesNoMessage(t *testing.T) {
+	a, _, _ := watchedBench(t, channel.Place{}, nil)
+	if err := a.s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if p := readProblem(t, a.say("hello", "")); p.Status != 503 || p.Code != codeDraining {
+		t.Errorf("%+v", p)
+	}
+}
+
+// aside is a plugin with a command whose goroutine ends with it.
+type aside struct{}
+
+func (aside) AnswerAside(context.Context, *turn.Envelope, turn.SessionID) ([]*turn.Envelope, bool, error) {
+	runtime.Goexit()
+	return nil, false, nil
+}
+
+func TestAPluginThatEndsItsGoroutineKeepsNobodyWaiting(t *testing.T) {
+	a, _, _ := watchedBench(t, channel.Place{}, func(o *Options, _ *agent.Options) {
+		if err := o.Turns.Register("aside", aside{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if p := readProblem(t, a.say(",exit", "")); p.Status != 500 || p.Code != codeInternal {
+		t.Errorf("%+v", p)
+	}
 }
 
 // CH-151

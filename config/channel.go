@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/web"
 )
 
 // Channel is one login of a channel that is configured: what the channel itself is told. Who may talk there, and with which agent,
@@ -52,7 +53,7 @@ var channelTypes = []channelType{
 	{name: "webhook", settings: webhookSettings, needs: []string{"secret"}},
 	{name: "slack", settings: slackSettings, needs: []string{"token", "signing_secret"}},
 	{name: "feishu", settings: feishuSettings, needs: []string{"app_id", "app_secret"}},
-	{name: "web", settings: noSettings, always: true, shipped: channel.Place{DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders}},
+	{name: "web", settings: noSettings, always: true, shipped: web.Shipped()},
 	{name: "cli", settings: noSettings, always: true, shipped: channel.Place{
 		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"local"}, Admins: []string{"local"}, OnBusy: "steer",
 	}},

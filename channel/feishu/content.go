@@ -53,18 +53,19 @@ func (m *message) read() words {
 	var w words
 	var c struct {
 		post
-		Text     string `json:"text"`
-		Image    string `json:"image_key"`
-		File     string `json:"file_key"`
-		Name     string `json:"file_name"`
-		Duration int64  `json:"duration"` // milliseconds
-		Place    string `json:"name"`
-		Lat      text   `json:"latitude"`
-		Lon      text   `json:"longitude"`
-		Chat     string `json:"chat_id"`
-		User     string `json:"user_id"`
-		Summary  string `json:"summary"`
-		Topic    string `json:"topic"`
+		Text     string          `json:"text"`
+		Image    string          `json:"image_key"`
+		File     string          `json:"file_key"`
+		Name     string          `json:"file_name"`
+		Duration int64           `json:"duration"` // milliseconds
+		Place    string          `json:"name"`
+		Lat      text            `json:"latitude"`
+		Lon      text            `json:"longitude"`
+		Chat     string          `json:"chat_id"`
+		User     string          `json:"user_id"`
+		Summary  string          `json:"summary"`
+		Topic    string          `json:"topic"`
+		Elements json.RawMessage `json:"elements"`
 	}
 	raw := []byte(m.Content)
 	if m.Type == "post" {
@@ -116,10 +117,12 @@ func (m *message) read() words {
 	case "folder":
 		w.text = fmt.Sprintf("[folder %q]", c.Name)
 	case "interactive":
-		w.text = "[card]"
-		if c.Title != "" {
-			w.text = fmt.Sprintf("[card: %s]", c.Title)
+		var elements [][]node // what the platform shows of a card to others
+		_ = json.Unmarshal(c.Elements, &elements)
+		if m.readPost(&w, post{Title: c.Title, Content: elements}); strings.TrimSpace(w.text) == "" {
+			w.text = "[card]"
 		}
+		w.files = nil // of a card, they cannot be loaded
 	case "todo", "vote", "hongbao", "calendar", "share_calendar_event", "general_calendar", "video_chat":
 		w.text = "[" + strings.ReplaceAll(m.Type, "_", " ") + "]"
 		if more := strings.TrimSpace(c.Summary + " " + c.Topic); more != "" {

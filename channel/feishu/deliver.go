@@ -265,8 +265,16 @@ func (c *Channel) postOnce(ctx context.Context, t *target, b body) (string, erro
 		}
 	}
 	r.in = in
-	err = c.api.do(ctx, r)
+	if err = c.api.do(ctx, r); err == nil {
+		c.wrote(got.Data.ID, b.text)
+	}
 	return got.Data.ID, err
+}
+
+// wrote remembers what a message of the bot says, for those who reply to it.
+func (c *Channel) wrote(id, text string) {
+	me := c.self()
+	c.looked.put(id, &found{text: text, from: channel.SenderFacts{ID: me.OpenID, Name: me.Name, IsBot: true, IsSelf: true}})
 }
 
 // patch puts a card in the place of one that stands there.
@@ -287,6 +295,9 @@ func (c *Channel) patch(ctx context.Context, t *target, id string, b body) error
 			return &channel.NotSentError{Err: err}
 		}
 		err = call(content)
+	}
+	if err == nil {
+		c.wrote(id, b.text)
 	}
 	return err
 }

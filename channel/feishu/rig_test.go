@@ -68,6 +68,12 @@ func setup(t *testing.T, change func(*Settings), options *fakefeishu.Options) *r
 	if r.channel, err = New(s); err != nil {
 		t.Fatal(err)
 	}
+	root, err := channel.OpenMediaRoot(s.Media, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	r.kernel.Media = root
 	r.fake.SetDoor(r.channel.Webhook())
 	r.fake.AddChat(private, "p2p")
 	r.fake.AddChat(group, "group")

@@ -148,6 +148,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	rec := new(record)
 	if !channel.DryRun(ctx) {
 		rec = c.known.of(in.ID)
+		rec.belongs(f.Route.RouteSessionKey)
 	}
 	return &channel.Assembled{
 		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -81,6 +83,7 @@ type record struct {
 	holding bool // replies are kept for the answer
 	stays   bool // and are for ever: there is no callback
 	turn    string
+	session string  // that the message is of; "" while that is not known
 	ended   *answer // what its first turn came to
 	replies []reply // that were kept
 
@@ -208,7 +211,7 @@ func (r *record) saveLocked() {
 	if r.file == "" {
 		return
 	}
-	text, err := json.Marshal(r.answerLocked())
+	text, err := json.Marshal(kept{r.answerLocked(), r.session})
 	if err == nil && os.MkdirAll(filepath.Dir(r.file), 0o700) == nil {
 		_ = write(r.file, text)
 	}
@@ -326,9 +329,62 @@ func (k *records) earlier(id string) (a answer, ok bool) {
 	if err != nil || time.Since(info.ModTime()) > keepFor {
 		return answer{}, false
 	}
+	was, err := read(name)
+	return was.answer, err == nil
+}
+
+// kept is an answer as it is kept in a file.
+type kept struct {
+	answer
+	Session string `json:"session,omitempty"`
+}
+
+func read(name string) (k kept, err error) {
 	text, err := os.ReadFile(name)
-	if err != nil || json.Unmarshal(text, &a) != nil {
-		return answer{}, false
+	if err == nil {
+		err = json.Unmarshal(text, &k)
 	}
-	return a, true
+	return k, err
+}
+
+// erase forgets what was replied in a session, in memory.
+func (k *records) erase(session string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for e := k.order.Front(); e != nil; {
+		next := e.Next()
+		if e.Value.(*record).isOf(session) {
+			k.dropLocked(e)
+		}
+		e = next
+	}
+}
+
+func (r *record) isOf(session string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.session == session
+}
+
+// belongs notes whose session a message is of.
+func (r *record) belongs(session string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.session = session
+}
+
+// EraseResults removes what is kept in a folder of results of the replies in a session.
+func EraseResults(dir, session string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		if k, err := read(name); err == nil && k.Session == session {
+			errs = append(errs, os.Remove(name))
+		}
+	}
+	return errors.Join(errs...)
 }

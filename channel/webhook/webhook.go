@@ -205,6 +205,15 @@ func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byt
 	return channel.Explain(ctx, k, c.event(k, m, "explained", channel.Meta{}))
 }
 
+// EraseSession forgets the replies in a session that are kept for those who send a message again.
+func (c *Channel) EraseSession(session string) error {
+	c.known.erase(session)
+	if c.known.dir == "" {
+		return nil
+	}
+	return EraseResults(c.known.dir, session)
+}
+
 // Serve implements [channel.Channel].
 func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	defer c.closeIdle()

@@ -577,3 +577,25 @@ func BenchmarkVerify(b *testing.B) {
 		}
 	}
 }
+
+func TestRepliesOfASessionThatIsErasedAreForgotten(t *testing.T) { // CH-76
+	bubble(t, func(t *testing.T) {
+		results := filepath.Join(t.TempDir(), "results")
+		r := newRig(t, func(s *Settings, _ *channel.Kernel) { s.Ack, s.Results = AckResult, results })
+		r.post("msg-1", hello("x"))
+		r.post("msg-2", strings.Replace(hello("y"), "c1", "c2", 1))
+		if err := r.c.EraseSession("webhook:c1"); err != nil {
+			t.Fatal(err)
+		}
+		if a := r.post("msg-1", hello("x")); !a.Duplicate || len(a.Replies) > 0 || len(r.told()) != 2 {
+			t.Errorf("got %+v", a)
+		}
+		if a := r.post("msg-2", strings.Replace(hello("y"), "c1", "c2", 1)); !a.Duplicate || len(a.Replies) != 1 {
+			t.Errorf("got %+v", a)
+		}
+		files, err := os.ReadDir(results)
+		if err != nil || len(files) != 1 {
+			t.Errorf("there are %d files, %v", len(files), err)
+		}
+	})
+}

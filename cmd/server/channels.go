@@ -64,7 +64,7 @@ func newWebhook(c config.Channel, p channelParts) (channel.Channel, error) {
 		Media: p.media, Grace: p.grace, Log: p.log,
 	}
 	if p.data != "" {
-		s.Results = filepath.Join(p.data, "results")
+		s.Results = filepath.Join(p.data, results)
 	}
 	return webhook.New(s)
 }
@@ -244,7 +244,7 @@ func (d *doors) open(c *config.Config, log *slog.Logger) (media string, err erro
 		return "", err
 	}
 	d.close = append(d.close, sessions.Close)
-	k.Recorder = sessions
+	k.Recorder = &recorder{sessions, d, channelsFolder(c)}
 	k.Window = channel.NewWindow(store, windows)
 	if k.Outbox, err = channel.OpenOutbox(&o); err != nil {
 		return "", err
@@ -256,6 +256,32 @@ func (d *doors) open(c *config.Config, log *slog.Logger) (media string, err erro
 	})
 	return media, nil
 }
+
+// recorder is what is known of sessions. One that is forgotten is forgotten by the channels, too.
+type recorder struct {
+	*file.Sessions
+	d      *doors
+	folder string
+}
+
+// Forget implements [channel.SessionEraser].
+func (r *recorder) Forget(ctx context.Context, session string) error {
+	var errs []error
+	for _, one := range r.d.all {
+		if e, ok := one.Channel.(interface{ EraseSession(string) error }); ok {
+			errs = append(errs, e.EraseSession(session))
+		}
+	}
+	// Of channels that are not configured any more, or not running, as under the command that erases a tape.
+	folders, _ := filepath.Glob(filepath.Join(r.folder, "state", "*", results))
+	for _, dir := range folders {
+		errs = append(errs, webhook.EraseResults(dir, session))
+	}
+	return errors.Join(append(errs, r.Sessions.Forget(ctx, session))...)
+}
+
+// results is the folder, in that of a channel's state, of replies that are kept for those who send a message again.
+const results = "results"
 
 // reader reads files of messages where they may lie, and nowhere else.
 func reader(media *channel.MediaRoot) func(context.Context, string) ([]byte, error) {

@@ -65,6 +65,10 @@ func TestWhatAMessageSays(t *testing.T) {
 		"a place": {
 			said: fakefeishu.Said{Type: "location", Content: map[string]any{"name": "Here", "longitude": "1.5", "latitude": 2.5}}, want: "[location: Here, 2.5, 1.5]",
 		},
+		"a card": {
+			said: fakefeishu.Said{Type: "interactive", Content: map[string]any{"title": "Report", "elements": []any{line(map[string]any{"tag": "text", "text": "all is well"})}}},
+			want: "Report\nall is well",
+		},
 		"forwarded messages": {said: fakefeishu.Said{Type: "merge_forward", Content: "Merged and Forwarded Message"}, want: "[forwarded messages]"},
 	} {
 		t.Run(name, func(t *testing.T) {

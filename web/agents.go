@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -261,7 +262,7 @@ func (s *Server) startAgent(sp spec) (r *run, id string, again bool, p *problem)
 	ctx, cancel := context.WithCancelCause(s.runs.ctx)
 	a.cancel = cancel
 	m := &webchannel.Message{
-		Principal: a.principal, Session: sp.session, Run: a.id, Key: sp.key, Agent: a.name, Text: a.envelope.Content, Workflow: a.answer != nil,
+		Principal: a.principal, Session: sp.session, Run: a.id, Key: sp.key, Agent: cmp.Or(a.as, a.name), Text: a.envelope.Content, Workflow: a.answer != nil,
 		Admission: a.admission,
 		Dispatch: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 			return a.dispatch(ctx, t, &sp)
@@ -304,7 +305,7 @@ func (a *agentRun) takenBy(t taken) {
 // dispatch gives the turn to the lane of its session, and shows it by a run. It returns when both have ended, so that nothing goes on
 // behind the kernel's back.
 func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (channel.DispatchResult, error) {
-	e, policy := a.envelope, a.policy
+	e := a.envelope
 	e.SessionID = t.SessionKey
 	e.Sender.ID, e.Sender.Role = t.Context.SenderID, t.Context.Role
 	if a.answer == nil {
@@ -313,10 +314,9 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 			e.Content = t.Context.BodyForCommands
 		}
 	}
-	if policy == "" {
-		if policy = turn.Policy(t.Policy); policy == turn.Steer && a.answer != nil {
-			policy = turn.Queue // a workflow cannot be steered
-		}
+	policy := cmp.Or(a.policy, turn.Policy(t.Policy))
+	if policy == turn.Steer && a.answer != nil || t.Context.ObserveOnly && policy != turn.Reject {
+		policy = turn.Queue // a workflow cannot be steered; and what nobody is to see does nothing to what somebody does
 	}
 	a.spec, sp.id = sp, a.id
 	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.id), turn.WithPolicy(policy), turn.WithSink(a.take))
@@ -388,6 +388,12 @@ func (a *agentRun) started(r *run) {
 // steer notes a message that was given to this run's turn; false where no run is there to tell what becomes of it.
 func (a *agentRun) steer(sp spec) bool {
 	<-a.begun // its turn may be there a moment before it
+	if a.tells == nil {
+		return false
+	}
+	if <-a.ruled; !a.shown {
+		return false // the answer would not be seen
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {

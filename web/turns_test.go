@@ -367,6 +367,35 @@ func TestAnObservedRunShowsNothingButItsBeginningAndEnd(t *testing.T) {
 			}
 		})
 	}
+	t.Run("beside one that is seen", func(t *testing.T) {
+		a, w, _ := watchedBench(t, channel.Place{}, nil)
+		seen := a.say("wait", "", asEvents)
+		<-a.talk.waits
+		for _, policy := range []turn.Policy{turn.Steer, turn.Interrupt} {
+			r, p := a.begin(&ask{Agent: "assistant", Session: "s", Input: json.RawMessage(`"wait"`), OnBusy: string(policy)}, observe)
+			if p != nil || r == nil {
+				t.Fatal(p)
+			}
+		}
+		a.talk.goOn <- struct{}{}
+		if f, _ := named(t, seen); f.terminal != `finished{"status":"completed"}` || f.json() != `"…"` {
+			t.Errorf("%s %s", f.terminal, f.json())
+		}
+		// Who steers a turn that nobody sees is answered all the same.
+		<-a.talk.waits
+		steered := a.say("and this", steered, asEvents)
+		a.talk.goOn <- struct{}{}
+		if f, _ := named(t, steered); !strings.HasSuffix(f.json(), `: and this"`) {
+			t.Errorf("%s %s", f.terminal, f.json())
+		}
+		<-a.talk.waits
+		a.talk.goOn <- struct{}{}
+		got := w.came(t, 4)
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"observed observer", "observed observer", "visible", "visible"}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
 	t.Run("canceled", func(t *testing.T) {
 		a, w, _ := watchedBench(t, channel.Place{}, nil)
 		r, p := a.begin(&ask{Agent: "assistant", Session: "s", Input: json.RawMessage(`"wait"`)}, observe)

@@ -100,7 +100,6 @@ type spot struct {
 	channel         string
 	account         string
 	level           channel.Level
-	direct          bool // of the conversation
 	conversation    string
 	thread          string
 	path            []string // of the configuration
@@ -287,7 +286,7 @@ func (r *fileReader) login(p *spot, members []*ast.MappingValueNode) {
 		}
 	}
 	for _, s := range r.policies {
-		if s.at.channel == name && s.at.account == account && s.at.conversation != "" {
+		if s.at.channel == name && s.at.account == account && s.at.level != p.level {
 			all = append(all, s.Setting)
 		}
 	}
@@ -423,7 +422,7 @@ func (r *fileReader) members(p *spot, inside string, members []*ast.MappingValue
 		case p.hasConversation && (inside == "dm." || inside == "groups.") && isMapping:
 			q := p.below(channel.OfGroup, strings.TrimSuffix(inside, "."), at.Value)
 			q.conversation = at.Value
-			if q.direct = inside == "dm."; q.direct {
+			if inside == "dm." {
 				q.level = channel.OfDirect
 			}
 			r.members(&q, "", below)
@@ -575,7 +574,7 @@ func (l *loader) finishChannels(r *fileReader) {
 		l.place(&access, s, r.values[s.Key])
 	}
 	if len(l.errs) == bad {
-		l.check(access, r.values)
+		l.check(access, r)
 	}
 	l.c.Access = access
 }
@@ -604,15 +603,15 @@ func (l *loader) place(access *channel.Configuration, s policySetting, v *value)
 		}
 	}
 	switch {
-	case s.at.conversation == "":
+	case s.at.level&(channel.OfChannel|channel.OfAccount) != 0:
 		set(&account.Place)
-	case s.at.direct:
+	case s.at.level == channel.OfDirect:
 		p := account.Directs[s.at.conversation]
 		set(&p)
 		put(&account.Directs, s.at.conversation, p)
 	default:
 		g := account.Groups[s.at.conversation]
-		if s.at.thread == "" {
+		if s.at.level == channel.OfGroup {
 			set(&g.Place)
 		} else {
 			p := g.Threads[s.at.thread]
@@ -655,16 +654,16 @@ func (l *loader) agentIs(name string) error {
 }
 
 // check finds what the levels come to together, and says it where the setting stands.
-func (l *loader) check(access channel.Configuration, values map[string]*value) {
+func (l *loader) check(access channel.Configuration, r *fileReader) {
 	err := access.Check()
 	if err == nil {
 		return
 	}
 	for _, one := range errorsOf(err) {
-		e := &Error{Message: one.Error(), Where: "channels"}
+		e := &Error{Message: one.Error(), Where: r.name}
 		if s, ok := errors.AsType[*channel.SettingError](one); ok {
-			e.Key, e.Message, e.Where = s.Path, s.Message, s.Path
-			if v := values[s.Path]; v != nil {
+			e.Key, e.Message = s.Path, s.Message
+			if v := r.values[s.Path]; v != nil {
 				e.Where = v.at
 			}
 		}

@@ -161,11 +161,15 @@ func TestWhatIsWrongWithAChannelIsSaidWhereItStands(t *testing.T) { // CH-101, C
 		{"an agent that is not there", "channels:\n  web: {agent: asistant}", `2:16: channels.web.agent: "asistant" is none of assistant; did you mean assistant?`},
 		{"a setting in the wrong place", "channels:\n  web: {groups: {\"-1\": {log: {previews: true}}}}", `2:25: channels.web.groups.-1.log: cannot stand here; it is a setting of a channel, an account`},
 		{"a conversation without settings", "channels:\n  web: {groups: {\"-1\": yes}}", `2:18: channels.web.groups.-1: unknown setting`},
+		{"a conversation without an id", "channels:\n  web: {dm: {\"\": {agent: assistant}}}", `lingserve.yaml: channels.web.dm."": expected a name or an id, got none`},
 		{"a duration that is none", "channels:\n  web: {debounce: fast}", `2:19: channels.web.debounce: "fast" is not a duration (as 30s or 5m)`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := load(t, test.file, nil)
-			want := "lingserve.yaml:" + strings.Replace(test.want, "TYPES", strings.Join(ChannelTypes(), ", "), 1)
+			want := strings.Replace(test.want, "TYPES", strings.Join(ChannelTypes(), ", "), 1)
+			if '0' <= want[0] && want[0] <= '9' {
+				want = "lingserve.yaml:" + want
+			}
 			if err == nil || err.Error() != want {
 				t.Errorf("got  %v\nwant %s", err, want)
 			}
@@ -228,4 +232,30 @@ func TestAConfigurationCanBeReadOnceMore(t *testing.T) {
 	if p := tree(t, next).Policy(channel.PolicyQuery{Channel: "web", Kind: channel.Direct}); p.DM != channel.PolicyAllowlist {
 		t.Errorf("the policy is %q", p.DM)
 	}
+}
+
+// Whatever is written, it is taken or refused, and what is taken can be used.
+func FuzzChannels(f *testing.F) {
+	for _, text := range []string{
+		shortest, "channels: {web: {dm: {\"42\": {agent: assistant}}, groups: {\"-1\": {threads: {\"7\": {enabled: false}}}}}}",
+		"channels: {a: {type: telegram, token: \"1:a\", accounts: {b: {dm: {policy: open}}}}}", "channels: {web: {dm: [a]}}", "channels: *x",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l := &loader{c: &Config{settings: table, sources: map[string]Source{}}, env: map[string]string{"TELEGRAM_BOT_TOKEN": "1:a"}}
+		l.c.agent(DefaultAgent)
+		r := &fileReader{name: "x", env: l.env, values: map[string]*value{}, failed: map[string]bool{}}
+		r.read([]byte(text))
+		for _, s := range r.ofNames {
+			l.apply(s, r.values[s.Key])
+		}
+		l.finishChannels(r)
+		if len(r.errs)+len(l.errs) > 0 {
+			return
+		}
+		if _, err := channel.NewTree(l.c.Access); err != nil {
+			t.Errorf("taken, and then refused: %v", err)
+		}
+	})
 }

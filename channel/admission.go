@@ -152,18 +152,26 @@ var reasons = func() map[Reason]said {
 // maxDetail bounds the detail of a reason of an adapter's own.
 const maxDetail = 32
 
+// named is a name that somebody made up, for an error: only where it looks like one, since an adapter may have taken it from a message.
+func named(name string) string {
+	if !isDetail(name) {
+		return ""
+	}
+	return " " + name
+}
+
 // check says whether a stage may say this.
 func (a Admission) check(s Stage) error {
 	switch {
 	case a.Kind == "" || a.Kind == Dispatch:
 		return nil
 	case a.Kind.strict() == 0:
-		return fmt.Errorf("there is no admission %q; expected %s, %s, %s or %s", a.Kind, Dispatch, ObserveOnly, Handled, Drop)
+		return fmt.Errorf("there is no admission%s; expected %s, %s, %s or %s", named(string(a.Kind)), Dispatch, ObserveOnly, Handled, Drop)
 	}
 	known, ok := reasons[a.Reason]
 	switch {
 	case !ok:
-		return fmt.Errorf("there is no reason %q; one of a channel's own is %s with a detail", a.Reason, ReasonChannelLocal)
+		return fmt.Errorf("there is no reason%s; one of a channel's own is %s with a detail", named(string(a.Reason)), ReasonChannelLocal)
 	case !slices.Contains(known.kinds, a.Kind):
 		return fmt.Errorf("the reason %s is none for the admission %s", a.Reason, a.Kind)
 	case !slices.Contains(known.stages, s):

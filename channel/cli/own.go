@@ -118,11 +118,11 @@ func (c *Chat) help(name string) (known bool) {
 	}
 	var rows [][2]string
 	for _, o := range ownCommands {
-		rows = append(rows, [2]string{o.usage, o.help})
+		rows = append(rows, [2]string{"," + o.name, o.help})
 	}
 	for _, one := range c.o.Commands {
 		if one.Name != "help" {
-			rows = append(rows, [2]string{one.Usage(), one.Help})
+			rows = append(rows, [2]string{"," + one.Name, one.Help})
 		}
 	}
 	longest := 0
@@ -133,7 +133,7 @@ func (c *Chat) help(name string) (known bool) {
 	for _, row := range rows {
 		fmt.Fprintf(&b, "%-*s  %s\n", longest, row[0], row[1])
 	}
-	b.WriteString("Everything else is for the agent. A line that begins with a space is not kept in the history.")
+	b.WriteString(",help <command> shows how one is written. Everything else is for the agent. A line that begins with a space is not kept in the history.")
 	c.say(b.String())
 	return true
 }

@@ -27,10 +27,7 @@ func (feishu) tags(s style, list []tag) []tag {
 	return list
 }
 
-// hairSpace parts a mark from a letter where Markdown would not take it for one: between punctuation and a letter.
-const hairSpace = "\u200a"
-
-func (f feishu) open(b *strings.Builder, t tag) {
+func (feishu) open(b *strings.Builder, t tag) {
 	switch t.kind {
 	case tagLink:
 		b.WriteString("[")
@@ -139,27 +136,6 @@ func webLinks(r runs) runs {
 		if i == len(r)-1 || r[i+1].link != link {
 			out.add(" ("+link+")", style{quote: s.quote})
 		}
-	}
-	return out
-}
-
-// parted puts a hair space where a mark stands between punctuation and a letter, and would be read as a character.
-func parted(r runs) runs {
-	marked := func(s style) bool { return (s.bold || s.italic || s.strike) && !s.code && !s.block }
-	var out runs
-	for i := range r {
-		if i > 0 && marked(r[i].style) != marked(r[i-1].style) && !r[i].block && !r[i-1].block {
-			left, _ := utf8.DecodeLastRuneInString(r[i-1].text)
-			right, _ := utf8.DecodeRuneInString(r[i].text)
-			inner, outer := right, left
-			if marked(r[i-1].style) {
-				inner, outer = left, right
-			}
-			if !inWord(inner) && !isSpace(inner) && inWord(outer) {
-				out = append(out, run{hairSpace, style{quote: r[i].quote}})
-			}
-		}
-		out = append(out, r[i])
 	}
 	return out
 }

@@ -176,7 +176,7 @@ func dense(s string) string {
 	}, s)
 }
 
-var formats = []Format{Plain, TelegramHTML, TelegramMarkdownV2, SlackMrkdwn}
+var formats = []Format{Plain, TelegramHTML, TelegramMarkdownV2, SlackMrkdwn, FeishuCard}
 
 // checkPieces is CH-195: joined pieces lose no text, each fits and is well formed.
 func checkPieces(t interface{ Fatalf(string, ...any) }, source string, n int) {

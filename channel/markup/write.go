@@ -17,7 +17,7 @@ func write(r runs, to Format) string {
 	case SlackMrkdwn:
 		writeNested(&b, lines(spaced(r)), mrkdwn{})
 	case FeishuCard:
-		writeNested(&b, lines(parted(spaced(webLinks(r)))), feishu{})
+		writeNested(&b, lines(spaced(webLinks(r))), feishu{})
 	default:
 		for i := range r {
 			b.WriteString(r[i].text)

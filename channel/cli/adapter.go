@@ -30,8 +30,8 @@ func (c *Chat) Resolve(_ context.Context, in *channel.Input, _ channel.EventClas
 		Reply:        channel.ReplyPlanFacts{To: m.session, Mode: channel.ReplyDirect},
 		Message:      channel.MessageFacts{RawBody: in.RawText},
 	}
-	if s := c.kernel; s != nil && s.Settings != nil {
-		p := s.Settings.Policy(channel.PolicyQuery{Channel: Name, Conversation: m.session, Kind: channel.Direct})
+	if k := m.kernel; k != nil && k.Settings != nil {
+		p := k.Settings.Policy(channel.PolicyQuery{Channel: Name, Conversation: m.session, Kind: channel.Direct})
 		f.Access = p.Access(sender.Identity(), channel.MentionFacts{})
 		f.Supplemental.GroupSystemPrompt = p.SystemPrompt
 	}

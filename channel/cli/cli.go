@@ -85,6 +85,7 @@ type Chat struct {
 type message struct {
 	id, text, session string
 	at                time.Time
+	kernel            *channel.Kernel
 	done              func() // nil
 }
 
@@ -176,13 +177,15 @@ func (c *Chat) shows(s shower) (hides func()) {
 
 // Explain says what would become of a line.
 func (c *Chat) Explain(ctx context.Context, k *channel.Kernel, text string) (channel.Explanation, error) {
-	return channel.Explain(ctx, k, c.event(c.message(text)))
+	m := c.message(text)
+	m.kernel = k
+	return channel.Explain(ctx, k, c.event(m))
 }
 
 func (c *Chat) message(text string) *message {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &message{id: turn.NewID(), text: text, session: c.session, at: time.Now()}
+	return &message{id: turn.NewID(), text: text, session: c.session, at: time.Now(), kernel: c.kernel}
 }
 
 func (c *Chat) event(m *message) channel.Event[*message] {

@@ -67,7 +67,9 @@ func (c *Channel) Send(ctx context.Context, m channel.Outbound) (channel.Receipt
 }
 
 // Can implements [channel.Sender]. Whether somebody is notified is not for apps to say.
-func (c *Channel) Can(need channel.Capabilities) (bool, error) { return !need.Media, nil }
+func (c *Channel) Can(need channel.Capabilities) (bool, error) {
+	return !need.Media || c.store.dir != "", nil
+}
 
 // Durable implements [channel.Durabler]: the end of an answer outlives a crash.
 func (d *delivery) Durable(b channel.Block) *channel.Durable {
@@ -82,11 +84,13 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block) (channel.Receip
 		return channel.Receipt{}, err
 	}
 	text := b.Text
+	var files []channel.MediaFact
 	for _, m := range b.Media {
-		if m.URL != "" {
+		switch {
+		case m.Path != "":
+			files = append(files, m)
+		case m.URL != "":
 			text = strings.TrimSpace(text + "\n\n" + m.URL)
-		} else {
-			c.log.WarnContext(ctx, "a file of an answer is not sent: this channel sends texts", "channel", c.name, "kind", m.Kind)
 		}
 	}
 	var chunks []string
@@ -95,7 +99,7 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block) (channel.Receip
 			chunks = append(chunks, p.Text)
 		}
 	}
-	if len(chunks) == 0 {
+	if len(chunks) == 0 && len(files) == 0 {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
 	preview := ""
@@ -103,6 +107,13 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block) (channel.Receip
 		preview = b.Preview.MessageIDs[0]
 	}
 	r := channel.Receipt{ThreadID: t.thread}
+	sent := 0
+	partly := func(err error) error {
+		if sent > 0 {
+			return &channel.PartialError{Receipt: r, Err: err}
+		}
+		return err
+	}
 	for i, chunk := range chunks {
 		ts, err := preview, error(nil)
 		if i == 0 && preview != "" {
@@ -111,15 +122,19 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block) (channel.Receip
 		if i > 0 || preview == "" || is(err, gone) {
 			ts, err = c.post(ctx, t, chunk)
 		}
-		if err != nil && len(r.MessageIDs) > 0 {
-			err = &channel.PartialError{Receipt: r, Err: err}
-		}
 		if err != nil {
-			return r, err
+			return r, partly(err)
 		}
+		sent++
 		if ts != "" {
 			r.MessageIDs = append(r.MessageIDs, ts)
 		}
+	}
+	for _, f := range files {
+		if err := c.upload(ctx, t, f); err != nil {
+			return r, partly(err)
+		}
+		sent++
 	}
 	return r, nil
 }

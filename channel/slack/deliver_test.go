@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -520,7 +521,7 @@ func TestACheckSaysWhetherTheChannelCouldStart(t *testing.T) {
 		about  string
 	}{
 		{"all", "", nil, "", "@ling in the workspace Fake"},
-		{"fewer", "chat:write,im:history,app_mentions:read", nil, "", "@ling in the workspace Fake, without the scopes channels:history, files:read, users:read"},
+		{"fewer", "chat:write,im:history,app_mentions:read", nil, "", "@ling in the workspace Fake, without the scopes channels:history, files:read, files:write, users:read"},
 		{"no writing", "im:history", nil, "chat:write", ""},
 		{"no token", "", &fakeslack.Fault{Error: "invalid_auth"}, "not valid any more", ""},
 		{"no platform", "", &fakeslack.Fault{Cut: fakeslack.Refused}, "cannot be reached", ""},
@@ -559,4 +560,56 @@ func TestThreadsThatTheBotWritesInAreRememberedWithinBounds(t *testing.T) {
 	if err != nil || len(again.order) != maxThreads || len(again.known) != maxThreads || !again.has("C1", "last") || again.has("C1", "a") || again.has("C2", "last") {
 		t.Errorf("got %d threads, %v", len(again.order), err)
 	}
+}
+
+func TestFilesOfTheMediaFolderAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dir string
+		r := setup(t, func(s *Settings) { dir = s.Media }, nil)
+		outside := t.TempDir() + "/secret.txt"
+		for name, data := range map[string]string{dir + "/cat.png": "meow", outside: "secret"} {
+			if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send := func(path string) (channel.Receipt, error) {
+			return r.channel.delivery(room).Deliver(t.Context(), channel.Block{
+				Payload: channel.Payload{Text: "look", Media: []channel.MediaFact{{Path: path, Kind: channel.MediaImage}, {URL: "https://a.test/b"}}},
+				Target:  channel.ReplyPlanFacts{To: room, MessageThreadID: channel.Some("1.000001")},
+			})
+		}
+		if _, err := send(dir + "/cat.png"); err != nil {
+			t.Fatal(err)
+		}
+		got := r.fake.Shown(room)
+		if len(got) != 2 || !strings.Contains(got[0].Text, "https://a.test/b") || got[1].Thread != "1.000001" || got[1].More["files"].([]any)[0].(map[string]any)["name"] != "cat.png" {
+			t.Fatalf("got %+v", got)
+		}
+		up := r.fake.Calls("upload")
+		if len(up) != 1 || up[0].Params["body"] != "meow" {
+			t.Errorf("got %+v", up)
+		}
+		// The text was seen, what is outside of the folder is not sent.
+		part, err := send(outside)
+		if _, ok := errors.AsType[*channel.PartialError](err); !ok || len(part.MessageIDs) != 1 || len(r.fake.Calls("upload")) != 1 {
+			t.Errorf("got %+v, %v", part, err)
+		}
+		for _, tt := range []struct {
+			fault fakeslack.Fault
+			seen  bool // as far as is known
+		}{
+			{fakeslack.Fault{Method: "files.getUploadURLExternal", Error: "missing_scope", Needed: "files:write"}, false},
+			{fakeslack.Fault{Method: "upload", Status: 500}, false},
+			{fakeslack.Fault{Method: "upload", Cut: fakeslack.CutAfter}, false},
+			{fakeslack.Fault{Method: "files.completeUploadExternal", Cut: fakeslack.CutAfter}, true},
+		} {
+			r.fake.Fail(tt.fault)
+			_, err := r.channel.delivery(room).Deliver(t.Context(), channel.Block{
+				Payload: channel.Payload{Media: []channel.MediaFact{{Path: dir + "/cat.png"}}}, Target: channel.ReplyPlanFacts{To: room},
+			})
+			if _, proven := errors.AsType[*channel.NotSentError](err); err == nil || proven == tt.seen {
+				t.Errorf("%+v: got %v", tt.fault, err)
+			}
+		}
+	})
 }

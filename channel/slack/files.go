@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -102,7 +103,7 @@ func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.Medi
 
 var (
 	errTooLarge  = errors.New("slack: the file is larger than was said")
-	errElsewhere = errors.New("slack: the file is not on a host of Slack's, which alone get the token")
+	errElsewhere = errors.New("slack: the file has no address on a host of Slack's, which alone are trusted")
 	errPage      = errors.New("slack: a page came instead of the file; the app needs the scope files:read")
 )
 
@@ -154,6 +155,91 @@ func (c *Channel) fetch(ctx context.Context, a loadable) (string, int64, error) 
 		return "", 0, err
 	}
 	return target, n, nil
+}
+
+// maxUpload bounds a file that is sent.
+const maxUpload = 20 << 20
+
+// read reads a file of the media folder, and of nowhere else, whatever an agent says.
+func (s *store) read(name string) ([]byte, error) {
+	if s.dir == "" {
+		return nil, errors.New("slack: there is no media folder to send from")
+	}
+	root, err := channel.OpenMediaRoot(s.dir, maxUpload)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// upload sends a file of the media folder: the platform names a place for it, it is put there, and then it is shown. Until then nobody
+// can see it.
+func (c *Channel) upload(ctx context.Context, t target, m channel.MediaFact) error {
+	data, err := c.store.read(m.Path)
+	if err != nil {
+		return &channel.NotSentError{Err: err}
+	}
+	name := filepath.Base(m.Path)
+	var slot struct {
+		URL string `json:"upload_url"`
+		ID  string `json:"file_id"`
+	}
+	err = c.api.do(ctx, request{
+		method: "files.getUploadURLExternal", form: url.Values{"filename": {name}, "length": {strconv.Itoa(len(data))}}, out: &slot,
+		harmless: true, slow: c.pace.slowDown,
+	})
+	if err == nil {
+		err = c.api.put(ctx, slot.URL, data)
+	}
+	if err != nil {
+		if _, ok := errors.AsType[*channel.NotSentError](err); !ok {
+			err = &channel.NotSentError{Err: err, Retryable: true}
+		}
+		return err
+	}
+	type title struct {
+		ID    string `json:"id"`
+		Title string `json:"title"`
+	}
+	err = c.api.do(ctx, request{method: "files.completeUploadExternal", in: &struct {
+		Files   []title `json:"files"`
+		Channel string  `json:"channel_id"`
+		Thread  string  `json:"thread_ts,omitempty"`
+	}{[]title{{slot.ID, name}}, t.conversation, t.thread}, slow: c.pace.slowDown})
+	if err == nil {
+		c.wrote(ctx, t)
+	}
+	return err
+}
+
+// put puts a file where the platform wants it. The address is a secret, too: whoever has it may put something there.
+func (a *api) put(ctx context.Context, address string, data []byte) error {
+	to, err := url.Parse(address)
+	if err != nil || !a.trusted(to) {
+		return &channel.NotSentError{Err: errElsewhere}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), bytes.NewReader(data))
+	if err != nil {
+		return &channel.NotSentError{Err: errElsewhere}
+	}
+	req.Header.Set("Content-Type", "application/octet-stream")
+	res, err := a.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("slack: send a file: %w", bare(ctx, err))
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("slack: send a file: status %d", res.StatusCode)
+	}
+	return nil
 }
 
 // write stores a file under its name, whole or not at all.

@@ -12,7 +12,7 @@
 //
 // github.com/slack-go/slack is not used here, but by the tests of the platform that this channel is tested with. Its client hides
 // whether a request was written before a connection broke, on which it depends whether a message may be sent again; its errors hold
-// what was answered; and its events refuse the whole of what has one member of another kind. The calls that are needed are five.
+// what was answered; and its events refuse the whole of what has one member of another kind. The calls that are needed are seven.
 package slack
 
 import (
@@ -226,7 +226,7 @@ func (c *Channel) About() string {
 		return about
 	}
 	var lacks []string
-	for _, s := range []string{"app_mentions:read", "im:history", "channels:history", "files:read", "users:read"} {
+	for _, s := range []string{"app_mentions:read", "im:history", "channels:history", "files:read", "files:write", "users:read"} {
 		if !slices.Contains(me.scopes, s) {
 			lacks = append(lacks, s)
 		}

@@ -1,8 +1,10 @@
 package fakeslack
 
 import (
+	"encoding/json"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf16"
 )
@@ -27,6 +29,14 @@ func (s *Server) do(r *http.Request, method string, p map[string]string) (map[st
 		}
 		return no("file_not_found"), nil
 	}
+	if method == "upload" { // whoever has the address may
+		f := s.files[r.URL.Path]
+		if f == nil {
+			return no("file_not_found"), nil
+		}
+		f.data = []byte(p["body"])
+		return nil, &stored{"text/plain", []byte("OK - " + strconv.Itoa(len(f.data)))}
+	}
 	if token == "" {
 		return no("not_authed"), nil
 	}
@@ -43,6 +53,13 @@ func (s *Server) do(r *http.Request, method string, p map[string]string) (map[st
 		return s.post(p), nil
 	case "chat.update", "chat.delete":
 		return s.revise(method, p), nil
+	case "files.getUploadURLExternal":
+		s.events++
+		id := "F" + strconv.Itoa(s.events)
+		s.files["/upload/v1/"+id] = &stored{kind: p["filename"] + "\x00" + p["length"]}
+		return map[string]any{"ok": true, "upload_url": "http://" + r.Host + "/upload/v1/" + id, "file_id": id}, nil
+	case "files.completeUploadExternal":
+		return s.share(p), nil
 	case "users.info":
 		names, ok := s.people[p["user"]]
 		if !ok {
@@ -119,6 +136,33 @@ func (s *Server) post(p map[string]string) map[string]any {
 		s.tell(s.envelope(m.event(c)))
 	}
 	return map[string]any{"ok": true, "channel": c.ID, "ts": m.TS, "message": m.members()}
+}
+
+// share shows a file that was put where it was to be. The lock is held.
+func (s *Server) share(p map[string]string) map[string]any {
+	var files []struct {
+		ID string `json:"id"`
+	}
+	c, why := s.place(p["channel_id"])
+	if why == "" && (json.Unmarshal([]byte(p["files"]), &files) != nil || len(files) != 1) {
+		why = "invalid_arguments"
+	}
+	if why != "" {
+		return no(why)
+	}
+	f := s.files["/upload/v1/"+files[0].ID]
+	if f == nil {
+		return no("file_not_found")
+	}
+	name, length, _ := strings.Cut(f.kind, "\x00")
+	if strconv.Itoa(len(f.data)) != length {
+		return no("file_upload_size_mismatch")
+	}
+	s.messages = append(s.messages, &Message{
+		Channel: c.ID, TS: s.next(), Thread: p["thread_ts"], User: Bot, BotID: BotID,
+		More: map[string]any{"files": []any{map[string]any{"id": files[0].ID, "name": name, "size": len(f.data)}}},
+	})
+	return map[string]any{"ok": true, "files": []any{map[string]any{"id": files[0].ID, "title": name}}}
 }
 
 // revise changes a message or takes it away. The lock is held.

@@ -74,7 +74,7 @@ type Message struct {
 // Call is one request and what was answered.
 type Call struct {
 	At     time.Time
-	Method string            // "file" is a download
+	Method string            // "file" is a download, "upload" one of a file
 	Params map[string]string // JSON values as they were written
 	Status int
 	Error  string
@@ -136,7 +136,7 @@ func New(opts *Options) *Server {
 		s.opts.Deliver = http.DefaultClient
 	}
 	if s.opts.Scopes == "" {
-		s.opts.Scopes = "app_mentions:read,channels:history,chat:write,files:read,im:history,users:read"
+		s.opts.Scopes = "app_mentions:read,channels:history,chat:write,files:read,files:write,im:history,users:read"
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
@@ -196,7 +196,9 @@ func (s *Server) Calls(methods ...string) []Call {
 
 // Writes are the calls that somebody could notice.
 func (s *Server) Writes() []Call {
-	return slices.DeleteFunc(s.Calls(), func(c Call) bool { return !strings.HasPrefix(c.Method, "chat.") })
+	return slices.DeleteFunc(s.Calls(), func(c Call) bool {
+		return !strings.HasPrefix(c.Method, "chat.") && c.Method != "files.completeUploadExternal"
+	})
 }
 
 // Deliveries are the attempts so far to tell the app of something.
@@ -384,6 +386,9 @@ func methodOf(u *url.URL) string {
 	if strings.HasPrefix(u.Path, "/files-pri/") {
 		return "file"
 	}
+	if strings.HasPrefix(u.Path, "/upload/v1/") {
+		return "upload"
+	}
 	return strings.TrimPrefix(u.Path, "/api/")
 }
 
@@ -409,6 +414,35 @@ func readParams(w http.ResponseWriter, r *http.Request) (map[string]string, erro
 				text = string(raw)
 			}
 			params[name] = text
+		}
+	case "application/octet-stream":
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		params["body"] = string(body)
+	case "multipart/form-data":
+		parts, err := r.MultipartReader()
+		if err != nil {
+			return nil, err
+		}
+		for {
+			part, err := parts.NextPart()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			body, err := io.ReadAll(part)
+			if err != nil {
+				return nil, err
+			}
+			if name := part.FormName(); part.FileName() == "" {
+				params[name] = string(body)
+			} else {
+				params["body"] = string(body)
+			}
 		}
 	default:
 		if err := r.ParseForm(); err != nil {

@@ -101,7 +101,15 @@ func TestAnIndependentClientIsServed(t *testing.T) {
 	if _, _, err := r.client.DeleteMessageContext(ctx, "C1", ts); err != nil || len(r.Shown("")) != 0 {
 		t.Errorf("got %v, and %+v is left", err, r.Shown(""))
 	}
-	if n := len(r.Writes()); n != 3 {
+	if _, err := r.client.UploadFileContext(ctx, slack.UploadFileParameters{
+		Filename: "dog.txt", Content: "woof", FileSize: 4, Channel: "C1", ThreadTimestamp: "1.000001",
+	}); err != nil {
+		t.Error(err)
+	}
+	if got := r.Shown("C1"); len(got) != 1 || got[0].Thread != "1.000001" || got[0].More["files"] == nil {
+		t.Errorf("got %+v, expected the file", got)
+	}
+	if n := len(r.Writes()); n != 4 {
 		t.Errorf("got %d writes", n)
 	}
 }

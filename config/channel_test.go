@@ -259,3 +259,23 @@ func FuzzChannels(f *testing.F) {
 		}
 	})
 }
+
+// Who sets a channel up finds all that can be set on one page.
+func TestThePageOfAChannelHasAllItsSettings(t *testing.T) {
+	for _, kind := range channelTypes {
+		own := kind.settings("", func(c *Config) *Channel { return c.channel("x", "") })
+		if len(own) == 0 {
+			continue
+		}
+		page, err := os.ReadFile("../docs/channels/" + kind.name + ".md")
+		if err != nil {
+			t.Errorf("the channel %s has no page: %v", kind.name, err)
+			continue
+		}
+		for _, s := range own {
+			if !strings.Contains(string(page), "\n| `"+s.Key+"` |") {
+				t.Errorf("the page of %s has no row for %s", kind.name, s.Key)
+			}
+		}
+	}
+}

@@ -138,7 +138,10 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	if a.k.Routes == nil {
 		f.Route.AgentID = cmp.Or(policy.Agent, c.agent)
 	}
-	quoted := c.look(ctx, m.quoted())
+	var quoted *found
+	if policy.Sees(kind, who) != channel.No { // nobody else has the platform asked for anything
+		quoted = c.look(ctx, m.quoted())
+	}
 	names := channel.NewNames(policy.Patterns)
 	var mentions []channel.MentionFacts
 	for _, part := range list {

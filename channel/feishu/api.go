@@ -259,37 +259,59 @@ func (a *api) send(ctx context.Context, r request, token string) error {
 		return fmt.Errorf("feishu: %s: %w", r.what, bare(ctx, err))
 	}
 	defer res.Body.Close()
-	if w, ok := r.out.(io.Writer); ok && res.StatusCode == http.StatusOK && !strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
-		if _, err := io.Copy(w, res.Body); err != nil {
-			return fmt.Errorf("feishu: %s: %w", r.what, bare(ctx, err))
-		}
-		return nil
+	if w, ok := r.out.(io.Writer); ok && res.StatusCode == http.StatusOK {
+		return a.copy(ctx, r, w, res)
 	}
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
 		return fmt.Errorf("feishu: %s: read the answer: %w", r.what, bare(ctx, err))
 	}
-	var got struct {
-		Code *int `json:"code"`
+	code, isAnswer := codeOf(text)
+	if !isAnswer && res.StatusCode/100 == 2 {
+		return &Error{What: r.what, Status: res.StatusCode, kind: wrongPlace}
 	}
-	if json.Unmarshal(text, &got) != nil || got.Code == nil {
-		got.Code = new(0)
-		if res.StatusCode/100 == 2 {
-			return &Error{What: r.what, Status: res.StatusCode, kind: wrongPlace}
-		}
-	}
-	if code := *got.Code; code != 0 || res.StatusCode/100 != 2 {
+	if code != 0 || res.StatusCode/100 != 2 {
 		e := &Error{What: r.what, Code: code, Status: res.StatusCode, kind: kindOf(code, res.StatusCode)}
 		if e.kind == tooMany {
 			e.RetryAfter = reset(res.Header)
 		}
 		return e
 	}
-	if _, raw := r.out.(io.Writer); r.out == nil || raw {
+	if r.out == nil {
 		return nil
 	}
 	if err := json.Unmarshal(text, r.out); err != nil {
 		return fmt.Errorf("feishu: %s: the answer has an unexpected form", r.what)
+	}
+	return nil
+}
+
+// codeOf is the number that an answer has; ok is false for what is none.
+func codeOf(text []byte) (code int, ok bool) {
+	var got struct {
+		Code *int `json:"code"`
+	}
+	if json.Unmarshal(text, &got) != nil || got.Code == nil {
+		return 0, false
+	}
+	return *got.Code, true
+}
+
+// copy hands a file on. What is short, is JSON and has a code is a refusal, and no file.
+func (a *api) copy(ctx context.Context, r request, w io.Writer, res *http.Response) error {
+	const refusal = 4 << 10 // bytes
+	var head []byte
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
+		var err error
+		if head, err = io.ReadAll(io.LimitReader(res.Body, refusal)); err != nil {
+			return fmt.Errorf("feishu: %s: %w", r.what, bare(ctx, err))
+		}
+		if code, ok := codeOf(head); ok && code != 0 {
+			return &Error{What: r.what, Code: code, Status: res.StatusCode, kind: kindOf(code, res.StatusCode)}
+		}
+	}
+	if _, err := io.Copy(w, io.MultiReader(bytes.NewReader(head), res.Body)); err != nil {
+		return fmt.Errorf("feishu: %s: %w", r.what, bare(ctx, err))
 	}
 	return nil
 }

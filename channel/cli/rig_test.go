@@ -1,3 +1,5 @@
+//go:build unix
+
 package cli
 
 import (
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/term"
 
 	"github.com/lingserve/lingserve/channel"
 )
@@ -226,4 +229,10 @@ func kernel(t *testing.T, a *scripted) *channel.Kernel {
 		Agent: a, Settings: tree,
 		Limits: channel.Limits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
 	}
+}
+
+// termios is what [term] knows of a terminal.
+func termios(fd int) string {
+	s, err := term.GetState(fd)
+	return fmt.Sprintf("%+v %v", s, err)
 }

@@ -322,6 +322,68 @@ func TestFilesAreLoadedForThoseWhoMayTalk(t *testing.T) {
 	}
 }
 
+func TestAFileOfJSONIsAFile(t *testing.T) {
+	for name, tt := range map[string]struct {
+		data  string
+		fault *fakefeishu.Fault
+		ok    bool
+	}{
+		"a file":                         {data: `{"a":1}`, ok: true},
+		"one with a code":                {data: `{"code":0,"msg":"hello"}`, ok: true},
+		"a long one":                     {data: `{"code":7,"x":"` + strings.Repeat("x", 8<<10) + `"}`, ok: true},
+		"a refusal":                      {data: `{}`, fault: &fakefeishu.Fault{Name: "resource", Code: 234003}},
+		"a refusal that looks all right": {data: `{}`, fault: &fakefeishu.Fault{Name: "resource", Code: 234003, Status: 200}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := setup(t, nil, nil)
+				r.serve(t)
+				if tt.fault != nil {
+					r.fake.Fail(*tt.fault)
+				}
+				e, id := r.fake.Say(fakefeishu.Said{Chat: private, From: ann, Type: "file", Content: map[string]string{"file_key": "f", "file_name": "../../a.JSON"}})
+				r.fake.AddFile(id, "f", []byte(tt.data))
+				r.post(t, e)
+				path := r.told()[0].Media[0].Path
+				if (path != "") != tt.ok {
+					t.Fatalf("%+v", r.told()[0].Media[0])
+				}
+				if data, err := os.ReadFile(path); tt.ok && (err != nil || string(data) != tt.data || !strings.HasSuffix(path, ".json")) {
+					t.Errorf("%s: %q, %v", path, data, err)
+				}
+			})
+		})
+	}
+}
+
+// CH-109, CH-193: of somebody who may not talk, nothing is asked for, nothing is told, and nothing is in the log.
+func TestAStrangersWordsGoNowhere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		k := kernel(t, channel.Place{GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{bob}})
+		k.Agent, k.Observer, k.Media = r.kernel.Agent, r, r.kernel.Media
+		r.kernel = k
+		r.serve(t)
+		_, first := r.say(t, fakefeishu.Said{Chat: group, From: ann, Text: "canary one"})
+		r.say(t, fakefeishu.Said{Chat: group, From: ann, Text: "@_user_1 canary two", Mentions: fakefeishu.MentionBot(), Parent: first, Root: first})
+		if n := len(r.fake.Calls("get")); n != 0 {
+			t.Errorf("%d questions", n)
+		}
+		r.say(t, fakefeishu.Said{Chat: group, From: bob, Text: "@_user_1 hi", Mentions: fakefeishu.MentionBot()})
+		told := r.told()
+		if len(told) != 1 {
+			t.Fatalf("%d turns", len(told))
+		}
+		all, err := json.Marshal(told)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(all) + r.log.String(); strings.Contains(text, "canary") {
+			t.Errorf("got %s", text)
+		}
+	})
+}
+
 // CH-101
 func TestWhoIsNotPairedIsToldTheCodeOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {

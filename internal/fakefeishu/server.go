@@ -435,6 +435,9 @@ func (f *Fault) reply() reply {
 func (a *reply) write(w http.ResponseWriter) {
 	if a.raw != nil {
 		w.Header().Set("Content-Type", "application/octet-stream")
+		if json.Valid(a.raw) {
+			w.Header().Set("Content-Type", "application/json")
+		}
 		w.Write(a.raw)
 		return
 	}

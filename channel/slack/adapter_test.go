@@ -203,7 +203,9 @@ func TestEditsAndDeletionsChangeWhatWaits(t *testing.T) {
 		r.serve(t)
 		one := r.say(fakeslack.Message{Channel: room, Text: "frist"})
 		two := r.say(fakeslack.Message{Channel: room, Text: "secret"})
-		r.fake.Edit(one, "first, for <@"+bob+">")
+		answered := one
+		answered.Thread = one.TS // as the platform has a message that there are answers to
+		r.fake.Edit(answered, "first, for <@"+bob+">")
 		r.fake.Delete(two)
 		synctest.Wait()
 		r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
@@ -496,6 +498,35 @@ func TestANameThatIsNotToldChangesNothing(t *testing.T) {
 		synctest.Wait()
 		if told := r.told(); len(told) != 3 || time.Since(began) != nameTimeout {
 			t.Errorf("got %d turns after %s, expected that a name is not waited for", len(told), time.Since(began))
+		}
+	})
+}
+
+func TestAMentionThatIsWrittenIntoAMessageLaterStartsNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		r.fake.Tell(r.fake.Envelope(map[string]any{
+			"type": "app_mention", "channel": room, "user": ann, "text": us + " hi", "ts": "1700000000.000001", "event_ts": "1700000009.000001",
+			"edited": map[string]any{"user": ann, "ts": "1700000009.000000"},
+		}))
+		synctest.Wait()
+		if got := r.outcomes(); !slices.Equal(got, []string{"blocked not_a_turn"}) {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestAnAnswerToAMessageOfTheBotIsForTheBot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		r.serve(t)
+		for parent, want := range map[string]string{fakeslack.Bot: "visible", bob: "blocked missing_mention"} {
+			before := len(r.outcomes())
+			r.say(fakeslack.Message{Channel: room, Text: "thanks", Thread: "16." + parent, More: map[string]any{"parent_user_id": parent}})
+			if got := r.outcomes()[before:]; !slices.Equal(got, []string{want}) {
+				t.Errorf("a message of %s: got %q, expected %q", parent, got, want)
+			}
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -474,6 +475,27 @@ func TestAConversationIsToldOnceThatAnAnswerWasCutOff(t *testing.T) {
 		got := r.fake.Shown(room)
 		if len(got) != 2 || !strings.Contains(got[1].Text, "may be incomplete") || got[1].Thread != m.TS || len(r.told()) != 1 {
 			t.Errorf("got %+v and %d turns, expected one notice in the thread", got, len(r.told()))
+		}
+	})
+}
+
+func TestAPauseIsForAllThatCanWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p pace
+		p.slowDown(7 * time.Second)
+		p.slowDown(time.Second) // does not make it shorter
+		if p.free("C1", time.Second, time.Now()) || p.take("C1", time.Second, time.Now()) != 0 {
+			t.Error("previews do not wait, or answers do")
+		}
+		time.Sleep(7 * time.Second)
+		if !p.free("C2", time.Second, time.Now()) || p.free("C2", time.Second, time.Now()) || !p.free("C1", time.Second, time.Now()) {
+			t.Error("after the pause, one preview a second may be shown in each conversation")
+		}
+		for i := range 3 * maxPaced {
+			p.take(strconv.Itoa(i), time.Second, time.Now())
+		}
+		if len(p.next) > maxPaced || len(p.shown) > maxPaced {
+			t.Errorf("%d conversations are remembered", len(p.next))
 		}
 	})
 }

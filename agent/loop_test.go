@@ -25,7 +25,7 @@ func TestATurnWithAToolGoesToTheTapeStepByStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newFake(calls("Let me see.", `c1:echo:{"text":"sunny"}`), answers("It is sunny.")), Options{Tools: setOf(t, echoTool(t))})
 		h := w.say("天气?")
-		if h.Output != "Let me see.It is sunny." || h.Usage.TotalTokens != 14 {
+		if h.Output != "Let me see.\n\nIt is sunny." || h.Usage.TotalTokens != 14 {
 			t.Errorf("output %q, usage %+v", h.Output, h.Usage)
 		}
 		if diff := cmp.Diff([]string{
@@ -47,7 +47,7 @@ func TestATurnWithAToolGoesToTheTapeStepByStep(t *testing.T) {
 			`call c1:echo{"text":"sunny"}`,
 			`usage 7`,
 			`result c1="sunny"`,
-			`text It is sunny.`,
+			"text \n\nIt is sunny.",
 			`usage 7`,
 			`final true "It is sunny." stop`,
 		}, told(h.events)); diff != "" {
@@ -82,7 +82,7 @@ func TestWhatIsSteeredIsReadBeforeTheNextCall(t *testing.T) {
 			answers("Hallo"),
 		), Options{})
 		h := w.submit(t, message("hi"))
-		if h.Output != "HelloHallo" || h.err != nil {
+		if h.Output != "Hello\n\nHallo" || h.err != nil {
 			t.Errorf("%q %v", h.Output, h.err)
 		}
 		want := []string{

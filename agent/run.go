@@ -101,6 +101,8 @@ type run struct {
 	handoffs int          // that the loop has made by itself
 	steps    int
 	text     string // of the last reply
+	spoke    int    // the step that has last handed on text
+	newlines int    // at the end of that text
 	finish   string
 	usage    turn.Usage
 

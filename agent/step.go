@@ -99,7 +99,7 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 		}
 		if c.Text != "" {
 			handed = true
-			r.emit(turn.Text(c.Text))
+			r.say(c.Text)
 		}
 		if c.Reasoning != "" {
 			handed = true
@@ -135,6 +135,23 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 	return handed, nil
 }
 
+// say hands on text. Replies of two steps are two paragraphs: without an empty line between them, what is said before a tool is
+// called and what is said afterwards would be read as one word.
+func (r *run) say(text string) {
+	next := text
+	if r.spoke != 0 && r.spoke != r.steps {
+		begins := len(text) - len(strings.TrimLeft(text, "\n"))
+		next = "\n\n"[:max(0, 2-r.newlines-begins)] + text
+	}
+	r.spoke = r.steps
+	last := strings.TrimRight(text, "\n")
+	if last != "" {
+		r.newlines = 0
+	}
+	r.newlines += len(text) - len(last)
+	r.emit(turn.Text(next))
+}
+
 // replay makes a reply of what a hook has answered.
 func (r *run) replay(answer *Reply) (*reply, error) {
 	rep := &reply{text: []byte(answer.Text), reasoning: []byte(answer.Reasoning), finish: answer.Finish, model: answer.Model}
@@ -151,7 +168,7 @@ func (r *run) replay(answer *Reply) (*reply, error) {
 		r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: answer.Reasoning})
 	}
 	if len(rep.text) > 0 {
-		r.emit(turn.Text(answer.Text))
+		r.say(answer.Text)
 	}
 	for _, c := range rep.calls {
 		r.tell(rep, c)

@@ -528,3 +528,22 @@ func TestCallsThatTheProviderMadeAreNotRun(t *testing.T) {
 	w.say("and?")
 	accepted(t, w.model.requests()[1])
 }
+
+// Replies of several steps are paragraphs of one output, however they begin and end.
+func TestRepliesOfSeveralStepsAreParagraphs(t *testing.T) {
+	for name, row := range map[string]struct{ first, second, want string }{
+		"nothing between them":    {"Let me see.", "It is sunny.", "Let me see.\n\nIt is sunny."},
+		"a line that has ended":   {"Let me see.\n", "It is sunny.", "Let me see.\n\nIt is sunny."},
+		"a paragraph that ended":  {"Let me see.\n\n", "It is sunny.", "Let me see.\n\nIt is sunny."},
+		"one that begins so":      {"Let me see.", "\n\nIt is sunny.", "Let me see.\n\nIt is sunny."},
+		"half of it on each side": {"Let me see.\n", "\nIt is sunny.", "Let me see.\n\nIt is sunny."},
+		"no words before a tool":  {"", "It is sunny.", "It is sunny."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newFake(calls(row.first, `c1:echo:{"text":"sunny"}`), answers(row.second)), Options{Tools: setOf(t, echoTool(t))})
+			if h := w.say("Is it?"); h.Output != row.want {
+				t.Errorf("output %q, want %q", h.Output, row.want)
+			}
+		})
+	}
+}

@@ -146,7 +146,9 @@ func (s *Server) Request(ctx context.Context, event map[string]any) *http.Reques
 			panic(err)
 		}
 	}
+	s.mu.Lock()
 	url := s.o.URL
+	s.mu.Unlock()
 	if url == "" {
 		url = "http://door.test/"
 	}

@@ -136,6 +136,13 @@ func (s *Server) SetDoor(h http.Handler) {
 	s.o.Door = h
 }
 
+// SetURL changes the address that events go to.
+func (s *Server) SetURL(url string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.o.URL = url
+}
+
 // Close ends deliveries and waits for what runs.
 func (s *Server) Close() error {
 	s.mu.Lock()

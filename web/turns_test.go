@@ -179,7 +179,13 @@ func TestWhoMayNotTalkIsRefusedWithoutARun(t *testing.T) {
 // CH-105
 func TestTheRoleOfACommandComesFromTheConfiguration(t *testing.T) {
 	a, _, _ := watchedBench(t, channel.Place{Admins: []string{webchannel.Local}}, nil)
-	if d := readDocument(t, a.say(",forget", "")); d.Status != statusCompleted || strings.Contains(string(d.Result), "may not") {
+	asAdmin := string(readDocument(t, a.say(",forget", "")).Result)
+	a, _, _ = watchedBench(t, channel.Place{}, nil)
+	if asUser := string(readDocument(t, a.say(",forget", "")).Result); asUser == asAdmin {
+		t.Errorf("both are answered %s", asUser)
+	}
+	// CH-140
+	if d := readDocument(t, a.say("one\r\ntwo\x1b", "")); !strings.HasSuffix(string(d.Result), `: one\ntwo"`) {
 		t.Errorf("%s", d.Result)
 	}
 	a, _, _ = watchedBench(t, channel.Place{CommandMode: channel.CommandsOff}, nil)

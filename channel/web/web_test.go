@@ -339,3 +339,15 @@ func Example() {
 	fmt.Println(r.SessionKey, r.Outcome, err)
 	// Output: web:alice#s-42 visible <nil>
 }
+
+// BenchmarkRun is what the kernel adds to a run.
+func BenchmarkRun(b *testing.B) {
+	k := web.NewKernel(slog.New(slog.DiscardHandler))
+	m := &web.Message{Session: "s", Run: "bpxv3nmldho5vpyc4ihdzmhs72", Agent: "assistant", Text: "hello", Dispatch: shows(nil)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if r, err := web.Run(b.Context(), k, m); err != nil || r.Outcome != channel.OutcomeVisible {
+			b.Fatal(r, err)
+		}
+	}
+}

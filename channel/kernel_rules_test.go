@@ -1244,6 +1244,9 @@ func TestADenialIsInTheLogOnceAnHour(t *testing.T) {
 		run("3", "43")
 		time.Sleep(time.Hour - time.Second)
 		run("3a", "42")
+		if n := strings.Count(log.String(), "a message was denied"); n != 2 {
+			t.Errorf("there are %d lines before the hour is over, expected 2: %s", n, log.String())
+		}
 		time.Sleep(time.Second)
 		run("4", "42")
 		if n := strings.Count(log.String(), "a message was denied"); n != 3 {

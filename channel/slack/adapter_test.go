@@ -221,6 +221,33 @@ func TestEditsAndDeletionsChangeWhatWaits(t *testing.T) {
 	})
 }
 
+// CH-98: what somebody changes who may not talk here any more is not told to the agent.
+func TestAnEditOfWhoMayNotTalkAnyMoreTakesTheMessageAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		place := func(p channel.Place) channel.Configuration {
+			p.Agent = "assistant"
+			return channel.Configuration{Channels: map[string]channel.ChannelPlace{"slack": {AccountPlace: channel.AccountPlace{Place: p}}}}
+		}
+		tree, err := channel.NewTree(place(channel.Place{GroupPolicy: channel.PolicyOpen}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.kernel.Settings, r.kernel.Routes = tree, tree
+		r.serve(t)
+		m := r.say(fakeslack.Message{Channel: room, Text: "by the way"})
+		if err := tree.Set(place(channel.Place{GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{bob}})); err != nil {
+			t.Fatal(err)
+		}
+		r.fake.Edit(m, "canary")
+		synctest.Wait()
+		r.say(fakeslack.Message{Channel: room, User: bob, Text: us + " hi"})
+		if told := r.told(); len(told) != 1 || len(told[0].InboundHistory) != 0 {
+			t.Errorf("got %+v", told)
+		}
+	})
+}
+
 func TestTheBotIsNotItsOwnCompany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, nil, &fakeslack.Options{Echo: true})

@@ -56,6 +56,16 @@ func TestMarkdownInEachFormat(t *testing.T) {
 			"![a cat](https://example.com/c.png)", "a cat (https://example.com/c.png)", `<a href="https://example.com/c.png">a cat</a>`,
 			`[a cat](https://example.com/c.png)`, "<https://example.com/c.png|a cat>",
 		},
+		"a document": {
+			"{\n  \"a\": \"*b* \\\"c\\\" <d>\"\n}\n",
+			"{\n  \"a\": \"*b* \\\"c\\\" <d>\"\n}",
+			"<pre><code class=\"language-json\">{\n  &quot;a&quot;: &quot;*b* \\&quot;c\\&quot; &lt;d&gt;&quot;\n}</code></pre>",
+			"```json\n{\n  \"a\": \"*b* \\\\\"c\\\\\" <d>\"\n}\n```",
+			"```\n{\n  \"a\": \"*b* \\\"c\\\" &lt;d&gt;\"\n}\n```",
+		},
+		"what only begins as a document": {
+			"[\n*b*", "[\nb", "[\n<i>b</i>", "\\[\n_b_", "[\n_b_",
+		},
 		"code": {
 			"x\n\n```go\nif a < b && c {\n\t`s`\n}\n```\ny",
 			"x\n\nif a < b && c {\n\t`s`\n}\n\ny",

@@ -2,6 +2,7 @@ package markup
 
 import (
 	"bytes"
+	"encoding/json"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -31,6 +32,10 @@ func parse(source string, to Format) runs {
 		source = strings.ToValidUTF8(source, "\ufffd")
 	}
 	var out runs
+	if document(source) {
+		out.add(source, style{block: true, lang: "json"})
+		return out.trim()
+	}
 	for _, part := range sections(source) {
 		w := walker{source: []byte(part.text), to: to}
 		w.blocks(markdown.Parse(text.NewReader(w.source)), style{})
@@ -45,6 +50,13 @@ func parse(source string, to Format) runs {
 		}
 	}
 	return out.trim()
+}
+
+// document says whether a text is a JSON document on several lines, such as a workflow's. As Markdown it would lose what its lines
+// begin with, and quotes in its texts their backslashes, so that it were no JSON any more.
+func document(source string) bool {
+	source = strings.TrimSpace(source)
+	return (strings.HasPrefix(source, "{\n") || strings.HasPrefix(source, "[\n")) && json.Valid([]byte(source))
 }
 
 // walker goes through a document.

@@ -362,3 +362,26 @@ func TestTheDefaultToolsOnlyRead(t *testing.T) {
 		t.Error(bare)
 	}
 }
+
+// TA-08: what is known of a message stands before its words, but the session is called by these.
+func TestASessionIsCalledByTheWordsOfItsFirstMessage(t *testing.T) {
+	for name, e := range map[string]turn.Envelope{
+		"words alone":     {Content: "Hello  there\nall"},
+		"facts":           {Content: "Hello  there\nall", Context: []turn.Fact{{Key: "from", Value: "Ann"}}},
+		"media":           {Content: "Hello  there\nall", Media: []turn.Media{{Type: "image", URL: "https://x/y.png"}}},
+		"facts and media": {Content: "Hello there all", Context: []turn.Fact{{Key: "a", Value: "b"}}, Media: []turn.Media{{Type: "image", URL: "https://x/y.png"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newFake(answers("one"), answers("two")), Options{})
+			e.SessionID = "s"
+			if h := w.process(t.Context(), &e); h.err != nil {
+				t.Fatal(h.err)
+			}
+			w.say("another")
+			info, err := w.tape().Info(t.Context())
+			if err != nil || info.Title != "Hello there all" {
+				t.Errorf("%q, %v", info.Title, err)
+			}
+		})
+	}
+}

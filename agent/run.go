@@ -278,6 +278,11 @@ func (r *run) begin() (err error) {
 	if err != nil {
 		return err
 	}
+	if e := r.turn.Envelope(); last.system == "" && r.parent == nil && len(e.Context)+len(e.Media) > 0 { // facts stand before its words
+		if title := tape.Title(e.Content); title != "" {
+			prompt = prompt.With(tape.Meta{Title: title})
+		}
+	}
 	entries = append(entries, prompt)
 	first, err := r.append(entries...)
 	if err != nil {

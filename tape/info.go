@@ -30,7 +30,7 @@ func (i *Info) Add(e Entry) {
 		i.LastAnchor = AnchorOf(e)
 	case KindMessage:
 		if i.Title == "" {
-			i.Title = title(e.Payload)
+			i.Title = titleOf(e)
 		}
 	}
 	// Most entries say nothing of the session, and are seen at every append.
@@ -60,14 +60,20 @@ func AnchorOf(e Entry) AnchorRef {
 	return AnchorRef{ID: e.ID, Name: p.Name, Date: e.Date}
 }
 
-// title is the beginning of a user's message, on one line.
-func title(payload json.RawMessage) string {
+// titleOf is what a user's message calls its session: what its meta says, for a message that more stands before than its text, or
+// its beginning.
+func titleOf(e Entry) string {
 	var p struct {
 		Role    string          `json:"role"`
 		Content json.RawMessage `json:"content"`
 	}
-	if json.Unmarshal(payload, &p) != nil || p.Role != "user" {
+	if json.Unmarshal(e.Payload, &p) != nil || p.Role != "user" {
 		return ""
+	}
+	if bytes.Contains(e.Meta, []byte(`"title"`)) {
+		if title := Title(MetaOf(e).Title); title != "" {
+			return title
+		}
 	}
 	var text string
 	if json.Unmarshal(p.Content, &text) != nil {
@@ -81,6 +87,11 @@ func title(payload json.RawMessage) string {
 			text += " " + part.Text
 		}
 	}
+	return Title(text)
+}
+
+// Title is the beginning of a text, on one line of at most 60 code points.
+func Title(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if utf8.RuneCountInString(text) > titleLen {
 		text = string([]rune(text)[:titleLen])

@@ -21,6 +21,8 @@ type Meta struct {
 	Refs          []int64
 	Source        []int64 // first and last id of what an anchor stands for
 
+	// Of a user's message: what it calls its session, where that is not the beginning of its text.
+	Title string
 	// Of an entry that begins a session: its readable id and its workspace.
 	Session   string
 	Workspace string
@@ -84,6 +86,7 @@ var metaFields = []metaField{
 	field("spill", func(m *Meta) *[]Spill { return &m.Spill }, none),
 	field("refs", func(m *Meta) *[]int64 { return &m.Refs }, none),
 	field("source", func(m *Meta) *[]int64 { return &m.Source }, none),
+	field("title", func(m *Meta) *string { return &m.Title }, noText),
 	field("session", func(m *Meta) *string { return &m.Session }, noText),
 	field("workspace", func(m *Meta) *string { return &m.Workspace }, noText),
 	field("settings", func(m *Meta) *map[string]json.RawMessage { return &m.Settings },

@@ -151,11 +151,11 @@ func TestMetaKeepsWhatItDoesNotKnow(t *testing.T) { // TA-05
 	full := tape.Meta{
 		Turn: "t", Run: "r", ContextHidden: true, Partial: true, Steered: true, Fork: "f",
 		Spill: []tape.Spill{{Index: 1, Handle: "h", Size: 3}}, Refs: []int64{1, 2}, Source: []int64{1, 9},
-		Session: "s", Workspace: "/w", Settings: map[string]json.RawMessage{"model": json.RawMessage(`"m"`)},
+		Title: "a word", Session: "s", Workspace: "/w", Settings: map[string]json.RawMessage{"model": json.RawMessage(`"m"`)},
 	}
 	got := e.With(full)
 	want := `{"turn":"t","run":"r","context":false,"partial":true,"steered":true,"fork":"f","spill":[{"index":1,"handle":"h","size":3}],` +
-		`"refs":[1,2],"source":[1,9],"session":"s","workspace":"/w","settings":{"model":"m"},"a":{"b":1.0},"z":[1, 2]}`
+		`"refs":[1,2],"source":[1,9],"title":"a word","session":"s","workspace":"/w","settings":{"model":"m"},"a":{"b":1.0},"z":[1, 2]}`
 	if diff := cmp.Diff(want, string(got.Meta)); diff != "" {
 		t.Errorf("meta (-want +got):\n%s", diff)
 	}

@@ -152,7 +152,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	}
 	return &channel.Assembled{
 		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
-		Delivery: &delivery{c: c, rec: rec, to: m.conversation},
+		Delivery: &delivery{c: c, rec: rec, id: in.ID, to: m.conversation},
 	}, nil
 }
 
@@ -285,7 +285,7 @@ func (a *challenger) Challenge(ctx context.Context, s channel.SenderFacts) error
 		return err
 	}
 	r := reply{
-		Turn: "pairing", Kind: string(channel.ReplyFinal), Final: true, id: "pairing-" + code,
+		Turn: "pairing", Message: a.id, Kind: string(channel.ReplyFinal), Final: true, id: "pairing-" + code,
 		Text: fmt.Sprintf("To talk here you have to be paired. Your code is %s; whoever runs this server lets you in with: lingserve channels pair approve %s", code, code),
 	}
 	r.Conversation.set(a.m.conversation)

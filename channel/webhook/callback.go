@@ -32,6 +32,7 @@ var errNoCallback = errors.New("webhook: there is no callback that the reply cou
 type delivery struct {
 	c   *Channel
 	rec *record
+	id  string // of the message
 	to  place
 }
 
@@ -42,7 +43,7 @@ var (
 
 // Deliver implements [channel.Delivery].
 func (d *delivery) Deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-	r := replyOf(b, where{d.to.id, d.to.kind, d.to.thread})
+	r := replyOf(b, d.id, where{d.to.id, d.to.kind, d.to.thread})
 	if d.rec.hold(r) {
 		return channel.Receipt{MessageIDs: []string{r.id}}, nil
 	}
@@ -84,7 +85,11 @@ func (*sender) HonoursKey() bool { return true }
 // Send implements [channel.Sender]: one attempt. The fifth is the last.
 func (s *sender) Send(ctx context.Context, m channel.Outbound) (channel.Receipt, error) {
 	c := (*Channel)(s)
-	r := replyOf(m.Block, where{m.Origin.Conversation.ID, m.Origin.Conversation.Kind, m.Origin.Conversation.ThreadID})
+	var id string // none where the event was never accepted, which this door does not know
+	if key, err := channel.ParseEventKey(m.Event); err == nil {
+		id = key.ID
+	}
+	r := replyOf(m.Block, id, where{m.Origin.Conversation.ID, m.Origin.Conversation.Kind, m.Origin.Conversation.ThreadID})
 	err := c.try(ctx, r)
 	if err == nil {
 		return channel.Receipt{MessageIDs: []string{r.id}}, nil
@@ -95,8 +100,8 @@ func (s *sender) Send(ctx context.Context, m channel.Outbound) (channel.Receipt,
 	return channel.Receipt{}, err
 }
 
-// replyOf is a block as callbacks get it. Where it has media, the text ends with their addresses.
-func replyOf(b channel.Block, to where) reply {
+// replyOf is a block as callbacks get it, with the id of the message that it answers. Where it has media, the text ends with their addresses.
+func replyOf(b channel.Block, message string, to where) reply {
 	turn := b.Key
 	if i := strings.LastIndexByte(b.Key, ':'); i >= 0 {
 		turn = b.Key[:i]
@@ -108,7 +113,7 @@ func replyOf(b channel.Block, to where) reply {
 		}
 	}
 	return reply{
-		Turn: turn, Conversation: to, Kind: string(b.Kind), Seq: b.Seq, Text: text, Final: b.Kind == channel.ReplyFinal, id: b.Key,
+		Turn: turn, Message: message, Conversation: to, Kind: string(b.Kind), Seq: b.Seq, Text: text, Final: b.Kind == channel.ReplyFinal, id: b.Key,
 	}
 }
 

@@ -28,6 +28,7 @@ const (
 // reply is a part of a reply as it goes to the callback. Its id is the webhook-id.
 type reply struct {
 	Turn         string `json:"turn"`
+	Message      string `json:"message"` // the webhook-id of what is answered; a turn that is run anew has another id than was told
 	Conversation where  `json:"conversation"`
 	Kind         string `json:"kind"`
 	Seq          int    `json:"seq"`

@@ -273,7 +273,7 @@ func (c *Channel) incomplete(ctx context.Context, e channel.JournalEntry) error 
 	if err != nil {
 		return err
 	}
-	r := reply{Turn: "incomplete", Kind: string(channel.ReplyFinal), Text: cutOff, Final: true, id: "incomplete-" + e.Key.ID}
+	r := reply{Turn: "incomplete", Message: e.Key.ID, Kind: string(channel.ReplyFinal), Text: cutOff, Final: true, id: "incomplete-" + e.Key.ID}
 	r.Conversation.set(m.conversation)
 	if c.callback == "" {
 		return nil // who asks again is told

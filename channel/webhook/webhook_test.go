@@ -45,7 +45,7 @@ func TestAMessageIsAcceptedAndItsReplyGoesToTheCallback(t *testing.T) { // CH-18
 		}
 		delete(body, "seq")
 		want := map[string]any{
-			"turn": a.Turn, "conversation": map[string]any{"id": "c1", "kind": "group", "thread": "t1"}, "kind": "final", "text": "echo hi", "final": true,
+			"turn": a.Turn, "message": "msg-1", "conversation": map[string]any{"id": "c1", "kind": "group", "thread": "t1"}, "kind": "final", "text": "echo hi", "final": true,
 		}
 		if diff := cmp.Diff(want, body); diff != "" {
 			t.Error(diff)
@@ -415,6 +415,9 @@ func TestWhoIsNotPairedIsToldACodeOnce(t *testing.T) { // CH-101
 		if got := texts(r.back); len(got) != 1 || !strings.Contains(got[0], list[0].Code) {
 			t.Errorf("got %q", got)
 		}
+		if body := r.back.Taken()[0].Body; !strings.Contains(string(body), `"message":"msg-1"`) {
+			t.Errorf("got %s", body)
+		}
 		if _, err := pairs.Approve(t.Context(), "webhook", list[0].Code); err != nil {
 			t.Fatal(err)
 		}
@@ -490,6 +493,37 @@ func TestAReplyThatARestartHasDelayedIsThereForWhoAsksAgain(t *testing.T) { // C
 			t.Errorf("got %+v", a)
 		}
 	})
+}
+
+// A turn that is run anew after a crash has another id than its sender was told: the message says which one is answered.
+func TestAReplyNamesTheMessageThatItAnswersAlsoAfterARestart(t *testing.T) { // CH-74, CH-183
+	for name, outbox := range map[string]bool{"directly": false, "through the outbox": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				journal := channel.NewJournal(nil)
+				key := channel.EventKey{Channel: "webhook", Conversation: "c1", ID: "msg/1"}
+				if _, err := journal.Accept(t.Context(), key, []byte(hello("x"))); err != nil {
+					t.Fatal(err)
+				}
+				r := newRig(t, func(_ *Settings, k *channel.Kernel) {
+					k.Journal = journal
+					if outbox {
+						var err error
+						if k.Outbox, err = channel.OpenOutbox(nil); err != nil {
+							t.Fatal(err)
+						}
+						k.Init()
+						k.Outbox.Start()
+						t.Cleanup(func() { _ = k.Outbox.Close(context.Background()) })
+					}
+				})
+				synctest.Wait()
+				if taken := r.back.Taken(); len(taken) != 1 || !strings.Contains(string(taken[0].Body), `"message":"msg/1"`) {
+					t.Errorf("got %+v", taken)
+				}
+			})
+		})
+	}
 }
 
 func TestWhatIsKeptForThoseWhoAskAgainIsBounded(t *testing.T) { // CH-182

@@ -361,3 +361,22 @@ func TestAHugeTextWithoutAPlaceToCutLosesNothing(t *testing.T) {
 		})
 	}
 }
+
+// A line that is longer than a section goes on in the next one, and begins nothing there.
+func TestALongLineGoesOnWhereItIsCut(t *testing.T) {
+	for _, mark := range []string{">", "&<>", "# ", "- ", "+ ", "1. ", "2) ", "=", "| "} {
+		source := "x" + strings.Repeat(mark, 20<<10/len(mark))
+		var seen strings.Builder
+		for _, p := range Pieces(source, Plain, Limit{N: 4000}) {
+			seen.WriteString(p.Text)
+		}
+		if got := strings.Join(strings.Fields(seen.String()), ""); got != strings.Join(strings.Fields(source), "") {
+			t.Errorf("%q: %d characters are seen of %d", mark, len(got), len(source))
+		}
+		for _, p := range Pieces(source, SlackMrkdwn, Limit{N: 4000, Marked: true}) {
+			if strings.HasPrefix(p.Text, ">") {
+				t.Errorf("%q became a quote: %.20q", mark, p.Text)
+			}
+		}
+	}
+}

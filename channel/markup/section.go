@@ -52,6 +52,9 @@ func sections(source string) (list []section) {
 			b.WriteString(line[:n])
 			line = line[n:]
 			end("")
+			if fence == "" {
+				line = goesOn(line)
+			}
 		}
 		b.WriteString(line)
 		blank = strings.TrimSpace(line) == ""
@@ -62,6 +65,22 @@ func sections(source string) (list []section) {
 		end("")
 	}
 	return list
+}
+
+// goesOn is the rest of a line that is cut, so that it begins no block of its own: what would be a mark is a character.
+func goesOn(line string) string {
+	rest := strings.TrimLeft(line, " \t")
+	mark := strings.TrimLeft(rest, "0123456789")
+	space := func(s string) bool { return s == "" || strings.IndexByte(" \t\n", s[0]) >= 0 }
+	switch {
+	case rest == "":
+		return line
+	case strings.IndexByte(">#=|", rest[0]) >= 0, strings.IndexByte("-+*", rest[0]) >= 0 && space(rest[1:]):
+		return line[:len(line)-len(rest)] + `\` + rest
+	case mark != rest && mark != "" && strings.IndexByte(".)", mark[0]) >= 0 && space(mark[1:]):
+		return line[:len(line)-len(mark)] + `\` + mark
+	}
+	return line
 }
 
 // begins says whether a line behind an empty one begins something new: it is not indented, and no item of a list.

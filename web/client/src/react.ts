@@ -1,0 +1,86 @@
+import { useEffect, useMemo, useRef, useSyncExternalStore } from "react";
+import { run, type Run, type RunError, type RunOptions, type RunRequest, type RunStatus } from "./index.js";
+
+/** What a component sees of a run. It is another object only when something has changed. */
+export interface RunState<T> {
+  /** The document so far; undefined before the first part of it. Parts that have not changed keep their identity. */
+  document: T | undefined;
+  status: RunStatus | "idle";
+  error: RunError | undefined;
+  /** The run itself, for its events, subscriptions and `reserved`. */
+  run: Run<T> | undefined;
+  cancel(): Promise<void>;
+}
+
+interface Live {
+  run: Run<any>;
+  timer?: ReturnType<typeof setTimeout>;
+}
+
+/**
+ * Runs the request, and again whenever it is another one; null runs nothing. The component is rendered at most once per
+ * animation frame. A component that goes stops following the run; the options are those of the first render of each run.
+ */
+export function useRun<T = any>(url: string, request: RunRequest | null | undefined, options?: RunOptions): RunState<T> {
+  const what = request ? url + "\n" + JSON.stringify(request) + "\n" + (options?.key ?? "") : "";
+  const latest = useRef({ request, options });
+  latest.current = { request, options };
+  const store = useMemo(() => new Store<T>(), []);
+  useEffect(() => {
+    const { request, options } = latest.current;
+    return store.begin(what, () => (request ? run<T>(url, request, options) : undefined));
+  }, [store, what]);
+  return useSyncExternalStore(store.subscribe, store.state, idle<T>);
+}
+
+class Store<T> {
+  #state: RunState<T> = nothing;
+  #what = "";
+  #live: Live | undefined;
+  readonly #listeners = new Set<() => void>();
+
+  state = (): RunState<T> => this.#state;
+
+  subscribe = (fn: () => void): (() => void) => {
+    this.#listeners.add(fn);
+    return () => this.#listeners.delete(fn);
+  };
+
+  // Strict mode ends and begins every effect once more; so an end is believed only when no beginning follows it.
+  begin(what: string, start: () => Run<T> | undefined): () => void {
+    if (this.#live && what === this.#what) clearTimeout(this.#live.timer);
+    else {
+      this.#close();
+      this.#what = what;
+      const run = start();
+      if (run) {
+        this.#live = { run };
+        run.watch(() => this.#set(run, run.document));
+      }
+      this.#set(run, undefined);
+    }
+    const live = this.#live;
+    return () => {
+      if (live) live.timer = setTimeout(() => (this.#live === live ? this.#close() : live.run.close()));
+    };
+  }
+
+  #close(): void {
+    if (!this.#live) return;
+    clearTimeout(this.#live.timer);
+    this.#live.run.close();
+    this.#live = undefined;
+  }
+
+  #set(run: Run<T> | undefined, document: T | undefined): void {
+    if (run !== this.#live?.run) return;
+    this.#state = run ? { document, status: run.status, error: run.error, run, cancel: () => run.cancel() } : nothing;
+    for (const fn of this.#listeners) fn();
+  }
+}
+
+const nothing: RunState<any> = { document: undefined, status: "idle", error: undefined, run: undefined, cancel: async () => {} };
+
+function idle<T>(): RunState<T> {
+  return nothing;
+}

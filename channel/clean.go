@@ -7,8 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxLabel is how long names and labels of other people may be, in runes.
-const maxLabel = 64
+const (
+	maxLabel   = 64 // how long names and labels of other people may be, in runes
+	maxPreview = 80 // how much of a message a log may have (CH-122)
+)
 
 // clean is a text as an agent may read it: line ends are LF, control characters but those and tabs are gone, and what is not UTF-8 is
 // U+FFFD. All else stays as it was written. A text that is clean already is returned as it is.
@@ -54,10 +56,16 @@ func dirty(s string) int {
 	return -1
 }
 
-// label is a name or a label that somebody else chose: one line of at most [maxLabel] runes. Marks that turn the direction of writing
-// go, too, for with them a name can look like the line it stands in.
-func label(s string) string {
-	if plain(s) {
+// label is a name or a label that somebody else chose: one line of at most [maxLabel] runes.
+func label(s string) string { return line(s, maxLabel) }
+
+// Preview is the beginning of a text for [MessageFacts].Preview: one line of at most 80 runes, without control characters (CH-122).
+func Preview(text string) string { return line(text, maxPreview) }
+
+// line is a text of somebody else in one line of at most limit runes. Control characters are gone, and so are marks that turn the
+// direction of writing: with them a text can look like the line it stands in.
+func line(s string, limit int) string {
+	if plain(s, limit) {
 		return s
 	}
 	var b strings.Builder
@@ -74,7 +82,7 @@ func label(s string) string {
 		if space {
 			need = 2
 		}
-		if n+need > maxLabel {
+		if n+need > limit {
 			return b.String()
 		}
 		if space {
@@ -86,9 +94,9 @@ func label(s string) string {
 	return b.String()
 }
 
-// plain says that a label is a short one of one line, in ASCII: most are.
-func plain(s string) bool {
-	if len(s) > maxLabel || strings.HasPrefix(s, " ") || strings.HasSuffix(s, " ") || strings.Contains(s, "  ") {
+// plain says that a text is a short one of one line already, in ASCII: most names are.
+func plain(s string, limit int) bool {
+	if len(s) > limit || strings.HasPrefix(s, " ") || strings.HasSuffix(s, " ") || strings.Contains(s, "  ") {
 		return false
 	}
 	for i := range len(s) {

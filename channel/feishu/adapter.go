@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/turn"
@@ -126,7 +125,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		Route:        channel.RouteFacts{CreateIfMissing: true},
 		Reply:        reply(kind, m),
 		Message: channel.MessageFacts{
-			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, Preview: preview(in.RawText),
+			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, Preview: channel.Preview(in.RawText),
 		},
 	}
 	key := channel.KeyParts{Channel: c.name, Account: c.account, Conversation: m.Chat}
@@ -325,19 +324,6 @@ func (c *Channel) look(ctx context.Context, id string) *found {
 	}
 	c.looked.put(id, f)
 	return f
-}
-
-// preview is a short text for logs: 80 characters.
-func preview(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	for n, i := 0, 0; i < len(text); n++ {
-		if n == 80 {
-			return text[:i]
-		}
-		_, size := utf8.DecodeRuneInString(text[i:])
-		i += size
-	}
-	return text
 }
 
 // Finalize implements [channel.Finalizer]: what somebody has changed is changed where it waits, and what was recalled is forgotten

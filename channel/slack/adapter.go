@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/turn"
@@ -128,7 +127,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		Route:        channel.RouteFacts{CreateIfMissing: true},
 		Reply:        reply(m, root),
 		Message: channel.MessageFacts{
-			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, Preview: preview(in.TextForAgent),
+			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, Preview: channel.Preview(in.TextForAgent),
 		},
 	}
 	key := channel.KeyParts{Channel: c.name, Account: c.account, Conversation: in.ConversationID}
@@ -288,19 +287,6 @@ func label(s channel.SenderFacts) string {
 		return "@" + s.Username
 	}
 	return s.Name + " (@" + s.Username + ")"
-}
-
-// preview is a short text for logs: 80 characters.
-func preview(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	for n, i := 0, 0; i < len(text); n++ {
-		if n == 80 {
-			return text[:i]
-		}
-		_, size := utf8.DecodeRuneInString(text[i:])
-		i += size
-	}
-	return text
 }
 
 // Finalize implements [channel.Finalizer]: what somebody has changed or deleted is changed or deleted where it waits (CH-98).

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-telegram/bot/models"
 
@@ -153,7 +152,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		Reply: reply(kind, native, in.ThreadID, m),
 		Message: channel.MessageFacts{
 			RawBody: in.RawText, BodyForAgent: in.TextForAgent, CommandBody: in.TextForCommands, SenderLabel: label(from),
-			Preview: preview(in.RawText),
+			Preview: channel.Preview(in.RawText),
 		},
 	}
 	if native != f.Conversation.ID {
@@ -353,19 +352,6 @@ func label(s channel.SenderFacts) string {
 		return "@" + s.Username
 	}
 	return s.Name + " (@" + s.Username + ")"
-}
-
-// preview is a short text for logs: 80 characters.
-func preview(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	for n, i := 0, 0; i < len(text); n++ {
-		if n == 80 {
-			return text[:i]
-		}
-		_, size := utf8.DecodeRuneInString(text[i:])
-		i += size
-	}
-	return text
 }
 
 // Finalize implements [channel.Finalizer]: what somebody has changed is changed where it waits (CH-98).

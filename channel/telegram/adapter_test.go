@@ -603,3 +603,29 @@ func FuzzSpan(f *testing.F) {
 		}
 	})
 }
+
+// CH-122
+func TestALogHasNoControlCharactersOfAMessage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := setup(t, nil, nil)
+		on := true
+		r.kernel.Settings = kernel(t, channel.Place{Previews: &on}).Settings
+		r.serve(t)
+		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi\x1b[31m\nthere " + strings.Repeat("灵", 100)})
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		previews := 0
+		for _, trace := range r.traces {
+			if trace.Preview == "" {
+				continue
+			}
+			previews++
+			if want := "hi[31m there " + strings.Repeat("灵", 67); trace.Preview != want {
+				t.Fatalf("%q, expected %q", trace.Preview, want)
+			}
+		}
+		if previews == 0 {
+			t.Error("there is no preview")
+		}
+	})
+}

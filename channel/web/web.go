@@ -10,10 +10,7 @@ package web
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel"
 )
@@ -118,7 +115,7 @@ func (m *Message) facts(ctx context.Context, k *channel.Kernel, f *channel.Facts
 		f.Access.Commands.Mode = channel.CommandsOff
 	}
 	if p.Previews {
-		f.Message.Preview = preview(m.Text)
+		f.Message.Preview = channel.Preview(m.Text)
 	}
 }
 
@@ -136,20 +133,3 @@ func (known) Release(context.Context, error) error { return nil }
 
 // Unaccepted implements [channel.Unaccepted].
 func (known) Unaccepted() {}
-
-// maxPreview is how much of a text a log has, in characters.
-const maxPreview = 80
-
-// preview is the beginning of a text for the log, in one line.
-func preview(text string) string {
-	text = text[:min(len(text), 16*maxPreview)] // no need to look at all of a long one
-	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	for n, i := 0, 0; i < len(text); n++ {
-		if n == maxPreview {
-			return text[:i]
-		}
-		_, size := utf8.DecodeRuneInString(text[i:])
-		i += size
-	}
-	return text
-}

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/turn"
@@ -114,7 +113,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		Reply: channel.ReplyPlanFacts{
 			To: to, OriginatingTo: to, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: modes[m.conversation.kind],
 		},
-		Message: channel.MessageFacts{RawBody: in.RawText, SenderLabel: m.sender.name, Preview: preview(in.RawText)},
+		Message: channel.MessageFacts{RawBody: in.RawText, SenderLabel: m.sender.name, Preview: channel.Preview(in.RawText)},
 	}
 	key := channel.KeyParts{Channel: c.name, Account: c.account, Conversation: to}
 	if thread := m.conversation.thread; thread != "" {
@@ -165,15 +164,6 @@ func (a *adapter) Finalize(_ context.Context, r channel.Result) error {
 
 var modes = map[channel.ChatType]channel.ReplyMode{
 	channel.Direct: channel.ReplyDirect, channel.Group: channel.ReplyChannel, channel.Broadcast: channel.ReplyChannel,
-}
-
-// preview is a short text for logs: 80 characters.
-func preview(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if utf8.RuneCountInString(text) > 80 {
-		text = string([]rune(text)[:80])
-	}
-	return text
 }
 
 const (

@@ -20,9 +20,10 @@ import (
 
 // adapter reads one message for the kernel.
 type adapter struct {
-	c  *Channel
-	k  *channel.Kernel
-	id string
+	c   *Channel
+	k   *channel.Kernel
+	id  string
+	key channel.EventKey
 }
 
 var (
@@ -36,7 +37,10 @@ var (
 // event is what the kernel is given of a message.
 func (c *Channel) event(k *channel.Kernel, m *message, id string, meta channel.Meta) channel.Event[*message] {
 	meta.Channel, meta.Account = c.name, c.account
-	a := &adapter{c, k, id}
+	a := &adapter{c: c, k: k, id: id}
+	if m != nil {
+		a.key = c.key(m, id)
+	}
 	if pairs, ok := k.Pairing.(requester); ok {
 		return channel.Event[*message]{Meta: meta, Raw: m, Adapter: &challenger{a, m, pairs}}
 	}
@@ -156,9 +160,14 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 }
 
 // Finalize implements [channel.Finalizer]: of a turn that nobody waited for, because it began with the process before, whoever sends
-// the message again is told now.
-func (a *adapter) Finalize(_ context.Context, r channel.Result) error {
-	a.c.known.of(a.id).finish(r, a.c.result)
+// the message again is told now. A turn that is to be run again has come to nothing that anybody should be told.
+func (a *adapter) Finalize(ctx context.Context, r channel.Result) error {
+	again := false
+	if a.c.result && a.k.Journal != nil {
+		state, err := a.k.Journal.Peek(ctx, a.key)
+		again = err == nil && state == channel.ClaimAccepted
+	}
+	a.c.known.of(a.id).finish(r, a.c.result, again)
 	return nil
 }
 

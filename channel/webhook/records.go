@@ -81,6 +81,7 @@ type record struct {
 	mu      sync.Mutex
 	told    bool
 	refused bool // it was not accepted
+	again   bool // its turn has failed and is run again
 	holding bool // replies are kept for the answer
 	stays   bool // and are for ever: there is no callback
 	turn    string
@@ -134,6 +135,9 @@ func (r *record) holds() bool {
 func (r *record) ack(result channel.Result, whole bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if whole && r.again {
+		return
+	}
 	r.turn = result.TurnID
 	if whole {
 		r.ended = &answer{Admission: string(result.Admission.Kind), Reason: string(result.Admission.Reason), Outcome: string(result.Outcome)}
@@ -143,12 +147,15 @@ func (r *record) ack(result channel.Result, whole bool) {
 	r.tellLocked()
 }
 
-// finish is ack for a turn that none was called for.
-func (r *record) finish(result channel.Result, whole bool) {
+// finish is ack for a turn that none was called for: the first of a process, and one that is run again, whose end counts instead of
+// the failure before.
+func (r *record) finish(result channel.Result, whole, again bool) {
 	r.mu.Lock()
+	once := r.again
+	r.again = again
 	told := r.told
 	r.mu.Unlock()
-	if !told {
+	if !told || once {
 		r.ack(result, whole)
 	}
 }

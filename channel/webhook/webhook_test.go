@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -491,6 +493,36 @@ func TestAReplyThatARestartHasDelayedIsThereForWhoAsksAgain(t *testing.T) { // C
 		a := r.post("msg-1", body)
 		if a.status != http.StatusOK || !a.Duplicate || a.Turn == "" || len(a.Replies) != 1 || a.Replies[0].Text != "echo x" || len(r.told()) != 1 {
 			t.Errorf("got %+v", a)
+		}
+	})
+}
+
+// A turn that failed before anything was seen is run again, so its failure is nobody's answer.
+func TestAResultIsThatOfTheTurnThatEndsTheMessage(t *testing.T) { // CH-73, CH-182
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, func(s *Settings, k *channel.Kernel) {
+			s.Ack, s.Callback, k.Journal = AckResult, "", channel.NewJournal(nil)
+		})
+		var runs atomic.Int32
+		r.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			if runs.Add(1) < 3 {
+				return channel.DispatchResult{}, errors.New("the model is away")
+			}
+			return channel.DispatchResult{}, turn.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "here it is"})
+		}
+		began := time.Now()
+		a := r.post("msg-1", hello("x"))
+		if a.status != http.StatusOK || a.Outcome != "visible" || len(a.Replies) != 1 || a.Replies[0].Text != "here it is" || time.Since(began) < 6*time.Second {
+			t.Errorf("after %v: %+v", time.Since(began), a)
+		}
+		if again := r.post("msg-1", hello("x")); again.Outcome != "visible" || again.Turn != a.Turn || len(again.Replies) != 1 || runs.Load() != 3 {
+			t.Errorf("%d runs, %+v", runs.Load(), again)
+		}
+		// One that fails to the end says so, with the sentence for people.
+		runs.Store(-100)
+		a = r.post("msg-2", hello("x"))
+		if a.status != http.StatusOK || a.Outcome == "visible" || runs.Load() != -96 {
+			t.Errorf("%d runs, %+v", runs.Load(), a)
 		}
 	})
 }

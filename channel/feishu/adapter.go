@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/pairing"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -198,24 +199,17 @@ func (a *adapter) media(ctx context.Context, list []*message, quoted *found, f *
 // loaderTimeout bounds the loading of a message's files (CH-28).
 const loaderTimeout = 15 * time.Second
 
-// requester is a store of pairs that makes codes: [*channel.Pairs].
-type requester interface {
-	Request(_ context.Context, channel, account string, s channel.SenderFacts) (code string, tell bool, err error)
-}
-
 // Challenge implements [channel.Challenger]: whoever writes to the bot is told how to be let in.
 func (a *adapter) Challenge(ctx context.Context, s channel.SenderFacts) error {
-	pairs, ok := a.k.Pairing.(requester)
 	m := a.e.message
-	if !ok || m == nil || m.chatKind() != channel.Direct {
+	if m == nil || m.chatKind() != channel.Direct {
 		return nil
 	}
-	code, tell, err := pairs.Request(ctx, a.c.name, a.c.account, s)
-	if err != nil || !tell {
+	text, err := pairing.Challenge(ctx, a.k.Pairing, a.c.name, a.c.account, s, "")
+	if err != nil || text == "" {
 		return err
 	}
-	_, err = a.c.post(ctx, &target{chat: m.Chat, uuid: uuid("pair:"+m.ID, 0)}, body{text: "To talk here you have to be paired. Your code is " + code +
-		". Whoever runs this server lets you in with: lingserve channels pair approve " + code})
+	_, err = a.c.post(ctx, &target{chat: m.Chat, uuid: uuid("pair:"+m.ID, 0)}, body{text: text})
 	return err
 }
 

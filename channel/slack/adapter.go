@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/pairing"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -117,7 +118,9 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		})
 	}
 	who := from.Identity()
-	who.Paired = a.paired(ctx, policy, kind, from.ID)
+	if kind == channel.Direct { // an error is that it is not known, which the gate says
+		who.Paired, _ = channel.PairedFact(ctx, a.k.Pairing, policy.DM, c.name, c.account, from.ID)
+	}
 
 	root := c.root(m)
 	f := channel.Facts{
@@ -209,40 +212,16 @@ func (a *adapter) media(ctx context.Context, list []*message, f *channel.Facts) 
 // loaderTimeout bounds the loading of a message's files (CH-28).
 const loaderTimeout = 15 * time.Second
 
-// paired says whether a sender was paired, where that is asked for.
-func (a *adapter) paired(ctx context.Context, p channel.Policy, kind channel.ChatType, sender string) channel.Tri {
-	if p.DM != channel.PolicyPairing || kind != channel.Direct {
-		return channel.Unknown
-	}
-	if a.k.Pairing == nil {
-		return channel.No
-	}
-	switch ok, err := a.k.Pairing.Paired(ctx, a.c.name, a.c.account, sender); {
-	case err != nil:
-		return channel.Unknown
-	case ok:
-		return channel.Yes
-	}
-	return channel.No
-}
-
-// requester is a store of pairs that makes codes: [*channel.Pairs].
-type requester interface {
-	Request(_ context.Context, channel, account string, s channel.SenderFacts) (code string, tell bool, err error)
-}
-
 // Challenge implements [channel.Challenger]: whoever writes to the bot is told how to be let in.
 func (a *adapter) Challenge(ctx context.Context, s channel.SenderFacts) error {
-	pairs, ok := a.k.Pairing.(requester)
-	if !ok || a.m == nil || !a.m.direct {
+	if a.m == nil || !a.m.direct {
 		return nil
 	}
-	code, tell, err := pairs.Request(ctx, a.c.name, a.c.account, s)
-	if err != nil || !tell {
+	text, err := pairing.Challenge(ctx, a.k.Pairing, a.c.name, a.c.account, s, "`")
+	if err != nil || text == "" {
 		return err
 	}
-	_, err = a.c.post(ctx, target{conversation: a.m.conversation, thread: a.m.thread}, "To talk here you have to be paired. Your code is `"+code+
-		"`. Whoever runs this server lets you in with: `lingserve channels pair approve "+code+"`")
+	_, err = a.c.post(ctx, target{conversation: a.m.conversation, thread: a.m.thread}, text)
 	return err
 }
 

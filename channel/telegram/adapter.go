@@ -11,6 +11,7 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/pairing"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -219,24 +220,17 @@ func (a *adapter) media(ctx context.Context, list []*models.Message, f *channel.
 // loaderTimeout bounds the loading of a message's files (CH-28).
 const loaderTimeout = 15 * time.Second
 
-// requester is a store of pairs that makes codes: [*channel.Pairs].
-type requester interface {
-	Request(_ context.Context, channel, account string, s channel.SenderFacts) (code string, tell bool, err error)
-}
-
 // Challenge implements [channel.Challenger]: whoever writes to the bot is told how to be let in.
 func (a *adapter) Challenge(ctx context.Context, s channel.SenderFacts) error {
-	pairs, ok := a.k.Pairing.(requester)
 	m, _, _ := message(a.u)
-	if !ok || m == nil || chatKind(&m.Chat) != channel.Direct {
+	if m == nil || chatKind(&m.Chat) != channel.Direct {
 		return nil
 	}
-	code, tell, err := pairs.Request(ctx, a.c.name, a.c.account, s)
-	if err != nil || !tell {
+	text, err := pairing.Challenge(ctx, a.k.Pairing, a.c.name, a.c.account, s, "")
+	if err != nil || text == "" {
 		return err
 	}
-	_, err = a.c.send(ctx, &target{chat: m.Chat.ID}, chunk{marked: "To talk here you have to be paired. Your code is " + code +
-		". Whoever runs this server lets you in with: lingserve channels pair approve " + code})
+	_, err = a.c.send(ctx, &target{chat: m.Chat.ID}, chunk{marked: text})
 	return err
 }
 

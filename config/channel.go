@@ -20,6 +20,7 @@ type Channel struct {
 	Name    string // what stands under "channels", and in addresses
 	Type    string // one of [ChannelTypes]
 	Account string // "" where there is one
+	At      string // where it stands: "lingserve.yaml:5:3"; "" where that is nowhere
 
 	// The settings of its type; those of the others are zero.
 	Telegram Telegram
@@ -218,7 +219,7 @@ func (r *fileReader) channel(m *ast.MappingValueNode) {
 		}
 		return false
 	})
-	r.login(&p, members)
+	r.login(at, &p, members)
 	if len(accounts) == 0 {
 		r.needs(at, &p)
 		return
@@ -244,7 +245,7 @@ func (r *fileReader) channel(m *ast.MappingValueNode) {
 		}
 		a := p.below(channel.OfAccount, "accounts", at.Value)
 		a.account = at.Value
-		r.login(&a, members)
+		r.login(at, &a, members)
 		for i, s := range a.own { // what an account does not say is that of its channel
 			if _, ok := r.values[s.Key]; !ok && r.values[p.own[i].Key] != nil {
 				r.values[s.Key] = r.values[p.own[i].Key]
@@ -255,7 +256,7 @@ func (r *fileReader) channel(m *ast.MappingValueNode) {
 }
 
 // login reads the settings of a channel, or of an account of it.
-func (r *fileReader) login(p *spot, members []*ast.MappingValueNode) {
+func (r *fileReader) login(at *token.Token, p *spot, members []*ast.MappingValueNode) {
 	name, account, kind := p.channel, p.account, p.kind.name
 	p.own = p.kind.settings(p.key(), func(c *Config) *Channel {
 		ch := c.channel(name, account)
@@ -266,7 +267,7 @@ func (r *fileReader) login(p *spot, members []*ast.MappingValueNode) {
 		p.own[i].fileOnly = true
 	}
 	p.hasConversation = true
-	r.logins = append(r.logins, Channel{Name: name, Account: account, Type: kind})
+	r.logins = append(r.logins, Channel{Name: name, Account: account, Type: kind, At: r.place(at)})
 	r.members(p, "", members)
 	all := slices.Clone(p.own)
 	if kind != name && p.level == channel.OfChannel {
@@ -565,7 +566,7 @@ func (l *loader) finishChannels(r *fileReader) {
 		several := slices.ContainsFunc(r.logins, func(o Channel) bool { return o.Name == in.Name && o.Account != "" })
 		if in.Account != "" || !several {
 			ch := *l.c.channel(in.Name, in.Account)
-			ch.Type = in.Type
+			ch.Type, ch.At = in.Type, in.At
 			l.c.Channels = append(l.c.Channels, ch)
 		}
 	}

@@ -41,7 +41,7 @@ func TestALittleIsEnoughForAChannel(t *testing.T) { // CH-103
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Channel{{Name: "telegram", Type: "telegram", Telegram: Telegram{
+	want := []Channel{{Name: "telegram", Type: "telegram", At: "lingserve.yaml:5:3", Telegram: Telegram{
 		Token: "1:telegram-token", API: "https://api.telegram.org", Mode: "poll", Preview: "edit", ParseMode: "html", MaxMedia: 10 << 20,
 	}}}
 	if diff := cmp.Diff(want, c.Channels); diff != "" {

@@ -29,24 +29,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/secret"
 )
-
-// Secret is a text that prints as stars.
-type Secret string
-
-const stars = "***"
-
-func (s Secret) String() string {
-	if s == "" {
-		return ""
-	}
-	return stars
-}
-
-// GoString, LogValue and MarshalText are for those that do not ask String.
-func (s Secret) GoString() string             { return `"` + s.String() + `"` }
-func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String()) }
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // What is shown of an answer before it is finished.
 const (
@@ -73,11 +57,11 @@ type Settings struct {
 	Account string // of several; "" is the only one
 
 	AppID             string // cli_…
-	AppSecret         Secret
-	EncryptKey        Secret // of events; "" where they are not encrypted
-	VerificationToken Secret // of events; "" checks none
-	API               string // the base of addresses; "" is [DefaultAPI]
-	Agent             string // answers where no routes are
+	AppSecret         secret.Text
+	EncryptKey        secret.Text // of events; "" where they are not encrypted
+	VerificationToken secret.Text // of events; "" checks none
+	API               string      // the base of addresses; "" is [DefaultAPI]
+	Agent             string      // answers where no routes are
 
 	Preview string // "" is [PreviewEdit]
 	Format  string // "" is [FormatCard]

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 )
 
@@ -84,7 +85,7 @@ func setup(t *testing.T, change func(*Settings), options *fakefeishu.Options) *r
 func settings(fake *fakefeishu.Server) Settings {
 	o := fake.Options()
 	s := Settings{
-		AppID: o.AppID, AppSecret: Secret(o.AppSecret), VerificationToken: Secret(o.Token), EncryptKey: Secret(o.Key),
+		AppID: o.AppID, AppSecret: secret.Text(o.AppSecret), VerificationToken: secret.Text(o.Token), EncryptKey: secret.Text(o.Key),
 		API: "http://api.test", Client: &http.Client{Transport: fake.Transport()},
 	}
 	if o.Plain {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 )
 
@@ -16,7 +17,7 @@ import (
 func BenchmarkEvent(b *testing.B) {
 	fake := fakeslack.New(nil)
 	c, err := New(Settings{
-		Token: Secret(fake.Token()), SigningSecret: Secret(fake.Secret()), API: "http://api.test/api", Client: &http.Client{Transport: fake.Transport()},
+		Token: secret.Text(fake.Token()), SigningSecret: secret.Text(fake.Secret()), API: "http://api.test/api", Client: &http.Client{Transport: fake.Transport()},
 		Agent: "assistant", Preview: PreviewOff,
 	})
 	if err != nil {

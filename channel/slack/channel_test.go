@@ -10,6 +10,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 )
 
@@ -35,7 +36,7 @@ func startStage(replies, preview string) func(*testing.T, *channel.Kernel, time.
 		}
 		var err error
 		s.c, err = New(Settings{
-			Token: Secret(s.fake.Token()), SigningSecret: Secret(s.fake.Secret()), API: "http://api.test/api",
+			Token: secret.Text(s.fake.Token()), SigningSecret: secret.Text(s.fake.Secret()), API: "http://api.test/api",
 			Client: &http.Client{Transport: s.fake.Transport()}, Agent: "assistant", Replies: replies, Preview: preview, Grace: grace,
 		})
 		if err != nil {

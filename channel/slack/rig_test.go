@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 )
 
@@ -69,7 +70,7 @@ func setup(t *testing.T, change func(*Settings), options *fakeslack.Options) *ri
 	r.kernel.Agent = agentFunc(r.dispatch)
 	r.kernel.Observer = r
 	s := Settings{
-		Token: Secret(r.fake.Token()), SigningSecret: Secret(r.fake.Secret()), API: "http://api.test/api",
+		Token: secret.Text(r.fake.Token()), SigningSecret: secret.Text(r.fake.Secret()), API: "http://api.test/api",
 		Client: &http.Client{Transport: r.fake.Transport()}, Media: t.TempDir(),
 		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -32,24 +32,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/secret"
 )
-
-// Secret is a text that prints as stars.
-type Secret string
-
-const stars = "***"
-
-func (s Secret) String() string {
-	if s == "" {
-		return ""
-	}
-	return stars
-}
-
-// GoString, LogValue and MarshalText are for those that do not ask String.
-func (s Secret) GoString() string             { return `"` + s.String() + `"` }
-func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String()) }
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Where the answer to a message goes that stands in a channel and in no thread.
 const (
@@ -68,12 +52,12 @@ const DefaultAPI = "https://slack.com/api"
 
 // Settings are what the channel itself is told; who may talk is for package channel. Token and SigningSecret are required.
 type Settings struct {
-	Name          string // of the channel; "" is slack
-	Account       string // of several; "" is the only one
-	Token         Secret // of the bot: xoxb-…
-	SigningSecret Secret // of the app
-	API           string // the base of addresses; "" is [DefaultAPI]
-	Agent         string // answers where no routes are
+	Name          string      // of the channel; "" is slack
+	Account       string      // of several; "" is the only one
+	Token         secret.Text // of the bot: xoxb-…
+	SigningSecret secret.Text // of the app
+	API           string      // the base of addresses; "" is [DefaultAPI]
+	Agent         string      // answers where no routes are
 
 	Replies string // in channels; "" is [ReplyInThread]
 	Preview string // "" is [PreviewEdit]

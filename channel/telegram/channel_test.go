@@ -15,6 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 )
 
@@ -36,7 +37,7 @@ func startStage(mode, parse, preview string) func(*testing.T, *channel.Kernel, t
 		s := &stage{k: k, fake: faketelegram.New(&faketelegram.Options{Deliver: &http.Client{Transport: nowhere{}}}), done: make(chan error, 1), chats: map[int64]bool{}, next: 5000}
 		var err error
 		s.c, err = New(Settings{
-			Token: Secret(s.fake.Token()), API: "http://api.test", Client: &http.Client{Transport: s.fake.Transport()}, Agent: "assistant",
+			Token: secret.Text(s.fake.Token()), API: "http://api.test", Client: &http.Client{Transport: s.fake.Transport()}, Agent: "assistant",
 			Mode: mode, PublicURL: "https://here.test", Secret: "s", Grace: grace, ParseMode: parse, Preview: preview,
 		})
 		if err != nil {

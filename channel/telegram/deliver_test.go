@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 )
 
@@ -525,13 +526,13 @@ func FuzzMarkupIsTaken(f *testing.F) {
 	f.Cleanup(func() { _ = fake.Close() })
 	fake.AddChat(private)
 	for _, mode := range []string{ParseHTML, ParseMarkdown} {
-		if _, err := New(Settings{Token: Secret(fake.Token()), ParseMode: mode}); err != nil {
+		if _, err := New(Settings{Token: secret.Text(fake.Token()), ParseMode: mode}); err != nil {
 			f.Fatal(err)
 		}
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, mode := range []string{ParseHTML, ParseMarkdown} {
-			c, err := New(Settings{Token: Secret(fake.Token()), API: "http://api.test", ParseMode: mode, Client: &http.Client{Transport: fake.Transport()}})
+			c, err := New(Settings{Token: secret.Text(fake.Token()), API: "http://api.test", ParseMode: mode, Client: &http.Client{Transport: fake.Transport()}})
 			if err != nil {
 				t.Fatal(err)
 			}

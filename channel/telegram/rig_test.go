@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 )
 
@@ -62,7 +63,7 @@ func setup(t *testing.T, change func(*Settings), fake *faketelegram.Options) *ri
 	r.kernel.Agent = agentFunc(r.dispatch)
 	r.kernel.Observer = r
 	s := Settings{
-		Token: Secret(r.fake.Token()), API: "http://api.test", Client: &http.Client{Transport: r.fake.Transport()},
+		Token: secret.Text(r.fake.Token()), API: "http://api.test", Client: &http.Client{Transport: r.fake.Transport()},
 		Media: t.TempDir(), Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if change != nil {

@@ -34,24 +34,8 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/secret"
 )
-
-// Secret is a text that prints as stars.
-type Secret string
-
-const stars = "***"
-
-func (s Secret) String() string {
-	if s == "" {
-		return ""
-	}
-	return stars
-}
-
-// GoString, LogValue and MarshalText are for those that do not ask String.
-func (s Secret) GoString() string             { return `"` + s.String() + `"` }
-func (s Secret) LogValue() slog.Value         { return slog.StringValue(s.String()) }
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // How updates come.
 const (
@@ -79,13 +63,13 @@ const DefaultAPI = "https://api.telegram.org"
 type Settings struct {
 	Name    string // of the channel; "" is telegram
 	Account string // of several; "" is the only one
-	Token   Secret
+	Token   secret.Text
 	API     string // the base of addresses; "" is [DefaultAPI]
 	Agent   string // answers where no routes are
 	Mode    string // "" is [ModePoll]
 
-	PublicURL string // of this server, for webhooks: https://…
-	Secret    Secret // of the webhook; "" makes a new one at each start
+	PublicURL string      // of this server, for webhooks: https://…
+	Secret    secret.Text // of the webhook; "" makes a new one at each start
 
 	Preview   string // "" is [PreviewEdit]
 	ParseMode string // "" is [ParseHTML]

@@ -18,6 +18,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/feishu"
 	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/slack"
 	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/channel/turns"
@@ -45,8 +46,8 @@ type channelParts struct {
 
 func newTelegram(c config.Channel, p channelParts) (channel.Channel, error) {
 	s := telegram.Settings{
-		Name: c.Name, Account: c.Account, Token: telegram.Secret(c.Telegram.Token.Reveal()), API: c.Telegram.API, Mode: c.Telegram.Mode,
-		PublicURL: c.Telegram.PublicURL, Secret: telegram.Secret(c.Telegram.Secret.Reveal()), Preview: c.Telegram.Preview,
+		Name: c.Name, Account: c.Account, Token: secret.Text(c.Telegram.Token.Reveal()), API: c.Telegram.API, Mode: c.Telegram.Mode,
+		PublicURL: c.Telegram.PublicURL, Secret: secret.Text(c.Telegram.Secret.Reveal()), Preview: c.Telegram.Preview,
 		ParseMode: c.Telegram.ParseMode, MaxMedia: int64(c.Telegram.MaxMedia), Files: c.Telegram.Files,
 		Media: p.media, Grace: p.grace, Log: p.log,
 	}
@@ -71,7 +72,7 @@ func newWebhook(c config.Channel, p channelParts) (channel.Channel, error) {
 
 func newSlack(c config.Channel, p channelParts) (channel.Channel, error) {
 	s := slack.Settings{
-		Name: c.Name, Account: c.Account, Token: slack.Secret(c.Slack.Token.Reveal()), SigningSecret: slack.Secret(c.Slack.SigningSecret.Reveal()),
+		Name: c.Name, Account: c.Account, Token: secret.Text(c.Slack.Token.Reveal()), SigningSecret: secret.Text(c.Slack.SigningSecret.Reveal()),
 		API: c.Slack.API, Replies: c.Slack.Replies, Preview: c.Slack.Preview, MaxMedia: int64(c.Slack.MaxMedia),
 		Media: p.media, Grace: p.grace, Log: p.log,
 	}
@@ -83,8 +84,8 @@ func newSlack(c config.Channel, p channelParts) (channel.Channel, error) {
 
 func newFeishu(c config.Channel, p channelParts) (channel.Channel, error) {
 	return feishu.New(feishu.Settings{
-		Name: c.Name, Account: c.Account, AppID: c.Feishu.AppID, AppSecret: feishu.Secret(c.Feishu.AppSecret.Reveal()),
-		EncryptKey: feishu.Secret(c.Feishu.EncryptKey.Reveal()), VerificationToken: feishu.Secret(c.Feishu.VerificationToken.Reveal()),
+		Name: c.Name, Account: c.Account, AppID: c.Feishu.AppID, AppSecret: secret.Text(c.Feishu.AppSecret.Reveal()),
+		EncryptKey: secret.Text(c.Feishu.EncryptKey.Reveal()), VerificationToken: secret.Text(c.Feishu.VerificationToken.Reveal()),
 		API: c.Feishu.API, Preview: c.Feishu.Preview, Format: c.Feishu.Format, MaxMedia: int64(c.Feishu.MaxMedia),
 		Media: p.media, Grace: p.grace, Log: p.log,
 	})

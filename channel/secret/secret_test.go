@@ -1,0 +1,42 @@
+package secret_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/lingserve/lingserve/channel/secret"
+)
+
+func TestASecretPrintsAsStarsHoweverItIsPrinted(t *testing.T) {
+	const canary = "canary-token"
+	s := secret.Text(canary)
+	inside := struct{ Token secret.Text }{s}
+	var text, lines bytes.Buffer
+	slog.New(slog.NewTextHandler(&text, nil)).Info("x", "token", s)
+	slog.New(slog.NewJSONHandler(&lines, nil)).Info("x", "token", s, "inside", inside)
+	encoded, err := json.Marshal(inside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range []string{
+		s.String(), fmt.Sprint(s), fmt.Sprintf("%s %q %v %+v %#v", s, s, s, s, s), fmt.Sprintf("%v %+v %#v", inside, inside, inside),
+		fmt.Sprint(&inside), fmt.Errorf("with %v", s).Error(), string(encoded), text.String(), lines.String(),
+	} {
+		if strings.Contains(got, "canary") || !strings.Contains(got, "***") {
+			t.Errorf("%q", got)
+		}
+	}
+	if string(s) != canary {
+		t.Error("the text is lost")
+	}
+}
+
+func TestAnEmptySecretPrintsAsNothing(t *testing.T) {
+	if got := fmt.Sprintf("%v %#v", secret.Text(""), secret.Text("")); got != ` ""` {
+		t.Errorf("%q", got)
+	}
+}

@@ -103,8 +103,12 @@ func makeChannel(c *config.Config, ch config.Channel, media string, log *slog.Lo
 	}
 	made, err := newChannel(ch, p)
 	if err != nil {
+		where := ch.Where()
+		if ch.At != "" {
+			where = ch.At + ": " + where
+		}
 		// The channel's own name stands before it already.
-		return nil, fmt.Errorf("%s: %s", ch.Where(), strings.TrimPrefix(err.Error(), ch.Type+": "))
+		return nil, fmt.Errorf("%s: %s", where, strings.TrimPrefix(err.Error(), ch.Type+": "))
 	}
 	return made, nil
 }

@@ -218,7 +218,7 @@ func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
 		}
 	}
 	if err != nil {
-		t.Status, t.Message = "fail", strings.TrimPrefix(strings.TrimPrefix(err.Error(), ch.Where()+": "), ch.Type+": ")
+		t.Status, t.Message = "fail", strings.TrimPrefix(strings.Replace(err.Error(), ch.Where()+": ", "", 1), ch.Type+": ")
 		return t
 	}
 	if d, ok := made.(describer); ok {

@@ -294,11 +294,11 @@ func TestAChannelThatCannotStartSaysWhy(t *testing.T) { // CH-179
 	for _, test := range []struct{ name, file, want string }{
 		{
 			"a token that is none", `channels: {telegram: {token: hello}}`,
-			"channels.telegram: the token is not one; expected a number, a colon, and letters, as @BotFather shows it",
+			"lingserve.yaml:1:12: channels.telegram: the token is not one; expected a number, a colon, and letters, as @BotFather shows it",
 		},
 		{
 			"no callback", `channels: {a: {type: webhook, accounts: {work: {secret: ` + hookSecret + `}}}}`,
-			"channels.a.accounts.work: there is no callback, to which the replies go; set it to an https address, or ack to result",
+			"lingserve.yaml:1:42: channels.a.accounts.work: there is no callback, to which the replies go; set it to an https address, or ack to result",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -9,7 +9,7 @@ FUZZJOBS ?= 2
 # The race detector needs cgo, which go turns off where it finds no C compiler.
 RACE    ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
-.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once clean
+.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once client clean
 
 all: test
 
@@ -57,6 +57,12 @@ bench:
 # The benchmarks of turns, tapes and channels once: they still run, and what they count is printed. Times of one run say nothing.
 bench-once:
 	$(GO) test -run '^$$' -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./bench/turns
+
+# The npm package in web/client: its bundles and types, and its tests against the server. This one needs Node and npm; what it
+# makes is committed, so that nothing else does.
+client: build
+	cd web/client && npm ci && npm run build && npm run check && npm test
+	cd web/client/build && $(GO) vet . && $(GO) test -count=1 .
 
 clean:
 	rm -rf bin

@@ -101,12 +101,22 @@ function fits(value, left) {
   for (const key in value) if (left === 0 || !fits(member(value, key), left - 1)) return false;
   return true;
 }
+function index(array, key, uri) {
+  const i = Number(key);
+  if (String(i) === key && i >= 0 && Number.isInteger(i) && i <= array.length + maxFill && i < maxElements) return i;
+  throw new Error(`uri ${JSON.stringify(uri.slice(0, 80))}: no index of the array of ${array.length} elements there`);
+}
+function fill(array, key, uri) {
+  for (const i = index(array, key, uri); array.length < i; ) array.push(null);
+}
 var Fold = class {
   // The two roots: the document, and what stands beside it, by uris up to and with the segment that begins with "$".
   #roots = { document: {}, reserved: {} };
   #own = /* @__PURE__ */ new Set();
   // what may be changed in place
-  // Where the last delta went: the next one mostly goes there, too.
+  // Where the last deltas went, for the next ones mostly go there, too: the parents by their uris, all of them own, and the very
+  // place of the last one.
+  #parents = /* @__PURE__ */ new Map();
   #uri;
   #parent = [];
   #key = "";
@@ -134,35 +144,44 @@ var Fold = class {
       put(this.#parent, this.#key, typeof before === "string" ? this.#join(before, delta) : delta);
     } else if (!(empty && !Array.isArray(delta) && isContainer(before) && !Array.isArray(before))) {
       put(this.#parent, this.#key, delta);
+    } else {
+      return;
     }
+    if (isContainer(before)) this.#parents.clear();
   }
   // Finds the parent of what is at uri, and makes it where it is missing.
   #go(uri, value) {
-    const raw = split(uri);
-    const keys = raw.map((r) => plain(r, uri));
-    if (value !== void 0) this.#check(uri, raw.length, value);
-    const beside = raw.findIndex((r) => r[0] === "$");
-    let parent = this.#roots;
-    let key = "document";
-    let rest = keys;
-    if (beside >= 0) {
-      parent = this.#owned(parent, "reserved");
-      key = raw.slice(0, beside + 1).join("/");
-      rest = keys.slice(beside + 1);
-    }
-    for (const next of rest) {
-      const into = member(parent, key);
-      if (Array.isArray(into)) {
-        const index = /^(0|[1-9]\d*)$/.test(next) ? Number(next) : NaN;
-        if (!(index <= into.length + maxFill && index < maxElements)) {
-          throw new Error(`uri ${JSON.stringify(uri.slice(0, 80))}: no index of the array of ${into.length} elements there`);
-        }
-        parent = this.#owned(parent, key);
-        while (parent.length < index) parent.push(null);
-      } else {
-        parent = this.#owned(parent, key);
+    const cut = uri.lastIndexOf("/");
+    const simple = uri !== "" && cut !== 0 && !uri.includes("\\") && !uri.includes("$");
+    const above = cut < 0 ? "" : uri.slice(0, cut);
+    let parent = simple && value === void 0 ? this.#parents.get(above) : void 0;
+    let key = uri.slice(cut + 1);
+    if (parent) {
+      plain(key, uri);
+      if (Array.isArray(parent)) fill(parent, key, uri);
+    } else {
+      const raw = split(uri);
+      let rest = raw.map((r) => plain(r, uri));
+      if (value !== void 0) this.#check(uri, raw.length, value);
+      const beside = raw.findIndex((r) => r[0] === "$");
+      parent = this.#roots;
+      key = "document";
+      if (beside >= 0) {
+        parent = this.#owned(parent, "reserved");
+        key = raw.slice(0, beside + 1).join("/");
+        rest = rest.slice(beside + 1);
       }
-      key = next;
+      for (const next of rest) {
+        const into = member(parent, key);
+        if (Array.isArray(into)) index(into, next, uri);
+        parent = this.#owned(parent, key);
+        if (Array.isArray(parent)) fill(parent, next, uri);
+        key = next;
+      }
+      if (simple && raw.length < maxDepth) {
+        if (this.#parents.size >= 1e3) this.#parents.clear();
+        this.#parents.set(above, parent);
+      }
     }
     if (member(parent, key) === void 0) put(parent, key, null);
     this.#uri = uri;
@@ -193,6 +212,7 @@ var Fold = class {
   }
   #release() {
     this.#own.clear();
+    this.#parents.clear();
     this.#uri = void 0;
   }
 };
@@ -305,8 +325,6 @@ var Run = class {
   // and those that are done since
   #frame;
   // calls the next frame off
-  #at = 0;
-  // when the last one was
   #smooth = [];
   // what has come and is not shown yet
   #behind = 0;
@@ -514,9 +532,8 @@ var Run = class {
   #url() {
     const query = new URLSearchParams(this.#query);
     if (!this.#request) {
-      query.set("done", "1");
       if (!this.#last) query.set("snapshot", "1");
-      return `${this.#base}/${encodeURIComponent(this.#id)}/events?${query}`;
+      return `${this.#base}/${encodeURIComponent(this.#id)}/events${query.size > 0 ? "?" + query : ""}`;
     }
     if (this.#options.transport === "eventsource") {
       query.set("key", this.#key);
@@ -644,15 +661,14 @@ var Run = class {
   #schedule() {
     if (this.#frame || this.#subscriptions.size + this.#watchers.size === 0 && this.#smooth.length === 0) return;
     const raf = globalThis.requestAnimationFrame;
+    const began = Date.now();
     const next = () => {
-      const now = Date.now();
       this.#frame?.();
       try {
-        this.#show(Math.min(250, now - this.#at));
+        this.#show(Date.now() - began);
       } catch (error) {
         return this.#stop(error);
       }
-      this.#at = now;
       this.#tell();
       if (this.#smooth.length > 0) this.#schedule();
     };

@@ -35,12 +35,26 @@ function fits(value: unknown, left: number): boolean {
   return true;
 }
 
+// The index that a key means in an array. Throws where it is none, or too far away.
+function index(array: unknown[], key: string, uri: string): number {
+  const i = Number(key);
+  if (String(i) === key && i >= 0 && Number.isInteger(i) && i <= array.length + maxFill && i < maxElements) return i;
+  throw new Error(`uri ${JSON.stringify(uri.slice(0, 80))}: no index of the array of ${array.length} elements there`);
+}
+
+// Fills an array up to before the index that a key means.
+function fill(array: unknown[], key: string, uri: string): void {
+  for (const i = index(array, key, uri); array.length < i; ) array.push(null);
+}
+
 /** Applies deltas, in order, to a document that begins as `{}`. */
 export class Fold {
   // The two roots: the document, and what stands beside it, by uris up to and with the segment that begins with "$".
   #roots: { document: unknown; reserved: Record<string, unknown> } = { document: {}, reserved: {} };
   #own = new Set<unknown>(); // what may be changed in place
-  // Where the last delta went: the next one mostly goes there, too.
+  // Where the last deltas went, for the next ones mostly go there, too: the parents by their uris, all of them own, and the very
+  // place of the last one.
+  readonly #parents = new Map<string, Container>();
   #uri: string | undefined;
   #parent: Container = [];
   #key = "";
@@ -71,36 +85,45 @@ export class Fold {
       put(this.#parent, this.#key, typeof before === "string" ? this.#join(before, delta) : delta);
     } else if (!(empty && !Array.isArray(delta) && isContainer(before) && !Array.isArray(before))) {
       put(this.#parent, this.#key, delta);
+    } else {
+      return;
     }
+    if (isContainer(before)) this.#parents.clear(); // what was in it is not in the document any more
   }
 
   // Finds the parent of what is at uri, and makes it where it is missing.
   #go(uri: string, value: unknown): void {
-    const raw = split(uri);
-    const keys = raw.map((r) => plain(r, uri));
-    if (value !== undefined) this.#check(uri, raw.length, value);
-    const beside = raw.findIndex((r) => r[0] === "$");
-    let parent: Container = this.#roots;
-    let key = "document";
-    let rest = keys;
-    if (beside >= 0) {
-      parent = this.#owned(parent, "reserved");
-      key = raw.slice(0, beside + 1).join("/");
-      rest = keys.slice(beside + 1);
-    }
-    for (const next of rest) {
-      const into: unknown = member(parent, key);
-      if (Array.isArray(into)) {
-        const index = /^(0|[1-9]\d*)$/.test(next) ? Number(next) : NaN;
-        if (!(index <= into.length + maxFill && index < maxElements)) {
-          throw new Error(`uri ${JSON.stringify(uri.slice(0, 80))}: no index of the array of ${into.length} elements there`);
-        }
-        parent = this.#owned(parent, key);
-        while ((parent as unknown[]).length < index) (parent as unknown[]).push(null);
-      } else {
-        parent = this.#owned(parent, key);
+    const cut = uri.lastIndexOf("/");
+    const simple = uri !== "" && cut !== 0 && !uri.includes("\\") && !uri.includes("$");
+    const above = cut < 0 ? "" : uri.slice(0, cut);
+    let parent = simple && value === undefined ? this.#parents.get(above) : undefined;
+    let key = uri.slice(cut + 1);
+    if (parent) {
+      plain(key, uri);
+      if (Array.isArray(parent)) fill(parent, key, uri);
+    } else {
+      const raw = split(uri);
+      let rest = raw.map((r) => plain(r, uri));
+      if (value !== undefined) this.#check(uri, raw.length, value);
+      const beside = raw.findIndex((r) => r[0] === "$");
+      parent = this.#roots;
+      key = "document";
+      if (beside >= 0) {
+        parent = this.#owned(parent, "reserved");
+        key = raw.slice(0, beside + 1).join("/");
+        rest = rest.slice(beside + 1);
       }
-      key = next;
+      for (const next of rest) {
+        const into = member(parent, key);
+        if (Array.isArray(into)) index(into, next, uri);
+        parent = this.#owned(parent, key);
+        if (Array.isArray(parent)) fill(parent, next, uri);
+        key = next;
+      }
+      if (simple && raw.length < maxDepth) {
+        if (this.#parents.size >= 1000) this.#parents.clear();
+        this.#parents.set(above, parent);
+      }
     }
     // An array has no holes, and a value that is only looked at is there.
     if (member(parent, key) === undefined) put(parent, key, null);
@@ -136,6 +159,7 @@ export class Fold {
 
   #release(): void {
     this.#own.clear();
+    this.#parents.clear();
     this.#uri = undefined;
   }
 }

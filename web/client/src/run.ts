@@ -61,7 +61,6 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
   #complete = new Set<string>(); // uris that everybody was told are done
   #fresh = new Set<string>(); // and those that are done since
   #frame: (() => void) | undefined; // calls the next frame off
-  #at = 0; // when the last one was
 
   #smooth: RunEvent[] = []; // what has come and is not shown yet
   #behind = 0; // characters in it
@@ -292,9 +291,8 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
   #url(): string {
     const query = new URLSearchParams(this.#query);
     if (!this.#request) {
-      query.set("done", "1");
       if (!this.#last) query.set("snapshot", "1");
-      return `${this.#base}/${encodeURIComponent(this.#id!)}/events?${query}`;
+      return `${this.#base}/${encodeURIComponent(this.#id!)}/events${query.size > 0 ? "?" + query : ""}`;
     }
     if (this.#options.transport === "eventsource") {
       query.set("key", this.#key);
@@ -436,16 +434,14 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
   #schedule(): void {
     if (this.#frame || (this.#subscriptions.size + this.#watchers.size === 0 && this.#smooth.length === 0)) return;
     const raf = globalThis.requestAnimationFrame as typeof requestAnimationFrame | undefined;
+    const began = Date.now();
     const next = () => {
-      const now = Date.now();
       this.#frame?.();
       try {
-        // The first frame after a pause does not make up for it.
-        this.#show(Math.min(250, now - this.#at));
+        this.#show(Date.now() - began);
       } catch (error) {
         return this.#stop(error as RunError);
       }
-      this.#at = now;
       this.#tell();
       if (this.#smooth.length > 0) this.#schedule();
     };

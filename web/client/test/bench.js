@@ -10,7 +10,7 @@ const shapes = {
   "objects in an array": (i) => [`list/${i >> 2}/${"abcd"[i & 3]}`, "x"],
 };
 for (const [name, delta] of Object.entries(shapes)) {
-  for (const frame of [Infinity, 100]) {
+  for (const frame of [Infinity, 1000]) {
     const lines = Array.from({ length: n }, (_, i) => JSON.stringify({ uri: delta(i)[0], delta: delta(i)[1] }));
     let best = Infinity;
     let parsed = Infinity;

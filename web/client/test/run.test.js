@@ -1,0 +1,249 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { attach, run, RunError } from "@lingserve/client";
+import { delta, done, event, finished, part, problem, scripted, started, stream } from "./server.js";
+
+const request = { workflow: "w", input: "x" };
+
+test("a run is a promise of its document, with the request posted under a key", async (t) => {
+  const s = await scripted(t, stream(started + delta(1, "a", "He") + delta(2, "a", "llo") + finished(3)));
+  const r = run(s.runs + "?html=1", request, { headers: () => ({ authorization: "Bearer x" }) });
+  assert.deepEqual(await r, { a: "Hello" });
+  assert.equal(r.id, "r");
+  assert.equal(r.status, "completed");
+  const [{ method, url, headers, body }] = s.requests;
+  assert.deepEqual([method, url, headers.accept, headers.authorization], ["POST", "/v1/runs?html=1", "text/event-stream", "Bearer x"]);
+  assert.match(headers["idempotency-key"], /^[0-9a-f]{32}$/);
+  assert.deepEqual(JSON.parse(body), { done: true, ...request });
+});
+
+test("a broken stream is resumed behind the last event, under the same key", async (t) => {
+  const s = await scripted(
+    t,
+    stream("", "break"),
+    stream(started + delta(1, "a", "He") + "id: r:2\ndata: {\"uri\":\"a\",\"del", "break"),
+    stream(delta(2, "a", "llo"), "end"),
+    stream(delta(2, "a", "llo") + finished(9)),
+  );
+  assert.deepEqual(await run(s.runs, request), { a: "Hello" });
+  assert.deepEqual(s.requests.map((r) => r.headers["last-event-id"]), [undefined, undefined, "r:1", "r:2"]);
+  assert.equal(new Set(s.requests.map((r) => r.headers["idempotency-key"])).size, 1);
+});
+
+test("a snapshot counts as a whole: what came of one that was cut off is forgotten", async (t) => {
+  const s = await scripted(
+    t,
+    stream(started + delta(1, "$tools/0", "think"), "break"),
+    stream(part("", { a: "x" }) + part("$tools/0", "thinking"), "break"),
+    stream(part("", { a: "xy" }) + part("$tools/0", null) + delta(7, "$tools/0", "thinking") + finished(8)),
+  );
+  const r = run(s.runs, request);
+  assert.deepEqual(await r, { a: "xy" });
+  assert.equal(r.reserved.$tools["0"], "thinking");
+});
+
+test("a proxy's 502 is tried again, a problem document and a 204 are final", async (t) => {
+  const proxy = (response) => response.writeHead(502, { "Content-Type": "text/html" }).end("<h1>Bad Gateway</h1>");
+  const s = await scripted(t, stream("", "break"), proxy, problem(400, "invalid_request"));
+  const error = await run(s.runs, request).catch((e) => e);
+  assert.ok(error instanceof RunError);
+  assert.deepEqual([error.code, error.status, error.message, error.errors[0].pointer], ["invalid_request", 400, "no: invalid_request", "/input"]);
+  assert.equal(s.requests.length, 3);
+
+  const overloaded = await scripted(t, problem(503, "overloaded", { "Retry-After": "7" }));
+  assert.deepEqual(await run(overloaded.runs, request).catch((e) => [e.code, e.retryAfter, e.retryable]), ["overloaded", 7, true]);
+
+  const gone = await scripted(t, stream(started + delta(1, "a", "x"), "break"), (r) => r.writeHead(204).end());
+  const r = run(gone.runs, request);
+  assert.deepEqual(await r.catch((e) => [e.code, e.run, e.document]), ["gone", "r", { a: "x" }]);
+  assert.equal(r.status, "lost");
+  assert.equal(gone.requests.length, 2);
+});
+
+test("it gives up after as many tries as it was told", async (t) => {
+  const s = await scripted(t, stream("", "break"));
+  assert.equal(await run(s.runs, request, { retries: 3 }).catch((e) => e.code), "unreachable");
+  assert.equal(s.requests.length, 4);
+});
+
+test("a connection without a sign of life is taken for dead", async (t) => {
+  const s = await scripted(t, stream(started, "open"), stream(finished(1)));
+  assert.deepEqual(await run(s.runs, request, { idle: 50 }), {});
+  assert.equal(s.requests.length, 2);
+});
+
+test("a run that fails rejects with the reason and what there is; its events end without an error", async (t) => {
+  const s = await scripted(t, stream(started + delta(1, "a", "x") + event(2, "error", { code: "upstream_timeout", message: "too slow", retryable: true, fatal: true }) + finished(3, "failed")));
+  const r = run(s.runs, request);
+  const names = [];
+  for await (const e of r) names.push("event" in e ? e.event : e.uri);
+  assert.deepEqual(names, ["started", "a", "error", "finished"]);
+  const error = await r.catch((e) => e);
+  assert.deepEqual([error.code, error.message, error.retryable, error.document, r.status], ["upstream_timeout", "too slow", true, { a: "x" }, "failed"]);
+});
+
+test("events that cannot be read end it", async (t) => {
+  for (const text of ["id: r:1\ndata: {\n\n", delta(1, "a//b", 1), delta(1, "..", "x")]) {
+    const s = await scripted(t, stream(started + text, "open"));
+    assert.equal(await run(s.runs, request).catch((e) => e.code), "protocol");
+  }
+  const html = await scripted(t, (r) => r.writeHead(200, { "Content-Type": "text/html" }).end("<h1>"));
+  assert.equal(await run(html.runs, request).catch((e) => e.code), "protocol");
+});
+
+test("line ends of any kind, byte by byte", async (t) => {
+  for (const [name, end] of [["LF", "\n"], ["CR", "\r"], ["CRLF", "\r\n"]]) {
+    const text = (":\n" + started + ":hb\n" + delta(1, "é", "日本😀") + "id: r:2\ndata: {\"uri\":\"b\",\ndata: \"delta\":1}\n\n" + finished(3)).replaceAll("\n", end);
+    const s = await scripted(t, async (response) => {
+      response.writeHead(200, { "Content-Type": "text/event-stream; charset=utf-8" });
+      for (const byte of Buffer.from(text)) {
+        response.write(Buffer.of(byte));
+        if (byte > 127 || byte === 13) await new Promise(setImmediate);
+      }
+      response.end();
+    });
+    assert.deepEqual(await run(s.runs, request), { é: "日本😀", b: 1 }, name);
+  }
+});
+
+test("subscribers are told what has changed, once a frame, and what is complete", async (t) => {
+  let more;
+  const s = await scripted(t, (response) => {
+    stream(started + delta(1, "s", []) + delta(2, "s/0/t", "He") + delta(3, "s/0/t", "llo"), "open")(response);
+    more = (text) => response.write(text);
+  });
+  const r = run(s.runs, request);
+  const told = [];
+  const off = r.subscribe("s/*/t", (...args) => told.push(args));
+  const roots = [];
+  r.subscribe("", (v, uri, over) => roots.push([v, over]));
+  await until(() => told.length > 0);
+  assert.deepEqual(told.splice(0), [["Hello", "s/0/t", false]]);
+  more(done(4, "s/0/t"));
+  await until(() => told.length > 0);
+  assert.deepEqual(told.splice(0), [["Hello", "s/0/t", true]], "complete without a change");
+  more(delta(5, "s/1/t", "x") + done(6, "s/1/t") + delta(7, "s/2/t", "y") + delta(8, "$reasoning_context", "hm"));
+  await until(() => told.length > 1);
+  assert.deepEqual(told.splice(0), [["x", "s/1/t", true], ["y", "s/2/t", false]]);
+  const late = [];
+  r.subscribe("**", (v, uri, over) => late.push([uri, over]));
+  await until(() => late.length > 0);
+  assert.deepEqual(late.splice(0), [["", false], ["s", false], ["s/0", false], ["s/0/t", true], ["s/1", false], ["s/1/t", true], ["s/2", false], ["s/2/t", false], ["$reasoning_context", false]]);
+  more(finished(9));
+  await r;
+  assert.deepEqual(told, [["y", "s/2/t", true]], "the end completes what is left");
+  assert.deepEqual(late.map(([uri]) => uri), ["", "s", "s/0", "s/1", "s/2", "s/2/t", "$reasoning_context"]);
+  const [last, over] = roots.at(-1);
+  assert.deepEqual([last, over], [{ s: [{ t: "Hello" }, { t: "x" }, { t: "y" }] }, true]);
+  assert.equal(roots.at(-2)[0].s[0], last.s[0], "what has not changed is the same");
+  off();
+});
+
+test("who iterates late begins with a snapshot", async (t) => {
+  const s = await scripted(t, stream(started + delta(1, "a", "x") + delta(2, "$r", "y") + finished(3)));
+  const r = run(s.runs, request);
+  await r;
+  const events = [];
+  for await (const { id, ...e } of r) events.push(e);
+  assert.deepEqual(events, [
+    { event: "started", data: { run: "r", workflow: "w" } },
+    { uri: "", delta: { a: "x" } },
+    { uri: "$r", delta: null },
+    { uri: "$r", delta: "y" },
+    { event: "finished", data: { status: "completed" } },
+  ]);
+});
+
+test("who iterates too slowly gets a snapshot, and nothing grows without end", async (t) => {
+  const n = 25_000;
+  const s = await scripted(t, stream(started + Array.from({ length: n }, (_, i) => delta(i + 1, "a", "x")).join("") + finished(n + 1)));
+  const r = run(s.runs, request);
+  const events = r[Symbol.asyncIterator]();
+  assert.equal((await events.next()).value.event, "started");
+  await r;
+  let text = "";
+  let count = 0;
+  for await (const e of events) {
+    count++;
+    if (e.uri === "") text = e.delta?.a ?? text;
+    else if (e.uri === "a") text += e.delta;
+  }
+  assert.equal(text, "x".repeat(n));
+  assert.ok(count < 11_000, `${count} events waited`);
+});
+
+test("smoothed text comes in pieces, whole characters each, and all of it at the end", async (t) => {
+  const text = "😀".repeat(300);
+  let end;
+  const s = await scripted(t, (response) => {
+    stream(started + delta(1, "a", text), "open")(response);
+    end = () => response.write(finished(2));
+  });
+  const r = run(s.runs, request, { smooth: 200 });
+  const lengths = [];
+  r.subscribe("a", (v) => {
+    assert.ok(text.startsWith(v) && v.length % 2 === 0, "half a character");
+    lengths.push(v.length);
+  });
+  await until(() => lengths.length > 3);
+  assert.ok(lengths[0] < text.length && lengths.every((n, i) => i === 0 || n >= lengths[i - 1]));
+  end();
+  assert.deepEqual(await r, { a: text });
+  assert.equal(r.document.a, text);
+});
+
+test("cancel asks the server, and the run ends with what it has", async (t) => {
+  let open;
+  const s = await scripted(
+    t,
+    (response) => stream(started + delta(1, "a", "x"), "open")((open = response)),
+    (response) => {
+      response.writeHead(202).end();
+      open.end(event(2, "canceled", { reason: "asked" }));
+    },
+  );
+  const r = run(s.runs, request);
+  await r.cancel(); // before its id is known
+  assert.deepEqual(await r.catch((e) => [e.code, e.document]), ["canceled", { a: "x" }]);
+  assert.equal(r.status, "canceled");
+  assert.deepEqual([s.requests[1].method, s.requests[1].url], ["POST", "/v1/runs/r/cancel"]);
+});
+
+test("a signal stops following; nothing is asked for after that", async (t) => {
+  const s = await scripted(t, stream(started, "open"));
+  const controller = new AbortController();
+  const r = run(s.runs, request, { signal: controller.signal });
+  const events = r[Symbol.asyncIterator]();
+  await events.next();
+  controller.abort(new Error("enough"));
+  await assert.rejects(r, { message: "enough" });
+  await assert.rejects(events.next(), { code: "closed" });
+  assert.equal(s.requests.length, 1);
+  await assert.rejects(run(s.runs, request, { signal: AbortSignal.abort(new Error("never")) }), { message: "never" });
+  assert.equal(s.requests.length, 1);
+});
+
+test("attach asks for a snapshot, and then for what comes behind it", async (t) => {
+  const s = await scripted(t, stream(delta(5, "", { a: "x" }), "break"), stream(delta(6, "a", "y") + finished(7)));
+  assert.deepEqual(await attach(s.runs, "r"), { a: "xy" });
+  assert.deepEqual(s.requests.map((r) => [r.method, r.url, r.headers["last-event-id"]]), [
+    ["GET", "/v1/runs/r/events?snapshot=1", undefined],
+    ["GET", "/v1/runs/r/events", "r:5"],
+  ]);
+});
+
+test("hostile events change no prototype", async (t) => {
+  const s = await scripted(t, stream(started + delta(1, "__proto__/polluted", "x") + delta(2, "constructor/prototype/polluted", "x") + 'id: r:3\ndata: {"uri":"b","delta":1,"__proto__":{"polluted":1}}\n\n' + finished(4)));
+  const r = run(s.runs, request);
+  r.subscribe("__proto__/*", () => {});
+  await r;
+  assert.equal({}.polluted, undefined);
+  assert.equal(JSON.stringify(await r), '{"__proto__":{"polluted":"x"},"constructor":{"prototype":{"polluted":"x"}},"b":1}');
+});
+
+async function until(done) {
+  for (let i = 0; !done(); i++) {
+    if (i > 1000) throw new Error("it did not happen");
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

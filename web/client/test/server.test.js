@@ -1,0 +1,126 @@
+// Against the real server, with its scripted model: bin/lingserve, or what LINGSERVE names.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { EventSource } from "eventsource";
+import { attach, Fold, run } from "@lingserve/client";
+import { lingserve } from "./server.js";
+
+const request = { workflow: "encyclopedia", input: { question: "Why is the sky blue?" } };
+
+// What a caller gets who waits for the document.
+async function whole(server, r) {
+  const answer = await fetch(`${server.runs}/${r.id}?include=reserved`);
+  return answer.json();
+}
+
+test("the document is the one that a JSON caller gets, and so is the fold of the events", async (t) => {
+  const server = await lingserve(t, { pace: 4000 });
+  const r = run(server.runs, request);
+  const fold = new Fold();
+  const titles = new Map();
+  r.subscribe("article/sections/*/title", (title, uri, done) => done && titles.set(uri, title));
+  let names = [];
+  for await (const e of r) {
+    if ("delta" in e) fold.apply(e.uri, e.delta);
+    if ("event" in e) names.push(e.event);
+  }
+  const document = await r;
+  const { result, reserved } = await whole(server, r);
+  assert.deepEqual(document, result);
+  assert.deepEqual(fold.document, result);
+  assert.deepEqual({ ...fold.reserved }, reserved ?? {});
+  assert.deepEqual([...titles.values()], result.article.sections.map((s) => s.title));
+  assert.deepEqual([names[0], names.at(-1)], ["started", "finished"]);
+
+  assert.deepEqual(await attach(server.runs, r.id), result, "and who comes later gets the same");
+});
+
+test("EventSource gives the same", async (t) => {
+  const server = await lingserve(t, { pace: 4000 });
+  const r = run(server.runs, request, { transport: "eventsource", EventSource, events: ["outline-ready"] });
+  const names = new Set();
+  for await (const e of r) if ("event" in e) names.add(e.event);
+  assert.deepEqual(await r, (await whole(server, r)).result);
+  assert.ok(names.has("outline-ready") && names.has("usage") && names.has("finished"), [...names].join());
+});
+
+test("a proxy that cuts every connection costs nothing", async (t) => {
+  const server = await lingserve(t, { pace: 2000 });
+  let connections = 0;
+  // Each body ends after so many bytes, wherever that is.
+  const cut = async (url, init) => {
+    const answer = await fetch(url, init);
+    const most = 700 * ++connections;
+    let sent = 0;
+    const body = answer.body.pipeThrough(new TransformStream({
+      transform(chunk, out) {
+        out.enqueue(chunk.slice(0, most - sent));
+        sent += chunk.length;
+        if (sent >= most) out.error(new Error("cut"));
+      },
+    }));
+    // The pause that the server asks for is too long for a test.
+    const fast = body.pipeThrough(new TextDecoderStream()).pipeThrough(new TransformStream({ transform: (text, out) => out.enqueue(text.replace(/^retry: \d+/, "retry: 1")) }));
+    return new Response(fast.pipeThrough(new TextEncoderStream()), { status: answer.status, headers: answer.headers });
+  };
+  const r = run(server.runs, request, { fetch: cut, retries: 50 });
+  assert.deepEqual(await r, (await whole(server, r)).result);
+  assert.ok(connections > 5, `${connections} connections`);
+});
+
+async function restarted(t, signal) {
+  const server = await lingserve(t, { pace: 100 });
+  const r = run(server.runs, request);
+  await new Promise((resolve) => r.subscribe("article/title", (_, __, done) => done && resolve()));
+  const { title } = r.document.article;
+  await server.end(signal);
+  await server.start();
+  const error = await r.then(() => undefined, (e) => e);
+  assert.equal(r.document.article.title, title, "what had come is kept");
+  return { server, r, error };
+}
+
+test("a server that is restarted in mid-run: the run ends as the server says, and nothing is missing", async (t) => {
+  const { server, r, error } = await restarted(t, "SIGTERM");
+  const { status, result } = await whole(server, r);
+  assert.equal(r.status, status); // completed, unless the run was too long for the server's drain
+  assert.deepEqual(r.document, result);
+  assert.equal(error === undefined, status === "completed");
+});
+
+test("a server that is killed in mid-run and started again: the run is told that it was cut off", async (t) => {
+  const { r, error } = await restarted(t, "SIGKILL");
+  assert.equal(r.status, "interrupted");
+  assert.equal(error.code, "gone");
+  assert.match(error.message, /the server ended in the middle of this run/);
+});
+
+test("a start that meets no server waits for one, and the key makes it one run", async (t) => {
+  const server = await lingserve(t, { pace: 4000 });
+  await server.end();
+  const r = run(server.runs, request, { key: "one" });
+  await server.start();
+  const document = await r;
+  const again = run(server.runs, request, { key: "one" });
+  assert.deepEqual(await again, document);
+  assert.equal(again.id, r.id);
+});
+
+test("cancel ends the run on the server, and what it made is kept", async (t) => {
+  const server = await lingserve(t, { pace: 50 });
+  const r = run(server.runs, request);
+  await new Promise((resolve) => r.subscribe("article/title", resolve));
+  await r.cancel();
+  const error = await r.catch((e) => e);
+  assert.deepEqual([error.code, r.status], ["canceled", "canceled"]);
+  const { status, result } = await whole(server, r);
+  assert.equal(status, "canceled");
+  assert.deepEqual(r.document, result);
+});
+
+test("what is wrong with a request is said", async (t) => {
+  const server = await lingserve(t);
+  const error = await run(server.runs, { workflow: "encyclopedia", input: { question: 7 } }).catch((e) => e);
+  assert.deepEqual([error.code, error.status, error.errors], ["invalid_request", 400, [{ pointer: "/input/question", detail: "expected a string, got a number" }]]);
+  assert.equal((await run(server.runs, { workflow: "none" }).catch((e) => e)).code, "not_found");
+});

@@ -492,14 +492,14 @@ func (o *Outbox) later(s Sender, p *parcel, state ReceiptState, err error, last 
 	return true
 }
 
-// backoff is how long to wait after the n-th attempt: twice as long each time, and half of it by chance, so that what has
-// failed together is not tried together.
+// backoff is how long to wait after the n-th attempt: at most twice as long each time, and all of it by chance (full jitter), so
+// that what has failed together is not tried together.
 func backoff(n int) time.Duration {
 	d := backoffTo
 	if n <= 10 {
 		d = min(d, backoffFrom<<(n-1))
 	}
-	return d/2 + rand.N(d/2+1)
+	return rand.N(d + 1)
 }
 
 // step writes that a block takes a step. What the block is changes before the line is there: if the file is written anew right after

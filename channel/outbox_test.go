@@ -190,14 +190,34 @@ func TestAnUnsentBlockIsTriedAgainWithBackoff(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		for i, wait := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second} {
-			if got := p.at[i+1].Sub(p.at[i]); got < wait/2 || got > wait {
-				t.Errorf("attempt %d after %v, want %v to %v", i+2, got, wait/2, wait)
+			if got := p.at[i+1].Sub(p.at[i]); got > wait {
+				t.Errorf("attempt %d after %v, want %v at most", i+2, got, wait)
 			}
 		}
 		if o.Holds("event-t") {
 			t.Error("it is still held")
 		}
 	})
+}
+
+// CH-183: a wait may be any up to the most.
+func TestWaitsAreJitteredInFull(t *testing.T) {
+	for n, most := range map[int]time.Duration{1: 2 * time.Second, 3: 8 * time.Second, 40: 30 * time.Minute} {
+		var low, high int
+		for range 1000 {
+			switch d := backoff(n); {
+			case d < 0 || d > most:
+				t.Fatalf("attempt %d: %v", n, d)
+			case d < most/4:
+				low++
+			case d > most*3/4:
+				high++
+			}
+		}
+		if low == 0 || high == 0 {
+			t.Errorf("attempt %d: %d short waits and %d long ones", n, low, high)
+		}
+	}
 }
 
 // CH-58: what the platform asks for is waited for.

@@ -1224,6 +1224,54 @@ func TestAMessageThatIsAnsweredByNothingIsAWarning(t *testing.T) {
 	}
 }
 
+// CH-123: whoever stops a turn, and a server that ends, are no errors of the server.
+func TestATurnThatWasCanceledIsNoErrorInTheLog(t *testing.T) {
+	reason := errors.New("the reader has gone")
+	for name, test := range map[string]struct {
+		cancel   error // of the turn's context, while the agent works; nil does not
+		err      error // of the agent
+		finalize error
+		level    string
+	}{
+		"somebody has stopped it":           {err: fmt.Errorf("dispatch: %w", turn.ErrStopped), level: "INFO"},
+		"a later message has":               {err: turn.ErrInterrupted, level: "INFO"},
+		"the server ends":                   {err: channel.ErrDraining, level: "INFO"},
+		"its context was canceled":          {cancel: reason, err: reason, level: "INFO"},
+		"and that is all that is known":     {cancel: reason, err: context.Canceled, level: "INFO"},
+		"it took too long":                  {cancel: context.DeadlineExceeded, err: context.DeadlineExceeded, level: "ERROR"},
+		"it failed":                         {err: errors.New("broken"), level: "ERROR"},
+		"it failed, and then was canceled":  {cancel: reason, err: errors.New("broken"), level: "ERROR"},
+		"something of its own was canceled": {err: context.Canceled, level: "ERROR"},
+		"its end failed":                    {cancel: reason, finalize: context.Canceled, level: "ERROR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			s := newScene()
+			s.kernel.Observer = channel.NewSlogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			s.kernel.Agent = agent(func(_ context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+				turn.Queued() // the lane has it
+				if test.cancel != nil {
+					cancel(test.cancel)
+				}
+				return channel.DispatchResult{}, test.err
+			})
+			s.do = func(name string) error {
+				if name == "finalize" {
+					return test.finalize
+				}
+				return nil
+			}
+			_, _ = s.run(ctx)
+			lines := strings.Count(log.String(), "level=INFO") + strings.Count(log.String(), "level=ERROR")
+			if lines != 1 || !strings.Contains(log.String(), "level="+test.level) {
+				t.Errorf("expected one line of level %s:\n%s", test.level, log.String())
+			}
+		})
+	}
+}
+
 // CH-104, CH-123
 func TestADenialIsInTheLogOnceAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

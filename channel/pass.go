@@ -198,7 +198,12 @@ func (p *pass) guarded(ctx context.Context, s *step) (a Admission, err error) {
 func (p *pass) fail(ctx context.Context, s Stage, err error) {
 	p.err = &StageError{Stage: s, Err: err}
 	p.draining = isDraining(err)
-	p.canceled = p.draining || errors.Is(err, turn.ErrStopped) || errors.Is(err, turn.ErrInterrupted) || gaveUp(ctx, err)
+	p.canceled = isCanceled(ctx, err)
+}
+
+// isCanceled says whether an error is that the turn was not to go on: somebody, the lane, or the server's end wanted that.
+func isCanceled(ctx context.Context, err error) bool {
+	return isDraining(err) || errors.Is(err, turn.ErrStopped) || errors.Is(err, turn.ErrInterrupted) || gaveUp(ctx, err)
 }
 
 // isDraining says whether an error is that the server shuts down.

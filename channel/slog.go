@@ -14,8 +14,9 @@ const (
 	maxDenials = 10_000
 )
 
-// SlogObserver writes what it is told to a log: warnings and errors as such, a denial at info once an hour for each conversation and
-// reason, and all else at debug. It has no words of anybody but the previews that the settings allow, and these at debug alone.
+// SlogObserver writes what it is told to a log: warnings and errors as such, a turn that was canceled at info, a denial at info once an
+// hour for each conversation and reason, and all else at debug. It has no words of anybody but the previews that the settings allow,
+// and these at debug alone.
 type SlogObserver struct {
 	log *slog.Logger
 
@@ -40,6 +41,8 @@ func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
 	switch {
 	case t.Phase == PhaseWarning:
 		level, what = slog.LevelWarn, t.Warning
+	case t.Phase == PhaseError && t.Stage != StageFinalize && isCanceled(ctx, t.Err): // somebody wanted it: no fault of the server's
+		level, what = slog.LevelInfo, "a turn was canceled"
 	case t.Phase == PhaseError:
 		level, what = slog.LevelError, "a stage of a turn failed"
 	case t.Stage == StageAuthorize && t.Admission.Kind == Drop && t.Phase == PhaseDrop:

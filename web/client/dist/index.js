@@ -336,9 +336,9 @@ var Run = class {
   #know;
   /** @internal */
   constructor(url, request, id, options = {}) {
-    const mark = url.indexOf("?");
-    this.#base = (mark < 0 ? url : url.slice(0, mark)).replace(/\/$/, "");
-    this.#query = mark < 0 ? "" : url.slice(mark + 1);
+    const mark2 = url.indexOf("?");
+    this.#base = (mark2 < 0 ? url : url.slice(0, mark2)).replace(/\/$/, "");
+    this.#query = mark2 < 0 ? "" : url.slice(mark2 + 1);
     this.#request = request && { done: true, ...request };
     this.#options = options;
     this.#key = options.key ?? Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
@@ -346,14 +346,18 @@ var Run = class {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    this.#promise.catch(() => {
-    });
     this.#known = new Promise((resolve) => this.#know = resolve);
     this.#identify(id);
     const { signal } = options;
-    if (signal?.aborted) this.close(signal.reason);
-    else {
-      signal?.addEventListener("abort", () => this.close(signal.reason), { once: true });
+    if (signal?.aborted) {
+      this.#promise.catch(() => {
+      });
+      this.close(signal.reason);
+    } else {
+      const stop = () => this.close(signal.reason);
+      signal?.addEventListener("abort", stop);
+      this.#promise.catch(() => {
+      }).then(() => signal?.removeEventListener("abort", stop));
       if (options.transport === "eventsource") this.#listen();
       else void this.#follow();
     }
@@ -429,7 +433,10 @@ var Run = class {
   }
   /** Cancels the run on the server; what it has made is kept. Resolves when the server has taken note. */
   cancel() {
-    return this.#canceling ??= this.#cancel();
+    return this.#canceling ??= this.#cancel().catch((error) => {
+      this.#canceling = void 0;
+      throw error;
+    });
   }
   async #cancel() {
     await this.#known;
@@ -533,7 +540,7 @@ var Run = class {
     const query = new URLSearchParams(this.#query);
     if (!this.#request) {
       if (!this.#last) query.set("snapshot", "1");
-      return `${this.#base}/${encodeURIComponent(this.#id)}/events${query.size > 0 ? "?" + query : ""}`;
+      return `${this.#base}/${encodeURIComponent(this.#id)}/events${mark(query)}`;
     }
     if (this.#options.transport === "eventsource") {
       query.set("key", this.#key);
@@ -543,7 +550,7 @@ var Run = class {
         else if (value !== void 0) query.set(name, typeof value === "string" ? value : JSON.stringify(value));
       }
     }
-    return query.size > 0 ? `${this.#base}?${query}` : this.#base;
+    return this.#base + mark(query);
   }
   async #headers() {
     const { headers } = this.#options;
@@ -644,7 +651,10 @@ var Run = class {
   // The run is not followed any more, though it has not ended.
   #stop(error, reason = error) {
     if (this.#status !== "running") return;
-    this.#show(Infinity);
+    try {
+      this.#show(Infinity);
+    } catch {
+    }
     this.#error = Object.assign(error, { run: this.#id, document: this.document });
     this.#settle("lost", reason);
   }
@@ -685,25 +695,28 @@ var Run = class {
     const within = typeof this.#options.smooth === "number" ? this.#options.smooth : 300;
     let budget = Math.max(1, Math.ceil(this.#behind * elapsed / within) || 0);
     let shown = 0;
-    for (const event of this.#smooth) {
-      const n = length(event);
-      if (n > budget) {
-        const { uri, delta } = event;
-        const cut = budget > 0 && (delta.charCodeAt(budget - 1) & 64512) === 55296 ? budget + 1 : budget;
-        if (cut >= n) budget = n;
-        else {
-          if (cut > 0) this.#apply({ uri, delta: delta.slice(0, cut) });
-          this.#behind -= cut;
-          this.#smooth[shown] = { ...event, uri, delta: delta.slice(cut) };
-          break;
+    try {
+      for (const event of this.#smooth) {
+        const n = length(event);
+        if (n > budget) {
+          const { uri, delta } = event;
+          const cut = budget > 0 && (delta.charCodeAt(budget - 1) & 64512) === 55296 ? budget + 1 : budget;
+          if (cut >= n) budget = n;
+          else {
+            if (cut > 0) this.#apply({ uri, delta: delta.slice(0, cut) });
+            this.#behind -= cut;
+            this.#smooth[shown] = { ...event, uri, delta: delta.slice(cut) };
+            break;
+          }
         }
+        shown++;
+        budget -= n;
+        this.#behind -= n;
+        this.#apply(event);
       }
-      shown++;
-      budget -= n;
-      this.#behind -= n;
-      this.#apply(event);
+    } finally {
+      this.#smooth.splice(0, shown);
     }
-    this.#smooth.splice(0, shown);
   }
   #tell() {
     this.#frame?.();
@@ -758,6 +771,10 @@ function at(document, reserved, uri) {
 }
 function length(event) {
   return "delta" in event && typeof event.delta === "string" ? event.delta.length : 0;
+}
+function mark(query) {
+  const text = String(query);
+  return text && "?" + text;
 }
 function number(id) {
   return Number(id.slice(id.lastIndexOf(":") + 1));

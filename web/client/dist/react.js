@@ -1,15 +1,10 @@
 // src/react.ts
-import { useEffect, useMemo, useRef, useSyncExternalStore } from "react";
+import { useEffect, useMemo, useSyncExternalStore } from "react";
 import { run } from "./index.js";
 function useRun(url, request, options) {
   const what = request ? url + "\n" + JSON.stringify(request) + "\n" + (options?.key ?? "") : "";
-  const latest = useRef({ request, options });
-  latest.current = { request, options };
   const store = useMemo(() => new Store(), []);
-  useEffect(() => {
-    const { request: request2, options: options2 } = latest.current;
-    return store.begin(what, () => request2 ? run(url, request2, options2) : void 0);
-  }, [store, what]);
+  useEffect(() => store.begin(what, () => request ? run(url, request, options) : void 0), [store, what]);
   return useSyncExternalStore(store.subscribe, store.state, idle);
 }
 var Store = class {
@@ -41,10 +36,10 @@ var Store = class {
     };
   }
   #close() {
-    if (!this.#live) return;
-    clearTimeout(this.#live.timer);
-    this.#live.run.close();
+    const live = this.#live;
     this.#live = void 0;
+    clearTimeout(live?.timer);
+    live?.run.close();
   }
   #set(run2, document) {
     if (run2 !== this.#live?.run) return;

@@ -1,5 +1,5 @@
 // src/vue.ts
-import { onScopeDispose, shallowRef, toValue, watch } from "vue";
+import { getCurrentInstance, onMounted, onScopeDispose, shallowRef, toValue, watch } from "vue";
 import { run } from "./index.js";
 function useRun(url, request, options) {
   const document = shallowRef();
@@ -7,9 +7,9 @@ function useRun(url, request, options) {
   const error = shallowRef();
   const current = shallowRef();
   const begin = () => {
-    current.value?.close();
-    const what = toValue(request);
-    const next = what ? run(toValue(url), what, options) : void 0;
+    const before = current.value;
+    const what2 = toValue(request);
+    const next = what2 ? run(toValue(url), what2, options) : void 0;
     const show = (to) => {
       if (next !== current.value) return;
       document.value = to;
@@ -17,13 +17,17 @@ function useRun(url, request, options) {
       error.value = next?.error;
     };
     current.value = next;
+    before?.close();
     show(void 0);
     next?.watch(() => show(next.document));
   };
-  watch(() => {
-    const what = toValue(request);
-    return what ? toValue(url) + "\n" + JSON.stringify(what) : "";
-  }, begin, { immediate: true });
+  const what = () => {
+    const asked = toValue(request);
+    return asked ? toValue(url) + "\n" + JSON.stringify(asked) : "";
+  };
+  const follow = () => watch(what, begin, { immediate: true });
+  if (getCurrentInstance()) onMounted(follow);
+  else follow();
   onScopeDispose(() => current.value?.close());
   return { document, status, error, run: current, cancel: async () => current.value?.cancel() };
 }

@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useRef, useSyncExternalStore } from "react";
+import { useEffect, useMemo, useSyncExternalStore } from "react";
 import { run, type Run, type RunError, type RunOptions, type RunRequest, type RunStatus } from "./index.js";
 
 /** What a component sees of a run. It is another object only when something has changed. */
@@ -23,13 +23,8 @@ interface Live {
  */
 export function useRun<T = any>(url: string, request: RunRequest | null | undefined, options?: RunOptions): RunState<T> {
   const what = request ? url + "\n" + JSON.stringify(request) + "\n" + (options?.key ?? "") : "";
-  const latest = useRef({ request, options });
-  latest.current = { request, options };
   const store = useMemo(() => new Store<T>(), []);
-  useEffect(() => {
-    const { request, options } = latest.current;
-    return store.begin(what, () => (request ? run<T>(url, request, options) : undefined));
-  }, [store, what]);
+  useEffect(() => store.begin(what, () => (request ? run<T>(url, request, options) : undefined)), [store, what]);
   return useSyncExternalStore(store.subscribe, store.state, idle<T>);
 }
 
@@ -66,10 +61,10 @@ class Store<T> {
   }
 
   #close(): void {
-    if (!this.#live) return;
-    clearTimeout(this.#live.timer);
-    this.#live.run.close();
-    this.#live = undefined;
+    const live = this.#live;
+    this.#live = undefined; // its end is not shown
+    clearTimeout(live?.timer);
+    live?.run.close();
   }
 
   #set(run: Run<T> | undefined, document: T | undefined): void {

@@ -83,13 +83,17 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    this.#promise.catch(() => {}); // nobody has to wait for it
     this.#known = new Promise((resolve) => (this.#know = resolve));
     this.#identify(id);
     const { signal } = options;
-    if (signal?.aborted) this.close(signal.reason);
-    else {
-      signal?.addEventListener("abort", () => this.close(signal.reason), { once: true });
+    if (signal?.aborted) {
+      this.#promise.catch(() => {});
+      this.close(signal.reason);
+    } else {
+      const stop = () => this.close(signal!.reason);
+      signal?.addEventListener("abort", stop);
+      // A signal may live longer than any run.
+      this.#promise.catch(() => {}).then(() => signal?.removeEventListener("abort", stop));
       if (options.transport === "eventsource") this.#listen();
       else void this.#follow();
     }
@@ -178,7 +182,10 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
 
   /** Cancels the run on the server; what it has made is kept. Resolves when the server has taken note. */
   cancel(): Promise<void> {
-    return (this.#canceling ??= this.#cancel());
+    return (this.#canceling ??= this.#cancel().catch((error) => {
+      this.#canceling = undefined; // it may be tried again
+      throw error;
+    }));
   }
 
   async #cancel(): Promise<void> {
@@ -292,7 +299,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
     const query = new URLSearchParams(this.#query);
     if (!this.#request) {
       if (!this.#last) query.set("snapshot", "1");
-      return `${this.#base}/${encodeURIComponent(this.#id!)}/events${query.size > 0 ? "?" + query : ""}`;
+      return `${this.#base}/${encodeURIComponent(this.#id!)}/events${mark(query)}`;
     }
     if (this.#options.transport === "eventsource") {
       query.set("key", this.#key);
@@ -302,7 +309,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
         else if (value !== undefined) query.set(name, typeof value === "string" ? value : JSON.stringify(value));
       }
     }
-    return query.size > 0 ? `${this.#base}?${query}` : this.#base;
+    return this.#base + mark(query);
   }
 
   async #headers(): Promise<Headers> {
@@ -414,7 +421,9 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
   // The run is not followed any more, though it has not ended.
   #stop(error: RunError, reason: unknown = error): void {
     if (this.#status !== "running") return;
-    this.#show(Infinity);
+    try {
+      this.#show(Infinity);
+    } catch {} // what does not fit the document is perhaps why it is stopped
     this.#error = Object.assign(error, { run: this.#id, document: this.document });
     this.#settle("lost", reason);
   }
@@ -460,26 +469,29 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
     const within = typeof this.#options.smooth === "number" ? this.#options.smooth : 300;
     let budget = Math.max(1, Math.ceil((this.#behind * elapsed) / within) || 0);
     let shown = 0;
-    for (const event of this.#smooth) {
-      const n = length(event);
-      if (n > budget) {
-        const { uri, delta } = event as { uri: string; delta: string };
-        // Half a surrogate pair is no character.
-        const cut = budget > 0 && (delta.charCodeAt(budget - 1) & 0xfc00) === 0xd800 ? budget + 1 : budget;
-        if (cut >= n) budget = n;
-        else {
-          if (cut > 0) this.#apply({ uri, delta: delta.slice(0, cut) });
-          this.#behind -= cut;
-          this.#smooth[shown] = { ...event, uri, delta: delta.slice(cut) };
-          break;
+    try {
+      for (const event of this.#smooth) {
+        const n = length(event);
+        if (n > budget) {
+          const { uri, delta } = event as { uri: string; delta: string };
+          // Half a surrogate pair is no character.
+          const cut = budget > 0 && (delta.charCodeAt(budget - 1) & 0xfc00) === 0xd800 ? budget + 1 : budget;
+          if (cut >= n) budget = n;
+          else {
+            if (cut > 0) this.#apply({ uri, delta: delta.slice(0, cut) });
+            this.#behind -= cut;
+            this.#smooth[shown] = { ...event, uri, delta: delta.slice(cut) };
+            break;
+          }
         }
+        shown++;
+        budget -= n;
+        this.#behind -= n;
+        this.#apply(event);
       }
-      shown++;
-      budget -= n;
-      this.#behind -= n;
-      this.#apply(event);
+    } finally {
+      this.#smooth.splice(0, shown);
     }
-    this.#smooth.splice(0, shown);
   }
 
   #tell(): void {
@@ -540,6 +552,11 @@ function at(document: unknown, reserved: Readonly<Record<string, unknown>>, uri:
 
 function length(event: RunEvent): number {
   return "delta" in event && typeof event.delta === "string" ? event.delta.length : 0;
+}
+
+function mark(query: URLSearchParams): string {
+  const text = String(query);
+  return text && "?" + text;
 }
 
 function number(id: string): number {

@@ -1,4 +1,4 @@
-import { onScopeDispose, shallowRef, toValue, watch, type MaybeRefOrGetter, type ShallowRef } from "vue";
+import { getCurrentInstance, onMounted, onScopeDispose, shallowRef, toValue, watch, type MaybeRefOrGetter, type ShallowRef } from "vue";
 import { run, type Run, type RunError, type RunOptions, type RunRequest, type RunStatus } from "./index.js";
 
 /** What a component sees of a run. */
@@ -26,7 +26,7 @@ export function useRun<T = any>(
   const error = shallowRef<RunError>();
   const current = shallowRef<Run<T>>();
   const begin = () => {
-    current.value?.close();
+    const before = current.value;
     const what = toValue(request);
     const next = what ? run<T>(toValue(url), what, options) : undefined;
     const show = (to: T | undefined) => {
@@ -36,11 +36,19 @@ export function useRun<T = any>(
       error.value = next?.error;
     };
     current.value = next;
+    before?.close();
     show(undefined);
     next?.watch(() => show(next.document));
   };
   // Compared as text: a getter may make a new object each time that it is asked.
-  watch(() => { const what = toValue(request); return what ? toValue(url) + "\n" + JSON.stringify(what) : ""; }, begin, { immediate: true });
+  const what = () => {
+    const asked = toValue(request);
+    return asked ? toValue(url) + "\n" + JSON.stringify(asked) : "";
+  };
+  const follow = () => watch(what, begin, { immediate: true });
+  // A component that is only rendered to text, on a server, is never mounted and runs nothing.
+  if (getCurrentInstance()) onMounted(follow);
+  else follow();
   onScopeDispose(() => current.value?.close());
   return { document, status, error, run: current, cancel: async () => current.value?.cancel() };
 }

@@ -86,6 +86,8 @@ test("events that cannot be read end it", async (t) => {
   for (const text of ["id: r:1\ndata: {\n\n", delta(1, "a//b", 1), delta(1, "..", "x")]) {
     const s = await scripted(t, stream(started + text, "open"));
     assert.equal(await run(s.runs, request).catch((e) => e.code), "protocol");
+    const ended = await scripted(t, stream(started + text + finished(2), "open"));
+    assert.equal(await run(ended.runs, request, { smooth: true }).catch((e) => e.code), "protocol");
   }
   const html = await scripted(t, (r) => r.writeHead(200, { "Content-Type": "text/html" }).end("<h1>"));
   assert.equal(await run(html.runs, request).catch((e) => e.code), "protocol");
@@ -207,6 +209,43 @@ test("cancel asks the server, and the run ends with what it has", async (t) => {
   assert.deepEqual(await r.catch((e) => [e.code, e.document]), ["canceled", { a: "x" }]);
   assert.equal(r.status, "canceled");
   assert.deepEqual([s.requests[1].method, s.requests[1].url], ["POST", "/v1/runs/r/cancel"]);
+});
+
+test("a cancel that did not come through can be tried again", async (t) => {
+  let open;
+  const s = await scripted(
+    t,
+    (response) => stream(started, "open")((open = response)),
+    problem(503, "overloaded"),
+    (response) => {
+      response.writeHead(202).end();
+      open.end(event(2, "canceled", { reason: "asked" }));
+    },
+  );
+  const r = run(s.runs, request);
+  await assert.rejects(r.cancel(), { code: "overloaded" });
+  assert.equal(r.status, "running");
+  await r.cancel();
+  await assert.rejects(r, { code: "canceled" });
+});
+
+test("nobody has to wait for a run that fails", async (t) => {
+  const s = await scripted(t, problem(400, "invalid_request"));
+  const r = run(s.runs, request, { signal: new AbortController().signal });
+  await until(() => r.status === "lost"); // an unhandled rejection would fail this test
+  await new Promise(setImmediate);
+});
+
+test("what a subscriber throws is its own, and the run goes on", async (t) => {
+  const s = await scripted(t, stream(started + delta(1, "a", "x") + finished(2)));
+  const r = run(s.runs, request);
+  const thrown = new Promise((resolve) => process.setUncaughtExceptionCaptureCallback(resolve));
+  t.after(() => process.setUncaughtExceptionCaptureCallback(null));
+  r.subscribe("a", () => {
+    throw new Error("mine");
+  });
+  assert.deepEqual(await r, { a: "x" });
+  assert.equal((await thrown).message, "mine");
 });
 
 test("a signal stops following; nothing is asked for after that", async (t) => {

@@ -418,7 +418,8 @@ var Run = class {
   }
   /**
    * Calls fn for every value whose uri matches the pattern, once per animation frame in which it has changed, and once more
-   * when it is complete. What is there already is told, too. Returns what ends it.
+   * when it is complete. What is there already is told, too. Within a frame what has changed comes in the document's order, and
+   * then what only became complete. Returns what ends it.
    */
   subscribe(pattern, fn) {
     const subscription = { pattern: new Pattern(pattern), fn };

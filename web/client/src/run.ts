@@ -165,7 +165,8 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
 
   /**
    * Calls fn for every value whose uri matches the pattern, once per animation frame in which it has changed, and once more
-   * when it is complete. What is there already is told, too. Returns what ends it.
+   * when it is complete. What is there already is told, too. Within a frame what has changed comes in the document's order, and
+   * then what only became complete. Returns what ends it.
    */
   subscribe(pattern: string, fn: Subscriber): () => void {
     const subscription: Subscription = { pattern: new Pattern(pattern), fn };

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 )
 
@@ -111,7 +112,7 @@ func FuzzContent(f *testing.F) {
 			if file.key == "" {
 				t.Fatal("a file without a key")
 			}
-			if name := fileName(file); strings.ContainsAny(name, `/\`) || len(name) > 64 {
+			if name := (&Channel{store: media.Store{Prefix: "feishu-"}}).fileName(file); strings.ContainsAny(name, `/\`) || len(name) > 64 {
 				t.Fatalf("a name that a sender chose: %q", name)
 			}
 		}

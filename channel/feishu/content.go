@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/media"
 )
 
 // attachment is a file that a message has.
@@ -152,7 +153,7 @@ func sortedKeys(m map[string]post) []string {
 
 // kindOfName is the kind of a file by the end of its name, which is all that the platform says of it.
 func kindOfName(name string) channel.MediaKind {
-	switch ending(name) {
+	switch media.Ending(name) {
 	case ".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp":
 		return channel.MediaImage
 	case ".mp3", ".ogg", ".opus", ".wav", ".m4a", ".flac":

@@ -104,7 +104,7 @@ func (c *Channel) Reconcile(_ context.Context, m channel.Outbound) (channel.Rece
 
 // Can implements [channel.Sender]. The platform notifies of every message.
 func (c *Channel) Can(need channel.Capabilities) (bool, error) {
-	return !need.Silent && (!need.Media || c.store.dir != ""), nil
+	return !need.Silent && (!need.Media || c.store.Dir != ""), nil
 }
 
 // Durable implements [channel.Durabler]: the end of an answer outlives a crash.

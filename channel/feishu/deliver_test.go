@@ -493,7 +493,7 @@ func TestAUUIDIsTheSameForTheSamePartAndFits(t *testing.T) {
 func TestAnAgentSendsFilesOfTheMediaFolderAndNoOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, func(s *Settings) { s.Preview = PreviewOff }, nil)
-		dir := r.channel.store.dir
+		dir := r.channel.store.Dir
 		for name, data := range map[string]string{"a.png": "\x89PNG a picture", "b.pdf": "%PDF a paper"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
 				t.Fatal(err)

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 )
 
@@ -85,7 +86,7 @@ type Channel struct {
 	grace         time.Duration
 	log           *slog.Logger
 	api           *api
-	store         store
+	store         media.Store
 	threads       *memory[string]    // of messages: their topics. What recalls a message does not say in which it was
 	looked        *memory[*found]    // messages that were asked for
 	first         *memory[time.Time] // when the first attempt to send a block began
@@ -121,7 +122,7 @@ func New(s Settings) (*Channel, error) {
 	c := &Channel{
 		name: cmp.Or(s.Name, "feishu"), account: s.Account, agent: s.Agent, verification: strings.TrimSpace(string(s.VerificationToken)),
 		preview: cmp.Or(s.Preview, PreviewEdit), format: cmp.Or(s.Format, FormatCard), grace: s.Grace, log: s.Log,
-		store:   store{limit: cmp.Or(s.MaxMedia, defaultMaxMedia)},
+		store:   media.Store{Prefix: "feishu-", Limit: cmp.Or(s.MaxMedia, media.DefaultLimit)},
 		threads: newMemory[string](maxThreads), looked: newMemory[*found](maxLooked), first: newMemory[time.Time](maxFirst),
 	}
 	if c.log == nil {
@@ -160,12 +161,12 @@ func New(s Settings) (*Channel, error) {
 	default:
 		return nil, fmt.Errorf("feishu: format is %q; expected %s or %s", c.format, FormatCard, FormatText)
 	}
-	if c.store.limit < 0 || c.store.limit > platformMaxMedia {
-		return nil, fmt.Errorf("feishu: max_media is %d; the platform gives files of at most %d bytes", c.store.limit, platformMaxMedia)
+	if c.store.Limit < 0 || c.store.Limit > platformMaxMedia {
+		return nil, fmt.Errorf("feishu: max_media is %d; the platform gives files of at most %d bytes", c.store.Limit, platformMaxMedia)
 	}
 	var err error
 	if s.Media != "" {
-		if c.store.dir, err = filepath.Abs(s.Media); err != nil {
+		if c.store.Dir, err = filepath.Abs(s.Media); err != nil {
 			return nil, fmt.Errorf("feishu: the media folder: %w", err)
 		}
 	}

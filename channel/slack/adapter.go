@@ -51,7 +51,7 @@ func (a *adapter) Ingest(_ context.Context, _ *Event) (*channel.Input, error) {
 	return &channel.Input{
 		ID: m.id, Timestamp: at(m.ts), RawText: m.text, TextForAgent: w.text, TextForCommands: w.text,
 		ConversationID: m.conversation, ThreadID: m.thread, SenderID: m.sender(a.c.self()).ID, Raw: m,
-		HasMedia: m.kind == channel.EventMessage && len(attachments(m, a.c.store.limit)) > 0,
+		HasMedia: m.kind == channel.EventMessage && len(attachments(m, a.c.store.Limit)) > 0,
 	}, nil
 }
 
@@ -72,7 +72,7 @@ func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.Even
 		pf.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
 			var images []loadable
 			for _, m := range list {
-				images = append(images, attachments(m, a.c.store.limit)...)
+				images = append(images, attachments(m, a.c.store.Limit)...)
 			}
 			images = slices.DeleteFunc(images, func(f loadable) bool { return f.fact.Kind != channel.MediaImage })
 			all, _ := a.c.load(ctx, images)
@@ -191,7 +191,7 @@ func (a *adapter) media(ctx context.Context, list []*message, f *channel.Facts) 
 	c := a.c
 	var own []loadable
 	for _, m := range list {
-		own = append(own, attachments(m, c.store.limit)...)
+		own = append(own, attachments(m, c.store.Limit)...)
 	}
 	for _, one := range own {
 		f.Media = append(f.Media, one.fact)

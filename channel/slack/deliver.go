@@ -68,7 +68,7 @@ func (c *Channel) Send(ctx context.Context, m channel.Outbound) (channel.Receipt
 
 // Can implements [channel.Sender]. Whether somebody is notified is not for apps to say.
 func (c *Channel) Can(need channel.Capabilities) (bool, error) {
-	return !need.Media || c.store.dir != "", nil
+	return !need.Media || c.store.Dir != "", nil
 }
 
 // Durable implements [channel.Durabler]: the end of an answer outlives a crash.

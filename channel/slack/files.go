@@ -7,24 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
-	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-)
-
-const (
-	defaultMaxMedia = 10 << 20
-	maxFolder       = 1 << 30 // of all media that are kept: the oldest go first
 )
 
 // loadable is a file that a message has.
@@ -70,13 +60,6 @@ func mediaKind(contentType string) channel.MediaKind {
 	return channel.MediaDocument
 }
 
-// store is the folder of media.
-type store struct {
-	dir   string // "" loads nothing
-	limit int64
-	mu    sync.Mutex // of pruning
-}
-
 // load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
 func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.MediaFact, notes []string) {
 	for _, a := range list {
@@ -87,8 +70,8 @@ func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.Medi
 		}
 		switch {
 		case a.tooLarge:
-			notes = append(notes, fmt.Sprintf("[%s is too large to be loaded: %d bytes, at most %d]", what, fact.Size, c.store.limit))
-		case c.store.dir == "":
+			notes = append(notes, fmt.Sprintf("[%s is too large to be loaded: %d bytes, at most %d]", what, fact.Size, c.store.Limit))
+		case c.store.Dir == "":
 		default:
 			var err error
 			if fact.Path, fact.Size, err = c.fetch(ctx, a); err != nil {
@@ -102,7 +85,6 @@ func (c *Channel) load(ctx context.Context, list []loadable) (all []channel.Medi
 }
 
 var (
-	errTooLarge  = errors.New("slack: the file is larger than was said")
 	errElsewhere = errors.New("slack: the file has no address on a host of Slack's, which alone are trusted")
 	errPage      = errors.New("slack: a page came instead of the file; the app needs the scope files:read")
 )
@@ -121,17 +103,16 @@ func (a *api) trusted(u *url.URL) bool {
 
 // fetch gets one file and returns where it is.
 func (c *Channel) fetch(ctx context.Context, a loadable) (string, int64, error) {
-	if a.url == "" || !filepath.IsLocal(fileName(a)) {
+	name := c.store.Name(a.id, a.name, "")
+	if a.url == "" || name == "" {
 		return "", 0, errElsewhere
 	}
 	from, err := url.Parse(a.url)
 	if err != nil || !c.api.trusted(from) {
 		return "", 0, errElsewhere
 	}
-	target := filepath.Join(c.store.dir, fileName(a))
-	if info, err := os.Lstat(target); err == nil && info.Mode().IsRegular() { // a file never changes; another version has another id
-		_ = os.Chtimes(target, time.Time{}, time.Now()) // it is in use: others go first
-		return target, info.Size(), nil
+	if path, size, ok := c.store.Find(name); ok { // a file never changes; another version has another id
+		return path, size, nil
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, from.String(), nil)
 	if err != nil {
@@ -150,40 +131,23 @@ func (c *Channel) fetch(ctx context.Context, a loadable) (string, int64, error) 
 	case res.StatusCode != http.StatusOK:
 		return "", 0, fmt.Errorf("slack: load a file: status %d", res.StatusCode)
 	}
-	n, err := c.store.write(ctx, target, res.Body)
-	if err != nil {
-		return "", 0, err
-	}
-	return target, n, nil
+	return c.store.Put(name, func(w io.Writer) error {
+		if _, err := io.Copy(w, res.Body); err != nil {
+			return bare(ctx, err)
+		}
+		return nil
+	})
 }
 
 // maxUpload bounds a file that is sent.
 const maxUpload = 20 << 20
 
-// read reads a file of the media folder, and of nowhere else, whatever an agent says.
-func (s *store) read(name string) ([]byte, error) {
-	if s.dir == "" {
-		return nil, errors.New("slack: there is no media folder to send from")
-	}
-	root, err := channel.OpenMediaRoot(s.dir, maxUpload)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(f)
-}
-
 // upload sends a file of the media folder: the platform names a place for it, it is put there, and then it is shown. Until then nobody
 // can see it.
 func (c *Channel) upload(ctx context.Context, t target, m channel.MediaFact) error {
-	data, err := c.store.read(m.Path)
+	data, err := c.store.Read(m.Path, maxUpload)
 	if err != nil {
-		return &channel.NotSentError{Err: err}
+		return &channel.NotSentError{Err: fmt.Errorf("slack: %w", err)}
 	}
 	name := filepath.Base(m.Path)
 	var slot struct {
@@ -240,77 +204,4 @@ func (a *api) put(ctx context.Context, address string, data []byte) error {
 		return fmt.Errorf("slack: send a file: status %d", res.StatusCode)
 	}
 	return nil
-}
-
-// write stores a file under its name, whole or not at all.
-func (s *store) write(ctx context.Context, target string, from io.Reader) (int64, error) {
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return 0, err
-	}
-	to, err := os.CreateTemp(s.dir, ".new-*") // 0600
-	if err != nil {
-		return 0, err
-	}
-	defer os.Remove(to.Name()) // nothing is there when it was renamed
-	n, err := io.Copy(to, io.LimitReader(from, s.limit+1))
-	if err != nil {
-		err = bare(ctx, err)
-	}
-	if err = errors.Join(err, to.Close()); err == nil && n > s.limit {
-		err = errTooLarge
-	}
-	if err == nil {
-		err = os.Rename(to.Name(), target)
-	}
-	if err != nil {
-		return 0, err
-	}
-	s.prune(target)
-	return n, nil
-}
-
-// fileName is a name that no sender chooses. Its end is that of the sender's name, if there is nothing in it but letters: agents and
-// their tools look at it.
-func fileName(a loadable) string {
-	clean := strings.Map(func(r rune) rune {
-		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
-			return r
-		}
-		return -1
-	}, a.id)
-	end := strings.ToLower(path.Ext(a.name))
-	if len(end) < 2 || len(end) > 6 || strings.Trim(end[1:], "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
-		end = ""
-	}
-	if clean == "" || len(clean) > 64 {
-		return ""
-	}
-	return "slack-" + clean + end
-}
-
-// prune removes the oldest files while there are too many. keep stays.
-func (s *store) prune(keep string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return
-	}
-	var total int64
-	var files []fs.FileInfo
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasPrefix(e.Name(), "slack-") {
-			total += info.Size()
-			files = append(files, info)
-		}
-	}
-	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, info := range files {
-		if total <= maxFolder {
-			return
-		}
-		if name := filepath.Join(s.dir, info.Name()); name != keep && os.Remove(name) == nil {
-			total -= info.Size()
-		}
-	}
 }

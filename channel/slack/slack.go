@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 )
 
@@ -84,7 +85,7 @@ type Channel struct {
 	log           *slog.Logger
 	api           *api
 	pace          pace
-	store         store
+	store         media.Store
 	threads       *threads
 	people        people
 	me            atomic.Pointer[identity]
@@ -115,7 +116,8 @@ func New(s Settings) (*Channel, error) {
 	c := &Channel{
 		name: cmp.Or(s.Name, "slack"), account: s.Account, agent: s.Agent, secret: []byte(strings.TrimSpace(string(s.SigningSecret))),
 		replies: cmp.Or(s.Replies, ReplyInThread), preview: cmp.Or(s.Preview, PreviewEdit), grace: s.Grace, log: s.Log,
-		previewEvery: callEvery, postEvery: callEvery, store: store{limit: cmp.Or(s.MaxMedia, defaultMaxMedia)},
+		previewEvery: callEvery, postEvery: callEvery,
+		store: media.Store{Prefix: "slack-", Limit: cmp.Or(s.MaxMedia, media.DefaultLimit)},
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -140,11 +142,11 @@ func New(s Settings) (*Channel, error) {
 	if c.preview != PreviewEdit && c.preview != PreviewOff {
 		return nil, fmt.Errorf("slack: preview is %q; expected %s or %s", c.preview, PreviewEdit, PreviewOff)
 	}
-	if c.store.limit < 0 {
-		return nil, fmt.Errorf("slack: max_media is %d; expected a number of bytes", c.store.limit)
+	if c.store.Limit < 0 {
+		return nil, fmt.Errorf("slack: max_media is %d; expected a number of bytes", c.store.Limit)
 	}
 	if s.Media != "" {
-		if c.store.dir, err = filepath.Abs(s.Media); err != nil {
+		if c.store.Dir, err = filepath.Abs(s.Media); err != nil {
 			return nil, fmt.Errorf("slack: the media folder: %w", err)
 		}
 	}

@@ -64,7 +64,7 @@ func (a *adapter) Ingest(_ context.Context, u *Update) (*channel.Input, error) {
 		in.Timestamp = time.Unix(int64(m.Date), 0).UTC()
 	}
 	in.TextForAgent = cmp.Or(rewrite(text, slices.Concat(to.cuts, links(text, entities))), shown(m))
-	in.HasMedia = kind == channel.EventMessage && len(attachments(m, a.c.store.limit)) > 0
+	in.HasMedia = kind == channel.EventMessage && len(attachments(m, a.c.store.Limit)) > 0
 	return in, nil
 }
 
@@ -99,7 +99,7 @@ func (a *adapter) Preflight(_ context.Context, in *channel.Input, _ channel.Even
 		pf.History.LoadMedia = func(ctx context.Context) ([]channel.MediaFact, error) {
 			var images []attachment
 			for _, m := range list {
-				images = append(images, attachments(m, a.c.store.limit)...)
+				images = append(images, attachments(m, a.c.store.Limit)...)
 			}
 			images = slices.DeleteFunc(images, func(f attachment) bool { return f.fact.Kind != channel.MediaImage })
 			all, _ := a.c.load(ctx, images)
@@ -189,10 +189,10 @@ func (a *adapter) media(ctx context.Context, list []*models.Message, f *channel.
 	c := a.c
 	var own, quoted []attachment
 	for _, m := range list {
-		own = append(own, attachments(m, c.store.limit)...)
+		own = append(own, attachments(m, c.store.Limit)...)
 	}
 	if to := list[len(list)-1].ReplyToMessage; f.Supplemental.Quote != nil && to != nil && !f.Supplemental.Quote.IsExternal {
-		quoted = attachments(to, c.store.limit)
+		quoted = attachments(to, c.store.Limit)
 	}
 	f.Media = facts(own)
 	if f.Supplemental.Quote != nil {

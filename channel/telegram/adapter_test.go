@@ -322,7 +322,7 @@ func TestQuotesAndForwardsComeWithWhoWroteThem(t *testing.T) {
 func TestPhotosAndFilesAreLoadedAndAlbumsMerge(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, func(s *Settings) { s.MaxMedia = 1000 }, nil)
-		media, err := channel.OpenMediaRoot(r.channel.store.dir, 0)
+		media, err := channel.OpenMediaRoot(r.channel.store.Dir, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -402,7 +402,7 @@ func TestFilesOfThoseWhoMayNotTalkAreNotLoaded(t *testing.T) {
 func TestAnImageThatCameFirstIsThereWhenTheMentionComes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, nil, nil)
-		media, err := channel.OpenMediaRoot(r.channel.store.dir, 0)
+		media, err := channel.OpenMediaRoot(r.channel.store.Dir, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -444,7 +444,7 @@ func TestALocalServersFilesAreReadBelowItsFolderOnly(t *testing.T) {
 			t.Error("it was downloaded")
 		}
 		p, n, err := r.channel.fetch(t.Context(), attachment{id: doc.FileID, unique: doc.FileUniqueID})
-		if err != nil || n != 6 || !strings.HasPrefix(p, r.channel.store.dir) {
+		if err != nil || n != 6 || !strings.HasPrefix(p, r.channel.store.Dir) {
 			t.Error(p, n, err)
 		}
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -95,7 +94,7 @@ func (c *Channel) Send(ctx context.Context, m channel.Outbound) (channel.Receipt
 
 // Can implements [channel.Sender].
 func (c *Channel) Can(need channel.Capabilities) (bool, error) {
-	return !need.Media || c.store.dir != "", nil
+	return !need.Media || c.store.Dir != "", nil
 }
 
 // Durable implements [channel.Durabler]: the end of an answer outlives a crash.
@@ -277,12 +276,9 @@ func (c *Channel) there(ctx context.Context, t *target, call func() error) error
 // upload sends a file of the media folder.
 func (c *Channel) upload(ctx context.Context, t *target, m channel.MediaFact) (int, error) {
 	never := func(err error) (int, error) { return 0, &channel.NotSentError{Err: err} }
-	if c.store.dir == "" {
-		return never(errors.New("telegram: there is no media folder to send from"))
-	}
-	data, err := c.store.read(m.Path)
+	data, err := c.store.Read(m.Path, maxUpload)
 	if err != nil {
-		return never(err)
+		return never(fmt.Errorf("telegram: %w", err))
 	}
 	method, field := "sendDocument", "document"
 	switch {
@@ -309,21 +305,6 @@ func (c *Channel) upload(ctx context.Context, t *target, m channel.MediaFact) (i
 		return c.api.do(ctx, request{method: method, in: f, out: &sent, slow: t.slow})
 	})
 	return sent.ID, err
-}
-
-// read reads a file of the media folder, and of nowhere else, whatever an agent says.
-func (s *store) read(name string) ([]byte, error) {
-	root, err := channel.OpenMediaRoot(s.dir, maxUpload)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(f)
 }
 
 // PreviewEvery implements [channel.Pacer].

@@ -488,7 +488,7 @@ func TestPicturesAndFilesOfAnAnswerAreSentFromTheMediaFolderOnly(t *testing.T) {
 	}
 	bubble(t, func(t *testing.T) {
 		r := setup(t, nil, nil)
-		inside := filepath.Join(r.channel.store.dir, "chart.png")
+		inside := filepath.Join(r.channel.store.Dir, "chart.png")
 		if err := os.WriteFile(inside, []byte("png"), 0o600); err != nil {
 			t.Fatal(err)
 		}

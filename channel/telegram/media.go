@@ -9,25 +9,20 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-telegram/bot"
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/media"
 )
 
-const (
-	defaultMaxMedia = 10 << 20
-	publicMaxMedia  = 20 << 20 // what the public server gives (CH-178)
-	maxFolder       = 1 << 30  // of all media that are kept: the oldest go first
-)
+// publicMaxMedia is how large files are that the public server gives, in bytes (CH-178).
+const publicMaxMedia = 20 << 20
 
 // attachment is a file that a message has.
 type attachment struct {
@@ -95,14 +90,6 @@ func facts(list []attachment) []channel.MediaFact {
 	return all
 }
 
-// store is the folder of media.
-type store struct {
-	dir   string // "" loads nothing
-	files string // the folder of a local Bot API server, below which its paths are read; "" for none
-	limit int64
-	mu    sync.Mutex // of pruning
-}
-
 // load gets the files of a message and returns their facts, and notes for the agent on those that it does not get.
 func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.MediaFact, notes []string) {
 	for _, a := range list {
@@ -112,8 +99,8 @@ func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.Me
 			what += " " + strconv.Quote(a.name)
 		}
 		if a.tooLarge {
-			notes = append(notes, fmt.Sprintf("[%s is too large to be loaded: %d bytes, at most %d]", what, fact.Size, c.store.limit))
-		} else if c.store.dir != "" {
+			notes = append(notes, fmt.Sprintf("[%s is too large to be loaded: %d bytes, at most %d]", what, fact.Size, c.store.Limit))
+		} else if c.store.Dir != "" {
 			var err error
 			if fact.Path, fact.Size, err = c.fetch(ctx, a); err != nil {
 				c.log.WarnContext(ctx, "a file of a message cannot be loaded", "channel", c.name, "kind", fact.Kind, "error", err)
@@ -125,89 +112,57 @@ func (c *Channel) load(ctx context.Context, list []attachment) (all []channel.Me
 	return all, notes
 }
 
-var errTooLarge = errors.New("telegram: the file is larger than was said")
-
 // fetch gets one file and returns where it is.
 func (c *Channel) fetch(ctx context.Context, a attachment) (string, int64, error) {
-	target := filepath.Join(c.store.dir, fileName(a))
-	if info, err := os.Stat(target); err == nil && info.Mode().IsRegular() { // a file's unique id is its content's
-		_ = os.Chtimes(target, time.Time{}, time.Now()) // it is in use: others go first
-		return target, info.Size(), nil
+	name := c.fileName(a)
+	if path, size, ok := c.store.Find(name); ok { // a file's unique id is its content's
+		return path, size, nil
 	}
 	var f models.File
 	if err := c.api.do(ctx, request{method: "getFile", in: &bot.GetFileParams{FileID: a.id}, out: &f, harmless: true}); err != nil {
 		return "", 0, err
 	}
-	if f.FileSize > c.store.limit {
-		return "", 0, errTooLarge
+	if f.FileSize > c.store.Limit {
+		return "", 0, media.ErrTooLarge
 	}
 	from, err := c.open(ctx, f.FilePath)
 	if err != nil {
 		return "", 0, err
 	}
 	defer from.Close()
-	if err := os.MkdirAll(c.store.dir, 0o700); err != nil {
-		return "", 0, err
-	}
-	to, err := os.CreateTemp(c.store.dir, ".new-*") // 0600
-	if err != nil {
-		return "", 0, err
-	}
-	defer os.Remove(to.Name()) // nothing is there when it was renamed
-	n, err := io.Copy(to, io.LimitReader(from, c.store.limit+1))
-	if err != nil {
-		err = bare(ctx, err)
-	}
-	if err = errors.Join(err, to.Close()); err == nil && n > c.store.limit {
-		err = errTooLarge
-	}
-	if err == nil {
-		err = os.Rename(to.Name(), target)
-	}
-	if err != nil {
-		return "", 0, err
-	}
-	c.store.prune(target)
-	return target, n, nil
+	return c.store.Put(name, func(w io.Writer) error {
+		if _, err := io.Copy(w, from); err != nil {
+			return bare(ctx, err)
+		}
+		return nil
+	})
 }
 
-// fileName is a name that no sender chooses. Its end is that of the sender's name, if there is nothing in it but letters: agents and
-// their tools look at it.
-func fileName(a attachment) string {
-	clean := strings.Map(func(r rune) rune {
-		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
-			return r
-		}
-		return -1
-	}, a.unique)
-	end := strings.ToLower(path.Ext(a.name))
-	if len(end) > 6 || strings.Trim(end, ".abcdefghijklmnopqrstuvwxyz0123456789") != "" {
-		end = ""
+// fileName is the name of a file in the folder. Where its sender does not say what it is, the platform does.
+func (c *Channel) fileName(a attachment) string {
+	end := ""
+	switch family, kind, _ := strings.Cut(a.fact.ContentType, "/"); {
+	case kind == "jpeg":
+		end = ".jpg"
+	case kind == "png", kind == "gif", kind == "webp", kind == "mp4", kind == "ogg", kind == "pdf":
+		end = "." + kind
+	case kind == "mpeg" && family == "audio":
+		end = ".mp3"
 	}
-	if end == "" {
-		switch family, kind, _ := strings.Cut(a.fact.ContentType, "/"); {
-		case kind == "jpeg":
-			end = ".jpg"
-		case kind == "png", kind == "gif", kind == "webp", kind == "mp4", kind == "ogg", kind == "pdf":
-			end = "." + kind
-		case kind == "mpeg" && family == "audio":
-			end = ".mp3"
-		}
-	}
-	return "telegram-" + clean + end
+	return c.store.Name(a.unique, a.name, end)
 }
 
 // open opens what getFile names: a path below the server's address, or, of a local server, a file below the folder of the settings.
 func (c *Channel) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	if filepath.IsAbs(name) {
-		if c.store.files == "" {
+		if c.files == "" {
 			return nil, errors.New("telegram: the Bot API server keeps files in a folder of its own; set files to that folder")
 		}
-		below, err := filepath.Rel(c.store.files, name)
+		below, err := filepath.Rel(c.files, name)
 		if err != nil {
 			return nil, errors.New("telegram: the Bot API server names a file outside of the folder files")
 		}
-		root, err := os.OpenRoot(c.store.files)
+		root, err := os.OpenRoot(c.files)
 		if err != nil {
 			return nil, fmt.Errorf("telegram: open the folder files: %w", err)
 		}
@@ -242,31 +197,4 @@ func (c *Channel) open(ctx context.Context, name string) (io.ReadCloser, error) 
 		return nil, fmt.Errorf("telegram: load a file: status %d", res.StatusCode)
 	}
 	return res.Body, nil
-}
-
-// prune removes the oldest files while there are too many. keep stays.
-func (s *store) prune(keep string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return
-	}
-	var total int64
-	var files []fs.FileInfo
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasPrefix(e.Name(), "telegram-") {
-			total += info.Size()
-			files = append(files, info)
-		}
-	}
-	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, info := range files {
-		if total <= maxFolder {
-			return
-		}
-		if name := filepath.Join(s.dir, info.Name()); name != keep && os.Remove(name) == nil {
-			total -= info.Size()
-		}
-	}
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 )
 
@@ -97,7 +98,8 @@ type Channel struct {
 	log           *slog.Logger
 	api           *api
 	chats         *chats
-	store         store
+	store         media.Store
+	files         string // the folder of a local Bot API server, below which its paths are read; "" for none
 	closeIdle     func() // of a client of its own
 	me            atomic.Pointer[models.User]
 	broken        atomic.Pointer[error]                   // why nothing works
@@ -119,7 +121,8 @@ func New(s Settings) (*Channel, error) {
 	c := &Channel{
 		name: cmp.Or(s.Name, "telegram"), account: s.Account, agent: s.Agent, mode: cmp.Or(s.Mode, ModePoll),
 		publicURL: strings.TrimRight(s.PublicURL, "/"), secret: string(s.Secret), preview: cmp.Or(s.Preview, PreviewEdit),
-		grace: s.Grace, log: s.Log, store: store{files: s.Files, limit: cmp.Or(s.MaxMedia, defaultMaxMedia)},
+		grace: s.Grace, log: s.Log, files: s.Files,
+		store: media.Store{Prefix: "telegram-", Limit: cmp.Or(s.MaxMedia, media.DefaultLimit)},
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -163,12 +166,12 @@ func New(s Settings) (*Channel, error) {
 	default:
 		return nil, fmt.Errorf("telegram: parse_mode is %q; expected %s or %s", s.ParseMode, ParseHTML, ParseMarkdown)
 	}
-	if c.store.limit < 0 || base == DefaultAPI && c.store.limit > publicMaxMedia {
-		return nil, fmt.Errorf("telegram: max_media is %d; the public server gives files of at most %d bytes", c.store.limit, publicMaxMedia)
+	if c.store.Limit < 0 || base == DefaultAPI && c.store.Limit > publicMaxMedia {
+		return nil, fmt.Errorf("telegram: max_media is %d; the public server gives files of at most %d bytes", c.store.Limit, publicMaxMedia)
 	}
 	var err error
 	if s.Media != "" {
-		if c.store.dir, err = filepath.Abs(s.Media); err != nil {
+		if c.store.Dir, err = filepath.Abs(s.Media); err != nil {
 			return nil, fmt.Errorf("telegram: the media folder: %w", err)
 		}
 	}

@@ -1,0 +1,175 @@
+// Package media keeps the files of messages where agents read them, for the channels whose platforms have to be asked for them.
+//
+// # What it promises
+//   - A file is there whole or not at all, is no larger than the bound, and is readable for the server's user alone.
+//   - The folder is bounded, too: the files that nobody has asked for longest go first.
+//   - No name of a file is a sender's choice, but for the letters of its end.
+package media
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+const (
+	// DefaultLimit is how large one file may be, in bytes, where the settings do not say.
+	DefaultLimit = 10 << 20
+	defaultTotal = 1 << 30
+)
+
+var (
+	// ErrTooLarge says that a file has more bytes than [Store].Limit.
+	ErrTooLarge = errors.New("media: the file is larger than it may be")
+	// ErrNoName says that a file has no id that could name it.
+	ErrNoName = errors.New("media: the file has no id to be named by")
+)
+
+// Store is one channel's part of the folder of media. Its fields are not changed while it is used. It may be used by several goroutines.
+type Store struct {
+	Dir    string // absolute; "" keeps and has nothing
+	Prefix string // what the names of the channel's files begin with: "telegram-"
+	Limit  int64  // bytes of one file
+	Total  int64  // bytes of all files with the prefix; 0 is 1 GiB
+
+	mu sync.Mutex // of pruning
+}
+
+// Name is the name of a file in the store: the id that the platform has for it, or as much of that as may stand in a name, and the end
+// of the name that its sender calls it, for agents and their tools look at that. Where that has none, otherwise is the end: ".jpg", or
+// "". It is "" for an id that is no name.
+func (s *Store) Name(id, called, otherwise string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r == '-' || r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
+			return r
+		}
+		return -1
+	}, id)
+	if clean == "" || len(clean) > 64 {
+		return ""
+	}
+	return s.Prefix + clean + cmp.Or(Ending(called), otherwise)
+}
+
+// Ending is the end of a name in small letters, ".pdf", if there is nothing in it but letters and digits, and few of them; else "".
+func Ending(name string) string {
+	end := strings.ToLower(path.Ext(name))
+	if len(end) < 2 || len(end) > 6 || strings.Trim(end[1:], "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+		return ""
+	}
+	return end
+}
+
+// Find returns the path and the size of a file that is kept already, by its name. Such a file goes later than others.
+func (s *Store) Find(name string) (path string, size int64, ok bool) {
+	if name == "" {
+		return "", 0, false
+	}
+	path = filepath.Join(s.Dir, name)
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return "", 0, false
+	}
+	_ = os.Chtimes(path, time.Time{}, time.Now())
+	return path, info.Size(), true
+}
+
+// Put keeps what fill writes under a name, and returns where it is and how large. What fill returns is returned as it is; a writer that
+// was given more than Limit bytes returns [ErrTooLarge].
+func (s *Store) Put(name string, fill func(io.Writer) error) (path string, size int64, err error) {
+	if !filepath.IsLocal(name) {
+		return "", 0, ErrNoName
+	}
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return "", 0, err
+	}
+	to, err := os.CreateTemp(s.Dir, ".new-*") // 0600
+	if err != nil {
+		return "", 0, err
+	}
+	defer os.Remove(to.Name()) // nothing is there when it was renamed
+	w := &limited{to: to, left: s.Limit}
+	path = filepath.Join(s.Dir, name)
+	err = fill(w)
+	if err = errors.Join(err, to.Close()); err == nil {
+		err = os.Rename(to.Name(), path)
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	s.prune(path)
+	return path, w.n, nil
+}
+
+// limited writes at most so many bytes: what a platform says of a file's size, if it says that, need not be true.
+type limited struct {
+	to   io.Writer
+	left int64
+	n    int64
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if int64(len(p)) > l.left {
+		return 0, ErrTooLarge
+	}
+	n, err := l.to.Write(p)
+	l.left -= int64(n)
+	l.n += int64(n)
+	return n, err
+}
+
+// prune removes the oldest files of the channel while there are too many. keep stays.
+func (s *Store) prune(keep string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil {
+		return
+	}
+	var total int64
+	var files []fs.FileInfo
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasPrefix(e.Name(), s.Prefix) {
+			total += info.Size()
+			files = append(files, info)
+		}
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range files {
+		if total <= cmp.Or(s.Total, defaultTotal) {
+			return
+		}
+		if name := filepath.Join(s.Dir, info.Name()); name != keep && os.Remove(name) == nil {
+			total -= info.Size()
+		}
+	}
+}
+
+// Read reads a file of the media folder that is to be sent, of at most so many bytes, and of nowhere else, whatever an agent says: it
+// need not be one that the channel has put there.
+func (s *Store) Read(path string, limit int64) ([]byte, error) {
+	if s.Dir == "" {
+		return nil, errors.New("there is no media folder to send from")
+	}
+	root, err := channel.OpenMediaRoot(s.Dir, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}

@@ -1,14 +1,11 @@
 package telegram
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
+
+	"github.com/lingserve/lingserve/channel/state"
 )
 
 // chats knows which groups have become supergroups: a supergroup has another id, and is to keep the session, the route and the
@@ -26,18 +23,8 @@ const maxGrown = 10_000
 
 func openChats(path string) (*chats, error) {
 	c := &chats{path: path, grown: map[int64]int64{}, first: map[int64]int64{}}
-	if path == "" {
-		return c, nil
-	}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return c, nil
-	}
-	if err != nil {
+	if err := state.Read(path, &c.grown); err != nil {
 		return nil, fmt.Errorf("telegram: read what is known of groups: %w", err)
-	}
-	if err := json.Unmarshal(data, &c.grown); err != nil {
-		return nil, fmt.Errorf("telegram: %s is not what was written: %w", filepath.Base(path), err)
 	}
 	for from, to := range c.grown {
 		c.first[to] = from
@@ -56,14 +43,7 @@ func (c *chats) learn(from, to int64) error {
 		return nil
 	}
 	c.grown[from], c.first[to] = to, from
-	if c.path == "" {
-		return nil
-	}
-	data, err := json.Marshal(c.grown)
-	if err == nil {
-		err = replace(c.path, data)
-	}
-	if err != nil {
+	if err := state.Write(c.path, c.grown); err != nil {
 		return fmt.Errorf("telegram: write what is known of groups: %w", err)
 	}
 	return nil
@@ -87,24 +67,4 @@ func (c *chats) now(id int64) int64 {
 		return to
 	}
 	return id
-}
-
-// replace writes a file whole or not at all.
-func replace(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // nothing is there when it was renamed
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -79,6 +79,7 @@ type parcel struct {
 	orphan  bool // it waits for its sender to be registered
 	sending bool // an attempt has begun of which it is not known what it came to
 	before  bool // an earlier process has put it in
+	doubt   bool // and has ended while it was sending it
 	erased  bool // with its session, while it was being sent: it is on no disk, and goes when the attempt is over
 }
 
@@ -177,9 +178,9 @@ func (o *Outbox) replay(line []byte) {
 	}
 	switch l.Step {
 	case stepSending:
-		p.sending, p.out.Attempt = true, l.Attempt
+		p.sending, p.doubt, p.out.Attempt = true, true, l.Attempt
 	case stepPrepared:
-		p.sending, p.out.Attempt = false, l.Attempt
+		p.sending, p.doubt, p.out.Attempt = false, false, l.Attempt
 	default:
 		o.removeLocked(p)
 	}
@@ -255,7 +256,7 @@ func (o *Outbox) Holds(event string) bool {
 		return true
 	}
 	for _, p := range o.blocks {
-		if p.out.Event == event && !(p.before && p.sending && !p.busy && !settles(o.senders[p.out.Sender])) {
+		if p.out.Event == event && !(p.doubt && !settles(o.senders[p.out.Sender])) {
 			return true
 		}
 	}

@@ -173,12 +173,12 @@ func TestWhereverAServerDiesThePersonGetsOneReplyOrOneNotice(t *testing.T) {
 					var died sync.Once
 					die := func() {
 						died.Do(func() {
+							p.mu.Lock() // what it says from now on is not heard, and not in the copy
+							defer p.mu.Unlock()
 							if err := os.CopyFS(crashed, os.DirFS(dir)); err != nil {
 								t.Error(err)
 							}
-							p.mu.Lock()
 							p.alive = 2
-							p.mu.Unlock()
 						})
 					}
 					at := func(here string) {

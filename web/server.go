@@ -184,7 +184,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	s.breakStreams()
 	count := s.runs.interrupt()
 	s.runs.saveAll()
-	s.log.Info("drained", "interrupted", count, "took", time.Since(began))
+	s.log.Info("runs drained", "interrupted", count, "took", time.Since(began))
 	return nil
 }
 

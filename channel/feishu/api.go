@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 )
 
 // Bounds of calls.
@@ -142,13 +141,6 @@ func is(err error, kinds ...kind) bool {
 // permanent are refusals after which nothing can be sent to that place.
 var permanent = []kind{badApp, badToken, noScope, noBot, noChat, blocked, noRights, noTopic}
 
-// unreached is a call whose connection was refused: nothing of it was sent.
-type unreached struct{ err error }
-
-func (u *unreached) Error() string { return "feishu: the platform cannot be reached: " + u.err.Error() }
-
-func (u *unreached) Unwrap() error { return u.err }
-
 // request is a call with what may be done about its failures.
 type request struct {
 	what     string // in words
@@ -195,7 +187,7 @@ func (a *api) bearer(ctx context.Context, stale string) (string, error) {
 	case a.one <- struct{}{}:
 		defer func() { <-a.one }()
 	case <-ctx.Done():
-		return "", &unreached{context.Cause(ctx)}
+		return "", fmt.Errorf("feishu: %w", &attempt.Unreached{Err: context.Cause(ctx)})
 	}
 	old, fresh := known()
 	if fresh {
@@ -222,7 +214,7 @@ func (a *api) bearer(ctx context.Context, stale string) (string, error) {
 		if e, ok := errors.AsType[*Error](err); ok {
 			return "", e
 		}
-		return "", &unreached{err} // the call that it is for was not made
+		return "", fmt.Errorf("feishu: %w", &attempt.Unreached{Err: err}) // the call that it is for was not made
 	}
 	now := time.Now()
 	life := time.Duration(max(got.Expire, 1)) * time.Second
@@ -236,7 +228,7 @@ func (a *api) bearer(ctx context.Context, stale string) (string, error) {
 // send makes one attempt with a token, "" for none.
 func (a *api) send(ctx context.Context, r request, token string) error {
 	if ctx.Err() != nil {
-		return &unreached{context.Cause(ctx)}
+		return fmt.Errorf("feishu: %w", &attempt.Unreached{Err: context.Cause(ctx)})
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -256,7 +248,7 @@ func (a *api) send(ctx context.Context, r request, token string) error {
 	}
 	res, err := a.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("feishu: %s: %w", r.what, bare(ctx, err))
+		return fmt.Errorf("feishu: %s: %w", r.what, attempt.Bare(ctx, err))
 	}
 	defer res.Body.Close()
 	if w, ok := r.out.(io.Writer); ok && res.StatusCode == http.StatusOK {
@@ -264,7 +256,7 @@ func (a *api) send(ctx context.Context, r request, token string) error {
 	}
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("feishu: %s: read the answer: %w", r.what, bare(ctx, err))
+		return fmt.Errorf("feishu: %s: read the answer: %w", r.what, attempt.Bare(ctx, err))
 	}
 	code, isAnswer := codeOf(text)
 	if !isAnswer && res.StatusCode/100 == 2 {
@@ -304,14 +296,14 @@ func (a *api) copy(ctx context.Context, r request, w io.Writer, res *http.Respon
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/json") {
 		var err error
 		if head, err = io.ReadAll(io.LimitReader(res.Body, refusal)); err != nil {
-			return fmt.Errorf("feishu: %s: %w", r.what, bare(ctx, err))
+			return fmt.Errorf("feishu: %s: %w", r.what, attempt.Bare(ctx, err))
 		}
 		if code, ok := codeOf(head); ok && code != 0 {
 			return &Error{What: r.what, Code: code, Status: res.StatusCode, kind: kindOf(code, res.StatusCode)}
 		}
 	}
 	if _, err := io.Copy(w, io.MultiReader(bytes.NewReader(head), res.Body)); err != nil {
-		return fmt.Errorf("feishu: %s: %w", r.what, bare(ctx, err))
+		return fmt.Errorf("feishu: %s: %w", r.what, attempt.Bare(ctx, err))
 	}
 	return nil
 }
@@ -379,23 +371,6 @@ func (f *form) encode() ([]byte, string, error) {
 	return b.Bytes(), w.FormDataContentType(), nil
 }
 
-// bare is a transport's error without the address.
-func bare(ctx context.Context, err error) error {
-	if at, ok := errors.AsType[*url.Error](err); ok {
-		err = at.Err
-	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return &unreached{err}
-	}
-	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return &unreached{err}
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
-}
-
 // do makes a call, waits for what the platform asks to wait for, and repeats what certainly was not accepted or does no harm. What it
 // returns is what the kernel knows: nil, a [channel.NotSentError], or an error that leaves it open.
 func (a *api) do(ctx context.Context, r request) error {
@@ -408,7 +383,7 @@ func (a *api) do(ctx context.Context, r request) error {
 		}
 		wait := pause
 		e, isRefusal := errors.AsType[*Error](err)
-		_, dial := errors.AsType[*unreached](err)
+		_, dial := errors.AsType[*attempt.Unreached](err)
 		proven := func(not *channel.NotSentError) error {
 			if open {
 				return not.Err // of an earlier attempt nothing is proven
@@ -437,24 +412,12 @@ func (a *api) do(ctx context.Context, r request) error {
 				return err
 			}
 		}
-		if cause := sleep(ctx, wait); cause != nil {
+		if cause := attempt.Pause(ctx, wait); cause != nil {
 			if isRefusal && e.kind == tooMany || dial {
 				return proven(&channel.NotSentError{Err: cause, Retryable: true})
 			}
 			return err
 		}
 		pause *= 2
-	}
-}
-
-// sleep waits, or returns why it has not.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/markup"
 )
 
@@ -364,7 +365,7 @@ func (d streaming) Preview(ctx context.Context, b channel.Block, prev channel.Re
 // noted is what the kernel is told of a call that was made once.
 func (d *delivery) noted(err error) error {
 	e, isRefusal := errors.AsType[*Error](err)
-	_, dial := errors.AsType[*unreached](err)
+	_, dial := errors.AsType[*attempt.Unreached](err)
 	switch {
 	case isRefusal && e.kind == tooMany:
 		d.slowDown(e.RetryAfter)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 )
 
 // Bounds of calls.
@@ -119,13 +119,6 @@ func is(err error, kinds ...kind) bool {
 // permanent are refusals after which nothing can be sent to that place.
 var permanent = []kind{badToken, noScope, noChannel, archived, noRights, noThread}
 
-// unreached is a call whose connection was refused: nothing of it was sent.
-type unreached struct{ err error }
-
-func (u *unreached) Error() string { return "the platform cannot be reached: " + u.err.Error() }
-
-func (u *unreached) Unwrap() error { return u.err }
-
 // request is a call with what may be done about its failures.
 type request struct {
 	method   string
@@ -139,7 +132,7 @@ type request struct {
 // call makes one attempt and returns the header of the answer.
 func (a *api) call(ctx context.Context, r request) (http.Header, error) {
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("slack: %s: %w", r.method, &unreached{context.Cause(ctx)})
+		return nil, fmt.Errorf("slack: %s: %w", r.method, &attempt.Unreached{Err: context.Cause(ctx)})
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -159,12 +152,12 @@ func (a *api) call(ctx context.Context, r request) (http.Header, error) {
 	req.Header.Set("Authorization", "Bearer "+a.token)
 	res, err := a.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("slack: %s: %w", r.method, bare(ctx, err))
+		return nil, fmt.Errorf("slack: %s: %w", r.method, attempt.Bare(ctx, err))
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("slack: %s: read the answer: %w", r.method, bare(ctx, err))
+		return nil, fmt.Errorf("slack: %s: read the answer: %w", r.method, attempt.Bare(ctx, err))
 	}
 	var got answer
 	understood := json.Unmarshal(text, &got) == nil
@@ -216,23 +209,6 @@ func word(s, more string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789"+more) == ""
 }
 
-// bare is a transport's error without the address.
-func bare(ctx context.Context, err error) error {
-	if at, ok := errors.AsType[*url.Error](err); ok {
-		err = at.Err
-	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return &unreached{err}
-	}
-	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return &unreached{err}
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
-}
-
 // do makes a call, waits for what the platform asks to wait for, and repeats what certainly was not accepted. What it returns is
 // what the kernel knows: nil, a [channel.NotSentError], or an error that leaves it open.
 func (a *api) do(ctx context.Context, r request) error {
@@ -244,7 +220,7 @@ func (a *api) do(ctx context.Context, r request) error {
 		}
 		wait := pause
 		e, refused := errors.AsType[*Error](err)
-		_, dial := errors.AsType[*unreached](err)
+		_, dial := errors.AsType[*attempt.Unreached](err)
 		switch {
 		case refused && e.kind == tooMany:
 			n--
@@ -261,7 +237,7 @@ func (a *api) do(ctx context.Context, r request) error {
 		case !r.harmless || n > attempts || ctx.Err() != nil:
 			return err
 		}
-		if cause := sleep(ctx, wait); cause != nil {
+		if cause := attempt.Pause(ctx, wait); cause != nil {
 			if refused && e.kind == tooMany || dial {
 				return &channel.NotSentError{Err: cause, Retryable: true}
 			}
@@ -274,7 +250,7 @@ func (a *api) do(ctx context.Context, r request) error {
 // notSent is what the kernel is told of a call that was certainly not accepted; any other error stays as it is.
 func notSent(err error) error {
 	e, refused := errors.AsType[*Error](err)
-	_, dial := errors.AsType[*unreached](err)
+	_, dial := errors.AsType[*attempt.Unreached](err)
 	switch {
 	case refused && e.kind == tooMany:
 		return &channel.NotSentError{Err: err, Retryable: true, RetryAfter: e.RetryAfter}
@@ -284,19 +260,4 @@ func notSent(err error) error {
 		return &channel.NotSentError{Err: err, Retryable: true}
 	}
 	return err
-}
-
-// sleep waits, or returns why it has not.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

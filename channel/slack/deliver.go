@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/markup"
 )
 
@@ -157,7 +158,7 @@ type changed struct {
 
 // post sends one message, in the conversation's pace, and returns its ts.
 func (c *Channel) post(ctx context.Context, t target, text string) (string, error) {
-	if err := sleep(ctx, c.pace.take(t.conversation, c.postEvery, time.Now())); err != nil {
+	if err := attempt.Pause(ctx, c.pace.take(t.conversation, c.postEvery, time.Now())); err != nil {
 		return "", &channel.NotSentError{Err: err, Retryable: true}
 	}
 	var sent struct {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 )
 
 // loadable is a file that a message has.
@@ -121,7 +122,7 @@ func (c *Channel) fetch(ctx context.Context, a loadable) (string, int64, error) 
 	req.Header.Set("Authorization", "Bearer "+c.api.token)
 	res, err := c.api.http.Do(req)
 	if err != nil {
-		return "", 0, fmt.Errorf("slack: load a file: %w", bare(ctx, err))
+		return "", 0, fmt.Errorf("slack: load a file: %w", attempt.Bare(ctx, err))
 	}
 	defer res.Body.Close()
 	kind := res.Header.Get("Content-Type")
@@ -133,7 +134,7 @@ func (c *Channel) fetch(ctx context.Context, a loadable) (string, int64, error) 
 	}
 	return c.store.Put(name, func(w io.Writer) error {
 		if _, err := io.Copy(w, res.Body); err != nil {
-			return bare(ctx, err)
+			return attempt.Bare(ctx, err)
 		}
 		return nil
 	})
@@ -197,7 +198,7 @@ func (a *api) put(ctx context.Context, address string, data []byte) error {
 	req.Header.Set("Content-Type", "application/octet-stream")
 	res, err := a.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("slack: send a file: %w", bare(ctx, err))
+		return fmt.Errorf("slack: send a file: %w", attempt.Bare(ctx, err))
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {

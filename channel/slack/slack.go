@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 )
@@ -326,7 +327,7 @@ func (c *Channel) persist(ctx context.Context) error {
 			wait = max(wait, e.RetryAfter)
 		}
 		c.log.WarnContext(ctx, "the platform does not answer as it should; it is asked again", "channel", c.name, "error", err, "pause", wait)
-		if err := sleep(ctx, wait); err != nil {
+		if err := attempt.Pause(ctx, wait); err != nil {
 			return err
 		}
 	}

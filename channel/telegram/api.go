@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 )
 
 // Bounds of calls.
@@ -150,17 +149,10 @@ func is(err error, kinds ...kind) bool {
 	return ok && slices.Contains(kinds, e.kind)
 }
 
-// unreached is a call whose connection was refused: nothing of it was sent.
-type unreached struct{ err error }
-
-func (u *unreached) Error() string { return "the Bot API cannot be reached: " + u.err.Error() }
-
-func (u *unreached) Unwrap() error { return u.err }
-
 // call makes one attempt. in is JSON or a form; out may be nil.
 func (a *api) call(ctx context.Context, timeout time.Duration, method string, in, out any) error {
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("telegram: %s: %w", method, &unreached{context.Cause(ctx)})
+		return fmt.Errorf("telegram: %s: %w", method, &attempt.Unreached{Err: context.Cause(ctx)})
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -175,12 +167,12 @@ func (a *api) call(ctx context.Context, timeout time.Duration, method string, in
 	req.Header.Set("Content-Type", kind)
 	res, err := a.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("telegram: %s: %w", method, bare(ctx, err))
+		return fmt.Errorf("telegram: %s: %w", method, attempt.Bare(ctx, err))
 	}
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
 	if err != nil {
-		return fmt.Errorf("telegram: %s: read the answer: %w", method, bare(ctx, err))
+		return fmt.Errorf("telegram: %s: read the answer: %w", method, attempt.Bare(ctx, err))
 	}
 	var got answer
 	if json.Unmarshal(text, &got) != nil {
@@ -251,23 +243,6 @@ func (f *form) encode() ([]byte, string, error) {
 	return b.Bytes(), w.FormDataContentType(), nil
 }
 
-// bare is a transport's error without the address, which has the token in it.
-func bare(ctx context.Context, err error) error {
-	if at, ok := errors.AsType[*url.Error](err); ok {
-		err = at.Err
-	}
-	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-		return &unreached{err}
-	}
-	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return &unreached{err}
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
-}
-
 // request is a call with what may be done about its failures.
 type request struct {
 	method   string
@@ -287,7 +262,7 @@ func (a *api) do(ctx context.Context, r request) error {
 		}
 		wait := pause
 		e, refused := errors.AsType[*Error](err)
-		_, dial := errors.AsType[*unreached](err)
+		_, dial := errors.AsType[*attempt.Unreached](err)
 		switch {
 		case refused && e.kind == tooMany:
 			n--
@@ -307,7 +282,7 @@ func (a *api) do(ctx context.Context, r request) error {
 		case !r.harmless || n > attempts || ctx.Err() != nil:
 			return err
 		}
-		if cause := sleep(ctx, wait); cause != nil {
+		if cause := attempt.Pause(ctx, wait); cause != nil {
 			if refused && e.kind == tooMany || dial {
 				return &channel.NotSentError{Err: cause, Retryable: true}
 			}
@@ -321,15 +296,3 @@ func (a *api) do(ctx context.Context, r request) error {
 var permanent = []kind{badToken, noChat, blocked, noRights, noTopic}
 
 func isPermanent(e *Error) bool { return slices.Contains(permanent, e.kind) }
-
-// sleep waits, or returns why it has not.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/markup"
 )
 
@@ -412,7 +413,7 @@ func draftID(key string) uint32 {
 // noted is what the kernel is told of a call that was made once.
 func (d *delivery) noted(err error) error {
 	e, refused := errors.AsType[*Error](err)
-	_, dial := errors.AsType[*unreached](err)
+	_, dial := errors.AsType[*attempt.Unreached](err)
 	switch {
 	case refused && e.kind == tooMany:
 		d.slowDown(e.RetryAfter)

@@ -18,6 +18,7 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 )
 
@@ -132,7 +133,7 @@ func (c *Channel) fetch(ctx context.Context, a attachment) (string, int64, error
 	defer from.Close()
 	return c.store.Put(name, func(w io.Writer) error {
 		if _, err := io.Copy(w, from); err != nil {
-			return bare(ctx, err)
+			return attempt.Bare(ctx, err)
 		}
 		return nil
 	})
@@ -190,7 +191,7 @@ func (c *Channel) open(ctx context.Context, name string) (io.ReadCloser, error) 
 	}
 	res, err := c.api.http.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("telegram: load a file: %w", bare(ctx, err))
+		return nil, fmt.Errorf("telegram: load a file: %w", attempt.Bare(ctx, err))
 	}
 	if res.StatusCode != http.StatusOK {
 		res.Body.Close()

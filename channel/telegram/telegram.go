@@ -34,6 +34,7 @@ import (
 	"github.com/go-telegram/bot/models"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 )
@@ -363,7 +364,7 @@ func (c *Channel) persist(ctx context.Context, what string, call func(context.Co
 			wait = max(wait, e.RetryAfter)
 		}
 		trouble.warn(ctx, "the platform does not answer as it should; the call is repeated", "channel", c.name, "method", what, "error", err)
-		if err := sleep(ctx, wait); err != nil {
+		if err := attempt.Pause(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -444,7 +445,7 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 		if e, ok := errors.AsType[*Error](err); ok {
 			wait = max(wait, e.RetryAfter)
 		}
-		if sleep(ctx, wait) != nil {
+		if attempt.Pause(ctx, wait) != nil {
 			break
 		}
 		pause = min(2*pause, maxPause)

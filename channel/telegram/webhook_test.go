@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/internal/faketelegram"
@@ -265,7 +266,7 @@ func TestCheckSaysWhetherItCouldStart(t *testing.T) {
 		"it could":                  {},
 		"a token that is not valid": {fault: faketelegram.Fault{Method: "getMe", Code: 401}, want: "the token is not valid; take the one that @BotFather shows"},
 		"a token of nobody":         {change: func(s *Settings) { s.Token = "43:other" }, want: "the token is not valid"},
-		"nobody there":              {fault: faketelegram.Fault{Method: "getMe", Cut: faketelegram.Refused}, want: "the Bot API cannot be reached"},
+		"nobody there":              {fault: faketelegram.Fault{Method: "getMe", Cut: faketelegram.Refused}, want: "the platform cannot be reached"},
 		"another server":            {fault: faketelegram.Fault{Method: "getMe", Body: "<html>hello</html>"}, want: "not that of a Bot API; check the setting api"},
 		"a webhook elsewhere":       {hook: "https://other.example/hook", want: "a webhook is set for this bot"},
 		"one at another address":    {hook: "https://other.example/hook", change: func(s *Settings) { s.Mode, s.PublicURL = ModeWebhook, "https://here.test" }, want: "the webhook of this bot is at another address"},
@@ -410,7 +411,7 @@ func TestWhatCannotBeReachedIsToldFromWhatDoesNotAnswer(t *testing.T) {
 	for base, unsent := range map[string]bool{gone.URL: true, cut.URL: false, "http://name.invalid": true} {
 		a := &api{http: client, base: base, token: "42:canary"}
 		err := a.call(timeout(t), callTimeout, "getMe", nil, nil)
-		_, is := errors.AsType[*unreached](err)
+		_, is := errors.AsType[*attempt.Unreached](err)
 		if err == nil || is != unsent || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: %v, unsent: %v", base, err, is)
 		}

@@ -1,0 +1,52 @@
+// Package attempt is what channels share of calling their platforms: telling an attempt of which nothing was sent, and which may be
+// repeated, from one of which that is not known.
+package attempt
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"time"
+)
+
+// Unreached is an attempt whose connection was refused, or that was not begun: nothing of it was sent.
+type Unreached struct{ Err error }
+
+func (u *Unreached) Error() string { return "the platform cannot be reached: " + u.Err.Error() }
+
+// Unwrap is why.
+func (u *Unreached) Unwrap() error { return u.Err }
+
+// Bare is the error of a transport without the address, which may have a secret in it. It is an [*Unreached] where there was no
+// connection; else, where the call has ended with ctx, the cause of that.
+func Bare(ctx context.Context, err error) error {
+	if at, ok := errors.AsType[*url.Error](err); ok {
+		err = at.Err
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return &Unreached{err}
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return &Unreached{err}
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// Pause waits before the next attempt, or returns why it has not.
+func Pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/pairing"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -41,7 +42,7 @@ func (c *Channel) event(k *channel.Kernel, m *message, id string, meta channel.M
 	if m != nil {
 		a.key = c.key(m, id)
 	}
-	if pairs, ok := k.Pairing.(requester); ok {
+	if pairs, ok := k.Pairing.(pairing.Requester); ok {
 		return channel.Event[*message]{Meta: meta, Raw: m, Adapter: &challenger{a, m, pairs}}
 	}
 	return channel.Event[*message]{Meta: meta, Raw: m, Adapter: a}
@@ -265,16 +266,11 @@ func prune(dir, prefix string, limit int64, keep string) {
 	}
 }
 
-// requester is a store of pairs that makes codes: [*channel.Pairs].
-type requester interface {
-	Request(_ context.Context, channel, account string, s channel.SenderFacts) (code string, tell bool, err error)
-}
-
 // challenger tells who may not talk yet how to be paired.
 type challenger struct {
 	*adapter
 	m     *message
-	pairs requester
+	pairs pairing.Requester
 }
 
 // Challenge implements [channel.Challenger].

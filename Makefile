@@ -55,8 +55,10 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 # The benchmarks of turns, tapes and channels once: they still run, and what they count is printed. Times of one run say nothing.
+# A tape of a million entries is here, too: under the race detector, the tests have a tenth of it.
 bench-once:
-	$(GO) test -run '^$$' -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./bench/turns
+	$(GO) test -run '^$$' -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./channel/... ./bench/turns
+	$(GO) test -run LargeStores ./tape/file
 
 # The npm package in web/client: its bundles and types, and its tests against the server. This one needs Node and npm; what it
 # makes is committed, so that nothing else does.

@@ -147,3 +147,8 @@ type PolicyQuery struct {
 type Pairing interface {
 	Paired(_ context.Context, channel, account, sender string) (bool, error)
 }
+
+// Asker is a [Pairing] that knows who waits to be paired.
+type Asker interface {
+	Asked(_ context.Context, channel, account, sender string) (bool, error)
+}

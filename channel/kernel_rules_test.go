@@ -557,6 +557,42 @@ func TestASenderIsToldOnceAnHourHowToBePaired(t *testing.T) {
 	})
 }
 
+// CH-101: whoever was let in and removed again within the hour is told a code that works.
+func TestWhoWasRemovedIsToldAnew(t *testing.T) {
+	pairs := channel.NewPairs()
+	c := &challenger{scene: newScene()}
+	c.kernel.Pairing = pairs
+	c.facts.Access = channel.AccessFacts{DM: channel.DMFacts{Policy: channel.PolicyPairing, Paired: channel.No}}
+	var codes []string
+	c.do = func(ctx context.Context) error {
+		code, tell, err := pairs.Request(ctx, "fake", "", channel.SenderFacts{ID: "42"})
+		if codes = append(codes, code); !tell {
+			t.Error("told twice")
+		}
+		return err
+	}
+	say := func(id string) {
+		c.in = &channel.Input{ID: id, ConversationID: "42", SenderID: "42"}
+		c.facts.MessageID, c.facts.Sender.ID = id, "42"
+		if _, err := channel.Run(t.Context(), c.kernel, channel.Event[string]{Meta: channel.Meta{Channel: "fake"}, Adapter: c}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("1")
+	say("2")
+	if _, err := pairs.Approve(t.Context(), "fake", codes[0]); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := pairs.Remove(t.Context(), "fake", "", "42"); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	say("3")
+	say("4")
+	if len(codes) != 2 || codes[0] == codes[1] {
+		t.Errorf("told %q, expected two codes", codes)
+	}
+}
+
 // CH-31, CH-32
 func TestEveryPartOfFinalizeRunsAndTheFirstErrorStaysFirst(t *testing.T) {
 	second, third := errors.New("the plan's"), errors.New("the adapter's")

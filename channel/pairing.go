@@ -70,6 +70,14 @@ func (p *Pairs) Paired(_ context.Context, channel, account, sender string) (bool
 	return ok, err
 }
 
+// Asked implements [Asker]: whether the code that a sender was told is still good.
+func (p *Pairs) Asked(_ context.Context, channel, account, sender string) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r, ok, err := p.store.get(requestName(channel, account, sender))
+	return ok && !p.over(r), err
+}
+
 // Request is somebody who asks to be paired. The code is the one to tell; tell is false where the sender was told it within the hour,
 // and is not to be told again. Somebody who is paired has no code.
 func (p *Pairs) Request(_ context.Context, channel, account string, s SenderFacts) (code string, tell bool, err error) {

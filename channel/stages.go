@@ -277,7 +277,7 @@ func (p *pass) challenge(ctx context.Context) {
 	s := &p.k.state
 	s.mu.Lock()
 	last, told := s.challenged[who]
-	due := !told || now.Sub(last) >= challengeEvery
+	due := !told || now.Sub(last) >= challengeEvery || !p.asked(ctx)
 	if due {
 		if s.challenged == nil {
 			s.challenged = map[challenge]time.Time{}
@@ -296,6 +296,16 @@ func (p *pass) challenge(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.k.Limits.Loader, defaultLoader))
 	defer cancel()
 	p.attempt(ctx, StageAuthorize, "the challenge failed", func() error { return c.Challenge(ctx, p.facts.Sender) })
+}
+
+// asked says whether what a sender was told still lets them in, as far as the store can tell: whoever was removed is told anew.
+func (p *pass) asked(ctx context.Context) bool {
+	a, ok := p.k.Pairing.(Asker)
+	if !ok {
+		return true
+	}
+	asked, err := a.Asked(ctx, p.facts.Channel, p.facts.Account, p.facts.Sender.ID)
+	return err != nil || asked
 }
 
 // assemble makes what the agent is told.

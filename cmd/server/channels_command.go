@@ -327,7 +327,7 @@ func (w *ways) explain(ctx context.Context, args []string) error {
 	defer cancel()
 	e, err := asked.Explain(ctx, &channel.Kernel{Settings: tree, Routes: tree, Pairing: openPairs(w.c)}, recorded)
 	if err != nil {
-		return fmt.Errorf("%s: the event cannot be explained: %w", login(ch.Name, ch.Account), err)
+		return fmt.Errorf("%s: the event cannot be explained: %s", login(ch.Name, ch.Account), strings.TrimPrefix(err.Error(), ch.Type+": "))
 	}
 	x := explained{
 		Channel: login(ch.Name, ch.Account), Admission: string(e.Admission.Kind), Reason: string(e.Admission.Reason), Detail: e.Admission.Detail,

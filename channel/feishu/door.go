@@ -61,9 +61,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		answer(w, struct{}{})
 		return
 	}
-	c.mu.Lock()
-	door := c.door
-	c.mu.Unlock()
+	door := c.service.Door()
 	if door == nil || c.me.Load() == nil {
 		later(w)
 		return

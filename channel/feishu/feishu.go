@@ -24,7 +24,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +31,7 @@ import (
 	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
+	"github.com/lingserve/lingserve/channel/service"
 )
 
 // What is shown of an answer before it is finished.
@@ -94,10 +94,7 @@ type Channel struct {
 	me            atomic.Pointer[identity]
 	refused       atomic.Int64 // when the log last said that a request was, in seconds
 	closeIdle     func()       // of a client of its own
-	broken        atomic.Pointer[error]
-	giveUp        atomic.Pointer[context.CancelCauseFunc]
-	mu            sync.Mutex
-	door          *channel.Door // guarded by mu: while Serve runs
+	service       service.Service
 }
 
 // identity is who the bot is.
@@ -180,7 +177,7 @@ func New(s Settings) (*Channel, error) {
 	}
 	once := *client // its redirects are not ours to change
 	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.api = &api{http: &once, base: base, app: app, secret: secret, lost: c.fail, one: make(chan struct{}, 1)}
+	c.api = &api{http: &once, base: base, app: app, secret: secret, lost: c.service.Fail, one: make(chan struct{}, 1)}
 	return c, nil
 }
 
@@ -196,20 +193,7 @@ func (c *Channel) self() identity {
 }
 
 // Ready says why the channel does not work, nil where it does, for whoever asks whether the server is ready (CH-179).
-func (c *Channel) Ready() error {
-	if err := c.broken.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// fail ends the channel: the app's secret is not valid, so that nothing can work until somebody changes it.
-func (c *Channel) fail(err error) {
-	c.broken.Store(&err)
-	if stop := c.giveUp.Load(); stop != nil {
-		(*stop)(err)
-	}
-}
+func (c *Channel) Ready() error { return c.service.Ready() }
 
 // Check says whether the channel could start. It changes nothing on the platform. Whether the platform knows this server's address
 // cannot be asked for.
@@ -282,41 +266,23 @@ func (c *Channel) delivery(chat string) channel.Delivery {
 // Serve implements [channel.Channel].
 func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	defer c.closeIdle()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	c.giveUp.Store(&stop)
-	defer c.giveUp.Store(nil)
-	c.broken.Store(nil)
-
-	door := channel.NewDoor(k, channel.DoorOptions{
-		Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
-		Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
-			return channel.Run(ctx, k, c.event(k, accepted(e), m))
+	return c.service.Serve(ctx, k, service.Options{
+		Door: channel.DoorOptions{
+			Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
+			Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
+				return channel.Run(ctx, k, c.event(k, accepted(e), m))
+			},
+			Incomplete: c.incomplete,
 		},
-		Incomplete: c.incomplete,
+		Name: c.sender(), Sender: c,
+		Connect: func(ctx context.Context) error {
+			if err := c.persist(ctx); err != nil {
+				return err
+			}
+			c.log.InfoContext(ctx, "the channel is connected", "channel", c.name, "bot", c.self().Name)
+			return nil
+		},
 	})
-	c.mu.Lock()
-	if c.door != nil {
-		c.mu.Unlock()
-		return errors.New("feishu: the channel serves already")
-	}
-	c.door = door
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		c.door = nil
-		c.mu.Unlock()
-	}()
-	if k.Outbox != nil {
-		k.Outbox.Register(c.sender(), c)
-		defer k.Outbox.Register(c.sender(), nil)
-	}
-	// The bot's id is needed to know who is meant, so nothing runs before it is known; what is left from before waits, too.
-	if err := c.persist(ctx); err != nil {
-		return c.ended(ctx, err)
-	}
-	c.log.InfoContext(ctx, "the channel is connected", "channel", c.name, "bot", c.self().Name)
-	return c.ended(ctx, door.Serve(ctx, nil))
 }
 
 // accepted is an event of the journal. What nobody can read is settled, too.
@@ -327,17 +293,6 @@ func accepted(entry channel.JournalEntry) *Event {
 	}
 	e.edit = strings.HasPrefix(entry.Key.ID, "edit:")
 	return e
-}
-
-// ended is what Serve returns: nil where somebody wanted its end.
-func (c *Channel) ended(ctx context.Context, err error) error {
-	if bad := c.Ready(); bad != nil {
-		return bad
-	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // maxPause bounds the pause after failures.
@@ -372,6 +327,6 @@ func (c *Channel) incomplete(ctx context.Context, entry channel.JournalEntry) er
 		t.reply, t.topic = e.message.ID, e.message.Thread != ""
 	}
 	t.uuid = uuid("incomplete:"+e.message.ID, 0)
-	_, err := c.post(ctx, &t, body{text: "The server was restarted while it was answering: the answer may be incomplete."})
+	_, err := c.post(ctx, &t, body{text: channel.IncompleteNotice})
 	return err
 }

@@ -74,12 +74,15 @@ func BenchmarkReceive(b *testing.B) {
 	}
 	fake.AddChat(private, "p2p")
 	c.me.Store(&identity{OpenID: fakefeishu.BotID})
-	c.door = channel.NewDoor(&channel.Kernel{Journal: channel.NewJournal(nil)}, channel.DoorOptions{
+	door := channel.NewDoor(&channel.Kernel{Journal: channel.NewJournal(nil)}, channel.DoorOptions{
 		Channel: "feishu", Waiting: 1 << 30,
 		Run: func(context.Context, channel.JournalEntry, channel.Meta) (channel.Result, error) {
 			return channel.Result{}, nil
 		},
 	})
+	if _, err := c.service.Open(door, nil); err != nil {
+		b.Fatal(err)
+	}
 	e, _ := fake.Say(fakefeishu.Said{Chat: private, From: ann, Text: "hello"})
 	h := c.Webhook()
 	b.ReportAllocs()

@@ -100,9 +100,7 @@ var errStarting = errors.New("slack: the channel does not run yet, or not any mo
 
 // accept puts an event into the journal.
 func (c *Channel) accept(ctx context.Context, e *Event, body []byte) error {
-	c.mu.Lock()
-	door := c.door
-	c.mu.Unlock()
+	door := c.service.Door()
 	me := c.self()
 	if door == nil || me.UserID == "" {
 		return errStarting

@@ -27,7 +27,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,6 +34,7 @@ import (
 	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
+	"github.com/lingserve/lingserve/channel/service"
 )
 
 // Where the answer to a message goes that stands in a channel and in no thread.
@@ -91,10 +91,7 @@ type Channel struct {
 	people        people
 	me            atomic.Pointer[identity]
 	closeIdle     func() // of a client of its own
-	broken        atomic.Pointer[error]
-	giveUp        atomic.Pointer[context.CancelCauseFunc]
-	mu            sync.Mutex
-	door          *channel.Door // guarded by mu: while Serve runs
+	service       service.Service
 }
 
 // identity is who the bot is, as auth.test says.
@@ -163,7 +160,7 @@ func New(s Settings) (*Channel, error) {
 	}
 	once := *client // its redirects are not ours to change; one would take the token elsewhere
 	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.api = &api{http: &once, base: base, at: at, token: token, lost: c.fail}
+	c.api = &api{http: &once, base: base, at: at, token: token, lost: c.service.Fail}
 	c.me.Store(&identity{}) // until the platform says more
 	return c, nil
 }
@@ -175,20 +172,7 @@ func (c *Channel) Name() string { return c.name }
 func (c *Channel) self() *identity { return c.me.Load() }
 
 // Ready says why the channel does not work, nil where it does, for whoever asks whether the server is ready.
-func (c *Channel) Ready() error {
-	if err := c.broken.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// fail ends the channel: the token is not valid, so that nothing can work until somebody changes it.
-func (c *Channel) fail(err error) {
-	c.broken.Store(&err)
-	if stop := c.giveUp.Load(); stop != nil {
-		(*stop)(err)
-	}
-}
+func (c *Channel) Ready() error { return c.service.Ready() }
 
 // Check says whether the channel could start. It changes nothing on the platform.
 func (c *Channel) Check(ctx context.Context) error {
@@ -260,56 +244,27 @@ func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byt
 // Serve implements [channel.Channel].
 func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	defer c.closeIdle()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	c.giveUp.Store(&stop)
-	defer c.giveUp.Store(nil)
-	c.broken.Store(nil)
-
-	door := channel.NewDoor(k, channel.DoorOptions{
-		Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
-		Run: func(ctx context.Context, entry channel.JournalEntry, m channel.Meta) (channel.Result, error) {
-			e, err := Raw(entry.Raw)
-			if err != nil {
-				e = new(Event) // what nobody can read is settled, too
-			}
-			return channel.Run(ctx, k, c.event(k, e, m))
+	return c.service.Serve(ctx, k, service.Options{
+		Door: channel.DoorOptions{
+			Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
+			Run: func(ctx context.Context, entry channel.JournalEntry, m channel.Meta) (channel.Result, error) {
+				e, err := Raw(entry.Raw)
+				if err != nil {
+					e = new(Event) // what nobody can read is settled, too
+				}
+				return channel.Run(ctx, k, c.event(k, e, m))
+			},
+			Incomplete: c.incomplete,
 		},
-		Incomplete: c.incomplete,
+		Name: c.sender(), Sender: c,
+		Connect: func(ctx context.Context) error {
+			if err := c.persist(ctx); err != nil {
+				return err
+			}
+			c.log.InfoContext(ctx, "the channel is connected", "channel", c.name, "bot", c.self().User, "workspace", c.self().Team)
+			return nil
+		},
 	})
-	c.mu.Lock()
-	if c.door != nil {
-		c.mu.Unlock()
-		return errors.New("slack: the channel serves already")
-	}
-	c.door = door
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		c.door = nil
-		c.mu.Unlock()
-	}()
-	if k.Outbox != nil {
-		k.Outbox.Register(c.sender(), c)
-		defer k.Outbox.Register(c.sender(), nil)
-	}
-	// The bot's ids are needed to know who is meant, so nothing runs before they are known; what is left from before waits, too.
-	if err := c.persist(ctx); err != nil {
-		return c.ended(ctx, err)
-	}
-	c.log.InfoContext(ctx, "the channel is connected", "channel", c.name, "bot", c.self().User, "workspace", c.self().Team)
-	return c.ended(ctx, door.Serve(ctx, nil))
-}
-
-// ended is what Serve returns: nil where somebody wanted its end.
-func (c *Channel) ended(ctx context.Context, err error) error {
-	if bad := c.Ready(); bad != nil {
-		return bad
-	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // maxPause bounds the pause after failures.
@@ -343,7 +298,7 @@ func (c *Channel) incomplete(ctx context.Context, entry channel.JournalEntry) er
 	if m == nil || m.kind != channel.EventMessage {
 		return nil
 	}
-	_, err = c.post(ctx, target{conversation: m.conversation, thread: c.root(m)}, "The server was restarted while it was answering: the answer may be incomplete.")
+	_, err = c.post(ctx, target{conversation: m.conversation, thread: c.root(m)}, channel.IncompleteNotice)
 	return err
 }
 

@@ -111,9 +111,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	c.mu.Lock()
-	door := c.door
-	c.mu.Unlock()
+	door := c.service.Door()
 	if door == nil || c.self().Username == "" {
 		later(w)
 		return

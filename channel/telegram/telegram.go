@@ -26,7 +26,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +36,7 @@ import (
 	"github.com/lingserve/lingserve/channel/attempt"
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
+	"github.com/lingserve/lingserve/channel/service"
 )
 
 // How updates come.
@@ -103,11 +103,7 @@ type Channel struct {
 	files         string // the folder of a local Bot API server, below which its paths are read; "" for none
 	closeIdle     func() // of a client of its own
 	me            atomic.Pointer[models.User]
-	broken        atomic.Pointer[error]                   // why nothing works
-	giveUp        atomic.Pointer[context.CancelCauseFunc] // ends Serve
-
-	mu   sync.Mutex
-	door *channel.Door // guarded by mu; nil while Serve does not run
+	service       service.Service
 }
 
 var _ channel.Channel = (*Channel)(nil)
@@ -191,7 +187,7 @@ func New(s Settings) (*Channel, error) {
 	}
 	once := *client // its redirects are not ours to change
 	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.api = &api{http: &once, base: base, token: token, lost: c.fail}
+	c.api = &api{http: &once, base: base, token: token, lost: c.service.Fail}
 	id, _, _ := strings.Cut(token, ":")
 	me := &models.User{IsBot: true} // until the platform says more
 	_, _ = fmt.Sscan(id, &me.ID)
@@ -206,20 +202,7 @@ func (c *Channel) Name() string { return c.name }
 func (c *Channel) self() *models.User { return c.me.Load() }
 
 // Ready says why the channel does not work, nil where it does, for whoever asks whether the server is ready (CH-179).
-func (c *Channel) Ready() error {
-	if err := c.broken.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// fail ends the channel: the token is not valid, so that nothing can work until somebody changes it.
-func (c *Channel) fail(err error) {
-	c.broken.Store(&err)
-	if stop := c.giveUp.Load(); stop != nil {
-		(*stop)(err)
-	}
-}
+func (c *Channel) Ready() error { return c.service.Ready() }
 
 // Check says whether the channel could start. It changes nothing on the platform.
 func (c *Channel) Check(ctx context.Context) error {
@@ -289,60 +272,32 @@ func (c *Channel) delivery(chat, thread string, kind channel.ChatType) channel.D
 // Serve implements [channel.Channel].
 func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	defer c.closeIdle()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	c.giveUp.Store(&stop)
-	defer c.giveUp.Store(nil)
-	c.broken.Store(nil)
-
-	door := channel.NewDoor(k, channel.DoorOptions{
-		Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
-		Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
-			u, err := Raw(e.Raw)
-			if err != nil {
-				u = new(Update) // what nobody can read is settled, too
-			}
-			return channel.Run(ctx, k, c.event(k, u, m))
-		},
-		Incomplete: c.incomplete,
-	})
-	c.mu.Lock()
-	if c.door != nil {
-		c.mu.Unlock()
-		return errors.New("telegram: the channel serves already")
-	}
-	c.door = door
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		c.door = nil
-		c.mu.Unlock()
-	}()
-	if k.Outbox != nil {
-		k.Outbox.Register(c.sender(), c)
-		defer k.Outbox.Register(c.sender(), nil)
-	}
-	// The bot's name is needed to know who is meant, so nothing runs before it is known; what is left from before waits, too.
-	if err := c.persist(ctx, "getMe", c.whoAmI); err != nil {
-		return c.ended(ctx, err)
-	}
-	c.log.InfoContext(ctx, "the channel is connected", "channel", c.name, "bot", c.self().Username, "mode", c.mode)
-	receive := func(ctx context.Context) error { return c.poll(ctx, door) }
+	receive := c.poll
 	if c.mode == ModeWebhook {
-		receive = c.listen
+		receive = func(ctx context.Context, _ *channel.Door) error { return c.listen(ctx) }
 	}
-	return c.ended(ctx, door.Serve(ctx, receive))
-}
-
-// ended is what Serve returns: nil where somebody wanted its end.
-func (c *Channel) ended(ctx context.Context, err error) error {
-	if bad := c.Ready(); bad != nil {
-		return bad
-	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	return c.service.Serve(ctx, k, service.Options{
+		Door: channel.DoorOptions{
+			Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
+			Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
+				u, err := Raw(e.Raw)
+				if err != nil {
+					u = new(Update) // what nobody can read is settled, too
+				}
+				return channel.Run(ctx, k, c.event(k, u, m))
+			},
+			Incomplete: c.incomplete,
+		},
+		Name: c.sender(), Sender: c,
+		Receive: receive,
+		Connect: func(ctx context.Context) error {
+			if err := c.persist(ctx, "getMe", c.whoAmI); err != nil {
+				return err
+			}
+			c.log.InfoContext(ctx, "the channel is connected", "channel", c.name, "bot", c.self().Username, "mode", c.mode)
+			return nil
+		},
+	})
 }
 
 // maxPause bounds the pause after failures.
@@ -387,7 +342,7 @@ func (c *Channel) incomplete(ctx context.Context, e channel.JournalEntry) error 
 	if chatKind(&m.Chat) == channel.Group {
 		t.reply = m.ID
 	}
-	_, err = c.send(ctx, &t, chunk{marked: "The server was restarted while it was answering: the answer may be incomplete."})
+	_, err = c.send(ctx, &t, chunk{marked: channel.IncompleteNotice})
 	return err
 }
 

@@ -64,7 +64,7 @@ bench-once:
 # makes is committed, so that nothing else does.
 client: build
 	cd web/client && npm ci && npm run build && npm run check && npm test
-	cd web/client/build && $(GO) vet . && $(GO) test -count=1 .
+	cd web/build && $(GO) vet . && $(GO) test -count=1 .
 
 clean:
 	rm -rf bin

@@ -1,4 +1,4 @@
-module github.com/lingserve/lingserve/web/client/build
+module github.com/lingserve/lingserve/web/build
 
 go 1.26.0
 

@@ -378,6 +378,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", "/v1/workflows", "", nil, 200, false},
 			{"GET", "/v1/workflows/chat", "", nil, 200, false},
 			{"GET", "/v1/workflows/no%2Fpe", "", nil, 404, false},
+			{"GET", "/v1/agents", "", nil, 200, false},
 			{"GET", "/v1/models", "", nil, 200, false},
 			{"GET", "/healthz", "", nil, 200, false},
 			{"GET", "/readyz", "", nil, 200, false},

@@ -100,7 +100,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	out := s.newOutput(w, r)
 	out.stop = s.stopping.Done()
 	var opening [16]byte
-	if v.format == frame.SSE {
+	if v.format == frame.SSE && v.encode == nil { // clients of other servers may stumble over the field
 		if _, err := out.Write(appendRetry(opening[:0])); err != nil {
 			s.left(run, v, err)
 		}
@@ -114,6 +114,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
 	o := frame.Options{Format: v.format}
+	if v.encode != nil {
+		o.Encoder = v.encode(run)
+	}
 	if v.format == frame.SSE || v.keepAlive {
 		o.KeepAlive = s.o.KeepAlive
 	}

@@ -82,6 +82,8 @@ type view struct {
 	async     bool         // Prefer: respond-async
 	key       string       // Idempotency-Key
 
+	encode func(*run) frame.Encoder // for clients of other servers; nil is our own way
+
 	resume    *eventID // go on after this event
 	fromQuery bool     // the id stands in the query: a page that was loaded anew, not a connection that was cut
 	after     *uint64  // ?after=N: the same without the run's name

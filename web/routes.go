@@ -28,6 +28,7 @@ func (s *Server) routes() http.Handler {
 	document("/healthz", s.getHealth)
 	document("/readyz", s.getReady)
 	document("/openapi.yaml", s.getContract)
+	document("/v1/agents", s.getAgents)
 	document("/v1/models", s.getModels)
 	document("/v1/workflows", s.getWorkflows)
 	document("/v1/workflows/{name}", s.getWorkflow)

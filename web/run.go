@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/json"
 	"log/slog"
+	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -37,11 +38,12 @@ func (s subject) attr() slog.Attr {
 
 // run is one run: going on, or ended and kept for those who come late.
 type run struct {
-	id    string
-	of    subject
-	tube  *tube.Tube
-	keyed bool // started with an Idempotency-Key: kept longer, and across restarts
-	began time.Time
+	id      string
+	of      subject
+	tube    *tube.Tube
+	session string // that it is a turn of; "" for none
+	keyed   bool   // started with an Idempotency-Key: kept longer, and across restarts
+	began   time.Time
 	// lost says that the server ended in the middle of the run, and what it had made is not there any more.
 	lost bool
 
@@ -178,6 +180,28 @@ func (o outcome) cause() (ling.ErrorData, bool) {
 		return o.Errors[n-1], true
 	}
 	return ling.ErrorData{}, false
+}
+
+// refusal is the answer of a run that has failed before it had made anything: nil for all others.
+func (o outcome) refusal(id string, document, beside []byte) *problem {
+	if o.Status != statusFailed || !empty(document) || !empty(beside) {
+		return nil
+	}
+	cause, ok := o.cause()
+	if !ok {
+		return nil
+	}
+	p := newProblem(cause.Code, cause.Message)
+	p.Run = id
+	if p.Status == http.StatusServiceUnavailable {
+		p.retryAfter = max(5*time.Second, time.Duration(cause.RetryAfter)*time.Second)
+	}
+	for _, e := range o.Errors {
+		if e.Pointer != "" {
+			p.Errors = append(p.Errors, misfit{Pointer: e.Pointer, Detail: e.Message})
+		}
+	}
+	return p
 }
 
 func itoa(i int) string { return strconv.Itoa(i) }

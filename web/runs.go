@@ -32,6 +32,7 @@ type runs struct {
 
 	mu        sync.Mutex
 	inMemory  map[string]*run          // running, and ended ones that are kept here
+	inSession map[string]*run          // the one that was started last in a session, while it is in memory
 	kept      []*run                   // the ended ones of inMemory, the least recently touched first
 	keptBytes int64                    // of kept
 	onDisk    map[string]stored        // ended ones that can be read back
@@ -61,7 +62,7 @@ func newRuns(o *Options, d *disk) *runs {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &runs{
 		o: o, log: o.Log, disk: d, ctx: ctx, cancel: cancel,
-		inMemory: map[string]*run{}, onDisk: map[string]stored{}, loading: map[string]chan struct{}{},
+		inMemory: map[string]*run{}, inSession: map[string]*run{}, onDisk: map[string]stored{}, loading: map[string]chan struct{}{},
 		keys: newKeys(o.KeyRetention), quiet: make(chan struct{}),
 	}
 }
@@ -152,7 +153,7 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		sp.id = newRunID()
 	}
 	r = &run{
-		id: sp.id, of: sp.of(), keyed: sp.key != "",
+		id: sp.id, of: sp.of(), session: sp.session, keyed: sp.key != "",
 		began: time.Now(), done: make(chan struct{}),
 	}
 	m := rs.manager(rs.ctx, &sp)
@@ -163,6 +164,9 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	}
 	rs.keepKeyLocked(sp, r.id)
 	rs.inMemory[r.id] = r
+	if r.session != "" {
+		rs.inSession[r.session] = r
+	}
 	rs.running++
 	// As a task, so that an error or a panic of the workflow itself is the run's.
 	if err := m.Go(func(ctx context.Context) error { return sp.workflow.Run(ctx, m, sp.input) }); err != nil {
@@ -337,6 +341,13 @@ func (rs *runs) get(ctx context.Context, id string) (*run, error) {
 	}
 }
 
+// latest finds the run that was started last in a session: nil where none is in memory.
+func (rs *runs) latest(session string) *run {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.inSession[session]
+}
+
 // save writes an ended run to disk; false where that failed.
 func (rs *runs) save(r *run) bool {
 	size, err := rs.disk.save(r)
@@ -397,6 +408,9 @@ func (rs *runs) dropLocked(r *run) {
 		rs.keptBytes -= r.size
 		rs.freed += r.size
 		delete(rs.inMemory, r.id)
+		if rs.inSession[r.session] == r {
+			delete(rs.inSession, r.session)
+		}
 		return
 	}
 }
@@ -428,7 +442,7 @@ func (rs *runs) sweep(now time.Time) (idle bool) {
 	compact := rs.keys.sweep(now)
 	if len(rs.onDisk) == 0 && len(rs.inMemory) == 0 {
 		// A map does not get smaller by itself.
-		rs.onDisk, rs.inMemory = map[string]stored{}, map[string]*run{}
+		rs.onDisk, rs.inMemory, rs.inSession = map[string]stored{}, map[string]*run{}, map[string]*run{}
 	}
 	idle = rs.running == 0 && rs.freed >= giveBack
 	if idle {

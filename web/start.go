@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/jsonuri"
@@ -369,36 +368,30 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *run, v *vie
 func (s *Server) aggregate(w http.ResponseWriter, r *http.Request, run *run, v *view) {
 	s.streams.enter()
 	defer s.streams.leave()
-	select {
-	case <-run.done:
-	default:
-		select {
-		case <-run.done:
-		case <-r.Context().Done():
-			s.giveUp(run, v)
-			panic(http.ErrAbortHandler)
-		case <-s.stopping.Done():
-			panic(http.ErrAbortHandler)
-		}
-	}
+	s.await(r, run, v)
 	o, document, beside := run.state()
-	if o.Status == statusFailed && empty(document) && empty(beside) {
-		if cause, ok := o.cause(); ok {
-			p := newProblem(cause.Code, cause.Message)
-			p.Run = run.id
-			if p.Status == http.StatusServiceUnavailable {
-				p.retryAfter = max(5*time.Second, time.Duration(cause.RetryAfter)*time.Second)
-			}
-			for _, e := range o.Errors {
-				if e.Pointer != "" {
-					p.Errors = append(p.Errors, misfit{Pointer: e.Pointer, Detail: e.Message})
-				}
-			}
-			p.write(w)
-			return
-		}
+	if p := o.refusal(run.id, document, beside); p != nil {
+		p.write(w)
+		return
 	}
 	s.send(w, r, http.StatusOK, "application/json", o.appendDocument(nil, run.id, document, beside, v.reserved))
+}
+
+// await waits for the run's end. A client that goes away meanwhile gets no answer, and no clean end.
+func (s *Server) await(r *http.Request, run *run, v *view) {
+	select {
+	case <-run.done:
+		return
+	default:
+	}
+	select {
+	case <-run.done:
+	case <-r.Context().Done():
+		s.giveUp(run, v)
+		panic(http.ErrAbortHandler)
+	case <-s.stopping.Done():
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // resume goes on after the event that the client has seen last. It never starts a run. path is the run that the path names,

@@ -17,14 +17,23 @@ type Output interface {
 	Flush() error
 }
 
+// Encoder writes events in other words than a framing's own, for clients of other servers. It belongs to one stream.
+type Encoder interface {
+	// Append appends what the client is sent for an event; nothing where it has no use for it.
+	Append(dst []byte, e tube.Event) []byte
+	// Over says that the client is told no more, although the run may go on.
+	Over() bool
+}
+
 // Options of a stream.
 type Options struct {
 	Format    Format
+	Encoder   Encoder       // nil: the framing's own
 	KeepAlive time.Duration // an idle stream gets a comment (SSE) or an empty line (JSONL); 0: none
 }
 
 // Copy writes what r has, then follows it until its end: everything that waits in one write, a flush when it has caught up.
-// It returns nil after the terminal event, ctx's cause, or the error of a write.
+// It returns nil after the terminal event or when the encoder is over, ctx's cause, or the error of a write.
 func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options) error {
 	s := &stream{ctx: ctx, out: out, run: run, r: r, every: o.KeepAlive}
 	switch o.Format {
@@ -34,6 +43,15 @@ func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options
 		s.frame, s.comment = AppendJSONL, comment[1:]
 	default:
 		return fmt.Errorf("frame: %q is no framing of events", o.Format)
+	}
+	if e := o.Encoder; e != nil {
+		s.frame = func(dst []byte, _ string, event tube.Event) []byte {
+			if e.Over() {
+				return dst
+			}
+			return e.Append(dst, event)
+		}
+		s.over = e.Over
 	}
 	defer r.Leave()
 	defer context.AfterFunc(ctx, r.Wake)()
@@ -55,6 +73,7 @@ type stream struct {
 	run   string
 	r     *tube.Reader
 	frame func([]byte, string, tube.Event) []byte
+	over  func() bool // nil: never before the run
 
 	every   time.Duration // of silence, until there is a comment
 	comment []byte
@@ -75,7 +94,7 @@ func (s *stream) follow() error {
 		if err := s.write(); err != nil {
 			return err
 		}
-		if s.r.Ended() {
+		if s.r.Ended() || s.over != nil && s.over() {
 			return nil
 		}
 		// All that ends a wait comes through the reader's own channel: a select over those of a context and a timer, too, is

@@ -282,3 +282,32 @@ func TestTB_03_AndFT30OneRunIsReadInBothFramingsAtOnce(t *testing.T) {
 		t.Errorf("%d SSE events, %d lines", n, lines)
 	}
 }
+
+// shouting writes texts in capitals, and has heard enough when it has had one with an exclamation mark.
+type shouting struct{ over bool }
+
+func (s *shouting) Append(dst []byte, e tube.Event) []byte {
+	if e.Kind != tube.Append {
+		return dst
+	}
+	s.over = bytes.HasSuffix(e.Value, []byte("!"))
+	return append(append(dst, bytes.ToUpper(e.Value)...), '\n')
+}
+
+func (s *shouting) Over() bool { return s.over }
+
+func TestAnEncoderWritesInItsOwnWordsAndMayEndBeforeTheRun(t *testing.T) {
+	tb := newTube()
+	for _, text := range []string{"one", "two!", "three"} {
+		if _, err := tb.Send(tube.Event{URI: []byte("a"), Value: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := newRecorder()
+	if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE, Encoder: new(shouting)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); got != "ONE\nTWO!\n" {
+		t.Errorf("%q", got)
+	}
+}

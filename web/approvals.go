@@ -2,13 +2,11 @@ package web
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
 
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/tool"
 )
 
 // maxReason bounds what a model is told of a denial.
@@ -16,8 +14,7 @@ const maxReason = 1 << 10
 
 // postApproval answers a call of a run's agent that waits for approval.
 func (s *Server) postApproval(w http.ResponseWriter, r *http.Request) {
-	// Whoever reaches the server may do all that it can; what a user says to an agent may not.
-	answer := agent.Answer{Call: pathValue(r, "call"), By: Channel, Role: tool.Admin}
+	answer := agent.Answer{Call: pathValue(r, "call")}
 	decision := ""
 	p := s.body(w, r, true, func(d *decoder) fields {
 		return fields{
@@ -39,20 +36,10 @@ func (s *Server) postApproval(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ofRun(w.Header(), run.id)
-	answer.Turn, answer.Approve = run.id, decision == "approve"
-	err := agent.ErrNoQuestion
-	if s.o.Agents != nil {
-		err = s.o.Agents.Answer(r.Context(), answer)
-	}
-	switch {
-	case err == nil:
-		w.WriteHeader(http.StatusNoContent)
+	answer.Approve = decision == "approve"
+	if p := s.decide(r.Context(), run, answer); p != nil {
+		p.write(w)
 		return
-	case errors.Is(err, agent.ErrAnswered):
-		p = newProblem(codeConflict, "the call has been answered, or is over")
-	default:
-		p = newProblem(codeNotFound, "no call "+quote(answer.Call)+" of this run waits for approval")
 	}
-	p.Run = run.id
-	p.write(w)
+	w.WriteHeader(http.StatusNoContent)
 }

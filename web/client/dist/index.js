@@ -358,8 +358,7 @@ var Run = class {
       signal?.addEventListener("abort", stop);
       this.#promise.catch(() => {
       }).then(() => signal?.removeEventListener("abort", stop));
-      if (options.transport === "eventsource") this.#listen();
-      else void this.#follow();
+      void this.#follow();
     }
   }
   /** The run's id, as soon as it is known. */
@@ -395,13 +394,10 @@ var Run = class {
    * falls far behind. It ends behind `finished` or `canceled`, and throws where the run could not be followed to there.
    * Leaving it neither cancels the run nor stops following it.
    */
-  [Symbol.asyncIterator]() {
-    const reader = { waiting: this.#begun || this.#ended ? this.#snapshot() : [] };
+  async *[Symbol.asyncIterator]() {
+    const reader = { waiting: this.#begun || this.#ended ? this.#snapshot() : [], most: mostWaiting };
     if (this.#ended) reader.waiting.push(this.#ended);
     this.#readers.add(reader);
-    return this.#read(reader);
-  }
-  async *#read(reader) {
     try {
       for (; ; ) {
         const batch = reader.waiting;
@@ -442,8 +438,24 @@ var Run = class {
   async #cancel() {
     await this.#known;
     if (this.#status !== "running") return;
-    const answer = await this.#fetch(`${this.#base}/${encodeURIComponent(this.#id)}/cancel`, { method: "POST", headers: await this.#headers() });
-    if (!answer.ok && answer.status !== 409) throw await problem(answer);
+    await this.#post("cancel").catch((error) => {
+      if (error.status !== 409) throw error;
+    });
+  }
+  /**
+   * Answers a call that the run asked about with `approval_required`. `reason` is for the model to read, and with `remember` the
+   * tool need not ask again in this session. Rejects with `conflict` where somebody else was first, or the time is over.
+   */
+  async approve(call2, decision = "approve", more) {
+    await this.#known;
+    await this.#post("approvals/" + encodeURIComponent(call2), { decision, ...more });
+  }
+  async #post(path, body) {
+    if (!this.#id) throw this.#error;
+    const headers = await this.#headers();
+    if (body) headers.set("Content-Type", "application/json");
+    const answer = await this.#fetch(`${this.#at()}/${path}`, { method: "POST", headers, body: body && JSON.stringify(body) });
+    if (!answer.ok) throw await problem(answer);
   }
   /** Stops following. The run goes on, unless it was asked for with `on_disconnect: "cancel"`. */
   close(reason) {
@@ -455,7 +467,7 @@ var Run = class {
       const before = this.#last;
       let cause;
       try {
-        await this.#connect();
+        await (this.#options.transport === "eventsource" ? this.#listen() : this.#connect());
       } catch (error) {
         if (error instanceof RunError) return this.#stop(error);
         cause = error;
@@ -515,35 +527,44 @@ var Run = class {
       clearTimeout(timer);
     }
   }
+  // The same by an EventSource, which connects again by itself until an answer is not what it should be.
   #listen() {
     const { EventSource = globalThis.EventSource, credentials, events = [] } = this.#options;
-    if (!EventSource) return this.#stop(new RunError("protocol", "there is no EventSource here"));
+    if (!EventSource) throw new RunError("protocol", "there is no EventSource here");
     const source = new EventSource(this.#url(), { withCredentials: credentials === "include" });
-    this.#drop = () => source.close();
-    const take = (name) => (e) => {
-      if (typeof e.data !== "string" || this.#status !== "running") return;
-      try {
-        this.#receive(e.lastEventId && e.lastEventId !== this.#last ? e.lastEventId : void 0, name, e.data);
-      } catch (error) {
-        this.#stop(error instanceof RunError ? error : new RunError("protocol", "an event cannot be read", { cause: error }));
-      }
-    };
-    source.addEventListener("open", () => this.#held = []);
-    source.addEventListener("message", take(""));
-    for (const name of /* @__PURE__ */ new Set([...named, ...events])) source.addEventListener(name, take(name));
-    const failed = take("error");
-    source.addEventListener("error", (e) => {
-      failed(e);
-      if (e.data === void 0 && source.readyState === 2) this.#stop(new RunError("unreachable", "the server has refused the request"));
-    });
+    return new Promise((over, fail) => {
+      this.#drop = () => (source.close(), over());
+      const take = (name) => (e) => {
+        if (typeof e.data !== "string" || this.#status !== "running") return;
+        try {
+          this.#receive(e.lastEventId && e.lastEventId !== this.#last ? e.lastEventId : void 0, name, e.data);
+        } catch (error) {
+          fail(error);
+        }
+      };
+      source.addEventListener("open", () => this.#held = []);
+      source.addEventListener("message", take(""));
+      for (const name of /* @__PURE__ */ new Set([...named, ...events])) source.addEventListener(name, take(name));
+      const failed = take("error");
+      source.addEventListener("error", (e) => {
+        failed(e);
+        if (e.data === void 0 && source.readyState === 2) fail(this.#last ? void 0 : new RunError("unreachable", "the server has refused the request"));
+      });
+    }).finally(() => source.close());
+  }
+  // Where the run is.
+  #at() {
+    return `${this.#base}/${encodeURIComponent(this.#id)}`;
   }
   #url() {
     const query = new URLSearchParams(this.#query);
+    const listens = this.#options.transport === "eventsource";
+    if (listens && this.#last) query.set("last_event_id", this.#last);
     if (!this.#request) {
       if (!this.#last) query.set("snapshot", "1");
-      return `${this.#base}/${encodeURIComponent(this.#id)}/events${mark(query)}`;
+      return `${this.#at()}/events${mark(query)}`;
     }
-    if (this.#options.transport === "eventsource") {
+    if (listens) {
       query.set("key", this.#key);
       for (const [name, value] of Object.entries(this.#request)) {
         if (typeof value === "boolean") query.set(name, value ? "1" : "0");
@@ -599,9 +620,10 @@ var Run = class {
     }
     for (const reader of this.#readers) {
       reader.waiting.push(event);
-      if (reader.waiting.length > mostWaiting) {
+      if (reader.waiting.length > reader.most) {
         this.#show(Infinity);
         reader.waiting = [...reader.waiting.filter((e) => "event" in e), ...this.#snapshot()];
+        reader.most = Math.max(mostWaiting, 2 * reader.waiting.length);
       }
       reader.wake?.();
     }

@@ -1,14 +1,17 @@
 // src/react.ts
-import { useEffect, useMemo, useSyncExternalStore } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
 import { run } from "./index.js";
 function useRun(url, request, options) {
   const what = request ? url + "\n" + JSON.stringify(request) + "\n" + (options?.key ?? "") : "";
-  const store = useMemo(() => new Store(), []);
+  const [store] = useState(() => new Store());
   useEffect(() => store.begin(what, () => request ? run(url, request, options) : void 0), [store, what]);
   return useSyncExternalStore(store.subscribe, store.state, idle);
 }
 var Store = class {
-  #state = nothing;
+  // The same in every state, so that a component that has only this is not rendered again.
+  #cancel = async () => this.#live?.run.cancel();
+  #nothing = { ...nothing, cancel: this.#cancel };
+  #state = this.#nothing;
   #what = "";
   #live;
   #listeners = /* @__PURE__ */ new Set();
@@ -43,7 +46,7 @@ var Store = class {
   }
   #set(run2, document) {
     if (run2 !== this.#live?.run) return;
-    this.#state = run2 ? { document, status: run2.status, error: run2.error, run: run2, cancel: () => run2.cancel() } : nothing;
+    this.#state = run2 ? { document, status: run2.status, error: run2.error, run: run2, cancel: this.#cancel } : this.#nothing;
     for (const fn of this.#listeners) fn();
   }
 };

@@ -36,6 +36,14 @@ export declare class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEv
     watch(fn: () => void): () => void;
     /** Cancels the run on the server; what it has made is kept. Resolves when the server has taken note. */
     cancel(): Promise<void>;
+    /**
+     * Answers a call that the run asked about with `approval_required`. `reason` is for the model to read, and with `remember` the
+     * tool need not ask again in this session. Rejects with `conflict` where somebody else was first, or the time is over.
+     */
+    approve(call: string, decision?: "approve" | "deny", more?: {
+        reason?: string;
+        remember?: "session";
+    }): Promise<void>;
     /** Stops following. The run goes on, unless it was asked for with `on_disconnect: "cancel"`. */
     close(reason?: unknown): void;
 }

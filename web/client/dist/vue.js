@@ -1,5 +1,5 @@
 // src/vue.ts
-import { getCurrentInstance, onMounted, onScopeDispose, shallowRef, toValue, watch } from "vue";
+import { getCurrentInstance, getCurrentScope, onMounted, onScopeDispose, shallowRef, toValue, watch } from "vue";
 import { run } from "./index.js";
 function useRun(url, request, options) {
   const document = shallowRef();
@@ -27,8 +27,8 @@ function useRun(url, request, options) {
   };
   const follow = () => watch(what, begin, { immediate: true });
   if (getCurrentInstance()) onMounted(follow);
-  else follow();
-  onScopeDispose(() => current.value?.close());
+  else if (typeof window !== "undefined") follow();
+  if (getCurrentScope()) onScopeDispose(() => current.value?.close());
   return { document, status, error, run: current, cancel: async () => current.value?.cancel() };
 }
 export {

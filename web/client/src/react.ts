@@ -1,4 +1,4 @@
-import { useEffect, useMemo, useSyncExternalStore } from "react";
+import { useEffect, useState, useSyncExternalStore } from "react";
 import { run, type Run, type RunError, type RunOptions, type RunRequest, type RunStatus } from "./index.js";
 
 /** What a component sees of a run. It is another object only when something has changed. */
@@ -23,13 +23,16 @@ interface Live {
  */
 export function useRun<T = any>(url: string, request: RunRequest | null | undefined, options?: RunOptions): RunState<T> {
   const what = request ? url + "\n" + JSON.stringify(request) + "\n" + (options?.key ?? "") : "";
-  const store = useMemo(() => new Store<T>(), []);
+  const [store] = useState(() => new Store<T>());
   useEffect(() => store.begin(what, () => (request ? run<T>(url, request, options) : undefined)), [store, what]);
   return useSyncExternalStore(store.subscribe, store.state, idle<T>);
 }
 
 class Store<T> {
-  #state: RunState<T> = nothing;
+  // The same in every state, so that a component that has only this is not rendered again.
+  readonly #cancel = async () => this.#live?.run.cancel();
+  readonly #nothing: RunState<T> = { ...nothing, cancel: this.#cancel };
+  #state = this.#nothing;
   #what = "";
   #live: Live | undefined;
   readonly #listeners = new Set<() => void>();
@@ -69,7 +72,7 @@ class Store<T> {
 
   #set(run: Run<T> | undefined, document: T | undefined): void {
     if (run !== this.#live?.run) return;
-    this.#state = run ? { document, status: run.status, error: run.error, run, cancel: () => run.cancel() } : nothing;
+    this.#state = run ? { document, status: run.status, error: run.error, run, cancel: this.#cancel } : this.#nothing;
     for (const fn of this.#listeners) fn();
   }
 }

@@ -19,6 +19,7 @@ interface Subscription {
 
 interface Reader {
   waiting: RunEvent[];
+  most: number; // so many may wait
   wake?: () => void;
 }
 
@@ -94,8 +95,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
       signal?.addEventListener("abort", stop);
       // A signal may live longer than any run.
       this.#promise.catch(() => {}).then(() => signal?.removeEventListener("abort", stop));
-      if (options.transport === "eventsource") this.#listen();
-      else void this.#follow();
+      void this.#follow();
     }
   }
 
@@ -140,14 +140,10 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
    * falls far behind. It ends behind `finished` or `canceled`, and throws where the run could not be followed to there.
    * Leaving it neither cancels the run nor stops following it.
    */
-  [Symbol.asyncIterator](): AsyncGenerator<RunEvent, void, undefined> {
-    const reader: Reader = { waiting: this.#begun || this.#ended ? this.#snapshot() : [] };
+  async *[Symbol.asyncIterator](): AsyncGenerator<RunEvent, void, undefined> {
+    const reader: Reader = { waiting: this.#begun || this.#ended ? this.#snapshot() : [], most: mostWaiting };
     if (this.#ended) reader.waiting.push(this.#ended);
     this.#readers.add(reader);
-    return this.#read(reader);
-  }
-
-  async *#read(reader: Reader): AsyncGenerator<RunEvent, void, undefined> {
     try {
       for (;;) {
         const batch = reader.waiting;
@@ -192,8 +188,26 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
   async #cancel(): Promise<void> {
     await this.#known;
     if (this.#status !== "running") return;
-    const answer = await this.#fetch(`${this.#base}/${encodeURIComponent(this.#id!)}/cancel`, { method: "POST", headers: await this.#headers() });
-    if (!answer.ok && answer.status !== 409) throw await problem(answer); // 409: it has ended meanwhile
+    await this.#post("cancel").catch((error) => {
+      if (error.status !== 409) throw error; // it has ended meanwhile
+    });
+  }
+
+  /**
+   * Answers a call that the run asked about with `approval_required`. `reason` is for the model to read, and with `remember` the
+   * tool need not ask again in this session. Rejects with `conflict` where somebody else was first, or the time is over.
+   */
+  async approve(call: string, decision: "approve" | "deny" = "approve", more?: { reason?: string; remember?: "session" }): Promise<void> {
+    await this.#known;
+    await this.#post("approvals/" + encodeURIComponent(call), { decision, ...more });
+  }
+
+  async #post(path: string, body?: object): Promise<void> {
+    if (!this.#id) throw this.#error; // it never began
+    const headers = await this.#headers();
+    if (body) headers.set("Content-Type", "application/json");
+    const answer = await this.#fetch(`${this.#at()}/${path}`, { method: "POST", headers, body: body && JSON.stringify(body) });
+    if (!answer.ok) throw await problem(answer);
   }
 
   /** Stops following. The run goes on, unless it was asked for with `on_disconnect: "cancel"`. */
@@ -208,7 +222,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
       const before = this.#last;
       let cause: unknown;
       try {
-        await this.#connect();
+        await (this.#options.transport === "eventsource" ? this.#listen() : this.#connect());
       } catch (error) {
         if (error instanceof RunError) return this.#stop(error);
         cause = error;
@@ -272,37 +286,48 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
     }
   }
 
-  #listen(): void {
+  // The same by an EventSource, which connects again by itself until an answer is not what it should be.
+  #listen(): Promise<void> {
     const { EventSource = globalThis.EventSource as RunOptions["EventSource"], credentials, events = [] } = this.#options;
-    if (!EventSource) return this.#stop(new RunError("protocol", "there is no EventSource here"));
+    if (!EventSource) throw new RunError("protocol", "there is no EventSource here");
     const source: EventSourceLike = new EventSource(this.#url(), { withCredentials: credentials === "include" });
-    this.#drop = () => source.close();
-    const take = (name: string) => (e: { data?: unknown; lastEventId: string }) => {
-      if (typeof e.data !== "string" || this.#status !== "running") return;
-      try {
-        // An event without an id carries that of the one before.
-        this.#receive(e.lastEventId && e.lastEventId !== this.#last ? e.lastEventId : undefined, name, e.data);
-      } catch (error) {
-        this.#stop(error instanceof RunError ? error : new RunError("protocol", "an event cannot be read", { cause: error }));
-      }
-    };
-    source.addEventListener("open", () => (this.#held = []));
-    source.addEventListener("message", take(""));
-    for (const name of new Set([...named, ...events])) source.addEventListener(name, take(name));
-    const failed = take("error"); // the connection's errors have the name of the run's, and no data
-    source.addEventListener("error", (e) => {
-      failed(e);
-      if (e.data === undefined && source.readyState === 2) this.#stop(new RunError("unreachable", "the server has refused the request"));
-    });
+    return new Promise<void>((over, fail) => {
+      this.#drop = () => (source.close(), over());
+      const take = (name: string) => (e: { data?: unknown; lastEventId: string }) => {
+        if (typeof e.data !== "string" || this.#status !== "running") return;
+        try {
+          // An event without an id carries that of the one before.
+          this.#receive(e.lastEventId && e.lastEventId !== this.#last ? e.lastEventId : undefined, name, e.data);
+        } catch (error) {
+          fail(error);
+        }
+      };
+      source.addEventListener("open", () => (this.#held = []));
+      source.addEventListener("message", take(""));
+      for (const name of new Set([...named, ...events])) source.addEventListener(name, take(name));
+      const failed = take("error"); // the connection's errors have the name of the run's, and no data
+      source.addEventListener("error", (e) => {
+        failed(e);
+        // Why is not said. Where there was an answer before, this one is of something between.
+        if (e.data === undefined && source.readyState === 2) fail(this.#last ? undefined : new RunError("unreachable", "the server has refused the request"));
+      });
+    }).finally(() => source.close());
+  }
+
+  // Where the run is.
+  #at(): string {
+    return `${this.#base}/${encodeURIComponent(this.#id!)}`;
   }
 
   #url(): string {
     const query = new URLSearchParams(this.#query);
+    const listens = this.#options.transport === "eventsource";
+    if (listens && this.#last) query.set("last_event_id", this.#last);
     if (!this.#request) {
       if (!this.#last) query.set("snapshot", "1");
-      return `${this.#base}/${encodeURIComponent(this.#id!)}/events${mark(query)}`;
+      return `${this.#at()}/events${mark(query)}`;
     }
-    if (this.#options.transport === "eventsource") {
+    if (listens) {
       query.set("key", this.#key);
       for (const [name, value] of Object.entries(this.#request)) {
         if (typeof value === "boolean") query.set(name, value ? "1" : "0");
@@ -365,10 +390,11 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
     }
     for (const reader of this.#readers) {
       reader.waiting.push(event);
-      if (reader.waiting.length > mostWaiting) {
-        // Named events are few; all else is in the snapshot.
+      if (reader.waiting.length > reader.most) {
+        // Named events are kept, and mostly few; all else is in the snapshot.
         this.#show(Infinity);
         reader.waiting = [...reader.waiting.filter((e) => "event" in e), ...this.#snapshot()];
+        reader.most = Math.max(mostWaiting, 2 * reader.waiting.length);
       }
       reader.wake?.();
     }

@@ -1,4 +1,4 @@
-import { getCurrentInstance, onMounted, onScopeDispose, shallowRef, toValue, watch, type MaybeRefOrGetter, type ShallowRef } from "vue";
+import { getCurrentInstance, getCurrentScope, onMounted, onScopeDispose, shallowRef, toValue, watch, type MaybeRefOrGetter, type ShallowRef } from "vue";
 import { run, type Run, type RunError, type RunOptions, type RunRequest, type RunStatus } from "./index.js";
 
 /** What a component sees of a run. */
@@ -46,9 +46,9 @@ export function useRun<T = any>(
     return asked ? toValue(url) + "\n" + JSON.stringify(asked) : "";
   };
   const follow = () => watch(what, begin, { immediate: true });
-  // A component that is only rendered to text, on a server, is never mounted and runs nothing.
+  // A component that is only rendered to text, on a server, is never mounted and runs nothing. Nor does what is no component there.
   if (getCurrentInstance()) onMounted(follow);
-  else follow();
-  onScopeDispose(() => current.value?.close());
+  else if (typeof window !== "undefined") follow();
+  if (getCurrentScope()) onScopeDispose(() => current.value?.close());
   return { document, status, error, run: current, cancel: async () => current.value?.cancel() };
 }

@@ -2,8 +2,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createElement as h, memo, StrictMode } from "react";
+import { renderToString } from "react-dom/server";
 import { act, create } from "react-test-renderer";
-import { createRenderer, defineComponent, h as vh, nextTick, ref } from "vue";
+import { createRenderer, createSSRApp, defineComponent, h as vh, nextTick, ref } from "vue";
+import { renderToString as renderVue } from "vue/server-renderer";
 import { useRun as useReactRun } from "@lingserve/client/react";
 import { useRun as useVueRun } from "@lingserve/client/vue";
 import { lingserve } from "./server.js";
@@ -107,6 +109,40 @@ test("Vue: the document grows, another request is another run, and a component t
   app.unmount();
   await assert.rejects(second, { code: "closed" });
   assert.equal(starts, 2);
+});
+
+test("React: cancel is the same function in every render, and cancels the run at hand", async (t) => {
+  const server = await lingserve(t, { pace: 100 });
+  const states = [];
+  const Page = () => (states.push(useReactRun(server.runs, ask("Why?"))), null);
+  const root = create(h(Page));
+  t.after(() => root.unmount());
+  await until(() => states.at(-1)?.document?.article?.title);
+  assert.ok(states.length > 2, `${states.length} renders`);
+  await states[0].cancel(); // of the first render, where there was no run yet
+  await until(() => states.at(-1).status === "canceled");
+  assert.equal(new Set(states.map((s) => s.cancel)).size, 1);
+});
+
+test("a page that is rendered to text, on a server, runs nothing", async (t) => {
+  let asked = 0;
+  const counted = async () => (asked++, new Response(null, { status: 204 }));
+  const React = () => {
+    const { status, document, error, run } = useReactRun("http://localhost/v1/runs", ask("Why?"), { fetch: counted });
+    return h("p", null, [status, document, error, run].join());
+  };
+  assert.equal(renderToString(h(StrictMode, null, h(React))), "<p>idle,,,</p>");
+  const Vue = defineComponent({
+    async setup() {
+      const before = useVueRun("http://localhost/v1/runs", ask("Why?"), { fetch: counted });
+      await null;
+      const after = useVueRun("http://localhost/v1/runs", ask("Why?"), { fetch: counted }); // of no component any more
+      return () => vh("p", [before, after].map((r) => [r.status.value, r.document.value, r.error.value, r.run.value].join()).join(" "));
+    },
+  });
+  assert.equal(await renderVue(createSSRApp(Vue)), "<p>idle,,, idle,,,</p>");
+  await new Promise((resolve) => setTimeout(resolve, 50)); // nor later
+  assert.equal(asked, 0);
 });
 
 async function until(done) {

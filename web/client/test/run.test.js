@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { EventSource } from "eventsource";
 import { attach, run, RunError } from "@lingserve/client";
 import { delta, done, event, finished, part, problem, scripted, started, stream } from "./server.js";
 
@@ -227,6 +228,97 @@ test("a cancel that did not come through can be tried again", async (t) => {
   assert.equal(r.status, "running");
   await r.cancel();
   await assert.rejects(r, { code: "canceled" });
+});
+
+test("an approval is posted to the run, and a refused one says why", async (t) => {
+  const asked = event(1, "approval_required", { call: "a/1", tool: "tape.info", arguments: {}, expires: "2030-01-01T00:00:00Z" });
+  const s = await scripted(t, stream(started + asked, "open"), (r) => r.writeHead(204).end(), (r) => r.writeHead(204).end(), problem(409, "conflict"));
+  const r = run(s.runs + "?html=1", request, { headers: { authorization: "Bearer x" } });
+  t.after(() => r.close());
+  await r.approve("a/1"); // before its id is known
+  await r.approve("a/1", "deny", { reason: "not today" });
+  await assert.rejects(r.approve("a/1", "approve", { remember: "session" }), { code: "conflict", status: 409 });
+  assert.deepEqual(
+    s.requests.slice(1).map(({ method, url, headers, body }) => [method, url, headers["content-type"], headers.authorization, JSON.parse(body)]),
+    [{ decision: "approve" }, { decision: "deny", reason: "not today" }, { decision: "approve", remember: "session" }].map((body) => ["POST", "/v1/runs/r/approvals/a%2F1", "application/json", "Bearer x", body]),
+  );
+});
+
+test("nobody can approve what never began", async (t) => {
+  const s = await scripted(t, problem(400, "invalid_request"));
+  const r = run(s.runs, request);
+  await assert.rejects(r.approve("x"), { code: "invalid_request" });
+  assert.equal(s.requests.length, 1);
+});
+
+test("an EventSource that gives up is opened anew behind the last event; one that was refused is not", async (t) => {
+  const proxy = (response) => response.writeHead(502, { "Content-Type": "text/html" }).end("<h1>Bad Gateway</h1>");
+  const s = await scripted(t, stream(started + delta(1, "a", "He"), "break"), proxy, proxy, stream(delta(2, "a", "llo") + finished(3)));
+  const r = run(s.runs, request, { transport: "eventsource", EventSource });
+  assert.deepEqual(await r, { a: "Hello" });
+  const asked = s.requests.map(({ url, headers }) => [new URL(url, s.runs).searchParams.get("last_event_id"), headers["last-event-id"]]);
+  assert.deepEqual(asked, [[null, undefined], [null, "r:1"], ["r:1", undefined], ["r:1", undefined]]);
+  assert.equal(new Set(s.requests.map(({ url }) => new URL(url, s.runs).searchParams.get("key"))).size, 1);
+
+  const refused = await scripted(t, problem(400, "invalid_request"));
+  await assert.rejects(run(refused.runs, request, { transport: "eventsource", EventSource }), { code: "unreachable" });
+  assert.equal(refused.requests.length, 1);
+  await assert.rejects(run(refused.runs, request, { transport: "eventsource", EventSource: undefined }), { code: "protocol" });
+});
+
+test("an event of an EventSource that cannot be read ends it, and closes the connection", async (t) => {
+  let closed;
+  const s = await scripted(t, (response) => {
+    closed = new Promise((resolve) => response.on("close", resolve));
+    stream(started + delta(1, "a//b", 1), "open")(response);
+  });
+  await assert.rejects(run(s.runs, request, { transport: "eventsource", EventSource }), { code: "protocol" });
+  await closed;
+  assert.equal(s.requests.length, 1);
+});
+
+test("an iterator that nobody asks keeps nothing, and one that is asked late begins with a snapshot", async (t) => {
+  let more;
+  const s = await scripted(t, (response) => {
+    stream(started + delta(1, "a", "x"), "open")(response);
+    more = (text) => response.write(text);
+  });
+  const r = run(s.runs, request);
+  const events = r[Symbol.asyncIterator]();
+  await until(() => r.document.a);
+  more(delta(2, "a", "y"));
+  await until(() => r.document.a === "xy");
+  const { value } = await events.next();
+  assert.equal(value.event, "started");
+  assert.deepEqual((await events.next()).value, { uri: "", delta: { a: "xy" } });
+  for await (const e of r) break; // ends neither the run nor the other reader
+  more(finished(3));
+  assert.equal((await events.next()).value.event, "finished");
+  assert.deepEqual(await events.next(), { value: undefined, done: true });
+  assert.deepEqual(await r, { a: "xy" });
+});
+
+test("a reader that has fallen behind by named events costs no look through all of them for each", async (t) => {
+  const n = 60_000;
+  const s = await scripted(t, stream(started + Array.from({ length: n }, (_, i) => event(i + 1, "html", i)).join("") + finished(n + 1)));
+  const r = run(s.runs, request);
+  const events = r[Symbol.asyncIterator]();
+  await events.next();
+  let looks = 0;
+  const { filter } = Array.prototype;
+  Array.prototype.filter = function (...args) {
+    if (this.length > 5000) looks++;
+    return filter.apply(this, args);
+  };
+  try {
+    await r;
+  } finally {
+    Array.prototype.filter = filter;
+  }
+  assert.ok(looks < 10, `${looks} looks through all that waits`);
+  let last = -1;
+  for await (const e of events) if (e.event === "html") assert.equal(e.data, ++last);
+  assert.equal(last, n - 1);
 });
 
 test("nobody has to wait for a run that fails", async (t) => {

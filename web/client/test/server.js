@@ -1,6 +1,6 @@
 // Servers for tests: the real one, as a process that can be killed, and one that sends what it is told to.
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createServer as createSocket } from "node:net";
 import { tmpdir } from "node:os";
@@ -10,8 +10,8 @@ import { fileURLToPath } from "node:url";
 const binary = process.env.LINGSERVE ?? fileURLToPath(new URL("../../../bin/lingserve", import.meta.url));
 const workflows = fileURLToPath(new URL("../../../workflows", import.meta.url));
 
-/** Starts lingserve with its scripted model. It can be ended and started again at the same address with the same data. */
-export async function lingserve(t, { pace = 400 } = {}) {
+/** Starts lingserve with its scripted model, and a configuration file. It can be ended and started again at the same address with the same data. */
+export async function lingserve(t, { pace = 400, config = "" } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "lingserve-client-"));
   const port = await new Promise((resolve) => {
     const s = createSocket().listen(0, "127.0.0.1", () => {
@@ -20,6 +20,7 @@ export async function lingserve(t, { pace = 400 } = {}) {
     });
   });
   const url = `http://127.0.0.1:${port}`;
+  writeFileSync(join(folder, "lingserve.yaml"), config);
   let child;
   const server = {
     url,

@@ -69,9 +69,9 @@ test("a proxy that cuts every connection costs nothing", async (t) => {
   assert.ok(connections > 5, `${connections} connections`);
 });
 
-async function restarted(t, signal) {
+async function restarted(t, signal, options) {
   const server = await lingserve(t, { pace: 100 });
-  const r = run(server.runs, request);
+  const r = run(server.runs, request, options);
   await new Promise((resolve) => r.subscribe("article/title", (_, __, done) => done && resolve()));
   const { title } = r.document.article;
   await server.end(signal);
@@ -81,20 +81,22 @@ async function restarted(t, signal) {
   return { server, r, error };
 }
 
-test("a server that is restarted in mid-run: the run ends as the server says, and nothing is missing", async (t) => {
-  const { server, r, error } = await restarted(t, "SIGTERM");
-  const { status, result } = await whole(server, r);
-  assert.equal(r.status, status); // completed, unless the run was too long for the server's drain
-  assert.deepEqual(r.document, result);
-  assert.equal(error === undefined, status === "completed");
-});
+for (const [transport, options] of Object.entries({ fetch: {}, EventSource: { transport: "eventsource", EventSource } })) {
+  test(`${transport}: a server that is restarted in mid-run: the run ends as the server says, and nothing is missing`, async (t) => {
+    const { server, r, error } = await restarted(t, "SIGTERM", options);
+    const { status, result } = await whole(server, r);
+    assert.equal(r.status, status); // completed, unless the run was too long for the server's drain
+    assert.deepEqual(r.document, result);
+    assert.equal(error === undefined, status === "completed");
+  });
 
-test("a server that is killed in mid-run and started again: the run is told that it was cut off", async (t) => {
-  const { r, error } = await restarted(t, "SIGKILL");
-  assert.equal(r.status, "interrupted");
-  assert.equal(error.code, "gone");
-  assert.match(error.message, /the server ended in the middle of this run/);
-});
+  test(`${transport}: a server that is killed in mid-run and started again: the run is told that it was cut off`, async (t) => {
+    const { r, error } = await restarted(t, "SIGKILL", options);
+    assert.equal(r.status, "interrupted");
+    assert.equal(error.code, "gone");
+    assert.match(error.message, /the server ended in the middle of this run/);
+  });
+}
 
 test("a start that meets no server waits for one, and the key makes it one run", async (t) => {
   const server = await lingserve(t, { pace: 4000 });
@@ -117,6 +119,30 @@ test("cancel ends the run on the server, and what it made is kept", async (t) =>
   const { status, result } = await whole(server, r);
   assert.equal(status, "canceled");
   assert.deepEqual(r.document, result);
+});
+
+test("a call that asks is approved, another one denied, and the model goes on", async (t) => {
+  const server = await lingserve(t, { pace: 4000, config: "agents:\n  careful:\n    ask_always: [\"tape.*\"]\n" });
+  const ask = async (answer) => {
+    const r = run(server.runs, { agent: "careful", session: "s", input: "What does tape info say?" });
+    const events = [];
+    for await (const e of r) {
+      if (e.event === "approval_required") await answer(r, e.data.call);
+      if ("event" in e) events.push(e);
+    }
+    return { r, said: events.filter((e) => e.event === "approval_resolved").map((e) => e.data.decision) };
+  };
+  const denied = await ask((r, call) => r.approve(call, "deny", { reason: "not today" }));
+  assert.deepEqual([denied.said, denied.r.reserved.$tool_results["0"]], [["deny"], null]);
+  const approved = await ask(async (r, call) => {
+    await r.approve(call, "approve", { remember: "session" });
+    await assert.rejects(r.approve(call), { code: "conflict" });
+    await assert.rejects(r.approve("other"), { code: "not_found" });
+  });
+  assert.deepEqual(approved.said, ["approve"]);
+  assert.equal(typeof approved.r.reserved.$tool_results["0"].entries, "number");
+  assert.deepEqual((await ask(() => assert.fail("it was to be remembered"))).said, []);
+  assert.match(await approved.r, /tape_info says/);
 });
 
 test("what is wrong with a request is said", async (t) => {

@@ -46,8 +46,10 @@ const Channel = webchannel.Name
 // Members of an envelope's Extra.
 const (
 	ExtraAgent   = turn.ExtraAgent
-	extraOptions = "options" // options: what is asked of the models
-	extraRun     = "run"     // *agentRun: a workflow is to answer
+	extraOptions = "options"      // options: what is asked of the models
+	extraRun     = "run"          // *agentRun: a workflow is to answer
+	extraCaller  = "instructions" // string: what the caller has beside the agent's own
+	extraHistory = "said"         // []said: what was said before, for a session that is new
 )
 
 // door is the plugin that stands for this server in the turns that it starts.
@@ -86,12 +88,21 @@ func (door) BeforeModel(ctx context.Context, req *adapter.Request, _ turn.State)
 	return nil, nil
 }
 
-// SystemPrompt adds what the configuration has for those who come by HTTP.
+// SystemPrompt adds what the configuration has for those who come by HTTP, and behind it what the caller says.
 func (door) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (string, error) {
+	var text string
 	if t := channel.FromContext(ctx); t != nil && t.Context.Channel == Channel {
-		return t.Context.GroupSystemPrompt, nil
+		text = t.Context.GroupSystemPrompt
 	}
-	return "", nil
+	if t := turn.FromContext(ctx); t != nil {
+		caller, _ := t.Envelope().Extra[extraCaller].(string)
+		if more := instructed(caller); more != "" && text != "" {
+			text += "\n\n" + more
+		} else {
+			text += more
+		}
+	}
+	return text, nil
 }
 
 // prepareAgent checks a run of an agent against what there is.
@@ -151,7 +162,9 @@ func (s *Server) prepareAgent(a *ask) (spec, *problem) {
 	}
 	sp.agent.envelope = &turn.Envelope{
 		ID: sp.agent.id, Channel: Channel, Content: text, Life: sp.agent,
-		Extra: map[string]any{ExtraAgent: a.Agent, extraOptions: a.Options},
+		Extra: map[string]any{
+			ExtraAgent: a.Agent, extraOptions: a.Options, extraCaller: a.Instructions, extraHistory: a.History,
+		},
 	}
 	sp.workflow = flow.Func(a.Agent, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error {
 		return sp.agent.run(ctx, m)

@@ -42,6 +42,10 @@ type ask struct {
 	Done       bool              `json:"done,omitempty"`
 	HTML       bool              `json:"html,omitempty"`
 	OnBusy     string            `json:"on_busy,omitempty"`
+
+	// Of clients that keep their conversations themselves.
+	Instructions string `json:"instructions,omitempty"` // beside an agent's own; a workflow has its own and takes none
+	History      []said `json:"history,omitempty"`      // before the input; a session that has a tape takes none
 }
 
 // options are what a caller may ask of the models.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
@@ -78,6 +79,7 @@ type spec struct {
 	config   bot.Config
 	params   map[string]any
 	filters  []tube.Filter
+	history  []adapter.Message // of a workflow's run that is in no session, which has its own
 	key      string
 	hash     [16]byte
 	follows  bool // its message was taken before, for another run
@@ -189,6 +191,9 @@ func (rs *runs) manager(ctx context.Context, sp *spec) *ling.Manager {
 	})
 	if sp.params != nil {
 		m.SetCustomParams(sp.params)
+	}
+	if len(sp.history) > 0 {
+		m.SetHistory(sp.history...)
 	}
 	return m
 }

@@ -135,6 +135,9 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 	var sp spec
 	var misfits []misfit
 	fail := func(pointer, detail string) { misfits = append(misfits, misfit{Pointer: pointer, Detail: detail}) }
+	if p := a.checkSaid(); p != nil {
+		return sp, p
+	}
 	switch {
 	case a.Agent != "" && (a.Workflow != "" || a.Inline != nil):
 		return sp, invalid(misfit{Pointer: "/agent", Detail: "expected a workflow or an agent, not both"})
@@ -230,6 +233,9 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 	}
 	if a.Session != "" {
 		s.inSession(&sp, a.Session, turn.Policy(a.OnBusy), input)
+		sp.agent.envelope.Extra[extraHistory] = a.History
+	} else {
+		sp.history = messages(a.History)
 	}
 	return sp, nil
 }

@@ -1,0 +1,233 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/tape"
+)
+
+// askFor starts what a client of another server asks for, and waits for its end.
+func (b *bench) askFor(a ask) document {
+	b.t.Helper()
+	run, p := b.tryAsk(a)
+	if p != nil {
+		b.t.Fatalf("%+v", p)
+	}
+	<-run.done
+	var d document
+	if err := json.Unmarshal(run.appendDocument(nil, false), &d); err != nil {
+		b.t.Fatal(err)
+	}
+	return d
+}
+
+func (b *bench) tryAsk(a ask) (*run, *problem) {
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, "/", nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	run, _, p := b.s.startRun(r, &start{ask: a, view: view{format: "sse"}})
+	return run, p
+}
+
+// quoted is a text as an input.
+func quoted(text string) json.RawMessage {
+	raw, _ := json.Marshal(text)
+	return raw
+}
+
+// talk is what was said before, two turns of it.
+var talk = []said{{adapter.User, "first"}, {adapter.Assistant, "1st"}, {adapter.User, "second"}, {adapter.Assistant, "2nd"}}
+
+// roles are who has said what in a request, without the system prompt.
+func roles(req adapter.Request) (list []string) {
+	for _, m := range req.Messages {
+		if m.Role != adapter.System {
+			list = append(list, m.Role+": "+m.Content)
+		}
+	}
+	return list
+}
+
+func TestANewSessionBeginsWithWhatWasSaidBefore(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	d := a.askFor(ask{Agent: "assistant", Session: "s", Input: quoted("third"), History: talk})
+	if d.Status != statusCompleted {
+		t.Fatalf("%+v", d)
+	}
+	want := []string{"user: first", "assistant: 1st", "user: second", "assistant: 2nd", "user: third"}
+	has := func(got []string) bool { // the anchor that a tape begins with is shown to the model, too
+		return len(got) >= len(want) && cmp.Equal(want, got[len(got)-len(want):])
+	}
+	if got := roles(a.talk.requests()[0]); !has(got) {
+		t.Errorf("%q", got)
+	}
+	for _, line := range []string{`message {"role":"user","content":"first"}`, `message {"role":"assistant","content":"2nd"}`} {
+		if n := strings.Count(a.tapeOf("s"), line); n != 1 {
+			t.Errorf("%d times %s on %s", n, line, a.tapeOf("s"))
+		}
+	}
+	if got := get[session](a.bench, sessionPath("s")).Title; got != "first" {
+		t.Errorf("the session is called %q", got)
+	}
+	t.Run("one that has a tape does not look at it", func(t *testing.T) {
+		said := []said{{adapter.User, "something else"}}
+		a.askFor(ask{Agent: "assistant", Session: "s", Input: quoted("fourth"), History: said})
+		if strings.Contains(a.tapeOf("s"), "something else") {
+			t.Error(a.tapeOf("s"))
+		}
+	})
+	t.Run("one without a name has one of its own, where the conversation can go on", func(t *testing.T) {
+		d := a.askFor(ask{Agent: "assistant", Input: quoted("third"), History: talk})
+		a.askFor(ask{Agent: "assistant", Session: d.Session, Input: quoted("fourth"), History: talk})
+		requests := a.talk.requests()
+		want := append(slices.Clone(want), "assistant: "+unquote(t, d.Result), "user: fourth")
+		got := roles(requests[len(requests)-1])
+		if d := cmp.Diff(want, got[len(got)-len(want):]); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func unquote(t testing.TB, raw json.RawMessage) (text string) {
+	t.Helper()
+	if err := json.Unmarshal(raw, &text); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestManyThatBeginASessionAtOnceWriteItsHistoryOnce(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			run, p := a.tryAsk(ask{Agent: "assistant", Session: "s", Input: quoted(itoa(i)), History: talk})
+			if p != nil {
+				t.Errorf("%+v", p)
+				return
+			}
+			<-run.done
+		})
+	}
+	wg.Wait()
+	if n := strings.Count(a.tapeOf("s"), `"content":"1st"`); n != 1 {
+		t.Errorf("%d times", n)
+	}
+}
+
+// overtaken is a store in which somebody else begins a session in the moment before its history is written.
+type overtaken struct{ tape.Store }
+
+func (o overtaken) Append(ctx context.Context, name string, b tape.Batch) (int64, error) {
+	if b.IfLast != 0 && b.Entries[0].Kind == tape.KindMessage {
+		if _, err := o.Store.Append(ctx, name, tape.Batch{Entries: []tape.Entry{tape.NewMessage(adapter.User, "from elsewhere")}}); err != nil {
+			return 0, err
+		}
+	}
+	return o.Store.Append(ctx, name, b)
+}
+
+func TestASessionThatAnotherServerHasBegunMeanwhileTakesNoHistory(t *testing.T) {
+	a := newAgentBench(t, func(o *Options, ao *agent.Options) {
+		ao.Store = overtaken{ao.Store}
+		o.Tapes = ao.Store
+	})
+	a.serve()
+	d := a.askFor(ask{Agent: "assistant", Session: "s", Input: quoted("third"), History: talk})
+	if got := a.tapeOf("s"); d.Status != statusCompleted || strings.Contains(got, "1st") || !strings.Contains(got, "from elsewhere") {
+		t.Errorf("%+v\n%s", d, got)
+	}
+}
+
+func TestWhatACallerInstructsStandsBehindTheAgentsOwnWordsAndIsMarked(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	a.askFor(ask{Agent: "assistant", Input: quoted("hello"), Instructions: "Rhyme."})
+	a.askFor(ask{Agent: "assistant", Input: quoted("hello")})
+	requests := a.talk.requests()
+	with, without := requests[0].Messages[0], requests[1].Messages[0]
+	if with.Role != adapter.System || with.Content != without.Content+"\n\n"+instructed("Rhyme.") {
+		t.Errorf("%q and without them %q", with.Content, without.Content)
+	}
+	if !strings.HasSuffix(instructed("Rhyme."), "\n\nRhyme.") || len(instructed("Rhyme.")) < 50 {
+		t.Errorf("%q", instructed("Rhyme."))
+	}
+}
+
+func TestAWorkflowKnowsWhatWasSaidBefore(t *testing.T) {
+	a := newAgentBench(t, nil)
+	asked := make(chan adapter.Request, 1)
+	a.model.say = func(_ context.Context, _ string, req adapter.Request, yield func(string) bool) error {
+		asked <- req
+		yield(`{"answer":1}`)
+		return nil
+	}
+	a.serve()
+	for _, session := range []string{"", "s"} {
+		d := a.askFor(ask{Workflow: "chat", Session: session, Input: quoted("third"), Model: "test:story", History: talk, Instructions: "Rhyme."})
+		if d.Status != statusCompleted {
+			t.Fatalf("%+v", d)
+		}
+		req := <-asked
+		got := roles(req)
+		want := []string{"user: first", "assistant: 1st", "user: second", "assistant: 2nd", "user: third"}
+		if len(got) < len(want) || !cmp.Equal(want, got[len(got)-len(want):]) {
+			t.Errorf("in session %q: %q", session, got)
+		}
+		for _, m := range req.Messages {
+			if strings.Contains(m.Content, "Rhyme.") {
+				t.Errorf("a workflow is told what a caller instructs: %q", m.Content)
+			}
+		}
+	}
+	if !strings.Contains(a.tapeOf("s"), "1st") {
+		t.Error(a.tapeOf("s"))
+	}
+}
+
+func TestWhatWasSaidBeforeIsBounded(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	for _, c := range []struct {
+		name string
+		ask  ask
+		says string
+	}{
+		{"instructions", ask{Instructions: strings.Repeat("x", maxInstructions+1)}, "instructions of at most"},
+		{"messages", ask{History: slices.Repeat(talk, maxHistory/len(talk)+1)}, "at most 1000 earlier messages"},
+		{"bytes", ask{History: []said{{adapter.User, strings.Repeat("x", maxHistoryBytes+1)}}}, "earlier messages of at most"},
+		{"a role", ask{History: []said{{adapter.ToolRole, "x"}}}, `found "tool"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, to := range []ask{{Agent: "assistant"}, {Workflow: "chat"}} {
+				as := c.ask
+				as.Agent, as.Workflow, as.Input = to.Agent, to.Workflow, quoted("x")
+				if _, p := a.tryAsk(as); p == nil || p.Code != codeInvalid || !strings.Contains(p.Detail, c.says) {
+					t.Errorf("%+v", p)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatWasSaidBeforeIsAPartOfTheRequestThatAKeyStandsFor(t *testing.T) {
+	one := ask{Agent: "assistant", Input: quoted("x")}
+	other, third := one, one
+	other.History, third.Instructions = talk, "Rhyme."
+	if one.hash() == other.hash() || one.hash() == third.hash() || other.hash() == third.hash() {
+		t.Error("requests that differ have one hash")
+	}
+}

@@ -64,6 +64,8 @@ export interface RunOptions {
     smooth?: boolean | number;
     /** How often in a row it tries to connect again before it gives up, 10 by default. */
     retries?: number;
+    /** Called when the connection is lost, or was not made, with the ms after which it is tried again. */
+    waiting?: (ms: number) => void;
     /** After so many ms without a byte the connection is taken for dead, 45 000 by default; a server sends some every 10 s. */
     idle?: number;
     /** Names of the workflow's own events, for `eventsource`. */

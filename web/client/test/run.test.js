@@ -46,8 +46,11 @@ test("a snapshot counts as a whole: what came of one that was cut off is forgott
 test("a proxy's 502 is tried again, a problem document and a 204 are final", async (t) => {
   const proxy = (response) => response.writeHead(502, { "Content-Type": "text/html" }).end("<h1>Bad Gateway</h1>");
   const s = await scripted(t, stream("", "break"), proxy, problem(400, "invalid_request"));
-  const error = await run(s.runs, request).catch((e) => e);
+  const pauses = [];
+  const error = await run(s.runs, request, { waiting: (ms) => pauses.push(ms) }).catch((e) => e);
   assert.ok(error instanceof RunError);
+  assert.equal(pauses.length, 2);
+  assert.ok(pauses.every((ms) => ms > 0), "whoever asks is told when it is tried again");
   assert.deepEqual([error.code, error.status, error.message, error.errors[0].pointer], ["invalid_request", 400, "no: invalid_request", "/input"]);
   assert.equal(s.requests.length, 3);
 

@@ -1,31 +1,51 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for a while, some of them at the same time: fuzz.sh 5s [how many].
+# Runs every fuzz target of the module for a while, some packages at the same time: fuzz.sh 5s [how many].
+#
+# `go test -fuzz` takes one target of one package, and builds and links everything for each. Here one `go test` builds the
+# packages that have targets, and calls this script as what runs a test binary, which then runs its targets one after the other.
 set -euo pipefail
-export time=${1:-5s}
-jobs=${2:-2}
-export go=${GO:-go}
-list=$(mktemp)
-trap 'rm -f "$list"' EXIT
 
-# One target. Each has a worker of its own: building and starting one takes as long as some seconds of it, and uses one core.
-target() {
+# Runs the targets of one test binary, in the folder of its package, where inputs that fail are written to testdata.
+targets() {
+	local package=$module/${PWD#"$root/"} list target log failed=0
+	list=$("$@" -test.list '^Fuzz')
 	log=$(mktemp)
-	status=0
-	# The output of a target that passes says nothing that anybody reads. On a busy machine the end of the time itself is taken
-	# for a failure at times: one that has found no input is none.
-	# Making an interesting input small takes a minute where nobody says otherwise, which would be all of the time.
-	$go test -run '^$' -fuzz "^$2\$" -fuzztime "$time" -fuzzminimizetime 10x -parallel 1 "$1" >"$log" 2>&1 </dev/null || {
-		if grep -q 'Failing input' "$log" || ! grep -q 'context deadline exceeded' "$log"; then
+	for target in $list; do
+		# One worker: it uses one core, and the next package uses another one. Making an interesting input small takes a minute
+		# where nobody says otherwise, which would be all of the time. What a target that passes says, nobody reads. On a busy
+		# machine the end of the time itself is taken for a failure at times: one that has found no input is none.
+		if "$@" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$time" -test.fuzzminimizetime 10x -test.parallel 1 \
+			-test.fuzzcachedir "$inputs/$package" >"$log" 2>&1 </dev/null ||
+			{ ! grep -q 'Failing input' "$log" && grep -qx ' *context deadline exceeded' "$log"; }; then
+			echo "fuzz $package $target $time"
+		else
+			failed=1
+			echo "FAIL $package $target"
 			cat "$log"
-			status=255 # which ends xargs
 		fi
-	}
-	echo "fuzz $1 $2 $time"
+	done
 	rm -f "$log"
-	return $status
+	return $failed
 }
-export -f target
 
-# `go test -list` prints the targets of a package and then its "ok" line.
-$go test -list '^Fuzz' ./... | awk '/^Fuzz/ { names = names " " $1 } /^ok/ { n = split(names, t); for (i = 1; i <= n; i++) print $2, t[i]; names = "" }' >"$list"
-xargs -P "$jobs" -n 2 bash -c 'target "$@"' bash <"$list"
+if [ "${1:-}" = -exec ]; then
+	shift
+	targets "$@"
+	exit
+fi
+
+go=${GO:-go}
+jobs=${2:-2}
+export time=${1:-5s}
+root=$(pwd)
+module=$($go list -m)
+inputs=$($go env GOCACHE)/fuzz # where `go test -fuzz` keeps them, too
+export root module inputs
+
+packages=$($go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package folder; do
+	! grep -qs '^func Fuzz' "$folder"/*_test.go || echo "$package"
+done)
+
+# What guides a fuzzer are counters in the code that it runs: in this module and in the modules that parse for it. Those of the
+# standard library tell it little, and would have it all compiled once more.
+$go test -vet=off -count=1 -timeout 0 -p "$jobs" -gcflags=all=-d=libfuzzer -gcflags=std= -exec "'$root/tools/fuzz.sh' -exec" $packages

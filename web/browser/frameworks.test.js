@@ -1,0 +1,111 @@
+// useRun in pages of React 19, React 18 and Vue: what is rendered when, and how many runs there are.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { lingserve } from "../client/test/server.js";
+import { launch, open } from "./browser.js";
+import { site } from "./bundle.js";
+import { model } from "./model.js";
+
+const chrome = await launch();
+const workflows = { story: "name: story\nbots:\n  story: {}\n" };
+
+const react = `
+  import { createElement as h, memo, StrictMode, useState } from "react";
+  import { createRoot } from "react-dom/client";
+  import { useRun } from "@lingserve/client/react";
+  window.rendered = [];
+  const Section = memo(({ section, at }) => {
+    rendered[at] = (rendered[at] ?? 0) + 1;
+    return h("section", null, section.title, ": ", section.body);
+  });
+  const Story = ({ question }) => {
+    const { document, status, error } = useRun("/v1/runs", { workflow: "story", input: { question }, on_disconnect: "cancel" });
+    window.state = { status, error: error?.code };
+    return h("main", null, document?.sections?.map((section, at) => h(Section, { key: at, at, section })));
+  };
+  const App = () => {
+    const [question, ask] = useState("first");
+    window.ask = ask;
+    return question && h(Story, { question });
+  };
+  createRoot(document.querySelector("#app")).render(h(StrictMode, null, h(App)));`;
+
+const vue = {
+  "./Section.vue": `<script setup>
+    const props = defineProps(["section", "at"]);
+    const count = () => void (rendered[props.at] = (rendered[props.at] ?? 0) + 1);
+    </script>
+    <template><section>{{ count() }}{{ section.title }}: {{ section.body }}</section></template>`,
+  "./Story.vue": `<script setup>
+    import { watchEffect } from "vue";
+    import { useRun } from "@lingserve/client/vue";
+    import Section from "./Section.vue";
+    const props = defineProps(["question"]);
+    const { document, status, error } = useRun("/v1/runs", () => ({ workflow: "story", input: { question: props.question }, on_disconnect: "cancel" }));
+    watchEffect(() => (window.state = { status: status.value, error: error.value?.code }));
+    </script>
+    <template><main><Section v-for="(section, at) in document?.sections" :key="at" :at="at" :section="section" /></main></template>`,
+};
+const vueMain = `
+  import { createApp, h, ref } from "vue";
+  import Story from "./Story.vue";
+  window.rendered = [];
+  const question = ref("first");
+  window.ask = (q) => (question.value = q);
+  createApp({ render: () => question.value && h(Story, { question: question.value }) }).mount("#app");`;
+
+for (const [name, source, options] of [
+  ["React 19, strict", react, {}],
+  ["React 18, strict", react, { react: 18 }],
+  ["Vue", vueMain, { modules: vue }],
+]) {
+  test(`${name}: one run, of which only what changes is rendered; another question is another run, and who leaves stops it`, async (t) => {
+    const script = await model(t);
+    const server = await lingserve(t, { env: script.env, workflows });
+    const page = await open(t, chrome, server.url, { files: await site(source, options) });
+    await page.goto("/test");
+    const shown = (text) => page.until((text) => document.querySelector("main")?.textContent === text, text);
+
+    const first = await script.asked();
+    await first.say('{"sections": [{"title": "One", "body": "Told."}, {"title": "Two", "body": "');
+    await shown("One: Told.Two: ");
+    const before = await page.evaluate(() => [...rendered]);
+    let body = "";
+    for (const word of ["Word", " by", " word", " it", " grows"]) {
+      body += word;
+      await first.say(word);
+      await shown(`One: Told.Two: ${body}`);
+    }
+    const after = await page.evaluate(() => [...rendered]);
+    assert.equal(after[0], before[0], "a section that has not changed was rendered");
+    assert.ok(after[1] >= before[1] + 5, `the one that has was rendered ${after[1] - before[1]} times`);
+    assert.equal(page.starts().length, 1, "runs");
+
+    await page.evaluate(() => ask("second"));
+    await first.closed; // the run of the question before has ended with its connection
+    const second = await script.asked();
+    assert.match(second.question, /second/);
+    await second.end('{"sections": [{"title": "New", "body": "story"}]}');
+    await shown("New: story");
+    await page.until(() => state.status === "completed");
+    assert.equal(page.starts().length, 2, "runs");
+
+    await page.evaluate(() => ask("third"));
+    const third = await script.asked();
+    await third.say('{"sections": [');
+    await page.until(() => state.status === "running");
+    await page.evaluate(() => ask(""));
+    await third.closed;
+    assert.equal(await page.evaluate(() => document.querySelector("main")), null);
+    assert.equal(page.starts().length, 3, "runs");
+  });
+}
+
+test("what is wrong with a request is in the state", async (t) => {
+  const script = await model(t);
+  const server = await lingserve(t, { env: script.env });
+  const page = await open(t, chrome, server.url, { files: await site(react), allow: [/Failed to load resource/] });
+  await page.goto("/test");
+  await page.until(() => state.error === "not_found"); // there is no workflow of this name
+  assert.equal(await page.evaluate(() => state.status), "lost");
+});

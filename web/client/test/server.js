@@ -1,6 +1,6 @@
 // Servers for tests: the real one, as a process that can be killed, and one that sends what it is told to.
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createServer as createSocket } from "node:net";
 import { tmpdir } from "node:os";
@@ -8,10 +8,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const binary = process.env.LINGSERVE ?? fileURLToPath(new URL("../../../bin/lingserve", import.meta.url));
-const workflows = fileURLToPath(new URL("../../../workflows", import.meta.url));
+const shipped = fileURLToPath(new URL("../../../workflows", import.meta.url));
 
-/** Starts lingserve with its scripted model, and a configuration file. It can be ended and started again at the same address with the same data. */
-export async function lingserve(t, { pace = 400, config = "" } = {}) {
+/**
+ * Starts lingserve with its scripted model, a configuration file, more workflows by name, and more of an environment. It can be
+ * ended and started again at the same address with the same data.
+ */
+export async function lingserve(t, { pace = 400, config = "", workflows = {}, env: more = {} } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "lingserve-client-"));
   const port = await new Promise((resolve) => {
     const s = createSocket().listen(0, "127.0.0.1", () => {
@@ -21,13 +24,15 @@ export async function lingserve(t, { pace = 400, config = "" } = {}) {
   });
   const url = `http://127.0.0.1:${port}`;
   writeFileSync(join(folder, "lingserve.yaml"), config);
+  cpSync(shipped, join(folder, "workflows"), { recursive: true });
+  for (const [name, text] of Object.entries(workflows)) writeFileSync(join(folder, "workflows", `${name}.yaml`), text);
   let child;
   const server = {
     url,
     runs: `${url}/v1/runs`,
     async start() {
-      const env = { PATH: process.env.PATH, HOME: folder, LINGSERVE_DEMO_PACE: String(pace), LINGSERVE_WORKSPACE: join(folder, "workspace") };
-      child = spawn(binary, ["serve", "--addr", `127.0.0.1:${port}`, "--data", join(folder, "data"), "--workflows", workflows], { cwd: folder, env, stdio: ["ignore", "ignore", "pipe"] });
+      const env = { PATH: process.env.PATH, HOME: folder, LINGSERVE_DEMO_PACE: String(pace), LINGSERVE_WORKSPACE: join(folder, "workspace"), ...more };
+      child = spawn(binary, ["serve", "--addr", `127.0.0.1:${port}`, "--data", join(folder, "data")], { cwd: folder, env, stdio: ["ignore", "ignore", "pipe"] });
       let said = "";
       child.stderr.on("data", (d) => (said += d));
       child.exited = new Promise((resolve) => child.on("exit", resolve));

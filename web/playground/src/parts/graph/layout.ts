@@ -1,0 +1,145 @@
+// Where the bots of a workflow's graph are drawn: in layers, so that what starts something is before it, and the lines between them.
+
+export interface Trigger {
+  string?: string;
+  object?: string;
+  value?: string;
+  done?: string;
+  error?: string;
+}
+
+export interface Bot {
+  name: string;
+  root: string;
+  format: string;
+  model?: string;
+  on?: Trigger;
+  after?: string[];
+}
+
+/** The graph as `GET /v1/workflows/{name}` has it. */
+export interface WorkflowGraph {
+  bots: Bot[];
+  events?: { name: string; on: Trigger }[];
+}
+
+export interface Edge {
+  from: number;
+  to: number;
+  back: boolean; // closes a circle
+}
+
+export interface Place {
+  layer: number;
+  order: number; // in its layer
+}
+
+export interface Layout {
+  places: Place[]; // of each bot
+  layers: number[][]; // bots by layer, in order
+  edges: Edge[];
+}
+
+/** Lays a graph out: each bot a layer behind the last of those that start it, circles cut where they come back. */
+export function layout(bots: readonly Bot[]): Layout {
+  const index = new Map(bots.map((b, i) => [b.name, i]));
+  const edges: Edge[] = [];
+  bots.forEach((b, to) => {
+    for (const name of new Set(b.after ?? [])) {
+      const from = index.get(name);
+      if (from !== undefined) edges.push({ from, to, back: false });
+    }
+  });
+  const out: Edge[][] = bots.map(() => []);
+  for (const e of edges) out[e.from]!.push(e);
+
+  // Edges that lead back to what led here. Those that begin a run come first, so that circles are cut where they return to them.
+  const state = new Uint8Array(bots.length); // 1: on the way, 2: left
+  const visit = (start: number): void => {
+    const way: { at: number; next: number }[] = [{ at: start, next: 0 }];
+    state[start] = 1;
+    while (way.length > 0) {
+      const here = way.at(-1)!;
+      const e = out[here.at]![here.next++];
+      if (!e) {
+        state[here.at] = 2;
+        way.pop();
+      } else if (state[e.to] === 1) e.back = true;
+      else if (state[e.to] === 0) {
+        state[e.to] = 1;
+        way.push({ at: e.to, next: 0 });
+      }
+    }
+  };
+  bots.forEach((b, i) => !b.on && state[i] === 0 && visit(i));
+  bots.forEach((_, i) => state[i] === 0 && visit(i));
+
+  // The longest way from a beginning.
+  const into = new Int32Array(bots.length);
+  for (const e of edges) if (!e.back) into[e.to]!++;
+  const layerOf = new Int32Array(bots.length);
+  const ready = bots.map((_, i) => i).filter((i) => into[i] === 0);
+  for (let at = 0; at < ready.length; at++) {
+    for (const e of out[ready[at]!]!) {
+      if (e.back) continue;
+      layerOf[e.to] = Math.max(layerOf[e.to]!, layerOf[e.from]! + 1);
+      if (--into[e.to]! === 0) ready.push(e.to);
+    }
+  }
+  const layers: number[][] = [];
+  bots.forEach((_, i) => (layers[layerOf[i]!] ??= []).push(i));
+
+  // Within a layer, bots stand where those around them are: a few sweeps to and fro, as Sugiyama has it.
+  const places: Place[] = bots.map((_, i) => ({ layer: layerOf[i]!, order: 0 }));
+  const number = (layer: number[]): void => layer.forEach((b, order) => (places[b]!.order = order));
+  layers.forEach(number);
+  const sort = (layer: number[], forward: boolean): void => {
+    const middle = (b: number): number => {
+      let sum = 0;
+      let n = 0;
+      for (const e of edges) {
+        const other = forward ? (e.to === b ? e.from : -1) : e.from === b ? e.to : -1;
+        if (other < 0 || e.back) continue;
+        const among = layers[places[other]!.layer]!.length;
+        sum += (places[other]!.order + 0.5) / among;
+        n++;
+      }
+      return n > 0 ? sum / n : (places[b]!.order + 0.5) / layer.length;
+    };
+    const at = new Map(layer.map((b) => [b, middle(b)]));
+    layer.sort((a, b) => at.get(a)! - at.get(b)! || places[a]!.order - places[b]!.order);
+    number(layer);
+  };
+  for (let sweep = 0; sweep < 4; sweep++) {
+    for (const layer of layers) sort(layer, true);
+    for (let i = layers.length - 1; i >= 0; i--) sort(layers[i]!, false);
+  }
+  for (const layer of layers) sort(layer, true);
+  return { places, layers, edges };
+}
+
+/** What starts a bot, or sends an event, as a sentence's end: "when …". */
+export function sayTrigger(on: Trigger | undefined): string {
+  if (!on) return "starts with the run";
+  if (on.done !== undefined) return `when ${on.done} has ended`;
+  if (on.error !== undefined) return `when ${on.error} has failed`;
+  if (on.string !== undefined) return `for each text at ${on.string || "the root"}`;
+  if (on.object !== undefined) return `for each object at ${on.object || "the root"}`;
+  return `for each value at ${on.value || "the root"}`;
+}
+
+/** The same as short as it fits in a box: what kind, and the pattern or name. */
+export function shortTrigger(on: Trigger | undefined): string {
+  if (!on) return "at the start";
+  if (on.done !== undefined) return `after ${on.done}`;
+  if (on.error !== undefined) return `if ${on.error} fails`;
+  return "on " + ((on.string ?? on.object ?? on.value) || "the root");
+}
+
+/** Cuts a text in its middle, where its ends say the most. */
+export function clip(text: string, most: number): string {
+  const chars = [...text];
+  if (chars.length <= most) return text;
+  const head = Math.ceil((most - 1) / 2);
+  return chars.slice(0, head).join("") + "…" + chars.slice(chars.length - (most - 1 - head)).join("");
+}

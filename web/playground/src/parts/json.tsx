@@ -1,0 +1,23 @@
+import { useState } from "preact/hooks";
+import { json, visible } from "./text.js";
+
+const first = 4000; // characters that are shown at once
+
+/** A value as JSON, with all that is in it to be seen: nothing hides in it. A long one is shown in part at first. */
+export function JSONValue({ value, label }: { value: unknown; label: string }) {
+  const [all, showAll] = useState(false);
+  const text = visible(json(value));
+  const cut = !all && text.length > first;
+  return (
+    <div class="json">
+      <pre tabIndex={0} aria-label={label}>
+        {cut ? text.slice(0, first) + "…" : text}
+      </pre>
+      {cut && (
+        <button type="button" class="part-quiet" onClick={() => showAll(true)}>
+          Show all {text.length.toLocaleString("en")} characters
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,76 @@
+package jsonuri
+
+// Reached is how far a uri leads into a document.
+type Reached struct {
+	End    int  // where in the uri the last segment ends whose value is there; 0 is the root alone
+	Next   int  // where the segment after that one ends; End where the whole uri leads to a value
+	Kind   byte // of the last value that is there: '{', '[', '"', or the first byte of its JSON text
+	Length int  // how many elements or members that value has
+}
+
+// Reach says how far uri leads into the document as it is. It allocates nothing and its time does not depend on the document's
+// size. Errors are those of a uri that cannot be parsed.
+func (d *Document) Reach(uri []byte) (Reached, error) {
+	if err := d.scan(uri, 0); err != nil {
+		return Reached{}, err
+	}
+	n, spans := d.start(uri, false)
+	var r Reached
+	if n == nil || len(spans) < len(d.spans) { // a reserved one
+		if r.Next = len(uri); n == nil {
+			r.Kind = d.root.first()
+			return r, nil
+		}
+		r.End = d.spans[len(d.spans)-len(spans)-1].end
+	}
+	for _, s := range spans {
+		r.Next = s.end
+		i := n.child(d.segment(uri, s))
+		if i < 0 {
+			break
+		}
+		n, r.End = &n.kids.nodes[i], s.end
+	}
+	if r.End == len(uri) {
+		r.Next = r.End
+	}
+	if r.Kind = n.first(); n.kids != nil {
+		r.Length = len(n.kids.nodes)
+	}
+	return r, nil
+}
+
+// first is the first byte of n's JSON text.
+func (n *node) first() byte {
+	switch n.kind {
+	case nodeObject:
+		return '{'
+	case nodeArray:
+		return '['
+	case nodeString:
+		return '"'
+	case nodeNull:
+		return 'n'
+	default:
+		return n.text[0]
+	}
+}
+
+// AppendValue appends the JSON text of the value at uri to dst, reserved uris included; false where there is none.
+func (d *Document) AppendValue(dst, uri []byte) ([]byte, bool) {
+	n := d.find(uri)
+	if n == nil {
+		return dst, false
+	}
+	return n.appendJSON(dst, nil), true
+}
+
+// CutReserved cuts a uri into what leads to its first reserved segment, without the "/" between, and what begins with that;
+// false where there is none.
+func CutReserved[T string | []byte](uri T) (root, reserved T, found bool) {
+	i := reservedStart(uri)
+	if i < 0 {
+		return uri, uri[len(uri):], false
+	}
+	return uri[:max(i-1, 0)], uri[i:], true
+}

@@ -25,6 +25,12 @@ type Encoder interface {
 	Over() bool
 }
 
+// Opener is an Encoder that has something to say before the first event.
+type Opener interface {
+	// Open appends it. It is called once, before anything else.
+	Open(dst []byte) []byte
+}
+
 // Options of a stream.
 type Options struct {
 	Format    Format
@@ -52,6 +58,9 @@ func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options
 			return e.Append(dst, event)
 		}
 		s.over = e.Over
+		if o, ok := e.(Opener); ok {
+			s.opening = o.Open(nil)
+		}
 	}
 	defer r.Leave()
 	defer context.AfterFunc(ctx, r.Wake)()
@@ -75,6 +84,8 @@ type stream struct {
 	frame func([]byte, string, tube.Event) []byte
 	over  func() bool // nil: never before the run
 
+	opening []byte // written before anything else
+
 	every   time.Duration // of silence, until there is a comment
 	comment []byte
 	idle    *time.Timer
@@ -90,6 +101,17 @@ func (s *stream) fire() {
 // follow writes until the end.
 func (s *stream) follow() error {
 	s.last = time.Now()
+	if len(s.opening) > 0 {
+		if _, err := s.out.Write(s.opening); err != nil {
+			return err
+		}
+		if err := s.out.Flush(); err != nil {
+			return err
+		}
+		if s.opening = nil; s.over() {
+			return nil
+		}
+	}
 	for {
 		if err := s.write(); err != nil {
 			return err

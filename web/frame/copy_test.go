@@ -311,3 +311,37 @@ func TestAnEncoderWritesInItsOwnWordsAndMayEndBeforeTheRun(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// greeting is a shouting that has something to say first, and may have said all with it.
+type greeting struct {
+	shouting
+	text string
+}
+
+func (g *greeting) Open(dst []byte) []byte { return append(dst, g.text...) }
+
+func TestAnEncoderMaySaySomethingBeforeTheFirstEvent(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		over bool
+		want string
+	}{
+		{"and go on", false, "hello\nONE!\n"},
+		{"and nothing else", true, "hello\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tb := newTube()
+			if _, err := tb.Send(text("a", "one!")); err != nil {
+				t.Fatal(err)
+			}
+			out, e := newRecorder(), &greeting{text: "hello\n"}
+			e.over = c.over
+			if err := frame.Copy(t.Context(), out, "run", tb.NewReader(0), frame.Options{Format: frame.SSE, Encoder: e}); err != nil {
+				t.Fatal(err)
+			}
+			if got := out.String(); got != c.want {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}

@@ -28,7 +28,7 @@ export interface SchemaFormProps {
   value: any;
   onChange: (value: any) => void;
   /** What the server had to say, by JSON Pointers of which `at` is the place of this form's value. */
-  errors?: readonly FieldError[];
+  errors?: readonly { pointer?: string; detail: string }[];
   /** Where the value stands in what the pointers point into, as in "/input". */
   at?: string;
   /** Begins the ids of all elements. */
@@ -43,9 +43,10 @@ export function SchemaForm({ schema, value, onChange, errors = [], at = "", idPr
     if (errors.length > 0) ref.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();
   }, [errors]);
   const f = field(schema, root, true);
+  const placed = errors.filter((e): e is FieldError => e.pointer !== undefined);
   return (
     <div class="form" ref={ref}>
-      <Any field={f} name="input" root={root} value={value} onChange={onChange} errors={errors} pointer={at} id={idPrefix} depth={0} />
+      <Any field={f} name="input" root={root} value={value} onChange={onChange} errors={placed} pointer={at} id={idPrefix} depth={0} />
     </div>
   );
 }

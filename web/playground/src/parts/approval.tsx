@@ -1,0 +1,145 @@
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { ask } from "../api.js";
+import { sentence } from "../failure.js";
+import { duration, useTick } from "../ui.js";
+import { JSONValue } from "./json.js";
+import { visible } from "./text.js";
+
+export type Decision = "approve" | "deny";
+
+/** The data of an `approval_required` event. */
+export interface Question {
+  call: string;
+  tool: string;
+  arguments: unknown;
+  /** Until when the call waits. */
+  expires?: string;
+}
+
+/** What a decision is given to: a run of the client's, or its id. */
+export type Approver = string | { approve(call: string, decision: Decision, more?: { reason?: string; remember?: "session" }): Promise<void> };
+
+export interface ApprovalProps {
+  run: Approver;
+  question: Question;
+  /** The answer was taken; undefined where it came too late, or somebody else was first. */
+  onDone: (decision: Decision | undefined) => void;
+}
+
+/** Asks whether a call of a tool may run. */
+export function Approval({ run, question, onDone }: ApprovalProps) {
+  const { call, tool } = question;
+  const id = useId();
+  const [reason, setReason] = useState("");
+  const [remember, setRemember] = useState(false);
+  const [sent, setSent] = useState<Decision | undefined>();
+  const [wrong, setWrong] = useState<{ text: string; over: boolean } | undefined>();
+  const mounted = useRef(true);
+  useEffect(() => () => void (mounted.current = false), []);
+
+  const decide = async (decision: Decision): Promise<void> => {
+    setSent(decision);
+    setWrong(undefined);
+    const more = decision === "deny" ? (reason.trim() ? { reason: reason.trim() } : {}) : remember ? { remember: "session" as const } : {};
+    try {
+      if (typeof run === "string") await ask(`/v1/runs/${encodeURIComponent(run)}/approvals/${encodeURIComponent(call)}`, { decision, ...more });
+      else await run.approve(call, decision, more);
+      onDone(decision);
+    } catch (error) {
+      if (!mounted.current) return;
+      setSent(undefined);
+      setWrong(said(error as { code?: string; message?: string }));
+    }
+  };
+
+  return (
+    <section class="approval" aria-labelledby={`${id}-title`}>
+      <header>
+        <h3 id={`${id}-title`}>
+          May <code>{visible(tool)}</code> run?
+        </h3>
+        {question.expires && <Countdown expires={question.expires} />}
+      </header>
+      {empty(question.arguments) ? <p class="approval-none">It is called without arguments.</p> : <JSONValue value={question.arguments} label={`Arguments of ${tool}`} />}
+      <dl>
+        <div>
+          <dt>Allow</dt>
+          <dd>It runs once, with exactly what is shown here, and the model goes on with what comes of it.</dd>
+        </div>
+        <div>
+          <dt>Deny</dt>
+          <dd>It does not run. The model is told so, and goes on without it.</dd>
+        </div>
+      </dl>
+      <label class="approval-check">
+        <input type="checkbox" checked={remember} onChange={(e) => setRemember(e.currentTarget.checked)} />
+        <span>
+          If allowed, do not ask again for <code>{visible(tool)}</code> in this session
+        </span>
+      </label>
+      <label class="approval-reason">
+        <span>If denied, why (the model reads it)</span>
+        <input type="text" value={reason} maxLength={300} dir="auto" autocomplete="off" onInput={(e) => setReason(e.currentTarget.value)} />
+      </label>
+      <div class="approval-choice">
+        <button type="button" class="approval-allow" disabled={sent !== undefined} onClick={() => void decide("approve")}>
+          {sent === "approve" ? "Allowing …" : "Allow"}
+        </button>
+        <button type="button" class="approval-deny" disabled={sent !== undefined} onClick={() => void decide("deny")}>
+          {sent === "deny" ? "Denying …" : "Deny"}
+        </button>
+      </div>
+      <div role="alert">
+        {wrong && (
+          <p class="approval-wrong">
+            {wrong.text}{" "}
+            {wrong.over && (
+              <button type="button" class="part-quiet" onClick={() => onDone(undefined)}>
+                Close
+              </button>
+            )}
+          </p>
+        )}
+      </div>
+    </section>
+  );
+}
+
+function empty(args: unknown): boolean {
+  return args === undefined || args === null || (typeof args === "object" && Object.keys(args).length === 0);
+}
+
+function said(error: { code?: string; message?: string }): { text: string; over: boolean } {
+  switch (error.code) {
+    case "conflict":
+      return { text: "This was answered before, or its time was over. The first answer counts.", over: true };
+    case "not_found":
+      return { text: "This call does not wait any more: its run has gone on or has ended.", over: true };
+    case "gone":
+      return { text: "The server does not keep this run any more.", over: true };
+    case "unreachable":
+      return { text: "The server cannot be reached. The call still waits; try again.", over: false };
+  }
+  return { text: sentence(error.message ?? "the answer was not taken"), over: false };
+}
+
+// How much time is left. The server's clock decides, so that what is over here can still be answered.
+function Countdown({ expires }: { expires: string }) {
+  const end = Date.parse(expires);
+  const now = useTick(1000, true);
+  if (!Number.isFinite(end)) return null;
+  const left = Math.max(0, end - now);
+  return (
+    <p class="approval-time">
+      <span aria-hidden="true">{left > 0 ? `${clock(left)} left` : "Time is over"}</span>
+      <span class="part-hidden">
+        Waits until <time dateTime={expires}>{new Date(end).toLocaleTimeString()}</time>. No answer is a denial.
+      </span>
+    </p>
+  );
+}
+
+function clock(ms: number): string {
+  const s = Math.ceil(ms / 1000);
+  return s < 3600 ? `${Math.floor(s / 60)}:${String(s % 60).padStart(2, "0")}` : duration(ms);
+}

@@ -1,0 +1,478 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { ask, Problem, type Entry } from "../api.js";
+import { sentence } from "../failure.js";
+import { count } from "../ui.js";
+import { JSONValue } from "./json.js";
+import { Markdown } from "./markdown.js";
+import { memo } from "./memo.js";
+import { short, visible } from "./text.js";
+
+export interface TapeProps {
+  session: string;
+  /** Another number says that something may have been written. */
+  revision: number;
+  /** A fork was made, or is to be looked at. */
+  onOpen?: (session: string) => void;
+  /** The session is gone. */
+  onErased?: () => void;
+}
+
+interface Info {
+  id: string;
+  title: string;
+  counts: { entries: number; anchors: number; unreadable?: number };
+  last_id: number;
+  bytes: number;
+}
+
+interface Page {
+  entries: Entry[];
+  next?: number;
+}
+
+type Action = { kind: "handoff" } | { kind: "fork"; at?: number } | { kind: "erase" };
+
+const page = 100; // entries that are read at once
+
+/** The tape of a session: what was said, called and marked, its end first. */
+export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
+  const [info, setInfo] = useState<Info | null | undefined>(); // null: there is no such session
+  const [entries, setEntries] = useState<Entry[]>([]);
+  const [begin, setBegin] = useState(0); // entries up to this id are not read yet
+  const [problem, setProblem] = useState("");
+  const [said, say] = useState("");
+  const [query, setQuery] = useState("");
+  const [steps, showSteps] = useState(false);
+  const [action, act] = useState<Action | undefined>();
+  const at = `/v1/sessions/${encodeURIComponent(session)}`;
+  const asked = useRef(0); // the newest question; an answer to an older one is not shown any more
+  const known = useRef<{ session: string; last: number }>({ session: "", last: 0 });
+
+  // Reads on behind what is known, or from the last page where nothing is.
+  const refresh = async (): Promise<void> => {
+    const mine = ++asked.current;
+    try {
+      const now = await ask<Info>(at);
+      if (mine !== asked.current) return;
+      const same = known.current.session === session && known.current.last <= now.last_id;
+      let from = same ? known.current.last : Math.max(0, now.last_id - page);
+      if (!same || now.last_id - from > 10 * page) {
+        from = Math.max(0, now.last_id - page);
+        setEntries([]);
+        setBegin(from);
+      }
+      const fresh: Entry[] = [];
+      for (let after: number | undefined = from; after !== undefined && after < now.last_id; ) {
+        const p: Page = await ask<Page>(`${at}/tape?after=${after}&limit=${page}`);
+        if (mine !== asked.current) return;
+        fresh.push(...p.entries);
+        after = p.next;
+      }
+      known.current = { session, last: Math.max(now.last_id, fresh.at(-1)?.id ?? 0) };
+      setInfo(now);
+      setEntries((old) => [...(same ? old : []), ...fresh]);
+      setProblem("");
+    } catch (error) {
+      if (mine !== asked.current) return;
+      if (error instanceof Problem && error.status === 404) {
+        known.current = { session: "", last: 0 };
+        setInfo(null);
+        setEntries([]);
+        setProblem("");
+      } else setProblem(sentence((error as Error).message));
+    }
+  };
+
+  useEffect(() => {
+    void refresh();
+    return () => void asked.current++;
+  }, [session, revision]);
+
+  const earlier = async (): Promise<void> => {
+    const from = Math.max(0, begin - page);
+    const mine = asked.current;
+    try {
+      const p = await ask<Page>(`${at}/tape?after=${from}&limit=${begin - from}`);
+      if (mine !== asked.current) return;
+      setEntries((old) => [...p.entries.filter((e) => e.id <= begin), ...old]);
+      setBegin(from);
+    } catch (error) {
+      setProblem(sentence((error as Error).message));
+    }
+  };
+
+  if (info === null) {
+    return (
+      <div class="tape tape-empty">
+        <p>There is no tape of this session yet. It begins with the first message.</p>
+      </div>
+    );
+  }
+  if (!info) {
+    return (
+      <div class="tape tape-empty" aria-busy={!problem}>
+        <p>{problem || "Reading the tape …"}</p>
+        {problem && (
+          <button type="button" class="tape-button" onClick={() => void refresh()}>
+            Try again
+          </button>
+        )}
+      </div>
+    );
+  }
+
+  const shown = entries.filter((e) => steps || !quiet.has(e.kind));
+  const lastAnchor = entries.findLast((e) => e.kind === "anchor")?.id ?? 0;
+  return (
+    <div class="tape">
+      <div class="tape-bar">
+        <p class="tape-counts">
+          {count(info.counts.entries)} {info.counts.entries === 1 ? "entry" : "entries"}, {count(info.counts.anchors)} {info.counts.anchors === 1 ? "anchor" : "anchors"}
+          {info.counts.unreadable ? `, ${count(info.counts.unreadable)} damaged and left out` : ""}
+        </p>
+        <div class="tape-actions">
+          <button type="button" class="tape-button" onClick={() => act({ kind: "handoff" })}>
+            Hand off
+          </button>
+          <button type="button" class="tape-button" onClick={() => act({ kind: "fork" })}>
+            Fork
+          </button>
+          <button type="button" class="tape-button tape-danger" onClick={() => act({ kind: "erase" })}>
+            Erase
+          </button>
+        </div>
+      </div>
+      <div class="tape-find">
+        <input type="search" aria-label="Search the tape" placeholder="Search" value={query} maxLength={250} onInput={(e) => setQuery(e.currentTarget.value)} />
+        <label>
+          <input type="checkbox" checked={steps} onChange={(e) => showSteps(e.currentTarget.checked)} /> Show every step
+        </label>
+      </div>
+      <p class="tape-said" role="status">
+        {said}
+      </p>
+      {problem && (
+        <p class="tape-problem" role="alert">
+          {problem}{" "}
+          <button type="button" class="part-quiet" onClick={() => void refresh()}>
+            Try again
+          </button>
+        </p>
+      )}
+      {query.trim() ? (
+        <Found at={at} query={query.trim()} lastAnchor={lastAnchor} onFork={(id) => act({ kind: "fork", at: id })} />
+      ) : (
+        <>
+          {begin > 0 && (
+            <button type="button" class="tape-button tape-earlier" onClick={() => void earlier()}>
+              Earlier entries
+            </button>
+          )}
+          <ol class="tape-entries">
+            {shown.map((e) => (
+              <Row key={e.id} entry={e} past={e.id < lastAnchor} onFork={forkHere} />
+            ))}
+          </ol>
+          {shown.length === 0 && <p class="tape-none">Nothing was said yet.</p>}
+        </>
+      )}
+      {action && (
+        <ActionDialog
+          key={action.kind}
+          action={action}
+          at={at}
+          session={session}
+          onClose={(done, what) => {
+            act(undefined);
+            if (!done) return;
+            say(done);
+            if (what?.open) onOpen?.(what.open);
+            if (action.kind === "erase") onErased?.();
+            void refresh();
+          }}
+        />
+      )}
+    </div>
+  );
+
+  function forkHere(id: number): void {
+    act({ kind: "fork", at: id });
+  }
+}
+
+// Entries for those who want to know each step.
+const quiet = new Set(["event", "system"]);
+
+function Found({ at, query, lastAnchor, onFork }: { at: string; query: string; lastAnchor: number; onFork: (id: number) => void }) {
+  const [found, setFound] = useState<{ query: string; entries: Entry[]; next?: number; problem?: string } | undefined>();
+  useEffect(() => {
+    let gone = false;
+    const timer = setTimeout(async () => {
+      try {
+        const p = await ask<Page>(`${at}/tape?limit=${page}&q=${encodeURIComponent(query)}`);
+        if (!gone) setFound({ query, ...p });
+      } catch (error) {
+        if (!gone) setFound({ query, entries: [], problem: sentence((error as Error).message) });
+      }
+    }, 250);
+    return () => {
+      gone = true;
+      clearTimeout(timer);
+    };
+  }, [at, query]);
+  const more = async (): Promise<void> => {
+    const p = await ask<Page>(`${at}/tape?limit=${page}&after=${found!.next}&q=${encodeURIComponent(query)}`);
+    setFound((old) => (old?.query === query ? { query, entries: [...old.entries, ...p.entries], next: p.next } : old));
+  };
+  const n = found?.entries.length ?? 0;
+  return (
+    <>
+      <p class="tape-none" role="status">
+        {!found ? "Searching …" : (found.problem ?? (n === 0 ? `Nothing has “${short(found.query, 60)}” in it.` : `${count(n)}${found.next ? " and more" : ""} found.`))}
+      </p>
+      <ol class="tape-entries">
+        {found?.entries.map((e) => (
+          <Row key={e.id} entry={e} past={e.id < lastAnchor} onFork={onFork} />
+        ))}
+      </ol>
+      {found?.next !== undefined && (
+        <button type="button" class="tape-button" onClick={() => void more()}>
+          More
+        </button>
+      )}
+    </>
+  );
+}
+
+const Row = memo(
+  ({ entry, past, onFork }: { entry: Entry; past: boolean; onFork: (id: number) => void }) => (
+    <li class={`tape-entry tape-${kindClass(entry)}${past ? " tape-past" : ""}`}>
+      <div class="tape-meta">
+        <span class="tape-who">{who(entry)}</span>
+        <button type="button" class="tape-id" onClick={() => onFork(entry.id)} title={`Entry ${entry.id}, ${new Date(entry.date).toLocaleString()}: fork the session here`} aria-label={`Entry ${entry.id}: fork the session here`}>
+          {entry.id}
+        </button>
+      </div>
+      <div class="tape-what">{what(entry)}</div>
+    </li>
+  ),
+  (a, b) => a.entry === b.entry && a.past === b.past,
+);
+
+const kinds = new Set(["message", "tool_call", "tool_result", "anchor", "event", "system", "reasoning", "error"]);
+
+function kindClass(e: Entry): string {
+  if (e.kind === "message") return e.payload?.role === "user" ? "user" : "assistant";
+  return kinds.has(e.kind) ? e.kind : "other";
+}
+
+function who(e: Entry): string {
+  switch (e.kind) {
+    case "message":
+      return e.payload?.role === "user" ? "User" : e.payload?.role === "assistant" ? "Assistant" : visible(short(String(e.payload?.role ?? "Message"), 40));
+    case "tool_call":
+      return "Calls";
+    case "tool_result":
+      return "Result";
+    case "anchor":
+      return "Anchor";
+    case "system":
+      return "Instructions";
+    case "reasoning":
+      return "Thoughts";
+    case "error":
+      return "Error";
+    case "event":
+      return "Step";
+  }
+  return visible(short(e.kind, 40));
+}
+
+function what(e: Entry): ComponentChildren {
+  const p = e.payload ?? {};
+  switch (e.kind) {
+    case "message":
+      return <Content content={p.content} />;
+    case "tool_call":
+      return (
+        <>
+          {p.content && <Content content={p.content} />}
+          {list(p.calls).map((call: any) => (
+            <Fold title={visible(String(call?.function?.name ?? "a tool"))} hint={visible(short(String(call?.function?.arguments ?? ""), 120))}>
+              <JSONValue value={parsed(call?.function?.arguments)} label="Arguments" />
+            </Fold>
+          ))}
+        </>
+      );
+    case "tool_result":
+      return list(p.results).map((result: unknown, i: number) => (
+        <Fold title={String(list(p.ids)[i] ?? "result")} hint={visible(short(typeof result === "string" ? result : (JSON.stringify(result) ?? ""), 120))}>
+          <JSONValue value={parsed(result)} label="Result" />
+        </Fold>
+      ));
+    case "anchor":
+      return (
+        <>
+          <p class="tape-anchor-name">{visible(short(String(p.name ?? ""), 128))}</p>
+          <State state={p.state} />
+        </>
+      );
+    case "system":
+    case "reasoning":
+      return (
+        <Fold title={e.kind === "system" ? "What the model was told" : "What the model thought"} hint={short(String(p.content ?? ""), 120)}>
+          <Content content={p.content} />
+        </Fold>
+      );
+    case "error":
+      return (
+        <p class="tape-error-text">
+          {sentence(String(p.message ?? "it has failed"))} {p.kind && <code>{String(p.kind)}</code>}
+        </p>
+      );
+    case "event":
+      return (
+        <Fold title={String(p.name ?? "event")} hint={visible(short(p.data === undefined ? "" : JSON.stringify(p.data), 120))}>
+          <JSONValue value={p.data ?? null} label="Data" />
+        </Fold>
+      );
+  }
+  return (
+    <Fold title={short(e.kind, 40)} hint="">
+      <JSONValue value={p} label="Payload" />
+    </Fold>
+  );
+}
+
+function list(value: unknown): any[] {
+  return Array.isArray(value) ? value : [];
+}
+
+// JSON in a text, as models have it.
+function parsed(value: unknown): unknown {
+  if (typeof value !== "string") return value ?? null;
+  try {
+    return JSON.parse(value);
+  } catch {
+    return value;
+  }
+}
+
+function Content({ content }: { content: unknown }) {
+  if (typeof content === "string") return content.trim() === "" ? <p class="tape-none">(no text)</p> : <Markdown text={content} level={4} />;
+  return (
+    <>
+      {list(content).map((part) =>
+        typeof part?.text === "string" ? <Markdown text={part.text} level={4} /> : <p class="tape-none">({visible(short(String(part?.type ?? "something that is no text"), 60))})</p>,
+      )}
+    </>
+  );
+}
+
+// An anchor's state, a summary most of the time.
+function State({ state }: { state: any }) {
+  if (state === null || state === undefined) return null;
+  const keys = typeof state === "object" && !Array.isArray(state) ? Object.keys(state) : [];
+  if (typeof state === "string") return <Markdown text={state} level={4} />;
+  if (keys.length === 1 && keys[0] === "summary" && typeof state.summary === "string") return <Markdown text={state.summary} level={4} />;
+  if (keys.length === 1 && keys[0] === "owner") return null; // of the first one
+  return <JSONValue value={state} label="State" />;
+}
+
+function Fold({ title, hint, children }: { title: string; hint: string; children: ComponentChildren }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <details class="tape-fold" open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
+      <summary>
+        <code>{title}</code> <span>{hint}</span>
+      </summary>
+      {open && children}
+    </details>
+  );
+}
+
+interface DialogProps {
+  action: Action;
+  at: string;
+  session: string;
+  onClose: (done?: string, what?: { open?: string }) => void;
+}
+
+// A dialog for what changes the tape.
+function ActionDialog({ action, at, session, onClose }: DialogProps) {
+  const ref = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  const [name, setName] = useState("");
+  const [text, setText] = useState("");
+  const [problem, setProblem] = useState("");
+  const [busy, setBusy] = useState(false);
+  useEffect(() => {
+    const dialog = ref.current!;
+    dialog.showModal();
+    return () => dialog.close();
+  }, []);
+
+  const send = async (e: Event): Promise<void> => {
+    e.preventDefault();
+    setBusy(true);
+    setProblem("");
+    try {
+      if (action.kind === "handoff") {
+        await ask(`${at}/handoff`, { name: name.trim(), state: text.trim() ? { summary: text.trim() } : null });
+        onClose(`The anchor ${name.trim()} was written.`);
+      } else if (action.kind === "fork") {
+        const made = await ask<Info>(`${at}/fork`, { ...(name.trim() && { session: name.trim() }), ...(action.at && { at: action.at }) });
+        onClose(`The session ${made.id} was made.`, { open: made.id });
+      } else {
+        await ask(at, undefined, "DELETE");
+        onClose("The session was erased.");
+      }
+    } catch (error) {
+      setProblem(sentence((error as Error).message));
+      setBusy(false);
+    }
+  };
+
+  return (
+    <dialog ref={ref} class="tape-dialog" aria-labelledby={`${id}-title`} onCancel={(e) => (e.preventDefault(), onClose())} onClick={(e) => e.target === ref.current && onClose()}>
+      <form onSubmit={(e) => void send(e)}>
+        {action.kind === "handoff" && (
+          <>
+            <h3 id={`${id}-title`}>Hand off</h3>
+            <p>Writes an anchor. From there on, the model sees what follows, and the summary in place of what was said before. Nothing is lost: the tape keeps it all.</p>
+            <label for={`${id}-name`}>Name</label>
+            <input id={`${id}-name`} required maxLength={128} value={name} placeholder="e.g. billing" autocomplete="off" onInput={(e) => setName(e.currentTarget.value)} />
+            <label for={`${id}-text`}>Summary (optional)</label>
+            <textarea id={`${id}-text`} rows={4} value={text} dir="auto" onInput={(e) => setText(e.currentTarget.value)} />
+          </>
+        )}
+        {action.kind === "fork" && (
+          <>
+            <h3 id={`${id}-title`}>Fork</h3>
+            <p>Copies {action.at ? `the entries up to ${action.at}` : "all entries"} into a new session. From then on neither knows of the other.</p>
+            <label for={`${id}-name`}>Name of the new session (optional)</label>
+            <input id={`${id}-name`} maxLength={512} value={name} placeholder="a random one" autocomplete="off" onInput={(e) => setName(e.currentTarget.value)} />
+          </>
+        )}
+        {action.kind === "erase" && (
+          <>
+            <h3 id={`${id}-title`}>Erase this session?</h3>
+            <p>
+              What runs in <code>{visible(short(session, 80))}</code> is canceled. Then all its entries are erased, for good.
+            </p>
+          </>
+        )}
+        <div role="alert">{problem && <p class="tape-problem">{problem}</p>}</div>
+        <div class="tape-dialog-foot">
+          <button type="button" class="tape-button" autofocus={action.kind === "erase"} onClick={() => onClose()}>
+            Cancel
+          </button>
+          <button type="submit" class={`tape-button tape-main${action.kind === "erase" ? " tape-danger" : ""}`} disabled={busy}>
+            {action.kind === "handoff" ? "Write the anchor" : action.kind === "fork" ? "Fork" : "Erase"}
+          </button>
+        </div>
+      </form>
+    </dialog>
+  );
+}

@@ -1,0 +1,318 @@
+package access
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Refusals of keys. Whoever is told that a key is expired or revoked has shown that he has it.
+var (
+	ErrMistypedKey = unauthorized("key_mistyped", "the API key is mistyped or cut off: its checksum does not fit")
+	ErrUnknownKey  = unauthorized("key_unknown", "the API key is not known here")
+	ErrExpiredKey  = unauthorized("key_expired", "the API key has expired")
+	ErrRevokedKey  = unauthorized("key_revoked", "the API key was revoked")
+)
+
+// KeysOptions are where keys come from. Those of all places count.
+type KeysOptions struct {
+	Entries     []string // of the configuration, each as ParseKey takes it
+	Environment string   // entries with commas between them, as in LINGSERVE_API_KEYS
+	File        string   // a path; "" is none. It is read again when it changes.
+
+	Log  *slog.Logger  // says that the file was read again, or cannot be; nil says nothing
+	Poll time.Duration // how soon a changed file is noticed, 2 s
+}
+
+const (
+	// maxKeys bounds how many keys there are, from all places.
+	maxKeys = 10_000
+	// maxKeyFile is enough for that many with long lists of scopes.
+	maxKeyFile = 4 << 20
+	// maxErrors are told of one place; a file of another kind would be wrong in each line.
+	maxErrors = 10
+)
+
+// Keys are API keys. Their methods are safe for concurrent use.
+type Keys struct {
+	o     KeysOptions
+	fixed []Key // those that are not of the file
+	table atomic.Pointer[keyTable]
+
+	mu   sync.Mutex // guards what follows; held while the file is read
+	last [sha256.Size]byte
+	said string // the error that was logged last
+
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// keyTable finds keys by the first bytes of their digests. It is never changed.
+type keyTable struct {
+	keys    []Key
+	byStart map[uint64][]*Key
+}
+
+// NewKeys reads the keys of all places, and watches the file until Close. Errors name each entry that is wrong, never a key.
+func NewKeys(o KeysOptions) (*Keys, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Poll <= 0 {
+		o.Poll = 2 * time.Second
+	}
+	k := &Keys{o: o}
+	entries, errs := parseKeys(o.Entries, "entry %d of the configured keys")
+	k.fixed = entries
+	if strings.TrimSpace(o.Environment) != "" {
+		entries, wrong := parseKeys(strings.Split(o.Environment, ","), "entry %d of LINGSERVE_API_KEYS")
+		k.fixed = append(k.fixed, entries...)
+		errs = append(errs, wrong...)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	if _, err := k.load(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	k.cancel = cancel
+	if o.File != "" {
+		k.wg.Go(func() { k.watch(ctx) })
+	}
+	return k, nil
+}
+
+// Close ends watching the file. Keys are found as before.
+func (k *Keys) Close() {
+	k.cancel()
+	k.wg.Wait()
+}
+
+// watch reads the file again as it changes. It is asked for by polling: a file may be put in place by a rename of one of its folders,
+// as Kubernetes does, which no notification of the file itself tells.
+func (k *Keys) watch(ctx context.Context) {
+	tick := time.NewTicker(k.o.Poll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			k.Reload()
+		}
+	}
+}
+
+// Reload reads the file now, if it has changed. Where that cannot be done, the keys are those that were known before; the error is
+// also logged, once as long as it is the same one.
+func (k *Keys) Reload() error {
+	changed, err := k.load()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case err != nil:
+		if k.said != err.Error() {
+			k.said = err.Error()
+			k.o.Log.Error("the file of keys cannot be used; the keys from before stay", "error", err)
+		}
+	case changed || k.said != "":
+		k.said = ""
+		k.o.Log.Info("the file of keys was read", "keys", k.Len())
+	}
+	return err
+}
+
+// load makes the table; changed says whether it did.
+func (k *Keys) load() (changed bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	keys := k.fixed
+	var sum [sha256.Size]byte
+	if k.o.File != "" {
+		data, err := readKeyFile(k.o.File)
+		if err != nil {
+			return false, err
+		}
+		if sum = sha256.Sum256(data); sum == k.last && k.table.Load() != nil {
+			return false, nil
+		}
+		of, err := parseKeyFile(k.o.File, data)
+		if err != nil {
+			return false, err
+		}
+		keys = slices.Concat(k.fixed, of)
+	}
+	t, err := newKeyTable(keys)
+	if err != nil {
+		return false, err
+	}
+	k.table.Store(t)
+	k.last = sum
+	return true, nil
+}
+
+func newKeyTable(keys []Key) (*keyTable, error) {
+	if len(keys) > maxKeys {
+		return nil, fmt.Errorf("%d keys; at most %d", len(keys), maxKeys)
+	}
+	t := &keyTable{keys: keys, byStart: make(map[uint64][]*Key, len(keys))}
+	for i := range keys {
+		k := &keys[i]
+		start := binary.LittleEndian.Uint64(k.digest[:])
+		for _, other := range t.byStart[start] {
+			if other.digest == k.digest {
+				return nil, fmt.Errorf("%s: it is the same key as %s", k.Place, other.Place)
+			}
+		}
+		t.byStart[start] = append(t.byStart[start], k)
+	}
+	return t, nil
+}
+
+// Find returns whose key a text is. The key is there, too, with ErrExpiredKey and ErrRevokedKey, to be logged; it must not be changed.
+//
+// Only digests are looked up: how long that takes depends on bits of them, and whoever tries keys does not choose these.
+func (k *Keys) Find(text string) (*Key, error) {
+	if len(text) > maxKey {
+		return nil, ErrUnknownKey
+	}
+	sum := digest(text)
+	for _, key := range k.table.Load().byStart[binary.LittleEndian.Uint64(sum[:])] {
+		if subtle.ConstantTimeCompare(key.digest[:], sum[:]) != 1 {
+			continue
+		}
+		switch {
+		case key.Revoked:
+			return key, ErrRevokedKey
+		case !key.Expires.IsZero() && !time.Now().Before(key.Expires):
+			return key, ErrExpiredKey
+		}
+		return key, nil
+	}
+	if strings.HasPrefix(text, keyMark) && !own(text) {
+		return nil, ErrMistypedKey
+	}
+	return nil, ErrUnknownKey
+}
+
+// Len is how many keys there are, expired and revoked ones included.
+func (k *Keys) Len() int { return len(k.table.Load().keys) }
+
+// All returns the keys in the order of their places: configuration, environment, file.
+func (k *Keys) All() []Key { return slices.Clone(k.table.Load().keys) }
+
+// parseKeys reads entries; place has a %d for the number of one, from 1. Empty ones are left out.
+func parseKeys(entries []string, place string) ([]Key, []error) {
+	var keys []Key
+	var errs []error
+	for i, entry := range entries {
+		if strings.TrimSpace(entry) == "" {
+			continue
+		}
+		at := fmt.Sprintf(place, i+1)
+		key, err := ParseKey(entry)
+		if err != nil {
+			if errs = append(errs, fmt.Errorf("%s: %w", at, err)); len(errs) == maxErrors {
+				break
+			}
+			continue
+		}
+		key.Place = at
+		keys = append(keys, key)
+	}
+	return keys, errs
+}
+
+// ReadKeys reads a file of keys: an entry a line, as [ParseKey] takes it. Empty lines and those that begin with # are left out.
+func ReadKeys(path string) ([]Key, error) {
+	data, err := readKeyFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseKeyFile(path, data)
+}
+
+func parseKeyFile(path string, data []byte) ([]Key, error) {
+	lines := strings.Split(string(bytes.TrimPrefix(data, []byte("\ufeff"))), "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(strings.TrimSpace(line), "#") {
+			lines[i] = ""
+		}
+	}
+	keys, errs := parseKeys(lines, strings.ReplaceAll(filepath.Base(path), "%", "%%")+":%d")
+	return keys, errors.Join(errs...)
+}
+
+// unsafeMode are the bits that a file of keys may not have: others who could write it would let themselves in, and of keys that stand
+// there as they are, others could read them. The group may read it, since that is how containers are given secrets.
+const unsafeMode = 0o027
+
+func readKeyFile(path string) ([]byte, error) {
+	name := filepath.Base(path)
+	// Asked first: to open a pipe is to wait for its other end.
+	if in, err := os.Stat(path); err == nil && !in.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no file; expected one with an entry a line", name)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("the file of keys cannot be read: %w", err)
+	}
+	defer f.Close()
+	in, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the file of keys cannot be read: %w", err)
+	case in.Mode()&unsafeMode != 0 && runtime.GOOS != "windows":
+		return nil, fmt.Errorf("%s can be read or changed by others (mode %04o); chmod 600 keeps it to the server's user", name, in.Mode().Perm())
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the file of keys cannot be read: %w", err)
+	case len(data) > maxKeyFile:
+		return nil, fmt.Errorf("%s has more than %d bytes, which is too many for keys", name, maxKeyFile)
+	}
+	return data, nil
+}
+
+// AddKey writes a key at the end of a file, which is made if it is not there. A server that watches the file knows the key at once.
+func AddKey(path string, k *Key) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("the file of keys cannot be written: %w", err)
+	}
+	line := k.Entry() + "\n"
+	size, err := f.Seek(0, io.SeekEnd)
+	last := []byte{'\n'}
+	if err == nil && size > 0 {
+		_, err = f.ReadAt(last, size-1)
+	}
+	if last[0] != '\n' {
+		line = "\n" + line
+	}
+	if err == nil {
+		_, err = f.WriteString(line) // in one piece, so that nobody reads half of it
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("the file of keys cannot be written: %w", err)
+	}
+	return nil
+}

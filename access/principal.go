@@ -1,0 +1,152 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/lingserve/lingserve/tool"
+)
+
+// Principal is who asks. The zero value is nobody.
+type Principal struct {
+	Name   string    // as [CheckName] has it, or of a token: then with an @ in it
+	Role   tool.Role // what its tools may do, and whether it may administer
+	Scopes Scopes    // narrow what the role may; zero narrows nothing
+}
+
+// Local is who asks where nobody has to say who they are: the one user of the server.
+var Local = Principal{Name: local, Role: tool.Admin}
+
+const local = "local"
+
+// Nobody says that it is not known who asks.
+func (p Principal) Nobody() bool { return p.Name == "" }
+
+// Owner is what runs and sessions are marked with that the principal begins: its name, or "" for [Local], so that a server that
+// never asked who somebody is finds what it has.
+func (p Principal) Owner() string {
+	if p.Name == local {
+		return ""
+	}
+	return p.Name
+}
+
+// Sees says whether the principal may know of what somebody owns: it is its own, or the principal administers. What has no owner is
+// of [Local].
+func (p Principal) Sees(owner string) bool {
+	return !p.Nobody() && (p.Owner() == owner || p.Administers())
+}
+
+// Administers says whether the principal may see and do what concerns all others: their runs, metrics, profiles.
+func (p Principal) Administers() bool {
+	return p.Role == tool.Admin && p.may(admin, "")
+}
+
+// Runs says whether the principal may run a workflow. "" is one that the request itself brings, which could be any.
+func (p Principal) Runs(workflow string) bool { return p.may(workflows, workflow) }
+
+// Asks says whether the principal may ask an agent.
+func (p Principal) Asks(agent string) bool { return p.may(agents, agent) }
+
+// Remembers says whether the principal may use sessions: name one in a run, list, read, fork and erase its own.
+func (p Principal) Remembers() bool { return p.may(sessions, "") }
+
+func (p Principal) may(resource, name string) bool {
+	return !p.Nobody() && p.Scopes.allow(resource, name)
+}
+
+// LogValue shows who it is and as what. What it may in detail is the same at each request.
+func (p Principal) LogValue() slog.Value {
+	if p.Nobody() {
+		return slog.StringValue("nobody")
+	}
+	return slog.GroupValue(slog.String("name", p.Name), slog.String("role", p.Role.String()))
+}
+
+// Lengths of names, in bytes.
+const (
+	// MaxName is how long a principal's name may be.
+	MaxName = 64
+	// maxIssuer and maxSubject are those of the two parts of the name that a token leads to.
+	maxIssuer  = 24
+	maxSubject = MaxName - maxIssuer - 1
+)
+
+// CheckName says what is wrong with a name for a principal. It has small letters, digits, ".", "_" and "-" only, since it stands in
+// labels of metrics, in ids of sessions and, as a part, in names of files, some of which do not tell large letters from small ones.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the name is missing")
+	case name == local:
+		return errors.New("the name local is of whoever asks a server that has no keys; choose another one")
+	case !plain(name, MaxName):
+		return fmt.Errorf("a name has at most %d small letters, digits, \".\", \"_\" and \"-\", and begins and ends with a letter or digit", MaxName)
+	}
+	return nil
+}
+
+// plain says whether text is a name that stands for itself.
+func plain(text string, most int) bool {
+	if text == "" || len(text) > most || !alphanumeric(text[0]) || !alphanumeric(text[len(text)-1]) {
+		return false
+	}
+	for i := range len(text) {
+		if c := text[i]; !alphanumeric(c) && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func alphanumeric(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+
+// tokenName is the name of an issuer's subject: subject@issuer. A subject that is no plain name is hashed. A name with an "@" is no
+// key's, and a hash begins as no plain name does; so two different subjects, issuers and keys never have one name.
+func tokenName(issuer, subject string) string {
+	if !plain(subject, maxSubject) {
+		sum := sha256.Sum256([]byte(subject))
+		subject = "_" + letters.EncodeToString(sum[:20])
+	}
+	return subject + "@" + issuer
+}
+
+// letters write bytes as text that can be read out, selected by a double click, and stand in a name.
+var letters = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
+
+const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
+
+type principalKey struct{}
+
+// With returns a context that knows who asks.
+func With(ctx context.Context, p Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// From is who asks; nobody where the context does not know.
+func From(ctx context.Context) Principal {
+	p, _ := ctx.Value(principalKey{}).(Principal)
+	return p
+}
+
+// ParseRole reads a role; the error names those that there are.
+func ParseRole(text string) (tool.Role, error) {
+	var r tool.Role
+	if err := r.UnmarshalText([]byte(text)); err != nil {
+		return 0, fmt.Errorf("there is no role %q; expected user, operator or admin", short(text))
+	}
+	return r, nil
+}
+
+// short is what of a text stands in an error.
+func short(text string) string {
+	if len(text) > 40 {
+		return strings.ToValidUTF8(text[:40], "") + "…"
+	}
+	return text
+}

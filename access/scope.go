@@ -1,0 +1,154 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Resources that scopes are of.
+const (
+	workflows = "workflows"
+	agents    = "agents"
+	sessions  = "sessions"
+	admin     = "admin"
+)
+
+var resources = []string{workflows, agents, sessions, admin}
+
+// Scopes narrow what a principal may. The zero value narrows nothing; [ParseScopes] makes others.
+type Scopes struct {
+	listed bool // only what is in the list
+	list   []scope
+}
+
+// scope is one of them: a resource and, where it has names, a pattern for them.
+type scope struct{ resource, pattern string }
+
+func (s scope) String() string {
+	if s.pattern == "*" {
+		return s.resource
+	}
+	return s.resource + ":" + s.pattern
+}
+
+const (
+	maxScopes = 64
+	// maxPattern is longer than any name of a workflow or agent that makes sense.
+	maxPattern = 128
+)
+
+// ParseScopes reads scopes as they are written in a list: "workflows", "workflows:PATTERN", "agents", "agents:PATTERN", "sessions"
+// and "admin". In a pattern "*" stands for any letters, none included. No scopes at all narrow nothing.
+func ParseScopes(list []string) (Scopes, error) {
+	if len(list) == 0 {
+		return Scopes{}, nil
+	}
+	s := Scopes{listed: true}
+	if len(list) > maxScopes {
+		return Scopes{}, fmt.Errorf("%d scopes; at most %d", len(list), maxScopes)
+	}
+	for _, text := range list {
+		one, err := parseScope(text)
+		if err != nil {
+			return Scopes{}, err
+		}
+		if !slices.Contains(s.list, one) {
+			s.list = append(s.list, one)
+		}
+	}
+	return s, nil
+}
+
+func parseScope(text string) (scope, error) {
+	resource, pattern, named := strings.Cut(text, ":")
+	switch {
+	case !slices.Contains(resources, resource):
+		return scope{}, fmt.Errorf("there is no scope %q; expected %s, %s:PATTERN, %s, %s:PATTERN, %s or %s",
+			short(text), workflows, workflows, agents, agents, sessions, admin)
+	case !named:
+		pattern = "*"
+	case resource != workflows && resource != agents:
+		return scope{}, fmt.Errorf("the scope %s has no pattern; write it alone", resource)
+	case pattern == "":
+		return scope{}, fmt.Errorf("the scope %q has no pattern after the colon; expected one, as %s:team-*", short(text), resource)
+	case len(pattern) > maxPattern:
+		return scope{}, fmt.Errorf("a scope's pattern has %d bytes; at most %d", len(pattern), maxPattern)
+	case strings.ContainsFunc(pattern, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '+' || r == ',' }):
+		return scope{}, errors.New("a scope's pattern has a blank, a comma or a + in it")
+	}
+	return scope{resource, pattern}, nil
+}
+
+// scopesOf reads the scopes of a token: those that begin with prefix, and mean something here. Issuers put scopes of others beside
+// them, so none is wrong; but where none is left, nothing is allowed.
+func scopesOf(list []string, prefix string) Scopes {
+	s := Scopes{listed: true}
+	for _, text := range list {
+		own, ok := strings.CutPrefix(text, prefix)
+		if !ok || len(s.list) == maxScopes {
+			continue
+		}
+		if one, err := parseScope(own); err == nil && !slices.Contains(s.list, one) {
+			s.list = append(s.list, one)
+		}
+	}
+	return s
+}
+
+// All says that nothing is narrowed.
+func (s Scopes) All() bool { return !s.listed }
+
+// has says whether one is of a resource.
+func (s Scopes) has(resource string) bool {
+	return slices.ContainsFunc(s.list, func(one scope) bool { return one.resource == resource })
+}
+
+// allow says whether the scopes let something be used; "" is what has no name, and needs all of the resource.
+func (s Scopes) allow(resource, name string) bool {
+	if !s.listed {
+		return true
+	}
+	for _, one := range s.list {
+		if one.resource == resource && (one.pattern == "*" || name != "" && match(one.pattern, name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// String writes the scopes as they stand in a key's line, joined by "+"; "" narrows nothing.
+func (s Scopes) String() string {
+	if s.listed && len(s.list) == 0 {
+		return "none"
+	}
+	texts := make([]string, len(s.list))
+	for i, one := range s.list {
+		texts[i] = one.String()
+	}
+	return strings.Join(texts, "+")
+}
+
+// match says whether name fits a pattern, in which "*" is any text. It goes back only to the last star: what an earlier one took
+// can always be given to that one.
+func match(pattern, name string) bool {
+	p, n := 0, 0
+	star, from := -1, 0
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, from = p, n
+			p++
+		case p < len(pattern) && pattern[p] == name[n]:
+			p++
+			n++
+		case star >= 0:
+			from++
+			p, n = star+1, from
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}

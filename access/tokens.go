@@ -1,0 +1,268 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/lingserve/lingserve/tool"
+)
+
+// Refusals of tokens.
+var (
+	ErrMalformedToken = unauthorized("token_malformed", "the token is no JWT of the kind that is accepted here")
+	ErrAlgorithm      = unauthorized("token_algorithm", "the token is not signed in a way that is accepted here")
+	ErrUnknownSigner  = unauthorized("token_signer", "the token is signed with a key that its issuer does not publish")
+	ErrSignature      = unauthorized("token_signature", "the token's signature does not fit")
+	ErrIssuer         = unauthorized("token_issuer", "the token is of another issuer")
+	ErrAudience       = unauthorized("token_audience", "the token is not for this server")
+	ErrExpiredToken   = unauthorized("token_expired", "the token has expired")
+	ErrEarlyToken     = unauthorized("token_early", "the token is not valid yet")
+	ErrNoExpiry       = unauthorized("token_no_expiry", "the token never expires, and such ones are not accepted")
+	ErrSubject        = unauthorized("token_subject", "the token does not say whose it is")
+	ErrNoKeys         = &Refusal{
+		Status: http.StatusServiceUnavailable, Code: "overloaded", Reason: "token_no_keys",
+		Detail: "tokens cannot be checked at the moment, since the keys of their issuer are not known yet", RetryAfter: 5 * time.Second,
+	}
+)
+
+// TokensOptions say which tokens are accepted and to whom they lead. Issuer, Audiences and Keys are required.
+type TokensOptions struct {
+	Name      string   // of the issuer, in the names of principals: subject@NAME; small letters, digits, ".", "_", "-"; "sso"
+	Issuer    string   // the claim iss, exactly
+	Audiences []string // the claim aud has one of them
+	Keys      string   // address or path of the issuer's JSON Web Key Set; http only on this machine
+
+	Algorithms []string      // RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA; these are the default
+	Leeway     time.Duration // between the clocks, 1 min
+	Refresh    time.Duration // how old the keys may be, 15 min
+
+	SubjectClaim string               // whose token it is, "sub"
+	RoleClaim    string               // text or a list; "" gives everybody the role user. A dot goes into an object: "realm_access.roles"
+	Roles        map[string]tool.Role // what is in RoleClaim, and the role it gives; the highest counts. nil is user, operator and admin
+	ScopeClaim   string               // "scope"; text with blanks, or a list. Only with ScopePrefix
+	ScopePrefix  string               // of the scopes that are meant for this server, as "lingserve:"; "" regards no scopes
+
+	Transport http.RoundTripper // to the issuer; nil is one of its own without a proxy
+	Log       *slog.Logger
+	Now       func() time.Time // nil is time.Now
+}
+
+const (
+	// maxToken is a header's share of what a server takes of headers. Issuers that list groups come to some KiB.
+	maxToken = 16 << 10
+	// maxClaim bounds a subject.
+	maxClaim = 1024
+)
+
+// algorithms are those that can be allowed: all that need a public key. Without a signature ("none"), and with a secret that this
+// server would have to know too (HS256 and its like), nothing is accepted.
+var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
+// Tokens checks the JWTs of one issuer. Its methods are safe for concurrent use.
+type Tokens struct {
+	o       TokensOptions
+	allowed []jose.SignatureAlgorithm
+	roles   []string // path of the claim
+	signers *signers
+}
+
+// NewTokens checks the options and begins to read the issuer's keys. That their server cannot be reached is logged and no error:
+// there may be other ways in, and it is asked again with the first token.
+func NewTokens(o TokensOptions) (*Tokens, error) {
+	if o.Name == "" {
+		o.Name = "sso"
+	}
+	if o.SubjectClaim == "" {
+		o.SubjectClaim = "sub"
+	}
+	if o.ScopeClaim == "" {
+		o.ScopeClaim = "scope"
+	}
+	if o.Leeway == 0 {
+		o.Leeway = time.Minute
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Roles == nil {
+		o.Roles = map[string]tool.Role{}
+		for _, r := range []tool.Role{tool.User, tool.Operator, tool.Admin} {
+			o.Roles[r.String()] = r
+		}
+	}
+	if len(o.Algorithms) == 0 {
+		o.Algorithms = algorithms
+	}
+	t := &Tokens{o: o}
+	if o.RoleClaim != "" {
+		t.roles = strings.Split(o.RoleClaim, ".")
+	}
+	switch {
+	case !plain(o.Name, maxIssuer):
+		return nil, fmt.Errorf("the issuer's name: expected at most %d small letters, digits, \".\", \"_\" and \"-\"", maxIssuer)
+	case o.Issuer == "":
+		return nil, errors.New("the issuer is missing: the claim iss of its tokens, as https://login.example.com/")
+	case len(o.Audiences) == 0 || slices.Contains(o.Audiences, ""):
+		return nil, errors.New("the audience is missing: what this server is called in the claim aud; without one, tokens for others would do")
+	case o.Leeway < 0 || o.Leeway > 10*time.Minute:
+		return nil, fmt.Errorf("a leeway of %v; expected at most 10m", o.Leeway)
+	}
+	for _, a := range o.Algorithms {
+		if !slices.Contains(algorithms, a) {
+			return nil, fmt.Errorf("the algorithm %q is not accepted; expected some of %s", short(a), strings.Join(algorithms, ", "))
+		}
+		t.allowed = append(t.allowed, jose.SignatureAlgorithm(a))
+	}
+	var err error
+	if t.signers, err = newSigners(&t.o); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Close ends what reads the issuer's keys.
+func (t *Tokens) Close() { t.signers.close() }
+
+// Age is how old the issuer's keys are; below 0 where there are none yet.
+func (t *Tokens) Age() time.Duration { return t.signers.age() }
+
+// Check returns whose token a text is. The error is a [Refusal], or that of ctx.
+//
+// Where a key comes from is never read in the token: its headers jku, jwk, x5u and x5c have no meaning here.
+func (t *Tokens) Check(ctx context.Context, text string) (Principal, error) {
+	if len(text) > maxToken {
+		return Principal{}, ErrMalformedToken
+	}
+	parsed, err := jwt.ParseSigned(text, t.allowed)
+	if err != nil {
+		if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
+			return Principal{}, ErrAlgorithm
+		}
+		return Principal{}, ErrMalformedToken
+	}
+	// Before its signature, since only a token that could be right is worth asking the issuer for a key that is not known.
+	var claims registered
+	var all map[string]any
+	if err := parsed.UnsafeClaimsWithoutVerification(&claims, &all); err != nil || all == nil {
+		return Principal{}, ErrMalformedToken
+	}
+	if err := t.validate(&claims); err != nil {
+		return Principal{}, err
+	}
+	head := parsed.Headers[0]
+	keys, err := t.signers.find(ctx, head.KeyID, head.Algorithm)
+	if err != nil {
+		return Principal{}, err
+	}
+	for _, key := range keys {
+		if parsed.Claims(key) == nil {
+			return t.principal(all)
+		}
+	}
+	return Principal{}, ErrSignature
+}
+
+// registered are the claims with a meaning of their own (RFC 7519).
+type registered struct {
+	Issuer    string           `json:"iss"`
+	Audience  jwt.Audience     `json:"aud"`
+	Expiry    *jwt.NumericDate `json:"exp"`
+	NotBefore *jwt.NumericDate `json:"nbf"`
+	IssuedAt  *jwt.NumericDate `json:"iat"`
+}
+
+// latest is the end of what times in tokens can mean, the year 9999: beyond it, adding to a time overflows.
+const latest = 253402300799
+
+// validate looks at who issued the token, for whom and when.
+func (t *Tokens) validate(c *registered) error {
+	now := t.o.Now()
+	for _, d := range []*jwt.NumericDate{c.Expiry, c.NotBefore, c.IssuedAt} {
+		if d != nil && (*d < 0 || *d > latest) {
+			return ErrMalformedToken
+		}
+	}
+	switch {
+	case c.Issuer != t.o.Issuer:
+		return ErrIssuer
+	case !slices.ContainsFunc(t.o.Audiences, c.Audience.Contains):
+		return ErrAudience
+	case c.Expiry == nil:
+		return ErrNoExpiry
+	case !now.Add(-t.o.Leeway).Before(c.Expiry.Time()):
+		return ErrExpiredToken
+	case c.NotBefore != nil && now.Add(t.o.Leeway).Before(c.NotBefore.Time()),
+		c.IssuedAt != nil && now.Add(t.o.Leeway).Before(c.IssuedAt.Time()):
+		return ErrEarlyToken
+	}
+	return nil
+}
+
+// principal is whom the claims of a token lead to that was found to be right.
+func (t *Tokens) principal(claims map[string]any) (Principal, error) {
+	subject, _ := claims[t.o.SubjectClaim].(string)
+	if subject == "" || len(subject) > maxClaim || !utf8.ValidString(subject) || strings.ContainsFunc(subject, unicode.IsControl) {
+		return Principal{}, ErrSubject
+	}
+	p := Principal{Name: tokenName(t.o.Name, subject)}
+	if t.roles != nil {
+		for _, name := range words(dig(claims, t.roles)) {
+			if r, ok := t.o.Roles[name]; ok {
+				p.Role = max(p.Role, r)
+			}
+		}
+	}
+	if t.o.ScopePrefix != "" {
+		p.Scopes = scopesOf(words(claims[t.o.ScopeClaim]), t.o.ScopePrefix)
+	}
+	return p, nil
+}
+
+// dig returns the value at a path in nested objects. A claim whose name has dots itself, as that of an address, goes first.
+func dig(claims map[string]any, path []string) any {
+	if v, ok := claims[strings.Join(path, ".")]; ok {
+		return v
+	}
+	var v any = claims
+	for _, name := range path {
+		object, _ := v.(map[string]any)
+		v = object[name]
+	}
+	return v
+}
+
+// words are those of a claim that is a text with blanks or a list of texts.
+func words(claim any) []string {
+	switch c := claim.(type) {
+	case string:
+		return strings.Fields(c)
+	case []any:
+		var list []string
+		for _, one := range c {
+			if text, ok := one.(string); ok {
+				list = append(list, text)
+			}
+		}
+		return list
+	}
+	return nil
+}
+
+// IsToken says whether a text is meant to be a JWT and not an API key: it begins as the JSON of a header does in base64, and has dots.
+func IsToken(text string) bool {
+	return strings.HasPrefix(text, "ey") && strings.Contains(text, ".")
+}

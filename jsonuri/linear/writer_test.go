@@ -1,0 +1,489 @@
+package linear_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/jsonuri/linear"
+)
+
+// event is a delta, or a Done.
+type event struct {
+	uri  string
+	op   byte // 'a' append, 's' set, 'd' done
+	text string
+}
+
+func (e event) String() string { return fmt.Sprintf("%c %s %s", e.op, e.uri, e.text) }
+
+func grow(uri, text string) event { return event{uri, 'a', text} }
+func set(uri, text string) event  { return event{uri, 's', text} }
+func done(uri string) event       { return event{uri, 'd', ""} }
+
+// play gives events to a writer and to a document. It returns the text after each event and at last, and the document's.
+func play(t rapid.TB, events []event) (steps []string, fold string, err error) {
+	var w linear.Writer
+	var d jsonuri.Document
+	var text []byte
+	for _, e := range events {
+		switch e.op {
+		case 'd':
+			w.Done([]byte(e.uri))
+		default:
+			delta := jsonuri.Delta{URI: []byte(e.uri), Value: []byte(e.text)}
+			if e.op == 's' {
+				delta.Op = jsonuri.Set
+			}
+			w.Apply(delta)
+			_ = d.Apply(delta) // what it refuses is left out
+		}
+		text = w.AppendText(text)
+		steps = append(steps, string(text))
+	}
+	text, err = w.Close(text)
+	if again, _ := w.Close(nil); len(again) > 0 {
+		t.Errorf("closed twice it says %q", again)
+	}
+	return append(steps, string(text)), string(d.AppendJSON(nil)), err
+}
+
+// decoded is what a reader of JSON has, numbers as they were written.
+func decoded(text string) (value any, err error) {
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(&value); err != nil {
+		return nil, err
+	}
+	if _, err := dec.Token(); err == nil {
+		return nil, errors.New("there is more than one value")
+	}
+	return value, nil
+}
+
+// agree says what is wrong with a last text.
+func agree(text, fold string) error {
+	if fold[0] == '"' {
+		var want string
+		if err := json.Unmarshal([]byte(fold), &want); err != nil {
+			return err
+		}
+		if text != want {
+			return fmt.Errorf("%q is not %q", text, want)
+		}
+		return nil
+	}
+	got, err := decoded(text)
+	if err != nil {
+		return fmt.Errorf("%w in %s", err, text)
+	}
+	want, err := decoded(fold)
+	if err != nil {
+		return err
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		return fmt.Errorf("%s\nin  %s\nnot %s", d, text, fold)
+	}
+	return nil
+}
+
+func TestATextGrowsAtItsFrontier(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		events []event
+		want   []string // what each event adds, and the end
+	}{
+		{"nothing", nil, []string{`{}`}},
+		{"a string", []event{grow("a", "x"), grow("a", "y"), done("a"), grow("b", "z")}, []string{`{"a":"x`, `y`, `"`, `,"b":"z`, `"}`}},
+		{"a number comes whole", []event{set("a", "1.10"), set("b", "1e400")}, []string{`{"a":1.10`, `,"b":1e400`, `}`}},
+		{
+			"what belongs behind waits",
+			[]event{grow("a", "x"), grow("b", "1"), grow("a", "y"), grow("b", "2"), done("a"), grow("b", "3")},
+			[]string{`{"a":"x`, ``, `y`, ``, `","b":"12`, `3`, `"}`},
+		},
+		{
+			"a value is complete with what is around it",
+			[]event{grow("a/b", "x"), grow("c", "1"), done("a")},
+			[]string{`{"a":{"b":"x`, ``, `"},"c":"1`, `"}`},
+		},
+		{
+			"an array",
+			[]event{set("a", "[]"), grow("a/0", "x"), grow("a/1", "y"), done("a/0"), done("a/1"), done("a")},
+			[]string{`{"a":[`, `"x`, ``, `","y`, `"`, `]`, `}`},
+		},
+		{"places that are left out", []event{set("a", "[]"), grow("a/2", "x")}, []string{`{"a":[`, ``, `null,null,"x"]}`}},
+		{"null waits, since it stands before a repeated key", []event{set("a", "null"), grow("a", "x")}, []string{`{`, `"a":"x`, `"}`}},
+		{"null that stays", []event{set("a", "null"), done("a")}, []string{`{`, `"a":null`, `}`}},
+		{
+			"a repeated key is written once more",
+			[]event{grow("a", "x"), done("a"), grow("b", "y"), set("a", "null"), grow("a", "z"), done("b"), done("a")},
+			[]string{`{"a":"x`, `"`, `,"b":"y`, ``, ``, `","a":"z`, `"`, `}`},
+		},
+		{
+			"a value that was begun is begun once more",
+			[]event{grow("a/b", "x"), set("a", "null"), set("a", "{}"), grow("a/c", "y")},
+			[]string{`{"a":{"b":"x`, `"}`, `,"a":{`, `"c":"y`, `"}}`},
+		},
+		{"the root as text", []event{grow("", `He said \"`), grow("", `\ud83c`), grow("", `\udf08\n`), grow("", `\\`)}, []string{`He said "`, ``, "🌈\n", `\`, ``}},
+		{"half a pair at the end", []event{grow("", `a\ud83c`)}, []string{`a`, "\uFFFD"}},
+		{"no half of a pair", []event{grow("", `\\ud83c`)}, []string{`\ud83c`, ``}},
+		{"an array at the root", []event{set("", "[]"), grow("0", "x"), done("0"), done("")}, []string{`[`, `"x`, `"`, ``, `]`}},
+		{"a number at the root", []event{set("", "1.0"), done("")}, []string{``, ``, `1.0`}},
+		{"what stands beside is left out", []event{grow("$reasoning_context", "x"), grow("a/$tools/0", "y"), grow("b", "z")}, []string{``, ``, `{"b":"z`, `"}`}},
+		{"keys are escaped", []event{grow(`a"\\\/b/\e`, "x")}, []string{`{"a\"\\/b":{"":"x`, `"}}`}},
+		{
+			"the root is reset and grows again, as where a model is asked once more",
+			[]event{grow("a", "x"), done("a"), grow("b", "y"), set("", "null"), set("", "{}"), grow("a", "z"), done("a"), grow("b", "w")},
+			[]string{`{"a":"x`, `"`, `,"b":"y`, ``, `"`, `,"a":"z`, `"`, `,"b":"w`, `"}`},
+		},
+		{
+			"a snapshot goes on where the text is",
+			[]event{grow("a", "x"), set("", `{"a":"xyz","b":{"c":[1,"u"]}}`), done("a"), grow("b/c/1", "v")},
+			[]string{`{"a":"x`, `yz`, `","b":{"c":[1,"u`, `v`, `"]}}`},
+		},
+		{
+			"a snapshot of a text goes on where it is",
+			[]event{grow("", "one "), set("", "null"), grow("", "one two"), grow("", " three")},
+			[]string{`one `, ``, `two`, ` three`, ``},
+		},
+		{
+			"a snapshot shows what has changed meanwhile",
+			[]event{grow("a", "x"), done("a"), grow("b", "y"), set("", `{"a":"X","b":"yz"}`), done("b")},
+			[]string{`{"a":"x`, `"`, `,"b":"y`, `z`, `","a":"X`, `"}`},
+		},
+		{
+			"in an array the member around it is written once more",
+			[]event{set("a", "[]"), grow("a/0", "x"), done("a/0"), grow("a/1", "y"), set("a/0", "7"), done("a")},
+			[]string{`{"a":[`, `"x`, `"`, `,"y`, `"],"a":[7,"y`, `"]`, `}`},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			steps, fold, err := play(t, c.events)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			before := ""
+			for _, s := range steps {
+				rest, ok := strings.CutPrefix(s, before)
+				if !ok {
+					t.Errorf("%q does not begin with %q", s, before)
+				}
+				got, before = append(got, rest), s
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Error(d)
+			}
+			if err := agree(before, fold); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestWhatTheRootHasLostIsAnErrorAndTheTextIsJSON(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		events []event
+		want   string
+	}{
+		{"a member", []event{grow("a", "x"), set("", "null"), set("", "{}"), grow("b", "y")}, `{"a":"x","b":"y"}`},
+		{"a member of a snapshot", []event{grow("a", "x"), set("", `{"b":1}`)}, `{"a":"x","b":1}`},
+		{"all of it", []event{grow("a", "x"), set("", "null")}, `{"a":"x"}`},
+		{"it is an array now", []event{grow("a", "x"), set("", "[]"), set("0", "1")}, `{"a":"x"}`},
+		{"its elements", []event{set("", "[]"), set("0", "1"), set("", "[]"), grow("0", "x")}, `[1]`},
+		{"one of its elements", []event{set("", "[]"), set("0", "1"), set("0", "2")}, `[1]`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			steps, _, err := play(t, c.events)
+			if got := steps[len(steps)-1]; !errors.Is(err, linear.ErrTakenBack) || !json.Valid([]byte(got)) || got != c.want {
+				t.Errorf("%v: %s", err, got)
+			}
+		})
+	}
+	t.Run("of a text", func(t *testing.T) {
+		for _, after := range []string{"other", "on"} {
+			steps, _, err := play(t, []event{grow("", "one"), set("", "null"), grow("", after)})
+			if got := steps[len(steps)-1]; !errors.Is(err, linear.ErrTakenBack) || got != "one" {
+				t.Errorf("%v: %s", err, got)
+			}
+		}
+	})
+}
+
+// genEvents makes events of all kinds, in any order, over few uris, so that much meets.
+func genEvents(atRoot bool) *rapid.Generator[[]event] {
+	uris := []string{"a", "b", "a/b", "a/0", "a/1", "a/0/c", "b/c", "b/c/d", "b/2", "a/1/0", `\e`, `x\/y`, "$r", "a/$r"}
+	values := []string{"null", "true", "1.10", "-0", "[]", "{}", `""`, `"s\n"`, `[1,"x",{"c":null}]`, `{"c":{"d":1},"b":[]}`, `{"0":"z"}`, `[[],[0]]`}
+	content := []string{"x", "", `\n`, `\"`, `é`, `\ud83c\udf08`, "word "}
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) event {
+		list := uris
+		if atRoot {
+			list = append(slices.Clone(uris), "", "", "0", "1", "0/a")
+		}
+		uri := rapid.SampledFrom(list).Draw(t, "uri")
+		switch rapid.IntRange(0, 9).Draw(t, "op") {
+		case 0, 1, 2:
+			return set(uri, rapid.SampledFrom(values).Draw(t, "value"))
+		case 3, 4:
+			return done(uri)
+		default:
+			return grow(uri, rapid.SampledFrom(content).Draw(t, "content"))
+		}
+	}), 0, 40)
+}
+
+// check plays events and holds the texts to the package's guarantees.
+func check(t rapid.TB, events []event, atRoot bool) {
+	steps, fold, err := play(t, events)
+	for i := 1; i < len(steps); i++ {
+		if !strings.HasPrefix(steps[i], steps[i-1]) {
+			t.Fatalf("%q does not begin with %q", steps[i], steps[i-1])
+		}
+	}
+	last := steps[len(steps)-1]
+	received := 0
+	for _, e := range events {
+		received += len(e.uri) + len(e.text) + 8
+	}
+	if most := 16 + 8*received; len(last) > most && !strings.Contains(last, "null,null") { // places that are left out cost nothing to send
+		t.Fatalf("%d bytes of text for %d of deltas: %s", len(last), received, last)
+	}
+	if err != nil {
+		if !atRoot {
+			t.Fatalf("%v, though nothing happens at the root", err)
+		}
+		isText := slices.ContainsFunc(events, func(e event) bool { // the root was a string once
+			return e.uri == "" && e.op != 'd' && (e.op == 'a' || strings.Contains(e.text, `"`))
+		})
+		if !isText && !json.Valid([]byte(last)) {
+			t.Fatalf("%v, and it is not JSON: %s", err, last)
+		}
+		return
+	}
+	if err := agree(last, fold); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhateverComesTheTextOnlyGrowsAndIsTheFold(t *testing.T) {
+	for _, atRoot := range []bool{false, true} {
+		t.Run(fmt.Sprintf("events at the root %v", atRoot), rapid.MakeCheck(func(t *rapid.T) {
+			check(t, genEvents(atRoot).Draw(t, "events"), atRoot)
+		}))
+	}
+}
+
+// parsed are the deltas of a document that a model writes in chunks.
+func parsed(t rapid.TB, root, text string, sizes []int) (events []event) {
+	p := jsonuri.NewParser(jsonuri.Handler{
+		Delta: func(d jsonuri.Delta) {
+			e := event{string(d.URI), 'a', string(d.Value)}
+			if d.Op == jsonuri.Set {
+				e.op = 's'
+			}
+			events = append(events, e)
+		},
+		Done: func(uri []byte) { events = append(events, done(string(uri))) },
+	}, &jsonuri.Options{Root: root})
+	for i := 0; len(text) > 0; i++ {
+		n := len(text)
+		if len(sizes) > 0 {
+			n = min(n, max(1, sizes[i%len(sizes)]))
+		}
+		if _, err := p.Write([]byte(text[:n])); err != nil {
+			return nil // what no parser takes has no deltas
+		}
+		text = text[n:]
+	}
+	if p.Close() != nil {
+		return nil
+	}
+	return events
+}
+
+// genJSON makes documents, with keys that come twice.
+func genJSON(depth int) *rapid.Generator[string] {
+	leaves := rapid.SampledFrom([]string{`null`, `true`, `1.0`, `12345678901234567890`, `""`, `"a b"`, `"\"\\\u00e9\ud83c\udf08"`, `"☀ é"`})
+	if depth == 0 {
+		return leaves
+	}
+	return rapid.Custom(func(t *rapid.T) string {
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 0:
+			return leaves.Draw(t, "leaf")
+		case 1:
+			return "[" + strings.Join(rapid.SliceOfN(genJSON(depth-1), 0, 4).Draw(t, "elements"), ",") + "]"
+		}
+		var members []string
+		for range rapid.IntRange(0, 5).Draw(t, "members") {
+			key := rapid.SampledFrom([]string{"a", "b", "c", "", "é/\\\"", "$x"}).Draw(t, "key")
+			quoted, _ := json.Marshal(key)
+			members = append(members, string(quoted)+":"+genJSON(depth-1).Draw(t, "value"))
+		}
+		return "{" + strings.Join(members, ",") + "}"
+	})
+}
+
+func TestBotsThatWriteAtOnceBecomeOneText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var bots [][]event
+		for i, root := range []string{"", "x", "y/z", "x/q"} {
+			text := genJSON(3).Draw(t, "document")
+			if root == "" {
+				text = `{"own":` + text + `}`
+			}
+			if i > 0 && rapid.Bool().Draw(t, "silent") {
+				continue
+			}
+			bots = append(bots, parsed(t, root, text, rapid.SliceOfN(rapid.IntRange(1, 9), 0, 4).Draw(t, "chunks")))
+		}
+		var events []event
+		for len(bots) > 0 {
+			i := rapid.IntRange(0, len(bots)-1).Draw(t, "bot")
+			if len(bots[i]) == 0 {
+				bots = slices.Delete(bots, i, i+1)
+				continue
+			}
+			n := rapid.IntRange(1, len(bots[i])).Draw(t, "events")
+			events = append(events, bots[i][:n]...)
+			bots[i] = bots[i][n:]
+		}
+		check(t, events, false)
+	})
+}
+
+// One bot alone is never ahead of its text, but for what is undecided: a text is all of what has come.
+func TestOneBotsTextIsWrittenAsItComes(t *testing.T) {
+	text := `{"title":"Why","n":1.5,"sections":[{"t":"a","b":"long text"},{"t":"b"}],"end":{"x":[]}}`
+	events := parsed(t, "", text, []int{1})
+	steps, _, err := play(t, events)
+	if err != nil || steps[len(steps)-1] != text {
+		t.Errorf("%v: %s", err, steps[len(steps)-1])
+	}
+	for i, e := range events {
+		if e.op == 'a' && e.text != "" && !strings.HasSuffix(steps[i], e.text) {
+			t.Errorf("after %v: %s", e, steps[i])
+		}
+	}
+}
+
+func TestTimeAndTextAreLinear(t *testing.T) {
+	big := strings.Repeat("x", 1<<16)
+	for _, c := range []struct {
+		name string
+		step func(i int) []event
+	}{
+		{"a long value is completed again and again", func(int) []event { return []event{grow("a/b", "y"), done("a/b"), done("a")} }},
+		{"many bots complete what they share", func(i int) []event { return []event{grow(fmt.Sprintf("a/k%d", i), "y"), done("a")} }},
+		{"an element is replaced", func(i int) []event { return []event{set("l/0", fmt.Sprint(i)), done("l/0"), done("l")} }},
+		{"deep", func(int) []event {
+			return []event{grow("a/b/c/d/e/f", "y"), done("a/b/c/d/e"), done("a/b/c"), done("a")}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var w linear.Writer
+			var d jsonuri.Document
+			received, written := 0, []byte(nil)
+			apply := func(e event) {
+				if e.op == 'd' {
+					w.Done([]byte(e.uri))
+				} else {
+					delta := jsonuri.Delta{URI: []byte(e.uri), Value: []byte(e.text)}
+					if e.op == 's' {
+						delta.Op = jsonuri.Set
+					}
+					w.Apply(delta)
+					_ = d.Apply(delta)
+				}
+				received += len(e.uri) + len(e.text)
+				written = w.AppendText(written)
+			}
+			for _, e := range []event{set("l", "[1,2]"), set("a", "{}"), grow("a/text", big), done("a/text")} {
+				apply(e)
+			}
+			for i := range 5000 {
+				for _, e := range c.step(i) {
+					apply(e)
+				}
+			}
+			text, err := w.Close(written)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := agree(string(text), string(d.AppendJSON(nil))); err != nil {
+				t.Fatal(err)
+			}
+			if len(text) > 6*received {
+				t.Errorf("%d bytes for %d", len(text), received)
+			}
+		})
+	}
+}
+
+var far = regexp.MustCompile(`[0-9]{3}`)
+
+func FuzzWriter(f *testing.F) {
+	f.Add([]byte("a a x|d a |s a null|a a y|s  {\"a\":\"y\"}"))
+	f.Add([]byte("s a []|a a/1 x|d a/0 |s a/0 7|d a |a b z"))
+	f.Add([]byte("a  one|s  null|a  one two"))
+	f.Add([]byte("a x/a 1|s  null|s  {}|a x/a 2"))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		var events []event
+		atRoot := false
+		for line := range bytes.SplitSeq(script, []byte("|")) {
+			parts := strings.SplitN(string(line), " ", 3)
+			if len(parts) < 3 || len(parts[0]) != 1 || !strings.Contains("asd", parts[0]) || len(events) == 50 {
+				continue
+			}
+			if far.MatchString(parts[1]) {
+				continue // many places that are left out take time to compare
+			}
+			e := event{parts[1], parts[0][0], parts[2]}
+			if e.op == 'a' && !json.Valid([]byte(`"`+e.text+`"`)) {
+				continue // no tube has it
+			}
+			if e.op == 'a' {
+				var d jsonuri.Document
+				if d.Append([]byte("a"), []byte(e.text)) != nil {
+					continue
+				}
+			}
+			atRoot = atRoot || e.uri == ""
+			events = append(events, e)
+		}
+		check(t, events, true)
+	})
+}
+
+func BenchmarkWriter(b *testing.B) {
+	text := `{"title":"Why","sections":[` + strings.Repeat(`{"t":"a title","body":"`+strings.Repeat("word ", 50)+`"},`, 100) + `null]}`
+	events := parsed(b, "", text, []int{7})
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	var out []byte
+	for b.Loop() {
+		var w linear.Writer
+		for _, e := range events {
+			switch e.op {
+			case 'd':
+				w.Done([]byte(e.uri))
+			case 's':
+				w.Apply(jsonuri.Delta{URI: []byte(e.uri), Op: jsonuri.Set, Value: []byte(e.text)})
+			default:
+				w.Apply(jsonuri.Delta{URI: []byte(e.uri), Value: []byte(e.text)})
+			}
+			out = w.AppendText(out[:0])
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(events)), "ns/event")
+}

@@ -9,7 +9,7 @@ FUZZJOBS ?= 2
 # The race detector needs cgo, which go turns off where it finds no C compiler.
 RACE    ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
-.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once client clean
+.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once web client playground browser clean
 
 all: test
 
@@ -60,11 +60,25 @@ bench-once:
 	$(GO) test -run '^$$' -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./channel/... ./bench/turns
 	$(GO) test -run LargeStores ./tape/file
 
-# The npm package in web/client: its bundles and types, and its tests against the server. This one needs Node and npm; what it
-# makes is committed, so that nothing else does.
+# What browsers load. Only these need Node and npm; what they make is committed, so that nothing else does.
+web: client playground
+
+# The npm package in web/client: its bundles and types, and its tests against the server.
 client: build
 	cd web/client && npm ci && npm run build && npm run check && npm test
-	cd web/build && $(GO) vet . && $(GO) test -count=1 .
+	cd web/build && $(GO) vet . && $(GO) test -count=1 -run '/client' .
+
+# The page at /, which is built into the binary: its bundle and its tests.
+playground:
+	cd web/playground && npm ci && npm run build && npm run check
+	$(GO) build -o bin/lingserve ./cmd/server
+	cd web/playground && npm test
+	cd web/build && $(GO) vet . && $(GO) test -count=1 -run '/playground' .
+
+# The page at /, the client and what the documents print of it, in Chromium against the server: needs Node, npm and Chromium, which
+# is found in PATH or named in CHROMIUM.
+browser: build
+	cd web/browser && npm ci && npm test
 
 clean:
 	rm -rf bin

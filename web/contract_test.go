@@ -47,7 +47,7 @@ func newContract(t *testing.T) *contract {
 		t.Fatal(err)
 	}
 	// Of these the description says only that they are text; their events are looked at here.
-	for _, media := range []string{"text/event-stream", "application/x-ndjson", "application/yaml"} {
+	for _, media := range []string{"text/event-stream", "application/x-ndjson", "application/yaml", "text/html"} {
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
 	}
 	return &contract{doc: doc, router: router, seen: map[string]bool{}}
@@ -385,6 +385,11 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", "/openapi.yaml", "", nil, 200, false},
 			{"GET", "/openapi.yaml", "", []string{"If-None-Match: " + contractTag}, 304, false},
 			{"GET", "/", "", nil, 200, false},
+			{"GET", "/", "", []string{"Accept: text/html"}, 200, false},
+			{"GET", "/", "", []string{"Accept: text/html", "If-None-Match: *"}, 304, false},
+			{"GET", "/assets/notices.txt", "", nil, 200, false},
+			{"GET", "/assets/notices.txt", "", []string{"If-None-Match: *"}, 304, false},
+			{"GET", "/assets/no.js", "", nil, 404, false},
 		},
 	}
 	for name, calls := range rows {

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -134,43 +133,4 @@ func (s *Server) getContract(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.send(w, r, http.StatusOK, "application/yaml", api.Contract)
-}
-
-// getIndex says what is here, for whoever looks with a browser or with curl.
-func (s *Server) getIndex(w http.ResponseWriter, r *http.Request) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Lingserve %s\n\n", s.o.Version)
-	b.WriteString(`  POST /v1/runs                  start a run: {"workflow": "…", "input": {…}}
-                                 or talk to an agent: {"agent": "…", "session": "…", "input": "…"}
-  GET  /v1/runs?workflow=&input= the same for EventSource
-  GET  /v1/runs/{run}            its status, and the result so far
-  GET  /v1/runs/{run}/events     attach to it
-  POST /v1/runs/{run}/cancel     cancel it
-  POST /v1/runs/{run}/approvals/{call}  let a tool run, or not
-  GET  /v1/workflows             what can be run
-  GET  /v1/models                with which models
-  GET  /v1/sessions              what is remembered, and /v1/sessions/{id}, …/tape
-  GET  /openapi.yaml             all of this, exactly
-  GET  /healthz, /readyz         for whoever watches the server
-
-Try it:
-
-`)
-	name := "NAME"
-	if all := s.o.Workflows.All(); len(all) > 0 {
-		name = all[0].Info().Name
-	}
-	fmt.Fprintf(&b, "  curl -N 'http://%s/v1/runs?format=sse&workflow=%s' --get --data-urlencode 'input=Why is the sky blue?'\n",
-		host(r), url.QueryEscape(name))
-	s.send(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte(b.String()))
-}
-
-// host is where the client has reached us, if it says so in characters that can stand in a command.
-func host(r *http.Request) string {
-	if r.Host == "" || strings.ContainsFunc(r.Host, func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(".-:[]", c))
-	}) {
-		return "127.0.0.1:8080"
-	}
-	return r.Host
 }

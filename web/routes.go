@@ -25,6 +25,7 @@ func (s *Server) routes() http.Handler {
 		r.Head(path, h)
 	}
 	document("/", s.getIndex)
+	document("/assets/{name}", s.getAsset)
 	document("/healthz", s.getHealth)
 	document("/readyz", s.getReady)
 	document("/openapi.yaml", s.getContract)

@@ -180,31 +180,6 @@ func TestTheWholeWayFromAModelToADocument(t *testing.T) {
 	}
 }
 
-func TestTheIndexNamesTheResourcesAndACommandThatWorks(t *testing.T) {
-	b := newBench(t, nil).serve()
-	resp := b.do("GET", "/", "")
-	body := text(t, resp)
-	if resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" || !strings.Contains(body, "/v1/workflows") || !strings.Contains(body, "Lingserve 1.2.3") {
-		t.Error(body)
-	}
-	_, url, _ := strings.Cut(body, "curl -N '")
-	url, _, _ = strings.Cut(url, "'")
-	resp, err := b.http.Get(url + "&input=Why+is+the+sky+blue%3F")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f := fold(t, resp); f.terminal != `finished{"status":"completed"}` {
-		t.Errorf("%+v", f)
-	}
-	w := httptest.NewRecorder()
-	r := httptest.NewRequest("GET", "/", nil)
-	r.Host = "evil';rm -rf ~;'"
-	b.s.Handler().ServeHTTP(w, r)
-	if strings.Contains(w.Body.String(), "rm -rf") {
-		t.Error("the command holds what the client says")
-	}
-}
-
 // FT-19, TB-06
 func TestAClientOnARealSocketThatStopsReadingIsDropped(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.WriteTimeout = 300 * time.Millisecond; o.MaxLog = 64 << 20 }).serve()

@@ -21,13 +21,15 @@ type target struct {
 	bundle  func(folder string) (map[string][]byte, error) // the files of dist by name
 	sources []string                                       // what they are made of
 	dist    []string                                       // what is committed of dist, the manifest left out
+
+	packages bool // npm packages are bundled, which have to be there
 }
 
-var targets = map[string]target{"client": client}
+var targets = map[string]target{"client": client, "playground": playground}
 
 func main() {
 	if len(os.Args) != 2 {
-		fail(errors.New("say what to build: client"))
+		fail(errors.New("say what to build: client or playground"))
 	}
 	t, ok := targets[os.Args[1]]
 	if !ok {
@@ -47,6 +49,10 @@ func fail(err error) {
 func (t target) write() error {
 	bundles, err := t.bundle(t.folder)
 	if err != nil {
+		return err
+	}
+	// What has another name now would stay.
+	if err := os.RemoveAll(filepath.Join(t.folder, "dist", "assets")); err != nil {
 		return err
 	}
 	for name, text := range bundles {

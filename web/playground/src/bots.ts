@@ -1,0 +1,99 @@
+// What the bots of a workflow are doing, as far as the run's events tell.
+
+import { Pattern, type RunEvent } from "../../client/src/index.js";
+import type { Graph } from "./api.js";
+
+export type BotState = "waiting" | "writing" | "done" | "failed";
+
+interface Bot {
+  name: string;
+  root: Pattern; // of the uris that it writes at
+  depth: number;
+  at: Map<string, "writing" | "done">; // its runs, by where they write
+  failed: boolean;
+  used: boolean; // a model of it has ended
+}
+
+/** Follows the states of a graph's bots. A bot is known by the root of what it writes; the deepest one that fits counts. */
+export class Bots {
+  readonly #bots: Bot[];
+  readonly #writers = new Map<string, { bot: Bot; root: string } | undefined>(); // by uri, as the same ones come again and again
+
+  constructor(graph: Graph | undefined) {
+    this.#bots = (graph?.bots ?? []).map((b) => {
+      // What a template stands for is known when it runs: any one key.
+      const segments = b.root === "" ? [] : b.root.replace(/\{\{.*?\}\}|\{%.*?%\}/gs, "\0").split("/");
+      return {
+        name: b.name,
+        root: new Pattern(segments.map((s) => (s.includes("\0") ? "*" : s)).join("/")),
+        depth: segments.length,
+        at: new Map(),
+        failed: false,
+        used: false,
+      };
+    });
+    this.#bots.sort((a, b) => b.depth - a.depth);
+  }
+
+  /** Takes note of an event. */
+  take(event: RunEvent): void {
+    if ("event" in event) {
+      const bot = this.#bots.find((b) => b.name === event.data?.bot);
+      if (bot && event.event === "usage") bot.used = true;
+      if (bot && event.event === "error") bot.failed = true;
+      return;
+    }
+    if ("done" in event) {
+      const writer = this.#writer(event.uri);
+      if (writer && writer.root === event.uri) writer.bot.at.set(writer.root, "done");
+      return;
+    }
+    // A snapshot has all of the document at once.
+    if (event.uri === "" && typeof event.delta === "object" && event.delta !== null) return this.#look(event.delta, "", 0);
+    const writer = this.#writer(event.uri);
+    if (writer && event.delta !== null && !writer.bot.at.has(writer.root)) writer.bot.at.set(writer.root, "writing");
+  }
+
+  /** The states now. Of a run that is over, nobody writes any more. */
+  states(over: boolean, failed: boolean): Record<string, BotState> {
+    const all: Record<string, BotState> = {};
+    for (const bot of this.#bots) {
+      const writing = [...bot.at.values()].includes("writing");
+      if (bot.failed && (over || !writing)) all[bot.name] = "failed";
+      else if (writing) all[bot.name] = !over ? "writing" : failed ? "failed" : "done";
+      else all[bot.name] = bot.at.size > 0 || bot.used ? "done" : "waiting";
+    }
+    return all;
+  }
+
+  /** The name of the bot that writes at a uri. */
+  nameAt(uri: string): string | undefined {
+    return this.#writer(uri)?.bot.name;
+  }
+
+  #writer(uri: string): { bot: Bot; root: string } | undefined {
+    if (this.#writers.has(uri)) return this.#writers.get(uri);
+    const raw = uri === "" ? [] : uri.split("/"); // escaped slashes make a segment more, and no root is so deep for it
+    const beside = raw.findIndex((s) => s.startsWith("$"));
+    if (beside >= 0) raw.length = beside;
+    let found: { bot: Bot; root: string } | undefined;
+    for (const bot of this.#bots) {
+      const root = raw.slice(0, bot.depth).join("/");
+      if (raw.length >= bot.depth && bot.root.matches(root)) {
+        found = { bot, root };
+        break;
+      }
+    }
+    if (this.#writers.size > 10_000) this.#writers.clear();
+    this.#writers.set(uri, found);
+    return found;
+  }
+
+  // Finds what of the document some bot has written. Roots are few and not deep.
+  #look(value: unknown, uri: string, depth: number): void {
+    const writer = this.#writer(uri);
+    if (writer && writer.root === uri && !writer.bot.at.has(uri)) writer.bot.at.set(uri, "writing");
+    if (typeof value !== "object" || value === null || depth >= (this.#bots[0]?.depth ?? 0)) return;
+    for (const [key, below] of Object.entries(value)) this.#look(below, uri === "" ? key : `${uri}/${key}`, depth + 1);
+  }
+}

@@ -1,0 +1,51 @@
+// Canceling a run, which cannot be taken back: at once with the button, and with Esc when it is pressed twice.
+
+import { useEffect, useState } from "preact/hooks";
+import type { Live } from "./live.js";
+
+/** How long the second Esc is waited for, in ms. */
+const patience = 2500;
+
+export function useCancel(live: Live | undefined): { now: () => void; asked: boolean; busy: boolean; failed: string } {
+  const [asked, ask] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [failed, fail] = useState("");
+  const running = !!live && !live.over;
+  const now = (): void => {
+    if (!live) return;
+    ask(false);
+    fail("");
+    if (!live.id) return live.run.close(); // the server knows nothing of it yet
+    setBusy(true);
+    live.run.cancel().then(
+      () => setBusy(false),
+      (error: Error) => {
+        setBusy(false);
+        fail("It could not be canceled: " + error.message);
+      },
+    );
+  };
+  useEffect(() => {
+    ask(false);
+    setBusy(false);
+    fail("");
+  }, [live]);
+  useEffect(() => {
+    if (!running) return ask(false);
+    const keys = (e: KeyboardEvent): void => {
+      // What is open for itself has its own use for Esc, and so has an input method.
+      if (e.key !== "Escape" || e.defaultPrevented || e.isComposing || e.repeat) return;
+      if (e.target instanceof Element && e.target.closest("select, [type=search], dialog, [role=dialog]")) return;
+      if (asked) return now();
+      ask(true);
+    };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, [running, asked, live]);
+  useEffect(() => {
+    if (!asked) return;
+    const timer = setTimeout(() => ask(false), patience);
+    return () => clearTimeout(timer);
+  }, [asked]);
+  return { now, asked, busy, failed };
+}

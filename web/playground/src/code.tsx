@@ -1,0 +1,35 @@
+// The run as code.
+
+import { useState } from "preact/hooks";
+import type { RunRequest } from "../../client/src/index.js";
+import { CopyButton } from "./parts/copy.js";
+import { client, curl, eventSource } from "./snippets.js";
+
+const languages = [
+  { id: "curl", label: "curl", of: curl, note: "Needs curl 7.82 or newer." },
+  { id: "eventsource", label: "EventSource", of: eventSource, note: "For a page that this server serves, or that reaches it through a proxy; nothing to install." },
+  { id: "client", label: "Client", of: client, note: "Needs @lingserve/client: resumes by itself, and gives the document instead of deltas." },
+] as const;
+
+export function Code({ request }: { request: RunRequest | undefined }) {
+  const [id, choose] = useState<string>("curl");
+  const language = languages.find((l) => l.id === id)!;
+  if (!request) return <div class="empty"><p>What this run was asked for is known only to the page that has started it.</p></div>;
+  const text = language.of(location.origin, request);
+  return (
+    <div class="code-pane">
+      <fieldset class="segments">
+        <legend class="sr">Language</legend>
+        {languages.map((l) => (
+          <label key={l.id}>
+            <input type="radio" name="language" value={l.id} checked={l.id === id} onChange={() => choose(l.id)} />
+            <span>{l.label}</span>
+          </label>
+        ))}
+        <CopyButton key={id} text={() => text} what={language.label} />
+      </fieldset>
+      <pre class="well" tabIndex={0} aria-label={`This run with ${language.label}`}><code>{text}</code></pre>
+      <p class="quiet">{language.note}</p>
+    </div>
+  );
+}

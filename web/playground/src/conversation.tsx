@@ -1,0 +1,242 @@
+// An agent: what was said, and what is being said.
+
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { RunRequest } from "../../client/src/index.js";
+import type { Agent, Problem } from "./api.js";
+import { useCancel } from "./cancel.js";
+import { FailureBox } from "./failure.js";
+import type { Live } from "./live.js";
+import { MoreOptions, noChoices, requestOf, type Choices } from "./options.js";
+import { Markdown } from "./parts/markdown.js";
+import { DocumentTree } from "./parts/tree.js";
+import { callsOf, Questions, RunBar, RunFailure, standing, Thoughts, ToolCall, Waiting } from "./run.js";
+import { chosen, live, lives, loadPast, past, place, say } from "./store.js";
+import { readTurns, type Anchor, type Turn } from "./turns.js";
+import { exampleOf, draft, shortcut } from "./workflow.js";
+import { SchemaForm } from "./parts/schema-form.js";
+import { described } from "./store.js";
+
+const drafts = new Map<string, Choices>();
+
+export function Conversation({ agent }: { agent: Agent }) {
+  const { session } = place.value;
+  const page = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    past.value = undefined;
+    if (session && !lives.peek().some((l) => l.started?.session === session && !l.resumed)) void loadPast(session);
+  }, [session]);
+  const following = lives.value;
+  const before = past.value && past.value.session === session ? past.value : undefined;
+  const turns = useMemo(() => {
+    const known = new Set(following.map((l) => l.id));
+    return readTurns(before?.entries ?? []).filter((t) => !known.has(t.id));
+  }, [before, following, following.map((l) => l.id).join()]);
+  useStick(page, following);
+  const running = following.findLast((l) => !l.over);
+  for (const l of following) l.revision.value;
+  const nothing = turns.length === 0 && following.length === 0;
+  return (
+    <div class="work talk">
+      <header class="work-head">
+        <h1>{agent.name}</h1>
+        <p>
+          {agent.workflow ? <>Each message is answered by the workflow <a href={"#workflow=" + encodeURIComponent(agent.workflow)}>{agent.workflow}</a>. </> : "An agent: it knows what was said before, and uses tools on the way. "}
+          {session && <>Session <code>{session}</code></>}
+        </p>
+      </header>
+      <div class="talk-turns" ref={page} role="log" aria-label="Conversation" aria-live="off" tabIndex={0}>
+        {before?.failed && <p class="notice" role="alert">What was said before could not be read: {before.failed}</p>}
+        {before && before.from > 0 && <button type="button" class="button small" onClick={() => void loadPast(before.session, before)}>Earlier</button>}
+        {nothing && (!session || before) && <NothingSaid agent={agent} />}
+        {turns.map((t) => ("anchor" in t ? <AnchorLine key={t.id} anchor={t} /> : <PastTurn key={t.id} turn={t} agent={agent.name} />))}
+        {following.map((l, i) => <LiveTurn key={l.id ?? i} live={l} agent={agent.name} several={following.length > 1} />)}
+      </div>
+      <Composer key={agent.name} agent={agent} running={running} />
+    </div>
+  );
+}
+
+// Keeps the end of the page in sight while it grows, unless one has gone up to read.
+function useStick(page: { current: HTMLDivElement | null }, following: Live[]): void {
+  const at = useRef(true);
+  useEffect(() => {
+    const el = page.current!;
+    const scrolled = (): void => {
+      at.current = el.scrollHeight - el.scrollTop - el.clientHeight < 80;
+    };
+    el.addEventListener("scroll", scrolled, { passive: true });
+    return () => el.removeEventListener("scroll", scrolled);
+  }, []);
+  useEffect(() => {
+    at.current = true;
+  }, [following.length]);
+  useLayoutEffect(() => {
+    const el = page.current!;
+    if (at.current) el.scrollTop = el.scrollHeight;
+  });
+}
+
+function NothingSaid({ agent }: { agent: Agent }) {
+  return (
+    <div class="empty empty-document">
+      <p class="empty-lead">Say something to {agent.name}.</p>
+      <ol>
+        <li>The session remembers: what is said stands on a tape, and the next message finds it there.</li>
+        {!agent.workflow && <li>Input that begins with a comma is a command: <code>,help</code> lists them, <code>,tools</code> what the agent can use.</li>}
+        {!agent.workflow && <li>Where a tool needs your approval, the run stops and asks you here.</li>}
+      </ol>
+    </div>
+  );
+}
+
+function AnchorLine({ anchor }: { anchor: Anchor }) {
+  const state = anchor.state as any;
+  const summary = typeof state?.summary === "string" ? state.summary : undefined;
+  return (
+    <div class="anchor">
+      <span>Anchor <code>{anchor.anchor}</code></span>
+      {summary && <p class="quiet">{summary}</p>}
+    </div>
+  );
+}
+
+function Said({ text }: { text: string }) {
+  return <div class="said"><p>{text}</p></div>;
+}
+
+function PastTurn({ turn, agent }: { turn: Turn; agent: string }) {
+  return (
+    <article class="turn" aria-label={`Turn: ${(turn.said[0] ?? "").slice(0, 80)}`}>
+      {turn.said.map((text, i) => <Said key={i} text={text} />)}
+      {turn.parts.length > 0 && <p class="turn-who"><code>{agent}</code></p>}
+      {turn.parts.map((p, i) =>
+        p.kind === "text" ? <Answer key={i} text={p.text} />
+        : p.kind === "thoughts" ? <Thoughts key={i} text={p.text} growing={false} />
+        : p.kind === "call" ? <ToolCall key={i} call={p.call} over />
+        : <p key={i} class="notice">{p.text}</p>)}
+      {turn.cut && <p class="quiet">This turn has ended early: {turn.cut}.</p>}
+    </article>
+  );
+}
+
+// The answer of an agent that a workflow answers for may be a document, of which the tape has the JSON.
+function Answer({ text }: { text: string }) {
+  const value = useMemo(() => {
+    if (!/^\s*[{[]/.test(text)) return undefined;
+    try {
+      return JSON.parse(text);
+    } catch {
+      return undefined;
+    }
+  }, [text]);
+  return typeof value === "object" && value !== null ? <DocumentTree value={value} done={() => true} /> : <Markdown text={text} />;
+}
+
+function LiveTurn({ live: l, agent, several }: { live: Live; agent: string; several: boolean }) {
+  l.revision.value;
+  const cancel = useCancel(l.over ? undefined : l);
+  const { reserved, document } = l.run;
+  const said = l.request?.input;
+  const thoughts = reserved.$reasoning_context;
+  const calls = callsOf(reserved);
+  const text = typeof document === "string" ? document : undefined;
+  const grown = text === undefined && typeof document === "object" && document !== null && Object.keys(document).length > 0;
+  const shown = live.value === l;
+  return (
+    <article class="turn" aria-label={`Turn: ${typeof said === "string" ? said.slice(0, 80) : l.id ?? ""}`}>
+      {said !== undefined && <Said text={typeof said === "string" ? said : plainInput(said)} />}
+      {l.steered.map((s, i) => <Said key={i} text={s} />)}
+      <RunBar live={l}>
+        {several && <button type="button" class={"button small" + (shown ? " on" : "")} aria-pressed={shown} onClick={() => (chosen.value = l)}>Figures</button>}
+        {!l.over && <button type="button" class="button small danger" onClick={cancel.now} disabled={cancel.busy} aria-keyshortcuts="Escape">{cancel.asked ? <>Press Esc again to cancel</> : "Cancel"}</button>}
+      </RunBar>
+      <Waiting live={l} />
+      {cancel.failed && <p class="notice" role="alert">{cancel.failed}</p>}
+      {thoughts && <Thoughts text={String(thoughts)} growing={!l.over && !text} />}
+      {calls.map((c, i) => <ToolCall key={i} call={c} over={l.over} />)}
+      <Questions live={l} />
+      {text && <Markdown text={text} growing={!l.over} />}
+      {grown && <DocumentTree value={document} done={l.done} />}
+      {standing(l).word === "Writing" && !text && !grown && l.questions.length === 0 && <p class="quiet waits">{agent} is at it.</p>}
+      <RunFailure live={l} again={l.request && l.run.error?.code !== "invalid_request" ? () => void say(l.request!) : undefined} />
+    </article>
+  );
+}
+
+// What was put into a form of one field reads as what was said.
+function plainInput(input: unknown): string {
+  if (typeof input === "object" && input !== null) {
+    const values = Object.values(input);
+    if (values.length === 1 && typeof values[0] === "string") return values[0];
+  }
+  return JSON.stringify(input, null, 2);
+}
+
+const examples = ["What does tape info say?", ",help"];
+
+function Composer({ agent, running }: { agent: Agent; running: Live | undefined }) {
+  const [text, setText] = useState("");
+  const [choices, setChoices] = useState<Choices>(drafts.get(agent.name) ?? noChoices);
+  const [failure, fail] = useState<Problem | undefined>(undefined);
+  const box = useRef<HTMLTextAreaElement>(null);
+  const byWorkflow = agent.workflow !== undefined;
+  const schema = byWorkflow ? described.value?.input : undefined;
+  // A workflow that wants more than one text gets a form.
+  const plain = !byWorkflow || !schema || oneText(schema);
+  const [input, setInput] = useState<any>(undefined);
+  const { session } = place.value;
+  useEffect(() => {
+    if (schema && !plain && input === undefined) setInput(exampleOf(schema));
+  }, [schema, plain]);
+  const request = (said: string): RunRequest => ({ agent: agent.name, ...(session ? { session } : {}), input: plain ? said : input, ...requestOf(choices, true) });
+  useEffect(() => {
+    drafts.set(agent.name, choices);
+    draft.value = request(text || examples[0]);
+  }, [agent.name, text, input, choices, session]);
+  const last = lives.value.at(-1);
+  const errors = last?.over && last.run.error?.errors ? last.run.error.errors : [];
+  const send = (): void => {
+    if (plain && text.trim() === "") return box.current?.focus();
+    fail(undefined);
+    // Without a session each message would begin one of its own; the first one is still on its way here.
+    say(request(text)).then(() => setText(""), (error: Problem) => fail(error));
+    if (choices.onBusy !== "steer") setText("");
+    box.current?.focus();
+  };
+  const keys = (e: KeyboardEvent): void => {
+    if (e.key !== "Enter" || e.isComposing) return;
+    const field = e.target === box.current;
+    if (e.ctrlKey || e.metaKey || (field && !e.shiftKey && !matchMedia("(pointer: coarse)").matches)) {
+      e.preventDefault();
+      send();
+    }
+  };
+  return (
+    <form class="composer" aria-label={`Say something to ${agent.name}`} noValidate onSubmit={(e) => (e.preventDefault(), send())} onKeyDown={keys}>
+      {failure && <FailureBox failure={failure} />}
+      {plain ? (
+        <label class="composer-text">
+          <span class="sr">Message</span>
+          <textarea ref={box} rows={2} value={text} placeholder={`Message, or a command such as ,help`} onInput={(e) => setText(e.currentTarget.value)} />
+        </label>
+      ) : <SchemaForm schema={schema} value={input} onChange={setInput} errors={errors} at="/input" idPrefix="said" />}
+      <div class="compose-foot">
+        <MoreOptions choices={choices} onChange={setChoices} errors={errors} forAgent byWorkflow={byWorkflow} />
+        {lives.value.length === 0 && text === "" && plain && !byWorkflow && examples.map((e) => (
+          <button key={e} type="button" class="chip" onClick={() => (setText(e), box.current?.focus())}>{e}</button>
+        ))}
+        <span class="grow" />
+        <button type="submit" class="button primary" aria-keyshortcuts="Control+Enter Meta+Enter">{running ? busyWord(choices.onBusy) : "Send"} <kbd>{shortcut}</kbd></button>
+      </div>
+    </form>
+  );
+}
+
+function busyWord(policy: Choices["onBusy"]): string {
+  return { "": "Queue", interrupt: "Interrupt", steer: "Steer", reject: "Send" }[policy];
+}
+
+function oneText(schema: any): boolean {
+  const names = Object.keys(schema?.properties ?? {});
+  return schema?.type === "object" && names.length === 1 && schema.required?.length === 1 && schema.properties[names[0]]?.type === "string";
+}

@@ -1,0 +1,115 @@
+// What can be asked of a run beside its input: the model, and how it writes.
+
+import { useId } from "preact/hooks";
+import type { RunRequest } from "../../client/src/index.js";
+import type { Misfit, Model } from "./api.js";
+
+export interface Choices {
+  model: string;
+  temperature: string;
+  maxTokens: string;
+  exclude: string;
+  html: boolean;
+  onBusy: "" | "reject" | "interrupt" | "steer";
+}
+
+export const noChoices: Choices = { model: "", temperature: "", maxTokens: "", exclude: "", html: false, onBusy: "" };
+
+// What is no number is sent as it is: the server says what it had expected.
+const number = (text: string): unknown => (text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text);
+
+/** The members of a request that choices stand for. */
+export function requestOf(c: Choices, forAgent: boolean): Partial<RunRequest> {
+  const options: Record<string, unknown> = {};
+  if (c.temperature !== "") options.temperature = number(c.temperature);
+  if (c.maxTokens !== "") options.max_tokens = number(c.maxTokens);
+  const exclude = c.exclude.split(/[\s,]+/).filter((p) => p !== "");
+  return {
+    ...(c.model !== "" && !forAgent ? { model: c.model } : {}),
+    ...(Object.keys(options).length > 0 ? { options } : {}),
+    ...(exclude.length > 0 ? { filter: { exclude } } : {}),
+    ...(c.html && !forAgent ? { html: true } : {}),
+    ...(c.onBusy !== "" && forAgent ? { on_busy: c.onBusy } : {}),
+  };
+}
+
+/** How many of them are not as they are by default. */
+export function chosenCount(c: Choices, forAgent: boolean): number {
+  const { model, ...rest } = requestOf(c, forAgent);
+  return Object.keys(rest).length;
+}
+
+interface Props {
+  choices: Choices;
+  onChange: (choices: Choices) => void;
+  errors: readonly Misfit[];
+}
+
+export function ModelChoice({ choices, onChange, models, usual, errors }: Props & { models: Model[]; usual?: string }) {
+  const id = useId();
+  const standard = usual ?? models.find((m) => m.default)?.id;
+  const wrong = errors.find((e) => e.pointer?.startsWith("/model"));
+  return (
+    <div class="field">
+      <label for={id}>Model</label>
+      <select id={id} class="mono" value={choices.model} aria-invalid={!!wrong} aria-describedby={wrong && id + "-e"} onChange={(e) => onChange({ ...choices, model: e.currentTarget.value })}>
+        <option value="">{standard ? `${standard} (default)` : "The default"}</option>
+        {models.filter((m) => m.id !== standard).map((m) => <option key={m.id} value={m.id}>{m.id}</option>)}
+      </select>
+      {wrong && <p class="field-error" id={id + "-e"}>{wrong.detail}</p>}
+    </div>
+  );
+}
+
+export function MoreOptions({ choices, onChange, errors, forAgent, byWorkflow }: Props & { forAgent: boolean; byWorkflow?: boolean }) {
+  const n = chosenCount(choices, forAgent);
+  const wrong = errors.some((e) => /^\/(options|filter|html|on_busy)/.test(e.pointer ?? ""));
+  return (
+    <details class="options" open={wrong || undefined}>
+      <summary>Options{n > 0 && <span class="tabs-note">{n}</span>}</summary>
+      <div class="options-body">
+        <Text name="Temperature" hint="0 to 2" value={choices.temperature} mode="decimal" pointer="/options/temperature" errors={errors} onInput={(temperature) => onChange({ ...choices, temperature })} />
+        <Text name="Most tokens" hint="of each answer" value={choices.maxTokens} mode="numeric" pointer="/options/max_tokens" errors={errors} onInput={(maxTokens) => onChange({ ...choices, maxTokens })} />
+        <Text name="Leave out" hint="patterns, as article/notes/*" value={choices.exclude} pointer="/filter" errors={errors} onInput={(exclude) => onChange({ ...choices, exclude })} />
+        {forAgent ? <Busy value={choices.onBusy} steers={!byWorkflow} onChange={(onBusy) => onChange({ ...choices, onBusy })} /> : (
+          <label class="check">
+            <input type="checkbox" checked={choices.html} onChange={(e) => onChange({ ...choices, html: e.currentTarget.checked })} />
+            Events for each tag of HTML
+          </label>
+        )}
+      </div>
+    </details>
+  );
+}
+
+function Busy({ value, steers, onChange }: { value: Choices["onBusy"]; steers: boolean; onChange: (value: Choices["onBusy"]) => void }) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>While it is busy</label>
+      <select id={id} value={value} onChange={(e) => onChange(e.currentTarget.value as Choices["onBusy"])}>
+        <option value="">wait for its turn</option>
+        <option value="interrupt">interrupt it</option>
+        {steers && <option value="steer">tell it what it is doing now</option>}
+        <option value="reject">refuse</option>
+      </select>
+    </div>
+  );
+}
+
+function Text({ name, hint, value, mode, pointer, errors, onInput }: {
+  name: string; hint: string; value: string; mode?: "decimal" | "numeric"; pointer: string; errors: readonly Misfit[]; onInput: (value: string) => void;
+}) {
+  const id = useId();
+  const wrong = errors.find((e) => e.pointer === pointer || e.pointer?.startsWith(pointer + "/"));
+  return (
+    <div class="field">
+      <label for={id}>{name} <span class="quiet" id={id + "-h"}>{hint}</span></label>
+      <input
+        id={id} class="mono" value={value} inputMode={mode} autoComplete="off" spellcheck={false}
+        aria-invalid={!!wrong} aria-describedby={wrong ? id + "-e" : id + "-h"} onInput={(e) => onInput(e.currentTarget.value)}
+      />
+      {wrong && <p class="field-error" id={id + "-e"}>{wrong.detail}</p>}
+    </div>
+  );
+}

@@ -1,0 +1,201 @@
+// What a run looks like wherever it is shown: how it stands, what went wrong, what it asks, what stands beside its document.
+
+import { useEffect, useState } from "preact/hooks";
+import type { ComponentChildren } from "preact";
+import { FailureBox, sentence, type Failure } from "./failure.js";
+import type { Live } from "./live.js";
+import { Approval } from "./parts/approval.js";
+import { Markdown } from "./parts/markdown.js";
+import { reconnect } from "./store.js";
+import { duration, Lamp, useTick } from "./ui.js";
+
+/** How a run stands, in one word and one class. */
+export function standing(live: Live): { word: string; lamp: string } {
+  if (live.over) {
+    switch (live.run.status) {
+      case "completed": return { word: "Completed", lamp: "done" };
+      case "canceled": return { word: "Canceled", lamp: "waiting" };
+      case "interrupted": return { word: "Interrupted", lamp: "failed" };
+      case "lost": return { word: live.run.error?.code === "closed" ? "Not followed" : live.id ? "Lost" : "Not started", lamp: "failed" };
+      default: return { word: "Failed", lamp: "failed" };
+    }
+  }
+  if (live.connection.value.state === "waiting") return { word: "Disconnected", lamp: "asks" };
+  if (live.questions.length > 0) return { word: "Waits for you", lamp: "asks" };
+  if (live.position) return { word: `Waits, ${live.position === 1 ? "next" : `number ${live.position}`} in the session`, lamp: "waiting" };
+  if (live.count === 0) return { word: live.resumed ? "Coming back" : "Starting", lamp: "waiting" };
+  return { word: "Writing", lamp: "writing" };
+}
+
+/** The line above a document: how its run stands, and what can be done with it. */
+export function RunBar({ live, children }: { live: Live; children?: ComponentChildren }) {
+  live.revision.value;
+  const { word, lamp } = standing(live);
+  return (
+    <div class="run-bar">
+      <span class="run-state"><Lamp state={lamp} /> {word}</span>
+      {live.reason && live.reason !== "canceled" && <span class="quiet">{live.reason}</span>}
+      {live.resumed && <span class="tag" title="This page came when the run was there already; it has gone on from where it was.">Resumed</span>}
+      {live.reconnects.value > 0 && <span class="tag" title="The connection broke and was made again; nothing is missing.">Reconnected{live.reconnects.value > 1 ? ` ${live.reconnects.value}×` : ""}</span>}
+      {live.id && <code class="run-id" title={`The run’s id: ${live.id}`}>{live.id}</code>}
+      <span class="grow" />
+      {children}
+    </div>
+  );
+}
+
+/** Why it is not followed at the moment, and when it is tried again. */
+export function Waiting({ live }: { live: Live }) {
+  const { state, until } = live.connection.value;
+  const now = useTick(250, state === "waiting");
+  live.revision.value;
+  if (live.over || state === "open" || (state === "connecting" && live.reconnects.value === 0 && live.count === 0)) return null;
+  const left = Math.max(0, Math.ceil(((until ?? now) - now) / 1000));
+  return (
+    <div class="notice" role="status">
+      <Lamp state="asks" />
+      <span>The server cannot be reached. {live.count > 0 && "The run is the server’s and may well go on; "}{state === "waiting" && left > 0 ? <>trying again in {left} s.</> : <>trying again …</>}</span>
+      {live.id && <button type="button" class="button small" onClick={() => reconnect(live)}>Now</button>}
+    </div>
+  );
+}
+
+/** What of a failed run is to be said. */
+export function RunFailure({ live, again, hideFields = false }: { live: Live; again?: () => void; hideFields?: boolean }) {
+  live.revision.value;
+  const error = live.run.error as Failure | undefined;
+  const harmless = live.errors.filter((e) => !e.fatal);
+  const bot = live.errors.findLast((e) => e.fatal)?.bot;
+  if (live.over && error && error.code !== "closed" && live.run.status !== "canceled") {
+    const beside = hideFields ? error.errors?.filter((e) => !e.pointer) : error.errors;
+    return (
+      <FailureBox
+        failure={{ code: error.code, message: hideFields && error.errors?.length && !beside?.length ? "Look at the fields that are marked" : error.message, bot, status: error.status, retryAfter: error.retryAfter, id: error.id }}
+        again={again}
+      >
+        {beside && beside.length > 1 && <ul>{beside.map((e, i) => <li key={i}><code>{e.pointer ?? e.parameter ?? e.header}</code> {e.detail}</li>)}</ul>}
+        {harmless.length > 0 && <Slips errors={harmless} />}
+      </FailureBox>
+    );
+  }
+  return harmless.length > 0 ? <div class="notice notice-quiet"><Slips errors={harmless} /></div> : null;
+}
+
+// Errors that a run has gone on after.
+function Slips({ errors }: { errors: any[] }) {
+  return (
+    <ul class="slips">
+      {errors.slice(-5).map((e, i) => (
+        <li key={i}><code class="code">{e.code}</code> {sentence(e.message)} {e.bot && <span class="quiet">({e.bot})</span>}</li>
+      ))}
+    </ul>
+  );
+}
+
+/** The calls of tools that wait for a decision. */
+export function Questions({ live }: { live: Live }) {
+  live.revision.value;
+  return live.questions.map((q) => <Approval key={q.call} run={live.run} question={q} onDone={() => live.answered(q.call)} />);
+}
+
+/** Something that was called, and what came of it. */
+export interface Call {
+  name: string;
+  arguments: unknown;
+  result?: unknown; // undefined: none yet
+  failed?: boolean;
+}
+
+/** The calls that stand at a reserved uri and below. */
+export function callsOf(reserved: Readonly<Record<string, any>>, at = ""): Call[] {
+  const prefix = at === "" ? "" : at + "/";
+  const tools = reserved[prefix + "$tools"] ?? {};
+  const results = reserved[prefix + "$tool_results"] ?? {};
+  return Object.keys(tools).map((key) => ({
+    name: tools[key]?.name ?? "a tool",
+    arguments: tools[key]?.arguments,
+    result: Object.hasOwn(results, key) ? results[key] : undefined,
+    failed: Object.hasOwn(results, key) && results[key] === null,
+  }));
+}
+
+/** What a model thought, folded. */
+export function Thoughts({ text, of, growing }: { text: string; of?: string; growing: boolean }) {
+  return (
+    <details class="fold">
+      <summary>
+        <Lamp state={growing ? "writing" : "done"} />
+        <span>{growing ? "Thinking" : "Thoughts"}{of && <> of <code>{of}</code></>}</span>
+        <span class="fold-hint">{text.slice(-120).replace(/\s+/g, " ")}</span>
+      </summary>
+      <div class="fold-body"><Markdown text={text} growing={growing} /></div>
+    </details>
+  );
+}
+
+/** A call of a tool, folded. */
+export function ToolCall({ call, over }: { call: Call; over: boolean }) {
+  const waits = call.result === undefined && !over;
+  return (
+    <details class="fold">
+      <summary>
+        <Lamp state={call.failed ? "failed" : waits ? "writing" : "done"} />
+        <span>Tool <code>{call.name}</code></span>
+        <span class="fold-hint">{waits ? "runs" : call.failed ? "has failed, or was not allowed to run" : brief(call.result ?? "no result")}</span>
+      </summary>
+      <div class="fold-body">
+        <p class="caps">Arguments</p>
+        <pre class="well" tabIndex={0}>{pretty(call.arguments)}</pre>
+        {call.result !== undefined && <><p class="caps">Result</p><pre class="well" tabIndex={0}>{pretty(call.result)}</pre></>}
+      </div>
+    </details>
+  );
+}
+
+function brief(value: unknown): string {
+  const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
+  return text.length > 120 ? text.slice(0, 120) + "…" : text;
+}
+
+export function pretty(value: unknown): string {
+  let parsed = value;
+  if (typeof value === "string" && /^\s*[[{]/.test(value)) {
+    try {
+      parsed = JSON.parse(value);
+    } catch {} // half of it, perhaps
+  }
+  const text = typeof parsed === "string" ? parsed : JSON.stringify(parsed, null, 2) ?? "";
+  return text.length > 50_000 ? text.slice(0, 50_000) + "\n…" : text;
+}
+
+/** Thoughts and calls of a workflow's bots, which stand beside the document. */
+export function Beside({ live }: { live: Live }) {
+  live.revision.value;
+  const reserved = live.run.reserved;
+  const parts: ComponentChildren[] = [];
+  for (const uri of Object.keys(reserved)) {
+    const cut = uri.lastIndexOf("/");
+    const at = cut < 0 ? "" : uri.slice(0, cut);
+    const name = uri.slice(cut + 1);
+    const of = at || undefined;
+    if (name === "$reasoning_context") parts.push(<Thoughts key={uri} text={String(reserved[uri])} of={of} growing={!live.done(uri) && !live.done(at)} />);
+    else if (name === "$tools") parts.push(...callsOf(reserved, at).map((call, i) => <ToolCall key={uri + i} call={call} over={live.over} />));
+  }
+  if (parts.length === 0) return null;
+  return <section class="beside" aria-label="Beside the document"><h3 class="caps">Beside the document</h3>{parts}</section>;
+}
+
+/** Says to screen readers what has become of a run: when it begins, when it asks, when it ends. */
+export function Announcer({ live }: { live: Live | undefined }) {
+  const [text, say] = useState("");
+  live?.revision.value;
+  const state = live ? standing(live).word : "";
+  const tool = live?.questions[0]?.tool;
+  useEffect(() => {
+    if (!live) return say("");
+    if (tool) say(`The tool ${tool} waits for your approval.`);
+    else if (live.over && live.ended) say(`${state} after ${duration(live.elapsed())}.`);
+    else say(state + ".");
+  }, [live, state, tool]);
+  return <p class="sr" role="status" aria-live="polite">{text}</p>;
+}

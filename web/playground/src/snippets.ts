@@ -1,0 +1,65 @@
+// The same run as code: what is copied from the page works where it is pasted.
+
+import type { RunRequest } from "../../client/src/index.js";
+
+/** A text as one word of a POSIX shell. */
+export function shellWord(text: string): string {
+  return "'" + text.replaceAll("'", `'\\''`) + "'";
+}
+
+const indented = (value: unknown, by: string) => JSON.stringify(value, null, 2).replaceAll("\n", "\n" + by);
+
+// As it is sent: without what is not there.
+const plain = (request: RunRequest): Record<string, unknown> => JSON.parse(JSON.stringify(request));
+
+/** For a terminal: the events as JSON Lines. */
+export function curl(origin: string, request: RunRequest): string {
+  return `curl -N ${shellWord(origin + "/v1/runs?format=jsonl")} --json ${shellWord(JSON.stringify(request))}`;
+}
+
+/** For a page of this server, or Node with an EventSource: nothing to install. */
+export function eventSource(origin: string, request: RunRequest): string {
+  const query = Object.entries(plain(request)).map(([name, value]) => {
+    const literal = typeof value === "boolean" ? (value ? `"1"` : `"0"`)
+      : typeof value === "string" && !(name === "input" && looksLikeJSON(value)) ? JSON.stringify(value)
+      : name === "model" ? JSON.stringify(String(value))
+      : `JSON.stringify(${indented(value, "  ")})`;
+    return `  ${name}: ${literal},`;
+  });
+  return `const query = new URLSearchParams({
+${query.join("\n")}
+});
+const source = new EventSource(${JSON.stringify(origin + "/v1/runs?")} + query);
+source.onmessage = (e) => {
+  const { uri, delta } = JSON.parse(e.data); // where, and what is added there
+  console.log(uri, delta);
+};
+source.addEventListener("error", (e) => {
+  if (e.data) console.error(JSON.parse(e.data).message); // else: it connects again by itself
+});
+source.addEventListener("finished", (e) => (source.close(), console.log("finished", e.data)));
+source.addEventListener("canceled", (e) => (source.close(), console.log("canceled", e.data)));
+`;
+}
+
+// In a query, an input that is JSON text is read as JSON; such a string is sent as JSON, too, to stay a string.
+function looksLikeJSON(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** With the client: the document grows, and the promise is of all of it. */
+export function client(origin: string, request: RunRequest): string {
+  return `import { run } from "@lingserve/client";
+
+const r = run(${JSON.stringify(origin + "/v1/runs")}, ${indented(plain(request), "")});
+r.subscribe("**", (value, uri, done) => {
+  if (done && typeof value !== "object") console.log(uri, value);
+});
+console.log(await r);
+`;
+}

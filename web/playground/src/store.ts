@@ -1,0 +1,284 @@
+// What the page knows, and what can be done with it.
+
+import { batch, computed, effect, signal } from "@preact/signals";
+import type { RunRequest } from "../../client/src/index.js";
+import { ask, Problem, type Agent, type Entry, type Model, type Session, type Workflow } from "./api.js";
+import { Live } from "./live.js";
+import { readPlace, writePlace, type Place } from "./place.js";
+
+// The theme.
+
+export type Theme = "auto" | "light" | "dark";
+
+export const theme = signal<Theme>((document.documentElement.dataset.theme as Theme) ?? "auto");
+
+export function chooseTheme(next: Theme): void {
+  theme.value = next;
+  if (next === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = next;
+  keep("lingserve.theme", next === "auto" ? undefined : next);
+}
+
+function keep(key: string, value: string | undefined): void {
+  try {
+    if (value === undefined) localStorage.removeItem(key);
+    else localStorage.setItem(key, value);
+  } catch {} // forbidden
+}
+
+function kept(key: string): string | undefined {
+  try {
+    return localStorage.getItem(key) ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+// What the server has.
+
+export interface Catalog {
+  version: string;
+  workflows: Workflow[];
+  agents: Agent[];
+  models: Model[];
+}
+
+export const catalog = signal<Catalog | undefined>(undefined);
+export const sessions = signal<Session[]>([]);
+/** Set while the server cannot be reached: when it is tried again, in epoch ms. */
+export const unreachable = signal<{ until: number; why: string } | undefined>(undefined);
+
+let again: ReturnType<typeof setTimeout> | undefined;
+
+/** Loads what the server has, and tries until it is there. */
+export async function loadCatalog(tries = 0): Promise<void> {
+  clearTimeout(again);
+  try {
+    const [health, workflows, agents, models] = await Promise.all([
+      ask<{ version: string }>("/healthz"),
+      ask<{ workflows: Workflow[] }>("/v1/workflows"),
+      ask<{ agents: Agent[] }>("/v1/agents").catch(noneWhere404({ agents: [] })),
+      ask<{ data: Model[] }>("/v1/models"),
+    ]);
+    batch(() => {
+      unreachable.value = undefined;
+      catalog.value = { version: health.version, workflows: workflows.workflows, agents: agents.agents, models: models.data };
+      settle();
+    });
+    await loadSessions();
+  } catch (error) {
+    const pause = (error as Problem).retryAfter ?? Math.min(15, 1.5 ** tries);
+    unreachable.value = { until: Date.now() + pause * 1000, why: (error as Error).message };
+    again = setTimeout(() => void loadCatalog(tries + 1), pause * 1000);
+  }
+}
+
+function noneWhere404<T>(none: T): (error: Problem) => T {
+  return (error) => {
+    if (error.status === 404) return none;
+    throw error;
+  };
+}
+
+export async function loadSessions(): Promise<void> {
+  try {
+    sessions.value = (await ask<{ sessions: Session[] }>("/v1/sessions?limit=30")).sessions;
+  } catch {
+    sessions.value = []; // a server without sessions, or one that will be told about elsewhere
+  }
+}
+
+// Where one is.
+
+export const place = signal<Place>(readPlace(location.hash));
+
+export const workflow = computed(() => catalog.value?.workflows.find((w) => w.name === place.value.workflow));
+export const agent = computed(() => catalog.value?.agents.find((a) => a.name === place.value.agent));
+
+// The graph of a workflow is told one by one.
+const graphs = new Map<string, Promise<Workflow>>();
+export const described = signal<Workflow | undefined>(undefined);
+
+// Goes to where an address leads that says too little, such as "/".
+function settle(): void {
+  const { workflows, agents } = catalog.value!;
+  const at = place.value;
+  if (!at.workflow && !at.agent && at.runs.length === 0) {
+    const last = readPlace(kept("lingserve.place") ?? "");
+    const known = (last.workflow && workflows.some((w) => w.name === last.workflow)) || (last.agent && agents.some((a) => a.name === last.agent));
+    if (at.session) move({ agent: agents[0]?.name, session: at.session, runs: [] });
+    else if (known) move({ ...last, runs: [] });
+    else move({ workflow: workflows[0]?.name, agent: workflows[0] ? undefined : agents[0]?.name, runs: [] });
+  }
+}
+
+function move(to: Place): void {
+  place.value = to;
+  history.replaceState(null, "", writePlace(to));
+}
+
+addEventListener("hashchange", () => {
+  const to = readPlace(location.hash);
+  if (writePlace(to) === writePlace(place.value)) return;
+  if (to.session && !to.agent) to.agent = place.value.agent ?? catalog.value?.agents[0]?.name;
+  go(to);
+});
+
+function go(to: Place): void {
+  const stay = lives.peek().filter((l) => l.id !== undefined && to.runs.includes(l.id));
+  for (const l of lives.peek()) if (!stay.includes(l)) l.run.close();
+  batch(() => {
+    lives.value = stay;
+    if (location.hash !== writePlace(to)) move(to);
+    else place.value = to;
+    if (catalog.value) settle();
+  });
+}
+
+effect(() => {
+  const { workflow: name, agent: who, session } = place.value;
+  if (name || who) keep("lingserve.place", writePlace({ workflow: name, agent: who, session, runs: [] }));
+});
+
+effect(() => {
+  const name = workflow.value?.name ?? agent.value?.workflow;
+  if (described.peek()?.name !== name) described.value = undefined;
+  if (!name) return;
+  let known = graphs.get(name);
+  if (!known) {
+    known = ask<Workflow>("/v1/workflows/" + encodeURIComponent(name));
+    graphs.set(name, known);
+    known.catch(() => graphs.delete(name));
+  }
+  known.then((w) => (workflow.peek()?.name ?? agent.peek()?.workflow) === name && (described.value = w), () => {});
+});
+
+// The runs.
+
+export const lives = signal<Live[]>([]);
+/** The one whose events and figures are shown. */
+export const chosen = signal<Live | undefined>(undefined);
+export const live = computed(() => (chosen.value && lives.value.includes(chosen.value) ? chosen.value : lives.value.at(-1)));
+/** Is another number when a run has ended, and so what is remembered may be more. */
+export const ended = signal(0);
+
+// Runs that the place names are followed.
+effect(() => {
+  const { runs, workflow: name } = place.value;
+  if (name && !described.value && (!catalog.value || workflow.value)) return; // its bots are needed first
+  const now = lives.peek();
+  const come = runs.filter((id) => !now.some((l) => l.id === id)).map((id) => follow(new Live({ id }, described.peek()?.graph)));
+  if (come.length > 0) lives.value = [...come, ...now];
+});
+
+function follow(l: Live): Live {
+  let told = false;
+  let over = false;
+  const stop = l.revision.subscribe(() => {
+    queueMicrotask(() => {
+      if (!told && l.id && lives.peek().includes(l)) {
+        told = true;
+        const at = place.peek();
+        const { workflow: name, agent: who, session } = l.started ?? {};
+        const next: Place = at.workflow || at.agent ? { ...at } : { workflow: who ? undefined : name, agent: who, runs: [] };
+        next.runs = lives.peek().flatMap((x) => x.id ?? []);
+        if (next.agent) next.session = at.session ?? session;
+        if (writePlace(next) !== writePlace(at)) move(next);
+      } else if (told && l.started?.session && place.peek().agent && !place.peek().session) {
+        move({ ...place.peek(), session: l.started.session });
+      }
+      if (!over && l.over) {
+        over = true;
+        stop();
+        ended.value++;
+        if (place.peek().agent) void loadSessions();
+        if (l.followUp && !lives.peek().some((x) => x.id === l.followUp)) {
+          lives.value = [...lives.peek(), follow(new Live({ id: l.followUp }, described.peek()?.graph))];
+        }
+      }
+    });
+  });
+  return l;
+}
+
+/** Starts a run of a workflow, which takes the place of the one that was shown. */
+export function start(request: RunRequest): Live {
+  forget();
+  const l = follow(new Live({ request }, described.peek()?.graph));
+  batch(() => {
+    chosen.value = undefined;
+    lives.value = [l];
+  });
+  return l;
+}
+
+/** Says something to the agent: a run more in its session. */
+export async function say(request: RunRequest): Promise<Live> {
+  const graph = described.peek()?.graph;
+  if (request.on_busy === "steer") {
+    // The answer may be a run that is followed already.
+    const answer = await ask<{ run: string }>("/v1/runs", request, "POST", { Prefer: "respond-async" });
+    const known = lives.peek().find((l) => l.id === answer.run);
+    if (known) {
+      known.steered.push(String(request.input));
+      known.revision.value++;
+      return known;
+    }
+    const l = follow(new Live({ id: answer.run }, graph));
+    l.request = request;
+    lives.value = [...lives.peek(), l];
+    return l;
+  }
+  const l = follow(new Live({ request }, graph));
+  batch(() => {
+    chosen.value = undefined;
+    lives.value = [...lives.peek(), l];
+  });
+  return l;
+}
+
+/** Follows a run anew, at once. */
+export function reconnect(l: Live): void {
+  if (!l.id) return;
+  const next = follow(new Live({ id: l.id }, described.peek()?.graph));
+  l.run.close();
+  lives.value = lives.peek().map((x) => (x === l ? next : x));
+}
+
+/** Clears what is shown of runs. They go on. */
+export function forget(): void {
+  go({ ...place.peek(), runs: [] });
+}
+
+// What was said in a session before this page.
+
+export interface Past {
+  session: string;
+  entries: Entry[];
+  from: number; // id of the entry before the first
+  failed?: string;
+}
+
+export const past = signal<Past | undefined>(undefined);
+const pastPage = 400;
+
+/** Loads the newest entries of the session, or some more before those that are there. */
+export async function loadPast(session: string, before?: Past): Promise<void> {
+  const path = "/v1/sessions/" + encodeURIComponent(session);
+  try {
+    const last = before ? before.from : (await ask<{ last_id: number }>(path)).last_id;
+    const from = Math.max(0, last - pastPage);
+    const entries: Entry[] = [];
+    for (let after: number | undefined = from; after !== undefined && after < last; ) {
+      const page: { entries: Entry[]; next?: number } = await ask(`${path}/tape?after=${after}&limit=${Math.min(1000, last - after)}`);
+      entries.push(...page.entries);
+      after = page.next;
+    }
+    if (place.peek().session !== session) return;
+    past.value = { session, from, entries: before ? [...entries, ...before.entries] : entries };
+  } catch (error) {
+    if (place.peek().session !== session) return;
+    // A session that nobody has spoken in yet is not there.
+    past.value = { session, from: 0, entries: before?.entries ?? [], failed: (error as Problem).status === 404 ? undefined : (error as Error).message };
+  }
+}

@@ -1,0 +1,98 @@
+// The turns of a session, as its tape has them.
+
+import type { Entry } from "./api.js";
+import type { Call } from "./run.js";
+
+export type Part =
+  | { kind: "text"; text: string }
+  | { kind: "thoughts"; text: string }
+  | { kind: "call"; call: Call }
+  | { kind: "error"; text: string };
+
+export interface Turn {
+  id: string; // of its run
+  date: string;
+  said: string[]; // by the user
+  parts: Part[]; // by the agent
+  cut?: string; // why it has no end
+}
+
+export interface Anchor {
+  id: string;
+  anchor: string;
+  date: string;
+  state: unknown;
+}
+
+/** Reads entries in order; what belongs to no turn, such as an anchor, stands between them. */
+export function readTurns(entries: readonly Entry[]): (Turn | Anchor)[] {
+  const all: (Turn | Anchor)[] = [];
+  const turns = new Map<string, Turn>();
+  const calls = new Map<string, Call>();
+  const turnOf = (e: Entry): Turn => {
+    const id = e.meta?.turn ?? "entry-" + e.id;
+    let t = turns.get(id);
+    if (!t) {
+      t = { id, date: e.date, said: [], parts: [] };
+      turns.set(id, t);
+      all.push(t);
+    }
+    return t;
+  };
+  for (const e of entries) {
+    const p = e.payload ?? {};
+    switch (e.kind) {
+      case "anchor":
+        if (p.name !== "session/start") all.push({ id: "anchor-" + e.id, anchor: String(p.name), date: e.date, state: p.state });
+        break;
+      case "message": {
+        const text = textOf(p.content);
+        if (text === "") break;
+        if (p.role === "user") turnOf(e).said.push(text);
+        else if (p.role === "assistant") turnOf(e).parts.push({ kind: "text", text });
+        break;
+      }
+      case "reasoning": {
+        const text = textOf(p.content ?? p.text);
+        if (text !== "") turnOf(e).parts.push({ kind: "thoughts", text });
+        break;
+      }
+      case "tool_call": {
+        const t = turnOf(e);
+        const before = textOf(p.content);
+        if (before !== "") t.parts.push({ kind: "text", text: before });
+        for (const c of Array.isArray(p.calls) ? p.calls : []) {
+          const call: Call = { name: String(c?.function?.name ?? c?.name ?? "a tool"), arguments: c?.function?.arguments ?? c?.arguments };
+          calls.set(t.id + " " + c?.id, call);
+          t.parts.push({ kind: "call", call });
+        }
+        break;
+      }
+      case "tool_result": {
+        const t = turnOf(e);
+        (Array.isArray(p.results) ? p.results : []).forEach((result: unknown, i: number) => {
+          const call = calls.get(t.id + " " + p.ids?.[i]);
+          if (!call) return;
+          call.result = result ?? null;
+          call.failed = result === null || (typeof result === "object" && "error" in (result as object));
+        });
+        break;
+      }
+      case "error":
+        turnOf(e).parts.push({ kind: "error", text: textOf(p.message ?? p.error ?? p.content) || "it has failed" });
+        break;
+      case "event":
+        if (p.name === "turn.end" && p.data?.status && p.data.status !== "ok" && e.meta?.turn) turnOf(e).cut = String(p.data.status);
+        break;
+    }
+  }
+  // A turn that nobody has said anything in, and that says nothing, is none to be shown.
+  return all.filter((t) => "anchor" in t || t.said.length > 0 || t.parts.length > 0);
+}
+
+function textOf(content: unknown): string {
+  if (typeof content === "string") return content;
+  if (content === undefined || content === null) return "";
+  if (Array.isArray(content)) return content.map((c) => textOf((c as any)?.text ?? c)).filter((t) => t !== "").join("\n\n");
+  return JSON.stringify(content);
+}

@@ -1,0 +1,146 @@
+// A workflow: what it is asked, and the document that it makes.
+
+import { signal } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { RunRequest } from "../../client/src/index.js";
+import type { Workflow } from "./api.js";
+import type { Live } from "./live.js";
+import { ModelChoice, MoreOptions, noChoices, requestOf, type Choices } from "./options.js";
+import { CopyButton } from "./parts/copy.js";
+import { SchemaForm } from "./parts/schema-form.js";
+import { DocumentTree } from "./parts/tree.js";
+import { Beside, pretty, Questions, RunBar, RunFailure, Waiting } from "./run.js";
+import { catalog, live, start } from "./store.js";
+import { useCancel } from "./cancel.js";
+
+/** What stands in the form of each workflow, for as long as the page is open. */
+const drafts = new Map<string, { input: any; choices: Choices }>();
+/** The request that the form would send. */
+export const draft = signal<RunRequest | undefined>(undefined);
+
+/** What a form begins with: examples where something is required, so that one can try at once. */
+export function exampleOf(schema: any): any {
+  if (typeof schema !== "object" || schema === null || schema.type !== "object") return undefined;
+  const value: Record<string, unknown> = {};
+  const required: string[] = Array.isArray(schema.required) ? schema.required : [];
+  for (const [name, member] of Object.entries<any>(schema.properties ?? {})) {
+    if (member?.default !== undefined) continue; // it counts where nothing is said
+    if (required.includes(name) && Array.isArray(member?.examples)) value[name] = member.examples[0];
+  }
+  return value;
+}
+
+export function WorkflowView({ workflow }: { workflow: Workflow }) {
+  const saved = drafts.get(workflow.name);
+  const now = live.value;
+  const [input, setInput] = useState<any>(saved?.input ?? now?.request?.input ?? exampleOf(workflow.input));
+  const [choices, setChoices] = useState<Choices>(saved?.choices ?? noChoices);
+  const output = useRef<HTMLElement>(null);
+  const request: RunRequest = { workflow: workflow.name, input, ...requestOf(choices, false) };
+  useEffect(() => {
+    drafts.set(workflow.name, { input, choices });
+    draft.value = request;
+  }, [workflow.name, input, choices]);
+  now?.revision.value;
+  const errors = now?.over && now.run.error?.errors ? now.run.error.errors : none;
+  const go = (): void => {
+    start(request);
+    // Below a long form, what happens should be seen.
+    requestAnimationFrame(() => {
+      const box = output.current?.getBoundingClientRect();
+      if (box && box.top > innerHeight * 0.66) output.current!.scrollIntoView({ block: "start", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+    });
+  };
+  const submit = (e: Event): void => {
+    e.preventDefault();
+    go();
+  };
+  const keys = (e: KeyboardEvent): void => {
+    if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) {
+      e.preventDefault();
+      go();
+    }
+  };
+  return (
+    <div class="work">
+      <header class="work-head">
+        <h1>{workflow.name}</h1>
+        {workflow.description && <p>{workflow.description}</p>}
+      </header>
+      <form class="compose" aria-label={`Input of ${workflow.name}`} noValidate onSubmit={submit} onKeyDown={keys}>
+        <SchemaForm schema={workflow.input ?? {}} value={input} onChange={setInput} errors={errors} at="/input" idPrefix="input" />
+        <div class="compose-foot">
+          <ModelChoice choices={choices} onChange={setChoices} models={catalog.value?.models ?? []} usual={workflow.model} errors={errors} />
+          <MoreOptions choices={choices} onChange={setChoices} errors={errors} forAgent={false} />
+          <span class="grow" />
+          <button type="submit" class="button primary" aria-keyshortcuts="Control+Enter Meta+Enter">Run <kbd>{shortcut}</kbd></button>
+        </div>
+      </form>
+      <section class="output" ref={output} aria-label="Document">
+        {now ? <Output live={now} again={() => start(now.request ?? request)} /> : <Nothing />}
+      </section>
+    </div>
+  );
+}
+
+const none: never[] = [];
+export const shortcut = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘ ↵" : "Ctrl ↵";
+
+function Nothing() {
+  return (
+    <div class="empty empty-document">
+      <p class="empty-lead">Run it, and the document grows here while the bots write.</p>
+      <ol>
+        <li>Each piece of text arrives with the place in the document that it belongs to.</li>
+        <li>As soon as something is there, the bots that wait for it begin, while the others go on.</li>
+        <li>Close the page, or lose the connection: the run goes on, and you come back to where it is.</li>
+      </ol>
+    </div>
+  );
+}
+
+function Output({ live, again }: { live: Live; again: () => void }) {
+  live.revision.value;
+  const [view, show] = useState<"document" | "json">("document");
+  const cancel = useCancel(live);
+  const value = live.run.document;
+  const empty = typeof value === "object" && value !== null && Object.keys(value).length === 0;
+  return (
+    <>
+      <RunBar live={live}>
+        {!empty && (
+          <fieldset class="segments">
+            <legend class="sr">Show it as</legend>
+            {(["document", "json"] as const).map((v) => (
+              <label key={v}>
+                <input type="radio" name="view" checked={view === v} onChange={() => show(v)} />
+                <span>{v === "json" ? "JSON" : "Document"}</span>
+              </label>
+            ))}
+          </fieldset>
+        )}
+        {!live.over && <button type="button" class="button small danger" onClick={cancel.now} disabled={cancel.busy} aria-keyshortcuts="Escape">{cancel.asked ? <>Press Esc again to cancel</> : "Cancel"}</button>}
+      </RunBar>
+      <Waiting live={live} />
+      {cancel.failed && <p class="notice" role="alert">{cancel.failed}</p>}
+      <RunFailure live={live} again={live.run.error?.code === "invalid_request" ? undefined : again} hideFields />
+      <Questions live={live} />
+      {view === "json" && !empty
+        ? <JSONView value={value} />
+        : !empty && <DocumentTree value={value} done={live.done} />}
+      {empty && !live.over && <p class="quiet waits">Nothing yet.</p>}
+      {empty && live.over && live.run.status === "completed" && <p class="quiet">It has completed without a document.</p>}
+      <Beside live={live} />
+    </>
+  );
+}
+
+function JSONView({ value }: { value: unknown }) {
+  const text = pretty(value);
+  return (
+    <div class="json">
+      <CopyButton text={() => JSON.stringify(value, null, 2)} what="the document" />
+      <pre class="well" tabIndex={0} aria-label="The document as JSON">{text}</pre>
+    </div>
+  );
+}

@@ -1,0 +1,36 @@
+// Where tests put parts to look at them: one part at a time, with props that can be changed.
+import { render, type ComponentType } from "preact";
+import { useState } from "preact/hooks";
+import { Approval } from "../../src/parts/approval.js";
+import { Graph } from "../../src/parts/graph.js";
+import { Markdown } from "../../src/parts/markdown.js";
+import { SchemaForm } from "../../src/parts/schema-form.js";
+import { Tape } from "../../src/parts/tape.js";
+import { DocumentTree } from "../../src/parts/tree.js";
+
+const parts: Record<string, ComponentType<any>> = { Approval, Graph, Markdown, SchemaForm: Form, Tape, DocumentTree };
+
+// A form whose value is kept, and can be looked at.
+function Form({ value, ...props }: any) {
+  const [now, set] = useState(value);
+  Object.assign(stage, { value: now });
+  return <SchemaForm {...props} value={now} onChange={set} />;
+}
+
+const stage = {
+  value: undefined as unknown,
+  /** What parts have called back with. */
+  said: [] as unknown[],
+  /** Shows a part; its props replace those that it had. */
+  show(part: string, props: Record<string, unknown>): void {
+    const Part = parts[part]!;
+    render(<Part {...props} />, document.querySelector("#stage")!);
+  },
+  /** Takes it away, so that the next one begins anew. */
+  clear(): void {
+    render(null, document.querySelector("#stage")!);
+    stage.said.length = 0;
+  },
+};
+
+Object.assign(window, { stage });

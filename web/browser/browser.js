@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
-import { after } from "node:test";
+import { after, test as tested } from "node:test";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 
@@ -31,6 +31,25 @@ export async function launch() {
   return chrome;
 }
 
+const pages = new WeakMap();
+
+/** As node:test has it. The test's pages are closed before the servers that they are of, and what went wrong in them fails it. */
+export function test(name, fn) {
+  return tested(name, { timeout: 60_000 }, async (t) => {
+    const opened = [];
+    pages.set(t, opened);
+    try {
+      await fn(t);
+    } catch (error) {
+      for (const { problems } of opened) for (const problem of problems) t.diagnostic(problem);
+      throw error;
+    } finally {
+      for (const { context } of opened) await context.close();
+    }
+    for (const { problems } of opened) assert.deepEqual(problems, [], "this should not have happened in the page");
+  });
+}
+
 /**
  * Opens an empty page for a test, of a context of its own, whose paths are those of the server at `url`. `files` are served from
  * there, too: text or a Buffer by path, its type by the path's ending. Errors and warnings on the console, errors that nobody
@@ -41,10 +60,7 @@ export async function open(t, chrome, url, { files = {}, allow = [], ...options 
   const problems = [];
   const requests = [];
   const problem = (text) => allow.some((pattern) => pattern.test(text)) || problems.push(text);
-  t.after(async () => {
-    await context.close();
-    assert.deepEqual(problems, [], "this should not have happened in the page");
-  });
+  pages.get(t).push({ context, problems });
   context.on("console", (m) => ["error", "warning"].includes(m.type()) && problem(`console ${m.type()}: ${m.text()} ${m.location().url}`));
   context.on("weberror", (e) => problem(`error: ${e.error().stack ?? e.error()}`));
   context.on("dialog", (d) => (problem(`dialog: ${d.message()}`), d.dismiss().catch(() => {})));

@@ -1,11 +1,11 @@
 // The browser's own EventSource, with the lines that the README and the protocol print.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { Fold } from "../client/dist/index.js";
 import { lingserve } from "../client/test/server.js";
-import { launch, open } from "./browser.js";
+import { launch, open, test } from "./browser.js";
 import { code } from "./documents.js";
 import { model } from "./model.js";
+import { network } from "./network.js";
 
 const chrome = await launch();
 const page = (script, body = "") => ({ "/test": `<!doctype html><meta charset="utf-8"><title>test</title><link rel="icon" href="data:,">${body}<script>${script}</script>` });
@@ -73,7 +73,7 @@ const broken = [/Failed to load resource: net::ERR_/];
 test("an EventSource that is left open gets a 204 after the end, which stops it", async (t) => {
   const script = await model(t);
   const server = await lingserve(t, { env: script.env });
-  const p = await open(t, chrome, server.url, { files: page(left) });
+  const p = await open(t, chrome, (await network(t, server.url)).url, { files: page(left) });
   await p.goto("/test");
   const asked = await script.asked();
   await asked.end("Hello");
@@ -86,14 +86,17 @@ test("an EventSource that is left open gets a 204 after the end, which stops it"
 test("an EventSource goes on by itself at a server that was restarted, and is not told anything twice", async (t) => {
   const script = await model(t);
   const server = await lingserve(t, { env: script.env });
-  const p = await open(t, chrome, server.url, { files: page(left), allow: broken });
+  const net = await network(t, server.url);
+  const p = await open(t, chrome, net.url, { files: page(left), allow: broken });
   await p.goto("/test");
   const asked = await script.asked();
   await asked.say("Hel");
   await p.until(() => told.includes("Hel"));
+  net.cut(); // else it would all be told before the server ends
   const stopped = server.end("SIGTERM");
   await asked.end("lo");
   await stopped;
+  net.up();
   await server.start();
   await p.until(() => source.readyState === EventSource.CLOSED);
   assert.deepEqual(await p.evaluate(() => told), ["started", "Hel", "lo", "finished"]);
@@ -102,7 +105,7 @@ test("an EventSource goes on by itself at a server that was restarted, and is no
 test("an EventSource at a server that was killed is told that the run is over, and stops", async (t) => {
   const script = await model(t);
   const server = await lingserve(t, { env: script.env });
-  const p = await open(t, chrome, server.url, { files: page(left), allow: broken });
+  const p = await open(t, chrome, (await network(t, server.url)).url, { files: page(left), allow: broken });
   await p.goto("/test");
   const asked = await script.asked();
   await asked.say("Hel");

@@ -1,8 +1,7 @@
 // useRun in pages of React 19, React 18 and Vue: what is rendered when, and how many runs there are.
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { lingserve } from "../client/test/server.js";
-import { launch, open } from "./browser.js";
+import { launch, open, test } from "./browser.js";
 import { site } from "./bundle.js";
 import { model } from "./model.js";
 

@@ -479,7 +479,7 @@ var Run = class {
         return this.#stop(new RunError("unreachable", "the server cannot be reached", { cause, retryable: true }));
       }
       const pause = Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2);
-      this.#options.waiting?.(pause);
+      call(() => this.#options.waiting?.(pause));
       await new Promise((go) => {
         const timer = setTimeout(go, pause);
         this.#drop = () => (clearTimeout(timer), go());

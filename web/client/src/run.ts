@@ -235,7 +235,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
       }
       // Never at once, and not all at the same time: who was cut off by a restart was not the only one.
       const pause = Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2);
-      this.#options.waiting?.(pause);
+      call(() => this.#options.waiting?.(pause));
       await new Promise<void>((go) => {
         const timer = setTimeout(go, pause);
         this.#drop = () => (clearTimeout(timer), go());

@@ -341,6 +341,14 @@ test("what a subscriber throws is its own, and the run goes on", async (t) => {
   });
   assert.deepEqual(await r, { a: "x" });
   assert.equal((await thrown).message, "mine");
+
+  const broken = await scripted(t, stream("", "break"), stream(started + finished(1)));
+  const again = new Promise((resolve) => process.setUncaughtExceptionCaptureCallback(resolve));
+  const waiting = () => {
+    throw new Error("mine, too");
+  };
+  assert.deepEqual(await run(broken.runs, request, { waiting }), {});
+  assert.equal((await again).message, "mine, too");
 });
 
 test("a signal stops following; nothing is asked for after that", async (t) => {

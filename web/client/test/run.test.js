@@ -343,6 +343,7 @@ test("what a subscriber throws is its own, and the run goes on", async (t) => {
   assert.equal((await thrown).message, "mine");
 
   const broken = await scripted(t, stream("", "break"), stream(started + finished(1)));
+  process.setUncaughtExceptionCaptureCallback(null);
   const again = new Promise((resolve) => process.setUncaughtExceptionCaptureCallback(resolve));
   const waiting = () => {
     throw new Error("mine, too");

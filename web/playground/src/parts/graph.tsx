@@ -1,5 +1,5 @@
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
-import { clip, layout, sayTrigger, shortTrigger, type Layout, type WorkflowGraph } from "./graph/layout.js";
+import { clip, lanes, layout, order, sayTrigger, shortTrigger, type Layout, type WorkflowGraph } from "./graph/layout.js";
 
 export type { WorkflowGraph } from "./graph/layout.js";
 
@@ -15,7 +15,6 @@ export interface GraphProps {
 
 // All in CSS pixels. Names are in a font of one width, so that what fits is known.
 const box = { width: 212, height: 58, gapX: 56, gapY: 20 };
-const gutter = 44; // at the side of a single column, for the lines
 const charName = 8.2;
 const charSmall = 6.7;
 
@@ -167,19 +166,28 @@ function rows(laid: Layout, bots: number): Drawn {
   };
 }
 
+// All lines of a bot run in one lane at the side, and from there to whatever it starts.
 function column(laid: Layout, bots: number, room: number): Drawn {
-  const left = laid.edges.length > 0 ? gutter : pad;
-  const width = Math.max(200, Math.min(room - left - pad, 480));
-  const boxes = Array.from({ length: bots }, () => ({ x: left, y: 0, width }));
-  laid.layers.flat().forEach((b, i) => (boxes[b]!.y = pad + i * (box.height + box.gapY)));
-  const lines = laid.edges.map((e) => {
-    const [a, b] = [boxes[e.from]!, boxes[e.to]!];
-    const steps = Math.abs(b.y - a.y) / (box.height + box.gapY);
-    const [y1, y2] = [a.y + box.height * (e.from === e.to ? 0.75 : 0.62), b.y + box.height * (e.from === e.to ? 0.25 : 0.38)];
-    const out = Math.min(gutter - 6, 10 + 7 * (steps || 1));
-    const round = Math.min(10, Math.abs(y2 - y1) / 2, out);
-    const turn = y2 > y1 ? 1 : -1;
-    return `M${left} ${y1}h${-(out - round)}q${-round} 0 ${-round} ${turn * round}V${y2 - turn * round}q0 ${turn * round} ${round} ${turn * round}H${left - 2}`;
+  const at: number[] = [];
+  order(laid).forEach((b, i) => (at[b] = i));
+  const leave = (b: number): number => at[b]! + 0.64;
+  const enter = (b: number): number => at[b]! + 0.36;
+  const sources = [...new Set(laid.edges.map((e) => e.from))];
+  const spans = sources.map((b) => {
+    const ends = laid.edges.filter((e) => e.from === b).map((e) => enter(e.to));
+    return { from: Math.min(leave(b), ...ends), to: Math.max(leave(b), ...ends) };
   });
+  const lane = lanes(spans, 6);
+  const left = laid.edges.length > 0 ? pad + 14 + 7 * Math.max(...lane) : pad;
+  const width = Math.max(200, Math.min(room - left - pad, 480));
+  const y = (place: number): number => pad + Math.floor(place) * (box.height + box.gapY) + (place % 1) * box.height;
+  const lines = laid.edges.map((e) => {
+    const [y1, y2] = [y(leave(e.from)), y(enter(e.to))];
+    const out = 14 + 7 * lane[sources.indexOf(e.from)]!;
+    const turn = y2 > y1 ? 1 : -1;
+    const round = Math.min(8, Math.abs(y2 - y1) / 2);
+    return `M${left} ${y1}h${round - out}q${-round} 0 ${-round} ${turn * round}V${y2 - turn * round}q0 ${turn * round} ${round} ${turn * round}H${left - 2}`;
+  });
+  const boxes = at.map((i) => ({ x: left, y: y(i), width }));
   return { width: left + width + pad, height: 2 * pad + bots * (box.height + box.gapY) - box.gapY, boxes, lines };
 }

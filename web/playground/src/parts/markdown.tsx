@@ -194,10 +194,17 @@ function phrase(piece: Inline): ComponentChildren {
       }
       const itself = piece.children.length === 1 && piece.children[0] === address;
       return (
-        <a href={link.href} title={link.href} target="_blank" rel="noopener noreferrer nofollow ugc" referrerpolicy="no-referrer">
-          {named}
-          {!itself && <span class="md-where"> {link.where}</span>}
-        </a>
+        <>
+          <a href={link.href} title={link.href} target="_blank" rel="noopener noreferrer nofollow ugc" referrerpolicy="no-referrer">
+            {named}
+          </a>
+          {!itself && (
+            <>
+              {" "}
+              <span class="md-where">{link.where}</span>
+            </>
+          )}
+        </>
       );
     }
   }

@@ -21,7 +21,7 @@ const proseFrom = 80; // characters from which a text is prose
 
 /** The document, as it grows. */
 export function DocumentTree({ value, done, onText }: DocumentTreeProps) {
-  const bound = useRef({ done, onText });
+  const bound = useRef<Bound>({ done, onText, prose: new Set() });
   bound.current.done = done;
   bound.current.onText = onText;
   const rootDone = done("");
@@ -30,13 +30,15 @@ export function DocumentTree({ value, done, onText }: DocumentTreeProps) {
       {isContainer(value) ? (
         <Members value={value} uri="" depth={0} bound={bound.current} open={!rootDone} />
       ) : (
-        <Leaf value={value} uri="" done={rootDone} bound={bound.current} />
+        <Leaf value={value} uri="" done={rootDone} bound={bound.current} prose />
       )}
     </div>
   );
 }
 
-type Bound = Pick<DocumentTreeProps, "done" | "onText">;
+interface Bound extends Pick<DocumentTreeProps, "done" | "onText"> {
+  prose: Set<string>; // where texts are prose: uris with "*" for indexes
+}
 type Container = Record<string, unknown> | unknown[];
 
 function isContainer(value: unknown): value is Container {
@@ -111,8 +113,8 @@ function MemberRow({ name, index, value, uri, depth, bound, done }: MemberProps)
   const [info, setInfo] = useState(false);
   const container = isContainer(value);
   const expanded = shown ?? depth < deep;
-  const prose = typeof value === "string" && isProse(value);
-  const label = index ? String(Number(name) + 1) : short(name, 200) || "(no name)";
+  const prose = typeof value === "string" && isProse(value, uri, bound);
+  const label = index ? name : short(name, 200) || "(no name)";
   const summary = container ? summarize(value) : "";
   return (
     <li class={`tree-member${container ? " tree-container" : prose ? " tree-prose" : ""}`}>
@@ -129,7 +131,7 @@ function MemberRow({ name, index, value, uri, depth, bound, done }: MemberProps)
         </button>
         {container && !expanded && <span class="tree-summary">{summary}</span>}
         {container && !expanded && !done && <Caret />}
-        {!container && !prose && <Leaf value={value} uri={uri} done={done} bound={bound} />}
+        {!container && !prose && <Leaf value={value} uri={uri} done={done} bound={bound} prose={false} />}
       </div>
       {info && (
         <div class="tree-info">
@@ -138,7 +140,7 @@ function MemberRow({ name, index, value, uri, depth, bound, done }: MemberProps)
           <CopyButton text={() => uri} what="uri" label="Copy uri" />
         </div>
       )}
-      {prose && <Leaf value={value} uri={uri} done={done} bound={bound} />}
+      {prose && <Leaf value={value} uri={uri} done={done} bound={bound} prose />}
       {container && (
         <div id={id} class="tree-body" hidden={!expanded}>
           {expanded && <Members value={value} uri={uri} depth={depth + 1} bound={bound} open={!done} />}
@@ -148,15 +150,21 @@ function MemberRow({ name, index, value, uri, depth, bound, done }: MemberProps)
   );
 }
 
-function isProse(text: string): boolean {
-  return text.length >= proseFrom || text.includes("\n");
+// A text is prose when it is long, or has lines; and so are those at the same place of other elements, from their beginning, so that
+// they need not move when they have become long.
+function isProse(text: string, uri: string, { prose }: Bound): boolean {
+  const place = uri.replace(/(^|\/)\d+(?=\/|$)/g, "$1*");
+  if (prose.has(place)) return true;
+  if (text.length < proseFrom && !text.includes("\n")) return false;
+  if (prose.size < 1000 && place !== uri) prose.add(place);
+  return true;
 }
 
-function Leaf({ value, uri, done, bound }: { value: unknown; uri: string; done: boolean; bound: Bound }) {
+function Leaf({ value, uri, done, bound, prose }: { value: unknown; uri: string; done: boolean; bound: Bound; prose: boolean }) {
   if (typeof value === "string") {
     const own = bound.onText?.(value, uri, done);
     if (own !== undefined) return <div class="tree-text">{own}</div>;
-    if (uri === "" || isProse(value)) {
+    if (prose) {
       return (
         <div class={`tree-text${done ? "" : " tree-writing"}`}>
           <Markdown text={value} growing={!done} />

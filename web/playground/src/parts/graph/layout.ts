@@ -118,6 +118,43 @@ export function layout(bots: readonly Bot[]): Layout {
   return { places, layers, edges };
 }
 
+/** The order of bots in a single column: each behind those that start it, and near them. */
+export function order(laid: Layout): number[] {
+  const into = laid.places.map(() => 0);
+  const out: number[][] = laid.places.map(() => []);
+  for (const e of laid.edges) {
+    if (e.back) continue;
+    into[e.to]!++;
+    out[e.from]!.push(e.to);
+  }
+  const list: number[] = [];
+  const ready = laid.places.map((_, i) => i).filter((i) => into[i] === 0).reverse();
+  while (ready.length > 0) {
+    const b = ready.pop()!;
+    list.push(b);
+    for (const to of out[b]!.reverse()) if (--into[to]! === 0) ready.push(to);
+  }
+  return list;
+}
+
+/**
+ * Gives each span a lane, so that none of a lane overlap, short ones the first lanes. No more than most lanes: what finds no place then
+ * shares the last one.
+ */
+export function lanes(spans: readonly { from: number; to: number }[], most: number): number[] {
+  const taken: { from: number; to: number }[][] = [];
+  const out = spans.map(() => 0);
+  const byLength = spans.map((_, i) => i).sort((a, b) => spans[a]!.to - spans[a]!.from - (spans[b]!.to - spans[b]!.from) || a - b);
+  for (const i of byLength) {
+    const s = spans[i]!;
+    let lane = taken.findIndex((there) => there.every((t) => t.to <= s.from || s.to <= t.from));
+    if (lane < 0) lane = Math.min(taken.length, most - 1);
+    (taken[lane] ??= []).push(s);
+    out[i] = lane;
+  }
+  return out;
+}
+
 /** What starts a bot, or sends an event, as a sentence's end: "when …". */
 export function sayTrigger(on: Trigger | undefined): string {
   if (!on) return "starts with the run";

@@ -35,7 +35,6 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
   const now = live.value;
   const [input, setInput] = useState<any>(saved?.input ?? now?.request?.input ?? exampleOf(workflow.input));
   const [choices, setChoices] = useState<Choices>(saved?.choices ?? noChoices);
-  const output = useRef<HTMLElement>(null);
   const request: RunRequest = { workflow: workflow.name, input, ...requestOf(choices, false) };
   useEffect(() => {
     drafts.set(workflow.name, { input, choices });
@@ -43,13 +42,20 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
   }, [workflow.name, input, choices]);
   now?.revision.value;
   const errors = now?.over && now.run.error?.errors ? now.run.error.errors : none;
+  // A run needs the place more than the form that it was asked with, unless that has to be looked at again.
+  const [folded, fold] = useState(now !== undefined);
+  useEffect(() => {
+    if (errors.length > 0) fold(false);
+    else if (!now) fold(false);
+  }, [errors, !now]);
+  const field = useRef<HTMLDivElement>(null);
+  const unfold = (): void => {
+    fold(false);
+    requestAnimationFrame(() => field.current?.querySelector<HTMLElement>("input, textarea, select")?.focus());
+  };
   const go = (): void => {
     start(request);
-    // Below a long form, what happens should be seen.
-    requestAnimationFrame(() => {
-      const box = output.current?.getBoundingClientRect();
-      if (box && box.top > innerHeight * 0.66) output.current!.scrollIntoView({ block: "start", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
-    });
+    fold(true);
   };
   const submit = (e: Event): void => {
     e.preventDefault();
@@ -67,16 +73,22 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
         <h1>{workflow.name}</h1>
         {workflow.description && <p>{workflow.description}</p>}
       </header>
-      <form class="compose" aria-label={`Input of ${workflow.name}`} noValidate onSubmit={submit} onKeyDown={keys}>
-        <SchemaForm schema={workflow.input ?? {}} value={input} onChange={setInput} errors={errors} at="/input" idPrefix="input" />
+      <form class={"compose" + (folded ? " folded" : "")} aria-label={`Input of ${workflow.name}`} noValidate onSubmit={submit} onKeyDown={keys}>
+        {folded ? <Asked input={now?.request?.input ?? input} model={now?.started?.model ?? choices.model} schema={workflow.input} /> : (
+          <div ref={field}><SchemaForm schema={workflow.input ?? {}} value={input} onChange={setInput} errors={errors} at="/input" idPrefix="input" /></div>
+        )}
         <div class="compose-foot">
-          <ModelChoice choices={choices} onChange={setChoices} models={catalog.value?.models ?? []} usual={workflow.model} errors={errors} />
-          <MoreOptions choices={choices} onChange={setChoices} errors={errors} forAgent={false} />
-          <span class="grow" />
+          {folded ? <button type="button" class="button" onClick={unfold}>Change input</button> : (
+            <>
+              <ModelChoice choices={choices} onChange={setChoices} models={catalog.value?.models ?? []} usual={workflow.model} errors={errors} />
+              <MoreOptions choices={choices} onChange={setChoices} errors={errors} forAgent={false} />
+              <span class="grow" />
+            </>
+          )}
           <button type="submit" class="button primary" aria-keyshortcuts="Control+Enter Meta+Enter">Run <kbd>{shortcut}</kbd></button>
         </div>
       </form>
-      <section class="output" ref={output} aria-label="Document">
+      <section class="output" aria-label="Document">
         {now ? <Output live={now} again={() => start(now.request ?? request)} /> : <Nothing />}
       </section>
     </div>
@@ -85,6 +97,20 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
 
 const none: never[] = [];
 export const shortcut = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘ ↵" : "Ctrl ↵";
+
+// What was asked, in the space of a line or two.
+function Asked({ input, model, schema }: { input: unknown; model?: string; schema: any }) {
+  const fields = typeof input === "object" && input !== null && !Array.isArray(input) ? Object.entries(input) : [["input", input] as const];
+  const titled = (name: string): string => schema?.properties?.[name]?.title ?? name;
+  return (
+    <dl class="asked">
+      {fields.filter(([, v]) => v !== undefined && v !== "").slice(0, 8).map(([name, v]) => (
+        <div key={name}><dt>{titled(name)}</dt><dd>{typeof v === "string" ? v.slice(0, 500) : JSON.stringify(v)?.slice(0, 200)}</dd></div>
+      ))}
+      {model && <div><dt>Model</dt><dd class="mono">{model}</dd></div>}
+    </dl>
+  );
+}
 
 function Nothing() {
   return (

@@ -187,13 +187,17 @@ class Reader {
     const before = this.#text[this.#at - 1] ?? "";
     const m = /[\p{L}\p{N}_]/u.test(before) ? null : this.#match(bare);
     if (!m) return this.#plain(begin.length);
-    let address = m[0].replace(/[*_~`]+$/, "");
     // Punctuation behind it is not a part of it, nor is a bracket that was not opened in it.
+    let address = m[0];
+    let over = address.split(")").length - address.split("(").length;
     for (;;) {
       const last = address.at(-1)!;
-      if ("?!.,:;'\"]".includes(last)) address = address.slice(0, -1);
-      else if (last === ")" && address.split(")").length > address.split("(").length) address = address.slice(0, -1);
-      else break;
+      if (last === ";") address = address.replace(/(?:&[a-z\d]{1,32})?;$/i, "");
+      else if ("?!.,:'\"]*_~`".includes(last)) address = address.slice(0, -1);
+      else if (last === ")" && over > 0) {
+        address = address.slice(0, -1);
+        over--;
+      } else break;
     }
     const link = address.length > begin.length ? linkOf(/^www/i.test(address) ? "https://" + address : address, this.#here) : undefined;
     if (!link) return this.#plain(begin.length);

@@ -1,0 +1,181 @@
+package aisdk
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/lingserve/lingserve/tube"
+)
+
+// Calls that somebody has to approve. From version 6 on, a client knows of them: it is sent a request, its stream ends, and it asks
+// anew with the answers in its message. Clients of version 5 know nothing of that and get a data part, which is answered by a
+// request of its own while the stream goes on; so do all where the call is none that they were told of, such as a subagent's.
+
+// approvals are the questions of a stream.
+type approvals struct {
+	over      bool
+	passed    int      // points at which the stream was over, or would have been
+	questions []*asked // questions that are data parts, as they came
+}
+
+// asked is a question that is a data part.
+type asked struct {
+	id, call string
+	data     []byte // of its event
+	decided  bool
+}
+
+// Question is a call that the client was asked to approve.
+type Question struct {
+	ID   string // by which the client answers
+	Call string // as the run knows it
+}
+
+// Over says that the stream ends here, although the run may go on: the client has to answer what was asked.
+func (e *Encoder) Over() bool { return e.over }
+
+// Questions are those that the client has to answer.
+func (e *Encoder) Questions() []Question {
+	var list []Question
+	for _, c := range e.pending {
+		if c.asked {
+			list = append(list, Question{c.id, c.real})
+		}
+	}
+	return list
+}
+
+// Continue lets a stream that was over go on, for the client that has answered the questions of these ids. What follows is a stream
+// of its own, whose chunks continue the message that the client has.
+func (e *Encoder) Continue(ids ...string) {
+	for _, c := range e.pending {
+		if slices.Contains(ids, c.id) {
+			c.asked = false
+		}
+	}
+	e.over, e.began = false, false
+}
+
+// Passed counts the points of a run at which a stream with these options would have been over, but was continued: what was asked
+// there has been answered. events are all that there are up to now.
+func Passed(o Options, events iter.Seq[tube.Event]) int {
+	o.Pass, o.Summary = math.MaxInt, nil
+	e := New(o)
+	var scratch []byte
+	for ev := range events {
+		scratch = e.Append(scratch[:0], ev)
+	}
+	if e.waiting() {
+		return e.passed - 1
+	}
+	return e.passed
+}
+
+// waiting says whether nothing can happen before the client has answered.
+func (e *Encoder) waiting() bool {
+	for _, c := range e.pending {
+		if !c.asked {
+			return false
+		}
+	}
+	return len(e.pending) > 0
+}
+
+// wait ends the stream where nothing can happen before the client has answered. It is called where that may have become true.
+func (e *Encoder) wait(dst []byte) []byte {
+	if !e.waiting() {
+		return dst
+	}
+	if e.passed++; e.passed <= e.o.Pass {
+		return dst
+	}
+	e.over = true
+	dst = e.endStep(e.closeAll(dst))
+	dst = e.finished(dst, "tool-calls", nil)
+	return append(dst, done...)
+}
+
+// required tells that somebody is to approve a call.
+func (e *Encoder) required(dst, data []byte) []byte {
+	var q struct{ Call string }
+	if json.Unmarshal(data, &q) != nil {
+		return dst
+	}
+	if e.o.Version >= Version6 {
+		for _, c := range e.pending {
+			if c.real == q.Call && !c.asked {
+				c.asked, c.told = true, true
+				dst = begin(dst, "tool-approval-request")
+				dst = str(dst, "approvalId", c.id)
+				dst = str(dst, "toolCallId", c.id)
+				return e.wait(end(dst))
+			}
+		}
+	}
+	a := &asked{id: "approval-" + strconv.Itoa(len(e.questions)+1), call: q.Call, data: bytes.Clone(data)}
+	e.questions = append(e.questions, a)
+	return e.ask(dst, a, nil)
+}
+
+// ask sends a question that is a data part, or what was decided.
+func (e *Encoder) ask(dst []byte, a *asked, decision []byte) []byte {
+	dst = begin(dst, "data-approval")
+	dst = str(dst, "id", a.id)
+	dst = append(dst, `,"data":{"run":`...)
+	dst = quote(dst, e.o.Run)
+	for i, object := range [][]byte{a.data, decision} {
+		for name, value := range members(object) {
+			if name == "run" || i > 0 && name == "call" {
+				continue
+			}
+			dst = append(dst, ',')
+			dst = quote(dst, name)
+			dst = append(dst, ':')
+			dst = append(dst, value...)
+		}
+	}
+	return end(append(dst, '}'))
+}
+
+// resolved tells what was decided about a call.
+func (e *Encoder) resolved(dst, data []byte) []byte {
+	var r struct{ Call, Decision, Reason string }
+	if json.Unmarshal(data, &r) != nil {
+		return dst
+	}
+	for _, a := range e.questions {
+		if a.call == r.Call && !a.decided {
+			a.decided = true
+			return e.ask(dst, a, data)
+		}
+	}
+	for _, c := range e.pending {
+		if c.real != r.Call || !c.told {
+			continue
+		}
+		c.asked, c.told, c.deny = false, false, r.Decision != "approve"
+		if e.o.Version < Version7 { // an older one knows what itself has answered, and no more
+			return dst
+		}
+		dst = begin(dst, "tool-approval-response")
+		dst = str(dst, "approvalId", c.id)
+		dst = append(dst, `,"approved":`...)
+		dst = strconv.AppendBool(dst, !c.deny)
+		if why := reasons[r.Reason]; why != "" {
+			dst = str(dst, "reason", why)
+		}
+		return end(dst)
+	}
+	return dst
+}
+
+// reasons are why nobody has decided, in words.
+var reasons = map[string]string{
+	"timeout":    "nobody answered in time",
+	"unattended": "nobody was there to answer",
+	"ended":      "the answer ended before",
+}

@@ -324,11 +324,13 @@ func TestRolesAndScopesComeFromTheClaimsThatAreConfigured(t *testing.T) {
 		want   func(access.Principal) bool
 	}{
 		"no claim is configured": {
-			map[string]any{"role": "admin", "scope": "lingserve:admin"}, nil,
+			map[string]any{"role": "admin", "scope": "lingserve:admin"},
+			nil,
 			func(p access.Principal) bool { return p.Role == tool.User && p.Scopes.All() && !p.Administers() },
 		},
 		"a role in words": {
-			map[string]any{"role": "operator"}, func(o *access.TokensOptions) { o.RoleClaim = "role" },
+			map[string]any{"role": "operator"},
+			func(o *access.TokensOptions) { o.RoleClaim = "role" },
 			func(p access.Principal) bool { return p.Role == tool.Operator },
 		},
 		"the highest of several in an object": {
@@ -340,7 +342,8 @@ func TestRolesAndScopesComeFromTheClaimsThatAreConfigured(t *testing.T) {
 			func(p access.Principal) bool { return p.Role == tool.Admin && p.Administers() },
 		},
 		"a claim with dots in its name": {
-			map[string]any{"https://example.com/role": "admin"}, func(o *access.TokensOptions) { o.RoleClaim = "https://example.com/role" },
+			map[string]any{"https://example.com/role": "admin"},
+			func(o *access.TokensOptions) { o.RoleClaim = "https://example.com/role" },
 			func(p access.Principal) bool { return p.Role == tool.Admin },
 		},
 		"a role that is not mapped": {

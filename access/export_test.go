@@ -1,0 +1,4 @@
+package access
+
+// TokenName is the name of an issuer's subject.
+var TokenName = tokenName

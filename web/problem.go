@@ -116,17 +116,22 @@ func invalid(misfits ...misfit) *problem {
 	return p
 }
 
-// write answers with the problem.
-func (p *problem) write(w http.ResponseWriter) {
+// head writes what goes before the problem, whose text is of this type.
+func (p *problem) head(w http.ResponseWriter, media string) {
 	h := w.Header()
 	maps.Copy(h, p.header)
 	if p.retryAfter > 0 {
 		h.Set("Retry-After", retryAfter(p.retryAfter))
 	}
-	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Type", media)
 	h.Set("Cache-Control", "no-store")
 	h.Del("Content-Length")
 	w.WriteHeader(p.Status)
+}
+
+// write answers with the problem.
+func (p *problem) write(w http.ResponseWriter) {
+	p.head(w, "application/problem+json")
 	text := json.NewEncoder(w)
 	text.SetEscapeHTML(false) // people read it, and nobody puts it into a page as it is
 	_ = text.Encode(p)        // the client may have gone away

@@ -46,6 +46,8 @@ type run struct {
 	began   time.Time
 	// lost says that the server ended in the middle of the run, and what it had made is not there any more.
 	lost bool
+	// heard says that a chat has been told of it to its end; see getUIStream.
+	heard atomic.Bool
 
 	// manager is there while the run goes on. It is dropped at the end, since it holds much that only a running run needs.
 	manager atomic.Pointer[ling.Manager]

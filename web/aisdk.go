@@ -1,0 +1,257 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/aisdk"
+	"github.com/lingserve/lingserve/web/frame"
+)
+
+// The chats of the AI SDK (useChat) ask here. A chat is a session, and an answer's message has the id of the run that makes it.
+
+// plainly answers with a problem as a sentence: what the body says, these clients show.
+func (p *problem) plainly(w http.ResponseWriter) {
+	text := p.Detail
+	if p.ID != "" {
+		text += " (" + p.ID + ")"
+	}
+	p.head(w, "text/plain; charset=utf-8")
+	_, _ = w.Write([]byte(text)) // the client may have gone away
+}
+
+// another is what a model is told where the last answer was not wanted.
+const another = "The user wants another answer to this message, in place of the last one."
+
+// postUI starts the answer to a chat's message, or goes on with one whose questions the message answers.
+func (s *Server) postUI(w http.ResponseWriter, r *http.Request) {
+	if p := s.startUI(w, r); p != nil {
+		p.plainly(w)
+	}
+}
+
+func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
+	body, p := s.readJSON(w, r)
+	if p != nil {
+		return p
+	}
+	version, p := versionUI(r)
+	if p == nil {
+		p = checkBody(body)
+	}
+	if p != nil {
+		return p
+	}
+	req, err := aisdk.Read(body)
+	if m, ok := err.(*aisdk.Misfit); ok {
+		return invalid(misfit{Pointer: m.Pointer, Detail: m.Detail})
+	}
+	a, p := s.targetUI(r)
+	if p != nil {
+		return p
+	}
+	if req.Answers != nil {
+		return s.continueUI(w, r, req, version)
+	}
+	st := &start{ask: a, view: view{format: frame.SSE}}
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		d := &decoder{}
+		if st.setKey(d, key); len(d.misfits) > 0 {
+			return invalid(misfit{Header: "Idempotency-Key", Detail: d.misfits[0].Detail})
+		}
+	}
+	if s.o.Turns != nil {
+		st.Session = req.Chat
+	}
+	if st.Input = req.Input; st.Input == nil {
+		st.Input, _ = json.Marshal(req.Text)
+	}
+	st.Instructions = req.System
+	if req.Regenerate {
+		st.Instructions = join(st.Instructions, another)
+	}
+	for _, before := range req.Before {
+		st.History = append(st.History, said{before.Role, before.Text})
+	}
+	run, again, p := s.startRun(r, st)
+	if p != nil {
+		return p
+	}
+	if st.late != "" {
+		w.Header().Set("X-Follow-Up-Id", st.late)
+	}
+	if again {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
+	s.streamUI(w, r, run, version)
+	return nil
+}
+
+// join puts an empty line between two texts, where there are two.
+func join(a, b string) string {
+	if a != "" && b != "" {
+		a += "\n\n"
+	}
+	return a + b
+}
+
+// versionUI reads which version of the SDK asks.
+func versionUI(r *http.Request) (version int, p *problem) {
+	version = aisdk.Version5
+	d := &decoder{}
+	p = d.query(r, map[string]func(string){"v": func(value string) {
+		var err error
+		if version, err = aisdk.ReadVersion(value); err != nil {
+			d.fail("", "%s", err)
+		}
+	}})
+	return version, p
+}
+
+// targetUI is the agent or workflow that the path names.
+func (s *Server) targetUI(r *http.Request) (ask, *problem) {
+	name := pathValue(r, "agent")
+	a, ok := s.target(name)
+	if ok {
+		return a, nil
+	}
+	agents, workflows := s.targets()
+	known := append(agents, workflows...)
+	detail := "there is no agent or workflow " + quote(name)
+	if len(known) > 20 {
+		known = append(known[:20], "…")
+	}
+	if len(known) > 0 {
+		detail += "; expected " + alternatives(known)
+	}
+	return a, newProblem(codeNotFound, detail)
+}
+
+// continueUI gives the answers of a message to those who wait for them, and goes on with the run behind the question.
+func (s *Server) continueUI(w http.ResponseWriter, r *http.Request, req *aisdk.Request, version int) *problem {
+	if version < aisdk.Version6 {
+		return invalid(misfit{Parameter: "v", Detail: "expected 6 or 7 beside a message that answers a question"})
+	}
+	run, p := s.find(r, req.Message)
+	if p != nil {
+		return p
+	}
+	if run.session != req.Chat {
+		return newProblem(codeNotFound, "there is no such answer in this chat")
+	}
+	reader := run.tube.NewReader(0)
+	e := aisdk.New(s.optionsUI(run, version))
+	answers := map[string]aisdk.Answer{}
+	for _, a := range req.Answers {
+		answers[a.ID] = a
+	}
+	// What the client has had is read once more, up to where its stream ended.
+	var scratch []byte
+	var ids []string
+	for ev := range reader.Waiting() {
+		scratch = e.Append(scratch[:0], ev)
+		if !e.Over() {
+			continue
+		}
+		for _, q := range e.Questions() {
+			a, ok := answers[q.ID]
+			if !ok {
+				continue
+			}
+			ids = append(ids, q.ID)
+			// Whoever comes too late is told by the stream what was decided.
+			_ = s.decide(r.Context(), run, agent.Answer{Call: q.Call, Approve: a.Approved, Reason: a.Reason})
+		}
+		e.Continue(ids...)
+		if ids != nil {
+			break
+		}
+	}
+	if ids == nil {
+		return newProblem(codeConflict, "no question of this answer waits for what the message says")
+	}
+	s.followUI(w, r, run, reader, e)
+	return nil
+}
+
+// getUIStream goes on with the answer that a chat waits for: all of it, from its beginning.
+func (s *Server) getUIStream(w http.ResponseWriter, r *http.Request) {
+	version, p := versionUI(r)
+	if p == nil {
+		_, p = s.targetUI(r)
+	}
+	if p != nil {
+		p.plainly(w)
+		return
+	}
+	run := s.runs.latest(pathValue(r, "chat"))
+	// One that has ended while nobody listened is told once more: a client whose connection broke would keep half of it.
+	if run == nil || run.ended() && run.heard.Load() {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	s.streamUI(w, r, run, version)
+}
+
+func (s *Server) optionsUI(run *run, version int) aisdk.Options {
+	return aisdk.Options{Run: run.id, Version: version, Summary: run.summaryUI}
+}
+
+// streamUI answers with a run from its beginning.
+func (s *Server) streamUI(w http.ResponseWriter, r *http.Request, run *run, version int) {
+	o := s.optionsUI(run, version)
+	if version >= aisdk.Version6 {
+		o.Pass = aisdk.Passed(o, run.tube.NewReader(0).Waiting())
+	}
+	s.followUI(w, r, run, run.tube.NewReader(0), aisdk.New(o))
+}
+
+// followUI streams what an encoder makes of a run.
+func (s *Server) followUI(w http.ResponseWriter, r *http.Request, run *run, reader *tube.Reader, e *aisdk.Encoder) {
+	h := w.Header()
+	ofRun(h, run.id)
+	h.Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
+	if r.ProtoMajor == 1 {
+		h.Set("Connection", "keep-alive")
+	}
+	s.stream(w, r, run, reader, &view{format: frame.SSE, encode: encoded(e)})
+	if run.ended() {
+		run.heard.Store(true)
+	}
+}
+
+// summaryUI is what a message's metadata has of its run's end.
+func (r *run) summaryUI() (metadata []byte, truncated bool) {
+	o := r.how()
+	metadata, err := json.Marshal(struct {
+		Status    string                   `json:"status"`
+		Reason    string                   `json:"reason,omitempty"`
+		Usage     map[string]adapter.Usage `json:"usage,omitempty"`
+		Models    map[string][]string      `json:"models,omitempty"`
+		Truncated bool                     `json:"truncated,omitempty"`
+	}{o.Status, o.Reason, o.Usage, o.Models, o.Truncated})
+	if err != nil { // cannot be: strings, numbers and maps of them
+		panic(err)
+	}
+	return metadata, o.Truncated
+}
+
+// how is the run's outcome, or what there is of it so far.
+func (r *run) how() outcome {
+	select {
+	case <-r.done:
+		return r.outcome
+	default:
+	}
+	if m := r.manager.Load(); m != nil {
+		return outcomeOf(m.Peek(false))
+	}
+	<-r.done // it has ended since
+	return r.outcome
+}
+
+// encoded is a view's encode for an encoder that is there already.
+func encoded(e frame.Encoder) func(*run) frame.Encoder { return func(*run) frame.Encoder { return e } }

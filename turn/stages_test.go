@@ -164,6 +164,36 @@ func TestTU_14ThePromptIsThePluginsOrTheContent(t *testing.T) {
 	}
 }
 
+// lateEnd is a context that is found to have ended when it has been asked some times.
+type lateEnd struct {
+	context.Context
+	asked *int
+}
+
+func (c lateEnd) Err() error {
+	if *c.asked--; *c.asked < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestTU_20SaveStateRunsOnlyWhereLoadStateHasBegunWheneverTheContextEnds(t *testing.T) {
+	finished := false
+	for n := 0; !finished; n++ {
+		loads, saves, asked := 0, 0, n
+		f := build(t, answers("x"),
+			loader(func(context.Context, *turn.Envelope, string) (turn.State, error) { loads++; return nil, nil }),
+			saver(func(context.Context, *turn.Outcome) error { saves++; return nil }))
+		_, err := f.Process(lateEnd{t.Context(), &asked}, &turn.Envelope{Content: "a"})
+		if loads != saves {
+			t.Errorf("ended when asked %d times: %d loaded, %d saved", n, loads, saves)
+		}
+		if finished = err == nil; !finished && !errors.Is(err, context.Canceled) {
+			t.Fatalf("ended when asked %d times: got %v", n, err)
+		}
+	}
+}
+
 func TestTU_20SaveStateRunsWheneverLoadStateHasBegun(t *testing.T) {
 	breaks := map[string]func() error{
 		"fails": func() error { return errTest }, "panics": func() error { panic(errTest) }, "is canceled": nil,

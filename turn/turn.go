@@ -154,7 +154,7 @@ func (t *Turn) run(ctx context.Context) (*Result, error) {
 			t.report(ctx, join(errGoexit, t.save(ctx)), nil)
 		}
 	}()
-	err := t.step(ctx, t.loadState)
+	err := t.ended(ctx, t.loadState(ctx)) // no step, which would ask once more whether to begin
 	if err == nil {
 		err = t.step(ctx, t.buildPrompt)
 	}
@@ -181,13 +181,18 @@ func (t *Turn) run(ctx context.Context) (*Result, error) {
 	return t.result(), err
 }
 
-// step runs a stage unless the context has ended. When it ends meanwhile its cause is the turn's error, whatever the stage
-// made of that.
+// step runs a stage unless the context has ended.
 func (t *Turn) step(ctx context.Context, stage func(context.Context) error) error {
 	var err error
 	if ctx.Err() == nil {
 		err = stage(ctx)
 	}
+	return t.ended(ctx, err)
+}
+
+// ended is the error of a stage. When the context ended meanwhile its cause is the turn's error, whatever the stage made of
+// that.
+func (t *Turn) ended(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}

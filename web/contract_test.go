@@ -123,6 +123,10 @@ func (c *contract) check(t *testing.T, b *bench, want call) {
 	}
 	switch resp.Header.Get("Content-Type") {
 	case "text/event-stream":
+		if strings.HasPrefix(route.Path, "/v1/agui/") {
+			c.checkAGUI(t, string(body))
+			return
+		}
 		c.checkSSE(t, string(body))
 	case "application/x-ndjson":
 		if strings.HasSuffix(route.Path, "/tape") {
@@ -152,6 +156,21 @@ func (c *contract) checkSSE(t *testing.T, body string) {
 	}
 	if n == 0 {
 		t.Error("no event")
+	}
+}
+
+// checkAGUI holds events of AG-UI to what the description says of them; package agui knows more.
+func (c *contract) checkAGUI(t *testing.T, body string) {
+	t.Helper()
+	for event := range strings.SplitSeq(strings.TrimSuffix(body, "\n\n"), "\n\n") {
+		data, ok := strings.CutPrefix(event, "data: ")
+		var v any
+		if err := json.Unmarshal([]byte(data), &v); err != nil || !ok {
+			t.Fatalf("%v in %s", err, event)
+		}
+		if err := c.doc.Components.Schemas["AGUIEvent"].Value.VisitJSON(v, openapi3.EnableJSONSchema2020()); err != nil {
+			t.Errorf("%v: %s", err, data)
+		}
 	}
 }
 
@@ -258,6 +277,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	const foreign = "Sec-Fetch-Site: cross-site"
 	const aSession, handoff = "/v1/sessions/s-42", `{"name":"n","state":[1]}`
 	const start = "/v1/runs?workflow=chat&input=q"
+	const agui, aguiInput = "/v1/agui", `{"threadId":"t","runId":"r","messages":[{"id":"m","role":"user","content":"q"}]}`
 	ended, events := "/v1/runs/"+endedRun, "/v1/runs/"+endedRun+"/events"
 	chat := `{"workflow":"chat","input":"q"}`
 	rows := map[string][]call{
@@ -374,6 +394,20 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"DELETE", "/v1/sessions/erased", "", nil, 204, false},
 			{"DELETE", "/v1/sessions/erased", "", nil, 404, false},
 		},
+		"AG-UI": {
+			{"POST", agui + "/chat?on_disconnect=cancel", aguiInput, nil, 200, false},
+			{"POST", agui + "/chat", `{"threadId":"t","runId":"r","messages":[]}`, nil, 400, false},
+			{"POST", agui + "/chat?on_busy=steer", aguiInput, nil, 400, true},
+			{"POST", agui + "/chat", `{"threadId":7}`, nil, 400, true},
+			{"POST", agui + "/chat", aguiInput, []string{foreign}, 403, false},
+			{"POST", agui + "/nobody", aguiInput, nil, 404, false},
+			{"POST", agui + "/chat", `{"threadId":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
+			{"POST", agui + "/chat", aguiInput, []string{"Content-Type: text/plain"}, 415, true},
+			{"GET", agui + "/workflow%2Fchat/t", "", nil, 200, false},
+			{"GET", agui + "/chat/s-42", "", nil, 200, false},
+			{"GET", agui + "/chat/t?x=1", "", nil, 400, false},
+			{"GET", agui + "/nobody/t", "", nil, 404, false},
+		},
 		"the rest": {
 			{"GET", "/v1/workflows", "", nil, 200, false},
 			{"GET", "/v1/workflows/chat", "", nil, 200, false},
@@ -410,6 +444,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		{"HEAD", "/readyz", "", nil, 503, false},
 		{"POST", "/v1/runs", chat, nil, 503, false},
 		{"GET", start, "", nil, 503, false},
+		{"POST", agui + "/chat", aguiInput, nil, 503, false},
 	} {
 		t.Run("draining/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, draining, want) })
 	}
@@ -417,6 +452,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		{"GET", "/v1/sessions", "", nil, 500, false},
 		{"HEAD", "/v1/sessions", "", nil, 500, false},
 		{"GET", aSession, "", nil, 500, false},
+		{"GET", agui + "/chat/s-42", "", nil, 500, false},
 		{"HEAD", aSession, "", nil, 500, false},
 		{"DELETE", aSession, "", nil, 500, false},
 		{"GET", aSession + "/tape", "", nil, 500, false},
@@ -462,6 +498,7 @@ func (c *contract) checkAgents(t *testing.T) {
 	const yes, busy = `{"decision":"approve","remember":"session"}`, `{"agent":"assistant","session":"s","input":"x","on_busy":"reject"}`
 	for _, want := range []call{
 		{"POST", "/v1/runs", busy, nil, 409, false},
+		{"POST", "/v1/agui/assistant?on_busy=reject", `{"threadId":"s","runId":"r","messages":[{"role":"user","content":"x"}]}`, nil, 409, false},
 		{"GET", "/v1/runs?agent=assistant&session=s&input=x&on_busy=reject", "", nil, 409, false},
 		{"POST", "/v1/sessions/s/handoff", `{"name":"n"}`, nil, 409, false},
 		{"POST", path, `{"decision":"perhaps"}`, nil, 400, true},

@@ -1,0 +1,389 @@
+package web
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/agui"
+	"github.com/lingserve/lingserve/web/frame"
+)
+
+// postAGUI runs an agent or a workflow for a client that speaks AG-UI, or gives the client's answers to the run that waits for
+// them and goes on with that.
+func (s *Server) postAGUI(w http.ResponseWriter, r *http.Request) {
+	p := s.agui(w, r)
+	if p != nil {
+		writeAGUI(w, p)
+	}
+}
+
+// agui is postAGUI but for its problem.
+func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
+	body, p := s.readJSON(w, r)
+	if p != nil {
+		return p
+	}
+	st, d := new(start), new(decoder)
+	if p := d.query(r, map[string]func(string){
+		"on_disconnect": func(value string) { st.leave = d.word("", value, "continue", "cancel") == "cancel" },
+		// A message that is steered to a run is told by that one, of which this client has a part.
+		"on_busy": func(value string) { st.OnBusy = d.word("", value, policies[:3]...) },
+	}); p != nil {
+		return p
+	}
+	target, ok := s.target(pathValue(r, "agent"))
+	if !ok {
+		return s.noTarget(pathValue(r, "agent"))
+	}
+	if p := checkBody(body); p != nil {
+		return p
+	}
+	in, faults := agui.Read(body)
+	if len(faults) > 0 {
+		return invalid(misfits(faults)...)
+	}
+	run, p := s.answerAGUI(r, in)
+	if p != nil {
+		return p
+	}
+	if run != nil && !in.Asks { // the answers are all that is said
+		return s.resumeAGUI(w, r, run, st, in)
+	}
+	if len(in.Resume) > 0 && !in.Asks {
+		s.goneAGUI(w, in)
+		return nil
+	}
+	policy := st.OnBusy
+	st.ask = target
+	st.OnBusy, st.Done, st.format = policy, true, frame.SSE
+	if s.o.Turns != nil {
+		st.Session = in.Thread
+	}
+	if p := st.askedBy(in); p != nil {
+		return p
+	}
+	if p := st.checkSaid(); p != nil { // here, where it is known what it is called
+		p.Detail = "/messages: " + p.Detail
+		return p
+	}
+	run, _, p = s.startRun(r, st)
+	if p != nil {
+		return inAGUI(p, in)
+	}
+	as := s.asAGUI(run, in)
+	as.State = run.of.Agent == ""
+	as.Notes = notes(in, run)
+	v := st.view
+	v.encode = encoder(agui.NewEncoder(as))
+	s.answer(w, r, run, &v, 0)
+	return nil
+}
+
+// noTarget says who could have been asked.
+func (s *Server) noTarget(name string) *problem {
+	agents, workflows := s.targets()
+	names := append(agents, workflows...)
+	if len(names) > 20 {
+		names = append(names[:20], "…")
+	}
+	return newProblem(codeNotFound, "there is no agent or workflow "+quote(name)+"; expected one of "+strings.Join(names, ", "))
+}
+
+func misfits(faults []agui.Fault) (list []misfit) {
+	for _, f := range faults {
+		list = append(list, misfit{Pointer: f.Pointer, Detail: f.Detail})
+	}
+	return list
+}
+
+func encoder(e frame.Encoder) func(*run) frame.Encoder { return func(*run) frame.Encoder { return e } }
+
+// askedBy takes from an input what is to run. What a front end's own program forwards goes before what its user says: it knows
+// the workflow that it asks.
+func (a *ask) askedBy(in *agui.Input) *problem {
+	d := new(decoder)
+	property := func(name string, take func(at string, raw json.RawMessage)) {
+		if raw, ok := in.Props[name]; ok && string(raw) != "null" {
+			take("/forwardedProps/"+name, raw)
+		}
+	}
+	property("input", func(_ string, raw json.RawMessage) { a.Input = raw })
+	property("model", func(at string, raw json.RawMessage) { a.Model = d.model(at, raw) })
+	property("params", func(at string, raw json.RawMessage) { a.params(d, at, raw) })
+	property("options", func(at string, raw json.RawMessage) { a.options(d, at, raw) })
+	if a.Input == nil && !in.Asks {
+		d.fail("/messages", "expected a message of the user at the end, or forwardedProps.input")
+	}
+	if len(d.misfits) > 0 {
+		return invalid(d.misfits...)
+	}
+	if a.Input == nil {
+		a.Input, _ = json.Marshal(in.Text)
+	}
+	for _, m := range in.Said {
+		a.History = append(a.History, said{Role: m.Role, Text: m.Text})
+	}
+	if a.Agent == "" {
+		return nil // a workflow has instructions of its own
+	}
+	a.Instructions = in.Instructions
+	if state := string(in.State); state != "" && state != "{}" {
+		a.Instructions = strings.TrimPrefix(a.Instructions+"\n\nThe state of the page that the user looks at, as JSON: "+state, "\n\n")
+	}
+	return nil
+}
+
+// notes are what a client is told beside the run's events: that its own tools are not called.
+func notes(in *agui.Input, run *run) (list []agui.Note) {
+	if len(in.Tools) > 0 {
+		value, _ := json.Marshal(map[string]any{
+			"code":    "tools_ignored",
+			"message": "the tools of a page are not called; those of the agent run on the server",
+			"tools":   in.Tools,
+		})
+		list = append(list, agui.Note{Name: "warning", Value: value})
+	}
+	return list
+}
+
+// attached says which of our runs a client has come back to.
+func attached(run *run) agui.Note {
+	value, _ := json.Marshal(map[string]string{"run": run.id})
+	return agui.Note{Name: "attached", Value: value}
+}
+
+// asAGUI is how a run is told to a client.
+func (s *Server) asAGUI(run *run, in *agui.Input) agui.Run {
+	as := agui.Run{
+		Thread: in.Thread, ID: in.Run, Parent: in.Parent, Of: run.id,
+		Answered: func(n uint64, call string) bool { return answered(run, n, call) },
+	}
+	if w, ok := s.o.Workflows.Get(run.of.Workflow); ok {
+		as.Bots = botsOf(w.Info().Graph)
+	}
+	return as
+}
+
+// botsOf are the bots of a workflow, with what is known of their roots before they run.
+func botsOf(g *flow.Graph) (list []agui.Bot) {
+	if g == nil {
+		return nil
+	}
+	for _, n := range g.Bots {
+		list = append(list, agui.Bot{Name: n.Name, Root: rootPattern(n.Root), Text: n.Format == "text"})
+	}
+	return list
+}
+
+// rootPattern is the pattern of what a template of a root can give, where each of its expressions gives a part of a segment.
+func rootPattern(template string) string {
+	const any = "\x00"
+	for {
+		before, rest, ok := strings.Cut(template, "{{")
+		if !ok {
+			break
+		}
+		_, after, _ := strings.Cut(rest, "}}")
+		template = before + any + after
+	}
+	segments := strings.Split(template, "/")
+	for i, segment := range segments {
+		switch {
+		case strings.Contains(segment, any):
+			segments[i] = "*"
+		case segment == "*" || segment == "**":
+			segments[i] = `\` + segment
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
+// answered says whether the question of event n is answered, or over with the run.
+func answered(run *run, n uint64, call string) bool {
+	if run.ended() {
+		return true
+	}
+	for e := range run.tube.NewReader(n + 1).Waiting() {
+		var a struct{ Call string }
+		if e.Kind == tube.Named && e.Name == "approval_resolved" && json.Unmarshal(e.Value, &a) == nil && a.Call == call {
+			return true
+		}
+	}
+	return false
+}
+
+// answerAGUI gives the client's answers to the run that waits for them, and returns that: nil where there are none, or the run is
+// not known any more. A question that is over is none that could be answered wrongly: what came of it, the run tells.
+func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run, *problem) {
+	var of *run
+	for i, a := range in.Resume {
+		at := "/resume/" + itoa(i) + "/interruptId"
+		id, _, call, ok := agui.ParseQuestion(a.Interrupt)
+		if !ok || !wellFormed(id) {
+			return nil, invalid(misfit{Pointer: at, Detail: "is not one of this server's"})
+		}
+		run, p := s.find(r, id)
+		switch {
+		case p != nil:
+			continue // the client has to get rid of it somehow
+		case run.session != in.Thread:
+			return nil, invalid(misfit{Pointer: at, Detail: "is of another thread"})
+		case of != nil && of != run:
+			return nil, invalid(misfit{Pointer: at, Detail: "is of another run than the one before"})
+		}
+		of = run
+		answer := agent.Answer{Call: call, Approve: a.Approve, Reason: a.Reason, Remember: a.Remember}
+		if p := s.decide(r.Context(), run, answer); p != nil && p.Code != codeConflict && p.Code != codeNotFound {
+			return nil, p
+		}
+	}
+	return of, nil
+}
+
+// resumeAGUI goes on with a run whose questions the client has answered, from the last of them on.
+func (s *Server) resumeAGUI(w http.ResponseWriter, r *http.Request, run *run, st *start, in *agui.Input) *problem {
+	var last uint64
+	for _, a := range in.Resume {
+		if _, n, _, _ := agui.ParseQuestion(a.Interrupt); n > last {
+			last = n
+		}
+	}
+	as := s.asAGUI(run, in)
+	as.State = run.of.Agent == ""
+	as.Notes = append(notes(in, run), attached(run))
+	e := agui.NewEncoder(as)
+	reader := run.tube.NewReader(0)
+	for event := range reader.Waiting() {
+		if event.N > last {
+			break
+		}
+		e.Skip(event)
+		if event.N == last {
+			break
+		}
+	}
+	e.Resume()
+	ofRun(w.Header(), run.id)
+	v := st.view
+	v.format, v.encode = frame.SSE, encoder(e)
+	s.stream(w, r, run, run.tube.NewReader(last+1), &v)
+	return nil
+}
+
+// goneAGUI is the end of a run that is not known any more, for a client that has answered its questions: nothing is waited for.
+func (s *Server) goneAGUI(w http.ResponseWriter, in *agui.Input) {
+	data, _ := json.Marshal(map[string]string{"reason": "the run that has asked is not known any more"})
+	s.whole(w, agui.NewEncoder(agui.Run{Thread: in.Thread, ID: in.Run, Parent: in.Parent}), tube.Event{
+		Kind: tube.Named, Name: "canceled", Value: data,
+	})
+}
+
+// whole answers with a stream that has its end already.
+func (s *Server) whole(w http.ResponseWriter, e *agui.Encoder, last tube.Event) {
+	streamHeaders(w.Header(), frame.SSE)
+	_, _ = w.Write(e.Append(e.Open(nil), last)) // the client may have gone away
+}
+
+// inAGUI is a problem of a run, where its pointers lead into an input.
+func inAGUI(p *problem, in *agui.Input) *problem {
+	if p.Code != codeInvalid || len(p.Errors) == 0 {
+		return p
+	}
+	moved := make([]misfit, 0, len(p.Errors))
+	for _, m := range p.Errors {
+		switch rest, input := strings.CutPrefix(m.Pointer, "/input"); {
+		case input && in.Props["input"] == nil:
+			m.Pointer = in.At
+			if rest != "" {
+				m.Detail = strings.TrimPrefix(rest, "/") + ": " + m.Detail + "; forwardedProps.input can hold an object"
+			}
+		case m.Pointer == "/session":
+			m.Pointer = "/threadId"
+		case m.Pointer != "":
+			m.Pointer = "/forwardedProps" + m.Pointer
+		}
+		moved = append(moved, m)
+	}
+	as := invalid(moved...)
+	as.Status = p.Status
+	return as
+}
+
+// writeAGUI answers with a problem in the words of a failed run, as JSON: that is what clients read, and show as it is.
+func writeAGUI(w http.ResponseWriter, p *problem) {
+	text, err := json.Marshal(struct {
+		Message string   `json:"message"`
+		Code    string   `json:"code"`
+		Run     string   `json:"run,omitempty"`
+		ID      string   `json:"id,omitempty"`
+		Errors  []misfit `json:"errors,omitempty"`
+	}{p.Detail, p.Code, p.Run, p.ID, p.Errors})
+	if err != nil { // cannot be: strings
+		panic(err)
+	}
+	h := w.Header()
+	maps.Copy(h, p.header)
+	if p.retryAfter > 0 {
+		h.Set("Retry-After", retryAfter(p.retryAfter))
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(append(text, '\n')) // the client may have gone away
+}
+
+// getAGUI brings a client back to a conversation: its messages, what its last run has made, and how that goes on.
+func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
+	st, d := new(start), new(decoder)
+	p := d.query(r, map[string]func(string){
+		"on_disconnect": func(value string) { st.leave = d.word("", value, "continue", "cancel") == "cancel" },
+	})
+	name, thread := pathValue(r, "agent"), pathValue(r, "thread")
+	if p == nil {
+		if _, ok := s.target(name); !ok {
+			p = s.noTarget(name)
+		} else if why := noSession(thread); why != "" {
+			p = newProblem(codeNotFound, "there is no such thread: "+why)
+		}
+	}
+	if p != nil {
+		writeAGUI(w, p)
+		return
+	}
+	in := &agui.Input{Thread: thread}
+	last := s.runs.latest(thread)
+	before, p := s.conversation(r.Context(), thread, last)
+	if p != nil {
+		writeAGUI(w, p)
+		return
+	}
+	if last == nil {
+		in.Run = newRunID() // there is none of ours
+		e := agui.NewEncoder(agui.Run{Thread: thread, ID: in.Run})
+		if len(before) > 0 {
+			e.Rejoin(before)
+		}
+		s.whole(w, e, tube.Event{Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"completed"}`)})
+		return
+	}
+	in.Run = last.id
+	as := s.asAGUI(last, in)
+	as.State = last.of.Agent == ""
+	as.Notes = []agui.Note{attached(last)}
+	e := agui.NewEncoder(as)
+	e.Record()
+	reader := last.tube.NewReader(0)
+	for event := range reader.Waiting() {
+		e.Skip(event)
+	}
+	e.Rejoin(before)
+	ofRun(w.Header(), last.id)
+	v := st.view
+	v.format, v.encode = frame.SSE, encoder(e)
+	s.stream(w, r, last, reader, &v)
+}

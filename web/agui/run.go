@@ -1,0 +1,111 @@
+package agui
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/lingserve/lingserve/jsonuri"
+)
+
+// Run says how a run is told to a client.
+type Run struct {
+	Thread string // the client's conversation
+	ID     string // the client's name of the run
+	Parent string // the run that has asked for it; "" for none
+	Of     string // the run of ours, which ids of messages and calls begin with
+
+	// State says that the document is the client's state from the beginning. Otherwise the client's own state is left alone until
+	// the document is more than a text.
+	State bool
+	Bots  []Bot
+	Notes []Note // said in the beginning
+
+	// Answered says whether somebody has answered the question of event n, or nobody can any more. nil: all questions are open.
+	Answered func(n uint64, call string) bool
+}
+
+// Bot is a bot of a workflow.
+type Bot struct {
+	Name string
+	Root string // where it writes: a pattern of package jsonuri
+	Text bool   // it writes text
+}
+
+// Note is something that is said by an event of the type CUSTOM.
+type Note struct {
+	Name  string
+	Value []byte // JSON text
+}
+
+// Message is a message of a conversation, as a client keeps it.
+type Message struct {
+	ID, Role, Text string
+	Calls          []Call
+	Call           string // that it answers, of the role "tool"
+}
+
+// Call is the call of a tool, in a message.
+type Call struct{ ID, Name, Arguments string }
+
+// Roles of messages.
+const (
+	User      = "user"
+	Assistant = "assistant"
+	Reasoning = "reasoning"
+	Tool      = "tool"
+	system    = "system"
+	developer = "developer"
+)
+
+// append appends the message as JSON text.
+func (m *Message) append(dst []byte) []byte {
+	dst = append(dst, `{"id":"`...)
+	dst = jsonuri.AppendEscaped(dst, m.ID)
+	dst = append(dst, '"')
+	dst = words(dst, "role", m.Role)
+	if m.Text != "" || m.Role != Assistant {
+		dst = words(dst, "content", m.Text)
+	}
+	if m.Call != "" {
+		dst = words(dst, "toolCallId", m.Call)
+	}
+	if len(m.Calls) > 0 {
+		dst = append(key(dst, "toolCalls"), '[')
+		for i, c := range m.Calls {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, `{"id":"`...)
+			dst = jsonuri.AppendEscaped(dst, c.ID)
+			dst = append(dst, `","type":"function","function":{"name":"`...)
+			dst = jsonuri.AppendEscaped(dst, c.Name)
+			dst = append(dst, '"')
+			dst = words(dst, "arguments", c.Arguments)
+			dst = append(dst, "}}"...)
+		}
+		dst = append(dst, ']')
+	}
+	return append(dst, '}')
+}
+
+// size is how many bytes a message takes, about.
+func (m *Message) size() int {
+	size := len(m.Text) + 100
+	for _, c := range m.Calls {
+		size += len(c.Arguments) + 100
+	}
+	return size
+}
+
+// questionID names a question: the run, the event, and the call. Whoever comes back with it can be told what has come since.
+func questionID(run string, n uint64, call string) string {
+	return run + ":" + strconv.FormatUint(n, 10) + ":" + call
+}
+
+// ParseQuestion takes the id of an interrupt apart; false where it is none of ours.
+func ParseQuestion(id string) (run string, n uint64, call string, ok bool) {
+	run, rest, _ := strings.Cut(id, ":")
+	number, call, ok := strings.Cut(rest, ":")
+	n, err := strconv.ParseUint(number, 10, 53)
+	return run, n, call, ok && err == nil && run != "" && call != ""
+}

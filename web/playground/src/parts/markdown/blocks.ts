@@ -80,15 +80,15 @@ type Leaf = Paragraph | Heading | Code | Rule | Table;
 type Container = Root | Quote | List | Item;
 export type Block = Leaf | Quote | List;
 
-const rule = /^(?:(?:\* *){3,}|(?:- *){3,}|(?:_ *){3,})$/;
+const rule = /^(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
 const heading = /^(#{1,6})(?: +|$)/;
 const fence = /^(?:(`{3,})([^`]*)|(~{3,})(.*))$/;
-const underline = /^(=+|-+) *$/;
+const underline = /^(=+|-+)\s*$/;
 const bullet = /^([*+-])( +|$)/;
 const number = /^(\d{1,9})([.)])( +|$)/;
 const delimiter = /^ *\|?(?: *:?-+:? *\|)* *:?-+:? *\|? *$/;
 // An unfinished line of these alone is waited with: what it will be is not known, and showing it as text would only flicker.
-const undecided = /^[\s>]*(?:[-*_#=+~`|:.]+|\d{1,9}[.)]?|\[[ xX]?\]?)?\s*$/;
+const undecided = /^[\s>]*(?:[-*_#=+~`|:.]+|\d{1,9}[.)]?|[-*+]\s+\[[ xX]?\]?)?\s*$/;
 
 /** The cells of a row. A bar that belongs to one is written `\|`. */
 export function cells(row: string): string[] {
@@ -136,6 +136,8 @@ export class Blocks {
   root!: Root;
   /** How much of the text is in the tree. The rest is beyond the limits: plain text. */
   end = 0;
+  /** How many characters were read so far, those of an unfinished line each time. */
+  work = 0;
 
   #text = "";
   #at = 0; // what is before has been read for good
@@ -235,6 +237,7 @@ export class Blocks {
   }
 
   #read(line: string): void {
+    this.work += line.length;
     // Not every one of these means something; but whatever is to be found in a line is found at one of them.
     for (let i = 0; i < line.length; i++) if ("*_~`[<&\\|".includes(line[i]!)) this.#marks++;
     this.#touch();

@@ -11,7 +11,7 @@ export interface Link {
  * is relative or leads to this server (a click would act in this page's name), and what hides its host behind a name.
  */
 export function linkOf(address: string, here: string): Link | undefined {
-  if (address.length > 2048) return undefined;
+  if (address.length > 2048 || !/^(?:https?|mailto):/i.test(address)) return undefined;
   let url: URL;
   try {
     url = new URL(address);
@@ -22,7 +22,6 @@ export function linkOf(address: string, here: string): Link | undefined {
     const to = decode(url.pathname);
     return /^[^\s@,;?&%]+@[^\s@,;?&%]+$/.test(to) ? { href: "mailto:" + to, where: to } : undefined;
   }
-  if (url.protocol !== "https:" && url.protocol !== "http:") return undefined;
   if (url.username !== "" || url.password !== "" || url.origin === here) return undefined;
   return { href: url.href, where: url.host };
 }

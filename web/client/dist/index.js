@@ -303,7 +303,7 @@ var Run = class {
   #status = "running";
   #error;
   #failure;
-  // data of the error event that ended it
+  // data of the error event that is why it fails, if it does
   #fold = new Fold();
   #last = "";
   // id of the last event
@@ -610,7 +610,7 @@ var Run = class {
     if (this.#status !== "running") return;
     this.#begun ??= event;
     if ("event" in event) {
-      if (event.event === "error" && event.data?.fatal) this.#failure = event.data;
+      if (event.event === "error" && !this.#failure?.fatal) this.#failure = event.data;
       if (event.event === "finished" || event.event === "canceled") this.#ended = event;
     }
     if (this.#options.smooth) {
@@ -660,10 +660,12 @@ var Run = class {
   }
   #end(event) {
     this.#show(Infinity);
-    const status = event.event === "canceled" ? "canceled" : event.data.status;
+    const canceled = event.event === "canceled";
+    const status = canceled ? "canceled" : event.data.status;
     if (status !== "completed") {
-      const data = this.#failure;
-      this.#error = new RunError(data?.code ?? status, data?.message ?? `the run was ${status}`, {
+      const data = canceled ? void 0 : this.#failure;
+      const reason = event.data?.reason?.replace(/^canceled.*/, "");
+      this.#error = new RunError(data?.code ?? status, data?.message ?? `the run was ${status}` + (reason ? ": " + reason : ""), {
         run: this.#id,
         document: this.document,
         retryable: data?.retryable,

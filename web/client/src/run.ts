@@ -45,7 +45,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
   #id: string | undefined;
   #status: RunStatus = "running";
   #error: RunError | undefined;
-  #failure: any; // data of the error event that ended it
+  #failure: any; // data of the error event that is why it fails, if it does
   readonly #fold = new Fold();
 
   #last = ""; // id of the last event
@@ -380,7 +380,8 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
     if (this.#status !== "running") return;
     this.#begun ??= event;
     if ("event" in event) {
-      if (event.event === "error" && event.data?.fatal) this.#failure = event.data;
+      // The first fatal one, or else the last.
+      if (event.event === "error" && !this.#failure?.fatal) this.#failure = event.data;
       if (event.event === "finished" || event.event === "canceled") this.#ended = event;
     }
     if (this.#options.smooth) {
@@ -436,10 +437,13 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
 
   #end(event: NamedEvent): void {
     this.#show(Infinity);
-    const status: RunStatus = event.event === "canceled" ? "canceled" : event.data.status;
+    const canceled = event.event === "canceled";
+    const status: RunStatus = canceled ? "canceled" : event.data.status;
     if (status !== "completed") {
-      const data = this.#failure;
-      this.#error = new RunError(data?.code ?? status, data?.message ?? `the run was ${status}`, {
+      const data = canceled ? undefined : this.#failure;
+      // "canceled", and "canceled by request", say no more than that.
+      const reason = event.data?.reason?.replace(/^canceled.*/, "");
+      this.#error = new RunError(data?.code ?? status, data?.message ?? `the run was ${status}` + (reason ? ": " + reason : ""), {
         run: this.#id, document: this.document, retryable: data?.retryable, retryAfter: data?.retry_after,
       });
     }

@@ -86,6 +86,20 @@ test("a run that fails rejects with the reason and what there is; its events end
   assert.deepEqual([error.code, error.message, error.retryable, error.document, r.status], ["upstream_timeout", "too slow", true, { a: "x" }, "failed"]);
 });
 
+test("the reason of a failed run is its first fatal error, or else the last; that of one that was canceled is no error before", async (t) => {
+  const error = (n, code, fatal) => event(n, "error", { code, message: `it is ${code}`, retryable: false, fatal });
+  for (const [want, text, said] of [
+    ["b", error(1, "a", false) + error(2, "b", false) + finished(4, "failed")],
+    ["b", error(1, "a", false) + error(2, "b", true) + error(3, "c", true) + error(4, "d", false) + finished(5, "failed")],
+    ["canceled", error(1, "a", false) + event(2, "canceled", { reason: "canceled by request" }), "the run was canceled"],
+    ["canceled", event(1, "canceled", { reason: "the run took longer than 1s" }), "the run was canceled: the run took longer than 1s"],
+  ]) {
+    const s = await scripted(t, stream(started + text));
+    const { code, message } = await run(s.runs, request).catch((e) => e);
+    assert.deepEqual([code, message], [want, said ?? `it is ${want}`]);
+  }
+});
+
 test("events that cannot be read end it", async (t) => {
   for (const text of ["id: r:1\ndata: {\n\n", delta(1, "a//b", 1), delta(1, "..", "x")]) {
     const s = await scripted(t, stream(started + text, "open"));

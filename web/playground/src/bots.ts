@@ -3,7 +3,7 @@
 import { Pattern, type RunEvent } from "../../client/src/index.js";
 import type { Graph } from "./api.js";
 
-export type BotState = "waiting" | "writing" | "done" | "failed";
+export type BotState = "waiting" | "writing" | "done" | "failed" | "stopped";
 
 interface Bot {
   name: string;
@@ -54,13 +54,13 @@ export class Bots {
     if (writer && event.delta !== null && !writer.bot.at.has(writer.root)) writer.bot.at.set(writer.root, "writing");
   }
 
-  /** The states now. Of a run that is over, nobody writes any more. */
-  states(over: boolean, failed: boolean): Record<string, BotState> {
+  /** The states now; `left` is what has become of those that have not ended, in a run that is over. */
+  states(left?: BotState): Record<string, BotState> {
     const all: Record<string, BotState> = {};
     for (const bot of this.#bots) {
       const writing = [...bot.at.values()].includes("writing");
-      if (bot.failed && (over || !writing)) all[bot.name] = "failed";
-      else if (writing) all[bot.name] = !over ? "writing" : failed ? "failed" : "done";
+      if (bot.failed && (left || !writing)) all[bot.name] = "failed";
+      else if (writing) all[bot.name] = left ?? "writing";
       else all[bot.name] = bot.at.size > 0 || bot.used ? "done" : "waiting";
     }
     return all;

@@ -12,7 +12,8 @@ import { DocumentTree } from "./parts/tree.js";
 import { callsOf, Questions, RunBar, RunFailure, standing, Thoughts, ToolCall, Waiting } from "./run.js";
 import { chosen, live, lives, loadPast, past, place, say } from "./store.js";
 import { readTurns, type Anchor, type Turn } from "./turns.js";
-import { exampleOf, draft, shortcut } from "./workflow.js";
+import { count, duration } from "./ui.js";
+import { exampleOf, draft, shortcut, stay } from "./workflow.js";
 import { SchemaForm } from "./parts/schema-form.js";
 import { described } from "./store.js";
 
@@ -142,23 +143,31 @@ function LiveTurn({ live: l, agent, several }: { live: Live; agent: string; seve
   const text = typeof document === "string" ? document : undefined;
   const grown = text === undefined && typeof document === "object" && document !== null && Object.keys(document).length > 0;
   const shown = live.value === l;
+  const ended = l.over && l.run.status === "completed";
   return (
     <article class="turn" aria-label={`Turn: ${typeof said === "string" ? said.slice(0, 80) : l.id ?? ""}`}>
       {said !== undefined && <Said text={typeof said === "string" ? said : plainInput(said)} />}
       {l.steered.map((s, i) => <Said key={i} text={s} />)}
-      <RunBar live={l}>
-        {several && <button type="button" class={"button small" + (shown ? " on" : "")} aria-pressed={shown} onClick={() => (chosen.value = l)}>Figures</button>}
+      {ended ? <p class="turn-who"><code>{agent}</code></p> : <RunBar live={l}>
         {!l.over && <button type="button" class="button small danger" onClick={cancel.now} disabled={cancel.busy} aria-keyshortcuts="Escape">{cancel.asked ? <>Press Esc again to cancel</> : "Cancel"}</button>}
-      </RunBar>
+      </RunBar>}
       <Waiting live={l} />
       {cancel.failed && <p class="notice" role="alert">{cancel.failed}</p>}
       {thoughts && <Thoughts text={String(thoughts)} growing={!l.over && !text} />}
-      {calls.map((c, i) => <ToolCall key={i} call={c} over={l.over} />)}
+      {calls.map((c, i) => <ToolCall key={i} call={c} over={l.over} asks={l.asks(c)} />)}
       <Questions live={l} />
       {text && <Markdown text={text} growing={!l.over} />}
       {grown && <DocumentTree value={document} done={l.done} />}
       {standing(l).word === "Writing" && !text && !grown && l.questions.length === 0 && <p class="quiet waits">{agent} is at it.</p>}
       <RunFailure live={l} again={l.request && l.run.error?.code !== "invalid_request" ? () => void say(l.request!) : undefined} />
+      {ended && (
+        <p class="turn-foot">
+          <span>{standing(l).word}{l.ended ? ` in ${duration(l.elapsed())}` : ""}</span>
+          {l.tokens.completion > 0 && <span>{count(l.tokens.completion)} tokens</span>}
+          {l.resumed && <span class="tag">Resumed</span>}
+          {several && <button type="button" class="link" aria-pressed={shown} onClick={() => (chosen.value = l)}>{shown ? "Events shown" : "Show its events"}</button>}
+        </p>
+      )}
     </article>
   );
 }
@@ -226,7 +235,7 @@ function Composer({ agent, running }: { agent: Agent; running: Live | undefined 
           <button key={e} type="button" class="chip" onClick={() => (setText(e), box.current?.focus())}>{e}</button>
         ))}
         <span class="grow" />
-        <button type="submit" class="button primary" aria-keyshortcuts="Control+Enter Meta+Enter">{running ? busyWord(choices.onBusy) : "Send"} <kbd>{shortcut}</kbd></button>
+        <button type="submit" class="button primary" onMouseDown={stay} aria-keyshortcuts="Control+Enter Meta+Enter">{running ? busyWord(choices.onBusy) : "Send"} <kbd>{shortcut}</kbd></button>
       </div>
     </form>
   );

@@ -63,7 +63,7 @@ export function FailureBox({ failure, again, children }: { failure: Failure; aga
         {titles[failure.code] ?? "It has failed"}
         <code class="code">{failure.code}{failure.status ? ` · ${failure.status}` : ""}</code>
       </p>
-      <p>{sentence(failure.message)}{failure.bot && <> The bot is <code>{failure.bot}</code>.</>}</p>
+      {failure.code !== "interrupted" && <p>{sentence(failure.message)}{failure.bot && <> The bot is <code>{failure.bot}</code>.</>}</p>}
       {advice[failure.code] && <p class="quiet">{advice[failure.code]}</p>}
       {failure.id && <p class="quiet">The server’s log says more under <code>{failure.id}</code>.</p>}
       {children}

@@ -37,7 +37,7 @@ export function Instruments({ request }: { request: RunRequest | undefined }) {
       {described.value?.graph && (
         <section class="panel" aria-label="Bots">
           <h2 class="caps">Bots</h2>
-          <BotGraph live={now} onSelect={(name) => { setBot(name === bot ? undefined : name); tab.value = "events"; }} />
+          <BotGraph live={now} selected={bot} onSelect={(name) => { setBot(name === bot ? undefined : name); tab.value = "events"; }} />
         </section>
       )}
       <Figures live={now} />
@@ -51,9 +51,9 @@ function EventCount({ live }: { live: Live }) {
   return <>{count(live.count)}</>;
 }
 
-function BotGraph({ live, onSelect }: { live: Live | undefined; onSelect: (bot: string) => void }) {
+function BotGraph({ live, selected, onSelect }: { live: Live | undefined; selected?: string; onSelect: (bot: string) => void }) {
   live?.revision.value;
-  return <Graph graph={described.value!.graph!} states={live?.states() ?? {}} onSelect={onSelect} />;
+  return <Graph graph={described.value!.graph!} states={live?.states() ?? {}} selected={selected ?? ""} onSelect={onSelect} />;
 }
 
 function Figures({ live }: { live: Live | undefined }) {
@@ -61,7 +61,7 @@ function Figures({ live }: { live: Live | undefined }) {
   const now = useTick(100, !!live && !live.over);
   const rate = live?.rate();
   const none = "–";
-  const time = !live || (live.resumed && live.ended === undefined && live.over) ? none : duration(live.elapsed(now));
+  const time = !live || (live.over && live.ended === undefined) ? none : duration(live.elapsed(now));
   const figures: [string, string, string?][] = [
     ["First token", live?.first === undefined ? none : duration(live.first)],
     ["Speed", rate ? `${rate.guessed ? "≈ " : ""}${rate.value.toFixed(rate.value < 10 ? 1 : 0)}` : none, "tokens/s"],

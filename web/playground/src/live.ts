@@ -25,6 +25,8 @@ export interface Memory {
   request?: RunRequest;
   began: number; // epoch, ms
   first?: number; // ms to the first token
+  last?: number; // and to the newest
+  ended?: number; // epoch, ms
 }
 
 /** How many events are kept to be looked at. */
@@ -65,7 +67,8 @@ export class Live {
   readonly bots: Bots;
 
   #opened = 0;
-  #seen = false; // some text has come
+  #came: number | undefined; // ms to the first event
+  #flows = 0; // ms to the first text that is counted
 
   constructor(what: { request: RunRequest } | { id: string }, graph?: Graph) {
     const remembered = "id" in what ? recall(what.id) : undefined;
@@ -73,6 +76,8 @@ export class Live {
     this.resumed = "id" in what;
     this.began = remembered?.began ?? Date.now();
     this.first = remembered?.first;
+    this.lastDelta = remembered?.last ?? 0;
+    this.ended = remembered?.ended;
     this.bots = new Bots(graph);
     const options = {
       retries: 1000, // as long as the page is open
@@ -97,7 +102,8 @@ export class Live {
   readonly done = (uri: string): boolean => this.over || this.complete.has(uri);
 
   states(): Record<string, BotState> {
-    return this.bots.states(this.over, this.over && this.run.status !== "completed");
+    const { status } = this.run;
+    return this.bots.states(status === "running" ? undefined : status === "completed" ? "done" : status === "failed" ? "failed" : "stopped");
   }
 
   /** Ms since the run began. */
@@ -107,10 +113,13 @@ export class Live {
 
   /** Tokens per second while text was coming, and whether that was counted by the models' servers or guessed from the text. */
   rate(): { value: number; guessed: boolean } | undefined {
-    const seconds = (this.lastDelta - (this.first ?? 0)) / 1000;
-    if (this.first === undefined || seconds < 0.2) return undefined;
-    if (this.over && this.tokens.completion > 0) return { value: this.tokens.completion / seconds, guessed: false };
-    return { value: this.characters / 4 / seconds, guessed: true };
+    if (this.over && this.tokens.completion > 0 && this.first !== undefined) return rateOf(this.tokens.completion, this.lastDelta - this.first, false);
+    return rateOf(this.characters / 4, this.lastDelta - this.#flows, true);
+  }
+
+  /** Whether a call of a tool waits for somebody. */
+  asks(call: { id?: string; result?: unknown }): boolean {
+    return call.result === undefined && this.questions.some((q) => q.call === call.id);
   }
 
   answered(call: string): void {
@@ -142,13 +151,14 @@ export class Live {
     } catch {
       // run.error says why
     }
-    this.ended ??= this.over && !this.resumed ? Date.now() : this.ended;
+    if (this.over && !this.resumed) this.ended ??= Date.now();
     this.#remember();
     this.#changed();
   }
 
   #take(event: RunEvent): void {
     const at = Date.now() - this.began;
+    this.#came ??= at;
     this.count++;
     this.rows.push({ n: this.count - 1, at, event });
     if (this.rows.length > mostRows + 1000) {
@@ -156,23 +166,30 @@ export class Live {
       this.dropped = this.count - this.rows.length;
     }
     this.bots.take(event);
-    if ("event" in event) return this.#named(event.event, event.data);
+    if ("event" in event) return this.#named(event.event, event.data, at);
     if ("done" in event) {
       this.complete.add(event.uri);
       return;
     }
     if (event.delta === null) this.complete.delete(event.uri);
     if (typeof event.delta === "string" && event.delta !== "") {
+      if (!this.resumed && this.first === undefined) {
+        this.first = at;
+        this.#remember();
+      }
+      if (this.#catchingUp(at)) return;
+      if (this.characters === 0) this.#flows = at;
       this.characters += event.delta.length;
-      if (!this.#seen && !this.resumed) this.first = at;
-      this.#seen = true;
       this.lastDelta = at;
     }
-    // A snapshot has the text in its document; from then on it is counted.
-    if (this.resumed && !this.#seen && event.id === undefined) this.#seen = true;
   }
 
-  #named(name: string, data: any): void {
+  // What comes at once when a run is attached to was there before: when it came, nobody here knows.
+  #catchingUp(at: number): boolean {
+    return this.resumed && at - this.#came! < 100;
+  }
+
+  #named(name: string, data: any, at: number): void {
     switch (name) {
       case "started":
         this.started = data;
@@ -205,20 +222,24 @@ export class Live {
     }
     if (name === "finished" || name === "canceled") {
       this.questions = [];
-      if (this.#seen || !this.resumed) this.ended ??= Date.now();
+      if (!this.#catchingUp(at)) this.ended ??= Date.now();
     }
   }
 
   #remember(): void {
     if (!this.id) return;
     try {
-      sessionStorage.setItem(memoryKey(this.id), JSON.stringify({ request: this.request, began: this.began, first: this.first } satisfies Memory));
+      sessionStorage.setItem(memoryKey(this.id), JSON.stringify({ request: this.request, began: this.began, first: this.first, last: this.lastDelta || undefined, ended: this.ended } satisfies Memory));
     } catch {} // full, or forbidden
   }
 
   #changed(): void {
     this.revision.value++;
   }
+}
+
+function rateOf(tokens: number, ms: number, guessed: boolean): { value: number; guessed: boolean } | undefined {
+  return tokens > 0 && ms >= 200 ? { value: tokens / (ms / 1000), guessed } : undefined;
 }
 
 function recall(id: string): Memory | undefined {

@@ -34,7 +34,7 @@ export function RunBar({ live, children }: { live: Live; children?: ComponentChi
   return (
     <div class="run-bar">
       <span class="run-state"><Lamp state={lamp} /> {word}</span>
-      {live.reason && live.reason !== "canceled" && <span class="quiet">{live.reason}</span>}
+      {live.reason && !/^canceled/.test(live.reason) && <span class="quiet">{live.reason}</span>}
       {live.resumed && <span class="tag" title="This page came when the run was there already; it has gone on from where it was.">Resumed</span>}
       {live.reconnects.value > 0 && <span class="tag" title="The connection broke and was made again; nothing is missing.">Reconnected{live.reconnects.value > 1 ? ` ${live.reconnects.value}×` : ""}</span>}
       {live.id && <code class="run-id" title={`The run’s id: ${live.id}`}>{live.id}</code>}
@@ -100,6 +100,7 @@ export function Questions({ live }: { live: Live }) {
 
 /** Something that was called, and what came of it. */
 export interface Call {
+  id?: string;
   name: string;
   arguments: unknown;
   result?: unknown; // undefined: none yet
@@ -112,6 +113,7 @@ export function callsOf(reserved: Readonly<Record<string, any>>, at = ""): Call[
   const tools = reserved[prefix + "$tools"] ?? {};
   const results = reserved[prefix + "$tool_results"] ?? {};
   return Object.keys(tools).map((key) => ({
+    id: tools[key]?.id,
     name: tools[key]?.name ?? "a tool",
     arguments: tools[key]?.arguments,
     result: Object.hasOwn(results, key) ? results[key] : undefined,
@@ -134,14 +136,14 @@ export function Thoughts({ text, of, growing }: { text: string; of?: string; gro
 }
 
 /** A call of a tool, folded. */
-export function ToolCall({ call, over }: { call: Call; over: boolean }) {
+export function ToolCall({ call, over, asks = false }: { call: Call; over: boolean; asks?: boolean }) {
   const waits = call.result === undefined && !over;
   return (
     <details class="fold">
       <summary>
-        <Lamp state={call.failed ? "failed" : waits ? "writing" : "done"} />
+        <Lamp state={call.failed ? "failed" : asks ? "asks" : waits ? "writing" : "done"} />
         <span>Tool <code>{call.name}</code></span>
-        <span class="fold-hint">{waits ? "runs" : call.failed ? "has failed, or was not allowed to run" : brief(call.result ?? "no result")}</span>
+        <span class="fold-hint">{asks ? "waits for you" : waits ? "runs" : call.failed ? "has failed, or was not allowed to run" : brief(call.result ?? "no result")}</span>
       </summary>
       <div class="fold-body">
         <p class="caps">Arguments</p>
@@ -179,7 +181,7 @@ export function Beside({ live }: { live: Live }) {
     const name = uri.slice(cut + 1);
     const of = at || undefined;
     if (name === "$reasoning_context") parts.push(<Thoughts key={uri} text={String(reserved[uri])} of={of} growing={!live.done(uri) && !live.done(at)} />);
-    else if (name === "$tools") parts.push(...callsOf(reserved, at).map((call, i) => <ToolCall key={uri + i} call={call} over={live.over} />));
+    else if (name === "$tools") parts.push(...callsOf(reserved, at).map((call, i) => <ToolCall key={uri + i} call={call} over={live.over} asks={live.asks(call)} />));
   }
   if (parts.length === 0) return null;
   return <section class="beside" aria-label="Beside the document"><h3 class="caps">Beside the document</h3>{parts}</section>;

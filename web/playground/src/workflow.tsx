@@ -35,6 +35,7 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
   const now = live.value;
   const [input, setInput] = useState<any>(saved?.input ?? now?.request?.input ?? exampleOf(workflow.input));
   const [choices, setChoices] = useState<Choices>(saved?.choices ?? noChoices);
+  const touched = useRef(saved !== undefined);
   const request: RunRequest = { workflow: workflow.name, input, ...requestOf(choices, false) };
   useEffect(() => {
     drafts.set(workflow.name, { input, choices });
@@ -45,9 +46,9 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
   // A run needs the place more than the form that it was asked with, unless that has to be looked at again.
   const [folded, fold] = useState(now !== undefined);
   useEffect(() => {
-    if (errors.length > 0) fold(false);
-    else if (!now) fold(false);
-  }, [errors, !now]);
+    fold(now !== undefined && errors.length === 0);
+    if (now?.resumed && now.request && !touched.current) setInput(now.request.input);
+  }, [errors, now]);
   const field = useRef<HTMLDivElement>(null);
   const unfold = (): void => {
     fold(false);
@@ -75,7 +76,7 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
       </header>
       <form class={"compose" + (folded ? " folded" : "")} aria-label={`Input of ${workflow.name}`} noValidate onSubmit={submit} onKeyDown={keys}>
         {folded ? <Asked input={now?.request?.input ?? input} model={now?.started?.model ?? choices.model} schema={workflow.input} /> : (
-          <div ref={field}><SchemaForm schema={workflow.input ?? {}} value={input} onChange={setInput} errors={errors} at="/input" idPrefix="input" /></div>
+          <div ref={field}><SchemaForm schema={workflow.input ?? {}} value={input} onChange={(v) => ((touched.current = true), setInput(v))} errors={errors} at="/input" idPrefix="input" /></div>
         )}
         <div class="compose-foot">
           {folded ? <button type="button" class="button" onClick={unfold}>Change input</button> : (
@@ -85,7 +86,7 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
               <span class="grow" />
             </>
           )}
-          <button type="submit" class="button primary" aria-keyshortcuts="Control+Enter Meta+Enter">Run <kbd>{shortcut}</kbd></button>
+          <button type="submit" class="button primary" onMouseDown={stay} aria-keyshortcuts="Control+Enter Meta+Enter">Run <kbd>{shortcut}</kbd></button>
         </div>
       </form>
       <section class="output" aria-label="Document">
@@ -96,6 +97,13 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
 }
 
 const none: never[] = [];
+
+/**
+ * Keeps the focus where it is while a button is pressed: a field that says on leaving it what is wrong with it moves the button, and
+ * the click would go beside it.
+ */
+export const stay = (e: Event): void => e.preventDefault();
+
 export const shortcut = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘ ↵" : "Ctrl ↵";
 
 // What was asked, in the space of a line or two.

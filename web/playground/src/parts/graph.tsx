@@ -3,7 +3,7 @@ import { clip, lanes, layout, order, sayTrigger, shortTrigger, type Layout, type
 
 export type { WorkflowGraph } from "./graph/layout.js";
 
-export type BotState = "waiting" | "writing" | "done" | "failed";
+export type BotState = "waiting" | "writing" | "done" | "failed" | "stopped";
 
 export interface GraphProps {
   graph: WorkflowGraph;
@@ -114,7 +114,7 @@ export function Graph({ graph, states, onSelect, selected }: GraphProps) {
   );
 }
 
-// What a bot is doing, as a shape: an empty circle, a pen's stroke in a ring, a tick, a cross.
+// What a bot is doing, as a shape: an empty circle, a pen's stroke in a ring, a tick, a cross, a dash.
 function Sign({ state }: { state: BotState }) {
   return (
     <g class="graph-sign" transform="translate(19 19)">
@@ -122,6 +122,7 @@ function Sign({ state }: { state: BotState }) {
       <circle r="6.5" />
       {state === "writing" && <circle r="2.5" class="graph-dot" />}
       {state === "done" && <path d="M-3 0.2 -0.8 2.6 3.2 -2.4" />}
+      {state === "stopped" && <path d="M-2.8 0H2.8" />}
       {state === "failed" && <path d="M-2.4 -2.4 2.4 2.4M2.4 -2.4-2.4 2.4" />}
     </g>
   );

@@ -19,6 +19,19 @@ const (
 
 // conversation is what stands on the tape of a session, without what the run has said: it tells that itself.
 func (s *Server) conversation(ctx context.Context, session string, run *run) ([]agui.Message, *problem) {
+	entries, p := s.newest(ctx, session, tape.KindMessage, tape.KindReasoning, tape.KindToolCall, tape.KindToolResult)
+	if p != nil {
+		return nil, p
+	}
+	c := conversation{calls: map[string]string{}}
+	for _, e := range entries {
+		c.add(e, run)
+	}
+	return c.list, nil
+}
+
+// newest are the newest entries of a session, as many as a client is given, oldest first; none where there is no such session.
+func (s *Server) newest(ctx context.Context, session string, kinds ...tape.Kind) (list []tape.Entry, p *problem) {
 	if s.o.Tapes == nil {
 		return nil, nil
 	}
@@ -29,26 +42,18 @@ func (s *Server) conversation(ctx context.Context, session string, run *run) ([]
 	if err != nil {
 		return nil, s.tapeProblem(ctx, err)
 	}
-	var newest []tape.Entry
 	size := 0
-	q := tape.Query{
-		Kinds:  []tape.Kind{tape.KindMessage, tape.KindReasoning, tape.KindToolCall, tape.KindToolResult},
-		Newest: true, Limit: maxTold,
-	}
-	for e, err := range t.Read(ctx, q) {
+	for e, err := range t.Read(ctx, tape.Query{Kinds: kinds, Newest: true, Limit: maxTold}) {
 		if err != nil {
 			return nil, s.tapeProblem(ctx, err)
 		}
 		if size += len(e.Payload); size > maxToldBytes {
 			break
 		}
-		newest = append(newest, e)
+		list = append(list, e)
 	}
-	c := conversation{calls: map[string]string{}}
-	for _, e := range slices.Backward(newest) {
-		c.add(e, run)
-	}
-	return c.list, nil
+	slices.Reverse(list)
+	return list, nil
 }
 
 // conversation makes messages of entries, oldest first.

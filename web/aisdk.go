@@ -6,6 +6,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/aisdk"
 	"github.com/lingserve/lingserve/web/frame"
@@ -118,16 +119,7 @@ func (s *Server) targetUI(r *http.Request) (ask, *problem) {
 	if ok {
 		return a, nil
 	}
-	agents, workflows := s.targets()
-	known := append(agents, workflows...)
-	detail := "there is no agent or workflow " + quote(name)
-	if len(known) > 20 {
-		known = append(known[:20], "…")
-	}
-	if len(known) > 0 {
-		detail += "; expected " + alternatives(known)
-	}
-	return a, newProblem(codeNotFound, detail)
+	return a, s.noTarget(name)
 }
 
 // continueUI gives the answers of a message to those who wait for them, and goes on with the run behind the question.
@@ -196,6 +188,31 @@ func (s *Server) getUIStream(w http.ResponseWriter, r *http.Request) {
 	s.streamUI(w, r, run, version)
 }
 
+// getUIChat tells a chat's messages, for a page that is loaded anew.
+func (s *Server) getUIChat(w http.ResponseWriter, r *http.Request) {
+	p := new(decoder).query(r, map[string]func(string){"v": func(string) {}}) // it stands in the address that a page has
+	if p == nil {
+		_, p = s.targetUI(r)
+	}
+	chat := pathValue(r, "chat")
+	running := ""
+	if run := s.runs.latest(chat); run != nil && !run.ended() {
+		running = run.id
+	}
+	var entries []tape.Entry
+	if p == nil {
+		entries, p = s.newest(r.Context(), chat, aisdk.Kinds...)
+	}
+	if p != nil {
+		p.plainly(w)
+		return
+	}
+	s.sendJSON(w, r, http.StatusOK, struct {
+		ID       string          `json:"id"`
+		Messages []aisdk.Message `json:"messages"`
+	}{chat, aisdk.Messages(entries, running)})
+}
+
 func (s *Server) optionsUI(run *run, version int) aisdk.Options {
 	return aisdk.Options{Run: run.id, Version: version, Summary: run.summaryUI}
 }
@@ -217,7 +234,7 @@ func (s *Server) followUI(w http.ResponseWriter, r *http.Request, run *run, read
 	if r.ProtoMajor == 1 {
 		h.Set("Connection", "keep-alive")
 	}
-	s.stream(w, r, run, reader, &view{format: frame.SSE, encode: encoded(e)})
+	s.stream(w, r, run, reader, &view{format: frame.SSE, encode: encoder(e)})
 	if run.ended() {
 		run.heard.Store(true)
 	}
@@ -252,6 +269,3 @@ func (r *run) how() outcome {
 	<-r.done // it has ended since
 	return r.outcome
 }
-
-// encoded is a view's encode for an encoder that is there already.
-func encoded(e frame.Encoder) func(*run) frame.Encoder { return func(*run) frame.Encoder { return e } }

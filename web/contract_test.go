@@ -27,6 +27,7 @@ import (
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/web/aisdk/aisdktest"
 )
 
 // contract holds answers to the description, and knows which of its answers have been seen.
@@ -125,6 +126,12 @@ func (c *contract) check(t *testing.T, b *bench, want call) {
 	case "text/event-stream":
 		if strings.HasPrefix(route.Path, "/v1/agui/") {
 			c.checkAGUI(t, string(body))
+			return
+		}
+		if strings.HasPrefix(route.Path, "/v1/ui/") {
+			if err := (&aisdktest.Message{Version: 7}).Write(body); err != nil {
+				t.Error(err)
+			}
 			return
 		}
 		c.checkSSE(t, string(body))
@@ -277,6 +284,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	const foreign = "Sec-Fetch-Site: cross-site"
 	const aSession, handoff = "/v1/sessions/s-42", `{"name":"n","state":[1]}`
 	const start = "/v1/runs?workflow=chat&input=q"
+	const ui, uiInput = "/v1/ui", `{"id":"t","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"q"}]}]}`
 	const agui, aguiInput = "/v1/agui", `{"threadId":"t","runId":"r","messages":[{"id":"m","role":"user","content":"q"}]}`
 	ended, events := "/v1/runs/"+endedRun, "/v1/runs/"+endedRun+"/events"
 	chat := `{"workflow":"chat","input":"q"}`
@@ -395,6 +403,24 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"DELETE", "/v1/sessions/erased", "", nil, 404, false},
 		},
 		"AG-UI": {
+			{"POST", ui + "/chat?v=5", uiInput, nil, 200, false},
+			{"POST", ui + "/chat", uiInput, []string{"Idempotency-Key: ui"}, 200, false},
+			{"POST", ui + "/chat?v=4", uiInput, nil, 400, true},
+			{"POST", ui + "/chat", `{"id":"t","messages":[]}`, nil, 400, true},
+			{"POST", ui + "/chat", uiInput, []string{foreign}, 403, false},
+			{"POST", ui + "/nobody", uiInput, nil, 404, false},
+			{"POST", ui + "/chat", uiInput, []string{"Idempotency-Key: lost"}, 422, false},
+			{"POST", ui + "/chat", `{"id":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
+			{"POST", ui + "/chat", uiInput, []string{"Content-Type: text/plain"}, 415, true},
+			{"POST", ui + "/chat?v=6", `{"id":"t","messages":[{"id":"` + gone + `","role":"assistant","parts":[{"type":"dynamic-tool","state":"approval-responded","approval":{"id":"c","approved":true}}]}]}`, nil, 410, false},
+			{"POST", ui + "/chat?v=6", `{"id":"","messages":[{"id":"` + unknown + `","role":"assistant","parts":[]}]}`, nil, 400, true},
+			{"GET", ui + "/chat/s-42", "", nil, 200, false},
+			{"HEAD", ui + "/chat/s-42?v=6", "", nil, 200, false},
+			{"GET", ui + "/chat/s-42?x=1", "", nil, 400, false},
+			{"GET", ui + "/nobody/s-42", "", nil, 404, false},
+			{"GET", ui + "/workflow%2Fchat/s-42/stream", "", nil, 204, false},
+			{"GET", ui + "/chat/s-42/stream?v=x", "", nil, 400, true},
+			{"GET", ui + "/nobody/s-42/stream", "", nil, 404, false},
 			{"POST", agui + "/chat?on_disconnect=cancel", aguiInput, nil, 200, false},
 			{"POST", agui + "/chat", `{"threadId":"t","runId":"r","messages":[]}`, nil, 400, false},
 			{"POST", agui + "/chat?on_busy=steer", aguiInput, nil, 400, true},
@@ -445,6 +471,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		{"POST", "/v1/runs", chat, nil, 503, false},
 		{"GET", start, "", nil, 503, false},
 		{"POST", agui + "/chat", aguiInput, nil, 503, false},
+		{"POST", ui + "/chat", uiInput, nil, 503, false},
 	} {
 		t.Run("draining/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, draining, want) })
 	}
@@ -453,6 +480,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		{"HEAD", "/v1/sessions", "", nil, 500, false},
 		{"GET", aSession, "", nil, 500, false},
 		{"GET", agui + "/chat/s-42", "", nil, 500, false},
+		{"GET", ui + "/chat/s-42", "", nil, 500, false},
 		{"HEAD", aSession, "", nil, 500, false},
 		{"DELETE", aSession, "", nil, 500, false},
 		{"GET", aSession + "/tape", "", nil, 500, false},
@@ -500,6 +528,8 @@ func (c *contract) checkAgents(t *testing.T) {
 		{"POST", "/v1/runs", busy, nil, 409, false},
 		{"POST", "/v1/agui/assistant?on_busy=reject", `{"threadId":"s","runId":"r","messages":[{"role":"user","content":"x"}]}`, nil, 409, false},
 		{"GET", "/v1/runs?agent=assistant&session=s&input=x&on_busy=reject", "", nil, 409, false},
+		{"POST", "/v1/ui/assistant?v=7", `{"id":"s","messages":[{"id":"` + resp.Header.Get("X-Run-Id") + `","role":"assistant","parts":[{"type":"dynamic-tool","state":"approval-responded","approval":{"id":"no","approved":true}}]}]}`, nil, 409, false},
+		{"GET", "/v1/ui/assistant/s/stream?v=6", "", nil, 200, false},
 		{"POST", "/v1/sessions/s/handoff", `{"name":"n"}`, nil, 409, false},
 		{"POST", path, `{"decision":"perhaps"}`, nil, 400, true},
 		{"POST", path, yes, []string{"Sec-Fetch-Site: cross-site"}, 403, false},

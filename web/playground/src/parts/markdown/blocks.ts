@@ -8,7 +8,7 @@
 export const limits = {
   text: 1 << 18, // characters
   blocks: 4000,
-  marks: 40_000, // characters that may mean something within a line
+  marks: 16_000, // characters that may mean something within a line, code left out
   depth: 24, // quotes, lists and their items within each other
   leaf: 1 << 14, // characters of a paragraph; a longer one goes on as another
   line: 1 << 13, // characters of a line that are looked at together
@@ -239,7 +239,7 @@ export class Blocks {
   #read(line: string): void {
     this.work += line.length;
     // Not every one of these means something; but whatever is to be found in a line is found at one of them.
-    for (let i = 0; i < line.length; i++) if ("*_~`[<&\\|".includes(line[i]!)) this.#marks++;
+    for (let i = this.#fence ? line.length : 0; i < line.length; i++) if ("*_~`[<&\\|".includes(line[i]!)) this.#marks++;
     this.#touch();
     if (this.#within) this.#goOn(line);
     else this.#line(untab(line));

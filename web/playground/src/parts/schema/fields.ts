@@ -86,7 +86,7 @@ export function resolve(schema: Schema | boolean, root: Schema, depth = 0): Sche
   if (Array.isArray(out.allOf)) {
     const { allOf, ...beside } = out;
     for (const part of (allOf as Schema[]).map((s) => resolve(s, root, depth + 1))) {
-      beside.properties = isObject(part.properties) || isObject(beside.properties) ? { ...(part.properties as object), ...(beside.properties as object) } : undefined;
+      beside.properties = isObject(part.properties) || isObject(beside.properties) ? { ...(beside.properties as object), ...(part.properties as object) } : undefined;
       beside.required = [...((part.required as string[]) ?? []), ...((beside.required as string[]) ?? [])];
       for (const key in part) if (beside[key] === undefined) beside[key] = part[key];
     }

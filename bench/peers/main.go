@@ -23,6 +23,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/demo"
+	"github.com/lingserve/lingserve/bench/peers/node"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/upstream"
 	"github.com/lingserve/lingserve/web"
@@ -121,14 +122,14 @@ func run(ctx context.Context, dir, only string, verbose bool) (failed int, err e
 		if len(checks) == 0 {
 			continue
 		}
-		p, err := startNode(ctx, filepath.Join(dir, peer.script+".mjs"), s.url)
+		p, err := node.Start(ctx, filepath.Join(dir, peer.script+".mjs"), s.url)
 		if err != nil {
 			return failed, err
 		}
 		for _, c := range checks {
 			wrong, got, err := s.check(ctx, p, c)
 			if err != nil {
-				p.stop()
+				p.Stop()
 				return failed, fmt.Errorf("%s: %s: %w", peer.script, c.name, err)
 			}
 			for _, v := range got.Frames {
@@ -140,7 +141,7 @@ func run(ctx context.Context, dir, only string, verbose bool) (failed int, err e
 				fmt.Printf("%+v %v\n", got.seen, got.Complaints)
 			}
 		}
-		if err := p.end(); err != nil {
+		if err := p.End(); err != nil {
 			return failed, err
 		}
 	}
@@ -218,18 +219,16 @@ func (s *stage) close() {
 // listed are the models that the stand-in lists.
 var listed = []string{"gpt-script", "script:8b"}
 
-// patience is for what takes milliseconds unless something is wrong.
-const patience = 15 * time.Second
-
 // check lets a client do its part, and says what is wrong.
-func (s *stage) check(ctx context.Context, p *node, c check) (wrong []string, got *said, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("it did not end"))
+func (s *stage) check(ctx context.Context, p *node.Script, c check) (wrong []string, got *said, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, node.Patience, errors.New("it did not end"))
 	defer cancel()
 	s.mu.Lock()
 	s.now, s.requests, s.last = c, 0, upstream.Request{}
 	s.mu.Unlock()
 	canceled := s.Canceled()
-	if got, err = p.ask(ctx, map[string]any{"do": c.do, "request": c.request}); err != nil {
+	got = new(said)
+	if err := p.Ask(ctx, map[string]any{"do": c.do, "request": c.request}, got); err != nil {
 		return nil, nil, err
 	}
 	want := c.want

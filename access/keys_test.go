@@ -199,7 +199,7 @@ func TestAWrongEntryIsNamedAndItsKeyIsNot(t *testing.T) {
 		"only a key":                  {text, "it has 1 parts before the first blank; expected NAME:KEY:ROLE"},
 		"no role":                     {"ann:" + text, "it has 2 parts before the first blank; expected NAME:KEY:ROLE"},
 		"too much":                    {"ann:" + text + ":user:x", "it has 4 parts before the first blank; expected NAME:KEY:ROLE"},
-		"a blank after the colon":     {"ann: " + text + ":user", "its second part is no key: it has 0 characters; expected one of lingserve keys new, or a random one of 20 to 512"},
+		"a blank after the colon":     {"ann: " + text + ":user", "it has 2 parts before the first blank; expected NAME:KEY:ROLE"},
 		"key and name changed places": {text + ":ann:user", "its second part is no key: it has 3 characters; expected one of lingserve keys new, or a random one of 20 to 512"},
 		"two keys":                    {text + ":" + foreign + ":user", "a key stands where the name belongs; expected NAME:KEY:ROLE"},
 		"key and role changed places": {"ann:user:" + foreign, "its second part is no key: it has 4 characters; expected one of lingserve keys new, or a random one of 20 to 512"},

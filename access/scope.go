@@ -130,6 +130,22 @@ func (s Scopes) String() string {
 	return strings.Join(texts, "+")
 }
 
+// MarshalText is String, for stores of principals.
+func (s Scopes) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what MarshalText has written.
+func (s *Scopes) UnmarshalText(text []byte) (err error) {
+	switch string(text) {
+	case "":
+		*s = Scopes{}
+	case "none":
+		*s = Scopes{listed: true}
+	default:
+		*s, err = ParseScopes(strings.Split(string(text), "+"))
+	}
+	return err
+}
+
 // match says whether name fits a pattern, in which "*" is any text. It goes back only to the last star: what an earlier one took
 // can always be given to that one.
 func match(pattern, name string) bool {

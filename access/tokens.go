@@ -261,8 +261,3 @@ func words(claim any) []string {
 	}
 	return nil
 }
-
-// IsToken says whether a text is meant to be a JWT and not an API key: it begins as the JSON of a header does in base64, and has dots.
-func IsToken(text string) bool {
-	return strings.HasPrefix(text, "ey") && strings.Contains(text, ".")
-}

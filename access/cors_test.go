@@ -1,0 +1,201 @@
+package access_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/access"
+)
+
+const page = "https://app.example.com"
+
+func cors(t testing.TB, origins ...string) *access.CORS {
+	t.Helper()
+	c, err := access.NewCORS(origins, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// asked makes a request of a page.
+func asked(method, origin string, more ...string) *http.Request {
+	r := httptest.NewRequest(method, "http://localhost/v1/runs", nil)
+	if origin != "" {
+		r.Header["Origin"] = []string{origin}
+	}
+	for i := 0; i < len(more); i += 2 {
+		r.Header.Set(more[i], more[i+1])
+	}
+	return r
+}
+
+// SE-11: an origin is the one that is listed or none.
+func TestOnlyListedOriginsSeeAnswers(t *testing.T) {
+	c := cors(t, page, "http://localhost:5173", "capacitor://localhost", "https://[2001:db8::1]:8443")
+	for origin, want := range map[string]bool{
+		page: true, "http://localhost:5173": true, "capacitor://localhost": true, "https://[2001:db8::1]:8443": true,
+		"null": false, "*": false, "http://app.example.com": false, "https://app.example.com:443": false, "https://app.example.com:8443": false,
+		"https://app.example.com/": false, "https://app.example.com.evil.test": false, "https://evilapp.example.com": false, "https://x.app.example.com": false,
+		"https://example.com": false, "https://APP.example.com": false, "https://app.example.com ": false, "https://app.example.com, https://evil.test": false,
+		"https://app.example.com\x00": false, "https://user@app.example.com": false, "http://localhost": false, "http://localhost:51730": false, "https://evil.test": false,
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
+			h := http.Header{}
+			r := asked(method, origin)
+			if method == http.MethodOptions {
+				r.Header.Set("Access-Control-Request-Method", "POST")
+			}
+			preflight, err := c.Apply(h, r)
+			if preflight != (method == http.MethodOptions) || (err == nil) != (want || !preflight) || err != nil && !errors.Is(err, access.ErrOrigin) {
+				t.Errorf("%s %q: %v %v", method, origin, preflight, err)
+			}
+			allowed := h.Get("Access-Control-Allow-Origin")
+			if want && allowed != origin || !want && (allowed != "" || h.Get("Access-Control-Expose-Headers") != "" || h.Get("Access-Control-Allow-Methods") != "") {
+				t.Errorf("%s %q: %v", method, origin, h)
+			}
+			if h.Get("Access-Control-Allow-Credentials") != "" {
+				t.Errorf("%s %q: cookies count", method, origin)
+			}
+		}
+		if c.Allows(origin) != want {
+			t.Errorf("%q: %v", origin, !want)
+		}
+	}
+}
+
+func TestAnAnswerToAListedOrigin(t *testing.T) {
+	c := cors(t, page)
+	for name, tc := range map[string]struct {
+		r    *http.Request
+		want http.Header
+	}{
+		"without an origin": {asked("GET", ""), http.Header{"Vary": {"Accept", "Origin"}}},
+		"a request": {asked("POST", page), http.Header{
+			"Vary":                          {"Accept", "Origin"},
+			"Access-Control-Allow-Origin":   {page},
+			"Access-Control-Expose-Headers": {"X-Run-Id, Location, Retry-After, Idempotency-Replayed, X-Follow-Up-Id, WWW-Authenticate"},
+		}},
+		"a question": {asked("OPTIONS", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,last-event-id"), http.Header{
+			"Vary":                         {"Accept", "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"},
+			"Access-Control-Allow-Origin":  {page},
+			"Access-Control-Allow-Methods": {"GET, HEAD, POST, DELETE"},
+			"Access-Control-Allow-Headers": {"Authorization, Content-Type, Accept, Idempotency-Key, Last-Event-ID, Prefer, Cache-Control, traceparent, tracestate"},
+			"Access-Control-Max-Age":       {"600"},
+		}},
+		"OPTIONS that is no question": {asked("OPTIONS", page), http.Header{
+			"Vary":                          {"Accept", "Origin"},
+			"Access-Control-Allow-Origin":   {page},
+			"Access-Control-Expose-Headers": {"X-Run-Id, Location, Retry-After, Idempotency-Replayed, X-Follow-Up-Id, WWW-Authenticate"},
+		}},
+		"two origins": {func() *http.Request {
+			r := asked("GET", page)
+			r.Header["Origin"] = []string{page, page}
+			return r
+		}(), http.Header{"Vary": {"Accept", "Origin"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := http.Header{"Vary": {"Accept"}}
+			for range 2 { // a second time adds nothing
+				if _, err := c.Apply(h, tc.r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(tc.want, h); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestWithoutOriginsNothingIsSaid(t *testing.T) {
+	c, err := access.NewCORS(nil, time.Hour)
+	if c != nil || err != nil {
+		t.Fatal(c, err)
+	}
+	h := http.Header{}
+	if preflight, err := c.Apply(h, asked("OPTIONS", page, "Access-Control-Request-Method", "POST")); preflight || err != nil || len(h) != 0 || c.Allows(page) {
+		t.Error(preflight, err, h)
+	}
+	if err := c.Trust(http.NewCrossOriginProtection()); err != nil {
+		t.Error(err)
+	}
+}
+
+// SE-11: what other sites may change, and what they may see, is one list.
+func TestListedOriginsPassTheProtectionAgainstOtherSites(t *testing.T) {
+	guard := http.NewCrossOriginProtection()
+	c := cors(t, page, "http://localhost:5173", "capacitor://localhost")
+	if err := c.Trust(guard); err != nil {
+		t.Fatal(err)
+	}
+	for origin, want := range map[string]bool{page: true, "http://localhost:5173": true, "capacitor://localhost": true, "https://evil.test": false, "null": false, "https://app.example.com.evil.test": false} {
+		r := asked("POST", origin, "Sec-Fetch-Site", "cross-site")
+		if err := guard.Check(r); (err == nil) != want {
+			t.Errorf("%s: %v", origin, err)
+		}
+	}
+}
+
+func TestOriginsThatMakeNoSenseAreRefused(t *testing.T) {
+	for origin, why := range map[string]string{
+		"*":                             "each is named, there are no patterns",
+		"https://*.example.com":         "each is named, there are no patterns",
+		"null":                          "any page can have that one",
+		"":                              "it has no scheme or no host",
+		"app.example.com":               "it has no scheme or no host",
+		"//app.example.com":             "it has no scheme or no host",
+		"https:app":                     "it has no scheme or no host",
+		"https://u@app.example.com":     "it has no scheme or no host",
+		"https://app.example.com/":      "something stands after the host",
+		"https://app.example.com/a":     "something stands after the host",
+		"https://app.example.com?":      "something stands after the host",
+		"https://app.example.com#":      "something stands after the host",
+		"https://App.example.com":       "browsers write it in small letters",
+		"https://app.example.com:443":   "browsers leave the usual port out",
+		"http://app.example.com:80":     "browsers leave the usual port out",
+		"https://app.example.com:":      "the port is missing",
+		"https://bücher.example":        "the host is no name in ASCII",
+		"https://app.example.com\nx: y": "it has no scheme or no host",
+	} {
+		_, err := access.NewCORS([]string{origin}, 0)
+		if want := fmt.Sprintf("%q is no origin: %s; expected one as https://app.example.com", origin, why); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func FuzzOrigin(f *testing.F) {
+	c := cors(f, page)
+	f.Add("null")
+	f.Add(page + ".evil.test")
+	f.Add("https://app.example.com:443")
+	f.Fuzz(func(t *testing.T, origin string) {
+		h := http.Header{}
+		if _, err := c.Apply(h, asked("GET", origin)); err != nil {
+			t.Fatal(err)
+		}
+		if allowed := h.Get("Access-Control-Allow-Origin"); allowed != "" && (allowed != page || origin != page) {
+			t.Fatalf("%q is answered with %q", origin, allowed)
+		}
+	})
+}
+
+func BenchmarkCORS(b *testing.B) {
+	c := cors(b, page, "http://localhost:5173")
+	r := asked("POST", page)
+	h := http.Header{}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(h)
+		if _, err := c.Apply(h, r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package access
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Refusals of requests that do not say who asks.
+var (
+	ErrNobody     = unauthorized("none", "this needs an API key; send it as Authorization: Bearer KEY")
+	ErrCredential = unauthorized("malformed", "the header Authorization does not fit; expected it once, as Authorization: Bearer KEY")
+)
+
+// TicketParameter is the member of a query that a ticket stands in.
+const TicketParameter = "ticket"
+
+// Door finds out who sends a request, by what is set up. A door without keys and tokens lets everybody in as [Local].
+type Door struct {
+	Keys    *Keys
+	Tokens  *Tokens
+	Tickets *Tickets
+}
+
+// Open says that nobody has to say who they are.
+func (d *Door) Open() bool { return d == nil || d.Keys == nil && d.Tokens == nil }
+
+// Visitor is who sends a request, and how that is known.
+type Visitor struct {
+	Principal
+	By  string // "key", "token", "ticket"; "" where nobody has to say who they are
+	Key string // id of the key
+}
+
+// Enter returns who sends a request. The error is a [Refusal], or that of the request's context. With ErrExpiredKey and ErrRevokedKey
+// the visitor has the key's id, and is nobody.
+//
+// A ticket counts where there is no header, and is used up by it.
+func (d *Door) Enter(r *http.Request) (Visitor, error) {
+	if d.Open() {
+		return Visitor{Principal: Local}, nil
+	}
+	text, err := bearer(r.Header)
+	switch {
+	case err != nil:
+		return Visitor{}, err
+	case text != "":
+		return d.Show(r.Context(), text)
+	}
+	if ticket := ticketOf(r.URL.RawQuery); ticket != "" && d.Tickets != nil {
+		p, err := d.Tickets.Redeem(r.Context(), ticket, r)
+		if err != nil {
+			return Visitor{}, err
+		}
+		return Visitor{Principal: p, By: "ticket"}, nil
+	}
+	return Visitor{}, ErrNobody
+}
+
+// Show returns whose key or token a text is.
+func (d *Door) Show(ctx context.Context, text string) (Visitor, error) {
+	if d.Tokens != nil && (d.Keys == nil || isToken(text)) {
+		p, err := d.Tokens.Check(ctx, text)
+		if err != nil {
+			return Visitor{}, err
+		}
+		return Visitor{Principal: p, By: "token"}, nil
+	}
+	if d.Keys == nil {
+		return Visitor{}, ErrUnknownKey
+	}
+	key, err := d.Keys.Find(text)
+	switch {
+	case err == nil:
+		return Visitor{Principal: key.Principal, By: "key", Key: key.ID}, nil
+	case key != nil:
+		return Visitor{Key: key.ID}, err
+	}
+	return Visitor{}, err
+}
+
+// isToken says whether a text is meant to be a JWT and not an API key: it begins as the JSON of a header does in base64, and has dots.
+func isToken(text string) bool {
+	return strings.HasPrefix(text, "ey") && strings.Count(text, ".") == 2
+}
+
+// bearer is the key or token of a request; "" where there is none.
+func bearer(h http.Header) (string, error) {
+	const scheme = "bearer "
+	values := h["Authorization"]
+	if len(values) == 0 {
+		return "", nil
+	}
+	if len(values) > 1 || len(values[0]) <= len(scheme) || !strings.EqualFold(values[0][:len(scheme)], scheme) {
+		return "", ErrCredential
+	}
+	text := strings.Trim(values[0][len(scheme):], " ")
+	if text == "" || strings.ContainsAny(text, " ,\t") {
+		return "", ErrCredential
+	}
+	return text, nil
+}
+
+// ticketOf is the ticket of a query. It is looked for only where its name stands, since most requests have none.
+func ticketOf(query string) string {
+	if !strings.Contains(query, TicketParameter) {
+		return ""
+	}
+	values, _ := url.ParseQuery(query)
+	if len(values[TicketParameter]) != 1 {
+		return ""
+	}
+	return values[TicketParameter][0]
+}
+
+// Challenge is the header WWW-Authenticate that an answer with a refusal has whose status is 401; "" for others (RFC 6750).
+func (r *Refusal) Challenge() string {
+	if r.Status != http.StatusUnauthorized {
+		return ""
+	}
+	if r.Reason == ErrNobody.Reason { // who has shown nothing did nothing wrong
+		return `Bearer realm="lingserve"`
+	}
+	return `Bearer realm="lingserve", error="invalid_token", error_description="` + strings.ReplaceAll(r.Detail, `"`, "'") + `"`
+}

@@ -1,0 +1,279 @@
+package access_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/tool"
+)
+
+func issue(t testing.TB, tickets *access.Tickets, p access.Principal, path string) string {
+	t.Helper()
+	text, _, err := tickets.Issue(t.Context(), p, http.MethodGet, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func get(target string) *http.Request { return httptest.NewRequest(http.MethodGet, target, nil) }
+
+// SE-10: a ticket is good once.
+func TestATicketIsGoodOnce(t *testing.T) {
+	tickets := access.NewTickets(access.TicketsOptions{})
+	text := issue(t, tickets, ann, "/v1/runs/r1")
+	if p, err := tickets.Redeem(t.Context(), text, get("/v1/runs/r1/events?ticket="+text)); err != nil || p.Name != "ann" {
+		t.Fatal(p, err)
+	}
+	if p, err := tickets.Redeem(t.Context(), text, get("/v1/runs/r1/events")); !errors.Is(err, access.ErrTicket) || !p.Nobody() {
+		t.Errorf("used again: %v %v", p, err)
+	}
+}
+
+// SE-10: of many who use it at the same time, one gets in.
+func TestOneOfManyWhoUseATicketAtOnceGetsIn(t *testing.T) {
+	tickets := access.NewTickets(access.TicketsOptions{})
+	for range 20 {
+		text := issue(t, tickets, ann, "/v1/runs")
+		var in atomic.Int32
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				if _, err := tickets.Redeem(context.Background(), text, get("/v1/runs")); err == nil {
+					in.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if in.Load() != 1 {
+			t.Fatalf("%d got in", in.Load())
+		}
+	}
+}
+
+// SE-10: a ticket is good for a short time.
+func TestATicketExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tickets := access.NewTickets(access.TicketsOptions{})
+		text, expires, err := tickets.Issue(t.Context(), ann, http.MethodGet, "/v1/runs")
+		if err != nil || time.Until(expires) != time.Minute {
+			t.Fatal(expires, err)
+		}
+		late := issue(t, tickets, ann, "/v1/runs")
+		time.Sleep(59 * time.Second)
+		if _, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		if _, err := tickets.Redeem(t.Context(), late, get("/v1/runs")); !errors.Is(err, access.ErrTicket) {
+			t.Error(err)
+		}
+		forever := access.NewTickets(access.TicketsOptions{Life: 24 * time.Hour})
+		if _, expires, _ = forever.Issue(t.Context(), ann, http.MethodGet, "/"); time.Until(expires) != 5*time.Minute {
+			t.Errorf("a ticket for %v", time.Until(expires))
+		}
+	})
+}
+
+func TestATicketIsForItsPlaceAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		path   string
+		method string
+		target string
+		ok     bool
+	}{
+		"the place":                    {"/v1/runs/r1", "GET", "/v1/runs/r1", true},
+		"below it":                     {"/v1/runs/r1", "GET", "/v1/runs/r1/events", true},
+		"with a query":                 {"/v1/runs/r1", "GET", "/v1/runs/r1?after=3", true},
+		"a slash at the end":           {"/v1/runs/", "GET", "/v1/runs/r1", true},
+		"a path with escapes":          {"/v1/sessions/a%2Fb", "GET", "/v1/sessions/a%2Fb/tape", true},
+		"another way of escaping it":   {"/v1/sessions/a%2Fb", "GET", "/v1/sessions/a/b/tape", false},
+		"another method":               {"/v1/runs/r1", "POST", "/v1/runs/r1", false},
+		"asking for the headers alone": {"/v1/runs/r1", "HEAD", "/v1/runs/r1", false},
+		"another run":                  {"/v1/runs/r1", "GET", "/v1/runs/r2", false},
+		"a name that begins alike":     {"/v1/runs/r1", "GET", "/v1/runs/r10", false},
+		"above it":                     {"/v1/runs/r1", "GET", "/v1/runs", false},
+		"up and down again":            {"/v1/runs/r1", "GET", "/v1/runs/r1/../r2", false},
+		"up in escapes":                {"/v1/runs/r1", "GET", "/v1/runs/r1/%2e%2E/r2", false},
+		"two slashes":                  {"/v1/runs/r1", "GET", "/v1/runs/r1//x", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tickets := access.NewTickets(access.TicketsOptions{})
+			text := issue(t, tickets, ann, tc.path)
+			r := httptest.NewRequest(tc.method, "http://x/", nil)
+			u, err := r.URL.Parse(tc.target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(tc.target, "..") { // which Parse resolves
+				u.Path, u.RawPath = tc.target, ""
+			}
+			r.URL = u
+			if _, err := tickets.Redeem(t.Context(), text, r); (err == nil) != tc.ok {
+				t.Fatal(err)
+			}
+			if _, err := tickets.Redeem(t.Context(), text, get(tc.path)); err == nil {
+				t.Error("it is good after it was tried elsewhere")
+			}
+		})
+	}
+}
+
+func TestATicketIsNotIssuedForWhatMakesNoSense(t *testing.T) {
+	tickets := access.NewTickets(access.TicketsOptions{})
+	for name, tc := range map[string]struct {
+		who          access.Principal
+		method, path string
+		status       int
+	}{
+		"nobody":            {access.Principal{}, "GET", "/v1/runs", 401},
+		"a POST":            {ann, "POST", "/v1/runs", 400},
+		"no path":           {ann, "GET", "", 400},
+		"a whole address":   {ann, "GET", "https://x/v1/runs", 400},
+		"a query":           {ann, "GET", "/v1/runs?x=1", 400},
+		"a detour":          {ann, "GET", "/v1/../runs", 400},
+		"a detour, escaped": {ann, "GET", "/v1/%2E./runs", 400},
+		"a long path":       {ann, "GET", "/" + strings.Repeat("a", 2000), 400},
+	} {
+		text, _, err := tickets.Issue(t.Context(), tc.who, tc.method, tc.path)
+		if refusal, ok := errors.AsType[*access.Refusal](err); !ok || refusal.Status != tc.status || text != "" {
+			t.Errorf("%s: %q %v", name, text, err)
+		}
+	}
+}
+
+func TestWhatIsNoTicketLetsNobodyIn(t *testing.T) {
+	tickets := access.NewTickets(access.TicketsOptions{})
+	good := issue(t, tickets, ann, "/v1/runs")
+	for _, text := range []string{"", "lst_", good[:len(good)-1], good + "a", strings.ToUpper(good), "lst_" + strings.Repeat("a", 32), strings.Repeat("x", 1<<20)} {
+		if p, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) || !p.Nobody() {
+			t.Errorf("%.40q: %v %v", text, p, err)
+		}
+	}
+	if _, err := tickets.Redeem(t.Context(), good, get("/v1/runs")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTicketsThatWaitAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tickets := access.NewTickets(access.TicketsOptions{Most: 3, All: 5})
+		var texts []string
+		for range 3 {
+			texts = append(texts, issue(t, tickets, ann, "/v1/runs"))
+		}
+		_, _, err := tickets.Issue(t.Context(), ann, http.MethodGet, "/v1/runs")
+		if refusal, ok := errors.AsType[*access.Refusal](err); !ok || !errors.Is(err, access.ErrManyTickets) || refusal.Status != 429 || refusal.RetryAfter != time.Minute {
+			t.Errorf("%#v", err)
+		}
+		issue(t, tickets, bob, "/v1/runs")
+		issue(t, tickets, bob, "/v1/runs")
+		if _, _, err := tickets.Issue(t.Context(), bob, http.MethodGet, "/v1/runs"); !errors.Is(err, access.ErrManyTickets) {
+			t.Error(err)
+		}
+		// One that is used makes room for one, and time for all.
+		if _, err := tickets.Redeem(t.Context(), texts[1], get("/v1/runs")); err != nil {
+			t.Error(err)
+		}
+		issue(t, tickets, ann, "/v1/runs")
+		time.Sleep(time.Minute)
+		for range 3 {
+			issue(t, tickets, ann, "/v1/runs")
+		}
+	})
+}
+
+// shared is a store as several servers would have it: it knows a ticket only as text.
+type shared struct {
+	mu sync.Mutex
+	of map[access.TicketDigest][]byte
+}
+
+func (s *shared) Put(_ context.Context, d access.TicketDigest, t access.Ticket) error {
+	text, err := json.Marshal(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of[d] = text
+	return err
+}
+
+func (s *shared) Take(_ context.Context, d access.TicketDigest) (t access.Ticket, ok bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, ok := s.of[d]
+	delete(s.of, d)
+	if ok {
+		err = json.Unmarshal(text, &t)
+	}
+	return t, ok, err
+}
+
+func TestATicketOfASharedStoreIsGoodAtAnotherServer(t *testing.T) {
+	store := &shared{of: map[access.TicketDigest][]byte{}}
+	one := access.NewTickets(access.TicketsOptions{Store: store})
+	other := access.NewTickets(access.TicketsOptions{Store: store})
+	who := access.Principal{Name: "ann", Role: tool.Operator, Scopes: scopes(t, "workflows:team-*")}
+	text := issue(t, one, who, "/v1/runs")
+	for _, kept := range store.of {
+		if strings.Contains(string(kept), text[4:]) {
+			t.Error("the store knows the ticket's text")
+		}
+	}
+	p, err := other.Redeem(t.Context(), text, get("/v1/runs"))
+	if err != nil || p.Role != tool.Operator || p.Scopes.String() != "workflows:team-*" || p.Runs("other") {
+		t.Errorf("%+v %v", p, err)
+	}
+	if _, err := one.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) {
+		t.Error(err)
+	}
+	// Scopes that allow nothing do not become those that allow everything.
+	var s access.Scopes
+	if err := s.UnmarshalText([]byte("none")); err != nil || s.All() || s.String() != "none" {
+		t.Error(s, err)
+	}
+	if err := s.UnmarshalText(nil); err != nil || !s.All() {
+		t.Error(s, err)
+	}
+}
+
+func BenchmarkTicket(b *testing.B) {
+	tickets := access.NewTickets(access.TicketsOptions{})
+	r := get("/v1/runs/r1/events")
+	b.ReportAllocs()
+	for b.Loop() {
+		text, _, err := tickets.Issue(b.Context(), ann, http.MethodGet, "/v1/runs/r1")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := tickets.Redeem(b.Context(), text, r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func ExampleTickets() {
+	tickets := access.NewTickets(access.TicketsOptions{})
+	text, _, err := tickets.Issue(context.Background(), access.Principal{Name: "ann"}, "GET", "/v1/runs/r1/events")
+	if err != nil {
+		panic(err)
+	}
+	request := httptest.NewRequest("GET", "/v1/runs/r1/events?ticket="+text, nil)
+	who, err := tickets.Redeem(context.Background(), text, request)
+	fmt.Println(who.Name, err)
+	_, err = tickets.Redeem(context.Background(), text, request)
+	fmt.Println(err)
+	// Output:
+	// ann <nil>
+	// access: the ticket is unknown, used, expired or for something else; ask for a new one
+}

@@ -66,6 +66,12 @@ export class Bots {
     return all;
   }
 
+  /** Whether some bot writes at a place below a uri. */
+  writesBelow(uri: string): boolean {
+    const prefix = uri === "" ? "" : uri + "/";
+    return this.#bots.some((bot) => bot.depth > 0 && [...bot.at].some(([root, state]) => state === "writing" && root !== uri && root.startsWith(prefix)));
+  }
+
   /** The name of the bot that writes at a uri. */
   nameAt(uri: string): string | undefined {
     return this.#writer(uri)?.bot.name;

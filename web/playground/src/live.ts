@@ -98,8 +98,8 @@ export class Live {
     return this.run.status !== "running";
   }
 
-  /** Whether the value at a uri is complete. */
-  readonly done = (uri: string): boolean => this.over || this.complete.has(uri);
+  /** Whether the value at a uri is complete, with all that is in it: other bots may write in what the bot around them has ended. */
+  readonly done = (uri: string): boolean => this.over || (this.complete.has(uri) && !this.bots.writesBelow(uri));
 
   states(): Record<string, BotState> {
     const { status } = this.run;

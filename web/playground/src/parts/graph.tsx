@@ -32,7 +32,7 @@ export function Graph({ graph, states, onSelect, selected }: GraphProps) {
   const [focused, focus] = useState("");
   const id = useId();
   useEffect(() => {
-    const observer = new ResizeObserver(([entry]) => setRoom(Math.floor(entry!.contentRect.width)));
+    const observer = new ResizeObserver(([entry]) => setRoom(Math.floor(entry!.contentRect.width) + 2 * pad));
     observer.observe(ref.current!);
     return () => observer.disconnect();
   }, []);

@@ -114,10 +114,11 @@ function MemberRow({ name, index, value, uri, depth, bound, done }: MemberProps)
   const container = isContainer(value);
   const expanded = shown ?? depth < deep;
   const prose = typeof value === "string" && isProse(value, uri, bound);
+  const title = typeof value === "string" && !prose && !index && titles.test(name);
   const label = index ? name : short(name, 200) || "(no name)";
   const summary = container ? summarize(value) : "";
   return (
-    <li class={`tree-member${container ? " tree-container" : prose ? " tree-prose" : ""}`}>
+    <li class={`tree-member${container ? " tree-container" : prose ? " tree-prose" : title ? ` tree-title${depth > 1 ? " tree-subtitle" : ""}` : ""}`}>
       <div class="tree-head">
         {container && (
           <button type="button" class="tree-toggle" aria-expanded={expanded} aria-controls={id} onClick={() => show(!expanded)}>
@@ -149,6 +150,9 @@ function MemberRow({ name, index, value, uri, depth, bound, done }: MemberProps)
     </li>
   );
 }
+
+// What models call the title of something stands above it like one.
+const titles = /^(title|heading|headline)$/i;
 
 // A text is prose when it is long, or has lines; and so are those at the same place of other elements, from their beginning, so that
 // they need not move when they have become long.

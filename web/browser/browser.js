@@ -41,7 +41,10 @@ export function test(name, fn) {
     try {
       await fn(t);
     } catch (error) {
-      for (const { problems } of opened) for (const problem of problems) t.diagnostic(problem);
+      for (const { context, problems } of opened) {
+        for (const problem of problems) t.diagnostic(problem);
+        for (const page of context.pages()) t.diagnostic(`the page: ${await page.locator("body").innerText().then((text) => text.slice(0, 1500), String)}`);
+      }
       throw error;
     } finally {
       for (const { context } of opened) await context.close();

@@ -1,0 +1,44 @@
+// The page at /, as a person uses it: by roles and names, never by class.
+import { lingserve } from "../client/test/server.js";
+import { open } from "./browser.js";
+import { model } from "./model.js";
+import { network } from "./network.js";
+
+const workflows = {
+  // One bot that writes JSON of any shape, and one that writes prose.
+  story: "name: story\ndescription: Writes anything.\ninput: {type: object, required: [about], properties: {about: {type: string, title: About, maxLength: 100}}}\nbots:\n  story: {}\n",
+};
+const config = 'agents:\n  assistant: {}\n  careful:\n    ask_always: ["tape.*"]\n';
+
+/** Opens the page on a server whose model says what the test wants. `at` is where in it. */
+export async function playground(t, chrome, { at = "", ...options } = {}) {
+  const script = await model(t);
+  const server = await lingserve(t, { env: { ...script.env, LINGSERVE_GRACE: "1s" }, workflows, config });
+  const net = await network(t, server.url);
+  const page = await open(t, chrome, net.url, options);
+  await page.goto("/" + at);
+  await page.getByRole("navigation").waitFor();
+  return { page, script, server, net, ...parts(page) };
+}
+
+function parts(page) {
+  const document = page.getByRole("region", { name: "Document", exact: true });
+  return {
+    document,
+    conversation: page.getByRole("log"),
+    /** Fills the field of a name and runs. */
+    async run(fields = {}) {
+      for (const [label, text] of Object.entries(fields)) await page.getByLabel(label).first().fill(text);
+      await page.getByRole("button", { name: /^Run\b/ }).click();
+    },
+    /** Says something to the agent. */
+    async say(text) {
+      await page.getByLabel("Message", { exact: true }).fill(text);
+      await page.keyboard.press("Enter");
+    },
+    /** Waits until the page says so of its run. */
+    stands: (word) => page.getByText(word, { exact: true }).first().waitFor(),
+    /** Waits until a text is to be read in the document. */
+    reads: (text) => document.getByText(text).first().waitFor(),
+  };
+}

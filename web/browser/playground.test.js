@@ -1,0 +1,230 @@
+// The page at /.
+import assert from "node:assert/strict";
+import { launch, test } from "./browser.js";
+import { playground } from "./page.js";
+
+const chrome = await launch();
+const broken = [/Failed to load resource: net::ERR_/];
+const chat = { at: "#workflow=chat" };
+const careful = { at: "#agent=careful" };
+
+test("a workflow is chosen, asked, and its document grows while its bots light up", async (t) => {
+  const { page, script, document, run, stands, reads } = await playground(t, chrome);
+  await page.getByRole("link", { name: "encyclopedia" }).click();
+  await run({ Question: "Why is the sky blue?" });
+  const outline = await script.asked();
+  assert.match(outline.question, /Why is the sky blue\?/);
+  await outline.say('{"title": "Why the ');
+  await reads("Why the");
+  await stands("Writing");
+  await outline.say('sky", "summary": "Light.", "sections": [{"title": "Waves"}, ');
+  const section = await script.asked(); // it has begun before the outline has ended
+  await section.say("Of **waves**, which are long.\n\n");
+  await document.locator("strong", { hasText: "waves" }).waitFor();
+  const writing = page.getByRole("button", { name: /^(outline|section), writing/ });
+  await writing.nth(1).waitFor();
+  assert.equal(await writing.count(), 2);
+  await page.getByRole("button", { name: /^quiz, waiting/ }).waitFor();
+  await outline.end('{"title": "Air"}]}');
+  await section.end("- one\n- two\n");
+  await (await script.asked()).end("Of air.");
+  await document.getByRole("listitem").filter({ hasText: /^two$/ }).waitFor();
+  await (await script.asked()).end('{"questions": []}');
+  await stands("Completed");
+  await page.getByRole("button", { name: /^quiz, (done|completed|finished|ended)/ }).waitFor();
+  assert.equal(await page.evaluate(() => Array.from(document.querySelectorAll("#main strong"), (e) => e.textContent).join()), "waves");
+  assert.equal(page.starts().length, 1);
+});
+
+test("a reload in mid-run comes back to the run, and to its end", async (t) => {
+  const { page, script, run, stands, reads } = await playground(t, chrome, chat);
+  await run({ Message: "Why?" });
+  const asked = await script.asked();
+  await asked.say("Before, ");
+  await reads("Before,");
+  await page.reload();
+  await reads("Before,");
+  await stands("Resumed");
+  await asked.say("meanwhile, ");
+  await reads("Before, meanwhile,");
+  await asked.end("after.");
+  await reads("Before, meanwhile, after.");
+  await stands("Completed");
+  assert.equal(page.starts().length, 1, "it is one run");
+  await page.reload();
+  await reads("Before, meanwhile, after.");
+  await stands("Completed");
+  assert.equal(page.starts().length, 1);
+});
+
+test("a server that is killed in mid-run and started again: what there is stays, and the page says what has happened", async (t) => {
+  const { page, server, script, run, stands, reads } = await playground(t, chrome, { ...chat, allow: broken });
+  await run({ Message: "Why?" });
+  await (await script.asked()).say("So far.");
+  await reads("So far.");
+  await server.end("SIGKILL");
+  await page.getByText("The server cannot be reached.").first().waitFor();
+  await server.start();
+  await stands("Interrupted");
+  await reads("So far.");
+  await page.getByRole("button", { name: "Try again" }).click();
+  await (await script.asked()).end("Once more.");
+  await reads("Once more.");
+  await stands("Completed");
+});
+
+test("a network that is cut comes back by itself, and nothing is missing", async (t) => {
+  const { page, net, script, run, stands, reads } = await playground(t, chrome, { ...chat, allow: broken });
+  await run({ Message: "Why?" });
+  const asked = await script.asked();
+  await asked.say("Before, ");
+  await reads("Before,");
+  net.cut();
+  await page.getByText("The server cannot be reached.").first().waitFor();
+  await asked.say("meanwhile, ");
+  net.up();
+  await reads("Before, meanwhile,");
+  await asked.end("after.");
+  await stands("Completed");
+  await reads("Before, meanwhile, after.");
+});
+
+test("cancel, with the button and with Esc twice, keeps what there is", async (t) => {
+  const { page, script, run, stands, reads } = await playground(t, chrome, chat);
+  for (const cancel of [() => page.getByRole("button", { name: "Cancel" }).click(), async () => (await page.keyboard.press("Escape"), await page.getByText("Press Esc again to cancel").waitFor(), await page.keyboard.press("Escape"))]) {
+    await run();
+    const asked = await script.asked();
+    await asked.say("So far.");
+    await reads("So far.");
+    await cancel();
+    await stands("Canceled");
+    await reads("So far.");
+    await asked.closed;
+  }
+});
+
+test("a conversation: the session remembers, also after a reload", async (t) => {
+  const { page, script, conversation, say } = await playground(t, chrome, { at: "#agent=assistant" });
+  await say("My name is Ada.");
+  const first = await script.asked();
+  await first.say("Hello, ");
+  await conversation.getByText("Hello,").waitFor();
+  await first.end("Ada.");
+  await conversation.getByText("Hello, Ada.").waitFor();
+  await say("Who am I?");
+  const second = await script.asked();
+  assert.deepEqual(second.request.messages.slice(-3).map((m) => m.content), ["My name is Ada.", "Hello, Ada.", "Who am I?"]);
+  await second.end("You are Ada.");
+  await conversation.getByText("You are Ada.").waitFor();
+  await page.reload();
+  for (const text of ["My name is Ada.", "Hello, Ada.", "Who am I?", "You are Ada."]) await conversation.getByText(text, { exact: true }).waitFor();
+  assert.equal(page.starts().length, 2);
+});
+
+test("a call that asks is denied with a reason, another one allowed, and remembered", async (t) => {
+  const { page, script, conversation, say } = await playground(t, chrome, careful);
+  const question = page.getByRole("region", { name: "May tape.info run?" });
+  const call = async () => {
+    const asked = await script.asked();
+    await asked.call("tape_info");
+    await asked.end();
+  };
+  await say("How long is this?");
+  await call();
+  await question.getByLabel(/why/).fill("not today");
+  await question.getByRole("button", { name: "Deny" }).click();
+  const after = await script.asked();
+  assert.match(after.question, /not today/);
+  await after.call("tape_info");
+  await after.end();
+  await question.getByRole("checkbox").check();
+  await question.getByRole("button", { name: "Allow" }).click();
+  const allowed = await script.asked();
+  assert.match(allowed.question, /entries/);
+  await allowed.end("Not long.");
+  await conversation.getByText("Not long.").waitFor();
+  assert.equal(await question.count(), 0);
+  await say("And now?");
+  await call();
+  await (await script.asked()).end("Longer.");
+  await conversation.getByText("Longer.").waitFor();
+});
+
+test("a question that waits is there after a reload, too", async (t) => {
+  const { page, script, conversation, say } = await playground(t, chrome, careful);
+  await say("How long is this?");
+  const asked = await script.asked();
+  await asked.call("tape_info");
+  await asked.end();
+  const question = page.getByRole("region", { name: "May tape.info run?" });
+  await question.waitFor();
+  await page.reload();
+  await question.getByRole("button", { name: "Allow" }).click();
+  await (await script.asked()).end("Not long.");
+  await conversation.getByText("Not long.").waitFor();
+});
+
+test("what does not fit is said next to its field", async (t) => {
+  const { page, script, run, reads } = await playground(t, chrome, { at: "#workflow=story", allow: [/Failed to load resource: the server responded with a status of 400/] });
+  const field = page.getByLabel("About");
+  await run({ About: "" });
+  await page.until(() => document.querySelector("[aria-invalid=true]"));
+  assert.equal(await field.getAttribute("aria-invalid"), "true");
+  const said = await field.evaluate((e) => e.getAttribute("aria-describedby").split(" ").map((id) => document.getElementById(id)?.textContent).join(" "));
+  assert.match(said, /required|missing|needed/i);
+  await run({ About: "sky" });
+  await (await script.asked()).end('{"it": "is blue"}');
+  await reads("is blue");
+});
+
+test("a model that fails, and one that cannot be reached, are said as a person would want it", async (t) => {
+  const { page, script, run, stands, reads } = await playground(t, chrome, chat);
+  await run({ Message: "Why?" });
+  (await script.asked()).refuse(401);
+  const failure = page.getByRole("alert").filter({ hasText: "key" });
+  await failure.waitFor();
+  await stands("Failed");
+  assert.doesNotMatch(await failure.innerText(), /127\.0\.0\.1|scripted/, "the model server's address or words");
+  await failure.getByRole("button", { name: "Try again" }).click();
+  const asked = await script.asked();
+  await asked.say("Half of ");
+  await reads("Half of");
+  asked.cut();
+  await page.getByText("The model’s server broke off").waitFor();
+  await reads("Half of");
+});
+
+test("a model that thinks and calls tools shows both, folded", async (t) => {
+  const { page, script, conversation, say } = await playground(t, chrome, { at: "#agent=assistant" });
+  await say("How long is this?");
+  const asked = await script.asked();
+  await asked.think("Let me look.");
+  await asked.call("tape_info");
+  await asked.end();
+  await (await script.asked()).end("Short.");
+  await conversation.getByText("Short.").waitFor();
+  await conversation.getByText("Thoughts").click();
+  await conversation.getByText("Let me look.").last().waitFor();
+  await conversation.getByText("tape_info").click();
+  await conversation.getByText(/"entries": \d/).waitFor();
+});
+
+test("the events are listed with their ids, and the figures of the run", async (t) => {
+  const { page, script, run, stands } = await playground(t, chrome, chat);
+  await run({ Message: "Why?" });
+  await (await script.asked()).end("Because.");
+  await stands("Completed");
+  const events = page.getByRole("region", { name: "Events of the run" });
+  assert.deepEqual((await events.getByRole("button").allInnerTexts()).map((text) => text.split("\n").filter(Boolean).slice(1, 3)), [
+    ["0", "started"], ["1", "answer"], ["2", "answer"], ["3", "usage"], ["4", "finished"],
+  ]);
+  await page.getByText("11 of 7 read", { exact: true }).waitFor(); // tokens, as the model's server has counted them
+});
+
+test("the back button goes to what was looked at before", async (t) => {
+  const { page } = await playground(t, chrome, chat);
+  await page.getByRole("link", { name: "story" }).click();
+  await page.getByRole("heading", { level: 1, name: "story" }).waitFor();
+  await page.goBack();
+  await page.getByRole("heading", { level: 1, name: "chat" }).waitFor();
+});

@@ -101,7 +101,7 @@ function Labelled({ p, hint, wrong, children }: { p: Props; hint?: ComponentChil
           {f.required && p.onRemove === undefined && <Required />}
         </label>
         {f.example !== undefined && isBlank(p.value) && (
-          <button type="button" class="part-quiet" onClick={() => p.onChange(f.example)} aria-label={`Use the example for ${titleOf(f, p.name)}`}>
+          <button type="button" class="part-quiet" onClick={() => p.onChange(f.example)} aria-label={`Use example for ${titleOf(f, p.name)}`}>
             Use example
           </button>
         )}

@@ -42,7 +42,7 @@ export function Graph({ graph, states, onSelect, selected }: GraphProps) {
 
   return (
     <div class="graph" ref={ref}>
-      <div class="graph-scroll">
+      <div class="graph-scroll" role="group" aria-label="The bots, drawn" tabIndex={0}>
         <svg width={drawn.width} height={drawn.height} viewBox={`0 0 ${drawn.width} ${drawn.height}`} aria-hidden="true" focusable="false">
           <defs>
             <marker id={`${id}-tip`} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">

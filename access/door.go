@@ -114,6 +114,28 @@ func ticketOf(query string) string {
 	return values[TicketParameter][0]
 }
 
+// WithoutTicket is a request without the ticket in its address, which handlers do not know and logs must not have. It is the same one
+// where there is none.
+func WithoutTicket(r *http.Request) *http.Request {
+	if !strings.Contains(r.URL.RawQuery, TicketParameter) {
+		return r
+	}
+	var kept []string
+	for pair := range strings.SplitSeq(r.URL.RawQuery, "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		if plain, err := url.QueryUnescape(name); err != nil || plain != TicketParameter {
+			kept = append(kept, pair)
+		}
+	}
+	if len(kept) == strings.Count(r.URL.RawQuery, "&")+1 {
+		return r
+	}
+	without, address := *r, *r.URL
+	address.RawQuery = strings.Join(kept, "&")
+	without.URL, without.RequestURI = &address, address.RequestURI()
+	return &without
+}
+
 // Challenge is the header WWW-Authenticate that an answer with a refusal has whose status is 401; "" for others (RFC 6750).
 func (r *Refusal) Challenge() string {
 	if r.Status != http.StatusUnauthorized {

@@ -67,7 +67,7 @@ func TestHostileYAMLIsRefusedQuickly(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			start := time.Now()
 			_, err := ParseSpec("w.yaml", []byte(test.yaml), nil)
-			if took := time.Since(start); took > 10*time.Second {
+			if took := time.Since(start); took > time.Minute { // the bound is for busy machines; what is not refused would take hours
 				t.Errorf("it took %s", took)
 			}
 			e, ok := errors.AsType[*FileError](err)
@@ -103,6 +103,7 @@ func FuzzParseSpec(f *testing.F) {
 		"", "bots: {a: {}}", "bots:\n  a: {on: {value: '**'}, max: 1, root: 'a/{{ event.match.0 }}'}",
 		"bots: {a: {when: 'input.x', prompt: [{file: x}, 'y {{ input }}']}}\nevents: [{on: a/*, send: {event: e, data: [1, '{{ event.uri }}']}}]",
 		"a: &x [1]\nb: *x", "a: !!str 1", "? a\n: b", "a: |2\n   x", "{m: [a:b, c: d]}", "\ufeffa: \"\\x41\"", "input: {$ref: '#'}\nbots: {a: {}}",
+		"bots: {a: {root: 'a\x00'}}", "bots:\n  a: {root: 'a\x00b'}",
 	} {
 		f.Add([]byte(s))
 	}

@@ -82,8 +82,8 @@ func rootSegments(text string, stars []star) []segment {
 	if strings.Contains(text, "{%") {
 		return []segment{anySegments}
 	}
-	// Each {{ … }} becomes one rune that stands in no uri, so that the slashes inside do not count.
-	const hole = "\x00"
+	// Each {{ … }} becomes one byte that stands in no text, so that the slashes inside do not count.
+	const hole = "\xff"
 	var kinds []star
 	var b strings.Builder
 	for rest := text; ; {

@@ -28,7 +28,7 @@ function parts(page) {
     conversation: page.getByRole("log"),
     /** Fills the field of a name and runs. */
     async run(fields = {}) {
-      for (const [label, text] of Object.entries(fields)) await page.getByLabel(label).first().fill(text);
+      for (const [label, text] of Object.entries(fields)) await page.getByRole("textbox", { name: label }).fill(text);
       await page.getByRole("button", { name: /^Run\b/ }).click();
     },
     /** Says something to the agent. */

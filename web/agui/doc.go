@@ -42,8 +42,8 @@ const (
 	custom           = "CUSTOM"
 )
 
-// Bounds of what is sent at once. Clients give up where more than 10 MiB have no end.
-const (
+// Bounds of what is sent at once. Clients give up where more than 10 MiB have no end. Only tests change them.
+var (
 	maxValue = 6 << 20 // bytes of one value
 	maxPiece = 1 << 20 // bytes that a larger one is cut into, about
 )

@@ -1,4 +1,5 @@
-package agui_test
+// Package aguitest has a client of AG-UI for tests, which is as strict as the protocol's own.
+package aguitest
 
 import (
 	"bytes"
@@ -8,34 +9,37 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/lingserve/lingserve/web/agui"
 )
 
-// client is what the protocol's own client makes of a stream, and as strict: what that stops at is an error here, and so is what
+// Client is what the protocol's own client makes of a stream, and as strict: what that stops at is an error here, and so is what
 // it only warns of.
-type client struct {
-	state    any
-	messages []*message
-	notes    []note // events of the type CUSTOM
-	log      []string
-	bytes    int
+type Client struct {
+	State    any
+	Messages []*Message
+	Notes    []Note
+	Log      []string // types of events, with what they are of
+	Bytes    int
+	Longest  int // of the events, in bytes
 
-	started, ended bool
-	open           map[string]string // what was opened and not closed, by kind and id: of which kind
-	end            map[string]json.RawMessage
-	err            error
+	Started, Ended bool
+	End            map[string]json.RawMessage // the event that has ended the run
+	Err            error                      // why it has stopped reading
+
+	open map[string]string // what was opened and not closed, by kind and id: of which kind
 }
 
-type message struct {
+// Message is a message as the client has it.
+type Message struct {
 	ID, Role, Content string
-	Calls             []*toolCall
+	Calls             []*Call
 	Call              string
 }
 
-type toolCall struct{ ID, Name, Arguments string }
+// Call is the call of a tool.
+type Call struct{ ID, Name, Arguments string }
 
-type note struct {
+// Note is an event of the type CUSTOM.
+type Note struct {
 	Name  string
 	Value json.RawMessage
 }
@@ -43,24 +47,28 @@ type note struct {
 // maxFrame is what the client takes in one event.
 const maxFrame = 10 << 20
 
-// read takes a part of a stream that has whole events.
-func (c *client) read(stream []byte) {
-	c.bytes += len(stream)
+// Read takes a part of a stream that has whole events.
+func (c *Client) Read(stream []byte) {
+	c.Bytes += len(stream)
 	if bytes.Contains(stream, []byte("\r")) || len(stream) > 0 && !bytes.HasSuffix(stream, []byte("\n\n")) {
-		c.err = errors.Join(c.err, fmt.Errorf("the stream is cut at %q", stream))
+		c.Err = errors.Join(c.Err, fmt.Errorf("the stream is cut at %q", stream))
 		return
 	}
 	for frame := range bytes.SplitSeq(bytes.TrimSuffix(stream, []byte("\n\n")), []byte("\n\n")) {
 		if len(frame) == 0 {
 			continue
 		}
-		if err := c.frame(frame); err != nil && c.err == nil {
-			c.err = fmt.Errorf("%w in %.300s", err, frame)
+		if err := c.frame(frame); err != nil && c.Err == nil {
+			c.Err = fmt.Errorf("%w in %.300s", err, frame)
 		}
 	}
 }
 
-func (c *client) frame(frame []byte) error {
+func (c *Client) frame(frame []byte) error {
+	for bytes.HasPrefix(frame, []byte(":\n")) { // which keeps an idle stream open
+		frame = frame[2:]
+	}
+	c.Longest = max(c.Longest, len(frame))
 	text, ok := bytes.CutPrefix(frame, []byte("data: "))
 	if !ok || bytes.ContainsAny(text, "\n") || len(text) > maxFrame {
 		return fmt.Errorf("not one line of data, or %d bytes", len(frame))
@@ -110,27 +118,27 @@ var needs = map[string][2]string{
 	"STATE_SNAPSHOT": {"snapshot", ""}, "STATE_DELTA": {"delta", ""}, "MESSAGES_SNAPSHOT": {"messages", ""}, "CUSTOM": {"name value", ""},
 }
 
-func (c *client) event(e map[string]json.RawMessage) error {
+func (c *Client) event(e map[string]json.RawMessage) error {
 	kind, id, err := c.shape(e)
 	if err != nil {
 		return err
 	}
-	c.log = append(c.log, strings.TrimSpace(kind+" "+id))
+	c.Log = append(c.Log, strings.TrimSpace(kind+" "+id))
 	if c.open == nil {
 		c.open = map[string]string{}
 	}
 	switch kind {
 	case "RUN_STARTED":
-		if c.started && !c.ended {
+		if c.Started && !c.Ended {
 			return errors.New("a run is still active")
 		}
-		c.started, c.ended, c.open, c.end = true, false, map[string]string{}, nil
+		c.Started, c.Ended, c.open, c.End = true, false, map[string]string{}, nil
 		return nil
 	case "RUN_FINISHED", "RUN_ERROR":
 		if len(c.open) > 0 {
 			return fmt.Errorf("still open: %v", c.open)
 		}
-		c.ended, c.end = true, e
+		c.Ended, c.End = true, e
 		if kind == "RUN_FINISHED" {
 			return checkOutcome(e)
 		}
@@ -151,37 +159,37 @@ func (c *client) event(e map[string]json.RawMessage) error {
 		if c.open[strings.TrimSuffix(kind, "CONTENT")+"START "+id] == "" {
 			return errors.New("it is not open")
 		}
-		c.message(id).Content += str(e["delta"])
+		c.message(id).Content += Text(e["delta"])
 		return nil
 	case "TOOL_CALL_ARGS":
 		if c.open["TOOL_CALL_START "+id] == "" {
 			return errors.New("it is not open")
 		}
-		c.call(id).Arguments += str(e["delta"])
+		c.Call(id).Arguments += Text(e["delta"])
 		return nil
 	case "TOOL_CALL_RESULT":
-		c.messages = append(c.messages, &message{ID: str(e["messageId"]), Role: "tool", Content: str(e["content"]), Call: id})
+		c.Messages = append(c.Messages, &Message{ID: Text(e["messageId"]), Role: "tool", Content: Text(e["content"]), Call: id})
 		return nil
 	case "STATE_SNAPSHOT":
-		c.state = decode(e["snapshot"])
+		c.State = Decode(e["snapshot"])
 		return nil
 	case "STATE_DELTA":
-		state, err := patch(c.state, e["delta"])
+		state, err := patch(c.State, e["delta"])
 		if err == nil {
-			c.state = state
+			c.State = state
 		}
 		return err
 	case "MESSAGES_SNAPSHOT":
 		return c.snapshot(e["messages"])
 	case "CUSTOM":
-		c.notes = append(c.notes, note{str(e["name"]), e["value"]})
+		c.Notes = append(c.Notes, Note{Text(e["name"]), e["value"]})
 	}
 	return nil
 }
 
 // shape checks the members of an event, and returns what it is of.
-func (c *client) shape(e map[string]json.RawMessage) (kind, id string, err error) {
-	kind = str(e["type"])
+func (c *Client) shape(e map[string]json.RawMessage) (kind, id string, err error) {
+	kind = Text(e["type"])
 	known, ok := needs[kind]
 	if !ok {
 		return kind, "", errors.New("an unknown type")
@@ -200,15 +208,15 @@ func (c *client) shape(e map[string]json.RawMessage) (kind, id string, err error
 			return kind, "", fmt.Errorf("%s is no string", name)
 		}
 	}
-	if !c.started && kind != "RUN_STARTED" && kind != "RUN_ERROR" {
+	if !c.Started && kind != "RUN_STARTED" && kind != "RUN_ERROR" {
 		return kind, "", errors.New("it is the first event")
 	}
-	if c.ended && kind != "RUN_STARTED" {
+	if c.Ended && kind != "RUN_STARTED" {
 		return kind, "", errors.New("the run has ended")
 	}
 	for _, name := range []string{"toolCallId", "messageId", "stepName"} {
 		if e[name] != nil {
-			return kind, str(e[name]), nil
+			return kind, Text(e[name]), nil
 		}
 	}
 	return kind, "", nil
@@ -235,30 +243,30 @@ func checkOutcome(e map[string]json.RawMessage) error {
 	return nil
 }
 
-func (c *client) begin(kind, id string, e map[string]json.RawMessage) error {
+func (c *Client) begin(kind, id string, e map[string]json.RawMessage) error {
 	if c.open[kind+" "+id] != "" {
 		return errors.New("it is open already")
 	}
 	c.open[kind+" "+id] = kind
 	switch kind {
 	case "TEXT_MESSAGE_START":
-		if role := str(e["role"]); role != "assistant" {
+		if role := Text(e["role"]); role != "assistant" {
 			return errors.New("a role that is none: " + role)
 		}
 		c.messageOf(id, "assistant")
 	case "REASONING_MESSAGE_START":
 		c.messageOf(id, "reasoning")
 	case "TOOL_CALL_START":
-		if c.call(id) != nil {
+		if c.Call(id) != nil {
 			return errors.New("a call of this id was there before") // and has arguments
 		}
-		m := c.messageOf(str(e["parentMessageId"]), "assistant")
-		m.Calls = append(m.Calls, &toolCall{ID: id, Name: str(e["toolCallName"])})
+		m := c.messageOf(Text(e["parentMessageId"]), "assistant")
+		m.Calls = append(m.Calls, &Call{ID: id, Name: Text(e["toolCallName"])})
 	}
 	return nil
 }
 
-func (c *client) shut(kind, id string) error {
+func (c *Client) shut(kind, id string) error {
 	if c.open[kind+" "+id] == "" {
 		return errors.New("it is not open")
 	}
@@ -266,8 +274,8 @@ func (c *client) shut(kind, id string) error {
 	return nil
 }
 
-func (c *client) message(id string) *message {
-	for _, m := range c.messages {
+func (c *Client) message(id string) *Message {
+	for _, m := range c.Messages {
 		if m.ID == id {
 			return m
 		}
@@ -275,20 +283,21 @@ func (c *client) message(id string) *message {
 	return nil
 }
 
-func (c *client) messageOf(id, role string) *message {
+func (c *Client) messageOf(id, role string) *Message {
 	m := c.message(id)
 	if m == nil {
-		m = &message{ID: id, Role: role}
-		c.messages = append(c.messages, m)
+		m = &Message{ID: id, Role: role}
+		c.Messages = append(c.Messages, m)
 	}
 	if m.Role != role {
-		c.err = errors.Join(c.err, fmt.Errorf("the message %s is of %s, not of %s", id, m.Role, role))
+		c.Err = errors.Join(c.Err, fmt.Errorf("the message %s is of %s, not of %s", id, m.Role, role))
 	}
 	return m
 }
 
-func (c *client) call(id string) *toolCall {
-	for _, m := range c.messages {
+// Call finds a call; nil where there is none.
+func (c *Client) Call(id string) *Call {
+	for _, m := range c.Messages {
 		for _, call := range m.Calls {
 			if call.ID == id {
 				return call
@@ -298,7 +307,7 @@ func (c *client) call(id string) *toolCall {
 	return nil
 }
 
-func (c *client) snapshot(text json.RawMessage) error {
+func (c *Client) snapshot(text json.RawMessage) error {
 	var list []struct {
 		ID, Role, Content, ToolCallID string
 		ToolCalls                     []struct {
@@ -309,23 +318,23 @@ func (c *client) snapshot(text json.RawMessage) error {
 	if err := json.Unmarshal(text, &list); err != nil {
 		return err
 	}
-	c.messages = nil
+	c.Messages = nil
 	for _, m := range list {
-		to := &message{ID: m.ID, Role: m.Role, Content: m.Content, Call: m.ToolCallID}
+		to := &Message{ID: m.ID, Role: m.Role, Content: m.Content, Call: m.ToolCallID}
 		if m.ID == "" || c.message(m.ID) != nil {
 			return fmt.Errorf("the id %q of a message", m.ID)
 		}
 		for _, call := range m.ToolCalls {
-			to.Calls = append(to.Calls, &toolCall{call.ID, call.Function.Name, call.Function.Arguments})
+			to.Calls = append(to.Calls, &Call{call.ID, call.Function.Name, call.Function.Arguments})
 		}
-		c.messages = append(c.messages, to)
+		c.Messages = append(c.Messages, to)
 	}
 	return nil
 }
 
-// texts are the contents of the messages of a role, in order.
-func (c *client) texts(role string) (list []string) {
-	for _, m := range c.messages {
+// Texts are the contents of the messages of a role, in order.
+func (c *Client) Texts(role string) (list []string) {
+	for _, m := range c.Messages {
 		if m.Role == role && m.Content != "" {
 			list = append(list, m.Content)
 		}
@@ -333,13 +342,14 @@ func (c *client) texts(role string) (list []string) {
 	return list
 }
 
-func str(raw json.RawMessage) (s string) {
+// Text is what a JSON string says.
+func Text(raw json.RawMessage) (s string) {
 	_ = json.Unmarshal(raw, &s)
 	return s
 }
 
-// decode keeps numbers as they are written.
-func decode(raw []byte) (v any) {
+// Decode decodes JSON text, and keeps numbers as they are written.
+func Decode(raw []byte) (v any) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	if err := dec.Decode(&v); err != nil {
@@ -367,7 +377,7 @@ func patch(document any, text json.RawMessage) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if document, err = apply(document, op.Op, path, decode(op.Value)); err != nil {
+		if document, err = apply(document, op.Op, path, Decode(op.Value)); err != nil {
 			return nil, fmt.Errorf("%s %q: %w", op.Op, op.Path, err)
 		}
 	}
@@ -452,5 +462,3 @@ func apply(at any, op string, path []string, value any) (any, error) {
 	}
 	return nil, fmt.Errorf("%T holds no %q", at, path[0])
 }
-
-var _ = agui.Version

@@ -1,13 +1,28 @@
 # Every line can be run by hand. Only Go is needed; where there is a C compiler, too, tests run under the race detector.
 
 GO      ?= go
-FUZZ    ?= 2s
+FUZZ    ?= 1s
 SOAK    ?= 10m
 ADDR    ?= 127.0.0.1:8080
 # Two at a time is what the race detector and the fuzzer leave room for on a small machine.
 FUZZJOBS ?= 2
 # The race detector needs cgo, which go turns off where it finds no C compiler.
 RACE    ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+# Tests that are much work of one goroutine, each with its package's folder: the race detector has nothing to find in them, and
+# takes ten times as long.
+ALONE    = ./bench/parse/TestShapesAreReadRight \
+	./channel/markup/TestAHugeTextWithoutAPlaceToCutLosesNothing \
+	./channel/markup/TestALongDocumentIsConvertedAsAShortOne \
+	./cmd/server/TestParseCommandOfALargeInput \
+	./flow/TestHostileYAMLIsRefusedQuickly \
+	./internal/schema/TestNoSchemaAndNoValueTakesLong \
+	./jsonuri/TestDocumentOfManyDeepArrays \
+	./jsonuri/TestDocumentOfManyPieces \
+	./jsonuri/TestEveryTextCutOffAnywhereIsFinished \
+	./jsonuri/TestEveryValidDocumentFoldsToItsValueHoweverItIsCut \
+	./jsonuri/TestRepairTakesLinearTimeForEveryText \
+	./tube/TestATubeIsASliceOfEvents
+alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 
 .PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once web client playground browser clean
 
@@ -28,10 +43,12 @@ fmt:
 vet:
 	$(GO) vet ./...
 
+# What "go test" vets by itself, and once more for the race detector, "make vet" has.
 unit:
-	$(GO) test $(RACE) -shuffle=on -count=1 ./...
+	$(GO) test -vet=off -shuffle=on -count=1 -run '$(alone)' $(sort $(dir $(ALONE)))
+	$(GO) test -vet=off $(RACE) -shuffle=on -count=1 -skip '$(alone)' ./...
 
-# Some seconds of every fuzz target; "make fuzz" has minutes.
+# A second of every fuzz target, which is some thousand inputs; "make fuzz" has minutes.
 fuzz-seconds:
 	@GO="$(GO)" ./tools/fuzz.sh $(FUZZ) $(FUZZJOBS)
 
@@ -57,8 +74,8 @@ bench:
 # The benchmarks of turns, tapes and channels once: they still run, and what they count is printed. Times of one run say nothing.
 # A tape of a million entries is here, too: under the race detector, the tests have a tenth of it.
 bench-once:
-	$(GO) test -run '^$$' -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./channel/... ./bench/turns
-	$(GO) test -run LargeStores ./tape/file
+	$(GO) test -run '^$$' -vet=off -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./channel/... ./bench/turns
+	$(GO) test -vet=off -run LargeStores ./tape/file
 
 # What browsers load. Only these need Node and npm; what they make is committed, so that nothing else does.
 web: client playground

@@ -189,8 +189,14 @@ func appendEscapedByte(dst []byte, c byte) []byte {
 
 // AppendEscaped appends text as the content of a JSON string (RFC 8259, section 7), without quotes. What is not UTF-8 becomes
 // U+FFFD, one for each byte.
-func AppendEscaped(dst []byte, text string) []byte {
-	return appendEscaped(dst, unsafe.Slice(unsafe.StringData(text), len(text))) // only read
+func AppendEscaped[T string | []byte](dst []byte, text T) []byte {
+	switch t := any(text).(type) {
+	case []byte:
+		return appendEscaped(dst, t)
+	case string:
+		return appendEscaped(dst, unsafe.Slice(unsafe.StringData(t), len(t))) // only read
+	}
+	return dst
 }
 
 // appendEscaped does the same with bytes.

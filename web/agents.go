@@ -161,7 +161,7 @@ func (s *Server) prepareAgent(a *ask) (spec, *problem) {
 		sp.session = sp.agent.id
 	}
 	sp.agent.envelope = &turn.Envelope{
-		ID: sp.agent.id, Channel: Channel, Content: text, Life: sp.agent,
+		ID: sp.agent.id, Channel: Channel, Content: text, Media: a.media(), Life: sp.agent,
 		Extra: map[string]any{
 			ExtraAgent: a.Agent, extraOptions: a.Options, extraCaller: a.Instructions, extraHistory: a.History,
 		},
@@ -618,6 +618,9 @@ func (a *agentRun) take(e turn.Event, err error) {
 			a.m.Report(a.name, &bot.Failure{Code: e.Err.Code, Message: e.Err.Message})
 		}
 	case turn.FinalEvent:
+		if e.Final != nil && e.Final.Reason == adapter.FinishLength && a.tells != nil {
+			a.tells.cut.Store(true)
+		}
 	default: // approval_required, approval_resolved, handoff, and what plugins add
 		if len(e.Value) == 0 {
 			return

@@ -41,6 +41,9 @@ func (b *bench) listed() (ids []string) {
 		b.t.Errorf("not a list: %+v", list)
 	}
 	for _, m := range list.Data {
+		if m.OwnedBy == "agent" || m.OwnedBy == "workflow" { // which take a model's place for OpenAI's clients
+			continue
+		}
 		if m.Object != "model" || m.OwnedBy+":" != m.ID[:len(m.OwnedBy)+1] || m.Created == 0 {
 			b.t.Errorf("%+v", m)
 		}

@@ -46,6 +46,9 @@ type ask struct {
 	// Of clients that keep their conversations themselves.
 	Instructions string `json:"instructions,omitempty"` // beside an agent's own; a workflow has its own and takes none
 	History      []said `json:"history,omitempty"`      // before the input; a session that has a tape takes none
+
+	Images     []string    `json:"images,omitempty"`     // to an agent, beside the input: each itself, as data
+	Completion *completion `json:"completion,omitempty"` // in place of a workflow or an agent: the model alone
 }
 
 // options are what a caller may ask of the models.

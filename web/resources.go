@@ -73,21 +73,47 @@ type model struct {
 	Default bool `json:"default,omitempty"`
 }
 
-// getModels lists the models that can be used, in the shape of OpenAI's list: those that are configured, the default, and what
-// the workflows name at this moment.
-func (s *Server) getModels(w http.ResponseWriter, r *http.Request) {
+// models are the models that can be used: those that are configured, the default, and what the workflows name at this moment; and
+// behind them the agents and workflows, which take a model's place for OpenAI's clients.
+func (s *Server) models() (list []model) {
 	standard := cmp.Or(s.o.Bot.Model, s.o.Models.Default)
 	first := adapter.Links(standard)[0]
-	list := struct {
-		Object string  `json:"object"`
-		Data   []model `json:"data"`
-	}{"list", []model{}}
+	add := func(name, owner string, first bool) {
+		// Nobody knows when a model was made; clients of this shape want a number.
+		list = append(list, model{name, "model", s.began.Unix(), owner, first})
+	}
 	for _, name := range s.o.Models.Usable(append(s.o.Workflows.Models(), standard)...) {
 		provider, _, _ := strings.Cut(name, ":")
-		// Nobody knows when a model was made; clients of this shape want a number.
-		list.Data = append(list.Data, model{name, "model", s.began.Unix(), provider, name == first})
+		add(name, provider, name == first)
 	}
-	s.sendJSON(w, r, http.StatusOK, list)
+	agents, workflows := s.targets()
+	for _, name := range agents {
+		add(name, "agent", false)
+	}
+	for _, name := range workflows {
+		add(name, "workflow", false)
+	}
+	return list
+}
+
+// getModels lists the models in the shape of OpenAI's list.
+func (s *Server) getModels(w http.ResponseWriter, r *http.Request) {
+	s.sendJSON(w, r, http.StatusOK, struct {
+		Object string  `json:"object"`
+		Data   []model `json:"data"`
+	}{"list", append([]model{}, s.models()...)})
+}
+
+// getModel describes one of them. Its name may have slashes, escaped or not.
+func (s *Server) getModel(w http.ResponseWriter, r *http.Request) {
+	name := pathValue(r, "*")
+	for _, m := range s.models() {
+		if m.ID == name {
+			s.sendJSON(w, r, http.StatusOK, m)
+			return
+		}
+	}
+	writeOpenAI(w, s.noModel(name))
 }
 
 type health struct {

@@ -46,6 +46,7 @@ type run struct {
 	began   time.Time
 	// lost says that the server ended in the middle of the run, and what it had made is not there any more.
 	lost bool
+	cut  atomic.Bool // an agent's model has come to its limit of tokens
 	// heard says that a chat has been told of it to its end; see getUIStream.
 	heard atomic.Bool
 
@@ -91,7 +92,9 @@ func (r *run) state() (o outcome, document, reserved []byte) {
 	default:
 		if m := r.manager.Load(); m != nil {
 			res := m.Peek(false)
-			return outcomeOf(res), res.Result, res.Reserved
+			o = outcomeOf(res)
+			o.Truncated = o.Truncated || r.cut.Load()
+			return o, res.Result, res.Reserved
 		}
 		<-r.done // it has ended since
 	}

@@ -229,6 +229,7 @@ func (rs *runs) supervise(r *run, m *ling.Manager) {
 // ended keeps what is kept of a run. closeErr is what it has failed of.
 func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	o := outcomeOf(m.Peek(false))
+	o.Truncated = o.Truncated || r.cut.Load()
 	r.outcome = o
 	close(r.done)
 	r.manager.Store(nil)

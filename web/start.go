@@ -149,6 +149,8 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "expected a session beside it, which can be busy"})
 	case a.OnBusy == string(turn.Steer):
 		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "a workflow cannot be steered, only an agent; expected queue, reject or interrupt"})
+	case a.Completion != nil:
+		sp.workflow = a.Completion.workflow()
 	case a.Inline != nil:
 		w, p := s.inline(a.Inline)
 		if p != nil {

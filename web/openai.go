@@ -1,0 +1,428 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web/frame"
+	"github.com/lingserve/lingserve/web/openai"
+)
+
+// completion is what a model is asked for without an agent or a workflow around it: the messages as they are.
+type completion struct {
+	Messages   []adapter.Message `json:"messages"`
+	JSON       bool              `json:"json,omitempty"`
+	Schema     json.RawMessage   `json:"schema,omitempty"`
+	SchemaName string            `json:"schema_name,omitempty"`
+}
+
+// completionName is what the run of a completion is called, and its only bot.
+const completionName = "completion"
+
+// workflow is one bot that asks the model.
+func (c *completion) workflow() flow.Workflow {
+	return flow.Func(completionName, "", nil, func(_ context.Context, m *ling.Manager, _ map[string]any) error {
+		b, err := m.CreateBot(completionName, "", func(config *bot.Config) {
+			config.NoValue, config.Format = true, bot.Text
+			if c.JSON {
+				config.Format, config.Schema, config.SchemaName = bot.JSON, c.Schema, c.SchemaName
+			}
+		})
+		if err != nil {
+			return err
+		}
+		b.SetHistory(c.Messages...)
+		return b.Chat(bot.Message{})
+	})
+}
+
+// postCompletion answers a chat completion: an agent, a workflow or a model takes the place of OpenAI's.
+func (s *Server) postCompletion(w http.ResponseWriter, r *http.Request) {
+	body, p := s.readJSON(w, r)
+	if p == nil {
+		p = checkBody(body)
+	}
+	if p != nil {
+		p.openai(w, nil)
+		return
+	}
+	q, refusal := openai.Read(body)
+	if refusal != nil {
+		writeOpenAI(w, refusal)
+		return
+	}
+	st, d := new(start), new(decoder)
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		d.parameter = "Idempotency-Key"
+		st.setKey(d, key)
+		if len(d.misfits) > 0 {
+			invalid(misfit{Header: d.parameter, Detail: d.misfits[0].Detail}).openai(w, q)
+			return
+		}
+	}
+	if refusal := s.completionOf(&st.ask, q); refusal != nil {
+		writeOpenAI(w, refusal)
+		return
+	}
+	// Whoever waits for an answer in this shape cannot be asked anything. And it cannot come back to a run, but by its key: a run that
+	// nobody has a key to has nobody who wants it when the connection is gone.
+	st.format, st.leave = frame.JSON, st.key == ""
+	of, again, p := s.startRun(r, st)
+	if p != nil {
+		p.openai(w, q)
+		return
+	}
+	h := w.Header()
+	ofRun(h, of.id)
+	h.Set("X-Request-Id", of.id)
+	if again {
+		h.Set("Idempotency-Replayed", "true")
+	}
+	head := openai.Head{ID: of.id, Model: q.Model, Created: of.began.Unix()}
+	v := st.view
+	if q.Stream {
+		isText := st.Completion != nil && !st.Completion.JSON || st.Agent != "" && !s.byWorkflow(st.Agent)
+		v.format = frame.SSE
+		v.encode = func(*run) frame.Encoder { return openai.NewStream(head, q.Usage, isText, of.openaiEnd) }
+		if s.awaitOutput(r, of, &v); !refuseCompletion(w, of) {
+			s.stream(w, r, of, of.tube.NewReader(0), &v)
+		}
+		return
+	}
+	s.complete(w, r, of, &v, head)
+}
+
+// byWorkflow says whether a workflow answers for an agent.
+func (s *Server) byWorkflow(agent string) bool {
+	by, ok := s.o.Agents.(ByWorkflow)
+	return ok && by.Workflow(agent) != ""
+}
+
+// completionOf makes an ask of a request: what its model names, with the messages as that takes them.
+func (s *Server) completionOf(a *ask, q *openai.Request) *openai.Error {
+	target, ok := s.target(q.Model)
+	if !ok {
+		if _, err := s.o.Models.Model(q.Model); err != nil || !strings.Contains(q.Model, ":") {
+			return s.noModel(q.Model)
+		}
+		target.Model = q.Model
+		target.Completion = &completion{q.Messages, q.JSON, q.Schema, q.SchemaName}
+	}
+	*a = target
+	a.Options = options{Temperature: q.Temperature, TopP: q.TopP, MaxTokens: q.MaxTokens, Stop: q.Stop, Seed: q.Seed}
+	a.Done = true
+	if a.Completion != nil {
+		return nil
+	}
+	if q.Schema != nil || q.JSON && a.Agent != "" && !s.byWorkflow(a.Agent) {
+		return &openai.Error{Status: http.StatusBadRequest, Code: codeInvalid, Param: "response_format", Message: "an agent answers with text, and a workflow with a document " +
+			"of its own schema; leave it out, or ask a model"}
+	}
+	if q.Session != "" && s.o.Turns != nil {
+		a.Session = q.Session
+	}
+	instructions, before, now, refusal := q.Conversation()
+	if refusal != nil {
+		return refusal
+	}
+	a.Instructions = instructions
+	for _, m := range before {
+		a.History = append(a.History, said{m.Role, m.Content})
+	}
+	text := now.Content
+	if len(now.Parts) > 0 {
+		if a.Workflow != "" || s.byWorkflow(a.Agent) {
+			return &openai.Error{Status: http.StatusBadRequest, Code: codeInvalid, Param: "messages", Message: "a workflow reads no images"}
+		}
+		var texts []string
+		for _, p := range now.Parts {
+			if p.Type == "text" {
+				texts = append(texts, p.Text)
+			} else {
+				a.Images = append(a.Images, p.Image)
+			}
+		}
+		text = cmp.Or(strings.Join(texts, "\n"), "What is this?")
+	}
+	a.Input = s.inputOf(a, text)
+	return nil
+}
+
+// inputOf makes the input of what is said: that text, or the object that it is where it names properties of the workflow's input.
+func (s *Server) inputOf(a *ask, text string) json.RawMessage {
+	quoted, _ := json.Marshal(text)
+	trimmed := strings.TrimSpace(text)
+	wf, ok := s.o.Workflows.Get(a.Workflow)
+	if !ok || !strings.HasPrefix(trimmed, "{") || checkJSON([]byte(trimmed)) != nil {
+		return quoted
+	}
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	var object map[string]json.RawMessage
+	_ = json.Unmarshal(wf.Info().Input, &schema) // a workflow without one has no properties
+	_ = json.Unmarshal([]byte(trimmed), &object) // it is JSON
+	for name := range object {
+		if _, ok := schema.Properties[name]; ok {
+			return json.RawMessage(trimmed)
+		}
+	}
+	if _, err := flow.Prepare(wf, quoted); err != nil {
+		return json.RawMessage(trimmed)
+	}
+	return quoted
+}
+
+// media are the images of an ask as an envelope has them.
+func (a *ask) media() (list []turn.Media) {
+	for _, url := range a.Images {
+		list = append(list, turn.Media{Type: "image", URL: url})
+	}
+	return list
+}
+
+// noModel is the error of a name that is none.
+func (s *Server) noModel(name string) *openai.Error {
+	return &openai.Error{
+		Status: http.StatusNotFound, Code: "model_not_found", Param: "model",
+		Message: "there is no agent, workflow or model " + quote(name) + "; GET /v1/models lists them",
+	}
+}
+
+// openai answers with the problem in OpenAI's shape. q is what was asked; nil where that is not known.
+func (p *problem) openai(w http.ResponseWriter, q *openai.Request) {
+	h := w.Header()
+	maps.Copy(h, p.header)
+	if p.retryAfter > 0 {
+		h.Set("Retry-After", retryAfter(p.retryAfter))
+	}
+	if p.Run != "" {
+		ofRun(h, p.Run)
+	}
+	if id := cmp.Or(p.ID, p.Run); id != "" {
+		h.Set("X-Request-Id", id)
+	}
+	writeOpenAI(w, p.asOpenAI(q))
+}
+
+// asOpenAI is the problem in OpenAI's words: what it is about has another name there.
+func (p *problem) asOpenAI(q *openai.Request) *openai.Error {
+	e := &openai.Error{Status: p.Status, Code: p.Code, Message: p.Detail}
+	if len(p.Errors) == 0 {
+		return e
+	}
+	m := p.Errors[0]
+	at := strings.TrimPrefix(m.Pointer, "/")
+	name, rest, _ := strings.Cut(at, "/")
+	switch {
+	case q == nil || at == "":
+		e.Param = strings.ReplaceAll(at, "/", ".")
+		return e
+	case name == "options":
+		e.Param = rest
+	case name == "input":
+		e.Param, e.Message = "messages", m.Detail
+		if rest != "" {
+			e.Message = rest + ": " + m.Detail
+		}
+		e.Message = "the last message does not fit: " + e.Message
+		return e
+	case name == "session":
+		e.Param = cmp.Or(q.SessionParam, "user")
+	default:
+		e.Param = name
+	}
+	e.Message = m.Detail
+	return e
+}
+
+// writeOpenAI answers with an error. Every answer has an id to ask for.
+func writeOpenAI(w http.ResponseWriter, e *openai.Error) {
+	h := w.Header()
+	if h.Get("X-Request-Id") == "" {
+		h.Set("X-Request-Id", newRunID())
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(e.Status)
+	_, _ = w.Write(append(e.AppendJSON(nil), '\n')) // the client may have gone away
+}
+
+// openaiEnd is how a run has ended that has said something; of one that goes on, how it would end now.
+func (r *run) openaiEnd() openai.End {
+	o, _, _ := r.state()
+	return o.openaiEnd()
+}
+
+func (o outcome) openaiEnd() openai.End {
+	end := openai.End{Finish: openai.Stop}
+	for _, u := range o.Usage {
+		end.Usage.PromptTokens += u.PromptTokens
+		end.Usage.CompletionTokens += u.CompletionTokens
+		end.Usage.TotalTokens += u.TotalTokens
+	}
+	if o.Truncated {
+		end.Finish = openai.Length
+	}
+	if p := o.openaiProblem(); p != nil {
+		end.Err = p.asOpenAI(nil)
+	}
+	if cause, ok := o.cause(); ok && o.Status == statusFailed && strings.Contains(cause.Message, wire.ContentFilter) {
+		end.Finish, end.Err = openai.ContentFilter, nil
+	}
+	return end
+}
+
+// openaiProblem is what keeps a run's answer from being one: nil where nothing does. Half an answer is none for clients that cannot
+// be told that it is half of one.
+func (o outcome) openaiProblem() *problem {
+	switch o.Status {
+	case statusFailed:
+		if cause, ok := o.cause(); ok {
+			p := newProblem(cause.Code, cause.Message)
+			if p.Status == http.StatusServiceUnavailable {
+				p.retryAfter = max(5*time.Second, time.Duration(cause.RetryAfter)*time.Second)
+			}
+			p.header = http.Header{"X-Should-Retry": {strconv.FormatBool(cause.Retryable)}}
+			return p
+		}
+		return newProblem(codeInternal, "the run has failed")
+	case statusCanceled:
+		p := newProblem(codeConflict, "the run was canceled: "+o.Reason)
+		p.Code = statusCanceled
+		p.header = http.Header{"X-Should-Retry": {"false"}}
+		return p
+	case statusInterrupted:
+		p := newProblem(codeDraining, "the run was interrupted, because the server was shut down")
+		p.retryAfter = 2 * time.Second
+		return p
+	}
+	return nil
+}
+
+// refuseCompletion answers with the error of a run that has ended without having made anything: false for all others.
+func refuseCompletion(w http.ResponseWriter, run *run) bool {
+	if !run.ended() {
+		return false
+	}
+	<-run.done // a moment later
+	o, document, beside := run.state()
+	p := o.openaiProblem()
+	if p == nil || !empty(document) || !empty(beside) {
+		return false
+	}
+	p.Run = run.id
+	p.openai(w, nil)
+	return true
+}
+
+// awaitOutput waits until the run has made something, so that one that fails before is answered with a status, or until it is time
+// to say that the connection lives.
+func (s *Server) awaitOutput(r *http.Request, run *run, v *view) {
+	s.streams.enter()
+	defer s.streams.leave()
+	reader := run.tube.NewReader(0)
+	defer reader.Leave()
+	var late atomic.Bool
+	defer context.AfterFunc(r.Context(), reader.Wake)()
+	defer context.AfterFunc(s.stopping, reader.Wake)()
+	defer time.AfterFunc(s.o.KeepAlive, func() { late.Store(true); reader.Wake() }).Stop()
+	for {
+		for e := range reader.Waiting() {
+			if e.Kind <= tube.Set || e.Terminal() {
+				return
+			}
+		}
+		if late.Load() || reader.Ended() {
+			return
+		}
+		<-reader.More()
+		if r.Context().Err() != nil {
+			s.giveUp(run, v)
+			panic(http.ErrAbortHandler)
+		}
+		if s.stopping.Err() != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
+// silence is how long an answer that is not streamed may take before its connection is kept open by a space in front of it. From
+// then on its status is 200, and an error is one only by its body; so this comes as late as the patience of proxies allows.
+const silence = 30 * time.Second
+
+// complete waits for the run's end and answers with one completion.
+func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *view, head openai.Head) {
+	s.streams.enter()
+	defer s.streams.leave()
+	out, begun := s.newOutput(w, r), false
+	tick := time.NewTicker(max(silence, s.o.KeepAlive))
+	defer tick.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-run.done:
+			waiting = false
+		case <-tick.C:
+			if !begun {
+				begun = true
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("Cache-Control", "no-store")
+				w.Header().Set("X-Accel-Buffering", "no")
+				w.WriteHeader(http.StatusOK)
+				tick.Reset(s.o.KeepAlive)
+			}
+			_, err := out.Write([]byte("\n"))
+			if err == nil {
+				err = out.Flush()
+			}
+			if err != nil {
+				s.left(run, v, err)
+			}
+		case <-r.Context().Done():
+			s.giveUp(run, v)
+			panic(http.ErrAbortHandler)
+		case <-s.stopping.Done():
+			panic(http.ErrAbortHandler)
+		}
+	}
+	o, document, beside := run.state()
+	end := o.openaiEnd()
+	if end.Err != nil {
+		p := o.openaiProblem()
+		p.Run = run.id
+		if !begun {
+			p.openai(w, nil)
+			return
+		}
+	}
+	if empty(document) && run.of.Agent != "" {
+		document = []byte(`""`)
+	}
+	var body []byte
+	if end.Err != nil {
+		body = append(end.Err.AppendJSON(nil), '\n')
+	} else {
+		body = openai.AppendCompletion(nil, head, document, openai.Thoughts(beside), end)
+	}
+	if !begun {
+		s.send(w, r, http.StatusOK, "application/json", body)
+		return
+	}
+	if _, err := out.Write(body); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}

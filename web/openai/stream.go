@@ -1,0 +1,206 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/jsonuri/linear"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// Stream writes a run's events as chunks of one completion. It implements [github.com/lingserve/lingserve/web/frame.Encoder] and its
+// Opener, and belongs to one stream.
+type Stream struct {
+	end  func() End
+	text linear.Writer
+	said bool // there is a document, or a text
+
+	head, rest []byte // what stands around the delta of each chunk
+	choiceless []byte // the beginning of the chunk that has the usage
+	thinking   []byte // the uri of the last thought
+	thoughts   map[string]*told
+	buf        []byte
+	usage      bool
+	isText     bool
+	over       bool
+}
+
+// NewStream returns a stream. usage says that it ends with the usage; isText that the run's document is a string, so that one that
+// is missing is an empty one. end is called once, when the run has ended.
+func NewStream(h Head, usage, isText bool, end func() End) *Stream {
+	s := &Stream{end: end, usage: usage, isText: isText}
+	s.choiceless = h.appendTo([]byte("data: "), "chat.completion.chunk")
+	s.head = append(bytes.Clone(s.choiceless), `,"choices":[{"index":0,"delta":{`...)
+	s.rest = []byte(`]}` + "\n\n")
+	if usage {
+		s.rest = []byte(`],"usage":null}` + "\n\n")
+	}
+	return s
+}
+
+// Open says who speaks.
+func (s *Stream) Open(dst []byte) []byte {
+	return s.chunk(dst, func(dst []byte) []byte { return append(dst, `"role":"assistant","content":"","refusal":null`...) }, "")
+}
+
+// Over implements frame.Encoder.
+func (s *Stream) Over() bool { return s.over }
+
+// chunk appends a chunk with what delta appends, and a finish reason; "" is none.
+func (s *Stream) chunk(dst []byte, delta func([]byte) []byte, finish string) []byte {
+	dst = append(dst, s.head...)
+	if delta != nil {
+		dst = delta(dst)
+	}
+	return s.tail(dst, finish)
+}
+
+func (s *Stream) tail(dst []byte, finish string) []byte {
+	dst = append(dst, `},"logprobs":null,"finish_reason":`...)
+	dst = append(appendOptional(dst, finish), '}')
+	return append(dst, s.rest...)
+}
+
+// Append implements frame.Encoder.
+func (s *Stream) Append(dst []byte, e tube.Event) []byte {
+	switch e.Kind {
+	case tube.Append, tube.Set:
+		if isThought(e.URI) {
+			return s.thought(dst, e)
+		}
+		if jsonuri.Reserved(e.URI) {
+			return dst // calls of tools that the server has run: a client would run them once more
+		}
+		d := jsonuri.Delta{URI: e.URI, Value: e.Value}
+		if e.Kind == tube.Set {
+			d.Op = jsonuri.Set
+		}
+		s.said = true
+		s.text.Apply(d)
+	case tube.Done:
+		s.text.Done(e.URI)
+	default:
+		if e.Terminal() {
+			return s.finish(dst)
+		}
+		return dst
+	}
+	s.buf = s.text.AppendText(s.buf[:0])
+	dst = s.content(dst)
+	if s.text.Err() != nil {
+		return s.finish(dst) // what the run goes on with cannot be told here
+	}
+	return dst
+}
+
+// content appends a chunk of what is in buf.
+func (s *Stream) content(dst []byte) []byte {
+	if len(s.buf) == 0 {
+		return dst
+	}
+	dst = append(dst, s.head...)
+	dst = append(dst, `"content":"`...)
+	dst = jsonuri.AppendEscaped(dst, s.buf)
+	dst = append(dst, '"')
+	return s.tail(dst, "")
+}
+
+// told is how much of a bot's thoughts was told.
+type told struct{ bytes, again int }
+
+// thought appends a chunk of thoughts, under the names that clients know. What another bot thinks is another paragraph.
+func (s *Stream) thought(dst []byte, e tube.Event) []byte {
+	t := s.thoughts[string(e.URI)]
+	if t == nil {
+		if s.thoughts == nil {
+			s.thoughts = map[string]*told{}
+		}
+		t = new(told)
+		s.thoughts[string(e.URI)] = t
+	}
+	if e.Kind == tube.Set { // null: a snapshot tells them from the beginning
+		t.again = t.bytes
+		return dst
+	}
+	value := e.Value
+	skip := min(t.again, len(value))
+	t.again -= skip
+	value = value[skip:]
+	t.bytes += len(value)
+	gap := s.thinking != nil && !bytes.Equal(s.thinking, e.URI)
+	s.thinking = append(s.thinking[:0], e.URI...)
+	if len(value) == 0 {
+		return dst
+	}
+	dst = append(dst, s.head...)
+	for i, name := range reasoning {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, '"')
+		dst = append(dst, name...)
+		dst = append(dst, `":"`...)
+		if gap {
+			dst = append(dst, `\n\n`...)
+		}
+		dst = append(dst, value...)
+		dst = append(dst, '"')
+	}
+	return s.tail(dst, "")
+}
+
+// finish ends the stream.
+func (s *Stream) finish(dst []byte) []byte {
+	s.over = true
+	end := s.end()
+	var err error
+	if s.said || !s.isText {
+		s.buf, err = s.text.Close(s.buf[:0])
+		dst = s.content(dst)
+	}
+	if err != nil && end.Err == nil {
+		end.Err = &Error{
+			Status: 500, Code: "taken_back",
+			Message: "the answer was begun once more, in a way that a text that only grows cannot show; ask for it without stream",
+		}
+	}
+	if end.Err != nil {
+		dst = append(dst, "data: "...)
+		dst = end.Err.AppendJSON(dst)
+		return append(dst, "\n\n"...)
+	}
+	dst = s.chunk(dst, nil, end.Finish)
+	if s.usage {
+		dst = append(dst, s.choiceless...)
+		dst = append(dst, `,"choices":[],"usage":`...)
+		dst = appendUsage(dst, end.Usage)
+		dst = append(dst, "}\n\n"...)
+	}
+	return append(dst, "data: [DONE]\n\n"...)
+}
+
+// isThought says whether a bot's thinking stands at a uri.
+func isThought(uri []byte) bool {
+	rest, ok := bytes.CutSuffix(uri, []byte("$reasoning_context"))
+	return ok && (len(rest) == 0 || rest[len(rest)-1] == '/' && !bytes.HasSuffix(rest, []byte(`\/`)))
+}
+
+// members yields the members of an object in order.
+func members(raw []byte) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		in := json.NewDecoder(bytes.NewReader(raw))
+		if open, err := in.Token(); err != nil || open != json.Delim('{') {
+			return
+		}
+		for in.More() {
+			key, err := in.Token()
+			name, ok := key.(string)
+			var value json.RawMessage
+			if err != nil || !ok || in.Decode(&value) != nil || !yield(name, value) {
+				return
+			}
+		}
+	}
+}

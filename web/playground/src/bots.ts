@@ -56,14 +56,12 @@ export class Bots {
 
   /** The states now; `left` is what has become of those that have not ended, in a run that is over. */
   states(left?: BotState): Record<string, BotState> {
-    const all: Record<string, BotState> = {};
-    for (const bot of this.#bots) {
+    return Object.fromEntries(this.#bots.map((bot): [string, BotState] => {
       const writing = [...bot.at.values()].includes("writing");
-      if (bot.failed && (left || !writing)) all[bot.name] = "failed";
-      else if (writing) all[bot.name] = left ?? "writing";
-      else all[bot.name] = bot.at.size > 0 || bot.used ? "done" : "waiting";
-    }
-    return all;
+      if (bot.failed && (left || !writing)) return [bot.name, "failed"];
+      if (writing) return [bot.name, left ?? "writing"];
+      return [bot.name, bot.at.size > 0 || bot.used ? "done" : "waiting"];
+    }));
   }
 
   /** Whether some bot writes at a place below a uri. */

@@ -1,18 +1,23 @@
 // Canceling a run, which cannot be taken back: at once with the button, and with Esc when it is pressed twice.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Live } from "./live.js";
 
 /** How long the second Esc is waited for, in ms. */
 const patience = 2500;
 
-export function useCancel(live: Live | undefined): { now: () => void; asked: boolean; busy: boolean; failed: string } {
-  const [asked, ask] = useState(false);
+/** How a run is canceled; `escapes` says whether Esc means this one. */
+export function useCancel(live: Live, escapes = true): { now: () => void; asked: boolean; busy: boolean; failed: string } {
   const [busy, setBusy] = useState(false);
   const [failed, fail] = useState("");
-  const running = !!live && !live.over;
+  const [asked, setAsked] = useState(false);
+  const waits = useRef(false); // is there at once; both presses may come before anything is rendered
+  const ask = (whether: boolean): void => {
+    waits.current = whether;
+    setAsked(whether);
+  };
+  const listens = escapes && !live.over;
   const now = (): void => {
-    if (!live) return;
     ask(false);
     fail("");
     if (!live.id) return live.run.close(); // the server knows nothing of it yet
@@ -31,17 +36,17 @@ export function useCancel(live: Live | undefined): { now: () => void; asked: boo
     fail("");
   }, [live]);
   useEffect(() => {
-    if (!running) return ask(false);
+    if (!listens) return ask(false);
     const keys = (e: KeyboardEvent): void => {
       // What is open for itself has its own use for Esc, and so has an input method.
       if (e.key !== "Escape" || e.defaultPrevented || e.isComposing || e.repeat) return;
       if (e.target instanceof Element && e.target.closest("select, [type=search], dialog, [role=dialog]")) return;
-      if (asked) return now();
+      if (waits.current) return now();
       ask(true);
     };
     addEventListener("keydown", keys);
     return () => removeEventListener("keydown", keys);
-  }, [running, asked, live]);
+  }, [listens, live]);
   useEffect(() => {
     if (!asked) return;
     const timer = setTimeout(() => ask(false), patience);

@@ -33,7 +33,7 @@ export function Conversation({ agent }: { agent: Agent }) {
     return readTurns(before?.entries ?? []).filter((t) => !known.has(t.id));
   }, [before, following, following.map((l) => l.id).join()]);
   useStick(page, following);
-  const running = following.findLast((l) => !l.over);
+  const first = following.find((l) => !l.over); // the one that is being answered; the others wait
   for (const l of following) l.revision.value;
   const nothing = turns.length === 0 && following.length === 0;
   return (
@@ -50,9 +50,9 @@ export function Conversation({ agent }: { agent: Agent }) {
         {before && before.from > 0 && <button type="button" class="button small" onClick={() => void loadPast(before.session, before)}>Earlier</button>}
         {nothing && (!session || before) && <NothingSaid agent={agent} />}
         {turns.map((t) => ("anchor" in t ? <AnchorLine key={t.id} anchor={t} /> : <PastTurn key={t.id} turn={t} agent={agent.name} />))}
-        {following.map((l, i) => <LiveTurn key={l.id ?? i} live={l} agent={agent.name} several={following.length > 1} />)}
+        {following.map((l, i) => <LiveTurn key={l.id ?? i} live={l} agent={agent.name} several={following.length > 1} escapes={l === first} />)}
       </div>
-      <Composer key={agent.name} agent={agent} running={running} />
+      <Composer key={agent.name} agent={agent} running={first !== undefined} />
     </div>
   );
 }
@@ -133,9 +133,9 @@ function Answer({ text }: { text: string }) {
   return typeof value === "object" && value !== null ? <DocumentTree value={value} done={() => true} /> : <Markdown text={text} />;
 }
 
-function LiveTurn({ live: l, agent, several }: { live: Live; agent: string; several: boolean }) {
+function LiveTurn({ live: l, agent, several, escapes }: { live: Live; agent: string; several: boolean; escapes: boolean }) {
   l.revision.value;
-  const cancel = useCancel(l.over ? undefined : l);
+  const cancel = useCancel(l, escapes);
   const { reserved, document } = l.run;
   const said = l.request?.input;
   const thoughts = reserved.$reasoning_context;
@@ -183,7 +183,7 @@ function plainInput(input: unknown): string {
 
 const examples = ["What does tape info say?", ",help"];
 
-function Composer({ agent, running }: { agent: Agent; running: Live | undefined }) {
+function Composer({ agent, running }: { agent: Agent; running: boolean }) {
   const [text, setText] = useState("");
   const [choices, setChoices] = useState<Choices>(drafts.get(agent.name) ?? noChoices);
   const [failure, fail] = useState<Problem | undefined>(undefined);

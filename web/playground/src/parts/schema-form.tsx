@@ -152,6 +152,19 @@ function Wrong({ id, wrong }: { id: string; wrong: string[] }) {
   );
 }
 
+// Calls fn when no button is pressed: what appears while somebody presses one moves it away from under the pointer, and there is
+// no click.
+function released(fn: () => void): void {
+  if (!document.querySelector(":active")) return fn();
+  const once = new AbortController();
+  const done = (): void => {
+    once.abort();
+    setTimeout(fn); // behind the click
+  };
+  addEventListener("pointerup", done, { signal: once.signal });
+  addEventListener("pointercancel", done, { signal: once.signal });
+}
+
 function sentence(detail: string): string {
   return detail.slice(0, 1).toUpperCase() + detail.slice(1) + (/[.?!…]$/.test(detail) ? "" : ".");
 }
@@ -192,7 +205,7 @@ function TextInput(p: Props<TextField>) {
       const text = (e.currentTarget as HTMLInputElement).value;
       p.onChange(text === "" && !f.required ? undefined : text);
     },
-    onBlur: () => touch(true),
+    onBlur: () => released(() => touch(true)),
     ...described(p, !!f.description || !!hint, wrong),
   };
   return (
@@ -225,7 +238,7 @@ function NumberInput(p: Props<NumberField>) {
           type(e.currentTarget.value);
           p.onChange(numberOf(e.currentTarget.value));
         }}
-        onBlur={() => touch(true)}
+        onBlur={() => released(() => touch(true))}
         {...described(p, !!f.description || !!hint, wrong)}
       />
     </Labelled>
@@ -327,8 +340,8 @@ function ListInput(p: Props<ListField>) {
       {list.map((element, i) => (
         <Any
           key={i}
-          field={item}
-          name={`${titleOf(item, "")} ${i + 1}`.trim()}
+          field={{ ...item, title: `${item.title || titleOf(f, p.name)} ${i + 1}` }}
+          name=""
           root={p.root}
           value={element}
           onChange={(v) => set(list.map((old, j) => (j === i ? (v === undefined ? blank(item) : v) : old)))}
@@ -348,7 +361,7 @@ function ListInput(p: Props<ListField>) {
             add(list.length);
           }}
         >
-          Add {titleOf(item, "").toLowerCase() || "one"}
+          Add {item.title.toLowerCase() || "one"}
           <span class="part-hidden"> to {titleOf(f, p.name)}</span>
         </button>
       )}

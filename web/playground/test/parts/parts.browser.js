@@ -1,0 +1,346 @@
+// The parts of the page that are made of data: forms, the document, the graph.
+import assert from "node:assert/strict";
+import { test } from "../../../browser/browser.js";
+import { axe, stage } from "./stage.js";
+
+// What axe-core has to say against what is on the stage, in light and dark.
+async function accessible(page) {
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    if (!(await page.evaluate(() => "axe" in window))) await page.addScriptTag({ path: axe });
+    const found = await page.evaluate(() => axe.run("main", { resultTypes: ["violations"] }));
+    assert.deepEqual(found.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 120)).join(" ")}`), [], colorScheme);
+  }
+}
+
+const fits = (page) => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
+const value = (page) => page.evaluate(() => window.stage.value);
+
+// The form of the shipped workflow, and one with everything.
+const question = {
+  type: "object",
+  required: ["question"],
+  additionalProperties: false,
+  properties: {
+    question: { type: "string", title: "Question", description: "What you want to know.", minLength: 1, maxLength: 2000, examples: ["Why is the sky blue?"] },
+    audience: { type: "string", title: "Audience", maxLength: 200, default: "curious readers" },
+    level: { type: "string", title: "Level", enum: ["child", "general", "expert"], default: "general" },
+  },
+};
+const everything = {
+  type: "object",
+  required: ["count", "mode", "author"],
+  properties: {
+    count: { type: "integer", minimum: 1, maximum: 10 },
+    mode: { enum: ["fast", 2, true] },
+    sure: { type: "boolean", title: "Sure", description: "Whether it is." },
+    tags: { type: "array", title: "Tags", items: { type: "string", maxLength: 20, title: "Tag" }, maxItems: 3 },
+    author: { type: "object", title: "Author", required: ["name"], properties: { name: { type: "string", maxLength: 40 }, mail: { type: "string", format: "email" } } },
+    either: { oneOf: [{ type: "string" }, { type: "object" }] },
+  },
+};
+
+test("a form: what is typed is the value, and what is emptied is not there", async (t) => {
+  const page = await stage(t);
+  await page.show("SchemaForm", { schema: question, value: {}, idPrefix: "f" });
+  await page.getByRole("textbox", { name: "Question" }).fill("Why?");
+  await page.getByLabel("Audience").fill("x");
+  await page.getByLabel("Audience").fill("");
+  await page.getByLabel("Level").selectOption("expert");
+  assert.deepEqual(await value(page), { question: "Why?", level: "expert" });
+  await page.getByLabel("Level").selectOption("general (default)");
+  assert.deepEqual(await value(page), { question: "Why?" });
+});
+
+test("a form: an example is taken by one click, while the field is empty", async (t) => {
+  const page = await stage(t);
+  await page.show("SchemaForm", { schema: question, value: {}, idPrefix: "f" });
+  await page.getByRole("button", { name: "Use example for Question" }).click();
+  assert.deepEqual(await value(page), { question: "Why is the sky blue?" });
+  assert.equal(await page.getByRole("button").count(), 0);
+});
+
+test("a form: numbers, choices of any type, booleans, lists, objects, JSON", async (t) => {
+  const page = await stage(t);
+  await page.show("SchemaForm", { schema: everything, value: {}, idPrefix: "f" });
+  await page.getByLabel("Count").pressSequentially("1.5e0");
+  assert.equal(await page.getByLabel("Count").inputValue(), "1.5e0", "what was typed stays");
+  await page.getByLabel("Mode").selectOption("2");
+  await page.getByLabel("Sure").check();
+  await page.getByRole("button", { name: "Add tag to Tags" }).click();
+  await page.keyboard.type("one"); // the new field has the focus
+  await page.getByRole("button", { name: "Add tag to Tags" }).click();
+  await page.keyboard.type("two");
+  await page.getByRole("button", { name: "Remove Tag 1" }).click();
+  await page.getByLabel("Name").fill("Ada");
+  await page.getByLabel("Either").fill('{"a": [1]}');
+  assert.deepEqual(await value(page), { count: 1.5, mode: 2, sure: true, tags: ["two"], author: { name: "Ada" }, either: { a: [1] } });
+});
+
+test("a form: a list has no more elements than it may have", async (t) => {
+  const page = await stage(t);
+  await page.show("SchemaForm", { schema: everything, value: { tags: ["a", "b", "c"] }, idPrefix: "f" });
+  assert.equal(await page.getByRole("button", { name: /^Add/ }).count(), 0);
+});
+
+test("a form: properties that the schema does not name are kept, and can be changed", async (t) => {
+  const page = await stage(t);
+  await page.show("SchemaForm", { schema: everything, value: { other: { a: 1 }, count: 1 }, idPrefix: "f" });
+  await page.getByLabel("Count").fill("2");
+  assert.deepEqual(await value(page), { other: { a: 1 }, count: 2 });
+  await page.locator("#f-others").fill('{"other": 3, ');
+  assert.deepEqual(await value(page), { other: { a: 1 }, count: 2 }, "half of JSON changes nothing");
+  assert.equal(await page.locator("#f-others").inputValue(), '{"other": 3, ', "and is kept");
+  await page.locator("#f-others").fill('{"other": 3, "__proto__": 4}');
+  assert.equal(await page.evaluate(() => JSON.stringify(stage.value)), '{"count":2,"other":3,"__proto__":4}');
+});
+
+test("a form: a value that fits no field is shown as JSON, and is not lost", async (t) => {
+  const page = await stage(t);
+  await page.show("SchemaForm", { schema: everything, value: { author: "Ada", tags: { a: 1 }, mode: "slow" }, idPrefix: "f" });
+  assert.equal(await page.getByLabel("Author").inputValue(), '"Ada"');
+  assert.match(await page.getByText("Expected object, this is string.").textContent(), /Expected/);
+  assert.equal(await page.getByLabel("Mode").locator("option:checked").textContent(), '"slow" (not one of these)');
+  await page.getByLabel("Count").fill("3");
+  assert.deepEqual(await value(page), { author: "Ada", tags: { a: 1 }, mode: "slow", count: 3 });
+});
+
+test("a form: errors stand at their fields, the first of which gets the focus", async (t) => {
+  const page = await stage(t);
+  await page.show("SchemaForm", {
+    schema: everything, value: { count: 3, tags: ["a", "b"], author: {}, either: { x: 1 } }, idPrefix: "f", at: "/input",
+    errors: [
+      { pointer: "/input/tags/1", detail: "expected at most 20 characters, got 21" },
+      { pointer: "/input/author/name", detail: "this property is required" },
+      { pointer: "/input/either/x", detail: "expected a string, got a number" },
+      { pointer: "/input/nmae", detail: "this property is not known, did you mean \"name\"?" },
+      { pointer: "/model", detail: "not of this form" },
+      { parameter: "q", detail: "not of this form either" },
+    ],
+  }); // prettier-ignore
+  const said = (name) => page.getByRole("textbox", { name }).evaluate((e) => [e.getAttribute("aria-invalid"), (e.getAttribute("aria-describedby") ?? "").split(" ").map((id) => document.getElementById(id)?.textContent).join(" ")]);
+  assert.deepEqual(await said("Tag 2"), ["true", "Expected at most 20 characters, got 21."]);
+  assert.deepEqual(await said("Tag 1"), [null, ""]);
+  assert.deepEqual(await said("Name"), ["true", "This property is required."]);
+  assert.deepEqual(await said("Either"), ["true", "As JSON. x: expected a string, got a number"]);
+  assert.equal(await page.getByRole("alert").textContent(), 'nmae: this property is not known, did you mean "name"?');
+  assert.ok(!(await page.locator("#stage").textContent()).includes("not of this form"));
+  assert.equal(await page.evaluate(() => document.activeElement.id), "f-tags-1");
+});
+
+test("a form: what is wrong is said when a field is left, and not before", async (t) => {
+  const page = await stage(t);
+  await page.show("SchemaForm", { schema: everything, value: {}, idPrefix: "f" });
+  await page.getByLabel("Count").fill("99");
+  assert.equal(await page.getByText("At most 10.").count(), 0);
+  await page.getByLabel("Count").blur();
+  assert.equal(await page.getByText("At most 10.").count(), 1);
+});
+
+test("a form: nothing serious for axe, and it fits 360 pixels", async (t) => {
+  const page = await stage(t, undefined, { viewport: { width: 360, height: 700 }, bypassCSP: true });
+  await page.show("SchemaForm", { schema: everything, value: { tags: ["x".repeat(300)], other: 1 }, idPrefix: "f", errors: [{ pointer: "/count", detail: "this property is required" }] });
+  assert.ok(await fits(page));
+  await accessible(page);
+});
+
+// A document whose places are complete, but for those that are named.
+const document_ = (page, value, open = [], more = "") =>
+  page.evaluate(([value, open, more]) => {
+    const set = new Set(open);
+    window.renders ??= 0;
+    stage.show("DocumentTree", { value, done: (uri) => !set.has(uri), ...(more === "count" && { onText: (text) => (window.renders++, text) }) });
+  }, [value, open, more]);
+
+test("the document: names and values, as they are", async (t) => {
+  const page = await stage(t);
+  await document_(page, { title: "T", n: 1e21, yes: true, no: null, list: ["a", { b: {} }, []], "": "x", "a/b": 1 });
+  const text = await page.locator(".tree").innerText();
+  for (const part of ["title\nT", "n\n1e+21", "yes\ntrue", "no\nnull", "0\na", "nothing", "empty list", "(no name)\nx", "a/b\n1"]) assert.ok(text.includes(part), `${part} in ${JSON.stringify(text)}`);
+});
+
+test("the document: hostile names are names", async (t) => {
+  const page = await stage(t);
+  await page.evaluate(() => stage.show("DocumentTree", { value: JSON.parse('{"__proto__": {"x": "y"}, "constructor": "c", "<b>": "<img src=x onerror=window.pwned=1>", "toString": 1}'), done: () => true }));
+  assert.match(await page.locator(".tree").innerText(), /__proto__\n[^]*x\ny[^]*constructor\nc[^]*<b>\n<img src=x onerror=window.pwned=1>[^]*toString\n1/);
+  assert.equal(await page.evaluate(() => window.pwned), undefined);
+});
+
+test("the document: long texts and those with lines are prose, and the one that is being written has the caret", async (t) => {
+  const page = await stage(t);
+  await document_(page, { a: "short", b: "**two**\n\nlines", c: "gro" }, ["", "c"]);
+  assert.equal(await page.locator(".tree strong").textContent(), "two");
+  assert.equal(await page.locator(".tree-caret").count(), 1);
+  assert.match(await page.locator("li", { hasText: "gro" }).innerText(), /being written/);
+  await document_(page, { a: "short", b: "**two**\n\nlines", c: "grown" });
+  assert.equal(await page.locator(".tree-caret").count(), 0);
+});
+
+test("the document: a text at the place where others are prose is prose from its beginning", async (t) => {
+  const page = await stage(t);
+  await document_(page, { s: [{ body: "a long text\nof two lines" }] });
+  await document_(page, { s: [{ body: "a long text\nof two lines" }, { body: "Th" }] }, ["s/1/body"]);
+  assert.equal(await page.locator(".tree-prose").count(), 2);
+});
+
+test("the document: only what has changed, or is not complete, renders", async (t) => {
+  const page = await stage(t);
+  const renders = await page.evaluate(() => {
+    let renders = 0;
+    const sections = Array.from({ length: 50 }, (_, i) => ({ title: `t${i}`, body: "x".repeat(100), more: { a: "1", b: "2" } }));
+    let value = { article: { title: "T", sections } };
+    const open = new Set(["", "article", "article/sections", "article/sections/49", "article/sections/49/body"]);
+    const show = () => stage.show("DocumentTree", { value, done: (uri) => !open.has(uri), onText: (text) => (renders++, text) });
+    show();
+    const first = renders;
+    renders = 0;
+    for (let i = 0; i < 100; i++) {
+      // As the client does it: new containers on the way, all others the same.
+      const last = value.article.sections.at(-1);
+      value = { ...value, article: { ...value.article, sections: [...value.article.sections.slice(0, -1), { ...last, body: last.body + "y" }] } };
+      show();
+    }
+    const growing = renders;
+    renders = 0;
+    open.clear();
+    show();
+    return { first, growing, end: renders, carets: document.querySelectorAll(".tree-writing").length };
+  });
+  assert.deepEqual(renders, { first: 50 * 4 + 1, growing: 100, end: 1, carets: 0 });
+});
+
+test("the document: of many members, a hundred are shown, and more on demand", async (t) => {
+  const page = await stage(t);
+  await document_(page, Array.from({ length: 100_000 }, (_, i) => i));
+  assert.equal(await page.locator(".tree-member").count(), 100);
+  assert.match(await page.locator(".tree-more").innerText(), /100 of 100,000/);
+  await page.getByRole("button", { name: "Show more" }).click();
+  assert.equal(await page.locator(".tree-member").count(), 200);
+});
+
+test("the document: what is deep is folded, and opens step by step", async (t) => {
+  const page = await stage(t, undefined, { viewport: { width: 360, height: 700 } });
+  await page.evaluate(() => {
+    let value = "the bottom";
+    for (let i = 0; i < 1000; i++) value = { a: value };
+    stage.show("DocumentTree", { value, done: () => true });
+  });
+  const before = await page.locator(".tree-member").count();
+  assert.ok(before < 20, `${before}`);
+  for (let i = 0; i < 30; i++) await page.locator(".tree-toggle[aria-expanded=false]").click();
+  assert.equal(await page.locator(".tree-member").count(), before + 30);
+  assert.ok(await fits(page));
+});
+
+test("the document: a text of a megabyte, and one that grows to it", async (t) => {
+  const page = await stage(t, undefined, { viewport: { width: 360, height: 700 } });
+  await document_(page, { text: "word ".repeat(200_000), key: "x".repeat(1 << 20) });
+  assert.ok(await fits(page));
+  assert.equal(await page.getByText("This text is very long").count(), 2);
+  const chunks = await page.evaluate(() => {
+    stage.clear();
+    const changed = [];
+    for (let n = 300_000; n <= 1_000_000; n += 20_000) {
+      stage.show("DocumentTree", { value: { text: "x".repeat(n) }, done: () => false });
+      if (n === 600_000) new MutationObserver((r) => changed.push(...r)).observe(document.querySelector("#stage"), { childList: true, characterData: true, subtree: true });
+    }
+    return new Promise((resolve) => setTimeout(() => resolve(changed.length)));
+  });
+  // 400 000 characters in chunks of 8 192 are 49 new ones; a chunk that is full is never touched again.
+  assert.ok(chunks < 4 * 49 + 40, `${chunks} changes`);
+});
+
+test("the document: folds by keyboard, and copies a value and its uri", async (t) => {
+  const page = await stage(t, "http://127.0.0.1:9", { permissions: ["clipboard-read", "clipboard-write"] });
+  await document_(page, { "a/b": [{ $c: { d: 1 } }] });
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-expanded")), "true");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.locator(".tree-member").count(), 1);
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "$c", exact: true }).click();
+  await page.getByRole("button", { name: "Copy uri" }).click();
+  await page.getByText("Copied").waitFor();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "a\\/b/0/\\$c");
+  await page.getByRole("button", { name: "Copy value" }).click();
+  await page.until(async () => (await navigator.clipboard.readText()) === '{\n  "d": 1\n}');
+});
+
+test("the document: an agent's answer is one text", async (t) => {
+  const page = await stage(t);
+  await document_(page, "Hi **there**", [""]);
+  assert.equal(await page.locator(".tree strong").textContent(), "there");
+  assert.equal(await page.locator(".tree-key").count(), 0);
+});
+
+test("the document: nothing serious for axe", async (t) => {
+  const page = await stage(t, undefined, { bypassCSP: true });
+  await document_(page, { a: "b", list: [{ c: "# d\n\ne [f](https://g.example/)\n\n|h|\n|-|\n|i|\n\n```\nj\n```\n- [x] k" }, "growing"], none: {} }, ["list", "list/1"]);
+  await page.getByRole("button", { name: "a", exact: true }).click();
+  await accessible(page);
+});
+
+const graph = {
+  bots: [
+    { name: "outline", root: "article", format: "json" },
+    { name: "section", root: "article/sections/{{ event.match.0 }}/body", format: "text", on: { string: "article/sections/*/title" }, after: ["outline"] },
+    { name: "quiz", root: "quiz", format: "json", on: { done: "section" }, after: ["section", "quiz"] },
+  ],
+  events: [{ name: "outline-ready", on: { done: "outline" } }],
+};
+
+test("the graph: each bot with what starts it and what it does, also in words", async (t) => {
+  const page = await stage(t);
+  await page.show("Graph", { graph, states: { outline: "done", section: "writing" } });
+  assert.deepEqual(await page.getByRole("list", { name: "Bots" }).locator("li").allTextContents(), [
+    "outline, done: starts with the run. Writes json at article.",
+    "section, writing: for each text at article/sections/*/title. Writes text at article/sections/{{ event.match.0 }}/body.",
+    "quiz, waiting: when section has ended. Writes json at quiz.",
+  ]);
+  assert.deepEqual(await page.locator(".graph-state").allTextContents(), ["done", "writing", "waiting"]);
+  assert.equal(await page.locator(".graph-sign path").count(), 1, "a tick");
+  assert.match(await page.locator(".graph-events").innerText(), /outline-ready is sent when outline has ended/);
+});
+
+test("the graph: is chosen from by pointer and by keyboard", async (t) => {
+  const page = await stage(t);
+  await page.evaluate((graph) => stage.show("Graph", { graph, states: {}, onSelect: (bot) => stage.said.push(bot) }), graph);
+  await page.locator(".graph-bot").nth(1).click();
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  assert.equal(await page.locator(".graph-focused").count(), 1, "the focus is to be seen");
+  await page.keyboard.press("Enter");
+  assert.deepEqual(await page.evaluate(() => stage.said), ["section", "section"]);
+});
+
+test("the graph: one to forty bots, wide and narrow, none over another and none beyond the page", async (t) => {
+  for (const width of [360, 1200]) {
+    const page = await stage(t, undefined, { viewport: { width, height: 700 } });
+    for (const n of [1, 2, 3, 8, 40]) {
+      const bots = Array.from({ length: n }, (_, i) => ({ name: `a-bot-of-a-rather-long-name-${i}`, root: `r${i}`, format: "text", ...(i > 0 && { on: { string: `r${i >> 1}/**` }, after: [`a-bot-of-a-rather-long-name-${i >> 1}`, `a-bot-of-a-rather-long-name-${(i * 7) % n}`] }) }));
+      await page.show("Graph", { graph: { bots }, states: {} });
+      await page.waitForTimeout(50);
+      const over = await page.evaluate(() => {
+        const boxes = [...document.querySelectorAll(".graph-box")].map((e) => e.getBoundingClientRect());
+        const wide = document.querySelector(".graph-scroll").getBoundingClientRect();
+        const overlap = boxes.some((a, i) => boxes.some((b, j) => i < j && a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom));
+        const texts = [...document.querySelectorAll(".graph-bot")].filter((g) => {
+          const box = g.querySelector(".graph-box").getBoundingClientRect();
+          const name = g.querySelector(".graph-name").getBoundingClientRect();
+          return name.right > g.querySelector(".graph-state").getBoundingClientRect().left || g.querySelector(".graph-on").getBoundingClientRect().right > box.right;
+        }).length;
+        return { overlap, texts, out: innerWidth < 500 && boxes.some((b) => b.right > wide.right + 1), page: document.documentElement.scrollWidth > innerWidth };
+      });
+      assert.deepEqual(over, { overlap: false, texts: 0, out: false, page: false }, `${n} at ${width}`);
+    }
+  }
+});
+
+test("the graph: nothing moves for those who want that, and axe finds nothing", async (t) => {
+  const page = await stage(t, undefined, { reducedMotion: "reduce", bypassCSP: true });
+  await page.evaluate((graph) => stage.show("Graph", { graph, states: { outline: "failed", section: "writing", quiz: "done" }, onSelect() {}, selected: "quiz" }), graph);
+  assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
+  await accessible(page);
+  await page.emulateMedia({ reducedMotion: "no-preference" });
+  assert.ok((await page.evaluate(() => document.getAnimations().length)) > 0);
+});

@@ -33,8 +33,8 @@ type Visitor struct {
 	Key string // id of the key
 }
 
-// Enter returns who sends a request. The error is a [Refusal], or that of the request's context. With ErrExpiredKey and ErrRevokedKey
-// the visitor has the key's id, and is nobody.
+// Enter returns who sends a request. The error is a [Refusal], or that of the request's context, or of a store of tickets that cannot be
+// reached; whatever it is, the visitor is nobody. With ErrExpiredKey and ErrRevokedKey it has the key's id, for the log.
 //
 // A ticket counts where there is no header, and is used up by it.
 func (d *Door) Enter(r *http.Request) (Visitor, error) {

@@ -220,6 +220,8 @@ func TestAWrongEntryIsNamedAndItsKeyIsNot(t *testing.T) {
 		"a scope that there is not":   {"ann:" + text + ":user scopes=all", `of ann: there is no scope "all"; expected workflows, workflows:PATTERN, agents, agents:PATTERN, sessions or admin`},
 		"no scope":                    {"ann:" + text + ":user scopes=", `of ann: there is no scope ""; expected workflows, workflows:PATTERN, agents, agents:PATTERN, sessions or admin`},
 		"a scope above the role":      {"ann:" + text + ":user scopes=admin", "of ann: the scope admin needs the role admin"},
+		"a key for a scope":           {"ann:" + text + ":user scopes=" + text, `of ann: there is no scope "…"; expected workflows, workflows:PATTERN, agents, agents:PATTERN, sessions or admin`},
+		"a key for a time":            {"ann:" + text + ":user expires=" + text, `of ann: "…" is no time; expected a day as 2027-01-31, or 2027-01-31T12:00:00Z`},
 		"a time in words":             {"ann:" + text + ":user expires=soon", `of ann: "soon" is no time; expected a day as 2027-01-31, or 2027-01-31T12:00:00Z`},
 	} {
 		t.Run(name, func(t *testing.T) {

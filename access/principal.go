@@ -143,8 +143,11 @@ func ParseRole(text string) (tool.Role, error) {
 	return r, nil
 }
 
-// short is what of a text stands in an error.
+// short is what of a text stands in an error. It may have been put in a wrong place: of a key nothing is repeated.
 func short(text string) string {
+	if strings.Contains(text, keyMark) {
+		return "…"
+	}
 	if len(text) > 40 {
 		return strings.ToValidUTF8(text[:40], "") + "…"
 	}

@@ -182,8 +182,8 @@ func (s *signers) find(ctx context.Context, id, algorithm string) ([]*jose.JSONW
 		if err != nil {
 			return nil, err
 		}
-		set = s.set.Load()
 	}
+	set = s.set.Load() // also where nobody had to wait: reading may have ended just before
 	if set == nil {
 		return nil, ErrNoKeys
 	}

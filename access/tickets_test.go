@@ -247,6 +247,26 @@ func TestATicketOfASharedStoreIsGoodAtAnotherServer(t *testing.T) {
 	}
 }
 
+// broken is a store that cannot be reached.
+type broken struct{ error }
+
+func (b broken) Put(context.Context, access.TicketDigest, access.Ticket) error { return b.error }
+func (b broken) Take(context.Context, access.TicketDigest) (access.Ticket, bool, error) {
+	return access.Ticket{}, true, b.error
+}
+
+func TestAStoreThatCannotBeReachedLetsNobodyIn(t *testing.T) {
+	down := errors.New("the store is down")
+	tickets := access.NewTickets(access.TicketsOptions{Store: broken{down}})
+	if text, _, err := tickets.Issue(t.Context(), ann, http.MethodGet, "/v1/runs"); !errors.Is(err, down) || text != "" {
+		t.Error(text, err)
+	}
+	door := &access.Door{Keys: newKeys(t, access.KeysOptions{}), Tickets: tickets}
+	if v, err := door.Enter(get("/v1/runs?ticket=lst_" + strings.Repeat("a", 32))); !errors.Is(err, down) || !v.Nobody() {
+		t.Error(v, err)
+	}
+}
+
 func BenchmarkTicket(b *testing.B) {
 	tickets := access.NewTickets(access.TicketsOptions{})
 	r := get("/v1/runs/r1/events")

@@ -280,7 +280,7 @@ func TestATokenThatIsNotRightLetsNobodyIn(t *testing.T) {
 			if !ok || refusal.Status != http.StatusUnauthorized || strings.Contains(err.Error(), "evil") || strings.Contains(err.Error(), "jose") {
 				t.Errorf("%#v", err)
 			}
-			for _, part := range strings.Split(tc.token, ".") {
+			for part := range strings.SplitSeq(tc.token, ".") {
 				if len(part) > 10 && strings.Contains(err.Error(), part[:10]) {
 					t.Errorf("the token stands in the error: %v", err)
 				}
@@ -568,6 +568,60 @@ func TestAServerThatStartsWhileTheIssuerIsDownAcceptsItsTokensLater(t *testing.T
 			t.Error(err)
 		}
 	})
+}
+
+// Issuers publish keys for other things beside those that they sign with, and kinds that are newer than this server.
+func TestASetOfKeysMayHaveOthersInIt(t *testing.T) {
+	es521, err := ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
+	must(err)
+	secret := jose.JSONWebKey{Key: []byte("a secret that everybody knows, now"), KeyID: "oct", Algorithm: "HS256"}
+	of := func(v any) string {
+		text, err := json.Marshal(v)
+		must(err)
+		return string(text)
+	}
+	set := `{"keys":[` + strings.Join([]string{
+		`{"kty":"new","kid":"new"}`, `{}`, `7`, `null`, `{"kty":"RSA","kid":"broken","n":"%%%"}`, `{"kty":"OKP","crv":"X25519","kid":"x","x":"AAAA"}`,
+		of(secret),
+		of(jose.JSONWebKey{Key: keyring()["foreign"].Public(), KeyID: "enc", Use: "enc"}),
+		of(jose.JSONWebKey{Key: keyring()["foreign"], KeyID: "private"}),
+		of(jose.JSONWebKey{Key: keyring()["rs"].Public(), KeyID: "rs", Algorithm: "RS256"}),
+		of(jose.JSONWebKey{Key: keyring()["foreign"].Public(), KeyID: "twice"}),
+		of(jose.JSONWebKey{Key: keyring()["rs"].Public(), KeyID: "twice"}),
+		of(jose.JSONWebKey{Key: es521.Public(), KeyID: "es521"}),
+	}, ",") + `]}`
+	tokens, err := access.NewTokens(access.TokensOptions{
+		Issuer: issuerURL, Audiences: []string{"lingserve"}, Keys: "https://login.example.com/keys",
+		Transport: transport(func(*http.Request) (*http.Response, error) { return document(set), nil }),
+	})
+	must(err)
+	defer tokens.Close()
+	for name, tc := range map[string]struct {
+		token string
+		want  error
+	}{
+		"the key":                             {sign("rs", "RS256", good(nil), nil), nil},
+		"the key, an algorithm it is not for": {sign("rs", "PS256", good(nil), nil), access.ErrUnknownSigner},
+		"an id that two keys have":            {sign("rs", "RS256", good(nil), map[string]any{"kid": "twice"}), nil},
+		"the other one of them":               {sign("foreign", "PS512", good(nil), map[string]any{"kid": "twice"}), nil},
+		"a curve of another size":             {sign("es", "ES256", good(nil), map[string]any{"kid": "es521"}), access.ErrUnknownSigner},
+		"a key for encryption":                {sign("foreign", "RS256", good(nil), map[string]any{"kid": "enc"}), access.ErrUnknownSigner},
+		"a private key":                       {sign("foreign", "RS256", good(nil), map[string]any{"kid": "private"}), access.ErrUnknownSigner},
+		"no id":                               {sign("rs", "RS256", good(nil), map[string]any{"kid": nil}), access.ErrUnknownSigner},
+	} {
+		if _, err := tokens.Check(t.Context(), tc.token); !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
+	}
+	s, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES512, Key: es521}, (&jose.SignerOptions{}).WithHeader("kid", "es521"))
+	must(err)
+	signed, err := s.Sign([]byte(of(good(nil))))
+	must(err)
+	token, err := signed.CompactSerialize()
+	must(err)
+	if p, err := tokens.Check(t.Context(), token); err != nil || p.Name != "ann@sso" {
+		t.Error(p, err)
+	}
 }
 
 func TestKeysOfAnIssuerCanBeAFile(t *testing.T) {

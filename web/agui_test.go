@@ -1,0 +1,595 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/web/agui/aguitest"
+)
+
+// aguiInput is what a client sends.
+type aguiInput map[string]any
+
+// says is an input with what was said, the user first and then in turn.
+func says(thread string, texts ...string) aguiInput {
+	messages := []any{}
+	for i, text := range texts {
+		role := []string{"user", "assistant"}[i%2]
+		messages = append(messages, map[string]any{"id": "m" + itoa(i), "role": role, "content": text})
+	}
+	return aguiInput{
+		"threadId": thread, "runId": "r", "protocolVersion": "1.0", "messages": messages, "state": map[string]any{}, "tools": []any{},
+		"context": []any{}, "forwardedProps": map[string]any{},
+	}
+}
+
+// with is the input with another member.
+func (in aguiInput) with(name string, value any) aguiInput {
+	in[name] = value
+	return in
+}
+
+func (in aguiInput) json() string {
+	text, err := json.Marshal(in)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// postAGUI sends an input.
+func (b *bench) postAGUI(agent string, in aguiInput) *http.Response {
+	b.t.Helper()
+	return b.do("POST", "/v1/agui/"+agent, in.json(), "Accept: text/event-stream", "Content-Type: application/json")
+}
+
+// runAGUI sends an input and lets the client read all that comes back.
+func (b *bench) runAGUI(c *aguitest.Client, agent string, in aguiInput) *http.Response {
+	b.t.Helper()
+	resp := b.postAGUI(agent, in)
+	b.readAGUI(c, resp)
+	return resp
+}
+
+func (b *bench) readAGUI(c *aguitest.Client, resp *http.Response) {
+	b.t.Helper()
+	body := text(b.t, resp)
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+		b.t.Fatalf("%d: %s", resp.StatusCode, body)
+	}
+	if c.Read([]byte(body)); c.Err != nil {
+		b.t.Fatal(c.Err)
+	}
+	if !c.Ended {
+		b.t.Fatalf("no end: %s", body)
+	}
+}
+
+// refusedAGUI reads an answer that is none.
+func (b *bench) refusedAGUI(resp *http.Response) (e struct {
+	Message, Code string
+	Errors        []misfit
+},
+) {
+	b.t.Helper()
+	body := text(b.t, resp)
+	if err := json.Unmarshal([]byte(body), &e); err != nil || e.Message == "" || resp.Header.Get("Content-Type") != "application/json" {
+		b.t.Fatalf("%v: %d %s: %s", err, resp.StatusCode, resp.Header.Get("Content-Type"), body)
+	}
+	return e
+}
+
+func TestAGUI_AWorkflowsDocumentIsTheState(t *testing.T) {
+	b := newBench(t, nil).serve()
+	c := aguitest.Client{State: map[string]any{"of": "the run before"}}
+	resp := b.runAGUI(&c, "chat", says("t", "q"))
+	d := readDocument(t, b.do("GET", resp.Header.Get("Location"), ""))
+	if diff := cmp.Diff(aguitest.Decode(d.Result), c.State); diff != "" {
+		t.Error(diff)
+	}
+	want, _ := story(3)
+	if diff := cmp.Diff(aguitest.Decode([]byte(`{"article":`+want+`}`)), c.State); diff != "" {
+		t.Error(diff)
+	}
+	if c.Log[0] != "RUN_STARTED" || c.Log[1] != "STATE_SNAPSHOT" || c.Log[2] != "CUSTOM" || !strings.Contains(string(c.Notes[0].Value), d.Run) {
+		t.Errorf("%q %s", c.Log[:3], c.Notes[0].Value)
+	}
+	if got := aguitest.Text(c.End["runId"]) + aguitest.Text(c.End["threadId"]); got != "rt" {
+		t.Error(got)
+	}
+	if !strings.Contains(string(c.End["usage"]), `"inputTokens":4`) {
+		t.Errorf("%s", c.End["usage"])
+	}
+	for _, header := range []string{"X-Accel-Buffering", "Cache-Control"} {
+		if resp.Header.Get(header) == "" {
+			t.Errorf("no %s", header)
+		}
+	}
+}
+
+func TestAGUI_AnAgentTalksAndRemembersTheThread(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	var c aguitest.Client
+	a.runAGUI(&c, "assistant", says("t", "first", "1st", "second").
+		with("context", []any{map[string]any{"description": "The page", "value": "Chapter 3"}}).with("state", map[string]any{"open": "menu"}))
+	if diff := cmp.Diff([]string{"5: second"}, c.Texts("assistant")); diff != "" { // system, anchor, two from before, this one
+		t.Error(diff)
+	}
+	req := a.talk.requests()[0]
+	system := req.Messages[0].Content
+	for _, want := range []string{"The page: Chapter 3", `{"open":"menu"}`} {
+		if !strings.Contains(system, want) {
+			t.Errorf("no %s in %s", want, system)
+		}
+	}
+	if c.State != nil {
+		t.Errorf("the page's own state has become %v", c.State)
+	}
+	// What the thread remembers is not told once more.
+	a.runAGUI(&c, "agent%2Fassistant", says("t", "something", "else", "third"))
+	got := roles(a.talk.requests()[1])
+	if diff := cmp.Diff([]string{"user: first", "assistant: 1st", "user: second", "assistant: 5: second", "user: third"}, got[len(got)-5:]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAGUI_ToolsOfThePageAreNotCalled(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	var c aguitest.Client
+	a.runAGUI(&c, "assistant", says("t", "use weather").with("tools", []any{map[string]any{"name": "alert", "description": "d"}}))
+	if c.Notes[0].Name != "warning" || !strings.Contains(string(c.Notes[0].Value), `"tools":["alert"]`) {
+		t.Errorf("%s", c.Notes[0].Value)
+	}
+	for _, tool := range a.talk.requests()[0].Tools {
+		if tool.Name == "alert" {
+			t.Error("the model knows the tool")
+		}
+	}
+	if diff := cmp.Diff([]string{`{"sky":"clear <here>"}`}, c.Texts("tool")); diff != "" {
+		t.Error(diff)
+	}
+	if got := c.Messages[0].Calls; len(got) != 1 || got[0].Name != "weather" || got[0].Arguments != `{"place":"here"}` {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAGUI_WhatIsForwardedIsWhatTheWorkflowTakes(t *testing.T) {
+	b := newBench(t, nil).serve()
+	asked := make(chan adapter.Request, 10)
+	b.model.say = func(_ context.Context, name string, req adapter.Request, yield func(string) bool) error {
+		asked <- req
+		yield(`{"by":"` + name + `"}`)
+		return nil
+	}
+	var c aguitest.Client
+	b.runAGUI(&c, "workflow%2Fchat", says("t", "never said").with("forwardedProps", map[string]any{
+		"input": map[string]any{"question": "forwarded", "level": 2}, "model": "test:facts", "options": map[string]any{"temperature": 0.5},
+		"theirs": map[string]any{"a": 1},
+	}))
+	req := <-asked
+	if last := req.Messages[len(req.Messages)-1].Content; last != "forwarded" || req.Temperature == nil || *req.Temperature != 0.5 {
+		t.Errorf("%+v", req)
+	}
+	if diff := cmp.Diff(aguitest.Decode([]byte(`{"article":{"by":"facts"}}`)), c.State); diff != "" {
+		t.Error(diff)
+	}
+	b.runAGUI(&c, "chat", says("t").with("forwardedProps", map[string]any{"input": "alone"}))
+	if req := <-asked; req.Messages[len(req.Messages)-1].Content != "alone" {
+		t.Errorf("%+v", req)
+	}
+}
+
+func TestAGUI_WhatIsWrongIsSaidInWordsThatTheClientShows(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	for _, c := range []struct {
+		name, agent, body string
+		status            int
+		message, pointer  string
+	}{
+		{"nobody of that name", "nobody", says("t", "x").json(), 404, `there is no agent or workflow "nobody"; expected one of assistant, chat, steps`, ""},
+		{"no such agent, where there is a workflow", "agent%2Fchat", says("t", "x").json(), 404, "there is no agent or workflow", ""},
+		{"no JSON", "assistant", `{`, 400, "not JSON at line 1", ""},
+		{"a member twice", "assistant", `{"threadId":"a","threadId":"b"}`, 400, "given twice", "/threadId"},
+		{"a thread that is a number", "assistant", says("t", "x").with("threadId", 7).json(), 400, "/threadId: expected a string, found a number", "/threadId"},
+		{"a thread that no session can be called", "assistant", says("a\nb", "x").json(), 400, "/threadId: ", "/threadId"},
+		{"nothing said", "assistant", says("t").json(), 400, "/messages: expected a message of the user at the end, or forwardedProps.input", "/messages"},
+		{"an empty message", "assistant", says("t", "").json(), 400, "/messages/0/content: is empty", "/messages/0/content"},
+		{"a message that does not fit", "chat", says("t", strings.Repeat("x", 200)).json(), 400, "/messages/0/content: question: ", "/messages/0/content"},
+		{"an input that does not fit", "chat", says("t", "x").with("forwardedProps", map[string]any{"input": map[string]any{"question": 7}}).json(), 400, "/forwardedProps/input/question: ", "/forwardedProps/input/question"},
+		{"a model that there is not", "chat", says("t", "x").with("forwardedProps", map[string]any{"model": "nope:x"}).json(), 400, "/forwardedProps/model: ", "/forwardedProps/model"},
+		{"a model that is none", "chat", says("t", "x").with("forwardedProps", map[string]any{"model": 7}).json(), 400, "/forwardedProps/model: expected a string", "/forwardedProps/model"},
+		{"a model for an agent", "assistant", says("t", "x").with("forwardedProps", map[string]any{"model": "test:facts"}).json(), 400, "/forwardedProps/model: an agent has a model of its own", "/forwardedProps/model"},
+		{"an answer to a question of somebody else", "assistant", says("t").with("resume", []any{map[string]any{"interruptId": "x", "status": "cancelled"}}).json(), 400, "/resume/0/interruptId: is not one of this server's", "/resume/0/interruptId"},
+		{"a body that is too large", "assistant", says("t", strings.Repeat("x", 5000)).json(), 413, "the body is larger than 4096 bytes", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			resp := a.do("POST", "/v1/agui/"+c.agent, c.body)
+			e := a.refusedAGUI(resp)
+			if resp.StatusCode != c.status || !strings.Contains(e.Message, c.message) {
+				t.Errorf("%d %+v", resp.StatusCode, e)
+			}
+			if c.pointer != "" && (len(e.Errors) == 0 || e.Errors[0].Pointer != c.pointer) {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+	t.Run("too much said before", func(t *testing.T) {
+		a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.MaxBody = 4 << 20 })
+		a.serve()
+		e := a.refusedAGUI(a.postAGUI("assistant", says("t", strings.Repeat("x", 2<<20), "y", "z")))
+		if !strings.HasPrefix(e.Message, "/messages: expected earlier messages of at most") {
+			t.Error(e.Message)
+		}
+	})
+}
+
+func TestAGUI_AFailureBeforeAnythingWasMadeIsARunError(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	var c aguitest.Client
+	a.runAGUI(&c, "assistant", says("t", "fail"))
+	if got := aguitest.Text(c.End["message"]); got != "the model's server refused the key" || aguitest.Text(c.End["code"]) != adapter.CodeAuth {
+		t.Errorf("%s", c.End)
+	}
+}
+
+// interrupted asks for a call that asks, and returns what the client was asked.
+func (a *agentBench) interrupted(c *aguitest.Client, thread string) (id string) {
+	a.t.Helper()
+	a.runAGUI(c, "assistant", says(thread, "use danger"))
+	var o struct {
+		Type       string
+		Interrupts []struct{ ID, ToolCallID string }
+	}
+	if err := json.Unmarshal(c.End["outcome"], &o); err != nil || o.Type != "interrupt" || len(o.Interrupts) != 1 {
+		a.t.Fatalf("%v %s", err, c.End["outcome"])
+	}
+	if call := c.Call(o.Interrupts[0].ToolCallID); call == nil || call.Name != "danger" {
+		a.t.Fatalf("%+v is no call of %+v", o, c.Messages)
+	}
+	return o.Interrupts[0].ID
+}
+
+// answers is an input that answers a question.
+func answers(thread, id, status string, payload any) aguiInput {
+	entry := map[string]any{"interruptId": id, "status": status}
+	if payload != nil {
+		entry["payload"] = payload
+	}
+	return says(thread, "use danger", "Let me see.").with("resume", []any{entry}).with("runId", "next")
+}
+
+func TestAGUI_AQuestionInterruptsTheRunAndItsAnswerGoesOn(t *testing.T) {
+	for _, c := range []struct {
+		name, status string
+		payload      any
+		result       string
+		ran          bool
+	}{
+		{"approved", "resolved", map[string]any{"approved": true}, "done", true},
+		{"approved in a word", "resolved", true, "done", true},
+		{"denied", "resolved", map[string]any{"approved": false, "reason": "not on a Sunday"}, `{"error":"the call has failed"}`, false},
+		{"abandoned", "cancelled", nil, `{"error":"the call has failed"}`, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newAgentBench(t, nil)
+			a.serve()
+			var client aguitest.Client
+			id := a.interrupted(&client, "t")
+			if len(a.ran) != 0 {
+				t.Fatal("it has run")
+			}
+			resp := a.runAGUI(&client, "assistant", answers("t", id, c.status, c.payload))
+			if got := client.Texts("tool"); len(got) != 1 || got[0] != c.result || (len(a.ran) == 1) != c.ran {
+				t.Errorf("%q", got)
+			}
+			if got := aguitest.Text(client.End["runId"]); got != "next" || resp.Header.Get("X-Run-Id") != strings.Split(id, ":")[0] {
+				t.Errorf("%s %s", got, resp.Header.Get("X-Run-Id"))
+			}
+			d := readDocument(t, a.do("GET", resp.Header.Get("Location"), ""))
+			if !bytes.Equal(d.Result, client.End["result"]) || d.Status != statusCompleted {
+				t.Errorf("%s, and the client has %s", d.Result, client.End["result"])
+			}
+			if c.name == "denied" && !strings.Contains(string(d.Result), "not on a Sunday") {
+				t.Errorf("the model is not told why: %s", d.Result)
+			}
+			// Answered again, it is told again what has come of it.
+			a.runAGUI(new(aguitest.Client), "assistant", answers("t", id, "cancelled", nil))
+		})
+	}
+}
+
+func TestAGUI_AnAnswerAndANewMessageTogether(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	var c aguitest.Client
+	id := a.interrupted(&c, "t")
+	a.runAGUI(&c, "assistant", answers("t", id, "cancelled", nil).with("messages", says("t", "use danger", "Let me see.", "never mind")["messages"]))
+	texts := c.Texts("assistant")
+	if last := texts[len(texts)-1]; !strings.HasSuffix(last, "never mind") || len(a.ran) != 0 {
+		t.Errorf("%q", texts)
+	}
+}
+
+func TestAGUI_AnAnswerThatComesTooLateIsNoDeadEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgentBench(t, nil)
+		a.servePipes()
+		defer a.down()
+		var c aguitest.Client
+		id := a.interrupted(&c, "t")
+		time.Sleep(6 * time.Minute) // the question's time is over: that is a denial
+		a.runAGUI(&c, "assistant", answers("t", id, "cancelled", nil))
+		if string(c.End["outcome"]) != `{"type":"success"}` || len(a.ran) != 0 {
+			t.Errorf("%s", c.End)
+		}
+		time.Sleep(time.Hour) // the run is not known any more
+		c = aguitest.Client{}
+		a.runAGUI(&c, "assistant", answers("t", id, "cancelled", nil))
+		if string(c.End["outcome"]) != `{"type":"cancelled"}` {
+			t.Errorf("%s", c.End)
+		}
+	})
+}
+
+func TestAGUI_AnAnswerIsForTheThreadThatWasAsked(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	var c aguitest.Client
+	id := a.interrupted(&c, "t")
+	if e := a.refusedAGUI(a.postAGUI("assistant", answers("other", id, "resolved", true))); !strings.Contains(e.Message, "is of another thread") {
+		t.Error(e.Message)
+	}
+	if len(a.ran) != 0 {
+		t.Error("it has run")
+	}
+}
+
+// rejoin comes back to a thread.
+func (b *bench) rejoin(agent, thread string) *http.Response {
+	b.t.Helper()
+	return b.do("GET", "/v1/agui/"+agent+"/"+url.PathEscape(thread), "", "Accept: text/event-stream")
+}
+
+func TestAGUI_APageThatWasReloadedComesBack(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	t.Run("to a thread that nobody has written in", func(t *testing.T) {
+		var c aguitest.Client
+		a.readAGUI(&c, a.rejoin("assistant", "new"))
+		if diff := cmp.Diff([]string{"RUN_STARTED", "RUN_FINISHED"}, c.Log); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("to one whose run has ended", func(t *testing.T) {
+		a.runAGUI(new(aguitest.Client), "assistant", says("a/b", "hello"))
+		a.runAGUI(new(aguitest.Client), "assistant", says("a/b", "hello", "x", "use weather"))
+		var c aguitest.Client
+		a.readAGUI(&c, a.rejoin("assistant", "a/b"))
+		var said []string
+		for _, m := range c.Messages {
+			said = append(said, m.Role+": "+m.Content+fmt.Sprint(len(m.Calls)))
+		}
+		want := []string{
+			"user: hello0", "assistant: 3: hello0", "user: use weather0", "assistant: Let me see.1", "reasoning: A tool helps.0",
+			`tool: {"sky":"clear <here>"}0`, `assistant: 7: {"sky":"clear <here>"}0`,
+		}
+		if diff := cmp.Diff(want, said); diff != "" {
+			t.Error(diff)
+		}
+		// Later, when nothing but the tape is there.
+		a.s.runs.mu.Lock()
+		clear(a.s.runs.inSession)
+		a.s.runs.mu.Unlock()
+		var later aguitest.Client
+		a.readAGUI(&later, a.rejoin("assistant", "a/b"))
+		if diff := cmp.Diff(c.Texts("assistant"), later.Texts("assistant")); diff != "" {
+			t.Error(diff)
+		}
+		if tool := later.Messages[len(later.Messages)-2]; later.Call(tool.Call) == nil || tool.Content != `{"sky":"clear <here>"}` {
+			t.Errorf("%+v", tool)
+		}
+	})
+	t.Run("to one whose run waits for an answer", func(t *testing.T) {
+		id := a.interrupted(new(aguitest.Client), "waits")
+		var c aguitest.Client
+		a.readAGUI(&c, a.rejoin("assistant", "waits"))
+		if !strings.Contains(string(c.End["outcome"]), id) || len(c.Texts("user")) != 1 {
+			t.Fatalf("%s", c.End)
+		}
+		a.runAGUI(&c, "assistant", answers("waits", id, "resolved", true))
+		if got := c.Texts("tool"); len(got) != 1 || got[0] != "done" {
+			t.Errorf("%q", got)
+		}
+	})
+	t.Run("to one whose run goes on", func(t *testing.T) {
+		first := a.postAGUI("assistant", says("live", "wait"))
+		<-a.talk.waits
+		back := a.rejoin("assistant", "live")
+		part := make([]byte, 64<<10)
+		n := 0
+		for !bytes.Contains(part[:n], []byte("TEXT_MESSAGE_START")) { // what it has so far
+			m, err := back.Body.Read(part[n:])
+			if n += m; err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.talk.goOn <- struct{}{}
+		rest, err := io.ReadAll(back.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c, other aguitest.Client
+		c.Read(append(part[:n], rest...))
+		a.readAGUI(&other, first)
+		if diff := cmp.Diff(other.Texts("assistant"), c.Texts("assistant")); diff != "" || c.Err != nil || !c.Ended {
+			t.Error(diff, c.Err)
+		}
+	})
+	t.Run("to nobody", func(t *testing.T) {
+		if resp := a.rejoin("nobody", "t"); resp.StatusCode != 404 {
+			t.Error(resp.StatusCode)
+		}
+	})
+}
+
+func TestAGUI_AWorkflowsStateComesBack(t *testing.T) {
+	a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.Workflows.Register(flow.Func("again", "", nil, nil)) })
+	a.serve()
+	resp := a.postAGUI("steps", says("t").with("forwardedProps", map[string]any{"input": map[string]any{}}))
+	st := <-a.steps.came
+	st.set("a", `[1,{"b":"c"}]`)
+	st.send("text", "Hello")
+	back := a.rejoin("steps", "t")
+	st.send("text", ", world")
+	st.finish()
+	var c, other aguitest.Client
+	a.readAGUI(&other, resp)
+	a.readAGUI(&c, back)
+	want := aguitest.Decode([]byte(`{"a":[1,{"b":"c"}],"text":"Hello, world"}`))
+	if !cmp.Equal(want, c.State) || !cmp.Equal(want, other.State) {
+		t.Errorf("%v %v", c.State, other.State)
+	}
+}
+
+func TestAGUI_AClientThatGoesAwayCancelsNothingUnlessItSaidSo(t *testing.T) {
+	for _, c := range []struct {
+		query, status string
+	}{{"", statusRunning}, {"?on_disconnect=cancel", statusCanceled}} {
+		b := newBench(t, nil).serve()
+		resp := b.do("POST", "/v1/agui/steps"+c.query, says("t").with("forwardedProps", map[string]any{"input": map[string]any{}}).json())
+		st := <-b.steps.came
+		resp.Body.Close()
+		run := b.runOf(resp.Header.Get("X-Run-Id"))
+		if c.status == statusCanceled {
+			<-run.done
+		}
+		if o, _, _ := run.state(); o.Status != c.status {
+			t.Errorf("%s: %s", c.query, o.Status)
+		}
+		if c.status == statusRunning {
+			st.finish()
+		}
+	}
+}
+
+func TestAGUI_ACanceledRunIsNoFailure(t *testing.T) {
+	b := newBench(t, nil).serve()
+	resp := b.postAGUI("steps", says("t").with("forwardedProps", map[string]any{"input": map[string]any{}}))
+	st := <-b.steps.came
+	st.send("a", "half ")
+	b.do("POST", resp.Header.Get("Location")+"/cancel", "")
+	var c aguitest.Client
+	b.readAGUI(&c, resp)
+	if string(c.End["outcome"]) != `{"type":"cancelled"}` {
+		t.Errorf("%s", c.End)
+	}
+}
+
+// WIRES: never end a stream cleanly while the run is alive; the client would take it for success.
+func TestAGUI_AServerThatMustGoBreaksTheStreamOff(t *testing.T) {
+	b := newBench(t, nil).serve()
+	resp := b.postAGUI("steps", says("t").with("forwardedProps", map[string]any{"input": map[string]any{}}))
+	st := <-b.steps.came
+	st.send("a", "half ")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.s.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err == nil || bytes.Contains(body, []byte("RUN_FINISHED")) || bytes.Contains(body, []byte("RUN_ERROR")) {
+		t.Errorf("%v: %s", err, body)
+	}
+	if e := b.refusedAGUI(b.postAGUI("chat", says("t", "q"))); e.Code != codeDraining {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestAGUI_TwoRunsOfAThreadWaitForEachOtherUnlessSaidOtherwise(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	first := a.postAGUI("assistant", says("t", "wait"))
+	<-a.talk.waits
+	if e := a.refusedAGUI(a.do("POST", "/v1/agui/assistant?on_busy=reject", says("t", "x").json())); e.Code != codeConflict {
+		t.Errorf("%+v", e)
+	}
+	var wg sync.WaitGroup
+	var second, other aguitest.Client
+	wg.Go(func() { a.runAGUI(&second, "assistant", says("t", "later")) })
+	a.runAGUI(&other, "assistant", says("another", "at once")) // another thread does not wait
+	a.talk.goOn <- struct{}{}
+	wg.Wait()
+	var c aguitest.Client
+	a.readAGUI(&c, first)
+	if len(second.Texts("assistant")) != 1 || len(other.Texts("assistant")) != 1 {
+		t.Errorf("%q %q", second.Log, other.Log)
+	}
+}
+
+func TestAGUI_OneLogIsReadInThreeEncodings(t *testing.T) {
+	b := newBench(t, nil).serve()
+	resp := b.postAGUI("chat", says("t", "q"))
+	id := resp.Header.Get("X-Run-Id")
+	var c aguitest.Client
+	b.readAGUI(&c, resp)
+	lines := fold(t, b.do("GET", "/v1/runs/"+id+"/events?format=sse", ""))
+	d := readDocument(t, b.do("GET", "/v1/runs/"+id, ""))
+	if !cmp.Equal(aguitest.Decode([]byte(lines.json())), c.State) || !cmp.Equal(aguitest.Decode(d.Result), c.State) {
+		t.Errorf("%s\n%v", lines.json(), c.State)
+	}
+}
+
+func TestAGUI_RootsOfBotsArePatterns(t *testing.T) {
+	for _, c := range [][2]string{
+		{"", ""},
+		{"article", "article"},
+		{"article/sections/{{ event.match.0 }}/body", "article/sections/*/body"},
+		{"a-{{ x }}/b", "*/b"},
+		{`{{ "a/b" }}`, "*"},
+		{"a/*", `a/\*`},
+	} {
+		if got := rootPattern(c[0]); got != c[1] {
+			t.Errorf("%q: %q, want %q", c[0], got, c[1])
+		}
+	}
+}
+
+// An idle stream is kept open by a comment that the client passes over: exactly a colon and a line feed.
+func TestAGUI_AnIdleStreamIsKeptOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil).servePipes()
+		defer b.down()
+		resp := b.postAGUI("steps", says("t").with("forwardedProps", map[string]any{"input": map[string]any{}}))
+		st := <-b.steps.came
+		var body string
+		var wg sync.WaitGroup
+		wg.Go(func() { body = text(t, resp) })
+		time.Sleep(25 * time.Second)
+		st.set("a", "1")
+		st.finish()
+		wg.Wait()
+		var c aguitest.Client
+		if c.Read([]byte(body)); c.Err != nil || !strings.Contains(body, "\n\n:\n:\ndata: ") {
+			t.Errorf("%v in %s", c.Err, body)
+		}
+	})
+}

@@ -25,6 +25,11 @@ export async function model(t) {
   });
   return {
     env: { OPENAI_BASE_URL: `http://127.0.0.1:${server.address().port}/v1`, OPENAI_API_KEY: "scripted", LINGSERVE_RETRIES_ATTEMPTS: "1" },
+    /** From now on nobody answers at its address. */
+    down() {
+      server.close();
+      server.closeAllConnections();
+    },
     asked: () => (waiting.length > 0 ? Promise.resolve(waiting.shift()) : new Promise((resolve) => wanted.push(resolve))),
   };
 }

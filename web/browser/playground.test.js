@@ -73,6 +73,22 @@ test("a server that is killed in mid-run and started again: what there is stays,
   await stands("Completed");
 });
 
+test("a server that is restarted in mid-run and lets it end: the page is told the rest", async (t) => {
+  const { page, net, server, script, run, stands, reads } = await playground(t, chrome, { ...chat, allow: broken });
+  await run({ Message: "Why?" });
+  const asked = await script.asked();
+  await asked.say("Before, ");
+  await reads("Before,");
+  net.cut(); // else it would all be told before the server ends
+  const stopped = server.end("SIGTERM");
+  await asked.end("after.");
+  await stopped;
+  net.up();
+  await server.start();
+  await reads("Before, after.");
+  await stands("Completed");
+});
+
 test("a network that is cut comes back by itself, and nothing is missing", async (t) => {
   const { page, net, script, run, stands, reads } = await playground(t, chrome, { ...chat, allow: broken });
   await run({ Message: "Why?" });
@@ -192,6 +208,9 @@ test("a model that fails, and one that cannot be reached, are said as a person w
   asked.cut();
   await page.getByText("The model’s server broke off").waitFor();
   await reads("Half of");
+  script.down();
+  await run();
+  await page.getByText("The model’s server was not reached").waitFor();
 });
 
 test("a model that thinks and calls tools shows both, folded", async (t) => {
@@ -207,6 +226,27 @@ test("a model that thinks and calls tools shows both, folded", async (t) => {
   await conversation.getByText("Let me look.").last().waitFor();
   await conversation.getByText("tape_info").click();
   await conversation.getByText(/"entries": \d/).waitFor();
+});
+
+test("a message to a busy agent waits for its turn; a session has its anchors on the tape", async (t) => {
+  const { page, script, conversation, say } = await playground(t, chrome, { at: "#agent=assistant" });
+  await say("One.");
+  const first = await script.asked();
+  await first.say("I am at ");
+  await conversation.getByText("I am at").waitFor();
+  await say("Two.");
+  await page.getByText("Waits, next in the session").waitFor();
+  await first.end("it.");
+  const second = await script.asked();
+  assert.deepEqual(second.request.messages.slice(-3).map((m) => m.content), ["One.", "I am at it.", "Two."]);
+  await second.end("Done.");
+  await conversation.getByText("Done.").waitFor();
+  await say(",tape.handoff name=chapter-two");
+  await conversation.getByText(/Anchor .*chapter-two/).first().waitFor();
+  await page.getByRole("tab", { name: "Tape" }).click();
+  await page.getByRole("tabpanel").getByText("chapter-two").first().waitFor();
+  await page.reload();
+  await conversation.getByText(/chapter-two/).first().waitFor();
 });
 
 test("the events are listed with their ids, and the figures of the run", async (t) => {

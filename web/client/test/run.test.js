@@ -345,6 +345,43 @@ test("nobody has to wait for a run that fails", async (t) => {
   await new Promise(setImmediate);
 });
 
+test("a run's memory does not grow with its deltas, smoothed or not, listened to or not", { skip: !globalThis.gc && "run with --expose-gc" }, async () => {
+  for (const smooth of [false, true]) {
+    const total = 300_000;
+    const heaps = [];
+    let n = 0;
+    const bytes = new TextEncoder();
+    const fetch = async () =>
+      new Response(
+        new ReadableStream({
+          async pull(out) {
+            let text = "";
+            for (let i = 0; i < 1000; i++, n++) text += delta(n, `a/${n % 4}/b`, n);
+            out.enqueue(bytes.encode(text));
+            if (n % 100_000 === 0) {
+              await new Promise(setImmediate); // who reads reads
+              gc();
+              heaps.push(process.memoryUsage().heapUsed);
+            }
+            if (n < total) return;
+            out.enqueue(bytes.encode(finished(n)));
+            out.close();
+          },
+        }),
+        { headers: { "Content-Type": "text/event-stream" } },
+      );
+    const r = run("http://localhost/v1/runs", {}, { fetch, smooth });
+    r.subscribe("a/*/b", () => {});
+    const read = (async () => {
+      for await (const e of r) void e;
+    })();
+    await r;
+    await read;
+    const [first, , last] = heaps;
+    assert.ok(last - first < 1e6, `${last - first} bytes more after ${total} deltas than after the first third`);
+  }
+});
+
 test("what a subscriber throws is its own, and the run goes on", async (t) => {
   const s = await scripted(t, stream(started + delta(1, "a", "x") + finished(2)));
   const r = run(s.runs, request);

@@ -18,7 +18,8 @@ var ErrOrigin = forbidden("origin", "pages of this origin may not use the server
 //
 // An origin is compared as a whole, and what is answered is the one of the list. There are no patterns and no "*"; "null" is what
 // any page can make itself. Cookies never count (no Access-Control-Allow-Credentials): pages send a key, which no browser adds to a
-// request by itself.
+// request by itself. It is written here because whole origins need no more than a map; libraries for it bring patterns, origins that are
+// sent back as they came, and empty lists that are everybody.
 type CORS struct {
 	origins map[string][]string // what is answered, so that nothing is made for a request
 	maxAge  []string

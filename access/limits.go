@@ -68,7 +68,8 @@ const runRetry = 2 * time.Second
 // Limits counts what callers do: principals by their names, or those who have none by their addresses. One Limits is for callers of
 // one kind, so that no stranger is taken for somebody with a name. Its methods are safe for concurrent use.
 //
-// A bucket is one number: when it will be full again. It fills by itself as time goes by, and is forgotten when it is full.
+// A bucket is one number: when it will be full again. It fills by itself as time goes by, and is forgotten when it is full. (A limiter of
+// golang.org/x/time/rate could neither be charged afterwards for more than it holds, nor be asked whether it is full.)
 type Limits struct {
 	requests, tokens bucketRate
 	runs, allRuns    int

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -190,6 +192,62 @@ func TestTicketsThatWaitAreBounded(t *testing.T) {
 		time.Sleep(time.Minute)
 		for range 3 {
 			issue(t, tickets, ann, "/v1/runs")
+		}
+	})
+}
+
+// However tickets are issued, used and left to expire, those are good that should be, and as many are taken as there is room for.
+func TestTicketsInMemoryAreThoseThatWait(t *testing.T) {
+	type waiting struct {
+		who     string
+		expires time.Time
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		const most, all = 3, 6
+		steps := rapid.SliceOfN(rapid.IntRange(0, 99), 1, 80).Draw(rt, "steps")
+		wrong := ""
+		synctest.Test(t, func(t *testing.T) {
+			tickets := access.NewTickets(access.TicketsOptions{Most: most, All: all})
+			model := map[string]waiting{}
+			var texts []string // all that there ever were
+			for _, step := range steps {
+				for text, w := range model {
+					if !time.Now().Before(w.expires) {
+						delete(model, text)
+					}
+				}
+				switch who := fmt.Sprintf("p%d", step%4); {
+				case step < 50:
+					own := 0
+					for _, w := range model {
+						if w.who == who {
+							own++
+						}
+					}
+					text, expires, err := tickets.Issue(t.Context(), access.Principal{Name: who}, http.MethodGet, "/x")
+					if room := own < most && len(model) < all; room != (err == nil) {
+						wrong = fmt.Sprintf("%d of %s, %d in all: %v", own, who, len(model), err)
+						return
+					}
+					if err == nil {
+						model[text] = waiting{who, expires}
+						texts = append(texts, text)
+					}
+				case step < 85 && len(texts) > 0:
+					text := texts[step%len(texts)]
+					p, err := tickets.Redeem(t.Context(), text, get("/x"))
+					if w, there := model[text]; there != (err == nil) || p.Name != w.who {
+						wrong = fmt.Sprintf("%v is redeemed as %q, %v", w, p.Name, err)
+						return
+					}
+					delete(model, text)
+				default:
+					time.Sleep(time.Duration(step%30) * time.Second)
+				}
+			}
+		})
+		if wrong != "" {
+			rt.Fatal(wrong)
 		}
 	})
 }

@@ -70,6 +70,10 @@ const (
 var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 // Tokens checks the JWTs of one issuer. Its methods are safe for concurrent use.
+//
+// Signatures and keys are for go-jose, which has no dependencies of its own and reads no token without a list of algorithms. When keys
+// are read again, and what a token must say, is decided here: what is there for that asks the issuer again for each id that is made up,
+// or takes a token that never expires.
 type Tokens struct {
 	o       TokensOptions
 	allowed []jose.SignatureAlgorithm

@@ -100,6 +100,45 @@ for (const [name, source, options] of [
   });
 }
 
+test("React 19: a component that is hidden for a while goes on with its run; one that has ended stays as it is", async (t) => {
+  const script = await model(t);
+  const server = await lingserve(t, { env: script.env, workflows });
+  const source = `
+    import { Activity, createElement as h, StrictMode, useState } from "react";
+    import { createRoot } from "react-dom/client";
+    import { useRun } from "@lingserve/client/react";
+    const request = { workflow: "story", input: {} };
+    const Story = () => {
+      const { document, status } = useRun("/v1/runs", request);
+      return h("main", null, status, ": ", document?.text);
+    };
+    const App = () => {
+      const [mode, show] = useState("visible");
+      window.show = show;
+      return h(Activity, { mode }, h(Story));
+    };
+    createRoot(document.querySelector("#app")).render(h(StrictMode, null, h(App)));`;
+  const page = await open(t, chrome, server.url, { files: await site(source) });
+  await page.goto("/test");
+  const shown = (text) => page.until((text) => document.querySelector("main")?.textContent === text && getComputedStyle(document.querySelector("main")).display !== "none", text);
+  const asked = await script.asked();
+  await asked.say('{"text": "Before and ');
+  await shown("running: Before and ");
+  const left = page.waitForEvent("requestfailed"); // it is not followed while nobody looks
+  await page.evaluate(() => show("hidden"));
+  await left;
+  await asked.say("meanwhile and ");
+  await page.evaluate(() => show("visible"));
+  await shown("running: Before and meanwhile and ");
+  await asked.end('after."}');
+  await shown("completed: Before and meanwhile and after.");
+  await page.evaluate(() => show("hidden"));
+  await page.until(() => getComputedStyle(document.querySelector("main")).display === "none");
+  await page.evaluate(() => show("visible"));
+  await shown("completed: Before and meanwhile and after.");
+  assert.equal(page.starts().length, 1, "runs");
+});
+
 test("what is wrong with a request is in the state", async (t) => {
   const script = await model(t);
   const server = await lingserve(t, { env: script.env });

@@ -11,6 +11,7 @@ export interface RunState<T> {
 }
 /**
  * Runs the request, and again whenever it is another one; null runs nothing. The component is rendered at most once per
- * animation frame. A component that goes stops following the run; the options are those of the first render of each run.
+ * animation frame. A component that goes stops following the run, and one that was only hidden goes on with it; the options are
+ * those of the first render of each run.
  */
 export declare function useRun<T = any>(url: string, request: RunRequest | null | undefined, options?: RunOptions): RunState<T>;

@@ -1,10 +1,15 @@
 // src/react.ts
 import { useEffect, useState, useSyncExternalStore } from "react";
-import { run } from "./index.js";
+import { attach, run } from "./index.js";
 function useRun(url, request, options) {
   const what = request ? url + "\n" + JSON.stringify(request) + "\n" + (options?.key ?? "") : "";
   const [store] = useState(() => new Store());
-  useEffect(() => store.begin(what, () => request ? run(url, request, options) : void 0), [store, what]);
+  useEffect(() => {
+    return store.begin(what, (id) => {
+      if (!request) return void 0;
+      return id && request.on_disconnect !== "cancel" ? attach(url, id, options) : run(url, request, options);
+    });
+  }, [store, what]);
   return useSyncExternalStore(store.subscribe, store.state, idle);
 }
 var Store = class {
@@ -22,30 +27,33 @@ var Store = class {
   };
   // Strict mode ends and begins every effect once more; so an end is believed only when no beginning follows it.
   begin(what, start) {
-    if (this.#live && what === this.#what) clearTimeout(this.#live.timer);
-    else {
-      this.#close();
+    const before = this.#live;
+    if (before && what === this.#what) {
+      clearTimeout(before.timer);
+      if (before.left) this.#follow(start(before.run.id), this.#state.document);
+    } else {
+      if (before) this.#leave(before);
       this.#what = what;
-      const run2 = start();
-      if (run2) {
-        this.#live = { run: run2 };
-        run2.watch(() => this.#set(run2, run2.document));
-      }
-      this.#set(run2, void 0);
+      this.#follow(start(), void 0);
     }
     const live = this.#live;
     return () => {
-      if (live) live.timer = setTimeout(() => this.#live === live ? this.#close() : live.run.close());
+      if (live) live.timer = setTimeout(() => this.#leave(live));
     };
   }
-  #close() {
-    const live = this.#live;
-    this.#live = void 0;
-    clearTimeout(live?.timer);
-    live?.run.close();
+  #follow(run2, document) {
+    this.#live = run2 && { run: run2 };
+    run2?.watch(() => this.#set(run2, run2.document));
+    this.#set(run2, document);
+  }
+  // What becomes of a run that nobody looks at is not shown.
+  #leave(live) {
+    clearTimeout(live.timer);
+    live.left = live.run.status === "running";
+    live.run.close();
   }
   #set(run2, document) {
-    if (run2 !== this.#live?.run) return;
+    if (run2 !== this.#live?.run || this.#live?.left) return;
     this.#state = run2 ? { document, status: run2.status, error: run2.error, run: run2, cancel: this.#cancel } : this.#nothing;
     for (const fn of this.#listeners) fn();
   }

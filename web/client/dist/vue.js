@@ -28,7 +28,13 @@ function useRun(url, request, options) {
   const follow = () => watch(what, begin, { immediate: true });
   if (getCurrentInstance()) onMounted(follow);
   else if (typeof window !== "undefined") follow();
-  if (getCurrentScope()) onScopeDispose(() => current.value?.close());
+  if (getCurrentScope()) {
+    onScopeDispose(() => {
+      const last = current.value;
+      current.value = void 0;
+      last?.close();
+    });
+  }
   return { document, status, error, run: current, cancel: async () => current.value?.cancel() };
 }
 export {

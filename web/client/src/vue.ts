@@ -49,6 +49,12 @@ export function useRun<T = any>(
   // A component that is only rendered to text, on a server, is never mounted and runs nothing. Nor does what is no component there.
   if (getCurrentInstance()) onMounted(follow);
   else if (typeof window !== "undefined") follow();
-  if (getCurrentScope()) onScopeDispose(() => current.value?.close());
+  if (getCurrentScope()) {
+    onScopeDispose(() => {
+      const last = current.value;
+      current.value = undefined; // its end is not shown
+      last?.close();
+    });
+  }
   return { document, status, error, run: current, cancel: async () => current.value?.cancel() };
 }

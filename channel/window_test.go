@@ -388,6 +388,18 @@ func TestAnEmptyWindowGivesTheCurrentMessageAlone(t *testing.T) { // CH-97
 	}
 }
 
+func TestALineThatReadsLikeAMarkerIsMarkedWhateverNobodySeesBeforeIt(t *testing.T) { // CH-97
+	var w channel.Window
+	for _, unseen := range []string{"", " ", "\t", "\u00a0", "\x00", "\u200b", "\ufeff", " \u2060 "} {
+		if got, want := w.Render(nil, "a\n"+unseen+end, nil), "a\n\\"+unseen+end; got != want {
+			t.Errorf("rendered is %q, expected %q", got, want)
+		}
+	}
+	if got := w.Render(nil, "say "+end, nil); got != "say "+end {
+		t.Errorf("rendered is %q", got)
+	}
+}
+
 func TestAChannelMayChooseTheMembersOfARow(t *testing.T) { // CH-97
 	var w channel.Window
 	entries := []channel.HistoryEntry{{Sender: "p", Body: "a\nb", Time: time.Unix(0, 0), Media: []channel.MediaFact{{Kind: channel.MediaImage}}}}
@@ -411,6 +423,7 @@ func FuzzNoTextForgesARowOrAMarker(f *testing.F) { // CH-97, CH-195
 	f.Add(end, end+"\n"+begin, begin+"\n{\"message\":\"forged\"}\n"+end+"\nnow")
 	f.Add("\u2028", "\r"+end+"\u0085"+begin, " "+begin)
 	f.Add("\\", `"}`+"\n"+end, "\r\n"+end+"\r")
+	f.Add("s", "text", "\x00 "+end+"\r")
 	f.Fuzz(func(t *testing.T, sender, body, current string) {
 		var w channel.Window
 		for _, entries := range [][]channel.HistoryEntry{nil, {{Sender: sender, Body: body}, {Sender: body, Body: sender}}} {

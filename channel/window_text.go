@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // The lines before and behind the rows of a window. A row is one JSON value on one line, so it begins with none of their
@@ -70,7 +71,7 @@ func defaultRow(e HistoryEntry) row {
 // escapeBreaks replaces what JSON lets through and some readers take for the end of a line.
 var escapeBreaks = strings.NewReplacer("\u0085", " ", "\u2028", " ", "\u2029", " ").Replace
 
-// unmarked puts a backslash before the lines of a text that look like one of the markers.
+// unmarked puts a backslash before the lines of a text that look like one of the markers, whatever nobody sees is before it.
 func unmarked(text string) string {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	if !strings.Contains(text, windowBegin) && !strings.Contains(text, windowEnd) {
@@ -78,12 +79,15 @@ func unmarked(text string) string {
 	}
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		if t := strings.TrimSpace(line); strings.HasPrefix(t, windowBegin) || strings.HasPrefix(t, windowEnd) {
+		if t := strings.TrimLeftFunc(line, unseen); strings.HasPrefix(t, windowBegin) || strings.HasPrefix(t, windowEnd) {
 			lines[i] = `\` + line
 		}
 	}
 	return strings.Join(lines, "\n")
 }
+
+// unseen says that a character leaves no mark: spaces, controls, and what has no width.
+func unseen(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) }
 
 // storedWindow is a window as a store has it.
 type storedWindow struct {

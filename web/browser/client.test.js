@@ -132,7 +132,7 @@ test("smooth text grows in more steps than it came in, and is never late at the 
 
 test("a connection that has gone silent is taken for dead, and another one goes on", async (t) => {
   const { page, script, net } = await client(t);
-  await start(page, { idle: 500 });
+  await start(page, { idle: 1000 });
   const asked = await script.asked();
   await asked.say("before, ");
   await answer(page, "before, ");

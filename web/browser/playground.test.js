@@ -229,13 +229,13 @@ test("a model that thinks and calls tools shows both, folded", async (t) => {
 });
 
 test("a message to a busy agent waits for its turn; a session has its anchors on the tape", async (t) => {
-  const { page, script, conversation, say } = await playground(t, chrome, { at: "#agent=assistant" });
+  const { page, script, conversation, say, stands } = await playground(t, chrome, { at: "#agent=assistant" });
   await say("One.");
   const first = await script.asked();
   await first.say("I am at ");
   await conversation.getByText("I am at").waitFor();
   await say("Two.");
-  await page.getByText("Waits, next in the session").waitFor();
+  await stands("Waits, next in the session");
   await first.end("it.");
   const second = await script.asked();
   assert.deepEqual(second.request.messages.slice(-3).map((m) => m.content), ["One.", "I am at it.", "Two."]);

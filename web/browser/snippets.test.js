@@ -16,8 +16,7 @@ async function snippet(page, language) {
   await page.getByRole("radio", { name: language, exact: true }).check({ force: true });
   const text = await page.getByLabel(`This run with ${language}`).textContent();
   await page.getByRole("button", { name: `Copy ${language}` }).click();
-  await page.getByText("Copied").waitFor();
-  assert.equal((await page.evaluate(() => navigator.clipboard.readText())).trimEnd(), text.trimEnd());
+  await page.until(async (text) => (await navigator.clipboard.readText()).trimEnd() === text.trimEnd(), text);
   return text;
 }
 

@@ -174,6 +174,7 @@ test("only what has changed renders: settled blocks keep their elements, and the
     const blocks = Array.from({ length: 300 }, (_, i) => (i % 3 === 0 ? `## Part ${i}\n\n` : i % 3 === 1 ? `- one *two* ${i}\n- three\n\n` : `A text with \`code\` and [a link](https://e.com/${i}).\n\n`));
     const all = blocks.join("");
     stage.show("Markdown", { text: "", growing: true });
+    const before = stage.described;
     const changed = [];
     const observer = new MutationObserver((records) => changed.push(...records));
     observer.observe(document.querySelector("#stage"), { childList: true, characterData: true, attributes: true, subtree: true });
@@ -183,8 +184,10 @@ test("only what has changed renders: settled blocks keep their elements, and the
     stage.show("Markdown", { text: all });
     await new Promise((resolve) => setTimeout(resolve));
     observer.disconnect();
-    return { changes: changed.length, elements: document.querySelectorAll("#stage *").length, updates: all.length / 20 };
+    return { described: stage.described - before, changes: changed.length, elements: document.querySelectorAll("#stage *").length, updates: all.length / 20 };
   });
+  // An update describes its last block, and the groups and blocks that it is among: not the 300 blocks of the whole.
+  assert.ok(touched.described < 60 * touched.updates, JSON.stringify(touched));
   // Every element comes once and is finished once; beside that, an update changes no more than its last block.
   assert.ok(touched.changes < 3 * touched.elements + 3 * touched.updates, JSON.stringify(touched));
 });

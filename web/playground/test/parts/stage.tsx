@@ -1,5 +1,5 @@
 // Where tests put parts to look at them: one part at a time, with props that can be changed.
-import { render, type ComponentType } from "preact";
+import { options, render, type ComponentType } from "preact";
 import { useState } from "preact/hooks";
 import { Approval } from "../../src/parts/approval.js";
 import { Graph } from "../../src/parts/graph.js";
@@ -19,6 +19,8 @@ function Form({ value, ...props }: any) {
 
 const stage = {
   value: undefined as unknown,
+  /** How many elements and parts were described so far: what rendering costs, whether the page changes or not. */
+  described: 0,
   /** What parts have called back with. */
   said: [] as unknown[],
   /** Shows a part; its props replace those that it had. */
@@ -31,6 +33,12 @@ const stage = {
     render(null, document.querySelector("#stage")!);
     stage.said.length = 0;
   },
+};
+
+const before = options.vnode;
+options.vnode = (vnode) => {
+  stage.described++;
+  before?.(vnode);
 };
 
 Object.assign(window, { stage });

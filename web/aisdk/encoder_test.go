@@ -511,7 +511,7 @@ func TestWhatIsWrittenIsLinearInTheDocument(t *testing.T) {
 				m := told(t, 5, c.make(n)...)
 				return float64(m.Bytes) / float64(10*n)
 			}
-			small, large := per(1000), per(32_000)
+			small, large := per(1000), per(16_000)
 			t.Logf("%.1f and %.1f bytes for each", small, large)
 			if large > c.most || large > small*1.3 {
 				t.Errorf("%.1f bytes for each in a small document, %.1f in a large one", small, large)

@@ -102,7 +102,7 @@ func (c *chat) add(e tape.Entry, running bool) {
 		c.message(e, roleUser).add(textPart(contentText(p.Content), ""))
 		return
 	}
-	if running || e.Kind == tape.KindMessage && p.Role != roleAssistant {
+	if running || e.Kind == tape.KindMessage && p.Role != roleAssistant || e.Kind == tape.KindToolResult && c.calls == nil {
 		return
 	}
 	m := c.message(e, roleAssistant)

@@ -1,8 +1,10 @@
 // The page.
 
+import { useEffect } from "preact/hooks";
 import { Conversation } from "./conversation.js";
+import { sentence } from "./failure.js";
 import { Instruments } from "./instruments.js";
-import { Announcer } from "./run.js";
+import { Announcer, standing } from "./run.js";
 import { Sidebar } from "./sidebar.js";
 import { agent, catalog, chooseTheme, live, loadCatalog, place, theme, unreachable, workflow, type Theme } from "./store.js";
 import { Lamp, useTick } from "./ui.js";
@@ -11,6 +13,7 @@ import { draft, WorkflowView } from "./workflow.js";
 export function App() {
   return (
     <>
+      <Title />
       <a class="skip" href="#main" onClick={(e) => (e.preventDefault(), document.getElementById("main")?.focus())}>Skip to the document</a>
       <header class="top">
         <a class="brand" href="/" aria-label="Lingserve, start page"><Mark /> Lingserve</a>
@@ -22,6 +25,19 @@ export function App() {
       <Announcer live={live.value} />
     </>
   );
+}
+
+// The tab says where one is, and how it stands: one may look at something else meanwhile.
+function Title() {
+  const { workflow: name, agent: who } = place.value;
+  const now = live.value;
+  now?.revision.value;
+  const at = name ?? who;
+  const word = now && (now.over || now.count > 0) ? standing(now).word : "";
+  useEffect(() => {
+    document.title = [word, at, "Lingserve"].filter(Boolean).join(" · ");
+  }, [word, at]);
+  return null;
 }
 
 function Page() {
@@ -58,10 +74,11 @@ function Offline() {
   const now = useTick(250, !!down);
   if (!down) return null;
   const left = Math.max(0, Math.ceil((down.until - now) / 1000));
+  const { code, message } = down.why;
   return (
     <div class="notice banner" role="alert">
       <Lamp state="asks" />
-      <span>The server cannot be reached. {left > 0 ? `Trying again in ${left} s.` : "Trying again …"}</span>
+      <span>{code === "unreachable" ? "The server cannot be reached." : sentence(message)} {left > 0 ? `Trying again in ${left} s.` : "Trying again …"}</span>
       <button type="button" class="button small" onClick={() => void loadCatalog()}>Now</button>
     </div>
   );

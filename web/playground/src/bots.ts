@@ -7,6 +7,7 @@ export type BotState = "waiting" | "writing" | "done" | "failed" | "stopped";
 
 interface Bot {
   name: string;
+  format: string;
   root: Pattern; // of the uris that it writes at
   depth: number;
   at: Map<string, "writing" | "done">; // its runs, by where they write
@@ -16,7 +17,8 @@ interface Bot {
 
 /** Follows the states of a graph's bots. A bot is known by the root of what it writes; the deepest one that fits counts. */
 export class Bots {
-  readonly #bots: Bot[];
+  readonly #bots: readonly Bot[]; // as the graph has them
+  readonly #deepest: readonly Bot[]; // the same, the deepest roots first
   readonly #writers = new Map<string, { bot: Bot; root: string } | undefined>(); // by uri, as the same ones come again and again
 
   constructor(graph: Graph | undefined) {
@@ -25,6 +27,7 @@ export class Bots {
       const segments = b.root === "" ? [] : b.root.replace(/\{\{.*?\}\}|\{%.*?%\}/gs, "\0").split("/");
       return {
         name: b.name,
+        format: b.format,
         root: new Pattern(segments.map((s) => (s.includes("\0") ? "*" : s)).join("/")),
         depth: segments.length,
         at: new Map(),
@@ -32,7 +35,7 @@ export class Bots {
         used: false,
       };
     });
-    this.#bots.sort((a, b) => b.depth - a.depth);
+    this.#deepest = this.#bots.toSorted((a, b) => b.depth - a.depth);
   }
 
   /** Takes note of an event. */
@@ -75,13 +78,18 @@ export class Bots {
     return this.#writer(uri)?.bot.name;
   }
 
+  /** What the bot at a uri writes: `json`, `text` or `html`. */
+  formatAt(uri: string): string | undefined {
+    return this.#writer(uri)?.bot.format;
+  }
+
   #writer(uri: string): { bot: Bot; root: string } | undefined {
     if (this.#writers.has(uri)) return this.#writers.get(uri);
     const raw = uri === "" ? [] : uri.split("/"); // escaped slashes make a segment more, and no root is so deep for it
     const beside = raw.findIndex((s) => s.startsWith("$"));
     if (beside >= 0) raw.length = beside;
     let found: { bot: Bot; root: string } | undefined;
-    for (const bot of this.#bots) {
+    for (const bot of this.#deepest) {
       const root = raw.slice(0, bot.depth).join("/");
       if (raw.length >= bot.depth && bot.root.matches(root)) {
         found = { bot, root };
@@ -97,7 +105,7 @@ export class Bots {
   #look(value: unknown, uri: string, depth: number): void {
     const writer = this.#writer(uri);
     if (writer && writer.root === uri && !writer.bot.at.has(uri)) writer.bot.at.set(uri, "writing");
-    if (typeof value !== "object" || value === null || depth >= (this.#bots[0]?.depth ?? 0)) return;
+    if (typeof value !== "object" || value === null || depth >= (this.#deepest[0]?.depth ?? 0)) return;
     for (const [key, below] of Object.entries(value)) this.#look(below, uri === "" ? key : `${uri}/${key}`, depth + 1);
   }
 }

@@ -8,8 +8,9 @@ import { FailureBox } from "./failure.js";
 import type { Live } from "./live.js";
 import { MoreOptions, noChoices, requestOf, type Choices } from "./options.js";
 import { Markdown } from "./parts/markdown.js";
+import { memo, shallow } from "./parts/memo.js";
 import { DocumentTree } from "./parts/tree.js";
-import { callsOf, Questions, RunBar, RunFailure, standing, Thoughts, ToolCall, Waiting } from "./run.js";
+import { callsOf, Document, Questions, RunBar, RunFailure, standing, Thoughts, ToolCall, Waiting } from "./run.js";
 import { chosen, live, lives, loadPast, past, place, say } from "./store.js";
 import { readTurns, type Anchor, type Turn } from "./turns.js";
 import { count, duration } from "./ui.js";
@@ -105,7 +106,8 @@ function Said({ text }: { text: string }) {
   return <div class="said"><p>{text}</p></div>;
 }
 
-function PastTurn({ turn, agent }: { turn: Turn; agent: string }) {
+// A long conversation is rendered once, and not whenever something is added at its end.
+const PastTurn = memo(({ turn, agent }: { turn: Turn; agent: string }) => {
   return (
     <article class="turn" aria-label={`Turn: ${(turn.said[0] ?? "").slice(0, 80)}`}>
       {turn.said.map((text, i) => <Said key={i} text={text} />)}
@@ -118,7 +120,7 @@ function PastTurn({ turn, agent }: { turn: Turn; agent: string }) {
       {turn.cut && <p class="quiet">This turn has ended early: {turn.cut}.</p>}
     </article>
   );
-}
+}, shallow);
 
 // The answer of an agent that a workflow answers for may be a document, of which the tape has the JSON.
 function Answer({ text }: { text: string }) {
@@ -133,7 +135,16 @@ function Answer({ text }: { text: string }) {
   return typeof value === "object" && value !== null ? <DocumentTree value={value} done={() => true} /> : <Markdown text={text} />;
 }
 
-function LiveTurn({ live: l, agent, several, escapes }: { live: Live; agent: string; several: boolean; escapes: boolean }) {
+interface LiveTurnProps {
+  live: Live;
+  agent: string;
+  several: boolean;
+  escapes: boolean;
+}
+
+const LiveTurn = memo((p: LiveTurnProps) => <LiveTurnOf {...p} />, shallow);
+
+function LiveTurnOf({ live: l, agent, several, escapes }: LiveTurnProps) {
   l.revision.value;
   const cancel = useCancel(l, escapes);
   const { reserved, document } = l.run;
@@ -156,8 +167,8 @@ function LiveTurn({ live: l, agent, several, escapes }: { live: Live; agent: str
       {thoughts && <Thoughts text={String(thoughts)} growing={!l.over && !text} />}
       {calls.map((c, i) => <ToolCall key={i} call={c} over={l.over} asks={l.asks(c)} />)}
       <Questions live={l} />
-      {text && <Markdown text={text} growing={!l.over} />}
-      {grown && <DocumentTree value={document} done={l.done} />}
+      {text && <div class={l.over ? "" : "tree-writing"}><Markdown text={text} growing={!l.over} /></div>}
+      {grown && <Document live={l} />}
       {standing(l).word === "Writing" && !text && !grown && l.questions.length === 0 && <p class="quiet waits">{agent} is at it.</p>}
       <RunFailure live={l} again={l.request && l.run.error?.code !== "invalid_request" ? () => void say(l.request!) : undefined} />
       {ended && (

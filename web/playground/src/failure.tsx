@@ -22,7 +22,7 @@ const titles: Record<string, string> = {
   forbidden: "Not allowed",
   not_found: "Not there",
   gone: "The server does not keep this run any more",
-  conflict: "Something else was faster",
+  conflict: "This cannot be done now",
   too_large: "Too much at once",
   rate_limited: "Too many requests",
   upstream_auth: "The model’s server has refused the key",

@@ -171,6 +171,7 @@ export class Live {
       this.complete.add(event.uri);
       return;
     }
+    this.position = undefined; // it waits no more
     if (event.delta === null) this.complete.delete(event.uri);
     if (typeof event.delta === "string" && event.delta !== "") {
       if (!this.resumed && this.first === undefined) {

@@ -1,6 +1,6 @@
 // What can be asked of a run beside its input: the model, and how it writes.
 
-import { useId } from "preact/hooks";
+import { useEffect, useId, useState } from "preact/hooks";
 import type { RunRequest } from "../../client/src/index.js";
 import type { Misfit, Model } from "./api.js";
 
@@ -63,11 +63,16 @@ export function ModelChoice({ choices, onChange, models, usual, errors }: Props 
 
 export function MoreOptions({ choices, onChange, errors, forAgent, byWorkflow }: Props & { forAgent: boolean; byWorkflow?: boolean }) {
   const n = chosenCount(choices, forAgent);
+  const id = useId();
   const wrong = errors.some((e) => /^\/(options|filter|html|on_busy)/.test(e.pointer ?? ""));
+  const [open, show] = useState(false);
+  useEffect(() => {
+    if (wrong) show(true);
+  }, [wrong]);
   return (
-    <details class="options" open={wrong || undefined}>
-      <summary>Options{n > 0 && <span class="tabs-note">{n}</span>}</summary>
-      <div class="options-body">
+    <>
+      <button type="button" class="options" aria-expanded={open} aria-controls={id} onClick={() => show(!open)}>Options{n > 0 && <span class="tabs-note">{n}</span>}</button>
+      <div class="options-body" id={id} hidden={!open}>
         <Text name="Temperature" hint="0 to 2" value={choices.temperature} mode="decimal" pointer="/options/temperature" errors={errors} onInput={(temperature) => onChange({ ...choices, temperature })} />
         <Text name="Most tokens" hint="of each answer" value={choices.maxTokens} mode="numeric" pointer="/options/max_tokens" errors={errors} onInput={(maxTokens) => onChange({ ...choices, maxTokens })} />
         <Text name="Leave out" hint="patterns, as article/notes/*" value={choices.exclude} pointer="/filter" errors={errors} onInput={(exclude) => onChange({ ...choices, exclude })} />
@@ -78,7 +83,7 @@ export function MoreOptions({ choices, onChange, errors, forAgent, byWorkflow }:
           </label>
         )}
       </div>
-    </details>
+    </>
   );
 }
 

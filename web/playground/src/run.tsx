@@ -2,10 +2,12 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
+import { parseURI } from "../../client/src/index.js";
 import { FailureBox, sentence, type Failure } from "./failure.js";
 import type { Live } from "./live.js";
 import { Approval } from "./parts/approval.js";
 import { Markdown } from "./parts/markdown.js";
+import { DocumentTree } from "./parts/tree.js";
 import { reconnect } from "./store.js";
 import { duration, Lamp, useTick } from "./ui.js";
 
@@ -170,6 +172,16 @@ export function pretty(value: unknown): string {
   return text.length > 50_000 ? text.slice(0, 50_000) + "\n…" : text;
 }
 
+// What is in the document at a uri; undefined where nothing is.
+function valueAt(document: unknown, uri: string): unknown {
+  let value = document;
+  for (const key of parseURI(uri)) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, key)) return undefined;
+    value = (value as Record<string, unknown>)[key];
+  }
+  return value;
+}
+
 /** Thoughts and calls of a workflow's bots, which stand beside the document. */
 export function Beside({ live }: { live: Live }) {
   live.revision.value;
@@ -180,11 +192,35 @@ export function Beside({ live }: { live: Live }) {
     const at = cut < 0 ? "" : uri.slice(0, cut);
     const name = uri.slice(cut + 1);
     const of = at || undefined;
-    if (name === "$reasoning_context") parts.push(<Thoughts key={uri} text={String(reserved[uri])} of={of} growing={!live.done(uri) && !live.done(at)} />);
+    if (name === "$reasoning_context") parts.push(<Thoughts key={uri} text={String(reserved[uri])} of={of} growing={!live.over && !live.done(uri) && valueAt(live.run.document, at) === undefined} />);
     else if (name === "$tools") parts.push(...callsOf(reserved, at).map((call, i) => <ToolCall key={uri + i} call={call} over={live.over} asks={live.asks(call)} />));
   }
   if (parts.length === 0) return null;
   return <section class="beside" aria-label="Beside the document"><h3 class="caps">Beside the document</h3>{parts}</section>;
+}
+
+/** The document of a run. HTML that a bot writes is shown as what it is: text. */
+export function Document({ live }: { live: Live }) {
+  live.revision.value;
+  const source = (text: string, uri: string, done: boolean): ComponentChildren =>
+    live.bots.formatAt(uri) === "html"
+      ? <pre class={"well source" + (done ? "" : " source-writing")} tabIndex={0} aria-label="HTML">{text.length > mostSource ? text.slice(0, mostSource) + "\n…" : text}</pre>
+      : undefined;
+  return <DocumentTree value={live.run.document} done={live.done} onText={source} />;
+}
+
+const mostSource = 100_000;
+
+/** Which bot does what, in a line: where there is no room for the graph beside the document. What it says the graph says, too. */
+export function BotStrip({ live }: { live: Live }) {
+  live.revision.value;
+  const states = Object.entries(live.states());
+  if (states.length < 2) return null;
+  return (
+    <p class="strip" aria-hidden="true">
+      {states.map(([name, state]) => <span key={name} class={"strip-" + state}><Lamp state={state} /> {name}</span>)}
+    </p>
+  );
 }
 
 /** Says to screen readers what has become of a run: when it begins, when it asks, when it ends. */

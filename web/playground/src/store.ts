@@ -45,8 +45,8 @@ export interface Catalog {
 
 export const catalog = signal<Catalog | undefined>(undefined);
 export const sessions = signal<Session[]>([]);
-/** Set while the server cannot be reached: when it is tried again, in epoch ms. */
-export const unreachable = signal<{ until: number; why: string } | undefined>(undefined);
+/** Set while the server does not say what it has: why, and when it is asked again, in epoch ms. */
+export const unreachable = signal<{ until: number; why: Problem } | undefined>(undefined);
 
 let again: ReturnType<typeof setTimeout> | undefined;
 
@@ -67,8 +67,9 @@ export async function loadCatalog(tries = 0): Promise<void> {
     });
     await loadSessions();
   } catch (error) {
-    const pause = (error as Problem).retryAfter ?? Math.min(15, 1.5 ** tries);
-    unreachable.value = { until: Date.now() + pause * 1000, why: (error as Error).message };
+    const why = error instanceof Problem ? error : new Problem("protocol", (error as Error).message);
+    const pause = why.retryAfter ?? Math.min(15, 1.5 ** tries);
+    unreachable.value = { until: Date.now() + pause * 1000, why };
     again = setTimeout(() => void loadCatalog(tries + 1), pause * 1000);
   }
 }
@@ -190,6 +191,8 @@ function follow(l: Live): Live {
       if (!over && l.over) {
         over = true;
         stop();
+        // What the server has forgotten of a session is on its tape.
+        if (l.resumed && place.peek().agent && ["gone", "not_found"].includes(l.run.error?.code ?? "")) return drop(l);
         ended.value++;
         if (place.peek().agent) void loadSessions();
         if (l.followUp && !lives.peek().some((x) => x.id === l.followUp)) {
@@ -199,6 +202,13 @@ function follow(l: Live): Live {
     });
   });
   return l;
+}
+
+function drop(l: Live): void {
+  batch(() => {
+    lives.value = lives.peek().filter((x) => x !== l);
+    move({ ...place.peek(), runs: place.peek().runs.filter((id) => id !== l.id) });
+  });
 }
 
 /** Starts a run of a workflow, which takes the place of the one that was shown. */

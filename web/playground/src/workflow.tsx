@@ -8,8 +8,7 @@ import type { Live } from "./live.js";
 import { ModelChoice, MoreOptions, noChoices, requestOf, type Choices } from "./options.js";
 import { CopyButton } from "./parts/copy.js";
 import { SchemaForm } from "./parts/schema-form.js";
-import { DocumentTree } from "./parts/tree.js";
-import { Beside, pretty, Questions, RunBar, RunFailure, Waiting } from "./run.js";
+import { Beside, BotStrip, Document, pretty, Questions, RunBar, RunFailure, Waiting } from "./run.js";
 import { catalog, live, start } from "./store.js";
 import { useCancel } from "./cancel.js";
 
@@ -155,13 +154,14 @@ function Output({ live, again }: { live: Live; again: () => void }) {
         )}
         {!live.over && <button type="button" class="button small danger" onClick={cancel.now} disabled={cancel.busy} aria-keyshortcuts="Escape">{cancel.asked ? <>Press Esc again to cancel</> : "Cancel"}</button>}
       </RunBar>
+      <BotStrip live={live} />
       <Waiting live={live} />
       {cancel.failed && <p class="notice" role="alert">{cancel.failed}</p>}
       <RunFailure live={live} again={live.run.error?.code === "invalid_request" ? undefined : again} hideFields />
       <Questions live={live} />
       {view === "json" && !empty
         ? <JSONView value={value} />
-        : !empty && <DocumentTree value={value} done={live.done} />}
+        : !empty && <Document live={live} />}
       {empty && !live.over && <p class="quiet waits">Nothing yet.</p>}
       {empty && live.over && live.run.status === "completed" && <p class="quiet">It has completed without a document.</p>}
       <Beside live={live} />

@@ -132,7 +132,7 @@ function Countdown({ expires }: { expires: string }) {
   return (
     <p class="approval-time">
       <span aria-hidden="true">{left > 0 ? `${clock(left)} left` : "Time is over"}</span>
-      <span class="part-hidden">
+      <span class="sr">
         Waits until <time dateTime={expires}>{new Date(end).toLocaleTimeString()}</time>. No answer is a denial.
       </span>
     </p>

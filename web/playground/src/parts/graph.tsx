@@ -85,7 +85,7 @@ export function Graph({ graph, states, onSelect, selected }: GraphProps) {
           })}
         </svg>
       </div>
-      <ul class="graph-list part-hidden" aria-label="Bots">
+      <ul class="graph-list sr" aria-label="Bots">
         {graph.bots.map((b) => {
           const says = `${b.name}, ${stateOf(b.name)}: ${sayTrigger(b.on)}. Writes ${b.format} at ${b.root || "the root"}.`;
           return (

@@ -31,7 +31,7 @@ export interface SchemaFormProps {
   errors?: readonly { pointer?: string; detail: string }[];
   /** Where the value stands in what the pointers point into, as in "/input". */
   at?: string;
-  /** Begins the ids of all elements. */
+  /** Begins the ids of all elements: that of a property's field is `prefix/name`, as in a uri. */
   idPrefix: string;
 }
 
@@ -108,14 +108,14 @@ function Labelled({ p, hint, wrong, children }: { p: Props; hint?: ComponentChil
         {p.onRemove && <Remove p={p} />}
       </div>
       {(f.description || hint) && (
-        <p class="form-hint" id={`${id}-hint`}>
+        <p class="form-hint" id={`${id}:hint`}>
           {f.description}
           {f.description && hint && " "}
           {hint}
         </p>
       )}
       {children}
-      <Wrong id={`${id}-error`} wrong={wrong} />
+      <Wrong id={`${id}:error`} wrong={wrong} />
     </div>
   );
 }
@@ -128,7 +128,7 @@ function Required() {
   return (
     <span class="form-required" title="required">
       <span aria-hidden="true"> *</span>
-      <span class="part-hidden"> (required)</span>
+      <span class="sr"> (required)</span>
     </span>
   );
 }
@@ -181,7 +181,7 @@ function wrongWith(p: Props, touched: boolean, deep = false): string[] {
 }
 
 function described(p: Props, hint: boolean, wrong: string[]): { "aria-describedby"?: string; "aria-invalid"?: "true" } {
-  const by = [hint && `${p.id}-hint`, wrong.length > 0 && `${p.id}-error`].filter(Boolean).join(" ");
+  const by = [hint && `${p.id}:hint`, wrong.length > 0 && `${p.id}:error`].filter(Boolean).join(" ");
   return { ...(by && { "aria-describedby": by }), ...(wrong.length > 0 && { "aria-invalid": "true" }) };
 }
 
@@ -276,11 +276,11 @@ function BooleanInput(p: Props) {
         {p.onRemove && <Remove p={p} />}
       </div>
       {f.description && (
-        <p class="form-hint" id={`${id}-hint`}>
+        <p class="form-hint" id={`${id}:hint`}>
           {f.description}
         </p>
       )}
-      <Wrong id={`${id}-error`} wrong={wrong} />
+      <Wrong id={`${id}:error`} wrong={wrong} />
     </div>
   );
 }
@@ -321,7 +321,7 @@ function ListInput(p: Props<ListField>) {
   const ref = useRef<HTMLFieldSetElement>(null);
   const [added, add] = useState(-1);
   useEffect(() => {
-    if (added >= 0) ref.current?.querySelector<HTMLElement>(`[id="${CSS.escape(`${id}-${added}`)}"], [id^="${CSS.escape(`${id}-${added}-`)}"]`)?.focus();
+    if (added >= 0) ref.current?.querySelector<HTMLElement>(`[id="${CSS.escape(`${id}/${added}`)}"], [id^="${CSS.escape(`${id}/${added}/`)}"]`)?.focus();
   }, [added]);
   const wrong = wrongWith(p, p.value !== undefined);
   const set = (next: unknown[]): void => p.onChange(next.length === 0 && !f.required ? undefined : next);
@@ -333,7 +333,7 @@ function ListInput(p: Props<ListField>) {
       </legend>
       {p.onRemove && <Remove p={p} />}
       {f.description && (
-        <p class="form-hint" id={`${id}-hint`}>
+        <p class="form-hint" id={`${id}:hint`}>
           {f.description}
         </p>
       )}
@@ -347,7 +347,7 @@ function ListInput(p: Props<ListField>) {
           onChange={(v) => set(list.map((old, j) => (j === i ? (v === undefined ? blank(item) : v) : old)))}
           errors={p.errors}
           pointer={below(pointer, i)}
-          id={`${id}-${i}`}
+          id={`${id}/${i}`}
           depth={p.depth + 1}
           onRemove={() => set(list.filter((_, j) => j !== i))}
         />
@@ -362,10 +362,10 @@ function ListInput(p: Props<ListField>) {
           }}
         >
           Add {item.title.toLowerCase() || "one"}
-          <span class="part-hidden"> to {titleOf(f, p.name)}</span>
+          <span class="sr"> to {titleOf(f, p.name)}</span>
         </button>
       )}
-      <Wrong id={`${id}-error`} wrong={wrong} />
+      <Wrong id={`${id}:error`} wrong={wrong} />
     </fieldset>
   );
 }
@@ -392,12 +392,12 @@ function ObjectInput(p: Props<ObjectField>) {
           }}
           errors={p.errors}
           pointer={below(pointer, m.name)}
-          id={`${id}-${m.name}`}
+          id={`${id}/${encodeURIComponent(m.name)}`}
           depth={p.depth + 1}
         />
       ))}
       {(f.open || Object.keys(others).length > 0) && (
-        <Others others={others} id={`${id}-others`} onChange={(next) => p.onChange({ ...Object.fromEntries(Object.entries(isObject(value) ? value : {}).filter(([n]) => known.has(n))), ...next })} />
+        <Others others={others} id={`${id}:others`} onChange={(next) => p.onChange({ ...Object.fromEntries(Object.entries(isObject(value) ? value : {}).filter(([n]) => known.has(n))), ...next })} />
       )}
     </>
   );
@@ -406,7 +406,7 @@ function ObjectInput(p: Props<ObjectField>) {
       <>
         {wrong.length > 0 && (
           <div role="alert">
-            <Wrong id={`${id}-error`} wrong={wrong} />
+            <Wrong id={`${id}:error`} wrong={wrong} />
           </div>
         )}
         {fields}
@@ -421,12 +421,12 @@ function ObjectInput(p: Props<ObjectField>) {
       </legend>
       {p.onRemove && <Remove p={p} />}
       {f.description && (
-        <p class="form-hint" id={`${id}-hint`}>
+        <p class="form-hint" id={`${id}:hint`}>
           {f.description}
         </p>
       )}
       {fields}
-      <Wrong id={`${id}-error`} wrong={wrong} />
+      <Wrong id={`${id}:error`} wrong={wrong} />
     </fieldset>
   );
 }
@@ -471,7 +471,7 @@ function JSONText({ id, label, value, expected, onChange, describe = {}, require
   const [draft, setDraft] = useState<{ text: string; value: unknown } | undefined>();
   const text = draft && JSON.stringify(draft.value) === JSON.stringify(value) ? draft.text : value === undefined ? "" : JSON.stringify(value, undefined, 2);
   const problem = text.trim() === "" ? "" : jsonProblem(text, expected);
-  const by = [describe["aria-describedby"], problem && `${id}-json`].filter(Boolean).join(" ");
+  const by = [describe["aria-describedby"], problem && `${id}:json`].filter(Boolean).join(" ");
   return (
     <>
       <textarea
@@ -494,7 +494,7 @@ function JSONText({ id, label, value, expected, onChange, describe = {}, require
         }}
       />
       {problem && (
-        <p class="form-error" id={`${id}-json`}>
+        <p class="form-error" id={`${id}:json`}>
           {problem}
         </p>
       )}

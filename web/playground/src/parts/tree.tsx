@@ -122,7 +122,7 @@ function MemberRow({ name, index, value, uri, depth, bound, done }: MemberProps)
       <div class="tree-head">
         {container && (
           <button type="button" class="tree-toggle" aria-expanded={expanded} aria-controls={id} onClick={() => show(!expanded)}>
-            <span class="part-hidden">
+            <span class="sr">
               {index ? `element ${label}` : label}, {summary}
             </span>
           </button>
@@ -191,7 +191,7 @@ function Leaf({ value, uri, done, bound, prose }: { value: unknown; uri: string;
 function Caret() {
   return (
     <span class="tree-caret">
-      <span class="part-hidden">being written</span>
+      <span class="sr">being written</span>
     </span>
   );
 }

@@ -88,10 +88,10 @@ test("a form: properties that the schema does not name are kept, and can be chan
   await page.show("SchemaForm", { schema: everything, value: { other: { a: 1 }, count: 1 }, idPrefix: "f" });
   await page.getByLabel("Count").fill("2");
   assert.deepEqual(await value(page), { other: { a: 1 }, count: 2 });
-  await page.locator("#f-others").fill('{"other": 3, ');
+  await page.locator('[id="f:others"]').fill('{"other": 3, ');
   assert.deepEqual(await value(page), { other: { a: 1 }, count: 2 }, "half of JSON changes nothing");
-  assert.equal(await page.locator("#f-others").inputValue(), '{"other": 3, ', "and is kept");
-  await page.locator("#f-others").fill('{"other": 3, "__proto__": 4}');
+  assert.equal(await page.locator('[id="f:others"]').inputValue(), '{"other": 3, ', "and is kept");
+  await page.locator('[id="f:others"]').fill('{"other": 3, "__proto__": 4}');
   assert.equal(await page.evaluate(() => JSON.stringify(stage.value)), '{"count":2,"other":3,"__proto__":4}');
 });
 
@@ -125,7 +125,7 @@ test("a form: errors stand at their fields, the first of which gets the focus", 
   assert.deepEqual(await said("Either"), ["true", "As JSON. x: expected a string, got a number"]);
   assert.equal(await page.getByRole("alert").textContent(), 'nmae: this property is not known, did you mean "name"?');
   assert.ok(!(await page.locator("#stage").textContent()).includes("not of this form"));
-  assert.equal(await page.evaluate(() => document.activeElement.id), "f-tags-1");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "f/tags/1");
 });
 
 test("a form: what is wrong is said when a field is left, and not before", async (t) => {
@@ -135,6 +135,20 @@ test("a form: what is wrong is said when a field is left, and not before", async
   assert.equal(await page.getByText("At most 10.").count(), 0);
   await page.getByLabel("Count").blur();
   assert.equal(await page.getByText("At most 10.").count(), 1);
+});
+
+test("a form: names of properties that look like ids of something else", async (t) => {
+  const page = await stage(t);
+  const properties = Object.fromEntries(["a", "a:error", "a b", "a/b", "a-b", "%2F", "__proto__x", "constructor"].map((name) => [name, { type: "string", maxLength: 9, description: `this is ${name}` }]));
+  properties.o = { type: "object", properties };
+  await page.show("SchemaForm", { schema: { type: "object", properties }, value: {}, idPrefix: "f", errors: [{ pointer: "/a", detail: "wrong" }, { pointer: "/o/a~1b", detail: "wrong, too" }] });
+  const ids = await page.locator("[id]").evaluateAll((all) => all.map((e) => e.id));
+  assert.equal(new Set(ids).size, ids.length);
+  assert.ok(ids.every((id) => !/\s/.test(id)));
+  const invalid = await page.locator("[aria-invalid]").evaluateAll((all) => all.map((e) => e.id));
+  assert.deepEqual(invalid, ["f/a", "f/o/a%2Fb"]);
+  await page.locator('[id="f/constructor"]').fill("x");
+  assert.deepEqual(await value(page), { constructor: "x" });
 });
 
 test("a form: nothing serious for axe, and it fits 360 pixels", async (t) => {

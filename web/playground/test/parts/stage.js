@@ -25,7 +25,7 @@ async function bundled(options) {
 const script = await bundled({ entryPoints: ["test/parts/stage.tsx"] });
 const style = await bundled({
   stdin: {
-    contents: `@import "./src/style/tokens.css"; @import "./src/parts/index.css";
+    contents: `@import "./src/style/tokens.css"; @import "./src/style/base.css"; @import "./src/parts/index.css";
       *, ::before, ::after { box-sizing: border-box; }
       body { margin: 0; background: var(--paper); } #stage { padding: 16px; background: var(--surface); }`,
     loader: "css",
@@ -37,7 +37,7 @@ const files = {
   "/stage": [
     "text/html",
     `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>A part</title>
-     <link rel="icon" href="data:,"><link rel="stylesheet" href="/stage.css"><main><h1 class="part-hidden">A part</h1><h2 class="part-hidden">of it</h2><div id="stage"></div></main><script type="module" src="/stage.js"></script>`,
+     <link rel="icon" href="data:,"><link rel="stylesheet" href="/stage.css"><main><h1 class="sr">A part</h1><h2 class="sr">of it</h2><div id="stage"></div></main><script type="module" src="/stage.js"></script>`,
   ],
   "/stage.css": ["text/css", style],
   "/stage.js": ["text/javascript", script],

@@ -169,8 +169,13 @@ func (e *Encoder) again(dst []byte) []byte {
 	document := e.doc.AppendJSON(nil)
 	if e.whole == nil {
 		if document[0] == '"' && (len(e.order) == 0 || e.places[""] != nil) {
+			known := e.places[""] != nil
 			p := e.place("")
-			if content := document[1 : len(document)-1]; bytes.HasPrefix(content, e.before[p.text]) {
+			content := document[1 : len(document)-1]
+			if !known {
+				return e.more(e.open(dst, ""), p.text, content)
+			}
+			if bytes.HasPrefix(content, e.before[p.text]) {
 				return e.rest(dst, p.text, content)
 			}
 		}

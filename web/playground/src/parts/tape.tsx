@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import { ask, Problem, type Entry } from "../api.js";
 import { sentence } from "../failure.js";
 import { count } from "../ui.js";
@@ -47,6 +47,7 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
   const [action, act] = useState<Action | undefined>();
   const at = `/v1/sessions/${encodeURIComponent(session)}`;
   const asked = useRef(0); // the newest question; an answer to an older one is not shown any more
+  const tools = useMemo(() => toolsOf(entries), [entries]);
   const known = useRef<{ session: string; last: number }>({ session: "", last: 0 });
 
   // Reads on behind what is known, or from the last page where nothing is.
@@ -171,7 +172,7 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
           )}
           <ol class="tape-entries">
             {shown.map((e) => (
-              <Row key={e.id} entry={e} past={e.id < lastAnchor} onFork={forkHere} />
+              <Row key={e.id} entry={e} past={e.id < lastAnchor} tools={tools.get(e.id)} onFork={forkHere} />
             ))}
           </ol>
           {shown.length === 0 && <p class="tape-none">Nothing was said yet.</p>}
@@ -246,7 +247,7 @@ function Found({ at, query, lastAnchor, onFork }: { at: string; query: string; l
 }
 
 const Row = memo(
-  ({ entry, past, onFork }: { entry: Entry; past: boolean; onFork: (id: number) => void }) => (
+  ({ entry, past, tools, onFork }: { entry: Entry; past: boolean; tools?: string[]; onFork: (id: number) => void }) => (
     <li class={`tape-entry tape-${kindClass(entry)}${past ? " tape-past" : ""}`}>
       <div class="tape-meta">
         <span class="tape-who">{who(entry)}</span>
@@ -254,10 +255,10 @@ const Row = memo(
           {entry.id}
         </button>
       </div>
-      <div class="tape-what">{what(entry)}</div>
+      <div class="tape-what">{what(entry, tools)}</div>
     </li>
   ),
-  (a, b) => a.entry === b.entry && a.past === b.past,
+  (a, b) => a.entry === b.entry && a.past === b.past && a.tools?.join() === b.tools?.join(),
 );
 
 const kinds = new Set(["message", "tool_call", "tool_result", "anchor", "event", "system", "reasoning", "error"]);
@@ -289,7 +290,7 @@ function who(e: Entry): string {
   return visible(short(e.kind, 40));
 }
 
-function what(e: Entry): ComponentChildren {
+function what(e: Entry, tools: string[] = []): ComponentChildren {
   const p = e.payload ?? {};
   switch (e.kind) {
     case "message":
@@ -307,7 +308,7 @@ function what(e: Entry): ComponentChildren {
       );
     case "tool_result":
       return list(p.results).map((result: unknown, i: number) => (
-        <Fold title={String(list(p.ids)[i] ?? "result")} hint={visible(short(typeof result === "string" ? result : (JSON.stringify(result) ?? ""), 120))}>
+        <Fold title={visible(tools[i] ?? String(list(p.ids)[i] ?? "result"))} hint={visible(short(typeof result === "string" ? result : (JSON.stringify(result) ?? ""), 120))}>
           <JSONValue value={parsed(result)} label="Result" />
         </Fold>
       ));
@@ -343,6 +344,17 @@ function what(e: Entry): ComponentChildren {
       <JSONValue value={p} label="Payload" />
     </Fold>
   );
+}
+
+// The tools whose results an entry has, by the entry's id. Ids of calls come again in other turns: the newest call before it counts.
+function toolsOf(entries: readonly Entry[]): Map<number, string[]> {
+  const called = new Map<string, string>();
+  const out = new Map<number, string[]>();
+  for (const e of entries) {
+    if (e.kind === "tool_call") for (const call of list(e.payload?.calls)) called.set(String(call?.id), String(call?.function?.name ?? call?.id));
+    if (e.kind === "tool_result") out.set(e.id, list(e.payload?.ids).map((id) => called.get(String(id)) ?? String(id)));
+  }
+  return out;
 }
 
 function list(value: unknown): any[] {

@@ -38,7 +38,7 @@ test("a tape: who said what, calls and results folded, the anchor as a mark", as
   assert.equal(rows[0][1], "session/start");
   assert.equal(rows[1][1], "What does tape info say?");
   assert.equal(rows[2][1], "tape_info {}");
-  assert.match(rows[3][1], /^call_1 \{"entries":5/);
+  assert.match(rows[3][1], /^tape_info \{"entries":5/);
   assert.match(await page.locator(".tape-counts").textContent(), /^10 entries, 1 anchor$/);
   await page.locator(".tape-tool_result summary").click();
   assert.equal(JSON.parse(await page.locator(".tape-tool_result pre").textContent()).last_anchor, "session/start");

@@ -131,7 +131,7 @@ test("a tape: erasing asks first, and leaves an empty state", async (t) => {
   await page.getByRole("button", { name: "Erase" }).click();
   await dialog.getByRole("button", { name: "Erase" }).click();
   await page.getByText("There is no tape of this session yet").waitFor();
-  assert.deepEqual(await page.evaluate(() => stage.said), ["erased"]);
+  await page.until(() => stage.said[0] === "erased");
   assert.equal((await ask(server, "/v1/sessions/s%2F1", undefined, "GET")).status, 404);
 });
 
@@ -236,7 +236,7 @@ test("approval: allowing lets the call run", async (t) => {
   await page.getByRole("button", { name: "Allow" }).click();
   await until("approval_resolved");
   await ended;
-  assert.deepEqual(await page.evaluate(() => stage.said), ["approve"]);
+  await page.until(() => stage.said[0] === "approve");
   assert.equal(events.at(-1).data.status, "completed");
   assert.equal(events.find((e) => e.event === "approval_resolved").data.decision, "approve");
 });
@@ -255,7 +255,7 @@ test("approval: denying tells the model why", async (t) => {
   await page.getByLabel(/If denied/).fill("not today");
   await page.getByRole("button", { name: "Deny" }).click();
   await ended;
-  assert.deepEqual(await page.evaluate(() => stage.said), ["deny"]);
+  await page.until(() => stage.said[0] === "deny");
   assert.equal(events.find((e) => e.event === "approval_resolved").data.decision, "deny");
   const { entries } = await ask(server, "/v1/sessions/s/tape?q=not+today", undefined, "GET");
   assert.ok(entries.length > 0);
@@ -268,7 +268,7 @@ test("approval: an answer that comes too late is a sentence", async (t) => {
   await page.getByRole("button", { name: "Allow" }).click();
   await page.getByText("This was answered before, or its time was over. The first answer counts.").waitFor();
   await page.getByRole("button", { name: "Close" }).click();
-  assert.deepEqual(await page.evaluate(() => stage.said), ["over"]);
+  await page.until(() => stage.said[0] === "over");
 });
 
 test("approval: a call that is not known is a sentence", async (t) => {

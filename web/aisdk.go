@@ -135,7 +135,7 @@ func (s *Server) continueUI(w http.ResponseWriter, r *http.Request, req *aisdk.R
 		return newProblem(codeNotFound, "there is no such answer in this chat")
 	}
 	reader := run.tube.NewReader(0)
-	e := aisdk.New(s.optionsUI(run, version))
+	e := aisdk.New(optionsUI(run, version))
 	answers := map[string]aisdk.Answer{}
 	for _, a := range req.Answers {
 		answers[a.ID] = a
@@ -213,17 +213,22 @@ func (s *Server) getUIChat(w http.ResponseWriter, r *http.Request) {
 	}{chat, aisdk.Messages(entries, running)})
 }
 
-func (s *Server) optionsUI(run *run, version int) aisdk.Options {
+func optionsUI(run *run, version int) aisdk.Options {
 	return aisdk.Options{Run: run.id, Version: version, Summary: run.summaryUI}
+}
+
+// encoderUI is for a client that is told all of a run.
+func encoderUI(run *run, version int) *aisdk.Encoder {
+	o := optionsUI(run, version)
+	if version >= aisdk.Version6 {
+		o.Pass = aisdk.Passed(o, run.tube.NewReader(0).Waiting())
+	}
+	return aisdk.New(o)
 }
 
 // streamUI answers with a run from its beginning.
 func (s *Server) streamUI(w http.ResponseWriter, r *http.Request, run *run, version int) {
-	o := s.optionsUI(run, version)
-	if version >= aisdk.Version6 {
-		o.Pass = aisdk.Passed(o, run.tube.NewReader(0).Waiting())
-	}
-	s.followUI(w, r, run, run.tube.NewReader(0), aisdk.New(o))
+	s.followUI(w, r, run, run.tube.NewReader(0), encoderUI(run, version))
 }
 
 // followUI streams what an encoder makes of a run.

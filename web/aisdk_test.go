@@ -1,0 +1,427 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/web/aisdk/aisdktest"
+)
+
+// uiBody is what the SDK sends: the chat's id and what the user says, behind what was said before.
+func uiBody(chat, text string, before ...string) string {
+	quoted, _ := json.Marshal(text)
+	id, _ := json.Marshal(chat)
+	messages := append(before, `{"id":"m","role":"user","parts":[{"type":"text","text":`+string(quoted)+`}]}`)
+	return `{"id":` + string(id) + `,"messages":[` + strings.Join(messages, ",") + `],"trigger":"submit-message"}`
+}
+
+// uiMessage reads a stream to its end, as version 5 does unless said otherwise.
+func uiMessage(t testing.TB, resp *http.Response, version int) *aisdktest.Message {
+	t.Helper()
+	m := &aisdktest.Message{Version: version}
+	body := text(t, resp)
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("%d: %s", resp.StatusCode, body)
+	}
+	if err := m.Write([]byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	if !m.Done {
+		t.Fatalf("no end: %s", clip(body))
+	}
+	return m
+}
+
+// WIRES: the headers that the SDK itself sends; the message's id is stable.
+func TestTheStreamOfAChatHasTheHeadersOfTheSDK(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	resp := a.do("POST", "/v1/ui/assistant", uiBody("c", "hello"))
+	for name, want := range map[string]string{
+		"Content-Type": "text/event-stream", "X-Vercel-Ai-Ui-Message-Stream": "v1", "X-Accel-Buffering": "no", "Connection": "keep-alive",
+		"Location": "/v1/runs/" + resp.Header.Get("X-Run-Id"),
+	} {
+		if got := resp.Header.Get(name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := resp.Header.Get("Cache-Control"); !strings.HasPrefix(got, "no-cache") {
+		t.Errorf("Cache-Control: %q", got)
+	}
+	m := uiMessage(t, resp, 5)
+	if m.ID != resp.Header.Get("X-Run-Id") || m.Text() != "3: hello" || m.Finish != "stop" {
+		t.Errorf("%+v", m)
+	}
+	usage := m.Metadata["usage"].(map[string]any)["assistant"].(map[string]any)["total_tokens"]
+	if m.Metadata["session"] != "c" || m.Metadata["status"] != statusCompleted || usage != 10.0 {
+		t.Errorf("%v", m.Metadata)
+	}
+}
+
+// WIRES: of an answer that is no stream, the body is the error's message.
+func TestWhatIsWrongWithAChatsRequestIsASentence(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	draining := newAgentBench(t, nil)
+	draining.serve()
+	draining.s.runs.drain()
+	for _, c := range []struct {
+		name, path, body string
+		on               *agentBench
+		status           int
+		want             string
+		header           []string
+	}{
+		{"nobody", "/v1/ui/nobody", uiBody("c", "x"), a, 404, `there is no agent or workflow "nobody"; expected one of assistant, chat, steps`, nil},
+		{"no JSON", "/v1/ui/assistant", `{`, a, 400, "the body is not JSON at line 1, column 2: unexpected end of JSON input", nil},
+		{"a file", "/v1/ui/assistant", `{"id":"c","messages":[{"role":"user","parts":[{"type":"file"}]}]}`, a, 400, "/messages/0/parts/0: is a file, which cannot be taken here; send text", nil},
+		{"a model", "/v1/ui/assistant", `{"id":"c","model":"x","messages":[]}`, a, 400, "/model: is not for this resource: the agent or workflow has its model", nil},
+		{"no session", "/v1/ui/assistant", uiBody("a\nb", "x"), a, 400, "", nil},
+		{"a version of tomorrow", "/v1/ui/assistant?v=8", uiBody("c", "x"), a, 400, "query parameter v: expected 5, 6 or 7, the major version of the package ai", nil},
+		{"a parameter", "/v1/ui/assistant?x=8", uiBody("c", "x"), a, 400, "query parameter x: unknown; expected one of v", nil},
+		{"a key", "/v1/ui/assistant", uiBody("c", "x"), a, 400, "header Idempotency-Key: expected visible ASCII characters only", []string{"Idempotency-Key: a b"}},
+		{"input of another kind", "/v1/ui/assistant", `{"id":"c","input":{"a":1},"messages":[{"role":"user","parts":[]}]}`, a, 400, "/input: expected a string, found an object", nil},
+		{"input that does not fit", "/v1/ui/chat", `{"id":"c","input":{"a":1},"messages":[{"role":"user","parts":[]}]}`, a, 400, "", nil},
+		{"an answer to nothing", "/v1/ui/assistant?v=6", `{"id":"c","messages":[{"id":"x","role":"assistant","parts":[{"type":"tool-x","state":"approval-responded","approval":{"id":"a","approved":true}}]}]}`, a, 404, "there is no such run", nil},
+		{"an answer of version 5", "/v1/ui/assistant", `{"id":"c","messages":[{"id":"x","role":"assistant","parts":[{"type":"tool-x","state":"approval-responded","approval":{"id":"a","approved":true}}]}]}`, a, 400, "query parameter v: expected 6 or 7 beside a message that answers a question", nil},
+		{"shutting down", "/v1/ui/assistant", uiBody("c", "x"), draining, 503, "", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			resp := c.on.do("POST", c.path, c.body, c.header...)
+			body := text(t, resp)
+			if resp.StatusCode != c.status || resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+				t.Errorf("%d %s: %s", resp.StatusCode, resp.Header.Get("Content-Type"), body)
+			}
+			if c.want != "" && body != c.want || body == "" || strings.ContainsAny(body, "{}\n") {
+				t.Errorf("%q", body)
+			}
+			if (resp.Header.Get("Retry-After") != "") != (c.status == 503) {
+				t.Errorf("Retry-After: %q", resp.Header.Get("Retry-After"))
+			}
+		})
+	}
+}
+
+func TestARunOfAChatThatFailsSaysSoBehindItsStart(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	m := uiMessage(t, a.do("POST", "/v1/ui/assistant", uiBody("c", "fail")), 5)
+	if m.Error != "the model's server refused the key" || m.Finish != "error" || m.ID == "" || len(m.Parts) > 0 {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestAChatIsASession(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	before := []string{
+		`{"id":"s","role":"system","parts":[{"type":"text","text":"Be kind."}]}`,
+		`{"id":"a","role":"user","parts":[{"type":"text","text":"one"}]}`, `{"id":"b","role":"assistant","parts":[{"type":"text","text":"two"}]}`,
+	}
+	// The system prompt, the anchor, what the client says was said, and this.
+	if m := uiMessage(t, a.do("POST", "/v1/ui/agent%2Fassistant", uiBody("c/d", "three", before...)), 5); m.Text() != "5: three" {
+		t.Errorf("%q", m.Text())
+	}
+	asked := a.talk.requests()[0].Messages
+	if !strings.Contains(asked[0].Content, "Be kind.") || asked[2].Content != "one" || asked[3].Content != "two" {
+		t.Errorf("%+v", asked)
+	}
+	// What the client says of it counts no more.
+	if m := uiMessage(t, a.do("POST", "/v1/ui/assistant", uiBody("c/d", "four", before...)), 5); m.Text() != "7: four" {
+		t.Errorf("%q", m.Text())
+	}
+	again := strings.Replace(uiBody("c/d", "four"), "submit-message", "regenerate-message", 1)
+	if m := uiMessage(t, a.do("POST", "/v1/ui/assistant", again), 5); m.Text() != "9: four" {
+		t.Errorf("%q", m.Text())
+	}
+	asked = a.talk.requests()[2].Messages
+	if !strings.Contains(asked[0].Content, another) {
+		t.Errorf("%s", asked[0].Content)
+	}
+}
+
+func TestTheMessagesOfAChatAreThoseOfItsTape(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	answer := uiMessage(t, a.do("POST", "/v1/ui/assistant", uiBody("c", "use weather")), 5)
+	resp := a.do("POST", "/v1/ui/assistant", uiBody("c", "wait"))
+	<-a.talk.waits
+	type list struct {
+		ID       string
+		Messages []struct {
+			ID, Role string
+			Parts    []struct{ Type, Text, State string }
+		}
+	}
+	read := func() (lines []string) {
+		t.Helper()
+		l := get[list](a.bench, "/v1/ui/assistant/c?v=6")
+		if l.ID != "c" {
+			t.Errorf("%+v", l)
+		}
+		for _, m := range l.Messages {
+			line := m.Role
+			for _, p := range m.Parts {
+				line += " " + p.Type
+			}
+			lines = append(lines, line)
+		}
+		if len(l.Messages) > 1 && l.Messages[1].ID != answer.ID {
+			t.Errorf("the answer has the id %s, and its stream %s", l.Messages[1].ID, answer.ID)
+		}
+		return lines
+	}
+	want := []string{"user text", "assistant step-start reasoning text dynamic-tool step-start text", "user text"}
+	if diff := cmp.Diff(want, read()); diff != "" { // the stream of what is answered now tells it from its beginning
+		t.Error(diff)
+	}
+	a.talk.goOn <- struct{}{}
+	uiMessage(t, resp, 5)
+	if diff := cmp.Diff(append(want, "assistant step-start text"), read()); diff != "" {
+		t.Error(diff)
+	}
+	if l := get[list](a.bench, "/v1/ui/assistant/nobody"); l.ID != "nobody" || l.Messages == nil || len(l.Messages) > 0 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// WIRES: 204 is nothing to resume; anything else is the whole stream from "start", under the same id.
+func TestAChatGoesOnWithTheWholeAnswer(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	const stream = "/v1/ui/assistant/c/stream"
+	nothing := func(path string) {
+		t.Helper()
+		resp := a.do("GET", path, "")
+		if body := text(t, resp); resp.StatusCode != http.StatusNoContent || body != "" {
+			t.Errorf("%d: %s", resp.StatusCode, body)
+		}
+	}
+	nothing(stream)
+	first := a.do("POST", "/v1/ui/assistant", uiBody("c", "wait"))
+	<-a.talk.waits
+	second := a.do("GET", stream+"?v=7", "")
+	third := a.do("GET", stream, "")
+	third.Body.Close() // a client that goes away cancels nothing
+	nothing("/v1/ui/assistant/other/stream")
+	a.talk.goOn <- struct{}{}
+	one, two := uiMessage(t, first, 5), uiMessage(t, second, 7)
+	if one.ID != two.ID || one.Text() != "…" || two.Text() != "…" || two.Finish != "stop" {
+		t.Errorf("%+v\n%+v", one, two)
+	}
+	run := a.s.runs.latest("c")
+	eventually(t, "it is heard", run.heard.Load)
+	nothing(stream)
+
+	// One that nobody has listened to up to its end is told once more.
+	fourth := a.do("POST", "/v1/ui/assistant", uiBody("c", "wait"))
+	<-a.talk.waits
+	fourth.Body.Close()
+	run = a.s.runs.latest("c")
+	eventually(t, "it is known that nobody listens", func() bool { return strings.Contains(a.log.String(), "stream broken off\" run="+run.id) })
+	a.talk.goOn <- struct{}{}
+	<-run.done
+	if m := uiMessage(t, a.do("GET", stream, ""), 5); m.ID != run.id || m.Finish != "stop" {
+		t.Errorf("%+v", m)
+	}
+	eventually(t, "it is heard", run.heard.Load)
+	nothing(stream)
+	for path, want := range map[string]string{"/v1/ui/nobody/c/stream": "there is no agent", stream + "?v=1": "query parameter v: "} {
+		if body := text(t, a.do("GET", path, "")); !strings.HasPrefix(body, want) {
+			t.Errorf("%s: %s", path, body)
+		}
+	}
+}
+
+// WIRES: a clean end before the run's reads as success, so a stream whose run goes on is broken off instead.
+func TestAChatsStreamIsBrokenOffWhenTheServerGoes(t *testing.T) {
+	b := newBench(t, nil).serve()
+	resp := b.do("POST", "/v1/ui/steps", uiBody("c", "x"))
+	if resp.StatusCode != http.StatusBadRequest { // it takes no input
+		t.Fatal(resp.StatusCode)
+	}
+	resp = b.do("POST", "/v1/ui/steps", `{"id":"c","messages":[{"role":"user","parts":[]}],"input":{}}`)
+	st := <-b.steps.came
+	st.send("answer", "half of")
+	var body []byte
+	for !strings.Contains(string(body), "half of") {
+		piece := make([]byte, 100)
+		n, err := resp.Body.Read(piece)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = append(body, piece[:n]...)
+	}
+	go b.s.breakStreams()
+	rest, err := io.ReadAll(resp.Body)
+	if err == nil {
+		t.Error("the stream ends as if it were complete")
+	}
+	m := &aisdktest.Message{Version: 5}
+	if err := m.Write(append(body, rest...)); err != nil || m.Done || m.Text() != "half of" {
+		t.Errorf("%v: %+v", err, m)
+	}
+	st.finish()
+}
+
+// One log, several encodings: what a chat's parts fold to is the run's document, also where the log has been cut before the client came.
+func TestAChatsPartsFoldToTheRunsDocument(t *testing.T) {
+	for _, most := range []int{0, 8 << 10} {
+		t.Run(fmt.Sprint("a log of ", most), func(t *testing.T) {
+			b := newBench(t, func(o *Options) { o.MaxLog = most }).serve()
+			whole, pieces := story(30)
+			b.model.say = func(_ context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
+				for _, p := range pieces {
+					if !yield(p) {
+						break
+					}
+				}
+				return nil
+			}
+			resp := b.do("POST", "/v1/ui/chat", uiBody("c", "why?"))
+			m := uiMessage(t, resp, 5)
+			d := readDocument(t, b.do("GET", "/v1/runs/"+m.ID, ""))
+			for what, of := range map[string]func() (string, error){"parts": m.Document, "deltas": m.Deltas} {
+				document, err := of()
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameJSON(t, what, string(d.Result), document)
+				sameJSON(t, what, `{"article":`+whole+`}`, document)
+			}
+			late := &aisdktest.Message{Version: 6}
+			run := b.runOf(m.ID)
+			e := encoderUI(run, 6)
+			for ev := range run.tube.NewReader(0).Waiting() {
+				if err := late.Write(e.Append(nil, ev)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			document, err := late.Document()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameJSON(t, "late", string(d.Result), document)
+			if (late.Chunks < 20) != (most > 0) {
+				t.Errorf("%d chunks for who came late", late.Chunks)
+			}
+		})
+	}
+}
+
+// WIRES: signs of life are exactly a colon and a line feed, between chunks.
+func TestAChatsStreamIsKeptOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil).servePipes()
+		resp := b.do("POST", "/v1/ui/steps", `{"id":"c","messages":[{"role":"user","parts":[]}],"input":{}}`)
+		st := <-b.steps.came
+		time.AfterFunc(25*time.Second, st.finish)
+		body := text(t, resp)
+		if n := strings.Count(body, "\n:\n"); n != 1 || strings.Count(body, ":\n:\n") != 1 || strings.Contains(body, "retry:") {
+			t.Errorf("%q", body)
+		}
+		if err := (&aisdktest.Message{Version: 5}).Write([]byte(body)); err != nil {
+			t.Error(err)
+		}
+		b.down()
+	})
+}
+
+func TestAChatsRequestThatIsRepeatedIsTheSameRun(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	first := a.do("POST", "/v1/ui/assistant", uiBody("c", "hello"), "Idempotency-Key: k")
+	one := uiMessage(t, first, 5)
+	second := a.do("POST", "/v1/ui/assistant", uiBody("c", "hello"), "Idempotency-Key: k")
+	if two := uiMessage(t, second, 5); two.ID != one.ID || second.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%s and %s", one.ID, two.ID)
+	}
+	other := a.do("POST", "/v1/ui/assistant", uiBody("c", "else"), "Idempotency-Key: k")
+	if body := text(t, other); other.StatusCode != 422 || body != "the Idempotency-Key was used for another request" {
+		t.Errorf("%d: %s", other.StatusCode, body)
+	}
+}
+
+func TestAQuestionEndsTheStreamOfAChatThatCanAnswerIt(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	for version := 6; version <= 7; version++ {
+		chat := fmt.Sprint("c", version)
+		path := fmt.Sprint("/v1/ui/assistant?v=", version)
+		m := uiMessage(t, a.do("POST", path, uiBody(chat, "use danger")), version)
+		if m.Finish != "tool-calls" || m.Parts[3].State != "approval-requested" || a.s.runs.latest(chat).ended() {
+			t.Fatalf("%+v", m)
+		}
+		// Who is loaded anew is told the same.
+		again := uiMessage(t, a.do("GET", fmt.Sprint("/v1/ui/assistant/", chat, "/stream?v=", version), ""), version)
+		if diff := cmp.Diff(m.Parts, again.Parts); diff != "" {
+			t.Error(diff)
+		}
+		answer := func(id, chat, approval string) *http.Response {
+			return a.do("POST", path, `{"id":"`+chat+`","messages":[{"id":"`+id+`","role":"assistant","parts":[
+				{"type":"dynamic-tool","toolName":"danger","toolCallId":"c1","state":"approval-responded","approval":{"id":"`+approval+`","approved":true}}]}]}`)
+		}
+		for _, wrong := range [][3]string{{m.ID, "else", "c1"}, {newRunID(), chat, "c1"}, {m.ID, chat, "c2"}} {
+			if resp := answer(wrong[0], wrong[1], wrong[2]); resp.StatusCode < 400 {
+				t.Errorf("%v: %d", wrong, resp.StatusCode)
+			}
+		}
+		resp := answer(m.ID, chat, "c1")
+		if resp.Header.Get("X-Run-Id") != m.ID {
+			t.Error("it is another run")
+		}
+		m.Continue()
+		rest := text(t, resp)
+		if err := m.Write([]byte(rest)); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(rest, `data: {"type":"start","messageId":"`+m.ID+`"`) || strings.Contains(rest, "Let me see.") {
+			t.Errorf("%s", rest)
+		}
+		if p := m.Parts[3]; p.State != "output-available" || string(p.Output) != `"done"` || m.Finish != "stop" || <-a.ran != "here" {
+			t.Errorf("%+v", m)
+		}
+		// A second answer comes too late, and is told how it went.
+		late := text(t, answer(m.ID, chat, "c1"))
+		if !strings.Contains(late, "output-available") && !strings.Contains(late, "tool-output-available") {
+			t.Errorf("%s", late)
+		}
+	}
+}
+
+func TestAWorkflowChatsWithoutSessions(t *testing.T) {
+	b := newBench(t, nil).serve()
+	m := uiMessage(t, b.do("POST", "/v1/ui/workflow%2Fchat", uiBody("c", "why?")), 5)
+	if m.Metadata["session"] != nil || m.Metadata["workflow"] != "chat" || m.Finish != "stop" {
+		t.Errorf("%+v", m.Metadata)
+	}
+	if resp := b.do("GET", "/v1/ui/chat/c/stream", ""); resp.StatusCode != http.StatusNoContent {
+		t.Error(resp.StatusCode)
+	}
+}
+
+// sameJSON compares two documents, numbers by their text.
+func sameJSON(t testing.TB, what, want, got string) {
+	t.Helper()
+	decode := func(s string) (v any) {
+		dec := json.NewDecoder(strings.NewReader(s))
+		dec.UseNumber()
+		if err := dec.Decode(&v); err != nil {
+			t.Fatalf("%s: %v in %s", what, err, clip(s))
+		}
+		return v
+	}
+	if diff := cmp.Diff(decode(want), decode(got)); diff != "" {
+		t.Errorf("%s:\n%s", what, diff)
+	}
+}

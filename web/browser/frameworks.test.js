@@ -100,6 +100,49 @@ for (const [name, source, options] of [
   });
 }
 
+const hydrated = {
+  React: `
+    import { createElement as h, StrictMode } from "react";
+    import { hydrateRoot } from "react-dom/client";
+    import { renderToString } from "react-dom/server";
+    import { useRun } from "@lingserve/client/react";
+    const Story = () => {
+      const { document, status } = useRun("/v1/runs", { workflow: "story", input: {} });
+      return h("main", null, status + ": " + (document?.text ?? ""));
+    };
+    const app = h(StrictMode, null, h(Story));
+    const root = document.querySelector("#app");
+    window.rendered = root.innerHTML = renderToString(app);
+    window.hydrate = () => void hydrateRoot(root, app);`,
+  Vue: `
+    import { createSSRApp, h } from "vue";
+    import { renderToString } from "vue/server-renderer";
+    import { useRun } from "@lingserve/client/vue";
+    const Story = {
+      setup() {
+        const { document, status } = useRun("/v1/runs", { workflow: "story", input: {} });
+        return () => h("main", status.value + ": " + (document.value?.text ?? ""));
+      },
+    };
+    const root = document.querySelector("#app");
+    window.rendered = root.innerHTML = await renderToString(createSSRApp(Story));
+    window.hydrate = () => void createSSRApp(Story).mount(root);`,
+};
+for (const [name, source] of Object.entries(hydrated)) {
+  test(`${name}: a page that was rendered as text is taken over as it is, and runs from then on`, async (t) => {
+    const script = await model(t);
+    const server = await lingserve(t, { env: script.env, workflows });
+    const page = await open(t, chrome, server.url, { files: await site(source) }); // a mismatch is said on the console
+    await page.goto("/test");
+    assert.equal(await page.until(() => window.rendered), "<main>idle: </main>");
+    assert.equal(page.starts().length, 0);
+    await page.evaluate(() => hydrate());
+    await (await script.asked()).end('{"text": "Told."}');
+    await page.until(() => document.querySelector("main").textContent === "completed: Told.");
+    assert.equal(page.starts().length, 1);
+  });
+}
+
 test("React 19: a component that is hidden for a while goes on with its run; one that has ended stays as it is", async (t) => {
   const script = await model(t);
   const server = await lingserve(t, { env: script.env, workflows });

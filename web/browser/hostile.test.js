@@ -84,6 +84,23 @@ test("hostile text, in small pieces and as a whole, is text", async (t) => {
   assert.equal(await page.evaluate(() => window.hit), undefined);
 });
 
+test("a page of HTML that a model has written is not a page here", async (t) => {
+  const { page, script, document, run, stands } = await playground(t, chrome, { at: "#workflow=page" });
+  await watch(page);
+  await page.getByText("Options", { exact: true }).click();
+  await page.getByLabel("Events for each tag of HTML").check();
+  await run({ Question: "Why?" });
+  const asked = await script.asked();
+  const text = `<!DOCTYPE html><html onload="window.hit = 50"><body>${attacks.join("\n")}</body></html>`;
+  for (let at = 0; at < text.length; at += 23) await asked.say(text.slice(at, at + 23));
+  await asked.end();
+  await stands("Completed");
+  await document.getByText("all over the page").first().waitFor();
+  await page.getByRole("region", { name: "Events of the run" }).getByText("html", { exact: true }).first().waitFor();
+  await nothing(page);
+  await links(page, "#main");
+});
+
 test("hostile keys and values, as JSON and as names of members, are text", async (t) => {
   const { page, script, document, run, stands } = await playground(t, chrome, { at: "#workflow=story" });
   await watch(page);

@@ -80,7 +80,7 @@ type Limits struct {
 	callers  map[string]*caller
 	overflow caller // of those that came when there were most
 	sweepAt  int    // callers, with which it is looked for those that can be forgotten
-	swept    int64
+	swept    int64  // when that was done last
 	running  int
 }
 
@@ -116,7 +116,7 @@ func NewLimits(o LimitsOptions) *Limits {
 		requests: newBucketRate(o.Requests, 0), tokens: newBucketRate(o.Tokens, o.Debt),
 		runs: o.Runs, allRuns: o.AllRuns, most: o.Callers, start: time.Now(), callers: map[string]*caller{},
 	}
-	l.sweepAt = min(sweepLeast, l.most)
+	l.sweepAt, l.swept = min(sweepLeast, l.most), -sweepEvery
 	return l
 }
 
@@ -231,7 +231,7 @@ func (l *Limits) caller(name string, now int64) *caller {
 // sweep forgets callers whose buckets are full and who have no runs: a new one would be as they are. The map is made anew, since one
 // that was large stays so.
 func (l *Limits) sweep(now int64) {
-	if l.swept != 0 && now-l.swept < sweepEvery {
+	if now-l.swept < sweepEvery {
 		return
 	}
 	l.swept = now

@@ -207,6 +207,24 @@ func TestCallersAreForgottenAndTheirNumberIsBounded(t *testing.T) {
 	})
 }
 
+// Ever new strangers do not make the server look through all callers for each of them.
+func TestItIsSeldomLookedForCallersToForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 6000}, Callers: 100})
+		for i := range 101 {
+			l.Request(fmt.Sprint(i))
+		}
+		time.Sleep(500 * time.Millisecond) // all could be forgotten by now
+		if l.Request("new"); l.Callers() != 100 {
+			t.Errorf("%d callers", l.Callers())
+		}
+		time.Sleep(500 * time.Millisecond)
+		if l.Request("new"); l.Callers() != 1 {
+			t.Errorf("%d callers", l.Callers())
+		}
+	})
+}
+
 func TestACallerWithRunsIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 6000}, Runs: 1})

@@ -68,7 +68,7 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 		st.Session = req.Chat
 	}
 	if st.Input = req.Input; st.Input == nil {
-		st.Input, _ = json.Marshal(req.Text)
+		st.Input = s.inputOf(&st.ask, req.Text)
 	}
 	st.Instructions = req.System
 	if req.Regenerate {
@@ -269,7 +269,9 @@ func (r *run) how() outcome {
 	default:
 	}
 	if m := r.manager.Load(); m != nil {
-		return outcomeOf(m.Peek(false))
+		o := outcomeOf(m.Peek(false))
+		o.Truncated = o.Truncated || r.cut.Load()
+		return o
 	}
 	<-r.done // it has ended since
 	return r.outcome

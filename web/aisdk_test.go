@@ -410,6 +410,22 @@ func TestAWorkflowChatsWithoutSessions(t *testing.T) {
 	}
 }
 
+func TestAChatsInputMayBeAnObject(t *testing.T) {
+	b := newBench(t, nil).serve()
+	for _, body := range []string{
+		`{"id":"c","messages":[{"role":"user","parts":[{"type":"text","text":"look"}]}],"input":{"question":"why?","level":2}}`,
+		uiBody("c", ` {"question":"why?","level":2}`),
+	} {
+		resp := b.do("POST", "/v1/ui/chat", body)
+		if m := uiMessage(t, resp, 5); m.Finish != "stop" {
+			t.Errorf("%+v", m)
+		}
+	}
+	if resp := b.do("POST", "/v1/ui/chat", uiBody("c", `{"question":"why?","level":0}`)); resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("%d", resp.StatusCode)
+	}
+}
+
 // sameJSON compares two documents, numbers by their text.
 func sameJSON(t testing.TB, what, want, got string) {
 	t.Helper()

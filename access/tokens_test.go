@@ -15,8 +15,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -621,6 +623,38 @@ func TestASetOfKeysMayHaveOthersInIt(t *testing.T) {
 	must(err)
 	if p, err := tokens.Check(t.Context(), token); err != nil || p.Name != "ann@sso" {
 		t.Error(p, err)
+	}
+}
+
+// SE-01: over a connection, and nowhere else than to the address that was configured.
+func TestTheKeysComeFromTheAddressThatIsConfigured(t *testing.T) {
+	text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: keyring()["es"].Public(), KeyID: "es"}}})
+	must(err)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/moved" {
+			http.Redirect(w, r, "/keys", http.StatusFound)
+			return
+		}
+		w.Write(text)
+	}))
+	defer server.Close()
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	for path, want := range map[string]error{"/keys": nil, "/moved": access.ErrNoKeys} {
+		var log lines
+		tokens := newTokens(t, nil, func(o *access.TokensOptions) {
+			o.Keys, o.Transport, o.Log = server.URL+path+"?secret=canary", nil, slog.New(slog.NewTextHandler(&log, nil))
+		})
+		if _, err := tokens.Check(t.Context(), sign("es", "ES256", good(nil), nil)); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+		tokens.Close()
+		if (want != nil) != strings.Contains(log.String(), "their server answers with status 302") || strings.Contains(log.String(), "canary") {
+			t.Errorf("%s: %s", path, log.String())
+		}
+	}
+	tokens := newTokens(t, nil, func(o *access.TokensOptions) { o.Keys, o.Transport = "http://127.0.0.1:1/keys", nil })
+	if _, err := tokens.Check(t.Context(), sign("es", "ES256", good(nil), nil)); !errors.Is(err, access.ErrNoKeys) {
+		t.Error(err)
 	}
 }
 

@@ -73,7 +73,7 @@ export function Events({ live, bot, onClearBot }: { live: Live | undefined; bot?
       <Rows rows={shown} open={open} onOpen={(row) => setOpen(row === open ? undefined : row)} />
       {live.dropped > 0 && <p class="note">The first {count(live.dropped)} events are not kept here any more; the document has all of them in it.</p>}
       {open && (
-        <div class="events-one">
+        <div class="events-one" role="status">
           <pre tabIndex={0} aria-label={`Event ${numberOf(open.event)}`}>{full(open.event)}</pre>
         </div>
       )}
@@ -123,6 +123,21 @@ function Rows({ rows, open, onOpen }: { rows: Row[]; open?: Row; onOpen: (row: R
   useEffect(() => {
     if (follow.current && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [rows.length]);
+  // With the keyboard one goes from event to event; only those in sight are in the page.
+  const keys = (e: KeyboardEvent): void => {
+    const at = open ? rows.indexOf(open) : -1;
+    const to = { ArrowDown: at + 1, ArrowUp: at < 0 ? rows.length - 1 : at - 1, Home: 0, End: rows.length - 1 }[e.key];
+    if (e.key === "Enter" && open && e.target === box.current) return onOpen(open);
+    if (to === undefined || e.ctrlKey || e.metaKey || e.altKey) return;
+    e.preventDefault();
+    const next = rows[Math.min(rows.length - 1, Math.max(0, to))];
+    if (!next || next === open) return;
+    onOpen(next);
+    const el = box.current!;
+    const y = rows.indexOf(next) * rowHeight;
+    if (y < el.scrollTop) el.scrollTop = y;
+    else if (y + rowHeight > el.scrollTop + el.clientHeight) el.scrollTop = y + rowHeight - el.clientHeight;
+  };
   const scrolled = (): void => {
     const el = box.current!;
     follow.current = el.scrollHeight - el.scrollTop - el.clientHeight < rowHeight * 1.5;
@@ -131,7 +146,7 @@ function Rows({ rows, open, onOpen }: { rows: Row[]; open?: Row; onOpen: (row: R
   const from = Math.max(0, Math.floor(top / rowHeight) - 10);
   const to = Math.min(rows.length, Math.ceil((top + height) / rowHeight) + 10);
   return (
-    <div class="events-rows" ref={box} onScroll={scrolled} tabIndex={0} role="region" aria-label="Events of the run">
+    <div class="events-rows" ref={box} onScroll={scrolled} onKeyDown={keys} tabIndex={0} role="region" aria-label="Events of the run" aria-keyshortcuts="ArrowUp ArrowDown">
       <div class="events-all" style={{ height: rows.length * rowHeight + "px" }}>
         <ol class="events-window" style={{ transform: `translateY(${from * rowHeight}px)` }}>
           {rows.slice(from, to).map((row) => {

@@ -74,7 +74,7 @@ function Figures({ live }: { live: Live | undefined }) {
       {figures.map(([name, value, unit]) => (
         <div key={name}>
           <dt>{name}</dt>
-          <dd>{value}{unit && value !== none && <span class="unit"> {unit}</span>}</dd>
+          <dd title={value.startsWith("≈") ? "Guessed from the text, until the models’ servers have counted" : undefined}>{value}{unit && value !== none && <span class="unit"> {unit}</span>}</dd>
         </div>
       ))}
     </dl>

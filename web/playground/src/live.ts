@@ -4,6 +4,7 @@ import { signal } from "@preact/signals";
 import { attach, run, type Run, type RunEvent, type RunRequest } from "../../client/src/index.js";
 import { Bots, type BotState } from "./bots.js";
 import type { Graph } from "./api.js";
+import { keep, kept } from "./storage.js";
 
 /** An event as it is listed. */
 export interface Row {
@@ -20,8 +21,16 @@ export interface Question {
   expires?: string;
 }
 
+/** How the connection stands: how often it was not made since it was there last, and when it is tried again, in epoch ms. */
+export interface Connection {
+  state: "connecting" | "open" | "waiting";
+  failed: number;
+  until?: number;
+}
+
 /** What is known of a run in this tab, so that a reload loses little. */
-export interface Memory {
+interface Memory {
+  id: string;
   request?: RunRequest;
   began: number; // epoch, ms
   first?: number; // ms to the first token
@@ -32,7 +41,8 @@ export interface Memory {
 /** How many events are kept to be looked at. */
 const mostRows = 20_000;
 
-const memoryKey = (id: string) => "lingserve.run." + id;
+/** And how many runs are remembered over a reload. */
+const mostRemembered = 30;
 
 export class Live {
   readonly run: Run;
@@ -40,7 +50,7 @@ export class Live {
   readonly resumed: boolean;
   /** Is another number after each frame in which something has changed. */
   readonly revision = signal(0);
-  readonly connection = signal<{ state: "connecting" | "open" | "waiting"; until?: number }>({ state: "connecting" });
+  readonly connection = signal<Connection>({ state: "connecting", failed: 0 });
   /** How often the connection was made again. */
   readonly reconnects = signal(0);
 
@@ -71,7 +81,7 @@ export class Live {
   #flows = 0; // ms to the first text that is counted
 
   constructor(what: { request: RunRequest } | { id: string }, graph?: Graph) {
-    const remembered = "id" in what ? recall(what.id) : undefined;
+    const remembered = "id" in what ? memories().find((m) => m.id === what.id) : undefined;
     this.request = "request" in what ? what.request : remembered?.request;
     this.resumed = "id" in what;
     this.began = remembered?.began ?? Date.now();
@@ -82,7 +92,7 @@ export class Live {
     const options = {
       retries: 1000, // as long as the page is open
       fetch: (url: RequestInfo | URL, init?: RequestInit) => this.#fetch(url, init),
-      waiting: (ms: number) => (this.connection.value = { state: "waiting", until: Date.now() + ms }),
+      waiting: (ms: number) => (this.connection.value = { ...this.connection.peek(), state: "waiting", until: Date.now() + ms }),
     };
     this.run = "id" in what ? attach("/v1/runs", what.id, options) : run("/v1/runs", what.request, options);
     this.run.catch(() => {}); // run.error has it
@@ -100,6 +110,12 @@ export class Live {
 
   /** Whether the value at a uri is complete, with all that is in it: other bots may write in what the bot around them has ended. */
   readonly done = (uri: string): boolean => this.over || (this.complete.has(uri) && !this.bots.writesBelow(uri));
+
+  /** Whether it is not being followed just now. A first try is no news. */
+  get disconnected(): boolean {
+    const { state, failed } = this.connection.value;
+    return !this.over && state !== "open" && !(state === "connecting" && failed === 1 && this.count === 0);
+  }
 
   states(): Record<string, BotState> {
     const { status } = this.run;
@@ -131,10 +147,11 @@ export class Live {
   async #fetch(url: RequestInfo | URL, init?: RequestInit): Promise<Response> {
     const stream = !/\/(cancel|approvals\/[^/]*)$/.test(String(url));
     if (!stream) return fetch(url, init);
-    this.connection.value = { state: "connecting" };
+    const { failed } = this.connection.peek();
+    this.connection.value = { state: "connecting", failed: failed + 1 }; // until it is there
     const answer = await fetch(url, init);
     if (!answer.ok || !answer.body) return answer;
-    this.connection.value = { state: "open" };
+    this.connection.value = { state: "open", failed: 0 };
     if (this.#opened++ > 0) this.reconnects.value++;
     const count = new TransformStream<Uint8Array, Uint8Array>({
       transform: (chunk, out) => {
@@ -229,9 +246,8 @@ export class Live {
 
   #remember(): void {
     if (!this.id) return;
-    try {
-      sessionStorage.setItem(memoryKey(this.id), JSON.stringify({ request: this.request, began: this.began, first: this.first, last: this.lastDelta || undefined, ended: this.ended } satisfies Memory));
-    } catch {} // full, or forbidden
+    const memory: Memory = { id: this.id, request: this.request, began: this.began, first: this.first, last: this.lastDelta || undefined, ended: this.ended };
+    keep("session", "runs", [...memories().filter((m) => m.id !== this.id), memory].slice(-mostRemembered));
   }
 
   #changed(): void {
@@ -243,10 +259,7 @@ function rateOf(tokens: number, ms: number, guessed: boolean): { value: number; 
   return tokens > 0 && ms >= 200 ? { value: tokens / (ms / 1000), guessed } : undefined;
 }
 
-function recall(id: string): Memory | undefined {
-  try {
-    return JSON.parse(sessionStorage.getItem(memoryKey(id)) ?? "null") ?? undefined;
-  } catch {
-    return undefined;
-  }
+function memories(): Memory[] {
+  const all = kept<Memory[]>("session", "runs");
+  return Array.isArray(all) ? all : [];
 }

@@ -22,7 +22,7 @@ export function standing(live: Live): { word: string; lamp: string } {
       default: return { word: "Failed", lamp: "failed" };
     }
   }
-  if (live.connection.value.state === "waiting") return { word: "Disconnected", lamp: "asks" };
+  if (live.disconnected) return { word: "Disconnected", lamp: "asks" };
   if (live.questions.length > 0) return { word: "Waits for you", lamp: "asks" };
   if (live.position) return { word: `Waits, ${live.position === 1 ? "next" : `number ${live.position}`} in the session`, lamp: "waiting" };
   if (live.count === 0) return { word: live.resumed ? "Coming back" : "Starting", lamp: "waiting" };
@@ -48,15 +48,15 @@ export function RunBar({ live, children }: { live: Live; children?: ComponentChi
 
 /** Why it is not followed at the moment, and when it is tried again. */
 export function Waiting({ live }: { live: Live }) {
-  const { state, until } = live.connection.value;
+  const { state, until, failed } = live.connection.value;
   const now = useTick(250, state === "waiting");
   live.revision.value;
-  if (live.over || state === "open" || (state === "connecting" && live.reconnects.value === 0 && live.count === 0)) return null;
+  if (!live.disconnected) return null;
   const left = Math.max(0, Math.ceil(((until ?? now) - now) / 1000));
   return (
     <div class="notice" role="status">
       <Lamp state="asks" />
-      <span>The server cannot be reached. {live.count > 0 && "The run is the server’s and may well go on; "}{state === "waiting" && left > 0 ? <>trying again in {left} s.</> : <>trying again …</>}</span>
+      <span>{failed === 0 || (failed === 1 && state === "connecting") ? "The connection broke." : "The server cannot be reached."} {live.count > 0 && "The run is the server’s and may well go on; "}{state === "waiting" && left > 0 ? <>trying again in {left} s.</> : <>trying again …</>}</span>
       {live.id && <button type="button" class="button small" onClick={() => reconnect(live)}>Now</button>}
     </div>
   );

@@ -1,7 +1,7 @@
 // What there is to choose.
 
 import { useState } from "preact/hooks";
-import { agent, catalog, ended, lives, live, place, sessions } from "./store.js";
+import { agent, catalog, ended, lives, live, loadSessions, place, sessions } from "./store.js";
 import { ago } from "./ui.js";
 
 /** From so many on, they can be filtered. */
@@ -52,7 +52,7 @@ export function Sidebar() {
 function SessionList({ name }: { name: string }) {
   const at = place.value;
   live.value;
-  const list = sessions.value;
+  const { list, next } = sessions.value;
   return (
     <section class="sessions">
       <h2 class="caps">Sessions</h2>
@@ -65,6 +65,7 @@ function SessionList({ name }: { name: string }) {
             </a>
           </li>
         ))}
+        {next && <li><button type="button" class="link more" onClick={() => void loadSessions(next)}>Older sessions</button></li>}
       </ul>
     </section>
   );

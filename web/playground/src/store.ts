@@ -5,6 +5,7 @@ import type { RunRequest } from "../../client/src/index.js";
 import { ask, Problem, type Agent, type Entry, type Model, type Session, type Workflow } from "./api.js";
 import { Live } from "./live.js";
 import { readPlace, writePlace, type Place } from "./place.js";
+import { keep, kept } from "./storage.js";
 
 // The theme.
 
@@ -16,22 +17,7 @@ export function chooseTheme(next: Theme): void {
   theme.value = next;
   if (next === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = next;
-  keep("lingserve.theme", next === "auto" ? undefined : next);
-}
-
-function keep(key: string, value: string | undefined): void {
-  try {
-    if (value === undefined) localStorage.removeItem(key);
-    else localStorage.setItem(key, value);
-  } catch {} // forbidden
-}
-
-function kept(key: string): string | undefined {
-  try {
-    return localStorage.getItem(key) ?? undefined;
-  } catch {
-    return undefined;
-  }
+  keep("local", "theme", next === "auto" ? undefined : next);
 }
 
 // What the server has.
@@ -44,7 +30,7 @@ export interface Catalog {
 }
 
 export const catalog = signal<Catalog | undefined>(undefined);
-export const sessions = signal<Session[]>([]);
+export const sessions = signal<{ list: Session[]; next?: string }>({ list: [] });
 /** Set while the server does not say what it has: why, and when it is asked again, in epoch ms. */
 export const unreachable = signal<{ until: number; why: Problem } | undefined>(undefined);
 
@@ -81,11 +67,14 @@ function noneWhere404<T>(none: T): (error: Problem) => T {
   };
 }
 
-export async function loadSessions(): Promise<void> {
+/** Loads the newest sessions, or those after the ones that are there. */
+export async function loadSessions(after?: string): Promise<void> {
   try {
-    sessions.value = (await ask<{ sessions: Session[] }>("/v1/sessions?limit=30")).sessions;
+    const page = await ask<{ sessions: Session[]; next?: string }>("/v1/sessions?limit=30" + (after ? "&after=" + encodeURIComponent(after) : ""));
+    const known = after ? sessions.value.list : [];
+    sessions.value = { list: [...known, ...page.sessions.filter((s) => !known.some((k) => k.id === s.id))], next: page.next };
   } catch {
-    sessions.value = []; // a server without sessions, or one that will be told about elsewhere
+    if (!after) sessions.value = { list: [] }; // a server without sessions, or one that will be told about elsewhere
   }
 }
 
@@ -105,7 +94,7 @@ function settle(): void {
   const { workflows, agents } = catalog.value!;
   const at = place.value;
   if (!at.workflow && !at.agent && at.runs.length === 0) {
-    const last = readPlace(kept("lingserve.place") ?? "");
+    const last = readPlace(kept<string>("local", "place") ?? "");
     const known = (last.workflow && workflows.some((w) => w.name === last.workflow)) || (last.agent && agents.some((a) => a.name === last.agent));
     if (at.session) move({ agent: agents[0]?.name, session: at.session, runs: [] });
     else if (known) move({ ...last, runs: [] });
@@ -138,7 +127,7 @@ function go(to: Place): void {
 
 effect(() => {
   const { workflow: name, agent: who, session } = place.value;
-  if (name || who) keep("lingserve.place", writePlace({ workflow: name, agent: who, session, runs: [] }));
+  if (name || who) keep("local", "place", writePlace({ workflow: name, agent: who, session, runs: [] }));
 });
 
 effect(() => {

@@ -11,9 +11,13 @@ import { SchemaForm } from "./parts/schema-form.js";
 import { Beside, BotStrip, Document, pretty, Questions, RunBar, RunFailure, Waiting } from "./run.js";
 import { catalog, live, start } from "./store.js";
 import { useCancel } from "./cancel.js";
+import { keep, kept } from "./storage.js";
 
-/** What stands in the form of each workflow, for as long as the page is open. */
-const drafts = new Map<string, { input: any; choices: Choices }>();
+// What stands in the form of each workflow, for as long as the tab is open.
+interface Draft {
+  input: any;
+  choices: Choices;
+}
 /** The request that the form would send. */
 export const draft = signal<RunRequest | undefined>(undefined);
 
@@ -30,14 +34,18 @@ export function exampleOf(schema: any): any {
 }
 
 export function WorkflowView({ workflow }: { workflow: Workflow }) {
-  const saved = drafts.get(workflow.name);
+  const [saved] = useState(() => kept<Draft>("session", "draft." + workflow.name));
   const now = live.value;
   const [input, setInput] = useState<any>(saved?.input ?? now?.request?.input ?? exampleOf(workflow.input));
-  const [choices, setChoices] = useState<Choices>(saved?.choices ?? noChoices);
+  const [choices, setChoices] = useState<Choices>({ ...noChoices, ...saved?.choices });
   const touched = useRef(saved !== undefined);
+  const change = (v: any): void => {
+    touched.current = true;
+    setInput(v);
+  };
   const request: RunRequest = { workflow: workflow.name, input, ...requestOf(choices, false) };
   useEffect(() => {
-    drafts.set(workflow.name, { input, choices });
+    if (touched.current || choices !== noChoices) keep("session", "draft." + workflow.name, { input, choices } satisfies Draft);
     draft.value = request;
   }, [workflow.name, input, choices]);
   now?.revision.value;
@@ -53,19 +61,28 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
     fold(false);
     requestAnimationFrame(() => field.current?.querySelector<HTMLElement>("input, textarea, select")?.focus());
   };
+  const last = useRef(0);
   const go = (): void => {
+    // A second click of a double one is not another run.
+    if (Date.now() - last.current < 500) return;
+    last.current = Date.now();
     start(request);
     fold(true);
   };
+  const latest = useRef(go);
+  latest.current = go;
+  useEffect(() => {
+    const keys = (e: KeyboardEvent): void => {
+      if (e.key !== "Enter" || !(e.ctrlKey || e.metaKey) || e.defaultPrevented || e.isComposing || e.repeat) return;
+      e.preventDefault();
+      latest.current();
+    };
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, []);
   const submit = (e: Event): void => {
     e.preventDefault();
     go();
-  };
-  const keys = (e: KeyboardEvent): void => {
-    if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) {
-      e.preventDefault();
-      go();
-    }
   };
   return (
     <div class="work">
@@ -73,9 +90,9 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
         <h1>{workflow.name}</h1>
         {workflow.description && <p>{workflow.description}</p>}
       </header>
-      <form class={"compose" + (folded ? " folded" : "")} aria-label={`Input of ${workflow.name}`} noValidate onSubmit={submit} onKeyDown={keys}>
+      <form class={"compose" + (folded ? " folded" : "")} aria-label={`Input of ${workflow.name}`} noValidate onSubmit={submit}>
         {folded ? <Asked input={now?.request?.input ?? input} model={now?.started?.model ?? choices.model} schema={workflow.input} /> : (
-          <div ref={field}><SchemaForm schema={workflow.input ?? {}} value={input} onChange={(v) => ((touched.current = true), setInput(v))} errors={errors} at="/input" idPrefix="input" /></div>
+          <div ref={field}><SchemaForm schema={workflow.input ?? {}} value={input} onChange={change} errors={errors} at="/input" idPrefix="input" /></div>
         )}
         <div class="compose-foot">
           {folded ? <button type="button" class="button" onClick={unfold}>Change input</button> : (

@@ -125,9 +125,9 @@ test("a tape: erasing asks first, and leaves an empty state", async (t) => {
   await tape(page, "s/1");
   await page.getByRole("button", { name: "Erase" }).click();
   const dialog = page.getByRole("dialog", { name: "Erase this session?" });
-  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Cancel", "the harmless button has the focus");
+  await page.until(() => document.activeElement.textContent === "Cancel"); // the harmless button has the focus
   await page.keyboard.press("Escape");
-  assert.equal(await dialog.count(), 0);
+  await dialog.waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Erase" }).click();
   await dialog.getByRole("button", { name: "Erase" }).click();
   await page.getByText("There is no tape of this session yet").waitFor();

@@ -1,1 +1,0 @@
-try{let e=localStorage.getItem("lingserve.theme");(e==="light"||e==="dark")&&(document.documentElement.dataset.theme=e)}catch{}

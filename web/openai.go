@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -95,9 +96,9 @@ func (s *Server) postCompletion(w http.ResponseWriter, r *http.Request) {
 	head := openai.Head{ID: of.id, Model: q.Model, Created: of.began.Unix()}
 	v := st.view
 	if q.Stream {
-		isText := st.Completion != nil && !st.Completion.JSON || st.Agent != "" && !s.byWorkflow(st.Agent)
+		shape := s.shapeOf(&st.ask)
 		v.format = frame.SSE
-		v.encode = func(*run) frame.Encoder { return openai.NewStream(head, q.Usage, isText, of.openaiEnd) }
+		v.encode = func(*run) frame.Encoder { return openai.NewStream(head, q.Usage, shape, of.openaiEnd) }
 		if s.awaitOutput(r, of, &v); !refuseCompletion(w, of) {
 			s.stream(w, r, of, of.tube.NewReader(0), &v)
 		}
@@ -106,10 +107,39 @@ func (s *Server) postCompletion(w http.ResponseWriter, r *http.Request) {
 	s.complete(w, r, of, &v, head)
 }
 
-// byWorkflow says whether a workflow answers for an agent.
-func (s *Server) byWorkflow(agent string) bool {
-	by, ok := s.o.Agents.(ByWorkflow)
-	return ok && by.Workflow(agent) != ""
+// byWorkflow is the workflow that answers for an agent; "" where the agent does.
+func (s *Server) byWorkflow(agent string) string {
+	if by, ok := s.o.Agents.(ByWorkflow); ok && agent != "" {
+		return by.Workflow(agent)
+	}
+	return ""
+}
+
+// inTemplate is what a template in a root stands for: some key.
+var inTemplate = regexp.MustCompile(`[^/]*\{\{.*?\}\}[^/]*`)
+
+// shapeOf says what is known of a document: of a workflow's, where its bots write. Those that mend what another has failed of are
+// not expected.
+func (s *Server) shapeOf(a *ask) (shape openai.Shape) {
+	if a.Completion != nil {
+		shape.Text = !a.Completion.JSON
+		return shape
+	}
+	name := cmp.Or(a.Workflow, s.byWorkflow(a.Agent))
+	if name == "" {
+		shape.Text = true
+		return shape
+	}
+	wf, ok := s.o.Workflows.Get(name)
+	if !ok || wf.Info().Graph == nil {
+		return shape
+	}
+	for _, b := range wf.Info().Graph.Bots {
+		if b.On == nil || b.On.Error == "" {
+			shape.Roots = append(shape.Roots, inTemplate.ReplaceAllString(b.Root, "*"))
+		}
+	}
+	return shape
 }
 
 // completionOf makes an ask of a request: what its model names, with the messages as that takes them.
@@ -128,7 +158,7 @@ func (s *Server) completionOf(a *ask, q *openai.Request) *openai.Error {
 	if a.Completion != nil {
 		return nil
 	}
-	if q.Schema != nil || q.JSON && a.Agent != "" && !s.byWorkflow(a.Agent) {
+	if q.Schema != nil || q.JSON && a.Agent != "" && s.byWorkflow(a.Agent) == "" {
 		return &openai.Error{Status: http.StatusBadRequest, Code: codeInvalid, Param: "response_format", Message: "an agent answers with text, and a workflow with a document " +
 			"of its own schema; leave it out, or ask a model"}
 	}
@@ -145,7 +175,7 @@ func (s *Server) completionOf(a *ask, q *openai.Request) *openai.Error {
 	}
 	text := now.Content
 	if len(now.Parts) > 0 {
-		if a.Workflow != "" || s.byWorkflow(a.Agent) {
+		if a.Workflow != "" || s.byWorkflow(a.Agent) != "" {
 			return &openai.Error{Status: http.StatusBadRequest, Code: codeInvalid, Param: "messages", Message: "a workflow reads no images"}
 		}
 		var texts []string

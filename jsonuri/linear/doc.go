@@ -9,6 +9,11 @@
 //     value that is being written. What arrives there is written at once, what belongs behind it waits until the value is complete.
 //   - Time, and the length of the text, are linear in the deltas; memory is that of the document.
 //
+// # What is complete
+//
+// A value is complete when its Done has come behind its last change, or that of a value around it which the same bot has made. Where
+// a bot writes into what another one has made, [Writer.Expect] says so. At the end of the run everything is complete.
+//
 // # What changes after it was written
 //
 // Of a key that an object has twice, JSON's readers take the last value. So a value that is another one now is written once more

@@ -35,10 +35,12 @@ type node struct {
 	at     int // its place among the parent's kids
 	kind   kind
 	state  state
-	done   bool // its Done has come, and nothing since
 	queued bool // it stands in the parent's fresh or late
 	wrote  bool // the parent's text has its key already
 	gone   bool // it is no part of the document any more
+
+	changed, done uint64   // when it was changed last, but for what is in its kids, and when its Done has come; 0 is never
+	shapes        []*shape // of what other bots write below it
 
 	text []byte // of a string its content in escaped form, of a scalar its JSON text
 	n    int    // of a string that is open: how much of it is written
@@ -72,7 +74,7 @@ func (n *node) member(key string) int {
 
 // add appends a kid, null, to a container.
 func (n *node) add(key string) *node {
-	kid := &node{parent: n, at: len(n.kids)}
+	kid := &node{parent: n, at: len(n.kids), shapes: step(n.shapes, key, n.kind, len(n.kids))}
 	n.kids = append(n.kids, kid)
 	if n.kind == array {
 		return kid
@@ -156,19 +158,19 @@ func (n *node) members() (count int) {
 }
 
 // parse makes a value of JSON text; nil where it is none, or too deep for a document below so many containers.
-func parse(text []byte, depth int) *node {
+func parse(text []byte, depth int, now uint64) *node {
 	switch string(text) { // nearly everything
 	case "{}":
-		return &node{kind: object}
+		return &node{kind: object, changed: now}
 	case "[]":
-		return &node{kind: array}
+		return &node{kind: array, changed: now}
 	case "null":
-		return &node{}
+		return &node{changed: now}
 	}
 	if !json.Valid(text) || !utf8.Valid(text) {
 		return nil
 	}
-	p := parser{text: text}
+	p := parser{text: text, now: now}
 	n := p.value(depth)
 	if p.deep {
 		return nil
@@ -180,6 +182,7 @@ func parse(text []byte, depth int) *node {
 type parser struct {
 	text []byte
 	i    int
+	now  uint64
 	deep bool
 }
 
@@ -207,22 +210,22 @@ func (p *parser) value(depth int) *node {
 	p.space()
 	switch p.text[p.i] {
 	case '"':
-		return &node{kind: str, text: bytes.Clone(p.content())}
+		return &node{kind: str, text: bytes.Clone(p.content()), changed: p.now}
 	case '{', '[':
 		return p.container(depth)
 	case 'n':
 		p.i += len("null")
-		return &node{}
+		return &node{changed: p.now}
 	}
 	start := p.i
 	for p.i < len(p.text) && bytes.IndexByte([]byte(" \t\r\n,]}"), p.text[p.i]) < 0 {
 		p.i++
 	}
-	return &node{kind: scalar, text: bytes.Clone(p.text[start:p.i])}
+	return &node{kind: scalar, text: bytes.Clone(p.text[start:p.i]), changed: p.now}
 }
 
 func (p *parser) container(depth int) *node {
-	n := &node{kind: array}
+	n := &node{kind: array, changed: p.now}
 	closing := byte(']')
 	if p.text[p.i] == '{' {
 		n.kind, closing = object, '}'
@@ -269,6 +272,75 @@ func quoted(content []byte) []byte {
 func (n *node) put(old, fresh *node) {
 	fresh.parent, fresh.at, fresh.queued, fresh.wrote = n, old.at, old.queued, old.wrote
 	n.kids[old.at] = fresh
+	fresh.share(old.shapes)
+}
+
+// shape is a tree of the places that bots write to. Below those that it has, nobody else writes.
+type shape struct {
+	kids map[string]*shape // by key
+	any  *shape            // for every key or index
+	root bool              // a bot begins here
+}
+
+// step are the shapes of a container's kid.
+func step(shapes []*shape, key string, of kind, at int) (list []*shape) {
+	if len(shapes) == 0 {
+		return nil
+	}
+	if of == array {
+		key = strconv.Itoa(at)
+	}
+	for _, s := range shapes {
+		if kid := s.kids[key]; kid != nil {
+			list = append(list, kid)
+		}
+		if s.any != nil {
+			list = append(list, s.any)
+		}
+	}
+	return list
+}
+
+// share gives a value its shapes, and what is in it those below.
+func (n *node) share(shapes []*shape) {
+	if len(shapes) == 0 && len(n.shapes) == 0 {
+		return
+	}
+	n.shapes = shapes
+	for i, kid := range n.kids {
+		key := ""
+		if n.kind == object {
+			key = n.keys[i]
+		}
+		kid.share(step(shapes, key, n.kind, i))
+	}
+}
+
+// isRoot says whether the value is one that another bot makes than what is around it.
+func (n *node) isRoot() bool {
+	for _, s := range n.shapes {
+		if s.root {
+			return true
+		}
+	}
+	return false
+}
+
+// met says whether all have begun that write to a member of a container under its name. Those that write to all of them have
+// begun with the last one, and whoever has begun is waited for where it writes.
+func (n *node) met() bool {
+	for _, s := range n.shapes {
+		for key := range s.kids {
+			at := n.member(key)
+			if n.kind == array {
+				at = n.element(key)
+			}
+			if at < 0 || at >= len(n.kids) || n.kids[at].gone {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Limits of a document, those of [jsonuri.Document].

@@ -20,6 +20,9 @@ type Writer struct {
 	final bool  // Close has been called
 	err   error
 
+	now   uint64 // counts deltas and Dones
+	shape shape
+
 	out      []byte
 	received int // bytes of deltas
 	again    int // bytes that were written once more, about
@@ -33,9 +36,41 @@ type Writer struct {
 	last *node
 }
 
+// Expect says that a bot will write at the uri root and below, where a segment that is "*" stands for any. So a value around it is
+// complete not only when its Done has come, which is that of the bot that has made it, but when this one has begun, too, and has
+// completed what it writes. It is called before the first delta. Whoever writes without being expected, or does not write although
+// expected, makes the text no less right: what comes late is written once more, and what is waited for comes with the end.
+func (w *Writer) Expect(root string) {
+	list, err := jsonuri.Parse(root)
+	if err != nil {
+		return
+	}
+	s := &w.shape
+	for _, segment := range list {
+		var kid *shape
+		if segment == "*" {
+			if s.any == nil {
+				s.any = new(shape)
+			}
+			kid = s.any
+		} else {
+			if s.kids == nil {
+				s.kids = map[string]*shape{}
+			}
+			if kid = s.kids[segment]; kid == nil {
+				kid = new(shape)
+				s.kids[segment] = kid
+			}
+		}
+		s = kid
+	}
+	s.root = true
+}
+
 // Apply takes a delta. What a [jsonuri.Document] refuses is left out, and so is what stands beside the document.
 func (w *Writer) Apply(d jsonuri.Delta) {
 	w.received += len(d.URI) + len(d.Value)
+	w.now++
 	if d.Op == jsonuri.Append {
 		w.append(d.URI, d.Value)
 	} else {
@@ -46,6 +81,7 @@ func (w *Writer) Apply(d jsonuri.Delta) {
 // Done says that the value at a uri is complete. At the root it says nothing: several bots write there.
 func (w *Writer) Done(uri []byte) {
 	w.last = nil
+	w.now++
 	list, ok := segments(uri)
 	if !ok || len(list) == 0 || w.root == nil {
 		return
@@ -64,7 +100,7 @@ func (w *Writer) Done(uri []byte) {
 		}
 		n = n.kids[at]
 	}
-	n.done = true
+	n.done = w.now
 }
 
 // AppendText appends what can be written since the last time.
@@ -104,9 +140,10 @@ func (w *Writer) append(uri, content []byte) {
 		}
 	}
 	if n.kind != str {
-		n = w.replace(n, &node{kind: str})
+		n = w.replace(n, &node{kind: str, changed: w.now})
 	}
 	n.text = append(n.text, content...)
+	n.changed = w.now
 	w.uri, w.last = append(w.uri[:0], uri...), n
 }
 
@@ -117,7 +154,7 @@ func (w *Writer) set(uri, value []byte) {
 	if !ok {
 		return
 	}
-	fresh := parse(value, len(list))
+	fresh := parse(value, len(list), w.now)
 	if fresh == nil {
 		return
 	}
@@ -130,15 +167,15 @@ func (w *Writer) set(uri, value []byte) {
 	}
 }
 
-// place finds the value at a uri, and makes it and what leads to it where it is missing; nil where there can be none. All that is
-// on the way is not complete any more, and what was written of it completely is going to be written once more.
+// place finds the value at a uri, and makes it and what leads to it where it is missing; nil where there can be none. What is
+// on the way and was written completely is going to be written once more.
 func (w *Writer) place(uri []byte) *node {
 	list, ok := segments(uri)
 	if !ok {
 		return nil
 	}
 	if w.root == nil {
-		w.root = &node{kind: object}
+		w.newRoot(&node{kind: object})
 	}
 	n := w.root
 	for _, segment := range list { // before anything is changed
@@ -165,7 +202,6 @@ func (w *Writer) place(uri []byte) *node {
 	n = w.root
 	written := true // as far as the state says
 	touch := func() {
-		n.done = false
 		if written = written && n.state != waiting; written && n.state == settled {
 			w.abandon(n)
 			written = false
@@ -176,23 +212,24 @@ func (w *Writer) place(uri []byte) *node {
 		if n.kind == array {
 			at := n.element(segment)
 			for len(n.kids) <= at {
-				n.add("")
+				w.add(n, "")
 			}
 			n = n.kids[at]
 			touch()
 			continue
 		}
 		if n.kind != object {
-			n = w.replace(n, &node{kind: object})
+			n = w.replace(n, &node{kind: object, changed: w.now})
 			written = written && n.state != waiting
 		}
 		at := n.member(segment)
 		switch {
 		case at < 0:
-			n = n.add(segment)
+			n = w.add(n, segment)
 		case n.kids[at].gone:
 			old := n.kids[at]
-			n.put(old, &node{})
+			n.changed = w.now
+			n.put(old, &node{changed: w.now})
 			n = n.kids[at]
 			n.requeue()
 		default:
@@ -201,6 +238,16 @@ func (w *Writer) place(uri []byte) *node {
 		touch()
 	}
 	return n
+}
+
+// add appends a kid to a container, which is not complete any more, unless a bot was expected to write there.
+func (w *Writer) add(n *node, key string) *node {
+	kid := n.add(key)
+	kid.changed = w.now
+	if len(kid.shapes) == 0 {
+		n.changed = w.now
+	}
+	return kid
 }
 
 // requeue lets a member be written, once more if it was before.
@@ -263,7 +310,7 @@ func (w *Writer) become(old, fresh *node) {
 			}
 		case str:
 			if bytes.HasPrefix(fresh.text, old.text[:min(old.n, len(old.text))]) && old.state == open {
-				old.text = fresh.text
+				old.text, old.changed = fresh.text, w.now
 				return
 			}
 			if bytes.Equal(fresh.text, old.text) {
@@ -299,7 +346,7 @@ func (w *Writer) becomeArray(old, fresh *node) {
 		if i < len(old.kids) {
 			w.merge(old.kids[i], kid)
 		} else {
-			old.put(old.add(""), kid)
+			old.put(w.add(old, ""), kid)
 		}
 	}
 }
@@ -325,7 +372,7 @@ func (w *Writer) becomeObject(old, fresh *node) {
 			if old.effective() && old.state == settled {
 				w.abandon(old)
 			}
-			old.put(old.add(fresh.keys[i]), kid)
+			old.put(w.add(old, fresh.keys[i]), kid)
 		case old.kids[at].gone:
 			old.put(old.kids[at], kid)
 			kid.requeue()
@@ -343,7 +390,6 @@ func (w *Writer) merge(old, fresh *node) {
 	if old.effective() && old.state == settled {
 		w.abandon(old)
 	}
-	old.done = false
 	w.become(old, fresh)
 }
 
@@ -358,6 +404,7 @@ func (w *Writer) drop(kid *node) {
 // newRoot makes the root another value.
 func (w *Writer) newRoot(fresh *node) *node {
 	w.last = nil
+	fresh.share([]*shape{&w.shape})
 	if w.root == nil || !w.began {
 		w.root = fresh
 		return fresh
@@ -503,9 +550,12 @@ func (w *Writer) complete(n *node) bool {
 	if w.final {
 		return true
 	}
-	for ; n.parent != nil; n = n.parent {
-		if n.done {
-			return true
+	for a := n; a.parent != nil; a = a.parent {
+		if a.done > n.changed {
+			return n.met()
+		}
+		if a.isRoot() {
+			return false // whoever has made what is around it says nothing of it
 		}
 	}
 	return false

@@ -31,9 +31,12 @@ func set(uri, text string) event  { return event{uri, 's', text} }
 func done(uri string) event       { return event{uri, 'd', ""} }
 
 // play gives events to a writer and to a document. It returns the text after each event and at last, and the document's.
-func play(t rapid.TB, events []event) (steps []string, fold string, err error) {
+func play(t rapid.TB, events []event, expect ...string) (steps []string, fold string, err error) {
 	var w linear.Writer
 	var d jsonuri.Document
+	for _, root := range expect {
+		w.Expect(root)
+	}
 	var text []byte
 	for _, e := range events {
 		switch e.op {
@@ -243,8 +246,8 @@ func genEvents(atRoot bool) *rapid.Generator[[]event] {
 }
 
 // check plays events and holds the texts to the package's guarantees.
-func check(t rapid.TB, events []event, atRoot bool) {
-	steps, fold, err := play(t, events)
+func check(t rapid.TB, events []event, atRoot bool, expect ...string) {
+	steps, fold, err := play(t, events, expect...)
 	for i := 1; i < len(steps); i++ {
 		if !strings.HasPrefix(steps[i], steps[i-1]) {
 			t.Fatalf("%q does not begin with %q", steps[i], steps[i-1])
@@ -278,7 +281,8 @@ func check(t rapid.TB, events []event, atRoot bool) {
 func TestWhateverComesTheTextOnlyGrowsAndIsTheFold(t *testing.T) {
 	for _, atRoot := range []bool{false, true} {
 		t.Run(fmt.Sprintf("events at the root %v", atRoot), rapid.MakeCheck(func(t *rapid.T) {
-			check(t, genEvents(atRoot).Draw(t, "events"), atRoot)
+			roots := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "a/*/c", "a/0/c", "b/*", "*/b", "x/*/y", "b/c/d", "no uri//"}), 0, 3)
+			check(t, genEvents(atRoot).Draw(t, "events"), atRoot, roots.Draw(t, "expected")...)
 		}))
 	}
 }
@@ -359,6 +363,36 @@ func TestBotsThatWriteAtOnceBecomeOneText(t *testing.T) {
 			bots[i] = bots[i][n:]
 		}
 		check(t, events, false)
+	})
+}
+
+// One bot writes an outline, and each of its sections' bodies another one, which begins when the title is there.
+func TestABotThatIsExpectedIsWaitedFor(t *testing.T) {
+	outline := parsed(t, "a", `{"t":"T","s":[{"t":"one"},{"t":"two"}],"e":1}`, []int{1})
+	begins := func(i int) []event { return []event{grow(fmt.Sprintf("a/s/%d/b", i), "body ")} }
+	goesOn := func(i int) []event {
+		return []event{grow(fmt.Sprintf("a/s/%d/b", i), "text"), done(fmt.Sprintf("a/s/%d/b", i))}
+	}
+	first := slices.IndexFunc(outline, func(e event) bool { return e.op == 'd' && e.uri == "a/s/0/t" }) + 1
+	events := slices.Concat(outline[:first+1], begins(0), outline[first+1:], begins(1), goesOn(1), []event{grow("q", "quiz")}, goesOn(0), []event{grow("q", "!")})
+	const want = `{"a":{"t":"T","s":[{"t":"one","b":"body text"},{"t":"two","b":"body text"}],"e":1},"q":"quiz!"}`
+	steps, fold, err := play(t, events, "a", "a/s/*/b", "q")
+	if got := steps[len(steps)-1]; err != nil || got != want {
+		t.Errorf("%v: %s", err, got)
+	}
+	if got := steps[len(steps)-3]; got != strings.TrimSuffix(want, `!"}`) { // before the last event and the end
+		t.Errorf("%s", got)
+	}
+	// Without knowing of them it is as right, and longer.
+	steps, _, err = play(t, events)
+	if got := steps[len(steps)-1]; err != nil || agree(got, fold) != nil || len(got) <= len(want) {
+		t.Errorf("%v: %s", err, got)
+	}
+	t.Run("one that never comes", func(t *testing.T) {
+		steps, fold, err := play(t, append(outline, grow("q", "quiz")), "a/s/*/b", "q")
+		if got := steps[len(steps)-1]; err != nil || agree(got, fold) != nil || strings.Count(got, `"s"`) != 1 {
+			t.Errorf("%v: %s", err, got)
+		}
 	})
 }
 

@@ -27,10 +27,18 @@ type Stream struct {
 	over       bool
 }
 
-// NewStream returns a stream. usage says that it ends with the usage; isText that the run's document is a string, so that one that
-// is missing is an empty one. end is called once, when the run has ended.
-func NewStream(h Head, usage, isText bool, end func() End) *Stream {
-	s := &Stream{end: end, usage: usage, isText: isText}
+// Shape is what is known of a run's document before it comes.
+type Shape struct {
+	Text  bool     // it is a string: one that is missing is an empty one
+	Roots []string // where bots write, as [linear.Writer.Expect] takes it
+}
+
+// NewStream returns a stream. usage says that it ends with the usage. end is called once, when the run has ended.
+func NewStream(h Head, usage bool, of Shape, end func() End) *Stream {
+	s := &Stream{end: end, usage: usage, isText: of.Text}
+	for _, root := range of.Roots {
+		s.text.Expect(root)
+	}
 	s.choiceless = h.appendTo([]byte("data: "), "chat.completion.chunk")
 	s.head = append(bytes.Clone(s.choiceless), `,"choices":[{"index":0,"delta":{`...)
 	s.rest = []byte(`]}` + "\n\n")

@@ -64,7 +64,8 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 	if s.o.Turns != nil {
 		st.Session = in.Thread
 	}
-	if p := st.askedBy(in); p != nil {
+	notes, p := st.askedBy(in)
+	if p != nil {
 		return p
 	}
 	if p := st.checkSaid(); p != nil { // here, where it is known what it is called
@@ -76,8 +77,7 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 		return inAGUI(p, in)
 	}
 	as := s.asAGUI(run, in)
-	as.State = run.of.Agent == ""
-	as.Notes = notes(in, run)
+	as.Notes = notes
 	v := st.view
 	v.encode = encoder(agui.NewEncoder(as))
 	s.answer(w, r, run, &v, 0)
@@ -103,9 +103,9 @@ func misfits(faults []agui.Fault) (list []misfit) {
 
 func encoder(e frame.Encoder) func(*run) frame.Encoder { return func(*run) frame.Encoder { return e } }
 
-// askedBy takes from an input what is to run. What a front end's own program forwards goes before what its user says: it knows
-// the workflow that it asks.
-func (a *ask) askedBy(in *agui.Input) *problem {
+// askedBy takes from an input what is to run, and says what of it is not used. What a front end's own program forwards goes before
+// what its user says: it knows the workflow that it asks.
+func (a *ask) askedBy(in *agui.Input) (notes []agui.Note, p *problem) {
 	d := new(decoder)
 	property := func(name string, take func(at string, raw json.RawMessage)) {
 		if raw, ok := in.Props[name]; ok && string(raw) != "null" {
@@ -120,8 +120,9 @@ func (a *ask) askedBy(in *agui.Input) *problem {
 		d.fail("/messages", "expected a message of the user at the end, or forwardedProps.input")
 	}
 	if len(d.misfits) > 0 {
-		return invalid(d.misfits...)
+		return nil, invalid(d.misfits...)
 	}
+	notes = toolsOf(in)
 	if a.Input == nil {
 		a.Input, _ = json.Marshal(in.Text)
 	}
@@ -129,26 +130,35 @@ func (a *ask) askedBy(in *agui.Input) *problem {
 		a.History = append(a.History, said{Role: m.Role, Text: m.Text})
 	}
 	if a.Agent == "" {
-		return nil // a workflow has instructions of its own
+		return notes, nil // a workflow has instructions of its own
 	}
 	a.Instructions = in.Instructions
 	if state := string(in.State); state != "" && state != "{}" {
-		a.Instructions = strings.TrimPrefix(a.Instructions+"\n\nThe state of the page that the user looks at, as JSON: "+state, "\n\n")
+		with := strings.TrimPrefix(a.Instructions+"\n\nThe state of the page that the user looks at, as JSON: "+state, "\n\n")
+		if len(with) > maxInstructions {
+			return append(notes, warning("state_ignored", "the state of the page is too large to be told to the agent", nil)), nil
+		}
+		a.Instructions = with
 	}
-	return nil
+	return notes, nil
 }
 
-// notes are what a client is told beside the run's events: that its own tools are not called.
-func notes(in *agui.Input, run *run) (list []agui.Note) {
-	if len(in.Tools) > 0 {
-		value, _ := json.Marshal(map[string]any{
-			"code":    "tools_ignored",
-			"message": "the tools of a page are not called; those of the agent run on the server",
-			"tools":   in.Tools,
-		})
-		list = append(list, agui.Note{Name: "warning", Value: value})
+// toolsOf says that the tools of a page are not called: its agent runs here, and may go on when the page is gone.
+func toolsOf(in *agui.Input) []agui.Note {
+	if len(in.Tools) == 0 {
+		return nil
 	}
-	return list
+	return []agui.Note{warning("tools_ignored", "the tools of a page are not called; those of the agent run on the server", in.Tools)}
+}
+
+// warning is a note about something that was asked for and is not done.
+func warning(code, message string, tools []string) agui.Note {
+	value, _ := json.Marshal(struct {
+		Code    string   `json:"code"`
+		Message string   `json:"message"`
+		Tools   []string `json:"tools,omitempty"`
+	}{code, message, tools})
+	return agui.Note{Name: "warning", Value: value}
 }
 
 // attached says which of our runs a client has come back to.
@@ -161,9 +171,14 @@ func attached(run *run) agui.Note {
 func (s *Server) asAGUI(run *run, in *agui.Input) agui.Run {
 	as := agui.Run{
 		Thread: in.Thread, ID: in.Run, Parent: in.Parent, Of: run.id,
+		State:    run.of.Agent == "", // an agent mostly says a text
 		Answered: func(n uint64, call string) bool { return answered(run, n, call) },
 	}
-	if w, ok := s.o.Workflows.Get(run.of.Workflow); ok {
+	workflow := run.of.Workflow
+	if by, ok := s.o.Agents.(ByWorkflow); ok && run.of.Agent != "" {
+		workflow = by.Workflow(run.of.Agent)
+	}
+	if w, ok := s.o.Workflows.Get(workflow); ok {
 		as.Bots = botsOf(w.Info().Graph)
 	}
 	return as
@@ -254,8 +269,7 @@ func (s *Server) resumeAGUI(w http.ResponseWriter, r *http.Request, run *run, st
 		}
 	}
 	as := s.asAGUI(run, in)
-	as.State = run.of.Agent == ""
-	as.Notes = append(notes(in, run), attached(run))
+	as.Notes = append(toolsOf(in), attached(run))
 	e := agui.NewEncoder(as)
 	reader := run.tube.NewReader(0)
 	for event := range reader.Waiting() {
@@ -373,7 +387,6 @@ func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
 	}
 	in.Run = last.id
 	as := s.asAGUI(last, in)
-	as.State = last.of.Agent == ""
 	as.Notes = []agui.Note{attached(last)}
 	e := agui.NewEncoder(as)
 	e.Record()

@@ -3,8 +3,6 @@ package agui
 import (
 	"strconv"
 	"strings"
-
-	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // Run says how a run is told to a client.
@@ -56,46 +54,6 @@ const (
 	system    = "system"
 	developer = "developer"
 )
-
-// append appends the message as JSON text.
-func (m *Message) append(dst []byte) []byte {
-	dst = append(dst, `{"id":"`...)
-	dst = jsonuri.AppendEscaped(dst, m.ID)
-	dst = append(dst, '"')
-	dst = words(dst, "role", m.Role)
-	if m.Text != "" || m.Role != Assistant {
-		dst = words(dst, "content", m.Text)
-	}
-	if m.Call != "" {
-		dst = words(dst, "toolCallId", m.Call)
-	}
-	if len(m.Calls) > 0 {
-		dst = append(key(dst, "toolCalls"), '[')
-		for i, c := range m.Calls {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(dst, `{"id":"`...)
-			dst = jsonuri.AppendEscaped(dst, c.ID)
-			dst = append(dst, `","type":"function","function":{"name":"`...)
-			dst = jsonuri.AppendEscaped(dst, c.Name)
-			dst = append(dst, '"')
-			dst = words(dst, "arguments", c.Arguments)
-			dst = append(dst, "}}"...)
-		}
-		dst = append(dst, ']')
-	}
-	return append(dst, '}')
-}
-
-// size is how many bytes a message takes, about.
-func (m *Message) size() int {
-	size := len(m.Text) + 100
-	for _, c := range m.Calls {
-		size += len(c.Arguments) + 100
-	}
-	return size
-}
 
 // questionID names a question: the run, the event, and the call. Whoever comes back with it can be told what has come since.
 func questionID(run string, n uint64, call string) string {

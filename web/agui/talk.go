@@ -24,9 +24,15 @@ type talk struct {
 	calls   map[string]string // by the model's id of a call, ours
 	told    map[string]bool   // calls and results that were told
 
-	record   bool
-	messages []*Message
-	byID     map[string]*Message
+	record bool
+	kept   []*kept // the run's messages
+	byID   map[string]*kept
+}
+
+// kept is a message of the run.
+type kept struct {
+	Message
+	said []byte // its text, escaped
 }
 
 // speech is a text that is told as messages.
@@ -42,7 +48,7 @@ type speech struct {
 func (t *talk) init(run string, bots []Bot) {
 	t.run = run
 	t.speech, t.parents, t.calls, t.told = map[string]*speech{}, map[string]string{}, map[string]string{}, map[string]bool{}
-	t.byID = map[string]*Message{}
+	t.byID = map[string]*kept{}
 	for _, b := range bots {
 		if p, err := jsonuri.CompilePattern(b.Root); err == nil && b.Text {
 			t.texts = append(t.texts, p)
@@ -119,11 +125,12 @@ func (t *talk) say(dst []byte, s *speech, root, text []byte) []byte {
 			if s.thought {
 				role = Reasoning
 			}
-			t.keep(&Message{ID: s.id, Role: role})
+			t.keep(Message{ID: s.id, Role: role})
 		}
 	}
 	if t.record {
-		t.byID[s.id].Text += unescape(text)
+		m := t.byID[s.id]
+		m.said = append(m.said, text...)
 	}
 	kind := textContent
 	if s.thought {
@@ -165,9 +172,11 @@ func (t *talk) next() string {
 	return t.run + ":m" + strconv.Itoa(t.count)
 }
 
-func (t *talk) keep(m *Message) {
-	t.messages = append(t.messages, m)
-	t.byID[m.ID] = m
+func (t *talk) keep(m Message) *kept {
+	k := &kept{Message: m}
+	t.kept = append(t.kept, k)
+	t.byID[m.ID] = k
+	return k
 }
 
 // done is for a text that is complete.
@@ -302,8 +311,7 @@ func (t *talk) call(dst, root []byte, number string, value []byte) []byte {
 	if t.record {
 		m := t.byID[parent]
 		if m == nil {
-			m = &Message{ID: parent, Role: Assistant}
-			t.keep(m)
+			m = t.keep(Message{ID: parent, Role: Assistant})
 		}
 		m.Calls = append(m.Calls, Call{ID: id, Name: c.Name, Arguments: arguments})
 	}
@@ -348,12 +356,9 @@ func (t *talk) result(dst, root []byte, number string, value []byte) []byte {
 	if string(value) == "null" {
 		text = failedCall
 	}
+	said, _ := cut(jsonuri.AppendEscaped(nil, text), maxValue)
 	if t.record {
-		t.keep(&Message{ID: id, Role: Tool, Text: text, Call: call})
-	}
-	said := jsonuri.AppendEscaped(nil, text)
-	if len(said) > maxValue {
-		said, _ = cut(said, maxValue)
+		t.keep(Message{ID: id, Role: Tool, Call: call}).said = said
 	}
 	dst = words(words(begin(dst, callResult), "messageId", id), "toolCallId", call)
 	return end(words(content(dst, "content", said), "role", Tool))
@@ -391,25 +396,55 @@ func (t *talk) reopen(dst []byte) []byte {
 
 // snapshot tells all messages: those before the run, and its own. Where they are too large for an event, the oldest are left out.
 func (t *talk) snapshot(dst []byte, before []Message) []byte {
-	all := make([]*Message, 0, len(before)+len(t.messages))
-	for i := range before {
-		all = append(all, &before[i])
+	all := make([]*kept, 0, len(before)+len(t.kept))
+	for _, m := range before {
+		all = append(all, &kept{m, jsonuri.AppendEscaped(nil, m.Text)})
 	}
-	all = append(all, t.messages...)
-	t.record, t.messages, t.byID = false, nil, nil
-	first, size := len(all), 0
-	for first > 0 && (size == 0 || size+all[first-1].size() <= maxValue/2) { // escapes may make them twice as long
-		first--
-		size += all[first].size()
+	all = append(all, t.kept...)
+	t.record, t.kept, t.byID = false, nil, nil
+	var texts [][]byte
+	size := 0
+	for _, m := range slices.Backward(all) {
+		text := m.append(nil)
+		if size += len(text); size > maxValue && len(texts) > 0 {
+			break
+		}
+		texts = append(texts, text)
 	}
+	slices.Reverse(texts)
 	dst = append(key(begin(dst, messagesSnapshot), "messages"), '[')
-	for i, m := range all[first:] {
+	dst = append(dst, bytes.Join(texts, []byte(","))...)
+	return end(append(dst, ']'))
+}
+
+// append appends the message as JSON text. What of its text is too large for an event is left out.
+func (m *kept) append(dst []byte) []byte {
+	dst = append(dst, `{"id":"`...)
+	dst = jsonuri.AppendEscaped(dst, m.ID)
+	dst = words(append(dst, '"'), "role", m.Role)
+	if len(m.said) > 0 || m.Role != Assistant {
+		said, _ := cut(m.said, maxValue/2)
+		dst = content(dst, "content", said)
+	}
+	if m.Call != "" {
+		dst = words(dst, "toolCallId", m.Call)
+	}
+	if len(m.Calls) == 0 {
+		return append(dst, '}')
+	}
+	dst = append(key(dst, "toolCalls"), '[')
+	for i, c := range m.Calls {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = m.append(dst)
+		dst = append(dst, `{"id":"`...)
+		dst = jsonuri.AppendEscaped(dst, c.ID)
+		dst = append(dst, `","type":"function","function":{"name":"`...)
+		dst = jsonuri.AppendEscaped(dst, c.Name)
+		arguments, _ := cut(jsonuri.AppendEscaped(nil, c.Arguments), maxValue/2)
+		dst = append(content(append(dst, '"'), "arguments", arguments), "}}"...)
 	}
-	return end(append(dst, ']'))
+	return append(dst, "]}"...)
 }
 
 // plainText is a JSON text as a string: of a string what it says, of anything else the text.
@@ -419,9 +454,4 @@ func plainText(value json.RawMessage) string {
 		return s
 	}
 	return string(value)
-}
-
-// unescape is what the content of a string says.
-func unescape(text []byte) string {
-	return plainText(append(append([]byte{'"'}, text...), '"'))
 }

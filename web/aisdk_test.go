@@ -66,6 +66,9 @@ func TestTheStreamOfAChatHasTheHeadersOfTheSDK(t *testing.T) {
 	if m.Metadata["session"] != "c" || m.Metadata["status"] != statusCompleted || usage != 10.0 {
 		t.Errorf("%v", m.Metadata)
 	}
+	eventually(t, "it is logged", func() bool {
+		return strings.Contains(a.log.String(), "msg=request method=POST path=/v1/ui/assistant status=200") && strings.Contains(a.log.String(), "run="+m.ID)
+	})
 }
 
 // WIRES: of an answer that is no stream, the body is the error's message.

@@ -100,7 +100,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 					cause = http.ErrAbortHandler // too late for an answer, but not for a broken one
 				}
 			}
-			if strings.HasPrefix(r.URL.Path, "/v1/runs") {
+			if strings.HasPrefix(r.URL.Path, "/v1/runs") || rec.Header().Get("X-Run-Id") != "" {
 				s.logRequest(r, rec, time.Since(began), cause != nil)
 			}
 			if cause != nil {

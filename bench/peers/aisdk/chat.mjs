@@ -31,8 +31,9 @@ class Chat extends AbstractChat {}
 
 const chats = new Map();
 
-// open makes a chat: { id, path, base, messages, headers, body, cut, automatically }. cut breaks the first answer off, as a network does that
-// goes away, when so many bytes of it have come.
+// open makes a chat: { id, path, base, messages, headers, body, short, cut, automatically }. short sends
+// the last message only. cut breaks the first answer off, as a network does that goes away, when so many bytes
+// of it have come.
 function open(job) {
   const chat = { state: new State(job.messages ?? []), data: [], errors: [], calls: 0, requests: [] };
   let cut = job.cut;
@@ -40,6 +41,7 @@ function open(job) {
     api: (job.base ? `http://${job.base}` : base) + job.path,
     headers: job.headers,
     body: job.body,
+    prepareSendMessagesRequest: job.short && (({ id, messages, trigger, messageId }) => ({ body: { id, messages: messages.slice(-1), trigger, messageId } })),
     fetch: async (url, init) => {
       const response = await fetch(url, init);
       chat.requests.push(`${init.method} ${new URL(url).pathname}${new URL(url).search} ${response.status}`);

@@ -48,6 +48,12 @@ var checks = []check{
 		// The system prompt, the anchor, what was said and answered, and this.
 		g.is("text", "5: again", s.answer().text("text"))
 	}},
+	{name: "what was said before, without saying it again", play: func(g *game) {
+		g.open("assistant", job{"short": true})
+		g.send("hello")
+		g.complete(g.send("again"), "5: again")
+		g.complete(g.do("regenerate", nil), "7: again")
+	}},
 	{name: "what was said before to somebody else", play: func(g *game) {
 		g.open("assistant", job{"messages": []any{
 			map[string]any{"id": "s", "role": "system", "parts": []any{map[string]any{"type": "text", "text": "Be brief."}}},
@@ -380,7 +386,7 @@ var checks = []check{
 		}
 	}},
 	{name: "two questions of the SDK's own", since: 6, play: func(g *game) {
-		g.open(fmt.Sprint("assistant?v=", g.version), job{"automatically": whenAnswered})
+		g.open(fmt.Sprint("assistant?v=", g.version), job{"automatically": whenAnswered, "short": true})
 		s := g.send("ask twice")
 		g.is("tools", []string{"tape_anchors approval-requested", "tape_anchors approval-requested"}, s.tools())
 		s = g.do("approve", job{"approved": true, "settled": false})
@@ -404,6 +410,13 @@ var checks = []check{
 		if last := s.Requests[len(s.Requests)-1]; !strings.Contains(last, " 204") {
 			g.fail("%s", last)
 		}
+	}},
+	{name: "a question of the SDK's own, sent by hand", since: 6, play: func(g *game) {
+		g.open(fmt.Sprint("assistant?v=", g.version))
+		g.send("ask")
+		s := g.do("approve", job{"approved": true, "manually": true})
+		g.complete(s, "Let me see.\n\nThat is what came of it.")
+		g.one(s)
 	}},
 	{name: "a question of the SDK's own that somebody else has answered", since: 6, play: func(g *game) {
 		g.open(fmt.Sprint("assistant?v=", g.version), job{"automatically": whenAnswered})

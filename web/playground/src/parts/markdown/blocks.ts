@@ -200,16 +200,32 @@ export class Blocks {
     return this.#blocks >= limits.blocks || this.#marks >= limits.marks;
   }
 
-  // Reads the last line, so that it can be taken back.
+  // Reads the last line, so that it can be taken back. While more may come, one that does not say yet what it is is waited with.
   #try(line: string, growing: boolean): void {
-    if (growing && !this.#fence && !this.#within && undecided.test(line)) return;
     const [open, leaf, fence, blank, blocks, marks] = [this.#open.slice(), this.#leaf, this.#fence, this.#blank, this.#blocks, this.#marks];
     this.#undo = [
       () => {
         [this.#open, this.#leaf, this.#fence, this.#blank, this.#blocks, this.#marks] = [open, leaf, fence, blank, blocks, marks];
       },
     ];
-    this.#read(line);
+    if (!growing || !this.#waits(line)) this.#read(line);
+    if (growing) this.#guess();
+  }
+
+  #waits(line: string): boolean {
+    if (this.#within) return false;
+    const mark = this.#fence?.mark[0];
+    return mark ? line.trim() !== "" && line.trim().replaceAll(mark, "") === "" : undecided.test(line);
+  }
+
+  // What begins with a bar will most likely be a table.
+  #guess(): void {
+    const p = this.#leaf;
+    if (p?.kind !== "paragraph" || !p.text.startsWith("|") || p.text.includes("\n")) return;
+    const head = cells(p.text);
+    if (head.length === 0) return;
+    this.#replace(p, { kind: "table", rev: 0, align: head.map(() => ""), head, rows: [] });
+    this.#touch();
   }
 
   #takeBack(): void {

@@ -170,6 +170,53 @@ func TestAGUI_ToolsOfThePageAreNotCalled(t *testing.T) {
 	}
 }
 
+func TestAGUI_AStateThatIsTooLargeIsNotToldToTheAgent(t *testing.T) {
+	a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.MaxBody = 1 << 20 })
+	a.serve()
+	var c aguitest.Client
+	a.runAGUI(&c, "assistant", says("t", "x").with("state", strings.Repeat("large ", 20_000)))
+	if !strings.Contains(string(c.Notes[0].Value), `"code":"state_ignored"`) || len(c.Texts("assistant")) != 1 {
+		t.Errorf("%s", c.Notes[0].Value)
+	}
+	e := a.refusedAGUI(a.postAGUI("assistant", says("t", "x").with("context", []any{map[string]any{"description": "d", "value": strings.Repeat("x", 1<<17)}})))
+	if !strings.Contains(e.Message, "expected instructions of at most") {
+		t.Error(e.Message)
+	}
+}
+
+func TestAGUI_AnAgentThatAWorkflowAnswersForHasAState(t *testing.T) {
+	a := newAgentBench(t, func(o *Options, _ *agent.Options) {
+		w, err := flow.ParseSpec("words", []byte(`{"name":"words","model":"test:story","input":{"type":"object","required":["text"],"properties":{"text":{"type":"string"}}},
+			"bots":{"one":{"message":"{{ input.text }}","root":"text","format":"text"}}}`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Workflows.Register(w)
+	})
+	a.s.o.Agents = byWorkflow{a.s.o.Agents, map[string]string{"assistant": "words"}}
+	a.serve()
+	var c aguitest.Client
+	a.runAGUI(&c, "assistant", says("t", "x"))
+	want, _ := story(3)
+	if diff := cmp.Diff([]string{want}, c.Texts("assistant")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(any(map[string]any{"text": want}), c.State); diff != "" {
+		t.Error(diff)
+	}
+	if c.Log[2] != "STEP_STARTED one" {
+		t.Errorf("%q", c.Log)
+	}
+}
+
+// byWorkflow are agents, for some of which workflows answer.
+type byWorkflow struct {
+	Agents
+	of map[string]string
+}
+
+func (b byWorkflow) Workflow(agent string) string { return b.of[agent] }
+
 func TestAGUI_WhatIsForwardedIsWhatTheWorkflowTakes(t *testing.T) {
 	b := newBench(t, nil).serve()
 	asked := make(chan adapter.Request, 10)

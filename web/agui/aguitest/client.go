@@ -58,8 +58,11 @@ func (c *Client) Read(stream []byte) {
 		if len(frame) == 0 {
 			continue
 		}
-		if err := c.frame(frame); err != nil && c.Err == nil {
-			c.Err = fmt.Errorf("%w in %.300s", err, frame)
+		if err := c.frame(frame); err != nil {
+			c.Err = errors.Join(c.Err, fmt.Errorf("%w in %.300s", err, frame))
+		}
+		if c.Err != nil {
+			return
 		}
 	}
 }
@@ -250,7 +253,7 @@ func (c *Client) begin(kind, id string, e map[string]json.RawMessage) error {
 	c.open[kind+" "+id] = kind
 	switch kind {
 	case "TEXT_MESSAGE_START":
-		if role := Text(e["role"]); role != "assistant" {
+		if role := Text(e["role"]); role != "assistant" && role != "" {
 			return errors.New("a role that is none: " + role)
 		}
 		c.messageOf(id, "assistant")

@@ -14,7 +14,9 @@ func TestTheClientStopsWhereTheRealOneDoes(t *testing.T) {
 		ends  = `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"success"}}`
 		state = `{"type":"STATE_SNAPSHOT","snapshot":{"a":[1],"constructor":{}}}`
 	)
-	text := func(kind, more string) string { return `{"type":"TEXT_MESSAGE_` + kind + `","messageId":"m"` + more + `}` }
+	text := func(kind, more string) string {
+		return `{"type":"TEXT_MESSAGE_` + kind + `","messageId":"m"` + more + `}`
+	}
 	delta := func(ops string) string { return `{"type":"STATE_DELTA","delta":[` + ops + `]}` }
 	for _, c := range []struct {
 		name   string

@@ -63,13 +63,17 @@ const Group = memo(({ nodes, from, to, growing, level }: GroupProps) => {
 const One = memo(({ node, growing, level }: { node: Block | Item; rev: number; growing: boolean; level: number }) => {
   switch (node.kind) {
     case "paragraph":
-      return <p dir="auto">{phrases(node.text, growing)}</p>;
+      return (
+        <p dir="auto" class={end(growing)}>
+          {phrases(node.text, growing)}
+        </p>
+      );
     case "heading":
-      return createElement(`h${Math.min(6, node.level + level - 1)}`, { dir: "auto", class: `md-h${node.level}` }, phrases(node.text, growing));
+      return createElement(`h${Math.min(6, node.level + level - 1)}`, { dir: "auto", class: `md-h${node.level} ${end(growing) ?? ""}`.trim() }, phrases(node.text, growing));
     case "rule":
       return <hr />;
     case "code":
-      return <CodeBlock code={node} />;
+      return <CodeBlock code={node} growing={growing} />;
     case "table":
       return <TableBlock table={node} growing={growing} />;
     case "quote":
@@ -102,13 +106,18 @@ const One = memo(({ node, growing, level }: { node: Block | Item; rev: number; g
   }
 }, shallow);
 
+// The class of what text is still being added to.
+function end(growing: boolean): string | undefined {
+  return growing ? "md-end" : undefined;
+}
+
 const lines = 64; // of code that render together
 
-function CodeBlock({ code }: { code: Code }) {
+function CodeBlock({ code, growing }: { code: Code; growing: boolean }) {
   const chunks: ComponentChildren[] = [];
   for (let from = 0; from < code.lines.length; from += lines) {
     const last = from + lines >= code.lines.length;
-    chunks.push(<CodeLines key={from} code={code} from={from} rev={last ? code.rev : 0} />);
+    chunks.push(<CodeLines key={from} code={code} from={from} last={last} rev={last ? code.rev : 0} />);
   }
   const language = code.info.split(/\s/, 1)[0]!.slice(0, 32);
   return (
@@ -118,13 +127,16 @@ function CodeBlock({ code }: { code: Code }) {
         <CopyButton text={() => code.lines.join("\n")} what="code" />
       </figcaption>
       <pre tabIndex={0} aria-label="Code">
-        <code>{chunks}</code>
+        <code class={end(growing)}>{chunks}</code>
       </pre>
     </figure>
   );
 }
 
-const CodeLines = memo(({ code, from }: { code: Code; from: number; rev: number }) => code.lines.slice(from, from + lines).join("\n") + "\n", shallow);
+const CodeLines = memo(
+  ({ code, from, last }: { code: Code; from: number; last: boolean; rev: number }) => code.lines.slice(from, from + lines).join("\n") + (last ? "" : "\n"),
+  shallow,
+);
 
 const aligned: Record<Align, string | undefined> = { "": undefined, left: "md-left", center: "md-center", right: "md-right" };
 
@@ -152,15 +164,18 @@ function TableBlock({ table, growing }: { table: Table; growing: boolean }) {
 }
 
 const Row = memo(
-  ({ row, align, growing }: { row: string[]; align: Align[]; growing: boolean }) => (
-    <tr>
-      {row.map((cell, i) => (
-        <td dir="auto" class={aligned[align[i]!]}>
-          {phrases(cell, growing)}
-        </td>
-      ))}
-    </tr>
-  ),
+  ({ row, align, growing }: { row: string[]; align: Align[]; growing: boolean }) => {
+    const last = growing ? row.findLastIndex((cell) => cell !== "") : -1;
+    return (
+      <tr>
+        {row.map((cell, i) => (
+          <td dir="auto" class={[aligned[align[i]!], end(i === last)].filter(Boolean).join(" ") || undefined}>
+            {phrases(cell, i === last)}
+          </td>
+        ))}
+      </tr>
+    );
+  },
   shallow,
 );
 

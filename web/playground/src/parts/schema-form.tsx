@@ -1,5 +1,5 @@
 import { createElement, type ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import {
   below,
   blank,
@@ -320,7 +320,7 @@ function ListInput(p: Props<ListField>) {
   const item = field(f.item, p.root, true, p.depth + 1);
   const ref = useRef<HTMLFieldSetElement>(null);
   const [added, add] = useState(-1);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (added >= 0) ref.current?.querySelector<HTMLElement>(`[id="${CSS.escape(`${id}/${added}`)}"], [id^="${CSS.escape(`${id}/${added}/`)}"]`)?.focus();
   }, [added]);
   const wrong = wrongWith(p, p.value !== undefined);

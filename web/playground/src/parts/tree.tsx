@@ -170,7 +170,7 @@ function Leaf({ value, uri, done, bound, prose }: { value: unknown; uri: string;
     if (own !== undefined) return <div class="tree-text">{own}</div>;
     if (prose) {
       return (
-        <div class={`tree-text${done ? "" : " tree-writing"}`}>
+        <div class="tree-text">
           <Markdown text={value} growing={!done} />
           {!done && value === "" && <Caret />}
         </div>

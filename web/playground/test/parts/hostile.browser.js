@@ -7,7 +7,7 @@ import { stage } from "./stage.js";
 // All that Markdown is made of: elements and their attributes.
 const allowed = {
   div: ["class", "role", "aria-label", "tabindex"], p: ["dir", "class"], h3: ["dir", "class"], h4: ["dir", "class"], h5: ["dir", "class"], h6: ["dir", "class"],
-  ul: ["class"], ol: ["class", "start"], li: ["class"], blockquote: [], hr: [], br: [], em: [], strong: [], del: [], code: [],
+  ul: ["class"], ol: ["class", "start"], li: ["class"], blockquote: [], hr: [], br: [], em: [], strong: [], del: [], code: ["class"],
   pre: ["tabindex", "aria-label"], figure: ["class"], figcaption: [], button: ["type", "class", "aria-label"], span: ["class", "role", "aria-label", "aria-live"],
   table: [], thead: [], tbody: [], tr: [], th: ["scope", "dir", "class"], td: ["dir", "class"],
   a: ["href", "title", "target", "rel", "referrerpolicy"],

@@ -190,6 +190,16 @@ test("the document: long texts and those with lines are prose, and the one that 
   assert.equal(await page.locator(".tree-caret").count(), 0);
 });
 
+test("the document: the caret stands where the text ends: in a list, a table, a quote, code, a heading", async (t) => {
+  const page = await stage(t);
+  for (const [text, where] of [["- a\n- b", "P b"], ["|a|b|\n|-|-|\n|c|d", "TD d"], ["|a|b|\n|-|-|\n|c|", "TD c"], ["> a\n> > b", "P b"], ["```\na\nb", "CODE a\nb"], ["a\n\n# b", "H3 b"], ["a\n\nb *c", "P b c"]]) {
+    await document_(page, { x: "y\n\n" + text }, ["x"]);
+    assert.deepEqual(await page.locator(".md-end").evaluateAll((all) => all.map((e) => `${e.tagName} ${e.textContent}`)), [where]);
+  }
+  await document_(page, { x: "y\n\n- a" });
+  assert.equal(await page.locator(".md-end").count(), 0);
+});
+
 test("the document: a text at the place where others are prose is prose from its beginning", async (t) => {
   const page = await stage(t);
   await document_(page, { s: [{ body: "a long text\nof two lines" }] });
@@ -218,7 +228,7 @@ test("the document: only what has changed, or is not complete, renders", async (
     renders = 0;
     open.clear();
     show();
-    return { first, growing, end: renders, carets: document.querySelectorAll(".tree-writing").length };
+    return { first, growing, end: renders, carets: document.querySelectorAll(".md-end, .tree-caret").length };
   });
   assert.deepEqual(renders, { first: 50 * 4 + 1, growing: 100, end: 1, carets: 0 });
 });

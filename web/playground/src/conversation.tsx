@@ -58,25 +58,37 @@ export function Conversation({ agent }: { agent: Agent }) {
   );
 }
 
-// Keeps the end of the page in sight while it grows, unless one has gone up to read.
-function useStick(page: { current: HTMLDivElement | null }, following: Live[]): void {
+// Keeps the end of what is said in sight while it grows, unless one has gone up to read. Where there is little room, it is the page
+// that scrolls.
+function useStick(box: { current: HTMLDivElement | null }, following: Live[]): void {
   const at = useRef(true);
+  // How far the end is below what can be seen, in px.
+  const below = (el: HTMLElement): number =>
+    scrolls(el) ? el.scrollHeight - el.scrollTop - el.clientHeight : el.closest("main")!.getBoundingClientRect().bottom - innerHeight;
   useEffect(() => {
-    const el = page.current!;
+    const el = box.current!;
     const scrolled = (): void => {
-      at.current = el.scrollHeight - el.scrollTop - el.clientHeight < 80;
+      at.current = below(el) < 80;
     };
     el.addEventListener("scroll", scrolled, { passive: true });
-    return () => el.removeEventListener("scroll", scrolled);
+    addEventListener("scroll", scrolled, { passive: true });
+    return () => {
+      el.removeEventListener("scroll", scrolled);
+      removeEventListener("scroll", scrolled);
+    };
   }, []);
   useEffect(() => {
     at.current = true;
   }, [following.length]);
   useLayoutEffect(() => {
-    const el = page.current!;
-    if (at.current) el.scrollTop = el.scrollHeight;
+    const el = box.current!;
+    if (!at.current) return;
+    if (scrolls(el)) el.scrollTop = el.scrollHeight;
+    else if (following.length > 0) scrollBy(0, Math.max(0, below(el)));
   });
 }
+
+const scrolls = (el: HTMLElement): boolean => getComputedStyle(el).overflowY !== "visible";
 
 function NothingSaid({ agent }: { agent: Agent }) {
   return (

@@ -64,7 +64,7 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
   const last = useRef(0);
   const go = (): void => {
     // A second click of a double one is not another run.
-    if (Date.now() - last.current < 500) return;
+    if (Date.now() - last.current < 500 && live.peek()?.over === false) return;
     last.current = Date.now();
     start(request);
     fold(true);

@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { json, visible } from "./text.js";
 
 const first = 4000; // characters that are shown at once
@@ -6,7 +6,7 @@ const first = 4000; // characters that are shown at once
 /** A value as JSON, with all that is in it to be seen: nothing hides in it. A long one is shown in part at first. */
 export function JSONValue({ value, label }: { value: unknown; label: string }) {
   const [all, showAll] = useState(false);
-  const text = visible(json(value));
+  const text = useMemo(() => visible(json(value)), [value]);
   const cut = !all && text.length > first;
   return (
     <div class="json">

@@ -37,7 +37,8 @@ const page = 100; // entries that are read at once
 
 /** The tape of a session: what was said, called and marked, its end first. */
 export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
-  const [info, setInfo] = useState<Info | null | undefined>(); // null: there is no such session
+  const [info, setInfo] = useState<Info | undefined>(); // of the session that was read last
+  const [missing, setMissing] = useState<string | undefined>(); // a session that is not there
   const [entries, setEntries] = useState<Entry[]>([]);
   const [begin, setBegin] = useState(0); // entries up to this id are not read yet
   const [problem, setProblem] = useState("");
@@ -72,13 +73,15 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
       }
       known.current = { session, last: Math.max(now.last_id, fresh.at(-1)?.id ?? 0) };
       setInfo(now);
+      setMissing(undefined);
       setEntries((old) => [...(same ? old : []), ...fresh]);
       setProblem("");
     } catch (error) {
       if (mine !== asked.current) return;
       if (error instanceof Problem && error.status === 404) {
         known.current = { session: "", last: 0 };
-        setInfo(null);
+        setMissing(session);
+        setInfo(undefined);
         setEntries([]);
         setProblem("");
       } else setProblem(sentence((error as Error).message));
@@ -103,14 +106,14 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
     }
   };
 
-  if (info === null) {
+  if (missing === session) {
     return (
       <div class="tape tape-empty">
         <p>There is no tape of this session yet. It begins with the first message.</p>
       </div>
     );
   }
-  if (!info) {
+  if (info?.id !== session) {
     return (
       <div class="tape tape-empty" aria-busy={!problem}>
         <p>{problem || "Reading the tape …"}</p>
@@ -223,8 +226,12 @@ function Found({ at, query, lastAnchor, onFork }: { at: string; query: string; l
     };
   }, [at, query]);
   const more = async (): Promise<void> => {
-    const p = await ask<Page>(`${at}/tape?limit=${page}&after=${found!.next}&q=${encodeURIComponent(query)}`);
-    setFound((old) => (old?.query === query ? { query, entries: [...old.entries, ...p.entries], next: p.next } : old));
+    try {
+      const p = await ask<Page>(`${at}/tape?limit=${page}&after=${found!.next}&q=${encodeURIComponent(query)}`);
+      setFound((old) => (old?.query === query ? { query, entries: [...old.entries, ...p.entries], next: p.next } : old));
+    } catch (error) {
+      setFound((old) => old && { ...old, problem: sentence((error as Error).message) });
+    }
   };
   const n = found?.entries.length ?? 0;
   return (

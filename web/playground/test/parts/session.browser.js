@@ -156,6 +156,10 @@ test("a tape: another session's entries are not mixed in, however slow an answer
   await page.waitForRequest((r) => r.url().includes("s%2F1/tape"));
   await tape(page, "other");
   await page.getByText("Something else", { exact: true }).waitFor();
+  await tape(page, "s/1");
+  assert.equal(await page.getByText("Something else", { exact: true }).count(), 0, "what was shown of the other one is gone at once");
+  await tape(page, "other", 2);
+  await page.getByText("Something else", { exact: true }).waitFor();
   await page.waitForTimeout(700);
   assert.equal(await page.getByText("What does tape info say?").count(), 0);
 });

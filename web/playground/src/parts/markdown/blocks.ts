@@ -140,6 +140,7 @@ export class Blocks {
   work = 0;
 
   #text = "";
+  #growing = false;
   #at = 0; // what is before has been read for good
   #within = false; // and ends within a line
   #open!: Container[]; // from the root to the innermost one that is open
@@ -169,7 +170,9 @@ export class Blocks {
    * its last line is shown as it will be most likely.
    */
   update(text: string, growing: boolean): void {
+    if (text === this.#text && growing === this.#growing) return;
     if (!text.startsWith(this.#text)) this.#begin();
+    this.#growing = growing;
     this.#takeBack();
     const end = text.length > limits.text ? cut(text, limits.text) : text.length;
     this.#text = text.length > end ? text.slice(0, end) : text;

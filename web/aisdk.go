@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 
@@ -39,7 +40,7 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 	if p != nil {
 		return p
 	}
-	version, p := versionUI(r)
+	version, leave, p := viewUI(r, true)
 	if p == nil {
 		p = checkBody(body)
 	}
@@ -55,9 +56,9 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 		return p
 	}
 	if req.Answers != nil {
-		return s.continueUI(w, r, req, version)
+		return s.continueUI(w, r, req, version, leave)
 	}
-	st := &start{ask: a, view: view{format: frame.SSE}}
+	st := &start{ask: a, view: view{format: frame.SSE, leave: leave}}
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
 		d := &decoder{}
 		if st.setKey(d, key); len(d.misfits) > 0 {
@@ -87,7 +88,7 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 	if again {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
-	s.streamUI(w, r, run, version)
+	s.followUI(w, r, run, run.tube.NewReader(0), encoderUI(run, version), leave)
 	return nil
 }
 
@@ -101,15 +102,74 @@ func join(a, b string) string {
 
 // versionUI reads which version of the SDK asks.
 func versionUI(r *http.Request) (version int, p *problem) {
+	version, _, p = viewUI(r, false)
+	return version, p
+}
+
+// viewUI reads the query: which version of the SDK asks, and, where it starts a run, whether that ends with its connection.
+func viewUI(r *http.Request, starts bool) (version int, leave bool, p *problem) {
 	version = aisdk.Version5
 	d := &decoder{}
-	p = d.query(r, map[string]func(string){"v": func(value string) {
+	known := map[string]func(string){"v": func(value string) {
 		var err error
 		if version, err = aisdk.ReadVersion(value); err != nil {
 			d.fail("", "%s", err)
 		}
-	}})
-	return version, p
+	}}
+	if starts {
+		known["on_disconnect"] = func(value string) { leave = d.word("", value, "continue", "cancel") == "cancel" }
+	}
+	return version, leave, d.query(r, known)
+}
+
+// postUIObject runs a workflow for useObject, which sends the input and reads the document's text.
+func (s *Server) postUIObject(w http.ResponseWriter, r *http.Request) {
+	if p := s.objectUI(w, r); p != nil {
+		p.plainly(w)
+	}
+}
+
+func (s *Server) objectUI(w http.ResponseWriter, r *http.Request) *problem {
+	body, p := s.readJSON(w, r)
+	if p != nil {
+		return p
+	}
+	_, leave, p := viewUI(r, true)
+	if p == nil {
+		p = checkBody(body)
+	}
+	if p != nil {
+		return p
+	}
+	a, p := s.targetUI(r)
+	if p != nil {
+		return p
+	}
+	a.Input = bytes.TrimSpace(body)
+	a.Done = true // so that what is complete need not wait to be written
+	st := &start{ask: a, view: view{format: frame.JSONL, media: "text/plain; charset=utf-8", leave: leave}}
+	run, _, p := s.startRun(r, st)
+	if p != nil {
+		return p
+	}
+	v := st.view
+	s.awaitOutput(r, run, &v)
+	if run.ended() {
+		<-run.done // a moment later
+		o, document, beside := run.state()
+		if p := o.refusal(run.id, document, beside); p != nil {
+			ofRun(w.Header(), run.id)
+			return p
+		}
+	}
+	e := aisdk.NewObject(s.shapeOf(&a).Roots)
+	v.encode = encoder(e)
+	ofRun(w.Header(), run.id)
+	s.stream(w, r, run, run.tube.NewReader(0), &v)
+	if !e.Complete() {
+		panic(http.ErrAbortHandler) // a clean end would read as the end of the document
+	}
+	return nil
 }
 
 // targetUI is the agent or workflow that the path names.
@@ -123,7 +183,7 @@ func (s *Server) targetUI(r *http.Request) (ask, *problem) {
 }
 
 // continueUI gives the answers of a message to those who wait for them, and goes on with the run behind the question.
-func (s *Server) continueUI(w http.ResponseWriter, r *http.Request, req *aisdk.Request, version int) *problem {
+func (s *Server) continueUI(w http.ResponseWriter, r *http.Request, req *aisdk.Request, version int, leave bool) *problem {
 	if version < aisdk.Version6 {
 		return invalid(misfit{Parameter: "v", Detail: "expected 6 or 7 beside a message that answers a question"})
 	}
@@ -165,7 +225,7 @@ func (s *Server) continueUI(w http.ResponseWriter, r *http.Request, req *aisdk.R
 	if ids == nil {
 		return newProblem(codeConflict, "no question of this answer waits for what the message says")
 	}
-	s.followUI(w, r, run, reader, e)
+	s.followUI(w, r, run, reader, e, leave)
 	return nil
 }
 
@@ -185,7 +245,7 @@ func (s *Server) getUIStream(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	s.streamUI(w, r, run, version)
+	s.followUI(w, r, run, run.tube.NewReader(0), encoderUI(run, version), false)
 }
 
 // getUIChat tells a chat's messages, for a page that is loaded anew.
@@ -226,20 +286,15 @@ func encoderUI(run *run, version int) *aisdk.Encoder {
 	return aisdk.New(o)
 }
 
-// streamUI answers with a run from its beginning.
-func (s *Server) streamUI(w http.ResponseWriter, r *http.Request, run *run, version int) {
-	s.followUI(w, r, run, run.tube.NewReader(0), encoderUI(run, version))
-}
-
 // followUI streams what an encoder makes of a run.
-func (s *Server) followUI(w http.ResponseWriter, r *http.Request, run *run, reader *tube.Reader, e *aisdk.Encoder) {
+func (s *Server) followUI(w http.ResponseWriter, r *http.Request, run *run, reader *tube.Reader, e *aisdk.Encoder, leave bool) {
 	h := w.Header()
 	ofRun(h, run.id)
 	h.Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
 	if r.ProtoMajor == 1 {
 		h.Set("Connection", "keep-alive")
 	}
-	s.stream(w, r, run, reader, &view{format: frame.SSE, encode: encoder(e)})
+	s.stream(w, r, run, reader, &view{format: frame.SSE, encode: encoder(e), leave: leave})
 	if run.ended() {
 		run.heard.Store(true)
 	}

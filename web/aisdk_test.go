@@ -91,7 +91,7 @@ func TestWhatIsWrongWithAChatsRequestIsASentence(t *testing.T) {
 		{"a model", "/v1/ui/assistant", `{"id":"c","model":"x","messages":[]}`, a, 400, "/model: is not for this resource: the agent or workflow has its model", nil},
 		{"no session", "/v1/ui/assistant", uiBody("a\nb", "x"), a, 400, "", nil},
 		{"a version of tomorrow", "/v1/ui/assistant?v=8", uiBody("c", "x"), a, 400, "query parameter v: expected 5, 6 or 7, the major version of the package ai", nil},
-		{"a parameter", "/v1/ui/assistant?x=8", uiBody("c", "x"), a, 400, "query parameter x: unknown; expected one of v", nil},
+		{"a parameter", "/v1/ui/assistant?x=8", uiBody("c", "x"), a, 400, "query parameter x: unknown; expected one of on_disconnect, v", nil},
 		{"a key", "/v1/ui/assistant", uiBody("c", "x"), a, 400, "header Idempotency-Key: expected visible ASCII characters only", []string{"Idempotency-Key: a b"}},
 		{"input of another kind", "/v1/ui/assistant", `{"id":"c","input":{"a":1},"messages":[{"role":"user","parts":[]}]}`, a, 400, "/input: expected a string, found an object", nil},
 		{"input that does not fit", "/v1/ui/chat", `{"id":"c","input":{"a":1},"messages":[{"role":"user","parts":[]}]}`, a, 400, "", nil},
@@ -426,6 +426,79 @@ func TestAChatsInputMayBeAnObject(t *testing.T) {
 	}
 	if resp := b.do("POST", "/v1/ui/chat", uiBody("c", `{"question":"why?","level":0}`)); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("%d", resp.StatusCode)
+	}
+}
+
+// WIRES: useObject reads plain text of one JSON document, of any content type.
+func TestAnObjectGrowsAsText(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	begin := func() (*http.Response, *stepped) {
+		t.Helper()
+		var resp *http.Response
+		begun := make(chan struct{})
+		go func() { // it is answered when there is something to say
+			defer close(begun)
+			resp, _ = a.try(t.Context(), "POST", "/v1/ui/steps/object", `{}`)
+		}()
+		st := <-a.steps.came
+		st.send("answer", "half of")
+		<-begun
+		return resp, st
+	}
+	resp, st := begin()
+	if resp.Header.Get("Content-Type") != "text/plain; charset=utf-8" || resp.Header.Get("X-Accel-Buffering") != "no" {
+		t.Error(resp.Header)
+	}
+	half := make([]byte, 18)
+	if _, err := io.ReadFull(resp.Body, half); err != nil || string(half) != `{"answer":"half of` {
+		t.Errorf("%v: %s", err, half)
+	}
+	st.send("answer", " it")
+	st.finish()
+	if rest := text(t, resp); rest != ` it"}` {
+		t.Errorf("%s", rest)
+	}
+	// What fails later has no words for that.
+	resp, st = begin()
+	st.fail(&adapter.Error{Code: adapter.CodeAuth, Message: "the model's server refused the key"})
+	if body, err := io.ReadAll(resp.Body); err == nil {
+		t.Errorf("%s looks complete", body)
+	}
+	for _, c := range []struct {
+		path, body string
+		status     int
+		want       string
+	}{
+		{"/v1/ui/assistant/object", `"hello"`, 200, "3: hello"},
+		{"/v1/ui/assistant/object", `"fail"`, 502, "the model's server refused the key"},
+		{"/v1/ui/assistant/object", `{"a":1}`, 400, "/input: expected a string, found an object"},
+		{"/v1/ui/assistant/object?v=9", `"x"`, 400, "query parameter v: expected 5, 6 or 7, the major version of the package ai"},
+		{"/v1/ui/nobody/object", `"x"`, 404, `there is no agent or workflow "nobody"; expected one of assistant, chat, steps`},
+		{"/v1/ui/assistant/object", `{`, 400, "the body is not JSON at line 1, column 2: unexpected end of JSON input"},
+	} {
+		resp := a.do("POST", c.path, c.body)
+		if body := text(t, resp); resp.StatusCode != c.status || body != c.want {
+			t.Errorf("%s: %d %q", c.path, resp.StatusCode, body)
+		}
+	}
+}
+
+func TestAStreamThatIsLeftEndsTheRunWhereThatIsAskedFor(t *testing.T) {
+	b := newBench(t, nil).serve()
+	for _, leave := range []string{"cancel", "continue"} {
+		resp := b.do("POST", "/v1/ui/steps?on_disconnect="+leave, `{"id":"c","messages":[{"role":"user","parts":[]}],"input":{}}`)
+		st := <-b.steps.came
+		run := b.runOf(resp.Header.Get("X-Run-Id"))
+		resp.Body.Close()
+		eventually(t, "it is known that nobody listens", func() bool { return strings.Contains(b.log.String(), "stream broken off\" run="+run.id) })
+		if leave == "continue" {
+			st.finish()
+		}
+		<-run.done
+		if canceled := run.Status == statusCanceled; canceled != (leave == "cancel") {
+			t.Errorf("%s: %s", leave, run.Status)
+		}
 	}
 }
 

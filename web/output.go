@@ -96,6 +96,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	default:
 	}
 	streamHeaders(w.Header(), v.format)
+	if v.media != "" {
+		w.Header().Set("Content-Type", v.media)
+	}
 	w.WriteHeader(http.StatusOK) // not left to the first flush, which goes by the recorder that wants to know
 	out := s.newOutput(w, r)
 	out.stop = s.stopping.Done()

@@ -90,6 +90,7 @@ type view struct {
 	key       string       // Idempotency-Key
 
 	encode func(*run) frame.Encoder // for clients of other servers; nil is our own way
+	media  string                   // of what is encoded; "" is the format's
 
 	resume    *eventID // go on after this event
 	fromQuery bool     // the id stands in the query: a page that was loaded anew, not a connection that was cut

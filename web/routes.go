@@ -44,6 +44,7 @@ func (s *Server) routes() http.Handler {
 	r.Post("/v1/runs/{run}/cancel", s.postCancel)
 	r.Post("/v1/runs/{run}/approvals/{call}", s.postApproval)
 	r.Post("/v1/ui/{agent}", s.postUI)
+	r.Post("/v1/ui/{agent}/object", s.postUIObject)
 	document("/v1/ui/{agent}/{chat}", s.getUIChat)
 	r.Get("/v1/ui/{agent}/{chat}/stream", s.getUIStream)
 	document("/v1/sessions", s.withTapes(s.getSessions))

@@ -72,8 +72,10 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 		p.Detail = "/messages: " + p.Detail
 		return p
 	}
-	run, _, p = s.startRun(r, st)
-	if p != nil {
+	if st.OnBusy == "" {
+		s.goOn(r, in.Thread)
+	}
+	if run, _, p = s.startRun(r, st); p != nil {
 		return inAGUI(p, in)
 	}
 	as := s.asAGUI(run, in)
@@ -225,7 +227,7 @@ func answered(run *run, n uint64, call string) bool {
 	}
 	for e := range run.tube.NewReader(n + 1).Waiting() {
 		var a struct{ Call string }
-		if e.Kind == tube.Named && e.Name == "approval_resolved" && json.Unmarshal(e.Value, &a) == nil && a.Call == call {
+		if e.Kind == tube.Named && e.Name == string(agent.ApprovalResolvedEvent) && json.Unmarshal(e.Value, &a) == nil && a.Call == call {
 			return true
 		}
 	}
@@ -238,7 +240,7 @@ func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run, *problem) {
 	var of *run
 	for i, a := range in.Resume {
 		at := "/resume/" + itoa(i) + "/interruptId"
-		id, _, call, ok := agui.ParseQuestion(a.Interrupt)
+		id, n, call, ok := agui.ParseQuestion(a.Interrupt)
 		if !ok || !wellFormed(id) {
 			return nil, invalid(misfit{Pointer: at, Detail: "is not one of this server's"})
 		}
@@ -253,11 +255,27 @@ func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run, *problem) {
 		}
 		of = run
 		answer := agent.Answer{Call: call, Approve: a.Approve, Reason: a.Reason, Remember: a.Remember}
-		if p := s.decide(r.Context(), run, answer); p != nil && p.Code != codeConflict && p.Code != codeNotFound {
+		if p := s.decide(r.Context(), run, answer); p != nil && p.Code != codeConflict && !answered(run, n, call) {
 			return nil, p
 		}
 	}
 	return of, nil
+}
+
+// goOn answers the questions of a thread whose user goes on with something else, as a page does that was loaded anew and does not
+// know of them: nobody would, and the message would wait until their time is over.
+func (s *Server) goOn(r *http.Request, thread string) {
+	run := s.runs.latest(thread)
+	if run == nil || run.ended() {
+		return
+	}
+	for e := range run.tube.NewReader(0).Waiting() {
+		var q struct{ Call string }
+		if e.Kind == tube.Named && e.Name == string(agent.ApprovalRequiredEvent) && json.Unmarshal(e.Value, &q) == nil && !answered(run, e.N, q.Call) {
+			// Where that fails, somebody else has answered.
+			_ = s.decide(r.Context(), run, agent.Answer{Call: q.Call, Reason: "the user went on with another message"})
+		}
+	}
 }
 
 // resumeAGUI goes on with a run whose questions the client has answered, from the last of them on.

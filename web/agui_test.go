@@ -376,6 +376,33 @@ func TestAGUI_AnAnswerAndANewMessageTogether(t *testing.T) {
 	}
 }
 
+func TestAGUI_WhoGoesOnWithoutAnAnswerHasNotApproved(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	var c aguitest.Client
+	id := a.interrupted(&c, "t")
+	a.runAGUI(&c, "assistant", says("t", "never mind")) // of a page that was loaded anew
+	texts := c.Texts("assistant")
+	if last := texts[len(texts)-1]; !strings.HasSuffix(last, "never mind") || len(a.ran) != 0 {
+		t.Errorf("%q", texts)
+	}
+	run, _, _ := strings.Cut(id, ":")
+	if d := readDocument(t, a.do("GET", "/v1/runs/"+run, "")); !strings.Contains(string(d.Result), "the user went on with another message") {
+		t.Errorf("%s", d.Result)
+	}
+}
+
+func TestAGUI_AnAnswerToNoQuestionIsRefused(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	var c aguitest.Client
+	id := a.interrupted(&c, "t")
+	resp := a.postAGUI("assistant", answers("t", id+"x", "resolved", true))
+	if e := a.refusedAGUI(resp); resp.StatusCode != 404 || !strings.Contains(e.Message, "of this run waits for approval") {
+		t.Errorf("%d %+v", resp.StatusCode, e)
+	}
+}
+
 func TestAGUI_AnAnswerThatComesTooLateIsNoDeadEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgentBench(t, nil)

@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
+	"hash/maphash"
 	"iter"
 
 	"github.com/lingserve/lingserve/jsonuri"
@@ -115,8 +116,12 @@ func (s *Stream) content(dst []byte) []byte {
 	return s.tail(dst, "")
 }
 
-// told is how much of a bot's thoughts was told.
-type told struct{ bytes, again int }
+// told is what was told of a bot's thoughts.
+type told struct {
+	bytes int
+	sum   maphash.Hash // of them
+	anew  bool         // a snapshot is about to tell them from the beginning
+}
 
 // thought appends a chunk of thoughts, under the names that clients know. What another bot thinks is another paragraph.
 func (s *Stream) thought(dst []byte, e tube.Event) []byte {
@@ -128,16 +133,23 @@ func (s *Stream) thought(dst []byte, e tube.Event) []byte {
 		t = new(told)
 		s.thoughts[string(e.URI)] = t
 	}
-	if e.Kind == tube.Set { // null: a snapshot tells them from the beginning
-		t.again = t.bytes
+	if e.Kind == tube.Set { // null
+		t.anew = true
 		return dst
 	}
-	value := e.Value
-	skip := min(t.again, len(value))
-	t.again -= skip
-	value = value[skip:]
+	value, other := e.Value, false
+	if t.anew {
+		t.anew = false
+		if len(value) >= t.bytes && maphash.Bytes(t.sum.Seed(), value[:t.bytes]) == t.sum.Sum64() {
+			value = value[t.bytes:]
+		} else {
+			t.sum.Reset()
+			t.bytes, other = 0, true
+		}
+	}
 	t.bytes += len(value)
-	gap := s.thinking != nil && !bytes.Equal(s.thinking, e.URI)
+	t.sum.Write(value)
+	gap := s.thinking != nil && (other || !bytes.Equal(s.thinking, e.URI))
 	s.thinking = append(s.thinking[:0], e.URI...)
 	if len(value) == 0 {
 		return dst

@@ -531,6 +531,10 @@ func TestAKeyIsTheSameRunAndSurvivesItsConnection(t *testing.T) {
 	if first.ID != second.ID || resp.Header.Get("Idempotency-Replayed") != "true" || len(a.talk.requests()) != 1 {
 		t.Errorf("%s and %s", first.ID, second.ID)
 	}
+	resp = a.do("POST", completions, chatBody("assistant", "x", streaming), key) // how it is answered is not what is asked
+	if s, _ := readStream(t, resp.Body); s.chunks[0].ID != first.ID || s.text != first.Choices[0].Message.Content {
+		t.Errorf("%+v", s)
+	}
 	if c, resp := a.completes(chatBody("assistant", "y", ""), key); resp.StatusCode != 422 || c.Error == nil {
 		t.Errorf("%d %+v", resp.StatusCode, c)
 	}

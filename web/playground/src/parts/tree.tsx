@@ -17,6 +17,7 @@ export interface DocumentTreeProps {
 
 const page = 100; // members that are shown at once
 const deep = 8; // levels that are open at first
+const budget = 1000; // members of each level that are open at first, about
 const proseFrom = 80; // characters from which a text is prose
 
 /** The document, as it grows. */
@@ -28,7 +29,7 @@ export function DocumentTree({ value, done, onText }: DocumentTreeProps) {
   return (
     <div class="tree">
       {isContainer(value) ? (
-        <Members value={value} uri="" depth={0} bound={bound.current} open={!rootDone} />
+        <Members value={value} uri="" depth={0} budget={budget} bound={bound.current} open={!rootDone} />
       ) : (
         <Leaf value={value} uri="" done={rootDone} bound={bound.current} prose />
       )}
@@ -53,6 +54,7 @@ interface MembersProps {
   value: Container;
   uri: string;
   depth: number;
+  budget: number; // its share
   bound: Bound;
   open: boolean; // not complete
 }
@@ -61,7 +63,7 @@ function MembersOf(p: MembersProps) {
   return <MemberList {...p} />;
 }
 
-function MemberList({ value, uri, depth, bound, open }: MembersProps) {
+function MemberList({ value, uri, depth, budget, bound, open }: MembersProps) {
   const [most, setMost] = useState(page);
   const list = Array.isArray(value);
   const keys = list ? undefined : Object.keys(value);
@@ -73,7 +75,7 @@ function MemberList({ value, uri, depth, bound, open }: MembersProps) {
     const key = list ? String(i) : keys![i]!;
     const at = uri === "" ? escape(key) : `${uri}/${escape(key)}`;
     const member = (value as Record<string, unknown>)[key];
-    rows.push(<Member key={key} name={key} index={list} value={member} uri={at} depth={depth} bound={bound} done={bound.done(at)} />);
+    rows.push(<Member key={key} name={key} index={list} value={member} uri={at} depth={depth} budget={budget / shown} bound={bound} done={bound.done(at)} />);
   }
   return (
     <>
@@ -98,6 +100,7 @@ interface MemberProps {
   value: unknown;
   uri: string;
   depth: number;
+  budget: number;
   bound: Bound;
   done: boolean;
 }
@@ -107,12 +110,12 @@ const Member = memo(
   (a: MemberProps, b: MemberProps) => a.value === b.value && a.uri === b.uri && a.done === b.done && (b.done || !isContainer(b.value)),
 );
 
-function MemberRow({ name, index, value, uri, depth, bound, done }: MemberProps) {
+function MemberRow({ name, index, value, uri, depth, budget, bound, done }: MemberProps) {
   const id = useId();
-  const [shown, show] = useState<boolean | undefined>();
+  // Decided once: what is open does not fold because there are more of its kind now.
+  const [expanded, expand] = useState(depth < deep && budget >= 1);
   const [info, setInfo] = useState(false);
   const container = isContainer(value);
-  const expanded = shown ?? depth < deep;
   const prose = typeof value === "string" && isProse(value, uri, bound);
   const title = typeof value === "string" && !prose && !index && titles.test(name);
   const label = index ? name : short(name, 200) || "(no name)";
@@ -121,13 +124,13 @@ function MemberRow({ name, index, value, uri, depth, bound, done }: MemberProps)
     <li class={`tree-member${container ? " tree-container" : prose ? " tree-prose" : title ? ` tree-title${depth > 1 ? " tree-subtitle" : ""}` : ""}`}>
       <div class="tree-head">
         {container && (
-          <button type="button" class="tree-toggle" aria-expanded={expanded} aria-controls={id} onClick={() => show(!expanded)}>
+          <button type="button" class="tree-toggle" aria-expanded={expanded} aria-controls={id} onClick={() => expand(!expanded)}>
             <span class="sr">
               {index ? `element ${label}` : label}, {summary}
             </span>
           </button>
         )}
-        <button type="button" class={`tree-key${index ? " tree-index" : ""}`} aria-expanded={info} onClick={() => setInfo(!info)} title={`${uri}: copy the value or its uri`}>
+        <button type="button" class={`tree-key${index ? " tree-index" : ""}`} aria-expanded={info} onClick={() => setInfo(!info)} title={`${short(uri, 200)}: copy the value or its uri`}>
           {label}
         </button>
         {container && !expanded && <span class="tree-summary">{summary}</span>}
@@ -144,7 +147,7 @@ function MemberRow({ name, index, value, uri, depth, bound, done }: MemberProps)
       {prose && <Leaf value={value} uri={uri} done={done} bound={bound} prose />}
       {container && (
         <div id={id} class="tree-body" hidden={!expanded}>
-          {expanded && <Members value={value} uri={uri} depth={depth + 1} bound={bound} open={!done} />}
+          {expanded && <Members value={value} uri={uri} depth={depth + 1} budget={budget} bound={bound} open={!done} />}
         </div>
       )}
     </li>

@@ -126,11 +126,12 @@ test("a text that grows ends as the whole text, however it is cut", () => {
   }
 });
 
-test("a node has another rev whenever what it shows is another", () => {
+test("a node has another rev whenever what it shows is another, and so has the last of its siblings", () => {
   const r = random(4);
   const text = Array.from({ length: 400 }, () => ["- a\n", "> b\n", "c", "\n", "|d|e|\n", "|-|-|\n", "```\n", "=\n", "  - f\n", "\n\n"][r(10)]).join("");
   const b = new Blocks();
   const seen = new Map(); // what nodes have shown, by rev
+  const groups = new Map(); // what siblings have shown together, by their list, where they begin and end, and the last one's rev
   const look = (nodes) => {
     for (const n of nodes) {
       const { rev, children, ...own } = n;
@@ -138,6 +139,15 @@ test("a node has another rev whenever what it shows is another", () => {
       if (seen.has(rev)) assert.equal(seen.get(rev), shows);
       seen.set(rev, shows);
       if (children) look(children);
+    }
+    for (let from = 0; from < nodes.length; from += 3) {
+      const to = Math.min(nodes.length, from + 3);
+      const revs = nodes.slice(from, to).map((n) => n.rev);
+      if (!groups.has(nodes)) groups.set(nodes, new Map());
+      const known = groups.get(nodes);
+      const key = `${from} ${to} ${revs.at(-1)}`;
+      if (known.has(key)) assert.equal(known.get(key), revs.join());
+      known.set(key, revs.join());
     }
   };
   for (let at = 0; at <= text.length; at++) {

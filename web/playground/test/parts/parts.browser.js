@@ -242,6 +242,19 @@ test("the document: of many members, a hundred are shown, and more on demand", a
   assert.equal(await page.locator(".tree-member").count(), 200);
 });
 
+test("the document: of a thousand thousand values, those of a few levels are open", async (t) => {
+  const page = await stage(t);
+  const members = await page.evaluate(() => {
+    const hundred = (of) => Array.from({ length: 100 }, of);
+    stage.show("DocumentTree", { value: hundred(() => hundred(() => hundred(() => 1))), done: () => true });
+    return document.querySelectorAll(".tree-member").length;
+  });
+  assert.ok(members > 100 && members < 20_000, `${members}`);
+  const list = { items: Array.from({ length: 60 }, (_, i) => ({ title: `t${i}`, more: { a: 1 } })) };
+  await document_(page, list);
+  assert.equal(await page.locator(".tree-toggle[aria-expanded=false]").count(), 0, "an ordinary document is open as a whole");
+});
+
 test("the document: what is deep is folded, and opens step by step", async (t) => {
   const page = await stage(t, undefined, { viewport: { width: 360, height: 700 } });
   await page.evaluate(() => {

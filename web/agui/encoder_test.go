@@ -575,10 +575,11 @@ func TestAReaderThatHasFallenBehindIsToldTheRest(t *testing.T) {
 	c.tell("a/0", `"First words "`)
 	c.tell("$tools/0", `{"id":"c1","name":"n","arguments":[1]}`)
 	c.follow()
-	text := "First words "
+	var text strings.Builder
+	text.WriteString("First words ")
 	for i := range 2000 { // much more than the log holds
 		word := "word" + strconv.Itoa(i) + " "
-		text += word
+		text.WriteString(word)
 		c.tell("a/0", `"`+word+`"`)
 	}
 	c.tell("a/1", `"Another."`)
@@ -592,7 +593,7 @@ func TestAReaderThatHasFallenBehindIsToldTheRest(t *testing.T) {
 	c.follow()
 	c.tell("a/1", `" And more."`)
 	c.finish()
-	if diff := cmp.Diff([]string{text, "Another. And more."}, c.Texts("assistant")); diff != "" {
+	if diff := cmp.Diff([]string{text.String(), "Another. And more."}, c.Texts("assistant")); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"It ", "thinks."}, c.Texts("reasoning")); diff != "" { // with a call between

@@ -2,6 +2,7 @@ package agui_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,10 +116,8 @@ func TestWhatDoesNotFitIsNamed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, faults := agui.Read([]byte(c.body))
-			for _, f := range faults {
-				if f == (agui.Fault{Pointer: c.pointer, Detail: c.detail}) {
-					return
-				}
+			if slices.Contains(faults, (agui.Fault{Pointer: c.pointer, Detail: c.detail})) {
+				return
 			}
 			t.Errorf("%q", faults)
 		})

@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -218,9 +219,7 @@ func (s *stage) play(ctx context.Context, dir string, c check) (wrong []string, 
 // do lets the client do something and returns what it has then.
 func (g *game) do(what string, more job) *seen {
 	j := job{"do": what, "thread": g.thread}
-	for name, value := range more {
-		j[name] = value
-	}
+	maps.Copy(j, more)
 	got := new(seen)
 	if err := g.script.Ask(g.ctx, j, got); err != nil {
 		panic(err)
@@ -238,9 +237,7 @@ func (g *game) do(what string, more job) *seen {
 func (g *game) say(path, text string, more ...job) *seen {
 	j := job{"text": text}
 	for _, m := range more {
-		for name, value := range m {
-			j[name] = value
-		}
+		maps.Copy(j, m)
 	}
 	g.do("open", job{"path": path})
 	return g.do("run", j)
@@ -360,11 +357,12 @@ type message struct {
 // said are the messages as one reads them.
 func (s *seen) said() (list []string) {
 	for _, m := range s.Messages {
-		line := m.Role + ": " + m.Content
+		var line strings.Builder
+		line.WriteString(m.Role + ": " + m.Content)
 		for _, c := range m.ToolCalls {
-			line += " " + c.Function.Name + c.Function.Arguments
+			line.WriteString(" " + c.Function.Name + c.Function.Arguments)
 		}
-		list = append(list, line)
+		list = append(list, line.String())
 	}
 	return list
 }

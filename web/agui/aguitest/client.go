@@ -198,7 +198,7 @@ func (c *Client) shape(e map[string]json.RawMessage) (kind, id string, err error
 		return kind, "", errors.New("an unknown type")
 	}
 	may := append(strings.Fields(known[0]+" "+known[1]), "type")
-	for _, name := range strings.Fields(known[0]) {
+	for name := range strings.FieldsSeq(known[0]) {
 		if e[name] == nil {
 			return kind, "", fmt.Errorf("no %s", name)
 		}

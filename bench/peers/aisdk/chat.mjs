@@ -134,6 +134,24 @@ const does = {
     return (seen) => (seen.answers = job.chats.map(({ id }) => texts(chats.get(id).state.messages.at(-1))));
   },
 
+  // object reads a document as useObject does: each piece of text is parsed with what came before.
+  async object(job) {
+    const response = await fetch(base + job.path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(job.input) });
+    let text = "", object, pieces = 0, broken = "";
+    try {
+      for await (const piece of response.body.pipeThrough(new TextDecoderStream())) {
+        text += piece;
+        pieces++;
+        const { value, state } = await ai.parsePartialJson(text);
+        if (response.ok && state === "failed-parse") throw new Error(`cannot be parsed: ${text.slice(-100)}`);
+        object = value;
+      }
+    } catch (error) {
+      broken = String(error.message);
+    }
+    return (seen) => Object.assign(seen, { object: { status: response.status, run: response.headers.get("x-run-id") ?? "", text, value: object, pieces, broken } });
+  },
+
   async get(job) {
     const response = await fetch(base + job.path);
     return async (seen) => (seen.got = await response.json());

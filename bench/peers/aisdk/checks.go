@@ -308,6 +308,31 @@ var checks = []check{
 		g.is("metadata", "canceled", s.answer().Metadata.Status)
 		g.is("part", "done", s.answer().Parts[1].State)
 	}},
+	{name: "a run that ends with its connection", play: func(g *game) {
+		g.open("assistant?on_disconnect=cancel")
+		g.do("begin", job{"text": "endless", "characters": 20})
+		s := g.do("stop", nil)
+		g.eventually("it is canceled", func() bool { return g.document(s.answer().ID).Status == "canceled" })
+	}},
+	{name: "a document as useObject reads it", play: func(g *game) {
+		o := g.do("object", job{"path": "/v1/ui/encyclopedia/object", "input": map[string]any{"question": "Why is the sky blue?"}}).Object
+		g.is("status", http.StatusOK, o.Status)
+		g.is("broken", "", o.Broken)
+		g.sameJSON("the object", string(g.document(o.Run).Result), string(o.Value))
+		if o.Pieces < 20 {
+			g.fail("it came in %d pieces, which is no growing", o.Pieces)
+		}
+	}},
+	{name: "a document that there is not, as useObject reads it", play: func(g *game) {
+		o := g.do("object", job{"path": "/v1/ui/encyclopedia/object", "input": 7}).Object
+		g.is("status", http.StatusBadRequest, o.Status)
+		g.is("text", "/input: got a number, expected an object with audience, level and question", o.Text)
+		o = g.do("object", job{"path": "/v1/ui/assistant/object", "input": "break"}).Object
+		g.is("status", http.StatusOK, o.Status)
+		if o.Text != "The" || o.Broken == "" {
+			g.fail("%+v", o)
+		}
+	}},
 	{name: "ten chats at once", play: func(g *game) {
 		var chats []job
 		var want []string

@@ -222,6 +222,13 @@ type seen struct {
 		Messages json.RawMessage `json:"messages"`
 	} `json:"got"`
 
+	Object struct {
+		Status            int
+		Run, Text, Broken string
+		Value             json.RawMessage
+		Pieces            int
+	} `json:"object"`
+
 	Error *struct {
 		Type, Message string
 	} `json:"error"` // of the script

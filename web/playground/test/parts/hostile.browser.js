@@ -2,6 +2,7 @@
 // for anything.
 import assert from "node:assert/strict";
 import { test } from "../../../browser/browser.js";
+import { random } from "./random.js";
 import { stage } from "./stage.js";
 
 // All that Markdown is made of: elements and their attributes.
@@ -139,6 +140,33 @@ test(`hostile Markdown: ${Object.keys(cases).length} texts`, async (t) => {
     assert.ok(shown.length > 0, `${name}: nothing is shown`);
   }
   assert.equal(await page.evaluate(() => document.title + location.pathname), "A part/stage");
+});
+
+test("hostile Markdown: any mixture of it, as it comes and when it has come", async (t) => {
+  const page = await stage(t);
+  const bits = [..."<>[]()!*_~`#|\\\"'&;:/- \n\t\0", "<script>", "</script>", "<img src=x onerror=window.pwned=1>", "javascript:window.pwned=1", "](javascript:window.pwned=1)", "](https://e.com/", "](data:text/html,x)", "![", "```", "<svg onload=window.pwned=1>", "&lt;", "&#x3c;", "https://e.com/", "<https://e.com>", "<!--", "-->", "|-|-|\n", "\n\n", "> ", "- ", "1. ", "<a href=x>", "id=stage", "style=x", "\u202e", "😀", "\ud800", "text"];
+  const r = random(77);
+  const texts = Array.from({ length: 600 }, () => Array.from({ length: 1 + r(40) }, () => bits[r(bits.length)]).join(""));
+  const wrong = await page.evaluate(
+    ([texts, inspect, limits]) => {
+      const look = new Function(`return ${inspect}`)();
+      const wrong = [];
+      for (const text of texts) {
+        stage.clear();
+        for (let at = 1; at < text.length; at += 7) stage.show("Markdown", { text: text.slice(0, at), growing: true });
+        wrong.push(...look(limits).wrong);
+        stage.show("Markdown", { text });
+        const grown = document.querySelector("#stage").innerHTML;
+        wrong.push(...look(limits).wrong);
+        stage.clear();
+        stage.show("Markdown", { text });
+        if (document.querySelector("#stage").innerHTML !== grown) wrong.push(`is another when it has grown: ${JSON.stringify(text)}`);
+      }
+      return wrong;
+    },
+    [texts, inspect.toString(), [allowed, classes.source]],
+  );
+  assert.deepEqual(wrong, []);
 });
 
 test("what HTML says is shown as it was written", async (t) => {

@@ -254,7 +254,7 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
       ) : <SchemaForm schema={schema} value={input} onChange={setInput} errors={errors} at="/input" idPrefix="said" />}
       <div class="compose-foot">
         <MoreOptions choices={choices} onChange={setChoices} errors={errors} forAgent byWorkflow={byWorkflow} />
-        {lives.value.length === 0 && text === "" && plain && !byWorkflow && examples.map((e) => (
+        {lives.value.length === 0 && !session && text === "" && plain && !byWorkflow && examples.map((e) => (
           <button key={e} type="button" class="chip" onClick={() => (setText(e), box.current?.focus())}>{e}</button>
         ))}
         <span class="grow" />

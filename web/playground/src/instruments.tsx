@@ -8,7 +8,7 @@ import { Events } from "./events.js";
 import type { Live } from "./live.js";
 import { Graph } from "./parts/graph.js";
 import { Tape } from "./parts/tape.js";
-import { described, ended, live, place } from "./store.js";
+import { described, ended, live, openSession, place } from "./store.js";
 import { count, duration, size, Tabs, useTick, type Tab } from "./ui.js";
 
 const tab = signal("events");
@@ -28,7 +28,7 @@ export function Instruments({ request }: { request: RunRequest | undefined }) {
     tabs.push({
       id: "tape", label: "Tape",
       panel: () => session
-        ? <Tape session={session} revision={ended.value} />
+        ? <Tape session={session} revision={ended.value} onOpen={openSession} onErased={() => openSession()} />
         : <div class="empty"><p>What was said in a session stands on its tape: messages, calls of tools, anchors. It begins with the first message.</p></div>,
     });
   }

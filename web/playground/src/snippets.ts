@@ -31,7 +31,8 @@ ${query.join("\n")}
 });
 const source = new EventSource(${JSON.stringify(origin + "/v1/runs?")} + query);
 source.onmessage = (e) => {
-  const { uri, delta } = JSON.parse(e.data); // where, and what is added there
+  // Where in the document, and what is added there.
+  const { uri, delta } = JSON.parse(e.data);
   console.log(uri, delta);
 };
 source.addEventListener("error", (e) => {

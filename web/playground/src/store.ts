@@ -244,6 +244,12 @@ export function reconnect(l: Live): void {
   lives.value = lives.peek().map((x) => (x === l ? next : x));
 }
 
+/** Goes to a session of the agent; to a new one where none is named. */
+export function openSession(session?: string): void {
+  location.hash = writePlace({ agent: place.peek().agent, session, runs: [] });
+  void loadSessions();
+}
+
 /** Clears what is shown of runs. They go on. */
 export function forget(): void {
   go({ ...place.peek(), runs: [] });

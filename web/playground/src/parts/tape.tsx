@@ -192,7 +192,7 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
             if (!done) return;
             say(done);
             if (what?.open) onOpen?.(what.open);
-            if (action.kind === "erase") onErased?.();
+            if (action.kind === "erase" && onErased) return onErased();
             void refresh();
           }}
         />

@@ -30,7 +30,13 @@ export async function model(t) {
       server.close();
       server.closeAllConnections();
     },
-    asked: () => (waiting.length > 0 ? Promise.resolve(waiting.shift()) : new Promise((resolve) => wanted.push(resolve))),
+    asked: () =>
+      new Promise((resolve, reject) => {
+        if (waiting.length > 0) return resolve(waiting.shift());
+        const late = setTimeout(() => reject(new Error("nobody has asked the model")), 20_000);
+        wanted.push((answer) => (clearTimeout(late), resolve(answer)));
+        t.after(() => clearTimeout(late));
+      }),
   };
 }
 

@@ -80,6 +80,27 @@ test("docs/frontend.md: the lines without a framework show each section's text, 
   assert.deepEqual(await page.evaluate(() => shown), { "article/sections/0/body": ["Of Light.", true], "article/sections/1/body": ["Of Air.", true] });
 });
 
+test("docs/frontend.md: the lines for a conversation show the answer, and ask before a tool runs", async (t) => {
+  const script = await model(t);
+  const server = await lingserve(t, { env: script.env, config: 'agents:\n  assistant:\n    ask_always: ["tape.*"]\n' });
+  const source = `
+    import { run } from "@lingserve/client";
+    window.shown = []; window.asked = [];
+    const message = "How long is this?", show = (uri, text, done) => shown.push([uri, text, done]), confirm = (text) => asked.push(text) === 2;
+    ${code("docs/frontend.md", "js", "approval_required")}
+    window.over = await r;`;
+  const page = await open(t, chrome, server.url, { files: await site(source) });
+  await page.goto("/test");
+  for (let i = 0; i < 2; i++) {
+    const asked = await script.asked();
+    await asked.call("tape_info");
+    await asked.end();
+  }
+  await (await script.asked()).end("Not long.");
+  assert.equal(await page.until(() => window.over), "Not long.");
+  assert.deepEqual(await page.evaluate(() => [shown.at(-1), asked]), [["", "Not long.", true], ["May tape.info run?", "May tape.info run?"]]);
+});
+
 test("web/client/README.md: the page without a bundler grows", async (t) => {
   const html = code("web/client/README.md", "html", "client.min.js");
   const { script, page } = await start(t, {

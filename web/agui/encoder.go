@@ -224,6 +224,8 @@ func (e *Encoder) question(dst []byte, event tube.Event) []byte {
 		Arguments  json.RawMessage
 		Expires    string
 	}
+	// Also where nobody is interrupted: messages have the same ids for all, whoever was asked.
+	dst = e.talk.close(dst)
 	if json.Unmarshal(event.Value, &q) != nil || e.run.Answered != nil && e.run.Answered(event.N, q.Call) {
 		return e.custom(dst, event.Name, event.Value)
 	}

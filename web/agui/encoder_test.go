@@ -704,6 +704,117 @@ func TestAQuestionInterruptsTheRun(t *testing.T) {
 	})
 }
 
+func TestARunThatIsInterruptedAnywhereIsToldAsAWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newTold(t, 0, nil)
+		bots := []agui.Bot{{Name: "text", Root: "a", Text: true}, {Name: "json", Root: "b"}}
+		asked := 0
+		var open []string
+		steps := []func(){
+			func() { c.tell("a", `"word "`) }, func() { c.tell("a/$reasoning_context", `"hm "`) }, func() { c.tell("b", "{}") },
+			func() { c.tell("b/x", `"some more words "`) }, func() { c.tell("b/y", "[]") },
+			func() { c.tell("b/y/"+strconv.Itoa(rapid.IntRange(0, 9).Draw(t, "index")), "true") },
+			func() { c.name("usage", `{"bot":"json","model":"m","prompt_tokens":1,"completion_tokens":1}`) },
+			func() {
+				asked++
+				call := "c" + strconv.Itoa(asked)
+				open = append(open, call)
+				c.tell("$tools/"+strconv.Itoa(asked), `{"id":"`+call+`","name":"n","arguments":{"n":`+strconv.Itoa(asked)+`}}`)
+				c.name("approval_required", `{"call":"`+call+`","tool":"n","arguments":{}}`)
+			},
+			func() {
+				if len(open) > 0 {
+					c.name("approval_resolved", `{"call":"`+open[0]+`","decision":"approve"}`)
+					c.tell("$tool_results/"+strings.TrimPrefix(open[0], "c"), `"done"`)
+					open = open[1:]
+				}
+			},
+		}
+		answered := func(n uint64, call string) bool {
+			for e := range c.tube.NewReader(n + 1).Waiting() {
+				if e.Name == "approval_resolved" && strings.Contains(string(e.Value), `"`+call+`"`) {
+					return true
+				}
+			}
+			return false
+		}
+		c.Encoder = agui.NewEncoder(agui.Run{Thread: "thread", ID: "r", Of: "ours", State: true, Bots: bots, Answered: answered})
+		c.Client = aguitest.Client{}
+		c.Read(c.Open(nil))
+		spent := 0
+		follow := func() {
+			c.follow()
+			var usage []struct{ InputTokens int }
+			if c.Ended {
+				_ = json.Unmarshal(c.End["usage"], &usage)
+				for _, u := range usage {
+					spent += u.InputTokens
+				}
+			}
+		}
+		resume := func() { // whoever is asked answers, and the run is told on from there
+			var o struct{ Interrupts []struct{ ID string } }
+			_ = json.Unmarshal(c.End["outcome"], &o)
+			_, n, call, _ := agui.ParseQuestion(o.Interrupts[0].ID)
+			if i := slices.Index(open, call); i >= 0 {
+				open[0], open[i] = open[i], open[0]
+				steps[len(steps)-1]()
+			}
+			e := agui.NewEncoder(agui.Run{Thread: "thread", ID: "r", Of: "ours", State: true, Bots: bots, Answered: answered})
+			for event := range c.tube.NewReader(0).Waiting() {
+				if e.Skip(event); event.N == n {
+					break
+				}
+			}
+			e.Resume()
+			c.Encoder, c.reader = e, c.tube.NewReader(n+1)
+			c.Read(e.Open(nil))
+			follow()
+		}
+		for range rapid.IntRange(0, 40).Draw(t, "steps") {
+			rapid.SampledFrom(steps).Draw(t, "step")()
+			if rapid.Bool().Draw(t, "reads") && !c.Over() {
+				follow()
+			}
+			if c.Over() && rapid.Bool().Draw(t, "resumes") {
+				resume()
+			}
+		}
+		if !c.Over() {
+			follow()
+		}
+		for c.Over() {
+			resume()
+		}
+		_ = c.tube.Close("completed")
+		follow()
+		whole := &told{t: t, tube: c.tube, reader: c.tube.NewReader(0), Encoder: agui.NewEncoder(agui.Run{
+			Of: "ours", State: true, Bots: bots, Answered: func(uint64, string) bool { return true },
+		})}
+		whole.Read(whole.Open(nil))
+		whole.finish()
+		c.finish()
+		for _, role := range []string{"assistant", "reasoning", "tool"} {
+			if diff := cmp.Diff(strings.Join(whole.Texts(role), ""), strings.Join(c.Texts(role), "")); diff != "" {
+				t.Errorf("%s: who was not asked (-) and who was (+):\n%s", role, diff)
+			}
+		}
+		var usage []struct{ InputTokens int }
+		_ = json.Unmarshal(whole.End["usage"], &usage)
+		for _, u := range usage { // each part of the run tells of its own
+			spent -= u.InputTokens
+		}
+		if spent != 0 {
+			t.Errorf("%d tokens too many are told", spent)
+		}
+		for n := 1; n <= asked; n++ {
+			if call := c.Call("ours:" + strconv.Itoa(n)); call == nil || call.Arguments != `{"n":`+strconv.Itoa(n)+`}` {
+				t.Errorf("call %d is %+v", n, call)
+			}
+		}
+	})
+}
+
 func TestAQuestionThatIsAnsweredIsNone(t *testing.T) {
 	if c := question(t, true); c.Ended || len(c.Texts("tool")) != 1 {
 		t.Fatalf("%q", c.Log)

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -48,7 +49,7 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 		return p
 	}
 	req, err := aisdk.Read(body)
-	if m, ok := err.(*aisdk.Misfit); ok {
+	if m, ok := errors.AsType[*aisdk.Misfit](err); ok {
 		return invalid(misfit{Pointer: m.Pointer, Detail: m.Detail})
 	}
 	a, p := s.targetUI(r)
@@ -77,6 +78,9 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	for _, before := range req.Before {
 		st.History = append(st.History, said{before.Role, before.Text})
+	}
+	if version >= aisdk.Version6 { // whose stream has ended with the question, and does not tell how it goes on
+		s.goOn(r, req.Chat)
 	}
 	run, again, p := s.startRun(r, st)
 	if p != nil {
@@ -254,13 +258,17 @@ func (s *Server) getUIChat(w http.ResponseWriter, r *http.Request) {
 	if p == nil {
 		_, p = s.targetUI(r)
 	}
-	chat := pathValue(r, "chat")
-	running := ""
-	if run := s.runs.latest(chat); run != nil && !run.ended() {
+	chat, running := pathValue(r, "chat"), ""
+	var entries []tape.Entry
+	run := s.runs.latest(chat)
+	if run != nil && !run.ended() {
 		running = run.id
 	}
-	var entries []tape.Entry
 	if p == nil {
+		entries, p = s.newest(r.Context(), chat, aisdk.Kinds...)
+	}
+	if p == nil && running != "" && run.ended() { // meanwhile, so that its stream may be told to nobody any more
+		running = ""
 		entries, p = s.newest(r.Context(), chat, aisdk.Kinds...)
 	}
 	if p != nil {

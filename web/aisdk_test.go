@@ -402,6 +402,20 @@ func TestAQuestionEndsTheStreamOfAChatThatCanAnswerIt(t *testing.T) {
 	}
 }
 
+func TestWhoSaysSomethingElseHasNotApproved(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	asked := uiMessage(t, a.do("POST", "/v1/ui/assistant?v=6", uiBody("c", "use danger")), 6)
+	// Otherwise it would wait until the time of the question is over.
+	if m := uiMessage(t, a.do("POST", "/v1/ui/assistant?v=6", uiBody("c", "never mind")), 6); !strings.HasSuffix(m.Text(), ": never mind") {
+		t.Errorf("%+v", m)
+	}
+	resolved := text(t, a.do("GET", "/v1/runs/"+asked.ID+"/events", ""))
+	if !strings.Contains(resolved, `"decision":"deny"`) || len(a.ran) > 0 {
+		t.Errorf("%s", resolved)
+	}
+}
+
 func TestAWorkflowChatsWithoutSessions(t *testing.T) {
 	b := newBench(t, nil).serve()
 	m := uiMessage(t, b.do("POST", "/v1/ui/workflow%2Fchat", uiBody("c", "why?")), 5)

@@ -632,12 +632,12 @@ func (a *agentRun) take(e turn.Event, err error) {
 	}
 }
 
-// text is a piece of the answer. What stands before calls and after them are two paragraphs.
+// text is a piece of the answer. What stands before calls and after them are two paragraphs, where it does not see to that itself.
 func (a *agentRun) text(delta string) {
 	if delta == "" {
 		return
 	}
-	if a.gap && a.wrote && !a.line {
+	if a.gap && a.wrote && !a.line && delta[0] != '\n' {
 		delta = "\n\n" + delta
 	}
 	a.wrote, a.gap, a.line = true, false, strings.HasSuffix(delta, "\n")

@@ -224,7 +224,7 @@ func TestWhatAnAgentDoesIsToldOnTheRunsTube(t *testing.T) {
 	}
 	d := readDocument(t, a.do("GET", resp.Header.Get("Location")+"?include=reserved", ""))
 	// The second request ends with the tool's result.
-	if !strings.HasPrefix(string(d.Result), `"Let me see.\n\n`) || !strings.HasSuffix(string(d.Result), `{\"sky\":\"clear <here>\"}"`) {
+	if !strings.HasPrefix(string(d.Result), `"Let me see.\n\n5: `) || !strings.HasSuffix(string(d.Result), `{\"sky\":\"clear <here>\"}"`) {
 		t.Errorf("%s", d.Result)
 	}
 	want := `{"$reasoning_context":"A tool helps.","$tools":{"0":{"id":"c1","name":"weather","arguments":{"place":"here"}}},

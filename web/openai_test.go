@@ -217,6 +217,26 @@ func TestToolsOfAnAgentAreNotTheClientsToCall(t *testing.T) {
 	}
 }
 
+func TestAnAgentWhoseWorkflowAnswersIsAModelToo(t *testing.T) {
+	a := echoBench(t)
+	a.s.o.Agents = byEcho{a.s.o.Agents}
+	for _, want := range []string{"2: hello", "4: hello"} { // the workflow knows what was said in the session
+		if c, _ := a.completes(chatBody("writer", "hello", `,"user":"s"`)); c.Choices[0].Message.Content != want {
+			t.Errorf("%q", c.Choices[0].Message.Content)
+		}
+	}
+	if s := a.streams(chatBody("writer", "hello", `,"user":"s",`+streaming[1:])); s.text != "6: hello" || s.finish != openai.Stop || s.usage == "" {
+		t.Errorf("%+v", s)
+	}
+	c, resp := a.completes(chatBody("broken", "hello", ""))
+	if resp.StatusCode != 500 || *c.Error.Code != codeInternal || resp.Header.Get("X-Request-Id") == "" || strings.Contains(c.Error.Message, "nothing-there") {
+		t.Errorf("%d %+v", resp.StatusCode, c.Error)
+	}
+	if c, resp := a.completes(`{"model":"writer","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]}]}`); resp.StatusCode != 400 {
+		t.Errorf("%d %+v", resp.StatusCode, c.Error)
+	}
+}
+
 func TestACallThatAsksIsDeniedSinceNobodyCanAnswer(t *testing.T) {
 	a := newAgentBench(t, nil)
 	a.serve()

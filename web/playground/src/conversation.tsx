@@ -183,6 +183,7 @@ function LiveTurnOf({ live: l, agent, several, escapes }: LiveTurnProps) {
       {grown && <Document live={l} />}
       {standing(l).word === "Writing" && !text && !grown && l.questions.length === 0 && <p class="quiet waits">{agent} is at it.</p>}
       <RunFailure live={l} again={l.request && l.run.error?.code !== "invalid_request" ? () => void say(l.request!) : undefined} />
+      {l.anchors.map((name, i) => <AnchorLine key={"a" + i} anchor={{ id: "", anchor: name, date: "", state: undefined }} />)}
       {ended && (
         <p class="turn-foot">
           <span>{standing(l).word}{l.ended ? ` in ${duration(l.elapsed())}` : ""}</span>
@@ -229,8 +230,9 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
   const errors = last?.over && last.run.error?.errors ? last.run.error.errors : [];
   const send = (): void => {
     if (plain && text.trim() === "") return box.current?.focus();
+    // Without a session each message begins one of its own: that of the first one is on its way here.
+    if (!session && lives.peek().some((l) => !l.over)) return;
     fail(undefined);
-    // Without a session each message would begin one of its own; the first one is still on its way here.
     say(request(text)).then(() => setText(""), (error: Problem) => fail(error));
     if (choices.onBusy !== "steer") setText("");
     box.current?.focus();

@@ -139,7 +139,8 @@ function Rows({ rows, open, onOpen }: { rows: Row[]; open?: Row; onOpen: (row: R
     else if (y + rowHeight > el.scrollTop + el.clientHeight) el.scrollTop = y + rowHeight - el.clientHeight;
   };
   const scrolled = (): void => {
-    const el = box.current!;
+    const el = box.current;
+    if (!el) return; // it is told of after its end, too
     follow.current = el.scrollHeight - el.scrollTop - el.clientHeight < rowHeight * 1.5;
     setTop(el.scrollTop);
   };

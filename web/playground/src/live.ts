@@ -71,6 +71,7 @@ export class Live {
   started: any; // data of the first event
   position: number | undefined; // in the queue
   steered: string[] = []; // messages that were given to it while it ran
+  anchors: string[] = []; // that it has left what was said behind, by name
   followUp: string | undefined;
   reason: string | undefined; // why it was canceled
   readonly complete = new Set<string>();
@@ -230,6 +231,9 @@ export class Live {
         break;
       case "approval_resolved":
         this.questions = this.questions.filter((q) => q.call !== data?.call);
+        break;
+      case "handoff":
+        if (typeof data?.name === "string") this.anchors.push(data.name);
         break;
       case "follow_up":
         this.followUp = data?.run;

@@ -18,7 +18,7 @@ export function standing(live: Live): { word: string; lamp: string } {
       case "completed": return { word: "Completed", lamp: "done" };
       case "canceled": return { word: "Canceled", lamp: "waiting" };
       case "interrupted": return { word: "Interrupted", lamp: "failed" };
-      case "lost": return { word: live.run.error?.code === "closed" ? "Not followed" : live.id ? "Lost" : "Not started", lamp: "failed" };
+      case "lost": return live.resumed && live.count === 0 ? { word: "Not found", lamp: "failed" } : { word: live.run.error?.code === "closed" ? "Not followed" : live.id ? "Lost" : "Not started", lamp: "failed" };
       default: return { word: "Failed", lamp: "failed" };
     }
   }
@@ -37,7 +37,7 @@ export function RunBar({ live, children }: { live: Live; children?: ComponentChi
     <div class="run-bar">
       <span class="run-state"><Lamp state={lamp} /> {word}</span>
       {live.reason && !/^canceled/.test(live.reason) && <span class="quiet">{live.reason}</span>}
-      {live.resumed && <span class="tag" title="This page came when the run was there already; it has gone on from where it was.">Resumed</span>}
+      {live.resumed && live.count > 0 && <span class="tag" title="This page came when the run was there already; it has gone on from where it was.">Resumed</span>}
       {live.reconnects.value > 0 && <span class="tag" title="The connection broke and was made again; nothing is missing.">Reconnected{live.reconnects.value > 1 ? ` ${live.reconnects.value}×` : ""}</span>}
       {live.id && <code class="run-id" title={`The run’s id: ${live.id}`}>{live.id}</code>}
       <span class="grow" />

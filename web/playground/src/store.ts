@@ -35,10 +35,19 @@ export const sessions = signal<{ list: Session[]; next?: string }>({ list: [] })
 export const unreachable = signal<{ until: number; why: Problem } | undefined>(undefined);
 
 let again: ReturnType<typeof setTimeout> | undefined;
+let asked = 0;
+
+// Whoever writes a workflow comes back from the editor and wants to see it.
+addEventListener("visibilitychange", () => {
+  if (document.visibilityState !== "visible" || Date.now() - asked < 3000 || !catalog.peek()) return;
+  graphs.clear();
+  void loadCatalog();
+});
 
 /** Loads what the server has, and tries until it is there. */
 export async function loadCatalog(tries = 0): Promise<void> {
   clearTimeout(again);
+  asked = Date.now();
   try {
     const [health, workflows, agents, models] = await Promise.all([
       ask<{ version: string }>("/healthz"),
@@ -166,13 +175,12 @@ function follow(l: Live): Live {
   let over = false;
   const stop = l.revision.subscribe(() => {
     queueMicrotask(() => {
+      const at = place.peek();
+      if (!at.workflow && !at.agent) return settleBy(l);
       if (!told && l.id && lives.peek().includes(l)) {
         told = true;
-        const at = place.peek();
-        const { workflow: name, agent: who, session } = l.started ?? {};
-        const next: Place = at.workflow || at.agent ? { ...at } : { workflow: who ? undefined : name, agent: who, runs: [] };
-        next.runs = lives.peek().flatMap((x) => x.id ?? []);
-        if (next.agent) next.session = at.session ?? session;
+        const next: Place = { ...at, runs: lives.peek().flatMap((x) => x.id ?? []) };
+        if (next.agent) next.session = at.session ?? l.started?.session;
         if (writePlace(next) !== writePlace(at)) move(next);
       } else if (told && l.started?.session && place.peek().agent && !place.peek().session) {
         move({ ...place.peek(), session: l.started.session });
@@ -191,6 +199,18 @@ function follow(l: Live): Live {
     });
   });
   return l;
+}
+
+// An address may have no more than a run: what it is of, the run itself says. Then it is followed once more, by somebody who knows
+// its bots.
+function settleBy(l: Live): void {
+  if (!l.started || !lives.peek().includes(l)) return;
+  const { workflow: name, agent: who, session } = l.started;
+  l.run.close();
+  batch(() => {
+    lives.value = [];
+    move({ workflow: who ? undefined : name, agent: who, session: who && session, runs: [l.id!] });
+  });
 }
 
 function drop(l: Live): void {

@@ -7,6 +7,7 @@ import { JSONValue } from "./json.js";
 import { Markdown } from "./markdown.js";
 import { memo } from "./memo.js";
 import { short, visible } from "./text.js";
+import { DocumentTree } from "./tree.js";
 
 export interface TapeProps {
   session: string;
@@ -126,7 +127,7 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
     );
   }
 
-  const shown = entries.filter((e) => steps || !quiet.has(e.kind));
+  const shown = entries.filter((e) => steps || !isQuiet(e));
   const lastAnchor = entries.findLast((e) => e.kind === "anchor")?.id ?? 0;
   return (
     <div class="tape">
@@ -205,8 +206,12 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
   }
 }
 
-// Entries for those who want to know each step.
-const quiet = new Set(["event", "system"]);
+// Whether an entry is for those who want to know each step. Of events, what people did is for all.
+function isQuiet(e: Entry): boolean {
+  return e.kind === "system" || (e.kind === "event" && !people.has(e.payload?.name));
+}
+
+const people = new Set(["command", "approval"]);
 
 function Found({ at, query, lastAnchor, onFork }: { at: string; query: string; lastAnchor: number; onFork: (id: number) => void }) {
   const [found, setFound] = useState<{ query: string; entries: Entry[]; next?: number; problem?: string } | undefined>();
@@ -292,7 +297,7 @@ function who(e: Entry): string {
     case "error":
       return "Error";
     case "event":
-      return "Step";
+      return e.payload?.name === "command" ? "Command" : e.payload?.name === "approval" ? "Approval" : "Step";
   }
   return visible(short(e.kind, 40));
 }
@@ -340,6 +345,21 @@ function what(e: Entry, tools: string[] = []): ComponentChildren {
         </p>
       );
     case "event":
+      if (p.name === "command" && typeof p.data?.output === "string") {
+        return (
+          <Fold title={visible("," + short(String(p.data.name), 60))} hint={visible(short(p.data.output, 120))}>
+            <Content content={p.data.output} />
+          </Fold>
+        );
+      }
+      if (p.name === "approval" && typeof p.data?.tool === "string") {
+        return (
+          <p class="tape-decision">
+            <code>{visible(short(p.data.tool, 120))}</code> {p.data.decision === "approve" ? "was allowed" : "was denied"}
+            {typeof p.data.reason === "string" && `: ${visible(short(p.data.reason, 300))}`}
+          </p>
+        );
+      }
       return (
         <Fold title={String(p.name ?? "event")} hint={visible(short(p.data === undefined ? "" : JSON.stringify(p.data), 120))}>
           <JSONValue value={p.data ?? null} label="Data" />
@@ -378,7 +398,10 @@ function parsed(value: unknown): unknown {
   }
 }
 
+// What was said: Markdown, or a document, as workflows answer with one.
 function Content({ content }: { content: unknown }) {
+  const value = useMemo(() => (typeof content === "string" && /^\s*[{[]/.test(content) ? parsed(content) : undefined), [content]);
+  if (typeof value === "object" && value !== null) return <DocumentTree value={value} done={always} />;
   if (typeof content === "string") return content.trim() === "" ? <p class="tape-none">(no text)</p> : <Markdown text={content} level={4} />;
   return (
     <>
@@ -387,6 +410,10 @@ function Content({ content }: { content: unknown }) {
       )}
     </>
   );
+}
+
+function always(): boolean {
+  return true;
 }
 
 // An anchor's state, a summary most of the time.

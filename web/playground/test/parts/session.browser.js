@@ -175,6 +175,21 @@ test("a tape: a server that cannot be reached is said, and asked again on demand
   await page.getByText("What does tape info say?", { exact: true }).waitFor();
 });
 
+test("a tape: what a workflow has answered is a document, and what people did is there among what was said", async (t) => {
+  const server = await lingserve(t, { config, pace: 0 });
+  await say(server, "w", ",help");
+  await ask(server, "/v1/runs", { workflow: "encyclopedia", session: "w", input: "Why is the sky blue?" });
+  await say(server, "w", "What does tape info say?", { agent: "careful" }); // nobody is there to approve it
+  const page = await stage(t, server.url);
+  await tape(page, "w");
+  await page.getByText("Why the Sky Is Blue", { exact: true }).waitFor();
+  assert.ok((await page.locator(".tape-assistant .tree-title").count()) > 3);
+  await page.getByText("tape.info was denied: nobody is there to approve it").waitFor();
+  await page.locator("summary", { hasText: ",help" }).click();
+  await page.locator(".tape-event code", { hasText: ",tape.info" }).first().waitFor();
+  assert.equal(await page.getByText("turn.start").count(), 0);
+});
+
 test("a tape: what models and users wrote stays text", async (t) => {
   const server = await lingserve(t, { config, pace: 0 });
   const bad = "<img src=x onerror=window.pwned=1> [x](javascript:window.pwned=1) <script>window.pwned=1</script>";

@@ -40,6 +40,10 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 	if !ok {
 		return s.noTarget(pathValue(r, "agent"))
 	}
+	if st.headers(d, r); len(d.misfits) > 0 {
+		return invalid(d.misfits...)
+	}
+	st.resume, st.async = nil, false // which its clients know nothing of
 	if p := checkBody(body); p != nil {
 		return p
 	}
@@ -75,8 +79,13 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 	if st.OnBusy == "" {
 		s.goOn(r, in.Thread)
 	}
-	if run, _, p = s.startRun(r, st); p != nil {
+	run, again, p := s.startRun(r, st)
+	if p != nil {
 		return inAGUI(p, in)
+	}
+	if again { // by a client that may have a part of it
+		w.Header().Set("Idempotency-Replayed", "true")
+		return s.rejoinAGUI(w, r, run, st, in)
 	}
 	as := s.asAGUI(run, in)
 	as.Notes = notes
@@ -387,34 +396,48 @@ func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
 		writeAGUI(w, p)
 		return
 	}
-	in := &agui.Input{Thread: thread}
-	last := s.runs.latest(thread)
-	before, p := s.conversation(r.Context(), thread, last)
+	if last := s.runs.latest(thread); last != nil {
+		p = s.rejoinAGUI(w, r, last, st, &agui.Input{Thread: thread, Run: last.id})
+	} else {
+		p = s.recallAGUI(w, r, thread)
+	}
 	if p != nil {
 		writeAGUI(w, p)
-		return
 	}
-	if last == nil {
-		in.Run = newRunID() // there is none of ours
-		e := agui.NewEncoder(agui.Run{Thread: thread, ID: in.Run})
-		if len(before) > 0 {
-			e.Rejoin(before)
-		}
-		s.whole(w, e, tube.Event{Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"completed"}`)})
-		return
+}
+
+// rejoinAGUI tells a client of a run of which it may have nothing, or a part: all that there is, and then what comes.
+func (s *Server) rejoinAGUI(w http.ResponseWriter, r *http.Request, run *run, st *start, in *agui.Input) *problem {
+	before, p := s.conversation(r.Context(), in.Thread, run)
+	if p != nil {
+		return p
 	}
-	in.Run = last.id
-	as := s.asAGUI(last, in)
-	as.Notes = []agui.Note{attached(last)}
+	as := s.asAGUI(run, in)
+	as.Notes = []agui.Note{attached(run)}
 	e := agui.NewEncoder(as)
 	e.Record()
-	reader := last.tube.NewReader(0)
+	reader := run.tube.NewReader(0)
 	for event := range reader.Waiting() {
 		e.Skip(event)
 	}
 	e.Rejoin(before)
-	ofRun(w.Header(), last.id)
+	ofRun(w.Header(), run.id)
 	v := st.view
 	v.format, v.encode = frame.SSE, encoder(e)
-	s.stream(w, r, last, reader, &v)
+	s.stream(w, r, run, reader, &v)
+	return nil
+}
+
+// recallAGUI tells a client of a thread of which there is nothing but its tape, or not even that.
+func (s *Server) recallAGUI(w http.ResponseWriter, r *http.Request, thread string) *problem {
+	before, p := s.conversation(r.Context(), thread, nil)
+	if p != nil {
+		return p
+	}
+	e := agui.NewEncoder(agui.Run{Thread: thread, ID: newRunID()}) // of no run of ours
+	if len(before) > 0 {
+		e.Rejoin(before)
+	}
+	s.whole(w, e, tube.Event{Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"completed"}`)})
+	return nil
 }

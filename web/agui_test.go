@@ -619,6 +619,32 @@ func TestAGUI_TwoRunsOfAThreadWaitForEachOtherUnlessSaidOtherwise(t *testing.T) 
 	}
 }
 
+func TestAGUI_ARequestThatIsRepeatedUnderItsKeyIsTheSameRun(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	post := func(c *aguitest.Client, text string) *http.Response {
+		return a.do("POST", "/v1/agui/assistant", says("t", text).json(), "Idempotency-Key: k")
+	}
+	var c aguitest.Client
+	first := post(&c, "use weather")
+	a.readAGUI(&c, first)
+	second := post(&c, "use weather")
+	if second.Header.Get("X-Run-Id") != first.Header.Get("X-Run-Id") || second.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%v", second.Header)
+	}
+	before := c.Texts("assistant")
+	a.readAGUI(&c, second) // what it has is not told twice
+	if diff := cmp.Diff(before, c.Texts("assistant")); diff != "" || len(a.talk.requests()) != 2 {
+		t.Error(diff, len(a.talk.requests()))
+	}
+	if resp := post(&c, "other"); resp.StatusCode != 422 {
+		t.Error(resp.StatusCode)
+	}
+	if resp := a.do("POST", "/v1/agui/assistant", says("t", "x").json(), "Idempotency-Key: a b"); resp.StatusCode != 400 {
+		t.Error(resp.StatusCode)
+	}
+}
+
 func TestAGUI_OneLogIsReadInThreeEncodings(t *testing.T) {
 	b := newBench(t, nil).serve()
 	resp := b.postAGUI("chat", says("t", "q"))

@@ -292,6 +292,10 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	const start = "/v1/runs?workflow=chat&input=q"
 	const ui, uiInput = "/v1/ui", `{"id":"t","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"q"}]}]}`
 	const agui, aguiInput = "/v1/agui", `{"threadId":"t","runId":"r","messages":[{"id":"m","role":"user","content":"q"}]}`
+	const aguiForwarded = `{"threadId":"t","runId":"r","messages":[],"forwardedProps":{"input":{}}}`
+	b.s.runs.mu.Lock()
+	b.s.runs.keys.put("lost-agui", ask{Workflow: "steps", Input: json.RawMessage("{}"), Done: true}.hash(), gone)
+	b.s.runs.mu.Unlock()
 	ended, events := "/v1/runs/"+endedRun, "/v1/runs/"+endedRun+"/events"
 	chat := `{"workflow":"chat","input":"q"}`
 	rows := map[string][]call{
@@ -463,6 +467,8 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", agui + "/nobody", aguiInput, nil, 404, false},
 			{"POST", agui + "/chat", `{"threadId":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
 			{"POST", agui + "/chat", aguiInput, []string{"Content-Type: text/plain"}, 415, true},
+			{"POST", agui + "/steps", aguiForwarded, []string{"Idempotency-Key: lost-agui"}, 410, false},
+			{"POST", agui + "/chat", aguiInput, []string{"Idempotency-Key: kept"}, 422, false},
 			{"GET", agui + "/workflow%2Fchat/t", "", nil, 200, false},
 			{"GET", agui + "/chat/s-42", "", nil, 200, false},
 			{"GET", agui + "/chat/t?x=1", "", nil, 400, false},

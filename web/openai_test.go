@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/openai"
 )
 
@@ -697,6 +699,51 @@ func TestAReaderThatFellBehindGoesOnFromASnapshot(t *testing.T) {
 	st.finish()
 	if s := <-over; s.text != `{"a":{"b":"`+want+`"}}` || s.finish != openai.Stop {
 		t.Errorf("%d bytes, %q", len(s.text), s.finish)
+	}
+}
+
+// One log, and three ways to read it: as it is, as chunks of a completion, and at the end as a document.
+func TestARunIsTheSameDocumentInOpenAIsWords(t *testing.T) {
+	b := newBench(t, nil).serve()
+	random := rand.New(rand.NewPCG(1, 2))
+	uris := []string{"a", "b/c", "b/d/0", "b/d/1/e", "f", `g\/h`, "$reasoning_context", "b/$tools/0"}
+	for round := range 20 {
+		stream := make(chan streamed)
+		go func() {
+			resp := b.do("POST", completions, chatBody("steps", "{}", streaming))
+			s, _ := readStream(t, resp.Body)
+			stream <- s
+		}()
+		st := <-b.steps.came
+		live := b.do("GET", "/v1/runs/"+st.m.ID()+"/events", "")
+		st.set("b/d", "[]")
+		for range 60 {
+			uri := uris[random.IntN(len(uris))]
+			switch random.IntN(6) {
+			case 0:
+				st.set(uri, []string{"null", "1.50", "true", `{"x":[1]}`}[random.IntN(4)])
+			case 1:
+				st.do <- func(context.Context) error {
+					_, err := st.m.Tube().Send(tube.Event{Kind: tube.Done, URI: []byte(uri)})
+					return err
+				}
+			default:
+				st.send(uri, []string{"word ", `\n`, `\"é`, "☀"}[random.IntN(4)])
+			}
+		}
+		st.finish()
+		events, chunks := fold(t, live), <-stream
+		if chunks.err != nil || chunks.finish != openai.Stop {
+			t.Fatalf("round %d: %+v", round, chunks)
+		}
+		result := get[document](b, "/v1/runs/"+st.m.ID()).Result
+		want := decode(t, string(result))
+		if d := cmp.Diff(want, decode(t, events.json())); d != "" {
+			t.Errorf("round %d, events: %s", round, d)
+		}
+		if d := cmp.Diff(want, decode(t, chunks.text)); d != "" {
+			t.Errorf("round %d, chunks: %s", round, d)
+		}
 	}
 }
 

@@ -71,6 +71,8 @@ export class Live {
   started: any; // data of the first event
   position: number | undefined; // in the queue
   steered: string[] = []; // messages that were given to it while it ran
+  /** It is over, and all that it has told is here: events come a little later than the run's end is known. */
+  settled = false;
   anchors: string[] = []; // that it has left what was said behind, by name
   followUp: string | undefined;
   reason: string | undefined; // why it was canceled
@@ -169,6 +171,7 @@ export class Live {
     } catch {
       // run.error says why
     }
+    this.settled = true;
     if (this.over && !this.resumed) this.ended ??= Date.now();
     this.#remember();
     this.#changed();

@@ -185,7 +185,7 @@ function follow(l: Live): Live {
       } else if (told && l.started?.session && place.peek().agent && !place.peek().session) {
         move({ ...place.peek(), session: l.started.session });
       }
-      if (!over && l.over) {
+      if (!over && l.settled) {
         over = true;
         stop();
         // What the server has forgotten of a session is on its tape.

@@ -58,13 +58,8 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
     try {
       const now = await ask<Info>(at);
       if (mine !== asked.current) return;
-      const same = known.current.session === session && known.current.last <= now.last_id;
-      let from = same ? known.current.last : Math.max(0, now.last_id - page);
-      if (!same || now.last_id - from > 10 * page) {
-        from = Math.max(0, now.last_id - page);
-        setEntries([]);
-        setBegin(from);
-      }
+      const goesOn = known.current.session === session && known.current.last <= now.last_id && now.last_id - known.current.last <= 10 * page;
+      const from = goesOn ? known.current.last : Math.max(0, now.last_id - page);
       const fresh: Entry[] = [];
       for (let after: number | undefined = from; after !== undefined && after < now.last_id; ) {
         const p: Page = await ask<Page>(`${at}/tape?after=${after}&limit=${page}`);
@@ -72,10 +67,12 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
         fresh.push(...p.entries);
         after = p.next;
       }
+      // Only now, and all of it together: whoever was asked for meanwhile goes on with what there was.
       known.current = { session, last: Math.max(now.last_id, fresh.at(-1)?.id ?? 0) };
       setInfo(now);
       setMissing(undefined);
-      setEntries((old) => [...(same ? old : []), ...fresh]);
+      setEntries((old) => (goesOn ? [...old, ...fresh] : fresh));
+      if (!goesOn) setBegin(from);
       setProblem("");
     } catch (error) {
       if (mine !== asked.current) return;

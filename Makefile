@@ -92,10 +92,11 @@ playground:
 	cd web/playground && npm test
 	cd web/build && $(GO) vet . && $(GO) test -count=1 -run '/playground' .
 
-# The page at /, the client and what the documents print of it, in Chromium against the server: needs Node, npm and Chromium, which
-# is found in PATH or named in CHROMIUM.
+# The page at / and its parts, the client and what the documents print of it, in Chromium against the server: needs Node, npm
+# and Chromium, which is found in PATH or named in CHROMIUM.
 browser: build
 	cd web/browser && npm ci && npm test
+	cd web/playground && npm ci && npm run browser
 
 clean:
 	rm -rf bin

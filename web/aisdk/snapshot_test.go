@@ -34,7 +34,9 @@ func TestASnapshotInMidStreamGoesOnWithWhatIsThere(t *testing.T) {
 		want         []string
 	}{
 		{
-			"an agent's text", []tube.Event{text("", "So: ")}, filler(""),
+			"an agent's text",
+			[]tube.Event{text("", "So: ")},
+			filler(""),
 			[]string{"step-start", "text So: " + said},
 		},
 		{
@@ -42,37 +44,53 @@ func TestASnapshotInMidStreamGoesOnWithWhatIsThere(t *testing.T) {
 			[]string{"step-start", "text " + said},
 		},
 		{
-			"thoughts, and then text", []tube.Event{text("$reasoning_context", "hm, ")}, append(filler("$reasoning_context"), text("", "So.")),
+			"thoughts, and then text",
+			[]tube.Event{text("$reasoning_context", "hm, ")},
+			append(filler("$reasoning_context"), text("", "So.")),
 			[]string{"step-start", "reasoning hm, " + said, "text So."},
 		},
 		{
-			"calls", []tube.Event{text("", "So: "), call}, append([]tube.Event{
+			"calls",
+			[]tube.Event{text("", "So: "), call},
+			append([]tube.Event{
 				set("$tool_results/0", `{"a":1}`), set("$tools/1", `{"id":"d","name":"t","arguments":{}}`), set("$tool_results/1", `"x"`),
 			}, filler("")...),
 			[]string{"step-start", "text So: ", `dynamic-tool c t output-available {} {"a":1}`, "text " + said, `dynamic-tool d t output-available {} "x"`},
 		},
 		{
-			"texts and data", []tube.Event{text("a", "So: "), set("b", "{}"), text("b/c", "x")}, append(append([]tube.Event{text("b/c", "y"), text("d", "new")}, filler("a")...), set("e", "[1]")),
+			"texts and data",
+			[]tube.Event{text("a", "So: "), set("b", "{}"), text("b/c", "x")},
+			append(append([]tube.Event{text("b/c", "y"), text("d", "new")}, filler("a")...), set("e", "[1]")),
 			[]string{"step-start", "text a So: " + said, `data-ling b {"c":"xy"}`, "text d new", "data-ling e [1]"},
 		},
 		{
-			"a text that was taken back", []tube.Event{text("a", "No")}, append([]tube.Event{set("a", "null")}, filler("a")...),
+			"a text that was taken back",
+			[]tube.Event{text("a", "No")},
+			append([]tube.Event{set("a", "null")}, filler("a")...),
 			[]string{"step-start", "text a No", `data-ling a "` + said + `"`},
 		},
 		{
-			"a text at the root that was taken back", []tube.Event{text("", "No")}, append([]tube.Event{set("", "null")}, filler("")...),
+			"a text at the root that was taken back",
+			[]tube.Event{text("", "No")},
+			append([]tube.Event{set("", "null")}, filler("")...),
 			[]string{"step-start", "text No", `data-ling "` + said + `"`},
 		},
 		{
-			"a document that was taken back", []tube.Event{set("a", "1")}, append([]tube.Event{set("", "null")}, filler("b")...),
+			"a document that was taken back",
+			[]tube.Event{set("a", "1")},
+			append([]tube.Event{set("", "null")}, filler("b")...),
 			[]string{"step-start", "data-ling a 1", `data-ling {"b":"` + said + `"}`},
 		},
 		{
-			"a list", []tube.Event{set("", "[]"), text("0", "x")}, filler("1"),
+			"a list",
+			[]tube.Event{set("", "[]"), text("0", "x")},
+			filler("1"),
 			[]string{"step-start", `data-ling ["x","` + said + `"]`},
 		},
 		{
-			"calls in a list", []tube.Event{text("x", "y")}, append([]tube.Event{
+			"calls in a list",
+			[]tube.Event{text("x", "y")},
+			append([]tube.Event{
 				set("$tools", "[]"), call, set("$tool_results", `[7]`),
 			}, filler("x")...),
 			[]string{"step-start", "text x y" + said, "dynamic-tool c t output-available {} 7"},

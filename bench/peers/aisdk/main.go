@@ -481,8 +481,7 @@ func (g *game) complete(s *seen, text string) {
 	g.is("status", "ready", s.Status)
 	g.is("error", "", s.Failed)
 	g.is("finish reason", "stop", s.Finish.FinishReason)
-	// What is said before a tool is called and afterwards are paragraphs; how far apart is no matter here.
-	g.is("text", text, strings.ReplaceAll(s.answer().text("text"), "\n\n\n\n", "\n\n"))
+	g.is("text", text, s.answer().text("text"))
 	for _, p := range s.answer().Parts {
 		if (p.Type == "text" || p.Type == "reasoning") && p.State != "done" {
 			g.fail("a part is %s", p.State)

@@ -52,6 +52,16 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
   const tools = useMemo(() => toolsOf(entries), [entries]);
   const known = useRef<{ session: string; last: number }>({ session: "", last: 0 });
 
+  // There is no such session, or not any more.
+  const gone = (): void => {
+    asked.current++;
+    known.current = { session: "", last: 0 };
+    setMissing(session);
+    setInfo(undefined);
+    setEntries([]);
+    setProblem("");
+  };
+
   // Reads on behind what is known, or from the last page where nothing is.
   const refresh = async (): Promise<void> => {
     const mine = ++asked.current;
@@ -77,11 +87,7 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
     } catch (error) {
       if (mine !== asked.current) return;
       if (error instanceof Problem && error.status === 404) {
-        known.current = { session: "", last: 0 };
-        setMissing(session);
-        setInfo(undefined);
-        setEntries([]);
-        setProblem("");
+        gone();
       } else setProblem(sentence((error as Error).message));
     }
   };
@@ -190,8 +196,10 @@ export function Tape({ session, revision, onOpen, onErased }: TapeProps) {
             if (!done) return;
             say(done);
             if (what?.open) onOpen?.(what.open);
-            if (action.kind === "erase" && onErased) return onErased();
-            void refresh();
+            if (action.kind === "erase") {
+              gone();
+              onErased?.();
+            } else void refresh();
           }}
         />
       )}

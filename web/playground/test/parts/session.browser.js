@@ -121,7 +121,7 @@ test("a tape: a fork begins with the entries up to the one that was chosen", asy
 });
 
 test("a tape: erasing asks first, and leaves an empty state", async (t) => {
-  const { page, server } = await conversation(t, { allow: missing });
+  const { page, server } = await conversation(t);
   await tape(page, "s/1");
   await page.getByRole("button", { name: "Erase" }).click();
   const dialog = page.getByRole("dialog", { name: "Erase this session?" });

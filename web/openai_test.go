@@ -10,6 +10,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +23,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/openai"
@@ -699,6 +702,35 @@ func TestAReaderThatFellBehindGoesOnFromASnapshot(t *testing.T) {
 	st.finish()
 	if s := <-over; s.text != `{"a":{"b":"`+want+`"}}` || s.finish != openai.Stop {
 		t.Errorf("%d bytes, %q", len(s.text), s.finish)
+	}
+}
+
+func TestAStreamWaitsForTheBotsThatAWorkflowNames(t *testing.T) {
+	dir := t.TempDir()
+	text := "name: a\nbots:\n  outline: {message: hi, root: article}\n" +
+		"  section: {on: article/sections/*/title, message: hi, root: \"article/sections/{{ event.match.0 }}/body\", format: text}\n" +
+		"  parts: {on: article/parts/*, message: hi, root: \"parts/p{{ event.match.0 }}\"}\n" +
+		"  mender: {on: {error: outline}, message: hi, root: article/mended}\n"
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	workflows, err := flow.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, func(o *Options) { o.Workflows = workflows })
+	defer b.s.Close()
+	want := openai.Shape{Roots: []string{"article", "article/sections/*/body", "parts/*"}}
+	if d := cmp.Diff(want, b.s.shapeOf(&ask{Workflow: "a"})); d != "" {
+		t.Error(d)
+	}
+	for _, c := range []struct {
+		ask  ask
+		text bool
+	}{{ask{Agent: "x"}, true}, {ask{Completion: &completion{}}, true}, {ask{Completion: &completion{JSON: true}}, false}, {ask{Workflow: "gone"}, false}} {
+		if got := b.s.shapeOf(&c.ask); got.Text != c.text || got.Roots != nil {
+			t.Errorf("%+v: %+v", c.ask, got)
+		}
 	}
 }
 

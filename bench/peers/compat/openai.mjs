@@ -109,6 +109,7 @@ const checks = {
     const document = JSON.parse(text);
     assert.deepEqual(document, await fold(chunks[0].id));
     assert.ok(document.article.title && chunks.length > 50, `${chunks.length} chunks`);
+    assert.equal(text.length, JSON.stringify(document).length, "nothing is written twice");
   },
   async "a workflow, joined and parsed by the client"() {
     const c = await client.chat.completions.stream(ask("workflow/encyclopedia", question)).finalChatCompletion();

@@ -57,6 +57,7 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
     if (now?.resumed && now.request && !touched.current) setInput(now.request.input);
   }, [errors, now]);
   const field = useRef<HTMLDivElement>(null);
+  const output = useRef<HTMLElement>(null);
   const unfold = (): void => {
     fold(false);
     requestAnimationFrame(() => field.current?.querySelector<HTMLElement>("input, textarea, select")?.focus());
@@ -66,6 +67,8 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
     // A second click of a double one is not another run.
     if (Date.now() - last.current < 500 && live.peek()?.over === false) return;
     last.current = Date.now();
+    // The fields go away; who was in one of them goes on at what comes of it.
+    if (field.current?.contains(document.activeElement)) output.current?.focus({ preventScroll: true });
     start(request);
     fold(true);
   };
@@ -105,7 +108,7 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
           <button type="submit" class="button primary" onMouseDown={stay} aria-keyshortcuts="Control+Enter Meta+Enter">Run <kbd>{shortcut}</kbd></button>
         </div>
       </form>
-      <section class="output" aria-label="Document">
+      <section class="output" aria-label="Document" ref={output} tabIndex={-1}>
         {now ? <Output live={now} again={() => start(now.request ?? request)} /> : <Nothing />}
       </section>
     </div>

@@ -1,6 +1,6 @@
 // The page at /.
 import assert from "node:assert/strict";
-import { launch, test } from "./browser.js";
+import { launch, open, test } from "./browser.js";
 import { playground } from "./page.js";
 
 const chrome = await launch();
@@ -135,6 +135,71 @@ test("a conversation: the session remembers, also after a reload", async (t) => 
   await page.reload();
   for (const text of ["My name is Ada.", "Hello, Ada.", "Who am I?", "You are Ada."]) await conversation.getByText(text, { exact: true }).waitFor();
   assert.equal(page.starts().length, 2);
+});
+
+test("two windows on one run: both grow, and what is done in one is seen in the other", async (t) => {
+  const { page, net, script, run, stands, reads } = await playground(t, chrome, chat);
+  await run({ Message: "Why?" });
+  const asked = await script.asked();
+  await asked.say("So far.");
+  await reads("So far.");
+  const other = await open(t, chrome, net.url);
+  await other.goto(page.url());
+  await other.getByRole("region", { name: "Document" }).getByText("So far.").waitFor();
+  await asked.say(" And on.");
+  await reads("So far. And on.");
+  await other.getByText("So far. And on.").first().waitFor();
+  await other.getByRole("button", { name: "Cancel" }).click();
+  await stands("Canceled");
+  assert.equal(page.starts().length + other.starts().length, 1);
+});
+
+test("an agent that is busy is told more, or interrupted", async (t) => {
+  const { page, script, conversation, say, stands } = await playground(t, chrome, { at: "#agent=careful" });
+  const options = page.getByRole("button", { name: /^Options/ });
+  const busy = async (choice) => {
+    await options.click();
+    await page.getByLabel("While it is busy").selectOption({ label: choice });
+    await options.click();
+  };
+  await say("One.");
+  const first = await script.asked();
+  await first.call("tape_info");
+  await first.end();
+  await page.getByRole("region", { name: "May tape.info run?" }).waitFor();
+  await busy("tell it what it is doing now");
+  await say("Two.");
+  await conversation.getByText("Two.", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Allow" }).click();
+  const second = await script.asked();
+  assert.equal(second.question, "Two.", "it reads this before it goes on");
+  await second.say("I am at it");
+  await conversation.getByText("I am at it").waitFor();
+  await busy("interrupt it");
+  await say("Three.");
+  await stands("Canceled");
+  await second.closed;
+  await (await script.asked()).end("All done.");
+  await conversation.getByText("All done.").waitFor();
+});
+
+test("a server that is away when a run is asked for is waited for, and it is one run", async (t) => {
+  const { page, net, script, run, stands, reads } = await playground(t, chrome, { ...chat, allow: broken });
+  net.cut();
+  await run({ Message: "Why?" });
+  await page.getByText("The server cannot be reached.").first().waitFor();
+  net.up();
+  await (await script.asked()).end("Because.");
+  await reads("Because.");
+  await stands("Completed");
+});
+
+test("a run that nobody knows, and a session that nobody has spoken in, are said", async (t) => {
+  const { page, conversation } = await playground(t, chrome, { at: "#workflow=chat&run=aaaaaaaaaaaaaaaaaaaaaaaaaa", allow: [/status of 404/] });
+  await page.getByRole("alert").filter({ hasText: /not there|no such run/i }).first().waitFor();
+  await page.evaluate(() => (location.hash = "#agent=assistant&session=nobody"));
+  await page.getByText(/Say something to assistant/).first().waitFor();
+  await conversation.waitFor();
 });
 
 test("a call that asks is denied with a reason, another one allowed, and remembered", async (t) => {

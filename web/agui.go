@@ -183,6 +183,7 @@ func (s *Server) asAGUI(run *run, in *agui.Input) agui.Run {
 	as := agui.Run{
 		Thread: in.Thread, ID: in.Run, Parent: in.Parent, Of: run.id,
 		State:    run.of.Agent == "", // an agent mostly says a text
+		Old:      in.Version == "",
 		Answered: func(n uint64, call string) bool { return answered(run, n, call) },
 	}
 	workflow := run.of.Workflow
@@ -319,7 +320,7 @@ func (s *Server) resumeAGUI(w http.ResponseWriter, r *http.Request, run *run, st
 // goneAGUI is the end of a run that is not known any more, for a client that has answered its questions: nothing is waited for.
 func (s *Server) goneAGUI(w http.ResponseWriter, in *agui.Input) {
 	data, _ := json.Marshal(map[string]string{"reason": "the run that has asked is not known any more"})
-	s.whole(w, agui.NewEncoder(agui.Run{Thread: in.Thread, ID: in.Run, Parent: in.Parent}), tube.Event{
+	s.whole(w, agui.NewEncoder(agui.Run{Thread: in.Thread, ID: in.Run, Parent: in.Parent, Old: in.Version == ""}), tube.Event{
 		Kind: tube.Named, Name: "canceled", Value: data,
 	})
 }
@@ -397,7 +398,7 @@ func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if last := s.runs.latest(thread); last != nil {
-		p = s.rejoinAGUI(w, r, last, st, &agui.Input{Thread: thread, Run: last.id})
+		p = s.rejoinAGUI(w, r, last, st, &agui.Input{Thread: thread, Run: last.id, Version: agui.Version})
 	} else {
 		p = s.recallAGUI(w, r, thread)
 	}

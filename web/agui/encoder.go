@@ -46,6 +46,7 @@ type failure struct {
 func NewEncoder(r Run) *Encoder {
 	e := &Encoder{run: r}
 	e.talk.init(e.run.Of, r.Bots)
+	e.talk.old = r.Old
 	e.steps.init(r.Bots)
 	e.state.told = r.State
 	e.state.lost = func(dst, uri []byte, size int) []byte {
@@ -179,7 +180,9 @@ func (e *Encoder) named(dst []byte, event tube.Event) []byte {
 		dst = e.custom(dst, event.Name, event.Value)
 		dst = e.close(dst)
 		dst = e.finished(dst)
-		dst = member(dst, "outcome", []byte(`{"type":"cancelled"}`))
+		if !e.run.Old {
+			dst = member(dst, "outcome", []byte(`{"type":"cancelled"}`))
+		}
 		e.over = true
 		return end(e.spent(dst))
 	}

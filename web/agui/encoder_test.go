@@ -503,6 +503,30 @@ func TestTextsThoughtsAndCallsAreMessages(t *testing.T) {
 	}
 }
 
+func TestAnOldClientIsNotToldWhatItStopsAt(t *testing.T) {
+	c := newTold(t, 0, func(r *agui.Run) { r.Old = true })
+	c.Encoder = agui.NewEncoder(agui.Run{Thread: "thread", ID: "run", Of: "ours", Old: true})
+	c.Client = aguitest.Client{}
+	c.Record()
+	c.Rejoin([]agui.Message{{ID: "1", Role: agui.Reasoning, Text: "hm"}, {ID: "2", Role: agui.User, Text: "Why?"}})
+	c.Read(c.Open(nil))
+	c.tell("$reasoning_context", `"I look"`)
+	c.tell("", `"Because."`)
+	_ = c.tube.Cancel("canceled by request")
+	c.follow()
+	if diff := cmp.Diff([]string{"Why?"}, c.Texts("user")); diff != "" || len(c.Texts("reasoning")) > 0 || len(c.Texts("assistant")) != 1 {
+		t.Errorf("%q", c.Log)
+	}
+	for _, line := range c.Log {
+		if strings.HasPrefix(line, "REASONING") {
+			t.Error(line)
+		}
+	}
+	if c.End["outcome"] != nil || c.End["result"] != nil || c.Notes[len(c.Notes)-1].Name != "canceled" {
+		t.Errorf("%s", c.End)
+	}
+}
+
 func TestAnAgentWhoseDocumentIsMoreThanATextHasAState(t *testing.T) {
 	for _, value := range []string{`{"a":[1,{"b":null}]}`, `[1]`, "7", "true"} {
 		c := newTold(t, 0, func(r *agui.Run) { r.State = false })

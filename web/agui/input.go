@@ -13,6 +13,7 @@ import (
 // over, because clients are newer than servers; an optional one that is null counts as left out, as older clients write it.
 type Input struct {
 	Thread, Run, Parent string
+	Version             string // of the protocol; "" is a client from before 1.0
 
 	// Text is what is said now: the user's message that nothing but instructions follow. Asks says that there is one, and At where.
 	Text string
@@ -56,14 +57,12 @@ func Read(text []byte) (*Input, []Fault) {
 	var messages []json.RawMessage
 	var context []string
 	r.object("", text, map[string]func(string, json.RawMessage){
-		"threadId":    func(at string, raw json.RawMessage) { in.Thread = r.id(at, raw) },
-		"runId":       func(at string, raw json.RawMessage) { in.Run = r.id(at, raw) },
-		"parentRunId": r.optional(func(at string, raw json.RawMessage) { in.Parent = r.id(at, raw) }),
-		"protocolVersion": r.optional(func(at string, raw json.RawMessage) {
-			r.string(at, raw)
-		}),
-		"state":    r.optional(func(_ string, raw json.RawMessage) { in.State = raw }),
-		"messages": func(at string, raw json.RawMessage) { messages = r.array(at, raw) },
+		"threadId":        func(at string, raw json.RawMessage) { in.Thread = r.id(at, raw) },
+		"runId":           func(at string, raw json.RawMessage) { in.Run = r.id(at, raw) },
+		"parentRunId":     r.optional(func(at string, raw json.RawMessage) { in.Parent = r.id(at, raw) }),
+		"protocolVersion": r.optional(func(at string, raw json.RawMessage) { in.Version = r.string(at, raw) }),
+		"state":           r.optional(func(_ string, raw json.RawMessage) { in.State = raw }),
+		"messages":        func(at string, raw json.RawMessage) { messages = r.array(at, raw) },
 		"tools": r.optional(func(at string, raw json.RawMessage) {
 			for i, tool := range r.array(at, raw) {
 				r.object(at+"/"+strconv.Itoa(i), tool, map[string]func(string, json.RawMessage){

@@ -41,7 +41,7 @@ func TestAnInputIsRead(t *testing.T) {
 		t.Fatal(faults)
 	}
 	want := &agui.Input{
-		Thread: "t", Run: "r", Parent: "p", Text: "Why is\nthe sky blue?", Asks: true, At: "/messages/7/content",
+		Thread: "t", Run: "r", Parent: "p", Version: "2.7", Text: "Why is\nthe sky blue?", Asks: true, At: "/messages/7/content",
 		Said:         []agui.Message{{Role: agui.User, Text: "Hello"}, {Role: agui.Assistant, Text: "Hi."}},
 		Instructions: "Be brief.\n\nNo jokes.\n\nThe page: Chapter 3\n\nx",
 		State:        json.RawMessage(`{"a": 1}`), Tools: []string{"alert"},

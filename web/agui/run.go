@@ -17,6 +17,8 @@ type Run struct {
 	State bool
 	Bots  []Bot
 	Notes []Note // said in the beginning
+	// Old says that the client is from before 1.0: it stops at events and outcomes that have come since, and is not told them.
+	Old bool
 
 	// Answered says whether somebody has answered the question of event n, or nobody can any more. nil: all questions are open.
 	Answered func(n uint64, call string) bool

@@ -14,6 +14,7 @@ import (
 // talk is what of a run is conversation: messages of text and of reasoning, and calls of tools.
 type talk struct {
 	run   string
+	old   bool               // no thoughts are told
 	texts []*jsonuri.Pattern // where bots write text
 	count int                // messages so far
 
@@ -246,6 +247,9 @@ func (t *talk) beside(dst, root, reserved []byte, e tube.Event) []byte {
 
 // think tells what a model thinks.
 func (t *talk) think(dst []byte, e tube.Event) []byte {
+	if t.old {
+		return dst
+	}
 	s := t.speech[string(e.URI)]
 	if s == nil {
 		s = &speech{thought: true}
@@ -398,7 +402,9 @@ func (t *talk) reopen(dst []byte) []byte {
 func (t *talk) snapshot(dst []byte, before []Message) []byte {
 	all := make([]*kept, 0, len(before)+len(t.kept))
 	for _, m := range before {
-		all = append(all, &kept{m, jsonuri.AppendEscaped(nil, m.Text)})
+		if !t.old || m.Role != Reasoning {
+			all = append(all, &kept{m, jsonuri.AppendEscaped(nil, m.Text)})
+		}
 	}
 	all = append(all, t.kept...)
 	t.record, t.kept, t.byID = false, nil, nil

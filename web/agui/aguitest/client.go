@@ -233,6 +233,9 @@ func checkOutcome(e map[string]json.RawMessage) error {
 			ResponseSchema map[string]any
 		}
 	}
+	if e["outcome"] == nil {
+		return nil // as before 1.0: it is success
+	}
 	if err := json.Unmarshal(e["outcome"], &o); err != nil {
 		return err
 	}

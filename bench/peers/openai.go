@@ -111,6 +111,8 @@ func openaiChecks() []check {
 		},
 		{name: "the list of models", do: "list", answers: one(answer), want: seen{List: listed}, requests: -1},
 		{name: "the list of models of Lingserve itself", do: "lingserve", answers: one(answer), want: seen{List: []string{"demo:demo", "demo:fast"}}, requests: -1},
+		{name: "an answer of Lingserve itself", do: "completion", answers: one(answer), want: seen{Finish: "stop"}, requests: -1},
+		{name: "chunks of Lingserve itself", do: "chunks", answers: one(answer), want: seen{Finish: "stop"}, requests: -1},
 
 		{name: "400", do: "stream", answers: one(refused(400)), want: seen{Error: &thrown{"BadRequestError", 400, "Bad Request"}}},
 		{name: "401", do: "stream", answers: one(refused(401)), want: seen{Error: &thrown{"AuthenticationError", 401, "Unauthorized"}}},

@@ -60,6 +60,8 @@ async function list(client, type, seen) {
   }
 }
 
+const ours = new OpenAI({ apiKey: "none", baseURL: `${base}/lingserve/v1`, timeout: 10_000 });
+
 await serve({
   stream: async (job, seen) => read(await stream(job), seen),
   azure: async (job, seen) => read(await stream(job, azure), seen, "AzureChunk"),
@@ -98,5 +100,19 @@ await serve({
   },
 
   list: (job, seen) => list(client, "Model", seen),
-  lingserve: (job, seen) => list(new OpenAI({ apiKey: "none", baseURL: `${base}/lingserve/v1` }), "Ours", seen),
+  lingserve: (job, seen) => list(ours, "Ours", seen),
+
+  // What Lingserve answers itself; what it says is looked at elsewhere.
+  async completion(job, seen) {
+    const answer = await ours.chat.completions.create({ ...request(job), model: "demo:demo" });
+    seen.frames.push({ type: "Completion", value: answer });
+    seen.finish = answer.choices[0].finish_reason;
+  },
+  async chunks(job, seen) {
+    const body = { ...request(job), model: "demo:demo", stream: true, stream_options: { include_usage: true } };
+    for await (const chunk of await ours.chat.completions.create(body)) {
+      seen.frames.push({ type: "Chunk", value: chunk });
+      seen.finish = chunk.choices[0]?.finish_reason ?? seen.finish;
+    }
+  },
 });

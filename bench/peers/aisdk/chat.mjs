@@ -51,13 +51,15 @@ function open(job) {
       const reader = response.body.getReader();
       const body = new ReadableStream({
         async pull(controller) {
+          if (left <= 0) { // later, since an error goes before what is not read yet
+            await reader.cancel();
+            await new Promise((resolve) => setTimeout(resolve, 100));
+            return controller.error(new TypeError("network error"));
+          }
           const { done, value } = await reader.read();
           if (done) return controller.close();
+          left -= value.length;
           controller.enqueue(value);
-          if ((left -= value.length) <= 0) {
-            await reader.cancel();
-            controller.error(new TypeError("network error"));
-          }
         },
       });
       return new Response(body, { status: response.status, headers: response.headers });

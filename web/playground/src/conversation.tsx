@@ -188,7 +188,6 @@ function LiveTurnOf({ live: l, agent, several, escapes }: LiveTurnProps) {
         <p class="turn-foot">
           <span>{standing(l).word}{l.ended ? ` in ${duration(l.elapsed())}` : ""}</span>
           {l.tokens.completion > 0 && <span>{count(l.tokens.completion)} tokens</span>}
-          {l.resumed && <span class="tag">Resumed</span>}
           {several && <button type="button" class="link" aria-pressed={shown} onClick={() => (chosen.value = l)}>{shown ? "Events shown" : "Show its events"}</button>}
         </p>
       )}

@@ -187,8 +187,9 @@ var checks = []check{
 		g.open("assistant", job{"cut": 5000})
 		s := g.send("flood")
 		g.is("disconnected", true, s.Finish.IsDisconnect)
+		g.eventually("the run ends", func() bool { return g.document(s.answer().ID).Status == "completed" })
 		s = g.comeBack(s, "assistant")
-		g.complete(s, strings.Repeat("Light is scattered by air. ", 20_000))
+		g.complete(s, flood)
 		g.one(s)
 	}},
 	{name: "messages after a reload", play: func(g *game) {

@@ -151,6 +151,9 @@ const nasty = "He said \"blue\" \\ & <b>green</b>\n\tdata: x\r\n\r\ndata: [DONE]
 // long is a text that takes some time.
 var long = strings.Repeat("Light is scattered by air. ", 40)
 
+// flood is more than the log of a run holds.
+var flood = strings.Repeat("Light is scattered by air. ", 4000)
+
 // answer is what the model says, by the last thing that it is told.
 func (s *stage) answer(r upstream.Request) upstream.Answer {
 	s.mu.Lock()
@@ -183,7 +186,7 @@ func (s *stage) answer(r upstream.Request) upstream.Answer {
 	case "endless":
 		return upstream.Answer{Text: strings.Repeat("blue ", 100_000), Pace: 200}
 	case "flood": // the log of it is cut
-		return upstream.Answer{Text: strings.Repeat("Light is scattered by air. ", 20_000), Pace: 200_000}
+		return upstream.Answer{Text: flood, Pace: 20_000}
 	case "refuse":
 		return upstream.Answer{Status: http.StatusUnauthorized}
 	case "break":

@@ -183,6 +183,29 @@ test("an agent that is busy is told more, or interrupted", async (t) => {
   await conversation.getByText("All done.").waitFor();
 });
 
+test("however many messages wait, a call that asks can be answered", async (t) => {
+  const { page, script, conversation, say } = await playground(t, chrome, careful);
+  await say("One.");
+  const first = await script.asked();
+  await first.call("tape_info");
+  await first.end();
+  const question = page.getByRole("region", { name: "May tape.info run?" });
+  await question.waitFor();
+  for (const text of ["Two.", "Three.", "Four."]) {
+    await say(text);
+    await conversation.getByText(text, { exact: true }).waitFor();
+  }
+  await say("Five."); // a browser has six connections, and those that are left are needed
+  await page.getByRole("alert").filter({ hasText: "4 messages" }).waitFor();
+  assert.equal(await page.getByRole("textbox", { name: "Message" }).inputValue(), "Five.");
+  await question.getByRole("button", { name: "Allow" }).click();
+  for (const text of ["One.", "Two.", "Three.", "Four."]) await (await script.asked()).end(`To ${text}`);
+  await conversation.getByText("To Four.").waitFor();
+  await page.getByRole("textbox", { name: "Message" }).press("Enter");
+  await (await script.asked()).end("To Five.");
+  await conversation.getByText("To Five.").waitFor();
+});
+
 test("a server that is away when a run is asked for is waited for, and it is one run", async (t) => {
   const { page, net, script, run, stands, reads } = await playground(t, chrome, { ...chat, allow: broken });
   net.cut();

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import type { RunRequest } from "../../client/src/index.js";
 import type { Agent, Problem } from "./api.js";
 import { useCancel } from "./cancel.js";
-import { FailureBox } from "./failure.js";
+import { FailureBox, type Failure } from "./failure.js";
 import type { Live } from "./live.js";
 import { MoreOptions, noChoices, requestOf, type Choices } from "./options.js";
 import { Markdown } from "./parts/markdown.js";
@@ -206,10 +206,13 @@ function plainInput(input: unknown): string {
 
 const examples = ["What does tape info say?", ",help"];
 
+/** A browser opens six connections to a host, and each run takes one: what is left is for approving and canceling. */
+const mostFollowed = 4;
+
 function Composer({ agent, running }: { agent: Agent; running: boolean }) {
   const [text, setText] = useState("");
   const [choices, setChoices] = useState<Choices>(drafts.get(agent.name) ?? noChoices);
-  const [failure, fail] = useState<Problem | undefined>(undefined);
+  const [failure, fail] = useState<Failure | undefined>(undefined);
   const box = useRef<HTMLTextAreaElement>(null);
   const byWorkflow = agent.workflow !== undefined;
   const schema = byWorkflow ? described.value?.input : undefined;
@@ -231,6 +234,9 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
     if (plain && text.trim() === "") return box.current?.focus();
     // Without a session each message begins one of its own: that of the first one is on its way here.
     if (!session && lives.peek().some((l) => !l.over)) return;
+    if (choices.onBusy !== "steer" && lives.peek().filter((l) => !l.over).length >= mostFollowed) {
+      return fail({ code: "busy", message: `${mostFollowed} messages of this page wait for their answers; send this one when there is one` });
+    }
     fail(undefined);
     say(request(text)).then(() => setText(""), (error: Problem) => fail(error));
     if (choices.onBusy !== "steer") setText("");

@@ -31,6 +31,7 @@ const titles: Record<string, string> = {
   upstream_timeout: "The model took too long",
   upstream_protocol: "The model’s server broke off",
   output_invalid: "The model wrote something that cannot be read",
+  busy: "This is enough for now",
   overloaded: "The server has too much to do",
   draining: "The server is shutting down",
   internal: "Something went wrong in the server",

@@ -337,7 +337,7 @@ func TestWhatIsSentIsLinearInWhatTheRunHasSent(t *testing.T) {
 				}
 				return float64(c.Bytes) / float64(sent)
 			}
-			small, large := ratio(2_000), ratio(32_000)
+			small, large := ratio(1_000), ratio(16_000)
 			t.Logf("%.2f bytes for each of the run's, %.2f where there are sixteen times as many", small, large)
 			if large > shape.most || large > small*1.5 {
 				t.Errorf("%.2f bytes for each byte of the run, %.2f for sixteen times as many", small, large)

@@ -27,6 +27,7 @@ func (s *Server) getIndex(w http.ResponseWriter, r *http.Request) {
   POST /v1/runs/{run}/approvals/{call}  let a tool run, or not
   GET  /v1/workflows, /v1/agents what can be run
   GET  /v1/models                with which models
+  POST /v1/chat/completions      for OpenAI's clients; /v1/ui/{agent} for the AI SDK, /v1/agui/{agent} for AG-UI
   GET  /v1/sessions              what is remembered, and /v1/sessions/{id}, …/tape
   GET  /openapi.yaml             all of this, exactly
   GET  / in a browser            a page to try it

@@ -23,6 +23,7 @@ export interface Agent {
 
 export interface Model {
   id: string;
+  owned_by: string;
   default?: boolean;
 }
 

@@ -57,7 +57,11 @@ export async function loadCatalog(tries = 0): Promise<void> {
     ]);
     batch(() => {
       unreachable.value = undefined;
-      catalog.value = { version: health.version, workflows: workflows.workflows, agents: agents.agents, models: models.data };
+      catalog.value = {
+        version: health.version, workflows: workflows.workflows, agents: agents.agents,
+        // Agents and workflows are listed, too, for clients that know of models only.
+        models: models.data.filter((m) => m.owned_by !== "agent" && m.owned_by !== "workflow"),
+      };
       settle();
     });
     await loadSessions();

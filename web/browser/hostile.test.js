@@ -62,7 +62,7 @@ async function links(page, within) {
   }
 }
 
-test("hostile text, in small pieces and as a whole, is text", async (t) => {
+test("SE-13: hostile text, in small pieces and as a whole, is text", async (t) => {
   const { page, script, document, run, stands } = await playground(t, chrome, { at: "#workflow=chat" });
   await watch(page);
   await run({ Message: "Why?" });

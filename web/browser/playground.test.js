@@ -67,6 +67,9 @@ test("a server that is killed in mid-run and started again: what there is stays,
   await server.start();
   await stands("Interrupted");
   await reads("So far.");
+  const failure = await page.getByRole("alert").filter({ hasText: "restarted in the middle of this run" }).innerText();
+  assert.match(failure, /until then is kept/);
+  assert.doesNotMatch(failure, /Idempotency-Key|any more/, "what is no news for a person");
   await page.getByRole("button", { name: "Try again" }).click();
   await (await script.asked()).end("Once more.");
   await reads("Once more.");
@@ -239,6 +242,7 @@ test("a call that asks is denied with a reason, another one allowed, and remembe
   await question.getByRole("button", { name: "Deny" }).click();
   const after = await script.asked();
   assert.match(after.question, /not today/);
+  await conversation.getByText("denied", { exact: true }).waitFor();
   await after.call("tape_info");
   await after.end();
   await question.getByRole("checkbox").check();
@@ -346,7 +350,9 @@ test("the events are listed with their ids, and the figures of the run", async (
   assert.deepEqual((await events.getByRole("button").allInnerTexts()).map((text) => text.split("\n").filter(Boolean).slice(1, 3)), [
     ["0", "started"], ["1", "answer"], ["2", "answer"], ["3", "usage"], ["4", "finished"],
   ]);
-  await page.getByText("11 of 7 read", { exact: true }).waitFor(); // tokens, as the model's server has counted them
+  // As the model's server has counted them.
+  const figure = (name) => page.getByText(name, { exact: true }).locator("xpath=following-sibling::dd").innerText();
+  assert.deepEqual([await figure("Tokens written"), await figure("Tokens read")], ["11", "7"]);
 });
 
 test("the back button goes to what was looked at before", async (t) => {
@@ -355,4 +361,27 @@ test("the back button goes to what was looked at before", async (t) => {
   await page.getByRole("heading", { level: 1, name: "story" }).waitFor();
   await page.goBack();
   await page.getByRole("heading", { level: 1, name: "chat" }).waitFor();
+});
+
+test("the back button goes to a run that goes on, and its bots are those that write", async (t) => {
+  const { page, script, run, reads } = await playground(t, chrome, { at: "#workflow=story" });
+  await run({ About: "sky" });
+  const asked = await script.asked();
+  await asked.say('{"it": "is ');
+  await reads("is");
+  await page.getByRole("link", { name: "chat" }).click();
+  await page.getByRole("button", { name: /^assistant, waiting/ }).waitFor();
+  await page.goBack();
+  await page.getByRole("button", { name: /^story, writing/ }).waitFor();
+  await asked.end('blue"}');
+  await reads("is blue");
+});
+
+test("who comes for the first time sees the workflow of the most bots, and later what was looked at last", async (t) => {
+  const { page } = await playground(t, chrome);
+  await page.getByRole("heading", { level: 1, name: "encyclopedia" }).waitFor();
+  await page.getByRole("link", { name: "page", exact: true }).click();
+  await page.getByRole("heading", { level: 1, name: "page" }).waitFor();
+  await page.goto("/");
+  await page.getByRole("heading", { level: 1, name: "page" }).waitFor();
 });

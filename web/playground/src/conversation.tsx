@@ -162,7 +162,7 @@ function LiveTurnOf({ live: l, agent, several, escapes }: LiveTurnProps) {
   const { reserved, document } = l.run;
   const said = l.request?.input;
   const thoughts = reserved.$reasoning_context;
-  const calls = callsOf(reserved);
+  const calls = callsOf(l);
   const text = typeof document === "string" ? document : undefined;
   const grown = text === undefined && typeof document === "object" && document !== null && Object.keys(document).length > 0;
   const shown = live.value === l;
@@ -265,7 +265,7 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
           <button key={e} type="button" class="chip" onClick={() => (setText(e), box.current?.focus())}>{e}</button>
         ))}
         <span class="grow" />
-        <button type="submit" class="button primary" onMouseDown={stay} aria-keyshortcuts="Control+Enter Meta+Enter">{running ? busyWord(choices.onBusy) : "Send"} <kbd>{shortcut}</kbd></button>
+        <button type="submit" class="button primary" onMouseDown={stay} aria-keyshortcuts="Control+Enter Meta+Enter">{running ? busyWord(choices.onBusy) : "Send"} <kbd>{plain ? "↵" : shortcut}</kbd></button>
       </div>
     </form>
   );

@@ -3,6 +3,7 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { RunEvent } from "../../client/src/index.js";
 import type { Live, Row } from "./live.js";
+import { short, visible } from "./parts/text.js";
 import { count } from "./ui.js";
 
 const rowHeight = 22; // px, as events.css has it
@@ -29,9 +30,10 @@ function clip(value: unknown): string {
   return text === undefined ? "" : text.length > most ? text.slice(0, most) + "…" : text;
 }
 
-/** The number of an event in its run: what stands behind the colon of its id. */
+/** The number of an event in its run: what stands behind the colon of its id. That of an end which is told in place of a run is none. */
 function numberOf(e: RunEvent): string {
-  return e.id === undefined ? "·" : e.id.slice(e.id.lastIndexOf(":") + 1);
+  const number = e.id?.slice(e.id.lastIndexOf(":") + 1) ?? "";
+  return number === "" || number.length > 12 ? "·" : number;
 }
 
 export function Events({ live, bot, onClearBot }: { live: Live | undefined; bot?: string; onClearBot: () => void }) {
@@ -43,9 +45,9 @@ export function Events({ live, bot, onClearBot }: { live: Live | undefined; bot?
   if (!live) {
     return (
       <div class="empty">
-        <p>Everything that a run tells, in order: where in the document, and what is added there.</p>
+        <p>Each event says where in the document something is added, and what.</p>
         <pre class="sample">{`article/title   "Wh"\narticle/title   "y th"\narticle/title   "e Sk"`}</pre>
-        <p>Whoever comes back with the id of the last event that they have seen goes on right behind it.</p>
+        <p>Where a connection breaks, one comes back with the id of the last event, and misses nothing.</p>
       </div>
     );
   }
@@ -158,8 +160,8 @@ function Rows({ rows, open, onOpen }: { rows: Row[]; open?: Row; onOpen: (row: R
                 <button type="button" class={"event event-" + ("event" in e ? "named event-" + e.event : name)} aria-expanded={row === open} tabIndex={-1} onClick={() => onOpen(row)}>
                   <span class="event-at">{(row.at / 1000).toFixed(3)}</span>
                   <span class="event-id">{numberOf(e)}</span>
-                  <span class="event-name">{"event" in e ? e.event : e.uri === "" ? "(root)" : e.uri}</span>
-                  <span class="event-text">{"done" in e ? "done" : textOf(e)}</span>
+                  <span class="event-name">{"event" in e ? e.event : e.uri === "" ? "(root)" : visible(short(e.uri, most))}</span>
+                  <span class="event-text">{"done" in e ? "done" : visible(textOf(e))}</span>
                 </button>
               </li>
             );

@@ -43,9 +43,8 @@ const titles: Record<string, string> = {
 };
 
 const advice: Record<string, string> = {
-  gone: "Runs can be read until five minutes after their end. What was said in a session is on its tape.",
+  gone: "Runs can be read for some minutes after their end. What was said in a session is on its tape.",
   upstream_auth: "Check the provider’s key in the server’s configuration.",
-  interrupted: "What it had written until then is kept below.",
 };
 
 /** What of an error belongs to which field: pointers into the request become pointers into the form at `below`. */

@@ -66,7 +66,8 @@ function Figures({ live }: { live: Live | undefined }) {
     ["First token", live?.first === undefined ? none : duration(live.first)],
     ["Speed", rate ? `${rate.guessed ? "≈ " : ""}${rate.value.toFixed(rate.value < 10 ? 1 : 0)}` : none, "tokens/s"],
     ["Time", time],
-    ["Tokens", live && live.tokens.completion > 0 ? count(live.tokens.completion) : none, live && live.tokens.prompt > 0 ? `of ${count(live.tokens.prompt)} read` : undefined],
+    ["Tokens written", live && live.tokens.completion > 0 ? count(live.tokens.completion) : none],
+    ["Tokens read", live && live.tokens.prompt > 0 ? count(live.tokens.prompt) : none],
     ["Received", live ? size(live.bytes) : none],
   ];
   return (

@@ -67,6 +67,7 @@ export class Live {
   dropped = 0; // rows that are not kept any more
   count = 0;
   questions: Question[] = [];
+  denied = new Map<string, string>(); // why calls of tools were not allowed to run, by their ids
   errors: any[] = []; // data of error events
   started: any; // data of the first event
   position: number | undefined; // in the queue
@@ -113,6 +114,12 @@ export class Live {
 
   /** Whether the value at a uri is complete, with all that is in it: other bots may write in what the bot around them has ended. */
   readonly done = (uri: string): boolean => this.over || (this.complete.has(uri) && !this.bots.writesBelow(uri));
+
+  /** Whether something of its document is here. */
+  get reached(): boolean {
+    const value = this.run.document;
+    return typeof value === "string" ? value !== "" : typeof value === "object" && value !== null && Object.keys(value).length > 0;
+  }
 
   /** Whether it is not being followed just now. A first try is no news. */
   get disconnected(): boolean {
@@ -234,6 +241,7 @@ export class Live {
         break;
       case "approval_resolved":
         this.questions = this.questions.filter((q) => q.call !== data?.call);
+        if (data?.decision === "deny") this.denied.set(data.call, data.reason === "timeout" ? "nobody has answered in time" : "denied");
         break;
       case "handoff":
         if (typeof data?.name === "string") this.anchors.push(data.name);

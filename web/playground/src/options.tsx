@@ -74,7 +74,7 @@ export function MoreOptions({ choices, onChange, errors, forAgent, byWorkflow }:
       <button type="button" class="options" aria-expanded={open} aria-controls={id} onClick={() => show(!open)}>Options{n > 0 && <span class="tabs-note">{n}</span>}</button>
       <div class="options-body" id={id} hidden={!open}>
         <Text name="Temperature" hint="0 to 2" value={choices.temperature} mode="decimal" pointer="/options/temperature" errors={errors} onInput={(temperature) => onChange({ ...choices, temperature })} />
-        <Text name="Most tokens" hint="of each answer" value={choices.maxTokens} mode="numeric" pointer="/options/max_tokens" errors={errors} onInput={(maxTokens) => onChange({ ...choices, maxTokens })} />
+        <Text name="Token limit" hint="of each answer" value={choices.maxTokens} mode="numeric" pointer="/options/max_tokens" errors={errors} onInput={(maxTokens) => onChange({ ...choices, maxTokens })} />
         <Text name="Leave out" hint="patterns, as article/notes/*" value={choices.exclude} pointer="/filter" errors={errors} onInput={(exclude) => onChange({ ...choices, exclude })} />
         {forAgent ? <Busy value={choices.onBusy} steers={!byWorkflow} onChange={(onBusy) => onChange({ ...choices, onBusy })} /> : (
           <label class="check">

@@ -56,7 +56,7 @@ export function Waiting({ live }: { live: Live }) {
   return (
     <div class="notice" role="status">
       <Lamp state="asks" />
-      <span>{failed === 0 || (failed === 1 && state === "connecting") ? "The connection broke." : "The server cannot be reached."} {live.count > 0 && "The run is the server’s and may well go on; "}{state === "waiting" && left > 0 ? <>trying again in {left} s.</> : <>trying again …</>}</span>
+      <span>{failed === 0 || (failed === 1 && state === "connecting") ? "The connection broke." : "The server cannot be reached."} {live.count > 0 && "The run may well go on without this page. "}{state === "waiting" && left > 0 ? <>Trying again in {left} s.</> : <>Trying again …</>}</span>
       {live.id && <button type="button" class="button small" onClick={() => reconnect(live)}>Now</button>}
     </div>
   );
@@ -66,15 +66,18 @@ export function Waiting({ live }: { live: Live }) {
 export function RunFailure({ live, again, hideFields = false }: { live: Live; again?: () => void; hideFields?: boolean }) {
   live.revision.value;
   const error = live.run.error as Failure | undefined;
+  // A server that was killed keeps nothing of its runs; that it was is what one wants to know.
+  const code = live.run.status === "interrupted" ? "interrupted" : error?.code;
   const harmless = live.errors.filter((e) => !e.fatal);
   const bot = live.errors.findLast((e) => e.fatal)?.bot;
   if (live.over && error && error.code !== "closed" && live.run.status !== "canceled") {
     const beside = hideFields ? error.errors?.filter((e) => !e.pointer) : error.errors;
     return (
       <FailureBox
-        failure={{ code: error.code, message: hideFields && error.errors?.length && !beside?.length ? "Look at the fields that are marked" : error.message, bot, status: error.status, retryAfter: error.retryAfter, id: error.id }}
+        failure={{ code: code!, message: hideFields && error.errors?.length && !beside?.length ? "Look at the fields that are marked" : error.message, bot, status: error.status, retryAfter: error.retryAfter, id: error.id }}
         again={again}
       >
+        {code === "interrupted" && live.reached && <p>What it had written until then is kept.</p>}
         {beside && beside.length > 1 && <ul>{beside.map((e, i) => <li key={i}><code>{e.pointer ?? e.parameter ?? e.header}</code> {e.detail}</li>)}</ul>}
         {harmless.length > 0 && <Slips errors={harmless} />}
       </FailureBox>
@@ -107,10 +110,12 @@ export interface Call {
   arguments: unknown;
   result?: unknown; // undefined: none yet
   failed?: boolean;
+  why?: string; // it has failed, where that is known
 }
 
 /** The calls that stand at a reserved uri and below. */
-export function callsOf(reserved: Readonly<Record<string, any>>, at = ""): Call[] {
+export function callsOf(live: Live, at = ""): Call[] {
+  const reserved: Readonly<Record<string, any>> = live.run.reserved;
   const prefix = at === "" ? "" : at + "/";
   const tools = reserved[prefix + "$tools"] ?? {};
   const results = reserved[prefix + "$tool_results"] ?? {};
@@ -120,6 +125,7 @@ export function callsOf(reserved: Readonly<Record<string, any>>, at = ""): Call[
     arguments: tools[key]?.arguments,
     result: Object.hasOwn(results, key) ? results[key] : undefined,
     failed: Object.hasOwn(results, key) && results[key] === null,
+    why: live.denied.get(tools[key]?.id),
   }));
 }
 
@@ -145,7 +151,7 @@ export function ToolCall({ call, over, asks = false }: { call: Call; over: boole
       <summary>
         <Lamp state={call.failed ? "failed" : asks ? "asks" : waits ? "writing" : "done"} />
         <span>Tool <code>{call.name}</code></span>
-        <span class="fold-hint">{asks ? "waits for you" : waits ? "runs" : call.failed ? "has failed, or was not allowed to run" : brief(call.result ?? "no result")}</span>
+        <span class="fold-hint">{asks ? "waits for you" : waits ? "runs" : call.failed ? call.why ?? "has failed, or was not allowed to run" : brief(call.result ?? "no result")}</span>
       </summary>
       <div class="fold-body">
         <p class="caps">Arguments</p>
@@ -193,7 +199,7 @@ export function Beside({ live }: { live: Live }) {
     const name = uri.slice(cut + 1);
     const of = at || undefined;
     if (name === "$reasoning_context") parts.push(<Thoughts key={uri} text={String(reserved[uri])} of={of} growing={!live.over && !live.done(uri) && valueAt(live.run.document, at) === undefined} />);
-    else if (name === "$tools") parts.push(...callsOf(reserved, at).map((call, i) => <ToolCall key={uri + i} call={call} over={live.over} asks={live.asks(call)} />));
+    else if (name === "$tools") parts.push(...callsOf(live, at).map((call, i) => <ToolCall key={uri + i} call={call} over={live.over} asks={live.asks(call)} />));
   }
   if (parts.length === 0) return null;
   return <section class="beside" aria-label="Beside the document"><h3 class="caps">Beside the document</h3>{parts}</section>;

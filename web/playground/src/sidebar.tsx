@@ -1,6 +1,6 @@
 // What there is to choose.
 
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { agent, catalog, ended, lives, live, loadSessions, place, sessions } from "./store.js";
 import { ago } from "./ui.js";
 
@@ -13,8 +13,16 @@ export function Sidebar() {
   ended.value;
   const at = place.value;
   const fits = (name: string): boolean => name.toLowerCase().includes(find.toLowerCase());
+  // Where there is little room the lists are rows, and what is chosen may stand outside.
+  const nav = useRef<HTMLElement>(null);
+  useEffect(() => {
+    for (const link of nav.current!.querySelectorAll<HTMLElement>("[aria-current]")) {
+      const row = link.closest("ul")!;
+      row.scrollLeft += link.getBoundingClientRect().left - row.getBoundingClientRect().left - (row.clientWidth - link.offsetWidth) / 2;
+    }
+  }, [at.workflow, at.agent, at.session]);
   return (
-    <nav class="sidebar" aria-label="What can be run">
+    <nav class="sidebar" aria-label="What can be run" ref={nav}>
       {workflows.length + agents.length >= many && (
         <label class="field-inline"><span class="sr">Find a workflow or agent</span>
           <input type="search" value={find} placeholder="Find" onInput={(e) => setFind(e.currentTarget.value)} />
@@ -24,7 +32,7 @@ export function Sidebar() {
         <h2 class="caps">Workflows</h2>
         <ul>
           {workflows.filter((w) => fits(w.name)).map((w) => (
-            <li key={w.name}><a href={"#workflow=" + encodeURIComponent(w.name)} aria-current={at.workflow === w.name ? "page" : undefined} title={w.description}>{w.name}</a></li>
+            <li key={w.name}><a href={"#workflow=" + encodeURIComponent(w.name)} aria-current={at.workflow === w.name ? "page" : undefined} title={w.description}><span class="sidebar-name">{w.name}</span></a></li>
           ))}
         </ul>
         {workflows.length === 0 && <p class="quiet">None. Put a YAML file into the folder <code>workflows</code>.</p>}
@@ -34,7 +42,7 @@ export function Sidebar() {
           <h2 class="caps">Agents</h2>
           <ul>
             {agents.filter((a) => fits(a.name)).map((a) => (
-              <li key={a.name}><a href={"#agent=" + encodeURIComponent(a.name)} aria-current={at.agent === a.name && !at.session ? "page" : at.agent === a.name ? "true" : undefined}>{a.name}</a></li>
+              <li key={a.name}><a href={"#agent=" + encodeURIComponent(a.name)} aria-current={at.agent === a.name && !at.session ? "page" : at.agent === a.name ? "true" : undefined}><span class="sidebar-name">{a.name}</span></a></li>
             ))}
           </ul>
         </section>

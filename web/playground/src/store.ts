@@ -55,6 +55,7 @@ export async function loadCatalog(tries = 0): Promise<void> {
       ask<{ agents: Agent[] }>("/v1/agents").catch(noneWhere404({ agents: [] })),
       ask<{ data: Model[] }>("/v1/models"),
     ]);
+    const first = somewhere(place.peek()) ? undefined : await mostBots(workflows.workflows);
     batch(() => {
       unreachable.value = undefined;
       catalog.value = {
@@ -62,7 +63,7 @@ export async function loadCatalog(tries = 0): Promise<void> {
         // Agents and workflows are listed, too, for clients that know of models only.
         models: models.data.filter((m) => m.owned_by !== "agent" && m.owned_by !== "workflow"),
       };
-      settle();
+      settle(first);
     });
     await loadSessions();
   } catch (error) {
@@ -102,8 +103,33 @@ export const agent = computed(() => catalog.value?.agents.find((a) => a.name ===
 const graphs = new Map<string, Promise<Workflow>>();
 export const described = signal<Workflow | undefined>(undefined);
 
+function describe(name: string): Promise<Workflow> {
+  let known = graphs.get(name);
+  if (!known) {
+    known = ask<Workflow>("/v1/workflows/" + encodeURIComponent(name));
+    graphs.set(name, known);
+    known.catch(() => graphs.delete(name));
+  }
+  return known;
+}
+
+/** How many workflows are looked at for the one that somebody who comes for the first time sees. */
+const mostLooked = 12;
+
+// The workflow of the most bots: it shows best what the server does.
+async function mostBots(workflows: Workflow[]): Promise<string | undefined> {
+  const all = await Promise.all(workflows.slice(0, mostLooked).map((w) => describe(w.name).catch(() => w)));
+  const bots = (w: Workflow): number => w.graph?.bots.length ?? 0;
+  return all.toSorted((a, b) => bots(b) - bots(a))[0]?.name;
+}
+
+// Whether a place leads anywhere, by itself or since one has been somewhere before.
+function somewhere(at: Place): boolean {
+  return !!(at.workflow || at.agent || at.session || at.runs.length > 0 || kept<string>("local", "place"));
+}
+
 // Goes to where an address leads that says too little, such as "/".
-function settle(): void {
+function settle(first?: string): void {
   const { workflows, agents } = catalog.value!;
   const at = place.value;
   if (!at.workflow && !at.agent && at.runs.length === 0) {
@@ -111,7 +137,7 @@ function settle(): void {
     const known = (last.workflow && workflows.some((w) => w.name === last.workflow)) || (last.agent && agents.some((a) => a.name === last.agent));
     if (at.session) move({ agent: agents[0]?.name, session: at.session, runs: [] });
     else if (known) move({ ...last, runs: [] });
-    else move({ workflow: workflows[0]?.name, agent: workflows[0] ? undefined : agents[0]?.name, runs: [] });
+    else move({ workflow: first ?? workflows[0]?.name, agent: workflows[0] ? undefined : agents[0]?.name, runs: [] });
   }
 }
 
@@ -147,13 +173,7 @@ effect(() => {
   const name = workflow.value?.name ?? agent.value?.workflow;
   if (described.peek()?.name !== name) described.value = undefined;
   if (!name) return;
-  let known = graphs.get(name);
-  if (!known) {
-    known = ask<Workflow>("/v1/workflows/" + encodeURIComponent(name));
-    graphs.set(name, known);
-    known.catch(() => graphs.delete(name));
-  }
-  known.then((w) => (workflow.peek()?.name ?? agent.peek()?.workflow) === name && (described.value = w), () => {});
+  describe(name).then((w) => (workflow.peek()?.name ?? agent.peek()?.workflow) === name && (described.value = w), () => {});
 });
 
 // The runs.
@@ -168,7 +188,7 @@ export const ended = signal(0);
 // Runs that the place names are followed.
 effect(() => {
   const { runs, workflow: name } = place.value;
-  if (name && !described.value && (!catalog.value || workflow.value)) return; // its bots are needed first
+  if (name && described.value?.name !== name && (!catalog.value || workflow.value)) return; // its bots are needed first
   const now = lives.peek();
   const come = runs.filter((id) => !now.some((l) => l.id === id)).map((id) => follow(new Live({ id }, described.peek()?.graph)));
   if (come.length > 0) lives.value = [...come, ...now];

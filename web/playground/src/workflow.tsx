@@ -83,6 +83,7 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
     addEventListener("keydown", keys);
     return () => removeEventListener("keydown", keys);
   }, []);
+  const model = choices.model || workflow.model || (catalog.value?.models.find((m) => m.default)?.id ?? "");
   const submit = (e: Event): void => {
     e.preventDefault();
     go();
@@ -107,6 +108,7 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
           )}
           <button type="submit" class="button primary" onMouseDown={stay} aria-keyshortcuts="Control+Enter Meta+Enter">Run <kbd>{shortcut}</kbd></button>
         </div>
+        {!folded && model.startsWith("demo:") && <p class="quiet">The demo model is built in, and its answers are scripted. For real ones, set a provider’s key, such as <code>OPENAI_API_KEY</code>, and start the server again.</p>}
       </form>
       <section class="output" aria-label="Document" ref={output} tabIndex={-1}>
         {now ? <Output live={now} again={() => start(now.request ?? request)} /> : <Nothing />}

@@ -16,7 +16,7 @@ export interface GraphProps {
 // All in CSS pixels. Names are in a font of one width, so that what fits is known.
 const box = { width: 212, height: 58, gapX: 56, gapY: 20 };
 const charName = 8.2;
-const charSmall = 6.7;
+const charSmall = 7.3;
 
 interface Drawn {
   width: number;
@@ -38,11 +38,21 @@ export function Graph({ graph, states, onSelect, selected }: GraphProps) {
   }, []);
   const laid = useMemo(() => layout(graph.bots), [graph]);
   const drawn = useMemo(() => draw(laid, graph.bots.length, room || 640), [laid, graph, room]);
+  // Where there is no room for all of them, what writes is in sight.
+  const scroll = useRef<HTMLDivElement>(null);
+  const writing = graph.bots.findIndex((b) => Object.hasOwn(states, b.name) && states[b.name] === "writing");
+  useEffect(() => {
+    const at = drawn.boxes[writing];
+    const el = scroll.current!;
+    if (!at) return;
+    if (at.y < el.scrollTop || at.y + box.height > el.scrollTop + el.clientHeight) el.scrollTop = at.y - box.gapY;
+    if (at.x < el.scrollLeft || at.x + at.width > el.scrollLeft + el.clientWidth) el.scrollLeft = at.x - box.gapX;
+  }, [writing, drawn]);
   const stateOf = (name: string): BotState => (Object.hasOwn(states, name) ? states[name]! : "waiting");
 
   return (
     <div class="graph" ref={ref}>
-      <div class="graph-scroll" role="group" aria-label="The bots, drawn" tabIndex={0}>
+      <div class="graph-scroll" ref={scroll} role="group" aria-label="The bots, drawn" tabIndex={0}>
         <svg width={drawn.width} height={drawn.height} viewBox={`0 0 ${drawn.width} ${drawn.height}`} aria-hidden="true" focusable="false">
           <defs>
             <marker id={`${id}-tip`} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">

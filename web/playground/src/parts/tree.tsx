@@ -4,7 +4,7 @@ import { escape } from "../../../client/src/uri.js";
 import { CopyButton } from "./copy.js";
 import { Markdown } from "./markdown.js";
 import { memo } from "./memo.js";
-import { json, short } from "./text.js";
+import { json, short, visible } from "./text.js";
 
 export interface DocumentTreeProps {
   /** The document; what has not changed in it is the same object as before. */
@@ -118,7 +118,7 @@ function MemberRow({ name, index, value, uri, depth, budget, bound, done }: Memb
   const container = isContainer(value);
   const prose = typeof value === "string" && isProse(value, uri, bound);
   const title = typeof value === "string" && !prose && !index && titles.test(name);
-  const label = index ? name : short(name, 200) || "(no name)";
+  const label = index ? name : visible(short(name, 200)) || "(no name)";
   const summary = container ? summarize(value) : "";
   return (
     <li class={`tree-member${container ? " tree-container" : prose ? " tree-prose" : title ? ` tree-title${depth > 1 ? " tree-subtitle" : ""}` : ""}`}>
@@ -130,7 +130,7 @@ function MemberRow({ name, index, value, uri, depth, budget, bound, done }: Memb
             </span>
           </button>
         )}
-        <button type="button" class={`tree-key${index ? " tree-index" : ""}`} aria-expanded={info} onClick={() => setInfo(!info)} title={`${short(uri, 200)}: copy the value or its uri`}>
+        <button type="button" class={`tree-key${index ? " tree-index" : ""}`} aria-expanded={info} onClick={() => setInfo(!info)} title={`${visible(short(uri, 200))}: copy the value or its uri`}>
           {label}
         </button>
         {container && !expanded && <span class="tree-summary">{summary}</span>}
@@ -139,7 +139,7 @@ function MemberRow({ name, index, value, uri, depth, budget, bound, done }: Memb
       </div>
       {info && (
         <div class="tree-info">
-          <code>{short(uri, 300)}</code>
+          <code>{visible(short(uri, 300))}</code>
           <CopyButton text={() => (typeof value === "string" ? value : json(value))} what="value" label="Copy value" />
           <CopyButton text={() => uri} what="uri" label="Copy uri" />
         </div>

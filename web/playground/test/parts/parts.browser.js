@@ -178,6 +178,19 @@ test("the document: hostile names are names", async (t) => {
   await page.evaluate(() => stage.show("DocumentTree", { value: JSON.parse('{"__proto__": {"x": "y"}, "constructor": "c", "<b>": "<img src=x onerror=window.pwned=1>", "toString": 1}'), done: () => true }));
   assert.match(await page.locator(".tree").innerText(), /__proto__\n[^]*x\ny[^]*constructor\nc[^]*<b>\n<img src=x onerror=window.pwned=1>[^]*toString\n1/);
   assert.equal(await page.evaluate(() => window.pwned), undefined);
+  await document_(page, { "\u202egnp.exe": "x", "\u0000a": "y" });
+  assert.match(await page.locator(".tree").innerText(), /\\u202egnp\.exe\nx[^]*\\u0000a\ny/);
+});
+
+test("the document: lists have their numbers and dots, in a document and in an answer, at the side where they begin", async (t) => {
+  const page = await stage(t);
+  const text = "1. one\n2. two\n\n- dot\n\n1. واحد\n2. اثنان\n\n- [ ] task\n";
+  const marks = () => page.locator(".md li").evaluateAll((all) => all.map((e) => [getComputedStyle(e).listStyleType, getComputedStyle(e).direction].join(" ")));
+  const expected = ["decimal ltr", "decimal ltr", "disc ltr", "decimal rtl", "decimal rtl", "none ltr"];
+  await document_(page, { x: text });
+  assert.deepEqual(await marks(), expected);
+  await page.evaluate((text) => stage.show("Markdown", { text }), text);
+  assert.deepEqual(await marks(), expected);
 });
 
 test("the document: long texts and those with lines are prose, and the one that is being written has the caret", async (t) => {
@@ -337,6 +350,23 @@ test("the graph: each bot with what starts it and what it does, also in words", 
   assert.deepEqual(await page.locator(".graph-state").allTextContents(), ["done", "writing", "waiting"]);
   assert.equal(await page.locator(".graph-sign path").count(), 1, "a tick");
   assert.match(await page.locator(".graph-events").innerText(), /outline-ready is sent when outline has ended/);
+});
+
+test("the graph: of many bots, the one that writes is in sight", async (t) => {
+  const page = await stage(t, undefined, { viewport: { width: 360, height: 400 } });
+  const graph = { bots: Array.from({ length: 12 }, (_, i) => ({ name: `b${i}`, root: `r${i}`, format: "json", on: i > 0 ? { done: `b${i - 1}` } : undefined, after: i > 0 ? [`b${i - 1}`] : [] })) };
+  for (const name of ["b9", "b0", "b11"]) {
+    await page.evaluate(([graph, name]) => {
+      stage.show("Graph", { graph, states: { [name]: "writing" } });
+      const scroll = document.querySelector(".graph-scroll");
+      Object.assign(scroll.style, { maxHeight: "160px", overflow: "auto" });
+    }, [graph, name]);
+    await page.until((name) => {
+      const scroll = document.querySelector(".graph-scroll").getBoundingClientRect();
+      const bot = [...document.querySelectorAll(".graph-bot")].find((e) => e.querySelector(".graph-name").textContent === name)?.querySelector(".graph-box").getBoundingClientRect();
+      return bot && scroll.height <= 160 && bot.top >= scroll.top - 1 && bot.bottom <= scroll.bottom + 1;
+    }, name);
+  }
 });
 
 test("the graph: is chosen from by pointer and by keyboard", async (t) => {

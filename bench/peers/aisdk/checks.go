@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/lingserve/lingserve/bench/peers/product"
+	"github.com/lingserve/lingserve/bench/peers/play"
 )
 
 // Names of functions of the SDK that decide whether a chat sends by itself.
@@ -19,16 +19,16 @@ var checks = []check{
 	{name: "text, whatever is in it", play: func(g *game) {
 		g.open("assistant")
 		s := g.send("nasty")
-		g.complete(s, nasty)
+		g.complete(s, play.Nasty)
 		g.one(s)
 		m := s.answer()
-		g.is("statuses", []string{"submitted", "streaming", "ready"}, s.Statuses)
-		g.is("the message's id is the run's", m.Metadata.Run, m.ID)
-		g.is("metadata", []string{g.id, "assistant", "completed"}, []string{m.Metadata.Session, m.Metadata.Agent, m.Metadata.Status})
+		g.Is("statuses", []string{"submitted", "streaming", "ready"}, s.Statuses)
+		g.Is("the message's id is the run's", m.Metadata.Run, m.ID)
+		g.Is("metadata", []string{g.id, "assistant", "completed"}, []string{m.Metadata.Session, m.Metadata.Agent, m.Metadata.Status})
 		if m.Metadata.Usage["assistant"].Total == 0 {
-			g.fail("no usage: %+v", m.Metadata)
+			g.Fail("no usage: %+v", m.Metadata)
 		}
-		g.is("the run", "completed", g.document(m.ID).Status)
+		g.Is("the run", "completed", g.Document(m.ID).Status)
 	}},
 	{name: "much in one piece", play: func(g *game) {
 		g.open("assistant")
@@ -38,15 +38,15 @@ var checks = []check{
 		g.open("assistant")
 		s := g.send("think")
 		g.complete(s, "Because of the air.")
-		g.is("reasoning", "Light is scattered.", s.answer().text("reasoning"))
+		g.Is("reasoning", "Light is scattered.", s.answer().text("reasoning"))
 	}},
 	{name: "what was said before", play: func(g *game) {
 		g.open("assistant")
 		g.send("hello")
 		s := g.send("again")
-		g.is("messages", 4, len(s.Messages))
+		g.Is("messages", 4, len(s.Messages))
 		// The system prompt, the anchor, what was said and answered, and this.
-		g.is("text", "5: again", s.answer().text("text"))
+		g.Is("text", "5: again", s.answer().text("text"))
 	}},
 	{name: "what was said before, without saying it again", play: func(g *game) {
 		g.open("assistant", job{"short": true})
@@ -61,8 +61,8 @@ var checks = []check{
 			map[string]any{"id": "a", "role": "assistant", "parts": []any{map[string]any{"type": "text", "text": "two"}}},
 		}})
 		s := g.send("three")
-		g.is("status", "ready", s.Status)
-		asked := g.requests()
+		g.Is("status", "ready", s.Status)
+		asked := g.Requests()
 		var said []string
 		for _, m := range asked[0].Messages {
 			said = append(said, m.Role+" "+m.Content)
@@ -70,7 +70,7 @@ var checks = []check{
 		all := strings.Join(said, "\n")
 		for _, want := range []string{"user one", "assistant two", "user three", "Be brief."} {
 			if !strings.Contains(all, want) {
-				g.fail("the model was not told %q:\n%s", want, all)
+				g.Fail("the model was not told %q:\n%s", want, all)
 			}
 		}
 	}},
@@ -78,70 +78,70 @@ var checks = []check{
 		g.open("assistant", job{"automatically": whenToolsAreDone})
 		s := g.send("tools")
 		g.complete(s, "Let me see.\n\nThat is what came of it.")
-		g.is("tools", []string{"tape_info output-available", "nonsense output-error the model called a tool that there is not: nonsense"}, s.tools())
-		g.is("calls of onToolCall", 0, s.Calls)
-		g.is("requests", 1, len(s.Requests))
-		g.is("requests to the model", 2, len(g.requests()))
+		g.Is("tools", []string{"tape_info output-available", "nonsense output-error the model called a tool that there is not: nonsense"}, s.tools())
+		g.Is("calls of onToolCall", 0, s.Calls)
+		g.Is("requests", 1, len(s.Requests))
+		g.Is("requests to the model", 2, len(g.Requests()))
 		var types []string
 		for _, p := range s.answer().Parts {
 			types = append(types, p.Type)
 		}
-		g.is("parts", []string{"step-start", "reasoning", "text", "dynamic-tool", "dynamic-tool", "step-start", "text"}, types)
+		g.Is("parts", []string{"step-start", "reasoning", "text", "dynamic-tool", "dynamic-tool", "step-start", "text"}, types)
 	}},
 	{name: "a workflow's document", play: func(g *game) {
 		g.open("encyclopedia")
 		s := g.send("Why is the sky blue?")
 		m := s.answer()
-		g.is("status", "ready", s.Status)
+		g.Is("status", "ready", s.Status)
 		g.one(s)
-		g.is("workflow", "encyclopedia", m.Metadata.Workflow)
-		want := string(g.document(m.ID).Result)
+		g.Is("workflow", "encyclopedia", m.Metadata.Workflow)
+		want := string(g.Document(m.ID).Result)
 		document, err := s.document()
 		if err != nil {
-			g.fail("%v", err)
+			g.Fail("%v", err)
 		}
-		g.sameJSON("the parts", want, document)
+		g.Same("the parts", want, document)
 		deltas, err := s.deltas()
 		if err != nil {
-			g.fail("%v", err)
+			g.Fail("%v", err)
 		}
-		g.sameJSON("the deltas", want, deltas)
+		g.Same("the deltas", want, deltas)
 		if n := len(withKind(s.Data, "data-ling")); n < 20 {
-			g.fail("the document was told %d times, which is no growing", n)
+			g.Fail("the document was told %d times, which is no growing", n)
 		}
 		if n := len(withKind(m.Parts, "data-delta")) + len(withKind(m.Parts, "data-event")); n > 0 {
-			g.fail("%d transient parts are in the message", n)
+			g.Fail("%d transient parts are in the message", n)
 		}
 	}},
 	{name: "a workflow's text, by its prefix", play: func(g *game) {
 		g.open("workflow%2Fchat")
 		s := g.send("hello")
-		g.is("status", "ready", s.Status)
+		g.Is("status", "ready", s.Status)
 		want := struct {
 			Answer string `json:"answer"`
 		}{s.answer().text("text")}
 		text, _ := json.Marshal(want)
-		g.sameJSON("the run", string(g.document(s.answer().ID).Result), string(text))
+		g.Same("the run", string(g.Document(s.answer().ID).Result), string(text))
 	}},
 	{name: "input beside the messages", play: func(g *game) {
 		g.open("encyclopedia", job{"body": map[string]any{"input": map[string]any{"question": "Why?", "nonsense": 1}}})
 		s := g.send("said")
-		g.is("status", "error", s.Status)
-		g.is("error", "/input/nonsense: this property is not known", s.Failed)
+		g.Is("status", "error", s.Status)
+		g.Is("error", "/input/nonsense: this property is not known", s.Failed)
 	}},
 
 	{name: "coming back to a stream that broke", play: func(g *game) {
 		g.open("assistant", job{"cut": 2000})
 		s := g.send("slow")
-		g.is("status", "error", s.Status)
-		g.is("disconnected", true, s.Finish.IsDisconnect)
-		if n := len(s.answer().text("text")); n == 0 || n >= len(long) {
-			g.fail("%d characters before the break", n)
+		g.Is("status", "error", s.Status)
+		g.Is("disconnected", true, s.Finish.IsDisconnect)
+		if n := len(s.answer().text("text")); n == 0 || n >= len(play.Long) {
+			g.Fail("%d characters before the break", n)
 		}
 		s = g.comeBack(s, "assistant")
-		g.complete(s, long)
+		g.complete(s, play.Long)
 		g.one(s)
-		g.is("requests to the model", 1, len(g.requests()))
+		g.Is("requests to the model", 1, len(g.Requests()))
 	}},
 	{name: "coming back after a reload", play: func(g *game) {
 		g.open("assistant")
@@ -149,47 +149,47 @@ var checks = []check{
 		got := g.do("get", job{"path": "/v1/ui/assistant/" + strings.ReplaceAll(strings.ReplaceAll(g.id, "/", "%2F"), " ", "%20")})
 		var list []message
 		if err := json.Unmarshal(got.Got.Messages, &list); err != nil || len(list) != 1 || list[0].text("text") != "slow" {
-			g.fail("the messages are %s", got.Got.Messages)
+			g.Fail("the messages are %s", got.Got.Messages)
 		}
 		g.open("assistant", job{"messages": got.Got.Messages})
 		s := g.do("resume", nil)
-		g.complete(s, long)
+		g.complete(s, play.Long)
 		g.one(s)
 	}},
 	{name: "coming back when all is over", play: func(g *game) {
 		g.open("assistant")
 		before := g.send("hello")
 		s := g.do("resume", nil)
-		g.is("status", "ready", s.Status)
-		g.is("messages", before.Messages, s.Messages)
+		g.Is("status", "ready", s.Status)
+		g.Is("messages", before.Messages, s.Messages)
 		if last := s.Requests[len(s.Requests)-1]; !strings.HasSuffix(last, "/stream 204") {
-			g.fail("%s", last)
+			g.Fail("%s", last)
 		}
 		g.open("assistant") // a new page
 		s = g.do("resume", nil)
-		g.is("status", "ready", s.Status)
-		g.is("messages", 0, len(s.Messages))
+		g.Is("status", "ready", s.Status)
+		g.Is("messages", 0, len(s.Messages))
 	}},
 	{name: "coming back to an answer whose end nobody has heard", play: func(g *game) {
 		g.open("assistant", job{"cut": 500})
 		s := g.send("slow")
-		g.is("disconnected", true, s.Finish.IsDisconnect)
-		g.eventually("the run ends", func() bool { return g.document(s.answer().ID).Status == "completed" })
+		g.Is("disconnected", true, s.Finish.IsDisconnect)
+		g.Eventually("the run ends", func() bool { return g.Document(s.answer().ID).Status == "completed" })
 		s = g.comeBack(s, "assistant")
-		g.complete(s, long)
+		g.complete(s, play.Long)
 		g.one(s)
 		s = g.do("resume", nil)
 		if last := s.Requests[len(s.Requests)-1]; !strings.HasSuffix(last, "/stream 204") {
-			g.fail("%s", last)
+			g.Fail("%s", last)
 		}
 	}},
 	{name: "coming back to a run whose log was cut", play: func(g *game) {
 		g.open("assistant", job{"cut": 5000})
 		s := g.send("flood")
-		g.is("disconnected", true, s.Finish.IsDisconnect)
-		g.eventually("the run ends", func() bool { return g.document(s.answer().ID).Status == "completed" })
+		g.Is("disconnected", true, s.Finish.IsDisconnect)
+		g.Eventually("the run ends", func() bool { return g.Document(s.answer().ID).Status == "completed" })
 		s = g.comeBack(s, "assistant")
-		g.complete(s, flood)
+		g.complete(s, play.Flood)
 		g.one(s)
 	}},
 	{name: "messages after a reload", play: func(g *game) {
@@ -199,24 +199,24 @@ var checks = []check{
 		g.open("assistant", job{"messages": got.Got.Messages})
 		s := g.send("and now")
 		if len(s.Messages) != 4 || s.Messages[1].ID != before.answer().ID {
-			g.fail("%+v", s.Messages)
+			g.Fail("%+v", s.Messages)
 			return
 		}
 		after := &seen{Messages: s.Messages[:2]}
-		g.is("tools", before.tools(), after.tools())
-		g.is("reasoning", before.answer().text("reasoning"), after.answer().text("reasoning"))
-		g.is("status", "ready", s.Status)
+		g.Is("tools", before.tools(), after.tools())
+		g.Is("reasoning", before.answer().text("reasoning"), after.answer().text("reasoning"))
+		g.Is("status", "ready", s.Status)
 	}},
 
 	{name: "an agent that there is not", play: func(g *game) {
 		g.open("nobody")
 		s := g.send("hello")
-		g.is("status", "error", s.Status)
+		g.Is("status", "error", s.Status)
 		if !strings.HasPrefix(s.Failed, `there is no agent or workflow "nobody"; expected one of assistant, `) {
-			g.fail("%q", s.Failed)
+			g.Fail("%q", s.Failed)
 		}
 		if g.version == 7 {
-			g.is("status code", http.StatusNotFound, s.Code)
+			g.Is("status code", http.StatusNotFound, s.Code)
 		}
 	}},
 	{name: "a file", play: func(g *game) {
@@ -224,65 +224,65 @@ var checks = []check{
 		s := g.do("send", job{"message": map[string]any{"text": "look", "files": []any{
 			map[string]any{"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA=="},
 		}}})
-		g.is("status", "error", s.Status)
-		g.is("error", "/messages/0/parts/0: is a file, which cannot be taken here; send text", s.Failed)
+		g.Is("status", "error", s.Status)
+		g.Is("error", "/messages/0/parts/0: is a file, which cannot be taken here; send text", s.Failed)
 	}},
 	{name: "too much at once", play: func(g *game) {
 		g.open("assistant")
 		s := g.send(strings.Repeat("x", 2<<20))
-		g.is("status", "error", s.Status)
-		g.is("error", "the body is larger than 1048576 bytes", s.Failed)
+		g.Is("status", "error", s.Status)
+		g.Is("error", "the body is larger than 1048576 bytes", s.Failed)
 	}},
 	{name: "a model's server that refuses", play: func(g *game) {
 		g.open("assistant")
 		s := g.send("refuse")
-		g.is("status", "error", s.Status)
-		g.is("finish reason", "error", s.Finish.FinishReason)
-		g.is("text", "", s.answer().text("text"))
+		g.Is("status", "error", s.Status)
+		g.Is("finish reason", "error", s.Finish.FinishReason)
+		g.Is("text", "", s.answer().text("text"))
 		if s.Failed == "" || strings.Contains(s.Failed, "127.0.0.1") || strings.Contains(s.Failed, "{") {
-			g.fail("%q is no sentence for people", s.Failed)
+			g.Fail("%q is no sentence for people", s.Failed)
 		}
 		s = g.do("regenerate", nil)
-		g.is("status", "error", s.Status)
+		g.Is("status", "error", s.Status)
 		s = g.send("hello")
-		g.is("status, once more", "ready", s.Status)
+		g.Is("status, once more", "ready", s.Status)
 	}},
 	{name: "a model's server that breaks off", play: func(g *game) {
 		g.open("assistant")
 		s := g.send("break")
-		g.is("status", "error", s.Status)
-		g.is("text", "The", s.answer().text("text"))
-		g.is("part", "done", s.answer().Parts[1].State)
+		g.Is("status", "error", s.Status)
+		g.Is("text", "The", s.answer().text("text"))
+		g.Is("part", "done", s.answer().Parts[1].State)
 	}},
 	{name: "a server that shuts down", play: func(g *game) {
-		other, err := product.Start(g.ctx, g.program, g.temp, g.config)
+		other, err := g.Start(g.Ctx)
 		if err != nil {
 			panic(err)
 		}
 		defer other.Stop()
-		g.product, other = other, g.product
-		defer func() { g.product, other = other, g.product }()
-		base := strings.Replace(g.product.URL, "http://", "", 1)
+		g.Server, other = other, g.Server
+		defer func() { g.Server, other = other, g.Server }()
+		base := strings.Replace(g.Server.URL, "http://", "", 1)
 		g.open("assistant", job{"base": base})
 		g.do("begin", job{"text": "endless", "characters": 20})
-		if err := g.product.Drain(); err != nil {
+		if err := g.Server.Drain(); err != nil {
 			panic(err)
 		}
-		g.eventually("it refuses", func() bool {
-			status, _ := g.get("GET", "/readyz", "")
+		g.Eventually("it refuses", func() bool {
+			status, _ := g.Get("GET", "/readyz", "")
 			return status == http.StatusServiceUnavailable
 		})
 		first := g.id
 		g.id += ", another"
 		g.open("assistant", job{"base": base})
 		s := g.send("hello")
-		g.is("status of another", "error", s.Status)
-		g.is("error of another", "the server is shutting down and starts no more runs", s.Failed)
+		g.Is("status of another", "error", s.Status)
+		g.Is("error of another", "the server is shutting down and starts no more runs", s.Failed)
 		g.id = first
 		s = g.do("rest", nil)
-		g.is("status", "error", s.Status) // a clean end would read as the end of the answer
+		g.Is("status", "error", s.Status) // a clean end would read as the end of the answer
 		if len(s.answer().text("text")) < 20 {
-			g.fail("what there was is lost")
+			g.Fail("what there was is lost")
 		}
 	}},
 
@@ -290,48 +290,48 @@ var checks = []check{
 		g.open("assistant")
 		g.do("begin", job{"text": "endless", "characters": 20})
 		s := g.do("stop", nil)
-		g.is("status", "ready", s.Status)
+		g.Is("status", "ready", s.Status)
 		run := s.answer().Metadata.Run
-		g.is("the run", "running", g.document(run).Status)
-		status, _ := g.get("POST", "/v1/runs/"+run+"/cancel", "")
-		g.is("cancel", http.StatusAccepted, status)
-		g.eventually("it is canceled", func() bool { return g.document(run).Status == "canceled" })
+		g.Is("the run", "running", g.Document(run).Status)
+		status, _ := g.Get("POST", "/v1/runs/"+run+"/cancel", "")
+		g.Is("cancel", http.StatusAccepted, status)
+		g.Eventually("it is canceled", func() bool { return g.Document(run).Status == "canceled" })
 		s = g.send("hello")
-		g.is("status of the next", "ready", s.Status)
+		g.Is("status of the next", "ready", s.Status)
 	}},
 	{name: "a run that is canceled while one listens", play: func(g *game) {
 		g.open("assistant")
 		s := g.do("begin", job{"text": "endless", "characters": 20})
-		g.get("POST", "/v1/runs/"+s.answer().Metadata.Run+"/cancel", "")
+		g.Get("POST", "/v1/runs/"+s.answer().Metadata.Run+"/cancel", "")
 		s = g.do("rest", nil)
-		g.is("status", "ready", s.Status)
-		g.is("finish reason", "other", s.Finish.FinishReason)
-		g.is("metadata", "canceled", s.answer().Metadata.Status)
-		g.is("part", "done", s.answer().Parts[1].State)
+		g.Is("status", "ready", s.Status)
+		g.Is("finish reason", "other", s.Finish.FinishReason)
+		g.Is("metadata", "canceled", s.answer().Metadata.Status)
+		g.Is("part", "done", s.answer().Parts[1].State)
 	}},
 	{name: "a run that ends with its connection", play: func(g *game) {
 		g.open("assistant?on_disconnect=cancel")
 		g.do("begin", job{"text": "endless", "characters": 20})
 		s := g.do("stop", nil)
-		g.eventually("it is canceled", func() bool { return g.document(s.answer().ID).Status == "canceled" })
+		g.Eventually("it is canceled", func() bool { return g.Document(s.answer().ID).Status == "canceled" })
 	}},
 	{name: "a document as useObject reads it", play: func(g *game) {
 		o := g.do("object", job{"path": "/v1/ui/encyclopedia/object", "input": map[string]any{"question": "Why is the sky blue?"}}).Object
-		g.is("status", http.StatusOK, o.Status)
-		g.is("broken", "", o.Broken)
-		g.sameJSON("the object", string(g.document(o.Run).Result), string(o.Value))
+		g.Is("status", http.StatusOK, o.Status)
+		g.Is("broken", "", o.Broken)
+		g.Same("the object", string(g.Document(o.Run).Result), string(o.Value))
 		if o.Pieces < 20 {
-			g.fail("it came in %d pieces, which is no growing", o.Pieces)
+			g.Fail("it came in %d pieces, which is no growing", o.Pieces)
 		}
 	}},
 	{name: "a document that there is not, as useObject reads it", play: func(g *game) {
 		o := g.do("object", job{"path": "/v1/ui/encyclopedia/object", "input": 7}).Object
-		g.is("status", http.StatusBadRequest, o.Status)
-		g.is("text", "/input: got a number, expected an object with audience, level and question", o.Text)
+		g.Is("status", http.StatusBadRequest, o.Status)
+		g.Is("text", "/input: got a number, expected an object with audience, level and question", o.Text)
 		o = g.do("object", job{"path": "/v1/ui/assistant/object", "input": "break"}).Object
-		g.is("status", http.StatusOK, o.Status)
+		g.Is("status", http.StatusOK, o.Status)
 		if o.Text != "The" || o.Broken == "" {
-			g.fail("%+v", o)
+			g.Fail("%+v", o)
 		}
 	}},
 	{name: "ten chats at once", play: func(g *game) {
@@ -341,20 +341,20 @@ var checks = []check{
 			chats = append(chats, job{"id": fmt.Sprintf("%s %d", g.id, i), "text": fmt.Sprint("chat ", i)})
 			want = append(want, fmt.Sprint("3: chat ", i))
 		}
-		g.is("answers", want, g.do("together", job{"path": "/v1/ui/assistant", "chats": chats}).Answers)
+		g.Is("answers", want, g.do("together", job{"path": "/v1/ui/assistant", "chats": chats}).Answers)
 	}},
 	{name: "another answer", play: func(g *game) {
 		g.open("assistant")
 		first := g.send("hello")
-		g.requests()
+		g.Requests()
 		s := g.do("regenerate", nil)
 		g.one(s)
 		g.complete(s, "5: hello") // the tape remembers both
 		if s.answer().ID == first.answer().ID {
-			g.fail("it has the id of the first one")
+			g.Fail("it has the id of the first one")
 		}
-		if asked := g.requests(); !strings.Contains(asked[0].Messages[0].Content, "another answer") {
-			g.fail("the model does not know: %s", asked[0].Messages[0].Content)
+		if asked := g.Requests(); !strings.Contains(asked[0].Messages[0].Content, "another answer") {
+			g.Fail("the model does not know: %s", asked[0].Messages[0].Content)
 		}
 	}},
 	{name: "a message that is edited", play: func(g *game) {
@@ -367,91 +367,91 @@ var checks = []check{
 
 	{name: "a question that is answered beside the stream", play: func(g *game) {
 		g.open("assistant")
-		s := g.do("begin", job{"text": "ask", "part": "data-approval"})
+		s := g.do("begin", job{"text": "ask and look", "part": "data-approval"})
 		asked := withKind(s.answer().Parts, "data-approval")
 		var q struct{ Run, Call, Tool, Expires, Decision string }
 		if len(asked) != 1 || json.Unmarshal(asked[0].Data, &q) != nil || q.Tool != "tape.anchors" || q.Expires == "" || q.Run != s.answer().ID {
-			g.fail("%+v", asked)
+			g.Fail("%+v", asked)
 			return
 		}
-		status, _ := g.get("POST", "/v1/runs/"+q.Run+"/approvals/"+q.Call, `{"decision":"approve"}`)
-		g.is("the answer", http.StatusNoContent, status)
+		status, _ := g.Get("POST", "/v1/runs/"+q.Run+"/approvals/"+q.Call, `{"decision":"approve"}`)
+		g.Is("the answer", http.StatusNoContent, status)
 		s = g.do("rest", nil)
 		g.complete(s, "Let me see.\n\nThat is what came of it.")
-		g.is("tools", []string{"tape_anchors output-available", "tape_info output-available"}, s.tools())
+		g.Is("tools", []string{"tape_anchors output-available", "tape_info output-available"}, s.tools())
 		asked = withKind(s.answer().Parts, "data-approval")
 		if len(asked) != 1 || json.Unmarshal(asked[0].Data, &q) != nil || q.Decision != "approve" {
-			g.fail("%+v", asked)
+			g.Fail("%+v", asked)
 		}
 	}},
 	{name: "a question of the SDK's own, approved", since: 6, play: func(g *game) {
 		g.open(fmt.Sprint("assistant?v=", g.version), job{"automatically": whenAnswered})
-		s := g.send("ask")
-		g.is("status", "ready", s.Status)
-		g.is("finish reason", "tool-calls", s.Finish.FinishReason)
-		g.is("tools", []string{"tape_anchors approval-requested", "tape_info output-available"}, s.tools())
+		s := g.send("ask and look")
+		g.Is("status", "ready", s.Status)
+		g.Is("finish reason", "tool-calls", s.Finish.FinishReason)
+		g.Is("tools", []string{"tape_anchors approval-requested", "tape_info output-available"}, s.tools())
 		run := s.answer().ID
-		g.is("the run", "running", g.document(run).Status)
+		g.Is("the run", "running", g.Document(run).Status)
 		s = g.do("approve", job{"approved": true})
 		g.complete(s, "Let me see.\n\nThat is what came of it.")
 		g.one(s)
-		g.is("tools", []string{"tape_anchors output-available", "tape_info output-available"}, s.tools())
-		g.is("the same run", run, s.answer().ID)
-		g.is("requests", 2, len(s.Requests))
+		g.Is("tools", []string{"tape_anchors output-available", "tape_info output-available"}, s.tools())
+		g.Is("the same run", run, s.answer().ID)
+		g.Is("requests", 2, len(s.Requests))
 	}},
 	{name: "a question of the SDK's own, denied", since: 6, play: func(g *game) {
 		g.open(fmt.Sprint("assistant?v=", g.version), job{"automatically": whenAnswered})
-		g.send("ask")
-		g.requests()
+		g.send("ask and look")
+		g.Requests()
 		s := g.do("approve", job{"approved": false, "reason": "not on a Sunday"})
 		g.complete(s, "Let me see.\n\nThat is what came of it.")
-		g.is("tools", []string{"tape_anchors output-denied", "tape_info output-available"}, s.tools())
-		asked := g.requests()
+		g.Is("tools", []string{"tape_anchors output-denied", "tape_info output-available"}, s.tools())
+		asked := g.Requests()
 		if last := asked[len(asked)-1].Messages; !strings.Contains(fmt.Sprint(last), "not on a Sunday") {
-			g.fail("the model does not know why: %v", last)
+			g.Fail("the model does not know why: %v", last)
 		}
 	}},
 	{name: "two questions of the SDK's own", since: 6, play: func(g *game) {
 		g.open(fmt.Sprint("assistant?v=", g.version), job{"automatically": whenAnswered, "short": true})
 		s := g.send("ask twice")
-		g.is("tools", []string{"tape_anchors approval-requested", "tape_anchors approval-requested"}, s.tools())
+		g.Is("tools", []string{"tape_anchors approval-requested", "tape_anchors approval-requested"}, s.tools())
 		s = g.do("approve", job{"approved": true, "settled": false})
-		g.is("requests", 1, len(s.Requests))
+		g.Is("requests", 1, len(s.Requests))
 		s = g.do("approve", job{"approved": false})
 		g.complete(s, "Let me see.\n\nThat is what came of it.")
-		g.is("tools", []string{"tape_anchors output-available", "tape_anchors output-denied"}, s.tools())
+		g.Is("tools", []string{"tape_anchors output-available", "tape_anchors output-denied"}, s.tools())
 	}},
 	{name: "a question of the SDK's own, after a reload", since: 6, play: func(g *game) {
 		path := fmt.Sprint("assistant?v=", g.version)
 		g.open(path)
-		s := g.send("ask")
+		s := g.send("ask and look")
 		g.open(path, job{"messages": s.Messages[:1], "automatically": whenAnswered})
 		s = g.do("resume", nil)
-		g.is("tools", []string{"tape_anchors approval-requested", "tape_info output-available"}, s.tools())
+		g.Is("tools", []string{"tape_anchors approval-requested", "tape_info output-available"}, s.tools())
 		g.one(s)
 		s = g.do("approve", job{"approved": true})
 		g.complete(s, "Let me see.\n\nThat is what came of it.")
 		g.one(s)
 		s = g.do("resume", nil)
 		if last := s.Requests[len(s.Requests)-1]; !strings.Contains(last, " 204") {
-			g.fail("%s", last)
+			g.Fail("%s", last)
 		}
 	}},
 	{name: "a question of the SDK's own, sent by hand", since: 6, play: func(g *game) {
 		g.open(fmt.Sprint("assistant?v=", g.version))
-		g.send("ask")
+		g.send("ask and look")
 		s := g.do("approve", job{"approved": true, "manually": true})
 		g.complete(s, "Let me see.\n\nThat is what came of it.")
 		g.one(s)
 	}},
 	{name: "a question of the SDK's own that somebody else has answered", since: 6, play: func(g *game) {
 		g.open(fmt.Sprint("assistant?v=", g.version), job{"automatically": whenAnswered})
-		s := g.send("ask")
-		status, _ := g.get("POST", "/v1/runs/"+s.answer().ID+"/approvals/call_1", `{"decision":"deny"}`)
-		g.is("the answer", http.StatusNoContent, status)
+		s := g.send("ask and look")
+		status, _ := g.Get("POST", "/v1/runs/"+s.answer().ID+"/approvals/call_1", `{"decision":"deny"}`)
+		g.Is("the answer", http.StatusNoContent, status)
 		s = g.do("approve", job{"approved": true})
 		g.complete(s, "Let me see.\n\nThat is what came of it.")
-		g.is("tools", []string{"tape_anchors output-denied", "tape_info output-available"}, s.tools())
+		g.Is("tools", []string{"tape_anchors output-denied", "tape_info output-available"}, s.tools())
 	}},
 }
 

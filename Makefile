@@ -24,7 +24,7 @@ ALONE    = ./bench/parse/TestShapesAreReadRight \
 	./tube/TestATubeIsASliceOfEvents
 alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 
-.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once web client playground browser clean
+.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once web client playground browser peers clean
 
 all: test
 
@@ -97,6 +97,12 @@ playground:
 browser: build
 	cd web/browser && npm ci && npm test
 	cd web/playground && npm ci && npm run browser
+
+# The clients that are published by others, as many of each as people use: they talk to the server, or to the stand-ins of its tests.
+# Minutes; it needs Node and npm.
+PEERS = bench/peers bench/peers/compat bench/peers/aisdk bench/peers/agui bench/peers/mcp bench/peers/telegram
+peers:
+	for folder in $(PEERS); do npm install --no-audit --no-fund --silent --prefix $$folder && $(GO) run ./$$folder || exit 1; done
 
 clean:
 	rm -rf bin

@@ -126,6 +126,7 @@ func newStage(ctx context.Context, workflows string) (*stage, error) {
 	s.url = "http://" + l.Addr().String()
 	mux := http.NewServeMux()
 	mux.Handle("/", s.server.Handler())
+	mux.HandleFunc("/begun", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, script.begun.Load()) })
 	mux.HandleFunc("/left", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, script.left.Load()) })
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	s.served.Go(func() { _ = s.http.Serve(l) }) // until it is closed
@@ -150,8 +151,9 @@ func (sole) Names() []string { return []string{"assistant"} }
 
 // script is a model that does what the last message says, and answers with that where it says nothing else.
 type script struct {
-	busy atomic.Int64 // how often it was asked while it had too much to do
-	left atomic.Int64 // answers that somebody did not want any more
+	busy  atomic.Int64 // how often it was asked while it had too much to do
+	begun atomic.Int64 // answers without an end
+	left  atomic.Int64 // those that somebody did not want any more
 }
 
 func (s *script) Names() []string                     { return []string{"any"} }
@@ -190,6 +192,7 @@ func (s *script) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adap
 			said("at last")
 			end(adapter.FinishStop)
 		case last.Content == "endless":
+			s.begun.Add(1)
 			for said("blue ") {
 				select {
 				case <-time.After(time.Millisecond):

@@ -355,6 +355,33 @@ test("the events are listed with their ids, and the figures of the run", async (
   assert.deepEqual([await figure("Tokens written"), await figure("Tokens read")], ["11", "7"]);
 });
 
+test("screen readers are told that a run has begun and that it has ended, and nothing between", async (t) => {
+  const { page, script, run, reads, stands } = await playground(t, chrome, chat);
+  await page.evaluate(() => {
+    window.said = [];
+    const live = "[role=status], [role=alert], [aria-live=polite], [aria-live=assertive]";
+    const note = (e) => e && e.textContent !== "" && window.said.push(e.textContent);
+    new MutationObserver((changes) => {
+      for (const { target, addedNodes } of changes) {
+        note((target.closest ? target : target.parentElement)?.closest(live));
+        for (const node of addedNodes) if (node.matches?.(live)) note(node);
+          else node.querySelectorAll?.(live).forEach(note);
+      }
+    }).observe(document.body, { subtree: true, childList: true, characterData: true });
+  });
+  await run({ Message: "Why?" });
+  const asked = await script.asked();
+  for (const word of ["Because ", "of ", "the ", "light."]) {
+    await asked.say(word);
+    await reads(word.trim());
+  }
+  await asked.end();
+  await stands("Completed");
+  await page.until(() => /^Completed/.test(window.said.at(-1)));
+  const said = (await page.evaluate(() => window.said)).map((text) => text.split(" ")[0].replace(".", ""));
+  assert.deepEqual(said.filter((word) => word !== "Starting"), ["Writing", "Completed"]); // a quick server has started before that is said
+});
+
 test("the back button goes to what was looked at before", async (t) => {
   const { page } = await playground(t, chrome, chat);
   await page.getByRole("link", { name: "story" }).click();

@@ -124,7 +124,7 @@ export class Live {
   /** Whether it is not being followed just now. A first try is no news. */
   get disconnected(): boolean {
     const { state, failed } = this.connection.value;
-    return !this.over && state !== "open" && !(state === "connecting" && failed === 1 && this.count === 0);
+    return !this.over && state !== "open" && !(state === "connecting" && failed <= 1 && this.count === 0);
   }
 
   states(): Record<string, BotState> {

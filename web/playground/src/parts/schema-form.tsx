@@ -289,8 +289,11 @@ function ChoiceInput(p: Props<ChoiceField>) {
   const { field: f, id, value } = p;
   const wrong = wrongWith(p, true);
   const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
-  const chosen = value === undefined ? -1 : f.options.findIndex((o) => same(o.value, value));
   const standard = f.fallback === undefined ? undefined : f.options.find((o) => same(o.value, f.fallback));
+  // What counts where nothing is chosen is there once, as that.
+  const usual = standard && !f.required ? f.options.indexOf(standard) : -1;
+  const at = value === undefined ? -1 : f.options.findIndex((o) => same(o.value, value));
+  const chosen = at === usual ? -1 : at;
   return (
     <Labelled p={p} wrong={wrong}>
       <select
@@ -305,10 +308,8 @@ function ChoiceInput(p: Props<ChoiceField>) {
         {...described(p, !!f.description, wrong)}
       >
         {(!f.required || value === undefined) && <option value="-1">{standard ? `${standard.label} (default)` : f.required ? "Choose …" : "Not set"}</option>}
-        {value !== undefined && chosen < 0 && <option value="-1">{JSON.stringify(value)} (not one of these)</option>}
-        {f.options.map((o, i) => (
-          <option value={String(i)}>{o.label}</option>
-        ))}
+        {value !== undefined && at < 0 && <option value="-1">{JSON.stringify(value)} (not one of these)</option>}
+        {f.options.map((o, i) => i !== usual && <option key={i} value={String(i)}>{o.label}</option>)}
       </select>
     </Labelled>
   );

@@ -118,9 +118,15 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 	})
 }
 
-// unsafe returns the request as it is to be judged: a GET that starts a run costs money and counts as a POST.
+// unsafe returns the request as it is to be judged. A GET counts as a POST where it starts a run, which costs money, where it ends one
+// with its connection, and where it is told once what others then are not.
 func unsafe(r *http.Request) *http.Request {
-	if r.Method != http.MethodGet || r.URL.Path != "/v1/runs" || r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" {
+	if r.Method != http.MethodGet || r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" {
+		return r
+	}
+	path := r.URL.Path
+	once := strings.HasPrefix(path, "/v1/ui/") && strings.HasSuffix(path, "/stream")
+	if path != "/v1/runs" && !once && !r.URL.Query().Has("on_disconnect") {
 		return r
 	}
 	as := *r

@@ -60,7 +60,10 @@ func TestAPageOfAnotherSiteCannotStartOrCancelARun(t *testing.T) {
 	defer st.finish()
 	for name, header := range map[string]string{"by its fetch": "Sec-Fetch-Site: cross-site", "from a sibling": "Sec-Fetch-Site: same-site", "by its origin": "Origin: https://evil.test", "from nowhere": "Origin: null"} {
 		t.Run(name, func(t *testing.T) {
-			for _, try := range [][2]string{{"POST", "/v1/runs"}, {"GET", "/v1/runs?workflow=steps"}, {"POST", "/v1/runs/" + id + "/cancel"}} {
+			for _, try := range [][2]string{
+				{"POST", "/v1/runs"}, {"GET", "/v1/runs?workflow=steps"}, {"POST", "/v1/runs/" + id + "/cancel"},
+				{"GET", "/v1/runs/" + id + "/events?on_disconnect=cancel"}, {"GET", "/v1/agui/steps/t?on%5Fdisconnect=cancel"}, {"GET", "/v1/ui/steps/t/stream"},
+			} {
 				if p := readProblem(t, b.do(try[0], try[1], `{"workflow":"steps"}`, header)); p.Status != 403 || p.Code != codeForbidden {
 					t.Errorf("%s: %+v", try, p)
 				}

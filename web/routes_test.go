@@ -64,7 +64,10 @@ func TestAPageOfAnotherSiteCannotStartOrCancelARun(t *testing.T) {
 				{"POST", "/v1/runs"}, {"GET", "/v1/runs?workflow=steps"}, {"POST", "/v1/runs/" + id + "/cancel"},
 				{"GET", "/v1/runs/" + id + "/events?on_disconnect=cancel"}, {"GET", "/v1/agui/steps/t?on%5Fdisconnect=cancel"}, {"GET", "/v1/ui/steps/t/stream"},
 			} {
-				if p := readProblem(t, b.do(try[0], try[1], `{"workflow":"steps"}`, header)); p.Status != 403 || p.Code != codeForbidden {
+				resp := b.do(try[0], try[1], `{"workflow":"steps"}`, header)
+				if resp.StatusCode != 403 { // what it is may have no end
+					t.Errorf("%s: %d", try, resp.StatusCode)
+				} else if p := readProblem(t, resp); p.Code != codeForbidden {
 					t.Errorf("%s: %+v", try, p)
 				}
 			}

@@ -1,7 +1,7 @@
 // A workflow: what it is asked, and the document that it makes.
 
 import { signal } from "@preact/signals";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { RunRequest } from "../../client/src/index.js";
 import type { Workflow } from "./api.js";
 import type { Live } from "./live.js";
@@ -37,14 +37,15 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
   const [saved] = useState(() => kept<Draft>("session", "draft." + workflow.name));
   const now = live.value;
   const [input, setInput] = useState<any>(saved?.input ?? now?.request?.input ?? exampleOf(workflow.input));
-  const [choices, setChoices] = useState<Choices>({ ...noChoices, ...saved?.choices });
+  const [choices, setChoices] = useState<Choices>(saved ? { ...noChoices, ...saved.choices } : noChoices);
   const touched = useRef(saved !== undefined);
   const change = (v: any): void => {
     touched.current = true;
     setInput(v);
   };
   const request: RunRequest = { workflow: workflow.name, input, ...requestOf(choices, false) };
-  useEffect(() => {
+  // At once and not after the next frame, before which the page may be gone.
+  useLayoutEffect(() => {
     if (touched.current || choices !== noChoices) keep("session", "draft." + workflow.name, { input, choices } satisfies Draft);
     draft.value = request;
   }, [workflow.name, input, choices]);

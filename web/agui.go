@@ -409,7 +409,7 @@ func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
 
 // rejoinAGUI tells a client of a run of which it may have nothing, or a part: all that there is, and then what comes.
 func (s *Server) rejoinAGUI(w http.ResponseWriter, r *http.Request, run *run, st *start, in *agui.Input) *problem {
-	before, p := s.conversation(r.Context(), in.Thread, run)
+	before, _, p := s.conversation(r.Context(), in.Thread, run)
 	if p != nil {
 		return p
 	}
@@ -431,7 +431,7 @@ func (s *Server) rejoinAGUI(w http.ResponseWriter, r *http.Request, run *run, st
 
 // recallAGUI tells a client of a thread of which there is nothing but its tape, or not even that.
 func (s *Server) recallAGUI(w http.ResponseWriter, r *http.Request, thread string) *problem {
-	before, p := s.conversation(r.Context(), thread, nil)
+	before, broken, p := s.conversation(r.Context(), thread, nil)
 	if p != nil {
 		return p
 	}
@@ -439,6 +439,10 @@ func (s *Server) recallAGUI(w http.ResponseWriter, r *http.Request, thread strin
 	if len(before) > 0 {
 		e.Rejoin(before)
 	}
-	s.whole(w, e, tube.Event{Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"completed"}`)})
+	last := tube.Event{Kind: tube.Named, Name: "finished", Value: []byte(`{"status":"completed"}`)}
+	if broken { // by somebody, or with the server: what there is of it is no answer
+		last.Name, last.Value = "canceled", []byte(`{"reason":"the last answer was broken off"}`)
+	}
+	s.whole(w, e, last)
 	return nil
 }

@@ -482,6 +482,29 @@ func TestAGUI_APageThatWasReloadedComesBack(t *testing.T) {
 			t.Errorf("%+v", tool)
 		}
 	})
+	t.Run("to one whose last answer was broken off", func(t *testing.T) {
+		first := a.postAGUI("assistant", says("broken", "wait"))
+		<-a.talk.waits
+		eventually(t, "something is said", func() bool { return a.runOf(first.Header.Get("X-Run-Id")).tube.Len() > 1 })
+		a.do("POST", first.Header.Get("Location")+"/cancel", "")
+		a.readAGUI(new(aguitest.Client), first)
+		a.s.runs.mu.Lock()
+		clear(a.s.runs.inSession)
+		a.s.runs.mu.Unlock()
+		var c aguitest.Client
+		a.readAGUI(&c, a.rejoin("assistant", "broken"))
+		if len(c.Texts("assistant")) != 1 || string(c.End["outcome"]) != `{"type":"cancelled"}` {
+			t.Errorf("%v %s", c.Messages, c.End)
+		}
+		a.runAGUI(new(aguitest.Client), "assistant", says("broken", "hello"))
+		a.s.runs.mu.Lock()
+		clear(a.s.runs.inSession)
+		a.s.runs.mu.Unlock()
+		var later aguitest.Client
+		if a.readAGUI(&later, a.rejoin("assistant", "broken")); string(later.End["outcome"]) != `{"type":"success"}` {
+			t.Errorf("%s", later.End)
+		}
+	})
 	t.Run("to one whose run waits for an answer", func(t *testing.T) {
 		id := a.interrupted(new(aguitest.Client), "waits")
 		var c aguitest.Client

@@ -17,17 +17,21 @@ const (
 	maxToldBytes = 2 << 20 // of their texts
 )
 
-// conversation is what stands on the tape of a session, without what the run has said: it tells that itself.
-func (s *Server) conversation(ctx context.Context, session string, run *run) ([]agui.Message, *problem) {
+// conversation is what stands on the tape of a session, without what the run has said: it tells that itself. broken says that the last
+// answer is not all there.
+func (s *Server) conversation(ctx context.Context, session string, run *run) (list []agui.Message, broken bool, p *problem) {
 	entries, p := s.newest(ctx, session, tape.KindMessage, tape.KindReasoning, tape.KindToolCall, tape.KindToolResult)
 	if p != nil {
-		return nil, p
+		return nil, false, p
 	}
-	c := conversation{calls: map[string]string{}}
+	c, last := conversation{calls: map[string]string{}}, ""
 	for _, e := range entries {
 		c.add(e, run)
+		m := tape.MetaOf(e)
+		broken = m.Partial || broken && m.Turn == last
+		last = m.Turn
 	}
-	return c.list, nil
+	return c.list, broken, nil
 }
 
 // newest are the newest entries of a session, as many as a client is given, oldest first; none where there is no such session.

@@ -17,7 +17,7 @@ var Kinds = []tape.Kind{tape.KindMessage, tape.KindReasoning, tape.KindToolCall,
 // out: its stream tells it, from its beginning. The last answer of a turn has the turn's id, as its stream's message has; every other
 // message has one that is made of its first entry's.
 func Messages(entries []tape.Entry, running string) []Message {
-	c := chat{list: []Message{}}
+	c := chat{list: []Message{}, broken: map[string]string{}}
 	for _, e := range entries {
 		turn := tape.MetaOf(e).Turn
 		if turn != c.turn {
@@ -30,7 +30,7 @@ func Messages(entries []tape.Entry, running string) []Message {
 		m := &c.list[i]
 		if m.Role == roleAssistant && m.turn != "" && !seen[m.turn] {
 			seen[m.turn] = true
-			m.ID, m.Metadata = m.turn, map[string]string{"run": m.turn}
+			m.ID, m.Metadata = m.turn, Metadata{Run: m.turn, Status: c.broken[m.turn]}
 		}
 	}
 	return c.list
@@ -40,10 +40,16 @@ func Messages(entries []tape.Entry, running string) []Message {
 type Message struct {
 	ID       string `json:"id"`
 	Role     string `json:"role"`
-	Metadata any    `json:"metadata,omitempty"`
+	Metadata any    `json:"metadata,omitempty"` // [Metadata] of a turn's answer
 	Parts    []Part `json:"parts"`
 
 	turn string
+}
+
+// Metadata is what a message that is read from a tape has beside its parts: of what a stream tells at its end, as much as stands there.
+type Metadata struct {
+	Run    string `json:"run"`
+	Status string `json:"status,omitempty"` // of an answer that was broken off: canceled, or failed
 }
 
 // Part is a part of a UIMessage. Its type says which members it has.
@@ -73,17 +79,18 @@ const (
 // chat makes messages of entries.
 type chat struct {
 	list     []Message
-	turn     string         // of the last entry
-	workflow bool           // which is a workflow's
-	calls    map[string]int // the parts of the calls of this message that have no result
-	step     bool           // the last entry has ended one
+	turn     string            // of the last entry
+	workflow bool              // which is a workflow's
+	calls    map[string]int    // the parts of the calls of this message that have no result
+	step     bool              // the last entry has ended one
+	broken   map[string]string // by turn, how an answer has ended that is not all there
 }
 
 func (c *chat) add(e tape.Entry, running bool) {
 	var p struct {
 		Role    string
 		Name    string
-		Data    struct{ Workflow string }
+		Data    struct{ Workflow, Status string }
 		Content json.RawMessage
 		Calls   []tape.Call
 		IDs     []string
@@ -93,8 +100,13 @@ func (c *chat) add(e tape.Entry, running bool) {
 		return
 	}
 	if e.Kind == tape.KindEvent {
-		if p.Name == "turn.start" {
+		switch {
+		case p.Name == "turn.start":
 			c.workflow = p.Data.Workflow != ""
+		case p.Name == "turn.end" && p.Data.Status == "error":
+			c.broken[c.turn] = "failed"
+		case p.Name == "turn.end" && p.Data.Status == "canceled":
+			c.broken[c.turn] = "canceled"
 		}
 		return
 	}

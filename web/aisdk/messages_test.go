@@ -76,6 +76,18 @@ func TestATapeIsTheMessagesOfAChat(t *testing.T) {
 	if last := all[len(all)-1]; last.ID != "run5" || *last.Parts[1].Text != "half of" {
 		t.Errorf("%+v", last)
 	}
+	add("run5", tape.NewEvent("turn.end", map[string]string{"status": "canceled"}))
+	add("run6", tape.NewMessage("user", "x"), tape.NewMessage("assistant", "half"), tape.NewEvent("turn.end", map[string]string{"status": "error"}))
+	add("run7", tape.NewMessage("user", "x"), tape.NewMessage("assistant", "all"), tape.NewEvent("turn.end", map[string]string{"status": "ok"}))
+	got = nil
+	for _, m := range aisdk.Messages(entries, "") {
+		if of, is := m.Metadata.(aisdk.Metadata); is {
+			got = append(got, []string{of.Run, of.Status})
+		}
+	}
+	if diff := cmp.Diff([][]string{{"run1", ""}, {"run2", ""}, {"run3", ""}, {"run4", ""}, {"run5", "canceled"}, {"run6", "failed"}, {"run7", ""}}, got); diff != "" {
+		t.Error(diff)
+	}
 	if text, _ := json.Marshal(aisdk.Messages(nil, "")); string(text) != "[]" {
 		t.Errorf("%s", text)
 	}

@@ -140,6 +140,25 @@ test("a conversation: the session remembers, also after a reload", async (t) => 
   assert.equal(page.starts().length, 2);
 });
 
+test("on a phone, a session opens at what was said last", async (t) => {
+  const { page, script, conversation, say } = await playground(t, chrome, { at: "#agent=assistant", viewport: { width: 360, height: 700 } });
+  for (const word of ["first", "second"]) {
+    await say("Tell me the " + word);
+    await (await script.asked()).end("word ".repeat(400) + word);
+    await conversation.getByText("word " + word).waitFor();
+  }
+  const session = new URLSearchParams(new URL(page.url()).hash.slice(1)).get("session");
+  await page.goto("about:blank");
+  await page.goto("/#agent=assistant&session=" + session);
+  await conversation.getByText("word second").waitFor();
+  await page.until(() => {
+    const turns = document.querySelectorAll("[role=log] article");
+    const composer = document.querySelector("form[aria-label^=Say]").getBoundingClientRect();
+    const { bottom } = turns[turns.length - 1].getBoundingClientRect();
+    return turns.length === 2 && bottom > 0 && bottom <= composer.top;
+  });
+});
+
 test("two windows on one run: both grow, and what is done in one is seen in the other", async (t) => {
   const { page, net, script, run, stands, reads } = await playground(t, chrome, chat);
   await run({ Message: "Why?" });

@@ -33,7 +33,7 @@ export function Conversation({ agent }: { agent: Agent }) {
     const known = new Set(following.map((l) => l.id));
     return readTurns(before?.entries ?? []).filter((t) => !known.has(t.id));
   }, [before, following, following.map((l) => l.id).join()]);
-  useStick(page, following);
+  useStick(page, following, turns.length + following.length > 0);
   const first = following.find((l) => !l.over); // the one that is being answered; the others wait
   for (const l of following) l.revision.value;
   const nothing = turns.length === 0 && following.length === 0;
@@ -60,7 +60,7 @@ export function Conversation({ agent }: { agent: Agent }) {
 
 // Keeps the end of what is said in sight while it grows, unless one has gone up to read. Where there is little room, it is the page
 // that scrolls.
-function useStick(box: { current: HTMLDivElement | null }, following: Live[]): void {
+function useStick(box: { current: HTMLDivElement | null }, following: Live[], something: boolean): void {
   const at = useRef(true);
   // How far the end is below what can be seen, in px.
   const below = (el: HTMLElement): number =>
@@ -84,7 +84,7 @@ function useStick(box: { current: HTMLDivElement | null }, following: Live[]): v
     const el = box.current!;
     if (!at.current) return;
     if (scrolls(el)) el.scrollTop = el.scrollHeight;
-    else if (following.length > 0) scrollBy(0, Math.max(0, below(el)));
+    else if (something) scrollBy(0, Math.max(0, below(el)));
   });
 }
 

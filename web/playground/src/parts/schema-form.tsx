@@ -166,6 +166,7 @@ function released(fn: () => void): void {
 }
 
 function sentence(detail: string): string {
+  if (detail === "this property is required") return "This is required."; // a field is no property to who fills it
   return detail.slice(0, 1).toUpperCase() + detail.slice(1) + (/[.?!…]$/.test(detail) ? "" : ".");
 }
 

@@ -123,7 +123,7 @@ test("a form: errors stand at their fields, the first of which gets the focus", 
   const said = (name) => page.getByRole("textbox", { name }).evaluate((e) => [e.getAttribute("aria-invalid"), (e.getAttribute("aria-describedby") ?? "").split(" ").map((id) => document.getElementById(id)?.textContent).join(" ")]);
   assert.deepEqual(await said("Tag 2"), ["true", "Expected at most 20 characters, got 21."]);
   assert.deepEqual(await said("Tag 1"), [null, ""]);
-  assert.deepEqual(await said("Name"), ["true", "This property is required."]);
+  assert.deepEqual(await said("Name"), ["true", "This is required."]);
   assert.deepEqual(await said("Either"), ["true", "As JSON. x: expected a string, got a number"]);
   assert.equal(await page.getByRole("alert").textContent(), 'nmae: this property is not known, did you mean "name"?');
   assert.ok(!(await page.locator("#stage").textContent()).includes("not of this form"));

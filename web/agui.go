@@ -40,10 +40,9 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 	if !ok {
 		return s.noTarget(pathValue(r, "agent"))
 	}
-	if st.headers(d, r); len(d.misfits) > 0 {
+	if st.idempotencyKey(d, r); len(d.misfits) > 0 {
 		return invalid(d.misfits...)
 	}
-	st.resume, st.async = nil, false // which its clients know nothing of
 	if p := checkBody(body); p != nil {
 		return p
 	}
@@ -333,11 +332,7 @@ func (s *Server) whole(w http.ResponseWriter, e *agui.Encoder, last tube.Event) 
 
 // inAGUI is a problem of a run, where its pointers lead into an input.
 func inAGUI(p *problem, in *agui.Input) *problem {
-	if p.Code != codeInvalid || len(p.Errors) == 0 {
-		return p
-	}
-	moved := make([]misfit, 0, len(p.Errors))
-	for _, m := range p.Errors {
+	return p.moved(func(m *misfit) {
 		switch rest, input := strings.CutPrefix(m.Pointer, "/input"); {
 		case input && in.Props["input"] == nil:
 			m.Pointer = in.At
@@ -349,11 +344,7 @@ func inAGUI(p *problem, in *agui.Input) *problem {
 		case m.Pointer != "":
 			m.Pointer = "/forwardedProps" + m.Pointer
 		}
-		moved = append(moved, m)
-	}
-	as := invalid(moved...)
-	as.Status = p.Status
-	return as
+	})
 }
 
 // writeAGUI answers with a problem in the words of a failed run, as JSON: that is what clients read, and show as it is.

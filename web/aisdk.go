@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
@@ -60,11 +61,9 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 		return s.continueUI(w, r, req, version, leave)
 	}
 	st := &start{ask: a, view: view{format: frame.SSE, leave: leave}}
-	if key := r.Header.Get("Idempotency-Key"); key != "" {
-		d := &decoder{}
-		if st.setKey(d, key); len(d.misfits) > 0 {
-			return invalid(misfit{Header: "Idempotency-Key", Detail: d.misfits[0].Detail})
-		}
+	d := new(decoder)
+	if st.idempotencyKey(d, r); len(d.misfits) > 0 {
+		return invalid(d.misfits...)
 	}
 	if s.o.Turns != nil {
 		st.Session = req.Chat
@@ -84,7 +83,18 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 	}
 	run, again, p := s.startRun(r, st)
 	if p != nil {
-		return p
+		return p.moved(func(m *misfit) {
+			rest, input := strings.CutPrefix(m.Pointer, "/input")
+			switch {
+			case m.Pointer == "/session":
+				m.Pointer = "/id"
+			case input && req.Input == nil:
+				m.Pointer = "/messages/" + itoa(req.Last)
+				if rest != "" {
+					m.Detail = strings.TrimPrefix(rest, "/") + ": " + m.Detail
+				}
+			}
+		})
 	}
 	if st.late != "" {
 		w.Header().Set("X-Follow-Up-Id", st.late)
@@ -152,9 +162,16 @@ func (s *Server) objectUI(w http.ResponseWriter, r *http.Request) *problem {
 	a.Input = bytes.TrimSpace(body)
 	a.Done = true // so that what is complete need not wait to be written
 	st := &start{ask: a, view: view{format: frame.JSONL, media: "text/plain; charset=utf-8", leave: leave}}
-	run, _, p := s.startRun(r, st)
-	if p != nil {
-		return p
+	d := new(decoder)
+	if st.idempotencyKey(d, r); len(d.misfits) > 0 {
+		return invalid(d.misfits...)
+	}
+	run, again, p := s.startRun(r, st)
+	if p != nil { // the body is the input
+		return p.moved(func(m *misfit) { m.Pointer = strings.TrimPrefix(m.Pointer, "/input") })
+	}
+	if again {
+		w.Header().Set("Idempotency-Replayed", "true")
 	}
 	v := st.view
 	s.awaitOutput(r, run, &v)

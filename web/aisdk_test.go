@@ -89,12 +89,13 @@ func TestWhatIsWrongWithAChatsRequestIsASentence(t *testing.T) {
 		{"no JSON", "/v1/ui/assistant", `{`, a, 400, "the body is not JSON at line 1, column 2: unexpected end of JSON input", nil},
 		{"a file", "/v1/ui/assistant", `{"id":"c","messages":[{"role":"user","parts":[{"type":"file"}]}]}`, a, 400, "/messages/0/parts/0: is a file, which cannot be taken here; send text", nil},
 		{"a model", "/v1/ui/assistant", `{"id":"c","model":"x","messages":[]}`, a, 400, "/model: is not for this resource: the agent or workflow has its model", nil},
-		{"no session", "/v1/ui/assistant", uiBody("a\nb", "x"), a, 400, "", nil},
+		{"no session", "/v1/ui/assistant", uiBody("a\nb", "x"), a, 400, `/id: a session id has no control characters, "a\nb" has`, nil},
 		{"a version of tomorrow", "/v1/ui/assistant?v=8", uiBody("c", "x"), a, 400, "query parameter v: expected 5, 6 or 7, the major version of the package ai", nil},
 		{"a parameter", "/v1/ui/assistant?x=8", uiBody("c", "x"), a, 400, "query parameter x: unknown; expected one of on_disconnect, v", nil},
 		{"a key", "/v1/ui/assistant", uiBody("c", "x"), a, 400, "header Idempotency-Key: expected visible ASCII characters only", []string{"Idempotency-Key: a b"}},
 		{"input of another kind", "/v1/ui/assistant", `{"id":"c","input":{"a":1},"messages":[{"role":"user","parts":[]}]}`, a, 400, "/input: expected a string, found an object", nil},
 		{"input that does not fit", "/v1/ui/chat", `{"id":"c","input":{"a":1},"messages":[{"role":"user","parts":[]}]}`, a, 400, "", nil},
+		{"text that does not fit", "/v1/ui/chat", uiBody("c", strings.Repeat("x", 200), `{"role":"assistant","parts":[]}`), a, 400, "/messages/1: question: expected at most 100 characters, got 200", nil},
 		{"an answer to nothing", "/v1/ui/assistant?v=6", `{"id":"c","messages":[{"id":"x","role":"assistant","parts":[{"type":"tool-x","state":"approval-responded","approval":{"id":"a","approved":true}}]}]}`, a, 404, "there is no such run", nil},
 		{"an answer of version 5", "/v1/ui/assistant", `{"id":"c","messages":[{"id":"x","role":"assistant","parts":[{"type":"tool-x","state":"approval-responded","approval":{"id":"a","approved":true}}]}]}`, a, 400, "query parameter v: expected 6 or 7 beside a message that answers a question", nil},
 		{"shutting down", "/v1/ui/assistant", uiBody("c", "x"), draining, 503, "", nil},
@@ -479,6 +480,16 @@ func TestAnObjectGrowsAsText(t *testing.T) {
 	if body, err := io.ReadAll(resp.Body); err == nil {
 		t.Errorf("%s looks complete", body)
 	}
+	keyed := func(key string) *http.Response {
+		return a.do("POST", "/v1/ui/assistant/object", `"hello"`, "Idempotency-Key: "+key)
+	}
+	one, two := keyed("k"), keyed("k")
+	if two.Header.Get("X-Run-Id") != one.Header.Get("X-Run-Id") || two.Header.Get("Idempotency-Replayed") != "true" || text(t, two) != "3: hello" {
+		t.Errorf("%v %v", one.Header, two.Header)
+	}
+	if resp := keyed("a b"); resp.StatusCode != 400 {
+		t.Errorf("%d", resp.StatusCode)
+	}
 	for _, c := range []struct {
 		path, body string
 		status     int
@@ -486,7 +497,8 @@ func TestAnObjectGrowsAsText(t *testing.T) {
 	}{
 		{"/v1/ui/assistant/object", `"hello"`, 200, "3: hello"},
 		{"/v1/ui/assistant/object", `"fail"`, 502, "the model's server refused the key"},
-		{"/v1/ui/assistant/object", `{"a":1}`, 400, "/input: expected a string, found an object"},
+		{"/v1/ui/assistant/object", `{"a":1}`, 400, "expected a string, found an object"},
+		{"/v1/ui/chat/object", `{"question":7}`, 400, "/question: expected a string, got a number"},
 		{"/v1/ui/assistant/object?v=9", `"x"`, 400, "query parameter v: expected 5, 6 or 7, the major version of the package ai"},
 		{"/v1/ui/nobody/object", `"x"`, 404, `there is no agent or workflow "nobody"; expected one of assistant, chat, steps`},
 		{"/v1/ui/assistant/object", `{`, 400, "the body is not JSON at line 1, column 2: unexpected end of JSON input"},

@@ -67,13 +67,9 @@ func (s *Server) postCompletion(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	st, d := new(start), new(decoder)
-	if key := r.Header.Get("Idempotency-Key"); key != "" {
-		d.parameter = "Idempotency-Key"
-		st.setKey(d, key)
-		if len(d.misfits) > 0 {
-			invalid(misfit{Header: d.parameter, Detail: d.misfits[0].Detail}).openai(w, q)
-			return
-		}
+	if st.idempotencyKey(d, r); len(d.misfits) > 0 {
+		invalid(d.misfits...).openai(w, q)
+		return
 	}
 	if refusal := s.completionOf(&st.ask, q); refusal != nil {
 		writeOpenAI(w, refusal)

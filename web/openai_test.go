@@ -798,6 +798,11 @@ func TestModelsAreListedWithWhatTakesTheirPlace(t *testing.T) {
 	}, owners); d != "" {
 		t.Error(d)
 	}
+	for _, name := range []string{"workflow/chat", "agent/assistant"} { // as a request may name it, too
+		if got := get[model](a.bench, "/v1/models/"+name); got.ID != name || got.OwnedBy+"/" != name[:len(got.OwnedBy)+1] {
+			t.Errorf("%+v", got)
+		}
+	}
 	resp := a.do("GET", "/v1/models/no%2Fsuch", "")
 	var c completed
 	if err := json.Unmarshal([]byte(text(t, resp)), &c); err != nil || resp.StatusCode != 404 || *c.Error.Code != "model_not_found" || *c.Error.Param != "model" {

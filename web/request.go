@@ -509,18 +509,25 @@ func (d *decoder) flag(value string) bool {
 
 // headers reads what stands in headers: Idempotency-Key, Last-Event-ID, Prefer.
 func (st *start) headers(d *decoder, r *http.Request) {
-	if key := r.Header.Get("Idempotency-Key"); key != "" {
-		if st.key != "" && st.key != key {
-			d.misfits = append(d.misfits, misfit{Header: "Idempotency-Key", Detail: "differs from the query's key"})
-		}
-		before := len(d.misfits)
-		st.setKey(d, key)
-		for i := before; i < len(d.misfits); i++ {
-			d.misfits[i].Header = "Idempotency-Key"
-		}
-	}
+	st.idempotencyKey(d, r)
 	st.lastEventID(d, r)
 	st.async = prefersAsync(r.Header)
+}
+
+// idempotencyKey reads the header that clients of other servers know, too.
+func (st *start) idempotencyKey(d *decoder, r *http.Request) {
+	key := r.Header.Get("Idempotency-Key")
+	if key == "" {
+		return
+	}
+	if st.key != "" && st.key != key {
+		d.misfits = append(d.misfits, misfit{Header: "Idempotency-Key", Detail: "differs from the query's key"})
+	}
+	before := len(d.misfits)
+	st.setKey(d, key)
+	for i := before; i < len(d.misfits); i++ {
+		d.misfits[i].Header = "Idempotency-Key"
+	}
 }
 
 // lastEventID reads the header by which a client resumes. It is newer than an id in the query, which a browser repeats each

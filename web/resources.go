@@ -107,8 +107,10 @@ func (s *Server) getModels(w http.ResponseWriter, r *http.Request) {
 // getModel describes one of them. Its name may have slashes, escaped or not.
 func (s *Server) getModel(w http.ResponseWriter, r *http.Request) {
 	name := pathValue(r, "*")
+	target, _ := s.target(name)
 	for _, m := range s.models() {
-		if m.ID == name {
+		if of, ok := s.target(m.ID); m.ID == name || ok && of.Agent == target.Agent && of.Workflow == target.Workflow {
+			m.ID = name // it may have a prefix that it does not need
 			s.sendJSON(w, r, http.StatusOK, m)
 			return
 		}

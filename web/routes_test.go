@@ -61,8 +61,12 @@ func TestAPageOfAnotherSiteCannotStartOrCancelARun(t *testing.T) {
 	for name, header := range map[string]string{"by its fetch": "Sec-Fetch-Site: cross-site", "from a sibling": "Sec-Fetch-Site: same-site", "by its origin": "Origin: https://evil.test", "from nowhere": "Origin: null"} {
 		t.Run(name, func(t *testing.T) {
 			for _, try := range [][2]string{
-				{"POST", "/v1/runs"}, {"GET", "/v1/runs?workflow=steps"}, {"POST", "/v1/runs/" + id + "/cancel"},
-				{"GET", "/v1/runs/" + id + "/events?on_disconnect=cancel"}, {"GET", "/v1/agui/steps/t?on%5Fdisconnect=cancel"}, {"GET", "/v1/ui/steps/t/stream"},
+				{"POST", "/v1/runs"},
+				{"GET", "/v1/runs?workflow=steps"},
+				{"POST", "/v1/runs/" + id + "/cancel"},
+				{"GET", "/v1/runs/" + id + "/events?on_disconnect=cancel"},
+				{"GET", "/v1/agui/steps/t?on%5Fdisconnect=cancel"},
+				{"GET", "/v1/ui/steps/t/stream"},
 			} {
 				resp := b.do(try[0], try[1], `{"workflow":"steps"}`, header)
 				if resp.StatusCode != 403 { // what it is may have no end

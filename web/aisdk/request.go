@@ -13,6 +13,7 @@ import (
 type Request struct {
 	Chat       string          // the chat's id
 	Text       string          // what the user says
+	Last       int             // the number of the message that says it
 	Input      json.RawMessage // what a workflow is to have in its place; nil for none
 	Regenerate bool            // another answer to the last message is wanted
 	Before     []Said          // what was said before, as the chat has it
@@ -154,6 +155,7 @@ func (r *Request) read(list []message) error {
 			return &Misfit{at + "/parts/" + strconv.Itoa(i), "is a file, which cannot be taken here; send text"}
 		}
 	}
+	r.Last = last
 	if r.Text = now.text(); r.Text == "" && r.Input == nil {
 		return &Misfit{at, "has no text"}
 	}

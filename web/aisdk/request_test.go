@@ -37,7 +37,7 @@ func TestARequestIsTheLastMessageAndWhatCameBefore(t *testing.T) {
 				said("system", "be kind"), said("user", "one"), `{"role":"assistant","parts":[{"type":"reasoning","text":"hm"},{"type":"text","text":"tw"},{"type":"dynamic-tool","state":"x"},{"type":"text","text":"o"}]}`,
 				`{"role":"assistant","parts":[{"type":"data-ling","data":{}}]}`, said("system", "be brief"), said("user", "three"),
 			}, ",") + `]}`,
-			aisdk.Request{Chat: "c", Text: "three", System: "be kind\n\nbe brief", Before: []aisdk.Said{{"user", "one"}, {"assistant", "two"}}},
+			aisdk.Request{Chat: "c", Text: "three", Last: 5, System: "be kind\n\nbe brief", Before: []aisdk.Said{{"user", "one"}, {"assistant", "two"}}},
 		},
 		{
 			"answers", `{"id":"c","messages":[` + said("user", "hi") + `,` + answered + `]}`,

@@ -340,6 +340,21 @@ func (o outcome) openaiProblem() *problem {
 	return nil
 }
 
+// openaiProblem is that of how the run has ended. Under a key the same request is the same run, so that another try changes nothing.
+func (r *run) openaiProblem(o outcome) *problem {
+	p := o.openaiProblem()
+	if p == nil {
+		return nil
+	}
+	p.Run = r.id
+	if o.Status == statusInterrupted && r.keyed {
+		p.retryAfter = 0
+		p.header = http.Header{"X-Should-Retry": {"false"}}
+		p.Detail += "; ask once more under another Idempotency-Key"
+	}
+	return p
+}
+
 // refuseCompletion answers with the error of a run that has ended without having made anything: false for all others.
 func refuseCompletion(w http.ResponseWriter, run *run) bool {
 	if !run.ended() {
@@ -347,11 +362,10 @@ func refuseCompletion(w http.ResponseWriter, run *run) bool {
 	}
 	<-run.done // a moment later
 	o, document, beside := run.state()
-	p := o.openaiProblem()
+	p := run.openaiProblem(o)
 	if p == nil || !empty(document) || !empty(beside) {
 		return false
 	}
-	p.Run = run.id
 	p.openai(w, nil)
 	return true
 }
@@ -428,8 +442,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *v
 	o, document, beside := run.state()
 	end := o.openaiEnd()
 	if end.Err != nil {
-		p := o.openaiProblem()
-		p.Run = run.id
+		p := run.openaiProblem(o)
 		if !begun {
 			p.openai(w, nil)
 			return

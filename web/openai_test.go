@@ -568,6 +568,35 @@ func TestAKeyIsTheSameRunAndSurvivesItsConnection(t *testing.T) {
 	}
 }
 
+// FT-28
+func TestARunThatACrashHasCutOffIsNotTriedAgainUnderItsKey(t *testing.T) {
+	folder, crashed := t.TempDir(), t.TempDir()
+	b := newBench(t, func(o *Options) { o.Data = folder }).serve()
+	const key = "Idempotency-Key: k"
+	body := chatBody("steps", "{}", "")
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		b.completes(body, key)
+	}()
+	st := <-b.steps.came
+	st.send("a", "b")
+	if err := os.CopyFS(crashed, os.DirFS(folder)); err != nil { // what a process leaves that is killed
+		t.Fatal(err)
+	}
+	st.finish()
+	<-answered
+	b.down()
+	b = newBench(t, func(o *Options) { o.Data = crashed }).serve()
+	c, resp := b.completes(body, key)
+	if resp.StatusCode != 503 || resp.Header.Get("X-Should-Retry") != "false" || c.Error == nil || !strings.Contains(c.Error.Message, "another Idempotency-Key") {
+		t.Errorf("%d %v %+v", resp.StatusCode, resp.Header, c.Error)
+	}
+	if b.steps.started() != 0 {
+		t.Error("started again")
+	}
+}
+
 func TestAClientThatGoesAwayEndsItsRunUnlessItHasAKey(t *testing.T) {
 	b := newBench(t, nil).serve()
 	for _, stream := range []bool{true, false} {

@@ -57,7 +57,10 @@ func appendString(dst []byte, text string) []byte {
 	return append(dst, '"')
 }
 
-// refuse is the error of a member that does not fit.
+// refuse is the error of a member that does not fit. Its message says which, since clients show no more than that.
 func refuse(param, message string) *Error {
+	if param != "" {
+		message = param + ": " + message
+	}
 	return &Error{Status: http.StatusBadRequest, Code: "invalid_request", Param: param, Message: message}
 }

@@ -155,7 +155,7 @@ func (q *Request) model(r reader) *Error {
 func (q *Request) refusals(r reader) *Error {
 	for _, name := range []string{"tools", "functions"} {
 		if raw, ok := r[name]; ok && string(compact(raw)) != "[]" && !says(r["tool_choice"], "none") {
-			return refuse(name, "tools of the caller cannot be called here: agents have tools of their own, which the server runs; send none, or tool_choice \"none\"")
+			return refuse(name, "those of the caller cannot be called here: agents have tools of their own, which the server runs; send none, or tool_choice \"none\"")
 		}
 	}
 	for name, none := range map[string]string{"logprobs": "false", "top_logprobs": "0", "logit_bias": "{}", "n": "1"} {

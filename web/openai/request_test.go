@@ -99,7 +99,7 @@ func TestWhatDoesNotFitIsRefusedByItsName(t *testing.T) {
 	} {
 		t.Run(c.body[:min(len(c.body), 120)], func(t *testing.T) {
 			_, err := openai.Read([]byte(c.body))
-			if err == nil || err.Param != c.param || err.Status != 400 || err.Type() != "invalid_request_error" || err.Message == "" {
+			if err == nil || err.Param != c.param || err.Status != 400 || err.Type() != "invalid_request_error" || err.Message == "" || !strings.HasPrefix(err.Message, c.param) {
 				t.Errorf("%+v", err)
 			}
 		})

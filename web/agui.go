@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -67,7 +68,7 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 	if s.o.Turns != nil {
 		st.Session = in.Thread
 	}
-	notes, p := st.askedBy(in)
+	notes, p := s.askedBy(&st.ask, in)
 	if p != nil {
 		return p
 	}
@@ -115,7 +116,7 @@ func encoder(e frame.Encoder) func(*run) frame.Encoder { return func(*run) frame
 
 // askedBy takes from an input what is to run, and says what of it is not used. What a front end's own program forwards goes before
 // what its user says: it knows the workflow that it asks.
-func (a *ask) askedBy(in *agui.Input) (notes []agui.Note, p *problem) {
+func (s *Server) askedBy(a *ask, in *agui.Input) (notes []agui.Note, p *problem) {
 	d := new(decoder)
 	property := func(name string, take func(at string, raw json.RawMessage)) {
 		if raw, ok := in.Props[name]; ok && string(raw) != "null" {
@@ -134,7 +135,7 @@ func (a *ask) askedBy(in *agui.Input) (notes []agui.Note, p *problem) {
 	}
 	notes = toolsOf(in)
 	if a.Input == nil {
-		a.Input, _ = json.Marshal(in.Text)
+		a.Input = s.inputOf(a, in.Text)
 	}
 	for _, m := range in.Said {
 		a.History = append(a.History, said{Role: m.Role, Text: m.Text})
@@ -185,11 +186,7 @@ func (s *Server) asAGUI(run *run, in *agui.Input) agui.Run {
 		Old:      in.Version == "",
 		Answered: func(n uint64, call string) bool { return answered(run, n, call) },
 	}
-	workflow := run.of.Workflow
-	if by, ok := s.o.Agents.(ByWorkflow); ok && run.of.Agent != "" {
-		workflow = by.Workflow(run.of.Agent)
-	}
-	if w, ok := s.o.Workflows.Get(workflow); ok {
+	if w, ok := s.o.Workflows.Get(cmp.Or(run.of.Workflow, s.byWorkflow(run.of.Agent))); ok {
 		as.Bots = botsOf(w.Info().Graph)
 	}
 	return as

@@ -260,6 +260,7 @@ func TestAGUI_WhatIsWrongIsSaidInWordsThatTheClientShows(t *testing.T) {
 		{"nothing said", "assistant", says("t").json(), 400, "/messages: expected a message of the user at the end, or forwardedProps.input", "/messages"},
 		{"an empty message", "assistant", says("t", "").json(), 400, "/messages/0/content: is empty", "/messages/0/content"},
 		{"a message that does not fit", "chat", says("t", strings.Repeat("x", 200)).json(), 400, "/messages/0/content: question: ", "/messages/0/content"},
+		{"an object as text that does not fit", "chat", says("t", `{"question":7}`).json(), 400, "/messages/0/content: question: expected a string, got a number", "/messages/0/content"},
 		{"an input that does not fit", "chat", says("t", "x").with("forwardedProps", map[string]any{"input": map[string]any{"question": 7}}).json(), 400, "/forwardedProps/input/question: ", "/forwardedProps/input/question"},
 		{"a model that there is not", "chat", says("t", "x").with("forwardedProps", map[string]any{"model": "nope:x"}).json(), 400, "/forwardedProps/model: ", "/forwardedProps/model"},
 		{"a model that is none", "chat", says("t", "x").with("forwardedProps", map[string]any{"model": 7}).json(), 400, "/forwardedProps/model: expected a string", "/forwardedProps/model"},

@@ -68,13 +68,13 @@ func told(t testing.TB, version int, events ...tube.Event) *aisdktest.Message {
 func shown(m *aisdktest.Message) []string {
 	var list []string
 	for _, p := range m.Parts {
-		line := p.Type
+		line := []string{p.Type}
 		for _, more := range []string{p.URI, p.ID, p.Call, p.Tool, p.State, p.Text, string(p.Input), string(p.Output), string(p.Data)} {
 			if more != "" {
-				line += " " + more
+				line = append(line, more)
 			}
 		}
-		list = append(list, line)
+		list = append(list, strings.Join(line, " "))
 	}
 	return list
 }

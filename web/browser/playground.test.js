@@ -36,6 +36,25 @@ test("a workflow is chosen, asked, and its document grows while its bots light u
   assert.equal(page.starts().length, 1);
 });
 
+test("what is written out of sight is a click away", async (t) => {
+  const { page, script, run, reads, stands } = await playground(t, chrome, { at: "#workflow=story", viewport: { width: 1300, height: 500 } });
+  await run({ About: "sky" });
+  const asked = await script.asked();
+  await asked.say('{"long": "' + "a line\\n\\n".repeat(60));
+  await asked.say("and one more");
+  await reads("and one more");
+  const caret = () => page.locator(".md-end").evaluate((e) => e.getBoundingClientRect().bottom <= innerHeight && e.getBoundingClientRect().bottom > 0);
+  assert.equal(await caret(), false);
+  await page.getByRole("button", { name: "Writing below" }).click();
+  await page.getByRole("button", { name: /^Writing/ }).waitFor({ state: "detached" });
+  assert.equal(await caret(), true);
+  await page.locator("#main").evaluate((e) => e.scrollTo(0, 0));
+  await page.getByRole("button", { name: "Writing below" }).waitFor();
+  await asked.end('"}');
+  await stands("Completed");
+  assert.equal(await page.getByRole("button", { name: /^Writing/ }).count(), 0);
+});
+
 test("a reload in mid-run comes back to the run, and to its end", async (t) => {
   const { page, script, run, stands, reads } = await playground(t, chrome, chat);
   await run({ Message: "Why?" });

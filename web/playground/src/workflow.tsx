@@ -12,6 +12,7 @@ import { Beside, BotStrip, Document, pretty, Questions, RunBar, RunFailure, Wait
 import { catalog, live, start } from "./store.js";
 import { useCancel } from "./cancel.js";
 import { keep, kept } from "./storage.js";
+import { useTick } from "./ui.js";
 
 // What stands in the form of each workflow, for as long as the tab is open.
 interface Draft {
@@ -188,7 +189,36 @@ function Output({ live, again }: { live: Live; again: () => void }) {
       {empty && !live.over && <p class="quiet waits">Nothing yet.</p>}
       {empty && live.over && live.run.status === "completed" && <p class="quiet">It has completed without a document.</p>}
       <Beside live={live} />
+      {!live.over && <Elsewhere />}
     </>
+  );
+}
+
+// Where nothing that is being written can be seen, a way to it.
+function Elsewhere() {
+  useTick(300, true); // often enough, and no work for each frame
+  const ref = useRef<HTMLDivElement>(null);
+  const [where, say] = useState<"above" | "below" | undefined>(undefined);
+  // What is folded has no place.
+  const carets = (): Element[] => Array.from(ref.current!.closest(".output")!.querySelectorAll(".tree-caret, .md-end")).filter((e) => e.getClientRects().length > 0);
+  const look = (): void => {
+    if (!ref.current) return; // scrolling is told of after its end, too
+    const { top, bottom } = ref.current.closest("main")!.getBoundingClientRect();
+    const [from, to] = [Math.max(0, top), Math.min(innerHeight, bottom)];
+    const all = carets().map((e) => e.getBoundingClientRect());
+    const seen = all.length === 0 || all.some((r) => r.bottom > from && r.bottom <= to);
+    say(seen ? undefined : all.some((r) => r.bottom > to) ? "below" : "above");
+  };
+  useLayoutEffect(look);
+  useEffect(() => {
+    addEventListener("scroll", look, { passive: true, capture: true });
+    return () => removeEventListener("scroll", look, { capture: true });
+  }, []);
+  const go = (): void => carets().at(where === "below" ? 0 : -1)?.scrollIntoView({ block: "end" });
+  return (
+    <div class="elsewhere" ref={ref}>
+      {where && <button type="button" class="button small" onClick={go}>Writing {where} <span aria-hidden="true">{where === "below" ? "↓" : "↑"}</span></button>}
+    </div>
   );
 }
 

@@ -24,7 +24,7 @@ ALONE    = ./bench/parse/TestShapesAreReadRight \
 	./tube/TestATubeIsASliceOfEvents
 alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 
-.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once web client playground browser peers clean
+.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once web client playground browser parts peers clean
 
 all: test
 
@@ -92,10 +92,13 @@ playground:
 	cd web/playground && npm test
 	cd web/build && $(GO) vet . && $(GO) test -count=1 -run '/playground' .
 
-# The page at / and its parts, the client and what the documents print of it, in Chromium against the server: needs Node, npm
-# and Chromium, which is found in PATH or named in CHROMIUM.
+# The page at /, the client and what the documents print of it, in Chromium against the server: needs Node, npm and Chromium, which
+# is found in PATH or named in CHROMIUM.
 browser: build
 	cd web/browser && npm ci && npm test
+
+# The parts of the page at / by themselves, in Chromium, too; behind "make browser", which brings what drives it.
+parts: build
 	cd web/playground && npm ci && npm run browser
 
 # The clients that are published by others, as many of each as people use: they talk to the server, or to the stand-ins of its tests.

@@ -18,6 +18,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tool"
@@ -143,7 +144,7 @@ func (s *Server) prepareAgent(a *ask) (spec, *problem) {
 	case a.Input == nil || a.Input[0] != '"' || json.Unmarshal(a.Input, &text) != nil:
 		found := "nothing"
 		if a.Input != nil {
-			found = kindOf(a.Input)
+			found = rawjson.Kind(a.Input)
 		}
 		fail("/input", "expected a string, found "+found)
 	case text == "":

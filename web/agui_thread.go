@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web/agui"
@@ -84,12 +83,12 @@ func (c *conversation) add(e tape.Entry, run *run) {
 	switch e.Kind {
 	case tape.KindMessage:
 		if p.Role == agui.User || p.Role == agui.Assistant {
-			c.list = append(c.list, agui.Message{ID: id, Role: p.Role, Text: textOf(p.Content)})
+			c.list = append(c.list, agui.Message{ID: id, Role: p.Role, Text: tape.TextOf(p.Content)})
 		}
 	case tape.KindReasoning:
-		c.list = append(c.list, agui.Message{ID: id, Role: agui.Reasoning, Text: textOf(p.Content)})
+		c.list = append(c.list, agui.Message{ID: id, Role: agui.Reasoning, Text: tape.TextOf(p.Content)})
 	case tape.KindToolCall:
-		m := agui.Message{ID: id, Role: agui.Assistant, Text: textOf(p.Content)}
+		m := agui.Message{ID: id, Role: agui.Assistant, Text: tape.TextOf(p.Content)}
 		for _, call := range p.Calls {
 			// A model may use an id again, and a client takes calls with one id for one call.
 			c.calls[call.ID] = id + ":" + call.ID
@@ -115,21 +114,4 @@ func resultOf(result json.RawMessage) string {
 		return text
 	}
 	return string(result)
-}
-
-// textOf is what the content of a message says: a string itself, or the texts of its parts.
-func textOf(content json.RawMessage) string {
-	var text string
-	if json.Unmarshal(content, &text) == nil {
-		return text
-	}
-	var parts []struct{ Type, Text string }
-	_ = json.Unmarshal(content, &parts) // what is neither says nothing
-	var texts []string
-	for _, p := range parts {
-		if p.Type == "text" {
-			texts = append(texts, p.Text)
-		}
-	}
-	return strings.Join(texts, "\n")
 }

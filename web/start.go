@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
@@ -321,7 +322,7 @@ func (a *ask) input(schema json.RawMessage) (json.RawMessage, *problem) {
 	}
 	object := map[string]json.RawMessage{}
 	if a.Input != nil && json.Unmarshal(a.Input, &object) != nil {
-		return nil, invalid(misfit{Parameter: "input", Detail: "expected an object beside input.NAME, found " + kindOf(a.Input)})
+		return nil, invalid(misfit{Parameter: "input", Detail: "expected an object beside input.NAME, found " + rawjson.Kind(a.Input)})
 	}
 	var shape struct {
 		Properties map[string]struct{ Type any } `json:"properties"`

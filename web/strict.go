@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // checkJSON says whether text is one JSON value that every reader understands alike: UTF-8, nothing behind it, no member
@@ -173,7 +175,7 @@ func (d *decoder) as(pointer string, raw json.RawMessage, first byte, kind strin
 		first = found[0]
 	}
 	if found[0] != first {
-		d.fail(pointer, "expected %s, found %s", kind, kindOf(found))
+		d.fail(pointer, "expected %s, found %s", kind, rawjson.Kind(found))
 		return false
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -183,24 +185,6 @@ func (d *decoder) as(pointer string, raw json.RawMessage, first byte, kind strin
 		return false
 	}
 	return true
-}
-
-// kindOf names a JSON value by its first byte.
-func kindOf(raw []byte) string {
-	switch c := raw[0]; {
-	case c == '{':
-		return "an object"
-	case c == '[':
-		return "an array"
-	case c == '"':
-		return "a string"
-	case c == 't' || c == 'f':
-		return "a boolean"
-	case c == 'n':
-		return "null"
-	default:
-		return "a number"
-	}
 }
 
 // text takes a string of 1 to limit bytes.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Input is what a client asks for: a RunAgentInput, as far as it means something here. Members that are not known are passed
@@ -177,28 +179,8 @@ func (r *reader) is(at string, raw json.RawMessage, first byte, kind string) boo
 	if raw = bytes.TrimLeft(raw, " \t\r\n"); len(raw) > 0 && raw[0] == first {
 		return true
 	}
-	r.fault(at, "expected %s, found %s", kind, kindOf(raw))
+	r.fault(at, "expected %s, found %s", kind, rawjson.Kind(raw))
 	return false
-}
-
-func kindOf(raw []byte) string {
-	if len(raw) == 0 {
-		return "nothing"
-	}
-	switch raw[0] {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	default:
-		return "a number"
-	}
 }
 
 // optional passes null over.
@@ -287,7 +269,7 @@ func (r *reader) answer(at string, raw json.RawMessage) (a Answer) {
 		r.object(at, payload, map[string]func(string, json.RawMessage){
 			"approved": func(at string, raw json.RawMessage) {
 				if raw[0] != 't' && raw[0] != 'f' {
-					r.fault(at, "expected true or false, found %s", kindOf(raw))
+					r.fault(at, "expected true or false, found %s", rawjson.Kind(raw))
 				}
 				a.Approve = raw[0] == 't'
 			},

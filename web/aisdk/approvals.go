@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -128,7 +129,7 @@ func (e *Encoder) ask(dst []byte, a *asked, decision []byte) []byte {
 	dst = append(dst, `,"data":{"run":`...)
 	dst = quote(dst, e.o.Run)
 	for i, object := range [][]byte{a.data, decision} {
-		for name, value := range members(object) {
+		for name, value := range rawjson.Members(object) {
 			if name == "run" || i > 0 && name == "call" {
 				continue
 			}

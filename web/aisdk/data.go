@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strconv"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -131,7 +132,7 @@ func (e *Encoder) remember() {
 func (e *Encoder) caughtUp(dst []byte) []byte {
 	e.group = false
 	dst = e.again(dst)
-	for uri, value := range members(e.doc.AppendReserved(nil)) {
+	for uri, value := range rawjson.Members(e.doc.AppendReserved(nil)) {
 		prefix, name, _, is := reserved([]byte(uri))
 		if !is {
 			continue
@@ -244,32 +245,11 @@ func setTo(uri, value []byte) tube.Event {
 	return tube.Event{Kind: tube.Set, URI: uri, Value: value}
 }
 
-// members yields the members of an object in order.
-func members(object []byte) func(yield func(string, json.RawMessage) bool) {
-	return func(yield func(string, json.RawMessage) bool) {
-		in := json.NewDecoder(bytes.NewReader(object))
-		if open, err := in.Token(); err != nil || open != json.Delim('{') {
-			return
-		}
-		for in.More() {
-			key, err := in.Token()
-			if err != nil {
-				return
-			}
-			name, _ := key.(string)
-			var value json.RawMessage
-			if in.Decode(&value) != nil || !yield(name, value) {
-				return
-			}
-		}
-	}
-}
-
 // elements yields the numbers of the elements of an array, or the names of the members of an object.
 func elements(container []byte) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		if len(container) > 0 && container[0] == '{' {
-			for name := range members(container) {
+			for name := range rawjson.Members(container) {
 				if !yield(string(jsonuri.AppendSegment([]byte(nil), name))) {
 					return
 				}

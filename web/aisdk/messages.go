@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
-	"strings"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -111,7 +111,7 @@ func (c *chat) add(e tape.Entry, running bool) {
 		return
 	}
 	if e.Kind == tape.KindMessage && p.Role == roleUser {
-		c.message(e, roleUser).add(textPart(contentText(p.Content), ""))
+		c.message(e, roleUser).add(textPart(tape.TextOf(p.Content), ""))
 		return
 	}
 	if running || e.Kind == tape.KindMessage && p.Role != roleAssistant || e.Kind == tape.KindToolResult && c.calls == nil {
@@ -120,12 +120,12 @@ func (c *chat) add(e tape.Entry, running bool) {
 	m := c.message(e, roleAssistant)
 	switch e.Kind {
 	case tape.KindReasoning:
-		part := textPart(contentText(p.Content), "")
+		part := textPart(tape.TextOf(p.Content), "")
 		part.Type = reasoning
 		c.stepOf(m).add(part)
 	case tape.KindMessage:
 		c.stepOf(m)
-		if text := contentText(p.Content); c.workflow {
+		if text := tape.TextOf(p.Content); c.workflow {
 			m.document(text)
 		} else {
 			m.add(textPart(text, ""))
@@ -133,7 +133,7 @@ func (c *chat) add(e tape.Entry, running bool) {
 		c.step = true
 	case tape.KindToolCall:
 		c.stepOf(m)
-		if text := contentText(p.Content); text != "" {
+		if text := tape.TextOf(p.Content); text != "" {
 			m.add(textPart(text, ""))
 		}
 		c.calls = map[string]int{}
@@ -213,7 +213,7 @@ func (m *Message) document(text string) {
 		data("", document)
 		return
 	}
-	for name, value := range members([]byte(text)) {
+	for name, value := range rawjson.Members([]byte(text)) {
 		id := jsonuri.Format(name)
 		var said string
 		if value[0] == '"' && json.Unmarshal(value, &said) == nil {
@@ -242,21 +242,4 @@ func (p *Part) result(value json.RawMessage) {
 		return
 	}
 	p.State, p.ErrorText, p.Output = "output-available", "", value
-}
-
-// contentText is what the content of an entry says: a text, or a list of parts.
-func contentText(content json.RawMessage) string {
-	var text string
-	if json.Unmarshal(content, &text) == nil {
-		return text
-	}
-	var parts []struct{ Type, Text string }
-	_ = json.Unmarshal(content, &parts) // what is neither says nothing
-	var texts []string
-	for _, p := range parts {
-		if p.Type == "text" {
-			texts = append(texts, p.Text)
-		}
-	}
-	return strings.Join(texts, "\n")
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Head is what all of an answer says of itself.
@@ -84,7 +85,7 @@ var reasoning = []string{"reasoning_content", "reasoning"}
 // Thoughts joins what the bots of a run have thought. beside is what stands beside its document, an object of values by uri.
 func Thoughts(beside []byte) string {
 	var all string
-	for uri, value := range members(beside) {
+	for uri, value := range rawjson.Members(beside) {
 		var text string
 		if isThought([]byte(uri)) && json.Unmarshal(value, &text) == nil && text != "" {
 			if all != "" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Request is what a chat completion is asked for with.
@@ -64,8 +65,8 @@ type reader map[string]json.RawMessage
 
 func object(param string, raw json.RawMessage) (reader, *Error) {
 	var members reader
-	if kindOf(raw) != "an object" || json.Unmarshal(raw, &members) != nil {
-		return nil, refuse(param, "expected an object, found "+kindOf(raw))
+	if rawjson.Kind(raw) != "an object" || json.Unmarshal(raw, &members) != nil {
+		return nil, refuse(param, "expected an object, found "+rawjson.Kind(raw))
 	}
 	for name, value := range members {
 		if string(bytes.TrimSpace(value)) == "null" {
@@ -75,27 +76,6 @@ func object(param string, raw json.RawMessage) (reader, *Error) {
 	return members, nil
 }
 
-// kindOf names a JSON value.
-func kindOf(raw json.RawMessage) string {
-	raw = bytes.TrimLeft(raw, " \t\r\n")
-	if len(raw) == 0 {
-		return "nothing"
-	}
-	switch raw[0] {
-	case '{':
-		return "an object"
-	case '[':
-		return "an array"
-	case '"':
-		return "a string"
-	case 't', 'f':
-		return "a boolean"
-	case 'n':
-		return "null"
-	}
-	return "a number"
-}
-
 // take decodes a member; false where there is none.
 func take[T any](r reader, name, param, kind string, into *T) (bool, *Error) {
 	raw, ok := r[name]
@@ -103,7 +83,7 @@ func take[T any](r reader, name, param, kind string, into *T) (bool, *Error) {
 		return false, nil
 	}
 	if json.Unmarshal(raw, into) != nil {
-		return false, refuse(param, "expected "+kind+", found "+kindOf(raw))
+		return false, refuse(param, "expected "+kind+", found "+rawjson.Kind(raw))
 	}
 	return true, nil
 }
@@ -132,7 +112,7 @@ func (r reader) integer(name string, low, high int) (*int, *Error) {
 		return nil, err
 	}
 	i, bad := strconv.Atoi(n.String())
-	if bad != nil || i < low || i > high || kindOf(r[name]) == "a string" {
+	if bad != nil || i < low || i > high || rawjson.Kind(r[name]) == "a string" {
 		return nil, refuse(name, fmt.Sprintf("expected a whole number from %d to %d, found %.40s", low, high, r[name]))
 	}
 	return &i, nil
@@ -291,8 +271,8 @@ func (q *Request) format(r reader) *Error {
 		}
 		q.JSON = true
 		if schema, ok := s["schema"]; ok {
-			if kindOf(schema) != "an object" {
-				return refuse(param+".schema", "expected an object, found "+kindOf(schema))
+			if rawjson.Kind(schema) != "an object" {
+				return refuse(param+".schema", "expected an object, found "+rawjson.Kind(schema))
 			}
 			q.Schema = schema
 		}
@@ -378,7 +358,7 @@ func contents(param string, raw json.RawMessage, m *adapter.Message) *Error {
 	}
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil {
-		return refuse(param, "expected a string or an array of parts, found "+kindOf(raw))
+		return refuse(param, "expected a string or an array of parts, found "+rawjson.Kind(raw))
 	}
 	if len(list) > maxParts {
 		return refuse(param, fmt.Sprintf("expected at most %d parts, found %d", maxParts, len(list)))

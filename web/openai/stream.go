@@ -2,9 +2,7 @@ package openai
 
 import (
 	"bytes"
-	"encoding/json"
 	"hash/maphash"
-	"iter"
 
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/jsonuri/linear"
@@ -205,22 +203,4 @@ func (s *Stream) finish(dst []byte) []byte {
 func isThought(uri []byte) bool {
 	rest, ok := bytes.CutSuffix(uri, []byte("$reasoning_context"))
 	return ok && (len(rest) == 0 || rest[len(rest)-1] == '/' && !bytes.HasSuffix(rest, []byte(`\/`)))
-}
-
-// members yields the members of an object in order.
-func members(raw []byte) iter.Seq2[string, json.RawMessage] {
-	return func(yield func(string, json.RawMessage) bool) {
-		in := json.NewDecoder(bytes.NewReader(raw))
-		if open, err := in.Token(); err != nil || open != json.Delim('{') {
-			return
-		}
-		for in.More() {
-			key, err := in.Token()
-			name, ok := key.(string)
-			var value json.RawMessage
-			if err != nil || !ok || in.Decode(&value) != nil || !yield(name, value) {
-				return
-			}
-		}
-	}
 }

@@ -1,0 +1,47 @@
+// Package rawjson looks at JSON texts as far as is needed, and no further.
+package rawjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+)
+
+// Kind names a value by its first byte, as in "expected an object, found a string".
+func Kind(raw []byte) string {
+	raw = bytes.TrimLeft(raw, " \t\r\n")
+	if len(raw) == 0 {
+		return "nothing"
+	}
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}
+
+// Members yields the members of an object in order, those before the first mistake. What is no object has none.
+func Members(object []byte) iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		in := json.NewDecoder(bytes.NewReader(object))
+		if open, err := in.Token(); err != nil || open != json.Delim('{') {
+			return
+		}
+		for in.More() {
+			key, err := in.Token()
+			name, ok := key.(string)
+			var value json.RawMessage
+			if err != nil || !ok || in.Decode(&value) != nil || !yield(name, value) {
+				return
+			}
+		}
+	}
+}

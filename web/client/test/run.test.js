@@ -347,7 +347,7 @@ test("nobody has to wait for a run that fails", async (t) => {
 
 test("a run's memory does not grow with its deltas, smoothed or not, listened to or not", { skip: !globalThis.gc && "run with --expose-gc" }, async () => {
   for (const smooth of [false, true]) {
-    const total = 300_000;
+    const total = 600_000;
     const heaps = [];
     let n = 0;
     const bytes = new TextEncoder();
@@ -377,8 +377,10 @@ test("a run's memory does not grow with its deltas, smoothed or not, listened to
     })();
     await r;
     await read;
-    const [first, , last] = heaps;
-    assert.ok(last - first < 1e6, `${last - first} bytes more after ${total} deltas than after the first third`);
+    // What is kept for deltas grows with every 100 000 of them; what the engine compiles, caches and has not swept yet comes and goes.
+    const grown = heaps.slice(1).map((heap, i) => heap - heaps[i]);
+    assert.equal(grown.length, 5);
+    assert.ok(Math.min(...grown) < 400_000, `every 100000 deltas the heap grew: by ${grown} bytes`);
   }
 });
 

@@ -528,11 +528,16 @@ var Run = class {
       clearTimeout(timer);
     }
   }
-  // The same by an EventSource, which connects again by itself until an answer is not what it should be.
-  #listen() {
-    const { EventSource = globalThis.EventSource, credentials, events = [] } = this.#options;
+  // The same by an EventSource, which connects again by itself until an answer is not what it should be; or, since a ticket is good
+  // once, until the connection breaks.
+  async #listen() {
+    const { EventSource = globalThis.EventSource, credentials, events = [], ticket } = this.#options;
     if (!EventSource) throw new RunError("protocol", "there is no EventSource here");
-    const source = new EventSource(this.#url(), { withCredentials: credentials === "include" });
+    let dropped = false;
+    this.#drop = () => dropped = true;
+    const one = await ticket?.();
+    if (dropped) return;
+    const source = new EventSource(this.#url(one), { withCredentials: credentials === "include" });
     return new Promise((over, fail) => {
       this.#drop = () => (source.close(), over());
       const take = (name) => (e) => {
@@ -549,7 +554,7 @@ var Run = class {
       const failed = take("error");
       source.addEventListener("error", (e) => {
         failed(e);
-        if (e.data === void 0 && source.readyState === 2) fail(this.#last ? void 0 : new RunError("unreachable", "the server has refused the request"));
+        if (e.data === void 0 && (one || source.readyState === 2)) fail(this.#last || source.readyState < 2 ? void 0 : new RunError("unreachable", "the server has refused the request"));
       });
     }).finally(() => source.close());
   }
@@ -557,8 +562,9 @@ var Run = class {
   #at() {
     return `${this.#base}/${encodeURIComponent(this.#id)}`;
   }
-  #url() {
+  #url(ticket) {
     const query = new URLSearchParams(this.#query);
+    if (ticket) query.set("ticket", ticket);
     const listens = this.#options.transport === "eventsource";
     if (listens && this.#last) query.set("last_event_id", this.#last);
     if (!this.#request) {

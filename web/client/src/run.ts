@@ -287,11 +287,16 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
     }
   }
 
-  // The same by an EventSource, which connects again by itself until an answer is not what it should be.
-  #listen(): Promise<void> {
-    const { EventSource = globalThis.EventSource as RunOptions["EventSource"], credentials, events = [] } = this.#options;
+  // The same by an EventSource, which connects again by itself until an answer is not what it should be; or, since a ticket is good
+  // once, until the connection breaks.
+  async #listen(): Promise<void> {
+    const { EventSource = globalThis.EventSource as RunOptions["EventSource"], credentials, events = [], ticket } = this.#options;
     if (!EventSource) throw new RunError("protocol", "there is no EventSource here");
-    const source: EventSourceLike = new EventSource(this.#url(), { withCredentials: credentials === "include" });
+    let dropped = false;
+    this.#drop = () => (dropped = true);
+    const one = await ticket?.();
+    if (dropped) return;
+    const source: EventSourceLike = new EventSource(this.#url(one), { withCredentials: credentials === "include" });
     return new Promise<void>((over, fail) => {
       this.#drop = () => (source.close(), over());
       const take = (name: string) => (e: { data?: unknown; lastEventId: string }) => {
@@ -310,7 +315,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
       source.addEventListener("error", (e) => {
         failed(e);
         // Why is not said. Where there was an answer before, this one is of something between.
-        if (e.data === undefined && source.readyState === 2) fail(this.#last ? undefined : new RunError("unreachable", "the server has refused the request"));
+        if (e.data === undefined && (one || source.readyState === 2)) fail(this.#last || source.readyState < 2 ? undefined : new RunError("unreachable", "the server has refused the request"));
       });
     }).finally(() => source.close());
   }
@@ -320,8 +325,9 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
     return `${this.#base}/${encodeURIComponent(this.#id!)}`;
   }
 
-  #url(): string {
+  #url(ticket?: string): string {
     const query = new URLSearchParams(this.#query);
+    if (ticket) query.set("ticket", ticket);
     const listens = this.#options.transport === "eventsource";
     if (listens && this.#last) query.set("last_event_id", this.#last);
     if (!this.#request) {

@@ -283,6 +283,25 @@ test("an EventSource that gives up is opened anew behind the last event; one tha
   await assert.rejects(run(refused.runs, request, { transport: "eventsource", EventSource: undefined }), { code: "protocol" });
 });
 
+test("an EventSource gets a ticket for each connection, for none is good twice", async (t) => {
+  const s = await scripted(t, stream(started + delta(1, "a", "He"), "break"), stream(delta(2, "a", "llo") + finished(3)));
+  let given = 0;
+  const ticket = async () => {
+    if (given++ === 0) throw new Error("the one who gives tickets is not there yet");
+    return "lst_" + given;
+  };
+  assert.deepEqual(await run(s.runs, request, { transport: "eventsource", EventSource, ticket }), { a: "Hello" });
+  const asked = s.requests.map(({ url }) => ["ticket", "last_event_id"].map((name) => new URL(url, s.runs).searchParams.get(name)));
+  assert.deepEqual(asked, [["lst_2", null], ["lst_3", "r:1"]]);
+
+  const never = await scripted(t);
+  const controller = new AbortController();
+  const late = run(never.runs, request, { transport: "eventsource", EventSource, signal: controller.signal, ticket: async () => (controller.abort(), "lst_1") });
+  await assert.rejects(late, { code: "closed" });
+  await new Promise(setImmediate);
+  assert.equal(never.requests.length, 0, "who has left asks for nothing");
+});
+
 test("an event of an EventSource that cannot be read ends it, and closes the connection", async (t) => {
   let closed;
   const s = await scripted(t, (response) => {

@@ -38,6 +38,7 @@ type Config struct {
 	Turn            Turn
 	Tape            Tape
 	HTTP            HTTP
+	TLS             TLS
 	Upstream        Upstream
 	Retries         Retries
 	Log             Log

@@ -110,7 +110,13 @@ var top = []Setting{
 	},
 }
 
-var sections = []Setting{
+// sections are groups of settings, one below the other.
+var sections = slices.Concat(
+	plain,
+	tlsSettings,
+)
+
+var plain = []Setting{
 	{
 		Key: "demo.pace", Default: "50", Min: "0",
 		Help:  "tokens per second of the demo model; 0 is as fast as it can",

@@ -1,0 +1,142 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/net/idna"
+)
+
+// TLS says how connections of clients are encrypted. It says nothing of who they are.
+type TLS struct {
+	Cert string // file, with Key
+	Key  string
+	HSTS time.Duration // 0 is none
+
+	ACME          []string // names that certificates are had for, in place of Cert and Key
+	ACMEEmail     string
+	ACMEDirectory string
+	ACMECache     string // folder, where it is not the one in the data folder; see ACMEFolder
+
+	RedirectAddr string // "" is no redirect
+	RedirectPort int    // 0 is that of Addr
+}
+
+// On says whether connections are encrypted at all.
+func (t TLS) On() bool { return t.Cert != "" || t.Key != "" || len(t.ACME) > 0 }
+
+// letsEncrypt is where certificates come from unless another authority is named.
+const letsEncrypt = "https://acme-v02.api.letsencrypt.org/directory"
+
+var tlsSettings = []Setting{
+	{
+		Key:   "tls.cert",
+		Help:  "file with the server's certificate and those between it and its authority, in PEM; it is read again when it changes",
+		field: func(c *Config) any { return &c.TLS.Cert },
+	},
+	{
+		Key:   "tls.key",
+		Help:  "file with the key of the certificate, in PEM",
+		field: func(c *Config) any { return &c.TLS.Key },
+	},
+	{
+		Key: "tls.hsts", Default: "8760h",
+		Help:  "how long browsers shall reach this host by https only, once they have done so; 0 says nothing of it",
+		field: func(c *Config) any { return &c.TLS.HSTS },
+	},
+	{
+		Key:   "tls.acme",
+		Help:  "names of this server that certificates are had for from an authority that speaks ACME, in place of files; whoever sets it agrees to the authority's terms",
+		field: func(c *Config) any { return &c.TLS.ACME },
+	},
+	{
+		Key:   "tls.acme_email",
+		Help:  "whom the authority writes to when something is wrong with a certificate",
+		field: func(c *Config) any { return &c.TLS.ACMEEmail },
+	},
+	{
+		Key: "tls.acme_directory", Default: letsEncrypt,
+		Help:  "address of the authority",
+		field: func(c *Config) any { return &c.TLS.ACMEDirectory },
+	},
+	{
+		Key:   "tls.acme_cache",
+		Help:  "folder for certificates and the account's key; acme in the data folder unless set",
+		field: func(c *Config) any { return &c.TLS.ACMECache },
+	},
+	{
+		Key:   "tls.redirect_addr",
+		Help:  "address for plain HTTP, as :80: it proves to the authority who has this host, and sends everybody else to https",
+		field: func(c *Config) any { return &c.TLS.RedirectAddr },
+	},
+	{
+		Key: "tls.redirect_port", Default: "0",
+		Help:  "port of https as clients see it, where that is not the one of addr; 0 is that one",
+		field: func(c *Config) any { return &c.TLS.RedirectPort },
+	},
+}
+
+// CheckTLS says whether the settings of encryption fit together; all that do not are reported.
+func (c *Config) CheckTLS() error {
+	t := c.TLS
+	var errs []error
+	wrong := func(key, format string, args ...any) {
+		errs = append(errs, &Error{Where: c.sources[key].where(key), Key: key, Message: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case t.Cert != "" && t.Key == "":
+		wrong("tls.cert", "is set without its key; set tls.key, too")
+	case t.Key != "" && t.Cert == "":
+		wrong("tls.key", "is set without its certificate; set tls.cert, too")
+	}
+	if len(t.ACME) > 0 && (t.Cert != "" || t.Key != "") {
+		wrong("tls.acme", "is set beside files; take either tls.acme, or tls.cert and tls.key")
+	}
+	for _, name := range t.ACME {
+		if err := checkDomain(name); err != nil {
+			wrong("tls.acme", "%v", err)
+		}
+	}
+	if len(t.ACME) > 0 {
+		// What proves who asks for a certificate must not be readable on the way.
+		if u, err := url.Parse(t.ACMEDirectory); err != nil || u.Scheme != "https" || u.Host == "" {
+			wrong("tls.acme_directory", "is not an https address (as %s)", letsEncrypt)
+		}
+		if c.ACMEFolder() == "" {
+			wrong("tls.acme", "there is no data folder to keep certificates in, and authorities give only some a week; set data or tls.acme_cache")
+		}
+	}
+	if t.RedirectAddr != "" {
+		if err := checkAddr(t.RedirectAddr); err != nil {
+			wrong("tls.redirect_addr", "%v", err)
+		} else if !t.On() {
+			wrong("tls.redirect_addr", "leads to https, which is not on; set tls.cert and tls.key, or tls.acme")
+		}
+	}
+	if t.RedirectPort > 65535 {
+		wrong("tls.redirect_port", "%d is no port", t.RedirectPort)
+	}
+	return errors.Join(errs...)
+}
+
+// ACMEFolder is where certificates are kept; "" is nowhere.
+func (c *Config) ACMEFolder() string {
+	if c.TLS.ACMECache == "" && c.Data != "" {
+		return filepath.Join(c.Data, "acme")
+	}
+	return c.TLS.ACMECache
+}
+
+// checkDomain takes names that an authority gives certificates for by these challenges: no wildcards, no addresses.
+func checkDomain(name string) error {
+	ascii, err := idna.Lookup.ToASCII(name)
+	if err != nil || net.ParseIP(name) != nil || !strings.Contains(strings.Trim(ascii, "."), ".") || strings.HasSuffix(ascii, ".") {
+		return fmt.Errorf("%q is no name that a certificate can be had for (as chat.example.com)", name)
+	}
+	return nil
+}

@@ -1,4 +1,8 @@
-// What the server tells that is no run: JSON, and problem documents where it does not.
+// What the server tells that is no run: JSON, and problem documents where it does not. A server that asks for a key gets the one that
+// somebody has typed in; it is kept as long as the tab.
+
+import { signal } from "@preact/signals";
+import { keep, kept } from "./storage.js";
 
 export interface Graph {
   bots: { name: string; root: string; format: string; model?: string; on?: Trigger; after?: string[] }[];
@@ -63,35 +67,66 @@ export class Problem extends Error {
   }
 }
 
+export const key = signal<string | undefined>(kept<string>("session", "key"));
+/** Why the server lets nobody in who has this key, or none. */
+export const locked = signal<Problem | undefined>(undefined);
+
+/** Takes another key from now on; none is sent where there is none. */
+export function setKey(to: string | undefined): void {
+  key.value = to;
+  keep("session", "key", to);
+}
+
+/** A fetch that says who asks. */
+export async function call(url: RequestInfo | URL, init: RequestInit = {}): Promise<Response> {
+  const mine = key.peek();
+  const headers = new Headers(init.headers);
+  if (mine !== undefined) headers.set("Authorization", "Bearer " + mine);
+  const answer = await fetch(url, { ...init, headers });
+  if (answer.status === 401 && key.peek() === mine) locked.value = await problem(answer.clone());
+  return answer;
+}
+
 /** Asks the server; a body is posted as JSON. Returns the parsed answer, undefined where it has none. Throws a {@link Problem}. */
 export async function ask<T>(path: string, body?: unknown, method = body === undefined ? "GET" : "POST", headers: Record<string, string> = {}): Promise<T> {
   let answer: Response;
-  let text: string;
   try {
-    answer = await fetch(path, {
+    answer = await call(path, {
       method,
       headers: { Accept: "application/json", ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...headers },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
+  } catch {
+    throw unreachable();
+  }
+  if (!answer.ok) throw await problem(answer);
+  return (await json(answer)) as T;
+}
+
+const unreachable = () => new Problem("unreachable", "the server cannot be reached");
+
+async function json(answer: Response): Promise<any> {
+  let text: string;
+  try {
     text = await answer.text();
   } catch {
-    throw new Problem("unreachable", "the server cannot be reached");
+    throw unreachable();
   }
-  let value: any;
   try {
-    value = text === "" ? undefined : JSON.parse(text);
+    return text === "" ? undefined : JSON.parse(text);
   } catch {
-    // A proxy's page, say.
+    return undefined; // a proxy's page, say
   }
-  if (!answer.ok) {
-    throw new Problem(
-      value?.code ?? (answer.status >= 500 ? "unreachable" : "protocol"),
-      value?.detail ?? `the server answered with status ${answer.status}`,
-      answer.status,
-      value?.errors,
-      Number(answer.headers.get("Retry-After")) || undefined,
-      value?.id,
-    );
-  }
-  return value as T;
+}
+
+async function problem(answer: Response): Promise<Problem> {
+  const value = await json(answer);
+  return new Problem(
+    value?.code ?? (answer.status >= 500 ? "unreachable" : "protocol"),
+    value?.detail ?? `the server answered with status ${answer.status}`,
+    answer.status,
+    value?.errors,
+    Number(answer.headers.get("Retry-After")) || undefined,
+    value?.id,
+  );
 }

@@ -5,8 +5,10 @@ import { Conversation } from "./conversation.js";
 import { sentence } from "./failure.js";
 import { Instruments } from "./instruments.js";
 import { Announcer, standing } from "./run.js";
+import { key, locked } from "./api.js";
 import { Sidebar } from "./sidebar.js";
-import { agent, catalog, chooseTheme, live, loadCatalog, place, theme, unreachable, workflow, type Theme } from "./store.js";
+import { SignIn } from "./signin.js";
+import { agent, catalog, chooseTheme, live, loadCatalog, place, signOut, theme, unreachable, workflow, type Theme } from "./store.js";
 import { Lamp, useTick } from "./ui.js";
 import { draft, WorkflowView } from "./workflow.js";
 
@@ -18,10 +20,11 @@ export function App() {
       <header class="top">
         <a class="brand" href="/" aria-label="Lingserve, start page"><Mark /> Lingserve</a>
         <span class="grow" />
+        {key.value !== undefined && !locked.value && <button type="button" class="button small" onClick={signOut}>Sign out</button>}
         <Themes />
       </header>
       <Offline />
-      {catalog.value ? <Page /> : <main id="main" class="loading" tabIndex={-1}>{!unreachable.value && <p class="quiet waits">Asking the server what it has.</p>}</main>}
+      {locked.value ? <SignIn /> : catalog.value ? <Page /> : <main id="main" class="loading" tabIndex={-1}>{!unreachable.value && <p class="quiet waits">Asking the server what it has.</p>}</main>}
       <Announcer live={live.value} />
     </>
   );

@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { RunRequest } from "../../client/src/index.js";
+import { key } from "./api.js";
 import { CopyButton } from "./parts/copy.js";
 import { client, curl, eventSource } from "./snippets.js";
 
@@ -15,7 +16,7 @@ export function Code({ request }: { request: RunRequest | undefined }) {
   const [id, choose] = useState<string>("curl");
   const language = languages.find((l) => l.id === id)!;
   if (!request) return <div class="empty"><p>What this run was asked for is known only to the page that has started it.</p></div>;
-  const text = language.of(location.origin, request);
+  const text = language.of(location.origin, request, key.value !== undefined);
   return (
     <div class="code-pane">
       <fieldset class="segments">
@@ -29,7 +30,7 @@ export function Code({ request }: { request: RunRequest | undefined }) {
         <CopyButton key={id} text={() => text} what={language.label} />
       </fieldset>
       <pre class="well" tabIndex={0} aria-label={`This run with ${language.label}`}><code>{text}</code></pre>
-      <p class="quiet">{language.note}</p>
+      <p class="quiet">{language.note}{key.value !== undefined && <> Put your key into the environment variable <code>LINGSERVE_KEY</code>.</>}</p>
     </div>
   );
 }

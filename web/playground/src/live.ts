@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { attach, run, type Run, type RunEvent, type RunRequest } from "../../client/src/index.js";
 import { Bots, type BotState } from "./bots.js";
-import type { Graph } from "./api.js";
+import { call, type Graph } from "./api.js";
 import { keep, kept } from "./storage.js";
 
 /** An event as it is listed. */
@@ -156,10 +156,10 @@ export class Live {
   // The bytes of the stream are counted on their way.
   async #fetch(url: RequestInfo | URL, init?: RequestInit): Promise<Response> {
     const stream = !/\/(cancel|approvals\/[^/]*)$/.test(String(url));
-    if (!stream) return fetch(url, init);
+    if (!stream) return call(url, init);
     const { failed } = this.connection.peek();
     this.connection.value = { state: "connecting", failed: failed + 1 }; // until it is there
-    const answer = await fetch(url, init);
+    const answer = await call(url, init);
     if (!answer.ok || !answer.body) return answer;
     this.connection.value = { state: "open", failed: 0 };
     if (this.#opened++ > 0) this.reconnects.value++;

@@ -12,13 +12,23 @@ const indented = (value: unknown, by: string) => JSON.stringify(value, null, 2).
 // As it is sent: without what is not there.
 const plain = (request: RunRequest): Record<string, unknown> => JSON.parse(JSON.stringify(request));
 
-/** For a terminal: the events as JSON Lines. */
-export function curl(origin: string, request: RunRequest): string {
-  return `curl -N ${shellWord(origin + "/v1/runs?format=jsonl")} --json ${shellWord(JSON.stringify(request))}`;
+/** For a terminal: the events as JSON Lines. With `keyed`, the server asks for a key, which is in LINGSERVE_KEY. */
+export function curl(origin: string, request: RunRequest, keyed = false): string {
+  const key = keyed ? `-H "Authorization: Bearer $LINGSERVE_KEY" ` : "";
+  return `curl -N ${shellWord(origin + "/v1/runs?format=jsonl")} ${key}--json ${shellWord(JSON.stringify(request))}`;
 }
 
+const ticketOf = (origin: string): string => `// A key has no place in a page: your own server gets a ticket with it, which is good for one connection.
+const answer = await fetch(${JSON.stringify(origin + "/v1/tickets")}, {
+  method: "POST",
+  headers: { "Authorization": "Bearer " + process.env.LINGSERVE_KEY, "Content-Type": "application/json" },
+  body: JSON.stringify({ path: "/v1/runs" }),
+});
+const { ticket } = await answer.json();
+`;
+
 /** For a page of this server, or Node with an EventSource: nothing to install. */
-export function eventSource(origin: string, request: RunRequest): string {
+export function eventSource(origin: string, request: RunRequest, keyed = false): string {
   const query = Object.entries(plain(request)).map(([name, value]) => {
     const literal = typeof value === "boolean" ? (value ? `"1"` : `"0"`)
       : typeof value === "string" && !(name === "input" && looksLikeJSON(value)) ? JSON.stringify(value)
@@ -26,7 +36,8 @@ export function eventSource(origin: string, request: RunRequest): string {
       : `JSON.stringify(${indented(value, "  ")})`;
     return `  ${name}: ${literal},`;
   });
-  return `const query = new URLSearchParams({
+  if (keyed) query.push("  ticket,");
+  return `${keyed ? ticketOf(origin) : ""}const query = new URLSearchParams({
 ${query.join("\n")}
 });
 const source = new EventSource(${JSON.stringify(origin + "/v1/runs?")} + query);
@@ -54,10 +65,11 @@ function looksLikeJSON(text: string): boolean {
 }
 
 /** With the client: the document grows, and the promise is of all of it. */
-export function client(origin: string, request: RunRequest): string {
+export function client(origin: string, request: RunRequest, keyed = false): string {
+  const options = keyed ? `, {\n  headers: { Authorization: "Bearer " + process.env.LINGSERVE_KEY },\n}` : "";
   return `import { run } from "@lingserve/client";
 
-const r = run(${JSON.stringify(origin + "/v1/runs")}, ${indented(plain(request), "")});
+const r = run(${JSON.stringify(origin + "/v1/runs")}, ${indented(plain(request), "")}${options});
 r.subscribe("**", (value, uri, done) => {
   if (done && typeof value !== "object") console.log(uri, value);
 });

@@ -2,7 +2,7 @@
 
 import { batch, computed, effect, signal } from "@preact/signals";
 import type { RunRequest } from "../../client/src/index.js";
-import { ask, Problem, type Agent, type Entry, type Model, type Session, type Workflow } from "./api.js";
+import { ask, locked, Problem, setKey, type Agent, type Entry, type Model, type Session, type Workflow } from "./api.js";
 import { Live } from "./live.js";
 import { readPlace, writePlace, type Place } from "./place.js";
 import { keep, kept } from "./storage.js";
@@ -58,6 +58,7 @@ export async function loadCatalog(tries = 0): Promise<void> {
     const first = somewhere(place.peek()) ? undefined : await mostBots(workflows.workflows);
     batch(() => {
       unreachable.value = undefined;
+      locked.value = undefined;
       catalog.value = {
         version: health.version, workflows: workflows.workflows, agents: agents.agents,
         // Agents and workflows are listed, too, for clients that know of models only.
@@ -68,10 +69,28 @@ export async function loadCatalog(tries = 0): Promise<void> {
     await loadSessions();
   } catch (error) {
     const why = error instanceof Problem ? error : new Problem("protocol", (error as Error).message);
+    if (why.status === 401) { // somebody has to do something before it is worth another try
+      unreachable.value = undefined;
+      return;
+    }
     const pause = why.retryAfter ?? Math.min(15, 1.5 ** tries);
     unreachable.value = { until: Date.now() + pause * 1000, why };
     again = setTimeout(() => void loadCatalog(tries + 1), pause * 1000);
   }
+}
+
+/** Asks the server again, as somebody who has this key. */
+export async function signIn(key: string): Promise<void> {
+  setKey(key);
+  await loadCatalog();
+}
+
+/** Forgets the key, and all that was seen with it. */
+export function signOut(): void {
+  setKey(undefined);
+  keep("session", "runs", undefined);
+  keep("local", "place", undefined);
+  location.assign("/"); // nothing is left behind in the page
 }
 
 function noneWhere404<T>(none: T): (error: Problem) => T {

@@ -112,11 +112,11 @@ var top = []Setting{
 
 // sections are groups of settings, one below the other.
 var sections = slices.Concat(
-	plain,
+	coreSettings,
 	tlsSettings,
 )
 
-var plain = []Setting{
+var coreSettings = []Setting{
 	{
 		Key: "demo.pace", Default: "50", Min: "0",
 		Help:  "tokens per second of the demo model; 0 is as fast as it can",

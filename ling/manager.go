@@ -59,6 +59,7 @@ type Options struct {
 	Agent      string
 	Session    string
 	Model      string
+	First      func() // called once, when something is written to the document for the first time; see tube.Options
 }
 
 // Manager runs bots and tasks, and gives what they write one tube. Make one with [New]; it is safe for concurrent use.
@@ -125,6 +126,7 @@ func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 	m.tube = tube.New(m.options.Run, &tube.Options{
 		MaxBytes: m.options.MaxLog,
 		Document: func() tube.Document { return new(jsonuri.Document) },
+		First:    m.options.First,
 	})
 	m.send("started", struct {
 		Run      string `json:"run"`

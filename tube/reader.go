@@ -12,6 +12,7 @@ type Reader struct {
 	over bool // nothing can come any more
 
 	snapshot bool    // is to begin with one
+	fallen   int     // how often it fell out of the log
 	group    []Event // what is left of a snapshot
 
 	more    chan struct{} // holds one wake-up
@@ -79,6 +80,7 @@ func (r *Reader) view() (data []byte, fallen bool) {
 		}
 	}
 	if r.next < t.log.begin() {
+		r.fallen++
 		return nil, true
 	}
 	t.log.find(&r.at, r.next)
@@ -160,6 +162,9 @@ func (r *Reader) Ended() bool {
 		return false
 	}
 }
+
+// Snapshots says how often the cursor fell out of the log and went on from a snapshot. One that it was to begin with does not count.
+func (r *Reader) Snapshots() int { return r.fallen }
 
 // Next returns the number of the next event that the cursor will look at.
 func (r *Reader) Next() uint64 { return r.next }

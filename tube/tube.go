@@ -26,6 +26,7 @@ type Document interface {
 type Options struct {
 	MaxBytes int             // of the log in memory; default 8 MiB
 	Document func() Document // an empty document; required
+	First    func()          // called once, when something is written to the document for the first time; it must not block, nor use the tube
 }
 
 // defaultMaxBytes is more than a million tokens.
@@ -44,6 +45,7 @@ type Tube struct {
 	waiting  []*Reader // to be woken by the next event
 	ended    bool
 	terminal uint64 // number of the terminal event
+	first    func() // Options.First, until it is called
 
 	folded folded       // has its own lock, which is taken before mu
 	extra  atomic.Int64 // bytes that folded holds
@@ -54,7 +56,7 @@ func New(run string, o *Options) *Tube {
 	if o == nil || o.Document == nil {
 		panic("tube: Options.Document is required")
 	}
-	t := &Tube{run: run, max: o.MaxBytes, done: make(chan struct{})}
+	t := &Tube{run: run, max: o.MaxBytes, done: make(chan struct{}), first: o.First}
 	if t.max <= 0 {
 		t.max = defaultMaxBytes
 	}
@@ -92,6 +94,11 @@ func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
 	hidden := e.Hidden && !terminal
 	if len(t.filters.list) > 0 && e.Kind != Named {
 		hidden = t.filters.hide(e.URI, t.log.same(e.URI)) || hidden
+	}
+	if t.first != nil && e.Kind != Named && e.Kind != Done {
+		first := t.first
+		t.first = nil
+		first()
 	}
 	n = t.log.next
 	t.log.put(e, hidden, terminal)

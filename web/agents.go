@@ -511,7 +511,7 @@ func (a *agentRun) run(ctx context.Context, m *ling.Manager) error {
 		return a.tell(ctx, m)
 	}
 	// All goes as it would, to where nobody looks.
-	hidden := a.s.runs.manager(ctx, a.spec)
+	hidden := a.s.runs.manager(ctx, a.spec, nil)
 	if err := hidden.Go(func(ctx context.Context) error { return a.tell(ctx, hidden) }); err != nil {
 		a.cancel(err)
 	}

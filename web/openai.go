@@ -407,8 +407,8 @@ const silence = 30 * time.Second
 
 // complete waits for the run's end and answers with one completion.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *view, head openai.Head) {
-	s.streams.enter()
-	defer s.streams.leave()
+	f := s.follow(StreamJSON)
+	defer f.over(nil)
 	out, begun := s.newOutput(w, r), false
 	tick := time.NewTicker(max(silence, s.o.KeepAlive))
 	defer tick.Stop()
@@ -430,6 +430,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *v
 				err = out.Flush()
 			}
 			if err != nil {
+				f.failed(out, err)
 				s.left(run, v, err)
 			}
 		case <-r.Context().Done():
@@ -439,6 +440,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *v
 			panic(http.ErrAbortHandler)
 		}
 	}
+	f.end = StreamComplete
 	o, document, beside := run.state()
 	end := o.openaiEnd()
 	if end.Err != nil {

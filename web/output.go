@@ -88,8 +88,12 @@ func appendRetry(dst []byte) []byte {
 // stream writes the run's events as they come. A stream that cannot go on to the run's end is broken off, since clients take
 // a clean end for success.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader *tube.Reader, v *view) {
-	s.streams.enter()
-	defer s.streams.leave()
+	o := frame.Options{Format: v.format}
+	if v.encode != nil {
+		o.Encoder = v.encode(run)
+	}
+	f := s.follow(kindOf(v.format, o.Encoder))
+	defer f.over(reader)
 	select {
 	case <-s.stopping.Done():
 		panic(http.ErrAbortHandler)
@@ -105,28 +109,29 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	var opening [16]byte
 	if v.format == frame.SSE && v.encode == nil { // clients of other servers may stumble over the field
 		if _, err := out.Write(appendRetry(opening[:0])); err != nil {
+			f.failed(out, err)
 			s.left(run, v, err)
 		}
 	}
 	// The headers go out even where no event waits, so that the client knows that it is connected.
 	if err := out.Flush(); err != nil {
+		f.failed(out, err)
 		s.left(run, v, err)
 	}
 	// A context alone ends a stream: to wait for a channel that all streams share is work for each token.
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
-	o := frame.Options{Format: v.format}
-	if v.encode != nil {
-		o.Encoder = v.encode(run)
-	}
+	o.Wrote = f.o.Wrote
 	if v.format == frame.SSE || v.keepAlive {
 		o.KeepAlive = s.o.KeepAlive
 	}
 	if err := frame.Copy(ctx, out, run.id, reader, o); err != nil {
 		reader.Leave()
+		f.failed(out, err)
 		s.left(run, v, err)
 	}
+	f.end = StreamComplete
 	out.deadline() // for what net/http writes after us
 }
 

@@ -53,6 +53,8 @@ type run struct {
 	// manager is there while the run goes on. It is dropped at the end, since it holds much that only a running run needs.
 	manager atomic.Pointer[ling.Manager]
 
+	observer RunObserver // of a run that this server has begun
+
 	done chan struct{} // closed when the members below are set
 	outcome
 

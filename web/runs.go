@@ -158,7 +158,8 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		id: sp.id, of: sp.of(), session: sp.session, keyed: sp.key != "",
 		began: time.Now(), done: make(chan struct{}),
 	}
-	m := rs.manager(rs.ctx, &sp)
+	r.observer = rs.o.Observer.Run(r.of.Workflow, r.of.Agent)
+	m := rs.manager(rs.ctx, &sp, r.observer.First)
 	r.tube = m.Tube()
 	r.manager.Store(m)
 	for _, f := range sp.filters {
@@ -183,11 +184,12 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 }
 
 // manager makes what a run works with.
-func (rs *runs) manager(ctx context.Context, sp *spec) *ling.Manager {
+func (rs *runs) manager(ctx context.Context, sp *spec, first func()) *ling.Manager {
 	of := sp.of()
 	m := ling.New(ctx, sp.config, &ling.Options{
 		Run: sp.id, Models: rs.o.Models, Log: rs.log, MaxBots: rs.o.MaxBots, MaxTasks: rs.o.MaxTasks,
 		MaxResult: rs.o.MaxResult, MaxLog: rs.o.MaxLog, Workflow: of.Workflow, Agent: of.Agent, Model: sp.model, Session: sp.session,
+		First: first,
 	})
 	if sp.params != nil {
 		m.SetCustomParams(sp.params)
@@ -234,17 +236,20 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	close(r.done)
 	r.manager.Store(nil)
 
+	code := ""
 	attrs := []slog.Attr{
 		slog.String("run", r.id), r.of.attr(), slog.String("status", o.Status),
 		slog.Duration("took", time.Since(r.began)), slog.Uint64("events", r.tube.Len()),
 	}
 	if cause, ok := o.cause(); ok && o.Status != statusCompleted {
-		attrs = append(attrs, slog.String("code", cause.Code))
+		code = cause.Code
+		attrs = append(attrs, slog.String("code", code))
 		if closeErr != nil {
 			attrs = append(attrs, slog.Any("error", closeErr))
 		}
 	}
 	rs.log.LogAttrs(rs.ctx, slog.LevelInfo, "run ended", attrs...)
+	r.observer.End(o.Status, code)
 
 	if r.keyed && rs.disk != nil {
 		// At once and not when memory runs out: the key's promise holds across a crash.

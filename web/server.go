@@ -60,6 +60,8 @@ type Options struct {
 	MemoryOfEnded   int64         // bytes of ended runs kept in memory, 8 MiB; older ones go to Data, or are forgotten
 	InlineWorkflows bool          // a request may carry a workflow
 	Version         string
+
+	Observer Observer // is told what happens, to count it; nil is nobody
 }
 
 // withDefaults fills in what is not set.
@@ -88,20 +90,24 @@ func (o Options) withDefaults() Options {
 	o.RunTimeout = cmp.Or(o.RunTimeout, 30*time.Minute)
 	o.MemoryOfEnded = cmp.Or(o.MemoryOfEnded, 8<<20)
 	o.Version = cmp.Or(o.Version, "dev")
+	if o.Observer == nil {
+		o.Observer = unobserved{}
+	}
 	return o
 }
 
 // Server serves the API. Its methods are safe for concurrent use.
 type Server struct {
-	o       Options
-	log     *slog.Logger
-	runs    *runs
-	disk    *disk        // nil keeps nothing
-	handler http.Handler // router, and what stands around it
-	router  chi.Routes
-	guard   *http.CrossOriginProtection
-	keyed   sync.Mutex // one start of an agent at a time that has an Idempotency-Key
-	began   time.Time
+	o        Options
+	log      *slog.Logger
+	observer Observer
+	runs     *runs
+	disk     *disk        // nil keeps nothing
+	handler  http.Handler // router, and what stands around it
+	router   chi.Routes
+	guard    *http.CrossOriginProtection
+	keyed    sync.Mutex // one start of an agent at a time that has an Idempotency-Key
+	began    time.Time
 
 	stopping context.Context // ends when streams must be broken off
 	stop     context.CancelFunc
@@ -118,7 +124,7 @@ type Server struct {
 // New returns a server. Errors: a data folder that cannot be written.
 func New(o Options) (*Server, error) {
 	o = o.withDefaults()
-	s := &Server{o: o, log: o.Log, guard: http.NewCrossOriginProtection(), began: time.Now()}
+	s := &Server{o: o, log: o.Log, observer: o.Observer, guard: http.NewCrossOriginProtection(), began: time.Now()}
 	if o.Data != "" {
 		d, err := openDisk(o.Data)
 		if err != nil {

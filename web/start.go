@@ -375,9 +375,10 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *run, v *vie
 
 // aggregate waits for the run's end and answers with its document.
 func (s *Server) aggregate(w http.ResponseWriter, r *http.Request, run *run, v *view) {
-	s.streams.enter()
-	defer s.streams.leave()
+	f := s.follow(StreamJSON)
+	defer f.over(nil)
 	s.await(r, run, v)
+	f.end = StreamComplete
 	o, document, beside := run.state()
 	if p := o.refusal(run.id, document, beside); p != nil {
 		p.write(w)
@@ -426,23 +427,28 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, v *view, path st
 	case r.Context().Err() != nil:
 		panic(http.ErrAbortHandler)
 	case err != nil:
+		s.observer.Resumed(ResumeGone)
 		s.gone(w, r, id, v, "this run is not known any more")
 		return
 	case run.lost || id.n >= goneNumber:
 		// The id is of a log that is not there any more.
+		s.observer.Resumed(ResumeGone)
 		s.gone(w, r, id, v, lostMessage)
 		return
 	}
 	next := id.n + 1
 	switch sent := run.tube.Len(); {
 	case next > sent:
+		s.observer.Resumed(ResumeInvalid)
 		notFitting(v, "names event "+id.String()+", but the run has had "+plural(int64(sent), "event")).write(w)
 	case next == sent && run.ended() && !(v.snapshot && v.fromQuery):
 		// Everything was delivered. A browser that is told so stops; a page that was loaded anew and wants the document has
 		// its id in the query and says snapshot=1.
+		s.observer.Resumed(ResumeComplete)
 		ofRun(w.Header(), run.id)
 		w.WriteHeader(http.StatusNoContent)
 	default:
+		s.observer.Resumed(ResumeFollowed)
 		v.async = false
 		s.answer(w, r, run, v, next)
 	}

@@ -36,12 +36,14 @@ type Options struct {
 	Format    Format
 	Encoder   Encoder       // nil: the framing's own
 	KeepAlive time.Duration // an idle stream gets a comment (SSE) or an empty line (JSONL); 0: none
+	// Wrote is told after each write how many events, and how many bytes of them, it has had; nil is nobody.
+	Wrote func(events, bytes int)
 }
 
 // Copy writes what r has, then follows it until its end: everything that waits in one write, a flush when it has caught up.
 // It returns nil after the terminal event or when the encoder is over, ctx's cause, or the error of a write.
 func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options) error {
-	s := &stream{ctx: ctx, out: out, run: run, r: r, every: o.KeepAlive}
+	s := &stream{ctx: ctx, out: out, run: run, r: r, every: o.KeepAlive, wrote: o.Wrote}
 	switch o.Format {
 	case SSE:
 		s.frame, s.comment = AppendSSE, comment
@@ -83,6 +85,7 @@ type stream struct {
 	r     *tube.Reader
 	frame func([]byte, string, tube.Event) []byte
 	over  func() bool // nil: never before the run
+	wrote func(events, bytes int)
 
 	opening []byte // written before anything else
 
@@ -169,21 +172,23 @@ var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, 2<<10)) }}
 func (s *stream) drain() (wrote bool, err error) {
 	p := buffers.Get().(*[]byte)
 	b := (*p)[:0]
+	events := 0
 	for e := range s.r.Waiting() {
 		b = s.frame(b, s.run, e)
+		events++
 		if len(b) < maxWrite {
 			continue
 		}
-		if _, err = s.out.Write(b); err == nil && s.ctx.Err() != nil {
+		if err = s.send(b, events); err == nil && s.ctx.Err() != nil {
 			err = context.Cause(s.ctx)
 		}
 		if err != nil {
 			break
 		}
-		b, wrote = b[:0], true
+		b, events, wrote = b[:0], 0, true
 	}
 	if err == nil && len(b) > 0 {
-		_, err = s.out.Write(b)
+		err = s.send(b, events)
 		wrote = true
 	}
 	if cap(b) <= 2*maxWrite { // one long event must not stay for ever
@@ -191,4 +196,13 @@ func (s *stream) drain() (wrote bool, err error) {
 		buffers.Put(p)
 	}
 	return wrote, err
+}
+
+// send writes these events.
+func (s *stream) send(b []byte, events int) error {
+	_, err := s.out.Write(b)
+	if err == nil && s.wrote != nil {
+		s.wrote(events, len(b))
+	}
+	return err
 }

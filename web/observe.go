@@ -1,0 +1,155 @@
+package web
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/agui"
+	"github.com/lingserve/lingserve/web/frame"
+	"github.com/lingserve/lingserve/web/openai"
+)
+
+// Observer is told what the server does, so that it can be counted. Its methods, and those of what they return, are called
+// synchronously and from many goroutines: they must not block.
+//
+// It is told no id, no address and nothing that anybody says. A workflow's name is the exception: a request that brings a workflow of
+// its own brings its name, too.
+type Observer interface {
+	// Run is told that a run has begun, of a workflow or of an agent. What it returns is told of its first delta, which may not come, and of
+	// its end.
+	Run(workflow, agent string) RunObserver
+	// Stream is told that a client follows a run. What it returns is told what the client gets, and of the end.
+	Stream(kind string) StreamObserver
+	// Resumed is told that a client came back with the id of an event.
+	Resumed(outcome string)
+	// Requested is told of a request whose answer has ended.
+	Requested(e Exchange)
+}
+
+// RunObserver is told how a run goes on. First is called once at most, from whatever goroutine sends the first delta; End once, and last.
+type RunObserver interface {
+	First()
+	// End has the status of the run's last event, and the code of the error that it has failed of; "" for none.
+	End(status, code string)
+}
+
+// StreamObserver is told what a client gets. Wrote is called after each write, from one goroutine at a time.
+type StreamObserver interface {
+	Wrote(events, bytes int)
+	// End has the number of times that the client has fallen so far behind that it went on from a snapshot.
+	End(end string, snapshots int)
+}
+
+// Kinds of streams. StreamJSON is a client that waits for a whole document.
+const (
+	StreamSSE    = "sse"
+	StreamJSONL  = "jsonl"
+	StreamUI     = "ui"
+	StreamAGUI   = "agui"
+	StreamOpenAI = "openai"
+	StreamJSON   = "json"
+)
+
+// Ends of streams.
+const (
+	StreamComplete = "complete" // the client was told all
+	StreamLeft     = "left"     // the client went away
+	StreamSlow     = "slow"     // the client took nothing for the time that a write may take
+	StreamStopped  = "stopped"  // the server broke it off at its own end
+)
+
+// Outcomes of coming back.
+const (
+	ResumeFollowed = "followed" // the client goes on where it was
+	ResumeComplete = "complete" // it had everything already
+	ResumeGone     = "gone"     // the run is lost
+	ResumeInvalid  = "invalid"  // the id does not fit
+)
+
+// Exchange is a request and its answer, as far as metrics are concerned.
+type Exchange struct {
+	Method string // one of those that routes have, or "other"
+	Route  string // a pattern, as /v1/runs/{run}; "other" for what leads nowhere
+	Status int
+	Bytes  int64         // of the body that was answered
+	Took   time.Duration // to the end of the answer
+	Reason string        // a word that says why it was refused; "" for one that was not
+	Broken bool          // the answer has no clean end
+}
+
+// unobserved counts nothing.
+type (
+	unobserved       struct{}
+	unobservedRun    struct{}
+	unobservedStream struct{}
+)
+
+func (unobserved) Run(string, string) RunObserver { return unobservedRun{} }
+func (unobserved) Stream(string) StreamObserver   { return unobservedStream{} }
+func (unobserved) Resumed(string)                 {}
+func (unobserved) Requested(Exchange)             {}
+func (unobservedRun) First()                      {}
+func (unobservedRun) End(string, string)          {}
+func (unobservedStream) Wrote(int, int)           {}
+func (unobservedStream) End(string, int)          {}
+
+// kindOf names a stream after what its client reads.
+func kindOf(f frame.Format, e frame.Encoder) string {
+	switch e.(type) {
+	case nil:
+	case *agui.Encoder:
+		return StreamAGUI
+	case *openai.Stream:
+		return StreamOpenAI
+	default:
+		return StreamUI // its documents have an encoder of their own
+	}
+	if f == frame.SSE {
+		return StreamSSE
+	}
+	return StreamJSONL
+}
+
+// following is a client that follows a run.
+type following struct {
+	s   *Server
+	o   StreamObserver
+	end string // "" until it is known
+}
+
+// follow counts a client that follows a run until over is called.
+func (s *Server) follow(kind string) *following {
+	s.streams.enter()
+	return &following{s: s, o: s.observer.Stream(kind)}
+}
+
+// over ends it. Where nobody has said how, either side has gone.
+func (f *following) over(r *tube.Reader) {
+	defer f.s.streams.leave()
+	if f.end == "" {
+		f.end = StreamLeft
+		if f.s.stopping.Err() != nil {
+			f.end = StreamStopped
+		}
+	}
+	snapshots := 0
+	if r != nil {
+		snapshots = r.Snapshots()
+	}
+	f.o.End(f.end, snapshots)
+}
+
+// failed notes why a stream could not go on.
+func (f *following) failed(out *output, err error) {
+	if out.late(err) {
+		f.end = StreamSlow
+	}
+}
+
+// late says whether a write has failed because the client did not take it in time.
+func (o *output) late(err error) bool {
+	// A deadline of HTTP/2 ends the stream, and what the next write fails of does not say why.
+	return errors.Is(err, os.ErrDeadlineExceeded) || o.perStream && !o.until.IsZero() && !time.Now().Before(o.until)
+}

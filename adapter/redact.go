@@ -30,10 +30,13 @@ var trouble = regexp.MustCompile(`^: (no such file|file does not exist|file alre
 
 // Redact makes a provider's own words fit for a log: the keys given and everything that looks like one are taken out, the rest
 // is cut to 2 KiB of valid UTF-8.
-func Redact(text string, keys ...string) string {
+func Redact(text string, keys ...string) string { return RedactTo(maxCause, text, keys...) }
+
+// RedactTo is [Redact] that cuts to most bytes.
+func RedactTo(most int, text string, keys ...string) string {
 	// Cut generously first, so that a huge body costs no more than a small one; and again afterwards.
-	long := len(text) > 4*maxCause
-	text = cut(text, 4*maxCause)
+	long := len(text) > 4*most
+	text = cut(text, 4*most)
 	longest := 0
 	for _, key := range keys {
 		if key != "" {
@@ -41,13 +44,15 @@ func Redact(text string, keys ...string) string {
 			longest = max(longest, len(key))
 		}
 	}
-	for _, s := range secrets {
-		text = replace(text, s.shape, s.with)
+	if strings.ContainsAny(text, " :=-_.") { // without one of these, none of the shapes is there
+		for _, s := range secrets {
+			text = replace(text, s.shape, s.with)
+		}
 	}
 	if long { // the first cut may have gone through a key, of which the rest is not known any more for what it is
 		text = cut(text, max(0, len(text)-len("…")-longest))
 	}
-	return cut(text, maxCause)
+	return cut(text, most)
 }
 
 // replace replaces what has the shape, but where it says what is wrong with a file.

@@ -34,6 +34,7 @@ func subcommands() []subcommand {
 		{"tape", "list | show | search | export | import | delete [SESSION] [--json]", "look into the sessions of a data folder", tapeCommand},
 		{"channels", "[check | explain NAME [FILE] | pair [approve CODE | remove NAME SENDER]] [--json]", "look at the channels, try them, pair people", channelsCommand},
 		{"parse", "[--root URI] [--strict] [--resolve | --final] [--chunk N]", "turn JSON text into events while it comes", parseCommand},
+		{"health", "[--url URL] [--ready]", "ask a server whether it is well", healthCommand},
 		{"version", "", "print the version", versionCommand},
 		{"help", "[COMMAND]", "explain a command", helpCommand},
 	}

@@ -75,6 +75,10 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	for _, warning := range c.Warnings {
 		log.Warn(warning)
 	}
+	encrypted, err := newEncryption(c, log)
+	if err != nil {
+		return err
+	}
 	models, stop, err := newModels(c)
 	if err != nil {
 		return err
@@ -127,14 +131,21 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	served := make(chan error, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { served <- server.Serve(listener) })
+	wg.Go(func() { served <- encrypted.serve(server, listener) })
 	defer server.Close()
 	if c.Watch {
 		wg.Go(func() { workflows.Watch(ctx, func(err error) { logReload(log, err) }) })
 	}
 	defer cancel()
+	if err := encrypted.start(ctx, &wg, listener.Addr()); err != nil {
+		return err
+	}
 	channels.start()
-	announce(stderr, c, log, listener.Addr(), workflows, from, models, crew.Names(), channels.names())
+	base := encrypted.base(listener.Addr())
+	announce(stderr, c, log, base, workflows, from, models, crew.Names(), channels.names())
+	watcher := newSupervisor(os.Getenv)
+	watcher.ready(base)
+	wg.Go(func() { watcher.watch(ctx, s.Handler()) })
 
 	for {
 		select {
@@ -144,8 +155,10 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 			if sig == syscall.SIGHUP {
 				logReload(log, workflows.Reload())
 				reloadChannels(c, channels, log)
+				encrypted.reload()
 				continue
 			}
+			watcher.stopping(c.Grace)
 			return shutDown(c, s, channels, turns, server, signals, log)
 		}
 	}
@@ -248,7 +261,7 @@ func listenError(c *config.Config, err error) error {
 }
 
 // announce says what is there and how to try it.
-func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, workflows *flow.Registry, from string, models *adapter.Registry, agents, channels []string) {
+func announce(w io.Writer, c *config.Config, log *slog.Logger, base string, workflows *flow.Registry, from string, models *adapter.Registry, agents, channels []string) {
 	var names []string
 	for _, w := range workflows.All() {
 		info := w.Info()
@@ -265,7 +278,6 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, addr net.Addr, wo
 			providers = append(providers, p.Name)
 		}
 	}
-	base := "http://" + reachable(addr)
 	if c.Log.Format == "json" {
 		log.Info("listening", "url", base, "model", c.Model, "model_from", c.Source("model").String(), "providers", providers,
 			"workflows", names, "agents", agents, "channels", channels, "version", build().version)

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/config"
+)
+
+const aboutHealth = `Asks a server whether it is well: the one that these settings start on this machine, or the one at a URL. It ends with
+status 0 where it is, and 1 where it is not or does not answer. It is for probes in containers that have no curl.
+`
+
+func healthCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
+	set := flag.NewFlagSet("health", flag.ContinueOnError)
+	var settings config.Flags
+	settings.Bind(set)
+	at := set.String("url", "", "`URL` of the server; its certificate must be good then")
+	ready := set.Bool("ready", false, "ask whether it takes new work, which it does not before it ends")
+	timeout := set.Duration("timeout", 3*time.Second, "how long an answer may take, as `TIME`")
+	rest, help, err := parseFlags(set, args)
+	switch {
+	case help:
+		explain(stdout, "health", aboutHealth, set)
+		return exitOK
+	case err != nil:
+		return usage(stderr, "health", "%v", err)
+	case len(rest) > 0:
+		return usage(stderr, "health", "unexpected argument %q", rest[0])
+	}
+	path := "/healthz"
+	if *ready {
+		path = "/readyz"
+	}
+	tr := &http.Transport{DisableKeepAlives: true}
+	base := strings.TrimSuffix(*at, "/")
+	if base == "" {
+		c, err := config.Load(&settings, os.Environ())
+		if err != nil {
+			return fail(stderr, err)
+		}
+		base = ownServer(c, tr)
+	} else if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return usage(stderr, "health", "--url: expected an http or https address (as http://127.0.0.1:8080)")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), *timeout)
+	defer cancel()
+	if err := askHealth(ctx, tr, base+path); err != nil {
+		return fail(stderr, err)
+	}
+	fmt.Fprintln(stdout, "ok")
+	return exitOK
+}
+
+// ownServer is the address of the server that the settings start on this machine. Where it is encrypted, its certificate is not looked
+// at: it is for other names than this machine's, and nothing is told to whoever answers.
+func ownServer(c *config.Config, tr *http.Transport) string {
+	host, port, _ := net.SplitHostPort(c.Addr)
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if ip != nil && ip.To4() == nil {
+			host = "::1"
+		}
+	}
+	addr := net.JoinHostPort(host, port)
+	if !c.TLS.On() {
+		return "http://" + addr
+	}
+	tr.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+	if len(c.TLS.ACME) > 0 {
+		tr.TLSClientConfig.ServerName = c.TLS.ACME[0]
+	}
+	return "https://" + addr
+}
+
+func askHealth(ctx context.Context, tr *http.Transport, to string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := tr.RoundTrip(req) // a redirect would lead to another server
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s has not answered in time", to)
+	}
+	if err != nil {
+		if e, ok := errors.AsType[*net.OpError](err); ok {
+			err = e.Err
+		}
+		return fmt.Errorf("%s does not answer: %w", to, err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers with status %d", to, res.StatusCode)
+	}
+	return nil
+}

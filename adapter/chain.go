@@ -18,8 +18,8 @@ type chain struct {
 func (c *chain) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		var failed []error
-		for _, m := range c.models {
-			passed, err := pass(m.Stream(ctx, req), yield)
+		for i, m := range c.models {
+			passed, err := pass(m.Stream(OrElse(ctx, c.names[i+1:]...), req), yield)
 			switch {
 			case err == nil:
 				return

@@ -13,6 +13,7 @@ const (
 	CodeUnavailable = "upstream_unavailable"
 	CodeTimeout     = "upstream_timeout"
 	CodeProtocol    = "upstream_protocol"
+	CodeOverloaded  = "overloaded" // it is we who make no more requests at once; see [Slots]
 )
 
 // Error is what went wrong between us and a provider. Its text is safe to show: it names no key, no URL and nothing that the

@@ -13,6 +13,7 @@ type guarded struct {
 	model    Model
 	timeouts Timeouts
 	retries  Retries
+	slots    *slots // nil where requests are not bounded
 }
 
 // Stream asks the model, again where that may help and nothing was passed on.
@@ -23,7 +24,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 			attempts = 3
 		}
 		for n := 1; ; n++ {
-			passed, err := g.attempt(ctx, &req, yield)
+			passed, err := g.inSlot(ctx, &req, yield)
 			if err == nil {
 				return
 			}
@@ -47,6 +48,18 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 			}
 		}
 	}
+}
+
+// inSlot is an attempt that has a slot of its provider from its beginning to its end, whatever that is. While it waits for another
+// attempt, it has none.
+func (g *guarded) inSlot(ctx context.Context, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+	if g.slots != nil {
+		if err := g.slots.take(ctx); err != nil {
+			return false, err
+		}
+		defer g.slots.give()
+	}
+	return g.attempt(ctx, req, yield)
 }
 
 // attempt asks the model once. It says whether a chunk was passed on, and the error that ended it: nil when the answer is
@@ -79,10 +92,10 @@ func (g *guarded) ask(ctx context.Context, req *Request) iter.Seq2[Chunk, error]
 	return g.model.Stream(ctx, *req)
 }
 
-// again says whether the same request is worth another attempt: not after a long wait for tokens, which would only be as long
-// the next time.
+// again says whether the same request is worth another attempt: not after a long wait for tokens, or for a slot, which would
+// only be as long the next time.
 func again(e *Error) bool {
-	if w, ok := errors.AsType[*waited](e.Cause); ok && w.phase != forConnection {
+	if w, ok := errors.AsType[*waited](e.Cause); ok && w.phase != forConnection || e.Cause == errFull {
 		return false
 	}
 	return e.Retryable

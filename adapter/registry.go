@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Provider gives models by name.
@@ -28,9 +29,13 @@ type Lister interface {
 type Registry struct {
 	Timeouts Timeouts
 	Retries  Retries
+	Slots    Slots
 	Default  string // used for the name ""
 
 	providers map[string]Provider
+
+	slotsMu sync.Mutex
+	slots   map[string]*slots // by provider
 }
 
 // Register adds a provider under its prefix. It panics where the prefix is taken, empty or has a colon, a comma or a space in
@@ -89,7 +94,7 @@ func (r *Registry) model(name string) (Model, error) {
 		}
 		return nil, e
 	}
-	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries}, nil
+	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix)}, nil
 }
 
 // invalid makes the error of a name that names no model.

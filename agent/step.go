@@ -61,7 +61,7 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 		rep = new(reply)
 		model, err := r.agent.options.Models.Model(name)
 		if err == nil {
-			handed, err = r.read(rep, model.Stream(r.ctx, req))
+			handed, err = r.read(rep, model.Stream(adapter.OrElse(r.ctx, r.models[i+1:]...), req))
 		}
 		if err == nil {
 			if rep.model == "" {
@@ -84,7 +84,7 @@ var errPanic = errors.New("agent: a model has broken down")
 // ofServer says whether an error is that of a model's server.
 func ofServer(err error) bool {
 	e, ok := errors.AsType[*adapter.Error](err)
-	return ok && strings.HasPrefix(e.Code, "upstream_")
+	return ok && (strings.HasPrefix(e.Code, "upstream_") || e.Code == adapter.CodeOverloaded)
 }
 
 // read reads an answer and hands it on as it comes; handed says that the reader has got something of it.

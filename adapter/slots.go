@@ -1,0 +1,184 @@
+package adapter
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Slots bound the requests that are made to one provider at once. A request has its slot from before it is sent until its answer has
+// ended or was left. Those for which there is none wait for one, first come, first served. Zero is the default of a member, but for
+// Max.
+type Slots struct {
+	Max   int           // requests at once to each provider; 0 is no limit
+	Queue int           // requests that wait for each provider, 1000; negative is none
+	Wait  time.Duration // for a slot, 30 s
+}
+
+// Defaults of [Slots].
+const (
+	defaultQueue = 1000
+	defaultWait  = 30 * time.Second
+)
+
+// Load is what goes on at a provider that has slots.
+type Load struct {
+	Provider string
+	Max      int
+	Taken    int
+	Waiting  int
+	Refused  uint64 // since the start: requests that have waited in vain, or could not wait
+}
+
+// Load tells of each provider that was asked for a model, sorted; nil where requests are not bounded.
+func (r *Registry) Load() []Load {
+	var all []Load
+	for _, name := range r.Providers() {
+		r.slotsMu.Lock()
+		s := r.slots[name]
+		r.slotsMu.Unlock()
+		if s == nil {
+			continue
+		}
+		s.mu.Lock()
+		all = append(all, Load{Provider: name, Max: s.Max, Taken: s.taken, Waiting: s.waiting.Len(), Refused: s.refused})
+		s.mu.Unlock()
+	}
+	return all
+}
+
+// slotsOf returns the slots of a provider; nil where there is no limit.
+func (r *Registry) slotsOf(provider string) *slots {
+	if r.Slots.Max <= 0 {
+		return nil
+	}
+	r.slotsMu.Lock()
+	defer r.slotsMu.Unlock()
+	s := r.slots[provider]
+	if s == nil {
+		s = &slots{Slots: r.Slots, provider: provider}
+		if s.Queue == 0 {
+			s.Queue = defaultQueue
+		}
+		if s.Wait <= 0 {
+			s.Wait = defaultWait
+		}
+		if r.slots == nil {
+			r.slots = map[string]*slots{}
+		}
+		r.slots[provider] = s
+	}
+	return s
+}
+
+// slots are those of one provider.
+type slots struct {
+	Slots
+	provider string
+
+	mu      sync.Mutex
+	taken   int
+	waiting list.List // of chan struct{}, each closed when its request has got a slot
+	refused uint64
+}
+
+// take waits for a slot. The error is an *[Error], or the cause of ctx.
+func (s *slots) take(ctx context.Context) error {
+	s.mu.Lock()
+	if s.taken < s.Max { // then nobody waits
+		s.taken++
+		s.mu.Unlock()
+		return nil
+	}
+	if s.waiting.Len() >= s.Queue || elsewhere(ctx, s.provider) {
+		s.refused++
+		s.mu.Unlock()
+		return s.full(0)
+	}
+	got := make(chan struct{})
+	place := s.waiting.PushBack(got)
+	s.mu.Unlock()
+
+	late := time.NewTimer(s.Wait)
+	defer late.Stop()
+	select {
+	case <-got:
+		return nil
+	case <-ctx.Done():
+	case <-late.C:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-got: // just now
+		if ctx.Err() != nil {
+			s.giveLocked()
+			return context.Cause(ctx)
+		}
+		return nil
+	default:
+	}
+	s.waiting.Remove(place)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.refused++
+	return s.full(s.Wait)
+}
+
+// give gives a slot back.
+func (s *slots) give() {
+	s.mu.Lock()
+	s.giveLocked()
+	s.mu.Unlock()
+}
+
+// giveLocked hands the slot to the one that waits the longest.
+func (s *slots) giveLocked() {
+	if first := s.waiting.Front(); first != nil {
+		close(s.waiting.Remove(first).(chan struct{}))
+		return
+	}
+	s.taken--
+}
+
+// busyRetry is when to come back where there was no slot. When one becomes free nobody knows: answers take seconds.
+const busyRetry = 5 * time.Second
+
+// full is the error of a request that has got no slot.
+func (s *slots) full(waited time.Duration) *Error {
+	e := &Error{
+		Code: CodeOverloaded, Retryable: true, RetryAfter: busyRetry, Cause: errFull,
+		Message: fmt.Sprintf("%d requests to %s go on at once, which is the most that this server makes", s.Max, s.provider),
+	}
+	if waited > 0 {
+		e.Message += fmt.Sprintf("; none of them has ended within %v", waited)
+	}
+	return e
+}
+
+// errFull is the cause of an error that means no slot. There is no use in trying at once what was refused: others wait.
+var errFull = errors.New("no slot")
+
+type orElse struct{}
+
+// OrElse says in the context that where a model fails, these are asked in its place, in this order; so nobody waits for a slot of its
+// provider while there is another provider to ask.
+func OrElse(ctx context.Context, names ...string) context.Context {
+	return context.WithValue(ctx, orElse{}, names)
+}
+
+// elsewhere says whether another provider than this one can be asked.
+func elsewhere(ctx context.Context, provider string) bool {
+	names, _ := ctx.Value(orElse{}).([]string)
+	for _, name := range names {
+		if of, _, _ := strings.Cut(name, ":"); of != provider {
+			return true
+		}
+	}
+	return false
+}

@@ -209,7 +209,6 @@ type agentRun struct {
 	name      string
 	id        string // of the run, and of the turn
 	as        string // the agent that a workflow answers for; "" for none
-	principal string // who asks; "" where nobody has to say it
 	policy    turn.Policy
 	answer    *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
 	done      bool             // completed values are told
@@ -269,14 +268,14 @@ func (s *Server) startAgent(sp spec) (r *run, id string, again bool, p *problem)
 		// A message must be submitted before its run can be started, and one that comes twice only once.
 		s.keyed.Lock()
 		defer s.keyed.Unlock()
-		if id, p := s.runs.attach(sp.key, sp.hash); id != "" || p != nil {
+		if id, p := s.runs.attach(sp.owner, sp.key, sp.hash); id != "" || p != nil {
 			return nil, id, true, p
 		}
 	}
 	ctx, cancel := context.WithCancelCause(s.runs.ctx)
 	a.cancel = cancel
 	m := &webchannel.Message{
-		Principal: a.principal, Session: sp.session, Run: a.id, Key: sp.key, Agent: cmp.Or(a.as, a.name), Text: a.envelope.Content, Workflow: a.answer != nil,
+		Principal: sp.owner, Session: sp.session, Run: a.id, Key: sp.key, Agent: cmp.Or(a.as, a.name), Text: a.envelope.Content, Workflow: a.answer != nil,
 		Admission: a.admission,
 		Dispatch: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 			return a.dispatch(ctx, t, &sp)

@@ -650,8 +650,8 @@ func TestTheLogAndWhatIsKeptNameAnAgentAsOne(t *testing.T) {
 	}
 	k := newKeys(time.Hour)
 	agents, workflows := newRunID(), newRunID()
-	for id, of := range map[string]subject{agents: {Agent: `the "clerk"`}, workflows: {Workflow: `agent "x"`}} {
-		if err := d.addKey(k.put("of "+id, [16]byte{}, id), of); err != nil {
+	for id, of := range map[string]lineage{agents: {subject{Agent: `the "clerk"`}, "ann"}, workflows: {subject{Workflow: `agent "x"`}, ""}} {
+		if err := d.addKey(k.put("", "of "+id, [16]byte{}, id), of); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -661,7 +661,7 @@ func TestTheLogAndWhatIsKeptNameAnAgentAsOne(t *testing.T) {
 	}
 	defer d.close()
 	subjects, err := d.loadKeys(newKeys(time.Hour), time.Now())
-	if diff := cmp.Diff(map[string]subject{agents: {Agent: `the "clerk"`}, workflows: {Workflow: `agent "x"`}}, subjects); err != nil || diff != "" {
+	if diff := cmp.Diff(map[string]lineage{agents: {subject{Agent: `the "clerk"`}, "ann"}, workflows: {subject{Workflow: `agent "x"`}, ""}}, subjects); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
 	lost := lostRun(agents, subjects[agents], time.Now())
@@ -669,7 +669,7 @@ func TestTheLogAndWhatIsKeptNameAnAgentAsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	back, err := d.load(agents, 0)
-	if err != nil || back.of != lost.of {
+	if err != nil || back.of != lost.of || back.owner != "ann" {
 		t.Fatalf("%+v %v", back, err)
 	}
 	var text strings.Builder

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/agent"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/agui"
@@ -254,7 +255,7 @@ func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run, *problem) {
 		switch {
 		case p != nil:
 			continue // the client has to get rid of it somehow
-		case run.session != in.Thread:
+		case run.lane() != webchannel.SessionKey(who(r).Owner(), in.Thread):
 			return nil, invalid(misfit{Pointer: at, Detail: "is of another thread"})
 		case of != nil && of != run:
 			return nil, invalid(misfit{Pointer: at, Detail: "is of another run than the one before"})
@@ -271,7 +272,7 @@ func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run, *problem) {
 // goOn answers the questions of a thread whose user goes on with something else, as a page does that was loaded anew and does not
 // know of them: nobody would, and the message would wait until their time is over.
 func (s *Server) goOn(r *http.Request, thread string) {
-	run := s.runs.latest(thread)
+	run := s.runs.latest(who(r).Owner(), thread)
 	if run == nil || run.ended() {
 		return
 	}
@@ -385,7 +386,7 @@ func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
 		writeAGUI(w, p)
 		return
 	}
-	if last := s.runs.latest(thread); last != nil {
+	if last := s.runs.latest(who(r).Owner(), thread); last != nil {
 		p = s.rejoinAGUI(w, r, last, st, &agui.Input{Thread: thread, Run: last.id, Version: agui.Version})
 	} else {
 		p = s.recallAGUI(w, r, thread)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/aisdk"
@@ -212,7 +213,7 @@ func (s *Server) continueUI(w http.ResponseWriter, r *http.Request, req *aisdk.R
 	if p != nil {
 		return p
 	}
-	if run.session != req.Chat {
+	if run.lane() != webchannel.SessionKey(who(r).Owner(), req.Chat) {
 		return newProblem(codeNotFound, "there is no such answer in this chat")
 	}
 	reader := run.tube.NewReader(0)
@@ -260,7 +261,7 @@ func (s *Server) getUIStream(w http.ResponseWriter, r *http.Request) {
 		p.plainly(w)
 		return
 	}
-	run := s.runs.latest(pathValue(r, "chat"))
+	run := s.runs.latest(who(r).Owner(), pathValue(r, "chat"))
 	// One that has ended while nobody listened is told once more: a client whose connection broke would keep half of it.
 	if run == nil || run.ended() && run.heard.Load() {
 		w.WriteHeader(http.StatusNoContent)
@@ -277,7 +278,7 @@ func (s *Server) getUIChat(w http.ResponseWriter, r *http.Request) {
 	}
 	chat, running := pathValue(r, "chat"), ""
 	var entries []tape.Entry
-	run := s.runs.latest(chat)
+	run := s.runs.latest(who(r).Owner(), chat)
 	if run != nil && !run.ended() {
 		running = run.id
 	}

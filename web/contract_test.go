@@ -274,12 +274,12 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	}
 	gone, unknown := newRunID(), newRunID()
 	b.s.runs.mu.Lock()
-	b.s.runs.expired.add(gone)
+	b.s.runs.expired.add(gone, "")
 	b.s.runs.mu.Unlock()
 	keyed := b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, "Idempotency-Key: kept", "Prefer: respond-async")
 	keyed.Body.Close()
 	b.s.runs.mu.Lock()
-	b.s.runs.keys.put("lost", ask{Workflow: "steps"}.hash(), gone)
+	b.s.runs.keys.put("", "lost", ask{Workflow: "steps"}.hash(), gone)
 	b.s.runs.mu.Unlock()
 
 	b.session("s-42", "hello", "again")
@@ -294,7 +294,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	const agui, aguiInput = "/v1/agui", `{"threadId":"t","runId":"r","messages":[{"id":"m","role":"user","content":"q"}]}`
 	const aguiForwarded = `{"threadId":"t","runId":"r","messages":[],"forwardedProps":{"input":{}}}`
 	b.s.runs.mu.Lock()
-	b.s.runs.keys.put("lost-agui", ask{Workflow: "steps", Input: json.RawMessage("{}"), Done: true}.hash(), gone)
+	b.s.runs.keys.put("", "lost-agui", ask{Workflow: "steps", Input: json.RawMessage("{}"), Done: true}.hash(), gone)
 	b.s.runs.mu.Unlock()
 	ended, events := "/v1/runs/"+endedRun, "/v1/runs/"+endedRun+"/events"
 	chat := `{"workflow":"chat","input":"q"}`
@@ -566,7 +566,7 @@ func (c *contract) checkAgents(t *testing.T) {
 	defer stop()
 	gone := newRunID()
 	a.s.runs.mu.Lock()
-	a.s.runs.expired.add(gone)
+	a.s.runs.expired.add(gone, "")
 	a.s.runs.mu.Unlock()
 	path := "/v1/runs/" + resp.Header.Get("X-Run-Id") + "/approvals/" + question
 	const yes, busy = `{"decision":"approve","remember":"session"}`, `{"agent":"assistant","session":"s","input":"x","on_busy":"reject"}`

@@ -39,6 +39,7 @@ type disk struct {
 
 // stored is an ended run that is on disk.
 type stored struct {
+	owner   string
 	expires time.Time
 	size    int64
 }
@@ -120,7 +121,8 @@ func fileOf(run string) string { return runsFolder + "/" + run + suffix }
 
 // header is the first line of a run's file.
 type header struct {
-	Run string `json:"run"`
+	Run   string `json:"run"`
+	Owner string `json:"owner,omitempty"`
 	subject
 	Keyed bool      `json:"keyed,omitempty"`
 	Lost  bool      `json:"lost,omitempty"`
@@ -133,7 +135,7 @@ func (d *disk) save(r *run) (size int64, err error) {
 	if !wellFormed(r.id) {
 		return 0, fmt.Errorf("%q cannot name a file", r.id)
 	}
-	head, err := json.Marshal(header{r.id, r.of, r.keyed, r.lost, r.began.Round(0), r.outcome})
+	head, err := json.Marshal(header{r.id, r.owner, r.of, r.keyed, r.lost, r.began.Round(0), r.outcome})
 	if err != nil {
 		return 0, err
 	}
@@ -169,6 +171,24 @@ func (d *disk) load(id string, maxLog int) (*run, error) {
 	}
 	defer f.Close()
 	in := bufio.NewReader(f)
+	h, err := readHeader(id, in)
+	if err != nil {
+		return nil, err
+	}
+	t, err := tube.Restore(id, in, tubeOptions(maxLog))
+	if err != nil {
+		return nil, err
+	}
+	r := &run{
+		id: id, of: h.subject, owner: h.Owner, tube: t, keyed: h.Keyed, lost: h.Lost, began: h.Began,
+		outcome: h.outcome, done: make(chan struct{}),
+	}
+	close(r.done)
+	return r, nil
+}
+
+// readHeader reads the first line of a run's file.
+func readHeader(id string, in *bufio.Reader) (h header, err error) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
@@ -177,26 +197,27 @@ func (d *disk) load(id string, maxLog int) (*run, error) {
 			break
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) || len(line) > maxHeader {
-			return nil, fmt.Errorf("read outcome: %w", err)
+			return h, fmt.Errorf("read outcome: %w", err)
 		}
 	}
-	var h header
 	if err := json.Unmarshal(line, &h); err != nil {
-		return nil, fmt.Errorf("read outcome: %w", err)
+		return h, fmt.Errorf("read outcome: %w", err)
 	}
 	if h.Run != id {
-		return nil, fmt.Errorf("the file holds another run, %q", clip(h.Run))
+		return h, fmt.Errorf("the file holds another run, %q", clip(h.Run))
 	}
-	t, err := tube.Restore(id, in, tubeOptions(maxLog))
+	return h, nil
+}
+
+// owner reads whose run a file holds, which has to be known before anybody asks for it.
+func (d *disk) owner(id string) (string, error) {
+	f, err := d.root.Open(fileOf(id))
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	r := &run{
-		id: id, of: h.subject, tube: t, keyed: h.Keyed, lost: h.Lost, began: h.Began,
-		outcome: h.outcome, done: make(chan struct{}),
-	}
-	close(r.done)
-	return r, nil
+	defer f.Close()
+	h, err := readHeader(id, bufio.NewReader(f))
+	return h.Owner, err
 }
 
 // tubeOptions are those of tubes that no manager makes.
@@ -241,8 +262,14 @@ func (d *disk) list() (map[string]fs.FileInfo, error) {
 	return found, nil
 }
 
+// lineage is what a run is of, and whose it is.
+type lineage struct {
+	subject
+	Owner string
+}
+
 // addKey appends a key to the file.
-func (d *disk) addKey(e keyEntry, of subject) error {
+func (d *disk) addKey(e keyEntry, of lineage) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, err := d.keys.Write(e.appendLine(nil, of))
@@ -264,7 +291,7 @@ func (d *disk) rewriteKeys(k *keys) error {
 	if err != nil {
 		return err
 	}
-	subjects := map[string]subject{}
+	subjects := map[string]lineage{}
 	for line := range bytes.Lines(text) {
 		if e, of, ok := parseKeyLine(line); ok && k.entries[e.key].run == e.run {
 			subjects[e.id()] = of
@@ -273,7 +300,7 @@ func (d *disk) rewriteKeys(k *keys) error {
 	return d.rewriteKeysLocked(k, subjects)
 }
 
-func (d *disk) rewriteKeysLocked(k *keys, subjects map[string]subject) error {
+func (d *disk) rewriteKeysLocked(k *keys, subjects map[string]lineage) error {
 	list := make([]keyEntry, 0, len(k.entries))
 	for _, e := range k.entries {
 		list = append(list, e)
@@ -300,12 +327,12 @@ func (d *disk) rewriteKeysLocked(k *keys, subjects map[string]subject) error {
 }
 
 // loadKeys reads the keys that still hold, and what their runs are of. A line that a crash has cut off is left out.
-func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]subject, err error) {
+func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]lineage, err error) {
 	text, err := d.root.ReadFile(keysFile)
 	if err != nil {
 		return nil, err
 	}
-	subjects = map[string]subject{}
+	subjects = map[string]lineage{}
 	torn := false
 	for line := range bytes.Lines(text) {
 		d.lines++
@@ -326,9 +353,9 @@ func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]subject, er
 	return subjects, nil
 }
 
-// appendLine appends the entry's line: key, request and run, the time in seconds, the workflow; or
-// "agent" and the agent.
-func (e keyEntry) appendLine(dst []byte, of subject) []byte {
+// appendLine appends the entry's line: key, request and run, the time in seconds, "by" and the owner where there is one, the workflow;
+// or "agent" and the agent.
+func (e keyEntry) appendLine(dst []byte, of lineage) []byte {
 	dst = hex.AppendEncode(dst, e.key[:])
 	dst = append(dst, ' ')
 	dst = hex.AppendEncode(dst, e.hash[:])
@@ -337,6 +364,11 @@ func (e keyEntry) appendLine(dst []byte, of subject) []byte {
 	dst = append(dst, ' ')
 	dst = strconv.AppendInt(dst, e.at, 10)
 	dst = append(dst, ' ')
+	if of.Owner != "" {
+		dst = append(dst, byOwner...)
+		dst = append(dst, of.Owner...) // which has no blanks
+		dst = append(dst, ' ')
+	}
 	if of.Agent != "" {
 		dst = append(dst, ofAgent...)
 		dst = strconv.AppendQuoteToASCII(dst, of.Agent)
@@ -346,10 +378,13 @@ func (e keyEntry) appendLine(dst []byte, of subject) []byte {
 	return append(dst, '\n')
 }
 
-// ofAgent stands before the name of an agent in a key's line.
-const ofAgent = "agent "
+// What stands in a key's line before the name of an agent, and before that of an owner.
+const (
+	ofAgent = "agent "
+	byOwner = "by "
+)
 
-func parseKeyLine(line []byte) (e keyEntry, of subject, ok bool) {
+func parseKeyLine(line []byte) (e keyEntry, of lineage, ok bool) {
 	text, whole := strings.CutSuffix(string(line), "\n")
 	f := strings.SplitN(text, " ", 5)
 	if !whole || len(f) != 5 || len(f[0]) != 2*len(e.key) || len(f[1]) != 2*len(e.hash) || len(f[2]) != len(e.run) || !wellFormed(f[2]) {
@@ -359,7 +394,11 @@ func parseKeyLine(line []byte) (e keyEntry, of subject, ok bool) {
 	_, err2 := hex.Decode(e.hash[:], []byte(f[1]))
 	copy(e.run[:], f[2])
 	at, err3 := strconv.ParseInt(f[3], 10, 64)
-	quoted, isAgent := strings.CutPrefix(f[4], ofAgent)
+	rest, owned := strings.CutPrefix(f[4], byOwner)
+	if owned {
+		of.Owner, rest, _ = strings.Cut(rest, " ")
+	}
+	quoted, isAgent := strings.CutPrefix(rest, ofAgent)
 	name, err4 := strconv.Unquote(quoted)
 	if isAgent {
 		of.Agent = name

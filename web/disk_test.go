@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
@@ -132,7 +133,7 @@ func TestNoIDReachesAFileOutsideTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"../../secret", "..", "a/b", "a\x00b", "", strings.Repeat("a", 300), "C:a", "%2e%2e"} {
-		if _, err := rs.get(t.Context(), id); err != errUnknown {
+		if _, err := rs.get(t.Context(), access.Local, id); err != errUnknown {
 			t.Errorf("%q: %v", id, err)
 		}
 		if _, err := d.save(endedRun(t, id, "x")); err == nil {
@@ -191,7 +192,7 @@ func TestKeysSurviveACrashInTheMiddleOfAWrite(t *testing.T) {
 	var ids []string
 	for i := range 3 {
 		ids = append(ids, newRunID())
-		if err := d.addKey(k.put(fmt.Sprint("key-", i), [16]byte{byte(i)}, ids[i]), subject{Workflow: "work flow \"x\"\n"}); err != nil {
+		if err := d.addKey(k.put("", fmt.Sprint("key-", i), [16]byte{byte(i)}, ids[i]), lineage{subject: subject{Workflow: "work flow \"x\"\n"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -224,11 +225,11 @@ func TestKeysSurviveACrashInTheMiddleOfAWrite(t *testing.T) {
 		if len(k.entries) != want {
 			t.Fatalf("cut at %d: %d keys, want %d", cut, len(k.entries), want)
 		}
-		if e, ok := k.get("key-0"); want > 0 && (!ok || e.id() != ids[0] || cut == len(text) && subjects[ids[0]].Workflow != "work flow \"x\"\n") {
+		if e, ok := k.get("", "key-0"); want > 0 && (!ok || e.id() != ids[0] || cut == len(text) && subjects[ids[0]].Workflow != "work flow \"x\"\n") {
 			t.Fatalf("cut at %d: %+v, %q", cut, e, subjects)
 		}
 		// What is appended after the crash is not glued to what it has cut off.
-		if err := d.addKey(k.put("new", [16]byte{9}, newRunID()), subject{}); err != nil {
+		if err := d.addKey(k.put("", "new", [16]byte{9}, newRunID()), lineage{}); err != nil {
 			t.Fatal(err)
 		}
 		d.close()
@@ -250,7 +251,7 @@ func TestKeysSurviveACrashInTheMiddleOfAWrite(t *testing.T) {
 func TestKeysExpireByTheClockAndStandItsBeingSet(t *testing.T) {
 	k := newKeys(24 * time.Hour)
 	now := time.Now()
-	e := k.put("a", [16]byte{}, newRunID())
+	e := k.put("", "a", [16]byte{}, newRunID())
 	for ahead, gone := range map[time.Duration]bool{
 		0: false, -time.Hour: false, time.Hour: false, 23 * time.Hour: false, 24*time.Hour + 2*time.Second: true,
 	} {
@@ -272,11 +273,11 @@ func TestKeysAreBounded(t *testing.T) {
 		key := [16]byte{byte(i), byte(i >> 8), byte(i >> 16)}
 		k.entries[key] = keyEntry{key: key, at: int64(i)}
 	}
-	k.put("newest", [16]byte{}, newRunID())
+	k.put("", "newest", [16]byte{}, newRunID())
 	if len(k.entries) > maxKeys {
 		t.Errorf("%d keys", len(k.entries))
 	}
-	if _, ok := k.get("newest"); !ok {
+	if _, ok := k.get("", "newest"); !ok {
 		t.Error("the newest was forgotten")
 	}
 }
@@ -290,11 +291,11 @@ func TestTheFileOfKeysIsWrittenAnewWhenMostHaveExpired(t *testing.T) {
 	defer d.close()
 	k := newKeys(time.Hour)
 	for i := range 2000 {
-		if err := d.addKey(k.put(fmt.Sprint(i), [16]byte{}, newRunID()), subject{Workflow: "w"}); err != nil {
+		if err := d.addKey(k.put("", fmt.Sprint(i), [16]byte{}, newRunID()), lineage{subject: subject{Workflow: "w"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	kept, _ := k.get("1999")
+	kept, _ := k.get("", "1999")
 	k.entries = map[[16]byte]keyEntry{kept.key: kept}
 	if err := d.rewriteKeys(k); err != nil {
 		t.Fatal(err)
@@ -303,7 +304,7 @@ func TestTheFileOfKeysIsWrittenAnewWhenMostHaveExpired(t *testing.T) {
 	if err != nil || strings.Count(string(text), "\n") != 1 {
 		t.Errorf("%q, %v", text, err)
 	}
-	if err := d.addKey(k.put("after", [16]byte{}, newRunID()), subject{Workflow: "w"}); err != nil {
+	if err := d.addKey(k.put("", "after", [16]byte{}, newRunID()), lineage{subject: subject{Workflow: "w"}}); err != nil {
 		t.Fatal(err)
 	}
 	again := newKeys(time.Hour)
@@ -316,10 +317,11 @@ func TestTheFileOfKeysIsWrittenAnewWhenMostHaveExpired(t *testing.T) {
 func TestExpiredIDsAreRememberedUpToABound(t *testing.T) {
 	var e expired
 	for i := range maxExpired + 100 {
-		e.add(fmt.Sprint(i))
-		e.add(fmt.Sprint(i))
+		e.add(fmt.Sprint(i), "ann")
+		e.add(fmt.Sprint(i), "ann")
 	}
-	if len(e.ids) != maxExpired || e.has("0") || e.has("99") || !e.has("100") || !e.has(fmt.Sprint(maxExpired+99)) {
+	has := func(id string) bool { owner, ok := e.owner(id); return ok && owner == "ann" }
+	if len(e.ids) != maxExpired || has("0") || has("99") || !has("100") || !has(fmt.Sprint(maxExpired+99)) {
 		t.Errorf("%d ids", len(e.ids))
 	}
 }

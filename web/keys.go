@@ -15,7 +15,7 @@ type keys struct {
 
 // keyEntry is one key. Times are of the wall clock, since they must mean something after a restart.
 type keyEntry struct {
-	key  [16]byte // what the client's key hashes to
+	key  [16]byte // what the client's key hashes to, with whose it is
 	hash [16]byte // of the request
 	run  [26]byte
 	at   int64 // seconds
@@ -30,18 +30,22 @@ func newKeys(retention time.Duration) *keys {
 	return &keys{retention: retention, entries: map[[16]byte]keyEntry{}}
 }
 
-func hashKey(key string) [16]byte {
+// hashKey tells the keys of one principal from those of all others: no name and no key has a NUL in it.
+func hashKey(owner, key string) [16]byte {
+	if owner != "" {
+		key = owner + "\x00" + key
+	}
 	sum := sha256.Sum256([]byte(key))
 	return [16]byte(sum[:])
 }
 
-func (k *keys) get(key string) (keyEntry, bool) {
-	e, ok := k.entries[hashKey(key)]
+func (k *keys) get(owner, key string) (keyEntry, bool) {
+	e, ok := k.entries[hashKey(owner, key)]
 	return e, ok
 }
 
-func (k *keys) put(key string, request [16]byte, run string) keyEntry {
-	e := keyEntry{key: hashKey(key), hash: request, at: time.Now().Unix()}
+func (k *keys) put(owner, key string, request [16]byte, run string) keyEntry {
+	e := keyEntry{key: hashKey(owner, key), hash: request, at: time.Now().Unix()}
 	if copy(e.run[:], run) != len(run) {
 		panic("web: a run's id of another length")
 	}

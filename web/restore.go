@@ -29,14 +29,15 @@ func (rs *runs) restore(now time.Time) error {
 		// The file's age by the wall clock, which may have been set meanwhile: never less than nothing.
 		age := max(0, now.Sub(info.ModTime()))
 		expires := now.Add(rs.retention(k) - age)
+		owner, _ := rs.disk.owner(id) // what cannot be read is nobody's in particular, and found to be so when it is asked for
 		if !now.Before(expires) {
 			if err := rs.disk.remove(id); err != nil {
 				return err
 			}
-			rs.expired.add(id)
+			rs.expired.add(id, owner)
 			continue
 		}
-		rs.onDisk[id] = stored{expires: expires, size: info.Size()}
+		rs.onDisk[id] = stored{owner: owner, expires: expires, size: info.Size()}
 	}
 	// A key whose run has left nothing: the server ended in its middle. What it had made is lost, and it must not run again.
 	for id, began := range keyed {
@@ -54,16 +55,16 @@ const lostMessage = "the server ended in the middle of this run, and what it had
 	"start it again under another Idempotency-Key"
 
 // lostRun stands for a run that a crash has cut off.
-func lostRun(id string, of subject, began time.Time) *run {
+func lostRun(id string, of lineage, began time.Time) *run {
 	failure := ling.ErrorData{Code: codeInternal, Message: lostMessage, Retryable: true, Fatal: true}
 	r := &run{
-		id: id, of: of, tube: tube.New(id, tubeOptions(0)), keyed: true, lost: true, began: began,
+		id: id, of: of.subject, owner: of.Owner, tube: tube.New(id, tubeOptions(0)), keyed: true, lost: true, began: began,
 		done: make(chan struct{}), outcome: outcome{Status: statusInterrupted, Errors: []ling.ErrorData{failure}},
 	}
 	started, _ := json.Marshal(struct {
 		Run string `json:"run"`
 		subject
-	}{id, of})
+	}{id, of.subject})
 	data, _ := json.Marshal(failure)
 	for _, e := range []tube.Event{
 		{Kind: tube.Named, Name: "started", Value: started},

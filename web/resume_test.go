@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/tmaxmax/go-sse"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 )
 
@@ -244,7 +245,7 @@ func TestAResumeNeverStartsARun(t *testing.T) {
 // runOf finds a run.
 func (b *bench) runOf(id string) *run {
 	b.t.Helper()
-	r, err := b.s.runs.get(b.t.Context(), id)
+	r, err := b.s.runs.get(b.t.Context(), access.Local, id)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/web/frame"
 )
 
@@ -114,7 +115,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			newProblem(codeForbidden, "a page of another site may not do this").write(rec)
 			return
 		}
-		next.ServeHTTP(rec, r)
+		next.ServeHTTP(rec, r.WithContext(access.With(r.Context(), access.Local)))
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -40,8 +41,9 @@ func (s subject) attr() slog.Attr {
 type run struct {
 	id      string
 	of      subject
+	owner   string // who has started it; "" is the one user of a server that asks nobody who they are
 	tube    *tube.Tube
-	session string // that it is a turn of; "" for none
+	session string // that it is a turn of, as its owner calls it; "" for none
 	keyed   bool   // started with an Idempotency-Key: kept longer, and across restarts
 	began   time.Time
 	// lost says that the server ended in the middle of the run, and what it had made is not there any more.
@@ -63,6 +65,14 @@ type run struct {
 	touched time.Time // when it ended, or was read back
 	size    int64     // bytes of memory, about
 	saved   bool      // it stands on disk, too
+}
+
+// lane is the session that the run is a turn of, as tapes and turns call it; "" for none.
+func (r *run) lane() string {
+	if r.session == "" {
+		return ""
+	}
+	return webchannel.SessionKey(r.owner, r.session)
 }
 
 // outcome is what is kept of an ended run beside its tube. The document is not here: it is the fold of the tube's events.

@@ -10,8 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
@@ -33,7 +35,7 @@ type runs struct {
 
 	mu        sync.Mutex
 	inMemory  map[string]*run          // running, and ended ones that are kept here
-	inSession map[string]*run          // the one that was started last in a session, while it is in memory
+	inSession map[string]*run          // the one that was started last in a session, by its lane, while it is in memory
 	kept      []*run                   // the ended ones of inMemory, the least recently touched first
 	keptBytes int64                    // of kept
 	onDisk    map[string]stored        // ended ones that can be read back
@@ -71,6 +73,7 @@ func newRuns(o *Options, d *disk) *runs {
 // spec is a run that has been checked and can be started.
 type spec struct {
 	id       string // of the run; "" until it is started
+	owner    string // who starts it
 	workflow flow.Workflow
 	agent    *agentRun // a run that is a turn; then workflow stands for it
 	session  string
@@ -105,18 +108,19 @@ var errGone = errors.New("web: the run has expired")
 // errUnknown says that a run is not known.
 var errUnknown = errors.New("web: unknown run")
 
-// attach finds the run that was started with this key, if there is one. A problem says that it was another request.
-func (rs *runs) attach(key string, hash [16]byte) (id string, p *problem) {
+// attach finds the run that the same principal has started with this key, if there is one. A problem says that it was another
+// request.
+func (rs *runs) attach(owner, key string, hash [16]byte) (id string, p *problem) {
 	if key == "" {
 		return "", nil
 	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return rs.attachLocked(key, hash)
+	return rs.attachLocked(owner, key, hash)
 }
 
-func (rs *runs) attachLocked(key string, hash [16]byte) (string, *problem) {
-	e, ok := rs.keys.get(key)
+func (rs *runs) attachLocked(owner, key string, hash [16]byte) (string, *problem) {
+	e, ok := rs.keys.get(owner, key)
 	if !ok {
 		return "", nil
 	}
@@ -135,7 +139,7 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	defer rs.mu.Unlock()
 	if sp.key != "" && !sp.follows { // whose key has led to the other run until now
 		// Looked up and set under one lock, so that requests that come together start one run.
-		if id, p := rs.attachLocked(sp.key, sp.hash); id != "" || p != nil {
+		if id, p := rs.attachLocked(sp.owner, sp.key, sp.hash); id != "" || p != nil {
 			return nil, id, p
 		}
 	}
@@ -155,7 +159,7 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		sp.id = newRunID()
 	}
 	r = &run{
-		id: sp.id, of: sp.of(), session: sp.session, keyed: sp.key != "",
+		id: sp.id, of: sp.of(), owner: sp.owner, session: sp.session, keyed: sp.key != "",
 		began: time.Now(), done: make(chan struct{}),
 	}
 	r.observer = rs.o.Observer.Run(r.of.Workflow, r.of.Agent)
@@ -167,8 +171,8 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	}
 	rs.keepKeyLocked(sp, r.id)
 	rs.inMemory[r.id] = r
-	if r.session != "" {
-		rs.inSession[r.session] = r
+	if lane := r.lane(); lane != "" {
+		rs.inSession[lane] = r
 	}
 	rs.running++
 	// As a task, so that an error or a panic of the workflow itself is the run's.
@@ -211,9 +215,9 @@ func (rs *runs) keepKeyLocked(sp spec, run string) {
 	if sp.key == "" {
 		return
 	}
-	e := rs.keys.put(sp.key, sp.hash, run)
+	e := rs.keys.put(sp.owner, sp.key, sp.hash, run)
 	if rs.disk != nil {
-		if err := rs.disk.addKey(e, sp.of()); err != nil {
+		if err := rs.disk.addKey(e, lineage{sp.of(), sp.owner}); err != nil {
 			// The run goes on: the key holds until a restart, and whoever runs the server can read why.
 			rs.log.Error("an idempotency key is not kept across a restart", "run", run, "error", err)
 		}
@@ -299,8 +303,9 @@ func cancelRun(r *run, cause error) bool {
 // isKeptLocked says whether a run has been counted as ended.
 func (rs *runs) isKeptLocked(r *run) bool { return !r.touched.IsZero() }
 
-// get finds a run by its id, reading it back where it has left memory. Errors: errUnknown, errGone, those of the disk.
-func (rs *runs) get(ctx context.Context, id string) (*run, error) {
+// get finds a run by its id for somebody, reading it back where it has left memory. A run that is not theirs to see is one that there
+// is not, and is found to be so as soon. Errors: errUnknown, errGone, those of the disk.
+func (rs *runs) get(ctx context.Context, who access.Principal, id string) (*run, error) {
 	if !wellFormed(id) {
 		return nil, errUnknown
 	}
@@ -308,7 +313,15 @@ func (rs *runs) get(ctx context.Context, id string) (*run, error) {
 		rs.mu.Lock()
 		if r := rs.inMemory[id]; r != nil {
 			rs.mu.Unlock()
+			if !who.Sees(r.owner) {
+				return nil, errUnknown
+			}
 			return r, nil
+		}
+		st, ok := rs.onDisk[id]
+		if ok && !who.Sees(st.owner) {
+			rs.mu.Unlock()
+			return nil, errUnknown
 		}
 		if wait := rs.loading[id]; wait != nil {
 			rs.mu.Unlock()
@@ -319,11 +332,10 @@ func (rs *runs) get(ctx context.Context, id string) (*run, error) {
 				return nil, context.Cause(ctx)
 			}
 		}
-		st, ok := rs.onDisk[id]
 		if !ok {
-			gone := rs.expired.has(id)
+			owner, gone := rs.expired.owner(id)
 			rs.mu.Unlock()
-			if gone {
+			if gone && who.Sees(owner) {
 				return nil, errGone
 			}
 			return nil, errUnknown
@@ -352,11 +364,12 @@ func (rs *runs) get(ctx context.Context, id string) (*run, error) {
 	}
 }
 
-// latest finds the run that was started last in a session: nil where none is in memory.
-func (rs *runs) latest(session string) *run {
+// latest finds the run that was started last in a session of somebody: nil where none is in memory.
+func (rs *runs) latest(owner, session string) *run {
+	lane := webchannel.SessionKey(owner, session)
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return rs.inSession[session]
+	return rs.inSession[lane]
 }
 
 // save writes an ended run to disk; false where that failed.
@@ -372,7 +385,7 @@ func (rs *runs) save(r *run) bool {
 	if expires.IsZero() {
 		expires = time.Now().Add(rs.retention(r.keyed))
 	}
-	rs.onDisk[r.id] = stored{expires: expires, size: size}
+	rs.onDisk[r.id] = stored{owner: r.owner, expires: expires, size: size}
 	rs.mu.Unlock()
 	return true
 }
@@ -401,7 +414,7 @@ func (rs *runs) trim(now time.Time) {
 		rs.mu.Lock()
 		rs.dropLocked(r)
 		if !saved {
-			rs.expired.add(r.id)
+			rs.expired.add(r.id, r.owner)
 		}
 		rs.mu.Unlock()
 	}
@@ -419,8 +432,8 @@ func (rs *runs) dropLocked(r *run) {
 		rs.keptBytes -= r.size
 		rs.freed += r.size
 		delete(rs.inMemory, r.id)
-		if rs.inSession[r.session] == r {
-			delete(rs.inSession, r.session)
+		if lane := r.lane(); lane != "" && rs.inSession[lane] == r {
+			delete(rs.inSession, lane)
 		}
 		return
 	}
@@ -439,7 +452,7 @@ func (rs *runs) sweep(now time.Time) (idle bool) {
 		}
 		rs.dropLocked(r)
 		if _, also := rs.onDisk[r.id]; !also {
-			rs.expired.add(r.id)
+			rs.expired.add(r.id, r.owner)
 		}
 	}
 	for id, st := range rs.onDisk {
@@ -475,8 +488,8 @@ func (rs *runs) sweep(now time.Time) (idle bool) {
 
 // forgetLocked forgets a run that is on disk.
 func (rs *runs) forgetLocked(id string) {
+	rs.expired.add(id, rs.onDisk[id].owner)
 	delete(rs.onDisk, id)
-	rs.expired.add(id)
 	if r := rs.inMemory[id]; r != nil && rs.isKeptLocked(r) {
 		rs.dropLocked(r)
 	}
@@ -536,18 +549,18 @@ func (rs *runs) saveAll() {
 	}
 }
 
-// expired remembers ids that were known once, as many as it can; the oldest make room.
+// expired remembers ids that were known once, and to whom, as many as it can; the oldest make room.
 type expired struct {
-	ids  map[string]struct{}
+	ids  map[string]string // owners
 	ring []string
 	next int
 }
 
 const maxExpired = 8192
 
-func (e *expired) add(id string) {
+func (e *expired) add(id, owner string) {
 	if e.ids == nil {
-		e.ids = map[string]struct{}{}
+		e.ids = map[string]string{}
 	}
 	if _, ok := e.ids[id]; ok {
 		return
@@ -559,7 +572,8 @@ func (e *expired) add(id string) {
 		e.ring[e.next] = id
 		e.next = (e.next + 1) % maxExpired
 	}
-	e.ids[id] = struct{}{}
+	e.ids[id] = owner
 }
 
-func (e *expired) has(id string) bool { _, ok := e.ids[id]; return ok }
+// owner is who had a run; ok is false where it is not remembered.
+func (e *expired) owner(id string) (owner string, ok bool) { owner, ok = e.ids[id]; return owner, ok }

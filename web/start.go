@@ -76,7 +76,7 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	if st.key != "" {
 		hash = st.hash()
 		// Before anything else is looked at: what was started once does not depend on what could be started now.
-		id, p := s.runs.attach(st.key, hash)
+		id, p := s.runs.attach(who(r).Owner(), st.key, hash)
 		if p != nil {
 			return nil, false, p
 		}
@@ -89,7 +89,7 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	if p != nil {
 		return nil, false, p
 	}
-	sp.key, sp.hash = st.key, hash
+	sp.key, sp.hash, sp.owner = st.key, hash, who(r).Owner()
 	var id string
 	if sp.agent != nil {
 		sp.agent.alone = !st.async && !isStream(st.format)
@@ -117,7 +117,7 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 
 // find finds a run; the problem says whether there was one.
 func (s *Server) find(r *http.Request, id string) (*run, *problem) {
-	run, err := s.runs.get(r.Context(), id)
+	run, err := s.runs.get(r.Context(), who(r), id)
 	switch {
 	case err == nil:
 		return run, nil
@@ -422,7 +422,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, v *view, path st
 		s.answer(w, r, run, v, 0)
 		return
 	}
-	run, err := s.runs.get(r.Context(), id.run)
+	run, err := s.runs.get(r.Context(), who(r), id.run)
 	switch {
 	case r.Context().Err() != nil:
 		panic(http.ErrAbortHandler)

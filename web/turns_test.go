@@ -603,7 +603,7 @@ func TestANameReachesNoSessionOfAnotherPrincipal(t *testing.T) {
 		if p != nil {
 			t.Fatal(p)
 		}
-		sp.agent.principal = principal
+		sp.owner = principal
 		r, _, _, p := a.s.startAgent(sp)
 		if p != nil {
 			t.Fatal(p)

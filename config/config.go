@@ -41,6 +41,7 @@ type Config struct {
 	TLS             TLS
 	Upstream        Upstream
 	Retries         Retries
+	Limit           Limit
 	Log             Log
 
 	// Access is who may talk on which channel, and who answers.
@@ -74,12 +75,15 @@ type Run struct {
 	MaxBots      int
 	MaxTasks     int
 	EndedMemory  Size
+	MaxDisk      Size
 }
 
 // Turn has the limits of turns, which are the messages of sessions and their answers.
 type Turn struct {
 	Timeout     time.Duration // 0 is none
 	Concurrency int
+	Queue       int // that wait in a session
+	QueueTotal  int // that wait in all
 }
 
 // Tape says how sessions are kept.

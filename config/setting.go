@@ -113,6 +113,7 @@ var top = []Setting{
 // sections are groups of settings, one below the other.
 var sections = slices.Concat(
 	coreSettings,
+	limitSettings,
 	tlsSettings,
 )
 
@@ -168,6 +169,11 @@ var coreSettings = []Setting{
 		field: func(c *Config) any { return &c.Run.EndedMemory },
 	},
 	{
+		Key: "run.max_disk", Default: "4GiB", Min: "1MiB",
+		Help:  "room in the data folder for runs that have ended; those that expire first make it",
+		field: func(c *Config) any { return &c.Run.MaxDisk },
+	},
+	{
 		Key: "turn.timeout", Default: "0s",
 		Help:  "how long the answer to one message of a session may take, waiting for approval included; 0 is no limit but that of its run",
 		field: func(c *Config) any { return &c.Turn.Timeout },
@@ -176,6 +182,16 @@ var coreSettings = []Setting{
 		Key: "turn.concurrency", Default: "256", Min: "1",
 		Help:  "messages of sessions that are answered at once; more wait",
 		field: func(c *Config) any { return &c.Turn.Concurrency },
+	},
+	{
+		Key: "turn.queue", Default: "16", Min: "1",
+		Help:  "messages that wait in one session; more are refused",
+		field: func(c *Config) any { return &c.Turn.Queue },
+	},
+	{
+		Key: "turn.queue_total", Default: "4096", Min: "1",
+		Help:  "messages that wait in all sessions; more are refused",
+		field: func(c *Config) any { return &c.Turn.QueueTotal },
 	},
 	{
 		Key: "tape.sync", Default: "interval", OneOf: []string{"none", "interval", "turn", "always"},

@@ -55,7 +55,8 @@ func tapeOptions(c *config.Config, log *slog.Logger) file.Options {
 // turnOptions says how turns are run.
 func turnOptions(c *config.Config, log *slog.Logger) turn.Options {
 	return turn.Options{
-		Workspace: c.Workspace, Log: log, Timeout: c.Turn.Timeout, Concurrency: c.Turn.Concurrency, Code: modelCode,
+		Workspace: c.Workspace, Log: log, Timeout: c.Turn.Timeout, Concurrency: c.Turn.Concurrency,
+		Queue: c.Turn.Queue, QueueTotal: c.Turn.QueueTotal, Code: modelCode,
 	}
 }
 

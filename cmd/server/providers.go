@@ -21,7 +21,9 @@ func newModels(c *config.Config) (models *adapter.Registry, stop func(), err err
 		Idle:       orNone(c.Upstream.Idle),
 		Total:      orNone(c.Upstream.Total),
 	}
-	models = &adapter.Registry{Timeouts: limits, Retries: adapter.Retries{Attempts: c.Retries.Attempts}, Default: c.Model}
+	models = &adapter.Registry{
+		Timeouts: limits, Retries: adapter.Retries{Attempts: c.Retries.Attempts}, Slots: slotsOf(c.Limit), Default: c.Model,
+	}
 	var closers []io.Closer
 	stop = func() {
 		for _, c := range closers {

@@ -31,7 +31,7 @@ func (s *Server) HTTPServer() *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           s.handler,
+		Handler:           lastOfItsConnection(s.handler),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaders,
@@ -61,4 +61,16 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	}
 	lc.SetMultipathTCP(false) // its sockets do not take these settings
 	return lc.Listen(ctx, "tcp", addr)
+}
+
+// lastOfItsConnection closes a connection behind a request of HTTP/1 whose body came in chunks. Such a request may have had a
+// Content-Length as well, which net/http drops without a word; a proxy in front that goes by it takes the same bytes for another
+// number of requests, and what somebody hid in them would be answered as a request of its own (RFC 9112, section 6.1).
+func lastOfItsConnection(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TransferEncoding) > 0 {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -169,7 +169,7 @@ var coreSettings = []Setting{
 		field: func(c *Config) any { return &c.Run.EndedMemory },
 	},
 	{
-		Key: "run.max_disk", Default: "4GiB", Min: "1MiB",
+		Key: "run.max_disk", Default: "4GiB", Min: "64KiB",
 		Help:  "room in the data folder for runs that have ended; those that expire first make it",
 		field: func(c *Config) any { return &c.Run.MaxDisk },
 	},

@@ -14,6 +14,8 @@ type guarded struct {
 	timeouts Timeouts
 	retries  Retries
 	slots    *slots // nil where requests are not bounded
+	provider string // the prefix of its names, and what stands behind it
+	name     string
 }
 
 // Stream asks the model, again where that may help and nothing was passed on.
@@ -24,7 +26,9 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 			attempts = 3
 		}
 		for n := 1; ; n++ {
-			passed, err := g.inSlot(ctx, &req, yield)
+			asked, span := g.begin(ctx, &req, n)
+			passed, err := g.inSlot(asked, span, &req, yield)
+			span.end(context.Cause(ctx), err)
 			if err == nil {
 				return
 			}
@@ -52,19 +56,20 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 
 // inSlot is an attempt that has a slot of its provider from its beginning to its end, whatever that is. While it waits for another
 // attempt, it has none.
-func (g *guarded) inSlot(ctx context.Context, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+func (g *guarded) inSlot(ctx context.Context, span *attemptSpan, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
 	if g.slots != nil {
 		if err := g.slots.take(ctx); err != nil {
 			return false, err
 		}
 		defer g.slots.give()
+		span.inSlot()
 	}
-	return g.attempt(ctx, req, yield)
+	return g.attempt(ctx, span, req, yield)
 }
 
 // attempt asks the model once. It says whether a chunk was passed on, and the error that ended it: nil when the answer is
 // complete or the reader has left.
-func (g *guarded) attempt(ctx context.Context, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+func (g *guarded) attempt(ctx context.Context, span *attemptSpan, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
 	ctx, w := newWatch(ctx, g.timeouts)
 	defer w.stop()
 	for chunk, err := range g.ask(ctx, req) {
@@ -76,11 +81,15 @@ func (g *guarded) attempt(ctx context.Context, req *Request, yield func(Chunk, e
 			return passed, err
 		}
 		passed = true
+		token := chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil || chunk.ToolResult != nil
+		if span != nil {
+			span.saw(&chunk, token)
+		}
 		w.pause()
 		if !yield(chunk, nil) {
 			return true, nil
 		}
-		w.resume(chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil || chunk.ToolResult != nil)
+		w.resume(token)
 	}
 	return passed, nil
 }

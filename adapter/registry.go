@@ -94,7 +94,7 @@ func (r *Registry) model(name string) (Model, error) {
 		}
 		return nil, e
 	}
-	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix)}, nil
+	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest}, nil
 }
 
 // invalid makes the error of a name that names no model.

@@ -357,6 +357,7 @@ func writeAGUI(w http.ResponseWriter, p *problem) {
 	if err != nil { // cannot be: strings
 		panic(err)
 	}
+	refused(w, p.why())
 	h := w.Header()
 	maps.Copy(h, p.header)
 	if p.retryAfter > 0 {

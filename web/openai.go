@@ -231,6 +231,7 @@ func (s *Server) noModel(name string) *openai.Error {
 
 // openai answers with the problem in OpenAI's shape. q is what was asked; nil where that is not known.
 func (p *problem) openai(w http.ResponseWriter, q *openai.Request) {
+	refused(w, p.why())
 	h := w.Header()
 	maps.Copy(h, p.header)
 	if p.retryAfter > 0 {

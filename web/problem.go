@@ -70,6 +70,7 @@ type problem struct {
 
 	retryAfter time.Duration // a Retry-After header, where not 0
 	header     http.Header   // more headers; nil for none
+	reason     string        // a word for the log and for metrics that says more than the code; "" says no more
 }
 
 // misfit is one thing that does not fit: a JSON Pointer into the body, or the name of a query parameter or header.
@@ -133,6 +134,7 @@ func (p *problem) moved(to func(m *misfit)) *problem {
 
 // head writes what goes before the problem, whose text is of this type.
 func (p *problem) head(w http.ResponseWriter, media string) {
+	refused(w, p.why())
 	h := w.Header()
 	maps.Copy(h, p.header)
 	if p.retryAfter > 0 {

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -86,8 +85,7 @@ func otherMethod(routes *chi.Mux, w http.ResponseWriter, r *http.Request) {
 // outermost stands around all routes: it keeps other sites out, turns panics into answers, and logs what is asked of runs.
 func (s *Server) outermost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rec := &recorder{ResponseWriter: w, timeout: s.o.WriteTimeout}
-		began := time.Now()
+		rec := &recorder{ResponseWriter: w, timeout: s.o.WriteTimeout, began: time.Now()}
 		defer func() {
 			cause := recover()
 			if cause != nil && cause != http.ErrAbortHandler {
@@ -102,9 +100,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 					cause = http.ErrAbortHandler // too late for an answer, but not for a broken one
 				}
 			}
-			if strings.HasPrefix(r.URL.Path, "/v1/runs") || rec.Header().Get("X-Run-Id") != "" {
-				s.logRequest(r, rec, time.Since(began), cause != nil)
-			}
+			s.requested(r, rec, cause != nil)
 			if cause != nil {
 				panic(cause)
 			}
@@ -115,7 +111,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			newProblem(codeForbidden, "a page of another site may not do this").write(rec)
 			return
 		}
-		next.ServeHTTP(rec, r.WithContext(access.With(r.Context(), access.Local)))
+		next.ServeHTTP(rec, rec.request(r, access.With(r.Context(), access.Local)))
 	})
 }
 
@@ -134,50 +130,6 @@ func unsafe(r *http.Request) *http.Request {
 	as.Method = http.MethodPost
 	return &as
 }
-
-// logRequest writes a line about a request for a run. The query stays out of it: it holds what users say.
-func (s *Server) logRequest(r *http.Request, rec *recorder, took time.Duration, broken bool) {
-	ctx := r.Context()
-	if !s.log.Enabled(ctx, slog.LevelInfo) {
-		return
-	}
-	attrs := []slog.Attr{
-		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", rec.status),
-		slog.Duration("took", took),
-	}
-	if run := rec.Header().Get("X-Run-Id"); run != "" {
-		attrs = append(attrs, slog.String("run", run))
-	}
-	if broken {
-		attrs = append(attrs, slog.Bool("broken", true))
-	}
-	s.log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
-}
-
-// recorder knows whether an answer has begun, and gives each its time to be taken, since the server as a whole has none.
-type recorder struct {
-	http.ResponseWriter
-	timeout time.Duration
-	status  int
-}
-
-func (rec *recorder) WriteHeader(status int) {
-	if rec.status == 0 {
-		rec.status = status
-		_ = http.NewResponseController(rec.ResponseWriter).SetWriteDeadline(time.Now().Add(rec.timeout))
-	}
-	rec.ResponseWriter.WriteHeader(status)
-}
-
-func (rec *recorder) Write(p []byte) (int, error) {
-	if rec.status == 0 {
-		rec.WriteHeader(http.StatusOK)
-	}
-	return rec.ResponseWriter.Write(p)
-}
-
-// Unwrap is for http.ResponseController.
-func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
 // send answers with a document. Large ones go out in pieces, each with its own time.
 func (s *Server) send(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {

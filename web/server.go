@@ -61,7 +61,8 @@ type Options struct {
 	InlineWorkflows bool          // a request may carry a workflow
 	Version         string
 
-	Observer Observer // is told what happens, to count it; nil is nobody
+	Observer  Observer       // is told what happens, to count it; nil is nobody
+	AccessLog string         // which requests have a line in the log: "off", "runs" or "all"; "" is "runs"
 }
 
 // withDefaults fills in what is not set.

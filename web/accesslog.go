@@ -1,0 +1,273 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/lingserve/lingserve/access"
+)
+
+// Which requests have a line in the log when they end: see [Options.AccessLog].
+const (
+	AccessLogOff  = "off"
+	AccessLogRuns = "runs" // those that begin, follow, change or read runs, and those that were refused or have failed
+	AccessLogAll  = "all"
+)
+
+// AccessLogs are the values of [Options.AccessLog].
+func AccessLogs() []string { return []string{AccessLogOff, AccessLogRuns, AccessLogAll} }
+
+// note is what becomes known of a request on its way, for its line in the log and for metrics.
+type note struct {
+	visitor access.Visitor
+	reason  string // a word that says why it was refused
+}
+
+type noteKey struct{}
+
+// noteOf is the note of the request with this context. There always is one, if only one that nobody reads.
+func noteOf(ctx context.Context) *note {
+	if n, ok := ctx.Value(noteKey{}).(*note); ok {
+		return n
+	}
+	return new(note)
+}
+
+// refused notes why a request gets this answer. w may stand around the recorder.
+func refused(w http.ResponseWriter, reason string) {
+	for {
+		switch v := w.(type) {
+		case *recorder:
+			v.reason = cmp.Or(v.reason, reason)
+			return
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = v.Unwrap()
+		default:
+			return
+		}
+	}
+}
+
+// why is the word for a problem: its own, or its code where that says that somebody was turned away.
+func (p *problem) why() string {
+	switch p.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return cmp.Or(p.reason, p.Code)
+	}
+	return p.reason
+}
+
+// within is a request's context: it knows the note, and where the router writes which route it has taken. One value for both, and
+// no allocation for either.
+type within struct {
+	context.Context
+	rec *recorder
+}
+
+func (c *within) Value(key any) any {
+	switch key {
+	case any(chi.RouteCtxKey):
+		return &c.rec.taken
+	case any(noteKey{}):
+		return &c.rec.note
+	}
+	return c.Context.Value(key)
+}
+
+// recorder knows what there is to know of an answer, and gives each its time to be taken, since the server as a whole has none.
+type recorder struct {
+	http.ResponseWriter
+	timeout time.Duration
+	began   time.Time
+	status  int
+	first   time.Duration // to the first byte
+	bytes   int64         // of the body
+	note
+	taken   chi.Context
+	context within
+}
+
+// request lets the router and everything behind it write down what they know of a request.
+func (rec *recorder) request(r *http.Request, ctx context.Context) *http.Request {
+	rec.context = within{ctx, rec}
+	return r.WithContext(&rec.context)
+}
+
+func (rec *recorder) WriteHeader(status int) {
+	if rec.status == 0 {
+		now := time.Now()
+		rec.status, rec.first = status, now.Sub(rec.began)
+		_ = http.NewResponseController(rec.ResponseWriter).SetWriteDeadline(now.Add(rec.timeout))
+	}
+	rec.ResponseWriter.WriteHeader(status)
+}
+
+func (rec *recorder) Write(p []byte) (int, error) {
+	if rec.status == 0 {
+		rec.WriteHeader(http.StatusOK)
+	}
+	n, err := rec.ResponseWriter.Write(p)
+	rec.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
+
+// noRoute stands for the route of what leads nowhere.
+const noRoute = "other"
+
+// route is the pattern that a request was led by.
+func (s *Server) route(r *http.Request, rec *recorder) string {
+	if pattern := rec.taken.RoutePattern(); pattern != "" {
+		return pattern
+	}
+	// It was answered before it came to the router.
+	method := r.Method
+	if method == http.MethodOptions {
+		method = r.Header.Get("Access-Control-Request-Method")
+	}
+	return cmp.Or(s.router.Find(chi.NewRouteContext(), method, r.URL.Path), noRoute)
+}
+
+// requested counts a request whose answer has ended, and writes its line.
+func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
+	took := time.Since(rec.began)
+	route := s.route(r, rec)
+	e := Exchange{Method: r.Method, Route: route, Status: rec.status, Bytes: rec.bytes, Took: took, Reason: rec.reason, Broken: broken}
+	if e.Method != http.MethodOptions && !slices.Contains(methods, e.Method) {
+		e.Method = noRoute
+	}
+	s.observer.Requested(e)
+	if !s.worth(r, rec, route) {
+		return
+	}
+	ctx := r.Context()
+	if !s.log.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	attrs := make([]slog.Attr, 0, 16)
+	attrs = append(attrs,
+		slog.String("method", e.Method), slog.String("path", pathOf(r, rec, route)), slog.Int("status", rec.status),
+		slog.Duration("took", took), slog.Int64("bytes", rec.bytes))
+	if rec.status != 0 {
+		attrs = append(attrs, slog.Duration("first_byte", rec.first))
+	}
+	if client := s.client(r); client.IsValid() {
+		attrs = append(attrs, slog.String("client", client.String()))
+	}
+	if program := programOf(r.Header.Get("User-Agent")); program != "" {
+		attrs = append(attrs, slog.String("program", program))
+	}
+	if v := &rec.visitor; v.Name != "" {
+		attrs = append(attrs, slog.String("principal", v.Name))
+	}
+	if key := rec.visitor.Key; key != "" {
+		attrs = append(attrs, slog.String("key", key))
+	}
+	if run := rec.Header().Get("X-Run-Id"); run != "" {
+		attrs = append(attrs, slog.String("run", run))
+	}
+	if rec.reason != "" {
+		attrs = append(attrs, slog.String("reason", rec.reason))
+	}
+	if broken {
+		attrs = append(attrs, slog.Bool("broken", true))
+	}
+	s.log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
+}
+
+// probes are the routes that are asked over and over by machines.
+var probes = []string{"/healthz", "/readyz"}
+
+// worth says whether a request is to have a line.
+func (s *Server) worth(r *http.Request, rec *recorder, route string) bool {
+	switch s.o.AccessLog {
+	case AccessLogOff:
+		return false
+	case AccessLogAll:
+		return true
+	}
+	if slices.Contains(probes, route) {
+		return false
+	}
+	return strings.HasPrefix(r.URL.Path, "/v1/runs") || rec.Header().Get("X-Run-Id") != "" || rec.reason != "" || rec.status >= 500
+}
+
+// client is the address that a request comes from.
+func (s *Server) client(r *http.Request) netip.Addr { return access.Proxies{}.Client(r) }
+
+// maxPath is how much of a path stands in the log that leads nowhere.
+const maxPath = 100
+
+// theirs are the parts of paths that people choose: what they call their sessions can be a name or a telephone number, and does not
+// stand in the log.
+var theirs = []string{"id", "thread", "chat"}
+
+// pathOf is the path of a request as it stands in the log: without its query, which holds what users say, and without names that
+// people have chosen.
+func pathOf(r *http.Request, rec *recorder, route string) string {
+	if route == noRoute {
+		return cleanPath(r.URL.Path)
+	}
+	if !strings.ContainsAny(route, "{*") {
+		return route
+	}
+	path := route
+	for i, key := range rec.taken.URLParams.Keys {
+		if i >= len(rec.taken.URLParams.Values) || slices.Contains(theirs, key) {
+			continue
+		}
+		value := clipped(rec.taken.URLParams.Values[i], maxPath)
+		if key == "*" {
+			path = strings.TrimSuffix(path, "*") + value
+		} else {
+			path = strings.Replace(path, "{"+key+"}", value, 1)
+		}
+	}
+	return path
+}
+
+// cleanPath is what is shown of a path that leads nowhere: below places with names that people choose, nothing.
+func cleanPath(path string) string {
+	for _, place := range []string{"/v1/sessions/", "/v1/agui/", "/v1/ui/"} {
+		if strings.HasPrefix(path, place) {
+			return place + "…"
+		}
+	}
+	return clipped(path, maxPath)
+}
+
+// clipped is the beginning of a text, in whole characters.
+func clipped(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	cut := most
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}
+
+// programOf is the first word of a User-Agent, which names a program and its version: as much as tells clients apart. The rest says
+// much of a person's machine, and may be anything.
+func programOf(agent string) string {
+	const most = 40
+	end := strings.IndexFunc(agent, func(c rune) bool {
+		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("/._-+", c))
+	})
+	if end >= 0 {
+		agent = agent[:end]
+	}
+	return agent[:min(len(agent), most)]
+}

@@ -24,7 +24,10 @@ ALONE    = ./bench/parse/TestShapesAreReadRight \
 	./tube/TestATubeIsASliceOfEvents
 alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 
-.PHONY: all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once web client playground browser parts peers clean
+# Version of a release; the commit's tag unless given, or else one made of its time and name.
+VERSION ?=
+
+.PHONY: release image all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once web client playground browser parts peers clean
 
 all: test
 
@@ -107,5 +110,15 @@ PEERS = bench/peers bench/peers/compat bench/peers/aisdk bench/peers/agui bench/
 peers:
 	for folder in $(PEERS); do npm install --no-audit --no-fund --silent --prefix $$folder && $(GO) run ./$$folder || exit 1; done
 
+# What is given out, in dist/: archives for each system with checksums and bills of materials. It builds the commit, whatever the work
+# tree holds, and the same commit gives the same bytes.
+release:
+	$(GO) run ./internal/release -out dist -version "$(VERSION)"
+
+# A container image of the commit.
+image:
+	git archive HEAD | docker build -t lingserve --build-arg VERSION="$(or $(VERSION),devel)" --build-arg COMMIT=$$(git rev-parse HEAD) \
+		--build-arg DATE=$$(git log -1 --format=%cI) -
+
 clean:
-	rm -rf bin
+	rm -rf bin dist

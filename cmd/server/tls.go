@@ -304,7 +304,9 @@ func nearlyOver(leaf *x509.Certificate) bool {
 	return time.Until(leaf.NotAfter) < min(7*24*time.Hour, leaf.NotAfter.Sub(leaf.NotBefore)/4)
 }
 
-func (f *certificateFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.now.Load(), nil }
+func (f *certificateFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return f.now.Load(), nil
+}
 
 func (f *certificateFiles) names() []string {
 	return slices.DeleteFunc(slices.Clone(f.now.Load().Leaf.DNSNames), func(name string) bool { return strings.HasPrefix(name, "*") })

@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 )
 
@@ -17,21 +18,30 @@ func versionCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 		return usage(stderr, "version", "unexpected argument %q", args[0])
 	}
 	b := build()
-	fmt.Fprintf(stdout, "lingserve %s%s %s %s/%s\n", b.version, parens(b.commit), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(stdout, "lingserve %s%s %s %s/%s\n", b.version, parens(b.commit, b.date), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return exitOK
 }
 
-func parens(s string) string {
-	if s == "" {
+// parens puts in parentheses what there is.
+func parens(all ...string) string {
+	text := strings.Join(slices.DeleteFunc(all, func(s string) bool { return s == "" }), ", ")
+	if text == "" {
 		return ""
 	}
-	return " (" + s + ")"
+	return " (" + text + ")"
 }
 
-// built is what the toolchain wrote into the binary.
-type built struct{ version, commit string }
+// What a release is called, its commit, and when that was made (RFC 3339): its sources have no repository that Go could ask. See
+// internal/release.
+var releaseVersion, releaseCommit, releaseDate string
+
+// built is what the release, or else the toolchain wrote into the binary.
+type built struct{ version, commit, date string }
 
 func build() built {
+	if releaseVersion != "" {
+		return built{releaseVersion, releaseCommit[:min(len(releaseCommit), 12)], releaseDate}.once()
+	}
 	b := built{version: "devel"}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -49,13 +59,20 @@ func build() built {
 			if s.Value == "true" {
 				changed = ", changed"
 			}
+		case "vcs.time":
+			b.date = s.Value
 		}
 	}
-	switch {
-	case strings.Contains(b.version, b.commit): // as in v0.0.0-20260102030405-0123456789ab
-		b.commit = ""
-	case b.commit != "":
+	if b.commit != "" {
 		b.commit += changed
+	}
+	return b.once()
+}
+
+// once leaves out the commit where the version has it, as in v0.0.0-20260102030405-0123456789ab.
+func (b built) once() built {
+	if strings.Contains(b.version, b.commit) {
+		b.commit = ""
 	}
 	return b
 }

@@ -193,18 +193,19 @@ func (l *log) loadLocked(size int64) error {
 	return nil
 }
 
-// recount counts the lines anew that cannot be read, after one was met that the index does not know of. What follows from the
+// recount counts the lines anew that cannot be read, after more of them were met than the index knows of. What follows from the
 // place of an entry stays as it is: ids go on from where they were.
-func (l *log) recount() {
+func (l *log) recount(met int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.finished || l.file == nil || l.writing || l.state.Unreadable > 0 {
+	if l.finished || l.file == nil || l.writing || l.state.Unreadable >= met {
 		return
 	}
-	s, _, err := take(l.file, state{Info: tape.Info{Tape: l.name}}, l.state.Bytes)
-	if err != nil || s.Unreadable == 0 || s.Bytes != l.state.Bytes {
+	_, s, _, err := takeAll(l.file, state{Info: tape.Info{Tape: l.name}}, l.state.Bytes)
+	if err != nil || s.Unreadable <= l.state.Unreadable {
 		return
 	}
+	s.Bytes = l.state.Bytes // also where the last line is the one that cannot be read
 	s.LastID = max(s.LastID, l.state.LastID)
 	s.Session, s.Workspace, s.Title, s.side = l.state.Session, l.state.Workspace, l.state.Title, l.state.side
 	s.tail, _ = tailOf(l.file, s.Bytes)
@@ -264,24 +265,29 @@ func readAnchor(r io.ReaderAt, id int64, at span) (tape.AnchorRef, error) {
 // take reads the tape from the state on and returns the state with the whole batches up to size, and a record for each anchor
 // among them.
 func take(r io.ReaderAt, s state, size int64) (state, []byte, error) {
+	s, _, extra, err := takeAll(r, s, size)
+	return s, extra, err
+}
+
+// takeAll also returns the state with all lines up to size, whether they belong to whole batches or not.
+func takeAll(r io.ReaderAt, s state, size int64) (whole, all state, extra []byte, err error) {
 	buf := getBuffer()
 	defer putBuffer(buf)
 	in := forward{r: r, next: s.Bytes, end: size, buf: *buf}
 	defer func() { *buf = in.buf }()
 	next := s
 	var marks []state // of the batch
-	var extra []byte
 	marked := s.Bytes
 	for {
 		ln, err := in.line()
 		if errors.Is(err, io.EOF) || err == nil && !ln.whole() && ln.end == size {
-			return s, extra, nil
+			return s, next, extra, nil
 		}
 		if errors.Is(err, errCut) {
-			return s, extra, nil // taken back in this moment
+			return s, next, extra, nil // taken back in this moment
 		}
 		if err != nil {
-			return s, nil, err
+			return s, next, nil, err
 		}
 		e, unfinished, err := parse(ln.text)
 		if ln.text == nil || err != nil || e.ID <= next.LastID {
@@ -592,10 +598,20 @@ func (l *log) flush() {
 	l.extra = append(l.extra, extra...)
 	l.writing = false
 	l.stale = l.stale || written
+	kept := l.sideKept
 	if l.stale {
 		l.writeIndexLocked()
 	}
+	named := kept != l.sideKept
 	l.mu.Unlock()
+	if named { // the name of a session is nowhere else
+		l.store.touched(l.name, l.name+sessionEnd)
+		if l.store.sync == SyncAlways {
+			if err := errors.Join(l.store.syncer.syncFile(l.name+sessionEnd), l.store.disk.syncFolder()); err != nil {
+				l.store.log.Warn("the name of a session cannot be made durable", "tape", l.name, "error", err)
+			}
+		}
+	}
 	for _, r := range queue {
 		r.done = true
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"slices"
 
 	"github.com/lingserve/lingserve/tape"
 )
@@ -21,16 +22,26 @@ type source struct {
 	state state
 
 	known   []place // anchors that were passed
-	damaged bool    // a line was met that cannot be read
+	damaged []int64 // offsets of lines that were met and cannot be read
 }
 
-// tell lets the tape count its lines anew, where reading has met one that its state does not know of: the file was damaged after
+// tell lets the tape count its lines anew, where reading has met more that cannot be read than its state knows of: the file was damaged after
 // its index was written.
 func (s *source) tell() {
-	if s.damaged && s.state.Unreadable == 0 && s.log != nil {
-		s.log.recount()
+	if int64(len(s.damaged)) > s.state.Unreadable && s.log != nil {
+		s.log.recount(int64(len(s.damaged)))
 	}
 }
+
+// met notes a line that cannot be read, once however often it is passed.
+func (s *source) met(ln line) {
+	if !slices.Contains(s.damaged, ln.offset) && len(s.damaged) <= maxMet {
+		s.damaged = append(s.damaged, ln.offset)
+	}
+}
+
+// maxMet bounds the lines that are noted. A tape with more of them is a ruin, whose damage need not be counted to the last.
+const maxMet = 1024
 
 // place is where the line of an entry lies.
 type place struct {
@@ -72,7 +83,7 @@ func (s *source) forward(after, before int64) iter.Seq2[tape.Entry, error] {
 			}
 			e, ok := readable(ln)
 			if !ok || e.ID <= last { // seen when the state was made, and counted, or damaged since
-				s.damaged = true
+				s.met(ln)
 				continue
 			}
 			if last = e.ID; e.ID >= before || !yield(e, nil) {
@@ -110,7 +121,9 @@ func (s *source) backward(after, before int64) iter.Seq2[tape.Entry, error] {
 			}
 			e, ok := readable(ln)
 			if !ok || e.ID >= before || skip[ln.offset] {
-				s.damaged = s.damaged || !ok
+				if !ok {
+					s.met(ln)
+				}
 				continue
 			}
 			if e.ID <= after || !yield(e, nil) {

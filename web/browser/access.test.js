@@ -1,32 +1,10 @@
 // The page at / for everybody: by keyboard alone, for screen readers, in both themes, on small windows, without motion.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { audit } from "./audit.js";
 import { launch, test } from "./browser.js";
 import { playground } from "./page.js";
 
 const chrome = await launch();
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-
-// What axe finds in the page as it is, in both themes and at two widths.
-async function audit(page, state) {
-  for (const colorScheme of ["light", "dark"]) {
-    for (const width of [1280, 360]) {
-      await page.emulateMedia({ colorScheme });
-      await page.setViewportSize({ width, height: 800 });
-      if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe);
-      const found = await page.evaluate(async () => {
-        const { violations } = await axe.run(document, { resultTypes: ["violations"] });
-        return violations.filter((v) => ["serious", "critical"].includes(v.impact)).map((v) => `${v.id}: ${v.help}\n${v.nodes.slice(0, 3).map((n) => `  ${n.html} ${n.failureSummary}`).join("\n")}`);
-      });
-      assert.deepEqual(found, [], `${state}, ${colorScheme}, ${width} pixels wide`);
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      assert.ok(wide <= 0, `${state}: at ${width} pixels the page is ${wide} too wide`);
-    }
-  }
-  await page.setViewportSize({ width: 1280, height: 800 });
-}
-
 const prose = "# Heading\n\nText with **weight**, `code` and [a link](https://example.com/).\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```js\nlet x;\n```\n\n> quoted\n\n- [ ] to do\n";
 
 test("axe finds nothing serious in a workflow: before, in the middle, after, and where it went wrong", async (t) => {

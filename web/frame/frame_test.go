@@ -169,6 +169,9 @@ func TestSE_07_AnyBytesGiveExactlyOneEvent(t *testing.T) {
 
 		// SE-08: as many lines as events, for those too who end lines at more than line feeds.
 		n = 0
+		if bytes.ContainsAny(append(lines, stream...), "\u0085\u2028\u2029\v\f\x1c\x1d\x1e") {
+			t.Fatalf("a break of lines that some readers know: %q", append(lines, stream...))
+		}
 		for s := bufio.NewScanner(bytes.NewReader(lines)); s.Scan(); n++ {
 			if n == len(sent) {
 				t.Fatalf("one line too many in %q", lines)
@@ -265,6 +268,9 @@ func FuzzSE_08_LinesOutAreEventsIn(f *testing.F) {
 			lines = frame.AppendJSONL(lines, "run", e)
 		}
 		n := 0
+		if bytes.ContainsAny(append(lines, stream...), "\u0085\u2028\u2029\v\f\x1c\x1d\x1e") {
+			t.Fatalf("a break of lines that some readers know: %q", append(lines, stream...))
+		}
 		for s := bufio.NewScanner(bytes.NewReader(lines)); s.Scan(); n++ {
 			if !json.Valid(s.Bytes()) {
 				t.Fatalf("line %q", s.Bytes())

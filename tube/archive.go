@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"sync"
 )
@@ -217,6 +218,9 @@ func Restore(run string, r io.Reader, o *Options) (*Tube, error) {
 	return t, nil
 }
 
+// unknown is how many events a run has that goes on.
+const unknown = math.MaxUint64
+
 // restore takes a line of an archive of so many events.
 func (t *Tube) restore(a *archived, events uint64) error {
 	f := &t.folded
@@ -240,7 +244,7 @@ func (t *Tube) restore(a *archived, events uint64) error {
 	if err := check(&e); err != nil {
 		return err
 	}
-	if e.Terminal() != (e.N == events-1) {
+	if e.Terminal() != (e.N == events-1) && events != unknown {
 		return fmt.Errorf("event %d of %d is %q: only the last one ends a run", e.N, events, e.Name)
 	}
 	if e.N < f.at.n && t.log.next == f.at.n && len(t.log.blocks) == 0 {
@@ -264,7 +268,7 @@ func (t *Tube) restore(a *archived, events uint64) error {
 
 func (t *Tube) restoreBase(a *archived, events uint64) error {
 	f := &t.folded
-	first := f.visible == nil && t.log.next == 0
+	first := f.visible == nil && t.log.next == t.from && *a.Base >= t.from
 	second := a.Hidden && f.visible != nil && f.all == nil && f.at.n == *a.Base
 	if len(t.log.blocks) > 0 || len(f.kept) > 0 || !first && !second || first && a.Hidden || *a.Base == 0 || *a.Base >= events {
 		return errors.New("a base that was not expected")

@@ -44,6 +44,7 @@ type log struct {
 	next   uint64 // number of the next event
 	size   int    // bytes of all blocks
 	large  int    // size of the largest block that is made for more than one record
+	sealed bool   // the last block takes no more records
 
 	// Of the last block: the uri of its last record, and the places of uris written lately, for bots that write at the same time.
 	uri    span
@@ -69,7 +70,7 @@ func (l *log) same(uri []byte) bool {
 func (l *log) put(e *Event, hidden, terminal bool) {
 	// The most that a record can take: head, two lengths, and what they count.
 	need := 1 + 2*binary.MaxVarintLen64 + len(e.URI) + len(e.Name) + len(e.Value)
-	if len(l.blocks) == 0 || cap(l.blocks[len(l.blocks)-1].data)-len(l.blocks[len(l.blocks)-1].data) < need {
+	if len(l.blocks) == 0 || l.sealed || cap(l.blocks[len(l.blocks)-1].data)-len(l.blocks[len(l.blocks)-1].data) < need {
 		l.grow(need)
 	}
 	b := &l.blocks[len(l.blocks)-1]
@@ -129,7 +130,7 @@ func (l *log) grow(need int) {
 	n = max(min(n, l.large), need)
 	l.blocks = append(l.blocks, block{l.next, make([]byte, 0, n)})
 	l.size += n
-	l.hasURI = false
+	l.hasURI, l.sealed = false, false
 	clear(l.lately[:])
 }
 

@@ -26,6 +26,7 @@ type Document interface {
 type Options struct {
 	MaxBytes int             // of the log in memory; default 8 MiB
 	Document func() Document // an empty document; required
+	From     uint64          // number of the first event; not 0 where the run has had others before, which are not known any more
 	First    func()          // called once, when something is written to the document for the first time; it must not block, nor use the tube
 }
 
@@ -41,6 +42,7 @@ type Tube struct {
 
 	mu       sync.Mutex
 	log      log
+	from     uint64 // number of the first event
 	filters  filters
 	waiting  []*Reader // to be woken by the next event
 	ended    bool
@@ -62,6 +64,8 @@ func New(run string, o *Options) *Tube {
 	}
 	t.log.large = min(max(t.max/16, minBlock), maxBlock)
 	t.folded.make = o.Document
+	t.from, t.log.next, t.folded.at.n, t.folded.rooted = o.From, o.From, o.From, o.From > 0
+	t.sent.Store(o.From)
 	return t
 }
 
@@ -222,5 +226,8 @@ func (t *Tube) SnapshotReader() *Reader {
 }
 
 func (t *Tube) reader(from uint64) *Reader {
+	if from == 0 {
+		from = t.from
+	}
 	return &Reader{tube: t, next: from, lost: true, more: make(chan struct{}, 1)}
 }

@@ -1,0 +1,289 @@
+package tube
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// A journal is how a tube that goes on is written down piece by piece, so that it is known after a crash how far it came:
+// [Tube.Piece] gives what the log has got since, as its own bytes, and where that is too much or not there any more
+// [Tube.AppendBase] gives what it folds to. A [Replay] makes a tube of them again. Nothing of this is work for those who send.
+
+// Place is how far a tube was written down. The zero value is the beginning of its log.
+type Place struct {
+	seq, off int    // of the block, and in it
+	seen     uint64 // the log's next event when its end was reached
+}
+
+// Piece is a part of a block of the log: whole records, whose bytes are part of the log and must not be changed.
+type Piece struct {
+	First  uint64 // number of the block's first event
+	Offset int    // of Data in the block
+	Data   []byte
+}
+
+// Piece returns what stands in the log behind p, one block at most, and moves p behind it; its Data is empty where that is
+// nothing. ok is false where what comes next has left the log.
+func (t *Tube) Piece(p *Place) (piece Piece, ok bool) {
+	if p.seen == t.sent.Load() {
+		return piece, true // thousands of runs that wait cost a look each, not a lock
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := &t.log
+	i := p.seq - l.seq
+	if i < 0 {
+		return piece, false
+	}
+	last := len(l.blocks) - 1
+	if i < last && p.off == len(l.blocks[i].data) {
+		i++
+		p.seq, p.off = p.seq+1, 0
+	}
+	if i <= last {
+		b := l.blocks[i]
+		piece = Piece{b.first, p.off, b.data[p.off:len(b.data):len(b.data)]}
+		p.off = len(b.data)
+	}
+	if i >= last {
+		p.seen = l.next
+	}
+	return piece, true
+}
+
+// Compact says whether the log is whole and takes no more than so many bytes: then its pieces from the beginning are as good
+// as a base, or better, since they have all events.
+func (t *Tube) Compact(bytes int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.log.seq == 0 && t.log.size <= bytes && t.log.begin() == t.from
+}
+
+// AppendBase appends what all events up to now fold to, and those that a document cannot say, as lines of an archive, and
+// moves p behind them.
+func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
+	f := &t.folded
+	f.mu.Lock() // nothing leaves the log meanwhile
+	defer f.mu.Unlock()
+	t.mu.Lock()
+	t.log.sealed = true // what follows begins a block, for a piece can be read only with all of its block before it
+	blocks, seq, next := slices.Clone(t.log.blocks), t.log.seq, t.log.next
+	end := next
+	if t.ended {
+		end = t.terminal
+	}
+	t.mu.Unlock()
+	*p = Place{seq: seq + len(blocks), seen: next}
+	if end == 0 { // there is no base of nothing
+		*p = Place{}
+		return dst
+	}
+	for f.at.n < end && f.at.seq < p.seq {
+		i := f.at.seq - seq
+		f.fold(blocks[i].data, end)
+		if f.at.off == len(blocks[i].data) && i+1 < len(blocks) {
+			f.at = cursor{seq: f.at.seq + 1, n: blocks[i+1].first}
+			continue
+		}
+		break
+	}
+	t.account()
+
+	buf := bytes.NewBuffer(dst)
+	out := archiver{w: buf}
+	out.base(end, f.document(false), false)
+	if f.all != nil {
+		out.base(end, f.all, true)
+	}
+	for _, e := range f.kept {
+		out.event(e)
+	}
+	for _, b := range blocks {
+		for at := (cursor{n: b.first}); at.off < len(b.data); {
+			if e, _ := at.read(b.data); e.Kind >= Done { // the terminal event stands behind what is folded
+				out.event(e)
+			}
+		}
+	}
+	out.flush()
+	return buf.Bytes()
+}
+
+// Replay makes a tube of its base and its pieces, in the order in which they were taken.
+type Replay struct {
+	run     string
+	options Options
+	tube    *Tube
+	block   []byte // as far as it is known
+	at      cursor // in it
+	first   uint64 // number of its first event
+}
+
+// NewReplay returns the replay of a run.
+func NewReplay(run string, o *Options) *Replay {
+	return &Replay{run: run, options: *o, tube: New(run, o)}
+}
+
+// Tube returns the tube as far as it came. It is asked for when all is there.
+func (r *Replay) Tube() *Tube {
+	t := r.tube
+	if l := &t.log; l.begin() != t.from || l.size > t.max/2 {
+		t.forget()
+	}
+	return t
+}
+
+// forget lets go of the log but for the end of the run. Where the log of the tube that was written down had lost its beginning,
+// nobody knows how far that went, and a client may have had an event as a part of a snapshot, with its id, but nothing of what was
+// folded: to go on behind that id from a log that begins before it would be a gap.
+func (t *Tube) forget() {
+	f := &t.folded
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t.foldUp()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for len(t.log.blocks) > 1 || len(t.log.blocks) == 1 && !t.ended {
+		f.keep(t.log.blocks[0], max(t.max/8, minBlock))
+		t.log.shift()
+	}
+	if !t.ended {
+		f.at = cursor{seq: t.log.seq, n: t.log.next}
+	}
+	t.account()
+}
+
+// Base puts what AppendBase has given in the place of all that came before. It takes all of it or nothing.
+func (r *Replay) Base(text []byte) error {
+	t := New(r.run, &r.options)
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		a := new(archived)
+		err := json.Unmarshal(line, a)
+		if err == nil {
+			err = t.restore(a, unknown)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: line %d of a base: %w", ErrArchive, n, err)
+		}
+	}
+	t.account()
+	r.tube, r.block = t, nil
+	return nil
+}
+
+// errPiece says that bytes are not whole records.
+var errPiece = errors.New("not whole records of a log")
+
+// Piece appends a piece, which must follow what is there. What stands before a record that is wrong is taken.
+func (r *Replay) Piece(p Piece) error {
+	switch {
+	case p.Offset == 0 && p.First == r.tube.log.next:
+		r.block, r.first, r.at = nil, p.First, cursor{n: p.First}
+	case p.Offset > 0 && p.First == r.first && p.Offset == len(r.block):
+	default:
+		return fmt.Errorf("%w: a piece does not follow event %d", ErrArchive, r.tube.log.next)
+	}
+	r.block = append(r.block, p.Data...)
+	for r.at.off < len(r.block) {
+		e, terminal, ok := r.at.check(r.block)
+		if !ok {
+			return fmt.Errorf("%w: event %d: %w", ErrArchive, r.at.n, errPiece)
+		}
+		if err := check(&e); err != nil {
+			return fmt.Errorf("%w: event %d: %w", ErrArchive, e.N, err)
+		}
+		if terminal != e.Terminal() {
+			return fmt.Errorf("%w: event %d is %q: only the last one ends a run", ErrArchive, e.N, e.Name)
+		}
+		r.tube.log.sealed = r.tube.log.sealed || terminal // the end has a block of its own; see forget
+		_, size, err := r.tube.append(&e, terminal)
+		if err != nil {
+			return fmt.Errorf("%w: event %d: %w", ErrArchive, e.N, err)
+		}
+		if size > r.tube.max {
+			r.tube.trim(size)
+		}
+	}
+	return nil
+}
+
+// check is read of bytes that may be anything.
+func (c *cursor) check(data []byte) (e Event, terminal, ok bool) {
+	head := data[c.off]
+	rest := data[c.off+1:]
+	take := func() int {
+		v, k := binary.Uvarint(rest)
+		if k <= 0 || v > math.MaxInt32/4 {
+			return -1
+		}
+		rest = rest[k:]
+		return int(v)
+	}
+	n := int(head >> 4)
+	if n == headLong {
+		more := take()
+		if more < 0 {
+			return e, false, false
+		}
+		n += more
+	}
+	same := head&headSame != 0
+	switch {
+	case Kind(head&headKind) == Named:
+		if len(rest) == 0 || len(rest) < 1+int(rest[0]) {
+			return e, false, false
+		}
+		n += 1 + int(rest[0])
+	case same:
+		if c.uri.off == 0 { // no uri stands at the beginning of a block
+			return e, false, false
+		}
+	default:
+		v := take()
+		if v < 0 {
+			return e, false, false
+		}
+		if v&1 == 0 {
+			n += v >> 1
+			break
+		}
+		// The place of a pair that was read before: its length must be one, and its text before here.
+		at := v >> 1
+		if at >= c.off {
+			return e, false, false
+		}
+		length, k := binary.Uvarint(data[at:c.off])
+		if k <= 0 || length&1 != 0 || length>>1 > uint64(c.off-at-k) {
+			return e, false, false
+		}
+	}
+	if n > len(rest) {
+		return e, false, false
+	}
+	e, terminal = c.read(data)
+	return e, terminal, true
+}
+
+// Leap numbers the events that follow from n on, which must be more than there were, where the tube goes on. It is for what was
+// replayed: those between were sent by a tube that is not there any more, and may have been seen. So all who come back get
+// a snapshot, which takes the place of whatever they have.
+func (t *Tube) Leap(n uint64) {
+	t.forget()
+	t.folded.mu.Lock()
+	defer t.folded.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n <= t.log.next || t.ended {
+		return
+	}
+	t.folded.at.n, t.folded.rooted = n, true
+	t.log.next = n
+	t.sent.Store(n)
+}

@@ -16,6 +16,7 @@ type guarded struct {
 	slots    *slots // nil where requests are not bounded
 	provider string // the prefix of its names, and what stands behind it
 	name     string
+	observer Observer // nil is nobody
 }
 
 // Stream asks the model, again where that may help and nothing was passed on.
@@ -27,7 +28,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 		}
 		for n := 1; ; n++ {
 			asked, span := g.begin(ctx, &req, n)
-			passed, err := g.inSlot(asked, span, &req, yield)
+			passed, err := g.inSlot(asked, span, g.observe(n), &req, yield)
 			span.end(context.Cause(ctx), err)
 			if err == nil {
 				return
@@ -56,7 +57,10 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 
 // inSlot is an attempt that has a slot of its provider from its beginning to its end, whatever that is. While it waits for another
 // attempt, it has none.
-func (g *guarded) inSlot(ctx context.Context, span *attemptSpan, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+func (g *guarded) inSlot(ctx context.Context, span *attemptSpan, o *observed, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+	if o != nil {
+		defer func() { o.end(context.Cause(ctx), err) }() // after a panic of the reader, too
+	}
 	if g.slots != nil {
 		if err := g.slots.take(ctx); err != nil {
 			return false, err
@@ -64,12 +68,13 @@ func (g *guarded) inSlot(ctx context.Context, span *attemptSpan, req *Request, y
 		defer g.slots.give()
 		span.inSlot()
 	}
-	return g.attempt(ctx, span, req, yield)
+	o.sent()
+	return g.attempt(ctx, span, o, req, yield)
 }
 
 // attempt asks the model once. It says whether a chunk was passed on, and the error that ended it: nil when the answer is
 // complete or the reader has left.
-func (g *guarded) attempt(ctx context.Context, span *attemptSpan, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
 	ctx, w := newWatch(ctx, g.timeouts)
 	defer w.stop()
 	for chunk, err := range g.ask(ctx, req) {
@@ -84,6 +89,9 @@ func (g *guarded) attempt(ctx context.Context, span *attemptSpan, req *Request, 
 		token := chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil || chunk.ToolResult != nil
 		if span != nil {
 			span.saw(&chunk, token)
+		}
+		if o != nil {
+			o.saw(&chunk, token)
 		}
 		w.pause()
 		if !yield(chunk, nil) {

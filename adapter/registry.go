@@ -30,7 +30,8 @@ type Registry struct {
 	Timeouts Timeouts
 	Retries  Retries
 	Slots    Slots
-	Default  string // used for the name ""
+	Default  string   // used for the name ""
+	Observer Observer // is told of each request, to count it; nil is nobody
 
 	providers map[string]Provider
 
@@ -94,7 +95,7 @@ func (r *Registry) model(name string) (Model, error) {
 		}
 		return nil, e
 	}
-	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest}, nil
+	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer}, nil
 }
 
 // invalid makes the error of a name that names no model.

@@ -1,0 +1,70 @@
+package adapter
+
+// Observer is told of each request to a provider, so that it can be counted. Its methods, and those of what they return, are called
+// synchronously and from many goroutines: they must not block. A model's name may be one that a caller has made up.
+type Observer interface {
+	// Ask is told of an attempt, the n-th at a request, before it waits for a slot.
+	Ask(provider, model string, n int) Attempt
+}
+
+// Attempt is told how an attempt goes on. Its methods are called in this order, from one goroutine; End always, the others where it
+// comes so far.
+type Attempt interface {
+	Sent()  // it has its slot, and the provider is asked
+	First() // the first of the answer is there
+	// End has the code of an [Error], [Complete] or [Left]; and what the provider has counted, which is nothing where it has not.
+	End(outcome string, u Usage)
+}
+
+// Outcomes of attempts that have not failed.
+const (
+	Complete = "ok"
+	Left     = "canceled" // whoever asked did not want the rest
+)
+
+// observed is the watching of one attempt; nil where nobody does.
+type observed struct {
+	Attempt
+	usage    Usage
+	begun    bool
+	complete bool
+}
+
+func (g *guarded) observe(n int) *observed {
+	if g.observer == nil {
+		return nil
+	}
+	return &observed{Attempt: g.observer.Ask(g.provider, g.name, n)}
+}
+
+func (o *observed) sent() {
+	if o != nil {
+		o.Sent()
+	}
+}
+
+// saw looks at a chunk; token says that there is something of the answer in it.
+func (o *observed) saw(c *Chunk, token bool) {
+	if token && !o.begun {
+		o.begun = true
+		o.First()
+	}
+	if c.Usage != nil {
+		o.usage = *c.Usage
+	}
+	if c.Finish != "" {
+		o.complete = true
+	}
+}
+
+// end ends it. over is the context's cause where whoever asked has ended it, err what the attempt has failed of.
+func (o *observed) end(over, err error) {
+	switch {
+	case err == nil && o.complete:
+		o.End(Complete, o.usage)
+	case err == nil || over != nil:
+		o.End(Left, o.usage)
+	default:
+		o.End(asError(err).Code, o.usage)
+	}
+}

@@ -114,6 +114,11 @@ func ticketOf(query string) string {
 	return values[TicketParameter][0]
 }
 
+// HasTicket says whether a request's address has a ticket in it, good or not.
+func HasTicket(r *http.Request) bool {
+	return strings.Contains(r.URL.RawQuery, TicketParameter) && r.URL.Query().Has(TicketParameter)
+}
+
 // WithoutTicket is a request without the ticket in its address, which handlers do not know and logs must not have. It is the same one
 // where there is none.
 func WithoutTicket(r *http.Request) *http.Request {

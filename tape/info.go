@@ -124,7 +124,7 @@ func Page(infos []Info, q SessionQuery) iter.Seq2[Info, error] {
 		n := 0
 		for _, info := range infos {
 			switch {
-			case q.Workspace != "" && info.Workspace != q.Workspace, q.After != "" && newer(last, info) >= 0, IsFork(info.Tape):
+			case q.Workspace != "" && info.Workspace != q.Workspace, !strings.HasPrefix(info.Session, q.Prefix), q.After != "" && newer(last, info) >= 0, IsFork(info.Tape):
 				continue
 			case q.Limit > 0 && n == q.Limit, !yield(info, nil):
 				return

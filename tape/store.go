@@ -95,6 +95,7 @@ type AnchorRef struct {
 // SessionQuery selects sessions. The zero value lists all of them.
 type SessionQuery struct {
 	Workspace string // only of this workspace; "" is any
+	Prefix    string // only those whose ids begin with it; "" is any
 	After     string // Info.Cursor of the last one seen; "" begins with the newest
 	Limit     int    // 0 is no limit
 }

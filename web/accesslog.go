@@ -204,7 +204,7 @@ func (s *Server) worth(r *http.Request, rec *recorder, route string) bool {
 }
 
 // client is the address that a request comes from.
-func (s *Server) client(r *http.Request) netip.Addr { return access.Proxies{}.Client(r) }
+func (s *Server) client(r *http.Request) netip.Addr { return s.o.Proxies.Client(r) }
 
 // maxPath is how much of a path stands in the log that leads nowhere.
 const maxPath = 100

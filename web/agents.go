@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/agent/workflow"
@@ -107,17 +109,13 @@ func (door) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (stri
 }
 
 // prepareAgent checks a run of an agent against what there is.
-func (s *Server) prepareAgent(a *ask) (spec, *problem) {
-	var sp spec
+func (s *Server) prepareAgent(p access.Principal, a *ask) (spec, *problem) {
+	sp := spec{owner: p.Owner(), role: p.Role}
 	if s.o.Turns == nil {
 		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; this server has no agents")
 	}
-	known := false
-	for _, name := range s.o.Agents.Names() {
-		known = known || name == a.Agent
-	}
-	if !known {
-		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; expected one of "+strings.Join(s.o.Agents.Names(), ", "))
+	if names := s.agents(p); !slices.Contains(names, a.Agent) {
+		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; expected one of "+strings.Join(names, ", "))
 	}
 	var misfits []misfit
 	fail := func(pointer, detail string) { misfits = append(misfits, misfit{Pointer: pointer, Detail: detail}) }
@@ -128,13 +126,13 @@ func (s *Server) prepareAgent(a *ask) (spec, *problem) {
 		fail("/params", "an agent takes no params")
 	}
 	if a.Session != "" {
-		if why := noSession(a.Session); why != "" {
+		if why := noSession(p, a.Session); why != "" {
 			fail("/session", why)
 		}
 	}
 	if by, ok := s.o.Agents.(ByWorkflow); ok && len(misfits) == 0 {
 		if workflow := by.Workflow(a.Agent); workflow != "" {
-			return s.prepareByWorkflow(a, workflow)
+			return s.prepareByWorkflow(p, a, workflow)
 		}
 	}
 	var text string
@@ -178,7 +176,7 @@ func (s *Server) prepareAgent(a *ask) (spec, *problem) {
 }
 
 // prepareByWorkflow checks a run of an agent that a workflow answers for.
-func (s *Server) prepareByWorkflow(a *ask, workflow string) (spec, *problem) {
+func (s *Server) prepareByWorkflow(by access.Principal, a *ask, workflow string) (spec, *problem) {
 	if _, ok := s.o.Workflows.Get(workflow); !ok {
 		p := newProblem(codeInternal, "the workflow that answers for this agent is not there; the server's log says more under this id")
 		p.ID = newRunID()
@@ -195,7 +193,7 @@ func (s *Server) prepareByWorkflow(a *ask, workflow string) (spec, *problem) {
 	if as.Session == "" { // one of its own, in which the conversation can go on
 		as.Session = newRunID()
 	}
-	sp, p := s.prepare(&as)
+	sp, p := s.prepare(by, &as)
 	if p == nil {
 		sp.agent.as = a.Agent
 	}
@@ -275,7 +273,7 @@ func (s *Server) startAgent(sp spec) (r *run, id string, again bool, p *problem)
 	ctx, cancel := context.WithCancelCause(s.runs.ctx)
 	a.cancel = cancel
 	m := &webchannel.Message{
-		Principal: sp.owner, Session: sp.session, Run: a.id, Key: sp.key, Agent: cmp.Or(a.as, a.name), Text: a.envelope.Content, Workflow: a.answer != nil,
+		Principal: sp.owner, Role: sp.role, Session: sp.session, Run: a.id, Key: sp.key, Agent: cmp.Or(a.as, a.name), Text: a.envelope.Content, Workflow: a.answer != nil,
 		Admission: a.admission,
 		Dispatch: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 			return a.dispatch(ctx, t, &sp)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/agent"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
@@ -38,9 +39,9 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 	}); p != nil {
 		return p
 	}
-	target, ok := s.target(pathValue(r, "agent"))
+	target, ok := s.target(who(r), pathValue(r, "agent"))
 	if !ok {
-		return s.noTarget(pathValue(r, "agent"))
+		return s.noTarget(who(r), pathValue(r, "agent"))
 	}
 	if st.idempotencyKey(d, r); len(d.misfits) > 0 {
 		return invalid(d.misfits...)
@@ -66,7 +67,7 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 	policy := st.OnBusy
 	st.ask = target
 	st.OnBusy, st.Done, st.format = policy, true, frame.SSE
-	if s.o.Turns != nil {
+	if s.o.Turns != nil && who(r).Remembers() { // who may not has what was said in the request
 		st.Session = in.Thread
 	}
 	notes, p := s.askedBy(&st.ask, in)
@@ -96,9 +97,9 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 	return nil
 }
 
-// noTarget says who could have been asked.
-func (s *Server) noTarget(name string) *problem {
-	agents, workflows := s.targets()
+// noTarget says who could have been asked by somebody.
+func (s *Server) noTarget(p access.Principal, name string) *problem {
+	agents, workflows := s.targets(p)
 	names := append(agents, workflows...)
 	if len(names) > 20 {
 		names = append(names[:20], "…")
@@ -255,7 +256,7 @@ func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run, *problem) {
 		switch {
 		case p != nil:
 			continue // the client has to get rid of it somehow
-		case run.lane() != webchannel.SessionKey(who(r).Owner(), in.Thread):
+		case who(r).Remembers() && run.lane() != webchannel.SessionKey(who(r).Owner(), in.Thread):
 			return nil, invalid(misfit{Pointer: at, Detail: "is of another thread"})
 		case of != nil && of != run:
 			return nil, invalid(misfit{Pointer: at, Detail: "is of another run than the one before"})
@@ -377,9 +378,9 @@ func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
 	})
 	name, thread := pathValue(r, "agent"), pathValue(r, "thread")
 	if p == nil {
-		if _, ok := s.target(name); !ok {
-			p = s.noTarget(name)
-		} else if why := noSession(thread); why != "" {
+		if _, ok := s.target(who(r), name); !ok {
+			p = s.noTarget(who(r), name)
+		} else if why := noSession(who(r), thread); why != "" {
 			p = newProblem(codeNotFound, "there is no such thread: "+why)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/lingserve/lingserve/access"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web/agui"
 )
@@ -38,7 +40,7 @@ func (s *Server) newest(ctx context.Context, session string, kinds ...tape.Kind)
 	if s.o.Tapes == nil {
 		return nil, nil
 	}
-	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, session)
+	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(access.From(ctx).Owner(), session))
 	if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
 		return nil, nil
 	}

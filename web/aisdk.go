@@ -66,7 +66,7 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 	if st.idempotencyKey(d, r); len(d.misfits) > 0 {
 		return invalid(d.misfits...)
 	}
-	if s.o.Turns != nil {
+	if s.o.Turns != nil && who(r).Remembers() { // who may not has what was said in the request
 		st.Session = req.Chat
 	}
 	if st.Input = req.Input; st.Input == nil {
@@ -197,11 +197,11 @@ func (s *Server) objectUI(w http.ResponseWriter, r *http.Request) *problem {
 // targetUI is the agent or workflow that the path names.
 func (s *Server) targetUI(r *http.Request) (ask, *problem) {
 	name := pathValue(r, "agent")
-	a, ok := s.target(name)
+	a, ok := s.target(who(r), name)
 	if ok {
 		return a, nil
 	}
-	return a, s.noTarget(name)
+	return a, s.noTarget(who(r), name)
 }
 
 // continueUI gives the answers of a message to those who wait for them, and goes on with the run behind the question.
@@ -213,7 +213,7 @@ func (s *Server) continueUI(w http.ResponseWriter, r *http.Request, req *aisdk.R
 	if p != nil {
 		return p
 	}
-	if run.lane() != webchannel.SessionKey(who(r).Owner(), req.Chat) {
+	if who(r).Remembers() && run.lane() != webchannel.SessionKey(who(r).Owner(), req.Chat) {
 		return newProblem(codeNotFound, "there is no such answer in this chat")
 	}
 	reader := run.tube.NewReader(0)

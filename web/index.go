@@ -11,7 +11,7 @@ import (
 
 // getIndex is what stands at /: the page for browsers, and a text about what is here for curl and its like.
 func (s *Server) getIndex(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Vary", "Accept")
+	w.Header().Add("Vary", "Accept")
 	if wantsPage(r.Header["Accept"]) {
 		playground.Serve(w, r)
 		return

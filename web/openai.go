@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/bot"
@@ -71,7 +72,7 @@ func (s *Server) postCompletion(w http.ResponseWriter, r *http.Request) {
 		invalid(d.misfits...).openai(w, q)
 		return
 	}
-	if refusal := s.completionOf(&st.ask, q); refusal != nil {
+	if refusal := s.completionOf(who(r), &st.ask, q); refusal != nil {
 		writeOpenAI(w, refusal)
 		return
 	}
@@ -139,10 +140,10 @@ func (s *Server) shapeOf(a *ask) (shape openai.Shape) {
 }
 
 // completionOf makes an ask of a request: what its model names, with the messages as that takes them.
-func (s *Server) completionOf(a *ask, q *openai.Request) *openai.Error {
-	target, ok := s.target(q.Model)
+func (s *Server) completionOf(p access.Principal, a *ask, q *openai.Request) *openai.Error {
+	target, ok := s.target(p, q.Model)
 	if !ok {
-		if _, err := s.o.Models.Model(q.Model); err != nil || !strings.Contains(q.Model, ":") {
+		if _, err := s.o.Models.Model(q.Model); err != nil || !strings.Contains(q.Model, ":") || !p.Runs("") {
 			return s.noModel(q.Model)
 		}
 		target.Model = q.Model
@@ -158,7 +159,7 @@ func (s *Server) completionOf(a *ask, q *openai.Request) *openai.Error {
 		return &openai.Error{Status: http.StatusBadRequest, Code: codeInvalid, Param: "response_format", Message: "an agent answers with text, and a workflow with a document " +
 			"of its own schema; leave it out, or ask a model"}
 	}
-	if q.Session != "" && s.o.Turns != nil {
+	if q.Session != "" && s.o.Turns != nil && p.Remembers() { // who may not has said all that there is, as these clients do
 		a.Session = q.Session
 	}
 	instructions, before, now, refusal := q.Conversation()

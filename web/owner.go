@@ -1,10 +1,79 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/lingserve/lingserve/access"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 )
 
 // who asks. Where nobody has to say who they are, it is the one user of the server.
 func who(r *http.Request) access.Principal { return access.From(r.Context()) }
+
+// mayStart says what keeps somebody from starting what is asked for: nil where nothing does. It is asked before it is looked whether
+// there is such a thing, so that nobody learns that of what is not for them.
+func mayStart(p access.Principal, a *ask) *problem {
+	switch {
+	case a.Agent != "" && !p.Asks(a.Agent):
+		return newProblem(codeForbidden, "you may not ask the agent "+quote(a.Agent))
+	case a.Workflow != "" && !p.Runs(a.Workflow):
+		return newProblem(codeForbidden, "you may not run the workflow "+quote(a.Workflow))
+	case a.Inline != nil && !p.Runs(""):
+		return newProblem(codeForbidden, "you may not run workflows of your own")
+	case a.Completion != nil && !p.Runs(""):
+		return newProblem(codeForbidden, "you may not ask models, but only what has a name here; GET /v1/models lists it")
+	case a.Session != "" && !p.Remembers():
+		return newProblem(codeForbidden, noMemory)
+	}
+	return nil
+}
+
+// noMemory is told to those who may not use sessions.
+const noMemory = "you may not use sessions"
+
+// remembers lets only those through who may use sessions.
+func remembers(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !who(r).Remembers() {
+			newProblem(codeForbidden, noMemory).at(w, r)
+			return
+		}
+		h(w, r)
+	}
+}
+
+// nameOf is what somebody calls a session of theirs, of which the tape says the lane.
+func nameOf(p access.Principal, lane string) string {
+	name, _ := webchannel.SessionName(p.Owner(), lane)
+	return name
+}
+
+// admit counts a run for its caller, who may have no more of them at once, and no new one after having used too many tokens. What
+// was taken before is not refused any more. The lock of runs is held, so that runs that begin together are counted one after the other.
+func (rs *runs) admit(sp *spec) (release func(), p *problem) {
+	limits := rs.o.Access.Limits
+	if limits == nil || sp.caller == "" {
+		return nil, nil
+	}
+	release, d := limits.Run(sp.caller)
+	if refusal, ok := errors.AsType[*access.Refusal](d.Err()); ok && !sp.follows {
+		return nil, problemOf(refusal)
+	}
+	return release, nil
+}
+
+// release stops counting a run that has ended, and charges its caller for the tokens that it has used.
+func (rs *runs) release(r *run) {
+	if rs.o.Access.Limits == nil || r.caller == "" {
+		return
+	}
+	if r.release != nil {
+		r.release()
+	}
+	tokens := 0
+	for _, u := range r.outcome.Usage {
+		tokens += u.TotalTokens
+	}
+	rs.o.Access.Limits.Charge(r.caller, tokens)
+}

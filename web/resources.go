@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/api"
 	"github.com/lingserve/lingserve/flow"
@@ -35,6 +36,9 @@ func (s *Server) getWorkflows(w http.ResponseWriter, r *http.Request) {
 	}{Workflows: []flow.Info{}}
 	for _, wf := range s.o.Workflows.All() {
 		info := wf.Info()
+		if !who(r).Runs(info.Name) {
+			continue
+		}
 		info.Graph = nil // one workflow has it; a list need not
 		list.Workflows = append(list.Workflows, info)
 	}
@@ -44,9 +48,13 @@ func (s *Server) getWorkflows(w http.ResponseWriter, r *http.Request) {
 // getWorkflow describes one workflow: its input and its graph.
 func (s *Server) getWorkflow(w http.ResponseWriter, r *http.Request) {
 	name := pathValue(r, "name")
+	if p := mayStart(who(r), &ask{Workflow: name}); p != nil {
+		p.write(w)
+		return
+	}
 	wf, ok := s.o.Workflows.Get(name)
 	if !ok {
-		newProblem(codeNotFound, "there is no workflow "+quote(name)+"; "+s.workflowNames()).write(w)
+		newProblem(codeNotFound, "there is no workflow "+quote(name)+"; "+s.workflowNames(who(r))).write(w)
 		return
 	}
 	s.sendJSON(w, r, http.StatusOK, wf.Info())
@@ -74,8 +82,8 @@ type model struct {
 }
 
 // models are the models that can be used: those that are configured, the default, and what the workflows name at this moment; and
-// behind them the agents and workflows, which take a model's place for OpenAI's clients.
-func (s *Server) models() (list []model) {
+// behind them the agents and workflows, which take a model's place for OpenAI's clients. It has what somebody may use.
+func (s *Server) models(p access.Principal) (list []model) {
 	standard := cmp.Or(s.o.Bot.Model, s.o.Models.Default)
 	first := adapter.Links(standard)[0]
 	add := func(name, owner string, first bool) {
@@ -83,10 +91,13 @@ func (s *Server) models() (list []model) {
 		list = append(list, model{name, "model", s.began.Unix(), owner, first})
 	}
 	for _, name := range s.o.Models.Usable(append(s.o.Workflows.Models(), standard)...) {
+		if !p.Runs("") {
+			break
+		}
 		provider, _, _ := strings.Cut(name, ":")
 		add(name, provider, name == first)
 	}
-	agents, workflows := s.targets()
+	agents, workflows := s.targets(p)
 	for _, name := range agents {
 		add(name, "agent", false)
 	}
@@ -101,15 +112,15 @@ func (s *Server) getModels(w http.ResponseWriter, r *http.Request) {
 	s.sendJSON(w, r, http.StatusOK, struct {
 		Object string  `json:"object"`
 		Data   []model `json:"data"`
-	}{"list", append([]model{}, s.models()...)})
+	}{"list", append([]model{}, s.models(who(r))...)})
 }
 
 // getModel describes one of them. Its name may have slashes, escaped or not.
 func (s *Server) getModel(w http.ResponseWriter, r *http.Request) {
 	name := pathValue(r, "*")
-	target, _ := s.target(name)
-	for _, m := range s.models() {
-		if of, ok := s.target(m.ID); m.ID == name || ok && of.Agent == target.Agent && of.Workflow == target.Workflow {
+	target, _ := s.target(who(r), name)
+	for _, m := range s.models(who(r)) {
+		if of, ok := s.target(who(r), m.ID); m.ID == name || ok && of.Agent == target.Agent && of.Workflow == target.Workflow {
 			m.ID = name // it may have a prefix that it does not need
 			s.sendJSON(w, r, http.StatusOK, m)
 			return
@@ -132,6 +143,9 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) {
 
 // getReady says whether new runs are taken. That a channel does not work is told too, but makes the server no less ready: its runs
 // and the other channels have nothing to do with it.
+//
+// Neither does overload: what watches the server would send nobody to it any more, those neither who come back to their runs, and all
+// who are new to the other servers, which have as much to do and would be next. Whoever is refused here is told when to come back.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	if s.runs.isDraining() {
 		w.Header().Set("Retry-After", "5")

@@ -31,7 +31,7 @@ func (s *Server) routes() http.Handler {
 	document("/openapi.yaml", s.getContract)
 	document("/v1/agents", s.getAgents)
 	r.Post("/v1/agui/{agent}", s.postAGUI)
-	r.Get("/v1/agui/{agent}/{thread}", s.getAGUI)
+	r.Get("/v1/agui/{agent}/{thread}", remembers(s.getAGUI))
 	r.Post("/v1/chat/completions", s.postCompletion)
 	document("/v1/models", s.getModels)
 	document("/v1/models/*", s.getModel)
@@ -45,14 +45,15 @@ func (s *Server) routes() http.Handler {
 	r.Post("/v1/runs/{run}/approvals/{call}", s.postApproval)
 	r.Post("/v1/ui/{agent}", s.postUI)
 	r.Post("/v1/ui/{agent}/object", s.postUIObject)
-	document("/v1/ui/{agent}/{chat}", s.getUIChat)
-	r.Get("/v1/ui/{agent}/{chat}/stream", s.getUIStream)
+	document("/v1/ui/{agent}/{chat}", remembers(s.getUIChat))
+	r.Get("/v1/ui/{agent}/{chat}/stream", remembers(s.getUIStream))
 	document("/v1/sessions", s.withTapes(s.getSessions))
 	document("/v1/sessions/{id}", s.withSession(s.getSession))
 	r.Delete("/v1/sessions/{id}", s.withSession(s.deleteSession))
 	r.Get("/v1/sessions/{id}/tape", s.withSession(s.getTape))
 	r.Post("/v1/sessions/{id}/handoff", s.withSession(s.postHandoff))
 	r.Post("/v1/sessions/{id}/fork", s.withSession(s.postFork))
+	r.Post("/v1/tickets", s.postTicket)
 	r.Post("/v1/channels/{channel}/webhook", s.postWebhook)
 	s.router = r
 	return s.outermost(r)
@@ -105,25 +106,22 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 				panic(cause)
 			}
 		}()
-		h := rec.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		if err := s.guard.Check(unsafe(r)); err != nil {
-			newProblem(codeForbidden, "a page of another site may not do this").write(rec)
-			return
+		secure(rec.Header())
+		if in := s.enter(rec, r); in != nil {
+			next.ServeHTTP(rec, in)
 		}
-		next.ServeHTTP(rec, rec.request(r, access.With(r.Context(), access.Local)))
 	})
 }
 
 // unsafe returns the request as it is to be judged. A GET counts as a POST where it starts a run, which costs money, where it ends one
-// with its connection, and where it is told once what others then are not.
+// with its connection, where it is told once what others then are not, and where it uses a ticket up.
 func unsafe(r *http.Request) *http.Request {
 	if r.Method != http.MethodGet || r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" {
 		return r
 	}
 	path := r.URL.Path
 	once := strings.HasPrefix(path, "/v1/ui/") && strings.HasSuffix(path, "/stream")
-	if path != "/v1/runs" && !once && !r.URL.Query().Has("on_disconnect") {
+	if path != "/v1/runs" && !once && !r.URL.Query().Has("on_disconnect") && !access.HasTicket(r) {
 		return r
 	}
 	as := *r

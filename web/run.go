@@ -56,6 +56,8 @@ type run struct {
 	manager atomic.Pointer[ling.Manager]
 
 	observer RunObserver // of a run that this server has begun
+	caller   string      // whom it is counted for; "" is nobody
+	release  func()      // stops counting it; nil where it is not counted
 
 	done chan struct{} // closed when the members below are set
 	outcome

@@ -16,6 +16,7 @@ import (
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -72,8 +73,10 @@ func newRuns(o *Options, d *disk) *runs {
 
 // spec is a run that has been checked and can be started.
 type spec struct {
-	id       string // of the run; "" until it is started
-	owner    string // who starts it
+	id       string    // of the run; "" until it is started
+	owner    string    // who starts it
+	role     tool.Role // of who starts it
+	caller   string    // whom it is counted for; "" is nobody
 	workflow flow.Workflow
 	agent    *agentRun // a run that is a turn; then workflow stands for it
 	session  string
@@ -155,6 +158,10 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		p.retryAfter = 2 * time.Second
 		return nil, "", p
 	}
+	release, p := rs.admit(&sp)
+	if p != nil {
+		return nil, "", p
+	}
 	if sp.id == "" {
 		sp.id = newRunID()
 	}
@@ -162,6 +169,7 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		id: sp.id, of: sp.of(), owner: sp.owner, session: sp.session, keyed: sp.key != "",
 		began: time.Now(), done: make(chan struct{}),
 	}
+	r.caller, r.release = sp.caller, release
 	r.observer = rs.o.Observer.Run(r.of.Workflow, r.of.Agent)
 	m := rs.manager(rs.ctx, &sp, r.observer.First)
 	r.tube = m.Tube()
@@ -254,6 +262,7 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	}
 	rs.log.LogAttrs(rs.ctx, slog.LevelInfo, "run ended", attrs...)
 	r.observer.End(o.Status, code)
+	rs.release(r)
 
 	if r.keyed && rs.disk != nil {
 		// At once and not when memory runs out: the key's promise holds across a crash.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/channel"
@@ -61,8 +62,12 @@ type Options struct {
 	InlineWorkflows bool          // a request may carry a workflow
 	Version         string
 
-	Observer  Observer       // is told what happens, to count it; nil is nobody
-	AccessLog string         // which requests have a line in the log: "off", "runs" or "all"; "" is "runs"
+
+	Access  Access         // who may ask, and how much; zero lets everybody in
+	Proxies access.Proxies // are believed when they say whom they speak for
+
+	Observer  Observer // is told what happens, to count it; nil is nobody
+	AccessLog string   // which requests have a line in the log: "off", "runs" or "all"; "" is "runs"
 }
 
 // withDefaults fills in what is not set.
@@ -107,7 +112,8 @@ type Server struct {
 	handler  http.Handler // router, and what stands around it
 	router   chi.Routes
 	guard    *http.CrossOriginProtection
-	keyed    sync.Mutex // one start of an agent at a time that has an Idempotency-Key
+	tickets  *access.Tickets // those of the door, where it has some
+	keyed    sync.Mutex      // one start of an agent at a time that has an Idempotency-Key
 	began    time.Time
 
 	stopping context.Context // ends when streams must be broken off
@@ -132,6 +138,15 @@ func New(o Options) (*Server, error) {
 			return nil, err
 		}
 		s.disk = d
+	}
+	if err := o.Access.CORS.Trust(s.guard); err != nil {
+		return nil, err
+	}
+	if d := o.Access.Door; d != nil {
+		s.tickets = d.Tickets
+	}
+	if s.tickets == nil { // good for nothing, but a client need not know that
+		s.tickets = access.NewTickets(access.TicketsOptions{})
 	}
 	if o.Turns != nil {
 		if s.o.Kernel == nil {

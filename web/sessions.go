@@ -13,7 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/channel"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/frame"
@@ -46,9 +48,9 @@ type anchor struct {
 	Date  time.Time       `json:"date"`
 }
 
-func sessionOf(i tape.Info) session {
+func sessionOf(p access.Principal, i tape.Info) session {
 	return session{
-		ID: i.Session, Tape: i.Tape, Title: i.Title, Created: i.Created, Updated: i.Updated, LastID: i.LastID, Bytes: i.Bytes,
+		ID: nameOf(p, i.Session), Tape: i.Tape, Title: i.Title, Created: i.Created, Updated: i.Updated, LastID: i.LastID, Bytes: i.Bytes,
 		Counts: sessionCounts{Entries: i.Entries, Anchors: i.Anchors, Unreadable: i.Unreadable},
 	}
 }
@@ -67,19 +69,19 @@ const noSessions = "sessions are not configured on this server"
 
 // withTapes lets only those requests through that there is a store for.
 func (s *Server) withTapes(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return remembers(func(w http.ResponseWriter, r *http.Request) {
 		if s.o.Tapes == nil {
 			newProblem(codeNotFound, noSessions).write(w)
 			return
 		}
 		h(w, r)
-	}
+	})
 }
 
-// withSession finds the session that the path names.
+// withSession finds the session that the path names, among those of who asks.
 func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *tape.Tape)) http.HandlerFunc {
 	return s.withTapes(func(w http.ResponseWriter, r *http.Request) {
-		t, err := tape.Lookup(r.Context(), s.o.Tapes, s.o.Workspace, pathValue(r, "id"))
+		t, err := tape.Lookup(r.Context(), s.o.Tapes, s.o.Workspace, webchannel.SessionKey(who(r).Owner(), pathValue(r, "id")))
 		if err != nil {
 			s.tapeProblem(r.Context(), err).write(w)
 			return
@@ -93,9 +95,12 @@ func unfit(err error) string { return strings.TrimPrefix(err.Error(), tape.ErrIn
 
 // noSession says why an id cannot be that of a session that somebody names; "" where it can. A blank one would be everybody's: an
 // agent takes it for none.
-func noSession(id string) string {
+func noSession(p access.Principal, id string) string {
 	if err := tape.CheckSession(id); err != nil {
 		return unfit(err)
+	}
+	if _, ok := webchannel.SessionName(p.Owner(), webchannel.SessionKey(p.Owner(), id)); !ok {
+		return "a session id is too long beside the name of who has it; what is not a letter, a digit or a mark of ASCII counts as three bytes"
 	}
 	if strings.TrimSpace(id) == "" {
 		return "a session id is not blank"
@@ -126,7 +131,7 @@ func sessionPath(id string) string { return "/v1/sessions/" + url.PathEscape(id)
 
 // getSessions lists the sessions, the one that was used last first.
 func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
-	q := tape.SessionQuery{Workspace: s.o.Workspace, Limit: sessionsPage}
+	q := tape.SessionQuery{Workspace: s.o.Workspace, Prefix: webchannel.SessionPrefix(who(r).Owner()), Limit: sessionsPage}
 	d := &decoder{}
 	if p := d.query(r, map[string]func(string){
 		"limit": func(value string) { q.Limit = d.count(value, maxSessions) },
@@ -155,7 +160,7 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
 			list.Next = last.Cursor()
 			break
 		}
-		list.Sessions = append(list.Sessions, sessionOf(in))
+		list.Sessions = append(list.Sessions, sessionOf(who(r), in))
 		last = in
 	}
 	s.sendJSON(w, r, http.StatusOK, list)
@@ -181,7 +186,7 @@ func (s *Server) describe(ctx context.Context, t *tape.Tape) (session, error) {
 	if err != nil {
 		return session{}, err
 	}
-	answer := sessionOf(in)
+	answer := sessionOf(access.From(ctx), in)
 	size := 0
 	query := tape.Query{Kinds: []tape.Kind{tape.KindAnchor}, Newest: true, Limit: maxAnchors}
 	for e, err := range t.Read(ctx, query) {
@@ -338,7 +343,7 @@ func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) 
 				if !d.as(at, raw, '"', "a string", &target) {
 					return
 				}
-				if why := noSession(target); why != "" {
+				if why := noSession(who(r), target); why != "" {
 					d.fail(at, "%s", why)
 				}
 			},
@@ -351,7 +356,7 @@ func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) 
 	if target == "" {
 		target = newRunID()
 	}
-	fork, err := t.ForkSession(r.Context(), target, int64(*at))
+	fork, err := t.ForkSession(r.Context(), webchannel.SessionKey(who(r).Owner(), target), int64(*at))
 	switch {
 	case errors.Is(err, tape.ErrInvalid):
 		invalid(misfit{Pointer: "/at", Detail: unfit(err)}).write(w)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
@@ -85,11 +86,16 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 			return run, true, p
 		}
 	}
-	sp, p := s.prepare(&st.ask)
+	asks := who(r)
+	p = mayStart(asks, &st.ask)
 	if p != nil {
 		return nil, false, p
 	}
-	sp.key, sp.hash, sp.owner = st.key, hash, who(r).Owner()
+	sp, p := s.prepare(asks, &st.ask)
+	if p != nil {
+		return nil, false, p
+	}
+	sp.key, sp.hash, sp.caller = st.key, hash, s.countedFor(r, asks)
 	var id string
 	if sp.agent != nil {
 		sp.agent.alone = !st.async && !isStream(st.format)
@@ -132,8 +138,8 @@ func (s *Server) find(r *http.Request, id string) (*run, *problem) {
 }
 
 // prepare checks what is asked for against what there is.
-func (s *Server) prepare(a *ask) (spec, *problem) {
-	var sp spec
+func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
+	sp := spec{owner: p.Owner(), role: p.Role}
 	var misfits []misfit
 	fail := func(pointer, detail string) { misfits = append(misfits, misfit{Pointer: pointer, Detail: detail}) }
 	if p := a.checkSaid(); p != nil {
@@ -143,7 +149,7 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 	case a.Agent != "" && (a.Workflow != "" || a.Inline != nil):
 		return sp, invalid(misfit{Pointer: "/agent", Detail: "expected a workflow or an agent, not both"})
 	case a.Agent != "":
-		return s.prepareAgent(a)
+		return s.prepareAgent(p, a)
 	case a.Session != "" && s.o.Turns == nil:
 		return sp, invalid(misfit{Pointer: "/session", Detail: "sessions are not configured on this server"})
 	case a.Session == "" && a.OnBusy != "":
@@ -163,15 +169,15 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 	default:
 		w, ok := s.o.Workflows.Get(a.Workflow)
 		if !ok {
-			return sp, newProblem(codeNotFound, "there is no workflow "+quote(a.Workflow)+"; "+s.workflowNames())
+			return sp, newProblem(codeNotFound, "there is no workflow "+quote(a.Workflow)+"; "+s.workflowNames(p))
 		}
 		sp.workflow = w
 	}
 	info := sp.workflow.Info()
 
-	input, p := a.input(info.Input)
-	if p != nil {
-		return sp, p
+	input, misfit := a.input(info.Input)
+	if misfit != nil {
+		return sp, misfit
 	}
 	var err error
 	if sp.input, err = flow.Prepare(sp.workflow, input); err != nil {
@@ -227,7 +233,7 @@ func (s *Server) prepare(a *ask) (spec, *problem) {
 		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
 	}
 	if a.Session != "" {
-		if why := noSession(a.Session); why != "" {
+		if why := noSession(p, a.Session); why != "" {
 			fail("/session", why)
 		}
 	}
@@ -292,14 +298,16 @@ func flatten(err error) []error {
 	return list
 }
 
-// workflowNames says what there is, for a user who asked for something else.
-func (s *Server) workflowNames() string {
+// workflowNames says what there is for somebody, who asked for something else.
+func (s *Server) workflowNames(p access.Principal) string {
 	var names []string
 	for _, w := range s.o.Workflows.All() {
-		names = append(names, w.Info().Name)
+		if name := w.Info().Name; p.Runs(name) {
+			names = append(names, name)
+		}
 	}
 	if len(names) == 0 {
-		return "this server has none"
+		return "there is none here"
 	}
 	if len(names) > 20 {
 		names = append(names[:20], "…")

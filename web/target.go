@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/lingserve/lingserve/access"
 )
 
 // Prefixes tell an agent from a workflow of the same name, where there is one field for both.
@@ -12,43 +14,51 @@ const (
 	workflowPrefix = "workflow/"
 )
 
-// agents are the names of those that can be asked, the default one first.
-func (s *Server) agents() []string {
+// agents are the names of those that somebody can ask, the default one first.
+func (s *Server) agents(p access.Principal) (names []string) {
 	if s.o.Turns == nil {
 		return nil
 	}
-	return s.o.Agents.Names()
+	for _, name := range s.o.Agents.Names() {
+		if p.Asks(name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // target is what a name means to a client of another server, which has one field for it: an agent, or else a workflow, with a
-// prefix or without. The ask has nothing else; false where there is neither.
-func (s *Server) target(name string) (ask, bool) {
+// prefix or without. The ask has nothing else; false where there is neither, or it is not for who asks.
+func (s *Server) target(p access.Principal, name string) (ask, bool) {
 	plain, isAgent := strings.CutPrefix(name, agentPrefix)
 	if isAgent || !strings.HasPrefix(name, workflowPrefix) {
-		if slices.Contains(s.agents(), plain) {
+		if slices.Contains(s.agents(p), plain) {
 			return ask{Agent: plain}, true
 		}
 	}
 	if plain, isWorkflow := strings.CutPrefix(name, workflowPrefix); isWorkflow || !isAgent {
-		if _, ok := s.o.Workflows.Get(plain); ok {
+		if _, ok := s.o.Workflows.Get(plain); ok && p.Runs(plain) {
 			return ask{Workflow: plain}, true
 		}
 	}
 	return ask{}, false
 }
 
-// targets are the names that target knows, without prefixes where they are not needed: agents, then workflows.
-func (s *Server) targets() (agents, workflows []string) {
+// targets are the names that target knows for somebody, without prefixes where they are not needed: agents, then workflows.
+func (s *Server) targets(p access.Principal) (agents, workflows []string) {
 	var both []string
 	for _, w := range s.o.Workflows.All() {
 		name := w.Info().Name
-		if slices.Contains(s.agents(), name) {
+		if !p.Runs(name) {
+			continue
+		}
+		if slices.Contains(s.agents(p), name) {
 			both = append(both, name)
 			name = workflowPrefix + name
 		}
 		workflows = append(workflows, name)
 	}
-	for _, name := range s.agents() {
+	for _, name := range s.agents(p) {
 		if slices.Contains(both, name) {
 			name = agentPrefix + name
 		}
@@ -68,8 +78,8 @@ func (s *Server) getAgents(w http.ResponseWriter, r *http.Request) {
 		Agents []one `json:"agents"`
 	}{[]one{}}
 	by, _ := s.o.Agents.(ByWorkflow)
-	for i, name := range s.agents() {
-		a := one{Name: name, Default: i == 0}
+	for _, name := range s.agents(who(r)) {
+		a := one{Name: name, Default: name == s.o.Agents.Names()[0]}
 		if by != nil {
 			a.Workflow = by.Workflow(name)
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/access"
 )
 
 // namesake is two agents, one of which has a workflow's name.
@@ -25,21 +27,21 @@ func TestANameIsAnAgentsOrElseAWorkflows(t *testing.T) {
 		"echo":            {Agent: "echo"},
 		"workflow/echo":   {Workflow: "echo"},
 	} {
-		if got, ok := a.s.target(name); !ok || !cmp.Equal(got, want) {
+		if got, ok := a.s.target(access.Local, name); !ok || !cmp.Equal(got, want) {
 			t.Errorf("%s is %+v", name, got)
 		}
 	}
 	for _, name := range []string{"", "nobody", "agent/chat", "workflow/assistant", "agent/", "workflow/workflow/chat"} {
-		if got, ok := a.s.target(name); ok {
+		if got, ok := a.s.target(access.Local, name); ok {
 			t.Errorf("%q is %+v", name, got)
 		}
 	}
-	agents, workflows := a.s.targets()
+	agents, workflows := a.s.targets(access.Local)
 	if diff := cmp.Diff([][]string{{"assistant", "agent/echo"}, {"chat", "workflow/echo", "steps"}}, [][]string{agents, workflows}); diff != "" {
 		t.Error(diff)
 	}
 	for _, name := range append(agents, workflows...) {
-		if _, ok := a.s.target(name); !ok {
+		if _, ok := a.s.target(access.Local, name); !ok {
 			t.Errorf("%s is listed and means nothing", name)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
@@ -305,7 +306,7 @@ func TestATurnThatCannotBeginIsAProblem(t *testing.T) {
 // begin starts what is asked for with an admission that is decided already.
 func (a *agentBench) begin(as *ask, admission channel.Admission) (*run, *problem) {
 	a.t.Helper()
-	sp, p := a.s.prepare(as)
+	sp, p := a.s.prepare(access.Local, as)
 	if p != nil {
 		a.t.Fatal(p)
 	}
@@ -599,7 +600,7 @@ func TestANameReachesNoSessionOfAnotherPrincipal(t *testing.T) {
 	a, w, _ := watchedBench(t, channel.Place{}, nil)
 	say := func(principal string, as *ask) *run {
 		t.Helper()
-		sp, p := a.s.prepare(as)
+		sp, p := a.s.prepare(access.Local, as)
 		if p != nil {
 			t.Fatal(p)
 		}

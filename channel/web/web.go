@@ -10,9 +10,12 @@ package web
 import (
 	"context"
 	"log/slog"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/tool"
 )
 
 const (
@@ -45,13 +48,35 @@ func SessionKey(principal, name string) string {
 	return channel.SessionKey(channel.KeyParts{Channel: Name, Conversation: principal, Thread: name})
 }
 
+// SessionName is what a principal calls a session with this key; ok is false where it is none of theirs, or its key does not say.
+func SessionName(principal, key string) (name string, ok bool) {
+	if principal == "" {
+		return key, true
+	}
+	escaped, ok := strings.CutPrefix(key, SessionPrefix(principal))
+	if !ok {
+		return "", false
+	}
+	name, err := url.PathUnescape(escaped)
+	return name, err == nil && SessionKey(principal, name) == key
+}
+
+// SessionPrefix is what the keys of all sessions of a principal begin with that have a name to be told by.
+func SessionPrefix(principal string) string {
+	if principal == "" {
+		return ""
+	}
+	return channel.SessionKey(channel.KeyParts{Channel: Name, Conversation: principal}) + "#"
+}
+
 // Message is what somebody says in a session.
 type Message struct {
-	Principal string // who asks; "" where nobody has to say it
-	Session   string // as the principal calls it
-	Run       string // the id of the run that answers, and of the turn
-	Key       string // the Idempotency-Key; "" is none
-	Agent     string // or the workflow that answers
+	Principal string    // who asks; "" where nobody has to say it
+	Role      tool.Role // of the principal: nothing gives it a higher one
+	Session   string    // as the principal calls it
+	Run       string    // the id of the run that answers, and of the turn
+	Key       string    // the Idempotency-Key; "" is none
+	Agent     string    // or the workflow that answers
 	Text      string
 	Workflow  bool // a workflow answers, for which a text with a comma is a text
 
@@ -110,12 +135,26 @@ func (m *Message) facts(ctx context.Context, k *channel.Kernel, f *channel.Facts
 		}
 	}
 	f.Access = p.Access(who, channel.MentionFacts{})
+	if m.Principal != "" {
+		m.limit(&f.Access.Commands)
+	}
 	f.Supplemental.GroupSystemPrompt = p.SystemPrompt
 	if m.Workflow {
 		f.Access.Commands.Mode = channel.CommandsOff
 	}
 	if p.Previews {
 		f.Message.Preview = channel.Preview(m.Text)
+	}
+}
+
+// limit keeps the configuration from giving a principal more than its key or token does: one name may have several, and the one that
+// may little must not get what another one may. Where the configuration leaves it to them who may use commands, their role counts.
+func (m *Message) limit(c *channel.CommandFacts) {
+	for i := range c.Authorizers {
+		c.Authorizers[i].Role = min(c.Authorizers[i].Role, m.Role)
+	}
+	if c.Mode == channel.CommandsSenders {
+		c.Authorizers = append(c.Authorizers, channel.Authorizer{Name: "key", Role: m.Role, Configured: true, Allowed: true})
 	}
 }
 

@@ -322,13 +322,14 @@ func (s *Store) Info(ctx context.Context, name string) (info tape.Info, err erro
 // Sessions implements tape.Store.
 func (s *Store) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tape.Info, error] {
 	return func(yield func(tape.Info, error) bool) {
-		infos, err := s.sessions(ctx, q.Workspace != "")
+		named := q.Workspace != "" || q.Prefix != ""
+		infos, err := s.sessions(ctx, named)
 		if err != nil {
 			yield(tape.Info{}, err)
 			return
 		}
 		for info, err := range tape.Page(infos, q) {
-			if err == nil && q.Workspace == "" {
+			if err == nil && !named {
 				info, err = s.session(ctx, info)
 			}
 			if errors.Is(err, tape.ErrNotFound) { // erased in this moment

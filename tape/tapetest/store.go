@@ -236,6 +236,13 @@ func sessions(t *testing.T, b *bench) {
 	if all, err := collect(s.Sessions(t.Context(), tape.SessionQuery{Workspace: "/elsewhere"})); err != nil || len(all) != 0 {
 		t.Errorf("another workspace has %d sessions, %v", len(all), err)
 	}
+	for prefix, want := range map[string]int{"s-": 7, "s-3": 1, "-": 0, "S-": 0} {
+		for _, workspace := range []string{"", tape.ResolveWorkspace(b.dir)} {
+			if some, err := collect(s.Sessions(t.Context(), tape.SessionQuery{Prefix: prefix, Workspace: workspace})); err != nil || len(some) != want {
+				t.Errorf("of %q, %d sessions begin with %q, want %d; %v", workspace, len(some), prefix, want, err)
+			}
+		}
+	}
 	_, err := collect(s.Sessions(t.Context(), tape.SessionQuery{After: "?"}))
 	b.wantErr("a bad cursor", err, tape.ErrInvalid)
 }

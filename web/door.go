@@ -1,0 +1,151 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/lingserve/lingserve/access"
+)
+
+// Access is who may ask, from where, and how much. The zero value lets everybody in as the one user of the server.
+type Access struct {
+	Door   *access.Door   // nil asks nobody who they are
+	Hosts  *access.Hosts  // names that the server is known by; nil answers under any
+	CORS   *access.CORS   // sites whose pages may use the server; nil is none but its own
+	Limits *access.Limits // of callers; nil is none
+	Wrong  *access.Limits // of addresses that send what is no key; nil is none
+}
+
+// set of headers that every answer has. They are shared: what is set for one answer goes in their place.
+var (
+	noSniff    = []string{"nosniff"}
+	noReferrer = []string{"no-referrer"}                                // an address may have what a user says in its query
+	noFrame    = []string{"DENY"}                                       // for browsers that do not know the policy
+	sameOrigin = []string{"same-origin"}                                // for what pages load without asking, as images; it says nothing of what CORS allows
+	noContent  = []string{"default-src 'none'; frame-ancestors 'none'"} // the page at / has one of its own
+)
+
+func secure(h http.Header) {
+	h["X-Content-Type-Options"] = noSniff
+	h["Referrer-Policy"] = noReferrer
+	h["X-Frame-Options"] = noFrame
+	h["Cross-Origin-Resource-Policy"] = sameOrigin
+	h["Content-Security-Policy"] = noContent
+}
+
+// enter decides whether a request gets to its handler, and as whose. It returns the request as handlers see it; nil where it has been
+// answered. The order counts: what a browser asks before it sends anything comes before who asks, and who asks before how much.
+func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
+	a := &s.o.Access
+	probe := r.URL.Path == "/healthz" || r.URL.Path == "/readyz"
+	if a.Hosts != nil && !probe {
+		if err := a.Hosts.Check(r); err != nil {
+			return s.refuse(rec, r, err)
+		}
+	}
+	if preflight, err := a.CORS.Apply(rec.Header(), r); preflight {
+		if err != nil {
+			return s.refuse(rec, r, err)
+		}
+		rec.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	if s.guard.Check(unsafe(r)) != nil {
+		return s.refuse(rec, r, errOtherSite)
+	}
+	if open(r.URL.Path) {
+		r = access.WithoutTicket(r)
+		return rec.request(r, r.Context())
+	}
+	visitor, err := a.Door.Enter(r)
+	rec.note.visitor = visitor
+	if err != nil {
+		if refusal, ok := errors.AsType[*access.Refusal](err); ok && refusal.Status == http.StatusUnauthorized && a.Wrong != nil {
+			// Only what is wrong is counted, so that nobody is kept out by others behind the same address.
+			if d := a.Wrong.Request(access.Caller(s.o.Proxies.Client(r))); !d.OK() {
+				err = d.Err()
+			}
+		}
+		return s.refuse(rec, r, err)
+	}
+	if a.Limits != nil {
+		if name := s.countedFor(r, visitor.Principal); name != "" {
+			if d := a.Limits.Request(name); !d.OK() {
+				return s.refuse(rec, r, d.Err())
+			}
+		}
+	}
+	r = access.WithoutTicket(r)
+	return rec.request(r, access.With(r.Context(), visitor.Principal))
+}
+
+// errOtherSite is of a page of a site that may not do what it asks for.
+var errOtherSite = &access.Refusal{Status: http.StatusForbidden, Code: codeForbidden, Reason: "origin", Detail: "a page of another site may not do this"}
+
+// open says whether a path is for everybody: the page and what it loads, the contract, and what watches the server. A channel's webhook
+// looks at who asks by itself.
+func open(path string) bool {
+	switch path {
+	case "/", "/openapi.yaml", "/healthz", "/readyz":
+		return true
+	}
+	return strings.HasPrefix(path, "/assets/") || strings.HasPrefix(path, "/v1/channels/") && strings.HasSuffix(path, "/webhook")
+}
+
+// countedFor is whom a request is counted for: its principal, or its address where nobody has to say who they are. "" is nobody: who asks
+// from this machine itself is the one that it belongs to.
+func (s *Server) countedFor(r *http.Request, p access.Principal) string {
+	if p.Name != access.Local.Name {
+		return p.Name
+	}
+	client := s.o.Proxies.Client(r)
+	if client.IsLoopback() || client == (netip.Addr{}) {
+		return ""
+	}
+	return access.Caller(client)
+}
+
+// refuse answers a request that does not get in, in the words of those who ask at such a path. It returns nil, as enter does then.
+func (s *Server) refuse(rec *recorder, r *http.Request, err error) *http.Request {
+	refusal, ok := errors.AsType[*access.Refusal](err)
+	switch {
+	case ok:
+	case r.Context().Err() != nil:
+		panic(http.ErrAbortHandler) // the client went away
+	default:
+		p := newProblem(codeInternal, "it cannot be found out who asks; the server's log says more under this id")
+		p.ID = newRunID()
+		s.log.Error("a request cannot be let in", "id", p.ID, "error", err)
+		p.at(rec, r)
+		return nil
+	}
+	problemOf(refusal).at(rec, r)
+	return nil
+}
+
+// problemOf is a refusal as an answer.
+func problemOf(r *access.Refusal) *problem {
+	p := newProblem(r.Code, r.Detail)
+	p.Status, p.retryAfter, p.reason = r.Status, r.RetryAfter, r.Reason
+	if challenge := r.Challenge(); challenge != "" {
+		p.header = http.Header{"Www-Authenticate": {challenge}}
+	}
+	return p
+}
+
+// at answers with a problem as clients of this path read it.
+func (p *problem) at(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Path
+	switch {
+	case path == "/v1/chat/completions" || path == "/v1/models" || strings.HasPrefix(path, "/v1/models/"):
+		p.openai(w, nil)
+	case strings.HasPrefix(path, "/v1/agui/"):
+		writeAGUI(w, p)
+	case strings.HasPrefix(path, "/v1/ui/"):
+		p.plainly(w)
+	default:
+		p.write(w)
+	}
+}

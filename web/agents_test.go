@@ -592,13 +592,14 @@ func TestWhatDoesNotFitAnAgentIsSaid(t *testing.T) {
 func TestARunThatCannotBeStartedLeavesNothingOnTheTape(t *testing.T) {
 	a := newAgentBench(t, func(o *Options, _ *agent.Options) { o.MaxRuns = -1 })
 	a.serve()
-	if p := readProblem(t, a.say("hello", "")); p.Status != 503 {
+	const key = "Idempotency-Key: k" // with which it is not refused before it is looked at
+	if p := readProblem(t, a.say("hello", "", key)); p.Status != 503 {
 		t.Errorf("%+v", p)
 	}
 	if err := a.s.o.Turns.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if p := readProblem(t, a.say("hello", "")); p.Status != 503 || p.Code != codeDraining {
+	if p := readProblem(t, a.say("hello", "", key)); p.Status != 503 || p.Code != codeDraining {
 		t.Errorf("%+v", p)
 	}
 	if got := get[sessionList](a.bench, "/v1/sessions"); len(got.Sessions) != 0 || len(a.talk.requests()) != 0 {

@@ -61,7 +61,7 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) {
 
 // postCancel ends a run that goes on. What it has produced is kept.
 func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) {
-	if _, p := readBody(w, r, s.o.MaxBody); p != nil {
+	if _, p := s.readBody(w, r); p != nil {
 		p.write(w)
 		return
 	}

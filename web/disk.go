@@ -52,8 +52,6 @@ const (
 	temporary  = ".tmp"
 	folderMode = 0o700
 	fileMode   = 0o600
-	// maxStored bounds what ended runs take on disk; those that expire first make room.
-	maxStored = 4 << 30
 	// maxHeader bounds the line with the outcome when it is read back.
 	maxHeader = 8 << 20
 )

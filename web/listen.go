@@ -36,6 +36,7 @@ func (s *Server) HTTPServer() *http.Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaders,
 		Protocols:         protocols,
+		ConnContext:       connContext,
 		HTTP2: &http.HTTP2Config{
 			// Streams live long; a page with many of them should not have to wait for one to end.
 			MaxConcurrentStreams: 1000,
@@ -46,7 +47,7 @@ func (s *Server) HTTPServer() *http.Server {
 	}
 }
 
-// Listen listens on addr with the socket settings that streams need.
+// Listen listens on addr with the socket settings that streams need, and accepts no more connections at once than there may be.
 func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) {
 	lc := net.ListenConfig{
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3},
@@ -60,7 +61,11 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 		},
 	}
 	lc.SetMultipathTCP(false) // its sockets do not take these settings
-	return lc.Listen(ctx, "tcp", addr)
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return bound(l, s.o.Limits.Connections, s.log), nil
 }
 
 // lastOfItsConnection closes a connection behind a request of HTTP/1 whose body came in chunks. Such a request may have had a

@@ -120,16 +120,16 @@ func invalid(misfits ...misfit) *problem {
 
 // moved is the problem of a request whose body has other places: to moves what leads into a body of ours.
 func (p *problem) moved(to func(m *misfit)) *problem {
-	if p.Code != codeInvalid || len(p.Errors) == 0 || p.Errors[0].Pointer == "" {
+	if p.Code != codeInvalid && p.Code != codeTooLarge || len(p.Errors) == 0 || p.Errors[0].Pointer == "" {
 		return p
 	}
 	errors := slices.Clone(p.Errors)
 	for i := range errors {
 		to(&errors[i])
 	}
-	as := invalid(errors...)
-	as.Status = p.Status
-	return as
+	as := *p
+	as.Detail, as.Errors = invalid(errors...).Detail, errors
+	return &as
 }
 
 // head writes what goes before the problem, whose text is of this type.

@@ -114,13 +114,15 @@ var policies = []string{"queue", "reject", "interrupt", "steer"}
 const bodyTimeout = 30 * time.Second
 
 // readBody reads the body to its end: only then does net/http notice that a client goes away.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *problem) {
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *problem) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer of a test can
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	limit, held := s.o.MaxBody, budget{sh: s.shed}
+	defer held.free()
+	body, err := io.ReadAll(held.reader(http.MaxBytesReader(w, r.Body, limit)))
 	_ = rc.SetReadDeadline(time.Time{})
 	if err == nil {
 		return body, nil
@@ -130,6 +132,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *pro
 		// The rest is not read, so the connection cannot be used again.
 		p.header = http.Header{"Connection": {"close"}}
 		return nil, p
+	}
+	if errors.Is(err, errBodies) {
+		return nil, tooManyBodies()
 	}
 	p := invalid(misfit{Detail: "the body could not be read to its end"})
 	p.header = http.Header{"Connection": {"close"}}
@@ -157,7 +162,7 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, *prob
 		p.header = http.Header{"Accept-Encoding": {"identity"}, "Connection": {"close"}}
 		return nil, p
 	}
-	return readBody(w, r, s.o.MaxBody)
+	return s.readBody(w, r)
 }
 
 // checkBody says what keeps a body from being JSON that every reader understands alike.

@@ -22,12 +22,18 @@ func parsePostText(t testing.TB, body string, edit func(*http.Request)) (*start,
 	if edit != nil {
 		edit(r)
 	}
-	s := &Server{o: Options{}.withDefaults()}
+	s := bare(Options{})
 	return s.parsePost(httptest.NewRecorder(), r)
 }
 
+// bare is a server that only reads requests.
+func bare(o Options) *Server {
+	o = o.withDefaults()
+	return &Server{o: o, shed: newShed(o.Limits, o.Log, "")}
+}
+
 func parseQueryText(query string) (*start, *problem) {
-	s := &Server{o: Options{}.withDefaults()}
+	s := bare(Options{})
 	return s.parseGet(httptest.NewRequest("GET", "/v1/runs?"+query, nil))
 }
 
@@ -136,7 +142,7 @@ func TestABodyOfAnotherKindIsRefusedWith415(t *testing.T) {
 
 // SE-14
 func TestABodyAtTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
-	s := &Server{o: Options{MaxBody: 100}.withDefaults()}
+	s := bare(Options{MaxBody: 100})
 	for size, status := range map[int]int{100: 0, 101: 413, 100_000: 413} {
 		body := `{"workflow":"` + strings.Repeat("w", size-15) + `"}`
 		_, p := s.parsePost(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/runs", strings.NewReader(body)))
@@ -362,7 +368,7 @@ func FuzzQuery(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, query string) {
-		s := &Server{o: Options{}.withDefaults()}
+		s := bare(Options{})
 		r := httptest.NewRequest("GET", "/v1/runs", nil)
 		r.URL.RawQuery = query
 		if st, p := s.parseGet(r); p != nil {
@@ -377,7 +383,7 @@ func FuzzQuery(f *testing.F) {
 }
 
 func ExampleServer_Handler_problem() {
-	_, p := (&Server{o: Options{}.withDefaults()}).parsePost(httptest.NewRecorder(),
+	_, p := bare(Options{}).parsePost(httptest.NewRecorder(),
 		httptest.NewRequest("POST", "/v1/runs", strings.NewReader(`{"workflow":"encyclopedia","options":{"temperature":"hot"}}`)))
 	w := httptest.NewRecorder()
 	p.write(w)

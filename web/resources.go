@@ -133,7 +133,8 @@ type health struct {
 	Status  string `json:"status"`
 	Version string `json:"version"`
 
-	Channels map[string]string `json:"channels,omitempty"` // that do not work, and why
+	Channels   map[string]string `json:"channels,omitempty"`   // that do not work, and why
+	Overloaded []string          `json:"overloaded,omitempty"` // what there is too much of
 }
 
 // getHealth says that the process lives.
@@ -152,7 +153,7 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 		s.sendJSON(w, r, http.StatusServiceUnavailable, health{Status: "draining", Version: s.o.Version})
 		return
 	}
-	h := health{Status: "ready", Version: s.o.Version}
+	h := health{Status: "ready", Version: s.o.Version, Overloaded: s.overloaded()}
 	if s.o.Channels != nil {
 		h.Channels = s.o.Channels.Broken()
 	}

@@ -85,7 +85,7 @@ func (rs *runs) surplusLocked() (ids []string) {
 	for _, st := range rs.onDisk {
 		total += st.size
 	}
-	if total <= maxStored {
+	if total <= rs.o.MaxDisk {
 		return nil
 	}
 	for id := range rs.onDisk {
@@ -95,7 +95,7 @@ func (rs *runs) surplusLocked() (ids []string) {
 		return cmp.Or(rs.onDisk[a].expires.Compare(rs.onDisk[b].expires), cmp.Compare(a, b))
 	})
 	n := 0
-	for total > maxStored {
+	for total > rs.o.MaxDisk {
 		total -= rs.onDisk[ids[n]].size
 		rs.forgetLocked(ids[n])
 		n++

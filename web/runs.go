@@ -153,10 +153,7 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	}
 	// What was taken is not refused any more; there is no more of it than an inbox holds.
 	if rs.running >= rs.o.MaxRuns && !sp.follows {
-		p := newProblem(codeOverloaded, fmt.Sprintf("%s are going on, which is the most that this server takes",
-			plural(int64(rs.running), "run")))
-		p.retryAfter = 2 * time.Second
-		return nil, "", p
+		return nil, "", tooManyRuns(rs.running)
 	}
 	release, p := rs.admit(&sp)
 	if p != nil {

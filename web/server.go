@@ -62,6 +62,8 @@ type Options struct {
 	InlineWorkflows bool          // a request may carry a workflow
 	Version         string
 
+	Limits  Limits
+	MaxDisk int64 // bytes that ended runs may take in Data, 4 GiB
 
 	Access  Access         // who may ask, and how much; zero lets everybody in
 	Proxies access.Proxies // are believed when they say whom they speak for
@@ -95,6 +97,8 @@ func (o Options) withDefaults() Options {
 	o.MaxTasks = cmp.Or(o.MaxTasks, 1024)
 	o.RunTimeout = cmp.Or(o.RunTimeout, 30*time.Minute)
 	o.MemoryOfEnded = cmp.Or(o.MemoryOfEnded, 8<<20)
+	o.MaxDisk = cmp.Or(o.MaxDisk, 4<<30)
+	o.Limits = o.Limits.withDefaults(o.MaxBody)
 	o.Version = cmp.Or(o.Version, "dev")
 	if o.Observer == nil {
 		o.Observer = unobserved{}
@@ -108,6 +112,7 @@ type Server struct {
 	log      *slog.Logger
 	observer Observer
 	runs     *runs
+	shed     *shed
 	disk     *disk        // nil keeps nothing
 	handler  http.Handler // router, and what stands around it
 	router   chi.Routes
@@ -157,6 +162,7 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	s.runs = newRuns(&s.o, s.disk)
+	s.shed = newShed(o.Limits, o.Log, o.Data)
 	if s.disk != nil {
 		if err := s.runs.restore(time.Now()); err != nil {
 			s.disk.close()
@@ -167,6 +173,9 @@ func New(o Options) (*Server, error) {
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.wg.Go(s.sweep)
+	if s.shed.watches() {
+		s.wg.Go(func() { s.shed.watch(s.ctx) })
+	}
 	return s, nil
 }
 

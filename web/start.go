@@ -91,11 +91,17 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	if p != nil {
 		return nil, false, p
 	}
+	if p := s.room(&st.ask); p != nil {
+		return nil, false, p
+	}
 	sp, p := s.prepare(asks, &st.ask)
 	if p != nil {
 		return nil, false, p
 	}
 	sp.key, sp.hash, sp.caller = st.key, hash, s.countedFor(r, asks)
+	if p := s.kept(&sp); p != nil {
+		return nil, false, p
+	}
 	var id string
 	if sp.agent != nil {
 		sp.agent.alone = !st.async && !isStream(st.format)

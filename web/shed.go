@@ -1,0 +1,465 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/memlimit"
+)
+
+// Limits bound what all callers together may have of the machine; zero is the default of a member, or none where no default is said.
+//
+// What comes when a limit is reached is refused, as early as that can be known, so that a refusal costs little and what goes on is not
+// touched. Whoever comes back to a run, or sends the message of an Idempotency-Key once more, begins nothing and is let in.
+type Limits struct {
+	Memory           int64 // bytes of the process, close to which no runs begin
+	Connections      int   // of clients at once
+	Streams          int   // requests at once that follow a run or wait for its end, 20000
+	StreamsPerCaller int   // such requests of one caller, half of Streams
+	Bodies           int64 // bytes of bodies that are being read, 64 MiB, and never less than one may have
+	Input            int   // characters of a request that models get to read, 1000000
+	Images           int   // of a request, 16; negative is none
+	Sessions         int   // for what a refusal says; the store counts them
+	DiskFree         int64 // bytes that must be free on the disk of the data folder for what is to be kept
+}
+
+func (l Limits) withDefaults(maxBody int64) Limits {
+	if l.Streams <= 0 {
+		l.Streams = 20_000
+	}
+	if l.StreamsPerCaller <= 0 {
+		l.StreamsPerCaller = max(1, l.Streams/2)
+	}
+	if l.Bodies <= 0 {
+		l.Bodies = 64 << 20
+	}
+	l.Bodies = max(l.Bodies, maxBody)
+	if l.Input <= 0 {
+		l.Input = 1_000_000
+	}
+	if l.Images == 0 {
+		l.Images = 16
+	}
+	l.Images = max(l.Images, 0)
+	return l
+}
+
+// Words for the log and for metrics that say which limit was reached.
+const (
+	limitMemory           = "limit_memory"
+	limitAllRuns          = "limit_all_runs"
+	limitConnections      = "limit_connections"
+	limitStreams          = "limit_streams"
+	limitStreamsPerCaller = "limit_streams_per_caller"
+	limitBodies           = "limit_bodies"
+	limitInput            = "limit_input"
+	limitImages           = "limit_images"
+	limitSessions         = "limit_sessions"
+	limitDisk             = "limit_disk_free"
+)
+
+// reached is the refusal of what comes when a limit is reached, with the time after which it may be worth another attempt.
+func reached(limit, detail string, after time.Duration) *problem {
+	p := newProblem(codeOverloaded, detail)
+	p.reason, p.retryAfter = limit, after
+	return p
+}
+
+// How long those who are refused are told to wait, before that is spread.
+const (
+	streamsRetry = 5 * time.Second
+	bodiesRetry  = 2 * time.Second
+	memoryRetry  = 10 * time.Second
+	diskRetry    = 30 * time.Second // somebody has to make room
+)
+
+// shed knows what the server has too much of.
+type shed struct {
+	o   Limits
+	log *slog.Logger
+
+	memory pressure
+	disk   pressure
+	bodies atomic.Int64 // bytes of bodies that are being read
+
+	mu      sync.Mutex
+	streams int
+	of      map[string]int // streams, by caller
+}
+
+func newShed(o Limits, log *slog.Logger, data string) *shed {
+	sh := &shed{o: o, log: log, of: map[string]int{}}
+	if o.Memory > 0 {
+		meter := memlimit.NewMeter()
+		sh.memory = pressure{
+			name: "memory", high: o.Memory / 100 * memoryHigh, low: o.Memory / 100 * memoryLow,
+			read: meter.Read, collect: runtime.GC,
+		}
+	}
+	if o.DiskFree > 0 && data != "" {
+		// Little room is much pressure: what is read is negative.
+		sh.disk = pressure{name: "disk", high: 1 - o.DiskFree, low: -o.DiskFree - o.DiskFree/4, read: func() (int64, uint64) {
+			free, ok := freeOn(data)
+			if !ok {
+				free = 1 << 62 // it is not known, and nobody is refused for that
+			}
+			return -free, 0
+		}}
+	}
+	return sh
+}
+
+// Percents of the memory limit from which on no runs begin, and below which they do again: so it does not change with each of them. The
+// rest is for the runs that go on.
+const (
+	memoryHigh = 85
+	memoryLow  = 75
+)
+
+// pressure says whether there is too much of something. It is read from time to time, and asked for with each request.
+type pressure struct {
+	name      string
+	high, low int64
+	read      func() (used int64, collections uint64)
+	collect   func() // gives back what can be given back; nil where nothing can
+	over      atomic.Bool
+
+	// Of the goroutine that looks.
+	collections uint64
+	still       int // looks without a collection
+}
+
+// patience is how many looks without a garbage collection it takes, while there is too much, to have one made: where nothing runs any
+// more, nothing else would make one, and what was garbage would be counted for ever.
+const patience = 8
+
+// look reads how much there is.
+func (p *pressure) look(log *slog.Logger) {
+	if p.read == nil {
+		return
+	}
+	used, collections := p.read()
+	switch over := p.over.Load(); {
+	case !over && used >= p.high:
+		p.over.Store(true)
+		log.Warn("the server comes to a limit and begins no more of what needs it; what goes on is not touched", "limit", p.name)
+	case over && used < p.low:
+		p.over.Store(false)
+		log.Info("the server is below the limit again", "limit", p.name)
+	case over && p.collect != nil:
+		if p.still++; collections != p.collections {
+			p.still = 0
+		}
+		if p.still >= patience {
+			p.still = 0
+			p.collect()
+		}
+	}
+	p.collections = collections
+}
+
+// lookEvery is often enough for memory that thousands of new runs would take, and too seldom to cost anything.
+const lookEvery = 250 * time.Millisecond
+
+// watch looks until ctx ends.
+func (sh *shed) watch(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		sh.memory.look(sh.log)
+		sh.disk.look(sh.log)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// watches says whether there is anything to look at.
+func (sh *shed) watches() bool { return sh.memory.read != nil || sh.disk.read != nil }
+
+// overloaded names what the server has too much of, for those who ask whether it is ready; nil is nothing.
+func (s *Server) overloaded() (list []string) {
+	if s.shed.memory.over.Load() {
+		list = append(list, "memory")
+	}
+	if s.shed.disk.over.Load() {
+		list = append(list, "disk")
+	}
+	if running, _ := s.runs.load(); running >= s.o.MaxRuns {
+		list = append(list, "runs")
+	}
+	s.shed.mu.Lock()
+	defer s.shed.mu.Unlock()
+	if s.shed.streams >= s.shed.o.Streams {
+		list = append(list, "streams")
+	}
+	return list
+}
+
+// enter counts a request that follows a run, until leave is called; or refuses it. The caller "" has only the limit of all.
+func (sh *shed) enter(caller string) *problem {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	switch {
+	case sh.streams >= sh.o.Streams:
+		return reached(limitStreams, plural(int64(sh.o.Streams), "stream")+" are open, which is the most that this server has at once", streamsRetry)
+	case caller != "" && sh.of[caller] >= sh.o.StreamsPerCaller:
+		p := newProblem(codeRateLimited, "you have "+plural(int64(sh.o.StreamsPerCaller), "stream")+" open, which is the most that one caller has at once; close some")
+		p.reason, p.retryAfter = limitStreamsPerCaller, streamsRetry
+		return p
+	}
+	sh.streams++
+	if caller != "" {
+		sh.of[caller]++
+	}
+	return nil
+}
+
+func (sh *shed) leave(caller string) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.streams--
+	if caller == "" {
+		return
+	}
+	if sh.of[caller]--; sh.of[caller] == 0 {
+		delete(sh.of, caller)
+	}
+}
+
+// follows stands before what follows a run: its streams are counted.
+func (s *Server) follows(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		caller := s.countedFor(r, who(r))
+		if p := s.shed.enter(caller); p != nil {
+			unread(r, p)
+			p.at(w, r)
+			return
+		}
+		defer s.shed.leave(caller)
+		h(w, r)
+	}
+}
+
+// starts stands before what begins a run, which is refused before its body is read where that is certain.
+func (s *Server) starts(h http.HandlerFunc) http.HandlerFunc {
+	return s.follows(func(w http.ResponseWriter, r *http.Request) {
+		if p := s.early(r); p != nil {
+			unread(r, p)
+			p.at(w, r)
+			return
+		}
+		h(w, r)
+	})
+}
+
+// smallBody is one that costs little to be read and looked at.
+const smallBody = 16 << 10
+
+// early refuses what would begin a run, if it is clear without its body that it cannot.
+func (s *Server) early(r *http.Request) *problem {
+	full := s.full()
+	if full == nil || returns(r) {
+		return nil
+	}
+	if _, turns := s.runs.load(); turns && r.ContentLength >= 0 && r.ContentLength <= smallBody {
+		return nil // it may be for a turn that goes on
+	}
+	return full
+}
+
+// returns says whether a request may be for a run that is there: it has the id of an event, or a key.
+func returns(r *http.Request) bool {
+	if r.Header.Get("Last-Event-ID") != "" || r.Header.Get("Idempotency-Key") != "" {
+		return true
+	}
+	if r.URL.RawQuery == "" {
+		return false
+	}
+	q := r.URL.Query()
+	return q.Has("last_event_id") || q.Has("lastEventId") || q.Has("key")
+}
+
+// full says why no run can begin now; nil where one can.
+func (s *Server) full() *problem {
+	if s.shed.memory.over.Load() {
+		return littleMemory()
+	}
+	if running, _ := s.runs.load(); running >= s.o.MaxRuns {
+		return tooManyRuns(running)
+	}
+	return nil
+}
+
+// littleMemory is the refusal of a run that there may be no memory for.
+func littleMemory() *problem {
+	return reached(limitMemory, "the server is close to the memory that it may use and begins no more runs; those that go on are not touched", memoryRetry)
+}
+
+// room refuses what there is no memory for, and what is larger than a request may be. Whether too many runs go on is known only when
+// the request is: it may be for one of them.
+func (s *Server) room(a *ask) *problem {
+	if s.shed.memory.over.Load() {
+		return littleMemory()
+	}
+	return s.checkSize(a)
+}
+
+// kept refuses a run that is to be kept, on a disk that has no room.
+func (s *Server) kept(sp *spec) *problem {
+	if s.shed.disk.over.Load() && (sp.key != "" || sp.session != "") {
+		return reached(limitDisk, "the server's disk is nearly full, so no runs begin in sessions or with an Idempotency-Key", diskRetry)
+	}
+	return nil
+}
+
+// unread sees to it that a body that nobody reads does not come in after the refusal. One that is small has come already.
+func unread(r *http.Request, p *problem) {
+	if r.ContentLength == 0 || r.ContentLength > 0 && r.ContentLength <= smallBody {
+		return
+	}
+	if p.header == nil {
+		p.header = http.Header{}
+	}
+	p.header.Set("Connection", "close")
+}
+
+// load says how many runs go on, and whether there are turns among them.
+func (rs *runs) load() (running int, turns bool) {
+	rs.mu.Lock()
+	running = rs.running
+	rs.mu.Unlock()
+	rs.turns.mu.Lock()
+	defer rs.turns.mu.Unlock()
+	return running, rs.turns.count > 0
+}
+
+// tooManyRuns is the refusal of a run beyond the most.
+func tooManyRuns(running int) *problem {
+	return reached(limitAllRuns, plural(int64(running), "run")+" are going on, which is the most that this server takes", runsRetry)
+}
+
+// runsRetry is when to come back where too many runs go on: one of thousands ends soon.
+const runsRetry = 2 * time.Second
+
+// budget counts what is read of a body against what all bodies together may have.
+type budget struct {
+	sh   *shed
+	mine int64
+	body io.Reader
+}
+
+// errBodies says that there is no memory for more of a body.
+var errBodies = errors.New("web: too many bodies")
+
+// reader reads a body within the budget.
+func (b *budget) reader(body io.Reader) io.Reader {
+	b.body = body
+	return b
+}
+
+func (b *budget) Read(into []byte) (int, error) {
+	n, err := b.body.Read(into)
+	if !b.take(n) {
+		return n, errBodies
+	}
+	return n, err
+}
+
+// take says whether n more bytes may be held.
+func (b *budget) take(n int) bool {
+	b.mine += int64(n)
+	return b.sh.bodies.Add(int64(n)) <= b.sh.o.Bodies
+}
+
+func (b *budget) free() { b.sh.bodies.Add(-b.mine) }
+
+// tooManyBodies is the refusal of a body that there is no memory for.
+func tooManyBodies() *problem {
+	p := reached(limitBodies, "the bodies of too many requests are being read at once", bodiesRetry)
+	p.header = http.Header{"Connection": {"close"}}
+	return p
+}
+
+// checkSize checks how much a request gives models to read. pointers say where in a body of ours it stands; the doors of other clients
+// move them.
+func (s *Server) checkSize(a *ask) *problem {
+	if n := len(a.Images); n > s.shed.o.Images {
+		return tooMuch(limitImages, misfit{Detail: "expected at most " + plural(int64(s.shed.o.Images), "image") + ", found " + strconv.Itoa(n)})
+	}
+	limit := s.shed.o.Input
+	size := len(a.Input) + len(a.Instructions)
+	for _, text := range a.Properties {
+		size += len(text)
+	}
+	for _, said := range a.History {
+		size += len(said.Text)
+	}
+	if a.Completion != nil {
+		for _, m := range a.Completion.Messages {
+			size += len(m.Content)
+			for _, part := range m.Parts {
+				size += len(part.Text)
+			}
+		}
+	}
+	if size <= limit { // a character has a byte at least
+		return nil
+	}
+	count := func(n *int, at, text string) *misfit {
+		if *n += utf8.RuneCountInString(text); *n > limit {
+			return &misfit{Pointer: at, Detail: "expected at most " + plural(int64(limit), "character") + " of all that models are to read"}
+		}
+		return nil
+	}
+	n := 0
+	if m := count(&n, "", a.Instructions); m != nil {
+		return tooMuch(limitInput, *m)
+	}
+	for _, said := range a.History {
+		if m := count(&n, "", said.Text); m != nil {
+			return tooMuch(limitInput, *m)
+		}
+	}
+	if a.Completion != nil {
+		for i, message := range a.Completion.Messages {
+			at := "/messages/" + strconv.Itoa(i) + "/content"
+			if m := count(&n, at, message.Content); m != nil {
+				return tooMuch(limitInput, *m)
+			}
+			for _, part := range message.Parts {
+				if m := count(&n, at, part.Text); m != nil {
+					return tooMuch(limitInput, *m)
+				}
+			}
+		}
+	}
+	for name, text := range a.Properties {
+		if m := count(&n, "/input/"+escapePointer(name), text); m != nil {
+			return tooMuch(limitInput, *m)
+		}
+	}
+	if m := count(&n, "/input", string(a.Input)); m != nil {
+		return tooMuch(limitInput, *m)
+	}
+	return nil
+}
+
+// tooMuch is the refusal of a request that asks for more than fits, at a place.
+func tooMuch(limit string, m misfit) *problem {
+	p := invalid(m)
+	as := newProblem(codeTooLarge, p.Detail)
+	as.reason, as.Errors = limit, p.Errors
+	return as
+}

@@ -70,6 +70,7 @@ type request struct {
 	batch   tape.Batch
 	entries []tape.Entry
 	first   int64
+	size    int64 // in the file
 	err     error
 	done    bool
 }
@@ -574,7 +575,9 @@ func (l *log) flush() {
 	var extra []byte
 	for _, r := range queue {
 		var marks []byte
-		if next, marks, r.err = l.append(next, r); r.err != nil {
+		at := next.Bytes
+		next, marks, r.err = l.append(next, r)
+		if r.size = next.Bytes - at; r.err != nil {
 			r.err = fmt.Errorf("tape %s: %w", l.name, explain(r.err))
 		}
 		extra = append(extra, marks...)
@@ -586,7 +589,7 @@ func (l *log) flush() {
 			err = errors.Join(err, l.file.Truncate(before.Bytes))
 			for _, r := range queue {
 				if r.err == nil {
-					r.first, r.err = 0, err
+					r.first, r.size, r.err = 0, 0, err
 				}
 			}
 			next, extra, written = before, nil, false

@@ -42,6 +42,8 @@ const (
 type Options struct {
 	Sync Sync
 	Log  *slog.Logger // what is wrong with files; nil is nowhere
+
+	Observer tape.Observer // is told what is written, to count it; nil is nobody
 }
 
 // Store is a tape.Store. It is also a tape.Blobs, a tape.Leaser, a tape.Syncer and a tape.Importer.
@@ -49,6 +51,8 @@ type Store struct {
 	disk disk
 	sync Sync
 	log  *slog.Logger
+
+	observer tape.Observer // nil is nobody
 
 	mu     sync.Mutex
 	closed bool
@@ -80,7 +84,7 @@ func Open(dir string, o Options) (*Store, error) {
 }
 
 func openOn(d disk, o Options) *Store {
-	s := &Store{disk: d, sync: o.Sync, log: o.Log, logs: map[string]*log{}, failed: map[string]error{}}
+	s := &Store{disk: d, sync: o.Sync, log: o.Log, observer: o.Observer, logs: map[string]*log{}, failed: map[string]error{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -208,12 +212,16 @@ func (s *Store) Append(ctx context.Context, name string, b tape.Batch) (first in
 	if err := context.Cause(ctx); err != nil {
 		return 0, err
 	}
+	var size int64
 	err = s.with(name, func(l *log) error {
 		r := &request{batch: b, entries: entries}
 		err := l.write(ctx, r)
-		first = r.first
+		first, size = r.first, r.size
 		return err
 	})
+	if s.observer != nil && (err != nil || size > 0) { // a batch that happens once may have been there
+		s.observer.Appended(len(entries), size, err)
+	}
 	if err != nil {
 		return 0, s.explain(name, err)
 	}
@@ -540,9 +548,20 @@ func (s *Store) touched(name, path string) {
 	}
 }
 
+// synced makes a file durable.
+func (s *Store) synced(f handle) error {
+	if s.observer == nil {
+		return f.Sync()
+	}
+	began := time.Now()
+	err := f.Sync()
+	s.observer.Synced(time.Since(began), err)
+	return err
+}
+
 // syncNow makes an open file durable, and with created that it is there at all.
 func (s *Store) syncNow(f handle, created bool) error {
-	if err := f.Sync(); err != nil {
+	if err := s.synced(f); err != nil {
 		return err
 	}
 	if created {

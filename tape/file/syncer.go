@@ -125,7 +125,7 @@ func (y *syncer) syncFile(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return errors.Join(y.store.synced(f), f.Close())
 }
 
 // TurnEnded implements tape.Syncer.

@@ -19,7 +19,8 @@ import (
 
 // Options of a store. The zero value has the defaults.
 type Options struct {
-	MaxBytes int64 // of all entries and blobs; 0 is 256 MiB. An append beyond it is tape.ErrTooLarge.
+	MaxBytes int64         // of all entries and blobs; 0 is 256 MiB. An append beyond it is tape.ErrTooLarge.
+	Observer tape.Observer // is told what is appended, to count it; nil is nobody
 }
 
 const defaultBytes = 256 << 20
@@ -29,7 +30,8 @@ const cost = 128
 
 // Store is a tape.Store with blobs and leases.
 type Store struct {
-	max int64
+	max      int64
+	observer tape.Observer // nil is nobody
 
 	mu     sync.RWMutex
 	tapes  map[string]*strip
@@ -48,8 +50,11 @@ var (
 // New returns an empty store. opts may be nil.
 func New(opts *Options) *Store {
 	s := &Store{max: defaultBytes, tapes: map[string]*strip{}, leases: map[string]chan struct{}{}}
-	if opts != nil && opts.MaxBytes > 0 {
-		s.max = opts.MaxBytes
+	if opts != nil {
+		s.observer = opts.Observer
+		if opts.MaxBytes > 0 {
+			s.max = opts.MaxBytes
+		}
 	}
 	return s
 }
@@ -95,7 +100,12 @@ func (s *Store) Append(ctx context.Context, name string, b tape.Batch) (int64, e
 	if err != nil || written > 0 {
 		return written, err
 	}
-	if err := s.add(t, b, entries); err != nil {
+	before := t.info.Bytes
+	err = s.add(t, b, entries)
+	if s.observer != nil {
+		s.observer.Appended(len(entries), t.info.Bytes-before, err)
+	}
+	if err != nil {
 		return 0, err
 	}
 	s.tapes[name] = t

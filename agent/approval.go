@@ -146,6 +146,14 @@ func (a *Agent) Answer(_ context.Context, answer Answer) error {
 // Questions lists the calls of a session that wait for approval, oldest first.
 func (a *Agent) Questions(session string) []Question { return a.questions.list(session) }
 
+// Waiting is how many calls wait for approval, in all sessions.
+func (a *Agent) Waiting() int {
+	qs := &a.questions
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	return len(qs.open)
+}
+
 // settingApproval begins the names of the settings that remember an approval.
 const settingApproval = "approval."
 

@@ -22,6 +22,7 @@ type lanes struct {
 	running  int           // slots that are taken
 	waiting  int           // submissions that wait, in all lanes
 	draining bool          // nothing is taken any more
+	refused  Refusals
 	idle     chan struct{} // while draining: closed when nothing runs
 }
 
@@ -43,6 +44,7 @@ func (l *lanes) submit(k *Ticket, policy Policy) (err error) {
 	var interrupted *Ticket
 	l.mu.Lock()
 	defer func() {
+		l.refused.count(err)
 		l.mu.Unlock()
 		if err != nil {
 			k.unwatch()

@@ -18,10 +18,10 @@ type lanes struct {
 
 	mu       sync.Mutex
 	lanes    map[SessionID]*lane
-	ready    list.List     // lanes that want a slot, in the order in which they began to
-	running  int           // slots that are taken
-	waiting  int           // submissions that wait, in all lanes
-	draining bool          // nothing is taken any more
+	ready    list.List // lanes that want a slot, in the order in which they began to
+	running  int       // slots that are taken
+	waiting  int       // submissions that wait, in all lanes
+	draining bool      // nothing is taken any more
 	refused  Refusals
 	idle     chan struct{} // while draining: closed when nothing runs
 }

@@ -70,7 +70,7 @@ func (b *ChatBot) again(first *inference, m Message, failure error) (*inference,
 
 // renew gives the next inference a context of its own, since that of the last one may be canceled.
 func (b *ChatBot) renew() (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(b.env.Context)
+	ctx, cancel := context.WithCancelCause(b.traced(b.env.Context))
 	b.mu.Lock()
 	b.cancel = cancel
 	b.mu.Unlock()

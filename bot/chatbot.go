@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot/prompt"
 	"github.com/lingserve/lingserve/tube"
@@ -33,7 +35,8 @@ type ChatBot struct {
 	root      string
 	config    Config
 	log       *slog.Logger
-	called    int // tool calls so far; for the goroutine of the bot
+	called    int        // tool calls so far; for the goroutine of the bot
+	span      trace.Span // nil where nobody traces; for the goroutine of the bot
 	contested atomic.Bool
 	byHand    atomic.Bool // Finish was called
 

@@ -25,6 +25,7 @@ const (
 
 // run is the goroutine of a bot.
 func (b *ChatBot) run(ctx context.Context, cancel context.CancelCauseFunc, m Message) {
+	ctx = b.trace(ctx)
 	var i *inference
 	err := b.guard(func() (err error) {
 		if i, err = b.rounds(ctx, cancel, m); b.config.OnInvalid == Retry {
@@ -35,6 +36,7 @@ func (b *ChatBot) run(ctx context.Context, cancel context.CancelCauseFunc, m Mes
 	if err == nil {
 		err = b.guard(func() error { return b.finish(i.Response) })
 	}
+	b.endTrace(err)
 	b.end(err)
 }
 

@@ -70,7 +70,8 @@ type Manager struct {
 	log     *slog.Logger
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	written atomic.Int64 // bytes that models wrote
+	written atomic.Int64                    // bytes that models wrote
+	below   atomic.Pointer[context.Context] // see Trace
 
 	mu       sync.Mutex
 	params   map[string]any
@@ -181,7 +182,7 @@ func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.Cha
 		return nil, err
 	}
 	b := bot.New(bot.Env{
-		Context: m.ctx, Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: (*conflicts)(m),
+		Context: m.work(), Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: (*conflicts)(m),
 		Report: m.botReport, Written: m.wrote, Alone: m.alone, Log: m.log.With(slog.String("bot", name)),
 	}, name, root, config)
 	if history := m.History(); len(history) > 0 {
@@ -297,7 +298,7 @@ func (m *Manager) spawn(f func(context.Context)) bool {
 	m.add()
 	go func() {
 		defer m.done()
-		f(m.ctx)
+		f(m.work())
 	}()
 	return true
 }

@@ -129,11 +129,14 @@ type running struct {
 }
 
 func (c *running) run(ctx context.Context, tools []*Tool) Result {
+	ctx, span := c.begin(ctx)
 	result := c.result(ctx, tools)
 	if c.ticket != nil {
 		c.gate.leave(c.ticket)
 	}
-	return c.finish(ctx, result)
+	result = c.finish(ctx, result)
+	end(span, &result)
+	return result
 }
 
 // result is what comes of the call: the way from what a model wrote to what the tool made of it.
@@ -211,7 +214,9 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 	defer cancel()
 	defer c.caught("approval", func() { denied = &Error{KindDenied, "the question for approval could not be asked"} })
 	expires, _ := asked.Deadline()
+	happened(ctx, "lingserve.approval.asked")
 	d, err := c.Approve(asked, Question{c.tool, c.copy(), expires})
+	happened(ctx, "lingserve.approval.answered")
 	switch {
 	case ctx.Err() != nil:
 		return &Error{KindInterrupted, notRun}

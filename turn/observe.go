@@ -13,9 +13,11 @@ func (t *Turn) report(ctx context.Context, err, saved error) {
 	case err == nil:
 		return
 	case t.cut && saved == nil && wanted(context.Cause(ctx)):
+		t.mark(true, err)
 		t.log(ctx, slog.LevelInfo, "turn canceled", slog.Any("cause", err))
 		return
 	}
+	t.mark(false, err)
 	t.log(ctx, slog.LevelError, "turn failed", slog.String("code", t.framework.Code(err)), slog.Any("error", err))
 	t.tell(ctx, StageTurn, err)
 }

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -22,6 +25,7 @@ type Turn struct {
 	delivered []bool
 	cut       bool        // it returns the cause of its context
 	noticed   atomic.Bool // an error envelope was sent
+	span      trace.Span  // while it runs; nil where nobody traces
 }
 
 type turnKey struct{}
@@ -126,7 +130,7 @@ func (f *Framework) begin(ctx context.Context, e *Envelope, opts []Option) (*Tur
 		t.report(ctx, err, nil)
 		return nil, nil, err
 	}
-	return t, ctx, nil
+	return t, trail.With(ctx, trail.Trail{Turn: t.outcome.TurnID, Session: t.outcome.Session}), nil
 }
 
 func (f *Framework) newTurn(e *Envelope) *Turn {
@@ -137,6 +141,8 @@ func (f *Framework) newTurn(e *Envelope) *Turn {
 
 // run is the turn from load_state on.
 func (t *Turn) run(ctx context.Context) (*Result, error) {
+	ctx, end := t.trace(ctx)
+	defer end()
 	if limit := t.framework.options.Timeout; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, ErrTimeout)

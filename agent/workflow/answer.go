@@ -215,6 +215,7 @@ func (r *run) work(ctx context.Context, history []adapter.Message) error {
 		stop = m.Stop
 	}
 	m.SetHistory(history...)
+	m.Trace(ctx)
 	before := m.Tube().Len()
 	err := m.Go(func(ctx context.Context) error { return a.Workflow.Run(ctx, m, a.Input) })
 	if err != nil {

@@ -153,3 +153,27 @@ func (o *output) late(err error) bool {
 	// A deadline of HTTP/2 ends the stream, and what the next write fails of does not say why.
 	return errors.Is(err, os.ErrDeadlineExceeded) || o.perStream && !o.until.IsZero() && !time.Now().Before(o.until)
 }
+
+// Load is what a server has to do.
+type Load struct {
+	Draining    bool
+	Overloaded  []string // names of what there is too much of: memory, disk, runs, streams
+	Running     int      // runs
+	InMemory    int      // ended runs that can be attached to
+	MemoryBytes int64
+	OnDisk      int // ended runs that can be read back
+	DiskBytes   int64
+}
+
+// Load tells what goes on now.
+func (s *Server) Load() Load {
+	l := Load{Overloaded: s.overloaded()}
+	rs := s.runs
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	l.Draining, l.Running, l.InMemory, l.MemoryBytes, l.OnDisk = rs.draining, rs.running, len(rs.kept), rs.keptBytes, len(rs.onDisk)
+	for _, st := range rs.onDisk {
+		l.DiskBytes += st.size
+	}
+	return l
+}

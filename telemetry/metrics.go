@@ -1,0 +1,180 @@
+package telemetry
+
+import (
+	"log/slog"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web"
+)
+
+// Metrics counts what a server does, in a registry of its own. It is what the packages below are told to report to: an observer of the
+// HTTP door, of models, of tapes and of channels.
+//
+// # Guarantees
+//   - No label has an id, an address, or anything that anybody says.
+//   - The number of series is bounded, whatever callers send: names that they could have made up are "other".
+//   - A delta costs no allocation and no look-up of a label.
+type Metrics struct {
+	registry *prometheus.Registry
+	names    MetricNames
+	sources  sources
+
+	workflows, agents, models, reasons, channels *labels
+
+	runs     runMetrics
+	upstream upstreamMetrics
+	streams  map[string]*streamMetrics
+	resumes  *prometheus.CounterVec
+	http     httpMetrics
+	tapes    tapeMetrics
+	channel  channelMetrics
+}
+
+var (
+	_ web.Observer     = (*Metrics)(nil)
+	_ adapter.Observer = (*Metrics)(nil)
+	_ tape.Observer    = (*Metrics)(nil)
+	_ channel.Metrics  = (*Metrics)(nil)
+)
+
+// MetricNames say which names are the operator's, so that they may stand in labels. All are called from many goroutines; nil knows none.
+type MetricNames struct {
+	Workflow func(name string) bool
+	Agent    func(name string) bool
+	Model    func(name string) bool // "provider:model"
+}
+
+// namespace begins the names of all metrics that are ours.
+const namespace = "lingserve"
+
+// Buckets of durations, in seconds. Answers of models take from a tenth of a second to minutes, a disk and a document milliseconds.
+var (
+	slow = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800}
+	wait = []float64{0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60}
+	fast = []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600}
+)
+
+// NewMetrics makes the metrics of one server; version and commit are those of the binary.
+func NewMetrics(version, commit string, names MetricNames) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry(), names: names}
+	m.workflows, m.agents = newLabels(names.Workflow), newLabels(names.Agent)
+	m.models = newLabels(names.Model)
+	// These come from our own code and the configuration; they are bounded all the same, so that a mistake there costs no memory.
+	all := func(string) bool { return true }
+	m.reasons, m.channels = newLabels(all), newLabels(all)
+
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "build_info", Help: "Is 1, for the labels.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": commit, "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	m.registry.MustRegister(build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &m.sources)
+	m.runs.make(m)
+	m.upstream.make(m)
+	m.makeStreams()
+	m.http.make(m)
+	m.tapes.make(m)
+	m.channel.make(m)
+	return m
+}
+
+// Registry has the metrics.
+func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
+
+// Handler answers with the metrics as Prometheus reads them.
+func (m *Metrics) Handler(log *slog.Logger) http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		// One metric that cannot be read keeps nobody from the others.
+		ErrorHandling:       promhttp.ContinueOnError,
+		EnableOpenMetrics:   true,
+		MaxRequestsInFlight: 4, // to gather is work
+	})
+}
+
+// The helpers below make metrics and register them.
+
+func (m *Metrics) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+	m.registry.MustRegister(c)
+	return c
+}
+
+func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.registry.MustRegister(c)
+	return c
+}
+
+func (m *Metrics) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.registry.MustRegister(g)
+	return g
+}
+
+func (m *Metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+	m.registry.MustRegister(h)
+	return h
+}
+
+func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+	m.registry.MustRegister(h)
+	return h
+}
+
+// labels are the values that a label may have: those that are known, and no more of them than a database of metrics can bear.
+type labels struct {
+	known func(string) bool
+
+	mu   sync.RWMutex
+	seen map[string]bool
+}
+
+// Other stands in a label for all names that are not the operator's.
+const Other = "other"
+
+// maxLabels is more names than anybody configures. Names that came and went with the configuration count, since their series stay.
+const maxLabels = 200
+
+// maxLabel is how long a name may be, in bytes.
+const maxLabel = 128
+
+func newLabels(known func(string) bool) *labels {
+	return &labels{known: known, seen: map[string]bool{}}
+}
+
+// of returns the value of a label for a name.
+func (l *labels) of(name string) string {
+	l.mu.RLock()
+	seen, full := l.seen[name], len(l.seen) >= maxLabels
+	l.mu.RUnlock()
+	switch {
+	case seen:
+		return name
+	case full, l.known == nil, len(name) > maxLabel, !l.known(name):
+		return Other
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.seen) >= maxLabels {
+		return Other
+	}
+	l.seen[name] = true
+	return name
+}
+
+// since is the time since then, in seconds.
+func since(t time.Time) float64 { return time.Since(t).Seconds() }

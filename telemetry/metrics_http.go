@@ -1,0 +1,174 @@
+package telemetry
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/web"
+)
+
+// streamMetrics are those of one kind of streams. All streams of the kind share them as their observer: it costs nothing to count one
+// more.
+type streamMetrics struct {
+	open      prometheus.Gauge
+	events    prometheus.Counter
+	bytes     prometheus.Counter
+	snapshots prometheus.Counter
+	ended     map[string]prometheus.Counter // by end
+}
+
+// makeStreams makes the series of all kinds of streams, so that those that have had none are 0 and not missing.
+func (m *Metrics) makeStreams() {
+	open := m.gauges("streams_open", "Clients that follow a run; of the kind json are those that wait for a whole document.", "kind")
+	events := m.counters("stream_events_total", "Events that clients were sent.", "kind")
+	bytes := m.counters("stream_bytes_total", "Bytes of events that clients were sent.", "kind")
+	snapshots := m.counters("stream_snapshots_total", "Times that a client was so far behind that it went on from a snapshot.", "kind")
+	ended := m.counters("streams_ended_total",
+		"Streams that have ended: complete, left by the client, broken off since the client took nothing (slow), or with the server (stopped).", "kind", "end")
+	m.streams = map[string]*streamMetrics{}
+	for _, kind := range []string{web.StreamSSE, web.StreamJSONL, web.StreamUI, web.StreamAGUI, web.StreamOpenAI, web.StreamJSON} {
+		s := &streamMetrics{
+			open: open.WithLabelValues(kind), events: events.WithLabelValues(kind), bytes: bytes.WithLabelValues(kind),
+			snapshots: snapshots.WithLabelValues(kind), ended: map[string]prometheus.Counter{},
+		}
+		for _, end := range []string{web.StreamComplete, web.StreamLeft, web.StreamSlow, web.StreamStopped} {
+			s.ended[end] = ended.WithLabelValues(kind, end)
+		}
+		m.streams[kind] = s
+	}
+	m.resumes = m.counters("resumes_total",
+		"Clients that came back with the id of an event: to follow on (followed), to a run that they had all of (complete), to one that is lost (gone), or with an id that does not fit (invalid).",
+		"outcome")
+	for _, outcome := range []string{web.ResumeFollowed, web.ResumeComplete, web.ResumeGone, web.ResumeInvalid} {
+		m.resumes.WithLabelValues(outcome)
+	}
+}
+
+// Stream implements [web.Observer].
+func (m *Metrics) Stream(kind string) web.StreamObserver {
+	s := m.streams[kind]
+	s.open.Inc()
+	return s
+}
+
+// Wrote implements [web.StreamObserver].
+func (s *streamMetrics) Wrote(events, bytes int) {
+	s.events.Add(float64(events))
+	s.bytes.Add(float64(bytes))
+}
+
+// End implements [web.StreamObserver].
+func (s *streamMetrics) End(end string, snapshots int) {
+	s.open.Dec()
+	s.ended[end].Inc()
+	s.snapshots.Add(float64(snapshots))
+}
+
+// Resumed implements [web.Observer].
+func (m *Metrics) Resumed(outcome string) { m.resumes.WithLabelValues(outcome).Inc() }
+
+// httpMetrics are those of requests of clients.
+type httpMetrics struct {
+	requests *prometheus.CounterVec
+	broken   *prometheus.CounterVec
+	bytes    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	refusals *prometheus.CounterVec
+}
+
+func (h *httpMetrics) make(m *Metrics) {
+	h.requests = m.counters("http_requests_total", "Requests whose answers have ended, by the class of the status; 0xx had no answer.", "route", "method", "status")
+	h.broken = m.counters("http_broken_total", "Answers without a clean end: of clients that went away, and of streams that were broken off.", "route")
+	h.bytes = m.counters("http_response_bytes_total", "Bytes of the bodies of answers.", "route")
+	h.duration = m.histograms("http_request_duration_seconds", "Time to the end of an answer; of a stream, how long it was open.", fast, "route")
+	h.refusals = m.counters("http_refusals_total", "Requests that were refused for who asks, or for a limit, by reason.", "reason")
+}
+
+// classes of statuses.
+var classes = [...]string{"0xx", "1xx", "2xx", "3xx", "4xx", "5xx"}
+
+// Requested implements [web.Observer].
+func (m *Metrics) Requested(e web.Exchange) {
+	class := Other
+	if i := e.Status / 100; i >= 0 && i < len(classes) {
+		class = classes[i]
+	}
+	m.http.requests.WithLabelValues(e.Route, e.Method, class).Inc()
+	m.http.duration.WithLabelValues(e.Route).Observe(e.Took.Seconds())
+	m.http.bytes.WithLabelValues(e.Route).Add(float64(e.Bytes))
+	if e.Broken {
+		m.http.broken.WithLabelValues(e.Route).Inc()
+	}
+	if e.Reason != "" {
+		m.http.refusals.WithLabelValues(m.reasons.of(e.Reason)).Inc()
+	}
+}
+
+// tapeMetrics are those of what sessions remember.
+type tapeMetrics struct {
+	appended, refused, failed prometheus.Counter
+	entries                   prometheus.Counter
+	bytes                     prometheus.Counter
+	sync                      prometheus.Histogram
+	syncErrors                prometheus.Counter
+}
+
+func (t *tapeMetrics) make(m *Metrics) {
+	appends := m.counters("tape_appends_total", "Batches for tapes: ok, refused since they did not fit to the tape, or failed, as on a full disk.", "outcome")
+	t.appended, t.refused, t.failed = appends.WithLabelValues("ok"), appends.WithLabelValues("refused"), appends.WithLabelValues("failed")
+	t.entries = m.counter("tape_entries_total", "Entries that were appended to tapes.")
+	t.bytes = m.counter("tape_bytes_total", "Bytes that were appended to tapes.")
+	t.sync = m.histogram("tape_sync_duration_seconds", "Time that the disk took to make a tape durable.", fast)
+	t.syncErrors = m.counter("tape_sync_errors_total", "Times that the disk could not make a tape durable; that tape takes no more until a restart.")
+}
+
+// Appended implements [tape.Observer].
+func (m *Metrics) Appended(entries int, bytes int64, err error) {
+	t := &m.tapes
+	switch {
+	case err == nil:
+		t.appended.Inc()
+		t.entries.Add(float64(entries))
+		t.bytes.Add(float64(max(bytes, 0)))
+	case tape.Refused(err):
+		t.refused.Inc()
+	default:
+		t.failed.Inc()
+	}
+}
+
+// Synced implements [tape.Observer].
+func (m *Metrics) Synced(took time.Duration, err error) {
+	m.tapes.sync.Observe(took.Seconds())
+	if err != nil {
+		m.tapes.syncErrors.Inc()
+	}
+}
+
+// channelMetrics are those of what comes through channels.
+type channelMetrics struct {
+	turns  *prometheus.CounterVec
+	stages *prometheus.HistogramVec
+}
+
+func (c *channelMetrics) make(m *Metrics) {
+	c.turns = m.counters(channel.MetricTurns, "Messages of channels that were dealt with, by what came of them, and why nothing did.", "channel", "outcome", "reason")
+	c.stages = m.histograms(channel.MetricStageSeconds, "Time that a stage of a channel's turn took.", fast, "channel", "stage")
+}
+
+// Turn implements [channel.Metrics].
+func (m *Metrics) Turn(name string, o channel.Outcome, r channel.Reason) {
+	reason := string(r)
+	if reason != "" {
+		reason = m.reasons.of(reason)
+	}
+	m.channel.turns.WithLabelValues(m.channels.of(name), string(o), reason).Inc()
+}
+
+// Stage implements [channel.Metrics].
+func (m *Metrics) Stage(name string, s channel.Stage, d time.Duration) {
+	m.channel.stages.WithLabelValues(m.channels.of(name), string(s)).Observe(d.Seconds())
+}

@@ -1,0 +1,200 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/trail"
+	"github.com/lingserve/lingserve/tape"
+)
+
+// LogOptions say what is logged and how.
+type LogOptions struct {
+	Level slog.Leveler
+	JSON  bool // one JSON object a line; else key=value
+	// Secrets are texts that no line may have, such as the keys of the configuration. Such as are shorter than 8 bytes are taken for
+	// words and not looked for.
+	Secrets []string
+}
+
+// NewLog returns a log that is fit to be kept. Beside what it is told,
+//   - a line says which run, turn and session it is about, and the trace and span, where the context knows;
+//   - a session is shown by its tag ([tape.Tag]), since its id may be a name;
+//   - what looks like a key, and all Secrets, are taken out of every text;
+//   - no text is longer than 2 KiB, a stack 16 KiB, so that nobody can fill a disk by one line.
+//
+// A record is one line in both formats, whatever is in it.
+func NewLog(w io.Writer, o LogOptions) *slog.Logger {
+	c := newCleaner(o.Secrets)
+	options := &slog.HandlerOptions{Level: o.Level, ReplaceAttr: c.attr}
+	if o.JSON {
+		return slog.New(&logHandler{next: slog.NewJSONHandler(w, options)})
+	}
+	return slog.New(&logHandler{next: slog.NewTextHandler(w, options)})
+}
+
+// Attributes that a line gets of its context.
+const (
+	attrRun     = "run"
+	attrTurn    = "turn"
+	attrSession = "session"
+	attrTrace   = "trace_id"
+	attrSpan    = "span_id"
+)
+
+// logHandler adds what the context knows.
+type logHandler struct {
+	next slog.Handler
+	said []string // by With
+}
+
+func (h *logHandler) Enabled(ctx context.Context, level slog.Level) bool { return h.next.Enabled(ctx, level) }
+
+func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
+	t, span := trail.Of(ctx), trace.SpanContextFromContext(ctx)
+	if t == (trail.Trail{}) && !span.IsValid() {
+		return h.next.Handle(ctx, r)
+	}
+	if t.Turn == t.Run {
+		t.Turn = "" // a run that is a turn has one id
+	}
+	var add [5]slog.Attr
+	n := 0
+	for _, a := range [...]struct{ key, value string }{{attrRun, t.Run}, {attrTurn, t.Turn}, {attrSession, t.Session}} {
+		if a.value != "" && !h.says(&r, a.key) {
+			add[n] = slog.String(a.key, a.value)
+			n++
+		}
+	}
+	if span.IsValid() {
+		add[n] = slog.String(attrTrace, span.TraceID().String())
+		add[n+1] = slog.String(attrSpan, span.SpanID().String())
+		n += 2
+	}
+	if n > 0 {
+		r = r.Clone()
+		r.AddAttrs(add[:n]...)
+	}
+	return h.next.Handle(ctx, r)
+}
+
+// says says whether a record has an attribute already.
+func (h *logHandler) says(r *slog.Record, key string) (found bool) {
+	if slices.Contains(h.said, key) {
+		return true
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		found = a.Key == key
+		return !found
+	})
+	return found
+}
+
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	said := slices.Clip(h.said)
+	for _, a := range attrs {
+		said = append(said, a.Key)
+	}
+	return &logHandler{next: h.next.WithAttrs(attrs), said: said}
+}
+
+func (h *logHandler) WithGroup(name string) slog.Handler {
+	return &logHandler{next: h.next.WithGroup(name)} // what was said before is outside of the group
+}
+
+// Bounds of what a line has, in bytes.
+const (
+	maxLogText  = 2 << 10
+	maxLogStack = 16 << 10
+	minSecret   = 8
+)
+
+// cleaner takes out of texts what is not to be read.
+type cleaner struct{ secrets []string }
+
+func newCleaner(secrets []string) *cleaner {
+	c := &cleaner{}
+	for _, s := range secrets {
+		if s = strings.TrimSpace(s); len(s) < minSecret {
+			continue
+		}
+		// As it is, and as it stands in addresses, in JSON and in headers for basic authentication.
+		quoted, _ := json.Marshal(s)
+		c.secrets = append(c.secrets, s, url.QueryEscape(s), url.PathEscape(s), strings.Trim(string(quoted), `"`),
+			base64.StdEncoding.EncodeToString([]byte(s)))
+	}
+	slices.Sort(c.secrets)
+	c.secrets = slices.Compact(c.secrets)
+	// The long ones first, so that nothing is left over of one that another is a part of.
+	slices.SortStableFunc(c.secrets, func(a, b string) int { return len(b) - len(a) })
+	return c
+}
+
+// text is text without secrets, and of a length that is bounded.
+func (c *cleaner) text(text string, most int) string { return adapter.RedactTo(most, text, c.secrets...) }
+
+// attr makes an attribute fit to be read; a handler calls it for each, and for the message.
+func (c *cleaner) attr(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(c.value(a.Key, a.Value.String()))
+	case slog.KindAny:
+		switch v := a.Value.Any().(type) {
+		case nil, slog.Level, *slog.Source:
+		case []string:
+			list := make([]string, len(v))
+			for i, text := range v {
+				list[i] = c.value(a.Key, text)
+			}
+			a.Value = slog.AnyValue(list)
+		default:
+			a.Value = slog.StringValue(c.value(a.Key, textOf(v)))
+		}
+	}
+	return a
+}
+
+// value is the text of an attribute as it may be read.
+func (c *cleaner) value(key, text string) string {
+	switch key {
+	case attrSession:
+		return tape.Tag(text)
+	case "stack":
+		return c.text(text, maxLogStack)
+	case "authorization", "cookie", "key", "password", "secret", "token":
+		if text != "" {
+			return "***"
+		}
+	}
+	return c.text(text, maxLogText)
+}
+
+// textOf is a value as text. One that breaks down when it is asked says no more than that.
+func textOf(v any) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("(a %T that cannot be shown)", v)
+		}
+	}()
+	switch v := v.(type) {
+	case error:
+		return v.Error()
+	case fmt.Stringer:
+		return v.String()
+	case []byte:
+		return string(v)
+	case json.RawMessage:
+		return string(v)
+	}
+	return fmt.Sprintf("%+v", v)
+}

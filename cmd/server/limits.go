@@ -1,8 +1,15 @@
 package main
 
 import (
+	"log/slog"
+	"math"
+	"os"
+	"runtime/debug"
+
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/memlimit"
+	"github.com/lingserve/lingserve/web"
 )
 
 // slotsOf are those of each provider.
@@ -12,4 +19,72 @@ func slotsOf(l config.Limit) adapter.Slots {
 		s.Queue = -1 // to the registry, 0 is its default
 	}
 	return s
+}
+
+// limitsOf are those of the server. What the settings leave to the machine, it is asked.
+func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
+	l := web.Limits{
+		Memory: int64(c.Limit.Memory), Connections: c.Limit.Connections,
+		Streams: c.Limit.Streams, StreamsPerCaller: c.Limit.StreamsPerCaller,
+		Bodies: int64(c.Limit.Bodies), Input: c.Limit.Input, Images: c.Limit.Images,
+		Sessions: c.Limit.Sessions, DiskFree: int64(c.Limit.DiskFree),
+	}
+	if l.Images == 0 {
+		l.Images = -1 // to the server, 0 is its default
+	}
+	files := openFiles()
+	switch {
+	case l.Connections == 0:
+		l.Connections = connectionsFor(files)
+	case files > 0 && uint64(l.Connections) > files:
+		log.Warn("there can be more connections than the process may open files; clients will have to wait",
+			"limit.connections", l.Connections, "files", files)
+	}
+	var from string
+	l.Memory, from = limitMemory(l.Memory, debug.SetMemoryLimit(-1), memlimit.Container(os.DirFS("/")), func(soft int64) { debug.SetMemoryLimit(soft) })
+	log.Debug("limits", "memory", l.Memory, "memory_from", from, "connections", l.Connections, "files", files)
+	return l
+}
+
+const (
+	// filesBeside is how many files there are beside connections: the log, tapes that are written, programs that give tools.
+	filesBeside = 128
+	// connectionsMost is as many as anybody wants unasked: each takes some 30 KB.
+	connectionsMost = 32_768
+	// connectionsUnknown is for systems that have no such number of files.
+	connectionsUnknown = 16_384
+)
+
+// connectionsFor is how many connections of clients there can be with so many files: each client may have one to a model's server.
+func connectionsFor(files uint64) int {
+	switch {
+	case files == 0:
+		return connectionsUnknown
+	case files < 2*filesBeside:
+		return int(max(files/4, 1))
+	}
+	return int(min((files-filesBeside)/2, connectionsMost))
+}
+
+// softPercent is the part of the memory that garbage may fill up, so that it is collected before the system ends the process.
+const softPercent = 90
+
+// limitMemory is the memory that the process may have, and who says so: the setting, GOMEMLIMIT, the container, or nobody, which is 0.
+// Unless GOMEMLIMIT is there, the garbage collector is told by set of what is below that.
+func limitMemory(setting, goLimit, container int64, set func(soft int64)) (limit int64, from string) {
+	told := goLimit != math.MaxInt64
+	switch {
+	case setting > 0:
+		limit, from = setting, "limit.memory"
+	case told:
+		return goLimit, "GOMEMLIMIT"
+	case container > 0:
+		limit, from = container, "container"
+	default:
+		return 0, "none"
+	}
+	if !told {
+		set(limit / 100 * softPercent)
+	}
+	return limit, from
 }

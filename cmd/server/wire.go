@@ -40,6 +40,7 @@ func serverOptions(c *config.Config, w *flow.Registry, m *adapter.Registry, log 
 		MaxRuns: c.Run.Max, MaxLog: int(c.Run.MaxLog), MaxResult: int(c.Run.MaxResult),
 		MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks, MemoryOfEnded: int64(c.Run.EndedMemory),
 		InlineWorkflows: c.InlineWorkflows, Version: build().version,
+		Limits: limitsOf(c, log), MaxDisk: int64(c.Run.MaxDisk),
 	}
 	o.Bot.Model = c.Model
 	return o

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"math"
+	"testing"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/config"
+)
+
+func TestTheMemoryLimitIsTheSettingOrElseWhatTheMachineSays(t *testing.T) {
+	const none = math.MaxInt64
+	for name, tt := range map[string]struct {
+		setting, goLimit, container int64
+		limit                       int64
+		from                        string
+		set                         int64 // -1 is not
+	}{
+		"nobody says anything":                        {0, none, 0, 0, "none", -1},
+		"the container":                               {0, none, 1000, 1000, "container", 900},
+		"GOMEMLIMIT goes before the container":        {0, 700, 1000, 700, "GOMEMLIMIT", -1},
+		"the setting goes before both":                {500, none, 1000, 500, "limit.memory", 450},
+		"and leaves GOMEMLIMIT to the one who has it": {500, 700, 1000, 500, "limit.memory", -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := int64(-1)
+			limit, from := limitMemory(tt.setting, tt.goLimit, tt.container, func(soft int64) { set = soft })
+			if limit != tt.limit || from != tt.from || set != tt.set {
+				t.Errorf("%d from %s, and %d for the collector", limit, from, set)
+			}
+		})
+	}
+}
+
+func TestThereAreAsManyConnectionsAsFilesAllow(t *testing.T) {
+	for files, want := range map[uint64]int{
+		0: 16_384, 1: 1, 64: 16, 256: 64, 1024: 448, 20_000: 9936, 1 << 20: 32_768, math.MaxUint64: 32_768,
+	} {
+		if got := connectionsFor(files); got != want {
+			t.Errorf("%d files: %d connections, want %d", files, got, want)
+		}
+	}
+	if files := openFiles(); files == 0 {
+		t.Skip("this system does not say")
+	}
+}
+
+func TestAQueueOfNoneIsNotTheDefaultQueue(t *testing.T) {
+	if s := slotsOf(config.Limit{Upstream: 3}); s != (adapter.Slots{Max: 3, Queue: -1}) {
+		t.Errorf("%+v", s)
+	}
+}

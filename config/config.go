@@ -42,6 +42,7 @@ type Config struct {
 	Upstream        Upstream
 	Retries         Retries
 	Limit           Limit
+	Admin           Admin
 	Log             Log
 
 	// Access is who may talk on which channel, and who answers.
@@ -114,6 +115,7 @@ type Retries struct{ Attempts int }
 type Log struct {
 	Level  slog.Level
 	Format string // text or json
+	Access string // which requests have a line: off, runs or all
 }
 
 // Secret is text that is never shown: it prints, logs and encodes as stars.

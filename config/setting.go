@@ -114,6 +114,7 @@ var top = []Setting{
 var sections = slices.Concat(
 	coreSettings,
 	limitSettings,
+	adminSettings,
 	tlsSettings,
 )
 
@@ -252,6 +253,11 @@ var coreSettings = []Setting{
 		Key: "log.format", Default: "text", OneOf: []string{"text", "json"},
 		Help:  "form of the log on stderr",
 		field: func(c *Config) any { return &c.Log.Format },
+	},
+	{
+		Key: "log.access", Default: "runs", OneOf: []string{"off", "runs", "all"},
+		Help:  "which requests have a line in the log when they end: none, those for runs and those that were refused or have failed, or all",
+		field: func(c *Config) any { return &c.Log.Access },
 	},
 }
 

@@ -73,7 +73,7 @@ func startServerIn(t *testing.T, dir string, args ...string) *process {
 			t.Logf("stderr of the server:\n%s", strings.Join(p.lines, "\n"))
 		}
 	})
-	p.base = p.waitFor(`listens on (http://\S+)`)[1]
+	p.base = p.waitFor(`listens on (https?://\S+)`)[1]
 	return p
 }
 

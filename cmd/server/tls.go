@@ -37,6 +37,8 @@ const (
 	// acmePause is how long nothing is asked of an authority after it has refused a name. Each handshake would be a reason to ask,
 	// and Let's Encrypt takes five failures an hour.
 	acmePause = 15 * time.Minute
+	// acmeRest is how long the manager of certificates by itself says no after a failure, a minute, and a bit.
+	acmeRest = 61 * time.Second
 	// redirectConnections are served at once on the address for plain HTTP, where each takes a moment.
 	redirectConnections = 256
 )
@@ -367,8 +369,8 @@ type authority struct {
 }
 
 type failure struct {
-	err   error
-	until time.Time
+	err       error
+	at, until time.Time
 }
 
 func newAuthority(c *config.Config, log *slog.Logger) *authority {
@@ -419,7 +421,8 @@ func (a *authority) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return cert, nil
 	}
 	if f, ok := a.failed[name]; !ok || time.Now().After(f.until) { // of all who have waited for it, one tells
-		a.failed[name] = failure{err, time.Now().Add(acmePause)}
+		now := time.Now()
+		a.failed[name] = failure{err, now, now.Add(acmePause)}
 		a.log.Error("no certificate for a name; it is tried again later, or on SIGHUP", "name", name, "after", acmePause, "error", err)
 	}
 	return nil, err
@@ -434,7 +437,10 @@ func (a *authority) knows(host string) bool {
 
 func (a *authority) reload() {
 	a.mu.Lock()
-	clear(a.failed)
+	for name, f := range a.failed {
+		f.until = f.at.Add(acmeRest)
+		a.failed[name] = f
+	}
 	a.mu.Unlock()
 	select {
 	case a.again <- struct{}{}:
@@ -442,22 +448,34 @@ func (a *authority) reload() {
 	}
 }
 
+// next is how long watch waits: until a name that was refused may be tried again.
+func (a *authority) next() time.Duration {
+	wait := expiryEvery
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range a.failed {
+		wait = min(wait, max(time.Until(f.until), time.Second))
+	}
+	return wait
+}
+
 // watch gets the certificates before the first client asks, and looks from time to time whether they were renewed, which the manager
 // does by itself and without a word.
 func (a *authority) watch(ctx context.Context) {
-	day := time.NewTicker(expiryEvery)
-	defer day.Stop()
 	for {
 		for _, name := range a.domains {
 			if ctx.Err() == nil {
 				a.look(ctx, name)
 			}
 		}
+		timer := time.NewTimer(a.next())
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return
-		case <-day.C:
-		case <-a.again:
+		case <-timer.C:
+		case <-a.again: // those that were refused follow when their time has come
+			timer.Stop()
 		}
 	}
 }

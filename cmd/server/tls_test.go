@@ -1,0 +1,556 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/web"
+)
+
+// certAuthority is a certificate authority of a test.
+type certAuthority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	next int64
+}
+
+func newCertAuthority(t *testing.T) *certAuthority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Its time has begun long ago, also for tests whose clock stands still at the beginning of the century.
+	about := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"}, NotBefore: time.Unix(0, 0),
+		NotAfter: time.Now().Add(100 * 365 * 24 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, about, about, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &certAuthority{cert: cert, key: key, next: 2}
+}
+
+func (a *certAuthority) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+// sign makes a certificate for a key.
+func (a *certAuthority) sign(t *testing.T, key any, good time.Duration, names ...string) []byte {
+	t.Helper()
+	a.next++
+	about := &x509.Certificate{
+		SerialNumber: big.NewInt(a.next), Subject: pkix.Name{CommonName: names[0]}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(good),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			about.IPAddresses = append(about.IPAddresses, ip)
+		} else {
+			about.DNSNames = append(about.DNSNames, name)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, about, a.cert, key, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+// pair makes a key and a certificate for it, both in PEM.
+func (a *certAuthority) pair(t *testing.T, good time.Duration, names ...string) (cert, key []byte) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.sign(t, k.Public(), good, names...)}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+const aMonth = 30 * 24 * time.Hour
+
+// pairFiles writes a pair into a folder.
+func pairFiles(t *testing.T, dir string, cert, key []byte) {
+	t.Helper()
+	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// logged collects what is logged.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// settings reads flags as the command line does.
+func settings(t *testing.T, flags ...string) *config.Config {
+	t.Helper()
+	set, f := flag.NewFlagSet("test", flag.ContinueOnError), config.Flags{}
+	f.Bind(set)
+	if _, _, err := parseFlags(set, append([]string{"--config", "", "--data", t.TempDir()}, flags...)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(&f, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// encrypt returns the encryption that flags ask for, and what it logs.
+func encrypt(t *testing.T, flags ...string) (*encryption, *logged) {
+	t.Helper()
+	var out logged
+	e, err := newEncryption(settings(t, flags...), slog.New(slog.NewTextHandler(&out, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, &out
+}
+
+// serveEncrypted serves the API on a port of this machine, and returns its address.
+func serveEncrypted(t *testing.T, e *encryption) string {
+	t.Helper()
+	s, err := web.New(web.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := s.HTTPServer()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := e.serve(server, l); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		server.Close()
+		wg.Wait()
+		s.Close()
+	})
+	return l.Addr().String()
+}
+
+// over is a client that trusts an authority and finds every name at one address.
+func over(t *testing.T, addr string, c *tls.Config, protocols ...string) *http.Client {
+	var p http.Protocols
+	p.SetHTTP1(len(protocols) == 0)
+	p.SetHTTP2(true)
+	tr := &http.Transport{
+		TLSClientConfig: c, Protocols: &p,
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		},
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr, Timeout: patient}
+}
+
+func TestConnectionsAreEncryptedAsBrowsersWantThem(t *testing.T) {
+	ca, dir := newCertAuthority(t), t.TempDir()
+	cert, key := ca.pair(t, aMonth, "chat.example.com")
+	pairFiles(t, dir, cert, key)
+	e, _ := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
+	addr := serveEncrypted(t, e)
+	const url = "https://chat.example.com/healthz"
+
+	t.Run("HTTP/2 and the newest version by itself", func(t *testing.T) {
+		res, err := over(t, addr, &tls.Config{RootCAs: ca.pool()}).Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if res.StatusCode != 200 || res.ProtoMajor != 2 || res.TLS.Version != tls.VersionTLS13 {
+			t.Errorf("%s, %s, %s", res.Status, res.Proto, tls.VersionName(res.TLS.Version))
+		}
+		if got := res.Header.Get("Strict-Transport-Security"); got != "max-age=31536000" {
+			t.Errorf("Strict-Transport-Security: %q", got)
+		}
+	})
+	t.Run("HTTP/1.1 for those who know no other", func(t *testing.T) {
+		conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.pool(), ServerName: "chat.example.com", MaxVersion: tls.VersionTLS12})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: chat.example.com\r\nConnection: close\r\n\r\n")
+		text, err := io.ReadAll(conn)
+		if !strings.HasPrefix(string(text), "HTTP/1.1 200 OK\r\n") {
+			t.Errorf("%v: %s", err, text)
+		}
+	})
+	t.Run("no version that is broken", func(t *testing.T) {
+		_, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.pool(), ServerName: "chat.example.com", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
+		if err == nil || !strings.Contains(err.Error(), "protocol version") {
+			t.Errorf("TLS 1.1: %v", err)
+		}
+	})
+	t.Run("a client refuses an authority that it does not know", func(t *testing.T) {
+		_, err := over(t, addr, &tls.Config{RootCAs: newCertAuthority(t).pool()}).Get(url)
+		if _, ok := errors.AsType[x509.UnknownAuthorityError](err); !ok {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("a client refuses a name that the certificate does not have", func(t *testing.T) {
+		_, err := over(t, addr, &tls.Config{RootCAs: ca.pool()}).Get("https://other.example.com/healthz")
+		if _, ok := errors.AsType[x509.HostnameError](err); !ok {
+			t.Errorf("%v", err)
+		}
+	})
+	t.Run("plain HTTP is told so", func(t *testing.T) {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: chat.example.com\r\n\r\n")
+		text, err := io.ReadAll(conn)
+		if !strings.HasPrefix(string(text), "HTTP/1.0 400 Bad Request") || !strings.Contains(string(text), "HTTPS server") {
+			t.Errorf("%v: %q", err, text)
+		}
+	})
+}
+
+func TestBrowsersAreToldNothingOfEncryptionWhereThatIsOff(t *testing.T) {
+	ca, dir := newCertAuthority(t), t.TempDir()
+	cert, key := ca.pair(t, aMonth, "chat.example.com")
+	pairFiles(t, dir, cert, key)
+	e, _ := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--tls-hsts", "0s")
+	res, err := over(t, serveEncrypted(t, e), &tls.Config{RootCAs: ca.pool()}).Get("https://chat.example.com/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if got, ok := res.Header["Strict-Transport-Security"]; ok {
+		t.Errorf("Strict-Transport-Security: %q", got)
+	}
+}
+
+func TestAnotherCertificateIsTakenWhenItsFilesChange(t *testing.T) {
+	ca, dir := newCertAuthority(t), t.TempDir()
+	first, firstKey := ca.pair(t, aMonth, "chat.example.com")
+	second, secondKey := ca.pair(t, aMonth, "chat.example.com")
+	old, oldKey := ca.pair(t, -time.Minute, "chat.example.com")
+	pairFiles(t, dir, first, firstKey)
+	e, out := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
+	addr := serveEncrypted(t, e)
+	serial := func() int64 {
+		t.Helper()
+		conn, err := tls.Dial("tcp", addr, &tls.Config{RootCAs: ca.pool(), ServerName: "chat.example.com"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+	}
+	if got := serial(); got != 3 {
+		t.Fatalf("serial %d", got)
+	}
+	for _, step := range []struct {
+		name      string
+		cert, key []byte
+		serial    int64
+		says      string // once, however often it is looked
+	}{
+		{"nothing has changed", first, firstKey, 3, ""},
+		{"half of a pair", second, firstKey, 3, "private key does not match public key"},
+		{"no certificate", []byte("hello"), secondKey, 3, "failed to find any PEM data"},
+		{"one that has expired", old, oldKey, 3, "it has expired at"},
+		{"the whole pair", second, secondKey, 4, "another certificate is in force"},
+		{"half of a pair once more", second, firstKey, 4, "private key does not match public key"},
+		{"back again", first, firstKey, 3, "another certificate is in force"},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			before := len(out.String())
+			pairFiles(t, dir, step.cert, step.key)
+			for range 3 {
+				e.reload()
+			}
+			if got := serial(); got != step.serial {
+				t.Errorf("serial %d, want %d", got, step.serial)
+			}
+			says := out.String()[before:]
+			want := 1
+			if step.says == "" {
+				want = 0
+			}
+			if strings.Count(says, "\n") != want || !strings.Contains(says, step.says) {
+				t.Errorf("it says %q, want one line with %q", says, step.says)
+			}
+			if strings.Contains(says, "PRIVATE") {
+				t.Error("a key is logged")
+			}
+		})
+	}
+	t.Run("files that are gone", func(t *testing.T) {
+		if err := os.Remove(filepath.Join(dir, "tls.key")); err != nil {
+			t.Fatal(err)
+		}
+		e.reload()
+		if got := serial(); got != 3 || !strings.Contains(out.String(), "tls.key cannot be read: no such file or directory") {
+			t.Errorf("serial %d:\n%s", got, out)
+		}
+	})
+}
+
+// Time is that of the bubble, which begins in the year 2000; the certificate is made in it, too.
+func TestFilesOfACertificateAreWatched(t *testing.T) {
+	ca, dir := newCertAuthority(t), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		cert, key := ca.pair(t, aMonth, "chat.example.com")
+		pairFiles(t, dir, cert, key)
+		e, out := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { e.from.watch(ctx) })
+		time.Sleep(certificatesEvery / 2)
+		if out.String() != "" {
+			t.Errorf("it says\n%s", out)
+		}
+		cert, key = ca.pair(t, aMonth, "chat.example.com", "www.example.com")
+		pairFiles(t, dir, cert, key)
+		time.Sleep(certificatesEvery)
+		synctest.Wait()
+		if !e.from.knows("www.example.com") {
+			t.Errorf("it has not seen the new one:\n%s", out)
+		}
+		time.Sleep(22 * 24 * time.Hour)
+		synctest.Wait()
+		if strings.Contains(out.String(), "expires soon") {
+			t.Errorf("it warns too early:\n%s", out)
+		}
+		time.Sleep(2 * 24 * time.Hour)
+		synctest.Wait()
+		if got := strings.Count(out.String(), "expires soon"); got < 1 || got > 2 {
+			t.Errorf("it warns %d times in two days:\n%s", got, out)
+		}
+		cancel()
+		wg.Wait()
+	})
+}
+
+func TestEncryptionThatCannotWorkStopsTheStart(t *testing.T) {
+	ca, dir := newCertAuthority(t), t.TempDir()
+	cert, key := ca.pair(t, aMonth, "chat.example.com")
+	_, other := ca.pair(t, aMonth, "chat.example.com")
+	pairFiles(t, dir, cert, key)
+	if err := os.WriteFile(filepath.Join(dir, "other.key"), other, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	crt := filepath.Join(dir, "tls.crt")
+	for _, tc := range []struct {
+		name  string
+		flags []string
+		want  []string
+	}{
+		{"no key", []string{"--tls-cert", crt}, []string{"--tls-cert: is set without its key; set tls.key, too"}},
+		{"no certificate", []string{"--tls-key", crt}, []string{"--tls-key: is set without its certificate; set tls.cert, too"}},
+		{"no file", []string{"--tls-cert", dir + "/none", "--tls-key", crt}, []string{"tls.cert and tls.key (flag --tls-cert)", "none cannot be read: no such file or directory"}},
+		{"a folder", []string{"--tls-cert", dir, "--tls-key", crt}, []string{"is no file of a certificate or its key"}},
+		{"another's key", []string{"--tls-cert", crt, "--tls-key", dir + "/other.key"}, []string{"are no pair that can be used: private key does not match public key"}},
+		{"both ways", []string{"--tls-cert", crt, "--tls-key", dir + "/tls.key", "--tls-acme", "chat.example.com"}, []string{"--tls-acme: is set beside files"}},
+		{"an address to have a certificate for", []string{"--tls-acme", "10.0.0.1"}, []string{`--tls-acme: "10.0.0.1" is no name that a certificate can be had for`}},
+		{"a wildcard", []string{"--tls-acme", "*.example.com"}, []string{`"*.example.com" is no name`}},
+		{"a name without a dot", []string{"--tls-acme", "localhost"}, []string{`"localhost" is no name`}},
+		{"an authority without encryption", []string{"--tls-acme", "chat.example.com", "--tls-acme-directory", "http://10.0.0.1/"}, []string{"--tls-acme-directory: is not an https address"}},
+		{"nowhere to keep certificates", []string{"--tls-acme", "chat.example.com", "--data", ""}, []string{"--tls-acme: there is no data folder"}},
+		{"a redirect to nothing", []string{"--tls-redirect-addr", ":80"}, []string{"--tls-redirect-addr: leads to https, which is not on"}},
+		{"a redirect from nowhere", []string{"--tls-cert", crt, "--tls-key", dir + "/tls.key", "--tls-redirect-addr", "80"}, []string{`--tls-redirect-addr: "80" is not an address`}},
+		{"two things", []string{"--tls-cert", crt, "--tls-redirect-port", "70000"}, []string{"set tls.key, too\n", "70000 is no port"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := newEncryption(settings(t, tc.flags...), slog.New(slog.DiscardHandler))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("it says %q, want %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestPlainHTTPLeadsToTheHostsOfTheCertificateOnly(t *testing.T) {
+	ca, dir := newCertAuthority(t), t.TempDir()
+	cert, key := ca.pair(t, aMonth, "chat.example.com", "*.apps.example.com", "192.0.2.1", "2001:db8::1")
+	pairFiles(t, dir, cert, key)
+	e, _ := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
+	for _, tc := range []struct {
+		name    string
+		request string
+		port    int
+		status  int
+		to      string
+	}{
+		{"a page", "GET / HTTP/1.1\r\nHost: chat.example.com\r\n\r\n", 443, 308, "https://chat.example.com/"},
+		{"path and query", "GET /v1/runs?workflow=a%2Fb&x=1%0d%0a HTTP/1.1\r\nHost: chat.example.com:80\r\n\r\n", 443, 308, "https://chat.example.com/v1/runs?workflow=a%2Fb&x=1%0d%0a"},
+		{"a path as it was written", "GET /a%2Fb HTTP/1.1\r\nHost: chat.example.com\r\n\r\n", 443, 308, "https://chat.example.com/a%2Fb"},
+		{"the method stays", "POST /v1/runs HTTP/1.1\r\nHost: chat.example.com\r\nContent-Length: 2\r\n\r\n{}", 443, 308, "https://chat.example.com/v1/runs"},
+		{"another port", "GET / HTTP/1.1\r\nHost: CHAT.example.com\r\n\r\n", 8443, 308, "https://chat.example.com:8443/"},
+		{"a wildcard", "GET / HTTP/1.1\r\nHost: one.apps.example.com\r\n\r\n", 443, 308, "https://one.apps.example.com/"},
+		{"an address", "GET / HTTP/1.1\r\nHost: 192.0.2.1\r\n\r\n", 443, 308, "https://192.0.2.1/"},
+		{"a long address", "GET / HTTP/1.1\r\nHost: [2001:db8::1]:80\r\n\r\n", 443, 308, "https://[2001:db8::1]/"},
+		{"a path that looks like a host", "GET //evil.test/ HTTP/1.1\r\nHost: chat.example.com\r\n\r\n", 443, 308, "https://chat.example.com//evil.test/"},
+		{"a path that looks like a user", "GET /@evil.test HTTP/1.1\r\nHost: chat.example.com\r\n\r\n", 443, 308, "https://chat.example.com/@evil.test"},
+		{"another host", "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", 443, 421, ""},
+		{"a host within the request", "GET http://evil.test/ HTTP/1.1\r\nHost: chat.example.com\r\n\r\n", 443, 421, ""},
+		{"a host with a user", "GET / HTTP/1.1\r\nHost: chat.example.com@evil.test\r\n\r\n", 443, 421, ""},
+		{"two levels below a wildcard", "GET / HTTP/1.1\r\nHost: a.b.apps.example.com\r\n\r\n", 443, 421, ""},
+		{"no host", "GET / HTTP/1.0\r\n\r\n", 443, 421, ""},
+		{"no path", "OPTIONS * HTTP/1.1\r\nHost: chat.example.com\r\n\r\n", 443, 400, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(tc.request)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := httptest.NewRecorder()
+			e.plainServer(tc.port).Handler.ServeHTTP(w, r)
+			if w.Code != tc.status || w.Header().Get("Location") != tc.to {
+				t.Errorf("status %d to %q, want %d to %q", w.Code, w.Header().Get("Location"), tc.status, tc.to)
+			}
+			if strings.Contains(w.Body.String(), "evil") {
+				t.Errorf("it repeats the host: %s", w.Body)
+			}
+		})
+	}
+}
+
+// A stream is the same over HTTP/2 and TLS: cut off and resumed at another connection, each event comes once.
+func TestAStreamOverHTTP2IsResumed(t *testing.T) {
+	ca, dir := newCertAuthority(t), t.TempDir()
+	cert, key := ca.pair(t, aMonth, "localhost", "127.0.0.1")
+	pairFiles(t, dir, cert, key)
+	p := startServerIn(t, dir, "--tls-cert", "tls.crt", "--tls-key", "tls.key", "--tls-redirect-addr", "127.0.0.1:0", "--demo-pace", "500")
+	if !strings.HasPrefix(p.base, "https://127.0.0.1:") {
+		t.Errorf("it listens on %s", p.base)
+	}
+	addr := strings.TrimPrefix(p.base, "https://")
+	ask := func(path, last string) (*http.Response, *bufio.Scanner) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.base+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last != "" {
+			req.Header.Set("Last-Event-ID", last)
+		}
+		res, err := over(t, addr, &tls.Config{RootCAs: ca.pool()}, "h2").Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		if res.StatusCode != 200 || res.ProtoMajor != 2 {
+			t.Fatalf("%s %s", res.Proto, res.Status)
+		}
+		return res, bufio.NewScanner(res.Body)
+	}
+	res, lines := ask("/v1/runs?workflow=chat&input=Hello&format=sse", "")
+	var got, want []string
+	for len(got) < 8 && lines.Scan() {
+		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			got = append(got, id)
+		}
+	}
+	res.Body.Close()
+	if len(got) < 8 {
+		t.Fatalf("only %d events: %v", len(got), lines.Err())
+	}
+	events := res.Header.Get("Location") + "/events?format=sse"
+	_, lines = ask(events, got[len(got)-1])
+	for lines.Scan() {
+		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			got = append(got, id)
+		}
+	}
+	if lines.Err() != nil {
+		t.Fatal(lines.Err())
+	}
+	_, lines = ask(events, "")
+	for lines.Scan() {
+		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			want = append(want, id)
+		}
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("resumed:\n%s\nas a whole:\n%s", got, want)
+	}
+
+	// SIGHUP takes another certificate at once, and plain HTTP leads here all the while.
+	cert, key = ca.pair(t, aMonth, "localhost", "127.0.0.1", "new.example.com")
+	pairFiles(t, dir, cert, key)
+	p.signal(syscall.SIGHUP)
+	p.waitFor(`another certificate is in force.*new\.example\.com`)
+	plain := p.waitFor(`plain HTTP leads to https.*addr=(\S+)`)[1]
+	c := client(t)
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	back, err := c.Get("http://" + plain + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer back.Body.Close()
+	if back.StatusCode != 308 || back.Header.Get("Location") != p.base+"/healthz" {
+		t.Errorf("%s to %s", back.Status, back.Header.Get("Location"))
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit status %d", code)
+	}
+}

@@ -15,7 +15,7 @@ import (
 var programPath = flag.String("program", "", "attack this program instead of one that is built first")
 
 // patience is how long a test waits for what must happen. It is long, since it only matters when something is wrong.
-const patience = time.Minute
+const patience = 30 * time.Second
 
 // built is the program under attack, and the folder that it is in.
 var built struct {

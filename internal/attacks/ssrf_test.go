@@ -1,0 +1,195 @@
+package attacks
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/lingserve/lingserve/internal/upstream"
+)
+
+// trap is a server that nobody may talk to.
+type trap struct {
+	port string
+	hits atomic.Int64
+}
+
+// newTrap listens on the loopback addresses of both kinds; a connection is enough to be caught.
+func newTrap(t *testing.T) *trap {
+	t.Helper()
+	tr := &trap{}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			tr.hits.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr.port = u.Port()
+	if l, err := net.Listen("tcp", "[::1]:"+tr.port); err == nil {
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				tr.hits.Add(1)
+				c.Close()
+			}
+		}()
+	}
+	return tr
+}
+
+// hosts are spellings of addresses of this machine, of its network, and of what clouds tell their machines.
+var hosts = map[string]string{
+	"loopback":            "127.0.0.1",
+	"short":               "127.1",
+	"decimal":             "2130706433",
+	"hexadecimal":         "0x7f000001",
+	"octal":               "0177.0.0.1",
+	"another loopback":    "127.9.9.9",
+	"unspecified":         "0.0.0.0",
+	"IPv6":                "[::1]",
+	"IPv4 in IPv6":        "[::ffff:127.0.0.1]",
+	"IPv4 in IPv6, hex":   "[::ffff:7f00:1]",
+	"IPv6 unspecified":    "[::]",
+	"a name":              "localhost",
+	"a name with a dot":   "localhost.",
+	"a user before it":    "example.com@127.0.0.1",
+	"a user with a slash": "example.com%2f@127.0.0.1",
+}
+
+// SE-01: no field of a request makes the server ask anybody: neither one that is an address elsewhere, nor one that looks like it.
+func TestNoFieldOfARequestIsAnAddress(t *testing.T) { // SE-01
+	v := server(t)
+	tr := newTrap(t)
+	for name, host := range hosts {
+		at := "http://" + host + ":" + tr.port + "/x"
+		u := quoted(at)
+		fields := map[string][2]string{
+			"an image of a message":      {"/v1/chat/completions", `{"model":"openai:m","messages":[{"role":"user","content":[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":` + u + `}}]}]}`},
+			"an image for an agent":      {"/v1/chat/completions", `{"model":"assistant","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":` + u + `}}]}]}`},
+			"an image in an old message": {"/v1/chat/completions", `{"model":"assistant","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":` + u + `}}]},{"role":"assistant","content":"x"},{"role":"user","content":"x"}]}`},
+			"a file of a message":        {"/v1/chat/completions", `{"model":"openai:m","messages":[{"role":"user","content":[{"type":"file","file":{"file_data":` + u + `}}]}]}`},
+			"a file of the AI SDK":       {"/v1/ui/assistant", `{"id":"ssrf","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"},{"type":"file","mediaType":"image/png","url":` + u + `}]}]}`},
+			"a source of AG-UI":          {"/v1/agui/assistant", `{"threadId":"ssrf","runId":"r","messages":[{"id":"m","role":"user","content":[{"type":"binary","mimeType":"image/png","url":` + u + `}]}]}`},
+			"an image of AG-UI":          {"/v1/agui/assistant", `{"threadId":"ssrf","runId":"r","messages":[{"id":"m","role":"user","content":[{"type":"image","source":{"type":"url","value":` + u + `}}]}]}`},
+			"the model":                  {"/v1/runs", `{"workflow":"text","input":"x","model":` + u + `}`},
+			"the model's name":           {"/v1/runs", `{"workflow":"text","input":"x","model":` + quoted("openai:"+at) + `}`},
+			"a base_url":                 {"/v1/runs", `{"workflow":"text","input":"x","base_url":` + u + `}`},
+			"a base_url in options":      {"/v1/runs", `{"workflow":"text","input":"x","options":{"base_url":` + u + `}}`},
+			"a base_url in params":       {"/v1/runs", `{"workflow":"text","input":"x","params":{"base_url":` + u + `,"api":` + u + `}}`},
+			"a base_url for OpenAI":      {"/v1/chat/completions", `{"model":"openai:m","base_url":` + u + `,"api_base":` + u + `,"messages":[{"role":"user","content":"x"}]}`},
+			"a webhook":                  {"/v1/runs", `{"workflow":"text","input":"x","webhook":` + u + `,"callback":` + u + `}`},
+			"a schema's reference":       {"/v1/runs", `{"workflow":{"bots":{"w":{"prompt":"x","root":"a","schema":{"$ref":` + u + `}}}}}`},
+			"a schema's id":              {"/v1/runs", `{"workflow":{"bots":{"w":{"prompt":"x","root":"a","schema":{"$id":` + u + `,"$schema":` + u + `,"properties":{"a":{"$ref":"other.json"}}}}}}}`},
+			"an input's reference":       {"/v1/runs", `{"workflow":{"input":{"type":"object","properties":{"q":{"$ref":` + u + `}}},"bots":{"w":{"prompt":"x","root":"a"}}},"input":{"q":"x"}}`},
+			"a format's reference":       {"/v1/chat/completions", `{"model":"openai:m","response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"$ref":` + u + `}}},"messages":[{"role":"user","content":"x"}]}`},
+			"an inline model":            {"/v1/runs", `{"workflow":{"bots":{"w":{"prompt":"x","root":"a","model":` + u + `}}}}`},
+			"inline tools":               {"/v1/runs", `{"workflow":{"mcp":{"x":{"url":` + u + `}},"bots":{"w":{"prompt":"x","root":"a"}}}}`},
+			"an inline prompt":           {"/v1/runs", `{"workflow":{"bots":{"w":{"prompt":{"file":` + u + `},"root":"a"}}}}`},
+			"an inline template":         {"/v1/runs", `{"workflow":{"bots":{"w":{"prompt":` + quoted(`{% include "`+at+`" %}`) + `,"root":"a"}}}}`},
+			"tools of AG-UI":             {"/v1/agui/assistant", `{"threadId":"ssrf","runId":"r","messages":[{"id":"m","role":"user","content":"x"}],"tools":[{"name":"x","description":"x","url":` + u + `}],"forwardedProps":{"model":` + u + `}}`},
+			"tools of OpenAI":            {"/v1/chat/completions", `{"model":"assistant","tools":[{"type":"mcp","server_url":` + u + `}],"messages":[{"role":"user","content":"x"}]}`},
+			"the input":                  {"/v1/runs", `{"agent":"assistant","input":` + quoted("look at "+at) + `}`},
+		}
+		for what, f := range fields {
+			if got := v.do(t, "POST", f[0], f[1]); got.status >= 500 && got.status != 502 || strings.Contains(got.body, "dial tcp") {
+				t.Errorf("%s, %s: %d %s", what, name, got.status, got.body)
+			}
+			if tr.hits.Swap(0) != 0 {
+				t.Errorf("%s, %s: it was asked", what, name)
+			}
+		}
+	}
+}
+
+// SE-01: nor does a header, or a request line that is one for a proxy.
+func TestNobodyIsProxied(t *testing.T) { // SE-01
+	v := server(t)
+	tr := newTrap(t)
+	at := "127.0.0.1:" + tr.port
+	for name, send := range map[string]string{
+		"an absolute address":  "GET http://" + at + "/x HTTP/1.1\r\nHost: " + at + "\r\n\r\n",
+		"another host":         "GET /x HTTP/1.1\r\nHost: " + at + "\r\n\r\n",
+		"a tunnel":             "CONNECT " + at + " HTTP/1.1\r\nHost: " + at + "\r\n\r\nGET /x HTTP/1.1\r\nHost: x\r\n\r\n",
+		"a forwarded host":     "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Forwarded-Host: " + at + "\r\nForwarded: host=" + at + "\r\n\r\n",
+		"an address elsewhere": "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Original-URL: http://" + at + "/\r\nX-Rewrite-URL: http://" + at + "/\r\nReferer: http://" + at + "/\r\n\r\n",
+		"two slashes":          "GET //" + at + "/x HTTP/1.1\r\nHost: x\r\n\r\n",
+	} {
+		got := v.raw(t, send)
+		if tr.hits.Swap(0) != 0 || strings.Contains(got, "Location: http") || strings.Contains(got, "Location: //") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// SE-01: what a platform or a backend sends along is fetched from where the platform keeps it, or not at all.
+func TestAttachmentsAreFetchedFromNowhereElse(t *testing.T) { // SE-01
+	v := server(t)
+	tr := newTrap(t)
+	for name, host := range hosts {
+		at := "http://" + host + ":" + tr.port + "/x"
+		word := v.answer(upstream.Answer{Text: "blue"})
+		body := `{"sender":{"id":"ann"},"conversation":{"id":"` + word + `","kind":"direct"},"text":"x","media":[{"type":"image/png","url":` + quoted(at) + `}]}`
+		if got := v.hook(t, word, body); got.status != 400 {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+		body = `{"sender":{"id":"ann"},"conversation":{"id":"` + word + `","kind":"direct"},"text":"x","callback":` + quoted(at) + `}`
+		if got := v.hook(t, word+"b", body); got.status != 400 {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+		file := map[string]any{"id": "F1", "name": "a.png", "mimetype": "image/png", "size": 5, "url_private": at, "url_private_download": at}
+		event := map[string]any{
+			"type": "message", "channel": "D" + word, "channel_type": "im", "user": "U" + word, "text": word, "ts": "1700000001." + itoa(int(v.words.Add(1))),
+			"files": []any{file},
+		}
+		if got := v.slackEvent(t, v.slack.Envelope(event)); got.status != 200 {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+		v.eventually(t, "the model is asked", func() bool { return strings.Contains(v.requests.String(), word) })
+		if tr.hits.Swap(0) != 0 {
+			t.Errorf("%s: it was asked", name)
+		}
+	}
+}
+
+// SE-01: a model's server, a backend or a server of tools that points elsewhere is not followed, with a key least of all.
+func TestNoRedirectIsFollowed(t *testing.T) { // SE-01
+	tr := newTrap(t)
+	at := "http://127.0.0.1:" + tr.port + "/x"
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, at, http.StatusTemporaryRedirect) }))
+	defer elsewhere.Close()
+	v := ownServer(t, func(config string) string {
+		return strings.NewReplacer(
+			"callback: ", "callback: "+elsewhere.URL+" # ",
+			"  red: {url: \"", "  red: {url: \""+elsewhere.URL+"\", authorization: x} # ",
+		).Replace(config)
+	})
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		for _, model := range []string{"openai:m", "azure:m", "coze:m", "ollama:m", "deepseek:m", "own:m"} {
+			word := v.answer(upstream.Answer{Status: status, Header: http.Header{"Location": {at}}})
+			got := v.do(t, "POST", "/v1/runs", `{"workflow":"text","input":"`+word+`","model":"`+model+`"}`)
+			if got.status != 502 || strings.Contains(got.body, tr.port) {
+				t.Errorf("%s, %d: %d %s", model, status, got.status, got.body)
+			}
+		}
+	}
+	word := v.answer(upstream.Answer{Text: "blue"})
+	v.hook(t, word, `{"sender":{"id":"ann"},"conversation":{"id":"c","kind":"direct"},"text":"`+word+`"}`)
+	v.eventually(t, "the reply is given up", func() bool { return strings.Contains(v.log.String(), `"a reply was given up"`) })
+	if tr.hits.Load() != 0 {
+		t.Error("it was followed")
+	}
+}

@@ -270,7 +270,8 @@ func (s *Server) startAgent(sp spec) (r *run, id string, again bool, p *problem)
 			return nil, id, true, p
 		}
 	}
-	ctx, cancel := context.WithCancelCause(s.runs.ctx)
+	sp.id = a.id
+	ctx, cancel := context.WithCancelCause(s.runs.within(&sp))
 	a.cancel = cancel
 	m := &webchannel.Message{
 		Principal: sp.owner, Role: sp.role, Session: sp.session, Run: a.id, Key: sp.key, Agent: cmp.Or(a.as, a.name), Text: a.envelope.Content, Workflow: a.answer != nil,
@@ -289,6 +290,7 @@ func (s *Server) startAgent(sp spec) (r *run, id string, again bool, p *problem)
 				close(a.placed)
 			})
 			cancel(err)
+			a.endSpan(&sp)
 			s.runs.turns.leave()
 		}()
 		result, err = webchannel.Run(ctx, s.o.Kernel, m)

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/lingserve/lingserve/adapter"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/ling"
@@ -58,6 +60,9 @@ type run struct {
 	observer RunObserver // of a run that this server has begun
 	caller   string      // whom it is counted for; "" is nobody
 	release  func()      // stops counting it; nil where it is not counted
+
+	span   trace.Span         // while it runs; nil where nobody traces
+	traced *trace.SpanContext // of span, also afterwards
 
 	done chan struct{} // closed when the members below are set
 	outcome

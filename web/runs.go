@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	webchannel "github.com/lingserve/lingserve/channel/web"
@@ -88,7 +90,9 @@ type spec struct {
 	history  []adapter.Message // of a workflow's run that is in no session, which has its own
 	key      string
 	hash     [16]byte
-	follows  bool // its message was taken before, for another run
+	follows  bool              // its message was taken before, for another run
+	trace    trace.SpanContext // of whoever asks; zero for none
+	span     trace.Span        // of the run; nil until it is started, or where nobody traces
 }
 
 // of is what the run is named after: of an agent's, the workflow only stands for it.
@@ -168,7 +172,8 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	}
 	r.caller, r.release = sp.caller, release
 	r.observer = rs.o.Observer.Run(r.of.Workflow, r.of.Agent)
-	m := rs.manager(rs.ctx, &sp, r.observer.First)
+	m := rs.manager(rs.within(&sp), &sp, r.observer.First)
+	r.span, r.traced = sp.span, contextOf(sp.span)
 	r.tube = m.Tube()
 	r.manager.Store(m)
 	for _, f := range sp.filters {
@@ -257,7 +262,8 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 			attrs = append(attrs, slog.Any("error", closeErr))
 		}
 	}
-	rs.log.LogAttrs(rs.ctx, slog.LevelInfo, "run ended", attrs...)
+	rs.log.LogAttrs(m.Context(), slog.LevelInfo, "run ended", attrs...)
+	r.endSpan(code)
 	r.observer.End(o.Status, code)
 	rs.release(r)
 

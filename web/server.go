@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
@@ -68,8 +69,9 @@ type Options struct {
 	Access  Access         // who may ask, and how much; zero lets everybody in
 	Proxies access.Proxies // are believed when they say whom they speak for
 
-	Observer  Observer // is told what happens, to count it; nil is nobody
-	AccessLog string   // which requests have a line in the log: "off", "runs" or "all"; "" is "runs"
+	Observer  Observer             // is told what happens, to count it; nil is nobody
+	Tracer    trace.TracerProvider // makes the spans of runs, and of all below them; nil makes none
+	AccessLog string               // which requests have a line in the log: "off", "runs" or "all"; "" is "runs"
 }
 
 // withDefaults fills in what is not set.

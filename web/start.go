@@ -73,6 +73,11 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, st *start) {
 
 // startRun starts the run that is asked for, or finds the one that the same request has started before.
 func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *problem) {
+	defer func() {
+		if again && run != nil {
+			s.replayed(r, run)
+		}
+	}()
 	var hash [16]byte
 	if st.key != "" {
 		hash = st.hash()
@@ -99,6 +104,7 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 		return nil, false, p
 	}
 	sp.key, sp.hash, sp.caller = st.key, hash, s.countedFor(r, asks)
+	sp.trace = traceOf(r)
 	if p := s.kept(&sp); p != nil {
 		return nil, false, p
 	}

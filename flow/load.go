@@ -161,7 +161,7 @@ func (l *loader) boolean(n *node, what string) bool {
 }
 
 var (
-	workflowFields = []string{"name", "description", "model", "options", "input", "bots", "events", "filter", "limits"}
+	workflowFields = []string{"name", "description", "model", "options", "input", "bots", "events", "filter", "limits", "restart"}
 	botFields      = []string{"on", "when", "model", "options", "prompt", "history", "message", "root", "format", "schema", "on_invalid", "quiet", "concurrency", "max", "filter"}
 	optionFields   = []string{"temperature", "top_p", "max_tokens", "stop", "seed"}
 )
@@ -177,6 +177,7 @@ func (l *loader) workflow(n *node) *spec {
 	s.info.Description, _ = l.text(f["description"], "description")
 	s.model = l.model(f["model"])
 	s.info.Model = s.model
+	s.info.Restart = l.boolean(f["restart"], "restart")
 	s.options = l.options(f["options"])
 	s.filter = l.filter(f["filter"])
 	s.limits = l.limits(f["limits"])

@@ -92,7 +92,7 @@ bots:
 		{"an unknown field at the top", `
 bot: {}
 bots: {a: {}}
-`, []string{`w.yaml:1:1: unknown field "bot", did you mean "bots"? expected name, description, model, options, input, bots, events, filter and limits`}},
+`, []string{`w.yaml:1:1: unknown field "bot", did you mean "bots"? expected name, description, model, options, input, bots, events, filter, limits and restart`}},
 		{"wrong types", `
 name: [x]
 model: 3
@@ -423,7 +423,7 @@ bots: {a: {}}
 		{"a key that comes twice", "name: a\nname: b\n", []string{`w.yaml:2:1: not YAML: mapping key "name" already defined at [1:1]`}},
 		{"nothing", "# nothing\n", []string{`w.yaml:1:1: the file is empty: expected a workflow, with name, bots and more`}},
 		{"two documents", "name: a\n---\nname: b\n", []string{`w.yaml:3:1: a second document begins here: a file holds one workflow`}},
-		{"a list", "- a\n", []string{`w.yaml:1:1: expected a workflow (a mapping with name, description, model, options, input, bots, events, filter and limits), got a list`}},
+		{"a list", "- a\n", []string{`w.yaml:1:1: expected a workflow (a mapping with name, description, model, options, input, bots, events, filter, limits and restart), got a list`}},
 		{"an alias of nothing", "name: *x\n", []string{`w.yaml:1:7: *x stands for nothing: no &x comes before it`}},
 		{"merge keys", "a: &a {b: c}\nd: {<<: *a}\n", []string{`w.yaml:2:5: merge keys (<<) are not supported: write the members out`}},
 		{"bytes that are not UTF-8", "name: a\ndescription: \xff\n", []string{`w.yaml:2:1: the file is not UTF-8 text`}},

@@ -23,6 +23,8 @@ type Info struct {
 	Model       string          `json:"model,omitempty"`
 	Input       json.RawMessage `json:"input"` // JSON Schema 2020-12
 	Graph       *Graph          `json:"graph,omitempty"`
+	// Restart says that a run which the end of the server has cut off may be run again from its input: what it does, it may do twice.
+	Restart bool `json:"restart,omitempty"`
 }
 
 // Func makes a workflow of a Go function (FL-05); input is the JSON Schema of what it takes, nil for any object. It panics

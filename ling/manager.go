@@ -59,6 +59,7 @@ type Options struct {
 	Agent      string
 	Session    string
 	Model      string
+	From       uint64 // number of the first event; see tube.Options
 	First      func() // called once, when something is written to the document for the first time; see tube.Options
 }
 
@@ -127,6 +128,7 @@ func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 	m.tube = tube.New(m.options.Run, &tube.Options{
 		MaxBytes: m.options.MaxLog,
 		Document: func() tube.Document { return new(jsonuri.Document) },
+		From:     m.options.From,
 		First:    m.options.First,
 	})
 	m.send("started", struct {

@@ -138,6 +138,9 @@ func (r *Replay) Tube() *Tube {
 	return t
 }
 
+// Ended says whether the end of the run is there.
+func (r *Replay) Ended() bool { return r.tube.ended }
+
 // forget lets go of the log but for the end of the run. Where the log of the tube that was written down had lost its beginning,
 // nobody knows how far that went, and a client may have had an event as a part of a snapshot, with its id, but nothing of what was
 // folded: to go on behind that id from a log that begins before it would be a gap.

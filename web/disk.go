@@ -128,12 +128,16 @@ type header struct {
 	outcome
 }
 
+func headerOf(r *run) header {
+	return header{r.id, r.owner, r.of, r.keyed, r.lost, r.began.Round(0), r.outcome}
+}
+
 // save writes an ended run and returns the size of its file.
 func (d *disk) save(r *run) (size int64, err error) {
 	if !wellFormed(r.id) {
 		return 0, fmt.Errorf("%q cannot name a file", r.id)
 	}
-	head, err := json.Marshal(header{r.id, r.owner, r.of, r.keyed, r.lost, r.began.Round(0), r.outcome})
+	head, err := json.Marshal(headerOf(r))
 	if err != nil {
 		return 0, err
 	}

@@ -3,6 +3,8 @@ package web
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -39,15 +41,94 @@ func (rs *runs) restore(now time.Time) error {
 		}
 		rs.onDisk[id] = stored{owner: owner, expires: expires, size: info.Size()}
 	}
+	if err := rs.restoreRunning(now, files); err != nil {
+		return err
+	}
 	// A key whose run has left nothing: the server ended in its middle. What it had made is lost, and it must not run again.
 	for id, began := range keyed {
-		if _, ok := files[id]; !ok {
+		if _, ok := files[id]; !ok && !rs.known(id) {
 			if rs.save(lostRun(id, subjects[id], began)) {
 				rs.log.Warn("a run was cut off by the end of the server", "run", id)
 			}
 		}
 	}
 	return nil
+}
+
+// restoreRunning finds the runs that the server before was in the middle of, in its journal.
+func (rs *runs) restoreRunning(now time.Time, files map[string]fs.FileInfo) error {
+	folder, err := openJournalFolder(rs.disk.root)
+	if err != nil {
+		return err
+	}
+	rs.journal = newJournal(folder, rs.log)
+	list, old, err := rs.journal.read(rs.o.MaxLog)
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		if _, ok := files[p.Run]; ok {
+			// It had ended, and was written; where the end of the machine has taken that back, it is written again.
+			if _, gone := rs.expired.owner(p.Run); gone {
+				continue
+			}
+			if _, err := rs.disk.load(p.Run, rs.o.MaxLog); err == nil {
+				continue
+			}
+		}
+		r := rs.resume(p, now)
+		if r == nil {
+			rs.cutOff = append(rs.cutOff, p)
+			continue
+		}
+		rs.put(r)
+	}
+	rs.journal.start(old)
+	return nil
+}
+
+// resume is what becomes of a run that a journal has: it has ended, and is returned; nil is one that is to be run again.
+func (rs *runs) resume(p *replayed, now time.Time) *run {
+	over := p.replay.Ended()
+	message := cutMessage
+	if p.Again != nil && (!over || p.status() == statusInterrupted) {
+		if !over {
+			p.Attempt++ // one that has crashed; a server that is told to go says so to its runs
+		}
+		switch {
+		case p.Attempt >= maxAttempts:
+			message += fmt.Sprintf("; it was begun %d times", p.Attempt)
+		case now.Sub(p.Began) >= rs.o.KeyRetention:
+			message += "; it is too old to be run again"
+		default:
+			return nil
+		}
+	}
+	r := p.run(message)
+	if !over {
+		rs.log.Warn("a run was cut off by the end of the server", "run", r.id, "events", r.tube.Len()%epoch)
+	}
+	return r
+}
+
+// put keeps an ended run: on disk, or else in memory.
+func (rs *runs) put(r *run) {
+	if rs.save(r) {
+		return
+	}
+	now := time.Now()
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r.expires = now.Add(rs.retention(r.keyed))
+	rs.inMemory[r.id] = r
+	rs.keepLocked(r, now)
+}
+
+// known says whether a restored run is there, or is about to be.
+func (rs *runs) known(id string) bool {
+	_, stored := rs.onDisk[id]
+	return stored || rs.inMemory[id] != nil ||
+		slices.ContainsFunc(rs.cutOff, func(p *replayed) bool { return p.Run == id })
 }
 
 // lostMessage is what clients are told about a run that a crash has cut off.

@@ -61,6 +61,9 @@ type run struct {
 	caller   string      // whom it is counted for; "" is nobody
 	release  func()      // stops counting it; nil where it is not counted
 
+	entry *entry // in the journal; nil where there is none
+	again *again // nil for a run that is not run again after a restart
+
 	span   trace.Span         // while it runs; nil where nobody traces
 	traced *trace.SpanContext // of span, also afterwards
 

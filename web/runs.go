@@ -29,6 +29,9 @@ type runs struct {
 	log  *slog.Logger
 	disk *disk // nil keeps nothing
 
+	journal *journal    // of those that go on; nil without a disk
+	cutOff  []*replayed // that are to be run again; until the server has started
+
 	ctx    context.Context // of all runs
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // one for each running run that is no turn
@@ -93,6 +96,7 @@ type spec struct {
 	follows  bool              // its message was taken before, for another run
 	trace    trace.SpanContext // of whoever asks; zero for none
 	span     trace.Span        // of the run; nil until it is started, or where nobody traces
+	again    *again            // how it is run again after a restart; nil for one that is not
 }
 
 // of is what the run is named after: of an agent's, the workflow only stands for it.
@@ -170,7 +174,10 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		id: sp.id, of: sp.of(), owner: sp.owner, session: sp.session, keyed: sp.key != "",
 		began: time.Now(), done: make(chan struct{}),
 	}
-	r.caller, r.release = sp.caller, release
+	r.caller, r.release, r.again = sp.caller, release, sp.again
+	if a := sp.again; a != nil && a.from > 0 {
+		r.began, r.keyed = a.began, a.keyed
+	}
 	r.observer = rs.o.Observer.Run(r.of.Workflow, r.of.Agent)
 	m := rs.manager(rs.within(&sp), &sp, r.observer.First)
 	r.span, r.traced = sp.span, contextOf(sp.span)
@@ -180,13 +187,19 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 		r.tube.AddFilter(f)
 	}
 	rs.keepKeyLocked(sp, r.id)
+	rs.journal.add(r)
 	rs.inMemory[r.id] = r
 	if lane := r.lane(); lane != "" {
 		rs.inSession[lane] = r
 	}
 	rs.running++
 	// As a task, so that an error or a panic of the workflow itself is the run's.
-	if err := m.Go(func(ctx context.Context) error { return sp.workflow.Run(ctx, m, sp.input) }); err != nil {
+	if err := m.Go(func(ctx context.Context) error {
+		if sp.again != nil {
+			rs.journal.flush() // an attempt that makes the server crash must be known
+		}
+		return sp.workflow.Run(ctx, m, sp.input)
+	}); err != nil {
 		m.Report("", err)
 	}
 	if sp.agent != nil {
@@ -203,7 +216,7 @@ func (rs *runs) manager(ctx context.Context, sp *spec, first func()) *ling.Manag
 	m := ling.New(ctx, sp.config, &ling.Options{
 		Run: sp.id, Models: rs.o.Models, Log: rs.log, MaxBots: rs.o.MaxBots, MaxTasks: rs.o.MaxTasks,
 		MaxResult: rs.o.MaxResult, MaxLog: rs.o.MaxLog, Workflow: of.Workflow, Agent: of.Agent, Model: sp.model, Session: sp.session,
-		First: first,
+		First: first, From: sp.again.first(),
 	})
 	if sp.params != nil {
 		m.SetCustomParams(sp.params)
@@ -267,9 +280,8 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	r.observer.End(o.Status, code)
 	rs.release(r)
 
-	if r.keyed && rs.disk != nil {
-		// At once and not when memory runs out: the key's promise holds across a crash.
-		rs.save(r)
+	if !r.keyed || rs.disk == nil || r.comesAgain() || !rs.save(r) { // saved at once where there is a key, whose promise holds across a crash
+		rs.journal.ended(r)
 	}
 	now := time.Now()
 	rs.mu.Lock()
@@ -399,6 +411,7 @@ func (rs *runs) save(r *run) bool {
 	}
 	rs.onDisk[r.id] = stored{owner: r.owner, expires: expires, size: size}
 	rs.mu.Unlock()
+	rs.journal.drop(r)
 	return true
 }
 
@@ -420,7 +433,7 @@ func (rs *runs) trim(now time.Time) {
 		r := rs.kept[0]
 		saved := r.saved
 		rs.mu.Unlock()
-		if !saved && rs.disk != nil {
+		if !saved && rs.disk != nil && !r.comesAgain() {
 			saved = rs.save(r)
 		}
 		rs.mu.Lock()
@@ -442,6 +455,9 @@ func (rs *runs) dropLocked(r *run) {
 		rs.kept[len(rs.kept)-1] = nil
 		rs.kept = rs.kept[:len(rs.kept)-1]
 		rs.keptBytes -= r.size
+		if !r.comesAgain() {
+			rs.journal.drop(r)
+		}
 		rs.freed += r.size
 		delete(rs.inMemory, r.id)
 		if lane := r.lane(); lane != "" && rs.inSession[lane] == r {
@@ -551,7 +567,7 @@ func (rs *runs) saveAll() {
 	rs.mu.Lock()
 	var list []*run
 	for _, r := range rs.kept {
-		if !r.saved {
+		if !r.saved && !r.comesAgain() {
 			list = append(list, r)
 		}
 	}

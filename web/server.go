@@ -178,6 +178,7 @@ func New(o Options) (*Server, error) {
 	if s.shed.watches() {
 		s.wg.Go(func() { s.shed.watch(s.ctx) })
 	}
+	s.startAgain()
 	return s, nil
 }
 
@@ -242,6 +243,7 @@ func (s *Server) Close() error {
 		s.breakStreams()
 		s.runs.interrupt()
 		s.runs.saveAll()
+		s.runs.journal.close()
 		s.cancel()
 		s.wg.Wait()
 		if s.disk != nil {

@@ -105,7 +105,7 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	}
 	sp.key, sp.hash, sp.caller = st.key, hash, s.countedFor(r, asks)
 	sp.trace = traceOf(r)
-	if p := s.kept(&sp); p != nil {
+	if p := s.kept(r.Context(), &sp); p != nil {
 		return nil, false, p
 	}
 	var id string
@@ -118,6 +118,9 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	}
 	if p != nil {
 		return nil, false, p
+	}
+	if run != nil && run.again != nil {
+		s.runs.journal.flush() // it is promised that a restart does not end it
 	}
 	if run == nil && !again && sp.agent != nil {
 		if sp.agent.alone {
@@ -251,6 +254,9 @@ func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
 	}
 	if len(misfits) > 0 {
 		return sp, invalid(misfits...)
+	}
+	if info.Restart && a.Session == "" {
+		sp.again = &again{ask: *a, role: sp.role}
 	}
 	if a.Session != "" {
 		s.inSession(&sp, a.Session, turn.Policy(a.OnBusy), input)

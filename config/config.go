@@ -44,6 +44,7 @@ type Config struct {
 	Limit           Limit
 	Admin           Admin
 	Log             Log
+	Traces          Traces
 
 	// Access is who may talk on which channel, and who answers.
 	Access channel.Configuration

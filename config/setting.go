@@ -115,6 +115,7 @@ var sections = slices.Concat(
 	coreSettings,
 	limitSettings,
 	adminSettings,
+	traceSettings,
 	tlsSettings,
 )
 

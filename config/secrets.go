@@ -1,0 +1,44 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/lingserve/lingserve/channel/secret"
+)
+
+// Secrets returns all that is secret in c, wherever it stands, so that a log can be kept clear of it.
+func (c *Config) Secrets() []string {
+	var all []string
+	collect(reflect.ValueOf(c).Elem(), &all)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// collect finds the secrets in a value. There are no cycles in a configuration, nor interfaces with secrets behind them.
+func collect(v reflect.Value, all *[]string) {
+	switch v.Kind() {
+	case reflect.String:
+		if t := v.Type(); (t == reflect.TypeFor[Secret]() || t == reflect.TypeFor[secret.Text]()) && v.Len() > 0 {
+			*all = append(*all, v.String())
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			collect(v.Elem(), all)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			collect(v.Index(i), all)
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			collect(v.MapIndex(key), all)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				collect(v.Field(i), all)
+			}
+		}
+	}
+}

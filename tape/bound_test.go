@@ -1,0 +1,135 @@
+package tape_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/tapetest"
+)
+
+func bounded(t *testing.T, s tape.Whole, most int) *tape.Bounded {
+	t.Helper()
+	b, err := tape.Bound(t.Context(), s, most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestABoundedStoreIsAStoreLikeOthers(t *testing.T) {
+	tapetest.Run(t, tapetest.Factory{Open: func(string) (tape.Store, error) {
+		return tape.Bound(context.Background(), memory.New(nil), 1<<20)
+	}})
+}
+
+func TestNoSessionBeginsWhereThereAreAsManyAsThereMayBe(t *testing.T) {
+	inner := memory.New(nil)
+	if _, err := tape.Open(t.Context(), inner, "w", "old"); err != nil {
+		t.Fatal(err)
+	}
+	b := bounded(t, inner, 2) // which has one
+	first, err := tape.Open(t.Context(), b, "w", "first")
+	if full, ferr := b.Full(t.Context()); err != nil || ferr != nil || !full {
+		t.Fatalf("%v, %v, full: %v", err, ferr, full)
+	}
+	_, err = tape.Open(t.Context(), b, "w", "second")
+	if c, ok := errors.AsType[interface {
+		error
+		ErrorCode() string
+	}](err); !errors.Is(err, tape.ErrTooMany) || !ok || c.ErrorCode() != "overloaded" {
+		t.Errorf("%v", err)
+	}
+	if err := tape.Import(t.Context(), b, "w", "third", strings.NewReader(`{"id":1,"kind":"message","payload":{"role":"user","content":"x"}}`+"\n")); !errors.Is(err, tape.ErrTooMany) {
+		t.Errorf("an import: %v", err)
+	}
+	if _, err := first.ForkSession(t.Context(), "copy", 1); !errors.Is(err, tape.ErrTooMany) {
+		t.Errorf("a copy: %v", err)
+	}
+
+	// Those that are there go on, with forks.
+	if _, err := tape.Open(t.Context(), b, "w", "first"); err != nil {
+		t.Error(err)
+	}
+	if err := tape.WithFork(t.Context(), first, true, func(ctx context.Context, f *tape.Fork) error {
+		_, err := f.Append(ctx, tape.NewMessage("user", "hi"))
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Append(t.Context(), first.Name(), tape.Batch{Create: true, Entries: []tape.Entry{tape.NewMessage("user", "x")}}); !errors.Is(err, tape.ErrNotEmpty) {
+		t.Errorf("one that is there: %v", err)
+	}
+
+	// And an erased one makes room for another, once.
+	for range 2 {
+		if err := b.Delete(t.Context(), first.Name()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tape.Open(t.Context(), b, "w", "fourth"); err != nil {
+		t.Error(err)
+	}
+	if _, err := tape.Open(t.Context(), b, "w", "fifth"); !errors.Is(err, tape.ErrTooMany) {
+		t.Errorf("one too many: %v", err)
+	}
+}
+
+func TestSessionsThatBeginAtOnceAreNoMoreThanThereMayBe(t *testing.T) {
+	b := bounded(t, memory.New(nil), 10)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	made := 0
+	for i := range 40 {
+		wg.Go(func() {
+			_, err := tape.Open(t.Context(), b, "w", fmt.Sprint(i%30))
+			if err != nil && !errors.Is(err, tape.ErrTooMany) {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				made++
+			}
+		})
+	}
+	wg.Wait()
+	there := 0
+	for _, err := range b.Sessions(t.Context(), tape.SessionQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		there++
+	}
+	if full, err := b.Full(t.Context()); there != 10 || made < 10 || !full || err != nil {
+		t.Errorf("%d sessions, opened %d times", there, made)
+	}
+}
+
+func TestWhatAnotherProcessErasesMakesRoomAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memory.New(nil)
+		b := bounded(t, inner, 1)
+		tp, err := tape.Open(t.Context(), b, "w", "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := inner.Delete(t.Context(), tp.Name()); err != nil { // behind its back
+			t.Fatal(err)
+		}
+		if _, err := tape.Open(t.Context(), b, "w", "b"); !errors.Is(err, tape.ErrTooMany) {
+			t.Errorf("at once: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := tape.Open(t.Context(), b, "w", "b"); err != nil {
+			t.Errorf("after a while: %v", err)
+		}
+	})
+}

@@ -117,6 +117,8 @@ func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 		return newProblem(codeNotFound, "there is no such session")
 	case errors.Is(err, tape.ErrInvalid): // an id that no session can have
 		return newProblem(codeNotFound, "there is no such session: "+unfit(err))
+	case errors.Is(err, tape.ErrTooMany):
+		return tooManySessions()
 	case errors.Is(err, tape.ErrTooLarge):
 		return newProblem(codeTooLarge, "what the session's tape would have to hold is too large")
 	}

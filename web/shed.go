@@ -13,7 +13,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/memlimit"
+	"github.com/lingserve/lingserve/tape"
 )
 
 // Limits bound what all callers together may have of the machine; zero is the default of a member, or none where no default is said.
@@ -28,7 +30,6 @@ type Limits struct {
 	Bodies           int64 // bytes of bodies that are being read, 64 MiB, and never less than one may have
 	Input            int   // characters of a request that models get to read, 1000000
 	Images           int   // of a request, 16; negative is none
-	Sessions         int   // for what a refusal says; the store counts them
 	DiskFree         int64 // bytes that must be free on the disk of the data folder for what is to be kept
 }
 
@@ -80,6 +81,8 @@ const (
 	bodiesRetry  = 2 * time.Second
 	memoryRetry  = 10 * time.Second
 	diskRetry    = 30 * time.Second // somebody has to make room
+	// sessionsRetry is for the same reason: sessions do not end by themselves.
+	sessionsRetry = 30 * time.Second
 )
 
 // shed knows what the server has too much of.
@@ -316,12 +319,33 @@ func (s *Server) room(a *ask) *problem {
 	return s.checkSize(a)
 }
 
-// kept refuses a run that is to be kept, on a disk that has no room.
-func (s *Server) kept(sp *spec) *problem {
+// kept refuses a run that is to be kept where there is no room for it.
+func (s *Server) kept(ctx context.Context, sp *spec) *problem {
 	if s.shed.disk.over.Load() && (sp.key != "" || sp.session != "") {
 		return reached(limitDisk, "the server's disk is nearly full, so no runs begin in sessions or with an Idempotency-Key", diskRetry)
 	}
-	return nil
+	bounded, ok := s.o.Tapes.(interface {
+		Full(context.Context) (bool, error)
+	})
+	if !ok || sp.agent == nil || sp.session == "" {
+		return nil
+	}
+	full, err := bounded.Full(ctx)
+	if err == nil && full {
+		_, err = tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(sp.owner, sp.session))
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, tape.ErrNotFound):
+		return tooManySessions()
+	}
+	return s.tapeProblem(ctx, err)
+}
+
+// tooManySessions is the refusal of a session beyond the most.
+func tooManySessions() *problem {
+	return reached(limitSessions, "the server has as many sessions as it keeps, so no new ones begin; those that are there go on", sessionsRetry)
 }
 
 // unread sees to it that a body that nobody reads does not come in after the refusal. One that is small has come already.

@@ -41,9 +41,13 @@ var (
 // openTapes opens the store of sessions: in the data folder, or in memory where there is none.
 func openTapes(c *config.Config, log *slog.Logger) (tape.Store, error) {
 	if c.Data == "" {
-		return memory.New(nil), nil
+		return boundTapes(c, memory.New(nil))
 	}
-	return file.Open(tapesFolder(c), tapeOptions(c, log))
+	store, err := file.Open(tapesFolder(c), tapeOptions(c, log))
+	if err != nil {
+		return nil, err
+	}
+	return boundTapes(c, store)
 }
 
 // tapeOptions says how sessions are kept in the data folder.

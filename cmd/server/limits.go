@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"math"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/internal/memlimit"
+	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web"
 )
 
@@ -27,7 +30,7 @@ func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
 		Memory: int64(c.Limit.Memory), Connections: c.Limit.Connections,
 		Streams: c.Limit.Streams, StreamsPerCaller: c.Limit.StreamsPerCaller,
 		Bodies: int64(c.Limit.Bodies), Input: c.Limit.Input, Images: c.Limit.Images,
-		Sessions: c.Limit.Sessions, DiskFree: int64(c.Limit.DiskFree),
+		DiskFree: int64(c.Limit.DiskFree),
 	}
 	if l.Images == 0 {
 		l.Images = -1 // to the server, 0 is its default
@@ -87,4 +90,16 @@ func limitMemory(setting, goLimit, container int64, set func(soft int64)) (limit
 		set(limit / 100 * softPercent)
 	}
 	return limit, from
+}
+
+// boundTapes bounds the sessions of a store, where they are to be.
+func boundTapes(c *config.Config, store tape.Whole) (tape.Store, error) {
+	if c.Limit.Sessions == 0 {
+		return store, nil
+	}
+	bounded, err := tape.Bound(context.Background(), store, c.Limit.Sessions)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return bounded, nil
 }

@@ -28,6 +28,9 @@ type Observer interface {
 	Requested(e Exchange)
 }
 
+// CompletionWorkflow is the name of the workflow that stands for a chat completion, of which no workflow is configured.
+const CompletionWorkflow = completionName
+
 // RunObserver is told how a run goes on. First is called once at most, from whatever goroutine sends the first delta; End once, and last.
 type RunObserver interface {
 	First()

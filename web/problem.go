@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 )
 
@@ -153,6 +154,9 @@ func (p *problem) write(w http.ResponseWriter) {
 	text.SetEscapeHTML(false) // people read it, and nobody puts it into a page as it is
 	_ = text.Encode(p)        // the client may have gone away
 }
+
+// Refuse answers with a refusal, for doors beside this one.
+func Refuse(w http.ResponseWriter, r *access.Refusal) { problemOf(r).write(w) }
 
 // retryAfter is the header's text: whole seconds, at least one, spread over half as much again so that those who were
 // refused together do not come back together.

@@ -17,7 +17,7 @@ import (
 func (s *Server) routes() http.Handler {
 	r := chi.NewRouter()
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		newProblem(codeNotFound, "there is nothing at "+clip(r.URL.Path)).write(w)
+		nothingAt(r.URL.Path).write(w)
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { otherMethod(r, w, req) })
 	document := func(path string, h http.HandlerFunc) {
@@ -57,6 +57,15 @@ func (s *Server) routes() http.Handler {
 	r.Post("/v1/channels/{channel}/webhook", s.postWebhook)
 	s.router = r
 	return s.outermost(notSurplus(r))
+}
+
+// nothingAt is the answer at a path that leads nowhere. Who looks for what other servers have there is told where it is, but not the
+// address: it is for others.
+func nothingAt(path string) *problem {
+	if path == "/metrics" || path == "/debug" || strings.HasPrefix(path, "/debug/") {
+		return newProblem(codeNotFound, "metrics and profiles are not here but at a listener of their own, which the setting admin.addr opens")
+	}
+	return newProblem(codeNotFound, "there is nothing at "+clip(path))
 }
 
 // methods are those that a path may know.

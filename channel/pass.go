@@ -120,11 +120,14 @@ func (p *pass) take(plan Plan) {
 
 // run goes through the stages, and then to the end.
 func (p *pass) run(ctx context.Context, steps []step) (Result, error) {
+	outer := ctx
 	ctx, end := p.span(ctx, "turn")
+	ended := p.begun(outer, ctx)
 	defer func() {
 		if !p.finishing { // a callback has called runtime.Goexit
 			p.exited(ctx)
 		}
+		ended()
 		end(p.err)
 	}()
 	for i := range steps {

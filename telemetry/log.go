@@ -58,7 +58,9 @@ type logHandler struct {
 	said []string // by With
 }
 
-func (h *logHandler) Enabled(ctx context.Context, level slog.Level) bool { return h.next.Enabled(ctx, level) }
+func (h *logHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
 
 func (h *logHandler) Handle(ctx context.Context, r slog.Record) error {
 	t, span := trail.Of(ctx), trace.SpanContextFromContext(ctx)
@@ -141,7 +143,9 @@ func newCleaner(secrets []string) *cleaner {
 }
 
 // text is text without secrets, and of a length that is bounded.
-func (c *cleaner) text(text string, most int) string { return adapter.RedactTo(most, text, c.secrets...) }
+func (c *cleaner) text(text string, most int) string {
+	return adapter.RedactTo(most, text, c.secrets...)
+}
 
 // attr makes an attribute fit to be read; a handler calls it for each, and for the message.
 func (c *cleaner) attr(_ []string, a slog.Attr) slog.Attr {

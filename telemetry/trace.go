@@ -207,6 +207,24 @@ func checkSampler() error {
 	return nil
 }
 
+// HeaderValues are the values of headers as OTEL_EXPORTER_OTLP_HEADERS has them: NAME=VALUE, separated by commas. They are keys mostly.
+func HeaderValues(list string) (values []string) {
+	for one := range strings.SplitSeq(list, ",") {
+		_, value, _ := strings.Cut(one, "=")
+		if value = strings.TrimSpace(value); value == "" {
+			continue
+		}
+		values = append(values, value)
+		if plain, err := url.PathUnescape(value); err == nil && plain != value {
+			values = append(values, plain)
+		}
+		if _, token, ok := strings.Cut(value, " "); ok { // Bearer …
+			values = append(values, token)
+		}
+	}
+	return values
+}
+
 // endpoint is where the collector is, as the log may have it.
 func endpoint() string {
 	_, value := variable(endpoints...)

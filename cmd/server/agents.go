@@ -38,12 +38,14 @@ var (
 	_ web.ByWorkflow = (*crew)(nil)
 )
 
-// openTapes opens the store of sessions: in the data folder, or in memory where there is none.
-func openTapes(c *config.Config, log *slog.Logger) (tape.Store, error) {
+// openTapes opens the store of sessions: in the data folder, or in memory where there is none. The observer may be nil.
+func openTapes(c *config.Config, log *slog.Logger, observer tape.Observer) (tape.Store, error) {
 	if c.Data == "" {
-		return boundTapes(c, memory.New(nil))
+		return boundTapes(c, memory.New(&memory.Options{Observer: observer}))
 	}
-	store, err := file.Open(tapesFolder(c), tapeOptions(c, log))
+	o := tapeOptions(c, log)
+	o.Observer = observer
+	store, err := file.Open(tapesFolder(c), o)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +171,7 @@ func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Regist
 func startServers(c *config.Config, log *slog.Logger) (*mcp.Client, error) {
 	var list []mcp.Server
 	for _, s := range c.MCP {
-		one := mcp.Server{Name: s.Name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Timeout: s.Timeout}
+		one := mcp.Server{Name: s.Name, Command: s.Command, Args: s.Args, Env: s.Env, URL: s.URL, Timeout: s.Timeout, Traced: propagated(c, s.Name)}
 		if s.Authorization != "" {
 			one.Header = map[string]string{"Authorization": s.Authorization.Reveal()}
 		}

@@ -75,9 +75,9 @@ const chatGrace = 2 * time.Second
 func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdin io.Reader, stdout, stderr io.Writer) (status int, err error) {
 	// The log is for servers; what goes wrong here is said in the conversation.
 	notes := &notes{to: stderr}
-	log := newLog(io.Discard, c.Log)
+	log := newLog(io.Discard, c)
 	if c.Source("log.level").Kind != config.Default {
-		log = newLog(notes, c.Log)
+		log = newLog(notes, c)
 	}
 	models, stop, err := newModels(c)
 	if err != nil {
@@ -88,7 +88,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	if err != nil {
 		return exitFailed, err
 	}
-	store, err := openTapes(c, log)
+	store, err := openTapes(c, log, nil)
 	if err != nil {
 		return exitFailed, dataError(c, errors.New(strings.TrimPrefix(err.Error(), "tape folder: ")))
 	}

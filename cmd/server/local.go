@@ -54,9 +54,9 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 		return nil, inputError(err)
 	}
 	// The log is for servers; what goes wrong here is in the events.
-	log := newLog(io.Discard, c.Log)
+	log := newLog(io.Discard, c)
 	if c.Source("log.level").Kind != config.Default {
-		log = newLog(stderr, c.Log)
+		log = newLog(stderr, c)
 	}
 	model := c.Model
 	if j.model == "" && info.Model != "" {

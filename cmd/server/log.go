@@ -5,13 +5,10 @@ import (
 	"log/slog"
 
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/telemetry"
 )
 
-// newLog makes the log that the settings ask for.
-func newLog(w io.Writer, c config.Log) *slog.Logger {
-	o := &slog.HandlerOptions{Level: c.Level}
-	if c.Format == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
-	}
-	return slog.New(slog.NewTextHandler(w, o))
+// newLog makes the log that the settings ask for. None of their secrets is ever in it.
+func newLog(w io.Writer, c *config.Config) *slog.Logger {
+	return telemetry.NewLog(w, telemetry.LogOptions{Level: c.Log.Level, JSON: c.Log.Format == "json", Secrets: secretsOf(c)})
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -42,7 +43,7 @@ func newModels(c *config.Config) (models *adapter.Registry, stop func(), err err
 	}
 	register("demo", demo.New(&demo.Options{Pace: pace}))
 	for _, p := range c.Providers {
-		made, err := newProvider(p, limits, c.Upstream.ProxyEnv)
+		made, err := newProvider(p, limits, c.Upstream.ProxyEnv, transportTo(c, p.Name, limits.Connect))
 		if err != nil {
 			stop()
 			// The only thing that can be wrong with what the configuration has let through.
@@ -58,8 +59,8 @@ func newModels(c *config.Config) (models *adapter.Registry, stop func(), err err
 	return models, stop, nil
 }
 
-// newProvider makes the provider that a configuration describes.
-func newProvider(p config.Provider, limits adapter.Timeouts, proxyEnv bool) (adapter.Provider, error) {
+// newProvider makes the provider that a configuration describes. A transport that is nil is the one that all share.
+func newProvider(p config.Provider, limits adapter.Timeouts, proxyEnv bool, transport http.RoundTripper) (adapter.Provider, error) {
 	if missing := p.Missing(); missing != "" {
 		return notSetUp(missing), nil
 	}
@@ -67,17 +68,17 @@ func newProvider(p config.Provider, limits adapter.Timeouts, proxyEnv bool) (ada
 	case config.KindOpenAI, config.KindAzure:
 		return openai.New(openai.Options{
 			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models,
-			Azure: p.Kind == config.KindAzure, APIVersion: p.APIVersion, ProxyEnv: proxyEnv, Timeouts: limits,
+			Azure: p.Kind == config.KindAzure, APIVersion: p.APIVersion, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
 		})
 	case config.KindCoze:
 		return coze.New(coze.Options{
 			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models,
-			User: p.User, ProxyEnv: proxyEnv, Timeouts: limits,
+			User: p.User, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
 		})
 	case config.KindOllama:
 		return ollama.New(ollama.Options{
 			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models,
-			ProxyEnv: proxyEnv, Timeouts: limits,
+			ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
 		})
 	default:
 		panic("config: a provider of kind " + p.Kind)

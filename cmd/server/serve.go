@@ -71,7 +71,12 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	if err := c.CheckListen(); err != nil {
 		return err
 	}
-	log := newLog(stderr, c.Log)
+	log := newLog(stderr, c)
+	traces, stopTraces, err := openTraces(c, log)
+	if err != nil {
+		return err
+	}
+	defer stopTraces()
 	for _, warning := range c.Warnings {
 		log.Warn(warning)
 	}
@@ -93,7 +98,9 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		return listenError(c, err)
 	}
 	o := serverOptions(c, workflows, models, log)
-	if o.Tapes, err = openTapes(c, log); err != nil {
+	metrics := newMetrics(c, models, workflows)
+	o.Observer, o.AccessLog = metrics, c.Log.Access
+	if o.Tapes, err = openTapes(c, log, metrics); err != nil {
 		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "tape folder: "))
 	}
 	defer o.Tapes.Close()
@@ -116,11 +123,18 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	}()
 	channels.look(c)
 	o.Turns, o.Agents, o.Channels, o.Kernel = turns, crew, channels, channels.kernel
+	o.Tracer, channels.kernel.Tracer = traces.Provider(), traces.Channels()
 	s, err := web.New(o)
 	if err != nil { // which is about the data folder
 		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))
 	}
 	defer s.Close()
+	watch(metrics, s, models, turns, crew, channels)
+	stopAdmin, err := listenAdmin(c, o.Access.Door, metrics, s.Handler(), log)
+	if err != nil {
+		return err
+	}
+	defer stopAdmin()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	listener, err := s.Listen(ctx, c.Addr)

@@ -102,7 +102,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			return fail(stderr, fmt.Errorf("there is no session %s in %s", show(rest[0]), c.Data))
 		}
 	}
-	if t.store, err = file.Open(tapesFolder(c), tapeOptions(c, newLog(stderr, c.Log))); err != nil {
+	if t.store, err = file.Open(tapesFolder(c), tapeOptions(c, newLog(stderr, c))); err != nil {
 		return fail(stderr, err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -128,7 +128,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		case "export":
 			err = found.Export(ctx, stdout)
 		case "delete":
-			if err = eraseFromChannels(ctx, c, found.Session(), newLog(stderr, c.Log)); errors.Is(err, errChannelsInUse) {
+			if err = eraseFromChannels(ctx, c, found.Session(), newLog(stderr, c)); errors.Is(err, errChannelsInUse) {
 				fmt.Fprintln(stderr, err)
 				err = nil
 			}

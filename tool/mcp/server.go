@@ -315,7 +315,7 @@ func (s *server) call(ctx context.Context, name string, c tool.Call) (tool.Resul
 	asked, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(conn.ctx, func() { cancel(errEnded) })()
-	result, err := conn.CallTool(asked, &sdk.CallToolParams{Name: name, Arguments: c.Arguments})
+	result, err := conn.CallTool(asked, &sdk.CallToolParams{Name: name, Arguments: c.Arguments, Meta: s.traceOf(ctx)})
 	s.calls.Add(-1)
 	if err == nil {
 		return resultOf(result), nil

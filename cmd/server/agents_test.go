@@ -52,7 +52,7 @@ func agentsOf(t *testing.T, file string) (turns *turn.Framework, c *crew, store 
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	if store, err = openTapes(settings, log); err != nil {
+	if store, err = openTapes(settings, log, nil); err != nil {
 		t.Fatal(err)
 	}
 	turns, c, stopTurns, err := newTurns(settings, models, new(flow.Registry), store, log)

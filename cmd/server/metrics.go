@@ -1,0 +1,98 @@
+package main
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/telemetry"
+	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web"
+)
+
+// newMetrics makes what counts the work of a server. The models report to it from now on.
+func newMetrics(c *config.Config, models *adapter.Registry, workflows *flow.Registry) *telemetry.Metrics {
+	b := build()
+	m := telemetry.NewMetrics(b.version, b.commit, telemetry.MetricNames{
+		Workflow: func(name string) bool { _, ok := workflows.Get(name); return ok || name == web.CompletionWorkflow },
+		Agent:    func(name string) bool { return isAgent(c, name) },
+		Model:    (&modelNames{c: c, models: models, workflows: workflows}).has,
+	})
+	models.Observer = m
+	return m
+}
+
+func isAgent(c *config.Config, name string) bool {
+	for _, a := range c.Agents {
+		if a.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// modelNames are the models that the operator has named: in the configuration and in workflows. Callers may name others.
+type modelNames struct {
+	c         *config.Config
+	models    *adapter.Registry
+	workflows *flow.Registry
+
+	mu    sync.Mutex
+	names map[string]bool
+	read  time.Time
+}
+
+// namesFor is how long the names are used before they are collected anew, as workflows come and go.
+const namesFor = 5 * time.Second
+
+// has says whether "provider:model" is one of them.
+func (n *modelNames) has(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.names[name] {
+		return true
+	}
+	if !n.read.IsZero() && time.Since(n.read) < namesFor {
+		return false
+	}
+	n.names, n.read = map[string]bool{}, time.Now()
+	add := func(chain string) {
+		for _, link := range adapter.Links(chain) {
+			n.names[link] = true
+		}
+	}
+	add(n.c.Model)
+	add(strings.Join(n.models.Names(), ","))
+	for _, a := range n.c.Agents {
+		add(a.Model)
+	}
+	for _, w := range n.workflows.All() {
+		info := w.Info()
+		for _, model := range info.Models() {
+			add(model)
+		}
+	}
+	return n.names[name]
+}
+
+// watch lets the metrics ask for what goes on.
+func watch(m *telemetry.Metrics, s *web.Server, models *adapter.Registry, turns *turn.Framework, crew *crew, channels *doors) {
+	// Before the channels serve, so that nothing of theirs is missed.
+	channels.kernel.Observer = channel.Observers{channels.kernel.Observer, channel.Count(m)}
+	m.Watch(telemetry.Sources{
+		Server: s.Load, Lanes: turns.Lanes, Approvals: crew.waiting, Providers: models.Load, Channels: channels.kernel.Pending,
+	})
+}
+
+// waiting is how many calls of tools wait for approval, of all agents.
+func (c *crew) waiting() int {
+	n := 0
+	for _, a := range c.agents {
+		n += a.Waiting()
+	}
+	return n
+}

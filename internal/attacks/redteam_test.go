@@ -148,9 +148,7 @@ func TestOnlyAnApprovalIsAnApproval(t *testing.T) { // SE-21
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	path := "/v1/runs/" + id + "/approvals/"
-	v.eventually(t, "the call waits", func() bool {
-		return v.do(t, "POST", path+"call_1", `{"decision":"perhaps"}`).status == 400
-	})
+	v.waitIn(t, "/v1/runs/"+id+"/events?format=jsonl", `"approval_required"`)
 	for name, row := range map[string][3]string{
 		"another call":      {"POST", path + "call_2", `{"decision":"approve"}`},
 		"another run":       {"POST", "/v1/runs/aaaaaaaaaaaaaaaaaaaaaaaaaa/approvals/call_1", `{"decision":"approve"}`},

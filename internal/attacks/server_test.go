@@ -1,6 +1,7 @@
 package attacks
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -474,6 +475,28 @@ func (v *victim) do(t testing.TB, method, path, body string, header ...string) r
 	v.seen.Write(fmt.Appendln(nil, resp.Header))
 	v.seen.Write(append(b, '\n'))
 	return reply{resp.StatusCode, resp.Header, string(b), err}
+}
+
+// waitIn reads a stream until it has said something.
+func (v *victim) waitIn(t testing.TB, path, says string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, v.url+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := v.http.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if strings.Contains(lines.Text(), says) {
+			return
+		}
+	}
+	t.Fatalf("%s ends without %s", path, says)
 }
 
 func clip(s string) string {

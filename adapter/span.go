@@ -67,10 +67,16 @@ func (g *guarded) begin(ctx context.Context, req *Request, n int) (context.Conte
 	return ctx, s
 }
 
+// longWait is what a request must have waited for its slot so that the span says so.
+const longWait = time.Millisecond
+
 // inSlot says that the request has its slot and is sent now.
 func (s *attemptSpan) inSlot() {
-	if s != nil {
-		s.span.AddEvent("lingserve.slot")
+	if s == nil {
+		return
+	}
+	if waited := time.Since(s.began); waited >= longWait {
+		s.span.SetAttributes(attribute.Float64("lingserve.slot.wait", waited.Seconds()))
 	}
 }
 

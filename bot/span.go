@@ -20,7 +20,7 @@ func (b *ChatBot) trace(ctx context.Context) context.Context {
 		attribute.String("gen_ai.operation.name", "invoke_agent"), attribute.String("gen_ai.agent.name", b.name),
 		attribute.String("lingserve.bot.root", b.root))
 	if b.config.Model != "" {
-		attrs = append(attrs, attribute.String("gen_ai.request.model", b.config.Model))
+		attrs = append(attrs, attribute.String("lingserve.model", b.config.Model))
 	}
 	ctx, b.span = parent.TracerProvider().Tracer("github.com/lingserve/lingserve/bot").Start(ctx, "invoke_agent "+b.name,
 		trace.WithAttributes(attrs...))
@@ -41,7 +41,7 @@ func (b *ChatBot) endTrace(err error) {
 		return
 	}
 	if model := b.Response().Model; model != "" {
-		b.span.SetAttributes(attribute.String("gen_ai.response.model", model))
+		b.span.SetAttributes(attribute.String("lingserve.answered_by", model))
 	}
 	switch {
 	case err == nil:

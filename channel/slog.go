@@ -2,9 +2,12 @@ package channel
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/turn"
 )
 
 const (
@@ -14,7 +17,8 @@ const (
 	maxDenials = 10_000
 )
 
-// SlogObserver writes what it is told to a log: warnings and errors as such, a turn that was canceled at info, a denial at info once an
+// SlogObserver writes what it is told to a log: warnings and errors as such, a turn that was canceled at info, as one that its agent
+// has failed to answer, since the agent tells why, a denial at info once an
 // hour for each conversation and reason, and all else at debug. It has no words of anybody but the previews that the settings allow,
 // and these at debug alone.
 type SlogObserver struct {
@@ -43,6 +47,10 @@ func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
 		level, what = slog.LevelWarn, t.Warning
 	case t.Phase == PhaseError && t.Stage != StageFinalize && isCanceled(ctx, t.Err): // somebody wanted it: no fault of the server's
 		level, what = slog.LevelInfo, "a turn was canceled"
+	case t.Phase == PhaseError && t.Stage == StageDispatch && isTold(t.Err):
+		level, what = slog.LevelInfo, "a turn was not answered"
+	case t.Phase == PhaseError && t.Stage == StageDispatch && isRefused(t.Err):
+		level, what = slog.LevelWarn, "a turn was not taken"
 	case t.Phase == PhaseError:
 		level, what = slog.LevelError, "a stage of a turn failed"
 	case t.Stage == StageAuthorize && t.Admission.Kind == Drop && t.Phase == PhaseDrop:
@@ -86,6 +94,17 @@ func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
 		attrs = append(attrs, slog.Any("error", t.Err))
 	}
 	o.log.LogAttrs(ctx, level, what, attrs...)
+}
+
+// isTold says whether an error is one of which package turn has a line of its own.
+func isTold(err error) bool {
+	_, stage := errors.AsType[*turn.StageError](err)
+	return stage || errors.Is(err, turn.ErrTimeout) || errors.Is(err, turn.ErrLeaseLost)
+}
+
+// isRefused says whether the lane of a session has not taken a turn.
+func isRefused(err error) bool {
+	return errors.Is(err, turn.ErrBusy) || errors.Is(err, turn.ErrQueueFull)
 }
 
 // due says whether a denial is to be seen, and notes that it was.

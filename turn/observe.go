@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+
+	"github.com/lingserve/lingserve/internal/trail"
 )
 
 // report logs what a turn has failed of and tells the observers. A turn that somebody has canceled has not failed, unless
@@ -18,7 +20,12 @@ func (t *Turn) report(ctx context.Context, err, saved error) {
 		return
 	}
 	t.mark(false, err)
-	t.log(ctx, slog.LevelError, "turn failed", slog.String("code", t.framework.Code(err)), slog.Any("error", err))
+	code := t.framework.Code(err)
+	level := trail.Level(code)
+	if _, told := errors.AsType[*PanicError](err); told {
+		level = slog.LevelInfo // there is a line with the stack
+	}
+	t.log(ctx, level, "turn failed", slog.String("code", code), slog.Any("error", err))
 	t.tell(ctx, StageTurn, err)
 }
 

@@ -582,11 +582,15 @@ func (a *agentRun) stop(err error) bool {
 
 // failure is what the run failed of, as users may read it.
 func (a *agentRun) failure(err error) error {
-	code := a.s.o.Turns.Code(err)
-	if _, known := bot.Describe(err); known || code == codeInternal {
+	if _, known := bot.Describe(err); known {
 		return err
 	}
-	return &bot.Failure{Code: code, Message: turn.Sentence(code), Cause: err}
+	code := a.s.o.Turns.Code(err)
+	message := turn.Sentence(code)
+	if code == codeInternal { // the turn has told the log already
+		message = "internal error; the log has it as turn " + a.id
+	}
+	return &bot.Failure{Code: code, Message: message, Cause: err}
 }
 
 // take writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.

@@ -17,6 +17,7 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
@@ -263,7 +264,7 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	close(r.done)
 	r.manager.Store(nil)
 
-	code := ""
+	code, level := "", slog.LevelInfo
 	attrs := []slog.Attr{
 		slog.String("run", r.id), r.of.attr(), slog.String("status", o.Status),
 		slog.Duration("took", time.Since(r.began)), slog.Uint64("events", r.tube.Len()),
@@ -271,11 +272,14 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	if cause, ok := o.cause(); ok && o.Status != statusCompleted {
 		code = cause.Code
 		attrs = append(attrs, slog.String("code", code))
+		if r.session == "" && code != codeInternal && o.Status == statusFailed { // else there is a line of the turn, or of what is internal
+			level = trail.Level(code)
+		}
 		if closeErr != nil {
 			attrs = append(attrs, slog.Any("error", closeErr))
 		}
 	}
-	rs.log.LogAttrs(m.Context(), slog.LevelInfo, "run ended", attrs...)
+	rs.log.LogAttrs(m.Context(), level, "run ended", attrs...)
 	r.endSpan(code)
 	r.observer.End(o.Status, code)
 	rs.release(r)

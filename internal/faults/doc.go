@@ -4,6 +4,9 @@
 // sees, and that nothing is left behind: no goroutine, no connection, no key in an answer or in the log.
 // Turns are there, too: processes with the agent and tapes on a disk are killed, work beside each other, and find the disk full.
 //
+// What happens to the server's process, and to those of its clients, is done to the program itself, which is built for that
+// (TestSoakOfTheProcess).
+//
 //	go test -race ./internal/faults                                  some seconds of each
 //	go test -race ./internal/faults -run Soak -soak 10m -timeout 0   everything at once, for as long as wanted
 //	go test ./internal/faults -run Burst -burst 10000                as many clients as are wanted

@@ -20,8 +20,21 @@ func TestMain(m *testing.M) {
 	if os.Getenv(turnsEnv) != "" {
 		os.Exit(turnsChild())
 	}
-	os.Exit(m.Run())
+	if os.Getenv(readerEnv) != "" {
+		os.Exit(readerChild())
+	}
+	code := m.Run()
+	if *soakTime > 0 {
+		printSeen(os.Stdout)
+	}
+	for _, do := range atExit {
+		do()
+	}
+	os.Exit(code)
 }
+
+// atExit is what is to be done behind all tests.
+var atExit []func()
 
 // patience is how long a test waits for what must happen. It is long, since it only matters when something is wrong.
 const patience = 2 * time.Minute

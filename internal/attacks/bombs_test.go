@@ -37,7 +37,7 @@ func (v *victim) checkPeak(t *testing.T) {
 
 // SE-14, SE-15, SE-24: whatever a body unfolds to, each door refuses it soon, in a sentence, and goes on.
 func TestNoRequestIsABomb(t *testing.T) { // SE-14, SE-15, SE-24
-	v := ownServer(t, nil)
+	v := ownServer(t, setup{})
 	const half = 1 << 19 // twice this is the largest body
 	nested := func(open, shut string) string {
 		n := half * 2 / (len(open) + len(shut)) * 9 / 10
@@ -197,7 +197,7 @@ func TestNoBodyIsUnpacked(t *testing.T) { // SE-24
 
 // SE-15, SE-24: what a model's server sends is bounded, however it unfolds.
 func TestNoAnswerOfAModelIsABomb(t *testing.T) { // SE-15, SE-24
-	v := ownServer(t, nil, "--run-max-result", "256KiB")
+	v := ownServer(t, setup{args: []string{"--run-max-result", "256KiB"}})
 	packed := unpacksTo(32, `data: {"choices":[{"delta":{"content":"`)
 	header := http.Header{"Content-Type": {"text/event-stream"}, "Content-Encoding": {"gzip"}}
 	event := func(text string) string {

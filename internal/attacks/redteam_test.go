@@ -130,7 +130,7 @@ func TestWhatOthersSayIsNeverAnInstruction(t *testing.T) { // SE-21
 
 // SE-21: an approval is somebody's, for one call of one run; nothing else than the route is one.
 func TestOnlyAnApprovalIsAnApproval(t *testing.T) { // SE-21
-	v := ownServer(t, nil)
+	v := ownServer(t, setup{})
 	first := true
 	var mu sync.Mutex
 	word := v.answer(func(upstream.Request) upstream.Answer {

@@ -96,7 +96,7 @@ func server(t testing.TB) *victim {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shared.v = start(t, folder, nil)
+		shared.v = start(t, folder, setup{})
 	}
 	return shared.v
 }
@@ -109,10 +109,17 @@ func (o *once) end() error {
 	return o.v.end()
 }
 
-// ownServer is one for a test alone. change may change its configuration; args are more flags.
-func ownServer(t testing.TB, change func(config string) string, args ...string) *victim {
+// setup is what differs from test to test.
+type setup struct {
+	config func(string) string // changes it
+	args   []string            // more flags
+	env    []string            // more variables, NAME=value
+}
+
+// ownServer is one for a test alone.
+func ownServer(t testing.TB, s setup) *victim {
 	t.Helper()
-	v := start(t, t.TempDir(), change, args...)
+	v := start(t, t.TempDir(), s)
 	t.Cleanup(func() {
 		if err := v.end(); err != nil {
 			t.Errorf("%v\n%s", err, v.log.tail())
@@ -158,6 +165,9 @@ providers:
   coze: {key: "` + keyOf("coze") + `", base_url: "` + model + `", models: [m]}
   ollama: {key: "` + keyOf("ollama") + `", base_url: "` + model + `", models: [m]}
   deepseek: {key: "` + keyOf("deepseek") + `", base_url: "` + model + `/v1", models: [m]}
+  qwen: {key: "` + keyOf("qwen") + `", base_url: "` + model + `/v1", models: [m]}
+  moonshot: {key: "` + keyOf("moonshot") + `", base_url: "` + model + `/v1", models: [m]}
+  openrouter: {key: "` + keyOf("openrouter") + `", base_url: "` + model + `/v1", models: [m]}
   own: {kind: openai, key: "` + keyOf("own") + `", base_url: "` + model + `/v1", models: [m]}
 agents:
   assistant: {ask_never: [mcp.red.page], ask_always: [mcp.red.write]}
@@ -200,13 +210,13 @@ channels:
 }
 
 // start starts a server in a folder, with everything that it talks to.
-func start(t testing.TB, folder string, change func(string) string, args ...string) *victim {
+func start(t testing.TB, folder string, s setup) *victim {
 	t.Helper()
 	v := &victim{folder: folder, ended: make(chan struct{})}
 	site := func(h http.Handler) string {
-		s := httptest.NewServer(h)
-		v.stops = append(v.stops, s.Close)
-		return s.URL
+		server := httptest.NewServer(h)
+		v.stops = append(v.stops, server.Close)
+		return server.URL
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 100}
 	v.http = &http.Client{Transport: transport, Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -221,8 +231,8 @@ func start(t testing.TB, folder string, change func(string) string, args ...stri
 	for _, c := range []io.Closer{v.telegram, v.slack, v.feishu} {
 		v.stops = append(v.stops, func() { _ = c.Close() })
 	}
-	if change != nil {
-		config = change(config)
+	if s.config != nil {
+		config = s.config(config)
 	}
 	for name, file := range workflows {
 		v.file(t, filepath.Join("workflows", name+".yaml"), file)
@@ -232,9 +242,9 @@ func start(t testing.TB, folder string, change func(string) string, args ...stri
 	v.file(t, "secret.txt", fileSecret)
 	v.file(t, "lingserve.yaml", config)
 
-	v.cmd = exec.Command(program(t), append([]string{"serve"}, args...)...)
+	v.cmd = exec.Command(program(t), append([]string{"serve"}, s.args...)...)
 	v.cmd.Dir = folder
-	v.cmd.Env = environment()
+	v.cmd.Env = append(environment(), s.env...)
 	v.cmd.Stdout, v.cmd.Stderr = &v.log, &v.log
 	if err := v.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -171,12 +171,12 @@ func TestNoRedirectIsFollowed(t *testing.T) { // SE-01
 	at := "http://127.0.0.1:" + tr.port + "/x"
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, at, http.StatusTemporaryRedirect) }))
 	defer elsewhere.Close()
-	v := ownServer(t, func(config string) string {
+	v := ownServer(t, setup{config: func(config string) string {
 		return strings.NewReplacer(
 			"callback: ", "callback: "+elsewhere.URL+" # ",
 			"  red: {url: \"", "  red: {url: \""+elsewhere.URL+"\", authorization: x} # ",
 		).Replace(config)
-	})
+	}})
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		for _, model := range []string{"openai:m", "azure:m", "coze:m", "ollama:m", "deepseek:m", "own:m"} {
 			word := v.answer(upstream.Answer{Status: status, Header: http.Header{"Location": {at}}})

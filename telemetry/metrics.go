@@ -25,9 +25,9 @@ import (
 //   - The number of series is bounded, whatever callers send: names that they could have made up are "other".
 //   - A delta costs no allocation and no look-up of a label.
 type Metrics struct {
-	registry *prometheus.Registry
-	names    MetricNames
-	sources  sources
+	registry  *prometheus.Registry
+	sources   sources
+	described []Description
 
 	workflows, agents, models, reasons, channels *labels
 
@@ -66,26 +66,22 @@ var (
 
 // NewMetrics makes the metrics of one server; version and commit are those of the binary.
 func NewMetrics(version, commit string, names MetricNames) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), names: names}
+	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.workflows, m.agents = newLabels(names.Workflow), newLabels(names.Agent)
 	m.models = newLabels(names.Model)
 	// These come from our own code and the configuration; they are bounded all the same, so that a mistake there costs no memory.
 	all := func(string) bool { return true }
 	m.reasons, m.channels = newLabels(all), newLabels(all)
 
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "build_info", Help: "Is 1, for the labels.",
-		ConstLabels: prometheus.Labels{"version": version, "commit": commit, "goversion": runtime.Version()},
-	})
-	build.Set(1)
-	m.registry.MustRegister(build, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &m.sources)
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.runs.make(m)
 	m.upstream.make(m)
 	m.makeStreams()
 	m.http.make(m)
 	m.tapes.make(m)
 	m.channel.make(m)
+	m.sources.make(m)
+	m.gauges("build_info", "Is 1, for the labels.", "version", "commit", "goversion").WithLabelValues(version, commit, runtime.Version()).Set(1)
 	return m
 }
 
@@ -103,35 +99,49 @@ func (m *Metrics) Handler(log *slog.Logger) http.Handler {
 	})
 }
 
-// The helpers below make metrics and register them.
+// Description is what is to be known of a metric.
+type Description struct {
+	Name, Type, Help string
+	Labels           []string
+}
+
+// Describe lists the metrics that are ours, in the order in which they are to be read.
+func (m *Metrics) Describe() []Description { return m.described }
+
+// The helpers below make metrics, and register and describe them.
+
+func (m *Metrics) register(c prometheus.Collector, name, kind, help string, labels []string) {
+	m.registry.MustRegister(c)
+	m.described = append(m.described, Description{namespace + "_" + name, kind, help, labels})
+}
 
 func (m *Metrics) counter(name, help string) prometheus.Counter {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
-	m.registry.MustRegister(c)
+	m.register(c, name, "counter", help, nil)
 	return c
 }
 
 func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
-	m.registry.MustRegister(c)
+	m.register(c, name, "counter", help, labels)
 	return c
 }
 
 func (m *Metrics) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
-	m.registry.MustRegister(g)
+	m.register(g, name, "gauge", help, labels)
 	return g
 }
 
 func (m *Metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
-	m.registry.MustRegister(h)
+	m.register(h, name, "histogram", help, nil)
 	return h
 }
 
 func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
-	m.registry.MustRegister(h)
+	m.register(h, name, "histogram", help, labels)
 	return h
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
@@ -26,33 +27,46 @@ type Sources struct {
 func (m *Metrics) Watch(s Sources) { m.sources.of.Store(&s) }
 
 // sources is the collector of what is asked for.
-type sources struct{ of atomic.Pointer[Sources] }
+type sources struct {
+	of  atomic.Pointer[Sources]
+	all []*prometheus.Desc
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+	draining, overloaded, endedRuns, endedBytes     *prometheus.Desc
+	turnsRunning, turnsWaiting, turnsRefused        *prometheus.Desc
+	approvals, slots, slotsRefused, journal, outbox *prometheus.Desc
 }
 
-var (
-	draining      = desc("draining", "Is 1 while the server shuts down.")
-	overloaded    = desc("overloaded", "Is 1 while the server is at this limit and refuses what needs more of it.", "limit")
-	endedRuns     = desc("ended_runs", "Runs that have ended and can still be attached to.", "place")
-	endedBytes    = desc("ended_runs_bytes", "What runs that have ended take up.", "place")
-	turnsRunning  = desc("turns_running", "Turns of sessions that go on.")
-	turnsWaiting  = desc("turns_waiting", "Messages of sessions that wait for the turn before them, or for a slot.")
-	turnsRefused  = desc("turns_refused_total", "Messages of sessions that were not taken: the session was busy, too much waited (full), or the server shut down (draining).", "reason")
-	approvals     = desc("approvals_waiting", "Calls of tools that wait for somebody's approval.")
-	slots         = desc("upstream_slots", "Requests that may be made to a provider at once.", "provider")
-	slotsRefused  = desc("upstream_slots_refused_total", "Requests to a provider that got no slot.", "provider")
-	journalWaits  = desc("channel_journal_pending", "Messages of channels that were accepted and are not settled.", "channel")
-	outboxWaits   = desc("channel_outbox_pending", "Blocks that wait to be sent to channels.", "channel")
-	ofSources     = []*prometheus.Desc{draining, overloaded, endedRuns, endedBytes, turnsRunning, turnsWaiting, turnsRefused, approvals, slots, slotsRefused, journalWaits, outboxWaits}
-	limitsOfLoad  = []string{"memory", "disk", "runs", "streams"}
-	sourceTimeout = 2 * time.Second // a store that hangs does not make the metrics hang
-)
+// sourceTimeout keeps the metrics from hanging with a store that hangs.
+const sourceTimeout = 2 * time.Second
+
+// overloads are what a server can have too much of, so that there is a 0 where it has not.
+var overloads = []string{"memory", "disk", "runs", "streams"}
+
+func (s *sources) make(m *Metrics) {
+	desc := func(name, kind, help string, labels ...string) *prometheus.Desc {
+		d := prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+		s.all = append(s.all, d)
+		m.described = append(m.described, Description{namespace + "_" + name, kind, help, labels})
+		return d
+	}
+	s.turnsRunning = desc("turns_running", "gauge", "Turns of sessions that go on.")
+	s.turnsWaiting = desc("turns_waiting", "gauge", "Messages of sessions that wait for the turn before them, or for a slot.")
+	s.turnsRefused = desc("turns_refused_total", "counter", "Messages of sessions that were not taken: the session was busy, too much waited (full), or the server shut down (draining).", "reason")
+	s.approvals = desc("approvals_waiting", "gauge", "Calls of tools that wait for somebody's approval.")
+	s.slots = desc("upstream_slots", "gauge", "Requests that may be made to a provider at once.", "provider")
+	s.slotsRefused = desc("upstream_slots_refused_total", "counter", "Requests to a provider that got no slot.", "provider")
+	s.journal = desc(channel.MetricJournalPending, "gauge", "Messages of channels that were accepted and are not settled.", "channel")
+	s.outbox = desc(channel.MetricOutboxPending, "gauge", "Blocks that wait to be sent to channels.", "channel")
+	s.endedRuns = desc("ended_runs", "gauge", "Runs that have ended and can still be attached to, by the place where they are: memory or disk.", "place")
+	s.endedBytes = desc("ended_runs_bytes", "gauge", "What runs that have ended take up, by place.", "place")
+	s.overloaded = desc("overloaded", "gauge", "Is 1 while the server is at this limit and refuses what needs more of it: memory, disk, runs or streams.", "limit")
+	s.draining = desc("draining", "gauge", "Is 1 while the server shuts down.")
+	m.registry.MustRegister(s)
+}
 
 // Describe implements [prometheus.Collector].
 func (s *sources) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range ofSources {
+	for _, d := range s.all {
 		to <- d
 	}
 }
@@ -71,34 +85,34 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 	}
 	if of.Server != nil {
 		l := of.Server()
-		gauge(draining, flag(l.Draining))
+		gauge(s.draining, one(l.Draining))
 		at := map[string]bool{}
 		for _, limit := range l.Overloaded {
 			at[limit] = true
 		}
-		for _, limit := range limitsOfLoad {
-			gauge(overloaded, flag(at[limit]), limit)
+		for _, limit := range overloads {
+			gauge(s.overloaded, one(at[limit]), limit)
 		}
-		gauge(endedRuns, float64(l.InMemory), "memory")
-		gauge(endedBytes, float64(l.MemoryBytes), "memory")
-		gauge(endedRuns, float64(l.OnDisk), "disk")
-		gauge(endedBytes, float64(l.DiskBytes), "disk")
+		gauge(s.endedRuns, float64(l.InMemory), "memory")
+		gauge(s.endedBytes, float64(l.MemoryBytes), "memory")
+		gauge(s.endedRuns, float64(l.OnDisk), "disk")
+		gauge(s.endedBytes, float64(l.DiskBytes), "disk")
 	}
 	if of.Lanes != nil {
 		l := of.Lanes()
-		gauge(turnsRunning, float64(l.Running))
-		gauge(turnsWaiting, float64(l.Waiting))
-		count(turnsRefused, l.Refused.Busy, "busy")
-		count(turnsRefused, l.Refused.Full, "full")
-		count(turnsRefused, l.Refused.Draining, "draining")
+		gauge(s.turnsRunning, float64(l.Running))
+		gauge(s.turnsWaiting, float64(l.Waiting))
+		count(s.turnsRefused, l.Refused.Busy, "busy")
+		count(s.turnsRefused, l.Refused.Full, "full")
+		count(s.turnsRefused, l.Refused.Draining, "draining")
 	}
 	if of.Approvals != nil {
-		gauge(approvals, float64(of.Approvals()))
+		gauge(s.approvals, float64(of.Approvals()))
 	}
 	if of.Providers != nil {
 		for _, p := range of.Providers() {
-			gauge(slots, float64(p.Max), p.Provider)
-			count(slotsRefused, p.Refused, p.Provider)
+			gauge(s.slots, float64(p.Max), p.Provider)
+			count(s.slotsRefused, p.Refused, p.Provider)
 		}
 	}
 	if of.Channels != nil {
@@ -109,15 +123,15 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 			return // the kernel logs what is wrong with its journal; a number that is not known is not told
 		}
 		for name, n := range journal {
-			gauge(journalWaits, float64(n), name)
+			gauge(s.journal, float64(n), name)
 		}
 		for name, n := range outbox {
-			gauge(outboxWaits, float64(n), name)
+			gauge(s.outbox, float64(n), name)
 		}
 	}
 }
 
-func flag(on bool) float64 {
+func one(on bool) float64 {
 	if on {
 		return 1
 	}

@@ -1,0 +1,270 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+)
+
+// pendingOf is what a kernel of channels says that waits.
+func pendingOf(journal, outbox map[string]int) func(context.Context) (map[string]int, map[string]int, error) {
+	return func(context.Context) (map[string]int, map[string]int, error) { return journal, outbox, nil }
+}
+
+const guide = "../docs/operate.md"
+
+// The names and labels of metrics are what dashboards and alerts of others are made of: the guide has all of them.
+func TestTheGuideShowsTheMetrics(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("| name | type | labels | |\n|---|---|---|---|\n")
+	for _, d := range worked().Describe() {
+		labels := "–"
+		if len(d.Labels) > 0 {
+			labels = "`" + strings.Join(d.Labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", d.Name, d.Type, labels, d.Help)
+	}
+	text, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- metrics: made by go test ./telemetry -update -->\n", "<!-- end of metrics -->\n"
+	before, rest, ok := strings.Cut(string(text), begin)
+	found, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the table of metrics", guide)
+	}
+	if found == b.String() {
+		return
+	}
+	if f := flag.Lookup("update"); f != nil && f.Value.String() == "true" { // the other table's
+		if err := os.WriteFile(guide, []byte(before+begin+b.String()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("%s is not up to date; run go test ./telemetry -update\n%s", guide, cmp.Diff(b.String(), found))
+}
+
+func TestMetricsAreNamedAsPrometheusWantsIt(t *testing.T) {
+	seen := map[string]bool{}
+	for _, d := range worked().Describe() {
+		if seen[d.Name] {
+			t.Errorf("there are two %s", d.Name)
+		}
+		seen[d.Name] = true
+		if !regexp.MustCompile("^lingserve_[a-z_]+$").MatchString(d.Name) || (d.Type == "counter") != strings.HasSuffix(d.Name, "_total") {
+			t.Errorf("%s is no name for a %s", d.Name, d.Type)
+		}
+		if d.Type == "histogram" && !strings.HasSuffix(d.Name, "_seconds") {
+			t.Errorf("%s has no unit", d.Name)
+		}
+		if !strings.HasSuffix(d.Help, ".") || strings.Contains(d.Help, "|") {
+			t.Errorf("%s: the help %q is no sentence that can stand in a table", d.Name, d.Help)
+		}
+	}
+	// What a server has that has done everything is what is described, and the other way round.
+	got := map[string]bool{}
+	for series := range gathered(t, worked()) {
+		name, _, _ := strings.Cut(series, "{")
+		got[name] = true
+	}
+	if diff := cmp.Diff(seen, got); diff != "" {
+		t.Errorf("described and there (-, +):\n%s", diff)
+	}
+}
+
+// exported is what a server that has done everything exports: the labels by name, "le" and those of a scrape included.
+func exported(t *testing.T) map[string][]string {
+	families, err := worked().Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{"up": {"job", "instance"}}
+	for _, f := range families {
+		labels := []string{"job", "instance"}
+		for _, s := range f.GetMetric() {
+			for _, l := range s.GetLabel() {
+				labels = append(labels, l.GetName())
+			}
+		}
+		names := []string{f.GetName()}
+		if f.GetType().String() == "HISTOGRAM" {
+			labels = append(labels, "le")
+			names = []string{f.GetName() + "_bucket", f.GetName() + "_sum", f.GetName() + "_count"}
+		}
+		for _, name := range names {
+			all[name] = labels
+		}
+	}
+	return all
+}
+
+var (
+	metricIn   = regexp.MustCompile(`\b((?:lingserve|go|process)_[a-z0-9_]+|up)\b(?:\{([^}]*)\})?`)
+	labelIn    = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)\s*"`)
+	groupingIn = regexp.MustCompile(`\b(?:by|without|on|ignoring)\s*\(([^)]*)\)`)
+	legendIn   = regexp.MustCompile(`\{\{\s*\$?(?:labels\.)?([a-z_]+)\s*\}\}`)
+)
+
+// checkExpr says what is wrong with an expression: metrics and labels that are not there, and names in a legend or a text that the
+// result does not have.
+func checkExpr(all map[string][]string, expr string, texts ...string) (wrong []string) {
+	metrics := metricIn.FindAllStringSubmatch(expr, -1)
+	if len(metrics) == 0 {
+		return []string{"has no metric"}
+	}
+	have := map[string]bool{}
+	for _, m := range metrics {
+		labels, ok := all[m[1]]
+		if !ok {
+			wrong = append(wrong, m[1]+" does not exist")
+		}
+		for _, l := range labels {
+			have[l] = true
+		}
+		for _, l := range labelIn.FindAllStringSubmatch(m[2], -1) {
+			if ok && !slices.Contains(labels, l[1]) {
+				wrong = append(wrong, m[1]+" has no label "+l[1])
+			}
+		}
+	}
+	grouped := map[string]bool{}
+	for _, g := range groupingIn.FindAllStringSubmatch(expr, -1) {
+		for label := range strings.SplitSeq(g[1], ",") {
+			if label = strings.TrimSpace(label); label != "" && !have[label] {
+				wrong = append(wrong, "none of them has the label "+label)
+			}
+			grouped[label] = true
+		}
+	}
+	for _, text := range texts {
+		for _, l := range legendIn.FindAllStringSubmatch(text, -1) {
+			if l[1] != "value" && !have[l[1]] {
+				wrong = append(wrong, "there is no label "+l[1]+" for a text")
+			} else if len(grouped) > 0 && l[1] != "value" && !grouped[l[1]] {
+				wrong = append(wrong, "the label "+l[1]+" of a text is summed away")
+			}
+		}
+	}
+	return wrong
+}
+
+func TestExpressionsAreLookedThrough(t *testing.T) {
+	all := exported(t)
+	for expr, want := range map[string]int{
+		`sum by (kind) (rate(lingserve_runs_started_total{job="x"}[5m]))`:                              0,
+		`histogram_quantile(0.9, sum by (le, name) (rate(lingserve_run_duration_seconds_bucket[5m])))`: 0,
+		`lingserve_run_duration_seconds`:                                                               1,
+		`lingserve_runs{kind="x"}`:                                                                     1,
+		`lingserve_runs_running{model="x"}`:                                                            1,
+		`sum by (model) (lingserve_runs_running)`:                                                      1,
+		`1 + 1`:              1,
+		`go_goroutines / up`: 0,
+	} {
+		if got := checkExpr(all, expr); len(got) != want {
+			t.Errorf("%s: %v", expr, got)
+		}
+	}
+	if got := checkExpr(all, `sum by (kind) (lingserve_runs_running)`, "{{name}}"); len(got) != 1 {
+		t.Errorf("got %v of a legend that has a label that is summed away", got)
+	}
+}
+
+// dashboard is what of one the test looks at.
+type dashboard struct {
+	UID    string
+	Panels []struct {
+		ID          int
+		Title, Type string
+		Description string
+		GridPos     struct{ X, Y, W, H int }
+		Targets     []struct{ Expr, LegendFormat, RefID string }
+	}
+	Templating struct {
+		List []struct {
+			Name, Type string
+			Query      any
+		}
+	}
+}
+
+func TestTheDashboardShowsMetricsThatAreThere(t *testing.T) {
+	text, err := os.ReadFile("../deploy/grafana/lingserve.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d dashboard
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	all, used, ids := exported(t), map[string]bool{}, map[int]bool{}
+	for _, p := range d.Panels {
+		if ids[p.ID] || p.Title == "" || p.GridPos.X+p.GridPos.W > 24 {
+			t.Errorf("panel %d %q has no title, or the id or the place of another", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		if p.Type == "row" {
+			continue
+		}
+		if len(p.Targets) == 0 {
+			t.Errorf("panel %q shows nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			// What Grafana puts in.
+			expr := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h").Replace(target.Expr)
+			for _, wrong := range checkExpr(all, expr, target.LegendFormat) {
+				t.Errorf("panel %q: %s: %s", p.Title, target.Expr, wrong)
+			}
+			for _, m := range metricIn.FindAllStringSubmatch(expr, -1) {
+				used[m[1]] = true
+			}
+		}
+	}
+	if len(d.Panels) < 20 || len(used) < 25 {
+		t.Errorf("the dashboard has %d panels of %d metrics", len(d.Panels), len(used))
+	}
+}
+
+func TestTheAlertsAreOfMetricsThatAreThere(t *testing.T) {
+	text, err := os.ReadFile("../deploy/prometheus/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.UnmarshalWithOptions(text, &rules, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	all, seen := exported(t), map[string]bool{}
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			if seen[r.Alert] || r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "" {
+				t.Errorf("the alert %q is not told from another, or says too little", r.Alert)
+			}
+			seen[r.Alert] = true
+			for _, wrong := range checkExpr(all, r.Expr, r.Annotations["summary"], r.Annotations["description"]) {
+				t.Errorf("the alert %s: %s: %s", r.Alert, r.Expr, wrong)
+			}
+		}
+	}
+	if len(seen) < 8 {
+		t.Errorf("there are %d alerts", len(seen))
+	}
+}

@@ -1,0 +1,251 @@
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/turn"
+	"github.com/lingserve/lingserve/web"
+)
+
+// known are the names of an operator.
+var known = MetricNames{
+	Workflow: func(name string) bool { return name == "encyclopedia" },
+	Agent:    func(name string) bool { return name == "assistant" },
+	Model:    func(name string) bool { return name == "demo:demo" },
+}
+
+// worked returns the metrics of a server that has done some of everything.
+func worked() *Metrics {
+	m := NewMetrics("v1.2.3", "abcdef", known)
+	m.Watch(Sources{
+		Server: func() web.Load {
+			return web.Load{Overloaded: []string{"memory"}, InMemory: 2, MemoryBytes: 8192, OnDisk: 3, DiskBytes: 4096}
+		},
+		Lanes: func() turn.Lanes {
+			return turn.Lanes{Running: 1, Waiting: 2, Refused: turn.Refusals{Busy: 3, Full: 4, Draining: 5}}
+		},
+		Approvals: func() int { return 1 },
+		Providers: func() []adapter.Load { return []adapter.Load{{Provider: "demo", Max: 10, Refused: 1}} },
+		Channels:  pendingOf(map[string]int{"telegram": 1}, map[string]int{"telegram": 2}),
+	})
+	for _, of := range []struct{ workflow, agent string }{{"encyclopedia", ""}, {"", "assistant"}} {
+		r := m.Run(of.workflow, of.agent)
+		r.First()
+		r.End("completed", "")
+		m.Run(of.workflow, of.agent).End("failed", adapter.CodeTimeout)
+		m.Run(of.workflow, of.agent) // goes on
+	}
+	for n, outcome := range []string{adapter.CodeUnavailable, adapter.Complete} {
+		a := m.Ask("demo", "demo", n+1)
+		a.Sent()
+		a.First()
+		a.End(outcome, adapter.Usage{PromptTokens: 4, CompletionTokens: 6})
+	}
+	m.Ask("demo", "demo", 1).End(adapter.CodeOverloaded, adapter.Usage{}) // got no slot
+	m.Ask("demo", "demo", 1).Sent()                                       // goes on
+	for kind := range m.streams {
+		for _, end := range []string{web.StreamComplete, web.StreamLeft, web.StreamSlow, web.StreamStopped} {
+			s := m.Stream(kind)
+			s.Wrote(2, 100)
+			s.End(end, 1)
+		}
+		m.Stream(kind)
+	}
+	m.Resumed(web.ResumeFollowed)
+	m.Requested(web.Exchange{Method: "POST", Route: "/v1/runs", Status: 200, Bytes: 100, Took: time.Second})
+	m.Requested(web.Exchange{Method: "POST", Route: "/v1/runs", Status: 503, Reason: "limit_memory"})
+	m.Requested(web.Exchange{Method: "GET", Route: "/v1/runs/{run}/events", Status: 200, Broken: true})
+	m.Appended(2, 300, nil)
+	m.Appended(1, 0, fmt.Errorf("tape x: %w", tape.ErrMoved))
+	m.Appended(1, 0, &fs.PathError{Op: "write", Path: "x", Err: errors.New("no space left on device")})
+	m.Synced(time.Millisecond, nil)
+	m.Synced(time.Millisecond, errors.New("the disk is broken"))
+	m.Turn("telegram", "visible", "")
+	m.Turn("telegram", "blocked", "dedupe")
+	m.Stage("telegram", "dispatch", time.Millisecond)
+	return m
+}
+
+// gathered are the values of all series that are ours, by name and labels; of histograms, the count.
+func gathered(t testing.TB, m *Metrics) map[string]float64 {
+	t.Helper()
+	families, err := m.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), namespace) {
+			continue
+		}
+		for _, s := range f.GetMetric() {
+			var labels []string
+			for _, l := range s.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			value := s.GetCounter().GetValue() + s.GetGauge().GetValue() + float64(s.GetHistogram().GetSampleCount()) // it is one of them
+			all[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = value
+		}
+	}
+	return all
+}
+
+func TestWhatHappensIsCounted(t *testing.T) {
+	got := gathered(t, worked())
+	for series, want := range map[string]float64{
+		"lingserve_build_info{commit=abcdef,goversion=" + runtime.Version() + ",version=v1.2.3}":    1,
+		"lingserve_runs_started_total{kind=workflow,name=encyclopedia}":                             3,
+		"lingserve_runs_running{kind=agent,name=assistant}":                                         1,
+		"lingserve_runs_ended_total{code=,kind=workflow,name=encyclopedia,status=completed}":        1,
+		"lingserve_runs_ended_total{code=upstream_timeout,kind=agent,name=assistant,status=failed}": 1,
+		"lingserve_run_first_delta_seconds{kind=workflow,name=encyclopedia}":                        1,
+		"lingserve_run_duration_seconds{kind=workflow,name=encyclopedia}":                           2,
+		"lingserve_upstream_requests_total{model=demo,outcome=ok,provider=demo}":                    1,
+		"lingserve_upstream_requests_total{model=demo,outcome=upstream_unavailable,provider=demo}":  1,
+		"lingserve_upstream_requests_total{model=demo,outcome=overloaded,provider=demo}":            1,
+		"lingserve_upstream_retries_total{model=demo,provider=demo}":                                1,
+		"lingserve_upstream_waiting{model=demo,provider=demo}":                                      0,
+		"lingserve_upstream_in_flight{model=demo,provider=demo}":                                    1,
+		"lingserve_upstream_queue_seconds{model=demo,provider=demo}":                                3,
+		"lingserve_upstream_first_token_seconds{model=demo,provider=demo}":                          2,
+		"lingserve_upstream_request_duration_seconds{model=demo,provider=demo}":                     2,
+		"lingserve_tokens_total{direction=input,model=demo,provider=demo}":                          8,
+		"lingserve_tokens_total{direction=output,model=demo,provider=demo}":                         12,
+		"lingserve_streams_open{kind=sse}":                                                          1,
+		"lingserve_streams_ended_total{end=slow,kind=agui}":                                         1,
+		"lingserve_stream_events_total{kind=ui}":                                                    8,
+		"lingserve_stream_bytes_total{kind=jsonl}":                                                  400,
+		"lingserve_stream_snapshots_total{kind=openai}":                                             4,
+		"lingserve_resumes_total{outcome=followed}":                                                 1,
+		"lingserve_resumes_total{outcome=gone}":                                                     0,
+		"lingserve_http_requests_total{method=POST,route=/v1/runs,status=2xx}":                      1,
+		"lingserve_http_requests_total{method=POST,route=/v1/runs,status=5xx}":                      1,
+		"lingserve_http_broken_total{route=/v1/runs/{run}/events}":                                  1,
+		"lingserve_http_refusals_total{reason=limit_memory}":                                        1,
+		"lingserve_http_response_bytes_total{route=/v1/runs}":                                       100,
+		"lingserve_tape_appends_total{outcome=ok}":                                                  1,
+		"lingserve_tape_appends_total{outcome=refused}":                                             1,
+		"lingserve_tape_appends_total{outcome=failed}":                                              1,
+		"lingserve_tape_entries_total{}":                                                            2,
+		"lingserve_tape_bytes_total{}":                                                              300,
+		"lingserve_tape_sync_duration_seconds{}":                                                    2,
+		"lingserve_tape_sync_errors_total{}":                                                        1,
+		"lingserve_turns_running{}":                                                                 1,
+		"lingserve_turns_waiting{}":                                                                 2,
+		"lingserve_turns_refused_total{reason=full}":                                                4,
+		"lingserve_approvals_waiting{}":                                                             1,
+		"lingserve_upstream_slots{provider=demo}":                                                   10,
+		"lingserve_channel_turns_total{channel=telegram,outcome=blocked,reason=dedupe}":             1,
+		"lingserve_channel_stage_seconds{channel=telegram,stage=dispatch}":                          1,
+		"lingserve_channel_journal_pending{channel=telegram}":                                       1,
+		"lingserve_channel_outbox_pending{channel=telegram}":                                        2,
+		"lingserve_ended_runs{place=disk}":                                                          3,
+		"lingserve_ended_runs_bytes{place=memory}":                                                  8192,
+		"lingserve_overloaded{limit=memory}":                                                        1,
+		"lingserve_overloaded{limit=streams}":                                                       0,
+		"lingserve_draining{}":                                                                      0,
+	} {
+		if value, ok := got[series]; !ok || value != want {
+			t.Errorf("%s is %v (there: %v), expected %v", series, value, ok, want)
+		}
+	}
+}
+
+// Whoever sends requests chooses the names of models and, with workflows of his own, of workflows.
+func TestNamesThatCallersMakeUpAddNoSeries(t *testing.T) {
+	m := worked()
+	odd := func(i int) string { return fmt.Sprintf("made-up-%d", i) }
+	send := func(i int) {
+		m.Run(odd(i), "").End("failed", odd(i))
+		m.Run("", odd(i)).End("completed", "")
+		a := m.Ask("demo", odd(i), 1+i%2)
+		a.Sent()
+		a.First()
+		a.End(odd(i), adapter.Usage{PromptTokens: 1, CompletionTokens: 1})
+		m.Requested(web.Exchange{Method: "GET", Route: "other", Status: 404, Reason: odd(i)})
+		m.Turn(odd(i), "visible", "")
+		m.Stage(odd(i), "dispatch", 0)
+	}
+	for i := range 2 * maxLabels {
+		send(i)
+	}
+	before := slices.Sorted(maps.Keys(gathered(t, m)))
+	for i := range 10_000 {
+		send(2*maxLabels + i)
+	}
+	after := slices.Sorted(maps.Keys(gathered(t, m)))
+	if !slices.Equal(before, after) {
+		t.Errorf("there were %d series, and are %d", len(before), len(after))
+	}
+	for _, series := range after {
+		// Codes and channels are ours; a mistake there is bounded by number, names of callers by what they are.
+		if strings.Contains(series, "made-up") && !strings.Contains(series, "code=made-up") && !strings.Contains(series, "outcome=made-up") &&
+			!strings.Contains(series, "reason=made-up") && !strings.Contains(series, "channel=made-up") {
+			t.Fatalf("%s has a name that a caller has made up", series)
+		}
+	}
+	if n := gathered(t, m)["lingserve_runs_started_total{kind=workflow,name=other}"]; n != 10_000+2*maxLabels {
+		t.Errorf("%v runs are of others", n)
+	}
+}
+
+func TestNoMoreNamesAreRememberedThanALabelMayHave(t *testing.T) {
+	l := newLabels(func(string) bool { return true })
+	for i := range 3 * maxLabels {
+		l.of(fmt.Sprint(i))
+	}
+	if len(l.seen) != maxLabels || l.of("0") != "0" || l.of("one more") != Other {
+		t.Errorf("there are %d, and %q, %q", len(l.seen), l.of("0"), l.of("one more"))
+	}
+	if l := newLabels(func(string) bool { return true }); l.of(strings.Repeat("x", maxLabel+1)) != Other {
+		t.Error("a name that is too long is a label")
+	}
+	if newLabels(nil).of("x") != Other {
+		t.Error("a name is known where none is")
+	}
+}
+
+func TestTheMetricsAreReadAsPrometheusDoes(t *testing.T) {
+	w := httptest.NewRecorder()
+	worked().Handler(slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range []string{
+		"# TYPE lingserve_runs_started_total counter",
+		`lingserve_runs_running{kind="agent",name="assistant"} 1`,
+		`lingserve_run_duration_seconds_bucket{kind="agent",name="assistant",le="+Inf"} 2`,
+		"# TYPE go_goroutines gauge",
+	} {
+		if !strings.Contains(w.Body.String(), line+"\n") {
+			t.Errorf("there is no line %s", line)
+		}
+	}
+}
+
+// A gauge that never comes back to 0 would look like a leak.
+func TestWhatHasEndedIsNoLongerGoingOn(t *testing.T) {
+	m := NewMetrics("", "", known)
+	m.Run("encyclopedia", "").End("completed", "")
+	a := m.Ask("demo", "demo", 1)
+	a.Sent()
+	a.End(adapter.Left, adapter.Usage{CompletionTokens: -1})
+	m.Ask("demo", "demo", 1).End(adapter.Left, adapter.Usage{})
+	m.Stream(web.StreamUI).End(web.StreamLeft, 0)
+	for series, v := range gathered(t, m) {
+		for _, gauge := range []string{"lingserve_runs_running", "lingserve_upstream_waiting", "lingserve_upstream_in_flight", "lingserve_streams_open"} {
+			if strings.HasPrefix(series, gauge+"{") && v != 0 {
+				t.Errorf("%s is %v", series, v)
+			}
+		}
+	}
+}

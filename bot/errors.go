@@ -65,24 +65,24 @@ func Describe(err error) (f Failure, known bool) {
 }
 
 // Internal logs what must not be shown, and returns an error that says where to find it.
-func Internal(log *slog.Logger, what string, cause error, attrs ...slog.Attr) *Failure {
+func Internal(ctx context.Context, log *slog.Logger, what string, cause error, attrs ...slog.Attr) *Failure {
 	id := make([]byte, 6)
 	rand.Read(id) // never fails
 	name := hex.EncodeToString(id)
 	if log != nil {
 		attrs = append(attrs, slog.String("id", name), slog.Any("error", cause))
-		log.LogAttrs(context.Background(), slog.LevelError, what, attrs...)
+		log.LogAttrs(ctx, slog.LevelError, what, attrs...)
 	}
 	return &Failure{Code: CodeInternal, Message: "internal error; the log has it as " + name, Cause: cause}
 }
 
 // Panicked makes the error of a panic that was recovered. The stack goes to the log, and nothing of it to users.
-func Panicked(log *slog.Logger, where string, value any) *Failure {
+func Panicked(ctx context.Context, log *slog.Logger, where string, value any) *Failure {
 	cause, ok := value.(error)
 	if !ok {
 		cause = errors.New("panic")
 	}
-	return Internal(log, "panic", cause, slog.String("in", where), slog.Any("panic", value), slog.String("stack", string(debug.Stack())))
+	return Internal(ctx, log, "a bot or task panicked", cause, slog.String("in", where), slog.Any("panic", value), slog.String("stack", string(debug.Stack())))
 }
 
 // Pointer writes a uri as a JSON Pointer (RFC 6901); "" where it is not a uri.

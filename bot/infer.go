@@ -44,7 +44,7 @@ func (b *ChatBot) run(ctx context.Context, cancel context.CancelCauseFunc, m Mes
 func (b *ChatBot) guard(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = Panicked(b.log, "bot "+b.name, p)
+			err = Panicked(b.traced(b.env.Context), b.log, "bot "+b.name, p)
 		}
 	}()
 	return f()

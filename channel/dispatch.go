@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/lingserve/lingserve/turn"
 )
@@ -109,7 +110,9 @@ func (p *pass) sending() sending {
 		Turn: p.result.TurnID, Session: p.result.SessionKey, Channel: f.Channel, Account: f.Account, Conversation: f.Conversation.ID,
 		Origin:   Origin{Sender: f.Sender, Conversation: f.Conversation},
 		Delivery: p.delivery, Target: f.Reply, Observing: p.observing(), Echo: p.k.state.marks,
-		Warn: func(ctx context.Context, what string, err error) { p.warn(ctx, StageDispatch, what, err) },
+		Warn: func(ctx context.Context, what string, err error) {
+			p.warn(ctx, StageDispatch, "a part of a delivery failed", fmt.Errorf("%s: %w", what, err))
+		},
 	}
 	if _, unaccepted := p.claim.(Unaccepted); p.claim != nil && !unaccepted && (p.k.state.ledger != nil || p.k.Outbox != nil) {
 		s.Event, s.Ledger = p.key().String(), p.k.state.ledger

@@ -249,7 +249,7 @@ func (m *Manager) Go(task func(context.Context) error) error {
 func (m *Manager) try(ctx context.Context, task func(context.Context) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = bot.Panicked(m.log, "task", p)
+			err = bot.Panicked(ctx, m.log, "task", p)
 		}
 	}()
 	return task(ctx)

@@ -138,7 +138,7 @@ func (m *Manager) botReport(b *bot.ChatBot, err error) { m.report(b.Name(), err,
 func (m *Manager) report(name string, err error, fatal bool) {
 	f, known := bot.Describe(err)
 	if !known {
-		f = *bot.Internal(m.log, "failed", err)
+		f = *bot.Internal(m.work(), m.log, "a bot or task failed of something internal", err)
 	} else {
 		attrs := []slog.Attr{slog.String("code", f.Code), slog.String("message", f.Message)}
 		if name != "" {
@@ -147,7 +147,7 @@ func (m *Manager) report(name string, err error, fatal bool) {
 		if f.Cause != nil {
 			attrs = append(attrs, slog.Any("cause", f.Cause)) // what users do not see
 		}
-		m.log.LogAttrs(m.ctx, slog.LevelInfo, "error event", attrs...)
+		m.log.LogAttrs(m.work(), slog.LevelInfo, "error event", attrs...)
 	}
 	data := ErrorData{Code: f.Code, Message: f.Message, Bot: name, Pointer: f.Pointer, Retryable: f.Retryable, Fatal: fatal}
 	data.RetryAfter = int((f.RetryAfter + time.Second - 1) / time.Second)

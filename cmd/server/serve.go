@@ -78,7 +78,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	}
 	defer stopTraces()
 	for _, warning := range c.Warnings {
-		log.Warn(warning)
+		log.Warn("a setting may not be what was meant", "warning", warning)
 	}
 	encrypted, err := newEncryption(c, log)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -307,15 +308,18 @@ func TestToolsOfAStepRunAtOnce(t *testing.T) {
 	})
 }
 
-// AG-25
+// AG-25, FT-35: what a call that was canceled has done is unknown, and said so on the tape, once; what it returns later is dropped with
+// a line in the log, and the next turn does not call it again.
 func TestToolsAreInterruptedByACancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deaf := make(chan struct{})
+		var ran atomic.Int64
 		ignores := tool.Must(tool.New("deaf", "Hears nothing.", func(context.Context, struct{}) (string, error) {
+			ran.Add(1)
 			<-deaf
 			return "late", nil
 		}))
-		w := newWorld(t, newFake(calls("", "c1:slow:{}", "c2:deaf:{}")), Options{Tools: setOf(t, waitTool("slow", time.Hour), ignores)})
+		w := newWorld(t, newFake(calls("", "c1:slow:{}", "c2:deaf:{}"), answers("done")), Options{Tools: setOf(t, waitTool("slow", time.Hour), ignores)})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(turn.ErrStopped) })
 		begin := time.Now()
@@ -333,6 +337,16 @@ func TestToolsAreInterruptedByACancellation(t *testing.T) {
 			t.Errorf("%q, %d stray", last, w.Stray())
 		}
 		close(deaf)
+		synctest.Wait()
+		if got := w.lines(); len(got) != len(lines) || w.Stray() != 0 {
+			t.Errorf("what came late has changed the tape: %q, %d stray", got, w.Stray())
+		}
+		if said := w.log.String(); strings.Count(said, "its result is dropped") != 1 || !strings.Contains(said, "tool=deaf") {
+			t.Errorf("the log: %s", said)
+		}
+		if h := w.process(t.Context(), message("and now")); h.err != nil || ran.Load() != 1 {
+			t.Errorf("the next turn: %v, the call ran %d times", h.err, ran.Load())
+		}
 	})
 }
 

@@ -220,7 +220,7 @@ func TestWaitsAreJitteredInFull(t *testing.T) {
 	}
 }
 
-// CH-58: what the platform asks for is waited for.
+// CH-58, FT-33: what the platform asks for is waited for.
 func TestRetryAfterIsTheLeastThatIsWaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &post{}

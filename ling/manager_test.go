@@ -380,7 +380,7 @@ func TestTasksAndCustomBotsFailAsBotsDo(t *testing.T) {
 	}
 }
 
-// LI-04
+// LI-04, FT-35
 func TestCancelStopsEverythingAndWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var open atomic.Int32

@@ -253,9 +253,10 @@ func (c *running) execute(ctx context.Context) Result {
 		err    error
 	}
 	var (
-		done = make(chan outcome, 1)
-		over atomic.Bool
-		call = c.copy() // it may use it when nobody waits any more
+		done  = make(chan outcome, 1)
+		over  atomic.Bool
+		began = time.Now()
+		call  = c.copy() // it may use it when nobody waits any more
 	)
 	go func() {
 		out := outcome{err: &Error{KindPanic, "the tool broke down"}} // also where it ends its goroutine
@@ -263,6 +264,10 @@ func (c *running) execute(ctx context.Context) Result {
 			done <- out
 			if over.Swap(true) {
 				c.stray.Add(-1)
+				if c.Log != nil {
+					c.Log.Warn("a tool's call has ended when nobody waited for it any more; its result is dropped",
+						slog.String("tool", c.tool.Name), slog.Duration("after", time.Since(began)))
+				}
 			}
 		}()
 		defer c.caught("tool", func() {})

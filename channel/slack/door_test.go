@@ -209,7 +209,7 @@ func (o *order) Accept(ctx context.Context, k channel.EventKey, raw []byte) (boo
 	return isNew, err
 }
 
-// CH-71: within the 3 s, though the agent takes an hour, and not before the event is stored.
+// CH-71, FT-33: within the 3 s, though the agent takes an hour, and not before the event is stored.
 func TestAnEventIsAcknowledgedWhenItIsStoredAndBeforeItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, nil, nil)
@@ -273,6 +273,7 @@ func TestEventsBeforeTheChannelRunsAreSentAgain(t *testing.T) {
 	})
 }
 
+// FT-33
 func TestRepetitionsOfTheSameEventAreOneTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := setup(t, nil, nil)

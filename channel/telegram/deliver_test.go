@@ -404,7 +404,7 @@ func TestALongAnswerThatBreaksOffIsPartial(t *testing.T) {
 	})
 }
 
-// CH-179
+// CH-179, FT-33
 func TestA429SlowsPreviews(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, nil, nil)
@@ -441,7 +441,7 @@ func TestAnEditThatIsInDoubtIsMadeAgain(t *testing.T) {
 	})
 }
 
-// CH-58, CH-56
+// CH-58, CH-56, FT-33
 func TestTheOutboxSendsLaterWhatThePlatformDoesNotTakeNow(t *testing.T) {
 	dir := t.TempDir()
 	bubble(t, func(t *testing.T) {

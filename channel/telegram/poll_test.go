@@ -216,6 +216,7 @@ func TestAServerThatDoesNotWaitIsNotAskedWithoutEnd(t *testing.T) {
 	})
 }
 
+// FT-33
 func TestAnUpdateThatComesAgainRunsOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, nil, nil)

@@ -106,7 +106,7 @@ func TestTheWebhookTakesNothingWithoutItsSecret(t *testing.T) {
 	}
 }
 
-// CH-71, CH-171
+// CH-71, CH-171, FT-33
 func TestTheWebhookAnswersWhenTheUpdateIsStoredAndBeforeItRuns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, func(s *Settings) { s.Mode, s.PublicURL, s.Secret = ModeWebhook, "https://here.test", "right" }, nil)
@@ -172,7 +172,7 @@ func TestAnAddressThatThePlatformDoesNotTakeEndsTheChannel(t *testing.T) {
 	})
 }
 
-// CH-192, CH-74: the process is gone at some point, and another one begins with what is on disk.
+// CH-192, CH-74, FT-33: the process is gone at some point, and another one begins with what is on disk.
 func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before func(r *rig) // what the first process does until it is gone

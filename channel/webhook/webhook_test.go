@@ -123,7 +123,7 @@ func TestABodyIsExactlyAsDescribed(t *testing.T) { // CH-181
 	})
 }
 
-func TestAMessageThatComesAgainIsAnsweredLikeTheFirstAndRunsNothing(t *testing.T) { // CH-182
+func TestAMessageThatComesAgainIsAnsweredLikeTheFirstAndRunsNothing(t *testing.T) { // CH-182, FT-33
 	for _, ack := range []string{AckImmediate, AckResult} {
 		t.Run(ack, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -198,7 +198,10 @@ type bench struct {
 	http  *http.Client
 	log   *logBuffer
 	srv   *http.Server
-	down  func()
+
+	listener net.Listener
+
+	down func()
 }
 
 // logBuffer keeps what was logged.
@@ -279,7 +282,7 @@ func (b *bench) servePipes() *bench {
 }
 
 func (b *bench) serveOn(l net.Listener, closeIdle func()) {
-	b.srv = b.s.HTTPServer()
+	b.srv, b.listener = b.s.HTTPServer(), l
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

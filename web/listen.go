@@ -31,7 +31,7 @@ func (s *Server) HTTPServer() *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           lastOfItsConnection(s.handler),
+		Handler:           inTime(lastOfItsConnection(s.handler)),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaders,
@@ -45,6 +45,16 @@ func (s *Server) HTTPServer() *http.Server {
 		},
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+}
+
+// inTime gives each body its time, those too that no handler reads: net/http waits for them when the answer is there.
+func inTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // each connection of a server can
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Listen listens on addr with the socket settings that streams need, and accepts no more connections at once than there may be.

@@ -91,7 +91,7 @@ func (c *countedConn) Close() error {
 // NetConn returns what is below.
 func (c *countedConn) NetConn() net.Conn { return c.Conn }
 
-func (c *countedConn) SetDeadline(t time.Time) error { return c.Conn.SetDeadline(c.within(t)) }
+func (c *countedConn) SetDeadline(t time.Time) error     { return c.Conn.SetDeadline(c.within(t)) }
 func (c *countedConn) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.within(t)) }
 
 func (c *countedConn) SetWriteDeadline(t time.Time) error {

@@ -110,6 +110,15 @@ const (
 // policies say what a message to an agent does whose session is busy.
 var policies = []string{"queue", "reject", "interrupt", "steer"}
 
+// abandon gives up on what has not come of a body. Otherwise the connection would stay for as long as the client likes, since net/http
+// waits for the rest of a body that nobody has read.
+func abandon(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(abandonTime)) // not every writer of a test can
+}
+
+// abandonTime is long enough for what is on its way, so that the client is not cut off before it has read the answer.
+const abandonTime = time.Second
+
 // bodyTimeout is how long a client may take to send its body.
 const bodyTimeout = 30 * time.Second
 
@@ -123,10 +132,11 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *prob
 	limit, held := s.o.MaxBody, budget{sh: s.shed}
 	defer held.free()
 	body, err := io.ReadAll(held.reader(http.MaxBytesReader(w, r.Body, limit)))
-	_ = rc.SetReadDeadline(time.Time{})
 	if err == nil {
+		_ = rc.SetReadDeadline(time.Time{})
 		return body, nil
 	}
+	abandon(w)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		p := newProblem(codeTooLarge, "the body is larger than "+plural(limit, "byte"))
 		// The rest is not read, so the connection cannot be used again.

@@ -246,7 +246,7 @@ func (s *Server) follows(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller := s.countedFor(r, who(r))
 		if p := s.shed.enter(caller); p != nil {
-			unread(r, p)
+			unread(w, r, p)
 			p.at(w, r)
 			return
 		}
@@ -259,7 +259,7 @@ func (s *Server) follows(h http.HandlerFunc) http.HandlerFunc {
 func (s *Server) starts(h http.HandlerFunc) http.HandlerFunc {
 	return s.follows(func(w http.ResponseWriter, r *http.Request) {
 		if p := s.early(r); p != nil {
-			unread(r, p)
+			unread(w, r, p)
 			p.at(w, r)
 			return
 		}
@@ -349,7 +349,10 @@ func tooManySessions() *problem {
 }
 
 // unread sees to it that a body that nobody reads does not come in after the refusal. One that is small has come already.
-func unread(r *http.Request, p *problem) {
+func unread(w http.ResponseWriter, r *http.Request, p *problem) {
+	if r.ContentLength != 0 {
+		abandon(w)
+	}
 	if r.ContentLength == 0 || r.ContentLength > 0 && r.ContentLength <= smallBody {
 		return
 	}

@@ -30,9 +30,9 @@ func (m *Metrics) makeStreams() {
 		"Streams that have ended: complete, left by the client, broken off since the client took nothing (slow), or with the server (stopped).", "kind", "end")
 	m.streams = map[string]*streamMetrics{}
 	for _, kind := range []string{web.StreamSSE, web.StreamJSONL, web.StreamUI, web.StreamAGUI, web.StreamOpenAI, web.StreamJSON} {
-		s := &streamMetrics{
-			open: open.WithLabelValues(kind), events: events.WithLabelValues(kind), bytes: bytes.WithLabelValues(kind),
-			snapshots: snapshots.WithLabelValues(kind), ended: map[string]prometheus.Counter{},
+		s := &streamMetrics{open: open.WithLabelValues(kind), ended: map[string]prometheus.Counter{}}
+		if kind != web.StreamJSON { // which has no events
+			s.events, s.bytes, s.snapshots = events.WithLabelValues(kind), bytes.WithLabelValues(kind), snapshots.WithLabelValues(kind)
 		}
 		for _, end := range []string{web.StreamComplete, web.StreamLeft, web.StreamSlow, web.StreamStopped} {
 			s.ended[end] = ended.WithLabelValues(kind, end)
@@ -64,7 +64,9 @@ func (s *streamMetrics) Wrote(events, bytes int) {
 func (s *streamMetrics) End(end string, snapshots int) {
 	s.open.Dec()
 	s.ended[end].Inc()
-	s.snapshots.Add(float64(snapshots))
+	if snapshots > 0 {
+		s.snapshots.Add(float64(snapshots))
+	}
 }
 
 // Resumed implements [web.Observer].

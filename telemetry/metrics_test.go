@@ -58,6 +58,10 @@ func worked() *Metrics {
 	for kind := range m.streams {
 		for _, end := range []string{web.StreamComplete, web.StreamLeft, web.StreamSlow, web.StreamStopped} {
 			s := m.Stream(kind)
+			if kind == web.StreamJSON { // has no events
+				s.End(end, 0)
+				continue
+			}
 			s.Wrote(2, 100)
 			s.End(end, 1)
 		}

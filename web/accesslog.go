@@ -168,8 +168,8 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 	if program := programOf(r.Header.Get("User-Agent")); program != "" {
 		attrs = append(attrs, slog.String("program", program))
 	}
-	if v := &rec.visitor; v.Name != "" {
-		attrs = append(attrs, slog.String("principal", v.Name))
+	if v := &rec.visitor; v.By != "" { // else nobody has to say who they are
+		attrs = append(attrs, slog.String("principal", v.Name), slog.String("by", v.By))
 	}
 	if key := rec.visitor.Key; key != "" {
 		attrs = append(attrs, slog.String("key", key))

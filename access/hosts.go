@@ -8,7 +8,7 @@ import (
 )
 
 // ErrHost is of a request under a name that the server is not known by.
-var ErrHost = forbidden("host", "the server is not known by the name in the header Host")
+var ErrHost = forbidden("host", "the server is not known by the name in the header Host; whoever runs it can add that to http.hosts")
 
 // Hosts are the names that the server is known by. A page of another site can let its name lead to this machine, and then counts as a
 // page of this server for the browser; but its requests have that name (DNS rebinding). An address is no name that could be led

@@ -42,6 +42,8 @@ type Config struct {
 	Upstream        Upstream
 	Retries         Retries
 	Limit           Limit
+	Caller          Caller
+	Auth            Auth
 	Admin           Admin
 	Log             Log
 	Traces          Traces
@@ -98,6 +100,9 @@ type HTTP struct {
 	KeepAlive    time.Duration
 	WriteTimeout time.Duration
 	MaxBody      Size
+	Hosts        []string
+	Origins      []string
+	Proxies      []string
 }
 
 // Upstream says how models are reached, and has the time limits for waiting on them; 0 is none.
@@ -186,19 +191,22 @@ func (s Source) String() string {
 // Source returns where the value of the setting with this key came from.
 func (c *Config) Source(key string) Source { return c.sources[key] }
 
-// CheckListen says whether the server may listen on Addr: without authentication only on a loopback address, unless Insecure
-// says otherwise.
+// CheckListen says whether the server may listen on Addr: where nobody has to say who they are only on a loopback address, unless
+// Insecure says otherwise.
 func (c *Config) CheckListen() error {
-	if c.Insecure || loopback(c.Addr) {
+	if c.Insecure || c.Auth.On() || c.Local() {
 		return nil
 	}
 	_, port, _ := net.SplitHostPort(c.Addr)
 	return &Error{
 		Where: c.sources["addr"].where("addr"), Key: "addr",
-		Message: fmt.Sprintf("%s can be reached from other machines, and there is no authentication; use 127.0.0.1:%s, or say --insecure if that is meant",
+		Message: fmt.Sprintf("%s can be reached from other machines, and there is no authentication; make keys (lingserve keys new) and say --auth-keys-file, use 127.0.0.1:%s, or say --insecure if that is meant",
 			c.Addr, port),
 	}
 }
+
+// Local says whether nobody but this machine can reach Addr.
+func (c *Config) Local() bool { return loopback(c.Addr) }
 
 func loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)

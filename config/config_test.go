@@ -83,6 +83,14 @@ func sample(s Setting, n int) string {
 		return fmt.Sprintf("127.0.0.1:900%d", n)
 	case strings.HasSuffix(s.Key, ".base_url"):
 		return fmt.Sprintf("http://127.0.0.1:900%d/v1", n)
+	case s.Key == "auth.keys":
+		return fmt.Sprintf("ann:%d-a-random-text-of-theirs:user", n)
+	case s.Key == "auth.roles":
+		return fmt.Sprintf("staff%d=operator", n)
+	case s.Key == "http.origins":
+		return fmt.Sprintf("https://app%d.example.com", n)
+	case s.Key == "http.proxies":
+		return fmt.Sprintf("10.0.0.%d", n)
 	case s.Key == "model":
 		return fmt.Sprintf("openai:m%d", n)
 	case len(s.OneOf) > 0:
@@ -115,7 +123,7 @@ func TestEverySettingIsFlagVariableAndKeyInThatOrder(t *testing.T) {
 				file += strings.Repeat("  ", depth) + name + ":\n"
 			}
 			file = strings.TrimSuffix(file, "\n") + " " + fileText
-			if s.Kind() == "list" {
+			if s.isList() {
 				file = strings.Replace(file, fileText, "["+fileText+"]", 1)
 			}
 			variable := s.Variables()[0]
@@ -133,8 +141,11 @@ func TestEverySettingIsFlagVariableAndKeyInThatOrder(t *testing.T) {
 				t.Run(step.name, func(t *testing.T) {
 					c := mustLoad(t, file, step.environ, step.args...)
 					got := s.text(c)
-					if s.Secret {
-						got = s.field(c).(*Secret).Reveal()
+					switch p := s.field(c).(type) {
+					case *Secret:
+						got = p.Reveal()
+					case *[]Secret:
+						got = (*p)[0].Reveal()
 					}
 					if got != step.want {
 						t.Errorf("value is %q, want %q", got, step.want)
@@ -386,7 +397,7 @@ func TestTheTableIsSound(t *testing.T) {
 		if s.Help == "" || strings.HasSuffix(s.Help, ".") {
 			t.Errorf("%s: help is %q", s.Key, s.Help)
 		}
-		if s.Secret != (s.Kind() == "secret text") {
+		if s.Secret != strings.HasPrefix(s.Kind(), "secret") {
 			t.Errorf("%s: a secret must have the type Secret", s.Key)
 		}
 	}

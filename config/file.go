@@ -321,6 +321,7 @@ func (r *fileReader) list(s Setting, n *ast.SequenceNode, v *value) bool {
 		}
 		v.list = append(v.list, text.Value)
 	}
+	r.hasKey = r.hasKey || s.Secret && len(v.list) > 0
 	return true
 }
 

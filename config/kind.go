@@ -40,6 +40,8 @@ func (s Setting) Kind() string {
 		return "size"
 	case *[]string:
 		return "list"
+	case *[]Secret:
+		return "secret list"
 	case *Secret:
 		return "secret text"
 	default:
@@ -54,8 +56,11 @@ func (s Setting) IsBool() bool {
 }
 
 func (s Setting) isList() bool {
-	_, ok := s.field(new(Config)).(*[]string)
-	return ok
+	switch s.field(new(Config)).(type) {
+	case *[]string, *[]Secret:
+		return true
+	}
+	return false
 }
 
 func (s Setting) isText() bool {
@@ -101,6 +106,11 @@ func (s Setting) set(c *Config, v value) error {
 		*p = v.list
 		if v.list == nil {
 			*p = splitList(v.text)
+		}
+	case *[]Secret:
+		*p = nil
+		for _, item := range v.items() {
+			*p = append(*p, Secret(item))
 		}
 	case *slog.Level:
 		return p.UnmarshalText([]byte(v.text))
@@ -179,6 +189,11 @@ func (s Setting) text(c *Config) string {
 		return strconv.FormatFloat(*p, 'g', -1, 64)
 	case *[]string:
 		return strings.Join(*p, ", ")
+	case *[]Secret:
+		if len(*p) == 0 {
+			return ""
+		}
+		return stars
 	case *Secret:
 		return p.String()
 	case *bool:

@@ -57,6 +57,7 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	l.defaultAgent()
 	l.finishChannels(l.file)
 	l.finishProviders()
+	l.finishAuth()
 	if l.noFile {
 		l.c.sources["config"] = Source{Default, "not there"}
 	}
@@ -275,9 +276,9 @@ func (l *loader) setBy(name string) string {
 // warnOfVariables tells of variables that look like a mistyped setting. They are not refused: container platforms put
 // variables of their own beginning with a service's name into the environment.
 func (l *loader) warnOfVariables(environ []string) {
-	var known []string
+	known := []string{ClientKey}
 	for _, s := range table {
-		known = append(known, s.Variables()[0])
+		known = append(known, s.Variables()...)
 	}
 	for _, kv := range environ {
 		name, _, _ := strings.Cut(kv, "=")

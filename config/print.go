@@ -55,6 +55,9 @@ func (s Setting) yaml(c *Config) string {
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}
+	if text := s.text(c); text == "" && s.isList() {
+		return "[]"
+	}
 	return quote(s.text(c), s.isText())
 }
 

@@ -113,7 +113,9 @@ var top = []Setting{
 // sections are groups of settings, one below the other.
 var sections = slices.Concat(
 	coreSettings,
+	authSettings,
 	limitSettings,
+	callerSettings,
 	adminSettings,
 	traceSettings,
 	tlsSettings,
@@ -214,6 +216,21 @@ var coreSettings = []Setting{
 		Key: "http.max_body", Default: "1MiB", Min: "1KiB",
 		Help:  "size of a request's body",
 		field: func(c *Config) any { return &c.HTTP.MaxBody },
+	},
+	{
+		Key:   "http.hosts",
+		Help:  "names that the server is known by, as chat.example.com or *.example.com; those of this machine unless set, or where keys are asked for any",
+		field: func(c *Config) any { return &c.HTTP.Hosts },
+	},
+	{
+		Key:   "http.origins",
+		Help:  "other sites whose pages may use the server, as https://app.example.com",
+		field: func(c *Config) any { return &c.HTTP.Origins },
+	},
+	{
+		Key:   "http.proxies",
+		Help:  "addresses or networks of proxies that are believed when X-Forwarded-For says whom they speak for",
+		field: func(c *Config) any { return &c.HTTP.Proxies },
 	},
 	{
 		Key: "upstream.connect", Default: "10s",

@@ -32,6 +32,7 @@ func subcommands() []subcommand {
 		{"chat", "[--agent NAME] [--session NAME]", "talk with an agent at the terminal", chatCommand},
 		{"models", "[check [MODEL...]] [--remote] [--json] [--timeout TIME]", "list the models, or try them", modelsCommand},
 		{"tape", "list | show | search | export | import | delete [SESSION] [--json]", "look into the sessions of a data folder", tapeCommand},
+		{"keys", "new --name NAME | list | check [--file FILE] [--json]", "make API keys, and look at those that there are", keysCommand},
 		{"channels", "[check | explain NAME [FILE] | pair [approve CODE | remove NAME SENDER]] [--json]", "look at the channels, try them, pair people", channelsCommand},
 		{"parse", "[--root URI] [--strict] [--resolve | --final] [--chunk N]", "turn JSON text into events while it comes", parseCommand},
 		{"health", "[--url URL] [--ready]", "ask a server whether it is well", healthCommand},

@@ -80,6 +80,11 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	for _, warning := range c.Warnings {
 		log.Warn("a setting may not be what was meant", "warning", warning)
 	}
+	entrance, err := newEntrance(c, log)
+	if err != nil {
+		return err
+	}
+	defer entrance.close()
 	encrypted, err := newEncryption(c, log)
 	if err != nil {
 		return err
@@ -122,6 +127,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		}
 	}()
 	channels.look(c)
+	entrance.into(&o)
 	o.Turns, o.Agents, o.Channels, o.Kernel = turns, crew, channels, channels.kernel
 	o.Tracer, channels.kernel.Tracer = traces.Provider(), traces.Channels()
 	s, err := web.New(o)
@@ -169,6 +175,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 			if sig == syscall.SIGHUP {
 				logReload(log, workflows.Reload())
 				reloadChannels(c, channels, log)
+				entrance.reload()
 				encrypted.reload()
 				continue
 			}

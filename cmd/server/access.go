@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/web"
+)
+
+// entrance is what is between the network and the server: who may come in, from where, and how often.
+type entrance struct {
+	door    *access.Door // that lets everybody in where neither keys nor tokens are set up
+	hosts   *access.Hosts
+	cors    *access.CORS
+	proxies access.Proxies
+	limits  *access.Limits
+	wrong   *access.Limits
+}
+
+// newEntrance makes it as the settings say. It is to be closed.
+func newEntrance(c *config.Config, log *slog.Logger) (_ *entrance, err error) {
+	e := &entrance{door: &access.Door{}}
+	defer func() {
+		if err != nil {
+			e.close()
+		}
+	}()
+	a := &c.Auth
+	if len(a.Keys) > 0 || a.KeysFile != "" {
+		o := access.KeysOptions{File: a.KeysFile, Log: log}
+		for _, entry := range a.Keys {
+			o.Entries = append(o.Entries, entry.Reveal())
+		}
+		if e.door.Keys, err = access.NewKeys(o); err != nil {
+			return nil, fmt.Errorf("auth: %w", err)
+		}
+		if e.door.Keys.Len() == 0 {
+			log.Warn("there are no keys, so nobody gets in; lingserve keys new makes some, and the file is read again when it changes")
+		}
+	}
+	if a.Issuer != "" {
+		roles, err := a.RoleNames()
+		if err != nil {
+			return nil, fmt.Errorf("auth.roles: %w", err)
+		}
+		if e.door.Tokens, err = access.NewTokens(access.TokensOptions{
+			Name: a.IssuerName, Issuer: a.Issuer, Audiences: a.Audience, Keys: a.JWKS, Algorithms: a.Algorithms, Leeway: a.Leeway,
+			SubjectClaim: a.SubjectClaim, RoleClaim: a.RoleClaim, Roles: roles, ScopeClaim: a.ScopeClaim, ScopePrefix: a.ScopePrefix, Log: log,
+		}); err != nil {
+			return nil, fmt.Errorf("auth.issuer (%s): %w", c.Source("auth.issuer"), err)
+		}
+	}
+	e.door.Tickets = access.NewTickets(access.TicketsOptions{Life: a.TicketLife})
+	// Where a key is asked for, a page that gets the browser to take it for one of this server has none to show.
+	hosts := append([]string{}, c.HTTP.Hosts...)
+	if len(hosts) == 0 && a.On() {
+		hosts = []string{"*"}
+	}
+	if e.hosts, err = access.NewHosts(append(hosts, c.TLS.ACME...)); err != nil {
+		return nil, fmt.Errorf("http.hosts (%s): %w", c.Source("http.hosts"), err)
+	}
+	if e.cors, err = access.NewCORS(c.HTTP.Origins, 0); err != nil {
+		return nil, fmt.Errorf("http.origins (%s): %w", c.Source("http.origins"), err)
+	}
+	if e.proxies, err = access.ParseProxies(c.HTTP.Proxies); err != nil {
+		return nil, fmt.Errorf("http.proxies (%s): %w", c.Source("http.proxies"), err)
+	}
+	l := c.Caller
+	e.limits = access.NewLimits(access.LimitsOptions{
+		Requests: access.Rate{PerMinute: l.Requests, Burst: l.Burst}, Tokens: access.Rate{PerMinute: l.Tokens}, Runs: l.Runs,
+	})
+	e.wrong = access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: l.Failures}})
+	if a.On() && !c.Local() && !c.TLS.On() && len(c.HTTP.Proxies) == 0 {
+		log.Warn("keys and tokens travel unencrypted to this server; set tls.cert and tls.key, or have a proxy in front that encrypts, and name it in http.proxies")
+	}
+	return e, nil
+}
+
+// into gives it to a server.
+func (e *entrance) into(o *web.Options) {
+	o.Access = web.Access{Door: e.door, Hosts: e.hosts, CORS: e.cors, Limits: e.limits, Wrong: e.wrong}
+	o.Proxies = e.proxies
+}
+
+// reload reads the file of keys again; what is wrong with it is logged, and the keys from before stay.
+func (e *entrance) reload() {
+	if e.door.Keys != nil {
+		_ = e.door.Keys.Reload()
+	}
+}
+
+func (e *entrance) close() {
+	if e.door.Keys != nil {
+		e.door.Keys.Close()
+	}
+	if e.door.Tokens != nil {
+		e.door.Tokens.Close()
+	}
+}

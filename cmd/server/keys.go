@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/lingserve/lingserve/access"
+)
+
+const keysHelp = `lingserve keys new | list | check [--file FILE]
+
+Makes API keys, and looks at those that there are.
+
+  lingserve keys new --name NAME       make a key, and print it: the only time that it is seen
+  lingserve keys list                  the keys that there are, by their ids
+  lingserve keys check                 whose a key is, which is read from standard input
+
+A server knows the digest of a key and not the key. Without --file, "new" prints two lines: the key, for whoever is to use it, and the
+entry for the file of keys. With it, the entry is put at the end of the file and only the key is printed. To give somebody another
+key, make it under the same name, and take the old entry away once nobody uses it: a server that runs notices by itself.
+
+  --file FILE         file of keys, an entry a line; "list" and "check" look into LINGSERVE_API_KEYS, too
+  --name NAME         of the one whose key it is; several keys may have one name
+  --role ROLE         user, operator or admin (user)
+  --scopes LIST       what the key is for, with commas: workflows, workflows:PATTERN, agents, agents:PATTERN, sessions, admin;
+                      everything that the role may unless told
+  --expires TIME      a day as 2027-01-31, a time as 2027-01-31T12:00:00Z, or how long from now as 90d or 12h; never unless told
+  --json              print JSON Lines
+
+An entry is NAME:KEY:ROLE and, after a blank, scopes=SCOPE+SCOPE, expires=TIME and revoked. KEY is what "new" has printed, or another
+random text of at least 20 characters.
+`
+
+// keyOptions are the flags of the command.
+type keyOptions struct {
+	file, name, role, scopes, expires string
+	json                              bool
+}
+
+func keysCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var o keyOptions
+	set := flag.NewFlagSet("keys", flag.ContinueOnError)
+	set.StringVar(&o.file, "file", "", "")
+	set.StringVar(&o.name, "name", "", "")
+	set.StringVar(&o.role, "role", "user", "")
+	set.StringVar(&o.scopes, "scopes", "", "")
+	set.StringVar(&o.expires, "expires", "", "")
+	set.BoolVar(&o.json, "json", false, "")
+	rest, help, err := parseFlags(set, args)
+	names := []string{"new", "list", "check"}
+	switch {
+	case help:
+		fmt.Fprint(stdout, keysHelp)
+		return exitOK
+	case err != nil:
+		return usage(stderr, "keys", "%v", err)
+	case len(rest) == 0:
+		return usage(stderr, "keys", "what to do is missing: %s", strings.Join(names, ", "))
+	case len(rest) > 1 && rest[0] == "check":
+		// It is not repeated: it is likely to be the key.
+		return usage(stderr, "keys", "unexpected argument: the key is read from standard input, where no list of processes and no history shows it")
+	case len(rest) > 1:
+		return usage(stderr, "keys", "unexpected argument %q", rest[1])
+	}
+	if rest[0] != "new" {
+		for _, name := range []string{"name", "role", "scopes", "expires"} {
+			if f := set.Lookup(name); f.Value.String() != f.DefValue {
+				return usage(stderr, "keys", "--%s is for keys new", name)
+			}
+		}
+	}
+	switch rest[0] {
+	case "new":
+		return newKey(&o, time.Now(), stdout, stderr)
+	case "list", "check":
+		keys, err := access.NewKeys(access.KeysOptions{File: o.file, Environment: os.Getenv("LINGSERVE_API_KEYS")})
+		if err != nil {
+			return fail(stderr, err)
+		}
+		defer keys.Close()
+		if rest[0] == "list" {
+			err = listKeys(&o, keys.All(), time.Now(), stdout, stderr)
+		} else {
+			err = checkKey(&o, keys, stdin, stdout, stderr)
+		}
+		if err != nil {
+			return fail(stderr, err)
+		}
+		return exitOK
+	}
+	return usage(stderr, "keys", "unknown action %q%s", rest[0], didYouMean(rest[0], names, ""))
+}
+
+// newKey makes a key and prints it.
+func newKey(o *keyOptions, now time.Time, stdout, stderr io.Writer) int {
+	p := access.Principal{Name: o.name}
+	if err := access.CheckName(o.name); err != nil {
+		return usage(stderr, "keys", "--name: %v", err)
+	}
+	var err error
+	if p.Role, err = access.ParseRole(o.role); err != nil {
+		return usage(stderr, "keys", "--role: %v", err)
+	}
+	var scopes []string
+	for scope := range strings.SplitSeq(o.scopes, ",") {
+		if scope = strings.TrimSpace(scope); scope != "" {
+			scopes = append(scopes, scope)
+		}
+	}
+	if p.Scopes, err = access.ParseScopes(scopes); err != nil {
+		return usage(stderr, "keys", "--scopes: %v", err)
+	}
+	var expires time.Time
+	if o.expires != "" {
+		if expires, err = expiry(o.expires, now); err != nil {
+			return usage(stderr, "keys", "--expires: %v", err)
+		}
+	}
+	key, text := access.NewKey(p, expires)
+	// As a server will read it: what does not go together is said now.
+	if _, err := access.ParseKey(key.Entry()); err != nil {
+		return usage(stderr, "keys", "%v", err)
+	}
+	if o.file != "" {
+		if err := access.AddKey(o.file, &key); err != nil {
+			return fail(stderr, err)
+		}
+	}
+	if o.json {
+		row := struct {
+			Key   string `json:"key"`
+			ID    string `json:"id"`
+			Entry string `json:"entry"`
+		}{text, key.ID, key.Entry()}
+		line, _ := json.Marshal(row)
+		fmt.Fprintf(stdout, "%s\n", line)
+		return exitOK
+	}
+	fmt.Fprintln(stdout, text)
+	if o.file == "" {
+		fmt.Fprintln(stdout, key.Entry())
+		fmt.Fprintf(stderr, "the first line is the key, for %s; it is not kept and not shown again. The second line is for the file of keys.\n", o.name)
+	} else {
+		fmt.Fprintf(stderr, "this is the key, for %s; it is not kept and not shown again. %s knows it as %s.\n", o.name, o.file, key.ID)
+	}
+	return exitOK
+}
+
+// expiry reads a time, or how long from now.
+func expiry(text string, now time.Time) (time.Time, error) {
+	at, err := access.ParseExpiry(text)
+	if days, ok := strings.CutSuffix(text, "d"); ok && err != nil {
+		if n, e := strconv.Atoi(days); e == nil && n <= 36500 {
+			at, err = now.AddDate(0, 0, n), nil
+		}
+	} else if d, e := time.ParseDuration(text); e == nil && err != nil {
+		at, err = now.Add(d), nil
+	}
+	if err == nil && !at.After(now) {
+		return at, fmt.Errorf("%s is over", text)
+	}
+	return at.Truncate(time.Second), err
+}
+
+// keyRow is a key in the list.
+type keyRow struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Role    string `json:"role"`
+	Scopes  string `json:"scopes,omitempty"`
+	Expires string `json:"expires,omitempty"`
+	State   string `json:"state"` // ok, expired or revoked
+	Place   string `json:"place"`
+}
+
+func rowOf(k *access.Key, now time.Time) keyRow {
+	row := keyRow{ID: k.ID, Name: k.Principal.Name, Role: k.Principal.Role.String(), Scopes: k.Principal.Scopes.String(), State: "ok", Place: k.Place}
+	if !k.Expires.IsZero() {
+		row.Expires = k.Expires.Format(time.RFC3339)
+		if !now.Before(k.Expires) {
+			row.State = "expired"
+		}
+	}
+	if k.Revoked {
+		row.State = "revoked"
+	}
+	return row
+}
+
+func listKeys(o *keyOptions, keys []access.Key, now time.Time, stdout, stderr io.Writer) error {
+	if len(keys) == 0 && !o.json {
+		fmt.Fprintln(stderr, "there are no keys; lingserve keys new makes one")
+		return nil
+	}
+	out := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	if !o.json {
+		fmt.Fprintln(out, "ID\tNAME\tROLE\tSCOPES\tEXPIRES\tSTATE\tPLACE")
+	}
+	for i := range keys {
+		row := rowOf(&keys[i], now)
+		if o.json {
+			line, err := json.Marshal(row)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "%s\n", line)
+			continue
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", row.ID, row.Name, row.Role, cmp.Or(row.Scopes, "all"), cmp.Or(row.Expires, "never"), row.State, row.Place)
+	}
+	return out.Flush()
+}
+
+// checkKey says whose key it is that somebody types or pipes in. Without one, that the entries could be read is all there is to say.
+func checkKey(o *keyOptions, keys *access.Keys, stdin io.Reader, stdout, stderr io.Writer) error {
+	text, err := readSecret(stdin, stderr)
+	if err != nil {
+		return err
+	}
+	if text == "" {
+		fmt.Fprintf(stderr, "%d keys, and each entry can be read; to check one, give it on standard input\n", keys.Len())
+		return nil
+	}
+	key, err := keys.Find(text)
+	if refusal, ok := errors.AsType[*access.Refusal](err); ok {
+		if key != nil {
+			return fmt.Errorf("%s: it is %s of %s, in %s", refusal.Detail, key.ID, key.Principal.Name, key.Place)
+		}
+		return errors.New(refusal.Detail)
+	}
+	return listKeys(o, []access.Key{*key}, time.Now(), stdout, stderr)
+}
+
+// readSecret reads a line; what is typed at a terminal is not shown.
+func readSecret(stdin io.Reader, stderr io.Writer) (string, error) {
+	if f, ok := stdin.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprint(stderr, "key (it is not shown): ")
+		text, err := term.ReadPassword(int(f.Fd()))
+		fmt.Fprintln(stderr)
+		return strings.TrimSpace(string(text)), err
+	}
+	line, err := bufio.NewReader(io.LimitReader(stdin, 4096)).ReadString('\n')
+	if err != nil && err != io.EOF {
+		return "", err
+	}
+	return strings.TrimSpace(line), nil
+}

@@ -1,0 +1,204 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/tool"
+)
+
+// Auth says how it is known who asks. Where it says nothing, nobody has to say who they are.
+type Auth struct {
+	Keys     []Secret // entries of API keys
+	KeysFile string
+
+	Issuer       string // of tokens; "" is none
+	Audience     []string
+	JWKS         string
+	IssuerName   string
+	Algorithms   []string
+	Leeway       time.Duration
+	SubjectClaim string
+	RoleClaim    string
+	Roles        []string // "claim=role"
+	ScopeClaim   string
+	ScopePrefix  string
+
+	TicketLife time.Duration
+}
+
+// ClientKey is the environment variable with the key that a command shows to another server. It is no setting.
+const ClientKey = "LINGSERVE_KEY"
+
+// On says whether somebody has to say who they are.
+func (a *Auth) On() bool { return len(a.Keys) > 0 || a.KeysFile != "" || a.Issuer != "" }
+
+// RoleNames are the roles that a token's claim gives; nil are those that have their own names.
+func (a *Auth) RoleNames() (map[string]tool.Role, error) {
+	if len(a.Roles) == 0 {
+		return nil, nil
+	}
+	roles := map[string]tool.Role{}
+	for _, text := range a.Roles {
+		claim, role, ok := strings.Cut(text, "=")
+		if !ok || claim == "" {
+			return nil, fmt.Errorf("%q does not say which role a claim gives; expected CLAIM=ROLE, as staff=operator", text)
+		}
+		r, err := access.ParseRole(role)
+		if err != nil {
+			return nil, err
+		}
+		roles[claim] = r
+	}
+	return roles, nil
+}
+
+// Caller bounds what each caller may have.
+type Caller struct {
+	Requests int // in a minute; 0 is no limit
+	Burst    int
+	Failures int // in a minute, of an address
+	Tokens   int // in a minute; 0 is no limit
+	Runs     int // at once; 0 is no limit
+}
+
+var authSettings = []Setting{
+	{
+		Key: "auth.keys", Env: []string{"LINGSERVE_API_KEYS"}, Secret: true,
+		Help:  "API keys, each NAME:KEY:ROLE as lingserve keys new prints it; with any, whoever asks must have one",
+		field: func(c *Config) any { return &c.Auth.Keys },
+	},
+	{
+		Key: "auth.keys_file", Default: "",
+		Help:  "file with more of them, one a line; it is read again when it changes",
+		field: func(c *Config) any { return &c.Auth.KeysFile },
+	},
+	{
+		Key: "auth.issuer", Default: "",
+		Help:  "who issues the tokens (JWT) that are accepted beside keys: their claim iss, as https://login.example.com/",
+		field: func(c *Config) any { return &c.Auth.Issuer },
+	},
+	{
+		Key:   "auth.audience",
+		Help:  "what this server is called in the tokens' claim aud",
+		field: func(c *Config) any { return &c.Auth.Audience },
+	},
+	{
+		Key: "auth.jwks", Default: "",
+		Help:  "address or file of the issuer's keys (JSON Web Key Set)",
+		field: func(c *Config) any { return &c.Auth.JWKS },
+	},
+	{
+		Key: "auth.issuer_name", Default: "sso",
+		Help:  "the issuer's short name, which stands behind the @ of its users' names",
+		field: func(c *Config) any { return &c.Auth.IssuerName },
+	},
+	{
+		Key:   "auth.algorithms",
+		Help:  "how tokens may be signed, as RS256 or ES256; all that need a public key unless set",
+		field: func(c *Config) any { return &c.Auth.Algorithms },
+	},
+	{
+		Key: "auth.leeway", Default: "1m",
+		Help:  "how far the issuer's clock may be off",
+		field: func(c *Config) any { return &c.Auth.Leeway },
+	},
+	{
+		Key: "auth.subject_claim", Default: "sub",
+		Help:  "claim that says whose a token is",
+		field: func(c *Config) any { return &c.Auth.SubjectClaim },
+	},
+	{
+		Key: "auth.role_claim", Default: "",
+		Help:  "claim that has roles, as realm_access.roles; without one everybody is a user",
+		field: func(c *Config) any { return &c.Auth.RoleClaim },
+	},
+	{
+		Key:   "auth.roles",
+		Help:  "what in that claim gives which role, each CLAIM=ROLE; user, operator and admin unless set",
+		field: func(c *Config) any { return &c.Auth.Roles },
+	},
+	{
+		Key: "auth.scope_claim", Default: "scope",
+		Help:  "claim that has scopes",
+		field: func(c *Config) any { return &c.Auth.ScopeClaim },
+	},
+	{
+		Key: "auth.scope_prefix", Default: "",
+		Help:  "what the scopes in it begin with that are meant for this server, as lingserve:; scopes do not count unless set",
+		field: func(c *Config) any { return &c.Auth.ScopePrefix },
+	},
+	{
+		Key: "auth.ticket_life", Default: "1m", Min: "1s",
+		Help:  "how long a ticket is good that nobody has used",
+		field: func(c *Config) any { return &c.Auth.TicketLife },
+	},
+}
+
+// callerSettings belong to the section limit.
+var callerSettings = []Setting{
+	{
+		Key: "limit.requests", Default: "600", Min: "0",
+		Help:  "requests of one caller in a minute: of whoever has a key, or of an address where nobody needs one but this machine's own; 0 is no limit",
+		field: func(c *Config) any { return &c.Caller.Requests },
+	},
+	{
+		Key: "limit.burst", Default: "120", Min: "1",
+		Help:  "how many of them may come at once",
+		field: func(c *Config) any { return &c.Caller.Burst },
+	},
+	{
+		Key: "limit.failures", Default: "30", Min: "0",
+		Help:  "wrong keys that an address may send in a minute; 0 is no limit",
+		field: func(c *Config) any { return &c.Caller.Failures },
+	},
+	{
+		Key: "limit.tokens", Default: "0", Min: "0",
+		Help:  "tokens of models that one caller may use in a minute; who has used more begins no runs until that is paid for; 0 is no limit",
+		field: func(c *Config) any { return &c.Caller.Tokens },
+	},
+	{
+		Key: "limit.runs", Default: "100", Min: "0",
+		Help:  "runs of one caller at once; 0 is no limit",
+		field: func(c *Config) any { return &c.Caller.Runs },
+	},
+}
+
+// finishAuth looks at what settings of access say together, and whether they can be read. Nothing of a key stands in an error.
+func (l *loader) finishAuth() {
+	a, h := &l.c.Auth, &l.c.HTTP
+	fail := func(key, message string) {
+		from := l.c.sources[key]
+		l.errs = append(l.errs, &Error{Where: from.where(key), Key: key, Message: message})
+	}
+	for i, entry := range a.Keys {
+		if _, err := access.ParseKey(entry.Reveal()); err != nil {
+			fail("auth.keys", fmt.Sprintf("entry %d: %v", i+1, err))
+		}
+	}
+	if _, err := access.NewHosts(h.Hosts); err != nil {
+		fail("http.hosts", err.Error())
+	}
+	if _, err := access.NewCORS(h.Origins, 0); err != nil {
+		fail("http.origins", err.Error())
+	}
+	if _, err := access.ParseProxies(h.Proxies); err != nil {
+		fail("http.proxies", err.Error())
+	}
+	if _, err := a.RoleNames(); err != nil {
+		fail("auth.roles", err.Error())
+	}
+	of := map[string]bool{
+		"auth.audience": len(a.Audience) > 0, "auth.jwks": a.JWKS != "", "auth.algorithms": len(a.Algorithms) > 0,
+		"auth.role_claim": a.RoleClaim != "", "auth.roles": len(a.Roles) > 0, "auth.scope_prefix": a.ScopePrefix != "",
+	}
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		if a.Issuer == "" && of[key] {
+			l.c.Warnings = append(l.c.Warnings, key+" is about tokens, and auth.issuer does not say whose are accepted: none are")
+		}
+	}
+}

@@ -1,10 +1,12 @@
 package web
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -15,9 +17,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"crypto/rand"
-	"hash/crc32"
 
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"

@@ -1,0 +1,260 @@
+package telemetry_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the table of log messages anew; what people wrote in it stays")
+
+// line is a message of the log.
+type line struct {
+	message string
+	levels  map[string]bool
+	at      string // where it is written first
+}
+
+// through are functions that hand a message on to the log, as they are called: where the level and the message stand among their
+// arguments. Without a level they log at the same each time.
+var through = map[string]struct {
+	level, message int
+	always         string
+}{
+	"channel.p.log":           {1, 2, ""},
+	"channel.o.tell":          {0, 1, ""},
+	"channel.p.warn":          {-1, 2, "warn"},
+	"channel.p.attempt":       {-1, 2, "warn"},
+	"channel.p.attemptLogged": {-1, 1, "warn"},
+	"telegram.trouble.warn":   {-1, 1, "warn"},
+	"telegram.trouble.over":   {-1, 1, "info"},
+	"turns.a.log":             {2, 3, ""},
+	"turns.agent.log":         {2, 3, ""},
+	"turn.t.log":              {1, 2, ""},
+	"bot..Internal":           {-1, 2, "error"},
+	"ling.bot.Internal":       {-1, 2, "error"},
+}
+
+// hands are the functions that do so: in them a message is no constant. SlogObserver says what the kernel of channels says.
+var hands = map[string]bool{
+	"channel.log": true, "channel.tell": true, "channel.warn": true, "channel.attempt": true, "channel.attemptLogged": true,
+	"channel.Observe": true, "telegram.warn": true, "telegram.over": true, "turns.log": true, "turn.log": true, "bot.Internal": true,
+}
+
+// observed are messages that stand in no call: those of SlogObserver. Beside them it logs the warnings of the kernel.
+var observed = map[string]string{
+	"turn": "debug", "a turn was canceled": "info", "a turn was not answered": "info", "a turn was not taken": "warn",
+	"a stage of a turn failed": "error", "a message was denied": "info",
+}
+
+// collectLines finds what the program can log, in the files that are part of it.
+func collectLines(t *testing.T) map[string]*line {
+	t.Helper()
+	root := ".."
+	lines := map[string]*line{}
+	set := token.NewFileSet()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(name, ".") && path != root || name == "testdata" || name == "node_modules" || name == "bench" ||
+			name == "examples" || name == "tools" || path == filepath.Join(root, "internal") || name == "adaptertest" || strings.HasSuffix(name, "test")):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		f, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
+				readFunc(t, set, f.Name.Name, fn, lines)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+func readFunc(t *testing.T, set *token.FileSet, pkg string, fn *ast.FuncDecl, lines map[string]*line) {
+	ast.Inspect(fn.Body, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		level, message := logged(pkg, call)
+		if message == nil {
+			return true
+		}
+		at := set.Position(call.Pos())
+		where := fmt.Sprintf("%s:%d", filepath.ToSlash(strings.TrimPrefix(at.Filename, ".."+string(filepath.Separator))), at.Line)
+		lit, ok := message.(*ast.BasicLit)
+		if !ok || lit.Kind != token.STRING {
+			if !hands[pkg+"."+fn.Name.Name] {
+				t.Errorf("%s: the message of a log line is not a constant", where)
+			}
+			return true
+		}
+		text, _ := strconv.Unquote(lit.Value)
+		l := lines[text]
+		if l == nil {
+			l = &line{message: text, levels: map[string]bool{}, at: where}
+			lines[text] = l
+		}
+		l.levels[level] = true
+		return true
+	})
+}
+
+// logged returns the level and the message of a call that logs; no message where it does not.
+func logged(pkg string, call *ast.CallExpr) (level string, message ast.Expr) {
+	arg := func(i int) ast.Expr {
+		if i < 0 || i >= len(call.Args) {
+			return nil
+		}
+		return call.Args[i]
+	}
+	name, on := "", ""
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		name = f.Name
+	case *ast.SelectorExpr:
+		name = f.Sel.Name
+		switch x := f.X.(type) {
+		case *ast.Ident:
+			on = x.Name
+		case *ast.SelectorExpr:
+			on = x.Sel.Name
+		}
+	}
+	if strings.EqualFold(on, "log") {
+		switch name {
+		case "Debug", "Info", "Warn", "Error":
+			return strings.ToLower(name), arg(0)
+		case "DebugContext", "InfoContext", "WarnContext", "ErrorContext":
+			return strings.ToLower(strings.TrimSuffix(name, "Context")), arg(1)
+		case "LogAttrs", "Log":
+			return levelOf(arg(1)), arg(2)
+		}
+		return "", nil
+	}
+	if h, ok := through[pkg+"."+on+"."+name]; ok {
+		if h.level < 0 {
+			return h.always, arg(h.message)
+		}
+		return levelOf(arg(h.level)), arg(h.message)
+	}
+	return "", nil
+}
+
+func levelOf(e ast.Expr) string {
+	if s, ok := e.(*ast.SelectorExpr); ok && strings.HasPrefix(s.Sel.Name, "Level") {
+		return strings.ToLower(strings.TrimPrefix(s.Sel.Name, "Level"))
+	}
+	return byCode
+}
+
+// The table of what the program logs, in docs/operate.md, between these lines. People write its last column.
+const (
+	guide      = "../docs/operate.md"
+	tableBegin = "<!-- log lines: written by go test ./telemetry -run TestTheGuideHasEveryLineOfTheLog -update; the last column is yours -->"
+	tableEnd   = "<!-- end of log lines -->"
+	byCode     = "by its code"
+)
+
+// order is that of levels in the table.
+var order = []string{byCode, "error", "warn", "info", "debug"}
+
+// row writes a line of the table.
+func row(l *line, meaning string) string {
+	return fmt.Sprintf("| %s | %s | %s |", strings.ReplaceAll(l.message, "|", "\\|"), l.level(), meaning)
+}
+
+func (l *line) level() string {
+	var list []string
+	for _, level := range order {
+		if l.levels[level] {
+			list = append(list, level)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// Whoever finds a line in the log finds in the guide what it means and what to do about it (FT, SE-06: an operator acts on what he reads).
+func TestTheGuideHasEveryLineOfTheLog(t *testing.T) {
+	lines := collectLines(t)
+	for message, level := range observed {
+		lines[message] = &line{message: message, levels: map[string]bool{level: true}, at: "channel/slog.go"}
+	}
+	if len(lines) < 100 {
+		t.Fatalf("found only %d messages: the test does not see the log calls", len(lines))
+	}
+	text, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), tableBegin+"\n")
+	table, after, closed := strings.Cut(rest, tableEnd)
+	if !ok || !closed {
+		t.Fatalf("%s has no place for the table: %s", guide, tableBegin)
+	}
+	meanings := map[string]string{}
+	for one := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(one), "|"), " | ")
+		if len(cells) == 3 {
+			meanings[strings.TrimSpace(cells[0])] = strings.TrimSpace(cells[2])
+		}
+	}
+	list := slices.SortedFunc(maps.Values(lines), func(a, b *line) int {
+		return cmp.Or(slices.Index(order, strings.Split(a.level(), ", ")[0])-slices.Index(order, strings.Split(b.level(), ", ")[0]), cmp.Compare(a.message, b.message))
+	})
+	var b strings.Builder
+	b.WriteString("\n| message | level | what it means, and what to do |\n|---|---|---|\n")
+	for _, l := range list {
+		meaning := meanings[l.message]
+		if meaning == "" || meaning == "?" {
+			meaning = "?"
+			t.Errorf("%s logs %q, of which %s does not say what it means", l.at, l.message, guide)
+		}
+		b.WriteString(row(l, meaning) + "\n")
+	}
+	b.WriteString("\n")
+	if table == b.String() {
+		return
+	}
+	if *update {
+		if err := os.WriteFile(guide, []byte(before+tableBegin+"\n"+b.String()+tableEnd+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("the table in %s is not that of the code: run go test ./telemetry -run TestTheGuideHasEveryLineOfTheLog -update, and say in it what new lines mean", guide)
+	want := map[string]bool{}
+	for one := range strings.Lines(b.String()) {
+		want[one] = true
+	}
+	for one := range strings.Lines(table) {
+		if !want[one] {
+			t.Logf("too much or other: %s", one)
+		}
+		delete(want, one)
+	}
+	for one := range want {
+		t.Logf("missing: %s", one)
+	}
+}

@@ -50,10 +50,13 @@ func (s *Server) HTTPServer() *http.Server {
 // inTime gives each body its time, those too that no handler reads: net/http waits for them when the answer is there.
 func inTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // each connection of a server can
+		if r.ContentLength == 0 {
+			next.ServeHTTP(w, r)
+			return
 		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // each connection of a server can
 		next.ServeHTTP(w, r)
+		abandon(w)
 	})
 }
 

@@ -464,3 +464,40 @@ func TestNoSessionsBeginBeyondTheMostAndThoseThatAreThereGoOn(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// SE-14: whoever is answered before the body is there cannot keep the connection by never sending it.
+func TestABodyThatNobodyReadsIsNotWaitedFor(t *testing.T) {
+	for name, request := range map[string]string{
+		"of another kind":    "POST /v1/runs HTTP/1.1\r\nContent-Type: text/plain\r\n",
+		"where none belongs": "GET /v1/workflows HTTP/1.1\r\n",
+		"to nowhere":         "POST /nowhere HTTP/1.1\r\n",
+		"of what is refused": "POST /v1/runs HTTP/1.1\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, nil)
+				if name == "of what is refused" {
+					press(&b.s.shed.memory, true)
+				}
+				l := newPipeListener()
+				b.http = &http.Client{Transport: &http.Transport{}}
+				b.serveOn(l, func() {})
+				defer b.down()
+				c, err := l.dial(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				go io.WriteString(c, request+"Host: localhost\r\nContent-Length: 100\r\n\r\n{")
+				began := time.Now()
+				answer, err := io.ReadAll(c)
+				if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 ") {
+					t.Errorf("%q, %v", answer, err)
+				}
+				if took := time.Since(began); took > 3*time.Second {
+					t.Errorf("the connection ended after %v", took)
+				}
+			})
+		})
+	}
+}

@@ -35,9 +35,9 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// isSetting says whether a variable sets something: all that can be set, and the keys that package access reads.
+// isSetting says whether a variable sets something.
 func isSetting(name string) bool {
-	return name == "LINGSERVE_API_KEYS" || slices.ContainsFunc(config.Settings(), func(s config.Setting) bool { return slices.Contains(s.Variables(), name) })
+	return slices.ContainsFunc(config.Settings(), func(s config.Setting) bool { return slices.Contains(s.Variables(), name) })
 }
 
 // load reads a file of settings with variables, as the server does.
@@ -70,6 +70,30 @@ func TestTheExampleOfSettingsIsOne(t *testing.T) {
 	if n != 3 {
 		t.Errorf("it shows %d things that can be set, want 3", n)
 	}
+}
+
+func TestTheGuidesSettingsAreSome(t *testing.T) {
+	_, text, _ := strings.Cut(read(t, "../docs/operate.md"), "\n## Encryption\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	files := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
+	if len(files) != 2 {
+		t.Errorf("there are %d files of settings, want 2", len(files))
+	}
+	for _, file := range files {
+		if err := load(t, file[1]).CheckTLS(); err != nil {
+			t.Error(err)
+		}
+	}
+	// What the proxies are told of the server's own settings.
+	said := regexp.MustCompile(`(?m)^#   (.*)$`).FindAllStringSubmatch(read(t, "nginx/lingserve.conf"), -1)
+	var file strings.Builder
+	for _, line := range said {
+		file.WriteString(line[1] + "\n")
+	}
+	if len(said) < 3 {
+		t.Errorf("nginx is told of %d settings", len(said))
+	}
+	load(t, file.String())
 }
 
 // What follows are the members of Kubernetes' resources that ours have: a mistyped one is in none of them.

@@ -441,7 +441,9 @@ func TestWhatAModelsServerDoesWrongIsSeenAndNothingIsLeft(t *testing.T) {
 }
 
 func (f *modelFault) check(t *testing.T, framing string) {
-	p := start(t, f.setup)
+	s := f.setup
+	seen := overlooked(&s)
+	p := start(t, s)
 	body := f.body
 	if body == "" {
 		body = run("text")
@@ -451,6 +453,7 @@ func (f *modelFault) check(t *testing.T, framing string) {
 	took := time.Since(began)
 	p.idle()
 	f.compare(t, p, framing, a)
+	seen.look(t, p, f.setup.by.words, a)
 	if took < f.atLeast || f.atMost > 0 && took > f.atMost {
 		t.Errorf("took %v", took)
 	}

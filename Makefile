@@ -27,7 +27,7 @@ alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 # Version of a release; the commit's tag unless given, or else one made of its time and name.
 VERSION ?=
 
-.PHONY: release image all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once web client playground browser parts peers clean
+.PHONY: release image all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once web client playground browser parts peers vuln clean
 
 all: test
 
@@ -119,6 +119,11 @@ release:
 image:
 	git archive HEAD | docker build -t lingserve --build-arg VERSION="$(or $(VERSION),devel)" --build-arg COMMIT=$$(git rev-parse HEAD) \
 		--build-arg DATE=$$(git log -1 --format=%cI) -
+
+# What is known to be wrong with what the program is made of; docs/security.md says how to get the database, once. No network.
+vuln: build
+	@test -n "$(DB)" || { echo "say which database: make vuln DB=path/to/vulndb.zip" >&2; exit 2; }
+	$(GO) run ./internal/vuln -db "$(DB)" bin/lingserve
 
 clean:
 	rm -rf bin dist

@@ -35,6 +35,7 @@ type disk struct {
 	mu    sync.Mutex
 	keys  *os.File // opened for appending
 	lines int      // in the file of keys
+	torn  bool     // the last line was cut off: the disk was full
 }
 
 // stored is an ended run that is on disk.
@@ -274,9 +275,17 @@ type lineage struct {
 func (d *disk) addKey(e keyEntry, of lineage) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, err := d.keys.Write(e.appendLine(nil, of))
-	if err == nil {
+	var line []byte
+	if d.torn { // or this key would go with the one that was cut off
+		line = append(line, '\n')
+	}
+	n, err := d.keys.Write(e.appendLine(line, of))
+	switch {
+	case err == nil:
+		d.torn = false
 		d.lines++
+	case n > 0:
+		d.torn = true
 	}
 	return err
 }
@@ -324,7 +333,7 @@ func (d *disk) rewriteKeysLocked(k *keys, subjects map[string]lineage) error {
 		return err
 	}
 	_ = d.keys.Close() // it was only appended to, and each write was looked at
-	d.keys, d.lines = f, len(list)
+	d.keys, d.lines, d.torn = f, len(list), false
 	return nil
 }
 

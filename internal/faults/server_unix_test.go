@@ -126,7 +126,7 @@ func serve(t testing.TB, o serving) *server {
 
 	args := []string{"serve", "--addr", "127.0.0.1:0", "--data", s.data, "--workflows", dir, "--workspace", dir, "--log-format", "json", "--model", "openai:m"}
 	if o.config != "" {
-		config := filepath.Join(dir, "lingserve.conf.yaml")
+		config := filepath.Join(t.TempDir(), "lingserve.yaml")
 		if err := os.WriteFile(config, []byte(o.config), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,11 @@ func serve(t testing.TB, o serving) *server {
 		s.err = cmd.Wait()
 		close(s.ended)
 	}()
-	t.Cleanup(func() { s.kill() })
+	t.Cleanup(func() {
+		if s.kill(); t.Failed() {
+			t.Logf("the server's log: %s", clip(s.log.String()))
+		}
+	})
 	select {
 	case s.url = <-listening:
 	case <-s.ended:

@@ -30,11 +30,15 @@ func checkAdminAddr(s string) error {
 
 // AdminOpen says whether whoever can reach the admin listener is an admin: only programs of this machine can, or it is said that it
 // is to be so.
-func (c *Config) AdminOpen() bool { return c.Insecure || loopback(c.Admin.Addr) }
+func (c *Config) AdminOpen() bool { return c.Insecure || c.AdminLocal() }
 
-// CheckAdmin says whether the admin listener may be where it is to be. keys says whether there are any that it could ask for.
-func (c *Config) CheckAdmin(keys bool) error {
-	if c.Admin.Addr == "" || c.AdminOpen() || keys || c.Admin.OpenMetrics {
+// AdminLocal says whether nobody but this machine can reach the admin listener.
+func (c *Config) AdminLocal() bool { return loopback(c.Admin.Addr) }
+
+// CheckAdmin says whether the admin listener may be where it is to be: without keys to ask for, only on a loopback address, or for
+// metrics alone, or where Insecure says that it may.
+func (c *Config) CheckAdmin() error {
+	if c.Admin.Addr == "" || c.AdminOpen() || c.Auth.On() || c.Admin.OpenMetrics {
 		return nil
 	}
 	return &Error{

@@ -28,7 +28,7 @@ import (
 // program has by default, and shows the command line, where keys may stand.
 type admin struct {
 	door        *access.Door
-	hosts       *access.Hosts
+	hosts       *access.Hosts // nil takes any
 	open        bool // whoever can reach it is an admin
 	openMetrics bool
 	metrics     http.Handler
@@ -57,12 +57,14 @@ const (
 )
 
 func newAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, public http.Handler, log *slog.Logger) (*admin, error) {
-	hosts, err := access.NewHosts(nil)
-	if err != nil {
-		return nil, err
-	}
 	a := &admin{
-		door: door, hosts: hosts, open: c.AdminOpen(), openMetrics: c.Admin.OpenMetrics, metrics: m.Handler(log), public: public, log: log,
+		door: door, open: c.AdminOpen(), openMetrics: c.Admin.OpenMetrics, metrics: m.Handler(log), public: public, log: log,
+	}
+	if c.AdminLocal() { // a page of another site can lead its name here, and count for the browser as a page of this listener
+		var err error
+		if a.hosts, err = access.NewHosts(c.HTTP.Hosts); err != nil {
+			return nil, err
+		}
 	}
 	a.mux = http.NewServeMux()
 	a.mux.HandleFunc("GET /metrics", a.metrics.ServeHTTP)
@@ -110,8 +112,13 @@ func (a *admin) enter(r *http.Request) error {
 	default: // a profile slows the server down, whoever may read it
 		return errAdminSite
 	}
+	if a.hosts != nil {
+		if err := a.hosts.Check(r); err != nil {
+			return err
+		}
+	}
 	if a.open {
-		return a.hosts.Check(r) // a page of another site cannot lead its name here
+		return nil
 	}
 	if r.URL.Path == "/metrics" && a.openMetrics {
 		return nil
@@ -232,9 +239,6 @@ func wholeNumber(w http.ResponseWriter, r *http.Request, name string, def, most 
 func listenAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, public http.Handler, log *slog.Logger) (stop func(), err error) {
 	if c.Admin.Addr == "" {
 		return func() {}, nil
-	}
-	if err := c.CheckAdmin(!door.Open()); err != nil {
-		return nil, err
 	}
 	a, err := newAdmin(c, door, m, public, log)
 	if err != nil {

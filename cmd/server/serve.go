@@ -68,7 +68,7 @@ func serveCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 
 // serve runs the server until a signal ends it. Its errors are for the user: each line says one thing that is wrong.
 func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
-	if err := c.CheckListen(); err != nil {
+	if err := errors.Join(c.CheckListen(), c.CheckAdmin()); err != nil {
 		return err
 	}
 	log := newLog(stderr, c)

@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/telemetry"
+	"github.com/lingserve/lingserve/tool"
+)
+
+// adminOf is the admin listener's handler for these settings. Its keys are those of an admin and of a user; without, there are none.
+func adminOf(t *testing.T, keys bool, set config.Admin, insecure bool) (a *admin, adminKey, userKey string) {
+	t.Helper()
+	door := &access.Door{Tickets: access.NewTickets(access.TicketsOptions{})}
+	if keys {
+		var entries []string
+		for _, k := range []struct {
+			name string
+			role tool.Role
+			key  *string
+		}{{"root", tool.Admin, &adminKey}, {"front-end", tool.User, &userKey}} {
+			made, text := access.NewKey(access.Principal{Name: k.name, Role: k.role}, time.Time{})
+			entries, *k.key = append(entries, made.Entry()), text
+		}
+		var err error
+		if door.Keys, err = access.NewKeys(access.KeysOptions{Entries: entries}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(door.Keys.Close)
+	}
+	public := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "public "+r.URL.Path) })
+	c := &config.Config{Admin: set, Insecure: insecure}
+	a, err := newAdmin(c, door, telemetry.NewMetrics("v1", "", telemetry.MetricNames{}), public, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, adminKey, userKey
+}
+
+// ask asks the admin listener; header lines are "Name: value".
+func ask(a *admin, path string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("GET", path, nil)
+	r.Host = "127.0.0.1:9090"
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		if name == "Host" {
+			r.Host = value
+		}
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, r)
+	return w
+}
+
+// SE-22
+func TestWhoMayAskTheAdminListener(t *testing.T) {
+	const local, open = "127.0.0.1:9090", "10.1.2.3:9090"
+	for name, c := range map[string]struct {
+		keys, insecure bool
+		set            config.Admin
+		bearer         string // "admin", "user", or the text itself
+		header         string
+		metrics, pprof int
+	}{
+		"anybody on this machine":                 {set: config.Admin{Addr: local}, metrics: 200, pprof: 200},
+		"anybody on this machine, with keys":      {keys: true, set: config.Admin{Addr: local}, metrics: 200, pprof: 200},
+		"a name that leads to this machine":       {set: config.Admin{Addr: local}, header: "Host: evil.example:9090", metrics: 403, pprof: 403},
+		"a page of another site":                  {set: config.Admin{Addr: local}, header: "Sec-Fetch-Site: cross-site", metrics: 403, pprof: 403},
+		"a page of a site beside it":              {set: config.Admin{Addr: local}, header: "Sec-Fetch-Site: same-site", metrics: 403, pprof: 403},
+		"the address bar of a browser":            {set: config.Admin{Addr: local}, header: "Sec-Fetch-Site: none", metrics: 200, pprof: 200},
+		"nobody from elsewhere":                   {keys: true, set: config.Admin{Addr: open}, metrics: 401, pprof: 401},
+		"a key that is none":                      {keys: true, set: config.Admin{Addr: open}, bearer: "nonsense", metrics: 401, pprof: 401},
+		"a user":                                  {keys: true, set: config.Admin{Addr: open}, bearer: "user", metrics: 403, pprof: 403},
+		"an admin":                                {keys: true, set: config.Admin{Addr: open}, bearer: "admin", metrics: 200, pprof: 200},
+		"an admin's page of another site":         {keys: true, set: config.Admin{Addr: open}, bearer: "admin", header: "Sec-Fetch-Site: cross-site", metrics: 403, pprof: 403},
+		"nobody, where metrics are open":          {keys: true, set: config.Admin{Addr: open, OpenMetrics: true}, metrics: 200, pprof: 401},
+		"nobody, where metrics are open, no keys": {set: config.Admin{Addr: open, OpenMetrics: true}, metrics: 200, pprof: 403},
+		"anybody, where it is to be insecure":     {insecure: true, set: config.Admin{Addr: open}, header: "Host: metrics.internal", metrics: 200, pprof: 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, admin, user := adminOf(t, c.keys, c.set, c.insecure)
+			header := []string{c.header}
+			if c.bearer != "" {
+				key := c.bearer
+				switch key {
+				case "admin":
+					key = admin
+				case "user":
+					key = user
+				}
+				header = append(header, "Authorization: Bearer "+key)
+			}
+			for path, want := range map[string]int{
+				"/metrics": c.metrics, "/debug/pprof/": c.pprof, "/debug/pprof": c.pprof, "/debug/pprof/heap": c.pprof, "/debug/pprof/goroutine?debug=1": c.pprof,
+				"/healthz": 200, "/readyz": 200,
+			} {
+				w := ask(a, path, header...)
+				if w.Code != want {
+					t.Errorf("%s: %d: %s", path, w.Code, w.Body)
+				}
+				if w.Code >= 400 && (w.Header().Get("Content-Type") != "application/problem+json" || strings.Contains(w.Body.String(), "nonsense")) {
+					t.Errorf("%s: %s", path, w.Body)
+				}
+				if w.Code == 401 && w.Header().Get("WWW-Authenticate") == "" {
+					t.Errorf("%s: there is no challenge", path)
+				}
+			}
+		})
+	}
+}
+
+// A ticket is for a stream; here it would be used up for nothing, and stand in the logs of scrapers.
+func TestATicketOpensNothingAtTheAdminListener(t *testing.T) {
+	a, _, _ := adminOf(t, true, config.Admin{Addr: "10.1.2.3:9090"}, false)
+	ticket, _, err := a.door.Tickets.Issue(t.Context(), access.Principal{Name: "root", Role: tool.Admin}, "GET", "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := ask(a, "/metrics?ticket="+ticket); w.Code != 401 {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+}
+
+func TestProfilesAreBoundedAndMadeOneAtATime(t *testing.T) {
+	a, _, _ := adminOf(t, false, config.Admin{Addr: "127.0.0.1:9090"}, false)
+	for _, path := range []string{
+		"/debug/pprof/profile?seconds=121", "/debug/pprof/profile?seconds=0", "/debug/pprof/profile?seconds=-1", "/debug/pprof/profile?seconds=x",
+		"/debug/pprof/trace?seconds=11", "/debug/pprof/goroutine?debug=3", "/debug/pprof/goroutine?debug=99999999999999999999",
+	} {
+		if w := ask(a, path); w.Code != 400 || !strings.Contains(w.Body.String(), "expected a whole number of at most") {
+			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
+		}
+	}
+	for _, path := range []string{"/debug/pprof/cmdline", "/debug/pprof/symbol", "/debug/pprof/nonsense", "/debug/vars", "/", "/v1/runs"} {
+		if w := ask(a, path); w.Code != 404 {
+			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
+		}
+	}
+	// One that goes on keeps others out, until whoever wanted it leaves.
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan *httptest.ResponseRecorder)
+	go func() {
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "http://127.0.0.1/debug/pprof/profile?seconds=120", nil))
+		done <- w
+	}()
+	for a.profiling.TryLock() { // until it has begun
+		a.profiling.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	for _, path := range []string{"/debug/pprof/profile?seconds=1", "/debug/pprof/trace", "/debug/pprof/heap"} {
+		if w := ask(a, path); w.Code != 409 || w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s: %d: %s", path, w.Code, w.Body)
+		}
+	}
+	if w := ask(a, "/metrics"); w.Code != 200 {
+		t.Errorf("there are no metrics meanwhile: %d", w.Code)
+	}
+	cancel()
+	if w := <-done; !strings.HasPrefix(w.Body.String(), "\x1f\x8b") {
+		t.Errorf("that is no profile: %q", w.Body)
+	}
+	if w := ask(a, "/debug/pprof/heap"); w.Code != 200 || !strings.HasPrefix(w.Body.String(), "\x1f\x8b") {
+		t.Errorf("%d", w.Code)
+	}
+	for _, name := range []string{"goroutine", "heap", "profile", "trace"} {
+		if w := ask(a, "/debug/pprof/"); !strings.Contains(w.Body.String(), "  "+name+" ") {
+			t.Errorf("%s is not in the list: %s", name, w.Body)
+		}
+	}
+}
+
+// series is the value of a series of a server's metrics; false where it is not there.
+func series(text, name string) (float64, bool) {
+	m := regexp.MustCompile("(?m)^" + regexp.QuoteMeta(name) + " (.+)$").FindStringSubmatch(text)
+	if m == nil {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(m[1], 64)
+	return v, err == nil
+}
+
+// SE-06, SE-22: a real server, from outside.
+func TestAServersWorkIsInItsMetrics(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "workflows"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "workflows", "ask.yaml"), []byte("bots:\n  answer:\n    prompt: \"{{ input.question }}\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := startServerIn(t, dir, "--admin-addr", "127.0.0.1:0", "--demo-pace", "0", "--inline-workflows", "--log-access", "all")
+	base := "http://" + p.waitFor(`the admin listener is open" addr=(\S+)`)[1]
+	c := client(t)
+	get := func(url string) (int, string) {
+		resp, err := c.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	post := func(body string) {
+		resp, err := c.Post(p.base+"/v1/runs", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.ReadAll(resp.Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post(`{"workflow":"ask","input":{"question":"canary-said"}}`)
+	post(`{"workflow":"ask","model":"demo:canary-model","input":{"question":"?"}}`)
+	post(`{"workflow":{"name":"canary-inline","bots":{"canary-bot":{"prompt":"?"}}}}`)
+	post(`{"agent":"assistant","session":"canary-session","input":"canary-said"}`)
+	post(`{"workflow":"canary-nothing"}`)
+	get(p.base + "/v1/sessions/canary-session")
+	get(p.base + "/canary-path")
+	if status, text := get(p.base + "/metrics"); status != 404 || !strings.Contains(text, "admin.addr") || strings.Contains(text, base[len("http://"):]) {
+		t.Errorf("at the public door: %d: %s", status, text)
+	}
+	wanted := map[string]float64{
+		`lingserve_runs_started_total{kind="workflow",name="ask"}`:                             1,
+		`lingserve_runs_started_total{kind="workflow",name="other"}`:                           1,
+		`lingserve_runs_started_total{kind="agent",name="assistant"}`:                          1,
+		`lingserve_runs_ended_total{code="",kind="agent",name="assistant",status="completed"}`: 1,
+		`lingserve_run_first_delta_seconds_count{kind="agent",name="assistant"}`:               1,
+		`lingserve_upstream_requests_total{model="demo",outcome="ok",provider="demo"}`:         2,
+		`lingserve_tokens_total{direction="output",model="demo",provider="demo"}`:              1,
+		`lingserve_streams_ended_total{end="complete",kind="json"}`:                            1,
+		`lingserve_http_requests_total{method="GET",route="/v1/sessions/{id}",status="2xx"}`:   1,
+		`lingserve_http_requests_total{method="GET",route="other",status="4xx"}`:               1,
+		`lingserve_tape_appends_total{outcome="ok"}`:                                           1,
+		`lingserve_channel_turns_total{channel="web",outcome="visible",reason=""}`:             1,
+		`lingserve_ended_runs{place="memory"}`:                                                 1,
+		`lingserve_turns_running`:                                                              0,
+		`go_goroutines`:                                                                        1,
+	}
+	// An answer is counted a moment after its client has it.
+	var text string
+	for deadline := time.Now().Add(patient); len(wanted) > 0 && time.Now().Before(deadline); {
+		var status int
+		if status, text = get(base + "/metrics"); status != 200 {
+			t.Fatalf("%d: %s", status, text)
+		}
+		for name, least := range wanted {
+			if got, ok := series(text, name); ok && got >= least {
+				delete(wanted, name)
+			}
+		}
+	}
+	for name := range wanted {
+		got, ok := series(text, name)
+		t.Errorf("%s is %v (there: %v)", name, got, ok)
+	}
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, "canary") {
+			t.Error(line)
+		}
+	}
+	p.waitFor(`msg=request method=GET path=/v1/sessions/\{id\} status=200`)
+}
+
+func TestAnAdminListenerThatAnybodyCouldReachIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		c    config.Config
+		fine bool
+	}{
+		"off":               {config.Config{}, true},
+		"on this machine":   {config.Config{Admin: config.Admin{Addr: "[::1]:0"}}, true},
+		"on all addresses":  {config.Config{Admin: config.Admin{Addr: ":9090"}}, false},
+		"on another":        {config.Config{Admin: config.Admin{Addr: "192.0.2.1:9090"}}, false},
+		"for metrics alone": {config.Config{Admin: config.Admin{Addr: ":9090", OpenMetrics: true}}, true},
+		"with keys":         {config.Config{Admin: config.Admin{Addr: ":9090"}, Auth: config.Auth{KeysFile: "keys"}}, true},
+		"meant to be":       {config.Config{Admin: config.Admin{Addr: ":9090"}, Insecure: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.c.CheckAdmin()
+			if (err == nil) != c.fine || err != nil && !strings.Contains(err.Error(), "lingserve keys new") {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -10,14 +10,14 @@ const workflows = {
 };
 const config = 'agents:\n  assistant: {}\n  careful:\n    ask_always: ["tape.*"]\n';
 
-/** Opens the page on a server whose model says what the test wants. `at` is where in it. */
-export async function playground(t, chrome, { at = "", ...options } = {}) {
+/** Opens the page on a server whose model says what the test wants. `at` is where in it; `keys` are those that the server asks for. */
+export async function playground(t, chrome, { at = "", keys, ...options } = {}) {
   const script = await model(t);
-  const server = await lingserve(t, { env: { ...script.env, LINGSERVE_GRACE: "1s" }, workflows, config });
+  const server = await lingserve(t, { env: { ...script.env, LINGSERVE_GRACE: "1s", ...(keys && { LINGSERVE_API_KEYS: keys }) }, workflows, config });
   const net = await network(t, server.url);
   const page = await open(t, chrome, net.url, options);
   await page.goto("/" + at);
-  await page.getByRole("navigation").waitFor();
+  if (!keys) await page.getByRole("navigation").waitFor();
   return { page, script, server, net, ...parts(page) };
 }
 

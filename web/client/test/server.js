@@ -29,9 +29,10 @@ export async function lingserve(t, { pace = 400, config = "", workflows = {}, en
   let child;
   const server = {
     url,
+    env: { ...more }, // as the next start has it
     runs: `${url}/v1/runs`,
     async start() {
-      const env = { PATH: process.env.PATH, HOME: folder, LINGSERVE_DEMO_PACE: String(pace), LINGSERVE_WORKSPACE: join(folder, "workspace"), ...more };
+      const env = { PATH: process.env.PATH, HOME: folder, LINGSERVE_DEMO_PACE: String(pace), LINGSERVE_WORKSPACE: join(folder, "workspace"), ...server.env };
       child = spawn(binary, ["serve", "--addr", `127.0.0.1:${port}`, "--data", join(folder, "data")], { cwd: folder, env, stdio: ["ignore", "ignore", "pipe"] });
       let said = "";
       child.stderr.on("data", (d) => (said += d));

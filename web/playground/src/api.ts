@@ -122,8 +122,8 @@ async function json(answer: Response): Promise<any> {
 async function problem(answer: Response): Promise<Problem> {
   const value = await json(answer);
   return new Problem(
-    value?.code ?? (answer.status >= 500 ? "unreachable" : "protocol"),
-    value?.detail ?? `the server answered with status ${answer.status}`,
+    value?.code ?? value?.error?.code ?? (answer.status >= 500 ? "unreachable" : "protocol"),
+    value?.detail ?? value?.error?.message ?? `the server answered with status ${answer.status}`,
     answer.status,
     value?.errors,
     Number(answer.headers.get("Retry-After")) || undefined,

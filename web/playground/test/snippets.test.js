@@ -95,6 +95,23 @@ test("what is copied gets the document that a plain request gets", { timeout: 30
   }
 });
 
+test("what is copied works with the key of a server that asks for one, and has no key in it", { timeout: 60_000 }, async (t) => {
+  const key = "ann-0123456789-abcdefghij";
+  const server = await lingserve(t, { pace: 0, env: { LINGSERVE_API_KEYS: `ann:${key}:user` } });
+  process.env.LINGSERVE_KEY = key;
+  t.after(() => delete process.env.LINGSERVE_KEY);
+  const request = { workflow: "chat", input: "Hello" };
+  const inShell = await run("bash", ["-c", curl(server.url, request, true)]);
+  assert.match(inShell.stdout, /"completed"/);
+  const polyfill = import.meta.resolve("eventsource");
+  const source = await script(t, `import { EventSource } from ${JSON.stringify(polyfill)};\n` + eventSource(server.url, request, true));
+  assert.deepEqual(source.said.at(-1), ["finished", '{"status":"completed"}']);
+  const whole = await script(t, client(server.url, request, true));
+  assert.ok(whole.said.at(-1)[0].answer);
+  for (const of of [curl, eventSource, client]) assert.doesNotMatch(of(server.url, request, true), /ann-/);
+  assert.match((await run("bash", ["-c", curl(server.url, request)])).stdout, /unauthorized/);
+});
+
 test("a text is one word of a shell, whatever is in it", async () => {
   for (const text of ["", "'", "''", "a'b", nasty, "-n", "\\"]) {
     const { stdout } = await run("bash", ["-c", `printf %s ${shellWord(text)}`]);

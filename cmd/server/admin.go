@@ -29,7 +29,7 @@ import (
 type admin struct {
 	door        *access.Door
 	hosts       *access.Hosts // nil takes any
-	open        bool // whoever can reach it is an admin
+	open        bool          // whoever can reach it is an admin
 	openMetrics bool
 	metrics     http.Handler
 	public      http.Handler // answers the probes

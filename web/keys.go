@@ -54,6 +54,15 @@ func (k *keys) put(owner, key string, request [16]byte, run string) keyEntry {
 	return e
 }
 
+// forget forgets the keys that lead to a run.
+func (k *keys) forget(run string) {
+	for key, e := range k.entries {
+		if e.id() == run {
+			delete(k.entries, key)
+		}
+	}
+}
+
 // expired says whether a key need not be known any more. One from the future was written before the clock was set back: it
 // stays until the clock has caught up.
 func (k *keys) expired(e keyEntry, now time.Time) bool {

@@ -47,6 +47,11 @@ func (rs *runs) restore(now time.Time) error {
 	// A key whose run has left nothing: the server ended in its middle. What it had made is lost, and it must not run again.
 	for id, began := range keyed {
 		if _, ok := files[id]; !ok && !rs.known(id) {
+			if w, ok := rs.o.Workflows.Get(subjects[id].Workflow); ok && w.Info().Restart {
+				// It does nothing before it is written down, and may do twice what it does: the key is free again.
+				rs.keys.forget(id)
+				continue
+			}
 			if rs.save(lostRun(id, subjects[id], began)) {
 				rs.log.Warn("a run was cut off by the end of the server", "run", id)
 			}

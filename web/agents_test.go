@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -662,8 +663,9 @@ func TestTheLogAndWhatIsKeptNameAnAgentAsOne(t *testing.T) {
 	}
 	defer d.close()
 	subjects, err := d.loadKeys(newKeys(time.Hour), time.Now())
-	if diff := cmp.Diff(map[string]lineage{agents: {subject{Agent: `the "clerk"`}, "ann"}, workflows: {subject{Workflow: `agent "x"`}, ""}}, subjects); err != nil || diff != "" {
-		t.Errorf("%v %s", err, diff)
+	want := map[string]lineage{agents: {subject{Agent: `the "clerk"`}, "ann"}, workflows: {subject{Workflow: `agent "x"`}, ""}}
+	if err != nil || !maps.Equal(want, subjects) {
+		t.Errorf("%v %+v", err, subjects)
 	}
 	lost := lostRun(agents, subjects[agents], time.Now())
 	if _, err := d.save(lost); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
@@ -36,6 +37,7 @@ func (b *bench) tryAsk(a ask) (*run, *problem) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	r = r.WithContext(access.With(r.Context(), access.Local))
 	run, _, p := b.s.startRun(r, &start{ask: a, view: view{format: "sse"}})
 	return run, p
 }

@@ -1,0 +1,652 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// keyring is what the principals of a test show.
+type keyring struct {
+	door    *access.Door
+	entries []string
+	bearer  map[string]string // headers, by name
+}
+
+// newKeyring makes a key for each entry as NAME:ROLE, with scopes behind a blank.
+func newKeyring(t testing.TB, entries ...string) *keyring {
+	t.Helper()
+	k := &keyring{bearer: map[string]string{}}
+	for _, entry := range entries {
+		who, scopes, _ := strings.Cut(entry, " ")
+		name, role, _ := strings.Cut(who, ":")
+		p := access.Principal{Name: name}
+		var err error
+		if p.Role, err = access.ParseRole(role); err != nil {
+			t.Fatal(err)
+		}
+		if scopes != "" {
+			if p.Scopes, err = access.ParseScopes(strings.Split(scopes, "+")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		key, text := access.NewKey(p, time.Time{})
+		k.entries = append(k.entries, key.Entry())
+		k.bearer[name] = "Authorization: Bearer " + text
+	}
+	keys, err := access.NewKeys(access.KeysOptions{Entries: k.entries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(keys.Close)
+	k.door = &access.Door{Keys: keys, Tickets: access.NewTickets(access.TicketsOptions{})}
+	return k
+}
+
+// reply is all of an answer that could tell somebody something.
+type reply struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+// whole sends a request and reads the whole answer, with what is different each time taken out.
+func (b *bench) whole(method, path, body string, header ...string) reply {
+	b.t.Helper()
+	resp := b.do(method, path, body, header...)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	h := resp.Header.Clone()
+	for _, name := range []string{"Date", "X-Request-Id"} {
+		h.Del(name)
+	}
+	return reply{resp.StatusCode, h, string(text)}
+}
+
+// keyedBench is a server with agents that asks for keys.
+func keyedBench(t testing.TB, k *keyring, edit func(*Options)) *agentBench {
+	t.Helper()
+	a := newAgentBench(t, func(o *Options, _ *agent.Options) {
+		o.Access.Door, o.InlineWorkflows = k.door, true
+		if edit != nil {
+			edit(o)
+		}
+	})
+	a.serve()
+	return a
+}
+
+// paths are those of all routes, each with what a request there needs; a route that is new has no row and fails.
+func routesOf(t *testing.T, s *Server) (list []string) {
+	t.Helper()
+	if err := chi.Walk(s.router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		list = append(list, method+" "+route)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(list)
+	return list
+}
+
+const (
+	chatMessage   = `{"id":"%s","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"q"}]}]}`
+	agchatMessage = `{"threadId":"%s","runId":"r","messages":[{"id":"m","role":"user","content":"q"}]}`
+)
+
+// SE-09
+func TestWhatBelongsToOneIsToOthersAsIfItWereNotThere(t *testing.T) {
+	// Ann is one who may much, but not what concerns others: with scopes that do not have admin.
+	k := newKeyring(t, "ann:admin workflows+agents+sessions", "bob:user", "root:admin")
+	a := keyedBench(t, k, nil)
+	ann, bob, root := k.bearer["ann"], k.bearer["bob"], k.bearer["root"]
+
+	// Ann has a run that goes on, one that waits for her, a session, a key; and some that have the same names as Bob's.
+	going := readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"steps"}`, ann, "Prefer: respond-async", "Idempotency-Key: shared")).Run
+	st := <-a.steps.came
+	defer st.finish()
+	said := readDocument(t, a.do("POST", "/v1/runs", `{"agent":"assistant","session":"secret-plan","input":"the password is swordfish"}`, ann))
+	if said.Status != statusCompleted || said.Session != "secret-plan" {
+		t.Fatalf("%+v", said)
+	}
+	ended := said.Run
+	unknown := newRunID()
+
+	// Each row is asked as Bob for what is Ann's, and for what there never was. The answers must not differ but by the id.
+	type row struct{ mine, none, body, noneBody string }
+	same := func(path string) row { return row{mine: path, none: path} }
+	of := func(format, body string) row {
+		return row{fmt.Sprintf(format, ended), fmt.Sprintf(format, unknown), body, body}
+	}
+	session := func(format, body string) row {
+		return row{fmt.Sprintf(format, "secret-plan"), fmt.Sprintf(format, "nobody-plan"), body, body}
+	}
+	rows := map[string]row{
+		"GET /v1/runs/{run}":                   of("/v1/runs/%s", ""),
+		"HEAD /v1/runs/{run}":                  of("/v1/runs/%s", ""),
+		"GET /v1/runs/{run}/events":            of("/v1/runs/%s/events", ""),
+		"POST /v1/runs/{run}/cancel":           {"/v1/runs/" + going + "/cancel", "/v1/runs/" + unknown + "/cancel", "", ""},
+		"POST /v1/runs/{run}/approvals/{call}": of("/v1/runs/%s/approvals/c1", `{"decision":"approve"}`),
+		"GET /v1/sessions/{id}":                session("/v1/sessions/%s", ""),
+		"HEAD /v1/sessions/{id}":               session("/v1/sessions/%s", ""),
+		"DELETE /v1/sessions/{id}":             session("/v1/sessions/%s", ""),
+		"GET /v1/sessions/{id}/tape":           session("/v1/sessions/%s/tape", ""),
+		"POST /v1/sessions/{id}/handoff":       session("/v1/sessions/%s/handoff", `{"name":"n"}`),
+		"POST /v1/sessions/{id}/fork":          session("/v1/sessions/%s/fork", ""),
+		"GET /v1/agui/{agent}/{thread}":        session("/v1/agui/assistant/%s", ""),
+		"GET /v1/ui/{agent}/{chat}":            session("/v1/ui/assistant/%s", ""),
+		"HEAD /v1/ui/{agent}/{chat}":           session("/v1/ui/assistant/%s", ""),
+		"GET /v1/ui/{agent}/{chat}/stream":     session("/v1/ui/assistant/%s/stream", ""),
+		"POST /v1/runs":                        {"/v1/runs", "/v1/runs", "", ""}, // below, by a Last-Event-ID
+		"GET /v1/runs":                         {"/v1/runs?last_event_id=" + ended + ":1", "/v1/runs?last_event_id=" + unknown + ":1", "", ""},
+		"POST /v1/ui/{agent}":                  {"/v1/ui/assistant?v=6", "/v1/ui/assistant?v=6", answerOf(ended), answerOf(unknown)},
+		"POST /v1/agui/{agent}":                {"/v1/agui/assistant", "/v1/agui/assistant", resumeOf(ended), resumeOf(unknown)},
+		"GET /v1/sessions":                     same("/v1/sessions"),
+		"HEAD /v1/sessions":                    same("/v1/sessions"),
+		"POST /v1/tickets":                     {}, // tells nothing of anybody: see TestATicketLetsOneRequestIn
+		"POST /v1/chat/completions":            {}, // has no ids; its session is of who asks: see below
+		"POST /v1/ui/{agent}/object":           {}, // starts a run, and names none
+		"POST /v1/channels/{channel}/webhook":  {}, // looks at who asks by itself
+		"GET /":                                {}, "HEAD /": {}, "GET /assets/{name}": {}, "HEAD /assets/{name}": {}, "GET /healthz": {}, "HEAD /healthz": {},
+		"GET /readyz": {}, "HEAD /readyz": {}, "GET /openapi.yaml": {}, "HEAD /openapi.yaml": {}, // for everybody
+		"GET /v1/agents": {}, "HEAD /v1/agents": {}, "GET /v1/models": {}, "HEAD /v1/models": {}, "GET /v1/models/*": {}, "HEAD /v1/models/*": {},
+		"GET /v1/workflows": {}, "HEAD /v1/workflows": {}, "GET /v1/workflows/{name}": {}, "HEAD /v1/workflows/{name}": {}, // the same for all
+	}
+	if diff := cmp.Diff(routesOf(t, a.s), slices.Sorted(maps.Keys(rows))); diff != "" {
+		t.Fatalf("routes without a row, or the other way:\n%s", diff)
+	}
+	for name, r := range rows {
+		if r.mine == "" {
+			continue
+		}
+		method, _, _ := strings.Cut(name, " ")
+		header := []string{bob}
+		noneHeader := []string{bob}
+		if name == "POST /v1/runs" {
+			header, noneHeader = []string{bob, "Last-Event-ID: " + ended + ":1"}, []string{bob, "Last-Event-ID: " + unknown + ":1"}
+		}
+		mine, none := a.whole(method, r.mine, r.body, header...), a.whole(method, r.none, r.noneBody, noneHeader...)
+		// What was asked for may be said back.
+		for _, x := range []*reply{&mine, &none} {
+			for _, id := range []string{ended, going, unknown, "secret-plan", "nobody-plan"} {
+				x.Body = strings.ReplaceAll(x.Body, id, "ID")
+			}
+			for name, values := range x.Header {
+				for i := range values {
+					values[i] = strings.NewReplacer(ended, "ID", going, "ID", unknown, "ID").Replace(values[i])
+				}
+				x.Header[name] = values
+			}
+			if strings.HasPrefix(name, "GET /v1/agui/") { // a thread that there is not is one without messages, of a run of its own
+				x.Body = runIDs.ReplaceAllString(x.Body, "RUN")
+			}
+		}
+		if diff := cmp.Diff(none, mine); diff != "" {
+			t.Errorf("%s: what is not there (-) and what is Ann's (+):\n%s", name, diff)
+		}
+		if strings.Contains(mine.Body, "swordfish") {
+			t.Errorf("%s: %s", name, mine.Body)
+		}
+	}
+
+	// A key of Ann's is not one of Bob's: he starts a run of his own with it, and both are led to their own.
+	his := readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"steps","input":{}}`, bob, "Prefer: respond-async", "Idempotency-Key: shared")).Run
+	if his == going {
+		t.Error("a key of one has led to the run of another")
+	}
+	(<-a.steps.came).finish()
+	if again := readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"steps"}`, ann, "Prefer: respond-async", "Idempotency-Key: shared")).Run; again != going {
+		t.Errorf("her key leads to %s, not to %s", again, going)
+	}
+
+	// The same name is another session for each, through each door.
+	for _, session := range []string{"secret-plan", "web:ann#secret-plan", "web%3Aann%23secret-plan"} {
+		body, _ := json.Marshal(map[string]string{"agent": "assistant", "session": session, "input": "what is the password?"})
+		if d := readDocument(t, a.do("POST", "/v1/runs", string(body), bob)); d.Session != session {
+			t.Errorf("%q is told as %q", session, d.Session)
+		}
+	}
+	_ = a.whole("POST", "/v1/chat/completions", `{"model":"assistant","user":"secret-plan","messages":[{"role":"user","content":"and now?"}]}`, bob)
+	_ = a.whole("POST", "/v1/ui/assistant", fmt.Sprintf(chatMessage, "secret-plan"), bob)
+	_ = a.whole("POST", "/v1/agui/assistant", fmt.Sprintf(agchatMessage, "secret-plan"), bob)
+	for _, req := range a.talk.requests() {
+		text := fmt.Sprint(req.Messages)
+		if strings.Contains(text, "swordfish") && !strings.Contains(text, "the password is swordfish") || strings.Contains(text, "swordfish") && (strings.Contains(text, "what is the password?") || strings.Contains(text, "and now?")) {
+			t.Errorf("a model was told what somebody else has said: %s", text)
+		}
+	}
+	if list := a.whole("GET", "/v1/sessions", "", bob).Body; strings.Contains(list, "swordfish") || strings.Count(list, `"id":`) != 3 {
+		t.Errorf("Bob's list: %s", list)
+	}
+	if list := a.whole("GET", "/v1/sessions", "", ann).Body; strings.Count(list, `"id":`) != 1 || !strings.Contains(list, `"id":"secret-plan"`) || strings.Contains(list, "what is the password") {
+		t.Errorf("Ann's list: %s", list)
+	}
+
+	// A fork is made below the name of who makes it, and a name that another one has is free.
+	if got := a.whole("POST", "/v1/sessions/web:ann%23secret-plan/fork", `{"session":"mine"}`, ann); got.Status != 404 {
+		t.Errorf("a session by its tape's name: %+v", got)
+	}
+	if got := a.whole("POST", "/v1/sessions/secret-plan/fork", `{"session":"web%3Aann%23secret-plan"}`, ann); got.Status != 201 || !strings.Contains(got.Body, `"id":"web%3Aann%23secret-plan"`) {
+		t.Errorf("a fork: %+v", got)
+	}
+
+	// Who administers may look after the runs of others, and of who has none he learns no more.
+	if got := a.whole("GET", "/v1/runs/"+ended, "", root); got.Status != 200 {
+		t.Errorf("an admin: %+v", got)
+	}
+	if got := a.whole("GET", "/v1/runs/"+ended, ""); got.Status != 401 || got.Body != a.whole("GET", "/v1/runs/"+unknown, "").Body {
+		t.Errorf("nobody: %+v", got)
+	}
+	// Forgotten ones, too, are as if they had never been.
+	a.s.runs.mu.Lock()
+	a.s.runs.expired.add(unknown, "ann")
+	a.s.runs.mu.Unlock()
+	if hers, his := a.whole("GET", "/v1/runs/"+unknown, "", ann), a.whole("GET", "/v1/runs/"+unknown, "", bob); hers.Status != 410 || his.Status != 404 {
+		t.Errorf("%+v, %+v", hers, his)
+	}
+}
+
+// SE-09
+func TestOwnersHoldAcrossARestart(t *testing.T) {
+	k := newKeyring(t, "ann:user", "bob:user")
+	data := t.TempDir()
+	begin := func() *bench {
+		return newBench(t, func(o *Options) { o.Data, o.Access.Door = data, k.door }).serve()
+	}
+	b := begin()
+	run := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer["ann"], "Idempotency-Key: k")).Run
+	b.down()
+	b = begin()
+	if got := b.whole("GET", "/v1/runs/"+run, "", k.bearer["bob"]); got.Status != 404 || strings.Contains(got.Body, "q") && strings.Contains(got.Body, run) {
+		t.Errorf("Bob gets %+v", got)
+	}
+	if b.s.runs.inMemory[run] != nil {
+		t.Error("a run was read back for somebody who may not see it")
+	}
+	if again := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer["ann"], "Idempotency-Key: k")).Run; again != run {
+		t.Errorf("her key leads to %s", again)
+	}
+	if other := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer["bob"], "Idempotency-Key: k")).Run; other == run {
+		t.Error("her key leads him to her run")
+	}
+}
+
+func TestScopesSayWhatIsStartedAndListed(t *testing.T) {
+	k := newKeyring(t, "all:user", "one:user workflows:chat", "talks:user agents", "none:user sessions")
+	a := keyedBench(t, k, nil)
+	for name, want := range map[string]map[string]int{
+		`{"workflow":"chat","input":"q"}`:                               {"all": 200, "one": 200, "talks": 403, "none": 403},
+		`{"workflow":"steps"}`:                                          {"one": 403, "talks": 403, "none": 403},
+		`{"workflow":"there is not"}`:                                   {"all": 404, "one": 403, "talks": 403, "none": 403},
+		`{"agent":"assistant","input":"q"}`:                             {"all": 200, "one": 403, "talks": 200, "none": 403},
+		`{"agent":"assistant","session":"s","input":"q"}`:               {"all": 200, "one": 403, "talks": 403, "none": 403},
+		`{"workflow":{"bots":[{"name":"a","prompt":"b"}]},"input":"q"}`: {"one": 403, "talks": 403, "none": 403},
+	} {
+		for who, status := range want {
+			if got := a.whole("POST", "/v1/runs", name, k.bearer[who]); got.Status != status {
+				t.Errorf("%s: %s gets %d %s", name, who, got.Status, got.Body)
+			}
+		}
+	}
+	for who, want := range map[string][]string{"all": {"assistant", "chat", "steps"}, "one": {"chat"}, "talks": {"assistant"}, "none": nil} {
+		text := a.whole("GET", "/v1/workflows", "", k.bearer[who]).Body + a.whole("GET", "/v1/agents", "", k.bearer[who]).Body
+		missing := a.whole("POST", "/v1/agui/nobody", fmt.Sprintf(agchatMessage, "t"), k.bearer[who]).Body
+		for _, name := range []string{"assistant", "chat", "steps"} {
+			if listed := strings.Contains(text, `"name":"`+name+`"`); listed != slices.Contains(want, name) {
+				t.Errorf("%s is listed for %s: %v", name, who, listed)
+			}
+			if named := strings.Contains(missing, name); named != slices.Contains(want, name) {
+				t.Errorf("%s is named to %s: %v; %s", name, who, named, missing)
+			}
+		}
+		models := a.whole("GET", "/v1/models", "", k.bearer[who]).Body
+		if raw := strings.Contains(models, "test:story"); raw != (who == "all") {
+			t.Errorf("%s sees models: %s", who, models)
+		}
+	}
+	for _, who := range []string{"one", "talks"} {
+		if got := a.whole("GET", "/v1/sessions", "", k.bearer[who]); got.Status != 403 {
+			t.Errorf("%s: %+v", who, got)
+		}
+	}
+	if got := a.whole("POST", "/v1/chat/completions", `{"model":"test:story","messages":[{"role":"user","content":"q"}]}`, k.bearer["one"]); got.Status != 404 {
+		t.Errorf("a model alone: %+v", got)
+	}
+}
+
+// SE-10
+func TestATicketLetsOneRequestIn(t *testing.T) {
+	k := newKeyring(t, "ann:user", "bob:user")
+	b := newBench(t, func(o *Options) { o.Access.Door, o.AccessLog = k.door, AccessLogAll }).serve()
+	ticket := func(path string) string {
+		got := b.whole("POST", "/v1/tickets", `{"path":"`+path+`"}`, k.bearer["ann"])
+		var answer struct {
+			Ticket  string
+			Expires time.Time
+		}
+		if err := json.Unmarshal([]byte(got.Body), &answer); err != nil || got.Status != 201 || got.Header.Get("Cache-Control") != "no-store" {
+			t.Fatalf("%+v %v", got, err)
+		}
+		if left := time.Until(answer.Expires); left < 50*time.Second || left > 61*time.Second {
+			t.Errorf("it is good for %s", left)
+		}
+		return answer.Ticket
+	}
+	first := ticket("/v1/runs")
+	use := "/v1/runs?workflow=chat&input=q&format=sse&ticket=" + first
+	if got := b.whole("GET", use, ""); got.Status != 200 || !strings.Contains(got.Body, "finished") {
+		t.Errorf("%+v", got)
+	}
+	if got := b.whole("GET", use, ""); got.Status != 401 || !strings.HasPrefix(got.Header.Get("Www-Authenticate"), "Bearer ") {
+		t.Errorf("used again: %+v", got)
+	}
+	if got := b.whole("GET", "/v1/workflows?ticket="+ticket("/v1/runs"), ""); got.Status != 401 {
+		t.Errorf("elsewhere: %+v", got)
+	}
+	if got := b.whole("POST", "/v1/runs?ticket="+ticket("/v1/runs"), `{"workflow":"chat","input":"q"}`); got.Status != 401 {
+		t.Errorf("for a POST: %+v", got)
+	}
+	second := ticket("/v1/runs")
+	if got := b.whole("GET", "/v1/runs?workflow=chat&input=q&ticket="+second, "", "Sec-Fetch-Site: cross-site", "Accept: text/event-stream"); got.Status != 403 {
+		t.Errorf("by a page of another site: %+v", got)
+	}
+	run := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer["ann"])).Run
+	third := ticket("/v1/runs/" + run)
+	if got := b.whole("GET", "/v1/runs/"+run+"/events?ticket="+third, "", "Origin: https://evil.test"); got.Status != 403 {
+		t.Errorf("attaching, by a page of another site: %+v", got)
+	}
+	if got := b.whole("GET", "/v1/runs/"+run+"/events?ticket="+third, ""); got.Status != 200 {
+		t.Errorf("it was not used up by that: %+v", got)
+	}
+	for _, body := range []string{`{}`, `{"path":"v1"}`, `{"path":"/v1/../x"}`, `{"path":1}`, `{"path":"/v1/runs","method":"POST"}`} {
+		if got := b.whole("POST", "/v1/tickets", body, k.bearer["ann"]); got.Status != 400 {
+			t.Errorf("%s: %+v", body, got)
+		}
+	}
+	log := b.log.String()
+	for _, secret := range []string{first, second, third, strings.TrimPrefix(k.bearer["ann"], "Authorization: Bearer ")} {
+		if strings.Contains(log, secret) {
+			t.Errorf("%s stands in the log", secret)
+		}
+	}
+	if !strings.Contains(log, "reason=ticket") {
+		t.Error("the log does not say why a ticket was refused")
+	}
+	// Where nobody is asked, a client need not know that.
+	open := newBench(t, nil).serve()
+	if got := open.whole("POST", "/v1/tickets", `{"path":"/v1/runs"}`); got.Status != 201 {
+		t.Errorf("%+v", got)
+	}
+	if got := open.whole("GET", "/v1/runs?workflow=chat&input=q&ticket=whatever", ""); got.Status != 200 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// SE-12
+func TestTheServerAnswersUnderItsNamesOnly(t *testing.T) {
+	hosts, err := access.NewHosts([]string{"chat.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, func(o *Options) { o.Access.Hosts = hosts }).serve()
+	for host, want := range map[string]int{
+		"127.0.0.1": 200, "localhost:8080": 200, "[::1]:8080": 200, "chat.example.com": 200, "CHAT.example.com:443": 200,
+		"evil.test": 403, "evil.test:8080": 403, "chat.example.com.evil.test": 403, "localhost.evil.test": 403,
+	} {
+		for _, path := range []string{"/", "/v1/workflows", "/openapi.yaml", "/v1/nothing"} {
+			r := httptest.NewRequest("GET", "http://"+host+path, nil)
+			w := httptest.NewRecorder()
+			b.s.Handler().ServeHTTP(w, r)
+			if path == "/v1/nothing" && want == 200 {
+				continue
+			}
+			if w.Code != want {
+				t.Errorf("%s %s: %d", host, path, w.Code)
+			}
+		}
+		for _, path := range []string{"/healthz", "/readyz"} { // probes may have any name
+			r := httptest.NewRequest("GET", "http://"+host+path, nil)
+			w := httptest.NewRecorder()
+			b.s.Handler().ServeHTTP(w, r)
+			if w.Code != 200 {
+				t.Errorf("%s %s: %d", host, path, w.Code)
+			}
+		}
+	}
+}
+
+// SE-11
+func TestPagesOfListedSitesUseTheServerAndNoOthers(t *testing.T) {
+	const page = "https://app.example.com"
+	cors, err := access.NewCORS([]string{page}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newKeyring(t, "ann:user")
+	b := newBench(t, func(o *Options) { o.Access.Door, o.Access.CORS = k.door, cors }).serve()
+	for origin, allowed := range map[string]bool{
+		page: true, "http://app.example.com": false, "https://app.example.com.evil.test": false, "https://evilapp.example.com": false,
+		"https://app.example.com:8443": false, "https://APP.example.com": false, "null": false, "https://evil.test": false, "*": false,
+	} {
+		asked := b.whole("OPTIONS", "/v1/runs", "", "Origin: "+origin, "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization,content-type")
+		sent := b.whole("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer["ann"], "Origin: "+origin, "Sec-Fetch-Site: cross-site")
+		refused := b.whole("POST", "/v1/runs", `{}`, "Origin: "+origin, "Sec-Fetch-Site: cross-site")
+		want := [3]int{403, 403, 403}
+		grant := ""
+		if allowed {
+			want, grant = [3]int{204, 200, 401}, page
+		}
+		if got := [3]int{asked.Status, sent.Status, refused.Status}; got != want {
+			t.Errorf("%s: %v, want %v", origin, got, want)
+		}
+		for _, got := range []reply{asked, sent, refused} {
+			if g := got.Header.Get("Access-Control-Allow-Origin"); g != grant {
+				t.Errorf("%s: allowed is %q", origin, g)
+			}
+			if got.Header.Get("Access-Control-Allow-Credentials") != "" || !slices.Contains(got.Header.Values("Vary"), "Origin") {
+				t.Errorf("%s: %v", origin, got.Header)
+			}
+		}
+	}
+	if got := b.whole("GET", "/", "", "Origin: "+page); !slices.Contains(got.Header.Values("Vary"), "Origin") || !slices.Contains(got.Header.Values("Vary"), "Accept") {
+		t.Errorf("%v", got.Header)
+	}
+}
+
+// SE-16, SE-17
+func TestWhoAsksTooMuchWaitsAndNobodyElseDoes(t *testing.T) {
+	k := newKeyring(t, "ann:user", "bob:user")
+	rate := func(n int) *access.Limits {
+		return access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: n, Burst: n}, Runs: 1})
+	}
+	b := newBench(t, func(o *Options) { o.Access = Access{Door: k.door, Limits: rate(10), Wrong: rate(5)} }).serve()
+	limited := func(got reply) {
+		t.Helper()
+		if got.Status != 429 || got.Header.Get("Retry-After") == "" || !strings.Contains(got.Body, codeRateLimited) {
+			t.Errorf("%+v", got)
+		}
+	}
+	// One run at once; the other one has hers.
+	post := func(key string) reply {
+		return b.whole("POST", "/v1/runs", `{"workflow":"steps"}`, key, "Prefer: respond-async")
+	}
+	post(k.bearer["ann"])
+	first := <-b.steps.came
+	limited(post(k.bearer["ann"]))
+	post(k.bearer["bob"])
+	(<-b.steps.came).finish()
+	first.finish()
+	// Requests.
+	var last reply
+	for range 12 {
+		last = b.whole("GET", "/v1/workflows", "", k.bearer["ann"])
+	}
+	limited(last)
+	if got := b.whole("GET", "/v1/workflows", "", k.bearer["bob"]); got.Status != 200 {
+		t.Errorf("another caller: %+v", got)
+	}
+	// Wrong keys, whatever address is claimed: no proxy is believed here. Those who have right ones go on.
+	for i := range 8 {
+		last = b.whole("GET", "/v1/workflows", "", "Authorization: Bearer "+strings.Repeat("x", 40), fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", i))
+	}
+	limited(last)
+	if got := b.whole("GET", "/v1/workflows", "", k.bearer["bob"]); got.Status != 200 {
+		t.Errorf("a right key from the same address: %+v", got)
+	}
+	// Probes are never kept out.
+	for range 30 {
+		if got := b.whole("GET", "/readyz", ""); got.Status != 200 {
+			t.Fatalf("%+v", got)
+		}
+	}
+}
+
+func TestWhoHasUsedTooManyTokensBeginsNoRunUntilTimeHasPaid(t *testing.T) {
+	k := newKeyring(t, "ann:user", "bob:user")
+	limits := access.NewLimits(access.LimitsOptions{Tokens: access.Rate{PerMinute: 1}})
+	b := newBench(t, func(o *Options) { o.Access = Access{Door: k.door, Limits: limits} }).serve()
+	run := func(who string) reply {
+		return b.whole("POST", "/v1/runs", `{"workflow":"chat","input":"q"}`, k.bearer[who])
+	}
+	if got := run("ann"); got.Status != 200 {
+		t.Fatalf("%+v", got)
+	}
+	limits.Charge("ann", 100)
+	if got := run("ann"); got.Status != 429 || got.Header.Get("Retry-After") == "" || !strings.Contains(got.Body, "tokens") {
+		t.Errorf("%+v", got)
+	}
+	if got := run("bob"); got.Status != 200 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestEveryAnswerHasTheHeadersThatKeepPagesApart(t *testing.T) {
+	k := newKeyring(t, "ann:user")
+	b := newBench(t, func(o *Options) { o.Access.Door = k.door }).serve()
+	for _, path := range []string{"/", "/v1/workflows", "/v1/nothing", "/healthz", "/assets/notices.txt", "/v1/runs?workflow=chat&input=q"} {
+		for _, key := range []string{"", k.bearer["ann"]} {
+			header := []string{"Accept: text/html, */*"}
+			if key != "" {
+				header = append(header, key)
+			}
+			h := b.whole("GET", path, "", header...).Header
+			for name, want := range map[string]string{
+				"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY", "Cross-Origin-Resource-Policy": "same-origin",
+			} {
+				if got := h.Values(name); len(got) != 1 || got[0] != want {
+					t.Errorf("%s: %s is %q", path, name, got)
+				}
+			}
+			if got := h.Get("Content-Security-Policy"); !strings.Contains(got, "frame-ancestors 'none'") || !strings.Contains(got, "default-src 'none'") {
+				t.Errorf("%s: %q", path, got)
+			}
+		}
+	}
+}
+
+func TestARoleIsThatOfTheKey(t *testing.T) {
+	k := newKeyring(t, "ann:operator", "bob:user")
+	seen := make(chan tool.Role, 4)
+	a := newAgentBench(t, func(o *Options, _ *agent.Options) {
+		o.Access.Door = k.door
+		if err := o.Turns.Register("spy", roleSpy(seen)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	a.serve()
+	for who, want := range map[string]tool.Role{"ann": tool.Operator, "bob": tool.User} {
+		a.whole("POST", "/v1/runs", `{"agent":"assistant","input":"hello"}`, k.bearer[who])
+		if got := <-seen; got != want {
+			t.Errorf("%s speaks as %v", who, got)
+		}
+	}
+}
+
+// roleSpy tells as whom somebody speaks.
+type roleSpy chan tool.Role
+
+func (s roleSpy) LoadState(_ context.Context, e *turn.Envelope, _ turn.SessionID) (turn.State, error) {
+	s <- e.Sender.Role
+	return nil, nil
+}
+
+// answerOf and resumeOf answer a question of a run.
+func answerOf(run string) string {
+	return `{"id":"c","messages":[{"id":"` + run + `","role":"assistant","parts":[{"type":"tool-x","state":"approval-responded","approval":{"id":"a","approved":true}}]}]}`
+}
+
+func resumeOf(run string) string {
+	return `{"threadId":"t","runId":"r","messages":[],"resume":[{"interruptId":"` + run + `:3:c1","status":"resolved","payload":{"approved":true}}]}`
+}
+
+// runIDs are those that the server makes.
+var runIDs = regexp.MustCompile(`\b[a-z2-7]{26}\b`)
+
+// dialed reaches one address, whatever the name in the request.
+func dialed(addr string) *http.Transport {
+	return &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}}
+}
+
+// checkDoor sees that every route says in the words of its clients that somebody does not get in.
+func (c *contract) checkDoor(t *testing.T) {
+	k := newKeyring(t, "ann:user")
+	hosts, err := access.NewHosts(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 1, Burst: 1}})
+	slow.Request("ann")
+	closed := newBench(t, func(o *Options) { o.Access = Access{Door: k.door, Limits: slow} }).serve()
+	elsewhere := newBench(t, func(o *Options) { o.Access = Access{Hosts: hosts} }).serve()
+	elsewhere.url = strings.Replace(elsewhere.url, "127.0.0.1", "127.0.0.1.evil.test", 1)
+	elsewhere.http.Transport = dialed(elsewhere.listener.Addr().String())
+	for path, item := range c.doc.Paths.Map() {
+		address := strings.NewReplacer("{run}", newRunID(), "{call}", "c", "{name}", "x", "{id}", "s", "{agent}", "a", "{thread}", "t", "{chat}", "c", "{model}", "m", "{channel}", "c").Replace(path)
+		for method, op := range item.Operations() {
+			has := func(status string) bool { return op.Responses.Value(status) != nil }
+			if has("401") {
+				t.Run("without a key/"+method+" "+path, func(t *testing.T) { c.check(t, closed, call{method, address, "", nil, 401, true}) })
+				t.Run("too often/"+method+" "+path, func(t *testing.T) {
+					c.check(t, closed, call{method, address, "", []string{k.bearer["ann"]}, 429, true})
+				})
+			}
+			if has("403") {
+				t.Run("under another name/"+method+" "+path, func(t *testing.T) { c.check(t, elsewhere, call{method, address, "", nil, 403, true}) })
+			}
+			if has("401") == open(path) || path != "/healthz" && path != "/readyz" && !has("403") {
+				t.Errorf("%s %s: what is open is not described as such, or the other way", method, path)
+			}
+		}
+	}
+	for _, want := range []call{
+		{"POST", "/v1/tickets", `{"path":"/v1/runs"}`, nil, 201, false},
+		{"POST", "/v1/tickets", `{"path":"x"}`, nil, 400, false},
+		{"POST", "/v1/tickets", `{"path":"/v1/runs"}`, []string{"Content-Type: text/plain"}, 415, true},
+		{"POST", "/v1/tickets", `{"path":"` + strings.Repeat("/x", 3<<10) + `"}`, nil, 413, true},
+	} {
+		b := newBench(t, func(o *Options) { o.MaxBody = 4 << 10 }).serve()
+		t.Run("tickets/"+itoa(want.status), func(t *testing.T) { c.check(t, b, want) })
+	}
+}

@@ -3,6 +3,8 @@
 GO      ?= go
 FUZZ    ?= 1s
 SOAK    ?= 10m
+# Which of the tests of faults; all of them.
+SOAKED  ?= .
 ADDR    ?= 127.0.0.1:8080
 # Two at a time is what the race detector and the fuzzer leave room for on a small machine.
 FUZZJOBS ?= 2
@@ -58,9 +60,10 @@ fuzz-seconds:
 fuzz:
 	@GO="$(GO)" ./tools/fuzz.sh 2m $(FUZZJOBS)
 
-# The product under faults for a long time, with memory and goroutines watched.
+# Every fault in its long form, thousands of clients against the program itself among them, and then all at once for as long as SOAK
+# says, with memory, files and goroutines watched. At the end it prints the table of bench/RELIABILITY.md.
 soak:
-	$(GO) test $(RACE) -count=1 -timeout 0 -run 'Soak|WithoutAWord' ./internal/faults -soak $(SOAK)
+	cd internal/faults && $(GO) test $(RACE) -count=1 -timeout 0 -run '$(SOAKED)' -args -soak $(SOAK)
 
 # Linters are pinned in tools/go.mod, so that the module itself stays free of them.
 lint: vet

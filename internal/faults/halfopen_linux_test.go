@@ -77,7 +77,7 @@ func TestAClientThatIsGoneWithoutAWordIsNoticed(t *testing.T) {
 			}
 			select {
 			case at := <-m.left:
-				t.Logf("noticed after %v", at.Sub(began))
+				saw(t, "FT-20", "the route to a client is taken away, in network namespaces, "+row.name, "noticed after %.1f s", at.Sub(began).Seconds())
 			case <-time.After(bound):
 				t.Fatalf("not noticed within %v", bound)
 			}

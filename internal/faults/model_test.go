@@ -2,7 +2,9 @@ package faults
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -427,6 +429,7 @@ var ollamaFaults = []modelFault{
 }
 
 func TestWhatAModelsServerDoesWrongIsSeenAndNothingIsLeft(t *testing.T) {
+	tried := map[string]int{}
 	for _, w := range providers {
 		for _, f := range modelFaults(w) {
 			f.setup.by = w
@@ -434,9 +437,15 @@ func TestWhatAModelsServerDoesWrongIsSeenAndNothingIsLeft(t *testing.T) {
 				if f.once && framing != framings[0] {
 					continue
 				}
+				id, _, _ := strings.Cut(f.name, " ")
+				tried[id]++
 				t.Run(w.name+"/"+f.name+"/"+framing, func(t *testing.T) { f.check(t, framing) })
 			}
 		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(tried)) {
+		saw(t, id, fmt.Sprintf("%d rows of what a model's server does wrong, provider by provider and framing by framing", tried[id]),
+			"the answer that is expected in each, nothing of the server's words in it, and no goroutine or connection left")
 	}
 }
 

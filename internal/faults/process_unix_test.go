@@ -128,12 +128,12 @@ func stoppedReader(t *testing.T, id string) {
 		"dropped after %.1f s; after SIGCONT it came back and had the right document over %d connections; %v before, %v afterwards", dropped.Seconds(), connections, before, after)
 }
 
-// idleStreams has many runs whose model says one word and no more, each with a client that waits.
+// idleStreams has many runs whose model says one word and no more, each with two clients that wait.
 func idleStreams(t *testing.T, id string) {
 	n := size(150, 10_000)
-	// A stream has two connections; the program has one end of each, and this process the other.
-	if limit := files(uint64(2*n + 500)); limit < uint64(2*n+500) {
-		t.Skipf("%d streams take %d files, and %d may be open", n, 2*n+500, limit)
+	// A run has a connection to its model and two to its clients; the program has one end of each, and this process the other.
+	if limit := files(uint64(3*n/2 + 500)); limit < uint64(3*n/2+500) {
+		t.Skipf("%d streams take %d files, and %d may be open", n, 3*n/2+500, limit)
 	}
 	keepAlive := time.Duration(size(800, 10_000)) * time.Millisecond
 	s := serve(t, serving{args: append([]string{"--run-max", "20000", "--http-keepalive", keepAlive.String(), "--upstream-first-token", "0", "--upstream-idle", "0", "--upstream-connect", "0", "--limit-upstream", "0"}, brief...)})
@@ -147,9 +147,11 @@ func idleStreams(t *testing.T, id string) {
 	for i := range n {
 		clients.Go(func() {
 			gate <- struct{}{}
-			c, err := s.tcp(post(runOf("idle", strconv.Itoa(i)), "text/event-stream"))
+			of := strconv.Itoa(i / 2)
+			request := strings.Replace(post(runOf("idle", of), "text/event-stream"), "\r\n", "\r\nIdempotency-Key: "+of+"\r\n", 1)
+			c, err := s.tcp(request)
 			if err == nil {
-				err = hearWords(c, textOf("idle", strconv.Itoa(i)))
+				err = hearWords(c, textOf("idle", of))
 			}
 			<-gate
 			if err != nil {
@@ -183,7 +185,7 @@ func idleStreams(t *testing.T, id string) {
 	s.breakModels()
 	after := s.settled(before, n, 4<<10)
 	s.stop()
-	saw(t, id, fmt.Sprintf("%d runs that say one word and wait, each with its client", n),
+	saw(t, id, fmt.Sprintf("%d streams of %d runs that say one word and wait", n, n/2),
 		"all open after %.1f s; %v while idle (%.0f KiB RSS a stream, %.0f ms of CPU a second); another run beside them completes; %v before, %v afterwards",
 		took.Seconds(), idle, float64(idle.rss-before.rss)/float64(n)/1024, cpu.Seconds()*1000/keepAlive.Seconds(), before, after)
 }

@@ -135,6 +135,7 @@ func (p plan) answer(attempt int) upstream.Answer {
 func TestSoak(t *testing.T) {
 	filesBefore := openFiles(t)
 	var s *soak
+	var ended int64 // memory, at the end
 	func() {
 		s = &soak{until: time.Now().Add(*soakTime)}
 		s.p = start(t, setup{
@@ -188,7 +189,8 @@ func TestSoak(t *testing.T) {
 			}
 		}
 		inUse()
-		if before, after := s.warm.Load(), s.memory(); after-before > 24<<20 {
+		ended = s.memory()
+		if before, after := s.warm.Load(), ended; after-before > 24<<20 {
 			t.Errorf("memory has grown from %d to %d KiB", before>>10, after>>10)
 		} else {
 			t.Logf("memory: %d KiB after a third of the first %d runs, %d KiB after all", before>>10, soakRuns, after>>10)
@@ -200,6 +202,9 @@ func TestSoak(t *testing.T) {
 	if s.p.model.Cancels() == 0 || s.completed.Load() == 0 || s.failed.Load() == 0 || s.canceled.Load() == 0 || s.cut.Load() == 0 {
 		t.Error("some kind did not happen")
 	}
+	saw(t, "all at once", fmt.Sprintf("%d runs at %d models that fail in %d ways, alone and at the end of chains; clients that are cut off, come back, cancel, leave or do not read", s.next.Load()-12, len(providers), kinds),
+		"%d completed with the right document, %d failed and %d were canceled as they should; %d connections cut; %d goroutines at most, none left; memory in use %d KiB after %d runs, %d KiB at the end",
+		s.completed.Load(), s.failed.Load(), s.canceled.Load(), s.cut.Load(), s.goroutines.Load(), s.warm.Load()>>10, soakRuns/3, ended>>10)
 }
 
 // openFiles counts the files that this process has open.

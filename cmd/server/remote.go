@@ -13,10 +13,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -45,7 +47,7 @@ func startRemote(ctx context.Context, j *job) (*remoteRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &remoteRun{client: &http.Client{}, base: base}
+	r := &remoteRun{client: newClient(base), base: base}
 	// The workflow's schema types the properties of the input, and its graph helps to show the result in order. A server
 	// that has neither for us says why when the run is started.
 	_ = r.getJSON(ctx, "/v1/workflows/"+url.PathEscape(j.workflow), &r.info)
@@ -85,6 +87,26 @@ func startRemote(ctx context.Context, j *job) (*remoteRun, error) {
 		return r.open(ctx, req)
 	})
 	return r, err
+}
+
+// newClient talks to a server, and shows it the key that the environment has: a command line can be read by others.
+func newClient(base string) *http.Client {
+	u, err := url.Parse(base)
+	if key := strings.TrimSpace(os.Getenv(config.ClientKey)); key != "" && err == nil {
+		return &http.Client{Transport: &bearer{"Bearer " + key, u.Scheme, u.Host}}
+	}
+	return &http.Client{}
+}
+
+// bearer shows a key to one server, and to none that this one sends its clients on to.
+type bearer struct{ credential, scheme, host string }
+
+func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == b.scheme && r.URL.Host == b.host {
+		r = r.Clone(r.Context()) // which a transport may not change
+		r.Header.Set("Authorization", b.credential)
+	}
+	return http.DefaultTransport.RoundTrip(r)
 }
 
 // serverURL accepts an address without a scheme, and drops a slash at the end.
@@ -370,6 +392,9 @@ func problemOf(res *http.Response) error {
 		words += " (" + p.Code + ")"
 	}
 	all := []error{errors.New(clean(words))}
+	if res.StatusCode == http.StatusUnauthorized {
+		all = append(all, errors.New("the key is looked for in the environment variable "+config.ClientKey))
+	}
 	for _, e := range p.Errors {
 		where := strings.ReplaceAll(strings.TrimPrefix(e.Pointer, "/"), "/", ".") + e.Parameter + e.Header
 		if where != "" && e.Detail != "" && e.Detail != p.Detail {

@@ -29,6 +29,8 @@ otherwise as JSON Lines. The exit status is 1 when the run fails and 130 when ct
   lingserve run encyclopedia --input "Why is the sky blue?"
   lingserve run encyclopedia --input question="Why is the sky blue?" --format json | jq .result
   lingserve run chat --input '{"message": "Hello"}' --server http://127.0.0.1:8080
+
+The key of a server that asks for one stands in the environment variable LINGSERVE_KEY.
 `
 
 // job is what to run and how.

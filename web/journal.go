@@ -489,7 +489,7 @@ func (j *journal) tidy(now time.Time) error {
 		if now.Sub(oldest.began) < keepSegment && !j.tooMuch() {
 			return nil
 		}
-		for _, e := range j.live {
+		for _, e := range slices.Clone(j.live) { // taking one that was dropped takes it out
 			if e.segment <= oldest.number {
 				e.segment = 0
 				if err := j.take(e); err != nil {

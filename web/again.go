@@ -2,11 +2,15 @@ package web
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/tube"
 )
 
 // again is what a run is run again from after a restart, as its workflow wants it.
@@ -16,6 +20,7 @@ type again struct {
 	from    uint64    // number of its first event: those of earlier attempts are below
 	began   time.Time // the first attempt
 	role    tool.Role // of who has started it
+	beside  []byte    // what stood beside the document of the attempt before, by uri
 	keyed   bool      // it was started with a key, which leads to it still
 }
 
@@ -25,6 +30,19 @@ func (a *again) first() uint64 {
 		return 0
 	}
 	return a.from
+}
+
+// reset takes back what stands beside the document of those who come back: a snapshot replaces only what there is in its place.
+func (a *again) reset(t *tube.Tube) {
+	if a == nil || len(a.beside) == 0 {
+		return
+	}
+	var beside map[string]json.RawMessage
+	_ = json.Unmarshal(a.beside, &beside) // our own
+	for _, uri := range slices.Sorted(maps.Keys(beside)) {
+		_, _ = t.Send(tube.Event{Kind: tube.Set, URI: []byte(uri), Value: []byte("null")})
+	}
+	a.beside = nil
 }
 
 // maxAttempts is how often a run is begun, all in all: one that makes the server crash must not do so for ever.
@@ -55,7 +73,9 @@ func (s *Server) runAgain(p *replayed) error {
 		return fmt.Errorf("the workflow %s does not say restart any more", quote(p.Again.Workflow))
 	}
 	sp.id, sp.owner, sp.caller = p.Run, p.Owner, p.Caller
-	*sp.again = again{ask: *p.Again, role: p.Role, attempt: p.Attempt, from: nextEpoch(p.replay.Tube()), began: p.Began, keyed: p.Keyed}
+	before := p.replay.Tube()
+	_, beside := before.Snapshot(false)
+	*sp.again = again{ask: *p.Again, role: p.Role, attempt: p.Attempt, from: nextEpoch(before), beside: beside, began: p.Began, keyed: p.Keyed}
 	sp.follows = true // it was let in before
 	r, _, problem := s.runs.start(sp)
 	if problem != nil {

@@ -116,6 +116,9 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			}
 		}()
 		secure(rec.Header())
+		if s.draining.Load() {
+			rec.Header().Set("Connection", "close") // the next request of this connection is for another server
+		}
 		if in := s.enter(rec, r); in != nil {
 			next.ServeHTTP(rec, in)
 		}

@@ -187,6 +187,7 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	for _, f := range sp.filters {
 		r.tube.AddFilter(f)
 	}
+	sp.again.reset(r.tube)
 	rs.keepKeyLocked(sp, r.id)
 	rs.journal.add(r)
 	rs.inMemory[r.id] = r

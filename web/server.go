@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -123,6 +124,7 @@ type Server struct {
 	keyed    sync.Mutex      // one start of an agent at a time that has an Idempotency-Key
 	began    time.Time
 
+	draining atomic.Bool     // those who come had better come to another server
 	stopping context.Context // ends when streams must be broken off
 	stop     context.CancelFunc
 	streams  gate // requests that follow a run
@@ -207,6 +209,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // clients that come back to the next server find it.
 func (s *Server) Drain(ctx context.Context) error {
 	began := time.Now()
+	s.draining.Store(true)
 	quiet := s.runs.drain()
 	s.log.Info("draining")
 	select {

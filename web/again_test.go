@@ -1,0 +1,220 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/flow"
+)
+
+// againBench is a server with a workflow "anew", of one bot, that is run again after a restart. say is its model.
+func againBench(t *testing.T, folder string, say func(ctx context.Context, yield func(string) bool) error, edit func(*Options)) *bench {
+	t.Helper()
+	w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nrestart: true\nbots: {writer: {format: text, message: '{{ input.q }}', root: answer}}\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, func(o *Options) {
+		o.Data = folder
+		o.Workflows.Register(w)
+		if edit != nil {
+			edit(o)
+		}
+	})
+	b.model.say = func(ctx context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
+		return say(ctx, yield)
+	}
+	return b
+}
+
+// crashed is what a process that is killed now leaves of the folder.
+func (b *bench) crashed() string {
+	b.t.Helper()
+	b.s.runs.journal.flush()
+	folder := b.t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS(b.s.o.Data)); err != nil {
+		b.t.Fatal(err)
+	}
+	return folder
+}
+
+// hangs is a model that says something and no more.
+func hangs(words string) func(context.Context, func(string) bool) error {
+	return func(ctx context.Context, yield func(string) bool) error {
+		yield(words)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+}
+
+func tells(words string) func(context.Context, func(string) bool) error {
+	return func(_ context.Context, yield func(string) bool) error {
+		yield(words)
+		return nil
+	}
+}
+
+// FT-23, FT-28, FT-32: a run of a workflow that says restart is run again from its input, under its id and its key, and who followed it
+// gets the document of the new attempt, whatever they had.
+func TestAWorkflowThatSaysRestartIsRunAgainAfterACrash(t *testing.T) {
+	b := againBench(t, t.TempDir(), hangs("old words"), nil).serve()
+	body := `{"workflow":"anew","input":{"q":"x"}}`
+	resp := b.do("POST", "/v1/runs?format=sse", body, "Idempotency-Key: k")
+	id := resp.Header.Get("X-Run-Id")
+	next, stop := liveEvents(t, resp)
+	var f folded
+	for !strings.Contains(f.json(), "old words") {
+		f.take(t, next())
+	}
+	stop()
+	folder := b.crashed()
+	b.down()
+
+	more := make(chan string)
+	b = againBench(t, folder, func(ctx context.Context, yield func(string) bool) error {
+		for words := range more {
+			yield(words)
+		}
+		return nil
+	}, nil).serve()
+	more <- "new "
+	again := b.do("POST", "/v1/runs?format=sse", body, "Idempotency-Key: k", "Last-Event-ID: "+f.last)
+	if again.Header.Get("X-Run-Id") != id {
+		t.Errorf("%s has become %s", id, again.Header.Get("X-Run-Id"))
+	}
+	next, stop = liveEvents(t, again)
+	defer stop()
+	for !strings.Contains(f.json(), "new ") {
+		f.take(t, next())
+	}
+	more <- "words"
+	close(more)
+	for f.terminal == "" {
+		f.take(t, next())
+	}
+	if f.json() != `{"answer":"new words"}` || f.terminal != `finished{"status":"completed"}` {
+		t.Errorf("%s %s", f.json(), f.terminal)
+	}
+	// Those who come without an id, and those who come with a key, find the same.
+	for name, f := range map[string]*folded{
+		"a key":     fold(t, b.do("POST", "/v1/runs?format=sse", body, "Idempotency-Key: k")),
+		"the run":   fold(t, b.do("GET", "/v1/runs/"+id+"/events", "")),
+		"an old id": fold(t, b.do("GET", "/v1/runs/"+id+"/events", "", "Last-Event-ID: "+id+":1")),
+		"a lost id": fold(t, b.do("GET", "/v1/runs/"+id+"/events", "", "Last-Event-ID: "+id+":777")),
+	} {
+		if f.json() != `{"answer":"new words"}` || f.terminal != `finished{"status":"completed"}` {
+			t.Errorf("%s: %s %s", name, f.json(), f.terminal)
+		}
+	}
+	if p := readProblem(t, b.do("GET", "/v1/runs/"+id+"/events", "", "Last-Event-ID: "+id+":"+fmt.Sprint(uint64(epoch+100)))); p.Status != 400 {
+		t.Errorf("an id of the future: %+v", p)
+	}
+	if n := b.model.calls.Load(); n != 1 {
+		t.Errorf("the model was asked %d times", n)
+	}
+	// And once it has ended it does not run a third time.
+	folder = b.crashed()
+	b.down()
+	b = againBench(t, folder, tells("no"), nil).serve()
+	if d := readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k")); string(d.Result) != `{"answer":"new words"}` || b.model.calls.Load() != 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A run that makes the server crash does not do so for ever.
+func TestARunIsBegunOnlySoOften(t *testing.T) {
+	folder := t.TempDir()
+	b := againBench(t, folder, hangs("x"), nil).serve()
+	resp := b.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async")
+	id := resp.Header.Get("X-Run-Id")
+	for attempt := 1; attempt <= maxAttempts; attempt++ {
+		eventually(t, "the model is asked", func() bool { return b.model.calls.Load() == 1 })
+		folder = b.crashed()
+		b.down()
+		b = againBench(t, folder, hangs("x"), nil).serve()
+	}
+	d := readDocument(t, b.do("GET", "/v1/runs/"+id, ""))
+	if d.Status != statusInterrupted || !strings.Contains(d.Errors[0].Message, "begun 3 times") || b.model.calls.Load() != 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// FT-21: who is told to go leaves what was cut off to the next server, and that is no crash, however often it happens.
+func TestARunThatADrainHasCutOffIsRunAgain(t *testing.T) {
+	folder := t.TempDir()
+	b := againBench(t, folder, hangs("x"), nil).serve()
+	id := b.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async").Header.Get("X-Run-Id")
+	other := b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"x"}}`, "Prefer: respond-async").Header.Get("X-Run-Id")
+	for range 2 * maxAttempts {
+		eventually(t, "the models are asked", func() bool { return b.model.calls.Load() > 0 })
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := b.s.Drain(over); err != nil {
+			t.Fatal(err)
+		}
+		b.down()
+		b = againBench(t, folder, hangs("x"), nil).serve()
+	}
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning {
+		t.Errorf("%+v", d)
+	}
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+other, "")); d.Status != statusInterrupted {
+		t.Errorf("%+v", d)
+	}
+	b.down()
+	b = againBench(t, folder, tells("done"), nil).serve()
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != statusCompleted || string(d.Result) != `{"answer":"done"}` {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestWhatCannotBeRunAgainEndsAsInterrupted(t *testing.T) {
+	for name, edit := range map[string]func(*Options){
+		"the workflow is gone": func(o *Options) { o.Workflows = new(flow.Registry) },
+		"it says restart no more": func(o *Options) {
+			w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nbots: {writer: {format: text}}\n"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Workflows.Register(w)
+		},
+		"its input does not fit any more": func(o *Options) {
+			w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nrestart: true\ninput: {required: [z], properties: {z: {type: string}}}\nbots: {writer: {format: text}}\n"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Workflows.Register(w)
+		},
+		"it is too old": func(o *Options) { o.KeyRetention = time.Nanosecond },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := againBench(t, t.TempDir(), hangs("made"), nil).serve()
+			id := b.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async").Header.Get("X-Run-Id")
+			eventually(t, "it has made something", func() bool {
+				return strings.Contains(string(readDocument(t, b.do("GET", "/v1/runs/"+id, "")).Result), "made")
+			})
+			folder := b.crashed()
+			b.down()
+			b = againBench(t, folder, tells("no"), edit).serve()
+			d := readDocument(t, b.do("GET", "/v1/runs/"+id, ""))
+			if d.Status != statusInterrupted || string(d.Result) != `{"answer":"made"}` || len(d.Errors) != 1 || b.model.calls.Load() != 0 {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+}
+
+// What stood beside the document of the attempt before is taken back, too, from those who have it.
+func TestANewAttemptTakesBackWhatStoodBesideTheDocument(t *testing.T) {
+	r := &again{beside: []byte(`{"answer/$tools":{"0":{"id":"x"}},"$reasoning_context":"hm"}`)}
+	tb := goingRun(nil, 1).tube
+	r.reset(tb)
+	if _, beside := tb.Snapshot(false); string(beside) != `{"$reasoning_context":null,"answer/$tools":null}` {
+		t.Errorf("%s", beside)
+	}
+}

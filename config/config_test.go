@@ -448,3 +448,36 @@ func FuzzFile(f *testing.F) {
 		}
 	})
 }
+
+// SE-06
+func TestKeysAreNeverShown(t *testing.T) {
+	const one, two = "ann:the-first-secret-of-20-letters:user", "bob:another-secret-of-20-letters:admin"
+	for name, tt := range map[string]struct {
+		file    string
+		environ []string
+	}{
+		"environment": {"", []string{"LINGSERVE_API_KEYS=" + one + ", " + two}},
+		"file":        {"auth:\n  keys:\n    - " + one + "\n    - " + two + "\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := mustLoad(t, tt.file, tt.environ)
+			if len(c.Auth.Keys) != 2 || c.Auth.Keys[1].Reveal() != two || !c.Auth.On() {
+				t.Fatalf("%d keys", len(c.Auth.Keys))
+			}
+			var b strings.Builder
+			if err := c.Print(&b); err != nil {
+				t.Fatal(err)
+			}
+			if text := b.String() + fmt.Sprintf("%v %+v %#v", c.Auth, c.Auth, c.Auth); strings.Contains(text, "secret-of") || !strings.Contains(b.String(), `keys: ["********"]`) {
+				t.Errorf("%s", b.String())
+			}
+			c.Addr = "0.0.0.0:8080"
+			if err := c.CheckListen(); err != nil {
+				t.Errorf("with keys, any address may be listened on: %v", err)
+			}
+		})
+	}
+	if _, err := Load(nil, []string{"LINGSERVE_CONFIG=", "LINGSERVE_API_KEYS=ann:the-first-secret-of-20-letters:king"}); err == nil || strings.Contains(err.Error(), "secret-of") {
+		t.Errorf("%v", err)
+	}
+}

@@ -55,8 +55,8 @@ func (s Setting) yaml(c *Config) string {
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	}
-	if text := s.text(c); text == "" && s.isList() {
-		return "[]"
+	if s.isList() { // of secrets: how many there are is nobody's business either
+		return strings.Replace("["+quote(s.text(c), true)+"]", `""`, "", 1)
 	}
 	return quote(s.text(c), s.isText())
 }

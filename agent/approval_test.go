@@ -283,7 +283,8 @@ func TestAConfigurationOverridesWhatToolsAsk(t *testing.T) {
 
 // AG-41
 func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
-	var qs questions
+	a := new(Agent)
+	qs := &a.questions
 	q := qs.ask(Question{Session: "s", Turn: "t", Call: "c", Role: tool.Operator})
 	for name, test := range map[string]struct {
 		answer Answer
@@ -298,6 +299,9 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 		if err := qs.take(test.answer); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if n := a.Waiting(); n != 1 {
+		t.Errorf("%d wait", n)
 	}
 	if !qs.close(q) || qs.close(q) {
 		t.Error("a question can be closed once")

@@ -811,3 +811,48 @@ func TestEventsEndWithTheContextsCause(t *testing.T) {
 		t.Error("ended without an error")
 	})
 }
+
+func TestTheFirstPieceOfTheDocumentIsToldOnce(t *testing.T) {
+	calls := 0
+	tb := tube.New("run", &tube.Options{Document: newDocument, First: func() { calls++ }})
+	send := func(e tube.Event, want int) {
+		t.Helper()
+		if _, err := tb.Send(e); err != nil {
+			t.Fatal(err)
+		}
+		if calls != want {
+			t.Errorf("told %d times, expected %d", calls, want)
+		}
+	}
+	send(named("started", "{}"), 0)
+	send(done("a"), 0)
+	send(text("a", "x"), 1)
+	send(set("b", "1"), 1)
+	_ = tb.Close("completed")
+	_ = tube.New("run", &tube.Options{Document: newDocument, First: func() { calls++ }}).Close("failed")
+	if calls != 1 {
+		t.Errorf("told %d times, of runs that made nothing, too", calls)
+	}
+}
+
+func TestAReaderCountsHowOftenItFellBehind(t *testing.T) {
+	tb := newTube(4 << 10)
+	late, fast := tb.NewReader(0), tb.NewReader(0)
+	asked := tb.SnapshotReader()
+	for range 3 {
+		for range 100 {
+			if _, err := tb.Send(text("a", strings.Repeat("x", 100))); err != nil {
+				t.Fatal(err)
+			}
+			for range fast.Waiting() {
+			}
+		}
+		for range late.Waiting() {
+		}
+	}
+	for range asked.Waiting() {
+	}
+	if late.Snapshots() != 3 || fast.Snapshots() != 0 || asked.Snapshots() != 0 {
+		t.Errorf("late %d, fast %d, asked %d", late.Snapshots(), fast.Snapshots(), asked.Snapshots())
+	}
+}

@@ -3,6 +3,7 @@ package memory_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/memory"
@@ -50,5 +51,37 @@ func TestAStoreThatIsFullTakesNothingAndLosesNothing(t *testing.T) { // TA-65
 	}
 	if _, err := s.Append(ctx, "b", tape.Batch{Create: true, Entries: e}); err != nil {
 		t.Errorf("after a deletion: %v", err)
+	}
+}
+
+// counter is an observer that adds up.
+type counter struct {
+	entries, refused int
+	bytes            int64
+}
+
+func (c *counter) Appended(entries int, bytes int64, err error) {
+	if err != nil {
+		c.refused++
+		return
+	}
+	c.entries += entries
+	c.bytes += bytes
+}
+
+func (c *counter) Synced(time.Duration, error) { panic("there is no disk") }
+
+func TestAnObserverIsToldWhatIsAppended(t *testing.T) {
+	var c counter
+	s := memory.New(&memory.Options{MaxBytes: 2000, Observer: &c})
+	for range 20 {
+		_, _ = s.Append(t.Context(), "a", tape.Batch{Create: c.entries == 0, Entries: []tape.Entry{tape.NewMessage("user", "hello")}})
+	}
+	info, err := s.Info(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(c.entries) != info.Entries || c.bytes != info.Bytes || c.entries+c.refused != 20 || c.refused == 0 {
+		t.Errorf("got %+v of %+v", c, info)
 	}
 }

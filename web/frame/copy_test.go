@@ -345,3 +345,36 @@ func TestAnEncoderMaySaySomethingBeforeTheFirstEvent(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatIsWrittenIsTold(t *testing.T) {
+	tb := newTube()
+	for range 3000 {
+		if _, err := tb.Send(text("a", "0123456789012345678901234567890123456789")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = tb.Close("completed")
+	var out bytes.Buffer
+	writes, events, size := 0, 0, 0
+	o := frame.Options{Format: frame.SSE, Wrote: func(e, n int) { writes++; events += e; size += n }}
+	if err := frame.Copy(t.Context(), flushed{&out}, runID, tb.NewReader(0), o); err != nil {
+		t.Fatal(err)
+	}
+	if events != 3001 || size != out.Len() || writes < 2 {
+		t.Errorf("told of %d events and %d bytes in %d writes, of %d bytes", events, size, writes, out.Len())
+	}
+	// What was not taken is not told.
+	events = 0
+	if err := frame.Copy(t.Context(), refusing{}, runID, tb.NewReader(0), o); err == nil || events != 0 {
+		t.Errorf("told of %d events that nobody took, %v", events, err)
+	}
+}
+
+type flushed struct{ *bytes.Buffer }
+
+func (flushed) Flush() error { return nil }
+
+type refusing struct{}
+
+func (refusing) Write([]byte) (int, error) { return 0, errors.New("gone") }
+func (refusing) Flush() error              { return nil }

@@ -67,8 +67,8 @@ func TestTheExampleOfSettingsIsOne(t *testing.T) {
 		part = regexp.MustCompile(`(?m)^# `).ReplaceAllString(part, "")
 		load(t, regexp.MustCompile(`\{file: [^}]+\}`).ReplaceAllString(part, "sk-1"))
 	}
-	if n != 3 {
-		t.Errorf("it shows %d things that can be set, want 3", n)
+	if n != 5 {
+		t.Errorf("it shows %d things that can be set, want 5", n)
 	}
 }
 

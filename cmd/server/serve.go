@@ -27,8 +27,8 @@ import (
 )
 
 const aboutServe = `Serves the workflows over HTTP until it gets SIGTERM or ctrl-C; then running work may end within the grace period, and
-what does not is broken off so that its callers come back. A second signal ends at once. SIGHUP reloads the workflows, and
-who may talk on channels.
+what does not is broken off so that its callers come back. A second signal ends at once. SIGHUP reloads the workflows,
+keys, certificates, and who may talk on channels.
 `
 
 func serveCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
@@ -63,5 +64,33 @@ func BenchmarkResume(b *testing.B) {
 			b.Fatal(n, err)
 		}
 		resp.Body.Close()
+	}
+}
+
+// BenchmarkDoor is what it costs to find out who asks, beside a request that does next to nothing.
+func BenchmarkDoor(b *testing.B) {
+	k := newKeyring(b, "ann:user")
+	hosts, err := access.NewHosts([]string{"chat.example.com"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	limits := access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 1 << 30}})
+	for name, a := range map[string]Access{
+		"open": {}, "keys": {Door: k.door}, "everything": {Door: k.door, Hosts: hosts, Limits: limits, Wrong: limits},
+	} {
+		b.Run(name, func(b *testing.B) {
+			be := newBench(b, func(o *Options) { o.Log, o.Access, o.AccessLog = nil, a, AccessLogOff })
+			defer be.s.Close()
+			req, err := http.NewRequest("GET", "http://chat.example.com/v1/runs/"+newRunID(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			_, value, _ := strings.Cut(k.bearer["ann"], ": ")
+			req.Header.Set("Authorization", value)
+			b.ReportAllocs()
+			for b.Loop() {
+				be.s.Handler().ServeHTTP(&discard{http.Header{}}, req)
+			}
+		})
 	}
 }

@@ -333,7 +333,7 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, base string, work
 	if len(channels) > 0 {
 		fmt.Fprintf(&b, "  channels   %s\n", strings.Join(channels, ", "))
 	}
-	if try := tryLine(base, workflows); try != "" {
+	if try := tryLine(base, c.Auth.On(), workflows); try != "" {
 		fmt.Fprintf(&b, "  try        %s\n", try)
 	}
 	fmt.Fprintln(&b)
@@ -353,7 +353,7 @@ func reachable(addr net.Addr) string {
 }
 
 // tryLine is a command that works when it is pasted into a terminal.
-func tryLine(base string, workflows *flow.Registry) string {
+func tryLine(base string, keyed bool, workflows *flow.Registry) string {
 	const question = "Why is the sky blue?"
 	input, _ := json.Marshal(question)
 	var first string
@@ -367,5 +367,9 @@ func tryLine(base string, workflows *flow.Registry) string {
 		return ""
 	}
 	query := "workflow=" + url.QueryEscape(first) + "&input=" + url.QueryEscape(question) + "&format=jsonl"
-	return "curl -N '" + base + "/v1/runs?" + query + "'"
+	key := ""
+	if keyed {
+		key = `-H "Authorization: Bearer $` + config.ClientKey + `" `
+	}
+	return "curl -N " + key + "'" + base + "/v1/runs?" + query + "'"
 }

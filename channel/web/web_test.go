@@ -351,3 +351,62 @@ func BenchmarkRun(b *testing.B) {
 		}
 	}
 }
+
+// CH-151
+func TestANameIsFoundInItsKeyByItsOwnerAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.StringOfN(rapid.SampledFrom([]rune("ab#:~@!%2 é")), 1, 6, -1), rapid.StringN(1, 40, 120))
+		alice, bob, name := text.Draw(t, "principal"), text.Draw(t, "other principal"), text.Draw(t, "name")
+		key := web.SessionKey(alice, name)
+		if got, ok := web.SessionName(alice, key); !ok || got != name {
+			t.Fatalf("%q of %q is told as %q, %v", name, alice, got, ok)
+		}
+		if !strings.HasPrefix(key, web.SessionPrefix(alice)) {
+			t.Fatalf("%q does not begin with %q", key, web.SessionPrefix(alice))
+		}
+		if got, ok := web.SessionName(bob, key); ok && bob != alice {
+			t.Fatalf("%q of %q is %q to %q", name, alice, got, bob)
+		}
+		if bob != alice && strings.HasPrefix(key, web.SessionPrefix(bob)) {
+			t.Fatalf("%q of %q is listed for %q", key, alice, bob)
+		}
+	})
+	if got, ok := web.SessionName("", "web:ann#s"); !ok || got != "web:ann#s" {
+		t.Errorf("%q %v", got, ok)
+	}
+	if _, ok := web.SessionName("ann", web.SessionKey("ann", strings.Repeat("x", 600))); ok {
+		t.Error("a key that is a hash has no name")
+	}
+}
+
+func TestNoListGivesAPrincipalMoreThanItsKeyDoes(t *testing.T) {
+	admins := []string{"ann"}
+	for name, tt := range map[string]struct {
+		place   channel.Place
+		role    tool.Role
+		want    tool.Role
+		command bool
+	}{
+		"as the key says":                    {channel.Place{}, tool.Operator, tool.Operator, true},
+		"a list says more":                   {channel.Place{Admins: admins}, tool.User, tool.User, true},
+		"a list says less":                   {channel.Place{Users: admins}, tool.Admin, tool.Admin, true},
+		"only those of the lists":            {channel.Place{CommandMode: channel.CommandsAuthorizers}, tool.Admin, tool.User, false},
+		"of the lists, no more than the key": {channel.Place{CommandMode: channel.CommandsAuthorizers, Admins: admins}, tool.Operator, tool.Operator, true},
+		"nobody":                             {channel.Place{CommandMode: channel.CommandsOff}, tool.Admin, tool.User, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d dispatched
+			m := web.Message{Principal: "ann", Role: tt.role, Session: "s", Run: "r", Agent: "a", Text: ",help", Dispatch: d.to}
+			_, err := web.Run(t.Context(), kernelWith(t, tt.place), &m)
+			if d.turn == nil {
+				if tt.command || err != nil {
+					t.Fatalf("no turn: %v", err)
+				}
+				return
+			}
+			if c := d.turn.Context; c.Role != tt.want || c.CommandAuthorized != tt.command {
+				t.Errorf("speaks as %v, commands: %v", c.Role, c.CommandAuthorized)
+			}
+		})
+	}
+}

@@ -1,0 +1,385 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/codes"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// spans are those of a server.
+type spans struct {
+	t testing.TB
+	*tracetest.InMemoryExporter
+	provider *sdk.TracerProvider
+}
+
+func newSpans(t testing.TB, options ...sdk.TracerProviderOption) *spans {
+	s := &spans{t: t, InMemoryExporter: tracetest.NewInMemoryExporter()}
+	s.provider = sdk.NewTracerProvider(append(options, sdk.WithSyncer(s))...)
+	return s
+}
+
+// tree waits for so many spans and writes them below each other as they began, with these attributes.
+func (s *spans) tree(n int, attributes ...string) string {
+	s.t.Helper()
+	eventually(s.t, fmt.Sprintf("there are %d spans", n), func() bool { return len(s.GetSpans()) >= n })
+	all := s.GetSpans()
+	known := map[trace.SpanID]bool{}
+	for _, one := range all {
+		known[one.SpanContext.SpanID()] = true
+	}
+	var b strings.Builder
+	var show func(parent trace.SpanID, depth int)
+	show = func(parent trace.SpanID, depth int) {
+		var list []tracetest.SpanStub
+		for _, one := range all {
+			of := one.Parent.SpanID()
+			if !known[of] {
+				of = trace.SpanID{}
+			}
+			if of == parent {
+				list = append(list, one)
+			}
+		}
+		slices.SortStableFunc(list, func(a, b tracetest.SpanStub) int {
+			return cmp.Or(a.StartTime.Compare(b.StartTime), cmp.Compare(a.Name, b.Name))
+		})
+		for _, one := range list {
+			b.WriteString(strings.Repeat("  ", depth) + one.Name)
+			for _, a := range one.Attributes {
+				if slices.Contains(attributes, string(a.Key)) {
+					fmt.Fprintf(&b, " %s=%s", a.Key, a.Value.Emit())
+				}
+			}
+			for _, e := range one.Events {
+				fmt.Fprintf(&b, " (%s)", e.Name)
+			}
+			if one.Status.Code == codes.Error {
+				b.WriteString(" ERROR")
+			}
+			b.WriteString("\n")
+			show(one.SpanContext.SpanID(), depth+1)
+		}
+	}
+	show(trace.SpanID{}, 0)
+	return b.String()
+}
+
+// root is the first of the spans that have none of the others above it.
+func (s *spans) root(name string) tracetest.SpanStub {
+	s.t.Helper()
+	for _, one := range s.GetSpans() {
+		if one.Name == name {
+			return one
+		}
+	}
+	s.t.Fatalf("there is no %s", name)
+	return tracetest.SpanStub{}
+}
+
+const (
+	parent   = "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	parentID = "0af7651916cd43dd8448eb211c80319c"
+)
+
+func TestARunIsATrace(t *testing.T) {
+	s := newSpans(t)
+	b := newBench(t, func(o *Options) { o.Tracer = s.provider }).serve()
+	d := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"why"}}`))
+	want := `invoke_workflow chat lingserve.run.status=completed
+  invoke_agent writer lingserve.bot.root=article
+    chat story gen_ai.provider.name=test lingserve.attempt=1 gen_ai.response.model=story gen_ai.usage.input_tokens=4 gen_ai.usage.output_tokens=6 (gen_ai.first_token)
+`
+	if got := s.tree(3, "lingserve.run.status", "lingserve.bot.root", "gen_ai.provider.name", "lingserve.attempt", "gen_ai.response.model",
+		"gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"); got != want {
+		t.Errorf("%s", got)
+	}
+	root := s.root("invoke_workflow chat")
+	if root.Parent.IsValid() || root.SpanKind != trace.SpanKindServer {
+		t.Errorf("%+v", root)
+	}
+	if line := "trace_id"; strings.Contains(b.log.String(), line) {
+		t.Error("a handler that knows nothing of traces has told of one") // that is package telemetry's
+	}
+	if text := fmt.Sprintf("%+v", s.GetSpans()); strings.Contains(text, "Light is scattered") || strings.Contains(text, "why") || d.Run == "" {
+		t.Error("what was said is in a span")
+	}
+}
+
+func TestARunIsBelowTheTraceOfWhoeverAsksForIt(t *testing.T) {
+	for _, row := range []struct {
+		name, header string
+		options      []sdk.TracerProviderOption
+		spans        int
+		below        bool
+	}{
+		{"it is kept", parent, nil, 3, true},
+		{"its caller does not keep it", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", nil, 0, false},
+		{"and callers are not asked", "Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", []sdk.TracerProviderOption{sdk.WithSampler(sdk.AlwaysSample())}, 3, true},
+		{"rubbish", "Traceparent: 00-" + strings.Repeat("z", 32) + "-b7ad6b7169203331-01", nil, 3, false},
+		{"a version that nobody knows", "Traceparent: ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", nil, 3, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newSpans(t, row.options...)
+			b := newBench(t, func(o *Options) { o.Tracer = s.provider }).serve()
+			readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"why"}}`, row.header))
+			if row.spans == 0 {
+				b.down()
+				if n := len(s.GetSpans()); n != 0 {
+					t.Errorf("%d spans", n)
+				}
+				return
+			}
+			s.tree(row.spans)
+			root := s.root("invoke_workflow chat")
+			if below := root.Parent.IsRemote() && root.SpanContext.TraceID().String() == parentID; below != row.below {
+				t.Errorf("below: %v, %+v", below, root.Parent)
+			}
+		})
+	}
+}
+
+func TestARequestThatFindsItsRunIsLinkedToIt(t *testing.T) {
+	s := newSpans(t)
+	b := newBench(t, func(o *Options) { o.Tracer = s.provider }).serve()
+	const body = `{"workflow":"chat","input":{"question":"why"}}`
+	d := readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k"))
+	s.tree(3)
+	if again := readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k", parent)); again.Run != d.Run {
+		t.Fatalf("%s is not %s", again.Run, d.Run)
+	}
+	readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k")) // is in no trace, so there is nothing to tell
+	s.tree(4)
+	attach, run := s.root("attach chat"), s.root("invoke_workflow chat")
+	if attach.SpanContext.TraceID().String() != parentID || len(attach.Links) != 1 || attach.Links[0].SpanContext.SpanID() != run.SpanContext.SpanID() {
+		t.Errorf("%+v", attach)
+	}
+	if n := len(s.GetSpans()); n != 4 {
+		t.Errorf("%d spans", n)
+	}
+}
+
+// withModels lets an agent ask by the registry, and turns know its errors, as in a server.
+func withModels(s *spans) func(*Options, *agent.Options) {
+	return func(o *Options, ao *agent.Options) {
+		o.Tracer, ao.Models = s.provider, o.Models
+		o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Log: o.Log, Code: func(err error) string {
+			if e, ok := errors.AsType[*adapter.Error](err); ok {
+				return e.Code
+			}
+			return ""
+		}})
+	}
+}
+
+func TestATurnIsInTheTraceOfItsRun(t *testing.T) {
+	for _, row := range []struct{ say, more, want string }{
+		{"use weather", "", `run assistant
+  invoke_agent assistant
+    chat talk (gen_ai.first_token)
+    execute_tool weather
+    chat talk (gen_ai.first_token)
+`},
+		{"use broken", "", `run assistant
+  invoke_agent assistant
+    chat talk (gen_ai.first_token)
+    execute_tool broken error.type=failed ERROR
+    chat talk (gen_ai.first_token)
+`},
+		{"use nothing-of-the-kind", "", `run assistant
+  invoke_agent assistant
+    chat talk (gen_ai.first_token)
+    execute_tool unknown error.type=unknown_tool ERROR
+    chat talk (gen_ai.first_token)
+`},
+		{"use danger", "", `run assistant
+  invoke_agent assistant
+    chat talk (gen_ai.first_token)
+    execute_tool danger error.type=denied (lingserve.approval.asked) (lingserve.approval.answered) ERROR
+    chat talk (gen_ai.first_token)
+`},
+	} {
+		t.Run(row.say, func(t *testing.T) {
+			s := newSpans(t)
+			a := newAgentBench(t, withModels(s))
+			a.serve()
+			readDocument(t, a.say(row.say, row.more, parent))
+			if got := s.tree(strings.Count(row.want, "\n"), "error.type"); got != row.want {
+				t.Errorf("%s", got)
+			}
+			for _, name := range []string{"run assistant", "invoke_agent assistant"} {
+				one := s.root(name)
+				if one.SpanContext.TraceID().String() != parentID || !hasAttribute(one, "gen_ai.conversation.id", tape.Tag("s")) {
+					t.Errorf("%+v", one)
+				}
+			}
+			if text := fmt.Sprintf("%+v", s.GetSpans()); strings.Contains(text, "clear <") || strings.Contains(text, "out of order") ||
+				strings.Contains(text, "A tool helps") || strings.Contains(text, "nothing-of-the-kind") {
+				t.Error("what was said is in a span")
+			}
+		})
+	}
+}
+
+func hasAttribute(s tracetest.SpanStub, key, value string) bool {
+	for _, a := range s.Attributes {
+		if string(a.Key) == key && a.Value.Emit() == value {
+			return true
+		}
+	}
+	return false
+}
+
+func TestATurnThatFailsSaysSoInItsTraceAndOnceInTheLog(t *testing.T) {
+	s := newSpans(t)
+	a := newAgentBench(t, withModels(s))
+	a.serve()
+	readProblem(t, a.say("fail", ""))
+	want := `run assistant error.type=upstream_auth ERROR
+  invoke_agent assistant error.type=upstream_auth ERROR
+    chat talk error.type=upstream_auth ERROR
+`
+	if got := s.tree(3, "error.type"); got != want {
+		t.Errorf("%s", got)
+	}
+	eventually(t, "the log has the run's end", func() bool { return strings.Contains(a.log.String(), `msg="run ended"`) })
+	a.down()
+	if log := a.log.String(); strings.Count(log, "level=ERROR") != 1 || strings.Contains(log, "level=WARN") {
+		t.Errorf("expected one line that somebody must act on:\n%s", log)
+	}
+}
+
+func TestAWorkflowThatFailsHasOneLineOfItsLevel(t *testing.T) {
+	for code, level := range map[string]string{
+		adapter.CodeAuth: "ERROR", adapter.CodeUnavailable: "WARN", adapter.CodeTimeout: "WARN", adapter.CodeInvalid: "INFO", "": "ERROR",
+	} {
+		t.Run(code, func(t *testing.T) {
+			b := newBench(t, nil)
+			b.model.say = func(context.Context, string, adapter.Request, func(string) bool) error {
+				if code == "" {
+					panic("broken")
+				}
+				return &adapter.Error{Code: code, Message: "it failed"}
+			}
+			b.serve()
+			readProblem(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"why"}}`))
+			eventually(t, "the log has the run's end", func() bool { return strings.Contains(b.log.String(), `msg="run ended"`) })
+			log := b.log.String()
+			failed, warned := strings.Count(log, "level=ERROR"), strings.Count(log, "level=WARN")
+			if want := map[string][2]int{"ERROR": {1, 0}, "WARN": {0, 1}, "INFO": {0, 0}}[level]; want != [2]int{failed, warned} {
+				t.Errorf("%d errors, %d warnings:\n%s", failed, warned, log)
+			}
+		})
+	}
+}
+
+// A message that another turn has taken, and one that nobody takes, leave no span open.
+func TestAMessageWithoutARunOfItsOwnHasASpanThatEnds(t *testing.T) {
+	s := newSpans(t)
+	a := newAgentBench(t, withModels(s))
+	a.serve()
+	first := a.say("wait", "", asEvents)
+	<-a.talk.waits
+	second := a.say("also this", `,"on_busy":"steer"`, asEvents)
+	if p := readProblem(t, a.say("next", `,"on_busy":"reject"`)); p.Status != http.StatusConflict {
+		t.Fatalf("%+v", p)
+	}
+	a.talk.goOn <- struct{}{}
+	named(t, first)
+	named(t, second)
+	got := s.tree(6, "lingserve.steered", "error.type", "lingserve.run.status")
+	for _, want := range []string{
+		"run assistant lingserve.run.status=completed\n", "run assistant error.type=conflict ERROR\n", "run assistant lingserve.steered=true\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s:\n%s", want, got)
+		}
+	}
+}
+
+func TestAWorkflowInASessionIsBelowItsTurn(t *testing.T) {
+	s := newSpans(t)
+	a := newAgentBench(t, withModels(s))
+	a.serve()
+	readDocument(t, a.do("POST", "/v1/runs", `{"workflow":"chat","session":"s","input":{"question":"{\"a\":1}"}}`))
+	want := "invoke_workflow chat\n  turn\n    invoke_agent writer\n      chat talk (gen_ai.first_token)\n"
+	if got := s.tree(4); got != want {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestARunThatIsCanceledHasNotFailed(t *testing.T) {
+	s := newSpans(t)
+	b := newBench(t, func(o *Options) { o.Tracer = s.provider })
+	began := make(chan struct{})
+	b.model.say = func(ctx context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
+		yield(`{"a":"`)
+		close(began)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	b.serve()
+	resp := b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"why"}}`, "Prefer: respond-async")
+	<-began
+	b.do("POST", resp.Header.Get("Location")+"/cancel", "")
+	want := `invoke_workflow chat lingserve.canceled=true
+  invoke_agent writer lingserve.canceled=true
+    chat story lingserve.canceled=true (gen_ai.first_token)
+`
+	if got := s.tree(3, "lingserve.canceled", "error.type"); got != want {
+		t.Errorf("%s", got)
+	}
+}
+
+// What is traced costs nothing where nobody traces: compare "off" with what there was before, and "kept" and "dropped" with it.
+func BenchmarkTracedRun(b *testing.B) {
+	for _, row := range []struct {
+		name   string
+		tracer func() trace.TracerProvider
+	}{
+		{"off", func() trace.TracerProvider { return nil }},
+		{"dropped", func() trace.TracerProvider { return sdk.NewTracerProvider(sdk.WithSampler(sdk.NeverSample())) }},
+		{"kept", func() trace.TracerProvider { return sdk.NewTracerProvider(sdk.WithBatcher(nowhere{})) }},
+	} {
+		b.Run(row.name, func(b *testing.B) {
+			bench := newBench(b, func(o *Options) {
+				o.Tracer, o.Log = row.tracer(), nil
+				o.MemoryOfEnded = 1
+			})
+			defer bench.s.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				sp, p := bench.s.prepare(access.Principal{}, &ask{Workflow: "chat", Input: []byte(`{"question":"why"}`)})
+				if p != nil {
+					b.Fatal(p)
+				}
+				r, _, p := bench.s.runs.start(sp)
+				if p != nil {
+					b.Fatal(p)
+				}
+				<-r.done
+			}
+		})
+	}
+}
+
+type nowhere struct{}
+
+func (nowhere) ExportSpans(context.Context, []sdk.ReadOnlySpan) error { return nil }
+func (nowhere) Shutdown(context.Context) error                        { return nil }

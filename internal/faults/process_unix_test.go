@@ -136,7 +136,7 @@ func idleStreams(t *testing.T, id string) {
 		t.Skipf("%d streams take %d files, and %d may be open", n, 3*n/2+500, limit)
 	}
 	keepAlive := time.Duration(size(800, 10_000)) * time.Millisecond
-	s := serve(t, serving{args: append([]string{"--run-max", "20000", "--http-keepalive", keepAlive.String(), "--upstream-first-token", "0", "--upstream-idle", "0", "--upstream-connect", "0", "--limit-upstream", "0"}, brief...)})
+	s := serve(t, serving{args: append([]string{"--run-max", "20000", "--limit-connections", "15000", "--http-keepalive", keepAlive.String(), "--upstream-first-token", "0", "--upstream-idle", "0", "--upstream-connect", "0", "--limit-upstream", "0"}, brief...)})
 	warm(s)
 	before := s.footing()
 	var begun, alive, broken atomic.Int64
@@ -354,11 +354,11 @@ func slam(t *testing.T, id string) {
 // abandoned has event sources as pages leave them: some do not read any more and stay, some come back after the end, again and again,
 // as browsers do until they are told to stop.
 func abandoned(t *testing.T, id string) {
-	n := size(40, 2000)
+	n := size(40, 1000)
 	if limit := files(uint64(2*n + 500)); limit < uint64(2*n+500) {
 		t.Skipf("%d streams take %d files, and %d may be open", n, 2*n+500, limit)
 	}
-	s := serve(t, serving{args: append([]string{"--http-write-timeout", "1s", "--http-keepalive", "100ms"}, brief...)})
+	s := serve(t, serving{args: []string{"--http-write-timeout", "1s", "--http-keepalive", "1s", "--run-retention", "20s", "--run-ended-memory", "1MiB"}})
 	warm(s)
 	before := s.footing()
 	get := func(query, last string) string {
@@ -469,7 +469,7 @@ func noFiles(t *testing.T, id string) {
 // littleMemory asks for many large documents at once of a process that has little memory: it refuses what is too much, and lives.
 func littleMemory(t *testing.T, id string) {
 	const limit = 192 << 20
-	n, each, atOnce := size(8, 100), size(1<<20, 4<<20), size(4, 24)
+	n, each, atOnce := size(8, 300), 1<<20, size(4, 64)
 	group, held := memoryGroup(t, limit)
 	by := []string{"sh", "-c", "echo $$ > " + group + `/cgroup.procs && exec "$@"`, "sh"}
 	how := "a cgroup with memory.limit_in_bytes, and GOMEMLIMIT"

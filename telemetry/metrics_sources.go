@@ -31,9 +31,9 @@ type sources struct {
 	of  atomic.Pointer[Sources]
 	all []*prometheus.Desc
 
-	draining, overloaded, endedRuns, endedBytes     *prometheus.Desc
-	turnsRunning, turnsWaiting, turnsRefused        *prometheus.Desc
-	approvals, slots, slotsRefused, journal, outbox *prometheus.Desc
+	draining, overloaded, endedRuns, endedBytes, connections, turnedAway *prometheus.Desc
+	turnsRunning, turnsWaiting, turnsRefused                             *prometheus.Desc
+	approvals, slots, slotsRefused, journal, outbox                      *prometheus.Desc
 }
 
 // sourceTimeout keeps the metrics from hanging with a store that hangs.
@@ -59,6 +59,8 @@ func (s *sources) make(m *Metrics) {
 	s.outbox = desc(channel.MetricOutboxPending, "gauge", "Blocks that wait to be sent to channels.", "channel")
 	s.endedRuns = desc("ended_runs", "gauge", "Runs that have ended and can still be attached to, by the place where they are: memory or disk.", "place")
 	s.endedBytes = desc("ended_runs_bytes", "gauge", "What runs that have ended take up, by place.", "place")
+	s.connections = desc("connections", "gauge", "Connections of clients that are open.")
+	s.turnedAway = desc("connections_turned_away_total", "counter", "Connections that were closed at once, since there were far too many; those a little over the limit get a refusal.")
 	s.overloaded = desc("overloaded", "gauge", "Is 1 while the server is at this limit and refuses what needs more of it: memory, disk, runs or streams.", "limit")
 	s.draining = desc("draining", "gauge", "Is 1 while the server shuts down.")
 	m.registry.MustRegister(s)
@@ -85,6 +87,8 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 	}
 	if of.Server != nil {
 		l := of.Server()
+		gauge(s.connections, float64(l.Connections))
+		count(s.turnedAway, l.TurnedAway)
 		gauge(s.draining, one(l.Draining))
 		at := map[string]bool{}
 		for _, limit := range l.Overloaded {

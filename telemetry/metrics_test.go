@@ -31,7 +31,7 @@ func worked() *Metrics {
 	m := NewMetrics("v1.2.3", "abcdef", known)
 	m.Watch(Sources{
 		Server: func() web.Load {
-			return web.Load{Overloaded: []string{"memory"}, InMemory: 2, MemoryBytes: 8192, OnDisk: 3, DiskBytes: 4096}
+			return web.Load{Connections: 7, TurnedAway: 6, Overloaded: []string{"memory"}, InMemory: 2, MemoryBytes: 8192, OnDisk: 3, DiskBytes: 4096}
 		},
 		Lanes: func() turn.Lanes {
 			return turn.Lanes{Running: 1, Waiting: 2, Refused: turn.Refusals{Busy: 3, Full: 4, Draining: 5}}
@@ -159,6 +159,8 @@ func TestWhatHappensIsCounted(t *testing.T) {
 		"lingserve_ended_runs_bytes{place=memory}":                                                  8192,
 		"lingserve_overloaded{limit=memory}":                                                        1,
 		"lingserve_overloaded{limit=streams}":                                                       0,
+		"lingserve_connections{}":                                                                   7,
+		"lingserve_connections_turned_away_total{}":                                                 6,
 		"lingserve_draining{}":                                                                      0,
 	} {
 		if value, ok := got[series]; !ok || value != want {

@@ -32,16 +32,6 @@ type note struct {
 	reason  string // a word that says why it was refused
 }
 
-type noteKey struct{}
-
-// noteOf is the note of the request with this context. There always is one, if only one that nobody reads.
-func noteOf(ctx context.Context) *note {
-	if n, ok := ctx.Value(noteKey{}).(*note); ok {
-		return n
-	}
-	return new(note)
-}
-
 // refused notes why a request gets this answer. w may stand around the recorder.
 func refused(w http.ResponseWriter, reason string) {
 	for {
@@ -66,19 +56,16 @@ func (p *problem) why() string {
 	return p.reason
 }
 
-// within is a request's context: it knows the note, and where the router writes which route it has taken. One value for both, and
-// no allocation for either.
+// within is a request's context: it knows where the router writes which route it has taken, so that this can be read when the request has
+// ended. It is a part of the recorder, and no allocation of its own.
 type within struct {
 	context.Context
 	rec *recorder
 }
 
 func (c *within) Value(key any) any {
-	switch key {
-	case any(chi.RouteCtxKey):
+	if key == any(chi.RouteCtxKey) {
 		return &c.rec.taken
-	case any(noteKey{}):
-		return &c.rec.note
 	}
 	return c.Context.Value(key)
 }
@@ -96,8 +83,8 @@ type recorder struct {
 	context within
 }
 
-// request lets the router and everything behind it write down what they know of a request.
-func (rec *recorder) request(r *http.Request, ctx context.Context) *http.Request {
+// request lets the router write down which route a request takes.
+func (rec *recorder) request(ctx context.Context, r *http.Request) *http.Request {
 	rec.context = within{ctx, rec}
 	return r.WithContext(&rec.context)
 }

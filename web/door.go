@@ -57,7 +57,7 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 	}
 	if open(r.URL.Path) {
 		r = access.WithoutTicket(r)
-		return rec.request(r, r.Context())
+		return rec.request(r.Context(), r)
 	}
 	visitor, err := a.Door.Enter(r)
 	rec.note.visitor = visitor
@@ -78,7 +78,7 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 		}
 	}
 	r = access.WithoutTicket(r)
-	return rec.request(r, access.With(r.Context(), visitor.Principal))
+	return rec.request(access.With(r.Context(), visitor.Principal), r)
 }
 
 // errOtherSite is of a page of a site that may not do what it asks for.

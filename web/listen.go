@@ -78,7 +78,11 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	if err != nil {
 		return nil, err
 	}
-	return bound(l, s.o.Limits.Connections, s.log), nil
+	l = bound(l, s.o.Limits.Connections, s.log)
+	if most, ok := l.(*mostListener); ok {
+		s.most.Store(most)
+	}
+	return l, nil
 }
 
 // lastOfItsConnection closes a connection behind a request of HTTP/1 whose body came in chunks. Such a request may have had a

@@ -166,11 +166,17 @@ type Load struct {
 	MemoryBytes int64
 	OnDisk      int // ended runs that can be read back
 	DiskBytes   int64
+
+	Connections int64  // that are open; 0 where their number has no limit
+	TurnedAway  uint64 // that were closed at once, since there were far too many
 }
 
 // Load tells what goes on now.
 func (s *Server) Load() Load {
 	l := Load{Overloaded: s.overloaded()}
+	if most := s.most.Load(); most != nil {
+		l.Connections, l.TurnedAway = most.open.Load(), most.turned.Load()
+	}
 	rs := s.runs
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

@@ -181,9 +181,8 @@ func checkBody(body []byte) *problem {
 	if m == nil {
 		return nil
 	}
-	m.Detail = "the body is " + m.Detail
-	if m.Pointer != "" {
-		m.Detail = "given twice"
+	if m.Pointer == "" {
+		m.Detail = "the body is " + m.Detail
 	}
 	return invalid(*m)
 }

@@ -501,3 +501,45 @@ func TestABodyThatNobodyReadsIsNotWaitedFor(t *testing.T) {
 		})
 	}
 }
+
+// SE-15
+func TestABodyIsNotNestedWithoutEndAndItsNumbersHaveAnEnd(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	for name, tt := range map[string]struct {
+		body string
+		want *misfit
+	}{
+		"as deep as may be":      {nested(maxNesting), nil},
+		"deeper":                 {nested(maxNesting + 1), &misfit{Detail: "nested more deeply than 512 levels"}},
+		"deeper, in objects":     {strings.Repeat(`{"a":`, maxNesting) + "{}" + strings.Repeat("}", maxNesting), &misfit{Detail: "nested more deeply than 512 levels"}},
+		"as long as may be":      {`{"n":` + strings.Repeat("9", maxNumber) + `}`, nil},
+		"longer":                 {`{"n":[1,` + strings.Repeat("9", maxNumber+1) + `]}`, &misfit{Pointer: "/n/1", Detail: "expected a number of at most 512 characters, found 513"}},
+		"a long text is no such": {`{"n":"` + strings.Repeat("9", maxNumber+1) + `"}`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, checkJSON([]byte(tt.body))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// SE-15: whatever is in a number, it is neither a crash nor a wait.
+func TestNumbersThatWouldFillTheMemoryAreOrdinaryMistakes(t *testing.T) {
+	b := newBench(t, nil).serve()
+	for _, n := range []string{"1e1000000000", "1e-1000000000", "-1e999999999", strings.Repeat("9", 500_000)} {
+		if p := readProblem(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"q","level":`+n+`}}`)); p.Status != 400 || len(p.Errors) != 1 || !strings.HasPrefix(p.Errors[0].Pointer, "/input") {
+			t.Errorf("%s: %+v", clip(n), p)
+		}
+		if strings.Contains(n, "e-") {
+			continue // which is 0
+		}
+		resp := b.do("POST", "/v1/runs", `{"workflow":"steps","options":{"temperature":`+n+`}}`, "Prefer: respond-async")
+		if p := readProblem(t, resp); p.Status != 400 || len(p.Errors) != 1 || p.Errors[0].Pointer != "/options/temperature" {
+			t.Errorf("%s: %+v", clip(n), p)
+		}
+	}
+	if b.steps.started() != 0 {
+		t.Error("something was started")
+	}
+}

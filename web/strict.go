@@ -56,8 +56,15 @@ func position(text []byte, offset int) string {
 	return fmt.Sprintf("line %d, column %d", line, utf8.RuneCount(text[start:offset])+1)
 }
 
+// Bounds of what a request may hold, which are larger than anything sensible: what comes after us may take a nested value apart by
+// calling itself, and make a number of all its digits.
+const (
+	maxNesting = 512
+	maxNumber  = 512
+)
+
 // checkRepeated finds a member that an object has twice. Which of the two counts differs from reader to reader, so it is
-// refused. text is known to be JSON.
+// refused. So is what goes beyond the bounds. text is known to be JSON.
 func checkRepeated(text []byte) *misfit {
 	type level struct {
 		seen  map[string]bool // nil in an array
@@ -88,6 +95,9 @@ func checkRepeated(text []byte) *misfit {
 		if err != nil {
 			return &misfit{Detail: "not JSON"}
 		}
+		if n, ok := token.(json.Number); ok && len(n) > maxNumber {
+			return &misfit{Pointer: pointer(), Detail: fmt.Sprintf("expected a number of at most %d characters, found %d", maxNumber, len(n))}
+		}
 		if len(stack) > 0 {
 			top := &stack[len(stack)-1]
 			if name, ok := token.(string); ok && top.seen != nil && !top.value {
@@ -99,6 +109,9 @@ func checkRepeated(text []byte) *misfit {
 				top.value = true
 				continue
 			}
+		}
+		if d, ok := token.(json.Delim); ok && (d == '{' || d == '[') && len(stack) == maxNesting {
+			return &misfit{Detail: fmt.Sprintf("nested more deeply than %d levels", maxNesting)}
 		}
 		switch token {
 		case json.Delim('{'):

@@ -650,3 +650,89 @@ func (c *contract) checkDoor(t *testing.T) {
 		t.Run("tickets/"+itoa(want.status), func(t *testing.T) { c.check(t, b, want) })
 	}
 }
+
+// SE-16, SE-17
+func TestWhereNobodyIsAskedAnAddressIsACaller(t *testing.T) {
+	proxies, err := access.ParseProxies([]string{"10.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := access.NewLimits(access.LimitsOptions{Requests: access.Rate{PerMinute: 3, Burst: 3}, Runs: 1})
+	b := newBench(t, func(o *Options) { o.Access.Limits, o.Proxies = limits, proxies })
+	t.Cleanup(func() { b.s.Close() })
+	from := func(addr, forwarded string) int {
+		r := httptest.NewRequest("GET", "/v1/workflows", nil)
+		r.RemoteAddr = addr
+		if forwarded != "" {
+			r.Header.Set("X-Forwarded-For", forwarded)
+		}
+		w := httptest.NewRecorder()
+		b.s.Handler().ServeHTTP(w, r)
+		return w.Code
+	}
+	for i, tt := range []struct {
+		name, addr, forwarded string
+		want                  int // of the fourth
+	}{
+		{"an address", "203.0.113.1:1000", "", 429},
+		{"one that says to be many", "203.0.113.2:1000", "192.0.2.%d", 429},
+		{"one behind a proxy", "10.1.2.3:1000", "192.0.2.99", 429},
+		{"one behind a proxy that says to be many", "10.1.2.3:1000", "192.0.2.%d, 192.0.2.98", 429},
+		{"many behind a proxy", "10.1.2.3:1000", "198.51.100.%d", 200},
+		{"a network of IPv6", "[2001:db8::%d]:1000", "", 429},
+		{"this machine", "127.0.0.1:1000", "", 200},
+		{"this machine, which says to be another", "[::1]:1000", "203.0.113.1", 200},
+		{"one that says to be this machine", "203.0.113.3:1000", "127.0.0.1", 429},
+	} {
+		last := 0
+		for n := range 4 {
+			number := func(text string) string { return strings.ReplaceAll(text, "%d", itoa(10*i+n)) }
+			last = from(number(tt.addr), number(tt.forwarded))
+		}
+		if last != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, last, tt.want)
+		}
+	}
+}
+
+// SE-21
+func TestACallIsApprovedByOneWhoseRoleMayAndWhoSeesTheRun(t *testing.T) {
+	k := newKeyring(t, "bob:user", "eve:operator", "root:admin")
+	a := newAgentBench(t, func(o *Options, ao *agent.Options) {
+		o.Access.Door = k.door
+		tools, err := tool.NewSet(tool.Must(tool.New("danger", "Asks an operator.", func(context.Context, struct {
+			Place string `json:"place"`
+		}) (string, error) {
+			return "done", nil
+		}, tool.WithApproval(tool.Always), tool.WithRole(tool.Operator))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ao.Tools = tools
+	})
+	a.serve()
+	resp := a.do("POST", "/v1/runs", `{"agent":"assistant","session":"s","input":"use danger"}`, k.bearer["bob"], asEvents)
+	call, _, stop := a.question(resp)
+	defer stop()
+	path := resp.Header.Get("Location") + "/approvals/" + call
+	for _, tt := range []struct {
+		who    string
+		status int
+	}{{"bob", 403}, {"eve", 404}, {"root", 204}, {"bob", 409}} {
+		if got := a.whole("POST", path, `{"decision":"approve"}`, k.bearer[tt.who]); got.Status != tt.status {
+			t.Errorf("%s: %d %s, want %d", tt.who, got.Status, got.Body, tt.status)
+		}
+	}
+}
+
+func TestTheTextForEverybodyNamesNothing(t *testing.T) {
+	k := newKeyring(t, "ann:user")
+	closed := newBench(t, func(o *Options) { o.Access.Door = k.door }).serve()
+	if got := closed.whole("GET", "/", ""); strings.Contains(got.Body, "steps") || !strings.Contains(got.Body, "workflow=NAME") || !strings.Contains(got.Body, "Authorization: Bearer") {
+		t.Errorf("%s", got.Body)
+	}
+	open := newBench(t, nil).serve()
+	if got := open.whole("GET", "/", ""); strings.Contains(got.Body, "workflow=NAME") || strings.Contains(got.Body, "Bearer") {
+		t.Errorf("%s", got.Body)
+	}
+}

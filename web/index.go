@@ -29,6 +29,7 @@ func (s *Server) getIndex(w http.ResponseWriter, r *http.Request) {
   GET  /v1/models                with which models
   POST /v1/chat/completions      for OpenAI's clients; /v1/ui/{agent} for the AI SDK, /v1/agui/{agent} for AG-UI
   GET  /v1/sessions              what is remembered, and /v1/sessions/{id}, …/tape
+  POST /v1/tickets               a ticket for what can send no key, as EventSource
   GET  /openapi.yaml             all of this, exactly
   GET  / in a browser            a page to try it
   GET  /healthz, /readyz         for whoever watches the server
@@ -36,12 +37,14 @@ func (s *Server) getIndex(w http.ResponseWriter, r *http.Request) {
 Try it:
 
 `)
-	name := "NAME"
-	if all := s.o.Workflows.All(); len(all) > 0 {
+	name, key := "NAME", ""
+	if !s.o.Access.Door.Open() {
+		key = `-H 'Authorization: Bearer KEY' ` // and who has none is told of nothing
+	} else if all := s.o.Workflows.All(); len(all) > 0 {
 		name = all[0].Info().Name
 	}
-	fmt.Fprintf(&b, "  curl -N 'http://%s/v1/runs?format=sse&workflow=%s' --get --data-urlencode 'input=Why is the sky blue?'\n",
-		host(r), url.QueryEscape(name))
+	fmt.Fprintf(&b, "  curl -N %s'http://%s/v1/runs?format=sse&workflow=%s' --get --data-urlencode 'input=Why is the sky blue?'\n",
+		key, host(r), url.QueryEscape(name))
 	s.send(w, r, http.StatusOK, "text/plain; charset=utf-8", []byte(b.String()))
 }
 

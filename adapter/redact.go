@@ -25,9 +25,9 @@ var secrets = []struct {
 		func(text string) bool { return strings.ContainsAny(text, ":=") },
 		regexp.MustCompile(`(?i)\b((?:x-|proxy-)?(?:api[-_]?key|subscription[-_]key|authorization|access[-_]?token|secret)"?\s*[:=]\s*"?)[^\s"',;&<>]+`), "$1***",
 	},
-	{
+	{ // of providers, and this server's own: keys and tickets
 		func(text string) bool { return strings.ContainsAny(text, "-_") },
-		regexp.MustCompile(`\b(sk|pk|pat|rk)[-_][A-Za-z0-9_*.-]{6,}`), "$1-***",
+		regexp.MustCompile(`\b(sk|pk|pat|rk|lsk|lst)[-_][A-Za-z0-9_*.-]{6,}`), "$1-***",
 	},
 	{ // the start of JSON in base64: a signed token
 		func(text string) bool { return strings.Contains(text, "eyJ") },

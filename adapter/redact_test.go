@@ -24,6 +24,8 @@ func TestRedactTakesSecretsOut(t *testing.T) {
 		"an x-api-key in JSON":            `{"x-api-key":"CANARYabc"}`,
 		"Azure's other header":            "Ocp-Apim-Subscription-Key: CANARYabc",
 		"a token of Coze":                 "the token pat_CANARYabcdef is not valid",
+		"a key of this server":            "GET /lsk_CANARY22_abcdefghijklmnop",
+		"a ticket of this server":         "GET /v1/runs/lst_CANARYabcdefghij",
 		"a signed token":                  "jwt eyJCANARYabc.eyJCANARYdef.CANARY-_x expired",
 		"the key, at the limit":           strings.Repeat("x", maxCause-5) + key,
 		"the key, split by the first cut": strings.Repeat(" ", 4*maxCause-len(key)/2) + key,

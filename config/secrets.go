@@ -3,6 +3,7 @@ package config
 import (
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/lingserve/lingserve/channel/secret"
 )
@@ -11,6 +12,11 @@ import (
 func (c *Config) Secrets() []string {
 	var all []string
 	collect(reflect.ValueOf(c).Elem(), &all)
+	for _, entry := range c.Auth.Keys { // NAME:KEY:ROLE, of which callers show the key alone
+		if parts := strings.Split(string(entry), ":"); len(parts) == 3 {
+			all = append(all, parts[1])
+		}
+	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -32,11 +33,11 @@ const (
 	wrongKey = "CANARYwrong0123456789abcdef"
 )
 
-// withKeys is a server that asks for keys, and has a listener for admins.
+// withKeys is a server that asks for keys, as often as one likes, and has a listener for admins.
 func withKeys(more ...string) setup {
 	return setup{
 		config: func(config string) string {
-			return strings.Replace(config, "addr: 127.0.0.1:0\n", "addr: 127.0.0.1:0\nadmin: {addr: 127.0.0.1:0}\n", 1)
+			return strings.Replace(config, "addr: 127.0.0.1:0\n", "addr: 127.0.0.1:0\nadmin: {addr: 127.0.0.1:0}\nlimit: {requests: 0, failures: 0}\n", 1)
 		},
 		env: append(more, "LINGSERVE_API_KEYS=user:"+userKey+":user,other:"+otherKey+":user,root:"+adminKey+":admin"),
 	}
@@ -80,7 +81,7 @@ func TestNoSecretLeavesTheServer(t *testing.T) { // SE-06
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all := c.Secrets(); len(all) < 19 {
+	if all := c.Secrets(); len(all) < 22 {
 		t.Errorf("there are %d secrets: %q", len(all), all)
 	}
 	for _, secret := range c.Secrets() {
@@ -140,7 +141,9 @@ func TestNoSecretLeavesTheServer(t *testing.T) { // SE-06
 			{"/v1/models", "Cookie: key=" + key},
 			{"/v1/models", "Authorization: Bearer " + key + "x"},
 		} {
-			v.seen.Write([]byte("\n")) // what was asked for by the key itself may say the key again; that it was wrong, not
+			if key == wrongKey && len(row) == 1 && !strings.Contains(row[0], "?") {
+				continue // a path that is not there, and nobody's secret
+			}
 			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, v.url+row[0], http.NoBody)
 			if len(row) > 1 {
 				name, value, _ := strings.Cut(row[1], ": ")
@@ -154,12 +157,19 @@ func TestNoSecretLeavesTheServer(t *testing.T) { // SE-06
 		}
 	}
 	// Channels whose platforms fail, and tools that do.
-	v.telegram.Fail(faketelegram.Fault{Code: 401, Description: telegramToken}, faketelegram.Fault{Code: 500, Body: telegramToken}, faketelegram.Fault{Cut: 1})
+	v.telegram.Fail(faketelegram.Fault{Code: 403, Description: telegramToken}, faketelegram.Fault{Code: 500, Body: telegramToken}, faketelegram.Fault{Cut: 1})
 	v.slack.Fail(fakeslack.Fault{Status: 500, Body: slackToken}, fakeslack.Fault{Error: "invalid_auth " + slackToken})
 	v.feishu.Fail(fakefeishu.Fault{Code: 99991663, Times: 2})
 	v.back.Then(fakecallback.Step{Status: 400, Body: callbackSecret}, fakecallback.Step{Cut: true})
 	for _, e := range events {
-		word := v.answer(upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "call_1", Name: "mcp_red_page", Arguments: `{"name":1}`}}})
+		var called sync.Once
+		word := v.answer(func(upstream.Request) (a upstream.Answer) {
+			a.Text = "blue"
+			called.Do(func() {
+				a.ToolCalls = []upstream.ToolCall{{ID: "call_1", Name: "mcp_red_page", Arguments: `{"name":1}`}}
+			})
+			return a
+		})
 		h, body := e.make(t, v, word, word, time.Now())
 		if got := v.send(t, e.channel, h, body); got.status != e.status {
 			t.Errorf("%s: %d %s", e.channel, got.status, got.body)

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -155,6 +156,7 @@ func (v *victim) configuration(model, mcp, telegram, slack, feishu, back, door s
 	o := v.feishu.Options()
 	return `
 addr: 127.0.0.1:0
+grace: 10ms
 model: openai:m
 inline_workflows: true
 log: {level: debug, format: json}
@@ -324,13 +326,15 @@ func (v *victim) end() error {
 		return fmt.Errorf("it was gone before its end: %s\n%s", v.cmd.ProcessState, v.log.tail())
 	}
 	_ = v.cmd.Process.Signal(syscall.SIGTERM)
-	_ = v.cmd.Process.Signal(syscall.SIGTERM) // at once: what still runs does not matter
 	select {
 	case <-v.ended:
 	case <-time.After(patience):
 		_ = v.cmd.Process.Kill()
 		<-v.ended
 		return errors.New("it did not end")
+	}
+	if code := v.cmd.ProcessState.ExitCode(); code != 0 && runtime.GOOS != "windows" {
+		return fmt.Errorf("it ended with status %d", code)
 	}
 	for _, mistake := range []string{"panicked", "superfluous", "http: panic", "fatal error", "runtime error", "goroutine ", "DATA RACE"} {
 		if log := v.log.String(); strings.Contains(log, mistake) {

@@ -170,7 +170,7 @@ func modelFaults(w *provider) []modelFault {
 		{
 			name: "FT-05 comments for ever",
 			setup: setup{
-				limits: adapter.Timeouts{FirstToken: 50 * time.Millisecond},
+				limits: adapter.Timeouts{FirstToken: 200 * time.Millisecond},
 				script: always(raw(times(2000, upstream.Raw{Wait: 10 * time.Millisecond, Bytes: w.Ping})...)),
 			},
 			state: "failed", code: "upstream_timeout", says: "did not begin", status: 504, requests: 1, canceled: 1, atMost: 10 * time.Second,

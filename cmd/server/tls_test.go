@@ -555,3 +555,56 @@ func TestAStreamOverHTTP2IsResumed(t *testing.T) {
 		t.Errorf("exit status %d", code)
 	}
 }
+
+func TestARedirectFromAnAddressInUseStopsTheStart(t *testing.T) {
+	ca, dir := newCertAuthority(t), t.TempDir()
+	cert, key := ca.pair(t, aMonth, "chat.example.com")
+	pairFiles(t, dir, cert, key)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	addr := l.Addr().String()
+	e, _ := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--tls-redirect-addr", addr)
+	var wg sync.WaitGroup
+	err = e.start(t.Context(), &wg, l.Addr())
+	if want := "tls.redirect_addr (flag --tls-redirect-addr): cannot listen on " + addr + ": it is in use"; err == nil || err.Error() != want {
+		t.Errorf("it says %v, want %q", err, want)
+	}
+	wg.Wait() // nothing was started
+}
+
+func TestTheServerNamesTheAddressThatItsCertificateIsGoodFor(t *testing.T) {
+	ca := newCertAuthority(t)
+	for _, tc := range []struct {
+		name  string
+		names []string
+		addr  string
+		want  string
+	}{
+		{"a name", []string{"chat.example.com"}, "127.0.0.1:8443", "https://chat.example.com:8443"},
+		{"the usual port", []string{"chat.example.com"}, "0.0.0.0:443", "https://chat.example.com"},
+		{"this machine", []string{"chat.example.com", "127.0.0.1"}, "0.0.0.0:8443", "https://127.0.0.1:8443"},
+		{"a long address", []string{"::1"}, "[::1]:443", "https://[::1]"},
+		{"wildcards alone", []string{"*.example.com"}, "127.0.0.1:8443", "https://127.0.0.1:8443"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			cert, key := ca.pair(t, aMonth, tc.names...)
+			pairFiles(t, dir, cert, key)
+			e, _ := encrypt(t, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
+			addr, err := net.ResolveTCPAddr("tcp", tc.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := e.base(addr); got != tc.want {
+				t.Errorf("it says %s, want %s", got, tc.want)
+			}
+		})
+	}
+	var none *encryption
+	if got := none.base(&net.TCPAddr{IP: net.IPv4zero, Port: 8080}); got != "http://127.0.0.1:8080" {
+		t.Errorf("without encryption it says %s", got)
+	}
+}

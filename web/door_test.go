@@ -702,7 +702,8 @@ func TestACallIsApprovedByOneWhoseRoleMayAndWhoSeesTheRun(t *testing.T) {
 		o.Access.Door = k.door
 		tools, err := tool.NewSet(tool.Must(tool.New("danger", "Asks an operator.", func(context.Context, struct {
 			Place string `json:"place"`
-		}) (string, error) {
+		},
+		) (string, error) {
 			return "done", nil
 		}, tool.WithApproval(tool.Always), tool.WithRole(tool.Operator))))
 		if err != nil {

@@ -310,17 +310,12 @@ func littleMemory() *problem {
 	return reached(limitMemory, "the server is close to the memory that it may use and begins no more runs; those that go on are not touched", memoryRetry)
 }
 
-// room refuses what there is no memory for, and what is larger than a request may be. Whether too many runs go on is known only when
-// the request is: it may be for one of them.
-func (s *Server) room(a *ask) *problem {
-	if s.shed.memory.over.Load() {
-		return littleMemory()
+// room refuses a run whose models would have to read too much, and one that is to be kept where there is no room for it. Whether too
+// many runs go on is known only when it begins: its message may be for one of them.
+func (s *Server) room(ctx context.Context, a *ask, sp *spec) *problem {
+	if p := s.checkSize(a); p != nil {
+		return p
 	}
-	return s.checkSize(a)
-}
-
-// kept refuses a run that is to be kept where there is no room for it.
-func (s *Server) kept(ctx context.Context, sp *spec) *problem {
 	if s.shed.disk.over.Load() && (sp.key != "" || sp.session != "") {
 		return reached(limitDisk, "the server's disk is nearly full, so no runs begin in sessions or with an Idempotency-Key", diskRetry)
 	}

@@ -96,8 +96,8 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	if p != nil {
 		return nil, false, p
 	}
-	if p := s.room(&st.ask); p != nil {
-		return nil, false, p
+	if s.shed.memory.over.Load() {
+		return nil, false, littleMemory()
 	}
 	sp, p := s.prepare(asks, &st.ask)
 	if p != nil {
@@ -105,7 +105,7 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	}
 	sp.key, sp.hash, sp.caller = st.key, hash, s.countedFor(r, asks)
 	sp.trace = traceOf(r)
-	if p := s.kept(r.Context(), &sp); p != nil {
+	if p := s.room(r.Context(), &st.ask, &sp); p != nil {
 		return nil, false, p
 	}
 	var id string
@@ -401,7 +401,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *run, v *vie
 
 // aggregate waits for the run's end and answers with its document.
 func (s *Server) aggregate(w http.ResponseWriter, r *http.Request, run *run, v *view) {
-	f := s.follow(StreamJSON)
+	f := s.follow(w, StreamJSON)
 	defer f.over(nil)
 	s.await(r, run, v)
 	f.end = StreamComplete

@@ -18,6 +18,8 @@ targets() {
 			-test.fuzzcachedir "$inputs/$package" >"$log" 2>&1 </dev/null ||
 			{ ! grep -q 'Failing input' "$log" && grep -qx ' *context deadline exceeded' "$log"; }; then
 			echo "fuzz $package $target $time"
+			# How many inputs that were: go test keeps to itself what a package says that passes.
+			echo "$package $target $(grep -o 'execs: [0-9]*' "$log" | tail -n 1 | cut -d' ' -f2)" >>"${FUZZLOG:-/dev/null}"
 		else
 			failed=1
 			echo "FAIL $package $target"

@@ -30,21 +30,28 @@ func AccessLogs() []string { return []string{AccessLogOff, AccessLogRuns, Access
 type note struct {
 	visitor access.Visitor
 	reason  string // a word that says why it was refused
+	end     string // of the stream that it got; "" without one
 }
 
-// refused notes why a request gets this answer. w may stand around the recorder.
-func refused(w http.ResponseWriter, reason string) {
+// noteOf is the note of the request that w answers, whatever stands around the recorder. There always is one, if only one that nobody
+// reads.
+func noteOf(w http.ResponseWriter) *note {
 	for {
 		switch v := w.(type) {
 		case *recorder:
-			v.reason = cmp.Or(v.reason, reason)
-			return
+			return &v.note
 		case interface{ Unwrap() http.ResponseWriter }:
 			w = v.Unwrap()
 		default:
-			return
+			return new(note)
 		}
 	}
+}
+
+// refused notes why a request gets this answer.
+func refused(w http.ResponseWriter, reason string) {
+	n := noteOf(w)
+	n.reason = cmp.Or(n.reason, reason)
 }
 
 // why is the word for a problem: its own, or its code where that says that somebody was turned away.
@@ -169,6 +176,9 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 	}
 	if broken {
 		attrs = append(attrs, slog.Bool("broken", true))
+		if rec.end != "" && rec.end != StreamComplete {
+			attrs = append(attrs, slog.String("end", rec.end))
+		}
 	}
 	s.log.LogAttrs(ctx, slog.LevelInfo, "request", attrs...)
 }

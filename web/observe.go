@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"net/http"
 	"os"
 	"time"
 
@@ -117,15 +118,16 @@ func kindOf(f frame.Format, e frame.Encoder) string {
 
 // following is a client that follows a run.
 type following struct {
-	s   *Server
-	o   StreamObserver
-	end string // "" until it is known
+	s    *Server
+	o    StreamObserver
+	note *note
+	end  string // "" until it is known
 }
 
 // follow counts a client that follows a run until over is called.
-func (s *Server) follow(kind string) *following {
+func (s *Server) follow(w http.ResponseWriter, kind string) *following {
 	s.streams.enter()
-	return &following{s: s, o: s.observer.Stream(kind)}
+	return &following{s: s, o: s.observer.Stream(kind), note: noteOf(w)}
 }
 
 // over ends it. Where nobody has said how, either side has gone.
@@ -137,6 +139,7 @@ func (f *following) over(r *tube.Reader) {
 			f.end = StreamStopped
 		}
 	}
+	f.note.end = f.end
 	snapshots := 0
 	if r != nil {
 		snapshots = r.Snapshots()

@@ -161,6 +161,9 @@ func TestAStreamThatEndsEarlyIsToldWithWhy(t *testing.T) {
 			if diff := cmp.Diff([]string{"sse slow ×1"}, o.all("sse ")); diff != "" {
 				t.Error(diff)
 			}
+			if log := b.log.String(); !strings.Contains(log, "broken=true end=slow") {
+				t.Error(log)
+			}
 		})
 	})
 	t.Run("the client went away", func(t *testing.T) {

@@ -409,7 +409,7 @@ const silence = 30 * time.Second
 
 // complete waits for the run's end and answers with one completion.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *view, head openai.Head) {
-	f := s.follow(StreamJSON)
+	f := s.follow(w, StreamJSON)
 	defer f.over(nil)
 	out, begun := s.newOutput(w, r), false
 	tick := time.NewTicker(max(silence, s.o.KeepAlive))

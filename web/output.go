@@ -92,7 +92,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	if v.encode != nil {
 		o.Encoder = v.encode(run)
 	}
-	f := s.follow(kindOf(v.format, o.Encoder))
+	f := s.follow(w, kindOf(v.format, o.Encoder))
 	defer f.over(reader)
 	select {
 	case <-s.stopping.Done():

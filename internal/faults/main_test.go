@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(readerEnv) != "" {
 		os.Exit(readerChild())
 	}
+	flag.Set("test.parallel", "8") // what is parallel here waits, most of its time
 	code := m.Run()
 	if *soakTime > 0 {
 		printSeen(os.Stdout)

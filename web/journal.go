@@ -52,6 +52,7 @@ type journal struct {
 
 	// Of the goroutine.
 	live     []*entry
+	all      []*entry // those of a pass
 	handles  uint64
 	file     journalFile // nil where none can be written, or need be
 	segments []segment   // the last one is that of file, where there is one
@@ -277,7 +278,8 @@ func (j *journal) pass(all bool) {
 		}
 	}
 	if all = all || len(waiting) > 0; all {
-		queue = slices.Clone(j.live)
+		j.all = append(j.all[:0], j.live...) // those that are dropped leave live meanwhile
+		queue = j.all
 	}
 	now := time.Now()
 	if err := j.ready(now); err != nil {
@@ -288,6 +290,7 @@ func (j *journal) pass(all bool) {
 			j.fail(err, now)
 		}
 	}
+	clear(j.all)
 	err := j.write()
 	if err == nil && all {
 		err = j.tidy(now)

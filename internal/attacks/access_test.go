@@ -44,7 +44,7 @@ func owned(t *testing.T, v *victim) property {
 		})
 		return a
 	})
-	p.waiting = ask("/v1/runs", `{"agent":"assistant","session":"waits","input":"`+waits+` `+p.words+`"}`, "Prefer: respond-async").header.Get("X-Run-Id")
+	p.waiting = ask("/v1/runs", `{"agent":"assistant","session":"waits","input":"`+waits+`"}`, "Prefer: respond-async").header.Get("X-Run-Id")
 	v.eventually(t, "the call waits", func() bool {
 		got := v.do(t, "GET", "/v1/runs/"+p.waiting, "", bearer(userKey))
 		return strings.Contains(v.do(t, "POST", "/v1/runs/"+p.waiting+"/approvals/call_1", "{}", bearer(userKey)).body, "decision") && strings.Contains(got.body, "running")

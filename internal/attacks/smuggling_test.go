@@ -47,9 +47,9 @@ var statusLine = regexp.MustCompile(`(?m)^HTTP/1\.[01] (\d{3}) `)
 // find anything to disagree about: what can be read in two ways is refused, and nothing behind it is read on that connection.
 func TestWhatCanBeReadAsTwoRequestsIsReadAsNone(t *testing.T) { // SE-18
 	v := server(t)
-	const hidden = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
+	const hidden = "GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	post := func(head, body string) string {
-		return "POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + head + "\r\n" + body
+		return "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + head + "\r\n" + body
 	}
 	const chunked = "Transfer-Encoding: chunked\r\n"
 	empty := "0\r\n\r\n" + hidden
@@ -59,8 +59,8 @@ func TestWhatCanBeReadAsTwoRequestsIsReadAsNone(t *testing.T) { // SE-18
 	}{
 		{"CL and TE", post("Content-Length: 40\r\n"+chunked, empty), "400"},
 		{"TE and CL", post(chunked+"Content-Length: 4\r\n", "5c\r\n"+hidden+"\r\n0\r\n\r\n"), "400"},
-		{"CL, TE in HTTP/1.0", "POST /v1/runs HTTP/1.0\r\nContent-Length: 5\r\n" + chunked + "\r\n" + empty, "400"},
-		{"TE in HTTP/1.0", "POST /v1/runs HTTP/1.0\r\n" + chunked + "\r\n" + empty, "400"},
+		{"CL, TE in HTTP/1.0", "POST /v1/runs HTTP/1.0\r\nHost: localhost\r\nContent-Length: 5\r\n" + chunked + "\r\n" + empty, "400"},
+		{"TE in HTTP/1.0", "POST /v1/runs HTTP/1.0\r\nHost: localhost\r\n" + chunked + "\r\n" + empty, "400"},
 		{"TE: xchunked", post("Transfer-Encoding: xchunked\r\n", empty), "501"},
 		{"TE: identity", post("Transfer-Encoding: identity\r\nContent-Length: 5\r\n", empty), "501"},
 		{"TE: chunked, identity", post("Transfer-Encoding: chunked, identity\r\n", empty), "501"},
@@ -101,19 +101,19 @@ func TestWhatCanBeReadAsTwoRequestsIsReadAsNone(t *testing.T) { // SE-18
 		{"a chunk extension that is longer than any", post(chunked, "2;"+strings.Repeat("a", 1<<20)+"\r\n{}\r\n"+empty), "400"},
 		{"a trailer that is none", post(chunked, "2\r\n{}\r\n0\r\nGET /hidden HTTP/1.1\r\n\r\n"), "400"},
 		{"no host", "GET /healthz HTTP/1.1\r\n\r\n" + hidden, "400"},
-		{"two hosts", "GET /healthz HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n" + hidden, "400"},
+		{"two hosts", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: y\r\n\r\n" + hidden, "400"},
 		{"a host with a slash", "GET /healthz HTTP/1.1\r\nHost: x/y\r\n\r\n" + hidden, "400"},
-		{"a blank in the path", "GET /health z HTTP/1.1\r\nHost: x\r\n\r\n" + hidden, "400"},
-		{"a bare CR in the request line", "GET /healthz\rX HTTP/1.1\r\nHost: x\r\n\r\n" + hidden, "400"},
-		{"a NUL in a header", "GET /healthz HTTP/1.1\r\nHost: x\r\nX: a\x00b\r\n\r\n" + hidden, "400"},
-		{"a header without a colon", "GET /healthz HTTP/1.1\r\nHost: x\r\nX\r\n\r\n" + hidden, "400"},
-		{"a header without a name", "GET /healthz HTTP/1.1\r\nHost: x\r\n: y\r\n\r\n" + hidden, "400"},
-		{"a version of the future", "GET /healthz HTTP/3.7\r\nHost: x\r\n\r\n" + hidden, "505"},
+		{"a blank in the path", "GET /health z HTTP/1.1\r\nHost: localhost\r\n\r\n" + hidden, "400"},
+		{"a bare CR in the request line", "GET /healthz\rX HTTP/1.1\r\nHost: localhost\r\n\r\n" + hidden, "400"},
+		{"a NUL in a header", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: a\x00b\r\n\r\n" + hidden, "400"},
+		{"a header without a colon", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX\r\n\r\n" + hidden, "400"},
+		{"a header without a name", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n: y\r\n\r\n" + hidden, "400"},
+		{"a version of the future", "GET /healthz HTTP/3.7\r\nHost: localhost\r\n\r\n" + hidden, "505"},
 		{"a version of the past", "GET /healthz\r\n\r\n" + hidden, "400"},
-		{"a method with a separator", "GE(T /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + hidden, "400"},
+		{"a method with a separator", "GE(T /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + hidden, "400"},
 		{"CONNECT", "CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: 127.0.0.1:1\r\nConnection: close\r\n\r\n" + hidden, "4.."},
-		{"headers without end", "GET /healthz HTTP/1.1\r\nHost: x\r\n" + strings.Repeat("X: "+strings.Repeat("a", 1000)+"\r\n", 100) + "\r\n" + hidden, "431"},
-		{"a request line without end", "GET /" + strings.Repeat("a", 100_000) + " HTTP/1.1\r\nHost: x\r\n\r\n" + hidden, "431"},
+		{"headers without end", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + strings.Repeat("X: "+strings.Repeat("a", 1000)+"\r\n", 100) + "\r\n" + hidden, "431"},
+		{"a request line without end", "GET /" + strings.Repeat("a", 100_000) + " HTTP/1.1\r\nHost: localhost\r\n\r\n" + hidden, "431"},
 		{"an expectation that nobody has", post("Expect: 200-ok\r\nContent-Length: 2\r\nConnection: close\r\n", "{}"+hidden), "417"},
 		{"a body that is cut off", post("Content-Length: 200\r\n", "{}"), "400"},
 		{"a body that is too large", post("Content-Length: 4000000\r\n", strings.Repeat(" ", 2<<20)+hidden), "413"},
@@ -138,7 +138,7 @@ func TestWhatCanBeReadAsTwoRequestsIsReadAsNone(t *testing.T) { // SE-18
 // SE-18: what is answered before its body was read takes nothing of that body for the next request.
 func TestWhatIsRefusedEarlyDoesNotLeaveItsBodyBehind(t *testing.T) { // SE-18
 	v := server(t)
-	const hidden = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
+	const hidden = "GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	for name, head := range map[string]string{
 		"of another kind":      "POST /v1/runs HTTP/1.1\r\nContent-Type: text/html\r\n",
 		"from another site":    "POST /v1/runs HTTP/1.1\r\nSec-Fetch-Site: cross-site\r\nContent-Type: application/json\r\n",
@@ -157,7 +157,7 @@ func TestWhatIsRefusedEarlyDoesNotLeaveItsBodyBehind(t *testing.T) { // SE-18
 			"chunks": "Transfer-Encoding: chunked\r\n\r\n" + hex(len(body)) + "\r\n" + body + "\r\n0\r\n\r\n",
 		} {
 			t.Run(name+"/"+how, func(t *testing.T) {
-				got := v.raw(t, strings.Replace(head, "\r\n", "\r\nHost: x\r\n", 1)+rest)
+				got := v.raw(t, strings.Replace(head, "\r\n", "\r\nHost: localhost\r\n", 1)+rest)
 				got = strings.ReplaceAll(got, "HTTP/1.1 100 Continue\r\n\r\n", "")
 				if n := len(statusLine.FindAllString(got, -1)); n != 1 || strings.Contains(got, "/hidden") {
 					t.Errorf("answered %d times: %q", n, got)
@@ -170,7 +170,7 @@ func TestWhatIsRefusedEarlyDoesNotLeaveItsBodyBehind(t *testing.T) { // SE-18
 // SE-18: requests that follow each other are each answered once, and in order.
 func TestRequestsInOneGoAreAnsweredInOrder(t *testing.T) { // SE-18
 	v := server(t)
-	got := v.raw(t, "GET /one HTTP/1.1\r\nHost: x\r\n\r\nPOST /two HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\nGET /lie HTGET /three HTTP/1.1\r\nHost: x\r\n\r\n")
+	got := v.raw(t, "GET /one HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /two HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\n\r\nGET /lie HTGET /three HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	one, two, three := strings.Index(got, "at /one"), strings.Index(got, "at /two"), strings.Index(got, "at /three")
 	if n := len(statusLine.FindAllString(got, -1)); n != 3 || one < 0 || one > two || two > three || strings.Contains(got, "/lie") {
 		t.Errorf("answered %d times: %q", n, got)
@@ -180,15 +180,15 @@ func TestRequestsInOneGoAreAnsweredInOrder(t *testing.T) { // SE-18
 // SE-18: HTTP/2 without TLS is spoken from the first byte or not at all: nothing switches a connection to it.
 func TestNoConnectionIsSwitchedToHTTP2(t *testing.T) { // SE-18
 	v := server(t)
-	frames := string(headersFrame(t, ":method", "GET", ":scheme", "http", ":authority", "x", ":path", "/hidden"))
+	frames := string(headersFrame(t, ":method", "GET", ":scheme", "http", ":authority", "localhost", ":path", "/hidden"))
 	for name, send := range map[string]string{
-		"by an upgrade": "GET /one HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n" +
+		"by an upgrade": "GET /one HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n" +
 			http2.ClientPreface + frames,
-		"by an upgrade with a body": "POST /one HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: 2\r\n\r\n{}" +
+		"by an upgrade with a body": "POST /one HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: 2\r\n\r\n{}" +
 			http2.ClientPreface + frames,
-		"to websockets": "GET /one HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n" +
+		"to websockets": "GET /one HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n" +
 			"\x81\x00",
-		"behind a request": "GET /one HTTP/1.1\r\nHost: x\r\n\r\n" + http2.ClientPreface + frames,
+		"behind a request": "GET /one HTTP/1.1\r\nHost: localhost\r\n\r\n" + http2.ClientPreface + frames,
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := v.raw(t, send)
@@ -196,7 +196,7 @@ func TestNoConnectionIsSwitchedToHTTP2(t *testing.T) { // SE-18
 				t.Errorf("answered %q", got)
 			}
 			for _, answer := range statusLine.FindAllStringSubmatch(got, -1)[1:] {
-				if answer[1] != "400" && answer[1] != "405" && answer[1] != "505" {
+				if answer[1][0] != '4' && answer[1] != "505" {
 					t.Errorf("then %s: %q", answer[1], got)
 				}
 			}
@@ -226,7 +226,7 @@ func headersFrame(t *testing.T, names ...string) []byte {
 // SE-18: HTTP/2 has no headers that would mean something in the HTTP/1 of somebody behind it.
 func TestARequestOfHTTP2HidesNoneOfHTTP1(t *testing.T) { // SE-18
 	v := server(t)
-	plain := []string{":method", "GET", ":scheme", "http", ":authority", "x", ":path", "/healthz"}
+	plain := []string{":method", "GET", ":scheme", "http", ":authority", "localhost", ":path", "/healthz"}
 	with := func(more ...string) []string { return append(slices.Clone(plain), more...) }
 	for _, row := range []struct {
 		name    string
@@ -241,9 +241,9 @@ func TestARequestOfHTTP2HidesNoneOfHTTP1(t *testing.T) { // SE-18
 		{"a line break in a name", with("x\r\nhost", "y"), false},
 		{"a NUL in a header", with("x", "a\x00b"), false},
 		{"a capital letter in a name", with("X", "y"), false},
-		{"a path that is none", []string{":method", "GET", ":scheme", "http", ":authority", "x", ":path", "healthz"}, false},
-		{"a line break in the path", []string{":method", "GET", ":scheme", "http", ":authority", "x", ":path", "/healthz HTTP/1.1\r\nX: y"}, false},
-		{"a blank in the method", []string{":method", "GET /x", ":scheme", "http", ":authority", "x", ":path", "/healthz"}, false},
+		{"a path that is none", []string{":method", "GET", ":scheme", "http", ":authority", "localhost", ":path", "healthz"}, false},
+		{"a line break in the path", []string{":method", "GET", ":scheme", "http", ":authority", "localhost", ":path", "/healthz HTTP/1.1\r\nX: y"}, false},
+		{"a blank in the method", []string{":method", "GET /x", ":scheme", "http", ":authority", "localhost", ":path", "/healthz"}, false},
 		{"a path twice", with(":path", "/healthz"), false},
 		{"a pseudo-header behind others", []string{":method", "GET", ":scheme", "http", "x", "y", ":path", "/healthz"}, false},
 	} {

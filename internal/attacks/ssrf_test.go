@@ -123,10 +123,10 @@ func TestNobodyIsProxied(t *testing.T) { // SE-01
 	for name, send := range map[string]string{
 		"an absolute address":  "GET http://" + at + "/x HTTP/1.1\r\nHost: " + at + "\r\n\r\n",
 		"another host":         "GET /x HTTP/1.1\r\nHost: " + at + "\r\n\r\n",
-		"a tunnel":             "CONNECT " + at + " HTTP/1.1\r\nHost: " + at + "\r\n\r\nGET /x HTTP/1.1\r\nHost: x\r\n\r\n",
-		"a forwarded host":     "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Forwarded-Host: " + at + "\r\nForwarded: host=" + at + "\r\n\r\n",
-		"an address elsewhere": "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Original-URL: http://" + at + "/\r\nX-Rewrite-URL: http://" + at + "/\r\nReferer: http://" + at + "/\r\n\r\n",
-		"two slashes":          "GET //" + at + "/x HTTP/1.1\r\nHost: x\r\n\r\n",
+		"a tunnel":             "CONNECT " + at + " HTTP/1.1\r\nHost: " + at + "\r\n\r\nGET /x HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"a forwarded host":     "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-Host: " + at + "\r\nForwarded: host=" + at + "\r\n\r\n",
+		"an address elsewhere": "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Original-URL: http://" + at + "/\r\nX-Rewrite-URL: http://" + at + "/\r\nReferer: http://" + at + "/\r\n\r\n",
+		"two slashes":          "GET //" + at + "/x HTTP/1.1\r\nHost: localhost\r\n\r\n",
 	} {
 		got := v.raw(t, send)
 		if tr.hits.Swap(0) != 0 || strings.Contains(got, "Location: http") || strings.Contains(got, "Location: //") {

@@ -72,18 +72,24 @@ func TestALineSaysWhatItsContextKnows(t *testing.T) {
 		{"nothing", trail.Trail{}, false, nil, map[string]any{}},
 		{"a run", trail.Trail{Run: "r"}, false, nil, map[string]any{"run": "r"}},
 		{
-			"a turn of another name, in a session", trail.Trail{Run: "r", Turn: "t", Session: "alice"}, false, nil,
+			"a turn of another name, in a session",
+			trail.Trail{Run: "r", Turn: "t", Session: "alice"},
+			false, nil,
 			map[string]any{"run": "r", "turn": "t", "session": tape.Tag("alice")},
 		},
 		{"a turn that is a run", trail.Trail{Run: "r", Turn: "r"}, false, nil, map[string]any{"run": "r"}},
 		{"a span", trail.Trail{}, true, nil, ids},
 		{
-			"what With has said stands once", trail.Trail{Run: "r", Session: "alice"}, false,
+			"what With has said stands once",
+			trail.Trail{Run: "r", Session: "alice"},
+			false,
 			func(ctx context.Context, log *slog.Logger) { log.With("run", "r").InfoContext(ctx, "m") },
 			map[string]any{"run": "r", "session": tape.Tag("alice")},
 		},
 		{
-			"what the line says stands once", trail.Trail{Run: "r", Session: "alice"}, false,
+			"what the line says stands once",
+			trail.Trail{Run: "r", Session: "alice"},
+			false,
 			func(ctx context.Context, log *slog.Logger) {
 				log.LogAttrs(ctx, slog.LevelInfo, "m", slog.String("session", "alice"), slog.String("run", "other"))
 			},

@@ -198,7 +198,7 @@ func TestNoBodyIsUnpacked(t *testing.T) { // SE-24
 // SE-15, SE-24: what a model's server sends is bounded, however it unfolds.
 func TestNoAnswerOfAModelIsABomb(t *testing.T) { // SE-15, SE-24
 	v := ownServer(t, setup{args: []string{"--run-max-result", "256KiB"}})
-	packed := unpacksTo(32, `data: {"choices":[{"delta":{"content":"`)
+	packed := unpacksTo(8, `data: {"choices":[{"delta":{"content":"`)
 	header := http.Header{"Content-Type": {"text/event-stream"}, "Content-Encoding": {"gzip"}}
 	event := func(text string) string {
 		return `data: {"choices":[{"index":0,"delta":{"content":` + quoted(text) + `}}]}` + "\n\n"

@@ -121,6 +121,7 @@ func TestWhatCanBeReadAsTwoRequestsIsReadAsNone(t *testing.T) { // SE-18
 		{"what is no HTTP", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + hidden, "400"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			t.Parallel() // some wait for half a second before they close
 			got := v.raw(t, row.send)
 			answers := statusLine.FindAllStringSubmatch(got, -1)
 			switch {

@@ -166,7 +166,7 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 		attrs = append(attrs, slog.String("principal", v.Name), slog.String("by", v.By))
 	}
 	if key := rec.visitor.Key; key != "" {
-		attrs = append(attrs, slog.String("key", key))
+		attrs = append(attrs, slog.String("key_id", key))
 	}
 	if run := rec.Header().Get("X-Run-Id"); run != "" {
 		attrs = append(attrs, slog.String("run", run))

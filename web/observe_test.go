@@ -239,7 +239,7 @@ func TestTheAccessLogSaysWhoAskedForWhatAndWhatCameOfIt(t *testing.T) {
 	line := b.lineOf("POST")
 	for _, want := range []string{
 		"method=POST", " path=/v1/runs ", "status=200", "took=", "first_byte=", "client=127.0.0.1", "program=front-end/1.2",
-		"principal=front-end", "by=key", "key=", "run=" + resp.Header.Get("X-Run-Id"),
+		"principal=front-end", "by=key", "key_id=", "run=" + resp.Header.Get("X-Run-Id"),
 	} {
 		if !strings.Contains(line, want) {
 			t.Errorf("no %q in %s", want, line)

@@ -20,14 +20,13 @@ import (
 
 // What comes back after a restart, and how it asks.
 var comers = []struct {
-	name    string
-	media   string
-	keyed   bool
-	again   bool // the workflow is run again
-	agent   bool
-	get     bool
-	attach  bool // comes back at the run's own events
-	aborted bool // ends as interrupted where the server was told to go
+	name   string
+	media  string
+	keyed  bool
+	again  bool // the workflow is run again
+	agent  bool
+	get    bool
+	attach bool // comes back at the run's own events
 }{
 	{name: "an EventSource", media: "text/event-stream", get: true},
 	{name: "an EventSource of a workflow that is run again", media: "text/event-stream", get: true, again: true},

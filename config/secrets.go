@@ -12,8 +12,8 @@ import (
 func (c *Config) Secrets() []string {
 	var all []string
 	collect(reflect.ValueOf(c).Elem(), &all)
-	for _, entry := range c.Auth.Keys { // NAME:KEY:ROLE, of which callers show the key alone
-		if parts := strings.Split(string(entry), ":"); len(parts) == 3 {
+	for _, entry := range c.Auth.Keys { // NAME:KEY:ROLE and more, of which callers show the key alone
+		if parts := strings.SplitN(string(entry), ":", 3); len(parts) == 3 {
 			all = append(all, parts[1])
 		}
 	}

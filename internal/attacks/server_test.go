@@ -255,11 +255,22 @@ func start(t testing.TB, folder string, s setup) *victim {
 		_ = v.cmd.Wait()
 		close(v.ended)
 	}()
+	started := false
+	defer func() {
+		if !started { // and the test has failed, which must leave nothing behind
+			_ = v.cmd.Process.Kill()
+			<-v.ended
+			for _, stop := range v.stops {
+				stop()
+			}
+		}
+	}()
 	v.eventually(t, "the server listens", func() bool { v.url = v.listens(); return v.url != "" })
 	v.addr = strings.TrimPrefix(v.url, "http://")
 	door.to.Store(&v.url)
 	v.feishu.SetURL(v.url + "/v1/channels/feishu/webhook")
 	v.eventually(t, "the channels serve", func() bool { return strings.Count(v.log.String(), `"the channel is connected"`) >= 3 })
+	started = true
 	return v
 }
 

@@ -19,16 +19,20 @@ func againBench(t *testing.T, folder string, say func(ctx context.Context, yield
 	if err != nil {
 		t.Fatal(err)
 	}
+	// It is asked as soon as the server is there.
+	m := &scripted{say: func(ctx context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
+		return say(ctx, yield)
+	}}
 	b := newBench(t, func(o *Options) {
 		o.Data = folder
+		o.Models = &adapter.Registry{Default: "test:story", Retries: adapter.Retries{Attempts: 1}}
+		o.Models.Register("test", m)
 		o.Workflows.Register(w)
 		if edit != nil {
 			edit(o)
 		}
 	})
-	b.model.say = func(ctx context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
-		return say(ctx, yield)
-	}
+	b.model = m
 	return b
 }
 

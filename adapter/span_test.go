@@ -39,7 +39,7 @@ func describe(s tracetest.SpanStub) string {
 	var b strings.Builder
 	b.WriteString(s.Name)
 	for _, a := range s.Attributes {
-		fmt.Fprintf(&b, " %s=%s", a.Key, a.Value.Emit())
+		fmt.Fprintf(&b, " %s=%s", a.Key, a.Value.String())
 	}
 	for _, e := range s.Events {
 		fmt.Fprintf(&b, " (%s)", e.Name)

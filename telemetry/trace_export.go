@@ -87,7 +87,7 @@ func (c console) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) erro
 			attrs = append(attrs, slog.String("status", s.Status().Code.String()))
 		}
 		for _, a := range s.Attributes() {
-			attrs = append(attrs, slog.String(string(a.Key), a.Value.Emit()))
+			attrs = append(attrs, slog.String(string(a.Key), a.Value.String()))
 		}
 		c.log.LogAttrs(ctx, slog.LevelInfo, "span", attrs...)
 	}

@@ -64,7 +64,7 @@ func (s *spans) tree(n int, attributes ...string) string {
 			b.WriteString(strings.Repeat("  ", depth) + one.Name)
 			for _, a := range one.Attributes {
 				if slices.Contains(attributes, string(a.Key)) {
-					fmt.Fprintf(&b, " %s=%s", a.Key, a.Value.Emit())
+					fmt.Fprintf(&b, " %s=%s", a.Key, a.Value.String())
 				}
 			}
 			for _, e := range one.Events {
@@ -239,7 +239,7 @@ func TestATurnIsInTheTraceOfItsRun(t *testing.T) {
 
 func hasAttribute(s tracetest.SpanStub, key, value string) bool {
 	for _, a := range s.Attributes {
-		if string(a.Key) == key && a.Value.Emit() == value {
+		if string(a.Key) == key && a.Value.String() == value {
 			return true
 		}
 	}

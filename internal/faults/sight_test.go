@@ -97,7 +97,7 @@ func (w *sight) tree(t *testing.T, p *product, stubs tracetest.SpanStubs, a *ans
 	for _, s := range stubs {
 		of := map[string]string{}
 		for _, kv := range s.Attributes {
-			of[string(kv.Key)] = kv.Value.Emit()
+			of[string(kv.Key)] = kv.Value.String()
 		}
 		switch {
 		case !s.Parent.IsValid():

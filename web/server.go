@@ -142,13 +142,6 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	o = o.withDefaults()
 	s := &Server{o: o, log: o.Log, observer: o.Observer, guard: http.NewCrossOriginProtection(), began: time.Now()}
-	if o.Data != "" {
-		d, err := openDisk(o.Data)
-		if err != nil {
-			return nil, err
-		}
-		s.disk = d
-	}
 	if err := o.Access.CORS.Trust(s.guard); err != nil {
 		return nil, err
 	}
@@ -165,6 +158,14 @@ func New(o Options) (*Server, error) {
 		if err := o.Turns.Register("http", door{}); err != nil {
 			return nil, err
 		}
+	}
+	// Last of what can fail, since nobody would close it.
+	if o.Data != "" {
+		d, err := openDisk(o.Data)
+		if err != nil {
+			return nil, err
+		}
+		s.disk = d
 	}
 	s.runs = newRuns(&s.o, s.disk)
 	s.shed = newShed(o.Limits, o.Log, o.Data)

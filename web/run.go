@@ -85,6 +85,14 @@ func (r *run) lane() string {
 	return webchannel.SessionKey(r.owner, r.session)
 }
 
+// lane is the same of a run that is to begin.
+func (sp *spec) lane() string {
+	if sp.session == "" {
+		return ""
+	}
+	return webchannel.SessionKey(sp.owner, sp.session)
+}
+
 // outcome is what is kept of an ended run beside its tube. The document is not here: it is the fold of the tube's events.
 type outcome struct {
 	Status    string                    `json:"status"`

@@ -13,7 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/memlimit"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -327,7 +326,7 @@ func (s *Server) room(ctx context.Context, a *ask, sp *spec) *problem {
 	}
 	full, err := bounded.Full(ctx)
 	if err == nil && full {
-		_, err = tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(sp.owner, sp.session))
+		_, err = tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, sp.lane())
 	}
 	switch {
 	case err == nil:

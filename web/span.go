@@ -32,7 +32,7 @@ func traceOf(r *http.Request) trace.SpanContext {
 // within returns the context of a run that begins: it says what lines of the log belong to, and has the run's span, which it opens
 // unless the run has one already. Without a tracer what the caller's trace is called is still known.
 func (rs *runs) within(sp *spec) context.Context {
-	ctx := trail.With(rs.ctx, trail.Trail{Run: sp.id, Session: sp.session})
+	ctx := trail.With(rs.ctx, trail.Trail{Run: sp.id, Session: sp.lane()})
 	switch {
 	case sp.span != nil:
 		return trace.ContextWithSpan(ctx, sp.span)
@@ -52,7 +52,7 @@ func (rs *runs) within(sp *spec) context.Context {
 		attrs = append(attrs, attribute.String("gen_ai.agent.name", of.Agent))
 	}
 	if sp.session != "" {
-		attrs = append(attrs, attribute.String("gen_ai.conversation.id", tape.Tag(sp.session)))
+		attrs = append(attrs, attribute.String("gen_ai.conversation.id", tape.Tag(sp.lane())))
 	}
 	ctx, sp.span = rs.o.Tracer.Tracer(scope).Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attrs...))
 	return ctx

@@ -18,6 +18,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -309,6 +310,24 @@ func TestAMessageWithoutARunOfItsOwnHasASpanThatEnds(t *testing.T) {
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s:\n%s", want, got)
+		}
+	}
+}
+
+// What a caller calls a session is not what its tape is called, and a run and its turn are to be found by the same word.
+func TestARunAndItsTurnNameTheSessionOfACallerAlike(t *testing.T) {
+	s := newSpans(t)
+	k := newKeyring(t, "ann:user")
+	a := newAgentBench(t, func(o *Options, ao *agent.Options) {
+		withModels(s)(o, ao)
+		o.Access.Door = k.door
+	})
+	a.serve()
+	readDocument(t, a.say("hello", "", k.bearer["ann"]))
+	s.tree(3)
+	for _, name := range []string{"run assistant", "invoke_agent assistant"} {
+		if one := s.root(name); !hasAttribute(one, "gen_ai.conversation.id", tape.Tag(webchannel.SessionKey("ann", "s"))) {
+			t.Errorf("%s: %+v", name, one.Attributes)
 		}
 	}
 }

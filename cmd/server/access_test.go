@@ -53,7 +53,7 @@ func TestKeysOfTheFileCountAsSoonAsItSaysSo(t *testing.T) {
 		return strings.TrimSpace(string(out))
 	}
 	ann := newKey("ann")
-	p := startServer(t, "--auth-keys-file", file)
+	p := startServer(t, "--auth-keys-file", file, "--demo-pace", "0")
 	if status, body := p.get("/v1/workflows", ""); status != 401 || !strings.Contains(body, "Authorization: Bearer") {
 		t.Errorf("%d %s", status, body)
 	}
@@ -97,7 +97,7 @@ func TestKeysOfTheFileCountAsSoonAsItSaysSo(t *testing.T) {
 	if out, err := run(bob); err != nil || !strings.Contains(out, `"status":"completed"`) {
 		t.Errorf("%v %s", err, out)
 	}
-	for _, line := range p.lines {
+	for _, line := range p.said() {
 		if strings.Contains(line, ann) || strings.Contains(line, bob) {
 			t.Errorf("a key stands in the log: %s", line)
 		}

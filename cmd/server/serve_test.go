@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -75,6 +76,13 @@ func startServerIn(t *testing.T, dir string, args ...string) *process {
 	})
 	p.base = p.waitFor(`listens on (https?://\S+)`)[1]
 	return p
+}
+
+// said is what has come of stderr.
+func (p *process) said() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.lines)
 }
 
 // waitFor waits until a line of stderr matches.

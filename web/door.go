@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/access"
 )
@@ -65,7 +66,7 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 		if refusal, ok := errors.AsType[*access.Refusal](err); ok && refusal.Status == http.StatusUnauthorized && a.Wrong != nil {
 			// Only what is wrong is counted, so that nobody is kept out by others behind the same address.
 			if d := a.Wrong.Request(access.Caller(s.o.Proxies.Client(r))); !d.OK() {
-				err = d.Err()
+				err = tooManyWrong(d.RetryAfter)
 			}
 		}
 		return s.refuse(rec, r, err)
@@ -83,6 +84,15 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 
 // errOtherSite is of a page of a site that may not do what it asks for.
 var errOtherSite = &access.Refusal{Status: http.StatusForbidden, Code: codeForbidden, Reason: "origin", Detail: "a page of another site may not do this"}
+
+// tooManyWrong is the refusal of an address from which much has come that is no key. The log has a word of its own for it: somebody may be
+// trying keys.
+func tooManyWrong(wait time.Duration) *access.Refusal {
+	return &access.Refusal{
+		Status: http.StatusTooManyRequests, Code: codeRateLimited, Reason: "limit_failures", RetryAfter: wait,
+		Detail: "too many requests without a key that is known here came from this address; try again later",
+	}
+}
 
 // open says whether a path is for everybody: the page and what it loads, the contract, and what watches the server. A channel's webhook
 // looks at who asks by itself.

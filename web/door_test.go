@@ -510,6 +510,9 @@ func TestWhoAsksTooMuchWaitsAndNobodyElseDoes(t *testing.T) {
 		last = b.whole("GET", "/v1/workflows", "", "Authorization: Bearer "+strings.Repeat("x", 40), fmt.Sprintf("X-Forwarded-For: 203.0.113.%d", i))
 	}
 	limited(last)
+	if !strings.Contains(last.Body, "without a key that is known here") {
+		t.Errorf("it does not say of what there was too much: %+v", last)
+	}
 	if got := b.whole("GET", "/v1/workflows", "", k.bearer["bob"]); got.Status != 200 {
 		t.Errorf("a right key from the same address: %+v", got)
 	}

@@ -1,0 +1,69 @@
+package channel
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The file of a window that is read is written so that it is read as the same, and its messages are in order.
+func FuzzWindowFile(f *testing.F) {
+	f.Add(encodeWindow(nil))
+	f.Add(encodeWindow([]HistoryEntry{
+		{Seq: 1, Sender: "ann", Body: "hello\n", Time: time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600)), MessageID: "m"},
+		{Seq: 7, Media: []MediaFact{{Path: "a/b.png", Kind: MediaImage, Size: 3}}},
+	}))
+	f.Add([]byte(`{"version":1,"entries":[{"Seq":2},{"Seq":2}]}`))
+	f.Add([]byte(`{"version":2}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		entries, err := decodeWindow(text)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "the file of a window is ") {
+				t.Error(err)
+			}
+			return
+		}
+		for i, e := range entries {
+			if e.Seq == 0 || i > 0 && e.Seq <= entries[i-1].Seq {
+				t.Errorf("the message %d is number %d", i, e.Seq)
+			}
+		}
+		first := encodeWindow(entries)
+		again, err := decodeWindow(first)
+		if err != nil || len(again) != len(entries) {
+			t.Fatalf("%s: %v", first, err)
+		}
+		if second := encodeWindow(again); !bytes.Equal(first, second) {
+			t.Errorf("%s is read as %s", first, second)
+		}
+	})
+}
+
+// What a file is does not go against what net/http says of it: a picture is no film, and neither is a page. Nothing but the beginning counts.
+func FuzzSniff(f *testing.F) {
+	for _, text := range []string{
+		"\x89PNG\r\n\x1a\n", "\xff\xd8\xff\xe0", "GIF89a", "RIFF\x00\x00\x00\x00WEBPVP8 ", "RIFF\x00\x00\x00\x00WAVE", "RIFF\x00\x00\x00\x00AVI ", "BM\x00\x00\x00\x00\x00\x00\x00\x00\x36\x00\x00\x00",
+		"ID3\x03", "OggS\x00", "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom", "\x00\x00\x00\x18ftypavif", "\x00\x00\x00\x08ftyp", "\x1aE\xdf\xa3", "%PDF-1.7", "<html>", "MThd\x00\x00\x00\x06", "FORM\x00\x00\x00\x00AIFF", "\xff\xf1\x50\x80", "",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, head []byte) {
+		is := sniff(head)
+		said, _, _ := strings.Cut(http.DetectContentType(head), ";")
+		major, _, _ := strings.Cut(said, "/")
+		switch {
+		case said == "image/bmp" || said == "image/x-icon" || said == "application/ogg" || said == "audio/basic":
+			// a letter or two, which are not enough for us, or what we do not know
+		case major == "image" && is != MediaImage,
+			(major == "audio" || major == "video") && is != MediaAudio && is != MediaVideo,
+			said == "application/pdf" && is != MediaDocument,
+			said == "text/html" && is != MediaUnknown:
+			t.Errorf("%q is %s, and %s for net/http", head, is, said)
+		}
+		if more := sniff(append(bytes.Clone(head), "<html>GIF89a"...)); is != MediaUnknown && more != is {
+			t.Errorf("%q is %s, with more behind it %s", head, is, more)
+		}
+	})
+}

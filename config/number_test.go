@@ -1,0 +1,33 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A size or a time that is taken is written so that it is read as the same, and is never less than nothing: a number that is too large
+// for its unit is refused, and does not turn over.
+func FuzzSizesAndTimes(f *testing.F) {
+	for _, text := range []string{"512KiB", "8 MiB", "9223372036854775807", "9007199254740992KiB", "1GB", "-1B", "+1", "B", "1h0m", "90s", "1.5h", "-0s", "2562047h47m16s", "1µs"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var size, again Size
+		if n, err := parseNumber(&size, text); err != nil {
+			if !strings.Contains(err.Error(), "is not a size") {
+				t.Errorf("%q: %v", text, err)
+			}
+		} else if _, err := parseNumber(&again, fmt.Sprint(size)); err != nil || again != size || size < 0 || n != float64(size) {
+			t.Errorf("%q is %v, which is read as %v: %v", text, size, again, err)
+		}
+		var d, same time.Duration
+		if _, err := parseNumber(&d, text); err != nil {
+			return
+		}
+		if _, err := parseNumber(&same, shortDuration(d)); err != nil || same != d || d < 0 {
+			t.Errorf("%q is %v, which is read as %v: %v", text, shortDuration(d), same, err)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -64,6 +65,68 @@ func TestTheTableOfThreatsNamesTestsThatExist(t *testing.T) {
 			if !has[name] {
 				t.Errorf("there is no %s in %s", name, folder)
 			}
+		}
+	}
+}
+
+// Every parser of foreign bytes has its fuzz target, and no target is there that the list does not know.
+func TestTheTableOfParsersHasEveryFuzzTarget(t *testing.T) {
+	const root = "../.."
+	text, err := os.ReadFile(filepath.Join(root, "docs/security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(text), "<!-- parsers:")
+	table, _, end := strings.Cut(table, "<!-- end of parsers -->")
+	if !ok || !end {
+		t.Fatal("there is no table")
+	}
+	named := map[string]bool{}
+	for row := range strings.Lines(table) {
+		cells := strings.Split(row, " | ")
+		if len(cells) != 3 || !strings.HasPrefix(row, "| ") || strings.HasPrefix(row, "| what is read |") || strings.HasPrefix(row, "| **") {
+			continue
+		}
+		targets := regexp.MustCompile("`([a-z0-9/]+\\.Fuzz[A-Za-z0-9_]+)`").FindAllStringSubmatch(cells[2], -1)
+		if len(targets) == 0 {
+			t.Errorf("%s is fuzzed by nothing", cells[0])
+		}
+		for _, m := range targets {
+			named[m[1]] = true
+		}
+	}
+	target := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
+	there := map[string]bool{}
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || name != root && strings.HasPrefix(d.Name(), ".")):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(name))
+		for _, m := range target.FindAllSubmatch(text, -1) {
+			there[filepath.ToSlash(folder)+"."+string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range there {
+		if !named[name] {
+			t.Errorf("%s does not stand in the table", name)
+		}
+	}
+	for name := range named {
+		if !there[name] {
+			t.Errorf("there is no %s", name)
 		}
 	}
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for a while, some packages at the same time: fuzz.sh 5s [how many].
+# Runs every fuzz target of the module for a while, some packages at the same time: fuzz.sh 5s [how many [packages]].
+# Keeps of the inputs that were found those that reach what no other one reaches: fuzz.sh keep [how many [packages]].
 #
 # `go test -fuzz` takes one target of one package, and builds and links everything for each. Here one `go test` builds the
 # packages that have targets, and calls this script as what runs a test binary, which then runs its targets one after the other.
@@ -30,24 +31,81 @@ targets() {
 	return $failed
 }
 
+# Puts inputs of the targets of one test binary, which counts what it runs of its package, from where fuzzing has left them into testdata,
+# where every "go test" has them: few, small, and named after the function of which they reach something that no seed and no input that is
+# kept already does. A target that all is reached of keeps none.
+keep() {
+	local package=$module/${PWD#"$root/"} list target folder name input line tried
+	work=$(mktemp -d)
+	trap 'rm -rf "$work"; rm -f testdata/fuzz/*/candidate' EXIT
+	list=$("$@" -test.list '^Fuzz')
+	for target in $list; do
+		[ -d "$inputs/$package/$target" ] || continue
+		folder=testdata/fuzz/$target
+		rm -f "$work"/*
+		"$@" -test.run "^$target\$" -test.coverprofile "$work/.before" >/dev/null </dev/null || return 1
+		mkdir -p "$folder"
+		tried=()
+		while read -r _ name; do
+			cp "$inputs/$package/$target/$name" "$folder/candidate"
+			timeout 10 "$@" -test.run "^$target\$/^candidate\$" -test.coverprofile "$work/$name" >"$work/.log" 2>&1 </dev/null && tried+=("$name") || {
+				echo "FAIL $package $target $inputs/$package/$target/$name"
+				cat "$work/.log"
+			}
+		done < <(find "$inputs/$package/$target" -type f -size -1025c -printf '%s %f\n' | sort -n | head -n 250)
+		rm -f "$folder/candidate"
+		(cd "$work" && awk -v most=8 -v module="$module/" -v root="$root/" '
+			FNR == 1 { if (FILENAME != ".before") names[++n] = FILENAME; next }
+			$3 == 0 { next }
+			FILENAME == ".before" { known[$1]; next }
+			!($1 in known) { reaches[n, $1]; count[n]++; by[$1] = by[$1] " " n }
+			END {
+				while (most-- > 0) { # the one that reaches most, of several the smallest: they come in this order
+					best = 0
+					for (i = 1; i <= n; i++) if (count[i] > count[best]) best = i
+					if (!best) break
+					split("", new); first = ""
+					for (block in by) if ((best, block) in reaches) { new[block]; if (first == "" || block < first) first = block }
+					for (block in new) {
+						split(by[block], others, " ")
+						for (o in others) count[others[o]]--
+						delete by[block]
+					}
+					split(first, place, ":"); file = place[1]; sub(module, "", file); split(place[2], line, "."); function_ = "file"
+					for (l = 1; l <= line[1] + 0 && (getline text < (root file)) > 0; l++)
+						if (text ~ /^func /) { sub(/^func (\([^)]*\) )?/, "", text); sub(/[^A-Za-z0-9_].*/, "", text); function_ = text }
+					close(root file)
+					print names[best], function_, file ":" line[1]
+				}
+			}' .before "${tried[@]}") | while read -r input name line; do
+			cp "$inputs/$package/$target/$input" "$folder/$name-${input:0:4}"
+			echo "keep $package $target $name-${input:0:4} $line"
+		done
+		rmdir "$folder" 2>/dev/null || true
+	done
+}
+
 if [ "${1:-}" = -exec ]; then
 	shift
-	targets "$@"
+	if [ "$time" = keep ]; then keep "$@"; else targets "$@"; fi
 	exit
 fi
 
 go=${GO:-go}
 jobs=${2:-2}
 export time=${1:-5s}
+[ $# -le 2 ] && wanted=./... || wanted=${*:3}
 root=$(pwd)
 module=$($go list -m)
 inputs=$($go env GOCACHE)/fuzz # where `go test -fuzz` keeps them, too
 export root module inputs
 
-packages=$($go list -f '{{.ImportPath}} {{.Dir}}' ./... | while read -r package folder; do
+packages=$($go list -f '{{.ImportPath}} {{.Dir}}' $wanted | while read -r package folder; do
 	! grep -qs '^func Fuzz' "$folder"/*_test.go || echo "$package"
 done)
 
+how='-gcflags=all=-d=libfuzzer -gcflags=std='
+[ "$time" != keep ] || how=-cover
 # What guides a fuzzer are counters in the code that it runs: in this module and in the modules that parse for it. Those of the
 # standard library tell it little, and would have it all compiled once more.
-$go test -vet=off -count=1 -timeout 0 -p "$jobs" -gcflags=all=-d=libfuzzer -gcflags=std= -exec "'$root/tools/fuzz.sh' -exec" $packages
+$go test -vet=off -count=1 -timeout 0 -p "$jobs" $how -exec "'$root/tools/fuzz.sh' -exec" $packages

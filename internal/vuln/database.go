@@ -172,6 +172,12 @@ func (d *database) reports(module string) (list []report, err error) {
 func compare(a, b string) int {
 	a, apre := split(a)
 	b, bpre := split(b)
+	switch {
+	case !readable(a) && readable(b):
+		return -1
+	case readable(a) && !readable(b):
+		return 1
+	}
 	if c := identifiers(a, b); c != 0 {
 		return c
 	}
@@ -194,6 +200,16 @@ func split(version string) (release, pre string) {
 		release += ".0"
 	}
 	return release, pre
+}
+
+// readable says whether a release is numbers with dots between.
+func readable(release string) bool {
+	for n := range strings.SplitSeq(release, ".") {
+		if _, err := strconv.ParseUint(n, 10, 64); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // identifiers compares identifiers that are joined by dots: numbers as numbers, before all others; fewer before more.

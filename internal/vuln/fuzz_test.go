@@ -23,7 +23,7 @@ func FuzzCompare(f *testing.F) {
 		if ab <= 0 && bc <= 0 && ac > 0 || ab >= 0 && bc >= 0 && ac < 0 {
 			t.Errorf("%q, %q, %q: %d %d %d", a, b, c, ab, bc, ac)
 		}
-		if release, pre := split(a); pre != "" && compare(a, release) >= 0 {
+		if release, pre := split(a); pre != "" && compare(a, "v"+release) >= 0 {
 			t.Errorf("%q is not before %q", a, release)
 		}
 	})

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/zip"
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -192,6 +193,19 @@ func TestVersionsAreOrdered(t *testing.T) {
 	for _, same := range [][2]string{{"1", "v1.0.0"}, {"1.2.3+a", "1.2.3+b"}, {"2.0.0", "v2.0.0+incompatible"}} {
 		if compare(same[0], same[1]) != 0 {
 			t.Errorf("%q differ", same)
+		}
+	}
+}
+
+// A version that nobody can order has all that was mended at some time: rather too much is said than too little.
+func TestAVersionThatCannotBeReadCountsAsTheOldest(t *testing.T) {
+	var r report
+	if err := json.Unmarshal([]byte(files["ID/GO-1.json"]), &r); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{"devel", "v1.x.0", "", "99999999999999999999.0.0"} {
+		if in, fixed := r.Affected[0].has(version); !in || fixed != "1.2.3" {
+			t.Errorf("%q: %v %q", version, in, fixed)
 		}
 	}
 }

@@ -268,7 +268,7 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	code, level := "", slog.LevelInfo
 	attrs := []slog.Attr{
 		slog.String("run", r.id), r.of.attr(), slog.String("status", o.Status),
-		slog.Duration("took", time.Since(r.began)), slog.Uint64("events", r.tube.Len()),
+		slog.Duration("took", time.Since(r.began)), slog.Uint64("events", r.tube.Len()%epoch),
 	}
 	if cause, ok := o.cause(); ok && o.Status != statusCompleted {
 		code = cause.Code

@@ -73,7 +73,7 @@ func (r *run) endSpan(code string) {
 		return
 	}
 	r.span = nil // it holds more than an ended run needs
-	span.SetAttributes(attribute.String("lingserve.run.status", r.Status), attribute.Int64("lingserve.run.events", int64(r.tube.Len())))
+	span.SetAttributes(attribute.String("lingserve.run.status", r.Status), attribute.Int64("lingserve.run.events", int64(r.tube.Len()%epoch)))
 	switch {
 	case r.Status == statusFailed:
 		span.SetAttributes(attribute.String("error.type", code))

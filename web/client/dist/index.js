@@ -465,11 +465,11 @@ var Run = class {
   async #follow() {
     for (let tries = 0; this.#status === "running"; ) {
       const before = this.#last;
-      let cause;
+      let cause, after;
       try {
         await (this.#options.transport === "eventsource" ? this.#listen() : this.#connect());
       } catch (error) {
-        if (error instanceof RunError) return this.#stop(error);
+        if (error instanceof RunError && !(this.#last && (after = error.retryAfter))) return this.#stop(error);
         cause = error;
       }
       if (this.#status !== "running") return;
@@ -478,7 +478,7 @@ var Run = class {
       if (tries > (this.#options.retries ?? 10)) {
         return this.#stop(new RunError("unreachable", "the server cannot be reached", { cause, retryable: true }));
       }
-      const pause = Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2);
+      const pause = Math.max(Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2), 1e3 * (after ?? 0));
       call(() => this.#options.waiting?.(pause));
       await new Promise((go) => {
         const timer = setTimeout(go, pause);

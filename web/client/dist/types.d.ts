@@ -55,6 +55,8 @@ export interface RunOptions {
     transport?: "fetch" | "eventsource";
     /** Headers of every request, or what makes them: asked anew for each connection, so that a token can be renewed. */
     headers?: HeadersInit | (() => HeadersInit | Promise<HeadersInit>);
+    /** For `eventsource`, which sends no headers: gets a ticket of `POST /v1/tickets` for each connection, from a server of yours that has the key. */
+    ticket?: () => Promise<string>;
     credentials?: RequestCredentials;
     /** Stops following, as `close` does. */
     signal?: AbortSignal;

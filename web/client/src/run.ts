@@ -220,11 +220,12 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
   async #follow(): Promise<void> {
     for (let tries = 0; this.#status === "running"; ) {
       const before = this.#last;
-      let cause: unknown;
+      let cause: unknown, after: number | undefined;
       try {
         await (this.#options.transport === "eventsource" ? this.#listen() : this.#connect());
       } catch (error) {
-        if (error instanceof RunError) return this.#stop(error);
+        // Who comes back to a run that goes on has only to wait while the server has too much to do.
+        if (error instanceof RunError && !(this.#last && (after = error.retryAfter))) return this.#stop(error);
         cause = error;
       }
       if (this.#status !== "running") return;
@@ -234,7 +235,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
         return this.#stop(new RunError("unreachable", "the server cannot be reached", { cause, retryable: true }));
       }
       // Never at once, and not all at the same time: who was cut off by a restart was not the only one.
-      const pause = Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2);
+      const pause = Math.max(Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2), 1000 * (after ?? 0));
       call(() => this.#options.waiting?.(pause));
       await new Promise<void>((go) => {
         const timer = setTimeout(go, pause);

@@ -43,6 +43,20 @@ test("a snapshot counts as a whole: what came of one that was cut off is forgott
   assert.equal(r.reserved.$tools["0"], "thinking");
 });
 
+test("who comes back to a run waits as long as an overloaded server says, and goes on", async (t) => {
+  const s = await scripted(
+    t,
+    stream(started + delta(1, "a", "He"), "break"),
+    problem(503, "overloaded", { "Retry-After": "1" }),
+    problem(429, "rate_limited", { "Retry-After": "1" }),
+    stream(delta(2, "a", "llo") + finished(3)),
+  );
+  const pauses = [];
+  assert.deepEqual(await run(s.runs, request, { waiting: (ms) => pauses.push(ms) }), { a: "Hello" });
+  assert.deepEqual(s.requests.map((r) => r.headers["last-event-id"]), [undefined, "r:1", "r:1", "r:1"]);
+  assert.ok(pauses.length === 3 && pauses[1] >= 1000 && pauses[2] >= 1000, String(pauses));
+});
+
 test("a proxy's 502 is tried again, a problem document and a 204 are final", async (t) => {
   const proxy = (response) => response.writeHead(502, { "Content-Type": "text/html" }).end("<h1>Bad Gateway</h1>");
   const s = await scripted(t, stream("", "break"), proxy, problem(400, "invalid_request"));

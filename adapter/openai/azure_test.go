@@ -194,7 +194,7 @@ func TestAzureInAllFormsOfItsAddress(t *testing.T) {
 
 // Whatever the names of models are, and callers may name them: what is asked is below the base URL, at its host, with its query.
 func FuzzEndpoint(f *testing.F) {
-	for _, base := range []string{"", "http://h/v1", "https://x.openai.azure.com/openai/", "https://h/a%2Fb?q=1", "http://h/?api-version=1", "http://[::1]:80/openai/v1"} {
+	for _, base := range []string{"", "http://h/v1", "https://x.openai.azure.com/openai/", "https://h/a%2Fb?q=1", "https://h/a%2F/b%2F", "http://h/?api-version=1", "http://[::1]:80/openai/v1"} {
 		for _, name := range []string{"gpt-4o", "llama3:8b", "..", "a/../../b", "a?b#c", "%2e%2e/x", "é 🙂"} {
 			f.Add(base, name, true)
 			f.Add(base, name, false)

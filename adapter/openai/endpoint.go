@@ -29,8 +29,8 @@ func newEndpoint(base url.URL, azure bool, version string) endpoint {
 		azure, version = true, v
 	}
 	trim := func(suffix string) {
-		base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), suffix)
-		base.RawPath = strings.TrimSuffix(strings.TrimRight(base.RawPath, "/"), suffix)
+		base.RawPath = strings.TrimSuffix(strings.TrimRight(base.EscapedPath(), "/"), suffix) // %2F at the end is part of a name
+		base.Path, _ = url.PathUnescape(base.RawPath)                                         // of a path that was read: cannot fail
 	}
 	trim(completions)
 	config := goopenai.DefaultConfig("")

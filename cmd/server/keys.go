@@ -168,10 +168,13 @@ func expiry(text string, now time.Time) (time.Time, error) {
 	} else if d, e := time.ParseDuration(text); e == nil && err != nil {
 		at, err = now.Add(d), nil
 	}
-	if err == nil && !at.After(now) {
+	if err != nil {
+		return at, fmt.Errorf("%w, or how long from now as 90d or 12h", err)
+	}
+	if !at.After(now) {
 		return at, fmt.Errorf("%s is over", text)
 	}
-	return at.Truncate(time.Second), err
+	return at.Truncate(time.Second), nil
 }
 
 // keyRow is a key in the list.

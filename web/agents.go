@@ -474,6 +474,9 @@ func (s *Server) refused(r channel.Result, err error) *problem {
 	if said := webchannel.Refuse(r); said != nil {
 		p := newProblem(said.Code, said.Detail)
 		p.Status, p.retryAfter = said.Status, said.RetryAfter
+		if r.Admission.Reason == channel.ReasonOverloaded {
+			p.reason = limitQueue
+		}
 		return p
 	}
 	if err == nil {

@@ -139,6 +139,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *prob
 	abandon(w)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		p := newProblem(codeTooLarge, "the body is larger than "+plural(limit, "byte"))
+		p.reason = limitBody
 		// The rest is not read, so the connection cannot be used again.
 		p.header = http.Header{"Connection": {"close"}}
 		return nil, p

@@ -60,9 +60,11 @@ const (
 	limitConnections      = "limit_connections"
 	limitStreams          = "limit_streams"
 	limitStreamsPerCaller = "limit_streams_per_caller"
+	limitBody             = "limit_body"
 	limitBodies           = "limit_bodies"
 	limitInput            = "limit_input"
 	limitImages           = "limit_images"
+	limitQueue            = "limit_queue"
 	limitSessions         = "limit_sessions"
 	limitDisk             = "limit_disk_free"
 )

@@ -244,6 +244,7 @@ func TestATurnThatCannotBeginIsAProblem(t *testing.T) {
 		want   problem
 		came   string
 		repeat bool // Retry-After
+		reason string
 	}{
 		"the session is busy": {
 			ready: func(a *agentBench) {
@@ -261,11 +262,11 @@ func TestATurnThatCannotBeginIsAProblem(t *testing.T) {
 				<-a.talk.waits
 				a.say("next", "", asEvents)
 			},
-			want: problem{Status: 503, Code: codeOverloaded}, came: "blocked overloaded", repeat: true,
+			want: problem{Status: 503, Code: codeOverloaded}, came: "blocked overloaded", repeat: true, reason: limitQueue,
 		},
 		"too many runs": {
 			edit: func(o *Options, _ *agent.Options) { o.MaxRuns = -1 },
-			want: problem{Status: 503, Code: codeOverloaded}, came: "blocked overloaded", repeat: true,
+			want: problem{Status: 503, Code: codeOverloaded}, came: "blocked overloaded", repeat: true, reason: limitAllRuns,
 		},
 		"the turns are draining": {
 			ready: func(a *agentBench) { _ = a.s.o.Turns.Drain(ended) },
@@ -292,6 +293,9 @@ func TestATurnThatCannotBeginIsAProblem(t *testing.T) {
 			}
 			if got := w.came(t, 1); got[0] != tt.came {
 				t.Errorf("%q", got)
+			}
+			if tt.reason != "" {
+				a.lineOf("reason=" + tt.reason)
 			}
 			if tape != "" && a.tapeOf("s") != tape {
 				t.Error("it is on the tape")

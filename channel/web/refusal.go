@@ -26,7 +26,7 @@ var (
 	nowhere  = Refusal{404, "not_found", "there is nobody here who answers", 0}
 	tooFast  = Refusal{429, "rate_limited", "too many messages in a short time; try again later", retry}
 	busy     = Refusal{409, "conflict", "the session is busy with an earlier message", 0}
-	full     = Refusal{503, "overloaded", "too much is waiting; try again later", retry}
+	full     = Refusal{503, "overloaded", "too many messages wait for their turn here; try again later", retry}
 	draining = Refusal{503, "draining", "the server is shutting down and starts no more runs", retry}
 )
 

@@ -29,8 +29,8 @@ func checkAdminAddr(s string) error {
 }
 
 // AdminOpen says whether whoever can reach the admin listener is an admin: only programs of this machine can, or it is said that it
-// is to be so.
-func (c *Config) AdminOpen() bool { return c.Insecure || c.AdminLocal() }
+// is to be so. Where there are keys, Insecure opens nothing: it is for servers that have none.
+func (c *Config) AdminOpen() bool { return c.AdminLocal() || c.Insecure && !c.Auth.On() }
 
 // AdminLocal says whether nobody but this machine can reach the admin listener.
 func (c *Config) AdminLocal() bool { return loopback(c.Admin.Addr) }

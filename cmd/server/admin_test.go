@@ -282,6 +282,27 @@ func TestAServersWorkIsInItsMetrics(t *testing.T) {
 	p.waitFor(`msg=request method=GET path=/v1/sessions/\{id\} status=200`)
 }
 
+// SE-22: insecure is for servers without keys, and does not take a key away where there is one.
+func TestTheAdminListenerIsOpenToThisMachineAndWhereThereAreNoKeysOnly(t *testing.T) {
+	keys := config.Auth{KeysFile: "keys"}
+	for name, c := range map[string]struct {
+		c    config.Config
+		open bool
+	}{
+		"on this machine":                {config.Config{Admin: config.Admin{Addr: "127.0.0.1:0"}, Auth: keys}, true},
+		"on all addresses, with keys":    {config.Config{Admin: config.Admin{Addr: ":9090"}, Auth: keys}, false},
+		"with keys, insecure":            {config.Config{Admin: config.Admin{Addr: ":9090"}, Auth: keys, Insecure: true}, false},
+		"with an issuer, insecure":       {config.Config{Admin: config.Admin{Addr: ":9090"}, Auth: config.Auth{Issuer: "https://login.example.com/"}, Insecure: true}, false},
+		"without keys, meant to be open": {config.Config{Admin: config.Admin{Addr: ":9090"}, Insecure: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.c.AdminOpen() != c.open {
+				t.Errorf("open: %v", !c.open)
+			}
+		})
+	}
+}
+
 func TestAnAdminListenerThatAnybodyCouldReachIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		c    config.Config

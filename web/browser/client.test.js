@@ -184,9 +184,10 @@ for (const transport of ["fetch", "eventsource"]) {
     const asked = await script.asked();
     await asked.say("before, ");
     await answer(page, "before, ");
+    await server.written("before, ");
     await server.end("SIGKILL");
     await server.start();
-    assert.deepEqual(await ended(page), { code: "gone", document: { answer: "before, " } });
+    assert.deepEqual(await ended(page), { code: "internal", document: { answer: "before, " } });
     assert.equal(await page.evaluate(() => r.status), "interrupted");
   });
 

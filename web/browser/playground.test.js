@@ -81,6 +81,7 @@ test("a server that is killed in mid-run and started again: what there is stays,
   await run({ Message: "Why?" });
   await (await script.asked()).say("So far.");
   await reads("So far.");
+  await server.written("So far.");
   await server.end("SIGKILL");
   await page.getByText("The server cannot be reached.").first().waitFor();
   await server.start();

@@ -1,6 +1,6 @@
 // Servers for tests: the real one, as a process that can be killed, and one that sends what it is told to.
 import { spawn } from "node:child_process";
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createServer as createSocket } from "node:net";
 import { tmpdir } from "node:os";
@@ -42,6 +42,13 @@ export async function lingserve(t, { pace = 400, config = "", workflows = {}, en
         try {
           if ((await fetch(`${url}/readyz`)).ok) return;
         } catch {}
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    },
+    /** Waits until a text that came in one piece is on disk, where a killed server leaves it. */
+    async written(text) {
+      const running = join(folder, "data", "running");
+      while (!readdirSync(running).some((name) => readFileSync(join(running, name)).includes(text))) {
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
     },

@@ -16,7 +16,7 @@ test("README: the lines for EventSource log the run as it grows, and stop at its
   const lines = code("README.md", "js", "new EventSource(");
   const p = await open(t, chrome, server.url, { files: page(lines) });
   const logged = [];
-  p.on("console", async (m) => logged.push(await m.args()[0].jsonValue()));
+  p.on("console", (m) => logged.push(m.args()[0].jsonValue()));
   await p.goto("/test");
   await p.until(() => run.readyState === EventSource.CLOSED);
   assert.equal(p.starts().length, 1, "it has not come back after its end");
@@ -24,7 +24,7 @@ test("README: the lines for EventSource log the run as it grows, and stop at its
   const { status, result } = await whole(server, response.headers()["x-run-id"]);
   assert.equal(status, "completed");
   const fold = new Fold();
-  for (const { uri, delta } of logged) fold.apply(uri, delta);
+  for (const { uri, delta } of await Promise.all(logged)) fold.apply(uri, delta);
   assert.deepEqual(fold.document, result);
 });
 

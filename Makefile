@@ -1,7 +1,7 @@
 # Every line can be run by hand. Only Go is needed; where there is a C compiler, too, tests run under the race detector.
 
 GO      ?= go
-FUZZ    ?= 1s
+FUZZ    ?= 2000x
 SOAK    ?= 10m
 # Which of the tests of faults; all of them.
 SOAKED  ?= .
@@ -53,7 +53,7 @@ unit:
 	$(GO) test -vet=off -shuffle=on -count=1 -run '$(alone)' $(sort $(dir $(ALONE)))
 	$(GO) test -vet=off $(RACE) -shuffle=on -count=1 -skip '$(alone)' ./...
 
-# A second of every fuzz target, which is some thousand inputs; "make fuzz" has minutes.
+# Some thousand inputs for every fuzz target; "make fuzz" has minutes for each.
 fuzz-seconds:
 	@GO="$(GO)" ./tools/fuzz.sh $(FUZZ) $(FUZZJOBS)
 

@@ -1,0 +1,179 @@
+//go:build unix
+
+package cluster_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/tape"
+)
+
+// changes are those that are told of one replica.
+func changes(t *testing.T, c *cluster.Cluster, id string) <-chan cluster.Change {
+	t.Helper()
+	p, err := c.Presence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(chan cluster.Change, 100)
+	t.Cleanup(p.Watch(func(c cluster.Change) {
+		if c.Replica.ID == id {
+			all <- c
+		}
+	}))
+	return all
+}
+
+func next(t *testing.T, all <-chan cluster.Change, want cluster.What) cluster.Change {
+	t.Helper()
+	select {
+	case c := <-all:
+		if c.What != want {
+			t.Fatalf("the replica %v, want that it %v", c.What, want)
+		}
+		return c
+	case <-time.After(soon):
+		t.Fatalf("waited %v to be told that the replica %v", soon, want)
+		panic("unreachable")
+	}
+}
+
+// TestTheLeaseOfADeadHolderIsFree within the TTL and a second (CL-06, CL-07), and the others are told of its death.
+func TestTheLeaseOfADeadHolderIsFree(t *testing.T) {
+	t.Parallel()
+	for _, row := range servers {
+		t.Run(row.name, func(t *testing.T) {
+			row.orLong(t)
+			t.Parallel()
+			s := row.start(t)
+			c, l := leases(t, s)
+			p, id := holder(t, s)
+			told := changes(t, c, id)
+			got := make(chan tape.Lease)
+			go func() {
+				lease, err := l.Lease(t.Context(), "s", true)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- lease
+			}()
+			p.Kill()
+			begin := time.Now()
+			lease := <-got
+			d := time.Since(begin)
+			t.Logf("free after %v", d)
+			if d > cluster.TTL+time.Second {
+				t.Errorf("the lease of a dead holder is free after %v, want %v at most", d, cluster.TTL+time.Second)
+			}
+			next(t, told, cluster.Died)
+			lease.Release()
+		})
+	}
+}
+
+// TestAHolderThatIsStoppedHasLostItsLease as soon as it goes on, whatever it does first (CL-06).
+func TestAHolderThatIsStoppedHasLostItsLease(t *testing.T) {
+	t.Parallel()
+	for _, row := range servers {
+		t.Run(row.name, func(t *testing.T) {
+			row.orLong(t)
+			t.Parallel()
+			s := row.start(t)
+			c, l := leases(t, s)
+			p, id := holder(t, s)
+			told := changes(t, c, id)
+			p.Say("?")
+			p.Expect("held true lost false")
+			p.Signal(syscall.SIGSTOP)
+			begin := time.Now()
+			lease := take(t, l, "s")
+			if d := time.Since(begin); d > cluster.TTL+time.Second {
+				t.Errorf("the lease of a holder that is stopped is free after %v", d)
+			}
+			next(t, told, cluster.Died)
+			p.Say("?") // it is read when the process goes on
+			p.Signal(syscall.SIGCONT)
+			p.Expect("held false lost true")
+			if life := next(t, told, cluster.Came).Replica.Life; life != 2 {
+				t.Errorf("it has come back in life %d, want 2", life)
+			}
+			p.Close()
+			next(t, told, cluster.Left)
+			select {
+			case <-lease.Lost():
+				t.Error("the lease is lost where it was taken")
+			default:
+			}
+		})
+	}
+}
+
+// TestAnElectionTakesNoLease: the leader of the bucket is killed as hard as can be, which costs longer than the TTL, and whoever holds a
+// lease keeps it; one who dies in that time is found out afterwards.
+func TestAnElectionTakesNoLease(t *testing.T) {
+	t.Parallel()
+	s := clustertest.ThreeProcesses(t)
+	c, l := leases(t, s)
+	p, id := holder(t, s)
+	told := changes(t, c, id)
+	mine := take(t, l, "mine")
+	other, otherID := clustertest.Start(t, "holder", s.URL()), ""
+	s.Kill(s.Leader("KV_" + c.Name("LEASES")))
+	begin := time.Now()
+	lease := take(t, l, "new")
+	t.Logf("a lease is to be had again after %v", time.Since(begin))
+	lease.Release()
+	p.Say("?")
+	p.Expect("held true lost false")
+	p.Kill()
+	otherID = strings.TrimPrefix(other.Line(), "holds ")
+	if holder, _, ok, err := l.Holder(t.Context(), "s"); holder != otherID || !ok || err != nil {
+		t.Errorf("the lease of the dead one is held by %q, %v, %v, want %q", holder, ok, err, otherID)
+	}
+	next(t, told, cluster.Died)
+	select {
+	case <-mine.Lost():
+		t.Error("the lease is lost")
+	default:
+	}
+}
+
+// TestLeasesOutliveTheServers: CL-10 for those who hold one.
+func TestLeasesOutliveTheServers(t *testing.T) {
+	t.Parallel()
+	s := clustertest.One(t)
+	ca, a := leases(t, s)
+	_, b := leases(t, s)
+	held, given := take(t, a, "held"), take(t, a, "given")
+	s.Kill(0)
+	if _, err := a.Lease(t.Context(), "x", false); err == nil {
+		t.Error("there are leases without servers")
+	}
+	begin := time.Now()
+	given.Release()
+	if d := time.Since(begin); d > 3*time.Second {
+		t.Errorf("to give a lease back without servers takes %v", d)
+	}
+	if _, err := a.Lease(t.Context(), "given", false); err == nil {
+		t.Error("a lease that could not be given back is taken again")
+	}
+	s.Restart(0)
+	take(t, b, "given").Release()
+	if _, err := b.Lease(t.Context(), "held", false); err == nil {
+		t.Error("two have the lease")
+	}
+	if id, _, ok, err := b.Holder(t.Context(), "held"); id != ca.Replica() || !ok || err != nil {
+		t.Errorf("it is held by %q, %v, %v", id, ok, err)
+	}
+	select {
+	case <-held.Lost():
+		t.Error("the lease is lost")
+	default:
+	}
+	held.Release()
+}

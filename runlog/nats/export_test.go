@@ -1,0 +1,46 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+
+	"github.com/lingserve/lingserve/runlog"
+)
+
+// Crash ends a log as the end of its process would.
+func Crash(l *Log) {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.stop()
+	l.running.Wait()
+	l.unwatch()
+}
+
+// Lose has a log not see what lose says, and wait for answers no longer than ack. It is called before there is a run.
+func Lose(l *Log, ack time.Duration, lose func(*client.Msg) bool) { l.lose, l.ackWait = lose, ack }
+
+// ClaimDropped claims a run that was dropped after it was read.
+func ClaimDropped(ctx context.Context, l *Log, run string, drop func()) error {
+	a, err := l.replay(ctx, run)
+	if err != nil {
+		return err
+	}
+	drop()
+	for {
+		if _, _, err := l.last(ctx, run); err != nil {
+			break
+		}
+	}
+	_, err = l.claim(ctx, a)
+	if !errors.Is(err, runlog.ErrUnknown) {
+		return fmt.Errorf("claim: %w", err)
+	}
+	// One that is read meanwhile is not there, either.
+	a.last, a.follower = 0, nil
+	return l.readUpTo(ctx, a, a.begin)
+}

@@ -1,0 +1,200 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+
+	"github.com/lingserve/lingserve/runlog"
+)
+
+const (
+	// readBatch and readBytes are what is asked for at once of what is stored.
+	readBatch = 256
+	readBytes = 4 << 20
+	// answerWait is for one answer of a server, or the next message of a batch.
+	answerWait = 2 * time.Second
+	// staleWait is how long to wait for a server that has not yet what another one has; it becomes longer each time.
+	staleWait = 2 * time.Millisecond
+	// askWait is when the leader is asked whether there is anything.
+	askWait = 10 * time.Millisecond
+	// readTries is how often a server may not have it.
+	readTries = 11
+)
+
+// last returns the last message of a run, as the leader has it: [runlog.ErrUnknown] is for certain.
+func (l *Log) last(ctx context.Context, run string) (seq uint64, data []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	m, err := l.conn.RequestWithContext(ctx, lastRequest(l.stream), lastOf(l.subject(run)))
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
+	}
+	return parseLast(m.Data)
+}
+
+// lastHere returns the sequence of the last message of a run that the server has that answers. It may lack the newest, and costs
+// the leader nothing.
+func (l *Log) lastHere(ctx context.Context, run string) (seq uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	m, err := l.conn.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+l.stream+"."+l.subject(run), nil)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", runlog.ErrAway, err)
+	}
+	switch status := m.Header.Get("Status"); status {
+	case "":
+		return strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+	case "404":
+		return 0, runlog.ErrUnknown
+	default:
+		return 0, fmt.Errorf("%w: %s %s", runlog.ErrAway, status, m.Header.Get("Description"))
+	}
+}
+
+// read gives take what a run has stored from a sequence on, as far as the server that answers has it, until take says that it is
+// enough.
+func (l *Log) read(ctx context.Context, run string, from uint64, take func(seq uint64, data []byte) (enough bool, err error)) error {
+	return l.batches(ctx, l.stream, l.subject(run), from, func(seq uint64, m *client.Msg) (bool, error) { return take(seq, m.Data) })
+}
+
+// batches does that for a stream and the subjects in it.
+func (l *Log) batches(ctx context.Context, stream, subject string, from uint64, take func(seq uint64, m *client.Msg) (enough bool, err error)) error {
+	sub, err := l.conn.SubscribeSync(l.conn.NewInbox())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // an error says that the connection is gone
+	for {
+		ask := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q,"batch":%d,"max_bytes":%d}`, from, subject, readBatch, readBytes)
+		if err := l.conn.PublishRequest("$JS.API.DIRECT.GET."+stream, sub.Subject, ask); err != nil {
+			return fmt.Errorf("%w: %w", runlog.ErrAway, err)
+		}
+		for more := true; more; {
+			m, err := l.next(ctx, sub)
+			if err != nil {
+				return fmt.Errorf("%w: %w", runlog.ErrAway, err)
+			}
+			switch m.Header.Get("Status") {
+			case "":
+			case "204": // the end of the batch
+				if n, _ := strconv.ParseUint(m.Header.Get("Nats-Num-Pending"), 10, 64); n == 0 {
+					return nil
+				}
+				more = false
+				continue
+			case "404":
+				return nil
+			default:
+				return fmt.Errorf("runlog: %s %s", m.Header.Get("Status"), m.Header.Get("Description"))
+			}
+			seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+			if err != nil {
+				return fmt.Errorf("runlog: a message without a sequence: %w", err)
+			}
+			from = seq + 1
+			if enough, err := take(seq, m); err != nil || enough {
+				return err
+			}
+		}
+	}
+}
+
+func (l *Log) next(ctx context.Context, sub *client.Subscription) (*client.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	return sub.NextMsgWithContext(ctx)
+}
+
+// errStale says that no server has had what one of them has acknowledged.
+var errStale = fmt.Errorf("%w: what is stored cannot be read", runlog.ErrAway)
+
+// again does what fails while the servers elect, until ctx ends, or more than that is the matter.
+func (l *Log) again(ctx context.Context, do func() error) error {
+	begin, wait := time.Now(), firstRetry
+	for {
+		err := do()
+		if !errors.Is(err, runlog.ErrAway) || time.Since(begin) >= awayAfter {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return err
+		case <-l.ctx.Done():
+			return runlog.ErrClosed
+		}
+		wait = min(2*wait, lastRetry)
+	}
+}
+
+// readUpTo takes what is stored behind a.last, up to the message of a sequence at least. A server that does not have it yet is asked
+// again.
+func (l *Log) readUpTo(ctx context.Context, a *applied, seq uint64) error {
+	wait := staleWait
+	for range readTries {
+		from := a.last + 1
+		if a.last == 0 {
+			from = max(a.begin, 1)
+		}
+		if err := l.read(ctx, a.run, from, func(n uint64, data []byte) (bool, error) {
+			if h, _, err := parse(data); err == nil && a.last > 0 && h.before != a.last {
+				return true, nil // this server lacks one between: it is asked again
+			}
+			return n >= seq, a.take(n, data)
+		}); err != nil {
+			return err
+		}
+		if a.last >= seq {
+			return nil
+		}
+		if wait > askWait {
+			if _, _, err := l.last(ctx, a.run); errors.Is(err, runlog.ErrUnknown) {
+				return err // it was dropped meanwhile
+			}
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		wait *= 2
+	}
+	return errStale
+}
+
+// replay takes all that is stored of a run.
+func (l *Log) replay(ctx context.Context, run string) (a *applied, err error) {
+	err = l.again(ctx, func() error {
+		a, err = l.replayOnce(ctx, run)
+		return err
+	})
+	return a, err
+}
+
+func (l *Log) replayOnce(ctx context.Context, run string) (*applied, error) {
+	seq, data, err := l.last(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	h, _, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	a := &applied{run: run, options: l.options.Tube(), begin: h.begin}
+	if h.begin == 0 {
+		a.begin = seq
+	}
+	if err := l.readUpTo(ctx, a, seq); err != nil {
+		return nil, err
+	}
+	if a.follower == nil {
+		// Of its beginning there is only a part: whoever wrote it has not shown anything, and is at it, or gone.
+		return a, runlog.ErrUnknown
+	}
+	return a, nil
+}

@@ -1,0 +1,2 @@
+// Package runlogtest is the test that every [runlog.Log] passes.
+package runlogtest

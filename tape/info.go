@@ -104,21 +104,31 @@ func (i Info) Cursor() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(i.Updated.UTC().Format(time.RFC3339Nano) + " " + i.Tape))
 }
 
+// Last is what After, a cursor, says of the session that was seen last: the name of its tape and when it was used. Without a cursor it is
+// zero.
+func (q SessionQuery) Last() (last Info, err error) {
+	if q.After == "" {
+		return Info{}, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(q.After)
+	date, name, found := strings.Cut(string(raw), " ")
+	if err == nil && found {
+		last.Tape = name
+		last.Updated, err = time.Parse(time.RFC3339Nano, date)
+	}
+	if err != nil || !found {
+		return Info{}, fmt.Errorf("%w: %q is no cursor of a session list", ErrInvalid, q.After)
+	}
+	return last, nil
+}
+
 // Page yields what q selects of these sessions, the newest entry first.
 func Page(infos []Info, q SessionQuery) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		var last Info
-		if q.After != "" {
-			raw, err := base64.RawURLEncoding.DecodeString(q.After)
-			date, name, found := strings.Cut(string(raw), " ")
-			if err == nil && found {
-				last.Tape = name
-				last.Updated, err = time.Parse(time.RFC3339Nano, date)
-			}
-			if err != nil || !found {
-				yield(Info{}, fmt.Errorf("%w: %q is no cursor of a session list", ErrInvalid, q.After))
-				return
-			}
+		last, err := q.Last()
+		if err != nil {
+			yield(Info{}, err)
+			return
 		}
 		infos = slices.SortedFunc(slices.Values(infos), newer)
 		n := 0

@@ -39,7 +39,7 @@ func (t *Tube) WriteTo(w io.Writer) (int64, error) {
 	f.mu.Lock() // nothing leaves the log meanwhile
 	defer f.mu.Unlock()
 	t.mu.Lock()
-	l, ended := t.log, t.ended
+	l, ended := t.log, t.ended && t.sent.Load() > t.terminal
 	t.mu.Unlock()
 	if !ended {
 		return 0, ErrRunning
@@ -199,7 +199,7 @@ func Restore(run string, r io.Reader, o *Options) (*Tube, error) {
 	case head.Events == 0:
 		return nil, fail("a run without events")
 	}
-	t := New(head.Run, o)
+	t := New(head.Run, unheld(o))
 	for t.log.next < head.Events {
 		a, err := read()
 		if err != nil {
@@ -216,6 +216,16 @@ func Restore(run string, r io.Reader, o *Options) (*Tube, error) {
 	}
 	t.account()
 	return t, nil
+}
+
+// unheld returns o for a tube that nobody writes to.
+func unheld(o *Options) *Options {
+	if o == nil || !o.Held {
+		return o
+	}
+	c := *o
+	c.Held = false
+	return &c
 }
 
 // unknown is how many events a run has that goes on.

@@ -142,16 +142,12 @@ func (f *folded) keep(b block, limit int) {
 
 func keptSize(e Event) int { return 120 + len(e.URI) + len(e.Name) + len(e.Value) }
 
-// foldUp folds all that is in the log now, short of the terminal event, and returns the number of the next event and the
+// foldUp folds all that is in the log now and shown, short of the terminal event, and returns the number of the next event and the
 // blocks. It is called with folded locked; writers are held up only while the list of blocks is copied.
 func (t *Tube) foldUp() (end uint64, blocks []block) {
 	f := &t.folded
 	t.mu.Lock()
-	end = t.log.next
-	if t.ended {
-		end = t.terminal
-	}
-	if f.at.n >= end {
+	if end = t.end(); f.at.n >= end {
 		t.mu.Unlock()
 		return end, nil
 	}
@@ -160,6 +156,9 @@ func (t *Tube) foldUp() (end uint64, blocks []block) {
 	t.mu.Unlock()
 	for i, b := range blocks {
 		if i > 0 {
+			if b.first >= end {
+				break
+			}
 			f.at = cursor{seq: f.at.seq + 1, n: b.first}
 		}
 		f.fold(b.data, end)
@@ -181,7 +180,7 @@ func (t *Tube) account() {
 }
 
 // trim lets blocks leave the log until it is within its limit; size is what the caller has seen of it. The block with the
-// newest event always stays. Writers go on meanwhile; only when one finds the log an eighth over its limit does it wait
+// newest event always stays, and what is not shown. Writers go on meanwhile; only when one finds the log an eighth over its limit does it wait
 // for a snapshot that is being made.
 func (t *Tube) trim(size int) {
 	f := &t.folded
@@ -198,8 +197,11 @@ func (t *Tube) trim(size int) {
 			break
 		}
 		b, next := t.log.blocks[0], t.log.blocks[1].first
-		seq := t.log.seq
+		seq, shown := t.log.seq, next <= t.sent.Load()
 		t.mu.Unlock()
+		if !shown {
+			break
+		}
 		if f.at.seq == seq {
 			f.fold(b.data, next)
 			f.at = cursor{seq: seq + 1, n: next}

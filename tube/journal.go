@@ -18,25 +18,30 @@ import (
 type Place struct {
 	seq, off int    // of the block, and in it
 	seen     uint64 // the log's next event when its end was reached
+	next     uint64 // number of the event behind it
 }
 
 // Piece is a part of a block of the log: whole records, whose bytes are part of the log and must not be changed.
 type Piece struct {
 	First  uint64 // number of the block's first event
 	Offset int    // of Data in the block
+	End    uint64 // number of the event behind the last one of Data; Replay and Follower do not need it
 	Data   []byte
 }
 
 // Piece returns what stands in the log behind p, one block at most, and moves p behind it; its Data is empty where that is
 // nothing. ok is false where what comes next has left the log.
 func (t *Tube) Piece(p *Place) (piece Piece, ok bool) {
-	if p.seen == t.sent.Load() {
+	if p.seen == t.written() {
 		return piece, true // thousands of runs that wait cost a look each, not a lock
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := &t.log
 	i := p.seq - l.seq
+	if i < 0 && p.next == l.begin() { // what has left the log is written down
+		p.seq, p.off, i = l.seq, 0, 0
+	}
 	if i < 0 {
 		return piece, false
 	}
@@ -47,13 +52,44 @@ func (t *Tube) Piece(p *Place) (piece Piece, ok bool) {
 	}
 	if i <= last {
 		b := l.blocks[i]
-		piece = Piece{b.first, p.off, b.data[p.off:len(b.data):len(b.data)]}
+		piece = Piece{First: b.first, Offset: p.off, End: l.next, Data: b.data[p.off:len(b.data):len(b.data)]}
 		p.off = len(b.data)
+		if i < last {
+			piece.End = l.blocks[i+1].first
+		}
+		p.next = piece.End
 	}
 	if i >= last {
 		p.seen = l.next
+		if t.held != nil {
+			t.held.waiting = t.held.ready != nil
+		}
 	}
 	return piece, true
+}
+
+// written returns the number of the next event to be sent.
+func (t *Tube) written() uint64 {
+	if t.held != nil {
+		return t.held.written.Load()
+	}
+	return t.sent.Load()
+}
+
+// Behind returns the place behind all that is shown. What is sent from now on begins a block; where something is not shown yet that
+// does not, its block is taken as a whole: a [Follower] passes over what it knows of it.
+func (t *Tube) Behind() Place {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := &t.log
+	shown := t.sent.Load()
+	if shown == l.next {
+		l.sealed = true
+		return Place{seq: l.seq + len(l.blocks), seen: l.next, next: l.next}
+	}
+	var c cursor
+	l.find(&c, shown)
+	return Place{seq: c.seq, next: c.n}
 }
 
 // Compact says whether the log is whole and takes no more than so many bytes: then its pieces from the beginning are as good
@@ -65,8 +101,11 @@ func (t *Tube) Compact(bytes int) bool {
 }
 
 // AppendBase appends what all events up to now fold to, and those that a document cannot say, as lines of an archive, and
-// moves p behind them.
+// moves p behind them. The tube must not be held: its log is whole from where it was stored, so that pieces do.
 func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
+	if t.held != nil {
+		panic("tube: AppendBase of a tube that is held")
+	}
 	f := &t.folded
 	f.mu.Lock() // nothing leaves the log meanwhile
 	defer f.mu.Unlock()
@@ -78,7 +117,7 @@ func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
 		end = t.terminal
 	}
 	t.mu.Unlock()
-	*p = Place{seq: seq + len(blocks), seen: next}
+	*p = Place{seq: seq + len(blocks), seen: next, next: next}
 	if end == 0 { // there is no base of nothing
 		*p = Place{}
 		return dst
@@ -126,6 +165,7 @@ type Replay struct {
 
 // NewReplay returns the replay of a run.
 func NewReplay(run string, o *Options) *Replay {
+	o = unheld(o)
 	return &Replay{run: run, options: *o, tube: New(run, o)}
 }
 
@@ -272,21 +312,4 @@ func (c *cursor) check(data []byte) (e Event, terminal, ok bool) {
 	}
 	e, terminal = c.read(data)
 	return e, terminal, true
-}
-
-// Leap numbers the events that follow from n on, which must be more than there were, where the tube goes on. It is for what was
-// replayed: those between were sent by a tube that is not there any more, and may have been seen. So all who come back get
-// a snapshot, which takes the place of whatever they have.
-func (t *Tube) Leap(n uint64) {
-	t.forget()
-	t.folded.mu.Lock()
-	defer t.folded.mu.Unlock()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if n <= t.log.next || t.ended {
-		return
-	}
-	t.folded.at.n, t.folded.rooted = n, true
-	t.log.next = n
-	t.sent.Store(n)
 }

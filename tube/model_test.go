@@ -2,7 +2,9 @@ package tube_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -17,7 +19,21 @@ import (
 type model struct {
 	events []tube.Event
 	ended  bool
+	held   bool
+	shown  int // of a tube that is held
+	cut    bool
 }
+
+// visible is how many events there are for readers.
+func (m *model) visible() int {
+	if m.held {
+		return m.shown
+	}
+	return len(m.events)
+}
+
+// over says whether the end is there for readers.
+func (m *model) over() bool { return m.ended && m.visible() == len(m.events) }
 
 func (m *model) fold(below uint64, all bool) (*fold, map[string]bool) {
 	f, marks := newFold(), map[string]bool{}
@@ -35,11 +51,20 @@ func (m *model) fold(below uint64, all bool) (*fold, map[string]bool) {
 	return f, marks
 }
 
+// CL-04: of a tube that is held, readers see what is shown, and whoever stores it sees all.
 func TestATubeIsASliceOfEvents(t *testing.T) {
+	t.Run("shown at once", func(t *testing.T) { tubeIsASliceOfEvents(t, false) })
+	t.Run("held", func(t *testing.T) { tubeIsASliceOfEvents(t, true) })
+}
+
+func tubeIsASliceOfEvents(t *testing.T, held bool) {
 	uris := []string{"", "a", "a/b", "c/0", "$r", "x/$t/0"}
 	rapid.Check(t, func(t *rapid.T) {
-		tb := newTube(rapid.SampledFrom([]int{0, 2 << 10, 5000}).Draw(t, "max"))
-		m := &model{}
+		limit := rapid.SampledFrom([]int{0, 2 << 10, 5000}).Draw(t, "max")
+		tb := tube.New("run", &tube.Options{MaxBytes: limit, Document: newDocument, Held: held})
+		m := &model{held: held}
+		var place tube.Place
+		stored := tube.NewReplay("run", documents())
 		type follower struct {
 			r *tube.Reader
 			c *client
@@ -48,6 +73,19 @@ func TestATubeIsASliceOfEvents(t *testing.T) {
 		filters := map[string]func(){}
 
 		sent := func(e tube.Event, n uint64, err error) {
+			if errors.Is(err, tube.ErrFull) && !m.ended {
+				if !m.held || m.shown == len(m.events) && !m.cut || limit == 0 {
+					t.Fatalf("%d of %d events are shown, and there is no room for another", m.visible(), len(m.events))
+				}
+				if !closed(tb.Full()) {
+					t.Fatal("it is full and has not said so")
+				}
+				m.cut = true
+				return
+			}
+			if m.cut && !m.ended {
+				t.Fatal("an event was taken behind one that was not")
+			}
 			if m.ended != (err != nil) {
 				t.Fatalf("ended %v, and Send returned %v", m.ended, err)
 			}
@@ -125,8 +163,8 @@ func TestATubeIsASliceOfEvents(t *testing.T) {
 					}
 				}
 				if few >= 0 {
-					if f.r.Next() != uint64(len(m.events)) || f.r.Ended() != m.ended {
-						t.Fatalf("read up to %d of %d, ended %v", f.r.Next(), len(m.events), f.r.Ended())
+					if f.r.Next() != uint64(m.visible()) || f.r.Ended() != m.over() {
+						t.Fatalf("read up to %d of %d, ended %v", f.r.Next(), m.visible(), f.r.Ended())
 					}
 				}
 				if !part && f.c.id != "" && f.c.from() == f.r.Next() { // not in the middle of a snapshot
@@ -147,7 +185,7 @@ func TestATubeIsASliceOfEvents(t *testing.T) {
 			"snapshot": func(t *rapid.T) {
 				all := rapid.Bool().Draw(t, "all")
 				document, reserved := tb.Snapshot(all)
-				want, _ := m.fold(uint64(len(m.events)), all)
+				want, _ := m.fold(uint64(m.visible()), all)
 				if d := cmp.Diff(want.String(), normal(document)+normal(reserved)); d != "" {
 					t.Fatal(d)
 				}
@@ -163,8 +201,36 @@ func TestATubeIsASliceOfEvents(t *testing.T) {
 					m.ended = true
 				}
 			},
+			"store": func(t *rapid.T) {
+				if !m.held {
+					t.Skip()
+				}
+				piece, ok := tb.Piece(&place)
+				if !ok {
+					t.Fatal("what is not stored has left the log")
+				}
+				if err := stored.Piece(piece); err != nil && len(piece.Data) > 0 {
+					t.Fatal(err)
+				}
+				if n := stored.Tube().Len(); len(piece.Data) > 0 && n != piece.End {
+					t.Fatalf("a piece has the events below %d, and says %d", n, piece.End)
+				}
+			},
+			"show": func(t *rapid.T) {
+				if !m.held {
+					t.Skip()
+				}
+				n := rapid.IntRange(0, int(stored.Tube().Len())).Draw(t, "below")
+				tb.Show(uint64(n))
+				m.shown = max(m.shown, min(n, len(m.events)))
+			},
 			"archive": func(t *rapid.T) {
-				if !m.ended {
+				if m.ended && !m.over() {
+					if _, err := tb.WriteTo(io.Discard); !errors.Is(err, tube.ErrRunning) {
+						t.Fatalf("the end is not shown, and an archive is written: %v", err)
+					}
+				}
+				if !m.over() {
 					t.Skip()
 				}
 				var b bytes.Buffer
@@ -176,14 +242,19 @@ func TestATubeIsASliceOfEvents(t *testing.T) {
 					t.Fatal(err)
 				}
 				tb = back
-				readers = nil
+				readers, m.held = nil, false
 			},
 			"": func(t *rapid.T) {
-				if tb.Len() != uint64(len(m.events)) {
-					t.Fatalf("%d events, the model has %d", tb.Len(), len(m.events))
+				if tb.Len() != uint64(m.visible()) || over(tb) != m.over() {
+					t.Fatalf("%d events, ended %v; the model has %d", tb.Len(), over(tb), m.visible())
+				}
+				if limit > 0 && tb.Bytes() > 4*limit+100<<10 { // what is kept, and the documents, beside the log
+					t.Fatalf("%d bytes", tb.Bytes())
 				}
 			},
 		})
+		tb.Show(tb.Len() + 1<<20)
+		m.shown = len(m.events)
 
 		// In the end everyone has everything that they may see.
 		_, marks := m.fold(uint64(len(m.events)), false)

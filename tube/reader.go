@@ -9,6 +9,7 @@ type Reader struct {
 	at   cursor
 	lost bool // at is to be found from next
 	all  bool // hidden events are yielded
+	sent bool // what is not shown yet is yielded, too
 	over bool // nothing can come any more
 
 	snapshot bool    // is to begin with one
@@ -36,7 +37,11 @@ func (r *Reader) yield(yield func(Event) bool) {
 				return
 			}
 		}
-		if r.over || !r.snapshot && r.next >= r.tube.sent.Load() {
+		shown := r.tube.sent.Load()
+		if r.sent {
+			shown = r.tube.written()
+		}
+		if r.over || !r.snapshot && r.next >= shown {
 			return
 		}
 		data, fallen := r.view()
@@ -47,7 +52,7 @@ func (r *Reader) yield(yield func(Event) bool) {
 		if data == nil {
 			return
 		}
-		for r.at.off < len(data) {
+		for r.at.off < len(data) && r.at.n < shown { // data may have more by now, or more than is shown
 			e, terminal := r.at.read(data)
 			if e.N < r.next {
 				continue
@@ -95,7 +100,7 @@ func (r *Reader) More() <-chan struct{} {
 	t := r.tube
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r.snapshot || len(r.group) > 0 || r.next < t.log.next || t.ended {
+	if r.snapshot || len(r.group) > 0 || r.next < t.sent.Load() || t.ended && t.sent.Load() > t.terminal {
 		r.wake()
 	} else if !r.waiting {
 		r.waiting = true

@@ -27,6 +27,7 @@ type Options struct {
 	MaxBytes int             // of the log in memory; default 8 MiB
 	Document func() Document // an empty document; required
 	From     uint64          // number of the first event; not 0 where the run has had others before, which are not known any more
+	Held     bool            // readers see what is sent when [Tube.Show] says so; for who stores it before
 	First    func()          // called once, when something is written to the document for the first time; it must not block, nor use the tube
 }
 
@@ -38,7 +39,8 @@ type Tube struct {
 	run  string
 	max  int
 	done chan struct{} // closed after the terminal event
-	sent atomic.Uint64 // the log's next, for readers to see without the lock that there is nothing new
+	sent atomic.Uint64 // what readers may see: the log's next, for them to see without the lock that there is nothing new
+	held *held         // nil where nothing is held back
 
 	mu       sync.Mutex
 	log      log
@@ -66,13 +68,16 @@ func New(run string, o *Options) *Tube {
 	t.folded.make = o.Document
 	t.from, t.log.next, t.folded.at.n, t.folded.rooted = o.From, o.From, o.From, o.From > 0
 	t.sent.Store(o.From)
+	if o.Held {
+		t.held = newHeld(o.From)
+	}
 	return t
 }
 
 // Run returns the run's id.
 func (t *Tube) Run() string { return t.run }
 
-// Send appends an event, gives it the next number and returns that at once. Errors: [ErrEnded]; a name that is not allowed,
+// Send appends an event, gives it the next number and returns that at once. Errors: [ErrEnded]; [ErrFull]; a name that is not allowed,
 // the names of the terminal events among them; a value or uri that is not what [Event] says. White space around JSON and
 // line breaks between its tokens are taken out.
 func (t *Tube) Send(e Event) (n uint64, err error) {
@@ -85,6 +90,9 @@ func (t *Tube) Send(e Event) (n uint64, err error) {
 	n, size, err := t.append(&e, false)
 	if size > t.max {
 		t.trim(size)
+		if t.held != nil {
+			t.fill()
+		}
 	}
 	return n, err
 }
@@ -94,6 +102,9 @@ func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
 	defer t.mu.Unlock() // a matcher may panic
 	if t.ended {
 		return 0, 0, ErrEnded
+	}
+	if t.held != nil && t.held.cut && !terminal {
+		return 0, 0, ErrFull
 	}
 	hidden := e.Hidden && !terminal
 	if len(t.filters.list) > 0 && e.Kind != Named {
@@ -106,18 +117,43 @@ func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
 	}
 	n = t.log.next
 	t.log.put(e, hidden, terminal)
-	t.sent.Store(n + 1)
 	if terminal {
 		t.ended, t.terminal = true, n
+	}
+	if t.held != nil {
+		t.heldSent(n + 1)
+		return n, t.log.size, nil
+	}
+	t.sent.Store(n + 1)
+	if terminal {
 		close(t.done)
 	}
+	if len(t.waiting) > 0 {
+		t.wakeAll()
+	}
+	return n, t.log.size, nil
+}
+
+// wakeAll wakes the readers that wait. It is called with the tube locked.
+func (t *Tube) wakeAll() {
 	for i, r := range t.waiting {
 		t.waiting[i] = nil
 		r.wake()
 	}
 	t.waiting = t.waiting[:0]
-	return n, t.log.size, nil
 }
+
+// end returns the number up to which events are shown and folded, short of the terminal one. It is called with the tube locked.
+func (t *Tube) end() uint64 {
+	n := t.sent.Load()
+	if t.ended {
+		n = min(n, t.terminal)
+	}
+	return n
+}
+
+// From returns the number of the first event of the run, or of this time that it is run.
+func (t *Tube) From() uint64 { return t.from }
 
 // AddFilter hides what f says from now on and returns a function that takes that back.
 func (t *Tube) AddFilter(f Filter) (remove func()) {
@@ -150,12 +186,12 @@ func (t *Tube) ClearFilters() {
 
 // Close ends the run with a "finished" event of this status: completed, failed or interrupted. Only the first of Close and
 // Cancel appends anything; the others return [ErrEnded].
-func (t *Tube) Close(status string) error { return t.end(finished, "status", status) }
+func (t *Tube) Close(status string) error { return t.finish(finished, "status", status) }
 
 // Cancel ends the run with a "canceled" event.
-func (t *Tube) Cancel(reason string) error { return t.end(canceled, "reason", reason) }
+func (t *Tube) Cancel(reason string) error { return t.finish(canceled, "reason", reason) }
 
-func (t *Tube) end(name, member, text string) error {
+func (t *Tube) finish(name, member, text string) error {
 	data := append([]byte(`{"`), member...)
 	data = append(data, `":`...)
 	data = append(appendString(data, text), '}')
@@ -163,10 +199,10 @@ func (t *Tube) end(name, member, text string) error {
 	return err
 }
 
-// Ended is closed once the terminal event is in the log.
+// Ended is closed once the terminal event is there for readers.
 func (t *Tube) Ended() <-chan struct{} { return t.done }
 
-// Len returns how many events were sent.
+// Len returns how many events were sent, as far as readers may see them.
 func (t *Tube) Len() uint64 { return t.sent.Load() }
 
 // Bytes returns how much memory the tube takes: its log, what was kept of events that have left it, and the documents where
@@ -176,6 +212,14 @@ func (t *Tube) Bytes() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return fixed + t.log.size + int(t.extra.Load())
+}
+
+// Measure returns Bytes, with the documents that all events so far fold to.
+func (t *Tube) Measure() int {
+	t.folded.mu.Lock()
+	t.foldUp()
+	t.folded.mu.Unlock()
+	return t.Bytes()
 }
 
 // Snapshot returns the fold of all events so far, those that clients may see or all of them, as JSON text: the document

@@ -93,7 +93,7 @@ func (b *bench) goesOn(s tape.Store, when string) {
 }
 
 func killedWriter(t *testing.T, b *bench) {
-	rounds := 8
+	rounds := b.times(8)
 	if testing.Short() {
 		rounds = 2
 	}
@@ -143,7 +143,7 @@ func killedWriter(t *testing.T, b *bench) {
 }
 
 func twoProcesses(t *testing.T, b *bench) {
-	const batches = 60
+	batches := b.times(60)
 	s := b.open()
 	b.create(s, name)
 	var wg sync.WaitGroup

@@ -286,7 +286,8 @@ func checkBatches(entries []tape.Entry) error {
 }
 
 func concurrentBatches(t *testing.T, b *bench) {
-	const writers, batches = 6, 25
+	const writers = 6
+	batches := b.times(25)
 	stores := []tape.Store{b.open()}
 	if b.f.Durable {
 		stores = append(stores, b.open())
@@ -1217,7 +1218,7 @@ func erasedMeanwhile(t *testing.T, b *bench) {
 	var wg sync.WaitGroup
 	for i := range 2 {
 		wg.Go(func() {
-			for range 100 {
+			for range b.times(100) {
 				s := stores[i%len(stores)]
 				if _, err := s.Append(t.Context(), name, tape.Batch{Entries: batch("me", 0)}); err != nil && !errors.Is(err, tape.ErrNotFound) && !errors.Is(err, tape.ErrDeleted) {
 					t.Errorf("append: %v", err)
@@ -1232,7 +1233,7 @@ func erasedMeanwhile(t *testing.T, b *bench) {
 			}
 		})
 	}
-	for range 25 {
+	for range b.times(25) {
 		if err := other.Delete(t.Context(), name); err != nil {
 			t.Errorf("delete: %v", err)
 		}

@@ -23,6 +23,9 @@ type Factory struct {
 	// process has it open. The test binary must call Main then.
 	Durable bool
 
+	// Slow says that an append takes milliseconds: what is done many times is done less often.
+	Slow bool
+
 	// File is the path of the file that holds a tape's lines and that grows at its end; it is cut at every byte of
 	// its last batch while no store is open. nil where there is no such file.
 	File func(dir, name string) string
@@ -130,6 +133,14 @@ func (b *bench) open() tape.Store {
 	}
 	b.Cleanup(func() { _ = s.Close() })
 	return s
+}
+
+// times is how often something is done.
+func (b *bench) times(n int) int {
+	if b.f.Slow {
+		return max(1, n/4)
+	}
+	return n
 }
 
 // create makes a tape of one anchor and the entries.

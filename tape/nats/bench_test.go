@@ -1,0 +1,237 @@
+package nats_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/file"
+)
+
+// stores are those that are compared: run all of one benchmark, and the figures are of the same machine in the same minutes.
+var stores = []struct {
+	name string
+	open func(b *testing.B) tape.Store
+}{
+	{"file", func(b *testing.B) tape.Store { return openFile(b, file.SyncInterval) }},
+	{"file-synced", func(b *testing.B) tape.Store { return openFile(b, file.SyncAlways) }},
+	{"one", func(b *testing.B) tape.Store {
+		return open(b, place{oneProcess(b), clustertest.Prefix()})
+	}},
+	{"three", func(b *testing.B) tape.Store {
+		return open(b, place{clustertest.ThreeProcesses(b).URL(), clustertest.Prefix()})
+	}},
+}
+
+func openFile(b *testing.B, sync file.Sync) tape.Store {
+	s, err := file.Open(b.TempDir(), file.Options{Sync: sync})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// oneProcess is a server in a process of its own, so that its memory and its work are not counted as the replica's.
+func oneProcess(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	arg, err := json.Marshal(cluster.Options{Servers: cluster.Embedded, Name: "n", Dir: tb.TempDir(), Listen: address})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	clustertest.Start(tb, "nats", string(arg)).Expect("ready")
+	return "nats://" + address
+}
+
+func BenchmarkAppend200Bytes(b *testing.B) {
+	for _, row := range stores {
+		b.Run(row.name, func(b *testing.B) {
+			s := row.open(b)
+			if _, err := s.Append(b.Context(), "a", tape.Batch{Create: true, Entries: say("start")}); err != nil {
+				b.Fatal(err)
+			}
+			batch := tape.Batch{Entries: say(strings.Repeat("x", 200))}
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Append(b.Context(), "a", batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// long makes a tape of batches of two entries, with an anchor 25 batches before its end.
+func long(b *testing.B, s tape.Store, batches int) {
+	b.Helper()
+	for i := range batches {
+		entries := say(strings.Repeat("x", 200), strings.Repeat("y", 200))
+		if i == batches-25 {
+			entries = []tape.Entry{tape.NewAnchor("phase", "summary")}
+		}
+		if _, err := s.Append(b.Context(), "a", tape.Batch{Create: i == 0, Entries: entries}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkContextOf50Entries(b *testing.B) {
+	for _, row := range stores {
+		b.Run(row.name, func(b *testing.B) {
+			s := row.open(b)
+			long(b, s, 1000)
+			b.ReportAllocs()
+			for b.Loop() {
+				n := 0
+				for _, err := range s.Read(b.Context(), "a", tape.Query{FromLast: true}) {
+					if n++; err != nil {
+						b.Fatal(err)
+					}
+				}
+				if n != 49 {
+					b.Fatalf("%d entries", n)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkReadOf2000Entries(b *testing.B) {
+	for _, row := range stores {
+		b.Run(row.name, func(b *testing.B) {
+			s := row.open(b)
+			long(b, s, 1000)
+			b.ReportAllocs()
+			for b.Loop() {
+				if all, err := collect(s.Read(b.Context(), "a", tape.Query{})); err != nil || len(all) != 1999 {
+					b.Fatalf("%d entries, %v", len(all), err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkInfo(b *testing.B) {
+	for _, row := range stores {
+		b.Run(row.name, func(b *testing.B) {
+			s := row.open(b)
+			long(b, s, 100)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Info(b.Context(), "a"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkTurn is a lease, four appends and a view, as a turn has them.
+func BenchmarkTurn(b *testing.B) {
+	for _, row := range stores {
+		b.Run(row.name, func(b *testing.B) {
+			s := row.open(b).(tape.Whole)
+			long(b, s, 100)
+			for b.Loop() {
+				l, err := s.Lease(b.Context(), "a", true)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for range 4 {
+					if _, err := s.Append(b.Context(), "a", tape.Batch{Entries: say("turn")}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if _, err := collect(s.Read(b.Context(), "a", tape.Query{Newest: true, Limit: 50})); err != nil {
+					b.Fatal(err)
+				}
+				l.Release()
+			}
+		})
+	}
+}
+
+// BenchmarkSessions lists 20 of 100 000, or of 1000 with -short: CL-12. It says how much memory the replica has for them, how long a replica
+// takes that has just started, and how long the list of all takes.
+func BenchmarkSessions(b *testing.B) {
+	sessions := 100_000
+	if testing.Short() { // a minute
+		sessions = 1000
+	}
+	url, prefix := oneProcess(b), clustertest.Prefix()
+	writer := open(b, place{url, prefix})
+	began := time.Now()
+	var wg sync.WaitGroup
+	for w := range 64 {
+		wg.Go(func() {
+			for i := w; i < sessions; i += 64 {
+				session := fmt.Sprintf("telegram:%d", 100_000_000+i)
+				start := tape.NewAnchor(tape.AnchorStart, nil).With(tape.Meta{Session: session, Workspace: "/srv/lingserve"})
+				entries := append([]tape.Entry{start}, say("what is the weather like today in this city?")...)
+				name := fmt.Sprintf("%016x__%016x", 7, i*7919)
+				if _, err := writer.Append(b.Context(), name, tape.Batch{Create: true, Entries: entries}); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.Logf("%d sessions made in %v", sessions, time.Since(began))
+	if err := writer.Close(); err != nil {
+		b.Fatal(err)
+	}
+	s := open(b, place{url, prefix})
+	before := heap()
+	began = time.Now()
+	if err := s.Follow(); err != nil {
+		b.Fatal(err)
+	}
+	started := time.Since(began)
+	size := heap() - before
+	if s.Rows() != sessions {
+		b.Fatalf("%d sessions are there", s.Rows())
+	}
+	began = time.Now()
+	n := 0
+	for _, err := range s.Sessions(b.Context(), tape.SessionQuery{}) {
+		if n++; err != nil {
+			b.Fatal(err)
+		}
+	}
+	all := time.Since(began)
+	for b.Loop() {
+		page, err := collect(s.Sessions(b.Context(), tape.SessionQuery{Limit: 20}))
+		if err != nil || len(page) != 20 {
+			b.Fatalf("%d sessions, %v", len(page), err)
+		}
+	}
+	b.ReportMetric(float64(size)/(1<<20), "MiB-heap")
+	b.ReportMetric(started.Seconds(), "s-start")
+	b.ReportMetric(all.Seconds(), "s-all")
+	runtime.KeepAlive(s)
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

@@ -1,0 +1,31 @@
+package nats
+
+import "time"
+
+// SetWaits changes how long is waited for an answer, and in all.
+func (s *Store) SetWaits(answer, all time.Duration) {
+	s.waits = waits{answer: answer, direct: answer, patience: all, offline: all}
+}
+
+// Rows is how many sessions the index of listings has.
+func (s *Store) Rows() int {
+	s.directory.mu.Lock()
+	defer s.directory.mu.Unlock()
+	return len(s.directory.rows)
+}
+
+// Follow begins the index of listings, and waits until it is complete.
+func (s *Store) Follow() error { return s.directory.catchUp(s.end) }
+
+// Stream is the name of the stream.
+func (s *Store) Stream() string { return s.stream }
+
+// Subject is that of a tape's batches.
+func (s *Store) Subject(name string) string { return s.entries(name) }
+
+// Slots is how many tapes are remembered.
+func (s *Store) Slots() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.slots)
+}

@@ -1,0 +1,66 @@
+// Package postgrestest starts PostgreSQL servers for tests, where the machine has the programs for it: those of Debian's package
+// postgresql are found, others by PATH.
+package postgrestest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// ErrMissing is the error where there is no PostgreSQL: a test is skipped then.
+var ErrMissing = errors.New("PostgreSQL is not installed here (Debian: apt-get install postgresql)")
+
+// Server is a server of its own in a temporary folder. It can be reached by a socket in that folder alone, and syncs as one does that
+// people use. It ends with the process that started it, however that ends.
+type Server struct {
+	dir     string
+	bin     string
+	options []string
+	run     *exec.Cmd
+	alive   *os.File // the server ends when nobody holds the other end
+}
+
+// User and Database are those of the tests.
+const (
+	User     = "lingserve"
+	Database = "postgres"
+)
+
+// URL is where the server is.
+func (s *Server) URL() string { return "postgres://" + User + "@/" + Database + "?host=" + s.dir }
+
+// Socket is the file of its socket.
+func (s *Server) Socket() string { return filepath.Join(s.dir, ".s.PGSQL.5432") }
+
+// binaries is the folder of the server's programs.
+func binaries() (string, error) {
+	if path, err := exec.LookPath("initdb"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(path), nil
+		}
+	}
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if err != nil || len(found) == 0 {
+		return "", ErrMissing
+	}
+	newest, version := "", -1
+	for _, path := range found {
+		if n, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))); err == nil && n > version {
+			newest, version = filepath.Dir(path), n
+		}
+	}
+	if newest == "" {
+		return "", ErrMissing
+	}
+	return newest, nil
+}
+
+// said is what a program has said, on one line.
+func said(out []byte) string {
+	text := strings.Join(strings.Fields(string(out)), " ")
+	return text[max(0, len(text)-500):]
+}

@@ -1,0 +1,195 @@
+//go:build unix
+
+package postgrestest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Start starts a server, with options of the form name=value.
+func Start(options ...string) (_ *Server, err error) {
+	bin, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	// The path of a socket is short, and its folder one that the server's user can reach: t.TempDir is neither.
+	dir, err := os.MkdirTemp("", "pg")
+	if err == nil && len(dir) > 80 {
+		_ = os.Remove(dir)
+		dir, err = os.MkdirTemp("/tmp", "pg")
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{dir: dir, bin: bin, options: options}
+	defer func() {
+		if err != nil {
+			_ = s.Stop()
+		}
+	}()
+	as, err := other()
+	if err != nil {
+		return nil, err
+	}
+	if as != nil {
+		if err := os.Chown(dir, int(as.Uid), int(as.Gid)); err != nil {
+			return nil, err
+		}
+	}
+	init := exec.Command(filepath.Join(bin, "initdb"), "-D", s.data(), "-U", User, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	init.Dir, init.SysProcAttr = dir, &syscall.SysProcAttr{Credential: as}
+	if out, err := init.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("initdb: %w: %s", err, said(out))
+	}
+	return s, s.Restart()
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// other is who the server runs as where this is root, whom it refuses.
+func other() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			uid, _ := strconv.ParseUint(u.Uid, 10, 32)
+			gid, _ := strconv.ParseUint(u.Gid, 10, 32)
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+		}
+	}
+	return nil, errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+}
+
+// watcher runs the server until nothing more can come from its input: then whoever started it has ended.
+const watcher = `"$0" "$@" & cat >/dev/null; kill -QUIT $! 2>/dev/null; wait $!`
+
+// Restart starts the server again that was killed, and waits until it can be used.
+func (s *Server) Restart() (err error) {
+	as, err := other()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args := []string{"-c", watcher, filepath.Join(s.bin, "postgres"), "-D", s.data(), "-k", s.dir, "-h", "", "-c", "max_connections=300", "-c", "fsync=on"}
+	for _, o := range s.options {
+		args = append(args, "-c", o)
+	}
+	const long = time.Minute
+	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if s.run == nil {
+			// Processes of the one that was killed may hold its memory still: then it ends at once.
+			s.run = exec.Command("/bin/sh", args...)
+			// In a group of its own: what a terminal sends to the tests would end the watcher before the server.
+			s.run.Dir, s.run.Stdout, s.run.Stderr, s.run.SysProcAttr = s.dir, log, log, &syscall.SysProcAttr{Credential: as, Setpgid: true}
+			in, alive, err := os.Pipe()
+			if err != nil {
+				return err
+			}
+			s.run.Stdin, s.alive = in, alive
+			err = s.run.Start()
+			_ = in.Close()
+			if err != nil {
+				s.run = nil
+				return err
+			}
+		}
+		if s.ready() {
+			return nil
+		}
+		if pid := s.pid(); time.Since(began) > time.Second && (pid == 0 || syscall.Kill(pid, 0) != nil) {
+			s.end()
+		}
+		if time.Since(began) > long {
+			out, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+			return fmt.Errorf("PostgreSQL does not start: %s", said(out))
+		}
+	}
+}
+
+// ready says whether the server takes connections.
+func (s *Server) ready() bool {
+	c, err := net.Dial("unix", s.Socket())
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	status, _ := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	return strings.Contains(string(status), "ready")
+}
+
+// pid is that of the server; 0 where there is none.
+func (s *Server) pid() int {
+	text, _ := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	line, _, _ := strings.Cut(string(text), "\n")
+	pid, _ := strconv.Atoi(line)
+	return pid
+}
+
+// end lets the watcher end the server, and waits for both.
+func (s *Server) end() {
+	if s.run == nil {
+		return
+	}
+	_ = s.alive.Close()
+	_ = s.run.Wait()
+	s.run = nil
+}
+
+// Kill ends the server with all of its processes, in the middle of what they do.
+func (s *Server) Kill() error {
+	pid := s.pid()
+	if pid == 0 || s.run == nil {
+		return errors.New("the server does not run")
+	}
+	all := append(children(pid), pid)
+	for _, pid := range all {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	s.end()
+	return nil
+}
+
+// children are the processes that a process has started. Where the system does not tell, they see by themselves that it has ended.
+func children(of int) (pids []int) {
+	found, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range found {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(text), ") ") // behind the name
+		fields := strings.Fields(rest)
+		if len(fields) < 2 {
+			continue
+		}
+		if parent, _ := strconv.Atoi(fields[1]); parent == of {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// Stop ends the server and removes what it had.
+func (s *Server) Stop() error {
+	s.end()
+	return os.RemoveAll(s.dir)
+}

@@ -1,0 +1,37 @@
+package tube
+
+// Leap numbers the events that follow from n on, which must be more than there were, where the tube goes on. It is for what was
+// replayed: those between were sent by a tube that is not there any more, and may have been seen. So all who come back get
+// a snapshot, which takes the place of whatever they have, and so do those who read. All that was sent must be shown.
+func (t *Tube) Leap(n uint64) {
+	t.forget()
+	t.leap(n, false)
+}
+
+// restart is Leap to a document that is empty again: the run is run once more.
+func (t *Tube) restart(n uint64) { t.leap(n, true) }
+
+func (t *Tube) leap(n uint64, empty bool) {
+	f := &t.folded
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	l := &t.log
+	if n <= l.next || t.ended {
+		return
+	}
+	// No cursor of before is taken for one into what follows.
+	l.seq += len(l.blocks) + 1
+	l.blocks, l.size, l.next = nil, 0, n
+	f.at, f.rooted = cursor{seq: l.seq, n: n}, true
+	if empty {
+		f.visible, f.all, f.kept, f.bytes = nil, nil, nil, 0
+	}
+	if t.held != nil {
+		t.held.written.Store(n)
+	}
+	t.sent.Store(n)
+	t.account()
+	t.wakeAll()
+}

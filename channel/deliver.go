@@ -310,10 +310,15 @@ func (d *deliveries) keep(ctx context.Context, b *Block) (direct bool, r Receipt
 	if err != nil {
 		return false, Receipt{State: NotSent}, false, &NotSentError{Err: err}
 	}
+	tried := false
 	r, err = d.wire(ctx, b, "Send", func() (r Receipt, err error) {
+		tried = true
 		r, held, err = d.kernel.Outbox.first(ctx, id)
 		return r, err
 	})
+	if !tried { // that it is sent cannot be noted, or another process has the event by now: so it is not, later either
+		d.kernel.Outbox.drop(id, err)
+	}
 	return false, r, held, err
 }
 

@@ -21,6 +21,8 @@ import (
 //     several conversations that may go on, the one whose event is the oldest does.
 //   - An event whose turn was released runs again after the pauses of [RetryAfter]. What came behind it does not wait for that.
 //   - An event in which the process died as often as one may be tried is given up, and its conversation told.
+//   - Where several processes share the journal (it is an [Heir]), what another one has left runs as soon as that is known, behind what
+//     has arrived here.
 //   - Serve returns when nothing runs any more. What waits then is left to the journal and the next start.
 type Door struct {
 	o       DoorOptions
@@ -241,7 +243,7 @@ func (d *Door) run(ctx context.Context, item *doorItem) {
 func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
 	claim, _, err := d.journal.Claim(ctx, item.entry.Key)
 	if err != nil {
-		d.o.Log.Warn("an accepted event cannot be claimed; it is tried again", "channel", d.o.Channel, "error", err)
+		d.o.Log.WarnContext(ctx, "an accepted event cannot be claimed; it is tried again", "channel", d.o.Channel, "error", err)
 		d.runAgain(item, retries[len(retries)-1])
 		return
 	}
@@ -269,7 +271,7 @@ func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
 			err = errors.New("the turn has ended without an outcome")
 		}
 		if err := held.Release(context.WithoutCancel(ctx), err); err != nil {
-			d.o.Log.Warn("an event cannot be released", "channel", d.o.Channel, "error", err)
+			d.o.Log.WarnContext(ctx, "an event cannot be released", "channel", d.o.Channel, "error", err)
 		}
 	}()
 	r, err = safely(func() (Result, error) { return d.o.Run(ctx, entry, m) })
@@ -393,11 +395,13 @@ func (d *Door) Serve(ctx context.Context, receive func(context.Context) error) e
 		d.started = true
 		d.startLocked()
 		d.mu.Unlock()
+		stop := d.inherit(ctx)
 		if receive != nil {
 			err = receive(ctx)
 		} else {
 			<-ctx.Done()
 		}
+		stop()
 	}
 	d.drain()
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
@@ -425,43 +429,28 @@ func (d *Door) drain() {
 func (d *Door) replay(ctx context.Context) error {
 	var all []JournalEntry
 	over := map[Outcome][]JournalEntry{}
-	ledger, _ := d.journal.(Ledger)
 	for e, err := range d.journal.Pending(ctx) {
 		if err != nil {
 			return fmt.Errorf("read the events that an earlier process has left: %w", err)
 		}
-		if e.Key.Channel != d.o.Channel || d.o.Account != "" && e.Key.Account != d.o.Account {
+		if !d.wants(e.Key) {
 			continue
 		}
-		d.mu.Lock()
-		here := d.items[plainKey(e.Key)] != nil // accepted by this process
-		d.mu.Unlock()
-		if here {
-			continue
-		}
-		seen, event := NotSent, e.Key.String()
-		if ledger != nil {
-			var err error
-			if seen, err = ledger.Seen(ctx, event); err != nil {
-				return fmt.Errorf("read what an earlier process has sent: %w", err)
-			}
-		}
+		outcome, err := d.left(ctx, e)
 		switch {
-		case d.outbox != nil && d.outbox.Holds(event):
-			over[OutcomeQueued] = append(over[OutcomeQueued], e)
-		case seen != NotSent && seen != Suppressed:
-			over[OutcomeUnknown] = append(over[OutcomeUnknown], e)
-		case e.Attempt > len(retries): // a release that is the last settles it: the process has died in it
-			d.o.Log.Error("an event is given up: the server has ended each time that it ran", "channel", d.o.Channel,
-				"account", e.Key.Account, "conversation", e.Key.Conversation, "message", e.Key.ID, "attempts", e.Attempt)
-			over[OutcomeFailed] = append(over[OutcomeFailed], e)
+		case err != nil:
+			return err
+		case outcome != "":
+			over[outcome] = append(over[outcome], e)
 		default:
 			all = append(all, e)
 		}
 	}
 	for outcome, events := range over {
 		for _, e := range events {
-			d.settle(ctx, e, outcome)
+			if err := d.settle(ctx, e, outcome); err != nil {
+				d.o.Log.WarnContext(ctx, "an event that an earlier process has left cannot be settled", "channel", d.o.Channel, "error", err)
+			}
 		}
 	}
 	d.mu.Lock()
@@ -481,21 +470,100 @@ func (d *Door) replay(ctx context.Context) error {
 	return nil
 }
 
+// wants says whether an event is this door's, and is not in line.
+func (d *Door) wants(k EventKey) bool {
+	if k.Channel != d.o.Channel || d.o.Account != "" && k.Account != d.o.Account {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.items[plainKey(k)] == nil // else accepted by this process
+}
+
+// left is what becomes of an event that another process has left; "" is that it runs.
+func (d *Door) left(ctx context.Context, e JournalEntry) (Outcome, error) {
+	seen, event := NotSent, e.Key.String()
+	if ledger, ok := d.journal.(Ledger); ok {
+		var err error
+		if seen, err = ledger.Seen(ctx, event); err != nil {
+			return "", fmt.Errorf("read what an earlier process has sent: %w", err)
+		}
+	}
+	switch {
+	case d.outbox != nil && d.outbox.Holds(event):
+		return OutcomeQueued, nil
+	case seen != NotSent && seen != Suppressed:
+		return OutcomeUnknown, nil
+	case e.Attempt > len(retries): // a release that is the last settles it: the process has died in it
+		d.o.Log.ErrorContext(ctx, "an event is given up: the server has ended each time that it ran", "channel", d.o.Channel,
+			"account", e.Key.Account, "conversation", e.Key.Conversation, "message", e.Key.ID, "attempts", e.Attempt)
+		return OutcomeFailed, nil
+	}
+	return "", nil
+}
+
+// inherit runs what other processes leave while this one serves, where they share the journal, until stop is called, which waits for
+// it.
+func (d *Door) inherit(ctx context.Context) (stop func()) {
+	heir, ok := d.journal.(Heir)
+	if !ok {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for e, err := range heir.Inherit(ctx) {
+			if err == nil && d.wants(e.Key) {
+				d.take(ctx, e)
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// take runs an event that another process has left, or settles it. It does not give up before ctx ends: nobody brings the event again.
+func (d *Door) take(ctx context.Context, e JournalEntry) {
+	for {
+		outcome, err := d.left(ctx, e)
+		if err == nil && outcome == "" {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.addLocked(e, nil)
+			d.startLocked()
+			return
+		}
+		if err == nil {
+			err = d.settle(ctx, e, outcome)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		d.o.Log.WarnContext(ctx, "an event that another process has left cannot be taken over; it is tried again", "channel", d.o.Channel, "error", err)
+		timer := time.NewTimer(retries[0])
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
 // settle ends an event whose answer is on its way, or may have been seen in part, or that is given up. Of the latter two its
-// conversation is told, at most once: so the journal is told before.
-func (d *Door) settle(ctx context.Context, e JournalEntry, o Outcome) {
+// conversation is told, at most once: so the journal is told before. One that somebody else has claimed is theirs.
+func (d *Door) settle(ctx context.Context, e JournalEntry, o Outcome) error {
 	claim, _, err := d.journal.Claim(ctx, e.Key)
 	if err == nil && claim != nil {
 		err = claim.Commit(ctx, o)
 	}
-	if err != nil || claim == nil {
-		d.o.Log.Warn("an event that an earlier process has left cannot be settled", "channel", d.o.Channel, "error", err)
-		return
-	}
-	if o == OutcomeQueued || d.o.Incomplete == nil {
-		return
+	if err != nil || claim == nil || o == OutcomeQueued || d.o.Incomplete == nil {
+		return err
 	}
 	if _, err := safely(func() (struct{}, error) { return struct{}{}, d.o.Incomplete(ctx, e) }); err != nil {
-		d.o.Log.Warn("a conversation cannot be told that an answer may be incomplete", "channel", d.o.Channel, "error", err)
+		d.o.Log.WarnContext(ctx, "a conversation cannot be told that an answer may be incomplete", "channel", d.o.Channel, "error", err)
 	}
+	return nil
 }

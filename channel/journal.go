@@ -144,6 +144,14 @@ type BatchAccepter interface {
 	AcceptAll(context.Context, []JournalEntry) (isNew []bool, err error)
 }
 
+// Heir is a journal that several processes share: one of them runs what another has left that has died or ended. Until then, what a process has
+// accepted is claimed by it alone.
+type Heir interface {
+	// Inherit yields accepted events that nobody is about to run, as it is found out that their process is gone, until ctx ends. It is
+	// called once for each door, which all get the same: claims decide whose an event is. It yields one again that changed since.
+	Inherit(context.Context) iter.Seq2[JournalEntry, error]
+}
+
 // JournalEntry is an event that waits.
 type JournalEntry struct {
 	Key     EventKey

@@ -87,6 +87,7 @@ type Kernel struct {
 	Settings Settings     // nil admits nobody
 	Pairing  Pairing      // nil: nobody is paired
 	Media    MediaChecker // nil: agents are given no local files
+	Only     Exclusive    // nil: no other process has the same accounts
 	Observer Observer
 	Tracer   Tracer
 	Limits   Limits

@@ -351,6 +351,16 @@ func (o *Outbox) first(ctx context.Context, id uint64) (r Receipt, held bool, er
 	return o.attempt(ctx, p, true)
 }
 
+// drop gives a block up of which no attempt was made.
+func (o *Outbox) drop(id uint64, err error) {
+	o.mu.Lock()
+	p := o.blocks[id]
+	o.mu.Unlock()
+	if p != nil {
+		o.settle(p, NotSent, err)
+	}
+}
+
 // attempt sends a block that is busy, or finds out whether it was sent. ctx gives values alone: what the outbox has begun does not end
 // with the turn.
 func (o *Outbox) attempt(ctx context.Context, p *parcel, first bool) (r Receipt, held bool, err error) {

@@ -701,3 +701,32 @@ func FuzzOutboxFile(f *testing.F) {
 		closeOutbox(t, o)
 	})
 }
+
+// outdatedLedger takes no mark: another process has the event.
+type outdatedLedger struct{ keptLedger }
+
+func (*outdatedLedger) Sending(context.Context, string) error { return errors.New("outdated") }
+
+// CH-73, CH-74: what may not be sent now is not sent later either.
+func TestABlockOfAnEventThatSomebodyElseHasIsNotKept(t *testing.T) {
+	dir := t.TempDir()
+	p := &post{}
+	o := openOutbox(t, OutboxOptions{Dir: dir}, p)
+	s := turnOf(lasting{desk: &desk{}})
+	s.Ledger, s.Event = &outdatedLedger{}, "e"
+	ds := newDeliveries(t.Context(), &Kernel{Outbox: o}, s)
+	_ = ds.Emit(t.Context(), ReplyFinal, Payload{Text: "b"})
+	if _, err := ds.end(nil); len(p.said()) != 0 {
+		t.Errorf("%q was sent: %v", p.said(), err)
+	}
+	if len(o.Pending()) != 0 || o.Holds("e") {
+		t.Errorf("the outbox has %v, expected nothing", o.Pending())
+	}
+	closeOutbox(t, o)
+	again := openOutbox(t, OutboxOptions{Dir: dir}, p)
+	defer closeOutbox(t, again)
+	again.Start()
+	if len(p.said()) != 0 || len(again.Pending()) != 0 {
+		t.Errorf("%q was sent, and %v waits", p.said(), again.Pending())
+	}
+}

@@ -64,40 +64,43 @@ func NewPairs() *Pairs { return &Pairs{store: &memoryPairs{}, now: time.Now} }
 // OpenPairs keeps pairs in a folder, which is made when the first one is written. Files have the mode 0600.
 func OpenPairs(dir string) *Pairs { return &Pairs{store: diskPairs(dir), now: time.Now} }
 
+// SharePairs keeps pairs in a store that several processes share.
+func SharePairs(store Texts) *Pairs { return &Pairs{store: sharedPairs{store}, now: time.Now} }
+
 // Paired says whether a sender was paired. An error is a store that cannot be read.
-func (p *Pairs) Paired(_ context.Context, channel, account, sender string) (bool, error) {
-	_, ok, err := p.store.get(pairName(channel, account, sender))
+func (p *Pairs) Paired(ctx context.Context, channel, account, sender string) (bool, error) {
+	_, ok, err := p.store.get(ctx, pairName(channel, account, sender))
 	return ok, err
 }
 
 // Asked implements [Asker]: whether the code that a sender was told is still good.
-func (p *Pairs) Asked(_ context.Context, channel, account, sender string) (bool, error) {
+func (p *Pairs) Asked(ctx context.Context, channel, account, sender string) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r, ok, err := p.store.get(requestName(channel, account, sender))
+	r, ok, err := p.store.get(ctx, requestName(channel, account, sender))
 	return ok && !p.over(r), err
 }
 
 // Request is somebody who asks to be paired. The code is the one to tell; tell is false where the sender was told it within the hour,
 // and is not to be told again. Somebody who is paired has no code.
-func (p *Pairs) Request(_ context.Context, channel, account string, s SenderFacts) (code string, tell bool, err error) {
+func (p *Pairs) Request(ctx context.Context, channel, account string, s SenderFacts) (code string, tell bool, err error) {
 	if s.ID == "" {
 		return "", false, errors.New("channel: somebody without an id cannot be paired")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok, err := p.store.get(pairName(channel, account, s.ID)); ok || err != nil {
+	if _, ok, err := p.store.get(ctx, pairName(channel, account, s.ID)); ok || err != nil {
 		return "", false, err
 	}
 	name := requestName(channel, account, s.ID)
-	asked, ok, err := p.store.get(name)
+	asked, ok, err := p.store.get(ctx, name)
 	if err != nil {
 		return "", false, err
 	}
 	if ok && !p.over(asked) {
 		return asked.Code, false, nil
 	}
-	waiting, err := p.requests()
+	waiting, err := p.requests(ctx)
 	if err != nil {
 		return "", false, err
 	}
@@ -108,19 +111,20 @@ func (p *Pairs) Request(_ context.Context, channel, account string, s SenderFact
 		code = newCode()
 	}
 	r := Pair{Channel: channel, Account: account, Sender: s.ID, Name: label(cmp.Or(s.Name, s.DisplayLabel, s.Username)), At: p.now().UTC(), Code: code}
-	if err := p.store.put(name, r); err != nil {
+	asked, err = p.store.add(ctx, name, r, p.over)
+	if err != nil {
 		return "", false, err
 	}
-	return code, true, nil
+	return asked.Code, asked.Code == code, nil // another process may have been told of the same sender
 }
 
 // Approve pairs who asks with a code, in upper or lower case and with any blanks or dashes in it. channel may be "" for any. The
 // error is [ErrNoCode] where nobody does.
-func (p *Pairs) Approve(_ context.Context, channel, code string) (Pair, error) {
+func (p *Pairs) Approve(ctx context.Context, channel, code string) (Pair, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	code = strings.ToUpper(strings.NewReplacer(" ", "", "-", "").Replace(code))
-	waiting, err := p.requests()
+	waiting, err := p.requests(ctx)
 	if err != nil {
 		return Pair{}, err
 	}
@@ -131,22 +135,22 @@ func (p *Pairs) Approve(_ context.Context, channel, code string) (Pair, error) {
 		name := requestName(r.Channel, r.Account, r.Sender)
 		r.Code, r.At = "", p.now().UTC()
 		// First the pair: a crash in between leaves a request that asks for what there is.
-		if err := p.store.put(pairName(r.Channel, r.Account, r.Sender), r); err != nil {
+		if err := p.store.put(ctx, pairName(r.Channel, r.Account, r.Sender), r); err != nil {
 			return Pair{}, err
 		}
-		return r, p.store.remove(name)
+		return r, p.store.remove(ctx, name)
 	}
 	return Pair{}, ErrNoCode
 }
 
 // Remove takes a pair, or a request for one, away. ok is false where there was none.
-func (p *Pairs) Remove(_ context.Context, channel, account, sender string) (ok bool, err error) {
+func (p *Pairs) Remove(ctx context.Context, channel, account, sender string) (ok bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range []string{pairName(channel, account, sender), requestName(channel, account, sender)} {
-		_, there, err := p.store.get(name)
+		_, there, err := p.store.get(ctx, name)
 		if err == nil && there {
-			err = p.store.remove(name)
+			err = p.store.remove(ctx, name)
 		}
 		if err != nil {
 			return ok, err
@@ -157,14 +161,14 @@ func (p *Pairs) Remove(_ context.Context, channel, account, sender string) (ok b
 }
 
 // List returns who is paired and who asks, by channel, account and sender. What is over is left out.
-func (p *Pairs) List(context.Context) ([]Pair, error) {
+func (p *Pairs) List(ctx context.Context) ([]Pair, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	waiting, err := p.requests()
+	waiting, err := p.requests(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := p.store.list(pairPrefix)
+	pairs, err := p.store.list(ctx, pairPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -176,15 +180,15 @@ func (p *Pairs) List(context.Context) ([]Pair, error) {
 }
 
 // requests are those that are not over; the others are removed.
-func (p *Pairs) requests() ([]Pair, error) {
-	all, err := p.store.list(requestPrefix)
+func (p *Pairs) requests(ctx context.Context) ([]Pair, error) {
+	all, err := p.store.list(ctx, requestPrefix)
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(all, func(r Pair) bool {
 		over := p.over(r)
 		if over {
-			_ = p.store.remove(requestName(r.Channel, r.Account, r.Sender)) // else the next time
+			_ = p.store.remove(ctx, requestName(r.Channel, r.Account, r.Sender)) // else the next time
 		}
 		return over
 	}), nil
@@ -226,10 +230,77 @@ func pairHash(channel, account, sender string) string {
 
 // pairStore keeps pairs by name.
 type pairStore interface {
-	get(name string) (p Pair, ok bool, err error)
-	put(name string, p Pair) error
-	remove(name string) error // of what is not there is no error
-	list(prefix string) ([]Pair, error)
+	get(_ context.Context, name string) (p Pair, ok bool, err error)
+	put(_ context.Context, name string, p Pair) error
+	// add puts one, unless there is one that is not over, and returns the one that there is.
+	add(_ context.Context, name string, p Pair, over func(Pair) bool) (Pair, error)
+	remove(_ context.Context, name string) error // of what is not there is no error
+	list(_ context.Context, prefix string) ([]Pair, error)
+}
+
+// sharedPairs is a store of several processes.
+type sharedPairs struct{ texts Texts }
+
+func (s sharedPairs) get(ctx context.Context, name string) (Pair, bool, error) {
+	text, err := s.texts.Load(ctx, name)
+	if text == nil || err != nil {
+		return Pair{}, false, err
+	}
+	p, err := parsePair(name, text)
+	return p, err == nil, err
+}
+
+func (s sharedPairs) put(ctx context.Context, name string, p Pair) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return s.texts.Save(ctx, name, text)
+}
+
+func (s sharedPairs) add(ctx context.Context, name string, p Pair, over func(Pair) bool) (there Pair, err error) {
+	err = s.texts.Change(ctx, name, func(text []byte) ([]byte, error) {
+		if text != nil {
+			old, err := parsePair(name, text)
+			if err != nil || !over(old) {
+				there = old
+				return text, err
+			}
+		}
+		there = p
+		return json.Marshal(p)
+	})
+	return there, err
+}
+
+func (s sharedPairs) remove(ctx context.Context, name string) error {
+	return s.texts.Save(ctx, name, nil)
+}
+
+func (s sharedPairs) list(ctx context.Context, prefix string) ([]Pair, error) {
+	names, err := s.texts.Names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return pairsNamed(ctx, s, names, prefix)
+}
+
+// pairsNamed are those of the names that begin with prefix and are there.
+func pairsNamed(ctx context.Context, s pairStore, names []string, prefix string) ([]Pair, error) {
+	var all []Pair
+	for _, name := range names {
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		p, ok, err := s.get(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			all = append(all, p)
+		}
+	}
+	return all, nil
 }
 
 type memoryPairs struct {
@@ -237,14 +308,18 @@ type memoryPairs struct {
 	pairs map[string]Pair
 }
 
-func (m *memoryPairs) get(name string) (Pair, bool, error) {
+func (m *memoryPairs) get(_ context.Context, name string) (Pair, bool, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	p, ok := m.pairs[name]
 	return p, ok, nil
 }
 
-func (m *memoryPairs) put(name string, p Pair) error {
+func (m *memoryPairs) add(ctx context.Context, name string, p Pair, _ func(Pair) bool) (Pair, error) {
+	return p, m.put(ctx, name, p) // whoever calls it has looked, and is alone
+}
+
+func (m *memoryPairs) put(_ context.Context, name string, p Pair) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.pairs == nil {
@@ -254,14 +329,14 @@ func (m *memoryPairs) put(name string, p Pair) error {
 	return nil
 }
 
-func (m *memoryPairs) remove(name string) error {
+func (m *memoryPairs) remove(_ context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.pairs, name)
 	return nil
 }
 
-func (m *memoryPairs) list(prefix string) ([]Pair, error) {
+func (m *memoryPairs) list(_ context.Context, prefix string) ([]Pair, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	var all []Pair
@@ -281,7 +356,7 @@ const pairSuffix = ".json"
 // maxPair is far more than a pair takes.
 const maxPair = 16 << 10
 
-func (d diskPairs) get(name string) (p Pair, ok bool, err error) {
+func (d diskPairs) get(_ context.Context, name string) (p Pair, ok bool, err error) {
 	f, err := os.Open(filepath.Join(string(d), name+pairSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Pair{}, false, nil
@@ -294,17 +369,26 @@ func (d diskPairs) get(name string) (p Pair, ok bool, err error) {
 	if err != nil {
 		return Pair{}, false, err
 	}
+	p, err = parsePair(name, text)
+	return p, err == nil, err
+}
+
+func parsePair(name string, text []byte) (p Pair, err error) {
 	if err := json.Unmarshal(text, &p); err != nil {
-		return Pair{}, false, fmt.Errorf("channel: the pairing %s is damaged; remove the file", name)
+		return Pair{}, fmt.Errorf("channel: the pairing %s is damaged; remove the file", name)
 	}
 	// A file that was renamed by hand pairs nobody else.
 	if name != pairName(p.Channel, p.Account, p.Sender) && name != requestName(p.Channel, p.Account, p.Sender) {
-		return Pair{}, false, fmt.Errorf("channel: the pairing %s is of somebody else; remove the file", name)
+		return Pair{}, fmt.Errorf("channel: the pairing %s is of somebody else; remove the file", name)
 	}
-	return p, true, nil
+	return p, nil
 }
 
-func (d diskPairs) put(name string, p Pair) error {
+func (d diskPairs) add(ctx context.Context, name string, p Pair, _ func(Pair) bool) (Pair, error) {
+	return p, d.put(ctx, name, p) // as in memory
+}
+
+func (d diskPairs) put(_ context.Context, name string, p Pair) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -328,7 +412,7 @@ func (d diskPairs) put(name string, p Pair) error {
 	return nil
 }
 
-func (d diskPairs) remove(name string) error {
+func (d diskPairs) remove(_ context.Context, name string) error {
 	err := os.Remove(filepath.Join(string(d), name+pairSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -336,7 +420,7 @@ func (d diskPairs) remove(name string) error {
 	return err
 }
 
-func (d diskPairs) list(prefix string) ([]Pair, error) {
+func (d diskPairs) list(ctx context.Context, prefix string) ([]Pair, error) {
 	entries, err := os.ReadDir(string(d))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -344,21 +428,13 @@ func (d diskPairs) list(prefix string) ([]Pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []Pair
+	var names []string
 	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), pairSuffix)
-		if !ok || !strings.HasPrefix(name, prefix) {
-			continue
-		}
-		p, ok, err := d.get(name)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			all = append(all, p)
+		if name, ok := strings.CutSuffix(e.Name(), pairSuffix); ok {
+			names = append(names, name)
 		}
 	}
-	return all, nil
+	return pairsNamed(ctx, d, names, prefix)
 }
 
 // PairedFact is what [Identity.Paired] is: asked only where the policy needs it, unknown where the store cannot be read. Without a

@@ -23,6 +23,8 @@ import (
 //   - What is kept is bounded in messages, bytes, age and windows; the oldest goes first.
 //   - Consume removes what a snapshot has shown and nothing that came since.
 //   - A store that fails or is corrupt costs the messages that it held, and nothing else.
+//   - On a store that is [Texts] several processes have the same windows: what one of them keeps, the others see, and nothing is
+//     lost where they keep something at once. How many windows there are is then the store's to bound.
 type Window struct {
 	store WindowStore
 	o     WindowOptions
@@ -59,6 +61,14 @@ type WindowStore interface {
 	Load(_ context.Context, name string) ([]byte, error)
 	// Save replaces a window; nil removes it.
 	Save(_ context.Context, name string, text []byte) error
+}
+
+// Texts is a [WindowStore] that several processes share.
+type Texts interface {
+	WindowStore
+	// Change replaces a text by what do makes of it; nil is none, both ways. do is called again where another process was faster. Its error is
+	// Change's, and leaves the text as it was.
+	Change(_ context.Context, name string, do func(text []byte) ([]byte, error)) error
 }
 
 const (
@@ -121,12 +131,12 @@ func (w *Window) start(ctx context.Context) {
 	if w.o.Log == nil {
 		w.o.Log = slog.New(slog.DiscardHandler)
 	}
-	if w.store == nil {
+	if _, shared := w.store.(Texts); shared || w.store == nil {
 		return
 	}
 	names, err := w.store.Names(ctx)
 	if err != nil {
-		w.o.Log.Warn("the store of waiting messages cannot be listed; those in it are not seen", "error", err)
+		w.o.Log.WarnContext(ctx, "the store of waiting messages cannot be listed; those in it are not seen", "error", err)
 	}
 	for _, name := range names {
 		w.rooms[name] = w.order.PushBack(&room{name: name})
@@ -198,7 +208,7 @@ func (w *Window) load(ctx context.Context, r *room, k WindowKey) {
 		r.entries, err = decodeWindow(text)
 	}
 	if err != nil {
-		w.o.Log.Warn("messages that waited cannot be read; their window is empty now", "channel", k.Channel, "error", err)
+		w.o.Log.WarnContext(ctx, "messages that waited cannot be read; their window is empty now", "channel", k.Channel, "error", err)
 		r.entries = nil
 		return
 	}
@@ -219,7 +229,7 @@ func (w *Window) save(ctx context.Context, name string, entries []HistoryEntry) 
 		text = encodeWindow(entries)
 	}
 	if err := w.store.Save(ctx, name, text); err != nil {
-		w.o.Log.Warn("messages that wait cannot be kept; they are lost with this process", "error", err)
+		w.o.Log.WarnContext(ctx, "messages that wait cannot be kept; they are lost with this process", "error", err)
 	}
 }
 
@@ -306,15 +316,19 @@ func (w *Window) Record(ctx context.Context, r Recording) error {
 	if e.Time.IsZero() {
 		e.Time = now
 	}
-	room := w.enter(ctx, r.Key, true)
-	room.entries = w.fresh(room.entries, now)
-	kept := r.MessageID != "" && slices.ContainsFunc(room.entries, func(o HistoryEntry) bool { return o.MessageID == r.MessageID })
-	if !kept {
+	kept := false
+	w.update(ctx, r.Key, true, func(entries []HistoryEntry) ([]HistoryEntry, bool) {
+		entries = w.fresh(entries, now)
+		kept = r.MessageID != "" && slices.ContainsFunc(entries, func(o HistoryEntry) bool { return o.MessageID == r.MessageID })
+		if kept {
+			return entries, false
+		}
 		e.Seq = w.next(now)
-		room.entries = w.bound(append(room.entries, w.cut(e)), min(limit, w.o.Entries))
-		w.save(ctx, room.name, room.entries)
-	}
-	w.leave(room)
+		if n := len(entries); n > 0 { // of another process, whose clock is ahead
+			e.Seq = max(e.Seq, entries[n-1].Seq+1)
+		}
+		return w.bound(append(entries, w.cut(e)), min(limit, w.o.Entries)), true
+	})
 	if kept { // delivered again
 		return nil
 	}
@@ -363,36 +377,30 @@ func (w *Window) attach(ctx context.Context, r Recording, seq uint64, media []Me
 		m.MessageID = cmp.Or(m.MessageID, r.MessageID)
 		good = append(good, m)
 	}
-	room := w.enter(ctx, r.Key, false)
-	if room == nil {
-		return errors.Join(errs...)
-	}
-	defer w.leave(room)
-	at := slices.IndexFunc(room.entries, func(e HistoryEntry) bool { return e.Seq == seq })
-	if at < 0 {
-		return errors.Join(errs...)
-	}
-	paths := map[string]bool{}
-	for _, e := range room.entries {
-		for _, m := range e.Media {
-			paths[m.Path] = true
+	w.update(ctx, r.Key, false, func(entries []HistoryEntry) ([]HistoryEntry, bool) {
+		at := slices.IndexFunc(entries, func(e HistoryEntry) bool { return e.Seq == seq })
+		if at < 0 {
+			return entries, false
 		}
-	}
-	e := room.entries[at]
-	for _, m := range good {
-		if !paths[m.Path] {
-			paths[m.Path] = true
-			e.Media = append(slices.Clip(e.Media), m)
+		paths := map[string]bool{}
+		for _, e := range entries {
+			for _, m := range e.Media {
+				paths[m.Path] = true
+			}
 		}
-	}
-	if kinds := placeholder(media); blank && e.Body == anyMedia && kinds != "" {
-		e.Body = kinds
-	}
-	// What a snapshot has of the window stays as it was.
-	room.entries = slices.Clone(room.entries)
-	room.entries[at] = e
-	room.entries = w.bound(room.entries, len(room.entries))
-	w.save(ctx, room.name, room.entries)
+		e := entries[at]
+		for _, m := range good {
+			if !paths[m.Path] {
+				paths[m.Path] = true
+				e.Media = append(slices.Clip(e.Media), m)
+			}
+		}
+		if kinds := placeholder(media); blank && e.Body == anyMedia && kinds != "" {
+			e.Body = kinds
+		}
+		entries[at] = e
+		return w.bound(entries, len(entries)), true
+	})
 	return errors.Join(errs...)
 }
 
@@ -452,15 +460,10 @@ func (w *Window) bound(entries []HistoryEntry, limit int) []HistoryEntry {
 // Snapshot is what waits in a window, the oldest first, at most limit entries; 0 is all. It is never nil, and does not change.
 func (w *Window) Snapshot(ctx context.Context, k WindowKey, limit int) *Snapshot {
 	s := &Snapshot{Key: k}
-	r := w.enter(ctx, k, false)
-	if r == nil || limit < 0 {
-		if r != nil {
-			w.leave(r)
-		}
+	if limit < 0 {
 		return s
 	}
-	defer w.leave(r)
-	entries := w.fresh(r.entries, time.Now())
+	entries := w.fresh(w.read(ctx, k), time.Now())
 	if limit > 0 && len(entries) > limit {
 		entries = entries[len(entries)-limit:]
 	}
@@ -488,6 +491,7 @@ func (w *Window) Edit(ctx context.Context, k WindowKey, messageID, body string) 
 		return false
 	}
 	w.change(ctx, k, func(entries []HistoryEntry) []HistoryEntry {
+		waits = false
 		for i := range entries {
 			if entries[i].MessageID != messageID {
 				continue
@@ -519,13 +523,74 @@ func (w *Window) Forget(ctx context.Context, k WindowKey, messageIDs ...string) 
 	})
 }
 
-// change changes a copy of what waits: snapshots have the old one.
+// change changes what waits, where something does.
 func (w *Window) change(ctx context.Context, k WindowKey, do func([]HistoryEntry) []HistoryEntry) {
+	w.update(ctx, k, false, func(entries []HistoryEntry) ([]HistoryEntry, bool) { return do(entries), true })
+}
+
+// read is what waits in a window. It is not to be changed.
+func (w *Window) read(ctx context.Context, k WindowKey) []HistoryEntry {
+	w.start(ctx)
+	if shared, ok := w.store.(Texts); ok {
+		text, err := shared.Load(ctx, k.name())
+		if err != nil {
+			w.o.Log.WarnContext(ctx, "messages that wait cannot be read; they are not seen this time", "channel", k.Channel, "error", err)
+			return nil
+		}
+		return w.decode(ctx, k, text)
+	}
 	r := w.enter(ctx, k, false)
+	if r == nil {
+		return nil
+	}
+	defer w.leave(r)
+	return r.entries
+}
+
+// decode reads a window that was kept. One that is damaged is empty, with a warning.
+func (w *Window) decode(ctx context.Context, k WindowKey, text []byte) []HistoryEntry {
+	if text == nil {
+		return nil
+	}
+	entries, err := decodeWindow(text)
+	if err != nil {
+		w.o.Log.WarnContext(ctx, "messages that waited cannot be read; their window is empty now", "channel", k.Channel, "error", err)
+		return nil
+	}
+	return entries
+}
+
+// update gives do a copy of what waits, and keeps what it makes of that where it says so. Without create a window is not made. do may be called
+// more than once.
+func (w *Window) update(ctx context.Context, k WindowKey, create bool, do func([]HistoryEntry) (next []HistoryEntry, save bool)) {
+	w.start(ctx)
+	if shared, ok := w.store.(Texts); ok {
+		err := shared.Change(ctx, k.name(), func(text []byte) ([]byte, error) {
+			if text == nil && !create {
+				return nil, nil
+			}
+			next, save := do(slices.Clone(w.decode(ctx, k, text)))
+			switch {
+			case !save:
+				return text, nil
+			case len(next) == 0:
+				return nil, nil
+			}
+			return encodeWindow(next), nil
+		})
+		if err != nil {
+			w.o.Log.WarnContext(ctx, "messages that wait cannot be kept", "channel", k.Channel, "error", err)
+		}
+		return
+	}
+	r := w.enter(ctx, k, create)
 	if r == nil {
 		return
 	}
 	defer w.leave(r)
-	r.entries = do(slices.Clone(r.entries))
-	w.save(ctx, r.name, r.entries)
+	next, save := do(slices.Clone(r.entries)) // snapshots have the old ones
+	r.entries = next
+	if save {
+		w.save(ctx, r.name, r.entries)
+	}
 }

@@ -22,6 +22,7 @@ type lanes struct {
 	running  int       // slots that are taken
 	waiting  int       // submissions that wait, in all lanes
 	draining bool      // nothing is taken any more
+	held     bool      // no turns begin; see Framework.Hold
 	refused  Refusals
 	idle     chan struct{} // while draining: closed when nothing runs
 }
@@ -85,7 +86,7 @@ func (l *lanes) submit(k *Ticket, policy Policy) (err error) {
 
 // open makes a lane for a ticket, which runs at once if there is a slot.
 func (l *lanes) open(k *Ticket) error {
-	free := l.running < l.options.Concurrency
+	free := l.running < l.options.Concurrency && l.mayBegin(k)
 	if !free && l.waiting >= l.options.QueueTotal {
 		return ErrQueueFull
 	}
@@ -165,19 +166,47 @@ func (l *lanes) ended(k *Ticket, r *Result, err error) (next *Ticket) {
 	} else {
 		delete(l.lanes, ln.session)
 	}
-	front := l.ready.Front()
-	if front == nil {
+	if next = l.next(); next == nil {
 		l.running--
 		l.settle()
-		return nil
 	}
-	ln = l.ready.Remove(front).(*lane)
-	ln.ready = nil
-	next = ln.waiting[0]
-	ln.waiting = slices.Delete(ln.waiting, 0, 1)
-	l.waiting--
-	l.start(ln, next)
 	return next
+}
+
+// next makes the submission run whose lane has wanted a slot the longest; nil where there is none that may.
+func (l *lanes) next() *Ticket {
+	for e := l.ready.Front(); e != nil; e = e.Next() {
+		ln := e.Value.(*lane)
+		k := ln.waiting[0]
+		if !l.mayBegin(k) {
+			continue
+		}
+		l.ready.Remove(e)
+		ln.ready = nil
+		ln.waiting = slices.Delete(ln.waiting, 0, 1)
+		l.waiting--
+		l.start(ln, k)
+		return k
+	}
+	return nil
+}
+
+// mayBegin says whether a submission may run now. What is no turn takes little, and may make room.
+func (l *lanes) mayBegin(k *Ticket) bool { return !l.held || k.turn == nil }
+
+// hold holds turns back, or lets begin those that wait.
+func (l *lanes) hold(is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = is
+	for l.running < l.options.Concurrency {
+		k := l.next()
+		if k == nil {
+			return
+		}
+		l.running++
+		go l.work(k) // as in open
+	}
 }
 
 // finish makes a ticket done.

@@ -16,6 +16,10 @@ type Refusals struct {
 	Draining uint64
 }
 
+// Hold says that turns take more than there is: those that have not begun wait in their lanes, as far as the queues go, until it is
+// called with false. What runs goes on, and so does what is no turn (see [Framework.Alone]).
+func (f *Framework) Hold(is bool) { f.lanes.hold(is) }
+
 // Lanes tells what goes on now.
 func (f *Framework) Lanes() Lanes {
 	l := &f.lanes

@@ -132,7 +132,13 @@ func (f *Framework) runTicket(k *Ticket) (*Result, error) {
 	if k.turn == nil {
 		return nil, k.alone(f.log)
 	}
-	return k.turn.run(k.ctx)
+	ctx := k.ctx
+	if within := f.options.Within; within != nil {
+		var end func()
+		ctx, end = within(ctx)
+		defer end()
+	}
+	return k.turn.run(ctx)
 }
 
 func (k *Ticket) alone(log *slog.Logger) (err error) {

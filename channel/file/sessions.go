@@ -32,8 +32,9 @@ type SessionsOptions struct {
 //
 // The owner of a main session is whoever is the first to be let in with a direct message, until the session is erased.
 type Sessions struct {
-	o     SessionsOptions
-	store *texts // nil: in memory
+	o      SessionsOptions
+	store  *texts        // nil: in memory, or shared
+	shared channel.Texts // of several processes; then nothing is in memory
 
 	mu    sync.Mutex // held while the disk is asked
 	known map[string]*lru.Element
@@ -90,6 +91,15 @@ func OpenSessions(dir string, o SessionsOptions) (*Sessions, error) {
 		s.known[name] = s.order.PushBack(&session{name: name})
 	}
 	return s, nil
+}
+
+// ShareSessions are sessions that several processes know, in a store of theirs, which bounds how many there are. Each question is one to
+// the store.
+func ShareSessions(store channel.Texts, o SessionsOptions) *Sessions {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Sessions{o: o, shared: store}
 }
 
 // Close lets the folder go.
@@ -161,9 +171,15 @@ func (s *Sessions) Places(ctx context.Context, session string) ([]channel.Window
 
 // Forget implements [channel.SessionEraser].
 func (s *Sessions) Forget(ctx context.Context, session string) error {
+	name := sessionName(session)
+	if s.shared != nil {
+		if err := s.shared.Save(ctx, name, nil); err != nil {
+			return fmt.Errorf("forget a session: %w", err)
+		}
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name := sessionName(session)
 	if s.store != nil {
 		if err := s.store.Save(ctx, name, nil); err != nil {
 			return fmt.Errorf("forget a session: %w", err)
@@ -184,6 +200,13 @@ func sessionName(key string) string {
 
 // read is what is kept of a session.
 func (s *Sessions) read(ctx context.Context, key string) (kept, error) {
+	if s.shared != nil {
+		text, err := s.shared.Load(ctx, sessionName(key))
+		if err != nil {
+			return kept{}, fmt.Errorf("read where a message came from: %w", err)
+		}
+		return s.decode(ctx, text, key), nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.known[sessionName(key)]
@@ -199,6 +222,9 @@ func (s *Sessions) read(ctx context.Context, key string) (kept, error) {
 
 // change changes what is kept of a session, and writes it where that makes a difference. do replaces what it changes.
 func (s *Sessions) change(ctx context.Context, key string, do func(*kept)) error {
+	if s.shared != nil {
+		return s.changeShared(ctx, key, do)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := sessionName(key)
@@ -215,7 +241,7 @@ func (s *Sessions) change(ctx context.Context, key string, do func(*kept)) error
 	}
 	next := one.kept
 	do(&next)
-	same := next.Owner == one.kept.Owner && next.Last == one.kept.Last && slices.Equal(next.Places, one.kept.Places)
+	same := next.same(one.kept)
 	if !same && s.store != nil {
 		text, err := json.Marshal(next)
 		if err == nil {
@@ -233,7 +259,7 @@ func (s *Sessions) change(ctx context.Context, key string, do func(*kept)) error
 			continue
 		}
 		if err := s.store.Save(ctx, old.name, nil); err != nil {
-			s.o.Log.Warn("where the messages of an old session came from cannot be forgotten", "error", err)
+			s.o.Log.WarnContext(ctx, "where the messages of an old session came from cannot be forgotten", "error", err)
 		}
 	}
 	return nil
@@ -249,11 +275,39 @@ func (s *Sessions) load(ctx context.Context, one *session, key string) error {
 		return fmt.Errorf("read where a message came from: %w", err)
 	}
 	one.loaded = true
-	one.kept = kept{}
-	if text != nil && (json.Unmarshal(text, &one.kept) != nil || one.kept.Session != key) {
-		s.o.Log.Warn("where the messages of a session came from cannot be read; it is forgotten")
-		one.kept = kept{}
+	one.kept = s.decode(ctx, text, key)
+	return nil
+}
+
+// decode reads what a session's file has. One that is damaged is one of which nothing is known.
+func (s *Sessions) decode(ctx context.Context, text []byte, key string) kept {
+	var k kept
+	if text != nil && (json.Unmarshal(text, &k) != nil || k.Session != key) {
+		s.o.Log.WarnContext(ctx, "where the messages of a session came from cannot be read; it is forgotten")
+		k = kept{}
 	}
-	one.kept.Session = key
+	k.Session = key
+	return k
+}
+
+// same says whether nothing has changed, after a func that replaces what it changes.
+func (k *kept) same(as kept) bool {
+	return k.Owner == as.Owner && k.Last == as.Last && slices.Equal(k.Places, as.Places)
+}
+
+// changeShared is change where several processes may do it at once.
+func (s *Sessions) changeShared(ctx context.Context, key string, do func(*kept)) error {
+	err := s.shared.Change(ctx, sessionName(key), func(text []byte) ([]byte, error) {
+		was := s.decode(ctx, text, key)
+		next := was
+		do(&next)
+		if next.same(was) {
+			return text, nil
+		}
+		return json.Marshal(next)
+	})
+	if err != nil {
+		return fmt.Errorf("keep where a message came from: %w", err)
+	}
 	return nil
 }

@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/journaltest"
 )
 
 func windows(t testing.TB, dir string, o channel.WindowOptions) *channel.Window {
@@ -160,4 +162,24 @@ func BenchmarkRecord(b *testing.B) {
 		say(b, w, "", fmt.Sprint(i, strings.Repeat("x", 100)))
 		i++
 	}
+}
+
+func TestTexts(t *testing.T) { // CH-90
+	var folders sync.Map
+	open := func(t testing.TB, dir string) channel.WindowStore {
+		w, err := file.OpenWindows(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = w.Close() })
+		folders.Store(w, dir)
+		return w
+	}
+	journaltest.RunTexts(t, journaltest.Texts{
+		Open: func(t testing.TB) channel.WindowStore { return open(t, t.TempDir()) },
+		Again: func(t testing.TB, was channel.WindowStore) channel.WindowStore {
+			dir, _ := folders.Load(was)
+			return open(t, dir.(string))
+		},
+	})
 }

@@ -20,10 +20,59 @@ import (
 
 // Store opens journals. Reopen ends the process that j is in, as a crash does, and opens what it has left; nil is a journal that
 // leaves nothing.
+//
+// The tests run in a bubble of package synctest, whose clock they move. A journal that cannot be in one, because it talks to others, has
+// a clock of its own.
 type Store struct {
 	Open   func(testing.TB) channel.Journal
 	Close  func(channel.Journal)
 	Reopen func(testing.TB, channel.Journal) channel.Journal
+	Clock  *Clock
+	Keeps  bool // of events that nobody has accepted it keeps, too, that they have settled
+}
+
+// Clock stands still until a test moves it. The zero value is at the beginning of 1970.
+type Clock struct {
+	mu  sync.Mutex
+	now time.Duration
+}
+
+// Now is the time.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Unix(0, int64(c.now))
+}
+
+// Sleep lets time pass.
+func (c *Clock) Sleep(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now += d
+}
+
+func (s Store) sleep(d time.Duration) {
+	if s.Clock != nil {
+		s.Clock.Sleep(d)
+	} else {
+		time.Sleep(d)
+	}
+}
+
+func (s Store) now() time.Time {
+	if s.Clock != nil {
+		return s.Clock.Now()
+	}
+	return time.Now()
+}
+
+// bubble runs a test.
+func (s Store) bubble(t *testing.T, run func(*testing.T)) {
+	if s.Clock != nil {
+		run(t)
+		return
+	}
+	synctest.Test(t, run)
 }
 
 // Run runs all tests.
@@ -40,10 +89,11 @@ func Run(t *testing.T, s Store) {
 		{"CH-73: a released event runs four times, then it has failed", released},
 		{"CH-73: an event that nobody accepted may come again when it is released", unaccepted},
 		{"CH-74: what is pending comes the oldest first", pending},
+		{"CH-74: what is known of an answer outlives the process, until the event is settled", ledger},
 		{"CH-76: what is erased is not known any more", erased},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test.run(t, s) })
+			s.bubble(t, func(t *testing.T) { test.run(t, s) })
 		})
 	}
 	t.Run("CH-72, CH-73: every order of steps is that of a simple model", func(t *testing.T) { model(t, s) })
@@ -137,15 +187,15 @@ func lives(t *testing.T, s Store) {
 		accept(t, j, k, true)
 		do(t, take(t, j, k).Commit(t.Context(), channel.OutcomeVisible))
 	}
-	time.Sleep(time.Minute - time.Nanosecond)
+	s.sleep(time.Minute - time.Nanosecond)
 	accept(t, j, made, false)
-	time.Sleep(time.Nanosecond)
+	s.sleep(time.Nanosecond)
 	peek(t, j, made, channel.ClaimNone)
 	accept(t, j, made, true)
-	time.Sleep(24*time.Hour - time.Minute - time.Nanosecond)
+	s.sleep(24*time.Hour - time.Minute - time.Nanosecond)
 	accept(t, j, real, false)
 	peek(t, j, real, channel.ClaimSettled)
-	time.Sleep(time.Nanosecond)
+	s.sleep(time.Nanosecond)
 	accept(t, j, real, true)
 	peek(t, j, made, channel.ClaimAccepted) // nothing ends what waits
 }
@@ -299,6 +349,70 @@ func pending(t *testing.T, s Store) {
 	}
 }
 
+// ledger is for journals that are a [channel.Ledger], too.
+func ledger(t *testing.T, s Store) {
+	j := s.open(t)
+	if _, ok := j.(channel.Ledger); !ok {
+		t.Skip("the journal is no ledger")
+	}
+	claims := map[string]channel.Claim{}
+	begin := func(id string) string {
+		accept(t, j, key(id), true)
+		claims[id] = take(t, j, key(id))
+		return key(id).String()
+	}
+	seen := func(id string, want channel.ReceiptState) {
+		t.Helper()
+		if got, err := j.(channel.Ledger).Seen(t.Context(), key(id).String()); err != nil || got != want {
+			t.Errorf("of %s is known %v, %v, expected %v", id, got, err, want)
+		}
+	}
+	wants := map[string]channel.ReceiptState{
+		"nothing": channel.NotSent, "sending": channel.UnknownWhether, "failed": channel.NotSent, "suppressed": channel.NotSent,
+		"sent": channel.Sent, "partly": channel.Partial, "again": channel.Sent, "twice": channel.UnknownWhether,
+	}
+	for id := range wants {
+		event, l := begin(id), j.(channel.Ledger)
+		if id == "nothing" {
+			continue
+		}
+		do(t, l.Sending(t.Context(), event))
+		switch id {
+		case "failed", "twice":
+			do(t, l.Sent(t.Context(), event, channel.NotSent))
+		case "suppressed":
+			do(t, l.Sent(t.Context(), event, channel.Suppressed))
+		case "sent", "again":
+			do(t, l.Sent(t.Context(), event, channel.Sent))
+		case "partly":
+			do(t, l.Sent(t.Context(), event, channel.Partial))
+		}
+		if id == "again" || id == "twice" {
+			do(t, l.Sending(t.Context(), event))
+		}
+		if id == "again" { // what was seen was seen
+			do(t, l.Sent(t.Context(), event, channel.NotSent))
+		}
+	}
+	for range 2 {
+		for id, want := range wants {
+			seen(id, want)
+		}
+		seen("never", channel.NotSent)
+		if s.Reopen == nil {
+			return
+		}
+		j = s.Reopen(t, j)
+	}
+	do(t, take(t, j, key("sent")).Release(t.Context(), channel.ErrDraining))
+	seen("sent", channel.Sent)
+	do(t, take(t, j, key("sent")).Commit(t.Context(), channel.OutcomeUnknown))
+	seen("sent", channel.NotSent)
+	do(t, take(t, j, key("partly")).Commit(t.Context(), channel.OutcomeUnknown))
+	j = s.Reopen(t, j)
+	seen("partly", channel.NotSent)
+}
+
 func erased(t *testing.T, s Store) {
 	j := s.open(t)
 	e, ok := j.(channel.Eraser)
@@ -343,6 +457,10 @@ type modeled struct {
 // model draws outside of the bubble's clock, by which rapid would soon be at its deadline.
 func model(t *testing.T, s Store) {
 	rapid.Check(t, func(rt *rapid.T) {
+		if s.Clock != nil {
+			modelOnce(t, rt, s)
+			return
+		}
 		var failed any
 		synctest.Test(t, func(t *testing.T) {
 			defer func() { failed = recover() }()
@@ -368,14 +486,14 @@ func modelOnce(t *testing.T, rt *rapid.T, s Store) {
 	var claims []*held
 	find := func(k channel.EventKey) *modeled {
 		e := events[k]
-		if e != nil && e.state == channel.ClaimSettled && !time.Now().Before(e.until) {
+		if e != nil && e.state == channel.ClaimSettled && !s.now().Before(e.until) {
 			delete(events, k)
 			return nil
 		}
 		return e
 	}
 	settle := func(k channel.EventKey, e *modeled) {
-		e.state, e.until = channel.ClaimSettled, time.Now().Add(24*time.Hour)
+		e.state, e.until = channel.ClaimSettled, s.now().Add(24*time.Hour)
 		if k.Synthetic {
 			e.until = e.at.Add(time.Minute)
 		}
@@ -395,7 +513,7 @@ func modelOnce(t *testing.T, rt *rapid.T, s Store) {
 				rt.Fatalf("Accept is %v, %v; known was %v", isNew, err, known)
 			}
 			if isNew {
-				events[k] = &modeled{state: channel.ClaimAccepted, accepted: true, at: time.Now()}
+				events[k] = &modeled{state: channel.ClaimAccepted, accepted: true, at: s.now()}
 				order = append(order, k)
 			}
 		},
@@ -407,7 +525,7 @@ func modelOnce(t *testing.T, rt *rapid.T, s Store) {
 				rt.Fatal(err)
 			}
 			if e == nil {
-				e = &modeled{state: channel.ClaimAccepted, at: time.Now()}
+				e = &modeled{state: channel.ClaimAccepted, at: s.now()}
 				events[k] = e
 			}
 			if e.state != channel.ClaimAccepted {
@@ -461,7 +579,7 @@ func modelOnce(t *testing.T, rt *rapid.T, s Store) {
 			}
 		},
 		"time": func(rt *rapid.T) {
-			time.Sleep(rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(rt, "passes"))
+			s.sleep(rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(rt, "passes"))
 		},
 		"": func(rt *rapid.T) {
 			for _, id := range []string{"1", "2", "3", "made"} {
@@ -493,7 +611,7 @@ func modelOnce(t *testing.T, rt *rapid.T, s Store) {
 		actions["reopen"] = func(*rapid.T) {
 			j = s.Reopen(t, j)
 			for k, e := range events {
-				if !e.accepted {
+				if !e.accepted && !(s.Keeps && e.state == channel.ClaimSettled) {
 					delete(events, k)
 				} else if e.state == channel.ClaimTaken {
 					e.state = channel.ClaimAccepted

@@ -3,8 +3,11 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/lingserve/lingserve/channel"
@@ -29,6 +32,9 @@ type Options struct {
 	Connect func(context.Context) error
 	// Receive fetches events until its context ends; nil where the platform brings them.
 	Receive func(context.Context, *channel.Door) error
+	// Exclusive says that the platform lets one program at a time receive: of several processes with the kernel's Only, one does, and
+	// the others stand by.
+	Exclusive bool
 }
 
 // Ready says why the channel does not work, nil where it does (CH-179).
@@ -88,7 +94,7 @@ func (s *Service) Serve(ctx context.Context, k *channel.Kernel, o Options) error
 	if err = o.Connect(ctx); err == nil {
 		var receive func(context.Context) error
 		if o.Receive != nil {
-			receive = func(ctx context.Context) error { return o.Receive(ctx, door) }
+			receive = func(ctx context.Context) error { return o.receive(ctx, k.Only, door) }
 		}
 		err = door.Serve(ctx, receive)
 	}
@@ -99,4 +105,26 @@ func (s *Service) Serve(ctx context.Context, k *channel.Kernel, o Options) error
 		return nil
 	}
 	return err
+}
+
+// receive calls Receive, when this process is the one that may, and again when it has become it again.
+func (o *Options) receive(ctx context.Context, only channel.Exclusive, door *channel.Door) error {
+	if only == nil || !o.Exclusive {
+		return o.Receive(ctx, door)
+	}
+	log := cmp.Or(o.Door.Log, slog.New(slog.DiscardHandler))
+	for {
+		alone, release, err := only.Only(ctx, o.Name)
+		if err != nil {
+			return fmt.Errorf("wait for the other replicas: %w", err)
+		}
+		log.InfoContext(ctx, "this replica asks the platform for events; the others stand by", "channel", o.Name)
+		err = o.Receive(alone, door)
+		taken := alone.Err() != nil && ctx.Err() == nil
+		release()
+		if !taken {
+			return err
+		}
+		log.WarnContext(ctx, "another replica may ask the platform for events now; this one stands by", "channel", o.Name)
+	}
 }

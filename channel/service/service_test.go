@@ -68,3 +68,80 @@ func waits(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
+
+// turnstile lets one in, until it takes the place away.
+type turnstile struct {
+	names chan string
+	free  chan struct{}
+	taken func()
+}
+
+func (f *turnstile) Only(ctx context.Context, name string) (context.Context, func(), error) {
+	f.names <- name
+	select {
+	case <-f.free:
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	alone, cancel := context.WithCancel(ctx)
+	f.taken = cancel
+	return alone, func() { cancel(); f.free <- struct{}{} }, nil
+}
+
+// CL-02, CH-170: of several processes one asks the platform.
+func TestOneProcessReceivesAndTheOthersStandBy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &turnstile{names: make(chan string, 10), free: make(chan struct{}, 1)}
+		var s service.Service
+		ctx, stop := context.WithCancel(t.Context())
+		receiving := 0
+		o := options(func(context.Context) error { return nil })
+		o.Name, o.Exclusive = "telegram@a", true
+		o.Receive = func(ctx context.Context, _ *channel.Door) error {
+			receiving++
+			defer func() { receiving-- }()
+			return waits(ctx)
+		}
+		done := make(chan error, 1)
+		go func() { done <- s.Serve(ctx, &channel.Kernel{Only: f}, o) }()
+		is := func(want int, when string) {
+			t.Helper()
+			synctest.Wait()
+			if receiving != want {
+				t.Errorf("%d receive %s, expected %d", receiving, when, want)
+			}
+		}
+		is(0, "while another process does")
+		if s.Door() == nil {
+			t.Error("a process that stands by has no door; it takes webhooks, and what others have left")
+		}
+		f.free <- struct{}{}
+		is(1, "when the other process is gone")
+		f.taken()
+		synctest.Wait()
+		is(1, "when it was taken away and is free again")
+		if len(f.names) != 2 || <-f.names != "telegram@a" {
+			t.Errorf("it has asked %d times", len(f.names))
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		is(0, "at the end")
+	})
+}
+
+func TestWhatIsForAllProcessesWaitsForNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed := errors.New("failed")
+		for name, only := range map[string]channel.Exclusive{"alone": nil, "shared": &turnstile{}} {
+			var s service.Service
+			o := options(func(context.Context) error { return nil })
+			o.Exclusive = only == nil
+			o.Receive = func(context.Context, *channel.Door) error { return failed }
+			if err := s.Serve(t.Context(), &channel.Kernel{Only: only}, o); !errors.Is(err, failed) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}

@@ -17,7 +17,9 @@ package telegram
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -71,7 +73,7 @@ type Settings struct {
 	Mode    string // "" is [ModePoll]
 
 	PublicURL string      // of this server, for webhooks: https://…
-	Secret    secret.Text // of the webhook; "" makes a new one at each start
+	Secret    secret.Text // of the webhook; "" is one made from Token, so that all who have it expect the same
 
 	Preview   string // "" is [PreviewEdit]
 	ParseMode string // "" is [ParseHTML]
@@ -142,7 +144,7 @@ func New(s Settings) (*Channel, error) {
 			return nil, errors.New("telegram: mode webhook needs public_url: the https address of this server, as the platform reaches it")
 		}
 		if c.secret == "" {
-			c.secret = rand.Text() + rand.Text()
+			c.secret = madeSecret(token)
 		}
 		if !secretForm.MatchString(c.secret) {
 			return nil, errors.New("telegram: the secret of the webhook may have 1 to 256 of A-Z, a-z, 0-9, _ and -")
@@ -193,6 +195,13 @@ func New(s Settings) (*Channel, error) {
 	_, _ = fmt.Sscan(id, &me.ID)
 	c.me.Store(me)
 	return c, nil
+}
+
+// madeSecret is what nobody knows who has not got the token, and what all replicas of a server expect.
+func madeSecret(token string) string {
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte("lingserve: the secret of the webhook"))
+	return hex.EncodeToString(mac.Sum(nil))
 }
 
 // Name implements [channel.Channel].
@@ -289,7 +298,7 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 			Incomplete: c.incomplete,
 		},
 		Name: c.sender(), Sender: c,
-		Receive: receive,
+		Receive: receive, Exclusive: c.mode != ModeWebhook,
 		Connect: func(ctx context.Context) error {
 			if err := c.persist(ctx, "getMe", c.whoAmI); err != nil {
 				return err

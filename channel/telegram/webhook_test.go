@@ -417,3 +417,24 @@ func TestWhatCannotBeReachedIsToldFromWhatDoesNotAnswer(t *testing.T) {
 		}
 	}
 }
+
+// CL-02, CH-171: what the platform sends with the secret that one replica has set is taken by all.
+func TestReplicasExpectTheSameSecret(t *testing.T) {
+	secretOf := func(token string, given secret.Text) string {
+		c, err := New(Settings{Token: secret.Text(token), Mode: ModeWebhook, PublicURL: "https://bot.example", Secret: given})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.secret
+	}
+	one := secretOf("1:abc", "")
+	if other := secretOf(" 1:abc\n", ""); one != other || len(one) < 32 || strings.Contains(one, "abc") {
+		t.Errorf("the secrets are %q and %q", one, other)
+	}
+	if other := secretOf("1:abd", ""); one == other {
+		t.Error("another bot has the same secret")
+	}
+	if got := secretOf("1:abc", "mine"); got != "mine" {
+		t.Errorf("the secret of the settings is %q", got)
+	}
+}

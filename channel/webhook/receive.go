@@ -119,7 +119,7 @@ func (c *Channel) wait(ctx context.Context, open *opened, rec *record, since tim
 		defer rec.order.Unlock()
 		for _, one := range kept {
 			if err := c.post(context.WithoutCancel(ctx), one); err != nil {
-				c.log.Warn("a part of a reply cannot be sent to the callback", "channel", c.name, "error", err)
+				c.log.WarnContext(ctx, "a part of a reply cannot be sent to the callback", "channel", c.name, "error", err)
 			}
 		}
 	})

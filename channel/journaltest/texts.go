@@ -1,0 +1,210 @@
+package journaltest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/lingserve/lingserve/channel"
+)
+
+// Texts opens stores of texts. Again opens the same for another process, or for the next one where one at a time may use it.
+type Texts struct {
+	Open  func(testing.TB) channel.WindowStore
+	Again func(testing.TB, channel.WindowStore) channel.WindowStore
+}
+
+// RunTexts runs what every store of texts has to show, and where it is a [channel.Texts] what one of several processes has to.
+func RunTexts(t *testing.T, s Texts) {
+	t.Run("CH-90: what is saved is loaded, also by the next process", func(t *testing.T) { texts(t, s) })
+	t.Run("CH-90: the one saved longest ago is named first", func(t *testing.T) { names(t, s) })
+	if _, shared := s.Open(t).(channel.Texts); !shared {
+		return
+	}
+	t.Run("CL-02: nothing is lost where two processes change one text", func(t *testing.T) { changes(t, s) })
+	t.Run("CL-02: a window is the same in all processes", func(t *testing.T) { windows(t, s) })
+	t.Run("CL-02: who is paired by one process is paired in all", func(t *testing.T) { pairs(t, s) })
+}
+
+func load(t testing.TB, s channel.WindowStore, name string, want []byte) {
+	t.Helper()
+	got, err := s.Load(t.Context(), name)
+	if err != nil || !bytes.Equal(got, want) || (got == nil) != (want == nil) {
+		t.Errorf("%s is %q, %v, expected %q", name, got, err, want)
+	}
+}
+
+func texts(t *testing.T, s Texts) {
+	store := s.Open(t)
+	load(t, store, "a1", nil)
+	for _, text := range []string{"one", "two \x00\xff\n", ""} {
+		do(t, store.Save(t.Context(), "a1", []byte(text)))
+		load(t, store, "a1", []byte(text))
+	}
+	do(t, store.Save(t.Context(), "b2", []byte("other")))
+	store = s.Again(t, store)
+	load(t, store, "a1", []byte{})
+	load(t, store, "b2", []byte("other"))
+	for range 2 { // what is not there is removed, too
+		do(t, store.Save(t.Context(), "a1", nil))
+		load(t, store, "a1", nil)
+	}
+	load(t, store, "b2", []byte("other"))
+	store = s.Again(t, store)
+	load(t, store, "a1", nil)
+	do(t, store.Save(t.Context(), "a1", []byte("again")))
+	load(t, store, "a1", []byte("again"))
+}
+
+func names(t *testing.T, s Texts) {
+	store := s.Open(t)
+	for _, name := range []string{"c", "a", "b", "gone", "c"} {
+		do(t, store.Save(t.Context(), name, []byte(fmt.Sprint("text ", name))))
+	}
+	do(t, store.Save(t.Context(), "a", []byte("anew")))
+	do(t, store.Save(t.Context(), "gone", nil))
+	got, err := store.Names(t.Context())
+	if want := []string{"b", "c", "a"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("the names are %q, %v, expected %q", got, err, want)
+	}
+}
+
+// both are two processes with one store.
+func both(t *testing.T, s Texts) (a, b channel.Texts) {
+	first := s.Open(t)
+	return first.(channel.Texts), s.Again(t, first).(channel.Texts)
+}
+
+func changes(t *testing.T, s Texts) {
+	a, b := both(t, s)
+	const n = 20
+	var wg sync.WaitGroup
+	for _, store := range []channel.Texts{a, b} {
+		wg.Go(func() {
+			for range n {
+				if err := store.Change(t.Context(), "count", func(text []byte) ([]byte, error) { return append(slices.Clone(text), 'x'), nil }); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	load(t, a, "count", bytes.Repeat([]byte{'x'}, 2*n))
+	no := errors.New("no")
+	if err := b.Change(t.Context(), "count", func([]byte) ([]byte, error) { return nil, no }); !errors.Is(err, no) {
+		t.Errorf("got %v, expected %v", err, no)
+	}
+	do(t, b.Change(t.Context(), "count", func(text []byte) ([]byte, error) { return text, nil }))
+	load(t, a, "count", bytes.Repeat([]byte{'x'}, 2*n))
+	do(t, b.Change(t.Context(), "count", func([]byte) ([]byte, error) { return nil, nil }))
+	load(t, a, "count", nil)
+}
+
+func windows(t *testing.T, s Texts) {
+	first, second := both(t, s)
+	a, b := channel.NewWindow(first, channel.WindowOptions{}), channel.NewWindow(second, channel.WindowOptions{})
+	place := channel.WindowKey{Channel: "fake", Conversation: "../c"}
+	say := func(w *channel.Window, text string) {
+		err := w.Record(t.Context(), channel.Recording{
+			Key: place, MessageID: text, Message: channel.MessageFacts{RawBody: text}, Sender: channel.SenderFacts{ID: "p"},
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	heard := func(w *channel.Window, want ...string) {
+		t.Helper()
+		var got []string
+		for _, e := range w.Snapshot(t.Context(), place, 0).Entries {
+			got = append(got, e.Body)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q wait, expected %q", got, want)
+		}
+	}
+	say(a, "one")
+	say(b, "two")
+	say(b, "one") // delivered again, to another process
+	heard(a, "one", "two")
+	seen := b.Snapshot(t.Context(), place, 0)
+	say(a, "three")
+	if !b.Edit(t.Context(), place, "three", "tree") || b.Edit(t.Context(), place, "never", "x") {
+		t.Error("a message that another process has kept is edited, and no other")
+	}
+	b.Consume(t.Context(), seen)
+	heard(a, "tree")
+	a.Forget(t.Context(), place)
+	heard(b)
+	var wg sync.WaitGroup
+	var want []string
+	for i := range 40 {
+		w := []*channel.Window{a, b}[i%2]
+		want = append(want, fmt.Sprint("m", i))
+		wg.Go(func() { say(w, fmt.Sprint("m", i)) })
+	}
+	wg.Wait()
+	entries := a.Snapshot(t.Context(), place, 0).Entries
+	var got []string
+	for i, e := range entries {
+		got = append(got, e.Body)
+		if i > 0 && e.Seq <= entries[i-1].Seq {
+			t.Errorf("entry %d has the number %d behind %d", i, e.Seq, entries[i-1].Seq)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q wait, expected %q", got, want)
+	}
+}
+
+func pairs(t *testing.T, s Texts) {
+	first, second := both(t, s)
+	a, b := channel.SharePairs(first), channel.SharePairs(second)
+	paired := func(p *channel.Pairs, want bool) {
+		t.Helper()
+		if is, err := p.Paired(t.Context(), "fake", "x", "ann"); err != nil || is != want {
+			t.Errorf("paired is %v, %v, expected %v", is, err, want)
+		}
+	}
+	var mu sync.Mutex
+	told := map[string]int{}
+	var wg sync.WaitGroup
+	for _, p := range []*channel.Pairs{a, b, a, b} {
+		wg.Go(func() {
+			code, tell, err := p.Request(t.Context(), "fake", "x", channel.SenderFacts{ID: "ann", Name: "Ann"})
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if told[code] += 0; tell {
+				told[code]++
+			}
+		})
+	}
+	wg.Wait()
+	if len(told) != 1 {
+		t.Fatalf("there are %d codes, expected one: %v", len(told), told)
+	}
+	paired(b, false)
+	for code, times := range told {
+		if times != 1 {
+			t.Errorf("the code is told %d times, expected once", times)
+		}
+		if _, err := b.Approve(t.Context(), "fake", code); err != nil {
+			t.Error(err)
+		}
+	}
+	paired(a, true)
+	if all, err := a.List(t.Context()); err != nil || len(all) != 1 || all[0].Sender != "ann" {
+		t.Errorf("the list is %v, %v", all, err)
+	}
+	if ok, err := a.Remove(t.Context(), "fake", "x", "ann"); err != nil || !ok {
+		t.Error(ok, err)
+	}
+	paired(b, false)
+}

@@ -1,0 +1,29 @@
+// Package nats keeps what channels share in NATS JetStream, for several replicas of the server. It is named after its folder, as the
+// other stores are; the client's packages have other names in it.
+//
+// # What is stored
+//
+// The journal is one stream, INBOX, with a subject for each event, which is made of a hash of its key:
+//
+//	<prefix>.inbox.<hash>
+//
+// An event's first message is its raw form. Each step that it takes is another message behind the first, which has a header alone: who
+// has it, how far it is, and what is known of its answer. The last one says that it is settled, takes the place of all before it, and
+// goes away when the key is to be forgotten.
+//
+// Windows, sessions, pairs and what channels have learned of their platforms are keys of buckets, which are changed at the revision
+// that was read.
+//
+// # Guarantees of a journal
+//   - An event that was accepted is stored, and synced where the servers sync; if that is not known, Accept fails, and where it was
+//     stored all the same it runs once, whoever brings it again.
+//   - An event has an owner: the replica that has accepted it, until that dies or ends. Nobody else claims it before. Who waits
+//     for such events ([Journal.Inherit]) gets them within a second of the moment at which the others take the owner for dead.
+//   - A step is stored only behind the one that its writer has seen. So a claim that is outdated does nothing: it cannot
+//     settle, cannot release, and cannot mark that something is about to be sent, without which nothing is sent.
+//   - A turn in which its replica died is an attempt of its event, as a release is.
+//   - After a step without an answer the journal asks which message is the last. No step is taken twice.
+//   - What waits is bounded, in events and bytes; beyond it nothing is accepted, with [channel.ErrJournalFull].
+//   - While the servers are away, calls wait some seconds for them; then they fail with the code "overloaded". That a claim has
+//     ended is kept and stored when they are back.
+package nats

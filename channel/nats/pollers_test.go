@@ -1,0 +1,85 @@
+package nats_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/channel/nats"
+	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/cluster/clustertest"
+)
+
+func pollers(t *testing.T, s *clustertest.Servers) (*nats.Pollers, *cluster.Cluster) {
+	t.Helper()
+	c := s.Open(t)
+	p, err := nats.OpenPollers(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, c
+}
+
+func TestOneReplicaAsksAPlatformForEvents(t *testing.T) { // CL-02, CH-170
+	t.Parallel()
+	s := clustertest.One(t)
+	first, dying := pollers(t, s)
+	second, _ := pollers(t, s)
+	alone, release, err := first.Only(t.Context(), "telegram@a/b c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if _, other, err := second.Only(t.Context(), "telegram@other"); err != nil {
+		t.Error(err)
+	} else {
+		other()
+	}
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, _, err := second.Only(short, "telegram@a/b c"); err == nil {
+		t.Fatal("two replicas ask for the events of one account")
+	}
+	kill(t, dying)
+	died := time.Now()
+	next, done, err := second.Only(t.Context(), "telegram@a/b c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(died); took > cluster.TTL+time.Second+slackOfTest {
+		t.Errorf("the other one took over after %v", took)
+	}
+	if next.Err() != nil {
+		t.Error("it was taken away again")
+	}
+	done()
+	done = nil
+	if _, again, err := second.Only(t.Context(), "telegram@a/b c"); err != nil {
+		t.Error(err)
+	} else {
+		again()
+	}
+	_ = alone
+}
+
+// The one that was taken for dead is told to stop.
+func TestAReplicaWhoseConnectionIsGoneStopsAsking(t *testing.T) { // CL-06
+	t.Parallel()
+	s := clustertest.One(t)
+	c := s.Open(t, func(o *cluster.Options) { o.Grace = time.Second })
+	p, err := nats.OpenPollers(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, release, err := p.Only(t.Context(), "telegram")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	s.Kill(0)
+	select {
+	case <-alone.Done():
+	case <-time.After(cluster.TTL + 10*time.Second):
+		t.Error("it goes on for ever")
+	}
+}

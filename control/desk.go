@@ -1,0 +1,121 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// atOnce is how many requests are served at the same time. They take no time, but for those that wait for a disk or for the servers that
+// replicas share.
+const atOnce = 256
+
+// Desk runs a handler. It is what implementations have in common.
+type Desk struct {
+	Log *slog.Logger // of handlers that panic; nil is nowhere
+
+	mu      sync.Mutex
+	handler Handler // nil where nobody serves
+	ctx     context.Context
+	running int
+	wg      sync.WaitGroup
+}
+
+// Open takes a handler. stop ends what it does, and waits for that.
+func (d *Desk) Open(h Handler) (stop func(), err error) {
+	if h == nil {
+		panic("control: a handler is required")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.handler != nil {
+		return nil, ErrServed
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d.handler, d.ctx = h, ctx
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			d.mu.Lock()
+			d.handler = nil
+			d.mu.Unlock()
+			cancel()
+		})
+		d.wg.Wait()
+	}, nil
+}
+
+// Go serves a request, in a goroutine of its own, and calls done once, with an answer or an error: [ErrGone] or an [*Error]. The handler's
+// context has the values of ctx, and ends when the time is over.
+func (d *Desk) Go(ctx context.Context, wait time.Duration, r Request, done func([]byte, error)) {
+	d.mu.Lock()
+	h, end := d.handler, d.ctx
+	if h == nil || d.running >= atOnce {
+		d.mu.Unlock()
+		if h == nil {
+			done(nil, ErrGone)
+		} else {
+			done(nil, &Error{codeOverloaded, fmt.Sprintf("the replica serves %d requests, which is the most at once", atOnce)})
+		}
+		return
+	}
+	d.running++
+	d.wg.Add(1)
+	d.mu.Unlock()
+	go func() {
+		var answer []byte
+		var err error = &Error{codeInternal, "the request has failed; the log of the replica says why"}
+		over := false
+		defer func() {
+			if !over { // a panic, or a handler that has ended its goroutine
+				if p := recover(); d.Log != nil {
+					d.Log.LogAttrs(ctx, slog.LevelError, "a request of another replica has failed with a panic", slog.String("command", r.Command),
+						slog.String("run", r.Run), slog.String("session", r.Session), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+				}
+			}
+			done(answer, err)
+			d.mu.Lock()
+			d.running--
+			d.mu.Unlock()
+			d.wg.Done()
+		}()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait)
+		defer cancel()
+		defer context.AfterFunc(end, cancel)()
+		a, failed := h(ctx, r)
+		answer, err, over = a, asError(failed), true
+		switch {
+		case err != nil:
+			answer = nil
+		case len(answer) > MaxBody:
+			answer, err = nil, &Error{"too_large", fmt.Sprintf("the answer has %d bytes, and %d is the most", len(a), MaxBody)}
+		}
+	}()
+}
+
+// asError is what of a handler's error goes to who asks.
+func asError(err error) error {
+	if err == nil {
+		return nil
+	}
+	code := codeInternal
+	if c, ok := errors.AsType[interface {
+		error
+		ErrorCode() string
+	}](err); ok && c.ErrorCode() != "" {
+		code = c.ErrorCode()
+	}
+	return &Error{code, err.Error()}
+}
+
+// Wait is how long somebody waits: until the deadline of ctx, or for [Patience].
+func Wait(ctx context.Context) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		return max(0, time.Until(end))
+	}
+	return Patience
+}

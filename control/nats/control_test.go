@@ -1,0 +1,137 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/control/controltest"
+	"github.com/lingserve/lingserve/control/nats"
+)
+
+// open makes a replica.
+func open(t testing.TB, s *clustertest.Servers, prefix string) (controltest.Replica, *cluster.Cluster) {
+	c := s.Open(t, func(o *cluster.Options) { o.Prefix = prefix })
+	n, err := nats.Open(t.Context(), c, nats.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return controltest.Replica{Control: n, Leave: func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}}, c
+}
+
+func TestOneNode(t *testing.T) {
+	s, prefix := clustertest.One(t), clustertest.Prefix()
+	controltest.Test(t, false, func(t *testing.T) controltest.Replica {
+		r, _ := open(t, s, prefix)
+		return r
+	})
+}
+
+func BenchmarkOneNode(b *testing.B) {
+	s, prefix := clustertest.One(b), clustertest.Prefix()
+	asker, _ := open(b, s, prefix)
+	other, _ := open(b, s, prefix)
+	controltest.Bench(b, asker, other)
+}
+
+// CL-08: a replica that dies says nothing. Who waits for it learns it when the others do.
+func TestAReplicaDiesWhileItIsAsked(t *testing.T) {
+	s, prefix := clustertest.One(t), clustertest.Prefix()
+	asker, _ := open(t, s, prefix)
+	other, c := open(t, s, prefix)
+	begun, end := make(chan struct{}), make(chan struct{})
+	stop, err := other.Serve(func(context.Context, control.Request) ([]byte, error) {
+		close(begun)
+		<-end
+		return nil, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make(chan error, 1)
+	go func() {
+		_, err := asker.Ask(context.WithoutCancel(t.Context()), other.Replica(), control.Request{Command: "wait"})
+		errs <- err
+	}()
+	<-begun
+	c.Conn().Close() // as the kernel does it for a process that was killed
+	if _, err := asker.Ask(t.Context(), other.Replica(), control.Request{Command: "wait"}); !errors.Is(err, control.ErrGone) {
+		t.Errorf("asked behind it: %v", err)
+	}
+	if err := <-errs; !errors.Is(err, control.ErrLost) {
+		t.Errorf("who waited is told %v", err)
+	}
+	close(end)
+	stop()
+}
+
+// While the servers are away a replica asks itself, and nobody else; when they are back, everybody.
+func TestTheServersAreAway(t *testing.T) {
+	s, prefix := clustertest.One(t), clustertest.Prefix()
+	asker, c := open(t, s, prefix)
+	other, _ := open(t, s, prefix)
+	for _, r := range []controltest.Replica{asker, other} {
+		stop, err := r.Serve(func(context.Context, control.Request) ([]byte, error) { return []byte(r.Replica()), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(stop)
+	}
+	s.Kill(0)
+	for c.State().Connected {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if answer, err := asker.Ask(t.Context(), asker.Replica(), control.Request{Command: "cancel"}); err != nil || string(answer) != asker.Replica() {
+		t.Errorf("itself: %q, %v", answer, err)
+	}
+	begin := time.Now()
+	if _, err := asker.Ask(t.Context(), other.Replica(), control.Request{Command: "cancel"}); !errors.Is(err, control.ErrAway) || time.Since(begin) > 5*time.Second {
+		t.Errorf("another, after %v: %v", time.Since(begin), err)
+	}
+	s.Restart(0)
+	var err error
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err = asker.Ask(t.Context(), other.Replica(), control.Request{Command: "cancel"}); err == nil {
+			return
+		}
+	}
+	t.Errorf("when they are back: %v", err)
+}
+
+func TestClosed(t *testing.T) {
+	s, prefix := clustertest.One(t), clustertest.Prefix()
+	asker, _ := open(t, s, prefix)
+	n := asker.Control.(*nats.Control)
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := asker.Ask(t.Context(), "x", control.Request{Command: "cancel"}); !errors.Is(err, control.ErrClosed) {
+		t.Errorf("asked: %v", err)
+	}
+	if _, err := asker.Serve(func(context.Context, control.Request) ([]byte, error) { return nil, nil }); !errors.Is(err, control.ErrClosed) {
+		t.Errorf("served: %v", err)
+	}
+}
+
+// CL-08: with three nodes a request finds its way across them.
+func TestThreeNodes(t *testing.T) {
+	s, prefix := clustertest.Three(t), clustertest.Prefix()
+	controltest.Test(t, false, func(t *testing.T) controltest.Replica {
+		r, _ := open(t, s, prefix)
+		return r
+	})
+}

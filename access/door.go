@@ -31,6 +31,8 @@ type Visitor struct {
 	Principal
 	By  string // "key", "token", "ticket"; "" where nobody has to say who they are
 	Key string // id of the key
+	// Grant says for how long it counts.
+	Grant Grant
 }
 
 // Enter returns who sends a request. The error is a [Refusal], or that of the request's context, or of a store of tickets that cannot be
@@ -49,11 +51,14 @@ func (d *Door) Enter(r *http.Request) (Visitor, error) {
 		return d.Show(r.Context(), text)
 	}
 	if ticket := ticketOf(r.URL.RawQuery); ticket != "" && d.Tickets != nil {
-		p, err := d.Tickets.Redeem(r.Context(), ticket, r)
+		p, grant, err := d.Tickets.redeem(r.Context(), ticket, r)
 		if err != nil {
 			return Visitor{}, err
 		}
-		return Visitor{Principal: p, By: "ticket"}, nil
+		if !d.Holds(grant) { // the key that it was given for was taken away meanwhile
+			return Visitor{}, ErrTicket
+		}
+		return Visitor{Principal: p, By: "ticket", Grant: grant}, nil
 	}
 	return Visitor{}, ErrNobody
 }
@@ -61,11 +66,11 @@ func (d *Door) Enter(r *http.Request) (Visitor, error) {
 // Show returns whose key or token a text is.
 func (d *Door) Show(ctx context.Context, text string) (Visitor, error) {
 	if d.Tokens != nil && (d.Keys == nil || isToken(text)) {
-		p, err := d.Tokens.Check(ctx, text)
+		p, until, err := d.Tokens.check(ctx, text)
 		if err != nil {
 			return Visitor{}, err
 		}
-		return Visitor{Principal: p, By: "token"}, nil
+		return Visitor{Principal: p, By: "token", Grant: Grant{Until: until}}, nil
 	}
 	if d.Keys == nil {
 		return Visitor{}, ErrUnknownKey
@@ -73,7 +78,7 @@ func (d *Door) Show(ctx context.Context, text string) (Visitor, error) {
 	key, err := d.Keys.Find(text)
 	switch {
 	case err == nil:
-		return Visitor{Principal: key.Principal, By: "key", Key: key.ID}, nil
+		return Visitor{Principal: key.Principal, By: "key", Key: key.ID, Grant: Grant{Digest: key.digest}}, nil
 	case key != nil:
 		return Visitor{Key: key.ID}, err
 	}

@@ -31,6 +31,7 @@ type Ticket struct {
 	Method    string // "GET"
 	Path      string // as it stands in the address, escapes included; what is below it is meant, too
 	Expires   time.Time
+	Grant     Grant // what has let in who has asked for it: a stream that it opens goes on no longer than that counts
 }
 
 // allows says whether a ticket is for a request. The path is compared segment by segment and as it was sent: no other way of writing
@@ -92,13 +93,19 @@ func NewTickets(o TicketsOptions) *Tickets {
 		o.All = 10_000
 	}
 	if o.Store == nil {
-		o.Store = &ticketMemory{most: o.Most, all: o.All, byStart: map[uint64]*heldTicket{}, of: map[string]int{}}
+		o.Store = newTicketMemory(o.Most, o.All)
 	}
 	return &Tickets{o: o}
 }
 
 // Issue makes a ticket for requests with a method at a path, and below it. The text is returned, and when it stops being good.
 func (t *Tickets) Issue(ctx context.Context, p Principal, method, path string) (string, time.Time, error) {
+	return t.IssueTo(ctx, Visitor{Principal: p}, method, path)
+}
+
+// IssueTo makes one that is good for no longer than what has let its visitor in.
+func (t *Tickets) IssueTo(ctx context.Context, v Visitor, method, path string) (string, time.Time, error) {
+	p := v.Principal
 	switch {
 	case p.Nobody():
 		return "", time.Time{}, ErrNobody
@@ -114,7 +121,7 @@ func (t *Tickets) Issue(ctx context.Context, p Principal, method, path string) (
 	rand.Read(secret[:])
 	text := ticketMark + letters.EncodeToString(secret[:])
 	expires := time.Now().Add(t.o.Life)
-	err := t.o.Store.Put(ctx, TicketDigest(digest(text)), Ticket{Principal: p, Method: method, Path: path, Expires: expires})
+	err := t.o.Store.Put(ctx, TicketDigest(digest(text)), Ticket{Principal: p, Method: method, Path: path, Expires: expires, Grant: v.Grant})
 	if err != nil {
 		if errors.Is(err, ErrManyTickets) {
 			return "", time.Time{}, ErrManyTickets.later(t.o.Life)
@@ -126,17 +133,22 @@ func (t *Tickets) Issue(ctx context.Context, p Principal, method, path string) (
 
 // Redeem returns whose ticket a text is that comes with a request. It is used up by that, also where it is for something else.
 func (t *Tickets) Redeem(ctx context.Context, text string, r *http.Request) (Principal, error) {
+	p, _, err := t.redeem(ctx, text, r)
+	return p, err
+}
+
+func (t *Tickets) redeem(ctx context.Context, text string, r *http.Request) (Principal, Grant, error) {
 	if len(text) != ticketLength || !strings.HasPrefix(text, ticketMark) {
-		return Principal{}, ErrTicket
+		return Principal{}, Grant{}, ErrTicket
 	}
 	ticket, ok, err := t.o.Store.Take(ctx, TicketDigest(digest(text)))
 	switch {
 	case err != nil:
-		return Principal{}, err
+		return Principal{}, Grant{}, err
 	case !ok || !time.Now().Before(ticket.Expires) || !ticket.allows(r.Method, r.URL.EscapedPath()):
-		return Principal{}, ErrTicket
+		return Principal{}, Grant{}, ErrTicket
 	}
-	return ticket.Principal, nil
+	return ticket.Principal, ticket.Grant, nil
 }
 
 // ticketMemory keeps tickets in memory. All live equally long, so the oldest is the first to expire.
@@ -147,6 +159,10 @@ type ticketMemory struct {
 	byStart      map[uint64]*heldTicket // by the first bytes of digests
 	of           map[string]int         // how many each principal has
 	first, newer *heldTicket            // of a list in the order of issue: the oldest and the newest
+}
+
+func newTicketMemory(most, all int) *ticketMemory {
+	return &ticketMemory{most: most, all: all, byStart: map[uint64]*heldTicket{}, of: map[string]int{}}
 }
 
 type heldTicket struct {

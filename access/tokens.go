@@ -148,36 +148,43 @@ func (t *Tokens) Age() time.Duration { return t.signers.age() }
 //
 // Where a key comes from is never read in the token: its headers jku, jwk, x5u and x5c have no meaning here.
 func (t *Tokens) Check(ctx context.Context, text string) (Principal, error) {
+	p, _, err := t.check(ctx, text)
+	return p, err
+}
+
+// check also returns until when the token counts, the leeway included.
+func (t *Tokens) check(ctx context.Context, text string) (_ Principal, until time.Time, err error) {
 	if len(text) > maxToken {
-		return Principal{}, ErrMalformedToken
+		return Principal{}, until, ErrMalformedToken
 	}
 	parsed, err := jwt.ParseSigned(text, t.allowed)
 	if err != nil {
 		if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
-			return Principal{}, ErrAlgorithm
+			return Principal{}, until, ErrAlgorithm
 		}
-		return Principal{}, ErrMalformedToken
+		return Principal{}, until, ErrMalformedToken
 	}
 	// Before its signature, since only a token that could be right is worth asking the issuer for a key that is not known.
 	var claims registered
 	var all map[string]any
 	if err := parsed.UnsafeClaimsWithoutVerification(&claims, &all); err != nil || all == nil {
-		return Principal{}, ErrMalformedToken
+		return Principal{}, until, ErrMalformedToken
 	}
 	if err := t.validate(&claims); err != nil {
-		return Principal{}, err
+		return Principal{}, until, err
 	}
 	head := parsed.Headers[0]
 	keys, err := t.signers.find(ctx, head.KeyID, head.Algorithm)
 	if err != nil {
-		return Principal{}, err
+		return Principal{}, until, err
 	}
 	for _, key := range keys {
 		if parsed.Claims(key) == nil {
-			return t.principal(all)
+			p, err := t.principal(all)
+			return p, claims.Expiry.Time().Add(t.o.Leeway), err
 		}
 	}
-	return Principal{}, ErrSignature
+	return Principal{}, until, ErrSignature
 }
 
 // registered are the claims with a meaning of their own (RFC 7519).

@@ -35,6 +35,9 @@ func (c *Config) AdminOpen() bool { return c.AdminLocal() || c.Insecure && !c.Au
 // AdminLocal says whether nobody but this machine can reach the admin listener.
 func (c *Config) AdminLocal() bool { return loopback(c.Admin.Addr) }
 
+// AdminInClear says whether keys travel unencrypted to the admin listener, over a network: it speaks plain HTTP.
+func (c *Config) AdminInClear() bool { return c.Admin.Addr != "" && !c.AdminLocal() && c.Auth.On() }
+
 // CheckAdmin says whether the admin listener may be where it is to be: without keys to ask for, only on a loopback address, or for
 // metrics alone, or where Insecure says that it may.
 func (c *Config) CheckAdmin() error {

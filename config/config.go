@@ -33,6 +33,8 @@ type Config struct {
 	Agents          []Agent
 	MCP             []MCPServer
 	Channels        []Channel // that run; the web and the terminal, which are always there, only where something is said of them
+	Engine          string    // EngineLocal or EngineNATS
+	NATS            NATS
 	Demo            Demo
 	Run             Run
 	Turn            Turn
@@ -92,7 +94,16 @@ type Turn struct {
 
 // Tape says how sessions are kept.
 type Tape struct {
-	Sync string // none, interval, turn or always
+	Store    string // file, postgres or nats
+	Sync     string // of files: none, interval, turn or always
+	Postgres Postgres
+}
+
+// Postgres is the database of sessions, where there is one.
+type Postgres struct {
+	URL         Secret
+	Schema      string
+	Connections int
 }
 
 // HTTP has what concerns connections of clients.

@@ -27,6 +27,9 @@ func (e *Error) Error() string {
 // where names the source in an error; a default is named by the flag that would change it.
 func (s Source) where(key string) string {
 	if s.Kind == Default {
+		if s, ok := find(key); ok {
+			return "--" + s.Flag()
+		}
 		return "--" + Setting{Key: key}.Flag()
 	}
 	return s.Name
@@ -58,6 +61,8 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	l.finishChannels(l.file)
 	l.finishProviders()
 	l.finishAuth()
+	l.finishEngine()
+	l.finishTape()
 	if l.noFile {
 		l.c.sources["config"] = Source{Default, "not there"}
 	}

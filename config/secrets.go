@@ -17,6 +17,9 @@ func (c *Config) Secrets() []string {
 			all = append(all, parts[1])
 		}
 	}
+	if word := c.Tape.Postgres.password(); word != "" { // which others may write without the rest
+		all = append(all, word)
+	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }

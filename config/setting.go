@@ -28,6 +28,7 @@ type Setting struct {
 	provider string                       // whose key it is
 	fileOnly bool                         // it is no flag and no variable
 	required bool                         // what is written for it may not be empty
+	flag     string                       // its name on the command line, where that is not the key's
 	chain    bool                         // text that may be a list in the file, joined with commas
 	path     []string                     // the parts of the key, where one of them has a dot; else nil
 }
@@ -37,6 +38,9 @@ func Settings() []Setting { return table }
 
 // Flag is the name on the command line, without dashes: run-retention.
 func (s Setting) Flag() string {
+	if s.flag != "" {
+		return s.flag
+	}
 	return strings.NewReplacer(".", "-", "_", "-").Replace(s.Key)
 }
 
@@ -112,6 +116,8 @@ var top = []Setting{
 
 // sections are groups of settings, one below the other.
 var sections = slices.Concat(
+	engineSettings,
+	natsSettings,
 	coreSettings,
 	authSettings,
 	limitSettings,
@@ -198,9 +204,29 @@ var coreSettings = []Setting{
 		field: func(c *Config) any { return &c.Turn.QueueTotal },
 	},
 	{
+		Key: "tape.store", Default: "file", OneOf: []string{"file", "postgres", EngineNATS},
+		Help:  "where sessions are kept: in files below data, in the PostgreSQL database of tape.postgres.url, or in NATS, which is the default with engine nats",
+		field: func(c *Config) any { return &c.Tape.Store },
+	},
+	{
 		Key: "tape.sync", Default: "interval", OneOf: []string{"none", "interval", "turn", "always"},
-		Help:  "when sessions are made safe from a failing machine, beside a failing process: whenever the system likes to, within a second, when a turn ends, before anything goes on",
+		Help:  "when sessions in files are made safe from a failing machine, beside a failing process: whenever the system likes to, within a second, when a turn ends, before anything goes on",
 		field: func(c *Config) any { return &c.Tape.Sync },
+	},
+	{
+		Key: "tape.postgres.url", Secret: true,
+		Help:  "database of sessions, as postgres://user:password@host:5432/database",
+		field: func(c *Config) any { return &c.Tape.Postgres.URL },
+	},
+	{
+		Key: "tape.postgres.schema", Default: "lingserve", required: true,
+		Help:  "schema of that database which the tables are in; several installations in one database have one each",
+		field: func(c *Config) any { return &c.Tape.Postgres.Schema },
+	},
+	{
+		Key: "tape.postgres.connections", Default: "16", Min: "2",
+		Help:  "connections to that database at once",
+		field: func(c *Config) any { return &c.Tape.Postgres.Connections },
 	},
 	{
 		Key: "http.keepalive", Default: "10s", Min: "1ms",

@@ -1,0 +1,38 @@
+package access
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+)
+
+// Grant is what lets somebody in, for as long as it does: what goes on for longer than a request is asked for it again, see [Door.Holds].
+// The zero value lets in for good.
+type Grant struct {
+	Digest [sha256.Size]byte // of a key; zero for none
+	Until  time.Time         // when it ends by itself; zero for never
+}
+
+// Holds says whether a grant of this door's counts still: its key is there and not revoked, and its time is not over.
+func (d *Door) Holds(g Grant) bool {
+	if d.Open() {
+		return true
+	}
+	if !g.Until.IsZero() && !time.Now().Before(g.Until) {
+		return false
+	}
+	if g.Digest == ([sha256.Size]byte{}) {
+		return true
+	}
+	return d.Keys != nil && d.Keys.holds(g.Digest)
+}
+
+// holds says whether there is a key with this digest that opens something. It is no secret by now: whoever has shown the key was let in.
+func (k *Keys) holds(digest [sha256.Size]byte) bool {
+	for _, key := range k.table.Load().byStart[binary.LittleEndian.Uint64(digest[:])] {
+		if key.digest == digest {
+			return !key.Revoked && (key.Expires.IsZero() || time.Now().Before(key.Expires))
+		}
+	}
+	return false
+}

@@ -1,0 +1,50 @@
+package access_test
+
+import (
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/access"
+)
+
+// What a key lets in goes on until the key expires, and a ticket is good for no longer than the key that it was given for.
+func TestAGrantEndsWithItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key, text := access.NewKey(access.Principal{Name: "ann"}, time.Now().Add(time.Hour))
+		keys, err := access.NewKeys(access.KeysOptions{Entries: []string{key.Entry()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer keys.Close()
+		d := &access.Door{Keys: keys, Tickets: access.NewTickets(access.TicketsOptions{})}
+		v, err := d.Show(t.Context(), text)
+		if err != nil || !d.Holds(v.Grant) || v.Grant == (access.Grant{}) {
+			t.Fatalf("%+v, %v", v, err)
+		}
+		time.Sleep(time.Hour - 30*time.Second)
+		var tickets []string
+		for range 2 {
+			ticket, _, err := d.Tickets.IssueTo(t.Context(), v, "GET", "/v1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			tickets = append(tickets, ticket)
+		}
+		by, err := d.Enter(httptest.NewRequest("GET", "/v1/runs?ticket="+tickets[0], nil))
+		if err != nil || by.Grant != v.Grant {
+			t.Errorf("%+v, %v", by, err)
+		}
+		time.Sleep(30 * time.Second)
+		if d.Holds(v.Grant) {
+			t.Error("it holds longer than its key")
+		}
+		if _, err := d.Enter(httptest.NewRequest("GET", "/v1/runs?ticket="+tickets[1], nil)); err != access.ErrTicket {
+			t.Errorf("a ticket of a key that has expired: %v", err)
+		}
+		if !(&access.Door{}).Holds(v.Grant) {
+			t.Error("a door that is open keeps somebody out")
+		}
+	})
+}

@@ -1,0 +1,311 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Engines keep what goes on, and what is remembered.
+const (
+	EngineLocal = "local"
+	EngineNATS  = "nats"
+)
+
+// Embedded is the only one of NATS.Servers where the server runs in this process.
+const Embedded = "embedded"
+
+// NATS is the engine that several replicas share.
+type NATS struct {
+	Servers       []string // addresses, or [Embedded] alone
+	Name          string
+	Routes        []string // of the cluster that an embedded server is one of
+	Listen        string   // of an embedded server, for clients; "" is none
+	ClusterListen string   // likewise, for the other servers
+	User          string
+	Password      Secret
+	Token         Secret
+	Creds         string // file
+	NKey          string // file
+	TLS           NATSTLS
+	Prefix        string
+	Copies        int // 0 is what the servers can have
+	Grace         time.Duration
+}
+
+// NATSTLS names files of PEM.
+type NATSTLS struct{ CA, Cert, Key string }
+
+// Embedded says that the server runs in this process.
+func (n *NATS) Embedded() bool { return slices.Equal(n.Servers, []string{Embedded}) }
+
+var engineSettings = []Setting{
+	{
+		Key: "engine", Default: EngineLocal, OneOf: []string{EngineLocal, EngineNATS},
+		Help:  "where runs and sessions are kept: in this process and its files, or in NATS JetStream, which several replicas share",
+		field: func(c *Config) any { return &c.Engine },
+	},
+}
+
+var natsSettings = []Setting{
+	{
+		Key: "nats.servers", flag: "nats",
+		Help:  "the servers of the engine nats, as nats://a:4222 or tls://b:4222; or embedded, which runs one in this process, with its data below data",
+		field: func(c *Config) any { return &c.NATS.Servers },
+	},
+	{
+		Key: "nats.routes", flag: "cluster",
+		Help:  "addresses at which the embedded servers of a cluster reach each other, those of all three, as nats://a:6222",
+		field: func(c *Config) any { return &c.NATS.Routes },
+	},
+	{
+		Key:   "nats.cluster_listen",
+		Help:  "where this replica's embedded server is reached by the two others, as 10.0.0.1:6222",
+		field: func(c *Config) any { return &c.NATS.ClusterListen },
+	},
+	{
+		Key:   "nats.listen",
+		Help:  "where an embedded server is reached by other replicas and by tools of NATS, as 10.0.0.1:4222; nowhere unless set",
+		field: func(c *Config) any { return &c.NATS.Listen },
+	},
+	{
+		Key:   "nats.name",
+		Help:  "what this replica is called; the name of the host unless set. The three embedded servers of a cluster have three names, and keep them",
+		field: func(c *Config) any { return &c.NATS.Name },
+	},
+	{
+		Key:   "nats.user",
+		Help:  "user at the servers, with nats.password; an embedded server asks all others for it",
+		field: func(c *Config) any { return &c.NATS.User },
+	},
+	{
+		Key: "nats.password", Secret: true,
+		Help:  "password of that user",
+		field: func(c *Config) any { return &c.NATS.Password },
+	},
+	{
+		Key: "nats.token", Secret: true,
+		Help:  "token for the servers, in place of a user",
+		field: func(c *Config) any { return &c.NATS.Token },
+	},
+	{
+		Key:   "nats.creds",
+		Help:  "file of credentials for the servers, in place of a user",
+		field: func(c *Config) any { return &c.NATS.Creds },
+	},
+	{
+		Key:   "nats.nkey",
+		Help:  "file with the seed of an NKey for the servers, in place of a user",
+		field: func(c *Config) any { return &c.NATS.NKey },
+	},
+	{
+		Key:   "nats.tls.ca",
+		Help:  "file with the authority that has signed the servers' certificates, in PEM; the system's unless set",
+		field: func(c *Config) any { return &c.NATS.TLS.CA },
+	},
+	{
+		Key:   "nats.tls.cert",
+		Help:  "file with this replica's certificate for the servers, in PEM; that of an embedded server, too",
+		field: func(c *Config) any { return &c.NATS.TLS.Cert },
+	},
+	{
+		Key:   "nats.tls.key",
+		Help:  "file with the key of that certificate, in PEM",
+		field: func(c *Config) any { return &c.NATS.TLS.Key },
+	},
+	{
+		Key: "nats.prefix", Default: "lingserve", required: true, check: checkPrefix,
+		Help:  "what the names of this installation's streams and subjects begin with; several installations at the same servers have one each",
+		field: func(c *Config) any { return &c.NATS.Prefix },
+	},
+	{
+		Key: "nats.copies", Default: "0", Min: "0", check: checkCopies,
+		Help:  "copies of what is kept, 1 or 3; 0 is 3 where the servers are a cluster that can have them, else 1",
+		field: func(c *Config) any { return &c.NATS.Copies },
+	},
+	{
+		Key: "nats.grace", Default: "1m", Min: "1ms",
+		Help:  "how long a replica goes on with its sessions while it reaches none of the servers",
+		field: func(c *Config) any { return &c.NATS.Grace },
+	},
+}
+
+// checkPrefix takes what can begin the name of a stream.
+func checkPrefix(text string) error {
+	if len(text) > 32 || strings.ContainsFunc(text, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-')
+	}) {
+		return errors.New("has other characters than a–z, A–Z, 0–9, _ and -, or more than 32")
+	}
+	return nil
+}
+
+func checkCopies(text string) error {
+	if text == "2" {
+		return errors.New("2 copies are no better than one, since neither is a majority; expected 1, 3, or 0 for what the servers can have")
+	}
+	return nil
+}
+
+// CheckEngine says whether the settings of the engine fit together; all that do not are reported.
+func (c *Config) CheckEngine() error {
+	e := &engineCheck{c: c}
+	if c.Engine == EngineLocal {
+		for _, s := range natsSettings {
+			if c.sources[s.Key].Kind != Default {
+				e.wrong(s.Key, "is set, and engine is local; set engine to nats where replicas are to share what they keep, or take this away")
+			}
+		}
+		return errors.Join(e.errs...)
+	}
+	e.servers()
+	e.access()
+	if c.NATS.Embedded() {
+		e.embedded()
+	} else {
+		for _, key := range []string{"nats.routes", "nats.listen", "nats.cluster_listen"} {
+			if c.sources[key].Kind != Default {
+				e.wrong(key, "is of an embedded server, and nats.servers names others; set those to embedded, or take this away")
+			}
+		}
+	}
+	if n := c.NATS.Copies; n != 0 && n != 1 && n != 3 {
+		e.wrong("nats.copies", "%d is not among 0, 1 and 3", n)
+	}
+	if c.Tape.Store == "file" {
+		e.wrong("tape.store", "is file, and engine is nats: replicas cannot share files; take it away to have sessions in NATS, too, or set it to postgres")
+	}
+	return errors.Join(e.errs...)
+}
+
+type engineCheck struct {
+	c    *Config
+	errs []error
+}
+
+func (e *engineCheck) wrong(key, format string, args ...any) {
+	e.errs = append(e.errs, &Error{Where: e.c.sources[key].where(key), Key: key, Message: fmt.Sprintf(format, args...)})
+}
+
+func (e *engineCheck) servers() {
+	list := e.c.NATS.Servers
+	switch {
+	case len(list) == 0:
+		e.wrong("engine", "is nats, and nats.servers names none; expected their addresses (as nats://10.0.0.1:4222), or embedded to run one in this process")
+	case len(list) > 1 && slices.Contains(list, Embedded):
+		e.wrong("nats.servers", "names embedded beside others; expected embedded alone, or addresses. The other embedded servers of a cluster are named by nats.routes")
+	case !e.c.NATS.Embedded():
+		e.addresses("nats.servers", list)
+	}
+}
+
+// addresses does not repeat what may have a password in it.
+func (e *engineCheck) addresses(key string, list []string) {
+	for i, text := range list {
+		u, err := url.Parse(text)
+		switch {
+		case err != nil || u.Host == "" || u.Hostname() == "":
+			e.wrong(key, "number %d is no address (as nats://10.0.0.1:4222)", i+1)
+		case u.Scheme != "nats" && u.Scheme != "tls":
+			e.wrong(key, "number %d begins with %q; expected nats:// or tls://", i+1, u.Scheme)
+		case u.User != nil:
+			e.wrong(key, "number %d has a user in it; set nats.user and nats.password, or nats.token, which are never shown", i+1)
+		case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+			e.wrong(key, "number %d has more than a host and a port", i+1)
+		}
+	}
+}
+
+func (e *engineCheck) access() {
+	n := &e.c.NATS
+	var ways []string
+	for _, way := range []struct {
+		key string
+		set bool
+	}{{"nats.user", n.User != ""}, {"nats.token", n.Token != ""}, {"nats.creds", n.Creds != ""}, {"nats.nkey", n.NKey != ""}} {
+		if way.set {
+			ways = append(ways, way.key)
+		}
+	}
+	if len(ways) > 1 {
+		e.wrong(ways[1], "is set beside %s; take one of them", ways[0])
+	}
+	switch {
+	case n.User != "" && n.Password == "":
+		e.wrong("nats.user", "is set without its password; set nats.password, too")
+	case n.Password != "" && n.User == "":
+		e.wrong("nats.password", "is set without its user; set nats.user, too")
+	}
+	switch {
+	case n.TLS.Cert != "" && n.TLS.Key == "":
+		e.wrong("nats.tls.cert", "is set without its key; set nats.tls.key, too")
+	case n.TLS.Key != "" && n.TLS.Cert == "":
+		e.wrong("nats.tls.key", "is set without its certificate; set nats.tls.cert, too")
+	}
+	for _, file := range []struct{ key, path string }{
+		{"nats.creds", n.Creds}, {"nats.nkey", n.NKey}, {"nats.tls.ca", n.TLS.CA}, {"nats.tls.cert", n.TLS.Cert}, {"nats.tls.key", n.TLS.Key},
+	} {
+		if file.path == "" {
+			continue
+		}
+		f, err := os.Open(file.path)
+		if err != nil {
+			e.wrong(file.key, "cannot be read: %s", plain(err))
+			continue
+		}
+		_ = f.Close() // it was only looked whether it can be opened
+	}
+}
+
+func (e *engineCheck) embedded() {
+	n := &e.c.NATS
+	routed := len(n.Routes) > 0
+	if e.c.Data == "" {
+		e.wrong("nats.servers", "is embedded, and there is no data folder that its data could be in; set data")
+	}
+	for _, way := range []struct{ key, value string }{{"nats.creds", n.Creds}, {"nats.nkey", n.NKey}} {
+		if way.value != "" {
+			e.wrong(way.key, "is of other servers; an embedded one knows nats.user with nats.password, and nats.token")
+		}
+	}
+	if n.TLS.CA != "" && n.TLS.Cert == "" {
+		e.wrong("nats.tls.ca", "is set, and the embedded server has no certificate; set nats.tls.cert and nats.tls.key")
+	}
+	if strings.ContainsAny(n.Name, " \t\r\n") {
+		e.wrong("nats.name", "has a blank, which the name of an embedded server may not have")
+	}
+	switch {
+	case routed && n.ClusterListen == "":
+		e.wrong("nats.routes", "is set, and the other servers cannot reach this one; set nats.cluster_listen")
+	case !routed && n.ClusterListen != "":
+		e.wrong("nats.cluster_listen", "is set without nats.routes; name the addresses of all three servers there, this one among them")
+	case routed && len(n.Routes) != 3:
+		e.wrong("nats.routes", "names %d servers; a cluster is three, and each names all three, itself among them", len(n.Routes))
+	case !routed && n.Copies == 3:
+		e.wrong("nats.copies", "is 3, and there is one embedded server; set nats.routes, or take this away")
+	}
+	e.addresses("nats.routes", n.Routes)
+	for _, listen := range []struct{ key, addr string }{{"nats.listen", n.Listen}, {"nats.cluster_listen", n.ClusterListen}} {
+		if listen.addr == "" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(listen.addr); err != nil || checkAddr(listen.addr) != nil {
+			e.wrong(listen.key, "%q is no address (as 10.0.0.1:6222)", listen.addr)
+		} else if !loopback(listen.addr) && n.Password == "" && n.Token == "" {
+			e.wrong(listen.key, "%s can be reached from other machines; set nats.user and nats.password, or nats.token, the same for all replicas", listen.addr)
+		}
+	}
+}
+
+// finishEngine puts in what follows from the engine.
+func (l *loader) finishEngine() {
+	if l.c.Engine == EngineNATS && l.c.sources["tape.store"].Kind == Default {
+		l.c.Tape.Store = EngineNATS
+		l.c.sources["tape.store"] = Source{Default, "since engine is nats"}
+	}
+}

@@ -1,0 +1,115 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// CL-01: what stands on the command line is what the settings say.
+func TestTheEngine(t *testing.T) {
+	c := mustLoad(t, "", nil)
+	if c.Engine != EngineLocal || c.Tape.Store != "file" || c.CheckEngine() != nil {
+		t.Errorf("the default: %q, %q, %v", c.Engine, c.Tape.Store, c.CheckEngine())
+	}
+	c = mustLoad(t, "", nil, "--engine", "nats", "--nats", "nats://a:4222,tls://b")
+	if err := c.CheckEngine(); err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(c.NATS.Servers, []string{"nats://a:4222", "tls://b"}) || c.NATS.Embedded() || c.Tape.Store != "nats" || c.NATS.Prefix != "lingserve" {
+		t.Errorf("servers of others: %+v, %q", c.NATS, c.Tape.Store)
+	}
+	if from := c.Source("tape.store").String(); from != "default, since engine is nats" {
+		t.Errorf("tape.store comes from: %s", from)
+	}
+	c = mustLoad(t, "", nil, "--engine", "nats", "--nats", "embedded", "--cluster", "nats://a:6222,nats://b:6222", "--cluster", "nats://c:6222",
+		"--nats-cluster-listen", "10.0.0.1:6222", "--nats-token", "s3cret")
+	if err := c.CheckEngine(); err != nil || !c.NATS.Embedded() || len(c.NATS.Routes) != 3 {
+		t.Errorf("one of three: %+v, %v", c.NATS, err)
+	}
+	if !slices.Contains(c.Secrets(), "s3cret") {
+		t.Error("the token is not among the secrets")
+	}
+	var b strings.Builder
+	if err := c.Print(&b); err != nil || strings.Contains(b.String(), "s3cret") || !strings.Contains(b.String(), "engine: nats") || !strings.Contains(b.String(), "routes: [\"nats://a:6222\"") && !strings.Contains(b.String(), "routes: [nats://a:6222") {
+		t.Errorf("printed, %v:\n%s", err, b.String())
+	}
+	c = mustLoad(t, "", []string{"LINGSERVE_ENGINE=nats", "LINGSERVE_NATS_SERVERS=embedded"}, "--tape-store", "postgres", "--tape-postgres-url", "postgres://x/y")
+	if err := c.CheckEngine(); err != nil || c.Tape.Store != "postgres" || len(c.Warnings) != 0 {
+		t.Errorf("sessions in a database: %q, %v, %q", c.Tape.Store, err, c.Warnings)
+	}
+}
+
+// CL-01: each setting that is wrong is named with its place, and all of them are.
+func TestAWrongEngine(t *testing.T) {
+	readable := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(readable, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const three = "nats: {servers: embedded, routes: ['nats://a:6222', 'nats://b:6222', 'nats://c:6222']"
+	for _, test := range []struct {
+		name, file string
+		flags      []string
+		want       []string
+	}{
+		{"local with servers", "engine: local\nnats:\n  servers: [nats://a:4222]\n  copies: 3\n", nil, []string{
+			"lingserve.yaml:3: nats.servers: is set, and engine is local; set engine to nats", "lingserve.yaml:4: nats.copies: is set, and engine is local",
+		}},
+		{"servers by a flag", "", []string{"--nats", "embedded"}, []string{"--nats: is set, and engine is local"}},
+		{"no servers", "engine: nats\n", nil, []string{"lingserve.yaml:1: engine: is nats, and nats.servers names none"}},
+		{"no address", "engine: nats\nnats: {servers: [nats://a, 'b:4222']}\n", nil, []string{"lingserve.yaml:2: nats.servers: number 2 "}},
+		{"another scheme", "engine: nats\nnats: {servers: ['http://a']}\n", nil, []string{`number 1 begins with "http"; expected nats:// or tls://`}},
+		{"a password in an address", "engine: nats\nnats: {servers: ['nats://ann:s3cret@a:4222']}\n", nil, []string{"number 1 has a user in it; set nats.user and nats.password"}},
+		{"a path", "engine: nats\nnats: {servers: ['nats://a:4222/x']}\n", nil, []string{"more than a host and a port"}},
+		{"embedded beside others", "engine: nats\nnats: {servers: [embedded, nats://a]}\n", nil, []string{"expected embedded alone"}},
+		{"embedded without a folder", "engine: nats\ndata: ''\nnats: {servers: embedded}\n", nil, []string{"lingserve.yaml:3: nats.servers: is embedded, and there is no data folder"}},
+		{"routes of others' servers", "engine: nats\nnats:\n  servers: [nats://a]\n  routes: [nats://b]\n", nil, []string{"lingserve.yaml:4: nats.routes: is of an embedded server"}},
+		{"routes without a listener", "engine: nats\n" + three + "}\n", nil, []string{"set nats.cluster_listen"}},
+		{"a listener without routes", "engine: nats\nnats: {servers: embedded, cluster_listen: '127.0.0.1:6222'}\n", nil, []string{"is set without nats.routes"}},
+		{"two routes", "engine: nats\nnats: {servers: embedded, routes: ['nats://a:6222', 'nats://b:6222'], cluster_listen: '127.0.0.1:6222'}\n", nil, []string{"names 2 servers; a cluster is three"}},
+		{"open to others", "engine: nats\n" + three + ", cluster_listen: '0.0.0.0:6222', listen: ':4222'}\n", nil, []string{
+			"nats.listen: :4222 can be reached from other machines", "nats.cluster_listen: 0.0.0.0:6222 can be reached from other machines",
+		}},
+		{"no listener", "engine: nats\nnats: {servers: embedded, listen: nowhere}\n", nil, []string{`nats.listen: "nowhere" is no address`}},
+		{"three copies of one", "engine: nats\nnats: {servers: embedded, copies: 3}\n", nil, []string{"nats.copies: is 3, and there is one embedded server"}},
+		{"five copies", "engine: nats\nnats: {servers: [nats://a], copies: 5}\n", nil, []string{"5 is not among 0, 1 and 3"}},
+		{"two ways in", "engine: nats\nnats: {servers: [nats://a], user: ann, password: x, creds: " + readable + "}\n", nil, []string{"nats.creds: is set beside nats.user"}},
+		{"a user alone", "engine: nats\nnats: {servers: [nats://a], user: ann}\n", nil, []string{"nats.user: is set without its password"}},
+		{"a password alone", "engine: nats\nnats: {servers: [nats://a], password: x}\n", nil, []string{"nats.password: is set without its user"}},
+		{"a certificate alone", "engine: nats\nnats: {servers: [nats://a], tls: {cert: " + readable + "}}\n", nil, []string{"nats.tls.cert: is set without its key"}},
+		{"a key alone", "engine: nats\nnats: {servers: [nats://a], tls: {key: " + readable + "}}\n", nil, []string{"nats.tls.key: is set without its certificate"}},
+		{"a file that is not there", "engine: nats\nnats: {servers: [nats://a], nkey: nowhere.nk}\n", nil, []string{"nats.nkey: cannot be read: nowhere.nk: no such file"}},
+		{"credentials of an embedded server", "engine: nats\nnats: {servers: embedded, creds: " + readable + "}\n", nil, []string{"nats.creds: is of other servers"}},
+		{"an authority alone", "engine: nats\nnats: {servers: embedded, tls: {ca: " + readable + "}}\n", nil, []string{"the embedded server has no certificate"}},
+		{"a name with a blank", "engine: nats\nnats: {servers: embedded, name: 'a b'}\n", nil, []string{"nats.name: has a blank"}},
+		{"sessions in files", "engine: nats\nnats: {servers: embedded}\ntape: {store: file}\n", nil, []string{"lingserve.yaml:3: tape.store: is file, and engine is nats"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := mustLoad(t, test.file, nil, test.flags...).CheckEngine()
+			if err == nil {
+				t.Fatal("it is taken")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q", err, want)
+				}
+			}
+			if strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("a password is shown: %v", err)
+			}
+			if n := len(strings.Split(err.Error(), "\n")); n != len(test.want) {
+				t.Errorf("there are %d errors: %v", n, err)
+			}
+		})
+	}
+	for _, bad := range []string{"engine: nas", "nats: {prefix: a.b}", "nats: {prefix: ''}", "nats: {copies: 2}", "nats: {copies: -1}", "nats: {grace: 0s}", "nats: {server: x}"} {
+		if c, err := load(t, bad, nil); err == nil {
+			t.Errorf("%s is taken: %+v", bad, c.NATS)
+		}
+	}
+	if err := mustLoad(t, "tape: {store: nats}", nil).CheckTape(); err == nil || !strings.Contains(err.Error(), "tape.store: is nats, and engine is not") {
+		t.Errorf("sessions in NATS alone: %v", err)
+	}
+}

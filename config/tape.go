@@ -1,0 +1,37 @@
+package config
+
+import "net/url"
+
+// CheckTape says what is missing of the store that sessions are to be kept in.
+func (c *Config) CheckTape() error {
+	if c.Tape.Store == EngineNATS && c.Engine != EngineNATS {
+		return &Error{
+			Where: c.sources["tape.store"].where("tape.store"), Key: "tape.store",
+			Message: "is nats, and engine is not; set engine to nats, and name the servers by nats.servers",
+		}
+	}
+	if c.Tape.Store != "postgres" || c.Tape.Postgres.URL != "" {
+		return nil
+	}
+	return &Error{
+		Where: c.sources["tape.store"].where("tape.store"), Key: "tape.store",
+		Message: "is postgres, and there is no tape.postgres.url to say where the database is (as postgres://user:password@host:5432/database)",
+	}
+}
+
+// finishTape looks whether what is said of sessions goes together.
+func (l *loader) finishTape() {
+	if t := l.c.Tape; t.Store != "postgres" && t.Postgres.URL != "" {
+		l.c.Warnings = append(l.c.Warnings, "tape.postgres.url is set and not used: sessions are kept elsewhere; set tape.store to postgres if that is meant")
+	}
+}
+
+// password is what is secret in the address of a database; "" where none is found.
+func (p Postgres) password() string {
+	u, err := url.Parse(p.URL.Reveal())
+	if err != nil || u.User == nil {
+		return ""
+	}
+	word, _ := u.User.Password()
+	return word
+}

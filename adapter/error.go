@@ -13,7 +13,8 @@ const (
 	CodeUnavailable = "upstream_unavailable"
 	CodeTimeout     = "upstream_timeout"
 	CodeProtocol    = "upstream_protocol"
-	CodeOverloaded  = "overloaded" // it is we who make no more requests at once; see [Slots]
+	CodeOverloaded  = "overloaded" // it is we who make no more requests at once, or have no memory; see [Slots], [Ledger]
+	CodeTooLarge    = "too_large"  // we have no memory for such an answer; see [Ledger]
 )
 
 // Error is what went wrong between us and a provider. Its text is safe to show: it names no key, no URL and nothing that the

@@ -77,6 +77,7 @@ func (g *guarded) inSlot(ctx context.Context, span *attemptSpan, o *observed, re
 func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
 	ctx, w := newWatch(ctx, g.timeouts)
 	defer w.stop()
+	account := accountOf(ctx)
 	for chunk, err := range g.ask(ctx, req) {
 		if err != nil {
 			// A limit's error reaches us through the model as the cause of its context, or hidden in an error of its own.
@@ -94,12 +95,29 @@ func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, r
 			o.saw(&chunk, token)
 		}
 		w.pause()
+		if account != nil {
+			if err := account.take(ctx, chunk.size()); err != nil {
+				return true, err
+			}
+		}
 		if !yield(chunk, nil) {
 			return true, nil
 		}
 		w.resume(token)
 	}
 	return passed, nil
+}
+
+// size is how much text a chunk has.
+func (c *Chunk) size() int {
+	n := len(c.Text) + len(c.Reasoning)
+	if c.ToolCall != nil {
+		n += len(c.ToolCall.Name) + len(c.ToolCall.Arguments)
+	}
+	if c.ToolResult != nil {
+		n += len(c.ToolResult.Content)
+	}
+	return n
 }
 
 // ask is a function of its own so that a copy of the request is not on the stack while its answer is read.
@@ -112,7 +130,7 @@ func (g *guarded) ask(ctx context.Context, req *Request) iter.Seq2[Chunk, error]
 // again says whether the same request is worth another attempt: not after a long wait for tokens, or for a slot, which would
 // only be as long the next time.
 func again(e *Error) bool {
-	if w, ok := errors.AsType[*waited](e.Cause); ok && w.phase != forConnection || e.Cause == errFull {
+	if w, ok := errors.AsType[*waited](e.Cause); ok && w.phase != forConnection || e.Cause == errFull || e.Cause == errMemory {
 		return false
 	}
 	return e.Retryable

@@ -48,7 +48,8 @@ func newTransport(o TransportOptions) *http.Transport {
 		TLSHandshakeTimeout: connect,
 		// One connection with many streams is the cheapest way to a model.
 		ForceAttemptHTTP2: true,
-		HTTP2:             &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+		// An answer that is not read, because there is no memory for it, must not come in all the same: a window is held in memory.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second, MaxReceiveBufferPerStream: 256 << 10},
 		// Every stream of HTTP/1.1 has a connection of its own; those of one burst are kept for the next.
 		MaxIdleConns:        4096,
 		MaxIdleConnsPerHost: 1024,

@@ -42,7 +42,7 @@ func (m *Manager) alone(b *bot.ChatBot, value json.RawMessage, f func()) bool {
 			return false
 		}
 	}
-	document, _ := m.tube.Snapshot(true)
+	document, _ := m.tube.Sent(true)
 	var here, own jsonuri.Document
 	if here.Set(nil, document) != nil || own.Set(nil, value) != nil {
 		return false

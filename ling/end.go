@@ -29,8 +29,9 @@ func (m *Manager) Close() error {
 		m.mu.Unlock()
 		if first {
 			m.end()
+			close(m.sent)
 		}
-		<-m.tube.Ended()
+		<-m.sent // the tube's end may be shown later
 		return m.failure()
 	}
 }
@@ -61,7 +62,7 @@ func (m *Manager) quiet() bool {
 // cause's text. cause may be nil. Where the run has ended before, or is just ending, it returns [tube.ErrEnded].
 func (m *Manager) Cancel(cause error) error {
 	if !m.stop(cause) {
-		<-m.tube.Ended()
+		<-m.sent
 		return tube.ErrEnded
 	}
 	m.Close()

@@ -61,6 +61,7 @@ type Options struct {
 	Model      string
 	From       uint64 // number of the first event; see tube.Options
 	First      func() // called once, when something is written to the document for the first time; see tube.Options
+	Held       bool   // readers see what is sent when it is stored; see tube.Options
 }
 
 // Manager runs bots and tasks, and gives what they write one tube. Make one with [New]; it is safe for concurrent use.
@@ -79,6 +80,7 @@ type Manager struct {
 	history  []adapter.Message
 	settling int                       // those who wait for all work but their own task
 	active   int                       // goroutines and bots of others that run
+	sent     chan struct{}             // closed when the end of the run was sent
 	turned   chan struct{}             // closed and replaced when active becomes zero, or something else
 	used     bool                      // something was started
 	over     bool                      // nothing may start any more
@@ -109,7 +111,7 @@ type unhandled struct {
 // New returns a manager whose work ends when ctx does. config is the default of its bots; o may be nil. The tube begins with
 // a "started" event. Every manager must be ended, with Close or Cancel.
 func New(ctx context.Context, config bot.Config, o *Options) *Manager {
-	m := &Manager{config: config, turned: make(chan struct{})}
+	m := &Manager{config: config, turned: make(chan struct{}), sent: make(chan struct{})}
 	if o != nil {
 		m.options = *o
 	}
@@ -129,6 +131,7 @@ func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 		MaxBytes: m.options.MaxLog,
 		Document: func() tube.Document { return new(jsonuri.Document) },
 		From:     m.options.From,
+		Held:     m.options.Held,
 		First:    m.options.First,
 	})
 	m.send("started", struct {

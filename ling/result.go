@@ -58,12 +58,15 @@ func (m *Manager) Result(ctx context.Context) (Result, error) {
 func (m *Manager) Peek(all bool) Result {
 	r := m.state()
 	// After the status: once that says that the run has ended, nothing can be missing from the document.
-	r.Result, r.Reserved = m.tube.Snapshot(all)
+	r.Result, r.Reserved = m.tube.Sent(all)
 	if string(r.Reserved) == "{}" {
 		r.Reserved = nil
 	}
 	return r
 }
+
+// Outcome is Peek without the document, which takes time and memory to encode.
+func (m *Manager) Outcome() Result { return m.state() }
 
 // state returns what there is beside the document.
 func (m *Manager) state() Result {

@@ -27,14 +27,14 @@ func (m *Metrics) makeStreams() {
 	bytes := m.counters("stream_bytes_total", "Bytes of events that clients were sent.", "kind")
 	snapshots := m.counters("stream_snapshots_total", "Times that a client was so far behind that it went on from a snapshot.", "kind")
 	ended := m.counters("streams_ended_total",
-		"Streams that have ended: complete, left by the client, broken off since the client took nothing (slow), or with the server (stopped).", "kind", "end")
+		"Streams that have ended: complete, left by the client, broken off since the client took nothing (slow), with the server (stopped), or with the key or token that had opened them (revoked).", "kind", "end")
 	m.streams = map[string]*streamMetrics{}
 	for _, kind := range []string{web.StreamSSE, web.StreamJSONL, web.StreamUI, web.StreamAGUI, web.StreamOpenAI, web.StreamJSON} {
 		s := &streamMetrics{open: open.WithLabelValues(kind), ended: map[string]prometheus.Counter{}}
 		if kind != web.StreamJSON { // which has no events
 			s.events, s.bytes, s.snapshots = events.WithLabelValues(kind), bytes.WithLabelValues(kind), snapshots.WithLabelValues(kind)
 		}
-		for _, end := range []string{web.StreamComplete, web.StreamLeft, web.StreamSlow, web.StreamStopped} {
+		for _, end := range []string{web.StreamComplete, web.StreamLeft, web.StreamSlow, web.StreamStopped, web.StreamRevoked} {
 			s.ended[end] = ended.WithLabelValues(kind, end)
 		}
 		m.streams[kind] = s

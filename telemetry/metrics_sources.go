@@ -21,6 +21,27 @@ type Sources struct {
 	Providers func() []adapter.Load // slots
 	// Channels has, by channel, the events that were accepted and are not settled, and what waits to be sent.
 	Channels func(context.Context) (journal, outbox map[string]int, err error)
+	Engine   func() EngineLoad // that is shared with other servers
+}
+
+// EngineLoad is how it stands with an engine that is shared.
+type EngineLoad struct {
+	Up          bool
+	Away        time.Duration // in all, until now
+	Reconnects  uint64
+	Replicas    int // that are there, this one among them; 0 where it is not known
+	Sent, Heard Traffic
+	Log         *EngineLog // of runs; nil where none is kept there
+}
+
+// Traffic is what a connection has had.
+type Traffic struct{ Messages, Bytes uint64 }
+
+// EngineLog is how far the log of runs is behind.
+type EngineLog struct {
+	Runs   int           // that are not stored to their end
+	Behind int           // of them, those that wait for the servers longer than usual
+	Oldest time.Duration // for how long the one has waited that waits longest
 }
 
 // Watch asks these sources from now on.
@@ -32,8 +53,11 @@ type sources struct {
 	all []*prometheus.Desc
 
 	draining, overloaded, endedRuns, endedBytes, connections, turnedAway *prometheus.Desc
+	memoryHeld, memoryWaiting, memoryRefused                             *prometheus.Desc
 	turnsRunning, turnsWaiting, turnsRefused                             *prometheus.Desc
 	approvals, slots, slotsRefused, journal, outbox                      *prometheus.Desc
+	engineUp, engineAway, engineReconnects, engineReplicas               *prometheus.Desc
+	engineMessages, engineBytes, engineRuns, engineBehind, engineOldest  *prometheus.Desc
 }
 
 // sourceTimeout keeps the metrics from hanging with a store that hangs.
@@ -61,8 +85,20 @@ func (s *sources) make(m *Metrics) {
 	s.endedBytes = desc("ended_runs_bytes", "gauge", "What runs that have ended take up, by place.", "place")
 	s.connections = desc("connections", "gauge", "Connections of clients that are open.")
 	s.turnedAway = desc("connections_turned_away_total", "counter", "Connections that were closed at once, since there were far too many; those a little over the limit get a refusal.")
+	s.memoryHeld = desc("runs_memory_bytes", "gauge", "What runs hold of limit.memory, as it is counted: answers of models, documents, and what ended runs still have in memory.")
+	s.memoryWaiting = desc("runs_memory_waiting", "gauge", "Answers of models that are not read, since there is no memory for more of them (limit_memory).")
+	s.memoryRefused = desc("runs_memory_refused_total", "counter", "Answers of models that were ended, since there was no memory for them (limit_memory).")
 	s.overloaded = desc("overloaded", "gauge", "Is 1 while the server is at this limit and refuses what needs more of it: memory, disk, runs or streams.", "limit")
 	s.draining = desc("draining", "gauge", "Is 1 while the server shuts down.")
+	s.engineUp = desc("engine_up", "gauge", "Is 1 while the servers that replicas share can be reached and store; with engine nats alone, as all that begins so.")
+	s.engineAway = desc("engine_away_seconds_total", "counter", "Time in which they could not, or did not.")
+	s.engineReconnects = desc("engine_reconnects_total", "counter", "Times that the connection to them was made anew.")
+	s.engineReplicas = desc("engine_replicas", "gauge", "Replicas that are there, as this one sees it, itself among them.")
+	s.engineMessages = desc("engine_messages_total", "counter", "Messages on that connection, by direction: sent or heard.", "direction")
+	s.engineBytes = desc("engine_bytes_total", "counter", "Bytes of these messages.", "direction")
+	s.engineRuns = desc("engine_runs_pending", "gauge", "Runs of this replica that are not stored to their end: those that go on, and those whose last messages are on their way.")
+	s.engineBehind = desc("engine_runs_behind", "gauge", "Of these, runs that wait for the servers longer than usual.")
+	s.engineOldest = desc("engine_behind_seconds", "gauge", "For how long the one of them has waited that waits longest.")
 	m.registry.MustRegister(s)
 }
 
@@ -90,6 +126,9 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 		gauge(s.connections, float64(l.Connections))
 		count(s.turnedAway, l.TurnedAway)
 		gauge(s.draining, one(l.Draining))
+		gauge(s.memoryHeld, float64(l.Memory.Bytes))
+		gauge(s.memoryWaiting, float64(l.Memory.Waiting))
+		count(s.memoryRefused, l.Memory.Refused)
 		at := map[string]bool{}
 		for _, limit := range l.Overloaded {
 			at[limit] = true
@@ -119,6 +158,9 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 			count(s.slotsRefused, p.Refused, p.Provider)
 		}
 	}
+	if of.Engine != nil {
+		s.collectEngine(of.Engine(), gauge, count, to)
+	}
 	if of.Channels != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
 		defer cancel()
@@ -132,6 +174,24 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 		for name, n := range outbox {
 			gauge(s.outbox, float64(n), name)
 		}
+	}
+}
+
+func (s *sources) collectEngine(l EngineLoad, gauge func(*prometheus.Desc, float64, ...string), count func(*prometheus.Desc, uint64, ...string), to chan<- prometheus.Metric) {
+	gauge(s.engineUp, one(l.Up))
+	to <- prometheus.MustNewConstMetric(s.engineAway, prometheus.CounterValue, l.Away.Seconds())
+	count(s.engineReconnects, l.Reconnects)
+	if l.Replicas > 0 {
+		gauge(s.engineReplicas, float64(l.Replicas))
+	}
+	for direction, t := range map[string]Traffic{"sent": l.Sent, "heard": l.Heard} {
+		count(s.engineMessages, t.Messages, direction)
+		count(s.engineBytes, t.Bytes, direction)
+	}
+	if l.Log != nil {
+		gauge(s.engineRuns, float64(l.Log.Runs))
+		gauge(s.engineBehind, float64(l.Log.Behind))
+		gauge(s.engineOldest, l.Log.Oldest.Seconds())
 	}
 }
 

@@ -31,7 +31,7 @@ func worked() *Metrics {
 	m := NewMetrics("v1.2.3", "abcdef", known)
 	m.Watch(Sources{
 		Server: func() web.Load {
-			return web.Load{Connections: 7, TurnedAway: 6, Overloaded: []string{"memory"}, InMemory: 2, MemoryBytes: 8192, OnDisk: 3, DiskBytes: 4096}
+			return web.Load{Connections: 7, TurnedAway: 6, Overloaded: []string{"memory"}, InMemory: 2, MemoryBytes: 8192, OnDisk: 3, DiskBytes: 4096, Memory: adapter.Holdings{Bytes: 512, Waiting: 9, Refused: 8}}
 		},
 		Lanes: func() turn.Lanes {
 			return turn.Lanes{Running: 1, Waiting: 2, Refused: turn.Refusals{Busy: 3, Full: 4, Draining: 5}}
@@ -39,6 +39,12 @@ func worked() *Metrics {
 		Approvals: func() int { return 1 },
 		Providers: func() []adapter.Load { return []adapter.Load{{Provider: "demo", Max: 10, Refused: 1}} },
 		Channels:  pendingOf(map[string]int{"telegram": 1}, map[string]int{"telegram": 2}),
+		Engine: func() EngineLoad {
+			return EngineLoad{
+				Up: true, Away: 1500 * time.Millisecond, Reconnects: 2, Replicas: 3, Sent: Traffic{Messages: 5, Bytes: 600}, Heard: Traffic{Messages: 7, Bytes: 800},
+				Log: &EngineLog{Runs: 4, Behind: 1, Oldest: time.Second},
+			}
+		},
 	})
 	for _, of := range []struct{ workflow, agent string }{{"encyclopedia", ""}, {"", "assistant"}} {
 		r := m.Run(of.workflow, of.agent)
@@ -56,7 +62,7 @@ func worked() *Metrics {
 	m.Ask("demo", "demo", 1).End(adapter.CodeOverloaded, adapter.Usage{}) // got no slot
 	m.Ask("demo", "demo", 1).Sent()                                       // goes on
 	for kind := range m.streams {
-		for _, end := range []string{web.StreamComplete, web.StreamLeft, web.StreamSlow, web.StreamStopped} {
+		for _, end := range []string{web.StreamComplete, web.StreamLeft, web.StreamSlow, web.StreamStopped, web.StreamRevoked} {
 			s := m.Stream(kind)
 			if kind == web.StreamJSON { // has no events
 				s.End(end, 0)
@@ -129,9 +135,9 @@ func TestWhatHappensIsCounted(t *testing.T) {
 		"lingserve_tokens_total{direction=output,model=demo,provider=demo}":                         12,
 		"lingserve_streams_open{kind=sse}":                                                          1,
 		"lingserve_streams_ended_total{end=slow,kind=agui}":                                         1,
-		"lingserve_stream_events_total{kind=ui}":                                                    8,
-		"lingserve_stream_bytes_total{kind=jsonl}":                                                  400,
-		"lingserve_stream_snapshots_total{kind=openai}":                                             4,
+		"lingserve_stream_events_total{kind=ui}":                                                    10,
+		"lingserve_stream_bytes_total{kind=jsonl}":                                                  500,
+		"lingserve_stream_snapshots_total{kind=openai}":                                             5,
 		"lingserve_resumes_total{outcome=followed}":                                                 1,
 		"lingserve_resumes_total{outcome=gone}":                                                     0,
 		"lingserve_http_requests_total{method=POST,route=/v1/runs,status=2xx}":                      1,
@@ -160,6 +166,9 @@ func TestWhatHappensIsCounted(t *testing.T) {
 		"lingserve_overloaded{limit=memory}":                                                        1,
 		"lingserve_overloaded{limit=streams}":                                                       0,
 		"lingserve_connections{}":                                                                   7,
+		"lingserve_runs_memory_bytes{}":                                                             512,
+		"lingserve_runs_memory_waiting{}":                                                           9,
+		"lingserve_runs_memory_refused_total{}":                                                     8,
 		"lingserve_connections_turned_away_total{}":                                                 6,
 		"lingserve_draining{}":                                                                      0,
 	} {

@@ -187,7 +187,7 @@ func (c *running) before(ctx context.Context) (answer *Result) {
 	if c.Before == nil {
 		return nil
 	}
-	defer c.caught("before", func() { answer = new(failure(KindFailed, "the call was not run: a check before it broke down")) })
+	defer c.caught(ctx, "before", func() { answer = new(failure(KindFailed, "the call was not run: a check before it broke down")) })
 	arguments, answer, err := c.Before(ctx, c.tool, c.copy())
 	if err != nil {
 		return new(failed(err, KindDenied))
@@ -212,7 +212,7 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 	wait := or(c.ApprovalTimeout, DefaultApprovalTimeout)
 	asked, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	defer c.caught("approval", func() { denied = &Error{KindDenied, "the question for approval could not be asked"} })
+	defer c.caught(ctx, "approval", func() { denied = &Error{KindDenied, "the question for approval could not be asked"} })
 	expires, _ := asked.Deadline()
 	happened(ctx, "lingserve.approval.asked")
 	d, err := c.Approve(asked, Question{c.tool, c.copy(), expires})
@@ -265,12 +265,12 @@ func (c *running) execute(ctx context.Context) Result {
 			if over.Swap(true) {
 				c.stray.Add(-1)
 				if c.Log != nil {
-					c.Log.Warn("a tool's call has ended when nobody waited for it any more; its result is dropped",
+					c.Log.WarnContext(ctx, "a tool's call has ended when nobody waited for it any more; its result is dropped",
 						slog.String("tool", c.tool.Name), slog.Duration("after", time.Since(began)))
 				}
 			}
 		}()
-		defer c.caught("tool", func() {})
+		defer c.caught(ctx, "tool", func() {})
 		result, err := c.tool.Run(ctx, call)
 		out = outcome{result, err}
 	}()
@@ -309,13 +309,13 @@ func failed(err error, kind string) Result {
 }
 
 // caught recovers what panicked, which only the log gets to know, and calls then.
-func (c *running) caught(where string, then func()) {
+func (c *running) caught(ctx context.Context, where string, then func()) {
 	p := recover()
 	if p == nil {
 		return
 	}
 	if c.Log != nil {
-		c.Log.Error("a tool's call panicked", slog.String("tool", c.tool.Name), slog.String("in", where),
+		c.Log.ErrorContext(ctx, "a tool's call panicked", slog.String("tool", c.tool.Name), slog.String("in", where),
 			slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	}
 	then()
@@ -353,7 +353,7 @@ func (c *running) finish(ctx context.Context, r Result) Result {
 }
 
 func (c *running) after(ctx context.Context, r Result) (out Result) {
-	defer c.caught("after", func() { out = r })
+	defer c.caught(ctx, "after", func() { out = r })
 	r.ID, r.Name = c.call.ID, c.call.Name
 	out, err := c.After(ctx, c.tool, c.copy(), r)
 	if err == nil {

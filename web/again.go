@@ -2,10 +2,12 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
@@ -22,6 +24,15 @@ type again struct {
 	role    tool.Role // of who has started it
 	beside  []byte    // what stood beside the document of the attempt before, by uri
 	keyed   bool      // it was started with a key, which leads to it still
+	place   *place    // among those that are run again; nil for one that need not wait
+}
+
+// begun is how often it was begun before, as a journal says it: one that waits is not begun by a crash.
+func (a *again) begun() int {
+	if a.place.waits() {
+		return a.attempt - 1
+	}
+	return a.attempt
 }
 
 // first is the number of the first event.
@@ -51,36 +62,128 @@ const maxAttempts = 3
 // comesAgain says whether an ended run is to be run again by the next server: it was cut off by the end of this one.
 func (r *run) comesAgain() bool { return r.again != nil && r.outcome.Status == statusInterrupted }
 
-// startAgain starts once more what a restart has cut off. What cannot be started any more has ended.
-func (s *Server) startAgain() {
-	list := s.runs.cutOff
-	s.runs.cutOff = nil
-	for _, p := range list {
-		if err := s.runAgain(p); err != nil {
-			s.log.Warn("a run that a restart has cut off cannot be run again", "run", p.Run, "error", err)
-			s.runs.put(p.run(cutMessage + "; it cannot be run again"))
+// againAtOnce is how many runs that a restart has cut off go on at the same time. All that ten thousand clients had begun in an hour would
+// otherwise ask the models in one second, beside those who ask now, and be refused there.
+const againAtOnce = 16
+
+// place is that of a run among those that are run again: it waits for its turn, and leaves it to the next. The run is there meanwhile, for
+// those who come back, and can be canceled.
+type place struct {
+	turn  chan struct{} // closed when it may begin
+	slots chan struct{} // what it gives back; one element for each that goes on
+	state atomic.Int32
+}
+
+// States of a place.
+const (
+	placeWaits = iota
+	placeTaken // it may begin, and has a slot
+	placeLeft  // it will not
+)
+
+// waits says whether it has not begun.
+func (p *place) waits() bool { return p != nil && p.state.Load() == placeWaits }
+
+// wait waits for the turn. The error is ctx's cause.
+func (p *place) wait(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	select {
+	case <-p.turn:
+		return nil
+	case <-ctx.Done():
+		if p.state.CompareAndSwap(placeWaits, placeLeft) || p.state.Load() == placeLeft {
+			return context.Cause(ctx)
 		}
+		return nil // it was its turn at the same time; what follows sees ctx, too
 	}
 }
 
-func (s *Server) runAgain(p *replayed) error {
+// leave gives the slot to the next.
+func (p *place) leave() {
+	if p != nil {
+		<-p.slots
+	}
+}
+
+// take begins it with a slot of which the caller has had one; false where it has left meanwhile.
+func (p *place) take() bool {
+	if !p.state.CompareAndSwap(placeWaits, placeTaken) {
+		return false
+	}
+	close(p.turn)
+	return true
+}
+
+// startAgain starts once more what a restart has cut off, the oldest first and not all at once. What cannot be started any more has ended.
+func (s *Server) startAgain() {
+	list := s.runs.cutOff
+	s.runs.cutOff = nil
+	slots := make(chan struct{}, min(againAtOnce, max(1, s.o.MaxRuns)))
+	var waiting []*run
+	for _, p := range list {
+		r, err := s.runAgain(p, slots)
+		if err != nil {
+			s.log.Warn("a run that a restart has cut off cannot be run again", "run", p.Run, "error", err)
+			s.runs.put(p.run(cutMessage + "; it cannot be run again"))
+			continue
+		}
+		waiting = append(waiting, r)
+	}
+	if n := len(waiting) - cap(slots); n > 0 {
+		s.log.Info("runs that a restart has cut off wait to be run again", "waiting", n, "at_once", cap(slots))
+	}
+	if len(waiting) > 0 {
+		s.wg.Go(func() { s.beginAgain(waiting, slots) })
+	}
+}
+
+// beginAgain gives those that wait their turn, while there is memory for them, until the server ends.
+func (s *Server) beginAgain(list []*run, slots chan struct{}) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for _, r := range list {
+		select {
+		case slots <- struct{}{}:
+		case <-s.ctx.Done():
+			return
+		}
+		for s.shed.memory.over.Load() {
+			select {
+			case <-tick.C:
+			case <-s.ctx.Done():
+				return
+			}
+		}
+		if !r.again.place.take() {
+			<-slots
+			continue
+		}
+		s.log.InfoContext(r.context(), "run again after a restart", "run", r.id, r.of.attr(), "attempt", r.again.attempt+1)
+	}
+}
+
+func (s *Server) runAgain(p *replayed, slots chan struct{}) (*run, error) {
 	who := access.Principal{Name: cmp.Or(p.Owner, access.Local.Name), Role: p.Role}
 	sp, problem := s.prepare(who, p.Again) // what it may run, it was asked when it was begun first
 	if problem != nil {
-		return problem
+		return nil, problem
 	}
 	if sp.again == nil {
-		return fmt.Errorf("the workflow %s does not say restart any more", quote(p.Again.Workflow))
+		return nil, fmt.Errorf("the workflow %s does not say restart any more", quote(p.Again.Workflow))
 	}
 	sp.id, sp.owner, sp.caller = p.Run, p.Owner, p.Caller
-	before := p.replay.Tube()
+	before := p.tube
 	_, beside := before.Snapshot(false)
-	*sp.again = again{ask: *p.Again, role: p.Role, attempt: p.Attempt, from: nextEpoch(before), beside: beside, began: p.Began, keyed: p.Keyed}
+	*sp.again = again{
+		ask: *p.Again, role: p.Role, attempt: p.Attempt, from: nextEpoch(before), beside: beside, began: p.Began, keyed: p.Keyed,
+		place: &place{turn: make(chan struct{}), slots: slots},
+	}
 	sp.follows = true // it was let in before
 	r, _, problem := s.runs.start(sp)
 	if problem != nil {
-		return problem
+		return nil, problem
 	}
-	s.log.Info("run again after a restart", "run", r.id, r.of.attr(), "attempt", p.Attempt+1)
-	return nil
+	return r, nil
 }

@@ -3,8 +3,11 @@ package web
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,7 +42,7 @@ func againBench(t *testing.T, folder string, say func(ctx context.Context, yield
 // crashed is what a process that is killed now leaves of the folder.
 func (b *bench) crashed() string {
 	b.t.Helper()
-	b.s.runs.journal.flush()
+	b.s.runs.flush(b.t.Context())
 	folder := b.t.TempDir()
 	if err := os.CopyFS(folder, os.DirFS(b.s.o.Data)); err != nil {
 		b.t.Fatal(err)
@@ -104,6 +107,12 @@ func TestAWorkflowThatSaysRestartIsRunAgainAfterACrash(t *testing.T) {
 	if f.json() != `{"answer":"new words"}` || f.terminal != `finished{"status":"completed"}` {
 		t.Errorf("%s %s", f.json(), f.terminal)
 	}
+	// Its events are counted, wherever they are, from the beginning of the last attempt.
+	r := b.runOf(id)
+	<-r.done
+	if r.tube.Len() < epoch {
+		t.Errorf("its last event is %d, as if it had not been begun again", r.tube.Len())
+	}
 	// Those who come without an id, and those who come with a key, find the same.
 	for name, f := range map[string]*folded{
 		"a key":     fold(t, b.do("POST", "/v1/runs?format=sse", body, "Idempotency-Key: k")),
@@ -124,6 +133,9 @@ func TestAWorkflowThatSaysRestartIsRunAgainAfterACrash(t *testing.T) {
 	// And once it has ended it does not run a third time.
 	folder = b.crashed()
 	b.down()
+	if log, want := b.log.String(), fmt.Sprintf(" events=%d\n", r.tube.Len()-epoch); !strings.Contains(log, want) {
+		t.Errorf("expected %q in\n%s", want, log)
+	}
 	b = againBench(t, folder, tells("no"), nil).serve()
 	if d := readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k")); string(d.Result) != `{"answer":"new words"}` || b.model.calls.Load() != 0 {
 		t.Errorf("%+v", d)
@@ -220,5 +232,88 @@ func TestANewAttemptTakesBackWhatStoodBesideTheDocument(t *testing.T) {
 	r.reset(tb)
 	if _, beside := tb.Snapshot(false); string(beside) != `{"$reasoning_context":null,"answer/$tools":null}` {
 		t.Errorf("%s", beside)
+	}
+}
+
+// FT-32: what a restart has cut off is not begun all at once. Those that wait are there, can be canceled, begin in the order in which they
+// were begun first, and a crash while they wait is none of theirs.
+func TestRunsThatARestartHasCutOffAreRunAgainAFewAtATime(t *testing.T) {
+	const all = 2*againAtOnce + 3
+	var mu sync.Mutex
+	var asked []string
+	next := make(chan struct{})
+	say := func(ctx context.Context, _ string, req adapter.Request, yield func(string) bool) error {
+		mu.Lock()
+		asked = append(asked, fmt.Sprint(req.Messages[len(req.Messages)-1].Content))
+		mu.Unlock()
+		select {
+		case <-next:
+			yield("done")
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(asked)
+	}
+	start := func(folder string) *bench {
+		mu.Lock()
+		asked = nil
+		mu.Unlock()
+		return againBench(t, folder, nil, func(o *Options) {
+			o.Models = &adapter.Registry{Default: "test:story", Retries: adapter.Retries{Attempts: 1}}
+			o.Models.Register("test", &scripted{say: say})
+		}).serve()
+	}
+	b := start(t.TempDir())
+	var ids []string
+	for i := range all {
+		ids = append(ids, b.do("POST", "/v1/runs", fmt.Sprintf(`{"workflow":"anew","input":{"q":"q%02d"}}`, i), "Prefer: respond-async").Header.Get("X-Run-Id"))
+		time.Sleep(time.Microsecond) // that their order is known
+	}
+	eventually(t, "all have begun", func() bool { return count() == all })
+	for range maxAttempts + 1 { // those that wait are not given up for that; the others are
+		folder := b.crashed()
+		b.down()
+		b = start(folder)
+		eventually(t, "some have begun", func() bool { return count() >= againAtOnce })
+		b.s.runs.flush(b.t.Context())
+		if n := count(); n != againAtOnce || !strings.Contains(b.log.String(), "wait to be run again") {
+			t.Fatalf("%d have begun\n%s", n, b.log)
+		}
+	}
+	// The first have crashed the server often enough.
+	for i, id := range ids {
+		d := readDocument(t, b.do("GET", "/v1/runs/"+id, ""))
+		if want := map[bool]string{true: statusInterrupted, false: statusRunning}[i < againAtOnce]; d.Status != want {
+			t.Errorf("%d is %s, expected %s", i, d.Status, want)
+		}
+	}
+	eventually(t, "the next have begun", func() bool { return count() == againAtOnce })
+	mu.Lock()
+	slices.Sort(asked)
+	if asked[0] != fmt.Sprintf("q%02d", againAtOnce) || asked[againAtOnce-1] != fmt.Sprintf("q%02d", 2*againAtOnce-1) {
+		t.Errorf("begun: %q", asked)
+	}
+	mu.Unlock()
+	// One that waits is canceled; two go on when two have ended.
+	if resp := b.do("POST", "/v1/runs/"+ids[all-2]+"/cancel", ""); resp.StatusCode != http.StatusAccepted {
+		t.Error(resp.Status)
+	}
+	<-b.runOf(ids[all-2]).done
+	next <- struct{}{}
+	next <- struct{}{}
+	eventually(t, "two more have begun", func() bool { return count() == againAtOnce+2 })
+	close(next)
+	for _, i := range []int{all - 3, all - 1} {
+		if d := readDocument(t, b.do("GET", "/v1/runs/"+ids[i]+"/events?format=json", "")); d.Status != statusCompleted || string(d.Result) != `{"answer":"done"}` {
+			t.Errorf("%+v", d)
+		}
+	}
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+ids[all-2], "")); d.Status != statusCanceled {
+		t.Errorf("%+v", d)
 	}
 }

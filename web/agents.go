@@ -262,7 +262,7 @@ var (
 // again says that the same request has started it before.
 func (s *Server) startAgent(sp spec) (r *run, id string, again bool, p *problem) {
 	a := sp.agent
-	if sp.key != "" {
+	if sp.key != "" && s.o.Shared == nil {
 		// A message must be submitted before its run can be started, and one that comes twice only once.
 		s.keyed.Lock()
 		defer s.keyed.Unlock()

@@ -273,7 +273,7 @@ func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run, *problem) {
 // goOn answers the questions of a thread whose user goes on with something else, as a page does that was loaded anew and does not
 // know of them: nobody would, and the message would wait until their time is over.
 func (s *Server) goOn(r *http.Request, thread string) {
-	run := s.runs.latest(who(r).Owner(), thread)
+	run := s.latest(r, thread)
 	if run == nil || run.ended() {
 		return
 	}
@@ -388,7 +388,7 @@ func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
 		writeAGUI(w, p)
 		return
 	}
-	if last := s.runs.latest(who(r).Owner(), thread); last != nil {
+	if last := s.latest(r, thread); last != nil {
 		p = s.rejoinAGUI(w, r, last, st, &agui.Input{Thread: thread, Run: last.id, Version: agui.Version})
 	} else {
 		p = s.recallAGUI(w, r, thread)

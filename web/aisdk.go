@@ -261,7 +261,7 @@ func (s *Server) getUIStream(w http.ResponseWriter, r *http.Request) {
 		p.plainly(w)
 		return
 	}
-	run := s.runs.latest(who(r).Owner(), pathValue(r, "chat"))
+	run := s.latest(r, pathValue(r, "chat"))
 	// One that has ended while nobody listened is told once more: a client whose connection broke would keep half of it.
 	if run == nil || run.ended() && run.heard.Load() {
 		w.WriteHeader(http.StatusNoContent)
@@ -278,7 +278,7 @@ func (s *Server) getUIChat(w http.ResponseWriter, r *http.Request) {
 	}
 	chat, running := pathValue(r, "chat"), ""
 	var entries []tape.Entry
-	run := s.runs.latest(who(r).Owner(), chat)
+	run := s.latest(r, chat)
 	if run != nil && !run.ended() {
 		running = run.id
 	}
@@ -348,6 +348,13 @@ func (r *run) how() outcome {
 	case <-r.done:
 		return r.outcome
 	default:
+	}
+	if r.followed() {
+		o := outcomeFrom(r.tube)
+		if o.Status == "" {
+			o.Status = statusRunning
+		}
+		return o
 	}
 	if m := r.manager.Load(); m != nil {
 		o := outcomeOf(m.Peek(false))

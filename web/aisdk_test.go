@@ -223,7 +223,7 @@ func TestAChatGoesOnWithTheWholeAnswer(t *testing.T) {
 	if one.ID != two.ID || one.Text() != "…" || two.Text() != "…" || two.Finish != "stop" {
 		t.Errorf("%+v\n%+v", one, two)
 	}
-	run := a.s.runs.latest("", "c")
+	run := a.s.runs.inLane(laneOf("c"))
 	eventually(t, "it is heard", run.heard.Load)
 	nothing(stream)
 
@@ -231,7 +231,7 @@ func TestAChatGoesOnWithTheWholeAnswer(t *testing.T) {
 	fourth := a.do("POST", "/v1/ui/assistant", uiBody("c", "wait"))
 	<-a.talk.waits
 	fourth.Body.Close()
-	run = a.s.runs.latest("", "c")
+	run = a.s.runs.inLane(laneOf("c"))
 	eventually(t, "it is known that nobody listens", func() bool { return strings.Contains(a.log.String(), "stream broken off\" run="+run.id) })
 	a.talk.goOn <- struct{}{}
 	<-run.done
@@ -363,7 +363,7 @@ func TestAQuestionEndsTheStreamOfAChatThatCanAnswerIt(t *testing.T) {
 		chat := fmt.Sprint("c", version)
 		path := fmt.Sprint("/v1/ui/assistant?v=", version)
 		m := uiMessage(t, a.do("POST", path, uiBody(chat, "use danger")), version)
-		if m.Finish != "tool-calls" || m.Parts[3].State != "approval-requested" || a.s.runs.latest("", chat).ended() {
+		if m.Finish != "tool-calls" || m.Parts[3].State != "approval-requested" || a.s.runs.inLane(laneOf(chat)).ended() {
 			t.Fatalf("%+v", m)
 		}
 		// Who is loaded anew is told the same.

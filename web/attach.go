@@ -1,9 +1,12 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/go-chi/chi/v5"
+
+	"github.com/lingserve/lingserve/adapter"
 )
 
 // getRun answers with a run's status and its result so far.
@@ -21,7 +24,41 @@ func (s *Server) getRun(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ofRun(w.Header(), run.id)
-	s.send(w, r, http.StatusOK, "application/json", run.appendDocument(nil, st.reserved))
+	defer run.hold()()
+	free, p := s.roomFor(r, run)
+	if p != nil {
+		p.write(w)
+		return
+	}
+	defer free()
+	s.send(w, r, http.StatusOK, "application/json", run.document(st.reserved)...)
+}
+
+// roomFor waits for the memory that the document of a run takes which goes on. One that has ended has paid for it.
+func (s *Server) roomFor(r *http.Request, run *run) (free func(), p *problem) {
+	if run.ended() || s.o.Ledger == nil {
+		return func() {}, nil
+	}
+	a := s.o.Ledger.Open()
+	if err := a.Reserve(r.Context(), int64(run.tube.Bytes())); err != nil {
+		a.Release()
+		return nil, s.noRoom(err)
+	}
+	return a.Release, nil
+}
+
+// isFull says that there was no memory.
+func isFull(err error) bool {
+	_, full := errors.AsType[*adapter.Error](err)
+	return full
+}
+
+// noRoom is the problem of an answer that there is no memory for.
+func (s *Server) noRoom(err error) *problem {
+	if !isFull(err) {
+		panic(http.ErrAbortHandler) // the client went away
+	}
+	return littleMemory("the server has no memory to answer with this run's document; the run is not touched")
 }
 
 // getEvents attaches to a run: what it has sent, from where the client left off, and then what it sends.
@@ -51,6 +88,7 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) {
 	}
 	var from uint64
 	if v.after != nil {
+		run.awaitEvent(r.Context(), *v.after)
 		if from = *v.after + 1; from > run.tube.Len() {
 			invalid(misfit{Parameter: "after", Detail: "the run has had " + plural(int64(run.tube.Len()), "event")}).write(w)
 			return
@@ -78,11 +116,9 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ofRun(w.Header(), run.id)
-	if !cancelRun(run, errAsked) {
-		p := newProblem(codeConflict, "the run has ended")
-		p.Run = run.id
+	if p := s.cancelAnywhere(r.Context(), run); p != nil {
 		p.write(w)
 		return
 	}
-	s.send(w, r, http.StatusAccepted, "application/json", run.appendDocument(nil, st.reserved))
+	s.send(w, r, http.StatusAccepted, "application/json", run.document(st.reserved)...)
 }

@@ -542,6 +542,26 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	for _, method := range []string{"GET", "HEAD"} {
 		t.Run("no sessions/"+method, func(t *testing.T) { c.check(t, none, call{method, "/v1/sessions", "", nil, 404, false}) })
 	}
+	away := newBench(t, func(o *Options) { o.Shared = sharedAway() }).serve() // what it shares cannot be reached
+	for _, want := range []call{
+		{"GET", "/v1/runs/" + newRunID(), "", nil, 503, false},
+		{"HEAD", "/v1/runs/" + newRunID(), "", nil, 503, false},
+		{"POST", "/v1/runs/" + newRunID() + "/cancel", "", nil, 503, false},
+		{"POST", "/v1/runs/" + newRunID() + "/approvals/x", `{"decision":"approve"}`, nil, 503, false},
+	} {
+		t.Run("away/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, away, want) })
+	}
+	noTapes := newBench(t, func(o *Options) { o.Tapes = tapesAway{} }).serve() // what keeps sessions cannot be reached
+	for _, want := range []call{
+		{"GET", "/v1/sessions", "", nil, 503, false},
+		{"HEAD", "/v1/sessions", "", nil, 503, false},
+		{"GET", "/v1/sessions/s", "", nil, 503, false},
+		{"HEAD", "/v1/sessions/s", "", nil, 503, false},
+		{"GET", "/v1/sessions/s/tape", "", nil, 503, false},
+		{"POST", "/v1/sessions/s/fork", "", nil, 503, false},
+	} {
+		t.Run("no tapes/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, noTapes, want) })
+	}
 	full := contractBench(t, func(o *Options) { o.MaxRuns = -1 }).serve()
 	t.Run("full", func(t *testing.T) { c.check(t, full, call{"POST", "/v1/runs", chat, nil, 503, false}) })
 

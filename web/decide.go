@@ -6,6 +6,7 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/control"
 )
 
 // decide gives somebody's decision to a call of a run that waits for approval. Of answer, the caller says the call, whether it is
@@ -17,6 +18,29 @@ func (s *Server) decide(ctx context.Context, run *run, answer agent.Answer) *pro
 	if owner := p.Owner(); owner != "" {
 		answer.By = owner
 	}
+	if run.followed() {
+		_, refused := s.askOwner(ctx, run, control.Request{Command: commandDecide, Body: mustJSON(decision{
+			Call: answer.Call, Approve: answer.Approve, Reason: answer.Reason, Remember: answer.Remember, Nobody: answer.Nobody,
+			By: answer.By, Role: answer.Role,
+		})})
+		if refused != nil && run.ended() {
+			refused = uncalled(answer.Call)
+		}
+		if refused != nil {
+			refused.Run = run.id
+		}
+		return refused
+	}
+	return s.answerCall(ctx, run, answer)
+}
+
+// uncalled is the problem of an answer to what nobody has asked.
+func uncalled(call string) *problem {
+	return newProblem(codeNotFound, "no call "+quote(call)+" of this run waits for approval")
+}
+
+// answerCall gives a decision to a call of a run of this replica.
+func (s *Server) answerCall(ctx context.Context, run *run, answer agent.Answer) *problem {
 	err := agent.ErrNoQuestion
 	if s.o.Agents != nil {
 		err = s.o.Agents.Answer(ctx, answer)
@@ -30,7 +54,7 @@ func (s *Server) decide(ctx context.Context, run *run, answer agent.Answer) *pro
 	case errors.Is(err, agent.ErrRole):
 		refused = newProblem(codeForbidden, "the tool asks for somebody with a higher role")
 	default:
-		refused = newProblem(codeNotFound, "no call "+quote(answer.Call)+" of this run waits for approval")
+		refused = uncalled(answer.Call)
 	}
 	refused.Run = run.id
 	return refused

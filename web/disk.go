@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -26,16 +28,23 @@ import (
 //	lock               held by the server that uses the folder
 //
 // A file of a run appears whole or not at all: it is written beside its place and renamed. A line of keys.txt is one write.
-// Nothing waits for the disk to spin: what is kept survives the end of the process, and of the machine only what the
-// system has written by then.
+// Nobody waits for the disk to turn: what is kept survives the end of the process at once, and that of the machine a second later, see
+// settler.
 type disk struct {
 	root *os.Root
 	lock *os.File
+	log  *slog.Logger
+	sync func(*os.File) error // (*os.File).Sync; tests put another in its place
 
-	mu    sync.Mutex
-	keys  *os.File // opened for appending
-	lines int      // in the file of keys
-	torn  bool     // the last line was cut off: the disk was full
+	settler settler
+
+	mu      sync.Mutex
+	keys    *os.File // opened for appending
+	lines   int      // in the file of keys
+	torn    bool     // the last line was cut off: the disk was full
+	dirty   bool     // keys were added that are not safe yet
+	failed  bool     // the file of keys could not be synced, and is not synced any more
+	shorten *shorten // nil where the file of keys is not to be shortened
 }
 
 // stored is an ended run that is on disk.
@@ -66,7 +75,8 @@ func openDisk(folder string) (*disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	d := &disk{root: root}
+	d := &disk{root: root, log: slog.New(slog.DiscardHandler), sync: (*os.File).Sync}
+	d.settler.d = d
 	if err := d.open(); err != nil {
 		err = fmt.Errorf("data folder %s cannot be written: %w", folder, err)
 		if errors.Is(err, errInUse) {
@@ -99,11 +109,14 @@ func (d *disk) open() (err error) {
 	if err := d.root.Remove(probe); err != nil {
 		return err
 	}
-	d.keys, err = d.root.OpenFile(keysFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, fileMode)
-	return err
+	if d.keys, err = d.root.OpenFile(keysFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, fileMode); err != nil {
+		return err
+	}
+	return d.syncFolder(".") // the names of what may just have been made
 }
 
 func (d *disk) close() error {
+	d.settler.close()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
@@ -204,7 +217,7 @@ func readHeader(id string, in *bufio.Reader) (h header, err error) {
 		}
 	}
 	if err := json.Unmarshal(line, &h); err != nil {
-		return h, fmt.Errorf("read outcome: %w", err)
+		return h, fmt.Errorf("read outcome: %s", clipped(err.Error(), 200)) // an error of a time has all of its text
 	}
 	if h.Run != id {
 		return h, fmt.Errorf("the file holds another run, %q", clip(h.Run))
@@ -287,53 +300,24 @@ func (d *disk) addKey(e keyEntry, of lineage) error {
 	case n > 0:
 		d.torn = true
 	}
+	d.dirty = true
+	d.settler.poke()
 	return err
 }
 
-// rewriteKeys writes the file of keys anew, when most of its lines have expired.
-func (d *disk) rewriteKeys(k *keys) error {
+// shortenKeys has the file of keys written anew, when most of its lines have expired.
+func (d *disk) shortenKeys(k *keys) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.lines < 2*len(k.entries)+1000 {
+	if d.shorten != nil || d.lines < 2*len(k.entries)+1000 {
 		return nil
 	}
-	// What the runs are of stands in the file alone: a hundred thousand names are not kept in memory for the sake of a crash.
-	text, err := d.root.ReadFile(keysFile)
+	info, err := d.keys.Stat()
 	if err != nil {
 		return err
 	}
-	subjects := map[string]lineage{}
-	for line := range bytes.Lines(text) {
-		if e, of, ok := parseKeyLine(line); ok && k.entries[e.key].run == e.run {
-			subjects[e.id()] = of
-		}
-	}
-	return d.rewriteKeysLocked(k, subjects)
-}
-
-func (d *disk) rewriteKeysLocked(k *keys, subjects map[string]lineage) error {
-	list := make([]keyEntry, 0, len(k.entries))
-	for _, e := range k.entries {
-		list = append(list, e)
-	}
-	slices.SortFunc(list, func(a, b keyEntry) int { return int(a.at - b.at) })
-	var text []byte
-	for _, e := range list {
-		text = e.appendLine(text, subjects[e.id()])
-	}
-	beside := keysFile + temporary
-	if err := d.root.WriteFile(beside, text, fileMode); err != nil {
-		return err
-	}
-	if err := d.root.Rename(beside, keysFile); err != nil {
-		return err
-	}
-	f, err := d.root.OpenFile(keysFile, os.O_APPEND|os.O_WRONLY, fileMode)
-	if err != nil {
-		return err
-	}
-	_ = d.keys.Close() // it was only appended to, and each write was looked at
-	d.keys, d.lines, d.torn = f, len(list), false
+	d.shorten = &shorten{entries: slices.Collect(maps.Values(k.entries)), size: info.Size()}
+	d.settler.poke()
 	return nil
 }
 
@@ -352,14 +336,17 @@ func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]lineage, er
 			torn = true
 			continue
 		}
-		if !k.expired(e, now) {
-			k.entries[e.key] = e
-			subjects[e.id()] = of
+		if k.expired(e, now) {
+			delete(k.entries, e.key) // the line may be there for that: the key was forgotten
+			continue
 		}
+		k.entries[e.key] = e
+		subjects[e.id()] = of
 	}
 	k.bound()
+	d.torn = len(text) > 0 && text[len(text)-1] != '\n'
 	if torn || d.lines > 2*len(k.entries)+1000 {
-		return subjects, d.rewriteKeysLocked(k, subjects)
+		return subjects, d.rewriteKeys(&shorten{entries: slices.Collect(maps.Values(k.entries)), size: int64(len(text))})
 	}
 	return subjects, nil
 }

@@ -3,7 +3,9 @@ package web
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -297,9 +299,10 @@ func TestTheFileOfKeysIsWrittenAnewWhenMostHaveExpired(t *testing.T) {
 	}
 	kept, _ := k.get("", "1999")
 	k.entries = map[[16]byte]keyEntry{kept.key: kept}
-	if err := d.rewriteKeys(k); err != nil {
+	if err := d.shortenKeys(k); err != nil {
 		t.Fatal(err)
 	}
+	d.settler.pass()
 	text, err := os.ReadFile(filepath.Join(folder, keysFile))
 	if err != nil || strings.Count(string(text), "\n") != 1 {
 		t.Errorf("%q, %v", text, err)
@@ -381,4 +384,83 @@ func TestAFolderIsForOneServerAtATime(t *testing.T) {
 		t.Fatalf("after the first: %v", err)
 	}
 	second.close()
+}
+
+// A run whose file is damaged is not said to be too old: who had it is told so, however they ask, and the log says which.
+func TestARunWhoseRecordIsDamagedIsSaidToBe(t *testing.T) {
+	for name, text := range map[string]string{"in its middle": "", "in its first line": "\x00\x00\x00"} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			b := newBench(t, func(o *Options) { o.Data = folder }).serve()
+			id, st := b.startAsync("Idempotency-Key: k")
+			st.send("a", "b")
+			st.finish()
+			<-b.runOf(id).done
+			b.down()
+			path := filepath.Join(folder, fileOf(id))
+			whole, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text == "" {
+				text = string(whole[:len(whole)-9])
+			}
+			if err := os.WriteFile(path, []byte(text), fileMode); err != nil {
+				t.Fatal(err)
+			}
+			b = newBench(t, func(o *Options) { o.Data = folder }).serve()
+			for name, resp := range map[string]*http.Response{
+				"its key":    b.do("POST", "/v1/runs", `{"workflow":"steps"}`, "Idempotency-Key: k"),
+				"its id":     b.do("GET", "/v1/runs/"+id, ""),
+				"its events": b.do("GET", "/v1/runs/"+id+"/events?format=sse", ""),
+			} {
+				if p := readProblem(t, resp); p.Status != 410 || p.Code != codeGone || p.Detail != damagedMessage || p.Run != id {
+					t.Errorf("%s: %+v", name, p)
+				}
+			}
+			resp := b.do("GET", "/v1/runs/"+id+"/events?format=jsonl", "", "Last-Event-ID: "+id+":1")
+			said, err := io.ReadAll(resp.Body)
+			if err != nil || !strings.Contains(string(said), damagedMessage) || !strings.Contains(string(said), statusInterrupted) {
+				t.Errorf("coming back: %s, %v", said, err)
+			}
+			if log := b.log.String(); !strings.Contains(log, `msg="an ended run cannot be read back" run=`+id) {
+				t.Error(log)
+			}
+			if b.steps.started() != 0 {
+				t.Error("it was run again")
+			}
+		})
+	}
+}
+
+// SE-09: of a run on disk that is another's nothing is read, damaged or not: the answer is the one for a run that there is not, byte for
+// byte.
+func TestAnothersRunOnDiskIsNotEvenRead(t *testing.T) {
+	k := newKeyring(t, "ann:user", "bob:user")
+	folder := t.TempDir()
+	edit := func(o *Options) { o.Data, o.Access.Door = folder, k.door }
+	b := newBench(t, edit).serve()
+	id := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"steps"}`, k.bearer["ann"], "Prefer: respond-async")).Run
+	(<-b.steps.came).finish()
+	<-b.runOf(id).done
+	b.down()
+	b = newBench(t, edit).serve()
+	whole, err := os.ReadFile(filepath.Join(folder, fileOf(id)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, fileOf(id)), whole[:len(whole)-9], fileMode); err != nil {
+		t.Fatal(err)
+	}
+	none := newRunID()
+	theirs, nobodys := b.whole("GET", "/v1/runs/"+id, "", k.bearer["bob"]), b.whole("GET", "/v1/runs/"+none, "", k.bearer["bob"])
+	if d := cmp.Diff(nobodys, theirs); d != "" || theirs.Status != 404 {
+		t.Error(d)
+	}
+	if log := b.log.String(); strings.Contains(log, "cannot be read back") {
+		t.Errorf("it was read:\n%s", log)
+	}
+	if own := b.whole("GET", "/v1/runs/"+id, "", k.bearer["ann"]); own.Status != 410 {
+		t.Errorf("its owner gets %+v", own)
+	}
 }

@@ -51,6 +51,7 @@ func FuzzRunHeader(f *testing.F) {
 		f.Add(text)
 	}
 	f.Add([]byte(`{"run":"` + strings.Repeat("\x01", 5000) + "\"}\n"))
+	f.Add([]byte(`{"run":"` + id + `","began":"0001-01-` + strings.Repeat("\xe3", 5000) + "\"}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		h, err := readHeader(id, bufio.NewReader(bytes.NewReader(text)))
 		if err != nil {

@@ -1,130 +1,27 @@
 package web
 
 import (
-	"bytes"
-	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"maps"
+	"os"
+	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
-
-	"github.com/lingserve/lingserve/bot"
-	"github.com/lingserve/lingserve/ling"
+	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/runlog/file"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 )
 
-// memoryFolder is a file system that knows what of its files a machine's end leaves for certain.
-type memoryFolder struct {
-	files map[string]*memoryFile
-	// write and sync say what comes of each call; nil is success. write says how much of it was written, too.
-	write func(n int) (int, error)
-	sync  func() error
-	most  int64 // bytes that all files took at once
-}
-
-type memoryFile struct {
-	in     *memoryFolder
-	data   []byte
-	synced int
-	failed bool // a sync has
-	closed bool
-}
-
-func newMemoryFolder() *memoryFolder { return &memoryFolder{files: map[string]*memoryFile{}} }
-
-func (d *memoryFolder) names() ([]string, error) { return slices.Sorted(maps.Keys(d.files)), nil }
-
-func (d *memoryFolder) open(name string) (io.ReadCloser, error) {
-	return io.NopCloser(bytes.NewReader(d.files[name].data)), nil
-}
-
-func (d *memoryFolder) create(name string) (journalFile, error) {
-	if d.files[name] != nil {
-		return nil, syscall.EEXIST
-	}
-	if d.write != nil {
-		if _, err := d.write(0); err != nil {
-			return nil, err
-		}
-	}
-	d.files[name] = &memoryFile{in: d}
-	return d.files[name], nil
-}
-
-func (d *memoryFolder) remove(name string) error {
-	if f := d.files[name]; f != nil && !f.closed && len(d.files) > 1 && name == slices.Max(slices.Collect(maps.Keys(d.files))) {
-		return errors.New("the newest file is in use")
-	}
-	delete(d.files, name)
-	return nil
-}
-
-func (f *memoryFile) Write(p []byte) (int, error) {
-	if f.closed || f.failed {
-		panic("written to behind its end")
-	}
-	n, err := len(p), error(nil)
-	if f.in.write != nil {
-		n, err = f.in.write(len(p))
-	}
-	f.data = append(f.data, p[:n]...)
-	var size int64
-	for _, f := range f.in.files {
-		size += int64(len(f.data))
-	}
-	f.in.most = max(f.in.most, size)
-	return n, err
-}
-
-func (f *memoryFile) Sync() error {
-	if f.failed || f.closed {
-		panic("FT-26: synced once more")
-	}
-	if f.in.sync != nil {
-		if err := f.in.sync(); err != nil {
-			f.failed = true
-			return err
-		}
-	}
-	f.synced = len(f.data)
-	return nil
-}
-
-func (f *memoryFile) Close() error {
-	f.closed = true
-	return nil
-}
-
-// journaled is a journal whose passes the test makes itself.
-type journaled struct {
-	*journal
-	folder *memoryFolder
-	log    *logBuffer
-}
-
-func newJournaled(folder *memoryFolder) *journaled {
-	log := new(logBuffer)
-	return &journaled{newJournal(folder, slog.New(slog.NewTextHandler(log, nil))), folder, log}
-}
-
 // goingRun is a run that goes on, without anything that makes it do so.
-func goingRun(j *journal, i int) *run {
+func goingRun(l runlog.Log, i int) *run {
 	id := fmt.Sprintf("run%023d", i)
 	r := &run{id: id, of: subject{Workflow: "w"}, owner: "somebody", began: time.Now(), tube: tube.New(id, tubeOptions(64<<10)), done: make(chan struct{})}
 	must(r.tube.Send(tube.Event{Kind: tube.Named, Name: "started", Value: []byte(`{"run":"` + id + `"}`)}))
-	j.add(r)
+	(&runs{journal: l}).keepGoing(r)
 	return r
 }
 
@@ -140,30 +37,13 @@ func (r *run) say(uri, text string) {
 }
 
 // finish ends a run as ended does.
-func (r *run) finish(j *journal) {
+func (r *run) finish() {
 	if err := r.tube.Close(statusCompleted); err != nil {
 		panic(err)
 	}
 	r.outcome = outcome{Status: statusCompleted, Repairs: map[string]map[string]int{"b": {"comma": 1}}}
 	close(r.done)
-	j.ended(r)
-}
-
-// read reads a folder as the next server does.
-func readJournal(t testing.TB, folder *memoryFolder) map[string]*replayed {
-	t.Helper()
-	list, _, err := newJournaled(folder).read(64 << 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]*replayed{}
-	for _, p := range list {
-		if found[p.Run] != nil {
-			t.Fatalf("%s is there twice", p.Run)
-		}
-		found[p.Run] = p
-	}
-	return found
+	r.keepEnd()
 }
 
 func documentOf(t *tube.Tube) string {
@@ -171,26 +51,51 @@ func documentOf(t *tube.Tube) string {
 	return string(document) + string(beside)
 }
 
-// FT-23: what was written of runs is what the next server has of them.
-func TestRunsThatGoOnAreReadBackAsFarAsTheyWereWritten(t *testing.T) {
-	j := newJournaled(newMemoryFolder())
-	going, ended, dropped := goingRun(j.journal, 1), goingRun(j.journal, 2), goingRun(j.journal, 3)
-	going.again = &again{ask: ask{Workflow: "w", Input: []byte(`"x"`)}, from: 0, attempt: 1, role: tool.Admin}
-	j.pass(false)
-	for _, r := range []*run{going, ended, dropped} {
-		r.say("a", "one ")
+// openLog opens a log of runs in a folder.
+func openLog(t testing.TB, folder string) (*file.Log, []*runlog.Left) {
+	t.Helper()
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		t.Fatal(err)
 	}
-	j.pass(true)
-	for _, r := range []*run{going, ended, dropped} {
-		r.say("a", "two")
+	t.Cleanup(func() { root.Close() })
+	l, left, err := file.Open(root, journalFolderName, file.Options{Tube: func() *tube.Options { return tubeOptions(64 << 10) }})
+	if err != nil {
+		t.Fatal(err)
 	}
-	ended.finish(j.journal)
-	j.pass(false)
-	j.drop(dropped)
-	j.pass(true)
-	going.say("a", " lost")
+	t.Cleanup(func() { l.Close() })
+	return l, left
+}
 
-	found := readJournal(t, j.folder)
+// logFiles are the files of the log in a data folder.
+func logFiles(folder string) []string {
+	names, err := filepath.Glob(filepath.Join(folder, journalFolderName, "*"))
+	if err != nil {
+		panic(err)
+	}
+	return names
+}
+
+// FT-23: what a server knows of its runs beside their events is what the next one knows of them.
+func TestWhatIsKnownOfRunsThatGoOnIsReadBack(t *testing.T) {
+	folder := t.TempDir()
+	l, _ := openLog(t, folder)
+	going, ended := goingRun(l, 1), goingRun(l, 2)
+	going.again = &again{ask: ask{Workflow: "w", Input: []byte(`"x"`)}, from: 0, attempt: 1, role: tool.Admin}
+	going.reopen()
+	for _, r := range []*run{going, ended} {
+		r.say("a", "said")
+	}
+	ended.finish()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	_, list := openLog(t, folder)
+	found := map[string]*replayed{}
+	for _, left := range list {
+		found[left.ID] = must(replayedFrom(left))
+	}
 	if len(found) != 2 {
 		t.Fatalf("%d runs", len(found))
 	}
@@ -199,394 +104,102 @@ func TestRunsThatGoOnAreReadBackAsFarAsTheyWereWritten(t *testing.T) {
 		t.Errorf("%+v", p.opening)
 	}
 	r := p.run("cut off")
-	if got := documentOf(r.tube); got != `{"a":"one two"}{}` || r.outcome.Status != statusInterrupted || r.outcome.Errors[0].Message != "cut off" {
+	if got := documentOf(r.tube); got != `{"a":"said"}{}` || r.outcome.Status != statusInterrupted || r.outcome.Errors[0].Message != "cut off" {
 		t.Errorf("%s %+v", got, r.outcome)
 	}
 	r = found[ended.id].run("cut off")
-	if got := documentOf(r.tube); got != `{"a":"one two"}{}` || r.outcome.Status != statusCompleted || r.outcome.Repairs["b"]["comma"] != 1 {
+	if got := documentOf(r.tube); got != `{"a":"said"}{}` || r.outcome.Status != statusCompleted || r.outcome.Repairs["b"]["comma"] != 1 {
 		t.Errorf("%s %+v", got, r.outcome)
 	}
 }
 
-// produced is what runs were at each number of events.
-type produced map[string]map[uint64]string
-
-func (p produced) note(r *run) {
-	if p[r.id] == nil {
-		p[r.id] = map[uint64]string{}
+// FT-23: a data folder that the version before has left is taken over: testdata/before is what it had when it was killed.
+func TestTheFolderOfTheVersionBeforeIsRead(t *testing.T) {
+	const again, plain, canceled = "hzpbvehiwizjadw2y6bbyz5imr", "g6hi2o5afzi27brnij23fospni", "6xkgzauidouylvgkeyiwqtna7u"
+	folder := t.TempDir()
+	if err := os.CopyFS(folder, os.DirFS("testdata/before")); err != nil {
+		t.Fatal(err)
 	}
-	p[r.id][r.tube.Len()] = documentOf(r.tube)
-}
-
-// check looks at what was restored of all runs: each is as it was once, and not less far than what was safe.
-func (p produced) check(t *rapid.T, found map[string]*replayed, safe map[string]uint64) {
-	for id, r := range found {
-		at := r.replay.Tube().Len()
-		was, ok := p[id][at]
-		if !ok {
-			t.Fatalf("%s never had %d events", id, at)
-		}
-		if d := cmp.Diff(was, documentOf(r.replay.Tube())); d != "" {
-			t.Fatalf("%s at %d events: %s", id, at, d)
-		}
-		if r.ended != nil && !r.replay.Ended() {
-			t.Fatalf("%s has an outcome and no end", id)
-		}
-	}
-	for id, n := range safe {
-		if r := found[id]; r == nil || r.replay.Tube().Len() < n {
-			t.Fatalf("%s was safe as far as %d: %+v", id, n, r)
-		}
-	}
-}
-
-// FT-24: of what was not synced, the machine's end leaves any sectors, zeros, or what other files had there, in files of any length;
-// and of what a process has written before it was killed, a write is there in part. What is restored is what was produced, as far
-// as some moment, and as far as it was synced.
-func TestWhatAnEndOfTheMachineLeavesIsAPrefixOfWhatWasProduced(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		j := newJournaled(newMemoryFolder())
-		states := produced{}
-		safe := map[string]uint64{}
-		var going []*run
-		dropped := map[string]bool{}
-		for step := range rapid.IntRange(1, 40).Draw(t, "steps") {
-			switch what := rapid.IntRange(0, 9).Draw(t, "what"); {
-			case len(going) == 0 || what == 0 && len(going) < 8:
-				r := goingRun(j.journal, step)
-				states.note(r)
-				going = append(going, r)
-			case what <= 5:
-				r := rapid.SampledFrom(going).Draw(t, "run")
-				for range rapid.IntRange(1, 30).Draw(t, "many") {
-					if rapid.IntRange(0, 9).Draw(t, "set") == 0 {
-						must(r.tube.Send(tube.Event{Kind: tube.Set, URI: []byte("n"), Value: []byte(fmt.Sprint(step))}))
-					} else {
-						r.say("a", strings.Repeat(fmt.Sprint(step, " "), rapid.IntRange(1, 50).Draw(t, "long")))
-					}
-					states.note(r)
-				}
-			case what == 6 && len(going) > 1:
-				i := rapid.IntRange(0, len(going)-1).Draw(t, "end")
-				r := going[i]
-				r.finish(j.journal)
-				states.note(r)
-				if rapid.Bool().Draw(t, "saved") {
-					j.drop(r)
-					delete(safe, r.id)
-					dropped[r.id] = true
-				}
-				going = slices.Delete(going, i, i+1)
-			case what == 7:
-				// As if it were time.
-				j.pass(true)
-				if rapid.Bool().Draw(t, "old") {
-					for i := range j.segments {
-						j.segments[i].began = time.Now().Add(-time.Hour)
-					}
-					j.pass(true)
-				}
-				if err := j.sync(time.Now()); err != nil {
-					t.Fatal(err)
-				}
-				for _, r := range going {
-					safe[r.id] = r.tube.Len()
-				}
-			default:
-				j.pass(rapid.Bool().Draw(t, "all"))
-			}
-		}
-		after := newMemoryFolder()
-		names, _ := j.folder.names()
-		var others []byte
-		for _, name := range names {
-			f := j.folder.files[name]
-			data := bytes.Clone(f.data)
-			if rapid.Bool().Draw(t, "killed") {
-				data = data[:rapid.IntRange(f.synced, len(data)).Draw(t, "length")]
-			} else {
-				const sector = 512
-				for at := f.synced; at < len(data); at = (at/sector + 1) * sector {
-					part := data[at:min((at/sector+1)*sector, len(data))]
-					switch rapid.IntRange(0, 7).Draw(t, "sector") {
-					case 0:
-						clear(part)
-					case 2: // pages in another order
-						from := rapid.IntRange(0, len(data)/sector).Draw(t, "from") * sector
-						copy(part, data[from:])
-					case 1:
-						for i := range part { // what another file had at its place
-							part[i] = 0xa5
-							if at+i < len(others) {
-								part[i] = others[at+i]
-							}
-						}
-					}
-				}
-				data = data[:rapid.IntRange(f.synced, len(data)).Draw(t, "length")]
-				data = append(data, make([]byte, rapid.SampledFrom([]int{0, 0, 7, 4096}).Draw(t, "zeros"))...)
-			}
-			others = f.data
-			after.files[name] = &memoryFile{in: after, data: data}
-		}
-		list, _, err := newJournaled(after).read(64 << 10)
+	b := againBench(t, folder, tells("said now"), func(o *Options) {
+		o.KeyRetention = 200 * 365 * 24 * time.Hour // or it is too old to be run again, some day
+		w, err := flow.ParseSpec("plain.yaml", []byte("name: plain\nbots: {writer: {format: text, message: '{{ input.q }}', root: answer}}\n"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := map[string]*replayed{}
-		for _, p := range list {
-			found[p.Run] = p
-		}
-		states.check(t, found, safe)
-	})
-}
-
-// FT-25: a disk that is full harms no run. Each is told once; all are there again when there is room.
-func TestAFullDiskHarmsNoRunAndIsSaidOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		folder := newMemoryFolder()
-		j := newJournaled(folder)
-		m := ling.New(context.Background(), bot.Config{}, nil)
-		defer m.Close()
-		r := &run{id: m.ID(), of: subject{Workflow: "w"}, began: time.Now(), tube: m.Tube(), done: make(chan struct{})}
-		r.manager.Store(m)
-		j.add(r)
-		j.pass(false)
-		r.say("a", "before ")
-		j.pass(true)
-
-		room := 10 // and a write is there in part
-		folder.write = func(n int) (int, error) {
-			took := min(n, room)
-			room -= took
-			if took < n || room == 0 {
-				return took, syscall.ENOSPC
-			}
-			return took, nil
-		}
-		for range 100 {
-			r.say("a", "x")
-			j.pass(true)
-			time.Sleep(flushEvery)
-		}
-		if n := strings.Count(j.log.String(), codeNotDurable); n != 1 {
-			t.Errorf("said %d times:\n%s", n, j.log.String())
-		}
-		warnings := 0
-		for e := range r.tube.NewReader(0).Waiting() {
-			if e.Kind == tube.Named && e.Name == "warning" && strings.Contains(string(e.Value), `"code":"not_durable"`) {
-				warnings++
-			}
-		}
-		if warnings != 1 {
-			t.Errorf("the run was told %d times", warnings)
-		}
-		// What was there before still is.
-		if got := documentOf(readJournal(t, folder)[r.id].replay.Tube()); got != `{"a":"before "}{}` {
-			t.Errorf("meanwhile: %s", got)
-		}
-		folder.write = nil
-		time.Sleep(retryEvery)
-		j.pass(true)
-		if got, want := documentOf(readJournal(t, folder)[r.id].replay.Tube()), `{"a":"before `+strings.Repeat("x", 100)+`"}{}`; got != want {
-			t.Errorf("afterwards: %s", got)
-		}
-		if len(folder.files) != 1 || !strings.Contains(j.log.String(), "kept on disk again") {
-			t.Errorf("%d files\n%s", len(folder.files), j.log.String())
-		}
-	})
-}
-
-// FT-26: a file whose sync has failed is used no more (memoryFile panics), and what it holds is written anew.
-func TestAFileWhoseSyncHasFailedIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		folder := newMemoryFolder()
-		j := newJournaled(folder)
-		r := goingRun(j.journal, 1)
-		r.say("a", "one ")
-		fails := 2
-		folder.sync = func() error {
-			if fails--; fails >= 0 {
-				return syscall.EIO
-			}
-			return nil
-		}
-		for range 60 {
-			r.say("a", "x")
-			j.pass(true)
-			time.Sleep(flushEvery)
-		}
-		if fails >= 0 {
-			t.Fatal("nothing was synced")
-		}
-		if len(folder.files) != 1 || strings.Count(j.log.String(), "kept on disk again") != 1 {
-			t.Errorf("%d files\n%s", len(folder.files), j.log.String())
-		}
-		// Of what was never synced nothing is left.
-		for _, f := range folder.files {
-			f.data = f.data[:f.synced]
-		}
-		j.pass(true)
-		if n := readJournal(t, folder)[r.id].replay.Tube().Len(); n < 50 {
-			t.Errorf("%d events are safe", n)
-		}
-	})
-}
-
-// What runs take on disk is bounded by what they are and not by how much they have said, and goes when they have ended.
-func TestTheFilesOfRunningRunsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		folder := newMemoryFolder()
-		j := newJournaled(folder)
-		idle, busy := goingRun(j.journal, 1), goingRun(j.journal, 2)
-		idle.say("a", "still here")
-		text := strings.Repeat("x", 8<<10)
-		for i := range 8000 { // 64 MB
-			must(busy.tube.Send(tube.Event{Kind: tube.Set, URI: []byte("a"), Value: []byte(`{"n":"` + text + fmt.Sprint(i) + `"}`)}))
-			if i%2 == 0 {
-				j.pass(true)
-				time.Sleep(flushEvery / 4)
-			}
-		}
-		if limit := int64(6 * segmentSize); folder.most > limit {
-			t.Errorf("%d bytes at once, more than %d", folder.most, limit)
-		}
-		found := readJournal(t, folder)
-		if got := documentOf(found[idle.id].replay.Tube()); got != `{"a":"still here"}{}` {
-			t.Error(got)
-		}
-		if got, want := documentOf(found[busy.id].replay.Tube()), documentOf(busy.tube); got == want || len(got) < 8<<10 {
-			t.Errorf("%.80s…, and it was at %.80s…", got, want)
-		}
-		for _, r := range []*run{idle, busy} {
-			r.finish(j.journal)
-			j.drop(r)
-		}
-		j.pass(true)
-		if len(folder.files) != 0 {
-			t.Errorf("%d files are left", len(folder.files))
-		}
-	})
-}
-
-// A run that says nothing costs a look, and the text that it has said leaves the disk with it soon after.
-func TestFilesOfRunsThatHaveEndedLeaveTheDiskAlthoughOthersGoOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		folder := newMemoryFolder()
-		j := newJournaled(folder)
-		idle, gone := goingRun(j.journal, 1), goingRun(j.journal, 2)
-		gone.say("a", "secret")
-		j.pass(true)
-		gone.finish(j.journal)
-		j.drop(gone)
-		for range 4 * 60 * 7 {
-			idle.say("a", ".")
-			j.pass(true)
-			time.Sleep(flushEvery)
-		}
-		for name, f := range folder.files {
-			if bytes.Contains(f.data, []byte("secret")) {
-				t.Errorf("still in %s", name)
-			}
-		}
-	})
-}
-
-// The goroutine writes what has begun at once and all else a little later, and ends with the journal.
-func TestTheJournalWritesByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		folder := newMemoryFolder()
-		j := newJournaled(folder)
-		j.start(nil)
-		r := goingRun(j.journal, 1)
-		synctest.Wait()
-		if len(readJournal(t, folder)) != 1 {
-			t.Error("not written at once")
-		}
-		r.say("a", "x")
-		time.Sleep(flushEvery + time.Millisecond)
-		synctest.Wait()
-		if got := documentOf(readJournal(t, folder)[r.id].replay.Tube()); got != `{"a":"x"}{}` {
-			t.Errorf("after %v: %s", flushEvery, got)
-		}
-		r.say("a", "y")
-		j.flush()
-		if got := documentOf(readJournal(t, folder)[r.id].replay.Tube()); got != `{"a":"xy"}{}` {
-			t.Errorf("flushed: %s", got)
-		}
-		r.say("a", "z")
-		j.close()
-		if got := documentOf(readJournal(t, folder)[r.id].replay.Tube()); got != `{"a":"xyz"}{}` {
-			t.Errorf("closed: %s", got)
-		}
-		for _, f := range folder.files {
-			if f.synced != len(f.data) || !f.closed {
-				t.Error("not synced, or left open")
-			}
-		}
-	})
-}
-
-func FuzzJournal(f *testing.F) {
-	j := newJournaled(newMemoryFolder())
-	one, two := goingRun(j.journal, 1), goingRun(j.journal, 2)
-	one.say("a", "x")
-	j.pass(true)
-	one.say("a/b", "y")
-	two.finish(j.journal)
-	one.entry.segment = 0 // written anew
-	j.pass(true)
-	j.drop(two)
-	j.pass(true)
-	for _, file := range j.folder.files {
-		head := len(segmentMark) + 8
-		for rest := file.data[head:]; len(rest) > 0; {
-			n := frameHead + int(binary.LittleEndian.Uint32(rest))
-			f.Add(rest[frameHead:n])
-			rest = rest[n:]
+		o.Workflows.Register(w)
+	}).serve()
+	<-b.runOf(again).done
+	for id, want := range map[string]document{
+		again:    {Status: statusCompleted, Result: []byte(`{"answer":"said now"}`)},
+		plain:    {Status: statusInterrupted, Result: []byte(`{"answer":"said before"}`)},
+		canceled: {Status: statusCanceled, Result: []byte(`{"answer":"said before"}`)},
+	} {
+		if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != want.Status || string(d.Result) != string(want.Result) {
+			t.Errorf("%s: %s %s", id, d.Status, d.Result)
 		}
 	}
-	f.Fuzz(func(t *testing.T, payload []byte) {
-		// As a frame that is whole, for the checksum would keep all else out.
-		text := append([]byte(segmentMark), make([]byte, 8)...)
-		at := int64(len(text))
-		text = binary.LittleEndian.AppendUint32(text, uint32(len(payload)))
-		text = binary.LittleEndian.AppendUint32(text, checksum([8]byte{}, 1, at, payload))
-		text = append(text, payload...)
-		folder := newMemoryFolder()
-		folder.files[segmentName(1)] = &memoryFile{in: folder, data: text}
-		list, _, err := newJournaled(folder).read(64 << 10)
+	after := b.crashed()
+	b.down()
+	b = againBench(t, after, tells("not again"), nil).serve()
+	for _, id := range []string{again, plain, canceled} {
+		if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status == statusRunning {
+			t.Errorf("%s goes on", id)
+		}
+	}
+	if n := b.model.calls.Load(); n != 0 {
+		t.Errorf("%d runs were run once more", n)
+	}
+}
+
+// A run whose record is not one of ours is no run, and harms no other.
+func TestWhatCannotBeReadOfALogIsLeftOut(t *testing.T) {
+	folder := t.TempDir()
+	l, _ := openLog(t, folder)
+	goingRun(l, 1).say("a", "said")
+	for i, opening := range []string{"", "{}", `{"run":"other"}`, `{"run":7}`} {
+		id := fmt.Sprint("odd", i)
+		l.Keep(runlog.Run{ID: id, Opening: []byte(opening), Tube: tube.New(id, tubeOptions(0))})
+	}
+	l.Keep(runlog.Run{ID: "a/b", Opening: []byte(`{"run":"a/b"}`), Tube: tube.New("a/b", tubeOptions(0))})
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, func(o *Options) { o.Data = folder }).serve()
+	if got := slices.Collect(func(yield func(string) bool) {
+		for id := range b.s.runs.onDisk {
+			yield(id)
+		}
+	}); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+	eventually(t, "all is forgotten", func() bool { return len(logFiles(folder)) == 0 })
+}
+
+func FuzzOpening(f *testing.F) {
+	r := goingRun(nil, 1)
+	r.again = &again{ask: ask{Workflow: "w", Input: []byte(`"x"`)}, attempt: 1, role: tool.Admin}
+	f.Add(r.opening(), []byte(nil), false)
+	r.outcome = outcome{Status: statusCompleted, Repairs: map[string]map[string]int{"b": {"comma": 1}}}
+	f.Add(r.opening(), mustJSON(headerOf(r)), true)
+	f.Fuzz(func(t *testing.T, opening, head []byte, ended bool) {
+		left := &runlog.Left{ID: r.id, Opening: opening, Tube: tube.New(r.id, tubeOptions(0))}
+		if ended {
+			left.Head = append([]byte{}, head...)
+			if err := left.Tube.Close(statusCompleted); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := replayedFrom(left)
 		if err != nil {
-			t.Fatal(err)
+			return
 		}
-		for _, p := range list {
-			if p.From > 1<<52 {
-				continue
-			}
-			r := p.run("cut off")
-			if !r.ended() || !wellFormed(r.id) {
-				t.Fatalf("%+v", r)
-			}
-			r.appendDocument(nil, true)
+		r := p.run("cut off")
+		if !r.ended() || !wellFormed(r.id) {
+			t.Fatalf("%+v", r)
 		}
+		r.document(true)
 	})
 }
 
-// Whatever a file holds in place of ours, it is read as far as it is whole, and never more is made room for than there is.
-func FuzzJournalFile(f *testing.F) {
-	j := newJournaled(newMemoryFolder())
-	goingRun(j.journal, 1).say("a", "x")
-	j.pass(true)
-	for _, file := range j.folder.files {
-		f.Add(file.data)
-		f.Add(file.data[:len(file.data)-3])
-		f.Add(append(bytes.Clone(file.data), 0xff, 0xff, 0xff, 0x3f, 0, 0, 0, 0, 1))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		folder := newMemoryFolder()
-		folder.files[segmentName(1)] = &memoryFile{in: folder, data: text}
-		if _, _, err := newJournaled(folder).read(64 << 10); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
+// laneOf is the lane of a session of the one user of a server.
+func laneOf(session string) string { return webchannel.SessionKey("", session) }

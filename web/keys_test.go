@@ -146,7 +146,7 @@ func TestARunThatACrashHasCutOffIsShownAsInterruptedAndNotRunAgain(t *testing.T)
 	id := resp.Header.Get("X-Run-Id")
 	st := <-b.steps.came
 	st.send("a", "b")
-	b.s.runs.journal.flush()
+	b.s.runs.flush(t.Context())
 	// What the folder holds at this moment is what a process leaves that is killed.
 	if err := os.CopyFS(crashed, os.DirFS(folder)); err != nil {
 		t.Fatal(err)

@@ -1,11 +1,13 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"os"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/agui"
 	"github.com/lingserve/lingserve/web/frame"
@@ -62,6 +64,7 @@ const (
 	StreamLeft     = "left"     // the client went away
 	StreamSlow     = "slow"     // the client took nothing for the time that a write may take
 	StreamStopped  = "stopped"  // the server broke it off at its own end
+	StreamRevoked  = "revoked"  // the server broke it off, since the client's key or token does not count any more
 )
 
 // Outcomes of coming back.
@@ -122,21 +125,33 @@ type following struct {
 	o    StreamObserver
 	note *note
 	end  string // "" until it is known
+
+	ctx   context.Context // of the request
+	leave func()
 }
 
-// follow counts a client that follows a run until over is called.
-func (s *Server) follow(w http.ResponseWriter, kind string) *following {
+// follow counts a client that follows a run until over is called. The request that is returned ends with the key or token that has let
+// it in, too.
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, run *run, kind string) (*following, *http.Request) {
 	s.streams.enter()
-	return &following{s: s, o: s.observer.Stream(kind), note: noteOf(w)}
+	f := &following{s: s, o: s.observer.Stream(kind), note: noteOf(w)}
+	r, f.leave = s.granted.enter(r, f.note.visitor.Grant)
+	r, f.leave = run.until(r, f.leave)
+	f.ctx = r.Context()
+	return f, r
 }
 
 // over ends it. Where nobody has said how, either side has gone.
 func (f *following) over(r *tube.Reader) {
 	defer f.s.streams.leave()
+	defer f.leave()
 	if f.end == "" {
 		f.end = StreamLeft
-		if f.s.stopping.Err() != nil {
+		switch {
+		case f.s.stopping.Err() != nil:
 			f.end = StreamStopped
+		case errors.Is(context.Cause(f.ctx), errRevoked):
+			f.end = StreamRevoked
 		}
 	}
 	f.note.end = f.end
@@ -172,11 +187,13 @@ type Load struct {
 
 	Connections int64  // that are open; 0 where their number has no limit
 	TurnedAway  uint64 // that were closed at once, since there were far too many
+
+	Memory adapter.Holdings // that answers of models have paid for
 }
 
 // Load tells what goes on now.
 func (s *Server) Load() Load {
-	l := Load{Overloaded: s.overloaded()}
+	l := Load{Overloaded: s.overloaded(), Memory: s.o.Ledger.Holdings()}
 	if most := s.most.Load(); most != nil {
 		l.Connections, l.TurnedAway = most.open.Load(), most.turned.Load()
 	}

@@ -350,14 +350,27 @@ func TestThePublicDoorHasNoMetricsAndNoProfiles(t *testing.T) {
 			}
 		}
 	}
-	// Nor is it among the routes, or in the server that every Go program has.
+	// Nor is it among the routes.
 	_ = chi.Walk(b.s.router, func(_, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		if strings.Contains(route, "debug") || strings.Contains(route, "metrics") {
 			t.Errorf("there is a route %s", route)
 		}
 		return nil
 	})
-	if _, pattern := http.DefaultServeMux.Handler(httptest.NewRequest("GET", "/debug/pprof/", nil)); pattern != "" {
-		t.Errorf("net/http/pprof is in the program: %s", pattern)
+	// The engine that replicas share brings net/http/pprof along, which registers itself with the mux of every Go program: that is served
+	// where a server has no handler.
+	if h := b.s.HTTPServer().Handler; h == nil || h == http.Handler(http.DefaultServeMux) {
+		t.Errorf("the program's own mux is served: %T", h)
+	}
+}
+
+// SE-14: what was refused since its body was too large has a word of its own in the log.
+func TestABodyThatIsTooLargeHasItsWordInTheLog(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.MaxBody, o.AccessLog = 100, AccessLogAll }).serve()
+	if resp := b.do("POST", "/v1/runs", `{"workflow":"steps","input":"`+strings.Repeat("x", 200)+`"}`); resp.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Fatal(resp.Status)
+	}
+	if line := b.lineOf("reason=" + limitBody); !strings.Contains(line, "status=413") {
+		t.Error(line)
 	}
 }

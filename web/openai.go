@@ -409,8 +409,9 @@ const silence = 30 * time.Second
 
 // complete waits for the run's end and answers with one completion.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *view, head openai.Head) {
-	f := s.follow(w, StreamJSON)
+	f, r := s.follow(w, r, run, StreamJSON)
 	defer f.over(nil)
+	defer run.hold()()
 	out, begun := s.newOutput(w, r), false
 	tick := time.NewTicker(max(silence, s.o.KeepAlive))
 	defer tick.Stop()

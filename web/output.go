@@ -92,8 +92,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	if v.encode != nil {
 		o.Encoder = v.encode(run)
 	}
-	f := s.follow(w, kindOf(v.format, o.Encoder))
+	f, r := s.follow(w, r, run, kindOf(v.format, o.Encoder))
 	defer f.over(reader)
+	defer run.hold()()
 	select {
 	case <-s.stopping.Done():
 		panic(http.ErrAbortHandler)
@@ -138,7 +139,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 // left ends a stream whose client has gone away or must go: without a clean end.
 func (s *Server) left(run *run, v *view, cause error) {
 	s.giveUp(run, v)
-	s.log.Debug("stream broken off", "run", run.id, "cause", cause)
+	s.log.DebugContext(run.context(), "stream broken off", "run", run.id, "cause", cause)
 	panic(http.ErrAbortHandler)
 }
 
@@ -149,7 +150,8 @@ func (s *Server) giveUp(run *run, v *view) {
 	}
 	select {
 	case <-s.stopping.Done():
+	case <-run.gone():
 	default:
-		cancelRun(run, errLeft)
+		s.leaveRun(run)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -135,6 +136,7 @@ type health struct {
 
 	Channels   map[string]string `json:"channels,omitempty"`   // that do not work, and why
 	Overloaded []string          `json:"overloaded,omitempty"` // what there is too much of
+	Engine     string            `json:"engine,omitempty"`     // "away"
 }
 
 // getHealth says that the process lives.
@@ -147,6 +149,8 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) {
 //
 // Neither does overload: what watches the server would send nobody to it any more, those neither who come back to their runs, and all
 // who are new to the other servers, which have as much to do and would be next. Whoever is refused here is told when to come back.
+//
+// That the engine is away does: another server may reach it, and those who come back to their runs are served better there.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	if s.runs.isDraining() {
 		w.Header().Set("Retry-After", "5")
@@ -157,7 +161,12 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	if s.o.Channels != nil {
 		h.Channels = s.o.Channels.Broken()
 	}
-	s.sendJSON(w, r, http.StatusOK, h)
+	status := http.StatusOK
+	if s.engineAway() {
+		h.Status, h.Engine, status = "away", "away", http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", itoa(int(engineRetry/time.Second)))
+	}
+	s.sendJSON(w, r, status, h)
 }
 
 // contractTag changes with the contract.

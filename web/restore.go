@@ -18,6 +18,7 @@ func (rs *runs) restore(now time.Time) error {
 	if err != nil {
 		return err
 	}
+	rs.disk.settler.start(rs.log)
 	files, err := rs.disk.list()
 	if err != nil {
 		return err
@@ -31,7 +32,10 @@ func (rs *runs) restore(now time.Time) error {
 		// The file's age by the wall clock, which may have been set meanwhile: never less than nothing.
 		age := max(0, now.Sub(info.ModTime()))
 		expires := now.Add(rs.retention(k) - age)
-		owner, _ := rs.disk.owner(id) // what cannot be read is nobody's in particular, and found to be so when it is asked for
+		owner, err := rs.disk.owner(id)
+		if err != nil {
+			owner = subjects[id].Owner // as its key says; without one it is nobody's in particular. It is found out when it is asked for.
+		}
 		if !now.Before(expires) {
 			if err := rs.disk.remove(id); err != nil {
 				return err
@@ -62,12 +66,7 @@ func (rs *runs) restore(now time.Time) error {
 
 // restoreRunning finds the runs that the server before was in the middle of, in its journal.
 func (rs *runs) restoreRunning(now time.Time, files map[string]fs.FileInfo) error {
-	folder, err := openJournalFolder(rs.disk.root)
-	if err != nil {
-		return err
-	}
-	rs.journal = newJournal(folder, rs.log)
-	list, old, err := rs.journal.read(rs.o.MaxLog)
+	list, err := rs.openJournal()
 	if err != nil {
 		return err
 	}
@@ -75,9 +74,12 @@ func (rs *runs) restoreRunning(now time.Time, files map[string]fs.FileInfo) erro
 		if _, ok := files[p.Run]; ok {
 			// It had ended, and was written; where the end of the machine has taken that back, it is written again.
 			if _, gone := rs.expired.owner(p.Run); gone {
+				p.entry.Drop()
 				continue
 			}
-			if _, err := rs.disk.load(p.Run, rs.o.MaxLog); err == nil {
+			if r, err := rs.disk.load(p.Run, rs.o.MaxLog); err == nil {
+				r.entry = p.entry
+				rs.settle(r, 1)
 				continue
 			}
 		}
@@ -88,13 +90,27 @@ func (rs *runs) restoreRunning(now time.Time, files map[string]fs.FileInfo) erro
 		}
 		rs.put(r)
 	}
-	rs.journal.start(old)
+	rs.disk.settler.pass() // what was put above stays in the log until it is safe
 	return nil
 }
 
 // resume is what becomes of a run that a journal has: it has ended, and is returned; nil is one that is to be run again.
 func (rs *runs) resume(p *replayed, now time.Time) *run {
-	over := p.replay.Ended()
+	over := isOver(p.tube)
+	message := rs.again(p, now)
+	if message == "" {
+		return nil
+	}
+	r := p.run(message)
+	if !over {
+		rs.log.WarnContext(r.context(), "a run was cut off by the end of the server", "run", r.id, "events", r.tube.Len()%epoch)
+	}
+	return r
+}
+
+// again says why a run is not run again that was cut off, as its clients are told; "" where it is.
+func (rs *runs) again(p *replayed, now time.Time) string {
+	over := isOver(p.tube)
 	message := cutMessage
 	if p.Again != nil && (!over || p.status() == statusInterrupted) {
 		if !over {
@@ -106,14 +122,10 @@ func (rs *runs) resume(p *replayed, now time.Time) *run {
 		case now.Sub(p.Began) >= rs.o.KeyRetention:
 			message += "; it is too old to be run again"
 		default:
-			return nil
+			return ""
 		}
 	}
-	r := p.run(message)
-	if !over {
-		rs.log.Warn("a run was cut off by the end of the server", "run", r.id, "events", r.tube.Len()%epoch)
-	}
-	return r
+	return message
 }
 
 // put keeps an ended run: on disk, or else in memory.
@@ -187,4 +199,26 @@ func (rs *runs) surplusLocked() (ids []string) {
 		n++
 	}
 	return ids[:n]
+}
+
+// maxSettles is how often a run's file is written anew that cannot be made durable.
+const maxSettles = 3
+
+// settle has a run's file made durable, and drops it from the journal then.
+func (rs *runs) settle(r *run, attempt int) {
+	rs.disk.settler.add(settling{r.id, func(err error) {
+		if err == nil {
+			r.unkeep()
+			return
+		}
+		// As another file, since of this one nobody knows what the disk has.
+		if attempt < maxSettles {
+			if _, err = rs.disk.save(r); err == nil {
+				rs.settle(r, attempt+1)
+				return
+			}
+		}
+		rs.log.ErrorContext(r.context(), "an ended run cannot be made durable; a power failure may take it", "run", r.id, "code", codeNotDurable, "error", err)
+		r.unkeep()
+	}})
 }

@@ -100,7 +100,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			cause := recover()
 			if cause != nil && cause != http.ErrAbortHandler {
 				id := newRunID()
-				s.log.Error("a handler panicked", "id", id, "path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
+				s.log.ErrorContext(r.Context(), "a handler panicked", "id", id, "path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
 				if rec.status == 0 {
 					p := newProblem(codeInternal, "something went wrong here; the server's log says more under this id")
 					p.ID = id
@@ -142,25 +142,31 @@ func unsafe(r *http.Request) *http.Request {
 }
 
 // send answers with a document. Large ones go out in pieces, each with its own time.
-func (s *Server) send(w http.ResponseWriter, r *http.Request, status int, media string, body []byte) {
+func (s *Server) send(w http.ResponseWriter, r *http.Request, status int, media string, body ...[]byte) {
 	const piece = 256 << 10
 	h := w.Header()
 	h.Set("Content-Type", media)
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "no-store")
 	}
-	h.Set("Content-Length", itoa(len(body)))
+	length := 0
+	for _, part := range body {
+		length += len(part)
+	}
+	h.Set("Content-Length", itoa(length))
 	w.WriteHeader(status)
 	if r.Method == http.MethodHead {
 		return
 	}
 	out := s.newOutput(w, r)
-	for len(body) > 0 {
-		n, err := out.Write(body[:min(piece, len(body))])
-		if err != nil {
-			panic(http.ErrAbortHandler)
+	for _, part := range body {
+		for len(part) > 0 {
+			n, err := out.Write(part[:min(piece, len(part))])
+			if err != nil {
+				panic(http.ErrAbortHandler)
+			}
+			part = part[n:]
 		}
-		body = body[n:]
 	}
 }
 

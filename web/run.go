@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -61,8 +63,12 @@ type run struct {
 	caller   string      // whom it is counted for; "" is nobody
 	release  func()      // stops counting it; nil where it is not counted
 
-	entry *entry // in the journal; nil where there is none
-	again *again // nil for a run that is not run again after a restart
+	entry runlog.Entry // in the log of runs; nil where there is none
+	place *placed      // where replicas share runs; nil for a server that is alone
+	again *again       // nil for a run that is not run again after a restart
+
+	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts
+	sent    sent             // its document, once it has ended and while somebody is sent it
 
 	span   trace.Span         // while it runs; nil where nobody traces
 	traced *trace.SpanContext // of span, also afterwards
@@ -120,7 +126,20 @@ func (r *run) state() (o outcome, document, reserved []byte) {
 	select {
 	case <-r.done:
 	default:
+		if r.followed() {
+			return r.goingOn()
+		}
 		if m := r.manager.Load(); m != nil {
+			if r.tube.Held() { // what is not stored may not be seen, nor an end of which not all is
+				over := r.ended()
+				document, reserved = r.tube.Snapshot(false)
+				o = outcomeOf(m.Outcome())
+				if !over {
+					o.Status, o.Reason = statusRunning, ""
+				}
+				o.Truncated = o.Truncated || r.cut.Load()
+				return o, document, reserved
+			}
 			res := m.Peek(false)
 			o = outcomeOf(res)
 			o.Truncated = o.Truncated || r.cut.Load()
@@ -128,8 +147,50 @@ func (r *run) state() (o outcome, document, reserved []byte) {
 		}
 		<-r.done // it has ended since
 	}
-	document, reserved = r.tube.Snapshot(false)
+	document, reserved = r.text()
 	return r.outcome, document, reserved
+}
+
+// sent is the document of a run that has ended, as text. All who are sent it at the same time share it: it may be large, and they may be
+// many.
+type sent struct {
+	mu                 sync.Mutex // held while it is made
+	users              int
+	made               bool
+	document, reserved []byte
+}
+
+// hold says that somebody follows the run, until release is called: what is made for one of them is kept for the others, and the memory that
+// it takes counts.
+func (r *run) hold() (release func()) {
+	r.account.Retain()
+	r.sent.mu.Lock()
+	r.sent.users++
+	r.sent.mu.Unlock()
+	return func() {
+		s := &r.sent
+		s.mu.Lock()
+		if s.users--; s.users == 0 {
+			s.made, s.document, s.reserved = false, nil, nil
+		}
+		s.mu.Unlock()
+		r.account.Release()
+	}
+}
+
+// text returns the document of the run, which has ended.
+func (r *run) text() (document, reserved []byte) {
+	s := &r.sent
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.made {
+		return s.document, s.reserved
+	}
+	document, reserved = r.tube.Snapshot(false)
+	if s.users > 0 {
+		s.made, s.document, s.reserved = true, document, reserved
+	}
+	return document, reserved
 }
 
 func outcomeOf(res ling.Result) outcome {
@@ -139,66 +200,65 @@ func outcomeOf(res ling.Result) outcome {
 	}
 }
 
-// appendDocument appends the aggregated document of the run: {"run","session"?,"status","reason"?,"result","usage","models","errors"},
-// with repairs and truncated where there are any, and what stands beside the document where asked for. The result's text goes in
-// as it is: encoding it again would take time and change how its numbers and strings are written.
-func (r *run) appendDocument(dst []byte, reserved bool) []byte {
+// document is the aggregated document of the run: {"run","session"?,"status","reason"?,"result","usage","models","errors"}, with repairs
+// and truncated where there are any, and what stands beside the document where asked for. The result's text goes in as it is: encoding
+// it again would take time and change how its numbers and strings are written. It comes in parts, since a copy would take memory.
+func (r *run) document(reserved bool) [][]byte {
 	o, document, beside := r.state()
-	return o.appendDocument(dst, r.id, document, beside, reserved)
+	return o.document(r.id, document, beside, reserved)
 }
 
-func (o outcome) appendDocument(dst []byte, id string, document, beside []byte, reserved bool) []byte {
-	dst = append(dst, `{"run":"`...)
-	dst = append(dst, id...)
-	dst = append(dst, '"')
-	member := func(name string, value any) {
-		text, err := json.Marshal(value)
-		if err != nil { // cannot be: strings, numbers and maps of them
-			panic(err)
-		}
-		dst = append(dst, `,"`...)
-		dst = append(dst, name...)
-		dst = append(dst, `":`...)
-		dst = append(dst, text...)
-	}
+func (o outcome) document(id string, document, beside []byte, reserved bool) [][]byte {
+	head := append([]byte(`{"run":"`), id...)
+	head = append(head, '"')
 	if o.Session != "" {
-		member("session", o.Session)
+		head = appendMember(head, "session", o.Session)
 	}
-	member("status", o.Status)
+	head = appendMember(head, "status", o.Status)
 	if o.Reason != "" {
-		member("reason", o.Reason)
+		head = appendMember(head, "reason", o.Reason)
 	}
+	head = append(head, `,"result":`...)
 	if len(document) == 0 {
 		document = []byte("{}")
 	}
-	dst = append(dst, `,"result":`...)
-	dst = append(dst, document...)
+	parts := [][]byte{head, document}
 	if reserved {
 		if len(beside) == 0 {
 			beside = []byte("{}")
 		}
-		dst = append(dst, `,"reserved":`...)
-		dst = append(dst, beside...)
+		parts = append(parts, []byte(`,"reserved":`), beside)
 	}
 	if o.Usage == nil {
 		o.Usage = map[string]adapter.Usage{}
 	}
-	member("usage", o.Usage)
+	tail := appendMember(nil, "usage", o.Usage)
 	if o.Models == nil {
 		o.Models = map[string][]string{}
 	}
-	member("models", o.Models)
+	tail = appendMember(tail, "models", o.Models)
 	if len(o.Repairs) > 0 {
-		member("repairs", o.Repairs)
+		tail = appendMember(tail, "repairs", o.Repairs)
 	}
 	if o.Truncated {
-		member("truncated", true)
+		tail = appendMember(tail, "truncated", true)
 	}
 	if o.Errors == nil {
 		o.Errors = []ling.ErrorData{}
 	}
-	member("errors", o.Errors)
-	return append(dst, "}\n"...)
+	tail = appendMember(tail, "errors", o.Errors)
+	return append(parts, append(tail, "}\n"...))
+}
+
+func appendMember(dst []byte, name string, value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil { // cannot be: strings, numbers and maps of them
+		panic(err)
+	}
+	dst = append(dst, `,"`...)
+	dst = append(dst, name...)
+	dst = append(dst, `":`...)
+	return append(dst, text...)
 }
 
 // empty says whether a document holds nothing.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
-	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/ling"
+	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -30,13 +30,18 @@ type runs struct {
 	log  *slog.Logger
 	disk *disk // nil keeps nothing
 
-	journal *journal    // of those that go on; nil without a disk
+	journal runlog.Log  // of those that go on; nil without a disk
 	cutOff  []*replayed // that are to be run again; until the server has started
 
 	ctx    context.Context // of all runs
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // one for each running run that is no turn
 	turns  gate           // one for each turn
+
+	moving  sync.WaitGroup // of what is done with what replicas share
+	leaving chan struct{}  // closed when nothing more is waited for
+
+	leaveOnce sync.Once
 
 	trimming sync.Mutex // one goroutine at a time moves ended runs out of memory
 
@@ -70,12 +75,19 @@ var errClosing = fmt.Errorf("the server is shutting down: %w", ling.ErrInterrupt
 
 func newRuns(o *Options, d *disk) *runs {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	return &runs{
-		o: o, log: o.Log, disk: d, ctx: ctx, cancel: cancel,
+	rs := &runs{
+		o: o, log: o.Log, disk: d, ctx: ctx, cancel: cancel, leaving: make(chan struct{}),
 		inMemory: map[string]*run{}, inSession: map[string]*run{}, onDisk: map[string]stored{}, loading: map[string]chan struct{}{},
 		keys: newKeys(o.KeyRetention), quiet: make(chan struct{}),
 	}
+	if o.Shared != nil {
+		rs.journal = o.Shared.Runs
+	}
+	return rs
 }
+
+// elsewhere says whether what leaves memory can be read back.
+func (rs *runs) elsewhere() bool { return rs.disk != nil || rs.o.Shared != nil }
 
 // spec is a run that has been checked and can be started.
 type spec struct {
@@ -98,6 +110,7 @@ type spec struct {
 	trace    trace.SpanContext // of whoever asks; zero for none
 	span     trace.Span        // of the run; nil until it is started, or where nobody traces
 	again    *again            // how it is run again after a restart; nil for one that is not
+	account  *adapter.Account  // that pays for its memory; nil until it is started, or where nobody counts
 }
 
 // of is what the run is named after: of an agent's, the workflow only stands for it.
@@ -116,6 +129,9 @@ func newRunID() string { return strings.ToLower(rand.Text()) }
 
 // errGone says that a run was known once.
 var errGone = errors.New("web: the run has expired")
+
+// errDamaged says that what is kept of a run cannot be read.
+var errDamaged = errors.New("web: the record of the run is damaged")
 
 // errUnknown says that a run is not known.
 var errUnknown = errors.New("web: unknown run")
@@ -137,19 +153,24 @@ func (rs *runs) attachLocked(owner, key string, hash [16]byte) (string, *problem
 		return "", nil
 	}
 	if e.hash != hash {
-		p := newProblem(codeInvalid, "the Idempotency-Key was used for another request")
-		p.Status = 422
-		p.Errors = []misfit{{Header: "Idempotency-Key", Detail: "was used for another request"}}
-		return "", p
+		return "", otherRequest()
 	}
 	return e.id(), nil
+}
+
+// otherRequest is the problem of a key that was used before, for something else.
+func otherRequest() *problem {
+	p := newProblem(codeInvalid, "the Idempotency-Key was used for another request")
+	p.Status = 422
+	p.Errors = []misfit{{Header: "Idempotency-Key", Detail: "was used for another request"}}
+	return p
 }
 
 // start starts a run, or finds the one that was started with the same key; then its id is returned alone.
 func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if sp.key != "" && !sp.follows { // whose key has led to the other run until now
+	if sp.key != "" && !sp.follows && rs.o.Shared == nil { // whose key has led to the other run until now
 		// Looked up and set under one lock, so that requests that come together start one run.
 		if id, p := rs.attachLocked(sp.owner, sp.key, sp.hash); id != "" || p != nil {
 			return nil, id, p
@@ -183,13 +204,20 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	m := rs.manager(rs.within(&sp), &sp, r.observer.First)
 	r.span, r.traced = sp.span, contextOf(sp.span)
 	r.tube = m.Tube()
+	r.account = sp.account
+	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
 	r.manager.Store(m)
 	for _, f := range sp.filters {
 		r.tube.AddFilter(f)
 	}
 	sp.again.reset(r.tube)
-	rs.keepKeyLocked(sp, r.id)
-	rs.journal.add(r)
+	if rs.o.Shared != nil {
+		r.place = newPlaced(nil)
+	}
+	if rs.o.Shared == nil || sp.follows {
+		rs.keepKeyLocked(sp, r.id)
+	}
+	rs.keepGoing(r)
 	rs.inMemory[r.id] = r
 	if lane := r.lane(); lane != "" {
 		rs.inSession[lane] = r
@@ -198,7 +226,11 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 	// As a task, so that an error or a panic of the workflow itself is the run's.
 	if err := m.Go(func(ctx context.Context) error {
 		if sp.again != nil {
-			rs.journal.flush() // an attempt that makes the server crash must be known
+			if err := sp.again.place.wait(ctx); err != nil {
+				return err
+			}
+			r.reopen()
+			rs.flush(ctx) // an attempt that makes the server crash must be known
 		}
 		return sp.workflow.Run(ctx, m, sp.input)
 	}); err != nil {
@@ -218,7 +250,7 @@ func (rs *runs) manager(ctx context.Context, sp *spec, first func()) *ling.Manag
 	m := ling.New(ctx, sp.config, &ling.Options{
 		Run: sp.id, Models: rs.o.Models, Log: rs.log, MaxBots: rs.o.MaxBots, MaxTasks: rs.o.MaxTasks,
 		MaxResult: rs.o.MaxResult, MaxLog: rs.o.MaxLog, Workflow: of.Workflow, Agent: of.Agent, Model: sp.model, Session: sp.session,
-		First: first, From: sp.again.first(),
+		First: first, From: sp.again.first(), Held: rs.journal != nil && rs.journal.Holds(),
 	})
 	if sp.params != nil {
 		m.SetCustomParams(sp.params)
@@ -231,6 +263,12 @@ func (rs *runs) manager(ctx context.Context, sp *spec, first func()) *ling.Manag
 
 // keepKey notes which run a request with a key has led to, where that was there before.
 func (rs *runs) keepKey(sp spec, run string) {
+	if rs.o.Shared != nil {
+		if sp.key != "" {
+			rs.moveKeyNow(sp, run)
+		}
+		return
+	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.keepKeyLocked(sp, run)
@@ -238,6 +276,10 @@ func (rs *runs) keepKey(sp spec, run string) {
 
 func (rs *runs) keepKeyLocked(sp spec, run string) {
 	if sp.key == "" {
+		return
+	}
+	if rs.o.Shared != nil {
+		rs.moveKey(sp, run)
 		return
 	}
 	e := rs.keys.put(sp.owner, sp.key, sp.hash, run)
@@ -251,15 +293,21 @@ func (rs *runs) keepKeyLocked(sp spec, run string) {
 
 // supervise waits for a run's end, on a stack that is kept small: there is one for each run.
 func (rs *runs) supervise(r *run, m *ling.Manager) {
+	if r.again != nil {
+		if r.again.place.wait(m.Context()) == nil { // its time begins when it does
+			defer r.again.place.leave()
+		}
+	}
 	late := time.AfterFunc(rs.o.RunTimeout, func() { m.Stop(fmt.Errorf("the run took longer than %s", rs.o.RunTimeout)) })
 	err := m.Close()
 	late.Stop()
+	rs.awaitStored(r)
 	rs.ended(r, m, err)
 }
 
 // ended keeps what is kept of a run. closeErr is what it has failed of.
 func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
-	o := outcomeOf(m.Peek(false))
+	o := outcomeOf(m.Outcome())
 	o.Truncated = o.Truncated || r.cut.Load()
 	r.outcome = o
 	close(r.done)
@@ -285,19 +333,40 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	r.observer.End(o.Status, code)
 	rs.release(r)
 
-	if !r.keyed || rs.disk == nil || r.comesAgain() || !rs.save(r) { // saved at once where there is a key, whose promise holds across a crash
-		rs.journal.ended(r)
+	away := r.isGone() || rs.o.Shared != nil && r.comesAgain() // its end is not here
+	if !away {
+		r.keepEnd()
+	}
+	if r.keyed && rs.disk != nil && !r.comesAgain() { // saved at once where there is a key, whose promise holds across a crash
+		rs.save(r)
+		rs.disk.settler.keepUp()
 	}
 	now := time.Now()
 	rs.mu.Lock()
 	rs.running--
-	r.expires = now.Add(rs.retention(r.keyed))
-	rs.keepLocked(r, now)
+	if away {
+		rs.leaveLocked(r)
+	} else {
+		r.expires, r.saved = now.Add(rs.retention(r.keyed)), r.saved || rs.o.Shared != nil
+		rs.keepLocked(r, now)
+	}
 	if rs.draining && rs.running == 0 {
 		close(rs.quiet)
 	}
 	rs.mu.Unlock()
 	rs.trim(now)
+}
+
+// leaveLocked forgets a run that goes on elsewhere.
+func (rs *runs) leaveLocked(r *run) {
+	r.place.leave()
+	if rs.inMemory[r.id] == r {
+		delete(rs.inMemory, r.id)
+	}
+	if lane := r.lane(); lane != "" && rs.inSession[lane] == r {
+		delete(rs.inSession, lane)
+	}
+	r.account.Release()
 }
 
 // retention is how long an ended run can be attached to.
@@ -314,6 +383,7 @@ func (rs *runs) keepLocked(r *run, now time.Time) {
 	r.size = int64(r.tube.Bytes()) + sizeOfRun
 	rs.kept = append(rs.kept, r)
 	rs.keptBytes += r.size
+	r.account.Settle(r.size, 2*r.size) // the document, as it is sent
 }
 
 // sizeOfRun is what an ended run takes beside its log, about.
@@ -333,19 +403,31 @@ func cancelRun(r *run, cause error) bool {
 func (rs *runs) isKeptLocked(r *run) bool { return !r.touched.IsZero() }
 
 // get finds a run by its id for somebody, reading it back where it has left memory. A run that is not theirs to see is one that there
-// is not, and is found to be so as soon. Errors: errUnknown, errGone, those of the disk.
+// is not, and is found to be so as soon. Errors: errUnknown, errGone, errDamaged, the cause of ctx, and an *[adapter.Error] where there is no memory
+// to read it back.
 func (rs *runs) get(ctx context.Context, who access.Principal, id string) (*run, error) {
 	if !wellFormed(id) {
 		return nil, errUnknown
 	}
 	for {
 		rs.mu.Lock()
-		if r := rs.inMemory[id]; r != nil {
+		if r := rs.inMemory[id]; r != nil && !r.isGone() {
+			if r.followed() {
+				r.place.asked.Store(time.Now().UnixNano())
+			}
 			rs.mu.Unlock()
 			if !who.Sees(r.owner) {
 				return nil, errUnknown
 			}
 			return r, nil
+		}
+		if rs.o.Shared != nil {
+			rs.mu.Unlock()
+			r, err := rs.getElsewhere(ctx, who, id)
+			if r != nil || err != nil {
+				return r, err
+			}
+			continue
 		}
 		st, ok := rs.onDisk[id]
 		if ok && !who.Sees(st.owner) {
@@ -373,29 +455,40 @@ func (rs *runs) get(ctx context.Context, who access.Principal, id string) (*run,
 		rs.loading[id] = over
 		rs.mu.Unlock()
 
-		r, err := rs.disk.load(id, rs.o.MaxLog)
+		account := rs.o.Ledger.Open()
+		full := account.Reserve(ctx, st.size)
+		var r *run
+		var err error
+		if full == nil {
+			r, err = rs.disk.load(id, rs.o.MaxLog)
+		}
 		now := time.Now()
 		rs.mu.Lock()
 		delete(rs.loading, id)
 		close(over)
+		if full != nil {
+			rs.mu.Unlock()
+			account.Release()
+			return nil, full
+		}
 		if err == nil {
-			r.expires, r.saved = st.expires, true
+			r.expires, r.saved, r.account = st.expires, true, account
 			rs.inMemory[id] = r
 			rs.keepLocked(r, now)
 		}
 		rs.mu.Unlock()
 		if err != nil {
-			rs.log.Error("an ended run cannot be read back", "run", id, "error", err)
-			return nil, errGone
+			account.Release()
+			rs.log.ErrorContext(ctx, "an ended run cannot be read back", "run", id, "error", err)
+			return nil, errDamaged
 		}
 		rs.trim(now)
 		return r, nil
 	}
 }
 
-// latest finds the run that was started last in a session of somebody: nil where none is in memory.
-func (rs *runs) latest(owner, session string) *run {
-	lane := webchannel.SessionKey(owner, session)
+// inLane finds the run that was started last in a session, by its lane: nil where none is in memory.
+func (rs *runs) inLane(lane string) *run {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return rs.inSession[lane]
@@ -405,7 +498,7 @@ func (rs *runs) latest(owner, session string) *run {
 func (rs *runs) save(r *run) bool {
 	size, err := rs.disk.save(r)
 	if err != nil {
-		rs.log.Error("an ended run cannot be written", "run", r.id, "error", err)
+		rs.log.ErrorContext(r.context(), "an ended run cannot be written", "run", r.id, "error", err)
 		return false
 	}
 	rs.mu.Lock()
@@ -416,7 +509,7 @@ func (rs *runs) save(r *run) bool {
 	}
 	rs.onDisk[r.id] = stored{owner: r.owner, expires: expires, size: size}
 	rs.mu.Unlock()
-	rs.journal.drop(r)
+	rs.settle(r, 1)
 	return true
 }
 
@@ -430,8 +523,8 @@ func (rs *runs) trim(now time.Time) {
 	for {
 		rs.mu.Lock()
 		// Without a disk the last run to end is kept however large it is: somebody may be about to come back to it.
-		full := rs.keptBytes > rs.o.MemoryOfEnded && (rs.disk != nil || len(rs.kept) > 1)
-		if len(rs.kept) == 0 || !full && (rs.disk == nil || now.Sub(rs.kept[0].touched) < keepInMemory) {
+		full := rs.keptBytes > rs.o.MemoryOfEnded && (rs.elsewhere() || len(rs.kept) > 1)
+		if len(rs.kept) == 0 || !full && (!rs.elsewhere() || now.Sub(rs.kept[0].touched) < keepInMemory) {
 			rs.mu.Unlock()
 			return
 		}
@@ -439,6 +532,9 @@ func (rs *runs) trim(now time.Time) {
 		saved := r.saved
 		rs.mu.Unlock()
 		if !saved && rs.disk != nil && !r.comesAgain() {
+			if rs.disk.settler.behind() {
+				return // it harms less in memory
+			}
 			saved = rs.save(r)
 		}
 		rs.mu.Lock()
@@ -460,11 +556,12 @@ func (rs *runs) dropLocked(r *run) {
 		rs.kept[len(rs.kept)-1] = nil
 		rs.kept = rs.kept[:len(rs.kept)-1]
 		rs.keptBytes -= r.size
-		if !r.comesAgain() {
-			rs.journal.drop(r)
+		if !r.comesAgain() && !r.saved { // else when its file is safe
+			r.unkeep()
 		}
 		rs.freed += r.size
 		delete(rs.inMemory, r.id)
+		r.account.Release()
 		if lane := r.lane(); lane != "" && rs.inSession[lane] == r {
 			delete(rs.inSession, lane)
 		}
@@ -506,7 +603,7 @@ func (rs *runs) sweep(now time.Time) (idle bool) {
 		rs.freed = 0
 	}
 	if rs.disk != nil && compact {
-		if err := rs.disk.rewriteKeys(rs.keys); err != nil {
+		if err := rs.disk.shortenKeys(rs.keys); err != nil {
 			rs.log.Error("idempotency keys cannot be written", "error", err)
 		}
 	}
@@ -558,6 +655,7 @@ func (rs *runs) interrupt() (count int) {
 		}
 	}
 	rs.mu.Unlock()
+	rs.leaveOnce.Do(func() { close(rs.leaving) })
 	rs.wg.Wait()
 	rs.turns.wait(nil)
 	rs.cancel(errClosing)
@@ -580,6 +678,7 @@ func (rs *runs) saveAll() {
 	for _, r := range list {
 		rs.save(r)
 	}
+	rs.disk.settler.pass()
 }
 
 // expired remembers ids that were known once, and to whom, as many as it can; the oldest make room.

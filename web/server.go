@@ -8,6 +8,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -64,8 +65,12 @@ type Options struct {
 	InlineWorkflows bool          // a request may carry a workflow
 	Version         string
 
+	Engine Engine  // that is shared with other servers; nil is none
+	Shared *Shared // with replicas of the server; nil for one that is alone. Then Data keeps no runs and no keys.
+
 	Limits  Limits
-	MaxDisk int64 // bytes that ended runs may take in Data, 4 GiB
+	Ledger  *adapter.Ledger // that runs pay for their memory, and turns beside them; nil is one for Limits.Memory
+	MaxDisk int64           // bytes that ended runs may take in Data, 4 GiB
 
 	Access  Access         // who may ask, and how much; zero lets everybody in
 	Proxies access.Proxies // are believed when they say whom they speak for
@@ -102,6 +107,9 @@ func (o Options) withDefaults() Options {
 	o.MemoryOfEnded = cmp.Or(o.MemoryOfEnded, 8<<20)
 	o.MaxDisk = cmp.Or(o.MaxDisk, 4<<30)
 	o.Limits = o.Limits.withDefaults(o.MaxBody)
+	if o.Ledger == nil {
+		o.Ledger = adapter.NewLedger(o.Limits.Memory)
+	}
 	o.Version = cmp.Or(o.Version, "dev")
 	if o.Observer == nil {
 		o.Observer = unobserved{}
@@ -129,10 +137,14 @@ type Server struct {
 	stopping context.Context // ends when streams must be broken off
 	stop     context.CancelFunc
 	streams  gate // requests that follow a run
+	granted  granted
 
 	ctx    context.Context // of the sweeper
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+
+	slots   chan struct{} // of runs that were taken over from other replicas; one element for each that goes on
+	unserve func()        // answers other replicas no more; nil for a server that is alone
 
 	closeOnce sync.Once
 	closeErr  error
@@ -160,7 +172,7 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	// Last of what can fail, since nobody would close it.
-	if o.Data != "" {
+	if o.Data != "" && o.Shared == nil {
 		d, err := openDisk(o.Data)
 		if err != nil {
 			return nil, err
@@ -169,9 +181,10 @@ func New(o Options) (*Server, error) {
 	}
 	s.runs = newRuns(&s.o, s.disk)
 	s.shed = newShed(o.Limits, o.Log, o.Data)
+	s.shed.ledger, s.shed.memory.changed = o.Ledger, s.tight
 	if s.disk != nil {
 		if err := s.runs.restore(time.Now()); err != nil {
-			s.disk.close()
+			err = errors.Join(err, s.runs.closeJournal(), s.disk.close())
 			return nil, fmt.Errorf("data folder %s: %w", o.Data, err)
 		}
 	}
@@ -179,10 +192,22 @@ func New(o Options) (*Server, error) {
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.wg.Go(s.sweep)
+	if !o.Access.Door.Open() {
+		s.wg.Go(s.watchGrants)
+	}
 	if s.shed.watches() {
 		s.wg.Go(func() { s.shed.watch(s.ctx) })
 	}
 	s.startAgain()
+	if o.Shared != nil {
+		s.slots = make(chan struct{}, min(againAtOnce, max(1, o.MaxRuns)))
+		unserve, err := o.Shared.Control.Serve(s.serve)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.unserve = unserve
+		s.wg.Go(s.watchReplicas)
+	}
 	return s, nil
 }
 
@@ -203,6 +228,14 @@ func (s *Server) sweep() {
 	}
 }
 
+// tight holds back what takes memory while there is too little of it: large answers, and turns that wait in their lanes.
+func (s *Server) tight(is bool) {
+	s.o.Ledger.Tight(is)
+	if s.o.Turns != nil {
+		s.o.Turns.Hold(is)
+	}
+}
+
 // Handler returns the routes.
 func (s *Server) Handler() http.Handler { return s.handler }
 
@@ -213,17 +246,24 @@ func (s *Server) Drain(ctx context.Context) error {
 	began := time.Now()
 	s.draining.Store(true)
 	quiet := s.runs.drain()
-	s.log.Info("draining")
+	s.log.InfoContext(ctx, "draining")
+	s.runs.dropFollowed()
 	select {
 	case <-quiet:
+		s.runs.dropFollowed()
 		// Those who read the last events get the time to do so.
 		s.streams.wait(ctx.Done())
 	case <-ctx.Done():
 	}
 	s.breakStreams()
+	if s.o.Shared != nil {
+		if n := s.handOver(); n > 0 {
+			s.log.InfoContext(ctx, "runs go on at other replicas", "runs", n)
+		}
+	}
 	count := s.runs.interrupt()
 	s.runs.saveAll()
-	s.log.Info("runs drained", "interrupted", count, "took", time.Since(began))
+	s.log.InfoContext(ctx, "runs drained", "interrupted", count, "took", time.Since(began))
 	return nil
 }
 
@@ -248,11 +288,15 @@ func (s *Server) Close() error {
 		s.breakStreams()
 		s.runs.interrupt()
 		s.runs.saveAll()
-		s.runs.journal.close()
+		s.closeErr = s.runs.closeJournal()
 		s.cancel()
+		if s.unserve != nil {
+			s.unserve()
+		}
 		s.wg.Wait()
+		s.runs.moving.Wait()
 		if s.disk != nil {
-			s.closeErr = s.disk.close()
+			s.closeErr = errors.Join(s.closeErr, s.disk.close())
 		}
 	})
 	return s.closeErr

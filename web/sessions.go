@@ -108,6 +108,9 @@ func noSession(p access.Principal, id string) string {
 	return ""
 }
 
+// tapesRetry is when to come back to a store that is away: mostly it is being started.
+const tapesRetry = 5 * time.Second
+
 // tapeProblem is the answer to an error of the store. A client that went away gets none.
 func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 	switch {
@@ -122,9 +125,14 @@ func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 	case errors.Is(err, tape.ErrTooLarge):
 		return newProblem(codeTooLarge, "what the session's tape would have to hold is too large")
 	}
+	if coded, ok := errors.AsType[turn.Coded](err); ok && coded.ErrorCode() == codeOverloaded { // a database that is away; the store's log says why
+		p := newProblem(codeOverloaded, "the sessions cannot be reached at the moment; try again later")
+		p.retryAfter = tapesRetry
+		return p
+	}
 	p := newProblem(codeInternal, "the session's tape cannot be used; the server's log says more under this id")
 	p.ID = newRunID()
-	s.log.Error("a tape cannot be used", "id", p.ID, "error", err)
+	s.log.ErrorContext(ctx, "a tape cannot be used", "id", p.ID, "error", err)
 	return p
 }
 
@@ -426,7 +434,7 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.T
 		s.tapeProblem(r.Context(), err).write(w)
 		return
 	}
-	s.log.Info("session erased", "tape", t.Name()) // not its id, which may be a name
+	s.log.InfoContext(r.Context(), "session erased", "tape", t.Name()) // not its id, which may be a name
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -434,6 +442,11 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.T
 func (s *Server) whenIdle(ctx context.Context, session string, policy turn.Policy, do func(context.Context) error) (*problem, error) {
 	if s.o.Turns == nil {
 		return nil, do(ctx)
+	}
+	if replica := s.holder(ctx, session); replica != "" && policy == turn.Reject {
+		return s.refused(channel.Result{}, turn.ErrBusy), nil
+	} else if replica != "" && policy == turn.Interrupt {
+		s.stopElsewhere(ctx, replica, session)
 	}
 	var done error
 	err := s.o.Turns.Alone(ctx, session, policy, func(ctx context.Context) error {

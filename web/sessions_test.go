@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -454,5 +456,24 @@ func TestSessionsAreThereWhileTheServerDrains(t *testing.T) {
 	}
 	if got := get[session](b, "/v1/sessions/s"); got.Title != "hello" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// awayStore is a store whose database is away.
+type awayStore struct{ tape.Store }
+
+type errAway struct{ error }
+
+func (errAway) ErrorCode() string { return "overloaded" }
+
+func (awayStore) Info(context.Context, string) (tape.Info, error) {
+	return tape.Info{}, fmt.Errorf("look: %w", errAway{errors.New("the server at 10.1.2.3 is away")})
+}
+
+func TestAStoreThatIsAwayIsNoFaultOfTheServers(t *testing.T) {
+	b := sessionsBench(t, func(s tape.Store) tape.Store { return awayStore{s} }).serve()
+	r := b.whole("GET", "/v1/sessions/s-42", "")
+	if r.Status != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" || !strings.Contains(r.Body, `"code":"overloaded"`) || strings.Contains(r.Body, "10.1.2.3") {
+		t.Errorf("got %+v", r)
 	}
 }

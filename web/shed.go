@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/memlimit"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -88,8 +89,12 @@ const (
 
 // shed knows what the server has too much of.
 type shed struct {
-	o   Limits
-	log *slog.Logger
+	o      Limits
+	log    *slog.Logger
+	ledger *adapter.Ledger // of what runs hold; nil is none
+
+	// Of the goroutine that looks: since when nobody waits for memory who did; zero while nobody does.
+	waited time.Time
 
 	memory pressure
 	disk   pressure
@@ -134,7 +139,8 @@ type pressure struct {
 	name      string
 	high, low int64
 	read      func() (used int64, collections uint64)
-	collect   func() // gives back what can be given back; nil where nothing can
+	collect   func()          // gives back what can be given back; nil where nothing can
+	changed   func(over bool) // is told when it has become too much, and when it is no more; nil is nobody
 	over      atomic.Bool
 
 	// Of the goroutine that looks.
@@ -154,10 +160,10 @@ func (p *pressure) look(log *slog.Logger) {
 	used, collections := p.read()
 	switch over := p.over.Load(); {
 	case !over && used >= p.high:
-		p.over.Store(true)
+		p.turn(true)
 		log.Warn("the server comes to a limit and begins no more of what needs it; what goes on is not touched", "limit", p.name)
 	case over && used < p.low:
-		p.over.Store(false)
+		p.turn(false)
 		log.Info("the server is below the limit again", "limit", p.name)
 	case over && p.collect != nil:
 		if p.still++; collections != p.collections {
@@ -171,6 +177,13 @@ func (p *pressure) look(log *slog.Logger) {
 	p.collections = collections
 }
 
+func (p *pressure) turn(over bool) {
+	p.over.Store(over)
+	if p.changed != nil {
+		p.changed(over)
+	}
+}
+
 // lookEvery is often enough for memory that thousands of new runs would take, and too seldom to cost anything.
 const lookEvery = 250 * time.Millisecond
 
@@ -180,12 +193,30 @@ func (sh *shed) watch(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		sh.memory.look(sh.log)
+		sh.lookAtWaiting(time.Now())
 		sh.disk.look(sh.log)
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+// calmAfter is for how long nobody must have waited for memory until that is told as over: so it is not told with each of them.
+const calmAfter = 10 * time.Second
+
+// lookAtWaiting tells when answers begin to wait for memory, and when they do not any more.
+func (sh *shed) lookAtWaiting(now time.Time) {
+	switch waiting := sh.ledger.Holdings().Waiting; {
+	case waiting > 0:
+		if sh.waited.IsZero() {
+			sh.log.Warn("answers of models wait for memory, until others have ended", "reason", limitMemory, "waiting", waiting)
+		}
+		sh.waited = now
+	case !sh.waited.IsZero() && now.Sub(sh.waited) >= calmAfter:
+		sh.waited = time.Time{}
+		sh.log.Info("no answers wait for memory any more", "reason", limitMemory)
 	}
 }
 
@@ -298,7 +329,7 @@ func returns(r *http.Request) bool {
 // full says why no run can begin now; nil where one can.
 func (s *Server) full() *problem {
 	if s.shed.memory.over.Load() {
-		return littleMemory()
+		return littleMemory(nothingBegins)
 	}
 	if running, _ := s.runs.load(); running >= s.o.MaxRuns {
 		return tooManyRuns(running)
@@ -306,10 +337,10 @@ func (s *Server) full() *problem {
 	return nil
 }
 
-// littleMemory is the refusal of a run that there may be no memory for.
-func littleMemory() *problem {
-	return reached(limitMemory, "the server is close to the memory that it may use and begins no more runs; those that go on are not touched", memoryRetry)
-}
+// littleMemory is the refusal of what there may be no memory for.
+func littleMemory(detail string) *problem { return reached(limitMemory, detail, memoryRetry) }
+
+const nothingBegins = "the server is close to the memory that it may use and begins no more runs; those that go on are not touched"
 
 // room refuses a run whose models would have to read too much, and one that is to be kept where there is no room for it. Whether too
 // many runs go on is known only when it begins: its message may be for one of them.

@@ -32,7 +32,10 @@ func traceOf(r *http.Request) trace.SpanContext {
 // within returns the context of a run that begins: it says what lines of the log belong to, and has the run's span, which it opens
 // unless the run has one already. Without a tracer what the caller's trace is called is still known.
 func (rs *runs) within(sp *spec) context.Context {
-	ctx := trail.With(rs.ctx, trail.Trail{Run: sp.id, Session: sp.lane()})
+	if sp.account == nil {
+		sp.account = rs.o.Ledger.Open()
+	}
+	ctx := sp.account.Within(trail.With(rs.ctx, trail.Trail{Run: sp.id, Session: sp.lane()}))
 	switch {
 	case sp.span != nil:
 		return trace.ContextWithSpan(ctx, sp.span)
@@ -84,8 +87,11 @@ func (r *run) endSpan(code string) {
 	span.End()
 }
 
-// endSpan closes the span of a message that has got no run of its own: it was refused, or the turn of another run has taken it.
+// endSpan closes the span and the account of a message that has got no run of its own: it was refused, or the turn of another run has taken it.
 func (a *agentRun) endSpan(sp *spec) {
+	if a.tells == nil {
+		sp.account.Release()
+	}
 	if sp.span == nil || a.tells != nil {
 		return
 	}

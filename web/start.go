@@ -1,11 +1,13 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/flow"
@@ -82,12 +84,12 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	if st.key != "" {
 		hash = st.hash()
 		// Before anything else is looked at: what was started once does not depend on what could be started now.
-		id, p := s.runs.attach(who(r).Owner(), st.key, hash)
+		id, p := s.attach(r.Context(), who(r).Owner(), st.key, hash)
 		if p != nil {
 			return nil, false, p
 		}
 		if id != "" {
-			run, p := s.find(r, id)
+			run, p := s.findBegun(r, st, id)
 			return run, true, p
 		}
 	}
@@ -97,7 +99,10 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 		return nil, false, p
 	}
 	if s.shed.memory.over.Load() {
-		return nil, false, littleMemory()
+		return nil, false, littleMemory(nothingBegins)
+	}
+	if p := s.noEngine(); p != nil {
+		return nil, false, p
 	}
 	sp, p := s.prepare(asks, &st.ask)
 	if p != nil {
@@ -111,16 +116,43 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	var id string
 	if sp.agent != nil {
 		sp.agent.alone = !st.async && !isStream(st.format)
+	}
+	if s.o.Shared != nil {
+		if sp.id = newRunID(); sp.agent != nil {
+			sp.id = sp.agent.id
+		}
+		if sp.key != "" {
+			if id, p = s.claimKey(r.Context(), &sp); p != nil {
+				return nil, false, p
+			}
+			if id != "" {
+				run, p := s.findBegun(r, st, id)
+				return run, true, p
+			}
+		}
+		if sp.agent != nil {
+			if t, ok := s.startElsewhere(r.Context(), asks, &st.ask, &sp); ok {
+				return s.startedElsewhere(r, st, &sp, t)
+			}
+		}
+	}
+	if sp.agent != nil {
 		run, id, again, p = s.startAgent(sp)
 	} else {
 		run, id, p = s.runs.start(sp)
 		again = run == nil
 	}
 	if p != nil {
+		if s.o.Shared != nil && sp.key != "" {
+			s.forgetKey(r.Context(), &sp)
+		}
 		return nil, false, p
 	}
+	if run != nil && run.place != nil {
+		run.awaitEvent(r.Context(), run.tube.From()) // from now on it is found everywhere
+	}
 	if run != nil && run.again != nil {
-		s.runs.journal.flush() // it is promised that a restart does not end it
+		s.runs.flush(r.Context()) // it is promised that a restart does not end it
 	}
 	if run == nil && !again && sp.agent != nil {
 		if sp.agent.alone {
@@ -136,6 +168,62 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	return run, false, nil
 }
 
+// attach finds the run that the same principal has started with a key, on whichever replica.
+func (s *Server) attach(ctx context.Context, owner, key string, hash [16]byte) (id string, p *problem) {
+	if s.o.Shared != nil {
+		return s.findKey(ctx, owner, key, hash)
+	}
+	return s.runs.attach(owner, key, hash)
+}
+
+// startedElsewhere is what came of a message that another replica was handed.
+func (s *Server) startedElsewhere(r *http.Request, st *start, sp *spec, t report) (*run, bool, *problem) {
+	if p := t.problem(); p != nil {
+		if sp.key != "" && p.Detail != awayMessage { // else nobody knows what became of it
+			s.forgetKey(r.Context(), sp)
+		}
+		return nil, false, p
+	}
+	st.late = t.Late
+	run, p := s.findBegun(r, st, t.Run)
+	return run, t.Again, p
+}
+
+// findBegun finds a run that was begun, perhaps on another replica and a moment ago. Meanwhile its key may come to lead to another one,
+// whose turn takes the message.
+func (s *Server) findBegun(r *http.Request, st *start, id string) (*run, *problem) {
+	run, p := s.find(r, id)
+	if s.o.Shared == nil {
+		return run, p
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), begunWait)
+	defer cancel()
+	for p != nil && p.Code == codeNotFound {
+		select {
+		case <-time.After(begunPause):
+			if st.key != "" {
+				if now, p := s.findKey(ctx, who(r).Owner(), st.key, st.hash()); p == nil && now != "" {
+					id = now
+				}
+			}
+			run, p = s.find(r, id)
+		case <-ctx.Done():
+			if r.Context().Err() != nil {
+				panic(http.ErrAbortHandler) // the client went away
+			}
+			return nil, lostProblem(id)
+		}
+	}
+	return run, p
+}
+
+const (
+	// begunWait is how long it may take until of a run that was begun on another replica something is stored, and begunPause is between
+	// looks for it.
+	begunWait  = 5 * time.Second
+	begunPause = 20 * time.Millisecond
+)
+
 // find finds a run; the problem says whether there was one.
 func (s *Server) find(r *http.Request, id string) (*run, *problem) {
 	run, err := s.runs.get(r.Context(), who(r), id)
@@ -146,11 +234,20 @@ func (s *Server) find(r *http.Request, id string) (*run, *problem) {
 		p := newProblem(codeGone, "this run ended too long ago and is not kept any more")
 		p.Run = id
 		return nil, p
+	case errors.Is(err, errDamaged):
+		p := newProblem(codeGone, damagedMessage)
+		p.Run = id
+		return nil, p
 	case errors.Is(err, errUnknown):
 		return nil, newProblem(codeNotFound, "there is no such run")
+	case isAway(err) && r.Context().Err() == nil:
+		return nil, awayProblem()
 	}
-	panic(http.ErrAbortHandler) // the client went away
+	return nil, s.noRoom(err)
 }
+
+// damagedMessage is told to those who come back to a run whose file cannot be read.
+const damagedMessage = "the record of this run is damaged and cannot be read; the server's log says more under the run's id"
 
 // prepare checks what is asked for against what there is.
 func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
@@ -387,7 +484,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *run, v *vie
 	switch {
 	case v.async:
 		w.Header().Set("Preference-Applied", "respond-async")
-		s.send(w, r, http.StatusAccepted, "application/json", run.appendDocument(nil, v.reserved))
+		s.send(w, r, http.StatusAccepted, "application/json", run.document(v.reserved)...)
 	case isStream(v.format):
 		reader := run.tube.NewReader(from)
 		if v.snapshot {
@@ -401,8 +498,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, run *run, v *vie
 
 // aggregate waits for the run's end and answers with its document.
 func (s *Server) aggregate(w http.ResponseWriter, r *http.Request, run *run, v *view) {
-	f := s.follow(w, StreamJSON)
+	f, r := s.follow(w, r, run, StreamJSON)
 	defer f.over(nil)
+	defer run.hold()()
 	s.await(r, run, v)
 	f.end = StreamComplete
 	o, document, beside := run.state()
@@ -410,22 +508,31 @@ func (s *Server) aggregate(w http.ResponseWriter, r *http.Request, run *run, v *
 		p.write(w)
 		return
 	}
-	s.send(w, r, http.StatusOK, "application/json", o.appendDocument(nil, run.id, document, beside, v.reserved))
+	s.send(w, r, http.StatusOK, "application/json", o.document(run.id, document, beside, v.reserved)...)
 }
 
 // await waits for the run's end. A client that goes away meanwhile gets no answer, and no clean end.
 func (s *Server) await(r *http.Request, run *run, v *view) {
 	select {
 	case <-run.done:
+		run.must()
 		return
 	default:
 	}
 	select {
 	case <-run.done:
+		run.must()
 	case <-r.Context().Done():
 		s.giveUp(run, v)
 		panic(http.ErrAbortHandler)
 	case <-s.stopping.Done():
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// must breaks the answer off where the run has ended here alone: another replica has it, and its end is what will be there.
+func (r *run) must() {
+	if r.isGone() && !r.ended() {
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -452,6 +559,15 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, v *view, path st
 	switch {
 	case r.Context().Err() != nil:
 		panic(http.ErrAbortHandler)
+	case errors.Is(err, errDamaged):
+		s.observer.Resumed(ResumeGone)
+		s.gone(w, r, id, v, damagedMessage)
+		return
+	case isFull(err):
+		s.noRoom(err).write(w)
+		return
+	case isAway(err):
+		panic(http.ErrAbortHandler) // an EventSource that is told 503 does not come back
 	case err != nil:
 		s.observer.Resumed(ResumeGone)
 		s.gone(w, r, id, v, "this run is not known any more")
@@ -463,7 +579,10 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, v *view, path st
 		return
 	}
 	next := id.n + 1
+	run.awaitEvent(r.Context(), id.n)
 	switch sent := run.tube.Len(); {
+	case next > sent && s.o.Shared != nil && !run.ended():
+		panic(http.ErrAbortHandler) // the client may have it of a replica that knows more by now; it comes back
 	case next > sent:
 		s.observer.Resumed(ResumeInvalid)
 		notFitting(v, "names event "+id.String()+", but the run has had "+plural(int64(sent), "event")).write(w)

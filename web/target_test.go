@@ -72,15 +72,15 @@ func TestTheLatestRunOfASessionIsKnownWhileItIsKept(t *testing.T) {
 	say("s")
 	second, other := say("s"), say("t")
 	for session, want := range map[string]string{"s": second, "t": other} {
-		if r := a.s.runs.latest("", session); r == nil || r.id != want {
+		if r := a.s.runs.inLane(laneOf(session)); r == nil || r.id != want {
 			t.Errorf("of %s it is %v, expected %s", session, r, want)
 		}
 	}
-	r := a.s.runs.latest("", "s")
+	r := a.s.runs.inLane(laneOf("s"))
 	<-r.done
 	rs := a.s.runs
 	rs.sweep(r.began.Add(24 * 365 * 3600e9))
-	if rs.latest("", "s") != nil || rs.latest("", "t") != nil || len(rs.inSession) != 0 {
+	if rs.inLane(laneOf("s")) != nil || rs.inLane(laneOf("t")) != nil || len(rs.inSession) != 0 {
 		t.Errorf("forgotten runs are still known in %d sessions", len(rs.inSession))
 	}
 }

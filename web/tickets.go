@@ -18,7 +18,7 @@ func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) {
 		p.write(w)
 		return
 	}
-	text, expires, err := s.tickets.Issue(r.Context(), who(r), http.MethodGet, path)
+	text, expires, err := s.tickets.IssueTo(r.Context(), access.Visitor{Principal: who(r), Grant: noteOf(w).visitor.Grant}, http.MethodGet, path)
 	if refusal, ok := errors.AsType[*access.Refusal](err); ok {
 		if refusal.Status == http.StatusBadRequest {
 			invalid(misfit{Pointer: "/path", Detail: refusal.Detail}).write(w)
@@ -33,7 +33,7 @@ func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) {
 		}
 		p := newProblem(codeInternal, "no ticket can be given; the server's log says more under this id")
 		p.ID = newRunID()
-		s.log.Error("a ticket cannot be kept", "id", p.ID, "error", err)
+		s.log.ErrorContext(r.Context(), "a ticket cannot be kept", "id", p.ID, "error", err)
 		p.write(w)
 		return
 	}

@@ -2,6 +2,7 @@ package frame_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/lingserve/lingserve/tube"
@@ -100,5 +101,45 @@ func TestCopyAllocatesNothingForAnEvent(t *testing.T) {
 	})
 	if n > 20 { // the reader, its channel, the terminal event's name; none of it for each event
 		t.Errorf("%.0f allocations for 5001 events", n)
+	}
+}
+
+// breakTexts are texts as models send them, by what makes a line of them worth a second look.
+var breakTexts = []struct{ name, text string }{
+	{"plain", strings.Repeat("The sky is blue since light is scattered. ", 6)},
+	{"typographic", strings.Repeat("The sky — “blue” — is… 20\u00a0° wide. ", 6)},
+	{"boxes", strings.Repeat("┌──┬──┐", 40)},
+	{"breaks", strings.Repeat("one line\u2028and another\u0085 ", 12)},
+	{"long", strings.Repeat("The sky — “blue” — is… 20\u00a0° wide. ", 600)},
+}
+
+// BenchmarkOneLine is what it costs to see to it that a line has no other breaks in it.
+func BenchmarkOneLine(b *testing.B) {
+	for _, c := range breakTexts {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			e := text("a", c.text)
+			var buf []byte
+			for b.Loop() {
+				buf = frame.AppendJSONL(buf[:0], runID, e)
+			}
+			b.SetBytes(int64(len(buf)))
+		})
+	}
+}
+
+// A line with other breaks costs no more memory than one without.
+func TestALineWithOtherBreaksAllocatesNothing(t *testing.T) {
+	if testing.CoverMode() != "" {
+		t.Skip("coverage allocates")
+	}
+	for _, c := range breakTexts {
+		e := text("a", c.text)
+		for name, add := range map[string]func([]byte, string, tube.Event) []byte{"sse": frame.AppendSSE, "jsonl": frame.AppendJSONL} {
+			buf := add(nil, runID, e)
+			if n := testing.AllocsPerRun(100, func() { buf = add(buf[:0], runID, e) }); n != 0 {
+				t.Errorf("%s, %s: %.0f allocations", c.name, name, n)
+			}
+		}
 	}
 }

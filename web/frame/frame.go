@@ -4,7 +4,7 @@ package frame
 
 import (
 	"bytes"
-	"strings"
+	"slices"
 
 	"github.com/lingserve/lingserve/tube"
 )
@@ -53,18 +53,63 @@ func AppendJSONL(dst []byte, run string, e tube.Event) []byte {
 	return oneLine(append(dst, "}\n"...), begin)
 }
 
-// otherBreaks are what some readers of lines break at beside CR and LF: Python's splitlines, and with it clients that read lines of
-// text. JSON can have them in strings alone, where the escape means the same.
-var otherBreaks = strings.NewReplacer("\u0085", `\u0085`, "\u2028", `\u2028`, "\u2029", `\u2029`)
-
-// oneLine escapes them in what was appended since begin.
-func oneLine(dst []byte, begin int) []byte {
-	text := dst[begin:]
-	if bytes.IndexByte(text, "\u2028"[0]) < 0 && bytes.IndexByte(text, "\u0085"[0]) < 0 {
-		return dst // which is cheap to know
+// breakEnd says how many bytes the break has that a text ends with, and what it is escaped as; 0 for none. Some readers of lines break
+// at U+0085, U+2028 and U+2029, too: Python's splitlines, and with it clients that read lines of text. JSON can have them in strings
+// alone, where the escape means the same.
+func breakEnd(text []byte) (size int, escaped string) {
+	n := len(text)
+	switch {
+	case n >= 2 && text[n-2] == 0xc2 && text[n-1] == 0x85:
+		return 2, `\u0085`
+	case n >= 3 && text[n-3] == 0xe2 && text[n-2] == 0x80 && text[n-1] == 0xa8:
+		return 3, `\u2028`
+	case n >= 3 && text[n-3] == 0xe2 && text[n-2] == 0x80 && text[n-1] == 0xa9:
+		return 3, `\u2029`
 	}
-	if !bytes.Contains(text, []byte("\u2028")) && !bytes.Contains(text, []byte("\u2029")) && !bytes.Contains(text, []byte("\u0085")) {
+	return 0, ""
+}
+
+// What breaks begin with: U+0085, and the two others.
+var (
+	nextLine   = []byte("\u0085")
+	separators = []byte("\u2028")[:2]
+)
+
+// growth is how many bytes more the text behind begin takes when its breaks of one size are escaped, which begin with start.
+func growth(dst []byte, begin int, start []byte, size int) (more int) {
+	first := bytes.IndexByte(dst[begin:], start[0]) // most texts have none, which is found out fastest so
+	if first < 0 {
+		return 0
+	}
+	for begin += first; ; {
+		i := bytes.Index(dst[begin:], start)
+		if i < 0 || begin+i+size > len(dst) {
+			return more
+		}
+		if n, escaped := breakEnd(dst[:begin+i+size]); n == size {
+			more += len(escaped) - n
+		}
+		begin += i + len(start)
+	}
+}
+
+// oneLine escapes breaks in what was appended since begin. A text is gone through once for each of the two ways in which they begin,
+// however often that begins something else, as it does dashes and quotes.
+func oneLine(dst []byte, begin int) []byte {
+	more := growth(dst, begin, nextLine, 2) + growth(dst, begin, separators, 3)
+	if more == 0 {
 		return dst
 	}
-	return append(dst[:begin], otherBreaks.Replace(string(text))...)
+	from := len(dst)
+	dst = slices.Grow(dst, more)[:from+more]
+	for to := len(dst); to > from; { // from behind, until all that is left stands where it stood
+		if n, escaped := breakEnd(dst[:from]); n > 0 {
+			from, to = from-n, to-len(escaped)
+			copy(dst[to:], escaped)
+			continue
+		}
+		from, to = from-1, to-1
+		dst[to] = dst[from]
+	}
+	return dst
 }

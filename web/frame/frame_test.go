@@ -288,3 +288,19 @@ func FuzzSE_08_LinesOutAreEventsIn(f *testing.F) {
 		}
 	})
 }
+
+// Breaks are escaped wherever they stand, and what only begins or ends as they do is left as it is.
+func TestOtherBreaksAreEscapedWhereverTheyStand(t *testing.T) {
+	replace := strings.NewReplacer("\u0085", `\u0085`, "\u2028", `\u2028`, "\u2029", `\u2029`)
+	pieces := []string{"\u0085", "\u2028", "\u2029", "—", "\u00a0", "x", "é\u0085\u0085", "\xe2", "\xe2\x80", "\xc2", "\x80\xa8", "\x85", "日本"}
+	for _, a := range pieces {
+		for _, b := range pieces {
+			for _, c := range pieces {
+				e := text("a", a+b+c)
+				if got, want := string(frame.AppendJSONL([]byte("before\u2028"), "r", e)), "before\u2028"+replace.Replace(`{"id":"r:0","uri":"a","delta":"`+a+b+c+"\"}\n"); got != want {
+					t.Fatalf("%q, expected %q", got, want)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/runlog"
+)
+
+const (
+	// adoptAtOnce is how many runs of a replica that died are taken over at the same time, by each replica.
+	adoptAtOnce = 16
+	// lookForLeft is how often it is looked whether somebody has died without a word that was heard.
+	lookForLeft = 30 * time.Second
+	// While what is shared cannot be reached it is tried again, at first soon, then less often.
+	adoptRetry, adoptLongest = 100 * time.Millisecond, 2 * time.Second
+)
+
+// watchReplicas takes over what others leave, until the server ends: each run of a replica that is not there any more gets one of those
+// who are (CL-07).
+func (s *Server) watchReplicas() {
+	gone := make(chan string, 64) // more are found with the next look
+	stop := s.o.Shared.Watch(func(replica string) {
+		select {
+		case gone <- replica:
+		default:
+		}
+	})
+	defer stop()
+	tick := time.NewTicker(lookForLeft)
+	defer tick.Stop()
+	s.adoptAll("")
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case replica := <-gone:
+			s.adoptAll(replica)
+		case <-tick.C:
+			s.adoptAll("")
+		}
+	}
+}
+
+// adoptAll takes over what a replica has left, or where none is named all that are not there.
+func (s *Server) adoptAll(replica string) {
+	wait := adoptRetry
+	for s.ctx.Err() == nil && !s.runs.isDraining() {
+		list, err := s.leftBy(replica)
+		if err == nil {
+			s.adoptEach(list)
+			return
+		}
+		s.log.WarnContext(s.ctx, "it is not known what a replica has left that is gone", "replica", replica, "error", err)
+		select {
+		case <-time.After(wait):
+			wait = min(2*wait, adoptLongest)
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+// leftBy lists runs whose replica is not there.
+func (s *Server) leftBy(replica string) ([]runlog.Going, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, sharedWait)
+	defer cancel()
+	list, err := s.o.Shared.Runs.Running(ctx, replica)
+	if err != nil {
+		return nil, err
+	}
+	here := map[string]bool{}
+	for _, id := range s.o.Shared.Replicas() { // after the list: who has written has come before
+		here[id] = true
+	}
+	var left []runlog.Going
+	for _, g := range list {
+		if g.Replica != s.o.Shared.replica() && (!here[g.Replica] || g.Replica == replica) {
+			left = append(left, g)
+		}
+	}
+	return left, nil
+}
+
+func (s *Server) adoptEach(list []runlog.Going) {
+	slots := make(chan struct{}, adoptAtOnce)
+	var wg sync.WaitGroup
+	for _, g := range list {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			s.adopt(s.ctx, g.ID, g.Replica, false)
+		})
+	}
+	wg.Wait()
+}
+
+// adopt takes a run over from a replica that is gone, or that hands it over because it goes; false where it did not get it. Of all who try,
+// one does.
+func (s *Server) adopt(ctx context.Context, id, from string, handed bool) bool {
+	wait := adoptRetry
+	for {
+		if s.runs.isDraining() || s.ctx.Err() != nil {
+			return false
+		}
+		left, err := s.o.Shared.Runs.Adopt(ctx, id, from)
+		switch {
+		case err == nil:
+			s.takeOver(left, handed)
+			return true
+		case errors.Is(err, runlog.ErrFenced), errors.Is(err, runlog.ErrEnded), errors.Is(err, runlog.ErrUnknown), errors.Is(err, runlog.ErrClosed):
+			return false
+		}
+		select {
+		case <-time.After(wait):
+			wait = min(2*wait, adoptLongest)
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// takeOver goes on with a run that was another replica's: it is run again, or ends.
+func (s *Server) takeOver(left *runlog.Left, handed bool) {
+	p, err := replayedFrom(left)
+	if err != nil {
+		s.log.Error("what is kept of a run cannot be read", "run", clip(left.ID), "error", err)
+		e := s.runs.journal.Keep(runlog.Run{ID: left.ID, Opening: left.Opening, Tube: left.Tube})
+		_ = left.Tube.Close(statusInterrupted) // it may have ended
+		e.End([]byte("{}"))
+		return
+	}
+	if handed && !isOver(p.tube) {
+		p.Attempt-- // it has not crashed
+	}
+	message := s.runs.again(p, time.Now())
+	if message == "" {
+		r, err := s.runAgain(p, s.slots)
+		if err == nil {
+			s.begins(r)
+			return
+		}
+		message = cutMessage + "; it cannot be run again"
+		s.log.Warn("a run that a restart has cut off cannot be run again", "run", p.Run, "error", err)
+	}
+	s.runs.endLeft(p, left, message)
+}
+
+// begins gives a run that is run again its turn.
+func (s *Server) begins(r *run) { s.wg.Go(func() { s.beginAgain([]*run{r}, s.slots) }) }
+
+// endLeft ends a run that was another replica's, for all who read it.
+func (rs *runs) endLeft(p *replayed, left *runlog.Left, message string) {
+	over := isOver(p.tube)
+	r := p.run(message)
+	r.place = newPlaced(nil)
+	r.account = rs.o.Ledger.Open()
+	r.account.Measure(func() int64 { return int64(r.tube.Measure()) })
+	r.entry = rs.journal.Keep(runlog.Run{ID: r.id, Opening: left.Opening, Tube: r.tube, Trouble: r.trouble})
+	r.keepEnd()
+	if !over {
+		rs.log.WarnContext(r.context(), "a run was cut off by the end of its replica", "run", r.id, "events", r.tube.Len()%epoch)
+	}
+	now := time.Now()
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r.expires, r.saved = now.Add(rs.retention(r.keyed)), true
+	if old := rs.inMemory[r.id]; old != nil && old.followed() && !old.isGone() {
+		r.account.Release()
+		return // those who read it have it already
+	}
+	rs.inMemory[r.id] = r
+	rs.keepLocked(r, now)
+}

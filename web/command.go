@@ -1,0 +1,432 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/agent"
+	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tool"
+)
+
+// What replicas ask of each other.
+const (
+	commandCancel = "cancel" // a run
+	commandDecide = "decide" // a call of a run that waits for approval
+	commandStart  = "start"  // a run, in a session that the replica has
+	commandLatest = "latest" // the id of the run that was started last in a session
+	commandStop   = "stop"   // the turns of a session that is erased
+	commandAdopt  = "adopt"  // take over a run of who asks, which ends
+)
+
+// commandWait is how long a command may take, but for what has to wait for a place.
+const commandWait = 5 * time.Second
+
+// errNotHere says that a replica does not have what it was asked about.
+var errNotHere = errors.New("not here")
+
+// report is an answer: a run, or a problem.
+type report struct {
+	Run     string   `json:"run,omitempty"`
+	Again   bool     `json:"again,omitempty"` // the message came before
+	Late    string   `json:"late,omitempty"`  // the run that answers should it come too late to be used
+	Problem *problem `json:"problem,omitempty"`
+	Retry   int      `json:"retry,omitempty"` // seconds, of the problem
+	NotHere bool     `json:"not_here,omitempty"`
+}
+
+func reportOf(p *problem) report {
+	if p == nil {
+		return report{}
+	}
+	return report{Problem: p, Retry: int(p.retryAfter / time.Second)}
+}
+
+// problem is the one that was told.
+func (t report) problem() *problem {
+	if t.Problem != nil {
+		t.Problem.retryAfter = time.Duration(t.Retry) * time.Second
+	}
+	return t.Problem
+}
+
+// decision is what is asked with commandDecide.
+type decision struct {
+	Call     string    `json:"call"`
+	Approve  bool      `json:"approve"`
+	Reason   string    `json:"reason,omitempty"`
+	Remember bool      `json:"remember,omitempty"`
+	Nobody   bool      `json:"nobody,omitempty"`
+	By       string    `json:"by,omitempty"`
+	Role     tool.Role `json:"role"`
+}
+
+// message is what is asked with commandStart.
+type message struct {
+	Ask    *ask      `json:"ask"`
+	ID     string    `json:"id"` // of the run
+	Name   string    `json:"name"`
+	Role   tool.Role `json:"role"`
+	Key    string    `json:"key,omitempty"` // which leads to the run already
+	Hash   [16]byte  `json:"hash"`
+	Caller string    `json:"caller,omitempty"`
+	Alone  bool      `json:"alone,omitempty"` // the caller waits for the document
+}
+
+// serve does what another replica asks.
+func (s *Server) serve(ctx context.Context, r control.Request) ([]byte, error) {
+	var t report
+	switch r.Command {
+	case commandCancel:
+		t = s.serveCancel(r.Run)
+	case commandDecide:
+		var d decision
+		if err := json.Unmarshal(r.Body, &d); err != nil {
+			return nil, err
+		}
+		t = s.serveDecision(ctx, r.Run, d)
+	case commandStart:
+		var m message
+		if err := json.Unmarshal(r.Body, &m); err != nil || m.Ask == nil {
+			return nil, errors.Join(err, errors.New("no message"))
+		}
+		t = s.serveStart(ctx, m)
+	case commandLatest:
+		if run := s.runs.inLane(r.Session); run != nil {
+			t.Run = run.id
+		}
+	case commandStop:
+		if s.o.Turns != nil {
+			s.o.Turns.Stop(r.Session, errErased)
+		}
+	case commandAdopt:
+		if !s.adopt(ctx, r.Run, string(r.Body), true) {
+			t.NotHere = true
+		}
+	default:
+		return nil, errors.New("a command that this version does not know: " + clip(r.Command))
+	}
+	return json.Marshal(t)
+}
+
+// own finds a run that this replica has; nil is none.
+func (rs *runs) own(id string) *run {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r := rs.inMemory[id]; r != nil && !r.followed() && !r.isGone() {
+		return r
+	}
+	return nil
+}
+
+func (s *Server) serveCancel(id string) report {
+	r := s.runs.own(id)
+	if r == nil {
+		return report{NotHere: true}
+	}
+	if !cancelRun(r, errAsked) {
+		return reportOf(endedProblem(id))
+	}
+	return report{Run: id}
+}
+
+func endedProblem(id string) *problem {
+	p := newProblem(codeConflict, "the run has ended")
+	p.Run = id
+	return p
+}
+
+func (s *Server) serveDecision(ctx context.Context, id string, d decision) report {
+	r := s.runs.own(id)
+	if r == nil {
+		return report{NotHere: true}
+	}
+	return reportOf(s.answerCall(ctx, r, agent.Answer{
+		Turn: id, Call: d.Call, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, Nobody: d.Nobody, By: d.By, Role: d.Role,
+	}))
+}
+
+// serveStart starts a run, or gives its message to the turn that goes on. What may be asked, the other replica has looked at.
+func (s *Server) serveStart(ctx context.Context, m message) report {
+	who := access.Principal{Name: m.Name, Role: m.Role}
+	sp, p := s.prepare(who, m.Ask)
+	if p != nil {
+		return reportOf(p)
+	}
+	if sp.agent == nil {
+		return reportOf(newProblem(codeInternal, "the message is for no session"))
+	}
+	sp.key, sp.hash, sp.caller = m.Key, m.Hash, m.Caller
+	sp.rename(m.ID)
+	sp.agent.alone = m.Alone
+	run, id, again, p := s.startAgent(sp)
+	if p != nil {
+		return reportOf(p)
+	}
+	t := report{Run: id, Again: again}
+	if run == nil && !again {
+		if t.Late = sp.agent.id; m.Alone {
+			if run = sp.agent.answering(ctx); run != nil {
+				t.Run, t.Late = run.id, ""
+			}
+		}
+	}
+	if run != nil {
+		t.Run = run.id
+	}
+	s.runs.flush(ctx) // so that whoever asks for it finds it
+	return t
+}
+
+// rename gives a run that is a turn another id.
+func (sp *spec) rename(id string) {
+	if sp.session == sp.agent.id {
+		sp.session = id
+	}
+	sp.agent.id, sp.agent.envelope.ID = id, id
+}
+
+// ask asks a replica. ok is false where it does not have what it was asked about, or is not there any more.
+func (s *Server) ask(ctx context.Context, replica string, r control.Request) (t report, ok bool, err error) {
+	answer, err := s.o.Shared.Control.Ask(ctx, replica, r)
+	switch {
+	case errors.Is(err, control.ErrGone):
+		return t, false, nil
+	case err != nil:
+		return t, false, err
+	}
+	if err := json.Unmarshal(answer, &t); err != nil {
+		return t, false, err
+	}
+	return t, !t.NotHere, nil
+}
+
+// askOwner asks the replica that has a run. Where it dies meanwhile, another one has the run soon.
+func (s *Server) askOwner(ctx context.Context, run *run, r control.Request) (t report, p *problem) {
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	r.Run = run.id
+	wait := 5 * time.Millisecond
+	for {
+		f, err := s.o.Shared.Runs.Find(ctx, run.id)
+		switch {
+		case err == nil && f.Ended:
+			return t, endedProblem(run.id)
+		case errors.Is(err, runlog.ErrUnknown):
+			return t, newProblem(codeNotFound, "there is no such run")
+		case err == nil:
+			var ok bool
+			if t, ok, err = s.ask(ctx, f.Replica, r); err == nil && ok {
+				return t, t.problem()
+			}
+		}
+		if code, ok := errors.AsType[*control.Error](err); ok {
+			s.log.ErrorContext(ctx, "another replica cannot do what it was asked", "run", run.id, "command", r.Command, "error", code)
+			return t, newProblem(codeInternal, "the replica that has the run cannot do that; its log says more")
+		}
+		select {
+		case <-time.After(wait):
+			wait = min(2*wait, time.Second)
+		case <-ctx.Done():
+			s.log.WarnContext(ctx, "the replica that has a run does not answer", "run", run.id, "command", r.Command, "error", cmp.Or(err, errNotHere))
+			if errors.Is(ctx.Err(), context.Canceled) {
+				panic(http.ErrAbortHandler) // the client went away
+			}
+			return t, awayProblem()
+		}
+	}
+}
+
+// cancelAnywhere ends a run that goes on, on whichever replica.
+func (s *Server) cancelAnywhere(ctx context.Context, run *run) *problem {
+	if !run.followed() {
+		if !cancelRun(run, errAsked) {
+			return endedProblem(run.id)
+		}
+		return nil
+	}
+	if run.ended() {
+		return endedProblem(run.id)
+	}
+	_, p := s.askOwner(ctx, run, control.Request{Command: commandCancel})
+	return p
+}
+
+// leaveRun cancels a run whose client asked for that and has gone.
+func (s *Server) leaveRun(run *run) {
+	if !run.followed() {
+		cancelRun(run, errLeft)
+		return
+	}
+	s.runs.moving.Go(func() {
+		ctx, cancel := context.WithTimeout(s.runs.ctx, commandWait)
+		defer cancel()
+		defer func() { _ = recover() }() // nobody is there to be answered
+		_ = s.cancelAnywhere(ctx, run)
+	})
+}
+
+// holder is the replica that has the turns of a session now, where that is another one; "" is none.
+func (s *Server) holder(ctx context.Context, lane string) string {
+	if s.o.Shared == nil || s.o.Tapes == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	replica, err := s.o.Shared.Holder(ctx, tape.Name(s.o.Workspace, lane))
+	if err != nil {
+		s.log.WarnContext(ctx, "it is not known which replica has a session", "error", err)
+		return ""
+	}
+	if replica == s.o.Shared.replica() {
+		return ""
+	}
+	return replica
+}
+
+// startElsewhere hands a message to the replica that has its session. ok is false where it is to be started here.
+func (s *Server) startElsewhere(ctx context.Context, who access.Principal, a *ask, sp *spec) (t report, ok bool) {
+	replica := s.holder(ctx, sp.lane())
+	if replica == "" {
+		return t, false
+	}
+	as := *a
+	if as.Session == "" {
+		as.Session = sp.session
+	}
+	body, err := json.Marshal(message{
+		Ask: &as, ID: sp.agent.id, Name: who.Name, Role: who.Role, Key: sp.key, Hash: sp.hash, Caller: sp.caller, Alone: sp.agent.alone,
+	})
+	if err == nil {
+		t, ok, err = s.ask(ctx, replica, control.Request{Command: commandStart, Session: sp.lane(), Body: body})
+	}
+	switch {
+	case err == nil && t.Problem != nil && t.Problem.Code == codeDraining:
+		return t, false // when it has gone the session can be had here
+	case err == nil:
+		return t, ok
+	case errors.Is(err, control.ErrLost), errors.Is(err, control.ErrSilent):
+		s.log.WarnContext(ctx, "the replica that has a session does not answer", "replica", replica, "error", err)
+		return reportOf(awayProblem()), true // it may be at it: it must not run twice
+	}
+	s.log.WarnContext(ctx, "a message cannot be handed to the replica that has its session", "replica", replica, "error", err)
+	return t, false
+}
+
+// stopElsewhere ends the turns of a session that is erased.
+func (s *Server) stopElsewhere(ctx context.Context, replica, lane string) {
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	if _, _, err := s.ask(ctx, replica, control.Request{Command: commandStop, Session: lane}); err != nil {
+		s.log.WarnContext(ctx, "the turns of a session that is erased cannot be ended; it is waited for them", "replica", replica, "error", err)
+	}
+}
+
+// latest finds the run that was started last in a session of somebody, on any replica: nil where none is known.
+func (s *Server) latest(r *http.Request, session string) *run {
+	owner := who(r).Owner()
+	lane := webchannel.SessionKey(owner, session)
+	if run := s.runs.inLane(lane); run != nil && !run.isGone() {
+		if !run.ended() || s.o.Shared == nil {
+			return run
+		}
+	}
+	replica := s.holder(r.Context(), lane)
+	if replica == "" {
+		return s.runs.inLane(lane)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), commandWait)
+	defer cancel()
+	t, ok, err := s.ask(ctx, replica, control.Request{Command: commandLatest, Session: lane})
+	if err != nil || !ok || t.Run == "" {
+		return s.runs.inLane(lane)
+	}
+	run, err := s.runs.get(r.Context(), who(r), t.Run)
+	if err != nil {
+		return nil
+	}
+	return run
+}
+
+// handOver asks the other replicas to take over the runs that are cut off here and can go on there.
+func (s *Server) handOver() (count int) {
+	var others []string
+	me := s.o.Shared.replica()
+	for _, id := range s.o.Shared.Replicas() {
+		if id != me {
+			others = append(others, id)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), commandWait)
+	defer cancel()
+	for i, r := range s.runs.movable() {
+		if s.handTo(ctx, r, me, slices.Concat(others[i%max(1, len(others)):], others[:i%max(1, len(others))])) {
+			count++
+			r.place.leave()
+			if m := r.manager.Load(); m != nil {
+				m.Stop(errElsewhere)
+			}
+		}
+	}
+	return count
+}
+
+// A run that is to be handed over still writes, and whoever takes it at the moment of a write is refused: it is asked for so often.
+const handTries, handPause = 20, 3 * time.Millisecond
+
+// handTo asks replicas to take a run over, one after the other, until one does.
+func (s *Server) handTo(ctx context.Context, r *run, me string, others []string) bool {
+	for range handTries {
+		for _, replica := range others {
+			_, ok, err := s.ask(ctx, replica, control.Request{Command: commandAdopt, Run: r.id, Body: []byte(me)})
+			if err != nil {
+				s.log.WarnContext(r.context(), "another replica cannot take a run over", "run", r.id, "replica", replica, "error", err)
+			}
+			if ok {
+				return true
+			}
+		}
+		select {
+		case <-time.After(handPause):
+		case <-ctx.Done():
+			return false
+		}
+		if r.ended() {
+			return false
+		}
+	}
+	return false
+}
+
+// movable are the runs that go on and would be run again after a restart.
+func (rs *runs) movable() (list []*run) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, r := range rs.inMemory {
+		if r.again != nil && !r.followed() && !r.isGone() && r.manager.Load() != nil {
+			list = append(list, r)
+		}
+	}
+	slices.SortFunc(list, func(a, b *run) int { return a.began.Compare(b.began) })
+	return list
+}
+
+// dropFollowed breaks off those who read runs of other replicas: they are served there.
+func (rs *runs) dropFollowed() {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, r := range rs.inMemory {
+		if r.followed() && !r.ended() {
+			r.place.leave()
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// appendDocument appends the parts of the run's document.
+func (r *run) appendDocument(dst []byte, reserved bool) []byte {
+	return append(dst, bytes.Join(r.document(reserved), nil)...)
+}
+
+// memoryBench is a server that may use so much memory for its runs, whose model writes a document of about so many bytes.
+func memoryBench(t *testing.T, memory int64, document int, edit func(*Options)) *bench {
+	b := newBench(t, func(o *Options) {
+		o.Ledger = adapter.NewLedger(memory)
+		if edit != nil {
+			edit(o)
+		}
+	})
+	piece := strings.Repeat("many words ", 100)
+	b.model.say = func(_ context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
+		if !yield(`{"a":"`) {
+			return nil
+		}
+		for n := 0; n < document; n += len(piece) {
+			if !yield(piece) {
+				return nil
+			}
+		}
+		yield(`"}`)
+		return nil
+	}
+	return b
+}
+
+const askChat = `{"workflow":"chat","input":{"question":"q"}}`
+
+// FT-31: documents that do not fit together are all made, one after the other; and when nobody holds them any more nothing is counted.
+func TestDocumentsThatDoNotFitTogetherAreAllMade(t *testing.T) {
+	const n, size = 8, 512 << 10
+	b := memoryBench(t, 12<<20, size, func(o *Options) { o.MemoryOfEnded, o.Data, o.Retention = 1, t.TempDir(), time.Nanosecond }).serve()
+	var clients sync.WaitGroup
+	for i := range n {
+		clients.Go(func() {
+			resp := b.do("POST", "/v1/runs?format="+[]string{"json", "sse"}[i%2], askChat)
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != 200 || !bytes.Contains(body, []byte(`"completed"`)) || bytes.Count(body, []byte("many words ")) < size/11 {
+				t.Errorf("%d, %d bytes, %v: %s", resp.StatusCode, len(body), err, clip(string(body)))
+			}
+		})
+	}
+	clients.Wait()
+	eventually(t, "nobody follows a run any more", func() bool {
+		b.s.streams.mu.Lock()
+		defer b.s.streams.mu.Unlock()
+		return b.s.streams.count == 0
+	})
+	b.s.runs.sweep(time.Now().Add(time.Hour))
+	if h := b.s.Load().Memory; h.Bytes != 0 || h.Waiting != 0 || h.Refused != 0 {
+		t.Errorf("afterwards: %+v", h)
+	}
+}
+
+// FT-31: a document for which there is no memory ends with what was made of it, and the caller is told when to come back.
+func TestADocumentForWhichThereIsNoMemorySaysSo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		held int64 // by another
+		code string
+		took time.Duration
+	}{
+		"because of others": {4 << 20, codeOverloaded, 30 * time.Second},
+		"at any time":       {0, codeTooLarge, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := memoryBench(t, 8<<20, 4<<20, nil)
+				b.servePipes()
+				defer b.down()
+				other := b.s.o.Ledger.Open()
+				if err := other.Reserve(t.Context(), tt.held); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				d := readDocument(t, b.do("POST", "/v1/runs", askChat))
+				if d.Status != statusFailed || len(d.Errors) == 0 || d.Errors[0].Code != tt.code || d.Errors[0].Retryable != (tt.code == codeOverloaded) {
+					t.Fatalf("%s %+v", d.Status, d.Errors)
+				}
+				if !strings.Contains(string(d.Result), "many words") {
+					t.Errorf("what there is was not kept: %s", d.Result)
+				}
+				if took := time.Since(began); took != tt.took {
+					t.Errorf("after %v", took)
+				}
+			})
+		})
+	}
+}
+
+// While the memory is nearly used up, turns wait that come by other doors, and those of this one are refused.
+func TestTurnsWaitWhileThereIsLittleMemory(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	press(&a.s.shed.memory, true)
+	turnedAway(t, a.say("hello", ""), 503, codeOverloaded, "memory")
+	k, err := a.s.o.Turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "chat", Content: "hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := a.s.o.Turns.Lanes(); now.Running != 0 || now.Waiting != 1 {
+		t.Errorf("%+v", now)
+	}
+	press(&a.s.shed.memory, false)
+	if _, err := k.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Those who are sent the same document share it.
+func TestAnEndedRunsDocumentIsMadeOnceForAllWhoAreSentIt(t *testing.T) {
+	b := memoryBench(t, 0, 100<<10, nil).serve()
+	d := readDocument(t, b.do("POST", "/v1/runs", askChat))
+	b.s.runs.mu.Lock()
+	r := b.s.runs.inMemory[d.Run]
+	b.s.runs.mu.Unlock()
+	first, second := r.hold(), r.hold()
+	one, _ := r.text()
+	other, _ := r.text()
+	if &one[0] != &other[0] {
+		t.Error("it was made twice")
+	}
+	first()
+	second()
+	if again, _ := r.text(); &again[0] == &one[0] || r.sent.document != nil {
+		t.Error("it is kept for nobody")
+	}
+}
+
+// That answers wait for memory is told once, and once that they do not any more.
+func TestTheLogSaysThatAnswersWaitForMemory(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.Ledger = adapter.NewLedger(1 << 20) })
+	defer b.s.Close()
+	l, now := b.s.o.Ledger, time.Now()
+	one, other := l.Open(), l.Open()
+	if err := one.Reserve(t.Context(), 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = other.Reserve(ctx, 1<<20) }()
+	eventually(t, "somebody waits", func() bool { return l.Holdings().Waiting == 1 })
+	b.s.shed.lookAtWaiting(now)
+	b.s.shed.lookAtWaiting(now.Add(time.Second))
+	cancel()
+	<-done
+	b.s.shed.lookAtWaiting(now.Add(2 * time.Second))
+	b.s.shed.lookAtWaiting(now.Add(time.Minute))
+	b.s.shed.lookAtWaiting(now.Add(2 * time.Minute))
+	text := b.log.String()
+	if strings.Count(text, "wait for memory, until") != 1 || strings.Count(text, "no answers wait for memory") != 1 || !strings.Contains(text, "reason="+limitMemory) {
+		t.Error(text)
+	}
+}

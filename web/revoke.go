@@ -1,0 +1,80 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/access"
+)
+
+// errRevoked is why streams end whose key or token does not count any more.
+var errRevoked = errors.New("the key or token that has opened this stream does not count any more")
+
+// revokeEvery is how soon a stream is broken off when its key was taken away, beside the time in which a file of keys is read again.
+const revokeEvery = time.Second
+
+// granted knows the clients that wait for what a key or a token has opened.
+type granted struct {
+	mu   sync.Mutex
+	open map[*grantedStream]struct{}
+}
+
+// grantedStream is one of them.
+type grantedStream struct {
+	grant  access.Grant
+	cancel context.CancelCauseFunc
+}
+
+// enter counts a client until leave is called. The request that is returned ends with what has let it in.
+func (g *granted) enter(r *http.Request, grant access.Grant) (_ *http.Request, leave func()) {
+	if grant == (access.Grant{}) {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	s := &grantedStream{grant, cancel}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open == nil {
+		g.open = map[*grantedStream]struct{}{}
+	}
+	g.open[s] = struct{}{}
+	return r.WithContext(ctx), func() {
+		g.mu.Lock()
+		delete(g.open, s)
+		g.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// revoke breaks off those whose key or token does not count any more, and returns how many.
+func (g *granted) revoke(door *access.Door) (count int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for s := range g.open {
+		if !door.Holds(s.grant) {
+			delete(g.open, s)
+			s.cancel(errRevoked)
+			count++
+		}
+	}
+	return count
+}
+
+// watchGrants revokes until the server ends.
+func (s *Server) watchGrants() {
+	tick := time.NewTicker(revokeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+			if n := s.granted.revoke(s.o.Access.Door); n > 0 {
+				s.log.Info("streams were broken off whose keys or tokens do not count any more", "streams", n)
+			}
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/web/once"
+)
+
+// Shared is what replicas of a server have in common. Any of them serves any run: one that it does not have it follows, and what is to be
+// done with it is asked of the replica that has it. All members are needed. The server closes none of them; they are closed after it.
+type Shared struct {
+	// Runs is the log of runs, in which they are kept as they go and after their end.
+	Runs runlog.Shared
+	// Control asks the other replicas. The server serves it.
+	Control control.Control
+	// Keys are those of requests, on all replicas.
+	Keys once.Keys
+	// Replicas are those who are there, this one among them.
+	Replicas func() []string
+	// Watch calls gone with each replica that is not there any more, from now on.
+	Watch func(gone func(replica string)) (stop func())
+	// Holder says which replica has the turns of a tape now, by its name; "" is none.
+	Holder func(ctx context.Context, tape string) (replica string, err error)
+}
+
+const (
+	// sharedWait is for an answer of those who keep what is shared.
+	sharedWait = 5 * time.Second
+	// storedWait is how long Close waits for the end of a run to be stored.
+	storedWait = 3 * time.Second
+)
+
+// replica is the id of this one.
+func (s *Shared) replica() string { return s.Control.Replica() }
+
+// awayMessage is told to those who would begin something that cannot be kept.
+const awayMessage = "what this server shares with its other replicas cannot be reached at the moment; try again later"
+
+// isAway says whether an error is of what cannot be reached.
+func isAway(err error) bool {
+	return errors.Is(err, runlog.ErrAway) || errors.Is(err, once.ErrAway) || errors.Is(err, control.ErrAway) ||
+		errors.Is(err, context.DeadlineExceeded)
+}
+
+func awayProblem() *problem {
+	p := newProblem(codeOverloaded, awayMessage)
+	p.retryAfter = tapesRetry
+	return p
+}
+
+// errElsewhere is why a run ends here that another replica has taken over, and a stream that cannot go on here.
+var errElsewhere = errors.New("another replica has the run")
+
+// placed is where a run of replicas is: it is gone when it cannot be followed here any more, though it may go on elsewhere.
+type placed struct {
+	context.Context
+	leave context.CancelFunc
+	tail  runlog.Tail  // of one that is followed; nil for this replica's own
+	asked atomic.Int64 // when somebody last did for one that is followed, in ns
+}
+
+func newPlaced(tail runlog.Tail) *placed {
+	p := &placed{tail: tail}
+	p.Context, p.leave = context.WithCancel(context.Background())
+	return p
+}
+
+// isGone says whether the run cannot be followed here any more.
+func (r *run) isGone() bool { return r.place != nil && r.place.Err() != nil }
+
+// gone is closed when that is so; nil where it cannot be.
+func (r *run) gone() <-chan struct{} {
+	if r.place == nil {
+		return nil
+	}
+	return r.place.Done()
+}
+
+// followed says whether another replica has the run, or had it at its end.
+func (r *run) followed() bool { return r.place != nil && r.place.tail != nil }
+
+// until has a request end, too, when its run cannot be followed here any more. What is to be done at its end is leave, and then stop.
+func (r *run) until(req *http.Request, leave func()) (_ *http.Request, stop func()) {
+	if r.place == nil {
+		return req, leave
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	unbind := context.AfterFunc(r.place, func() { cancel(errElsewhere) })
+	return req.WithContext(ctx), func() {
+		unbind()
+		cancel(nil)
+		leave()
+	}
+}
+
+// trouble is told what becomes of a run in the shared log. It is called by the log's goroutine.
+func (r *run) trouble(err error) {
+	if !errors.Is(err, runlog.ErrFenced) && !errors.Is(err, runlog.ErrLost) {
+		return
+	}
+	r.place.leave()
+	if m := r.manager.Load(); m != nil {
+		m.Stop(errElsewhere)
+	}
+}
+
+// errFull is why a run ends of which too much waits to be stored.
+var errFull = errors.New("the servers that keep this run have been away for too long: what it has sent since can be kept no more")
+
+// watchFull ends a run of which too much waits to be stored.
+func (rs *runs) watchFull(r *run) {
+	select {
+	case <-r.tube.Full():
+	case <-r.done:
+		return
+	case <-r.gone():
+		return
+	}
+	if m := r.manager.Load(); m != nil {
+		m.Report("", &bot.Failure{Code: codeOverloaded, Message: errFull.Error(), Cause: errFull})
+		m.Stop(errFull)
+	}
+}
+
+// awaitStored waits until the end of a run is stored: then it has ended for all who read it.
+func (rs *runs) awaitStored(r *run) {
+	if !r.tube.Held() {
+		return
+	}
+	select {
+	case <-r.tube.Ended():
+		return
+	case <-r.gone():
+		return
+	case <-rs.leaving:
+	}
+	late := time.NewTimer(storedWait)
+	defer late.Stop()
+	select {
+	case <-r.tube.Ended():
+	case <-r.gone():
+	case <-late.C:
+	}
+}
+
+// claimKey lets the key of a request lead to its run, on all replicas. earlier is the run that it leads to already.
+func (s *Server) claimKey(ctx context.Context, sp *spec) (earlier string, p *problem) {
+	ctx, cancel := context.WithTimeout(ctx, sharedWait)
+	defer cancel()
+	of, _ := json.Marshal(sp.of())
+	c, ok, err := s.o.Shared.Keys.Claim(ctx, once.Claim{Owner: sp.owner, Key: sp.key, Hash: sp.hash, Run: sp.id, Of: of})
+	switch {
+	case err != nil:
+		return "", s.keyProblem(ctx, err)
+	case ok:
+		return "", nil
+	case c.Hash != sp.hash:
+		return "", otherRequest()
+	}
+	return c.Run, nil
+}
+
+// findKey finds the run that a key leads to, on all replicas; "" is none.
+func (s *Server) findKey(ctx context.Context, owner, key string, hash [16]byte) (run string, p *problem) {
+	ctx, cancel := context.WithTimeout(ctx, sharedWait)
+	defer cancel()
+	c, ok, err := s.o.Shared.Keys.Find(ctx, owner, key)
+	switch {
+	case err != nil:
+		return "", s.keyProblem(ctx, err)
+	case !ok:
+		return "", nil
+	case c.Hash != hash:
+		return "", otherRequest()
+	}
+	return c.Run, nil
+}
+
+func (s *Server) keyProblem(ctx context.Context, err error) *problem {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		panic(http.ErrAbortHandler) // the client went away
+	}
+	s.log.WarnContext(ctx, "an idempotency key cannot be looked up", "error", err)
+	return awayProblem()
+}
+
+// forgetKey frees the key of a request whose run could not be started.
+func (s *Server) forgetKey(ctx context.Context, sp *spec) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sharedWait)
+	defer cancel()
+	if err := s.o.Shared.Keys.Forget(ctx, sp.owner, sp.key, sp.id); err != nil {
+		s.log.WarnContext(ctx, "an idempotency key of a run that was not started cannot be freed", "error", err)
+	}
+}
+
+// moveKey lets the key of a message lead to the run that it was given to, or back to its own, a moment later.
+func (rs *runs) moveKey(sp spec, to string) {
+	rs.moving.Go(func() { rs.moveKeyNow(sp, to) })
+}
+
+func (rs *runs) moveKeyNow(sp spec, to string) {
+	ctx, cancel := context.WithTimeout(context.Background(), sharedWait)
+	defer cancel()
+	keys := rs.o.Shared.Keys
+	c, ok, err := keys.Find(ctx, sp.owner, sp.key)
+	if err == nil && ok && c.Run != to {
+		_, err = keys.Move(ctx, sp.owner, sp.key, c.Run, to)
+	}
+	if err != nil {
+		rs.log.WarnContext(ctx, "an idempotency key does not lead to the run that its message was given to", "run", to, "error", err)
+	}
+}
+
+// lostProblem is the answer for a run that was begun, and of which nothing was kept: its replica died too soon.
+func lostProblem(id string) *problem {
+	p := newProblem(codeGone, lostMessage)
+	p.Run = id
+	return p
+}

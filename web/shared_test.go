@@ -1,0 +1,558 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tmaxmax/go-sse"
+
+	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/cluster/clustertest"
+	controlnats "github.com/lingserve/lingserve/control/nats"
+	"github.com/lingserve/lingserve/flow"
+	lognats "github.com/lingserve/lingserve/runlog/nats"
+	tapenats "github.com/lingserve/lingserve/tape/nats"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/turn"
+	oncenats "github.com/lingserve/lingserve/web/once/nats"
+)
+
+// group is servers that share what they do, as replicas do.
+type group struct {
+	t       testing.TB
+	servers *clustertest.Servers
+	prefix  string
+
+	workspace string
+}
+
+func newGroup(t testing.TB) *group {
+	return &group{t: t, servers: clustertest.One(t), prefix: clustertest.Prefix(), workspace: t.TempDir()}
+}
+
+// sharedPlace is what a replica has of what is shared.
+type sharedPlace struct {
+	cluster *cluster.Cluster
+	shared  *Shared
+	tapes   *tapenats.Store
+	close   func()
+}
+
+// open connects a replica.
+func (g *group) open() *sharedPlace {
+	g.t.Helper()
+	t := g.t
+	c := g.servers.Open(t, func(o *cluster.Options) { o.Prefix = g.prefix })
+	l, err := lognats.Open(t.Context(), c, lognats.Options{Keep: time.Hour, Tube: func() *tube.Options { return tubeOptions(0) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	control, err := controlnats.Open(t.Context(), c, controlnats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := oncenats.Open(t.Context(), c, oncenats.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tapes, err := tapenats.Open(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := c.Presence(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, err := c.Leases(t.Context(), "tape")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	p := &sharedPlace{cluster: c, tapes: tapes, close: func() {
+		once.Do(func() {
+			_, _, _ = control.Close(), keys.Close(), l.Close() // of one that has died, they cannot do all
+			_ = tapes.Close()
+		})
+	}}
+	t.Cleanup(p.close)
+	p.shared = &Shared{
+		Runs: l, Control: control, Keys: keys,
+		Replicas: func() (ids []string) {
+			for _, r := range there.Replicas() {
+				ids = append(ids, r.ID)
+			}
+			return ids
+		},
+		Watch: func(gone func(string)) func() {
+			return there.Watch(func(c cluster.Change) {
+				if c.What != cluster.Came {
+					gone(c.Replica.ID)
+				}
+			})
+		},
+		Holder: func(ctx context.Context, tape string) (string, error) {
+			replica, _, _, err := leases.Holder(ctx, tape)
+			return replica, err
+		},
+	}
+	return p
+}
+
+// replica is a server of a group.
+type replica struct {
+	*bench
+	*sharedPlace
+}
+
+// replica starts one.
+func (g *group) replica(edit func(*Options)) *replica {
+	g.t.Helper()
+	p := g.open()
+	return &replica{newBench(g.t, func(o *Options) {
+		o.Shared, o.Tapes = p.shared, p.tapes
+		if edit != nil {
+			edit(o)
+		}
+	}).serve(), p}
+}
+
+// die ends what a replica says to others, as the end of its process does.
+func (r *replica) die() { r.cluster.Conn().Close() }
+
+// reader is a client that follows a run, on any replica, and comes back with the id of the last event that it has seen.
+type reader struct {
+	t testing.TB
+	folded
+	run string
+}
+
+// until reads from a replica until something is true of what the client has, or the stream ends: then it is false, and says whether it was
+// broken off.
+func (c *reader) until(b *bench, ok func() bool) (done, broken bool) {
+	c.t.Helper()
+	var header []string
+	if c.last != "" {
+		header = append(header, "Last-Event-ID: "+c.last)
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	resp, err := b.try(ctx, "GET", "/v1/runs/"+c.run+"/events", "", append(header, asEvents)...)
+	if err != nil {
+		return false, true
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		c.t.Fatalf("%d: %s", resp.StatusCode, text(c.t, resp))
+	}
+	if ok() {
+		return true, false
+	}
+	for e, err := range sse.Read(resp.Body, nil) {
+		if err != nil {
+			return false, true
+		}
+		c.take(c.t, e)
+		if ok() {
+			return true, false
+		}
+	}
+	return false, c.terminal == ""
+}
+
+func (c *reader) says(words string) func() bool {
+	return func() bool { return strings.Contains(c.json(), words) }
+}
+
+func (c *reader) ended() bool { return c.terminal != "" }
+
+// must fails where the stream has ended before.
+func (c *reader) must(b *bench, ok func() bool) {
+	c.t.Helper()
+	if done, broken := c.until(b, ok); !done {
+		c.t.Fatalf("the stream has ended (broken off: %v) at %s %s", broken, c.json(), c.terminal)
+	}
+}
+
+// CL-04, CL-05: a run is read on any replica, from wherever the client was, and has the same events with the same ids there.
+func TestAnyReplicaServesAnyRun(t *testing.T) {
+	g := newGroup(t)
+	a, b, c := g.replica(nil), g.replica(nil), g.replica(nil)
+	id, st := a.startAsync()
+	st.send("a", "one")
+	here, there := &reader{t: t, run: id}, &reader{t: t, run: id}
+	here.must(a.bench, here.says("one"))
+	there.must(b.bench, there.says("one"))
+	waits := make(chan document, 1)
+	go func() { waits <- readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")) }()
+	st.send("a", " two")
+	there.must(c.bench, there.says("two"))
+	here.must(b.bench, here.says("two"))
+	if here.last != there.last {
+		t.Errorf("the same event is %s and %s", here.last, there.last)
+	}
+	if d := readDocument(t, c.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning || string(d.Result) != `{"a":"one two"}` {
+		t.Errorf("%s %s", d.Status, d.Result)
+	}
+	st.finish()
+	there.must(a.bench, there.ended)
+	here.must(c.bench, here.ended)
+	if here.json() != `{"a":"one two"}` || here.terminal != `finished{"status":"completed"}` || there.terminal != here.terminal || here.last != there.last {
+		t.Errorf("%s %s, %s %s", here.json(), here.terminal, there.json(), there.terminal)
+	}
+	if d := <-waits; d.Status != statusCompleted || string(d.Result) != `{"a":"one two"}` {
+		t.Errorf("%s %s", d.Status, d.Result)
+	}
+	// Who has everything is told so, and who comes with what is no id of it, is told that.
+	if r := b.do("GET", "/v1/runs/"+id+"/events", "", asEvents, "Last-Event-ID: "+here.last); r.StatusCode != http.StatusNoContent {
+		t.Errorf("%d", r.StatusCode)
+	}
+	if p := readProblem(t, b.do("GET", "/v1/runs/"+newRunID(), "")); p.Status != 404 {
+		t.Errorf("%+v", p)
+	}
+	// It is nobody else's, wherever they ask.
+	for _, x := range []*replica{a, b, c} {
+		if _, err := x.s.runs.get(t.Context(), access.Principal{Name: "eve", Role: tool.User}, id); err != errUnknown { //nolint:errorlint // it is the sentinel
+			t.Errorf("eve gets %v", err)
+		}
+	}
+	// The replica that had it goes; the run stays.
+	a.down()
+	a.close()
+	late := &reader{t: t, run: id}
+	late.must(c.bench, late.ended)
+	if late.json() != here.json() {
+		t.Error(late.json())
+	}
+}
+
+// CL-08: a run is canceled from any replica, and all who read it know it at once. One that has ended is a conflict everywhere.
+func TestARunIsCanceledFromAnyReplica(t *testing.T) {
+	g := newGroup(t)
+	a, b := g.replica(nil), g.replica(nil)
+	id, st := a.startAsync()
+	st.send("a", "one")
+	c := &reader{t: t, run: id}
+	c.must(b.bench, c.says("one"))
+	began := time.Now()
+	if r := b.do("POST", "/v1/runs/"+id+"/cancel", ""); r.StatusCode != 202 {
+		t.Fatalf("%d: %s", r.StatusCode, text(t, r))
+	}
+	<-st.ctx.Done()
+	t.Logf("canceled after %v", time.Since(began))
+	c.must(b.bench, c.ended)
+	if c.terminal != `canceled{"reason":"canceled by request"}` {
+		t.Error(c.terminal)
+	}
+	for _, x := range []*replica{a, b} {
+		if p := readProblem(t, x.do("POST", "/v1/runs/"+id+"/cancel", "")); p.Status != 409 || p.Run != id {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
+// CL-09: requests with one key start one run, wherever they come, and the model is called once.
+func TestAKeyStartsOneRunOnAllReplicas(t *testing.T) {
+	g := newGroup(t)
+	replicas := []*replica{g.replica(nil), g.replica(nil), g.replica(nil)}
+	body := `{"workflow":"chat","input":{"question":"why?"}}`
+	for round := range 5 {
+		key := fmt.Sprint("Idempotency-Key: ", round)
+		ids := make([]string, 9)
+		var wg sync.WaitGroup
+		for i := range ids {
+			wg.Go(func() {
+				resp := replicas[i%3].do("POST", "/v1/runs", body, key)
+				ids[i] = readDocument(t, resp).Run
+			})
+		}
+		wg.Wait()
+		for _, id := range ids {
+			if id != ids[0] || id == "" {
+				t.Fatalf("%q", ids)
+			}
+		}
+		if p := readProblem(t, replicas[1].do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"else?"}}`, key)); p.Status != 422 {
+			t.Errorf("%+v", p)
+		}
+	}
+	var calls int64
+	for _, r := range replicas {
+		calls += r.model.calls.Load()
+	}
+	if calls != 5 {
+		t.Errorf("the model was called %d times", calls)
+	}
+}
+
+// anew is a workflow that is run again.
+func anew(o *Options, m *scripted) {
+	w, err := flow.ParseSpec("anew.yaml", []byte("name: anew\nrestart: true\nbots: {writer: {format: text, message: '{{ input.q }}', root: answer}}\n"), nil)
+	if err != nil {
+		panic(err)
+	}
+	o.Models = &adapter.Registry{Default: "test:story", Retries: adapter.Retries{Attempts: 1}}
+	o.Models.Register("test", m)
+	o.Workflows.Register(w)
+}
+
+func scriptedBy(say func(context.Context, func(string) bool) error) *scripted {
+	return &scripted{say: func(ctx context.Context, _ string, _ adapter.Request, yield func(string) bool) error {
+		return say(ctx, yield)
+	}}
+}
+
+// CL-07: a replica dies. What it ran ends for all readers as interrupted, or goes on where its workflow says so; nobody hangs, and no id
+// means two things.
+func TestWhatADeadReplicaRanEndsOrGoesOnForAllReaders(t *testing.T) {
+	g := newGroup(t)
+	old, now := scriptedBy(hangs("old words")), scriptedBy(tells("new words"))
+	a := g.replica(func(o *Options) { anew(o, old) })
+	b := g.replica(func(o *Options) { anew(o, now) })
+	c := g.replica(func(o *Options) { anew(o, now) })
+	plain, st := a.startAsync()
+	st.send("a", "one")
+	again := a.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async", "Idempotency-Key: k").Header.Get("X-Run-Id")
+	ends, goes := &reader{t: t, run: plain}, &reader{t: t, run: again}
+	ends.must(b.bench, ends.says("one"))
+	goes.must(c.bench, goes.says("old words"))
+	began := time.Now()
+	a.die()
+	var wg sync.WaitGroup
+	wg.Go(func() { ends.must(b.bench, ends.ended) })
+	wg.Go(func() { goes.must(c.bench, goes.ended) })
+	wg.Wait()
+	took := time.Since(began)
+	t.Logf("after %v", took)
+	if limit := cluster.TTL + 3*time.Second; took > limit { // a second, and what a busy machine takes
+		t.Errorf("it took %v", took)
+	}
+	if ends.terminal != `finished{"status":"interrupted"}` || ends.json() != `{"a":"one"}` || strings.Count(strings.Join(ends.names, " "), "error") != 1 {
+		t.Errorf("%s %s %q", ends.json(), ends.terminal, ends.names)
+	}
+	if goes.terminal != `finished{"status":"completed"}` || goes.json() != `{"answer":"new words"}` || now.calls.Load() != 1 {
+		t.Errorf("%s %s, %d calls", goes.json(), goes.terminal, now.calls.Load())
+	}
+	for _, x := range []*replica{b, c} {
+		if d := readDocument(t, x.do("GET", "/v1/runs/"+plain+"/events?format=json", "")); d.Status != statusInterrupted || len(d.Errors) != 1 || string(d.Result) != `{"a":"one"}` {
+			t.Errorf("%+v %s", d, d.Result)
+		}
+		if d := readDocument(t, x.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Idempotency-Key: k")); d.Run != again || string(d.Result) != `{"answer":"new words"}` {
+			t.Errorf("%+v %s", d, d.Result)
+		}
+	}
+	// One that starts finds nothing to do.
+	d := g.replica(func(o *Options) { anew(o, now) })
+	d.s.adoptAll("")
+	if n := now.calls.Load(); n != 1 {
+		t.Errorf("the model was asked %d times", n)
+	}
+}
+
+// CL-06: a replica that was taken for dead stops at its next word; its readers come back to what is true.
+func TestAReplicaThatIsFencedStopsAndItsReadersGoOn(t *testing.T) {
+	g := newGroup(t)
+	a, b := g.replica(nil), g.replica(nil)
+	id, st := a.startAsync()
+	st.send("a", "one")
+	c := &reader{t: t, run: id}
+	c.must(a.bench, c.says("one"))
+	if !b.s.adopt(t.Context(), id, a.shared.replica(), false) {
+		t.Fatal("it cannot be taken over")
+	}
+	broken := make(chan bool, 1)
+	go func() {
+		_, is := c.until(a.bench, c.ended)
+		broken <- is
+	}()
+	st.do <- func(context.Context) error {
+		_, err := st.m.Tube().Send(tube.Event{Kind: tube.Append, URI: []byte("a"), Value: []byte(" never")})
+		return err
+	}
+	<-st.ctx.Done()
+	if is := <-broken; is {
+		c.must(a.bench, c.ended)
+	}
+	if c.json() != `{"a":"one"}` || c.terminal != `finished{"status":"interrupted"}` {
+		t.Errorf("%s %s", c.json(), c.terminal)
+	}
+	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); d.Status != statusInterrupted || string(d.Result) != `{"a":"one"}` {
+		t.Errorf("%+v %s", d, d.Result)
+	}
+}
+
+// read says whether somebody reads the run.
+func (r *run) read() bool {
+	r.sent.mu.Lock()
+	defer r.sent.mu.Unlock()
+	return r.sent.users > 0
+}
+
+// CL-11: a replica that is told to go hands over what can go on elsewhere, at once; its readers are broken off, come back to another one,
+// and see no end that is none.
+func TestWhatCanGoOnGoesOnWhereAReplicaIsToldToGo(t *testing.T) {
+	g := newGroup(t)
+	old, now := scriptedBy(hangs("old words")), scriptedBy(tells("new words"))
+	a := g.replica(func(o *Options) { anew(o, old) })
+	b := g.replica(func(o *Options) { anew(o, now) })
+	id := a.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async").Header.Get("X-Run-Id")
+	c, other := &reader{t: t, run: id}, &reader{t: t, run: id}
+	c.must(a.bench, c.says("old words"))
+	other.must(b.bench, other.says("old words"))
+	broken := make(chan bool, 1)
+	go func() {
+		_, is := c.until(a.bench, c.ended)
+		broken <- is
+	}()
+	eventually(t, "the reader is there", func() bool { return a.s.runs.own(id).read() })
+	began := time.Now()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel() // the time for those that run is over
+	if err := a.s.Drain(ended); err != nil {
+		t.Fatal(err)
+	}
+	if is := <-broken; !is {
+		t.Errorf("the reader was not broken off: %s", c.terminal)
+	}
+	c.must(b.bench, c.ended)
+	other.must(b.bench, other.ended)
+	if r := b.s.runs.own(id); r == nil || r.again.attempt != 0 {
+		t.Errorf("it counts as one that has crashed: %+v", r)
+	}
+	if took := time.Since(began); took > cluster.TTL {
+		t.Errorf("it took %v", took)
+	}
+	for _, x := range []*reader{c, other} {
+		if x.json() != `{"answer":"new words"}` || x.terminal != `finished{"status":"completed"}` {
+			t.Errorf("%s %s", x.json(), x.terminal)
+		}
+	}
+	a.down()
+}
+
+// agents are servers of a group with one agent.
+func (g *group) agents() (*agentBench, *sharedPlace) {
+	g.t.Helper()
+	p := g.open()
+	a := newAgentBench(g.t, func(o *Options, ao *agent.Options) {
+		o.Shared, o.Tapes, ao.Store = p.shared, p.tapes, p.tapes
+		o.Workspace = g.workspace
+		o.Turns = turn.New(turn.Options{Workspace: o.Workspace, Log: o.Log})
+	})
+	a.serve()
+	return a, p
+}
+
+// CL-08: what is said to an agent whose turn runs on another replica reaches it there: it is steered, refused or queued as it would be
+// there. Approvals do, too.
+func TestASessionIsSpokenToOnAnyReplica(t *testing.T) {
+	g := newGroup(t)
+	a, _ := g.agents()
+	b, _ := g.agents()
+	first := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
+	<-a.talk.waits
+	if p := readProblem(t, b.say("no", `,"on_busy":"reject"`)); p.Code != codeConflict {
+		t.Errorf("%+v", p)
+	}
+	steered := b.say("more", `,"on_busy":"steer"`, "Prefer: respond-async", "Idempotency-Key: steer")
+	if d := readDocument(t, steered); d.Run != first {
+		t.Errorf("it was given to %s, expected %s", d.Run, first)
+	}
+	if d := readDocument(t, a.say("more", `,"on_busy":"steer"`, "Prefer: respond-async", "Idempotency-Key: steer")); d.Run != first {
+		t.Errorf("the second time it is %s", d.Run)
+	}
+	queued := b.say("later", `,"on_busy":"queue"`, "Prefer: respond-async").Header.Get("X-Run-Id")
+	if queued == first || queued == "" {
+		t.Errorf("queued as %s", queued)
+	}
+	close(a.talk.goOn)
+	for _, id := range []string{first, queued} {
+		if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != statusCompleted {
+			t.Errorf("%+v", d)
+		}
+	}
+	if said := a.tapeOf("s"); strings.Count(said, "more") < 1 || strings.Count(said, `"later"`) != 1 {
+		t.Error(said)
+	}
+
+	resp := a.say("use danger", "", asEvents)
+	call, _, stop := a.question(resp)
+	defer stop()
+	path := "/v1/runs/" + resp.Header.Get("X-Run-Id")
+	if p := readProblem(t, b.do("POST", path+"/approvals/none", `{"decision":"approve"}`)); p.Status != 404 {
+		t.Errorf("%+v", p)
+	}
+	began := time.Now()
+	if r := b.do("POST", path+"/approvals/"+call, `{"decision":"approve"}`); r.StatusCode != 204 {
+		t.Fatalf("%d: %s", r.StatusCode, text(t, r))
+	}
+	if got := <-a.ran; got != "here" {
+		t.Error(got)
+	}
+	t.Logf("approved after %v", time.Since(began))
+	if p := readProblem(t, b.do("POST", path+"/approvals/"+call, `{"decision":"deny"}`)); p.Status != 409 && p.Status != 404 {
+		t.Errorf("%+v", p)
+	}
+	if d := readDocument(t, b.do("GET", path+"/events?format=json", "")); d.Status != statusCompleted {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A session whose turn runs on another replica is not idle here; where it is erased, that turn ends.
+func TestASessionIsErasedOnAnyReplica(t *testing.T) {
+	g := newGroup(t)
+	a, _ := g.agents()
+	b, _ := g.agents()
+	id := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
+	<-a.talk.waits
+	if p := readProblem(t, b.do("POST", "/v1/sessions/s/handoff", `{"name":"n"}`)); p.Code != codeConflict {
+		t.Errorf("%+v", p)
+	}
+	if r := b.do("DELETE", "/v1/sessions/s", ""); r.StatusCode != 204 {
+		t.Fatalf("%d: %s", r.StatusCode, text(t, r))
+	}
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != statusCanceled {
+		t.Errorf("%+v", d)
+	}
+	if r := a.do("GET", "/v1/sessions/s", ""); r.StatusCode != 404 {
+		t.Errorf("%d: %s", r.StatusCode, text(t, r))
+	}
+}
+
+// CL-10: while what is shared is away, runs go on and nobody sees more of them; when it is back, all is there, in order and once.
+func TestRunsGoOnWhileWhatIsSharedIsAway(t *testing.T) {
+	g := newGroup(t)
+	a, b := g.replica(nil), g.replica(nil)
+	id, st := a.startAsync()
+	st.send("a", "0 ")
+	c := &reader{t: t, run: id}
+	c.must(a.bench, c.says("0 "))
+	g.servers.Kill(0)
+	want := "0 "
+	for i := range 50 {
+		st.send("a", fmt.Sprint(i+1, " "))
+		want += fmt.Sprint(i+1, " ")
+	}
+	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); string(d.Result) != `{"a":"0 "}` || d.Status != statusRunning {
+		t.Errorf("%s is seen of what is not stored", d.Result)
+	}
+	g.servers.Restart(0)
+	st.finish()
+	c.must(a.bench, c.ended)
+	if c.json() != `{"a":"`+want+`"}` || c.terminal != `finished{"status":"completed"}` {
+		t.Errorf("%s %s", c.json(), c.terminal)
+	}
+	other := &reader{t: t, run: id}
+	other.must(b.bench, other.ended)
+	if other.json() != c.json() {
+		t.Error(other.json())
+	}
+}

@@ -97,7 +97,7 @@ func TestKeysOfTheFileCountAsSoonAsItSaysSo(t *testing.T) {
 	if out, err := run(bob); err != nil || !strings.Contains(out, `"status":"completed"`) {
 		t.Errorf("%v %s", err, out)
 	}
-	for _, line := range p.said() {
+	for _, line := range p.Log.Lines() {
 		if strings.Contains(line, ann) || strings.Contains(line, bob) {
 			t.Errorf("a key stands in the log: %s", line)
 		}

@@ -91,10 +91,10 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		refusal, ok := errors.AsType[*access.Refusal](err)
 		if !ok {
-			a.log.Error("it cannot be found out who asks at the admin listener", "error", err)
+			a.log.ErrorContext(r.Context(), "it cannot be found out who asks at the admin listener", "error", err)
 			refusal = errNotAdmin
 		}
-		a.log.Warn("refused at the admin listener", "path", r.URL.Path, "reason", refusal.Reason)
+		a.log.WarnContext(r.Context(), "refused at the admin listener", "path", r.URL.Path, "reason", refusal.Reason)
 		web.Refuse(w, refusal)
 		return
 	}
@@ -265,6 +265,10 @@ func listenAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, publ
 		asks = "nobody"
 	case a.openMetrics:
 		asks = "nobody for metrics, for the key of an admin else"
+	}
+	if c.AdminInClear() {
+		log.Warn("the key of an admin travels unencrypted to the admin listener; give admin.addr a loopback address, or have a proxy in front that encrypts",
+			"addr", l.Addr().String())
 	}
 	log.Info("the admin listener is open", "addr", l.Addr().String(), "asks", asks)
 	return func() {

@@ -324,3 +324,30 @@ func TestAnAdminListenerThatAnybodyCouldReachIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// SE-22: plain HTTP carries an admin's key over a network in the clear, and the log says so.
+func TestTheLogSaysWhereTheKeyOfAnAdminTravelsUnencrypted(t *testing.T) {
+	keys := config.Auth{KeysFile: "keys"}
+	for name, c := range map[string]struct {
+		c    config.Config
+		said bool
+	}{
+		"on all addresses":                   {config.Config{Admin: config.Admin{Addr: ":0"}, Auth: keys}, true},
+		"on all addresses, metrics are open": {config.Config{Admin: config.Admin{Addr: "0.0.0.0:0", OpenMetrics: true}, Auth: keys}, true},
+		"on this machine":                    {config.Config{Admin: config.Admin{Addr: "127.0.0.1:0"}, Auth: keys}, false},
+		"without keys":                       {config.Config{Admin: config.Admin{Addr: ":0"}, Insecure: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			log := slog.New(slog.NewTextHandler(&out, nil))
+			stop, err := listenAdmin(&c.c, &access.Door{}, telemetry.NewMetrics("v1", "", telemetry.MetricNames{}), http.NotFoundHandler(), log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			if said := strings.Contains(out.String(), "level=WARN msg=\"the key of an admin travels unencrypted"); said != c.said {
+				t.Error(out.String())
+			}
+		})
+	}
+}

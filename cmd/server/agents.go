@@ -17,8 +17,6 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/file"
-	"github.com/lingserve/lingserve/tape/memory"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tool/mcp"
 	"github.com/lingserve/lingserve/turn"
@@ -38,38 +36,18 @@ var (
 	_ web.ByWorkflow = (*crew)(nil)
 )
 
-// openTapes opens the store of sessions: in the data folder, or in memory where there is none. The observer may be nil.
-func openTapes(c *config.Config, log *slog.Logger, observer tape.Observer) (tape.Store, error) {
-	if c.Data == "" {
-		return boundTapes(c, memory.New(&memory.Options{Observer: observer}))
-	}
-	o := tapeOptions(c, log)
-	o.Observer = observer
-	store, err := file.Open(tapesFolder(c), o)
-	if err != nil {
-		return nil, err
-	}
-	return boundTapes(c, store)
-}
-
-// tapeOptions says how sessions are kept in the data folder.
-func tapeOptions(c *config.Config, log *slog.Logger) file.Options {
-	sync := map[string]file.Sync{"none": file.SyncNone, "interval": file.SyncInterval, "turn": file.SyncTurn, "always": file.SyncAlways}
-	return file.Options{Sync: sync[c.Tape.Sync], Log: log}
-}
-
 // turnOptions says how turns are run.
-func turnOptions(c *config.Config, log *slog.Logger) turn.Options {
+func turnOptions(c *config.Config, ledger *adapter.Ledger, log *slog.Logger) turn.Options {
 	return turn.Options{
 		Workspace: c.Workspace, Log: log, Timeout: c.Turn.Timeout, Concurrency: c.Turn.Concurrency,
-		Queue: c.Turn.Queue, QueueTotal: c.Turn.QueueTotal, Code: modelCode,
+		Queue: c.Turn.Queue, QueueTotal: c.Turn.QueueTotal, Code: modelCode, Within: ledger.Within,
 	}
 }
 
 // newTurns makes the agents that are configured, and what runs their turns. Workflows that answer for agents are found in workflows
 // when they are to answer.
 // stop ends them, and the servers that they have tools from; the store is to be closed after that.
-func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Registry, store tape.Store, log *slog.Logger) (_ *turn.Framework, _ *crew, stop func(), err error) {
+func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Registry, store tape.Store, ledger *adapter.Ledger, log *slog.Logger) (_ *turn.Framework, _ *crew, stop func(), err error) {
 	servers, err := startServers(c, log)
 	if err != nil {
 		return nil, nil, nil, err
@@ -153,7 +131,7 @@ func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Regist
 		all.names = append(all.names, a.Name)
 		all.agents[a.Name] = one
 	}
-	turns := turn.New(turnOptions(c, log))
+	turns := turn.New(turnOptions(c, ledger, log))
 	if err := turns.Register(agent.Name, all); err != nil {
 		return nil, nil, nil, err
 	}
@@ -162,7 +140,7 @@ func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Regist
 		cancel()
 		_ = turns.Drain(ctx) // it has had its time
 		if err := servers.Close(); err != nil {
-			log.Warn("MCP servers did not end as they should", "error", err)
+			log.WarnContext(ctx, "MCP servers did not end as they should", "error", err)
 		}
 	}, nil
 }

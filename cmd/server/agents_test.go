@@ -52,10 +52,10 @@ func agentsOf(t *testing.T, file string) (turns *turn.Framework, c *crew, store 
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	if store, err = openTapes(settings, log, nil); err != nil {
+	if store, err = openTapes(settings, nil, log, nil); err != nil {
 		t.Fatal(err)
 	}
-	turns, c, stopTurns, err := newTurns(settings, models, new(flow.Registry), store, log)
+	turns, c, stopTurns, err := newTurns(settings, models, new(flow.Registry), store, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestTurnsAndTapesAreAsConfigured(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if o := turnOptions(c, log); o.Timeout != tt.timeout || o.Concurrency != tt.concurrency {
+			if o := turnOptions(c, nil, log); o.Timeout != tt.timeout || o.Concurrency != tt.concurrency {
 				t.Errorf("%+v", o)
 			}
 			if o := tapeOptions(c, log); o.Sync != tt.sync {

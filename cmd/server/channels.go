@@ -342,7 +342,7 @@ func (o *door) serve(ctx context.Context, k *channel.Kernel, log *slog.Logger) {
 	err := func() (err error) {
 		defer func() {
 			if v := recover(); v != nil {
-				log.Error("a channel panicked", "channel", o.Name(), "panic", v)
+				log.ErrorContext(ctx, "a channel panicked", "channel", o.Name(), "panic", v)
 				err = errors.New("the channel has a fault; the server's log says more")
 			}
 		}()
@@ -354,7 +354,7 @@ func (o *door) serve(ctx context.Context, k *channel.Kernel, log *slog.Logger) {
 	if err == nil {
 		return
 	}
-	log.Error("a channel does not work; nobody is answered there until the server is started again", "channel", o.Name(), "account", o.account, "error", err)
+	log.ErrorContext(ctx, "a channel does not work; nobody is answered there until the server is started again", "channel", o.Name(), "account", o.account, "error", err)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.err = err

@@ -88,12 +88,19 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	if err != nil {
 		return exitFailed, err
 	}
-	store, err := openTapes(c, log, nil)
+	starting, started := untilSignal(signals)
+	shared, err := openEngineWith(starting, c, log)
+	started()
 	if err != nil {
-		return exitFailed, dataError(c, errors.New(strings.TrimPrefix(err.Error(), "tape folder: ")))
+		return exitFailed, err
+	}
+	defer shared.close(log)
+	store, err := openTapes(c, shared, log, nil)
+	if err != nil {
+		return exitFailed, err
 	}
 	defer store.Close()
-	framework, crew, stopTurns, err := newTurns(c, models, workflows, store, log)
+	framework, crew, stopTurns, err := newTurns(c, models, workflows, store, nil, log)
 	if err != nil {
 		return exitFailed, err
 	}

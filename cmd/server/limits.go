@@ -69,11 +69,21 @@ func connectionsFor(files uint64) int {
 	return int(min((files-filesBeside)/2, connectionsMost))
 }
 
-// softPercent is the part of the memory that garbage may fill up, so that it is collected before the system ends the process.
-const softPercent = 90
+// softPercent is the part of the memory that garbage may fill up, so that it is collected before the system ends the process; less where
+// what is not Go's would not fit beside it: the program itself and what the system holds for connections.
+const (
+	softPercent = 90
+	besideGo    = 32 << 20
+)
 
-// limitMemory is the memory that the process may have, and who says so: the setting, GOMEMLIMIT, the container, or nobody, which is 0.
-// Unless GOMEMLIMIT is there, the garbage collector is told by set of what is below that.
+// softLimit is that part, and at least half.
+func softLimit(limit int64) int64 {
+	return max(min(limit/100*softPercent, limit-besideGo), limit/2)
+}
+
+// limitMemory is the memory that the process may have for what it does, and who says so: the setting, GOMEMLIMIT, the container, or nobody,
+// which is 0. Unless GOMEMLIMIT is there, the garbage collector is told by set of what is below that; and where little is left beside what
+// is not Go's, the limit is less than what was said, so that the server refuses what is new before all time goes into collecting.
 func limitMemory(setting, goLimit, container int64, set func(soft int64)) (limit int64, from string) {
 	told := goLimit != math.MaxInt64
 	switch {
@@ -87,7 +97,9 @@ func limitMemory(setting, goLimit, container int64, set func(soft int64)) (limit
 		return 0, "none"
 	}
 	if !told {
-		set(limit / 100 * softPercent)
+		soft := softLimit(limit)
+		set(soft)
+		limit = min(limit, soft/softPercent*100)
 	}
 	return limit, from
 }

@@ -17,9 +17,11 @@ func TestTheMemoryLimitIsTheSettingOrElseWhatTheMachineSays(t *testing.T) {
 		set                         int64 // -1 is not
 	}{
 		"nobody says anything":                        {0, none, 0, 0, "none", -1},
-		"the container":                               {0, none, 1000, 1000, "container", 900},
+		"the container":                               {0, none, 1000 << 20, 1000 << 20, "container", 900 << 20},
+		"a small one, beside which the program fits":  {0, none, 192 << 20, 160 << 20 / 90 * 100, "container", 160 << 20},
+		"half is the least":                           {0, none, 48 << 20, 24 << 20 / 90 * 100, "container", 24 << 20},
 		"GOMEMLIMIT goes before the container":        {0, 700, 1000, 700, "GOMEMLIMIT", -1},
-		"the setting goes before both":                {500, none, 1000, 500, "limit.memory", 450},
+		"the setting goes before both":                {500 << 20, none, 1000 << 20, 500 << 20, "limit.memory", 450 << 20},
 		"and leaves GOMEMLIMIT to the one who has it": {500, 700, 1000, 500, "limit.memory", -1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -80,11 +80,12 @@ func (n *modelNames) has(name string) bool {
 }
 
 // watch lets the metrics ask for what goes on.
-func watch(m *telemetry.Metrics, s *web.Server, models *adapter.Registry, turns *turn.Framework, crew *crew, channels *doors) {
+func watch(m *telemetry.Metrics, s *web.Server, models *adapter.Registry, turns *turn.Framework, crew *crew, channels *doors, shared *engine) {
 	// Before the channels serve, so that nothing of theirs is missed.
 	channels.kernel.Observer = channel.Observers{channels.kernel.Observer, channel.Count(m)}
 	m.Watch(telemetry.Sources{
 		Server: s.Load, Lanes: turns.Lanes, Approvals: crew.waiting, Providers: models.Load, Channels: channels.kernel.Pending,
+		Engine: shared.watched(),
 	})
 }
 

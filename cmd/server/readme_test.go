@@ -135,9 +135,7 @@ func TestTheReadmeShowsWhatTheServerSays(t *testing.T) {
 	}
 	p := startServer(t)
 	p.waitFor("^  workflows ")
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if said := strings.Join(p.lines, "\n"); !strings.Contains(said, "  model "+strings.TrimRight(about, "\n")) {
+	if said := p.Log.String(); !strings.Contains(said, "  model "+strings.TrimRight(about, "\n")) {
 		t.Errorf("the README shows\n%s\nand the server says\n%s", about, said)
 	}
 }

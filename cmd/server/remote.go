@@ -381,6 +381,9 @@ func problemOf(res *http.Response) error {
 		Errors              []struct{ Pointer, Parameter, Header, Detail string }
 	}
 	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	if u := res.Request.URL; res.StatusCode == http.StatusBadRequest && u.Scheme == "http" && wantsTLS(text) {
+		return fmt.Errorf("%s speaks TLS: use --server https://%s", u.Host, u.Host)
+	}
 	if json.Unmarshal(text, &p) != nil || p.Title == "" && p.Detail == "" {
 		return fmt.Errorf("the server has answered %s", res.Status)
 	}
@@ -404,6 +407,19 @@ func problemOf(res *http.Response) error {
 	return errors.Join(all...)
 }
 
+// wantsTLS says whether a server that speaks TLS has answered to plain HTTP with this: Go's, and with it this one, nginx and
+// Apache in their own words.
+func wantsTLS(text []byte) bool {
+	for _, words := range []string{
+		"Client sent an HTTP request to an HTTPS server", "plain HTTP request was sent to HTTPS port", "speaking plain HTTP to an SSL-enabled server port",
+	} {
+		if bytes.Contains(text, []byte(words)) {
+			return true
+		}
+	}
+	return false
+}
+
 // unreachable says in words why a server could not be talked to.
 func unreachable(err error) error {
 	ue, ok := errors.AsType[*url.Error](err)
@@ -413,6 +429,9 @@ func unreachable(err error) error {
 	host := "the server"
 	if u, perr := url.Parse(ue.URL); perr == nil {
 		host = u.Host
+	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return &refusal{fmt.Sprintf("%s speaks plain HTTP, without TLS: use --server http://%s", host, host)}
 	}
 	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Op == "dial" {
 		return fmt.Errorf("%s cannot be reached: %w", host, oe.Err)

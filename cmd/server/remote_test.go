@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -278,4 +279,36 @@ func FuzzDecodeLine(f *testing.F) {
 			t.Errorf("%q was read as an event that is written as %q", text, line)
 		}
 	})
+}
+
+// Who says http to a server that speaks TLS, or https to one that does not, is told which to say, and that at once.
+func TestTheOtherSchemeIsNamedWhereOneDoesNotFit(t *testing.T) {
+	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Error("it was asked") })
+	silent := func(s *httptest.Server) *httptest.Server {
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		return s
+	}
+	plain, encrypted := silent(httptest.NewUnstartedServer(hello)), silent(httptest.NewUnstartedServer(hello))
+	plain.Start()
+	defer plain.Close()
+	encrypted.StartTLS()
+	defer encrypted.Close()
+	nginx := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "<center>The plain HTTP request was sent to HTTPS port</center>", http.StatusBadRequest)
+	}))
+	defer nginx.Close()
+	host := func(s *httptest.Server) string { return s.Listener.Addr().String() }
+	for name, c := range map[string]struct{ server, want string }{
+		"plain HTTP to a server with TLS":   {"http://" + host(encrypted), host(encrypted) + " speaks TLS: use --server https://" + host(encrypted)},
+		"no scheme to a server with TLS":    {host(encrypted), host(encrypted) + " speaks TLS: use --server https://" + host(encrypted)},
+		"plain HTTP to TLS of another kind": {nginx.URL, "speaks TLS: use --server https://"},
+		"TLS to a server without":           {"https://" + host(plain), host(plain) + " speaks plain HTTP, without TLS: use --server http://" + host(plain)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, _, stderr := cli(t, "run", "article", "--server", c.server)
+			if status != exitFailed || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "400") {
+				t.Errorf("status %d: %s", status, stderr)
+			}
+		})
+	}
 }

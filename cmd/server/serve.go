@@ -102,14 +102,25 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	if err := free(c.Addr); err != nil {
 		return listenError(c, err)
 	}
+	starting, started := untilSignal(signals)
+	shared, err := openEngine(starting, c, log)
+	started()
+	if starting.Err() != nil { // also where it was in time
+		shared.close(log)
+		return context.Cause(starting)
+	}
+	if err != nil {
+		return err
+	}
+	defer shared.close(log) // the last of all that keeps something
 	o := serverOptions(c, workflows, models, log)
 	metrics := newMetrics(c, models, workflows)
 	o.Observer, o.AccessLog = metrics, c.Log.Access
-	if o.Tapes, err = openTapes(c, log, metrics); err != nil {
-		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "tape folder: "))
+	if o.Tapes, err = openTapes(c, shared, log, metrics); err != nil {
+		return err
 	}
 	defer o.Tapes.Close()
-	turns, crew, stopTurns, err := newTurns(c, models, workflows, o.Tapes, log)
+	turns, crew, stopTurns, err := newTurns(c, models, workflows, o.Tapes, o.Ledger, log)
 	if err != nil {
 		return err
 	}
@@ -123,11 +134,14 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // what is on its way has had its time
 		if err := channels.closeAll(ctx); err != nil {
-			log.Warn("what channels keep cannot be closed as it should", "error", err)
+			log.WarnContext(ctx, "what channels keep cannot be closed as it should", "error", err)
 		}
 	}()
 	channels.look(c)
 	entrance.into(&o)
+	if err := shared.into(context.Background(), c, &o, log); err != nil {
+		return err
+	}
 	o.Turns, o.Agents, o.Channels, o.Kernel = turns, crew, channels, channels.kernel
 	o.Tracer, channels.kernel.Tracer = traces.Provider(), traces.Channels()
 	s, err := web.New(o)
@@ -135,7 +149,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))
 	}
 	defer s.Close()
-	watch(metrics, s, models, turns, crew, channels)
+	watch(metrics, s, models, turns, crew, channels, shared)
 	stopAdmin, err := listenAdmin(c, o.Access.Door, metrics, s.Handler(), log)
 	if err != nil {
 		return err
@@ -213,9 +227,9 @@ func shutDown(c *config.Config, s *web.Server, channels *doors, turns *turn.Fram
 		select {
 		case err := <-drained:
 			if err != nil {
-				log.Warn("the grace period was too short for all work; what was left is broken off", "error", err)
+				log.WarnContext(ctx, "the grace period was too short for all work; what was left is broken off", "error", err)
 			}
-			log.Info("stopped")
+			log.InfoContext(ctx, "stopped")
 			return nil
 		case sig := <-signals:
 			if sig != syscall.SIGHUP {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,25 +11,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/program"
 )
 
 // process is a server in a process of its own.
 type process struct {
+	*program.Process
 	t    *testing.T
-	cmd  *exec.Cmd
 	dir  string
 	base string
-
-	mu    sync.Mutex
-	lines []string // of stderr
-	more  chan struct{}
-	gone  chan struct{} // stderr has ended
 }
 
 // patient bounds what a test waits for in another process; only a failure takes this long.
@@ -42,81 +38,34 @@ func startServer(t *testing.T, args ...string) *process {
 
 func startServerIn(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, dir: dir, more: make(chan struct{}, 1), gone: make(chan struct{})}
-	p.cmd = exec.Command("lingserve", append([]string{"serve", "--addr", "127.0.0.1:0"}, args...)...)
-	p.cmd.Dir = dir
-	p.cmd.Env = cleanEnvironment()
-	stderr, err := p.cmd.StderrPipe()
+	server, err := program.Start(t.Context(), "lingserve", dir, &program.Options{Args: args, Env: cleanEnvironment()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(p.gone)
-		s := bufio.NewScanner(stderr)
-		for s.Scan() {
-			p.mu.Lock()
-			p.lines = append(p.lines, s.Text())
-			p.mu.Unlock()
-			select {
-			case p.more <- struct{}{}:
-			default:
-			}
-		}
-	}()
 	t.Cleanup(func() {
-		p.cmd.Process.Kill()
-		<-p.gone
-		p.cmd.Wait()
+		server.Kill()
 		if t.Failed() {
-			t.Logf("stderr of the server:\n%s", strings.Join(p.lines, "\n"))
+			t.Logf("stderr of the server:\n%s", server.Log)
 		}
 	})
-	p.base = p.waitFor(`listens on (https?://\S+)`)[1]
-	return p
+	return &process{Process: server, t: t, dir: dir, base: server.URL}
 }
 
-// said is what has come of stderr.
-func (p *process) said() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.lines)
-}
-
-// waitFor waits until a line of stderr matches.
+// waitFor waits until a line of what it says matches.
 func (p *process) waitFor(expr string) []string {
 	p.t.Helper()
-	re := regexp.MustCompile(expr)
-	timeout := time.After(patient)
-	for {
-		p.mu.Lock()
-		for _, line := range p.lines {
-			if m := re.FindStringSubmatch(line); m != nil {
-				p.mu.Unlock()
-				return m
-			}
-		}
-		p.mu.Unlock()
-		select {
-		case <-p.more:
-		case <-p.gone:
-			select {
-			case <-p.more: // look once more at what came last
-				continue
-			default:
-			}
-			p.t.Fatalf("the server ended without saying %q", expr)
-		case <-timeout:
-			p.t.Fatalf("the server did not say %q", expr)
-		}
+	ctx, cancel := context.WithTimeout(p.t.Context(), patient)
+	defer cancel()
+	m, err := p.Log.Find(ctx, regexp.MustCompile(expr))
+	if err != nil {
+		p.t.Fatalf("the server did not say %q: %v", expr, err)
 	}
+	return m
 }
 
 func (p *process) signal(s os.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
+	if err := p.Signal(s); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -124,12 +73,7 @@ func (p *process) signal(s os.Signal) {
 // wait returns the exit status.
 func (p *process) wait() int {
 	p.t.Helper()
-	select {
-	case <-p.gone:
-	case <-time.After(patient):
-		p.t.Fatal("the server did not end")
-	}
-	err := p.cmd.Wait()
+	err := p.Wait()
 	if e, ok := errors.AsType[*exec.ExitError](err); ok {
 		return e.ExitCode()
 	}
@@ -223,9 +167,7 @@ func TestServeSaysWhereItListensAndWhatToTry(t *testing.T) {
 func TestServeSaysWhichModelAnswersAndWhy(t *testing.T) {
 	p := startServer(t, "--providers-deepseek-key", "sk-CANARY", "--providers-ollama-models", "llama3.2:3b", "--providers-azure-base-url", "https://a.invalid")
 	p.waitFor(`^  workflows `)
-	p.mu.Lock()
-	said := strings.Join(p.lines, "\n")
-	p.mu.Unlock()
+	said := p.Log.String()
 	for _, want := range []string{
 		"  model      ollama:llama3.2:3b (since --providers-ollama-models is set)\n",
 		"  providers  ollama, deepseek\n",

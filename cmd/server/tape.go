@@ -10,9 +10,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,10 +21,9 @@ import (
 
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tape/file"
 )
 
-const aboutTape = `Looks into the sessions of a data folder. A server may be using it at the same time.
+const aboutTape = `Looks into the sessions of a data folder, or of a database. A server may be using it at the same time.
 
   lingserve tape list                       the sessions, the one that was used last first
   lingserve tape show SESSION               what is on the tape of one, a line for each entry
@@ -43,7 +42,7 @@ var tapeActions = map[string]struct{ least, most int }{
 
 // tapes is what "lingserve tape" works with.
 type tapes struct {
-	store     *file.Store
+	store     tape.Whole
 	workspace string
 	json      bool
 	limit     int
@@ -89,11 +88,12 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err != nil {
 		return fail(stderr, err)
 	}
-	if c.Data == "" {
+	inFiles := c.Tape.Store == "file"
+	if inFiles && c.Data == "" {
 		return fail(stderr, fmt.Errorf("data (%s): there is no data folder, so there are no sessions", c.Source("data")))
 	}
 	t.workspace = c.Workspace
-	if name != "import" { // which makes the folder
+	if inFiles && name != "import" { // which makes the folder
 		if _, err := os.Stat(tapesFolder(c)); errors.Is(err, fs.ErrNotExist) {
 			if name == "list" {
 				t.none(stderr, c)
@@ -102,11 +102,17 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			return fail(stderr, fmt.Errorf("there is no session %s in %s", show(rest[0]), c.Data))
 		}
 	}
-	if t.store, err = file.Open(tapesFolder(c), tapeOptions(c, newLog(stderr, c))); err != nil {
-		return fail(stderr, err)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the servers is in the error
+	shared, err := openEngineWith(ctx, c, quiet)
+	if err != nil {
+		return fail(stderr, err)
+	}
+	defer shared.close(quiet)
+	if t.store, err = openStore(c, shared, newLog(stderr, c), nil); err != nil {
+		return fail(stderr, err)
+	}
 	switch name {
 	case "list":
 		var some bool
@@ -128,7 +134,10 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		case "export":
 			err = found.Export(ctx, stdout)
 		case "delete":
-			if err = eraseFromChannels(ctx, c, found.Session(), newLog(stderr, c)); errors.Is(err, errChannelsInUse) {
+			if c.Data != "" {
+				err = eraseFromChannels(ctx, c, found.Session(), newLog(stderr, c))
+			}
+			if errors.Is(err, errChannelsInUse) {
 				fmt.Fprintln(stderr, err)
 				err = nil
 			}
@@ -148,9 +157,6 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	return fail(stderr, err)
 }
-
-// tapesFolder is where the tapes are.
-func tapesFolder(c *config.Config) string { return filepath.Join(c.Data, "tapes") }
 
 // show is a name that somebody wrote, for the terminal.
 func show(name string) string { return fmt.Sprintf("%q", clean(name)) }
@@ -186,7 +192,7 @@ func (t *tapes) find(ctx context.Context, id string) (*tape.Tape, error) {
 // none says for people that a list is empty, and where was looked: often it is the wrong folder.
 func (t *tapes) none(stderr io.Writer, c *config.Config) {
 	if !t.json {
-		fmt.Fprintf(stderr, "there are no sessions in %s\n", c.Data)
+		fmt.Fprintf(stderr, "there are no sessions in %s\n", tapesPlace(c))
 	}
 }
 

@@ -161,11 +161,11 @@ func (e *encryption) start(ctx context.Context, wg *sync.WaitGroup, addr net.Add
 		server := e.plainServer(port)
 		wg.Go(func() {
 			if err := server.Serve(netutil.LimitListener(l, redirectConnections)); !errors.Is(err, http.ErrServerClosed) {
-				e.log.Error("plain HTTP is not served any more", "addr", e.c.TLS.RedirectAddr, "error", err)
+				e.log.ErrorContext(ctx, "plain HTTP is not served any more", "addr", e.c.TLS.RedirectAddr, "error", err)
 			}
 		})
 		wg.Go(func() { <-ctx.Done(); server.Close() })
-		e.log.Info("plain HTTP leads to https", "addr", l.Addr().String())
+		e.log.InfoContext(ctx, "plain HTTP leads to https", "addr", l.Addr().String())
 	}
 	wg.Go(func() { e.from.watch(ctx) })
 	return nil
@@ -338,7 +338,7 @@ func (f *certificateFiles) reload() {
 func (f *certificateFiles) watch(ctx context.Context) {
 	warn := func() {
 		if leaf := f.now.Load().Leaf; nearlyOver(leaf) {
-			f.log.Warn("the certificate expires soon", "names", leaf.DNSNames, "until", leaf.NotAfter)
+			f.log.WarnContext(ctx, "the certificate expires soon", "names", leaf.DNSNames, "until", leaf.NotAfter)
 		}
 	}
 	warn()
@@ -494,9 +494,9 @@ func (a *authority) look(ctx context.Context, name string) {
 		switch {
 		case cert == nil: // which is said
 		case nearlyOver(cert.Leaf):
-			a.log.Warn("the certificate expires soon and was not renewed", "name", name, "until", cert.Leaf.NotAfter)
+			a.log.WarnContext(ctx, "the certificate expires soon and was not renewed", "name", name, "until", cert.Leaf.NotAfter)
 		default:
-			a.log.Info("certificate", "name", name, "until", cert.Leaf.NotAfter)
+			a.log.InfoContext(ctx, "certificate", "name", name, "until", cert.Leaf.NotAfter)
 		}
 	}
 }

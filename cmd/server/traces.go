@@ -36,7 +36,7 @@ func openTraces(c *config.Config, log *slog.Logger) (traces *telemetry.Traces, s
 		ctx, cancel := context.WithTimeout(context.Background(), flushTime)
 		defer cancel()
 		if err := traces.Close(ctx); err != nil {
-			log.Warn("the last traces were not sent", "error", err)
+			log.WarnContext(ctx, "the last traces were not sent", "error", err)
 		}
 	}, nil
 }

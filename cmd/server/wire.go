@@ -42,6 +42,7 @@ func serverOptions(c *config.Config, w *flow.Registry, m *adapter.Registry, log 
 		InlineWorkflows: c.InlineWorkflows, Version: build().version,
 		Limits: limitsOf(c, log), MaxDisk: int64(c.Run.MaxDisk),
 	}
+	o.Ledger = adapter.NewLedger(o.Limits.Memory)
 	o.Bot.Model = c.Model
 	return o
 }

@@ -257,7 +257,7 @@ func TestATicketIsUsedOnce(t *testing.T) { // SE-10
 	if slices.Sort(statuses); statuses[0] != 200 || statuses[1] == 200 {
 		t.Errorf("%d", statuses)
 	}
-	if log := v.log.String(); strings.Contains(log, "lst_") {
+	if log := v.Log.String(); strings.Contains(log, "lst_") {
 		t.Errorf("a ticket is in the log: %q", around(log, strings.Index(log, "lst_")))
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // peak is the most memory that the server has had, in bytes; 0 where the system does not say.
 func (v *victim) peak() int {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.Pid()))
 	if err != nil {
 		return 0
 	}

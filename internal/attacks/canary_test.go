@@ -22,6 +22,7 @@ import (
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 	"github.com/lingserve/lingserve/internal/faketelegram"
+	"github.com/lingserve/lingserve/internal/program"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -46,7 +47,7 @@ func withKeys(more ...string) setup {
 // admin is the address of the listener for admins.
 func (v *victim) admin(t *testing.T) string {
 	t.Helper()
-	m := regexp.MustCompile(`"the admin listener is open","addr":"([^"]+)"`).FindStringSubmatch(v.log.String())
+	m := regexp.MustCompile(`"the admin listener is open","addr":"([^"]+)"`).FindStringSubmatch(v.Log.String())
 	if m == nil {
 		t.Fatal("there is no listener for admins")
 	}
@@ -69,8 +70,7 @@ func TestNoSecretLeavesTheServer(t *testing.T) { // SE-06
 	v := start(t, t.TempDir(), s)
 	defer func() {
 		v.closed = true
-		_ = v.cmd.Process.Kill()
-		<-v.ended
+		v.Kill()
 		for _, stop := range v.stops {
 			stop()
 		}
@@ -144,7 +144,7 @@ func TestNoSecretLeavesTheServer(t *testing.T) { // SE-06
 			if key == wrongKey && len(row) == 1 && !strings.Contains(row[0], "?") {
 				continue // a path that is not there, and nobody's secret
 			}
-			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, v.url+row[0], http.NoBody)
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, v.URL+row[0], http.NoBody)
 			if len(row) > 1 {
 				name, value, _ := strings.Cut(row[1], ": ")
 				req.Header.Set(name, value)
@@ -204,21 +204,21 @@ func TestNoSecretLeavesTheServer(t *testing.T) { // SE-06
 
 	// What it prints of itself.
 	for _, args := range [][]string{{"serve", "--print-config"}, {"models"}, {"channels", "check"}, {"keys", "list"}, {"serve", "--addr", "127.0.0.1:1", "--config", "nothing.yaml"}} {
-		cmd := exec.Command(program(t), args...)
-		cmd.Dir, cmd.Env = v.folder, append(environment(), s.env...)
+		cmd := exec.Command(binaryPath(t), args...)
+		cmd.Dir, cmd.Env = v.folder, append(program.Environment(v.folder), s.env...)
 		out, _ := cmd.CombinedOutput()
 		clean(t, strings.Join(args, " "), out)
 	}
-	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", v.cmd.Process.Pid)); err == nil {
+	if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", v.Pid())); err == nil {
 		clean(t, "the command line", line)
 	}
 
 	// What it leaves, having been told to die with everything that it has.
 	if runtime.GOOS != "windows" {
-		_ = v.cmd.Process.Signal(syscall.SIGQUIT)
-		<-v.ended
+		_ = v.Signal(syscall.SIGQUIT)
+		<-v.Ended()
 	}
-	clean(t, "the log", []byte(v.log.String()))
+	clean(t, "the log", []byte(v.Log.String()))
 	clean(t, "an answer", []byte(v.seen.String()))
 	err = filepath.WalkDir(v.folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || d.Name() == "lingserve.yaml" || d.Name() == "secret.txt" {

@@ -14,7 +14,7 @@ import (
 // send sends what a platform would, to the door of its channel.
 func (v *victim) send(t testing.TB, channel string, h http.Header, body []byte) reply {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, v.url+"/v1/channels/"+channel+"/webhook", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, v.URL+"/v1/channels/"+channel+"/webhook", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

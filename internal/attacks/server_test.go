@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,14 +12,11 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +26,7 @@ import (
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 	"github.com/lingserve/lingserve/internal/faketelegram"
+	"github.com/lingserve/lingserve/internal/program"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -54,10 +51,8 @@ func keyOf(provider string) string { return "sk-CANARY" + provider + "0123456789
 
 // victim is a server in a process of its own, and everything that it talks to in this one.
 type victim struct {
+	*program.Process
 	folder string // holds data, workflows and workspace
-	url    string // http://host:port
-	addr   string // host:port
-	log    text   // stderr
 	seen   text   // all that was answered
 	http   *http.Client
 
@@ -72,8 +67,6 @@ type victim struct {
 	wiped    atomic.Int64 // calls of the tool that nobody may call
 	wrote    atomic.Int64 // calls of the tool that asks
 
-	cmd    *exec.Cmd
-	ended  chan struct{}
 	stops  []func() // of what it talks to, in the order of starting
 	closed bool
 }
@@ -123,7 +116,7 @@ func ownServer(t testing.TB, s setup) *victim {
 	v := start(t, t.TempDir(), s)
 	t.Cleanup(func() {
 		if err := v.end(); err != nil {
-			t.Errorf("%v\n%s", err, v.log.tail())
+			t.Errorf("%v\n%s", err, v.Log.Tail())
 		}
 	})
 	return v
@@ -214,7 +207,18 @@ channels:
 // start starts a server in a folder, with everything that it talks to.
 func start(t testing.TB, folder string, s setup) *victim {
 	t.Helper()
-	v := &victim{folder: folder, ended: make(chan struct{})}
+	v := &victim{folder: folder}
+	started := false
+	defer func() {
+		if !started { // and the test has failed, which must leave nothing behind
+			if v.Process != nil {
+				v.Kill()
+			}
+			for _, stop := range v.stops {
+				stop()
+			}
+		}
+	}()
 	site := func(h http.Handler) string {
 		server := httptest.NewServer(h)
 		v.stops = append(v.stops, server.Close)
@@ -244,32 +248,13 @@ func start(t testing.TB, folder string, s setup) *victim {
 	v.file(t, "secret.txt", fileSecret)
 	v.file(t, "lingserve.yaml", config)
 
-	v.cmd = exec.Command(program(t), append([]string{"serve"}, s.args...)...)
-	v.cmd.Dir = folder
-	v.cmd.Env = append(environment(), s.env...)
-	v.cmd.Stdout, v.cmd.Stderr = &v.log, &v.log
-	if err := v.cmd.Start(); err != nil {
+	var err error
+	if v.Process, err = program.Start(t.Context(), binaryPath(t), folder, &program.Options{Args: s.args, Env: s.env}); err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		_ = v.cmd.Wait()
-		close(v.ended)
-	}()
-	started := false
-	defer func() {
-		if !started { // and the test has failed, which must leave nothing behind
-			_ = v.cmd.Process.Kill()
-			<-v.ended
-			for _, stop := range v.stops {
-				stop()
-			}
-		}
-	}()
-	v.eventually(t, "the server listens", func() bool { v.url = v.listens(); return v.url != "" })
-	v.addr = strings.TrimPrefix(v.url, "http://")
-	door.to.Store(&v.url)
-	v.feishu.SetURL(v.url + "/v1/channels/feishu/webhook")
-	v.eventually(t, "the channels serve", func() bool { return strings.Count(v.log.String(), `"the channel is connected"`) >= 3 })
+	door.to.Store(&v.URL)
+	v.feishu.SetURL(v.URL + "/v1/channels/feishu/webhook")
+	v.eventually(t, "the channels serve", func() bool { return strings.Count(v.Log.String(), `"the channel is connected"`) >= 3 })
 	started = true
 	return v
 }
@@ -286,42 +271,6 @@ func (v *victim) file(t testing.TB, name, content string) {
 	}
 }
 
-// environment is that of this process without what would configure the server.
-func environment() (list []string) {
-	for _, e := range os.Environ() {
-		name, _, _ := strings.Cut(e, "=")
-		switch {
-		case strings.HasPrefix(name, "LINGSERVE_"), strings.HasPrefix(name, "OTEL_"), strings.HasSuffix(name, "_API_KEY"),
-			strings.HasPrefix(strings.ToUpper(name), "HTTP"), strings.HasPrefix(name, "COZE_"), strings.HasPrefix(name, "OLLAMA_"),
-			strings.HasPrefix(name, "OPENAI_"), strings.HasPrefix(name, "AZURE_"):
-		default:
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
-// listens is the address that the log says; "" before it says so.
-func (v *victim) listens() string {
-	for line := range strings.Lines(v.log.String()) {
-		var l struct{ Msg, URL string }
-		if json.Unmarshal([]byte(line), &l) == nil && l.Msg == "listening" {
-			return l.URL
-		}
-	}
-	return ""
-}
-
-// alive says whether the process runs.
-func (v *victim) alive() bool {
-	select {
-	case <-v.ended:
-		return false
-	default:
-		return true
-	}
-}
-
 // end ends the server and says what was wrong with it: it was gone before, did not end cleanly, or has made a mistake.
 func (v *victim) end() error {
 	if v.closed {
@@ -333,26 +282,18 @@ func (v *victim) end() error {
 			stop()
 		}
 	}()
-	if !v.alive() {
-		return fmt.Errorf("it was gone before its end: %s\n%s", v.cmd.ProcessState, v.log.tail())
+	if !v.Alive() {
+		return fmt.Errorf("it was gone before its end: %v\n%s", v.Wait(), v.Log.Tail())
 	}
-	_ = v.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-v.ended:
-	case <-time.After(patience):
-		_ = v.cmd.Process.Kill()
-		<-v.ended
-		return errors.New("it did not end")
-	}
-	if code := v.cmd.ProcessState.ExitCode(); code != 0 && runtime.GOOS != "windows" {
-		return fmt.Errorf("it ended with status %d", code)
+	if err := v.Stop(); err != nil {
+		return err
 	}
 	for _, mistake := range []string{"panicked", "superfluous", "http: panic", "fatal error", "runtime error", "goroutine ", "DATA RACE"} {
-		if log := v.log.String(); strings.Contains(log, mistake) {
+		if log := v.Log.String(); strings.Contains(log, mistake) {
 			return fmt.Errorf("it has made a mistake: %q", around(log, strings.Index(log, mistake)))
 		}
 	}
-	if log := v.log.String(); strings.Contains(log, canary) {
+	if log := v.Log.String(); strings.Contains(log, canary) {
 		return fmt.Errorf("a secret is in the log: %q", around(log, strings.Index(log, canary)))
 	}
 	if seen := v.seen.String(); strings.Contains(seen, canary) {
@@ -444,20 +385,14 @@ func (l *text) String() string {
 	return l.b.String()
 }
 
-// tail is the end of it, for a failure.
-func (l *text) tail() string {
-	s := l.String()
-	return s[max(0, len(s)-4000):]
-}
-
 func around(text string, at int) string { return text[max(0, at-200):min(len(text), at+200)] }
 
 // eventually waits for what the other process does.
 func (v *victim) eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) || !v.alive() {
-			t.Fatalf("never: %s\n%s", what, v.log.tail())
+		if time.Now().After(deadline) || !v.Alive() {
+			t.Fatalf("never: %s\n%s", what, v.Log.Tail())
 		}
 	}
 }
@@ -473,7 +408,7 @@ type reply struct {
 // do sends a request and reads the answer. Header lines are "Name: value"; the path is sent as it is.
 func (v *victim) do(t testing.TB, method, path, body string, header ...string) reply {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, v.url+"/", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), method, v.URL+"/", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -482,7 +417,7 @@ func (v *victim) do(t testing.TB, method, path, body string, header ...string) r
 	} else {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	req.URL.Opaque = "//" + v.addr + path // not cleaned, not escaped
+	req.URL.Opaque = "//" + v.Addr() + path // not cleaned, not escaped
 	for _, line := range header {
 		name, value, _ := strings.Cut(line, ": ")
 		req.Header[name] = []string{value}
@@ -507,7 +442,7 @@ func (v *victim) waitIn(t testing.TB, path, says string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, v.url+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, v.URL+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

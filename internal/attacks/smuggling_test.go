@@ -19,7 +19,7 @@ import (
 // raw sends bytes over a connection of its own, says that no more will come, and reads all that is answered until the server closes.
 func (v *victim) raw(t testing.TB, send string) string {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", v.addr, patience)
+	conn, err := net.DialTimeout("tcp", v.Addr(), patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestARequestOfHTTP2HidesNoneOfHTTP1(t *testing.T) { // SE-18
 		{"a pseudo-header behind others", []string{":method", "GET", ":scheme", "http", "x", "y", ":path", "/healthz"}, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			conn, err := net.DialTimeout("tcp", v.addr, patience)
+			conn, err := net.DialTimeout("tcp", v.Addr(), patience)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/program"
 )
 
 // jumping is the server's program with a wall clock that signals set forth and back by an hour, while its monotonic clock goes on as
@@ -70,8 +72,8 @@ func init() {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "lingserve")
-	if out, err := exec.Command("go", "build", "-overlay", overlay, "-o", path, server).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if err := program.Build(t.Context(), path, "-overlay", overlay); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -125,12 +124,8 @@ func TestSoakOfClientsThatComeBackAfterARestart(t *testing.T) {
 		time.Sleep(time.Duration(random.IntN(700)) * time.Millisecond) // the moment is what is random here
 		if killed {
 			s.kill()
-		} else {
-			s.process.Signal(syscall.SIGTERM)
-			<-s.ended
-			if s.err != nil {
-				tell("the server has ended with %v: %s", s.err, clip(s.log.String()))
-			}
+		} else if err := s.process.Stop(); err != nil {
+			tell("the server has ended with %v: %s", err, clip(s.log.String()))
 		}
 		s = serve(t, serving{data: data, args: args})
 		current.Store(s)

@@ -3,7 +3,6 @@
 package faults
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,50 +13,36 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/program"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
-var programFlag = flag.String("program", "", "the server's program; where none is named it is built")
+// binary is the program, as users have it.
+var binary program.Binary
 
-// program is the path of the server as users have it, built once.
-var program = sync.OnceValues(func() (string, error) {
-	if *programFlag != "" {
-		return filepath.Abs(*programFlag)
-	}
-	dir, err := os.MkdirTemp("", "faults")
-	if err != nil {
-		return "", err
-	}
-	atExit = append(atExit, func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "lingserve")
-	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/server").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return path, nil
-})
+func init() {
+	flag.StringVar(&binary.Given, "program", "", "the server's program; where none is named it is built")
+	atExit = append(atExit, func() { binary.Close() })
+}
 
 // server is the server's program in a process of its own, and the models that it asks, which are here.
 type server struct {
 	t       testing.TB
-	process *os.Process
+	process *program.Process
 	url     string
-	admin   string // "" where the program has no such listener
-	log     *text
+	admin   string
+	log     *program.Log
 	data    string
 	model   *upstream.Server
-	ended   chan struct{} // closed behind err
-	err     error         // how the process has ended
 	http    *http.Client
 	onEvent func() // of what is followed
 
@@ -95,7 +80,7 @@ func serve(t testing.TB, o serving) *server {
 	t.Helper()
 	path, err := o.path, error(nil)
 	if path == "" {
-		path, err = program()
+		path, err = binary.Path(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +88,7 @@ func serve(t testing.TB, o serving) *server {
 	if o.script == nil {
 		o.script = answerOf
 	}
-	s := &server{t: t, log: new(text), data: o.data, model: &upstream.Server{Script: o.script}, ended: make(chan struct{})}
+	s := &server{t: t, data: o.data, model: &upstream.Server{Script: o.script}}
 	if s.data == "" {
 		s.data = t.TempDir()
 	}
@@ -124,7 +109,7 @@ func serve(t testing.TB, o serving) *server {
 	s.breakModels = func() { model.Close(); models.Wait() }
 	t.Cleanup(s.breakModels)
 
-	args := []string{"serve", "--addr", "127.0.0.1:0", "--data", s.data, "--workflows", dir, "--workspace", dir, "--log-format", "json", "--model", "openai:m"}
+	args := []string{"--admin-addr", "127.0.0.1:0", "--data", s.data, "--workflows", dir, "--workspace", dir, "--log-format", "json", "--model", "openai:m"}
 	if o.config != "" {
 		config := filepath.Join(t.TempDir(), "lingserve.yaml")
 		if err := os.WriteFile(config, []byte(o.config), 0o600); err != nil {
@@ -132,92 +117,39 @@ func serve(t testing.TB, o serving) *server {
 		}
 		args = append(args, "--config", config)
 	}
-	if hasAdmin() {
-		free, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.admin = free.Addr().String()
-		free.Close()
-		args = append(args, "--admin-addr", s.admin)
-	}
-	command := append(append(append([]string{}, o.by...), path), append(args, o.args...)...)
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "OPENAI_API_KEY=" + canary, "OPENAI_BASE_URL=http://" + l.Addr().String() + "/v1",
-	}, o.env...)
-	cmd.Dir = dir
-	out, err := cmd.StderrPipe()
+	env := []string{"OPENAI_API_KEY=" + canary, "OPENAI_BASE_URL=http://" + l.Addr().String() + "/v1"}
+	s.process, err = program.Start(t.Context(), path, dir, &program.Options{By: o.by, Args: append(args, o.args...), Env: append(env, o.env...)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s.process = cmd.Process
-	listening := make(chan string, 1)
-	go func() {
-		lines := bufio.NewReader(out)
-		for {
-			line, err := lines.ReadString('\n')
-			io.WriteString(s.log, line)
-			var said struct{ Msg, URL string }
-			if json.Unmarshal([]byte(line), &said) == nil && said.Msg == "listening" {
-				listening <- said.URL
-			}
-			if err != nil {
-				break
-			}
-		}
-		s.err = cmd.Wait()
-		close(s.ended)
-	}()
+	s.url, s.log = s.process.URL, s.process.Log
 	t.Cleanup(func() {
 		if s.kill(); t.Failed() {
 			t.Logf("the server's log: %s", clip(s.log.String()))
 		}
 	})
-	select {
-	case s.url = <-listening:
-	case <-s.ended:
-		t.Fatalf("the server has ended: %v: %s", s.err, s.log)
-	case <-time.After(patience):
-		t.Fatalf("the server does not start: %s", s.log)
+	m, err := s.log.Find(t.Context(), adminOpen)
+	if err != nil {
+		t.Fatal(err)
 	}
+	s.admin = m[1]
 	transport := &http.Transport{MaxIdleConnsPerHost: 4, MaxIdleConns: 4}
 	t.Cleanup(transport.CloseIdleConnections)
 	s.http = &http.Client{Transport: transport}
 	return s
 }
 
-// hasAdmin says whether the program has a listener for those who run it.
-var hasAdmin = sync.OnceValue(func() bool {
-	path, err := program()
-	if err != nil {
-		return false
-	}
-	out, _ := exec.Command(path, "serve", "--help").CombinedOutput()
-	return strings.Contains(string(out), "--admin-addr")
-})
+// adminOpen says where those who run the server are listened to.
+var adminOpen = regexp.MustCompile(`"msg":"the admin listener is open","addr":"([^"]+)"`)
 
 // kill ends the process as a machine would.
-func (s *server) kill() {
-	s.process.Kill()
-	<-s.ended
-}
+func (s *server) kill() { s.process.Kill() }
 
 // stop ends the process as a system would, and says so where that is no success.
 func (s *server) stop() {
 	s.t.Helper()
-	s.process.Signal(syscall.SIGTERM)
-	select {
-	case <-s.ended:
-		if s.err != nil {
-			s.t.Errorf("the server has ended with %v: %s", s.err, clip(s.log.String()))
-		}
-	case <-time.After(patience):
-		s.t.Error("the server does not end")
-		s.kill()
+	if err := s.process.Stop(); err != nil {
+		s.t.Errorf("the server has ended with %v: %s", err, clip(s.log.String()))
 	}
 	for _, mistake := range []string{"panicked", "superfluous", "http: panic", "DATA RACE", "CANARY"} {
 		if text := s.log.String(); strings.Contains(text, mistake) {
@@ -229,10 +161,8 @@ func (s *server) stop() {
 // alive fails the test where the process has ended.
 func (s *server) alive() {
 	s.t.Helper()
-	select {
-	case <-s.ended:
-		s.t.Fatalf("the server has ended: %v: %s", s.err, clip(s.log.String()))
-	default:
+	if !s.process.Alive() {
+		s.t.Fatalf("the server has ended: %v: %s", s.process.Wait(), clip(s.log.String()))
 	}
 }
 
@@ -277,7 +207,7 @@ func (s *server) served(model, input string) {
 
 // tcp opens a connection of its own and sends a request over it.
 func (s *server) tcp(request string) (*net.TCPConn, error) {
-	c, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"), patience)
+	c, err := net.DialTimeout("tcp", s.process.Addr(), patience)
 	if err != nil {
 		return nil, err
 	}
@@ -400,18 +330,14 @@ func (s *server) follow(ctx context.Context, model, input, key string) (*fold, i
 
 // footing is what a process holds.
 type footing struct {
-	files, goroutines int   // goroutines is 0 where nobody tells
-	heap              int64 // in use with the stacks, after the garbage is collected; 0 where nobody tells
+	files, goroutines int
+	heap              int64 // in use with the stacks, after the garbage is collected
 	rss               int64 // that the system has given it
 	cpu               time.Duration
 }
 
 func (f footing) String() string {
-	said := fmt.Sprintf("%d files, RSS %d MiB", f.files, f.rss>>20)
-	if f.goroutines > 0 {
-		said = fmt.Sprintf("%d goroutines, %s, heap %.1f MiB", f.goroutines, said, float64(f.heap)/(1<<20))
-	}
-	return said
+	return fmt.Sprintf("%d goroutines, %d files, RSS %d MiB, heap %.1f MiB", f.goroutines, f.files, f.rss>>20, float64(f.heap)/(1<<20))
 }
 
 var (
@@ -424,30 +350,28 @@ var (
 func (s *server) footing() (f footing) {
 	s.t.Helper()
 	s.alive()
-	proc := "/proc/" + strconv.Itoa(s.process.Pid)
-	if s.admin != "" {
-		ask := func(path string) string {
-			resp, err := http.Get("http://" + s.admin + path)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			text, err := io.ReadAll(resp.Body)
-			if err != nil || resp.StatusCode != 200 {
-				s.t.Fatalf("%s: %s: %v", path, resp.Status, err)
-			}
-			return string(text)
+	proc := "/proc/" + strconv.Itoa(s.process.Pid())
+	ask := func(path string) string {
+		resp, err := http.Get("http://" + s.admin + path)
+		if err != nil {
+			s.t.Fatal(err)
 		}
-		ask("/debug/pprof/heap?gc=1") // what pools hold is given back by the second collection
-		for _, m := range heapInUse.FindAllStringSubmatch(ask("/debug/pprof/heap?gc=1&debug=1"), -1) {
-			n, _ := strconv.ParseInt(m[1], 10, 64)
-			f.heap += n
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != 200 {
+			s.t.Fatalf("%s: %s: %v", path, resp.Status, err)
 		}
-		if m := profileTotal.FindStringSubmatch(ask("/debug/pprof/goroutine?debug=1")); m != nil {
-			f.goroutines, _ = strconv.Atoi(m[1])
-		}
-		http.DefaultClient.CloseIdleConnections()
+		return string(text)
 	}
+	ask("/debug/pprof/heap?gc=1") // what pools hold is given back by the second collection
+	for _, m := range heapInUse.FindAllStringSubmatch(ask("/debug/pprof/heap?gc=1&debug=1"), -1) {
+		n, _ := strconv.ParseInt(m[1], 10, 64)
+		f.heap += n
+	}
+	if m := profileTotal.FindStringSubmatch(ask("/debug/pprof/goroutine?debug=1")); m != nil {
+		f.goroutines, _ = strconv.Atoi(m[1])
+	}
+	http.DefaultClient.CloseIdleConnections()
 	list, err := os.ReadDir(proc + "/fd")
 	if err != nil {
 		s.t.Skipf("nobody tells what a process holds: %v", err)
@@ -460,7 +384,7 @@ func (s *server) footing() (f footing) {
 
 // status is a line of what the system says of the process, in bytes.
 func (s *server) status(name string) int64 {
-	text, _ := os.ReadFile("/proc/" + strconv.Itoa(s.process.Pid) + "/status")
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(s.process.Pid()) + "/status")
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {
 			n, _ := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
@@ -472,7 +396,7 @@ func (s *server) status(name string) int64 {
 
 // cpu is the time that the process has used of processors.
 func (s *server) cpu() time.Duration {
-	text, _ := os.ReadFile("/proc/" + strconv.Itoa(s.process.Pid) + "/stat")
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(s.process.Pid()) + "/stat")
 	_, rest, _ := strings.Cut(string(text), ") ")
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
@@ -491,7 +415,7 @@ func (s *server) settled(before footing, streams int, each int64) (f footing) {
 	most := before.heap + 8<<20 + int64(streams)*each
 	eventuallySlowly(s.t, "the server holds no more than before", func() bool {
 		f = s.footing()
-		return f.files <= before.files+2 && f.goroutines <= before.goroutines+4 && (f.heap == 0 || f.heap <= most)
+		return f.files <= before.files+2 && f.goroutines <= before.goroutines+4 && f.heap <= most
 	})
 	if *soakTime > 0 { // the system gets memory back when nothing has wanted it for some time
 		time.Sleep(20 * time.Second)

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/memory"
+	"github.com/lingserve/lingserve/tape/nats"
+	"github.com/lingserve/lingserve/tape/postgres"
+)
+
+// openTapes opens the store of sessions: in a database where one is set up, in the engine where it is shared, else in the data folder, or in
+// memory where there is none.
+// The observer may be nil. Its error is one for the user.
+func openTapes(c *config.Config, shared *engine, log *slog.Logger, observer tape.Observer) (tape.Store, error) {
+	store, err := openStore(c, shared, log, observer)
+	if err != nil {
+		return nil, err
+	}
+	bounded, err := boundTapes(c, store)
+	if err != nil {
+		return nil, tapesError(c, err)
+	}
+	return bounded, nil
+}
+
+// openStore opens the store as it is, without a bound.
+func openStore(c *config.Config, shared *engine, log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
+	if err := c.CheckTape(); err != nil {
+		return nil, err
+	}
+	var store tape.Whole
+	var err error
+	switch {
+	case c.Tape.Store == "postgres":
+		p := c.Tape.Postgres
+		store, err = postgres.Open(context.Background(), postgres.Options{
+			URL: p.URL.Reveal(), Schema: p.Schema, Connections: p.Connections, Log: log, Observer: observer,
+		})
+	case c.Tape.Store == config.EngineNATS:
+		store, err = nats.Open(context.Background(), shared.cluster, &nats.Options{Log: log, Observer: observer})
+	case c.Data == "":
+		return memory.New(&memory.Options{Observer: observer}), nil
+	default:
+		o := tapeOptions(c, log)
+		o.Observer = observer
+		store, err = file.Open(tapesFolder(c), o)
+	}
+	if err != nil {
+		return nil, tapesError(c, err)
+	}
+	return store, nil
+}
+
+// tapesError says of which setting the error of a store is.
+func tapesError(c *config.Config, err error) error {
+	if c.Tape.Store == "postgres" {
+		return fmt.Errorf("tape.postgres.url (%s): the database of sessions cannot be used: %s", c.Source("tape.postgres.url"), strings.TrimPrefix(err.Error(), "database: "))
+	}
+	if c.Tape.Store == config.EngineNATS {
+		return engineError(c, err)
+	}
+	return dataError(c, errors.New(strings.TrimPrefix(err.Error(), "tape folder: ")))
+}
+
+// tapeOptions says how sessions are kept in the data folder.
+func tapeOptions(c *config.Config, log *slog.Logger) file.Options {
+	sync := map[string]file.Sync{"none": file.SyncNone, "interval": file.SyncInterval, "turn": file.SyncTurn, "always": file.SyncAlways}
+	return file.Options{Sync: sync[c.Tape.Sync], Log: log}
+}
+
+// tapesFolder is where the tapes are that are files.
+func tapesFolder(c *config.Config) string { return filepath.Join(c.Data, "tapes") }
+
+// tapesPlace is where sessions are kept, for people.
+func tapesPlace(c *config.Config) string {
+	if c.Tape.Store == "postgres" {
+		return fmt.Sprintf("the database of tape.postgres.url (%s), schema %s", c.Source("tape.postgres.url"), c.Tape.Postgres.Schema)
+	}
+	if c.Tape.Store == config.EngineNATS {
+		return fmt.Sprintf("the NATS servers of nats.servers (%s), prefix %s", c.Source("nats.servers"), c.NATS.Prefix)
+	}
+	return c.Data
+}

@@ -1,0 +1,240 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/internal/fleet"
+)
+
+// patience is how long a client waits for what must happen. It is long, since it only matters when something is wrong.
+const patience = 40 * time.Second
+
+// setup says what a world is like.
+type setup struct {
+	nodes, replicas int
+	network         *fleet.Network
+	args            []string
+}
+
+// world is a fleet, the models' server of its replicas, and what was seen of it all.
+type world struct {
+	t     testing.TB
+	fleet *fleet.Fleet
+	model *model
+	http  *http.Client
+	local bool // there is one replica, which has nobody to take over its runs
+	began time.Time
+
+	mu     sync.Mutex
+	wrong  []string
+	counts map[string]int
+	times  map[string][]time.Duration
+	faults []string // that were made, with their times
+	broken int      // how many were made
+}
+
+const configuration = `
+agents:
+  assistant: {}
+  careful: {ask_always: ["tape.*"]}
+`
+
+var workflows = map[string]string{
+	"text.yaml": `
+name: text
+input: {type: object, required: [q], properties: {q: {type: string}}}
+bots:
+  writer: {prompt: "Answer.", message: "{{ input.q }}", root: answer, format: text}
+`,
+	"again.yaml": `
+name: again
+restart: true
+input: {type: object, required: [q], properties: {q: {type: string}}}
+bots:
+  writer: {prompt: "Answer.", message: "{{ input.q }}", root: answer, format: text}
+`,
+}
+
+// newWorld starts a fleet, which is ended with the test.
+func newWorld(t testing.TB, s setup) *world {
+	t.Helper()
+	path, err := binary.Path(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	w := &world{
+		t: t, model: newModel(), local: s.nodes == 0, counts: map[string]int{}, times: map[string][]time.Duration{},
+		http: &http.Client{Transport: &http.Transport{
+			MaxIdleConnsPerHost: 16, DialContext: (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
+		}},
+	}
+	t.Cleanup(w.http.CloseIdleConnections)
+	for name, text := range workflows {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := filepath.Join(dir, "lingserve-chaos.config")
+	if err := os.WriteFile(config, []byte(configuration), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	host := "127.0.0.1"
+	if s.network != nil {
+		host = s.network.Host()
+	}
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	models := &http.Server{Handler: &w.model.Server, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = models.Serve(l) }) // until it is closed
+	t.Cleanup(func() { _ = models.Close(); serving.Wait() })
+	if w.fleet, err = fleet.New(fleet.Options{
+		Program: path, Dir: dir, Nodes: s.nodes, Replicas: s.replicas, Network: s.network,
+		Args: append([]string{
+			"--workflows", dir, "--config", config, "--model", "openai:m", "--retries-attempts", "1", "--grace", "300ms",
+			"--limit-requests", "0", "--limit-runs", "0", "--limit-streams-per-caller", "20000", "--log-access", "off",
+		}, s.args...),
+		Env: []string{"OPENAI_API_KEY=sk-chaos", "OPENAI_BASE_URL=http://" + l.Addr().String() + "/v1"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			w.tell()
+		}
+		if err := w.fleet.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := w.fleet.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.began = time.Now()
+	return w
+}
+
+// tell says what has happened, where something is wrong.
+func (w *world) tell() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.t.Logf("seed %d; the faults:\n%s", *seed, strings.Join(w.faults, "\n"))
+	dir := w.t.ArtifactDir()
+	for _, r := range w.fleet.Replicas {
+		file := filepath.Join(dir, r.Name+".log")
+		if err := os.WriteFile(file, []byte(r.Log()), 0o600); err == nil {
+			w.t.Logf("the log of %s is %s", r.Name, file)
+		}
+	}
+}
+
+// fail notes what must not be.
+func (w *world) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	line := fmt.Sprintf("%6.2fs ", time.Since(w.began).Seconds()) + fmt.Sprintf(format, args...)
+	if w.wrong = append(w.wrong, line); *verbose {
+		fmt.Println("WRONG", line)
+	}
+}
+
+func (w *world) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts[what]++
+}
+
+func (w *world) took(what string, d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.times[what] = append(w.times[what], d)
+}
+
+// happened notes a fault.
+func (w *world) happened(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.broken++
+	line := fmt.Sprintf("%6.2fs ", time.Since(w.began).Seconds()) + fmt.Sprintf(format, args...)
+	if w.faults = append(w.faults, line); *verbose {
+		fmt.Println(line)
+	}
+}
+
+// faultsSoFar is how many faults there were.
+func (w *world) faultsSoFar() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.broken
+}
+
+// check ends the test with what was wrong.
+func (w *world) check() {
+	w.t.Helper()
+	for _, r := range w.fleet.Replicas {
+		log := r.Log()
+		for _, mistake := range []string{"panicked", "superfluous", "http: panic", "goroutine ", "DATA RACE", "sk-chaos"} {
+			if i := strings.Index(log, mistake); i >= 0 {
+				w.fail("the log of %s: %s", r.Name, log[max(0, i-200):min(len(log), i+600)])
+			}
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	const most = 30
+	for _, wrong := range w.wrong[:min(len(w.wrong), most)] {
+		w.t.Error(wrong)
+	}
+	if len(w.wrong) > most {
+		w.t.Errorf("and %d more", len(w.wrong)-most)
+	}
+}
+
+// table is a summary of what was seen.
+func (w *world) table() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n| what | how often |\n|---|---|\n")
+	for _, what := range slices.Sorted(maps.Keys(w.counts)) {
+		fmt.Fprintf(&b, "| %s | %d |\n", what, w.counts[what])
+	}
+	fmt.Fprintf(&b, "| **what must not be** | **%d** |\n\n| how long | how often | p50 | p99 | longest |\n|---|---|---|---|---|\n", len(w.wrong))
+	for _, what := range slices.Sorted(maps.Keys(w.times)) {
+		all := slices.Sorted(slices.Values(w.times[what]))
+		n := len(all)
+		fmt.Fprintf(&b, "| %s | %d | %v | %v | %v |\n", what, n, short(all[n/2]), short(all[n*99/100]), short(all[n-1]))
+	}
+	return b.String()
+}
+
+func short(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(100 * time.Microsecond)
+}
+
+// pause waits a moment, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,148 @@
+//go:build unix
+
+// Command clusterup runs a whole installation on this machine, to try it out: three NATS servers, three replicas of the program and a
+// load balancer in front of them, each a process of its own on loopback. It prints what can be done with them, and ends all of them
+// with ctrl-C. The model is the built-in one, unless the environment names another.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/lingserve/lingserve/internal/fleet"
+	"github.com/lingserve/lingserve/internal/program"
+)
+
+func main() {
+	fleet.Main()
+	var o options
+	flag.StringVar(&o.program, "program", "", "the server's program; where none is named it is built")
+	flag.StringVar(&o.addr, "addr", "127.0.0.1:8080", "where the load balancer listens")
+	flag.StringVar(&o.dir, "dir", "", "a folder for all data, which is kept; where none is named it is a temporary one")
+	flag.IntVar(&o.nodes, "nodes", 3, "how many NATS servers there are, 1 or 3")
+	flag.IntVar(&o.replicas, "replicas", 3, "how many replicas there are")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o, flag.Args())
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "clusterup:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	program, addr, dir string
+	nodes, replicas    int
+}
+
+// passed are variables of the environment that the replicas get, so that a model of one's own answers.
+var passed = []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_HOST", "LINGSERVE_MODEL"}
+
+// run runs it all until ctx ends. More arguments are settings of each replica.
+func run(ctx context.Context, o options, more []string) (err error) {
+	binary := program.Binary{Given: o.program}
+	defer func() { err = errors.Join(err, binary.Close()) }()
+	path, err := binary.Path(ctx)
+	if err != nil {
+		return err
+	}
+	if o.dir == "" {
+		if o.dir, err = os.MkdirTemp("", "lingserve-cluster-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(o.dir)) }()
+	}
+	var env []string
+	for _, name := range passed {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	f, err := fleet.New(fleet.Options{
+		Program: path, Dir: o.dir, Nodes: o.nodes, Replicas: o.replicas, Env: env,
+		Args: append([]string{"--demo-pace", "10", "--grace", "5s"}, more...),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	fmt.Println("Starting", o.nodes, "NATS servers and", o.replicas, "replicas …")
+	if err := f.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // somebody has changed their mind
+		}
+		return err
+	}
+	b, err := f.Balance(ctx, o.dir, o.addr)
+	switch {
+	case errors.Is(err, fleet.ErrNoBalancer):
+		fmt.Printf("There is no load balancer in front: %v. The replicas are there by themselves.\n", err)
+	case err != nil:
+		return err
+	default:
+		defer b.Close()
+	}
+	fmt.Print(explain(f, b, o.dir))
+	<-ctx.Done()
+	fmt.Println("\nStopping …")
+	for _, r := range f.Replicas { // one after the other, as in a rolling restart
+		if r.Up() { // how it ended that was killed is known to whoever did that
+			err = errors.Join(err, r.Stop())
+		}
+	}
+	return err
+}
+
+// explain is how it is tried out.
+func explain(f *fleet.Fleet, b *fleet.Balancer, dir string) string {
+	var t strings.Builder
+	fmt.Fprintf(&t, "\n  data            %s\n", dir)
+	for _, n := range f.Nodes {
+		fmt.Fprintf(&t, "  NATS server %s  nats://%s\n", n.Name(), n.Address())
+	}
+	for _, r := range f.Replicas {
+		fmt.Fprintf(&t, "  replica %s      %s   process %d\n", r.Name, r.URL, r.Pid())
+	}
+	first, second := f.Replicas[0], f.Replicas[len(f.Replicas)-1]
+	front := first.URL
+	if b != nil {
+		fmt.Fprintf(&t, "  load balancer   %s   %s\n", b.URL, b.Config)
+		front = b.URL
+	}
+	fmt.Fprintf(&t, `
+Begin a run at one replica, and follow it at another:
+
+  RUN=$(curl -s --json '{"agent":"assistant","session":"try","input":"Why is the sky blue?"}' -H 'Prefer: respond-async' \
+        %[1]s/v1/runs | sed 's/.*"run":"\([^"]*\)".*/\1/')
+  curl -N "%[2]s/v1/runs/$RUN/events?format=jsonl"
+
+Cancel it at one that does not run it:
+
+  curl -X POST %[2]s/v1/runs/$RUN/cancel
+
+Kill the one that runs it, while the other is followed: within 6 s the reader gets the end, "interrupted", or all of it where the
+workflow says restart: true.
+
+  kill -9 %[3]d
+
+The session is known everywhere, with all that was said:
+
+  curl '%[4]s/v1/sessions/try/tape?format=jsonl'
+`, first.URL, second.URL, first.Pid(), front)
+	if b != nil {
+		fmt.Fprintf(&t, `
+Through the balancer nobody notices which replica answers; the page is at %[1]s/
+
+  curl -N --json '{"agent":"assistant","input":"Why is the sky blue?"}' "%[1]s/v1/runs?format=jsonl"
+`, b.URL)
+	}
+	t.WriteString("\nCtrl-C ends all.\n")
+	return t.String()
+}

@@ -1,0 +1,101 @@
+//go:build unix
+
+package fleet
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	os.Exit(m.Run())
+}
+
+func TestAFleetThatCannotBeIsRefused(t *testing.T) {
+	for name, o := range map[string]Options{
+		"two NATS servers":                       {Nodes: 2, Replicas: 1},
+		"several replicas with the local engine": {Replicas: 2},
+		"no replicas":                            {Nodes: 1},
+	} {
+		o.Dir = t.TempDir()
+		if _, err := New(o); err == nil || !strings.HasPrefix(err.Error(), "fleet: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What haproxy thinks of its configuration, where it is installed.
+func TestTheBalancersConfigurationIsOne(t *testing.T) {
+	path, err := exec.LookPath("haproxy")
+	if err != nil {
+		t.Skip(ErrNoBalancer)
+	}
+	f, err := New(Options{Dir: t.TempDir(), Nodes: 3, Replicas: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "haproxy.cfg")
+	if err := os.WriteFile(file, []byte(f.balancing("127.0.0.1:1")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(path, "-c", "-q", "-f", file).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// A server has its data and its address when it is started again, and nothing of it is left behind its end.
+func TestAServerThatIsKilledComesBackWithItsData(t *testing.T) {
+	f, err := New(Options{Dir: t.TempDir(), Nodes: 1, Replicas: 1, Program: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n := f.Nodes[0]
+	if err := n.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.ask(t.Context(), func(ctx context.Context, js jetstream.JetStream) error {
+		if _, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
+			return err
+		}
+		_, err := js.Publish(ctx, "s", []byte("kept"))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n.Kill()
+	if n.Up() || !errors.Is(n.Pause(), os.ErrProcessDone) {
+		t.Error("it is still there")
+	}
+	if err := n.Start(); err != nil {
+		t.Fatal(err)
+	}
+	leader, err := f.Leader(t.Context(), "S")
+	if err != nil || leader != n {
+		t.Errorf("the stream is led by %v: %v", leader, err)
+	}
+	if err := f.ask(t.Context(), func(ctx context.Context, js jetstream.JetStream) error {
+		s, err := js.Stream(ctx, "S")
+		if err != nil {
+			return err
+		}
+		m, err := s.GetLastMsgForSubject(ctx, "s")
+		if err == nil && string(m.Data) != "kept" {
+			t.Errorf("it has %q", m.Data)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := f.Close(); err != nil || n.Up() {
+		t.Errorf("it is there behind its end: %v", err)
+	}
+}

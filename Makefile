@@ -23,13 +23,14 @@ ALONE    = ./bench/parse/TestShapesAreReadRight \
 	./jsonuri/TestEveryTextCutOffAnywhereIsFinished \
 	./jsonuri/TestEveryValidDocumentFoldsToItsValueHoweverItIsCut \
 	./jsonuri/TestRepairTakesLinearTimeForEveryText \
+	./runlog/file/TestTheFilesOfRunningRunsAreBounded \
 	./tube/TestATubeIsASliceOfEvents
 alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 
 # Version of a release; the commit's tag unless given, or else one made of its time and name.
 VERSION ?=
 
-.PHONY: release image all build run test lint format fmt vet unit fuzz fuzz-seconds soak bench bench-once web client playground browser parts peers vuln clean
+.PHONY: release image all build run test lint format fmt vet unit fuzz fuzz-seconds soak long chaos cluster rolling bench bench-once web client playground browser parts peers vuln clean
 
 all: test
 
@@ -64,6 +65,25 @@ fuzz:
 # says, with memory, files and goroutines watched. At the end it prints the table of bench/RELIABILITY.md.
 soak:
 	cd internal/faults && $(GO) test $(RACE) -count=1 -timeout 0 -run '$(SOAKED)' -args -soak $(SOAK)
+
+# The long form of tests that "make test" has in a short one: three servers as well as one, more draws, rounds and kills, larger counts.
+# Some minutes.
+LONG = ./access/nats ./channel/nats ./cluster ./cluster/clustertest ./runlog/file ./runlog/nats ./tape/nats ./tape/postgres
+long:
+	$(GO) test -vet=off $(RACE) -count=1 -p 1 -timeout 30m $(LONG) -args -long
+
+# Replicas and NATS servers in processes of their own are killed, stopped and cut off from each other, while SESSIONS clients and more
+# do what they like, at least for CHAOS: what comes out is held to a model. SEED=7 has the same clients do the same again. Some of it
+# takes root, for network namespaces, and is left out without.
+SESSIONS ?= 1000
+CHAOS    ?= 5m
+SEED     ?= 0
+chaos: build
+	$(GO) test -count=1 -timeout 0 -v -run TestChaos ./internal/chaos -args -program "$(CURDIR)/bin/lingserve" -sessions $(SESSIONS) -for $(CHAOS) -seed $(SEED) -faults
+
+# Three NATS servers, three replicas and, where haproxy is installed, a load balancer in front, on this machine, to try them out.
+cluster: build
+	$(GO) run ./internal/clusterup -program bin/lingserve -addr $(ADDR)
 
 # Linters are pinned in tools/go.mod, so that the module itself stays free of them.
 lint: vet
@@ -103,8 +123,9 @@ playground:
 browser: build
 	cd web/browser && npm ci && npm test
 
-# The parts of the page at / by themselves, in Chromium, too; behind "make browser", which brings what drives it.
+# The parts of the page at / by themselves, in Chromium, too, which is driven by what web/browser has.
 parts: build
+	cd web/browser && npm ci
 	cd web/playground && npm ci && npm run browser
 
 # The clients that are published by others, as many of each as people use: they talk to the server, or to the stand-ins of its tests.
@@ -112,6 +133,11 @@ parts: build
 PEERS = bench/peers bench/peers/compat bench/peers/aisdk bench/peers/agui bench/peers/mcp bench/peers/telegram
 peers:
 	for folder in $(PEERS); do npm install --no-audit --no-fund --silent --prefix $$folder && $(GO) run ./$$folder || exit 1; done
+
+# Clients that are published by others read runs through haproxy while the replicas behind it are restarted; it needs Node, npm and haproxy.
+rolling: build
+	npm install --no-audit --no-fund --silent --no-package-lock --prefix bench/peers/rolling
+	$(GO) run ./bench/peers/rolling -program bin/lingserve
 
 # What is given out, in dist/: archives for each system with checksums and bills of materials. It builds the commit, whatever the work
 # tree holds, and the same commit gives the same bytes.

@@ -49,37 +49,16 @@ keep() {
 		while read -r _ name; do
 			cp "$inputs/$package/$target/$name" "$folder/candidate"
 			timeout 10 "$@" -test.run "^$target\$/^candidate\$" -test.coverprofile "$work/$name" >"$work/.log" 2>&1 </dev/null && tried+=("$name") || {
-				echo "FAIL $package $target $inputs/$package/$target/$name"
-				cat "$work/.log"
+				{
+					echo "FAIL $package $target $inputs/$package/$target/$name"
+					cat "$work/.log"
+				} >>"$said"
 			}
 		done < <(find "$inputs/$package/$target" -type f -size -1025c -printf '%s %f\n' | sort -n | head -n 250)
 		rm -f "$folder/candidate"
-		(cd "$work" && awk -v most=8 -v module="$module/" -v root="$root/" '
-			FNR == 1 { if (FILENAME != ".before") names[++n] = FILENAME; next }
-			$3 == 0 { next }
-			FILENAME == ".before" { known[$1]; next }
-			!($1 in known) { reaches[n, $1]; count[n]++; by[$1] = by[$1] " " n }
-			END {
-				while (most-- > 0) { # the one that reaches most, of several the smallest: they come in this order
-					best = 0
-					for (i = 1; i <= n; i++) if (count[i] > count[best]) best = i
-					if (!best) break
-					split("", new); first = ""
-					for (block in by) if ((best, block) in reaches) { new[block]; if (first == "" || block < first) first = block }
-					for (block in new) {
-						split(by[block], others, " ")
-						for (o in others) count[others[o]]--
-						delete by[block]
-					}
-					split(first, place, ":"); file = place[1]; sub(module, "", file); split(place[2], line, "."); function_ = "file"
-					for (l = 1; l <= line[1] + 0 && (getline text < (root file)) > 0; l++)
-						if (text ~ /^func /) { sub(/^func (\([^)]*\) )?/, "", text); sub(/[^A-Za-z0-9_].*/, "", text); function_ = text }
-					close(root file)
-					print names[best], function_, file ":" line[1]
-				}
-			}' .before "${tried[@]}") | while read -r input name line; do
+		(cd "$work" && "$corpus" -root "$root" -module "$module" .before "${tried[@]}") | while read -r input name line; do
 			cp "$inputs/$package/$target/$input" "$folder/$name-${input:0:4}"
-			echo "keep $package $target $name-${input:0:4} $line"
+			echo "keep $package $target $name-${input:0:4} $line" >>"$said"
 		done
 		rmdir "$folder" 2>/dev/null || true
 	done
@@ -104,8 +83,18 @@ packages=$($go list -f '{{.ImportPath}} {{.Dir}}' $wanted | while read -r packag
 	! grep -qs '^func Fuzz' "$folder"/*_test.go || echo "$package"
 done)
 
-how='-gcflags=all=-d=libfuzzer -gcflags=std='
+if [ "$time" = keep ]; then
+	scratch=$(mktemp -d)
+	export corpus=$scratch/corpus said=$scratch/said
+	# What the binary of a test says go test keeps to itself, where it passes.
+	trap 'cat "$said"; rm -r "$scratch"' EXIT
+	: >"$said"
+	$go build -o "$corpus" ./internal/corpus
+fi
+
+how='-gcflags=all=-d=libfuzzer -gcflags=std= -gcflags=github.com/nats-io/...= -gcflags=github.com/jackc/...= -gcflags=github.com/klauspost/...= -gcflags=github.com/prometheus/...= -gcflags=go.opentelemetry.io/...= -gcflags=google.golang.org/...='
 [ "$time" != keep ] || how=-cover
 # What guides a fuzzer are counters in the code that it runs: in this module and in the modules that parse for it. Those of the
 # standard library tell it little, and would have it all compiled once more.
+# So would those of what only talks to servers and counts.
 $go test -vet=off -count=1 -timeout 0 -p "$jobs" $how -exec "'$root/tools/fuzz.sh' -exec" $packages

@@ -1,15 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/program"
 )
 
 // workflow is one bot that answers in JSON.
@@ -28,12 +28,8 @@ bots:
 
 // prepare builds the server and writes what it reads.
 func (b *bench) prepare() error {
-	if b.binary == "" {
-		b.binary = filepath.Join(b.dir, "lingserve")
-		cmd := exec.Command("go", "build", "-o", b.binary, "./cmd/server")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build the server: %w\n%s", err, out)
-		}
+	if _, err := b.server.Path(context.Background()); err != nil { // so that it is there when times are taken
+		return err
 	}
 	folder := filepath.Join(b.dir, "workflows")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -60,50 +56,19 @@ func (b *bench) serve() (*process, time.Duration, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	addr, err := freeAddress()
+	path, err := b.server.Path(context.Background())
 	if err != nil {
 		return nil, 0, err
 	}
-	cmd := exec.Command(b.binary, "serve", "--addr", addr, "--data", data, "--workflows", filepath.Join(b.dir, "workflows"))
-	cmd.Dir = b.dir
-	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL=http://"+b.model.addr+"/v1", "OPENAI_API_KEY=bench")
-	log, err := os.Create(filepath.Join(data, "log"))
-	if err != nil {
-		return nil, 0, err
-	}
-	defer log.Close()
-	cmd.Stderr = log
 	begin := time.Now()
-	p, err := start(cmd)
+	p, err := program.Start(context.Background(), path, b.dir, &program.Options{
+		Args: []string{"--data", data, "--workflows", filepath.Join(b.dir, "workflows")},
+		Env:  []string{"OPENAI_BASE_URL=http://" + b.model.addr + "/v1", "OPENAI_API_KEY=bench"},
+	})
 	if err != nil {
 		return nil, 0, err
 	}
-	p.addr = addr
-	for time.Since(begin) < 10*time.Second {
-		if c, err := net.Dial("tcp", addr); err == nil {
-			c.Close()
-			res, err := http.Get("http://" + addr + "/readyz")
-			if err == nil {
-				res.Body.Close()
-				if res.StatusCode == http.StatusOK {
-					return p, time.Since(begin), nil
-				}
-			}
-		}
-		time.Sleep(time.Millisecond)
-	}
-	p.stop()
-	said, _ := os.ReadFile(log.Name())
-	return nil, 0, fmt.Errorf("the server did not get ready: %s", said)
-}
-
-func freeAddress() (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer ln.Close()
-	return ln.Addr().String(), nil
+	return &process{pid: p.Pid(), stop: p.Kill, addr: p.Addr()}, time.Since(begin), nil
 }
 
 // client starts the clients of a contender.
@@ -123,7 +88,7 @@ func (p *process) report() (report, error) {
 	var r report
 	line, err := p.line()
 	if err != nil {
-		return r, errors.Join(fmt.Errorf("the client has failed: %w", err), p.cmd.Wait())
+		return r, errors.Join(fmt.Errorf("the client has failed: %w", err), p.end())
 	}
 	return r, json.Unmarshal([]byte(line), &r)
 }

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/program"
 )
 
 func main() {
@@ -32,7 +34,7 @@ func main() {
 	var b bench
 	rounds := flag.Int("rounds", 3, "turns of each contender")
 	only := flag.String("only", "fast,pieces,paced,second,end,resume,start,many,peer", "what to measure, with commas between")
-	flag.StringVar(&b.binary, "lingserve", "", "the server's binary; default: built from ./cmd/server")
+	flag.StringVar(&b.server.Given, "lingserve", "", "the server's binary; default: built from ./cmd/server")
 	flag.StringVar(&b.peer, "peer", "bench/relay/peer", "folder of the Node peer, with node_modules; empty to leave it out")
 	flag.IntVar(&b.fast.streams, "fast.streams", 100, "streams that go as fast as the model")
 	flag.IntVar(&b.fast.tokens, "fast.tokens", 20_000, "tokens of each of them")
@@ -73,11 +75,12 @@ func (l load) duration() time.Duration {
 }
 
 type bench struct {
-	binary, peer string
-	dir          string // for what the server keeps
-	fast, paced  load
-	many         int
-	model        *process
+	server      program.Binary
+	peer        string
+	dir         string // for what the server keeps
+	fast, paced load
+	many        int
+	model       *process
 }
 
 func (b *bench) run(rounds int, only []string) error {
@@ -87,6 +90,7 @@ func (b *bench) run(rounds int, only []string) error {
 	}
 	defer os.RemoveAll(dir)
 	b.dir = dir
+	defer b.server.Close()
 	if err := b.prepare(); err != nil {
 		return err
 	}

@@ -16,10 +16,12 @@ import (
 
 // process is a part of the benchmark that runs by itself.
 type process struct {
-	cmd  *exec.Cmd
+	pid  int
+	stop func() // ends it at once
 	addr string
-	in   io.WriteCloser
+	in   io.WriteCloser // nil where nobody is told anything
 	out  *bufio.Reader
+	end  func() error // waits for its end
 }
 
 // startPart starts this program again as one of its parts, which prints its address first.
@@ -56,7 +58,11 @@ func start(cmd *exec.Cmd) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	return &process{cmd: cmd, in: in, out: bufio.NewReader(out)}, nil
+	stop := func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	return &process{pid: cmd.Process.Pid, stop: stop, in: in, out: bufio.NewReader(out), end: cmd.Wait}, nil
 }
 
 func (p *process) line() (string, error) {
@@ -64,15 +70,10 @@ func (p *process) line() (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-func (p *process) stop() {
-	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
-}
-
 // cpu is the processor time that the process has taken, summed over its threads (Go's do not end), in nanoseconds of the
 // scheduler's own count.
 func (p *process) cpu() (time.Duration, error) {
-	dir := fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid)
+	dir := fmt.Sprintf("/proc/%d/task", p.pid)
 	tasks, err := os.ReadDir(dir)
 	if err != nil {
 		return 0, err
@@ -97,7 +98,7 @@ func (p *process) cpu() (time.Duration, error) {
 
 // rss is the memory that the process has, in bytes.
 func (p *process) rss() (int, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid))
 	if err != nil {
 		return 0, err
 	}

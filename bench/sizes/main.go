@@ -23,16 +23,16 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/program"
 )
 
 func main() {
@@ -55,20 +55,14 @@ func measure(binary, workflow string, streams int, pace float64, took time.Durat
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if binary == "" {
-		binary = filepath.Join(dir, "lingserve")
-		if out, err := exec.Command("go", "build", "-o", binary, "./cmd/server").CombinedOutput(); err != nil {
-			return fmt.Errorf("%w\n%s", err, out)
-		}
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free
+	built := program.Binary{Given: binary}
+	defer built.Close()
+	path, err := built.Path(context.Background())
 	if err != nil {
 		return err
 	}
-	addr := l.Addr().String()
-	l.Close()
 	args := []string{
-		"serve", "--addr", addr, "--data", filepath.Join(dir, "data"), "--config", "", "--demo-pace", fmt.Sprint(pace), "--grace", "0s",
+		"--data", filepath.Join(dir, "data"), "--config", "", "--demo-pace", fmt.Sprint(pace), "--grace", "0s",
 		"--limit-requests", "0", "--limit-runs", "0", "--upstream-first-token", "0s", "--upstream-idle", "0s", "--upstream-total", "0s",
 	}
 	scheme := "http"
@@ -79,30 +73,17 @@ func measure(binary, workflow string, streams int, pace float64, took time.Durat
 		}
 		args = append(args, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
 	}
-	cmd := exec.Command(binary, args...)
-	var log bytes.Buffer
-	cmd.Stderr, cmd.Dir = &log, dir
-	if err := cmd.Start(); err != nil {
+	server, err := program.Start(context.Background(), path, dir, &program.Options{Args: args})
+	if err != nil {
 		return err
 	}
-	defer func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	}()
-	base := scheme + "://" + addr
+	defer server.Kill()
 	client := &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxConnsPerHost: 0, DisableKeepAlives: true,
 	}}
-	for range 200 {
-		if res, err := client.Get(base + "/readyz"); err == nil {
-			res.Body.Close()
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	idle, err := look(cmd.Process.Pid)
+	idle, err := look(server.Pid())
 	if err != nil {
-		return fmt.Errorf("%w; the server says\n%s", err, log.String())
+		return fmt.Errorf("%w; the server says\n%s", err, server.Log.Tail())
 	}
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -116,20 +97,20 @@ func measure(binary, workflow string, streams int, pace float64, took time.Durat
 			slots <- struct{}{}
 			first := sync.OnceFunc(func() { begun.Done(); <-slots })
 			defer first()
-			if err := follow(ctx, client, base+"/v1/runs?workflow="+workflow, first, &tokens); err != nil && ctx.Err() == nil {
+			if err := follow(ctx, client, server.URL+"/v1/runs?workflow="+workflow, first, &tokens); err != nil && ctx.Err() == nil {
 				broken.Add(1)
 			}
 		})
 	}
 	begun.Wait()
 	time.Sleep(2 * time.Second)
-	before, err := look(cmd.Process.Pid)
+	before, err := look(server.Pid())
 	if err != nil {
 		return err
 	}
 	n := tokens.Load()
 	time.Sleep(took)
-	after, err := look(cmd.Process.Pid)
+	after, err := look(server.Pid())
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingserve/lingserve/bench/peers/product"
+	"github.com/lingserve/lingserve/internal/program"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -84,15 +84,15 @@ func (p Program) run(ctx context.Context, dir, only string) (failed int, err err
 
 // Stage is the server, and the model's server that it asks.
 type Stage struct {
-	Folder string          // of the clients
-	Server *product.Server // that clients talk to
+	Folder string           // of the clients
+	Server *program.Process // that clients talk to
 
 	own      func(upstream.Request) (upstream.Answer, bool)
 	upstream upstream.Server
 	http     *http.Server
 	served   sync.WaitGroup
 	temp     string
-	program  string
+	binary   program.Binary
 	config   string
 
 	mu    sync.Mutex
@@ -115,9 +115,7 @@ func (s *Stage) open(ctx context.Context, workflows map[string]string) error {
 	if err != nil {
 		return err
 	}
-	if s.program, err = product.Build(ctx, s.temp); err == nil {
-		s.Server, err = s.Start(ctx)
-	}
+	s.Server, err = s.Start(ctx)
 	return err
 }
 
@@ -131,11 +129,23 @@ func (s *Stage) close() {
 		_ = s.http.Close()
 	}
 	s.served.Wait()
+	_ = s.binary.Close()
 }
 
-// Start starts a server of its own beside the one that is there.
-func (s *Stage) Start(ctx context.Context, args ...string) (*product.Server, error) {
-	return product.Start(ctx, s.program, s.temp, s.config, append([]string{"--workflows", s.workflows()}, args...)...)
+// Start starts a server, in a folder of its own.
+func (s *Stage) Start(ctx context.Context, args ...string) (*program.Process, error) {
+	path, err := s.binary.Path(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(s.temp, "serve")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "lingserve.yaml"), []byte(s.config), 0o600); err != nil {
+		return nil, err
+	}
+	return program.Start(ctx, path, dir, &program.Options{Args: append([]string{"--workflows", s.workflows()}, args...)})
 }
 
 // Requests are those that the model got since the last call.

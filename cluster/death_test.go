@@ -29,17 +29,20 @@ func changes(t *testing.T, c *cluster.Cluster, id string) <-chan cluster.Change 
 	return all
 }
 
+// next is the next change of that kind: on a busy machine a replica may be heard of late, or be taken for dead and come again, before.
 func next(t *testing.T, all <-chan cluster.Change, want cluster.What) cluster.Change {
 	t.Helper()
-	select {
-	case c := <-all:
-		if c.What != want {
-			t.Fatalf("the replica %v, want that it %v", c.What, want)
+	after := time.After(soon)
+	for {
+		select {
+		case c := <-all:
+			if c.What == want {
+				return c
+			}
+			t.Logf("the replica %v", c.What)
+		case <-after:
+			t.Fatalf("waited %v to be told that the replica %v", soon, want)
 		}
-		return c
-	case <-time.After(soon):
-		t.Fatalf("waited %v to be told that the replica %v", soon, want)
-		panic("unreachable")
 	}
 }
 
@@ -99,8 +102,8 @@ func TestAHolderThatIsStoppedHasLostItsLease(t *testing.T) {
 			p.Say("?") // it is read when the process goes on
 			p.Signal(syscall.SIGCONT)
 			p.Expect("held false lost true")
-			if life := next(t, told, cluster.Came).Replica.Life; life != 2 {
-				t.Errorf("it has come back in life %d, want 2", life)
+			if life := next(t, told, cluster.Came).Replica.Life; life < 2 {
+				t.Errorf("it has come back in life %d, want another than its first", life)
 			}
 			p.Close()
 			next(t, told, cluster.Left)

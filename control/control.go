@@ -9,6 +9,9 @@ import (
 
 // Request is what is asked.
 type Request struct {
+	// ID is chosen once by who asks, with 128 random bits, and makes a request one that may be asked again: see the guarantees of the
+	// package. "" is one that is sent once.
+	ID      string
 	Command string // what is to be done: "cancel"
 	Run     string // that it is about; "" for none
 	Session string // likewise
@@ -24,8 +27,9 @@ type Control interface {
 	// Serve answers what is asked of this replica, until stop is called, which ends the contexts of the handlers that run and waits for
 	// them. There is one handler at a time: [ErrServed].
 	Serve(Handler) (stop func(), err error)
-	// Ask asks a replica, which may be this one, and returns its answer. Where ctx has no deadline, it waits for [Patience]. Errors, beside
-	// the cause of ctx: [ErrGone], [ErrLost], [ErrSilent], [ErrAway], [ErrTooLarge], [ErrClosed] and an [*Error].
+	// Ask asks a replica, which may be this one, and returns its answer. Where ctx has no deadline, it waits for [Patience]. A request with
+	// an ID is sent again while there is no answer. Errors, beside the cause of ctx, after which nobody knows whether it was done: [ErrGone],
+	// [ErrLost], [ErrSilent], [ErrAway], [ErrTooLarge], [ErrClosed] and an [*Error].
 	Ask(ctx context.Context, replica string, r Request) ([]byte, error)
 	// Replica is the one that answers here.
 	Replica() string
@@ -36,7 +40,7 @@ const (
 	Patience = 10 * time.Second
 	// MaxBody is how many bytes the body of a request has at most, and an answer.
 	MaxBody = 16 << 20
-	// MaxName is how many bytes a command has at most, and the names of a run and a session.
+	// MaxName is how many bytes an id and a command have at most, and the names of a run and a session.
 	MaxName = 1 << 10
 )
 
@@ -47,9 +51,9 @@ var (
 	// ErrLost says that the replica went away while it was asked: nobody knows whether it has done it. It is an [ErrGone].
 	ErrLost error = &lost{"control: the replica went away while it was asked"}
 	// ErrSilent says that the replica has not answered in time: nobody knows whether it has done it.
-	ErrSilent error = coded{"timeout", "control: the replica has not answered in time"}
+	ErrSilent error = coded{codeTimeout, "control: the replica has not answered in time"}
 	// ErrAway says that no other replica can be reached now. Nothing was done.
-	ErrAway error = coded{"overloaded", "control: the other replicas cannot be reached now"}
+	ErrAway error = coded{codeOverloaded, "control: the other replicas cannot be reached now"}
 	// ErrTooLarge says that a request or an answer has more than [MaxBody] bytes.
 	ErrTooLarge error = coded{"too_large", fmt.Sprintf("control: more than %d MiB", MaxBody>>20)}
 	// ErrServed says that there is a handler already.
@@ -62,6 +66,7 @@ var (
 const (
 	codeInternal   = "internal"
 	codeOverloaded = "overloaded"
+	codeTimeout    = "timeout"
 )
 
 // Error is what a handler has answered in place of an answer.
@@ -88,7 +93,7 @@ func (r Request) Check() error {
 	if r.Command == "" {
 		return errors.New("control: a request without a command")
 	}
-	for _, name := range []string{r.Command, r.Run, r.Session} {
+	for _, name := range []string{r.ID, r.Command, r.Run, r.Session} {
 		if len(name) > MaxName {
 			return fmt.Errorf("control: the name %.40q… has more than %d bytes", name, MaxName)
 		}

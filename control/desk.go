@@ -23,6 +23,7 @@ type Desk struct {
 	ctx     context.Context
 	running int
 	wg      sync.WaitGroup
+	served  served
 }
 
 // Open takes a handler. stop ends what it does, and waits for that.
@@ -49,22 +50,36 @@ func (d *Desk) Open(h Handler) (stop func(), err error) {
 	}, nil
 }
 
-// Go serves a request, in a goroutine of its own, and calls done once, with an answer or an error: [ErrGone] or an [*Error]. The handler's
-// context has the values of ctx, and ends when the time is over.
+// Go serves a request, in a goroutine of its own, and calls done once, with an answer, which is not to be changed, or an error: [ErrGone] or
+// an [*Error]. The handler's context has the values of ctx, and ends when the time is over. One that is being served, or was, is not served
+// again: done gets the answer of the first.
 func (d *Desk) Go(ctx context.Context, wait time.Duration, r Request, done func([]byte, error)) {
 	d.mu.Lock()
 	h, end := d.handler, d.ctx
-	if h == nil || d.running >= atOnce {
-		d.mu.Unlock()
-		if h == nil {
-			done(nil, ErrGone)
-		} else {
-			done(nil, &Error{codeOverloaded, fmt.Sprintf("the replica serves %d requests, which is the most at once", atOnce)})
+	if k := d.served.find(r, time.Now()); k != nil {
+		answer, err, over := k.answer, k.err, k.over
+		if !over && !k.add(done) {
+			over, err = true, &Error{codeTimeout, "the request is being served, and too many wait for its answer"}
 		}
+		d.mu.Unlock()
+		if over {
+			done(answer, err)
+		}
+		return
+	}
+	if h == nil {
+		d.mu.Unlock()
+		done(nil, ErrGone)
+		return
+	}
+	if d.running >= atOnce {
+		d.mu.Unlock()
+		done(nil, &Error{codeOverloaded, fmt.Sprintf("the replica serves %d requests, which is the most at once", atOnce)})
 		return
 	}
 	d.running++
 	d.wg.Add(1)
+	k := d.served.begin(r, done)
 	d.mu.Unlock()
 	go func() {
 		var answer []byte
@@ -77,7 +92,12 @@ func (d *Desk) Go(ctx context.Context, wait time.Duration, r Request, done func(
 						slog.String("run", r.Run), slog.String("session", r.Session), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 				}
 			}
-			done(answer, err)
+			d.mu.Lock()
+			wait := d.served.end(k, answer, err, time.Now())
+			d.mu.Unlock()
+			for _, done := range wait {
+				done(answer, err)
+			}
 			d.mu.Lock()
 			d.running--
 			d.mu.Unlock()

@@ -3,6 +3,8 @@
 //
 // # Guarantees
 //   - A request is served once or not at all. Where nobody knows which, the error says so: [ErrLost] and [ErrSilent].
+//   - One that has an ID is served once by a replica however often it arrives there, and whoever asks again gets the same answer: while it is
+//     served, and for [Remembered] afterwards. So an answer that was lost is had by asking again.
 //   - A replica that is not there is known to be so at once.
 //   - An error of the handler comes back as an [*Error], with its code and its text, from wherever it comes.
 //   - Requests are served at once, side by side, and a bounded number of them; what is more is refused as overloaded.

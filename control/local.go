@@ -49,7 +49,12 @@ func (d *Desk) Ask(ctx context.Context, r Request) ([]byte, error) {
 	wait := Wait(ctx)
 	results := make(chan result, 1)
 	r.Body = bytes.Clone(r.Body) // the handler may go on when nobody waits any more
-	d.Go(ctx, wait, r, func(answer []byte, err error) { results <- result{answer, err} })
+	d.Go(ctx, wait, r, func(answer []byte, err error) {
+		select {
+		case results <- result{bytes.Clone(answer), err}: // others may get the same one
+		default:
+		}
+	})
 	late := time.NewTimer(wait)
 	defer late.Stop()
 	select {

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,8 @@ type Replica struct {
 	control.Control
 	// Leave ends it while its handlers run; nil where that cannot be.
 	Leave func()
+	// Lose has so many of the answers lost that it gives next; nil where none can be.
+	Lose func(count int)
 }
 
 // patient is what only a failure takes.
@@ -53,6 +56,9 @@ func Test(t *testing.T, alone bool, open func(t *testing.T) Replica) {
 				{"stop waits for what runs", stops},
 				{"the trace goes on", traced},
 				{"CL-08: a request takes effect within 200 ms", soon},
+				{"CL-08: a request that comes twice is served once", once},
+				{"CL-08: who asks again while a request is served gets its answer", along},
+				{"CL-08: an answer that is lost is had by asking again", loses},
 			} {
 				t.Run(test.name, func(t *testing.T) {
 					asker, other := pair(t)
@@ -93,14 +99,14 @@ func arrives(t *testing.T, asker, other Replica) {
 	})
 	for _, want := range []control.Request{
 		{Command: "cancel"},
-		{Command: "say", Run: "abc", Session: "web:ada/旅行\r\n x=%20+", Body: []byte("{\"text\":\"你好\\n\"}\x00\xff")},
+		{ID: "1\n%2", Command: "say", Run: "abc", Session: "web:ada/旅行\r\n x=%20+", Body: []byte("{\"text\":\"你好\\n\"}\x00\xff")},
 		{Command: "approve\n", Run: strings.Repeat("ü", control.MaxName/2), Session: strings.Repeat("\n", control.MaxName)},
 	} {
 		answer, err := ask(t, asker, other, want)
 		if err != nil || string(answer) != "完成" {
 			t.Fatalf("%q: %q, %v", want.Command, answer, err)
 		}
-		if r := <-got; r.Command != want.Command || r.Run != want.Run || r.Session != want.Session || !bytes.Equal(r.Body, want.Body) {
+		if r := <-got; r.ID != want.ID || r.Command != want.Command || r.Run != want.Run || r.Session != want.Session || !bytes.Equal(r.Body, want.Body) {
 			t.Errorf("it has got %+v, want %+v", r, want)
 		}
 	}
@@ -380,6 +386,96 @@ func soon(t *testing.T, asker, other Replica) {
 	}
 	if best > 200*time.Millisecond {
 		t.Errorf("it took %v", best)
+	}
+}
+
+func once(t *testing.T, asker, other Replica) {
+	var served atomic.Int64
+	serve(t, other, func(_ context.Context, r control.Request) ([]byte, error) {
+		n := served.Add(1)
+		if r.Command == "refuse" {
+			return nil, coded{"conflict", fmt.Sprint("refused ", n)}
+		}
+		return fmt.Appendf(nil, "served %d", n), nil
+	})
+	for i, test := range []struct {
+		id, command string
+		want        string
+	}{
+		{"a", "say", "served 1"},
+		{"a", "say", "served 1"},
+		{"b", "say", "served 2"},
+		{"a", "refuse", "refused 3"}, // another command
+		{"a", "refuse", "refused 3"},
+		{"", "say", "served 4"},
+		{"", "say", "served 5"},
+		{"a", "say", "served 1"},
+	} {
+		answer, err := ask(t, asker, other, control.Request{ID: test.id, Command: test.command})
+		got := string(answer)
+		if e, ok := errors.AsType[*control.Error](err); ok && e.Code == "conflict" {
+			got = e.Message
+		} else if err != nil {
+			t.Error(err)
+		}
+		if got != test.want {
+			t.Errorf("%d: %q, want %q", i, got, test.want)
+		}
+	}
+}
+
+func along(t *testing.T, asker, other Replica) {
+	begun, release := make(chan struct{}, 2), make(chan struct{})
+	serve(t, other, func(_ context.Context, r control.Request) ([]byte, error) {
+		begun <- struct{}{}
+		<-release
+		return []byte("done"), nil
+	})
+	var wg sync.WaitGroup
+	r := control.Request{ID: "x", Command: "wait"}
+	for i := range 3 {
+		wg.Go(func() {
+			if answer, err := ask(t, asker, other, r); err != nil || string(answer) != "done" {
+				t.Errorf("%q, %v", answer, err)
+			}
+		})
+		if i == 0 {
+			<-begun
+		}
+	}
+	// Whoever waits for less than the others is told so, and takes nothing away.
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := asker.Ask(short, other.Replica(), r); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	close(release)
+	wg.Wait()
+	if len(begun) > 0 {
+		t.Error("it was served twice")
+	}
+}
+
+func loses(t *testing.T, asker, other Replica) {
+	if other.Lose == nil || asker.Control == other.Control {
+		t.Skip("no answer is lost")
+	}
+	var served atomic.Int64
+	serve(t, other, func(context.Context, control.Request) ([]byte, error) {
+		return fmt.Appendf(nil, "served %d", served.Add(1)), nil
+	})
+	other.Lose(1)
+	if answer, err := ask(t, asker, other, control.Request{ID: "x", Command: "say"}); err != nil || string(answer) != "served 1" {
+		t.Errorf("%q, %v", answer, err)
+	}
+	other.Lose(1)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := asker.Ask(ctx, other.Replica(), control.Request{ID: "y", Command: "say"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("who cannot wait is told %v", err)
+	}
+	if answer, err := ask(t, asker, other, control.Request{ID: "y", Command: "say"}); err != nil || string(answer) != "served 2" {
+		t.Errorf("later: %q, %v", answer, err)
 	}
 }
 

@@ -31,6 +31,9 @@ const (
 	probeEvery = 400 * time.Millisecond
 	mostMissed = 3
 
+	// askAgain is when a request that may be is sent again: its message, or the answer, was lost with a server's connection.
+	askAgain = time.Second
+
 	// headerRoom is what a message has beside its part of a body: names and errors, escaped.
 	headerRoom = 32 << 10
 	// What may wait for the goroutine of a subscription. More is lost, and who has asked is told nothing.
@@ -45,6 +48,7 @@ type Control struct {
 	desk     control.Desk
 	part     int // bytes of a body in one message
 	unwatch  func()
+	lose     func() bool // for tests: an answer is lost
 
 	mu     sync.Mutex
 	closed bool
@@ -152,8 +156,15 @@ func (n *Control) Ask(ctx context.Context, replica string, r control.Request) ([
 	}
 	waiting, cancel := context.WithTimeoutCause(waiting, control.Wait(ctx), control.ErrSilent)
 	defer cancel()
+	doubt := false // it may have arrived
 	for begin := time.Now(); ; {
-		answer, err := n.ask(waiting, replica, r)
+		attempt, cancel := waiting, context.CancelFunc(func() {})
+		if r.ID != "" {
+			attempt, cancel = context.WithTimeout(waiting, askAgain)
+		}
+		answer, err := n.ask(waiting, attempt, replica, r)
+		silent, late := attempt.Err() != nil, doubt
+		cancel()
 		switch {
 		case err == nil:
 			return answer, nil
@@ -165,16 +176,24 @@ func (n *Control) Ask(ctx context.Context, replica string, r control.Request) ([
 				return nil, context.Cause(ctx)
 			}
 			return nil, context.Cause(waiting)
+		case silent:
+			doubt = true
+			continue
 		case errors.Is(err, client.ErrNoResponders):
-			if err = control.ErrGone; !n.presence.Alive(replica) {
+			switch err = control.ErrGone; {
+			case !n.presence.Alive(replica) && doubt:
+				return nil, control.ErrLost
+			case !n.presence.Alive(replica):
 				return nil, err
 			}
 		case unsent(err):
 			err = control.ErrAway
+		case r.ID != "" && (errors.Is(err, control.ErrLost) && n.presence.Alive(replica) || errors.Is(err, errParts)):
+			doubt, late = true, true // who is there is asked again
 		default:
 			return nil, err
 		}
-		if time.Since(begin) >= reconnectWait {
+		if !late && time.Since(begin) >= reconnectWait {
 			return nil, err
 		}
 		select {
@@ -190,17 +209,17 @@ func unsent(err error) bool {
 		errors.Is(err, client.ErrDisconnected)
 }
 
-// ask asks once.
-func (n *Control) ask(ctx context.Context, replica string, r control.Request) ([]byte, error) {
+// ask asks once, and waits for an answer until ctx ends. The handler has the time of whole.
+func (n *Control) ask(whole, ctx context.Context, replica string, r control.Request) ([]byte, error) {
 	sub, err := n.conn.SubscribeSync(n.conn.NewInbox())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = sub.Unsubscribe() }() // else with the connection
-	if err := n.send(ctx, n.subject(replica), sub.Subject, r); err != nil {
+	if err := n.send(whole, n.subject(replica), sub.Subject, r); err != nil {
 		return nil, err
 	}
-	var whole arriving
+	var answer arriving
 	probes, missed, heard := 0, 0, false
 	for {
 		interval, cancel := context.WithTimeout(ctx, probeEvery)
@@ -227,11 +246,11 @@ func (n *Control) ask(ctx context.Context, replica string, r control.Request) ([
 		default:
 			return nil, err
 		}
-		switch done, err := whole.add(m); {
+		switch done, err := answer.add(m); {
 		case err != nil:
 			return nil, err
 		case done:
-			return whole.answer()
+			return answer.answer()
 		}
 	}
 }

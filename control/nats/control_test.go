@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,7 +27,9 @@ func open(t testing.TB, s *clustertest.Servers, prefix string) (controltest.Repl
 			t.Error(err)
 		}
 	})
-	return controltest.Replica{Control: n, Leave: func() {
+	var lost atomic.Int64
+	nats.Lose(n, func() bool { return lost.Add(-1) >= 0 })
+	return controltest.Replica{Control: n, Lose: func(count int) { lost.Store(int64(count)) }, Leave: func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}

@@ -19,6 +19,7 @@ import (
 // Headers of messages. Those of texts are escaped as in a query.
 const (
 	headerCommand = "Ask-Command"
+	headerID      = "Ask-Id"
 	headerRun     = "Ask-Run"
 	headerSession = "Ask-Session"
 	headerWait    = "Ask-Wait"  // milliseconds that an answer is waited for
@@ -43,6 +44,9 @@ const (
 func (n *Control) send(ctx context.Context, subject, reply string, r control.Request) error {
 	h := http.Header{}
 	h.Set(headerCommand, url.QueryEscape(r.Command))
+	if r.ID != "" {
+		h.Set(headerID, url.QueryEscape(r.ID))
+	}
 	if r.Run != "" {
 		h.Set(headerRun, url.QueryEscape(r.Run))
 	}
@@ -126,7 +130,7 @@ func (a *arriving) answer() ([]byte, error) {
 func (a *arriving) request() (ctx context.Context, wait time.Duration, r control.Request) {
 	h := a.first.Header
 	r = control.Request{
-		Command: unescape(h.Get(headerCommand)), Run: unescape(h.Get(headerRun)), Session: unescape(h.Get(headerSession)), Body: a.body,
+		ID: unescape(h.Get(headerID)), Command: unescape(h.Get(headerCommand)), Run: unescape(h.Get(headerRun)), Session: unescape(h.Get(headerSession)), Body: a.body,
 	}
 	wait = control.Patience
 	if ms, err := strconv.ParseInt(h.Get(headerWait), 10, 64); err == nil && ms > 0 && ms < int64(time.Hour/time.Millisecond) {
@@ -252,6 +256,9 @@ func (n *Control) serve(a *arriving, reply string) {
 		return
 	}
 	n.desk.Go(ctx, wait, r, func(answer []byte, err error) {
+		if n.lose != nil && n.lose() {
+			return
+		}
 		if err != nil {
 			n.refuse(reply, err)
 			return

@@ -1,0 +1,4 @@
+package nats
+
+// Lose has the answers lost of which lose says so. It is called before anybody is asked.
+func Lose(n *Control, lose func() bool) { n.lose = lose }

@@ -303,7 +303,7 @@ func (d *deliveries) keep(ctx context.Context, b *Block) (direct bool, r Receipt
 		return true, r, false, nil
 	}
 	id, err := d.kernel.Outbox.put(ctx, out)
-	if errors.Is(err, errOutboxFull) { // nothing is written, and a reply that a crash can lose is better than none
+	if errors.Is(err, ErrOutboxFull) { // nothing is written, and a reply that a crash can lose is better than none
 		d.warnOf("outbox", err)
 		return true, r, false, nil
 	}

@@ -1,44 +1,44 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"time"
 )
 
-// Outbox holds blocks until they are sent, in order for each target, and where it has a folder across restarts.
+// Outbox holds blocks until they are sent, in order for each target, and where what it keeps is in a folder or a store, across restarts.
 //
-// A block walks from prepared to sending to sent, partial, not_sent or unknown, and each step is on disk before the next begins. So
+// A block walks from prepared to sending to sent, partial, not_sent or unknown, and each step is stored before the next begins. So
 // after a crash a block that was only prepared goes out, and one that was being sent does not: whether it was seen is not known. It
 // is asked for where the sender is a [Reconciler], and sent again where it is [Idempotent].
+//
+// Where processes share a store, each sends its own blocks, and those of one that has died; the order of a target is that of all. One that
+// was taken for dead and goes on sends nothing that another has taken over: its next step is refused.
 //
 // The first attempt is made by the turn that brings the block, all others by the outbox's own goroutine, between Start and Close.
 type Outbox struct {
 	o     OutboxOptions
-	root  *os.Root // nil: in memory
+	store OutboxStore
 	allow func(context.Context, Outbound) error
 	echo  echoMarks
 
-	disk sync.Mutex // held from a line's writing until mu has what it says; taken before mu
-	log  *lineLog
-
-	mu      sync.Mutex
-	senders map[string]Sender
-	blocks  map[uint64]*parcel
-	queues  map[string][]*parcel // by target, in order
-	done    map[string]bool      // events that an earlier process has put blocks in for, and that are answered
-	bytes   int64
-	last    uint64
-	active  int  // sends of the goroutine that are under way
-	started bool // the goroutine runs
-	closed  bool
+	mu       sync.Mutex
+	senders  map[string]Sender
+	blocks   map[uint64]*parcel
+	queues   map[string][]*parcel // by target, in order
+	answered answered             // events that an earlier process has put blocks in for, and that are answered
+	bytes    int64
+	coming   int  // blocks that are being stored
+	active   int  // sends of the goroutine that are under way
+	started  bool // the goroutine runs
+	closed   bool
 
 	wake   chan struct{}
 	sends  sync.WaitGroup // of turns and of the goroutine
@@ -50,7 +50,8 @@ type Outbox struct {
 // OutboxOptions are for [OpenOutbox]. Zero values are the defaults.
 type OutboxOptions struct {
 	Dir       string        // where blocks are kept; "" is in memory. One process at a time uses it
-	MaxBlocks int           // that wait: 10 000
+	Store     OutboxStore   // or where they are kept instead; the outbox closes it
+	MaxBlocks int           // that wait, of all processes: 10 000
 	MaxBytes  int64         // of their texts: 64 MiB
 	Attempts  int           // 10
 	MaxAge    time.Duration // after which a block is given up: 24 h
@@ -59,55 +60,64 @@ type OutboxOptions struct {
 }
 
 const (
-	outboxFile = "outbox.jsonl"
 	// outboxSends bounds what the goroutine sends at one time, to different targets.
 	outboxSends = 4
 	backoffFrom = 2 * time.Second
 	backoffTo   = 30 * time.Minute
 	// senderless is how often it is looked whether a channel is there again.
 	senderless = time.Minute
+	// storeless is how long a block waits that could not be read or stored.
+	storeless = 5 * time.Second
 )
 
 // parcel is a block in the outbox.
 type parcel struct {
 	id      uint64
 	out     Outbound
+	target  string
 	at      time.Time // when it was put in
 	due     time.Time
 	size    int64
 	busy    bool // somebody is about to send it, or does
 	orphan  bool // it waits for its sender to be registered
 	sending bool // an attempt has begun of which it is not known what it came to
-	before  bool // an earlier process has put it in
+	before  bool // an earlier process has put it in, or another one
 	doubt   bool // and has ended while it was sending it
-	erased  bool // with its session, while it was being sent: it is on no disk, and goes when the attempt is over
+	erased  bool // with its session, while it was being sent: it is stored no more, and goes when the attempt is over
+	unread  bool // it is still to be loaded
+	away    bool // another process has it: here it only keeps its place
+	taken   bool // that has taken it over while this one was about to send it
 }
 
-// outboxLine is a line of the file: a block that is new, or a step that one has taken.
-type outboxLine struct {
-	ID      uint64    `json:"id"`
-	At      time.Time `json:"at,omitzero"`
-	Block   *Outbound `json:"block,omitempty"`
-	Step    string    `json:"step,omitempty"`
-	Attempt int       `json:"attempt,omitempty"`
+// answered remembers events, the last maxAnswered of them.
+type answered struct {
+	events map[string]bool
+	order  []string
 }
 
-// The steps of a block as they are written. A block without one is prepared; any other but these two is its end.
-const (
-	stepPrepared = "prepared" // again, after an attempt that came to nothing
-	stepSending  = "sending"
-)
+const maxAnswered = 10_000
 
-var (
-	errOutboxFull   = errors.New("channel: the outbox is full; the channel's platform has been away for too long")
-	errOutboxClosed = errors.New("channel: the outbox is closed")
-)
+func (a *answered) add(event string) {
+	if event == "" || a.events[event] {
+		return
+	}
+	if a.events == nil {
+		a.events = map[string]bool{}
+	}
+	if len(a.order) == maxAnswered {
+		delete(a.events, a.order[0])
+		a.order = append(a.order[:0], a.order[1:]...)
+	}
+	a.events[event] = true
+	a.order = append(a.order, event)
+}
+
+var errOutboxClosed = errors.New("channel: the outbox is closed")
 
 // OpenOutbox opens an outbox; nil are the defaults. Nothing is sent before Start.
 func OpenOutbox(options *OutboxOptions) (*Outbox, error) {
 	o := &Outbox{
-		senders: map[string]Sender{}, blocks: map[uint64]*parcel{}, queues: map[string][]*parcel{},
-		done: map[string]bool{}, wake: make(chan struct{}, 1),
+		senders: map[string]Sender{}, blocks: map[uint64]*parcel{}, queues: map[string][]*parcel{}, wake: make(chan struct{}, 1),
 	}
 	if options != nil {
 		o.o = *options
@@ -127,62 +137,51 @@ func OpenOutbox(options *OutboxOptions) (*Outbox, error) {
 	if o.o.Send <= 0 {
 		o.o.Send = 2 * time.Minute
 	}
+	if o.store = o.o.Store; o.store == nil {
+		lines, err := openOutboxLines(o.o.Dir, o.o.Log)
+		if err != nil {
+			return nil, fmt.Errorf("open the outbox in %s: %w", o.o.Dir, err)
+		}
+		o.store = lines
+	}
+	if err := o.store.Start(o.told); err != nil {
+		return nil, fmt.Errorf("open the outbox: %w", errors.Join(err, o.store.Close()))
+	}
 	o.life, o.cancel = context.WithCancel(context.Background())
-	if o.o.Dir == "" {
-		return o, nil
-	}
-	if err := o.open(); err != nil {
-		o.cancel()
-		return nil, fmt.Errorf("open the outbox in %s: %w", o.o.Dir, err)
-	}
 	return o, nil
 }
 
-func (o *Outbox) open() (err error) {
-	if err := os.MkdirAll(o.o.Dir, 0o700); err != nil {
-		return err
-	}
-	if o.root, err = os.OpenRoot(o.o.Dir); err != nil {
-		return err
-	}
-	var bad int
-	o.log, bad, err = openLineLog(o.root, outboxFile, o.replay)
-	if err != nil {
-		return errors.Join(err, o.root.Close())
-	}
-	if bad > 0 {
-		o.tell(slog.LevelError, "the outbox has lines that cannot be read; what they said is lost", nil, slog.Int("lines", bad))
-	}
-	return nil
-}
-
-// replay takes a line of the file.
-func (o *Outbox) replay(line []byte) {
-	var l outboxLine
-	if json.Unmarshal(line, &l) != nil || l.ID == 0 {
-		o.tell(slog.LevelError, "the outbox has a line of another form; what it said is lost", nil)
+// told takes what the store tells of a block.
+func (o *Outbox) told(n BlockNews) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.wakeLocked()
+	p := o.blocks[n.ID]
+	if n.Gone {
+		if n.Left && (n.Came.seen() || n.Came == Suppressed) {
+			o.answered.add(n.Event)
+		}
+		if p != nil {
+			p.taken, p.erased = true, p.erased || n.Came == Suppressed
+			o.removeLocked(p)
+		}
 		return
 	}
-	o.last = max(o.last, l.ID)
-	if l.Block != nil {
-		if o.blocks[l.ID] == nil {
-			o.addLocked(&parcel{id: l.ID, out: *l.Block, at: l.At, size: int64(len(line)), before: true})
-		}
-		if l.Step == "" {
-			return
-		}
-	}
-	p := o.blocks[l.ID]
 	if p == nil {
-		return
+		p = &parcel{id: n.ID, at: n.At, size: n.Size, target: n.Target, unread: n.Block == nil}
+		if n.Block != nil {
+			p.out = *n.Block
+		} else {
+			p.out = Outbound{Channel: n.Channel, Sender: n.Sender, Event: n.Event}
+		}
+		o.addLocked(p)
 	}
-	switch l.Step {
-	case stepSending:
-		p.sending, p.doubt, p.out.Attempt = true, true, l.Attempt
-	case stepPrepared:
-		p.sending, p.doubt, p.out.Attempt = false, false, l.Attempt
-	default:
-		o.removeLocked(p)
+	p.away = n.Alive
+	p.taken = p.taken || p.busy
+	p.before = p.before || n.Left
+	p.sending, p.doubt, p.out.Attempt = n.Sending, n.Sending && !n.Alive, n.Attempt
+	if !p.busy {
+		p.due = time.Time{}
 	}
 }
 
@@ -239,11 +238,7 @@ func (o *Outbox) Close(ctx context.Context) error {
 	o.sends.Wait()
 	stop()
 	o.cancel()
-	err := o.log.close()
-	if o.root != nil {
-		err = errors.Join(err, o.root.Close())
-	}
-	return err
+	return o.store.Close()
 }
 
 // Holds says whether the answer to an event is the outbox's to send, or was sent after an earlier process had left it: then the
@@ -252,7 +247,7 @@ func (o *Outbox) Close(ctx context.Context) error {
 func (o *Outbox) Holds(event string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.done[event] {
+	if o.answered.events[event] {
 		return true
 	}
 	for _, p := range o.blocks {
@@ -269,7 +264,7 @@ func settles(s Sender) bool {
 	return ok || honours(s)
 }
 
-// Pending counts the blocks that wait, by channel.
+// Pending counts the blocks that wait, by channel; those of all processes that share them.
 func (o *Outbox) Pending() map[string]int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -296,39 +291,35 @@ func (o *Outbox) can(d *Durable) (bool, error) {
 	return can, err
 }
 
-// put takes a block; it is on disk when put returns.
-func (o *Outbox) put(_ context.Context, out Outbound) (uint64, error) {
+// put takes a block; it is stored when put returns.
+func (o *Outbox) put(ctx context.Context, out Outbound) (uint64, error) {
 	size := int64(len(out.Block.Text)) + 512
-	o.disk.Lock()
 	o.mu.Lock()
-	closed, full := o.closed, len(o.blocks) >= o.o.MaxBlocks || o.bytes+size > o.o.MaxBytes
-	o.last++
-	id, now := o.last, time.Now()
-	o.mu.Unlock()
+	closed, full := o.closed, len(o.blocks)+o.coming >= o.o.MaxBlocks || o.bytes+size > o.o.MaxBytes
 	if closed || full {
-		o.disk.Unlock()
+		o.mu.Unlock()
 		if closed {
 			return 0, errOutboxClosed
 		}
-		return 0, errOutboxFull
+		return 0, ErrOutboxFull
 	}
-	at, err := o.log.append(outboxLine{ID: id, At: now.Round(0), Block: &out})
-	if err == nil {
-		o.mu.Lock()
-		// Busy until its turn has made the first attempt, or has seen that another block is before it.
-		o.addLocked(&parcel{id: id, out: out, at: now, size: size, busy: true})
-		o.mu.Unlock()
-	}
-	o.disk.Unlock()
-	if err == nil {
-		if err = o.log.wait(at); err != nil {
-			o.mu.Lock()
-			o.removeLocked(o.blocks[id])
-			o.mu.Unlock()
-		}
-	}
-	if err != nil {
+	o.coming++
+	o.bytes += size
+	o.mu.Unlock()
+	b := StoredBlock{At: time.Now(), Size: size, Target: targetOf(&out), Block: out}
+	id, err := o.store.Put(context.WithoutCancel(ctx), b)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.coming--
+	o.bytes -= size
+	switch {
+	case errors.Is(err, ErrOutboxFull):
+		return 0, err
+	case err != nil:
 		return 0, fmt.Errorf("the outbox cannot write: %w", err)
+	case o.blocks[id] == nil: // else another process has taken this one for dead, and has it already
+		// Busy until its turn has made the first attempt, or has seen that another block is before it.
+		o.addLocked(&parcel{id: id, out: out, target: b.Target, at: b.At, size: size, busy: true})
 	}
 	return id, nil
 }
@@ -337,7 +328,7 @@ func (o *Outbox) put(_ context.Context, out Outbound) (uint64, error) {
 func (o *Outbox) first(ctx context.Context, id uint64) (r Receipt, held bool, err error) {
 	o.mu.Lock()
 	p := o.blocks[id]
-	if p == nil || o.queues[targetOf(&p.out)][0] != p || o.closed {
+	if p == nil || p.away || !p.busy || o.queues[p.target][0] != p || o.closed {
 		if p != nil {
 			p.busy = false
 			o.wakeLocked()
@@ -382,6 +373,10 @@ func (o *Outbox) try(ctx context.Context, p *parcel, first bool) (r Receipt, hel
 
 	o.mu.Lock()
 	s, allow := o.senders[p.out.Sender], o.allow
+	if p.taken {
+		o.mu.Unlock()
+		return o.lost(p)
+	}
 	if p.erased {
 		o.mu.Unlock()
 		o.settle(p, Suppressed, errErased)
@@ -394,7 +389,21 @@ func (o *Outbox) try(ctx context.Context, p *parcel, first bool) (r Receipt, hel
 		o.mu.Unlock()
 		return Receipt{State: NotSent}, true, nil
 	}
+	unread := p.unread
 	o.mu.Unlock()
+	if unread {
+		if err := o.load(ctx, p); err != nil {
+			o.tell(slog.LevelError, "a reply that waits cannot be read; it is tried again", p, slog.Any("error", err))
+			o.postpone(p, storeless)
+			return Receipt{State: NotSent}, true, nil
+		}
+		o.mu.Lock()
+		gone := p.taken
+		o.mu.Unlock()
+		if gone {
+			return o.lost(p)
+		}
+	}
 	if unsure {
 		r, again, err := o.ask(ctx, s, p)
 		if !again {
@@ -413,7 +422,10 @@ func (o *Outbox) try(ctx context.Context, p *parcel, first bool) (r Receipt, hel
 			return Receipt{State: Suppressed}, false, err
 		}
 	}
-	if err := o.step(p, stepSending); err != nil {
+	switch err := o.step(p, true); {
+	case errors.Is(err, ErrBlockTaken):
+		return o.lost(p)
+	case err != nil:
 		err = &NotSentError{Err: fmt.Errorf("the outbox cannot write: %w", err), Retryable: true}
 		return Receipt{State: NotSent}, o.later(s, p, NotSent, err, false), err
 	}
@@ -433,6 +445,49 @@ func (o *Outbox) try(ctx context.Context, p *parcel, first bool) (r Receipt, hel
 		o.echo.sent(p.out.Channel, p.out.Account, p.out.Origin.Conversation.ID, r.MessageIDs...)
 	}
 	return r, o.later(s, p, r.State, err, false), err
+}
+
+// lost lets go a block that is another process's to send, or nobody's.
+func (o *Outbox) lost(p *parcel) (Receipt, bool, error) {
+	o.mu.Lock()
+	p.busy, p.taken = false, false
+	if !p.away {
+		o.removeLocked(p)
+	}
+	erased := p.erased
+	o.wakeLocked()
+	o.mu.Unlock()
+	if erased {
+		o.settle(p, Suppressed, errErased)
+		return Receipt{State: Suppressed}, false, errErased
+	}
+	return Receipt{State: NotSent}, true, nil
+}
+
+// load reads a block that another process has left.
+func (o *Outbox) load(ctx context.Context, p *parcel) error {
+	out, err := o.store.Load(ctx, p.id)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if out == nil {
+		p.taken = true
+		return nil
+	}
+	attempt := p.out.Attempt
+	p.out, p.unread = *out, false
+	p.out.Attempt = attempt
+	return nil
+}
+
+// postpone lets a block wait.
+func (o *Outbox) postpone(p *parcel, wait time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p.busy, p.due = false, time.Now().Add(wait)
+	o.wakeLocked()
 }
 
 var errTooOld = errors.New("channel: it could not be sent for too long")
@@ -483,6 +538,12 @@ func (o *Outbox) later(s Sender, p *parcel, state ReceiptState, err error, last 
 		keep = settles(s)
 	}
 	o.mu.Lock()
+	if p.taken { // whoever has it does what is to be done
+		p.busy, p.taken = false, false
+		o.wakeLocked()
+		o.mu.Unlock()
+		return state == NotSent && keep && !p.erased
+	}
 	keep = keep && !p.erased
 	o.mu.Unlock()
 	if !keep || last || p.out.Attempt >= o.o.Attempts {
@@ -491,15 +552,11 @@ func (o *Outbox) later(s Sender, p *parcel, state ReceiptState, err error, last 
 	}
 	if state == NotSent {
 		// Where this cannot be written, the block counts as being sent: after a restart it is not known whether it was.
-		if err := o.step(p, stepPrepared); err != nil {
+		if err := o.step(p, false); err != nil && !errors.Is(err, ErrBlockTaken) {
 			o.tell(slog.LevelError, "the outbox cannot write", p, slog.Any("error", err))
 		}
 	}
-	wait = max(wait, backoff(max(p.out.Attempt, 1)))
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	p.busy, p.due = false, time.Now().Add(wait)
-	o.wakeLocked()
+	o.postpone(p, max(wait, backoff(max(p.out.Attempt, 1))))
 	return true
 }
 
@@ -513,48 +570,38 @@ func backoff(n int) time.Duration {
 	return rand.N(d + 1)
 }
 
-// step writes that a block takes a step. What the block is changes before the line is there: if the file is written anew right after
-// it, it has the step, too.
-func (o *Outbox) step(p *parcel, step string) error {
-	o.disk.Lock()
+// step stores that a block takes a step.
+func (o *Outbox) step(p *parcel, sending bool) error {
 	o.mu.Lock()
-	was := p.sending
-	p.sending = step == stepSending
-	if p.sending {
-		p.out.Attempt++
+	was, attempt := p.sending, p.out.Attempt
+	if sending {
+		attempt++
 	}
-	line := outboxLine{ID: p.id, Step: step, Attempt: p.out.Attempt}
 	o.mu.Unlock()
-	at, err := o.log.append(line)
-	o.disk.Unlock()
-	if err == nil {
-		err = o.log.wait(at)
+	err := o.store.Step(context.WithoutCancel(o.life), p.id, sending, attempt)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if p.taken {
+		return ErrBlockTaken
 	}
-	if err != nil {
-		o.mu.Lock()
+	p.sending = sending
+	if p.out.Attempt = attempt; err != nil {
 		p.sending = was
-		o.mu.Unlock()
 	}
 	return err
 }
 
-// settle lets a block go, whatever it came to. That it has gone need not wait for the disk: a block that seems to be on its way after a
+// settle lets a block go, whatever it came to. That it has gone need not wait for the store: a block that seems to be on its way after a
 // crash is not sent again.
 func (o *Outbox) settle(p *parcel, state ReceiptState, err error) {
-	o.disk.Lock()
-	defer o.disk.Unlock()
 	o.mu.Lock()
 	o.removeLocked(p)
 	if p.before && (state.seen() || state == Suppressed) {
-		o.done[p.out.Event] = true
+		o.answered.add(p.out.Event)
 	}
 	o.wakeLocked()
-	var used int64
-	for _, q := range o.blocks {
-		used += q.size
-	}
 	o.mu.Unlock()
-	failure := o.tidyDisk(p, state, used)
+	failure := o.store.End(context.WithoutCancel(o.life), p.id, state)
 	switch {
 	case failure != nil:
 		o.tell(slog.LevelError, "the outbox cannot write", p, slog.Any("error", failure))
@@ -568,44 +615,11 @@ func (o *Outbox) settle(p *parcel, state ReceiptState, err error) {
 	}
 }
 
-// tidyDisk writes the end of a block, or all that is left where that is little of the file.
-func (o *Outbox) tidyDisk(p *parcel, state ReceiptState, used int64) error {
-	if !o.log.old(used) {
-		_, err := o.log.append(outboxLine{ID: p.id, Step: state.String()})
-		return err
-	}
-	return o.anew()
-}
-
-// anew writes the file with what waits alone. The caller holds disk.
-func (o *Outbox) anew() error {
-	o.mu.Lock()
-	var left []any
-	for _, id := range sortedIDs(o.blocks) {
-		q := o.blocks[id]
-		if q.erased {
-			continue
-		}
-		out := q.out
-		l := outboxLine{ID: id, At: q.at.Round(0), Block: &out, Attempt: q.out.Attempt}
-		if q.sending {
-			l.Step = stepSending
-		} else if q.out.Attempt > 0 {
-			l.Step = stepPrepared
-		}
-		left = append(left, l)
-	}
-	o.mu.Unlock()
-	return o.log.rewrite(left)
-}
-
 var errErased = errors.New("channel: the session was erased")
 
-// Erase removes the blocks of a session, and from the disk those that were sent before, too. One that is being sent at this moment
-// is not tried again.
+// Erase removes the blocks of a session, and from where they are kept those that were sent before, too. One that is being sent at this
+// moment is not tried again.
 func (o *Outbox) Erase(session string) error {
-	o.disk.Lock()
-	defer o.disk.Unlock()
 	o.mu.Lock()
 	if o.closed {
 		o.mu.Unlock()
@@ -613,7 +627,7 @@ func (o *Outbox) Erase(session string) error {
 	}
 	for _, p := range o.blocks {
 		switch {
-		case p.out.Session != session:
+		case p.unread || p.away || p.out.Session != session: // of those that are not read the store tells
 		case p.busy:
 			p.erased = true
 		default:
@@ -622,22 +636,7 @@ func (o *Outbox) Erase(session string) error {
 	}
 	o.wakeLocked()
 	o.mu.Unlock()
-	if o.log == nil {
-		return nil
-	}
-	if err := o.anew(); err != nil {
-		return fmt.Errorf("the outbox cannot be written: %w", err)
-	}
-	return nil
-}
-
-func sortedIDs(m map[uint64]*parcel) []uint64 {
-	ids := make([]uint64, 0, len(m))
-	for id := range m {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
+	return o.store.Erase(context.WithoutCancel(o.life), session)
 }
 
 // run is the goroutine that sends what waits.
@@ -687,7 +686,7 @@ func (o *Outbox) pick() (p *parcel, wait time.Duration, done bool) {
 	wait = -1
 	for _, q := range o.queues {
 		first := q[0]
-		if first.busy {
+		if first.busy || first.away {
 			continue
 		}
 		if !now.Before(first.due) {
@@ -699,7 +698,7 @@ func (o *Outbox) pick() (p *parcel, wait time.Duration, done bool) {
 		}
 	}
 	if p != nil {
-		p.busy = true
+		p.busy, p.taken = true, false
 		o.active++
 		o.sends.Add(1)
 	}
@@ -716,8 +715,9 @@ func (o *Outbox) wakeLocked() {
 func (o *Outbox) addLocked(p *parcel) {
 	o.blocks[p.id] = p
 	o.bytes += p.size
-	t := targetOf(&p.out)
-	o.queues[t] = append(o.queues[t], p)
+	q := o.queues[p.target]
+	at, _ := slices.BinarySearchFunc(q, p.id, func(q *parcel, id uint64) int { return cmp.Compare(q.id, id) })
+	o.queues[p.target] = slices.Insert(q, at, p)
 }
 
 func (o *Outbox) removeLocked(p *parcel) {
@@ -726,7 +726,7 @@ func (o *Outbox) removeLocked(p *parcel) {
 	}
 	delete(o.blocks, p.id)
 	o.bytes -= p.size
-	t := targetOf(&p.out)
+	t := p.target
 	q := o.queues[t]
 	if i := slices.Index(q, p); i >= 0 {
 		q = slices.Delete(q, i, i+1)

@@ -685,14 +685,18 @@ func FuzzOutboxFile(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		lines := o.store.(*outboxLines)
 		for line := range bytes.Lines(data) {
-			o.replay(line)
+			lines.replay(line)
+		}
+		if err := lines.Start(o.told); err != nil {
+			t.Fatal(err)
 		}
 		var bytes int64
 		for id, p := range o.blocks {
 			bytes += p.size
-			if id > o.last || len(o.queues[targetOf(&p.out)]) == 0 {
-				t.Errorf("block %d of %d is in no queue", id, o.last)
+			if id > lines.last || len(o.queues[targetOf(&p.out)]) == 0 {
+				t.Errorf("block %d of %d is in no queue", id, lines.last)
 			}
 		}
 		if bytes != o.bytes {

@@ -27,6 +27,12 @@ type Whole interface {
 	Importer
 }
 
+// Counter is a store that knows how many sessions it has without listing them.
+type Counter interface {
+	// Count is how many sessions there are.
+	Count(ctx context.Context) (int, error)
+}
+
 // Bounded is a store in which no sessions begin when there are as many as there may be. Those that are there go on.
 type Bounded struct {
 	Whole
@@ -52,14 +58,26 @@ func Bound(ctx context.Context, s Whole, most int) (*Bounded, error) {
 	return b, nil
 }
 
-// count counts the sessions in the store.
-func (b *Bounded) count(ctx context.Context) error {
+// Count implements [Counter], with what the store says now.
+func (b *Bounded) Count(ctx context.Context) (int, error) {
+	if c, ok := b.Whole.(Counter); ok {
+		return c.Count(ctx)
+	}
 	n := 0
 	for _, err := range b.Sessions(ctx, SessionQuery{}) {
 		if err != nil {
-			return fmt.Errorf("count sessions: %w", err)
+			return 0, err
 		}
 		n++
+	}
+	return n, nil
+}
+
+// count counts the sessions in the store.
+func (b *Bounded) count(ctx context.Context) error {
+	n, err := b.Count(ctx)
+	if err != nil {
+		return fmt.Errorf("count sessions: %w", err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

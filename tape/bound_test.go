@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -138,4 +139,39 @@ func TestWhatAnotherProcessErasesMakesRoomAfterAWhile(t *testing.T) {
 			t.Errorf("after a while: %v", err)
 		}
 	})
+}
+
+// unlisted is a store that must not be listed, and uncounted one that does not count.
+type (
+	unlisted struct {
+		*memory.Store
+		t *testing.T
+	}
+	uncounted struct{ tape.Whole }
+)
+
+func (s unlisted) Sessions(context.Context, tape.SessionQuery) iter.Seq2[tape.Info, error] {
+	s.t.Error("the sessions are listed")
+	return func(func(tape.Info, error) bool) {}
+}
+
+func TestABoundedStoreListsSessionsOnlyWhereTheyCannotBeCounted(t *testing.T) {
+	inner := memory.New(nil)
+	for _, s := range []tape.Whole{unlisted{inner, t}, uncounted{inner}} {
+		session := fmt.Sprintf("%T", s)
+		if _, err := tape.Open(t.Context(), inner, "w", session); err != nil {
+			t.Fatal(err)
+		}
+		want, err := inner.Count(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := bounded(t, s, want)
+		if full, err := b.Full(t.Context()); !full || err != nil {
+			t.Errorf("%s: full: %v, %v", session, full, err)
+		}
+		if n, err := b.Count(t.Context()); n != want || err != nil {
+			t.Errorf("%s: %d sessions, %v, want %d", session, n, err, want)
+		}
+	}
 }

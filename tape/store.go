@@ -15,7 +15,7 @@ const MaxEntry = 8 << 20
 // A store does not implement the rules of batches, queries and listings again: [Batch.Check], [Batch.Number], [Select],
 // [Info.Add] and [Page] are made for it, and tapetest.Run holds it to all that is said here.
 //
-// Beside it a store may be a [Blobs], a [Leaser], a [Syncer] and an [Importer].
+// Beside it a store may be a [Blobs], a [Leaser], a [Syncer], an [Importer] and a [Counter].
 type Store interface {
 	// Append writes a batch to the end of a tape, all of it or nothing, and returns the id of its first entry. It keeps
 	// nothing of b.

@@ -360,10 +360,10 @@ func (s *Store) sessions(ctx context.Context, named bool) (infos []tape.Info, er
 		return nil, tape.ErrClosed
 	}
 	list := s.disk.list(".", func(e fs.DirEntry) bool {
-		name, ok := strings.CutSuffix(e.Name(), tapeEnd)
-		if !ok || !e.Type().IsRegular() || tape.CheckName(name) != nil || tape.IsFork(name) {
+		if !isSession(e) {
 			return true
 		}
+		name := strings.TrimSuffix(e.Name(), tapeEnd)
 		var info tape.Info
 		if err = context.Cause(ctx); err == nil {
 			info, err = s.summary(ctx, name)
@@ -385,6 +385,33 @@ func (s *Store) sessions(ctx context.Context, named bool) (infos []tape.Info, er
 		err = explain(list)
 	}
 	return infos, err
+}
+
+// Count implements [tape.Counter], by the names of the files: none of them is opened. A tape of which a crash has left no batch counts.
+func (s *Store) Count(ctx context.Context) (n int, err error) {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return 0, tape.ErrClosed
+	}
+	list := s.disk.list(".", func(e fs.DirEntry) bool {
+		if isSession(e) {
+			n++
+		}
+		err = context.Cause(ctx)
+		return err == nil
+	})
+	if err == nil {
+		err = explain(list)
+	}
+	return n, err
+}
+
+// isSession says of what is in the folder whether it is the tape of a session.
+func isSession(e fs.DirEntry) bool {
+	name, ok := strings.CutSuffix(e.Name(), tapeEnd)
+	return ok && e.Type().IsRegular() && tape.CheckName(name) == nil && !tape.IsFork(name)
 }
 
 // summary tells about a tape from its index, unless that is behind.

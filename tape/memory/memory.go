@@ -270,6 +270,21 @@ func (s *Store) Sessions(_ context.Context, q tape.SessionQuery) iter.Seq2[tape.
 	}
 }
 
+// Count implements [tape.Counter].
+func (s *Store) Count(context.Context) (n int, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return 0, tape.ErrClosed
+	}
+	for name := range s.tapes {
+		if !tape.IsFork(name) {
+			n++
+		}
+	}
+	return n, nil
+}
+
 // Delete implements tape.Store.
 func (s *Store) Delete(_ context.Context, name string) error {
 	s.mu.Lock()

@@ -274,6 +274,17 @@ func (s *Store) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tap
 	}
 }
 
+// Count implements [tape.Counter].
+func (s *Store) Count(ctx context.Context) (n int, err error) {
+	if s.closed.Load() {
+		return 0, tape.ErrClosed
+	}
+	err = s.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, `SELECT count(*) FROM tapes WHERE listed`).Scan(&n)
+	})
+	return n, err
+}
+
 const pageMost = 1000 // sessions of a page
 
 // page is the next page of a list of sessions.

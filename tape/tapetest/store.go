@@ -28,6 +28,7 @@ var tests = []test{
 	{"TA-07: a session is begun once, also by many at once", begunOnce},
 	{"TA-07: reading makes no tape", readingMakesNone},
 	{"TA-08: sessions are listed, newest first, page by page", sessions},
+	{"TA-08: sessions are counted without being listed", counted},
 	{"TA-10: batches of many writers lie one behind another", concurrentBatches},
 	{"TA-10: what is no entry is refused and changes nothing", refused},
 	{"TA-10: an entry of 8 MiB is taken, a larger one is not", largest},
@@ -245,6 +246,69 @@ func sessions(t *testing.T, b *bench) {
 	}
 	_, err := collect(s.Sessions(t.Context(), tape.SessionQuery{After: "?"}))
 	b.wantErr("a bad cursor", err, tape.ErrInvalid)
+}
+
+func counted(t *testing.T, b *bench) {
+	s := b.open()
+	c, ok := s.(tape.Counter)
+	if !ok {
+		t.Skip("the store counts by listing")
+	}
+	count := func(when string, want int) {
+		t.Helper()
+		if n, err := c.Count(t.Context()); n != want || err != nil {
+			t.Errorf("%s: %d sessions, %v, want %d", when, n, err, want)
+		}
+	}
+	count("an empty store", 0)
+	var all []*tape.Tape
+	for i := range 5 {
+		tp, err := tape.Open(t.Context(), s, b.dir, fmt.Sprint("s-", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tp.Append(t.Context(), tape.NewMessage("user", "hi")); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, tp)
+	}
+	count("five that were appended to", 5)
+	if blobs, ok := s.(tape.Blobs); ok {
+		if _, err := blobs.PutBlob(t.Context(), all[0].Name(), []byte("large")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tape.WithFork(t.Context(), all[0], false, func(ctx context.Context, f *tape.Fork) error {
+		_, err := f.Append(ctx, tape.NewMessage("user", "in a fork"))
+		count("a fork and a blob are none", 5)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tape.Import(t.Context(), s, b.dir, "damaged", strings.NewReader("{")); err == nil {
+		t.Error("what cannot be read is imported")
+	}
+	count("an import that was given up is none", 5)
+	for range 2 {
+		if err := all[1].Delete(t.Context()); err != nil && !errors.Is(err, tape.ErrDeleted) {
+			t.Fatal(err)
+		}
+		count("one was erased", 4)
+	}
+	if _, err := tape.Open(t.Context(), s, b.dir, "s-1"); err != nil {
+		t.Fatal(err)
+	}
+	count("and begun again", 5)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := c.Count(ctx); err == nil && n != 5 {
+		t.Errorf("a canceled count says %d and no error", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.Count(t.Context())
+	b.wantErr("a closed store", err, tape.ErrClosed)
 }
 
 // checkBatches says what is wrong with a tape that writers of batch filled: each is whole, and each writer's are in order.

@@ -568,7 +568,7 @@ func TestACheckSaysWhetherTheChannelCouldStart(t *testing.T) {
 
 func TestThreadsThatTheBotWritesInAreRememberedWithinBounds(t *testing.T) {
 	path := t.TempDir() + "/threads.json"
-	threads, err := openThreads(path)
+	threads, err := openThreads(path, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -578,7 +578,7 @@ func TestThreadsThatTheBotWritesInAreRememberedWithinBounds(t *testing.T) {
 	if err := threads.learn("C1", "last"); err != nil {
 		t.Fatal(err)
 	}
-	again, err := openThreads(path)
+	again, err := openThreads(path, nil, "")
 	if err != nil || len(again.order) != maxThreads || len(again.known) != maxThreads || !again.has("C1", "last") || again.has("C1", "a") || again.has("C2", "last") {
 		t.Errorf("got %d threads, %v", len(again.order), err)
 	}

@@ -2,6 +2,7 @@ package slack
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/lingserve/lingserve/channel/state"
@@ -10,7 +11,9 @@ import (
 // threads knows in which threads the bot has written: who answers there need not mention it. The platform does not say so, and what
 // it says of a thread on request is counted dearly.
 type threads struct {
-	path string // of the file; "" keeps nothing
+	path   string       // of the file; "" keeps nothing
+	shared state.Shared // where other replicas learn, too; nil: the file
+	name   string       // of what is shared
 
 	mu    sync.Mutex
 	known map[threadKey]bool
@@ -22,10 +25,16 @@ type threadKey struct{ Conversation, Thread string }
 // maxThreads bounds what is remembered: the oldest go first.
 const maxThreads = 2000
 
-func openThreads(path string) (*threads, error) {
-	t := &threads{path: path, known: map[threadKey]bool{}}
+func openThreads(path string, shared state.Shared, name string) (*threads, error) {
+	t := &threads{path: path, shared: shared, name: name, known: map[threadKey]bool{}}
 	var list [][2]string
-	if err := state.Read(path, &list); err != nil {
+	var err error
+	if shared != nil {
+		err = state.ReadShared(shared, name, &list)
+	} else {
+		err = state.Read(path, &list)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("slack: read what is known of threads: %w", err)
 	}
 	for _, one := range list {
@@ -55,8 +64,16 @@ func (t *threads) learn(conversation, thread string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.add(threadKey{conversation, thread}) || t.path == "" {
+	if !t.add(threadKey{conversation, thread}) || t.path == "" && t.shared == nil {
 		return nil
+	}
+	if t.shared != nil {
+		err := t.share([2]string{conversation, thread})
+		if err != nil { // the next message there shares it
+			delete(t.known, threadKey{conversation, thread})
+			t.order = t.order[:len(t.order)-1]
+		}
+		return err
 	}
 	list := make([][2]string, len(t.order))
 	for i, k := range t.order {
@@ -68,8 +85,34 @@ func (t *threads) learn(conversation, thread string) error {
 	return nil
 }
 
+// share tells the other replicas of a thread.
+func (t *threads) share(one [2]string) error {
+	err := state.ChangeShared(t.shared, t.name, func(list [][2]string) ([][2]string, bool) {
+		if slices.Contains(list, one) {
+			return nil, false
+		}
+		list = append(list, one)
+		return list[max(0, len(list)-maxThreads):], true
+	})
+	if err != nil {
+		return fmt.Errorf("slack: write what is known of threads: %w", err)
+	}
+	return nil
+}
+
+// has says whether the bot has written in a thread. Where the others cannot be asked, it is as far as is known here.
 func (t *threads) has(conversation, thread string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.known[threadKey{conversation, thread}]
+	k := threadKey{conversation, thread}
+	if t.known[k] || t.shared == nil {
+		return t.known[k]
+	}
+	var list [][2]string
+	if state.ReadShared(t.shared, t.name, &list) == nil {
+		for _, one := range list {
+			t.add(threadKey{one[0], one[1]})
+		}
+	}
+	return t.known[k]
 }

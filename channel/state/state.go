@@ -1,4 +1,5 @@
-// Package state keeps what a channel has learned of its platform and cannot ask for again: little, in one file of JSON.
+// Package state keeps what a channel has learned of its platform and cannot ask for again: little, in one file of JSON, or in one text that
+// processes share.
 package state
 
 import (

@@ -61,11 +61,8 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 			later(w)
 			return
 		}
-		if known { // by an earlier process
-			a, ok := c.known.earlier(what.id)
-			if !ok {
-				a = answer{Status: statusAccepted}
-			}
+		if known { // by an earlier process, or by another replica
+			a := c.elsewhere(r.Context(), open, what.id, now)
 			a.Duplicate = true
 			send(w, a)
 			return
@@ -123,6 +120,33 @@ func (c *Channel) wait(ctx context.Context, open *opened, rec *record, since tim
 			}
 		}
 	})
+}
+
+// lookAgain is how often it is looked whether another replica has answered.
+const lookAgain = 250 * time.Millisecond
+
+// elsewhere is what another process has told of a message. Where that is another replica, and the answer has the reply, it is waited for
+// as long as there.
+func (c *Channel) elsewhere(ctx context.Context, open *opened, id string, since time.Time) answer {
+	for {
+		a, ok := c.known.earlier(ctx, id)
+		if !ok {
+			a = answer{Status: statusAccepted}
+		}
+		left := min(lookAgain, resultWait-time.Since(since))
+		if !c.shares || a.Status == statusDone || left <= 0 {
+			return a
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+			continue
+		case <-ctx.Done():
+		case <-open.ended:
+		}
+		timer.Stop()
+		return a
+	}
 }
 
 // send answers: 202 while there is nothing more to say than that the message was accepted.

@@ -2,13 +2,8 @@ package webhook
 
 import (
 	"container/list"
-	"crypto/sha256"
-	"encoding/hex"
+	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,10 +14,9 @@ import (
 const (
 	// keepFor is how long a message that is sent again is answered like the first time (CH-182).
 	keepFor = 24 * time.Hour
-	// maxRecords and maxKept, in bytes, bound what of it is in memory; maxResults, what is on disk.
+	// maxRecords and maxKept, in bytes, bound what of it is in memory.
 	maxRecords = 10_000
 	maxKept    = 64 << 20
-	maxResults = 256 << 20
 )
 
 // reply is a part of a reply as it goes to the callback. Its id is the webhook-id.
@@ -74,7 +68,8 @@ const (
 type record struct {
 	id    string
 	of    *records
-	file  string // where it is kept when its turn has ended; "" is in memory alone
+	name  string // of what is kept of it; "" is in memory alone
+	keep  keeper
 	at    time.Time
 	acked chan struct{} // closed when its turn, or the attempt to begin one, has come so far that its sender can be told
 
@@ -214,20 +209,20 @@ func (r *record) answerLocked() answer {
 	return a
 }
 
-// saveLocked keeps the record where a restart finds it. It is best effort: who asks again is then told that the message was accepted.
+// saveLocked keeps the record where a restart, or another replica, finds it. It is best effort: who asks again is then told that the
+// message was accepted.
 func (r *record) saveLocked() {
-	if r.file == "" {
+	if r.name == "" {
 		return
 	}
-	text, err := json.Marshal(kept{r.answerLocked(), r.session})
-	if err == nil && os.MkdirAll(filepath.Dir(r.file), 0o700) == nil {
-		_ = write(r.file, text)
+	if text, err := json.Marshal(kept{r.answerLocked(), r.session}); err == nil {
+		r.keep.save(r.name, r.session, text)
 	}
 }
 
 // records are those of the last day.
 type records struct {
-	dir    string // "" is in memory
+	keep   keeper // nil is in memory
 	result bool   // answers have the reply, which is kept for them
 	stays  bool   // and nothing else has it
 
@@ -236,25 +231,10 @@ type records struct {
 	mu    sync.Mutex
 	by    map[string]*list.Element
 	order list.List // of *record, the oldest first
-	saved int       // since the folder was looked at
 }
 
-func newRecords(dir string, result, stays bool) *records {
-	return &records{dir: dir, result: result, stays: stays, by: map[string]*list.Element{}}
-}
-
-// open removes files that are too old.
-func (k *records) open() {
-	if k.dir == "" {
-		return
-	}
-	entries, _ := os.ReadDir(k.dir)
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > keepFor {
-			_ = os.Remove(filepath.Join(k.dir, e.Name()))
-		}
-	}
-	prune(k.dir, "", maxResults, "")
+func newRecords(keep keeper, result, stays bool) *records {
+	return &records{keep: keep, result: result, stays: stays, by: map[string]*list.Element{}}
 }
 
 // begin is the record of a message that has come; isNew is false where it came before.
@@ -284,8 +264,8 @@ func (k *records) of(id string) *record {
 
 func (k *records) addLocked(id string) *record {
 	r := &record{id: id, of: k, at: time.Now(), acked: make(chan struct{}), stays: k.stays}
-	if k.dir != "" && k.result {
-		r.file = k.file(id)
+	if k.keep != nil && k.result {
+		r.keep, r.name = k.keep, id
 	}
 	if e, ok := k.by[id]; ok {
 		k.dropLocked(e)
@@ -297,10 +277,6 @@ func (k *records) addLocked(id string) *record {
 			break
 		}
 		k.dropLocked(e)
-	}
-	if k.saved++; k.dir != "" && k.saved >= 1000 {
-		k.saved = 0
-		prune(k.dir, "", maxResults, "")
 	}
 	return r
 }
@@ -321,38 +297,23 @@ func (k *records) dropLocked(e *list.Element) {
 	r.leave()
 }
 
-// file is named after what the id hashes to: a sender may choose any.
-func (k *records) file(id string) string {
-	sum := sha256.Sum256([]byte(id))
-	return filepath.Join(k.dir, hex.EncodeToString(sum[:16])+".json")
-}
-
-// earlier is what a process before this one has told of a message.
-func (k *records) earlier(id string) (a answer, ok bool) {
-	if k.dir == "" {
+// earlier is what another process, or one before this one, has told of a message.
+func (k *records) earlier(ctx context.Context, id string) (a answer, ok bool) {
+	if k.keep == nil {
 		return answer{}, false
 	}
-	name := k.file(id)
-	info, err := os.Stat(name)
-	if err != nil || time.Since(info.ModTime()) > keepFor {
+	var was kept
+	text := k.keep.load(ctx, id)
+	if text == nil || json.Unmarshal(text, &was) != nil {
 		return answer{}, false
 	}
-	was, err := read(name)
-	return was.answer, err == nil
+	return was.answer, true
 }
 
-// kept is an answer as it is kept in a file.
+// kept is an answer as it is kept.
 type kept struct {
 	answer
 	Session string `json:"session,omitempty"`
-}
-
-func read(name string) (k kept, err error) {
-	text, err := os.ReadFile(name)
-	if err == nil {
-		err = json.Unmarshal(text, &k)
-	}
-	return k, err
 }
 
 // erase forgets what was replied in a session, in memory.
@@ -379,20 +340,4 @@ func (r *record) belongs(session string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.session = session
-}
-
-// EraseResults removes what is kept in a folder of results of the replies in a session.
-func EraseResults(dir, session string) error {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	errs := []error{err}
-	for _, e := range entries {
-		name := filepath.Join(dir, e.Name())
-		if k, err := read(name); err == nil && k.Session == session {
-			errs = append(errs, os.Remove(name))
-		}
-	}
-	return errors.Join(errs...)
 }

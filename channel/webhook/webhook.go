@@ -55,6 +55,7 @@ type Settings struct {
 
 	Media   string        // the folder for files; "" keeps none
 	Results string        // the folder for replies that are kept; "" keeps them in memory
+	Shared  Results       // or where replicas keep them instead, and answer for each other
 	Grace   time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
 	Log     *slog.Logger  // nil is silent
 }
@@ -74,6 +75,7 @@ type Channel struct {
 	grace         time.Duration
 	log           *slog.Logger
 	known         *records
+	shares        bool                   // other replicas run messages whose senders may ask here
 	open          atomic.Pointer[opened] // while Serve runs
 	outbox        bool                   // the kernel has one; set before open
 	wg            sync.WaitGroup         // of replies that go to the callback after a minute
@@ -132,7 +134,15 @@ func New(s Settings) (*Channel, error) {
 			return nil, fmt.Errorf("webhook: the media folder: %w", err)
 		}
 	}
-	c.known = newRecords(s.Results, c.result, c.callback == "")
+	var keep keeper
+	switch {
+	case s.Shared != nil:
+		keep = &shared{s.Shared, c.sender(), c.log}
+		c.shares = c.result
+	case s.Results != "":
+		keep = &folder{dir: s.Results}
+	}
+	c.known = newRecords(keep, c.result, c.callback == "")
 	return c, nil
 }
 
@@ -208,17 +218,19 @@ func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byt
 // EraseSession forgets the replies in a session that are kept for those who send a message again.
 func (c *Channel) EraseSession(session string) error {
 	c.known.erase(session)
-	if c.known.dir == "" {
+	if c.known.keep == nil {
 		return nil
 	}
-	return EraseResults(c.known.dir, session)
+	return c.known.keep.erase(session)
 }
 
 // Serve implements [channel.Channel].
 func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	defer c.closeIdle()
 	defer c.wg.Wait()
-	c.known.open()
+	if c.known.keep != nil {
+		c.known.keep.open()
+	}
 	door := channel.NewDoor(k, channel.DoorOptions{
 		Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
 		Run: func(ctx context.Context, e channel.JournalEntry, meta channel.Meta) (channel.Result, error) {

@@ -559,7 +559,7 @@ func TestAReplyNamesTheMessageThatItAnswersAlsoAfterARestart(t *testing.T) { // 
 }
 
 func TestWhatIsKeptForThoseWhoAskAgainIsBounded(t *testing.T) { // CH-182
-	k := newRecords("", true, true)
+	k := newRecords(nil, true, true)
 	for i := range 2 * maxRecords {
 		k.begin(fmt.Sprint("a-", i))
 	}

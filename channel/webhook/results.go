@@ -1,0 +1,149 @@
+package webhook
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Results keeps the answers to messages, for those who send one again to another replica. What is kept goes a day after it was saved.
+type Results interface {
+	// Save replaces what is kept of a message, which is of a session.
+	Save(_ context.Context, message, session string, answer []byte) error
+	// Load returns what is kept; nil is nothing.
+	Load(_ context.Context, message string) ([]byte, error)
+	// Erase removes what is kept of all messages of a session.
+	Erase(_ context.Context, session string) error
+}
+
+// keeper keeps answers, as well as it can.
+type keeper interface {
+	open() // removes what is too old
+	save(id, session string, text []byte)
+	load(_ context.Context, id string) []byte
+	erase(session string) error
+}
+
+// folder keeps answers in files.
+type folder struct {
+	dir string
+
+	mu    sync.Mutex
+	saved int // since the folder was looked at
+}
+
+const (
+	maxResults = 256 << 20 // bytes of the files
+	lookEvery  = 1000      // files that were written
+)
+
+func (f *folder) open() {
+	entries, _ := os.ReadDir(f.dir)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > keepFor {
+			_ = os.Remove(filepath.Join(f.dir, e.Name()))
+		}
+	}
+	prune(f.dir, "", maxResults, "")
+}
+
+func (f *folder) save(id, _ string, text []byte) {
+	if os.MkdirAll(f.dir, 0o700) != nil || write(f.file(id), text) != nil {
+		return
+	}
+	f.mu.Lock()
+	f.saved++
+	look := f.saved >= lookEvery
+	if look {
+		f.saved = 0
+	}
+	f.mu.Unlock()
+	if look {
+		prune(f.dir, "", maxResults, "")
+	}
+}
+
+// file is named after what the id hashes to: a sender may choose any.
+func (f *folder) file(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return filepath.Join(f.dir, hex.EncodeToString(sum[:16])+".json")
+}
+
+func (f *folder) load(_ context.Context, id string) []byte {
+	name := f.file(id)
+	info, err := os.Stat(name)
+	if err != nil || time.Since(info.ModTime()) > keepFor {
+		return nil
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+func (f *folder) erase(session string) error { return EraseResults(f.dir, session) }
+
+// EraseResults removes what is kept in a folder of results of the replies in a session.
+func EraseResults(dir, session string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		var k kept
+		text, err := os.ReadFile(name)
+		if err == nil && json.Unmarshal(text, &k) == nil && k.Session == session {
+			errs = append(errs, os.Remove(name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// shared keeps answers where all replicas find them, below the name of the channel.
+type shared struct {
+	Results
+	login string
+	log   *slog.Logger
+}
+
+// sharedWait bounds how long one is waited for.
+const sharedWait = 5 * time.Second
+
+func (shared) open() {}
+
+func (s *shared) name(id string) string { return s.login + "/" + id }
+
+func (s *shared) save(id, session string, text []byte) {
+	ctx, cancel := context.WithTimeout(context.Background(), sharedWait)
+	defer cancel()
+	if err := s.Save(ctx, s.name(id), session, text); err != nil {
+		s.log.WarnContext(ctx, "an answer cannot be kept for those who send a message again", "channel", s.login, "error", err)
+	}
+}
+
+func (s *shared) load(ctx context.Context, id string) []byte {
+	ctx, cancel := context.WithTimeout(ctx, sharedWait)
+	defer cancel()
+	text, err := s.Load(ctx, s.name(id))
+	if err != nil {
+		s.log.WarnContext(ctx, "an answer that was kept cannot be read", "channel", s.login, "error", err)
+	}
+	return text
+}
+
+func (s *shared) erase(session string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), sharedWait)
+	defer cancel()
+	return s.Erase(ctx, session)
+}

@@ -106,6 +106,11 @@ func (d *directory) take(m jetstream.Msg) {
 	}
 	d.position = max(d.position, meta.Sequence.Stream)
 	d.loaded = d.loaded || meta.NumPending == 0
+	d.tell()
+}
+
+// tell wakes those who wait for a change; mu is held.
+func (d *directory) tell() {
 	if d.changed != nil {
 		close(d.changed)
 		d.changed = nil
@@ -186,7 +191,7 @@ func (d *directory) catchUp(ctx context.Context) error {
 	}
 }
 
-// wait waits until done says so, with mu held.
+// wait waits until done says so, with mu held, for as long as something comes: a million sessions take longer than servers may take to answer.
 func (d *directory) wait(ctx context.Context, done func() bool) error {
 	timeout := time.NewTimer(d.s.waits.patience)
 	defer timeout.Stop()
@@ -203,6 +208,7 @@ func (d *directory) wait(ctx context.Context, done func() bool) error {
 		d.mu.Unlock()
 		select {
 		case <-changed:
+			timeout.Reset(d.s.waits.patience)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-timeout.C:

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -200,7 +201,7 @@ func (c *Cluster) connOptions() ([]nats.Option, error) {
 		nats.Name(o.Prefix + " " + o.Name + " " + c.replica),
 		nats.Timeout(connectWait),
 		nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait),
-		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(pingsOut),
+		nats.PingInterval(cmp.Or(o.ping, pingEvery)), nats.MaxPingsOutstanding(pingsOut),
 		// Nothing waits in the client while there is no connection: who publishes knows at once that it was not sent,
 		// instead of never whether it was.
 		nats.ReconnectBufSize(-1),

@@ -1,5 +1,7 @@
 package cluster
 
+import "time"
+
 // Waiting is how many callers of this process wait for a lease.
 func (l *Leases) Waiting(name string) int {
 	l.mu.Lock()
@@ -9,3 +11,6 @@ func (l *Leases) Waiting(name string) int {
 	}
 	return 0
 }
+
+// Patient has a replica keep a connection to a server that is stopped.
+func Patient(o *Options) { o.ping = time.Hour }

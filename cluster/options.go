@@ -62,7 +62,8 @@ type Options struct {
 	// Log gets what an operator should know; nil is nowhere.
 	Log *slog.Logger
 
-	local string // the token of an embedded server of a cluster that takes no clients but has to listen for some
+	ping  time.Duration // between two pings of the connection; 0 is pingEvery
+	local string        // the token of an embedded server of a cluster that takes no clients but has to listen for some
 }
 
 // LogValue implements [slog.LogValuer], without secrets.

@@ -59,12 +59,13 @@ func (w What) String() string {
 // learns it at its next beat at the latest, and begins another life; one that was stopped for longer than TTL does so
 // without asking.
 type Presence struct {
-	c      *Cluster
-	stream jetstream.Stream
-	sub    *nats.Subscription
-	kick   chan struct{}
-	wake   chan struct{} // there are changes to tell
-	calls  sync.WaitGroup
+	c       *Cluster
+	stream  jetstream.Stream
+	barrier *Barrier
+	sub     *nats.Subscription
+	kick    chan struct{}
+	wake    chan struct{} // there are changes to tell
+	calls   sync.WaitGroup
 
 	mu      sync.Mutex
 	life    *life
@@ -135,6 +136,7 @@ func (p *Presence) join(ctx context.Context) error {
 	if p.stream, err = p.c.leasesStream(ctx); err != nil {
 		return err
 	}
+	p.barrier = p.c.Barrier(kvStream+p.c.Name(leasesBucket), keyPrefix+p.c.Name(leasesBucket)+"."+BarrierToken)
 	if p.sub, err = p.c.conn.Subscribe(p.news(replicaSpace, "*"), p.hear); err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // The bucket of leases has the replicas, which are the keys "replica.<id>", and the leases, "<space>.<token of the name>". It is
-// a bucket as others are, but for two things: a key is read from the leader and not from any copy, which may be behind, and
-// what is stored is republished, so that who waits for a key subscribes to it instead of making a consumer.
+// a bucket as others are, but for two things: a key is read from the leader and not from any copy, which may be behind (that there is none
+// is confirmed, see Barrier), and what is stored is republished, so that who waits for a key subscribes to it instead of making a consumer.
 const (
 	leasesBucket = "LEASES"
 	replicaSpace = "replica"
@@ -87,7 +87,7 @@ func (c *Cluster) leasesStream(ctx context.Context) (jetstream.Stream, error) {
 	s, err := c.stream(ctx, jetstream.StreamConfig{
 		Name: kvStream + bucket, Subjects: []string{keyPrefix + bucket + ".>"},
 		Description:       "who is there, and who holds which lease",
-		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowMsgTTL: true, AllowRollup: true, DenyDelete: true,
+		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, AllowMsgTTL: true, AllowRollup: true, DenyDelete: true, AllowDirect: true,
 		PersistMode: jetstream.AsyncPersistMode, // after a power cut nobody holds anything
 		RePublish:   &jetstream.RePublish{Source: keyPrefix + bucket + ".>", Destination: c.Subject("leases", ">")},
 	})
@@ -135,8 +135,9 @@ func (p *Presence) store(ctx context.Context, m *nats.Msg, value any, life time.
 	return ack.Sequence, nil
 }
 
-// get reads a key from the leader: errNoKey where it was never there or is forgotten.
-func (p *Presence) get(ctx context.Context, key string) (record, error) {
+// glance reads a key from the leader: errNoKey where it was never there or is forgotten, or where who answers led once and does not know
+// better.
+func (p *Presence) glance(ctx context.Context, key string) (record, error) {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
 	m, err := p.stream.GetLastMsgForSubject(ctx, key)
@@ -147,6 +148,24 @@ func (p *Presence) get(ctx context.Context, key string) (record, error) {
 		return record{}, err
 	}
 	return record{m.Sequence, m.Header.Get(operation) != "", m.Data}, nil
+}
+
+// get is glance whose errNoKey is for certain.
+func (p *Presence) get(ctx context.Context, key string) (record, error) {
+	r, err := p.glance(ctx, key)
+	if !errors.Is(err, errNoKey) {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callWait)
+	defer cancel()
+	last, err := p.barrier.Last(ctx, key)
+	switch {
+	case err != nil:
+		return record{}, err
+	case last == nil:
+		return record{}, errNoKey
+	}
+	return published(last)
 }
 
 // published is what a republished message says.

@@ -5,6 +5,7 @@ package clustertest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -136,6 +137,40 @@ func (s *Servers) NATS(i int) *server.Server {
 		return r.NATS()
 	}
 	return nil
+}
+
+// Divert has answer say what servers in the process of the test are asked on a subject, until whole is called or the test ends: they lie
+// then, as one does that was cut off and does not know it.
+func (s *Servers) Divert(subject string, answer func(*nats.Msg) *nats.Msg) (whole func()) {
+	s.t.Helper()
+	conn, err := nats.Connect(s.URL())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(conn.Close)
+	to := fmt.Sprint("diverted.", prefixes.Add(1))
+	if _, err = conn.Subscribe(to, func(m *nats.Msg) { _ = m.RespondMsg(answer(m)) }); err == nil { // whose connection may be closing
+		err = conn.Flush()
+	}
+	var accounts []*server.Account
+	for i := range s.all {
+		a, err2 := s.NATS(i).LookupAccount(account)
+		if err2 == nil {
+			accounts = append(accounts, a)
+			err2 = a.AddMapping(subject, to)
+		}
+		err = errors.Join(err, err2)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	whole = func() {
+		for _, a := range accounts {
+			a.RemoveMapping(subject)
+		}
+	}
+	s.t.Cleanup(whole)
+	return whole
 }
 
 // prefixes have numbers, so that tests that share servers do not meet.

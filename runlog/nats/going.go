@@ -2,8 +2,10 @@ package nats
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	client "github.com/nats-io/nats.go"
 
@@ -28,12 +30,18 @@ func (l *Log) note(replica, run string) *client.Msg {
 	return m
 }
 
-// unnote takes that back. Nobody waits for it: a note too many is found to be one.
-func (l *Log) unnote(replica, run string) {
-	m := client.NewMsg(l.noteSubject(replica, run))
+// goneNote is what takes the place of a note for a while.
+func goneNote(subject string) *client.Msg {
+	m := client.NewMsg(subject)
 	m.Data = []byte(gone)
 	m.Header["Nats-Rollup"] = []string{"sub"}
 	m.Header["Nats-TTL"] = []string{markerLife.String()}
+	return m
+}
+
+// unnote takes that back. Nobody waits for it: a note too many is found to be one.
+func (l *Log) unnote(replica, run string) {
+	m := goneNote(l.noteSubject(replica, run))
 	if err := l.conn.PublishMsg(m); err != nil {
 		l.log.Debug("a run that has ended stays in the list of those that go on", slog.String("run", run), slog.Any("error", err))
 	}
@@ -53,10 +61,22 @@ func (l *Log) Running(ctx context.Context, replica string) ([]runlog.Going, erro
 	return all, err
 }
 
+// list reads the notes. Before that it stores one that is nobody's: who has it has all that were stored before.
 func (l *Log) list(ctx context.Context, token string) ([]runlog.Going, error) {
+	place := token
+	if token == "*" {
+		place = cluster.BarrierToken
+	}
+	nobodys := goneNote(l.cluster.Subject(goingToken, place, cluster.BarrierToken))
+	last, err := l.request(ctx, nobodys)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
+	}
 	var all []runlog.Going
 	prefix := len(l.cluster.Subject(goingToken)) + 1
-	err := l.batches(ctx, l.going, l.cluster.Subject(goingToken, token, "*"), 1, func(_ uint64, m *client.Msg) (bool, error) {
+	read := uint64(0)
+	take := func(seq uint64, m *client.Msg) (bool, error) {
+		read = seq
 		subject := m.Header.Get("Nats-Subject")
 		if string(m.Data) != goes || len(subject) < prefix {
 			return false, nil
@@ -70,6 +90,21 @@ func (l *Log) list(ctx context.Context, token string) ([]runlog.Going, error) {
 			all = append(all, g)
 		}
 		return false, nil
-	})
-	return all, err
+	}
+	wait := staleWait
+	for range readTries {
+		if err := l.batches(ctx, l.going, l.cluster.Subject(goingToken, token, "*"), read+1, take); err != nil {
+			return nil, err
+		}
+		if read >= last {
+			return all, nil
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		wait *= 2
+	}
+	return nil, errStale
 }

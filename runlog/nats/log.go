@@ -64,7 +64,8 @@ type Log struct {
 	log     *slog.Logger
 	stream  string // of the runs
 	going   string // of who runs what
-	largest int    // bytes of records in a message
+	barrier *cluster.Barrier
+	largest int // bytes of records in a message
 	handles atomic.Uint64
 	unwatch func()
 	ctx     context.Context // of all that the log has started
@@ -97,6 +98,7 @@ func Open(ctx context.Context, c *cluster.Cluster, o Options) (*Log, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	l := &Log{cluster: c, conn: c.Conn(), options: o, log: o.Log, stream: c.Name(streamName), going: c.Name(goingName), ackWait: ackWait, tails: map[string]*tail{}, adopted: map[string]*position{}}
+	l.barrier = c.Barrier(l.stream, c.Subject(runsToken, cluster.BarrierToken))
 	l.largest = int(min(l.conn.MaxPayload(), 1<<20)) - headRoom
 	if l.largest < headRoom {
 		return nil, fmt.Errorf("runlog: the servers take messages of up to %d bytes: at least %d are wanted", l.conn.MaxPayload(), 2*headRoom)
@@ -106,7 +108,7 @@ func Open(ctx context.Context, c *cluster.Cluster, o Options) (*Log, error) {
 		mode = jetstream.AsyncPersistMode
 	}
 	if _, err := c.Stream(ctx, jetstream.StreamConfig{
-		Name: streamName, Subjects: []string{c.Subject(runsToken, "*")}, MaxAge: o.Keep, AllowDirect: true,
+		Name: streamName, Subjects: []string{c.Subject(runsToken, "*")}, MaxAge: o.Keep, AllowDirect: true, AllowRollup: true,
 		Duplicates:  min(o.Keep, time.Second), // no message has an id of that kind
 		PersistMode: mode,
 		RePublish:   &jetstream.RePublish{Source: c.Subject(runsToken, "*"), Destination: c.Subject(tailsToken) + ".{{wildcard(1)}}"},

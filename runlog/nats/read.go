@@ -26,7 +26,7 @@ const (
 	readTries = 11
 )
 
-// last returns the last message of a run, as the leader has it: [runlog.ErrUnknown] is for certain.
+// last returns the last message of a run, as the leader has it. [runlog.ErrUnknown] is for certain: it is not for who led once to say that.
 func (l *Log) last(ctx context.Context, run string) (seq uint64, data []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
@@ -34,7 +34,26 @@ func (l *Log) last(ctx context.Context, run string) (seq uint64, data []byte, er
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
 	}
-	return parseLast(m.Data)
+	if seq, data, err = parseLast(m.Data); !errors.Is(err, runlog.ErrUnknown) {
+		return seq, data, err
+	}
+	m, err = l.barrier.Last(ctx, l.subject(run))
+	switch {
+	case err != nil:
+		return 0, nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
+	case m == nil:
+		return 0, nil, runlog.ErrUnknown
+	}
+	seq, err = sequenceOf(m)
+	return seq, m.Data, err
+}
+
+func sequenceOf(m *client.Msg) (uint64, error) {
+	seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("runlog: a message without a sequence: %w", err)
+	}
+	return seq, nil
 }
 
 // lastHere returns the sequence of the last message of a run that the server has that answers. It may lack the newest, and costs
@@ -48,7 +67,7 @@ func (l *Log) lastHere(ctx context.Context, run string) (seq uint64, err error) 
 	}
 	switch status := m.Header.Get("Status"); status {
 	case "":
-		return strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+		return sequenceOf(m)
 	case "404":
 		return 0, runlog.ErrUnknown
 	default:
@@ -64,7 +83,8 @@ func (l *Log) read(ctx context.Context, run string, from uint64, take func(seq u
 
 // batches does that for a stream and the subjects in it.
 func (l *Log) batches(ctx context.Context, stream, subject string, from uint64, take func(seq uint64, m *client.Msg) (enough bool, err error)) error {
-	sub, err := l.conn.SubscribeSync(l.conn.NewInbox())
+	messages := make(chan *client.Msg, readBatch+1) // and the end
+	sub, err := l.conn.ChanSubscribe(l.conn.NewInbox(), messages)
 	if err != nil {
 		return err
 	}
@@ -75,7 +95,7 @@ func (l *Log) batches(ctx context.Context, stream, subject string, from uint64, 
 			return fmt.Errorf("%w: %w", runlog.ErrAway, err)
 		}
 		for more := true; more; {
-			m, err := l.next(ctx, sub)
+			m, err := next(ctx, messages)
 			if err != nil {
 				return fmt.Errorf("%w: %w", runlog.ErrAway, err)
 			}
@@ -92,9 +112,9 @@ func (l *Log) batches(ctx context.Context, stream, subject string, from uint64, 
 			default:
 				return fmt.Errorf("runlog: %s %s", m.Header.Get("Status"), m.Header.Get("Description"))
 			}
-			seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+			seq, err := sequenceOf(m)
 			if err != nil {
-				return fmt.Errorf("runlog: a message without a sequence: %w", err)
+				return err
 			}
 			from = seq + 1
 			if enough, err := take(seq, m); err != nil || enough {
@@ -104,10 +124,17 @@ func (l *Log) batches(ctx context.Context, stream, subject string, from uint64, 
 	}
 }
 
-func (l *Log) next(ctx context.Context, sub *client.Subscription) (*client.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWait)
-	defer cancel()
-	return sub.NextMsgWithContext(ctx)
+func next(ctx context.Context, messages <-chan *client.Msg) (*client.Msg, error) {
+	late := time.NewTimer(answerWait)
+	defer late.Stop()
+	select {
+	case m := <-messages:
+		return m, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-late.C:
+		return nil, errNoAnswer
+	}
 }
 
 // errStale says that no server has had what one of them has acknowledged.

@@ -36,6 +36,7 @@ type NATS struct {
 	Prefix        string
 	Copies        int // 0 is what the servers can have
 	Grace         time.Duration
+	MaxInbox      Size
 }
 
 // NATSTLS names files of PEM.
@@ -132,6 +133,11 @@ var natsSettings = []Setting{
 		Key: "nats.grace", Default: "1m", Min: "1ms",
 		Help:  "how long a replica goes on with its sessions while it reaches none of the servers",
 		field: func(c *Config) any { return &c.NATS.Grace },
+	},
+	{
+		Key: "nats.max_inbox", Default: "1GiB", Min: "64KiB",
+		Help:  "room in the servers for the events of channels, those of a day; they set it aside, and 320 MiB for all else that channels share",
+		field: func(c *Config) any { return &c.NATS.MaxInbox },
 	},
 }
 

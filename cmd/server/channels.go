@@ -124,17 +124,23 @@ func login(name, account string) string {
 // channelsFolder is where all that channels keep is.
 func channelsFolder(c *config.Config) string { return filepath.Join(c.Data, "channels") }
 
+// journalFolder is where events wait for their turn. Whoever has it has all that channels keep in the data folder.
+func journalFolder(c *config.Config) string { return filepath.Join(channelsFolder(c), "journal") }
+
 // stateFolder is where one channel keeps what it knows of its platform.
 func stateFolder(c *config.Config, ch config.Channel) string {
 	return filepath.Join(channelsFolder(c), "state", login(ch.Name, ch.Account))
 }
 
-// openPairs opens the store of those who are paired; the command that approves them has it, too.
-func openPairs(c *config.Config) *channel.Pairs {
-	if c.Data == "" {
-		return channel.NewPairs()
+// openPairs opens the store of those who are paired; the command that approves them has it, too. Its error is for the user.
+func openPairs(ctx context.Context, c *config.Config, shared *engine) (*channel.Pairs, error) {
+	switch {
+	case shared != nil:
+		return shared.pairs(ctx, c)
+	case c.Data == "":
+		return channel.NewPairs(), nil
 	}
-	return channel.OpenPairs(filepath.Join(channelsFolder(c), "pairs"))
+	return channel.OpenPairs(filepath.Join(channelsFolder(c), "pairs")), nil
 }
 
 // doors are the channels of a server.
@@ -162,8 +168,9 @@ type door struct {
 // limits of their own below it.
 const maxChannelMedia = 20 << 20
 
-// newDoors makes the channels that are configured and those that plugins bring, and what their turns need. They do not serve yet.
-func newDoors(c *config.Config, f *turn.Framework, crew *crew, log *slog.Logger) (_ *doors, err error) {
+// newDoors makes the channels that are configured and those that plugins bring, and what their turns need. They do not serve yet. Its
+// error is for the user.
+func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Framework, crew *crew, log *slog.Logger) (_ *doors, err error) {
 	d := &doors{log: log, stop: func() {}}
 	defer func() {
 		if err != nil {
@@ -173,11 +180,14 @@ func newDoors(c *config.Config, f *turn.Framework, crew *crew, log *slog.Logger)
 	if d.tree, err = channel.NewTree(c.Access); err != nil {
 		return nil, err
 	}
-	k := &channel.Kernel{Routes: d.tree, Settings: d.tree, Pairing: openPairs(c), Observer: channel.NewSlogObserver(log), Log: log}
+	k := &channel.Kernel{Routes: d.tree, Settings: d.tree, Observer: channel.NewSlogObserver(log), Log: log}
 	d.kernel = k
-	folder, err := d.open(c, log)
+	if k.Pairing, err = openPairs(ctx, c, shared); err != nil {
+		return nil, err
+	}
+	folder, err := d.open(ctx, c, shared, log)
 	if err != nil {
-		return nil, dataError(c, err)
+		return nil, err
 	}
 	media, _ := k.Media.(*channel.MediaRoot)
 	k.Agent, err = turns.New(f, &turns.Options{Answer: crew.Answer, Read: reader(media), Log: log})
@@ -209,57 +219,90 @@ func dataError(c *config.Config, err error) error {
 	return fmt.Errorf("data (%s): %s cannot be used: %w", c.Source("data"), c.Data, err)
 }
 
-// open opens what channels keep: in the data folder, or in memory where there is none. It returns the folder for files of messages.
-func (d *doors) open(c *config.Config, log *slog.Logger) (media string, err error) {
-	k, o := d.kernel, channel.OutboxOptions{Log: log}
-	windows := channel.WindowOptions{Log: log}
+// open opens what channels keep: what replicas share with them, else in the data folder, or in memory where there is none. It returns the
+// folder for files of messages. Its error is for the user.
+func (d *doors) open(ctx context.Context, c *config.Config, shared *engine, log *slog.Logger) (media string, err error) {
+	media, root, err := d.openMedia(c)
+	if err != nil {
+		return "", dataError(c, err)
+	}
+	d.kernel.Media = root
+	windows := channel.WindowOptions{Media: root, Log: log}
+	if shared != nil {
+		err = d.share(ctx, c, shared, windows, log)
+	} else if err = d.openFiles(c, windows, log); err != nil {
+		err = dataError(c, err)
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := d.openOutbox(c, log); err != nil {
+		return "", dataError(c, err)
+	}
+	return media, nil
+}
+
+// openMedia opens the folder for files of messages, which goes with the process where there is no data folder.
+func (d *doors) openMedia(c *config.Config) (media string, root *channel.MediaRoot, err error) {
 	if c.Data == "" {
 		if media, err = os.MkdirTemp("", "lingserve-media-"); err != nil {
-			return "", err
+			return "", nil, err
 		}
 		d.close = append(d.close, func() error { return os.RemoveAll(media) })
 	} else {
 		media = filepath.Join(channelsFolder(c), "media")
 	}
-	root, err := channel.OpenMediaRoot(media, maxChannelMedia)
-	if err != nil {
-		return "", err
+	if root, err = channel.OpenMediaRoot(media, maxChannelMedia); err != nil {
+		return "", nil, err
 	}
 	d.close = append(d.close, root.Close)
-	k.Media, windows.Media = root, root
+	return media, root, nil
+}
+
+// openFiles opens what a server keeps that is alone.
+func (d *doors) openFiles(c *config.Config, windows channel.WindowOptions, log *slog.Logger) error {
 	var store channel.WindowStore
 	routes := ""
 	if c.Data != "" {
-		j, err := file.OpenJournal(filepath.Join(channelsFolder(c), "journal"), file.JournalOptions{Log: log})
+		j, err := file.OpenJournal(journalFolder(c), file.JournalOptions{Log: log})
 		if err != nil {
-			return "", err
+			return err
 		}
 		d.close = append(d.close, j.Close)
-		k.Journal = j
+		d.kernel.Journal = j
 		w, err := file.OpenWindows(filepath.Join(channelsFolder(c), "windows"))
 		if err != nil {
-			return "", err
+			return err
 		}
 		d.close = append(d.close, w.Close)
-		store, o.Dir = w, filepath.Join(channelsFolder(c), "outbox")
-		routes = filepath.Join(channelsFolder(c), "sessions")
+		store, routes = w, filepath.Join(channelsFolder(c), "sessions")
 	}
 	sessions, err := file.OpenSessions(routes, file.SessionsOptions{Log: log})
 	if err != nil {
-		return "", err
+		return err
 	}
 	d.close = append(d.close, sessions.Close)
-	k.Recorder = &recorder{sessions, d, channelsFolder(c)}
-	k.Window = channel.NewWindow(store, windows)
+	d.kernel.Recorder = &recorder{sessions, d, channelsFolder(c)}
+	d.kernel.Window = channel.NewWindow(store, windows)
+	return nil
+}
+
+// openOutbox opens what is still to be sent. Its folder has no lock: whoever calls this has that of the journal's.
+func (d *doors) openOutbox(c *config.Config, log *slog.Logger) (err error) {
+	o := channel.OutboxOptions{Log: log}
+	if c.Data != "" {
+		o.Dir = filepath.Join(channelsFolder(c), "outbox")
+	}
+	k := d.kernel
 	if k.Outbox, err = channel.OpenOutbox(&o); err != nil {
-		return "", err
+		return err
 	}
 	d.close = append(d.close, func() error { // closed before, where the server ends as it should
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		return k.Outbox.Close(ctx)
 	})
-	return media, nil
+	return nil
 }
 
 // recorder is what is known of sessions. One that is forgotten is forgotten by the channels, too.
@@ -438,18 +481,27 @@ func (d *doors) closeStores() error {
 // errChannelsInUse says that a server has what channels keep.
 var errChannelsInUse = errors.New("a server uses the data folder: what its channels keep of the session goes within a day of its last answer, or at once if the server erases the session (DELETE /v1/sessions/{id})")
 
-// eraseFromChannels removes what channels keep of a session, while no server does anything with it.
-func eraseFromChannels(ctx context.Context, c *config.Config, session string, log *slog.Logger) (err error) {
-	if _, err := os.Stat(channelsFolder(c)); errors.Is(err, fs.ErrNotExist) {
+// eraseFromChannels removes what channels keep of a session, while no server does anything with it. What replicas share goes also where a
+// server has the data folder.
+func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, session string, log *slog.Logger) (err error) {
+	if _, err := os.Stat(channelsFolder(c)); shared == nil && (c.Data == "" || errors.Is(err, fs.ErrNotExist)) {
 		return nil
 	}
 	d := &doors{kernel: &channel.Kernel{Log: log}, log: log, stop: func() {}}
 	defer func() { err = errors.Join(err, d.closeStores()) }()
-	if _, err := d.open(c, log); err != nil {
-		if errors.Is(err, file.ErrInUse) {
-			return errChannelsInUse
+	_, err = d.open(ctx, c, shared, log)
+	switch {
+	case errors.Is(err, file.ErrInUse) && shared != nil:
+		without := *c
+		without.Data = ""
+		if err := eraseFromChannels(ctx, &without, shared, session, log); err != nil {
+			return err
 		}
-		return dataError(c, err)
+		return errChannelsInUse
+	case errors.Is(err, file.ErrInUse):
+		return errChannelsInUse
+	case err != nil:
+		return err
 	}
 	return d.kernel.Erase(ctx, session)
 }

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -323,9 +324,18 @@ func (w *ways) explain(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	k := &channel.Kernel{Settings: tree, Routes: tree}
+	if tree.Policy(channel.PolicyQuery{Channel: ch.Name, Account: ch.Account, Kind: channel.Direct}).DM == channel.PolicyPairing {
+		pairs, release, err := w.openPairs(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+		k.Pairing = pairs
+	}
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	e, err := asked.Explain(ctx, &channel.Kernel{Settings: tree, Routes: tree, Pairing: openPairs(w.c)}, recorded)
+	e, err := asked.Explain(ctx, k, recorded)
 	if err != nil {
 		return fmt.Errorf("%s: the event cannot be explained: %s", login(ch.Name, ch.Account), strings.TrimPrefix(err.Error(), ch.Type+": "))
 	}
@@ -383,12 +393,26 @@ func (w *ways) say(x explained) error {
 	return nil
 }
 
-// pairStore is the store of pairs, which a server without a data folder has in its memory alone.
-func (w *ways) pairStore() (*channel.Pairs, error) {
-	if w.c.Data == "" {
-		return nil, fmt.Errorf("data (%s): there is no data folder, so nobody is paired", w.c.Source("data"))
+// openPairs opens the store of pairs, which replicas share. Without them and a data folder a server has it in its memory alone.
+func (w *ways) openPairs(ctx context.Context) (pairs *channel.Pairs, release func(), err error) {
+	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the servers is in the error
+	shared, err := openEngineWith(ctx, w.c, quiet)
+	if err != nil {
+		return nil, nil, err
 	}
-	return openPairs(w.c), nil
+	if pairs, err = openPairs(ctx, w.c, shared); err != nil {
+		shared.close(quiet)
+		return nil, nil, err
+	}
+	return pairs, func() { shared.close(quiet) }, nil
+}
+
+// pairStore is the store of pairs for those who look at it or change it.
+func (w *ways) pairStore(ctx context.Context) (pairs *channel.Pairs, release func(), err error) {
+	if w.c.Data == "" && w.c.Engine != config.EngineNATS {
+		return nil, nil, fmt.Errorf("data (%s): there is no data folder, so nobody is paired", w.c.Source("data"))
+	}
+	return w.openPairs(ctx)
 }
 
 // pairRow is a pair in the list.
@@ -403,16 +427,17 @@ type pairRow struct {
 
 // pairs prints who is paired and who asks.
 func (w *ways) pairs(ctx context.Context) error {
-	store, err := w.pairStore()
+	store, release, err := w.pairStore(ctx)
 	if err != nil {
 		return err
 	}
+	defer release()
 	list, err := store.List(ctx)
 	if err != nil {
 		return err
 	}
 	if len(list) == 0 && !w.json {
-		fmt.Fprintf(w.stderr, "nobody is paired, and nobody asks, in %s\n", w.c.Data)
+		fmt.Fprintf(w.stderr, "nobody is paired, and nobody asks, in %s\n", channelsPlace(w.c))
 		return nil
 	}
 	out := tabwriter.NewWriter(w.stdout, 0, 0, 2, ' ', 0)
@@ -438,10 +463,11 @@ func (w *ways) pairs(ctx context.Context) error {
 
 // approve pairs who asks with a code.
 func (w *ways) approve(ctx context.Context, code string) error {
-	store, err := w.pairStore()
+	store, release, err := w.pairStore(ctx)
 	if err != nil {
 		return err
 	}
+	defer release()
 	p, err := store.Approve(ctx, "", code)
 	if errors.Is(err, channel.ErrNoCode) {
 		return fmt.Errorf("nobody asks with the code %s; codes are good for an hour, and lingserve channels pair has those that are", show(code))
@@ -455,10 +481,11 @@ func (w *ways) approve(ctx context.Context, code string) error {
 
 // remove takes a pair away.
 func (w *ways) remove(ctx context.Context, name, sender string) error {
-	store, err := w.pairStore()
+	store, release, err := w.pairStore(ctx)
 	if err != nil {
 		return err
 	}
+	defer release()
 	ch, account, _ := strings.Cut(name, "@")
 	ok, err := store.Remove(ctx, ch, account, sender)
 	if err != nil {

@@ -203,7 +203,7 @@ func TestATelegramBotIsAnsweredByTheConfiguredAgent(t *testing.T) { // CH-170
 	t.Cleanup(func() { _ = fake.Close() })
 	api := httptest.NewServer(fake)
 	t.Cleanup(api.Close)
-	chat := faketelegram.Chat{ID: 42, Type: "private", FirstName: "Ann"}
+	chat := faketelegram.Chat{ID: 7, Type: "private", FirstName: "Ann"}
 	fake.AddChat(chat)
 	serverWith(t, t.TempDir(), `
 agents:
@@ -213,10 +213,10 @@ channels:
     token: "`+fake.Token()+`"
     api: `+api.URL+`
     agent: assistant
-    dm: {policy: allowlist, allow_from: ["42"]}
+    dm: {policy: allowlist, allow_from: ["7"]}
     groups: {policy: open}
 `)
-	fake.Say(faketelegram.Message{Chat: chat, From: &faketelegram.User{ID: 42, FirstName: "Ann"}, Text: "Why is the sky blue?"})
+	fake.Say(faketelegram.Message{Chat: chat, From: &faketelegram.User{ID: 7, FirstName: "Ann"}, Text: "Why is the sky blue?"})
 	waitShown(t, fake, "Why is the sky blue?")
 }
 
@@ -233,7 +233,7 @@ func TestTelegramSendsUpdatesToTheServersRoute(t *testing.T) { // CH-171
 	t.Cleanup(func() { _ = fake.Close() })
 	api := httptest.NewServer(fake)
 	t.Cleanup(api.Close)
-	chat := faketelegram.Chat{ID: 42, Type: "private", FirstName: "Ann"}
+	chat := faketelegram.Chat{ID: 7, Type: "private", FirstName: "Ann"}
 	fake.AddChat(chat)
 	p := serverWith(t, t.TempDir(), "channels: {bot: {type: telegram, token: \""+fake.Token()+"\", api: \""+api.URL+
 		"\", mode: webhook, public_url: \"http://"+addr+"\", dm: {policy: open}}}\n", "--addr", addr)
@@ -258,7 +258,7 @@ func TestTelegramSendsUpdatesToTheServersRoute(t *testing.T) { // CH-171
 			t.Errorf("with the secret %q the answer is %d", secret, got)
 		}
 	}
-	fake.Say(faketelegram.Message{Chat: chat, From: &faketelegram.User{ID: 42, FirstName: "Ann"}, Text: "Why is the sky blue?"})
+	fake.Say(faketelegram.Message{Chat: chat, From: &faketelegram.User{ID: 7, FirstName: "Ann"}, Text: "Why is the sky blue?"})
 	waitShown(t, fake, "Why is the sky blue?")
 }
 
@@ -266,7 +266,7 @@ func TestTelegramSendsUpdatesToTheServersRoute(t *testing.T) { // CH-171
 func waitShown(t *testing.T, fake *faketelegram.Server, text string) {
 	t.Helper()
 	for end := time.Now().Add(patient); ; time.Sleep(10 * time.Millisecond) {
-		messages := fake.Messages(42, fake.Me().ID)
+		messages := fake.Messages(7, fake.Me().ID)
 		if len(messages) > 0 && strings.Contains(messages[len(messages)-1].Text, text) {
 			return
 		}

@@ -113,6 +113,8 @@ func clusterOptions(c *config.Config, log *slog.Logger) cluster.Options {
 func engineError(c *config.Config, err error) error {
 	hint := ""
 	switch {
+	case strings.Contains(err.Error(), "insufficient storage"), strings.Contains(err.Error(), "resource limits exceeded"):
+		hint = "; they have no room for what channels share: give them more, or make nats.max_inbox smaller"
 	case errors.Is(err, cluster.ErrUnreachable) && len(c.NATS.Routes) > 0:
 		hint = "; a cluster needs two of its three servers: start the others, and look whether they reach each other at the addresses of nats.routes"
 	case errors.Is(err, cluster.ErrUnreachable):

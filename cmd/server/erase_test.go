@@ -76,7 +76,7 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 	c := &config.Config{Data: t.TempDir()}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	first := &doors{kernel: &channel.Kernel{}, log: log, stop: func() {}}
-	if _, err := first.open(c, log); err != nil {
+	if _, err := first.open(t.Context(), c, nil, log); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = first.closeStores() }()
@@ -86,7 +86,7 @@ func TestASecondServerDoesNotTouchTheOutbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := &doors{kernel: &channel.Kernel{}, log: log, stop: func() {}}
-	if _, err := second.open(c, log); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
+	if _, err := second.open(t.Context(), c, nil, log); err == nil || !strings.Contains(err.Error(), "another server uses this folder") {
 		t.Errorf("got %v, expected that another server uses the folder", err)
 	}
 	if err := second.closeStores(); err != nil {

@@ -126,7 +126,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	}
 	defer stopTurns()
 	crew.look(log)
-	channels, err := newDoors(c, turns, crew, log)
+	channels, err := newDoors(context.Background(), c, shared, turns, crew, log)
 	if err != nil {
 		return err
 	}

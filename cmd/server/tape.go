@@ -134,9 +134,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		case "export":
 			err = found.Export(ctx, stdout)
 		case "delete":
-			if c.Data != "" {
-				err = eraseFromChannels(ctx, c, found.Session(), newLog(stderr, c))
-			}
+			err = eraseFromChannels(ctx, c, shared, found.Session(), newLog(stderr, c))
 			if errors.Is(err, errChannelsInUse) {
 				fmt.Fprintln(stderr, err)
 				err = nil

@@ -1,0 +1,456 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/channel/webhook"
+	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/fakefeishu"
+	"github.com/lingserve/lingserve/internal/fakeslack"
+	"github.com/lingserve/lingserve/internal/faketelegram"
+	"github.com/lingserve/lingserve/internal/upstream"
+)
+
+// platforms are all that replicas talk to: those where people write, a model that repeats what it is told, and the servers of the engine.
+type platforms struct {
+	t        *testing.T
+	nats     *clustertest.Servers
+	model    *upstream.Server
+	telegram *faketelegram.Server
+	slack    *fakeslack.Server
+	feishu   *fakefeishu.Server
+	backend  *backend
+	both     *both
+	settings string
+	shared   string // the workspace
+
+	mu   sync.Mutex
+	held map[string]bool // what the model was told to hold, once
+}
+
+// both brings each event to all replicas at once, as a platform does that got no answer in time. The answer is the worst one.
+type both struct {
+	mu    sync.Mutex
+	bases []string
+	post  http.RoundTripper
+}
+
+func (b *both) to(replicas ...*process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bases = nil
+	for _, p := range replicas {
+		b.bases = append(b.bases, strings.TrimPrefix(p.base, "http://"))
+	}
+}
+
+func (b *both) RoundTrip(r *http.Request) (worst *http.Response, err error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	answers, errs := make([]*http.Response, len(b.bases)), make([]error, len(b.bases))
+	var wg sync.WaitGroup
+	for i, host := range b.bases {
+		wg.Go(func() {
+			for { // until its channel is open
+				one := r.Clone(r.Context())
+				one.URL.Host, one.Host, one.Body = host, host, io.NopCloser(bytes.NewReader(body))
+				answers[i], errs[i] = b.post.RoundTrip(one)
+				if errs[i] != nil || answers[i].StatusCode != http.StatusServiceUnavailable {
+					return
+				}
+				answers[i].Body.Close()
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for _, a := range answers {
+		if worst == nil || a.StatusCode > worst.StatusCode {
+			worst = a
+		}
+	}
+	for _, a := range answers {
+		if a != worst {
+			a.Body.Close()
+		}
+	}
+	return worst, nil
+}
+
+// hold is in what the model is to think about for ever, the first time that it is told it.
+const hold = "hold on"
+
+func (p *platforms) script(r upstream.Request) upstream.Answer {
+	last := r.Messages[len(r.Messages)-1].Content
+	words := last[strings.LastIndex(last, "\n")+1:] // behind where it comes from
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if strings.Contains(words, hold) && !p.held[words] {
+		p.held[words] = true
+		return upstream.Answer{Raw: []upstream.Raw{{Hang: true}}}
+	}
+	return upstream.Answer{Text: "heard: " + last}
+}
+
+func newPlatforms(t *testing.T) *platforms {
+	t.Helper()
+	p := &platforms{t: t, nats: clustertest.One(t), backend: newBackend(t), shared: t.TempDir(), held: map[string]bool{}}
+	serve := func(h http.Handler) string {
+		s := httptest.NewServer(h)
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	p.model = &upstream.Server{Models: []string{"m"}, Script: p.script}
+	p.both = &both{post: client(t).Transport}
+	deliver := &http.Client{Transport: p.both}
+	const hook = "http://replicas.test/v1/channels/"
+	p.telegram = faketelegram.New(nil)
+	p.slack = fakeslack.New(&fakeslack.Options{Hook: hook + "slack/webhook", Deliver: deliver})
+	p.feishu = fakefeishu.New(&fakefeishu.Options{Deliver: deliver})
+	p.feishu.SetURL(hook + "feishu/webhook")
+	for _, f := range []io.Closer{p.telegram, p.slack, p.feishu} {
+		t.Cleanup(func() { _ = f.Close() })
+	}
+	p.telegram.AddChat(faketelegram.Chat{ID: 7, Type: "private", FirstName: "Ann"})
+	p.slack.AddConversation(fakeslack.Conversation{ID: "D0ANN", Kind: fakeslack.IM})
+	p.slack.AddPerson("U0ANN", "ann", "Ann")
+	p.feishu.AddChat("oc_ann", "p2p")
+	f := p.feishu.Options()
+	p.settings = p.backend.settings("dm: {policy: open}") + `
+  asks:
+    type: webhook
+    secret: ` + hookSecret + `
+    ack: result
+    dm: {policy: pairing}
+    groups: {policy: open}
+  telegram: {token: "` + p.telegram.Token() + `", api: "` + serve(p.telegram) + `", preview: "off", dm: {policy: open}}
+  slack: {token: "` + p.slack.Token() + `", signing_secret: "` + p.slack.Secret() + `", api: "` + serve(p.slack) + `/api", preview: "off", dm: {policy: open}}
+  feishu: {app_id: ` + f.AppID + `, app_secret: "` + f.AppSecret + `", encrypt_key: "` + f.Key + `", verification_token: "` + f.Token + `", preview: "off", api: "` + serve(p.feishu) + `", dm: {policy: open}}
+providers:
+  openai: {base_url: "` + serve(p.model) + `/v1", key: sk-test}
+agents:
+  assistant: {model: "openai:m"}
+`
+	return p
+}
+
+// engine are the flags of replicas, and of commands.
+func (p *platforms) engine() []string {
+	return []string{"--engine", "nats", "--nats", p.nats.URL(), "--workspace", p.shared}
+}
+
+// replica starts one with a folder of its own.
+func (p *platforms) replica(args ...string) *process {
+	p.t.Helper()
+	return serverWith(p.t, p.t.TempDir(), p.settings, append(append(p.engine(), "--grace", "200ms"), args...)...)
+}
+
+// asks sends a message of a group, or of somebody alone, to a replica, and returns what became of it.
+func (p *platforms) asks(at *process, id, kind, text string, mentioned bool) string {
+	p.t.Helper()
+	body, err := json.Marshal(map[string]any{
+		"sender": map[string]string{"id": "ann"}, "conversation": map[string]string{"id": "c-" + kind, "kind": kind}, "text": text, "mentioned": mentioned,
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for end := time.Now().Add(patient); ; time.Sleep(5 * time.Millisecond) {
+		status, answer := p.post(at, "asks", id, body)
+		if status == http.StatusOK {
+			return answer
+		}
+		if status != http.StatusServiceUnavailable || time.Now().After(end) {
+			p.t.Fatalf("%s is answered with %d %s", id, status, answer)
+		}
+	}
+}
+
+func (p *platforms) post(at *process, name, id string, body []byte) (int, string) {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, at.base+"/v1/channels/"+name+"/webhook", bytes.NewReader(body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	secrets, err := webhook.ParseSecrets(hookSecret)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	secrets.Sign(req.Header, id, time.Now(), body)
+	res, err := client(p.t).Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return res.StatusCode, string(answer)
+}
+
+// shown are the bot's messages in a conversation of Slack.
+func (p *platforms) shown() (texts []string) {
+	for _, m := range p.slack.Shown("D0ANN") {
+		if m.User == fakeslack.Bot || m.BotID != "" {
+			texts = append(texts, m.Text)
+		}
+	}
+	return texts
+}
+
+// told are the bot's messages to Ann on Telegram.
+func (p *platforms) told() (texts []string) {
+	for _, m := range p.telegram.Messages(7, p.telegram.Me().ID) {
+		texts = append(texts, m.Text)
+	}
+	return texts
+}
+
+func (p *platforms) write(text string) {
+	chat := faketelegram.Chat{ID: 7, Type: "private", FirstName: "Ann"}
+	p.telegram.Say(faketelegram.Message{Chat: chat, From: &faketelegram.User{ID: 7, FirstName: "Ann"}, Text: text})
+}
+
+// run runs a command beside the replicas, with their settings.
+func (p *platforms) run(command func(args []string, stdin io.Reader, stdout, stderr io.Writer) int, args ...string) string {
+	p.t.Helper()
+	dir := p.t.TempDir()
+	write(p.t, dir, "lingserve.yaml", p.settings)
+	p.t.Chdir(dir)
+	var out bytes.Buffer
+	if status := command(append(args, p.engine()...), nil, &out, &out); status != exitOK {
+		p.t.Fatalf("%q: status %d: %s", args, status, &out)
+	}
+	return out.String()
+}
+
+// await polls until something holds.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patient); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("waited in vain until ", what)
+		}
+	}
+}
+
+const polls = "this replica asks the platform for events"
+
+// Two replicas are one server for the platforms, whichever of them an event comes to.
+func TestChannelsOfReplicas(t *testing.T) {
+	p := newPlatforms(t)
+	a := p.replica()
+	a.waitFor(polls) // before there is another one
+	b := p.replica("--admin-addr", "127.0.0.1:0")
+	metrics := "http://" + b.waitFor(`admin listener is open.*addr=(127\.0\.0\.1:\d+)`)[1] + "/metrics"
+	p.both.to(a, b)
+
+	t.Run("an event that comes to both is answered once", func(t *testing.T) { // CL-02, CH-71, CH-72
+		for i, text := range []string{"first", "second"} {
+			p.slack.Say(fakeslack.Message{Channel: "D0ANN", User: "U0ANN", Text: text})
+			event, _ := p.feishu.Say(fakefeishu.Said{Chat: "oc_ann", From: "ou_ann", Text: text})
+			if got := p.feishu.Post(t.Context(), event); got.Status != http.StatusOK {
+				t.Errorf("the event is answered with %d %s", got.Status, got.Body)
+			}
+			await(t, text+" is answered", func() bool { return len(p.shown()) > i && len(p.feishu.Texts("oc_ann")) > i })
+		}
+		slack, feishu := p.shown(), p.feishu.Texts("oc_ann")
+		if len(slack) != 2 || !strings.Contains(slack[1], "second") || len(feishu) != 2 || !strings.Contains(feishu[1], "second") {
+			t.Errorf("two messages, that came to both, are answered with %q and %q", slack, feishu)
+		}
+		if n := p.model.Requests(); n != 4 {
+			t.Errorf("the model was asked %d times for four messages", n)
+		}
+	})
+	t.Run("what waits in a group is known at both", func(t *testing.T) { // CL-02, CH-90, CH-96
+		p.asks(a, "g-1", "group", "the cat is grey", false)
+		if got := p.asks(b, "g-2", "group", "which colour?", true); !strings.Contains(got, "the cat is grey") {
+			t.Errorf("it is answered with %s", got)
+		}
+		if got := p.asks(a, "g-3", "group", "and now?", true); strings.Contains(got, "the cat is grey") || !strings.Contains(got, "and now?") {
+			t.Errorf("what one has seen waits at the other: %s", got)
+		}
+	})
+	t.Run("who is paired is paired at both", func(t *testing.T) { // CL-02, CH-101
+		_, code, ok := strings.Cut(p.asks(a, "d-1", "direct", "let me in", false), "pair approve ")
+		code, _, _ = strings.Cut(code, `"`)
+		if !ok || strings.Contains(p.asks(b, "d-2", "direct", "let me in", false), "pair approve") {
+			t.Errorf("the code is %q, or was told again at the other", code)
+		}
+		if got := p.run(channelsCommand, "pair", "approve", code); got != "ann is paired on asks\n" {
+			t.Errorf("got %q", got)
+		}
+		for i, at := range []*process{a, b} {
+			if got := p.asks(at, fmt.Sprint("d-3", i), "direct", "hello", false); !strings.Contains(got, "heard: ") {
+				t.Errorf("replica %d answers %s", i, got)
+			}
+		}
+		if got := p.run(channelsCommand, "pair", "remove", "asks", "ann"); got != "ann is not paired on asks any more\n" {
+			t.Errorf("got %q", got)
+		}
+		if got := p.asks(b, "d-4", "direct", "hello", false); strings.Contains(got, "heard: ") {
+			t.Errorf("who was removed gets %s", got)
+		}
+	})
+	t.Run("a session that is erased is forgotten at both", func(t *testing.T) { // CL-02, CH-76
+		p.asks(a, "g-4", "group", "the canary is yellow", false)
+		p.run(tapeCommand, "delete", "asks:c-group", "--yes")
+		if got := p.asks(b, "g-5", "group", "which colour?", true); strings.Contains(got, "yellow") || !strings.Contains(got, "which colour?") {
+			t.Errorf("it is answered with %s", got)
+		}
+		p.asks(b, "g-1", "group", "the cat is grey", false) // the event is new again
+		if got := p.asks(a, "g-6", "group", "and the cat?", true); !strings.Contains(got, "the cat is grey") {
+			t.Errorf("it is answered with %s", got)
+		}
+	})
+	t.Run("what a replica has accepted that dies is answered by the other", func(t *testing.T) { // CL-02, CH-74, CH-170, CH-192
+		before := p.model.Requests()
+		p.write("please " + hold)
+		if status, answer := p.backend.say(a, "h-1", hold+", too"); status != http.StatusAccepted {
+			t.Fatalf("got %d %v", status, answer)
+		}
+		await(t, "both run", func() bool { return p.model.Requests() == before+2 })
+		eventually(t, metrics, func(got asked) bool { // CH-124: of all replicas
+			return strings.Contains(got.body, `lingserve_channel_journal_pending{channel="hook"} 1`) && strings.Contains(got.body, `lingserve_channel_journal_pending{channel="telegram"} 1`)
+		})
+		if strings.Contains(b.Log.String(), polls) {
+			t.Error("both ask for the events of one bot")
+		}
+		a.signal(os.Kill)
+		a.wait()
+		if status, answer := p.backend.say(b, "h-1", hold+", too"); status != http.StatusAccepted || answer["duplicate"] != true {
+			t.Errorf("what the dead one has taken is answered with %d %v", status, answer)
+		}
+		b.waitFor(polls)
+		p.write("are you there?")
+		await(t, "the bot is back", func() bool { return len(p.told()) == 2 })
+		replies := p.backend.taken(1)
+		if told := p.told(); !strings.Contains(told[0]+told[1], hold) || !strings.Contains(told[0]+told[1], "are you there?") {
+			t.Errorf("Ann is told %q", told)
+		}
+		if len(replies) != 1 || !strings.Contains(replies[0].Text, hold+", too") {
+			t.Errorf("the backend got %+v", replies)
+		}
+		if n := p.model.Requests() - before; n != 5 {
+			t.Errorf("the model was asked %d times for three messages, two of which it was asked for twice", n)
+		}
+		eventually(t, metrics, func(got asked) bool {
+			return !strings.Contains(got.body, "lingserve_channel_journal_pending{") || !strings.Contains(got.body, "pending{channel=\"hook\"} 1")
+		})
+	})
+	t.Run("what a replica leaves that is told to go is answered by the other at once", func(t *testing.T) { // CL-11, CH-73
+		c := p.replica()
+		before := p.model.Requests()
+		if status, answer := p.backend.say(b, "h-2", hold+" once more"); status != http.StatusAccepted {
+			t.Fatalf("got %d %v", status, answer)
+		}
+		await(t, "it runs", func() bool { return p.model.Requests() == before+1 })
+		b.signal(syscall.SIGTERM)
+		if status := b.wait(); status != exitOK {
+			t.Errorf("it has ended with %d", status)
+		}
+		replies := p.backend.taken(2)
+		if len(replies) != 2 || !strings.Contains(replies[1].Text, hold+" once more") {
+			t.Errorf("the backend got %+v", replies)
+		}
+		c.waitFor(polls)
+		p.write("and you?")
+		await(t, "the bot is back", func() bool { return len(p.told()) == 3 })
+		if status, answer := p.backend.say(c, "h-2", hold+" once more"); status != http.StatusAccepted || answer["duplicate"] != true {
+			t.Errorf("it is answered with %d %v", status, answer)
+		}
+	})
+}
+
+// CL-02, CH-23: where the messages of a session came from, and whose a main session is, is known at both.
+func TestReplicasKnowWhereSessionsAre(t *testing.T) {
+	s := clustertest.One(t)
+	log := slog.New(slog.DiscardHandler)
+	folder := t.TempDir()
+	open := func(data string, more ...string) (*doors, error) {
+		t.Helper()
+		c, err := config.Load(nil, append(more, "LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=nats", "LINGSERVE_NATS_SERVERS="+s.URL(), "LINGSERVE_DATA="+data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared, err := openEngine(t.Context(), c, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { shared.close(log) })
+		d := &doors{kernel: &channel.Kernel{}, log: log, stop: func() {}}
+		t.Cleanup(func() {
+			if err := d.closeStores(); err != nil {
+				t.Error(err)
+			}
+		})
+		_, err = d.open(t.Context(), c, shared, log)
+		return d, err
+	}
+	a, err := open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What is each replica's own would be destroyed by two.
+	if _, err := open(folder); !errors.Is(err, file.ErrInUse) || !strings.Contains(err.Error(), "data (environment LINGSERVE_DATA)") {
+		t.Errorf("two replicas have one folder: %v", err)
+	}
+	if _, err := open(t.TempDir(), "LINGSERVE_NATS_MAX_INBOX=900000GiB", "LINGSERVE_NATS_PREFIX=large"); err == nil || !strings.Contains(err.Error(), "make nats.max_inbox smaller") {
+		t.Errorf("servers without room: %v", err)
+	}
+	b, err := open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := channel.Row{
+		SessionKey: "slack:C1#7", Channel: "slack", Sender: "ann", Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: "C1", ThreadID: "7"},
+		Route: channel.RouteFacts{MainSessionKey: "slack:main"},
+	}
+	if err := errors.Join(a.kernel.Recorder.Record(t.Context(), row), a.kernel.Recorder.LastRoute(t.Context(), row)); err != nil {
+		t.Fatal(err)
+	}
+	known := b.kernel.Recorder.(*recorder)
+	last, ok, err := known.Last(t.Context(), "slack:C1#7")
+	if err != nil || !ok || last.Conversation != row.Conversation {
+		t.Errorf("the last message is said to be from %+v, %t, %v", last.Conversation, ok, err)
+	}
+	if owner, err := known.Owner(t.Context(), "slack:main"); owner != "ann" || err != nil {
+		t.Errorf("the main session is %q's, %v", owner, err)
+	}
+}
+
+// CL-01: who is paired is not known while the servers are away, and that is said with what to do.
+func TestPairsWhileTheEngineIsAway(t *testing.T) {
+	s := clustertest.One(t)
+	s.Kill(0)
+	t.Chdir(t.TempDir())
+	for _, args := range [][]string{{"pair"}, {"pair", "approve", "ABCD-EFGH"}, {"pair", "remove", "hook", "ann"}} {
+		var out bytes.Buffer
+		status := channelsCommand(append(args, "--engine", "nats", "--nats", s.URL()), nil, &out, &out)
+		if status != exitFailed || !strings.Contains(out.String(), "nats.servers (flag --nats): no server can be reached: "+s.URL()) || !strings.Contains(out.String(), "look whether they run") {
+			t.Errorf("%q: %d %s", args, status, &out)
+		}
+	}
+}

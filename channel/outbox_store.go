@@ -64,3 +64,6 @@ var ErrBlockTaken = errors.New("channel: another process has the block, or it ha
 
 // ErrOutboxFull says that there is no room for a block.
 var ErrOutboxFull = errors.New("channel: the outbox is full; the channel's platform has been away for too long")
+
+// TargetName names where a block goes, as [StoredBlock.Target] has it.
+func TargetName(out *Outbound) string { return targetOf(out) }

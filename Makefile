@@ -30,7 +30,7 @@ alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 # Version of a release; the commit's tag unless given, or else one made of its time and name.
 VERSION ?=
 
-.PHONY: release image all build run test lint format fmt vet unit fuzz fuzz-seconds soak long chaos cluster rolling bench bench-once web client playground browser parts peers vuln clean
+.PHONY: release image all build run test lint format fmt vet unit fuzz fuzz-seconds soak long chaos cluster rolling scale bench bench-once web client playground browser parts peers vuln clean
 
 all: test
 
@@ -49,12 +49,18 @@ fmt:
 vet:
 	$(GO) vet ./...
 
-# What "go test" vets by itself, and once more for the race detector, "make vet" has.
+# What takes longest or waits begins first, so that none of it is left when all else has ended, and as many packages at once as keep two
+# processors at work while some of them wait.
+FIRST    = ./tape/file ./internal/faults ./cmd/server ./tape/postgres ./internal/attacks ./tape/nats ./control/nats ./cluster ./internal/chaos
+UNITJOBS ?= 3
+# NATS servers are what tests talk to, over sockets: how they use their own memory is not what is looked for here. And what a process
+# that ends waits for others to be found in a race is a second for each, of some hundred.
+unit: export GORACE = atexit_sleep_ms=50
 unit:
 	$(GO) test -vet=off -shuffle=on -count=1 -run '$(alone)' $(sort $(dir $(ALONE)))
-	$(GO) test -vet=off $(RACE) -shuffle=on -count=1 -skip '$(alone)' ./...
+	$(GO) test -vet=off $(RACE) $(if $(RACE),-gcflags=github.com/nats-io/nats-server/...=-race=false) -p $(UNITJOBS) -shuffle=on -count=1 -skip '$(alone)' $(FIRST) ./...
 
-# Some thousand inputs for every fuzz target; "make fuzz" has minutes for each.
+# Some thousand inputs for every fuzz target, as they come; "make fuzz" has minutes for each, and is led by what they reach.
 fuzz-seconds:
 	@GO="$(GO)" ./tools/fuzz.sh $(FUZZ) $(FUZZJOBS)
 
@@ -68,7 +74,7 @@ soak:
 
 # The long form of tests that "make test" has in a short one: three servers as well as one, more draws, rounds and kills, larger counts.
 # Some minutes.
-LONG = ./access/nats ./channel/nats ./cluster ./cluster/clustertest ./runlog/file ./runlog/nats ./tape/nats ./tape/postgres
+LONG = ./access/nats ./channel/nats ./cluster ./cluster/clustertest ./control/nats ./runlog/file ./runlog/nats ./tape/file ./tape/nats ./tape/postgres
 long:
 	$(GO) test -vet=off $(RACE) -count=1 -p 1 -timeout 30m $(LONG) -args -long
 
@@ -85,6 +91,11 @@ chaos: build
 cluster: build
 	$(GO) run ./internal/clusterup -program bin/lingserve -addr $(ADDR)
 
+# Sessions, runs and keys at a NATS server, as many as SIZES says: what they need there, and what more of them would.
+SIZES ?= 10000,100000
+scale:
+	$(GO) run ./bench/scale -sessions $(SIZES)
+
 # Linters are pinned in tools/go.mod, so that the module itself stays free of them.
 lint: vet
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
@@ -98,7 +109,7 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 # The benchmarks of turns, tapes and channels once: they still run, and what they count is printed. Times of one run say nothing.
-# A tape of a million entries is here, too: under the race detector, the tests have a tenth of it.
+# A tape of a million entries is here, too: under the race detector, the tests have a twentieth of it.
 bench-once:
 	$(GO) test -run '^$$' -vet=off -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./channel/... ./bench/turns
 	$(GO) test -vet=off -run LargeStores ./tape/file

@@ -15,10 +15,10 @@ import (
 // outboxLines is an [OutboxStore] of one process at a time: a file of lines. Without a folder it keeps nothing.
 type outboxLines struct {
 	root *os.Root // nil: in memory
-	say  *slog.Logger
+	log  *slog.Logger
 
 	mu     sync.Mutex // the blocks, and the order of the file's lines
-	log    *lineLog
+	file   *lineLog
 	blocks map[uint64]*storedLine
 	bytes  int64 // of them
 	last   uint64
@@ -49,7 +49,7 @@ const outboxFile = "outbox.jsonl"
 
 // openOutboxLines opens what is kept in a folder; "" is in memory. log is told of lines that cannot be read; nil is silent.
 func openOutboxLines(dir string, log *slog.Logger) (s *outboxLines, err error) {
-	s = &outboxLines{say: log, blocks: map[uint64]*storedLine{}}
+	s = &outboxLines{log: log, blocks: map[uint64]*storedLine{}}
 	if dir == "" {
 		return s, nil
 	}
@@ -60,7 +60,7 @@ func openOutboxLines(dir string, log *slog.Logger) (s *outboxLines, err error) {
 		return nil, err
 	}
 	var bad int
-	s.log, bad, err = openLineLog(s.root, outboxFile, s.replay)
+	s.file, bad, err = openLineLog(s.root, outboxFile, s.replay)
 	if err != nil {
 		return nil, errors.Join(err, s.root.Close())
 	}
@@ -74,8 +74,8 @@ func openOutboxLines(dir string, log *slog.Logger) (s *outboxLines, err error) {
 func (s *outboxLines) replay(line []byte) {
 	var l outboxLine
 	if json.Unmarshal(line, &l) != nil || l.ID == 0 {
-		if s.say != nil {
-			s.say.Error("the outbox has a line of another form; what it said is lost")
+		if s.log != nil {
+			s.log.Error("the outbox has a line of another form; what it said is lost")
 		}
 		return
 	}
@@ -117,12 +117,12 @@ func (s *outboxLines) Put(_ context.Context, p StoredBlock) (id uint64, err erro
 	s.mu.Lock()
 	s.last++
 	id = s.last
-	if s.log == nil {
+	if s.file == nil {
 		s.mu.Unlock()
 		return id, nil
 	}
 	b := &storedLine{outboxLine{ID: id, At: p.At.Round(0), Block: &p.Block}, p.Size}
-	at, err := s.log.append(b.outboxLine)
+	at, err := s.file.append(b.outboxLine)
 	if err == nil {
 		s.blocks[id] = b
 		s.bytes += b.size
@@ -131,7 +131,7 @@ func (s *outboxLines) Put(_ context.Context, p StoredBlock) (id uint64, err erro
 	if err != nil {
 		return 0, err
 	}
-	if err := s.log.wait(at); err != nil {
+	if err := s.file.wait(at); err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.removeLocked(b)
@@ -152,7 +152,7 @@ func (s *outboxLines) Load(_ context.Context, id uint64) (*Outbound, error) {
 
 // Step implements [OutboxStore].
 func (s *outboxLines) Step(_ context.Context, id uint64, sending bool, attempt int) error {
-	if s.log == nil {
+	if s.file == nil {
 		return nil
 	}
 	step := stepPrepared
@@ -167,10 +167,10 @@ func (s *outboxLines) Step(_ context.Context, id uint64, sending bool, attempt i
 	}
 	was := b.outboxLine
 	b.Step, b.Attempt = step, attempt
-	at, err := s.log.append(outboxLine{ID: id, Step: step, Attempt: attempt})
+	at, err := s.file.append(outboxLine{ID: id, Step: step, Attempt: attempt})
 	s.mu.Unlock()
 	if err == nil {
-		err = s.log.wait(at)
+		err = s.file.wait(at)
 	}
 	if err != nil {
 		s.mu.Lock()
@@ -182,7 +182,7 @@ func (s *outboxLines) Step(_ context.Context, id uint64, sending bool, attempt i
 
 // End implements [OutboxStore].
 func (s *outboxLines) End(_ context.Context, id uint64, came ReceiptState) error {
-	if s.log == nil {
+	if s.file == nil {
 		return nil
 	}
 	s.mu.Lock()
@@ -192,8 +192,8 @@ func (s *outboxLines) End(_ context.Context, id uint64, came ReceiptState) error
 		return nil
 	}
 	s.removeLocked(b)
-	if !s.log.old(s.bytes) {
-		_, err := s.log.append(outboxLine{ID: id, Step: came.String()})
+	if !s.file.old(s.bytes) {
+		_, err := s.file.append(outboxLine{ID: id, Step: came.String()})
 		return err
 	}
 	return s.anewLocked()
@@ -201,7 +201,7 @@ func (s *outboxLines) End(_ context.Context, id uint64, came ReceiptState) error
 
 // Erase implements [OutboxStore].
 func (s *outboxLines) Erase(_ context.Context, session string) error {
-	if s.log == nil {
+	if s.file == nil {
 		return nil
 	}
 	s.mu.Lock()
@@ -223,12 +223,12 @@ func (s *outboxLines) anewLocked() error {
 	for _, id := range sortedIDs(s.blocks) {
 		left = append(left, s.blocks[id].outboxLine)
 	}
-	return s.log.rewrite(left)
+	return s.file.rewrite(left)
 }
 
 // Close implements [OutboxStore].
 func (s *outboxLines) Close() error {
-	err := s.log.close()
+	err := s.file.close()
 	if s.root != nil {
 		err = errors.Join(err, s.root.Close())
 	}

@@ -69,8 +69,9 @@ func (m *Manager) Cancel(cause error) error {
 	return nil
 }
 
-// Stop is Cancel that does not wait, for callbacks and tasks: Close, which somebody must call, waits and ends the tube.
-func (m *Manager) Stop(cause error) { m.stop(cause) }
+// Stop is Cancel that does not wait, for callbacks and tasks: Close, which somebody must call, waits and ends the tube. It is false where
+// the end has begun: then the run ends as it would have.
+func (m *Manager) Stop(cause error) bool { return m.stop(cause) }
 
 // stop cancels what runs; false where the end has begun.
 func (m *Manager) stop(cause error) bool {

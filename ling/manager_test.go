@@ -436,6 +436,26 @@ func TestCancelStopsEverythingAndWaitsForIt(t *testing.T) {
 	})
 }
 
+// CL-08: who cancels a run that has come to its end, though nobody is shown that yet, is not told that it is canceled.
+func TestARunWhoseEndWaitsToBeShownIsNotStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New(t.Context(), bot.Config{}, &Options{Held: true})
+		m.Close()
+		select {
+		case <-m.Tube().Ended():
+			t.Fatal("the end is shown")
+		default:
+		}
+		if m.Stop(errors.New("too late")) {
+			t.Error("it was stopped behind its end")
+		}
+		m.Tube().Show(m.Tube().Len() + m.Tube().Unshown())
+		if lines := named(m); lines[len(lines)-1] != `{"event":"finished","data":{"status":"completed"}}` {
+			t.Errorf("it has ended with %s", lines[len(lines)-1])
+		}
+	})
+}
+
 func TestTheEndSaysWhy(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -389,14 +389,10 @@ func (rs *runs) keepLocked(r *run, now time.Time) {
 // sizeOfRun is what an ended run takes beside its log, about.
 const sizeOfRun = 4 << 10
 
-// cancelRun ends a run that goes on; false when it has ended already. It does not wait.
+// cancelRun ends a run that goes on; false when it has ended already, though its readers may not have seen that yet. It does not wait.
 func cancelRun(r *run, cause error) bool {
 	m := r.manager.Load()
-	if m == nil || r.ended() {
-		return false
-	}
-	m.Stop(cause)
-	return true
+	return m != nil && m.Stop(cause)
 }
 
 // isKeptLocked says whether a run has been counted as ended.

@@ -212,7 +212,7 @@ func (r *run) work(ctx context.Context, history []adapter.Message) error {
 		stop, wait = nil, m.Close
 	}
 	if stop == nil {
-		stop = m.Stop
+		stop = func(cause error) { m.Stop(cause) }
 	}
 	m.SetHistory(history...)
 	m.Trace(ctx)

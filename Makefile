@@ -53,12 +53,11 @@ vet:
 # processors at work while some of them wait.
 FIRST    = ./tape/file ./internal/faults ./cmd/server ./tape/postgres ./internal/attacks ./tape/nats ./control/nats ./cluster ./internal/chaos
 UNITJOBS ?= 3
-# NATS servers are what tests talk to, over sockets: how they use their own memory is not what is looked for here. And what a process
-# that ends waits for others to be found in a race is a second for each, of some hundred.
+# Each of some hundred processes would wait for a second at its end, in which others might still be found in a race.
 unit: export GORACE = atexit_sleep_ms=50
 unit:
 	$(GO) test -vet=off -shuffle=on -count=1 -run '$(alone)' $(sort $(dir $(ALONE)))
-	$(GO) test -vet=off $(RACE) $(if $(RACE),-gcflags=github.com/nats-io/nats-server/...=-race=false) -p $(UNITJOBS) -shuffle=on -count=1 -skip '$(alone)' $(FIRST) ./...
+	$(GO) test -vet=off $(RACE) -p $(UNITJOBS) -shuffle=on -count=1 -skip '$(alone)' $(FIRST) ./...
 
 # Some thousand inputs for every fuzz target, as they come; "make fuzz" has minutes for each, and is led by what they reach.
 fuzz-seconds:

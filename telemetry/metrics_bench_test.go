@@ -164,8 +164,14 @@ func TestADeltaIsCountedWithoutAnAllocation(t *testing.T) {
 			}
 		})
 	}
-	short, long := allocs(10, m)-allocs(10, nil), allocs(1000, m)-allocs(1000, nil)
-	if long > short+1 {
-		t.Errorf("metrics allocate %v times for 10 words, and %v times for 1000", short, long)
+	// What else this process does meanwhile is counted, too, so one time without is enough: an allocation for
+	// each word is there each time.
+	var short, long float64
+	for range 5 {
+		short, long = allocs(10, m)-allocs(10, nil), allocs(1000, m)-allocs(1000, nil)
+		if long <= short+1 {
+			return
+		}
 	}
+	t.Errorf("metrics allocate %v times for 10 words, and %v times for 1000", short, long)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/control/controltest"
 	"github.com/lingserve/lingserve/control/nats"
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
 // open makes a replica.
@@ -132,6 +133,7 @@ func TestClosed(t *testing.T) {
 
 // CL-08: with three nodes a request finds its way across them.
 func TestThreeNodes(t *testing.T) {
+	longtest.Only(t, "what one node shows, on three")
 	s, prefix := clustertest.Three(t), clustertest.Prefix()
 	controltest.Test(t, false, func(t *testing.T) controltest.Replica {
 		r, _ := open(t, s, prefix)

@@ -52,6 +52,13 @@ func TestMoreRunsThanAllowedAreRefusedAndTheOthersGoOn(t *testing.T) {
 // FT-31: thousands of clients that come at once all get their run, and take a bounded amount of memory, which is given back.
 func TestABurstOfClientsIsServed(t *testing.T) {
 	n := *burstSize
+	switch {
+	case n > 0:
+	case *soakTime > 0:
+		n = 2000
+	default:
+		n = 400
+	}
 	// Each stream has two connections, and both ends of both are here.
 	if limit := files(uint64(4*n + 500)); limit < uint64(4*n+500) {
 		t.Skipf("%d clients take %d files, and %d may be open", n, 4*n+500, limit)

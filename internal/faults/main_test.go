@@ -9,7 +9,7 @@ import (
 
 var (
 	soakTime  = flag.Duration("soak", 0, "how long everything is mixed; without it, a fixed small number of runs is")
-	burstSize = flag.Int("burst", 2000, "how many clients come at once")
+	burstSize = flag.Int("burst", 0, "how many clients come at once; without it, 2000 with -soak and 400 without")
 )
 
 func TestMain(m *testing.M) {

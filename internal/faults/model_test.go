@@ -429,14 +429,19 @@ var ollamaFaults = []modelFault{
 }
 
 func TestWhatAModelsServerDoesWrongIsSeenAndNothingIsLeft(t *testing.T) {
-	tried := map[string]int{}
+	tried, n := map[string]int{}, 0
 	for _, w := range providers {
 		for _, f := range modelFaults(w) {
 			f.setup.by = w
-			for _, framing := range w.framings() {
-				if f.once && framing != framings[0] {
-					continue
-				}
+			all := w.framings()
+			switch {
+			case f.once:
+				all = all[:1]
+			case *soakTime == 0: // the next row has the next one: what a row is about does not depend on it
+				n++
+				all = all[n%len(all):][:1]
+			}
+			for _, framing := range all {
 				id, _, _ := strings.Cut(f.name, " ")
 				tried[id]++
 				t.Run(w.name+"/"+f.name+"/"+framing, func(t *testing.T) { f.check(t, framing) })

@@ -25,7 +25,7 @@ import (
 )
 
 // soakRuns is how many runs there are without -soak.
-const soakRuns = 200
+const soakRuns = 120
 
 // What the model does with a run. All but the first few cost the run its success.
 const (

@@ -136,7 +136,7 @@ var natsSettings = []Setting{
 	},
 	{
 		Key: "nats.max_inbox", Default: "1GiB", Min: "64KiB",
-		Help:  "room in the servers for the events of channels, those of a day; they set it aside, and 320 MiB for all else that channels share",
+		Help:  "room in the servers for the events of channels, those of a day; they set it aside, and 720 MiB for all else that channels share",
 		field: func(c *Config) any { return &c.NATS.MaxInbox },
 	},
 }

@@ -150,7 +150,10 @@ func OpenJournal(dir string, o JournalOptions) (*Journal, error) {
 }
 
 func (j *Journal) open(dir string) (err error) {
-	if j.lock, err = hold(j.root); err != nil {
+	if j.lock, err = j.root.OpenFile("lock", os.O_RDWR|os.O_CREATE, fileMode); err != nil {
+		return err
+	}
+	if err := lockFile(j.lock); err != nil {
 		return err
 	}
 	if j.ledger, err = channel.OpenLedger(dir); err != nil {

@@ -80,28 +80,3 @@ func TestAJournalIsOpenedOnceInOneProcess(t *testing.T) {
 	}
 	open(t, dir, file.JournalOptions{})
 }
-
-// CH-72: whoever keeps something beside the journal, and has none there, keeps others out as a journal does.
-func TestAFolderIsHeldWithoutAJournal(t *testing.T) {
-	dir := t.TempDir()
-	held, err := file.Hold(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := file.OpenJournal(dir, file.JournalOptions{}); !errors.Is(err, file.ErrInUse) {
-		t.Errorf("a journal is opened: %v", err)
-	}
-	if _, err := file.Hold(dir); !errors.Is(err, file.ErrInUse) {
-		t.Errorf("it is held twice: %v", err)
-	}
-	if err := held.Close(); err != nil {
-		t.Fatal(err)
-	}
-	j := open(t, dir, file.JournalOptions{})
-	if _, err := file.Hold(dir); !errors.Is(err, file.ErrInUse) {
-		t.Errorf("it is held beside a journal: %v", err)
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-}

@@ -38,9 +38,10 @@ var channelMakers = map[string]func(config.Channel, channelParts) (channel.Chann
 
 // channelParts are what a channel is given beside its settings.
 type channelParts struct {
-	data  string        // a folder of the channel's own; "" keeps nothing
-	media string        // the folder for files of messages
-	grace time.Duration // how long turns may go on at the end
+	data  string         // a folder of the channel's own; "" keeps nothing
+	keep  sharedByLogins // what replicas keep together instead
+	media string         // the folder for files of messages
+	grace time.Duration  // how long turns may go on at the end
 	log   *slog.Logger
 }
 
@@ -49,7 +50,7 @@ func newTelegram(c config.Channel, p channelParts) (channel.Channel, error) {
 		Name: c.Name, Account: c.Account, Token: secret.Text(c.Telegram.Token.Reveal()), API: c.Telegram.API, Mode: c.Telegram.Mode,
 		PublicURL: c.Telegram.PublicURL, Secret: secret.Text(c.Telegram.Secret.Reveal()), Preview: c.Telegram.Preview,
 		ParseMode: c.Telegram.ParseMode, MaxMedia: int64(c.Telegram.MaxMedia), Files: c.Telegram.Files,
-		Media: p.media, Grace: p.grace, Log: p.log,
+		Shared: p.keep.learned, Media: p.media, Grace: p.grace, Log: p.log,
 	}
 	if p.data != "" {
 		s.State = filepath.Join(p.data, "chats.json")
@@ -62,7 +63,7 @@ func newWebhook(c config.Channel, p channelParts) (channel.Channel, error) {
 		Name: c.Name, Account: c.Account, Secret: c.Webhook.Secret.Reveal(), Ack: c.Webhook.Ack, MaxBody: int64(c.Webhook.MaxBody),
 		Callback: c.Webhook.Callback, CallbackSecret: c.Webhook.CallbackSecret.Reveal(), CallbackHosts: c.Webhook.CallbackHosts,
 		AllowInsecure: c.Webhook.AllowInsecure, AllowPrivate: c.Webhook.AllowPrivate,
-		Media: p.media, Grace: p.grace, Log: p.log,
+		Shared: p.keep.results, Media: p.media, Grace: p.grace, Log: p.log,
 	}
 	if p.data != "" {
 		s.Results = filepath.Join(p.data, results)
@@ -74,7 +75,7 @@ func newSlack(c config.Channel, p channelParts) (channel.Channel, error) {
 	s := slack.Settings{
 		Name: c.Name, Account: c.Account, Token: secret.Text(c.Slack.Token.Reveal()), SigningSecret: secret.Text(c.Slack.SigningSecret.Reveal()),
 		API: c.Slack.API, Replies: c.Slack.Replies, Preview: c.Slack.Preview, MaxMedia: int64(c.Slack.MaxMedia),
-		Media: p.media, Grace: p.grace, Log: p.log,
+		Shared: p.keep.learned, Media: p.media, Grace: p.grace, Log: p.log,
 	}
 	if p.data != "" {
 		s.State = filepath.Join(p.data, "threads.json")
@@ -91,14 +92,15 @@ func newFeishu(c config.Channel, p channelParts) (channel.Channel, error) {
 	})
 }
 
-// makeChannel makes a channel that is configured; nil for one that has its door elsewhere.
-func makeChannel(c *config.Config, ch config.Channel, media string, log *slog.Logger) (channel.Channel, error) {
+// makeChannel makes a channel that is configured; nil for one that has its door elsewhere. Of its parts it is given those that are not in
+// the settings.
+func makeChannel(c *config.Config, ch config.Channel, p channelParts) (channel.Channel, error) {
 	newChannel := channelMakers[ch.Type]
 	if newChannel == nil {
 		return nil, nil
 	}
-	p := channelParts{media: media, grace: c.Grace, log: log}
-	if c.Data != "" {
+	p.grace = c.Grace
+	if c.Data != "" && c.Engine == config.EngineLocal {
 		p.data = stateFolder(c, ch)
 	}
 	made, err := newChannel(ch, p)
@@ -124,9 +126,6 @@ func login(name, account string) string {
 // channelsFolder is where all that channels keep is.
 func channelsFolder(c *config.Config) string { return filepath.Join(c.Data, "channels") }
 
-// journalFolder is where events wait for their turn. Whoever has it has all that channels keep in the data folder.
-func journalFolder(c *config.Config) string { return filepath.Join(channelsFolder(c), "journal") }
-
 // stateFolder is where one channel keeps what it knows of its platform.
 func stateFolder(c *config.Config, ch config.Channel) string {
 	return filepath.Join(channelsFolder(c), "state", login(ch.Name, ch.Account))
@@ -149,6 +148,7 @@ type doors struct {
 	tree   *channel.Tree
 	log    *slog.Logger
 	all    []*door
+	keep   sharedByLogins
 	close  []func() error // in the order of opening
 
 	stop context.CancelFunc // of what serves
@@ -196,12 +196,12 @@ func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Fra
 	}
 	var wrong []error
 	for _, ch := range c.Channels {
-		if c.Data != "" {
+		if c.Data != "" && shared == nil {
 			if err := os.MkdirAll(stateFolder(c, ch), 0o700); err != nil {
 				return nil, dataError(c, err)
 			}
 		}
-		made, err := makeChannel(c, ch, folder, log)
+		made, err := makeChannel(c, ch, channelParts{keep: d.keep, media: folder, log: log})
 		if err == nil && made != nil {
 			err = d.add(&door{Channel: made, account: ch.Account})
 		}
@@ -229,14 +229,12 @@ func (d *doors) open(ctx context.Context, c *config.Config, shared *engine, log 
 	d.kernel.Media = root
 	windows := channel.WindowOptions{Media: root, Log: log}
 	if shared != nil {
-		err = d.share(ctx, c, shared, windows, log)
-	} else if err = d.openFiles(c, windows, log); err != nil {
-		err = dataError(c, err)
+		if err := d.share(ctx, c, shared, windows, log); err != nil {
+			return "", engineError(c, err)
+		}
+		return media, nil
 	}
-	if err != nil {
-		return "", err
-	}
-	if err := d.openOutbox(c, log); err != nil {
+	if err := d.openFiles(c, windows, log); err != nil {
 		return "", dataError(c, err)
 	}
 	return media, nil
@@ -262,9 +260,9 @@ func (d *doors) openMedia(c *config.Config) (media string, root *channel.MediaRo
 // openFiles opens what a server keeps that is alone.
 func (d *doors) openFiles(c *config.Config, windows channel.WindowOptions, log *slog.Logger) error {
 	var store channel.WindowStore
-	routes := ""
+	routes, outbox := "", channel.OutboxOptions{Log: log}
 	if c.Data != "" {
-		j, err := file.OpenJournal(journalFolder(c), file.JournalOptions{Log: log})
+		j, err := file.OpenJournal(filepath.Join(channelsFolder(c), "journal"), file.JournalOptions{Log: log})
 		if err != nil {
 			return err
 		}
@@ -276,23 +274,24 @@ func (d *doors) openFiles(c *config.Config, windows channel.WindowOptions, log *
 		}
 		d.close = append(d.close, w.Close)
 		store, routes = w, filepath.Join(channelsFolder(c), "sessions")
+		outbox.Dir = filepath.Join(channelsFolder(c), "outbox") // which has no lock: behind the journal's, it is this server's
 	}
 	sessions, err := file.OpenSessions(routes, file.SessionsOptions{Log: log})
 	if err != nil {
 		return err
 	}
 	d.close = append(d.close, sessions.Close)
-	d.kernel.Recorder = &recorder{sessions, d, channelsFolder(c)}
+	folder := ""
+	if c.Data != "" {
+		folder = channelsFolder(c)
+	}
+	d.kernel.Recorder = &recorder{sessions, d, folder}
 	d.kernel.Window = channel.NewWindow(store, windows)
-	return nil
+	return d.openOutbox(outbox)
 }
 
-// openOutbox opens what is still to be sent. Its folder has no lock: whoever calls this has that of the journal's.
-func (d *doors) openOutbox(c *config.Config, log *slog.Logger) (err error) {
-	o := channel.OutboxOptions{Log: log}
-	if c.Data != "" {
-		o.Dir = filepath.Join(channelsFolder(c), "outbox")
-	}
+// openOutbox opens what is still to be sent.
+func (d *doors) openOutbox(o channel.OutboxOptions) (err error) {
 	k := d.kernel
 	if k.Outbox, err = channel.OpenOutbox(&o); err != nil {
 		return err
@@ -309,7 +308,7 @@ func (d *doors) openOutbox(c *config.Config, log *slog.Logger) (err error) {
 type recorder struct {
 	*file.Sessions
 	d      *doors
-	folder string
+	folder string // of all that channels keep in files; "" is none
 }
 
 // Forget implements [channel.SessionEraser].
@@ -321,9 +320,14 @@ func (r *recorder) Forget(ctx context.Context, session string) error {
 		}
 	}
 	// Of channels that are not configured any more, or not running, as under the command that erases a tape.
-	folders, _ := filepath.Glob(filepath.Join(r.folder, "state", "*", results))
-	for _, dir := range folders {
-		errs = append(errs, webhook.EraseResults(dir, session))
+	if r.folder != "" {
+		folders, _ := filepath.Glob(filepath.Join(r.folder, "state", "*", results))
+		for _, dir := range folders {
+			errs = append(errs, webhook.EraseResults(dir, session))
+		}
+	}
+	if r.d.keep.results != nil {
+		errs = append(errs, r.d.keep.results.Erase(ctx, session))
 	}
 	return errors.Join(append(errs, r.Sessions.Forget(ctx, session))...)
 }
@@ -481,26 +485,17 @@ func (d *doors) closeStores() error {
 // errChannelsInUse says that a server has what channels keep.
 var errChannelsInUse = errors.New("a server uses the data folder: what its channels keep of the session goes within a day of its last answer, or at once if the server erases the session (DELETE /v1/sessions/{id})")
 
-// eraseFromChannels removes what channels keep of a session, while no server does anything with it. What replicas share goes also where a
-// server has the data folder.
+// eraseFromChannels removes what channels keep of a session, while no server does anything with it.
 func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, session string, log *slog.Logger) (err error) {
 	if _, err := os.Stat(channelsFolder(c)); shared == nil && (c.Data == "" || errors.Is(err, fs.ErrNotExist)) {
 		return nil
 	}
 	d := &doors{kernel: &channel.Kernel{Log: log}, log: log, stop: func() {}}
 	defer func() { err = errors.Join(err, d.closeStores()) }()
-	_, err = d.open(ctx, c, shared, log)
-	switch {
-	case errors.Is(err, file.ErrInUse) && shared != nil:
-		without := *c
-		without.Data = ""
-		if err := eraseFromChannels(ctx, &without, shared, session, log); err != nil {
-			return err
+	if _, err := d.open(ctx, c, shared, log); err != nil {
+		if errors.Is(err, file.ErrInUse) {
+			return errChannelsInUse
 		}
-		return errChannelsInUse
-	case errors.Is(err, file.ErrInUse):
-		return errChannelsInUse
-	case err != nil:
 		return err
 	}
 	return d.kernel.Erase(ctx, session)

@@ -206,7 +206,7 @@ func (w *ways) check(ctx context.Context, names []string) (int, error) {
 // try asks one channel.
 func (w *ways) try(ctx context.Context, ch config.Channel) channelTrial {
 	t := channelTrial{Channel: login(ch.Name, ch.Account), Type: ch.Type, Status: "ok"}
-	made, err := makeChannel(w.c, ch, "", nil)
+	made, err := makeChannel(w.c, ch, channelParts{})
 	if made == nil && err == nil {
 		t.Status, t.Message = "skip", "it is part of this program: there is nothing to try"
 		return t
@@ -299,7 +299,7 @@ func (w *ways) explain(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	made, err := makeChannel(w.c, ch, "", nil)
+	made, err := makeChannel(w.c, ch, channelParts{})
 	if err != nil {
 		return err
 	}

@@ -9,56 +9,74 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/channel/nats"
+	"github.com/lingserve/lingserve/channel/state"
+	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/config"
 )
 
-// Names of what channels of replicas share, beside the journal.
+// Names of what channels of replicas share, beside the journal, the outbox and answers.
 const (
 	sharedWindows  = "WINDOWS"
 	sharedSessions = "SESSIONS"
 	sharedPairs    = "PAIRS"
+	sharedLearned  = "LEARNED"
 
 	// windowLife is how long a window is kept that nothing is written to: as long as what is in it.
 	windowLife = 24 * time.Hour
+	// learnedBytes is far more than what platforms teach takes: a few names a chat that has moved.
+	learnedBytes = 16 << 20
 
 	// shareWait is how long opening it may take: the servers were there a moment ago.
 	shareWait = time.Minute
 )
 
-// share opens what the channels of replicas share: events and what became of them, what waits in groups, where the messages of sessions
-// came from, and which replica asks a platform for events. What stays in the data folder is this replica's alone.
+// sharedByLogins is what replicas keep for each channel, and each login of it, under its name. Its zero value is nothing: a server that is alone
+// keeps that in files.
+type sharedByLogins struct {
+	learned state.Shared    // what was learned of platforms
+	results webhook.Results // answers, for those who send a message again
+}
+
+// share opens what the channels of replicas share: all but files of messages, which are each replica's own.
 func (d *doors) share(ctx context.Context, c *config.Config, shared *engine, windows channel.WindowOptions, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, shareWait)
 	defer cancel()
-	if c.Data != "" {
-		held, err := file.Hold(journalFolder(c))
-		if err != nil {
-			return dataError(c, err)
-		}
-		d.close = append(d.close, held.Close)
-	}
+	texts := func(o nats.TextsOptions) (*nats.Texts, error) { return nats.OpenTexts(ctx, shared.cluster, o) }
 	journal, err := nats.OpenJournal(ctx, shared.cluster, nats.JournalOptions{Bytes: int64(c.NATS.MaxInbox), Log: log})
 	if err != nil {
-		return engineError(c, err)
+		return err
 	}
 	d.close = append(d.close, journal.Close)
-	waiting, err := nats.OpenTexts(ctx, shared.cluster, nats.TextsOptions{Name: sharedWindows, Life: windowLife})
+	waiting, err := texts(nats.TextsOptions{Name: sharedWindows, Life: windowLife})
 	if err != nil {
-		return engineError(c, err)
+		return err
 	}
-	sessions, err := nats.OpenTexts(ctx, shared.cluster, nats.TextsOptions{Name: sharedSessions})
+	sessions, err := texts(nats.TextsOptions{Name: sharedSessions})
 	if err != nil {
-		return engineError(c, err)
+		return err
+	}
+	learned, err := texts(nats.TextsOptions{Name: sharedLearned, Bytes: learnedBytes})
+	if err != nil {
+		return err
+	}
+	results, err := nats.OpenResults(ctx, shared.cluster, nats.ResultsOptions{})
+	if err != nil {
+		return err
 	}
 	pollers, err := nats.OpenPollers(ctx, shared.cluster)
 	if err != nil {
-		return engineError(c, err)
+		return err
 	}
+	d.keep = sharedByLogins{learned, results}
 	k := d.kernel
 	k.Journal, k.Only = journal, pollers
 	k.Window = channel.NewWindow(waiting, windows)
-	k.Recorder = &recorder{file.ShareSessions(sessions, file.SessionsOptions{Log: log}), d, channelsFolder(c)}
-	return nil
+	k.Recorder = &recorder{Sessions: file.ShareSessions(sessions, file.SessionsOptions{Log: log}), d: d}
+	outbox, err := nats.OpenOutbox(ctx, shared.cluster, nats.OutboxOptions{Log: log})
+	if err != nil {
+		return err
+	}
+	return d.openOutbox(channel.OutboxOptions{Store: outbox, Log: log})
 }
 
 // pairs opens the store of those who are paired at any replica.

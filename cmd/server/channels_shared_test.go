@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/fakecallback"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 	"github.com/lingserve/lingserve/internal/faketelegram"
@@ -289,6 +289,10 @@ func TestChannelsOfReplicas(t *testing.T) {
 		if got := p.asks(b, "g-2", "group", "which colour?", true); !strings.Contains(got, "the cat is grey") {
 			t.Errorf("it is answered with %s", got)
 		}
+		// CH-182: sent again to the other, it is answered as at first, and nothing runs.
+		if got := p.asks(a, "g-2", "group", "which colour?", true); !strings.Contains(got, "the cat is grey") || !strings.Contains(got, `"duplicate":true`) {
+			t.Errorf("once more, it is answered with %s", got)
+		}
 		if got := p.asks(a, "g-3", "group", "and now?", true); strings.Contains(got, "the cat is grey") || !strings.Contains(got, "and now?") {
 			t.Errorf("what one has seen waits at the other: %s", got)
 		}
@@ -326,6 +330,12 @@ func TestChannelsOfReplicas(t *testing.T) {
 		}
 	})
 	t.Run("what a replica has accepted that dies is answered by the other", func(t *testing.T) { // CL-02, CH-74, CH-170, CH-192
+		// CH-58: its callback has refused one reply, which waits in the outbox.
+		p.backend.back.Then(fakecallback.Step{Status: http.StatusServiceUnavailable, RetryAfter: "3"})
+		if status, answer := p.backend.say(a, "h-0", "hello"); status != http.StatusAccepted {
+			t.Fatalf("got %d %v", status, answer)
+		}
+		await(t, "the callback has refused a reply", func() bool { return len(p.backend.back.Requests()) == 1 })
 		before := p.model.Requests()
 		p.write("please " + hold)
 		if status, answer := p.backend.say(a, "h-1", hold+", too"); status != http.StatusAccepted {
@@ -333,7 +343,8 @@ func TestChannelsOfReplicas(t *testing.T) {
 		}
 		await(t, "both run", func() bool { return p.model.Requests() == before+2 })
 		eventually(t, metrics, func(got asked) bool { // CH-124: of all replicas
-			return strings.Contains(got.body, `lingserve_channel_journal_pending{channel="hook"} 1`) && strings.Contains(got.body, `lingserve_channel_journal_pending{channel="telegram"} 1`)
+			return strings.Contains(got.body, `lingserve_channel_journal_pending{channel="hook"} 1`) && strings.Contains(got.body, `lingserve_channel_journal_pending{channel="telegram"} 1`) &&
+				strings.Contains(got.body, `lingserve_channel_outbox_pending{channel="hook"} 1`)
 		})
 		if strings.Contains(b.Log.String(), polls) {
 			t.Error("both ask for the events of one bot")
@@ -346,11 +357,11 @@ func TestChannelsOfReplicas(t *testing.T) {
 		b.waitFor(polls)
 		p.write("are you there?")
 		await(t, "the bot is back", func() bool { return len(p.told()) == 2 })
-		replies := p.backend.taken(1)
+		replies := p.backend.taken(2)
 		if told := p.told(); !strings.Contains(told[0]+told[1], hold) || !strings.Contains(told[0]+told[1], "are you there?") {
 			t.Errorf("Ann is told %q", told)
 		}
-		if len(replies) != 1 || !strings.Contains(replies[0].Text, hold+", too") {
+		if len(replies) != 2 || !strings.Contains(replies[0].Text, "hello") || !strings.Contains(replies[1].Text, hold+", too") || len(p.backend.back.Requests()) != 3 {
 			t.Errorf("the backend got %+v", replies)
 		}
 		if n := p.model.Requests() - before; n != 5 {
@@ -371,8 +382,8 @@ func TestChannelsOfReplicas(t *testing.T) {
 		if status := b.wait(); status != exitOK {
 			t.Errorf("it has ended with %d", status)
 		}
-		replies := p.backend.taken(2)
-		if len(replies) != 2 || !strings.Contains(replies[1].Text, hold+" once more") {
+		replies := p.backend.taken(3)
+		if len(replies) != 3 || !strings.Contains(replies[2].Text, hold+" once more") {
 			t.Errorf("the backend got %+v", replies)
 		}
 		c.waitFor(polls)
@@ -388,7 +399,6 @@ func TestChannelsOfReplicas(t *testing.T) {
 func TestReplicasKnowWhereSessionsAre(t *testing.T) {
 	s := clustertest.One(t)
 	log := slog.New(slog.DiscardHandler)
-	folder := t.TempDir()
 	open := func(data string, more ...string) (*doors, error) {
 		t.Helper()
 		c, err := config.Load(nil, append(more, "LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=nats", "LINGSERVE_NATS_SERVERS="+s.URL(), "LINGSERVE_DATA="+data))
@@ -409,13 +419,9 @@ func TestReplicasKnowWhereSessionsAre(t *testing.T) {
 		_, err = d.open(t.Context(), c, shared, log)
 		return d, err
 	}
-	a, err := open(folder)
+	a, err := open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
-	}
-	// What is each replica's own would be destroyed by two.
-	if _, err := open(folder); !errors.Is(err, file.ErrInUse) || !strings.Contains(err.Error(), "data (environment LINGSERVE_DATA)") {
-		t.Errorf("two replicas have one folder: %v", err)
 	}
 	if _, err := open(t.TempDir(), "LINGSERVE_NATS_MAX_INBOX=900000GiB", "LINGSERVE_NATS_PREFIX=large"); err == nil || !strings.Contains(err.Error(), "make nats.max_inbox smaller") {
 		t.Errorf("servers without room: %v", err)
@@ -446,11 +452,9 @@ func TestPairsWhileTheEngineIsAway(t *testing.T) {
 	s := clustertest.One(t)
 	s.Kill(0)
 	t.Chdir(t.TempDir())
-	for _, args := range [][]string{{"pair"}, {"pair", "approve", "ABCD-EFGH"}, {"pair", "remove", "hook", "ann"}} {
-		var out bytes.Buffer
-		status := channelsCommand(append(args, "--engine", "nats", "--nats", s.URL()), nil, &out, &out)
-		if status != exitFailed || !strings.Contains(out.String(), "nats.servers (flag --nats): no server can be reached: "+s.URL()) || !strings.Contains(out.String(), "look whether they run") {
-			t.Errorf("%q: %d %s", args, status, &out)
-		}
+	var out bytes.Buffer
+	status := channelsCommand([]string{"pair", "approve", "ABCD-EFGH", "--engine", "nats", "--nats", s.URL()}, nil, &out, &out)
+	if status != exitFailed || !strings.Contains(out.String(), "nats.servers (flag --nats): no server can be reached: "+s.URL()) || !strings.Contains(out.String(), "look whether they run") {
+		t.Errorf("%d %s", status, &out)
 	}
 }

@@ -303,7 +303,7 @@ func TestAChannelThatCannotStartSaysWhy(t *testing.T) { // CH-179
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := loadFile(t, test.file)
-			if _, err := makeChannel(c, c.Channels[0], "", nil); err == nil || err.Error() != test.want {
+			if _, err := makeChannel(c, c.Channels[0], channelParts{}); err == nil || err.Error() != test.want {
 				t.Errorf("got %v", err)
 			}
 		})

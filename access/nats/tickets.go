@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,6 +57,7 @@ type Store struct {
 	cluster *cluster.Cluster
 	js      jetstream.JetStream
 	stream  jetstream.Stream
+	barrier *cluster.Barrier
 	log     *slog.Logger
 }
 
@@ -103,13 +105,18 @@ func Open(ctx context.Context, c *cluster.Cluster, o Options) (*Store, error) {
 	s, err := c.Stream(ctx, jetstream.StreamConfig{
 		Name: streamName, Subjects: []string{c.Subject(ticketsToken, ">")}, Description: "tickets that wait to be used",
 		MaxMsgsPerSubject: int64(o.Most), DiscardNewPerSubject: true, Discard: jetstream.DiscardNew, MaxMsgs: 2 * int64(o.All),
-		AllowMsgTTL: true, // The leader is asked, and no copy, which may be behind: AllowDirect is off.
+		AllowMsgTTL: true,
+		// The leader is asked, and no copy, which may be behind; that there is no such ticket is confirmed by the barrier, which reads directly.
+		AllowDirect: true, AllowRollup: true,
 		PersistMode: jetstream.AsyncPersistMode,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("access: %w", err)
 	}
-	return &Store{cluster: c, js: c.JetStream(), stream: s, log: o.Log}, nil
+	return &Store{
+		cluster: c, js: c.JetStream(), stream: s, log: o.Log,
+		barrier: c.Barrier(c.Name(streamName), c.Subject(ticketsToken, cluster.BarrierToken)),
+	}, nil
 }
 
 func (s *Store) subject(d access.TicketDigest) string {
@@ -161,20 +168,20 @@ func (s *Store) Take(ctx context.Context, d access.TicketDigest) (t access.Ticke
 		ok = false
 		ctx, cancel := context.WithTimeout(ctx, attemptWait)
 		defer cancel()
-		m, err := s.stream.GetLastMsgForSubject(ctx, s.subject(d))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return false, nil
-		}
+		sequence, data, err := s.get(ctx, s.subject(d))
 		if err != nil {
 			return true, err
 		}
-		if err := json.Unmarshal(m.Data, &e); err != nil {
+		if sequence == 0 {
+			return false, nil
+		}
+		if err := json.Unmarshal(data, &e); err != nil {
 			return false, err
 		}
 		if !time.Now().Before(e.Ticket.Expires) {
 			return false, nil
 		}
-		err = s.stream.DeleteMsg(ctx, m.Sequence)
+		err = s.stream.DeleteMsg(ctx, sequence)
 		ok = err == nil
 		doubt = doubt || err != nil && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) // then it may be gone through this replica
 		return err != nil, err
@@ -189,12 +196,33 @@ func (s *Store) Take(ctx context.Context, d access.TicketDigest) (t access.Ticke
 	return access.Ticket{}, false, err
 }
 
+// get reads a message; no sequence is none.
+func (s *Store) get(ctx context.Context, subject string) (sequence uint64, data []byte, err error) {
+	m, err := s.stream.GetLastMsgForSubject(ctx, subject)
+	switch {
+	case err == nil:
+		return m.Sequence, m.Data, nil
+	case !errors.Is(err, jetstream.ErrMsgNotFound):
+		return 0, nil, err
+	}
+	// It may be that who answers led once, and does not know that it does so no more.
+	last, err := s.barrier.Last(ctx, subject)
+	switch {
+	case full(err): // of other tickets, so that nothing can be stored to make sure: strangers must not be kept waiting for that
+		return 0, nil, nil
+	case err != nil, last == nil:
+		return 0, nil, err
+	}
+	sequence, err = strconv.ParseUint(last.Header.Get(jetstream.SequenceHeader), 10, 64)
+	return sequence, last.Data, err
+}
+
 // has says whether there is a ticket.
 func (s *Store) has(ctx context.Context, d access.TicketDigest) bool {
 	ctx, cancel := context.WithTimeout(ctx, attemptWait)
 	defer cancel()
-	_, err := s.stream.GetLastMsgForSubject(ctx, s.subject(d))
-	return err == nil
+	sequence, _, err := s.get(ctx, s.subject(d))
+	return err == nil && sequence > 0
 }
 
 // free lets the principal have another ticket. Where that fails, it may when this one expires.

@@ -173,6 +173,12 @@ func (s *Servers) Divert(subject string, answer func(*nats.Msg) *nats.Msg) (whol
 	return whole
 }
 
+// NoMessage is for Divert: it says to who asks the leader of a stream for a message that there is none, as one does that led before the
+// message was stored.
+func NoMessage(*nats.Msg) *nats.Msg {
+	return &nats.Msg{Data: []byte(`{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","error":{"code":404,"err_code":10037,"description":"no message found"}}`)}
+}
+
 // prefixes have numbers, so that tests that share servers do not meet.
 var prefixes atomic.Int64
 

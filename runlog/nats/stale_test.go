@@ -25,9 +25,9 @@ func TestCL_05_ARunIsNotUnknownBecauseAFormerLeaderSaysSo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), longWait)
 	defer cancel()
 	var asked atomic.Int64
-	s.Divert("$JS.API.STREAM.MSG.GET."+c.Name("RUNS"), func(*client.Msg) *client.Msg {
+	s.Divert("$JS.API.STREAM.MSG.GET."+c.Name("RUNS"), func(m *client.Msg) *client.Msg {
 		asked.Add(1)
-		return &client.Msg{Data: []byte(`{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","error":{"code":404,"err_code":10037,"description":"no message found"}}`)}
+		return clustertest.NoMessage(m)
 	})
 	if f, err := b.Find(ctx, "there"); err != nil || f.Ended || string(f.Opening) != "x" {
 		t.Errorf("found %+v, %v", f, err)

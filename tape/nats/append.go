@@ -61,7 +61,13 @@ func (s *Store) append(ctx context.Context, name string, b tape.Batch, checked [
 	began := time.Now()
 	// What was seen last is mostly what is: the servers take nothing that was made for another state. Only a refusal needs to
 	// be sure.
-	for h, known := sl.head, sl.head != nil; ; h, known = nil, false {
+	h := sl.head
+	if h == nil {
+		if h, err = s.glance(ctx, name); err != nil {
+			return 0, 0, err
+		}
+	}
+	for known := true; ; known = false {
 		if !known {
 			if h, err = s.head(ctx, name); err != nil {
 				return 0, 0, err
@@ -120,6 +126,7 @@ func (sl *slot) keep(h *head) {
 	light := *h
 	light.data = nil
 	sl.head = &light
+	sl.seen.Store(max(sl.seen.Load(), h.seq))
 }
 
 // store writes entries behind h, and returns them as the last batch. info is the tape with them, but for its size. state is
@@ -280,6 +287,9 @@ func (b *batch) taken(ctx context.Context) (uint64, error) {
 	defer cancel()
 	// What is the last comes first: the batch may be stored between two questions, and is not another's then.
 	m, err := b.s.get(ctx, getRequest{Last: b.subject})
+	if err == nil && (m == nil && b.last > 0 || m != nil && m.seq < b.last) { // or who answers lags behind
+		m, err = b.s.last(ctx, b.subject)
+	}
 	switch {
 	case err == nil && m == nil && b.last == 0, err == nil && m != nil && m.seq == b.last:
 		return 0, nil

@@ -114,6 +114,9 @@ type foundBlob struct {
 // blobRecord looks for a blob of the tape.
 func (s *Store) blobRecord(ctx context.Context, h *head, subject string) (b foundBlob, there bool, err error) {
 	m, err := s.get(ctx, getRequest{Last: subject})
+	if err == nil && m == nil {
+		m, err = s.last(ctx, subject)
+	}
 	if err != nil || m == nil || m.seq <= h.Born { // of a tape of that name before
 		return b, false, err
 	}

@@ -32,8 +32,11 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 		return s.purge(ctx, all, 0)
 	}
 	last, err := s.get(ctx, getRequest{Last: all})
-	if err != nil || last == nil {
+	if err != nil {
 		return err
+	}
+	if last == nil { // as far as who answers knows; what there is after all, goes
+		return s.purge(ctx, all, 0)
 	}
 	marker, err := s.mark(ctx, name)
 	if err != nil {

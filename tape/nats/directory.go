@@ -67,7 +67,7 @@ func (d *directory) start(ctx context.Context) error {
 	var ordered jetstream.Consumer
 	if err := s.again(ctx, func(ctx context.Context) (err error) {
 		ordered, err = s.js.OrderedConsumer(ctx, s.stream, jetstream.OrderedConsumerConfig{
-			FilterSubjects: []string{s.sessionsSubject()}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
+			FilterSubjects: []string{s.sessionsSubject(), s.barrier.Subject()}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
 		})
 		return err
 	}); err != nil {
@@ -160,35 +160,15 @@ func (d *directory) catchUp(ctx context.Context) error {
 	if err := d.wait(ctx, func() bool { return d.loaded }); err != nil {
 		return err
 	}
-	// The leader says where the stream is now, and which message of ours comes next, if any: it may be that there is none.
+	// What was stored before the barrier comes before it.
 	var last uint64
-	if err := d.s.again(ctx, func(ctx context.Context) error {
-		st, err := d.s.js.Stream(ctx, d.s.stream)
-		if err == nil {
-			last = st.CachedInfo().State.LastSeq
-		}
+	if err := d.s.again(ctx, func(ctx context.Context) (err error) {
+		last, err = d.s.barrier.Pass(ctx)
 		return err
 	}); err != nil {
 		return err
 	}
-	for {
-		d.mu.Lock()
-		at := d.position
-		d.mu.Unlock()
-		if at >= last {
-			return nil
-		}
-		m, err := d.s.get(ctx, getRequest{Seq: at + 1, Next: d.s.sessionsSubject()})
-		if err != nil {
-			return err
-		}
-		if m == nil || m.seq > last {
-			return nil
-		}
-		if err := d.wait(ctx, func() bool { return d.position >= m.seq }); err != nil {
-			return err
-		}
-	}
+	return d.wait(ctx, func() bool { return d.position >= last })
 }
 
 // wait waits until done says so, with mu held, for as long as something comes: a million sessions take longer than servers may take to answer.

@@ -24,8 +24,9 @@
 //     written twice, and never in part.
 //   - A lease has an epoch, which each message carries on. Who appends under a lease that another one has taken since, is
 //     refused with tape.ErrLeased, and its lease is lost.
-//   - What a tape is, is asked of the leader of the stream, so what one replica appended, the next one sees. Messages that are known
-//     to exist are read from any copy.
+//   - What a tape is, is asked of the leader of the stream, so what one replica appended, the next one sees. That there is no tape is
+//     confirmed by more than half of the servers, since one that led once may not know better. Messages that are known to exist are read
+//     from any copy.
 //   - A listing is made of an index of some 150 bytes a session in memory, which follows the stream, and which is first brought up
 //     to the moment of the request.
 //   - While the servers are away, calls wait some seconds for them; then they fail with the code "overloaded".

@@ -89,7 +89,8 @@ type getRequest struct {
 	Batch int `json:"batch,omitempty"` // so many of the next ones; of any copy alone
 }
 
-// get asks the leader for a message; it is nil where there is none. The leader has all that was acknowledged to anybody.
+// get asks the leader for a message; it is nil where there is none. The leader has all that was acknowledged to anybody, but one that led
+// once, and does not know that it does so no more, answers, too: see last and confirm.
 func (s *Store) get(ctx context.Context, r getRequest) (m *message, err error) {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -137,11 +138,57 @@ func (s *Store) getOnce(ctx context.Context, body []byte) (*message, error) {
 	return m, nil
 }
 
-// head asks the leader for the last batch of a tape, or the marker in its place; it is nil where there is none.
+// last is the last message of a subject for certain, nil where there is none: see [cluster.Barrier].
+func (s *Store) last(ctx context.Context, subject string) (*message, error) {
+	return s.confirm(ctx, func(ctx context.Context) (*client.Msg, error) { return s.barrier.Last(ctx, subject) })
+}
+
+func (s *Store) confirm(ctx context.Context, ask func(context.Context) (*client.Msg, error)) (found *message, err error) {
+	err = s.again(ctx, func(ctx context.Context) error {
+		m, err := ask(ctx)
+		if found = nil; m != nil {
+			found = directAnswer(m)
+		}
+		return err
+	})
+	return found, err
+}
+
+// head is the last batch of a tape, or the marker in its place; it is nil where there is none. That there is no tape is for certain.
 func (s *Store) head(ctx context.Context, name string) (*head, error) {
-	m, err := s.get(ctx, getRequest{Last: s.entries(name)})
-	if err != nil || m == nil {
+	h, err := s.glance(ctx, name)
+	if err != nil || h.there() && h.seq >= s.seen(name) {
+		return h, err
+	}
+	m, err := s.last(ctx, s.entries(name))
+	if err != nil {
 		return nil, err
+	}
+	return headIn(name, m)
+}
+
+// seen is the highest sequence of a tape that is known here, if any is.
+func (s *Store) seen(name string) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sl := s.slots[name]; sl != nil {
+		return sl.seen.Load()
+	}
+	return 0
+}
+
+// glance is head as the leader has it, or one that led once and does not know that it does so no more.
+func (s *Store) glance(ctx context.Context, name string) (*head, error) {
+	m, err := s.get(ctx, getRequest{Last: s.entries(name)})
+	if err != nil {
+		return nil, err
+	}
+	return headIn(name, m)
+}
+
+func headIn(name string, m *message) (*head, error) {
+	if m == nil {
+		return nil, nil
 	}
 	h, err := headOf(m)
 	if err == nil && h.Tape != name {
@@ -163,6 +210,9 @@ func (s *Store) fetch(ctx context.Context, subject string, seqs []uint64) ([]*me
 	for i, seq := range seqs {
 		if found[i] == nil {
 			m, err := s.get(ctx, getRequest{Seq: seq})
+			if err == nil && m == nil {
+				m, err = s.confirm(ctx, func(ctx context.Context) (*client.Msg, error) { return s.barrier.At(ctx, seq) })
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -12,12 +13,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/tape"
 	tapes "github.com/lingserve/lingserve/tape/nats"
 )
 
-// subjects are those that the stream has messages of.
+// subjects are those that the stream has messages of tapes of.
 func subjects(t *testing.T, r *replica) map[string]uint64 {
 	t.Helper()
 	st, err := r.cluster.JetStream().Stream(t.Context(), r.Stream())
@@ -28,6 +30,7 @@ func subjects(t *testing.T, r *replica) map[string]uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
+	maps.DeleteFunc(info.State.Subjects, func(subject string, _ uint64) bool { return strings.HasSuffix(subject, cluster.BarrierToken) })
 	return info.State.Subjects
 }
 

@@ -67,7 +67,7 @@ func passing(err error) bool {
 	}
 	for _, known := range []error{
 		client.ErrNoResponders, client.ErrTimeout, context.DeadlineExceeded, client.ErrReconnectBufExceeded, client.ErrConnectionReconnecting,
-		client.ErrDisconnected, client.ErrStaleConnection, client.ErrConnectionClosed, client.ErrNoServers,
+		client.ErrDisconnected, client.ErrStaleConnection, client.ErrConnectionClosed, client.ErrNoServers, jetstream.ErrNoStreamResponse,
 	} {
 		if errors.Is(err, known) {
 			return true

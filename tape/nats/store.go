@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	client "github.com/nats-io/nats.go"
@@ -31,6 +32,7 @@ type Store struct {
 	log      *slog.Logger
 	observer tape.Observer // nil is nobody
 	leases   *cluster.Leases
+	barrier  *cluster.Barrier
 
 	inline, chunk int // bytes, see maxInline
 	waits         waits
@@ -96,6 +98,7 @@ func Open(ctx context.Context, c *cluster.Cluster, o *Options) (*Store, error) {
 	if config := st.CachedInfo().Config; !config.AllowAtomicPublish || !config.AllowMsgTTL {
 		return nil, fmt.Errorf("%w: tapes need servers of version 2.12, for atomic publishing", cluster.ErrTooOld)
 	}
+	s.barrier = c.Barrier(s.stream, c.Subject(space, cluster.BarrierToken))
 	if s.leases, err = c.Leases(ctx, leaseSpace); err != nil {
 		return nil, fmt.Errorf("tape: %w", err)
 	}
@@ -128,6 +131,7 @@ func (s *Store) enter(ctx context.Context) (_ context.Context, done func(), err 
 type slot struct {
 	turn  chan struct{} // of who appends: one at a time
 	users int           // who have it or wait for it
+	seen  atomic.Uint64 // the highest sequence of it that is known here
 
 	// These are of who has the turn.
 	head     *head // as it was last, without its lines; nil is unknown

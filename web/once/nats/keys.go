@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -51,6 +52,7 @@ type Keys struct {
 	cluster *cluster.Cluster
 	o       Options
 	log     *slog.Logger
+	barrier *cluster.Barrier
 
 	end     context.Context // of what is started here
 	stop    context.CancelFunc
@@ -88,7 +90,7 @@ func Open(ctx context.Context, c *cluster.Cluster, o Options) (*Keys, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	k := &Keys{cluster: c, o: o, log: o.Log}
+	k := &Keys{cluster: c, o: o, log: o.Log, barrier: c.Barrier(c.Name(streamName), c.Subject(keysToken, cluster.BarrierToken))}
 	if err := k.make(ctx); err != nil {
 		return nil, err
 	}
@@ -123,7 +125,8 @@ func (k *Keys) make(ctx context.Context) error {
 	s, err := k.cluster.Stream(ctx, jetstream.StreamConfig{
 		Name: streamName, Subjects: []string{k.cluster.Subject(keysToken, "*")}, Description: "which run each Idempotency-Key has started",
 		MaxMsgsPerSubject: 1, MaxMsgs: k.o.Most, Discard: jetstream.DiscardOld, AllowMsgTTL: true,
-		// The leader is asked, and no copy, which may be behind: AllowDirect is off.
+		// The leader is asked, and no copy, which may be behind; that there is no such key is confirmed by the barrier, which reads directly.
+		AllowDirect: true, AllowRollup: true,
 		PersistMode: jetstream.AsyncPersistMode, // as a local server, which loses the last second with the machine
 	})
 	if err != nil {
@@ -147,7 +150,7 @@ type stored struct {
 	there bool // else it is a marker, or its time is over
 }
 
-// get reads a key.
+// get reads a key, as the leader has it, or one that led once and does not know that it does so no more.
 func (k *Keys) get(ctx context.Context, owner, key string) (stored, error) {
 	k.mu.Lock()
 	s := k.stream
@@ -161,14 +164,36 @@ func (k *Keys) get(ctx context.Context, owner, key string) (stored, error) {
 	if err != nil {
 		return stored{}, err
 	}
-	got := stored{sequence: m.Sequence}
+	return k.read(owner, key, m.Sequence, m.Data), nil
+}
+
+// sure is get, and that a key is not there is for certain.
+func (k *Keys) sure(ctx context.Context, owner, key string) (stored, error) {
+	if now, err := k.get(ctx, owner, key); err != nil || now.there {
+		return now, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptWait)
+	defer cancel()
+	m, err := k.barrier.Last(ctx, k.subject(owner, key))
+	if err != nil || m == nil {
+		return stored{}, err
+	}
+	n, err := strconv.ParseUint(m.Header.Get(jetstream.SequenceHeader), 10, 64)
+	if err != nil {
+		return stored{}, fmt.Errorf("a message without a sequence: %w", err)
+	}
+	return k.read(owner, key, n, m.Data), nil
+}
+
+func (k *Keys) read(owner, key string, sequence uint64, data []byte) stored {
+	got := stored{sequence: sequence}
 	var e entry
-	if json.Unmarshal(m.Data, &e) != nil || e.Run == "" || len(e.Hash) != len(got.Hash) {
-		return got, nil
+	if json.Unmarshal(data, &e) != nil || e.Run == "" || len(e.Hash) != len(got.Hash) {
+		return got
 	}
 	got.Claim = once.Claim{Owner: owner, Key: key, Hash: [16]byte(e.Hash), Run: e.Run, Of: e.Of, At: time.UnixMilli(e.At)}
 	got.there = time.Since(got.At) < k.o.Retention
-	return got, nil
+	return got
 }
 
 // put stores a claim behind what was seen; without a run, a marker.
@@ -226,7 +251,7 @@ func (k *Keys) change(ctx context.Context, c once.Claim, expected uint64, store 
 	for begin := time.Now(); ; {
 		if expected == unseen {
 			var now stored
-			if now, err = k.get(ctx, c.Owner, c.Key); err == nil {
+			if now, err = k.sure(ctx, c.Owner, c.Key); err == nil {
 				if !store(now) {
 					return false, nil
 				}
@@ -287,11 +312,16 @@ func (k *Keys) remake(ctx context.Context) {
 	}
 }
 
-// Find implements [once.Keys].
+// Find implements [once.Keys]. That there is no such key is what the leader says, or one that led once and does not know better: to be sure
+// costs a message, and whoever does not find a key claims it, which finds it.
 func (k *Keys) Find(ctx context.Context, owner, key string) (once.Claim, bool, error) {
+	return k.find(ctx, owner, key, k.get)
+}
+
+func (k *Keys) find(ctx context.Context, owner, key string, read func(ctx context.Context, owner, key string) (stored, error)) (once.Claim, bool, error) {
 	pause := firstPause
 	for begin := time.Now(); ; {
-		now, err := k.get(ctx, owner, key)
+		now, err := read(ctx, owner, key)
 		switch {
 		case err == nil:
 			return now.Claim, now.there, nil
@@ -309,7 +339,7 @@ func (k *Keys) Find(ctx context.Context, owner, key string) (once.Claim, bool, e
 
 // Move implements [once.Keys].
 func (k *Keys) Move(ctx context.Context, owner, key, from, to string) (ok bool, err error) {
-	old, ok, err := k.Find(ctx, owner, key)
+	old, ok, err := k.find(ctx, owner, key, k.sure)
 	if err != nil || !ok || old.Run != from {
 		return false, err
 	}

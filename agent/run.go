@@ -492,7 +492,8 @@ func (r *run) steer() error {
 		if err != nil {
 			return err
 		}
-		m = m.With(tape.Meta{Steered: true, Turn: r.id})
+		id, _ := e.Extra[turn.ExtraRun].(string)
+		m = m.With(tape.Meta{Steered: true, Turn: r.id, Run: id})
 		if m.ID, err = r.append(m); err != nil {
 			return err
 		}

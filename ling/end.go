@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -144,9 +145,13 @@ func (m *Manager) end() {
 	status, cause := m.status, m.canceled
 	m.writers, m.open, m.told = nil, nil, nil
 	m.mu.Unlock()
-	if status == "canceled" {
+	switch status {
+	case "canceled":
 		m.tube.Cancel(reason(cause))
-	} else {
+	case "interrupted":
+		m.report("", interruption(cause), true)
+		m.tube.Close(status)
+	default:
 		m.tube.Close(status)
 	}
 	m.cancel(ErrEnded) // frees what waits for the context
@@ -154,6 +159,17 @@ func (m *Manager) end() {
 	m.turn()
 	m.mu.Unlock()
 }
+
+// interruption is what the "error" event says of a run that was interrupted.
+func interruption(cause error) *bot.Failure {
+	if f, known := bot.Describe(cause); known {
+		return &f
+	}
+	return &bot.Failure{Code: codeDraining, Message: "the server is shutting down; what this run had made until then is kept", Retryable: true, Cause: cause}
+}
+
+// codeDraining is the protocol's for work that a server which goes has broken off.
+const codeDraining = "draining"
 
 // reason is what a canceled event says.
 func reason(cause error) string {

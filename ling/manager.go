@@ -40,8 +40,8 @@ const (
 var (
 	// ErrEnded says that the run has ended, or is being ended: nothing more can be started.
 	ErrEnded = errors.New("ling: the run has ended")
-	// ErrInterrupted as a cause of Cancel or Stop makes the run's end "finished" with the status "interrupted": whatever ran
-	// it goes away.
+	// ErrInterrupted as a cause of Cancel or Stop makes the run's end an "error" event, which is the cause's where it is a
+	// [bot.Failure], and "finished" with the status "interrupted": whatever ran it goes away.
 	ErrInterrupted = errors.New("ling: the run was interrupted")
 )
 

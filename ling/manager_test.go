@@ -487,6 +487,24 @@ func TestTheEndSaysWhy(t *testing.T) {
 	}
 }
 
+// A run that is interrupted says why before its end, and whether to ask again; a cause that is made to be shown says it itself.
+func TestAnInterruptedRunSaysWhy(t *testing.T) {
+	for cause, want := range map[error]string{
+		fmt.Errorf("deploy: %w", ErrInterrupted):                                    `{"event":"error","data":{"code":"draining","message":"the server is shutting down; what this run had made until then is kept","retryable":true,"fatal":true}}`,
+		&bot.Failure{Code: "draining", Message: "come back", Cause: ErrInterrupted}: `{"event":"error","data":{"code":"draining","message":"come back","retryable":false,"fatal":true}}`,
+	} {
+		m := New(t.Context(), bot.Config{}, nil)
+		m.Cancel(cause)
+		lines := named(m)
+		if diff := cmp.Diff([]string{want, `{"event":"finished","data":{"status":"interrupted"}}`}, lines[len(lines)-2:]); diff != "" {
+			t.Error(diff)
+		}
+		if r := m.Peek(true); r.Status != "interrupted" || len(r.Errors) != 1 || !r.Errors[0].Fatal {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // TB-04: one terminal event, whoever ends the run.
 func TestCloseAndCancelRaceForOneEnd(t *testing.T) {
 	for range 100 {

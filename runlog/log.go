@@ -61,6 +61,12 @@ type Reopener interface {
 	Reopen(opening []byte)
 }
 
+// Leaver is what an [Entry] is, too, whose run somebody else may take up.
+type Leaver interface {
+	// Leave has nothing more of the run written, its end neither: whoever adopts it goes on from what is stored.
+	Leave()
+}
+
 // Left is a run that nobody goes on with, as far as it was kept. Who takes it calls Keep for it again, to end it or to go on: with
 // the same tube, after a Leap or without, or a new one that begins with a higher event; it is then run once more.
 type Left struct {

@@ -34,6 +34,10 @@ const (
 // ExtraAgent is the member of an envelope's Extra that names the agent who is to answer: a string.
 const ExtraAgent = "agent"
 
+// ExtraRun is the member of an envelope's Extra that is a message's own id, where it has one: a string. A message that is steered has it on
+// the tape, so that one that comes twice is known.
+const ExtraRun = "run"
+
 // Envelope is a message on its way in or out. Envelopes are passed by pointer: what a hook changes, all that come after it see.
 type Envelope struct {
 	ID            string // the message's, as its channel has it

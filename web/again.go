@@ -27,9 +27,9 @@ type again struct {
 	place   *place    // among those that are run again; nil for one that need not wait
 }
 
-// begun is how often it was begun before, as a journal says it: one that waits is not begun by a crash.
-func (a *again) begun() int {
-	if a.place.waits() {
+// begun is how often it was begun before, as a journal says it: one that waits, or is left, is not begun by a crash.
+func (a *again) begun(left bool) int {
+	if left || a.place.waits() {
 		return a.attempt - 1
 	}
 	return a.attempt

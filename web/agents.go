@@ -50,7 +50,7 @@ const Channel = webchannel.Name
 const (
 	ExtraAgent   = turn.ExtraAgent
 	extraOptions = "options"      // options: what is asked of the models
-	extraRun     = "run"          // *agentRun: a workflow is to answer
+	extraRun     = "answers"      // *agentRun: a workflow is to answer
 	extraCaller  = "instructions" // string: what the caller has beside the agent's own
 	extraHistory = "said"         // []said: what was said before, for a session that is new
 )
@@ -162,7 +162,7 @@ func (s *Server) prepareAgent(p access.Principal, a *ask) (spec, *problem) {
 	sp.agent.envelope = &turn.Envelope{
 		ID: sp.agent.id, Channel: Channel, Content: text, Media: a.media(), Life: sp.agent,
 		Extra: map[string]any{
-			ExtraAgent: a.Agent, extraOptions: a.Options, extraCaller: a.Instructions, extraHistory: a.History,
+			ExtraAgent: a.Agent, turn.ExtraRun: sp.agent.id, extraOptions: a.Options, extraCaller: a.Instructions, extraHistory: a.History,
 		},
 	}
 	sp.workflow = flow.Func(a.Agent, "", nil, func(ctx context.Context, m *ling.Manager, _ map[string]any) error {
@@ -211,6 +211,7 @@ type agentRun struct {
 	answer    *workflow.Answer // of a workflow, which writes to the tube itself; nil for an agent
 	done      bool             // completed values are told
 	alone     bool             // the caller waits for the document and cannot answer questions
+	doubt     bool             // another replica may have taken the message: the tape says so
 	envelope  *turn.Envelope
 	spec      *spec
 	admission channel.Admission // observeOnly: nothing of the turn is to be seen
@@ -495,10 +496,19 @@ func (a *agentRun) Enter(ctx context.Context) error {
 	}
 	select {
 	case <-a.ready:
-		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	if !a.doubt {
+		return nil
+	}
+	switch run, p := a.s.takenBefore(ctx, a.spec.lane(), a.id); { // once more, now that nobody else can write
+	case p != nil:
+		return &bot.Failure{Code: p.Code, Message: p.Detail, Retryable: true}
+	case run != "":
+		return &bot.Failure{Code: codeConflict, Message: "the message was taken before, by the run " + run}
+	}
+	return nil
 }
 
 // Exit has nothing to do: the run waits for the whole turn.

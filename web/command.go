@@ -16,6 +16,7 @@ import (
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
 )
 
 // What replicas ask of each other.
@@ -26,10 +27,18 @@ const (
 	commandLatest = "latest" // the id of the run that was started last in a session
 	commandStop   = "stop"   // the turns of a session that is erased
 	commandAdopt  = "adopt"  // take over a run of who asks, which ends
+	commandBegun  = "begun"  // whether a run is there, or about to begin
 )
 
-// commandWait is how long a command may take, but for what has to wait for a place.
-const commandWait = 5 * time.Second
+const (
+	// commandWait is how long a command may take, but for what has to wait for a place.
+	commandWait = 5 * time.Second
+	// handWait is how long it is tried to hand a message to the replica that has its session. One that has died is known to have within
+	// cluster.TTL, and is asked no more.
+	handWait = 12 * time.Second
+	// handAgain is between attempts.
+	handAgain = 50 * time.Millisecond
+)
 
 // errNotHere says that a replica does not have what it was asked about.
 var errNotHere = errors.New("not here")
@@ -42,6 +51,8 @@ type report struct {
 	Problem *problem `json:"problem,omitempty"`
 	Retry   int      `json:"retry,omitempty"` // seconds, of the problem
 	NotHere bool     `json:"not_here,omitempty"`
+
+	unknown bool // nobody knows what became of it, as the problem says
 }
 
 func reportOf(p *problem) report {
@@ -80,6 +91,7 @@ type message struct {
 	Hash   [16]byte  `json:"hash"`
 	Caller string    `json:"caller,omitempty"`
 	Alone  bool      `json:"alone,omitempty"` // the caller waits for the document
+	Doubt  bool      `json:"doubt,omitempty"` // another replica may have taken it: the tape says so
 }
 
 // serve does what another replica asks.
@@ -108,6 +120,8 @@ func (s *Server) serve(ctx context.Context, r control.Request) ([]byte, error) {
 		if s.o.Turns != nil {
 			s.o.Turns.Stop(r.Session, errErased)
 		}
+	case commandBegun:
+		t.NotHere = s.runs.own(r.Run) == nil && !s.beginning.has(r.Run)
 	case commandAdopt:
 		if !s.adopt(ctx, r.Run, string(r.Body), true) {
 			t.NotHere = true
@@ -165,6 +179,11 @@ func (s *Server) serveStart(ctx context.Context, m message) report {
 	if sp.agent == nil {
 		return reportOf(newProblem(codeInternal, "the message is for no session"))
 	}
+	if m.Doubt { // who had the session before can write no more
+		if run, p := s.takenBefore(ctx, sp.lane(), m.ID); run != "" || p != nil {
+			return report{Run: run, Again: true, Problem: p}
+		}
+	}
 	sp.key, sp.hash, sp.caller = m.Key, m.Hash, m.Caller
 	sp.rename(m.ID)
 	sp.agent.alone = m.Alone
@@ -193,13 +212,18 @@ func (sp *spec) rename(id string) {
 		sp.session = id
 	}
 	sp.agent.id, sp.agent.envelope.ID = id, id
+	if _, ok := sp.agent.envelope.Extra[turn.ExtraRun]; ok {
+		sp.agent.envelope.Extra[turn.ExtraRun] = id
+	}
 }
 
-// ask asks a replica. ok is false where it does not have what it was asked about, or is not there any more.
+// ask asks a replica. ok is false where it does not have what it was asked about, or is not there any more: nothing was done. Whoever may
+// ask the same once more gives the request an id.
 func (s *Server) ask(ctx context.Context, replica string, r control.Request) (t report, ok bool, err error) {
+	r.ID = cmp.Or(r.ID, newRunID())
 	answer, err := s.o.Shared.Control.Ask(ctx, replica, r)
 	switch {
-	case errors.Is(err, control.ErrGone):
+	case errors.Is(err, control.ErrGone) && !errors.Is(err, control.ErrLost):
 		return t, false, nil
 	case err != nil:
 		return t, false, err
@@ -210,16 +234,23 @@ func (s *Server) ask(ctx context.Context, replica string, r control.Request) (t 
 	return t, !t.NotHere, nil
 }
 
+// undone says that nothing was done of what somebody was asked who has answered with this error, or was not reached: it may be asked of
+// another one. Else nobody knows.
+func undone(err error) bool {
+	refused, ok := errors.AsType[*control.Error](err)
+	return errors.Is(err, control.ErrAway) || ok && refused.Code == codeOverloaded
+}
+
 // askOwner asks the replica that has a run. Where it dies meanwhile, another one has the run soon.
 func (s *Server) askOwner(ctx context.Context, run *run, r control.Request) (t report, p *problem) {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	r.Run = run.id
-	wait := 5 * time.Millisecond
+	r.ID, r.Run = newRunID(), run.id
+	wait, doubt := 5*time.Millisecond, false
 	for {
 		f, err := s.o.Shared.Runs.Find(ctx, run.id)
 		switch {
-		case err == nil && f.Ended:
+		case err == nil && f.Ended && !doubt: // else by this, perhaps
 			return t, endedProblem(run.id)
 		case errors.Is(err, runlog.ErrUnknown):
 			return t, newProblem(codeNotFound, "there is no such run")
@@ -228,8 +259,12 @@ func (s *Server) askOwner(ctx context.Context, run *run, r control.Request) (t r
 			if t, ok, err = s.ask(ctx, f.Replica, r); err == nil && ok {
 				return t, t.problem()
 			}
+			if err == nil && f.Ended {
+				return t, endedProblem(run.id)
+			}
+			doubt = doubt || err != nil && !undone(err)
 		}
-		if code, ok := errors.AsType[*control.Error](err); ok {
+		if code, ok := errors.AsType[*control.Error](err); ok && !undone(err) {
 			s.log.ErrorContext(ctx, "another replica cannot do what it was asked", "run", run.id, "command", r.Command, "error", code)
 			return t, newProblem(codeInternal, "the replica that has the run cannot do that; its log says more")
 		}
@@ -241,7 +276,11 @@ func (s *Server) askOwner(ctx context.Context, run *run, r control.Request) (t r
 			if errors.Is(ctx.Err(), context.Canceled) {
 				panic(http.ErrAbortHandler) // the client went away
 			}
-			return t, awayProblem()
+			p := awayProblem()
+			if doubt {
+				p.Detail = "the replica that has the run has not answered: whether it was done is not known; ask again"
+			}
+			return t, p
 		}
 	}
 }
@@ -275,51 +314,131 @@ func (s *Server) leaveRun(run *run) {
 	})
 }
 
-// holder is the replica that has the turns of a session now, where that is another one; "" is none.
+// holder is the replica that has the turns of a session now, where that is another one; "" is none, or that it is not known.
 func (s *Server) holder(ctx context.Context, lane string) string {
-	if s.o.Shared == nil || s.o.Tapes == nil {
-		return ""
-	}
-	ctx, cancel := context.WithTimeout(ctx, commandWait)
-	defer cancel()
-	replica, err := s.o.Shared.Holder(ctx, tape.Name(s.o.Workspace, lane))
+	replica, err := s.holderOf(ctx, lane)
 	if err != nil {
 		s.log.WarnContext(ctx, "it is not known which replica has a session", "error", err)
-		return ""
-	}
-	if replica == s.o.Shared.replica() {
 		return ""
 	}
 	return replica
 }
 
-// startElsewhere hands a message to the replica that has its session. ok is false where it is to be started here.
-func (s *Server) startElsewhere(ctx context.Context, who access.Principal, a *ask, sp *spec) (t report, ok bool) {
-	replica := s.holder(ctx, sp.lane())
-	if replica == "" {
-		return t, false
+func (s *Server) holderOf(ctx context.Context, lane string) (string, error) {
+	if s.o.Shared == nil || s.o.Tapes == nil {
+		return "", nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	replica, err := s.o.Shared.Holder(ctx, tape.Name(s.o.Workspace, lane))
+	if err != nil || replica == s.o.Shared.replica() {
+		return "", err
+	}
+	return replica, nil
+}
+
+// startElsewhere hands a message to the replica that has its session. ok is false where it is to be started here. It is asked for again
+// with the same id, of whoever has the session then, until it is known what became of it: as long as that is not, it is not started here.
+func (s *Server) startElsewhere(ctx context.Context, who access.Principal, a *ask, sp *spec) (t report, ok bool) {
+	waiting, cancel := context.WithTimeout(ctx, s.handWait)
+	defer cancel()
 	as := *a
 	if as.Session == "" {
 		as.Session = sp.session
 	}
-	body, err := json.Marshal(message{
-		Ask: &as, ID: sp.agent.id, Name: who.Name, Role: who.Role, Key: sp.key, Hash: sp.hash, Caller: sp.caller, Alone: sp.agent.alone,
-	})
-	if err == nil {
-		t, ok, err = s.ask(ctx, replica, control.Request{Command: commandStart, Session: sp.lane(), Body: body})
+	for {
+		replica, err := s.holderOf(waiting, sp.lane())
+		switch {
+		case err != nil:
+			s.log.WarnContext(ctx, "it is not known which replica has a session", "error", err)
+		case replica == "":
+			return s.startHere(waiting, sp)
+		default:
+			t, ok, err = s.handMessage(waiting, replica, who, &as, sp)
+			if ok {
+				return t, true
+			}
+		}
+		if !sp.agent.doubt {
+			if err == nil || !errors.Is(err, control.ErrAway) {
+				return t, false // it waits here until it can have the session
+			}
+			return reportOf(awayProblem()), true
+		}
+		select {
+		case <-time.After(handAgain):
+		case <-waiting.Done():
+			if ctx.Err() != nil {
+				panic(http.ErrAbortHandler) // the client went away
+			}
+			s.log.WarnContext(ctx, "the replica that has a session does not answer", "replica", replica, "run", sp.agent.id, "error", cmp.Or(err, errNotHere))
+			return report{Problem: doubtful(sp), Retry: int(tapesRetry / time.Second), unknown: true}, true
+		}
 	}
+}
+
+// handMessage asks a replica once to take a message; ok is false where it was not taken, or nobody knows.
+func (s *Server) handMessage(ctx context.Context, replica string, who access.Principal, a *ask, sp *spec) (t report, ok bool, err error) {
+	body, err := json.Marshal(message{
+		Ask: a, ID: sp.agent.id, Name: who.Name, Role: who.Role, Key: sp.key, Hash: sp.hash, Caller: sp.caller, Alone: sp.agent.alone, Doubt: sp.agent.doubt,
+	})
+	if err != nil {
+		return t, false, err
+	}
+	t, ok, err = s.ask(ctx, replica, control.Request{ID: sp.agent.id, Command: commandStart, Session: sp.lane(), Body: body})
 	switch {
 	case err == nil && t.Problem != nil && t.Problem.Code == codeDraining:
-		return t, false // when it has gone the session can be had here
-	case err == nil:
-		return t, ok
-	case errors.Is(err, control.ErrLost), errors.Is(err, control.ErrSilent):
-		s.log.WarnContext(ctx, "the replica that has a session does not answer", "replica", replica, "error", err)
-		return reportOf(awayProblem()), true // it may be at it: it must not run twice
+		return report{}, false, nil // when it has gone the session can be had here
+	case err != nil && !undone(err):
+		sp.agent.doubt = true
+	case err != nil:
+		s.log.WarnContext(ctx, "a message cannot be handed to the replica that has its session", "replica", replica, "error", err)
 	}
-	s.log.WarnContext(ctx, "a message cannot be handed to the replica that has its session", "replica", replica, "error", err)
-	return t, false
+	return t, ok, err
+}
+
+// startHere says whether a message is to be started here that nobody else has the session of. One that another replica may have taken
+// is not, where the tape has it.
+func (s *Server) startHere(ctx context.Context, sp *spec) (t report, ok bool) {
+	if !sp.agent.doubt {
+		return t, false
+	}
+	run, p := s.takenBefore(ctx, sp.lane(), sp.agent.id)
+	return report{Run: run, Again: true, Problem: p}, run != "" || p != nil
+}
+
+// takenBefore finds the run whose turn has taken a message, by the tape of its session; "" is none.
+func (s *Server) takenBefore(ctx context.Context, lane, id string) (run string, p *problem) {
+	for e, err := range s.o.Tapes.Read(ctx, tape.Name(s.o.Workspace, lane), tape.Query{Newest: true, Limit: mostTaken}) {
+		switch {
+		case errors.Is(err, tape.ErrNotFound):
+			return "", nil
+		case err != nil:
+			s.log.WarnContext(ctx, "it is not known whether a message was taken", "run", id, "error", err)
+			return "", awayProblem()
+		}
+		if m := tape.MetaOf(e); m.Turn == id || m.Run == id {
+			return m.Turn, nil
+		}
+	}
+	return "", nil
+}
+
+// mostTaken is how many entries are looked at for a message that may have been taken: it was a moment ago.
+const mostTaken = 1000
+
+// doubtful is the answer for a message that a replica may have taken which does not answer.
+func doubtful(sp *spec) (p *problem) {
+	const detail = "the replica that has the session has not answered: whether the message was taken is not known"
+	if sp.key != "" {
+		p = newProblem(codeOverloaded, detail+" yet; repeat it with the same Idempotency-Key")
+		p.retryAfter = tapesRetry
+	} else { // with 503 a balancer would send it again
+		p = newProblem(codeInternal, detail+"; the session tells. With an Idempotency-Key it could be repeated")
+		p.ID = sp.agent.id
+	}
+	p.Run = sp.agent.id
+	return p
 }
 
 // stopElsewhere ends the turns of a session that is erased.
@@ -385,6 +504,9 @@ const handTries, handPause = 20, 3 * time.Millisecond
 
 // handTo asks replicas to take a run over, one after the other, until one does.
 func (s *Server) handTo(ctx context.Context, r *run, me string, others []string) bool {
+	if len(others) == 0 {
+		return false
+	}
 	for range handTries {
 		for _, replica := range others {
 			_, ok, err := s.ask(ctx, replica, control.Request{Command: commandAdopt, Run: r.id, Body: []byte(me)})

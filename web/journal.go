@@ -41,7 +41,7 @@ func (r *run) opening() []byte {
 	o := opening{header: header{Run: r.id, Owner: r.owner, subject: r.of, Keyed: r.keyed, Began: r.began.Round(0)}}
 	o.Session = r.session
 	if r.again != nil {
-		o.From, o.Attempt, o.Again, o.Caller, o.Role = r.again.from, r.again.begun(), &r.again.ask, r.caller, r.again.role
+		o.From, o.Attempt, o.Again, o.Caller, o.Role = r.again.from, r.again.begun(r.left.Load()), &r.again.ask, r.caller, r.again.role
 	}
 	return mustJSON(o)
 }

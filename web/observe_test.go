@@ -181,7 +181,7 @@ func TestAStreamThatEndsEarlyIsToldWithWhy(t *testing.T) {
 		_, st := b.start("", "Accept: text/event-stream")
 		go func() { <-st.ctx.Done(); close(st.do) }()
 		b.down()
-		if o.count("sse stopped") != 1 || o.count("steps interrupted ") != 1 {
+		if o.count("sse stopped") != 1 || o.count("steps interrupted draining") != 1 {
 			t.Errorf("%v", o.all(""))
 		}
 	})

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/tube"
+	"github.com/lingserve/lingserve/web/agui/aguitest"
 )
 
 // roll are replicas of which one after the other is replaced, with those who can be asked now.
@@ -181,6 +183,15 @@ func TestTheOtherDoorsServeAnyRun(t *testing.T) {
 	close(a.talk.goOn)
 	if said := text(t, resp); !strings.Contains(said, "…") || !strings.Contains(said, "finish") {
 		t.Error(said)
+	}
+	// An AG-UI client repeats a run with its key, and finds it elsewhere.
+	again := func(b *agentBench) *http.Response {
+		resp := b.do("POST", "/v1/agui/assistant", says("t", "hello").json(), asEvents, "Idempotency-Key: g")
+		b.readAGUI(&aguitest.Client{}, resp)
+		return resp
+	}
+	if begun, found := again(a), again(b); begun.Header.Get("X-Run-Id") != found.Header.Get("X-Run-Id") || found.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("%v, %v", begun.Header, found.Header)
 	}
 	// A model's answer with a key is one for all who bring it.
 	body := `{"model":"assistant","messages":[{"role":"user","content":"hello"}]}`

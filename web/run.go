@@ -66,6 +66,7 @@ type run struct {
 	entry runlog.Entry // in the log of runs; nil where there is none
 	place *placed      // where replicas share runs; nil for a server that is alone
 	again *again       // nil for a run that is not run again after a restart
+	left  atomic.Bool  // it ends here, and is to be run again elsewhere
 
 	account *adapter.Account // pays for its memory, also after its end; nil where nobody counts
 	sent    sent             // its document, once it has ended and while somebody is sent it

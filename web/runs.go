@@ -107,6 +107,7 @@ type spec struct {
 	key      string
 	hash     [16]byte
 	follows  bool              // its message was taken before, for another run
+	anew     bool              // another replica was to begin it, under the same id
 	trace    trace.SpanContext // of whoever asks; zero for none
 	span     trace.Span        // of the run; nil until it is started, or where nobody traces
 	again    *again            // how it is run again after a restart; nil for one that is not
@@ -230,7 +231,15 @@ func (rs *runs) start(sp spec) (r *run, id string, p *problem) {
 				return err
 			}
 			r.reopen()
-			rs.flush(ctx) // an attempt that makes the server crash must be known
+		}
+		if sp.again != nil || sp.anew {
+			rs.flush(ctx) // an attempt that makes the server crash must be known, and one of two has it
+			if ctx.Err() != nil {
+				if sp.agent != nil {
+					sp.agent.cancel(context.Cause(ctx))
+				}
+				return context.Cause(ctx)
+			}
 		}
 		return sp.workflow.Run(ctx, m, sp.input)
 	}); err != nil {
@@ -640,22 +649,65 @@ func (rs *runs) isDraining() bool {
 	return rs.draining
 }
 
+// closingMessage is what clients are told about a run that a server has broken off which was told to go.
+const closingMessage = "the server was shut down in the middle of this run; what it had made until then is kept"
+
+// closing is why a run ends when the server does.
+func (r *run) closing() error {
+	message := closingMessage
+	if r.keyed {
+		message += "; start it again under another Idempotency-Key"
+	}
+	return &bot.Failure{Code: codeDraining, Message: message, Retryable: true, Cause: errClosing}
+}
+
 // interrupt ends all runs that go on, for the server ends, and waits for them. Their logs end with "interrupted", so that a
-// client that comes back after a restart is told.
+// client that comes back after a restart is told; of replicas, those that another one is to run again have no end.
 func (rs *runs) interrupt() (count int) {
+	var left []*run
 	rs.mu.Lock()
 	for _, r := range rs.inMemory {
-		if m := r.manager.Load(); m != nil && !r.ended() {
+		m := r.manager.Load()
+		switch {
+		case m == nil, r.ended(), r.isGone():
+		case r.place != nil && r.again != nil:
+			left = append(left, r)
+		default:
 			count++
-			m.Stop(errClosing)
+			m.Stop(r.closing())
 		}
 	}
 	rs.mu.Unlock()
+	rs.leaveBehind(left)
 	rs.leaveOnce.Do(func() { close(rs.leaving) })
 	rs.wg.Wait()
 	rs.turns.wait(nil)
 	rs.cancel(errClosing)
 	return count
+}
+
+// leaveBehind ends runs here that whoever comes, or is there, takes up: to go is no crash of theirs.
+func (rs *runs) leaveBehind(list []*run) {
+	if len(list) == 0 {
+		return
+	}
+	for _, r := range list {
+		r.left.Store(true)
+		r.reopen()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storedWait)
+	defer cancel()
+	rs.flush(ctx)
+	for _, r := range list {
+		if e, ok := r.entry.(runlog.Leaver); ok {
+			e.Leave()
+		}
+		r.place.leave()
+		if m := r.manager.Load(); m != nil {
+			m.Stop(errElsewhere)
+		}
+	}
+	rs.log.Info("runs are left for another replica to run again", "runs", len(list))
 }
 
 // saveAll writes all ended runs to disk, so that clients find them after a restart.

@@ -143,8 +143,10 @@ type Server struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	slots   chan struct{} // of runs that were taken over from other replicas; one element for each that goes on
-	unserve func()        // answers other replicas no more; nil for a server that is alone
+	beginning beginning     // runs that are about to begin; of a server that shares them
+	handWait  time.Duration // see the constant; for tests
+	slots     chan struct{} // of runs that were taken over from other replicas; one element for each that goes on
+	unserve   func()        // answers other replicas no more; nil for a server that is alone
 
 	closeOnce sync.Once
 	closeErr  error
@@ -153,7 +155,7 @@ type Server struct {
 // New returns a server. Errors: a data folder that cannot be written.
 func New(o Options) (*Server, error) {
 	o = o.withDefaults()
-	s := &Server{o: o, log: o.Log, observer: o.Observer, guard: http.NewCrossOriginProtection(), began: time.Now()}
+	s := &Server{o: o, log: o.Log, observer: o.Observer, guard: http.NewCrossOriginProtection(), began: time.Now(), handWait: handWait}
 	if err := o.Access.CORS.Trust(s.guard); err != nil {
 		return nil, err
 	}

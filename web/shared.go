@@ -2,9 +2,9 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -151,37 +151,73 @@ func (rs *runs) awaitStored(r *run) {
 	}
 }
 
-// claimKey lets the key of a request lead to its run, on all replicas. earlier is the run that it leads to already.
-func (s *Server) claimKey(ctx context.Context, sp *spec) (earlier string, p *problem) {
-	ctx, cancel := context.WithTimeout(ctx, sharedWait)
-	defer cancel()
-	of, _ := json.Marshal(sp.of())
-	c, ok, err := s.o.Shared.Keys.Claim(ctx, once.Claim{Owner: sp.owner, Key: sp.key, Hash: sp.hash, Run: sp.id, Of: of})
-	switch {
-	case err != nil:
-		return "", s.keyProblem(ctx, err)
-	case ok:
-		return "", nil
-	case c.Hash != sp.hash:
-		return "", otherRequest()
-	}
-	return c.Run, nil
+// claimed is what a key says of its run, should that never be seen.
+type claimed struct {
+	subject
+	Replica string `json:"replica,omitempty"` // that has claimed it, and is to see to its beginning
 }
 
-// findKey finds the run that a key leads to, on all replicas; "" is none.
-func (s *Server) findKey(ctx context.Context, owner, key string, hash [16]byte) (run string, p *problem) {
+// claimKey lets the key of a request lead to its run, on all replicas. earlier is the one that it leads to already.
+func (s *Server) claimKey(ctx context.Context, sp *spec) (earlier once.Claim, p *problem) {
+	ctx, cancel := context.WithTimeout(ctx, sharedWait)
+	defer cancel()
+	c, ok, err := s.o.Shared.Keys.Claim(ctx, once.Claim{
+		Owner: sp.owner, Key: sp.key, Hash: sp.hash, Run: sp.id, Of: mustJSON(claimed{sp.of(), s.o.Shared.replica()}),
+	})
+	switch {
+	case err != nil:
+		return once.Claim{}, s.keyProblem(ctx, err)
+	case ok:
+		return once.Claim{}, nil
+	case c.Hash != sp.hash:
+		return once.Claim{}, otherRequest()
+	}
+	return c, nil
+}
+
+// findKey finds the run that a key leads to, on all replicas; one without a run is none.
+func (s *Server) findKey(ctx context.Context, owner, key string, hash [16]byte) (c once.Claim, p *problem) {
 	ctx, cancel := context.WithTimeout(ctx, sharedWait)
 	defer cancel()
 	c, ok, err := s.o.Shared.Keys.Find(ctx, owner, key)
 	switch {
 	case err != nil:
-		return "", s.keyProblem(ctx, err)
+		return once.Claim{}, s.keyProblem(ctx, err)
 	case !ok:
-		return "", nil
+		return once.Claim{}, nil
 	case c.Hash != hash:
-		return "", otherRequest()
+		return once.Claim{}, otherRequest()
 	}
-	return c.Run, nil
+	return c, nil
+}
+
+// beginning knows the runs that are about to begin here, so that others can ask for them.
+type beginning struct {
+	mu  sync.Mutex
+	ids map[string]int
+}
+
+func (b *beginning) enter(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ids == nil {
+		b.ids = map[string]int{}
+	}
+	b.ids[id]++
+}
+
+func (b *beginning) leave(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ids[id]--; b.ids[id] == 0 {
+		delete(b.ids, id)
+	}
+}
+
+func (b *beginning) has(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ids[id] > 0
 }
 
 func (s *Server) keyProblem(ctx context.Context, err error) *problem {

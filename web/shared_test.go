@@ -2,22 +2,27 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tmaxmax/go-sse"
 
 	"github.com/lingserve/lingserve/access"
+	accessnats "github.com/lingserve/lingserve/access/nats"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/control"
 	controlnats "github.com/lingserve/lingserve/control/nats"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/runlog"
 	lognats "github.com/lingserve/lingserve/runlog/nats"
 	tapenats "github.com/lingserve/lingserve/tape/nats"
 	"github.com/lingserve/lingserve/tool"
@@ -33,6 +38,7 @@ type group struct {
 	prefix  string
 
 	workspace string
+	opening   *sharedPlace // of the replica that is made last
 }
 
 func newGroup(t testing.TB) *group {
@@ -44,6 +50,7 @@ type sharedPlace struct {
 	cluster *cluster.Cluster
 	shared  *Shared
 	tapes   *tapenats.Store
+	lossy   *lossy // what it asks others by
 	close   func()
 }
 
@@ -56,7 +63,7 @@ func (g *group) open() *sharedPlace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	control, err := controlnats.Open(t.Context(), c, controlnats.Options{})
+	asks, err := controlnats.Open(t.Context(), c, controlnats.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,15 +84,15 @@ func (g *group) open() *sharedPlace {
 		t.Fatal(err)
 	}
 	var once sync.Once
-	p := &sharedPlace{cluster: c, tapes: tapes, close: func() {
+	p := &sharedPlace{cluster: c, tapes: tapes, lossy: &lossy{Control: asks}, close: func() {
 		once.Do(func() {
-			_, _, _ = control.Close(), keys.Close(), l.Close() // of one that has died, they cannot do all
+			_, _, _ = asks.Close(), keys.Close(), l.Close() // of one that has died, they cannot do all
 			_ = tapes.Close()
 		})
 	}}
 	t.Cleanup(p.close)
 	p.shared = &Shared{
-		Runs: l, Control: control, Keys: keys,
+		Runs: l, Control: p.lossy, Keys: keys,
 		Replicas: func() (ids []string) {
 			for _, r := range there.Replicas() {
 				ids = append(ids, r.ID)
@@ -117,6 +124,7 @@ type replica struct {
 func (g *group) replica(edit func(*Options)) *replica {
 	g.t.Helper()
 	p := g.open()
+	g.opening = p
 	return &replica{newBench(g.t, func(o *Options) {
 		o.Shared, o.Tapes = p.shared, p.tapes
 		if edit != nil {
@@ -310,6 +318,23 @@ func scriptedBy(say func(context.Context, func(string) bool) error) *scripted {
 	}}
 }
 
+// babbles says words, and goes on without a pause.
+func babbles(words string) func(context.Context, func(string) bool) error {
+	return func(ctx context.Context, yield func(string) bool) error {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for yield(words) {
+			words = "."
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		return nil
+	}
+}
+
 // CL-07: a replica dies. What it ran ends for all readers as interrupted, or goes on where its workflow says so; nobody hangs, and no id
 // means two things.
 func TestWhatADeadReplicaRanEndsOrGoesOnForAllReaders(t *testing.T) {
@@ -365,6 +390,17 @@ func TestAReplicaThatIsFencedStopsAndItsReadersGoOn(t *testing.T) {
 	st.send("a", "one")
 	c := &reader{t: t, run: id}
 	c.must(a.bench, c.says("one"))
+	waits := make(chan error, 1) // who waits for the document where it was fenced is not told that it is complete
+	go func() {
+		resp, err := a.try(t.Context(), "GET", "/v1/runs/"+id+"/events?format=json", "")
+		if err == nil {
+			err = fmt.Errorf("%d: %s", resp.StatusCode, text(t, resp))
+		} else {
+			err = nil
+		}
+		waits <- err
+	}()
+	eventually(t, "it is waited for", func() bool { return a.s.runs.own(id).read() })
 	if !b.s.adopt(t.Context(), id, a.shared.replica(), false) {
 		t.Fatal("it cannot be taken over")
 	}
@@ -377,7 +413,10 @@ func TestAReplicaThatIsFencedStopsAndItsReadersGoOn(t *testing.T) {
 		_, err := st.m.Tube().Send(tube.Event{Kind: tube.Append, URI: []byte("a"), Value: []byte(" never")})
 		return err
 	}
-	<-st.ctx.Done()
+	close(st.do) // it completes, as far as it knows
+	if err := <-waits; err != nil {
+		t.Errorf("who waited has got %v", err)
+	}
 	if is := <-broken; is {
 		c.must(a.bench, c.ended)
 	}
@@ -400,7 +439,7 @@ func (r *run) read() bool {
 // and see no end that is none.
 func TestWhatCanGoOnGoesOnWhereAReplicaIsToldToGo(t *testing.T) {
 	g := newGroup(t)
-	old, now := scriptedBy(hangs("old words")), scriptedBy(tells("new words"))
+	old, now := scriptedBy(babbles("old words")), scriptedBy(tells("new words")) // it writes in the moment of its handing over
 	a := g.replica(func(o *Options) { anew(o, old) })
 	b := g.replica(func(o *Options) { anew(o, now) })
 	id := a.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async").Header.Get("X-Run-Id")
@@ -438,6 +477,57 @@ func TestWhatCanGoOnGoesOnWhereAReplicaIsToldToGo(t *testing.T) {
 	a.down()
 }
 
+// CL-11: where nobody takes over what can go on elsewhere, it has no end until somebody does: those who read it elsewhere wait, and see none
+// that is none. To be told to go is no crash of the run.
+func TestWhatNobodyTakesOverHasNoEndUntilSomebodyDoes(t *testing.T) {
+	g := newGroup(t)
+	old, now := scriptedBy(hangs("old words")), scriptedBy(tells("new words"))
+	a := g.replica(func(o *Options) { anew(o, old) })
+	b := g.replica(func(o *Options) { anew(o, now) })
+	id := a.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async").Header.Get("X-Run-Id")
+	plain, st := a.startAsync("Idempotency-Key: p")
+	st.send("a", "one")
+	c, ends := &reader{t: t, run: id}, &reader{t: t, run: plain}
+	c.must(b.bench, c.says("old words"))
+	ends.must(b.bench, ends.says("one"))
+	a.lossy.make(func(r control.Request, ask func() ([]byte, error)) ([]byte, error) {
+		if r.Command == commandAdopt {
+			return mustJSON(report{NotHere: true}), nil
+		}
+		return ask()
+	})
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.s.Drain(over); err != nil {
+		t.Fatal(err)
+	}
+	// One that is not run again says why it ends, as one does whose replica was killed.
+	ends.must(b.bench, ends.ended)
+	if names := strings.Join(ends.names, " "); names != "started error finished" || ends.terminal != `finished{"status":"interrupted"}` {
+		t.Errorf("%s %s", names, ends.terminal)
+	}
+	d := readDocument(t, b.do("GET", "/v1/runs/"+plain, ""))
+	if d.Status != statusInterrupted || len(d.Errors) != 1 || d.Errors[0].Code != codeDraining || !d.Errors[0].Retryable || !d.Errors[0].Fatal ||
+		!strings.Contains(d.Errors[0].Message, "another Idempotency-Key") {
+		t.Errorf("%+v", d)
+	}
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning || string(d.Result) != `{"answer":"old words"}` {
+		t.Errorf("it has ended: %+v %s", d, d.Result)
+	}
+	a.down()
+	a.close()
+	if err := a.cluster.Close(); err != nil {
+		t.Error(err)
+	}
+	c.must(b.bench, c.ended)
+	if c.json() != `{"answer":"new words"}` || c.terminal != `finished{"status":"completed"}` || strings.Contains(strings.Join(c.names, " "), "error") {
+		t.Errorf("%s %s %q", c.json(), c.terminal, c.names)
+	}
+	if r := b.s.runs.own(id); r == nil || r.again.attempt != 0 {
+		t.Errorf("it counts as one that has crashed: %+v", r)
+	}
+}
+
 // agents are servers of a group with one agent.
 func (g *group) agents() (*agentBench, *sharedPlace) {
 	g.t.Helper()
@@ -469,6 +559,9 @@ func TestASessionIsSpokenToOnAnyReplica(t *testing.T) {
 	if d := readDocument(t, a.say("more", `,"on_busy":"steer"`, "Prefer: respond-async", "Idempotency-Key: steer")); d.Run != first {
 		t.Errorf("the second time it is %s", d.Run)
 	}
+	if said := b.tapeOf("s"); said != a.tapeOf("s") || !strings.Contains(said, `"wait"`) {
+		t.Errorf("the tape of a turn that goes on is another one elsewhere: %s", said)
+	}
 	queued := b.say("later", `,"on_busy":"queue"`, "Prefer: respond-async").Header.Get("X-Run-Id")
 	if queued == first || queued == "" {
 		t.Errorf("queued as %s", queued)
@@ -478,6 +571,9 @@ func TestASessionIsSpokenToOnAnyReplica(t *testing.T) {
 		if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != statusCompleted {
 			t.Errorf("%+v", d)
 		}
+	}
+	if said := b.tapeOf("s"); said != a.tapeOf("s") {
+		t.Errorf("the tape is another one elsewhere: %s", said)
 	}
 	if said := a.tapeOf("s"); strings.Count(said, "more") < 1 || strings.Count(said, `"later"`) != 1 {
 		t.Error(said)
@@ -544,8 +640,13 @@ func TestRunsGoOnWhileWhatIsSharedIsAway(t *testing.T) {
 	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); string(d.Result) != `{"a":"0 "}` || d.Status != statusRunning {
 		t.Errorf("%s is seen of what is not stored", d.Result)
 	}
-	g.servers.Restart(0)
 	st.finish()
+	r := a.s.runs.own(id)
+	eventually(t, "it has ended", func() bool { return r.manager.Load().Outcome().Status == statusCompleted })
+	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); string(d.Result) != `{"a":"0 "}` || d.Status != statusRunning {
+		t.Errorf("its end is seen before its last words are stored: %+v %s", d, d.Result)
+	}
+	g.servers.Restart(0)
 	c.must(a.bench, c.ended)
 	if c.json() != `{"a":"`+want+`"}` || c.terminal != `finished{"status":"completed"}` {
 		t.Errorf("%s %s", c.json(), c.terminal)
@@ -554,5 +655,78 @@ func TestRunsGoOnWhileWhatIsSharedIsAway(t *testing.T) {
 	other.must(b.bench, other.ended)
 	if other.json() != c.json() {
 		t.Error(other.json())
+	}
+}
+
+// SE-10: a ticket of one replica lets one request in, at whichever.
+func TestATicketLetsOneRequestInAtAnyReplica(t *testing.T) {
+	g, k := newGroup(t), newKeyring(t, "ann:user")
+	replicas := make([]*replica, 2)
+	for i := range replicas {
+		replicas[i] = g.replica(func(o *Options) {
+			store, err := accessnats.Open(t.Context(), g.opening.cluster, accessnats.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			door := *k.door
+			door.Tickets = access.NewTickets(access.TicketsOptions{Store: store})
+			o.Access.Door = &door
+		})
+	}
+	var made struct{ Ticket string }
+	if err := json.Unmarshal([]byte(replicas[0].whole("POST", "/v1/tickets", `{"path":"/v1/runs"}`, k.bearer["ann"]).Body), &made); err != nil {
+		t.Fatal(err)
+	}
+	path := "/v1/runs?workflow=chat&input=q&format=sse&ticket=" + made.Ticket
+	if got := replicas[1].whole("GET", path, ""); got.Status != 200 || !strings.Contains(got.Body, "finished") {
+		t.Errorf("%+v", got)
+	}
+	for _, r := range replicas {
+		if got := r.whole("GET", path, ""); got.Status != 401 {
+			t.Errorf("used again: %+v", got)
+		}
+	}
+}
+
+// absent is a log of runs that cannot be reached when a test says so.
+type absent struct {
+	runlog.Shared
+	away atomic.Bool
+}
+
+func (a *absent) Follow(ctx context.Context, id string) (runlog.Tail, error) {
+	if a.away.Load() {
+		return nil, runlog.ErrAway
+	}
+	return a.Shared.Follow(ctx, id)
+}
+
+// CL-10: who comes back while the servers elect is broken off, and comes back once more: to be told 503 would end an EventSource.
+func TestWhoComesBackWhileTheServersElectIsBrokenOff(t *testing.T) {
+	g := newGroup(t)
+	log := new(absent)
+	a := g.replica(nil)
+	b := g.replica(func(o *Options) {
+		shared := *o.Shared
+		log.Shared = shared.Runs
+		shared.Runs, o.Shared = log, &shared
+	})
+	id, st := a.startAsync()
+	st.send("a", "one")
+	log.away.Store(true)
+	for _, path := range []string{"/v1/runs/" + id + "/events", "/v1/runs?workflow=steps"} {
+		if resp, err := b.try(t.Context(), "GET", path, "", asEvents, "Last-Event-ID: "+id+":0"); err == nil {
+			t.Errorf("%s: %d %s", path, resp.StatusCode, text(t, resp))
+		}
+	}
+	if p := readProblem(t, b.do("GET", "/v1/runs/"+id, "")); p.Status != 503 {
+		t.Errorf("%+v", p)
+	}
+	log.away.Store(false)
+	st.finish()
+	c := &reader{t: t, run: id}
+	c.last = id + ":0"
+	if c.must(b.bench, c.ended); c.json() != `{"a":"one"}` || c.terminal != `finished{"status":"completed"}` {
+		t.Errorf("%s %s", c.json(), c.terminal)
 	}
 }

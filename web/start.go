@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/frame"
+	"github.com/lingserve/lingserve/web/once"
 )
 
 // errLeft is why a run ends whose client asked for that.
@@ -81,16 +83,19 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 		}
 	}()
 	var hash [16]byte
+	begun := "" // the run that the key leads to, where it is to begin anew
 	if st.key != "" {
 		hash = st.hash()
 		// Before anything else is looked at: what was started once does not depend on what could be started now.
-		id, p := s.attach(r.Context(), who(r).Owner(), st.key, hash)
+		c, p := s.attach(r.Context(), who(r).Owner(), st.key, hash)
 		if p != nil {
 			return nil, false, p
 		}
-		if id != "" {
-			run, p := s.findBegun(r, st, id)
-			return run, true, p
+		if c.Run != "" {
+			if run, anew, p := s.findBegun(r, st, &c); !anew {
+				return run, true, p
+			}
+			begun = c.Run
 		}
 	}
 	asks := who(r)
@@ -113,28 +118,16 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	if p := s.room(r.Context(), &st.ask, &sp); p != nil {
 		return nil, false, p
 	}
-	var id string
 	if sp.agent != nil {
 		sp.agent.alone = !st.async && !isStream(st.format)
 	}
+	var id string
 	if s.o.Shared != nil {
-		if sp.id = newRunID(); sp.agent != nil {
-			sp.id = sp.agent.id
+		run, again, done, p := s.startShared(r, st, asks, &sp, begun)
+		if done || p != nil {
+			return run, again, p
 		}
-		if sp.key != "" {
-			if id, p = s.claimKey(r.Context(), &sp); p != nil {
-				return nil, false, p
-			}
-			if id != "" {
-				run, p := s.findBegun(r, st, id)
-				return run, true, p
-			}
-		}
-		if sp.agent != nil {
-			if t, ok := s.startElsewhere(r.Context(), asks, &st.ask, &sp); ok {
-				return s.startedElsewhere(r, st, &sp, t)
-			}
-		}
+		defer s.beginning.leave(sp.id)
 	}
 	if sp.agent != nil {
 		run, id, again, p = s.startAgent(sp)
@@ -143,13 +136,16 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 		again = run == nil
 	}
 	if p != nil {
-		if s.o.Shared != nil && sp.key != "" {
+		if s.o.Shared != nil && sp.key != "" && begun == "" {
 			s.forgetKey(r.Context(), &sp)
 		}
 		return nil, false, p
 	}
 	if run != nil && run.place != nil {
-		run.awaitEvent(r.Context(), run.tube.From()) // from now on it is found everywhere
+		if run.awaitEvent(r.Context(), run.tube.From()); run.isGone() && begun != "" { // somebody else has begun it at the same time
+			run, _, p := s.findBegun(r, st, &once.Claim{Run: run.id})
+			return run, true, p
+		} // from now on it is found everywhere
 	}
 	if run != nil && run.again != nil {
 		s.runs.flush(r.Context()) // it is promised that a restart does not end it
@@ -168,53 +164,142 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	return run, false, nil
 }
 
+// startShared is what comes before a run can be started here, where there are other replicas: done says that it is not to be, since it was
+// started before, or elsewhere. Else sp.id is noted as about to begin. begun is its id where it is to begin anew.
+func (s *Server) startShared(r *http.Request, st *start, asks access.Principal, sp *spec, begun string) (run *run, again, done bool, p *problem) {
+	switch {
+	case begun != "":
+		if sp.id, sp.anew = begun, true; sp.agent != nil {
+			sp.rename(begun)
+			sp.agent.doubt = true
+		}
+	case sp.agent != nil:
+		sp.id = sp.agent.id
+	default:
+		sp.id = newRunID()
+	}
+	s.beginning.enter(sp.id)
+	defer func() {
+		if done || p != nil {
+			s.beginning.leave(sp.id)
+		}
+	}()
+	if sp.key != "" && begun == "" {
+		earlier, p := s.claimKey(r.Context(), sp)
+		if p != nil {
+			return nil, false, false, p
+		}
+		if earlier.Run != "" {
+			run, _, p := s.findBegun(r, st, &once.Claim{Run: earlier.Run})
+			return run, true, true, p
+		}
+	}
+	if sp.agent != nil {
+		if t, ok := s.startElsewhere(r.Context(), asks, &st.ask, sp); ok {
+			run, again, p := s.startedElsewhere(r, st, sp, t)
+			return run, again, true, p
+		}
+	}
+	return nil, false, false, nil
+}
+
 // attach finds the run that the same principal has started with a key, on whichever replica.
-func (s *Server) attach(ctx context.Context, owner, key string, hash [16]byte) (id string, p *problem) {
+func (s *Server) attach(ctx context.Context, owner, key string, hash [16]byte) (c once.Claim, p *problem) {
 	if s.o.Shared != nil {
 		return s.findKey(ctx, owner, key, hash)
 	}
-	return s.runs.attach(owner, key, hash)
+	c.Run, p = s.runs.attach(owner, key, hash)
+	return c, p
 }
 
 // startedElsewhere is what came of a message that another replica was handed.
 func (s *Server) startedElsewhere(r *http.Request, st *start, sp *spec, t report) (*run, bool, *problem) {
 	if p := t.problem(); p != nil {
-		if sp.key != "" && p.Detail != awayMessage { // else nobody knows what became of it
+		if sp.key != "" && !t.unknown && !sp.anew {
 			s.forgetKey(r.Context(), sp)
 		}
 		return nil, false, p
 	}
 	st.late = t.Late
-	run, p := s.findBegun(r, st, t.Run)
+	run, _, p := s.findBegun(r, st, &once.Claim{Run: t.Run})
 	return run, t.Again, p
 }
 
 // findBegun finds a run that was begun, perhaps on another replica and a moment ago. Meanwhile its key may come to lead to another one,
-// whose turn takes the message.
-func (s *Server) findBegun(r *http.Request, st *start, id string) (*run, *problem) {
-	run, p := s.find(r, id)
+// whose turn takes the message. anew says of the run of a key that it never began, and may now, under the same id: should it have begun
+// after all, the log of runs takes what one of them writes.
+func (s *Server) findBegun(r *http.Request, st *start, c *once.Claim) (found *run, anew bool, p *problem) {
 	if s.o.Shared == nil {
-		return run, p
+		run, p := s.find(r, c.Run)
+		return run, false, p
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), begunWait)
 	defer cancel()
-	for p != nil && p.Code == codeNotFound {
+	run, p := s.findStored(ctx, r, c.Run)
+	there := true
+	for look := 0; p != nil && p.Code == codeNotFound; look++ {
+		if by := claimer(c); by != "" && look%begunAsk == 1 {
+			if there, anew = s.neverBegun(ctx, st, c.Run, by); anew {
+				return nil, true, nil
+			}
+		}
 		select {
 		case <-time.After(begunPause):
 			if st.key != "" {
-				if now, p := s.findKey(ctx, who(r).Owner(), st.key, st.hash()); p == nil && now != "" {
-					id = now
+				if now, p := s.findKey(ctx, who(r).Owner(), st.key, st.hash()); p == nil && now.Run != "" && now.Run != c.Run {
+					c = &once.Claim{Run: now.Run}
 				}
 			}
-			run, p = s.find(r, id)
+			run, p = s.findStored(ctx, r, c.Run)
 		case <-ctx.Done():
 			if r.Context().Err() != nil {
 				panic(http.ErrAbortHandler) // the client went away
 			}
-			return nil, lostProblem(id)
+			if claimer(c) != "" && there {
+				return nil, false, awayProblem() // it is about to begin
+			}
+			return nil, false, lostProblem(c.Run)
 		}
 	}
-	return run, p
+	return run, false, p
+}
+
+// findStored finds a run. One that begins here is there when the log of runs has taken it, and not another replica's.
+func (s *Server) findStored(ctx context.Context, r *http.Request, id string) (*run, *problem) {
+	run, p := s.find(r, id)
+	if p != nil || run.followed() {
+		return run, p
+	}
+	if run.awaitEvent(ctx, run.tube.From()); run.isGone() {
+		return nil, newProblem(codeNotFound, "there is no such run")
+	}
+	return run, nil
+}
+
+// claimer is the replica that has let a key lead to its run; "" where that does not matter.
+func claimer(c *once.Claim) string {
+	var by claimed
+	_ = json.Unmarshal(c.Of, &by) // what an earlier version has stored
+	return by.Replica
+}
+
+// neverBegun asks the replica that was to begin a run whether it did. One that has died could have, and what it did is known of a workflow
+// that does nothing before it is written down, and of a message, which its tape has.
+func (s *Server) neverBegun(ctx context.Context, st *start, id, replica string) (there, anew bool) {
+	t, _, err := s.ask(ctx, replica, control.Request{Command: commandBegun, Run: id})
+	switch {
+	case err != nil:
+		return true, false // it is asked again
+	case t.NotHere:
+		return true, true
+	case slices.Contains(s.o.Shared.Replicas(), replica):
+		return true, false
+	}
+	if a := &st.ask; a.Workflow != "" {
+		w, ok := s.o.Workflows.Get(a.Workflow)
+		return false, ok && w.Info().Restart && a.Session == ""
+	}
+	return false, st.ask.Agent != ""
 }
 
 const (
@@ -222,6 +307,8 @@ const (
 	// looks for it.
 	begunWait  = 5 * time.Second
 	begunPause = 20 * time.Millisecond
+	// begunAsk is after how many looks the replica is asked that was to begin it.
+	begunAsk = 10
 )
 
 // find finds a run; the problem says whether there was one.

@@ -23,6 +23,7 @@ type entry struct {
 	ended   atomic.Pointer[[]byte] // the head
 	opening atomic.Pointer[[]byte] // another one, to be written
 	dropped atomic.Bool
+	left    atomic.Bool
 	queued  bool // guarded by the pump's lock
 
 	// Of the pump's goroutine.
@@ -98,11 +99,21 @@ func (e *entry) Drop() {
 	}
 }
 
+// Leave is that of [runlog.Leaver]. What is on its way may be stored still.
+func (e *entry) Leave() {
+	if e.left.CompareAndSwap(false, true) {
+		e.log.pump.look(e)
+	}
+}
+
 // look writes what is new, where nothing is on its way.
 func (e *entry) look(now time.Time) {
 	if e.dropped.Load() && e.known {
 		e.forget()
 		return
+	}
+	if e.left.Load() && e.phase <= phasePause {
+		e.close(nil)
 	}
 	if e.over || e.phase != phaseIdle {
 		return
@@ -348,7 +359,7 @@ func (e *entry) stored(seq uint64, now time.Time) {
 		e.close(nil)
 		return
 	}
-	if e.run.Tube.Unshown() > 0 || e.ended.Load() != nil || e.opening.Load() != nil {
+	if e.run.Tube.Unshown() > 0 || e.ended.Load() != nil || e.opening.Load() != nil || e.left.Load() {
 		e.look(now)
 	}
 	if len(e.log.pump.waiting) > 0 {

@@ -30,6 +30,7 @@ func TestShared(t *testing.T, open func(testing.TB) func(testing.TB) *Replica) {
 		{"CL-07: readers go on when a run is run once more", readersAgain},
 		{"CL-06: a replica that comes back is fenced", fenced},
 		{"what has ended is not taken over", endedStays},
+		{"CL-11: what is left behind has no end", leftBehind},
 		{"who runs what", running},
 		{"two replicas with one run", twice},
 	} {
@@ -155,6 +156,38 @@ func goneTail(t *testing.T, open func(testing.TB) *Replica) {
 	defer tail.Leave()
 	e.Drop()
 	closed(t, tail.Gone(), "the run to be gone")
+}
+
+func leftBehind(t *testing.T, open func(testing.TB) *Replica) {
+	a, b := open(t), open(t)
+	tb, e := a.keep("r")
+	say(t, tb, "a", "one")
+	a.flush(t)
+	reader := follow(t, b.shared(t), "r")
+	defer reader.Leave()
+	l, ok := e.(runlog.Leaver)
+	if !ok {
+		t.Fatalf("%T cannot be left", e)
+	}
+	l.Leave()
+	say(t, tb, "a", "two")
+	_ = tb.Close("interrupted")
+	e.End([]byte("head"))
+	a.flush(t)
+	f, err := b.shared(t).Find(t.Context(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "found", runlog.Found{ID: "r", Opening: []byte("opening of r"), Replica: a.Name}, f)
+	left, err := b.shared(t).Adopt(t.Context(), "r", a.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "what is there", []string{`0 {"uri":"a","delta":"one"}`}, events(left.Tube))
+	same(t, "what its readers have", []string{`0 {"uri":"a","delta":"one"}`}, events(reader.Tube()))
+	b.shared(t).Keep(runlog.Run{ID: "r", Opening: left.Opening, Tube: left.Tube})
+	say(t, left.Tube, "a", "three")
+	await(t, reader.Tube(), 2)
 }
 
 // left adopts a run that a replica has left.

@@ -16,20 +16,24 @@ type costs struct {
 	// Processor time of all three servers, in µs: of a token with a reader at another replica, and of a turn.
 	tokenWork, turnWork float64
 
-	// Messages a second that one stream with three copies takes.
-	streamRate float64
+	// Messages a second that one stream with three copies takes, of runs and of tapes, which are synced.
+	runRate, tapeRate float64
 
-	// Seconds until a server has read a million subjects: one that was told to end, and one that was killed.
+	// Seconds until a server is back that was told to end, or killed, for a million subjects that it has.
 	restart, restartKilled float64
+	// Bytes a second in which one reads its data that has lost what it knew of them, or fetches them from another one.
+	readRate float64
 }
 
-// measured is what the command has printed: sessions, runs and keys at one server with a million of each, turns, tokens and rates at three
-// servers, on a virtual machine with two cores that others used as well.
+// measured is what the command has printed on a virtual machine with two cores, where other programs had these most of the time: subjects and
+// restarts at one server with a million sessions, runs and keys whose files were in memory; turns, tokens and rates at three servers on one
+// disk. readRate alone is assumed.
 var measured = costs{
-	tapeSubject: 150, runSubject: 150, keySubject: 150, index: 200,
-	sessionDisk: 700, turnDisk: 3000, runDisk: 500, tokenDisk: 150, keyDisk: 400,
-	turnAppends: 3, turnLeases: 2,
-	tokenWork: 200, turnWork: 3000,
-	streamRate: 10_000,
-	restart:    2, restartKilled: 20,
+	tapeSubject: 200, runSubject: 200, keySubject: 200, index: 180,
+	sessionDisk: 950, turnDisk: 3530, runDisk: 450, tokenDisk: 171, keyDisk: 540,
+	turnAppends: 3.3, turnLeases: 2,
+	tokenWork: 60, turnWork: 10_000,
+	runRate: 14_000, tapeRate: 3_300,
+	restart: 0.6, restartKilled: 2,
+	readRate: 300e6,
 }

@@ -148,12 +148,18 @@ func (m *measurement) memory() error {
 	return nil
 }
 
-func (m *measurement) state(ctx context.Context, stream string) (jetstream.StreamState, error) {
-	name := m.replica.cluster.Name(stream)
+// name is what the servers call a stream.
+func (m *measurement) name(stream string) string {
 	if bucket, ok := strings.CutPrefix(stream, "KV_"); ok {
-		name = "KV_" + m.replica.cluster.Name(bucket)
+		return "KV_" + m.replica.cluster.Name(bucket)
 	}
-	s, err := m.replica.cluster.JetStream().Stream(ctx, name)
+	return m.replica.cluster.Name(stream)
+}
+
+func (m *measurement) state(ctx context.Context, stream string) (jetstream.StreamState, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // one that goes to a leader that has died is never answered
+	defer cancel()
+	s, err := m.replica.cluster.JetStream().Stream(ctx, m.name(stream))
 	if err != nil {
 		return jetstream.StreamState{}, fmt.Errorf("%s: %w", stream, err)
 	}
@@ -321,18 +327,18 @@ func (m *measurement) restarts(ctx context.Context) error {
 	return err
 }
 
-// had is the last sequence of each stream that grows. Right after a server has come back, the others may still be electing.
+// had is the last sequence of each stream. Right after a server has come back, the others may still be electing.
 func (m *measurement) had(ctx context.Context) (map[string]uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	all := map[string]uint64{}
-	for _, stream := range streams {
+	for _, stream := range append([]string{leases}, streams...) {
 		for {
 			state, err := m.state(ctx, stream)
 			if err == nil {
-				all[m.replica.cluster.Name(stream)] = state.LastSeq
+				all[m.name(stream)] = state.LastSeq
 				break
 			}
 			select {
@@ -386,6 +392,8 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // bytes is a size for people.
 func bytes(n uint64) string {
 	switch {
+	case n >= 1<<40:
+		return fmt.Sprintf("%.1f TiB", float64(n)/(1<<40))
 	case n >= 10<<30:
 		return fmt.Sprintf("%.0f GiB", float64(n)/(1<<30))
 	case n >= 1<<30:

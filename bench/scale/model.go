@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"strings"
-	"text/tabwriter"
 )
 
 // usage is what people do, and what the servers are.
@@ -29,7 +28,7 @@ type usage struct {
 
 // usual is an assistant that many have and some use.
 var usual = usage{
-	active: 0.1, turnsADay: 5, life: 50, peak: 3, tokens: 300, pace: 50, keepHours: 24.5, keyed: 0.5, replicaRun: 2000,
+	active: 0.1, turnsADay: 5, life: 50, peak: 3, tokens: 300, pace: 50, keepHours: 24.5, keyed: 0.5, replicaRun: 1000,
 	cores: 8, memory: 32, disk: 2000, share: 0.5, patience: 120,
 }
 
@@ -56,7 +55,9 @@ type load struct {
 	runMessages, tapeMessages              float64 // stored a second
 	keyMessages, leaseMessages             float64
 	tapeSubjects, runSubjects, keySubjects float64
-	memory, disk, cores, restart           float64 // of a server, were it one installation; cores of all three
+	memory, disk                           float64 // of each server, were it one installation
+	cores                                  float64 // of all three
+	restart, restartKilled, refill         float64 // seconds
 	index                                  float64
 }
 
@@ -75,11 +76,12 @@ func (u *usage) of(sessions float64, c costs) load {
 
 	kept := l.turnsADay * u.keepHours / 24
 	l.tapeSubjects, l.runSubjects, l.keySubjects = sessions, kept, kept*u.keyed
-	const whole = 1.5 // what Go keeps for its next collection, and what streams have in memory of their last messages
+	const whole = 2 // with what Go keeps for its next collection
 	l.memory = whole * (l.tapeSubjects*c.tapeSubject + l.runSubjects*c.runSubject + l.keySubjects*c.keySubject)
 	l.disk = sessions*(c.sessionDisk+u.life*c.turnDisk) + kept*(c.runDisk+stored*c.tokenDisk) + l.keySubjects*c.keyDisk
 	l.cores = (l.runMessages*c.tokenWork + l.turns*c.turnWork) / 1e6
-	l.restart = (l.tapeSubjects + l.runSubjects + l.keySubjects) / 1e6 * c.restartKilled
+	millions := (l.tapeSubjects + l.runSubjects + l.keySubjects) / 1e6
+	l.restart, l.restartKilled, l.refill = millions*c.restart, millions*c.restartKilled, l.disk/c.readRate
 	l.index = sessions * c.index
 	return l
 }
@@ -93,12 +95,12 @@ type bound struct {
 // bounds are how many installations a load needs, for each reason.
 func (u *usage) bounds(l load, c costs) []bound {
 	return []bound{
-		{"the leader of RUNS", l.runMessages / (c.streamRate * u.share)},
-		{"the leader of TAPES", l.tapeMessages / (c.streamRate * u.share)},
+		{"the leader of RUNS", l.runMessages / (c.runRate * u.share)},
+		{"the leader of TAPES", l.tapeMessages / (c.tapeRate * u.share)},
 		{"processors", l.cores / (3 * u.cores * u.share)},
 		{"memory", l.memory / (u.memory * u.share * (1 << 30))},
 		{"disk", l.disk / (u.disk * u.share * (1 << 30))},
-		{"the start after a crash", l.restart / u.patience},
+		{"the start after a crash", l.restartKilled / u.patience},
 		{"a million keys", l.keySubjects / mostKeys},
 	}
 }
@@ -117,21 +119,20 @@ func worst(all []bound) bound {
 	return w
 }
 
-// print writes the table.
+// print writes the table, in Markdown.
 func (u *usage) print(w io.Writer, c costs) {
 	fmt.Fprintf(w, "Computed: %.0f %% of the sessions are used on a day, %g turns each, %g× the mean at the busiest time, %g tokens an answer at %g a second, runs kept for %g h\n\n",
 		u.active*100, u.turnsADay, u.peak, u.tokens, u.pace, u.keepHours)
-	out := tabwriter.NewWriter(w, 0, 0, 1, ' ', tabwriter.AlignRight)
 	var loads []load
 	for _, n := range []float64{1e4, 1e6, 1e8} {
 		loads = append(loads, u.of(n, c))
 	}
 	row := func(what string, value func(l load) string) {
-		cells := []string{fmt.Sprintf("%-46s", what)}
+		cells := []string{what}
 		for _, l := range loads {
 			cells = append(cells, value(l))
 		}
-		fmt.Fprintln(out, "|", strings.Join(cells, "\t| "), "\t|")
+		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 	}
 	number := func(what string, value func(l load) float64) {
 		row(what, func(l load) string { return count(value(l)) })
@@ -140,7 +141,7 @@ func (u *usage) print(w io.Writer, c costs) {
 		row(what, func(l load) string { return bytes(uint64(value(l))) })
 	}
 	number("sessions", func(l load) float64 { return l.sessions })
-	fmt.Fprintln(out, "|---\t|---:\t|---:\t|---:\t|")
+	fmt.Fprintln(w, "|---|---:|---:|---:|")
 	number("turns a day", func(l load) float64 { return l.turnsADay })
 	number("turns a second, at the busiest time", func(l load) float64 { return l.turns })
 	number("runs at once", func(l load) float64 { return l.runs })
@@ -153,15 +154,35 @@ func (u *usage) print(w io.Writer, c costs) {
 	size("memory of each NATS server", func(l load) float64 { return l.memory })
 	size("disk of each NATS server", func(l load) float64 { return l.disk })
 	number("processors of the NATS servers together", func(l load) float64 { return l.cores })
-	row("start of a NATS server after a crash", func(l load) string { return fmt.Sprintf("%s s", count(l.restart)) })
-	size("index of listings, at each replica", func(l load) float64 { return l.index })
-	number("replicas", func(l load) float64 { return max(1, math.Ceil(l.runs/u.replicaRun)) })
-	for i := range u.bounds(loads[0], c) {
-		row("installations for "+u.bounds(loads[0], c)[i].name, func(l load) string { return fmt.Sprintf("%.2g", u.bounds(l, c)[i].need) })
+	seconds := func(what string, value func(l load) float64) {
+		row(what, func(l load) string { return duration(value(l)) })
 	}
-	number("installations", func(l load) float64 { return max(1, math.Ceil(worst(u.bounds(l, c)).need)) })
+	seconds("start of a NATS server that was told to end", func(l load) float64 { return l.restart })
+	seconds("– that was killed", func(l load) float64 { return l.restartKilled })
+	seconds("– that reads or fetches all of its data", func(l load) float64 { return l.refill })
+	size("index of listings, at each replica", func(l load) float64 { return l.index })
+	for i, b := range u.bounds(loads[0], c) {
+		row("installations for "+b.name, func(l load) string { return fmt.Sprintf("%.2g", u.bounds(l, c)[i].need) })
+	}
+	number("installations of three NATS servers", func(l load) float64 { return u.installations(l, c) })
 	row("what ends first", func(l load) string { return worst(u.bounds(l, c)).name })
-	_ = out.Flush() // to where the rest is printed
+	number("replicas, three an installation at least", func(l load) float64 { return max(3*u.installations(l, c), math.Ceil(l.runs/u.replicaRun)) })
+}
+
+// installations are as many as the worst of the bounds takes.
+func (u *usage) installations(l load, c costs) float64 {
+	return max(1, math.Ceil(worst(u.bounds(l, c)).need))
+}
+
+// duration is a time for people.
+func duration(seconds float64) string {
+	switch {
+	case seconds >= 2*3600:
+		return count(seconds/3600) + " h"
+	case seconds >= 120:
+		return count(seconds/60) + " min"
+	}
+	return count(seconds) + " s"
 }
 
 // count is a number for people, of two or three digits that say something.
@@ -171,7 +192,7 @@ func count(n float64) string {
 		return fmt.Sprintf("%.3g M", n/1e6)
 	case n >= 1e4:
 		return fmt.Sprintf("%.3g k", n/1e3)
-	case n >= 100:
+	case n >= 100 || n == math.Trunc(n):
 		return fmt.Sprintf("%.0f", n)
 	}
 	return fmt.Sprintf("%.2g", n)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,6 +198,36 @@ func TestCL_10_ARunIsToldThatItIsNotStored(t *testing.T) {
 	if len(trouble) > 0 || a.Stats().Behind > 0 {
 		t.Error("told twice, or still behind")
 	}
+}
+
+// CL-10: a message that went to servers which were not quite there is not waited for when they are.
+func TestCL_10_WhatWasLostWhileTheServersCameBackIsStoredAtOnce(t *testing.T) {
+	t.Parallel()
+	s := clustertest.One(t)
+	a, c := open(t, s, "back")
+	var losing atomic.Bool
+	lost := make(chan struct{}, 100)
+	nats.Lose(a, 2*longWait, func(*client.Msg) bool {
+		if losing.Load() {
+			lost <- struct{}{}
+			return true
+		}
+		return false
+	})
+	tb := heldTube("back", 0)
+	defer a.Keep(runlog.Run{ID: "back", Tube: tb}).Drop()
+	token(t, tb, "first")
+	flush(t, a)
+	s.Kill(0)
+	clustertest.Eventually(t, "the connection to be lost", func() bool { return !c.Conn().IsConnected() })
+	token(t, tb, "second")
+	clustertest.Eventually(t, "an attempt to fail", func() bool { return a.Stats().Behind == 1 })
+	losing.Store(true)
+	s.Restart(0)
+	<-lost
+	losing.Store(false)
+	nats.Back(a)
+	flush(t, a)
 }
 
 // CL-06, CL-10: whatever answers and messages are lost, every event is stored once, and seen once.

@@ -24,6 +24,9 @@ func Crash(l *Log) {
 // Lose has a log not see what lose says, and wait for answers no longer than ack. It is called before there is a run.
 func Lose(l *Log, ack time.Duration, lose func(*client.Msg) bool) { l.lose, l.ackWait = lose, ack }
 
+// Back is what a log does when the servers are back.
+func Back(l *Log) { l.back() }
+
 // ClaimDropped claims a run that was dropped after it was read.
 func ClaimDropped(ctx context.Context, l *Log, run string, drop func()) error {
 	a, err := l.replay(ctx, run)

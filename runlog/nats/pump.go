@@ -233,13 +233,14 @@ func (p *pump) flushed(of *entry) {
 	}
 }
 
-// retryAll sends at once what waits for its next attempt.
+// retryAll sends at once what waits for its next attempt, or for the answer to one that follows on a failure: it went to servers that may have
+// been away still.
 func (p *pump) retryAll() {
 	now := time.Now()
 	for _, e := range p.entries {
-		if e.phase == phaseRetry {
+		if !e.failing.IsZero() {
 			e.attempts = 0
-			e.rung(now)
+			e.store(now)
 		}
 	}
 }

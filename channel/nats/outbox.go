@@ -64,8 +64,9 @@ type Outbox struct {
 	ids     map[uint64]*block
 	dead    map[string]bool // owners that do not come back
 	late    map[string]*late
-	heard   uint64        // the last message that was heard of
-	hearing chan struct{} // closed, and another one made, when more was heard
+	ended   map[string]uint64 // by token: the last message of those that have gone, before it was heard
+	heard   uint64            // the last message that was heard of
+	hearing chan struct{}     // closed, and another one made, when more was heard
 }
 
 // block is one that waits. Its fields are guarded by the outbox's mu.
@@ -110,7 +111,7 @@ func openOutbox(ctx context.Context, c *cluster.Cluster, who owners, o OutboxOpt
 	}
 	b := &Outbox{
 		o: o, c: c, owners: who, log: &log{c: c, stream: stream, publish: c.JetStream().PublishMsg}, names: map[string]bool{},
-		blocks: map[string]*block{}, ids: map[uint64]*block{}, dead: map[string]bool{}, late: map[string]*late{}, hearing: make(chan struct{}),
+		blocks: map[string]*block{}, ids: map[uint64]*block{}, dead: map[string]bool{}, late: map[string]*late{}, ended: map[string]uint64{}, hearing: make(chan struct{}),
 	}
 	if b.owner, b.lost, b.release, err = who.begin(ctx); err != nil {
 		return nil, fmt.Errorf("open the outbox: %w", err)
@@ -417,11 +418,15 @@ func (o *Outbox) setLate(token string, l *late) {
 func (o *Outbox) finish(ctx context.Context, token string, l *late) error {
 	s := step{subject: o.subject(token), id: l.step, header: l.record.header(), last: l.last, alone: true, life: slack}
 	for range tries {
-		_, _, err := o.log.put(ctx, s)
+		seq, _, err := o.log.put(ctx, s)
 		if err == nil {
 			o.setLate(token, nil)
+			o.mu.Lock()
+			o.endedLocked(token, seq)
+			o.mu.Unlock()
 		}
-		if !errors.Is(err, errMoved) {
+		crowded := full(err)
+		if !errors.Is(err, errMoved) && !crowded {
 			return err
 		}
 		m, err := o.log.last(ctx, s.subject)
@@ -430,14 +435,21 @@ func (o *Outbox) finish(ctx context.Context, token string, l *late) error {
 		}
 		r, err := blockOf(m)
 		o.mu.Lock()
-		ours := err == nil && !r.over() && o.names[r.Owner]
+		ours := err == nil && !r.over() && (o.names[r.Owner] || m.seq == s.last) // nobody has stored anything since
 		o.mu.Unlock()
 		if !ours { // it has gone, or will be heard of as another's
 			o.setLate(token, nil)
 			o.take(token, m)
 			return nil
 		}
-		s.last = m.seq
+		if s.last = m.seq; crowded { // what goes makes room
+			if err := o.log.again(ctx, func(ctx context.Context) error {
+				return o.log.stream.Purge(ctx, jetstream.WithPurgeSubject(s.subject))
+			}); err != nil {
+				return err
+			}
+			s.last = 0
+		}
 	}
 	return &Error{textBusy, errMoved}
 }

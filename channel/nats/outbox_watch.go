@@ -31,6 +31,16 @@ func (o *Outbox) hear(subject string, m message) {
 		o.heard = m.seq
 		o.hearing = renew(o.hearing)
 	}
+	if o.ended[tokenOf(subject)] <= m.seq {
+		delete(o.ended, tokenOf(subject))
+	}
+}
+
+// endedLocked notes that a block has gone. What is still heard of it is of before.
+func (o *Outbox) endedLocked(token string, seq uint64) {
+	if seq > o.heard {
+		o.ended[token] = max(o.ended[token], seq)
+	}
 }
 
 func (o *Outbox) goneLocked(b *block, n channel.BlockNews, came channel.ReceiptState) {
@@ -49,7 +59,7 @@ func (o *Outbox) take(token string, m message) {
 	if b != nil {
 		b.looked = time.Now()
 	}
-	if b != nil && m.seq != 0 && b.seq >= m.seq {
+	if b != nil && m.seq != 0 && b.seq >= m.seq || o.ended[token] > m.seq {
 		return
 	}
 	r, err := blockOf(m)
@@ -59,6 +69,7 @@ func (o *Outbox) take(token string, m message) {
 	}
 	switch {
 	case r.over():
+		o.endedLocked(token, m.seq)
 		if b != nil {
 			n := b.record.news(true)
 			n.Left = r.Left

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -314,7 +315,7 @@ func (keyed) HonoursKey() bool { return true }
 // outbox opens an outbox with a store, and starts it.
 func outbox(t *testing.T, store channel.OutboxStore, s channel.Sender) *channel.Outbox {
 	t.Helper()
-	o, err := channel.OpenOutbox(&channel.OutboxOptions{Store: store})
+	o, err := channel.OpenOutbox(&channel.OutboxOptions{Store: store, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,10 +42,11 @@ func fence(t *testing.T, s Store) {
 			if err := store.End(t.Context(), id, channel.NotSent); err != nil {
 				t.Errorf("its end is %v, expected nothing to be done", err)
 			}
-			n, ok := h.of(id)
-			if gone := taken == "sent by the other"; !ok || n.Gone != gone || !gone && !n.Alive {
-				t.Errorf("it is told %+v", n)
-			}
+			until(t, "it to be told", func() bool {
+				n, ok := h.of(id)
+				gone := taken == "sent by the other"
+				return ok && n.Gone == gone && (gone || n.Alive)
+			})
 			if taken != "sent by the other" { // which its end has not touched
 				step(t, other, id, true, 3)
 			}

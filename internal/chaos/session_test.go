@@ -270,7 +270,7 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 		return true, nil
 	case resp.StatusCode == http.StatusGone:
 		return false, s.gone(t, r, resp)
-	case t.media == whole:
+	case t.media == whole && id != "":
 		return s.wait(ctx, t, resp)
 	case t.async && resp.StatusCode == http.StatusAccepted && id != "":
 		t.run = id
@@ -281,6 +281,10 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 		return false, s.follow(ctx, t, r, resp)
 	}
 	text, _ := io.ReadAll(resp.Body) // for the message
+	if resp.StatusCode == http.StatusInternalServerError && t.agent != "" && t.key == "" && strings.Contains(string(text), "not known") {
+		s.w.count("begun again: not known")
+		return true, nil
+	}
 	return false, fmt.Errorf("begun at %s: %d %.300s", r.Name, resp.StatusCode, text)
 }
 
@@ -291,6 +295,9 @@ func (s *session) gone(t *turn, r *fleet.Replica, resp *http.Response) error {
 	if err := json.NewDecoder(resp.Body).Decode(&p); err != nil || p.Code != "gone" || p.Run == "" || s.w.faultsSoFar() == 0 ||
 		!strings.Contains(p.Detail, "the server ended in the middle of this run") {
 		return fmt.Errorf("begun at %s: %d %+v", r.Name, resp.StatusCode, p)
+	}
+	if t.workflow == "again" { // it has done nothing before it is stored
+		return fmt.Errorf("gone at %s, though to be begun again", r.Name)
 	}
 	s.w.count("ended: gone before anything was stored")
 	t.run, t.state = p.Run, "gone"
@@ -484,33 +491,9 @@ func (s *session) cancel(ctx context.Context, t *turn, at *fleet.Replica) {
 
 // approve lets the call of a tool run, at another replica.
 func (s *session) approve(ctx context.Context, t *turn, v *view, at *fleet.Replica) {
-	r := s.another(at)
 	if t.steer {
-		steered := inputOf(t.who+"s", t.words, t.pace, false)
-		body := fmt.Sprintf(`{"agent":"careful","session":%q,"input":%q,"on_busy":"steer"}`, s.id, steered)
-		resp, err := s.request(ctx, r, "POST", "/v1/runs", body, "Prefer: respond-async")
-		if err != nil {
-			t.maybe = steered // nobody knows whether it was taken
-			t.tries = append(t.tries, steered)
-		} else {
-			text, _ := io.ReadAll(resp.Body) // for the message
-			resp.Body.Close()
-			switch run := resp.Header.Get("X-Run-Id"); {
-			case resp.StatusCode == http.StatusServiceUnavailable:
-				t.maybe = steered // of the replica that has the run it is not known
-				t.tries = append(t.tries, steered)
-			case resp.StatusCode != http.StatusAccepted:
-				s.fail(t, "steered at %s: %d %.300s", r.Name, resp.StatusCode, text)
-			case run == t.run:
-				s.w.count("steered from another replica")
-				t.tries = append(t.tries, t.input)
-				t.input = steered
-			default:
-				s.w.count("steered too late")
-				t.tries = append(t.tries, steered)
-			}
-		}
 		t.steer = false
+		s.steer(ctx, t, at)
 	}
 	// The run waits, so that no event says when to try again.
 	for ctx.Err() == nil {
@@ -537,6 +520,54 @@ func (s *session) approve(ctx context.Context, t *turn, v *view, at *fleet.Repli
 		break
 	}
 	v.ask = ""
+}
+
+// steer says something to the run, at another replica; every other time with a key, by which it is known in the end what became of it.
+func (s *session) steer(ctx context.Context, t *turn, at *fleet.Replica) {
+	steered := inputOf(t.who+"s", t.words, t.pace, false)
+	body := fmt.Sprintf(`{"agent":"careful","session":%q,"input":%q,"on_busy":"steer"}`, s.id, steered)
+	header := []string{"Prefer: respond-async"}
+	keyed := s.moment.IntN(2) == 0
+	if keyed {
+		header = append(header, "Idempotency-Key: s"+t.who)
+	}
+	for ctx.Err() == nil {
+		r := s.another(at)
+		resp, err := s.request(ctx, r, "POST", "/v1/runs", body, header...)
+		var text []byte
+		if err == nil {
+			text, _ = io.ReadAll(resp.Body) // for the message
+			resp.Body.Close()
+		}
+		switch {
+		case keyed && (err != nil || resp.StatusCode == http.StatusServiceUnavailable):
+			s.w.count("steered again, with a key")
+			pause(ctx, 30*time.Millisecond)
+			continue
+		case err != nil && nobody(err):
+		case err != nil, resp.StatusCode == http.StatusInternalServerError && strings.Contains(string(text), "not known"):
+			s.w.count("steered, and nobody knows")
+			t.maybe = steered
+			t.tries = append(t.tries, steered)
+		case resp.StatusCode == http.StatusServiceUnavailable: // then it was not taken
+			s.w.count("steered: 503")
+		case resp.StatusCode == http.StatusGone && keyed && s.w.faultsSoFar() > 0: // taken by a replica that has died since
+			s.w.count("steered: gone")
+			t.tries = append(t.tries, steered)
+		case resp.StatusCode != http.StatusAccepted:
+			s.fail(t, "steered at %s: %d %.300s", r.Name, resp.StatusCode, text)
+		case resp.Header.Get("X-Run-Id") == t.run:
+			s.w.count("steered from another replica")
+			t.tries = append(t.tries, t.input)
+			t.input = steered
+		default:
+			s.w.count("steered too late")
+			t.tries = append(t.tries, steered)
+		}
+		return
+	}
+	t.maybe = steered
+	t.tries = append(t.tries, steered)
 }
 
 // longest is how long a run that a reader has seen the end of may be said to be running by another replica: who asks may be ahead of
@@ -605,9 +636,7 @@ func (s *session) compare(ctx context.Context, t *turn, v *view) error {
 		if s.w.faultsSoFar() == t.faults && t.faults == 0 {
 			s.fail(t, "%s, and nothing had broken: %+v", d.Status, d.Errors)
 		}
-		if len(d.Errors) == 0 && d.Status == "interrupted" {
-			s.w.count("interrupted by SIGTERM, which needs no error to say so")
-		} else if len(d.Errors) == 0 {
+		if len(d.Errors) == 0 {
 			s.fail(t, "%s, and nobody says why", d.Status)
 		} else if d.Status == "failed" {
 			s.w.count("failed: " + d.Errors[len(d.Errors)-1].Code)

@@ -140,7 +140,7 @@ func (s *Servers) NATS(i int) *server.Server {
 }
 
 // Divert has answer say what servers in the process of the test are asked on a subject, until whole is called or the test ends: they lie
-// then, as one does that was cut off and does not know it.
+// then, as one does that was cut off and does not know it. nil is no answer.
 func (s *Servers) Divert(subject string, answer func(*nats.Msg) *nats.Msg) (whole func()) {
 	s.t.Helper()
 	conn, err := nats.Connect(s.URL())
@@ -149,7 +149,11 @@ func (s *Servers) Divert(subject string, answer func(*nats.Msg) *nats.Msg) (whol
 	}
 	s.t.Cleanup(conn.Close)
 	to := fmt.Sprint("diverted.", prefixes.Add(1))
-	if _, err = conn.Subscribe(to, func(m *nats.Msg) { _ = m.RespondMsg(answer(m)) }); err == nil { // whose connection may be closing
+	if _, err = conn.Subscribe(to, func(m *nats.Msg) {
+		if a := answer(m); a != nil {
+			_ = m.RespondMsg(a) // it fails where the test has ended
+		}
+	}); err == nil {
 		err = conn.Flush()
 	}
 	var accounts []*server.Account

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,8 @@ const (
 	headPause, headLongest = 2 * time.Millisecond, 200 * time.Millisecond
 	// headWait is how long it is waited for. A run whose replica died in that moment is taken over.
 	headWait = 15 * time.Second
+	// beginWait is how long the beginning of a run may take to be stored: servers that have lost their leader elect for up to 9 s.
+	beginWait = 15 * time.Second
 )
 
 // getElsewhere finds a run that this replica does not have: it is followed. The lock is not held.
@@ -208,6 +211,30 @@ func (r *run) goingOn() (o outcome, document, reserved []byte) {
 		o.Status, o.Reason = statusRunning, ""
 	}
 	return o, document, reserved
+}
+
+// errUnstored is why a run ends whose beginning could not be stored.
+var errUnstored = errors.New("the beginning of this run could not be kept; it was refused")
+
+// unstored waits until the beginning of a run is stored, and is the answer where that takes too long: nobody could ask for it at another
+// replica. One without a key ends: who asked for it does not know its id. One with a key is found by it.
+func (s *Server) unstored(ctx context.Context, run *run, sp *spec) *problem {
+	waiting, cancel := context.WithTimeout(ctx, cmp.Or(s.beginWait, beginWait))
+	defer cancel()
+	for run.tube.Len() <= run.tube.From() {
+		switch {
+		case run.ended(), run.isGone(), ctx.Err() != nil:
+			return nil
+		case waiting.Err() == nil:
+			run.awaitEvent(waiting, run.tube.From())
+			continue
+		}
+		if sp.key == "" {
+			cancelRun(run, errUnstored)
+		}
+		return awayProblem()
+	}
+	return nil
 }
 
 // awaitEvent waits a while until readers may have an event of a number: a client may have had it of another replica a moment ago.

@@ -150,6 +150,8 @@ type Server struct {
 
 	closeOnce sync.Once
 	closeErr  error
+
+	beginWait time.Duration // 0 is the constant; for tests
 }
 
 // New returns a server. Errors: a data folder that cannot be written.

@@ -142,6 +142,11 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 		return nil, false, p
 	}
 	if run != nil && run.place != nil {
+		if p := s.unstored(r.Context(), run, &sp); p != nil {
+			return nil, false, p
+		}
+	}
+	if run != nil && run.place != nil {
 		if run.awaitEvent(r.Context(), run.tube.From()); run.isGone() && begun != "" { // somebody else has begun it at the same time
 			run, _, p := s.findBegun(r, st, &once.Claim{Run: run.id})
 			return run, true, p

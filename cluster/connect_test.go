@@ -279,3 +279,39 @@ func threeEmbedded(t *testing.T, o cluster.Options) {
 		t.Error("the password is in the log: ", log.String())
 	}
 }
+
+// TestAServerThatHasNotHeardOfTheLeasesYet is asked again by who joins.
+func TestAServerThatHasNotHeardOfTheLeasesYet(t *testing.T) {
+	t.Parallel()
+	s := clustertest.One(t)
+	c := s.Open(t)
+	asked := make(chan struct{})
+	whole := s.Divert("$JS.API.STREAM.INFO.KV_"+c.Name("LEASES"), func(*nats.Msg) *nats.Msg {
+		select {
+		case asked <- struct{}{}:
+		case <-t.Context().Done():
+		}
+		return &nats.Msg{Data: []byte(`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`)}
+	})
+	joined := make(chan error)
+	go func() {
+		_, err := c.Presence(t.Context())
+		joined <- err
+	}()
+	for n := 0; ; n++ {
+		select {
+		case <-asked:
+			if n == 3 { // it has asked before it makes the bucket, and then for who is there
+				whole()
+			}
+			continue
+		case err := <-joined:
+			if err != nil || n < 3 {
+				t.Errorf("joined after %d answers, %v", n, err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("it has not joined")
+		}
+		return
+	}
+}

@@ -189,10 +189,11 @@ func passing(err error) bool {
 		clusterNotAvailable = 10008
 		notLeader           = 10009
 		inUse               = 10058 // made by another replica since we looked
+		notFound            = 10059 // which a server says that has not heard of it yet
 	)
 	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
 		switch e.ErrorCode {
-		case clusterNotAvailable, notLeader, inUse, noPeers:
+		case clusterNotAvailable, notLeader, inUse, notFound, noPeers:
 			return true
 		}
 	}

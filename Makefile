@@ -30,7 +30,7 @@ alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 # Version of a release; the commit's tag unless given, or else one made of its time and name.
 VERSION ?=
 
-.PHONY: release image all build run test lint format fmt vet unit fuzz fuzz-seconds soak long chaos cluster rolling scale bench bench-once web client playground browser parts peers vuln clean
+.PHONY: release image all build run test lint format fmt vet unit compile fuzz fuzz-seconds soak long chaos cluster rolling scale bench bench-once web client playground browser parts peers vuln clean
 
 all: test
 
@@ -53,11 +53,17 @@ vet:
 # processors at work while some of them wait.
 FIRST    = ./tape/file ./internal/faults ./cmd/server ./tape/postgres ./internal/attacks ./tape/nats ./control/nats ./cluster ./internal/chaos
 UNITJOBS ?= 3
+# Whatever the compiler is told of its own memory, tests are not.
+AS_USED  = env -u GOGC
 # Each of some hundred processes would wait for a second at its end, in which others might still be found in a race.
 unit: export GORACE = atexit_sleep_ms=50
 unit:
-	$(GO) test -vet=off -shuffle=on -count=1 -run '$(alone)' $(sort $(dir $(ALONE)))
-	$(GO) test -vet=off $(RACE) -p $(UNITJOBS) -shuffle=on -count=1 -skip '$(alone)' $(FIRST) ./...
+	$(GO) test -vet=off -exec '$(AS_USED)' -shuffle=on -count=1 -run '$(alone)' $(sort $(dir $(ALONE)))
+	$(GO) test -vet=off -exec '$(AS_USED)' $(RACE) -p $(UNITJOBS) -shuffle=on -count=1 -skip '$(alone)' $(FIRST) ./...
+
+# What the tests under the race detector need, but for themselves.
+compile:
+	$(GO) build $(RACE) ./...
 
 # Some thousand inputs for every fuzz target, as they come; "make fuzz" has minutes for each, and is led by what they reach.
 fuzz-seconds:

@@ -66,6 +66,7 @@ keep() {
 
 if [ "${1:-}" = -exec ]; then
 	shift
+	unset GOGC # which is the compiler's
 	if [ "$time" = keep ]; then keep "$@"; else targets "$@"; fi
 	exit
 fi

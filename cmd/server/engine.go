@@ -242,9 +242,9 @@ func (e *engine) into(ctx context.Context, c *config.Config, o *web.Options, log
 
 // share opens what the runs of a server need.
 func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, log *slog.Logger) (err error) {
-	// A run that is kept for less than it may take would lose its beginning.
+	// A run that is kept for less than it may take would lose its beginning. Servers keep nothing for less than a tenth of a second.
 	if e.runs, err = runlognats.Open(ctx, e.cluster, runlognats.Options{
-		Keep: c.Run.Timeout + max(c.Run.Retention, c.Run.KeyRetention), Log: log,
+		Keep: max(c.Run.Timeout+max(c.Run.Retention, c.Run.KeyRetention), time.Second), Log: log,
 		Tube: func() *tube.Options {
 			return &tube.Options{MaxBytes: int(c.Run.MaxLog), Document: func() tube.Document { return new(jsonuri.Document) }}
 		},

@@ -15,6 +15,7 @@ func TestARunDoesNotOutliveItsBeginning(t *testing.T) {
 	for name, tt := range map[string]struct{ timeout, retention, keys string }{
 		"as it is unless set":                {"30m", "5m", "24h"},
 		"runs that wait for days":            {"168h", "5m", "1h"},
+		"runs of a moment":                   {"10ms", "10ms", "10ms"},
 		"runs that are to be found for days": {"30m", "96h", "24h"},
 	} {
 		t.Run(name, func(t *testing.T) {

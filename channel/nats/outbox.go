@@ -64,9 +64,8 @@ type Outbox struct {
 	ids     map[uint64]*block
 	dead    map[string]bool // owners that do not come back
 	late    map[string]*late
-	ended   map[string]uint64 // by token: the last message of those that have gone, before it was heard
-	heard   uint64            // the last message that was heard of
-	hearing chan struct{}     // closed, and another one made, when more was heard
+	heard   uint64        // the last message that was heard of
+	hearing chan struct{} // closed, and another one made, when more was heard
 }
 
 // block is one that waits. Its fields are guarded by the outbox's mu.
@@ -111,7 +110,7 @@ func openOutbox(ctx context.Context, c *cluster.Cluster, who owners, o OutboxOpt
 	}
 	b := &Outbox{
 		o: o, c: c, owners: who, log: &log{c: c, stream: stream, publish: c.JetStream().PublishMsg}, names: map[string]bool{},
-		blocks: map[string]*block{}, ids: map[uint64]*block{}, dead: map[string]bool{}, late: map[string]*late{}, ended: map[string]uint64{}, hearing: make(chan struct{}),
+		blocks: map[string]*block{}, ids: map[uint64]*block{}, dead: map[string]bool{}, late: map[string]*late{}, hearing: make(chan struct{}),
 	}
 	if b.owner, b.lost, b.release, err = who.begin(ctx); err != nil {
 		return nil, fmt.Errorf("open the outbox: %w", err)
@@ -274,7 +273,7 @@ func (o *Outbox) Load(ctx context.Context, id uint64) (*channel.Outbound, error)
 		if err != nil {
 			return nil, fmt.Errorf("read a block: %w", err)
 		}
-		o.take(b.token, last)
+		o.take(b.token, last, false)
 		return nil, nil
 	}
 	out, err := outboundOf(m, record.Packed)
@@ -359,7 +358,7 @@ func (o *Outbox) reread(ctx context.Context, b *block) error {
 	if err != nil {
 		return err
 	}
-	o.take(b.token, m)
+	o.take(b.token, m, false)
 	return nil
 }
 
@@ -418,12 +417,9 @@ func (o *Outbox) setLate(token string, l *late) {
 func (o *Outbox) finish(ctx context.Context, token string, l *late) error {
 	s := step{subject: o.subject(token), id: l.step, header: l.record.header(), last: l.last, alone: true, life: slack}
 	for range tries {
-		seq, _, err := o.log.put(ctx, s)
+		_, _, err := o.log.put(ctx, s)
 		if err == nil {
 			o.setLate(token, nil)
-			o.mu.Lock()
-			o.endedLocked(token, seq)
-			o.mu.Unlock()
 		}
 		crowded := full(err)
 		if !errors.Is(err, errMoved) && !crowded {
@@ -439,7 +435,7 @@ func (o *Outbox) finish(ctx context.Context, token string, l *late) error {
 		o.mu.Unlock()
 		if !ours { // it has gone, or will be heard of as another's
 			o.setLate(token, nil)
-			o.take(token, m)
+			o.take(token, m, false)
 			return nil
 		}
 		if s.last = m.seq; crowded { // what goes makes room
@@ -519,7 +515,7 @@ func (o *Outbox) erase(ctx context.Context, token string) error {
 		}
 		if err == nil {
 			o.setLate(token, nil)
-			o.take(token, m)
+			o.take(token, m, false)
 		}
 		return err
 	}

@@ -24,22 +24,12 @@ func (o *Outbox) follow(caught func()) {
 
 // hear takes a step that somebody has taken. Steps are heard in their order.
 func (o *Outbox) hear(subject string, m message) {
-	o.take(tokenOf(subject), m)
+	o.take(tokenOf(subject), m, true)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if m.seq > o.heard {
 		o.heard = m.seq
 		o.hearing = renew(o.hearing)
-	}
-	if o.ended[tokenOf(subject)] <= m.seq {
-		delete(o.ended, tokenOf(subject))
-	}
-}
-
-// endedLocked notes that a block has gone. What is still heard of it is of before.
-func (o *Outbox) endedLocked(token string, seq uint64) {
-	if seq > o.heard {
-		o.ended[token] = max(o.ended[token], seq)
 	}
 }
 
@@ -51,15 +41,16 @@ func (o *Outbox) goneLocked(b *block, n channel.BlockNews, came channel.ReceiptS
 	}
 }
 
-// take takes the last step of a block, as it was heard or read; none says that the block has gone.
-func (o *Outbox) take(token string, m message) {
+// take takes the last step of a block, as it was heard or read; none says that the block has gone. What was read of a block that is not known
+// is from before it was heard that it has gone.
+func (o *Outbox) take(token string, m message, heard bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	b := o.blocks[token]
 	if b != nil {
 		b.looked = time.Now()
 	}
-	if b != nil && m.seq != 0 && b.seq >= m.seq || o.ended[token] > m.seq {
+	if b == nil && !heard || b != nil && m.seq != 0 && b.seq >= m.seq {
 		return
 	}
 	r, err := blockOf(m)
@@ -69,7 +60,6 @@ func (o *Outbox) take(token string, m message) {
 	}
 	switch {
 	case r.over():
-		o.endedLocked(token, m.seq)
 		if b != nil {
 			n := b.record.news(true)
 			n.Left = r.Left
@@ -165,7 +155,7 @@ func (o *Outbox) check(ctx context.Context) {
 		if err != nil {
 			return // away; another time
 		}
-		o.take(token, m)
+		o.take(token, m, false)
 	}
 }
 

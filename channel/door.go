@@ -22,7 +22,7 @@ import (
 //   - An event whose turn was released runs again after the pauses of [RetryAfter]. What came behind it does not wait for that.
 //   - An event in which the process died as often as one may be tried is given up, and its conversation told.
 //   - Where several processes share the journal (it is an [Heir]), what another one has left runs as soon as that is known, behind what
-//     has arrived here.
+//     has arrived here; with Together, so does what another one has taken of a conversation that is answered here.
 //   - Serve returns when nothing runs any more. What waits then is left to the journal and the next start.
 type Door struct {
 	o       DoorOptions
@@ -51,6 +51,10 @@ type DoorOptions struct {
 	// Incomplete tells a conversation once that an answer may be incomplete: a crash has cut it off when some of it may have been
 	// seen, or crashes have whenever it was begun. nil tells nobody.
 	Incomplete func(context.Context, JournalEntry) error
+
+	// Together has the events of a conversation run where one of them does, of several processes that share a journal that is a [Giver]: so
+	// that what runs can be stopped, approved, or told something. What is answered to the platform must not depend on the turn then.
+	Together bool
 
 	Running int           // turns at a time: 64
 	Waiting int           // events in line, beyond which Accept takes none: 1 000
@@ -241,6 +245,10 @@ func (d *Door) run(ctx context.Context, item *doorItem) {
 }
 
 func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
+	if giver, ok := d.journal.(Giver); ok && d.o.Together && giver.Give(ctx, item.entry.Key) {
+		d.done(item)
+		return
+	}
 	claim, _, err := d.journal.Claim(ctx, item.entry.Key)
 	if err != nil {
 		d.o.Log.WarnContext(ctx, "an accepted event cannot be claimed; it is tried again", "channel", d.o.Channel, "error", err)

@@ -152,6 +152,14 @@ type Heir interface {
 	Inherit(context.Context) iter.Seq2[JournalEntry, error]
 }
 
+// Giver is an [Heir] whose processes leave events to each other, so that one of them has all that a conversation is about.
+type Giver interface {
+	// Give leaves an event that this process has accepted, and nobody has claimed, to the one that runs an event of the same conversation and
+	// thread, if that is another one: it gets it from its [Heir.Inherit]. given is false where the event stays here, or that is not known: then
+	// it can be claimed here, or not.
+	Give(context.Context, EventKey) (given bool)
+}
+
 // JournalEntry is an event that waits.
 type JournalEntry struct {
 	Key     EventKey

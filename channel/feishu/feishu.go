@@ -268,7 +268,7 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	defer c.closeIdle()
 	return c.service.Serve(ctx, k, service.Options{
 		Door: channel.DoorOptions{
-			Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
+			Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log, Together: true,
 			Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
 				return channel.Run(ctx, k, c.event(k, accepted(e), m))
 			},

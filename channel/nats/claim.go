@@ -62,7 +62,7 @@ func (j *Journal) take(ctx context.Context, token string, k channel.EventKey) (*
 			c.key = was
 		}
 		j.mu.Lock()
-		next.State, next.Owner, next.Claim = claimed, j.owner, c.id
+		next.State, next.Owner, next.Claim, next.Given = claimed, j.owner, c.id, false
 		j.mu.Unlock()
 		seq, _, err := j.log.put(ctx, step{subject: j.subject(token), id: c.id, header: next.header(), last: last, alone: !next.Stored})
 		switch {

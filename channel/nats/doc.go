@@ -19,6 +19,7 @@
 //     stored all the same it runs once, whoever brings it again.
 //   - An event has an owner: the replica that has accepted it, until that dies or ends. Nobody else claims it before. Who waits
 //     for such events ([Journal.Inherit]) gets them within a second of the moment at which the others take the owner for dead.
+//   - An event may be given to the replica that runs another one of its conversation ([Journal.Give]): its owner is that one from then on.
 //   - A step is stored only behind the one that its writer has seen. So a claim that is outdated does nothing: it cannot
 //     settle, cannot release, and cannot mark that something is about to be sent, without which nothing is sent.
 //   - A turn in which its replica died is an attempt of its event, as a release is.

@@ -114,3 +114,15 @@ func (j *Journal) Continue() {
 	j.running.Go(func() { j.follow(func() {}) })
 	j.running.Go(j.watch)
 }
+
+// Others is how many events of others are known that somebody has claimed.
+func (j *Journal) Others() (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, o := range j.others {
+		if o.record.State == claimed {
+			n++
+		}
+	}
+	return n
+}

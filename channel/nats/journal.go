@@ -48,8 +48,8 @@ const (
 	acceptAtOnce = 16 // events of one batch, of as many conversations, that are on their way at a time
 )
 
-// Journal is a channel.Journal that replicas share. It is also a channel.Ledger, a channel.BatchAccepter, a channel.Heir and a
-// channel.Eraser.
+// Journal is a channel.Journal that replicas share. It is also a channel.Ledger, a channel.BatchAccepter, a channel.Heir, a
+// channel.Giver and a channel.Eraser.
 type Journal struct {
 	o      JournalOptions
 	c      *cluster.Cluster
@@ -101,6 +101,7 @@ var (
 	_ channel.Ledger        = (*Journal)(nil)
 	_ channel.BatchAccepter = (*Journal)(nil)
 	_ channel.Heir          = (*Journal)(nil)
+	_ channel.Giver         = (*Journal)(nil)
 	_ channel.Eraser        = (*Journal)(nil)
 )
 
@@ -322,9 +323,11 @@ const tries = 20
 func (j *Journal) adopt(e *event) (isNew bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	isNew = e.adrift
+	if !e.adrift || e.record.Given { // of one that was given, another replica's caller was told
+		return false
+	}
 	e.adrift = false
-	return isNew
+	return true
 }
 
 // known looks whether an event is known. isNew is true where it is not.

@@ -24,6 +24,7 @@ type record struct {
 	Size    int             `json:"size,omitempty"`    // of that, in bytes
 	Packed  bool            `json:"packed,omitempty"`  // it is compressed
 	Stored  bool            `json:"stored,omitempty"`  // it was accepted, and is not only claimed
+	Given   bool            `json:"given,omitempty"`   // by another replica, to its owner, which does not know of it yet
 	Attempt int             `json:"attempt,omitempty"` // earlier turns that were released, or in which a replica has died
 	Mark    mark            `json:"mark,omitempty"`
 	Outcome channel.Outcome `json:"outcome,omitempty"`

@@ -78,7 +78,7 @@ func (r *runs) check(t *testing.T, n int) {
 // door serves until the test ends or stop is called, and runs what do says.
 func door(t testing.TB, j *nats.Journal, do func(channel.JournalEntry, channel.Claim) error) (_ *channel.Door, stop func()) {
 	d := channel.NewDoor(&channel.Kernel{Journal: j}, channel.DoorOptions{
-		Channel: "fake", Waiting: 5000, Grace: time.Second,
+		Channel: "fake", Waiting: 5000, Grace: time.Second, Together: true,
 		Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
 			if err := do(e, m.Claim); err != nil {
 				return channel.Result{}, err

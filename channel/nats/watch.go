@@ -36,6 +36,13 @@ func (j *Journal) hear(subject string, m message) {
 	if was, ok := j.others[token]; ok && was.seq >= m.seq {
 		return
 	}
+	if r.Given && r.Owner == j.owner && r.State == accepted && j.own[token] == nil {
+		j.setOtherLocked(token, nil)
+		j.own[token] = &event{record: r, seq: m.seq, adrift: true}
+		j.bytes += r.bytes()
+		j.news = renew(j.news)
+		return
+	}
 	if !r.waits() || r.Owner == j.owner {
 		j.setOtherLocked(token, nil)
 		return
@@ -168,7 +175,7 @@ func (j *Journal) keep(token, owner string) {
 	}
 	j.mu.Lock()
 	next, last := e.record, e.seq
-	next.Owner = owner
+	next.Owner, next.Given = owner, false
 	if e.todo != nil {
 		e.todo.record.Owner = owner
 	}

@@ -249,7 +249,7 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	defer c.closeIdle()
 	return c.service.Serve(ctx, k, service.Options{
 		Door: channel.DoorOptions{
-			Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
+			Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log, Together: true,
 			Run: func(ctx context.Context, entry channel.JournalEntry, m channel.Meta) (channel.Result, error) {
 				e, err := Raw(entry.Raw)
 				if err != nil {

@@ -290,7 +290,7 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	}
 	return c.service.Serve(ctx, k, service.Options{
 		Door: channel.DoorOptions{
-			Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
+			Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log, Together: true,
 			Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
 				u, err := Raw(e.Raw)
 				if err != nil {

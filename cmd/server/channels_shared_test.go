@@ -102,6 +102,9 @@ func (b *both) RoundTrip(r *http.Request) (worst *http.Response, err error) {
 // hold is in what the model is to think about for ever, the first time that it is told it.
 const hold = "hold on"
 
+// lookUp is in what it calls a tool for, which asks for approval.
+const lookUp = "look it up"
+
 func (p *platforms) script(r upstream.Request) upstream.Answer {
 	last := r.Messages[len(r.Messages)-1].Content
 	words := last[strings.LastIndex(last, "\n")+1:] // behind where it comes from
@@ -110,6 +113,13 @@ func (p *platforms) script(r upstream.Request) upstream.Answer {
 	if strings.Contains(words, hold) && !p.held[words] {
 		p.held[words] = true
 		return upstream.Answer{Raw: []upstream.Raw{{Hang: true}}}
+	}
+	if strings.Contains(words, lookUp) && r.Messages[len(r.Messages)-1].Role == "user" {
+		for _, tool := range r.Tools {
+			if strings.Contains(tool, "info") {
+				return upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "call_1", Name: tool, Arguments: "{}"}}}
+			}
+		}
 	}
 	return upstream.Answer{Text: "heard: " + last}
 }
@@ -147,11 +157,11 @@ func newPlatforms(t *testing.T) *platforms {
     groups: {policy: open}
   telegram: {token: "` + p.telegram.Token() + `", api: "` + serve(p.telegram) + `", preview: "off", dm: {policy: open}}
   slack: {token: "` + p.slack.Token() + `", signing_secret: "` + p.slack.Secret() + `", api: "` + serve(p.slack) + `/api", preview: "off", dm: {policy: open}}
-  feishu: {app_id: ` + f.AppID + `, app_secret: "` + f.AppSecret + `", encrypt_key: "` + f.Key + `", verification_token: "` + f.Token + `", preview: "off", api: "` + serve(p.feishu) + `", dm: {policy: open}}
+  feishu: {app_id: ` + f.AppID + `, app_secret: "` + f.AppSecret + `", encrypt_key: "` + f.Key + `", verification_token: "` + f.Token + `", preview: "off", api: "` + serve(p.feishu) + `", dm: {policy: open}, commands: {operators: [ou_ann]}}
 providers:
   openai: {base_url: "` + serve(p.model) + `/v1", key: sk-test}
 agents:
-  assistant: {model: "openai:m"}
+  assistant: {model: "openai:m", ask_always: ["tape.*"]}
 `
 	return p
 }
@@ -283,6 +293,24 @@ func TestChannelsOfReplicas(t *testing.T) {
 		if n := p.model.Requests(); n != 4 {
 			t.Errorf("the model was asked %d times for four messages", n)
 		}
+	})
+	t.Run("what is said to a turn reaches it at the other", func(t *testing.T) { // CL-08, CH-05
+		say := func(at *process, text string) {
+			t.Helper()
+			p.both.to(at)
+			event, _ := p.feishu.Say(fakefeishu.Said{Chat: "oc_ann", From: "ou_ann", Text: text})
+			if got := p.feishu.Post(t.Context(), event); got.Status != http.StatusOK {
+				t.Errorf("the event is answered with %d %s", got.Status, got.Body)
+			}
+		}
+		shown := func(text string) int { return strings.Count(strings.Join(p.feishu.Texts("oc_ann"), "\n"), text) }
+		for i, at := range [][2]*process{{a, b}, {b, a}} {
+			say(at[0], fmt.Sprint(lookUp, " ", i))
+			await(t, "the tool asks", func() bool { return shown(",approve call_1") == i+1 })
+			say(at[1], ",approve call_1")
+			await(t, "the tool has run", func() bool { return shown("heard: {") == i+1 })
+		}
+		p.both.to(a, b)
 	})
 	t.Run("what waits in a group is known at both", func(t *testing.T) { // CL-02, CH-90, CH-96
 		p.asks(a, "g-1", "group", "the cat is grey", false)

@@ -46,7 +46,8 @@ type Bounded struct {
 	erasing sync.Mutex // one at a time, so that none is taken for two
 }
 
-// recount is how often the sessions are counted anew while there are too many: another process may have erased some.
+// recount is how often the sessions are counted anew: another process may have begun or erased some. A store that would have to list them is
+// asked only while there are too many.
 const recount = time.Minute
 
 // Bound counts the sessions of a store and bounds them.
@@ -93,22 +94,23 @@ func (b *Bounded) Full(ctx context.Context) (bool, error) {
 
 // room says whether there is room for one session more, and takes so many.
 func (b *Bounded) room(ctx context.Context, take int) (bool, error) {
+	_, counts := b.Whole.(Counter)
 	for {
 		b.mu.Lock()
 		room := b.there+b.coming < b.most
-		stale := !room && time.Since(b.counted) >= recount
-		if room {
-			b.coming += take
-		}
-		if stale {
+		stale := (!room || counts) && time.Since(b.counted) >= recount
+		switch {
+		case stale:
 			b.counted = time.Now() // by one at a time
+		case room:
+			b.coming += take
 		}
 		b.mu.Unlock()
 		if !stale {
 			return room, nil
 		}
-		if err := b.count(ctx); err != nil {
-			return false, err
+		if err := b.count(ctx); err != nil && !room {
+			return false, err // else what was known serves for another while
 		}
 	}
 }

@@ -175,3 +175,54 @@ func TestABoundedStoreListsSessionsOnlyWhereTheyCannotBeCounted(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatOtherReplicasBeginCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := memory.New(nil)
+		one, two := bounded(t, inner, 4), bounded(t, inner, 4) // of two replicas
+		for i := range 2 {
+			for _, b := range []*tape.Bounded{one, two} {
+				if _, err := tape.Open(t.Context(), b, "w", fmt.Sprintf("%p %d", b, i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		time.Sleep(time.Minute)
+		for what, b := range map[string]*tape.Bounded{"one": one, "two": two} {
+			if _, err := tape.Open(t.Context(), b, "w", "more"); !errors.Is(err, tape.ErrTooMany) {
+				t.Errorf("the fifth session of four at %s: %v", what, err)
+			}
+		}
+	})
+}
+
+// dumb is a store that cannot be counted any more.
+type dumb struct {
+	*memory.Store
+	away bool
+}
+
+func (s *dumb) Count(ctx context.Context) (int, error) {
+	if s.away {
+		return 0, errors.New("away")
+	}
+	return s.Store.Count(ctx)
+}
+
+func TestSessionsBeginWhereTheyWereFewAndCannotBeCountedNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &dumb{Store: memory.New(nil)}
+		b := bounded(t, s, 2)
+		s.away = true
+		time.Sleep(time.Minute)
+		for i := range 2 {
+			if _, err := tape.Open(t.Context(), b, "w", fmt.Sprint(i)); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if _, err := tape.Open(t.Context(), b, "w", "third"); err == nil || errors.Is(err, tape.ErrTooMany) {
+			t.Errorf("as many as there may be, as far as is known: %v", err)
+		}
+	})
+}

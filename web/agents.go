@@ -502,9 +502,9 @@ func (a *agentRun) Enter(ctx context.Context) error {
 	if !a.doubt {
 		return nil
 	}
-	switch run, p := a.s.takenBefore(ctx, a.spec.lane(), a.id); { // once more, now that nobody else can write
-	case p != nil:
-		return &bot.Failure{Code: p.Code, Message: p.Detail, Retryable: true}
+	switch run, err := a.s.takenBefore(ctx, a.spec.lane(), a.id); { // once more, now that nobody else can write
+	case err != nil:
+		return err
 	case run != "":
 		return &bot.Failure{Code: codeConflict, Message: "the message was taken before, by the run " + run}
 	}

@@ -140,6 +140,11 @@ func TestAMessageOfWhichNothingIsKnownIsNotSaidToBeRefused(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	place.lossy.make(nil)
+	place.absent.away.Store(true)
+	if p := readProblem(t, b.say("third", `,"on_busy":"steer"`, "Prefer: respond-async")); p.Status != 500 || p.Run != first || !strings.Contains(p.Detail, "was taken") {
+		t.Errorf("%+v", p)
+	}
+	place.absent.away.Store(false)
 	if d := readDocument(t, b.say("again", `,"on_busy":"steer"`, "Prefer: respond-async", "Idempotency-Key: k")); d.Run != first {
 		t.Errorf("it was given to %s, expected %s", d.Run, first)
 	}
@@ -147,7 +152,7 @@ func TestAMessageOfWhichNothingIsKnownIsNotSaidToBeRefused(t *testing.T) {
 	if d := readDocument(t, b.do("GET", "/v1/runs/"+first+"/events?format=json", "")); d.Status != statusCompleted {
 		t.Errorf("%+v", d)
 	}
-	if said := a.tapeOf("s"); strings.Count(said, `"more"`) != 1 || strings.Count(said, `"again"`) != 1 {
+	if said := a.tapeOf("s"); strings.Count(said, `"more"`) != 1 || strings.Count(said, `"again"`) != 1 || strings.Count(said, `"third"`) != 1 {
 		t.Error(said)
 	}
 }

@@ -180,8 +180,11 @@ func (s *Server) serveStart(ctx context.Context, m message) report {
 		return reportOf(newProblem(codeInternal, "the message is for no session"))
 	}
 	if m.Doubt { // who had the session before can write no more
-		if run, p := s.takenBefore(ctx, sp.lane(), m.ID); run != "" || p != nil {
-			return report{Run: run, Again: true, Problem: p}
+		switch run, err := s.takenBefore(ctx, sp.lane(), m.ID); {
+		case err != nil:
+			return report{NotHere: true} // nobody knows still
+		case run != "":
+			return report{Run: run, Again: true}
 		}
 	}
 	sp.key, sp.hash, sp.caller = m.Key, m.Hash, m.Caller
@@ -351,8 +354,13 @@ func (s *Server) startElsewhere(ctx context.Context, who access.Principal, a *as
 		switch {
 		case err != nil:
 			s.log.WarnContext(ctx, "it is not known which replica has a session", "error", err)
+		case replica == "" && !sp.agent.doubt:
+			return t, false
 		case replica == "":
-			return s.startHere(waiting, sp)
+			var run string
+			if run, err = s.takenBefore(waiting, sp.lane(), sp.agent.id); err == nil {
+				return report{Run: run, Again: true}, run != ""
+			}
 		default:
 			t, ok, err = s.handMessage(waiting, replica, who, &as, sp)
 			if ok {
@@ -372,7 +380,8 @@ func (s *Server) startElsewhere(ctx context.Context, who access.Principal, a *as
 				panic(http.ErrAbortHandler) // the client went away
 			}
 			s.log.WarnContext(ctx, "the replica that has a session does not answer", "replica", replica, "run", sp.agent.id, "error", cmp.Or(err, errNotHere))
-			return report{Problem: doubtful(sp), Retry: int(tapesRetry / time.Second), unknown: true}, true
+			const why = "the replica that has the session has not answered: whether the message was taken is not known"
+			return report{Problem: doubtful(sp, sp.agent.id, why), Retry: int(tapesRetry / time.Second), unknown: true}, true
 		}
 	}
 }
@@ -397,25 +406,15 @@ func (s *Server) handMessage(ctx context.Context, replica string, who access.Pri
 	return t, ok, err
 }
 
-// startHere says whether a message is to be started here that nobody else has the session of. One that another replica may have taken
-// is not, where the tape has it.
-func (s *Server) startHere(ctx context.Context, sp *spec) (t report, ok bool) {
-	if !sp.agent.doubt {
-		return t, false
-	}
-	run, p := s.takenBefore(ctx, sp.lane(), sp.agent.id)
-	return report{Run: run, Again: true, Problem: p}, run != "" || p != nil
-}
-
 // takenBefore finds the run whose turn has taken a message, by the tape of its session; "" is none.
-func (s *Server) takenBefore(ctx context.Context, lane, id string) (run string, p *problem) {
+func (s *Server) takenBefore(ctx context.Context, lane, id string) (run string, err error) {
 	for e, err := range s.o.Tapes.Read(ctx, tape.Name(s.o.Workspace, lane), tape.Query{Newest: true, Limit: mostTaken}) {
 		switch {
 		case errors.Is(err, tape.ErrNotFound):
 			return "", nil
 		case err != nil:
 			s.log.WarnContext(ctx, "it is not known whether a message was taken", "run", id, "error", err)
-			return "", awayProblem()
+			return "", err
 		}
 		if m := tape.MetaOf(e); m.Turn == id || m.Run == id {
 			return m.Turn, nil
@@ -427,17 +426,17 @@ func (s *Server) takenBefore(ctx context.Context, lane, id string) (run string, 
 // mostTaken is how many entries are looked at for a message that may have been taken: it was a moment ago.
 const mostTaken = 1000
 
-// doubtful is the answer for a message that a replica may have taken which does not answer.
-func doubtful(sp *spec) (p *problem) {
-	const detail = "the replica that has the session has not answered: whether the message was taken is not known"
+// doubtful is the answer for a message that was taken, or may have been, by a run that cannot be shown: it must not be sent again, unless
+// that finds the first one.
+func doubtful(sp *spec, run, why string) (p *problem) {
 	if sp.key != "" {
-		p = newProblem(codeOverloaded, detail+" yet; repeat it with the same Idempotency-Key")
+		p = newProblem(codeOverloaded, why+"; repeat it with the same Idempotency-Key")
 		p.retryAfter = tapesRetry
 	} else { // with 503 a balancer would send it again
-		p = newProblem(codeInternal, detail+"; the session tells. With an Idempotency-Key it could be repeated")
-		p.ID = sp.agent.id
+		p = newProblem(codeInternal, why+"; the session tells. With an Idempotency-Key it could be repeated")
+		p.ID = run
 	}
-	p.Run = sp.agent.id
+	p.Run = run
 	return p
 }
 

@@ -232,6 +232,9 @@ func (s *Server) unstored(ctx context.Context, run *run, sp *spec) *problem {
 		if sp.key == "" {
 			cancelRun(run, errUnstored)
 		}
+		if sp.agent != nil { // its tape may be kept, and have the message
+			return doubtful(sp, run.id, "the run that takes the message cannot be kept now: whether it is answered is not known")
+		}
 		return awayProblem()
 	}
 	return nil

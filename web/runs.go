@@ -707,7 +707,7 @@ func (rs *runs) leaveBehind(list []*run) {
 			m.Stop(errElsewhere)
 		}
 	}
-	rs.log.Info("runs are left for another replica to run again", "runs", len(list))
+	rs.log.InfoContext(ctx, "runs are left for another replica to run again", "runs", len(list))
 }
 
 // saveAll writes all ended runs to disk, so that clients find them after a restart.

@@ -51,6 +51,7 @@ type sharedPlace struct {
 	shared  *Shared
 	tapes   *tapenats.Store
 	lossy   *lossy // what it asks others by
+	absent  *absent
 	close   func()
 }
 
@@ -84,7 +85,7 @@ func (g *group) open() *sharedPlace {
 		t.Fatal(err)
 	}
 	var once sync.Once
-	p := &sharedPlace{cluster: c, tapes: tapes, lossy: &lossy{Control: asks}, close: func() {
+	p := &sharedPlace{cluster: c, tapes: tapes, lossy: &lossy{Control: asks}, absent: &absent{Shared: l}, close: func() {
 		once.Do(func() {
 			_, _, _ = asks.Close(), keys.Close(), l.Close() // of one that has died, they cannot do all
 			_ = tapes.Close()
@@ -92,7 +93,7 @@ func (g *group) open() *sharedPlace {
 	}}
 	t.Cleanup(p.close)
 	p.shared = &Shared{
-		Runs: l, Control: p.lossy, Keys: keys,
+		Runs: p.absent, Control: p.lossy, Keys: keys,
 		Replicas: func() (ids []string) {
 			for _, r := range there.Replicas() {
 				ids = append(ids, r.ID)
@@ -704,16 +705,10 @@ func (a *absent) Follow(ctx context.Context, id string) (runlog.Tail, error) {
 // CL-10: who comes back while the servers elect is broken off, and comes back once more: to be told 503 would end an EventSource.
 func TestWhoComesBackWhileTheServersElectIsBrokenOff(t *testing.T) {
 	g := newGroup(t)
-	log := new(absent)
-	a := g.replica(nil)
-	b := g.replica(func(o *Options) {
-		shared := *o.Shared
-		log.Shared = shared.Runs
-		shared.Runs, o.Shared = log, &shared
-	})
+	a, b := g.replica(nil), g.replica(nil)
 	id, st := a.startAsync()
 	st.send("a", "one")
-	log.away.Store(true)
+	b.absent.away.Store(true)
 	for _, path := range []string{"/v1/runs/" + id + "/events", "/v1/runs?workflow=steps"} {
 		if resp, err := b.try(t.Context(), "GET", path, "", asEvents, "Last-Event-ID: "+id+":0"); err == nil {
 			t.Errorf("%s: %d %s", path, resp.StatusCode, text(t, resp))
@@ -722,7 +717,7 @@ func TestWhoComesBackWhileTheServersElectIsBrokenOff(t *testing.T) {
 	if p := readProblem(t, b.do("GET", "/v1/runs/"+id, "")); p.Status != 503 {
 		t.Errorf("%+v", p)
 	}
-	log.away.Store(false)
+	b.absent.away.Store(false)
 	st.finish()
 	c := &reader{t: t, run: id}
 	c.last = id + ":0"

@@ -142,15 +142,13 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 		return nil, false, p
 	}
 	if run != nil && run.place != nil {
-		if p := s.unstored(r.Context(), run, &sp); p != nil {
+		switch p := s.unstored(r.Context(), run, &sp); { // from now on it is found everywhere
+		case p != nil:
 			return nil, false, p
-		}
-	}
-	if run != nil && run.place != nil {
-		if run.awaitEvent(r.Context(), run.tube.From()); run.isGone() && begun != "" { // somebody else has begun it at the same time
+		case run.isGone() && begun != "": // somebody else has begun it at the same time
 			run, _, p := s.findBegun(r, st, &once.Claim{Run: run.id})
 			return run, true, p
-		} // from now on it is found everywhere
+		}
 	}
 	if run != nil && run.again != nil {
 		s.runs.flush(r.Context()) // it is promised that a restart does not end it
@@ -227,6 +225,9 @@ func (s *Server) startedElsewhere(r *http.Request, st *start, sp *spec, t report
 	}
 	st.late = t.Late
 	run, _, p := s.findBegun(r, st, &once.Claim{Run: t.Run})
+	if p != nil && p.Code == codeOverloaded { // which would say that it was not taken
+		p = doubtful(sp, t.Run, "the message was taken by a run that cannot be read now")
+	}
 	return run, t.Again, p
 }
 

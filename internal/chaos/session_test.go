@@ -281,11 +281,17 @@ func (s *session) attempt(ctx context.Context, t *turn) (again bool, err error) 
 		return false, s.follow(ctx, t, r, resp)
 	}
 	text, _ := io.ReadAll(resp.Body) // for the message
-	if resp.StatusCode == http.StatusInternalServerError && t.agent != "" && t.key == "" && strings.Contains(string(text), "not known") {
+	if t.agent != "" && t.key == "" && doubted(resp, text) {
 		s.w.count("begun again: not known")
 		return true, nil
 	}
 	return false, fmt.Errorf("begun at %s: %d %.300s", r.Name, resp.StatusCode, text)
+}
+
+// doubted says that a replica does not know what became of a message, or cannot show it.
+func doubted(resp *http.Response, text []byte) bool {
+	return resp.StatusCode == http.StatusInternalServerError &&
+		(strings.Contains(string(text), "is not known") || strings.Contains(string(text), "cannot be read now"))
 }
 
 // gone takes the answer that a run is gone: the replica that had it died before anything of it was stored, and its key, or the one
@@ -545,7 +551,7 @@ func (s *session) steer(ctx context.Context, t *turn, at *fleet.Replica) {
 			pause(ctx, 30*time.Millisecond)
 			continue
 		case err != nil && nobody(err):
-		case err != nil, resp.StatusCode == http.StatusInternalServerError && strings.Contains(string(text), "not known"):
+		case err != nil, doubted(resp, text):
 			s.w.count("steered, and nobody knows")
 			t.maybe = steered
 			t.tries = append(t.tries, steered)

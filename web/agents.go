@@ -595,7 +595,7 @@ func (a *agentRun) stop(err error) bool {
 
 // failure is what the run failed of, as users may read it.
 func (a *agentRun) failure(err error) error {
-	if _, known := bot.Describe(err); known {
+	if _, known := bot.Describe(err); known && !isOverloaded(err) {
 		return err
 	}
 	code := a.s.o.Turns.Code(err)

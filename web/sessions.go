@@ -125,7 +125,7 @@ func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 	case errors.Is(err, tape.ErrTooLarge):
 		return newProblem(codeTooLarge, "what the session's tape would have to hold is too large")
 	}
-	if coded, ok := errors.AsType[turn.Coded](err); ok && coded.ErrorCode() == codeOverloaded { // a database that is away; the store's log says why
+	if isOverloaded(err) { // a database that is away; the store's log says why
 		p := newProblem(codeOverloaded, "the sessions cannot be reached at the moment; try again later")
 		p.retryAfter = tapesRetry
 		return p
@@ -134,6 +134,12 @@ func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 	p.ID = newRunID()
 	s.log.ErrorContext(ctx, "a tape cannot be used", "id", p.ID, "error", err)
 	return p
+}
+
+// isOverloaded says of an error that it says so itself, as a store does that nobody could reach in time: no model has taken too long then.
+func isOverloaded(err error) bool {
+	coded, ok := errors.AsType[turn.Coded](err)
+	return ok && coded.ErrorCode() == codeOverloaded
 }
 
 // sessionPath is the place of a session.

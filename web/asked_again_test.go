@@ -172,12 +172,12 @@ func (k *claims) Claim(ctx context.Context, c once.Claim) (once.Claim, bool, err
 }
 
 // repeat asks until it is known what became of a request.
-func (r *replica) repeat(body string, header ...string) document {
-	r.t.Helper()
+func (b *bench) repeat(body string, header ...string) document {
+	b.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		resp := r.do("POST", "/v1/runs", body, header...)
+		resp := b.do("POST", "/v1/runs", body, header...)
 		if resp.StatusCode != 503 || time.Now().After(end) {
-			return readDocument(r.t, resp)
+			return readDocument(b.t, resp)
 		}
 		resp.Body.Close()
 	}
@@ -226,6 +226,39 @@ func TestTheKeyOfARunThatADeadReplicaHasNotBegunBeginsItOnce(t *testing.T) {
 	}
 	if old.calls.Load() != 0 || now.calls.Load() != 1 {
 		t.Errorf("the models were asked %d and %d times", old.calls.Load(), now.calls.Load())
+	}
+}
+
+// CL-07, CL-09: the same of a message, which is on its tape once.
+func TestTheKeyOfAMessageThatADeadReplicaHasNotTakenHasItAnswered(t *testing.T) {
+	g := newGroup(t)
+	a, dying := g.agents()
+	b, _ := g.agents()
+	claimed := make(chan string, 1)
+	dying.shared.Keys = &claims{dying.shared.Keys, func(c once.Claim) error {
+		claimed <- c.Run
+		dying.cluster.Conn().Close()
+		return nil
+	}}
+	body, key := `{"agent":"assistant","session":"s","input":"hello"}`, "Idempotency-Key: k"
+	ctx, cancel := context.WithCancel(t.Context())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		if resp, err := a.try(ctx, "POST", "/v1/runs", body, key); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	id := <-claimed
+	cancel()
+	<-left
+	for range 2 {
+		if d := b.repeat(body, key); d.Run != id || d.Status != statusCompleted || !strings.Contains(string(d.Result), "hello") {
+			t.Errorf("%s, expected %s: %s %s", d.Run, id, d.Status, d.Result)
+		}
+	}
+	if said := b.tapeOf("s"); strings.Count(said, `"role":"user"`) != 1 || len(b.talk.requests()) != 1 || len(a.talk.requests()) != 0 {
+		t.Errorf("%d and %d requests: %s", len(a.talk.requests()), len(b.talk.requests()), said)
 	}
 }
 

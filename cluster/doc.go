@@ -35,6 +35,9 @@
 // after 4–9 s: so long JetStream waits before it elects, and it cannot be told to wait less. Meanwhile nothing of its streams
 // is stored, and [State] says so. Whoever holds a lease keeps it.
 //
+// One that stood still, or was cut off, answers as if it still led when it goes on, for a moment. What it says that there is was there; what
+// it says that there is not, may be: see [Barrier].
+//
 // # Permissions
 //
 // The account of a replica must have JetStream. With permissions by subject it publishes and subscribes to `<prefix>.>`,

@@ -86,7 +86,7 @@ type parcel struct {
 	erased  bool // with its session, while it was being sent: it is stored no more, and goes when the attempt is over
 	unread  bool // it is still to be loaded
 	away    bool // another process has it: here it only keeps its place
-	taken   bool // that has taken it over while this one was about to send it
+	taken   bool // another process has changed what is stored of it while this one was about to send it
 }
 
 // answered remembers events, the last maxAnswered of them.
@@ -447,13 +447,13 @@ func (o *Outbox) try(ctx context.Context, p *parcel, first bool) (r Receipt, hel
 	return r, o.later(s, p, r.State, err, false), err
 }
 
-// lost lets go a block that is another process's to send, or nobody's.
+// lost lets go a block that is another process's to send, or nobody's, or of which something else is known by now.
 func (o *Outbox) lost(p *parcel) (Receipt, bool, error) {
 	o.mu.Lock()
-	p.busy, p.taken = false, false
-	if !p.away {
+	if !p.taken { // nobody has told of it: it has gone
 		o.removeLocked(p)
 	}
+	p.busy, p.taken, p.due = false, false, time.Time{}
 	erased := p.erased
 	o.wakeLocked()
 	o.mu.Unlock()
@@ -474,6 +474,7 @@ func (o *Outbox) load(ctx context.Context, p *parcel) error {
 	defer o.mu.Unlock()
 	if out == nil {
 		p.taken = true
+		o.removeLocked(p)
 		return nil
 	}
 	attempt := p.out.Attempt
@@ -539,7 +540,7 @@ func (o *Outbox) later(s Sender, p *parcel, state ReceiptState, err error, last 
 	}
 	o.mu.Lock()
 	if p.taken { // whoever has it does what is to be done
-		p.busy, p.taken = false, false
+		p.busy, p.taken, p.due = false, false, time.Time{}
 		o.wakeLocked()
 		o.mu.Unlock()
 		return state == NotSent && keep && !p.erased
@@ -573,6 +574,10 @@ func backoff(n int) time.Duration {
 // step stores that a block takes a step.
 func (o *Outbox) step(p *parcel, sending bool) error {
 	o.mu.Lock()
+	if p.taken {
+		o.mu.Unlock()
+		return ErrBlockTaken
+	}
 	was, attempt := p.sending, p.out.Attempt
 	if sending {
 		attempt++

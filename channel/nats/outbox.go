@@ -303,6 +303,9 @@ func outboundOf(m message, packed bool) (*channel.Outbound, error) {
 func (o *Outbox) Step(ctx context.Context, id uint64, sends bool, attempt int) error {
 	o.mu.Lock()
 	b := o.ids[id]
+	if b == nil && o.tell != nil { // it has gone before its outbox has known it
+		o.tell(channel.BlockNews{ID: id, Gone: true, Came: channel.UnknownWhether})
+	}
 	o.mu.Unlock()
 	if b == nil {
 		return channel.ErrBlockTaken
@@ -326,8 +329,12 @@ func (o *Outbox) Step(ctx context.Context, id uint64, sends bool, attempt int) e
 		o.mu.Unlock()
 		seq, _, err := o.log.put(ctx, step{subject: o.subject(b.token), id: newID(), header: next.header(), last: last})
 		if errors.Is(err, errMoved) {
-			if err := o.reread(ctx, b); err != nil {
+			ours, err := o.reread(ctx, b)
+			if err != nil {
 				return err
+			}
+			if !ours { // though its owner may be dead: the outbox does not know yet what it has done
+				return channel.ErrBlockTaken
 			}
 			continue
 		}
@@ -352,14 +359,17 @@ func (o *Outbox) mayLocked(b *block) bool {
 	return o.ids[b.record.ID] == b && (b.own || o.dead[b.record.Owner])
 }
 
-// reread takes the last step of a block, behind which nothing could be stored.
-func (o *Outbox) reread(ctx context.Context, b *block) error {
+// reread takes the last step of a block, behind which nothing could be stored. ours says that it is one of this replica, whose answer did
+// not come.
+func (o *Outbox) reread(ctx context.Context, b *block) (ours bool, err error) {
 	m, err := o.log.last(ctx, o.subject(b.token))
 	if err != nil {
-		return err
+		return false, err
 	}
 	o.take(b.token, m, false)
-	return nil
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ids[b.record.ID] == b && b.own && b.seq == m.seq, nil
 }
 
 // End implements [channel.OutboxStore].

@@ -41,6 +41,13 @@ func (o *Outbox) Pause() {
 	o.running.Wait()
 }
 
+// Continue goes on.
+func (o *Outbox) Continue() {
+	o.end, o.stop = context.WithCancel(context.Background())
+	o.running.Go(func() { o.follow(func() {}) })
+	o.running.Go(o.watch)
+}
+
 // Late is how many ends are still to be stored.
 func (o *Outbox) Late() int {
 	o.mu.Lock()

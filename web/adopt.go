@@ -90,7 +90,7 @@ func (s *Server) adoptEach(list []runlog.Going) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			s.adopt(s.ctx, g.ID, g.Replica, false)
+			s.adopt(s.ctx, g.ID, g.Replica)
 		})
 	}
 	wg.Wait()
@@ -98,7 +98,7 @@ func (s *Server) adoptEach(list []runlog.Going) {
 
 // adopt takes a run over from a replica that is gone, or that hands it over because it goes; false where it did not get it. Of all who try,
 // one does.
-func (s *Server) adopt(ctx context.Context, id, from string, handed bool) bool {
+func (s *Server) adopt(ctx context.Context, id, from string) bool {
 	wait := adoptRetry
 	for {
 		if s.runs.isDraining() || s.ctx.Err() != nil {
@@ -107,7 +107,7 @@ func (s *Server) adopt(ctx context.Context, id, from string, handed bool) bool {
 		left, err := s.o.Shared.Runs.Adopt(ctx, id, from)
 		switch {
 		case err == nil:
-			s.takeOver(left, handed)
+			s.takeOver(left)
 			return true
 		case errors.Is(err, runlog.ErrFenced), errors.Is(err, runlog.ErrEnded), errors.Is(err, runlog.ErrUnknown), errors.Is(err, runlog.ErrClosed):
 			return false
@@ -122,7 +122,7 @@ func (s *Server) adopt(ctx context.Context, id, from string, handed bool) bool {
 }
 
 // takeOver goes on with a run that was another replica's: it is run again, or ends.
-func (s *Server) takeOver(left *runlog.Left, handed bool) {
+func (s *Server) takeOver(left *runlog.Left) {
 	p, err := replayedFrom(left)
 	if err != nil {
 		s.log.Error("what is kept of a run cannot be read", "run", clip(left.ID), "error", err)
@@ -130,9 +130,6 @@ func (s *Server) takeOver(left *runlog.Left, handed bool) {
 		_ = left.Tube.Close(statusInterrupted) // it may have ended
 		e.End([]byte("{}"))
 		return
-	}
-	if handed && !isOver(p.tube) {
-		p.Attempt-- // it has not crashed
 	}
 	message := s.runs.again(p, time.Now())
 	if message == "" {

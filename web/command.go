@@ -123,7 +123,7 @@ func (s *Server) serve(ctx context.Context, r control.Request) ([]byte, error) {
 	case commandBegun:
 		t.NotHere = s.runs.own(r.Run) == nil && !s.beginning.has(r.Run)
 	case commandAdopt:
-		if !s.adopt(ctx, r.Run, string(r.Body), true) {
+		if !s.adopt(ctx, r.Run, string(r.Body)) {
 			t.NotHere = true
 		}
 	default:
@@ -475,8 +475,11 @@ func (s *Server) latest(r *http.Request, session string) *run {
 	return run
 }
 
-// handOver asks the other replicas to take over the runs that are cut off here and can go on there.
-func (s *Server) handOver() (count int) {
+// handOver asks the other replicas to take over the runs that are cut off here and can go on there. Those that nobody takes now are left for
+// whoever does.
+func (s *Server) handOver() (handed, left int) {
+	list := s.runs.movable()
+	s.runs.leaveBehind(list) // first, since nobody can take over what is written to
 	var others []string
 	me := s.o.Shared.replica()
 	for _, id := range s.o.Shared.Replicas() {
@@ -486,43 +489,24 @@ func (s *Server) handOver() (count int) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), commandWait)
 	defer cancel()
-	for i, r := range s.runs.movable() {
-		if s.handTo(ctx, r, me, slices.Concat(others[i%max(1, len(others)):], others[:i%max(1, len(others))])) {
-			count++
-			r.place.leave()
-			if m := r.manager.Load(); m != nil {
-				m.Stop(errElsewhere)
-			}
+	for i, r := range list {
+		n := i % max(1, len(others))
+		if s.handTo(ctx, r, me, slices.Concat(others[n:], others[:n])) {
+			handed++
 		}
 	}
-	return count
+	return handed, len(list) - handed
 }
-
-// A run that is to be handed over still writes, and whoever takes it at the moment of a write is refused: it is asked for so often.
-const handTries, handPause = 20, 3 * time.Millisecond
 
 // handTo asks replicas to take a run over, one after the other, until one does.
 func (s *Server) handTo(ctx context.Context, r *run, me string, others []string) bool {
-	if len(others) == 0 {
-		return false
-	}
-	for range handTries {
-		for _, replica := range others {
-			_, ok, err := s.ask(ctx, replica, control.Request{Command: commandAdopt, Run: r.id, Body: []byte(me)})
-			if err != nil {
-				s.log.WarnContext(r.context(), "another replica cannot take a run over", "run", r.id, "replica", replica, "error", err)
-			}
-			if ok {
-				return true
-			}
+	for _, replica := range others {
+		_, ok, err := s.ask(ctx, replica, control.Request{Command: commandAdopt, Run: r.id, Body: []byte(me)})
+		if err != nil {
+			s.log.WarnContext(r.context(), "another replica cannot take a run over", "run", r.id, "replica", replica, "error", err)
 		}
-		select {
-		case <-time.After(handPause):
-		case <-ctx.Done():
-			return false
-		}
-		if r.ended() {
-			return false
+		if ok {
+			return true
 		}
 	}
 	return false

@@ -686,17 +686,18 @@ func (rs *runs) interrupt() (count int) {
 	return count
 }
 
-// leaveBehind ends runs here that whoever comes, or is there, takes up: to go is no crash of theirs.
+// leaveBehind ends runs here that another replica runs again, whether it is asked to or finds them. Nothing is written to them any more when
+// it returns; what was said until then is stored, and that to go is no crash of theirs.
 func (rs *runs) leaveBehind(list []*run) {
 	if len(list) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), storedWait)
+	defer cancel()
 	for _, r := range list {
 		r.left.Store(true)
 		r.reopen()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), storedWait)
-	defer cancel()
 	rs.flush(ctx)
 	for _, r := range list {
 		if e, ok := r.entry.(runlog.Leaver); ok {
@@ -707,7 +708,7 @@ func (rs *runs) leaveBehind(list []*run) {
 			m.Stop(errElsewhere)
 		}
 	}
-	rs.log.InfoContext(ctx, "runs are left for another replica to run again", "runs", len(list))
+	rs.flush(ctx) // for what is on its way
 }
 
 // saveAll writes all ended runs to disk, so that clients find them after a restart.

@@ -261,8 +261,12 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 	s.breakStreams()
 	if s.o.Shared != nil {
-		if n := s.handOver(); n > 0 {
-			s.log.InfoContext(ctx, "runs go on at other replicas", "runs", n)
+		handed, left := s.handOver()
+		if handed > 0 {
+			s.log.InfoContext(ctx, "runs go on at other replicas", "runs", handed)
+		}
+		if left > 0 {
+			s.log.InfoContext(ctx, "runs are left for another replica to run again", "runs", left)
 		}
 	}
 	count := s.runs.interrupt()

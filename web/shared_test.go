@@ -402,7 +402,7 @@ func TestAReplicaThatIsFencedStopsAndItsReadersGoOn(t *testing.T) {
 		waits <- err
 	}()
 	eventually(t, "it is waited for", func() bool { return a.s.runs.own(id).read() })
-	if !b.s.adopt(t.Context(), id, a.shared.replica(), false) {
+	if !b.s.adopt(t.Context(), id, a.shared.replica()) {
 		t.Fatal("it cannot be taken over")
 	}
 	broken := make(chan bool, 1)

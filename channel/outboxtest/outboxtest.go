@@ -348,8 +348,10 @@ func crashes(t *testing.T, s Store) {
 		unsure bool
 	}{
 		{when: "it was put in", steps: func(channel.OutboxStore, uint64) error { return nil }},
-		{when: "it was being sent", unsure: true, steps: func(o channel.OutboxStore, id uint64) error { return o.Step(t.Context(), id, true, 1) },
-			again: map[string]int{"a platform that says nothing": 0, "a platform that has it": 0}},
+		{
+			when: "it was being sent", unsure: true, steps: func(o channel.OutboxStore, id uint64) error { return o.Step(t.Context(), id, true, 1) },
+			again: map[string]int{"a platform that says nothing": 0, "a platform that has it": 0},
+		},
 		{when: "it was not sent", steps: func(o channel.OutboxStore, id uint64) error {
 			return errors.Join(o.Step(t.Context(), id, true, 1), o.Step(t.Context(), id, false, 1))
 		}},

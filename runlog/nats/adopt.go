@@ -81,6 +81,11 @@ func (l *Log) Adopt(ctx context.Context, run, from string) (*runlog.Left, error)
 		l.unnote(from, run)
 		return nil, runlog.ErrFenced
 	}
+	if a.wrote.life != 0 {
+		if err := l.again(ctx, func() error { return l.seal(ctx, a) }); err != nil {
+			return nil, err
+		}
+	}
 	me := l.cluster.Replica()
 	if _, err := l.request(ctx, l.note(me, run)); err != nil {
 		return nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
@@ -111,7 +116,7 @@ func (l *Log) claim(ctx context.Context, a *applied) (uint64, error) {
 	}
 	m := client.NewMsg(l.subject(a.run))
 	m.Header[expectLast] = []string{strconv.FormatUint(a.last, 10)}
-	m.Data = append(mine.append(nil), recordAdopt)
+	m.Data = append(append(mine.append(nil), recordAdopt), a.paged...)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		seq, err := l.request(ctx, m)
 		if err == nil {

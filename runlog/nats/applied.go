@@ -19,6 +19,10 @@ type applied struct {
 	begin    uint64
 	other    bool   // the opening is not the one that it began with
 	owner    string // the replica that has written it
+	wrote    writer // of the last batch that is whole
+	whole    uint64 // sequence of its last message
+	number   uint64 // of what pages have behind that, up to what was taken
+	paged    []byte // the records of that
 	opening  atomic.Pointer[[]byte]
 	head     atomic.Pointer[[]byte]
 
@@ -64,6 +68,8 @@ func (a *applied) take(seq uint64, data []byte) error {
 		records, a.parts = append(a.parts, records...), nil
 	}
 	a.of = id{}
+	a.wrote, a.whole = writer{h.replica, h.run, h.life}, seq
+	a.number, a.paged = 0, a.paged[:0]
 	if err := a.records(records); err != nil {
 		return fmt.Errorf("message %d: %w", seq, err)
 	}

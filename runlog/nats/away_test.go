@@ -76,16 +76,31 @@ func followed(t testing.TB, l *nats.Log, id string) (wait func() []string) {
 	return func() []string { return <-done }
 }
 
+// places are where what is lost, or away, loses nothing.
+var places = map[string]func(testing.TB) *clustertest.Servers{
+	"one node": clustertest.One, "three nodes": clustertest.Three,
+	"one node with pages": clustertest.One, "three nodes with pages": clustertest.Three,
+}
+
+func withPages(place string, logs ...*nats.Log) {
+	if strings.HasSuffix(place, "with pages") {
+		for _, l := range logs {
+			nats.Always(l)
+		}
+	}
+}
+
 func TestCL_10_WhatWasSentWhileTheServersWereAwayIsStoredInOrderOnce(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB) *clustertest.Servers{"one node": clustertest.One, "three nodes": clustertest.Three} {
+	for name, start := range places {
 		t.Run(name, func(t *testing.T) {
-			if name != "one node" {
+			if strings.HasPrefix(name, "three") {
 				longtest.Only(t, name)
 			}
 			t.Parallel()
 			s := start(t)
 			a, _ := open(t, s, "away")
+			withPages(name, a)
 			b, _ := open(t, s, "away")
 			const runs, tokens = 20, 200
 			var tubes []*tube.Tube
@@ -233,9 +248,9 @@ func TestCL_10_WhatWasLostWhileTheServersCameBackIsStoredAtOnce(t *testing.T) {
 // CL-06, CL-10: whatever answers and messages are lost, every event is stored once, and seen once.
 func TestCL_06_LostAnswersLoseNothing(t *testing.T) {
 	t.Parallel()
-	for name, start := range map[string]func(testing.TB) *clustertest.Servers{"one node": clustertest.One, "three nodes": clustertest.Three} {
+	for name, start := range places {
 		t.Run(name, func(t *testing.T) {
-			if name != "one node" {
+			if strings.HasPrefix(name, "three") {
 				longtest.Only(t, name)
 			}
 			t.Parallel()
@@ -249,6 +264,7 @@ func TestCL_06_LostAnswersLoseNothing(t *testing.T) {
 				defer mu.Unlock()
 				return random.IntN(3) == 0
 			}
+			withPages(name, a)
 			nats.Lose(a, 30*time.Millisecond, lose)
 			nats.Lose(b, 30*time.Millisecond, lose)
 			const runs, tokens = 6, 200
@@ -264,7 +280,10 @@ func TestCL_06_LostAnswersLoseNothing(t *testing.T) {
 					token(t, tb, "first")
 					r := tb.NewReader(0)
 					<-r.More()
-					wait := followed(t, b, tb.Run())
+					wait := func() []string { return followed(t, b, tb.Run())() }
+					if i%2 == 0 { // what is followed is not put into pages
+						wait = followed(t, b, tb.Run())
+					}
 					for k := range tokens {
 						token(t, tb, fmt.Sprint(k, " "))
 						if k%30 == 0 {
@@ -294,6 +313,7 @@ func TestCL_10_ALostLeaderLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := clustertest.Three(t)
 	a, c := open(t, s, "leader")
+	nats.Always(a) // what is followed is not put into pages: half of them are
 	b, _ := open(t, s, "leader")
 	const runs = 10
 	var wg sync.WaitGroup
@@ -309,7 +329,10 @@ func TestCL_10_ALostLeaderLosesNothing(t *testing.T) {
 			token(t, tb, "first")
 			r := tb.NewReader(0)
 			<-r.More()
-			wait := followed(t, b, tb.Run())
+			wait := func() []string { return followed(t, b, tb.Run())() }
+			if i%2 == 0 {
+				wait = followed(t, b, tb.Run())
+			}
 			tick := time.NewTicker(5 * time.Millisecond)
 			defer tick.Stop()
 			n := 1

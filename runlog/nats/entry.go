@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -36,8 +37,15 @@ type entry struct {
 	leap   uint64 // the number that events go on with; 0 where they just go on
 
 	last  uint64 // sequence of the run's last message
+	life  uint64 // of the pages that it names
 	begin uint64 // sequence of the one it begins with
 	batch uint64
+
+	pages    uint64    // how many have something of the run, since its last message
+	paged    []byte    // what that is
+	owed     time.Time // when it is to be in a message of its own
+	followed time.Time // until then by another replica: it is not put into pages
+	asks     []string  // who wants to know when it is in a message of its own
 
 	// What is being stored.
 	records []byte // of the batch; nil where there is none
@@ -46,6 +54,8 @@ type entry struct {
 	end     uint64 // the events below it are in the batch or before
 	final   bool   // the head is in it
 	first   bool   // the beginning is in it
+	plain   bool   // nothing but pieces is in it
+	named   uint64 // the life that it names
 
 	phase    phase
 	asked    uint64    // number of the question that is answered next
@@ -64,6 +74,7 @@ type phase int
 const (
 	phaseIdle  phase = iota // something to be sent
 	phasePause              // the time between two appends to pass
+	phasePage               // the page to be stored that it is in
 	phaseNote               // the note to be stored
 	phaseStore              // the message to be stored
 	phaseAsk                // to hear which is the last message
@@ -118,26 +129,73 @@ func (e *entry) look(now time.Time) {
 	if e.over || e.phase != phaseIdle {
 		return
 	}
-	if now.Before(e.next) {
+	if now.Before(e.next.Add(-appendSlack)) {
 		e.wait(phasePause, e.next)
 		return
 	}
-	if !e.collect() {
+	fresh, due := e.collect(), len(e.paged) > 0 && !now.Before(e.owed)
+	if e.over || !fresh && !due {
+		if !e.over {
+			e.owes()
+		}
 		return
 	}
+	e.log.pump.page.writes++
 	// One that is late by less than a pause does not make those behind it late: who has a token each 20 ms would else go on with the
 	// longest delay that there ever was.
 	if e.next = e.next.Add(appendEvery); e.next.Before(now) {
 		e.next = now
 	}
+	if page := &e.log.pump.page; !due && page.takes(e, now) {
+		e.phase = phasePage
+		page.put(e)
+		return
+	}
+	e.own(now)
+}
+
+// own stores what is collected in a message of the run's own, and what is in pages with it.
+func (e *entry) own(now time.Time) {
+	if len(e.paged) > 0 {
+		e.paged = append(e.paged, e.records...)
+		e.records, e.paged = e.paged, e.records[:0]
+	}
+	e.batch++
+	e.from, e.part = 0, 0
 	e.store(now)
+}
+
+// paginated goes on behind a page that is stored.
+func (e *entry) paginated(now time.Time) {
+	if len(e.paged) == 0 {
+		e.owed = now.Add(ownEvery + rand.N(ownEvery))
+	}
+	e.pages++
+	e.paged = append(e.paged, e.records...)
+	e.records = e.records[:0]
+	if len(e.asks) > 0 {
+		e.owed = now
+	}
+	e.phase = phaseIdle
+	e.shown(now)
+	if e.phase == phaseIdle && !e.over {
+		e.owes()
+	}
+}
+
+// owes has what is in pages be in a message of the run's own when it is time. It may be looked at before, from when it was in other phases:
+// to leave that as it is costs less.
+func (e *entry) owes() {
+	if len(e.paged) > 0 && (e.place == 0 || e.due.After(e.owed)) {
+		e.wait(phaseIdle, e.owed)
+	}
 }
 
 // collect makes a batch of what is new; false where there is nothing.
 func (e *entry) collect() bool {
 	head := e.ended.Load() // before the tube is looked at: behind an end, nothing comes
 	b := e.records[:0]
-	e.first, e.final = false, false
+	e.first, e.final, e.plain = false, false, false
 	if !e.opened {
 		e.opened, e.first = true, true
 		next := e.run.Tube.Len()
@@ -152,6 +210,7 @@ func (e *entry) collect() bool {
 		b = appendText(append(b, recordOther), *other)
 		e.other = true
 	}
+	special := len(b) > 0
 	for len(b) < maxBatch {
 		piece, ok := e.run.Tube.Piece(&e.at)
 		if !ok {
@@ -172,10 +231,10 @@ func (e *entry) collect() bool {
 		e.final = true
 	}
 	if len(b) == 0 {
+		e.records = b
 		return false
 	}
-	e.records, e.from, e.part = b, 0, 0
-	e.batch++
+	e.records, e.plain = b, !special && !e.final
 	return true
 }
 
@@ -186,7 +245,8 @@ func (e *entry) store(now time.Time) {
 		return
 	}
 	part := e.records[e.from:]
-	h := head{id: e.id(), begin: e.begin, before: e.last}
+	e.named = e.log.pump.page.life
+	h := head{id: e.id(), begin: e.begin, before: e.last, life: e.named}
 	if len(part) > e.log.largest {
 		part = part[:e.log.largest]
 		h.flags |= flagMore
@@ -263,7 +323,8 @@ var errNoAnswer = errors.New("no answer")
 // rung is called when the phase has taken its time.
 func (e *entry) rung(now time.Time) {
 	switch e.phase {
-	case phasePause:
+	case phasePage: // when it is stored, it is looked at again
+	case phasePause, phaseIdle:
 		e.phase = phaseIdle
 		e.look(now)
 	case phaseRetry:
@@ -316,6 +377,7 @@ func (e *entry) compare(answer []byte, now time.Time) {
 	}
 	if seq > e.last {
 		if h, _, err := parse(data); err == nil && h.id == e.id() {
+			e.named = h.life // an earlier attempt may have had another one
 			e.stored(seq, now)
 			return
 		}
@@ -351,15 +413,25 @@ func (e *entry) stored(seq uint64, now time.Time) {
 	if cap(e.records) > 2*maxBatch || len(e.records) < cap(e.records)/4 && cap(e.records) > 4<<10 { // it was for something that seldom comes
 		e.records = nil
 	}
-	e.run.Tube.Show(e.end)
+	e.life, e.pages, e.paged = e.named, 0, e.paged[:0]
+	for _, to := range e.asks {
+		e.reply(to)
+	}
+	e.asks = nil
 	e.phase = phaseIdle
 	e.log.pump.unset(e)
+	e.shown(now)
+}
+
+// shown has readers see what is stored, and goes on.
+func (e *entry) shown(now time.Time) {
+	e.run.Tube.Show(e.end)
 	if e.final {
 		e.log.unnote(e.log.cluster.Replica(), e.run.ID)
 		e.close(nil)
 		return
 	}
-	if e.run.Tube.Unshown() > 0 || e.ended.Load() != nil || e.opening.Load() != nil || e.left.Load() {
+	if e.run.Tube.Unshown() > 0 || len(e.asks) > 0 || e.ended.Load() != nil || e.opening.Load() != nil || e.left.Load() {
 		e.look(now)
 	}
 	if len(e.log.pump.waiting) > 0 {
@@ -383,7 +455,7 @@ func (e *entry) close(err error) {
 	if e.over {
 		return
 	}
-	e.over, e.phase, e.records = true, phaseIdle, nil
+	e.over, e.phase, e.records, e.paged, e.asks = true, phaseIdle, nil, nil, nil
 	e.log.pump.unset(e)
 	e.run.Tube.WhenSent(nil)
 	if err != nil {

@@ -47,3 +47,22 @@ func ClaimDropped(ctx context.Context, l *Log, run string, drop func()) error {
 	a.last, a.follower = 0, nil
 	return l.readUpTo(ctx, a, a.begin)
 }
+
+// Always has whatever can be put into pages. It is called before there is a run.
+func Always(l *Log) { l.pump.page.always = true }
+
+// InPages counts the runs of which something is only in pages.
+func InPages(l *Log) (n int) {
+	done := make(chan struct{})
+	if l.pump.do(func() {
+		for _, e := range l.pump.entries {
+			if e.pages > 0 {
+				n++
+			}
+		}
+		close(done)
+	}) {
+		<-done
+	}
+	return n
+}

@@ -32,6 +32,8 @@ const (
 	defaultKeep = 24 * time.Hour
 	// appendEvery is how often a run that goes on is appended to, at most and in the mean: two appends may be closer together.
 	appendEvery = 20 * time.Millisecond
+	// appendSlack is how much earlier one may be: a timer for that costs more than it is worth, and the mean stays.
+	appendSlack = 2 * time.Millisecond
 	// ackWait is when it is not known whether a message was stored: a graceful change of leader takes 0.4 s.
 	ackWait = time.Second
 	// After a failure a message is sent again, at first soon, then less often.
@@ -82,6 +84,7 @@ type Log struct {
 	closed  bool
 	tails   map[string]*tail
 	adopted map[string]*position // of runs that Keep goes on with
+	sealed  map[string]*sealed   // by their subjects
 }
 
 var _ runlog.Shared = (*Log)(nil)
@@ -97,7 +100,7 @@ func Open(ctx context.Context, c *cluster.Cluster, o Options) (*Log, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{cluster: c, conn: c.Conn(), options: o, log: o.Log, stream: c.Name(streamName), going: c.Name(goingName), ackWait: ackWait, tails: map[string]*tail{}, adopted: map[string]*position{}}
+	l := &Log{cluster: c, conn: c.Conn(), options: o, log: o.Log, stream: c.Name(streamName), going: c.Name(goingName), ackWait: ackWait, tails: map[string]*tail{}, adopted: map[string]*position{}, sealed: map[string]*sealed{}}
 	l.barrier = c.Barrier(l.stream, c.Subject(runsToken, cluster.BarrierToken))
 	l.largest = int(min(l.conn.MaxPayload(), 1<<20)) - headRoom
 	if l.largest < headRoom {

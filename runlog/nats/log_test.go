@@ -66,6 +66,26 @@ func replica(t testing.TB, s *clustertest.Servers, prefix string, adopts bool) *
 	return r
 }
 
+// paged is replicas that put whatever can be into pages.
+func paged(open func(testing.TB) func(testing.TB) *runlogtest.Replica) func(testing.TB) func(testing.TB) *runlogtest.Replica {
+	return func(t testing.TB) func(testing.TB) *runlogtest.Replica {
+		one := open(t)
+		return func(t testing.TB) *runlogtest.Replica {
+			r := one(t)
+			nats.Always(r.Log.(*nats.Log))
+			return r
+		}
+	}
+}
+
+// CL-12: pages change nothing but what it costs.
+func TestOneNodeWithPages(t *testing.T) {
+	t.Parallel()
+	s := clustertest.One(t)
+	t.Run("log", func(t *testing.T) { runlogtest.Test(t, paged(replicas(s, true))) })
+	t.Run("shared", func(t *testing.T) { runlogtest.TestShared(t, paged(replicas(s, false))) })
+}
+
 func TestOneNode(t *testing.T) {
 	t.Parallel()
 	s := clustertest.One(t)

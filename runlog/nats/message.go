@@ -16,6 +16,7 @@ import (
 //	part     uvarint, from 0: of a batch
 //	begin    uvarint: sequence of the message that the run begins with, 0 for that itself
 //	before   uvarint: sequence of the run's message before, 0 where there is none
+//	life     uvarint: of the replica's subject of pages that may have more of the run, until its next message; 0 where there is none
 //
 // Records are one byte and what it has:
 //
@@ -50,12 +51,13 @@ type head struct {
 	id
 	flags         byte
 	begin, before uint64
+	life          uint64
 }
 
 func (h *head) append(dst []byte) []byte {
 	dst = append(dst, messageVersion, h.flags)
 	dst = appendText(dst, h.replica)
-	for _, n := range [...]uint64{h.run, h.batch, h.part, h.begin, h.before} {
+	for _, n := range [...]uint64{h.run, h.batch, h.part, h.begin, h.before, h.life} {
 		dst = binary.AppendUvarint(dst, n)
 	}
 	return dst
@@ -105,7 +107,7 @@ func parse(data []byte) (h head, records []byte, err error) {
 	h.flags = data[1]
 	p := parser{rest: data[2:]}
 	h.replica = string(p.text())
-	h.run, h.batch, h.part, h.begin, h.before = p.number(), p.number(), p.number(), p.number(), p.number()
+	h.run, h.batch, h.part, h.begin, h.before, h.life = p.number(), p.number(), p.number(), p.number(), p.number(), p.number()
 	if p.bad {
 		return h, nil, errMessage
 	}

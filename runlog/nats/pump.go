@@ -8,6 +8,8 @@ import (
 	"time"
 
 	client "github.com/nats-io/nats.go"
+
+	"github.com/lingserve/lingserve/cluster"
 )
 
 // pump is the goroutine that writes: all state of entries is its own. It sleeps while nothing is sent.
@@ -25,6 +27,8 @@ type pump struct {
 	// Of the goroutine.
 	entries map[uint64]*entry
 	times   times
+	page    pager
+	asks    chan *client.Msg // runs that are followed elsewhere
 	waiting []*flush
 	taken   []*entry
 }
@@ -42,9 +46,17 @@ func (p *pump) start(l *Log) error {
 	if err != nil {
 		return err
 	}
+	p.asks = make(chan *client.Msg, asks)
+	follows, err := l.conn.ChanSubscribe(l.cluster.Subject(followsToken, cluster.Token(l.cluster.Replica())), p.asks)
+	if err != nil {
+		_ = sub.Unsubscribe()
+		return err
+	}
+	p.page.start(l)
 	l.running.Go(func() {
 		p.run()
 		_ = sub.Unsubscribe() // an error says that the connection is gone
+		_ = follows.Unsubscribe()
 	})
 	return nil
 }
@@ -83,21 +95,54 @@ func (p *pump) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		if len(p.times) > 0 {
-			timer.Reset(time.Until(p.times[0].due))
+		wake := p.wake
+		if due := p.due(); !due.IsZero() {
+			wait := time.Until(due)
+			timer.Reset(wait)
+			if due.Equal(p.page.rest) && wait > 0 {
+				wake = nil
+			}
 		}
 		select {
 		case m := <-p.answers:
 			p.answer(m, time.Now())
-		case <-p.wake:
-			p.pass(time.Now())
+		case m := <-p.asks:
+			p.asked(m, time.Now())
+		case <-wake:
+			p.turn(time.Now())
 		case <-timer.C:
-			p.ring(time.Now())
+			p.turn(time.Now())
 		case <-p.log.ctx.Done():
 			p.end()
 			return
 		}
 	}
+}
+
+// due is when something is to be done, zero where nothing is. Where many write, it is not done before a page is collected.
+func (p *pump) due() (due time.Time) {
+	if len(p.times) > 0 {
+		due = p.times[0].due
+	}
+	if page := p.page.due; !page.IsZero() && (due.IsZero() || page.Before(due)) {
+		due = page
+	}
+	if rest := p.page.rest; !rest.IsZero() {
+		return rest
+	}
+	return due
+}
+
+// turn does what is to be done.
+func (p *pump) turn(now time.Time) {
+	p.page.rest = time.Time{}
+	p.pass(now)
+	p.ring(now)
+	if due := p.page.due; !due.IsZero() && !due.After(now) {
+		p.page.fail(now, errNoAnswer)
+	}
+	p.page.send(now)
+	p.page.watch(now)
 }
 
 // end lets go of all tubes.
@@ -201,8 +246,17 @@ func (p *pump) answer(m *client.Msg, now time.Time) {
 	}
 	h, err1 := strconv.ParseUint(handle, 36, 64)
 	n, err2 := strconv.ParseUint(number, 36, 64)
+	if h == 0 && err1 == nil && err2 == nil {
+		if n == p.page.asked {
+			p.page.answer(m, now)
+		}
+		return
+	}
 	if e := p.entries[h]; e != nil && err1 == nil && err2 == nil && n == e.asked {
 		e.answer(m, now)
+		if p.page.rest.IsZero() {
+			p.page.send(now)
+		}
 	}
 }
 

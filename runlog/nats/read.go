@@ -28,16 +28,21 @@ const (
 
 // last returns the last message of a run, as the leader has it. [runlog.ErrUnknown] is for certain: it is not for who led once to say that.
 func (l *Log) last(ctx context.Context, run string) (seq uint64, data []byte, err error) {
+	return l.lastOf(ctx, l.subject(run))
+}
+
+// lastOf does that for a subject.
+func (l *Log) lastOf(ctx context.Context, subject string) (seq uint64, data []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	m, err := l.conn.RequestWithContext(ctx, lastRequest(l.stream), lastOf(l.subject(run)))
+	m, err := l.conn.RequestWithContext(ctx, lastRequest(l.stream), lastOf(subject))
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
 	}
 	if seq, data, err = parseLast(m.Data); !errors.Is(err, runlog.ErrUnknown) {
 		return seq, data, err
 	}
-	m, err = l.barrier.Last(ctx, l.subject(run))
+	m, err = l.barrier.Last(ctx, subject)
 	switch {
 	case err != nil:
 		return 0, nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
@@ -194,7 +199,7 @@ func (l *Log) readUpTo(ctx context.Context, a *applied, seq uint64) error {
 	return errStale
 }
 
-// replay takes all that is stored of a run.
+// replay takes all that is stored of a run in its own messages.
 func (l *Log) replay(ctx context.Context, run string) (a *applied, err error) {
 	err = l.again(ctx, func() error {
 		a, err = l.replayOnce(ctx, run)

@@ -124,10 +124,17 @@ func (t *tail) follow() {
 	defer check.Stop()
 	grace := time.NewTimer(tailGrace)
 	defer grace.Stop()
+	follow := time.NewTicker(followEvery)
+	defer follow.Stop()
+	told := t.applied.wrote
 	for {
 		if t.applied.ended() {
 			unsubscribe() // nothing comes any more
 			check.Stop()
+			follow.Stop()
+		} else if w := t.applied.wrote; w != told { // another replica has it, or the same one has other pages
+			told = w
+			_ = l.tell(t.applied) // it is told again
 		}
 		var err error
 		select {
@@ -141,6 +148,8 @@ func (t *tail) follow() {
 			err = t.check()
 			wait = min(2*wait, lastCheck)
 			check.Reset(wait)
+		case <-follow.C:
+			err = l.tell(t.applied)
 		case <-t.left:
 			grace.Reset(tailGrace)
 		case <-grace.C:
@@ -175,9 +184,9 @@ func (t *tail) begin(messages chan *client.Msg) (*client.Subscription, error) {
 		return nil, err
 	}
 	// The question for the last message goes the way of the subscription, behind it: what is not in the answer is republished to us.
-	a, err := l.replay(l.ctx, t.run)
+	a, err := l.join(l.ctx, t.run)
 	for errors.Is(err, runlog.ErrAway) && t.wanted() { // it may take its time: who reads waits as long as it wants
-		a, err = l.replay(l.ctx, t.run)
+		a, err = l.join(l.ctx, t.run)
 	}
 	if err != nil {
 		_ = sub.Unsubscribe()
@@ -185,6 +194,20 @@ func (t *tail) begin(messages chan *client.Msg) (*client.Subscription, error) {
 	}
 	t.applied = a
 	return sub, nil
+}
+
+// join takes all that is stored of a run, and has its owner know that it is followed.
+func (l *Log) join(ctx context.Context, run string) (a *applied, err error) {
+	err = l.again(ctx, func() error {
+		if a, err = l.replayOnce(ctx, run); err != nil || a.ended() || a.wrote.life == 0 {
+			return err
+		}
+		if ok, err := l.ask(ctx, a); ok || err != nil {
+			return err
+		}
+		return l.readPages(ctx, a) // the owner is gone, or stands still
+	})
+	return a, err
 }
 
 // wanted says whether somebody reads it, or waits for it.

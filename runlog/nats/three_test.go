@@ -14,4 +14,6 @@ func TestThreeNodes(t *testing.T) {
 	s := clustertest.Three(t)
 	t.Run("log", func(t *testing.T) { runlogtest.Test(t, replicas(s, true)) })
 	t.Run("shared", func(t *testing.T) { runlogtest.TestShared(t, replicas(s, false)) })
+	t.Run("log with pages", func(t *testing.T) { runlogtest.Test(t, paged(replicas(s, true))) })
+	t.Run("shared with pages", func(t *testing.T) { runlogtest.TestShared(t, paged(replicas(s, false))) })
 }

@@ -347,6 +347,11 @@ func model(t *testing.T, open func(testing.TB) *Replica) {
 				}
 			} else {
 				r.Crash()
+				for _, x := range runs {
+					if r.Holds() && !x.dropped { // CL-04: what was shown is never unsaid
+						x.safe = max(x.safe, int(x.tube.Len()))
+					}
+				}
 			}
 			r = open(t)
 			for i := len(runs) - 1; i >= 0; i-- {

@@ -1,0 +1,207 @@
+package nats
+
+import (
+	"encoding/binary"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	client "github.com/nats-io/nats.go"
+
+	"github.com/lingserve/lingserve/cluster"
+)
+
+// A page is a message with what several runs have sent, on a subject of its own:
+//
+//	kind     1 byte: page or seal; a seal has nothing else but its version: no page is stored behind it
+//	version  1 byte
+//	before   uvarint: sequence of the page before, 0 where there is none
+//
+// and then for each run
+//
+//	run      uvarint: which of the replica's runs
+//	after    uvarint: sequence of the run's own message that this comes behind
+//	number   uvarint, from 1: of what pages have behind that message
+//	records  length and bytes: pieces
+const (
+	kindPage    = 'P'
+	kindSeal    = 'S'
+	pageVersion = 1
+)
+
+const (
+	// pageEvery is how long a page is collected.
+	pageEvery = time.Millisecond
+	// busyFor is how long it is watched how much is written before there are pages, or none any more.
+	busyFor = 20 * time.Millisecond
+	// maxInPage is the most that a page has of a run: what is larger is worth a message. maxPage is when a page is full.
+	maxInPage, maxPage = 4 << 10, 256 << 10
+	// Of a run that has something in pages it is written once more to its own subject, after that time and a random part of it more,
+	// so that runs that have begun together do not do so together, or when it is that much.
+	ownEvery, maxPaged = 700 * time.Millisecond, 32 << 10
+)
+
+// pager collects pages and sends one at a time. It is the pump's goroutine's.
+//
+// A page is sent once. When it is not known whether it was stored, or it was refused since somebody has sealed its subject, all that
+// it has goes to its runs' own subjects, which know whose the runs are, and what follows into pages of another subject: whatever
+// became of the page, it says nothing else than what is stored then.
+type pager struct {
+	log     *Log
+	always  bool   // for tests: whatever can be is put into pages
+	life    uint64 // the subject's number
+	subject string
+	last    uint64 // sequence of the page before
+
+	entries []*entry // that have something in the page that is collected
+	body    []byte
+	sent    []*entry // of the page that is on its way
+	due     time.Time
+	asked   uint64 // number of the question that is answered next
+	data    []byte // of the page that was sent last, for its memory
+
+	// How busy the replica is.
+	busy   bool
+	writes int // since then
+	since  time.Time
+	rest   time.Time // until then, what is sent is not looked at
+}
+
+// pageSubject is one that no run has.
+func (l *Log) pageSubject(replica string, life uint64) string {
+	return l.cluster.Subject(runsToken, cluster.Token(replica+"\x00"+strconv.FormatUint(life, 36)))
+}
+
+func (p *pager) start(l *Log) {
+	p.log = l
+	p.another(rand.Uint64() >> 1)
+}
+
+// another begins a subject of pages. A run gets into them when a message of its own has named it.
+func (p *pager) another(life uint64) {
+	p.life, p.last, p.due = life, 0, time.Time{}
+	p.subject = p.log.pageSubject(p.log.cluster.Replica(), life)
+	p.asked++
+}
+
+// takes says whether what an entry has collected may be put into a page now.
+func (p *pager) takes(e *entry, now time.Time) bool {
+	return (p.busy || p.always) && e.plain && e.life == p.life && now.After(e.followed) && len(e.records) <= maxInPage &&
+		len(e.paged)+len(e.records) <= min(maxPaged, p.log.largest/4) && len(p.body)+len(e.records) <= min(maxPage, p.log.largest/2)
+}
+
+// put puts it there.
+func (p *pager) put(e *entry) {
+	p.body = binary.AppendUvarint(p.body, e.handle)
+	p.body = binary.AppendUvarint(p.body, e.last)
+	p.body = binary.AppendUvarint(p.body, e.pages+1)
+	p.body = appendText(p.body, e.records)
+	p.entries = append(p.entries, e)
+}
+
+// send sends what is collected, where nothing is on its way.
+func (p *pager) send(now time.Time) {
+	if len(p.entries) == 0 || len(p.sent) > 0 {
+		return
+	}
+	if len(p.entries) == 1 && !p.always { // it costs the same by itself
+		e := p.entries[0]
+		p.entries, p.body = p.entries[:0], p.body[:0]
+		if !e.over {
+			e.own(now)
+		}
+		return
+	}
+	p.data = append(p.data[:0], kindPage, pageVersion)
+	p.data = binary.AppendUvarint(p.data, p.last)
+	p.data = append(p.data, p.body...)
+	p.sent, p.entries, p.body = p.entries, p.sent, p.body[:0]
+	p.asked++
+	m := client.NewMsg(p.subject)
+	m.Header[expectLast] = []string{strconv.FormatUint(p.last, 10)}
+	m.Reply = p.log.pump.prefix + "0." + strconv.FormatUint(p.asked, 36)
+	m.Data = p.data
+	p.due = now.Add(p.log.ackWait)
+	if err := p.log.conn.PublishMsg(m); err != nil {
+		p.fail(now, err)
+	}
+}
+
+// answer takes what a server says of the page that is on its way.
+func (p *pager) answer(m *client.Msg, now time.Time) {
+	if m.Header.Get("Status") != "" { // nobody is there to store it
+		p.fail(now, errNoAnswer)
+		return
+	}
+	seq, _, err := parseAck(m.Data)
+	if err != nil {
+		p.fail(now, err)
+		return
+	}
+	p.last, p.due = seq, time.Time{}
+	p.asked++
+	for _, e := range p.sent {
+		if !e.over {
+			e.paginated(now)
+		}
+	}
+	clear(p.sent)
+	p.sent = p.sent[:0]
+	p.send(now)
+}
+
+// fail has all go to the runs' own subjects that is in pages and not known to be stored.
+func (p *pager) fail(now time.Time, err error) {
+	p.log.log.Debug("a page was not stored: its runs are written one by one", slog.Int("runs", len(p.sent)), slog.Any("error", err))
+	p.another(p.life + 1)
+	all := append(p.sent, p.entries...)
+	p.sent, p.entries, p.body = nil, nil, nil
+	for _, e := range all {
+		if !e.over {
+			e.own(now)
+		}
+	}
+}
+
+// watch finds out how busy it is: a replica that writes less than a message in a millisecond writes each at once.
+func (p *pager) watch(now time.Time) {
+	if took := now.Sub(p.since); took >= busyFor {
+		p.busy = time.Duration(p.writes)*pageEvery >= took
+		p.writes, p.since = 0, now
+	}
+	if p.busy {
+		p.rest = now.Add(pageEvery)
+	}
+}
+
+// inPage is what a page has of a run.
+type inPage struct {
+	run, after, number uint64
+	records            []byte
+}
+
+// parsePage gives take what a page has. One that is a seal has nothing.
+func parsePage(data []byte, take func(inPage) error) (before uint64, err error) {
+	if len(data) < 2 || data[0] != kindPage && data[0] != kindSeal || data[1] != pageVersion {
+		return 0, errMessage
+	}
+	if data[0] == kindSeal {
+		return 0, nil
+	}
+	p := parser{rest: data[2:]}
+	before = p.number()
+	for len(p.rest) > 0 && !p.bad {
+		if in := (inPage{p.number(), p.number(), p.number(), p.text()}); !p.bad {
+			if err := take(in); err != nil {
+				return before, err
+			}
+		}
+	}
+	if p.bad {
+		return before, errMessage
+	}
+	return before, nil
+}
+
+func isSeal(data []byte) bool { return len(data) > 0 && data[0] == kindSeal }

@@ -1,0 +1,121 @@
+package nats
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+)
+
+func page(before uint64, entries ...inPage) []byte {
+	b := binary.AppendUvarint([]byte{kindPage, pageVersion}, before)
+	for _, in := range entries {
+		for _, n := range []uint64{in.run, in.after, in.number} {
+			b = binary.AppendUvarint(b, n)
+		}
+		b = appendText(b, in.records)
+	}
+	return b
+}
+
+// CL-05: what is read of pages is what follows the run's last message, in order, and nothing where something is missing.
+func TestWhatPagesHaveIsTakenInOrder(t *testing.T) {
+	begun := func() *applied {
+		a := &applied{run: "run", options: options()}
+		if err := a.take(5, message(1, 0, 0, 0, 0, written(t, "one"))); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	more := func(n uint64) []byte { return append([]byte{recordLeap}, binary.AppendUvarint(nil, n)...) }
+	of := func(run, after, number uint64) inPage { return inPage{run, after, number, more(100 * number)} }
+	for name, c := range map[string]struct {
+		pages []stored
+		taken uint64
+		err   error
+	}{
+		"in order":                  {[]stored{{6, page(0, of(1, 5, 1), of(2, 5, 1))}, {7, page(6, of(1, 5, 2))}}, 2, nil},
+		"once more":                 {[]stored{{6, page(0, of(1, 5, 1))}, {7, page(6, of(1, 5, 1))}}, 1, nil},
+		"of before":                 {[]stored{{6, page(0, of(1, 4, 1))}}, 0, nil},
+		"of another run":            {[]stored{{6, page(0, of(2, 5, 1))}}, 0, nil},
+		"one is missing":            {[]stored{{6, page(0, of(1, 5, 2))}}, 0, errStale},
+		"behind a newer message":    {[]stored{{8, page(0, of(1, 7, 1))}}, 0, errStale},
+		"a seal":                    {[]stored{{6, page(0, of(1, 5, 1))}, {7, []byte{kindSeal, pageVersion}}}, 1, nil},
+		"a text that is cut off":    {[]stored{{6, append(page(0), 1, 5, 1, 9, 'x')}}, 0, errMessage},
+		"another version":           {[]stored{{6, []byte{kindPage, 9}}}, 0, errMessage},
+		"no page":                   {[]stored{{6, nil}}, 0, errMessage},
+		"a record of no known form": {[]stored{{6, page(0, inPage{1, 5, 1, []byte("?")})}}, 1, errMessage},
+	} {
+		a := begun()
+		if err := a.takePages(c.pages); !errors.Is(err, c.err) || a.number != c.taken {
+			t.Errorf("%s: %d taken, %v", name, a.number, err)
+		}
+	}
+	a := begun()
+	if err := a.takePages([]stored{{6, page(0, of(1, 5, 1))}}); err != nil || len(a.paged) == 0 {
+		t.Fatalf("%v", err)
+	}
+	if err := a.take(9, message(2, 0, 0, 5, 5, nil)); err != nil || a.number != 0 || len(a.paged) != 0 || a.whole != 9 {
+		t.Errorf("a message of the run has all that was in pages: %+v, %v", a, err)
+	}
+}
+
+func TestAPageThatIsMissingIsNoticed(t *testing.T) {
+	all := []stored{{6, page(3)}, {8, page(6)}, {9, page(8)}}
+	for name, c := range map[string]struct {
+		pages      []stored
+		from, last uint64
+		whole      bool
+	}{
+		"all":                  {all, 5, 9, true},
+		"and a seal":           {append(all[:3:3], stored{12, []byte{kindSeal, pageVersion}}), 5, 12, true},
+		"only a seal":          {[]stored{{12, []byte{kindSeal, pageVersion}}}, 5, 12, true},
+		"none":                 {nil, 5, 9, false},
+		"the last is missing":  {all[:2], 5, 9, false},
+		"the first is missing": {all[1:], 5, 9, false},
+		"one between":          {[]stored{all[0], all[2]}, 5, 9, false},
+	} {
+		if got := whole(c.pages, c.from, c.last); got != c.whole {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// CL-04, CL-12: a replica that writes little writes at once.
+func TestPagesAreForWhoIsBusy(t *testing.T) {
+	now := time.Now()
+	p := &pager{}
+	for i, c := range []struct {
+		writes int
+		after  time.Duration
+		busy   bool
+	}{
+		{5, busyFor, false},
+		{int(busyFor / pageEvery), busyFor, true},
+		{0, busyFor / 2, true},
+		{0, busyFor / 2, false},
+		{1000, time.Hour, false}, // not in an hour
+	} {
+		now, p.rest = now.Add(c.after), time.Time{}
+		p.writes += c.writes
+		if p.watch(now); p.busy != c.busy || p.rest.IsZero() == c.busy {
+			t.Errorf("step %d: busy %v, rest %v", i, p.busy, p.rest)
+		}
+	}
+}
+
+func FuzzPages(f *testing.F) {
+	f.Add(page(3, inPage{1, 1, 1, []byte{recordLeap, 200, 1}}, inPage{2, 1, 1, nil}), page(4, inPage{1, 1, 2, appendText([]byte{recordEnd}, "head")}))
+	f.Add([]byte{kindSeal, pageVersion}, []byte{kindPage, pageVersion, 0, 1, 1, 1, 200})
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		a := &applied{run: "run", options: options()}
+		if err := a.take(1, message(1, 0, 0, 0, 0, written(t, "one"))); err != nil {
+			t.Fatal(err)
+		}
+		_ = a.takePages([]stored{{2, one}, {3, two}})
+		whole([]stored{{2, one}, {3, two}}, 2, 3)
+		if a.follower.Tube().Unshown() > 0 {
+			t.Fatal("something is not shown")
+		}
+	})
+}

@@ -24,7 +24,7 @@ type writer struct {
 // not be in it.
 func (l *Log) readPages(ctx context.Context, a *applied) error {
 	subject := l.pageSubject(a.wrote.replica, a.wrote.life)
-	last, _, err := l.lastOf(ctx, subject)
+	last, _, err := l.lastOn(ctx, subject)
 	if errors.Is(err, runlog.ErrUnknown) || err == nil && last <= a.whole {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (l *Log) seal(ctx context.Context, a *applied) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.at == 0 {
-		seq, data, err := l.lastOf(ctx, subject)
+		seq, data, err := l.lastOn(ctx, subject)
 		if err != nil && !errors.Is(err, runlog.ErrUnknown) {
 			return err
 		}

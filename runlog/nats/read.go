@@ -28,11 +28,11 @@ const (
 
 // last returns the last message of a run, as the leader has it. [runlog.ErrUnknown] is for certain: it is not for who led once to say that.
 func (l *Log) last(ctx context.Context, run string) (seq uint64, data []byte, err error) {
-	return l.lastOf(ctx, l.subject(run))
+	return l.lastOn(ctx, l.subject(run))
 }
 
-// lastOf does that for a subject.
-func (l *Log) lastOf(ctx context.Context, subject string) (seq uint64, data []byte, err error) {
+// lastOn does that for a subject.
+func (l *Log) lastOn(ctx context.Context, subject string) (seq uint64, data []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	m, err := l.conn.RequestWithContext(ctx, lastRequest(l.stream), lastOf(subject))

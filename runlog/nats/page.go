@@ -33,8 +33,9 @@ const (
 const (
 	// pageEvery is how long a page is collected.
 	pageEvery = time.Millisecond
-	// busyFor is how long it is watched how much is written before there are pages, or none any more.
-	busyFor = 20 * time.Millisecond
+	// busyFor is how long it is watched how much is written before there are pages, or none any more: where fewer would share one, each
+	// is written at once.
+	busyFor, busyWrites = 20 * time.Millisecond, 4
 	// maxInPage is the most that a page has of a run: what is larger is worth a message. maxPage is when a page is full.
 	maxInPage, maxPage = 4 << 10, 256 << 10
 	// Of a run that has something in pages it is written once more to its own subject, after that time and a random part of it more,
@@ -164,10 +165,10 @@ func (p *pager) fail(now time.Time, err error) {
 	}
 }
 
-// watch finds out how busy it is: a replica that writes less than a message in a millisecond writes each at once.
+// watch finds out how busy the replica is.
 func (p *pager) watch(now time.Time) {
 	if took := now.Sub(p.since); took >= busyFor {
-		p.busy = time.Duration(p.writes)*pageEvery >= took
+		p.busy = int64(p.writes) >= busyWrites*int64(took/pageEvery)
 		p.writes, p.since = 0, now
 	}
 	if p.busy {

@@ -91,7 +91,7 @@ func TestPagesAreForWhoIsBusy(t *testing.T) {
 		busy   bool
 	}{
 		{5, busyFor, false},
-		{int(busyFor / pageEvery), busyFor, true},
+		{busyWrites * int(busyFor/pageEvery), busyFor, true},
 		{0, busyFor / 2, true},
 		{0, busyFor / 2, false},
 		{1000, time.Hour, false}, // not in an hour

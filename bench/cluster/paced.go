@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/tape"
+	tapes "github.com/lingserve/lingserve/tape/nats"
+	"github.com/lingserve/lingserve/tube"
+)
+
+func tubeOptions() *tube.Options {
+	return &tube.Options{Document: func() tube.Document { return new(jsonuri.Document) }}
+}
+
+// result is what was seen of some runs.
+type result struct {
+	here, there  latency
+	cpu, servers float64 // µs a token
+	tokens       float64 // a message
+}
+
+// latency are times from a token's sending to its reader, sorted.
+type latency []time.Duration
+
+func (l latency) String() string {
+	if len(l) == 0 {
+		return ""
+	}
+	at := func(p int) float64 { return float64(l[min(len(l)-1, len(l)*p/100)].Microseconds()) / 1000 }
+	return fmt.Sprintf("%.2f / %.2f", at(50), at(99))
+}
+
+// arrivals are when each event has come to a reader.
+type arrivals []time.Time
+
+// watch reads a tube to its end.
+func (a *arrivals) watch(t *tube.Tube, done *sync.WaitGroup) {
+	r := t.NewReader(0)
+	done.Go(func() {
+		for !r.Ended() {
+			<-r.More()
+			now := time.Now()
+			for range r.Waiting() {
+				*a = append(*a, now)
+			}
+		}
+	})
+}
+
+// slots are the parts of the time between two tokens of a run over which runs are spread, as they are in life.
+const slots = 20
+
+// warmUp is how long tokens are sent before anything is measured.
+const warmUp = 2 * time.Second
+
+// paced has so many runs send tokens at a pace, each with a reader here, and one there where they are followed.
+func (p *place) paced(ctx context.Context, runs, pace int, took time.Duration, followed bool) (r result, err error) {
+	tubes := make([]*tube.Tube, runs)
+	entries := make([]runlog.Entry, runs)
+	here, there := make([]arrivals, runs), make([]arrivals, runs)
+	sent := make([][]time.Time, runs)
+	send := func(i int) error {
+		sent[i] = append(sent[i], time.Now())
+		_, err := tubes[i].Send(tube.Event{URI: []byte("answer/text"), Value: []byte("word")})
+		return err
+	}
+	var reading sync.WaitGroup
+	p.rounds++
+	for i := range runs {
+		o := tubeOptions()
+		o.Held = p.here != nil
+		tubes[i] = tube.New(fmt.Sprintf("run-%d-%d", p.rounds, i), o)
+		here[i].watch(tubes[i], &reading)
+		if p.here != nil {
+			entries[i] = p.here.Keep(runlog.Run{ID: tubes[i].Run(), Opening: []byte("{}"), Tube: tubes[i]})
+		}
+		if err := send(i); err != nil {
+			return r, err
+		}
+	}
+	if p.here != nil {
+		if err := p.here.Flush(ctx); err != nil {
+			return r, err
+		}
+	}
+	if followed {
+		for i, t := range tubes {
+			tail, err := p.there.Follow(ctx, t.Run())
+			if err != nil {
+				return r, err
+			}
+			defer tail.Leave()
+			there[i].watch(tail.Tube(), &reading)
+		}
+	}
+	// Times are those of a clock that does not wait for a machine that is busy: what is late is sent, and not left out.
+	begin, step := time.Now(), time.Second/time.Duration(pace)/slots
+	first, tokens := 0, 0
+	var before usage
+	for n := 0; ; n++ {
+		due := begin.Add(time.Duration(n) * step)
+		time.Sleep(time.Until(due))
+		if n%slots == 0 {
+			if late := due.Sub(begin); first == 0 && late >= warmUp {
+				first = len(sent[0])
+				if before, err = p.usage(ctx); err != nil {
+					return r, err
+				}
+			} else if late >= warmUp+took {
+				break
+			}
+		}
+		for i := n % slots; i < runs; i += slots {
+			if err := send(i); err != nil {
+				return r, err
+			}
+			if first > 0 {
+				tokens++
+			}
+		}
+	}
+	after, err := p.usage(ctx)
+	if err != nil {
+		return r, err
+	}
+	for i, t := range tubes {
+		if err := t.Close("completed"); err != nil {
+			return r, err
+		}
+		if p.here != nil {
+			entries[i].End(nil)
+		}
+	}
+	reading.Wait()
+	if p.here != nil {
+		if err := p.here.Flush(ctx); err != nil {
+			return r, err
+		}
+	}
+	for i := range runs {
+		for k := first; k < len(sent[i]); k++ {
+			r.here = append(r.here, here[i][k].Sub(sent[i][k]))
+			if followed {
+				r.there = append(r.there, there[i][k].Sub(sent[i][k]))
+			}
+		}
+	}
+	slices.Sort(r.here)
+	slices.Sort(r.there)
+	r.cpu = float64(after.own-before.own) / float64(tokens) / 1000
+	r.servers = float64(after.servers-before.servers) / float64(tokens) / 1000
+	if n := after.messages - before.messages; n > 0 {
+		r.tokens = float64(tokens) / float64(n)
+	}
+	return r, nil
+}
+
+// usage is what was used up to now.
+type usage struct {
+	own, servers time.Duration // processor time
+	messages     uint64
+}
+
+func (p *place) usage(ctx context.Context) (u usage, err error) {
+	var own syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
+		return u, err
+	}
+	u.own = time.Duration(own.Utime.Nano() + own.Stime.Nano())
+	for _, s := range p.servers {
+		t, err := processTime(s.Process.Pid)
+		if err != nil {
+			return u, err
+		}
+		u.servers += t
+	}
+	if p.cluster != nil {
+		stream, err := p.cluster.JetStream().Stream(ctx, p.cluster.Name("RUNS"))
+		if err != nil {
+			return u, err
+		}
+		u.messages = stream.CachedInfo().State.LastSeq
+	}
+	return u, nil
+}
+
+// processTime is what another process has used.
+func processTime(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	const user, system, tick = 11, 12, 10 * time.Millisecond // from the state, which is the first behind the name
+	if len(fields) <= system {
+		return 0, fmt.Errorf("process %d: an unknown form of stat", pid)
+	}
+	u, err := strconv.ParseInt(fields[user], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	s, err := strconv.ParseInt(fields[system], 10, 64)
+	return time.Duration(u+s) * tick, err
+}
+
+// sessions is how much the list of so many of them takes, in MiB.
+func (p *place) sessions(ctx context.Context, n int) (float64, error) {
+	writer, err := tapes.Open(ctx, p.cluster, nil)
+	if err != nil {
+		return 0, err
+	}
+	const writers = 64
+	failed := make(chan error, writers)
+	for w := range writers {
+		go func() {
+			for i := w; i < n; i += writers {
+				session := fmt.Sprintf("telegram:%d", 100_000_000+i)
+				start := tape.NewAnchor(tape.AnchorStart, nil).With(tape.Meta{Session: session, Workspace: "/srv/lingserve"})
+				entries := []tape.Entry{start, tape.NewMessage("user", "what is the weather like today in this city?")}
+				if _, err := writer.Append(ctx, fmt.Sprintf("%016x__%016x", 7, i*7919), tape.Batch{Create: true, Entries: entries}); err != nil {
+					failed <- err
+					return
+				}
+			}
+			failed <- nil
+		}()
+	}
+	for range writers {
+		if e := <-failed; e != nil && err == nil {
+			err = e
+		}
+	}
+	if e := writer.Close(); err != nil || e != nil {
+		return 0, fmt.Errorf("sessions are not made: %w", errors.Join(err, e))
+	}
+	reader, err := tapes.Open(ctx, p.other, nil)
+	if err != nil {
+		return 0, err
+	}
+	before := heap()
+	listed := 0
+	for _, err := range reader.Sessions(ctx, tape.SessionQuery{}) {
+		if err != nil {
+			return 0, err
+		}
+		listed++
+	}
+	size := heap() - before
+	if listed != n {
+		return 0, fmt.Errorf("%d sessions are listed of %d", listed, n)
+	}
+	return float64(size) / (1 << 20), reader.Close()
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

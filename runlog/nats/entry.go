@@ -42,6 +42,7 @@ type entry struct {
 	batch uint64
 
 	pages    uint64    // how many have something of the run, since its last message
+	since    uint64    // sequence of the first of them
 	paged    []byte    // what that is
 	owed     time.Time // when it is to be in a message of its own
 	followed time.Time // until then by another replica: it is not put into pages
@@ -166,8 +167,9 @@ func (e *entry) own(now time.Time) {
 }
 
 // paginated goes on behind a page that is stored.
-func (e *entry) paginated(now time.Time) {
-	if len(e.paged) == 0 {
+func (e *entry) paginated(seq uint64, now time.Time) {
+	if e.pages == 0 {
+		e.since = seq
 		e.owed = now.Add(ownEvery + rand.N(ownEvery))
 	}
 	e.pages++

@@ -66,3 +66,13 @@ func InPages(l *Log) (n int) {
 	}
 	return n
 }
+
+// SealedPages counts the pages that were read to take runs over.
+func SealedPages(l *Log) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sealed {
+		n += len(s.pages)
+	}
+	return n
+}

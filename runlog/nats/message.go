@@ -27,7 +27,7 @@ import (
 //	p  number of the block's first event, offset in it, length, bytes
 //	e  length, head                   the run has ended
 const (
-	messageVersion = 1
+	messageVersion = 2
 
 	flagMore  = 1 // the batch's next part follows
 	flagEnded = 2 // the run ends with this batch

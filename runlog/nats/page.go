@@ -14,11 +14,12 @@ import (
 
 // A page is a message with what several runs have sent, on a subject of its own:
 //
-//	kind     1 byte: page or seal; a seal has nothing else but its version: no page is stored behind it
+//	kind     1 byte: page or seal; no page is stored behind a seal
 //	version  1 byte
-//	before   uvarint: sequence of the page before, 0 where there is none
+//	floor    uvarint: what pages of lower sequences have is all in messages of runs
+//	before   uvarint: sequence of the page before, 0 where there is none; of a seal always
 //
-// and then for each run
+// and then, in a page, for each run
 //
 //	run      uvarint: which of the replica's runs
 //	after    uvarint: sequence of the run's own message that this comes behind
@@ -41,6 +42,8 @@ const (
 	// Of a run that has something in pages it is written once more to its own subject, after that time and a random part of it more,
 	// so that runs that have begun together do not do so together, or when it is that much.
 	ownEvery, maxPaged = 700 * time.Millisecond, 32 << 10
+	// floorEvery is how often it is seen which is the first page that has something which is nowhere else.
+	floorEvery = 50 * time.Millisecond
 )
 
 // pager collects pages and sends one at a time. It is the pump's goroutine's.
@@ -54,6 +57,8 @@ type pager struct {
 	life    uint64 // the subject's number
 	subject string
 	last    uint64 // sequence of the page before
+	floor   uint64 // see page; it only grows
+	floored time.Time
 
 	entries []*entry // that have something in the page that is collected
 	body    []byte
@@ -81,7 +86,7 @@ func (p *pager) start(l *Log) {
 
 // another begins a subject of pages. A run gets into them when a message of its own has named it.
 func (p *pager) another(life uint64) {
-	p.life, p.last, p.due = life, 0, time.Time{}
+	p.life, p.last, p.floor, p.due = life, 0, 0, time.Time{}
 	p.subject = p.log.pageSubject(p.log.cluster.Replica(), life)
 	p.asked++
 }
@@ -114,8 +119,8 @@ func (p *pager) send(now time.Time) {
 		}
 		return
 	}
-	p.data = append(p.data[:0], kindPage, pageVersion)
-	p.data = binary.AppendUvarint(p.data, p.last)
+	p.raise(now)
+	p.data = appendPage(p.data[:0], kindPage, p.floor, p.last)
 	p.data = append(p.data, p.body...)
 	p.sent, p.entries, p.body = p.entries, p.sent, p.body[:0]
 	p.asked++
@@ -127,6 +132,24 @@ func (p *pager) send(now time.Time) {
 	if err := p.log.conn.PublishMsg(m); err != nil {
 		p.fail(now, err)
 	}
+}
+
+// raise sees which page is the floor. One that is too low has more read than need be, of a replica that is gone.
+func (p *pager) raise(now time.Time) {
+	if now.Sub(p.floored) < floorEvery && p.floor > 0 {
+		return
+	}
+	p.floored, p.floor = now, p.last+1
+	for _, e := range p.log.pump.entries {
+		if e.pages > 0 && e.life == p.life {
+			p.floor = min(p.floor, e.since)
+		}
+	}
+}
+
+func appendPage(dst []byte, kind byte, floor, before uint64) []byte {
+	dst = append(dst, kind, pageVersion)
+	return binary.AppendUvarint(binary.AppendUvarint(dst, floor), before)
 }
 
 // answer takes what a server says of the page that is on its way.
@@ -144,7 +167,7 @@ func (p *pager) answer(m *client.Msg, now time.Time) {
 	p.asked++
 	for _, e := range p.sent {
 		if !e.over {
-			e.paginated(now)
+			e.paginated(seq, now)
 		}
 	}
 	clear(p.sent)
@@ -182,27 +205,27 @@ type inPage struct {
 	records            []byte
 }
 
-// parsePage gives take what a page has. One that is a seal has nothing.
-func parsePage(data []byte, take func(inPage) error) (before uint64, err error) {
+// parsePage gives take what a page has.
+func parsePage(data []byte, take func(inPage) error) (floor, before uint64, err error) {
 	if len(data) < 2 || data[0] != kindPage && data[0] != kindSeal || data[1] != pageVersion {
-		return 0, errMessage
-	}
-	if data[0] == kindSeal {
-		return 0, nil
+		return 0, 0, errMessage
 	}
 	p := parser{rest: data[2:]}
-	before = p.number()
+	floor, before = p.number(), p.number()
 	for len(p.rest) > 0 && !p.bad {
 		if in := (inPage{p.number(), p.number(), p.number(), p.text()}); !p.bad {
 			if err := take(in); err != nil {
-				return before, err
+				return floor, before, err
 			}
 		}
 	}
 	if p.bad {
-		return before, errMessage
+		return floor, before, errMessage
 	}
-	return before, nil
+	return floor, before, nil
 }
+
+// nothing takes what is not looked at.
+func nothing(inPage) error { return nil }
 
 func isSeal(data []byte) bool { return len(data) > 0 && data[0] == kindSeal }

@@ -24,14 +24,22 @@ type writer struct {
 // not be in it.
 func (l *Log) readPages(ctx context.Context, a *applied) error {
 	subject := l.pageSubject(a.wrote.replica, a.wrote.life)
-	last, _, err := l.lastOn(ctx, subject)
+	last, data, err := l.lastOn(ctx, subject)
 	if errors.Is(err, runlog.ErrUnknown) || err == nil && last <= a.whole {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	pages, err := l.pages(ctx, subject, a.whole+1, last)
+	floor, _, err := parsePage(data, nothing)
+	if err != nil {
+		return err
+	}
+	from := max(floor, a.whole+1)
+	if from > last {
+		return nil
+	}
+	pages, err := l.pages(ctx, subject, from, last)
 	if err != nil {
 		return err
 	}
@@ -74,7 +82,7 @@ func whole(pages []stored, from, last uint64) bool {
 		return false
 	}
 	for i, p := range pages {
-		before, err := parsePage(p.data, func(inPage) error { return nil })
+		_, before, err := parsePage(p.data, nothing)
 		if err != nil || isSeal(p.data) {
 			continue // the one is told when it is taken; the other is the last
 		}
@@ -89,6 +97,7 @@ func whole(pages []stored, from, last uint64) bool {
 type sealed struct {
 	mu    sync.Mutex
 	at    uint64   // sequence of the seal; 0 before it is known
+	floor uint64   // what is stored before it is nothing that is missed
 	from  uint64   // what is stored from there on is in pages
 	pages []stored // a replica that is gone leaves many runs: they are read once
 	used  time.Time
@@ -121,16 +130,21 @@ func (l *Log) seal(ctx context.Context, a *applied) error {
 		if err != nil && !errors.Is(err, runlog.ErrUnknown) {
 			return err
 		}
-		if err != nil || !isSeal(data) {
+		if err == nil {
+			if s.floor, _, err = parsePage(data, nothing); err != nil {
+				return err
+			}
+		}
+		if !isSeal(data) { // what is stored meanwhile has no lower floor
 			m := client.NewMsg(subject)
-			m.Data = []byte{kindSeal, pageVersion}
+			m.Data = appendPage(nil, kindSeal, s.floor, 0)
 			if seq, err = l.request(ctx, m); err != nil {
 				return fmt.Errorf("%w: %w", runlog.ErrAway, err)
 			}
 		}
 		s.at, s.from = seq, seq
 	}
-	if from := a.whole + 1; from < s.from {
+	if from := max(s.floor, a.whole+1); from < s.from {
 		pages, err := l.pages(ctx, subject, from, s.at)
 		if err != nil {
 			return err
@@ -143,7 +157,7 @@ func (l *Log) seal(ctx context.Context, a *applied) error {
 // takePages takes what pages have of the run.
 func (a *applied) takePages(pages []stored) error {
 	for _, p := range pages {
-		if _, err := parsePage(p.data, a.takeInPage); err != nil {
+		if _, _, err := parsePage(p.data, a.takeInPage); err != nil {
 			return fmt.Errorf("page %d: %w", p.seq, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func page(before uint64, entries ...inPage) []byte {
-	b := binary.AppendUvarint([]byte{kindPage, pageVersion}, before)
+	b := appendPage(nil, kindPage, 0, before)
 	for _, in := range entries {
 		for _, n := range []uint64{in.run, in.after, in.number} {
 			b = binary.AppendUvarint(b, n)
@@ -40,7 +40,7 @@ func TestWhatPagesHaveIsTakenInOrder(t *testing.T) {
 		"of another run":            {[]stored{{6, page(0, of(2, 5, 1))}}, 0, nil},
 		"one is missing":            {[]stored{{6, page(0, of(1, 5, 2))}}, 0, errStale},
 		"behind a newer message":    {[]stored{{8, page(0, of(1, 7, 1))}}, 0, errStale},
-		"a seal":                    {[]stored{{6, page(0, of(1, 5, 1))}, {7, []byte{kindSeal, pageVersion}}}, 1, nil},
+		"a seal":                    {[]stored{{6, page(0, of(1, 5, 1))}, {7, appendPage(nil, kindSeal, 0, 0)}}, 1, nil},
 		"a text that is cut off":    {[]stored{{6, append(page(0), 1, 5, 1, 9, 'x')}}, 0, errMessage},
 		"another version":           {[]stored{{6, []byte{kindPage, 9}}}, 0, errMessage},
 		"no page":                   {[]stored{{6, nil}}, 0, errMessage},
@@ -68,8 +68,8 @@ func TestAPageThatIsMissingIsNoticed(t *testing.T) {
 		whole      bool
 	}{
 		"all":                  {all, 5, 9, true},
-		"and a seal":           {append(all[:3:3], stored{12, []byte{kindSeal, pageVersion}}), 5, 12, true},
-		"only a seal":          {[]stored{{12, []byte{kindSeal, pageVersion}}}, 5, 12, true},
+		"and a seal":           {append(all[:3:3], stored{12, appendPage(nil, kindSeal, 0, 0)}), 5, 12, true},
+		"only a seal":          {[]stored{{12, appendPage(nil, kindSeal, 0, 0)}}, 5, 12, true},
 		"none":                 {nil, 5, 9, false},
 		"the last is missing":  {all[:2], 5, 9, false},
 		"the first is missing": {all[1:], 5, 9, false},
@@ -106,7 +106,7 @@ func TestPagesAreForWhoIsBusy(t *testing.T) {
 
 func FuzzPages(f *testing.F) {
 	f.Add(page(3, inPage{1, 1, 1, []byte{recordLeap, 200, 1}}, inPage{2, 1, 1, nil}), page(4, inPage{1, 1, 2, appendText([]byte{recordEnd}, "head")}))
-	f.Add([]byte{kindSeal, pageVersion}, []byte{kindPage, pageVersion, 0, 1, 1, 1, 200})
+	f.Add(appendPage(nil, kindSeal, 0, 0), []byte{kindPage, pageVersion, 0, 1, 1, 1, 200})
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		a := &applied{run: "run", options: options()}
 		if err := a.take(1, message(1, 0, 0, 0, 0, written(t, "one"))); err != nil {

@@ -205,7 +205,15 @@ func (l *Log) join(ctx context.Context, run string) (a *applied, err error) {
 		if ok, err := l.ask(ctx, a); ok || err != nil {
 			return err
 		}
-		return l.readPages(ctx, a) // the owner is gone, or stands still
+		// The owner is gone, or stands still. Should it go on after all, what was in pages may be in a message meanwhile.
+		if err := l.readPages(ctx, a); err != nil {
+			return err
+		}
+		seq, _, err := l.last(ctx, run)
+		if err != nil || seq <= a.last {
+			return err
+		}
+		return l.readUpTo(ctx, a, seq)
 	})
 	return a, err
 }

@@ -30,7 +30,7 @@ alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 # Version of a release; the commit's tag unless given, or else one made of its time and name.
 VERSION ?=
 
-.PHONY: release image all build run test lint format fmt vet unit compile fuzz fuzz-seconds soak long chaos cluster rolling scale bench bench-once web client playground browser parts peers vuln clean
+.PHONY: release image all build run test lint format fmt vet unit compile fuzz fuzz-seconds soak long chaos cluster rolling scale bench bench-once bench-cluster web client playground browser parts peers vuln clean
 
 all: test
 
@@ -118,6 +118,10 @@ bench:
 bench-once:
 	$(GO) test -run '^$$' -vet=off -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./channel/... ./bench/turns
 	$(GO) test -vet=off -run LargeStores ./tape/file
+
+# What several replicas cost beside one, as bench/CLUSTER.md has it, which gets the table: some minutes, on a machine that does nothing else.
+bench-cluster:
+	$(GO) run ./bench/cluster -into bench/CLUSTER.md
 
 # What browsers load. Only these need Node and npm; what they make is committed, so that nothing else does.
 web: client playground

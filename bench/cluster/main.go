@@ -2,10 +2,10 @@
 // later a token comes to its reader on the replica that runs it and on another one, the processor time of a token, and the memory
 // of the list of sessions. It prints the table of bench/CLUSTER.md.
 //
-//	go run ./bench/cluster [-runs 1,40,400] [-pace 50] [-seconds 5] [-sessions 100000]
+//	go run ./bench/cluster [-runs 1,40,400] [-pace 50] [-seconds 5] [-sessions 100000] [-into FILE]
 //
 // Two replicas are in this process, as far as they keep and follow runs: there is no HTTP. An embedded server is in it, too; others are
-// processes of their own, whose processor time is read from /proc: it runs on Linux.
+// processes of their own. Processor time is read from /proc: it runs on Linux.
 package main
 
 import (
@@ -25,13 +25,18 @@ func main() {
 	pace := flag.Int("pace", 50, "tokens a second of each")
 	seconds := flag.Int("seconds", 5, "how long to look, for each figure")
 	sessions := flag.Int("sessions", 100_000, "sessions in the list; 0 leaves that out")
+	into := flag.String("into", "", "`file` whose table is replaced by what comes out, too")
 	server := flag.String("server", "", "be a server of this `configuration`, until the input ends")
 	flag.Parse()
 	var err error
 	if *server != "" {
 		err = serve(*server)
 	} else {
-		err = measure(*runs, *pace, time.Duration(*seconds)*time.Second, *sessions)
+		var figures string
+		if figures, err = measure(*runs, *pace, time.Duration(*seconds)*time.Second, *sessions); err == nil {
+			fmt.Print(figures)
+			err = put(figures, *into)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
@@ -39,89 +44,133 @@ func main() {
 	}
 }
 
-func measure(list string, pace int, took time.Duration, sessions int) (err error) {
+// figures are those of a place.
+type figures struct {
+	place           string
+	kept            bool     // somewhere, where others can follow
+	alone, followed []result // of each number of runs
+	heap            float64  // MiB
+}
+
+// measure returns the table.
+func measure(list string, pace int, took time.Duration, sessions int) (string, error) {
 	var runs []int
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			return fmt.Errorf("-runs %s: %q is no number of runs", list, text)
+			return "", fmt.Errorf("-runs %s: %q is no number of runs", list, text)
 		}
 		runs = append(runs, n)
 	}
-	ctx := context.Background()
-	var names []string
-	table := map[string][]string{} // what there is of each place
-	var order []string
-	row := func(what, figure string) {
-		if table[what] == nil {
-			order = append(order, what)
-		}
-		for len(table[what]) < len(names)-1 {
-			table[what] = append(table[what], "")
-		}
-		table[what] = append(table[what], figure)
-	}
-	var local float64
+	var all []figures
 	for _, open := range []func(context.Context) (*place, error){openLocal, openEmbedded, openThree} {
-		p, err := open(ctx)
+		p, err := open(context.Background())
 		if err != nil {
-			return err
+			return "", err
 		}
-		names = append(names, p.name)
-		err = func() error {
-			for i, n := range runs {
-				load := fmt.Sprintf("%d × %d a second", n, pace)
-				alone, err := p.paced(ctx, n, pace, took, false)
-				if err != nil {
-					return err
-				}
-				row("latency here, "+load+", p50 / p99 ms", alone.here.String())
-				if p.here != nil {
-					followed, err := p.paced(ctx, n, pace, took, true)
-					if err != nil {
-						return err
-					}
-					row("there, "+load+", p50 / p99 ms", followed.there.String())
-					if i == len(runs)-1 {
-						row("CPU µs a token, "+load+", all followed there: both replicas", fmt.Sprintf("%.1f", followed.cpu))
-						row("– the servers' processes", other(followed.servers))
-					}
-				}
-				if i < len(runs)-1 {
-					continue
-				}
-				if p.here == nil {
-					local = alone.cpu
-				}
-				row("CPU µs a token, "+load, fmt.Sprintf("%.1f", alone.cpu))
-				if p.here != nil {
-					row("– more than local: the replica, and the server in it", fmt.Sprintf("%.1f", alone.cpu-local))
-					row("– servers in processes of their own", other(alone.servers))
-					row("– tokens a message", fmt.Sprintf("%.1f", alone.tokens))
-				}
-			}
-			if sessions > 0 && p.other != nil {
-				size, err := p.sessions(ctx, sessions)
-				if err != nil {
-					return err
-				}
-				row(fmt.Sprintf("heap of the list of %d sessions, MiB", sessions), fmt.Sprintf("%.1f", size))
-			}
-			return nil
-		}()
+		f, err := p.figures(context.Background(), runs, pace, took, sessions)
 		if err := errors.Join(err, p.close()); err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
+			return "", fmt.Errorf("%s: %w", p.name, err)
 		}
+		all = append(all, f)
 	}
-	fmt.Printf("%s, %d processors, %s.\n\n", runtime.Version(), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly))
-	fmt.Printf("| | %s |\n|---|%s\n", strings.Join(names, " | "), strings.Repeat("---|", len(names)))
-	for _, what := range order {
-		for len(table[what]) < len(names) {
-			table[what] = append(table[what], "")
+	return table(all, runs, pace, sessions), nil
+}
+
+func (p *place) figures(ctx context.Context, runs []int, pace int, took time.Duration, sessions int) (f figures, err error) {
+	f.place, f.kept = p.name, p.here != nil
+	for _, n := range runs {
+		r, err := p.paced(ctx, n, pace, took, false)
+		if err != nil {
+			return f, err
 		}
-		fmt.Printf("| %s | %s |\n", what, strings.Join(table[what], " | "))
+		f.alone = append(f.alone, r)
+		if !f.kept {
+			continue
+		}
+		if r, err = p.paced(ctx, n, pace, took, true); err != nil {
+			return f, err
+		}
+		f.followed = append(f.followed, r)
 	}
-	return nil
+	if f.kept && sessions > 0 {
+		f.heap, err = p.sessions(ctx, sessions)
+	}
+	return f, err
+}
+
+func table(all []figures, runs []int, pace, sessions int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %d processors, %s; %d tokens a second of each run.\n\n", runtime.Version(), runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), pace)
+	b.WriteString("| | aim |")
+	for _, f := range all {
+		b.WriteString(" " + f.place + " |")
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(all)) + "\n")
+	row := func(what, aim string, figure func(figures) string) {
+		fmt.Fprintf(&b, "| %s | %s |", what, aim)
+		for _, f := range all {
+			b.WriteString(strings.TrimSuffix(" "+figure(f), " ") + " |")
+		}
+		b.WriteString("\n")
+	}
+	number := func(n float64, there bool) string {
+		if !there {
+			return ""
+		}
+		return fmt.Sprintf("%.1f", n)
+	}
+	for i, n := range runs {
+		row(fmt.Sprintf("a token comes to its reader, runs: %d, p50 / p99 ms", n), "p50 1 more, of three 3", func(f figures) string { return f.alone[i].here.String() })
+		row("– to one at another replica", "", func(f figures) string {
+			if !f.kept {
+				return ""
+			}
+			return f.followed[i].there.String()
+		})
+	}
+	last := len(runs) - 1
+	load := fmt.Sprintf("CPU a token, µs, runs: %d", runs[last])
+	row(load, "", func(f figures) string { return number(f.alone[last].cpu, true) })
+	row("– more than local", "2", func(f figures) string { return number(f.alone[last].cpu-all[0].alone[last].cpu, f.kept) })
+	row("– of servers in processes of their own", "", func(f figures) string { return number(f.alone[last].servers, f.alone[last].servers > 0) })
+	row("– tokens in a message", "", func(f figures) string { return number(f.alone[last].tokens, f.kept) })
+	row(load+", each followed at another replica: both replicas", "", func(f figures) string {
+		if !f.kept {
+			return ""
+		}
+		return number(f.followed[last].cpu, true)
+	})
+	row("– of servers in processes of their own", "", func(f figures) string {
+		if !f.kept {
+			return ""
+		}
+		return number(f.followed[last].servers, f.followed[last].servers > 0)
+	})
+	if sessions > 0 {
+		row(fmt.Sprintf("heap of the list of %d sessions, MiB", sessions), "20", func(f figures) string { return number(f.heap, f.kept) })
+	}
+	return b.String()
+}
+
+// begin and end are the lines of a file between which the table stands.
+const begin, end = "<!-- table -->\n", "<!-- end -->\n"
+
+// put replaces the table of a file, where there is one.
+func put(table, file string) error {
+	if file == "" {
+		return nil
+	}
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	before, rest, ok1 := strings.Cut(string(old), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		return fmt.Errorf("%s has no lines %q and %q, between which a table stands", file, begin, end)
+	}
+	return os.WriteFile(file, []byte(before+begin+table+end+after), 0o644)
 }
 
 // other is a figure of other processes, where there are any.

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/lingserve/lingserve/jsonuri"
@@ -174,11 +173,9 @@ type usage struct {
 }
 
 func (p *place) usage(ctx context.Context) (u usage, err error) {
-	var own syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
+	if u.own, err = processTime(os.Getpid()); err != nil {
 		return u, err
 	}
-	u.own = time.Duration(own.Utime.Nano() + own.Stime.Nano())
 	for _, s := range p.servers {
 		t, err := processTime(s.Process.Pid)
 		if err != nil {
@@ -196,7 +193,7 @@ func (p *place) usage(ctx context.Context) (u usage, err error) {
 	return u, nil
 }
 
-// processTime is what another process has used.
+// processTime is what a process has used, in steps of 10 ms.
 func processTime(pid int) (time.Duration, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

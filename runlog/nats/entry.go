@@ -124,7 +124,8 @@ func (e *entry) look(now time.Time) {
 		e.forget()
 		return
 	}
-	if e.left.Load() && e.phase <= phasePause {
+	if e.left.Load() && e.phase <= phasePause && !e.over {
+		e.log.pump.page.leave(e, now)
 		e.close(nil)
 	}
 	if e.over || e.phase != phaseIdle {

@@ -2,6 +2,7 @@ package nats
 
 import (
 	"encoding/binary"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
@@ -177,7 +178,7 @@ func (p *pager) answer(m *client.Msg, now time.Time) {
 
 // fail has all go to the runs' own subjects that is in pages and not known to be stored.
 func (p *pager) fail(now time.Time, err error) {
-	p.log.log.Debug("a page was not stored: its runs are written one by one", slog.Int("runs", len(p.sent)), slog.Any("error", err))
+	p.log.log.Debug("pages go on elsewhere: runs are written one by one", slog.Int("runs", len(p.sent)), slog.Any("error", err))
 	p.another(p.life + 1)
 	all := append(p.sent, p.entries...)
 	p.sent, p.entries, p.body = nil, nil, nil
@@ -187,6 +188,16 @@ func (p *pager) fail(now time.Time, err error) {
 		}
 	}
 }
+
+// leave has what pages have of a run stay where it is found, when nobody writes it any more: who adopts it reads from the floor on, and that
+// does not rise on a subject that gets no more pages.
+func (p *pager) leave(e *entry, now time.Time) {
+	if e.pages > 0 && e.life == p.life {
+		p.fail(now, errLeft)
+	}
+}
+
+var errLeft = errors.New("a run was left that has something in pages")
 
 // watch finds out how busy the replica is.
 func (p *pager) watch(now time.Time) {

@@ -306,6 +306,36 @@ func TestCL_07_OnlyTheLastPagesAreRead(t *testing.T) {
 	}
 }
 
+// CL-07: what pages have of a run that its replica has left is found, however long that goes on writing others.
+func TestCL_07_ARunThatWasLeftIsTakenOverWithItsPages(t *testing.T) {
+	t.Parallel()
+	s := clustertest.One(t)
+	a, ca := open(t, s, "left")
+	b, cb := open(t, s, "left")
+	defer crash(t, a, ca)
+	defer crash(t, b, cb)
+	other, _ := pagedRun(t, a, ca, "other", nil)
+	r, e := pagedRun(t, a, ca, "r", nil)
+	want := lines(r)
+	e.(runlog.Leaver).Leave()
+	flush(t, a)
+	for range 2 {
+		clustertest.Eventually(t, "all to be in messages of the run's own", func() bool { return nats.InPages(a) == 0 })
+		for range 20 {
+			n := int(other.Len()) + 1
+			token(t, other, "more ")
+			shows(t, other, n)
+		}
+	}
+	left, err := b.Adopt(t.Context(), "r", ca.Replica())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, lines(left.Tube)); d != "" {
+		t.Error(d)
+	}
+}
+
 // CL-12: what many write at the same time goes out in few messages.
 func TestCL_12_ManyRunsShareMessages(t *testing.T) {
 	t.Parallel()

@@ -172,11 +172,3 @@ func put(table, file string) error {
 	}
 	return os.WriteFile(file, []byte(before+begin+table+end+after), 0o644)
 }
-
-// other is a figure of other processes, where there are any.
-func other(cpu float64) string {
-	if cpu == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%.1f", cpu)
-}

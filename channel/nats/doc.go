@@ -11,6 +11,9 @@
 // has it, how far it is, and what is known of its answer. The last one says that it is settled, takes the place of all before it, and
 // goes away when the key is to be forgotten.
 //
+// The outbox is one stream, OUTBOX, in the same way: a subject for each block, whose first message has the block and whose others are the steps
+// that it takes, the last of which says for a minute that it has gone. Answers to webhooks' messages are the last message of a subject each, RESULTS.
+//
 // Windows, sessions, pairs and what channels have learned of their platforms are keys of buckets, which are changed at the revision
 // that was read.
 //
@@ -27,4 +30,11 @@
 //   - What waits is bounded, in events and bytes; beyond it nothing is accepted, with [channel.ErrJournalFull].
 //   - While the servers are away, calls wait some seconds for them; then they fail with the code "overloaded". That a claim has
 //     ended is kept and stored when they are back.
+//
+// # Guarantees of an outbox
+//   - A block is the replica's that has stored its last step. Another one stores the next where that has died or ended, and each step only
+//     behind the one that its writer has seen: so nothing is sent by two but what receivers know again.
+//   - Whoever puts a block in knows of all that are before it for the same target, at any replica.
+//   - Of a block of which it is not known whether it was stored it is stored that it has gone, before another one is put in.
+//   - What waits is bounded, in blocks by the outbox and in bytes here; what goes can always go.
 package nats

@@ -53,6 +53,7 @@ func Run(t *testing.T, s Store) {
 	}{
 		{"CL-06: a process that was taken for dead and goes on takes no step", fence},
 		{"CL-06: a process that was taken for dead and goes on sends nothing that another has taken over", fencedOutbox},
+		{"CL-06: what a process that was taken for dead has begun to send is not sent by another", late},
 		{"CL-02: what one process has, the others only know of", alive},
 		{"CL-06: of several that take a block over, one has it", race},
 		{"CH-58: the order of a target is that of all processes", orderOfAll},

@@ -93,6 +93,24 @@ func start(t *testing.T, store channel.OutboxStore) channel.OutboxStore {
 	return store
 }
 
+// late: what it was about to do when it was taken for dead is stored after that, and before the others have heard of it.
+func late(t *testing.T, s Store) {
+	for range 5 { // the other may hear of it before or after it looks
+		store := s.Open(t)
+		closed(t, store)
+		hear(t, store)
+		id := put(t, store, "a", "c")
+		other := s.Pause(t, store)
+		step(t, store, id, true, 1) // and now it sends
+		p := new(post)
+		o := outbox(t, other, p)
+		until(t, "the block to go", func() bool { return pending(o) == 0 })
+		if len(p.said()) != 0 {
+			t.Error("what another process was sending was sent again")
+		}
+	}
+}
+
 func alive(t *testing.T, s Store) {
 	a := s.Open(t)
 	hear(t, a)

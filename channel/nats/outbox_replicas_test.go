@@ -447,3 +447,37 @@ func TestWhatAKilledReplicaHadToSendIsSentByAnother(t *testing.T) { // CL-02, CL
 	}
 	t.Logf("sent %v after the replica was killed", time.Since(began).Round(time.Millisecond))
 }
+
+// What a replica that was taken for dead was about to do is stored after that: whoever takes its block over and has not heard of it, does not
+// go over it.
+func TestAStepOfADeadReplicaThatIsStoredLateIsSeen(t *testing.T) { // CL-06, CH-58
+	t.Parallel()
+	c, alive := clustertest.One(t).Open(t), new(nats.Alive)
+	first, second := openBlocks(t, c, alive, nats.OutboxOptions{}), openBlocks(t, c, alive, nats.OutboxOptions{})
+	var last atomic.Pointer[channel.BlockNews]
+	if err := errors.Join(first.Start(func(channel.BlockNews) {}), second.Start(func(n channel.BlockNews) { last.Store(&n) })); err != nil {
+		t.Fatal(err)
+	}
+	id, err := first.Put(t.Context(), channel.StoredBlock{At: time.Now(), Target: "c", Block: channel.Outbound{Channel: "fake"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Die(alive)
+	until(t, "it to be taken for dead", time.Minute, func() bool { n := last.Load(); return n != nil && !n.Alive })
+	second.Pause() // it hears of nothing more
+	if err := first.Step(t.Context(), id, true, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Step(t.Context(), id, true, 1); !errors.Is(err, channel.ErrBlockTaken) {
+		t.Errorf("a step over one that was not known is %v, expected %v", err, channel.ErrBlockTaken)
+	}
+	if n := last.Load(); !n.Sending || n.Alive {
+		t.Errorf("what it is told is %+v, expected that the dead one was sending", n)
+	}
+	if err := second.End(t.Context(), id, channel.UnknownWhether); err != nil { // now that it knows
+		t.Fatal(err)
+	}
+	if err := first.Step(t.Context(), id, false, 1); !errors.Is(err, channel.ErrBlockTaken) {
+		t.Errorf("a step of what has gone is %v", err)
+	}
+}

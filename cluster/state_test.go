@@ -97,6 +97,9 @@ func TestAConnectionWithoutALeaderIsNone(t *testing.T) {
 	if _, err := c.Stream(t.Context(), jetstream.StreamConfig{Name: "X", Subjects: []string{c.Subject("x", ">")}}); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := c.Presence(t.Context()); err != nil { // what is stored tells that a leader is none any more, which answers for a while
+		t.Fatal(err)
+	}
 	next := states(t, c)
 	s.Kill(0)
 	s.Kill(1)

@@ -41,7 +41,7 @@ var killable = []kind{
 }
 
 // soon is longer than anything takes that is not meant to wait.
-const soon = 20 * time.Second
+const soon = time.Minute
 
 func leases(t *testing.T, s *clustertest.Servers) (*cluster.Cluster, *cluster.Leases) {
 	t.Helper()
@@ -230,9 +230,7 @@ func TestAReplicaThatLeavesFreesItsLeases(t *testing.T) {
 			}
 			<-lease.Lost()
 			(<-got).Release()
-			if d := time.Since(begin); d > cluster.TTL/2 {
-				t.Errorf("the lease of a replica that left was free after %v", d)
-			}
+			longtest.Within(t, "until the lease of a replica that left is free", time.Since(begin), cluster.TTL/2)
 			if _, err := a.Lease(t.Context(), "s", true); !errors.Is(err, cluster.ErrClosed) {
 				t.Errorf("a lease of a cluster that is closed: %v", err)
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/lingserve/lingserve/control"
 	controlnats "github.com/lingserve/lingserve/control/nats"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/runlog"
 	lognats "github.com/lingserve/lingserve/runlog/nats"
 	tapenats "github.com/lingserve/lingserve/tape/nats"
@@ -356,11 +357,7 @@ func TestWhatADeadReplicaRanEndsOrGoesOnForAllReaders(t *testing.T) {
 	wg.Go(func() { ends.must(b.bench, ends.ended) })
 	wg.Go(func() { goes.must(c.bench, goes.ended) })
 	wg.Wait()
-	took := time.Since(began)
-	t.Logf("after %v", took)
-	if limit := cluster.TTL + 3*time.Second; took > limit { // a second, and what a busy machine takes
-		t.Errorf("it took %v", took)
-	}
+	longtest.Within(t, "all of it", time.Since(began), cluster.TTL+3*time.Second) // a second, and what readers take
 	if ends.terminal != `finished{"status":"interrupted"}` || ends.json() != `{"a":"one"}` || strings.Count(strings.Join(ends.names, " "), "error") != 1 {
 		t.Errorf("%s %s %q", ends.json(), ends.terminal, ends.names)
 	}
@@ -467,9 +464,7 @@ func TestWhatCanGoOnGoesOnWhereAReplicaIsToldToGo(t *testing.T) {
 	if r := b.s.runs.own(id); r == nil || r.again.attempt != 0 {
 		t.Errorf("it counts as one that has crashed: %+v", r)
 	}
-	if took := time.Since(began); took > cluster.TTL {
-		t.Errorf("it took %v", took)
-	}
+	longtest.Within(t, "to hand over and end", time.Since(began), cluster.TTL)
 	for _, x := range []*reader{c, other} {
 		if x.json() != `{"answer":"new words"}` || x.terminal != `finished{"status":"completed"}` {
 			t.Errorf("%s %s", x.json(), x.terminal)

@@ -227,11 +227,7 @@ func TestWhatADeadReplicaHasLeftRunsOnAnotherOne(t *testing.T) { // CL-02, CH-73
 	kill(t, dying)
 	died := time.Now()
 	until(t, "the other replica to take over", 30*time.Second, func() bool { return ran.len() == n-2 })
-	took := time.Since(died)
-	if limit := cluster.TTL + time.Second; took > limit+slackOfTest {
-		t.Errorf("it took %v, expected at most %v", took, limit)
-	}
-	t.Logf("taken over after %v", took.Round(time.Millisecond))
+	longtest.Within(t, "until the other one takes over", time.Since(died), cluster.TTL+time.Second)
 	cancel()
 	served.Wait()
 	close(attempts)
@@ -252,9 +248,6 @@ func TestWhatADeadReplicaHasLeftRunsOnAnotherOne(t *testing.T) { // CL-02, CH-73
 		_ = c.Commit(t.Context(), channel.OutcomeVisible)
 	}
 }
-
-// slackOfTest is for a machine that does other things, too.
-const slackOfTest = 2 * time.Second
 
 // kill ends the connection of a replica without a word to the others.
 func kill(t testing.TB, c *cluster.Cluster) {

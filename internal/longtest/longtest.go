@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 )
 
 var long = flag.Bool("long", false, "run tests in their long form")
@@ -21,6 +22,21 @@ func Times(short, most int) int {
 		return most
 	}
 	return short
+}
+
+// busy is how much longer something may take in the short form, which runs where much else does.
+const busy = 30 * time.Second
+
+// Within fails a test in which something took longer than it may. Only the long form, which has the machine for itself, takes that at its
+// word.
+func Within(t testing.TB, what string, took, most time.Duration) {
+	t.Helper()
+	switch {
+	case took > most && (Asked() || took > most+busy):
+		t.Errorf("%s: %v, expected %v at most", what, took, most)
+	default:
+		t.Logf("%s: %v", what, took)
+	}
 }
 
 // Only skips a test in the short form, and says what it is that has to wait.

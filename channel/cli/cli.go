@@ -92,6 +92,7 @@ type message struct {
 type running struct {
 	message *message
 	cancel  context.CancelCauseFunc
+	why     bool // what came of it is to be shown
 }
 
 type question struct{ turn, call, tool string }
@@ -215,7 +216,7 @@ func (c *Chat) startLocked() {
 	m := c.waiting[0]
 	c.waiting = c.waiting[1:]
 	ctx, cancel := context.WithCancelCause(c.turns)
-	r := &running{m, cancel}
+	r := &running{message: m, cancel: cancel}
 	c.running = append(c.running, r)
 	c.starting = true
 	c.wg.Go(func() { c.run(ctx, r) })

@@ -205,6 +205,24 @@ func TestCH_161CommandsOfTheTerminal(t *testing.T) {
 	}
 }
 
+// What let a line through can be asked while it is being answered.
+func TestCH_161WhyIsToldWhenTheAnswerHasEnded(t *testing.T) {
+	released := make(chan struct{})
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		<-released
+		return echo(ctx, t)
+	}}
+	r := newRig(t, kernel(t, a), Options{Commands: command.New().Commands(tool.Admin)})
+	r.types("hello\r,why\r")
+	r.sees("“hello” is being answered. What let it through is shown when that has ended.")
+	if r.shows("dispatch, visible") {
+		t.Error("it is said how a line was answered that was not")
+	}
+	close(released)
+	r.sees("echo hello")
+	r.sees("“hello”: dispatch, visible")
+}
+
 func TestCH_161TheHistoryIsThereAtTheNextStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cli", "history")
 	a := &scripted{answer: echo}

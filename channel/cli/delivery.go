@@ -141,7 +141,8 @@ func (c *Chat) ended(r *running, result channel.Result, err error) {
 	c.mu.Lock()
 	c.running = slices.DeleteFunc(c.running, func(other *running) bool { return other == r })
 	c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return q.turn == result.TurnID })
-	c.last = &lastTurn{result, r.message.text}
+	last, why := &lastTurn{result, r.message.text}, r.why
+	c.last = last
 	idle := len(c.running) == 0
 	c.mu.Unlock()
 	if idle {
@@ -161,6 +162,9 @@ func (c *Chat) ended(r *running, result channel.Result, err error) {
 		c.show.note("Canceled.", dim)
 	default:
 		c.fail(result, err)
+	}
+	if why {
+		c.explain(last)
 	}
 }
 

@@ -69,15 +69,27 @@ func (c *Chat) changeSession(name string) {
 	}
 }
 
-// why shows what the gates said of the last line.
+// why shows what the gates said of the last line: of one that is being answered when that has ended.
 func (c *Chat) why() {
 	c.mu.Lock()
 	last := c.last
+	if n := len(c.running); n > 0 {
+		r := c.running[n-1]
+		r.why = true
+		c.mu.Unlock()
+		c.say(fmt.Sprintf("“%s” is being answered. What let it through is shown when that has ended.", fit(line(r.message.text), 40)))
+		return
+	}
 	c.mu.Unlock()
 	if last == nil {
 		c.say("There was no message yet.")
 		return
 	}
+	c.explain(last)
+}
+
+// explain shows what came of a line.
+func (c *Chat) explain(last *lastTurn) {
 	r := last.result
 	var b strings.Builder
 	fmt.Fprintf(&b, "“%s”: %s", fit(line(last.text), 40), r.Admission.Kind)

@@ -600,7 +600,10 @@ func (a *agentRun) failure(err error) error {
 	}
 	code := a.s.o.Turns.Code(err)
 	message := turn.Sentence(code)
-	if code == codeInternal { // the turn has told the log already
+	switch {
+	case errors.Is(err, turn.ErrLeaseLost):
+		message = "the session was lost in the middle of the answer: its store, or this server, stood still for too long; ask again"
+	case code == codeInternal: // the turn has told the log already
 		message = "internal error; the log has it as turn " + a.id
 	}
 	return &bot.Failure{Code: code, Message: message, Cause: err}

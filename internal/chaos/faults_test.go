@@ -36,7 +36,10 @@ var (
 	}}
 	rollingRestart = fault{"all replicas restarted one by one", func(ctx context.Context, w *world, _ *rand.Rand) {
 		w.happened("a rolling restart")
-		for _, r := range w.fleet.Replicas {
+		for i, r := range w.fleet.Replicas {
+			if i > 0 {
+				w.happened("a rolling restart, of %s", r.Name) // each may have a run go on elsewhere
+			}
 			if err := r.Stop(); err != nil {
 				w.fail("%v", err)
 			}

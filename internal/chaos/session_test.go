@@ -317,15 +317,20 @@ func (s *session) wait(ctx context.Context, t *turn, resp *http.Response) (again
 		s.w.count("documents whose connection broke")
 		return true, nil
 	}
-	var d document
-	if err := json.Unmarshal(text, &d); err != nil || d.Run == "" {
-		return false, fmt.Errorf("%d %.300s", resp.StatusCode, text)
-	}
-	t.run = d.Run
 	if resp.StatusCode != http.StatusOK { // a problem, of a run that has ended without a result
+		var p struct{ Run string }
+		if err := json.Unmarshal(text, &p); err != nil || p.Run == "" {
+			return false, fmt.Errorf("%d %.300s", resp.StatusCode, text)
+		}
+		t.run = p.Run
 		s.w.count("documents that were problems")
 		return false, s.compare(ctx, t, nil)
 	}
+	var d document
+	if err := json.Unmarshal(text, &d); err != nil || d.Run == "" {
+		return false, fmt.Errorf("%.300s", text)
+	}
+	t.run = d.Run
 	v := &view{run: d.Run, state: d.Status, errors: d.Errors}
 	if err := v.doc.Set(nil, d.Result); err != nil {
 		return false, err

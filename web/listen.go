@@ -82,7 +82,7 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	if most, ok := l.(*mostListener); ok {
 		s.most.Store(most)
 	}
-	return l, nil
+	return firstListener{l}, nil
 }
 
 // lastOfItsConnection closes a connection behind a request of HTTP/1 whose body came in chunks. Such a request may have had a

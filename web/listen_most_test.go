@@ -35,7 +35,7 @@ func TestAConnectionTooManyIsAnsweredAndNotLeftToHang(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.Limits.Connections = most }).serve()
 	b.http.Transport.(*http.Transport).DisableKeepAlives = true
 	stream, st := b.start("?format=sse")
-	l := func() *mostListener { return b.listener.(*mostListener) }
+	l := func() *mostListener { return b.listener.(firstListener).Listener.(*mostListener) }
 	open := func(n int64) func() bool { return func() bool { return l().open.Load() == n } }
 	eventually(t, "the stream's connection is the only one", open(1))
 	var idle []net.Conn

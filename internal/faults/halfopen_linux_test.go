@@ -106,6 +106,13 @@ func (l *watched) Accept() (net.Conn, error) {
 // checkSocket looks at what is set of an accepted connection, and makes the times short.
 func checkSocket(t *testing.T, c net.Conn) {
 	t.Helper()
+	for {
+		below, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		c = below.NetConn()
+	}
 	raw, err := c.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,7 @@
 // later a token comes to its reader on the replica that runs it and on another one, the processor time of a token, and the memory
 // of the list of sessions. It prints the table of bench/CLUSTER.md.
 //
-//	go run ./bench/cluster [-runs 1,40,400] [-pace 50] [-seconds 5] [-sessions 100000] [-into FILE]
+//	go run ./bench/cluster [-runs 1,40,400] [-pace 50] [-rounds 3] [-seconds 5] [-sessions 100000] [-into FILE]
 //
 // Two replicas are in this process, as far as they keep and follow runs: there is no HTTP. An embedded server is in it, too; others are
 // processes of their own. Processor time is read from /proc: it runs on Linux.
@@ -23,17 +23,22 @@ import (
 func main() {
 	runs := flag.String("runs", "1,40,400", "how many runs at the same time: latencies are said of each, processor time of the last")
 	pace := flag.Int("pace", 50, "tokens a second of each")
+	rounds := flag.Int("rounds", 3, "how often everything is looked at, in turns: latencies are of all, processor times the middle ones")
 	seconds := flag.Int("seconds", 5, "how long to look, for each figure")
 	sessions := flag.Int("sessions", 100_000, "sessions in the list; 0 leaves that out")
 	into := flag.String("into", "", "`file` whose table is replaced by what comes out, too")
 	server := flag.String("server", "", "be a server of this `configuration`, until the input ends")
+	step := flag.Duration("clock", 0, "be a clock that ticks each `step`, until nobody hears it")
 	flag.Parse()
 	var err error
-	if *server != "" {
+	switch {
+	case *server != "":
 		err = serve(*server)
-	} else {
+	case *step > 0:
+		err = clock(*step)
+	default:
 		var figures string
-		if figures, err = measure(*runs, *pace, time.Duration(*seconds)*time.Second, *sessions); err == nil {
+		if figures, err = measure(*runs, *pace, *rounds, time.Duration(*seconds)*time.Second, *sessions); err == nil {
 			fmt.Print(figures)
 			err = put(figures, *into)
 		}
@@ -53,7 +58,7 @@ type figures struct {
 }
 
 // measure returns the table.
-func measure(list string, pace int, took time.Duration, sessions int) (string, error) {
+func measure(list string, pace, rounds int, took time.Duration, sessions int) (string, error) {
 	var runs []int
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)
@@ -62,17 +67,41 @@ func measure(list string, pace int, took time.Duration, sessions int) (string, e
 		}
 		runs = append(runs, n)
 	}
-	var all []figures
-	for _, open := range []func(context.Context) (*place, error){openLocal, openEmbedded, openThree} {
-		p, err := open(context.Background())
-		if err != nil {
-			return "", err
+	if rounds < 1 {
+		return "", fmt.Errorf("-rounds %d: at least one", rounds)
+	}
+	places := []func(context.Context) (*place, error){openLocal, openEmbedded, openThree}
+	seen := make([][]figures, len(places))
+	for round := range rounds {
+		for i, open := range places {
+			p, err := open(context.Background())
+			if err != nil {
+				return "", err
+			}
+			n := 0
+			if round == 0 {
+				n = sessions
+			}
+			f, err := p.figures(context.Background(), runs, pace, took, n)
+			if err := errors.Join(err, p.close()); err != nil {
+				return "", fmt.Errorf("%s: %w", p.name, err)
+			}
+			last := &f.alone[len(runs)-1]
+			if f.kept {
+				last.more = last.cpu - seen[0][round].alone[len(runs)-1].cpu
+			}
+			seen[i] = append(seen[i], f)
 		}
-		f, err := p.figures(context.Background(), runs, pace, took, sessions)
-		if err := errors.Join(err, p.close()); err != nil {
-			return "", fmt.Errorf("%s: %w", p.name, err)
+	}
+	all := make([]figures, len(places))
+	for i, rounds := range seen {
+		all[i] = rounds[0]
+		for n := range runs {
+			all[i].alone[n] = middle(rounds, func(f figures) result { return f.alone[n] })
+			if all[i].kept {
+				all[i].followed[n] = middle(rounds, func(f figures) result { return f.followed[n] })
+			}
 		}
-		all = append(all, f)
 	}
 	return table(all, runs, pace, sessions), nil
 }
@@ -132,7 +161,7 @@ func table(all []figures, runs []int, pace, sessions int) string {
 	last := len(runs) - 1
 	load := fmt.Sprintf("CPU a token, µs, runs: %d", runs[last])
 	row(load, "", func(f figures) string { return number(f.alone[last].cpu, true) })
-	row("– more than local", "2", func(f figures) string { return number(f.alone[last].cpu-all[0].alone[last].cpu, f.kept) })
+	row("– more than local", "2", func(f figures) string { return number(f.alone[last].more, f.kept) })
 	row("– of servers in processes of their own", "", func(f figures) string { return number(f.alone[last].servers, f.alone[last].servers > 0) })
 	row("– tokens in a message", "", func(f figures) string { return number(f.alone[last].tokens, f.kept) })
 	row(load+", each followed at another replica: both replicas", "", func(f figures) string {

@@ -27,7 +27,30 @@ func tubeOptions() *tube.Options {
 type result struct {
 	here, there  latency
 	cpu, servers float64 // µs a token
+	more         float64 // than in the same round where runs are kept nowhere
 	tokens       float64 // a message
+}
+
+// middle is what was seen in some rounds.
+func middle(rounds []figures, of func(figures) result) (r result) {
+	number := func(n func(result) float64) float64 {
+		all := make([]float64, len(rounds))
+		for i, f := range rounds {
+			all[i] = n(of(f))
+		}
+		slices.Sort(all)
+		return all[len(all)/2]
+	}
+	for _, f := range rounds {
+		r.here, r.there = append(r.here, of(f).here...), append(r.there, of(f).there...)
+	}
+	slices.Sort(r.here)
+	slices.Sort(r.there)
+	r.cpu = number(func(r result) float64 { return r.cpu })
+	r.more = number(func(r result) float64 { return r.more })
+	r.servers = number(func(r result) float64 { return r.servers })
+	r.tokens = number(func(r result) float64 { return r.tokens })
+	return r
 }
 
 // latency are times from a token's sending to its reader, sorted.
@@ -59,7 +82,7 @@ func (a *arrivals) watch(t *tube.Tube, done *sync.WaitGroup) {
 }
 
 // slots are the parts of the time between two tokens of a run over which runs are spread, as they are in life.
-const slots = 20
+const slots = 100
 
 // warmUp is how long tokens are sent before anything is measured.
 const warmUp = 2 * time.Second
@@ -104,31 +127,30 @@ func (p *place) paced(ctx context.Context, runs, pace int, took time.Duration, f
 			there[i].watch(tail.Tube(), &reading)
 		}
 	}
-	// Times are those of a clock that does not wait for a machine that is busy: what is late is sent, and not left out.
-	begin, step := time.Now(), time.Second/time.Duration(pace)/slots
 	first, tokens := 0, 0
 	var before usage
-	for n := 0; ; n++ {
-		due := begin.Add(time.Duration(n) * step)
-		time.Sleep(time.Until(due))
+	if err := ticks(ctx, time.Second/time.Duration(pace)/slots, func(n int, passed time.Duration) (bool, error) {
 		if n%slots == 0 {
-			if late := due.Sub(begin); first == 0 && late >= warmUp {
+			if first == 0 && passed >= warmUp {
 				first = len(sent[0])
 				if before, err = p.usage(ctx); err != nil {
-					return r, err
+					return false, err
 				}
-			} else if late >= warmUp+took {
-				break
+			} else if passed >= warmUp+took {
+				return false, nil
 			}
 		}
 		for i := n % slots; i < runs; i += slots {
 			if err := send(i); err != nil {
-				return r, err
+				return false, err
 			}
 			if first > 0 {
 				tokens++
 			}
 		}
+		return true, nil
+	}); err != nil {
+		return r, err
 	}
 	after, err := p.usage(ctx)
 	if err != nil {

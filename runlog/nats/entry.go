@@ -62,7 +62,7 @@ type entry struct {
 	asked    uint64    // number of the question that is answered next
 	due      time.Time // when the phase ends
 	place    int       // in the pump's heap, from 1
-	next     time.Time // when there may be another append
+	pace     pace
 	attempts int
 	failing  time.Time // since when
 	warned   bool      // that the servers are away
@@ -131,8 +131,8 @@ func (e *entry) look(now time.Time) {
 	if e.over || e.phase != phaseIdle {
 		return
 	}
-	if now.Before(e.next.Add(-appendSlack)) {
-		e.wait(phasePause, e.next)
+	if !e.pace.ready(now) {
+		e.wait(phasePause, e.pace.next)
 		return
 	}
 	fresh, due := e.collect(), len(e.paged) > 0 && !now.Before(e.owed)
@@ -143,17 +143,20 @@ func (e *entry) look(now time.Time) {
 		return
 	}
 	e.log.pump.page.writes++
-	// One that is late by less than a pause does not make those behind it late: who has a token each 20 ms would else go on with the
-	// longest delay that there ever was.
-	if e.next = e.next.Add(appendEvery); e.next.Before(now) {
-		e.next = now
-	}
+	e.counts(fresh, now)
 	if page := &e.log.pump.page; !due && page.takes(e, now) {
 		e.phase = phasePage
 		page.put(e)
 		return
 	}
 	e.own(now)
+}
+
+// counts has an append of something that readers wait for make the next one wait.
+func (e *entry) counts(fresh bool, now time.Time) {
+	if fresh {
+		e.pace.spend(now)
+	}
 }
 
 // own stores what is collected in a message of the run's own, and what is in pages with it.

@@ -30,10 +30,6 @@ type Options struct {
 
 const (
 	defaultKeep = 24 * time.Hour
-	// appendEvery is how often a run that goes on is appended to, at most and in the mean: two appends may be closer together.
-	appendEvery = 20 * time.Millisecond
-	// appendSlack is how much earlier one may be: a timer for that costs more than it is worth, and the mean stays.
-	appendSlack = 2 * time.Millisecond
 	// ackWait is when it is not known whether a message was stored: a graceful change of leader takes 0.4 s.
 	ackWait = time.Second
 	// After a failure a message is sent again, at first soon, then less often.

@@ -42,7 +42,7 @@ const (
 	maxInPage, maxPage = 4 << 10, 256 << 10
 	// Of a run that has something in pages it is written once more to its own subject, after that time and a random part of it more,
 	// so that runs that have begun together do not do so together, or when it is that much.
-	ownEvery, maxPaged = 700 * time.Millisecond, 32 << 10
+	ownEvery, maxPaged = 2 * time.Second, 32 << 10
 	// floorEvery is how often it is seen which is the first page that has something which is nowhere else.
 	floorEvery = 50 * time.Millisecond
 )

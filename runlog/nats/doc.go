@@ -13,7 +13,7 @@
 //
 // Where many runs write in a millisecond, what they have sent goes out as one message, a page, on a subject of the replica's own. The
 // messages of a run name that subject, and a page says of each of its runs which message it follows: what is stored of a run is
-// its own messages and what pages have behind the last of them. A second later, or with its next word that is no plain event, a run
+// its own messages and what pages have behind the last of them. Some seconds later, or with its next word that is no plain event, a run
 // has a message of its own again, with all of that in it. Each page expects the one before it to be the last of the subject: who takes a run
 // over puts a seal there first, behind which no page is stored, then reads what there is, and has it in the message with
 // which the run becomes its own. A replica whose page was refused, or lost, writes it once more run by run, which shows for

@@ -64,6 +64,7 @@ type entry struct {
 	place    int       // in the pump's heap, from 1
 	pace     pace
 	attempts int
+	sentAt   time.Time // what is on its way
 	failing  time.Time // since when
 	warned   bool      // that the servers are away
 	missing  int       // how often the last message was not what it must be
@@ -289,6 +290,7 @@ func (e *entry) note(now time.Time) {
 func (e *entry) ask(next phase, m *client.Msg, now time.Time) {
 	e.asked++
 	m.Reply = e.log.pump.prefix + strconv.FormatUint(e.handle, 36) + "." + strconv.FormatUint(e.asked, 36)
+	e.sentAt = now
 	if err := e.log.conn.PublishMsg(m); err != nil {
 		e.retry(now, err)
 		return
@@ -358,6 +360,9 @@ func (e *entry) answer(m *client.Msg, now time.Time) {
 		seq, code, err := parseAck(m.Data)
 		switch {
 		case err == nil:
+			if e.attempts == 0 {
+				e.log.pump.page.answered(now.Sub(e.sentAt))
+			}
 			e.stored(seq, now)
 		case code == errWrongLast:
 			q := client.NewMsg(lastRequest(e.log.stream))

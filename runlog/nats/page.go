@@ -35,9 +35,9 @@ const (
 const (
 	// pageEvery is how long a page is collected.
 	pageEvery = time.Millisecond
-	// busyFor is how long it is watched how much is written before there are pages, or none any more: where fewer would share one, each
-	// is written at once.
-	busyFor, busyWrites = 20 * time.Millisecond, 4
+	// busyFor is how long it is watched how much is written before there are pages, or none any more: where fewer would share one, or be
+	// on their way at the same time, each is written at once.
+	busyFor, busyWrites = 20 * time.Millisecond, 3
 	// maxInPage is the most that a page has of a run: what is larger is worth a message. maxPage is when a page is full.
 	maxInPage, maxPage = 4 << 10, 256 << 10
 	// Of a run that has something in pages it is written once more to its own subject, after that time and a random part of it more,
@@ -72,6 +72,8 @@ type pager struct {
 	busy   bool
 	writes int // since then
 	since  time.Time
+	took   time.Duration // that servers need to store a message, in the mean
+	sentAt time.Time
 	rest   time.Time // until then, what is sent is not looked at
 }
 
@@ -129,7 +131,7 @@ func (p *pager) send(now time.Time) {
 	m.Header[expectLast] = []string{strconv.FormatUint(p.last, 10)}
 	m.Reply = p.log.pump.prefix + "0." + strconv.FormatUint(p.asked, 36)
 	m.Data = p.data
-	p.due = now.Add(p.log.ackWait)
+	p.due, p.sentAt = now.Add(p.log.ackWait), now
 	if err := p.log.conn.PublishMsg(m); err != nil {
 		p.fail(now, err)
 	}
@@ -166,6 +168,7 @@ func (p *pager) answer(m *client.Msg, now time.Time) {
 	}
 	p.last, p.due = seq, time.Time{}
 	p.asked++
+	p.answered(now.Sub(p.sentAt))
 	for _, e := range p.sent {
 		if !e.over {
 			e.paginated(seq, now)
@@ -199,10 +202,13 @@ func (p *pager) leave(e *entry, now time.Time) {
 
 var errLeft = errors.New("a run was left that has something in pages")
 
+// answered takes how long it took to store a message.
+func (p *pager) answered(took time.Duration) { p.took += (took - p.took) / 32 }
+
 // watch finds out how busy the replica is.
 func (p *pager) watch(now time.Time) {
-	if took := now.Sub(p.since); took >= busyFor {
-		p.busy = int64(p.writes) >= busyWrites*int64(took/pageEvery)
+	if passed := now.Sub(p.since); passed >= busyFor {
+		p.busy = float64(p.writes)*float64(max(pageEvery, p.took)) >= busyWrites*float64(passed)
 		p.writes, p.since = 0, now
 	}
 	if p.busy {

@@ -88,14 +88,18 @@ func TestPagesAreForWhoIsBusy(t *testing.T) {
 	for i, c := range []struct {
 		writes int
 		after  time.Duration
+		took   time.Duration // to store a message
 		busy   bool
 	}{
-		{5, busyFor, false},
-		{busyWrites * int(busyFor/pageEvery), busyFor, true},
-		{0, busyFor / 2, true},
-		{0, busyFor / 2, false},
-		{1000, time.Hour, false}, // not in an hour
+		{5, busyFor, 0, false},
+		{busyWrites * int(busyFor/pageEvery), busyFor, 0, true},
+		{0, busyFor / 2, 0, true},
+		{0, busyFor / 2, 0, false},
+		{1000, time.Hour, 0, false}, // not in an hour
+		{20, busyFor, pageEvery, false},
+		{20, busyFor, 3 * pageEvery, true}, // servers that take longer have as many on their way
 	} {
+		p.took = c.took
 		now, p.rest = now.Add(c.after), time.Time{}
 		p.writes += c.writes
 		if p.watch(now); p.busy != c.busy || p.rest.IsZero() == c.busy {

@@ -234,6 +234,14 @@ func processTime(pid int) (time.Duration, error) {
 	return time.Duration(u+s) * tick, err
 }
 
+// serverCache is more than a server keeps what was read, or written. It is in this process where it is embedded.
+const serverCache = 12 * time.Second
+
+func settled() int64 {
+	time.Sleep(serverCache)
+	return heap()
+}
+
 // sessions is how much the list of so many of them takes, in MiB.
 func (p *place) sessions(ctx context.Context, n int) (float64, error) {
 	writer, err := tapes.Open(ctx, p.cluster, nil)
@@ -268,7 +276,7 @@ func (p *place) sessions(ctx context.Context, n int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	before := heap()
+	before := settled()
 	listed := 0
 	for _, err := range reader.Sessions(ctx, tape.SessionQuery{}) {
 		if err != nil {
@@ -276,7 +284,7 @@ func (p *place) sessions(ctx context.Context, n int) (float64, error) {
 		}
 		listed++
 	}
-	size := heap() - before
+	size := settled() - before
 	if listed != n {
 		return 0, fmt.Errorf("%d sessions are listed of %d", listed, n)
 	}

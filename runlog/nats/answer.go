@@ -57,6 +57,11 @@ func lastOf(subject string) []byte { return fmt.Appendf(nil, `{"last_by_subj":%q
 
 func purgeOf(subject string) []byte { return fmt.Appendf(nil, `{"filter":%q}`, subject) }
 
+// purgeBelow asks that of what is stored before a sequence.
+func purgeBelow(subject string, seq uint64) []byte {
+	return fmt.Appendf(nil, `{"filter":%q,"seq":%d}`, subject, seq)
+}
+
 // parseLast takes the answer to lastOf.
 func parseLast(answer []byte) (seq uint64, data []byte, err error) {
 	var a struct {

@@ -17,7 +17,8 @@
 // has a message of its own again, with all of that in it. Each page expects the one before it to be the last of the subject: who takes a run
 // over puts a seal there first, behind which no page is stored, then reads what there is, and has it in the message with
 // which the run becomes its own. A replica whose page was refused, or lost, writes it once more run by run, which shows for
-// each whether it has it still, and goes on with pages on another subject.
+// each whether it has it still, and goes on with pages on another subject. Pages of which all is in messages by now are removed every few
+// seconds.
 //
 // Nobody listens to pages. Who follows a run at another replica says so to the one that has it, every few seconds: such a run is written by
 // itself, at once, as where nobody else writes. Only where the owner does not answer, what pages have is read.

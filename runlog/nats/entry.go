@@ -175,7 +175,8 @@ func (e *entry) own(now time.Time) {
 func (e *entry) paginated(seq uint64, now time.Time) {
 	if e.pages == 0 {
 		e.since = seq
-		e.owed = now.Add(ownEvery + rand.N(ownEvery))
+		own := e.log.pump.page.own
+		e.owed = now.Add(own + rand.N(own))
 	}
 	e.pages++
 	e.paged = append(e.paged, e.records...)

@@ -48,8 +48,16 @@ func ClaimDropped(ctx context.Context, l *Log, run string, drop func()) error {
 	return l.readUpTo(ctx, a, a.begin)
 }
 
-// Always has whatever can be put into pages. It is called before there is a run.
-func Always(l *Log) { l.pump.page.always = true }
+// Always has whatever can be put into pages, and pages removed as soon as nobody needs them, which is soon. It is called before there is
+// a run.
+func Always(l *Log) {
+	l.pump.page.always, l.pump.page.often, l.pump.page.own = true, 0, ownEvery/10
+}
+
+// Hoard has no pages removed.
+func Hoard(l *Log) {
+	l.pump.do(func() { l.pump.page.often = time.Hour })
+}
 
 // InPages counts the runs of which something is only in pages.
 func InPages(l *Log) (n int) {

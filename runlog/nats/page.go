@@ -45,6 +45,8 @@ const (
 	ownEvery, maxPaged = 2 * time.Second, 32 << 10
 	// floorEvery is how often it is seen which is the first page that has something which is nowhere else.
 	floorEvery = 50 * time.Millisecond
+	// purgeEvery is how often the pages below it are removed: else they would stay for as long as runs may.
+	purgeEvery = 2 * time.Second
 )
 
 // pager collects pages and sends one at a time. It is the pump's goroutine's.
@@ -60,6 +62,10 @@ type pager struct {
 	last    uint64 // sequence of the page before
 	floor   uint64 // see page; it only grows
 	floored time.Time
+	purged  uint64 // the floor below which pages are removed
+	purge   time.Time
+	often   time.Duration // purgeEvery
+	own     time.Duration // ownEvery
 
 	entries []*entry // that have something in the page that is collected
 	body    []byte
@@ -83,13 +89,13 @@ func (l *Log) pageSubject(replica string, life uint64) string {
 }
 
 func (p *pager) start(l *Log) {
-	p.log = l
+	p.log, p.often, p.own = l, purgeEvery, ownEvery
 	p.another(rand.Uint64() >> 1)
 }
 
 // another begins a subject of pages. A run gets into them when a message of its own has named it.
 func (p *pager) another(life uint64) {
-	p.life, p.last, p.floor, p.due = life, 0, 0, time.Time{}
+	p.life, p.last, p.floor, p.purged, p.due = life, 0, 0, 0, time.Time{}
 	p.subject = p.log.pageSubject(p.log.cluster.Replica(), life)
 	p.asked++
 }
@@ -176,7 +182,22 @@ func (p *pager) answer(m *client.Msg, now time.Time) {
 	}
 	clear(p.sent)
 	p.sent = p.sent[:0]
+	p.shed(now)
 	p.send(now)
+}
+
+// shed removes the pages below the floor. That is the one of the page that was stored just now: who reads the last page that there is
+// looks for none below it.
+func (p *pager) shed(now time.Time) {
+	if p.floor <= p.purged || now.Sub(p.purge) < p.often {
+		return
+	}
+	p.purged, p.purge = p.floor, now
+	m := client.NewMsg("$JS.API.STREAM.PURGE." + p.log.stream)
+	m.Data = purgeBelow(p.subject, p.floor)
+	if err := p.log.conn.PublishMsg(m); err != nil {
+		p.log.log.Debug("pages that are not needed stay until they expire", slog.Any("error", err))
+	}
 }
 
 // fail has all go to the runs' own subjects that is in pages and not known to be stored.

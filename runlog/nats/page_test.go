@@ -274,6 +274,12 @@ func TestCL_05_AFollowerOfWhoDoesNotAnswerReadsPages(t *testing.T) {
 
 // A run that waits for long does not have all pages read that were written meanwhile.
 func TestCL_07_OnlyTheLastPagesAreRead(t *testing.T) {
+	for name, hoard := range map[string]bool{"all are stored": true, "what nobody needs is removed": false} {
+		t.Run(name, func(t *testing.T) { onlyTheLastPagesAreRead(t, hoard) })
+	}
+}
+
+func onlyTheLastPagesAreRead(t *testing.T, hoard bool) {
 	t.Parallel()
 	s := clustertest.One(t)
 	a, ca := open(t, s, "floor")
@@ -284,6 +290,9 @@ func TestCL_07_OnlyTheLastPagesAreRead(t *testing.T) {
 	token(t, idle, "waits ")
 	shows(t, idle, 1)
 	busy, _ := pagedRun(t, a, ca, "busy", nil)
+	if hoard {
+		nats.Hoard(a)
+	}
 	for range 100 {
 		n := int(busy.Len()) + 1
 		token(t, busy, strings.Repeat("x", 1000))
@@ -302,8 +311,8 @@ func TestCL_07_OnlyTheLastPagesAreRead(t *testing.T) {
 	if err != nil || left.Tube.Len() != 1 {
 		t.Fatalf("%+v, %v", left, err)
 	}
-	if n := nats.SealedPages(b); n > 10 || pages < 50 {
-		t.Errorf("%d pages of %d are read", n, pages)
+	if n := nats.SealedPages(b); n > 10 || hoard && pages < 50 || !hoard && pages > 10 {
+		t.Errorf("%d pages of %d that are stored are read", n, pages)
 	}
 	left, err = adopted(b, "busy", ca.Replica())
 	if err != nil {

@@ -76,17 +76,23 @@ func (l *Log) pages(ctx context.Context, subject string, from, last uint64) ([]s
 	return nil, errStale
 }
 
-// whole says whether no page is missing between the two.
+// whole says whether no page is missing between the two, above the floor of the last one: who writes them may have removed what is below
+// since it was seen where it is.
 func whole(pages []stored, from, last uint64) bool {
 	if len(pages) == 0 || pages[len(pages)-1].seq < last {
 		return false
+	}
+	for _, p := range pages {
+		if floor, _, err := parsePage(p.data, nothing); err == nil {
+			from = max(from, floor)
+		}
 	}
 	for i, p := range pages {
 		_, before, err := parsePage(p.data, nothing)
 		if err != nil || isSeal(p.data) {
 			continue // the one is told when it is taken; the other is the last
 		}
-		if i == 0 && before >= from || i > 0 && before != pages[i-1].seq {
+		if i == 0 && before >= from || i > 0 && before >= from && before != pages[i-1].seq {
 			return false
 		}
 	}

@@ -62,6 +62,7 @@ func TestWhatPagesHaveIsTakenInOrder(t *testing.T) {
 
 func TestAPageThatIsMissingIsNoticed(t *testing.T) {
 	all := []stored{{6, page(3)}, {8, page(6)}, {9, page(8)}}
+	floored := stored{9, appendPage(nil, kindPage, 8, 8)} // and what is below 8 may be gone
 	for name, c := range map[string]struct {
 		pages      []stored
 		from, last uint64
@@ -74,6 +75,10 @@ func TestAPageThatIsMissingIsNoticed(t *testing.T) {
 		"the last is missing":  {all[:2], 5, 9, false},
 		"the first is missing": {all[1:], 5, 9, false},
 		"one between":          {[]stored{all[0], all[2]}, 5, 9, false},
+		"the first is removed": {[]stored{all[1], floored}, 5, 9, true},
+		"one between, removed": {[]stored{all[0], {8, page(7)}, floored}, 5, 9, true},
+		"above the floor":      {[]stored{all[0], floored}, 5, 9, false},
+		"a seal, and a floor":  {[]stored{all[1], floored, {12, appendPage(nil, kindSeal, 3, 0)}}, 5, 12, true},
 	} {
 		if got := whole(c.pages, c.from, c.last); got != c.whole {
 			t.Errorf("%s: %v", name, got)

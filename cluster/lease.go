@@ -12,7 +12,6 @@ import (
 
 	"github.com/lingserve/lingserve/tape"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 const (
@@ -228,7 +227,7 @@ func (l *Leases) take(ctx context.Context, e *lease, wait bool) (doubt bool, err
 			continue
 		}
 		if !WrongSequence(err) {
-			doubt = doubt || !unsent(err)
+			doubt = doubt || !Unstored(err)
 			if err := l.away(ctx, err, wait, &pause); err != nil {
 				return doubt, err
 			}
@@ -286,12 +285,6 @@ func (l *Leases) free(ctx context.Context, r record, alive *life) (free, mine bo
 	}
 	held, err := l.p.inLife(ctx, h.Replica, h.Life)
 	return !held, false, err
-}
-
-// unsent says whether a message surely was not stored.
-func unsent(err error) bool {
-	return errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed) ||
-		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders)
 }
 
 // away waits before the next attempt, if there is one.

@@ -176,11 +176,3 @@ func published(m *nats.Msg) (record, error) {
 	}
 	return record{n, m.Header.Get(operation) != "", m.Data}, nil
 }
-
-// WrongSequence says whether a publish was refused because the expected last sequence, of a stream or of a subject, is not the
-// last. Where an earlier attempt had no answer, it may be that one that has moved it.
-func WrongSequence(err error) bool {
-	const inFlight = 10164 // with several copies: another message of the subject is being stored
-	e, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (e.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || e.ErrorCode == inFlight)
-}

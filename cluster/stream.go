@@ -171,7 +171,7 @@ func again(ctx context.Context, do func(context.Context) error) error {
 		attempt, cancel := context.WithTimeout(ctx, attemptWait)
 		err := do(attempt)
 		cancel()
-		if err == nil || !passing(err) || time.Since(begin) > againWait {
+		if err == nil || !settles(err) || time.Since(begin) > againWait {
 			return err
 		}
 		select {
@@ -182,30 +182,14 @@ func again(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// passing says whether an error may go away by itself.
-func passing(err error) bool {
-	const (
-		noPeers             = 10005
-		clusterNotAvailable = 10008
-		notLeader           = 10009
-		inUse               = 10058 // made by another replica since we looked
-		notFound            = 10059 // which a server says that has not heard of it yet
-	)
-	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
-		switch e.ErrorCode {
-		case clusterNotAvailable, notLeader, inUse, notFound, noPeers:
-			return true
-		}
+// settles says whether what has failed about a stream may do at another attempt.
+func settles(err error) bool {
+	switch Code(err) {
+	case codeNoPeers, jetstream.JSErrCodeStreamNameInUse, // made by another replica since we looked
+		jetstream.JSErrCodeStreamNotFound: // which a server says that has not heard of it yet
+		return true
 	}
-	for _, e := range []error{
-		jetstream.ErrStreamNameAlreadyInUse, jetstream.ErrBucketExists, jetstream.ErrJetStreamNotEnabled, jetstream.ErrNoStreamResponse,
-		context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting,
-	} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return Passing(err) && !errors.Is(err, nats.ErrConnectionClosed)
 }
 
 // decideCopies finds out how many copies the servers can have, where nobody has said it: by making the bucket of leases.
@@ -249,7 +233,7 @@ func (c *Cluster) decideCopies(ctx context.Context) error {
 				slog.String("error", c.reason(err)))
 			c.copies = 1
 			return nil
-		case ctx.Err() != nil || !passing(err):
+		case ctx.Err() != nil || !settles(err):
 			return fmt.Errorf("%w that stores anything: %s: %s", ErrNoJetStream, c.serverName(), c.reason(err))
 		}
 	}
@@ -257,11 +241,9 @@ func (c *Cluster) decideCopies(ctx context.Context) error {
 
 // fewer says whether the servers are not enough for the copies that were asked for.
 func fewer(err error) bool {
-	const (
-		noPeers      = 10005
-		noResources  = 10023
-		notClustered = 10074
-	)
-	e, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (e.ErrorCode == noPeers || e.ErrorCode == noResources || e.ErrorCode == notClustered)
+	switch Code(err) {
+	case codeNoPeers, codeNoResources, codeNotClustered:
+		return true
+	}
+	return false
 }

@@ -80,8 +80,8 @@ func (l *log) put(ctx context.Context, s step) (seq uint64, known bool, err erro
 		case err == nil:
 			seq = ack.Sequence
 			return nil
-		case code(err) == codeInFlight || !cluster.WrongSequence(err):
-			doubt = doubt || code(err) == 0 && !unsent(err)
+		case !cluster.WrongSequence(err), cluster.Passing(err):
+			doubt = doubt || !cluster.Unstored(err)
 			return err
 		case !doubt:
 			return errMoved
@@ -147,7 +147,7 @@ func (l *log) again(ctx context.Context, do func(ctx context.Context) error) err
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !passing(err):
+		case !cluster.Passing(err):
 			return explain(err)
 		case l.c.Conn().IsClosed() || time.Since(began) >= patience:
 			return explain(err)

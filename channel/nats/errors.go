@@ -1,12 +1,10 @@
 package nats
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
-	client "github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/lingserve/lingserve/cluster"
 )
 
 // Error says that the servers did not do what they were asked to, for a reason that is nobody's mistake and may pass. Its text can be
@@ -36,63 +34,12 @@ var errMoved = errors.New("somebody else was faster")
 // errOutdated says that an event has another owner by now.
 var errOutdated = errors.New("channel: another replica has taken the event over, as this one was taken for dead")
 
-// Codes of JetStream's errors.
-const (
-	codeNotAvailable = 10008 // no leader of all
-	codeNotLeader    = 10009
-	codeNoResources  = 10023
-	codeNoStorage    = 10047
-	codeStoreFailed  = 10077 // a limit of bytes, for one
-	codeInFlight     = 10164 // another message of the subject is being stored
-)
-
-func code(err error) jetstream.ErrorCode {
-	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
-		return e.ErrorCode
-	}
-	return 0
-}
-
-// full says whether there is no room.
-func full(err error) bool {
-	switch code(err) {
-	case codeNoResources, codeNoStorage, codeStoreFailed:
-		return true
-	}
-	return false
-}
-
-// passing says whether an error may go away by itself, within seconds.
-func passing(err error) bool {
-	if full(err) {
-		return false
-	}
-	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
-		return e.Code == 503 || e.Code == 408 || e.ErrorCode == codeNotLeader || e.ErrorCode == codeNotAvailable || e.ErrorCode == codeInFlight
-	}
-	for _, known := range []error{
-		client.ErrNoResponders, client.ErrTimeout, context.DeadlineExceeded, client.ErrReconnectBufExceeded, client.ErrConnectionReconnecting,
-		client.ErrDisconnected, client.ErrStaleConnection, client.ErrConnectionClosed, client.ErrNoServers, jetstream.ErrNoStreamResponse,
-	} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
-}
-
-// unsent says whether a message surely was not stored.
-func unsent(err error) bool {
-	return errors.Is(err, client.ErrReconnectBufExceeded) || errors.Is(err, client.ErrConnectionClosed) ||
-		errors.Is(err, client.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse)
-}
-
 // explain makes of an error of the servers what callers are told.
 func explain(err error) error {
 	switch {
-	case full(err):
+	case cluster.Full(err):
 		return &Error{textFull, err}
-	case passing(err):
+	case cluster.Passing(err):
 		return &Error{textAway, err}
 	}
 	return fmt.Errorf("channel: the servers that the replicas share have refused: %w", err)

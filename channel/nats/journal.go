@@ -295,7 +295,7 @@ func (j *Journal) Accept(ctx context.Context, k channel.EventKey, raw []byte) (i
 			if !known {
 				j.doubt(token, s.id)
 			}
-			if full(err) {
+			if cluster.Full(err) {
 				err = fmt.Errorf("%w: %w", channel.ErrJournalFull, err)
 			}
 			return false, fmt.Errorf("keep an event: %w", err)

@@ -210,7 +210,7 @@ func (o *Outbox) Put(ctx context.Context, p channel.StoredBlock) (uint64, error)
 			// What says that it has gone is stored, too, where nothing is: it could still arrive.
 			o.setLate(b.token, &late{newID(), b.ended(channel.NotSent), 0})
 		}
-		if full(err) {
+		if cluster.Full(err) {
 			return 0, fmt.Errorf("%w: %w", channel.ErrOutboxFull, err)
 		}
 		return 0, err
@@ -431,7 +431,7 @@ func (o *Outbox) finish(ctx context.Context, token string, l *late) error {
 		if err == nil {
 			o.setLate(token, nil)
 		}
-		crowded := full(err)
+		crowded := cluster.Full(err)
 		if !errors.Is(err, errMoved) && !crowded {
 			return err
 		}

@@ -181,7 +181,7 @@ func (s *Store) commit(ctx context.Context, name string, last uint64, r record, 
 				return seq, err
 			}
 			pause = pauseStored
-		case full(err), !passing(err):
+		case !cluster.Passing(err):
 			if !b.sent {
 				return 0, explain(err)
 			}
@@ -258,7 +258,7 @@ func (b *batch) attempt(ctx context.Context) (seq uint64, err error) {
 		}
 		seq, err = b.s.publish(ctx, m)
 		if err != nil {
-			b.sent = b.sent || end && code(err) == 0 && !unsent(err)
+			b.sent = b.sent || end && !cluster.Unstored(err)
 			return 0, err
 		}
 	}
@@ -270,11 +270,6 @@ func (b *batch) attempt(ctx context.Context) (seq uint64, err error) {
 }
 
 var errNoAck = fmt.Errorf("an append was answered without a number: %w", client.ErrTimeout)
-
-// unsent says whether a message surely was not stored.
-func unsent(err error) bool {
-	return errors.Is(err, client.ErrReconnectBufExceeded) || errors.Is(err, client.ErrConnectionClosed) || errors.Is(err, client.ErrNoResponders)
-}
 
 // taken says which message has taken the batch's place: its own (the number of its last message), another's (errMoved), or
 // none yet (0). It is asked even where ctx has ended, for a while, as attempt does.
@@ -299,7 +294,7 @@ func (b *batch) taken(ctx context.Context) (uint64, error) {
 		m, err = b.s.get(ctx, getRequest{Seq: b.last + 1, Next: b.subject})
 	}
 	if err != nil {
-		if ctx.Err() != nil || passing(err) {
+		if ctx.Err() != nil || cluster.Passing(err) {
 			return 0, nil // ask again
 		}
 		return 0, b.doubt(err)

@@ -10,6 +10,8 @@ import (
 
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lingserve/lingserve/cluster"
 )
 
 const (
@@ -51,7 +53,7 @@ func (s *Store) again(ctx context.Context, do func(ctx context.Context) error) e
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if !passing(err) || !s.patient(began) {
+		if !cluster.Passing(err) || !s.patient(began) {
 			return explain(err)
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -121,7 +123,7 @@ func (s *Store) getOnce(ctx context.Context, body []byte) (*message, error) {
 		return nil, fmt.Errorf("an answer of the servers cannot be read: %w", err)
 	}
 	if r.Error != nil {
-		if r.Error.ErrorCode == codeNoMessage {
+		if r.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
 			return nil, nil
 		}
 		return nil, r.Error

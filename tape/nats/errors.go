@@ -1,12 +1,9 @@
 package nats
 
 import (
-	"context"
-	"errors"
 	"fmt"
 
-	client "github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/lingserve/lingserve/cluster"
 )
 
 // Error says that the servers did not do what they were asked to, for a reason that is nobody's mistake and may pass. Its text can be
@@ -31,57 +28,12 @@ const (
 	textUnknown = "the servers that keep the sessions went away while they were written to, and it cannot be said whether that was kept; look before trying again"
 )
 
-// Codes of JetStream's errors.
-const (
-	codeNoMessage    = jetstream.JSErrCodeMessageNotFound
-	codeNotAvailable = 10008 // no leader of all
-	codeNotLeader    = 10009
-	codeNoResources  = 10023
-	codeNoStorage    = 10047
-	codeStoreFailed  = 10077 // a limit of bytes, for one
-	codeTooManyBatch = 10210 // atomic batches that have begun
-	codeIncomplete   = 10176 // an atomic batch of which a message was lost, or that took too long
-)
-
-// code is that of JetStream's error, 0 of others.
-func code(err error) jetstream.ErrorCode {
-	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
-		return e.ErrorCode
-	}
-	return 0
-}
-
-// full says whether there is no room.
-func full(err error) bool {
-	switch code(err) {
-	case codeNoResources, codeNoStorage, codeStoreFailed:
-		return true
-	}
-	return false
-}
-
-// passing says whether an error may go away by itself, within seconds.
-func passing(err error) bool {
-	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
-		return e.Code == 503 || e.Code == 408 || e.ErrorCode == codeNotLeader || e.ErrorCode == codeNotAvailable || e.ErrorCode == codeTooManyBatch || e.ErrorCode == codeIncomplete
-	}
-	for _, known := range []error{
-		client.ErrNoResponders, client.ErrTimeout, context.DeadlineExceeded, client.ErrReconnectBufExceeded, client.ErrConnectionReconnecting,
-		client.ErrDisconnected, client.ErrStaleConnection, client.ErrConnectionClosed, client.ErrNoServers, jetstream.ErrNoStreamResponse,
-	} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
-}
-
 // explain makes of an error of the servers what callers are told.
 func explain(err error) error {
 	switch {
-	case full(err):
+	case cluster.Full(err):
 		return &Error{textFull, err}
-	case passing(err):
+	case cluster.Passing(err):
 		return &Error{textAway, err}
 	}
 	return fmt.Errorf("tape: the servers that keep the sessions have refused: %w", err)

@@ -264,7 +264,7 @@ func (k *Keys) change(ctx context.Context, c once.Claim, expected uint64, store 
 			}
 			expected = unseen // what is there now, has to be looked at
 			if again := cluster.WrongSequence(err); !again {
-				doubt = doubt || !unsent(err)
+				doubt = doubt || !cluster.Unstored(err)
 			} else if !refused {
 				refused, err = true, nil
 				continue // without a pause; the second time a message is being stored that cannot be seen yet
@@ -295,12 +295,6 @@ func (k *Keys) pause(ctx context.Context, pause *time.Duration, err error) error
 		k.remake(ctx)
 	}
 	return nil
-}
-
-// unsent says whether a message surely was not stored.
-func unsent(err error) bool {
-	return errors.Is(err, client.ErrReconnectBufExceeded) || errors.Is(err, client.ErrConnectionClosed) ||
-		errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, client.ErrNoResponders)
 }
 
 // remake makes the stream again where somebody has erased it.

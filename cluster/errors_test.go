@@ -1,0 +1,85 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/lingserve/lingserve/cluster"
+)
+
+// TestErrorsOfTheServers: which say that there is no room, which pass by themselves, and after which a message surely is not stored. What
+// the servers answer is from their own list.
+func TestErrorsOfTheServers(t *testing.T) {
+	t.Parallel()
+	answered := func(id server.ErrorIdentifier) error {
+		e := server.ApiErrors[id]
+		if e == nil {
+			t.Fatalf("the servers have no error %d", id)
+		}
+		return &jetstream.APIError{Code: e.Code, ErrorCode: jetstream.ErrorCode(e.ErrCode), Description: e.Description}
+	}
+	type is struct{ full, passing, unstored, wrong bool }
+	var (
+		refused = is{unstored: true}
+		full    = is{full: true, unstored: true}
+		busy    = is{passing: true, unstored: true}
+		away    = is{passing: true, unstored: true} // and nothing was sent
+		doubt   = is{passing: true}
+		unknown = is{}
+	)
+	for _, row := range []struct {
+		name string
+		err  error
+		code jetstream.ErrorCode
+		want is
+	}{
+		{"no error", nil, 0, unknown},
+		{"one of somebody else", errors.New("no"), 0, unknown},
+		{"the caller has given up", context.Canceled, 0, unknown},
+
+		{"the servers' storage is full", answered(server.JSInsufficientResourcesErr), 10023, full},
+		{"no storage is left to set aside", answered(server.JSStorageResourcesExceededErr), 10047, full},
+		{"a limit of the stream", answered(server.JSStreamStoreFailedF), 10077, full},
+
+		{"no leader of all", answered(server.JSClusterNotAvailErr), 10008, busy},
+		{"not the leader", answered(server.JSClusterNotLeaderErr), 10009, busy},
+		{"JetStream is not there, or not yet", answered(server.JSNotEnabledErr), 10076, busy},
+		{"the stream is sent too much at once", answered(server.JSStreamTooManyRequests), 10167, busy},
+		{"too many atomic batches", answered(server.JSAtomicPublishTooManyInflight), 10210, busy},
+		{"an atomic batch without one of its messages", answered(server.JSAtomicPublishIncompleteBatchErr), 10176, busy},
+		{"a request took a server too long", &jetstream.APIError{Code: 408, Description: "Request Timeout"}, 0, doubt},
+		{"another message of the subject is being stored", answered(server.JSStreamWrongLastSequenceConstantErr), 10164, is{passing: true, unstored: true, wrong: true}},
+
+		{"another message is the last", answered(server.JSStreamWrongLastSequenceErrF), 10071, is{unstored: true, wrong: true}},
+		{"no such stream", jetstream.ErrStreamNotFound, 10059, refused},
+		{"no such message", jetstream.ErrMsgNotFound, 10037, refused},
+		{"the message is too large", answered(server.JSStreamMessageExceedsMaximumErr), 10054, refused},
+		{"a bad request", answered(server.JSBadRequestErr), 10003, refused},
+
+		{"nothing can be sent", nats.ErrReconnectBufExceeded, 0, away},
+		{"nobody listens", nats.ErrNoResponders, 0, away},
+		{"no stream listens", jetstream.ErrNoStreamResponse, 0, away},
+		{"no answer in the client's time", nats.ErrTimeout, 0, doubt},
+		{"no answer in the caller's time", context.DeadlineExceeded, 0, doubt},
+		{"the connection has broken", nats.ErrDisconnected, 0, doubt},
+		{"the connection is stale", nats.ErrStaleConnection, 0, doubt},
+		{"the connection is being made", nats.ErrConnectionReconnecting, 0, doubt},
+		{"no server", nats.ErrNoServers, 0, doubt},
+		{"the connection is closed", nats.ErrConnectionClosed, 0, away},
+	} {
+		for form, err := range map[string]error{"": row.err, ", wrapped": fmt.Errorf("store it: %w", row.err)} {
+			if got := cluster.Code(err); got != row.code {
+				t.Errorf("%s%s: the code is %d, want %d", row.name, form, got, row.code)
+			}
+			if got := (is{cluster.Full(err), cluster.Passing(err), cluster.Unstored(err), cluster.WrongSequence(err)}); got != row.want {
+				t.Errorf("%s%s: is %+v, want %+v", row.name, form, got, row.want)
+			}
+		}
+	}
+}

@@ -94,7 +94,8 @@ chaos: build
 
 # Three NATS servers, three replicas and, where haproxy is installed, a load balancer in front, on this machine, to try them out.
 cluster: build
-	$(GO) run ./internal/clusterup -program bin/lingserve -addr $(ADDR)
+	$(GO) build -o bin/clusterup ./internal/clusterup
+	@exec bin/clusterup -program bin/lingserve -addr $(ADDR)
 
 # Sessions, runs and keys at a NATS server, as many as SIZES says: what they need there, and what more of them would.
 SIZES ?= 10000,100000

@@ -1,8 +1,8 @@
 //go:build unix
 
 // Command clusterup runs a whole installation on this machine, to try it out: three NATS servers, three replicas of the program and a
-// load balancer in front of them, each a process of its own on loopback. It prints what can be done with them, and ends all of them
-// with ctrl-C. The model is the built-in one, unless the environment names another.
+// load balancer in front of them, each a process of its own on loopback. It prints what can be done with them, starts again what was
+// killed, and ends all of them with ctrl-C. The model is the built-in one, unless the environment names another.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	flag.IntVar(&o.nodes, "nodes", 3, "how many NATS servers there are, 1 or 3")
 	flag.IntVar(&o.replicas, "replicas", 3, "how many replicas there are")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // which a terminal sends that is closed
 	err := run(ctx, o, flag.Args())
 	stop()
 	if err != nil {
@@ -52,6 +52,9 @@ func run(ctx context.Context, o options, more []string) (err error) {
 	path, err := binary.Path(ctx)
 	if err != nil {
 		return err
+	}
+	if err := fleet.Free(ctx, o.addr); err != nil { // before anything is started
+		return fmt.Errorf("%w: make cluster ADDR=127.0.0.1:8081 has another one, for example", err)
 	}
 	if o.dir == "" {
 		if o.dir, err = os.MkdirTemp("", "lingserve-cluster-"); err != nil {
@@ -90,7 +93,7 @@ func run(ctx context.Context, o options, more []string) (err error) {
 		defer b.Close()
 	}
 	fmt.Print(explain(f, b, o.dir))
-	<-ctx.Done()
+	watch(ctx, f)
 	fmt.Println("\nStopping …")
 	for _, r := range f.Replicas { // one after the other, as in a rolling restart
 		if r.Up() { // how it ended that was killed is known to whoever did that
@@ -105,10 +108,10 @@ func explain(f *fleet.Fleet, b *fleet.Balancer, dir string) string {
 	var t strings.Builder
 	fmt.Fprintf(&t, "\n  data            %s\n", dir)
 	for _, n := range f.Nodes {
-		fmt.Fprintf(&t, "  NATS server %s  nats://%s\n", n.Name(), n.Address())
+		fmt.Fprintf(&t, "  NATS server %s  nats://%s   process %d   %s\n", n.Name(), n.Address(), n.Pid(), n.LogFile())
 	}
 	for _, r := range f.Replicas {
-		fmt.Fprintf(&t, "  replica %s      %s   process %d\n", r.Name, r.URL, r.Pid())
+		fmt.Fprintf(&t, "  replica %s      %s   process %d   %s\n", r.Name, r.URL, r.Pid(), r.LogFile())
 	}
 	first, second := f.Replicas[0], f.Replicas[len(f.Replicas)-1]
 	front := first.URL
@@ -128,14 +131,14 @@ Cancel it at one that does not run it:
   curl -X POST %[2]s/v1/runs/$RUN/cancel
 
 Kill the one that runs it, while the other is followed: within 6 s the reader gets the end, "interrupted", or all of it where the
-workflow says restart: true.
+workflow says restart: true. Whatever is killed, a NATS server too, is started again after %[5]s.
 
   kill -9 %[3]d
 
 The session is known everywhere, with all that was said:
 
   curl '%[4]s/v1/sessions/try/tape?format=jsonl'
-`, first.URL, second.URL, first.Pid(), front)
+`, first.URL, second.URL, first.Pid(), front, again)
 	if b != nil {
 		fmt.Fprintf(&t, `
 Through the balancer nobody notices which replica answers; the page is at %[1]s/

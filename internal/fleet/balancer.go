@@ -20,6 +20,15 @@ import (
 // ErrNoBalancer says that haproxy is not installed.
 var ErrNoBalancer = errors.New("haproxy is not installed (Debian: apt-get install haproxy)")
 
+// Free says whether nobody listens at an address, host and port. haproxy does not: where another one is there, both get connections.
+func Free(ctx context.Context, address string) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("the load balancer cannot have the address %s: %w", address, err)
+	}
+	return l.Close()
+}
+
 // Balancer is a haproxy in front of the replicas. It needs to know nothing of runs and sessions: any replica serves any of them.
 type Balancer struct {
 	URL    string // scheme, host and port
@@ -45,6 +54,9 @@ func (f *Fleet) Balance(ctx context.Context, dir, address string) (*Balancer, er
 			return nil, err
 		}
 		address = one[0]
+	}
+	if err := Free(ctx, address); err != nil {
+		return nil, err
 	}
 	b := &Balancer{URL: "http://" + address, Config: filepath.Join(dir, "haproxy.cfg"), ended: make(chan struct{})}
 	if err := os.WriteFile(b.Config, []byte(f.balancing(address)), 0o600); err != nil {
@@ -80,11 +92,14 @@ func (f *Fleet) Balance(ctx context.Context, dir, address string) (*Balancer, er
 
 // balancing is the configuration: no replica is preferred, and an answer may be silent for as long as it likes to be. A request that no
 // replica has taken goes to another one. One that a replica has taken, and did not answer, is sent again only where that does no harm:
-// not where it begins a run without a key, since the run would begin twice.
+// not where it begins a run without a key, since the run would begin twice. Where no replica is ready, as while NATS servers elect, they
+// are asked all the same: they have what goes on, and say of the rest when to come again.
 func (f *Fleet) balancing(address string) string {
-	var b, servers strings.Builder
+	var b, servers, tracked, unasked strings.Builder
 	for _, r := range f.Replicas {
-		fmt.Fprintf(&servers, "    server %s %s\n", r.Name, r.Addr())
+		fmt.Fprintf(&servers, "    server %s %s check inter 500ms fall 2 rise 1\n", r.Name, r.Addr())
+		fmt.Fprintf(&tracked, "    server %[1]s %[2]s track replicas/%[1]s\n", r.Name, r.Addr())
+		fmt.Fprintf(&unasked, "    server %s %s\n", r.Name, r.Addr())
 	}
 	fmt.Fprintf(&b, `global
     maxconn 4000
@@ -99,10 +114,6 @@ defaults
     retries 6
     option redispatch 1
     balance leastconn
-    # One that drains says so here, and gets no more requests.
-    option httpchk GET /readyz
-    http-check expect status 200
-    default-server check inter 500ms fall 2 rise 1
 
 frontend lingserve
     bind %s
@@ -112,17 +123,25 @@ frontend lingserve
     acl keyed url_param(key) -m found
     acl asks method GET HEAD OPTIONS
     acl starts path /v1/runs
+    use_backend unready if { nbsrv(replicas) eq 0 }
     use_backend begins if !resumes !keyed starts
     use_backend begins if !resumes !keyed !asks
     default_backend replicas
 
 backend replicas
+    # One that drains, or does not reach NATS, says so here, and gets no more requests.
+    option httpchk GET /readyz
+    http-check expect status 200
     # A replica that is being restarted refuses connections, breaks them off, or answers 503: another one takes the request.
     retry-on conn-failure empty-response response-timeout 503
 %s
 backend begins
     retry-on conn-failure 503
-%s`, address, servers.String(), servers.String())
+%s
+# None is ready: any of them has what goes on, and says itself when to come again.
+backend unready
+    retry-on conn-failure
+%s`, address, servers.String(), tracked.String(), unasked.String())
 	return b.String()
 }
 

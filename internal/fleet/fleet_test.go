@@ -5,6 +5,9 @@ package fleet
 import (
 	"context"
 	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,6 +54,83 @@ func TestTheBalancersConfigurationIsOne(t *testing.T) {
 	}
 }
 
+// Where another one listens already, haproxy would share its connections.
+func TestTheBalancerTakesNoAddressOfAnotherOne(t *testing.T) {
+	if _, err := exec.LookPath("haproxy"); err != nil {
+		t.Skip(ErrNoBalancer)
+	}
+	f, err := New(Options{Dir: t.TempDir(), Nodes: 3, Replicas: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := f.Balance(t.Context(), t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	address := strings.TrimPrefix(first.URL, "http://")
+	second, err := f.Balance(t.Context(), t.TempDir(), address)
+	if err == nil {
+		second.Close()
+		t.Fatal("two listen at the same address")
+	}
+	if !strings.Contains(err.Error(), address) {
+		t.Errorf("it does not say where: %v", err)
+	}
+}
+
+// While NATS servers elect, no replica is ready, and each says so better than a balancer can.
+func TestTheBalancerAsksReplicasThatAreNotReadyWhereNoOtherIs(t *testing.T) {
+	if _, err := exec.LookPath("haproxy"); err != nil {
+		t.Skip(ErrNoBalancer)
+	}
+	f, err := New(Options{Dir: t.TempDir(), Nodes: 3, Replicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", f.Replicas[0].Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan struct{}, 1)
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+		}
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})}}
+	s.Start()
+	defer s.Close()
+	b, err := f.Balance(t.Context(), t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for range 3 { // one check more than it takes to find out
+		<-asked
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		req, err := http.NewRequestWithContext(t.Context(), method, b.URL+"/v1/runs", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "7" {
+			t.Errorf("%s: %s, Retry-After %q", method, resp.Status, resp.Header.Get("Retry-After"))
+		}
+	}
+}
+
 // A server has its data and its address when it is started again, and nothing of it is left behind its end.
 func TestAServerThatIsKilledComesBackWithItsData(t *testing.T) {
 	f, err := New(Options{Dir: t.TempDir(), Nodes: 1, Replicas: 1, Program: "none"})
@@ -70,6 +150,17 @@ func TestAServerThatIsKilledComesBackWithItsData(t *testing.T) {
 		return err
 	}); err != nil {
 		t.Fatal(err)
+	}
+	ended := n.Ended()
+	if p, err := os.FindProcess(n.Pid()); err != nil || p.Kill() != nil {
+		t.Fatalf("process %d cannot be killed: %v", n.Pid(), err)
+	}
+	<-ended // somebody else has killed it
+	if n.Up() || n.Pid() != 0 {
+		t.Error("it is still there")
+	}
+	if err := n.Start(); err != nil || !n.Up() {
+		t.Fatalf("it does not come back: %v", err)
 	}
 	n.Kill()
 	if n.Up() || !errors.Is(n.Pause(), os.ErrProcessDone) {

@@ -4,12 +4,13 @@ package fleet
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -26,9 +27,9 @@ type Node struct {
 	by       []string // a command that starts it
 
 	mu    sync.Mutex
-	cmd   *exec.Cmd // nil while it does not run
+	cmd   *exec.Cmd // nil before its first start, and behind Kill and Stop
 	stdin io.Closer
-	says  bytes.Buffer
+	ended chan struct{} // closed when the process has ended
 }
 
 // Name is what the server is called, for people and in what NATS says of leaders.
@@ -37,13 +38,17 @@ func (n *Node) Name() string { return n.settings.Name }
 // Address is where it takes clients, host and port.
 func (n *Node) Address() string { return n.settings.Listen }
 
-// Start starts the server and returns when it takes connections, which is before it is one of a cluster.
+// LogFile is where it writes its log, each life behind the one before.
+func (n *Node) LogFile() string { return filepath.Join(n.settings.Dir, logFile) }
+
+// Start starts the server and returns when it takes connections, which is before it is one of a cluster. One that runs is left as it is.
 func (n *Node) Start() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.cmd != nil {
+	if n.alive() {
 		return nil
 	}
+	n.bury()
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -56,8 +61,6 @@ func (n *Node) Start() error {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(program.Environment(n.settings.Dir), variable+"="+string(text))
 	cmd.SysProcAttr = program.Apart()
-	cmd.Stderr = &n.says // which nobody reads before it has ended
-	n.says.Reset()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -66,7 +69,14 @@ func (n *Node) Start() error {
 	if err != nil {
 		return err
 	}
+	log, err := appendTo(n.LogFile())
+	if err != nil {
+		return err
+	}
+	says := new(program.Log)
+	cmd.Stderr = io.MultiWriter(says, log)
 	if err := cmd.Start(); err != nil {
+		_ = log.Close() // nothing was written to it
 		return fmt.Errorf("start %s: %w", n.settings.Name, err)
 	}
 	late := time.AfterFunc(startWait, func() { _ = cmd.Process.Kill() }) // which fails where it is gone
@@ -75,10 +85,38 @@ func (n *Node) Start() error {
 		_ = cmd.Process.Kill()
 		_ = stdin.Close()
 		_ = cmd.Wait() // it was killed
-		return fmt.Errorf("start %s: it does not say that it is ready: %s", n.settings.Name, bytes.TrimSpace(n.says.Bytes()))
+		_ = log.Close()
+		return fmt.Errorf("start %s: it does not say that it is ready: %s", n.settings.Name, strings.TrimSpace(says.Tail()))
 	}
-	n.cmd, n.stdin = cmd, stdin
+	ended := make(chan struct{})
+	go func() { // ends with the process
+		_ = cmd.Wait() // how it has ended is for whoever has ended it
+		_ = log.Close()
+		close(ended)
+	}()
+	n.cmd, n.stdin, n.ended = cmd, stdin, ended
 	return nil
+}
+
+// alive says whether the process is there; n.mu is held, as for bury.
+func (n *Node) alive() bool {
+	if n.cmd == nil {
+		return false
+	}
+	select {
+	case <-n.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// bury forgets a process that has ended.
+func (n *Node) bury() {
+	if n.cmd != nil {
+		_ = n.stdin.Close()
+		n.cmd = nil
+	}
 }
 
 // Kill ends the server as a machine does that fails, and waits until it is gone.
@@ -97,9 +135,8 @@ func (n *Node) end(s syscall.Signal) {
 	_ = n.cmd.Process.Signal(s)
 	late := time.AfterFunc(startWait, func() { _ = n.cmd.Process.Kill() })
 	defer late.Stop()
-	_ = n.cmd.Wait() // how it has ended is what was asked for
-	_ = n.stdin.Close()
-	n.cmd = nil
+	<-n.ended
+	n.bury()
 }
 
 // Pause stops the server where it is; Resume lets it go on.
@@ -115,9 +152,26 @@ func (n *Node) signal(s syscall.Signal) error {
 	return n.cmd.Process.Signal(s)
 }
 
-// Up says whether the server was started, and neither killed nor stopped since.
+// Up says whether the server runs.
 func (n *Node) Up() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.cmd != nil
+	return n.alive()
+}
+
+// Pid is the number of the process, 0 where it does not run.
+func (n *Node) Pid() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.alive() {
+		return 0
+	}
+	return n.cmd.Process.Pid
+}
+
+// Ended is closed when the process has ended that was started last, whoever has ended it.
+func (n *Node) Ended() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ended
 }

@@ -5,6 +5,9 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,7 +27,9 @@ type Replica struct {
 	by   []string // a command that starts it
 
 	mu      sync.Mutex
-	process *program.Process // nil while it does not run
+	process *program.Process // nil before its first start, and behind Kill and Stop
+	ended   <-chan struct{}  // closed when the process has ended that was started last
+	file    io.Closer        // where it writes its log
 	said    []string         // logs of those that have ended
 }
 
@@ -36,11 +41,16 @@ func (r *Replica) Start(ctx context.Context) error {
 		return nil
 	}
 	r.bury()
-	p, err := program.Start(ctx, r.path, r.dir, &program.Options{Args: r.args, Env: r.env, By: r.by, Apart: true})
+	file, err := appendTo(r.LogFile())
 	if err != nil {
+		return err
+	}
+	p, err := program.Start(ctx, r.path, r.dir, &program.Options{Args: r.args, Env: r.env, By: r.by, Apart: true, Says: file})
+	if err != nil {
+		_ = file.Close() // what stands in it is in the error
 		return fmt.Errorf("%s: %w", r.Name, err)
 	}
-	r.process = p
+	r.process, r.ended, r.file = p, p.Ended(), file
 	return nil
 }
 
@@ -53,6 +63,7 @@ func (r *Replica) bury() {
 	if r.said = append(r.said, r.process.Log.String()); len(r.said) > most {
 		r.said = r.said[1:]
 	}
+	_ = r.file.Close()
 	r.process = nil
 }
 
@@ -106,11 +117,21 @@ func (r *Replica) Up() bool {
 func (r *Replica) Pid() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.process == nil {
+	if r.process == nil || !r.process.Alive() {
 		return 0
 	}
 	return r.process.Pid()
 }
+
+// Ended is closed when the process has ended that was started last, whoever has ended it.
+func (r *Replica) Ended() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
+}
+
+// LogFile is where it writes its log, each life behind the one before.
+func (r *Replica) LogFile() string { return filepath.Join(r.dir, logFile) }
 
 // Log is what it has said, in all its lives that are remembered.
 func (r *Replica) Log() string {
@@ -125,3 +146,10 @@ func (r *Replica) Log() string {
 
 // Addr is the host and port where it takes requests.
 func (r *Replica) Addr() string { return strings.TrimPrefix(r.URL, "http://") }
+
+// logFile is what the file of a process's log is called, in its folder.
+const logFile = "log"
+
+func appendTo(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+}

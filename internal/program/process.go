@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -26,6 +27,8 @@ type Options struct {
 	By []string
 	// Apart keeps a terminal's ctrl-C from it, which otherwise ends it as it does the one that starts it.
 	Apart bool
+	// Says gets what it says, too; nil for nothing.
+	Says io.Writer
 }
 
 // Process is a server in a process of its own.
@@ -65,7 +68,11 @@ func Start(ctx context.Context, path, dir string, o *Options) (*Process, error) 
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Dir = dir
 	p.cmd.Env = append(Environment(dir), o.Env...)
-	p.cmd.Stdout, p.cmd.Stderr = p.Log, p.Log
+	var says io.Writer = p.Log
+	if o.Says != nil {
+		says = io.MultiWriter(p.Log, o.Says)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = says, says // the same value, so that it has one writer
 	if o.Apart {
 		p.cmd.SysProcAttr = Apart()
 	}

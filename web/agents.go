@@ -425,6 +425,8 @@ func (a *agentRun) follow(m *ling.Manager) {
 	list := a.steered
 	a.steered, a.over = nil, true
 	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(a.s.stopping, cmp.Or(a.s.beginWait, beginWait))
+	defer cancel()
 	for _, sp := range list {
 		late := sp.agent
 		if late.ticket.Host() != nil {
@@ -440,7 +442,9 @@ func (a *agentRun) follow(m *ling.Manager) {
 		if p != nil {
 			m.Report("", lateFailure(p.Code))
 		} else {
-			_ = m.SendEvent("follow_up", map[string]string{"run": id}) // the tube is open until this returns
+			r.awaitBegun(ctx) // who reads this comes for it, to any replica
+			// The tube is open until this returns.
+			_ = m.SendEvent("follow_up", map[string]string{"run": id})
 		}
 		late.started(r)
 	}

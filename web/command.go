@@ -114,6 +114,7 @@ func (s *Server) serve(ctx context.Context, r control.Request) ([]byte, error) {
 		t = s.serveStart(ctx, m)
 	case commandLatest:
 		if run := s.runs.inLane(r.Session); run != nil {
+			run.awaitEvent(ctx, run.tube.From()) // who asks is to find it
 			t.Run = run.id
 		}
 	case commandStop:

@@ -221,23 +221,27 @@ var errUnstored = errors.New("the beginning of this run could not be kept; it wa
 func (s *Server) unstored(ctx context.Context, run *run, sp *spec) *problem {
 	waiting, cancel := context.WithTimeout(ctx, cmp.Or(s.beginWait, beginWait))
 	defer cancel()
-	for run.tube.Len() <= run.tube.From() {
-		switch {
-		case run.ended(), run.isGone(), ctx.Err() != nil:
-			return nil
-		case waiting.Err() == nil:
-			run.awaitEvent(waiting, run.tube.From())
-			continue
-		}
-		if sp.key == "" {
-			cancelRun(run, errUnstored)
-		}
-		if sp.agent != nil { // its tape may be kept, and have the message
-			return doubtful(sp, run.id, "the run that takes the message cannot be kept now: whether it is answered is not known")
-		}
-		return awayProblem()
+	if run.awaitBegun(waiting) || ctx.Err() != nil {
+		return nil
 	}
-	return nil
+	if sp.key == "" {
+		cancelRun(run, errUnstored)
+	}
+	if sp.agent != nil { // its tape may be kept, and have the message
+		return doubtful(sp, run.id, "the run that takes the message cannot be kept now: whether it is answered is not known")
+	}
+	return awayProblem()
+}
+
+// awaitBegun waits until the beginning of a run is stored: from then on it is found at every replica. It is false where ctx ends before.
+func (r *run) awaitBegun(ctx context.Context) bool {
+	for r.place != nil && r.tube.Len() <= r.tube.From() && !r.ended() && !r.isGone() {
+		if ctx.Err() != nil {
+			return false
+		}
+		r.awaitEvent(ctx, r.tube.From())
+	}
+	return true
 }
 
 // awaitEvent waits a while until readers may have an event of a number: a client may have had it of another replica a moment ago.

@@ -101,6 +101,27 @@ func (l *log) put(ctx context.Context, s step) (seq uint64, known bool, err erro
 	return seq, !doubt, err
 }
 
+// change puts what next makes of the last message of a subject behind it, once more where others were faster. Where next makes nothing,
+// nothing is put. It returns the message that is the last then.
+func (l *log) change(ctx context.Context, subject string, next func(last message) (*step, error)) (message, error) {
+	for range tries {
+		m, err := l.last(ctx, subject)
+		if err != nil {
+			return message{}, err
+		}
+		s, err := next(m)
+		if err != nil || s == nil {
+			return m, err
+		}
+		s.subject, s.id, s.last = subject, newID(), m.seq
+		seq, _, err := l.put(ctx, *s)
+		if !errors.Is(err, errMoved) {
+			return message{seq, s.header, s.data}, err
+		}
+	}
+	return message{}, &Error{textBusy, errMoved}
+}
+
 // last is the last message of a subject, as the leader has it.
 func (l *log) last(ctx context.Context, subject string) (m message, err error) {
 	err = l.again(ctx, func(ctx context.Context) error {
@@ -162,6 +183,11 @@ func (l *log) again(ctx context.Context, do func(ctx context.Context) error) err
 	}
 }
 
+// purge removes the messages of a subject.
+func (l *log) purge(ctx context.Context, subject string) error {
+	return l.again(ctx, func(ctx context.Context) error { return l.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)) })
+}
+
 // largest is how many bytes a message may have beside its headers.
 func (l *log) largest() int { return int(l.c.Conn().MaxPayload()) - headerRoom }
 
@@ -187,6 +213,23 @@ func (l *log) each(ctx context.Context, filter string, do func(subject string, m
 }
 
 var errAll = errors.New("all was seen")
+
+// erase calls gone with the last token of each subject below a filter whose last message is to go.
+func (l *log) erase(ctx context.Context, filter string, is func(m message) bool, gone func(ctx context.Context, token string) error) error {
+	var found []string
+	err := l.each(ctx, filter, func(subject string, m message) error {
+		if is(m) {
+			found = append(found, tokenOf(subject))
+		}
+		return nil
+	})
+	for _, token := range found {
+		if err == nil {
+			err = gone(ctx, token)
+		}
+	}
+	return err
+}
 
 // follow is each, which goes on with what is stored later. It calls caught when all has been seen that there was. It returns with ctx, or
 // when the servers do not let it go on.

@@ -634,51 +634,35 @@ func (j *Journal) lose(ctx context.Context, w waiting, k channel.EventKey) {
 
 // Erase implements [channel.Eraser].
 func (j *Journal) Erase(ctx context.Context, match func(channel.EventKey) bool) error {
-	var found []string
-	err := j.log.each(ctx, j.subject("*"), func(subject string, m message) error {
+	if err := j.log.erase(ctx, j.subject("*"), func(m message) bool {
 		r, err := recordOf(m)
 		if err != nil || r.State == erased {
-			return nil // there is nothing to be known by, or nothing
+			return false // there is nothing to be known by, or nothing
 		}
-		if k, err := r.key(); err == nil && match(k) {
-			found = append(found, tokenOf(subject))
-		}
-		return nil
-	})
-	if err != nil {
+		k, err := r.key()
+		return err == nil && match(k)
+	}, j.erase); err != nil {
 		return fmt.Errorf("erase events: %w", err)
-	}
-	for _, t := range found {
-		if err := j.erase(ctx, t); err != nil {
-			return fmt.Errorf("erase events: %w", err)
-		}
 	}
 	return nil
 }
 
 func (j *Journal) erase(ctx context.Context, token string) error {
 	defer j.locks.lock(token)()
-	r := record{State: erased}
-	for range tries {
-		m, err := j.log.last(ctx, j.subject(token))
-		if err != nil {
-			return err
+	gone := record{State: erased}
+	if _, err := j.log.change(ctx, j.subject(token), func(last message) (*step, error) {
+		if last.seq == 0 {
+			return nil, nil
 		}
-		if m.seq != 0 {
-			_, _, err = j.log.put(ctx, step{subject: j.subject(token), id: newID(), header: r.header(), last: m.seq, alone: true, life: slack})
-		}
-		if errors.Is(err, errMoved) {
-			continue
-		}
-		if err == nil {
-			j.setOwn(token, nil)
-			j.mu.Lock()
-			j.setOtherLocked(token, nil)
-			j.mu.Unlock()
-		}
+		return &step{header: gone.header(), alone: true, life: slack}, nil
+	}); err != nil {
 		return err
 	}
-	return &Error{textBusy, errMoved}
+	j.setOwn(token, nil)
+	j.mu.Lock()
+	j.setOtherLocked(token, nil)
+	j.mu.Unlock()
+	return nil
 }
 
 // Waiting counts the events of all replicas that are not settled, by channel.

@@ -449,9 +449,7 @@ func (o *Outbox) finish(ctx context.Context, token string, l *late) error {
 			return nil
 		}
 		if s.last = m.seq; crowded { // what goes makes room
-			if err := o.log.again(ctx, func(ctx context.Context) error {
-				return o.log.stream.Purge(ctx, jetstream.WithPurgeSubject(s.subject))
-			}); err != nil {
+			if err := o.log.purge(ctx, s.subject); err != nil {
 				return err
 			}
 			s.last = 0
@@ -486,48 +484,29 @@ func (o *Outbox) finishOne(ctx context.Context, token string) error {
 
 // Erase implements [channel.OutboxStore].
 func (o *Outbox) Erase(ctx context.Context, session string) error {
-	var found []string
-	err := o.log.each(ctx, o.subject("*"), func(subject string, m message) error {
-		if r, err := blockOf(m); err == nil && !r.over() && r.Session == token(session) {
-			found = append(found, tokenOf(subject))
-		}
-		return nil
-	})
-	if err != nil {
+	if err := o.log.erase(ctx, o.subject("*"), func(m message) bool {
+		r, err := blockOf(m)
+		return err == nil && !r.over() && r.Session == token(session)
+	}, o.erase); err != nil {
 		return fmt.Errorf("erase blocks: %w", err)
-	}
-	for _, token := range found {
-		if err := o.erase(ctx, token); err != nil {
-			return fmt.Errorf("erase blocks: %w", err)
-		}
 	}
 	return nil
 }
 
 func (o *Outbox) erase(ctx context.Context, token string) error {
 	defer o.locks.lock(token)()
-	for range tries {
-		m, err := o.log.last(ctx, o.subject(token))
-		if err != nil {
-			return err
+	m, err := o.log.change(ctx, o.subject(token), func(last message) (*step, error) {
+		r, err := blockOf(last)
+		if err != nil || r.over() {
+			return nil, err
 		}
-		r, err := blockOf(m)
-		if err != nil {
-			return err
-		}
-		if !r.over() {
-			gone := blockRecord{State: erased, ID: r.ID}
-			m.header = gone.header()
-			m.seq, _, err = o.log.put(ctx, step{subject: o.subject(token), id: newID(), header: gone.header(), last: m.seq, alone: true, life: slack})
-		}
-		if errors.Is(err, errMoved) {
-			continue
-		}
-		if err == nil {
-			o.setLate(token, nil)
-			o.take(token, m, false)
-		}
+		gone := blockRecord{State: erased, ID: r.ID}
+		return &step{header: gone.header(), alone: true, life: slack}, nil
+	})
+	if err != nil {
 		return err
 	}
-	return &Error{textBusy, errMoved}
+	o.setLate(token, nil)
+	o.take(token, m, false)
+	return nil
 }

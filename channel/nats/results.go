@@ -3,7 +3,6 @@ package nats
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -48,39 +47,28 @@ func OpenResults(ctx context.Context, c *cluster.Cluster, o ResultsOptions) (*Re
 	return &Results{log: &log{c: c, stream: stream, publish: c.JetStream().PublishMsg}, c: c}, nil
 }
 
-func (r *Results) subject(message string) string { return r.c.Subject(resultsSpace, token(message)) }
+func (r *Results) subject(id string) string { return r.c.Subject(resultsSpace, token(id)) }
 
 // Save implements webhook.Results.
-func (r *Results) Save(ctx context.Context, message, session string, answer []byte) error {
+func (r *Results) Save(ctx context.Context, id, session string, answer []byte) error {
 	data, packed, err := pack(answer, r.log.largest())
 	if err != nil {
 		return fmt.Errorf("an answer of %d bytes is too large to be kept", len(answer))
 	}
-	s := step{subject: r.subject(message), id: newID(), header: client.Header{headerSession: {token(session)}}, data: data}
+	s := step{header: client.Header{headerSession: {token(session)}}, data: data}
 	if packed {
 		s.header.Set(headerPacked, "1")
 	}
-	defer r.locks.lock(message)()
-	for range tries {
-		m, err := r.log.last(ctx, s.subject)
-		if err == nil {
-			s.last = m.seq
-			_, _, err = r.log.put(ctx, s)
-		}
-		if errors.Is(err, errMoved) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("keep an answer: %w", err)
-		}
-		return nil
+	defer r.locks.lock(id)()
+	if _, err := r.log.change(ctx, r.subject(id), func(message) (*step, error) { return &s, nil }); err != nil {
+		return fmt.Errorf("keep an answer: %w", err)
 	}
-	return &Error{textBusy, errMoved}
+	return nil
 }
 
 // Load implements webhook.Results.
-func (r *Results) Load(ctx context.Context, message string) ([]byte, error) {
-	m, err := r.log.last(ctx, r.subject(message))
+func (r *Results) Load(ctx context.Context, id string) ([]byte, error) {
+	m, err := r.log.last(ctx, r.subject(id))
 	if err != nil {
 		return nil, fmt.Errorf("read an answer: %w", err)
 	}
@@ -95,19 +83,11 @@ func (r *Results) Load(ctx context.Context, message string) ([]byte, error) {
 
 // Erase implements webhook.Results.
 func (r *Results) Erase(ctx context.Context, session string) error {
-	var found []string
-	err := r.log.each(ctx, r.c.Subject(resultsSpace, "*"), func(subject string, m message) error {
-		if m.header.Get(headerSession) == token(session) {
-			found = append(found, subject)
-		}
-		return nil
-	})
-	for _, subject := range found {
-		if err == nil {
-			err = r.log.again(ctx, func(ctx context.Context) error { return r.log.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)) })
-		}
-	}
-	if err != nil {
+	if err := r.log.erase(ctx, r.c.Subject(resultsSpace, "*"), func(m message) bool {
+		return m.header.Get(headerSession) == token(session)
+	}, func(ctx context.Context, token string) error {
+		return r.log.purge(ctx, r.c.Subject(resultsSpace, token))
+	}); err != nil {
 		return fmt.Errorf("erase answers: %w", err)
 	}
 	return nil

@@ -3,7 +3,6 @@ package nats
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -112,33 +111,25 @@ func (t *Texts) Change(ctx context.Context, name string, do func([]byte) ([]byte
 // change stores what do makes of a text; one that stays as it was only where it is to be the one saved last.
 func (t *Texts) change(ctx context.Context, name string, anew bool, do func([]byte) ([]byte, error)) error {
 	defer t.locks.lock(name)() // those of one process need not race
-	for range tries {
-		m, err := t.log.last(ctx, t.subject(name))
-		if err != nil {
-			return fmt.Errorf("read what channels share: %w", err)
-		}
-		old := textOf(m)
+	if _, err := t.log.change(ctx, t.subject(name), func(last message) (*step, error) {
+		old := textOf(last)
 		next, err := do(old)
-		if err != nil {
-			return err
+		switch {
+		case err != nil:
+			return nil, err
+		case len(next) > maxText:
+			return nil, fmt.Errorf("a text of %d bytes is too large, at most %d are kept", len(next), maxText)
+		case old == nil && next == nil, !anew && old != nil && next != nil && string(old) == string(next):
+			return nil, nil
 		}
-		if len(next) > maxText {
-			return fmt.Errorf("a text of %d bytes is too large, at most %d are kept", len(next), maxText)
-		}
-		if old == nil && next == nil || !anew && old != nil && next != nil && string(old) == string(next) {
-			return nil
-		}
-		s := step{subject: t.subject(name), id: newID(), header: client.Header{headerName: {name}}, data: next, last: m.seq}
+		s := &step{header: client.Header{headerName: {name}}, data: next}
 		if next == nil {
 			s.header.Set(headerGone, "1")
 			s.life = goneLife
 		}
-		if _, _, err = t.log.put(ctx, s); !errors.Is(err, errMoved) {
-			if err != nil {
-				return fmt.Errorf("keep what channels share: %w", err)
-			}
-			return nil
-		}
+		return s, nil
+	}); err != nil {
+		return fmt.Errorf("keep what channels share: %w", err)
 	}
-	return &Error{textBusy, errMoved}
+	return nil
 }

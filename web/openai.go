@@ -415,10 +415,10 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *v
 	out, begun := s.newOutput(w, r), false
 	tick := time.NewTicker(max(silence, s.o.KeepAlive))
 	defer tick.Stop()
-	for waiting := true; waiting; {
+	for ends := run.ends(); len(ends) > 0; {
 		select {
-		case <-run.done:
-			waiting = false
+		case <-ends[0]:
+			ends = ends[1:]
 		case <-tick.C:
 			if !begun {
 				begun = true

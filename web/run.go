@@ -122,6 +122,10 @@ func (r *run) ended() bool {
 	}
 }
 
+// ends are closed when the run has ended for all who read it. What has come of it may be known here before its end is stored: it is
+// another one then, where that never happens.
+func (r *run) ends() []<-chan struct{} { return []<-chan struct{}{r.done, r.tube.Ended()} }
+
 // state returns the run's outcome, or what there is so far, with the document that clients may see and what stands beside it.
 func (r *run) state() (o outcome, document, reserved []byte) {
 	select {
@@ -147,6 +151,12 @@ func (r *run) state() (o outcome, document, reserved []byte) {
 			return o, res.Result, res.Reserved
 		}
 		<-r.done // it has ended since
+	}
+	if r.place != nil && !r.ended() { // its end is not stored, and may never be
+		document, reserved = r.tube.Snapshot(false)
+		o = r.outcome
+		o.Status, o.Reason = statusRunning, ""
+		return o, document, reserved
 	}
 	document, reserved = r.text()
 	return r.outcome, document, reserved

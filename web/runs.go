@@ -38,8 +38,9 @@ type runs struct {
 	wg     sync.WaitGroup // one for each running run that is no turn
 	turns  gate           // one for each turn
 
-	moving  sync.WaitGroup // of what is done with what replicas share
-	leaving chan struct{}  // closed when nothing more is waited for
+	moving     sync.WaitGroup // of what is done with what replicas share
+	leaving    chan struct{}  // closed when nothing more is waited for
+	storedWait time.Duration  // the constant, but in tests
 
 	leaveOnce sync.Once
 
@@ -76,7 +77,7 @@ var errClosing = fmt.Errorf("the server is shutting down: %w", ling.ErrInterrupt
 func newRuns(o *Options, d *disk) *runs {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	rs := &runs{
-		o: o, log: o.Log, disk: d, ctx: ctx, cancel: cancel, leaving: make(chan struct{}),
+		o: o, log: o.Log, disk: d, ctx: ctx, cancel: cancel, leaving: make(chan struct{}), storedWait: storedWait,
 		inMemory: map[string]*run{}, inSession: map[string]*run{}, onDisk: map[string]stored{}, loading: map[string]chan struct{}{},
 		keys: newKeys(o.KeyRetention), quiet: make(chan struct{}),
 	}

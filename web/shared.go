@@ -142,7 +142,7 @@ func (rs *runs) awaitStored(r *run) {
 		return
 	case <-rs.leaving:
 	}
-	late := time.NewTimer(storedWait)
+	late := time.NewTimer(rs.storedWait)
 	defer late.Stop()
 	select {
 	case <-r.tube.Ended():

@@ -606,27 +606,20 @@ func (s *Server) aggregate(w http.ResponseWriter, r *http.Request, run *run, v *
 
 // await waits for the run's end. A client that goes away meanwhile gets no answer, and no clean end.
 func (s *Server) await(r *http.Request, run *run, v *view) {
-	select {
-	case <-run.done:
-		run.must()
-		return
-	default:
-	}
-	select {
-	case <-run.done:
-		run.must()
-	case <-r.Context().Done():
-		s.giveUp(run, v)
-		panic(http.ErrAbortHandler)
-	case <-s.stopping.Done():
-		panic(http.ErrAbortHandler)
-	}
-}
-
-// must breaks the answer off where the run has ended here alone: another replica has it, and its end is what will be there.
-func (r *run) must() {
-	if r.isGone() && !r.ended() {
-		panic(http.ErrAbortHandler)
+	for _, end := range run.ends() {
+		select {
+		case <-end:
+			continue
+		default:
+		}
+		select {
+		case <-end:
+		case <-r.Context().Done():
+			s.giveUp(run, v)
+			panic(http.ErrAbortHandler)
+		case <-s.stopping.Done():
+			panic(http.ErrAbortHandler)
+		}
 	}
 }
 
@@ -672,14 +665,11 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, v *view, path st
 		return
 	}
 	next := id.n + 1
-	run.awaitEvent(r.Context(), id.n)
-	switch sent := run.tube.Len(); {
-	case next > sent && s.o.Shared != nil && !run.ended():
-		panic(http.ErrAbortHandler) // the client may have it of a replica that knows more by now; it comes back
+	switch sent, over := s.awaitSeen(r, run, id.n); {
 	case next > sent:
 		s.observer.Resumed(ResumeInvalid)
 		notFitting(v, "names event "+id.String()+", but the run has had "+plural(int64(sent), "event")).write(w)
-	case next == sent && run.ended() && !(v.snapshot && v.fromQuery):
+	case next == sent && over && !(v.snapshot && v.fromQuery):
 		// Everything was delivered. A browser that is told so stops; a page that was loaded anew and wants the document has
 		// its id in the query and says snapshot=1.
 		s.observer.Resumed(ResumeComplete)
@@ -690,6 +680,18 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, v *view, path st
 		v.async = false
 		s.answer(w, r, run, v, next)
 	}
+}
+
+// awaitSeen waits a while for the event of a number, which a client says that it has seen, and says how many events the run has had, and
+// whether it has ended with them. Of one that goes on and does not have it here, another replica may know more: the connection is broken off,
+// and the client comes back.
+func (s *Server) awaitSeen(r *http.Request, run *run, n uint64) (sent uint64, over bool) {
+	run.awaitEvent(r.Context(), n)
+	over = run.ended() // first: of one that ends meanwhile not all may be counted
+	if sent = run.tube.Len(); n >= sent && !over && s.o.Shared != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return sent, over
 }
 
 // notFitting is the answer to an id that cannot be resumed from.

@@ -68,10 +68,10 @@ func Passing(err error) bool {
 	return false
 }
 
-// Unstored says whether the message that was published surely is not stored: it was refused, or was never sent. Of others nobody knows.
+// Unstored says whether the message that was published surely is not stored: it was refused, or was never sent. Of others nobody knows, and
+// so of one whose connection is closed: it may have been on its way.
 func Unstored(err error) bool {
-	return Code(err) != 0 || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed) ||
-		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse)
+	return Code(err) != 0 || errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse)
 }
 
 // WrongSequence says whether a publish was refused because the expected last sequence, of a stream or of a subject, is not the

@@ -71,7 +71,7 @@ func TestErrorsOfTheServers(t *testing.T) {
 		{"the connection is stale", nats.ErrStaleConnection, 0, doubt},
 		{"the connection is being made", nats.ErrConnectionReconnecting, 0, doubt},
 		{"no server", nats.ErrNoServers, 0, doubt},
-		{"the connection is closed", nats.ErrConnectionClosed, 0, away},
+		{"the connection is closed", nats.ErrConnectionClosed, 0, doubt},
 	} {
 		for form, err := range map[string]error{"": row.err, ", wrapped": fmt.Errorf("store it: %w", row.err)} {
 			if got := cluster.Code(err); got != row.code {
@@ -81,5 +81,29 @@ func TestErrorsOfTheServers(t *testing.T) {
 				t.Errorf("%s%s: is %+v, want %+v", row.name, form, got, row.want)
 			}
 		}
+	}
+}
+
+// TestARequestThatWasOnItsWayMayBeStored when this process closes the connection, CL-02.
+func TestARequestThatWasOnItsWayMayBeStored(t *testing.T) {
+	t.Parallel()
+	conn, err := nats.Connect(natsServer(t, &server.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	come := make(chan struct{})
+	if _, err := conn.Subscribe("s", func(*nats.Msg) { close(come) }); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := conn.RequestWithContext(t.Context(), "s", nil)
+		answered <- err
+	}()
+	<-come
+	conn.Close()
+	if err := <-answered; err == nil || cluster.Unstored(err) {
+		t.Errorf("a request that a subscriber has: %v, and it is said that it surely is not stored", err)
 	}
 }

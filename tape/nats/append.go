@@ -171,6 +171,9 @@ func (s *Store) commit(ctx context.Context, name string, last uint64, r record, 
 		if err := cause(ctx); err != nil {
 			return 0, b.doubt(err)
 		}
+		if s.conn.IsClosed() { // so that this surely is not sent
+			return 0, b.doubt(explain(client.ErrConnectionClosed))
+		}
 		seq, err := b.attempt(ctx)
 		switch {
 		case err == nil:

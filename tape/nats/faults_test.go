@@ -259,6 +259,33 @@ func TestABatchThatComesLateIsThereOnce(t *testing.T) { // CL-06
 	wantWords(t, s, want...)
 }
 
+// TestTheConnectionIsClosedUnderAnAppend that is on its way: it may be stored, and what is tried afterwards is not.
+func TestTheConnectionIsClosedUnderAnAppend(t *testing.T) { // CL-06
+	t.Parallel()
+	way := newLossy(t, clustertest.One(t).URL())
+	s := open(t, place{way.url(), clustertest.Prefix()})
+	if _, err := s.Append(t.Context(), "a", tape.Batch{Create: true, Entries: say("start")}); err != nil {
+		t.Fatal(err)
+	}
+	s.SetWaits(time.Minute, time.Minute)
+	way.lose.Store(100)
+	onItsWay := make(chan error, 1)
+	go func() {
+		_, err := s.Append(t.Context(), "a", tape.Batch{Entries: say("more")})
+		onItsWay <- err
+	}()
+	clustertest.Eventually(t, "an answer to be lost", func() bool { return way.lost.Load() > 0 })
+	if err := s.cluster.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-onItsWay; err == nil || !strings.Contains(err.Error(), "it cannot be said whether that was kept") {
+		t.Errorf("the append that was on its way: %v", err)
+	}
+	if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: say("later")}); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+		t.Errorf("the append after it: %v", err)
+	}
+}
+
 func TestTheLeaderIsKilledWhileTapesAreAppendedTo(t *testing.T) { // CL-06, CL-11
 	t.Parallel()
 	s := clustertest.ThreeProcesses(t)

@@ -12,6 +12,7 @@ import (
 
 // Codes of JetStream's errors that its client has no names for.
 const (
+	codeAccountFull     = jetstream.ErrorCode(server.JSAccountResourcesExceededErr)
 	codeNoPeers         = jetstream.ErrorCode(server.JSClusterNoPeersErrF) // too few servers, or not enough that know of each other yet
 	codeNotLeader       = jetstream.ErrorCode(server.JSClusterNotLeaderErr)
 	codeNoResources     = jetstream.ErrorCode(server.JSInsufficientResourcesErr)    // the servers use all that they may
@@ -30,10 +31,10 @@ func Code(err error) jetstream.ErrorCode {
 	return 0
 }
 
-// Full says whether the servers, or a stream, have no room for a message: it is refused until something else has gone.
+// Full says whether the servers, the account or the stream have no room for a message: it is refused until something else has gone.
 func Full(err error) bool {
 	switch Code(err) {
-	case codeNoResources, codeNoStorage, codeStoreFailed:
+	case codeAccountFull, codeNoResources, codeNoStorage, codeStoreFailed:
 		return true
 	}
 	return false
@@ -48,7 +49,8 @@ func Passing(err error) bool {
 	}
 	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
 		switch e.Code {
-		case http.StatusServiceUnavailable, http.StatusRequestTimeout, http.StatusTooManyRequests: // no leader at all; atomic batches, for one
+		case http.StatusServiceUnavailable, http.StatusRequestTimeout, // no leader of all, for one
+			http.StatusTooManyRequests: // messages on their way to a stream, or atomic batches
 			return true
 		}
 		switch e.ErrorCode {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -45,6 +47,7 @@ func TestErrorsOfTheServers(t *testing.T) {
 
 		{"the servers' storage is full", answered(server.JSInsufficientResourcesErr), 10023, full},
 		{"no storage is left to set aside", answered(server.JSStorageResourcesExceededErr), 10047, full},
+		{"a limit of the account", answered(server.JSAccountResourcesExceededErr), 10002, full},
 		{"a limit of the stream", answered(server.JSStreamStoreFailedF), 10077, full},
 
 		{"no leader of all", answered(server.JSClusterNotAvailErr), 10008, busy},
@@ -105,5 +108,47 @@ func TestARequestThatWasOnItsWayMayBeStored(t *testing.T) {
 	conn.Close()
 	if err := <-answered; err == nil || cluster.Unstored(err) {
 		t.Errorf("a request that a subscriber has: %v, and it is said that it surely is not stored", err)
+	}
+}
+
+// TestNoRoomIsSaid to be so by servers of which the account is full, or the stream, CL-10.
+func TestNoRoomIsSaid(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "server.conf")
+	if err := os.WriteFile(file, []byte(`
+		jetstream {}
+		accounts {
+			small { users: [{user: small, password: p}], jetstream: {max_file: 64K} }
+			large { users: [{user: large, password: p}], jetstream: enabled }
+		}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := server.ProcessConfigFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := natsServer(t, o)
+	for account, stream := range map[string]jetstream.StreamConfig{"small": {}, "large": {MaxBytes: 64 << 10, Discard: jetstream.DiscardNew}} {
+		conn, err := nats.Connect(url, nats.UserInfo(account, "p"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		js, err := jetstream.New(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream.Name, stream.Subjects = "S", []string{"s"}
+		if _, err := js.CreateStream(t.Context(), stream); err != nil {
+			t.Fatal(err)
+		}
+		for range 64 {
+			if _, err = js.Publish(t.Context(), "s", make([]byte, 1<<10)); err != nil {
+				break
+			}
+		}
+		if !cluster.Full(err) || cluster.Passing(err) || !cluster.Unstored(err) {
+			t.Errorf("an account that is %s, with 64 KiB in all: %v, and that is not said to be for want of room", account, err)
+		}
 	}
 }

@@ -88,9 +88,9 @@ func (s *Server) getEvents(w http.ResponseWriter, r *http.Request) {
 	}
 	var from uint64
 	if v.after != nil {
-		run.awaitEvent(r.Context(), *v.after)
-		if from = *v.after + 1; from > run.tube.Len() {
-			invalid(misfit{Parameter: "after", Detail: "the run has had " + plural(int64(run.tube.Len()), "event")}).write(w)
+		sent, _ := s.awaitSeen(r, run, *v.after)
+		if from = *v.after + 1; from > sent {
+			invalid(misfit{Parameter: "after", Detail: "the run has had " + plural(int64(sent), "event")}).write(w)
 			return
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
@@ -264,4 +265,16 @@ func (r *run) awaitEvent(ctx context.Context, n uint64) {
 			return
 		}
 	}
+}
+
+// awaitSeen waits a while for the event of a number, which a client says that it has seen, and says how many events the run has had, and
+// whether it has ended with them. Of one that goes on and does not have it here, another replica may know more: the connection is broken off,
+// and the client comes back.
+func (s *Server) awaitSeen(r *http.Request, run *run, n uint64) (sent uint64, over bool) {
+	run.awaitEvent(r.Context(), n)
+	over = run.ended() // first: of one that ends meanwhile not all may be counted
+	if sent = run.tube.Len(); n >= sent && !over && s.o.Shared != nil {
+		panic(http.ErrAbortHandler)
+	}
+	return sent, over
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -27,6 +28,10 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "", "a folder for all data, which is kept; where none is named it is a temporary one")
 	flag.IntVar(&o.nodes, "nodes", 3, "how many NATS servers there are, 1 or 3")
 	flag.IntVar(&o.replicas, "replicas", 3, "how many replicas there are")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), "clusterup [flags] [-- settings of each replica, as lingserve serve has them, with whole paths]\n\n")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // which a terminal sends that is closed
 	err := run(ctx, o, flag.Args())
@@ -47,14 +52,14 @@ var passed = []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_HOST", "LINGS
 
 // run runs it all until ctx ends. More arguments are settings of each replica.
 func run(ctx context.Context, o options, more []string) (err error) {
+	if err := fleet.Free(ctx, o.addr); err != nil { // before anything is built or started
+		return fmt.Errorf("%w (-addr 127.0.0.1:8081 is another one; make cluster ADDR=127.0.0.1:8081, too)", err)
+	}
 	binary := program.Binary{Given: o.program}
 	defer func() { err = errors.Join(err, binary.Close()) }()
 	path, err := binary.Path(ctx)
 	if err != nil {
 		return err
-	}
-	if err := fleet.Free(ctx, o.addr); err != nil { // before anything is started
-		return fmt.Errorf("%w: make cluster ADDR=127.0.0.1:8081 has another one, for example", err)
 	}
 	if o.dir == "" {
 		if o.dir, err = os.MkdirTemp("", "lingserve-cluster-"); err != nil {
@@ -70,7 +75,7 @@ func run(ctx context.Context, o options, more []string) (err error) {
 	}
 	f, err := fleet.New(fleet.Options{
 		Program: path, Dir: o.dir, Nodes: o.nodes, Replicas: o.replicas, Env: env,
-		Args: append([]string{"--demo-pace", "10", "--grace", "5s"}, more...),
+		Args: append([]string{"--demo-pace", "10", "--grace", "5s", "--inline-workflows"}, more...),
 	})
 	if err != nil {
 		return err
@@ -87,6 +92,7 @@ func run(ctx context.Context, o options, more []string) (err error) {
 	switch {
 	case errors.Is(err, fleet.ErrNoBalancer):
 		fmt.Printf("There is no load balancer in front: %v. The replicas are there by themselves.\n", err)
+		err = nil
 	case err != nil:
 		return err
 	default:
@@ -106,15 +112,15 @@ func run(ctx context.Context, o options, more []string) (err error) {
 // explain is how it is tried out.
 func explain(f *fleet.Fleet, b *fleet.Balancer, dir string) string {
 	var t strings.Builder
-	fmt.Fprintf(&t, "\n  data            %s\n", dir)
+	fmt.Fprintf(&t, "\n  data            %s\n  logs            %s\n", dir, filepath.Join(dir, "*", "log"))
 	for _, n := range f.Nodes {
-		fmt.Fprintf(&t, "  NATS server %s  nats://%s   process %d   %s\n", n.Name(), n.Address(), n.Pid(), n.LogFile())
+		fmt.Fprintf(&t, "  NATS server %s  nats://%s   process %d\n", n.Name(), n.Address(), n.Pid())
 	}
 	for _, r := range f.Replicas {
-		fmt.Fprintf(&t, "  replica %s      %s   process %d   %s\n", r.Name, r.URL, r.Pid(), r.LogFile())
+		fmt.Fprintf(&t, "  replica %s      %s   process %d\n", r.Name, r.URL, r.Pid())
 	}
 	first, second := f.Replicas[0], f.Replicas[len(f.Replicas)-1]
-	front := first.URL
+	front := second.URL // since the first is one that may have been killed
 	if b != nil {
 		fmt.Fprintf(&t, "  load balancer   %s   %s\n", b.URL, b.Config)
 		front = b.URL
@@ -130,10 +136,16 @@ Cancel it at one that does not run it:
 
   curl -X POST %[2]s/v1/runs/$RUN/cancel
 
-Kill the one that runs it, while the other is followed: within 6 s the reader gets the end, "interrupted", or all of it where the
-workflow says restart: true. Whatever is killed, a NATS server too, is started again after %[5]s.
+Kill the one that runs it, while the other is followed: within 6 s the reader gets the end, "interrupted". Whatever is killed, a NATS
+server too, is started again after %[5]s.
 
   kill -9 %[3]d
+
+The same with a workflow that says restart: true: the reader gets all of it, from another replica.
+
+  RUN=$(curl -s --json '{"workflow":{"restart":true,"bots":{"one":{"message":"Why is the sky blue?","format":"text","root":"answer"}}},
+        "input":{}}' -H 'Prefer: respond-async' %[1]s/v1/runs | sed 's/.*"run":"\([^"]*\)".*/\1/')
+  curl -N "%[2]s/v1/runs/$RUN/events?format=jsonl"
 
 The session is known everywhere, with all that was said:
 

@@ -78,11 +78,9 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	if err != nil {
 		return nil, err
 	}
-	l = bound(l, s.o.Limits.Connections, s.log)
-	if most, ok := l.(*mostListener); ok {
-		s.most.Store(most)
-	}
-	return firstListener{l}, nil
+	accepts := listenTo(l, s.o.Limits.Connections, s.log)
+	s.listener.Store(accepts)
+	return accepts, nil
 }
 
 // lastOfItsConnection closes a connection behind a request of HTTP/1 whose body came in chunks. Such a request may have had a

@@ -57,7 +57,7 @@ func TestCL_07_AServerThatStoodStillAnswersWhatCameMeanwhile(t *testing.T) {
 		l.conn <- &still{Conn: server}
 		srv := b.s.HTTPServer()
 		served := make(chan error)
-		go func() { served <- srv.Serve(firstListener{l}) }()
+		go func() { served <- srv.Serve(listenTo(l, 0, b.s.log)) }()
 		go func() { _, _ = io.WriteString(client, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") }()
 		resp, err := http.ReadResponse(bufio.NewReader(client), nil)
 		if err != nil {

@@ -185,7 +185,7 @@ type Load struct {
 	OnDisk      int // ended runs that can be read back
 	DiskBytes   int64
 
-	Connections int64  // that are open; 0 where their number has no limit
+	Connections int64  // that are open
 	TurnedAway  uint64 // that were closed at once, since there were far too many
 
 	Memory adapter.Holdings // that answers of models have paid for
@@ -194,8 +194,8 @@ type Load struct {
 // Load tells what goes on now.
 func (s *Server) Load() Load {
 	l := Load{Overloaded: s.overloaded(), Memory: s.o.Ledger.Holdings()}
-	if most := s.most.Load(); most != nil {
-		l.Connections, l.TurnedAway = most.open.Load(), most.turned.Load()
+	if from := s.listener.Load(); from != nil {
+		l.Connections, l.TurnedAway = from.open.Load(), from.turned.Load()
 	}
 	rs := s.runs
 	rs.mu.Lock()

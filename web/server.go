@@ -122,7 +122,7 @@ type Server struct {
 	o        Options
 	log      *slog.Logger
 	observer Observer
-	most     atomic.Pointer[mostListener] // that was made last; nil is none
+	listener atomic.Pointer[listener] // that was made last; nil is none
 	runs     *runs
 	shed     *shed
 	disk     *disk        // nil keeps nothing

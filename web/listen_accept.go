@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -10,10 +11,10 @@ import (
 	"time"
 )
 
-// mostListener bounds the connections that are open at once. One that is too many is not left to hang: it is a surplus one, whose request
-// gets its refusal, or an answer where it only asks whether the server lives, and which ends after that. Surplus connections are few and
-// short, and those beyond them are closed at once.
-type mostListener struct {
+// listener accepts connections, and bounds those that are open at once. One that is too many is not left to hang: it is a surplus one, whose
+// request gets its refusal, or an answer where it only asks whether the server lives, and which ends after that. Surplus connections are few
+// and short, and those beyond them are closed at once.
+type listener struct {
 	net.Listener
 	most, surplus int64
 	log           *slog.Logger
@@ -33,17 +34,17 @@ const (
 	connectionsRetry = 5 * time.Second
 )
 
-// bound bounds what l accepts; most is no limit where it is 0.
-func bound(l net.Listener, most int, log *slog.Logger) net.Listener {
+// listenTo accepts what l does; most is no limit where it is 0.
+func listenTo(l net.Listener, most int, log *slog.Logger) *listener {
 	if most <= 0 {
-		return l
+		most = math.MaxInt32 // more than there are files
 	}
-	return &mostListener{Listener: l, most: int64(most), surplus: int64(max(most/surplusShare, surplusLeast)), log: log}
+	return &listener{Listener: l, most: int64(most), surplus: int64(max(most/surplusShare, surplusLeast)), log: log}
 }
 
 // Accept waits for the next connection that is not closed at once. Its errors are those of the listener; whoever serves waits before it
 // tries again where there are no more files.
-func (l *mostListener) Accept() (net.Conn, error) {
+func (l *listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
@@ -59,47 +60,60 @@ func (l *mostListener) Accept() (net.Conn, error) {
 			_ = c.Close() // there is nothing to lose
 			continue
 		}
-		counted := &countedConn{Conn: c, of: l}
+		a := &accepted{Conn: c, of: l}
 		if n > l.most {
-			counted.until = time.Now().Add(surplusTime)
-			_ = c.SetDeadline(counted.until)
+			a.until = time.Now().Add(surplusTime)
+			_ = c.SetDeadline(a.until)
 		}
-		return counted, nil
+		return a, nil
 	}
 }
 
 // left counts a connection that is closed.
-func (l *mostListener) left() {
+func (l *listener) left() {
 	if n := l.open.Add(-1); n <= l.most-l.most/8 && l.full.Load() && l.full.Swap(false) {
 		l.log.Info("the server takes connections again", "connections", n)
 	}
 }
 
-// countedConn is an accepted connection.
-type countedConn struct {
+// accepted is a connection that is counted as open, and whose time for the headers of the first request begins with its first byte, as
+// net/http has it for those that follow. It reads the first 14 bytes by themselves, to see whether they are HTTP/2's, and is then out of time
+// for the rest where the process has stood still since it accepted the connection: a request of which everything is there would be answered
+// with 400.
+type accepted struct {
 	net.Conn
-	of    *mostListener
+	of    *listener
 	until time.Time // the end of a surplus one; zero for the others
+	begun bool      // the first byte is read; of the one goroutine at a time that reads
 	once  sync.Once
 }
 
-func (c *countedConn) Close() error {
+func (c *accepted) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.begun {
+		c.begun = true
+		_ = c.SetReadDeadline(time.Now().Add(headerTimeout)) // one that is closed fails at its next byte
+	}
+	return n, err
+}
+
+func (c *accepted) Close() error {
 	c.once.Do(c.of.left)
 	return c.Conn.Close()
 }
 
 // NetConn returns what is below.
-func (c *countedConn) NetConn() net.Conn { return c.Conn }
+func (c *accepted) NetConn() net.Conn { return c.Conn }
 
-func (c *countedConn) SetDeadline(t time.Time) error     { return c.Conn.SetDeadline(c.within(t)) }
-func (c *countedConn) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.within(t)) }
+func (c *accepted) SetDeadline(t time.Time) error     { return c.Conn.SetDeadline(c.within(t)) }
+func (c *accepted) SetReadDeadline(t time.Time) error { return c.Conn.SetReadDeadline(c.within(t)) }
 
-func (c *countedConn) SetWriteDeadline(t time.Time) error {
+func (c *accepted) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(c.within(t))
 }
 
 // within is a deadline that is no later than the end of a surplus connection.
-func (c *countedConn) within(t time.Time) time.Time {
+func (c *accepted) within(t time.Time) time.Time {
 	if !c.until.IsZero() && (t.IsZero() || t.After(c.until)) {
 		return c.until
 	}
@@ -111,8 +125,8 @@ type surplusKey struct{}
 // connContext marks the requests of a surplus connection.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	for {
-		if counted, ok := c.(*countedConn); ok {
-			if !counted.until.IsZero() {
+		if a, ok := c.(*accepted); ok {
+			if !a.until.IsZero() {
 				ctx = context.WithValue(ctx, surplusKey{}, true)
 			}
 			return ctx

@@ -35,7 +35,7 @@ func TestAConnectionTooManyIsAnsweredAndNotLeftToHang(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.Limits.Connections = most }).serve()
 	b.http.Transport.(*http.Transport).DisableKeepAlives = true
 	stream, st := b.start("?format=sse")
-	l := func() *mostListener { return b.listener.(firstListener).Listener.(*mostListener) }
+	l := func() *listener { return b.listener.(*listener) }
 	open := func(n int64) func() bool { return func() bool { return l().open.Load() == n } }
 	eventually(t, "the stream's connection is the only one", open(1))
 	var idle []net.Conn
@@ -117,7 +117,7 @@ func (*some) Addr() net.Addr { return nil }
 
 func TestASurplusConnectionHasItsTimeAndNoMore(t *testing.T) {
 	first, second := new(deadlines), new(deadlines)
-	l := bound(&some{first, second}, 1, slog.New(slog.DiscardHandler))
+	l := listenTo(&some{first, second}, 1, slog.New(slog.DiscardHandler))
 	a, err1 := l.Accept()
 	b, err2 := l.Accept()
 	if err1 != nil || err2 != nil {
@@ -143,7 +143,7 @@ func TestASurplusConnectionHasItsTimeAndNoMore(t *testing.T) {
 	}
 	// However often one is closed, it is counted once.
 	_, _, _ = b.Close(), b.Close(), a.Close()
-	if n := l.(*mostListener).open.Load(); n != 0 || second.closed != 2 {
+	if n := l.open.Load(); n != 0 || second.closed != 2 {
 		t.Errorf("%d are open", n)
 	}
 	if _, err := l.Accept(); err != net.ErrClosed {
@@ -151,9 +151,23 @@ func TestASurplusConnectionHasItsTimeAndNoMore(t *testing.T) {
 	}
 }
 
-func TestWithoutALimitConnectionsAreNotCounted(t *testing.T) {
-	var l net.Listener = &some{}
-	if got := bound(l, 0, nil); got != l {
-		t.Errorf("%T", got)
+func TestWithoutALimitConnectionsAreCountedAndNoneIsTooMany(t *testing.T) {
+	const many = 1000
+	var accepts some
+	for range many {
+		accepts = append(accepts, new(deadlines))
+	}
+	l := listenTo(&accepts, 0, slog.New(slog.DiscardHandler))
+	for range many {
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := c.(*accepted); !a.until.IsZero() {
+			t.Fatal("it is one too many")
+		}
+	}
+	if n := l.open.Load(); n != many {
+		t.Errorf("%d are open", n)
 	}
 }

@@ -175,13 +175,15 @@ func (p *pager) answer(m *client.Msg, now time.Time) {
 	p.last, p.due = seq, time.Time{}
 	p.asked++
 	p.answered(now.Sub(p.sentAt))
-	for _, e := range p.sent {
+	stored := p.sent
+	p.sent = nil // should a run turn out to be left, pages go on elsewhere, which is nothing to these any more
+	for _, e := range stored {
 		if !e.over {
 			e.paginated(seq, now)
 		}
 	}
-	clear(p.sent)
-	p.sent = p.sent[:0]
+	clear(stored)
+	p.sent = stored[:0]
 	p.shed(now)
 	p.send(now)
 }

@@ -54,10 +54,11 @@ func (l *Log) find(ctx context.Context, run string) (runlog.Found, error) {
 	if errors.Is(err, errBegun) {
 		return runlog.Found{}, err
 	}
+	if err == nil && a.follower == nil {
+		err = l.begun(ctx, a)
+		f.Replica = a.owner
+	}
 	if a.follower == nil {
-		if err == nil {
-			err = runlog.ErrUnknown
-		}
 		return runlog.Found{}, err
 	}
 	f.Opening, f.Head = load(&a.opening), load(&a.head)

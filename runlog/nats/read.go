@@ -39,10 +39,15 @@ func (l *Log) lastOn(ctx context.Context, subject string) (seq uint64, data []by
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
 	}
-	if seq, data, err = parseLast(m.Data); !errors.Is(err, runlog.ErrUnknown) {
-		return seq, data, err
+	if seq, data, err = parseLast(m.Data); errors.Is(err, runlog.ErrUnknown) {
+		return l.certain(ctx, subject)
 	}
-	m, err = l.barrier.Last(ctx, subject)
+	return seq, data, err
+}
+
+// certain returns the last message of a subject, as nobody has it who led once.
+func (l *Log) certain(ctx context.Context, subject string) (seq uint64, data []byte, err error) {
+	m, err := l.barrier.Last(ctx, subject)
 	switch {
 	case err != nil:
 		return 0, nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
@@ -225,8 +230,22 @@ func (l *Log) replayOnce(ctx context.Context, run string) (*applied, error) {
 		return nil, err
 	}
 	if a.follower == nil {
-		// Of its beginning there is only a part: whoever wrote it has not shown anything, and is at it, or gone.
-		return a, runlog.ErrUnknown
+		return a, l.begun(ctx, a)
 	}
 	return a, nil
+}
+
+// begun reads on where of a run's beginning only a part is found, as far as the leader says that there is any, or who led once. Where there is
+// no more it is [runlog.ErrUnknown]: whoever wrote it has not shown anything, and is at it, or gone.
+func (l *Log) begun(ctx context.Context, a *applied) error {
+	wait, cancel := context.WithTimeout(ctx, answerWait)
+	defer cancel()
+	seq, _, err := l.certain(wait, l.subject(a.run))
+	if err == nil && seq > a.last {
+		err = l.readUpTo(ctx, a, seq)
+	}
+	if err == nil && a.follower == nil {
+		err = runlog.ErrUnknown
+	}
+	return err
 }

@@ -125,10 +125,7 @@ func (e *entry) look(now time.Time) {
 		e.forget()
 		return
 	}
-	if e.left.Load() && e.phase <= phasePause && !e.over {
-		e.log.pump.page.leave(e, now)
-		e.close(nil)
-	}
+	e.leave(now)
 	if e.over || e.phase != phaseIdle {
 		return
 	}
@@ -136,7 +133,21 @@ func (e *entry) look(now time.Time) {
 		e.wait(phasePause, e.pace.next)
 		return
 	}
+	e.write(now)
+}
+
+// leave writes no more of a run that was left.
+func (e *entry) leave(now time.Time) {
+	if e.left.Load() && e.phase <= phasePause && !e.over {
+		e.log.pump.page.leave(e, now)
+		e.close(nil)
+	}
+}
+
+// write writes what is new, and what is only in pages where that is due.
+func (e *entry) write(now time.Time) {
 	fresh, due := e.collect(), len(e.paged) > 0 && !now.Before(e.owed)
+	e.leave(now) // it may be what the run has ended of, and nothing of that is written
 	if e.over || !fresh && !due {
 		if !e.over {
 			e.owes()

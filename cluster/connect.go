@@ -46,8 +46,10 @@ const levelAsyncPersist = 2 // since 2.12
 var (
 	ErrUnreachable = errors.New("cluster: no server can be reached")
 	ErrRefused     = errors.New("cluster: the servers do not let this replica in")
+	ErrForbidden   = errors.New("cluster: the servers forbid what this replica needs") // subjects, to its user
 	ErrNoJetStream = errors.New("cluster: the servers have no JetStream")
 	ErrTooOld      = errors.New("cluster: the servers are too old")
+	ErrNoCluster   = errors.New("cluster: the servers are no cluster, which copies need")
 	ErrClosed      = errors.New("cluster: closed")
 )
 
@@ -65,6 +67,9 @@ type Cluster struct {
 	stop    context.CancelFunc
 	running sync.WaitGroup
 	kick    chan struct{} // the connection has changed
+
+	allowed context.Context // ended by the first subject that is not
+	forbid  context.CancelCauseFunc
 
 	joining sync.Mutex // held while presence is made
 
@@ -89,6 +94,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 		watchers: map[*watcher]struct{}{}, told: map[string]bool{},
 	}
 	c.end, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	c.allowed, c.forbid = context.WithCancelCause(context.Background())
 	if err := c.open(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -113,6 +119,8 @@ func (c *Cluster) open(ctx context.Context) error {
 	}
 	ctx, cancel = c.limit(ctx, leaderWait)
 	defer cancel()
+	ctx, cancel = c.whileAllowed(ctx)
+	defer cancel()
 	js, err := jetstream.New(c.conn, jetstream.WithDefaultTimeout(requestWait),
 		jetstream.WithPublishAsyncMaxPending(asyncPending), jetstream.WithPublishAsyncTimeout(ackWait))
 	if err != nil {
@@ -122,8 +130,11 @@ func (c *Cluster) open(ctx context.Context) error {
 	if err := c.checkJetStream(ctx); err != nil {
 		return err
 	}
+	if c.options.Copies > 1 && c.conn.ConnectedClusterName() == "" {
+		return fmt.Errorf("%w: %d copies are wanted at %s", ErrNoCluster, c.options.Copies, c.serverName())
+	}
 	if err := c.decideCopies(ctx); err != nil {
-		return err
+		return c.forbidden(err)
 	}
 	c.set(State{Connected: true, Server: c.serverName()})
 	c.running.Go(c.keep)
@@ -139,6 +150,29 @@ func (c *Cluster) limit(ctx context.Context, wait time.Duration) (context.Contex
 		wait = openClustered
 	}
 	return context.WithTimeout(ctx, wait)
+}
+
+// whileAllowed ends a context when the servers refuse a subject: who asks for something there would wait for an answer that never comes.
+func (c *Cluster) whileAllowed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.allowed, func() { cancel(context.Cause(c.allowed)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// forbidden is what the servers have refused a subject with, or else err.
+func (c *Cluster) forbidden(err error) error {
+	if cause := context.Cause(c.allowed); errors.Is(cause, ErrForbidden) {
+		return cause
+	}
+	if last := c.conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) { // of which complain has not been told yet
+		return fmt.Errorf("%w: %s", ErrForbidden, c.violation(last))
+	}
+	return err
+}
+
+// violation is what was refused, without the client's words for it.
+func (c *Cluster) violation(err error) string {
+	return strings.TrimPrefix(c.reason(err), nats.ErrPermissionViolation.Error()+": ")
 }
 
 // connect connects, and again where it may help.
@@ -266,7 +300,7 @@ func (c *Cluster) checkJetStream(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%w that answers: %s: %s", ErrNoJetStream, c.serverName(), c.reason(err))
+			return c.forbidden(fmt.Errorf("%w that answers: %s: %s", ErrNoJetStream, c.serverName(), c.reason(err)))
 		case <-time.After(retryWait):
 		}
 	}
@@ -290,6 +324,9 @@ func (c *Cluster) serverName() string {
 // between two changes of the connection.
 func (c *Cluster) complain(_ *nats.Conn, s *nats.Subscription, err error) {
 	const most = 100 // of texts that are remembered
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		c.forbid(fmt.Errorf("%w: %s", ErrForbidden, c.violation(err)))
+	}
 	text := c.reason(err)
 	if s != nil {
 		text = s.Subject + ": " + text

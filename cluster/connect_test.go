@@ -52,6 +52,15 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 			cluster.ErrRefused, "Authorization Violation",
 		},
 		{"no JetStream", natsServer(t, &server.Options{}), cluster.Options{}, cluster.ErrNoJetStream, "is not enabled on"},
+		{
+			"a user who may ask nothing", natsServer(t, &server.Options{JetStream: true, Users: []*server.User{user("else.>")}}),
+			cluster.Options{User: "u", Password: "p4ss"},
+			cluster.ErrForbidden, "Permissions Violation for ",
+		},
+		{
+			"copies at one server", natsServer(t, &server.Options{JetStream: true}), cluster.Options{Copies: 3},
+			cluster.ErrNoCluster, "3 copies are wanted at",
+		},
 		{"an old server", oldServer(t), cluster.Options{}, cluster.ErrTooOld, "has version 2.10.29, and 2.11 is wanted"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -73,6 +82,39 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 				t.Errorf("a secret is in %v", err)
 			}
 		})
+	}
+}
+
+// user is u with the password p4ss, who may use these subjects.
+func user(subjects ...string) *server.User {
+	may := &server.SubjectPermission{Allow: subjects}
+	return &server.User{Username: "u", Password: "p4ss", Permissions: &server.Permissions{Publish: may, Subscribe: may}}
+}
+
+// The subjects that the package names are all that it needs, and who may not use one of them is told which.
+func TestAReplicaNeedsSubjects(t *testing.T) {
+	t.Parallel()
+	needed := []string{"lingserve.>", "$KV.lingserve_LEASES.>", "$JS.>", "_INBOX.>"}
+	join := func(subjects ...string) error {
+		c, err := cluster.Open(t.Context(), cluster.Options{
+			Servers: "nats://" + natsServer(t, &server.Options{JetStream: true, Users: []*server.User{user(subjects...)}}),
+			User:    "u", Password: "p4ss",
+		})
+		if err != nil {
+			return err
+		}
+		_, err = c.Presence(t.Context())
+		return errors.Join(err, c.Close())
+	}
+	if err := join(needed...); err != nil {
+		t.Error(err)
+	}
+	for i, without := range needed {
+		rest := append(append([]string{}, needed[:i]...), needed[i+1:]...)
+		err := join(rest...)
+		if !errors.Is(err, cluster.ErrForbidden) || !strings.Contains(err.Error(), `"`+strings.TrimSuffix(without, ">")) {
+			t.Errorf("without %s: %v", without, err)
+		}
 	}
 }
 

@@ -41,5 +41,5 @@
 // # Permissions
 //
 // The account of a replica must have JetStream. With permissions by subject it publishes and subscribes to `<prefix>.>`,
-// `$KV.<prefix>_*.>`, `$JS.>` and `_INBOX.>`.
+// `$KV.<prefix>_LEASES.>`, `$JS.>` and `_INBOX.>`.
 package cluster

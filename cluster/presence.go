@@ -122,7 +122,13 @@ func (c *Cluster) Presence(ctx context.Context) (*Presence, error) {
 		c: c, kick: make(chan struct{}, 1), wake: make(chan struct{}, 1), joined: make(chan struct{}), ticked: time.Now(),
 		view: map[string]*member{}, gone: map[string]uint64{}, endings: make(chan struct{}), tellers: map[*teller]struct{}{},
 	}
-	if err := p.join(ctx); err != nil {
+	ctx, cancel := c.whileAllowed(ctx)
+	defer cancel()
+	err := p.join(ctx)
+	if refused := c.forbidden(nil); refused != nil {
+		return nil, refused
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cluster: join the other replicas: %w", err)
 	}
 	c.mu.Lock()

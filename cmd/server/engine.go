@@ -121,12 +121,16 @@ func engineError(c *config.Config, err error) error {
 		hint = "; look whether they run and can be reached from here"
 	case errors.Is(err, cluster.ErrRefused):
 		hint = "; look at nats.user and nats.password, nats.token, nats.creds or nats.nkey"
+	case errors.Is(err, cluster.ErrForbidden):
+		hint = fmt.Sprintf("; let their user publish and subscribe to %[1]s.>, $KV.%[1]s_LEASES.>, $JS.> and _INBOX.>", c.NATS.Prefix)
+	case errors.Is(err, cluster.ErrNoCluster):
+		hint = "; leave nats.copies away, or name the servers of a cluster"
 	case errors.Is(err, cluster.ErrNoJetStream) && len(c.NATS.Routes) > 0:
 		hint = "; a cluster needs two of its three servers: start the others"
 	case errors.Is(err, cluster.ErrNoJetStream):
 		hint = "; start them with JetStream (nats-server --jetstream), and let the account use it"
 	case c.NATS.Embedded() && strings.Contains(err.Error(), "another process"):
-		hint = "; with nats.listen set, commands talk to the server that runs"
+		hint = "; with nats.listen set, commands talk to the server that runs. Another server has a data folder of its own"
 	}
 	key := "nats.servers"
 	return fmt.Errorf("%s (%s): %s%s", key, c.Source(key), strings.TrimPrefix(err.Error(), "cluster: "), hint)

@@ -51,14 +51,11 @@ func (l *Log) find(ctx context.Context, run string) (runlog.Found, error) {
 			err = a.take(seq, data)
 		}
 	}
-	if errors.Is(err, errBegun) {
-		return runlog.Found{}, err
-	}
 	if err == nil && a.follower == nil {
 		err = l.begun(ctx, a)
 		f.Replica = a.owner
 	}
-	if a.follower == nil {
+	if err != nil {
 		return runlog.Found{}, err
 	}
 	f.Opening, f.Head = load(&a.opening), load(&a.head)

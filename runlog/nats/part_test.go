@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	client "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -77,5 +79,44 @@ func TestCL_05_ARunIsNotUnknownBecauseAFormerLeaderHasAPartOfItsBeginning(t *tes
 	}
 	if _, err := last.Follow(ctx, "large"); !errors.Is(err, runlog.ErrUnknown) {
 		t.Errorf("of a part there is followed %v", err)
+	}
+}
+
+// CL-05: a run that has ended is not said to go on because a server lacks what it has ended with.
+func TestCL_05_ARunDoesNotGoOnBecauseItsEndCannotBeRead(t *testing.T) {
+	t.Parallel()
+	s := clustertest.One(t)
+	a, c := open(t, s, "end")
+	b, _ := open(t, s, "end")
+	head := bytes.Repeat([]byte("x"), 3<<20)
+	tb := heldTube("ended", 0)
+	e := a.Keep(runlog.Run{ID: "ended", Opening: []byte("x"), Tube: tb})
+	token(t, tb, "first")
+	flush(t, a)
+	_ = tb.Close("completed")
+	e.End(head)
+	flush(t, a)
+	ctx, cancel := context.WithTimeout(t.Context(), longWait)
+	defer cancel()
+	stream, err := c.JetStream().Stream(ctx, c.Name("RUNS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := stream.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(c.Subject("runs", "ended")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := s.Divert("$JS.API.DIRECT.GET."+c.Name("RUNS"), func(m *client.Msg) *client.Msg {
+		_ = m.RespondMsg(&client.Msg{Header: client.Header{"Nats-Sequence": {fmt.Sprint(first.Sequence)}, "Nats-Subject": {first.Subject}}, Data: first.Data})
+		return &client.Msg{Header: client.Header{"Status": {"204"}, "Nats-Num-Pending": {"0"}}}
+	})
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	if f, err := b.Find(short, "ended"); err == nil {
+		t.Errorf("it is said to have ended: %v, with %d bytes", f.Ended, len(f.Head))
+	}
+	whole()
+	if f, err := b.Find(ctx, "ended"); err != nil || !f.Ended || !bytes.Equal(f.Head, head) {
+		t.Errorf("it has ended: %v, with %d bytes, %v", f.Ended, len(f.Head), err)
 	}
 }

@@ -58,7 +58,8 @@ func TestOpenSaysWhyItCannot(t *testing.T) {
 			cluster.ErrForbidden, "Permissions Violation for ",
 		},
 		{
-			"copies at one server", natsServer(t, &server.Options{JetStream: true}), cluster.Options{Copies: 3},
+			"copies at one server", natsServer(t, &server.Options{JetStream: true}),
+			cluster.Options{Copies: 3},
 			cluster.ErrNoCluster, "3 copies are wanted at",
 		},
 		{"an old server", oldServer(t), cluster.Options{}, cluster.ErrTooOld, "has version 2.10.29, and 2.11 is wanted"},

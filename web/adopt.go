@@ -132,11 +132,14 @@ func (s *Server) takeOver(left *runlog.Left) {
 		return
 	}
 	message := s.runs.again(p, time.Now())
-	if message == "" {
+	if message == "" && !isOver(p.tube) { // an end that is stored was seen
 		r, err := s.runAgain(p, s.slots)
 		if err == nil {
 			s.begins(r)
 			return
+		}
+		if s.runs.isDraining() {
+			return // whoever takes over what this one leaves, runs it
 		}
 		message = cutMessage + "; it cannot be run again"
 		s.log.Warn("a run that a restart has cut off cannot be run again", "run", p.Run, "error", err)

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/tube"
 )
 
 // CL-04, CL-11: a replica that is told to go while the end of a run cannot be stored tells nobody of that end, whoever comes still: what it has
@@ -67,5 +70,74 @@ func TestNobodyIsToldOfAnEndThatIsNotStored(t *testing.T) {
 	eventually(t, "its end is known where it ran", mine.ended)
 	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); d.Status != statusCompleted || string(d.Result) != want {
 		t.Errorf("%s %s", d.Status, d.Result)
+	}
+}
+
+// CL-07: a run whose end is stored has ended, also where its replica has died before it had said what came of it, and as one that would be run
+// again: somebody has seen that end.
+func TestARunWhoseEndWasSeenIsNotRunAgain(t *testing.T) {
+	g := newGroup(t)
+	now := scriptedBy(tells("new words"))
+	b := g.replica(func(o *Options) { anew(o, now) })
+	dead, id := g.open(), newRunID()
+	held := tubeOptions(0)
+	held.Held = true
+	tb := tube.New(id, held)
+	dead.shared.Runs.Keep(runlog.Run{ID: id, Tube: tb, Opening: mustJSON(opening{
+		header:  header{Run: id, subject: subject{Workflow: "anew"}, Began: time.Now()},
+		Attempt: maxAttempts - 1, Again: &ask{Workflow: "anew", Input: []byte(`{"q":"x"}`)},
+	})})
+	for _, e := range []tube.Event{
+		{Kind: tube.Append, URI: []byte("answer"), Value: []byte("old words")},
+		{Kind: tube.Named, Name: "error", Value: []byte(`{"code":"internal","message":"it was begun 3 times","fatal":true}`)},
+	} {
+		if _, err := tb.Send(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = tb.Close(statusInterrupted)
+	if err := dead.shared.Runs.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := &reader{t: t, run: id}
+	c.must(b.bench, c.ended)
+	from := dead.shared.replica()
+	dead.cluster.Conn().Close()
+	if !b.s.adopt(t.Context(), id, from) {
+		t.Fatal("it cannot be taken over")
+	}
+	for _, x := range []*replica{b, g.replica(nil)} {
+		d := readDocument(t, x.do("GET", "/v1/runs/"+id+"/events?format=json", ""))
+		if d.Status != statusInterrupted || string(d.Result) != c.json() || len(d.Errors) != 1 {
+			t.Errorf("%+v %s, and who has read it has %s %s", d, d.Result, c.terminal, c.json())
+		}
+	}
+	if n := now.calls.Load(); n != 0 {
+		t.Errorf("the model was asked %d times", n)
+	}
+}
+
+// CL-11: a replica that is told to go when it has just taken a run over does not end it: the next one runs it.
+func TestARunThatWasTakenOverByWhoGoesIsTakenOverOnceMore(t *testing.T) {
+	g := newGroup(t)
+	now := scriptedBy(tells("new words"))
+	a := g.replica(func(o *Options) { anew(o, scriptedBy(hangs("old words"))) })
+	b := g.replica(func(o *Options) { anew(o, now) })
+	id := a.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async", "Idempotency-Key: k").Header.Get("X-Run-Id")
+	left, err := b.shared.Runs.Adopt(t.Context(), id, a.shared.replica())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.s.runs.drain()
+	b.s.takeOver(left)
+	c := g.replica(func(o *Options) { anew(o, now) })
+	if d := readDocument(t, c.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning {
+		t.Fatalf("%+v", d)
+	}
+	if !c.s.adopt(t.Context(), id, b.shared.replica()) {
+		t.Fatal("it cannot be taken over")
+	}
+	if d := c.repeat(`{"workflow":"anew","input":{"q":"x"}}`, "Idempotency-Key: k"); d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"answer":"new words"}` {
+		t.Errorf("%+v %s", d, d.Result)
 	}
 }

@@ -54,9 +54,9 @@ func TestCL_05_ARunThatBeginsIsTheLastOfItsSessionAtAnyReplica(t *testing.T) {
 	})
 	begun := make(chan *http.Response, 1)
 	go func() { begun <- a.say("wait", "", "Prefer: respond-async") }()
-	<-lost
-	<-a.talk.waits // its turn has the session, and nobody has stored that there is a run
+	<-lost // nobody has stored that there is a run, until that is sent once more
 	whole()
+	<-a.talk.waits // its turn has the session
 	resp := b.do("GET", "/v1/ui/assistant/s/stream", "")
 	defer resp.Body.Close()
 	id := (<-begun).Header.Get("X-Run-Id")

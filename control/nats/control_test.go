@@ -135,8 +135,21 @@ func TestClosed(t *testing.T) {
 func TestThreeNodes(t *testing.T) {
 	longtest.Only(t, "what one node shows, on three")
 	s, prefix := clustertest.Three(t), clustertest.Prefix()
+	var others []*cluster.Cluster
 	controltest.Test(t, false, func(t *testing.T) controltest.Replica {
-		r, _ := open(t, s, prefix)
+		r, c := open(t, s, prefix)
+		// Who was there before hears of it by way of another server.
+		for _, other := range others {
+			p, err := other.Presence(t.Context())
+			if errors.Is(err, cluster.ErrClosed) {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			clustertest.Eventually(t, "the others to know the new one", func() bool { return p.Alive(c.Replica()) })
+		}
+		others = append(others, c)
 		return r
 	})
 }

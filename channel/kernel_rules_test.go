@@ -1276,6 +1276,7 @@ func TestATurnThatWasCanceledIsNoErrorInTheLog(t *testing.T) {
 		"and that is all that is known":     {cancel: reason, err: context.Canceled, level: "INFO"},
 		"it took too long":                  {cancel: context.DeadlineExceeded, err: context.DeadlineExceeded, level: "ERROR"},
 		"it failed":                         {err: errors.New("broken"), level: "ERROR"},
+		"its session could not be had":      {err: away{}, level: "WARN"},
 		"it failed, and then was canceled":  {cancel: reason, err: errors.New("broken"), level: "ERROR"},
 		"something of its own was canceled": {err: context.Canceled, level: "ERROR"},
 		"its end failed":                    {cancel: reason, finalize: context.Canceled, level: "ERROR"},
@@ -1300,13 +1301,19 @@ func TestATurnThatWasCanceledIsNoErrorInTheLog(t *testing.T) {
 				return nil
 			}
 			_, _ = s.run(ctx)
-			lines := strings.Count(log.String(), "level=INFO") + strings.Count(log.String(), "level=ERROR")
+			lines := strings.Count(log.String(), "event=error") // beside the warning that nothing was visible
 			if lines != 1 || !strings.Contains(log.String(), "level="+test.level) {
 				t.Errorf("expected one line of level %s:\n%s", test.level, log.String())
 			}
 		})
 	}
 }
+
+// away is an error of a store of sessions that does not answer.
+type away struct{}
+
+func (away) Error() string     { return "the sessions cannot be reached" }
+func (away) ErrorCode() string { return turn.CodeOverloaded }
 
 // CH-104, CH-123
 func TestADenialIsInTheLogOnceAnHour(t *testing.T) {

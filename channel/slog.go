@@ -102,9 +102,10 @@ func isTold(err error) bool {
 	return stage || errors.Is(err, turn.ErrTimeout) || errors.Is(err, turn.ErrLeaseLost)
 }
 
-// isRefused says whether the lane of a session has not taken a turn.
+// isRefused says whether the lane of a session has not taken a turn, or had no way to the session.
 func isRefused(err error) bool {
-	return errors.Is(err, turn.ErrBusy) || errors.Is(err, turn.ErrQueueFull)
+	coded, ok := errors.AsType[turn.Coded](err)
+	return errors.Is(err, turn.ErrBusy) || ok && coded.ErrorCode() == turn.CodeOverloaded
 }
 
 // due says whether a denial is to be seen, and notes that it was.

@@ -443,6 +443,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *v
 			panic(http.ErrAbortHandler)
 		}
 	}
+	run.must()
 	f.end = StreamComplete
 	o, document, beside := run.state()
 	end := o.openaiEnd()

@@ -126,6 +126,9 @@ func (r *run) ended() bool {
 // another one then, where that never happens.
 func (r *run) ends() []<-chan struct{} { return []<-chan struct{}{r.done, r.tube.Ended()} }
 
+// final says whether what has come of the run here, which is known, is what comes of it: its end is stored, and no other server goes on with it.
+func (r *run) final() bool { return (r.place == nil || r.ended()) && !r.comesAgain() }
+
 // state returns the run's outcome, or what there is so far, with the document that clients may see and what stands beside it.
 func (r *run) state() (o outcome, document, reserved []byte) {
 	select {
@@ -152,7 +155,7 @@ func (r *run) state() (o outcome, document, reserved []byte) {
 		}
 		<-r.done // it has ended since
 	}
-	if r.place != nil && !r.ended() { // its end is not stored, and may never be
+	if !r.final() {
 		document, reserved = r.tube.Snapshot(false)
 		o = r.outcome
 		o.Status, o.Reason = statusRunning, ""

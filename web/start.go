@@ -621,6 +621,14 @@ func (s *Server) await(r *http.Request, run *run, v *view) {
 			panic(http.ErrAbortHandler)
 		}
 	}
+	run.must()
+}
+
+// must breaks the answer off where the run has ended here alone: whoever comes back gets the end that is its own.
+func (r *run) must() {
+	if !r.final() {
+		panic(http.ErrAbortHandler)
+	}
 }
 
 // resume goes on after the event that the client has seen last. It never starts a run. path is the run that the path names,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -140,4 +141,81 @@ func TestARunThatWasTakenOverByWhoGoesIsTakenOverOnceMore(t *testing.T) {
 	if d := c.repeat(`{"workflow":"anew","input":{"q":"x"}}`, "Idempotency-Key: k"); d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"answer":"new words"}` {
 		t.Errorf("%+v %s", d, d.Result)
 	}
+}
+
+// FT-23: a server that is alone and told to go cuts a run off that the next one runs again. Whoever asks for the document in that moment is not
+// told that this was its end.
+func TestNobodyIsToldOfTheEndOfARunThatComesAgain(t *testing.T) {
+	folder := t.TempDir()
+	b := againBench(t, folder, hangs("old words"), nil).serve()
+	const body, key = `{"workflow":"anew","input":{"q":"x"}}`, "Idempotency-Key: k"
+	id := b.do("POST", "/v1/runs", body, key, "Prefer: respond-async").Header.Get("X-Run-Id")
+	r := b.runOf(id)
+	eventually(t, "it has said something", func() bool { return r.tube.Len() > 1 })
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.s.Drain(over); err != nil {
+		t.Fatal(err)
+	}
+	<-r.done
+	if resp, err := b.try(t.Context(), "POST", "/v1/runs", body, key); err == nil {
+		t.Errorf("%d: %s", resp.StatusCode, text(t, resp))
+	}
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning || string(d.Result) != `{"answer":"old words"}` {
+		t.Errorf("%s %s", d.Status, d.Result)
+	}
+	b.down()
+	b = againBench(t, folder, tells("new words"), nil).serve()
+	if d := readDocument(t, b.do("POST", "/v1/runs", body, key)); d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"answer":"new words"}` {
+		t.Errorf("%s %s %s", d.Run, d.Status, d.Result)
+	}
+}
+
+// CL-07, CL-09: who waits for the document of a run with its key, at a replica that does not have it, gets the whole one: of the last attempt
+// where it is run again, and where its replica dies between its last words and the word that these were the last, too.
+func TestWhoWaitsForADocumentElsewhereGetsAllOfIt(t *testing.T) {
+	g := newGroup(t)
+	a := g.replica(func(o *Options) { anew(o, scriptedBy(hangs("old words"))) })
+	b := g.replica(func(o *Options) { anew(o, scriptedBy(tells("new words"))) })
+	c := g.replica(nil)
+	const body, key = `{"workflow":"anew","input":{"q":"x"}}`, "Idempotency-Key: k"
+	id := a.do("POST", "/v1/runs", body, key, "Prefer: respond-async").Header.Get("X-Run-Id")
+	waits := make(chan document, 1)
+	go func() { waits <- readDocument(t, c.do("POST", "/v1/runs", body, key)) }()
+	eventually(t, "it is waited for", func() bool {
+		r, err := c.s.runs.get(t.Context(), access.Local, id)
+		return err == nil && r.read() && r.tube.Len() > 1
+	})
+	if !b.s.adopt(t.Context(), id, a.shared.replica()) {
+		t.Fatal("it cannot be taken over")
+	}
+	if d := <-waits; d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"answer":"new words"}` {
+		t.Errorf("%s %s %s", d.Run, d.Status, d.Result)
+	}
+
+	id, st := a.startAsync("Idempotency-Key: p")
+	st.send("a", "one")
+	go func() {
+		waits <- readDocument(t, c.do("POST", "/v1/runs", `{"workflow":"steps"}`, "Idempotency-Key: p"))
+	}()
+	eventually(t, "it is waited for", func() bool {
+		r, err := c.s.runs.get(t.Context(), access.Local, id)
+		return err == nil && r.read()
+	})
+	st.send("a", " two")
+	r := a.s.runs.own(id)
+	_ = st.m.Tube().Close(statusCompleted) // and its head never comes
+	eventually(t, "its end is stored", r.ended)
+	select {
+	case d := <-waits:
+		t.Errorf("it is not known yet what came of it: %s %s", d.Status, d.Result)
+	default:
+	}
+	if !b.s.adopt(t.Context(), id, a.shared.replica()) {
+		t.Fatal("it cannot be taken over")
+	}
+	if d := <-waits; d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"a":"one two"}` || len(d.Errors) > 0 {
+		t.Errorf("%s %s %s %+v", d.Run, d.Status, d.Result, d.Errors)
+	}
+	st.finish()
 }

@@ -23,7 +23,8 @@ const (
 	beginWait = 15 * time.Second
 )
 
-// getElsewhere finds a run that this replica does not have: it is followed. The lock is not held.
+// getElsewhere finds a run that this replica does not have: it is followed. Without a run and an error, it is to be looked for once more. The
+// lock is not held.
 func (rs *runs) getElsewhere(ctx context.Context, who access.Principal, id string) (*run, error) {
 	over, again, err := rs.alone(ctx, id)
 	if err != nil || again {
@@ -33,10 +34,15 @@ func (rs *runs) getElsewhere(ctx context.Context, who access.Principal, id strin
 	rs.mu.Lock()
 	delete(rs.loading, id)
 	close(over)
-	if err == nil && r.owned(who) {
+	here := rs.inMemory[id]
+	taken := here != nil && !here.isGone()
+	if err == nil && r.owned(who) && !taken {
 		rs.inMemory[id] = r
 	}
 	rs.mu.Unlock()
+	if taken {
+		return nil, nil // this replica has taken it over meanwhile; that it is followed, too, ends when nobody reads it
+	}
 	if err != nil {
 		return nil, err
 	}

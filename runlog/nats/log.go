@@ -155,9 +155,9 @@ func (l *Log) Keep(r runlog.Run) runlog.Entry {
 	if p != nil {
 		e.last, e.begin, e.noted = p.last, p.begin, true
 		if p.tube == r.Tube {
-			e.opened, e.other, e.at = true, p.other, r.Tube.Behind()
+			e.opened, e.other, e.at = true, p.other, p.at
 			if n := r.Tube.Len(); n > p.next {
-				e.leap = n
+				e.leap, e.at = n, r.Tube.Behind()
 			}
 		} else if r.Tube.Len() <= p.next {
 			panic("runlog/nats: a run that is run once more must begin with a higher event")
@@ -171,7 +171,8 @@ func (l *Log) Keep(r runlog.Run) runlog.Entry {
 // position is where a run that was taken over is gone on with.
 type position struct {
 	tube        *tube.Tube
-	next        uint64 // number of the next event
+	next        uint64     // number of the next event
+	at          tube.Place // behind what is stored: what follows begins a block, since whoever follows the run elsewhere may have others
 	last, begin uint64
 	other       bool // see flagOther
 }

@@ -20,7 +20,7 @@ type runMetrics struct {
 
 func (r *runMetrics) make(m *Metrics) {
 	r.started = m.counters("runs_started_total", "Runs that requests have begun, by what they are of. Messages of other channels are turns, not runs.", "kind", "name")
-	r.ended = m.counters("runs_ended_total", "Runs that have ended, by status, and by the code of what they failed of.", "kind", "name", "status", "code")
+	r.ended = m.counters("runs_ended_total", "Runs that have ended, by status, and by the code of what they failed of; moved are those that went on at another replica.", "kind", "name", "status", "code")
 	r.running = m.gauges("runs_running", "Runs that go on.", "kind", "name")
 	r.first = m.histograms("run_first_delta_seconds", "Time from a run's beginning to the first piece of its document.", wait, "kind", "name")
 	r.duration = m.histograms("run_duration_seconds", "Time from a run's beginning to its end.", slow, "kind", "name")

@@ -315,6 +315,9 @@ func (rs *runs) supervise(r *run, m *ling.Manager) {
 	rs.ended(r, m, err)
 }
 
+// statusMoved is what observers are told of a run that goes on at another replica, or has ended there: no client is told that.
+const statusMoved = "moved"
+
 // ended keeps what is kept of a run. closeErr is what it has failed of.
 func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	o := outcomeOf(m.Outcome())
@@ -323,12 +326,17 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 	close(r.done)
 	r.manager.Store(nil)
 
+	away := r.isGone() || rs.o.Shared != nil && r.comesAgain() // its end is not here
+	status := o.Status
+	if away {
+		status = statusMoved
+	}
 	code, level := "", slog.LevelInfo
 	attrs := []slog.Attr{
-		slog.String("run", r.id), r.of.attr(), slog.String("status", o.Status),
+		slog.String("run", r.id), r.of.attr(), slog.String("status", status),
 		slog.Duration("took", time.Since(r.began)), slog.Uint64("events", r.tube.Len()%epoch),
 	}
-	if cause, ok := o.cause(); ok && o.Status != statusCompleted {
+	if cause, ok := o.cause(); ok && !away && o.Status != statusCompleted {
 		code = cause.Code
 		attrs = append(attrs, slog.String("code", code))
 		if r.session == "" && code != codeInternal && o.Status == statusFailed { // else there is a line of the turn, or of what is internal
@@ -338,12 +346,15 @@ func (rs *runs) ended(r *run, m *ling.Manager, closeErr error) {
 			attrs = append(attrs, slog.Any("error", closeErr))
 		}
 	}
-	rs.log.LogAttrs(m.Context(), level, "run ended", attrs...)
+	if away {
+		rs.log.LogAttrs(m.Context(), slog.LevelInfo, "run goes on at another replica", attrs...)
+	} else {
+		rs.log.LogAttrs(m.Context(), level, "run ended", attrs...)
+	}
 	r.endSpan(code)
-	r.observer.End(o.Status, code)
+	r.observer.End(status, code)
 	rs.release(r)
 
-	away := r.isGone() || rs.o.Shared != nil && r.comesAgain() // its end is not here
 	if !away {
 		r.keepEnd()
 	}

@@ -383,7 +383,8 @@ func TestWhatADeadReplicaRanEndsOrGoesOnForAllReaders(t *testing.T) {
 // CL-06: a replica that was taken for dead stops at its next word; its readers come back to what is true.
 func TestAReplicaThatIsFencedStopsAndItsReadersGoOn(t *testing.T) {
 	g := newGroup(t)
-	a, b := g.replica(nil), g.replica(nil)
+	watch := &tally{}
+	a, b := g.replica(func(o *Options) { o.Observer = watch }), g.replica(nil)
 	id, st := a.startAsync()
 	st.send("a", "one")
 	c := &reader{t: t, run: id}
@@ -424,6 +425,7 @@ func TestAReplicaThatIsFencedStopsAndItsReadersGoOn(t *testing.T) {
 	if d := readDocument(t, a.do("GET", "/v1/runs/"+id, "")); d.Status != statusInterrupted || string(d.Result) != `{"a":"one"}` {
 		t.Errorf("%+v %s", d, d.Result)
 	}
+	eventually(t, "whoever runs the replica is told that it has moved", func() bool { return watch.count("steps moved ") == 1 })
 }
 
 // read says whether somebody reads the run.

@@ -53,7 +53,8 @@ type DoorOptions struct {
 	Incomplete func(context.Context, JournalEntry) error
 
 	// Together has the events of a conversation run where one of them does, of several processes that share a journal that is a [Giver]: so
-	// that what runs can be stopped, approved, or told something. What is answered to the platform must not depend on the turn then.
+	// that what runs can be stopped, approved, or told something. What is answered to the platform must not depend on the turn then, or
+	// on where it runs: [Arrival.Given].
 	Together bool
 
 	Running int           // turns at a time: 64
@@ -77,6 +78,9 @@ type Arrival struct {
 	Key EventKey
 	Raw []byte
 	Ack func(context.Context, Result) // of its first turn; nil
+	// Given is called when it is another process that runs the event, or somebody has erased it, before it can come back: what Ack was to
+	// tell is not told here. It may be called more than once, also after Ack; nil.
+	Given func()
 }
 
 type lineKey struct{ conversation, thread string }
@@ -95,6 +99,7 @@ type doorItem struct {
 	order uint64
 	line  *doorLine
 	ack   func(context.Context, Result)
+	given func()
 	again *time.Timer
 }
 
@@ -158,13 +163,13 @@ func (d *Door) line(events []Arrival, isNew []bool) {
 	defer d.mu.Unlock()
 	for i, e := range events {
 		if isNew[i] {
-			d.addLocked(JournalEntry{Key: e.Key, Raw: e.Raw, At: now}, e.Ack)
+			d.addLocked(JournalEntry{Key: e.Key, Raw: e.Raw, At: now}, e.Ack, e.Given)
 		}
 	}
 	d.startLocked()
 }
 
-func (d *Door) addLocked(e JournalEntry, ack func(context.Context, Result)) {
+func (d *Door) addLocked(e JournalEntry, ack func(context.Context, Result), given func()) {
 	if d.items[plainKey(e.Key)] != nil || d.closed {
 		return
 	}
@@ -175,7 +180,7 @@ func (d *Door) addLocked(e JournalEntry, ack func(context.Context, Result)) {
 		d.lines[key] = l
 	}
 	d.arrived++
-	item := &doorItem{entry: e, order: d.arrived, line: l, ack: ack}
+	item := &doorItem{entry: e, order: d.arrived, line: l, ack: ack, given: given}
 	d.items[plainKey(e.Key)] = item
 	d.waitLocked(item)
 }
@@ -246,7 +251,7 @@ func (d *Door) run(ctx context.Context, item *doorItem) {
 
 func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
 	if giver, ok := d.journal.(Giver); ok && d.o.Together && giver.Give(ctx, item.entry.Key) {
-		d.done(item)
+		d.gone(item)
 		return
 	}
 	claim, _, err := d.journal.Claim(ctx, item.entry.Key)
@@ -255,8 +260,8 @@ func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
 		d.runAgain(item, retries[len(retries)-1])
 		return
 	}
-	if claim == nil { // erased, or settled by somebody else
-		d.done(item)
+	if claim == nil { // erased, or somebody else's
+		d.gone(item)
 		return
 	}
 	held := &doorClaim{Claim: claim, door: d, item: item}
@@ -283,6 +288,14 @@ func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
 		}
 	}()
 	r, err = safely(func() (Result, error) { return d.o.Run(ctx, entry, m) })
+}
+
+// gone forgets an event that does not run here, and says so.
+func (d *Door) gone(item *doorItem) {
+	defer d.done(item)
+	if item.given != nil {
+		item.given()
+	}
 }
 
 // done forgets an event that is settled.
@@ -470,10 +483,10 @@ func (d *Door) replay(ctx context.Context) error {
 	clear(d.items)
 	d.arrived = 0
 	for _, e := range all {
-		d.addLocked(e, nil)
+		d.addLocked(e, nil, nil)
 	}
 	for _, item := range newer {
-		d.addLocked(item.entry, item.ack)
+		d.addLocked(item.entry, item.ack, item.given)
 	}
 	return nil
 }
@@ -539,7 +552,7 @@ func (d *Door) take(ctx context.Context, e JournalEntry) {
 		if err == nil && outcome == "" {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.addLocked(e, nil)
+			d.addLocked(e, nil, nil)
 			d.startLocked()
 			return
 		}

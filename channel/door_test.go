@@ -417,3 +417,47 @@ func TestAJournalThatFailsLeavesTheEventToItsPlatform(t *testing.T) { // CH-71
 		t.Errorf("Accept is %v, expected %v", err, channel.ErrJournalFull)
 	}
 }
+
+// elsewhere is a journal whose events are all run by another process.
+type elsewhere struct{ channel.Journal }
+
+func (elsewhere) Give(context.Context, channel.EventKey) bool { return true }
+
+// Whoever brings an event that does not run here is told that, before it can come back.
+func TestADoorSaysWhatDoesNotRunHere(t *testing.T) { // CL-08, CH-182
+	synctest.Test(t, func(t *testing.T) {
+		ran := func(b *behind, ctx context.Context, e channel.JournalEntry, m channel.Meta) error {
+			b.note("start %s", e.Raw)
+			m.Queued()
+			return commit(ctx, m)
+		}
+		event := func(b *behind, id string) channel.Arrival {
+			a := arrival("c", id)
+			a.Given = func() { b.note("given %s", id) }
+			return a
+		}
+		b := serve(t, elsewhere{channel.NewJournal(nil)}, channel.DoorOptions{Together: true}, ran)
+		b.accept(event(b, "1"), arrival("c", "2"), event(b, "3"))
+		b.expect("given 1", "given 3")
+		b = serve(t, elsewhere{channel.NewJournal(nil)}, channel.DoorOptions{}, ran)
+		b.accept(event(b, "1"))
+		b.expect("start 1")
+
+		journal := channel.NewJournal(nil)
+		b = serve(t, journal, channel.DoorOptions{Running: 1}, func(b *behind, ctx context.Context, e channel.JournalEntry, m channel.Meta) error {
+			b.note("start %s", e.Raw)
+			time.Sleep(time.Second)
+			return commit(ctx, m)
+		})
+		b.accept(event(b, "1"), event(b, "2"))
+		if err := journal.Erase(t.Context(), func(k channel.EventKey) bool { return k.ID == "2" }); err != nil {
+			t.Fatal(err)
+		}
+		other, _, err := journal.Claim(t.Context(), event(b, "2").Key) // by somebody else
+		if err != nil || other == nil {
+			t.Fatal(other, err)
+		}
+		time.Sleep(2 * time.Second)
+		b.expect("start 1", "given 2")
+	})
+}

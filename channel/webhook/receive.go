@@ -69,6 +69,12 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	c.wait(r.Context(), open, rec, now)
+	if rec.isGone() && c.callback == "" {
+		a := c.elsewhere(r.Context(), open, what.id, now)
+		a.Duplicate = !isNew
+		send(w, a)
+		return
+	}
 	a, ok := rec.answer()
 	if !ok {
 		later(w)
@@ -82,13 +88,23 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 func (c *Channel) accept(ctx context.Context, door *channel.Door, rec *record, m *message, id string, body []byte) (known bool, err error) {
 	isNew, err := door.Accept(ctx, channel.Arrival{
 		Key: c.key(m, id), Raw: body,
-		Ack: func(_ context.Context, r channel.Result) { rec.ack(r, c.result) },
+		Ack:   func(_ context.Context, r channel.Result) { rec.ack(r, c.result) },
+		Given: func() { c.given(rec) },
 	})
 	if err != nil || !isNew[0] {
 		rec.refuse()
 		c.known.forget(rec)
 	}
 	return err == nil && !isNew[0], err
+}
+
+// given lets go of a message that another replica runs. Where it is answered with the reply, that is kept there: the record here would
+// keep a reply that nobody asks for, if the message came back.
+func (c *Channel) given(rec *record) {
+	if c.result {
+		c.known.forget(rec)
+	}
+	rec.leaves()
 }
 
 // wait waits until a message's sender can be told of it. With ack result that is the reply; where that does not come in time, it goes

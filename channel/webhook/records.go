@@ -76,6 +76,7 @@ type record struct {
 	mu      sync.Mutex
 	told    bool
 	refused bool // it was not accepted
+	gone    bool // another replica runs it, and has the reply; to the callback, if there is one
 	again   bool // its turn has failed and is run again
 	holding bool // replies are kept for the answer
 	stays   bool // and are for ever: there is no callback
@@ -161,6 +162,20 @@ func (r *record) refuse() {
 	defer r.mu.Unlock()
 	r.refused = true
 	r.tellLocked()
+}
+
+// leaves says that another replica runs it.
+func (r *record) leaves() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone = true
+	r.tellLocked()
+}
+
+func (r *record) isGone() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gone
 }
 
 func (r *record) tellLocked() {

@@ -155,6 +155,7 @@ func newPlatforms(t *testing.T) *platforms {
     ack: result
     dm: {policy: pairing}
     groups: {policy: open}
+    commands: {users: [ann]}
   telegram: {token: "` + p.telegram.Token() + `", api: "` + serve(p.telegram) + `", preview: "off", dm: {policy: open}}
   slack: {token: "` + p.slack.Token() + `", signing_secret: "` + p.slack.Secret() + `", api: "` + serve(p.slack) + `/api", preview: "off", dm: {policy: open}}
   feishu: {app_id: ` + f.AppID + `, app_secret: "` + f.AppSecret + `", encrypt_key: "` + f.Key + `", verification_token: "` + f.Token + `", preview: "off", api: "` + serve(p.feishu) + `", dm: {policy: open}, commands: {operators: [ou_ann]}}
@@ -180,12 +181,7 @@ func (p *platforms) replica(args ...string) *process {
 // asks sends a message of a group, or of somebody alone, to a replica, and returns what became of it.
 func (p *platforms) asks(at *process, id, kind, text string, mentioned bool) string {
 	p.t.Helper()
-	body, err := json.Marshal(map[string]any{
-		"sender": map[string]string{"id": "ann"}, "conversation": map[string]string{"id": "c-" + kind, "kind": kind}, "text": text, "mentioned": mentioned,
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	body := p.body(kind, text, mentioned)
 	for end := time.Now().Add(patient); ; time.Sleep(5 * time.Millisecond) {
 		status, answer := p.post(at, "asks", id, body)
 		if status == http.StatusOK {
@@ -195,6 +191,17 @@ func (p *platforms) asks(at *process, id, kind, text string, mentioned bool) str
 			p.t.Fatalf("%s is answered with %d %s", id, status, answer)
 		}
 	}
+}
+
+func (p *platforms) body(kind, text string, mentioned bool) []byte {
+	p.t.Helper()
+	body, err := json.Marshal(map[string]any{
+		"sender": map[string]string{"id": "ann"}, "conversation": map[string]string{"id": "c-" + kind, "kind": kind}, "text": text, "mentioned": mentioned,
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return body
 }
 
 func (p *platforms) post(at *process, name, id string, body []byte) (int, string) {
@@ -311,6 +318,36 @@ func TestChannelsOfReplicas(t *testing.T) {
 			await(t, "the tool has run", func() bool { return shown("heard: {") == i+1 })
 		}
 		p.both.to(a, b)
+	})
+	t.Run("a turn of a webhook is stopped at the other", func(t *testing.T) { // CL-08, CH-05, CH-182
+		body, stop := p.body("group", lookUp+" and wait", true), p.body("group", ",stop", true)
+		for i, at := range [][2]*process{{a, b}, {b, a}} {
+			asked := p.model.Requests()
+			asks, ended := fmt.Sprint("s-", i), make(chan string, 1)
+			go func() {
+				defer close(ended)
+				_, answer := p.post(at[0], "asks", asks, body)
+				ended <- answer
+			}()
+			await(t, "the model is asked", func() bool { return p.model.Requests() > asked })
+			// What runs may not be known at the other yet.
+			var got string
+			n := 0
+			await(t, "it is stopped", func() bool {
+				n++
+				_, got = p.post(at[1], "asks", fmt.Sprint(asks, "-stop-", n), stop)
+				return strings.Contains(got, "Stopped 1 turn.") || n == 5
+			})
+			if !strings.Contains(got, "Stopped 1 turn.") {
+				t.Fatalf("it is answered with %s", got)
+			}
+			if again := p.asks(at[1], fmt.Sprint(asks, "-stop-", n), "group", ",stop", true); !strings.Contains(again, "Stopped 1 turn.") || !strings.Contains(again, `"duplicate":true`) {
+				t.Errorf("once more, it is answered with %s", again)
+			}
+			if got := <-ended; !strings.Contains(got, `"status":"done"`) {
+				t.Errorf("what was stopped is answered with %s", got)
+			}
+		}
 	})
 	t.Run("what waits in a group is known at both", func(t *testing.T) { // CL-02, CH-90, CH-96
 		p.asks(a, "g-1", "group", "the cat is grey", false)

@@ -14,4 +14,6 @@ var (
 	ErrInvalid        = errors.New("tape: invalid")                                // an entry, a name or a query that no store takes
 	ErrLeased         = errors.New("tape: another process is working on the tape") // Leaser without waiting
 	ErrClosed         = errors.New("tape: the store is closed")
+	ErrAway           = errors.New("tape: the store cannot be reached")            // now; nothing was written
+	ErrUnsure         = errors.New("tape: it is not known whether it was written") // the store went away meanwhile
 )

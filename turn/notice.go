@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+
+	"github.com/lingserve/lingserve/tape"
 )
 
 // Notices is the observer that tells whoever wrote the message that the turn has failed: by an envelope of kind "error" with a
@@ -19,11 +21,7 @@ func (Notices) OnError(ctx context.Context, stage Stage, err error, e *Envelope)
 		return
 	}
 	code := t.framework.Code(err)
-	sentence := Sentence(code)
-	if errors.Is(err, ErrTimeout) { // which is nobody's fault and has no code
-		sentence = "The answer took too long and was ended."
-	}
-	notice := e.Reply(sentence + " (reference " + t.ID() + ")")
+	notice := e.Reply(SentenceOf(code, err) + " (reference " + t.ID() + ")")
 	notice.Kind = KindError
 	notice.Extra = map[string]any{"code": code, "reference": t.ID()}
 	delivered, failure := t.Dispatch(ctx, notice)
@@ -55,4 +53,32 @@ func Sentence(code string) string {
 		return "The model's server gave no usable answer."
 	}
 	return "Something went wrong."
+}
+
+// SentenceOf is [Sentence] for an error whose code is known: there are a few that have one code with others, and a truer sentence.
+func SentenceOf(code string, err error) string {
+	switch {
+	case errors.Is(err, ErrTimeout): // which is nobody's fault and has no code
+		return "The answer took too long and was ended."
+	case code != CodeOverloaded: // something else came first
+	case errors.Is(err, tape.ErrUnsure):
+		return "The place where conversations are kept went away while it was written to. " +
+			"What was said last may or may not be kept; please look before you say it again."
+	case errors.Is(err, tape.ErrAway):
+		return "The place where conversations are kept cannot be reached at the moment. " +
+			"What was said last may have to be said again later."
+	}
+	return Sentence(code)
+}
+
+// Retryable says whether another try is worth it, as the sentences say: what has been done by then may be done twice. It is not where
+// somebody has to look first.
+func Retryable(code string, err error) bool {
+	switch code {
+	case CodeOverloaded:
+		return !errors.Is(err, tape.ErrUnsure)
+	case CodeDraining, "upstream_rate_limited", "upstream_timeout", "upstream_unavailable":
+		return true
+	}
+	return false
 }

@@ -250,6 +250,46 @@ func TestTU_34ErrorsThatTheTurnGoesOnAfterAreNoNotices(t *testing.T) {
 	}
 }
 
+// TU-34: what is told of an error of the store is what has happened, where nothing else came before it.
+func TestTU_34TheStoreIsNamedWhereItIsAway(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		err   error
+		says  string
+		again bool
+	}{
+		{"away", &overloaded{tape.ErrAway}, "cannot be reached", true},
+		{"unsure", &overloaded{errors.Join(tape.ErrAway, tape.ErrUnsure)}, "may or may not be kept", false},
+		{"something else", &overloaded{errTest}, "too much to do", true},
+		{"too many", turn.ErrQueueFull, "too much to do", true},
+		{"a shutdown", turn.ErrDraining, "try again", true},
+		{"a model before it", errors.Join(&turn.EventError{Code: "upstream_auth", Message: "x"}, &overloaded{tape.ErrAway}), "does not let us in", false},
+		{"a model that is away", &turn.EventError{Code: "upstream_unavailable", Message: "x"}, "try again later", true},
+		{"a fault", errTest, "Something went wrong", false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var sent []string
+			f := turn.New(turn.Options{})
+			register(t, f, turn.Notices{}, dispatcher(func(_ context.Context, e *turn.Envelope) (bool, error) {
+				sent = append(sent, e.Content)
+				return true, nil
+			}), failsAt(turn.StageSave, row.err))
+			_, err := f.Process(t.Context(), &turn.Envelope{Content: "x"})
+			if err == nil || len(sent) == 0 || !strings.Contains(sent[len(sent)-1], row.says) {
+				t.Errorf("told %q of %v, want %q", sent, err, row.says)
+			}
+			if got := turn.Retryable(f.Code(err), err); got != row.again {
+				t.Errorf("retryable: %v", got)
+			}
+		})
+	}
+}
+
+type overloaded struct{ error }
+
+func (*overloaded) ErrorCode() string { return turn.CodeOverloaded }
+func (e *overloaded) Unwrap() error   { return e.error }
+
 type upstream struct{ code string }
 
 func (upstream) Error() string { return "the model's server" }

@@ -452,7 +452,9 @@ func (a *agentRun) follow(m *ling.Manager) {
 
 // lateFailure says that a steered message was not used and is not answered any more.
 func lateFailure(code string) *bot.Failure {
-	return &bot.Failure{Code: code, Message: "a message came too late for this run and is not answered: " + turn.Sentence(code)}
+	return &bot.Failure{
+		Code: code, Message: "a message came too late for this run and is not answered: " + turn.Sentence(code), Retryable: turn.Retryable(code, nil),
+	}
 }
 
 // answering waits until it is clear which run answers a message that was steered: nil for the one that it was given to, or where
@@ -603,14 +605,15 @@ func (a *agentRun) failure(err error) error {
 		return err
 	}
 	code := a.s.o.Turns.Code(err)
-	message := turn.Sentence(code)
+	message, again := turn.SentenceOf(code, err), turn.Retryable(code, err)
 	switch {
 	case errors.Is(err, turn.ErrLeaseLost):
+		again = true
 		message = "the session was lost in the middle of the answer: its store, or this server, stood still for too long; ask again"
 	case code == codeInternal: // the turn has told the log already
 		message = "internal error; the log has it as turn " + a.id
 	}
-	return &bot.Failure{Code: code, Message: message, Cause: err}
+	return &bot.Failure{Code: code, Message: message, Retryable: again, Cause: err}
 }
 
 // take writes what happens in the turn to the run's tube. It is called by the turn, one event after the other.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/tape"
 )
 
 // Error says that the servers did not do what they were asked to, for a reason that is nobody's mistake and may pass. Its text can be
@@ -17,6 +18,11 @@ func (e *Error) Error() string { return "tape: " + e.text }
 
 // ErrorCode says to those who sort errors by codes that it is worth while to try again later.
 func (*Error) ErrorCode() string { return "overloaded" }
+
+// Is tells [tape.ErrAway] and [tape.ErrUnsure], for those who tell users.
+func (e *Error) Is(target error) bool {
+	return target == tape.ErrAway && e.text == textAway || target == tape.ErrUnsure && e.text == textUnknown
+}
 
 // Unwrap returns what the servers, or the way to them, said.
 func (e *Error) Unwrap() error { return e.cause }

@@ -25,6 +25,11 @@ func (e *Error) Error() string { return "tape: " + e.text }
 // ErrorCode says to those who sort errors by codes that it is worth while to try again later.
 func (*Error) ErrorCode() string { return "overloaded" }
 
+// Is tells [tape.ErrAway] and [tape.ErrUnsure], for those who tell users.
+func (e *Error) Is(target error) bool {
+	return target == tape.ErrAway && e.text == textAway || target == tape.ErrUnsure && e.text == textUnknown
+}
+
 // Unwrap returns what the database, or the way to it, said.
 func (e *Error) Unwrap() error { return e.cause }
 

@@ -403,7 +403,11 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	}
 	for what, call := range calls {
 		began := time.Now()
-		overloaded(t, what, call())
+		err := call()
+		overloaded(t, what, err)
+		if !errors.Is(err, tape.ErrAway) || errors.Is(err, tape.ErrUnsure) {
+			t.Errorf("%s: %v does not say that the store is away", what, err)
+		}
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("%s failed after %v", what, took)
 		}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -207,6 +208,9 @@ func urls(list string) ([]*url.URL, error) {
 		case "nats", "tls":
 		default:
 			return nil, fmt.Errorf("cluster: server %d, %s, has the scheme %q: nats or tls is wanted", i+1, redact(u), u.Scheme)
+		}
+		if port, err := strconv.Atoi(u.Port()); (u.Port() != "" || strings.HasSuffix(u.Host, ":")) && (err != nil || port < 1 || port > 65535) {
+			return nil, fmt.Errorf("cluster: server %d, %s, has no port from 1 to 65535", i+1, redact(u))
 		}
 		all = append(all, u)
 	}

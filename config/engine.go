@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -55,12 +56,12 @@ var engineSettings = []Setting{
 
 var natsSettings = []Setting{
 	{
-		Key: "nats.servers", flag: "nats",
+		Key: "nats.servers", flag: "nats", example: "nats://10.0.0.1:4222",
 		Help:  "the servers of the engine nats, as nats://a:4222 or tls://b:4222; or embedded, which runs one in this process, with its data below data",
 		field: func(c *Config) any { return &c.NATS.Servers },
 	},
 	{
-		Key: "nats.routes", flag: "cluster",
+		Key: "nats.routes", flag: "cluster", example: "nats://10.0.0.1:6222",
 		Help:  "addresses at which the embedded servers of a cluster reach each other, those of all three, as nats://a:6222",
 		field: func(c *Config) any { return &c.NATS.Routes },
 	},
@@ -221,10 +222,25 @@ func (e *engineCheck) addresses(key string, list []string) {
 			e.wrong(key, "number %d begins with %q; expected nats:// or tls://", i+1, u.Scheme)
 		case u.User != nil:
 			e.wrong(key, "number %d has a user in it; set nats.user and nats.password, or nats.token, which are never shown", i+1)
+		case strings.Contains(text, ","):
+			e.wrong(key, "number %d has a comma in it; write one address in each element of the list (as [nats://a:4222, nats://b:4222])", i+1)
+		case strings.Contains(u.Hostname(), ":") && !strings.HasPrefix(u.Host, "["):
+			e.wrong(key, "number %d has several colons; an IPv6 address is put in brackets (as nats://[fd00::1]:4222)", i+1)
+		case !isPort(u):
+			e.wrong(key, "number %d has no port from 1 to 65535 behind its colon (as nats://10.0.0.1:4222)", i+1)
 		case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
 			e.wrong(key, "number %d has more than a host and a port", i+1)
 		}
 	}
+}
+
+// isPort takes an address without a port, too.
+func isPort(u *url.URL) bool {
+	if !strings.HasSuffix(u.Host, ":") && u.Port() == "" {
+		return true
+	}
+	n, err := strconv.Atoi(u.Port())
+	return err == nil && n >= 1 && n <= 65535
 }
 
 func (e *engineCheck) access() {

@@ -62,6 +62,15 @@ func TestAWrongEngine(t *testing.T) {
 		{"no address", "engine: nats\nnats: {servers: [nats://a, 'b:4222']}\n", nil, []string{"lingserve.yaml:2: nats.servers: number 2 "}},
 		{"another scheme", "engine: nats\nnats: {servers: ['http://a']}\n", nil, []string{`number 1 begins with "http"; expected nats:// or tls://`}},
 		{"a password in an address", "engine: nats\nnats: {servers: ['nats://ann:s3cret@a:4222']}\n", nil, []string{"number 1 has a user in it; set nats.user and nats.password"}},
+		{"no port", "engine: nats\nnats: {servers: ['nats://a:99999', 'nats://a:0', 'nats://a:', 'nats://a:65535']}\n", nil, []string{
+			"number 1 has no port from 1 to 65535", "number 2 has no port from 1 to 65535", "number 3 has no port from 1 to 65535",
+		}},
+		{"no port by a flag", "engine: nats\n", []string{"--nats", "nats://a:99999"}, []string{"--nats: number 1 has no port from 1 to 65535"}},
+		{"no port of a route", "engine: nats\nnats: {servers: embedded, routes: ['nats://a:6222', 'nats://b:66666', 'nats://c:6222'], cluster_listen: '127.0.0.1:6222'}\n", nil, []string{
+			"nats.routes: number 2 has no port from 1 to 65535",
+		}},
+		{"no brackets", "engine: nats\nnats: {servers: ['nats://fd00::1:4222', 'nats://[fd00::1]:4222']}\n", nil, []string{"number 1 has several colons"}},
+		{"two in one", "engine: nats\nnats: {servers: ['nats://a:4222,nats://b:4222']}\n", nil, []string{"number 1 has a comma in it; write one address in each element"}},
 		{"a path", "engine: nats\nnats: {servers: ['nats://a:4222/x']}\n", nil, []string{"more than a host and a port"}},
 		{"embedded beside others", "engine: nats\nnats: {servers: [embedded, nats://a]}\n", nil, []string{"expected embedded alone"}},
 		{"embedded without a folder", "engine: nats\ndata: ''\nnats: {servers: embedded}\n", nil, []string{"lingserve.yaml:3: nats.servers: is embedded, and there is no data folder"}},
@@ -103,6 +112,19 @@ func TestAWrongEngine(t *testing.T) {
 				t.Errorf("there are %d errors: %v", n, err)
 			}
 		})
+	}
+	for servers, want := range map[string]string{ // CL-01: what is no list of texts is said with what there is and an example
+		"[nats://a, b: 4222]": "lingserve.yaml:1:29: nats.servers: number 2 of the list is a mapping (name: value); expected text (as nats://10.0.0.1:4222)",
+		"[[nats://a]]":        "nats.servers: number 1 of the list is a list itself; expected text (as nats://10.0.0.1:4222)",
+		"[null]":              "nats.servers: number 1 of the list is empty; expected text (as nats://10.0.0.1:4222)",
+		"[!!str a]":           "nats.servers: number 1 of the list is an anchor, an alias or a tag",
+		"[4222]":              "nats.servers: 4222 is not text; put it in quotes",
+		"[4.5]":               "nats.servers: 4.5 is not text; put it in quotes",
+		"{nats: //s3cret@a}":  "nats.servers: is a mapping (name: value); expected a list (as [nats://10.0.0.1:4222])",
+	} {
+		if _, err := load(t, "nats: {servers: "+servers+"}", nil); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v, want %q", servers, err, want)
+		}
 	}
 	for _, bad := range []string{"engine: nas", "nats: {prefix: a.b}", "nats: {prefix: ''}", "nats: {copies: 2}", "nats: {copies: -1}", "nats: {grace: 0s}", "nats: {server: x}"} {
 		if c, err := load(t, bad, nil); err == nil {

@@ -309,14 +309,15 @@ func (r *fileReader) setting(s Setting, m *ast.MappingValueNode) {
 
 func (r *fileReader) list(s Setting, n *ast.SequenceNode, v *value) bool {
 	v.list = []string{}
-	for _, item := range n.Values {
+	for i, item := range n.Values {
 		text, ok := item.(*ast.StringNode)
 		if !ok {
-			if _, number := item.(*ast.IntegerNode); number { // as a bot's id is
+			switch item.(type) {
+			case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode: // as a bot's id is
 				r.fail(item.GetToken(), s.Key, "%s is not text; put it in quotes", item.GetToken().Value)
-				return false
+			default:
+				r.fail(item.GetToken(), s.Key, "number %d of the list is %s; expected text%s", i+1, found(item), s.as("%s"))
 			}
-			r.fail(item.GetToken(), s.Key, "each element of the list must be text")
 			return false
 		}
 		v.list = append(v.list, text.Value)
@@ -328,6 +329,10 @@ func (r *fileReader) list(s Setting, n *ast.SequenceNode, v *value) bool {
 // reference resolves {env: NAME} and {file: PATH}, which keep secrets out of the configuration file.
 func (r *fileReader) reference(s Setting, n ast.Node, v *value) bool {
 	members, _ := mapping(n)
+	if s.isList() {
+		r.fail(n.GetToken(), s.Key, "is %s; expected %s", found(n), s.expected())
+		return false
+	}
 	if !s.isText() || len(members) != 1 {
 		r.fail(n.GetToken(), s.Key, "expected %s", s.expected())
 		return false
@@ -377,6 +382,29 @@ func (r *fileReader) fail(t *token.Token, key, format string, args ...any) {
 	r.errs = append(r.errs, &Error{Where: r.place(t), Key: key, Message: fmt.Sprintf(format, args...)})
 }
 
+// found says what a node is that is no text. It does not repeat what stands there.
+func found(n ast.Node) string {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping (name: value)"
+	case *ast.SequenceNode:
+		return "a list itself"
+	case *ast.NullNode:
+		return "empty"
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+		return "an anchor, an alias or a tag, which have no meaning here"
+	}
+	return "something else"
+}
+
+// as shows an example in the form, where there is one.
+func (s Setting) as(form string) string {
+	if s.example == "" {
+		return ""
+	}
+	return " (as " + fmt.Sprintf(form, s.example) + ")"
+}
+
 // expected says what may be written for the setting.
 func (s Setting) expected() string {
 	switch kind := s.Kind(); kind {
@@ -394,7 +422,7 @@ func (s Setting) expected() string {
 		if len(s.OneOf) > 0 {
 			return "one of " + kind
 		}
-		return "a " + kind
+		return "a " + kind + s.as("[%s]")
 	}
 }
 

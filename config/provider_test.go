@@ -222,7 +222,7 @@ func TestAWrongProviderSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "address of Ollama is not shown", environ: []string{"OLLAMA_HOST=ftp://me:sesame@a"}, want: `OLLAMA_HOST: providers.ollama.base_url: is not an address (as 127.0.0.1:11434 or http://127.0.0.1:11434)`},
 		{name: "version that is none", environ: []string{"OPENAI_API_VERSION=a&b"}, want: `OPENAI_API_VERSION: providers.azure.api_version: "a&b" is not a version of the API (as 2024-10-21)`},
 		{name: "id of a bot without quotes", file: "providers:\n  coze: {models: [7428123456789012345]}", want: `lingserve.yaml:2:19: providers.coze.models: 7428123456789012345 is not text; put it in quotes`},
-		{name: "models that are no list", file: "providers:\n  gpu: {kind: ollama, base_url: a, models: {a: b}}", want: `lingserve.yaml:2:44: providers.gpu.models: expected a list`},
+		{name: "models that are no list", file: "providers:\n  gpu: {kind: ollama, base_url: a, models: {a: b}}", want: `lingserve.yaml:2:44: providers.gpu.models: is a mapping (name: value); expected a list`},
 		{name: "variable of a secret that is not set", file: "providers:\n  x: {kind: coze, base_url: https://a, key: {env: NO_SUCH}}", want: `lingserve.yaml:2:51: providers.x.key: the environment variable NO_SUCH is not set`},
 		{name: "secret file that is not there", file: "providers:\n  x: {kind: coze, base_url: https://a, key: {file: none}}", want: `lingserve.yaml:2:52: providers.x.key: cannot be read: none: no such file or directory`},
 		{

@@ -29,6 +29,7 @@ type Setting struct {
 	fileOnly bool                         // it is no flag and no variable
 	required bool                         // what is written for it may not be empty
 	flag     string                       // its name on the command line, where that is not the key's
+	example  string                       // of an element, where it is a list
 	chain    bool                         // text that may be a list in the file, joined with commas
 	path     []string                     // the parts of the key, where one of them has a dot; else nil
 }

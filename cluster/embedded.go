@@ -174,6 +174,10 @@ type serverLog struct {
 	cause error                // of the end
 }
 
+// rebuilt ends what a server says of each stream whose messages have an end when it was not shut down: which ends they have is read from
+// the messages then. Nothing is lost, and nobody has anything to do.
+const rebuilt = "TTL state is outdated; attempting to recover using linear scan (seq %d to %d)"
+
 // tellEvery is how often one kind of message is told.
 const tellEvery = time.Minute
 
@@ -201,10 +205,16 @@ func (l *serverLog) fatal() error {
 	return l.cause
 }
 
-func (l *serverLog) Noticef(string, ...any)              {}
-func (l *serverLog) Debugf(string, ...any)               {}
-func (l *serverLog) Tracef(string, ...any)               {}
-func (l *serverLog) Warnf(format string, values ...any)  { l.tell(slog.LevelWarn, format, values) }
+func (l *serverLog) Noticef(string, ...any) {}
+func (l *serverLog) Debugf(string, ...any)  {}
+func (l *serverLog) Tracef(string, ...any)  {}
+func (l *serverLog) Warnf(format string, values ...any) {
+	if strings.HasSuffix(format, rebuilt) {
+		l.log.LogAttrs(context.Background(), slog.LevelDebug, "the embedded server of the cluster makes up for a crash", slog.String("says", fmt.Sprintf(format, values...)))
+		return
+	}
+	l.tell(slog.LevelWarn, format, values)
+}
 func (l *serverLog) Errorf(format string, values ...any) { l.tell(slog.LevelError, format, values) }
 func (l *serverLog) Fatalf(format string, values ...any) {
 	l.mu.Lock()

@@ -6,7 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/agent"
+	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/runlog"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/turn"
 )
 
 const (
@@ -16,6 +20,8 @@ const (
 	lookForLeft = 30 * time.Second
 	// While what is shared cannot be reached it is tried again, at first soon, then less often.
 	adoptRetry, adoptLongest = 100 * time.Millisecond, 2 * time.Second
+	// cutWait is how long the end of a run waits for its session's tape to say so, too.
+	cutWait = 500 * time.Millisecond
 )
 
 // watchReplicas takes over what others leave, until the server ends: each run of a replica that is not there any more gets one of those
@@ -144,7 +150,36 @@ func (s *Server) takeOver(left *runlog.Left) {
 		message = cutMessage + "; it cannot be run again"
 		s.log.Warn("a run that a restart has cut off cannot be run again", "run", p.Run, "error", err)
 	}
+	s.noteCut(p)
 	s.runs.endLeft(p, left, message)
+}
+
+// noteCut writes on the tape of a run's session that its turn has no end, unless another turn is there that says so itself. Readers see the
+// end of the run behind that, so that who goes on with the session then does not meet it.
+func (s *Server) noteCut(p *replayed) {
+	if p.Session == "" || s.o.Turns == nil || s.o.Tapes == nil || isOver(p.tube) {
+		return
+	}
+	lane := webchannel.SessionKey(p.Owner, p.Session)
+	ctx, cancel := context.WithTimeout(s.ctx, cutWait)
+	defer cancel()
+	if replica, err := s.holderOf(ctx, lane); err != nil || replica != "" {
+		return
+	}
+	if err := s.o.Turns.Alone(ctx, lane, turn.Reject, func(ctx context.Context) error {
+		t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, lane)
+		if err != nil {
+			return err
+		}
+		cut, err := agent.Aborted(ctx, t)
+		if err != nil || len(cut) == 0 {
+			return err
+		}
+		_, err = t.Append(ctx, cut...)
+		return err
+	}); err != nil {
+		s.log.DebugContext(ctx, "the next turn of a session notes that the one before was cut off", "run", p.Run, "error", err)
+	}
 }
 
 // begins gives a run that is run again its turn.

@@ -1,0 +1,28 @@
+package web
+
+import (
+	"strings"
+	"testing"
+)
+
+// CL-07: what was cut off by the end of its replica is interrupted in the log, and on the tape: once, and before any reader is told.
+func TestATurnThatADeadReplicaRanHasNoEndOnItsTape(t *testing.T) {
+	g := newGroup(t)
+	a, dying := g.agents()
+	b, _ := g.agents()
+	id := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
+	<-a.talk.waits
+	dying.cluster.Conn().Close()
+	if d := readDocument(t, b.do("GET", "/v1/runs/"+id+"/events?format=json", "")); d.Status != statusInterrupted {
+		t.Fatalf("%+v", d)
+	}
+	if said := b.tapeOf("s"); strings.Count(said, `"turn.aborted","data":{"turn":"`+id+`"}`) != 1 {
+		t.Error(said)
+	}
+	if d := readDocument(t, b.say("again", "")); d.Status != statusCompleted {
+		t.Errorf("%+v", d)
+	}
+	if said := b.tapeOf("s"); strings.Count(said, "turn.aborted") != 1 {
+		t.Error(said)
+	}
+}

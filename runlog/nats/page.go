@@ -33,11 +33,11 @@ const (
 )
 
 const (
-	// pageEvery is how long a page is collected.
-	pageEvery = time.Millisecond
-	// busyFor is how long it is watched how much is written before there are pages, or none any more: where fewer would share one, or be
+	// pageEvery is how long a page is collected. Readers see what is in it half of that later, in the mean.
+	pageEvery = 1400 * time.Microsecond
+	// busyFor is how long it is watched how much is written before there are pages, or none any more: where there are fewer in busyIn, or
 	// on their way at the same time, each is written at once.
-	busyFor, busyWrites = 20 * time.Millisecond, 3
+	busyFor, busyWrites, busyIn = 20 * time.Millisecond, 3, time.Millisecond
 	// maxInPage is the most that a page has of a run: what is larger is worth a message. maxPage is when a page is full.
 	maxInPage, maxPage = 4 << 10, 256 << 10
 	// Of a run that has something in pages it is written once more to its own subject, after that time and a random part of it more,
@@ -45,8 +45,9 @@ const (
 	ownEvery, maxPaged = 2 * time.Second, 32 << 10
 	// floorEvery is how often it is seen which is the first page that has something which is nowhere else.
 	floorEvery = 50 * time.Millisecond
-	// purgeEvery is how often the pages below it are removed: else they would stay for as long as runs may.
-	purgeEvery = 2 * time.Second
+	// purgeEvery is how often the pages below it are removed: else they would stay for as long as runs may. Seldom enough for a server not to
+	// rewrite the same file each time, and often enough for it not to stand still over it.
+	purgeEvery = 10 * time.Second
 )
 
 // pager collects pages and sends one at a time. It is the pump's goroutine's.
@@ -231,7 +232,7 @@ func (p *pager) answered(took time.Duration) { p.took += (took - p.took) / 32 }
 // watch finds out how busy the replica is.
 func (p *pager) watch(now time.Time) {
 	if passed := now.Sub(p.since); passed >= busyFor {
-		p.busy = float64(p.writes)*float64(max(pageEvery, p.took)) >= busyWrites*float64(passed)
+		p.busy = float64(p.writes)*float64(max(busyIn, p.took)) >= busyWrites*float64(passed)
 		p.writes, p.since = 0, now
 	}
 	if p.busy {

@@ -97,12 +97,12 @@ func TestPagesAreForWhoIsBusy(t *testing.T) {
 		busy   bool
 	}{
 		{5, busyFor, 0, false},
-		{busyWrites * int(busyFor/pageEvery), busyFor, 0, true},
+		{busyWrites * int(busyFor/busyIn), busyFor, 0, true},
 		{0, busyFor / 2, 0, true},
 		{0, busyFor / 2, 0, false},
 		{1000, time.Hour, 0, false}, // not in an hour
-		{20, busyFor, pageEvery, false},
-		{20, busyFor, 3 * pageEvery, true}, // servers that take longer have as many on their way
+		{20, busyFor, busyIn, false},
+		{20, busyFor, 3 * busyIn, true}, // servers that take longer have as many on their way
 	} {
 		p.took = c.took
 		now, p.rest = now.Add(c.after), time.Time{}

@@ -125,6 +125,9 @@ func TestARunThatWasTakenOverByWhoGoesIsTakenOverOnceMore(t *testing.T) {
 	a := g.replica(func(o *Options) { anew(o, scriptedBy(hangs("old words"))) })
 	b := g.replica(func(o *Options) { anew(o, now) })
 	id := a.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async", "Idempotency-Key: k").Header.Get("X-Run-Id")
+	eventually(t, "all that it says is stored", func() bool { // who still writes is not taken for dead
+		return string(readDocument(t, b.do("GET", "/v1/runs/"+id, "")).Result) == `{"answer":"old words"}`
+	})
 	left, err := b.shared.Runs.Adopt(t.Context(), id, a.shared.replica())
 	if err != nil {
 		t.Fatal(err)

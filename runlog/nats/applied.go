@@ -21,6 +21,7 @@ type applied struct {
 	owner    string // the replica that has written it
 	wrote    writer // of the last batch that is whole
 	whole    uint64 // sequence of its last message
+	page     uint64 // sequence of the last page of which that has all
 	number   uint64 // of what pages have behind that, up to what was taken
 	paged    []byte // the records of that
 	opening  atomic.Pointer[[]byte]
@@ -68,7 +69,7 @@ func (a *applied) take(seq uint64, data []byte) error {
 		records, a.parts = append(a.parts, records...), nil
 	}
 	a.of = id{}
-	a.wrote, a.whole = writer{h.replica, h.run, h.life}, seq
+	a.wrote, a.whole, a.page = writer{h.replica, h.run, h.life}, seq, h.page
 	a.number, a.paged = 0, a.paged[:0]
 	if err := a.records(records); err != nil {
 		return fmt.Errorf("message %d: %w", seq, err)

@@ -27,11 +27,12 @@ func written(t testing.TB, texts ...string) []byte {
 			t.Fatal(err)
 		}
 	}
-	e := &entry{run: runlog.Run{ID: "run", Opening: []byte("opening"), Tube: tb}}
-	if !e.collect() {
+	e := &entry{log: &Log{}, run: runlog.Run{ID: "run", Opening: []byte("opening"), Tube: tb}}
+	records := e.collect()
+	if len(records) == 0 {
 		t.Fatal("nothing")
 	}
-	return e.records
+	return records
 }
 
 func message(batch, part uint64, flags byte, begin, before uint64, records []byte) []byte {

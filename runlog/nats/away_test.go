@@ -287,9 +287,7 @@ func TestCL_06_LostAnswersLoseNothing(t *testing.T) {
 					for k := range tokens {
 						token(t, tb, fmt.Sprint(k, " "))
 						if k%30 == 0 {
-							for range r.Waiting() {
-							}
-							<-r.More() // it is stored, as it goes
+							shows(t, tb, k+2) // it is stored, as it goes
 						}
 					}
 					_ = tb.Close("completed")

@@ -11,14 +11,14 @@
 //
 // # Pages
 //
-// Where many runs write in a millisecond, what they have sent goes out as one message, a page, on a subject of the replica's own. The
-// messages of a run name that subject, and a page says of each of its runs which message it follows: what is stored of a run is
+// Where many runs write in a millisecond, what they have sent goes out as one message, a page, on a subject of the replica's own in the
+// stream PAGES. The messages of a run name that subject, and a page says of each of its runs which message it follows: what is stored of a run is
 // its own messages and what pages have behind the last of them. Some seconds later, or with its next word that is no plain event, a run
 // has a message of its own again, with all of that in it. Each page expects the one before it to be the last of the subject: who takes a run
 // over puts a seal there first, behind which no page is stored, then reads what there is, and has it in the message with
 // which the run becomes its own. A replica whose page was refused, or lost, writes it once more run by run, which shows for
 // each whether it has it still, and goes on with pages on another subject. Pages of which all is in messages by now are removed every few
-// seconds.
+// seconds, which costs little where nothing but pages is in a stream.
 //
 // Nobody listens to pages. Who follows a run at another replica says so to the one that has it, every few seconds: such a run is written by
 // itself, at once, as where nobody else writes. Only where the owner does not answer, what pages have is read.

@@ -20,7 +20,7 @@ import (
 // pageSubjects are those that pages are on, or a seal.
 func pageSubjects(t testing.TB, c *cluster.Cluster) map[string]bool {
 	t.Helper()
-	stream, err := c.JetStream().Stream(t.Context(), c.Name("RUNS"))
+	stream, err := c.JetStream().Stream(t.Context(), c.Name("PAGES"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func pageSubjects(t testing.TB, c *cluster.Cluster) map[string]bool {
 	}
 	all := map[string]bool{}
 	for subject := range info.State.Subjects {
-		if strings.Contains(subject, "=00") {
+		if subject != c.Subject("pages", cluster.BarrierToken) {
 			all[subject] = true
 		}
 	}

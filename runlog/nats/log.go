@@ -48,11 +48,19 @@ const (
 	markerLife = time.Minute
 
 	streamName = "RUNS"
+	pagesName  = "PAGES"
 	goingName  = "RUNNING"
 	runsToken  = "runs"
+	pagesToken = "pages"
 	tailsToken = "tails"
 	goingToken = "running"
 )
+
+// stream is one whose subjects have a last message that matters.
+type stream struct {
+	name    string
+	barrier *cluster.Barrier
+}
 
 // Log is a log of runs that replicas have in common.
 type Log struct {
@@ -60,10 +68,10 @@ type Log struct {
 	conn    *client.Conn
 	options Options
 	log     *slog.Logger
-	stream  string // of the runs
-	going   string // of who runs what
-	barrier *cluster.Barrier
-	largest int // bytes of records in a message
+	runs    stream
+	pages   stream
+	going   string // the stream of who runs what
+	largest int    // bytes of records in a message
 	handles atomic.Uint64
 	unwatch func()
 	ctx     context.Context // of all that the log has started
@@ -96,8 +104,11 @@ func Open(ctx context.Context, c *cluster.Cluster, o Options) (*Log, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{cluster: c, conn: c.Conn(), options: o, log: o.Log, stream: c.Name(streamName), going: c.Name(goingName), ackWait: ackWait, tails: map[string]*tail{}, adopted: map[string]*position{}, sealed: map[string]*sealed{}}
-	l.barrier = c.Barrier(l.stream, c.Subject(runsToken, cluster.BarrierToken))
+	l := &Log{cluster: c, conn: c.Conn(), options: o, log: o.Log, going: c.Name(goingName), ackWait: ackWait, tails: map[string]*tail{}, adopted: map[string]*position{}, sealed: map[string]*sealed{}}
+	for s, names := range map[*stream][2]string{&l.runs: {streamName, runsToken}, &l.pages: {pagesName, pagesToken}} {
+		s.name = c.Name(names[0])
+		s.barrier = c.Barrier(s.name, c.Subject(names[1], cluster.BarrierToken))
+	}
 	l.largest = int(min(l.conn.MaxPayload(), 1<<20)) - headRoom
 	if l.largest < headRoom {
 		return nil, fmt.Errorf("runlog: the servers take messages of up to %d bytes: at least %d are wanted", l.conn.MaxPayload(), 2*headRoom)
@@ -111,6 +122,12 @@ func Open(ctx context.Context, c *cluster.Cluster, o Options) (*Log, error) {
 		Duplicates:  min(o.Keep, time.Second), // no message has an id of that kind
 		PersistMode: mode,
 		RePublish:   &jetstream.RePublish{Source: c.Subject(runsToken, "*"), Destination: c.Subject(tailsToken) + ".{{wildcard(1)}}"},
+	}); err != nil {
+		return nil, err
+	}
+	if _, err := c.Stream(ctx, jetstream.StreamConfig{
+		Name: pagesName, Subjects: []string{c.Subject(pagesToken, "*")}, MaxAge: o.Keep, AllowDirect: true, AllowRollup: true,
+		Duplicates: min(o.Keep, time.Second), PersistMode: mode,
 	}); err != nil {
 		return nil, err
 	}

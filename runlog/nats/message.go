@@ -17,6 +17,7 @@ import (
 //	begin    uvarint: sequence of the message that the run begins with, 0 for that itself
 //	before   uvarint: sequence of the run's message before, 0 where there is none
 //	life     uvarint: of the replica's subject of pages that may have more of the run, until its next message; 0 where there is none
+//	page     uvarint: sequence of the last page there; what it and those before it have of the run is in this message, or was before
 //
 // Records are one byte and what it has:
 //
@@ -27,7 +28,7 @@ import (
 //	p  number of the block's first event, offset in it, length, bytes
 //	e  length, head                   the run has ended
 const (
-	messageVersion = 2
+	messageVersion = 3
 
 	flagMore  = 1 // the batch's next part follows
 	flagEnded = 2 // the run ends with this batch
@@ -51,13 +52,13 @@ type head struct {
 	id
 	flags         byte
 	begin, before uint64
-	life          uint64
+	life, page    uint64
 }
 
 func (h *head) append(dst []byte) []byte {
 	dst = append(dst, messageVersion, h.flags)
 	dst = appendText(dst, h.replica)
-	for _, n := range [...]uint64{h.run, h.batch, h.part, h.begin, h.before, h.life} {
+	for _, n := range [...]uint64{h.run, h.batch, h.part, h.begin, h.before, h.life, h.page} {
 		dst = binary.AppendUvarint(dst, n)
 	}
 	return dst
@@ -107,7 +108,7 @@ func parse(data []byte) (h head, records []byte, err error) {
 	h.flags = data[1]
 	p := parser{rest: data[2:]}
 	h.replica = string(p.text())
-	h.run, h.batch, h.part, h.begin, h.before, h.life = p.number(), p.number(), p.number(), p.number(), p.number(), p.number()
+	h.run, h.batch, h.part, h.begin, h.before, h.life, h.page = p.number(), p.number(), p.number(), p.number(), p.number(), p.number(), p.number()
 	if p.bad {
 		return h, nil, errMessage
 	}

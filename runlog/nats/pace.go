@@ -17,9 +17,12 @@ type pace struct {
 
 func (p *pace) ready(now time.Time) bool { return !now.Before(p.next.Add(-appendSlack)) }
 
-// spend counts an append. One that is late by less than a pause does not make those behind it late: who has a token each 20 ms would
-// else go on with the longest delay that there ever was.
-func (p *pace) spend(now time.Time) {
+// spend counts an append, where something in it is fresh. One that is late by less than a pause does not make those behind it late: who
+// has a token each 20 ms would else go on with the longest delay that there ever was.
+func (p *pace) spend(fresh bool, now time.Time) {
+	if !fresh {
+		return
+	}
 	if p.next = p.next.Add(appendEvery); p.next.Before(now) {
 		p.next = now
 	}

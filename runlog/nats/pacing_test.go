@@ -8,18 +8,18 @@ import (
 // CL-04, CL-12: who has a token each 20 ms has none of them wait, whatever else there is to write of the run, and however late some are.
 func TestARunThatIsAsFastAsItMayBeDoesNotWait(t *testing.T) {
 	begin := time.Now()
-	e := &entry{}
+	p := &pace{}
 	for n := range 1000 {
 		at := begin.Add(time.Duration(n) * appendEvery)
 		if n%50 == 7 {
 			at = at.Add(appendEvery / 2) // late, once
 		}
-		if !e.pace.ready(at) {
-			t.Fatalf("token %d waits until %v, which is %v later", n, e.pace.next.Sub(begin), e.pace.next.Sub(at))
+		if !p.ready(at) {
+			t.Fatalf("token %d waits until %v, which is %v later", n, p.next.Sub(begin), p.next.Sub(at))
 		}
-		e.counts(true, at)
+		p.spend(true, at)
 		if n%50 == 20 {
-			e.counts(false, at.Add(time.Millisecond)) // what is in pages is written once more
+			p.spend(false, at.Add(time.Millisecond)) // what is in pages is written once more
 		}
 	}
 }
@@ -27,12 +27,12 @@ func TestARunThatIsAsFastAsItMayBeDoesNotWait(t *testing.T) {
 // CL-04: a run that has more is appended to once in 20 ms.
 func TestARunThatIsFasterWaits(t *testing.T) {
 	begin := time.Now()
-	e := &entry{}
+	p := &pace{}
 	appends := 0
 	for at := begin; at.Before(begin.Add(time.Second)); at = at.Add(time.Millisecond) {
-		if e.pace.ready(at) {
+		if p.ready(at) {
 			appends++
-			e.counts(true, at)
+			p.spend(true, at)
 		}
 	}
 	if most := int(time.Second/appendEvery) + 2; appends > most || appends < most-5 {

@@ -13,7 +13,7 @@ import (
 	"github.com/lingserve/lingserve/cluster"
 )
 
-// A page is a message with what several runs have sent, on a subject of its own:
+// A page is a message with what several runs have sent, in a stream of its own:
 //
 //	kind     1 byte: page or seal; no page is stored behind a seal
 //	version  1 byte
@@ -35,14 +35,18 @@ const (
 const (
 	// pageEvery is how long a page is collected. Readers see what is in it half of that later, in the mean.
 	pageEvery = 1400 * time.Microsecond
+	// restSlack is how much longer it is where nothing more is sent.
+	restSlack = pageEvery / 2
 	// busyFor is how long it is watched how much is written before there are pages, or none any more: where there are fewer in busyIn, or
 	// on their way at the same time, each is written at once.
 	busyFor, busyWrites, busyIn = 20 * time.Millisecond, 3, time.Millisecond
 	// maxInPage is the most that a page has of a run: what is larger is worth a message. maxPage is when a page is full.
 	maxInPage, maxPage = 4 << 10, 256 << 10
 	// Of a run that has something in pages it is written once more to its own subject, after that time and a random part of it more,
-	// so that runs that have begun together do not do so together, or when it is that much.
-	ownEvery, maxPaged = 2 * time.Second, 32 << 10
+	// so that runs that have begun together do not do so together, or when it is that much. Those of as long as ownTogether do it at
+	// once: the connection and the server have less to do with them than if they came one by one.
+	ownEvery, maxPaged = 3 * time.Second, 32 << 10
+	ownTogether        = 50 * time.Millisecond
 	// floorEvery is how often it is seen which is the first page that has something which is nowhere else.
 	floorEvery = 50 * time.Millisecond
 	// purgeEvery is how often the pages below it are removed: else they would stay for as long as runs may. Seldom enough for a server not to
@@ -59,12 +63,13 @@ type pager struct {
 	log     *Log
 	always  bool   // for tests: whatever can be is put into pages
 	life    uint64 // the subject's number
-	subject string
+	message *client.Msg
 	last    uint64 // sequence of the page before
 	floor   uint64 // see page; it only grows
 	floored time.Time
 	purged  uint64 // the floor below which pages are removed
 	purge   time.Time
+	begin   time.Time
 	often   time.Duration // purgeEvery
 	own     time.Duration // ownEvery
 
@@ -72,8 +77,8 @@ type pager struct {
 	body    []byte
 	sent    []*entry // of the page that is on its way
 	due     time.Time
-	asked   uint64 // number of the question that is answered next
-	data    []byte // of the page that was sent last, for its memory
+	data    []byte // of that page, or the last one, for its memory
+	head    int    // in front of its body
 
 	// How busy the replica is.
 	busy   bool
@@ -84,35 +89,43 @@ type pager struct {
 	rest   time.Time // until then, what is sent is not looked at
 }
 
-// pageSubject is one that no run has.
+// pageSubject is where a replica puts its pages.
 func (l *Log) pageSubject(replica string, life uint64) string {
-	return l.cluster.Subject(runsToken, cluster.Token(replica+"\x00"+strconv.FormatUint(life, 36)))
+	return l.cluster.Subject(pagesToken, cluster.Token(replica+"\x00"+strconv.FormatUint(life, 36)))
 }
 
 func (p *pager) start(l *Log) {
-	p.log, p.often, p.own = l, purgeEvery, ownEvery
+	p.log, p.begin, p.often, p.own = l, time.Now(), purgeEvery, ownEvery
 	p.another(rand.Uint64() >> 1)
 }
 
 // another begins a subject of pages. A run gets into them when a message of its own has named it.
 func (p *pager) another(life uint64) {
 	p.life, p.last, p.floor, p.purged, p.due = life, 0, 0, 0, time.Time{}
-	p.subject = p.log.pageSubject(p.log.cluster.Replica(), life)
-	p.asked++
+	// Answers come to the same subject: of a life one page is on its way, and none of which it is not known what became of it.
+	p.message = client.NewMsg(p.log.pageSubject(p.log.cluster.Replica(), life))
+	p.message.Reply = p.log.pump.prefix + "0." + strconv.FormatUint(life, 36)
+}
+
+// owed is when a run that has something in pages from now on is to be written to its own subject.
+func (p *pager) owed(now time.Time) time.Time {
+	wait := now.Sub(p.begin) + p.own + rand.N(p.own)
+	return p.begin.Add(wait.Truncate(ownTogether))
 }
 
 // takes says whether what an entry has collected may be put into a page now.
-func (p *pager) takes(e *entry, now time.Time) bool {
-	return (p.busy || p.always) && e.plain && e.life == p.life && now.After(e.followed) && len(e.records) <= maxInPage &&
-		len(e.paged)+len(e.records) <= min(maxPaged, p.log.largest/4) && len(p.body)+len(e.records) <= min(maxPage, p.log.largest/2)
+func (p *pager) takes(e *entry, fresh []byte, now time.Time) bool {
+	return (p.busy || p.always) && e.plain && e.life == p.life && now.After(e.followed) && len(fresh) <= maxInPage &&
+		len(e.paged)+len(fresh) <= min(maxPaged, p.log.largest/4) && len(p.body)+len(fresh) <= min(maxPage, p.log.largest/2)
 }
 
 // put puts it there.
-func (p *pager) put(e *entry) {
+func (p *pager) put(e *entry, fresh []byte) {
 	p.body = binary.AppendUvarint(p.body, e.handle)
 	p.body = binary.AppendUvarint(p.body, e.last)
 	p.body = binary.AppendUvarint(p.body, e.pages+1)
-	p.body = appendText(p.body, e.records)
+	p.body = appendText(p.body, fresh)
+	e.inPage = [2]int{len(p.body) - len(fresh), len(p.body)}
 	p.entries = append(p.entries, e)
 }
 
@@ -122,21 +135,17 @@ func (p *pager) send(now time.Time) {
 		return
 	}
 	if len(p.entries) == 1 && !p.always { // it costs the same by itself
-		e := p.entries[0]
+		p.singly(p.entries, p.body, now)
 		p.entries, p.body = p.entries[:0], p.body[:0]
-		if !e.over {
-			e.own(now)
-		}
 		return
 	}
 	p.raise(now)
 	p.data = appendPage(p.data[:0], kindPage, p.floor, p.last)
+	p.head = len(p.data)
 	p.data = append(p.data, p.body...)
 	p.sent, p.entries, p.body = p.entries, p.sent, p.body[:0]
-	p.asked++
-	m := client.NewMsg(p.subject)
-	m.Header[expectLast] = []string{strconv.FormatUint(p.last, 10)}
-	m.Reply = p.log.pump.prefix + "0." + strconv.FormatUint(p.asked, 36)
+	m := p.message
+	m.Header[expectLast] = append(m.Header[expectLast][:0], strconv.FormatUint(p.last, 10))
 	m.Data = p.data
 	p.due, p.sentAt = now.Add(p.log.ackWait), now
 	if err := p.log.conn.PublishMsg(m); err != nil {
@@ -164,6 +173,9 @@ func appendPage(dst []byte, kind byte, floor, before uint64) []byte {
 
 // answer takes what a server says of the page that is on its way.
 func (p *pager) answer(m *client.Msg, now time.Time) {
+	if len(p.sent) == 0 {
+		return // nothing is on its way
+	}
 	if m.Header.Get("Status") != "" { // nobody is there to store it
 		p.fail(now, errNoAnswer)
 		return
@@ -173,19 +185,24 @@ func (p *pager) answer(m *client.Msg, now time.Time) {
 		p.fail(now, err)
 		return
 	}
+	if seq <= p.last {
+		return // it is of a page before
+	}
 	p.last, p.due = seq, time.Time{}
-	p.asked++
 	p.answered(now.Sub(p.sentAt))
-	stored := p.sent
+	stored, body := p.sent, p.data[p.head:]
 	p.sent = nil // should a run turn out to be left, pages go on elsewhere, which is nothing to these any more
 	for _, e := range stored {
 		if !e.over {
-			e.paginated(seq, now)
+			e.paginated(e.fresh(body), seq, now)
 		}
 	}
 	clear(stored)
 	p.sent = stored[:0]
 	p.shed(now)
+	if len(p.entries) > 0 { // it has waited for this answer: what was sent since it was collected need not wait for the next one
+		p.log.pump.pass(now)
+	}
 	p.send(now)
 }
 
@@ -196,8 +213,8 @@ func (p *pager) shed(now time.Time) {
 		return
 	}
 	p.purged, p.purge = p.floor, now
-	m := client.NewMsg("$JS.API.STREAM.PURGE." + p.log.stream)
-	m.Data = purgeBelow(p.subject, p.floor)
+	m := client.NewMsg("$JS.API.STREAM.PURGE." + p.log.pages.name)
+	m.Data = purgeBelow(p.message.Subject, p.floor)
 	if err := p.log.conn.PublishMsg(m); err != nil {
 		p.log.log.Debug("pages that are not needed stay until they expire", slog.Any("error", err))
 	}
@@ -207,11 +224,17 @@ func (p *pager) shed(now time.Time) {
 func (p *pager) fail(now time.Time, err error) {
 	p.log.log.Debug("pages go on elsewhere: runs are written one by one", slog.Int("runs", len(p.sent)), slog.Any("error", err))
 	p.another(p.life + 1)
-	all := append(p.sent, p.entries...)
+	sent, entries, body := p.sent, p.entries, p.body
 	p.sent, p.entries, p.body = nil, nil, nil
-	for _, e := range all {
+	p.singly(sent, p.data[p.head:], now)
+	p.singly(entries, body, now)
+}
+
+// singly has what entries have in a page's body go to their runs' own subjects.
+func (p *pager) singly(entries []*entry, body []byte, now time.Time) {
+	for _, e := range entries {
 		if !e.over {
-			e.own(now)
+			e.own(e.fresh(body), now)
 		}
 	}
 }
@@ -229,8 +252,12 @@ var errLeft = errors.New("a run was left that has something in pages")
 // answered takes how long it took to store a message.
 func (p *pager) answered(took time.Duration) { p.took += (took - p.took) / 32 }
 
-// watch finds out how busy the replica is.
+// watch finds out how busy the replica is. While servers stand still nothing is written, and that says nothing: should each run then be
+// written by itself, they would have most to do just when they can do least.
 func (p *pager) watch(now time.Time) {
+	if len(p.sent) > 0 && now.Sub(p.sentAt) >= busyFor {
+		p.writes, p.since = 0, now
+	}
 	if passed := now.Sub(p.since); passed >= busyFor {
 		p.busy = float64(p.writes)*float64(max(busyIn, p.took)) >= busyWrites*float64(passed)
 		p.writes, p.since = 0, now

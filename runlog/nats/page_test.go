@@ -39,19 +39,28 @@ func shows(t testing.TB, tb *tube.Tube, n int) {
 // messages counts those of a run, and those with pages.
 func messages(t testing.TB, c *cluster.Cluster, run string) (own, pages uint64) {
 	t.Helper()
-	stream, err := c.JetStream().Stream(t.Context(), c.Name("RUNS"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for subject, n := range info.State.Subjects {
-		if strings.Contains(subject, "=00") {
-			pages += n
-		} else if subject == c.Subject("runs", run) {
-			own += n
+	for name, count := range map[string]func(subject string, n uint64){
+		"RUNS": func(subject string, n uint64) {
+			if subject == c.Subject("runs", run) {
+				own += n
+			}
+		},
+		"PAGES": func(subject string, n uint64) {
+			if subject != c.Subject("pages", cluster.BarrierToken) {
+				pages += n
+			}
+		},
+	} {
+		stream, err := c.JetStream().Stream(t.Context(), c.Name(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(">"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for subject, n := range info.State.Subjects {
+			count(subject, n)
 		}
 	}
 	return own, pages

@@ -24,8 +24,8 @@ type writer struct {
 // not be in it.
 func (l *Log) readPages(ctx context.Context, a *applied) error {
 	subject := l.pageSubject(a.wrote.replica, a.wrote.life)
-	last, data, err := l.lastOn(ctx, subject)
-	if errors.Is(err, runlog.ErrUnknown) || err == nil && last <= a.whole {
+	last, data, err := l.lastOn(ctx, &l.pages, subject)
+	if errors.Is(err, runlog.ErrUnknown) || err == nil && last <= a.page {
 		return nil
 	}
 	if err != nil {
@@ -35,11 +35,11 @@ func (l *Log) readPages(ctx context.Context, a *applied) error {
 	if err != nil {
 		return err
 	}
-	from := max(floor, a.whole+1)
+	from := max(floor, a.page+1)
 	if from > last {
 		return nil
 	}
-	pages, err := l.pages(ctx, subject, from, last)
+	pages, err := l.pagesOf(ctx, subject, from, last)
 	if err != nil {
 		return err
 	}
@@ -52,12 +52,12 @@ type stored struct {
 	data []byte
 }
 
-// pages reads those of a subject from a sequence on, up to one that is stored.
-func (l *Log) pages(ctx context.Context, subject string, from, last uint64) ([]stored, error) {
+// pagesOf reads those of a subject from a sequence on, up to one that is stored.
+func (l *Log) pagesOf(ctx context.Context, subject string, from, last uint64) ([]stored, error) {
 	wait := staleWait
 	for range readTries {
 		var all []stored
-		if err := l.batches(ctx, l.stream, subject, from, func(seq uint64, m *client.Msg) (bool, error) {
+		if err := l.batches(ctx, l.pages.name, subject, from, func(seq uint64, m *client.Msg) (bool, error) {
 			all = append(all, stored{seq, m.Data})
 			return seq >= last, nil
 		}); err != nil {
@@ -132,7 +132,7 @@ func (l *Log) seal(ctx context.Context, a *applied) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.at == 0 {
-		seq, data, err := l.lastOn(ctx, subject)
+		seq, data, err := l.lastOn(ctx, &l.pages, subject)
 		if err != nil && !errors.Is(err, runlog.ErrUnknown) {
 			return err
 		}
@@ -150,8 +150,8 @@ func (l *Log) seal(ctx context.Context, a *applied) error {
 		}
 		s.at, s.from = seq, seq
 	}
-	if from := max(s.floor, a.whole+1); from < s.from {
-		pages, err := l.pages(ctx, subject, from, s.at)
+	if from := max(s.floor, a.page+1); from < s.from {
+		pages, err := l.pagesOf(ctx, subject, from, s.at)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -111,6 +112,66 @@ func TestPagesAreForWhoIsBusy(t *testing.T) {
 			t.Errorf("step %d: busy %v, rest %v", i, p.busy, p.rest)
 		}
 	}
+}
+
+// CL-12: a replica is busy still when its servers have stood still for a while.
+func TestAReplicaIsBusyWhileServersStandStill(t *testing.T) {
+	begin := time.Now()
+	p := &pager{since: begin}
+	p.writes = busyWrites * int(busyFor/busyIn)
+	now := begin.Add(busyFor)
+	p.watch(now)
+	p.sent, p.sentAt = []*entry{{}}, now
+	for range 100 {
+		now = now.Add(pageEvery)
+		p.watch(now)
+	}
+	p.sent = nil
+	p.writes = busyWrites * int(busyFor/busyIn)
+	now = now.Add(busyFor)
+	p.watch(now)
+	if !p.busy {
+		t.Fatal("runs are written one by one since the servers stood still")
+	}
+	if p.watch(now.Add(busyFor)); p.busy {
+		t.Fatal("busy, though nobody writes")
+	}
+}
+
+// CL-12: runs that were put into pages one by one are written to their own subjects some at a time, and not all at once.
+func TestRunsAreWrittenToTheirOwnSubjectsSomeAtATime(t *testing.T) {
+	begin := time.Now()
+	p := &pager{begin: begin, own: ownEvery}
+	at := map[time.Duration]int{}
+	const runs = 1000
+	for i := range runs {
+		now := begin.Add(time.Duration(i) * time.Millisecond / 10)
+		owed := p.owed(now)
+		if wait := owed.Sub(now); wait <= ownEvery-ownTogether || wait >= 2*ownEvery {
+			t.Fatalf("owed after %v", wait)
+		}
+		at[owed.Sub(begin)]++
+	}
+	if most := int(ownEvery/ownTogether) + 3; len(at) > most || len(at) < most/2 {
+		t.Errorf("%d runs at %d times", runs, len(at))
+	}
+}
+
+// CL-12: while a page is collected, what is sent wakes nobody; the first that is sent behind that does.
+func TestNobodyIsWokenWhileAPageIsCollected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pump{wake: make(chan struct{}, 1), rest: time.Now().Add(pageEvery)}
+		for i, woken := range []bool{false, false, true} {
+			p.look(&entry{})
+			if got := len(p.wake) > 0; got != woken {
+				t.Errorf("look %d: woken %v", i, got)
+			}
+			time.Sleep(pageEvery / 2)
+		}
+		if len(p.queue) != 3 {
+			t.Errorf("%d are to be looked at", len(p.queue))
+		}
+	})
 }
 
 func FuzzPages(f *testing.F) {

@@ -19,15 +19,17 @@ type pump struct {
 	answers chan *client.Msg
 
 	mu     sync.Mutex
-	queue  []*entry // to be looked at; guarded by mu
-	orders []func() // guarded by mu
-	over   bool     // guarded by mu
+	queue  []*entry  // to be looked at; guarded by mu
+	orders []func()  // guarded by mu
+	over   bool      // guarded by mu
+	rest   time.Time // until then nobody wakes it; guarded by mu
 	wake   chan struct{}
 
 	// Of the goroutine.
 	entries map[uint64]*entry
 	times   times
 	page    pager
+	fresh   []byte           // see entry.collect
 	asks    chan *client.Msg // runs that are followed elsewhere
 	waiting []*flush
 	taken   []*entry
@@ -68,7 +70,9 @@ func (p *pump) look(e *entry) {
 	if !e.queued && !p.over {
 		e.queued = true
 		p.queue = append(p.queue, e)
-		p.wakeLocked()
+		if p.rest.IsZero() || !time.Now().Before(p.rest) {
+			p.wakeLocked()
+		}
 	}
 }
 
@@ -95,21 +99,21 @@ func (p *pump) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		wake := p.wake
+		p.mu.Lock()
+		p.rest = p.page.rest
+		p.mu.Unlock()
 		if due := p.due(); !due.IsZero() {
-			wait := time.Until(due)
-			timer.Reset(wait)
-			if due.Equal(p.page.rest) && wait > 0 {
-				wake = nil
-			}
+			timer.Reset(time.Until(due))
 		}
 		select {
 		case m := <-p.answers:
 			p.answer(m, time.Now())
 		case m := <-p.asks:
 			p.asked(m, time.Now())
-		case <-wake:
-			p.turn(time.Now())
+		case <-p.wake:
+			if now := time.Now(); !now.Before(p.page.rest) { // else it was on its way before the rest began
+				p.turn(now)
+			}
 		case <-timer.C:
 			p.turn(time.Now())
 		case <-p.log.ctx.Done():
@@ -119,7 +123,8 @@ func (p *pump) run() {
 	}
 }
 
-// due is when something is to be done, zero where nothing is. Where many write, it is not done before a page is collected.
+// due is when something is to be done, zero where nothing is. Where many write, it is not done before a page is collected, and then one
+// of them wakes the goroutine, if they do not all stop just then: that costs less than a timer that rings.
 func (p *pump) due() (due time.Time) {
 	if len(p.times) > 0 {
 		due = p.times[0].due
@@ -128,7 +133,7 @@ func (p *pump) due() (due time.Time) {
 		due = page
 	}
 	if rest := p.page.rest; !rest.IsZero() {
-		return rest
+		return rest.Add(restSlack)
 	}
 	return due
 }
@@ -247,7 +252,7 @@ func (p *pump) answer(m *client.Msg, now time.Time) {
 	h, err1 := strconv.ParseUint(handle, 36, 64)
 	n, err2 := strconv.ParseUint(number, 36, 64)
 	if h == 0 && err1 == nil && err2 == nil {
-		if n == p.page.asked {
+		if n == p.page.life {
 			p.page.answer(m, now)
 		}
 		return

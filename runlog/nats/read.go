@@ -28,26 +28,26 @@ const (
 
 // last returns the last message of a run, as the leader has it. [runlog.ErrUnknown] is for certain: it is not for who led once to say that.
 func (l *Log) last(ctx context.Context, run string) (seq uint64, data []byte, err error) {
-	return l.lastOn(ctx, l.subject(run))
+	return l.lastOn(ctx, &l.runs, l.subject(run))
 }
 
-// lastOn does that for a subject.
-func (l *Log) lastOn(ctx context.Context, subject string) (seq uint64, data []byte, err error) {
+// lastOn does that for a subject of a stream.
+func (l *Log) lastOn(ctx context.Context, s *stream, subject string) (seq uint64, data []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	m, err := l.conn.RequestWithContext(ctx, lastRequest(l.stream), lastOf(subject))
+	m, err := l.conn.RequestWithContext(ctx, lastRequest(s.name), lastOf(subject))
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
 	}
 	if seq, data, err = parseLast(m.Data); errors.Is(err, runlog.ErrUnknown) {
-		return l.certain(ctx, subject)
+		return s.certain(ctx, subject)
 	}
 	return seq, data, err
 }
 
 // certain returns the last message of a subject, as nobody has it who led once.
-func (l *Log) certain(ctx context.Context, subject string) (seq uint64, data []byte, err error) {
-	m, err := l.barrier.Last(ctx, subject)
+func (s *stream) certain(ctx context.Context, subject string) (seq uint64, data []byte, err error) {
+	m, err := s.barrier.Last(ctx, subject)
 	switch {
 	case err != nil:
 		return 0, nil, fmt.Errorf("%w: %w", runlog.ErrAway, err)
@@ -71,7 +71,7 @@ func sequenceOf(m *client.Msg) (uint64, error) {
 func (l *Log) lastHere(ctx context.Context, run string) (seq uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	m, err := l.conn.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+l.stream+"."+l.subject(run), nil)
+	m, err := l.conn.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+l.runs.name+"."+l.subject(run), nil)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", runlog.ErrAway, err)
 	}
@@ -88,7 +88,7 @@ func (l *Log) lastHere(ctx context.Context, run string) (seq uint64, err error) 
 // read gives take what a run has stored from a sequence on, as far as the server that answers has it, until take says that it is
 // enough.
 func (l *Log) read(ctx context.Context, run string, from uint64, take func(seq uint64, data []byte) (enough bool, err error)) error {
-	return l.batches(ctx, l.stream, l.subject(run), from, func(seq uint64, m *client.Msg) (bool, error) { return take(seq, m.Data) })
+	return l.batches(ctx, l.runs.name, l.subject(run), from, func(seq uint64, m *client.Msg) (bool, error) { return take(seq, m.Data) })
 }
 
 // batches does that for a stream and the subjects in it.
@@ -240,7 +240,7 @@ func (l *Log) replayOnce(ctx context.Context, run string) (*applied, error) {
 func (l *Log) begun(ctx context.Context, a *applied) error {
 	wait, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	seq, _, err := l.certain(wait, l.subject(a.run))
+	seq, _, err := l.runs.certain(wait, l.subject(a.run))
 	if err == nil && seq > a.last {
 		err = l.readUpTo(ctx, a, seq)
 	}

@@ -39,7 +39,7 @@ func middle(rounds []figures, of func(figures) result) (r result) {
 			all[i] = n(of(f))
 		}
 		slices.Sort(all)
-		return all[len(all)/2]
+		return (all[(len(all)-1)/2] + all[len(all)/2]) / 2
 	}
 	for _, f := range rounds {
 		r.here, r.there = append(r.here, of(f).here...), append(r.there, of(f).there...)
@@ -206,11 +206,13 @@ func (p *place) usage(ctx context.Context) (u usage, err error) {
 		u.servers += t
 	}
 	if p.cluster != nil {
-		stream, err := p.cluster.JetStream().Stream(ctx, p.cluster.Name("RUNS"))
-		if err != nil {
-			return u, err
+		for _, name := range []string{"RUNS", "PAGES"} {
+			stream, err := p.cluster.JetStream().Stream(ctx, p.cluster.Name(name))
+			if err != nil {
+				return u, err
+			}
+			u.messages += stream.CachedInfo().State.LastSeq
 		}
-		u.messages = stream.CachedInfo().State.LastSeq
 	}
 	return u, nil
 }

@@ -130,9 +130,7 @@ func TestAnElectionTakesNoLease(t *testing.T) {
 	p.Expect("held true lost false")
 	p.Kill()
 	otherID = strings.TrimPrefix(other.Line(), "holds ")
-	if holder, _, ok, err := l.Holder(t.Context(), "s"); holder != otherID || !ok || err != nil {
-		t.Errorf("the lease of the dead one is held by %q, %v, %v, want %q", holder, ok, err, otherID)
-	}
+	heldBy(t, l, "s", otherID)
 	next(t, told, cluster.Died)
 	select {
 	case <-mine.Lost():
@@ -163,9 +161,7 @@ func TestLeasesOutliveTheServers(t *testing.T) {
 	if _, err := b.Lease(t.Context(), "held", false); err == nil {
 		t.Error("two have the lease")
 	}
-	if id, _, ok, err := b.Holder(t.Context(), "held"); id != ca.Replica() || !ok || err != nil {
-		t.Errorf("it is held by %q, %v, %v", id, ok, err)
-	}
+	heldBy(t, b, "held", ca.Replica())
 	select {
 	case <-held.Lost():
 		t.Error("the lease is lost")

@@ -125,6 +125,7 @@ func TestAMessageOfWhichNothingIsKnownIsNotSaidToBeRefused(t *testing.T) {
 	g := newGroup(t)
 	a, _ := g.agents()
 	b, place := g.agents()
+	patience := b.s.handWait
 	b.s.handWait = 200 * time.Millisecond
 	first := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 	<-a.talk.waits
@@ -139,6 +140,7 @@ func TestAMessageOfWhichNothingIsKnownIsNotSaidToBeRefused(t *testing.T) {
 	if p := readProblem(t, resp); p.Status != 503 || !strings.Contains(p.Detail, "not known") {
 		t.Errorf("%+v", p)
 	}
+	b.s.handWait = patience // from here on it is answered, however late
 	place.lossy.make(nil)
 	place.absent.away.Store(true)
 	if p := readProblem(t, b.say("third", `,"on_busy":"steer"`, "Prefer: respond-async")); p.Status != 500 || p.Run != first || !strings.Contains(p.Detail, "was taken") {

@@ -157,7 +157,10 @@ func copies(t *testing.T, w *world) {
 	w.send(Message{ID: 1, Text: "hello"})
 	w.send(Message{ID: 2, Text: "and now"})
 	w.until("the next message", func() bool { return slices.Contains(w.asked(), "and now") })
-	w.until("its answer", func() bool { return strings.Contains(strings.Join(w.p.Shown(), "\n"), "echo and now") })
+	w.until("the answers", func() bool { // of turns that run beside each other, in any order
+		shown := strings.Join(w.p.Shown(), "\n")
+		return strings.Contains(shown, "echo hello") && strings.Contains(shown, "echo and now")
+	})
 	if got := w.asked(); !slices.Equal(got, []string{"hello", "and now"}) {
 		t.Errorf("the agent was asked %q, expected each message once", got)
 	}

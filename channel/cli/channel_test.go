@@ -41,6 +41,7 @@ func (p *platform) Explain(ctx context.Context, m channeltest.Message) (channel.
 }
 
 func (p *platform) Shown() (list []string) {
+	p.settles()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	rows := p.vt.all()[2:] // without what is said at the beginning

@@ -36,6 +36,8 @@ type rig struct {
 	mu    sync.Mutex
 	vt    *vt
 	moved chan struct{} // closed when something has come
+	sent  int           // bytes that the program has written, or is writing
+	come  int           // of them
 	ended bool
 	err   error // of Serve
 }
@@ -55,7 +57,7 @@ func newRig(t *testing.T, k *channel.Kernel, o Options) *rig {
 	if !ok {
 		t.Fatal("a pseudo-terminal is no terminal")
 	}
-	o.In, o.Out, o.Terminal = line, line, terminal
+	o.In, o.Out, o.Terminal = line, (*sender)(r), terminal
 	if o.Agent == "" {
 		o.Agent = "assistant"
 	}
@@ -89,12 +91,29 @@ func (r *rig) state() (state string) {
 	return state
 }
 
+// sender is the program's side of the terminal, which counts: what is written is on the screen some time later.
+type sender rig
+
+func (s *sender) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	s.sent += len(b)
+	s.mu.Unlock()
+	return s.line.Write(b)
+}
+
+// settles waits for the screen to show all that was written.
+func (r *rig) settles() {
+	r.t.Helper()
+	r.until("what was written", func() bool { return r.come >= r.sent })
+}
+
 func (r *rig) read() {
 	buf := make([]byte, 4096)
 	for {
 		n, err := r.keys.Read(buf)
 		r.mu.Lock()
 		_, _ = r.vt.Write(buf[:n])
+		r.come += n
 		r.wake()
 		r.mu.Unlock()
 		if err != nil {
@@ -179,6 +198,8 @@ func (r *rig) types(text string) {
 
 // shows is whether a text stands somewhere now.
 func (r *rig) shows(text string) bool {
+	r.t.Helper()
+	r.settles()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Contains(strings.Join(r.vt.all(), "\n"), text)

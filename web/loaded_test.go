@@ -37,6 +37,10 @@ func TestARunThatIsTakenOverWhileItIsLookedForIsHere(t *testing.T) {
 		o.Shared = &shared
 	})
 	id := a.do("POST", "/v1/runs", `{"workflow":"anew","input":{"q":"x"}}`, "Prefer: respond-async").Header.Get("X-Run-Id")
+	c := g.replica(nil)
+	eventually(t, "all that it says is stored", func() bool { // who still writes is not taken for dead
+		return string(readDocument(t, c.do("GET", "/v1/runs/"+id, "")).Result) == `{"answer":"old words"}`
+	})
 	if d := readDocument(t, b.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning {
 		t.Errorf("%+v", d)
 	}

@@ -138,9 +138,7 @@ func TestARunThatWasTakenOverByWhoGoesIsTakenOverOnceMore(t *testing.T) {
 	if d := readDocument(t, c.do("GET", "/v1/runs/"+id, "")); d.Status != statusRunning {
 		t.Fatalf("%+v", d)
 	}
-	if !c.s.adopt(t.Context(), id, b.shared.replica()) {
-		t.Fatal("it cannot be taken over")
-	}
+	c.takesOver(id, b)
 	if d := c.repeat(`{"workflow":"anew","input":{"q":"x"}}`, "Idempotency-Key: k"); d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"answer":"new words"}` {
 		t.Errorf("%+v %s", d, d.Result)
 	}
@@ -189,9 +187,7 @@ func TestWhoWaitsForADocumentElsewhereGetsAllOfIt(t *testing.T) {
 		r, err := c.s.runs.get(t.Context(), access.Local, id)
 		return err == nil && r.read() && r.tube.Len() > 1
 	})
-	if !b.s.adopt(t.Context(), id, a.shared.replica()) {
-		t.Fatal("it cannot be taken over")
-	}
+	b.takesOver(id, a)
 	if d := <-waits; d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"answer":"new words"}` {
 		t.Errorf("%s %s %s", d.Run, d.Status, d.Result)
 	}
@@ -214,9 +210,7 @@ func TestWhoWaitsForADocumentElsewhereGetsAllOfIt(t *testing.T) {
 		t.Errorf("it is not known yet what came of it: %s %s", d.Status, d.Result)
 	default:
 	}
-	if !b.s.adopt(t.Context(), id, a.shared.replica()) {
-		t.Fatal("it cannot be taken over")
-	}
+	b.takesOver(id, a)
 	if d := <-waits; d.Run != id || d.Status != statusCompleted || string(d.Result) != `{"a":"one two"}` || len(d.Errors) > 0 {
 		t.Errorf("%s %s %s %+v", d.Run, d.Status, d.Result, d.Errors)
 	}

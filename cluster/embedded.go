@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/lingserve/lingserve/internal/filelock"
 )
 
 const (
@@ -80,7 +82,7 @@ func (s *Server) Stop() error {
 	s.stop.Do(func() {
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
-		err = s.lock.Close()
+		err = errors.Join(filelock.Release(s.lock), s.lock.Close())
 	})
 	return err
 }
@@ -155,7 +157,7 @@ func lockFolder(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: the folder of the embedded server: %w", err)
 	}
-	ok, err := tryLock(f)
+	ok, err := filelock.Try(f)
 	if err == nil && !ok {
 		err = errors.New("another process runs a server in it")
 	}

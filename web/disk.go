@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/filelock"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -95,8 +96,11 @@ func (d *disk) open() (err error) {
 	if d.lock, err = d.root.OpenFile(lockFile, os.O_CREATE|os.O_WRONLY, fileMode); err != nil {
 		return err
 	}
-	if err := lock(d.lock); err != nil {
+	switch ok, err := filelock.Try(d.lock); {
+	case err != nil:
 		return err
+	case !ok:
+		return errInUse
 	}
 	if err := d.root.MkdirAll(runsFolder, folderMode); err != nil {
 		return err
@@ -120,6 +124,9 @@ func (d *disk) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var errs []error
+	if d.lock != nil {
+		errs = append(errs, filelock.Release(d.lock))
+	}
 	for _, f := range []*os.File{d.keys, d.lock} {
 		if f != nil {
 			errs = append(errs, f.Close())

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/filelock"
 )
 
 // JournalOptions of a journal. The zero value has the defaults.
@@ -153,8 +154,11 @@ func (j *Journal) open(dir string) (err error) {
 	if j.lock, err = j.root.OpenFile("lock", os.O_RDWR|os.O_CREATE, fileMode); err != nil {
 		return err
 	}
-	if err := lockFile(j.lock); err != nil {
+	switch ok, err := filelock.Try(j.lock); {
+	case err != nil:
 		return err
+	case !ok:
+		return ErrInUse
 	}
 	if j.ledger, err = channel.OpenLedger(dir); err != nil {
 		return err
@@ -172,7 +176,7 @@ func (j *Journal) closeFiles() error {
 		errs = append(errs, j.ledger.Close())
 	}
 	if j.lock != nil {
-		errs = append(errs, j.lock.Close())
+		errs = append(errs, filelock.Release(j.lock), j.lock.Close())
 	}
 	return errors.Join(append(errs, j.root.Close())...)
 }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/lingserve/lingserve/internal/filelock"
 )
 
 const (
@@ -63,8 +65,8 @@ func openFolder(dir string) (*folder, error) {
 
 type osFile struct{ *os.File }
 
-func (f osFile) tryLock() (bool, error) { return tryLock(f.File) }
-func (f osFile) unlock() error          { return unlock(f.File) }
+func (f osFile) tryLock() (bool, error) { return filelock.Try(f.File) }
+func (f osFile) unlock() error          { return filelock.Release(f.File) }
 
 func (d *folder) open(name string, flag int) (handle, error) {
 	before, err := d.root.Lstat(name)

@@ -360,6 +360,7 @@ func TestADiskThatTakesNothingMoreDoesNotStopTheServer(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(folder, runsFolder), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	b.quiet()
 	b.s.runs.saveAll()
 	if files, err := b.s.disk.list(); err != nil || len(files) != 1 {
 		t.Errorf("%v, %v", files, err)

@@ -546,6 +546,16 @@ func fold(t testing.TB, resp *http.Response) *folded {
 }
 
 // eventually waits for something that another goroutine does; only for what no event tells.
+// quiet waits until nothing runs, and what has run is kept: that comes after what waits for a run hears of its end.
+func (b *bench) quiet() {
+	b.t.Helper()
+	eventually(b.t, "nothing runs", func() bool {
+		b.s.runs.mu.Lock()
+		defer b.s.runs.mu.Unlock()
+		return b.s.runs.running == 0
+	})
+}
+
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {

@@ -65,6 +65,7 @@ func TestDocumentsThatDoNotFitTogetherAreAllMade(t *testing.T) {
 		defer b.s.streams.mu.Unlock()
 		return b.s.streams.count == 0
 	})
+	b.quiet()
 	b.s.runs.sweep(time.Now().Add(time.Hour))
 	if h := b.s.Load().Memory; h.Bytes != 0 || h.Waiting != 0 || h.Refused != 0 {
 		t.Errorf("afterwards: %+v", h)

@@ -292,11 +292,7 @@ func TestAThousandStreamsAtOnceLeaveNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "nothing runs", func() bool {
-		b.s.runs.mu.Lock()
-		defer b.s.runs.mu.Unlock()
-		return b.s.runs.running == 0
-	})
+	b.quiet()
 }
 
 func TestAListenerThatIsInUseIsAnError(t *testing.T) {

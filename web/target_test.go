@@ -78,8 +78,7 @@ func TestTheLatestRunOfASessionIsKnownWhileItIsKept(t *testing.T) {
 		}
 	}
 	rs := a.s.runs
-	<-rs.inLane(laneOf("s")).done
-	<-rs.inLane(laneOf("t")).done
+	a.quiet()
 	rs.sweep(time.Now().Add(24 * 365 * time.Hour))
 	if rs.inLane(laneOf("s")) != nil || rs.inLane(laneOf("t")) != nil || len(rs.inSession) != 0 {
 		t.Errorf("forgotten runs are still known in %d sessions", len(rs.inSession))

@@ -53,8 +53,8 @@ vet:
 # processors at work while some of them wait.
 FIRST    = ./web ./internal/faults ./cmd/server ./tape/file ./tape/postgres ./internal/attacks ./adapter/openai ./tool/mcp ./internal/release ./tape/nats ./control/nats ./cluster ./internal/chaos
 UNITJOBS ?= 3
-# Whatever the compiler is told of its own memory, tests are not.
-AS_USED  = env -u GOGC
+# Whatever the compiler is told of its own memory, tests are not; and the race detector has a fault of its own.
+AS_USED  = "$(CURDIR)/tools/test.sh"
 # Each of some hundred processes would wait for a second at its end, in which others might still be found in a race.
 unit: export GORACE = atexit_sleep_ms=50
 # Nobody looks into these binaries with a debugger: -w leaves out what it would need, which takes the linker a third of its time.

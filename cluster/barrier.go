@@ -119,8 +119,8 @@ func (b *Barrier) send() (uint64, error) {
 	return ack.Sequence, nil
 }
 
-// Last is the last message of a subject, with the headers of a direct read, or nil where there was none at some moment of the call. It
-// takes as long as ctx lets it; an error says that nobody knows.
+// Last is the last message of a subject, with the headers of a direct read, or nil where there was none at some moment of the call. The
+// servers have a second to store the barrier's message; then it takes as long as ctx lets it. An error says that nobody knows.
 func (b *Barrier) Last(ctx context.Context, subject string) (*nats.Msg, error) {
 	ask, err := json.Marshal(struct {
 		Last []string `json:"multi_last"`

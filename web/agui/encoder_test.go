@@ -212,6 +212,18 @@ func TestAnyEventsGiveAStateThatIsTheDocument(t *testing.T) {
 	})
 }
 
+// A value that is sent as a whole because of what it holds is no string that grows: a text of no words takes its place, too.
+func TestATextWithoutWordsTakesThePlaceOfWhatHoldsAKeyThatClientsRefuse(t *testing.T) {
+	for _, uri := range []string{"", "a"} {
+		c := newTold(t, 0, nil)
+		for range 2 {
+			c.tell(jsonuri.Join(uri, "__proto__"), `"words "`)
+		}
+		c.tell(uri, `""`)
+		c.finish()
+	}
+}
+
 func TestALargeDocumentInPiecesIsTheDocument(t *testing.T) {
 	defer agui.SetBounds(2000, 100)()
 	rapid.Check(t, func(t *rapid.T) {

@@ -30,6 +30,8 @@ type growth struct {
 	size int // bytes that it should have
 	// turned says that it was sent once because something else was added to, which is mostly the sign of its end.
 	turned bool
+	// holder says that it stands for what it holds, and is no string that the next event may add to.
+	holder bool
 }
 
 // A value is sent again when it has grown by this part, so that all that is sent of it is at most nine times as long as it is.
@@ -47,7 +49,7 @@ func (g *growth) due() bool { return (g.size-g.sent)*share >= g.sent && g.size >
 // apply brings the document up to an event, and tells the client of it where it is time for that. What the document refuses is
 // left out, as it is from the run's result.
 func (s *state) apply(dst []byte, e tube.Event) []byte {
-	if g := s.last; g != nil && e.Kind == tube.Append && g.uri == string(e.URI) {
+	if g := s.last; g != nil && !g.holder && e.Kind == tube.Append && g.uri == string(e.URI) {
 		if s.doc.Append(e.URI, e.Value) != nil {
 			return dst
 		}
@@ -112,13 +114,15 @@ func (s *state) turn(dst []byte) []byte {
 // grow notes that size bytes were added to the value at a uri, which the client has, or to what holds it where the client
 // refuses to touch that.
 func (s *state) grow(dst, uri []byte, size int) []byte {
-	if at := refused(uri); at >= 0 {
+	at := refused(uri)
+	if at >= 0 {
 		uri = uri[:at]
 	}
 	g := s.grown[string(uri)]
 	if g == nil {
 		g = s.remember(uri, len(s.at(uri))-size)
 	}
+	g.holder = at >= 0
 	g.size += size
 	s.last = g
 	if g.due() {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -161,7 +162,7 @@ func (s *Server) noteCut(p *replayed) {
 		return
 	}
 	lane := webchannel.SessionKey(p.Owner, p.Session)
-	ctx, cancel := context.WithTimeout(s.ctx, cutWait)
+	ctx, cancel := context.WithTimeout(s.ctx, cmp.Or(s.cutWait, cutWait))
 	defer cancel()
 	if replica, err := s.holderOf(ctx, lane); err != nil || replica != "" {
 		return

@@ -3,6 +3,7 @@ package web
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // CL-07: what was cut off by the end of its replica is interrupted in the log, and on the tape: once, and before any reader is told.
@@ -10,6 +11,7 @@ func TestATurnThatADeadReplicaRanHasNoEndOnItsTape(t *testing.T) {
 	g := newGroup(t)
 	a, dying := g.agents()
 	b, _ := g.agents()
+	b.s.cutWait = time.Minute // a tape that cannot be reached so soon is told by the next turn
 	id := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 	<-a.talk.waits
 	dying.cluster.Conn().Close()

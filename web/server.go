@@ -145,6 +145,7 @@ type Server struct {
 
 	beginning beginning     // runs that are about to begin; of a server that shares them
 	handWait  time.Duration // see the constant; for tests
+	cutWait   time.Duration // 0 is the constant; for tests
 	slots     chan struct{} // of runs that were taken over from other replicas; one element for each that goes on
 	unserve   func()        // answers other replicas no more; nil for a server that is alone
 

@@ -245,7 +245,7 @@ agents:
   bare: {tools: [mcp.other.*]}
 `)
 	defer stop()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patient); ; time.Sleep(5 * time.Millisecond) {
 		if _, ok := c.agents["assistant"].Tools().Find("mcp.far.greet"); ok {
 			break
 		}

@@ -320,14 +320,13 @@ func TestChannelsOfReplicas(t *testing.T) {
 		p.both.to(a, b)
 	})
 	t.Run("a turn of a webhook is stopped at the other", func(t *testing.T) { // CL-08, CH-05, CH-182
-		body, stop := p.body("group", lookUp+" and wait", true), p.body("group", ",stop", true)
+		stop := p.body("group", ",stop", true)
 		for i, at := range [][2]*process{{a, b}, {b, a}} {
 			asked := p.model.Requests()
 			asks, ended := fmt.Sprint("s-", i), make(chan string, 1)
 			go func() {
 				defer close(ended)
-				_, answer := p.post(at[0], "asks", asks, body)
-				ended <- answer
+				ended <- p.asks(at[0], asks, "group", lookUp+" and wait", true)
 			}()
 			await(t, "the model is asked", func() bool { return p.model.Requests() > asked })
 			// What runs may not be known at the other yet.
@@ -336,11 +335,8 @@ func TestChannelsOfReplicas(t *testing.T) {
 			await(t, "it is stopped", func() bool {
 				n++
 				_, got = p.post(at[1], "asks", fmt.Sprint(asks, "-stop-", n), stop)
-				return strings.Contains(got, "Stopped 1 turn.") || n == 5
+				return strings.Contains(got, "Stopped 1 turn.")
 			})
-			if !strings.Contains(got, "Stopped 1 turn.") {
-				t.Fatalf("it is answered with %s", got)
-			}
 			if again := p.asks(at[1], fmt.Sprint(asks, "-stop-", n), "group", ",stop", true); !strings.Contains(again, "Stopped 1 turn.") || !strings.Contains(again, `"duplicate":true`) {
 				t.Errorf("once more, it is answered with %s", again)
 			}
@@ -396,7 +392,7 @@ func TestChannelsOfReplicas(t *testing.T) {
 	})
 	t.Run("what a replica has accepted that dies is answered by the other", func(t *testing.T) { // CL-02, CH-74, CH-170, CH-192
 		// CH-58: its callback has refused one reply, which waits in the outbox.
-		p.backend.back.Then(fakecallback.Step{Status: http.StatusServiceUnavailable, RetryAfter: "3"})
+		p.backend.back.Then(fakecallback.Step{Status: http.StatusServiceUnavailable, RetryAfter: "300"})
 		if status, answer := p.backend.say(a, "h-0", "hello"); status != http.StatusAccepted {
 			t.Fatalf("got %d %v", status, answer)
 		}

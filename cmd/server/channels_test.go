@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -221,14 +223,10 @@ channels:
 }
 
 func TestTelegramSendsUpdatesToTheServersRoute(t *testing.T) { // CH-171
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	// The public address is there before the server is, as that of a proxy.
+	var behind atomic.Pointer[httputil.ReverseProxy]
+	public := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { behind.Load().ServeHTTP(w, r) }))
+	t.Cleanup(public.Close)
 	fake := faketelegram.New(&faketelegram.Options{Deliver: client(t)})
 	t.Cleanup(func() { _ = fake.Close() })
 	api := httptest.NewServer(fake)
@@ -236,7 +234,12 @@ func TestTelegramSendsUpdatesToTheServersRoute(t *testing.T) { // CH-171
 	chat := faketelegram.Chat{ID: 7, Type: "private", FirstName: "Ann"}
 	fake.AddChat(chat)
 	p := serverWith(t, t.TempDir(), "channels: {bot: {type: telegram, token: \""+fake.Token()+"\", api: \""+api.URL+
-		"\", mode: webhook, public_url: \"http://"+addr+"\", dm: {policy: open}}}\n", "--addr", addr)
+		"\", mode: webhook, public_url: \""+public.URL+"\", dm: {policy: open}}}\n")
+	to, err := url.Parse(p.base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind.Store(httputil.NewSingleHostReverseProxy(to))
 	p.waitFor("the channel is connected")
 	forged := func(secret string) int {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.base+"/v1/channels/bot/webhook", strings.NewReader(`{"update_id":1}`))

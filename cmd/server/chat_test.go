@@ -71,7 +71,7 @@ func (c *conversation) types(text string) {
 // sees waits until the terminal was sent a text.
 func (c *conversation) sees(text string) {
 	c.t.Helper()
-	late := time.NewTimer(20 * time.Second) // nothing takes that long where it comes at all
+	late := time.NewTimer(patient) // nothing takes that long where it comes at all
 	defer late.Stop()
 	for {
 		c.mu.Lock()

@@ -172,27 +172,27 @@ func TestReplicasOfOneEngine(t *testing.T) {
 func TestTheEngineCannotBeReached(t *testing.T) {
 	s := clustertest.One(t)
 	log := slog.New(slog.DiscardHandler)
-	open := func(environ ...string) error {
+	open := func(within time.Duration, environ ...string) error {
 		t.Helper()
 		c, err := config.Load(nil, append(environ, "LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=nats"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		e, err := openEngine(ctx, c, log)
 		e.close(log)
 		return err
 	}
-	if err := open("LINGSERVE_NATS_SERVERS=" + s.URL()); err != nil {
+	if err := open(patient, "LINGSERVE_NATS_SERVERS="+s.URL()); err != nil {
 		t.Error(err)
 	}
 	s.Kill(0)
-	err := open("LINGSERVE_NATS_SERVERS=" + s.URL())
+	err := open(3*time.Second, "LINGSERVE_NATS_SERVERS="+s.URL()) // for which it is waited
 	if err == nil || !strings.Contains(err.Error(), "nats.servers (environment LINGSERVE_NATS_SERVERS): no server can be reached: "+s.URL()) || !strings.Contains(err.Error(), "look whether they run") {
 		t.Errorf("away: %v", err)
 	}
-	if err := open(); err == nil || !strings.Contains(err.Error(), "LINGSERVE_ENGINE: engine: is nats, and nats.servers names none") {
+	if err := open(patient); err == nil || !strings.Contains(err.Error(), "LINGSERVE_ENGINE: engine: is nats, and nats.servers names none") {
 		t.Errorf("no servers: %v", err)
 	}
 }
@@ -203,6 +203,7 @@ func TestTheLocalEnginePaysNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	await(t, "nothing of NATS runs for tests before this one", func() bool { return len(runningOfNATS()) == 0 })
 	rate := runtime.MemProfileRate
 	runtime.MemProfileRate = 1 // each allocation from now on is seen
 	defer func() { runtime.MemProfileRate = rate }()
@@ -215,13 +216,8 @@ func TestTheLocalEnginePaysNothing(t *testing.T) {
 			t.Fatalf("it does not listen: %s", said)
 		}
 	}
-	stacks := make([]byte, 8<<20)
-	stacks = stacks[:runtime.Stack(stacks, true)]
-	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
-		// Other tests of this process have used the client, of which nothing is left.
-		if strings.Contains(stack, "nats-io") || strings.Contains(stack, "lingserve/cluster.") {
-			t.Errorf("a goroutine runs:\n%s", stack)
-		}
+	for _, stack := range runningOfNATS() {
+		t.Errorf("a goroutine runs:\n%s", stack)
 	}
 	for what, bytes := range heldByNATS(t) {
 		// What was there before is of the packages' own variables and of other tests of this process. And the package of the embedded server
@@ -234,6 +230,18 @@ func TestTheLocalEnginePaysNothing(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// runningOfNATS are the stacks of goroutines that run for NATS. Those of a connection that was closed end a moment later.
+func runningOfNATS() (running []string) {
+	stacks := make([]byte, 8<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	for stack := range strings.SplitSeq(string(stacks), "\n\n") {
+		if strings.Contains(stack, "nats-io") || strings.Contains(stack, "lingserve/cluster.") {
+			running = append(running, stack)
+		}
+	}
+	return running
 }
 
 // heldByNATS is the memory that functions of NATS have got and that is held.

@@ -7,16 +7,19 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/program"
+	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // process is a server in a process of its own.
@@ -105,9 +108,9 @@ func get(t *testing.T, url string) (status int, body string) {
 }
 
 // openStream starts a run and reads its first line.
-func openStream(t *testing.T, p *process) (*http.Response, *bufio.Reader) {
+func openStream(t *testing.T, p *process, workflow string) (*http.Response, *bufio.Reader) {
 	t.Helper()
-	res, err := client(t).Get(p.base + "/v1/runs?workflow=encyclopedia&input=Why+is+the+sky+blue%3F&format=jsonl")
+	res, err := client(t).Get(p.base + "/v1/runs?workflow=" + workflow + "&input=Why+is+the+sky+blue%3F&format=jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,8 +238,16 @@ func TestServeWithTheLogAsJSONSaysNothingElse(t *testing.T) {
 
 // FT-21: what runs may end within the grace period; meanwhile the server is not ready and starts nothing new.
 func TestAfterSIGTERMARunMayEnd(t *testing.T) {
-	p := startServer(t, "--demo-pace", "300", "--grace", "30s")
-	_, r := openStream(t, p)
+	may := make(chan struct{})
+	end := sync.OnceFunc(func() { close(may) })
+	model := httptest.NewServer(&upstream.Server{Script: func(upstream.Request) upstream.Answer {
+		<-may
+		return upstream.Answer{Text: "It scatters."}
+	}})
+	t.Cleanup(model.Close)
+	t.Cleanup(end)
+	p := startServer(t, "--model", "openai:m", "--providers-openai-base-url", model.URL+"/v1", "--grace", "10m")
+	_, r := openStream(t, p, "chat")
 	p.signal(syscall.SIGTERM)
 	p.waitFor(`msg=draining`)
 	if status, _ := get(t, p.base+"/readyz"); status != http.StatusServiceUnavailable {
@@ -245,6 +256,7 @@ func TestAfterSIGTERMARunMayEnd(t *testing.T) {
 	if status, body := get(t, p.base+"/v1/runs?workflow=chat&input=hello"); status != http.StatusServiceUnavailable || !strings.Contains(body, "draining") {
 		t.Errorf("a new run answers %d: %s", status, body)
 	}
+	end()
 	last, err := readStream(r)
 	if err != nil || !strings.Contains(last, `"event":"finished","data":{"status":"completed"`) {
 		t.Errorf("the stream ended with %q, %v", last, err)
@@ -259,7 +271,7 @@ func TestAfterTheGracePeriodAStreamIsBroken(t *testing.T) {
 	for _, format := range []string{"jsonl", "sse", "json"} {
 		t.Run(format, func(t *testing.T) {
 			p := startServer(t, "--demo-pace", "2", "--grace", "100ms")
-			_, watched := openStream(t, p) // shows that a run is on its way
+			_, watched := openStream(t, p, "encyclopedia") // shows that a run is on its way
 			got := make(chan error, 1)
 			go func() {
 				res, err := client(t).Get(p.base + "/v1/runs?workflow=encyclopedia&input=Why%3F&format=" + format)
@@ -295,7 +307,7 @@ func TestAfterTheGracePeriodAStreamIsBroken(t *testing.T) {
 
 func TestASecondSignalEndsAtOnce(t *testing.T) {
 	p := startServer(t, "--demo-pace", "2", "--grace", "10m")
-	_, r := openStream(t, p)
+	_, r := openStream(t, p, "encyclopedia")
 	p.signal(syscall.SIGTERM)
 	p.waitFor(`msg=draining`)
 	p.signal(syscall.SIGINT)

@@ -133,6 +133,7 @@ func TestAnEndedRunsDocumentIsMadeOnceForAllWhoAreSentIt(t *testing.T) {
 	b.s.runs.mu.Lock()
 	r := b.s.runs.inMemory[d.Run]
 	b.s.runs.mu.Unlock()
+	eventually(t, "who has asked for it holds it no more", func() bool { return !r.read() })
 	first, second := r.hold(), r.hold()
 	one, _ := r.text()
 	other, _ := r.text()

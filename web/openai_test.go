@@ -570,7 +570,7 @@ func TestAKeyIsTheSameRunAndSurvivesItsConnection(t *testing.T) {
 
 // FT-28
 func TestARunThatACrashHasCutOffIsNotTriedAgainUnderItsKey(t *testing.T) {
-	folder, crashed := t.TempDir(), t.TempDir()
+	folder := t.TempDir()
 	b := newBench(t, func(o *Options) { o.Data = folder }).serve()
 	const key = "Idempotency-Key: k"
 	body := chatBody("steps", "{}", "")
@@ -581,9 +581,7 @@ func TestARunThatACrashHasCutOffIsNotTriedAgainUnderItsKey(t *testing.T) {
 	}()
 	st := <-b.steps.came
 	st.send("a", "b")
-	if err := os.CopyFS(crashed, os.DirFS(folder)); err != nil { // what a process leaves that is killed
-		t.Fatal(err)
-	}
+	crashed := left(t, folder)
 	st.finish()
 	<-answered
 	b.down()

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,8 +37,10 @@ func (c *cutConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cutting returns a client each of whose connections breaks after as many bytes as cut says.
+// cutting returns a client each of whose connections breaks after as many bytes as cut says. It may connect still for a request that was given up,
+// while there is another one.
 func cutting(cut func() int) *http.Client {
+	var mu sync.Mutex
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -45,6 +48,8 @@ func cutting(cut func() int) *http.Client {
 			if err != nil {
 				return nil, err
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			return &cutConn{c, cut()}, nil
 		},
 	}}
@@ -83,8 +88,9 @@ func TestAStreamThatIsCutAHundredTimesFoldsToTheSameDocument(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
 			var f folded
 			connections, sent := 0, 0
+			var last atomic.Bool // the connection is not cut
 			client := cutting(func() int {
-				if connections > cuts {
+				if last.Load() {
 					return 1 << 30
 				}
 				return 300 + random.IntN(tt.most) // the headers alone are some 400 bytes
@@ -100,6 +106,7 @@ func TestAStreamThatIsCutAHundredTimesFoldsToTheSameDocument(t *testing.T) {
 				if connections++; connections > cuts+10 {
 					t.Fatal("no end")
 				}
+				last.Store(connections > cuts)
 				ctx, cut := context.WithCancel(t.Context())
 				method, url, body := "GET", b.url+"/v1/runs?workflow=chat&format=sse&input=Why%3F&key=once", ""
 				if tt.post {

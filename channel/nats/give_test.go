@@ -98,19 +98,19 @@ func TestAConversationIsAtTheReplicaThatAnswersIt(t *testing.T) { // CL-08, CH-0
 	a.accept(t, "c", "first")
 	heard := func(k *talk, n int) {
 		t.Helper()
-		until(t, "a replica to hear of the other's events", 20*time.Second, func() bool { return k.journal.Waiting()["fake"] == n })
+		until(t, "a replica to hear of the other's events", func() bool { return k.journal.Waiting()["fake"] == n })
 	}
-	until(t, "the first to run", 20*time.Second, func() bool { return len(a.begun()) == 1 })
+	until(t, "the first to run", func() bool { return len(a.begun()) == 1 })
 	// That it is claimed is heard behind that it was accepted.
-	until(t, "the other to hear that", 20*time.Second, func() bool { return b.journal.Others() == 1 })
+	until(t, "the other to hear that", func() bool { return b.journal.Others() == 1 })
 	b.accept(t, "c", "second")
-	until(t, "the second to come there", 20*time.Second, func() bool { return len(a.begun()) == 2 })
+	until(t, "the second to come there", func() bool { return len(a.begun()) == 2 })
 	b.accept(t, "d", "elsewhere")
-	until(t, "another conversation to be answered by the other", 20*time.Second, func() bool { return len(b.begun()) == 1 })
+	until(t, "another conversation to be answered by the other", func() bool { return len(b.begun()) == 1 })
 	heard(a, 3)
 	heard(b, 3)
 	b.accept(t, "c", "stop")
-	until(t, "all of it to end", 20*time.Second, func() bool { return a.journal.Waiting()["fake"] == 1 && b.journal.Waiting()["fake"] == 1 })
+	until(t, "all of it to end", func() bool { return a.journal.Waiting()["fake"] == 1 && b.journal.Waiting()["fake"] == 1 })
 	if got := a.begun(); !slices.Equal(got, []string{"first", "second", "stop"}) {
 		t.Errorf("the one that answers has %q", got)
 	}
@@ -128,13 +128,13 @@ func TestWhatWasGivenToADeadReplicaRunsOnce(t *testing.T) { // CL-02, CH-73, CH-
 	s := clustertest.One(t)
 	a, b := newTalk(t, s), newTalk(t, s)
 	a.accept(t, "c", "first")
-	until(t, "the first to run", 20*time.Second, func() bool { return len(a.begun()) == 1 })
-	until(t, "the other to hear that", 20*time.Second, func() bool { return b.journal.Others() == 1 })
+	until(t, "the first to run", func() bool { return len(a.begun()) == 1 })
+	until(t, "the other to hear that", func() bool { return b.journal.Others() == 1 })
 	b.accept(t, "c", "second")
-	until(t, "the second to come there", 20*time.Second, func() bool { return len(a.begun()) == 2 })
+	until(t, "the second to come there", func() bool { return len(a.begun()) == 2 })
 	a.journal.Abandon(nil)
 	kill(t, a.cluster)
-	until(t, "both to run at the other", 30*time.Second, func() bool { return b.journal.Waiting()["fake"] == 0 && len(b.begun()) == 2 })
+	until(t, "both to run at the other", func() bool { return b.journal.Waiting()["fake"] == 0 && len(b.begun()) == 2 })
 	if got := b.begun(); !slices.Equal(got, []string{"first again", "second again"}) {
 		t.Errorf("the other has %q", got)
 	}

@@ -82,7 +82,7 @@ func TestTheJournalIsBounded(t *testing.T) { // CH-70
 			t.Fatal(i, isNew, err)
 		}
 	}
-	until(t, "the other replica to hear of it", 10*time.Second, func() bool { return other.Waiting()["fake"] == 10 })
+	until(t, "the other replica to hear of it", func() bool { return other.Waiting()["fake"] == 10 })
 	for _, j := range []*nats.Journal{j, other} {
 		if _, err := j.Accept(t.Context(), key(10), nil); !errors.Is(err, channel.ErrJournalFull) {
 			t.Errorf("Accept of one too many is %v, expected %v", err, channel.ErrJournalFull)

@@ -99,11 +99,14 @@ func door(t testing.TB, j *nats.Journal, do func(channel.JournalEntry, channel.C
 	return d, stop
 }
 
-func until(t testing.TB, what string, wait time.Duration, is func() bool) {
+// patience is how long is waited for what has to come. Nothing takes that long where it comes at all.
+const patience = 2 * time.Minute
+
+func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(wait); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited %v for %s", wait, what)
+			t.Fatalf("waited %v for %s", patience, what)
 		}
 	}
 }
@@ -145,7 +148,7 @@ func racing(t *testing.T, s *clustertest.Servers, n int) {
 		})
 	}
 	wg.Wait()
-	until(t, "all events to run", 20*time.Second, func() bool { return ran.len() == n })
+	until(t, "all events to run", func() bool { return ran.len() == n })
 	ran.check(t, n)
 	if int(news.Load()) != n {
 		t.Errorf("%d of %d were new", news.Load(), n)
@@ -226,7 +229,7 @@ func TestWhatADeadReplicaHasLeftRunsOnAnotherOne(t *testing.T) { // CL-02, CH-73
 	first.Abandon(nil)
 	kill(t, dying)
 	died := time.Now()
-	until(t, "the other replica to take over", 30*time.Second, func() bool { return ran.len() == n-2 })
+	until(t, "the other replica to take over", func() bool { return ran.len() == n-2 })
 	longtest.Within(t, "until the other one takes over", time.Since(died), cluster.TTL+time.Second)
 	cancel()
 	served.Wait()
@@ -285,7 +288,7 @@ func TestAClaimOfAReplicaThatWasTakenForDeadDoesNothing(t *testing.T) { // CH-73
 	}
 	first.Pause() // it knows nothing of what comes
 	alive.Lose(first)
-	until(t, "the claim to be free", 10*time.Second, func() bool {
+	until(t, "the claim to be free", func() bool {
 		c, _, err := second.Claim(t.Context(), key(0))
 		return err == nil && c != nil
 	})
@@ -302,7 +305,7 @@ func TestAClaimOfAReplicaThatWasTakenForDeadDoesNothing(t *testing.T) { // CH-73
 		t.Errorf("an outdated claim has made the event %q, %v", s, err)
 	}
 	first.Continue()
-	until(t, "the first replica to have what nobody has taken", 10*time.Second, func() bool {
+	until(t, "the first replica to have what nobody has taken", func() bool {
 		s, err := second.Peek(t.Context(), key(1))
 		c, _, _ := second.Claim(t.Context(), key(2))
 		return err == nil && s == channel.ClaimTaken && c == nil
@@ -318,6 +321,18 @@ func TestAClaimOfAReplicaThatWasTakenForDeadDoesNothing(t *testing.T) { // CH-73
 	}
 }
 
+// attempts counts how often messages are published.
+type attempts struct{ all sync.Map }
+
+func (a *attempts) of(m *client.Msg) int32 {
+	n, _ := a.all.LoadOrStore(m, new(atomic.Int32))
+	return n.(*atomic.Int32).Add(1)
+}
+
+// mostLost are the answers to one message that are lost: how many attempts a call makes before it gives up depends on how busy the
+// machine is, and all of few may be lost.
+const mostLost = 6
+
 // Of each answer of the servers half get lost, of messages that were stored and of those that were not.
 func TestLostAnswersCostNothing(t *testing.T) { // CL-06, CH-71, CH-72
 	t.Parallel()
@@ -327,7 +342,11 @@ func TestLostAnswersCostNothing(t *testing.T) { // CL-06, CH-71, CH-72
 	var lost atomic.Int32
 	for range 2 {
 		j, _ := replica(t, s)
-		j.Publish(func(ctx context.Context, m *client.Msg, publish func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error) {
+		var tries attempts
+		j.Publish(func(_ context.Context, m *client.Msg, publish func() (*jetstream.PubAck, error)) (*jetstream.PubAck, error) {
+			if tries.of(m) > mostLost {
+				return publish()
+			}
 			switch rand.N(4) {
 			case 0: // on the way there
 				lost.Add(1)
@@ -362,7 +381,7 @@ func TestLostAnswersCostNothing(t *testing.T) { // CL-06, CH-71, CH-72
 		})
 	}
 	wg.Wait()
-	until(t, "all events to run", 30*time.Second, func() bool { return ran.len() == n })
+	until(t, "all events to run", func() bool { return ran.len() == n })
 	ran.check(t, n)
 	if int(lost.Load()) < n {
 		t.Errorf("%d answers were lost", lost.Load())
@@ -403,7 +422,7 @@ func TestAnEventThatWasStoredWithoutAnAnswerRunsOnce(t *testing.T) { // CH-71
 					t.Error(err)
 				}
 			}
-			until(t, "the event to run", 10*time.Second, func() bool { return ran.len() == 1 })
+			until(t, "the event to run", func() bool { return ran.len() == 1 })
 			if again {
 				if isNew, err := d.Accept(t.Context(), channel.Arrival{Key: key(0), Raw: []byte("raw")}); err != nil || isNew[0] {
 					t.Error(isNew, err)

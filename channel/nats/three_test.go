@@ -41,10 +41,10 @@ func TestThreeServersLoseTheirLeader(t *testing.T) { // CL-02, CL-03, CH-71
 		})
 	}
 	go func() { wg.Wait(); close(done) }()
-	until(t, "some events to run", 20*time.Second, func() bool { return ran.len() > n/10 })
+	until(t, "some events to run", func() bool { return ran.len() > n/10 })
 	s.Kill(s.Leader(stream))
 	<-done
-	until(t, "all events to run", 60*time.Second, func() bool { return ran.len() == n })
+	until(t, "all events to run", func() bool { return ran.len() == n })
 	ran.check(t, n)
 }
 
@@ -99,11 +99,11 @@ func TestTheServersAreAway(t *testing.T) { // CL-10, CH-71, CH-73
 	}
 	s.Restart(0)
 	other, _ := replica(t, s)
-	until(t, "the event to be settled everywhere", 20*time.Second, func() bool {
+	until(t, "the event to be settled everywhere", func() bool {
 		state, err := other.Peek(t.Context(), key(0))
 		return err == nil && state == channel.ClaimSettled
 	})
-	until(t, "the other event to be claimed", 20*time.Second, func() bool {
+	until(t, "the other event to be claimed", func() bool {
 		c, _, err := j.Claim(t.Context(), key(1))
 		return err == nil && c != nil
 	})

@@ -224,7 +224,7 @@ func (l *logbook) String() string {
 
 // timeout is a context for real sockets.
 func timeout(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("it took too long"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("it took too long"))
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -398,17 +399,22 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 }
 
 func TestWhatCannotBeReachedIsToldFromWhatDoesNotAnswer(t *testing.T) {
-	gone := httptest.NewServer(nil)
-	gone.Close()
 	cut := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		panic(http.ErrAbortHandler)
 	}))
 	cut.Config.ErrorLog = nil
 	defer cut.Close()
+	// Nobody listens at the near end of a connection, and nobody gets its port as long as it is there.
+	conn, err := net.Dial("tcp", cut.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	gone := "http://" + conn.LocalAddr().String()
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	for base, unsent := range map[string]bool{gone.URL: true, cut.URL: false, "http://name.invalid": true} {
+	for base, unsent := range map[string]bool{gone: true, cut.URL: false, "http://name.invalid": true} {
 		a := &api{http: client, base: base, token: "42:canary"}
 		err := a.call(timeout(t), callTimeout, "getMe", nil, nil)
 		_, is := errors.AsType[*attempt.Unreached](err)

@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,14 +24,7 @@ import (
 // TestOpenSaysWhyItCannot: each reason is another error, which names the server and no secret.
 func TestOpenSaysWhyItCannot(t *testing.T) {
 	t.Parallel()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Skip("no listener on loopback is allowed here: ", err)
-	}
-	nobody := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	nobody := clustertest.Addresses(t, 1)[0] // which no connection of another test gets
 	for _, row := range []struct {
 		name   string
 		listen string
@@ -265,7 +257,7 @@ func threeEmbedded(t *testing.T, o cluster.Options) {
 		routes = append(routes, "nats://"+a)
 	}
 	opened := make(chan *cluster.Cluster, 3)
-	var log bytes.Buffer
+	var log buffer
 	for i := range 3 {
 		o := o
 		o.Servers, o.Dir, o.Name, o.ClusterListen, o.Routes = cluster.Embedded, t.TempDir(), fmt.Sprint("r", i), all[i], routes
@@ -309,9 +301,16 @@ func threeEmbedded(t *testing.T, o cluster.Options) {
 	}
 	for _, c := range cs[1:] {
 		s, err := c.Stream(ctx, config)
-		if err != nil || s.CachedInfo().State.Msgs != 1 || s.CachedInfo().Config.Replicas != 3 {
-			t.Errorf("without one of them the stream is %+v, %v", s, err)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if n := s.CachedInfo().Config.Replicas; n != 3 {
+			t.Errorf("without one of them the stream has %d copies", n)
+		}
+		clustertest.Eventually(t, "the one that leads now to know the message", func() bool {
+			info, err := s.Info(ctx)
+			return err == nil && info.State.Msgs == 1
+		})
 	}
 	for _, c := range cs[1:] {
 		if err := c.Close(); err != nil {

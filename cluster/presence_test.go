@@ -171,11 +171,13 @@ func TestAHundredThousandLeasesAreCheap(t *testing.T) {
 	}
 }
 
-func heap() uint64 {
+func heap() int64 {
 	var m runtime.MemStats
-	runtime.GC()
+	for range 2 { // what is in a pool outlives the first
+		runtime.GC()
+	}
 	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+	return int64(m.HeapAlloc)
 }
 
 // TestWhoLeavesWhileItComesBackIsSeenToLeave: its first beat was stored, and the answer had not come.
@@ -192,12 +194,27 @@ func TestWhoLeavesWhileItComesBackIsSeenToLeave(t *testing.T) {
 	p.life = nil
 	p.mu.Unlock()
 	key := p.key(replicaSpace, c.replica)
-	if _, err := p.put(t.Context(), key, beatRecord{Life: 2}, replicaLife, nil); err != nil {
-		t.Fatal(err)
+	// Each has a second, or two, which a busy machine may exceed.
+	eventually := func(do func() error) {
+		t.Helper()
+		err := do()
+		for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); {
+			err = do()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	p.leave()
-	r, err := p.get(t.Context(), key)
-	if err != nil || !r.marker || string(r.value) != `{"life":2,"left":true}` {
-		t.Errorf("its key has %s, marker %v, %v", r.value, r.marker, err)
-	}
+	eventually(func() error {
+		_, err := p.put(t.Context(), key, beatRecord{Life: 2}, replicaLife, nil)
+		return err
+	})
+	eventually(func() error {
+		p.leave()
+		r, err := p.get(t.Context(), key)
+		if err == nil && (!r.marker || string(r.value) != `{"life":2,"left":true}`) {
+			err = fmt.Errorf("its key has %s, marker %v", r.value, r.marker)
+		}
+		return err
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +64,17 @@ func TestTheServersGoAndComeBack(t *testing.T) {
 	if _, err := c.Stream(ctx, jetstream.StreamConfig{Name: "X", Subjects: []string{c.Subject("x", ">")}}); err != nil {
 		t.Fatal(err)
 	}
+	var gone, back atomic.Int64 // so often it was told
+	was := true
+	t.Cleanup(c.Watch(func(s cluster.State) {
+		switch {
+		case was && !s.Connected:
+			gone.Add(1)
+		case !was && s.Connected:
+			back.Add(1)
+		}
+		was = s.Connected
+	}))
 	next := states(t, c)
 	for range 2 {
 		s.Kill(0)
@@ -75,18 +87,28 @@ func TestTheServersGoAndComeBack(t *testing.T) {
 		}
 		longtest.Within(t, "to say that nothing can be stored", time.Since(begin), time.Second)
 		s.Restart(0)
-		if back := next(true); back.Err != "" || c.State() != back {
-			t.Errorf("with servers again: %+v, and then %+v", back, c.State())
+		for {
+			back := next(true)
+			if back.Err != "" {
+				t.Errorf("with servers again: %+v", back)
+			}
+			if c.State() == back {
+				break
+			}
+			t.Logf("they are away once more, behind %+v: %+v", back, c.State()) // a busy machine does not answer in time, either
 		}
 		if _, err := c.JetStream().Publish(ctx, c.Subject("x", "a"), nil); err != nil {
 			t.Error(err)
 		}
 	}
-	for text, want := range map[string]int{"connected to the servers": 1, "are away": 2, "are back": 2} {
-		if got := strings.Count(log.String(), text); got != want {
-			t.Errorf("%q is %d times in the log, want %d:\n%s", text, got, want, &log)
-		}
+	said := func(text string) int64 { return int64(strings.Count(log.String(), text)) }
+	if n := said("connected to the servers"); n != 1 || gone.Load() < 2 || back.Load() < 2 {
+		t.Errorf("it is connected %d times, and was told to be away %d times and back %d times:\n%s", n, gone.Load(), back.Load(), &log)
 	}
+	// Each change is in the log before it is told.
+	clustertest.Eventually(t, "what is told to be in the log once", func() bool {
+		return said("are away") == gone.Load() && said("are back") == back.Load()
+	})
 }
 
 // TestAConnectionWithoutALeaderIsNone: of three servers two are gone; the third takes connections and stores nothing (CL-10).

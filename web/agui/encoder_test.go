@@ -224,6 +224,16 @@ func TestATextWithoutWordsTakesThePlaceOfWhatHoldsAKeyThatClientsRefuse(t *testi
 	}
 }
 
+// What is sent as a whole has no part of the next event, which is told by itself: an element would be there twice.
+func TestWhatIsSentAsAWholeIsAsItWasBeforeTheNextEvent(t *testing.T) {
+	c := newTold(t, 0, nil)
+	c.tell("list", "[]")
+	c.tell("text", `"`+strings.Repeat("words ", 20)+`"`)
+	c.tell("__proto__", "1")
+	c.tell("list/0", "true")
+	c.finish()
+}
+
 func TestALargeDocumentInPiecesIsTheDocument(t *testing.T) {
 	defer agui.SetBounds(2000, 100)()
 	rapid.Check(t, func(t *rapid.T) {

@@ -62,6 +62,7 @@ func (s *state) apply(dst []byte, e tube.Event) []byte {
 	if err != nil {
 		return dst
 	}
+	dst = s.turn(dst) // before it is there, or it would be told twice
 	if e.Kind == tube.Append {
 		err = s.doc.Append(e.URI, e.Value)
 	} else {
@@ -73,7 +74,6 @@ func (s *state) apply(dst []byte, e tube.Event) []byte {
 	if !s.told {
 		return s.begin(dst)
 	}
-	dst = s.turn(dst)
 	there := at.End == len(e.URI)
 	switch {
 	case there && e.Kind == tube.Append && at.Kind == '"':

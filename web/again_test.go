@@ -2,7 +2,9 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"slices"
@@ -43,11 +45,16 @@ func againBench(t *testing.T, folder string, say func(ctx context.Context, yield
 func (b *bench) crashed() string {
 	b.t.Helper()
 	b.s.runs.flush(b.t.Context())
-	folder := b.t.TempDir()
-	if err := os.CopyFS(folder, os.DirFS(b.s.o.Data)); err != nil {
-		b.t.Fatal(err)
+	for {
+		folder := b.t.TempDir()
+		err := os.CopyFS(folder, os.DirFS(b.s.o.Data))
+		if err == nil {
+			return folder
+		}
+		if !errors.Is(err, fs.ErrNotExist) { // else a file has been renamed or removed between being listed and being read
+			b.t.Fatal(err)
+		}
 	}
-	return folder
 }
 
 // hangs is a model that says something and no more.

@@ -126,7 +126,7 @@ func TestAMessageOfWhichNothingIsKnownIsNotSaidToBeRefused(t *testing.T) {
 	a, _ := g.agents()
 	b, place := g.agents()
 	patience := b.s.handWait
-	b.s.handWait = 200 * time.Millisecond
+	b.s.handWait = 2 * time.Second // in which a message gets there, and its answers do not
 	first := a.say("wait", "", "Prefer: respond-async").Header.Get("X-Run-Id")
 	<-a.talk.waits
 	place.lossy.first(1000, commandStart, control.ErrSilent)

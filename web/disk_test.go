@@ -252,8 +252,8 @@ func TestKeysSurviveACrashInTheMiddleOfAWrite(t *testing.T) {
 // FT-27
 func TestKeysExpireByTheClockAndStandItsBeingSet(t *testing.T) {
 	k := newKeys(24 * time.Hour)
-	now := time.Now()
 	e := k.put("", "a", [16]byte{}, newRunID())
+	now := time.Now()
 	for ahead, gone := range map[time.Duration]bool{
 		0: false, -time.Hour: false, time.Hour: false, 23 * time.Hour: false, 24*time.Hour + 2*time.Second: true,
 	} {

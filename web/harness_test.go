@@ -545,7 +545,6 @@ func fold(t testing.TB, resp *http.Response) *folded {
 	return &f
 }
 
-// eventually waits for something that another goroutine does; only for what no event tells.
 // quiet waits until nothing runs, and what has run is kept: that comes after what waits for a run hears of its end.
 func (b *bench) quiet() {
 	b.t.Helper()
@@ -556,6 +555,7 @@ func (b *bench) quiet() {
 	})
 }
 
+// eventually waits for something that another goroutine does; only for what no event tells.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -165,13 +166,11 @@ func TestWhatCannotBeReadOfALogIsLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newBench(t, func(o *Options) { o.Data = folder }).serve()
-	if got := slices.Collect(func(yield func(string) bool) {
-		for id := range b.s.runs.onDisk {
-			yield(id)
-		}
-	}); len(got) != 1 {
+	b.s.runs.mu.Lock()
+	if got := slices.Collect(maps.Keys(b.s.runs.onDisk)); len(got) != 1 {
 		t.Errorf("%q", got)
 	}
+	b.s.runs.mu.Unlock()
 	eventually(t, "all is forgotten", func() bool { return len(logFiles(folder)) == 0 })
 }
 

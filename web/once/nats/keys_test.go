@@ -10,6 +10,7 @@ import (
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/cluster/clustertest"
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/web/once"
 	"github.com/lingserve/lingserve/web/once/nats"
 	"github.com/lingserve/lingserve/web/once/oncetest"
@@ -63,17 +64,16 @@ func TestThreeNodes(t *testing.T) {
 	claimed := map[string]string{}
 	for n := 0; ; n++ {
 		key, first, second := oncetest.Run(n), oncetest.Run(2*n), oncetest.Run(2*n+1)
-		got, ok, err := a.Claim(t.Context(), once.Claim{Key: key, Run: first})
-		// While the others are finding a leader, on a machine that does much else, keys are refused at times. A claim that is made
-		// again may have been taken the first time.
-		for end := time.Now().Add(time.Minute); errors.Is(err, once.ErrAway) && time.Now().Before(end); {
-			got, _, err = a.Claim(t.Context(), once.Claim{Key: key, Run: first})
-			ok = true
-		}
-		if err != nil || !ok || got.Run != first {
+		tried := 0
+		got, ok, err := patient(t, func() (once.Claim, bool, error) {
+			tried++
+			return a.Claim(t.Context(), once.Claim{Key: key, Run: first})
+		})
+		if err != nil || got.Run != first || !ok && tried == 1 { // a claim that is made again may have been taken the first time
 			t.Fatalf("key %d: %+v, %v, %v", n, got, ok, err)
 		}
-		if got, ok, err = b.Claim(t.Context(), once.Claim{Key: key, Run: second}); err != nil || ok || got.Run != first {
+		got, ok, err = patient(t, func() (once.Claim, bool, error) { return b.Claim(t.Context(), once.Claim{Key: key, Run: second}) })
+		if err != nil || ok || got.Run != first {
 			t.Fatalf("key %d once more: %+v, %v, %v", n, got, ok, err)
 		}
 		claimed[key] = first
@@ -88,8 +88,19 @@ func TestThreeNodes(t *testing.T) {
 		break
 	}
 	for key, run := range claimed {
-		if got, ok, err := b.Find(t.Context(), "", key); err != nil || !ok || got.Run != run {
+		got, ok, err := patient(t, func() (once.Claim, bool, error) { return b.Find(t.Context(), "", key) })
+		if err != nil || !ok || got.Run != run {
 			t.Errorf("%s leads to %s, %v, %v", key, got.Run, ok, err)
+		}
+	}
+}
+
+// patient asks for a key until it is not refused. While servers are finding a leader, on a machine that does much else, keys are at times.
+func patient(t *testing.T, ask func() (once.Claim, bool, error)) (got once.Claim, ok bool, err error) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; {
+		if got, ok, err = ask(); !errors.Is(err, once.ErrAway) || time.Now().After(end) {
+			return got, ok, err
 		}
 	}
 }
@@ -157,9 +168,10 @@ func TestTheServersAreAway(t *testing.T) {
 	s.Kill(0)
 	begin := time.Now()
 	_, _, err := k.Claim(t.Context(), once.Claim{Key: "while", Run: oncetest.Run(2)})
-	if e, ok := err.(interface{ ErrorCode() string }); !errors.Is(err, once.ErrAway) || !ok || e.ErrorCode() != "overloaded" || time.Since(begin) > 10*time.Second {
-		t.Errorf("after %v: %v", time.Since(begin), err)
+	if e, ok := err.(interface{ ErrorCode() string }); !errors.Is(err, once.ErrAway) || !ok || e.ErrorCode() != "overloaded" {
+		t.Error(err)
 	}
+	longtest.Within(t, "until it is said that the servers are away", time.Since(begin), 10*time.Second)
 	if _, _, err := k.Find(t.Context(), "", "before"); !errors.Is(err, once.ErrAway) {
 		t.Errorf("found: %v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
@@ -96,75 +97,77 @@ func newGuard(t testing.TB, door *access.Door) *guard {
 }
 
 func TestThePartsWorkTogether(t *testing.T) {
-	key, text := access.NewKey(ann, time.Time{})
-	door := &access.Door{Keys: newKeys(t, access.KeysOptions{Entries: []string{key.Entry()}}), Tickets: access.NewTickets(access.TicketsOptions{})}
-	g := newGuard(t, door)
-	do := func(method, target string, headers ...string) *httptest.ResponseRecorder {
-		r := httptest.NewRequest(method, "http://chat.example.com"+target, nil)
-		for i := 0; i < len(headers); i += 2 {
-			if headers[i] == "Host" {
-				r.Host = headers[i+1]
-			} else {
-				r.Header.Set(headers[i], headers[i+1])
+	synctest.Test(t, func(t *testing.T) { // limits count the time
+		key, text := access.NewKey(ann, time.Time{})
+		door := &access.Door{Keys: newKeys(t, access.KeysOptions{Entries: []string{key.Entry()}}), Tickets: access.NewTickets(access.TicketsOptions{})}
+		g := newGuard(t, door)
+		do := func(method, target string, headers ...string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest(method, "http://chat.example.com"+target, nil)
+			for i := 0; i < len(headers); i += 2 {
+				if headers[i] == "Host" {
+					r.Host = headers[i+1]
+				} else {
+					r.Header.Set(headers[i], headers[i+1])
+				}
+			}
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, r)
+			return w
+		}
+		expect := func(w *httptest.ResponseRecorder, status int, body string) {
+			t.Helper()
+			if w.Code != status || !strings.Contains(w.Body.String(), body) {
+				t.Errorf("%d %s, want %d with %q", w.Code, w.Body, status, body)
 			}
 		}
-		w := httptest.NewRecorder()
-		g.ServeHTTP(w, r)
-		return w
-	}
-	expect := func(w *httptest.ResponseRecorder, status int, body string) {
-		t.Helper()
-		if w.Code != status || !strings.Contains(w.Body.String(), body) {
-			t.Errorf("%d %s, want %d with %q", w.Code, w.Body, status, body)
+		bearer := "Bearer " + text
+
+		expect(do("GET", "/v1/workflows", "Authorization", bearer), 200, "ann at")
+		expect(do("GET", "/v1/workflows", "Authorization", bearer, "Host", "evil.test"), 403, "forbidden")
+
+		// A page of a listed site asks first, without a key, and then sends one.
+		w := do("OPTIONS", "/v1/runs", "Origin", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization")
+		expect(w, 204, "")
+		if w.Header().Get("Access-Control-Allow-Origin") != page {
+			t.Error(w.Header())
 		}
-	}
-	bearer := "Bearer " + text
+		w = do("POST", "/v1/runs", "Origin", page, "Sec-Fetch-Site", "cross-site", "Authorization", bearer)
+		expect(w, 200, "ann at")
+		if w.Header().Get("Access-Control-Allow-Origin") != page {
+			t.Error(w.Header())
+		}
+		// It also sees why it was refused.
+		w = do("POST", "/v1/runs", "Origin", page, "Sec-Fetch-Site", "cross-site")
+		expect(w, 401, "unauthorized")
+		if w.Header().Get("Access-Control-Allow-Origin") != page || w.Header().Get("WWW-Authenticate") == "" {
+			t.Error(w.Header())
+		}
+		// A page of another site does not get through with a key that it has got hold of, nor learns of it.
+		expect(do("OPTIONS", "/v1/runs", "Origin", "https://evil.test", "Access-Control-Request-Method", "POST"), 403, "forbidden")
+		expect(do("POST", "/v1/runs", "Origin", "https://evil.test", "Sec-Fetch-Site", "cross-site", "Authorization", bearer), 403, "forbidden")
 
-	expect(do("GET", "/v1/workflows", "Authorization", bearer), 200, "ann at")
-	expect(do("GET", "/v1/workflows", "Authorization", bearer, "Host", "evil.test"), 403, "forbidden")
+		// SE-10: an EventSource with a ticket, which is used up and not passed on.
+		w = do("POST", "/v1/tickets?path=/v1/runs/r1/events", "Authorization", bearer)
+		var ticket struct{ Ticket string }
+		must(json.Unmarshal(w.Body.Bytes(), &ticket))
+		expect(do("GET", "/v1/runs/r1/events?after=3&ticket="+ticket.Ticket), 200, "ann at http://chat.example.com/v1/runs/r1/events?after=3")
+		expect(do("GET", "/v1/runs/r1/events?after=3&ticket="+ticket.Ticket), 401, "unauthorized")
 
-	// A page of a listed site asks first, without a key, and then sends one.
-	w := do("OPTIONS", "/v1/runs", "Origin", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization")
-	expect(w, 204, "")
-	if w.Header().Get("Access-Control-Allow-Origin") != page {
-		t.Error(w.Header())
-	}
-	w = do("POST", "/v1/runs", "Origin", page, "Sec-Fetch-Site", "cross-site", "Authorization", bearer)
-	expect(w, 200, "ann at")
-	if w.Header().Get("Access-Control-Allow-Origin") != page {
-		t.Error(w.Header())
-	}
-	// It also sees why it was refused.
-	w = do("POST", "/v1/runs", "Origin", page, "Sec-Fetch-Site", "cross-site")
-	expect(w, 401, "unauthorized")
-	if w.Header().Get("Access-Control-Allow-Origin") != page || w.Header().Get("WWW-Authenticate") == "" {
-		t.Error(w.Header())
-	}
-	// A page of another site does not get through with a key that it has got hold of, nor learns of it.
-	expect(do("OPTIONS", "/v1/runs", "Origin", "https://evil.test", "Access-Control-Request-Method", "POST"), 403, "forbidden")
-	expect(do("POST", "/v1/runs", "Origin", "https://evil.test", "Sec-Fetch-Site", "cross-site", "Authorization", bearer), 403, "forbidden")
-
-	// SE-10: an EventSource with a ticket, which is used up and not passed on.
-	w = do("POST", "/v1/tickets?path=/v1/runs/r1/events", "Authorization", bearer)
-	var ticket struct{ Ticket string }
-	must(json.Unmarshal(w.Body.Bytes(), &ticket))
-	expect(do("GET", "/v1/runs/r1/events?after=3&ticket="+ticket.Ticket), 200, "ann at http://chat.example.com/v1/runs/r1/events?after=3")
-	expect(do("GET", "/v1/runs/r1/events?after=3&ticket="+ticket.Ticket), 401, "unauthorized")
-
-	// SE-16: who tries keys is slowed down, by his address; who has one is not.
-	var last *httptest.ResponseRecorder
-	for range 5 {
-		last = do("GET", "/v1/runs/r1", "Authorization", "Bearer "+strings.Repeat("x", 40))
-	}
-	expect(last, 429, "rate_limited")
-	if last.Header().Get("Retry-After") == "" {
-		t.Error(last.Header())
-	}
-	expect(do("GET", "/v1/workflows", "Authorization", bearer), 200, "ann at")
-	for range 30 {
-		last = do("GET", "/v1/workflows", "Authorization", bearer)
-	}
-	expect(last, 429, "rate_limited: too many requests")
+		// SE-16: who tries keys is slowed down, by his address; who has one is not.
+		var last *httptest.ResponseRecorder
+		for range 5 {
+			last = do("GET", "/v1/runs/r1", "Authorization", "Bearer "+strings.Repeat("x", 40))
+		}
+		expect(last, 429, "rate_limited")
+		if last.Header().Get("Retry-After") == "" {
+			t.Error(last.Header())
+		}
+		expect(do("GET", "/v1/workflows", "Authorization", bearer), 200, "ann at")
+		for range 30 {
+			last = do("GET", "/v1/workflows", "Authorization", bearer)
+		}
+		expect(last, 429, "rate_limited: too many requests")
+	})
 }
 
 func TestATicketIsTakenOutOfTheAddress(t *testing.T) {

@@ -60,9 +60,13 @@ func TestTheServersAreAway(t *testing.T) {
 		text, _, err := tickets.Issue(t.Context(), access.Principal{Name: "ann"}, http.MethodGet, "/v1/runs")
 		return text, err
 	}
-	text, err := issue()
-	if err != nil {
-		t.Fatal(err)
+	var texts []string
+	for range 3 {
+		text, err := issue()
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, text)
 	}
 	s.Kill(0)
 	check := func(what string, err error) {
@@ -72,15 +76,18 @@ func TestTheServersAreAway(t *testing.T) {
 		}
 	}
 	request := httptest.NewRequest(http.MethodGet, "/v1/runs", nil)
-	_, err = issue()
+	_, err := issue()
 	check("issued", err)
-	_, err = tickets.Redeem(t.Context(), text, request)
+	_, err = tickets.Redeem(t.Context(), texts[0], request)
 	check("redeemed", err)
 	s.Restart(0)
 	for end := time.Now().Add(20 * time.Second); ; {
-		p, err := tickets.Redeem(t.Context(), text, request)
+		p, err := tickets.Redeem(t.Context(), texts[0], request)
 		if err == nil && p.Name == "ann" {
 			return
+		}
+		if errors.Is(err, access.ErrTicket) && len(texts) > 1 { // it is used up: the servers, who have just begun, took too long to say so
+			texts = texts[1:]
 		}
 		if time.Now().After(end) {
 			t.Fatalf("when they are back: %v", err)

@@ -76,7 +76,7 @@ func fencedOutbox(t *testing.T, s Store) {
 	store = s.Reopen(t, store)
 	refused := make(chan struct{}, 1)
 	o := outbox(t, notSent{store, refused}, first)
-	<-refused // and that is stored: else it would be a block that was being sent
+	until(t, "the first attempt to be refused, and that to be stored", func() bool { return len(refused) == 1 }) // else it was being sent
 	second := &post{answer: answer}
 	mu.Lock()
 	dead = false

@@ -29,7 +29,7 @@ type Replica struct {
 }
 
 // patient is what only a failure takes.
-const patient = 20 * time.Second
+const patient = time.Minute
 
 // Test runs the suite. open makes a replica that can ask all others that the same t has made; alone says that there are no others.
 func Test(t *testing.T, alone bool, open func(t *testing.T) Replica) {
@@ -288,25 +288,38 @@ func bounded(t *testing.T, asker, other Replica) {
 }
 
 func deadline(t *testing.T, asker, other Replica) {
-	ended := make(chan struct{})
+	begun, ended := make(chan struct{}, 100), make(chan struct{}, 100)
 	serve(t, other, func(ctx context.Context, _ control.Request) ([]byte, error) {
+		begun <- struct{}{}
 		<-ctx.Done()
-		close(ended)
+		ended <- struct{}{}
 		return nil, ctx.Err()
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err := asker.Ask(ctx, other.Replica(), control.Request{Command: "wait"})
-	if e, ok := errors.AsType[*control.Error](err); !errors.Is(err, context.DeadlineExceeded) && (!ok || !strings.Contains(e.Message, "deadline")) {
-		t.Errorf("got %v", err)
+	for wait := 100 * time.Millisecond; ; wait *= 2 { // a request may be so late that its time is over before anybody has seen it
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		defer cancel()
+		_, err := asker.Ask(ctx, other.Replica(), control.Request{Command: "wait"})
+		if e, ok := errors.AsType[*control.Error](err); !errors.Is(err, context.DeadlineExceeded) && (!ok || !strings.Contains(e.Message, "deadline")) {
+			t.Errorf("got %v", err)
+		}
+		<-ctx.Done()
+		if _, err := asker.Ask(ctx, other.Replica(), control.Request{Command: "wait"}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("afterwards: %v", err)
+		}
+		select {
+		case <-begun:
+		case <-time.After(wait):
+			if wait < patient {
+				continue
+			}
+			t.Fatal("the handler is not called")
+		}
+		break
 	}
 	select {
 	case <-ended:
 	case <-time.After(patient):
 		t.Error("the handler waits for ever")
-	}
-	if _, err := asker.Ask(ctx, other.Replica(), control.Request{Command: "wait"}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("afterwards: %v", err)
 	}
 }
 
@@ -383,9 +396,7 @@ func soon(t *testing.T, asker, other Replica) {
 		}
 		best = min(best, at.Sub(begin))
 	}
-	if best > 200*time.Millisecond {
-		t.Errorf("it took %v", best)
-	}
+	longtest.Within(t, "until a request takes effect, at best", best, 200*time.Millisecond)
 }
 
 func once(t *testing.T, asker, other Replica) {
@@ -518,7 +529,11 @@ func many(t *testing.T, all []Replica) {
 		from, to := all[i%len(all)], all[i/len(all)%len(all)]
 		wg.Go(func() {
 			body := bytes.Repeat([]byte{byte('a' + i%26)}, 1+(i%5)*300<<10)
-			answer, err := ask(t, from, to, control.Request{Command: "echo", Body: body})
+			r := control.Request{Command: "echo", Body: body}
+			answer, err := ask(t, from, to, r)
+			for end := time.Now().Add(patient); (errors.Is(err, control.ErrGone) || errors.Is(err, control.ErrAway)) && time.Now().Before(end); {
+				answer, err = ask(t, from, to, r) // on a busy machine a connection may break, or somebody be taken for dead, for a moment
+			}
 			if want := append([]byte(to.Replica()+" "), body...); err != nil || !bytes.Equal(answer, want) {
 				t.Errorf("%d: %d bytes, want %d, %v", i, len(answer), len(want), err)
 			}

@@ -31,7 +31,8 @@ const (
 	probeEvery = 400 * time.Millisecond
 	mostMissed = 3
 
-	// askAgain is when a request that may be is sent again: its message, or the answer, was lost with a server's connection.
+	// askAgain is when a request that may be is sent again: its message, or the answer, was lost with a server's connection. Each time it is
+	// twice as long, for one that takes longer than that would else never have its answer waited for, and add to what it waits behind.
 	askAgain = time.Second
 
 	// headerRoom is what a message has beside its part of a body: names and errors, escaped.
@@ -157,10 +158,11 @@ func (n *Control) Ask(ctx context.Context, replica string, r control.Request) ([
 	waiting, cancel := context.WithTimeoutCause(waiting, control.Wait(ctx), control.ErrSilent)
 	defer cancel()
 	doubt := false // it may have arrived
+	again := askAgain
 	for begin := time.Now(); ; {
 		attempt, cancel := waiting, context.CancelFunc(func() {})
 		if r.ID != "" {
-			attempt, cancel = context.WithTimeout(waiting, askAgain)
+			attempt, cancel = context.WithTimeout(waiting, again)
 		}
 		answer, err := n.ask(waiting, attempt, replica, r)
 		silent, late := attempt.Err() != nil, doubt
@@ -178,6 +180,7 @@ func (n *Control) Ask(ctx context.Context, replica string, r control.Request) ([
 			return nil, context.Cause(waiting)
 		case silent:
 			doubt = true
+			again *= 2
 			continue
 		case errors.Is(err, client.ErrNoResponders):
 			switch err = control.ErrGone; {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
 // FT-03: connecting and the handshake have a limit of their own, and so has the header; what comes after has none.
@@ -31,9 +32,11 @@ func TestAModelsServerThatNeverConnectsIsGivenUp(t *testing.T) {
 				framing := framings[i%len(framings)]
 				began := time.Now()
 				a := p.ask(framing, `{"workflow":"text","input":"question","model":"`+w.model("m")+`"}`)
-				if took := time.Since(began); took < 300*time.Millisecond || took > 10*time.Second {
+				took := time.Since(began)
+				if took < 300*time.Millisecond {
 					t.Errorf("two attempts took %v", took)
 				}
+				longtest.Within(t, "two attempts", took, 10*time.Second)
 				if a.code() != "upstream_timeout" || !strings.Contains(a.says(), "could not be reached") {
 					t.Errorf("%v", a)
 				}
@@ -63,15 +66,19 @@ func full(t *testing.T) string {
 		t.Fatal(err)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
-	for range 10 {
-		c, err := net.DialTimeout("tcp", address, 100*time.Millisecond)
-		if err != nil {
-			return address
+	for missed := 0; missed < 3; missed++ { // one may only have come too late
+		for n := 0; ; n++ {
+			c, err := net.DialTimeout("tcp", address, 100*time.Millisecond)
+			if err != nil {
+				break
+			}
+			t.Cleanup(func() { c.Close() })
+			if missed = 0; n == 10 {
+				t.Skip("this system accepts connections without end")
+			}
 		}
-		t.Cleanup(func() { c.Close() })
 	}
-	t.Skip("this system accepts connections without end")
-	return ""
+	return address
 }
 
 // mute returns the address of a server that accepts connections and says nothing.

@@ -110,7 +110,7 @@ func stoppedReader(t *testing.T, id string) {
 	}
 	began := time.Now()
 	// Its connection is not taken for longer than a write may take.
-	eventuallySlowly(t, "the server drops the reader", func() bool { return strings.Contains(s.log.String(), "slow") || s.footing().files <= before.files })
+	eventuallySlowly(t, "the server drops the reader", func() bool { return s.slow() > 0 })
 	dropped := time.Since(began)
 	s.served("m", "another") // meanwhile
 	time.Sleep(time.Until(began.Add(3 * limit)))
@@ -372,11 +372,17 @@ func abandoned(t *testing.T, id string) {
 	}
 	var clients sync.WaitGroup
 	var dropped, told atomic.Int64
+	over := make(chan struct{})
 	gate := make(chan struct{}, 64)
+	hidden := 0 // that do not read
 	for i := range n {
+		if i%10 == 0 {
+			hidden++
+		}
 		clients.Go(func() {
 			gate <- struct{}{}
-			defer func() { <-gate }()
+			leave := sync.OnceFunc(func() { <-gate })
+			defer leave()
 			if i%10 > 0 { // comes back after the end
 				a, err := s.do("GET", "/v1/runs?workflow=text&model=openai:m&input=page+"+strconv.Itoa(i), "", "Accept: text/event-stream")
 				if err != nil || a.state != "completed" || len(a.events) == 0 {
@@ -403,7 +409,8 @@ func abandoned(t *testing.T, id string) {
 				return
 			}
 			// Nobody reads. That the server has dropped it shows at the end of what the sockets hold.
-			time.Sleep(2 * time.Second)
+			leave()
+			<-over
 			c.SetReadDeadline(time.Now().Add(patience))
 			if got, err := io.Copy(io.Discard, c); err != nil || got > 3_500_000 {
 				if e, ok := err.(net.Error); ok && e.Timeout() || err == nil {
@@ -414,6 +421,8 @@ func abandoned(t *testing.T, id string) {
 			dropped.Add(1)
 		})
 	}
+	eventuallySlowly(t, "the server drops all that do not read", func() bool { return s.slow() >= hidden })
+	close(over)
 	clients.Wait()
 	after := s.settled(before, n, 16<<10)
 	s.served("m", "afterwards")
@@ -437,7 +446,7 @@ func noFiles(t *testing.T, id string) {
 		f, _, err := s.follow(t.Context(), model, "early", "early")
 		stream <- end{f, err}
 	}()
-	eventuallySlowly(t, "the stream has begun", func() bool { return s.model.Open() == 1 })
+	eventuallySlowly(t, "the stream has begun", func() bool { return s.model.Requests() == 1 })
 	var idle []net.Conn
 	for range 2 * most { // the system takes them, whether the server does or not
 		c, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"), patience)

@@ -223,8 +223,13 @@ func (p *product) close() {
 		adapter.Transport(adapter.TransportOptions{Connect: p.limits.Connect}).CloseIdleConnections()
 		p.modelServer.Close()
 		p.serving.Wait()
-		if err := goleak.Find(p.leaks); err != nil {
-			p.t.Errorf("goroutines are left: %v", err)
+		var leaked error
+		p.eventually("no goroutine is left", func() bool { // which looks again for a moment only
+			leaked = goleak.Find(p.leaks)
+			return leaked == nil
+		})
+		if leaked != nil {
+			p.t.Error(leaked)
 		}
 		for where, text := range map[string]string{"an answer": p.seen.String(), "the log": p.log.String()} {
 			if i := strings.Index(text, "CANARY"); i >= 0 {

@@ -328,6 +328,28 @@ func (s *server) follow(ctx context.Context, model, input, key string) (*fold, i
 	}
 }
 
+// slowEnds are those of streams whose client took nothing for the time that a write may take.
+var slowEnds = regexp.MustCompile(`(?m)^lingserve_streams_ended_total\{end="slow",[^}]*\} (\d+)$`)
+
+// slow counts them.
+func (s *server) slow() (n int) {
+	s.t.Helper()
+	resp, err := http.Get("http://" + s.admin + "/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != 200 {
+		s.t.Fatalf("its metrics: %s: %v", resp.Status, err)
+	}
+	for _, m := range slowEnds.FindAllStringSubmatch(string(text), -1) {
+		one, _ := strconv.Atoi(m[1])
+		n += one
+	}
+	return n
+}
+
 // footing is what a process holds.
 type footing struct {
 	files, goroutines int

@@ -207,7 +207,7 @@ func TestEventsAreThoseThatAnIndependentReaderKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Tell(r.Command("/ling", "help me", "C1", "U1"))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := r.Await(ctx, func() bool { return len(r.Deliveries()) == 6 }); err != nil {
 		t.Fatal(err)

@@ -287,22 +287,24 @@ func (s *Servers) WaitReady() {
 	if len(s.all) == 1 {
 		return
 	}
-	if s.processes {
-		s.client(func(ctx context.Context, js jetstream.JetStream) {
-			s.wait("the servers to be a cluster", func() bool {
-				attempt, cancel := context.WithTimeout(ctx, askWait)
-				defer cancel()
-				_, err := js.AccountInfo(attempt)
-				return err == nil
-			})
-		})
-		return
-	}
 	running := 0
 	for i := range s.all {
 		if s.all[i].up() {
 			running++
 		}
+	}
+	if s.processes {
+		// Only a stream with a copy on each tells a client that all are there: they have a leader before.
+		ready := jetstream.StreamConfig{Name: "READY", Subjects: []string{"ready"}, Storage: jetstream.MemoryStorage, Replicas: running}
+		s.client(func(ctx context.Context, js jetstream.JetStream) {
+			s.wait("the servers to be a cluster", func() bool {
+				attempt, cancel := context.WithTimeout(ctx, askWait)
+				defer cancel()
+				_, err := js.CreateStream(attempt, ready)
+				return err == nil && js.DeleteStream(attempt, ready.Name) == nil
+			})
+		})
+		return
 	}
 	s.wait("the servers to be a cluster", func() bool {
 		for i := range s.all {

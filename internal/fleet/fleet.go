@@ -151,10 +151,15 @@ func (f *Fleet) Start(ctx context.Context) error {
 	if err := together(f.Nodes, (*Node).Start); err != nil {
 		return err
 	}
-	if len(f.Nodes) > 0 {
+	if n := len(f.Nodes); n > 0 {
+		// Only a stream with a copy on each tells a client that all are there: they have a leader before, and a replica that finds fewer than
+		// three for some seconds is content with one copy.
+		ready := jetstream.StreamConfig{Name: "READY", Subjects: []string{"ready"}, Storage: jetstream.MemoryStorage, Replicas: n}
 		if err := f.ask(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-			_, err := js.AccountInfo(ctx)
-			return err
+			if _, err := js.CreateStream(ctx, ready); err != nil {
+				return err
+			}
+			return js.DeleteStream(ctx, ready.Name)
 		}); err != nil {
 			return fmt.Errorf("fleet: the NATS servers are no cluster: %w", err)
 		}

@@ -2,9 +2,11 @@ package web
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -55,9 +57,29 @@ func inTime(next http.Handler) http.Handler {
 			return
 		}
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // each connection of a server can
+		body := &wholeBody{ReadCloser: r.Body}
+		r.Body = body
 		next.ServeHTTP(w, r)
-		abandon(w)
+		if !body.whole.Load() {
+			abandon(w)
+		}
 	})
+}
+
+// wholeBody knows whether it was read to its end. Behind that net/http looks whether the client is there still: where it found a deadline, while
+// the client takes the end of the answer slowly, it would take it for gone, and all that the client asks by the same connection then would be
+// broken off.
+type wholeBody struct {
+	io.ReadCloser
+	whole atomic.Bool
+}
+
+func (b *wholeBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.whole.Store(true)
+	}
+	return n, err
 }
 
 // Listen listens on addr with the socket settings that streams need, and accepts no more connections at once than there may be.

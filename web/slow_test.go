@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -125,4 +126,28 @@ func TestAClientThatTakesNoAnswerIsDropped(t *testing.T) {
 			})
 		})
 	}
+}
+
+// FT-19: who takes the end of an answer slowly is not gone, and has an answer to what it asks next by the same connection.
+func TestWhoTakesTheEndOfAnAnswerSlowlyIsAnsweredAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil).servePipes()
+		defer b.down()
+		slow := b.dial()
+		defer slow.Close()
+		answers := bufio.NewReader(slow)
+		for range 3 {
+			if _, err := fmt.Fprintf(slow, "POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(askChat), askChat); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Second) // all of the answer waits to be taken
+			resp, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := readDocument(t, resp); d.Status != statusCompleted {
+				t.Errorf("%+v", d)
+			}
+		}
+	})
 }

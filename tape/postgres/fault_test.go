@@ -381,8 +381,9 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	server := start(t, "fsync=off")
 	var log notes
 	s := open(t, Options{URL: strings.Replace(server.URL(), "lingserve@", "lingserve:s3cretword@", 1), Log: log.logger()})
-	s.patience = 100 * time.Millisecond
 	create(t, s, "a")
+	s.indexer.rest()
+	s.patience = 100 * time.Millisecond
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -408,9 +409,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 		if !errors.Is(err, tape.ErrAway) || errors.Is(err, tape.ErrUnsure) {
 			t.Errorf("%s: %v does not say that the store is away", what, err)
 		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("%s failed after %v", what, took)
-		}
+		longtest.Within(t, what, time.Since(began), 5*time.Second)
 	}
 	// Whoever has no time to wait is told that, and not that the database is away.
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -425,6 +424,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
+	s.patience = time.Minute // connections that broke are found out one by one, and a busy machine takes its time
 	for what, call := range calls {
 		if what == "lease" || what == "blob" || what == "import" {
 			continue // after the rest
@@ -444,8 +444,9 @@ func TestADatabaseThatIsAway(t *testing.T) {
 // All connections are in use: who comes then waits for one, and not for ever.
 func TestAPoolThatIsExhausted(t *testing.T) {
 	s := open(t, Options{Connections: 2})
-	s.acquire = 50 * time.Millisecond
 	create(t, s, "a")
+	s.indexer.rest()
+	s.acquire = 50 * time.Millisecond
 	var held []*pgxpool.Conn
 	for range 2 {
 		c, err := s.pool.Acquire(t.Context())
@@ -458,6 +459,7 @@ func TestAPoolThatIsExhausted(t *testing.T) {
 	overloaded(t, "append", err)
 	_, err = s.Info(t.Context(), "a")
 	overloaded(t, "info", err)
+	s.acquire = time.Minute // on a busy machine, too
 	held[0].Release()
 	if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: batchOf(0, 0)}); err != nil {
 		t.Errorf("with a connection: %v", err)
@@ -465,7 +467,6 @@ func TestAPoolThatIsExhausted(t *testing.T) {
 	held[1].Release()
 
 	// As many readers as like hold none: each writes before it reads on.
-	s.acquire = acquireTime
 	var entries []tape.Entry
 	for i := range 600 {
 		entries = append(entries, tape.NewMessage("user", fmt.Sprint(i)))
@@ -504,7 +505,11 @@ func TestADatabaseThatRefuses(t *testing.T) {
 		if _, err := s.pool.Exec(t.Context(), `CREATE TRIGGER refuse BEFORE INSERT ON entries FOR EACH ROW WHEN (NEW.payload LIKE '%s3cretword%') EXECUTE FUNCTION refuse('`+state+`')`); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		wait := time.Minute
+		if state == "40001" {
+			wait = 300 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		_, err := s.Append(ctx, "a", tape.Batch{Entries: []tape.Entry{tape.NewMessage("user", "fine"), tape.NewMessage("user", "s3cretword")}})
 		cancel()
 		switch {

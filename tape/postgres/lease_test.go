@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -150,9 +151,7 @@ func TestALeaseThatIsGivenBackIsTakenAtOnce(t *testing.T) {
 		total += (<-taken).Sub(<-released)
 		<-taken // given back, too
 	}
-	if total > rounds*leasePoll/2 {
-		t.Errorf("%d leases took %v to be taken", rounds, total)
-	}
+	longtest.Within(t, "to take leases that are given back", total, rounds*leasePoll/2)
 }
 
 // CL-06: a holder that was stopped, and whose lease another has, is refused at its first append and is told. Nothing of it is on the tape.
@@ -244,8 +243,9 @@ func TestRenewingWaitsForNobody(t *testing.T) {
 	if !s.keeper.renewOnce() {
 		t.Error("nothing was renewed")
 	}
-	if took := time.Since(began); took > lockTime/2 || a.until != untilA || !b.until.After(untilB) {
-		t.Errorf("after %v: the first ends at %v, was %v; the second at %v, was %v", took, a.until, untilA, b.until, untilB)
+	longtest.Within(t, "to renew what nobody holds up", time.Since(began), lockTime/2)
+	if a.until != untilA || !b.until.After(untilB) {
+		t.Errorf("the first ends at %v, was %v; the second at %v, was %v", a.until, untilA, b.until, untilB)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestALeaseIsLostWhileTheDatabaseIsAway(t *testing.T) {
 	// The goroutine looks when the lease was to be renewed, at the latest.
 	select {
 	case <-l.Lost():
-	case <-time.After(2 * leaseRenew):
+	case <-time.After(time.Minute): // which only a failure takes
 		t.Error("the holder was not told")
 	}
 	if !strings.Contains(log.String(), "a lease was lost") {
@@ -290,9 +290,7 @@ func TestALeaseIsLostWhileTheDatabaseIsAway(t *testing.T) {
 	}
 	began := time.Now()
 	l.Release()
-	if took := time.Since(began); took > leaseGiven {
-		t.Errorf("giving back what is lost took %v", took)
-	}
+	longtest.Within(t, "to give back what is lost", time.Since(began), leaseGiven)
 }
 
 // TA-41: erasing a session does not let two hold its lease.

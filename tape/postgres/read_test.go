@@ -23,6 +23,7 @@ func TestAReadHoldsLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	s.indexer.rest() // it has a connection, too
 	row, err := s.load(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)

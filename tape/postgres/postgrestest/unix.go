@@ -90,8 +90,10 @@ func (s *Server) Restart() (err error) {
 		args = append(args, "-c", o)
 	}
 	const long = time.Minute
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	tried, patience := time.Now(), time.Second // of this attempt, and how long it may be silent
+	for began := tried; ; time.Sleep(20 * time.Millisecond) {
 		if s.run == nil {
+			tried = time.Now()
 			// Processes of the one that was killed may hold its memory still: then it ends at once.
 			s.run = exec.Command("/bin/sh", args...)
 			// In a group of its own: what a terminal sends to the tests would end the watcher before the server.
@@ -111,7 +113,8 @@ func (s *Server) Restart() (err error) {
 		if s.ready() {
 			return nil
 		}
-		if pid := s.pid(); time.Since(began) > time.Second && (pid == 0 || syscall.Kill(pid, 0) != nil) {
+		if pid := s.pid(); time.Since(tried) > patience && (pid == 0 || syscall.Kill(pid, 0) != nil) {
+			patience *= 2 // a busy machine may need more
 			s.end()
 		}
 		if time.Since(began) > long {

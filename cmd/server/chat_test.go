@@ -101,7 +101,7 @@ func (c *conversation) ends(status int) {
 }
 
 func TestChatAtATerminal(t *testing.T) {
-	c := converse(t, "--model", "demo:demo", "--session", "holidays")
+	c := converse(t, "--model", "demo:demo", "--session", "holidays", "--demo-pace", "5") // so that it is still on its way when it is canceled
 	c.sees("lingserve chat: agent assistant, model demo:demo, session holidays")
 	c.types("Why is the sky blue?\r")
 	c.sees("This") // and the rest comes piece by piece

@@ -66,7 +66,7 @@ func TestAWriterThatWasPausedIsRefused(t *testing.T) { // CL-06
 	w.Say("before")
 	w.Expect("appended")
 	s := open(t, p)
-	if _, err := s.Lease(t.Context(), "a", false); !errors.Is(err, tape.ErrLeased) {
+	if _, err := leased(t.Context(), s, "a"); !errors.Is(err, tape.ErrLeased) {
 		t.Fatalf("the lease that another process has: %v", err)
 	}
 	w.Signal(syscall.SIGSTOP)

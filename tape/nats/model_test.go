@@ -241,11 +241,11 @@ func TestTwoReplicasAgainstAModel(t *testing.T) { // CL-02, CL-06
 					return
 				}
 				which := rapid.IntRange(0, 1).Draw(r, "replica")
-				l, err := replicas[which].Lease(ctx, name, false)
+				l, err := leased(ctx, replicas[which], name)
 				if err != nil {
 					r.Fatal(err)
 				}
-				if _, err := replicas[1-which].Lease(ctx, name, false); !errors.Is(err, tape.ErrLeased) {
+				if _, err := leased(ctx, replicas[1-which], name); !errors.Is(err, tape.ErrLeased) {
 					r.Fatalf("a second lease: %v", err)
 				}
 				leases[name], holder[name] = l, which

@@ -39,7 +39,7 @@ func TestCL_11_ARunThatIsLeftWhileItsPageIsStoredLeavesTheOthersAlone(t *testing
 	for _, id := range []string{"before", "left", "behind"} {
 		tb := heldTube(id, 0)
 		tubes = append(tubes, tb)
-		entries = append(entries, a.Keep(runlog.Run{ID: id, Opening: []byte("x"), Tube: tb, Trouble: func(err error) { t.Errorf("%s: %v", id, err) }}))
+		entries = append(entries, a.Keep(runlog.Run{ID: id, Opening: []byte("x"), Tube: tb, Trouble: untroubled(t, id)}))
 	}
 	leaver := entries[1].(runlog.Leaver)
 	entry.Store(&leaver)

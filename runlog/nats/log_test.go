@@ -54,8 +54,16 @@ func replica(t testing.TB, s *clustertest.Servers, prefix string, adopts bool) *
 		t.Fatal(err)
 	}
 	for _, g := range all {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		switch left, err := l.Adopt(ctx, g.ID, g.Replica); {
+		ctx, cancel := context.WithTimeout(t.Context(), longWait)
+		left, err := l.Adopt(ctx, g.ID, g.Replica)
+		for ctx.Err() == nil && (errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrAway)) {
+			// By a message of its replica that was still on its way, perhaps; or there was no answer in time, on a busy machine.
+			if f, err := l.Find(ctx, g.ID); err == nil && (f.Ended || f.Replica != g.Replica) || errors.Is(err, runlog.ErrUnknown) {
+				break
+			}
+			left, err = l.Adopt(ctx, g.ID, g.Replica)
+		}
+		switch {
 		case err == nil:
 			r.Left = append(r.Left, left)
 		case !errors.Is(err, runlog.ErrEnded) && !errors.Is(err, runlog.ErrUnknown) && !errors.Is(err, runlog.ErrFenced):

@@ -88,13 +88,37 @@ func pagedRun(t testing.TB, l *nats.Log, c *cluster.Cluster, id string, trouble 
 	}
 }
 
-// adopted takes a run over from who may have a message of it on its way still.
+// adopted takes a run over from who may have a message of it on its way still, on a machine that may be busy.
 func adopted(l *nats.Log, id, from string) (left *runlog.Left, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), longWait)
 	defer cancel()
 	for {
-		if left, err = l.Adopt(ctx, id, from); !errors.Is(err, runlog.ErrFenced) || ctx.Err() != nil {
+		left, err = l.Adopt(ctx, id, from)
+		if again := errors.Is(err, runlog.ErrFenced) || errors.Is(err, runlog.ErrAway); !again || ctx.Err() != nil {
 			return left, err
+		}
+	}
+}
+
+// untroubled is for a run that stays its replica's. That it is not stored for a while may be, on a busy machine.
+func untroubled(t testing.TB, run string) func(error) {
+	return func(err error) {
+		if !errors.Is(err, runlog.ErrAway) {
+			t.Errorf("%s: %v", run, err)
+		}
+	}
+}
+
+// fenced waits until a run is told that it is another replica's.
+func fenced(t testing.TB, trouble <-chan error) {
+	t.Helper()
+	for {
+		switch err := <-trouble; {
+		case errors.Is(err, runlog.ErrFenced):
+			return
+		case !errors.Is(err, runlog.ErrAway):
+			t.Errorf("told %v", err)
+			return
 		}
 	}
 }
@@ -176,7 +200,7 @@ func TestCL_06_PagesOfWhoWasTakenForDeadAreRefused(t *testing.T) {
 	defer crash(t, b, cb)
 	trouble := make(chan error, 10)
 	lost, _ := pagedRun(t, a, ca, "lost", func(err error) { trouble <- err })
-	kept, e := pagedRun(t, a, ca, "kept", func(err error) { t.Errorf("kept: %v", err) })
+	kept, e := pagedRun(t, a, ca, "kept", untroubled(t, "kept"))
 	had := int(lost.Len())
 	left, err := adopted(b, "lost", ca.Replica())
 	if err != nil {
@@ -186,9 +210,7 @@ func TestCL_06_PagesOfWhoWasTakenForDeadAreRefused(t *testing.T) {
 		t.Errorf("%d events of %d", left.Tube.Len(), had)
 	}
 	token(t, lost, "not stored ")
-	if err := <-trouble; !errors.Is(err, runlog.ErrFenced) {
-		t.Errorf("told %v", err)
-	}
+	fenced(t, trouble)
 	if lost.Len() != uint64(had) {
 		t.Error("something is shown that is not stored")
 	}
@@ -237,7 +259,7 @@ func TestCL_05_AFollowerBeginsInTheMiddleOfPages(t *testing.T) {
 		shows(t, tb, n)
 		shows(t, tail.Tube(), n)
 	}
-	if _, after := messages(t, ca, "r"); after != before {
+	if _, after := messages(t, ca, "r"); after > before { // fewer where some were removed
 		t.Errorf("%d pages of a run that is followed", after-before)
 	}
 	// One that nobody follows, and whose owner is gone.

@@ -17,10 +17,11 @@ import (
 
 	"github.com/slack-go/slack"
 	"github.com/slack-go/slack/slackevents"
-	"go.uber.org/goleak"
+
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 // rig is a workspace, a client that somebody else has written, and an app that keeps what it is told.
 type rig struct {

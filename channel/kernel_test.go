@@ -6,12 +6,11 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 // agent answers turns by a function.
 type agent func(context.Context, *channel.Turn) (channel.DispatchResult, error)

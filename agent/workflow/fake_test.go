@@ -10,12 +10,11 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent/workflow"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tape"
@@ -23,7 +22,7 @@ import (
 	"github.com/lingserve/lingserve/turn"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 // models answers by the last message, three bytes at a time: what it finds under it, or the message itself. "wait: …" says what
 // comes behind and then waits for the end of its context; "fail" fails.

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
 func TestMain(m *testing.M) {
 	serveNode()
-	goleak.VerifyTestMain(m)
+	longtest.Main(m)
 }
 
 // CL-13: what is measured can be measured again, with the code that replicas have.

@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 // loopback is the smallest channel there is, and its platform: messages are values, and what is sent is a list.
 type loopback struct {

@@ -7,10 +7,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"go.uber.org/goleak"
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 func TestCH_162ControlCharactersAreShownAndNotObeyed(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{

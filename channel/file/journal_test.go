@@ -18,14 +18,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/channel/journaltest"
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 // folders are where journals lie.
 var folders sync.Map

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/file"
@@ -26,7 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	longtest.Checks(10, 100)
 	longtest.Parallel(6) // they wait for replicas that die, and for servers
-	goleak.VerifyTestMain(m)
+	longtest.Main(m)
 }
 
 func conformance(t *testing.T, c *cluster.Cluster) {

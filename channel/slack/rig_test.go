@@ -11,14 +11,13 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"go.uber.org/goleak"
-
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/internal/fakeslack"
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 // Where people write, and who.
 const (

@@ -12,14 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/internal/faketelegram"
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 // Those who write, and where.
 var (

@@ -12,16 +12,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/turns"
+	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 // model is a plugin that answers by a function.
 type model func(ctx context.Context, p turn.Prompt, yield func(turn.Event, error) bool)

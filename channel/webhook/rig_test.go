@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/fakecallback"
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 type agentFunc func(context.Context, *channel.Turn) (channel.DispatchResult, error)
 

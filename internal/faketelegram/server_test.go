@@ -16,10 +16,11 @@ import (
 
 	"github.com/go-telegram/bot"
 	"github.com/go-telegram/bot/models"
-	"go.uber.org/goleak"
+
+	"github.com/lingserve/lingserve/internal/longtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 // call asks the server in this process.
 func call(ctx context.Context, s *Server, method string, params any) (*reply, error) {

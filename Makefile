@@ -30,7 +30,7 @@ alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 # Version of a release; the commit's tag unless given, or else one made of its time and name.
 VERSION ?=
 
-.PHONY: release image all build run test lint format fmt vet unit compile fuzz fuzz-seconds soak long chaos cluster rolling scale bench bench-once bench-cluster web client playground browser parts peers vuln clean
+.PHONY: release image all build run test lint format fmt vet unit compile fuzz fuzz-seconds soak long draws chaos cluster rolling scale bench bench-once bench-cluster web client playground browser parts peers vuln clean
 
 all: test
 
@@ -57,6 +57,8 @@ UNITJOBS ?= 3
 AS_USED  = "$(CURDIR)/tools/test.sh"
 # Each of some hundred processes would wait for a second at its end, in which others might still be found in a race.
 unit: export GORACE = atexit_sleep_ms=50
+# What tests draw is the same each time; "make draws" draws other things.
+unit: export RAPID_SEED = 20261123
 # Nobody looks into these binaries with a debugger: -w leaves out what it would need, which takes the linker a third of its time.
 unit:
 	$(GO) test -vet=off -exec '$(AS_USED)' -shuffle=on -count=1 -run '$(alone)' $(sort $(dir $(ALONE)))
@@ -83,6 +85,11 @@ soak:
 LONG = ./access/nats ./channel/nats ./cluster ./cluster/clustertest ./control/nats ./runlog/file ./runlog/nats ./tape/file ./tape/nats ./tape/postgres
 long:
 	$(GO) test -vet=off $(RACE) -count=1 -p 1 -timeout 30m $(LONG) -args -long
+
+# Tests of properties, each with DRAWS draws, which are others each time. Some minutes.
+DRAWS ?= 1000
+draws:
+	RAPID_CHECKS=$(DRAWS) $(GO) test -vet=off -count=1 -timeout 0 $$(grep -rl --include=*_test.go pgregory.net/rapid . | xargs -n 1 dirname | sort -u)
 
 # Replicas and NATS servers in processes of their own are killed, stopped and cut off from each other, while SESSIONS clients and more
 # do what they like, at least for CHAOS: what comes out is held to a model. The same SEED has the same clients do the same again, 0

@@ -76,7 +76,7 @@ func Start(ctx context.Context, path, dir string, o *Options) (*Process, error) 
 	if o.Apart {
 		p.cmd.SysProcAttr = Apart()
 	}
-	p.cmd.WaitDelay = time.Second // where somebody that it has started still holds its output
+	p.cmd.WaitDelay = 10 * time.Second // where somebody that it has started still holds its output
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the server: %w", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	client "github.com/nats-io/nats.go"
 )
 
 func page(before uint64, entries ...inPage) []byte {
@@ -135,6 +137,20 @@ func TestAReplicaIsBusyWhileServersStandStill(t *testing.T) {
 	}
 	if p.watch(now.Add(busyFor)); p.busy {
 		t.Fatal("busy, though nobody writes")
+	}
+}
+
+// CL-04: a page is stored when a server says so of it, and not when one of a page before comes once more.
+func TestAnAnswerOfAPageBeforeSaysNothingOfTheNext(t *testing.T) {
+	now := time.Now()
+	p := &pager{last: 7, sent: []*entry{{over: true}}, due: now.Add(time.Second), sentAt: now, data: page(7), head: len(page(7))}
+	p.answer(&client.Msg{Data: []byte(`{"stream":"PAGES","seq":7}`)}, now)
+	if len(p.sent) != 1 || p.due.IsZero() || p.took != 0 {
+		t.Errorf("%d runs are on their way, due %v, took %v", len(p.sent), p.due, p.took)
+	}
+	p.answer(&client.Msg{Data: []byte(`{"stream":"PAGES","seq":8}`)}, now)
+	if len(p.sent) != 0 || !p.due.IsZero() || p.last != 8 {
+		t.Errorf("%d runs are on their way, due %v, behind %d", len(p.sent), p.due, p.last)
 	}
 }
 

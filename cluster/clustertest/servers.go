@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/internal/fleet"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -294,14 +295,11 @@ func (s *Servers) WaitReady() {
 		}
 	}
 	if s.processes {
-		// Only a stream with a copy on each tells a client that all are there: they have a leader before.
-		ready := jetstream.StreamConfig{Name: "READY", Subjects: []string{"ready"}, Storage: jetstream.MemoryStorage, Replicas: running}
 		s.client(func(ctx context.Context, js jetstream.JetStream) {
 			s.wait("the servers to be a cluster", func() bool {
 				attempt, cancel := context.WithTimeout(ctx, askWait)
 				defer cancel()
-				_, err := js.CreateStream(attempt, ready)
-				return err == nil && js.DeleteStream(attempt, ready.Name) == nil
+				return fleet.Formed(attempt, js, running) == nil
 			})
 		})
 		return

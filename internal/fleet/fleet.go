@@ -152,19 +152,22 @@ func (f *Fleet) Start(ctx context.Context) error {
 		return err
 	}
 	if n := len(f.Nodes); n > 0 {
-		// Only a stream with a copy on each tells a client that all are there: they have a leader before, and a replica that finds fewer than
-		// three for some seconds is content with one copy.
-		ready := jetstream.StreamConfig{Name: "READY", Subjects: []string{"ready"}, Storage: jetstream.MemoryStorage, Replicas: n}
-		if err := f.ask(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-			if _, err := js.CreateStream(ctx, ready); err != nil {
-				return err
-			}
-			return js.DeleteStream(ctx, ready.Name)
-		}); err != nil {
+		// A replica that finds fewer than three for some seconds is content with one copy.
+		if err := f.ask(ctx, func(ctx context.Context, js jetstream.JetStream) error { return Formed(ctx, js, n) }); err != nil {
 			return fmt.Errorf("fleet: the NATS servers are no cluster: %w", err)
 		}
 	}
 	return together(f.Replicas, func(r *Replica) error { return r.Start(ctx) })
+}
+
+// Formed returns nil where so many servers are a cluster. Only a stream with a copy on each of them tells a client that all are there:
+// they have a leader before.
+func Formed(ctx context.Context, js jetstream.JetStream, servers int) error {
+	ready := jetstream.StreamConfig{Name: "READY", Subjects: []string{"ready"}, Storage: jetstream.MemoryStorage, Replicas: servers}
+	if _, err := js.CreateStream(ctx, ready); err != nil {
+		return err
+	}
+	return js.DeleteStream(ctx, ready.Name)
 }
 
 // together does something with all at the same time.

@@ -128,7 +128,7 @@ bench-once:
 	$(GO) test -run '^$$' -vet=off -bench . -benchtime 1x -benchmem -short ./turn ./tape/... ./agent ./channel/... ./bench/turns
 	$(GO) test -vet=off -run LargeStores ./tape/file
 
-# What several replicas cost beside one, as bench/CLUSTER.md has it, which gets the table: some minutes, on a machine that does nothing else.
+# What several replicas cost beside one, as bench/CLUSTER.md has it, which gets the table: a quarter of an hour, on a machine that does nothing else.
 bench-cluster:
 	$(GO) run ./bench/cluster -into bench/CLUSTER.md
 

@@ -2,7 +2,7 @@
 // later a token comes to its reader on the replica that runs it and on another one, the processor time of a token, and the memory
 // of the list of sessions. It prints the table of bench/CLUSTER.md.
 //
-//	go run ./bench/cluster [-runs 1,40,400] [-pace 50] [-rounds 5] [-seconds 5] [-sessions 100000] [-into FILE]
+//	go run ./bench/cluster [-runs 1,40,400] [-pace 50] [-rounds 3] [-seconds 5] [-sessions 100000] [-into FILE]
 //
 // Two replicas are in this process, as far as they keep and follow runs: there is no HTTP. An embedded server is in it, too; others are
 // processes of their own. Processor time is read from /proc: it runs on Linux.
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ import (
 func main() {
 	runs := flag.String("runs", "1,40,400", "how many runs at the same time: latencies are said of each, processor time of the last")
 	pace := flag.Int("pace", 50, "tokens a second of each")
-	rounds := flag.Int("rounds", 5, "how often everything is looked at, in turns: latencies are of all, processor times the middle ones")
+	rounds := flag.Int("rounds", 3, "how often everything is looked at, in turns: latencies are of all, processor times the middle ones")
 	seconds := flag.Int("seconds", 5, "how long to look, for each figure")
 	sessions := flag.Int("sessions", 100_000, "sessions in the list; 0 leaves that out")
 	into := flag.String("into", "", "`file` whose table is replaced by what comes out, too")
@@ -55,7 +56,7 @@ type figures struct {
 	kept            bool     // somewhere, where others can follow
 	alone, followed []result // of each number of runs
 	heap            float64  // MiB
-	machine         machine
+	sync            latency  // of the disk
 }
 
 // measure returns the table.
@@ -97,7 +98,11 @@ func measure(list string, pace, rounds int, took time.Duration, sessions int) (s
 	all := make([]figures, len(places))
 	for i, rounds := range seen {
 		all[i] = rounds[0]
-		all[i].machine = usual(rounds)
+		all[i].sync = nil
+		for _, f := range rounds {
+			all[i].sync = append(all[i].sync, f.sync...)
+		}
+		slices.Sort(all[i].sync)
 		for n := range runs {
 			all[i].alone[n] = middle(rounds, func(f figures) result { return f.alone[n] })
 			if all[i].kept {
@@ -113,16 +118,12 @@ const purged = 10 * time.Second
 
 func (p *place) figures(ctx context.Context, runs []int, pace int, took time.Duration, sessions int) (f figures, err error) {
 	f.place, f.kept = p.name, p.here != nil
-	before, err := readTicks()
-	if err != nil {
-		return f, err
-	}
 	for i, n := range runs {
 		look := took
 		if i == len(runs)-1 {
 			look = max(took, purged)
 		}
-		r, err := p.paced(ctx, n, pace, look, false)
+		r, err := p.quiet(ctx, n, pace, look, false)
 		if err != nil {
 			return f, err
 		}
@@ -130,17 +131,12 @@ func (p *place) figures(ctx context.Context, runs []int, pace int, took time.Dur
 		if !f.kept {
 			continue
 		}
-		if r, err = p.paced(ctx, n, pace, took, true); err != nil {
+		if r, err = p.quiet(ctx, n, pace, took, true); err != nil {
 			return f, err
 		}
 		f.followed = append(f.followed, r)
 	}
-	after, err := readTicks()
-	if err != nil {
-		return f, err
-	}
-	f.machine.taken = after.takenSince(before)
-	if f.machine.sync, err = syncs(); err != nil {
+	if f.sync, err = syncs(); err != nil {
 		return f, err
 	}
 	if f.kept && sessions > 0 {
@@ -197,8 +193,8 @@ func table(all []figures, runs []int, pace, sessions int) string {
 		}
 		return number(f.followed[last].servers, f.followed[last].servers > 0)
 	})
-	row("of the machine: a sync of 4 KiB, p50 / p99 ms", "", func(f figures) string { return f.machine.sync.String() })
-	row("– processor time that others were given, %", "", func(f figures) string { return number(100*f.machine.taken, true) })
+	row("of the machine: a sync of 4 KiB, p50 / p99 ms", "", func(f figures) string { return f.sync.String() })
+	row(fmt.Sprintf("– of its processors' time, given to others, runs: %d, %%", runs[last]), "", func(f figures) string { return number(100*f.alone[last].taken, true) })
 	if sessions > 0 {
 		row(fmt.Sprintf("heap of the list of %d sessions, MiB", sessions), "20", func(f figures) string { return number(f.heap, f.kept) })
 	}

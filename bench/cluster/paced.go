@@ -29,6 +29,7 @@ type result struct {
 	cpu, servers float64 // µs a token
 	more         float64 // than in the same round where runs are kept nowhere
 	tokens       float64 // a message
+	taken        float64 // part of the processors' time that others were given
 }
 
 // middle is what was seen in some rounds.
@@ -50,6 +51,7 @@ func middle(rounds []figures, of func(figures) result) (r result) {
 	r.more = number(func(r result) float64 { return r.more })
 	r.servers = number(func(r result) float64 { return r.servers })
 	r.tokens = number(func(r result) float64 { return r.tokens })
+	r.taken = number(func(r result) float64 { return r.taken })
 	return r
 }
 
@@ -182,6 +184,7 @@ func (p *place) paced(ctx context.Context, runs, pace int, took time.Duration, f
 	slices.Sort(r.there)
 	r.cpu = float64(after.own-before.own) / float64(tokens) / 1000
 	r.servers = float64(after.servers-before.servers) / float64(tokens) / 1000
+	r.taken = after.processors.takenSince(before.processors)
 	if n := after.messages - before.messages; n > 0 {
 		r.tokens = float64(tokens) / float64(n)
 	}
@@ -192,10 +195,14 @@ func (p *place) paced(ctx context.Context, runs, pace int, took time.Duration, f
 type usage struct {
 	own, servers time.Duration // processor time
 	messages     uint64
+	processors   processorTicks
 }
 
 func (p *place) usage(ctx context.Context) (u usage, err error) {
 	if u.own, err = processTime(os.Getpid()); err != nil {
+		return u, err
+	}
+	if u.processors, err = readTicks(); err != nil {
 		return u, err
 	}
 	for _, s := range p.servers {

@@ -278,16 +278,38 @@ func (l *log) follow(ctx context.Context, filter string, do func(subject string,
 	}
 }
 
+// keepFollowing is follow, which begins anew until ctx ends. What came before and is gone since stays as it was heard: whoever wants it finds
+// that out. unheard is told that nothing is heard, once until all has been seen again.
+func (l *log) keepFollowing(ctx context.Context, filter string, do func(subject string, m message), caught func(), unheard func(error)) {
+	told := false
+	for ctx.Err() == nil {
+		err := l.follow(ctx, filter, do, func() {
+			told = false
+			caught()
+		})
+		if err != nil && !told && ctx.Err() == nil {
+			unheard(err)
+			told = true
+		}
+		select {
+		case <-time.After(followPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
 const (
-	followExpiry    = 10 * time.Second // of one request of an ordered consumer
-	followHeartbeat = time.Second      // a consumer that is silent for twice as long is made anew
-	followIdle      = 2 * time.Second  // after which it is asked whether there is anything to come
+	followPause     = 200 * time.Millisecond // between attempts
+	followExpiry    = 10 * time.Second       // of one request of an ordered consumer
+	followHeartbeat = time.Second            // a consumer that is silent for twice as long is made anew
+	followIdle      = 2 * time.Second        // after which it is asked whether there is anything to come
 )
 
 func (l *log) consumer(ctx context.Context, filter string) (jetstream.Consumer, error) {
 	return l.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{filter}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, HeadersOnly: true,
 		InactiveThreshold: time.Minute,
+		MaxResetAttempts:  1, // or it would go on for as long as servers are away, whatever ends meanwhile
 	})
 }
 

@@ -11,15 +11,9 @@ import (
 
 // follow hears of the blocks of others until the outbox is closed. caught is called when it is known what waits.
 func (o *Outbox) follow(caught func()) {
-	for o.end.Err() == nil {
-		if err := o.log.follow(o.end, o.subject("*"), o.hear, caught); o.end.Err() == nil && err != nil {
-			o.o.Log.Warn("what the other replicas do with replies is not heard of for a moment", "error", err)
-		}
-		select {
-		case <-time.After(followPause):
-		case <-o.end.Done():
-		}
-	}
+	o.log.keepFollowing(o.end, o.subject("*"), o.hear, caught, func(err error) {
+		o.o.Log.Warn("what the other replicas do with replies is not heard of for a moment", "error", err)
+	})
 }
 
 // hear takes a step that somebody has taken. Steps are heard in their order.

@@ -7,21 +7,11 @@ import (
 	"time"
 )
 
-// followPause is between attempts to follow the stream.
-const followPause = 200 * time.Millisecond
-
 // follow hears of the events of others until the journal is closed. caught is called when it is known what waits.
 func (j *Journal) follow(caught func()) {
-	for j.end.Err() == nil {
-		// What was heard before stays: it may have gone since, and then it is forgotten when somebody wants to run it.
-		if err := j.log.follow(j.end, j.subject("*"), j.hear, caught); j.end.Err() == nil && err != nil {
-			j.o.Log.Warn("what the other replicas do with events is not heard of for a moment", "error", err)
-		}
-		select {
-		case <-time.After(followPause):
-		case <-j.end.Done():
-		}
-	}
+	j.log.keepFollowing(j.end, j.subject("*"), j.hear, caught, func(err error) {
+		j.o.Log.Warn("what the other replicas do with events is not heard of for a moment", "error", err)
+	})
 }
 
 // hear takes a step that somebody has taken.

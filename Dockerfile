@@ -5,7 +5,9 @@
 # The same as "make image". The image has the binary, the certificates of public authorities, and nothing else: no shell, no package,
 # and a user who may write to /data only.
 
-FROM --platform=$BUILDPLATFORM golang:1.26-bookworm AS build
+# The digest pins the image that builds: GO_IMAGE=golang:1.26-bookworm@sha256:…, which "make image" asks for where it is told a VERSION.
+ARG GO_IMAGE=golang:1.26-bookworm
+FROM --platform=$BUILDPLATFORM $GO_IMAGE AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download

@@ -30,7 +30,7 @@ alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 # Version of a release; the commit's tag unless given, or else one made of its time and name.
 VERSION ?=
 
-.PHONY: release image all build run test lint format fmt vet unit compile fuzz fuzz-seconds soak long draws chaos cluster rolling scale bench bench-once bench-cluster web client playground browser parts peers vuln clean
+.PHONY: release image all build run test lint format fmt vet unit compile fuzz fuzz-seconds soak long draws chaos cluster rolling scale bench bench-once bench-cluster bench-memory web client playground browser parts peers vuln clean
 
 all: test
 
@@ -64,9 +64,10 @@ unit:
 	$(GO) test -vet=off -exec '$(AS_USED)' -shuffle=on -count=1 -run '$(alone)' $(sort $(dir $(ALONE)))
 	$(GO) test -vet=off -ldflags=-w -exec '$(AS_USED)' $(RACE) -p $(UNITJOBS) -shuffle=on -count=1 -skip '$(alone)' $(FIRST) ./...
 
-# What the tests under the race detector need, but for themselves.
+# What the tests under the race detector need, but for themselves; and the program without the engines that can be left out.
 compile:
 	$(GO) build $(RACE) ./...
+	for tags in nonats nopostgres nonats,nopostgres; do $(GO) build -tags $$tags -o /dev/null ./cmd/server || exit 1; done
 
 # Some thousand inputs for every fuzz target, as they come; "make fuzz" has minutes for each, and is led by what they reach.
 fuzz-seconds:
@@ -132,6 +133,10 @@ bench-once:
 bench-cluster:
 	$(GO) run ./bench/cluster -into bench/CLUSTER.md
 
+# Floods at a server in a memory control group of 512 MiB and of 1 GiB, as bench/MEMORY.md has them: some minutes, as root on Linux.
+bench-memory:
+	$(GO) run ./bench/memory
+
 # What browsers load. Only these need Node and npm; what they make is committed, so that nothing else does.
 web: client playground
 
@@ -173,9 +178,12 @@ rolling: build
 release:
 	$(GO) run ./internal/release -out dist -version "$(VERSION)"
 
-# A container image of the commit.
+# A container image of the commit. That of a release names the digest of the image that builds it; docs/operate.md says where it is from.
+GO_IMAGE ?= golang:1.26-bookworm
 image:
-	git archive HEAD | docker build -t lingserve --build-arg VERSION="$(or $(VERSION),devel)" --build-arg COMMIT=$$(git rev-parse HEAD) \
+	@test -z "$(VERSION)" || case "$(GO_IMAGE)" in *@sha256:*) ;; *) \
+		echo "expected a digest in GO_IMAGE for a release: make image VERSION=$(VERSION) GO_IMAGE=$(GO_IMAGE)@sha256:..." >&2; exit 2 ;; esac
+	git archive HEAD | docker build -t lingserve --build-arg GO_IMAGE="$(GO_IMAGE)" --build-arg VERSION="$(or $(VERSION),devel)" --build-arg COMMIT=$$(git rev-parse HEAD) \
 		--build-arg DATE=$$(git log -1 --format=%cI) -
 
 # What is known to be wrong with what the program is made of; docs/security.md says how to get the database, once. No network.

@@ -48,3 +48,31 @@ func TestAGrantEndsWithItsKey(t *testing.T) {
 		}
 	})
 }
+
+// A grant without a key is a token's: it ends at its own time.
+func TestAGrantEndsAtItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, err := access.NewKeys(access.KeysOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer keys.Close()
+		d := &access.Door{Keys: keys}
+		g := access.Grant{Until: time.Now().Add(time.Hour)}
+		time.Sleep(time.Hour - 1)
+		if !d.Holds(g) {
+			t.Error("the grant ended before its time")
+		}
+		time.Sleep(time.Nanosecond)
+		if d.Holds(g) {
+			t.Error("the grant holds at the end of its time")
+		}
+		time.Sleep(time.Hour)
+		if d.Holds(g) {
+			t.Error("the grant holds after its time")
+		}
+		if !d.Holds(access.Grant{}) {
+			t.Error("a grant without an end has ended")
+		}
+	})
+}

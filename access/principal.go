@@ -14,9 +14,9 @@ import (
 
 // Principal is who asks. The zero value is nobody.
 type Principal struct {
-	Name   string    // as [CheckName] has it, or of a token: then with an @ in it
-	Role   tool.Role // what its tools may do, and whether it may administer
-	Scopes Scopes    // narrow what the role may; zero narrows nothing
+	Name   string    `json:"name"`            // as [CheckName] has it, or of a token: then with an @ in it
+	Role   tool.Role `json:"role"`            // what its tools may do, and whether it may administer
+	Scopes Scopes    `json:"scopes,omitzero"` // narrow what the role may; zero narrows nothing
 }
 
 // Local is who asks where nobody has to say who they are: the one user of the server.
@@ -45,6 +45,11 @@ func (p Principal) Sees(owner string) bool {
 // Administers says whether the principal may see and do what concerns all others: their runs, metrics, profiles.
 func (p Principal) Administers() bool {
 	return p.Role == tool.Admin && p.may(admin, "")
+}
+
+// Operates reports whether the principal has shown that it is an operator or an admin. [Local] has shown nothing.
+func (p Principal) Operates() bool {
+	return !p.Nobody() && p.Name != local && p.Role >= tool.Operator
 }
 
 // Runs says whether the principal may run a workflow. "" is one that the request itself brings, which could be any.

@@ -2,8 +2,10 @@ package access_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"log/slog"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -204,5 +206,30 @@ func BenchmarkRuns(b *testing.B) {
 		if !p.Runs("team-encyclopedia-article") {
 			b.Fatal()
 		}
+	}
+}
+
+// DA-06: a principal that travels has its scopes at the other end, and none that are not understood.
+func TestDA_06_APrincipalKeepsItsScopesOnTheWay(t *testing.T) {
+	for _, list := range [][]string{nil, {"workflows"}, {"workflows:a-*", "agents", "sessions", "admin"}} {
+		was := access.Principal{Name: "ann", Role: tool.Operator, Scopes: scopes(t, list...)}
+		text, err := json.Marshal(was)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var is access.Principal
+		if err := json.Unmarshal(text, &is); err != nil || !reflect.DeepEqual(was, is) {
+			t.Errorf("%s: %+v, %v", text, is, err)
+		}
+	}
+	for _, text := range []string{`{"name":"ann","scopes":null}`, `{"name":"ann","scopes":["all"]}`, `{"name":"ann","scopes":"workflows"}`, `{"name":"ann","role":"king"}`} {
+		var p access.Principal
+		if err := json.Unmarshal([]byte(text), &p); err == nil {
+			t.Errorf("%s: %+v", text, p)
+		}
+	}
+	var p access.Principal
+	if err := json.Unmarshal([]byte(`{"name":"ann","scopes":[]}`), &p); err != nil || p.Runs("x") || p.Asks("x") || p.Remembers() {
+		t.Errorf("an empty list allows something: %+v, %v", p, err)
 	}
 }

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -95,6 +96,34 @@ func scopesOf(list []string, prefix string) Scopes {
 		}
 	}
 	return s
+}
+
+// MarshalJSON writes a list of scopes. Scopes that narrow nothing have no list: leave them out with omitzero.
+func (s Scopes) MarshalJSON() ([]byte, error) {
+	if !s.listed {
+		return nil, errors.New("access: scopes that narrow nothing are left out, and not written")
+	}
+	list := make([]string, len(s.list))
+	for i, one := range s.list {
+		list[i] = one.String()
+	}
+	return json.Marshal(list)
+}
+
+// UnmarshalJSON reads what MarshalJSON has written. An empty list allows nothing, and a scope that is not known is an error: what is not
+// understood lets nobody in.
+func (s *Scopes) UnmarshalJSON(data []byte) error {
+	var list []string
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	if list == nil {
+		return errors.New("access: scopes are null; expected a list")
+	}
+	scopes, err := ParseScopes(list)
+	scopes.listed = true
+	*s = scopes
+	return err
 }
 
 // All says that nothing is narrowed.

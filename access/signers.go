@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/lingserve/lingserve/internal/egress"
 )
 
 const (
@@ -105,6 +107,7 @@ func (s *signers) source() error {
 	transport := s.o.Transport
 	if transport == nil {
 		transport = &http.Transport{
+			Proxy:                  egress.Proxy(s.o.ProxyEnv),
 			DialContext:            (&net.Dialer{Timeout: signersTimeout}).DialContext,
 			TLSHandshakeTimeout:    signersTimeout,
 			ResponseHeaderTimeout:  signersTimeout,

@@ -6,32 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/lingserve/lingserve/tool"
 )
 
 // storedTicket is a ticket as a store keeps it that has it outside of this process.
 type storedTicket struct {
-	Name    string    `json:"name"`
-	Role    tool.Role `json:"role"`
-	Scopes  *[]string `json:"scopes,omitempty"` // missing narrows nothing
-	Method  string    `json:"method"`
-	Path    string    `json:"path"`
-	Expires int64     `json:"expires"`          // ms
-	Digest  []byte    `json:"digest,omitempty"` // of the key
-	Until   int64     `json:"until,omitempty"`  // ms
+	Principal
+	Method  string `json:"method"`
+	Path    string `json:"path"`
+	Expires int64  `json:"expires"`          // ms
+	Digest  []byte `json:"digest,omitempty"` // of the key
+	Until   int64  `json:"until,omitempty"`  // ms
 }
 
 // MarshalBinary writes all of a ticket, for a store. Times have milliseconds.
 func (t Ticket) MarshalBinary() ([]byte, error) {
-	s := storedTicket{Name: t.Principal.Name, Role: t.Principal.Role, Method: t.Method, Path: t.Path, Expires: t.Expires.UnixMilli()}
-	if of := t.Principal.Scopes; of.listed {
-		list := make([]string, len(of.list))
-		for i, one := range of.list {
-			list[i] = one.String()
-		}
-		s.Scopes = &list
-	}
+	s := storedTicket{Principal: t.Principal, Method: t.Method, Path: t.Path, Expires: t.Expires.UnixMilli()}
 	if t.Grant.Digest != ([sha256.Size]byte{}) {
 		s.Digest = t.Grant.Digest[:]
 	}
@@ -53,15 +42,7 @@ func (t *Ticket) UnmarshalBinary(data []byte) error {
 	case len(s.Digest) != 0 && len(s.Digest) != sha256.Size:
 		return errors.New("access: a ticket cannot be read: the key's digest has another length")
 	}
-	*t = Ticket{Principal: Principal{Name: s.Name, Role: s.Role}, Method: s.Method, Path: s.Path, Expires: time.UnixMilli(s.Expires)}
-	if s.Scopes != nil {
-		scopes, err := ParseScopes(*s.Scopes)
-		if err != nil {
-			return fmt.Errorf("access: a ticket cannot be read: %w", err)
-		}
-		scopes.listed = true // none at all allow nothing
-		t.Principal.Scopes = scopes
-	}
+	*t = Ticket{Principal: s.Principal, Method: s.Method, Path: s.Path, Expires: time.UnixMilli(s.Expires)}
 	copy(t.Grant.Digest[:], s.Digest)
 	if s.Until != 0 {
 		t.Grant.Until = time.UnixMilli(s.Until)

@@ -21,16 +21,19 @@ import (
 // Refusals of tokens.
 var (
 	ErrMalformedToken = unauthorized("token_malformed", "the token is no JWT of the kind that is accepted here")
-	ErrAlgorithm      = unauthorized("token_algorithm", "the token is not signed in a way that is accepted here")
-	ErrUnknownSigner  = unauthorized("token_signer", "the token is signed with a key that its issuer does not publish")
-	ErrSignature      = unauthorized("token_signature", "the token's signature does not fit")
-	ErrIssuer         = unauthorized("token_issuer", "the token is of another issuer")
-	ErrAudience       = unauthorized("token_audience", "the token is not for this server")
-	ErrExpiredToken   = unauthorized("token_expired", "the token has expired")
-	ErrEarlyToken     = unauthorized("token_early", "the token is not valid yet")
-	ErrNoExpiry       = unauthorized("token_no_expiry", "the token never expires, and such ones are not accepted")
-	ErrSubject        = unauthorized("token_subject", "the token does not say whose it is")
-	ErrNoKeys         = &Refusal{
+	ErrTokenType      = unauthorized("token_type", "the token's type (typ in its header) is not accepted here: send an access token, whose type is at+jwt, "+
+		"and not an ID token; the server accepts other types of access tokens if auth.token_types lists them")
+	ErrIDToken       = unauthorized("token_id_token", "this is an ID token; send an access token")
+	ErrAlgorithm     = unauthorized("token_algorithm", "the token is not signed in a way that is accepted here")
+	ErrUnknownSigner = unauthorized("token_signer", "the token is signed with a key that its issuer does not publish")
+	ErrSignature     = unauthorized("token_signature", "the token's signature does not fit")
+	ErrIssuer        = unauthorized("token_issuer", "the token is of another issuer")
+	ErrAudience      = unauthorized("token_audience", "the token is not for this server")
+	ErrExpiredToken  = unauthorized("token_expired", "the token has expired")
+	ErrEarlyToken    = unauthorized("token_early", "the token is not valid yet")
+	ErrNoExpiry      = unauthorized("token_no_expiry", "the token never expires, and such ones are not accepted")
+	ErrSubject       = unauthorized("token_subject", "the token does not say whose it is")
+	ErrNoKeys        = &Refusal{
 		Status: http.StatusServiceUnavailable, Code: "overloaded", Reason: "token_no_keys",
 		Detail: "tokens cannot be checked at the moment, since the keys of their issuer are not known yet", RetryAfter: 5 * time.Second,
 	}
@@ -43,6 +46,7 @@ type TokensOptions struct {
 	Audiences []string // the claim aud has one of them
 	Keys      string   // address or path of the issuer's JSON Web Key Set; http only on this machine
 
+	Types      []string      // accepted in the header typ, "at+jwt"; a token without typ is accepted too
 	Algorithms []string      // RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA; these are the default
 	Leeway     time.Duration // between the clocks, 1 min
 	Refresh    time.Duration // how old the keys may be, 15 min
@@ -53,7 +57,8 @@ type TokensOptions struct {
 	ScopeClaim   string               // "scope"; text with blanks, or a list. Only with ScopePrefix
 	ScopePrefix  string               // of the scopes that are meant for this server, as "lingserve:"; "" regards no scopes
 
-	Transport http.RoundTripper // to the issuer; nil is one of its own without a proxy
+	Transport http.RoundTripper // to the issuer; nil is one of its own
+	ProxyEnv  bool              // with a transport of its own: go through the proxy that the environment names
 	Log       *slog.Logger
 	Now       func() time.Time // nil is time.Now
 }
@@ -68,6 +73,10 @@ const (
 // algorithms are those that can be allowed: all that need a public key. Without a signature ("none"), and with a secret that this
 // server would have to know too (HS256 and its like), nothing is accepted.
 var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
+// accessToken is the type of access tokens (RFC 9068). It tells them from ID tokens, which tell a client who has logged in and open
+// nothing, though the same issuer may sign them for the same audience.
+const accessToken = "at+jwt"
 
 // Tokens checks the JWTs of one issuer. Its methods are safe for concurrent use.
 //
@@ -110,6 +119,9 @@ func NewTokens(o TokensOptions) (*Tokens, error) {
 	}
 	if len(o.Algorithms) == 0 {
 		o.Algorithms = algorithms
+	}
+	if len(o.Types) == 0 {
+		o.Types = []string{accessToken}
 	}
 	t := &Tokens{o: o}
 	if o.RoleClaim != "" {
@@ -170,10 +182,13 @@ func (t *Tokens) check(ctx context.Context, text string) (_ Principal, until tim
 	if err := parsed.UnsafeClaimsWithoutVerification(&claims, &all); err != nil || all == nil {
 		return Principal{}, until, ErrMalformedToken
 	}
+	head := parsed.Headers[0]
+	if err := t.checkType(head.ExtraHeaders, all); err != nil {
+		return Principal{}, until, err
+	}
 	if err := t.validate(&claims); err != nil {
 		return Principal{}, until, err
 	}
-	head := parsed.Headers[0]
 	keys, err := t.signers.find(ctx, head.KeyID, head.Algorithm)
 	if err != nil {
 		return Principal{}, until, err
@@ -185,6 +200,38 @@ func (t *Tokens) check(ctx context.Context, text string) (_ Principal, until tim
 		}
 	}
 	return Principal{}, until, ErrSignature
+}
+
+// checkType refuses tokens that are no access tokens. A type other than at+jwt, or none, does not tell them apart, so that such a token
+// must have no mark of an ID token: the claims of OpenID Connect, those of Keycloak (typ) and of Amazon Cognito (token_use).
+func (t *Tokens) checkType(header map[jose.HeaderKey]any, claims map[string]any) error {
+	if v, has := header[jose.HeaderType]; has {
+		name, _ := v.(string)
+		if !slices.ContainsFunc(t.o.Types, func(accepted string) bool { return strings.EqualFold(mediaType(name), mediaType(accepted)) }) {
+			return ErrTokenType
+		}
+		if strings.EqualFold(mediaType(name), accessToken) {
+			return nil
+		}
+	}
+	for _, claim := range []string{"nonce", "at_hash", "c_hash"} {
+		if _, has := claims[claim]; has {
+			return ErrIDToken
+		}
+	}
+	if claims["typ"] == "ID" || claims["token_use"] == "id" {
+		return ErrIDToken
+	}
+	return nil
+}
+
+// mediaType is the short form of a type: a prefix "application/" may be left out (RFC 7515).
+func mediaType(text string) string {
+	const prefix = "application/"
+	if len(text) > len(prefix) && strings.EqualFold(text[:len(prefix)], prefix) {
+		return text[len(prefix):]
+	}
+	return text
 }
 
 // registered are the claims with a meaning of their own (RFC 7519).

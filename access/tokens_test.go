@@ -118,7 +118,7 @@ func (is *issuer) times() int {
 
 // sign makes a token with a key of the ring; header has more members for it.
 func sign(name, algorithm string, claims map[string]any, header map[string]any) string {
-	o := (&jose.SignerOptions{}).WithHeader("kid", name).WithType("JWT")
+	o := (&jose.SignerOptions{}).WithHeader("kid", name).WithType("at+jwt")
 	for k, v := range header {
 		if v == nil {
 			delete(o.ExtraHeaders, jose.HeaderKey(k))
@@ -187,6 +187,47 @@ func TestATokenOfTheIssuerLeadsToItsSubject(t *testing.T) {
 	}
 	if is.times() != 1 {
 		t.Errorf("the keys were read %d times, want once", is.times())
+	}
+}
+
+func TestDA_14_AnIDTokenOpensNothing(t *testing.T) {
+	is := newIssuer("rs")
+	byDefault := newTokens(t, is, nil)
+	withJWT := newTokens(t, is, func(o *access.TokensOptions) { o.Types = []string{"at+jwt", "JWT"} })
+	for name, c := range map[string]struct {
+		typ    any            // nil is none
+		claims map[string]any // of an ID token
+		want   error
+		jwt    error // where JWT is accepted
+	}{
+		"an access token":                {typ: "at+jwt"},
+		"an access token in capitals":    {typ: "AT+JWT"},
+		"an access token's whole type":   {typ: "application/at+jwt"},
+		"the same in capitals":           {typ: "Application/AT+jwt"},
+		"an access token with a nonce":   {typ: "at+jwt", claims: map[string]any{"nonce": "x"}},
+		"no type":                        {},
+		"no type, with a nonce":          {claims: map[string]any{"nonce": "x"}, want: access.ErrIDToken, jwt: access.ErrIDToken},
+		"no type, of Cognito":            {claims: map[string]any{"token_use": "id"}, want: access.ErrIDToken, jwt: access.ErrIDToken},
+		"no type, of Cognito for access": {claims: map[string]any{"token_use": "access"}},
+		"JWT":                            {typ: "JWT", want: access.ErrTokenType},
+		"jwt":                            {typ: "jwt", want: access.ErrTokenType},
+		"JWT with a nonce":               {typ: "JWT", claims: map[string]any{"nonce": "x"}, want: access.ErrTokenType, jwt: access.ErrIDToken},
+		"JWT with at_hash":               {typ: "JWT", claims: map[string]any{"at_hash": "x"}, want: access.ErrTokenType, jwt: access.ErrIDToken},
+		"JWT with c_hash":                {typ: "application/jwt", claims: map[string]any{"c_hash": nil}, want: access.ErrTokenType, jwt: nil},
+		"JWT of Keycloak":                {typ: "JWT", claims: map[string]any{"typ": "ID"}, want: access.ErrTokenType, jwt: access.ErrIDToken},
+		"JWT of Keycloak for access":     {typ: "JWT", claims: map[string]any{"typ": "Bearer"}, want: access.ErrTokenType},
+		"a logout token":                 {typ: "logout+jwt", want: access.ErrTokenType, jwt: access.ErrTokenType},
+		"no text":                        {typ: 7, want: access.ErrTokenType, jwt: access.ErrTokenType},
+		"an empty type":                  {typ: "", want: access.ErrTokenType, jwt: access.ErrTokenType},
+		"the prefix alone":               {typ: "application/", want: access.ErrTokenType, jwt: access.ErrTokenType},
+	} {
+		text := sign("rs", "RS256", good(c.claims), map[string]any{"typ": c.typ})
+		if _, err := byDefault.Check(t.Context(), text); err != c.want {
+			t.Errorf("%s: %v, expected %v", name, err, c.want)
+		}
+		if _, err := withJWT.Check(t.Context(), text); err != c.jwt {
+			t.Errorf("%s, JWT accepted: %v, expected %v", name, err, c.jwt)
+		}
 	}
 }
 

@@ -22,6 +22,14 @@ type guarded struct {
 // Stream asks the model, again where that may help and nothing was passed on.
 func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
+		if account := accountOf(ctx); account != nil {
+			release, err := account.ask(ctx, req.Size())
+			if err != nil {
+				yield(Chunk{}, err)
+				return
+			}
+			defer release()
+		}
 		attempts := g.retries.Attempts
 		if attempts == 0 {
 			attempts = 3
@@ -106,6 +114,21 @@ func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, r
 		w.resume(token)
 	}
 	return passed, nil
+}
+
+// Size is how many bytes of text and images the messages of a request have.
+func (r *Request) Size() (n int64) {
+	for i := range r.Messages {
+		m := &r.Messages[i]
+		n += int64(len(m.Content))
+		for _, p := range m.Parts {
+			n += int64(len(p.Text) + len(p.Image))
+		}
+		for _, c := range m.ToolCalls {
+			n += int64(len(c.Arguments))
+		}
+	}
+	return n
 }
 
 // size is how much text a chunk has.

@@ -18,9 +18,13 @@ import (
 // wait it goes on to its end, then the next one does: nothing waits for itself. A run that has waited for too long fails, as does one
 // that has all the memory and needs more.
 //
+// Requests are held by the same accounts: [Account.Admit] holds memory for one before its body is read, and refuses at once where there is
+// none. From then on the account holds what was made of the request ([Account.Keep]), and what is sent to models while they answer.
+//
 // A nil ledger bounds nothing and costs nothing.
 type Ledger struct {
 	small, shared, reserve int64 // bytes, for runs with a small answer, for all others, and for one of those
+	requests               int64 // bytes, for requests of callers and requests to models
 	wait                   time.Duration
 
 	refused atomic.Uint64
@@ -29,6 +33,9 @@ type Ledger struct {
 	begun     uint64 // accounts so far
 	smallHeld int64
 	largeHeld int64
+	asksHeld  int64    // of requests
+	unused    int64    // of all that is held: what is kept free, for requests that are not decoded yet, and for the ends of answers
+	asking    int      // claims for requests to models that wait
 	tight     bool     // the process is short of memory, whatever has taken it
 	holder    *Account // has the reserve
 	waiting   []*claim // the oldest account first
@@ -48,8 +55,17 @@ const (
 
 	// ledgerPercent of the memory are for answers: a quarter of that for small ones, a quarter for others, and half for one run alone.
 	ledgerPercent = 60
-	ledgerWait    = 30 * time.Second
-	ledgerRetry   = 10 * time.Second
+	// requestsPercent are for requests. The rest is for connections and for garbage.
+	requestsPercent = 25
+	ledgerWait      = 30 * time.Second
+	ledgerRetry     = 10 * time.Second
+)
+
+// What a request costs. Until the first model is asked, each byte of its body is held as it came, decoded, in a prompt or on a tape, and as
+// it is sent. A request to a model is held as messages and as JSON.
+const (
+	costOfBody  = 4
+	costOfAsked = 2
 )
 
 // NewLedger returns the ledger of a process that may use so many bytes of memory; nil where that is not bounded.
@@ -58,12 +74,13 @@ func NewLedger(memory int64) *Ledger {
 		return nil
 	}
 	all := memory / 100 * ledgerPercent
-	return &Ledger{small: all / 4, shared: all / 4, reserve: all / 2, wait: ledgerWait}
+	return &Ledger{small: all / 4, shared: all / 4, reserve: all / 2, requests: memory / 100 * requestsPercent, wait: ledgerWait}
 }
 
 // Holdings are what a ledger knows now.
 type Holdings struct {
-	Bytes   int64  // that are paid for
+	Bytes   int64  // that are held
+	Kept    int64  // that are kept free for what goes on: requests that are not decoded yet, the ends of answers
 	Waiting int    // answers that are not read, since there is no memory for them
 	Refused uint64 // since the start: answers that were ended for it
 }
@@ -75,7 +92,7 @@ func (l *Ledger) Holdings() (h Holdings) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Holdings{Bytes: l.smallHeld + l.largeHeld, Waiting: len(l.waiting), Refused: l.refused.Load()}
+	return Holdings{Bytes: l.smallHeld + l.largeHeld + l.asksHeld - l.unused, Kept: l.unused, Waiting: len(l.waiting), Refused: l.refused.Load()}
 }
 
 // Tight says that the process is short of memory, whatever has taken it: then no large answers go on but the one that has the reserve.
@@ -100,8 +117,16 @@ type Account struct {
 	// Of the ledger's lock.
 	began uint64
 	held  int64 // bytes
+	spare int64 // of held: what is kept free for the end of the answer
 	large bool  // held is of largeHeld, not of smallHeld
 	users int   // who have not released it
+	// Of requests.
+	admitted int64 // bytes for one of which no model was asked yet
+	kept     int64 // bytes of it that the run holds to its end
+	asked    int64 // bytes of requests to models
+	asks     int64 // what these three hold of asksHeld
+	unused   int64 // of asks: what is kept free
+	borrowed int64 // bytes of requests to models that are held of largeHeld
 	// Of a run that has ended: what it holds when nobody but one user is left.
 	settled bool
 	alone   int64
@@ -170,6 +195,8 @@ func (a *Account) Release() {
 	switch a.users--; {
 	case a.users == 0:
 		a.set(0, a.large)
+		a.admitted, a.kept = 0, 0
+		a.count()
 	case a.users == 1 && a.settled:
 		a.set(a.alone, a.large)
 	default:
@@ -187,6 +214,8 @@ func (a *Account) Settle(alone, followed int64) {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
 	a.settled, a.alone = true, alone
+	a.admitted, a.kept = 0, 0
+	a.count()
 	switch {
 	case a.users == 1:
 		a.set(alone, a.large)
@@ -227,6 +256,117 @@ func (a *Account) set(bytes int64, large bool) {
 		l.smallHeld += bytes
 	}
 	a.held, a.large = bytes, large
+	l.unused -= a.spare
+	a.spare = 0
+}
+
+// Admission says whether there is memory for a request.
+type Admission int
+
+// What comes of a request.
+const (
+	Admitted   Admission = iota
+	Refused              // there is no memory for it now
+	Impossible           // there is never as much
+)
+
+// Admit holds memory for so many more bytes of a request's body, before they are read, and for what is made of them until the first model is
+// asked. It does not wait. A body that needs more than its share is admitted alone.
+func (a *Account) Admit(bytes int64) Admission {
+	if a == nil || bytes <= 0 {
+		return Admitted
+	}
+	l := a.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	more := bytes * costOfBody
+	switch alone := l.asksHeld == a.asks; {
+	case a.admitted+more > 2*l.requests || bytes > 2*l.requests:
+		return Impossible
+	case l.asking > 0 || l.asksHeld+more > l.forRequest(bytes) && !alone:
+		return Refused
+	}
+	a.admitted += more
+	a.count()
+	return Admitted
+}
+
+// smallRequest is the size of a request, in bytes, up to which it may have the part of the memory that is kept for small ones: one of so many.
+const (
+	smallRequest = 16 << 10
+	smallPart    = 16
+)
+
+// forRequest is the memory that a request of so many bytes may fill up. Large ones, however slowly they come, leave room for small ones.
+func (l *Ledger) forRequest(bytes int64) int64 {
+	if bytes <= smallRequest {
+		return l.requests
+	}
+	return l.requests - l.requests/smallPart
+}
+
+// Hold holds so many bytes that came from outside, and what is made of them, until release is called. It does not wait: ok is false where
+// there is no memory for them now.
+func (l *Ledger) Hold(bytes int64) (release func(), ok bool) {
+	a := l.Open()
+	if a.Admit(bytes) != Admitted {
+		a.Release()
+		return nil, false
+	}
+	if a != nil {
+		l.mu.Lock()
+		a.admitted, a.kept = 0, 2*bytes
+		a.count()
+		l.mu.Unlock()
+	}
+	return a.Release, true
+}
+
+// Keep says how many bytes of the request the run holds to its end, beside its requests to models.
+func (a *Account) Keep(bytes int64) {
+	if a == nil {
+		return
+	}
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	if a.users > 0 && !a.settled {
+		a.kept += bytes
+		a.count()
+	}
+}
+
+// count makes the account hold what its requests need now.
+func (a *Account) count() {
+	now := max(a.admitted, a.kept+a.asked)
+	used := a.admitted/costOfBody + a.kept + a.asked // the body, or what was made of it for the first model
+	a.ledger.asksHeld += now - a.asks
+	a.ledger.unused += now - used - a.unused
+	a.asks, a.unused = now, now-used
+}
+
+// ask waits until a request of so many bytes to a model can be held, and holds it until release is called. Errors: an *[Error], the cause of
+// ctx.
+func (a *Account) ask(ctx context.Context, bytes int64) (release func(), err error) {
+	if bytes == 0 {
+		return func() {}, nil
+	}
+	l := a.ledger
+	c := &claim{account: a, asks: bytes * costOfAsked}
+	if err := c.wait(ctx); err != nil {
+		return nil, err
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if c.borrows {
+			a.borrowed -= c.asks
+			l.largeHeld -= c.asks
+		} else {
+			a.asked -= c.asks
+			a.count()
+		}
+		l.serve()
+	}, nil
 }
 
 // take pays for so much more text of a model, which is there and is passed on when this returns nil. Most calls add two numbers.
@@ -240,21 +380,28 @@ func (a *Account) take(ctx context.Context, text int) error {
 	if given <= smallText { // a large answer is paid for when it is one
 		want = min(want, smallText)
 	}
-	return a.claim(ctx, want, a.cost(want))
+	bytes, spare := a.cost(want)
+	return (&claim{account: a, text: want, bytes: bytes, spare: spare}).wait(ctx)
 }
 
-// cost is how much memory so much text of the run takes.
-func (a *Account) cost(text int64) int64 {
+// cost is how much memory so much text of the run takes, and how much of that only at its end.
+func (a *Account) cost(text int64) (bytes, spare int64) {
 	each := 0.0 // bytes of the run for each of its text so far
+	now := int64(0)
 	if measure := a.measure.Load(); measure != nil {
 		if given := a.given.Load(); given >= measureFrom {
-			each = float64((*measure)()) / float64(given)
+			now = (*measure)()
+			each = float64(now) / float64(given)
 		}
 	}
 	if text <= smallText {
-		return int64(float64(text) * max(costOfSmall, each+1))
+		return int64(float64(text) * max(costOfSmall, each+1)), 0
 	}
-	return int64(float64(text) * max(costOfLarge, each+costOfEnd))
+	bytes = int64(float64(text) * max(costOfLarge, each+costOfEnd))
+	if now > 0 {
+		spare = max(0, bytes-now)
+	}
+	return bytes, spare
 }
 
 // claim is somebody who waits for memory.
@@ -262,13 +409,20 @@ type claim struct {
 	account *Account
 	text    int64 // that is paid for with it
 	bytes   int64 // that the account is to hold
+	spare   int64 // of bytes: what is kept free
+	asks    int64 // bytes of a request to a model, in place of these two
+	borrows bool  // the request is held of what large answers have
 	err     error // set before granted is closed
 	granted chan struct{}
 }
 
 func (a *Account) claim(ctx context.Context, text, bytes int64) error {
-	l := a.ledger
-	c := &claim{account: a, text: text, bytes: bytes}
+	return (&claim{account: a, text: text, bytes: bytes}).wait(ctx)
+}
+
+// wait waits until the claim is granted.
+func (c *claim) wait(ctx context.Context) error {
+	a, l := c.account, c.account.ledger
 	l.mu.Lock()
 	if l.served(c) {
 		l.mu.Unlock()
@@ -282,6 +436,7 @@ func (a *Account) claim(ctx context.Context, text, bytes int64) error {
 		return 1
 	})
 	l.waiting = slices.Insert(l.waiting, at, c)
+	l.asking += c.isAsk()
 	l.serve() // as the oldest it may be the one that goes on
 	l.mu.Unlock()
 
@@ -301,6 +456,7 @@ func (a *Account) claim(ctx context.Context, text, bytes int64) error {
 	default:
 	}
 	l.waiting = slices.DeleteFunc(l.waiting, func(other *claim) bool { return other == c })
+	l.asking -= c.isAsk()
 	if ctx.Err() == nil {
 		c.err = l.none()
 	} else {
@@ -313,6 +469,8 @@ func (a *Account) claim(ctx context.Context, text, bytes int64) error {
 // served grants a claim for which nobody waits, or that hurts nobody who does.
 func (l *Ledger) served(c *claim) bool {
 	switch {
+	case l.fitsRequests(c):
+		c.ask()
 	case l.fitsSmall(c):
 		c.grant(c.account.large)
 	case len(l.waiting) == 0 && l.fitsShared(c):
@@ -328,6 +486,8 @@ func (l *Ledger) serve() {
 	blocked := false // by an older one
 	l.waiting = slices.DeleteFunc(l.waiting, func(c *claim) bool {
 		switch {
+		case l.fitsRequests(c):
+			c.ask()
 		case l.fitsSmall(c):
 			c.grant(c.account.large)
 		case !blocked && l.fitsShared(c), l.fitsReserve(c):
@@ -338,6 +498,7 @@ func (l *Ledger) serve() {
 			blocked = true
 			return false
 		}
+		l.asking -= c.isAsk()
 		close(c.granted)
 		return true
 	})
@@ -345,24 +506,61 @@ func (l *Ledger) serve() {
 
 // grant makes the account hold what is claimed. Another bot of the run may have got more meanwhile.
 func (c *claim) grant(large bool) {
+	if c.asks > 0 {
+		c.borrows = true
+		c.account.admitted = 0
+		c.account.count()
+		c.account.borrowed += c.asks
+		c.account.ledger.largeHeld += c.asks
+		return
+	}
 	if a := c.account; c.bytes > a.held && a.users > 0 {
 		a.set(c.bytes, large)
+		a.spare = c.spare
+		a.ledger.unused += c.spare
 	}
 	if c.text > c.account.paid.Load() {
 		c.account.paid.Store(c.text)
 	}
 }
 
+// ask makes the account hold a request to a model. What was held for the first one is free.
+func (c *claim) ask() {
+	c.account.admitted = 0
+	c.account.asked += c.asks
+	c.account.count()
+}
+
+// isAsk is 1 for a claim of a request to a model.
+func (c *claim) isAsk() int {
+	if c.asks > 0 {
+		return 1
+	}
+	return 0
+}
+
 // grows is how much more a claim takes of what large answers have.
 func (c *claim) grows() int64 {
+	if c.asks > 0 {
+		return c.asks
+	}
 	if c.account.large {
 		return max(0, c.bytes-c.account.held)
 	}
 	return c.bytes
 }
 
+// fitsRequests says whether a request to a model has room among requests.
+func (l *Ledger) fitsRequests(c *claim) bool {
+	a := c.account
+	return c.asks > 0 && l.asksHeld-a.asks+a.kept+a.asked+c.asks <= max(l.requests, l.asksHeld)
+}
+
 func (l *Ledger) fitsSmall(c *claim) bool {
 	a := c.account
+	if c.asks > 0 {
+		return false
+	}
 	return !a.large && c.bytes <= smallText*costOfSmall && l.smallHeld+c.bytes-a.held <= l.small || a.large && c.bytes <= a.held
 }
 
@@ -379,7 +577,14 @@ func (l *Ledger) fitsReserve(c *claim) bool {
 }
 
 // never says that a claim cannot be granted whatever else ends.
-func (l *Ledger) never(c *claim) bool { return c.bytes > l.shared+l.reserve }
+func (l *Ledger) never(c *claim) bool {
+	a := c.account
+	most := l.shared + l.reserve
+	if c.asks == 0 {
+		return c.bytes+a.borrowed > most
+	}
+	return c.asks+a.borrowed+a.held > most
+}
 
 // errMemory is the cause of errors that mean that there is no memory. There is no use in trying at once what was ended for it.
 var errMemory = errors.New("limit_memory")

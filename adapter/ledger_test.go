@@ -62,8 +62,11 @@ func (w *writing) read(ctx context.Context, timeouts Timeouts) {
 	}
 }
 
-// held is what all accounts hold.
-func (l *Ledger) held() int64 { return l.Holdings().Bytes }
+// held is what all accounts hold, and what is kept free for them.
+func (l *Ledger) held() int64 {
+	h := l.Holdings()
+	return h.Bytes + h.Kept
+}
 
 // FT-31: answers that do not fit together end one after the other, the run that began first before the others; and what they held is free.
 func TestAnswersForWhichThereIsNoMemoryWaitAndEndOneAfterTheOther(t *testing.T) {

@@ -34,13 +34,14 @@ type Load struct {
 	Refused  uint64 // since the start: requests that have waited in vain, or could not wait
 }
 
-// Load tells of each provider that was asked for a model, sorted; nil where requests are not bounded.
+// Load tells of each provider that can be asked, sorted; nil where requests are not bounded.
 func (r *Registry) Load() []Load {
 	var all []Load
 	for _, name := range r.Providers() {
-		r.slotsMu.Lock()
-		s := r.slots[name]
-		r.slotsMu.Unlock()
+		if !r.Configured(name) {
+			continue
+		}
+		s := r.slotsOf(name)
 		if s == nil {
 			continue
 		}

@@ -88,7 +88,7 @@ func TestRequestsBeyondTheSlotsWaitAndAreServedInTheirOrder(t *testing.T) {
 			})
 			synctest.Wait() // so that they come one after the other
 		}
-		if l := r.Load(); len(l) != 1 || l[0] != (Load{Provider: "a", Max: 2, Taken: 2, Waiting: 5}) {
+		if l := r.Load(); len(l) != 2 || l[0] != (Load{Provider: "a", Max: 2, Taken: 2, Waiting: 5}) || l[1] != (Load{Provider: "b", Max: 2}) {
 			t.Errorf("%+v", l)
 		}
 		wg.Wait()

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/egress"
 )
 
 // TransportOptions are what providers may want of their connections.
@@ -38,7 +40,8 @@ func newTransport(o TransportOptions) *http.Transport {
 	if connect == never {
 		connect = 0 // to net/http
 	}
-	t := &http.Transport{
+	return &http.Transport{
+		Proxy: egress.Proxy(o.ProxyEnv),
 		DialContext: (&net.Dialer{
 			Timeout: connect,
 			// A peer that is gone without a word is noticed within a minute.
@@ -61,8 +64,4 @@ func newTransport(o TransportOptions) *http.Transport {
 		WriteBufferSize: 1 << 10,
 		// No ResponseHeaderTimeout: the time limit for the first token covers it, and is distinct.
 	}
-	if o.ProxyEnv {
-		t.Proxy = http.ProxyFromEnvironment
-	}
-	return t
 }

@@ -2,14 +2,15 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
@@ -19,27 +20,41 @@ import (
 
 // Errors of [Agent.Answer].
 var (
-	ErrNoQuestion = errors.New("agent: no such call waits for approval")
-	ErrAnswered   = errors.New("agent: the call was answered before, or its time is over")
+	ErrNoQuestion = errors.New("agent: no such question waits for an answer")
+	ErrAnswered   = errors.New("agent: the question was answered before, or its time is over")
 	ErrRole       = errors.New("agent: the tool asks for somebody with a higher role")
 )
 
-// Question is a call that waits for somebody's approval. It is what an approval_required event has as its value.
+// Question asks a person whether one call may run. It is the value of an approval_required event.
 type Question struct {
-	Session   string          `json:"-"`
-	Turn      string          `json:"-"`
-	Call      string          `json:"call"`
+	Session string `json:"-"`
+	Turn    string `json:"-"`
+	// ID names the question in every answer. The server makes it at random, because models repeat the ids of their calls.
+	ID        string          `json:"id"`
+	Call      string          `json:"call"`               // the model's id of the call, for display
+	Subagent  string          `json:"subagent,omitempty"` // the id of the call whose subagent makes this call; "" is the turn's own call
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments"` // as they will be used
 	Expires   time.Time       `json:"expires"`
 	Role      tool.Role       `json:"-"` // that an answer needs
+	grant     string          // the fingerprint of the tool
 }
 
-// Answer is somebody's decision about a call. The caller makes sure that they may write to the session.
+// questionID makes the id of a question: 26 letters and digits, of 130 random bits.
+func questionID() string { return strings.ToLower(rand.Text()) }
+
+// ReadQuestionID returns the id as the server writes it; false if text is no id of a question. Case does not matter, because people type it.
+func ReadQuestionID(text string) (id string, ok bool) {
+	id = strings.ToLower(text)
+	ok = len(text) == 26 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") == ""
+	return id, ok
+}
+
+// Answer is a person's decision about a question. The caller makes sure that they may write to the session.
 type Answer struct {
-	// Session and Turn say whose call is meant; one of them is enough.
+	// Session and Turn say where the question was asked; one of them is enough.
 	Session, Turn string
-	Call          string
+	ID            string // of the question
 	Approve       bool
 	Nobody        bool   // nobody is there to decide, which is a denial
 	Reason        string // for a denial, told to the model
@@ -48,32 +63,35 @@ type Answer struct {
 	Role          tool.Role
 }
 
-// settled is how many answered questions are remembered, so that a second answer is told apart from one to an unknown call.
+// settled is how many answered questions are remembered, so that a second answer gets another error than one to an unknown question.
 const settled = 1024
 
 // questions are the calls that wait for approval. The zero value is ready.
 type questions struct {
 	mu   sync.Mutex
 	open []*question
-	over []questionID // the last ones that were answered or ran out of time, oldest first
+	over []place // the last ones that were answered or ran out of time, oldest first
 }
 
-type questionID struct{ session, turn, call string }
+// place is a question, and where it was asked.
+type place struct{ session, turn, id string }
 
 type question struct {
 	Question
 	answer chan Answer // takes one
 }
 
-func (id questionID) is(a *Answer) bool {
-	return id.call == a.Call && (a.Session != "" || a.Turn != "") &&
-		(a.Session == "" || id.session == a.Session) && (a.Turn == "" || id.turn == a.Turn)
+// fits reports whether an answer is for the question at this place.
+func (p place) fits(a *Answer) bool {
+	return p.id == a.ID && (a.Session != "" || a.Turn != "") &&
+		(a.Session == "" || p.session == a.Session) && (a.Turn == "" || p.turn == a.Turn)
 }
 
-func (q *question) id() questionID { return questionID{q.Session, q.Turn, q.Call} }
+func (q *question) place() place { return place{q.Session, q.Turn, q.ID} }
 
-// ask opens a question.
+// ask opens a question under a new id.
 func (qs *questions) ask(q Question) *question {
+	q.ID = questionID()
 	asked := &question{Question: q, answer: make(chan Answer, 1)}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -98,16 +116,19 @@ func (qs *questions) settle(i int) {
 	if len(qs.over) == settled {
 		qs.over = slices.Delete(qs.over, 0, 1)
 	}
-	qs.over = append(qs.over, qs.open[i].id())
+	qs.over = append(qs.over, qs.open[i].place())
 	qs.open = slices.Delete(qs.open, i, i+1)
 }
 
 // take gives an answer to the question it is for.
 func (qs *questions) take(a Answer) error {
+	if id, ok := ReadQuestionID(a.ID); ok {
+		a.ID = id
+	}
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for i, q := range qs.open {
-		if !q.id().is(&a) {
+		if !q.place().fits(&a) {
 			continue
 		}
 		if a.Role < q.Role {
@@ -117,7 +138,7 @@ func (qs *questions) take(a Answer) error {
 		q.answer <- a // there is room: each question is taken from the open ones once
 		return nil
 	}
-	if slices.ContainsFunc(qs.over, func(id questionID) bool { return id.is(&a) }) {
+	if slices.ContainsFunc(qs.over, func(p place) bool { return p.fits(&a) }) {
 		return ErrAnswered
 	}
 	return ErrNoQuestion
@@ -136,7 +157,7 @@ func (qs *questions) list(session string) []Question {
 	return out
 }
 
-// Answer gives somebody's decision to a call that waits for it. It returns at once; the call goes on in its turn.
+// Answer gives a person's decision to the question that waits for it. It returns at once; the call goes on in its turn.
 // Errors are [ErrNoQuestion], [ErrAnswered] and [ErrRole].
 func (a *Agent) Answer(_ context.Context, answer Answer) error {
 	answer.Reason = oneLine(strings.TrimSpace(answer.Reason), 300)
@@ -157,8 +178,22 @@ func (a *Agent) Waiting() int {
 // settingApproval begins the names of the settings that remember an approval.
 const settingApproval = "approval."
 
-// granted is the value of such a setting.
-const granted = "granted"
+// fingerprint identifies what a person approves when they approve a tool for the session: a changed tool has another one. It is the value of
+// such a setting. Sessions of earlier versions have "granted" there, which fits no tool.
+func fingerprint(t *tool.Tool) string {
+	data, err := json.Marshal([]any{t.Name, t.Description, t.Parameters(), t.Role})
+	if err != nil {
+		return "" // the schema is no JSON: nothing is remembered
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:16])
+}
+
+// remembers reports whether the setting of a tool approves the tool as it is now.
+func remembers(setting json.RawMessage, fingerprint string) bool {
+	var granted string
+	return fingerprint != "" && json.Unmarshal(setting, &granted) == nil && granted == fingerprint
+}
 
 // approve asks whoever follows the turn whether a call may run.
 func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, error) {
@@ -168,11 +203,13 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	if err != nil {
 		return tool.Decision{}, err
 	}
-	if string(settings[settingApproval+q.Tool.Name]) == `"`+granted+`"` {
+	grant := fingerprint(q.Tool)
+	if remembers(settings[settingApproval+q.Tool.Name], grant) {
 		return tool.Decision{Approved: true}, nil
 	}
 	asked := a.questions.ask(Question{
-		Session: r.session, Turn: r.id, Call: q.Call.ID, Tool: q.Tool.Name, Arguments: q.Call.Arguments, Expires: q.Expires, Role: q.Tool.Role,
+		Session: r.session, Turn: r.id, Call: q.Call.ID, Subagent: s.run.of, Tool: q.Tool.Name, Arguments: q.Call.Arguments, Expires: q.Expires,
+		Role: q.Tool.Role, grant: grant,
 	})
 	defer a.questions.close(asked)
 	if !r.put(ctx, asked.Question, s) {
@@ -219,11 +256,11 @@ func (r *run) put(ctx context.Context, q Question, s *scene) bool {
 		return true
 	}
 	e := r.turn.Envelope()
-	if r.turn.Router() == nil || e.ChatID == "" || utf8.RuneCount(q.Arguments) > maxShown {
+	text, shown := q.Text()
+	if r.turn.Router() == nil || e.ChatID == "" || !shown {
 		return false
 	}
-	ask := e.Reply(fmt.Sprintf("The tool %s is to be called with\n\n%s\n\nWrite ,approve %s to let it run, or ,deny %s.",
-		q.Tool, q.Arguments, q.Call, q.Call))
+	ask := e.Reply(text)
 	delivered, err := r.turn.Dispatch(ctx, ask)
 	if err != nil {
 		r.agent.log.WarnContext(ctx, "a question for approval was not delivered", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
@@ -231,12 +268,11 @@ func (r *run) put(ctx context.Context, q Question, s *scene) bool {
 	return delivered
 }
 
-// maxShown is how much of a call's arguments a chat shows, in characters. What is longer cannot be approved there.
-const maxShown = 3000
-
 // resolved is the value of an approval_resolved event.
 type resolved struct {
+	ID       string `json:"id"`
 	Call     string `json:"call"`
+	Subagent string `json:"subagent,omitempty"`
 	Decision string `json:"decision"`
 	Reason   string `json:"reason,omitempty"`
 }
@@ -247,7 +283,7 @@ func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 	if answer.Approve {
 		decision = "approve"
 	}
-	data := map[string]any{"call": q.Call, "tool": q.Tool, "decision": decision}
+	data := map[string]any{"id": q.ID, "call": q.Call, "tool": q.Tool, "decision": decision}
 	if answer.By != "" {
 		data["by"] = answer.By
 	}
@@ -255,10 +291,10 @@ func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 		data["reason"] = answer.Reason
 	}
 	entries := []tape.Entry{tape.NewEvent(entryApproval, data)}
-	if answer.Approve && answer.Remember {
-		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, granted))
+	if answer.Approve && answer.Remember && q.grant != "" {
+		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, q.grant))
 	}
 	_, err := r.append(entries...)
-	s.say(turn.Event{Kind: ApprovalResolvedEvent, Value: encode(resolved{q.Call, decision, code})})
+	s.say(turn.Event{Kind: ApprovalResolvedEvent, Value: encode(resolved{q.ID, q.Call, q.Subagent, decision, code})})
 	return err
 }

@@ -33,7 +33,7 @@ func (w *world) asking(t *testing.T, text string, reply func(Question)) heard {
 			}
 			open := w.Questions("s")
 			for _, o := range open {
-				if o.Call == q.Call {
+				if o.ID == q.ID {
 					q = o
 				}
 			}
@@ -84,11 +84,11 @@ func TestACallThatAsksRunsWithApprovalAlone(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 					a := *test.answer
-					a.Turn, a.Call = q.Turn, q.Call
+					a.Turn, a.ID = q.Turn, q.ID
 					if err := w.Answer(t.Context(), a); err != nil {
 						t.Error(err)
 					}
-					if err := w.Answer(t.Context(), a); !errors.Is(err, ErrAnswered) { // once per call
+					if err := w.Answer(t.Context(), a); !errors.Is(err, ErrAnswered) { // once per question
 						t.Errorf("a second answer: %v", err)
 					}
 				})
@@ -102,7 +102,7 @@ func TestACallThatAsksRunsWithApprovalAlone(t *testing.T) {
 				for _, e := range w.entries() {
 					switch name, data := eventOf(e); {
 					case name == "approval":
-						decision = sorted(t, data)
+						decision = sorted(t, withoutID(t, data))
 					case e.Kind == tape.KindToolResult && strings.HasPrefix(line(e), "result c1="):
 						result = strings.TrimPrefix(line(e), "result c1=")
 					}
@@ -122,7 +122,9 @@ func TestACallThatAsksRunsWithApprovalAlone(t *testing.T) {
 				if diff := cmp.Diff([]string{"approval_required", "tool_result", "approval_resolved", "tool_result"}, kinds); diff != "" {
 					t.Error(diff)
 				}
-				if got := told(h.events); !slices.Contains(got, "approval_resolved "+test.told) {
+				if got := told(h.events); !slices.ContainsFunc(got, func(l string) bool {
+					return strings.HasPrefix(l, "approval_resolved ") && sorted(t, withoutID(t, []byte(strings.TrimPrefix(l, "approval_resolved ")))) == sorted(t, []byte(test.told))
+				}) {
 					t.Error(got)
 				}
 				if len(w.Questions("s")) > 0 {
@@ -133,7 +135,24 @@ func TestACallThatAsksRunsWithApprovalAlone(t *testing.T) {
 	}
 }
 
+// withoutID takes the id out of what is said of a question; it is an error if there is none.
+func withoutID(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var m map[string]any
+	if err := json.Unmarshal(data, &m); err != nil {
+		t.Fatal(err)
+	}
+	id, _ := m["id"].(string)
+	if same, ok := ReadQuestionID(id); !ok || same != id {
+		t.Errorf("the id of the question is %q", id)
+	}
+	delete(m, "id")
+	out, _ := json.Marshal(m)
+	return out
+}
+
 func sorted(t *testing.T, data []byte) string {
+	t.Helper()
 	var m map[string]any
 	if err := json.Unmarshal(data, &m); err != nil {
 		t.Error(err)
@@ -177,7 +196,7 @@ func (c *chat) WrapStream(_ context.Context, _ *turn.Envelope, s turn.Stream) tu
 
 // AG-40, AG-41, TU-65: in a chat the question is a message, and the answer a command beside the lane.
 func TestInAChatACommandApproves(t *testing.T) {
-	for name, answer := range map[string]string{"approved": ",approve c1 remember=session", "denied": ",deny c1 reason=no"} {
+	for name, answer := range map[string]string{"approved": ",approve ID remember=session", "denied": ",deny ID reason=no"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, newFake(calls("", `c1:echo:{"text":"rm"}`), answers("ok"), calls("", `c2:echo:{"text":"rm"}`), answers("ok")),
@@ -193,9 +212,16 @@ func TestInAChatACommandApproves(t *testing.T) {
 				}
 				ticket := post("go", tool.User)
 				question := <-c.got
-				if want := "The tool echo is to be called with\n\n{\"text\":\"rm\"}\n\nWrite ,approve c1 to let it run, or ,deny c1."; question.Content != want {
+				id := w.Questions("s")[0].ID
+				want := "The tool `echo` is to be called with\n\n```json\n{\"text\":\"rm\"}\n```\n\nWrite `,approve " + id + "` to let it run, or `,deny " + id + "`."
+				if question.Content != want {
 					t.Errorf("%q", question.Content)
 				}
+				post(",approve c1", tool.Operator) // the model's id of the call names no question
+				if refused := <-c.got; !strings.Contains(refused.Content, "No question `c1`") {
+					t.Errorf("%q", refused.Content)
+				}
+				answer := strings.ReplaceAll(answer, "ID", strings.ToUpper(id)) // as a phone writes it, perhaps
 				post(answer, tool.User)
 				if refused := <-c.got; !strings.Contains(refused.Content, "higher role") {
 					t.Errorf("%q", refused.Content)
@@ -286,15 +312,21 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 	a := new(Agent)
 	qs := &a.questions
 	q := qs.ask(Question{Session: "s", Turn: "t", Call: "c", Role: tool.Operator})
+	if other := qs.ask(q.Question); other.ID == q.ID || len(other.ID) != 26 { // 26 characters of 32 kinds are 130 bits
+		t.Errorf("two questions have the ids %s and %s", q.ID, other.ID)
+	} else {
+		qs.close(other)
+	}
 	for name, test := range map[string]struct {
 		answer Answer
 		want   error
 	}{
-		"unknown call":    {Answer{Session: "s", Call: "x"}, ErrNoQuestion},
-		"another session": {Answer{Session: "other", Call: "c"}, ErrNoQuestion},
-		"another turn":    {Answer{Session: "s", Turn: "other", Call: "c"}, ErrNoQuestion},
-		"neither":         {Answer{Call: "c", Role: tool.Admin}, ErrNoQuestion},
-		"too low a role":  {Answer{Session: "s", Call: "c"}, ErrRole},
+		"unknown":         {Answer{Session: "s", ID: questionID()}, ErrNoQuestion},
+		"by its call":     {Answer{Session: "s", ID: "c", Role: tool.Admin}, ErrNoQuestion},
+		"another session": {Answer{Session: "other", ID: q.ID}, ErrNoQuestion},
+		"another turn":    {Answer{Session: "s", Turn: "other", ID: q.ID}, ErrNoQuestion},
+		"neither":         {Answer{ID: q.ID, Role: tool.Admin}, ErrNoQuestion},
+		"too low a role":  {Answer{Session: "s", ID: q.ID}, ErrRole},
 	} {
 		if err := qs.take(test.answer); !errors.Is(err, test.want) {
 			t.Errorf("%s: %v", name, err)
@@ -306,7 +338,7 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 	if !qs.close(q) || qs.close(q) {
 		t.Error("a question can be closed once")
 	}
-	if err := qs.take(Answer{Session: "s", Call: "c", Role: tool.Admin}); !errors.Is(err, ErrAnswered) {
+	if err := qs.take(Answer{Session: "s", ID: q.ID, Role: tool.Admin}); !errors.Is(err, ErrAnswered) {
 		t.Error(err)
 	}
 	for range 2 * settled { // what is remembered is bounded
@@ -325,10 +357,20 @@ func TestAQuestionEndsWithItsTurn(t *testing.T) {
 		defer cancel(nil)
 		time.AfterFunc(time.Minute, func() { cancel(turn.ErrStopped) })
 		h := w.process(ctx, message("go"))
+		asked := ""
+		for _, e := range h.events {
+			if e.Kind == ApprovalRequiredEvent {
+				var q Question
+				if err := json.Unmarshal(e.Value, &q); err != nil {
+					t.Fatal(err)
+				}
+				asked = q.ID
+			}
+		}
 		if !errors.Is(h.err, turn.ErrStopped) || len(w.Questions("s")) > 0 {
 			t.Errorf("%v, %v", h.err, w.Questions("s"))
 		}
-		if err := w.Answer(t.Context(), Answer{Session: "s", Call: "c1", Approve: true}); !errors.Is(err, ErrAnswered) {
+		if err := w.Answer(t.Context(), Answer{Session: "s", ID: asked, Approve: true}); !errors.Is(err, ErrAnswered) {
 			t.Error(err)
 		}
 		if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, `result c1={"error":{"kind":"interrupted"`) {
@@ -356,7 +398,7 @@ func TestWhatIsShownIsWhatRuns(t *testing.T) {
 				t.Errorf("shown %s", q.Arguments)
 			}
 			q.Arguments[9] = 'X' // whoever is asked cannot change it
-			if err := w.Answer(t.Context(), Answer{Turn: q.Turn, Call: q.Call, Approve: true}); err != nil {
+			if err := w.Answer(t.Context(), Answer{Turn: q.Turn, ID: q.ID, Approve: true}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -295,20 +295,20 @@ func (s *session) Stop(context.Context) (int, error) {
 	return s.agent.attached().Stop(s.id, turn.ErrStopped), nil
 }
 
-// Decide answers a call that waits for approval.
+// Decide answers a question for approval.
 func (s *session) Decide(ctx context.Context, d command.Decision) error {
 	by := s.sender.ID
 	if by == "" {
 		by = s.sender.Name
 	}
 	err := s.agent.Answer(ctx, Answer{
-		Session: s.id, Call: d.Call, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, By: by, Role: s.sender.Role,
+		Session: s.id, ID: d.ID, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, By: by, Role: s.sender.Role,
 	})
 	switch {
 	case errors.Is(err, ErrNoQuestion):
-		return command.Errorf("no call `%s` waits for approval in this session", clip(d.Call, 80))
+		return command.Errorf("no question `%s` waits for an answer in this session", clip(d.ID, 80))
 	case errors.Is(err, ErrAnswered):
-		return command.Errorf("the call `%s` was answered before, or its time is over", clip(d.Call, 80))
+		return command.Errorf("the question `%s` was answered before, or its time is over", clip(d.ID, 80))
 	case errors.Is(err, ErrRole):
 		return command.Errorf("the tool of this call asks for somebody with a higher role")
 	}

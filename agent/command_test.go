@@ -104,7 +104,7 @@ func TestTheCommandsOfASession(t *testing.T) {
 		",skill":                 "no skills",
 		",skill pdf":             "There are no skills.",
 		",stop":                  "Nothing is running.",
-		",approve c1":            "waits for approval",
+		",approve c1":            "No question `c1` waits for an answer",
 		",mcp":                   "`files` connected, 2 tools",
 		",tape.export":           "bytes) are in the file",
 		",tape.handoff a\"\nb\"": "no line breaks",

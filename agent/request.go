@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // chatMessage is a message as it lies on the tape: OpenAI's shape.
@@ -36,7 +37,12 @@ type chatPart struct {
 }
 
 // toMessage makes an adapter's message of one on the tape; false where it says nothing that a model could read.
-func toMessage(raw json.RawMessage) (adapter.Message, bool) {
+func toMessage(raw json.RawMessage) (m adapter.Message, ok bool) {
+	heavy.Do(len(raw), func() { m, ok = readMessage(raw) })
+	return m, ok
+}
+
+func readMessage(raw json.RawMessage) (adapter.Message, bool) {
 	var m chatMessage
 	if json.Unmarshal(raw, &m) != nil {
 		return adapter.Message{}, false

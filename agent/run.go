@@ -19,7 +19,7 @@ import (
 const (
 	HandoffEvent          turn.EventKind = "handoff"           // {"name"}
 	ApprovalRequiredEvent turn.EventKind = "approval_required" // a [Question]
-	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"call","decision","reason"?}
+	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"id","call","subagent"?,"decision","reason"?}
 )
 
 // Names of the event entries that the loop writes.
@@ -89,6 +89,7 @@ type run struct {
 	models  []string
 	tools   func() []*tool.Tool
 	parent  *run   // whose tool it is, of a subagent
+	of      string // the id of that tool's call
 	outer   *scene // the step in which that tool runs
 	instead string // where it is set, the system prompt
 

@@ -137,6 +137,8 @@ func readSpill(ctx context.Context, t *tape.Tape, handle string, offset, limit i
 		return page{}, &tool.Error{Kind: tool.KindFailed, Message: fmt.Sprintf("nothing was spilled under the handle %q", clip(handle, 80))}
 	case errors.Is(err, errors.ErrUnsupported):
 		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store keeps no large results"}
+	case errors.Is(err, tape.ErrDamaged):
+		return page{}, &tool.Error{Kind: tool.KindFailed, Message: "what was stored under this handle is damaged"}
 	case err != nil:
 		return page{}, &tool.Error{Kind: tool.KindUnavailable, Message: "the store could not read it"}
 	case offset > size:

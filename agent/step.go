@@ -401,7 +401,7 @@ func (r *run) revise(rep *reply, open []*replyCall, calls []tool.Call) []tool.Ca
 	list := slices.DeleteFunc(slices.Clone(rep.calls), func(c *replyCall) bool { return c.made == nil })
 	for i, c := range calls {
 		one := &replyCall{index: i, id: c.ID, name: c.Name, arguments: bytes.Clone(c.Arguments)}
-		one.told = slices.ContainsFunc(open, func(o *replyCall) bool { return o.id == c.ID && c.ID != "" })
+		one.told = !kept[c.ID] && slices.ContainsFunc(open, func(o *replyCall) bool { return o.id == c.ID && c.ID != "" })
 		list = append(list, one)
 		kept[c.ID] = true
 	}

@@ -392,12 +392,12 @@ func TestASubagentAsksThroughItsTurn(t *testing.T) {
 			calls("", `c1:subagent:{"task":"find out"}`), calls("", `d1:echo:{"text":"42"}`), answers("It is 42."), answers("ok"),
 		), Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always)))})
 		h := w.asking(t, "go", func(q Question) {
-			if err := w.Answer(t.Context(), Answer{Session: "s", Call: q.Call, Approve: true, Remember: true}); err != nil {
+			if err := w.Answer(t.Context(), Answer{Session: "s", ID: q.ID, Approve: true, Remember: true}); err != nil {
 				t.Error(err)
 			}
 		})
 		got := strings.Join(told(h.events), "\n")
-		if h.err != nil || !strings.Contains(got, `approval_required {"call":"d1"`) || !strings.Contains(got, `approval_resolved {"call":"d1","decision":"approve"}`) {
+		if h.err != nil || !strings.Contains(got, `"call":"d1","subagent":"c1","tool":"echo"`) || !strings.Contains(got, `"call":"d1","subagent":"c1","decision":"approve"}`) {
 			t.Errorf("%v\n%s", h.err, got)
 		}
 		if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, "event approval approve") || !strings.Contains(got, "event setting approval.echo") {

@@ -82,8 +82,8 @@ func (a *Agent) defaultTools() []*tool.Tool {
 		tool.Must(tool.New("tape.handoff", "Begins a new chapter: leaves the conversation so far behind an anchor. Only the summary, and the "+
 			"message that is being answered, stay in the context; say in the summary what will be needed.", tapeHandoff)),
 		tool.Must(tool.New(spillRead, "Reads a piece of a large result that was spilled: from offset on, limit bytes.", spillReadTool)),
-		tool.Must(tool.New("subagent", "Gives a task to a helper, which has the same tools but knows nothing of this conversation, and returns "+
-			"what it answers. Say in the task all that it needs to know.", a.subagent, tool.WithTimeout(subagentTimeout))),
+		knowsCall(tool.Must(tool.New("subagent", "Gives a task to a helper, which has the same tools but knows nothing of this conversation, and returns "+
+			"what it answers. Say in the task all that it needs to know.", a.subagent, tool.WithTimeout(subagentTimeout)))),
 	}
 	if a.options.Skills != nil {
 		list = append(list, tool.Must(tool.New("skill", "Reads a skill: instructions for a kind of task. The system prompt lists those that there are.", a.skill)))
@@ -283,6 +283,17 @@ type subagentIn struct {
 const subagentNote = "You are the helper of another agent. What follows is your task. Nobody can answer questions: do what can be done, and answer " +
 	"with the result alone."
 
+type callKey struct{}
+
+// knowsCall adds the id of each call to the tool's context.
+func knowsCall(t *tool.Tool) *tool.Tool {
+	run := t.Run
+	t.Run = func(ctx context.Context, c tool.Call) (tool.Result, error) {
+		return run(context.WithValue(ctx, callKey{}, c.ID), c)
+	}
+	return t
+}
+
 // subagent runs a task in a fork of the tape that is dropped afterwards. A helper has no helpers: so their number is bounded by the
 // number of calls.
 func (a *Agent) subagent(ctx context.Context, in subagentIn) (string, error) {
@@ -323,9 +334,10 @@ func (r *run) sub(ctx context.Context, s *scene, task string, tools func() []*to
 		if _, err := f.Handoff(ctx, "subagent", map[string]string{"owner": "agent"}); err != nil {
 			return err
 		}
+		call, _ := ctx.Value(callKey{}).(string)
 		child := &run{
 			agent: r.agent, ctx: ctx, turn: r.turn, id: r.id, session: r.session, state: r.state, prompt: turn.Prompt{Text: task},
-			tape: f.Tape, tools: tools, parent: r, outer: s, instead: strings.TrimSpace(r.system + "\n\n" + subagentNote),
+			tape: f.Tape, tools: tools, parent: r, outer: s, of: call, instead: strings.TrimSpace(r.system + "\n\n" + subagentNote),
 		}
 		for e, err := range child.stream {
 			if err != nil {

@@ -24,12 +24,12 @@ type Payload struct {
 	Media   []MediaFact
 	Silent  bool // nobody is to be notified
 	IsError bool // a notice that something failed
-	// Question is the approval that a block asks for: the turn's and the call's ids.
+	// Question is the question for approval that a block asks. Its text is shown exactly, in one message, or the block is not sent.
 	Question *Question
 }
 
-// Question is an approval that somebody has to give.
-type Question struct{ Turn, Call, Tool string }
+// Question is a question for approval: the id of its turn, its own id, and the name of the tool.
+type Question struct{ Turn, ID, Tool string }
 
 // Block is one piece of a reply.
 type Block struct {

@@ -28,6 +28,7 @@ type Door struct {
 	o       DoorOptions
 	journal Journal
 	outbox  *Outbox // nil for none
+	hold    func(bytes int64) (release func(), ok bool)
 
 	mu       sync.Mutex
 	closed   bool
@@ -101,6 +102,7 @@ type doorItem struct {
 	ack   func(context.Context, Result)
 	given func()
 	again *time.Timer
+	free  func() // gives back the memory of the event; nil where none is counted
 }
 
 // NewDoor returns a door to a kernel, whose journal it uses.
@@ -116,7 +118,7 @@ func NewDoor(k *Kernel, o DoorOptions) *Door {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Door{
-		o: o, journal: k.state.journal, outbox: k.Outbox,
+		o: o, journal: k.state.journal, outbox: k.Outbox, hold: k.Hold,
 		items: map[EventKey]*doorItem{}, lines: map[lineKey]*doorLine{},
 	}
 }
@@ -135,6 +137,17 @@ func (d *Door) Accept(ctx context.Context, events ...Arrival) (isNew []bool, err
 		return nil, ErrJournalFull
 	}
 	isNew = make([]bool, len(events))
+	free, ok := d.holdAll(events)
+	if !ok {
+		return nil, ErrJournalFull
+	}
+	defer func() { // what is not in line
+		for _, f := range free {
+			if f != nil {
+				f()
+			}
+		}
+	}()
 	if all, ok := d.journal.(BatchAccepter); ok && len(events) > 1 {
 		entries := make([]JournalEntry, len(events))
 		for i, e := range events {
@@ -147,31 +160,54 @@ func (d *Door) Accept(ctx context.Context, events ...Arrival) (isNew []bool, err
 		for i, e := range events {
 			// What was accepted before one that was not runs, and is known when it comes again.
 			if isNew[i], err = d.journal.Accept(ctx, e.Key, e.Raw); err != nil {
-				d.line(events[:i], isNew)
+				d.line(events[:i], isNew, free)
 				return nil, fmt.Errorf("accept an event: %w", err)
 			}
 		}
 	}
-	d.line(events, isNew)
+	d.line(events, isNew, free)
 	return isNew, nil
 }
 
-// line gets accepted events in line.
-func (d *Door) line(events []Arrival, isNew []bool) {
+// holdAll holds memory for events; ok is false where there is not enough for all. Without counting the functions are nil.
+func (d *Door) holdAll(events []Arrival) (free []func(), ok bool) {
+	free = make([]func(), len(events))
+	if d.hold == nil {
+		return free, true
+	}
+	for i, e := range events {
+		if free[i], ok = d.hold(int64(len(e.Raw))); !ok {
+			for _, f := range free[:i] {
+				f()
+			}
+			return nil, false
+		}
+	}
+	return free, true
+}
+
+// line gets accepted events in line, with the memory that is held for them.
+func (d *Door) line(events []Arrival, isNew []bool, free []func()) {
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, e := range events {
 		if isNew[i] {
-			d.addLocked(JournalEntry{Key: e.Key, Raw: e.Raw, At: now}, e.Ack, e.Given)
+			if d.addLocked(JournalEntry{Key: e.Key, Raw: e.Raw, At: now}, e.Ack, e.Given, free[i]) {
+				free[i] = nil
+			}
 		}
 	}
 	d.startLocked()
 }
 
-func (d *Door) addLocked(e JournalEntry, ack func(context.Context, Result), given func()) {
+// addLocked gets an event in line, unless it is there. Memory for one that was accepted before is counted as far as there is any.
+func (d *Door) addLocked(e JournalEntry, ack func(context.Context, Result), given func(), free func()) bool {
 	if d.items[plainKey(e.Key)] != nil || d.closed {
-		return
+		return false
+	}
+	if free == nil && d.hold != nil {
+		free, _ = d.hold(int64(len(e.Raw)))
 	}
 	key := lineKey{e.Key.Conversation, e.Key.Thread}
 	l := d.lines[key]
@@ -180,9 +216,10 @@ func (d *Door) addLocked(e JournalEntry, ack func(context.Context, Result), give
 		d.lines[key] = l
 	}
 	d.arrived++
-	item := &doorItem{entry: e, order: d.arrived, line: l, ack: ack, given: given}
+	item := &doorItem{entry: e, order: d.arrived, line: l, ack: ack, given: given, free: free}
 	d.items[plainKey(e.Key)] = item
 	d.waitLocked(item)
+	return true
 }
 
 // waitLocked gets an item in its line: one that runs again comes before those that arrived later.
@@ -307,6 +344,9 @@ func (d *Door) done(item *doorItem) {
 	}
 	if key := plainKey(item.entry.Key); d.items[key] == item {
 		delete(d.items, key)
+		if item.free != nil {
+			item.free()
+		}
 	}
 }
 
@@ -483,10 +523,10 @@ func (d *Door) replay(ctx context.Context) error {
 	clear(d.items)
 	d.arrived = 0
 	for _, e := range all {
-		d.addLocked(e, nil, nil)
+		d.addLocked(e, nil, nil, nil)
 	}
 	for _, item := range newer {
-		d.addLocked(item.entry, item.ack, item.given)
+		d.addLocked(item.entry, item.ack, item.given, item.free)
 	}
 	return nil
 }
@@ -552,7 +592,7 @@ func (d *Door) take(ctx context.Context, e JournalEntry) {
 		if err == nil && outcome == "" {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.addLocked(e, nil, nil)
+			d.addLocked(e, nil, nil, nil)
 			d.startLocked()
 			return
 		}

@@ -252,7 +252,7 @@ func commandGate(f *Facts, hasRole bool) (v Verdict, isCommand bool) {
 	mode := cmp.Or(a.Commands.Mode, CommandsAuthorizers)
 	v = Verdict{Gate: GateCommand, State: Passed, Setting: source(a, keyCommandMode), Value: string(mode)}
 	if mode != CommandsOff && f.Supplemental.Forwarded == nil {
-		_, isCommand = turn.CommandName(clean(cmp.Or(f.Message.CommandBody, f.Message.RawBody)))
+		isCommand = IsCommand(cmp.Or(f.Message.CommandBody, f.Message.RawBody))
 	}
 	switch {
 	case f.Trigger != "":
@@ -268,6 +268,12 @@ func commandGate(f *Facts, hasRole bool) (v Verdict, isCommand bool) {
 		v.Hint = "add the sender's id to commands.users, operators or admins, or set commands.mode: senders, or off to take commands for text"
 	}
 	return v, isCommand
+}
+
+// IsCommand reports whether a message is read as a command, if its sender may use commands.
+func IsCommand(text string) bool {
+	_, is := turn.CommandName(clean(text))
+	return is
 }
 
 // authorizer is the key of the list that gave the role; "" where the mode did.

@@ -91,7 +91,9 @@ type Kernel struct {
 	Observer Observer
 	Tracer   Tracer
 	Limits   Limits
-	Log      *slog.Logger // nil is silent
+	// Hold holds memory for so many bytes of an event until release is called; ok is false where there is none. nil holds without counting.
+	Hold func(bytes int64) (release func(), ok bool)
+	Log  *slog.Logger // nil is silent
 
 	state kernelState
 }

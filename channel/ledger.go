@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // Ledger notes of accepted events whether something of the answer may have been seen, so that a turn that a crash has cut off is
@@ -26,7 +27,7 @@ type Ledger interface {
 // ledger is the ledger of this package: in memory, or in a file. An event that nobody forgets is kept for a day after its last mark, which
 // is how long events are known.
 type ledger struct {
-	root *os.Root // nil: in memory
+	root vfs.Folder // nil: in memory
 
 	mu     sync.Mutex // the marks, and the order of the file's lines
 	log    *lineLog
@@ -62,11 +63,8 @@ func OpenLedger(dir string) (LedgerCloser, error) {
 	if dir == "" {
 		return l, nil
 	}
-	err := os.MkdirAll(dir, 0o700)
-	if err == nil {
-		l.root, err = os.OpenRoot(dir)
-	}
-	if err != nil {
+	var err error
+	if l.root, err = vfs.Open(dir); err != nil {
 		return nil, fmt.Errorf("open the ledger of deliveries: %w", err)
 	}
 	l.log, _, err = openLineLog(l.root, ledgerFile, func(line []byte) {

@@ -6,15 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // outboxLines is an [OutboxStore] of one process at a time: a file of lines. Without a folder it keeps nothing.
 type outboxLines struct {
-	root *os.Root // nil: in memory
+	root vfs.Folder // nil: in memory
 	log  *slog.Logger
 
 	mu     sync.Mutex // the blocks, and the order of the file's lines
@@ -53,10 +54,7 @@ func openOutboxLines(dir string, log *slog.Logger) (s *outboxLines, err error) {
 	if dir == "" {
 		return s, nil
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	if s.root, err = os.OpenRoot(dir); err != nil {
+	if s.root, err = vfs.Open(dir); err != nil {
 		return nil, err
 	}
 	var bad int

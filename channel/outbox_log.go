@@ -11,16 +11,18 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // lineLog is a file of JSON lines that is only appended to, until most of it is old and it is written anew. A line that a crash
 // has cut off is as if it had never been written. With a nil *lineLog nothing is kept.
 type lineLog struct {
-	root *os.Root
+	root vfs.Folder
 	name string
 
 	mu      sync.Mutex
-	f       *os.File
+	f       vfs.File
 	size    int64 // of the lines that are whole
 	written int64 // bytes since the start, of files that are gone too
 	broken  error // the disk has failed, and what is in the file is not known
@@ -30,7 +32,6 @@ type lineLog struct {
 }
 
 const (
-	logMode = 0o600
 	// maxLogLine bounds a line that is read back: a block is at most the queue's bytes, in the worst case six of JSON for one.
 	maxLogLine = 8 << 20
 	// logSlack is what of a file may be old before it is written anew.
@@ -39,9 +40,9 @@ const (
 
 // openLineLog opens a file below root, making it where it is not there, and gives each of its lines to the function. A line that is
 // no JSON or too long is skipped: bad is how many were.
-func openLineLog(root *os.Root, name string, each func(line []byte)) (l *lineLog, bad int, err error) {
+func openLineLog(root vfs.Folder, name string, each func(line []byte)) (l *lineLog, bad int, err error) {
 	_ = root.Remove(name + ".new") // a crash has left it
-	f, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE, logMode)
+	f, err := root.Open(name, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -67,13 +68,30 @@ func openLineLog(root *os.Root, name string, each func(line []byte)) (l *lineLog
 		}
 		each(line)
 	}
-	if err := f.Truncate(l.size); err != nil {
+	if err := errors.Join(f.Truncate(l.size), l.writeAgain()); err != nil {
 		return nil, bad, err
 	}
 	if _, err := f.Seek(l.size, io.SeekStart); err != nil {
 		return nil, bad, err
 	}
-	return l, bad, errors.Join(f.Sync(), l.syncFolder())
+	return l, bad, errors.Join(f.Sync(), l.root.SyncFolder("."))
+}
+
+// writeAgain writes over the file what is in it. A sync that failed in a process before may have left lines in the system's memory that
+// no later sync would bring to the disk.
+func (l *lineLog) writeAgain() error {
+	buf := make([]byte, 64<<10)
+	for at := int64(0); at < l.size; {
+		part := buf[:min(int64(len(buf)), l.size-at)]
+		if n, err := l.f.ReadAt(part, at); n < len(part) {
+			return err
+		}
+		if _, err := l.f.WriteAt(part, at); err != nil {
+			return err
+		}
+		at += int64(len(part))
+	}
+	return nil
 }
 
 // readLine returns a line without its end, and its size with it; nil for one that is too long.
@@ -178,7 +196,7 @@ func (l *lineLog) rewrite(values []any) (err error) {
 		l.size = 0
 		return nil
 	}
-	f, err := l.root.OpenFile(l.name+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, logMode)
+	f, err := l.root.Open(l.name+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
@@ -188,29 +206,20 @@ func (l *lineLog) rewrite(values []any) (err error) {
 		err = errors.Join(err, e.Encode(v))
 	}
 	err = errors.Join(err, w.Flush(), f.Sync())
-	if err == nil {
-		err = l.root.Rename(l.name+".new", l.name)
-	}
-	if err != nil {
+	size, failure := f.Seek(0, io.SeekEnd)
+	if err = errors.Join(err, failure); err != nil {
 		return errors.Join(err, f.Close(), l.root.Remove(l.name+".new"))
 	}
-	err = l.syncFolder()
-	size, failure := f.Seek(0, io.SeekEnd)
 	old := l.f
 	l.f, l.size = f, size
+	if err := errors.Join(l.root.Rename(l.name+".new", l.name), l.root.SyncFolder(".")); err != nil {
+		// Which of the two files has the name nobody knows.
+		l.broken = fmt.Errorf("%s cannot be written any more: %w", l.name, err)
+		return errors.Join(l.broken, old.Close())
+	}
 	l.synced.Store(l.written)
-	return errors.Join(err, failure, old.Close())
-}
-
-func (l *lineLog) syncFolder() error {
-	d, err := l.root.Open(".")
-	if err != nil {
-		return err
-	}
-	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) {
-		return errors.Join(err, d.Close())
-	}
-	return d.Close()
+	_ = old.Close() // nothing in it is needed
+	return nil
 }
 
 func (l *lineLog) close() error {

@@ -37,6 +37,26 @@ func SessionKey(p KeyParts) string {
 	return channel + "!" + hex.EncodeToString(sum[:]) // "!" is escaped in parts
 }
 
+// ConversationOf returns the part of a session's id that all sessions of a conversation share, such as those of a principal: what stands
+// before the thread and the agent. It is "" for an id without marks, which a caller has chosen, and for a hash.
+func ConversationOf(key string) string {
+	if !strings.ContainsAny(key, "@:") || strings.Contains(key, "!") {
+		return ""
+	}
+	if at := strings.IndexAny(key, "#~"); at >= 0 {
+		key = key[:at]
+	}
+	return key
+}
+
+// ChannelOf returns the name of the channel that a session's id begins with, as [SessionKey] writes it; "" for an id that begins with none.
+func ChannelOf(id string) string {
+	if end := strings.IndexAny(id, "@:#~!"); end > 0 {
+		return id[:end]
+	}
+	return ""
+}
+
 // appendPart escapes the marks, "%", control characters, blanks and what is not ASCII as bytes are escaped in an address.
 func appendPart(b []byte, s string) []byte {
 	const hexDigits = "0123456789ABCDEF"

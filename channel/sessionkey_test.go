@@ -83,3 +83,18 @@ func TestDifferentPartsNeverGiveOneSessionKey(t *testing.T) {
 		}
 	})
 }
+
+func TestTheSessionsOfAConversationShareAPart(t *testing.T) {
+	key := func(conversation, thread, agent string) string {
+		return channel.SessionKey(channel.KeyParts{Channel: "web", Account: "a", Conversation: conversation, Thread: thread, Agent: agent})
+	}
+	for id, want := range map[string]string{
+		key("ann", "one", ""): key("ann", "", ""), key("ann", "two#~", "clerk"): key("ann", "", ""), key("ann", "", "clerk"): key("ann", "", ""),
+		key("bob", "one", ""): key("bob", "", ""),
+		"a name":              "", key(strings.Repeat("x", 600), "one", ""): "",
+	} {
+		if got := channel.ConversationOf(id); got != want {
+			t.Errorf("%q is of %q, expected %q", id, got, want)
+		}
+	}
+}

@@ -15,3 +15,10 @@ const (
 	StageDispatch  Stage = "dispatch"
 	StageFinalize  Stage = "finalize"
 )
+
+// Stages lists them.
+func Stages() []Stage {
+	return []Stage{
+		StageIngest, StageClassify, StagePreflight, StageResolve, StageAuthorize, StageAssemble, StageRecord, StageDispatch, StageFinalize,
+	}
+}

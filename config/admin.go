@@ -11,7 +11,7 @@ type Admin struct {
 var adminSettings = []Setting{
 	{
 		Key: "admin.addr", Default: "", check: checkAdminAddr,
-		Help:  "address of a second listener with metrics and profiles, as 127.0.0.1:9090; on an address that is not of this machine alone it asks for the key of an admin; empty is none",
+		Help:  "address of a second listener with metrics and profiles, as 127.0.0.1:9090; it asks for the key of an admin as soon as there are keys; empty is none",
 		field: func(c *Config) any { return &c.Admin.Addr },
 	},
 	{
@@ -28,9 +28,9 @@ func checkAdminAddr(s string) error {
 	return checkAddr(s)
 }
 
-// AdminOpen says whether whoever can reach the admin listener is an admin: only programs of this machine can, or it is said that it
-// is to be so. Where there are keys, Insecure opens nothing: it is for servers that have none.
-func (c *Config) AdminOpen() bool { return c.AdminLocal() || c.Insecure && !c.Auth.On() }
+// AdminOpen says whether all who reach the admin listener are admins: there are no keys, and it listens on localhost or Insecure allows
+// other addresses. Where there are keys, it asks for an admin's on every address: other users of the machine reach localhost, too.
+func (c *Config) AdminOpen() bool { return !c.Auth.On() && (c.AdminLocal() || c.Insecure) }
 
 // AdminLocal says whether nobody but this machine can reach the admin listener.
 func (c *Config) AdminLocal() bool { return loopback(c.Admin.Addr) }

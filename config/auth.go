@@ -20,6 +20,7 @@ type Auth struct {
 	Audience     []string
 	JWKS         string
 	IssuerName   string
+	TokenTypes   []string
 	Algorithms   []string
 	Leeway       time.Duration
 	SubjectClaim string
@@ -96,6 +97,11 @@ var authSettings = []Setting{
 		Key: "auth.issuer_name", Default: "sso",
 		Help:  "the issuer's short name, which stands behind the @ of its users' names",
 		field: func(c *Config) any { return &c.Auth.IssuerName },
+	},
+	{
+		Key: "auth.token_types", example: "JWT",
+		Help:  "types of tokens that are accepted, as their header typ has it; at+jwt unless set, and tokens without a type. Add JWT if your issuer gives access tokens no type of their own; ID tokens are then told by their claims",
+		field: func(c *Config) any { return &c.Auth.TokenTypes },
 	},
 	{
 		Key:   "auth.algorithms",
@@ -193,7 +199,7 @@ func (l *loader) finishAuth() {
 		fail("auth.roles", err.Error())
 	}
 	of := map[string]bool{
-		"auth.audience": len(a.Audience) > 0, "auth.jwks": a.JWKS != "", "auth.algorithms": len(a.Algorithms) > 0,
+		"auth.audience": len(a.Audience) > 0, "auth.jwks": a.JWKS != "", "auth.algorithms": len(a.Algorithms) > 0, "auth.token_types": len(a.TokenTypes) > 0,
 		"auth.role_claim": a.RoleClaim != "", "auth.roles": len(a.Roles) > 0, "auth.scope_prefix": a.ScopePrefix != "",
 	}
 	for _, key := range slices.Sorted(maps.Keys(of)) {

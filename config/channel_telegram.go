@@ -37,7 +37,7 @@ func telegramSettings(at string, of func(*Config) *Channel) []Setting {
 		},
 		{
 			Key: at + "secret", Secret: true,
-			Help:  "secret of the webhook; one is made from the token unless set",
+			Help:  "secret of the webhook, 16 to 256 of A-Z, a-z, 0-9, _ and -; one is made from the token unless set",
 			field: func(c *Config) any { return &of(c).Telegram.Secret },
 		},
 		{

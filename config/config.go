@@ -61,6 +61,9 @@ type Config struct {
 	logins   []Channel      // all that settings go to: a channel with accounts, too
 	places   map[string]any // what is written of places, by key, until Access is made of it
 
+	fileRead    string       // the configuration file; "" if none was read
+	secretsFrom []secretFile // that settings name by {file: …}
+
 	flags   *Flags // for Reload
 	environ []string
 }

@@ -122,7 +122,7 @@ var natsSettings = []Setting{
 	},
 	{
 		Key: "nats.prefix", Default: "lingserve", required: true, check: checkPrefix,
-		Help:  "what the names of this installation's streams and subjects begin with; several installations at the same servers have one each",
+		Help:  "what the names of this installation's streams and subjects begin with; several installations in one account of the servers have one each, and can read each other's data",
 		field: func(c *Config) any { return &c.NATS.Prefix },
 	},
 	{
@@ -140,6 +140,27 @@ var natsSettings = []Setting{
 		Help:  "room in the servers for the events of channels, those of a day; they set it aside, and 720 MiB for all else that channels share",
 		field: func(c *Config) any { return &c.NATS.MaxInbox },
 	},
+}
+
+// NATSInClear returns the addresses of NATS servers that are reached over a network without TLS. Those on the way, and all who can publish
+// there, can act as any principal.
+func (c *Config) NATSInClear() []string {
+	if c.Engine != EngineNATS {
+		return nil
+	}
+	n := &c.NATS
+	list := append([]string{n.Listen, n.ClusterListen}, n.Routes...)
+	if !n.Embedded() {
+		list = n.Servers
+	}
+	encrypted := n.TLS.Cert != "" || n.TLS.CA != ""
+	return slices.DeleteFunc(slices.Clone(list), func(text string) bool {
+		addr := strings.TrimPrefix(text, "nats://")
+		if u, err := url.Parse(text); err == nil && u.Host != "" {
+			addr = net.JoinHostPort(u.Hostname(), "0")
+		}
+		return text == "" || encrypted || strings.HasPrefix(text, "tls://") || loopback(addr)
+	})
 }
 
 // checkPrefix takes what can begin the name of a stream.

@@ -36,7 +36,7 @@ func TestTheEngine(t *testing.T) {
 	if err := c.Print(&b); err != nil || strings.Contains(b.String(), "s3cret") || !strings.Contains(b.String(), "engine: nats") || !strings.Contains(b.String(), "routes: [\"nats://a:6222\"") && !strings.Contains(b.String(), "routes: [nats://a:6222") {
 		t.Errorf("printed, %v:\n%s", err, b.String())
 	}
-	c = mustLoad(t, "", []string{"LINGSERVE_ENGINE=nats", "LINGSERVE_NATS_SERVERS=embedded"}, "--tape-store", "postgres", "--tape-postgres-url", "postgres://x/y")
+	c = mustLoad(t, "", []string{"LINGSERVE_ENGINE=nats", "LINGSERVE_NATS_SERVERS=embedded", "LINGSERVE_TAPE_POSTGRES_URL=postgres://x/y"}, "--tape-store", "postgres")
 	if err := c.CheckEngine(); err != nil || c.Tape.Store != "postgres" || len(c.Warnings) != 0 {
 		t.Errorf("sessions in a database: %q, %v, %q", c.Tape.Store, err, c.Warnings)
 	}
@@ -133,5 +133,32 @@ func TestAWrongEngine(t *testing.T) {
 	}
 	if err := mustLoad(t, "tape: {store: nats}", nil).CheckTape(); err == nil || !strings.Contains(err.Error(), "tape.store: is nats, and engine is not") {
 		t.Errorf("sessions in NATS alone: %v", err)
+	}
+}
+
+// DA-06: whoever is on the way to the servers can act as any caller.
+func TestDA_06_ServersWithoutTLSAreWarnedOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"a local engine":       {nil, ""},
+		"another machine":      {[]string{"--engine", "nats", "--nats", "nats://10.0.0.1:4222"}, "nats://10.0.0.1:4222"},
+		"a name":               {[]string{"--engine", "nats", "--nats", "nats://a"}, "nats://a"},
+		"some of several":      {[]string{"--engine", "nats", "--nats", "nats://127.0.0.1:4222,tls://b:4222,nats://[fd00::1]:4222"}, "nats://[fd00::1]:4222"},
+		"this machine":         {[]string{"--engine", "nats", "--nats", "nats://localhost:4222,nats://[::1]:4222"}, ""},
+		"TLS":                  {[]string{"--engine", "nats", "--nats", "tls://a:4222"}, ""},
+		"an authority":         {[]string{"--engine", "nats", "--nats", "nats://a:4222", "--nats-tls-ca", "ca.pem"}, ""},
+		"embedded":             {[]string{"--engine", "nats", "--nats", "embedded"}, ""},
+		"embedded, for itself": {[]string{"--engine", "nats", "--nats", "embedded", "--nats-listen", "127.0.0.1:4222"}, ""},
+		"embedded, for others": {[]string{"--engine", "nats", "--nats", "embedded", "--nats-listen", ":4222"}, ":4222"},
+		"embedded, of a cluster": {
+			[]string{"--engine", "nats", "--nats", "embedded", "--cluster", "nats://a:6222,nats://b:6222,nats://c:6222", "--nats-cluster-listen", "10.0.0.1:6222"},
+			"10.0.0.1:6222 nats://a:6222 nats://b:6222 nats://c:6222",
+		},
+	} {
+		if got := strings.Join(mustLoad(t, "", nil, c.args...).NATSInClear(), " "); got != c.want {
+			t.Errorf("%s: %q, expected %q", name, got, c.want)
+		}
 	}
 }

@@ -364,6 +364,7 @@ func (r *fileReader) reference(s Setting, n ast.Node, v *value) bool {
 		}
 		v.text = strings.TrimRight(string(text), "\r\n")
 		v.from.Name += " (file " + name.Value + ")"
+		v.file = path
 	default:
 		r.fail(m.Key.GetToken(), s.Key, "expected {env: NAME} or {file: PATH}")
 		return false

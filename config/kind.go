@@ -20,6 +20,7 @@ type value struct {
 	at   string // as errors name the place: a flag, a variable, file:line:column
 
 	variable string // the environment variable that it is from, also by {env: …}
+	file     string // the file that it is from, by {file: …}
 }
 
 // Kind names what is expected of the value, for people.

@@ -22,7 +22,7 @@ type Limit struct {
 var limitSettings = []Setting{
 	{
 		Key: "limit.memory", Default: "0B",
-		Help:  "memory of the process, close to which new runs are refused; 0 is GOMEMLIMIT, or else what the container may have, or else none",
+		Help:  "memory of the process, close to which new runs are refused; 0 is GOMEMLIMIT, or else what the container may have, or else half of what the machine has",
 		field: func(c *Config) any { return &c.Limit.Memory },
 	},
 	{

@@ -107,9 +107,24 @@ func (l *loader) apply(s Setting, inFile *value) {
 	if err != nil {
 		l.errs = append(l.errs, &Error{Where: v.at, Key: s.Key, Message: err.Error()})
 	}
+	if s.Secret && v.from.Kind == Flag && v.text != "" {
+		l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s has a secret that every user of this machine can read in the list of processes; %s", v.from.Name, s.besidesFlag()))
+	}
+	if s.Secret && v.file != "" {
+		l.c.secretsFrom = append(l.c.secretsFrom, secretFile{"the file of this secret", v.file, s.Key, false})
+	}
 	if s.provider != "" {
 		l.c.provider(s.provider).KeyName = keyName(s, *v)
 	}
+}
+
+// besidesFlag says where else a secret may come from.
+func (s Setting) besidesFlag() string {
+	variables := strings.Join(s.Variables(), " or ")
+	if file, ok := find(s.Key + "_file"); ok {
+		return fmt.Sprintf("use --%s, or the environment variable %s", file.Flag(), variables)
+	}
+	return fmt.Sprintf("use the environment variable %s, or %s: {file: PATH} in the configuration file", variables, s.Key)
 }
 
 // finishProviders puts in what follows from several settings together.
@@ -204,7 +219,7 @@ func (l *loader) readFile() map[string]*value {
 	}
 	r := &fileReader{name: path, dir: filepath.Dir(path), env: l.env, values: map[string]*value{}, failed: map[string]bool{}}
 	r.read(text)
-	l.file = r
+	l.file, l.c.fileRead = r, path
 	l.errs = append(l.errs, r.errs...)
 	// Together with the presets, so that they are shown as one section.
 	l.c.settings = slices.Concat(top, presetSettings(), r.added, r.ofNames, sections)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,5 +40,35 @@ func TestEverySecretSettingIsFound(t *testing.T) {
 		if !slices.Contains(c.Secrets(), "a-secret-of-"+s.Key) {
 			t.Errorf("%s is not found", s.Key)
 		}
+	}
+}
+
+// DA-11: a flag shows its value to every user of the machine.
+func TestDA_11_AFlagWithASecretIsWarnedOf(t *testing.T) {
+	flags := 0
+	for _, s := range Settings() {
+		if s.fileOnly {
+			continue
+		}
+		value := "canary-0123456789"
+		if s.Key == "auth.keys" {
+			value = "ann:canary-0123456789-01:user"
+		}
+		if !s.Secret {
+			continue
+		}
+		flags++
+		c := mustLoad(t, "", nil, "--"+s.Flag(), value)
+		text := strings.Join(c.Warnings, "\n")
+		if !strings.Contains(text, "--"+s.Flag()+" has a secret") || !strings.Contains(text, s.Variables()[0]) || strings.Contains(text, "canary") {
+			t.Errorf("%s: %q", s.Key, text)
+		}
+		c = mustLoad(t, "", []string{s.Variables()[0] + "=" + value})
+		if text := strings.Join(c.Warnings, "\n"); strings.Contains(text, "has a secret") {
+			t.Errorf("%s from the environment: %q", s.Key, text)
+		}
+	}
+	if flags < 5 {
+		t.Errorf("%d settings are secret and have a flag", flags)
 	}
 }

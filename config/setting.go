@@ -80,7 +80,7 @@ var top = []Setting{
 	},
 	{
 		Key: "workspace", Default: "./workspace", required: true,
-		Help:  "folder that agents work in: they can read what is in it, and sessions belong to it",
+		Help:  "folder that agents work in: they can read all files in it, and sessions belong to it; it must not have the data folder, the configuration or files of keys in it",
 		field: func(c *Config) any { return &c.Workspace },
 	},
 	{
@@ -281,7 +281,7 @@ var coreSettings = []Setting{
 	},
 	{
 		Key: "upstream.proxy_env", Default: "false",
-		Help:  "reach models through the proxy that HTTPS_PROXY and its like name",
+		Help:  "use the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for all that the server asks over HTTP: models, chat platforms, MCP servers, issuers of tokens and certificates, collectors of traces; callbacks of webhooks never use one",
 		field: func(c *Config) any { return &c.Upstream.ProxyEnv },
 	},
 	{

@@ -153,7 +153,7 @@ func (l *loader) trigger(n *node) *trigger {
 }
 
 // ownEvents are the names that the server gives to events of its own (PROTOCOL 1.3).
-var ownEvents = []string{"started", "error", "usage", "html", "queued", "approval_required", "approval_resolved", "handoff", "follow_up", "finished", "canceled"}
+var ownEvents = []string{"started", "error", "usage", "html", "queued", "waiting", "approval_required", "approval_resolved", "handoff", "follow_up", "finished", "canceled"}
 
 func (l *loader) events(s *spec, n *node) []fields {
 	if n == nil {

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // Entry is one fact. Payload and Meta are JSON objects whose bytes the tape keeps.
@@ -17,11 +19,15 @@ type Entry struct {
 }
 
 // NewMessage is a chat message. content is text, or a list of parts.
-func NewMessage(role string, content any) Entry {
-	return newEntry(KindMessage, struct {
-		Role    string `json:"role"`
-		Content any    `json:"content"`
-	}{role, content})
+func NewMessage(role string, content any) (e Entry) {
+	text, _ := content.(string)
+	heavy.Do(len(text), func() {
+		e = newEntry(KindMessage, struct {
+			Role    string `json:"role"`
+			Content any    `json:"content"`
+		}{role, content})
+	})
+	return e
 }
 
 // NewSystem is the system prompt that the following model calls have.

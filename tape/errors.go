@@ -2,17 +2,27 @@ package tape
 
 import "errors"
 
+// ErrNameCollision is the error of a session whose tape's name is that of another session's tape: their ids have one hash.
+var ErrNameCollision error = nameCollision{}
+
+type nameCollision struct{}
+
+func (nameCollision) Error() string { return "tape: the name belongs to another session" }
+
+// ErrorCode says to those who sort errors by codes that the caller has to choose another id.
+func (nameCollision) ErrorCode() string { return "conflict" }
+
 // These are states that a caller branches on. What a function returns wraps one of them and says what was wrong.
 var (
 	ErrNotFound       = errors.New("tape: not found")                              // no such tape, blob or session
 	ErrNotEmpty       = errors.New("tape: not empty")                              // a batch, an import or a fork wanted a new tape
 	ErrDeleted        = errors.New("tape: erased")                                 // the session was erased after the handle was opened
 	ErrMoved          = errors.New("tape: others appended meanwhile")              // the last id is not Batch.IfLast
-	ErrNameCollision  = errors.New("tape: the name belongs to another session")    // two sessions have one hash
 	ErrAnchorNotFound = errors.New("tape: no such anchor")                         // a query or a view names an anchor that is not there
 	ErrTooLarge       = errors.New("tape: too large")                              // an entry over MaxEntry, or a bounded store is full
 	ErrInvalid        = errors.New("tape: invalid")                                // an entry, a name or a query that no store takes
 	ErrLeased         = errors.New("tape: another process is working on the tape") // Leaser without waiting
+	ErrDamaged        = errors.New("tape: damaged")                                // what is stored is not what was written
 	ErrClosed         = errors.New("tape: the store is closed")
 	ErrAway           = errors.New("tape: the store cannot be reached")            // now; nothing was written
 	ErrUnsure         = errors.New("tape: it is not known whether it was written") // the store went away meanwhile

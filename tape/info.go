@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 const titleLen = 60 // code points
@@ -92,11 +91,19 @@ func titleOf(e Entry) string {
 
 // Title is the beginning of a text, on one line of at most 60 code points.
 func Title(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if utf8.RuneCountInString(text) > titleLen {
-		text = string([]rune(text)[:titleLen])
+	var title []rune
+	for word := range strings.FieldsSeq(text) { // of a long text only the beginning is looked at
+		if len(title) > 0 {
+			title = append(title, ' ')
+		}
+		for _, r := range word {
+			if len(title) == titleLen {
+				return string(title)
+			}
+			title = append(title, r)
+		}
 	}
-	return text
+	return string(title[:min(len(title), titleLen)])
 }
 
 // Cursor is the place of this session in a listing.

@@ -81,7 +81,7 @@ type Info struct {
 	LastID     int64
 	Anchors    int64
 	LastAnchor AnchorRef // zero when there is none
-	Unreadable int64     // lines that cannot be read; they are skipped, and kept
+	Unreadable int64     // damages: lines that cannot be read, which are skipped and kept, and gaps where entries are missing
 	Bytes      int64     // size of the entries in the store
 }
 
@@ -106,7 +106,8 @@ type Blobs interface {
 	PutBlob(ctx context.Context, name string, data []byte) (handle string, err error)
 
 	// ReadBlob returns at most limit bytes from offset on, and the blob's whole size. An offset at or behind the end
-	// gives no data and no error; a handle of another tape is ErrNotFound. offset and limit are not negative.
+	// gives no data and no error; a handle of another tape is ErrNotFound; a blob that is not what was written may be
+	// ErrDamaged. offset and limit are not negative.
 	ReadBlob(ctx context.Context, name, handle string, offset, limit int64) (data []byte, size int64, err error)
 }
 

@@ -89,7 +89,8 @@ func (t *Tape) info(ctx context.Context) (Info, error) {
 	// The tape of an imported session names the one that it came from. That one's tape has another name, so the two
 	// do not collide; a session whose tape has this very name does.
 	if other := info.Session; other != "" && (other != t.session || info.Workspace != t.workspace) && nameOf(info.Workspace, other) == t.name {
-		return Info{}, fmt.Errorf("%w: the tape %s is that of another session", ErrNameCollision, t.name)
+		return Info{}, fmt.Errorf("%w: the session %q in %s has the name %s, and that tape is the one of the session %q in %s", ErrNameCollision,
+			t.session, t.workspace, t.name, other, info.Workspace)
 	}
 	return info, nil
 }

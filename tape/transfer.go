@@ -212,7 +212,7 @@ func (t *Tape) copyBlobs(ctx context.Context, target *Tape, handles []string) er
 	for _, handle := range handles {
 		data, _, err := t.ReadBlob(ctx, handle, 0, math.MaxInt64)
 		switch {
-		case errors.Is(err, ErrNotFound), errors.Is(err, errors.ErrUnsupported):
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDamaged), errors.Is(err, errors.ErrUnsupported):
 			continue // it is not there either; those who ask for it are told
 		case err != nil:
 			return err

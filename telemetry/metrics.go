@@ -31,6 +31,9 @@ type Metrics struct {
 
 	workflows, agents, models, reasons, channels *labels
 
+	zeros   sync.Mutex      // of what follows
+	created map[string]bool // kinds and names whose series were created at 0
+
 	runs     runMetrics
 	upstream upstreamMetrics
 	streams  map[string]*streamMetrics
@@ -66,7 +69,7 @@ var (
 
 // NewMetrics makes the metrics of one server; version and commit are those of the binary.
 func NewMetrics(version, commit string, names MetricNames) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
+	m := &Metrics{registry: prometheus.NewRegistry(), created: map[string]bool{}}
 	m.workflows, m.agents = newLabels(names.Workflow), newLabels(names.Agent)
 	m.models = newLabels(names.Model)
 	// These come from our own code and the configuration; they are bounded all the same, so that a mistake there costs no memory.
@@ -85,12 +88,9 @@ func NewMetrics(version, commit string, names MetricNames) *Metrics {
 	return m
 }
 
-// Registry has the metrics.
-func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
-
 // Handler answers with the metrics as Prometheus reads them.
 func (m *Metrics) Handler(log *slog.Logger) http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+	return promhttp.HandlerFor(m, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		// One metric that cannot be read keeps nobody from the others.
 		ErrorHandling:       promhttp.ContinueOnError,

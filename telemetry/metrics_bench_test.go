@@ -130,7 +130,7 @@ func BenchmarkGather(b *testing.B) {
 	m := worked()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := m.Registry().Gather(); err != nil {
+		if _, err := m.Gather(); err != nil {
 			b.Fatal(err)
 		}
 	}

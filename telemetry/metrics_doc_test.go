@@ -85,7 +85,7 @@ func TestMetricsAreNamedAsPrometheusWantsIt(t *testing.T) {
 
 // exported is what a server that has done everything exports: the labels by name, "le" and those of a scrape included.
 func exported(t *testing.T) map[string][]string {
-	families, err := worked().Registry().Gather()
+	families, err := worked().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

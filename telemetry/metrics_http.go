@@ -87,6 +87,9 @@ func (h *httpMetrics) make(m *Metrics) {
 	h.bytes = m.counters("http_response_bytes_total", "Bytes of the bodies of answers.", "route")
 	h.duration = m.histograms("http_request_duration_seconds", "Time to the end of an answer; of a stream, how long it was open.", fast, "route")
 	h.refusals = m.counters("http_refusals_total", "Requests that were refused for who asks, or for a limit, by reason.", "reason")
+	for _, reason := range web.Reasons() {
+		h.refusals.WithLabelValues(m.reasons.of(reason))
+	}
 }
 
 // classes of statuses.

@@ -21,7 +21,10 @@ type Sources struct {
 	Providers func() []adapter.Load // slots
 	// Channels has, by channel, the events that were accepted and are not settled, and what waits to be sent.
 	Channels func(context.Context) (journal, outbox map[string]int, err error)
-	Engine   func() EngineLoad // that is shared with other servers
+	Engine   func() EngineLoad // that is shared with other servers; nil where there is none
+	// Names and Routes have what series are created for before anything happens.
+	Names  func() Names
+	Routes func() []web.Route
 }
 
 // EngineLoad is how it stands with an engine that is shared.
@@ -53,7 +56,7 @@ type sources struct {
 	all []*prometheus.Desc
 
 	draining, overloaded, endedRuns, endedBytes, connections, turnedAway *prometheus.Desc
-	memoryHeld, memoryWaiting, memoryRefused                             *prometheus.Desc
+	memoryHeld, memoryKept, memoryWaiting, memoryRefused                 *prometheus.Desc
 	turnsRunning, turnsWaiting, turnsRefused                             *prometheus.Desc
 	approvals, slots, slotsRefused, journal, outbox                      *prometheus.Desc
 	engineUp, engineAway, engineReconnects, engineReplicas               *prometheus.Desc
@@ -84,13 +87,14 @@ func (s *sources) make(m *Metrics) {
 	s.endedRuns = desc("ended_runs", "gauge", "Runs that have ended and can still be attached to, by the place where they are: memory or disk.", "place")
 	s.endedBytes = desc("ended_runs_bytes", "gauge", "What runs that have ended take up, by place.", "place")
 	s.connections = desc("connections", "gauge", "Connections of clients that are open.")
-	s.turnedAway = desc("connections_turned_away_total", "counter", "Connections that were closed at once, since there were far too many; those a little over the limit get a refusal.")
-	s.memoryHeld = desc("runs_memory_bytes", "gauge", "What runs hold of limit.memory, as it is counted: answers of models, documents, and what ended runs still have in memory.")
+	s.turnedAway = desc("connections_turned_away_total", "counter", "Connections that were closed for the limit: silent ones that made room, and those that came when there were far too many; those a little over the limit get a refusal.")
+	s.memoryHeld = desc("runs_memory_bytes", "gauge", "What requests and runs hold of limit.memory: bodies, inputs, requests to models, answers, documents, and what ended runs still have in memory.")
+	s.memoryKept = desc("runs_memory_kept_bytes", "gauge", "What is kept free of limit.memory for runs that go on: for requests that are not decoded yet, and for the ends of answers.")
 	s.memoryWaiting = desc("runs_memory_waiting", "gauge", "Answers of models that are not read, since there is no memory for more of them (limit_memory).")
 	s.memoryRefused = desc("runs_memory_refused_total", "counter", "Answers of models that were ended, since there was no memory for them (limit_memory).")
 	s.overloaded = desc("overloaded", "gauge", "Is 1 while the server is at this limit and refuses what needs more of it: memory, disk, runs or streams.", "limit")
 	s.draining = desc("draining", "gauge", "Is 1 while the server shuts down.")
-	s.engineUp = desc("engine_up", "gauge", "Is 1 while the servers that replicas share can be reached and store; with engine nats alone, as all that begins so.")
+	s.engineUp = desc("engine_up", "gauge", "Is 1 while the servers that replicas share can be reached and store; always 1 with engine local. The other metrics of the engine need engine nats.")
 	s.engineAway = desc("engine_away_seconds_total", "counter", "Time in which they could not, or did not.")
 	s.engineReconnects = desc("engine_reconnects_total", "counter", "Times that the connection to them was made anew.")
 	s.engineReplicas = desc("engine_replicas", "gauge", "Replicas that are there, as this one sees it, itself among them.")
@@ -127,6 +131,7 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 		count(s.turnedAway, l.TurnedAway)
 		gauge(s.draining, one(l.Draining))
 		gauge(s.memoryHeld, float64(l.Memory.Bytes))
+		gauge(s.memoryKept, float64(l.Memory.Kept))
 		gauge(s.memoryWaiting, float64(l.Memory.Waiting))
 		count(s.memoryRefused, l.Memory.Refused)
 		at := map[string]bool{}
@@ -160,11 +165,13 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 	}
 	if of.Engine != nil {
 		s.collectEngine(of.Engine(), gauge, count, to)
+	} else {
+		gauge(s.engineUp, 1) // all is kept by this process
 	}
 	if of.Channels != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
 		defer cancel()
-		journal, outbox, err := of.Channels(ctx)
+		journal, outbox, err := pending(ctx, of)
 		if err != nil {
 			return // the kernel logs what is wrong with its journal; a number that is not known is not told
 		}

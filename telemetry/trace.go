@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"os"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/egress"
 )
 
 // TraceOptions are what traces need beside the environment. Only Log is required.
@@ -28,6 +30,8 @@ type TraceOptions struct {
 	Log     *slog.Logger
 	Version string   // of this program
 	Secrets []string // texts that no span may have; see [LogOptions]
+	// ProxyEnv has a collector reached through the proxy that the environment names.
+	ProxyEnv bool
 }
 
 // Traces are where the spans of this program go. The zero value and nil are nowhere.
@@ -68,7 +72,12 @@ func OpenTraces(ctx context.Context, o TraceOptions) (*Traces, error) {
 	for _, name := range exporters {
 		switch name {
 		case "otlp":
-			e, err := otlptracehttp.New(ctx)
+			e, err := otlptracehttp.New(ctx, otlptracehttp.WithProxy(func(r *http.Request) (*url.URL, error) {
+				if proxy := egress.Proxy(o.ProxyEnv); proxy != nil {
+					return proxy(r)
+				}
+				return nil, nil // without a function of ours it would use the environment's
+			}))
 			if err != nil {
 				stop()
 				return nil, fmt.Errorf("traces: the exporter cannot be made: %w", adapter.RedactError(err, o.Secrets...))

@@ -40,6 +40,8 @@ type Options struct {
 	// Code returns the code of an error that this package does not know, such as a model's; "" where it does not know it either.
 	// It need not unwrap the error: it is asked about what is inside too.
 	Code func(error) string
+	// Caller names the one whose session it is. Where turns wait for a slot, callers take turns. Nil is one caller for all.
+	Caller func(SessionID) string
 	// Within returns the context in which a turn runs, and what is called at its end. It may be nil.
 	Within func(context.Context) (within context.Context, release func())
 }

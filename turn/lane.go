@@ -11,20 +11,21 @@ import (
 // lanes are the sessions with work. One lock is over all of them: what it guards takes a microsecond, a turn takes seconds.
 //
 // A lane is in one of three states: a turn of it runs; it waits for a slot, in ready; or it is not there. Submissions wait in it
-// without a goroutine: the one that has run a turn takes the next from the lane that wants a slot the longest.
+// without a goroutine: the one that has run a turn takes the next from the lane whose turn it is. See [ready].
 type lanes struct {
 	options Options
 	work    func(*Ticket) // runs submissions, in a goroutine of its own
 
 	mu       sync.Mutex
 	lanes    map[SessionID]*lane
-	ready    list.List // lanes that want a slot, in the order in which they began to
-	running  int       // slots that are taken
-	waiting  int       // submissions that wait, in all lanes
-	draining bool      // nothing is taken any more
-	held     bool      // no turns begin; see Framework.Hold
+	ready    ready // lanes that want a slot
+	running  int   // slots that are taken
+	waiting  int   // submissions that wait, in all lanes
+	draining bool  // nothing is taken any more
+	held     bool  // no turns begin; see Framework.Hold
 	refused  Refusals
 	idle     chan struct{} // while draining: closed when nothing runs
+	watched  watch
 }
 
 // lane is a session with work.
@@ -32,7 +33,8 @@ type lane struct {
 	session SessionID
 	running *Ticket
 	waiting []*Ticket     // the next first: interrupting ones, then those left over from an inbox, then as they came
-	ready   *list.Element // its place in ready; nil while it runs
+	caller  *list.Element // of ready; nil while it runs, as is the next one
+	ready   *list.Element // its place among the lanes of its caller
 }
 
 func (l *lanes) init(o Options, work func(*Ticket)) {
@@ -94,7 +96,7 @@ func (l *lanes) open(k *Ticket) error {
 	l.lanes[k.session] = ln
 	if !free {
 		l.wait(ln, k, 0)
-		ln.ready = l.ready.PushBack(ln)
+		l.ready.push(l.callerOf(ln), ln)
 		return nil
 	}
 	l.running++
@@ -132,6 +134,7 @@ func (l *lanes) wait(ln *lane, k *Ticket, at int) {
 	k.lane, k.phase, k.host = ln, Queued, nil
 	ln.waiting = slices.Insert(ln.waiting, at, k)
 	l.waiting++
+	l.watch(k)
 }
 
 // start makes a ticket the running one of its lane.
@@ -162,7 +165,7 @@ func (l *lanes) ended(k *Ticket, r *Result, err error) (next *Ticket) {
 		}
 	}
 	if len(ln.waiting) > 0 {
-		ln.ready = l.ready.PushBack(ln)
+		l.ready.push(l.callerOf(ln), ln)
 	} else {
 		delete(l.lanes, ln.session)
 	}
@@ -173,22 +176,29 @@ func (l *lanes) ended(k *Ticket, r *Result, err error) (next *Ticket) {
 	return next
 }
 
-// next makes the submission run whose lane has wanted a slot the longest; nil where there is none that may.
+// next makes the submission run whose turn it is; nil where there is none that may.
 func (l *lanes) next() *Ticket {
-	for e := l.ready.Front(); e != nil; e = e.Next() {
-		ln := e.Value.(*lane)
+	for ln := range l.ready.all() {
 		k := ln.waiting[0]
 		if !l.mayBegin(k) {
 			continue
 		}
-		l.ready.Remove(e)
-		ln.ready = nil
+		l.ready.take(ln)
 		ln.waiting = slices.Delete(ln.waiting, 0, 1)
 		l.waiting--
+		l.watched.given++
 		l.start(ln, k)
 		return k
 	}
 	return nil
+}
+
+// callerOf names the caller whose lane it is.
+func (l *lanes) callerOf(ln *lane) string {
+	if l.options.Caller == nil {
+		return ""
+	}
+	return l.options.Caller(ln.session)
 }
 
 // mayBegin says whether a submission may run now. What is no turn takes little, and may make room.
@@ -252,8 +262,7 @@ func (l *lanes) drop(ln *lane) {
 		return
 	}
 	if ln.ready != nil {
-		l.ready.Remove(ln.ready)
-		ln.ready = nil
+		l.ready.remove(ln)
 	}
 	delete(l.lanes, ln.session)
 }
@@ -298,6 +307,8 @@ func (f *Framework) Drain(ctx context.Context) error {
 	for _, ln := range l.lanes {
 		l.flush(ln, ErrDraining)
 	}
+	l.stopWatch()
+	defer l.watched.calls.Wait()
 	if l.idle == nil {
 		l.idle = make(chan struct{})
 	}

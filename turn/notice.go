@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -60,6 +61,8 @@ func SentenceOf(code string, err error) string {
 	switch {
 	case errors.Is(err, ErrTimeout): // which is nobody's fault and has no code
 		return "The answer took too long and was ended."
+	case errors.Is(err, tape.ErrNameCollision): // and not since it is busy
+		return "This session id cannot be used; please choose another one."
 	case code != CodeOverloaded: // something else came first
 	case errors.Is(err, tape.ErrUnsure):
 		return "The place where conversations are kept went away while it was written to. " +
@@ -67,6 +70,8 @@ func SentenceOf(code string, err error) string {
 	case errors.Is(err, tape.ErrAway):
 		return "The place where conversations are kept cannot be reached at the moment. " +
 			"What was said last may have to be said again later."
+	case vfs.Failed(err):
+		return "The server's disk cannot keep anything at the moment. What was said last may have to be said again later."
 	}
 	return Sentence(code)
 }

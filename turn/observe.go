@@ -6,6 +6,8 @@ import (
 	"log/slog"
 
 	"github.com/lingserve/lingserve/internal/trail"
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/tape"
 )
 
 // report logs what a turn has failed of and tells the observers. A turn that somebody has canceled has not failed, unless
@@ -22,8 +24,13 @@ func (t *Turn) report(ctx context.Context, err, saved error) {
 	t.mark(false, err)
 	code := t.framework.Code(err)
 	level := trail.Level(code)
+	if vfs.Failed(err) { // somebody has to make room
+		level = slog.LevelError
+	}
 	if _, told := errors.AsType[*PanicError](err); told {
 		level = slog.LevelInfo // there is a line with the stack
+	} else if errors.Is(err, tape.ErrNameCollision) {
+		level = slog.LevelError // unlike other conflicts, it does not pass
 	}
 	t.log(ctx, level, "turn failed", slog.String("code", code), slog.Any("error", err))
 	t.tell(ctx, StageTurn, err)

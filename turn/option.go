@@ -13,6 +13,7 @@ type options struct {
 	policy    Policy
 	streaming bool
 	sink      func(Event, error)
+	waiting   func(Waiting)
 }
 
 // Policy says what a submission does where its lane is busy.
@@ -41,6 +42,11 @@ func WithStreaming() Option { return func(o *options) { o.streaming = true } }
 func WithSink(sink func(Event, error)) Option {
 	return func(o *options) { o.streaming, o.sink = true, sink }
 }
+
+// WithWaiting has fn called while the turn waits in its lane: after half a second, and again when its position has changed, at most
+// every two seconds, or less often where many wait. The last call, with the zero value, is when the turn begins; there is none where fn
+// was not called before. The calls come one after the other. All that wait are told by one goroutine, so fn must not block.
+func WithWaiting(fn func(Waiting)) Option { return func(o *options) { o.waiting = fn } }
 
 // NewID makes a turn's id: 128 random bits in 22 characters that stand for themselves in a URL, behind "t-".
 func NewID() string {

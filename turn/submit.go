@@ -119,6 +119,7 @@ func deepen(i int) byte {
 
 // runTicket runs a submission while it holds the session's lease.
 func (f *Framework) runTicket(k *Ticket) (*Result, error) {
+	k.endWait()
 	release, err := f.lease(k)
 	if err != nil {
 		if k.turn == nil {

@@ -1,6 +1,10 @@
 package turn
 
-import "context"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 // Phase is how far a submission is.
 type Phase string
@@ -17,6 +21,7 @@ const (
 type Status struct {
 	Phase    Phase
 	Position int    // of Queued, in its lane: 1 is next
+	Slot     bool   // of Queued: nothing of its session is before it, and it waits for a slot
 	Turn     string // the id of the turn; of Steered that of the one that has the message
 }
 
@@ -39,8 +44,15 @@ type Ticket struct {
 	host      *Ticket   // of Steered
 	used      []*Ticket // whose messages this turn has taken
 	inbox     inbox     // of Running
+	since     time.Time // when it began to wait; zero where it is not told that it waits
+	told      Waiting   // what it was told last
+	toldAt    time.Time
 	result    *Result
 	err       error
+
+	telling sync.Mutex // held while it is told that it waits
+	heard   bool       // it was told so
+	begun   bool
 }
 
 func (f *Framework) ticket(ctx context.Context, session SessionID) *Ticket {
@@ -62,6 +74,7 @@ func (k *Ticket) Status() Status {
 	}
 	s.Turn = turn.outcome.TurnID
 	if k.phase == Queued {
+		s.Slot = k.lane.ready != nil && k.lane.waiting[0] == k
 		for i, other := range k.lane.waiting {
 			if other == k {
 				s.Position = i + 1

@@ -14,6 +14,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
 )
 
 // Which requests have a line in the log when they end: see [Options.AccessLog].
@@ -56,8 +57,7 @@ func refused(w http.ResponseWriter, reason string) {
 
 // why is the word for a problem: its own, or its code where that says that somebody was turned away.
 func (p *problem) why() string {
-	switch p.Status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+	if isRefusal(p.Status) {
 		return cmp.Or(p.reason, p.Code)
 	}
 	return p.reason
@@ -71,11 +71,16 @@ type within struct {
 }
 
 func (c *within) Value(key any) any {
-	if key == any(chi.RouteCtxKey) {
+	switch key {
+	case any(chi.RouteCtxKey):
 		return &c.rec.taken
+	case any(recorderKey{}):
+		return c.rec
 	}
 	return c.Context.Value(key)
 }
+
+type recorderKey struct{}
 
 // recorder knows what there is to know of an answer, and gives each its time to be taken, since the server as a whole has none.
 type recorder struct {
@@ -88,6 +93,15 @@ type recorder struct {
 	note
 	taken   chi.Context
 	context within
+	account *adapter.Account // pays for the request's body and what is made of it; nil before a body is read, or where nobody counts
+}
+
+// accountOf is the account that pays for the body of a request; nil where there is none, or nobody counts.
+func accountOf(r *http.Request) *adapter.Account {
+	if rec, ok := r.Context().Value(recorderKey{}).(*recorder); ok {
+		return rec.account
+	}
+	return nil
 }
 
 // request lets the router write down which route a request takes.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tool"
@@ -126,7 +128,7 @@ func (s *Server) prepareAgent(p access.Principal, a *ask) (spec, *problem) {
 		fail("/params", "an agent takes no params")
 	}
 	if a.Session != "" {
-		if why := noSession(p, a.Session); why != "" {
+		if why := s.noSession(p, a.Session); why != "" {
 			fail("/session", why)
 		}
 	}
@@ -333,7 +335,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn, sp *spec) (cha
 		policy = turn.Queue // a workflow cannot be steered; and what nobody is to see does nothing to what somebody does
 	}
 	a.spec, sp.id = sp, a.id
-	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.id), turn.WithPolicy(policy), turn.WithSink(a.take))
+	ticket, err := a.s.o.Turns.Submit(ctx, e, turn.WithID(a.id), turn.WithPolicy(policy), turn.WithSink(a.take), turn.WithWaiting(a.waits))
 	if err != nil {
 		return channel.DispatchResult{}, err
 	}
@@ -551,7 +553,7 @@ func show(ctx context.Context, sink channel.Sink) (shown bool) {
 
 // tell waits for the turn, and tells on m what happens.
 func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
-	if status := a.ticket.Status(); status.Phase == turn.Queued && status.Position > 0 {
+	if status := a.ticket.Status(); status.Phase == turn.Queued && !status.Slot && status.Position > 0 {
 		_ = m.SendEvent("queued", map[string]int{"position": status.Position}) // the run may have been canceled
 	}
 	a.m = m
@@ -582,6 +584,20 @@ func (a *agentRun) tell(ctx context.Context, m *ling.Manager) error {
 	return nil
 }
 
+// waits tells that the turn waits, and how long.
+func (a *agentRun) waits(w turn.Waiting) {
+	select {
+	case <-a.ready:
+	default:
+		return // the run has not started yet
+	}
+	_ = a.m.SendEvent("waiting", struct { // the run may have been canceled
+		Position int           `json:"position"`
+		For      turn.WaitsFor `json:"for,omitempty"`
+		Expected int           `json:"expected,omitempty"`
+	}{w.Position, w.For, int(math.Ceil(w.Expected.Seconds()))})
+}
+
 // stop cancels the run where its turn was ended by somebody: false where err says something else.
 func (a *agentRun) stop(err error) bool {
 	switch {
@@ -603,6 +619,9 @@ func (a *agentRun) stop(err error) bool {
 func (a *agentRun) failure(err error) error {
 	if _, known := bot.Describe(err); known && !isOverloaded(err) {
 		return err
+	}
+	if vfs.Failed(err) {
+		a.s.shed.diskFailed()
 	}
 	code := a.s.o.Turns.Code(err)
 	message, again := turn.SentenceOf(code, err), turn.Retryable(code, err)
@@ -757,6 +776,6 @@ func (a *agentRun) deny(question json.RawMessage) {
 		return
 	}
 	_ = a.s.o.Agents.Answer(context.Background(), agent.Answer{ // an answer that came before is as good
-		Turn: a.id, Call: q.Call, Nobody: true, Role: tool.Admin,
+		Turn: a.id, ID: q.ID, Nobody: true, Role: tool.Admin,
 	})
 }

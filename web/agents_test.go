@@ -263,8 +263,8 @@ func TestACallDoesNotTakeThePlaceOfAnEarlierOneOfTheSameID(t *testing.T) {
 	}
 }
 
-// question waits for the question of a stream.
-func (a *agentBench) question(resp *http.Response) (call string, next func() (string, string), stop func()) {
+// question waits for the question of a stream, and returns its id.
+func (a *agentBench) question(resp *http.Response) (id string, next func() (string, string), stop func()) {
 	a.t.Helper()
 	event, stop := liveEvents(a.t, resp)
 	next = func() (string, string) {
@@ -274,14 +274,14 @@ func (a *agentBench) question(resp *http.Response) (call string, next func() (st
 	for {
 		if name, data := next(); name == "approval_required" {
 			var q struct {
-				Call, Tool string
-				Arguments  json.RawMessage
-				Expires    time.Time
+				ID, Call, Tool string
+				Arguments      json.RawMessage
+				Expires        time.Time
 			}
-			if err := json.Unmarshal([]byte(data), &q); err != nil || q.Tool != "danger" || string(q.Arguments) != `{"place":"here"}` || q.Expires.IsZero() {
+			if err := json.Unmarshal([]byte(data), &q); err != nil || q.Call != "c1" || q.Tool != "danger" || string(q.Arguments) != `{"place":"here"}` || q.Expires.IsZero() {
 				a.t.Fatalf("%s: %v", data, err)
 			}
-			return q.Call, next, stop
+			return q.ID, next, stop
 		}
 	}
 }
@@ -304,7 +304,11 @@ func TestACallWaitsForApproval(t *testing.T) {
 			default:
 			}
 			path := resp.Header.Get("Location") + "/approvals/"
-			if p := readProblem(t, a.do("POST", path+"other", tt.body)); p.Status != 404 {
+			if p := readProblem(t, a.do("POST", path+newRunID(), tt.body)); p.Status != 404 {
+				t.Errorf("%+v", p)
+			}
+			// The model's id of the call was the name of the question once.
+			if p := readProblem(t, a.do("POST", path+"c1", tt.body)); p.Status != 410 || !strings.Contains(p.Detail, "/v1/runs/{run}/approvals/{approval}") {
 				t.Errorf("%+v", p)
 			}
 			if p := readProblem(t, a.do("POST", path+call, `{}`)); p.Status != 400 || p.Errors[0].Pointer != "/decision" {
@@ -383,7 +387,7 @@ func TestAQuestionThatNobodyAnswersIsADenial(t *testing.T) {
 		began := time.Now()
 		resp := a.say("use danger", "", asEvents)
 		f, data := named(t, resp)
-		if took := time.Since(began); took < 5*time.Minute || took > 6*time.Minute || f.terminal != `finished{"status":"completed"}` || data["approval_resolved"] != `{"call":"c1","decision":"deny","reason":"timeout"}` {
+		if took := time.Since(began); took < 5*time.Minute || took > 6*time.Minute || f.terminal != `finished{"status":"completed"}` || !strings.HasSuffix(data["approval_resolved"], `,"call":"c1","decision":"deny","reason":"timeout"}`) {
 			t.Errorf("%v %s %s", took, f.terminal, data)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/lingserve/lingserve/agent"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/agui"
 	"github.com/lingserve/lingserve/web/frame"
@@ -49,7 +50,9 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 	if p := checkBody(body); p != nil {
 		return p
 	}
-	in, faults := agui.Read(body)
+	var in *agui.Input
+	var faults []agui.Fault
+	heavy.Do(len(body), func() { in, faults = agui.Read(body) })
 	if len(faults) > 0 {
 		return invalid(misfits(faults)...)
 	}
@@ -186,7 +189,7 @@ func (s *Server) asAGUI(run *run, in *agui.Input) agui.Run {
 		Thread: in.Thread, ID: in.Run, Parent: in.Parent, Of: run.id,
 		State:    run.of.Agent == "", // an agent mostly says a text
 		Old:      in.Version == "",
-		Answered: func(n uint64, call string) bool { return answered(run, n, call) },
+		Answered: func(n uint64, id string) bool { return answered(run, n, id) },
 	}
 	if w, ok := s.o.Workflows.Get(cmp.Or(run.of.Workflow, s.byWorkflow(run.of.Agent))); ok {
 		as.Bots = botsOf(w.Info().Graph)
@@ -229,13 +232,13 @@ func rootPattern(template string) string {
 }
 
 // answered says whether the question of event n is answered, or over with the run.
-func answered(run *run, n uint64, call string) bool {
+func answered(run *run, n uint64, id string) bool {
 	if run.ended() {
 		return true
 	}
 	for e := range run.tube.NewReader(n + 1).Waiting() {
-		var a struct{ Call string }
-		if e.Kind == tube.Named && e.Name == string(agent.ApprovalResolvedEvent) && json.Unmarshal(e.Value, &a) == nil && a.Call == call {
+		var a struct{ ID string }
+		if e.Kind == tube.Named && e.Name == string(agent.ApprovalResolvedEvent) && json.Unmarshal(e.Value, &a) == nil && a.ID == id {
 			return true
 		}
 	}
@@ -248,11 +251,11 @@ func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run, *problem) {
 	var of *run
 	for i, a := range in.Resume {
 		at := "/resume/" + itoa(i) + "/interruptId"
-		id, n, call, ok := agui.ParseQuestion(a.Interrupt)
-		if !ok || !wellFormed(id) {
+		runID, n, id, ok := agui.ParseQuestion(a.Interrupt)
+		if !ok || !wellFormed(runID) {
 			return nil, invalid(misfit{Pointer: at, Detail: "is not one of this server's"})
 		}
-		run, p := s.find(r, id)
+		run, p := s.find(r, runID)
 		switch {
 		case p != nil:
 			continue // the client has to get rid of it somehow
@@ -262,8 +265,8 @@ func (s *Server) answerAGUI(r *http.Request, in *agui.Input) (*run, *problem) {
 			return nil, invalid(misfit{Pointer: at, Detail: "is of another run than the one before"})
 		}
 		of = run
-		answer := agent.Answer{Call: call, Approve: a.Approve, Reason: a.Reason, Remember: a.Remember}
-		if p := s.decide(r.Context(), run, answer); p != nil && p.Code != codeConflict && !answered(run, n, call) {
+		answer := agent.Answer{ID: id, Approve: a.Approve, Reason: a.Reason, Remember: a.Remember}
+		if p := s.decide(r.Context(), run, answer); p != nil && p.Code != codeConflict && !answered(run, n, id) {
 			return nil, p
 		}
 	}
@@ -278,10 +281,10 @@ func (s *Server) goOn(r *http.Request, thread string) {
 		return
 	}
 	for e := range run.tube.NewReader(0).Waiting() {
-		var q struct{ Call string }
-		if e.Kind == tube.Named && e.Name == string(agent.ApprovalRequiredEvent) && json.Unmarshal(e.Value, &q) == nil && !answered(run, e.N, q.Call) {
+		var q struct{ ID string }
+		if e.Kind == tube.Named && e.Name == string(agent.ApprovalRequiredEvent) && json.Unmarshal(e.Value, &q) == nil && !answered(run, e.N, q.ID) {
 			// Where that fails, somebody else has answered.
-			_ = s.decide(r.Context(), run, agent.Answer{Call: q.Call, Reason: "the user went on with another message"})
+			_ = s.decide(r.Context(), run, agent.Answer{ID: q.ID, Reason: "the user went on with another message"})
 		}
 	}
 }
@@ -380,7 +383,7 @@ func (s *Server) getAGUI(w http.ResponseWriter, r *http.Request) {
 	if p == nil {
 		if _, ok := s.target(who(r), name); !ok {
 			p = s.noTarget(who(r), name)
-		} else if why := noSession(who(r), thread); why != "" {
+		} else if why := s.noSession(who(r), thread); why != "" {
 			p = newProblem(codeNotFound, "there is no such thread: "+why)
 		}
 	}

@@ -40,7 +40,11 @@ func (s *Server) newest(ctx context.Context, session string, kinds ...tape.Kind)
 	if s.o.Tapes == nil {
 		return nil, nil
 	}
-	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(access.From(ctx).Owner(), session))
+	by := access.From(ctx)
+	if s.channelOf(by, session) != "" {
+		return nil, nil
+	}
+	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, webchannel.SessionKey(by.Owner(), session))
 	if errors.Is(err, tape.ErrNotFound) || errors.Is(err, tape.ErrDeleted) {
 		return nil, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/aisdk"
@@ -50,7 +51,9 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 	if p != nil {
 		return p
 	}
-	req, err := aisdk.Read(body)
+	var req *aisdk.Request
+	var err error
+	heavy.Do(len(body), func() { req, err = aisdk.Read(body) })
 	if m, ok := errors.AsType[*aisdk.Misfit](err); ok {
 		return invalid(misfit{Pointer: m.Pointer, Detail: m.Detail})
 	}
@@ -230,14 +233,14 @@ func (s *Server) continueUI(w http.ResponseWriter, r *http.Request, req *aisdk.R
 		if !e.Over() {
 			continue
 		}
-		for _, q := range e.Questions() {
-			a, ok := answers[q.ID]
+		for _, id := range e.Questions() {
+			a, ok := answers[id]
 			if !ok {
 				continue
 			}
-			ids = append(ids, q.ID)
-			// Whoever comes too late is told by the stream what was decided.
-			_ = s.decide(r.Context(), run, agent.Answer{Call: q.Call, Approve: a.Approved, Reason: a.Reason})
+			ids = append(ids, id)
+			// A client that comes too late reads in the stream what was decided.
+			_ = s.decide(r.Context(), run, agent.Answer{ID: id, Approve: a.Approved, Reason: a.Reason})
 		}
 		e.Continue(ids...)
 		if ids != nil {

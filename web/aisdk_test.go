@@ -375,12 +375,13 @@ func TestAQuestionEndsTheStreamOfAChatThatCanAnswerIt(t *testing.T) {
 			return a.do("POST", path, `{"id":"`+chat+`","messages":[{"id":"`+id+`","role":"assistant","parts":[
 				{"type":"dynamic-tool","toolName":"danger","toolCallId":"c1","state":"approval-responded","approval":{"id":"`+approval+`","approved":true}}]}]}`)
 		}
-		for _, wrong := range [][3]string{{m.ID, "else", "c1"}, {newRunID(), chat, "c1"}, {m.ID, chat, "c2"}} {
+		question := m.Parts[3].Approval
+		for _, wrong := range [][3]string{{m.ID, "else", question}, {newRunID(), chat, question}, {m.ID, chat, newRunID()}, {m.ID, chat, "c1"}} {
 			if resp := answer(wrong[0], wrong[1], wrong[2]); resp.StatusCode < 400 {
 				t.Errorf("%v: %d", wrong, resp.StatusCode)
 			}
 		}
-		resp := answer(m.ID, chat, "c1")
+		resp := answer(m.ID, chat, question)
 		if resp.Header.Get("X-Run-Id") != m.ID {
 			t.Error("it is another run")
 		}
@@ -396,7 +397,7 @@ func TestAQuestionEndsTheStreamOfAChatThatCanAnswerIt(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 		// A second answer comes too late, and is told how it went.
-		late := text(t, answer(m.ID, chat, "c1"))
+		late := text(t, answer(m.ID, chat, question))
 		if !strings.Contains(late, "output-available") && !strings.Contains(late, "tool-output-available") {
 			t.Errorf("%s", late)
 		}

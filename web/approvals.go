@@ -12,9 +12,9 @@ import (
 // maxReason bounds what a model is told of a denial.
 const maxReason = 1 << 10
 
-// postApproval answers a call of a run's agent that waits for approval.
+// postApproval answers a question for approval of a run's agent.
 func (s *Server) postApproval(w http.ResponseWriter, r *http.Request) {
-	answer := agent.Answer{Call: pathValue(r, "call")}
+	var answer agent.Answer
 	decision := ""
 	p := s.body(w, r, true, func(d *decoder) fields {
 		return fields{
@@ -28,6 +28,13 @@ func (s *Server) postApproval(w http.ResponseWriter, r *http.Request) {
 	}
 	if p != nil {
 		p.write(w)
+		return
+	}
+	var known bool
+	if answer.ID, known = agent.ReadQuestionID(pathValue(r, "approval")); !known {
+		// Earlier versions had the model's id of the call here, which models repeat.
+		newProblem(codeGone, "calls are not approved by their own ids any more; expected /v1/runs/{run}/approvals/{approval}, with the id of the event "+
+			string(agent.ApprovalRequiredEvent)).write(w)
 		return
 	}
 	run, p := s.find(r, chi.URLParam(r, "run"))

@@ -116,7 +116,7 @@ func (s *Server) postCancel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ofRun(w.Header(), run.id)
-	if p := s.cancelAnywhere(r.Context(), run); p != nil {
+	if p := s.cancelAnywhere(r.Context(), who(r), run); p != nil {
 		p.write(w)
 		return
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+
+	"github.com/lingserve/lingserve/access"
 )
 
 // Channels are the doors for platforms: what people there write comes in beside the API.
@@ -22,8 +24,12 @@ type Webhook interface {
 	Webhook() http.Handler
 }
 
+// webhookShare is the part of limit.bodies that bodies from one address may have which no channel has checked yet: one of so many. It is large
+// beside what a platform sends at once, and leaves room for the others.
+const webhookShare = 4
+
 // postWebhook hands an event to its channel, which answers as its platform wants it. The server sees to it that a body comes in
-// time, and to nothing else.
+// time, and that there is memory for it.
 func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) {
 	var h http.Handler
 	if s.o.Channels != nil {
@@ -35,8 +41,16 @@ func (s *Server) postWebhook(w http.ResponseWriter, r *http.Request) {
 	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer of a test can
-	r.Body = &endOfBody{r.Body, func() { _ = rc.SetReadDeadline(time.Time{}) }}
+	held := s.budget(r, "webhook "+access.Caller(s.o.Proxies.Client(r)), max(s.shed.o.Bodies/webhookShare, s.o.MaxBody))
+	defer held.free()
+	r.Body = &endOfBody{readCloser{&counted{body: r.Body, budget: held}, r.Body}, func() { _ = rc.SetReadDeadline(time.Time{}) }}
 	h.ServeHTTP(w, r)
+}
+
+// readCloser is a body that is read by way of another reader.
+type readCloser struct {
+	io.Reader
+	io.Closer
 }
 
 // endOfBody calls a function when there is no more to be read. The deadline must not stay: what waits for the answer is then taken for

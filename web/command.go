@@ -22,7 +22,7 @@ import (
 // What replicas ask of each other.
 const (
 	commandCancel = "cancel" // a run
-	commandDecide = "decide" // a call of a run that waits for approval
+	commandDecide = "decide" // a question for approval of a run
 	commandStart  = "start"  // a run, in a session that the replica has
 	commandLatest = "latest" // the id of the run that was started last in a session
 	commandStop   = "stop"   // the turns of a session that is erased
@@ -72,34 +72,45 @@ func (t report) problem() *problem {
 
 // decision is what is asked with commandDecide.
 type decision struct {
-	Call     string    `json:"call"`
-	Approve  bool      `json:"approve"`
-	Reason   string    `json:"reason,omitempty"`
-	Remember bool      `json:"remember,omitempty"`
-	Nobody   bool      `json:"nobody,omitempty"`
-	By       string    `json:"by,omitempty"`
-	Role     tool.Role `json:"role"`
+	ID       string           `json:"id"` // of the question
+	Approve  bool             `json:"approve"`
+	Reason   string           `json:"reason,omitempty"`
+	Remember bool             `json:"remember,omitempty"`
+	Nobody   bool             `json:"nobody,omitempty"`
+	Who      access.Principal `json:"who"`
+}
+
+// onBehalf says for whom a run is canceled, a session's run is looked for, or its turns are ended.
+type onBehalf struct {
+	Who access.Principal `json:"who"`
 }
 
 // message is what is asked with commandStart.
 type message struct {
-	Ask    *ask      `json:"ask"`
-	ID     string    `json:"id"` // of the run
-	Name   string    `json:"name"`
-	Role   tool.Role `json:"role"`
-	Key    string    `json:"key,omitempty"` // which leads to the run already
-	Hash   [16]byte  `json:"hash"`
-	Caller string    `json:"caller,omitempty"`
-	Alone  bool      `json:"alone,omitempty"` // the caller waits for the document
-	Doubt  bool      `json:"doubt,omitempty"` // another replica may have taken it: the tape says so
+	Ask    *ask             `json:"ask"`
+	ID     string           `json:"id"` // of the run
+	Who    access.Principal `json:"who"`
+	Key    string           `json:"key,omitempty"` // which leads to the run already
+	Hash   [16]byte         `json:"hash"`
+	Caller string           `json:"caller,omitempty"`
+	Alone  bool             `json:"alone,omitempty"` // the caller waits for the document
+	Doubt  bool             `json:"doubt,omitempty"` // another replica may have taken it: the tape says so
 }
 
-// serve does what another replica asks.
+// serve does what another replica asks. A request names the principal that it is for, with its role and scopes, and is checked here as if
+// the principal had asked this replica: what the other replica has checked, it may have checked wrongly.
 func (s *Server) serve(ctx context.Context, r control.Request) ([]byte, error) {
 	var t report
+	var by onBehalf
+	switch r.Command {
+	case commandCancel, commandLatest, commandStop:
+		if err := json.Unmarshal(r.Body, &by); err != nil {
+			return nil, err
+		}
+	}
 	switch r.Command {
 	case commandCancel:
-		t = s.serveCancel(r.Run)
+		t = s.serveCancel(by.Who, r.Run)
 	case commandDecide:
 		var d decision
 		if err := json.Unmarshal(r.Body, &d); err != nil {
@@ -113,12 +124,15 @@ func (s *Server) serve(ctx context.Context, r control.Request) ([]byte, error) {
 		}
 		t = s.serveStart(ctx, m)
 	case commandLatest:
-		if run := s.runs.inLane(r.Session); run != nil {
+		if run := s.runs.inLane(r.Session); run != nil && run.owned(by.Who) {
 			run.awaitEvent(ctx, run.tube.From()) // who asks is to find it
 			t.Run = run.id
 		}
 	case commandStop:
-		if s.o.Turns != nil {
+		// Turns of chat platforms have no run; operators may end them.
+		if run := s.runs.inLane(r.Session); by.Who.Role < tool.Operator && (run == nil || !run.owned(by.Who)) {
+			t = reportOf(newProblem(codeForbidden, "the session is another's"))
+		} else if s.o.Turns != nil {
 			s.o.Turns.Stop(r.Session, errErased)
 		}
 	case commandBegun:
@@ -143,16 +157,21 @@ func (rs *runs) own(id string) *run {
 	return nil
 }
 
-func (s *Server) serveCancel(id string) report {
+func (s *Server) serveCancel(who access.Principal, id string) report {
 	r := s.runs.own(id)
-	if r == nil {
+	switch {
+	case r == nil:
 		return report{NotHere: true}
+	case !r.owned(who):
+		return reportOf(unknownRun())
 	}
 	if !cancelRun(r, errAsked) {
 		return reportOf(endedProblem(id))
 	}
 	return report{Run: id}
 }
+
+func unknownRun() *problem { return newProblem(codeNotFound, "there is no such run") }
 
 func endedProblem(id string) *problem {
 	p := newProblem(codeConflict, "the run has ended")
@@ -162,18 +181,27 @@ func endedProblem(id string) *problem {
 
 func (s *Server) serveDecision(ctx context.Context, id string, d decision) report {
 	r := s.runs.own(id)
-	if r == nil {
+	switch {
+	case r == nil:
 		return report{NotHere: true}
+	case !r.owned(d.Who):
+		return reportOf(unknownRun())
 	}
-	return reportOf(s.answerCall(ctx, r, agent.Answer{
-		Turn: id, Call: d.Call, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, Nobody: d.Nobody, By: d.By, Role: d.Role,
+	return reportOf(s.answerQuestion(ctx, r, agent.Answer{
+		Turn: id, ID: d.ID, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, Nobody: d.Nobody, By: deciderName(d.Who), Role: d.Who.Role,
 	}))
 }
 
-// serveStart starts a run, or gives its message to the turn that goes on. What may be asked, the other replica has looked at.
+// serveStart starts a run, or gives its message to the turn that goes on.
 func (s *Server) serveStart(ctx context.Context, m message) report {
-	who := access.Principal{Name: m.Name, Role: m.Role}
-	sp, p := s.prepare(who, m.Ask)
+	asked := *m.Ask
+	if asked.Session == m.ID { // the run's own session, which the caller has not named
+		asked.Session = ""
+	}
+	if p := mayStart(m.Who, &asked); p != nil {
+		return reportOf(p)
+	}
+	sp, p := s.prepare(m.Who, m.Ask)
 	if p != nil {
 		return reportOf(p)
 	}
@@ -290,7 +318,7 @@ func (s *Server) askOwner(ctx context.Context, run *run, r control.Request) (t r
 }
 
 // cancelAnywhere ends a run that goes on, on whichever replica.
-func (s *Server) cancelAnywhere(ctx context.Context, run *run) *problem {
+func (s *Server) cancelAnywhere(ctx context.Context, who access.Principal, run *run) *problem {
 	if !run.followed() {
 		if !cancelRun(run, errAsked) {
 			return endedProblem(run.id)
@@ -300,7 +328,7 @@ func (s *Server) cancelAnywhere(ctx context.Context, run *run) *problem {
 	if run.ended() {
 		return endedProblem(run.id)
 	}
-	_, p := s.askOwner(ctx, run, control.Request{Command: commandCancel})
+	_, p := s.askOwner(ctx, run, control.Request{Command: commandCancel, Body: mustJSON(onBehalf{who})})
 	return p
 }
 
@@ -313,8 +341,8 @@ func (s *Server) leaveRun(run *run) {
 	s.runs.moving.Go(func() {
 		ctx, cancel := context.WithTimeout(s.runs.ctx, commandWait)
 		defer cancel()
-		defer func() { _ = recover() }() // nobody is there to be answered
-		_ = s.cancelAnywhere(ctx, run)
+		defer func() { _ = recover() }()                                                             // nobody is there to be answered
+		_ = s.cancelAnywhere(ctx, access.Principal{Name: cmp.Or(run.owner, access.Local.Name)}, run) // its owner has left
 	})
 }
 
@@ -390,7 +418,7 @@ func (s *Server) startElsewhere(ctx context.Context, who access.Principal, a *as
 // handMessage asks a replica once to take a message; ok is false where it was not taken, or nobody knows.
 func (s *Server) handMessage(ctx context.Context, replica string, who access.Principal, a *ask, sp *spec) (t report, ok bool, err error) {
 	body, err := json.Marshal(message{
-		Ask: a, ID: sp.agent.id, Name: who.Name, Role: who.Role, Key: sp.key, Hash: sp.hash, Caller: sp.caller, Alone: sp.agent.alone, Doubt: sp.agent.doubt,
+		Ask: a, ID: sp.agent.id, Who: who, Key: sp.key, Hash: sp.hash, Caller: sp.caller, Alone: sp.agent.alone, Doubt: sp.agent.doubt,
 	})
 	if err != nil {
 		return t, false, err
@@ -445,15 +473,17 @@ func doubtful(sp *spec, run, why string) (p *problem) {
 func (s *Server) stopElsewhere(ctx context.Context, replica, lane string) {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	if _, _, err := s.ask(ctx, replica, control.Request{Command: commandStop, Session: lane}); err != nil {
+	if _, _, err := s.ask(ctx, replica, control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{access.From(ctx)})}); err != nil {
 		s.log.WarnContext(ctx, "the turns of a session that is erased cannot be ended; it is waited for them", "replica", replica, "error", err)
 	}
 }
 
 // latest finds the run that was started last in a session of somebody, on any replica: nil where none is known.
 func (s *Server) latest(r *http.Request, session string) *run {
-	owner := who(r).Owner()
-	lane := webchannel.SessionKey(owner, session)
+	if s.channelOf(who(r), session) != "" {
+		return nil
+	}
+	lane := webchannel.SessionKey(who(r).Owner(), session)
 	if run := s.runs.inLane(lane); run != nil && !run.isGone() {
 		if !run.ended() || s.o.Shared == nil {
 			return run
@@ -465,7 +495,7 @@ func (s *Server) latest(r *http.Request, session string) *run {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), commandWait)
 	defer cancel()
-	t, ok, err := s.ask(ctx, replica, control.Request{Command: commandLatest, Session: lane})
+	t, ok, err := s.ask(ctx, replica, control.Request{Command: commandLatest, Session: lane, Body: mustJSON(onBehalf{who(r)})})
 	if err != nil || !ok || t.Run == "" {
 		return s.runs.inLane(lane)
 	}

@@ -336,7 +336,9 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", start, "", []string{foreign}, 403, false}, // it would cost money
 			{"GET", "/v1/runs?workflow=nope", "", nil, 404, false},
 			{"GET", "/v1/runs?agent=nope", "", nil, 404, false},
-			{"GET", start, "", []string{"Accept: text/html"}, 406, false},
+			{"GET", start, "", []string{"Sec-Fetch-Site: none", "Accept: text/html"}, 403, false}, // a page for a person
+			{"GET", "/v1/runs?agent=assistant&input=,help", "", nil, 405, false},
+			{"GET", start, "", []string{"Accept: application/pdf"}, 406, false},
 			{"GET", "/v1/runs?workflow=steps&key=lost", "", nil, 410, false},
 			{"GET", "/v1/runs?workflow=chat&input=other&key=kept", "", nil, 422, false},
 			{"GET", "/v1/runs?workflow=broken&input=q", "", nil, 500, false},
@@ -407,6 +409,11 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", aSession + "/fork", `{"session":"a/b"}`, nil, 409, false},
 			{"POST", aSession + "/fork", `{"session":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
 			{"POST", aSession + "/fork", "{}", []string{"Content-Type: text/plain"}, 415, true},
+			{"POST", aSession + "/fork", `{"session":"57d915daec76c2cc"}`, nil, 201, false}, // the next id has the same hash
+			{"GET", "/v1/sessions/9547bebb3b269de0", "", nil, 409, false},
+			{"HEAD", "/v1/sessions/9547bebb3b269de0", "", nil, 409, false},
+			{"GET", "/v1/sessions/9547bebb3b269de0/tape", "", nil, 409, false},
+			{"DELETE", "/v1/sessions/9547bebb3b269de0", "", nil, 409, false},
 			{"DELETE", "/v1/sessions/erased?x=1", "", nil, 400, false},
 			{"DELETE", "/v1/sessions/erased", "", []string{foreign}, 403, false},
 			{"DELETE", "/v1/sessions/erased", "", nil, 204, false},
@@ -547,7 +554,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		{"GET", "/v1/runs/" + newRunID(), "", nil, 503, false},
 		{"HEAD", "/v1/runs/" + newRunID(), "", nil, 503, false},
 		{"POST", "/v1/runs/" + newRunID() + "/cancel", "", nil, 503, false},
-		{"POST", "/v1/runs/" + newRunID() + "/approvals/x", `{"decision":"approve"}`, nil, 503, false},
+		{"POST", "/v1/runs/" + newRunID() + "/approvals/" + newRunID(), `{"decision":"approve"}`, nil, 503, false},
 	} {
 		t.Run("away/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, away, want) })
 	}
@@ -600,8 +607,9 @@ func (c *contract) checkAgents(t *testing.T) {
 		{"POST", "/v1/sessions/s/handoff", `{"name":"n"}`, nil, 409, false},
 		{"POST", path, `{"decision":"perhaps"}`, nil, 400, true},
 		{"POST", path, yes, []string{"Sec-Fetch-Site: cross-site"}, 403, false},
-		{"POST", path + "x", yes, nil, 404, false},
-		{"POST", "/v1/runs/" + gone + "/approvals/x", yes, nil, 410, false},
+		{"POST", "/v1/runs/" + resp.Header.Get("X-Run-Id") + "/approvals/" + newRunID(), yes, nil, 404, false},
+		{"POST", path + "x", yes, nil, 410, false},
+		{"POST", "/v1/runs/" + gone + "/approvals/" + question, yes, nil, 410, false},
 		{"POST", path, `{"decision":"deny","reason":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
 		{"POST", path, yes, []string{"Content-Type: text/plain"}, 415, true},
 		{"POST", path, yes, nil, 204, false},
@@ -681,7 +689,7 @@ func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
 	for schema, try := range map[string][2]string{
 		"StartRequest": {"/v1/runs", `{"nonsense":1}`}, "Options": {"/v1/runs", `{"options":{"nonsense":1}}`},
 		"Filter": {"/v1/runs", `{"filter":{"nonsense":1}}`}, "Handoff": {"/v1/sessions/s/handoff", `{"nonsense":1}`},
-		"Fork": {"/v1/sessions/s/fork", `{"nonsense":1}`}, "Approval": {"/v1/runs/" + id + "/approvals/x", `{"nonsense":1}`},
+		"Fork": {"/v1/sessions/s/fork", `{"nonsense":1}`}, "Approval": {"/v1/runs/" + id + "/approvals/" + newRunID(), `{"nonsense":1}`},
 	} {
 		described := slices.Sorted(maps.Keys(c.doc.Components.Schemas[schema].Value.Properties))
 		if diff := cmp.Diff(described, known(b.do("POST", try[0], try[1]))); diff != "" {

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingserve/lingserve/internal/filelock"
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -32,15 +32,14 @@ import (
 // Nobody waits for the disk to turn: what is kept survives the end of the process at once, and that of the machine a second later, see
 // settler.
 type disk struct {
-	root *os.Root
-	lock *os.File
+	root vfs.Folder
+	lock vfs.File
 	log  *slog.Logger
-	sync func(*os.File) error // (*os.File).Sync; tests put another in its place
 
 	settler settler
 
 	mu      sync.Mutex
-	keys    *os.File // opened for appending
+	keys    vfs.File // opened for appending
 	lines   int      // in the file of keys
 	torn    bool     // the last line was cut off: the disk was full
 	dirty   bool     // keys were added that are not safe yet
@@ -61,22 +60,17 @@ const (
 	lockFile   = "lock"
 	suffix     = ".jsonl"
 	temporary  = ".tmp"
-	folderMode = 0o700
-	fileMode   = 0o600
 	// maxHeader bounds the line with the outcome when it is read back.
 	maxHeader = 8 << 20
 )
 
 // openDisk opens the folder, making it where it is not there.
 func openDisk(folder string) (*disk, error) {
-	if err := os.MkdirAll(folder, folderMode); err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
-	}
-	root, err := os.OpenRoot(folder)
+	root, err := vfs.Open(folder)
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	d := &disk{root: root, log: slog.New(slog.DiscardHandler), sync: (*os.File).Sync}
+	d := &disk{root: root, log: slog.New(slog.DiscardHandler)}
 	d.settler.d = d
 	if err := d.open(); err != nil {
 		err = fmt.Errorf("data folder %s cannot be written: %w", folder, err)
@@ -93,30 +87,31 @@ var errInUse = errors.New("another server is using it")
 
 func (d *disk) open() (err error) {
 	// First of all: what another server is writing must not be touched.
-	if d.lock, err = d.root.OpenFile(lockFile, os.O_CREATE|os.O_WRONLY, fileMode); err != nil {
+	if d.lock, err = d.root.Open(lockFile, os.O_CREATE|os.O_WRONLY); err != nil {
 		return err
 	}
-	switch ok, err := filelock.Try(d.lock); {
+	switch ok, err := d.lock.TryLock(); {
 	case err != nil:
 		return err
 	case !ok:
 		return errInUse
 	}
-	if err := d.root.MkdirAll(runsFolder, folderMode); err != nil {
+	if err := d.root.Mkdir(runsFolder); err != nil {
 		return err
 	}
 	// The runs are written while the server serves; better to know now that they cannot be.
 	probe := runsFolder + "/probe" + temporary
-	if err := d.root.WriteFile(probe, nil, fileMode); err != nil {
+	f, err := d.root.Open(probe, os.O_CREATE|os.O_WRONLY)
+	if err != nil {
 		return err
 	}
-	if err := d.root.Remove(probe); err != nil {
+	if err := errors.Join(f.Close(), d.root.Remove(probe)); err != nil {
 		return err
 	}
-	if d.keys, err = d.root.OpenFile(keysFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, fileMode); err != nil {
+	if d.keys, err = d.root.Open(keysFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY); err != nil {
 		return err
 	}
-	return d.syncFolder(".") // the names of what may just have been made
+	return d.root.SyncFolder(".") // the names of what may just have been made
 }
 
 func (d *disk) close() error {
@@ -125,9 +120,9 @@ func (d *disk) close() error {
 	defer d.mu.Unlock()
 	var errs []error
 	if d.lock != nil {
-		errs = append(errs, filelock.Release(d.lock))
+		errs = append(errs, d.lock.Unlock())
 	}
-	for _, f := range []*os.File{d.keys, d.lock} {
+	for _, f := range []vfs.File{d.keys, d.lock} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -164,7 +159,7 @@ func (d *disk) save(r *run) (size int64, err error) {
 	}
 	place := fileOf(r.id)
 	beside := place + temporary
-	f, err := d.root.OpenFile(beside, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, fileMode)
+	f, err := d.root.Open(beside, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 	if err != nil {
 		return 0, err
 	}
@@ -188,7 +183,7 @@ func (d *disk) save(r *run) (size int64, err error) {
 
 // load reads an ended run back.
 func (d *disk) load(id string, maxLog int) (*run, error) {
-	f, err := d.root.Open(fileOf(id))
+	f, err := d.root.Open(fileOf(id), os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +229,7 @@ func readHeader(id string, in *bufio.Reader) (h header, err error) {
 
 // owner reads whose run a file holds, which has to be known before anybody asks for it.
 func (d *disk) owner(id string) (string, error) {
-	f, err := d.root.Open(fileOf(id))
+	f, err := d.root.Open(fileOf(id), os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
@@ -259,28 +254,23 @@ func (d *disk) remove(id string) error {
 // list finds the runs on disk with the times of their files, and removes what a crash has left half written; so it is only
 // for the start, when nothing is being written.
 func (d *disk) list() (map[string]fs.FileInfo, error) {
-	folder, err := d.root.Open(runsFolder)
-	if err != nil {
-		return nil, err
-	}
-	defer folder.Close()
-	entries, err := folder.ReadDir(-1)
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[string]fs.FileInfo, len(entries))
-	for _, e := range entries {
+	found := map[string]fs.FileInfo{}
+	err := d.root.List(runsFolder, func(e fs.DirEntry) bool {
 		if strings.HasSuffix(e.Name(), temporary) {
 			_ = d.root.Remove(runsFolder + "/" + e.Name())
-			continue
+			return true
 		}
 		id, ok := strings.CutSuffix(e.Name(), suffix)
 		if !ok || !wellFormed(id) || !e.Type().IsRegular() {
-			continue
+			return true
 		}
 		if info, err := e.Info(); err == nil {
 			found[id] = info
 		}
+		return true
+	})
+	if err != nil {
+		return nil, err
 	}
 	return found, nil
 }
@@ -330,7 +320,7 @@ func (d *disk) shortenKeys(k *keys) error {
 
 // loadKeys reads the keys that still hold, and what their runs are of. A line that a crash has cut off is left out.
 func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]lineage, err error) {
-	text, err := d.root.ReadFile(keysFile)
+	text, err := vfs.ReadFile(d.root, keysFile)
 	if err != nil {
 		return nil, err
 	}
@@ -410,6 +400,6 @@ func parseKeyLine(line []byte) (e keyEntry, of lineage, ok bool) {
 	} else {
 		of.Workflow = name
 	}
-	e.at = at
+	e.at, e.owner = at, hashOwner(of.Owner)
 	return e, of, err1 == nil && err2 == nil && err3 == nil && err4 == nil
 }

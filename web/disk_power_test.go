@@ -20,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/runlog/file"
 	"github.com/lingserve/lingserve/tube"
@@ -60,52 +61,83 @@ func newShadow(t testing.TB, folder string) (*disk, *shadow) {
 			h.file.Close()
 		}
 	})
-	d.sync = s.sync
-	if err := os.MkdirAll(filepath.Join(folder, journalFolderName), folderMode); err != nil {
+	d.root = shadowFolder{d.root, s}
+	d.keys = shadowFile{d.keys, s, keysFile}
+	if err := os.MkdirAll(filepath.Join(folder, journalFolderName), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range dataFolders {
-		if err := d.syncFolder(name); err != nil {
+		if err := d.root.SyncFolder(name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := d.sync(d.keys); err != nil {
+	if err := d.keys.Sync(); err != nil {
 		t.Fatal(err)
 	}
 	return d, s
 }
 
-// sync notes what a file holds now, or the names of a folder.
-func (s *shadow) sync(f *os.File) error {
+type shadowFolder struct {
+	vfs.Folder
+	s *shadow
+}
+
+func (d shadowFolder) Open(name string, flag int) (vfs.File, error) {
+	f, err := d.Folder.Open(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	return shadowFile{f, d.s, name}, nil
+}
+
+// SyncFolder notes the names in a folder.
+func (d shadowFolder) SyncFolder(name string) error {
+	if err := d.s.failure(name); err != nil {
+		return err
+	}
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	d.s.names[name] = d.s.list(name)
+	d.s.calls[name]++
+	return nil
+}
+
+type shadowFile struct {
+	vfs.File
+	s    *shadow
+	name string // it had when it was opened
+}
+
+// Sync notes what a file holds now.
+func (f shadowFile) Sync() error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	fails := s.fails
-	s.mu.Unlock()
-	if fails != nil {
-		if err := fails(f.Name()); err != nil {
-			return err
-		}
+	if err := f.s.failure(f.name); err != nil {
+		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
 	for _, folder := range dataFolders {
-		dir := filepath.Join(s.folder, folder)
-		if of, err := os.Stat(dir); err == nil && os.SameFile(info, of) {
-			s.names[folder] = s.list(folder)
-			s.calls[folder]++
-			return nil
-		}
-		for name, is := range s.list(folder) {
+		for name, is := range f.s.list(folder) {
 			if os.SameFile(info, is) {
-				s.hold(filepath.Join(dir, name), true)
+				f.s.hold(filepath.Join(f.s.folder, folder, name), true)
 				return nil
 			}
 		}
 	}
 	return nil // it was removed
+}
+
+func (s *shadow) failure(name string) error {
+	s.mu.Lock()
+	fails := s.fails
+	s.mu.Unlock()
+	if fails == nil {
+		return nil
+	}
+	return fails(filepath.Join(s.folder, name))
 }
 
 // list returns the files of a folder.
@@ -156,7 +188,7 @@ func (s *shadow) left(asSynced bool) string {
 	defer s.mu.Unlock()
 	to := s.t.TempDir()
 	for _, folder := range dataFolders {
-		if err := os.MkdirAll(filepath.Join(to, folder), folderMode); err != nil {
+		if err := os.MkdirAll(filepath.Join(to, folder), 0o700); err != nil {
 			s.t.Fatal(err)
 		}
 		names := s.list(folder)
@@ -176,7 +208,7 @@ func (s *shadow) left(asSynced bool) string {
 					text = h.text
 				}
 			}
-			if err := os.WriteFile(filepath.Join(to, folder, name), text, fileMode); err != nil {
+			if err := os.WriteFile(filepath.Join(to, folder, name), text, 0o600); err != nil {
 				s.t.Fatal(err)
 			}
 		}

@@ -7,9 +7,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"runtime"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // settler makes durable what a disk was given, about once a second: the files of ended runs, the keys, and the names of both. Who ends
@@ -157,7 +158,7 @@ func (s *settler) settle(files []settling) {
 		})
 	}
 	wg.Wait()
-	folder := s.d.syncFolder(runsFolder)
+	folder := s.d.root.SyncFolder(runsFolder)
 	for i, f := range files {
 		f.then(errors.Join(errs[i], folder))
 	}
@@ -165,26 +166,14 @@ func (s *settler) settle(files []settling) {
 
 // syncFile makes a file durable; one that is not there any more is.
 func (d *disk) syncFile(name string) error {
-	f, err := d.root.OpenFile(name, os.O_RDWR, 0) // Windows syncs nothing that cannot be written
+	f, err := d.root.Open(name, os.O_RDWR) // Windows syncs nothing that cannot be written
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.sync(f), f.Close())
-}
-
-// syncFolder makes the names in a folder durable. Windows does so by itself, and cannot be asked to.
-func (d *disk) syncFolder(name string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	f, err := d.root.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.sync(f), f.Close())
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // shorten is a list of keys that the file of them is to be shortened to.
@@ -211,7 +200,7 @@ func (d *disk) settleKeys() {
 	}
 	var err error
 	if !failed {
-		if err = d.sync(f); err == nil {
+		if err = f.Sync(); err == nil {
 			return
 		}
 	}
@@ -225,7 +214,7 @@ func (d *disk) settleKeys() {
 // the other's place, so that no end of the machine leaves neither. Nobody who brings a key waits for more than the last lines to be copied.
 // Only one goroutine may call it at a time.
 func (d *disk) rewriteKeys(list *shorten) (err error) {
-	text, err := d.root.ReadFile(keysFile)
+	text, err := vfs.ReadFile(d.root, keysFile)
 	if err != nil {
 		return err
 	}
@@ -236,7 +225,7 @@ func (d *disk) rewriteKeys(list *shorten) (err error) {
 		read = max(read, list.size) // less is a line that was cut off
 	}
 	beside := keysFile + temporary
-	f, err := d.root.OpenFile(beside, os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY, fileMode)
+	f, err := d.root.Open(beside, os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -248,16 +237,16 @@ func (d *disk) rewriteKeys(list *shorten) (err error) {
 	if _, err := f.Write(text); err != nil {
 		return err
 	}
-	if err := d.sync(f); err != nil {
+	if err := f.Sync(); err != nil {
 		return err
 	}
 	if err := d.takeKeys(f, read, bytes.Count(text, []byte{'\n'})); err != nil {
 		return err
 	}
 	// From here on it is the file of keys.
-	if err := d.sync(f); err != nil {
+	if err := f.Sync(); err != nil {
 		d.notSafe(err)
-	} else if err := d.syncFolder("."); err != nil {
+	} else if err := d.root.SyncFolder("."); err != nil {
 		d.notSafe(err)
 	} else {
 		d.mu.Lock()
@@ -276,10 +265,10 @@ func (d *disk) notSafe(err error) {
 }
 
 // takeKeys puts a file in the place of that of keys, with what was added behind what was read of it.
-func (d *disk) takeKeys(f *os.File, read int64, lines int) error {
+func (d *disk) takeKeys(f vfs.File, read int64, lines int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	before, err := d.root.Open(keysFile)
+	before, err := d.root.Open(keysFile, os.O_RDONLY)
 	if err != nil {
 		return err
 	}

@@ -406,7 +406,7 @@ func TestARunWhoseRecordIsDamagedIsSaidToBe(t *testing.T) {
 			if text == "" {
 				text = string(whole[:len(whole)-9])
 			}
-			if err := os.WriteFile(path, []byte(text), fileMode); err != nil {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			b = newBench(t, func(o *Options) { o.Data = folder }).serve()
@@ -450,7 +450,7 @@ func TestAnothersRunOnDiskIsNotEvenRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, fileOf(id)), whole[:len(whole)-9], fileMode); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, fileOf(id)), whole[:len(whole)-9], 0o600); err != nil {
 		t.Fatal(err)
 	}
 	none := newRunID()

@@ -53,8 +53,12 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 		rec.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	if s.guard.Check(unsafe(r)) != nil {
-		return s.refuse(rec, r, errOtherSite)
+	if err := s.checkSite(r); err != nil {
+		if starts, _ := effectOfGet(r); starts && wantsPage(r.Header["Accept"]) {
+			s.explainStart(rec, r)
+			return nil
+		}
+		return s.refuse(rec, r, err)
 	}
 	if open(r.URL.Path) {
 		r = access.WithoutTicket(r)
@@ -81,9 +85,6 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 	r = access.WithoutTicket(r)
 	return rec.request(access.With(r.Context(), visitor.Principal), r)
 }
-
-// errOtherSite is of a page of a site that may not do what it asks for.
-var errOtherSite = &access.Refusal{Status: http.StatusForbidden, Code: codeForbidden, Reason: "origin", Detail: "a page of another site may not do this"}
 
 // tooManyWrong is the refusal of an address from which much has come that is no key. The log has a word of its own for it: somebody may be
 // trying keys.

@@ -142,32 +142,32 @@ func TestWhatBelongsToOneIsToOthersAsIfItWereNotThere(t *testing.T) {
 		return row{fmt.Sprintf(format, "secret-plan"), fmt.Sprintf(format, "nobody-plan"), body, body}
 	}
 	rows := map[string]row{
-		"GET /v1/runs/{run}":                   of("/v1/runs/%s", ""),
-		"HEAD /v1/runs/{run}":                  of("/v1/runs/%s", ""),
-		"GET /v1/runs/{run}/events":            of("/v1/runs/%s/events", ""),
-		"POST /v1/runs/{run}/cancel":           {"/v1/runs/" + going + "/cancel", "/v1/runs/" + unknown + "/cancel", "", ""},
-		"POST /v1/runs/{run}/approvals/{call}": of("/v1/runs/%s/approvals/c1", `{"decision":"approve"}`),
-		"GET /v1/sessions/{id}":                session("/v1/sessions/%s", ""),
-		"HEAD /v1/sessions/{id}":               session("/v1/sessions/%s", ""),
-		"DELETE /v1/sessions/{id}":             session("/v1/sessions/%s", ""),
-		"GET /v1/sessions/{id}/tape":           session("/v1/sessions/%s/tape", ""),
-		"POST /v1/sessions/{id}/handoff":       session("/v1/sessions/%s/handoff", `{"name":"n"}`),
-		"POST /v1/sessions/{id}/fork":          session("/v1/sessions/%s/fork", ""),
-		"GET /v1/agui/{agent}/{thread}":        session("/v1/agui/assistant/%s", ""),
-		"GET /v1/ui/{agent}/{chat}":            session("/v1/ui/assistant/%s", ""),
-		"HEAD /v1/ui/{agent}/{chat}":           session("/v1/ui/assistant/%s", ""),
-		"GET /v1/ui/{agent}/{chat}/stream":     session("/v1/ui/assistant/%s/stream", ""),
-		"POST /v1/runs":                        {"/v1/runs", "/v1/runs", "", ""}, // below, by a Last-Event-ID
-		"GET /v1/runs":                         {"/v1/runs?last_event_id=" + ended + ":1", "/v1/runs?last_event_id=" + unknown + ":1", "", ""},
-		"POST /v1/ui/{agent}":                  {"/v1/ui/assistant?v=6", "/v1/ui/assistant?v=6", answerOf(ended), answerOf(unknown)},
-		"POST /v1/agui/{agent}":                {"/v1/agui/assistant", "/v1/agui/assistant", resumeOf(ended), resumeOf(unknown)},
-		"GET /v1/sessions":                     same("/v1/sessions"),
-		"HEAD /v1/sessions":                    same("/v1/sessions"),
-		"POST /v1/tickets":                     {}, // tells nothing of anybody: see TestATicketLetsOneRequestIn
-		"POST /v1/chat/completions":            {}, // has no ids; its session is of who asks: see below
-		"POST /v1/ui/{agent}/object":           {}, // starts a run, and names none
-		"POST /v1/channels/{channel}/webhook":  {}, // looks at who asks by itself
-		"GET /":                                {}, "HEAD /": {}, "GET /assets/{name}": {}, "HEAD /assets/{name}": {}, "GET /healthz": {}, "HEAD /healthz": {},
+		"GET /v1/runs/{run}":                       of("/v1/runs/%s", ""),
+		"HEAD /v1/runs/{run}":                      of("/v1/runs/%s", ""),
+		"GET /v1/runs/{run}/events":                of("/v1/runs/%s/events", ""),
+		"POST /v1/runs/{run}/cancel":               {"/v1/runs/" + going + "/cancel", "/v1/runs/" + unknown + "/cancel", "", ""},
+		"POST /v1/runs/{run}/approvals/{approval}": of("/v1/runs/%s/approvals/"+newRunID(), `{"decision":"approve"}`),
+		"GET /v1/sessions/{id}":                    session("/v1/sessions/%s", ""),
+		"HEAD /v1/sessions/{id}":                   session("/v1/sessions/%s", ""),
+		"DELETE /v1/sessions/{id}":                 session("/v1/sessions/%s", ""),
+		"GET /v1/sessions/{id}/tape":               session("/v1/sessions/%s/tape", ""),
+		"POST /v1/sessions/{id}/handoff":           session("/v1/sessions/%s/handoff", `{"name":"n"}`),
+		"POST /v1/sessions/{id}/fork":              session("/v1/sessions/%s/fork", ""),
+		"GET /v1/agui/{agent}/{thread}":            session("/v1/agui/assistant/%s", ""),
+		"GET /v1/ui/{agent}/{chat}":                session("/v1/ui/assistant/%s", ""),
+		"HEAD /v1/ui/{agent}/{chat}":               session("/v1/ui/assistant/%s", ""),
+		"GET /v1/ui/{agent}/{chat}/stream":         session("/v1/ui/assistant/%s/stream", ""),
+		"POST /v1/runs":                            {"/v1/runs", "/v1/runs", "", ""}, // below, by a Last-Event-ID
+		"GET /v1/runs":                             {"/v1/runs?last_event_id=" + ended + ":1", "/v1/runs?last_event_id=" + unknown + ":1", "", ""},
+		"POST /v1/ui/{agent}":                      {"/v1/ui/assistant?v=6", "/v1/ui/assistant?v=6", answerOf(ended), answerOf(unknown)},
+		"POST /v1/agui/{agent}":                    {"/v1/agui/assistant", "/v1/agui/assistant", resumeOf(ended), resumeOf(unknown)},
+		"GET /v1/sessions":                         same("/v1/sessions"),
+		"HEAD /v1/sessions":                        same("/v1/sessions"),
+		"POST /v1/tickets":                         {}, // tells nothing of anybody: see TestATicketLetsOneRequestIn
+		"POST /v1/chat/completions":                {}, // has no ids; its session is of who asks: see below
+		"POST /v1/ui/{agent}/object":               {}, // starts a run, and names none
+		"POST /v1/channels/{channel}/webhook":      {}, // looks at who asks by itself
+		"GET /":                                    {}, "HEAD /": {}, "GET /assets/{name}": {}, "HEAD /assets/{name}": {}, "GET /healthz": {}, "HEAD /healthz": {},
 		"GET /readyz": {}, "HEAD /readyz": {}, "GET /openapi.yaml": {}, "HEAD /openapi.yaml": {}, // for everybody
 		"GET /v1/agents": {}, "HEAD /v1/agents": {}, "GET /v1/models": {}, "HEAD /v1/models": {}, "GET /v1/models/*": {}, "HEAD /v1/models/*": {},
 		"GET /v1/workflows": {}, "HEAD /v1/workflows": {}, "GET /v1/workflows/{name}": {}, "HEAD /v1/workflows/{name}": {}, // the same for all

@@ -64,7 +64,7 @@ func FuzzRequest(f *testing.F) {
 		{"POST", "/v1/runs", `{"workflow":{"bots":{"w":{"prompt":"{{ input.q }}","root":"a","format":"text"}}},"input":{"q":"x"}}`, "Prefer", "respond-async"},
 		{"GET", "/v1/runs?workflow=chat&input=x&format=jsonl", "", "Last-Event-ID", "q6myrp4qkegvdwscbennnkcpyq:17"},
 		{"GET", "/v1/runs/q6myrp4qkegvdwscbennnkcpyq/events?after=3&snapshot=1", "", "Accept", "application/x-ndjson"},
-		{"POST", "/v1/runs/q6myrp4qkegvdwscbennnkcpyq/approvals/c", `{"decision":"approve"}`, "", ""},
+		{"POST", "/v1/runs/q6myrp4qkegvdwscbennnkcpyq/approvals/q6myrp4qkegvdwscbennnkcpyq", `{"decision":"approve"}`, "", ""},
 		{"POST", "/v1/chat/completions", `{"model":"chat","stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}]}`, "Authorization", "Bearer none"},
 		{"POST", "/v1/chat/completions", `{"model":"test:story","response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"$ref":"#"}}},"messages":[{"role":"user","content":"x"}]}`, "", ""},
 		{"POST", "/v1/ui/chat?v=6", `{"id":"c","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`, "", ""},

@@ -24,7 +24,7 @@ func (s *Server) getIndex(w http.ResponseWriter, r *http.Request) {
   GET  /v1/runs/{run}            its status, and the result so far
   GET  /v1/runs/{run}/events     attach to it
   POST /v1/runs/{run}/cancel     cancel it
-  POST /v1/runs/{run}/approvals/{call}  let a tool run, or not
+  POST /v1/runs/{run}/approvals/{approval}  let a tool run, or not
   GET  /v1/workflows, /v1/agents what can be run
   GET  /v1/models                with which models
   POST /v1/chat/completions      for OpenAI's clients; /v1/ui/{agent} for the AI SDK, /v1/agui/{agent} for AG-UI

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -116,7 +115,6 @@ func (rs *runs) closeJournal() error {
 func (rs *runs) openJournal() ([]*replayed, error) {
 	l, list, err := file.Open(rs.disk.root, journalFolderName, file.Options{
 		Tube: func() *tube.Options { return tubeOptions(rs.o.MaxLog) },
-		Sync: func(f *os.File) error { return rs.disk.sync(f) },
 		Log:  rs.log,
 	})
 	if err != nil {

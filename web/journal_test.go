@@ -11,6 +11,7 @@ import (
 
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/runlog/file"
 	"github.com/lingserve/lingserve/tool"
@@ -55,7 +56,7 @@ func documentOf(t *tube.Tube) string {
 // openLog opens a log of runs in a folder.
 func openLog(t testing.TB, folder string) (*file.Log, []*runlog.Left) {
 	t.Helper()
-	root, err := os.OpenRoot(folder)
+	root, err := vfs.Open(folder)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,24 +10,26 @@ import (
 // hundred thousand of them are no burden. The lock of runs guards it.
 type keys struct {
 	retention time.Duration
+	most      int // beyond it the oldest keys of the callers with the most are forgotten early
 	entries   map[[16]byte]keyEntry
 }
 
 // keyEntry is one key. Times are of the wall clock, since they must mean something after a restart.
 type keyEntry struct {
-	key  [16]byte // what the client's key hashes to, with whose it is
-	hash [16]byte // of the request
-	run  [26]byte
-	at   int64 // seconds
+	key   [16]byte // what the client's key hashes to, with whose it is
+	hash  [16]byte // of the request
+	owner [8]byte  // what the name of its owner hashes to
+	run   [26]byte
+	at    int64 // seconds
 }
 
 func (e keyEntry) id() string { return string(e.run[:]) }
 
-// maxKeys bounds how many keys are known; beyond it the oldest are forgotten early.
+// maxKeys bounds how many keys are known.
 const maxKeys = 100_000
 
 func newKeys(retention time.Duration) *keys {
-	return &keys{retention: retention, entries: map[[16]byte]keyEntry{}}
+	return &keys{retention: retention, most: maxKeys, entries: map[[16]byte]keyEntry{}}
 }
 
 // hashKey tells the keys of one principal from those of all others: no name and no key has a NUL in it.
@@ -39,13 +41,18 @@ func hashKey(owner, key string) [16]byte {
 	return [16]byte(sum[:])
 }
 
+func hashOwner(owner string) [8]byte {
+	sum := sha256.Sum256([]byte(owner))
+	return [8]byte(sum[:])
+}
+
 func (k *keys) get(owner, key string) (keyEntry, bool) {
 	e, ok := k.entries[hashKey(owner, key)]
 	return e, ok
 }
 
 func (k *keys) put(owner, key string, request [16]byte, run string) keyEntry {
-	e := keyEntry{key: hashKey(owner, key), hash: request, at: time.Now().Unix()}
+	e := keyEntry{key: hashKey(owner, key), hash: request, owner: hashOwner(owner), at: time.Now().Unix()}
 	if copy(e.run[:], run) != len(run) {
 		panic("web: a run's id of another length")
 	}
@@ -80,20 +87,58 @@ func (k *keys) sweep(now time.Time) (some bool) {
 	return some
 }
 
-// bound forgets the oldest tenth where there are too many, so that the work of finding them is not done for each new key.
+// bound forgets keys early where there are too many, a tenth at once, so that the work is not done for each new key. It takes the oldest
+// keys of the callers with the most: each caller has a share of the same size, and one that needs less leaves the rest to the others. So
+// a caller who floods the server with keys loses their own.
 func (k *keys) bound() {
-	if len(k.entries) <= maxKeys {
+	if len(k.entries) <= k.most {
 		return
 	}
-	times := make([]int64, 0, len(k.entries))
+	room := k.most * 9 / 10
+	times := map[[8]byte][]int64{} // of the keys of each caller
 	for _, e := range k.entries {
-		times = append(times, e.at)
+		times[e.owner] = append(times[e.owner], e.at)
 	}
-	slices.Sort(times)
-	limit := times[len(times)/10]
-	for key, e := range k.entries {
-		if e.at <= limit && len(k.entries) > maxKeys*9/10 {
-			delete(k.entries, key)
+	share := max(fairShare(times, room), 1)
+	for owner, list := range times {
+		if surplus := len(list) - share; surplus > 0 {
+			slices.Sort(list)
+			k.forgetOldest(surplus, list[surplus-1], func(e keyEntry) bool { return e.owner == owner })
 		}
 	}
+	if surplus := len(k.entries) - room; surplus > 0 { // there are more callers than room for one key of each
+		var list []int64
+		for _, e := range k.entries {
+			list = append(list, e.at)
+		}
+		slices.Sort(list)
+		k.forgetOldest(surplus, list[surplus-1], func(keyEntry) bool { return true })
+	}
+}
+
+// forgetOldest forgets n of the keys that are not younger than a time.
+func (k *keys) forgetOldest(n int, until int64, of func(keyEntry) bool) {
+	for key, e := range k.entries {
+		if n > 0 && e.at <= until && of(e) {
+			delete(k.entries, key)
+			n--
+		}
+	}
+}
+
+// fairShare is how many keys each caller may have, so that all have room together.
+func fairShare(times map[[8]byte][]int64, room int) int {
+	counts := make([]int, 0, len(times))
+	for _, list := range times {
+		counts = append(counts, len(list))
+	}
+	slices.Sort(counts)
+	for i, n := range counts {
+		share := room / (len(counts) - i)
+		if n > share {
+			return share
+		}
+		room -= n
+	}
+	return counts[len(counts)-1]
 }

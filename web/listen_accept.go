@@ -1,6 +1,7 @@
 package web
 
 import (
+	"container/list"
 	"context"
 	"log/slog"
 	"math"
@@ -13,7 +14,10 @@ import (
 
 // listener accepts connections, and bounds those that are open at once. One that is too many is not left to hang: it is a surplus one, whose
 // request gets its refusal, or an answer where it only asks whether the server lives, and which ends after that. Surplus connections are few
-// and short, and those beyond them are closed at once.
+// and short.
+//
+// A silent connection has sent no complete request yet. The oldest ones make room for new ones when there is none: clients that only open
+// connections cannot keep others out, nor health checks. Without a silent one, a connection beyond the surplus ones is closed at once.
 type listener struct {
 	net.Listener
 	most, surplus int64
@@ -22,6 +26,9 @@ type listener struct {
 	open   atomic.Int64
 	full   atomic.Bool // it has been said in the log
 	turned atomic.Uint64
+
+	mu     sync.Mutex
+	silent list.List // of *accepted, the oldest first
 }
 
 const (
@@ -30,6 +37,8 @@ const (
 	// surplusShare and surplusLeast say how many there can be: a part of the others, and enough for those who watch the server.
 	surplusShare = 16
 	surplusLeast = 8
+	// silentTime is how long a silent connection keeps its place at least. A surplus one may lose it at once.
+	silentTime = time.Second
 	// connectionsRetry is when whoever was refused may come back.
 	connectionsRetry = 5 * time.Second
 )
@@ -54,18 +63,55 @@ func (l *listener) Accept() (net.Conn, error) {
 		if n > l.most && !l.full.Swap(true) {
 			l.log.Warn("the server has as many connections as it may; more are refused", "connections", l.most)
 		}
+		if n > l.most && l.makeRoom(func(a *accepted) bool { return time.Since(a.since) >= silentTime }) {
+			n--
+		}
+		if n > l.most+l.surplus && l.makeRoom(func(a *accepted) bool { return !a.until.IsZero() }) {
+			n--
+		}
 		if n > l.most+l.surplus {
 			l.left()
 			l.turned.Add(1)
 			_ = c.Close() // there is nothing to lose
 			continue
 		}
-		a := &accepted{Conn: c, of: l}
+		a := &accepted{Conn: c, of: l, since: time.Now()}
 		if n > l.most {
-			a.until = time.Now().Add(surplusTime)
+			a.until = a.since.Add(surplusTime)
 			_ = c.SetDeadline(a.until)
 		}
+		l.mu.Lock()
+		a.silent = l.silent.PushBack(a)
+		l.mu.Unlock()
 		return a, nil
+	}
+}
+
+// makeRoom closes the oldest silent connection that may go.
+func (l *listener) makeRoom(mayGo func(*accepted) bool) bool {
+	l.mu.Lock()
+	var oldest *accepted
+	for e := l.silent.Front(); e != nil && oldest == nil; e = e.Next() {
+		if a := e.Value.(*accepted); mayGo(a) {
+			oldest = a
+		}
+	}
+	l.mu.Unlock()
+	if oldest == nil {
+		return false
+	}
+	l.turned.Add(1)
+	_ = oldest.Close()
+	return true
+}
+
+// heard says that a connection has sent a request.
+func (l *listener) heard(a *accepted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.silent != nil {
+		l.silent.Remove(a.silent)
+		a.silent = nil
 	}
 }
 
@@ -82,10 +128,14 @@ func (l *listener) left() {
 // with 400.
 type accepted struct {
 	net.Conn
-	of    *listener
-	until time.Time // the end of a surplus one; zero for the others
-	begun bool      // the first byte is read; of the one goroutine at a time that reads
-	once  sync.Once
+	of     *listener
+	since  time.Time
+	until  time.Time     // the end of a surplus one; zero for the others
+	silent *list.Element // nil after the first request; guarded by of.mu
+	begun  bool          // the first byte is read; of the one goroutine at a time that reads
+	once   sync.Once
+
+	requested atomic.Bool
 }
 
 func (c *accepted) Read(p []byte) (int, error) {
@@ -98,7 +148,10 @@ func (c *accepted) Read(p []byte) (int, error) {
 }
 
 func (c *accepted) Close() error {
-	c.once.Do(c.of.left)
+	c.once.Do(func() {
+		c.of.heard(c) // it has no place to give any more
+		c.of.left()
+	})
 	return c.Conn.Close()
 }
 
@@ -120,16 +173,13 @@ func (c *accepted) within(t time.Time) time.Time {
 	return t
 }
 
-type surplusKey struct{}
+type acceptedKey struct{}
 
-// connContext marks the requests of a surplus connection.
+// connContext says in the context of requests which connection they came by.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	for {
 		if a, ok := c.(*accepted); ok {
-			if !a.until.IsZero() {
-				ctx = context.WithValue(ctx, surplusKey{}, true)
-			}
-			return ctx
+			return context.WithValue(ctx, acceptedKey{}, a)
 		}
 		wrapped, ok := c.(interface{ NetConn() net.Conn }) // by TLS
 		if !ok {
@@ -139,11 +189,21 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	}
 }
 
+// heardRequests tells the listener which connections send requests.
+func heardRequests(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a, ok := r.Context().Value(acceptedKey{}).(*accepted); ok && !a.requested.Swap(true) {
+			a.of.heard(a)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // notSurplus refuses the requests of surplus connections, but for those of who watches the server: it lives, and must not be ended for
 // having much to do.
 func notSurplus(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Value(surplusKey{}) == nil {
+		if a, ok := r.Context().Value(acceptedKey{}).(*accepted); !ok || a.until.IsZero() {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -39,8 +39,14 @@ func TestAConnectionTooManyIsAnsweredAndNotLeftToHang(t *testing.T) {
 	open := func(n int64) func() bool { return func() bool { return l().open.Load() == n } }
 	eventually(t, "the stream's connection is the only one", open(1))
 	var idle []net.Conn
-	for range most - 1 {
-		idle = append(idle, b.raw(""))
+	for range most - 1 { // none is silent, so that none makes room
+		c := b.raw("GET /healthz")
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		idle = append(idle, c)
 	}
 	eventually(t, "all places are taken", open(most))
 
@@ -60,13 +66,18 @@ func TestAConnectionTooManyIsAnsweredAndNotLeftToHang(t *testing.T) {
 		resp.Body.Close()
 	}
 	eventually(t, "they have ended", open(most))
-	// Beyond those there is no answer.
-	for range surplusLeast {
+	// Beyond those, the oldest silent one makes room.
+	silent := b.raw("")
+	for range surplusLeast - 1 {
 		b.raw("")
 	}
 	eventually(t, "all places behind them are taken", open(most+surplusLeast))
-	last := b.raw("GET /healthz")
-	if head, err := io.ReadAll(last); len(head) != 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
+	resp, err := http.ReadResponse(bufio.NewReader(b.raw("GET /healthz")), nil)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("a health check: %v, %v", resp, err)
+	}
+	resp.Body.Close()
+	if head, err := io.ReadAll(silent); len(head) != 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("%q, %v", head, err)
 	}
 	if !strings.Contains(b.log.String(), "as many connections as it may") || strings.Count(b.log.String(), "as many connections as it may") != 1 {

@@ -187,7 +187,7 @@ type Load struct {
 	DiskBytes   int64
 
 	Connections int64  // that are open
-	TurnedAway  uint64 // that were closed at once, since there were far too many
+	TurnedAway  uint64 // closed for the limit: silent ones, and those that came when there were far too many
 
 	Memory adapter.Holdings // that answers of models have paid for
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
@@ -62,7 +63,9 @@ func (s *Server) postCompletion(w http.ResponseWriter, r *http.Request) {
 		p.openai(w, nil)
 		return
 	}
-	q, refusal := openai.Read(body)
+	var q *openai.Request
+	var refusal *openai.Error
+	heavy.Do(len(body), func() { q, refusal = openai.Read(body) })
 	if refusal != nil {
 		writeOpenAI(w, refusal)
 		return

@@ -3,8 +3,10 @@ package web
 import (
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 )
 
@@ -43,10 +45,30 @@ func remembers(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// nameOf is what somebody calls a session of theirs, of which the tape says the lane.
+// nameOf is the id by which somebody reaches a session, of which the tape says the lane.
 func nameOf(p access.Principal, lane string) string {
-	name, _ := webchannel.SessionName(p.Owner(), lane)
-	return name
+	if name, ok := webchannel.SessionName(p.Owner(), lane); ok {
+		return name
+	}
+	return lane // of a channel
+}
+
+// channelOf returns the channel whose session an id means when p uses it; "" for a session of p's own. Where keys are needed, only operators
+// and admins have ids for the sessions of channels: the ids of others lead to their own sessions alone. Without keys every id would lead to
+// such a session, so the ids of channels are taken out.
+func (s *Server) channelOf(p access.Principal, id string) string {
+	if name := channel.ChannelOf(id); slices.Contains(s.o.ChannelNames, name) && (p.Owner() == "" || p.Operates() && name != Channel) {
+		return name
+	}
+	return ""
+}
+
+// laneOf returns the lane of the session that p means by an id. ok is false for a session of a channel that p may not reach.
+func (s *Server) laneOf(p access.Principal, id string) (lane string, ok bool) {
+	if s.channelOf(p, id) != "" {
+		return id, p.Operates()
+	}
+	return webchannel.SessionKey(p.Owner(), id), true
 }
 
 // admit counts a run for its caller, who may have no more of them at once, and no new one after having used too many tokens. What

@@ -84,6 +84,9 @@ type misfit struct {
 
 func (p *problem) Error() string { return p.Detail }
 
+// RetryAfter is when it may be worth another attempt.
+func (p *problem) RetryAfter() time.Duration { return p.retryAfter }
+
 // newProblem makes the problem for a code, with the status that belongs to it.
 func newProblem(code, detail string) *problem {
 	return &problem{

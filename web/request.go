@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/web/frame"
 )
@@ -116,6 +117,18 @@ func abandon(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(abandonTime)) // not every writer of a test can
 }
 
+// linger takes in what is on its way of a body that was refused. A connection that is closed with bytes unread is reset, and the client
+// may lose the answer.
+func linger(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor == 1 && r.Header.Get("Expect") == "" && http.NewResponseController(w).Flush() == nil {
+		abandon(w)
+		_, _ = io.CopyN(io.Discard, r.Body, lingerMost)
+	}
+}
+
+// lingerMost is more than a client has sent before it sees the answer, on most networks.
+const lingerMost = 16 << 20
+
 // abandonTime is long enough for what is on its way, so that the client is not cut off before it has read the answer.
 const abandonTime = time.Second
 
@@ -129,27 +142,45 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *prob
 	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer of a test can
-	limit, held := s.o.MaxBody, budget{sh: s.shed}
+	limit := s.o.MaxBody
+	held := s.budget(r, s.countedFor(r, who(r)), s.shed.o.Bodies/2)
 	defer held.free()
-	body, err := io.ReadAll(held.reader(http.MaxBytesReader(w, r.Body, limit)))
+	body, err := held.readAll(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
 	if err == nil {
 		_ = rc.SetReadDeadline(time.Time{})
 		return body, nil
 	}
 	abandon(w)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		p := newProblem(codeTooLarge, "the body is larger than "+plural(limit, "byte"))
-		p.reason = limitBody
-		// The rest is not read, so the connection cannot be used again.
+		return nil, tooLargeBody(w, limit)
+	}
+	if p, ok := errors.AsType[*problem](err); ok {
 		p.header = http.Header{"Connection": {"close"}}
 		return nil, p
-	}
-	if errors.Is(err, errBodies) {
-		return nil, tooManyBodies()
 	}
 	p := invalid(misfit{Detail: "the body could not be read to its end"})
 	p.header = http.Header{"Connection": {"close"}}
 	return nil, p
+}
+
+// tooLargeBody is the refusal of a body beyond the limit. The rest is not read, so the connection cannot be used again.
+func tooLargeBody(w http.ResponseWriter, limit int64) *problem {
+	abandon(w)
+	p := newProblem(codeTooLarge, "the body is larger than "+plural(limit, "byte"))
+	p.reason, p.header = limitBody, http.Header{"Connection": {"close"}}
+	return p
+}
+
+// sized refuses a body that is too large by its Content-Length, before anything is read or waited for. A channel has a limit of its own.
+func (s *Server) sized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > s.o.MaxBody && !strings.HasPrefix(r.URL.Path, "/v1/channels/") {
+			tooLargeBody(w, s.o.MaxBody).at(w, r)
+			linger(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // readJSON reads a body that is to be JSON by what its headers say. Whether it is, checkBody knows.
@@ -178,7 +209,8 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, *prob
 
 // checkBody says what keeps a body from being JSON that every reader understands alike.
 func checkBody(body []byte) *problem {
-	m := checkJSON(body)
+	var m *misfit
+	heavy.Do(len(body), func() { m = checkJSON(body) })
 	if m == nil {
 		return nil
 	}
@@ -203,7 +235,7 @@ func (s *Server) parsePost(w http.ResponseWriter, r *http.Request) (*start, *pro
 		if p := checkBody(body); p != nil {
 			return st, p
 		}
-		st.body(d, body)
+		heavy.Do(len(body), func() { st.body(d, body) })
 	}
 	return st, st.finish(d)
 }

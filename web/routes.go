@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/web/frame"
 )
 
@@ -42,7 +41,7 @@ func (s *Server) routes() http.Handler {
 	document("/v1/runs/{run}", s.getRun)
 	r.Get("/v1/runs/{run}/events", s.follows(s.getEvents))
 	r.Post("/v1/runs/{run}/cancel", s.postCancel)
-	r.Post("/v1/runs/{run}/approvals/{call}", s.postApproval)
+	r.Post("/v1/runs/{run}/approvals/{approval}", s.postApproval)
 	r.Post("/v1/ui/{agent}", s.follows(s.postUI))
 	r.Post("/v1/ui/{agent}/object", s.starts(s.postUIObject))
 	document("/v1/ui/{agent}/{chat}", remembers(s.getUIChat))
@@ -56,7 +55,7 @@ func (s *Server) routes() http.Handler {
 	r.Post("/v1/tickets", s.postTicket)
 	r.Post("/v1/channels/{channel}/webhook", s.postWebhook)
 	s.router = r
-	return s.outermost(notSurplus(r))
+	return s.outermost(notSurplus(s.sized(r)))
 }
 
 // nothingAt is the answer at a path that leads nowhere. Who looks for what other servers have there is told where it is, but not the
@@ -97,6 +96,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec := &recorder{ResponseWriter: w, timeout: s.o.WriteTimeout, began: time.Now()}
 		defer func() {
+			rec.account.Release()
 			cause := recover()
 			if cause != nil && cause != http.ErrAbortHandler {
 				id := newRunID()
@@ -123,22 +123,6 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			next.ServeHTTP(rec, in)
 		}
 	})
-}
-
-// unsafe returns the request as it is to be judged. A GET counts as a POST where it starts a run, which costs money, where it ends one
-// with its connection, where it is told once what others then are not, and where it uses a ticket up.
-func unsafe(r *http.Request) *http.Request {
-	if r.Method != http.MethodGet || r.Header.Get("Sec-Fetch-Site") == "" && r.Header.Get("Origin") == "" {
-		return r
-	}
-	path := r.URL.Path
-	once := strings.HasPrefix(path, "/v1/ui/") && strings.HasSuffix(path, "/stream")
-	if path != "/v1/runs" && !once && !r.URL.Query().Has("on_disconnect") && !access.HasTicket(r) {
-		return r
-	}
-	as := *r
-	as.Method = http.MethodPost
-	return &as
 }
 
 // send answers with a document. Large ones go out in pieces, each with its own time.

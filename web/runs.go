@@ -17,6 +17,7 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/trail"
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tool"
@@ -29,6 +30,8 @@ type runs struct {
 	o    *Options
 	log  *slog.Logger
 	disk *disk // nil keeps nothing
+	// diskFailed is called when the disk could not keep something; nil in tests.
+	diskFailed func()
 
 	journal runlog.Log  // of those that go on; nil without a disk
 	cutOff  []*replayed // that are to be run again; until the server has started
@@ -113,6 +116,8 @@ type spec struct {
 	span     trace.Span        // of the run; nil until it is started, or where nobody traces
 	again    *again            // how it is run again after a restart; nil for one that is not
 	account  *adapter.Account  // that pays for its memory; nil until it is started, or where nobody counts
+	asked    *adapter.Account  // that pays for the request, and then for the run; nil is a new one
+	keeps    int64             // bytes of the request that the run keeps
 }
 
 // of is what the run is named after: of an agent's, the workflow only stands for it.
@@ -297,7 +302,15 @@ func (rs *runs) keepKeyLocked(sp spec, run string) {
 		if err := rs.disk.addKey(e, lineage{sp.of(), sp.owner}); err != nil {
 			// The run goes on: the key holds until a restart, and whoever runs the server can read why.
 			rs.log.Error("an idempotency key is not kept across a restart", "run", run, "error", err)
+			rs.notKept(err)
 		}
+	}
+}
+
+// notKept tells the server of a disk that has failed.
+func (rs *runs) notKept(err error) {
+	if rs.diskFailed != nil && vfs.Failed(vfs.Explain(err)) {
+		rs.diskFailed()
 	}
 }
 
@@ -516,6 +529,7 @@ func (rs *runs) save(r *run) bool {
 	size, err := rs.disk.save(r)
 	if err != nil {
 		rs.log.ErrorContext(r.context(), "an ended run cannot be written", "run", r.id, "error", err)
+		rs.notKept(err)
 		return false
 	}
 	rs.mu.Lock()

@@ -49,6 +49,9 @@ type Options struct {
 	Kernel   *channel.Kernel
 	Channels Channels // that platforms send events to; nil is none
 
+	// ChannelNames are the names of all channels, "web" included. A session whose id begins with one of them is not a caller's own.
+	ChannelNames []string
+
 	Bot             bot.Config    // defaults of every bot: the model when a workflow names none, options
 	Retention       time.Duration // how long an ended run can be attached to, 5 min
 	KeyRetention    time.Duration // how long an Idempotency-Key is known, 24 h
@@ -187,6 +190,7 @@ func New(o Options) (*Server, error) {
 	s.runs = newRuns(&s.o, s.disk)
 	s.shed = newShed(o.Limits, o.Log, o.Data)
 	s.shed.ledger, s.shed.memory.changed = o.Ledger, s.tight
+	s.runs.diskFailed = s.shed.diskFailed
 	if s.disk != nil {
 		if err := s.runs.restore(time.Now()); err != nil {
 			err = errors.Join(err, s.runs.closeJournal(), s.disk.close())

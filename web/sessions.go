@@ -16,6 +16,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/frame"
@@ -78,10 +79,15 @@ func (s *Server) withTapes(h http.HandlerFunc) http.HandlerFunc {
 	})
 }
 
-// withSession finds the session that the path names, among those of who asks.
+// withSession finds the session that the path names, among those that the caller may reach.
 func (s *Server) withSession(h func(w http.ResponseWriter, r *http.Request, t *tape.Tape)) http.HandlerFunc {
 	return s.withTapes(func(w http.ResponseWriter, r *http.Request) {
-		t, err := tape.Lookup(r.Context(), s.o.Tapes, s.o.Workspace, webchannel.SessionKey(who(r).Owner(), pathValue(r, "id")))
+		lane, ok := s.laneOf(who(r), pathValue(r, "id"))
+		if !ok {
+			newProblem(codeNotFound, "there is no such session").write(w)
+			return
+		}
+		t, err := tape.Lookup(r.Context(), s.o.Tapes, s.o.Workspace, lane)
 		if err != nil {
 			s.tapeProblem(r.Context(), err).write(w)
 			return
@@ -95,7 +101,7 @@ func unfit(err error) string { return strings.TrimPrefix(err.Error(), tape.ErrIn
 
 // noSession says why an id cannot be that of a session that somebody names; "" where it can. A blank one would be everybody's: an
 // agent takes it for none.
-func noSession(p access.Principal, id string) string {
+func (s *Server) noSession(p access.Principal, id string) string {
 	if err := tape.CheckSession(id); err != nil {
 		return unfit(err)
 	}
@@ -104,6 +110,9 @@ func noSession(p access.Principal, id string) string {
 	}
 	if strings.TrimSpace(id) == "" {
 		return "a session id is not blank"
+	}
+	if name := s.channelOf(p, id); name != "" {
+		return "it is the id of a session of the channel " + quote(name) + ", which goes on by that channel only; choose another id"
 	}
 	return ""
 }
@@ -116,14 +125,22 @@ func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 	switch {
 	case ctx.Err() != nil:
 		panic(http.ErrAbortHandler)
-	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted), errors.Is(err, tape.ErrNameCollision):
+	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted):
 		return newProblem(codeNotFound, "there is no such session")
+	case errors.Is(err, tape.ErrNameCollision):
+		s.log.ErrorContext(ctx, "a session cannot be used: another one has the same hash", "error", err)
+		return newProblem(codeConflict, "this session id cannot be used; choose another one")
 	case errors.Is(err, tape.ErrInvalid): // an id that no session can have
 		return newProblem(codeNotFound, "there is no such session: "+unfit(err))
 	case errors.Is(err, tape.ErrTooMany):
 		return tooManySessions()
 	case errors.Is(err, tape.ErrTooLarge):
 		return newProblem(codeTooLarge, "what the session's tape would have to hold is too large")
+	}
+	if vfs.Failed(err) {
+		s.log.ErrorContext(ctx, "a session cannot be kept or read: the disk has failed", "folder", s.o.Data, "error", err)
+		s.shed.diskFailed()
+		return diskProblem()
 	}
 	if isOverloaded(err) { // a database that is away; the store's log says why
 		p := newProblem(codeOverloaded, "the sessions cannot be reached at the moment; try again later")
@@ -163,21 +180,28 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
 		Next     string    `json:"next,omitempty"`
 	}{Sessions: []session{}}
 	var last tape.Info
-	for in, err := range s.o.Tapes.Sessions(r.Context(), q) {
-		if errors.Is(err, tape.ErrInvalid) {
-			invalid(misfit{Parameter: "after", Detail: "expected what an earlier list gave as next"}).write(w)
-			return
+	for more := true; more && list.Next == ""; q.After = last.Cursor() { // again for as many as were left out
+		read := 0
+		for in, err := range s.o.Tapes.Sessions(r.Context(), q) {
+			if errors.Is(err, tape.ErrInvalid) {
+				invalid(misfit{Parameter: "after", Detail: "expected what an earlier list gave as next"}).write(w)
+				return
+			}
+			if err != nil {
+				s.tapeProblem(r.Context(), err).write(w)
+				return
+			}
+			if len(list.Sessions) == limit {
+				list.Next = last.Cursor()
+				break
+			}
+			read++
+			last = in
+			if s.channelOf(who(r), in.Session) == "" {
+				list.Sessions = append(list.Sessions, sessionOf(who(r), in))
+			}
 		}
-		if err != nil {
-			s.tapeProblem(r.Context(), err).write(w)
-			return
-		}
-		if len(list.Sessions) == limit {
-			list.Next = last.Cursor()
-			break
-		}
-		list.Sessions = append(list.Sessions, sessionOf(who(r), in))
-		last = in
+		more = read == q.Limit
 	}
 	s.sendJSON(w, r, http.StatusOK, list)
 }
@@ -359,7 +383,7 @@ func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) 
 				if !d.as(at, raw, '"', "a string", &target) {
 					return
 				}
-				if why := noSession(who(r), target); why != "" {
+				if why := s.noSession(who(r), target); why != "" {
 					d.fail(at, "%s", why)
 				}
 			},
@@ -377,7 +401,7 @@ func (s *Server) postFork(w http.ResponseWriter, r *http.Request, t *tape.Tape) 
 	case errors.Is(err, tape.ErrInvalid):
 		invalid(misfit{Pointer: "/at", Detail: unfit(err)}).write(w)
 		return
-	case errors.Is(err, tape.ErrNotEmpty), errors.Is(err, tape.ErrNameCollision):
+	case errors.Is(err, tape.ErrNotEmpty):
 		newProblem(codeConflict, "there is a session "+quote(target)+" already").write(w)
 		return
 	}

@@ -596,7 +596,7 @@ func TestASessionIsSpokenToOnAnyReplica(t *testing.T) {
 	call, _, stop := a.question(resp)
 	defer stop()
 	path := "/v1/runs/" + resp.Header.Get("X-Run-Id")
-	if p := readProblem(t, b.do("POST", path+"/approvals/none", `{"decision":"approve"}`)); p.Status != 404 {
+	if p := readProblem(t, b.do("POST", path+"/approvals/"+newRunID(), `{"decision":"approve"}`)); p.Status != 404 {
 		t.Errorf("%+v", p)
 	}
 	began := time.Now()

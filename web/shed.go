@@ -1,11 +1,14 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"runtime"
 	"strconv"
 	"sync"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/memlimit"
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -63,6 +67,7 @@ const (
 	limitStreamsPerCaller = "limit_streams_per_caller"
 	limitBody             = "limit_body"
 	limitBodies           = "limit_bodies"
+	limitBodiesPerCaller  = "limit_bodies_per_caller"
 	limitInput            = "limit_input"
 	limitImages           = "limit_images"
 	limitQueue            = "limit_queue"
@@ -98,15 +103,18 @@ type shed struct {
 
 	memory pressure
 	disk   pressure
-	bodies atomic.Int64 // bytes of bodies that are being read
+	failed atomic.Bool  // the disk has failed, and cannot be written since
+	probe  func() error // writes to the data folder; nil where there is none
 
-	mu      sync.Mutex
-	streams int
-	of      map[string]int // streams, by caller
+	mu       sync.Mutex
+	streams  int
+	of       map[string]int   // streams, by caller
+	bodies   int64            // bytes of bodies that are being read
+	bodiesOf map[string]int64 // of them, by caller
 }
 
 func newShed(o Limits, log *slog.Logger, data string) *shed {
-	sh := &shed{o: o, log: log, of: map[string]int{}}
+	sh := &shed{o: o, log: log, of: map[string]int{}, bodiesOf: map[string]int64{}}
 	if o.Memory > 0 {
 		meter := memlimit.NewMeter()
 		sh.memory = pressure{
@@ -124,7 +132,45 @@ func newShed(o Limits, log *slog.Logger, data string) *shed {
 			return -free, 0
 		}}
 	}
+	if data != "" {
+		sh.probe = func() error { return probeDisk(data) }
+	}
 	return sh
+}
+
+// probeDisk writes a small file to a folder, and removes it.
+func probeDisk(dir string) error {
+	folder, err := vfs.Open(dir)
+	if err != nil {
+		return err
+	}
+	const name = "disk" + temporary
+	f, err := folder.Open(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
+	if err == nil {
+		_, err = f.Write(make([]byte, 64<<10)) // as much as a few messages take
+		err = errors.Join(err, f.Sync(), f.Close(), folder.Remove(name))
+	}
+	return errors.Join(err, folder.Close())
+}
+
+// diskFailed notes that the disk could not keep something. Until it can be written again, nothing begins that is to be kept.
+func (sh *shed) diskFailed() {
+	if sh.probe != nil && !sh.failed.Swap(true) {
+		sh.log.Error("the disk has failed or is full; nothing begins that is to be kept until it can be written again", "limit", "disk")
+	}
+}
+
+// lookAtFailed tries a disk that has failed.
+func (sh *shed) lookAtFailed() {
+	if sh.failed.Load() && sh.probe() == nil {
+		sh.failed.Store(false)
+		sh.log.Info("the disk can be written again", "limit", "disk")
+	}
+}
+
+// diskProblem is the refusal of what a disk that has failed would have to keep.
+func diskProblem() *problem {
+	return reached(limitDisk, "the server's disk is full or has failed, so sessions and requests with an Idempotency-Key cannot be served; try again later", diskRetry)
 }
 
 // Percents of the memory limit from which on no runs begin, and below which they do again: so it does not change with each of them. The
@@ -195,6 +241,7 @@ func (sh *shed) watch(ctx context.Context) {
 		sh.memory.look(sh.log)
 		sh.lookAtWaiting(time.Now())
 		sh.disk.look(sh.log)
+		sh.lookAtFailed()
 		select {
 		case <-ctx.Done():
 			return
@@ -221,14 +268,16 @@ func (sh *shed) lookAtWaiting(now time.Time) {
 }
 
 // watches says whether there is anything to look at.
-func (sh *shed) watches() bool { return sh.memory.read != nil || sh.disk.read != nil }
+func (sh *shed) watches() bool {
+	return sh.memory.read != nil || sh.disk.read != nil || sh.probe != nil
+}
 
 // overloaded names what the server has too much of, for those who ask whether it is ready; nil is nothing.
 func (s *Server) overloaded() (list []string) {
 	if s.shed.memory.over.Load() {
 		list = append(list, "memory")
 	}
-	if s.shed.disk.over.Load() {
+	if s.shed.disk.over.Load() || s.shed.failed.Load() {
 		list = append(list, "disk")
 	}
 	if running, _ := s.runs.load(); running >= s.o.MaxRuns {
@@ -348,6 +397,9 @@ func (s *Server) room(ctx context.Context, a *ask, sp *spec) *problem {
 	if p := s.checkSize(a); p != nil {
 		return p
 	}
+	if s.shed.failed.Load() && (sp.key != "" || sp.session != "") {
+		return diskProblem()
+	}
 	if s.shed.disk.over.Load() && (sp.key != "" || sp.session != "") {
 		return reached(limitDisk, "the server's disk is nearly full, so no runs begin in sessions or with an Idempotency-Key", diskRetry)
 	}
@@ -407,43 +459,134 @@ func tooManyRuns(running int) *problem {
 // runsRetry is when to come back where too many runs go on: one of thousands ends soon.
 const runsRetry = 2 * time.Second
 
-// budget counts what is read of a body against what all bodies together may have.
+// budget counts the bytes of a body against what all bodies together may have, and what those of one caller may have, while it is read. It
+// also holds memory for what is made of the body, which goes on to the run.
 type budget struct {
-	sh   *shed
-	mine int64
-	body io.Reader
+	sh      *shed
+	account *adapter.Account
+	caller  string // whose body it is; "" has only the limit of all
+	share   int64  // bytes that the caller's bodies may have
+	mine    int64
 }
 
-// errBodies says that there is no memory for more of a body.
-var errBodies = errors.New("web: too many bodies")
-
-// reader reads a body within the budget.
-func (b *budget) reader(body io.Reader) io.Reader {
-	b.body = body
+// budget is that of a request.
+func (s *Server) budget(r *http.Request, caller string, share int64) *budget {
+	b := &budget{sh: s.shed, caller: caller, share: share}
+	if rec, ok := r.Context().Value(recorderKey{}).(*recorder); ok {
+		if rec.account == nil {
+			rec.account = s.o.Ledger.Open()
+		}
+		b.account = rec.account
+	}
 	return b
 }
 
-func (b *budget) Read(into []byte) (int, error) {
-	n, err := b.body.Read(into)
-	if !b.take(n) {
-		return n, errBodies
+// take counts n more bytes, before they are read. It returns a problem where they may not be held.
+func (b *budget) take(n int64) *problem {
+	if p := b.count(n); p != nil {
+		return p
 	}
+	switch b.account.Admit(n) {
+	case adapter.Refused:
+		return littleMemory("there is no memory for this request now; those that were taken before are not touched")
+	case adapter.Impossible:
+		p := newProblem(codeTooLarge, "this server will never have the memory for a body of this size")
+		p.reason = limitMemory
+		return p
+	}
+	return nil
+}
+
+func (b *budget) count(n int64) *problem {
+	sh := b.sh
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	most := sh.o.Bodies
+	if n > smallBody && sh.bodies > 0 { // large ones, however slowly they come, leave room for small ones
+		most -= most / 16
+	}
+	switch {
+	case sh.bodies+n > most:
+		return reached(limitBodies, "the bodies of too many requests are being read at once", bodiesRetry)
+	case b.caller != "" && sh.bodiesOf[b.caller]+n > b.share:
+		p := newProblem(codeRateLimited, "too many of your requests are being read at once; send one after the other")
+		p.reason, p.retryAfter = limitBodiesPerCaller, bodiesRetry
+		return p
+	}
+	b.mine += n
+	sh.bodies += n
+	if b.caller != "" {
+		sh.bodiesOf[b.caller] += n
+	}
+	return nil
+}
+
+// free says that the body is read.
+func (b *budget) free() {
+	sh := b.sh
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.bodies -= b.mine
+	if b.caller == "" {
+		return
+	}
+	if sh.bodiesOf[b.caller] -= b.mine; sh.bodiesOf[b.caller] <= 0 {
+		delete(sh.bodiesOf, b.caller)
+	}
+}
+
+// bodyStep is how much of a body whose length is not known is counted at a time.
+const bodyStep = 16 << 10
+
+// readAll reads a body, of so many bytes where that is not negative. The error may be a *[problem].
+func (b *budget) readAll(body io.Reader, length int64) ([]byte, error) {
+	if length >= 0 { // all or nothing, so that of many bodies that come at once some are read to their end
+		if p := b.take(length); p != nil {
+			return nil, p
+		}
+		return readExactly(body, length)
+	}
+	var into bytes.Buffer
+	_, err := into.ReadFrom(&counted{body: body, budget: b})
+	return into.Bytes(), err
+}
+
+// readExactly reads a body of so many bytes to its end. Memory for all of it is used when some of it has come.
+func readExactly(body io.Reader, length int64) ([]byte, error) {
+	text := make([]byte, min(length, bodyStep))
+	n, err := io.ReadFull(body, text)
+	if err == nil && length > bodyStep {
+		whole := make([]byte, length)
+		copy(whole, text)
+		text = whole
+		_, err = io.ReadFull(body, text[n:])
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n, err := io.ReadFull(body, make([]byte, 1)); n != 0 || err != io.EOF {
+		return nil, fmt.Errorf("web: a body of %d bytes does not end: %w", length, err)
+	}
+	return text, nil
+}
+
+// counted is a body that is counted as it comes. Its errors may be a *[problem].
+type counted struct {
+	body   io.Reader
+	budget *budget
+	left   int64 // bytes that are counted and have not come
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		if p := c.budget.take(bodyStep); p != nil {
+			return 0, p
+		}
+		c.left = bodyStep
+	}
+	n, err := c.body.Read(p[:min(int64(len(p)), c.left)])
+	c.left -= int64(n)
 	return n, err
-}
-
-// take says whether n more bytes may be held.
-func (b *budget) take(n int) bool {
-	b.mine += int64(n)
-	return b.sh.bodies.Add(int64(n)) <= b.sh.o.Bodies
-}
-
-func (b *budget) free() { b.sh.bodies.Add(-b.mine) }
-
-// tooManyBodies is the refusal of a body that there is no memory for.
-func tooManyBodies() *problem {
-	p := reached(limitBodies, "the bodies of too many requests are being read at once", bodiesRetry)
-	p.header = http.Header{"Connection": {"close"}}
-	return p
 }
 
 // checkSize checks how much a request gives models to read. pointers say where in a body of ours it stands; the doors of other clients

@@ -33,7 +33,12 @@ func traceOf(r *http.Request) trace.SpanContext {
 // unless the run has one already. Without a tracer what the caller's trace is called is still known.
 func (rs *runs) within(sp *spec) context.Context {
 	if sp.account == nil {
-		sp.account = rs.o.Ledger.Open()
+		if sp.account = sp.asked; sp.account == nil {
+			sp.account = rs.o.Ledger.Open()
+		} else {
+			sp.account.Retain()
+		}
+		sp.account.Keep(sp.keeps)
 	}
 	ctx := sp.account.Within(trail.With(rs.ctx, trail.Trail{Run: sp.id, Session: sp.lane()}))
 	switch {

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
@@ -43,11 +45,25 @@ func (s *Server) getStart(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	st, p := s.parseGet(r)
+	if p == nil && st.resume == nil && s.isCommand(&st.ask) {
+		p = newProblem(codeInvalid, "a command to an agent is not taken by GET; send it with POST /v1/runs")
+		p.Status = http.StatusMethodNotAllowed
+		p.header = http.Header{"Allow": {http.MethodPost}}
+	}
 	if p != nil {
 		p.write(w)
 		return
 	}
 	s.begin(w, r, st)
+}
+
+// isCommand reports whether a message is a command to an agent. An agent that a workflow answers for has none: its texts may begin with a comma.
+func (s *Server) isCommand(a *ask) bool {
+	if by, ok := s.o.Agents.(ByWorkflow); a.Agent == "" || ok && by.Workflow(a.Agent) != "" {
+		return false
+	}
+	var text string
+	return json.Unmarshal(a.Input, &text) == nil && channel.IsCommand(text)
 }
 
 func (s *Server) begin(w http.ResponseWriter, r *http.Request, st *start) {
@@ -83,9 +99,10 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 		}
 	}()
 	var hash [16]byte
+	size := max(len(st.Input), int(r.ContentLength))
 	begun := "" // the run that the key leads to, where it is to begin anew
 	if st.key != "" {
-		hash = st.hash()
+		heavy.Do(size, func() { hash = st.hash() })
 		// Before anything else is looked at: what was started once does not depend on what could be started now.
 		c, p := s.attach(r.Context(), who(r).Owner(), st.key, hash)
 		if p != nil {
@@ -109,10 +126,12 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 	if p := s.noEngine(); p != nil {
 		return nil, false, p
 	}
-	sp, p := s.prepare(asks, &st.ask)
+	var sp spec
+	heavy.Do(size, func() { sp, p = s.prepare(asks, &st.ask) })
 	if p != nil {
 		return nil, false, p
 	}
+	sp.asked, sp.keeps = accountOf(r), st.ask.kept(&sp)
 	sp.key, sp.hash, sp.caller = st.key, hash, s.countedFor(r, asks)
 	sp.trace = traceOf(r)
 	if p := s.room(r.Context(), &st.ask, &sp); p != nil {
@@ -332,7 +351,7 @@ func (s *Server) find(r *http.Request, id string) (*run, *problem) {
 		p.Run = id
 		return nil, p
 	case errors.Is(err, errUnknown):
-		return nil, newProblem(codeNotFound, "there is no such run")
+		return nil, unknownRun()
 	case isAway(err) && r.Context().Err() == nil:
 		return nil, awayProblem()
 	}
@@ -438,7 +457,7 @@ func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
 		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}
 	}
 	if a.Session != "" {
-		if why := noSession(p, a.Session); why != "" {
+		if why := s.noSession(p, a.Session); why != "" {
 			fail("/session", why)
 		}
 	}
@@ -455,6 +474,22 @@ func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
 		sp.history = messages(a.History)
 	}
 	return sp, nil
+}
+
+// kept is how many bytes of the request its run holds to its end: the input, decoded; beside it, in a session, the message on the tape, and
+// what a restart needs.
+func (a *ask) kept(sp *spec) int64 {
+	n := int64(len(a.Input) + len(a.Instructions) + len(a.Inline))
+	for _, said := range a.History {
+		n += int64(len(said.Text))
+	}
+	for _, image := range a.Images {
+		n += int64(len(image))
+	}
+	if sp.agent != nil || sp.again != nil {
+		n *= 2
+	}
+	return n
 }
 
 // matchers compiles patterns that have been checked.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/tmaxmax/go-sse"
 )
 
@@ -83,10 +84,11 @@ type call struct {
 	answered            bool // by Coze, or wanted from us
 }
 
-// post sends a request and waits until its answer begins. Errors are those of an answer that is none.
-func (a *answer) post(url string, request any) error {
+// post sends a request with so many bytes of text and waits until its answer begins. Errors are those of an answer that is none.
+func (a *answer) post(url string, request any, size int64) (err error) {
 	p := a.m.p
-	body, err := json.Marshal(request)
+	var body []byte
+	heavy.Do(int(size), func() { body, err = json.Marshal(request) })
 	if err != nil {
 		return &adapter.Error{
 			Code: adapter.CodeInvalid, Message: "the request to the bot cannot be written",

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai"
+	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -57,7 +58,8 @@ func New(o *Options) *Provider {
 	}
 	p := &Provider{}
 	p.server = &upstream.Server{Models: names, Script: func(r upstream.Request) upstream.Answer {
-		a := answer(r)
+		var a upstream.Answer
+		heavy.Do(len(r.Body), func() { a = answer(r) })
 		if r.Model != Fast {
 			a.Pace = pace
 		}

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -13,6 +14,10 @@ const notice = "This is scripted: it comes from the built-in demo model, which u
 
 // answer decides what to say to a request.
 func answer(r upstream.Request) upstream.Answer {
+	r.Messages = slices.Clone(r.Messages)
+	for i := range r.Messages {
+		r.Messages[i].Content = beginning(r.Messages[i].Content)
+	}
 	e := exchanged(r)
 	_, user := prompts(r.Messages)
 	if calls := e.wanted(user); len(calls) > 0 {
@@ -25,6 +30,15 @@ func answer(r upstream.Request) upstream.Answer {
 		}
 	}
 	return a
+}
+
+// beginning is what the script reads of a long message.
+func beginning(text string) string {
+	const most = 32 << 10
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return text
 }
 
 // text answers a request; results says what tools have returned for it.

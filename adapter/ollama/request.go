@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // request is the body of POST /api/chat. It does not say whether to think: a model that can does by itself, and one that cannot
@@ -67,7 +68,8 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 	if err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(r)
+	var body []byte
+	heavy.Do(int(req.Size()), func() { body, err = json.Marshal(r) })
 	if err != nil {
 		return nil, &adapter.Error{
 			Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",

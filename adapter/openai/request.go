@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/heavy"
 	goopenai "github.com/sashabaranov/go-openai"
 )
 
@@ -32,7 +33,9 @@ type message struct {
 func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, error) {
 	for {
 		sent := m.request(req)
-		body, err := json.Marshal(sent)
+		var body []byte
+		var err error
+		heavy.Do(int(req.Size()), func() { body, err = json.Marshal(sent) })
 		if err != nil {
 			return nil, &adapter.Error{
 				Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",

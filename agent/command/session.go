@@ -27,7 +27,7 @@ type Session interface {
 
 	// Stop ends the running turn and those that wait, and says how many these were.
 	Stop(ctx context.Context) (turns int, err error)
-	// Decide answers a call that waits for approval. It is an error where this person may not, and where nothing waits.
+	// Decide answers a question for approval. It is an error if this person may not, or if the question does not wait.
 	Decide(ctx context.Context, d Decision) error
 
 	// Fork makes a session of the entries up to an id, 0 for all, and returns its id.
@@ -82,9 +82,9 @@ type Server struct {
 	Tools int
 }
 
-// Decision answers a call that waits for approval.
+// Decision answers a question for approval.
 type Decision struct {
-	Call     string
+	ID       string // of the question
 	Approve  bool
 	Reason   string
 	Remember bool // for the rest of the session

@@ -163,7 +163,7 @@ func stop(ctx context.Context, s Session, _ tool.Role, _ Args) (string, error) {
 }
 
 func approve(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
-	d := Decision{Call: args.Get("id"), Approve: true}
+	d := Decision{ID: args.Get("id"), Approve: true}
 	switch remember := args.Get("remember"); remember {
 	case "":
 	case "session":
@@ -175,17 +175,17 @@ func approve(ctx context.Context, s Session, _ tool.Role, args Args) (string, er
 		return "", err
 	}
 	if d.Remember {
-		return fmt.Sprintf("`%s` may run, and so may other calls of the same tool in this session.", oneLine(d.Call)), nil
+		return fmt.Sprintf("The call of question `%s` may run, and so may other calls of the same tool in this session.", oneLine(d.ID)), nil
 	}
-	return fmt.Sprintf("`%s` may run.", oneLine(d.Call)), nil
+	return fmt.Sprintf("The call of question `%s` may run.", oneLine(d.ID)), nil
 }
 
 func deny(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {
-	d := Decision{Call: args.Get("id"), Reason: args.Get("reason")}
+	d := Decision{ID: args.Get("id"), Reason: args.Get("reason")}
 	if err := s.Decide(ctx, d); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("`%s` does not run.", oneLine(d.Call)), nil
+	return fmt.Sprintf("The call of question `%s` does not run.", oneLine(d.ID)), nil
 }
 
 func tapeFork(ctx context.Context, s Session, _ tool.Role, args Args) (string, error) {

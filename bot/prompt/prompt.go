@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/flosch/pongo2/v6"
+	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // Limits of a template. They are far above what a prompt needs and far below what would hurt.
@@ -72,8 +73,8 @@ func (t *Template) compile() (failure *Error) {
 
 // Render renders the template with vars. Values may be strings, numbers, bools, nil, maps and slices of such, and
 // json.RawMessage; anything else is an error. A variable that is not supplied is an error.
-func (t *Template) Render(vars map[string]any) (string, error) {
-	r := &run{template: t, deadline: time.Now().Add(t.time)}
+func (t *Template) Render(vars map[string]any) (text string, err error) {
+	r := &run{template: t}
 	defer r.forget()
 	c := converter{run: r}
 	context := pongo2.Context{runKey: r}
@@ -88,7 +89,11 @@ func (t *Template) Render(vars map[string]any) (string, error) {
 		}
 		context[root] = converted
 	}
-	return r.render(context)
+	heavy.Do(c.size, func() {
+		r.deadline = time.Now().Add(t.time)
+		text, err = r.render(context)
+	})
+	return text, err
 }
 
 // Variables lists the paths that the template reads, as "input.question", sorted. Names that the template itself gives

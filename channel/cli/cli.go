@@ -95,7 +95,7 @@ type running struct {
 	why     bool // what came of it is to be shown
 }
 
-type question struct{ turn, call, tool string }
+type question struct{ turn, id, tool string }
 
 type lastTurn struct {
 	result channel.Result

@@ -256,7 +256,7 @@ func TestCH_162SequencesOfTheModelAreNotObeyed(t *testing.T) {
 			p    channel.Payload
 		}{
 			{channel.ReplyTool, channel.Payload{Text: "tool " + evil}},
-			{channel.ReplyTool, channel.Payload{Text: "asks " + evil, Question: &channel.Question{Turn: t.ID, Call: "c1", Tool: evil}}},
+			{channel.ReplyTool, channel.Payload{Text: "asks " + evil, Question: &channel.Question{Turn: t.ID, ID: "c1", Tool: evil}}},
 			{channel.ReplyFinal, channel.Payload{Text: evil, Media: []channel.MediaFact{{URL: "https://example.com/" + evil}}}},
 		} {
 			if err := t.Sink.Emit(ctx, b.kind, b.p); err != nil {
@@ -319,7 +319,7 @@ func TestAQuestionIsAnsweredAtThePrompt(t *testing.T) {
 					return channel.DispatchResult{NoReply: true}, nil
 				}
 				err := t.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{
-					Text: "The tool shell is to be called", Question: &channel.Question{Turn: t.ID, Call: "c1", Tool: "shell"},
+					Text: "The tool shell is to be called", Question: &channel.Question{Turn: t.ID, ID: "c1", Tool: "shell"},
 				})
 				if err != nil {
 					return channel.DispatchResult{}, err
@@ -337,6 +337,29 @@ func TestAQuestionIsAnsweredAtThePrompt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A short answer is for the question that the person has read, which is sure only if no other one waits.
+func TestDA_01_OfSeveralQuestionsAShortAnswerIsForNone(t *testing.T) {
+	answered := make(chan string, 3)
+	a := &scripted{answer: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
+		if t.Context.BodyForAgent != "do it" {
+			answered <- t.Context.BodyForCommands
+			return channel.DispatchResult{NoReply: true}, nil
+		}
+		for _, id := range []string{"q1", "q2"} {
+			if err := t.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: "May " + id + " run?", Question: &channel.Question{Turn: t.ID, ID: id, Tool: "shell"}}); err != nil {
+				return channel.DispatchResult{}, err
+			}
+		}
+		return channel.DispatchResult{}, t.Sink.Emit(ctx, channel.ReplyFinal, channel.Payload{Text: "told: " + <-answered + <-answered})
+	}}
+	r := newRig(t, kernel(t, a), Options{})
+	r.types("do it\r")
+	r.sees("Several questions wait")
+	r.types("y\r,deny Q2\r")
+	r.types("y\r") // one is left
+	r.sees("told: ,deny Q2,approve q1")
 }
 
 func TestAnAnswerThatFailsSaysSo(t *testing.T) {

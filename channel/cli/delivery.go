@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,38 +103,45 @@ func (d *delivery) end() {
 func (d *delivery) ask(b channel.Block) {
 	c := d.chat
 	c.mu.Lock()
-	c.questions = append(c.questions, &question{b.Question.Turn, b.Question.Call, b.Question.Tool})
-	told := c.told
+	c.questions = append(c.questions, &question{b.Question.Turn, b.Question.ID, b.Question.Tool})
+	told, several := c.told, len(c.questions) > 1
 	c.mu.Unlock()
 	c.show.note(Visible(b.Text), plain)
 	if told != nil {
-		told(b.Question.Call)
+		told(b.Question.ID)
+		return
+	}
+	if several {
+		c.show.note(severalWait, dim)
 		return
 	}
 	c.show.note("y lets it run, n does not.", dim)
 }
 
-// answer makes the command of a short answer to the question that waits; a line that is none stays as it is.
-func (c *Chat) answer(text string) string {
+const severalWait = "Several questions wait: answer each by its id, with ,approve or ,deny."
+
+// answer makes the command of a short answer to a question: that of the id, or with "" the only one that waits. A line that is no short
+// answer stays as it is. ok is false if several questions wait: the person may have read another one than the first.
+func (c *Chat) answer(text, id string) (command string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.questions) == 0 {
-		return text
+		return text, true
 	}
-	q := c.questions[0]
-	switch strings.ToLower(strings.TrimSpace(text)) {
-	case "y", "yes":
-		text = ",approve " + q.call
-	case "n", "no":
-		text = ",deny " + q.call
+	name := map[string]string{"y": ",approve ", "yes": ",approve ", "n": ",deny ", "no": ",deny "}[strings.ToLower(strings.TrimSpace(text))]
+	if name != "" {
+		if id == "" && len(c.questions) > 1 {
+			return text, false
+		}
+		text = name + cmp.Or(id, c.questions[0].id)
 	}
 	for _, name := range []string{",approve ", ",deny "} {
 		if rest, ok := strings.CutPrefix(text, name); ok && len(strings.Fields(rest)) > 0 {
-			call := strings.Fields(rest)[0]
-			c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return q.call == call })
+			id := strings.Fields(rest)[0]
+			c.questions = slices.DeleteFunc(c.questions, func(q *question) bool { return strings.EqualFold(q.id, id) })
 		}
 	}
-	return text
+	return text, true
 }
 
 // ended says what came of a turn, where its answer does not.

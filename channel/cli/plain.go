@@ -63,9 +63,9 @@ func (c *Chat) plainly(ctx context.Context) error {
 	p := &pages{out: c.o.Out, err: c.o.Err}
 	defer c.shows(p)()
 	asked := make(chan string, maxWaiting)
-	c.told = func(call string) {
+	c.told = func(id string) {
 		select {
-		case asked <- call:
+		case asked <- id:
 		default: // it waits until its time is over
 		}
 	}
@@ -136,8 +136,8 @@ func (c *Chat) one(ctx context.Context, text string, lines *lines, in *reading, 
 			return false
 		case <-c.o.Interrupts:
 			c.interrupt()
-		case call := <-asked:
-			questions = append(questions, call)
+		case id := <-asked:
+			questions = append(questions, id)
 		case piece, more := <-pieces:
 			lines.add(piece.data, !more)
 		}
@@ -145,10 +145,10 @@ func (c *Chat) one(ctx context.Context, text string, lines *lines, in *reading, 
 }
 
 // reply answers a question with the next line, where that is an answer.
-func (c *Chat) reply(call string, lines *lines) {
-	text := ",deny " + call + " nobody is there to approve it"
+func (c *Chat) reply(id string, lines *lines) {
+	text := ",deny " + id + " nobody is there to approve it"
 	if next, ok := lines.peek(); ok {
-		if said := c.answer(strings.TrimSpace(next)); strings.HasPrefix(said, ",approve ") || strings.HasPrefix(said, ",deny ") {
+		if said, _ := c.answer(strings.TrimSpace(next), id); strings.HasPrefix(said, ",approve ") || strings.HasPrefix(said, ",deny ") {
 			text = said
 			lines.next()
 		}

@@ -93,7 +93,7 @@ func TestWithoutATerminalAQuestionIsAnsweredByTheNextLine(t *testing.T) {
 			a.answer = func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
 				switch {
 				case t.Context.BodyForAgent == "do it":
-					err := t.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: "May I?", Question: &channel.Question{Turn: t.ID, Call: "c1", Tool: "shell"}})
+					err := t.Sink.Emit(ctx, channel.ReplyTool, channel.Payload{Text: "May I?", Question: &channel.Question{Turn: t.ID, ID: "c1", Tool: "shell"}})
 					if err != nil {
 						return channel.DispatchResult{}, err
 					}

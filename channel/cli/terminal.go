@@ -141,7 +141,11 @@ func (c *Chat) enter(s *screen) (quit bool) {
 	if err := s.editor.history.add(text); err != nil {
 		c.show.note("The history cannot be written; what is typed now is not kept.", dim)
 	}
-	text = c.answer(strings.TrimSpace(text))
+	text, ok := c.answer(strings.TrimSpace(text), "")
+	if !ok {
+		c.show.note(severalWait, bad)
+		return false
+	}
 	if known, quit := c.do(text); known {
 		return quit
 	}

@@ -422,7 +422,7 @@ func TestAnEventIsExplainedAsItCame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := json.Marshal(map[string]string{"encrypt": fakefeishu.Encrypt("kudryavka", plain)})
+	sealed, err := json.Marshal(map[string]string{"encrypt": fakefeishu.Encrypt("kudryavka-fake-key", plain)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -238,7 +238,7 @@ func TestRefusalsOfThePlatform(t *testing.T) {
 						t.Errorf("the attempts have the uuids %v", uuids)
 					}
 				}
-				for _, secret := range []string{"shh-app-secret", "verify-me", "kudryavka", "t-fake", "bad gateway", "as the test says", "api.test"} {
+				for _, secret := range []string{"shh-app-secret", "verify-me-fake-token", "kudryavka-fake-key", "t-fake", "bad gateway", "as the test says", "api.test"} {
 					if strings.Contains(r.log.String(), secret) {
 						t.Errorf("the log has %q: %v", secret, r.log)
 					}
@@ -534,22 +534,25 @@ func TestAnAgentSendsFilesOfTheMediaFolderAndNoOthers(t *testing.T) {
 
 // CH-54: whatever a turn does, the platform and the channel are done with it at the end; and a mistake in the settings is said.
 func TestSettingsAreChecked(t *testing.T) {
-	good := Settings{AppID: "cli_a1", AppSecret: "s", EncryptKey: "k"}
+	good := Settings{AppID: "cli_a1", AppSecret: "s", EncryptKey: "0123456789abcdef"}
 	if _, err := New(good); err != nil {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(*Settings){
-		"there is no app_id":       func(s *Settings) { s.AppID = "" },
-		"app_id is none":           func(s *Settings) { s.AppID = "a1" },
-		"there is no app_secret":   func(s *Settings) { s.AppSecret = " " },
-		"white space":              func(s *Settings) { s.AppSecret = "a canary" },
-		"neither encrypt_key":      func(s *Settings) { s.EncryptKey = "" },
-		"api is no address":        func(s *Settings) { s.API = "open.feishu.cn" },
-		`preview is "draft"`:       func(s *Settings) { s.Preview = "draft" },
-		`format is "html"`:         func(s *Settings) { s.Format = "html" },
-		"max_media is -1":          func(s *Settings) { s.MaxMedia = -1 },
-		"gives files of at most":   func(s *Settings) { s.MaxMedia = 1 << 40 },
-		"expected https://open.fe": func(s *Settings) { s.API = "https://user:canary@open.feishu.cn" },
+		"there is no app_id":     func(s *Settings) { s.AppID = "" },
+		"app_id is none":         func(s *Settings) { s.AppID = "a1" },
+		"there is no app_secret": func(s *Settings) { s.AppSecret = " " },
+		"white space":            func(s *Settings) { s.AppSecret = "a canary" },
+		// DA-12
+		"the encrypt_key has fewer than 16":        func(s *Settings) { s.EncryptKey = "canary-456789ab" },
+		"the verification_token has fewer than 16": func(s *Settings) { s.VerificationToken = "canary-456789ab" },
+		"neither encrypt_key":                      func(s *Settings) { s.EncryptKey = "" },
+		"api is no address":                        func(s *Settings) { s.API = "open.feishu.cn" },
+		`preview is "draft"`:                       func(s *Settings) { s.Preview = "draft" },
+		`format is "html"`:                         func(s *Settings) { s.Format = "html" },
+		"max_media is -1":                          func(s *Settings) { s.MaxMedia = -1 },
+		"gives files of at most":                   func(s *Settings) { s.MaxMedia = 1 << 40 },
+		"expected https://open.fe":                 func(s *Settings) { s.API = "https://user:canary@open.feishu.cn" },
 	} {
 		s := good
 		change(&s)

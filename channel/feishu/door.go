@@ -2,9 +2,8 @@ package feishu
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -28,13 +27,15 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEvent))
-	if err != nil {
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			w.WriteHeader(http.StatusRequestEntityTooLarge)
-			return
-		}
-		w.WriteHeader(http.StatusBadRequest)
+	most, ok := c.expects(r.Header, time.Now())
+	if !ok {
+		c.refuse(r.Context(), w)
+		return
+	}
+	body, refusal := channel.ReadBody(w, r, most, "application/json")
+	if refusal != nil {
+		refusal.Header(w.Header())
+		w.WriteHeader(refusal.Status)
 		return
 	}
 	all, ok := c.open(r.Header, body, time.Now())
@@ -77,6 +78,21 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, struct{}{})
+}
+
+// maxChallenge bounds the question whether this is the right address, which is not signed.
+const maxChallenge = 16 << 10
+
+// expects returns how large a body may be behind these headers. ok is false where the request cannot be valid, whatever its body is.
+func (c *Channel) expects(h http.Header, now time.Time) (most int64, ok bool) {
+	signature, at := h.Get(headerSignature), h.Get(headerTimestamp)
+	switch {
+	case c.seal == nil:
+		return maxEvent, at == "" || fresh(at, now)
+	case signature == "":
+		return maxChallenge, true
+	}
+	return maxEvent, len(signature) == 2*sha256.Size && fresh(at, now)
 }
 
 // challenge says whether it is asked whether this is the right address.

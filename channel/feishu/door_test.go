@@ -67,48 +67,50 @@ func TestTheDoorTakesNothingThatIsNotThePlatforms(t *testing.T) {
 	}{
 		"encrypted and signed": {false, func(r *rig) *http.Request { return r.fake.Request(t.Context(), event(r)) }, 200},
 		"not signed": {false, func(r *rig) *http.Request {
-			return post(sealed("kudryavka", plain(event(r))))
+			return post(sealed("kudryavka-fake-key", plain(event(r))))
 		}, 401},
 		"signed, and not encrypted": {false, func(r *rig) *http.Request {
-			return signed("kudryavka", plain(event(r)), time.Now())
+			return signed("kudryavka-fake-key", plain(event(r)), time.Now())
 		}, 401},
 		"signed with another key": {false, func(r *rig) *http.Request {
-			return signed("other", sealed("kudryavka", plain(event(r))), time.Now())
+			return signed("other", sealed("kudryavka-fake-key", plain(event(r))), time.Now())
 		}, 401},
 		"signed long ago": {false, func(r *rig) *http.Request {
-			return signed("kudryavka", sealed("kudryavka", plain(event(r))), time.Now().Add(-6*time.Minute))
+			return signed("kudryavka-fake-key", sealed("kudryavka-fake-key", plain(event(r))), time.Now().Add(-6*time.Minute))
 		}, 401},
 		"encrypted with another key": {false, func(r *rig) *http.Request {
-			return signed("kudryavka", sealed("other", plain(event(r))), time.Now())
+			return signed("kudryavka-fake-key", sealed("other", plain(event(r))), time.Now())
 		}, 401},
 		"a ciphertext of nothing": {false, func(*rig) *http.Request {
-			return signed("kudryavka", `{"encrypt":""}`, time.Now())
+			return signed("kudryavka-fake-key", `{"encrypt":""}`, time.Now())
 		}, 401},
 		"a ciphertext that was cut": {false, func(r *rig) *http.Request {
-			return signed("kudryavka", strings.Replace(sealed("kudryavka", plain(event(r))), `="`, `"`, 1), time.Now())
+			return signed("kudryavka-fake-key", strings.Replace(sealed("kudryavka-fake-key", plain(event(r))), `="`, `"`, 1), time.Now())
 		}, 401},
 		"a ciphertext of another text": {false, func(*rig) *http.Request {
-			return signed("kudryavka", sealed("kudryavka", "hello"), time.Now())
+			return signed("kudryavka-fake-key", sealed("kudryavka-fake-key", "hello"), time.Now())
 		}, 401},
 		"the right key, and another token": {false, func(r *rig) *http.Request {
-			return signed("kudryavka", sealed("kudryavka", strings.Replace(plain(event(r)), "verify-me", "verify-you", 1)), time.Now())
+			return signed("kudryavka-fake-key", sealed("kudryavka-fake-key", strings.Replace(plain(event(r)), "verify-me-fake-token", "verify-you", 1)), time.Now())
 		}, 401},
 		"a question that is not encrypted": {false, func(r *rig) *http.Request { return post(plain(r.fake.Challenge("c"))) }, 401},
 		"an event that calls itself a question": {false, func(r *rig) *http.Request {
 			e := event(r)
 			e["type"], e["challenge"] = "url_verification", "c"
-			return post(sealed("kudryavka", plain(e)))
+			return post(sealed("kudryavka-fake-key", plain(e)))
 		}, 401},
 		"of another app": {false, func(r *rig) *http.Request {
-			return signed("kudryavka", sealed("kudryavka", strings.Replace(plain(event(r)), "cli_fake", "cli_other", 1)), time.Now())
+			return signed("kudryavka-fake-key", sealed("kudryavka-fake-key", strings.Replace(plain(event(r)), "cli_fake", "cli_other", 1)), time.Now())
 		}, 401},
 
-		"with the token":        {true, func(r *rig) *http.Request { return post(plain(event(r))) }, 200},
-		"with another token":    {true, func(r *rig) *http.Request { return post(strings.Replace(plain(event(r)), "verify-me", "x", 1)) }, 401},
+		"with the token": {true, func(r *rig) *http.Request { return post(plain(event(r))) }, 200},
+		"with another token": {true, func(r *rig) *http.Request {
+			return post(strings.Replace(plain(event(r)), "verify-me-fake-token", "x", 1))
+		}, 401},
 		"without a token":       {true, func(r *rig) *http.Request { return post(strings.Replace(plain(event(r)), `"token"`, `"tokem"`, 1)) }, 401},
-		"encrypted, for no key": {true, func(r *rig) *http.Request { return post(sealed("kudryavka", plain(event(r)))) }, 401},
+		"encrypted, for no key": {true, func(r *rig) *http.Request { return post(sealed("kudryavka-fake-key", plain(event(r)))) }, 401},
 		"a question with another token": {true, func(r *rig) *http.Request {
-			return post(strings.Replace(plain(r.fake.Challenge("c")), "verify-me", "x", 1))
+			return post(strings.Replace(plain(r.fake.Challenge("c")), "verify-me-fake-token", "x", 1))
 		}, 401},
 		"with the token, of an old time": {true, func(r *rig) *http.Request {
 			q := post(plain(event(r)))
@@ -119,10 +121,10 @@ func TestTheDoorTakesNothingThatIsNotThePlatforms(t *testing.T) {
 		"a list":               {true, func(*rig) *http.Request { return post("[]") }, 401},
 		"more than a megabyte": {true, func(*rig) *http.Request { return post(strings.Repeat("x", 1<<20+1)) }, 413},
 		"no event": {true, func(*rig) *http.Request {
-			return post(`{"schema":"2.0","header":{"token":"verify-me"},"event":{}}`)
+			return post(`{"schema":"2.0","header":{"token":"verify-me-fake-token"},"event":{}}`)
 		}, 400},
 		"of the first version": {true, func(*rig) *http.Request {
-			return post(`{"uuid":"u","token":"verify-me","type":"event_callback","event":{"type":"message","text":"hi"}}`)
+			return post(`{"uuid":"u","token":"verify-me-fake-token","type":"event_callback","event":{"type":"message","text":"hi"}}`)
 		}, 200},
 		"another method": {true, func(*rig) *http.Request { return httptest.NewRequest(http.MethodGet, "/", nil) }, 405},
 	} {
@@ -158,7 +160,7 @@ func FuzzDoor(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add([]byte(`{"encrypt":"`+shortSealed+`"}`), "", "", "")
-	f.Add([]byte(`{"challenge":"c","token":"verify-me","type":"url_verification"}`), "", "", "")
+	f.Add([]byte(`{"challenge":"c","token":"verify-me-fake-token","type":"url_verification"}`), "", "", "")
 	f.Add([]byte(`{"schema":"2.0","header":{"event_id":"e","event_type":"im.message.receive_v1"},"event":{}}`), "abc", "1700000000", "n")
 	f.Fuzz(func(t *testing.T, body []byte, signature, timestamp, nonce string) {
 		h := http.Header{}
@@ -243,7 +245,7 @@ func TestTheJournalDoesNotKeepTheVerificationToken(t *testing.T) {
 		r.kernel.Journal = j
 		r.serve(t)
 		r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "hi"})
-		if !strings.Contains(j.raw, "im.message.receive_v1") || strings.Contains(j.raw, "verify-me") {
+		if !strings.Contains(j.raw, "im.message.receive_v1") || strings.Contains(j.raw, "verify-me-fake-token") {
 			t.Errorf("it keeps %s", j.raw)
 		}
 	})

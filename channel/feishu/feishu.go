@@ -32,6 +32,7 @@ import (
 	"github.com/lingserve/lingserve/channel/media"
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/service"
+	"github.com/lingserve/lingserve/internal/egress"
 )
 
 // What is shown of an answer before it is finished.
@@ -71,9 +72,10 @@ type Settings struct {
 	MaxMedia int64  // bytes of one file; 0 is 10 MiB
 	Media    string // the folder for files; "" loads none
 
-	Grace  time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
-	Client *http.Client  // nil is one of its own
-	Log    *slog.Logger  // nil is silent
+	Grace    time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
+	Client   *http.Client  // nil is one of its own
+	ProxyEnv bool          // with a client of its own: go through the proxy that the environment names
+	Log      *slog.Logger  // nil is silent
 }
 
 // Channel is one app in one organization.
@@ -126,18 +128,24 @@ func New(s Settings) (*Channel, error) {
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
-	app, secret := strings.TrimSpace(s.AppID), strings.TrimSpace(string(s.AppSecret))
+	app, appSecret := strings.TrimSpace(s.AppID), strings.TrimSpace(string(s.AppSecret))
 	switch {
 	case app == "":
 		return nil, errors.New("feishu: there is no app_id; set it to the App ID of the app's page Credentials & Basic Info")
 	case !appForm.MatchString(app):
 		return nil, errors.New("feishu: app_id is none; expected cli_ and letters, as the app's page Credentials & Basic Info shows it")
-	case secret == "":
+	case appSecret == "":
 		return nil, errors.New("feishu: there is no app_secret; set it to the App Secret of the app's page Credentials & Basic Info")
-	case strings.ContainsAny(secret, " \t\r\n"):
+	case strings.ContainsAny(appSecret, " \t\r\n"):
 		return nil, errors.New("feishu: the app_secret has white space in it; expected the App Secret alone")
 	}
-	if key := strings.TrimSpace(string(s.EncryptKey)); key != "" {
+	key := strings.TrimSpace(string(s.EncryptKey))
+	switch {
+	case key != "" && len(key) < secret.MinLength:
+		return nil, fmt.Errorf("feishu: the encrypt_key has fewer than %d characters, and could be guessed; let the app's page Events & Callbacks, Encryption Strategy make another", secret.MinLength)
+	case c.verification != "" && len(c.verification) < secret.MinLength:
+		return nil, fmt.Errorf("feishu: the verification_token has fewer than %d characters; expected the one that the app's page Events & Callbacks, Encryption Strategy shows", secret.MinLength)
+	case key != "":
 		c.seal = newSeal(key)
 	}
 	if c.seal == nil && c.verification == "" {
@@ -171,13 +179,13 @@ func New(s Settings) (*Channel, error) {
 	client := s.Client
 	c.closeIdle = func() {}
 	if client == nil {
-		own := http.DefaultTransport.(*http.Transport).Clone()
+		own := egress.NewTransport(s.ProxyEnv)
 		own.MaxIdleConnsPerHost = 16 // calls of as many turns at a time
 		client, c.closeIdle = &http.Client{Transport: own}, own.CloseIdleConnections
 	}
 	once := *client // its redirects are not ours to change
 	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	c.api = &api{http: &once, base: base, app: app, secret: secret, lost: c.service.Fail, one: make(chan struct{}, 1)}
+	c.api = &api{http: &once, base: base, app: app, secret: appSecret, lost: c.service.Fail, one: make(chan struct{}, 1)}
 	return c, nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // Abandon ends a journal as the end of its process does: nothing is written any more.
@@ -28,7 +30,7 @@ func (j *Journal) Break(writing, syncing error) {
 	defer j.mu.Unlock()
 	for _, s := range j.segments {
 		if b, ok := s.file.(*broken); ok {
-			s.file = b.handle
+			s.file = b.File
 		}
 		if writing != nil || syncing != nil {
 			s.file = &broken{s.file, writing, syncing}
@@ -37,15 +39,15 @@ func (j *Journal) Break(writing, syncing error) {
 }
 
 type broken struct {
-	handle
+	vfs.File
 	writing, syncing error
 }
 
 func (b *broken) WriteAt(p []byte, off int64) (int, error) {
 	if b.writing == nil {
-		return b.handle.WriteAt(p, off)
+		return b.File.WriteAt(p, off)
 	}
-	n, err := b.handle.WriteAt(p[:len(p)/2], off)
+	n, err := b.File.WriteAt(p[:len(p)/2], off)
 	return n, errors.Join(b.writing, err)
 }
 

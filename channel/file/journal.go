@@ -25,11 +25,10 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/internal/filelock"
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // JournalOptions of a journal. The zero value has the defaults.
@@ -59,14 +58,15 @@ const (
 // Journal is a channel.Journal. It is also a channel.Ledger, a channel.BatchAccepter and a channel.Eraser.
 type Journal struct {
 	o      JournalOptions
-	root   *os.Root
-	lock   *os.File
+	root   vfs.Folder
+	lock   vfs.File
 	log    *slog.Logger
 	ledger channel.LedgerCloser
 	memory *channel.MemoryJournal // of events that nobody has accepted
 
 	// commit is held by the one who changes which segments there are, or appends to the last. It is taken before mu and layout.
 	commit chan struct{}
+	gone   []string // names of files that are to be removed; guarded by commit
 	// layout is held while a record's state is written over, and exclusively while records move.
 	layout sync.RWMutex
 
@@ -133,16 +133,16 @@ func OpenJournal(dir string, o JournalOptions) (*Journal, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	root, err := openFolder(dir)
+	root, err := vfs.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("journal folder: %w", err)
+		return nil, fmt.Errorf("journal folder: %w", vfs.Explain(err))
 	}
 	j := &Journal{
 		o: o, root: root, log: o.Log, commit: make(chan struct{}, 1), index: map[id]slot{},
 		memory: channel.NewJournal(nil),
 	}
 	if err := j.open(dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the journal: %w", explain(err)), j.closeFiles())
+		return nil, errors.Join(fmt.Errorf("open the journal: %w", vfs.Explain(err)), j.closeFiles())
 	}
 	j.mu.Lock()
 	j.armLocked(time.Now())
@@ -151,10 +151,10 @@ func OpenJournal(dir string, o JournalOptions) (*Journal, error) {
 }
 
 func (j *Journal) open(dir string) (err error) {
-	if j.lock, err = j.root.OpenFile("lock", os.O_RDWR|os.O_CREATE, fileMode); err != nil {
+	if j.lock, err = j.root.Open("lock", os.O_RDWR|os.O_CREATE); err != nil {
 		return err
 	}
-	switch ok, err := filelock.Try(j.lock); {
+	switch ok, err := j.lock.TryLock(); {
 	case err != nil:
 		return err
 	case !ok:
@@ -176,7 +176,7 @@ func (j *Journal) closeFiles() error {
 		errs = append(errs, j.ledger.Close())
 	}
 	if j.lock != nil {
-		errs = append(errs, filelock.Release(j.lock), j.lock.Close())
+		errs = append(errs, j.lock.Unlock(), j.lock.Close())
 	}
 	return errors.Join(append(errs, j.root.Close())...)
 }
@@ -204,11 +204,12 @@ func (j *Journal) Close() error {
 	}
 	j.layout.Lock()
 	defer j.layout.Unlock()
-	errs := []error{j.unbegin()}
+	errs := []error{j.unbegin(), j.removeFiles()}
 	for _, s := range j.segments {
 		if s.dirty.Load() {
-			errs = append(errs, s.file.Sync())
+			_ = s.sync()
 		}
+		errs = append(errs, s.lost)
 	}
 	return errors.Join(append(errs, j.closeFiles())...)
 }
@@ -385,7 +386,7 @@ func (j *Journal) flush() {
 		err = s.append(buf)
 	}
 	if err != nil {
-		err = fmt.Errorf("keep an event: %w", explain(err))
+		err = fmt.Errorf("keep an event: %w", vfs.Explain(err))
 		if errors.Is(err, errSync) {
 			j.log.Error("the journal cannot be made durable; nothing is accepted until the server is started again", "error", err)
 			j.mu.Lock()
@@ -456,7 +457,7 @@ func (j *Journal) Claim(ctx context.Context, k channel.EventKey) (channel.Claim,
 		return c, state, err
 	}
 	if err := own.begin(); err != nil { // it would be an event of which nobody sees that it ends processes
-		return nil, channel.ClaimNone, errors.Join(fmt.Errorf("note that an event runs: %w", explain(err)), own.drop())
+		return nil, channel.ClaimNone, errors.Join(fmt.Errorf("note that an event runs: %w", vfs.Explain(err)), own.drop())
 	}
 	return own, state, nil
 }
@@ -735,7 +736,7 @@ func (c *claim) end(ctx context.Context, next func(*event) state) error {
 		err = errors.Join(err, j.ledger.Forget(ctx, ev.key.String()))
 	}
 	if err != nil {
-		return fmt.Errorf("keep what became of an event: %w", explain(err))
+		return fmt.Errorf("keep what became of an event: %w", vfs.Explain(err))
 	}
 	return nil
 }
@@ -817,14 +818,30 @@ func (j *Journal) remove(old []*segment) {
 	j.segments = slices.DeleteFunc(slices.Clone(j.segments), func(s *segment) bool { return slices.Contains(old, s) })
 	j.mu.Unlock()
 	for _, s := range old {
-		err := errors.Join(s.file.Close(), j.root.Remove(s.name()))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			j.log.Warn("a segment of the journal cannot be removed", "segment", s.name(), "error", err)
+		_ = s.file.Close() // nothing in it is needed
+		j.gone = append(j.gone, s.name())
+	}
+	if err := j.removeFiles(); err != nil {
+		j.log.Warn("the journal cannot remove its old segments; it tries again with the next one", "error", err)
+	}
+}
+
+// removeFiles removes the files of the segments that were given up, in their order: an event of one may have ended in a later one. The
+// caller holds commit.
+func (j *Journal) removeFiles() error {
+	if len(j.gone) == 0 {
+		return nil
+	}
+	for _, name := range j.gone {
+		if err := j.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
-	if err := syncFolder(j.root); err != nil {
-		j.log.Warn("the folder of the journal cannot be made durable", "error", err)
+	if err := j.root.SyncFolder("."); err != nil {
+		return err
 	}
+	j.gone = nil
+	return nil
 }
 
 // retire removes the oldest segments before their time, until the journal is as small as it is to be. What waits in them moves to
@@ -832,7 +849,7 @@ func (j *Journal) remove(old []*segment) {
 func (j *Journal) retire(now time.Time) {
 	j.layout.Lock()
 	defer j.layout.Unlock()
-	for {
+	for range j.segments { // each once: where more events wait than keys are kept, moving them makes no room
 		j.mu.Lock()
 		full := len(j.index) > j.o.Keys || j.sizeLocked() > j.o.Bytes
 		var oldest *segment
@@ -929,7 +946,7 @@ func (j *Journal) Erase(ctx context.Context, match func(channel.EventKey) bool) 
 	if closed {
 		return channel.ErrJournalClosed
 	}
-	var errs []error
+	errs := []error{j.removeFiles()}
 	for _, s := range segments {
 		keys, err := s.erase(match)
 		errs = append(errs, err)
@@ -952,7 +969,7 @@ func (j *Journal) Erase(ctx context.Context, match func(channel.EventKey) bool) 
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("erase events: %w", explain(err))
+		return fmt.Errorf("erase events: %w", vfs.Explain(err))
 	}
 	return nil
 }
@@ -988,15 +1005,4 @@ func (j *Journal) Seen(ctx context.Context, event string) (channel.ReceiptState,
 // Forget implements [channel.Ledger].
 func (j *Journal) Forget(ctx context.Context, event string) error {
 	return j.ledger.Forget(ctx, event)
-}
-
-// explain says what a user can do about an error of the disk.
-func explain(err error) error {
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return fmt.Errorf("the disk is full; make room: %w", err)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("this user may not use the data folder; check who owns it: %w", err)
-	}
-	return err
 }

@@ -18,12 +18,10 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 const (
-	folderMode = 0o700
-	fileMode   = 0o600
-
 	segmentEnd = ".events"
 
 	// align is what records begin at: the head of one, which is written over, is then within one sector of the disk.
@@ -225,23 +223,19 @@ func parseRecord(b []byte) (r record, err error) {
 // segment is a file of records. Its counts are guarded by the journal's mu.
 type segment struct {
 	number uint64
-	file   handle
+	file   vfs.File
 	begun  time.Time
 	size   int64 // up to the end of the last record
 	dirty  atomic.Bool
 
+	// Guarded by the journal's commit.
+	torn   bool // events that were refused may follow the last record
+	blanks []blank
+	lost   error // of the last sync that has failed
+
 	live int   // events that are not settled
 	last int64 // when the last one was accepted or settled, in Unix nanoseconds
 	ids  []id
-}
-
-// handle is an open file. Tests put one in its place that fails.
-type handle interface {
-	io.ReaderAt
-	io.WriterAt
-	io.Closer
-	Sync() error
-	Truncate(size int64) error
 }
 
 // errSync says that what was written may be lost, though it can be read.
@@ -254,15 +248,39 @@ func (s *segment) append(records []byte) error {
 	if len(records) == 0 {
 		return nil
 	}
-	if _, err := s.file.WriteAt(records, s.size); err != nil {
-		return errors.Join(err, s.file.Truncate(s.size)) // what could not be cut off is written over by the next
+	if s.torn {
+		if err := s.cut(); err != nil {
+			return err
+		}
 	}
-	s.dirty.Store(false)
-	if err := s.file.Sync(); err != nil {
-		return errors.Join(fmt.Errorf("%w: %w", errSync, err), s.file.Truncate(s.size))
+	if _, err := s.file.WriteAt(records, s.size); err != nil {
+		return errors.Join(err, s.cut())
+	}
+	if err := s.sync(); err != nil {
+		return errors.Join(err, s.cut())
 	}
 	s.size += int64(len(records))
 	return nil
+}
+
+// sync makes durable what was written. After it has failed, a later one would not say what is lost.
+func (s *segment) sync() error {
+	s.dirty.Store(false)
+	err := s.file.Sync()
+	if err != nil {
+		s.dirty.Store(true)
+		s.lost = fmt.Errorf("%w: %w", errSync, err)
+		return s.lost
+	}
+	return nil
+}
+
+// cut removes what stands behind the last record.
+func (s *segment) cut() error {
+	s.dirty.Store(true)
+	err := s.file.Truncate(s.size)
+	s.torn = err != nil
+	return err
 }
 
 // write writes the state of a record over the one that it has.
@@ -302,8 +320,25 @@ func (s *segment) read(offset int64) (record, error) {
 	return parseRecord(head)
 }
 
-// erase overwrites the records that match, and makes that durable. It returns their keys.
+// blank is the record of an erased event whose overwriting may not be durable yet.
+type blank struct {
+	offset int64
+	record []byte
+}
+
+// erase overwrites the records that match, and makes that durable. It returns their keys, also with an error. The next call does again
+// what has failed.
 func (s *segment) erase(match func(channel.EventKey) bool) (keys []channel.EventKey, err error) {
+	if s.torn {
+		if err := s.cut(); err != nil {
+			return nil, err
+		}
+	}
+	for _, b := range s.blanks {
+		if _, err := s.file.WriteAt(b.record, b.offset); err != nil {
+			return nil, err
+		}
+	}
 	for offset := int64(0); offset < s.size; {
 		r, err := s.read(offset)
 		if errors.Is(err, errDamaged) {
@@ -314,33 +349,38 @@ func (s *segment) erase(match func(channel.EventKey) bool) (keys []channel.Event
 			return keys, err
 		}
 		if !r.erased && match(r.key) {
-			blank := make([]byte, r.size)
-			copy(blank, magic)
-			binary.LittleEndian.PutUint32(blank[4:], uint32(r.size-headSize))
-			binary.LittleEndian.PutUint64(blank[8:], uint64(r.at.UnixNano()))
-			binary.LittleEndian.PutUint32(blank[16:], flagErased)
-			binary.LittleEndian.PutUint32(blank[20:], recordSum(blank))
-			if _, err := s.file.WriteAt(blank, offset); err != nil {
+			record := make([]byte, r.size)
+			copy(record, magic)
+			binary.LittleEndian.PutUint32(record[4:], uint32(r.size-headSize))
+			binary.LittleEndian.PutUint64(record[8:], uint64(r.at.UnixNano()))
+			binary.LittleEndian.PutUint32(record[16:], flagErased)
+			binary.LittleEndian.PutUint32(record[20:], recordSum(record))
+			s.blanks = append(s.blanks, blank{offset, record})
+			keys = append(keys, r.key)
+			if _, err := s.file.WriteAt(record, offset); err != nil {
 				return keys, err
 			}
-			keys = append(keys, r.key)
 		}
 		offset += int64(r.size)
 	}
-	if len(keys) == 0 {
+	if len(s.blanks) == 0 && !s.dirty.Load() { // a cut is to be durable, too
 		return nil, nil
 	}
-	return keys, s.file.Sync()
+	if err := s.sync(); err != nil {
+		return keys, err
+	}
+	s.blanks = nil
+	return keys, nil
 }
 
 // create makes a segment.
 func (j *Journal) create(number uint64, now time.Time) (*segment, error) {
 	s := &segment{number: number, begun: now, last: now.UnixNano()}
-	f, err := j.root.OpenFile(s.name(), os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
+	f, err := j.root.Open(s.name(), os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return nil, err
 	}
-	if err := syncFolder(j.root); err != nil {
+	if err := j.root.SyncFolder("."); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	s.file = f
@@ -349,24 +389,24 @@ func (j *Journal) create(number uint64, now time.Time) (*segment, error) {
 
 // load reads all segments.
 func (j *Journal) load() error {
-	names, err := list(j.root)
-	if err != nil {
-		return err
-	}
 	var numbers []uint64
-	for _, name := range names {
-		if digits, ok := strings.CutSuffix(name, segmentEnd); ok && len(digits) == 16 {
+	err := j.root.List(".", func(e fs.DirEntry) bool {
+		if digits, ok := strings.CutSuffix(e.Name(), segmentEnd); ok && len(digits) == 16 {
 			if n, err := strconv.ParseUint(digits, 16, 64); err == nil && n < math.MaxUint64 {
 				numbers = append(numbers, n)
 			}
 		}
+		return true
+	})
+	if err != nil {
+		return err
 	}
 	slices.Sort(numbers)
 	now := time.Now()
 	var old []*segment
 	for _, n := range numbers {
 		s := &segment{number: n}
-		f, err := openRegular(j.root, s.name(), os.O_RDWR)
+		f, err := j.root.Open(s.name(), os.O_RDWR)
 		if err != nil {
 			return err
 		}
@@ -477,45 +517,4 @@ func readAll(f io.ReaderAt, size int64) ([]byte, error) {
 	var b bytes.Buffer
 	_, err := io.Copy(&b, io.NewSectionReader(f, 0, size))
 	return b.Bytes(), err
-}
-
-func openFolder(dir string) (*os.Root, error) {
-	if err := os.MkdirAll(dir, folderMode); err != nil {
-		return nil, explain(err)
-	}
-	root, err := os.OpenRoot(dir)
-	return root, explain(err)
-}
-
-// errNotAFile says that something else has the name of a file.
-var errNotAFile = errors.New("not an ordinary file: move it away")
-
-// openRegular opens a file that is one: no link, no folder, no device.
-func openRegular(root *os.Root, name string, flag int) (*os.File, error) {
-	before, err := root.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && flag&os.O_CREATE != 0:
-	case err != nil:
-		return nil, err
-	case !before.Mode().IsRegular():
-		return nil, &fs.PathError{Op: "open", Path: name, Err: errNotAFile}
-	}
-	return root.OpenFile(name, flag, fileMode)
-}
-
-func list(root *os.Root) ([]string, error) {
-	f, err := root.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	names, err := f.Readdirnames(-1)
-	return names, errors.Join(err, f.Close())
-}
-
-func syncFolder(root *os.Root) error {
-	f, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // Windows is a channel.WindowStore: a file for each window, which is replaced whole. It is not made durable against the end of the
@@ -30,7 +32,7 @@ func OpenWindows(dir string) (*Windows, error) {
 
 // texts is a folder of small files, each of which is replaced whole.
 type texts struct {
-	root *os.Root
+	root vfs.Folder
 	end  string        // of the names of its files
 	next atomic.Uint64 // names of files that are being written
 }
@@ -41,13 +43,13 @@ const (
 )
 
 func openTexts(dir, end string) (*texts, error) {
-	root, err := openFolder(dir)
+	root, err := vfs.Open(dir)
 	if err != nil {
-		return nil, err
+		return nil, vfs.Explain(err)
 	}
-	names, err := list(root)
+	names, err := vfs.Names(root, ".")
 	if err != nil {
-		return nil, errors.Join(explain(err), root.Close())
+		return nil, errors.Join(vfs.Explain(err), root.Close())
 	}
 	for _, name := range names { // of a process that died while it wrote
 		if strings.HasSuffix(name, writeEnd) {
@@ -62,9 +64,9 @@ func (w *texts) Close() error { return w.root.Close() }
 
 // Names implements channel.WindowStore.
 func (w *texts) Names(context.Context) ([]string, error) {
-	files, err := list(w.root)
+	files, err := vfs.Names(w.root, ".")
 	if err != nil {
-		return nil, explain(err)
+		return nil, vfs.Explain(err)
 	}
 	type saved struct {
 		name string
@@ -76,7 +78,12 @@ func (w *texts) Names(context.Context) ([]string, error) {
 		if !ok {
 			continue
 		}
-		if info, err := w.root.Lstat(f); err == nil && info.Mode().IsRegular() {
+		info, err := w.root.Stat(f)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed in this moment
+		case err != nil:
+			return nil, vfs.Explain(err)
+		case info.Mode().IsRegular():
 			all = append(all, saved{name, info.ModTime()})
 		}
 	}
@@ -90,12 +97,12 @@ func (w *texts) Names(context.Context) ([]string, error) {
 
 // Load implements channel.WindowStore.
 func (w *texts) Load(_ context.Context, name string) ([]byte, error) {
-	f, err := openRegular(w.root, name+w.end, os.O_RDONLY)
+	f, err := w.root.Open(name+w.end, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, explain(err)
+		return nil, vfs.Explain(err)
 	}
 	defer f.Close()
 	var b bytes.Buffer
@@ -103,26 +110,28 @@ func (w *texts) Load(_ context.Context, name string) ([]byte, error) {
 	if err == nil && n > maxText {
 		err = fmt.Errorf("the file has more than %d bytes", maxText)
 	}
-	return append([]byte{}, b.Bytes()...), err // one that is empty is there
+	if err != nil {
+		return nil, vfs.Explain(err)
+	}
+	return append([]byte{}, b.Bytes()...), nil // one that is empty is there
 }
 
 // Save implements channel.WindowStore.
 func (w *texts) Save(_ context.Context, name string, text []byte) error {
 	if text == nil {
 		if err := w.root.Remove(name + w.end); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return explain(err)
+			return vfs.Explain(err)
 		}
 		return nil
 	}
 	part := fmt.Sprintf("%s-%d%s", name, w.next.Add(1), writeEnd)
-	f, err := w.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	f, err := w.root.Open(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
-		return explain(err)
+		return vfs.Explain(err)
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Close()); err == nil {
-		now := time.Now() // to the nanosecond, which the system's clock for files is not
-		err = w.root.Chtimes(part, now, now)
+		err = w.root.Chtimes(part, time.Now()) // to the nanosecond, which the system's clock for files is not
 	}
 	if err == nil {
 		err = w.root.Rename(part, name+w.end)
@@ -130,5 +139,5 @@ func (w *texts) Save(_ context.Context, name string, text []byte) error {
 	if err != nil {
 		_ = w.root.Remove(part)
 	}
-	return explain(err)
+	return vfs.Explain(err)
 }

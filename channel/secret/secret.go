@@ -6,6 +6,10 @@ import "log/slog"
 // Text is a text that prints, logs and encodes as stars. Whoever must send it converts it to a string.
 type Text string
 
+// MinLength is the least length of a secret that senders of webhooks prove to know: a shorter one could be guessed. What the platforms
+// make themselves is longer.
+const MinLength = 16
+
 const stars = "***"
 
 // String is "" for an empty text: whether there is one is no secret.

@@ -431,7 +431,7 @@ func TestFilesBecomeMedia(t *testing.T) {
 }
 
 func TestTheTokenGoesToSlackAlone(t *testing.T) {
-	c, err := New(Settings{Token: "xoxb-1", SigningSecret: "s"})
+	c, err := New(Settings{Token: "xoxb-1", SigningSecret: "0123456789abcdef"})
 	if err != nil {
 		t.Fatal(err)
 	}

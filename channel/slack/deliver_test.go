@@ -501,7 +501,7 @@ func TestAPauseIsForAllThatCanWait(t *testing.T) {
 }
 
 func TestSettingsAreChecked(t *testing.T) {
-	good := Settings{Token: "xoxb-1-a", SigningSecret: "s"}
+	good := Settings{Token: "xoxb-1-a", SigningSecret: "0123456789abcdef"}
 	for _, tt := range []struct {
 		name, want string
 		change     func(*Settings)
@@ -512,6 +512,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		{"a user's", "not that of a bot", func(s *Settings) { s.Token = "xoxp-1" }},
 		{"an app's", "not that of a bot", func(s *Settings) { s.Token = "xapp-1" }},
 		{"no secret", "there is no signing_secret", func(s *Settings) { s.SigningSecret = "" }},
+		{"a short secret", "fewer than 16 characters", func(s *Settings) { s.SigningSecret = " 0123456789abcde " }}, // DA-12
 		{"no address", "api is no address", func(s *Settings) { s.API = "slack.com" }},
 		{"replies", "replies is", func(s *Settings) { s.Replies = "no" }},
 		{"preview", "preview is", func(s *Settings) { s.Preview = "draft" }},

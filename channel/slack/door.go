@@ -27,17 +27,20 @@ const maxSkew = 5 * time.Minute
 // signed says whether a request comes from the platform and is of now: its signature is the HMAC-SHA256 of "v0:", the time, a colon and
 // the body.
 func signed(secret []byte, h http.Header, body []byte, now time.Time) bool {
-	at := h.Get(timeHeader)
-	seconds, err := strconv.ParseInt(at, 10, 64)
+	got, ok := claimed(h, now)
+	return ok && len(secret) > 0 && hmac.Equal(got, signature(secret, h.Get(timeHeader), body))
+}
+
+// claimed returns the signature that a request says it has. ok is false where the request cannot be valid, whatever its body is: its time is
+// not now, or what it has is no signature.
+func claimed(h http.Header, now time.Time) (got []byte, ok bool) {
+	seconds, err := strconv.ParseInt(h.Get(timeHeader), 10, 64)
 	if err != nil || now.Sub(time.Unix(seconds, 0)).Abs() > maxSkew {
-		return false
+		return nil, false
 	}
 	text, ok := strings.CutPrefix(h.Get(signatureHeader), "v0=")
-	got, err := hex.DecodeString(text)
-	if !ok || err != nil || len(secret) == 0 {
-		return false
-	}
-	return hmac.Equal(got, signature(secret, at, body))
+	got, err = hex.DecodeString(text)
+	return got, ok && err == nil && len(got) == sha256.Size
 }
 
 func signature(secret []byte, at string, body []byte) []byte {
@@ -58,13 +61,14 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxEvent))
-	if err != nil {
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			w.WriteHeader(http.StatusRequestEntityTooLarge)
-			return
-		}
-		w.WriteHeader(http.StatusBadRequest)
+	if _, ok := claimed(r.Header, time.Now()); !ok {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	body, refusal := channel.ReadBody(w, r, maxEvent, "application/json", "application/x-www-form-urlencoded")
+	if refusal != nil {
+		refusal.Header(w.Header())
+		w.WriteHeader(refusal.Status)
 		return
 	}
 	if !signed(c.secret, r.Header, body, time.Now()) {

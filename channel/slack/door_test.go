@@ -301,7 +301,7 @@ func FuzzEvent(f *testing.F) {
 	f.Add(s.Command("/ling", "help", "C1", "U1"))
 	f.Add([]byte(`payload={"type":"block_actions","trigger_id":"1","channel":{"id":"C1"},"message":{"ts":"1.1"}}`))
 	f.Add([]byte(`{"type":"event_callback","event":{"type":"message","files":[{"size":"x"},{}],"attachments":[1],"channel":"C","ts":"1"}}`))
-	c, err := New(Settings{Token: "xoxb-1", SigningSecret: "s"})
+	c, err := New(Settings{Token: "xoxb-1", SigningSecret: "0123456789abcdef"})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -36,6 +36,7 @@ import (
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/service"
 	"github.com/lingserve/lingserve/channel/state"
+	"github.com/lingserve/lingserve/internal/egress"
 )
 
 // Where the answer to a message goes that stands in a channel and in no thread.
@@ -71,9 +72,10 @@ type Settings struct {
 	// Shared is where replicas share them instead, under the channel's name and account; nil: they do not.
 	Shared state.Shared
 
-	Grace  time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
-	Client *http.Client  // nil is one of its own
-	Log    *slog.Logger  // nil is silent
+	Grace    time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
+	Client   *http.Client  // nil is one of its own
+	ProxyEnv bool          // with a client of its own: go through the proxy that the environment names
+	Log      *slog.Logger  // nil is silent
 }
 
 // Channel is one app in one workspace.
@@ -131,6 +133,8 @@ func New(s Settings) (*Channel, error) {
 		return nil, errors.New("slack: the token is not that of a bot; expected xoxb-…, as the app's page OAuth & Permissions shows it")
 	case len(c.secret) == 0:
 		return nil, errors.New("slack: there is no signing_secret; set it to the one that the app's page Basic Information shows")
+	case len(c.secret) < secret.MinLength:
+		return nil, fmt.Errorf("slack: the signing_secret has fewer than %d characters; expected the one that the app's page Basic Information shows", secret.MinLength)
 	}
 	base := strings.TrimRight(cmp.Or(s.API, DefaultAPI), "/")
 	at, err := url.Parse(base)
@@ -157,7 +161,7 @@ func New(s Settings) (*Channel, error) {
 	client := s.Client
 	c.closeIdle = func() {}
 	if client == nil {
-		own := http.DefaultTransport.(*http.Transport).Clone()
+		own := egress.NewTransport(s.ProxyEnv)
 		own.MaxIdleConnsPerHost = 16 // calls of as many turns at a time
 		client, c.closeIdle = &http.Client{Transport: own}, own.CloseIdleConnections
 	}

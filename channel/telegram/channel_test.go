@@ -38,7 +38,7 @@ func startStage(mode, parse, preview string) func(*testing.T, *channel.Kernel, t
 		var err error
 		s.c, err = New(Settings{
 			Token: secret.Text(s.fake.Token()), API: "http://api.test", Client: &http.Client{Transport: s.fake.Transport()}, Agent: "assistant",
-			Mode: mode, PublicURL: "https://here.test", Secret: "s", Grace: grace, ParseMode: parse, Preview: preview,
+			Mode: mode, PublicURL: "https://here.test", Secret: "s-0123456789abcd", Grace: grace, ParseMode: parse, Preview: preview,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func (s *stage) Send(ctx context.Context, m channeltest.Message) error {
 	}
 	for { // as the platform does, until the channel runs
 		req := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(body))
-		req.Header.Set(secretHeader, "s")
+		req.Header.Set(secretHeader, "s-0123456789abcd")
 		w := httptest.NewRecorder()
 		door.ServeHTTP(w, req)
 		if w.Code == http.StatusOK {

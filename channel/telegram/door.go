@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 
 	"github.com/go-telegram/bot"
@@ -97,13 +95,10 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxUpdate))
-	if err != nil {
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			w.WriteHeader(http.StatusRequestEntityTooLarge)
-			return
-		}
-		w.WriteHeader(http.StatusBadRequest)
+	body, refusal := channel.ReadBody(w, r, maxUpdate, "application/json")
+	if refusal != nil {
+		refusal.Header(w.Header())
+		w.WriteHeader(refusal.Status)
 		return
 	}
 	u, err := Raw(body)

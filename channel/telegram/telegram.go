@@ -40,6 +40,7 @@ import (
 	"github.com/lingserve/lingserve/channel/secret"
 	"github.com/lingserve/lingserve/channel/service"
 	"github.com/lingserve/lingserve/channel/state"
+	"github.com/lingserve/lingserve/internal/egress"
 )
 
 // How updates come.
@@ -86,9 +87,10 @@ type Settings struct {
 	// Shared is where replicas share it instead, under the channel's name and account; nil: they do not.
 	Shared state.Shared
 
-	Grace  time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
-	Client *http.Client  // nil is one of its own
-	Log    *slog.Logger  // nil is silent
+	Grace    time.Duration // how long turns may go on at the end; 0 is that of [channel.Door]
+	Client   *http.Client  // nil is one of its own
+	ProxyEnv bool          // with a client of its own: go through the proxy that the environment names
+	Log      *slog.Logger  // nil is silent
 }
 
 // Channel is one bot.
@@ -115,7 +117,7 @@ var _ channel.Channel = (*Channel)(nil)
 
 var (
 	tokenForm  = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
-	secretForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`)
+	secretForm = regexp.MustCompile(`^[A-Za-z0-9_-]{16,256}$`)
 )
 
 // New checks the settings and returns the channel. It asks nobody yet.
@@ -150,7 +152,7 @@ func New(s Settings) (*Channel, error) {
 			c.secret = madeSecret(token)
 		}
 		if !secretForm.MatchString(c.secret) {
-			return nil, errors.New("telegram: the secret of the webhook may have 1 to 256 of A-Z, a-z, 0-9, _ and -")
+			return nil, errors.New("telegram: the secret of the webhook must have 16 to 256 characters of A-Z, a-z, 0-9, _ and -; \"openssl rand -hex 32\" makes one, and without the setting one is made from the token")
 		}
 	default:
 		return nil, fmt.Errorf("telegram: mode is %q; expected %s or %s", c.mode, ModePoll, ModeWebhook)
@@ -186,7 +188,7 @@ func New(s Settings) (*Channel, error) {
 	client := s.Client
 	c.closeIdle = func() {}
 	if client == nil {
-		own := http.DefaultTransport.(*http.Transport).Clone()
+		own := egress.NewTransport(s.ProxyEnv)
 		own.MaxIdleConnsPerHost = 16 // calls of as many turns at a time
 		client, c.closeIdle = &http.Client{Transport: own}, own.CloseIdleConnections
 	}

@@ -73,21 +73,23 @@ func TestTheWebhookTakesNothingWithoutItsSecret(t *testing.T) {
 		status               int
 		turns                int
 	}{
-		"as it should be":                        {http.MethodPost, "right", good, 200, 1},
+		"as it should be":                        {http.MethodPost, "right-0123456789", good, 200, 1},
 		"no secret":                              {http.MethodPost, "", good, 401, 0},
 		"a wrong one":                            {http.MethodPost, "wrong", good, 401, 0},
 		"the start of it":                        {http.MethodPost, "righ", good, 401, 0},
 		"more than it":                           {http.MethodPost, "right!", good, 401, 0},
-		"another method":                         {http.MethodGet, "right", good, 405, 0},
-		"what is no update":                      {http.MethodPost, "right", `{"a":1}`, 400, 0},
-		"what is no JSON":                        {http.MethodPost, "right", `{`, 400, 0},
-		"more than a megabyte":                   {http.MethodPost, "right", `{"update_id":5,"x":"` + strings.Repeat("x", 1<<20) + `"}`, 413, 0},
-		"an unknown kind":                        {http.MethodPost, "right", `{"update_id":6,"new_thing":{}}`, 200, 0},
+		"another method":                         {http.MethodGet, "right-0123456789", good, 405, 0},
+		"what is no update":                      {http.MethodPost, "right-0123456789", `{"a":1}`, 400, 0},
+		"what is no JSON":                        {http.MethodPost, "right-0123456789", `{`, 400, 0},
+		"more than a megabyte":                   {http.MethodPost, "right-0123456789", `{"update_id":5,"x":"` + strings.Repeat("x", 1<<20) + `"}`, 413, 0},
+		"an unknown kind":                        {http.MethodPost, "right-0123456789", `{"update_id":6,"new_thing":{}}`, 200, 0},
 		"the same behind a lot without a secret": {http.MethodPost, "", strings.Repeat("x", 2<<20), 401, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := setup(t, func(s *Settings) { s.Mode, s.PublicURL, s.Secret = ModeWebhook, "https://here.test", "right" }, nil)
+				r := setup(t, func(s *Settings) {
+					s.Mode, s.PublicURL, s.Secret = ModeWebhook, "https://here.test", "right-0123456789"
+				}, nil)
 				r.serve(t)
 				req := httptest.NewRequest(tt.method, "/", strings.NewReader(tt.body))
 				if tt.secret != "" {
@@ -110,7 +112,9 @@ func TestTheWebhookTakesNothingWithoutItsSecret(t *testing.T) {
 // CH-71, CH-171, FT-33
 func TestTheWebhookAnswersWhenTheUpdateIsStoredAndBeforeItRuns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := setup(t, func(s *Settings) { s.Mode, s.PublicURL, s.Secret = ModeWebhook, "https://here.test", "right" }, nil)
+		r := setup(t, func(s *Settings) {
+			s.Mode, s.PublicURL, s.Secret = ModeWebhook, "https://here.test", "right-0123456789"
+		}, nil)
 		j := &brokenJournal{Journal: channel.NewJournal(nil)}
 		r.kernel.Journal = j
 		release := make(chan struct{})
@@ -124,7 +128,7 @@ func TestTheWebhookAnswersWhenTheUpdateIsStoredAndBeforeItRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 			req := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(body)))
-			req.Header.Set(secretHeader, "right")
+			req.Header.Set(secretHeader, "right-0123456789")
 			w := httptest.NewRecorder()
 			r.channel.Webhook().ServeHTTP(w, req)
 			return w
@@ -308,7 +312,9 @@ func TestSettingsAreChecked(t *testing.T) {
 		"a token that is none":        {Settings{Token: "canary token"}, "the token is not one"},
 		"a mode":                      {Settings{Token: "42:x", Mode: "push"}, `mode is "push"; expected poll or webhook`},
 		"a webhook without address":   {Settings{Token: "42:x", Mode: ModeWebhook}, "mode webhook needs public_url"},
-		"a secret with a space":       {Settings{Token: "42:x", Mode: ModeWebhook, PublicURL: "https://a.example", Secret: "canary secret"}, "the secret of the webhook may have"},
+		"a secret with a space":       {Settings{Token: "42:x", Mode: ModeWebhook, PublicURL: "https://a.example", Secret: "canary secret of 23 chars"}, "the secret of the webhook must have 16 to 256"},
+		"a secret of one":             {Settings{Token: "42:x", Mode: ModeWebhook, PublicURL: "https://a.example", Secret: "x"}, "the secret of the webhook must have 16 to 256"},               // DA-12
+		"a short secret":              {Settings{Token: "42:x", Mode: ModeWebhook, PublicURL: "https://a.example", Secret: "canary-456789ab"}, "the secret of the webhook must have 16 to 256"}, // DA-12
 		"an address":                  {Settings{Token: "42:x", API: "telegram.org"}, "api is no address"},
 		"a preview":                   {Settings{Token: "42:x", Preview: "on"}, `preview is "on"; expected edit, draft or off`},
 		"a parse mode":                {Settings{Token: "42:x", ParseMode: "bbcode"}, `parse_mode is "bbcode"; expected html or markdownv2`},
@@ -440,7 +446,7 @@ func TestReplicasExpectTheSameSecret(t *testing.T) {
 	if other := secretOf("1:abd", ""); one == other {
 		t.Error("another bot has the same secret")
 	}
-	if got := secretOf("1:abc", "mine"); got != "mine" {
+	if got := secretOf("1:abc", "mine-0123456789a"); got != "mine-0123456789a" {
 		t.Errorf("the secret of the settings is %q", got)
 	}
 }

@@ -11,11 +11,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
@@ -131,9 +129,6 @@ func (r *reply) flush() {
 	_ = r.emit(r.ctx, channel.ReplyBlock, channel.Payload{Text: text}) // it is logged
 }
 
-// maxShown is how much of a call's arguments a question shows, in characters. Nobody approves what they have not read.
-const maxShown = 3000
-
 // ask puts a question to the conversation, or denies the call where nobody there can be asked.
 func (r *reply) ask(value json.RawMessage) {
 	var q agent.Question
@@ -141,17 +136,16 @@ func (r *reply) ask(value json.RawMessage) {
 		return
 	}
 	why := ""
+	text, shown := q.Text()
 	switch {
 	case r.turn.Context.ObserveOnly:
 		why = "nobody is there to approve it"
-	case utf8.RuneCount(q.Arguments) > maxShown:
+	case !shown:
 		why = "its arguments are too long to be shown for approval"
 	default:
 		r.flush()
 		err := r.emit(r.ctx, channel.ReplyTool, channel.Payload{
-			Text: fmt.Sprintf("The tool %s is to be called with\n\n%s\n\nWrite ,approve %s to let it run, or ,deny %s.",
-				q.Tool, q.Arguments, q.Call, q.Call),
-			Question: &channel.Question{Turn: r.turn.ID, Call: q.Call, Tool: q.Tool},
+			Text: text, Question: &channel.Question{Turn: r.turn.ID, ID: q.ID, Tool: q.Tool},
 		})
 		if err == nil {
 			return
@@ -161,7 +155,7 @@ func (r *reply) ask(value json.RawMessage) {
 	if r.agent.o.Answer == nil {
 		return
 	}
-	err := r.agent.o.Answer(r.ctx, agent.Answer{Turn: r.turn.ID, Call: q.Call, Reason: why, Role: tool.Admin})
+	err := r.agent.o.Answer(r.ctx, agent.Answer{Turn: r.turn.ID, ID: q.ID, Reason: why, Role: tool.Admin})
 	if err != nil && !errors.Is(err, agent.ErrAnswered) && !errors.Is(err, agent.ErrNoQuestion) {
 		r.agent.log(r.ctx, r.turn, slog.LevelWarn, "a call that nobody can approve was not denied", slog.Any("error", err))
 	}

@@ -291,7 +291,7 @@ func TestAFailureIsOneNotice(t *testing.T) {
 
 // question is an approval_required event.
 func question(args string) turn.Event {
-	value, _ := json.Marshal(agent.Question{Call: "c1", Tool: "shell", Arguments: json.RawMessage(args)})
+	value, _ := json.Marshal(agent.Question{ID: "q1", Call: "c1", Tool: "shell", Arguments: json.RawMessage(args)})
 	return turn.Event{Kind: agent.ApprovalRequiredEvent, Value: value}
 }
 
@@ -305,10 +305,11 @@ func TestAQuestionForApprovalSaysHowToAnswer(t *testing.T) {
 	if _, err := newAgent(t, f, nil).Dispatch(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.said) != 2 || !strings.HasPrefix(s.said[0], "tool: ") || !strings.Contains(s.said[0], ",approve c1") || !strings.Contains(s.said[0], ",deny c1") {
+	if len(s.said) != 2 || !strings.HasPrefix(s.said[0], "tool: ") || !strings.Contains(s.said[0], "`,approve q1`") || !strings.Contains(s.said[0], "`,deny q1`") ||
+		!strings.Contains(s.said[0], "\n```json\n{\"cmd\":\"ls\"}\n```\n") {
 		t.Errorf("got %q", s.said)
 	}
-	if diff := cmp.Diff(&channel.Question{Turn: m.ID, Call: "c1", Tool: "shell"}, s.question); diff != "" {
+	if diff := cmp.Diff(&channel.Question{Turn: m.ID, ID: "q1", Tool: "shell"}, s.question); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -335,7 +336,7 @@ func TestACallThatNobodyCanBeAskedAboutIsDenied(t *testing.T) {
 			m := message("hi", &sink{err: test.err})
 			m.Context.ObserveOnly = test.observe
 			_, _ = a.Dispatch(t.Context(), m)
-			if len(answers) != 1 || answers[0].Approve || answers[0].Turn != m.ID || answers[0].Call != "c1" {
+			if len(answers) != 1 || answers[0].Approve || answers[0].Turn != m.ID || answers[0].ID != "q1" {
 				t.Errorf("got %+v, expected one denial", answers)
 			}
 		})

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -30,13 +28,10 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, err)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.maxBody))
-	if err != nil {
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			refuse(w, http.StatusRequestEntityTooLarge, errors.New("the body is larger than "+strconv.FormatInt(c.maxBody, 10)+" bytes"))
-			return
-		}
-		refuse(w, http.StatusBadRequest, errors.New("the body has not come to its end"))
+	body, refusal := channel.ReadBody(w, r, c.maxBody, "application/json")
+	if refusal != nil {
+		refusal.Header(w.Header())
+		refuse(w, refusal.Status, refusal)
 		return
 	}
 	if err := c.in.verify(what, body); err != nil {
@@ -187,6 +182,7 @@ var codes = map[int]struct{ code, title string }{
 	http.StatusBadRequest:            {"invalid_request", "invalid request"},
 	http.StatusUnauthorized:          {"unauthorized", "unauthorized"},
 	http.StatusRequestEntityTooLarge: {"too_large", "too large"},
+	http.StatusUnsupportedMediaType:  {"invalid_request", "invalid request"},
 	http.StatusServiceUnavailable:    {"overloaded", "overloaded"},
 }
 

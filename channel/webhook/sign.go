@@ -94,17 +94,29 @@ func headers(h http.Header, now time.Time) (signed, error) {
 		return signed{}, errSignature
 	}
 	seconds, err := strconv.ParseUint(s.seconds, 10, 40)
-	if err != nil || now.Sub(time.Unix(int64(seconds), 0)).Abs() > tolerance {
+	if err != nil || now.Sub(time.Unix(int64(seconds), 0)).Abs() > tolerance || !s.plausible() {
 		return signed{}, errSignature
 	}
 	return s, nil
 }
 
-// verify says whether one of the signatures is of one of the secrets. It takes the same time whichever it is, and wherever they differ.
+// plausible says whether one of the signatures could be that of a message.
+func (s *signed) plausible() bool {
+	for one := range strings.SplitSeq(s.signatures, " ") {
+		text, ok := strings.CutPrefix(one, scheme)
+		if ok && len(text) == base64.StdEncoding.EncodedLen(sha256.Size) {
+			return true
+		}
+	}
+	return false
+}
+
+// verify checks whether one of the signatures is of one of the secrets. It takes the same time whichever it is, and wherever they
+// differ. It compares text: Go's decoder skips line breaks, even in its strict mode, and other receivers refuse them.
 func (s Secrets) verify(what signed, body []byte) error {
 	sums := make([][]byte, len(s.keys))
 	for i, key := range s.keys {
-		sums[i] = mac(key, what.id, what.seconds, body)
+		sums[i] = base64.StdEncoding.AppendEncode(nil, mac(key, what.id, what.seconds, body))
 	}
 	found := false
 	for one := range strings.SplitSeq(what.signatures, " ") {
@@ -112,12 +124,8 @@ func (s Secrets) verify(what signed, body []byte) error {
 		if !ok {
 			continue
 		}
-		got, err := base64.StdEncoding.Strict().DecodeString(text)
-		if err != nil {
-			continue
-		}
 		for _, sum := range sums {
-			found = hmac.Equal(got, sum) || found
+			found = hmac.Equal([]byte(text), sum) || found
 		}
 	}
 	if !found {

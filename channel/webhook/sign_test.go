@@ -163,6 +163,7 @@ func FuzzVerify(f *testing.F) { // CH-195
 	now := time.Unix(vectorSeconds, 0)
 	f.Add(vectorID, fmt.Sprint(vectorSeconds), vectorSignature, []byte(vectorBody))
 	f.Add(vectorID, "01614265330", vectorSignature+" v1,", []byte(vectorBody))
+	f.Add(vectorID, fmt.Sprint(vectorSeconds), vectorSignature[:10]+"\r\n"+vectorSignature[10:], []byte(vectorBody))
 	f.Add("", "-1", "v1,", []byte{})
 	s := secrets(f, vectorSecret)
 	their, err := standardwebhooks.NewWebhook(vectorSecret)

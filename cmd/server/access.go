@@ -46,8 +46,8 @@ func newEntrance(c *config.Config, log *slog.Logger) (_ *entrance, err error) {
 			return nil, fmt.Errorf("auth.roles: %w", err)
 		}
 		if e.door.Tokens, err = access.NewTokens(access.TokensOptions{
-			Name: a.IssuerName, Issuer: a.Issuer, Audiences: a.Audience, Keys: a.JWKS, Algorithms: a.Algorithms, Leeway: a.Leeway,
-			SubjectClaim: a.SubjectClaim, RoleClaim: a.RoleClaim, Roles: roles, ScopeClaim: a.ScopeClaim, ScopePrefix: a.ScopePrefix, Log: log,
+			Name: a.IssuerName, Issuer: a.Issuer, Audiences: a.Audience, Keys: a.JWKS, Types: a.TokenTypes, Algorithms: a.Algorithms, Leeway: a.Leeway,
+			SubjectClaim: a.SubjectClaim, RoleClaim: a.RoleClaim, Roles: roles, ScopeClaim: a.ScopeClaim, ScopePrefix: a.ScopePrefix, ProxyEnv: c.Upstream.ProxyEnv, Log: log,
 		}); err != nil {
 			return nil, fmt.Errorf("auth.issuer (%s): %w", c.Source("auth.issuer"), err)
 		}

@@ -114,7 +114,7 @@ func TestAKeyIsShownToTheServerAloneThatItIsFor(t *testing.T) {
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
 	}))
 	defer server.Close()
-	resp, err := newClient(server.URL).Get(server.URL + "/v1/workflows/x")
+	resp, err := newClient(server.URL, false).Get(server.URL + "/v1/workflows/x")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,9 +40,9 @@ type admin struct {
 
 // Refusals of the admin listener.
 var (
-	errNotAdmin    = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "not_admin", Detail: "this needs the key of an admin"}
+	errNotAdmin    = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "not_admin", Detail: "this needs the key of an admin; lingserve keys new --role admin makes one"}
 	errNoAdminKeys = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "no_keys", Detail: "there are no keys on this server that an admin could show, so it gives the metrics and nothing else; " +
-		"listen on a loopback address, or give an admin a key"}
+		"listen on localhost, or make a key for an admin (lingserve keys new --role admin)"}
 	errAdminSite = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "origin", Detail: "a page of another site may not do this"}
 	errAdminPath = &access.Refusal{Status: http.StatusNotFound, Code: "not_found", Reason: "not_found", Detail: "there is nothing here; expected /metrics, /debug/pprof/, /healthz or /readyz"}
 	errProfiling = &access.Refusal{Status: http.StatusConflict, Code: "conflict", Reason: "profiling", Detail: "a profile is being made already; wait for its end", RetryAfter: 10 * time.Second}

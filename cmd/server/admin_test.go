@@ -42,6 +42,9 @@ func adminOf(t *testing.T, keys bool, set config.Admin, insecure bool) (a *admin
 	}
 	public := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "public "+r.URL.Path) })
 	c := &config.Config{Admin: set, Insecure: insecure}
+	if keys {
+		c.Auth.KeysFile = "keys.txt"
+	}
 	a, err := newAdmin(c, door, telemetry.NewMetrics("v1", "", telemetry.MetricNames{}), public, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +79,11 @@ func TestWhoMayAskTheAdminListener(t *testing.T) {
 		metrics, pprof int
 	}{
 		"anybody on this machine":                 {set: config.Admin{Addr: local}, metrics: 200, pprof: 200},
-		"anybody on this machine, with keys":      {keys: true, set: config.Admin{Addr: local}, metrics: 200, pprof: 200},
+		"nobody on this machine, with keys":       {keys: true, set: config.Admin{Addr: local}, metrics: 401, pprof: 401},
+		"nobody here, with keys and insecure":     {keys: true, insecure: true, set: config.Admin{Addr: local}, metrics: 401, pprof: 401},
+		"a user on this machine":                  {keys: true, set: config.Admin{Addr: local}, bearer: "user", metrics: 403, pprof: 403},
+		"an admin on this machine":                {keys: true, set: config.Admin{Addr: local}, bearer: "admin", metrics: 200, pprof: 200},
+		"open metrics on this machine":            {keys: true, set: config.Admin{Addr: local, OpenMetrics: true}, metrics: 200, pprof: 401},
 		"a name that leads to this machine":       {set: config.Admin{Addr: local}, header: "Host: evil.example:9090", metrics: 403, pprof: 403},
 		"a page of another site":                  {set: config.Admin{Addr: local}, header: "Sec-Fetch-Site: cross-site", metrics: 403, pprof: 403},
 		"a page of a site beside it":              {set: config.Admin{Addr: local}, header: "Sec-Fetch-Site: same-site", metrics: 403, pprof: 403},
@@ -289,7 +296,8 @@ func TestTheAdminListenerIsOpenToThisMachineAndWhereThereAreNoKeysOnly(t *testin
 		c    config.Config
 		open bool
 	}{
-		"on this machine":                {config.Config{Admin: config.Admin{Addr: "127.0.0.1:0"}, Auth: keys}, true},
+		"on this machine":                {config.Config{Admin: config.Admin{Addr: "127.0.0.1:0"}}, true},
+		"on this machine, with keys":     {config.Config{Admin: config.Admin{Addr: "127.0.0.1:0"}, Auth: keys}, false}, // DA-05
 		"on all addresses, with keys":    {config.Config{Admin: config.Admin{Addr: ":9090"}, Auth: keys}, false},
 		"with keys, insecure":            {config.Config{Admin: config.Admin{Addr: ":9090"}, Auth: keys, Insecure: true}, false},
 		"with an issuer, insecure":       {config.Config{Admin: config.Admin{Addr: ":9090"}, Auth: config.Auth{Issuer: "https://login.example.com/"}, Insecure: true}, false},

@@ -13,6 +13,7 @@ import (
 	"github.com/lingserve/lingserve/agent/skill"
 	"github.com/lingserve/lingserve/agent/workflow"
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/ling"
@@ -41,6 +42,7 @@ func turnOptions(c *config.Config, ledger *adapter.Ledger, log *slog.Logger) tur
 	return turn.Options{
 		Workspace: c.Workspace, Log: log, Timeout: c.Turn.Timeout, Concurrency: c.Turn.Concurrency,
 		Queue: c.Turn.Queue, QueueTotal: c.Turn.QueueTotal, Code: modelCode, Within: ledger.Within,
+		Caller: func(s turn.SessionID) string { return channel.ConversationOf(string(s)) },
 	}
 }
 
@@ -155,7 +157,7 @@ func startServers(c *config.Config, log *slog.Logger) (*mcp.Client, error) {
 		}
 		list = append(list, one)
 	}
-	return mcp.Start(list, &mcp.Options{Log: log, Redact: func(text string) string { return adapter.Redact(text) }, Version: build().version})
+	return mcp.Start(list, &mcp.Options{Log: log, Redact: func(text string) string { return adapter.Redact(text) }, Version: build().version, ProxyEnv: c.Upstream.ProxyEnv})
 }
 
 // modelCode is the code of a model's error, or of a bot's; "" of any other.

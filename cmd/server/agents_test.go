@@ -146,7 +146,7 @@ func TestTheAnswerGoesToTheAgentThatAsks(t *testing.T) {
 	t.Chdir(t.TempDir())
 	turns, c, store, stop := agentsOf(t, twoAgents)
 	defer stop()
-	if err := c.Answer(t.Context(), agent.Answer{Session: "s", Call: "x"}); !errors.Is(err, agent.ErrNoQuestion) {
+	if err := c.Answer(t.Context(), agent.Answer{Session: "s", ID: "x"}); !errors.Is(err, agent.ErrNoQuestion) {
 		t.Error(err)
 	}
 	var once bool
@@ -156,7 +156,7 @@ func TestTheAnswerGoesToTheAgentThatAsks(t *testing.T) {
 		}
 		once = true
 		for _, q := range c.agents["careful"].Questions("s") {
-			if err := c.Answer(context.Background(), agent.Answer{Session: "s", Call: q.Call, Approve: true, By: "test"}); err != nil {
+			if err := c.Answer(context.Background(), agent.Answer{Session: "s", ID: q.ID, Approve: true, By: "test"}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -204,7 +204,7 @@ func TestACommandAnswersTheAgentOfTheSessionThatAsks(t *testing.T) {
 	for _, decision := range []string{"approve", "deny"} {
 		k := submit("careful", "What does tape info say?")
 		q := <-asked
-		if r, err := submit("assistant", ","+decision+" "+q.Call).Wait(t.Context()); err != nil || strings.HasPrefix(r.Outbound[0].Content, "No call") {
+		if r, err := submit("assistant", ","+decision+" "+q.ID).Wait(t.Context()); err != nil || strings.HasPrefix(r.Outbound[0].Content, "No question") {
 			t.Fatalf("%+v, %v", r, err)
 		}
 		if _, err := k.Wait(t.Context()); err != nil {

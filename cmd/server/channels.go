@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/feishu"
 	"github.com/lingserve/lingserve/channel/file"
@@ -42,6 +43,7 @@ type channelParts struct {
 	keep  sharedByLogins // what replicas keep together instead
 	media string         // the folder for files of messages
 	grace time.Duration  // how long turns may go on at the end
+	proxy bool           // go through the proxy that the environment names
 	log   *slog.Logger
 }
 
@@ -50,7 +52,7 @@ func newTelegram(c config.Channel, p channelParts) (channel.Channel, error) {
 		Name: c.Name, Account: c.Account, Token: secret.Text(c.Telegram.Token.Reveal()), API: c.Telegram.API, Mode: c.Telegram.Mode,
 		PublicURL: c.Telegram.PublicURL, Secret: secret.Text(c.Telegram.Secret.Reveal()), Preview: c.Telegram.Preview,
 		ParseMode: c.Telegram.ParseMode, MaxMedia: int64(c.Telegram.MaxMedia), Files: c.Telegram.Files,
-		Shared: p.keep.learned, Media: p.media, Grace: p.grace, Log: p.log,
+		Shared: p.keep.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
 	}
 	if p.data != "" {
 		s.State = filepath.Join(p.data, "chats.json")
@@ -75,7 +77,7 @@ func newSlack(c config.Channel, p channelParts) (channel.Channel, error) {
 	s := slack.Settings{
 		Name: c.Name, Account: c.Account, Token: secret.Text(c.Slack.Token.Reveal()), SigningSecret: secret.Text(c.Slack.SigningSecret.Reveal()),
 		API: c.Slack.API, Replies: c.Slack.Replies, Preview: c.Slack.Preview, MaxMedia: int64(c.Slack.MaxMedia),
-		Shared: p.keep.learned, Media: p.media, Grace: p.grace, Log: p.log,
+		Shared: p.keep.learned, Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
 	}
 	if p.data != "" {
 		s.State = filepath.Join(p.data, "threads.json")
@@ -88,7 +90,7 @@ func newFeishu(c config.Channel, p channelParts) (channel.Channel, error) {
 		Name: c.Name, Account: c.Account, AppID: c.Feishu.AppID, AppSecret: secret.Text(c.Feishu.AppSecret.Reveal()),
 		EncryptKey: secret.Text(c.Feishu.EncryptKey.Reveal()), VerificationToken: secret.Text(c.Feishu.VerificationToken.Reveal()),
 		API: c.Feishu.API, Preview: c.Feishu.Preview, Format: c.Feishu.Format, MaxMedia: int64(c.Feishu.MaxMedia),
-		Media: p.media, Grace: p.grace, Log: p.log,
+		Media: p.media, Grace: p.grace, ProxyEnv: p.proxy, Log: p.log,
 	})
 }
 
@@ -99,7 +101,7 @@ func makeChannel(c *config.Config, ch config.Channel, p channelParts) (channel.C
 	if newChannel == nil {
 		return nil, nil
 	}
-	p.grace = c.Grace
+	p.grace, p.proxy = c.Grace, c.Upstream.ProxyEnv
 	if c.Data != "" && c.Engine == config.EngineLocal {
 		p.data = stateFolder(c, ch)
 	}
@@ -170,7 +172,7 @@ const maxChannelMedia = 20 << 20
 
 // newDoors makes the channels that are configured and those that plugins bring, and what their turns need. They do not serve yet. Its
 // error is for the user.
-func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Framework, crew *crew, log *slog.Logger) (_ *doors, err error) {
+func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Framework, crew *crew, ledger *adapter.Ledger, log *slog.Logger) (_ *doors, err error) {
 	d := &doors{log: log, stop: func() {}}
 	defer func() {
 		if err != nil {
@@ -180,7 +182,7 @@ func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Fra
 	if d.tree, err = channel.NewTree(c.Access); err != nil {
 		return nil, err
 	}
-	k := &channel.Kernel{Routes: d.tree, Settings: d.tree, Observer: channel.NewSlogObserver(log), Log: log}
+	k := &channel.Kernel{Routes: d.tree, Settings: d.tree, Observer: channel.NewSlogObserver(log), Log: log, Hold: ledger.Hold}
 	d.kernel = k
 	if k.Pairing, err = openPairs(ctx, c, shared); err != nil {
 		return nil, err
@@ -483,7 +485,7 @@ func (d *doors) closeStores() error {
 }
 
 // errChannelsInUse says that a server has what channels keep.
-var errChannelsInUse = errors.New("a server uses the data folder: what its channels keep of the session goes within a day of its last answer, or at once if the server erases the session (DELETE /v1/sessions/{id})")
+var errChannelsInUse = errors.New("a server uses the data folder: what its channels keep of the session goes within a day of its last answer, or at once if an operator has the server erase the session (DELETE /v1/sessions/{id})")
 
 // eraseFromChannels removes what channels keep of a session, while no server does anything with it.
 func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, session string, log *slog.Logger) (err error) {

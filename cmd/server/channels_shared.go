@@ -1,16 +1,15 @@
+//go:build !nonats
+
 package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/channel/nats"
-	"github.com/lingserve/lingserve/channel/state"
-	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/config"
 )
 
@@ -29,13 +28,6 @@ const (
 	// shareWait is how long opening it may take: the servers were there a moment ago.
 	shareWait = time.Minute
 )
-
-// sharedByLogins is what replicas keep for each channel, and each login of it, under its name. Its zero value is nothing: a server that is alone
-// keeps that in files.
-type sharedByLogins struct {
-	learned state.Shared    // what was learned of platforms
-	results webhook.Results // answers, for those who send a message again
-}
 
 // share opens what the channels of replicas share: all but files of messages, which are each replica's own.
 func (d *doors) share(ctx context.Context, c *config.Config, shared *engine, windows channel.WindowOptions, log *slog.Logger) error {
@@ -88,12 +80,4 @@ func (e *engine) pairs(ctx context.Context, c *config.Config) (*channel.Pairs, e
 		return nil, engineError(c, err)
 	}
 	return channel.SharePairs(texts), nil
-}
-
-// channelsPlace is where what channels keep is, for people.
-func channelsPlace(c *config.Config) string {
-	if c.Engine == config.EngineNATS {
-		return fmt.Sprintf("the NATS servers of nats.servers (%s), prefix %s", c.Source("nats.servers"), c.NATS.Prefix)
-	}
-	return c.Data
 }

@@ -73,6 +73,9 @@ const chatGrace = 2 * time.Second
 
 // chat makes what a server makes, without its doors, and talks until somebody ends it.
 func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdin io.Reader, stdout, stderr io.Writer) (status int, err error) {
+	if err := c.CheckWorkspace(); err != nil {
+		return exitFailed, err
+	}
 	// The log is for servers; what goes wrong here is said in the conversation.
 	notes := &notes{to: stderr}
 	log := newLog(io.Discard, c)

@@ -1,3 +1,5 @@
+//go:build !nonats
+
 package main
 
 import (
@@ -6,11 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/lingserve/lingserve/access"
@@ -20,6 +20,8 @@ import (
 	controlnats "github.com/lingserve/lingserve/control/nats"
 	"github.com/lingserve/lingserve/jsonuri"
 	runlognats "github.com/lingserve/lingserve/runlog/nats"
+	"github.com/lingserve/lingserve/tape"
+	tapenats "github.com/lingserve/lingserve/tape/nats"
 	"github.com/lingserve/lingserve/telemetry"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web"
@@ -56,6 +58,10 @@ func openEngine(ctx context.Context, c *config.Config, log *slog.Logger) (*engin
 		return nil, nil
 	}
 	o := clusterOptions(c, log)
+	if list := c.NATSInClear(); len(list) > 0 {
+		log.WarnContext(ctx, "the NATS servers are reached without TLS: everyone on the network between them can act as any caller; use tls:// addresses, or set nats.tls.ca or nats.tls.cert",
+			"servers", strings.Join(list, ","))
+	}
 	log.InfoContext(ctx, "connecting to the servers of the cluster", "servers", strings.Join(c.NATS.Servers, ","), "cluster", len(o.Routes) > 0)
 	shared, err := cluster.Open(ctx, o)
 	if err != nil {
@@ -135,34 +141,6 @@ func engineError(c *config.Config, err error) error {
 	key := "nats.servers"
 	return fmt.Errorf("%s (%s): %s%s", key, c.Source(key), strings.TrimPrefix(err.Error(), "cluster: "), hint)
 }
-
-// untilSignal ends a context when the process is told to end: what is waited for at the start may take a minute. stop is called before the
-// signals are read again.
-func untilSignal(signals <-chan os.Signal) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case sig := <-signals:
-				if sig != syscall.SIGHUP { // there is nothing to reload yet
-					cancel(errAtStart)
-					return
-				}
-			case <-done:
-				return
-			}
-		}
-	})
-	return ctx, func() {
-		close(done)
-		wg.Wait()
-	}
-}
-
-// errAtStart is why a server ends that was told to before it had begun.
-var errAtStart = errors.New("ended by a signal while it was starting")
 
 // close leaves the others. All that uses the engine is closed before.
 func (e *engine) close(log *slog.Logger) {
@@ -287,6 +265,11 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 		},
 	}
 	return nil
+}
+
+// tapes opens the store of the sessions that replicas share.
+func (e *engine) tapes(log *slog.Logger, observer tape.Observer) (tape.Whole, error) {
+	return tapenats.Open(context.Background(), e.cluster, &tapenats.Options{Log: log, Observer: observer})
 }
 
 // watched is what the metrics ask of an engine; nil where there is none.

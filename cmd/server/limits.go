@@ -44,7 +44,8 @@ func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
 			"limit.connections", l.Connections, "files", files)
 	}
 	var from string
-	l.Memory, from = limitMemory(l.Memory, debug.SetMemoryLimit(-1), memlimit.Container(os.DirFS("/")), func(soft int64) { debug.SetMemoryLimit(soft) })
+	root := os.DirFS("/")
+	l.Memory, from = limitMemory(l.Memory, debug.SetMemoryLimit(-1), memlimit.Container(root), memlimit.Machine(root), func(soft int64) { debug.SetMemoryLimit(soft) })
 	log.Debug("limits", "memory", l.Memory, "memory_from", from, "connections", l.Connections, "files", files)
 	return l
 }
@@ -81,18 +82,23 @@ func softLimit(limit int64) int64 {
 	return max(min(limit/100*softPercent, limit-besideGo), limit/2)
 }
 
-// limitMemory is the memory that the process may have for what it does, and who says so: the setting, GOMEMLIMIT, the container, or nobody,
-// which is 0. Unless GOMEMLIMIT is there, the garbage collector is told by set of what is below that; and where little is left beside what
+// machineShare is the part of the machine's memory that the process may have where nothing else says how much: one of so many.
+const machineShare = 2
+
+// limitMemory is the memory that the process may have for what it does, and who says so: the setting, GOMEMLIMIT, the container, the machine,
+// or nobody, which is 0. A container may be allowed more than the machine has; then the machine counts. Unless GOMEMLIMIT is there, the garbage collector is told by set of what is below that; and where little is left beside what
 // is not Go's, the limit is less than what was said, so that the server refuses what is new before all time goes into collecting.
-func limitMemory(setting, goLimit, container int64, set func(soft int64)) (limit int64, from string) {
+func limitMemory(setting, goLimit, container, machine int64, set func(soft int64)) (limit int64, from string) {
 	told := goLimit != math.MaxInt64
 	switch {
 	case setting > 0:
 		limit, from = setting, "limit.memory"
 	case told:
 		return goLimit, "GOMEMLIMIT"
-	case container > 0:
+	case container > 0 && (machine <= 0 || container < machine):
 		limit, from = container, "container"
+	case machine > 0:
+		limit, from = machine/machineShare, "machine"
 	default:
 		return 0, "none"
 	}

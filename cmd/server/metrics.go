@@ -15,15 +15,16 @@ import (
 )
 
 // newMetrics makes what counts the work of a server. The models report to it from now on.
-func newMetrics(c *config.Config, models *adapter.Registry, workflows *flow.Registry) *telemetry.Metrics {
+func newMetrics(c *config.Config, models *adapter.Registry, workflows *flow.Registry) (*telemetry.Metrics, *operatorNames) {
 	b := build()
+	names := &operatorNames{c: c, models: models, workflows: workflows}
 	m := telemetry.NewMetrics(b.version, b.commit, telemetry.MetricNames{
 		Workflow: func(name string) bool { _, ok := workflows.Get(name); return ok || name == web.CompletionWorkflow },
 		Agent:    func(name string) bool { return isAgent(c, name) },
-		Model:    (&modelNames{c: c, models: models, workflows: workflows}).has,
+		Model:    names.has,
 	})
 	models.Observer = m
-	return m
+	return m, names
 }
 
 func isAgent(c *config.Config, name string) bool {
@@ -35,8 +36,8 @@ func isAgent(c *config.Config, name string) bool {
 	return false
 }
 
-// modelNames are the models that the operator has named: in the configuration and in workflows. Callers may name others.
-type modelNames struct {
+// operatorNames are what the operator has named in the configuration and in workflows. Callers may name other models.
+type operatorNames struct {
 	c         *config.Config
 	models    *adapter.Registry
 	workflows *flow.Registry
@@ -49,15 +50,21 @@ type modelNames struct {
 // namesFor is how long the names are used before they are collected anew, as workflows come and go.
 const namesFor = 5 * time.Second
 
-// has says whether "provider:model" is one of them.
-func (n *modelNames) has(name string) bool {
+// has says whether "provider:model" is one of the models.
+func (n *operatorNames) has(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.names[name] {
 		return true
 	}
+	n.refreshLocked()
+	return n.names[name]
+}
+
+// refreshLocked collects the models anew where that was some time ago.
+func (n *operatorNames) refreshLocked() {
 	if !n.read.IsZero() && time.Since(n.read) < namesFor {
-		return false
+		return
 	}
 	n.names, n.read = map[string]bool{}, time.Now()
 	add := func(chain string) {
@@ -76,16 +83,41 @@ func (n *modelNames) has(name string) bool {
 			add(model)
 		}
 	}
-	return n.names[name]
+}
+
+// all lists everything that the operator has named.
+func (n *operatorNames) all() (all telemetry.Names) {
+	for _, w := range n.workflows.All() {
+		all.Workflows = append(all.Workflows, w.Info().Name)
+	}
+	for _, a := range n.c.Agents {
+		all.Agents = append(all.Agents, a.Name)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refreshLocked()
+	for name := range n.names {
+		if name != "" { // no default model
+			all.Models = append(all.Models, name)
+		}
+	}
+	return all
 }
 
 // watch lets the metrics ask for what goes on.
-func watch(m *telemetry.Metrics, s *web.Server, models *adapter.Registry, turns *turn.Framework, crew *crew, channels *doors, shared *engine) {
+func watch(m *telemetry.Metrics, names *operatorNames, s *web.Server, models *adapter.Registry, turns *turn.Framework, crew *crew, channels *doors, shared *engine) {
 	// Before the channels serve, so that nothing of theirs is missed.
 	channels.kernel.Observer = channel.Observers{channels.kernel.Observer, channel.Count(m)}
 	m.Watch(telemetry.Sources{
 		Server: s.Load, Lanes: turns.Lanes, Approvals: crew.waiting, Providers: models.Load, Channels: channels.kernel.Pending,
-		Engine: shared.watched(),
+		Engine: shared.watched(), Routes: s.Routes,
+		Names: func() telemetry.Names {
+			all := names.all()
+			for _, one := range channels.all {
+				all.Channels = append(all.Channels, one.Name())
+			}
+			return all
+		},
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/egress"
 	"github.com/lingserve/lingserve/tube"
 )
 
@@ -42,12 +43,12 @@ const (
 	maxAttempts = 8                // to come back, in a row, without anything new; about a minute
 )
 
-func startRemote(ctx context.Context, j *job) (*remoteRun, error) {
+func startRemote(ctx context.Context, j *job, c *config.Config) (*remoteRun, error) {
 	base, err := serverURL(j.server)
 	if err != nil {
 		return nil, err
 	}
-	r := &remoteRun{client: newClient(base), base: base}
+	r := &remoteRun{client: newClient(base, c.Upstream.ProxyEnv), base: base}
 	// The workflow's schema types the properties of the input, and its graph helps to show the result in order. A server
 	// that has neither for us says why when the run is started.
 	_ = r.getJSON(ctx, "/v1/workflows/"+url.PathEscape(j.workflow), &r.info)
@@ -90,23 +91,27 @@ func startRemote(ctx context.Context, j *job) (*remoteRun, error) {
 }
 
 // newClient talks to a server, and shows it the key that the environment has: a command line can be read by others.
-func newClient(base string) *http.Client {
+func newClient(base string, proxyEnv bool) *http.Client {
+	transport := egress.NewTransport(proxyEnv)
 	u, err := url.Parse(base)
 	if key := strings.TrimSpace(os.Getenv(config.ClientKey)); key != "" && err == nil {
-		return &http.Client{Transport: &bearer{"Bearer " + key, u.Scheme, u.Host}}
+		return &http.Client{Transport: &bearer{"Bearer " + key, u.Scheme, u.Host, transport}}
 	}
-	return &http.Client{}
+	return &http.Client{Transport: transport}
 }
 
 // bearer shows a key to one server, and to none that this one sends its clients on to.
-type bearer struct{ credential, scheme, host string }
+type bearer struct {
+	credential, scheme, host string
+	transport                http.RoundTripper
+}
 
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme == b.scheme && r.URL.Host == b.host {
 		r = r.Clone(r.Context()) // which a transport may not change
 		r.Header.Set("Authorization", b.credential)
 	}
-	return http.DefaultTransport.RoundTrip(r)
+	return b.transport.RoundTrip(r)
 }
 
 // serverURL accepts an address without a scheme, and drops a slash at the end.

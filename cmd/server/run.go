@@ -132,7 +132,7 @@ func (j *job) run(ctx context.Context, c *config.Config, stdout, stderr io.Write
 	var r startedRun
 	var err error
 	if j.server != "" {
-		r, err = startRemote(ctx, j)
+		r, err = startRemote(ctx, j, c)
 	} else {
 		r, err = startLocal(ctx, j, c, stderr)
 	}

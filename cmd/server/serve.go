@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -68,7 +70,7 @@ func serveCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 
 // serve runs the server until a signal ends it. Its errors are for the user: each line says one thing that is wrong.
 func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
-	if err := errors.Join(c.CheckListen(), c.CheckAdmin()); err != nil {
+	if err := errors.Join(c.CheckListen(), c.CheckAdmin(), c.CheckWorkspace()); err != nil {
 		return err
 	}
 	log := newLog(stderr, c)
@@ -114,7 +116,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	}
 	defer shared.close(log) // the last of all that keeps something
 	o := serverOptions(c, workflows, models, log)
-	metrics := newMetrics(c, models, workflows)
+	metrics, names := newMetrics(c, models, workflows)
 	o.Observer, o.AccessLog = metrics, c.Log.Access
 	if o.Tapes, err = openTapes(c, shared, log, metrics); err != nil {
 		return err
@@ -126,7 +128,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	}
 	defer stopTurns()
 	crew.look(log)
-	channels, err := newDoors(context.Background(), c, shared, turns, crew, log)
+	channels, err := newDoors(context.Background(), c, shared, turns, crew, o.Ledger, log)
 	if err != nil {
 		return err
 	}
@@ -143,13 +145,14 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		return err
 	}
 	o.Turns, o.Agents, o.Channels, o.Kernel = turns, crew, channels, channels.kernel
+	o.ChannelNames = slices.AppendSeq(config.ChannelTypes(), maps.Keys(c.Access.Channels))
 	o.Tracer, channels.kernel.Tracer = traces.Provider(), traces.Channels()
 	s, err := web.New(o)
 	if err != nil { // which is about the data folder
 		return fmt.Errorf("data (%s): %s cannot be used: %s", c.Source("data"), c.Data, strings.TrimPrefix(err.Error(), "data folder: "))
 	}
 	defer s.Close()
-	watch(metrics, s, models, turns, crew, channels, shared)
+	watch(metrics, names, s, models, turns, crew, channels, shared)
 	stopAdmin, err := listenAdmin(c, o.Access.Door, metrics, s.Handler(), log)
 	if err != nil {
 		return err
@@ -245,6 +248,10 @@ func shutDown(c *config.Config, s *web.Server, channels *doors, turns *turn.Fram
 // nothing.
 func reloadChannels(c *config.Config, channels *doors, log *slog.Logger) {
 	next, err := c.Reload()
+	if err == nil {
+		next.Workspace = c.Workspace // another one counts after a restart
+		err = next.CheckWorkspace()
+	}
 	if err == nil {
 		err = channels.set(next)
 	}

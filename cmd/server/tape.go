@@ -31,13 +31,15 @@ const aboutTape = `Looks into the sessions of a data folder, or of a database. A
   lingserve tape export SESSION             the tape as it is, as JSON Lines
   lingserve tape import SESSION [FILE]      make a new session of an export, or of standard input
   lingserve tape delete SESSION --yes       erase a session
+  lingserve tape check                      read all that is stored, and say what is damaged
 
-With --json list, show and search print an object on a line for each; show then prints what export does.
+With --json list, show, search and check print an object on a line for each; show then prints what export does.
+check changes nothing. It ends with the code 0 where nothing is damaged, 1 where something is, and 2 where something cannot be read.
 `
 
 // tapeActions are what the command can do, with how many arguments each has at least and at most.
 var tapeActions = map[string]struct{ least, most int }{
-	"list": {0, 0}, "show": {1, 1}, "search": {2, 64}, "export": {1, 1}, "import": {1, 2}, "delete": {1, 1},
+	"list": {0, 0}, "show": {1, 1}, "search": {2, 64}, "export": {1, 1}, "import": {1, 2}, "delete": {1, 1}, "check": {0, 0},
 }
 
 // tapes is what "lingserve tape" works with.
@@ -58,7 +60,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	set.IntVar(&t.limit, "limit", 0, "print at most `N`; of search 20 unless told")
 	yes := set.Bool("yes", false, "erase without asking")
 	rest, help, err := parseFlags(set, args)
-	names := []string{"list", "show", "search", "export", "import", "delete"}
+	names := []string{"list", "show", "search", "export", "import", "delete", "check"}
 	switch {
 	case help:
 		explain(stdout, "tape", aboutTape, set)
@@ -93,6 +95,11 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return fail(stderr, fmt.Errorf("data (%s): there is no data folder, so there are no sessions", c.Source("data")))
 	}
 	t.workspace = c.Workspace
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if name == "check" {
+		return t.check(ctx, c, stderr)
+	}
 	if inFiles && name != "import" { // which makes the folder
 		if _, err := os.Stat(tapesFolder(c)); errors.Is(err, fs.ErrNotExist) {
 			if name == "list" {
@@ -102,8 +109,6 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			return fail(stderr, fmt.Errorf("there is no session %s in %s", show(rest[0]), c.Data))
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	quiet := slog.New(slog.DiscardHandler) // what goes wrong with the servers is in the error
 	shared, err := openEngineWith(ctx, c, quiet)
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,8 +11,6 @@ import (
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tape/memory"
-	"github.com/lingserve/lingserve/tape/nats"
-	"github.com/lingserve/lingserve/tape/postgres"
 )
 
 // openTapes opens the store of sessions: in a database where one is set up, in the engine where it is shared, else in the data folder, or in
@@ -40,12 +37,9 @@ func openStore(c *config.Config, shared *engine, log *slog.Logger, observer tape
 	var err error
 	switch {
 	case c.Tape.Store == "postgres":
-		p := c.Tape.Postgres
-		store, err = postgres.Open(context.Background(), postgres.Options{
-			URL: p.URL.Reveal(), Schema: p.Schema, Connections: p.Connections, Log: log, Observer: observer,
-		})
+		store, err = openPostgres(c, log, observer)
 	case c.Tape.Store == config.EngineNATS:
-		store, err = nats.Open(context.Background(), shared.cluster, &nats.Options{Log: log, Observer: observer})
+		store, err = shared.tapes(log, observer)
 	case c.Data == "":
 		return memory.New(&memory.Options{Observer: observer}), nil
 	default:

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/internal/egress"
 )
 
 const (
@@ -376,10 +377,7 @@ type failure struct {
 func newAuthority(c *config.Config, log *slog.Logger) *authority {
 	tr := &http.Transport{
 		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second, IdleConnTimeout: time.Minute,
-		ForceAttemptHTTP2: true,
-	}
-	if c.Upstream.ProxyEnv {
-		tr.Proxy = http.ProxyFromEnvironment
+		ForceAttemptHTTP2: true, Proxy: egress.Proxy(c.Upstream.ProxyEnv),
 	}
 	a := &authority{log: log, again: make(chan struct{}, 1), failed: map[string]failure{}}
 	for _, name := range c.TLS.ACME {

@@ -19,7 +19,7 @@ const flushTime = 5 * time.Second
 // openTraces begins to send spans where the environment says so. stop sends the last of them; it is to be called when all work has
 // ended.
 func openTraces(c *config.Config, log *slog.Logger) (traces *telemetry.Traces, stop func(), err error) {
-	traces, err = telemetry.OpenTraces(context.Background(), telemetry.TraceOptions{Log: log, Version: build().version, Secrets: secretsOf(c)})
+	traces, err = telemetry.OpenTraces(context.Background(), telemetry.TraceOptions{Log: log, Version: build().version, Secrets: secretsOf(c), ProxyEnv: c.Upstream.ProxyEnv})
 	if err != nil {
 		return nil, nil, err
 	}

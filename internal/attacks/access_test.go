@@ -16,6 +16,7 @@ func bearer(key string) string { return "Authorization: Bearer " + key }
 // property is what a user has on a server, for another to be after.
 type property struct {
 	done, waiting string // runs; the second waits for approval
+	question      string // its question
 	words         string // that were said in all of it
 }
 
@@ -45,10 +46,7 @@ func owned(t *testing.T, v *victim) property {
 		return a
 	})
 	p.waiting = ask("/v1/runs", `{"agent":"assistant","session":"waits","input":"`+waits+`"}`, "Prefer: respond-async").header.Get("X-Run-Id")
-	v.eventually(t, "the call waits", func() bool {
-		got := v.do(t, "GET", "/v1/runs/"+p.waiting, "", bearer(userKey))
-		return strings.Contains(v.do(t, "POST", "/v1/runs/"+p.waiting+"/approvals/call_1", "{}", bearer(userKey)).body, "decision") && strings.Contains(got.body, "running")
-	})
+	p.question = v.question(t, p.waiting, bearer(userKey))
 	return p
 }
 
@@ -66,7 +64,7 @@ func TestWhatIsAnothersIsNotThere(t *testing.T) { // SE-09
 		{"GET", "/v1/runs/WAITING", ""},
 		{"GET", "/v1/runs/WAITING/events?snapshot=1&on_disconnect=cancel", ""},
 		{"POST", "/v1/runs/WAITING/cancel", ""},
-		{"POST", "/v1/runs/WAITING/approvals/call_1", `{"decision":"approve"}`},
+		{"POST", "/v1/runs/WAITING/approvals/QUESTION", `{"decision":"approve"}`},
 		{"POST", "/v1/runs?last_event_id=DONE:1", ""},
 		{"POST", "/v1/runs?last_event_id=WAITING:0", `{"agent":"assistant","session":"waits","input":"x"}`},
 		{"GET", "/v1/sessions/private", ""},
@@ -77,11 +75,11 @@ func TestWhatIsAnothersIsNotThere(t *testing.T) { // SE-09
 		{"GET", "/v1/agui/assistant/thread", ""},
 		{"GET", "/v1/ui/assistant/chat", ""},
 		{"GET", "/v1/ui/assistant/chat/stream", ""},
-		{"POST", "/v1/agui/assistant", `{"threadId":"nobody","runId":"r","messages":[],"resume":[{"interruptId":"WAITING/call_1","status":"resolved","payload":{"approved":true}}]}`},
+		{"POST", "/v1/agui/assistant", `{"threadId":"nobody","runId":"r","messages":[],"resume":[{"interruptId":"WAITING:3:QUESTION","status":"resolved","payload":{"approved":true}}]}`},
 	} {
 		fill := func(done, waiting, private, thread, chat string) (path, body string) {
-			r := strings.NewReplacer("DONE", done, "WAITING", waiting, "/private", "/"+private, "/thread", "/"+thread, "/chat", "/"+chat)
-			return r.Replace(row.path), strings.NewReplacer("DONE", done, "WAITING", waiting).Replace(row.body)
+			r := strings.NewReplacer("DONE", done, "WAITING", waiting, "QUESTION", p.question, "/private", "/"+private, "/thread", "/"+thread, "/chat", "/"+chat)
+			return r.Replace(row.path), strings.NewReplacer("DONE", done, "WAITING", waiting, "QUESTION", p.question).Replace(row.body)
 		}
 		path, body := fill(p.done, p.waiting, "private", "thread", "chat")
 		got := v.do(t, row.method, path, body, bearer(otherKey))
@@ -128,7 +126,7 @@ func TestWhatIsAnothersIsNotThere(t *testing.T) { // SE-09
 		"a user":         {"/v1/chat/completions", `{"model":"assistant","user":"completion","messages":[{"role":"user","content":"WORD"}]}`},
 		"one that waits": {"/v1/runs", `{"agent":"assistant","session":"waits","on_busy":"steer","input":"WORD"}`},
 		"an interrupt":   {"/v1/runs", `{"agent":"assistant","session":"waits","on_busy":"interrupt","input":"WORD"}`},
-		"an approval":    {"/v1/runs", `{"agent":"assistant","session":"waits","on_busy":"steer","input":",approve call_1"}`},
+		"an approval":    {"/v1/runs", `{"agent":"assistant","session":"waits","on_busy":"steer","input":",approve ` + p.question + `"}`},
 		"a stop":         {"/v1/runs", `{"agent":"assistant","session":"waits","on_busy":"steer","input":",stop"}`},
 	} {
 		word := v.answer(upstream.Answer{Text: "blue"})
@@ -156,7 +154,7 @@ func TestWhatIsAnothersIsNotThere(t *testing.T) { // SE-09
 		t.Errorf("the user's session: %d %s", got.status, got.body)
 	}
 	// The user's own approval counts.
-	if got := v.do(t, "POST", "/v1/runs/"+p.waiting+"/approvals/call_1", `{"decision":"approve"}`, bearer(userKey)); got.status != 204 {
+	if got := v.do(t, "POST", "/v1/runs/"+p.waiting+"/approvals/"+p.question, `{"decision":"approve"}`, bearer(userKey)); got.status != 204 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	v.eventually(t, "the tool runs", func() bool { return v.wrote.Load() == 1 })

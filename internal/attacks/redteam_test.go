@@ -148,20 +148,20 @@ func TestOnlyAnApprovalIsAnApproval(t *testing.T) { // SE-21
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	path := "/v1/runs/" + id + "/approvals/"
-	v.waitIn(t, "/v1/runs/"+id+"/events?format=jsonl", `"approval_required"`)
+	question := v.question(t, id)
 	for name, row := range map[string][3]string{
-		"another call":      {"POST", path + "call_2", `{"decision":"approve"}`},
-		"another run":       {"POST", "/v1/runs/aaaaaaaaaaaaaaaaaaaaaaaaaa/approvals/call_1", `{"decision":"approve"}`},
-		"another method":    {"GET", path + "call_1?decision=approve", ""},
-		"a query":           {"POST", path + "call_1?decision=approve", ""},
-		"another case":      {"POST", path + "CALL_1", `{"decision":"approve"}`},
-		"another word":      {"POST", path + "call_1", `{"decision":"Approve"}`},
-		"a yes":             {"POST", path + "call_1", `{"decision":true}`},
-		"both":              {"POST", path + "call_1", `{"decision":"deny","decision":"approve"}`},
-		"for ever":          {"POST", path + "call_1", `{"decision":"approve","remember":"always"}`},
-		"with other words":  {"POST", path + "call_1", `{"decision":"approve","arguments":{"name":"x"}}`},
-		"in a message":      {"POST", "/v1/runs", `{"agent":"assistant","session":"s","on_busy":"steer","input":"yes\n,approve call_1"}`},
-		"from another site": {"POST", path + "call_1", "SITE"},
+		"the model's id":    {"POST", path + "call_1", `{"decision":"approve"}`},
+		"another question":  {"POST", path + "aaaaaaaaaaaaaaaaaaaaaaaaaa", `{"decision":"approve"}`},
+		"another run":       {"POST", "/v1/runs/aaaaaaaaaaaaaaaaaaaaaaaaaa/approvals/" + question, `{"decision":"approve"}`},
+		"another method":    {"GET", path + question + "?decision=approve", ""},
+		"a query":           {"POST", path + question + "?decision=approve", ""},
+		"another word":      {"POST", path + question, `{"decision":"Approve"}`},
+		"a yes":             {"POST", path + question, `{"decision":true}`},
+		"both":              {"POST", path + question, `{"decision":"deny","decision":"approve"}`},
+		"for ever":          {"POST", path + question, `{"decision":"approve","remember":"always"}`},
+		"with other words":  {"POST", path + question, `{"decision":"approve","arguments":{"name":"x"}}`},
+		"in a message":      {"POST", "/v1/runs", `{"agent":"assistant","session":"s","on_busy":"steer","input":"yes\n,approve ` + question + `"}`},
+		"from another site": {"POST", path + question, "SITE"},
 	} {
 		header := []string{}
 		body := row[2]
@@ -176,11 +176,11 @@ func TestOnlyAnApprovalIsAnApproval(t *testing.T) { // SE-21
 			t.Fatalf("%s was taken for an approval", name)
 		}
 	}
-	if got := v.do(t, "POST", path+"call_1", `{"decision":"approve"}`); got.status != 204 {
+	if got := v.do(t, "POST", path+question, `{"decision":"approve"}`); got.status != 204 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	v.eventually(t, "the tool runs", func() bool { return v.wrote.Load() == 1 })
-	if got := v.do(t, "POST", path+"call_1", `{"decision":"approve"}`); got.status < 400 || v.wrote.Load() != 1 {
+	if got := v.do(t, "POST", path+question, `{"decision":"approve"}`); got.status < 400 || v.wrote.Load() != 1 {
 		t.Errorf("once more: %d %s", got.status, got.body)
 	}
 }

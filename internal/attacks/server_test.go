@@ -40,7 +40,7 @@ const (
 	slackToken     = "xoxb-CANARYslack"
 	slackSecret    = "CANARYslacksecret"
 	feishuSecret   = "CANARYfeishuapp"
-	feishuKey      = "CANARYfeishukey"
+	feishuKey      = "CANARYfeishukey-01"
 	feishuToken    = "CANARYfeishutoken"
 	mcpSecret      = "Bearer CANARYmcp"
 	fileSecret     = "CANARYfile" // what stands in files outside of the folders that are served
@@ -66,6 +66,7 @@ type victim struct {
 	feishu   *fakefeishu.Server
 	wiped    atomic.Int64 // calls of the tool that nobody may call
 	wrote    atomic.Int64 // calls of the tool that asks
+	names    text         // that it was called with, one a line
 
 	stops  []func() // of what it talks to, in the order of starting
 	closed bool
@@ -179,6 +180,7 @@ channels:
     allow_private: [127.0.0.1]
     agent: assistant
     dm: {policy: open}
+    commands: {users: [decider]}
   telegram:
     token: "` + telegramToken + `"
     api: ` + telegram + `
@@ -355,7 +357,11 @@ func (v *victim) tools() http.Handler {
 		})
 	}
 	add("page", func(in in) string { return in.Name })
-	add("write", func(in) string { v.wrote.Add(1); return "written" })
+	add("write", func(in in) string {
+		v.wrote.Add(1)
+		v.names.Write([]byte(in.Name + "\n"))
+		return "written"
+	})
 	add("wipe", func(in) string { v.wiped.Add(1); return "wiped" })
 	next := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, nil)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -437,14 +443,18 @@ func (v *victim) do(t testing.TB, method, path, body string, header ...string) r
 	return reply{resp.StatusCode, resp.Header, string(b), err}
 }
 
-// waitIn reads a stream until it has said something.
-func (v *victim) waitIn(t testing.TB, path, says string) {
+// waitIn reads a stream until a line says something, and returns the line.
+func (v *victim) waitIn(t testing.TB, path, says string, header ...string) (line string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, v.URL+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		req.Header.Set(name, value)
 	}
 	resp, err := v.http.Do(req)
 	if err != nil {
@@ -453,10 +463,11 @@ func (v *victim) waitIn(t testing.TB, path, says string) {
 	defer resp.Body.Close()
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		if strings.Contains(lines.Text(), says) {
-			return
+			return lines.Text()
 		}
 	}
 	t.Fatalf("%s ends without %s", path, says)
+	return ""
 }
 
 func clip(s string) string {

@@ -37,7 +37,7 @@ func TestTheTableOfThreatsNamesTestsThatExist(t *testing.T) {
 	}
 	for row := range strings.Lines(table) {
 		cells := strings.Split(row, " | ")
-		if len(cells) < 4 || !strings.HasPrefix(row, "| SE") && !strings.HasPrefix(row, "| FT") {
+		if len(cells) < 4 || !strings.HasPrefix(row, "| SE") && !strings.HasPrefix(row, "| FT") && !strings.HasPrefix(row, "| DA") {
 			continue
 		}
 		shown := named.FindAllStringSubmatch(cells[3], -1)

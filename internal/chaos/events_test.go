@@ -82,7 +82,7 @@ type view struct {
 	some   bool  // there was one
 	state  string
 	errors []failure
-	ask    string   // the call that waits for approval
+	ask    string   // the question that waits for an answer
 	next   string   // the run that answers a message which came too late for this one
 	gone   bool     // the server says that it does not know the run
 	leaps  int      // how often the numbers have leapt
@@ -177,9 +177,9 @@ func (v *view) apply(e event) {
 		v.decode(e.Data, &f)
 		v.errors = append(v.errors, f)
 	case "approval_required":
-		var d struct{ Call string }
+		var d struct{ ID string }
 		v.decode(e.Data, &d)
-		v.ask = d.Call
+		v.ask = d.ID
 	case "approval_resolved":
 		v.ask = ""
 	case "follow_up":

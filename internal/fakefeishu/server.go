@@ -27,8 +27,8 @@ type Options struct {
 	AppID     string // "" is cli_fake
 	AppSecret string // "" is shh-app-secret
 	Plain     bool   // events are not encrypted
-	Token     string // of verification; "" is verify-me
-	Key       string // the Encrypt Key; "" is kudryavka
+	Token     string // of verification; "" is verify-me-fake-token
+	Key       string // the Encrypt Key; "" is kudryavka-fake-key
 	Name      string // of the bot; "" is Ling
 	Life      time.Duration
 	Limited   bool // changes of one card: five a second
@@ -113,8 +113,8 @@ func New(o *Options) *Server {
 	}
 	set(&s.o.AppID, "cli_fake")
 	set(&s.o.AppSecret, "shh-app-secret")
-	set(&s.o.Token, "verify-me")
-	set(&s.o.Key, "kudryavka")
+	set(&s.o.Token, "verify-me-fake-token")
+	set(&s.o.Key, "kudryavka-fake-key")
 	set(&s.o.Name, "Ling")
 	if s.o.Life == 0 {
 		s.o.Life = 2 * time.Hour

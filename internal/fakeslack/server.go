@@ -130,7 +130,7 @@ func New(opts *Options) *Server {
 		s.opts.Token = "xoxb-1-fake"
 	}
 	if s.opts.Secret == "" {
-		s.opts.Secret = "shhh"
+		s.opts.Secret = "shhh-0123456789ab"
 	}
 	if s.opts.Deliver == nil {
 		s.opts.Deliver = http.DefaultClient

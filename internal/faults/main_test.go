@@ -13,6 +13,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(restrictEnv) != "" {
+		os.Exit(restrictedChild())
+	}
 	flag.Parse()
 	if os.Getenv(childEnv) != "" {
 		os.Exit(child())

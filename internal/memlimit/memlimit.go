@@ -48,6 +48,25 @@ func Container(system fs.FS) (limit int64) {
 	return limit
 }
 
+// Machine returns the memory of the machine that system is the root of, or of this one where the system says so in another way; 0 is that it is
+// not known.
+func Machine(system fs.FS) int64 {
+	text, err := fs.ReadFile(system, "proc/meminfo")
+	if err != nil {
+		return machine()
+	}
+	for line := range strings.Lines(string(text)) {
+		// MemTotal:       24683928 kB
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "MemTotal:" && f[2] == "kB" {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			if err == nil && n > 0 && n < unlimited>>10 {
+				return n << 10
+			}
+		}
+	}
+	return 0
+}
+
 func contains(list, word string) bool {
 	for item := range strings.SplitSeq(list, ",") {
 		if item == word {

@@ -3,6 +3,7 @@ package memlimit
 import (
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"testing/fstest"
 )
@@ -56,6 +57,26 @@ func TestTheLimitOfTheContainerIsFoundWhereverItStands(t *testing.T) {
 		})
 	}
 	Container(os.DirFS("/")) // whatever there is, it is no panic
+}
+
+// DO-07: where no control group has a limit, the machine has.
+func TestDO_07_TheMemoryOfTheMachineIsKnown(t *testing.T) {
+	for text, want := range map[string]int64{
+		"MemTotal:       24683928 kB\nMemFree:        22374640 kB\n": 24683928 << 10,
+		"MemFree: 3 kB\nMemTotal: 7 kB":                              7 << 10,
+		"MemTotal: many kB\n":                                        0,
+		"MemTotal: 7\n":                                              0,
+		"MemTotal: -7 kB\n":                                          0,
+		"":                                                           0,
+	} {
+		system := fstest.MapFS{"proc/meminfo": &fstest.MapFile{Data: []byte(text)}}
+		if got := Machine(system); got != want {
+			t.Errorf("%d for %q, expected %d", got, text, want)
+		}
+	}
+	if n := Machine(os.DirFS("/")); n < 64<<20 && slices.Contains([]string{"linux", "darwin", "windows"}, runtime.GOOS) {
+		t.Errorf("this machine has %d bytes; expected more", n)
+	}
 }
 
 func TestTheMeterCountsWhatLivesAndNotWhatIsGarbage(t *testing.T) {

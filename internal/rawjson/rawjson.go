@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"iter"
+	"reflect"
 )
 
 // Kind names a value by its first byte, as in "expected an object, found a string".
@@ -44,4 +45,16 @@ func Members(object []byte) iter.Seq2[string, json.RawMessage] {
 			}
 		}
 	}
+}
+
+// Same reports whether two texts are the same value, whatever the escapes in their strings and the order of their members.
+func Same(a, b []byte) bool {
+	read := func(text []byte) (value any, err error) {
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		return value, d.Decode(&value)
+	}
+	x, err1 := read(a)
+	y, err2 := read(b)
+	return err1 == nil && err2 == nil && reflect.DeepEqual(x, y)
 }

@@ -17,7 +17,8 @@ type writer struct {
 	w      http.ResponseWriter
 	flush  *http.ResponseController
 	done   <-chan struct{} // the client has gone away
-	req    Request
+	req    Request         // without its messages and its body
+	prompt int             // tokens of the messages
 	answer Answer
 	buf    []byte
 	format format
@@ -183,10 +184,7 @@ func (a *writer) finish() string {
 
 // used counts tokens the way the answer was cut, and those of the messages by the same measure.
 func (a *writer) used() (prompt, completion int) {
-	for _, m := range a.req.Messages {
-		prompt += count(m.Content)
-	}
-	return prompt, a.count()
+	return a.prompt, a.count()
 }
 
 // count counts the tokens of the answer.

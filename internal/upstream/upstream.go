@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // format is a provider's wire format, for one request.
@@ -179,7 +181,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, f format) {
 	if err != nil {
 		return
 	}
-	req, err := f.read(r, body)
+	var req Request
+	heavy.Do(len(body), func() { req, err = f.read(r, body) })
 	if err != nil {
 		f.refuse(w, http.StatusBadRequest, "the body is not a chat request: "+err.Error())
 		finished = true
@@ -187,6 +190,10 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, f format) {
 	}
 	req.Header, req.Body, req.Attempt = r.Header, body, int(attempt)
 	a := writer{w: w, flush: http.NewResponseController(w), done: r.Context().Done(), req: req, answer: s.Script(req), format: f}
+	for _, m := range req.Messages {
+		a.prompt += count(m.Content)
+	}
+	a.req.Messages, a.req.Body = nil, nil // they may be large, and an answer may take long
 	defer a.stop()
 	defer func() {
 		// A script that breaks the connection ends by a panic; that is not the client's going away.

@@ -2,11 +2,12 @@ package file
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/tube"
+
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // A token, with the journal that writes it down and without. What the journal costs beside is CPU of its goroutine.
@@ -16,7 +17,7 @@ func BenchmarkToken(b *testing.B) {
 			const runs = 200
 			var list []*testRun
 			if kept {
-				root, err := os.OpenRoot(b.TempDir())
+				root, err := vfs.Open(b.TempDir())
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -148,10 +148,13 @@ type testRun struct {
 }
 
 func goingRun(l *Log, i int) *testRun {
-	id := fmt.Sprintf("run%023d", i)
+	return goingRunWith(l, fmt.Sprintf("run%023d", i), nil)
+}
+
+func goingRunWith(l *Log, id string, trouble func(error)) *testRun {
 	r := &testRun{id: id, tube: tube.New(id, tubeOptions())}
 	must(r.tube.Send(tube.Event{Kind: tube.Named, Name: "started", Value: []byte(`{"run":"` + id + `"}`)}))
-	r.entry = l.Keep(runlog.Run{ID: id, Opening: []byte("opening of " + id), Tube: r.tube})
+	r.entry = l.Keep(runlog.Run{ID: id, Opening: []byte("opening of " + id), Tube: r.tube, Trouble: trouble})
 	return r
 }
 

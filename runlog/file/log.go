@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -44,9 +44,8 @@ const CodeNotDurable = "not_durable"
 
 // Options are the settings of a log.
 type Options struct {
-	Tube func() *tube.Options   // of the tubes that are made of what was left; required. From and Held are the log's.
-	Sync func(f *os.File) error // makes a file or a folder durable; default (*os.File).Sync
-	Log  *slog.Logger           // default none
+	Tube func() *tube.Options // of the tubes that are made of what was left; required. From and Held are the log's.
+	Log  *slog.Logger         // default none
 }
 
 // Log keeps runs in a folder. It is safe for concurrent use.
@@ -138,17 +137,24 @@ type folderFile interface {
 
 // Open opens the log in the folder of a name in root, making it where it is not there, and returns what was left there by logs before,
 // those that began first first. What was left stays until somebody takes it: see [runlog.Left]. Only one log may be open in a folder.
-func Open(root *os.Root, name string, o Options) (*Log, []*runlog.Left, error) {
+func Open(root vfs.Folder, name string, o Options) (*Log, []*runlog.Left, error) {
+	l, left, err := openStopped(root, name, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.start()
+	return l, left, nil
+}
+
+// openStopped opens a log that makes no passes yet.
+func openStopped(root vfs.Folder, name string, o Options) (*Log, []*runlog.Left, error) {
 	if o.Tube == nil {
 		panic("runlog/file: Options.Tube is required")
-	}
-	if o.Sync == nil {
-		o.Sync = (*os.File).Sync
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f, err := openFolder(root, name, o.Sync)
+	f, err := openFolder(root, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -157,7 +163,6 @@ func Open(root *os.Root, name string, o Options) (*Log, []*runlog.Left, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l.start()
 	return l, left, nil
 }
 

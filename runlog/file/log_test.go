@@ -2,16 +2,16 @@ package file_test
 
 import (
 	"log/slog"
-	"os"
 	"testing"
 
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/runlog/file"
 	"github.com/lingserve/lingserve/runlog/runlogtest"
 )
 
 func TestLog(t *testing.T) {
 	runlogtest.Test(t, func(t testing.TB) func(testing.TB) *runlogtest.Replica {
-		root, err := os.OpenRoot(t.TempDir())
+		root, err := vfs.Open(t.TempDir())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -107,6 +107,12 @@ type reader struct {
 
 // file reads a file, and returns how far it is whole. A *tornError says that its end is not; others are those of the disk.
 func (k *reader) file(number uint64, r io.Reader) (at int64, err error) {
+	begin := func(boot [8]byte, before bool) { k.boot, k.number, k.before = boot, number, before }
+	return frames(number, r, begin, k.records)
+}
+
+// frames reads the frames of a file: begin takes its head, and records what each frame holds; it is false for what has no known form.
+func frames(number uint64, r io.Reader, begin func(boot [8]byte, before bool), records func([]byte) bool) (at int64, err error) {
 	in := bufio.NewReaderSize(r, 256<<10)
 	torn := func(why string) (int64, error) { return at, &tornError{at, why} }
 	fill := func(into []byte) (bool, error) {
@@ -122,7 +128,8 @@ func (k *reader) file(number uint64, r io.Reader) (at int64, err error) {
 	} else if m := string(head[:len(mark)]); !ok || m != mark && m != markBefore {
 		return torn("it does not begin as one of ours")
 	}
-	k.boot, k.number, k.before = [8]byte(head[len(mark):]), number, string(head[:len(mark)]) == markBefore
+	boot := [8]byte(head[len(mark):])
+	begin(boot, string(head[:len(mark)]) == markBefore)
 	at = int64(len(head))
 	var payload []byte
 	for {
@@ -149,10 +156,10 @@ func (k *reader) file(number uint64, r io.Reader) (at int64, err error) {
 		if n < int64(length) {
 			return torn("a frame is cut off")
 		}
-		if checksum(k.boot, number, at, payload) != binary.LittleEndian.Uint32(frame[4:]) {
+		if checksum(boot, number, at, payload) != binary.LittleEndian.Uint32(frame[4:]) {
 			return torn("a frame is not what was written")
 		}
-		if !k.records(payload) {
+		if !records(payload) {
 			return torn("a record of no known form")
 		}
 		at += frameHead + int64(length)

@@ -132,7 +132,7 @@ func BenchmarkRebuildIndex(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := s.disk.remove("a" + indexEnd); err != nil {
+		if err := s.disk.Remove("a" + indexEnd); err != nil {
 			b.Fatal(err)
 		}
 		info(b, s, "a")

@@ -43,13 +43,25 @@ func (s *Store) PutBlob(ctx context.Context, name string, data []byte) (handle s
 func (s *Store) writeBlob(name, handle string, data []byte) error {
 	folder := name + blobsEnd
 	path := folder + "/" + handle
-	if at, err := s.disk.stat(path); err == nil && at.Mode().IsRegular() && at.Size() == int64(len(data)) {
-		return nil
+	if at, err := s.disk.Stat(path); err != nil || !at.Mode().IsRegular() || at.Size() != int64(len(data)) || !s.holds(path, handle) {
+		if err := s.newBlob(folder, path, data); err != nil {
+			return err
+		}
 	}
-	if err := s.disk.mkdir(folder); err != nil {
+	// Also of a blob that exists: whoever wrote it may have failed here.
+	if s.sync == SyncAlways {
+		return errors.Join(s.disk.SyncFolder(folder), s.disk.SyncFolder("."))
+	}
+	s.touched(name, path)
+	return nil
+}
+
+// newBlob writes a blob beside its place and renames it.
+func (s *Store) newBlob(folder, path string, data []byte) error {
+	if err := s.disk.Mkdir(folder); err != nil {
 		return err
 	}
-	f, err := s.disk.open(path+partEnd, os.O_RDWR|os.O_CREATE)
+	f, err := s.disk.Open(path+partEnd, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return err
 	}
@@ -62,17 +74,25 @@ func (s *Store) writeBlob(name, handle string, data []byte) error {
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = s.disk.rename(path+partEnd, path)
+		err = s.disk.Rename(path+partEnd, path)
 	}
 	if err != nil {
-		_ = s.disk.remove(path + partEnd)
-		return err
+		_ = s.disk.Remove(path + partEnd)
 	}
-	s.touched(name, path)
-	return nil
+	return err
 }
 
-// ReadBlob implements tape.Blobs.
+// holds says whether a blob that is there is not damaged.
+func (s *Store) holds(path, handle string) bool {
+	f, err := s.disk.Open(path, os.O_RDONLY)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return checkBlob(f, handle) == nil
+}
+
+// ReadBlob implements tape.Blobs. A blob is read as a whole, whatever is asked of it, to see whether it is what was written.
 func (s *Store) ReadBlob(ctx context.Context, name, handle string, offset, limit int64) (data []byte, size int64, err error) {
 	if _, err := s.Info(ctx, name); err != nil {
 		return nil, 0, err
@@ -81,7 +101,7 @@ func (s *Store) ReadBlob(ctx context.Context, name, handle string, offset, limit
 	if raw, err := hex.DecodeString(handle); err != nil || len(raw) != sha256.Size || hex.EncodeToString(raw) != handle {
 		return nil, 0, unknown
 	}
-	f, err := s.disk.open(name+blobsEnd+"/"+handle, os.O_RDONLY)
+	f, err := s.disk.Open(name+blobsEnd+"/"+handle, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, unknown
 	}
@@ -91,6 +111,12 @@ func (s *Store) ReadBlob(ctx context.Context, name, handle string, offset, limit
 	defer f.Close()
 	at, err := f.Stat()
 	if err != nil {
+		return nil, 0, s.explain(name, err)
+	}
+	if err := checkBlob(f, handle); err != nil {
+		if errors.Is(err, tape.ErrDamaged) {
+			s.log.WarnContext(ctx, "a blob of a tape is damaged", "tape", name, "blob", handle)
+		}
 		return nil, 0, s.explain(name, err)
 	}
 	size = at.Size()

@@ -17,13 +17,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 )
 
 // testDisk is a disk that fails as it is told, and counts.
 type testDisk struct {
-	disk
-	read atomic.Int64 // bytes of tapes
+	vfs.Folder
+	read   atomic.Int64 // bytes of tapes
+	opened atomic.Int64 // files
 
 	mu       sync.Mutex
 	room     int64            // bytes that tapes may still get
@@ -36,11 +38,11 @@ type testDisk struct {
 
 func openTestDisk(t testing.TB, dir string) *testDisk {
 	t.Helper()
-	d, err := openFolder(dir)
+	d, err := vfs.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &testDisk{disk: d, room: 1 << 40}
+	return &testDisk{Folder: d, room: 1 << 40}
 }
 
 // openTest opens a store on such a disk, closed when the test ends.
@@ -58,14 +60,15 @@ func (d *testDisk) set(change func()) {
 	change()
 }
 
-func (d *testDisk) open(name string, flag int) (handle, error) {
+func (d *testDisk) Open(name string, flag int) (vfs.File, error) {
 	d.mu.Lock()
 	err := d.failOpen[filepath.Ext(name)]
 	d.mu.Unlock()
+	d.opened.Add(1)
 	if err != nil {
 		return nil, err
 	}
-	f, err := d.disk.open(name, flag)
+	f, err := d.Folder.Open(name, flag)
 	if err == nil && strings.HasSuffix(name, tapeEnd) {
 		f = &testFile{f, d, name}
 	}
@@ -73,13 +76,13 @@ func (d *testDisk) open(name string, flag int) (handle, error) {
 }
 
 type testFile struct {
-	handle
+	vfs.File
 	d    *testDisk
 	name string
 }
 
 func (f *testFile) ReadAt(p []byte, at int64) (int, error) {
-	n, err := f.handle.ReadAt(p, at)
+	n, err := f.File.ReadAt(p, at)
 	f.d.read.Add(int64(n))
 	return n, err
 }
@@ -89,9 +92,9 @@ func (f *testFile) WriteAt(p []byte, at int64) (n int, err error) {
 	defer f.d.mu.Unlock()
 	if int64(len(p)) <= f.d.room {
 		f.d.room -= int64(len(p))
-		return f.handle.WriteAt(p, at)
+		return f.File.WriteAt(p, at)
 	}
-	n, err = f.handle.WriteAt(p[:f.d.room], at)
+	n, err = f.File.WriteAt(p[:f.d.room], at)
 	f.d.room = 0
 	return n, errors.Join(err, &fs.PathError{Op: "write", Path: f.name, Err: syscall.ENOSPC})
 }
@@ -102,7 +105,7 @@ func (f *testFile) Truncate(size int64) error {
 	if f.d.stuck {
 		return errors.New("cannot be cut off")
 	}
-	return f.handle.Truncate(size)
+	return f.File.Truncate(size)
 }
 
 func (f *testFile) Sync() error {
@@ -132,7 +135,7 @@ func TestADiskThatFillsAtAnyByteLeavesTheTapeAsItWas(t *testing.T) {
 	size := 0
 	for _, e := range batch.Entries {
 		e.ID = 1
-		size += len(appendLine(nil, e, false))
+		size += len(appendLine(nil, e, e.ID-1, false))
 	}
 	for room := range size {
 		d.set(func() { d.room = int64(room) })
@@ -155,7 +158,7 @@ func TestADiskThatFillsAtAnyByteLeavesTheTapeAsItWas(t *testing.T) {
 
 // TA-12: not even when what was written cannot be taken back at once.
 func TestWhatCannotBeCutOffIsNeitherSeenNorKept(t *testing.T) {
-	line := int64(len(appendLine(nil, tape.Entry{ID: 2, Kind: "message", Payload: message("lost").Payload}, false)))
+	line := int64(len(appendLine(nil, tape.Entry{ID: 2, Kind: "message", Payload: message("lost").Payload}, 1, false)))
 	for name, room := range map[string]int64{"a byte": 1, "all but the line feed": line - 1} {
 		t.Run(name, func(t *testing.T) {
 			s, d := openTest(t, t.TempDir(), Options{Sync: SyncNone})
@@ -373,7 +376,7 @@ func TestOnlyOrdinaryFilesAreOpened(t *testing.T) {
 	if err := os.WriteFile(outside, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	line := appendLine(nil, tape.Entry{ID: 1, Kind: "x", Payload: []byte("{}")}, false)
+	line := appendLine(nil, tape.Entry{ID: 1, Kind: "x", Payload: []byte("{}")}, 0, false)
 	for _, c := range []struct {
 		name string
 		put  func(path string) error
@@ -395,10 +398,10 @@ func TestOnlyOrdinaryFilesAreOpened(t *testing.T) {
 				s := open(t, dir, Options{})
 				switch end {
 				case tapeEnd:
-					if _, err := s.Append(t.Context(), "a", tape.Batch{Create: true, Entries: []tape.Entry{message("x")}}); !errors.Is(err, errNotAFile) {
+					if _, err := s.Append(t.Context(), "a", tape.Batch{Create: true, Entries: []tape.Entry{message("x")}}); !errors.Is(err, vfs.ErrNotRegular) {
 						t.Errorf("append: %v", err)
 					}
-					if _, err := s.Info(t.Context(), "a"); !errors.Is(err, errNotAFile) {
+					if _, err := s.Info(t.Context(), "a"); !errors.Is(err, vfs.ErrNotRegular) {
 						t.Errorf("info: %v", err)
 					}
 					for _, err := range s.Sessions(t.Context(), tape.SessionQuery{}) {
@@ -413,11 +416,11 @@ func TestOnlyOrdinaryFilesAreOpened(t *testing.T) {
 					if err := os.WriteFile(filepath.Join(dir, "a.jsonl"), append(bytes.Clone(line), "torn"...), 0o600); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: []tape.Entry{message("x")}}); !errors.Is(err, errNotAFile) {
+					if _, err := s.Append(t.Context(), "a", tape.Batch{Entries: []tape.Entry{message("x")}}); !errors.Is(err, vfs.ErrNotRegular) {
 						t.Errorf("append: %v", err)
 					}
 				case leaseEnd:
-					if _, err := s.Lease(t.Context(), "a", false); !errors.Is(err, errNotAFile) {
+					if _, err := s.Lease(t.Context(), "a", false); !errors.Is(err, vfs.ErrNotRegular) {
 						t.Errorf("lease: %v", err)
 					}
 				case blobsEnd:

@@ -14,9 +14,9 @@ import (
 // Whatever lies in a file: reading it does not panic and changes nothing, the same comes backwards as forwards, the next append
 // works, what a reader saw before is there after it, and nothing of the file is lost.
 func FuzzTape(f *testing.F) {
-	one := appendLine(nil, tape.Entry{ID: 1, Kind: "message", Payload: message("one").Payload}, false)
-	two := appendLine(nil, tape.Entry{ID: 2, Kind: "anchor", Payload: tape.NewAnchor("n", 1).Payload}, true)
-	three := appendLine(nil, tape.Entry{ID: 3, Kind: "x", Payload: []byte(`{"more":true}`)}, false)
+	one := appendLine(nil, tape.Entry{ID: 1, Kind: "message", Payload: message("one").Payload}, 0, false)
+	two := appendLine(nil, tape.Entry{ID: 2, Kind: "anchor", Payload: tape.NewAnchor("n", 1).Payload}, 1, true)
+	three := appendLine(nil, tape.Entry{ID: 3, Kind: "x", Payload: []byte(`{"more":true}`)}, 2, false)
 	for _, parts := range [][][]byte{
 		{one},
 		{one, two, three},

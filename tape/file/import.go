@@ -23,15 +23,17 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 			if n := l.entries(); n > 0 {
 				return fmt.Errorf("%w: the tape has %d entries", tape.ErrNotEmpty, n)
 			}
-			if owner, err = s.importFile(ctx, name, session, workspace, entries); err != nil {
-				_ = s.disk.remove(name + importEnd)
-				_ = s.disk.remove(name + tapeEnd) // empty, and made by own
-				return err
+			owner, err = s.importFile(ctx, name, session, workspace, entries)
+			if err == nil {
+				err = s.disk.Rename(name+importEnd, name+tapeEnd)
 			}
-			if err := s.disk.rename(name+importEnd, name+tapeEnd); err != nil || s.sync != SyncAlways {
-				return err
+			if err == nil && s.sync == SyncAlways {
+				err = s.disk.SyncFolder(".")
 			}
-			return s.disk.syncFolder()
+			if err != nil {
+				s.undoImport(name)
+			}
+			return err
 		})
 		if err != nil {
 			return err
@@ -39,7 +41,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		s.outdated(l)
 		s.touched(name, name+tapeEnd)
 		// The new file has another log, which takes the session from here.
-		return s.with(name, func(l *log) error {
+		err = s.with(name, func(l *log) error {
 			if err := l.commit.lock(ctx); err != nil {
 				return err
 			}
@@ -50,15 +52,26 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 				l.state.Session, l.state.Workspace = owner.Session, owner.Workspace
 				l.state.side = hashOf(appendSession(nil, &l.state.Info))
 				l.writeIndexLocked()
+				s.directory.put(l.state)
 				return nil
 			})
 		})
+		if err != nil {
+			s.undoImport(name)
+		}
+		return err
 	}))
+}
+
+// undoImport removes the files of an import that has failed, and the empty tape that it began with.
+func (s *Store) undoImport(name string) {
+	_ = s.disk.Remove(name + importEnd)
+	_ = s.disk.Remove(name + tapeEnd)
 }
 
 // importFile writes the entries to a file of their own.
 func (s *Store) importFile(ctx context.Context, name, session, workspace string, entries iter.Seq2[tape.Entry, error]) (info tape.Info, err error) {
-	f, err := s.disk.open(name+importEnd, os.O_RDWR|os.O_CREATE)
+	f, err := s.disk.Open(name+importEnd, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return info, err
 	}
@@ -92,8 +105,8 @@ func (s *Store) importFile(ctx context.Context, name, session, workspace string,
 		if e.Date.IsZero() {
 			e.Date = time.Now()
 		}
+		*buf = appendLine(*buf, e, info.LastID, false)
 		info.Add(e)
-		*buf = appendLine(*buf, e, false)
 		if len(*buf) >= blockSize {
 			if err := flush(); err != nil {
 				return info, err

@@ -2,9 +2,12 @@ package file
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"hash/crc32"
 	"hash/fnv"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/lingserve/lingserve/tape"
@@ -38,12 +41,32 @@ const (
 // whole batch.
 type state struct {
 	tape.Info
-	badAt  int64 // offset of the first line that cannot be read
+	badAt  int64 // offset of the first damage
 	anchor span  // line of the last anchor
 	tail   uint64
 	side   uint64 // hash of the session's file
 	// unnamed says that the record had no room for the last anchor's name.
 	unnamed bool
+
+	// What a record does not have.
+	broken bool   // the last line cannot be read
+	found  damage // the first that was met when the tape was read last
+}
+
+// damage is what is wrong with a tape at a place.
+type damage struct {
+	offset int64
+	why    error // nil is no damage
+}
+
+// count takes in damage.
+func (s *state) count(d damage) {
+	if s.Unreadable++; s.Unreadable == 1 {
+		s.badAt = d.offset
+	}
+	if s.found.why == nil {
+		s.found = d
+	}
 }
 
 // span is where a line lies.
@@ -140,30 +163,53 @@ func records(size int64) int64 { return max(0, size/recordSize-headSlots) }
 
 func offsetOf(record int64) int64 { return (headSlots + record) * recordSize }
 
+// lost says what is wrong with the end of a tape that the newest state in its index does not fit; nil is nothing. size is how much of the
+// tape was read.
+func (s *state) lost(last *state, f interface{ Stat() (fs.FileInfo, error) }, size int64) error {
+	if s.Entries > 0 && !s.Created.Equal(last.Created) { // the index of an earlier tape of that name
+		return nil
+	}
+	if last.Bytes > size { // or it has grown since
+		if info, err := f.Stat(); err != nil || info.Size() >= last.Bytes {
+			return err
+		}
+	}
+	if last.Bytes <= s.Bytes {
+		return errors.New("it is not what was written")
+	}
+	return fmt.Errorf("it had %d bytes more, with %d entries", last.Bytes-s.Bytes, last.Entries-s.Entries)
+}
+
 // newest finds the newest state in an index that fits the tape, and how many of the records behind the slots hold with it.
-// The empty state, which fits every tape, is the answer when there is none.
-func newest(index io.ReaderAt, indexSize int64, name string, r io.ReaderAt, size int64) (best state, kept int64, slot int) {
+// The empty state, which fits every tape, is the answer when there is none. last is the newest state whether it fits or not.
+func newest(index io.ReaderAt, indexSize int64, name string, r io.ReaderAt, size int64) (best, last state, kept int64, slot int) {
 	var buf [headSlots * recordSize]byte
 	n, _ := index.ReadAt(buf[:], 0)
+	lastSlot := 1
 	for i := range headSlots {
 		if (i+1)*recordSize > n {
 			break
 		}
-		if s, ok := parseState(buf[i*recordSize:(i+1)*recordSize], name); ok && s.Bytes > best.Bytes && s.fits(r, size) {
+		s, ok := parseState(buf[i*recordSize:(i+1)*recordSize], name)
+		if ok && s.Bytes > last.Bytes {
+			last, lastSlot = s, i
+		}
+		if ok && s.Bytes > best.Bytes && s.fits(r, size) {
 			best, slot = s, i
 		}
 	}
 	kept = records(indexSize)
 	if best.Bytes > 0 {
-		return best, kept, slot
+		return best, last, kept, slot
 	}
+	slot = 1 - lastSlot // what does not fit is written over next
 	for kept > 0 {
 		if s, ok := readRecord(index, kept-1, name); ok && s.fits(r, size) {
-			return s, kept, 0
+			return s, last, kept, slot
 		}
 		kept--
 	}
-	return state{}, 0, 0
+	return state{}, last, 0, slot
 }
 
 func readRecord(index io.ReaderAt, record int64, name string) (state, bool) {

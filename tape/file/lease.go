@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -18,7 +19,7 @@ import (
 type lease struct {
 	store *Store
 	path  string
-	file  handle
+	file  vfs.File
 	once  sync.Once
 }
 
@@ -30,7 +31,7 @@ func (l *lease) Lost() <-chan struct{} { return never }
 // Release removes the file before it unlocks it: who waits for it sees that it is no longer at its path.
 func (l *lease) Release() {
 	l.once.Do(func() {
-		if err := errors.Join(l.store.disk.remove(l.path), l.file.Close()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := errors.Join(l.store.disk.Remove(l.path), l.file.Close()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			l.store.log.Warn("the file of a lease cannot be removed", "file", l.path, "error", err)
 		}
 	})
@@ -64,7 +65,7 @@ func (s *Store) Lease(ctx context.Context, name string, wait bool) (tape.Lease, 
 }
 
 // takeLease opens and locks the file; it is nil when another one has it.
-func (s *Store) takeLease(path string) (handle, error) {
+func (s *Store) takeLease(path string) (vfs.File, error) {
 	for range attempts {
 		s.mu.Lock()
 		closed := s.closed
@@ -72,11 +73,11 @@ func (s *Store) takeLease(path string) (handle, error) {
 		if closed {
 			return nil, tape.ErrClosed
 		}
-		f, err := s.disk.open(path, os.O_RDWR|os.O_CREATE)
+		f, err := s.disk.Open(path, os.O_RDWR|os.O_CREATE)
 		if err != nil {
 			return nil, err
 		}
-		ok, err := f.tryLock()
+		ok, err := f.TryLock()
 		if err != nil || !ok {
 			return nil, errors.Join(err, f.Close())
 		}
@@ -85,8 +86,8 @@ func (s *Store) takeLease(path string) (handle, error) {
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		at, err := s.disk.stat(path)
-		if err == nil && os.SameFile(at, opened) {
+		at, err := s.disk.Stat(path)
+		if err == nil && vfs.SameFile(at, opened) {
 			return f, nil
 		}
 		if err := f.Close(); err != nil {

@@ -3,15 +3,17 @@ package file
 import (
 	"bytes"
 	"errors"
+	"hash/crc32"
 	"io"
+	"strconv"
 	"sync"
 
 	"github.com/lingserve/lingserve/tape"
 )
 
 const (
-	// maxLine is the most that a line can have: an entry, what marks it as a part of a batch, and its line feed.
-	maxLine = tape.MaxEntry + len(more) + 1
+	// maxLine is the most that a line can have: an entry, the members that appendLine adds, and the line feed.
+	maxLine = tape.MaxEntry + len(after) + len("9223372036854775807") + len(more) + sumLen + 1
 	// blockSize is what is read at once: a view of fifty entries, as a rule.
 	blockSize = 64 << 10
 	// keepBuffer is the largest buffer that is used again; a larger one was for a line that seldom comes.
@@ -38,6 +40,14 @@ type line struct {
 
 // whole says that the line has its line feed.
 func (l line) whole() bool { return len(l.text) > 0 && l.text[len(l.text)-1] == '\n' }
+
+// parse reads the line, in the line's memory.
+func (l line) parse() (entry, error) {
+	if l.text == nil {
+		return entry{}, errTooLong
+	}
+	return parse(l.text)
+}
 
 // forward reads lines in their order. It holds one line, or one block, whatever the length of the tape.
 type forward struct {
@@ -85,8 +95,17 @@ func (f *forward) line() (line, error) {
 	}
 }
 
+// made is the line that was read up to f.next. Of a text that is several lines it is the first, and the others are read next.
 func (f *forward) made(text []byte, start int64, long bool) line {
-	if long || len(text) > maxLine {
+	if long {
+		return line{nil, span{start, f.next}}
+	}
+	if rest := len(text) - endOfFirst(text); rest > 0 {
+		text = text[:len(text)-rest]
+		f.pos -= rest
+		f.next -= int64(rest)
+	}
+	if len(text) > maxLine {
 		text = nil
 	}
 	return line{text, span{start, f.next}}
@@ -132,8 +151,11 @@ func (b *backward) line() (line, error) {
 				search = text[:len(text)-1]
 			}
 			if i := bytes.LastIndexByte(search, '\n'); i >= 0 || b.begin == 0 {
-				b.end = b.begin + int64(i) + 1
 				text = text[i+1:]
+				if !long {
+					text = text[startOfLast(text):]
+				}
+				b.end = b.begin + have - int64(len(text))
 				if long || len(text) > maxLine {
 					text = nil
 				}
@@ -175,31 +197,178 @@ func (b *backward) fill() error {
 	return nil
 }
 
-// more is the member at the end of each line of a batch but the last.
-const more = `,"more":true`
+// Members that a line has beside those of its entry, in this order and behind them.
+const (
+	// after is the id of the entry before, where that is not the id below this one.
+	after = `,"after":`
+	// more is in each line of a batch but the last.
+	more = `,"more":true`
+	// sum is the CRC-32C of all that stands before it in the line, in hexadecimal.
+	sum = `,"crc":"`
+	// sumLen is how many bytes a line ends with: the member sum and a brace.
+	sumLen = len(sum) + 8 + len(`"}`)
+)
 
-var moreEnd = []byte(more + "}")
+// entryStart is what each line begins with.
+var entryStart = []byte(`{"id":`)
 
-// parse reads a line of a tape. unfinished says that the line's batch goes on behind it. The entry has the line's memory.
-func parse(text []byte) (e tape.Entry, unfinished bool, err error) {
-	text = bytes.TrimSuffix(text, []byte("\n"))
-	if unfinished = bytes.HasSuffix(text, moreEnd); unfinished {
-		// The brace takes the member's place and gives it back: the line may be read again.
-		at := len(text) - len(moreEnd)
-		text[at] = '}'
-		e, err = tape.ParseEntry(text[: at+1 : at+1])
-		text[at] = ','
-		return e, true, err
-	}
-	e, err = tape.ParseEntry(text)
-	return e, false, err
+// Reasons why a line is not an entry of its tape.
+var (
+	errSum       = errors.New("its checksum does not match")
+	errTooLong   = errors.New("it is longer than any entry")
+	errMisplaced = errors.New("its id does not follow the one before")
+)
+
+// entry is what a line holds.
+type entry struct {
+	tape.Entry
+	unfinished bool  // the line's batch goes on behind it
+	before     int64 // id of the entry before; -1 where the line does not say it
 }
 
-// appendLine appends an entry's line.
-func appendLine(dst []byte, e tape.Entry, unfinished bool) []byte {
-	dst = e.AppendJSON(dst)
-	if unfinished {
-		dst = append(dst[:len(dst)-1], moreEnd...)
+// cutSum returns a line without its checksum, and whether that matches. A line of an older version has none.
+func cutSum(text []byte) (body []byte, has, matches bool) {
+	at := len(text) - sumLen
+	if at < 0 {
+		return text, false, false
 	}
-	return append(dst, '\n')
+	want, ok := readSum(text[at:])
+	if !ok {
+		return text, false, false
+	}
+	return text[:at], true, crc32.Checksum(text[:at], castagnoli) == want
+}
+
+// readSum reads the checksum with which a line ends; text begins with it.
+func readSum(text []byte) (value uint32, ok bool) {
+	if len(text) < sumLen || string(text[:len(sum)]) != sum || string(text[sumLen-2:sumLen]) != `"}` {
+		return 0, false
+	}
+	for _, c := range text[len(sum) : sumLen-2] {
+		switch {
+		case '0' <= c && c <= '9':
+			value = value<<4 | uint32(c-'0')
+		case 'a' <= c && c <= 'f':
+			value = value<<4 | uint32(c-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	return value, true
+}
+
+// parse reads a line of a tape. The entry has the line's memory.
+func parse(text []byte) (e entry, err error) {
+	text = bytes.TrimSuffix(text, []byte("\n"))
+	e.before = -1
+	body, summed, matches := cutSum(text)
+	if !summed {
+		var object bool
+		if body, object = bytes.CutSuffix(text, []byte("}")); !object || !bytes.HasSuffix(body, []byte(more)) {
+			e.Entry, err = tape.ParseEntry(text)
+			return e, err
+		}
+	} else if !matches {
+		return e, errSum
+	}
+	body, e.unfinished = bytes.CutSuffix(body, []byte(more))
+	given := false
+	if summed {
+		body, e.before, given = cutAfter(body)
+	}
+	// A brace takes the next member's place and gives it back: the line may be read again.
+	at := len(body)
+	text[at] = '}'
+	e.Entry, err = tape.ParseEntry(text[: at+1 : at+1])
+	text[at] = ','
+	if summed && !given {
+		e.before = e.ID - 1
+	}
+	return e, err
+}
+
+// cutAfter takes the member after from the end of a line.
+func cutAfter(body []byte) (rest []byte, id int64, ok bool) {
+	at := len(body)
+	for at > 0 && '0' <= body[at-1] && body[at-1] <= '9' {
+		at--
+	}
+	rest, ok = bytes.CutSuffix(body[:at], []byte(after))
+	if !ok {
+		return body, 0, false
+	}
+	id, err := strconv.ParseInt(string(body[at:]), 10, 64)
+	return rest, id, err == nil
+}
+
+// appendLine appends an entry's line. last is the id of the entry before.
+func appendLine(dst []byte, e tape.Entry, last int64, unfinished bool) []byte {
+	start := len(dst)
+	dst = e.AppendJSON(dst)
+	dst = dst[:len(dst)-1]
+	if e.ID != last+1 {
+		dst = strconv.AppendInt(append(dst, after...), last, 10)
+	}
+	if unfinished {
+		dst = append(dst, more...)
+	}
+	value := crc32.Checksum(dst[start:], castagnoli)
+	dst = append(dst, sum...)
+	for shift := 28; shift >= 0; shift -= 4 {
+		dst = append(dst, "0123456789abcdef"[value>>shift&15])
+	}
+	return append(dst, "\"}\n"...)
+}
+
+// maxTried bounds how many parts of a damaged text are tried: each costs a checksum.
+const maxTried = 64
+
+// endOfFirst returns the length of the first line of a text that ends with a line feed, or at the end of the tape. That is all of it,
+// unless a line feed was damaged: a line at the beginning or the end of the text whose checksum matches is then a line of its own.
+func endOfFirst(text []byte) int {
+	whole := bytes.TrimSuffix(text, []byte("\n"))
+	_, summed, matches := cutSum(whole)
+	if matches || !bytes.Contains(whole, []byte(sum)) {
+		return len(text)
+	}
+	if bytes.HasPrefix(whole, entryStart) {
+		for end, tried := 0, 0; tried < maxTried; tried++ {
+			i := bytes.Index(whole[end:], []byte(sum))
+			if i < 0 {
+				break
+			}
+			end += i
+			if want, ok := readSum(whole[end:]); ok && crc32.Checksum(whole[:end], castagnoli) == want {
+				return end + sumLen
+			}
+			end += len(sum)
+		}
+	}
+	if summed {
+		body := whole[:len(whole)-sumLen]
+		want, _ := readSum(whole[len(body):])
+		for start, tried := 0, 0; start < len(body) && tried < maxTried; tried++ {
+			i := bytes.Index(body[start+1:], entryStart)
+			if i < 0 {
+				break
+			}
+			start += 1 + i
+			if crc32.Checksum(body[start:], castagnoli) == want {
+				return start
+			}
+		}
+	}
+	return len(text)
+}
+
+// startOfLast returns where the last line of such a text begins.
+func startOfLast(text []byte) int {
+	at := 0
+	for {
+		n := endOfFirst(text[at:])
+		if at+n == len(text) {
+			return at
+		}
+		at += n
+	}
 }

@@ -2,6 +2,7 @@ package file
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -48,18 +50,21 @@ type log struct {
 	commit turn
 
 	mu       sync.Mutex // guards what follows; held for moments, and never while the disk spins
-	file     handle     // nil when not open
+	file     vfs.File   // nil when not open
 	info     fs.FileInfo
-	index    handle // nil when there is none yet
-	kept     int64  // records in the index that hold
-	slot     int    // the one written last
-	extra    []byte // records that the index does not have yet
-	stale    bool   // the index does not have the state
-	broken   bool   // nor all records before it
-	sideKept uint64 // hash of the session's file as it lies there
-	record   []byte // for the next record
+	index    vfs.File // nil when there is none yet
+	kept     int64    // records in the index that hold
+	slot     int      // the one written last
+	extra    []byte   // records that the index does not have yet
+	stale    bool     // the index does not have the state
+	broken   bool     // nor all records before it
+	sideKept uint64   // hash of the session's file as it lies there
+	record   []byte   // for the next record
 	state    state
-	writing  bool // what lies behind the state is being written here: it is not to be taken in
+	skip     map[int64]bool // see misplaced; nil where the tape was not examined
+	loaded   bool           // the state is that of a file that was read
+	warned   int64          // damages that were told of
+	writing  bool           // what lies behind the state is being written here: it is not to be taken in
 	queue    []*request
 	cut      int64 // what a write that failed has left behind, when it could not be cut off: up to here; 0 is nothing
 	finished bool  // closed, erased or moved
@@ -87,7 +92,7 @@ func (l *log) openLocked(create bool) error {
 	if create {
 		flag |= os.O_CREATE
 	}
-	f, err := l.store.disk.open(l.name+tapeEnd, flag)
+	f, err := l.store.disk.Open(l.name+tapeEnd, flag)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: there is no tape %s", tape.ErrNotFound, l.name)
 	}
@@ -108,7 +113,7 @@ func (l *log) openLocked(create bool) error {
 // openIndexLocked opens the index. A tape does without one: it is read from its beginning then.
 func (l *log) openIndexLocked(create int) {
 	if l.index == nil {
-		if f, err := l.store.disk.open(l.name+indexEnd, os.O_RDWR|create); err == nil {
+		if f, err := l.store.disk.Open(l.name+indexEnd, os.O_RDWR|create); err == nil {
 			l.index = f
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			l.store.log.Warn("the index of a tape cannot be used", "tape", l.name, "error", err)
@@ -121,7 +126,7 @@ func (l *log) closeLocked() error {
 	l.finished = true
 	l.useful.Store(false)
 	var errs []error
-	for _, f := range []handle{l.file, l.index} {
+	for _, f := range []vfs.File{l.file, l.index} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
@@ -134,20 +139,20 @@ func (l *log) refreshLocked() error {
 	if l.writing {
 		return nil // as it was before the batch
 	}
-	at, err := l.store.disk.stat(l.name + tapeEnd)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(at, l.info) {
+	at, err := l.store.disk.Stat(l.name + tapeEnd)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !vfs.SameFile(at, l.info) {
 		return errMoved
 	}
 	if err != nil {
 		return err
 	}
 	size := at.Size()
-	if size == l.state.Bytes {
+	if size == l.state.Bytes && l.loaded {
 		return nil
 	}
 	if size < l.state.Bytes { // a writer took back what it could not make durable
 		l.state = state{Info: tape.Info{Tape: l.name}}
-		l.extra = nil
+		l.extra, l.skip = nil, nil
 	}
 	return l.loadLocked(size)
 }
@@ -155,10 +160,16 @@ func (l *log) refreshLocked() error {
 // loadLocked brings the state up to the size of the file: from the index as far as it goes, the rest by reading.
 func (l *log) loadLocked(size int64) error {
 	l.openIndexLocked(0)
+	var last state
+	fits := true
 	if l.index != nil {
 		indexed, err := l.index.Stat()
 		if err == nil {
-			best, kept, slot := newest(l.index, indexed.Size(), l.name, l.file, size)
+			var best state
+			var kept int64
+			var slot int
+			best, last, kept, slot = newest(l.index, indexed.Size(), l.name, l.file, size)
+			fits = best.Bytes == last.Bytes
 			if best.Bytes >= l.state.Bytes && l.completeLocked(&best) {
 				l.state, l.kept, l.slot, l.extra, l.stale, l.broken, l.sideKept = best, kept, slot, nil, false, false, best.side
 			}
@@ -171,53 +182,103 @@ func (l *log) loadLocked(size int64) error {
 	if from == 0 {
 		l.kept, l.extra = 0, nil
 	}
-	next, extra, err := take(l.file, l.state, size)
+	t, err := take(l.file, l.state, size)
 	if err != nil {
 		return err
 	}
-	if from == 0 && next.Entries > 0 {
+	if from == 0 && t.Entries > 0 {
 		// The name shows whether the session's file tells the truth; an import's entries are of another session.
 		if side, _, ok := l.readSession(); ok && tape.Name(side.Workspace, side.Session) == l.name {
-			next.Session, next.Workspace = side.Session, side.Workspace
+			t.Session, t.Workspace = side.Session, side.Workspace
 		}
 	}
-	more := next.Unreadable > l.state.Unreadable
-	if next.Bytes > from {
-		next.tail, _ = tailOf(l.file, next.Bytes)
-		next.side = hashOf(appendSession(nil, &next.Info))
-		l.extra = append(l.extra, extra...)
+	switch {
+	case t.anew && from > 0:
+		l.adoptLocked(t)
+	case t.Bytes > from:
+		t.tail, _ = tailOf(l.file, t.Bytes)
+		t.side = hashOf(appendSession(nil, &t.Info))
+		l.extra = append(l.extra, t.extra...)
 		l.stale = true
+		fallthrough
+	default:
+		if l.state = t.state; t.anew {
+			l.skip = t.skip
+		}
+		l.warnLocked()
 	}
-	if l.state = next; more {
-		l.warnUnreadableLocked()
+	if !l.loaded && !fits {
+		if err := l.state.lost(&last, l.file, size); err != nil {
+			l.store.log.Warn("a tape is damaged at its end", "tape", l.name, "offset", min(l.state.Bytes, last.Bytes), "error", err)
+		}
 	}
+	l.loaded = true
 	return nil
 }
 
-// recount counts the lines anew that cannot be read, after more of them were met than the index knows of. What follows from the
-// place of an entry stays as it is: ids go on from where they were.
+// adoptLocked takes over what was read from the beginning of a tape that was known before. What follows from the place of an entry
+// stays as it is: ids go on from where they were.
+func (l *log) adoptLocked(t reading) {
+	t.Bytes = max(t.Bytes, l.state.Bytes) // also where the last line is the one that cannot be read
+	t.LastID = max(t.LastID, l.state.LastID)
+	t.Session, t.Workspace, t.Title = l.state.Session, l.state.Workspace, cmp.Or(l.state.Title, t.Title)
+	t.tail, _ = tailOf(l.file, t.Bytes)
+	t.side = hashOf(appendSession(nil, &t.Info))
+	l.state, l.skip, l.extra, l.stale, l.broken = t.state, t.skip, nil, true, true
+	l.warnLocked()
+}
+
+// examine reads the tape from its beginning, where a reader has met damage, and returns the lines that are to be passed over.
+func (l *log) examine(of *source) (map[int64]bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.skip == nil {
+		if err := l.examineLocked(); err != nil {
+			return nil, err
+		}
+	}
+	if l.skip == nil {
+		return misplaced(of.file, of.state.Bytes)
+	}
+	return l.skip, nil
+}
+
+// recount examines the tape again, after more damage was met than is known of.
 func (l *log) recount(met int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.finished || l.file == nil || l.writing || l.state.Unreadable >= met {
-		return
+	if l.state.Unreadable < met {
+		_ = l.examineLocked() // the reader has what could be read
 	}
-	_, s, _, err := takeAll(l.file, state{Info: tape.Info{Tape: l.name}}, l.state.Bytes)
-	if err != nil || s.Unreadable <= l.state.Unreadable {
-		return
-	}
-	s.Bytes = l.state.Bytes // also where the last line is the one that cannot be read
-	s.LastID = max(s.LastID, l.state.LastID)
-	s.Session, s.Workspace, s.Title, s.side = l.state.Session, l.state.Workspace, l.state.Title, l.state.side
-	s.tail, _ = tailOf(l.file, s.Bytes)
-	l.state, l.extra, l.stale, l.broken = s, nil, true, true
-	l.warnUnreadableLocked()
-	l.keepIndexLocked()
 }
 
-func (l *log) warnUnreadableLocked() {
-	l.store.log.Warn("a tape has lines that cannot be read; they are skipped", "tape", l.name,
-		"lines", l.state.Unreadable, "first_offset", l.state.badAt)
+func (l *log) examineLocked() error {
+	if l.finished || l.file == nil || l.writing {
+		return nil
+	}
+	t, err := takeDamaged(l.file, l.name, l.state.Bytes, nil)
+	if err != nil {
+		return err
+	}
+	if t.Unreadable == l.state.Unreadable {
+		l.skip = t.skip
+		return nil
+	}
+	l.adoptLocked(t)
+	l.keepIndexLocked()
+	return nil
+}
+
+// warnLocked says once of damage that it was found.
+func (l *log) warnLocked() {
+	found := l.state.found
+	l.state.found = damage{}
+	if found.why == nil || l.warned == l.state.Unreadable {
+		return
+	}
+	l.warned = l.state.Unreadable
+	l.store.log.Warn("a tape is damaged; lines that cannot be read are skipped", "tape", l.name, "damages", max(1, l.state.Unreadable),
+		"first_offset", found.offset, "error", found.why)
 }
 
 // completeLocked adds what a record does not hold: the session, and an anchor's name that is too long. It is false when they are
@@ -256,52 +317,90 @@ func readAnchor(r io.ReaderAt, id int64, at span) (tape.AnchorRef, error) {
 	if n, err := r.ReadAt(text, at.offset); n < len(text) {
 		return tape.AnchorRef{}, errors.Join(errCut, err)
 	}
-	e, _, err := parse(text)
+	e, err := parse(text)
 	if err != nil || e.ID != id || e.Kind != tape.KindAnchor {
 		return tape.AnchorRef{}, errors.New("the index is of another tape")
 	}
-	return tape.AnchorOf(e), nil
+	return tape.AnchorOf(e.Entry), nil
 }
 
-// take reads the tape from the state on and returns the state with the whole batches up to size, and a record for each anchor
-// among them.
-func take(r io.ReaderAt, s state, size int64) (state, []byte, error) {
-	s, _, extra, err := takeAll(r, s, size)
-	return s, extra, err
+// reading is what a part of a tape holds.
+type reading struct {
+	state        // with all lines up to the last whole batch
+	extra []byte // a record for each anchor
+	// anew says that the tape was read from its beginning, since it is damaged.
+	anew bool
+	skip map[int64]bool // see misplaced
 }
 
-// takeAll also returns the state with all lines up to size, whether they belong to whole batches or not.
-func takeAll(r io.ReaderAt, s state, size int64) (whole, all state, extra []byte, err error) {
+// take reads the tape from the state on, up to size.
+func take(r io.ReaderAt, s state, size int64) (reading, error) {
+	t, damaged, err := scan(r, s, size, nil, nil)
+	if err != nil || !damaged {
+		return t, err
+	}
+	return takeDamaged(r, s.Tape, size, nil)
+}
+
+// takeDamaged reads a tape from its beginning, and tells found of each damage, where that is not nil.
+func takeDamaged(r io.ReaderAt, name string, size int64, found func(line int64, d damage)) (reading, error) {
+	skip, err := misplaced(r, size)
+	if err != nil {
+		return reading{}, err
+	}
+	t, _, err := scan(r, state{Info: tape.Info{Tape: name}}, size, skip, found)
+	t.anew, t.skip = true, skip
+	return t, err
+}
+
+// scan reads the tape from the state on. skip are the lines that are passed over, as far as that is known: where it is nil, scan ends
+// at the first sign of damage.
+func scan(r io.ReaderAt, s state, size int64, skip map[int64]bool, found func(line int64, d damage)) (t reading, damaged bool, err error) {
 	buf := getBuffer()
 	defer putBuffer(buf)
 	in := forward{r: r, next: s.Bytes, end: size, buf: *buf}
 	defer func() { *buf = in.buf }()
+	s.found = damage{}
+	t.state = s
 	next := s
 	var marks []state // of the batch
 	marked := s.Bytes
-	for {
-		ln, err := in.line()
-		if errors.Is(err, io.EOF) || err == nil && !ln.whole() && ln.end == size {
-			return s, next, extra, nil
+	count := func(line int64, d damage) {
+		if next.count(d); found != nil {
+			found(line, d)
 		}
-		if errors.Is(err, errCut) {
-			return s, next, extra, nil // taken back in this moment
+	}
+	for line := int64(1); ; line++ {
+		ln, err := in.line()
+		if errors.Is(err, io.EOF) || err == nil && !ln.whole() && ln.end == size || errors.Is(err, errCut) { // taken back in this moment
+			if t.found = next.found; t.Entries == 0 { // there is nothing that what is damaged lies behind
+				t.Unreadable, t.badAt = next.Unreadable, next.badAt
+			}
+			return t, false, nil
 		}
 		if err != nil {
-			return s, next, nil, err
+			return t, false, err
 		}
-		e, unfinished, err := parse(ln.text)
-		if ln.text == nil || err != nil || e.ID <= next.LastID {
-			if next.Unreadable++; next.Unreadable == 1 {
-				next.badAt = ln.offset
-			}
-			continue
+		e, err := ln.parse()
+		switch {
+		case err != nil:
+		case e.ID <= next.LastID || skip[ln.offset]:
+			err = errMisplaced
+		case e.before > next.LastID && !next.broken:
+			count(line, damage{ln.offset, fmt.Errorf("entries %d to %d are missing before it", next.LastID+1, e.before)})
 		}
-		if next.Add(e); e.Kind == tape.KindAnchor {
+		if skip == nil && (err != nil || e.before > next.LastID) {
+			return t, true, nil
+		}
+		if next.broken = err != nil; err != nil {
+			// It may have been the end of a batch: what lies before it is not given up with it.
+			count(line, damage{ln.offset, err})
+			e.unfinished = next.Entries == 0
+		} else if next.Add(e.Entry); e.Kind == tape.KindAnchor {
 			next.anchor = ln.span
 			marks = append(marks, next)
 		}
-		if unfinished {
+		if e.unfinished {
 			continue
 		}
 		next.Bytes = ln.end
@@ -312,11 +411,70 @@ func takeAll(r io.ReaderAt, s state, size int64) (whole, all state, extra []byte
 			marked = next.Bytes
 			next.tail, _ = tailOf(r, next.Bytes)
 			next.side = hashOf(appendSession(nil, &next.Info))
-			extra = appendMarks(extra, marks, &next)
+			t.extra = appendMarks(t.extra, marks, &next)
 			marks = marks[:0]
 		}
-		s = next
+		t.state = next
 	}
+}
+
+// misplaced finds the lines that lie where they do not belong: those that are left over when as many lines as possible are chosen whose
+// ids rise.
+func misplaced(r io.ReaderAt, size int64) (map[int64]bool, error) {
+	buf := getBuffer()
+	defer putBuffer(buf)
+	in := forward{r: r, end: size, buf: *buf}
+	defer func() { *buf = in.buf }()
+	var ids, offsets []int64
+	rising := true
+	for {
+		ln, err := in.line()
+		if errors.Is(err, io.EOF) || errors.Is(err, errCut) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if e, err := ln.parse(); err == nil && (ln.whole() || ln.end < size) {
+			rising = rising && (len(ids) == 0 || e.ID > ids[len(ids)-1])
+			ids, offsets = append(ids, e.ID), append(offsets, ln.offset)
+		}
+	}
+	skip := map[int64]bool{}
+	if rising {
+		return skip, nil
+	}
+	kept := longestRise(ids)
+	for i, offset := range offsets {
+		if len(kept) > 0 && kept[0] == i {
+			kept = kept[1:]
+		} else {
+			skip[offset] = true
+		}
+	}
+	return skip, nil
+}
+
+// longestRise returns the places of a longest row of ids of which each is above the one before.
+func longestRise(ids []int64) []int {
+	var ends []int // by length: the place of the lowest id that ends a row
+	before := make([]int, len(ids))
+	for i, id := range ids {
+		n, _ := slices.BinarySearchFunc(ends, id, func(at int, id int64) int { return cmp.Compare(ids[at], id) })
+		if before[i] = -1; n > 0 {
+			before[i] = ends[n-1]
+		}
+		if n == len(ends) {
+			ends = append(ends, i)
+		} else {
+			ends[n] = i
+		}
+	}
+	row := make([]int, len(ends))
+	for at, n := ends[len(ends)-1], len(ends)-1; n >= 0; at, n = before[at], n-1 {
+		row[n] = at
+	}
+	return row
 }
 
 // appendMarks appends a record for each anchor of a batch. All of them are of the length behind the batch: half a batch is no
@@ -348,8 +506,8 @@ func (l *log) readSession() (s side, hash uint64, ok bool) { return readSession(
 // maxSession bounds what is read of a session's file: id, path and title, all of them escaped.
 const maxSession = 64 << 10
 
-func readSession(d disk, name string) (s side, hash uint64, ok bool) {
-	f, err := d.open(name+sessionEnd, os.O_RDONLY)
+func readSession(d vfs.Folder, name string) (s side, hash uint64, ok bool) {
+	f, err := d.Open(name+sessionEnd, os.O_RDONLY)
 	if err != nil {
 		return s, 0, false
 	}
@@ -366,13 +524,21 @@ func readSession(d disk, name string) (s side, hash uint64, ok bool) {
 func (l *log) lock(ctx context.Context) error {
 	const longest = 4 * time.Millisecond
 	for pause := 20 * time.Microsecond; ; pause = min(2*pause, longest) {
-		ok, err := l.file.tryLock()
+		ok, err := l.file.TryLock()
 		if ok || err != nil {
 			return err
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
+	}
+}
+
+// unlock gives the tape back. If that fails, the file is closed, which unlocks it too: what was written before is no less written.
+func (l *log) unlock() {
+	if err := l.file.Unlock(); err != nil {
+		l.store.log.Warn("a tape cannot be unlocked; it is closed", "tape", l.name, "error", err)
+		l.store.outdated(l)
 	}
 }
 
@@ -389,9 +555,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // own runs do as the only writer of the tape, in all processes, with all that was appended taken in and the end repaired. errMoved
 // says that there is another file by now.
-func (l *log) own(ctx context.Context, create bool, do func() error) (err error) {
+func (l *log) own(ctx context.Context, create bool, do func() error) error {
 	l.mu.Lock()
-	err = l.openLocked(create)
+	err := l.openLocked(create)
 	l.mu.Unlock()
 	if err != nil {
 		return err
@@ -399,7 +565,7 @@ func (l *log) own(ctx context.Context, create bool, do func() error) (err error)
 	if err := l.lock(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.file.unlock()) }()
+	defer l.unlock()
 	l.mu.Lock()
 	err = l.refreshLocked()
 	if err == nil {
@@ -443,7 +609,7 @@ func (l *log) repairLocked() error {
 	if err != nil {
 		return err
 	}
-	if e, unfinished, err := parse(last.text); !last.whole() && err == nil && !unfinished && e.ID > l.state.LastID {
+	if e, err := last.parse(); !last.whole() && err == nil && !e.unfinished && e.ID > l.state.LastID {
 		if _, err := l.file.WriteAt([]byte{'\n'}, size); err != nil {
 			return fmt.Errorf("end the last line: %w", err)
 		}
@@ -453,8 +619,31 @@ func (l *log) repairLocked() error {
 		}
 	}
 	if l.state.Bytes < size {
-		return l.moveTornLocked(l.state.Bytes, size)
+		if err := l.moveTornLocked(l.state.Bytes, size); err != nil {
+			return err
+		}
+		if l.state.Bytes == 0 { // nothing is left of what was damaged
+			l.state.Unreadable, l.state.badAt = 0, 0
+		}
 	}
+	return l.endLineLocked()
+}
+
+// endLineLocked ends the last line, where its line feed was damaged.
+func (l *log) endLineLocked() error {
+	end := l.state.Bytes
+	var last [1]byte
+	if end == 0 {
+		return nil
+	}
+	if _, err := l.file.ReadAt(last[:], end-1); err != nil || last[0] == '\n' {
+		return err
+	}
+	if _, err := l.file.WriteAt([]byte{'\n'}, end); err != nil {
+		return fmt.Errorf("end the last line: %w", err)
+	}
+	l.state.Bytes++
+	l.state.tail, _ = tailOf(l.file, l.state.Bytes)
 	return nil
 }
 
@@ -480,7 +669,7 @@ func lastLine(r io.ReaderAt, from, to int64) (last line, err error) {
 
 // moveTornLocked moves what lies behind the last whole batch to a file of its own, for somebody to look at, and cuts it off.
 func (l *log) moveTornLocked(from, to int64) error {
-	torn, err := l.store.disk.open(l.name+tornEnd, os.O_RDWR|os.O_CREATE)
+	torn, err := l.store.disk.Open(l.name+tornEnd, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return fmt.Errorf("keep what a writer left unfinished: %w", err)
 	}
@@ -578,14 +767,14 @@ func (l *log) flush() {
 		at := next.Bytes
 		next, marks, r.err = l.append(next, r)
 		if r.size = next.Bytes - at; r.err != nil {
-			r.err = fmt.Errorf("tape %s: %w", l.name, explain(r.err))
+			r.err = fmt.Errorf("tape %s: %w", l.name, vfs.Explain(r.err))
 		}
 		extra = append(extra, marks...)
 	}
 	written := next.Bytes > before.Bytes
 	if written && l.store.sync == SyncAlways {
 		if err := l.store.syncNow(l.file, before.Entries == 0); err != nil {
-			err = fmt.Errorf("tape %s: what was written cannot be made durable: %w", l.name, explain(err))
+			err = fmt.Errorf("tape %s: what was written cannot be made durable: %w", l.name, vfs.Explain(err))
 			err = errors.Join(err, l.file.Truncate(before.Bytes))
 			for _, r := range queue {
 				if r.err == nil {
@@ -610,16 +799,19 @@ func (l *log) flush() {
 	if named { // the name of a session is nowhere else
 		l.store.touched(l.name, l.name+sessionEnd)
 		if l.store.sync == SyncAlways {
-			if err := errors.Join(l.store.syncer.syncFile(l.name+sessionEnd), l.store.disk.syncFolder()); err != nil {
+			if err := errors.Join(l.store.syncer.syncFile(l.name+sessionEnd), l.store.disk.SyncFolder(".")); err != nil {
 				l.store.log.Warn("the name of a session cannot be made durable", "tape", l.name, "error", err)
 			}
 		}
+	}
+	if written {
+		l.store.directory.put(next)
 	}
 	for _, r := range queue {
 		r.done = true
 	}
 	if next.Entries == 0 { // nobody shall find a tape that was never begun
-		_ = l.store.disk.remove(l.name + tapeEnd)
+		_ = l.store.disk.Remove(l.name + tapeEnd)
 	} else if written {
 		l.store.touched(l.name, l.name+tapeEnd)
 	}
@@ -647,7 +839,7 @@ func (l *log) append(s state, r *request) (state, []byte, error) {
 	var marks []state
 	for i, e := range r.entries {
 		start := int64(len(text))
-		text = appendLine(text, e, i < len(r.entries)-1)
+		text = appendLine(text, e, next.LastID, i < len(r.entries)-1)
 		if next.Add(e); e.Kind == tape.KindAnchor {
 			next.anchor = span{s.Bytes + start, s.Bytes + int64(len(text))}
 			marks = append(marks, next)
@@ -685,7 +877,7 @@ func (l *log) append(s state, r *request) (state, []byte, error) {
 // writeIndexLocked brings the index up to the state, with the tape's lock held. It may fail: then the index is emptied, and the
 // tape is read from its beginning the next time that it is opened.
 func (l *log) writeIndexLocked() {
-	if l.state.Bytes == 0 {
+	if l.state.Entries == 0 {
 		return
 	}
 	err := l.tryWriteIndexLocked()
@@ -701,14 +893,14 @@ func (l *log) writeIndexLocked() {
 
 func (l *log) tryWriteIndexLocked() error {
 	if l.broken { // records are missing: only a reading from the beginning brings them back
-		s, extra, err := take(l.file, state{Info: tape.Info{Tape: l.name}}, l.state.Bytes)
+		t, err := take(l.file, state{Info: tape.Info{Tape: l.name}}, l.state.Bytes)
 		if err != nil {
 			return err
 		}
-		if s.Entries != l.state.Entries {
+		if t.Entries != l.state.Entries {
 			return errCut
 		}
-		l.kept, l.extra = 0, extra
+		l.kept, l.extra = 0, t.extra
 	}
 	if l.openIndexLocked(os.O_CREATE); l.index == nil {
 		return errors.New("it cannot be opened")
@@ -738,7 +930,7 @@ func (l *log) tryWriteIndexLocked() error {
 }
 
 func (l *log) writeSession() error {
-	f, err := l.store.disk.open(l.name+sessionEnd, os.O_RDWR|os.O_CREATE)
+	f, err := l.store.disk.Open(l.name+sessionEnd, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/internal/longtest"
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -35,7 +36,7 @@ var powerTape = tape.Name("/srv", "chat:1")
 // written since any page or none, in any order, in any of the lengths that the file had; zeros where a page is missing, a page torn
 // between sectors. What was cut off does not come back in a file whose cut has reached the disk.
 type powerDisk struct {
-	disk
+	vfs.Folder
 	mu    sync.Mutex
 	files map[string]*powerFile
 }
@@ -134,29 +135,29 @@ func (f *powerFile) left(r *rand.Rand) []byte {
 
 func newPowerDisk(t testing.TB, dir string) *powerDisk {
 	t.Helper()
-	d, err := openFolder(dir)
+	d, err := vfs.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &powerDisk{disk: d, files: map[string]*powerFile{}}
-	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range list {
-		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
-		if err != nil {
-			t.Fatal(err)
+	p := &powerDisk{Folder: d, files: map[string]*powerFile{}}
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
 		}
+		text, err := os.ReadFile(path)
 		f := &powerFile{named: true, now: text}
 		f.synced()
-		p.files[entry.Name()] = f
+		p.files[filepath.ToSlash(strings.TrimPrefix(path, dir+string(filepath.Separator)))] = f
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return p
 }
 
-func (d *powerDisk) open(name string, flag int) (handle, error) {
-	h, err := d.disk.open(name, flag)
+func (d *powerDisk) Open(name string, flag int) (vfs.File, error) {
+	h, err := d.Folder.Open(name, flag)
 	if err != nil {
 		return nil, err
 	}
@@ -170,20 +171,31 @@ func (d *powerDisk) open(name string, flag int) (handle, error) {
 	return &powerHandle{h, d, d.files[name]}, nil
 }
 
-func (d *powerDisk) remove(name string) error {
+func (d *powerDisk) Remove(name string) error {
 	d.mu.Lock()
 	delete(d.files, name)
 	d.mu.Unlock()
-	return d.disk.remove(name)
+	return d.Folder.Remove(name)
 }
 
-func (d *powerDisk) syncFolder() error {
+func (d *powerDisk) Rename(from, to string) error {
+	err := d.Folder.Rename(from, to)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil {
+		d.files[to] = d.files[from]
+		delete(d.files, from)
+	}
+	return err
+}
+
+func (d *powerDisk) SyncFolder(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, f := range d.files {
 		f.named = true
 	}
-	return d.disk.syncFolder()
+	return d.Folder.SyncFolder(name)
 }
 
 // lose writes what the power has left to a folder.
@@ -201,14 +213,15 @@ func (d *powerDisk) lose(t testing.TB, r *rand.Rand, dir string) {
 		if !f.named && r.IntN(2) == 0 {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(dir, name), f.left(r), 0o600); err != nil {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, f.left(r), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 type powerHandle struct {
-	handle
+	vfs.File
 	d *powerDisk
 	f *powerFile
 }
@@ -216,7 +229,7 @@ type powerHandle struct {
 func (h *powerHandle) WriteAt(p []byte, at int64) (int, error) {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
-	n, err := h.handle.WriteAt(p, at)
+	n, err := h.File.WriteAt(p, at)
 	h.f.written(p[:n], int(at))
 	return n, err
 }
@@ -225,7 +238,7 @@ func (h *powerHandle) Truncate(size int64) error {
 	h.d.mu.Lock()
 	defer h.d.mu.Unlock()
 	h.f.truncated(int(size))
-	return h.handle.Truncate(size)
+	return h.File.Truncate(size)
 }
 
 func (h *powerHandle) Sync() error { // the disk itself is spared
@@ -364,7 +377,7 @@ func (p *power) promised() {
 func (p *power) check(dir string) {
 	t := p.t
 	t.Helper()
-	s := openOn(must(openFolder(dir)), Options{})
+	s := openOn(must(vfs.Open(dir)), Options{})
 	defer func() { s.Close() }()
 	at := map[int64]string{}
 	var ids []int64
@@ -456,7 +469,7 @@ func (p *power) check(dir string) {
 				t.Fatal(err)
 			}
 		}
-		s = openOn(must(openFolder(dir)), Options{})
+		s = openOn(must(vfs.Open(dir)), Options{})
 		before := slices.Clone(ids)
 		read()
 		if diff := cmp.Diff(before, ids); diff != "" {

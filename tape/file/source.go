@@ -9,34 +9,49 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 )
 
 // source is a tape as it was at one moment. It needs no lock: what it covers never changes.
 type source struct {
 	log   *log
-	file  handle
-	index handle
+	file  vfs.File
+	index vfs.File
 	kept  int64
 	extra []byte
 	state state
 
-	known   []place // anchors that were passed
-	damaged []int64 // offsets of lines that were met and cannot be read
+	known    []place        // anchors that were passed
+	examined bool           // damage was met, or known before
+	skip     map[int64]bool // see misplaced
+	met      []int64        // offsets of lines that were met and cannot be read
 }
 
-// tell lets the tape count its lines anew, where reading has met more that cannot be read than its state knows of: the file was damaged after
-// its index was written.
+// examine finds out which lines are to be passed over, where the tape is damaged.
+func (s *source) examine() (err error) {
+	switch {
+	case s.examined:
+	case s.log == nil:
+		s.skip, err = misplaced(s.file, s.state.Bytes)
+	default:
+		s.skip, err = s.log.examine(s)
+	}
+	s.examined = true
+	return err
+}
+
+// tell lets the tape be examined again, where more lines were met that cannot be read than are known of: it was damaged since.
 func (s *source) tell() {
-	if int64(len(s.damaged)) > s.state.Unreadable && s.log != nil {
-		s.log.recount(int64(len(s.damaged)))
+	if int64(len(s.met)) > s.state.Unreadable && s.log != nil {
+		s.log.recount(int64(len(s.met)))
 	}
 }
 
-// met notes a line that cannot be read, once however often it is passed.
-func (s *source) met(ln line) {
-	if !slices.Contains(s.damaged, ln.offset) && len(s.damaged) <= maxMet {
-		s.damaged = append(s.damaged, ln.offset)
+// meet notes a line that cannot be read, once however often it is passed.
+func (s *source) meet(ln line) {
+	if !slices.Contains(s.met, ln.offset) && len(s.met) <= maxMet {
+		s.met = append(s.met, ln.offset)
 	}
 }
 
@@ -63,6 +78,9 @@ func (s *source) forward(after, before int64) iter.Seq2[tape.Entry, error] {
 			return
 		}
 		start, err := s.seek(after + 1)
+		if err == nil && s.state.Unreadable > 0 {
+			err = s.examine()
+		}
 		if err != nil {
 			yield(tape.Entry{}, s.explain(err))
 			return
@@ -81,12 +99,23 @@ func (s *source) forward(after, before int64) iter.Seq2[tape.Entry, error] {
 				yield(tape.Entry{}, s.explain(err))
 				return
 			}
-			e, ok := readable(ln)
-			if !ok || e.ID <= last { // seen when the state was made, and counted, or damaged since
-				s.met(ln)
+			e, err := readable(ln)
+			if damaged := err != nil || e.ID <= last || e.before > last; damaged && !s.examined {
+				if err = s.examine(); err == nil {
+					start, err = s.seek(last + 1) // what led here may lie in another place
+				}
+				if err != nil {
+					yield(tape.Entry{}, s.explain(err))
+					return
+				}
+				in = forward{r: s.file, next: start, end: s.state.Bytes, buf: in.buf[:0]}
 				continue
 			}
-			if last = e.ID; e.ID >= before || !yield(e, nil) {
+			if err != nil || e.ID <= last || s.skip[ln.offset] {
+				s.meet(ln)
+				continue
+			}
+			if last = e.ID; e.ID >= before || !yield(e.Entry, nil) {
 				return
 			}
 		}
@@ -95,51 +124,63 @@ func (s *source) forward(after, before int64) iter.Seq2[tape.Entry, error] {
 
 func (s *source) backward(after, before int64) iter.Seq2[tape.Entry, error] {
 	return func(yield func(tape.Entry, error) bool) {
-		end := s.state.Bytes
-		if before <= s.state.LastID {
-			var err error
-			if end, err = s.seek(before); err != nil {
-				yield(tape.Entry{}, s.explain(err))
-				return
-			}
-		}
-		in := backward{r: s.file, begin: end, end: end}
-		skip, err := s.misplaced()
-		if err != nil {
-			yield(tape.Entry{}, s.explain(err))
-			return
-		}
 		defer s.tell()
+		next := int64(-1) // id of the next entry; -1 where that is not known
+		if before > s.state.LastID {
+			next = s.state.LastID
+		}
 		for {
-			ln, err := in.line()
-			if errors.Is(err, io.EOF) {
-				return
-			}
+			again, err := s.backwardFrom(after, &before, &next, yield)
 			if err != nil {
 				yield(tape.Entry{}, s.explain(err))
-				return
 			}
-			e, ok := readable(ln)
-			if !ok || e.ID >= before || skip[ln.offset] {
-				if !ok {
-					s.met(ln)
-				}
-				continue
-			}
-			if e.ID <= after || !yield(e, nil) {
+			if !again || err != nil {
 				return
 			}
 		}
 	}
 }
 
-// readable is the entry of a line, in memory of its own.
-func readable(ln line) (tape.Entry, bool) {
-	if ln.text == nil {
-		return tape.Entry{}, false
+// backwardFrom yields the entries before an id. again says that damage was met: what is left is to be read another time.
+func (s *source) backwardFrom(after int64, before, next *int64, yield func(tape.Entry, error) bool) (again bool, err error) {
+	end := s.state.Bytes
+	if *before <= s.state.LastID {
+		if end, err = s.seek(*before); err != nil {
+			return false, err
+		}
+	} else if s.state.Unreadable > 0 {
+		if err := s.examine(); err != nil {
+			return false, err
+		}
 	}
-	e, _, err := parse(bytes.Clone(ln.text))
-	return e, err == nil
+	in := backward{r: s.file, begin: end, end: end}
+	for {
+		ln, err := in.line()
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		e, err := readable(ln)
+		if damaged := err != nil || e.ID >= *before || *next >= 0 && e.ID != *next; damaged && !s.examined {
+			return true, s.examine()
+		}
+		if err != nil || e.ID >= *before || s.skip[ln.offset] {
+			s.meet(ln)
+			continue
+		}
+		*before, *next = e.ID, e.before
+		if e.ID <= after || !yield(e.Entry, nil) {
+			return false, nil
+		}
+	}
+}
+
+// readable is the entry of a line, in memory of its own.
+func readable(ln line) (entry, error) {
+	ln.text = bytes.Clone(ln.text)
+	return ln.parse()
 }
 
 // seek finds the first line whose entry has at least this id.
@@ -148,6 +189,9 @@ func (s *source) seek(id int64) (int64, error) {
 		return 0, nil
 	}
 	low, high := int64(0), s.state.Bytes
+	if s.examined && s.state.Unreadable == 0 { // damage was met now: lines may not be where the state says
+		return s.scan(id, low, high)
+	}
 	narrow := func(p place) {
 		if p.id < id {
 			low = max(low, p.at.offset)
@@ -170,10 +214,13 @@ func (s *source) seek(id int64) (int64, error) {
 			return p.at.offset, nil
 		}
 	}
-	if s.state.Unreadable > 0 { // ids may be out of order there
-		return s.scan(id, low, high)
+	if s.state.Unreadable == 0 {
+		return s.bisect(id, low, high)
 	}
-	return s.bisect(id, low, high)
+	if err := s.examine(); err != nil { // ids may be out of order there
+		return 0, err
+	}
+	return s.scan(id, low, high)
 }
 
 // bisect finds the first line with at least this id between two lines; the one at low has a lower id, or is the first.
@@ -204,8 +251,8 @@ func firstEntry(in *forward) (place, error) {
 	_, err := in.line() // its end, at least
 	for err == nil {
 		var ln line
-		if ln, err = in.line(); err == nil && ln.text != nil {
-			if e, _, err := parse(ln.text); err == nil {
+		if ln, err = in.line(); err == nil {
+			if e, err := ln.parse(); err == nil {
 				return place{e.ID, ln.span}, nil
 			}
 		}
@@ -230,37 +277,8 @@ func (s *source) scan(id, low, high int64) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		if e, _, err := parse(ln.text); ln.text != nil && err == nil && e.ID >= id {
+		if e, err := ln.parse(); err == nil && e.ID >= id && !s.skip[ln.offset] {
 			return ln.offset, nil
-		}
-	}
-}
-
-// misplaced finds the lines whose ids are not above those before them: they are none of the tape's. Forwards they show by
-// themselves; backwards they are to be known first. Only a tape that somebody has damaged has any.
-func (s *source) misplaced() (map[int64]bool, error) {
-	if s.state.Unreadable == 0 {
-		return nil, nil
-	}
-	buf := getBuffer()
-	defer putBuffer(buf)
-	in := forward{r: s.file, end: s.state.Bytes, buf: *buf}
-	defer func() { *buf = in.buf }()
-	found := map[int64]bool{}
-	for last := int64(0); ; {
-		ln, err := in.line()
-		if errors.Is(err, io.EOF) {
-			return found, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		switch e, _, err := parse(ln.text); {
-		case ln.text == nil || err != nil:
-		case e.ID <= last:
-			found[ln.offset] = true
-		default:
-			last = e.ID
 		}
 	}
 }
@@ -351,5 +369,5 @@ func (s *source) explain(err error) error {
 	if errors.Is(err, errCut) || errors.Is(err, fs.ErrClosed) {
 		return s.log.gone(err)
 	}
-	return fmt.Errorf("read tape %s: %w", s.state.Tape, err)
+	return fmt.Errorf("read tape %s: %w", s.state.Tape, vfs.Explain(err))
 }

@@ -2,14 +2,17 @@
 //
 // Beside <tape>.jsonl lie files that hold nothing that is not in it, and are made again where they are missing or do not fit:
 // <tape>.index, with what is asked of a tape without reading it, and <tape>.session, with what a list shows. <tape>.blobs is a
-// folder with large values, <tape>.torn has what writers that died left at the end.
+// folder with large values, <tape>.torn has what writers that died left at the end. The file .sessions and the folder .changes hold nothing
+// that is not in the tapes, either: by them a list need not look at all tapes.
 //
 // # Guarantees
 //   - A batch is one write. All its lines but the last say that the batch goes on, so half of one is never seen.
 //   - What was acknowledged survives the end of the process; how much of it the end of the machine, [Options] say.
 //   - Several processes may use one folder on a local disk. They lock a tape for the length of a batch.
 //   - To know a tape, or what follows its last anchor, nothing before that is read, in a new process and after a crash too.
-//   - A tape that is not used holds no file, no goroutine and no memory.
+//   - A tape that is not used holds no file and no goroutine, and no memory but some 200 bytes for lists, from the first one on.
+//   - A list opens the files of the sessions that it shows, and no others; the first one of a process looks at all. It shows what this process
+//     and others have acknowledged before it began.
 package file
 
 import (
@@ -24,6 +27,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -48,7 +52,7 @@ type Options struct {
 
 // Store is a tape.Store. It is also a tape.Blobs, a tape.Leaser, a tape.Syncer and a tape.Importer.
 type Store struct {
-	disk disk
+	disk vfs.Folder
 	sync Sync
 	log  *slog.Logger
 
@@ -60,7 +64,11 @@ type Store struct {
 	ends   log // the ring of logs in the order of use: newer is the oldest, older the newest
 	failed map[string]error
 
-	syncer syncer
+	syncer    syncer
+	changes   changes
+	directory directory
+	ending    context.Context // ends when the store closes
+	end       context.CancelFunc
 }
 
 var (
@@ -76,19 +84,22 @@ const maxOpen = 128
 
 // Open opens the store in a folder, which is made where it is not there.
 func Open(dir string, o Options) (*Store, error) {
-	d, err := openFolder(dir)
+	d, err := vfs.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("tape folder: %w", explain(err))
+		return nil, fmt.Errorf("tape folder: %w", vfs.Explain(err))
 	}
 	return openOn(d, o), nil
 }
 
-func openOn(d disk, o Options) *Store {
+func openOn(d vfs.Folder, o Options) *Store {
 	s := &Store{disk: d, sync: o.Sync, log: o.Log, observer: o.Observer, logs: map[string]*log{}, failed: map[string]error{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.ends.older, s.ends.newer = &s.ends, &s.ends
+	s.ending, s.end = context.WithCancel(context.Background())
+	s.changes.store = s
+	s.directory = directory{store: s, follow: follower{store: s}, turn: make(turn, 1)}
 	s.syncer.start(s)
 	return s
 }
@@ -105,7 +116,7 @@ func (s *Store) acquire(name string) (*log, error) {
 	}
 	l := s.logs[name]
 	if l == nil {
-		l = &log{store: s, name: name, commit: make(turn, 1)}
+		l = &log{store: s, name: name, warned: -1, commit: make(turn, 1)}
 		s.logs[name] = l
 	} else {
 		l.unlink()
@@ -232,7 +243,7 @@ func (s *Store) Append(ctx context.Context, name string, b tape.Batch) (first in
 func (s *Store) explain(name string, err error) error {
 	about := "tape " + name + ": "
 	if _, ok := errors.AsType[*fs.PathError](err); ok && !strings.HasPrefix(err.Error(), about) {
-		return fmt.Errorf("%s%w", about, explain(err))
+		return fmt.Errorf("%s%w", about, vfs.Explain(err))
 	}
 	return err
 }
@@ -259,12 +270,12 @@ func (l *log) source() (*source, error) {
 
 // keepIndexLocked writes down what took long to read, if nobody is writing.
 func (l *log) keepIndexLocked() {
-	ok, err := l.file.tryLock()
+	ok, err := l.file.TryLock()
 	if err != nil || !ok {
 		return
 	}
 	l.writeIndexLocked()
-	_ = l.file.unlock()
+	_ = l.file.Unlock()
 }
 
 // gone says why a file that was being read has ended before its time.
@@ -275,11 +286,11 @@ func (l *log) gone(err error) error {
 	if closed {
 		return tape.ErrClosed
 	}
-	at, stat := l.store.disk.stat(l.name + tapeEnd)
-	if errors.Is(stat, fs.ErrNotExist) || stat == nil && (!os.SameFile(at, l.info) || at.Size() == 0) {
+	at, stat := l.store.disk.Stat(l.name + tapeEnd)
+	if errors.Is(stat, fs.ErrNotExist) || stat == nil && (!vfs.SameFile(at, l.info) || at.Size() == 0) {
 		return fmt.Errorf("%w: tape %s was erased while it was read", tape.ErrDeleted, l.name)
 	}
-	return fmt.Errorf("read tape %s: %w", l.name, err)
+	return fmt.Errorf("read tape %s: %w", l.name, vfs.Explain(err))
 }
 
 // Read implements tape.Store.
@@ -330,61 +341,46 @@ func (s *Store) Info(ctx context.Context, name string) (info tape.Info, err erro
 // Sessions implements tape.Store.
 func (s *Store) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tape.Info, error] {
 	return func(yield func(tape.Info, error) bool) {
-		named := q.Workspace != "" || q.Prefix != ""
-		infos, err := s.sessions(ctx, named)
-		if err != nil {
-			yield(tape.Info{}, err)
-			return
-		}
-		for info, err := range tape.Page(infos, q) {
-			if err == nil && !named {
-				info, err = s.session(ctx, info)
+		last, err := q.Last()
+		for left := q.Limit; err == nil; {
+			var page []row
+			if page, err = s.page(ctx, q, last, left); err != nil {
+				break
 			}
-			if errors.Is(err, tape.ErrNotFound) { // erased in this moment
-				continue
+			for _, r := range page {
+				last = tape.Info{Tape: r.Tape, Updated: time.UnixMicro(r.Updated).UTC()}
+				info, _, err := s.listed(ctx, r.Tape)
+				if errors.Is(err, tape.ErrNotFound) || err == nil && (info.Session != r.Session || info.Workspace != r.Workspace) {
+					s.directory.lookAgain(r.Tape) // erased in this moment, or made anew
+					continue
+				}
+				// It stays at its place in the list, also where it has just been used.
+				if info.Updated != last.Updated {
+					s.directory.lookAgain(r.Tape)
+					info.Updated = last.Updated
+				}
+				if !yield(info, err) || err != nil {
+					return
+				}
+				left--
 			}
-			if !yield(info, err) || err != nil {
+			if q.Limit == 0 || left == 0 || len(page) == 0 { // else some were gone, and others may follow
 				return
 			}
 		}
+		yield(tape.Info{}, err)
 	}
 }
 
-// sessions tells about all tapes from their indexes, and with named also what their sessions' files say: that is as much again to
-// open, and a page of a list needs it for a few.
-func (s *Store) sessions(ctx context.Context, named bool) (infos []tape.Info, err error) {
+// page returns the next sessions behind last.
+func (s *Store) page(ctx context.Context, q tape.SessionQuery, last tape.Info, most int) ([]row, error) {
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
 		return nil, tape.ErrClosed
 	}
-	list := s.disk.list(".", func(e fs.DirEntry) bool {
-		if !isSession(e) {
-			return true
-		}
-		name := strings.TrimSuffix(e.Name(), tapeEnd)
-		var info tape.Info
-		if err = context.Cause(ctx); err == nil {
-			info, err = s.summary(ctx, name)
-		}
-		if err == nil && named {
-			info, err = s.session(ctx, info)
-		}
-		switch {
-		case err == nil:
-			infos = append(infos, info)
-		case errors.Is(err, tape.ErrNotFound):
-			err = nil // erased in this moment, or not yet begun
-		default:
-			return false
-		}
-		return true
-	})
-	if err == nil {
-		err = explain(list)
-	}
-	return infos, err
+	return s.directory.page(ctx, q, last, most)
 }
 
 // Count implements [tape.Counter], by the names of the files: none of them is opened. A tape of which a crash has left no batch counts.
@@ -395,7 +391,7 @@ func (s *Store) Count(ctx context.Context) (n int, err error) {
 	if closed {
 		return 0, tape.ErrClosed
 	}
-	list := s.disk.list(".", func(e fs.DirEntry) bool {
+	list := s.disk.List(".", func(e fs.DirEntry) bool {
 		if isSession(e) {
 			n++
 		}
@@ -403,7 +399,7 @@ func (s *Store) Count(ctx context.Context) (n int, err error) {
 		return err == nil
 	})
 	if err == nil {
-		err = explain(list)
+		err = vfs.Explain(list)
 	}
 	return n, err
 }
@@ -414,34 +410,30 @@ func isSession(e fs.DirEntry) bool {
 	return ok && e.Type().IsRegular() && tape.CheckName(name) == nil && !tape.IsFork(name)
 }
 
-// summary tells about a tape from its index, unless that is behind.
-func (s *Store) summary(ctx context.Context, name string) (tape.Info, error) {
-	at, err := s.disk.stat(name + tapeEnd)
+// listed tells about a tape from its index and its session's file, unless they are behind: then it is opened. m is what the tape's file was
+// like before.
+func (s *Store) listed(ctx context.Context, name string) (i tape.Info, m mark, err error) {
+	at, err := s.disk.Stat(name + tapeEnd)
 	if errors.Is(err, fs.ErrNotExist) {
-		return tape.Info{}, tape.ErrNotFound
+		return i, m, tape.ErrNotFound
 	}
 	if err != nil {
-		return tape.Info{}, err
+		return i, m, s.explain(name, err)
 	}
-	if best, ok := s.head(name); ok && best.Bytes == at.Size() && !best.unnamed {
-		return best.Info, nil
+	m = markOf(at)
+	if best, ok := s.head(name); ok && best.Bytes == m.size && !best.unnamed {
+		if side, hash, ok := readSession(s.disk, name); ok && hash == best.side {
+			best.Session, best.Workspace, best.Title = side.Session, side.Workspace, side.Title
+			return best.Info, m, nil
+		}
 	}
-	return s.Info(ctx, name)
-}
-
-// session adds to a summary what the session's file says.
-func (s *Store) session(ctx context.Context, i tape.Info) (tape.Info, error) {
-	side, hash, ok := readSession(s.disk, i.Tape)
-	if best, fits := s.head(i.Tape); !ok || !fits || hash != best.side || best.Entries != i.Entries {
-		return s.Info(ctx, i.Tape)
-	}
-	i.Session, i.Workspace, i.Title = side.Session, side.Workspace, side.Title
-	return i, nil
+	i, err = s.Info(ctx, name)
+	return i, m, err
 }
 
 // head reads the newer slot of an index.
 func (s *Store) head(name string) (best state, ok bool) {
-	f, err := s.disk.open(name+indexEnd, os.O_RDONLY)
+	f, err := s.disk.Open(name+indexEnd, os.O_RDONLY)
 	if err != nil {
 		return best, false
 	}
@@ -468,7 +460,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 		return tape.ErrClosed
 	}
 	forks := map[string]bool{}
-	err := s.disk.list(".", func(e fs.DirEntry) bool {
+	err := s.disk.List(".", func(e fs.DirEntry) bool {
 		for _, end := range erased {
 			if fork, ok := strings.CutSuffix(e.Name(), end); ok && tape.ForkOf(fork, name) && tape.CheckName(fork) == nil {
 				forks[fork] = true
@@ -477,7 +469,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 		return true
 	})
 	if err != nil {
-		return explain(err)
+		return vfs.Explain(err)
 	}
 	for fork := range forks {
 		if err := s.erase(ctx, fork); err != nil {
@@ -494,7 +486,7 @@ var erased = []string{blobsEnd, tornEnd, importEnd, sessionEnd, indexEnd, tapeEn
 func (s *Store) erase(ctx context.Context, name string) error {
 	remove := func() error {
 		for _, end := range erased {
-			if err := s.disk.removeAll(name + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := s.disk.RemoveAll(name + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
@@ -514,9 +506,9 @@ func (s *Store) erase(ctx context.Context, name string) error {
 		if err := l.lock(ctx); err != nil {
 			return err
 		}
-		defer func() { _ = l.file.unlock() }()
-		at, err := s.disk.stat(name + tapeEnd)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(at, l.info) {
+		defer func() { _ = l.file.Unlock() }()
+		at, err := s.disk.Stat(name + tapeEnd)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !vfs.SameFile(at, l.info) {
 			return errMoved
 		}
 		if err != nil {
@@ -526,6 +518,7 @@ func (s *Store) erase(ctx context.Context, name string) error {
 		if err := l.file.Truncate(0); err != nil {
 			return err
 		}
+		s.directory.erase(name) // another tape of this name may begin as soon as the file is gone
 		if err := remove(); err != nil {
 			return err
 		}
@@ -540,7 +533,7 @@ func (s *Store) erase(ctx context.Context, name string) error {
 	delete(s.failed, name)
 	s.mu.Unlock()
 	if err == nil && s.sync != SyncNone {
-		err = s.disk.syncFolder()
+		err = s.disk.SyncFolder(".")
 	}
 	return err
 }
@@ -553,6 +546,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
+	s.end()
 	logs := s.logs
 	s.logs = map[string]*log{}
 	s.mu.Unlock()
@@ -564,7 +558,7 @@ func (s *Store) Close() error {
 		l.mu.Unlock()
 		l.commit.unlock()
 	}
-	errs = append(errs, s.syncer.stop(), s.disk.close())
+	errs = append(errs, s.syncer.stop(), s.directory.close(), s.disk.Close())
 	return errors.Join(errs...)
 }
 
@@ -576,7 +570,7 @@ func (s *Store) touched(name, path string) {
 }
 
 // synced makes a file durable.
-func (s *Store) synced(f handle) error {
+func (s *Store) synced(f vfs.File) error {
 	if s.observer == nil {
 		return f.Sync()
 	}
@@ -587,12 +581,12 @@ func (s *Store) synced(f handle) error {
 }
 
 // syncNow makes an open file durable, and with created that it is there at all.
-func (s *Store) syncNow(f handle, created bool) error {
+func (s *Store) syncNow(f vfs.File, created bool) error {
 	if err := s.synced(f); err != nil {
 		return err
 	}
 	if created {
-		return s.disk.syncFolder()
+		return s.disk.SyncFolder(".")
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/tapetest"
 )
@@ -26,11 +27,11 @@ var factory = tapetest.Factory{
 		return []string{filepath.Join(dir, name+indexEnd), filepath.Join(dir, name+sessionEnd)}
 	},
 	OpenFull: func(dir string, room int64) (tape.Store, func(int64), error) {
-		d, err := openFolder(dir)
+		d, err := vfs.Open(dir)
 		if err != nil {
 			return nil, nil, err
 		}
-		full := &testDisk{disk: d, room: room}
+		full := &testDisk{Folder: d, room: room}
 		return openOn(full, Options{Sync: SyncNone}), func(room int64) { full.set(func() { full.room = room }) }, nil
 	},
 }
@@ -156,9 +157,9 @@ func TestATapeIsAFileOfLinesThatOnlyItsOwnerReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	// TA-61: all lines of a batch but the last say that it goes on.
-	want := `{"id":1,"kind":"message","payload":{"role":"user","content":"天气?"},"meta":{},"date":"2026-03-01T09:00:00.000000Z"}
-{"id":2,"kind":"event","payload":{"name":"x"},"meta":{},"date":"2026-03-01T09:00:00.000000Z","more":true}
-{"id":3,"kind":"event","payload":{"name":"y"},"meta":{},"date":"2026-03-01T09:00:00.000000Z"}
+	want := `{"id":1,"kind":"message","payload":{"role":"user","content":"天气?"},"meta":{},"date":"2026-03-01T09:00:00.000000Z","crc":"9cf7247b"}
+{"id":2,"kind":"event","payload":{"name":"x"},"meta":{},"date":"2026-03-01T09:00:00.000000Z","more":true,"crc":"34436a1e"}
+{"id":3,"kind":"event","payload":{"name":"y"},"meta":{},"date":"2026-03-01T09:00:00.000000Z","crc":"9795d274"}
 `
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
@@ -224,7 +225,13 @@ func TestRecoveryKeepsWholeBatchesAndMovesTheRestAway(t *testing.T) {
 		{"a batch lacks its last line, and a line feed", one + "\n" + half, []string{"1 one"}, []string{"1 one", "2 new"}, half},
 		{"a batch is cut", one + "\n" + half + "\n" + end[:50], []string{"1 one"}, []string{"1 one", "2 new"}, half + "\n" + end[:50]},
 		{"the disk left zeros", one + "\n" + zeros, []string{"1 one"}, []string{"1 one", "2 new"}, zeros},
-		{"the last line is rubbish", one + "\nrubbish\n", []string{"1 one"}, []string{"1 one", "2 new"}, "rubbish\n"},
+		{"the last line is rubbish", one + "\nrubbish\n", []string{"1 one"}, []string{"1 one", "2 new"}, ""},
+		{
+			"the last line of a batch is rubbish", one + "\n" + half + "\nrubbish\n",
+			[]string{"1 one", "2 two"},
+			[]string{"1 one", "2 two", "3 new"},
+			"",
+		},
 		{"the last id is not above", one + "\n" + one, []string{"1 one"}, []string{"1 one", "2 new"}, one},
 		{"the last entry is another kind of JSON", one + "\n[2]", []string{"1 one"}, []string{"1 one", "2 new"}, "[2]"},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"sync"
 	"time"
 )
@@ -97,6 +98,11 @@ func (y *syncer) syncAll() error {
 	y.dirty = make(map[string]map[string]bool)
 	y.began = false
 	y.mu.Unlock()
+	return y.syncTapes(dirty)
+}
+
+// syncTapes makes the files of tapes durable, and that they are there.
+func (y *syncer) syncTapes(dirty map[string]map[string]bool) error {
 	if len(dirty) == 0 {
 		return nil
 	}
@@ -104,7 +110,13 @@ func (y *syncer) syncAll() error {
 	for name, files := range dirty {
 		errs = append(errs, y.sync(name, files))
 	}
-	return errors.Join(append(errs, y.store.disk.syncFolder())...)
+	if err := y.store.disk.SyncFolder("."); err != nil {
+		errs = append(errs, err)
+		for name := range dirty {
+			y.store.fail(name, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (y *syncer) sync(name string, files map[string]bool) error {
@@ -117,15 +129,20 @@ func (y *syncer) sync(name string, files map[string]bool) error {
 	return nil
 }
 
-func (y *syncer) syncFile(path string) error {
-	f, err := y.store.disk.open(path, os.O_RDWR)
+// syncFile makes a file durable, and its name if it is in a folder of its own.
+func (y *syncer) syncFile(name string) error {
+	f, err := y.store.disk.Open(name, os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) { // erased
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(y.store.synced(f), f.Close())
+	err = errors.Join(y.store.synced(f), f.Close())
+	if folder := path.Dir(name); err == nil && folder != "." {
+		err = y.store.disk.SyncFolder(folder)
+	}
+	return err
 }
 
 // TurnEnded implements tape.Syncer.
@@ -141,8 +158,5 @@ func (s *Store) TurnEnded(_ context.Context, name string) error {
 	if len(files) == 0 {
 		return nil
 	}
-	if err := y.sync(name, files); err != nil {
-		return err
-	}
-	return s.disk.syncFolder()
+	return y.syncTapes(map[string]map[string]bool{name: files})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/internal/recent"
 )
 
 // Options of a store. The zero value has the defaults.
@@ -35,6 +36,7 @@ type Store struct {
 
 	mu     sync.RWMutex
 	tapes  map[string]*strip
+	recent recent.Index[struct{}]   // of the tapes, without forks
 	leases map[string]chan struct{} // closed when the lease is free again
 	size   int64
 	closed bool
@@ -129,6 +131,9 @@ func (s *Store) add(t *strip, b tape.Batch, entries []tape.Entry) error {
 	}
 	t.info.AddBatch(b, entries)
 	t.info.Bytes += size
+	if i := t.info; !tape.IsFork(i.Tape) {
+		s.recent.Put(recent.Session[struct{}]{Tape: i.Tape, Session: i.Session, Workspace: i.Workspace, Updated: i.Updated.UnixMicro()})
+	}
 	return nil
 }
 
@@ -255,34 +260,39 @@ func (s *Store) Info(_ context.Context, name string) (tape.Info, error) {
 // Sessions implements tape.Store.
 func (s *Store) Sessions(_ context.Context, q tape.SessionQuery) iter.Seq2[tape.Info, error] {
 	return func(yield func(tape.Info, error) bool) {
-		s.mu.RLock()
-		closed := s.closed
-		infos := make([]tape.Info, 0, len(s.tapes))
-		for _, t := range s.tapes {
-			infos = append(infos, t.info)
+		last, err := q.Last()
+		if err != nil {
+			yield(tape.Info{}, err)
+			return
 		}
-		s.mu.RUnlock()
+		s.mu.Lock()
+		closed := s.closed
+		page := s.recent.Page(q, last, q.Limit)
+		infos := make([]tape.Info, len(page))
+		for i, at := range page {
+			infos[i] = s.tapes[at.Tape].info
+		}
+		s.mu.Unlock()
 		if closed {
 			yield(tape.Info{}, tape.ErrClosed)
 			return
 		}
-		tape.Page(infos, q)(yield)
+		for _, info := range infos {
+			if !yield(info, nil) {
+				return
+			}
+		}
 	}
 }
 
 // Count implements [tape.Counter].
-func (s *Store) Count(context.Context) (n int, err error) {
+func (s *Store) Count(context.Context) (int, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
 		return 0, tape.ErrClosed
 	}
-	for name := range s.tapes {
-		if !tape.IsFork(name) {
-			n++
-		}
-	}
-	return n, nil
+	return s.recent.Len(), nil
 }
 
 // Delete implements tape.Store.
@@ -297,6 +307,7 @@ func (s *Store) Delete(_ context.Context, name string) error {
 			t.erased.Store(true)
 			s.size -= t.size
 			delete(s.tapes, other)
+			s.recent.Delete(other)
 		}
 	}
 	return nil
@@ -397,6 +408,6 @@ func (s *Store) Close() error {
 	for _, t := range s.tapes {
 		t.erased.Store(true) // readers end
 	}
-	s.tapes = nil
+	s.tapes, s.recent = nil, recent.Index[struct{}]{}
 	return nil
 }

@@ -22,5 +22,5 @@ func (s *Store) Count(ctx context.Context) (int, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.rows), nil
+	return d.rows.Len(), nil
 }

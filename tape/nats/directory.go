@@ -1,22 +1,17 @@
 package nats
 
 import (
-	"cmp"
-	"container/heap"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/internal/recent"
 )
 
 // directory is what of each session is needed to find and order it: where its last batch is, and what a listing asks for. It
@@ -28,30 +23,16 @@ type directory struct {
 
 	begin sync.Mutex // one at a time
 
-	mu         sync.Mutex
-	consumer   jetstream.ConsumeContext // nil until it has begun
-	rows       map[string]*row
-	workspaces map[string]string // each once
-	position   uint64            // the last message that is in it
-	loaded     bool              // all that was there when it began is in it
-	changed    chan struct{}     // closed when position or loaded changes, where somebody waits
+	mu       sync.Mutex
+	consumer jetstream.ConsumeContext // nil until it has begun
+	rows     recent.Index[uint64]
+	position uint64        // the last message that is in it
+	loaded   bool          // all that was there when it began is in it
+	changed  chan struct{} // closed when position or loaded changes, where somebody waits
 }
 
-// row is a session. There may be very many.
-type row struct {
-	text      string // the tape's name and the session's id
-	name      int    // bytes of the name
-	workspace string // of directory.workspaces
-	updated   int64  // µs
-	seq       uint64 // of the last batch, or of a fence behind it
-}
-
-func (r *row) tape() string    { return r.text[:r.name] }
-func (r *row) session() string { return r.text[r.name:] }
-
-func (d *directory) init(s *Store) {
-	d.s, d.rows, d.workspaces = s, map[string]*row{}, map[string]string{}
-}
+// row is a session with the sequence of its last batch, or of a fence behind it.
+type row = recent.Session[uint64]
 
 // start begins to follow the stream.
 func (d *directory) start(ctx context.Context) error {
@@ -119,36 +100,21 @@ func (d *directory) tell() {
 
 // put takes a record in; mu is held.
 func (d *directory) put(r *record, seq uint64) {
-	old := d.rows[r.Tape]
-	switch {
-	case old != nil && old.seq >= seq:
-		return
+	switch old, there := d.rows.Get(r.Tape); {
+	case there && old.Value >= seq:
 	case r.State != "":
-		delete(d.rows, r.Tape)
-		return
+		d.rows.Delete(r.Tape)
+	default:
+		d.rows.Put(row{Tape: r.Tape, Session: r.Session, Workspace: r.Workspace, Updated: r.Updated, Value: seq})
 	}
-	if old != nil && old.session() == r.Session && old.workspace == r.Workspace {
-		old.updated, old.seq = r.Updated, seq
-		return
-	}
-	workspace, ok := d.workspaces[r.Workspace]
-	if !ok {
-		workspace = strings.Clone(r.Workspace)
-		d.workspaces[workspace] = workspace
-	}
-	now := &row{text: r.Tape + r.Session, name: len(r.Tape), workspace: workspace, updated: r.Updated, seq: seq}
-	if old != nil { // the key is a part of the old text
-		delete(d.rows, r.Tape)
-	}
-	d.rows[now.tape()] = now
 }
 
 // drop forgets a session that is not there any more, if nothing is newer.
 func (d *directory) drop(name string, seq uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if r := d.rows[name]; r != nil && r.seq == seq {
-		delete(d.rows, name)
+	if r, there := d.rows.Get(name); there && r.Value == seq {
+		d.rows.Delete(name)
 	}
 }
 
@@ -197,45 +163,12 @@ func (d *directory) wait(ctx context.Context, done func() bool) error {
 	}
 }
 
-// before orders sessions as listings do: by their last entry, the newest first, and those of one moment by name.
-func before(a, b *row) int {
-	if c := cmp.Compare(b.updated, a.updated); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.tape(), b.tape())
-}
-
-// page are the next sessions behind last, in order; most of them with 0 is all.
-func (d *directory) page(q tape.SessionQuery, last *row, most int) []row {
+// page returns the next sessions behind last, in order; most of them with 0 is all.
+func (d *directory) page(q tape.SessionQuery, last tape.Info, most int) []row {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var found rows
-	for _, r := range d.rows {
-		switch {
-		case len(found) == most && most > 0 && before(r, &found[0]) >= 0: // most are
-		case q.Workspace != "" && r.workspace != q.Workspace, !strings.HasPrefix(r.session(), q.Prefix), last != nil && before(last, r) >= 0:
-		case most == 0 || len(found) < most:
-			found = append(found, *r)
-			if len(found) == most {
-				heap.Init(&found)
-			}
-		default:
-			found[0] = *r
-			heap.Fix(&found, 0)
-		}
-	}
-	slices.SortFunc(found, func(a, b row) int { return before(&a, &b) })
-	return found
+	return d.rows.Page(q, last, most)
 }
-
-// rows is a heap with the last in order on top.
-type rows []row
-
-func (r rows) Len() int           { return len(r) }
-func (r rows) Less(i, j int) bool { return before(&r[i], &r[j]) > 0 }
-func (r rows) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
-func (r *rows) Push(any)          { panic("nats: a page does not grow") }
-func (r *rows) Pop() any          { panic("nats: a page does not shrink") }
 
 // Sessions implements tape.Store.
 func (s *Store) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tape.Info, error] {
@@ -254,13 +187,9 @@ func (s *Store) Sessions(ctx context.Context, q tape.SessionQuery) iter.Seq2[tap
 
 // list yields sessions. They are those of the moment when it began, as they were then; those that were erased since are left out.
 func (s *Store) list(ctx context.Context, q tape.SessionQuery, yield func(tape.Info, error) bool) error {
-	var last *row
-	if q.After != "" {
-		r, err := cursor(q.After)
-		if err != nil {
-			return err
-		}
-		last = &r
+	last, err := q.Last()
+	if err != nil {
+		return err
 	}
 	if err := s.directory.catchUp(ctx); err != nil {
 		return err
@@ -280,8 +209,8 @@ func (s *Store) list(ctx context.Context, q tape.SessionQuery, yield func(tape.I
 				}
 				left--
 			}
-			end := page[n-1]
-			last, page = &end, page[n:]
+			last = tape.Info{Tape: page[n-1].Tape, Updated: time.UnixMicro(page[n-1].Updated)}
+			page = page[n:]
 		}
 		if q.Limit == 0 || left == 0 || !full { // else some were gone, and others may follow
 			return nil
@@ -293,7 +222,7 @@ func (s *Store) list(ctx context.Context, q tape.SessionQuery, yield func(tape.I
 func (s *Store) infos(ctx context.Context, page []row) ([]tape.Info, error) {
 	seqs := make([]uint64, len(page))
 	for i, r := range page {
-		seqs[i] = r.seq
+		seqs[i] = r.Value
 	}
 	found, err := s.fetch(ctx, "", seqs)
 	if err != nil {
@@ -302,7 +231,7 @@ func (s *Store) infos(ctx context.Context, page []row) ([]tape.Info, error) {
 	infos := make([]tape.Info, 0, len(page))
 	for i, m := range found {
 		if m == nil {
-			s.directory.drop(page[i].tape(), page[i].seq)
+			s.directory.drop(page[i].Tape, page[i].Value)
 			continue
 		}
 		h, err := headOf(m)
@@ -312,17 +241,4 @@ func (s *Store) infos(ctx context.Context, page []row) ([]tape.Info, error) {
 		infos = append(infos, h.info(h.Tape))
 	}
 	return infos, nil
-}
-
-// cursor is the place that tape.Info.Cursor says.
-func cursor(text string) (row, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(text)
-	date, name, found := strings.Cut(string(raw), " ")
-	if err == nil && found {
-		var at time.Time
-		if at, err = time.Parse(time.RFC3339Nano, date); err == nil {
-			return row{text: name, name: len(name), updated: at.UnixMicro()}, nil
-		}
-	}
-	return row{}, fmt.Errorf("%w: %q is no cursor of a session list", tape.ErrInvalid, text)
 }

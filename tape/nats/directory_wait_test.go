@@ -12,7 +12,7 @@ import (
 func TestAListingWaitsAsLongAsSessionsCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d directory
-		d.init(&Store{waits: defaultWaits})
+		d.s = &Store{waits: defaultWaits}
 		const all = 10
 		go func() {
 			for range all {

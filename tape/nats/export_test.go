@@ -11,7 +11,7 @@ func (s *Store) SetWaits(answer, all time.Duration) {
 func (s *Store) Rows() int {
 	s.directory.mu.Lock()
 	defer s.directory.mu.Unlock()
-	return len(s.directory.rows)
+	return s.directory.rows.Len()
 }
 
 // Follow begins the index of listings, and waits until it is complete.

@@ -103,7 +103,7 @@ func Open(ctx context.Context, c *cluster.Cluster, o *Options) (*Store, error) {
 		return nil, fmt.Errorf("tape: %w", err)
 	}
 	s.end, s.stop = context.WithCancelCause(context.Background())
-	s.directory.init(s)
+	s.directory.s = s
 	return s, nil
 }
 

@@ -74,6 +74,18 @@ var seeds = map[int]struct {
 			}
 		},
 	},
+	2: {
+		`
+		INSERT INTO tapes (name, listed, session, workspace, title, created, updated, entries, last_id, anchors, anchor_id, anchor_name, anchor_date, bytes)
+			SELECT 'aa__' || i, true, 'web:' || i % 2 || '#' || i, '/srv/agent', 'hi', '2026-03-01', timestamptz '2026-03-01' + i * interval '1 second',
+				1, 1, 0, 0, '', '0001-01-01', 100 FROM generate_series(1, 9) i;`,
+		func(t *testing.T, s *Store) {
+			listed, err := collect(s.Sessions(t.Context(), tape.SessionQuery{Workspace: "/srv/agent", Prefix: "web:1#"}))
+			if got := fmt.Sprint(names(listed)); err != nil || got != "[aa__9 aa__7 aa__5 aa__3 aa__1]" {
+				t.Errorf("sessions are %s, %v", got, err)
+			}
+		},
+	},
 }
 
 // in connects to a schema.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -287,6 +288,9 @@ func (s *Store) Count(ctx context.Context) (n int, err error) {
 
 const pageMost = 1000 // sessions of a page
 
+// groupColumn is the group of a session, as an index has it.
+const groupColumn = `left(split_part(session, '#', 1), 128)`
+
 // page is the next page of a list of sessions.
 func (s *Store) page(ctx context.Context, q tape.SessionQuery, begun bool, last tape.Info, most int) (page []tape.Info, err error) {
 	where := `listed`
@@ -303,15 +307,19 @@ func (s *Store) page(ctx context.Context, q tape.SessionQuery, begun bool, last 
 		add(`place = left($%d, 256) AND workspace = $%[1]d`, pack(q.Workspace))
 	}
 	if q.Prefix != "" {
-		prefix := pack(q.Prefix)
-		add(`starts_with(session, $%d)`, prefix)
-		// What the index has of a session.
-		if r := []rune(prefix); len(r) > 128 {
-			prefix = string(r[:128])
+		add(`starts_with(session, $%d)`, pack(q.Prefix))
+		// The index has the beginning of the session's group.
+		group, _, whole := strings.Cut(pack(q.Prefix), "#")
+		if r := []rune(group); len(r) > 128 {
+			group = string(r[:128])
 		}
-		add(`head >= $%d`, prefix)
-		if end, ok := beyond(prefix); ok {
-			add(`head < $%d`, end)
+		if whole {
+			add(groupColumn+` = $%d`, group)
+		} else {
+			add(groupColumn+` >= $%d`, group)
+			if end, ok := beyond(group); ok {
+				add(groupColumn+` < $%d`, end)
+			}
 		}
 	}
 	if begun {

@@ -60,7 +60,7 @@ func TestAReadHoldsLittle(t *testing.T) {
 func TestSessionsAreListedByAnIndex(t *testing.T) {
 	s := open(t, Options{})
 	if _, err := s.pool.Exec(t.Context(), `INSERT INTO tapes (name, listed, session, workspace, title, created, updated, entries, last_id, anchors, anchor_id, anchor_name, anchor_date, bytes)
-		SELECT 't' || i, true, 'user' || i % 500 || ':' || i, '/srv/' || i % 3, '', '2026-03-01', timestamptz '2026-03-01' + i % 1000 * interval '1 second', 1, 1, 0, 0, '', '0001-01-01', 1
+		SELECT 't' || i, true, 'user' || i % 500 || '#' || i, '/srv/' || i % 3, '', '2026-03-01', timestamptz '2026-03-01' + i % 1000 * interval '1 second', 1, 1, 0, 0, '', '0001-01-01', 1
 		FROM generate_series(1, 20000) i`); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,10 @@ func TestSessionsAreListedByAnIndex(t *testing.T) {
 	for _, q := range []tape.SessionQuery{
 		{Limit: 50},
 		{Workspace: "/srv/1", Limit: 50},
-		{Workspace: "/srv/1", Prefix: "user7:", Limit: 50},
+		{Workspace: "/srv/1", Prefix: "user7#", Limit: 50},
+		{Workspace: "/srv/1", Prefix: "user7#", After: all[9000].Cursor(), Limit: 5},
+		{Workspace: "/srv/1", Prefix: "user7#10", Limit: 50},
+		{Workspace: "/srv/1", Prefix: "user7", Limit: 50},
 		{Workspace: "/srv/2", After: all[9000].Cursor(), Limit: 10},
 		{Prefix: "user49", Limit: 7},
 		{After: all[19_990].Cursor()},
@@ -90,8 +93,8 @@ func TestSessionsAreListedByAnIndex(t *testing.T) {
 	}
 	for where, index := range map[string]string{
 		`listed`: "tapes_updated",
-		`listed AND place = '/srv/1' AND workspace = '/srv/1'`:                                          "tapes_place_updated",
-		`listed AND place = '/srv/1' AND workspace = '/srv/1' AND head >= 'user7:' AND head < 'user7;'`: "tapes_place_head",
+		`listed AND place = '/srv/1' AND workspace = '/srv/1'`:                                   "tapes_place_updated",
+		`listed AND place = '/srv/1' AND workspace = '/srv/1' AND ` + groupColumn + ` = 'user7'`: "tapes_place_group",
 	} {
 		lines, err := s.pool.Query(t.Context(), `EXPLAIN SELECT name FROM tapes WHERE `+where+` ORDER BY updated DESC, name LIMIT 50`)
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/lingserve/lingserve/internal/egress"
 )
 
 // remote is the way to a server over streamable HTTP: the SDK's, through a client that bounds what the SDK does not.
@@ -25,7 +27,7 @@ func newHTTP(s *server) *remote {
 	r := &remote{server: s}
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.base = &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
+		Proxy:                  egress.Proxy(s.opts.ProxyEnv),
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    10 * time.Second,
 		IdleConnTimeout:        90 * time.Second,

@@ -118,6 +118,8 @@ type Options struct {
 	Redact func(string) string
 	// Version is ours, as servers get to know it.
 	Version string
+	// ProxyEnv has servers with an address reached through the proxy that the environment names.
+	ProxyEnv bool
 }
 
 // Client is connected to servers, as far as they can be reached. It is a [tool.Source], for any number of agents.

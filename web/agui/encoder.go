@@ -1,10 +1,12 @@
 package agui
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -223,28 +225,34 @@ func (e *Encoder) used(dst, data []byte) []byte {
 // question ends the client's run, for ours waits for somebody's approval of a call.
 func (e *Encoder) question(dst []byte, event tube.Event) []byte {
 	var q struct {
-		Call, Tool string
-		Arguments  json.RawMessage
-		Expires    string
+		ID, Call, Subagent, Tool string
+		Arguments                json.RawMessage
+		Expires                  string
 	}
 	// Also where nobody is interrupted: messages have the same ids for all, whoever was asked.
 	dst = e.talk.close(dst)
-	if json.Unmarshal(event.Value, &q) != nil || e.run.Answered != nil && e.run.Answered(event.N, q.Call) {
+	if json.Unmarshal(event.Value, &q) != nil || e.run.Answered != nil && e.run.Answered(event.N, q.ID) {
+		return e.custom(dst, event.Name, event.Value)
+	}
+	// The client's call stands for the question only if it shows what will run.
+	call, known := e.talk.calls[q.Call]
+	known = known && q.Subagent == "" && rawjson.Same(call.arguments, q.Arguments)
+	if !known && len(event.Value) > maxValue { // nothing would show it: it cannot be approved here
 		return e.custom(dst, event.Name, event.Value)
 	}
 	asks := e.finished(nil)
 	asks = append(key(asks, "outcome"), `{"type":"interrupt","interrupts":[{"id":"`...)
-	asks = jsonuri.AppendEscaped(asks, questionID(e.run.Of, event.N, q.Call))
+	asks = jsonuri.AppendEscaped(asks, questionID(e.run.Of, event.N, cmp.Or(q.ID, q.Call)))
 	asks = words(append(asks, '"'), "reason", "tool_call")
 	asks = words(asks, "message", "May the tool "+q.Tool+" run?")
-	if id, ok := e.talk.calls[q.Call]; ok {
-		asks = words(asks, "toolCallId", id)
+	if known {
+		asks = words(asks, "toolCallId", call.id)
 	}
 	if q.Expires != "" {
 		asks = words(asks, "expiresAt", q.Expires)
 	}
 	asks = member(asks, "responseSchema", answerSchema)
-	if len(event.Value) <= maxPiece {
+	if len(event.Value) <= maxValue {
 		asks = member(asks, "metadata", event.Value)
 	}
 	asks = end(e.spent(append(asks, "}]}"...)))

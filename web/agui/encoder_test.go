@@ -696,12 +696,12 @@ func TestEndsOfARun(t *testing.T) {
 // question is a run that asks whether a call may run.
 func question(t *testing.T, answered bool) *told {
 	c := newTold(t, 0, func(r *agui.Run) {
-		r.Answered = func(n uint64, call string) bool { return answered && n == 3 && call == "c:1" }
+		r.Answered = func(n uint64, id string) bool { return answered && n == 3 && id == "q1" }
 	})
 	c.name("started", `{"run":"ours"}`)
 	c.tell("a", `"Let me "`)
 	c.tell("$tools/0", `{"id":"c:1","name":"danger","arguments":{}}`)
-	c.name("approval_required", `{"call":"c:1","tool":"danger","arguments":{},"expires":"2026-11-22T00:00:00Z"}`)
+	c.name("approval_required", `{"id":"q1","call":"c:1","tool":"danger","arguments":{},"expires":"2026-11-22T00:00:00Z"}`)
 	c.tell("$tool_results/0", `"late"`)
 	c.follow()
 	return c
@@ -723,9 +723,9 @@ func TestAQuestionInterruptsTheRun(t *testing.T) {
 	if o.Type != "interrupt" || i.Reason != "tool_call" || i.ToolCallID != "ours:0" || i.ExpiresAt != "2026-11-22T00:00:00Z" || i.Message == "" {
 		t.Errorf("%+v", o)
 	}
-	run, n, call, ok := agui.ParseQuestion(i.ID)
-	if run != "ours" || n != 3 || call != "c:1" || !ok {
-		t.Errorf("%q: %s %d %s", i.ID, run, n, call)
+	run, n, id, ok := agui.ParseQuestion(i.ID)
+	if run != "ours" || n != 3 || id != "q1" || !ok {
+		t.Errorf("%q: %s %d %s", i.ID, run, n, id)
 	}
 	t.Run("and its answer goes on with it", func(t *testing.T) {
 		e := agui.NewEncoder(agui.Run{Thread: "thread", ID: "next", Of: "ours", State: true})
@@ -765,12 +765,12 @@ func TestARunThatIsInterruptedAnywhereIsToldAsAWhole(t *testing.T) {
 				asked++
 				call := "c" + strconv.Itoa(asked)
 				open = append(open, call)
-				c.tell("$tools/"+strconv.Itoa(asked), `{"id":"`+call+`","name":"n","arguments":{"n":`+strconv.Itoa(asked)+`}}`)
-				c.name("approval_required", `{"call":"`+call+`","tool":"n","arguments":{}}`)
+				c.tell("$tools/"+strconv.Itoa(asked), `{"id":"c","name":"n","arguments":{"n":`+strconv.Itoa(asked)+`}}`)
+				c.name("approval_required", `{"id":"`+call+`","call":"c","tool":"n","arguments":{}}`)
 			},
 			func() {
 				if len(open) > 0 {
-					c.name("approval_resolved", `{"call":"`+open[0]+`","decision":"approve"}`)
+					c.name("approval_resolved", `{"id":"`+open[0]+`","call":"c","decision":"approve"}`)
 					c.tell("$tool_results/"+strings.TrimPrefix(open[0], "c"), `"done"`)
 					open = open[1:]
 				}
@@ -961,5 +961,35 @@ func BenchmarkWords(b *testing.B) {
 				dst = e.Append(dst[:0], event)
 			}
 		})
+	}
+}
+
+// The client's call stands for a question only if it is the call that will run.
+func TestDA_01_AQuestionNamesTheClientsCallOnlyIfThatRuns(t *testing.T) {
+	for name, test := range map[string]struct{ question, call string }{
+		"the turn's call":              {`{"id":"q","call":"c","tool":"t","arguments":{"a":"<"}}`, "ours:0"},
+		"the same, written in escapes": {`{"id":"q","call":"c","tool":"t","arguments":{ "a":"\u003c"}}`, "ours:0"},
+		"changed by a hook":            {`{"id":"q","call":"c","tool":"t","arguments":{"a":"b"}}`, ""},
+		"a subagent's":                 {`{"id":"q","call":"c","subagent":"s","tool":"t","arguments":{"a":"<"}}`, ""},
+		"a call that is answered":      {`{"id":"q","call":"d","tool":"t","arguments":{"a":"<"}}`, ""},
+	} {
+		c := newTold(t, 0, nil)
+		c.tell("$tools/0", `{"id":"c","name":"t","arguments":{"a":"<"}}`)
+		c.tell("$tools/1", `{"id":"d","name":"t","arguments":{"a":"<"}}`)
+		c.tell("$tool_results/1", `"done"`)
+		c.name("approval_required", test.question)
+		c.follow()
+		var o struct {
+			Interrupts []struct {
+				ToolCallID string
+				Metadata   json.RawMessage
+			}
+		}
+		if err := json.Unmarshal(c.End["outcome"], &o); err != nil || len(o.Interrupts) != 1 {
+			t.Fatalf("%s: %v %s", name, err, c.End["outcome"])
+		}
+		if i := o.Interrupts[0]; i.ToolCallID != test.call || string(i.Metadata) != test.question {
+			t.Errorf("%s: %+v %s", name, i, i.Metadata)
+		}
 	}
 }

@@ -21,7 +21,7 @@ type Run struct {
 	Old bool
 
 	// Answered says whether somebody has answered the question of event n, or nobody can any more. nil: all questions are open.
-	Answered func(n uint64, call string) bool
+	Answered func(n uint64, id string) bool
 }
 
 // Bot is a bot of a workflow.
@@ -57,15 +57,15 @@ const (
 	developer = "developer"
 )
 
-// questionID names a question: the run, the event, and the call. Whoever comes back with it can be told what has come since.
-func questionID(run string, n uint64, call string) string {
-	return run + ":" + strconv.FormatUint(n, 10) + ":" + call
+// questionID names a question: the run, the event, and the question's own id. A client that comes back with it is told what has come since.
+func questionID(run string, n uint64, id string) string {
+	return run + ":" + strconv.FormatUint(n, 10) + ":" + id
 }
 
 // ParseQuestion takes the id of an interrupt apart; false where it is none of ours.
-func ParseQuestion(id string) (run string, n uint64, call string, ok bool) {
-	run, rest, _ := strings.Cut(id, ":")
-	number, call, ok := strings.Cut(rest, ":")
+func ParseQuestion(interrupt string) (run string, n uint64, id string, ok bool) {
+	run, rest, _ := strings.Cut(interrupt, ":")
+	number, id, ok := strings.Cut(rest, ":")
 	n, err := strconv.ParseUint(number, 10, 53)
-	return run, n, call, ok && err == nil && run != "" && call != ""
+	return run, n, id, ok && err == nil && run != "" && id != ""
 }

@@ -21,13 +21,19 @@ type talk struct {
 	speech  map[string]*speech // by the uri of the text, reserved ones included
 	last    *speech            // of the event before
 	lastURI []byte
-	parents map[string]string // by root, the message that calls belong to
-	calls   map[string]string // by the model's id of a call, ours
-	told    map[string]bool   // calls and results that were told
+	parents map[string]string   // by root, the message that calls belong to
+	calls   map[string]toldCall // by the model's id
+	told    map[string]bool     // calls and results that were told
 
 	record bool
 	kept   []*kept // the run's messages
 	byID   map[string]*kept
+}
+
+// toldCall is a call as the client knows it.
+type toldCall struct {
+	id        string
+	arguments json.RawMessage
 }
 
 // kept is a message of the run.
@@ -48,7 +54,7 @@ type speech struct {
 
 func (t *talk) init(run string, bots []Bot) {
 	t.run = run
-	t.speech, t.parents, t.calls, t.told = map[string]*speech{}, map[string]string{}, map[string]string{}, map[string]bool{}
+	t.speech, t.parents, t.calls, t.told = map[string]*speech{}, map[string]string{}, map[string]toldCall{}, map[string]bool{}
 	t.byID = map[string]*kept{}
 	for _, b := range bots {
 		if p, err := jsonuri.CompilePattern(b.Root); err == nil && b.Text {
@@ -304,7 +310,7 @@ func (t *talk) call(dst, root []byte, number string, value []byte) []byte {
 	if t.told[id] || json.Unmarshal(value, &c) != nil {
 		return dst
 	}
-	t.told[id], t.calls[c.ID] = true, id
+	t.told[id], t.calls[c.ID] = true, toldCall{id, c.Arguments}
 	dst = t.pause(dst, root)
 	parent := t.parents[string(root)]
 	if parent == "" {
@@ -356,6 +362,7 @@ func (t *talk) result(dst, root []byte, number string, value []byte) []byte {
 	}
 	t.told[id] = true
 	delete(t.parents, string(root))
+	maps.DeleteFunc(t.calls, func(_ string, c toldCall) bool { return c.id == call })
 	text := plainText(value)
 	if string(value) == "null" {
 		text = failedCall

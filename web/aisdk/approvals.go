@@ -2,6 +2,7 @@ package aisdk
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"iter"
 	"math"
@@ -12,9 +13,9 @@ import (
 	"github.com/lingserve/lingserve/tube"
 )
 
-// Calls that somebody has to approve. From version 6 on, a client knows of them: it is sent a request, its stream ends, and it asks
-// anew with the answers in its message. Clients of version 5 know nothing of that and get a data part, which is answered by a
-// request of its own while the stream goes on; so do all where the call is none that they were told of, such as a subagent's.
+// Calls that a person has to approve. From version 6 on, a client knows of them: it gets a request for approval, its stream ends, and it
+// sends the answers in its message. Clients of version 5 know nothing of that. They get a data part and answer it by a request of its own
+// while the stream goes on. All clients get a data part for a call that they have not seen, such as a subagent's.
 
 // approvals are the questions of a stream.
 type approvals struct {
@@ -25,36 +26,29 @@ type approvals struct {
 
 // asked is a question that is a data part.
 type asked struct {
-	id, call string
-	data     []byte // of its event
-	decided  bool
-}
-
-// Question is a call that the client was asked to approve.
-type Question struct {
-	ID   string // by which the client answers
-	Call string // as the run knows it
+	id      string
+	data    []byte // of its event
+	decided bool
 }
 
 // Over says that the stream ends here, although the run may go on: the client has to answer what was asked.
 func (e *Encoder) Over() bool { return e.over }
 
-// Questions are those that the client has to answer.
-func (e *Encoder) Questions() []Question {
-	var list []Question
+// Questions returns the ids of the questions that the client has to answer.
+func (e *Encoder) Questions() (ids []string) {
 	for _, c := range e.pending {
 		if c.asked {
-			list = append(list, Question{c.id, c.real})
+			ids = append(ids, c.question)
 		}
 	}
-	return list
+	return ids
 }
 
 // Continue lets a stream that was over go on, for the client that has answered the questions of these ids. What follows is a stream
 // of its own, whose chunks continue the message that the client has.
 func (e *Encoder) Continue(ids ...string) {
 	for _, c := range e.pending {
-		if slices.Contains(ids, c.id) {
+		if slices.Contains(ids, c.question) {
 			c.asked = false
 		}
 	}
@@ -102,22 +96,29 @@ func (e *Encoder) wait(dst []byte) []byte {
 
 // required tells that somebody is to approve a call.
 func (e *Encoder) required(dst, data []byte) []byte {
-	var q struct{ Call string }
+	var q struct {
+		ID, Call, Subagent string
+		Arguments          json.RawMessage
+	}
 	if json.Unmarshal(data, &q) != nil {
 		return dst
 	}
-	if e.o.Version >= Version6 {
+	q.ID = cmp.Or(q.ID, q.Call) // in records of earlier versions
+	if e.o.Version >= Version6 && q.Subagent == "" {
 		for _, c := range e.pending {
 			if c.real == q.Call && !c.asked {
-				c.asked, c.told = true, true
+				c.question, c.asked, c.told = q.ID, true, true
+				if !rawjson.Same(q.Arguments, c.input) { // a hook has changed them: the client shows what will run
+					dst = c.appendInput(dst, q.Arguments)
+				}
 				dst = begin(dst, "tool-approval-request")
-				dst = str(dst, "approvalId", c.id)
+				dst = str(dst, "approvalId", c.question)
 				dst = str(dst, "toolCallId", c.id)
 				return e.wait(end(dst))
 			}
 		}
 	}
-	a := &asked{id: "approval-" + strconv.Itoa(len(e.questions)+1), call: q.Call, data: bytes.Clone(data)}
+	a := &asked{id: q.ID, data: bytes.Clone(data)}
 	e.questions = append(e.questions, a)
 	return e.ask(dst, a, nil)
 }
@@ -130,7 +131,7 @@ func (e *Encoder) ask(dst []byte, a *asked, decision []byte) []byte {
 	dst = quote(dst, e.o.Run)
 	for i, object := range [][]byte{a.data, decision} {
 		for name, value := range rawjson.Members(object) {
-			if name == "run" || i > 0 && name == "call" {
+			if name == "run" || i > 0 && (name == "id" || name == "call" || name == "subagent") {
 				continue
 			}
 			dst = append(dst, ',')
@@ -144,18 +145,19 @@ func (e *Encoder) ask(dst []byte, a *asked, decision []byte) []byte {
 
 // resolved tells what was decided about a call.
 func (e *Encoder) resolved(dst, data []byte) []byte {
-	var r struct{ Call, Decision, Reason string }
+	var r struct{ ID, Call, Decision, Reason string }
 	if json.Unmarshal(data, &r) != nil {
 		return dst
 	}
+	r.ID = cmp.Or(r.ID, r.Call)
 	for _, a := range e.questions {
-		if a.call == r.Call && !a.decided {
+		if a.id == r.ID && !a.decided {
 			a.decided = true
 			return e.ask(dst, a, data)
 		}
 	}
 	for _, c := range e.pending {
-		if c.real != r.Call || !c.told {
+		if c.question != r.ID || !c.told {
 			continue
 		}
 		c.asked, c.told, c.deny = false, false, r.Decision != "approve"
@@ -163,7 +165,7 @@ func (e *Encoder) resolved(dst, data []byte) []byte {
 			return dst
 		}
 		dst = begin(dst, "tool-approval-response")
-		dst = str(dst, "approvalId", c.id)
+		dst = str(dst, "approvalId", c.question)
 		dst = append(dst, `,"approved":`...)
 		dst = strconv.AppendBool(dst, !c.deny)
 		if why := reasons[r.Reason]; why != "" {

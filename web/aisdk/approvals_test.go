@@ -11,12 +11,12 @@ import (
 	"github.com/lingserve/lingserve/web/aisdk/aisdktest"
 )
 
-func required(call string) tube.Event {
-	return named("approval_required", `{"call":"`+call+`","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z"}`)
+func required(id, call string) tube.Event {
+	return named("approval_required", `{"id":"`+id+`","call":"`+call+`","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z"}`)
 }
 
-func resolved(call, decision string) tube.Event {
-	return named("approval_resolved", `{"call":"`+call+`","decision":"`+decision+`"}`)
+func resolved(id, call, decision string) tube.Event {
+	return named("approval_resolved", `{"id":"`+id+`","call":"`+call+`","decision":"`+decision+`"}`)
 }
 
 func called(n, id string) tube.Event {
@@ -46,24 +46,24 @@ func stream(t *testing.T, e *aisdk.Encoder, m *aisdktest.Message, tb *tube.Tube,
 func TestAQuestionIsADataPartThatSaysWhatWasDecided(t *testing.T) {
 	for version := 5; version <= 7; version++ {
 		events := []tube.Event{
-			called("0", "c"), required("c"), resolved("c", "approve"), set("$tool_results/0", "1"), called("1", "c"), required("c"), resolved("c", "deny"),
+			called("0", "c"), required("q1", "c"), resolved("q1", "c", "approve"), set("$tool_results/0", "1"), called("1", "c"), required("q2", "c"), resolved("q2", "c", "deny"),
 			set("$tool_results/1", "null"), denied, text("", "x"),
 		}
 		if version > 5 { // a call that the client does not know of
-			events = []tube.Event{required("other"), required("c"), resolved("c", "deny"), resolved("other", "approve")}
+			events = []tube.Event{required("q1", "other"), required("q2", "c"), resolved("q2", "c", "deny"), resolved("q1", "other", "approve")}
 		}
 		m := told(t, version, events...)
 		want := []string{
 			"step-start", `dynamic-tool c t output-available {"a":1} 1`,
-			`data-approval approval-1 {"run":"` + runID + `","call":"c","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z","decision":"approve"}`,
+			`data-approval q1 {"run":"` + runID + `","id":"q1","call":"c","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z","decision":"approve"}`,
 			"step-start", `dynamic-tool c-2 t output-error the tool t was not allowed to run {"a":1}`,
-			`data-approval approval-2 {"run":"` + runID + `","call":"c","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z","decision":"deny"}`,
+			`data-approval q2 {"run":"` + runID + `","id":"q2","call":"c","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z","decision":"deny"}`,
 			"step-start", "text x",
 		}
 		if version > 5 {
 			want = []string{
-				`data-approval approval-1 {"run":"` + runID + `","call":"other","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z","decision":"approve"}`,
-				`data-approval approval-2 {"run":"` + runID + `","call":"c","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z","decision":"deny"}`,
+				`data-approval q1 {"run":"` + runID + `","id":"q1","call":"other","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z","decision":"approve"}`,
+				`data-approval q2 {"run":"` + runID + `","id":"q2","call":"c","tool":"t","arguments":{"a":1},"expires":"2026-11-21T21:10:25Z","decision":"deny"}`,
 			}
 		}
 		if diff := cmp.Diff(want, shown(m)); diff != "" {
@@ -77,7 +77,7 @@ func TestAStreamIsOverWhenNothingCanHappenWithoutAnAnswer(t *testing.T) {
 		tb := newTube(0)
 		r := tb.NewReader(0)
 		e, m := aisdk.New(aisdk.Options{Run: runID, Version: version}), &aisdktest.Message{Version: version}
-		stream(t, e, m, tb, r, text("", "Let me see."), called("0", "c"), called("1", "d"), required("c"))
+		stream(t, e, m, tb, r, text("", "Let me see."), called("0", "c"), called("1", "d"), required("qc", "c"))
 		if e.Over() {
 			t.Fatal("the other call goes on")
 		}
@@ -85,7 +85,7 @@ func TestAStreamIsOverWhenNothingCanHappenWithoutAnAnswer(t *testing.T) {
 		if !e.Over() || !m.Done || m.Finish != "tool-calls" {
 			t.Fatalf("%+v", m)
 		}
-		if diff := cmp.Diff([]aisdk.Question{{ID: "c", Call: "c"}}, e.Questions()); diff != "" {
+		if diff := cmp.Diff([]string{"qc"}, e.Questions()); diff != "" {
 			t.Error(diff)
 		}
 		if diff := cmp.Diff([]string{
@@ -98,14 +98,14 @@ func TestAStreamIsOverWhenNothingCanHappenWithoutAnAnswer(t *testing.T) {
 		}
 
 		m.Continue()
-		e.Continue("c")
-		stream(t, e, m, tb, r, resolved("c", "approve"), set("$tool_results/0", "7"), text("", "\\n\\nSo."), called("2", "c"), required("c"))
-		if !e.Over() || len(e.Questions()) != 1 || e.Questions()[0] != (aisdk.Question{ID: "c-2", Call: "c"}) {
+		e.Continue("qc")
+		stream(t, e, m, tb, r, resolved("qc", "c", "approve"), set("$tool_results/0", "7"), text("", "\\n\\nSo."), called("2", "c"), required("qc2", "c"))
+		if !e.Over() || len(e.Questions()) != 1 || e.Questions()[0] != "qc2" {
 			t.Errorf("%v", e.Questions())
 		}
 		m.Continue()
-		e.Continue("c-2")
-		stream(t, e, m, tb, r, resolved("c", "deny"), set("$tool_results/2", "null"), denied)
+		e.Continue("qc2")
+		stream(t, e, m, tb, r, resolved("qc2", "c", "deny"), set("$tool_results/2", "null"), denied)
 		if e.Over() {
 			t.Error("over again")
 		}
@@ -137,18 +137,18 @@ func TestTwoAnswersAtOnceDoNotEndTheStreamInBetween(t *testing.T) {
 	tb := newTube(0)
 	r := tb.NewReader(0)
 	e, m := aisdk.New(aisdk.Options{Run: runID, Version: 6}), &aisdktest.Message{Version: 6}
-	stream(t, e, m, tb, r, called("0", "c"), called("1", "d"), required("c"), required("d"))
+	stream(t, e, m, tb, r, called("0", "c"), called("1", "d"), required("qc", "c"), required("qd", "d"))
 	if !e.Over() || len(e.Questions()) != 2 {
 		t.Fatal("not over")
 	}
 	m.Continue()
-	e.Continue("c", "d")
+	e.Continue("qc", "qd")
 	// One of them is through before the other has got its answer.
-	stream(t, e, m, tb, r, resolved("c", "approve"), set("$tool_results/0", "1"))
+	stream(t, e, m, tb, r, resolved("qc", "c", "approve"), set("$tool_results/0", "1"))
 	if e.Over() {
 		t.Fatal("over, although both were answered")
 	}
-	stream(t, e, m, tb, r, resolved("d", "approve"), set("$tool_results/1", "2"), text("", "x"))
+	stream(t, e, m, tb, r, resolved("qd", "d", "approve"), set("$tool_results/1", "2"), text("", "x"))
 	_ = tb.Close("completed")
 	stream(t, e, m, tb, r)
 	if !slices.Contains(shown(m), "text x") || m.Finish != "stop" {
@@ -160,11 +160,11 @@ func TestAnswersOfWhichOneIsMissingEndTheStreamAgain(t *testing.T) {
 	tb := newTube(0)
 	r := tb.NewReader(0)
 	e, m := aisdk.New(aisdk.Options{Run: runID, Version: 7}), &aisdktest.Message{Version: 7}
-	stream(t, e, m, tb, r, called("0", "c"), called("1", "d"), required("c"), required("d"))
+	stream(t, e, m, tb, r, called("0", "c"), called("1", "d"), required("qc", "c"), required("qd", "d"))
 	m.Continue()
-	e.Continue("c")
-	stream(t, e, m, tb, r, resolved("c", "approve"), set("$tool_results/0", "1"))
-	if !e.Over() || len(e.Questions()) != 1 || e.Questions()[0].ID != "d" {
+	e.Continue("qc")
+	stream(t, e, m, tb, r, resolved("qc", "c", "approve"), set("$tool_results/0", "1"))
+	if !e.Over() || len(e.Questions()) != 1 || e.Questions()[0] != "qd" {
 		t.Errorf("%v", e.Questions())
 	}
 	if o := (aisdk.Options{Version: 7}); aisdk.Passed(o, tb.NewReader(0).Waiting()) != 1 {
@@ -173,12 +173,58 @@ func TestAnswersOfWhichOneIsMissingEndTheStreamAgain(t *testing.T) {
 	// Nobody answers: the run says so, and goes on.
 	e.Continue()
 	m.Continue()
-	stream(t, e, m, tb, r, named("approval_resolved", `{"call":"d","decision":"deny","reason":"timeout"}`), set("$tool_results/1", "null"), denied, text("", "x"))
+	stream(t, e, m, tb, r, named("approval_resolved", `{"id":"qd","call":"d","decision":"deny","reason":"timeout"}`), set("$tool_results/1", "null"), denied, text("", "x"))
 	_ = tb.Close("completed")
 	stream(t, e, m, tb, r)
 	if diff := cmp.Diff([]string{
 		"step-start", `dynamic-tool c t output-available {"a":1} 1`, `dynamic-tool d t output-denied {"a":1}`, "step-start", "text x",
 	}, shown(m)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A subagent's call may have the id of the turn's own call. The client is asked about each by itself, and sees what will run.
+func TestDA_01_ASubagentsQuestionIsNotAskedAsTheTurnsCall(t *testing.T) {
+	for version := 6; version <= 7; version++ {
+		tb, m := newTube(0), &aisdktest.Message{Version: version}
+		stream(t, aisdk.New(aisdk.Options{Run: runID, Version: version}), m, tb, tb.NewReader(0),
+			called("0", "c"), called("1", "s"),
+			named("approval_required", `{"id":"q1","call":"c","subagent":"s","tool":"t","arguments":{"b":"<"}}`),
+			named("approval_required", `{"id":"q2","call":"c","subagent":"s2","tool":"t","arguments":{"b":"<"}}`),
+			named("approval_resolved", `{"id":"q2","call":"c","subagent":"s2","decision":"deny"}`),
+			named("approval_required", `{"id":"q3","call":"c","tool":"t","arguments":{"a":2}}`), // a hook has changed it
+		)
+		if diff := cmp.Diff([]string{
+			"step-start", `dynamic-tool c t approval-requested {"a":2}`, `dynamic-tool s t input-available {"a":1}`,
+			`data-approval q1 {"run":"` + runID + `","id":"q1","call":"c","subagent":"s","tool":"t","arguments":{"b":"<"}}`,
+			`data-approval q2 {"run":"` + runID + `","id":"q2","call":"c","subagent":"s2","tool":"t","arguments":{"b":"<"},"decision":"deny"}`,
+		}, shown(m)); diff != "" {
+			t.Errorf("version %d: %s", version, diff)
+		}
+	}
+}
+
+// The records of runs of earlier versions have no ids of questions.
+func TestARunOfAnEarlierVersionIsTold(t *testing.T) {
+	const question = `{"call":"c","tool":"t","arguments":{"a":1}}`
+	for version := 5; version <= 7; version++ {
+		tb := newTube(0)
+		for _, ev := range []tube.Event{
+			called("0", "c"), named("approval_required", question), named("approval_resolved", `{"call":"c","decision":"approve"}`), set("$tool_results/0", "1"),
+		} {
+			if _, err := tb.Send(ev); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = tb.Close("completed")
+		o := aisdk.Options{Run: runID, Version: version}
+		if version > 5 {
+			o.Pass = aisdk.Passed(o, tb.NewReader(0).Waiting())
+		}
+		m := &aisdktest.Message{Version: version}
+		stream(t, aisdk.New(o), m, tb, tb.NewReader(0))
+		if got := shown(m); got[1] != `dynamic-tool c t output-available {"a":1} 1` || m.Finish != "stop" {
+			t.Errorf("version %d: %q", version, got)
+		}
 	}
 }

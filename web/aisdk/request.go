@@ -30,7 +30,7 @@ type Said struct {
 	Text string
 }
 
-// Answer is the client's answer to a [Question].
+// Answer is the client's answer to a question.
 type Answer struct {
 	ID       string
 	Approved bool

@@ -15,13 +15,14 @@ const reasoning = "reasoning"
 
 // call is a tool's call as it is told.
 type call struct {
-	id    string // unique in the stream: models count anew in each step
-	real  string // as the run knows it
-	name  string
-	input json.RawMessage
-	asked bool // the client was asked to approve it, and has not answered
-	told  bool // the client was asked to approve it, and the run has not said what was decided
-	deny  bool // somebody has decided against it
+	id       string // unique in the stream: models count anew in each step
+	real     string // as the run knows it
+	name     string
+	input    json.RawMessage
+	question string // the id of the question whether it may run
+	asked    bool   // the client was asked to approve it, and has not answered
+	told     bool   // the client was asked to approve it, and the run has not said what was decided
+	deny     bool   // a person has decided against it
 }
 
 // calls are what tools were called for.
@@ -84,7 +85,7 @@ func (e *Encoder) calling(dst []byte, prefix, n string) []byte {
 		return dst
 	}
 	c.name, c.input = said.Name, said.Arguments
-	return c.appendInput(dst)
+	return c.appendInput(dst, c.input)
 }
 
 // newCall notes a call.
@@ -121,11 +122,11 @@ func (e *Encoder) closeFor(dst []byte, prefix string) []byte {
 	return dst
 }
 
-func (c *call) appendInput(dst []byte) []byte {
+// appendInput tells what a tool is called with.
+func (c *call) appendInput(dst []byte, input json.RawMessage) []byte {
 	dst = begin(dst, "tool-input-available")
 	dst = str(dst, "toolCallId", c.id)
 	dst = str(dst, "toolName", c.name)
-	input := c.input
 	if input == nil {
 		input = json.RawMessage("{}")
 	}
@@ -147,7 +148,7 @@ func (e *Encoder) result(dst []byte, prefix, n string) []byte {
 		dst = e.closeFor(e.open(dst, prefix), prefix)
 		c = e.newCall(at, "")
 		c.name = "tool"
-		dst = c.appendInput(dst)
+		dst = c.appendInput(dst, nil)
 	}
 	if prefix == "" {
 		e.answered = true

@@ -20,12 +20,15 @@ function executable() {
   throw new Error(named ? `CHROMIUM is ${named}, which cannot be run` : `there is no ${names.join(", no ")} in PATH: install Chromium, or name it in CHROMIUM`);
 }
 
-/** Starts a browser for the tests of a file. It reaches this machine and nothing else. */
-export async function launch() {
+/** Starts a browser for the tests of a file. It reaches this machine and nothing else; `names` are names that lead here too. */
+export async function launch({ names = [], args = [] } = {}) {
   const chrome = await chromium.launch({
     executablePath: executable(),
     // Tests may run as root, and in a container whose /dev/shm is small.
-    args: ["--no-sandbox", "--disable-dev-shm-usage", "--no-proxy-server", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"],
+    args: [
+      "--no-sandbox", "--disable-dev-shm-usage", "--no-proxy-server", ...args,
+      `--host-resolver-rules=${names.map((name) => `MAP ${name} 127.0.0.1, `).join("")}MAP * ~NOTFOUND, EXCLUDE 127.0.0.1`,
+    ],
   });
   after(() => chrome.close());
   return chrome;

@@ -228,7 +228,7 @@ test("a call that asks waits for the page's approval", async (t) => {
     window.told = [];
     (async () => {
       for await (const e of r) {
-        if (e.event === "approval_required") await r.approve(e.data.call, told.length === 0 ? "deny" : "approve", { reason: "not yet" });
+        if (e.event === "approval_required") await r.approve(e.data.id, told.length === 0 ? "deny" : "approve", { reason: "not yet" });
         if (e.event === "approval_resolved") told.push(e.data.decision);
       }
     })();

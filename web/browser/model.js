@@ -8,11 +8,13 @@ import { createServer } from "node:http";
 export async function model(t) {
   const waiting = [];
   const wanted = [];
+  const questions = [];
   const server = createServer((request, response) => {
     let body = "";
     request.on("data", (d) => (body += d));
     request.on("end", () => {
       const answer = new Answer(JSON.parse(body), response);
+      questions.push(answer.question);
       const next = wanted.shift();
       if (next) next(answer);
       else waiting.push(answer);
@@ -25,6 +27,8 @@ export async function model(t) {
   });
   return {
     env: { OPENAI_BASE_URL: `http://127.0.0.1:${server.address().port}/v1`, OPENAI_API_KEY: "scripted", LINGSERVE_RETRIES_ATTEMPTS: "1" },
+    /** All that it was asked so far. */
+    questions,
     /** From now on nobody answers at its address. */
     down() {
       server.close();

@@ -115,12 +115,13 @@ func drawEvent(t *rapid.T) tube.Event {
 // TestSE07AnyBytesGiveExactlyOneEvent sends anything at all through a tube; what it takes must come out of a parser of the
 // framing as one event with the same data, and what it refuses must not come out.
 func TestSE_07_AnyBytesGiveExactlyOneEvent(t *testing.T) {
-	taken := 0
+	drawn, taken := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		tb := newTube()
 		var sent []tube.Event
 		for range rapid.IntRange(1, 5).Draw(t, "events") {
 			e := drawEvent(t)
+			drawn++
 			if _, err := tb.Send(e); err == nil {
 				sent = append(sent, e)
 				taken++
@@ -201,8 +202,8 @@ func TestSE_07_AnyBytesGiveExactlyOneEvent(t *testing.T) {
 			t.Fatalf("a line can be taken for two: %q", lines)
 		}
 	})
-	if taken < 50 {
-		t.Errorf("only %d events were fit to be sent: the generator is too wild", taken)
+	if taken < drawn/6 { // a share, since -short and -rapid.checks change how many are drawn (DW-18)
+		t.Errorf("only %d of %d events were fit to be sent: the generator is too wild", taken, drawn)
 	}
 }
 

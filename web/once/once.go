@@ -3,7 +3,8 @@
 // # Guarantees
 //   - Of all who claim a key at the same time, on whichever replica, one gets it, and the others get what that one has claimed.
 //   - A claim that has failed is as if it had not been made; where nobody knows at first whether it was stored, it is taken back.
-//   - A key is known for as long as keys are retained, from its claim on. Beyond a bound the oldest are forgotten early.
+//   - A key is known for as long as keys are retained, from its claim on. Beyond a bound keys are forgotten early: the oldest of the callers
+//     with the most, so that one caller's flood of keys leaves the keys of all others.
 //
 // Package oncetest is every implementation's test.
 package once

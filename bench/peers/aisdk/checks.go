@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/bench/peers/play"
@@ -369,12 +370,12 @@ var checks = []check{
 		g.open("assistant")
 		s := g.do("begin", job{"text": "ask and look", "part": "data-approval"})
 		asked := withKind(s.answer().Parts, "data-approval")
-		var q struct{ Run, Call, Tool, Expires, Decision string }
+		var q struct{ Run, ID, Tool, Expires, Decision string }
 		if len(asked) != 1 || json.Unmarshal(asked[0].Data, &q) != nil || q.Tool != "tape.anchors" || q.Expires == "" || q.Run != s.answer().ID {
 			g.Fail("%+v", asked)
 			return
 		}
-		status, _ := g.Get("POST", "/v1/runs/"+q.Run+"/approvals/"+q.Call, `{"decision":"approve"}`)
+		status, _ := g.Get("POST", "/v1/runs/"+q.Run+"/approvals/"+q.ID, `{"decision":"approve"}`)
 		g.Is("the answer", http.StatusNoContent, status)
 		s = g.do("rest", nil)
 		g.complete(s, "Let me see.\n\nThat is what came of it.")
@@ -447,7 +448,13 @@ var checks = []check{
 	{name: "a question of the SDK's own that somebody else has answered", since: 6, play: func(g *game) {
 		g.open(fmt.Sprint("assistant?v=", g.version), job{"automatically": whenAnswered})
 		s := g.send("ask and look")
-		status, _ := g.Get("POST", "/v1/runs/"+s.answer().ID+"/approvals/call_1", `{"decision":"deny"}`)
+		parts := s.answer().Parts
+		asked := slices.IndexFunc(parts, func(p part) bool { return p.State == "approval-requested" })
+		if asked < 0 {
+			g.Fail("%+v", parts)
+			return
+		}
+		status, _ := g.Get("POST", "/v1/runs/"+s.answer().ID+"/approvals/"+parts[asked].Approval.ID, `{"decision":"deny"}`)
 		g.Is("the answer", http.StatusNoContent, status)
 		s = g.do("approve", job{"approved": true})
 		g.complete(s, "Let me see.\n\nThat is what came of it.")

@@ -84,16 +84,17 @@ type message struct {
 }
 
 type part struct {
-	Type      string          `json:"type"`
-	Text      string          `json:"text"`
-	State     string          `json:"state"`
-	ID        string          `json:"id"`
-	Data      json.RawMessage `json:"data"`
-	Transient bool            `json:"transient"`
-	ToolName  string          `json:"toolName"`
-	Input     json.RawMessage `json:"input"`
-	Output    json.RawMessage `json:"output"`
-	ErrorText string          `json:"errorText"`
+	Type      string              `json:"type"`
+	Text      string              `json:"text"`
+	State     string              `json:"state"`
+	ID        string              `json:"id"`
+	Data      json.RawMessage     `json:"data"`
+	Transient bool                `json:"transient"`
+	ToolName  string              `json:"toolName"`
+	Input     json.RawMessage     `json:"input"`
+	Output    json.RawMessage     `json:"output"`
+	ErrorText string              `json:"errorText"`
+	Approval  struct{ ID string } `json:"approval"`
 	Provider  struct {
 		Lingserve struct{ URI string } `json:"lingserve"`
 	} `json:"providerMetadata"`

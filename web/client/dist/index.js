@@ -291,7 +291,7 @@ var RunError = class extends Error {
 // src/run.ts
 var mostWaiting = 1e4;
 var longestPause = 3e4;
-var named = ["started", "usage", "finished", "canceled", "queued", "approval_required", "approval_resolved", "handoff", "follow_up", "html", "warning"];
+var named = ["started", "usage", "finished", "canceled", "queued", "waiting", "approval_required", "approval_resolved", "handoff", "follow_up", "html", "warning"];
 var Run = class {
   #base;
   #query;
@@ -443,12 +443,12 @@ var Run = class {
     });
   }
   /**
-   * Answers a call that the run asked about with `approval_required`. `reason` is for the model to read, and with `remember` the
+   * Answers the question of an `approval_required` event, by its `id`. `reason` is for the model to read, and with `remember` the
    * tool need not ask again in this session. Rejects with `conflict` where somebody else was first, or the time is over.
    */
-  async approve(call2, decision = "approve", more) {
+  async approve(id, decision = "approve", more) {
     await this.#known;
-    await this.#post("approvals/" + encodeURIComponent(call2), { decision, ...more });
+    await this.#post("approvals/" + encodeURIComponent(id), { decision, ...more });
   }
   async #post(path, body) {
     if (!this.#id) throw this.#error;

@@ -37,10 +37,10 @@ export declare class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEv
     /** Cancels the run on the server; what it has made is kept. Resolves when the server has taken note. */
     cancel(): Promise<void>;
     /**
-     * Answers a call that the run asked about with `approval_required`. `reason` is for the model to read, and with `remember` the
+     * Answers the question of an `approval_required` event, by its `id`. `reason` is for the model to read, and with `remember` the
      * tool need not ask again in this session. Rejects with `conflict` where somebody else was first, or the time is over.
      */
-    approve(call: string, decision?: "approve" | "deny", more?: {
+    approve(id: string, decision?: "approve" | "deny", more?: {
         reason?: string;
         remember?: "session";
     }): Promise<void>;

@@ -29,7 +29,7 @@ const mostWaiting = 10_000;
 const longestPause = 30_000;
 
 // The server's events that EventSource must be told to listen for; "error" is listened for anyway.
-const named = ["started", "usage", "finished", "canceled", "queued", "approval_required", "approval_resolved", "handoff", "follow_up", "html", "warning"];
+const named = ["started", "usage", "finished", "canceled", "queued", "waiting", "approval_required", "approval_resolved", "handoff", "follow_up", "html", "warning"];
 
 /**
  * One run of a workflow or agent, followed to its end. It is a promise of the final document, an async iterator of its
@@ -194,12 +194,12 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
   }
 
   /**
-   * Answers a call that the run asked about with `approval_required`. `reason` is for the model to read, and with `remember` the
+   * Answers the question of an `approval_required` event, by its `id`. `reason` is for the model to read, and with `remember` the
    * tool need not ask again in this session. Rejects with `conflict` where somebody else was first, or the time is over.
    */
-  async approve(call: string, decision: "approve" | "deny" = "approve", more?: { reason?: string; remember?: "session" }): Promise<void> {
+  async approve(id: string, decision: "approve" | "deny" = "approve", more?: { reason?: string; remember?: "session" }): Promise<void> {
     await this.#known;
-    await this.#post("approvals/" + encodeURIComponent(call), { decision, ...more });
+    await this.#post("approvals/" + encodeURIComponent(id), { decision, ...more });
   }
 
   async #post(path: string, body?: object): Promise<void> {

@@ -262,7 +262,7 @@ test("a cancel that did not come through can be tried again", async (t) => {
 });
 
 test("an approval is posted to the run, and a refused one says why", async (t) => {
-  const asked = event(1, "approval_required", { call: "a/1", tool: "tape.info", arguments: {}, expires: "2030-01-01T00:00:00Z" });
+  const asked = event(1, "approval_required", { id: "a/1", call: "call_1", tool: "tape.info", arguments: {}, expires: "2030-01-01T00:00:00Z" });
   const s = await scripted(t, stream(started + asked, "open"), (r) => r.writeHead(204).end(), (r) => r.writeHead(204).end(), problem(409, "conflict"));
   const r = run(s.runs + "?html=1", request, { headers: { authorization: "Bearer x" } });
   t.after(() => r.close());

@@ -133,17 +133,18 @@ test("a call that asks is approved, another one denied, and the model goes on", 
     const r = run(server.runs, { agent: "careful", session: "s", input: "What does tape info say?" });
     const events = [];
     for await (const e of r) {
-      if (e.event === "approval_required") await answer(r, e.data.call);
+      if (e.event === "approval_required") await answer(r, e.data.id);
       if ("event" in e) events.push(e);
     }
     return { r, said: events.filter((e) => e.event === "approval_resolved").map((e) => e.data.decision) };
   };
-  const denied = await ask((r, call) => r.approve(call, "deny", { reason: "not today" }));
+  const denied = await ask((r, id) => r.approve(id, "deny", { reason: "not today" }));
   assert.deepEqual([denied.said, denied.r.reserved.$tool_results["0"]], [["deny"], null]);
-  const approved = await ask(async (r, call) => {
-    await r.approve(call, "approve", { remember: "session" });
-    await assert.rejects(r.approve(call), { code: "conflict" });
-    await assert.rejects(r.approve("other"), { code: "not_found" });
+  const approved = await ask(async (r, id) => {
+    await r.approve(id, "approve", { remember: "session" });
+    await assert.rejects(r.approve(id), { code: "conflict" });
+    await assert.rejects(r.approve("a".repeat(26)), { code: "not_found" });
+    await assert.rejects(r.approve("call_1"), { code: "gone", status: 410 }); // the model's id of the call
   });
   assert.deepEqual(approved.said, ["approve"]);
   assert.equal(typeof approved.r.reserved.$tool_results["0"].entries, "number");

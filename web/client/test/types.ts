@@ -17,11 +17,11 @@ export async function everything(): Promise<string | undefined> {
     else void (event.done satisfies true);
   }
   off();
-  await r.approve("call_1");
-  await r.approve("call_1", "deny", { reason: "not today" });
-  await r.approve("call_1", "approve", { remember: "session" });
+  await r.approve("id");
+  await r.approve("id", "deny", { reason: "not today" });
+  await r.approve("id", "approve", { remember: "session" });
   // @ts-expect-error there are two decisions
-  await r.approve("call_1", "maybe");
+  await r.approve("id", "maybe");
   const document: Article = await r;
   const error: string | undefined = r.error?.code;
   await attach<Article>("/v1/runs", "id").catch((e: unknown) => e);

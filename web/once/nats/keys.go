@@ -1,5 +1,5 @@
 // Package nats is a [once.Keys] on NATS JetStream, for several replicas: the stream KEYS has a message for each key, whose subject is the
-// key's hash, and which the servers take away when its time is over.
+// hash of its owner and its own, and which the servers take away when its time is over.
 //
 // To claim a key is to store the first message of its subject: of several who try the servers take one. Where an answer is lost, the message
 // itself says whose it is, since no two runs have one id.
@@ -7,6 +7,7 @@ package nats
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -26,7 +27,7 @@ import (
 // Options of keys; zero is the default.
 type Options struct {
 	Retention time.Duration // how long a key is known, 24 h, at least 1 s
-	Most      int64         // keys that are known, 1 million; beyond it the oldest are forgotten
+	Most      int64         // keys that are known, 1 million; beyond it the oldest are forgotten. A caller with a name has an eighth of them
 	Log       *slog.Logger
 }
 
@@ -44,7 +45,9 @@ const (
 	// mostDoubts bounds the claims that are to be taken back. Beyond it a key may lead to a run that never began, until its time is over.
 	mostDoubts = 10_000
 	doubtPause = time.Second
-	closeWait  = 3 * time.Second // for those that are left when keys are closed
+
+	ownersKnown = 10_000          // whose claims are counted
+	closeWait   = 3 * time.Second // for those that are left when keys are closed
 )
 
 // Keys is a [once.Keys].
@@ -61,7 +64,8 @@ type Keys struct {
 	mu     sync.Mutex
 	stream jetstream.Stream
 	closed bool
-	doubts []once.Claim // that are to be taken back; a goroutine does while there are some
+	doubts []once.Claim     // that are to be taken back; a goroutine does while there are some
+	counts map[string]int64 // claims of an owner, by the token of the owner, since its keys were last bounded
 
 	cleared chan struct{} // of the last such goroutine, closed when it ends; nil where there was none
 
@@ -123,7 +127,7 @@ func (k *Keys) Close() error {
 
 func (k *Keys) make(ctx context.Context) error {
 	s, err := k.cluster.Stream(ctx, jetstream.StreamConfig{
-		Name: streamName, Subjects: []string{k.cluster.Subject(keysToken, "*")}, Description: "which run each Idempotency-Key has started",
+		Name: streamName, Subjects: []string{k.cluster.Subject(keysToken, cluster.BarrierToken), k.cluster.Subject(keysToken, "*", "*")}, Description: "which run each Idempotency-Key has started",
 		MaxMsgsPerSubject: 1, MaxMsgs: k.o.Most, Discard: jetstream.DiscardOld, AllowMsgTTL: true,
 		// The leader is asked, and no copy, which may be behind; that there is no such key is confirmed by the barrier, which reads directly.
 		AllowDirect: true, AllowRollup: true,
@@ -140,7 +144,45 @@ func (k *Keys) make(ctx context.Context) error {
 
 func (k *Keys) subject(owner, key string) string {
 	hash := once.Hash(owner, key)
-	return k.cluster.Subject(keysToken, hex.EncodeToString(hash[:]))
+	return k.cluster.Subject(keysToken, ownerToken(owner), hex.EncodeToString(hash[:]))
+}
+
+// ownerToken stands for an owner in subjects.
+func ownerToken(owner string) string {
+	hash := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(hash[:8])
+}
+
+// share is how many keys of one owner with a name are known. A server that asks nobody who they are has one owner, who has all.
+func (k *Keys) share() int64 { return max(k.o.Most/8, 1) }
+
+// countClaim counts a claim of an owner. After some of them it has the servers forget the owner's oldest keys beyond its share: each
+// replica counts its own, so that an owner has a share, and as many more as the replicas count before they look.
+func (k *Keys) countClaim(ctx context.Context, owner string) {
+	if owner == "" {
+		return
+	}
+	token := ownerToken(owner)
+	k.mu.Lock()
+	if k.counts == nil || len(k.counts) >= ownersKnown {
+		k.counts = map[string]int64{}
+	}
+	k.counts[token]++
+	due := k.counts[token] >= max(k.share()/16, 1)
+	if due {
+		delete(k.counts, token)
+	}
+	s := k.stream
+	k.mu.Unlock()
+	if !due {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptWait)
+	defer cancel()
+	err := s.Purge(ctx, jetstream.WithPurgeSubject(k.cluster.Subject(keysToken, token, "*")), jetstream.WithPurgeKeep(uint64(k.share())))
+	if err != nil {
+		k.log.LogAttrs(ctx, slog.LevelWarn, "a caller's oldest Idempotency-Keys cannot be forgotten", slog.String("error", err.Error()))
+	}
 }
 
 // stored is what a subject has; no sequence is nothing.
@@ -238,6 +280,7 @@ func (k *Keys) Claim(ctx context.Context, c once.Claim) (once.Claim, bool, error
 	if earlier.Run != "" {
 		return earlier, false, nil
 	}
+	k.countClaim(ctx, c.Owner)
 	return c, true, nil
 }
 

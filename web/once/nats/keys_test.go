@@ -39,6 +39,9 @@ func setup(s *clustertest.Servers) oncetest.Setup {
 		}
 		k, _ := open(t, s, prefixes[t], nats.Options{Retention: retention})
 		return k
+	}, Few: func(t *testing.T, most int) once.Keys {
+		k, _ := open(t, s, clustertest.Prefix(), nats.Options{Most: int64(most)})
+		return k
 	}}
 }
 

@@ -17,6 +17,8 @@ import (
 type Setup struct {
 	// Open makes keys that are retained for so long; each call of one t makes another replica of the same keys.
 	Open func(t *testing.T, retention time.Duration) once.Keys
+	// Few makes keys of which only so many are known.
+	Few func(t *testing.T, most int) once.Keys
 	// Alone says that there are no other replicas: Open is called once for a t.
 	Alone bool
 	// Shared says that Of comes back.
@@ -49,6 +51,7 @@ func Test(t *testing.T, s Setup) {
 			test.run(t, s, a, b)
 		})
 	}
+	t.Run("DA-09: one caller's flood leaves the keys of others", func(t *testing.T) { flood(t, s) })
 	t.Run("a key is known for as long as keys are retained", func(t *testing.T) { expires(t, s.Open(t, retention)) })
 }
 
@@ -107,6 +110,46 @@ func owners(t *testing.T, _ Setup, a, b once.Keys) {
 	}
 	for i, n := range names {
 		find(t, b, n.owner, n.key, Run(i))
+	}
+}
+
+// flood claims more keys for one caller than are known at all.
+func flood(t *testing.T, s Setup) {
+	const most, others = 160, 8
+	k := s.Few(t, most)
+	claimed := 0
+	own := func(owner, key string) {
+		t.Helper()
+		if _, ok := claim(t, k, once.Claim{Owner: owner, Key: key, Run: Run(claimed)}); !ok {
+			t.Fatalf("%s of %s was claimed before", key, owner)
+		}
+		claimed++
+	}
+	for n := range others {
+		own("bob", fmt.Sprint(n))
+		own(fmt.Sprint("user-", n), "k")
+	}
+	before := claimed
+	for n := range 2 * most {
+		own("ada", fmt.Sprint(n))
+	}
+	for n := range others {
+		find(t, k, "bob", fmt.Sprint(n), Run(2*n))
+		find(t, k, fmt.Sprint("user-", n), "k", Run(2*n+1))
+	}
+	find(t, k, "ada", fmt.Sprint(2*most-1), Run(claimed-1))
+	known := 0
+	for n := range 2 * most {
+		_, ok, err := k.Find(t.Context(), "ada", fmt.Sprint(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			known++
+		}
+	}
+	if known > most-before || known == 0 {
+		t.Errorf("%d keys of the one with too many are known, and %d of all are the most", known, most)
 	}
 }
 

@@ -15,7 +15,9 @@ export interface Row {
 
 /** A call of a tool that waits for somebody. */
 export interface Question {
-  call: string;
+  id: string;
+  call: string; // the model's id of the call, which it repeats
+  subagent?: string; // the call whose subagent makes this one
   tool: string;
   arguments: unknown;
   expires?: string;
@@ -71,6 +73,8 @@ export class Live {
   errors: any[] = []; // data of error events
   started: any; // data of the first event
   position: number | undefined; // in the queue
+  waitsFor: string | undefined; // `slot` where it waits for other sessions
+  expected: number | undefined; // seconds
   steered: string[] = []; // messages that were given to it while it ran
   /** It is over, and all that it has told is here: events come a little later than the run's end is known. */
   settled = false;
@@ -145,11 +149,11 @@ export class Live {
 
   /** Whether a call of a tool waits for somebody. */
   asks(call: { id?: string; result?: unknown }): boolean {
-    return call.result === undefined && this.questions.some((q) => q.call === call.id);
+    return call.result === undefined && this.questions.some((q) => !q.subagent && q.call === call.id);
   }
 
-  answered(call: string): void {
-    this.questions = this.questions.filter((q) => q.call !== call);
+  answered(id: string): void {
+    this.questions = this.questions.filter((q) => q.id !== id);
     this.#changed();
   }
 
@@ -226,7 +230,10 @@ export class Live {
         this.#remember();
         break;
       case "queued":
-        this.position = data?.position;
+      case "waiting":
+        this.position = data?.position || undefined; // 0: it begins
+        this.waitsFor = data?.for;
+        this.expected = data?.expected;
         break;
       case "usage":
         this.tokens.prompt += data?.prompt_tokens ?? 0;
@@ -237,11 +244,11 @@ export class Live {
         this.errors.push(data);
         break;
       case "approval_required":
-        this.questions = [...this.questions.filter((q) => q.call !== data?.call), data];
+        this.questions = [...this.questions.filter((q) => q.id !== data?.id), data];
         break;
       case "approval_resolved":
-        this.questions = this.questions.filter((q) => q.call !== data?.call);
-        if (data?.decision === "deny") this.denied.set(data.call, data.reason === "timeout" ? "nobody has answered in time" : "denied");
+        this.questions = this.questions.filter((q) => q.id !== data?.id);
+        if (data?.decision === "deny" && !data.subagent) this.denied.set(data.call, data.reason === "timeout" ? "nobody has answered in time" : "denied");
         break;
       case "handoff":
         if (typeof data?.name === "string") this.anchors.push(data.name);

@@ -24,7 +24,10 @@ export function standing(live: Live): { word: string; lamp: string } {
   }
   if (live.disconnected) return { word: "Disconnected", lamp: "asks" };
   if (live.questions.length > 0) return { word: "Waits for you", lamp: "asks" };
-  if (live.position) return { word: `Waits, ${live.position === 1 ? "next" : `number ${live.position}`} in the session`, lamp: "waiting" };
+  if (live.position) {
+    const place = `${live.position === 1 ? "next" : `number ${live.position}`} in the ${live.waitsFor === "slot" ? "queue" : "session"}`;
+    return { word: `Waits, ${place}${live.expected ? `, about ${live.expected} s` : ""}`, lamp: "waiting" };
+  }
   if (live.count === 0) return { word: live.resumed ? "Coming back" : "Starting", lamp: "waiting" };
   return { word: "Writing", lamp: "writing" };
 }
@@ -100,7 +103,7 @@ function Slips({ errors }: { errors: any[] }) {
 /** The calls of tools that wait for a decision. */
 export function Questions({ live }: { live: Live }) {
   live.revision.value;
-  return live.questions.map((q) => <Approval key={q.call} run={live.run} question={q} onDone={() => live.answered(q.call)} />);
+  return live.questions.map((q) => <Approval key={q.id} run={live.run} question={q} onDone={() => live.answered(q.id)} />);
 }
 
 /** Something that was called, and what came of it. */

@@ -9,7 +9,11 @@ export type Decision = "approve" | "deny";
 
 /** The data of an `approval_required` event. */
 export interface Question {
+  id: string;
+  /** The model's id of the call, which it repeats. */
   call: string;
+  /** The call whose subagent makes this one. */
+  subagent?: string;
   tool: string;
   arguments: unknown;
   /** Until when the call waits. */
@@ -17,7 +21,7 @@ export interface Question {
 }
 
 /** What a decision is given to: a run of the client's, or its id. */
-export type Approver = string | { approve(call: string, decision: Decision, more?: { reason?: string; remember?: "session" }): Promise<void> };
+export type Approver = string | { approve(id: string, decision: Decision, more?: { reason?: string; remember?: "session" }): Promise<void> };
 
 export interface ApprovalProps {
   run: Approver;
@@ -28,7 +32,7 @@ export interface ApprovalProps {
 
 /** Asks whether a call of a tool may run. */
 export function Approval({ run, question, onDone }: ApprovalProps) {
-  const { call, tool } = question;
+  const { call, subagent, tool } = question;
   const id = useId();
   const [reason, setReason] = useState("");
   const [remember, setRemember] = useState(false);
@@ -42,8 +46,8 @@ export function Approval({ run, question, onDone }: ApprovalProps) {
     setWrong(undefined);
     const more = decision === "deny" ? (reason.trim() ? { reason: reason.trim() } : {}) : remember ? { remember: "session" as const } : {};
     try {
-      if (typeof run === "string") await ask(`/v1/runs/${encodeURIComponent(run)}/approvals/${encodeURIComponent(call)}`, { decision, ...more });
-      else await run.approve(call, decision, more);
+      if (typeof run === "string") await ask(`/v1/runs/${encodeURIComponent(run)}/approvals/${encodeURIComponent(question.id)}`, { decision, ...more });
+      else await run.approve(question.id, decision, more);
       onDone(decision);
     } catch (error) {
       if (!mounted.current) return;
@@ -60,6 +64,15 @@ export function Approval({ run, question, onDone }: ApprovalProps) {
         </h3>
         {question.expires && <Countdown expires={question.expires} />}
       </header>
+      <p class="approval-call">
+        Call <code>{visible(call)}</code>
+        {subagent && (
+          <>
+            {" "}
+            of a subagent, which the call <code>{visible(subagent)}</code> has started
+          </>
+        )}
+      </p>
       {empty(question.arguments) ? <p class="approval-none">It is called without arguments.</p> : <JSONValue value={question.arguments} label={`Arguments of ${tool}`} />}
       <dl>
         <div>

@@ -282,7 +282,7 @@ test("approval: denying tells the model why", async (t) => {
 
 test("approval: an answer that comes too late is a sentence", async (t) => {
   const { page, ended, server, run, data } = await question(t, "careful", { allow: [/status of 409/] });
-  await ask(server, `/v1/runs/${run}/approvals/${data.call}`, { decision: "deny" });
+  await ask(server, `/v1/runs/${run}/approvals/${data.id}`, { decision: "deny" });
   await ended;
   await page.getByRole("button", { name: "Allow" }).click();
   await page.getByText("This was answered before, or its time was over. The first answer counts.").waitFor();
@@ -292,7 +292,7 @@ test("approval: an answer that comes too late is a sentence", async (t) => {
 
 test("approval: a call that is not known is a sentence", async (t) => {
   const { page, run, data } = await question(t, "careful", { allow: missing });
-  await page.evaluate(([run, question]) => stage.show("Approval", { run, question: { ...question, call: "../nope" }, onDone() {} }), [run, data]);
+  await page.evaluate(([run, question]) => stage.show("Approval", { run, question: { ...question, id: "a".repeat(26) }, onDone() {} }), [run, data]);
   await page.getByRole("button", { name: "Allow" }).click();
   await page.getByText("This call does not wait any more").waitFor();
 });
@@ -310,15 +310,16 @@ test("approval: time that is over is said, and a server that is away can be aske
 test("approval: nothing hides in the arguments", async (t) => {
   const page = await stage(t);
   const args = { path: "/srv/\u202etxt.exe", text: "a\u200bb\u0007<script>window.pwned=1</script>", "\u2066key": "\u{e0041}" };
-  await page.evaluate((args) => stage.show("Approval", { run: "r", question: { call: "c", tool: "fs\u202e.write", arguments: args }, onDone() {} }), args);
+  await page.evaluate((args) => stage.show("Approval", { run: "r", question: { id: "q", call: "c\u202e", subagent: "s\u200b", tool: "fs\u202e.write", arguments: args }, onDone() {} }), args);
   const text = await page.locator(".approval").textContent();
-  for (const shown of ["\\u202etxt.exe", "a\\u200bb\\u0007<script>", "\\u2066key", "\\u{e0041}", "fs\\u202e.write"]) assert.ok(text.includes(shown), shown);
+  for (const shown of ["\\u202etxt.exe", "a\\u200bb\\u0007<script>", "\\u2066key", "\\udb40\\udc41", "fs\\u202e.write", "c\\u202e", "s\\u200b"]) assert.ok(text.includes(shown), shown);
+  assert.deepEqual(JSON.parse(await page.locator(".approval pre").textContent()), args);
   assert.equal(await page.locator(".approval-time").count(), 0);
 });
 
 test("approval: long arguments are shown in part at first, and nothing serious for axe at 360 pixels", async (t) => {
   const page = await stage(t, undefined, { viewport: { width: 360, height: 700 }, bypassCSP: true });
-  await page.evaluate(() => stage.show("Approval", { run: "r", question: { call: "c", tool: "t".repeat(200), arguments: { text: "x".repeat(100_000) }, expires: new Date(Date.now() + 7.2e6).toISOString() }, onDone() {} }));
+  await page.evaluate(() => stage.show("Approval", { run: "r", question: { id: "q", call: "c", tool: "t".repeat(200), arguments: { text: "x".repeat(100_000) }, expires: new Date(Date.now() + 7.2e6).toISOString() }, onDone() {} }));
   await page.getByRole("button", { name: /^Show all 100,0\d\d characters$/ }).click();
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
   await page.addScriptTag({ path: axe });

@@ -8,7 +8,7 @@ for (const [name, text, want] of [
   ["what turns the direction", "a\u202eb\u2066c\u2069", "a\\u202eb\\u2066c\\u2069"],
   ["what has no width", "pay\u200bpal\u200d\ufeff\u00ad", "pay\\u200bpal\\u200d\\ufeff\\u00ad"],
   ["controls", "\u0000\u0007\u001b[31m\u007f\u009b\r", "\\u0000\\u0007\\u001b[31m\\u007f\\u009b\\u000d"],
-  ["tags, which are beyond the first plane", "a\u{e0041}\u{e007f}", "a\\u{e0041}\\u{e007f}"],
+  ["tags, which are beyond the first plane", "a\u{e0041}\u{e007f}", "a\\udb40\\udc41\\udb40\\udc7f"],
   ["separators of lines that are none", "a\u2028b\u2029", "a\\u2028b\\u2029"],
   ["fillers", "\u3164\u115f\uffa0", "\\u3164\\u115f\\uffa0"],
 ]) {

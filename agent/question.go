@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxShown bounds the arguments that a chat shows for approval, in the units of shownSize. A longer question would need several
+// messages on some platform, so it is denied: nobody approves what they have not read.
+const maxShown = 3000
+
+// Text is the question as Markdown for a chat; false if a chat cannot show it in one message.
+//
+// Every platform shows the text exactly: the arguments are a block of code, in which [shown] leaves nothing that a platform changes. The
+// names of tools are letters, digits and `.`, `_` and `-`.
+func (q *Question) Text() (markdown string, ok bool) {
+	arguments := shown(q.Arguments)
+	if shownSize(arguments) > maxShown || !utf8.Valid(q.Arguments) {
+		return "", false
+	}
+	return fmt.Sprintf("The tool `%s` is to be called with\n\n```json\n%s\n```\n\nWrite `,approve %s` to let it run, or `,deny %s`.",
+		q.Tool, arguments, q.ID, q.ID), true
+}
+
+// shownSize counts a text in what the strictest platforms count: units of UTF-16, where `&`, `<` and `>` count as they are escaped.
+func shownSize(text string) (n int) {
+	for _, r := range text {
+		switch {
+		case r == '&':
+			n += len("&amp;")
+		case r == '<', r == '>':
+			n += len("&lt;")
+		default:
+			n += utf16.RuneLen(r)
+		}
+	}
+	return n
+}
+
+// mention is the tag by which Feishu mentions a person, wherever it stands.
+var mention = regexp.MustCompile("(?i)<(/?(?:at|person))")
+
+// entity is an entity of HTML, which some clients resolve in code, too.
+var entity = regexp.MustCompile("&(#?[0-9A-Za-z]+;)")
+
+// shown is the same JSON, written so that people read what a program reads. Invisible characters become escapes, and escapes of visible
+// characters become the characters. What ends a block of code on a platform, mentions a person or is an entity has an escape in it. Spaces between
+// values are left out, because they can push a value out of sight.
+func shown(value json.RawMessage) string {
+	var compact bytes.Buffer
+	if json.Compact(&compact, value) != nil {
+		return string(value) // the runner checks that it is JSON
+	}
+	text := compact.String()
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size, escaped := character(text)
+		switch {
+		case escaped && (r < 0 || r == '"' || r == '\\' || !visible(r)): // stays an escape
+			b.WriteString(text[:size])
+		case !visible(r):
+			b.WriteString(escape(r))
+		default:
+			b.WriteRune(r)
+		}
+		text = text[size:]
+	}
+	text = strings.ReplaceAll(b.String(), "```", "``\\u0060")
+	text = mention.ReplaceAllString(text, `\u003c$1`)
+	return entity.ReplaceAllString(text, `\u0026$1`)
+}
+
+// character reads the first character of JSON text, or of an escape in it. Half of a surrogate pair is -1.
+func character(text string) (r rune, size int, escaped bool) {
+	if text[0] != '\\' {
+		r, size = utf8.DecodeRuneInString(text)
+		return r, size, false
+	}
+	if text[1] != 'u' {
+		if text[1] == '/' {
+			return '/', 2, true
+		}
+		quoted, _ := strconv.Unquote(`"` + text[:2] + `"`) // the others are those of Go
+		return rune(quoted[0]), 2, true
+	}
+	unit := func(s string) rune {
+		n, _ := strconv.ParseUint(s[2:6], 16, 16)
+		return rune(n)
+	}
+	r = unit(text)
+	if !utf16.IsSurrogate(r) {
+		return r, 6, true
+	}
+	if len(text) >= 12 && text[6] == '\\' && text[7] == 'u' {
+		if pair := utf16.DecodeRune(r, unit(text[6:])); pair != unicode.ReplacementChar {
+			return pair, 12, true
+		}
+	}
+	return -1, 6, true
+}
+
+// escape is a character as JSON escapes it.
+func escape(r rune) string {
+	if r1, r2 := utf16.EncodeRune(r); r1 != unicode.ReplacementChar {
+		return fmt.Sprintf(`\u%04x\u%04x`, r1, r2)
+	}
+	return fmt.Sprintf(`\u%04x`, r)
+}
+
+// visible reports whether people see a character and what it does: spaces but the plain one, controls and everything that only changes
+// other characters' direction, shape or place are not visible.
+func visible(r rune) bool {
+	return unicode.IsPrint(r) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) && !unicode.Is(unicode.Variation_Selector, r) &&
+		r != '\u2800' && r != '\ufffc' // an empty pattern of Braille, and the place of an object
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/lingserve/lingserve/internal/fakefeishu"
+	"github.com/lingserve/lingserve/internal/fakeslack"
+	"github.com/lingserve/lingserve/internal/upstream"
+)
+
+const (
+	slackToken, slackSecret                 = "xoxb-1-2-x", "0123456789abcdef0123456789abcdef"
+	feishuApp, feishuSecret, feishuKey, vfy = "cli_a", "feishu-secret", "feishu-key", "feishu-token"
+)
+
+// othersPart is the process of all that the server talks to: the models and the platforms.
+func othersPart() error {
+	piece := words(4 << 10)
+	model := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		if r.Model == "large" {
+			var tokens []string
+			for range documentBytes / len(piece) {
+				tokens = append(tokens, piece)
+			}
+			return upstream.Answer{Tokens: tokens}
+		}
+		return upstream.Answer{Tokens: strings.SplitAfter("one two three four five six seven eight", " "), Pace: 8 / holdTime.Seconds()}
+	}}
+	slack := fakeslack.New(&fakeslack.Options{Token: slackToken, Secret: slackSecret, Deliver: http.DefaultClient})
+	defer slack.Close()
+	feishu := fakefeishu.New(&fakefeishu.Options{AppID: feishuApp, AppSecret: feishuSecret, Key: feishuKey, Token: vfy, Deliver: http.DefaultClient})
+	defer feishu.Close()
+	for _, h := range []http.Handler{model, slack, feishu} {
+		s := httptest.NewServer(h)
+		defer s.Close()
+		fmt.Println(strings.TrimPrefix(s.URL, "http://"))
+	}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
+	<-ended
+	return nil
+}

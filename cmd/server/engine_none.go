@@ -1,0 +1,52 @@
+//go:build nonats
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/telemetry"
+	"github.com/lingserve/lingserve/web"
+)
+
+// engine is what replicas share. This binary has none: it is always nil.
+type engine struct{}
+
+// errNoNATS is of all that a server alone never asks for.
+var errNoNATS = errors.New("this binary was built without NATS (build tag nonats)")
+
+func openEngine(_ context.Context, c *config.Config, _ *slog.Logger) (*engine, error) {
+	if err := c.CheckEngine(); err != nil {
+		return nil, err
+	}
+	if c.Engine == config.EngineNATS {
+		return nil, fmt.Errorf("engine (%s): %w; expected engine local, or another binary", c.Source("engine"), errNoNATS)
+	}
+	return nil, nil
+}
+
+func openEngineWith(ctx context.Context, c *config.Config, log *slog.Logger) (*engine, error) {
+	return openEngine(ctx, c, log)
+}
+
+func engineError(_ *config.Config, err error) error { return err }
+
+func (*engine) close(*slog.Logger) {}
+
+func (*engine) into(context.Context, *config.Config, *web.Options, *slog.Logger) error { return nil }
+
+func (*engine) watched() func() telemetry.EngineLoad { return nil }
+
+func (*engine) pairs(context.Context, *config.Config) (*channel.Pairs, error) { return nil, errNoNATS }
+
+func (*engine) tapes(*slog.Logger, tape.Observer) (tape.Whole, error) { return nil, errNoNATS }
+
+func (*doors) share(context.Context, *config.Config, *engine, channel.WindowOptions, *slog.Logger) error {
+	return errNoNATS
+}

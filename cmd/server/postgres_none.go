@@ -1,0 +1,16 @@
+//go:build nopostgres
+
+package main
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/tape"
+)
+
+// openPostgres says that this binary cannot use a database.
+func openPostgres(*config.Config, *slog.Logger, tape.Observer) (tape.Whole, error) {
+	return nil, errors.New("this binary was built without PostgreSQL (build tag nopostgres)")
+}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package faults
+
+const restrictEnv = "LINGSERVE_TEST_RESTRICT"
+
+func restrictedChild() int { return 1 }

@@ -1,0 +1,302 @@
+package file
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/lingserve/lingserve/internal/vfs"
+)
+
+// Several processes may write into one folder. Each keeps a journal in the folder .changes: after each batch it appends the name of the
+// session's tape. A process that lists sessions reads what others have appended since its last list, and looks at those tapes.
+//
+// The journals are numbered from 1 without gaps. A process locks its journal as long as it writes to it, and ends it with an empty line. So
+// a reader knows when it has missed something: where a number is missing, or a journal without an end is not locked, it compares all tapes
+// with what it knows of them.
+
+const (
+	changesFolder = ".changes" // no tape has such a name
+	changesMost   = 1 << 20    // bytes of a journal, after which its writer begins another one
+	changesKept   = 16         // ended journals that are left for readers
+)
+
+func changesPath(number int) string { return changesFolder + "/" + strconv.Itoa(number) }
+
+// changes is the journal of this process.
+type changes struct {
+	store *Store
+
+	mu      sync.Mutex
+	file    vfs.File // nil before the first change, and after an error
+	number  int
+	size    int64
+	line    []byte
+	written map[int]bool // numbers of this process
+}
+
+// note tells the other processes that a tape has changed. Where the journal cannot be written it is removed, so that others miss it.
+func (c *changes) note(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.begin()
+	if err == nil {
+		c.line = append(append(c.line[:0], name...), '\n')
+		if _, err = c.file.WriteAt(c.line, c.size); err == nil {
+			c.size += int64(len(c.line))
+			if c.size >= changesMost {
+				err = c.end()
+			}
+		}
+	}
+	if err == nil {
+		return
+	}
+	if c.file != nil {
+		err = errors.Join(err, c.file.Close(), c.store.disk.Remove(changesPath(c.number)))
+		c.file = nil
+	}
+	c.store.log.Warn("other processes are not told of a changed session", "tape", name, "error", err)
+}
+
+// begin makes sure that there is a journal to write to; mu is held.
+func (c *changes) begin() error {
+	if c.file != nil {
+		return nil
+	}
+	if err := c.store.disk.Mkdir(changesFolder); err != nil {
+		return err
+	}
+	numbers, err := listChanges(c.store.disk)
+	if err != nil {
+		return err
+	}
+	next := 1
+	if len(numbers) > 0 {
+		next = numbers[len(numbers)-1] + 1
+	}
+	for _, old := range numbers[:max(0, len(numbers)-changesKept)] {
+		removeEnded(c.store.disk, old)
+	}
+	for range attempts {
+		f, err := c.store.disk.Open(changesPath(next), os.O_RDWR|os.O_CREATE|os.O_EXCL)
+		if errors.Is(err, fs.ErrExist) { // another process was faster
+			next++
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		ok, err := f.TryLock()
+		if err != nil {
+			return errors.Join(err, f.Close(), c.store.disk.Remove(changesPath(next)))
+		}
+		if !ok { // a reader looks whether its writer lives
+			_, err = f.WriteAt([]byte("\n"), 0)
+			if err = errors.Join(err, f.Close()); err != nil {
+				return err
+			}
+			next++
+			continue
+		}
+		c.file, c.number, c.size = f, next, 0
+		if c.written == nil {
+			c.written = map[int]bool{}
+		}
+		c.written[next] = true
+		return nil
+	}
+	return fmt.Errorf("%d numbers are taken", attempts)
+}
+
+// end ends the journal; mu is held.
+func (c *changes) end() error {
+	if c.file == nil {
+		return nil
+	}
+	_, err := c.file.WriteAt([]byte("\n"), c.size)
+	if err == nil {
+		err = errors.Join(c.file.Unlock(), c.file.Close())
+		c.file = nil
+	}
+	return err
+}
+
+func (c *changes) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := c.end()
+	if c.file != nil { // its end cannot be written; the lock ends with it
+		err = errors.Join(err, c.file.Close())
+		c.file = nil
+	}
+	return err
+}
+
+// own returns those of the numbers that are of this process, and forgets all others.
+func (c *changes) own(numbers []int) map[int]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.written, func(n int, _ bool) bool {
+		_, there := slices.BinarySearch(numbers, n)
+		return !there && n != c.number
+	})
+	return maps.Clone(c.written)
+}
+
+// listChanges returns the numbers of the journals that are there, in order.
+func listChanges(d vfs.Folder) (numbers []int, err error) {
+	err = d.List(changesFolder, func(e fs.DirEntry) bool {
+		if n, err := strconv.Atoi(e.Name()); err == nil && n > 0 && e.Name() == strconv.Itoa(n) {
+			numbers = append(numbers, n)
+		}
+		return true
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	slices.Sort(numbers)
+	return numbers, err
+}
+
+// removeEnded removes a journal unless its writer lives.
+func removeEnded(d vfs.Folder, number int) {
+	f, err := d.Open(changesPath(number), os.O_RDWR)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if ok, err := f.TryLock(); ok && err == nil {
+		_ = d.Remove(changesPath(number)) // the next process tries again
+	}
+}
+
+// follower reads the journals of the other processes.
+type follower struct {
+	store *Store
+	last  int           // the highest number that was seen
+	read  map[int]int64 // how far those are read that have not ended
+}
+
+// begin goes to the end of all journals.
+func (f *follower) begin() error {
+	f.last, f.read = 0, map[int]int64{}
+	numbers, err := listChanges(f.store.disk)
+	if err != nil {
+		return err
+	}
+	own := f.store.changes.own(numbers)
+	for _, n := range numbers {
+		f.last = n
+		if own[n] {
+			continue
+		}
+		file, err := f.store.disk.Open(changesPath(n), os.O_RDWR)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		at, err := file.Stat()
+		var free bool
+		if err == nil {
+			free, err = file.TryLock()
+		}
+		if err = errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+		if !free {
+			f.read[n] = at.Size()
+		}
+	}
+	return nil
+}
+
+// next returns the names of the tapes that others have changed since the last call. missed says that there may be more.
+func (f *follower) next(ctx context.Context) (names map[string]bool, missed bool, err error) {
+	numbers, err := listChanges(f.store.disk)
+	if err != nil {
+		return nil, false, err
+	}
+	own := f.store.changes.own(numbers)
+	newest := 0
+	for _, n := range numbers {
+		if newest = n; n > f.last && !own[n] {
+			f.read[n] = 0
+		}
+	}
+	there := func(n int) bool {
+		_, ok := slices.BinarySearch(numbers, n)
+		return ok
+	}
+	for n := f.last + 1; n <= newest && !missed; n++ {
+		missed = !there(n)
+	}
+	missed = missed || newest < f.last // somebody has emptied the folder
+	f.last = newest
+	for n, from := range f.read {
+		if err := context.Cause(ctx); err != nil {
+			return names, missed, err
+		}
+		at, ended, lost, err := f.journal(n, from, func(name string) {
+			if names == nil {
+				names = map[string]bool{}
+			}
+			names[name] = true
+		})
+		if err != nil {
+			return names, missed, err
+		}
+		f.read[n] = at
+		if ended || lost {
+			delete(f.read, n)
+		}
+		missed = missed || lost
+	}
+	return names, missed, nil
+}
+
+// journal reads a journal on and returns how far it got. lost says that the journal, or its writer, is gone.
+func (f *follower) journal(number int, from int64, name func(string)) (at int64, ended, lost bool, err error) {
+	file, err := f.store.disk.Open(changesPath(number), os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		return from, false, true, nil
+	}
+	if err != nil {
+		return from, false, false, err
+	}
+	defer file.Close()
+	for dead := false; ; {
+		text, err := io.ReadAll(io.NewSectionReader(file, from, changesMost+1024))
+		if err != nil {
+			return from, false, false, err
+		}
+		for {
+			line, rest, whole := bytes.Cut(text, []byte("\n"))
+			if !whole {
+				break
+			}
+			if from += int64(len(line)) + 1; len(line) == 0 {
+				return from, true, false, nil
+			}
+			name(string(line))
+			text = rest
+		}
+		if dead {
+			return from, false, true, nil
+		}
+		if dead, err = file.TryLock(); err != nil || !dead {
+			return from, false, false, err
+		}
+		// Its writer may have ended it before the lock was free.
+	}
+}

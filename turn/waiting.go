@@ -1,0 +1,197 @@
+package turn
+
+import (
+	"iter"
+	"sync"
+	"time"
+)
+
+// WaitsFor is what a turn waits for.
+type WaitsFor string
+
+// What turns wait for.
+const (
+	WaitsForSession WaitsFor = "session" // an earlier turn of its session
+	WaitsForSlot    WaitsFor = "slot"    // one of the turns of other sessions that run, see Options.Concurrency
+)
+
+// Waiting is how long a turn still waits. The zero value says that the turn begins.
+type Waiting struct {
+	For      WaitsFor
+	Position int           // in the session, or among all that wait for a slot; 1 is the next
+	Expected time.Duration // until a slot is free; 0 where it is unknown
+}
+
+const (
+	// waitPeriod is how often the queue is looked at. A turn that begins within this time is not told that it waits.
+	waitPeriod = 500 * time.Millisecond
+	// waitAgain is the shortest time after which a turn is told its position again, and waitShare the share of its wait: a turn that
+	// waits for an hour is told about fifty times.
+	waitAgain = 2 * time.Second
+	waitShare = 10
+	// waitEach keeps all together below 500 calls a second: so much later each is told again for each that waits.
+	waitEach = 2 * time.Millisecond
+	// rateWindow is how far back the rate of slots is measured.
+	rateWindow = 30 * time.Second
+)
+
+// watch tells turns how long they wait (DO-08). It has one timer for the whole queue, and none while no turn waits.
+// Its fields are under the lock of the lanes.
+type watch struct {
+	timer *time.Timer
+	calls sync.WaitGroup // a timer, or its call; Drain waits for it
+	given int            // slots that waiting lanes have got
+	rate  []rateSample   // the oldest first
+}
+
+type rateSample struct {
+	at    time.Time
+	given int
+}
+
+// watch begins the wait of a ticket. mu is held.
+func (l *lanes) watch(k *Ticket) {
+	if k.turn == nil || k.turn.options.waiting == nil {
+		return
+	}
+	k.since = time.Now()
+	if w := &l.watched; w.timer == nil {
+		w.rate = append(w.rate[:0], rateSample{k.since, w.given})
+		l.watchAgain()
+	}
+}
+
+func (l *lanes) watchAgain() {
+	w := &l.watched
+	w.calls.Add(1)
+	w.timer = time.AfterFunc(waitPeriod, func() {
+		defer w.calls.Done()
+		l.tellDue()
+	})
+}
+
+// stopWatch stops the timer. mu is held, nothing waits, and nothing will.
+func (l *lanes) stopWatch() {
+	if w := &l.watched; w.timer != nil && w.timer.Stop() {
+		w.timer = nil
+		w.calls.Done()
+	}
+}
+
+// tellDue tells the tickets that wait what has changed.
+func (l *lanes) tellDue() {
+	l.mu.Lock()
+	due, more := l.dueTickets(time.Now())
+	if !more {
+		l.watched.timer = nil
+	}
+	l.mu.Unlock()
+	if !more {
+		return
+	}
+	for _, d := range due {
+		d.ticket.tellWaiting(d.waiting)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.watched.timer = nil; !l.draining {
+		l.watchAgain()
+	}
+}
+
+type dueTicket struct {
+	ticket  *Ticket
+	waiting Waiting
+}
+
+// dueTickets returns the tickets that are told now. more is false where no ticket waits that is ever told. mu is held.
+func (l *lanes) dueTickets(now time.Time) (due []dueTicket, more bool) {
+	again := max(waitAgain, time.Duration(l.waiting)*waitEach)
+	see := func(k *Ticket, w Waiting) {
+		if k.since.IsZero() {
+			return
+		}
+		more = true
+		waited := now.Sub(k.since)
+		moved := k.told.For != w.For || k.told.Position != w.Position
+		if waited < waitPeriod || !moved || k.told.Position > 0 && now.Sub(k.toldAt) < max(again, waited/waitShare) {
+			return
+		}
+		k.told, k.toldAt = w, now
+		due = append(due, dueTicket{k, w})
+	}
+	each := l.timePerSlot(now)
+	position := 0
+	for ln := range l.ready.inOrder() {
+		position++
+		see(ln.waiting[0], Waiting{WaitsForSlot, position, time.Duration(position) * each})
+	}
+	for _, ln := range l.lanes {
+		for i, k := range ln.waiting {
+			if i > 0 || ln.ready == nil {
+				see(k, Waiting{For: WaitsForSession, Position: i + 1})
+			}
+		}
+	}
+	return due, more
+}
+
+// timePerSlot measures how often a waiting lane gets a slot; 0 where none has got one lately.
+func (l *lanes) timePerSlot(now time.Time) time.Duration {
+	w := &l.watched
+	for len(w.rate) > 1 && now.Sub(w.rate[1].at) >= rateWindow {
+		w.rate = w.rate[1:]
+	}
+	if last := w.rate[len(w.rate)-1]; now.Sub(last.at) >= waitAgain {
+		w.rate = append(w.rate, rateSample{now, w.given})
+	}
+	from := w.rate[0]
+	if w.given == from.given {
+		return 0
+	}
+	return now.Sub(from.at) / time.Duration(w.given-from.given)
+}
+
+// inOrder yields the lanes in the order in which they get slots if nothing else comes.
+func (r *ready) inOrder() iter.Seq[*lane] {
+	return func(yield func(*lane) bool) {
+		next := make([]*lane, 0, r.callers.Len())
+		for c := r.callers.Front(); c != nil; c = c.Next() {
+			next = append(next, c.Value.(*caller).lanes.Front().Value.(*lane))
+		}
+		for len(next) > 0 {
+			left := next[:0]
+			for _, ln := range next {
+				if !yield(ln) {
+					return
+				}
+				if e := ln.ready.Next(); e != nil {
+					left = append(left, e.Value.(*lane))
+				}
+			}
+			next = left
+		}
+	}
+}
+
+// tellWaiting tells a turn that it waits, unless it has begun.
+func (k *Ticket) tellWaiting(w Waiting) {
+	k.telling.Lock()
+	defer k.telling.Unlock()
+	if !k.begun {
+		k.heard = true
+		k.turn.options.waiting(w)
+	}
+}
+
+// endWait tells a turn that waited that it begins. Nothing is told after it.
+func (k *Ticket) endWait() {
+	if k.since.IsZero() {
+		return
+	}
+	k.telling.Lock()
+	defer k.telling.Unlock()
+	if k.begun = true; k.heard {
+		k.turn.options.waiting(Waiting{})
+	}
+}

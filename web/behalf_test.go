@@ -1,0 +1,105 @@
+package web
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/lingserve/lingserve/access"
+	webchannel "github.com/lingserve/lingserve/channel/web"
+	"github.com/lingserve/lingserve/control"
+	"github.com/lingserve/lingserve/tool"
+)
+
+// DA-06: what another replica asks is checked here, too, with the role and the scopes of the one that it is for.
+func TestDA_06_WhatAReplicaAsksIsCheckedWithThePrincipalsScopes(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	scoped := func(name string, scopes ...string) access.Principal {
+		s, err := access.ParseScopes(scopes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return access.Principal{Name: name, Scopes: s}
+	}
+	serve := func(r control.Request) report {
+		t.Helper()
+		answer, err := a.s.serve(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got report
+		if err := json.Unmarshal(answer, &got); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	code := func(r report) string {
+		if r.Problem == nil {
+			return ""
+		}
+		return r.Problem.Code
+	}
+	start := func(who access.Principal, session string, a ask) report {
+		t.Helper()
+		id := newRunID()
+		a.Session = session
+		if session == "own" {
+			a.Session = id
+		}
+		return serve(control.Request{Command: commandStart, Body: mustJSON(message{Ask: &a, ID: id, Who: who})})
+	}
+	hello := ask{Agent: "assistant", Input: json.RawMessage(`"hello"`)}
+	for name, c := range map[string]struct {
+		who     access.Principal
+		session string
+		want    string
+	}{
+		"another agent":        {scoped("ann", "agents:other", "sessions"), "s1", codeForbidden},
+		"no agents":            {scoped("ann", "workflows", "sessions"), "s2", codeForbidden},
+		"no sessions":          {scoped("ann", "agents"), "s3", codeForbidden},
+		"nobody":               {access.Principal{}, "s4", codeForbidden},
+		"a session of its own": {scoped("ann", "agents"), "own", ""},
+		"all that it needs":    {scoped("ann", "agents:assist*", "sessions"), "s5", ""},
+	} {
+		if got := start(c.who, c.session, hello); code(got) != c.want || c.want == "" && got.Run == "" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+
+	ann, bob := access.Principal{Name: "ann"}, access.Principal{Name: "bob"}
+	run := start(ann, "s", hello).Run
+	lane := webchannel.SessionKey("ann", "s")
+	for _, who := range []access.Principal{bob, {}, scopedAdmin(t)} {
+		if got := serve(control.Request{Command: commandCancel, Run: run, Body: mustJSON(onBehalf{who})}); code(got) != codeNotFound {
+			t.Errorf("%+v cancels another's run: %+v", who, got)
+		}
+		got := serve(control.Request{Command: commandDecide, Run: run, Body: mustJSON(decision{ID: "q", Approve: true, Who: who})})
+		if code(got) != codeNotFound || got.Problem.Detail != unknownRun().Detail {
+			t.Errorf("%+v decides in another's run: %+v", who, got)
+		}
+		if got := serve(control.Request{Command: commandLatest, Session: lane, Body: mustJSON(onBehalf{who})}); got.Run != "" {
+			t.Errorf("%+v finds another's run: %+v", who, got)
+		}
+	}
+	if got := serve(control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{bob})}); code(got) != codeForbidden {
+		t.Errorf("bob ends the turns of another's session: %+v", got)
+	}
+	if got := serve(control.Request{Command: commandLatest, Session: lane, Body: mustJSON(onBehalf{ann})}); got.Run != run {
+		t.Errorf("ann finds %+v, expected %s", got, run)
+	}
+	if got := serve(control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{ann})}); code(got) != "" {
+		t.Errorf("ann ends her turns: %+v", got)
+	}
+	if got := serve(control.Request{Command: commandCancel, Run: run, Body: mustJSON(onBehalf{access.Principal{Name: "root", Role: tool.Admin}})}); code(got) == codeNotFound {
+		t.Errorf("an admin cancels: %+v", got)
+	}
+}
+
+// scopedAdmin is an admin whose key is for workflows only.
+func scopedAdmin(t *testing.T) access.Principal {
+	s, err := access.ParseScopes([]string{"workflows"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return access.Principal{Name: "root", Role: tool.Admin, Scopes: s}
+}

@@ -36,7 +36,8 @@ func ParseProxies(list []string) (Proxies, error) {
 	return p, nil
 }
 
-func (p Proxies) trusts(a netip.Addr) bool {
+// Trusts reports whether a proxy with this address is trusted.
+func (p Proxies) Trusts(a netip.Addr) bool {
 	for _, prefix := range p.of {
 		if prefix.Contains(a) {
 			return true
@@ -53,7 +54,7 @@ const maxHops = 32
 // client says of itself. It is not valid where the connection has no address, as that of a Unix socket.
 func (p Proxies) Client(r *http.Request) netip.Addr {
 	client := parseAddr(r.RemoteAddr)
-	if len(p.of) == 0 || !p.trusts(client) {
+	if len(p.of) == 0 || !p.Trusts(client) {
 		return client
 	}
 	hops := 0
@@ -71,7 +72,7 @@ func (p Proxies) Client(r *http.Request) netip.Addr {
 			if !addr.IsValid() || hops == maxHops {
 				return client // what cannot be read leads no further
 			}
-			if client = addr; !p.trusts(addr) {
+			if client = addr; !p.Trusts(addr) {
 				return client
 			}
 		}

@@ -127,9 +127,10 @@ type Account struct {
 	asks     int64 // what these three hold of asksHeld
 	unused   int64 // of asks: what is kept free
 	borrowed int64 // bytes of requests to models that are held of largeHeld
-	// Of a run that has ended: what it holds when nobody but one user is left.
-	settled bool
-	alone   int64
+	// Of a run that has ended: what it holds with one user, and with several.
+	settled         bool
+	alone, followed int64
+	sent            bool // its document is in memory as it is sent
 }
 
 // Open returns the account of a run that begins. Its last user must release it; who has opened it is one.
@@ -206,23 +207,45 @@ func (a *Account) Release() {
 }
 
 // Settle ends the payments of a run that has ended. It holds so many bytes from now on: followed as long as there are several users,
-// who are being sent what it has made, and alone with one.
+// to whom what it has made is sent, and alone with one. Until Sent says so, what followed is more is only kept free.
 func (a *Account) Settle(alone, followed int64) {
 	if a == nil {
 		return
 	}
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
-	a.settled, a.alone = true, alone
+	a.settled, a.alone, a.followed = true, alone, followed
 	a.admitted, a.kept = 0, 0
 	a.count()
 	switch {
-	case a.users == 1:
+	case a.users == 1 && !a.sent:
 		a.set(alone, a.large)
-	case a.users > 1:
-		a.set(followed, a.large)
+	case a.users > 0:
+		a.follow()
 	}
 	a.rest()
+}
+
+// Sent says whether the document of the run is in memory as it is sent.
+func (a *Account) Sent(is bool) {
+	if a == nil {
+		return
+	}
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	a.sent = is
+	if a.settled && a.users > 0 {
+		a.follow()
+	}
+}
+
+// follow makes the account of an ended run hold what it does while it is followed.
+func (a *Account) follow() {
+	a.set(a.followed, a.large)
+	if !a.sent {
+		a.spare = a.followed - a.alone
+		a.ledger.unused += a.spare
+	}
 }
 
 // Reserve waits until bytes can be held for the account, and holds them. What is more than one run may have waits until it is the
@@ -387,19 +410,17 @@ func (a *Account) take(ctx context.Context, text int) error {
 // cost is how much memory so much text of the run takes, and how much of that only at its end.
 func (a *Account) cost(text int64) (bytes, spare int64) {
 	each := 0.0 // bytes of the run for each of its text so far
-	now := int64(0)
 	if measure := a.measure.Load(); measure != nil {
 		if given := a.given.Load(); given >= measureFrom {
-			now = (*measure)()
-			each = float64(now) / float64(given)
+			each = float64((*measure)()) / float64(given)
 		}
 	}
 	if text <= smallText {
 		return int64(float64(text) * max(costOfSmall, each+1)), 0
 	}
 	bytes = int64(float64(text) * max(costOfLarge, each+costOfEnd))
-	if now > 0 {
-		spare = max(0, bytes-now)
+	if each > 0 {
+		spare = max(0, bytes-int64(float64(text)*each))
 	}
 	return bytes, spare
 }

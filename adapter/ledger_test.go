@@ -261,8 +261,16 @@ func TestAnEndedRunCountsUntilNobodyHoldsIt(t *testing.T) {
 	}
 	a.Retain() // a client
 	a.Settle(2<<20, 4<<20)
-	if held := l.held(); held != 4<<20 {
-		t.Errorf("with a client: %d", held)
+	// DO-01: the gauge tells what is there, and what is kept free beside it.
+	for _, sent := range []bool{false, true, false} {
+		a.Sent(sent)
+		want := Holdings{Bytes: 2 << 20, Kept: 2 << 20}
+		if sent {
+			want = Holdings{Bytes: 4 << 20}
+		}
+		if got := l.Holdings(); got != want || l.held() != 4<<20 {
+			t.Errorf("with a client, sent %v: %+v, %d held", sent, got, l.held())
+		}
 	}
 	a.Release()
 	if held := l.held(); held != 2<<20 {

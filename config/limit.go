@@ -5,18 +5,19 @@ import "time"
 // Limit bounds what all callers together may have of the machine. What goes on is never ended for it: it is what comes that is
 // refused, with the time to come back.
 type Limit struct {
-	Memory           Size // 0 is what the environment says
-	Connections      int  // 0 is what the number of open files allows
-	Streams          int
-	StreamsPerCaller int // 0 is half of Streams
-	Upstream         int // of each provider; 0 is none
-	UpstreamQueue    int
-	UpstreamWait     time.Duration
-	Bodies           Size
-	Input            int
-	Images           int
-	Sessions         int  // 0 is none
-	DiskFree         Size // 0 is none
+	Memory                Size // 0 is what the environment says
+	Connections           int  // 0 is what the number of open files allows
+	ConnectionsPerAddress int  // 0 is half of Connections, and no limit for localhost
+	Streams               int
+	StreamsPerCaller      int // 0 is half of Streams
+	Upstream              int // of each provider; 0 is none
+	UpstreamQueue         int
+	UpstreamWait          time.Duration
+	Bodies                Size
+	Input                 int
+	Images                int
+	Sessions              int  // 0 is none
+	DiskFree              Size // 0 is none
 }
 
 var limitSettings = []Setting{
@@ -29,6 +30,11 @@ var limitSettings = []Setting{
 		Key: "limit.connections", Default: "0", Min: "0",
 		Help:  "connections of clients at once; 0 is what the number of files allows that the process may open",
 		field: func(c *Config) any { return &c.Limit.Connections },
+	},
+	{
+		Key: "limit.connections_per_address", Default: "0", Min: "0",
+		Help:  "connections of one address at once; 0 is half of limit.connections, and no limit for localhost; http.proxies have no limit",
+		field: func(c *Config) any { return &c.Limit.ConnectionsPerAddress },
 	},
 	{
 		Key: "limit.streams", Default: "20000", Min: "1",

@@ -49,7 +49,7 @@ func (s *Server) HTTPServer() *http.Server {
 	}
 }
 
-// inTime gives each body its time, those too that no handler reads: net/http waits for them when the answer is there.
+// inTime gives each body its time. What no handler has read of one is taken in behind the answer.
 func inTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {
@@ -61,7 +61,7 @@ func inTime(next http.Handler) http.Handler {
 		r.Body = body
 		next.ServeHTTP(w, r)
 		if !body.whole.Load() {
-			abandon(w)
+			linger(w, r)
 		}
 	})
 }
@@ -100,7 +100,7 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	if err != nil {
 		return nil, err
 	}
-	accepts := listenTo(l, s.o.Limits.Connections, s.log)
+	accepts := listenTo(l, s.o.Limits, s.o.Proxies, s.log)
 	s.listener.Store(accepts)
 	return accepts, nil
 }

@@ -7,9 +7,12 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lingserve/lingserve/access"
 )
 
 // listener accepts connections, and bounds those that are open at once. One that is too many is not left to hang: it is a surplus one, whose
@@ -18,9 +21,13 @@ import (
 //
 // A silent connection has sent no complete request yet. The oldest ones make room for new ones when there is none: clients that only open
 // connections cannot keep others out, nor health checks. Without a silent one, a connection beyond the surplus ones is closed at once.
+//
+// The connections of one address are bounded in the same way: beyond its share a silent one of the same address makes room, then
+// surplusLeast are surplus ones, and all others are closed at once.
 type listener struct {
 	net.Listener
 	most, surplus int64
+	share         func(netip.Addr) int64 // most of one address
 	log           *slog.Logger
 
 	open   atomic.Int64
@@ -28,7 +35,8 @@ type listener struct {
 	turned atomic.Uint64
 
 	mu     sync.Mutex
-	silent list.List // of *accepted, the oldest first
+	silent list.List        // of *accepted, the oldest first
+	of     map[string]int64 // open connections, by address
 }
 
 const (
@@ -39,16 +47,29 @@ const (
 	surplusLeast = 8
 	// silentTime is how long a silent connection keeps its place at least. A surplus one may lose it at once.
 	silentTime = time.Second
+	// unlimited is more connections than there are files.
+	unlimited = math.MaxInt32
 	// connectionsRetry is when whoever was refused may come back.
 	connectionsRetry = 5 * time.Second
 )
 
-// listenTo accepts what l does; most is no limit where it is 0.
-func listenTo(l net.Listener, most int, log *slog.Logger) *listener {
+// listenTo accepts what l does, with limits on the connections of all clients, 0 is no limit, and on those of one address. Proxies that
+// are trusted speak for many clients and have no share; nor have connections from this machine, unless a share is set.
+func listenTo(l net.Listener, limits Limits, proxies access.Proxies, log *slog.Logger) *listener {
+	most := int64(limits.Connections)
 	if most <= 0 {
-		most = math.MaxInt32 // more than there are files
+		most = unlimited
 	}
-	return &listener{Listener: l, most: int64(most), surplus: int64(max(most/surplusShare, surplusLeast)), log: log}
+	share := func(a netip.Addr) int64 {
+		switch perAddress := int64(limits.ConnectionsPerAddress); {
+		case !a.IsValid(), proxies.Trusts(a), perAddress <= 0 && a.IsLoopback():
+			return unlimited
+		case perAddress > 0:
+			return perAddress
+		}
+		return max(1, most/2)
+	}
+	return &listener{Listener: l, most: most, surplus: max(most/surplusShare, surplusLeast), share: share, log: log, of: map[string]int64{}}
 }
 
 // Accept waits for the next connection that is not closed at once. Its errors are those of the listener; whoever serves waits before it
@@ -59,32 +80,72 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		n := l.open.Add(1)
-		if n > l.most && !l.full.Swap(true) {
-			l.log.Warn("the server has as many connections as it may; more are refused", "connections", l.most)
-		}
-		if n > l.most && l.makeRoom(func(a *accepted) bool { return time.Since(a.since) >= silentTime }) {
-			n--
-		}
-		if n > l.most+l.surplus && l.makeRoom(func(a *accepted) bool { return !a.until.IsZero() }) {
-			n--
-		}
-		if n > l.most+l.surplus {
-			l.left()
+		a := &accepted{Conn: c, of: l, since: time.Now()}
+		if !l.admit(a) {
 			l.turned.Add(1)
-			_ = c.Close() // there is nothing to lose
+			_ = a.Close() // there is nothing to lose
 			continue
 		}
-		a := &accepted{Conn: c, of: l, since: time.Now()}
-		if n > l.most {
-			a.until = a.since.Add(surplusTime)
+		if !a.until.IsZero() {
 			_ = c.SetDeadline(a.until)
 		}
-		l.mu.Lock()
-		a.silent = l.silent.PushBack(a)
-		l.mu.Unlock()
 		return a, nil
 	}
+}
+
+// admit counts a connection, makes room for it where there is none, and reports whether it may stay, perhaps as a surplus one.
+func (l *listener) admit(a *accepted) bool {
+	addr := addressOf(a.Conn)
+	a.from = access.Caller(addr)
+	l.mu.Lock()
+	l.of[a.from]++
+	mine := l.of[a.from]
+	l.mu.Unlock()
+	n := l.open.Add(1)
+
+	old := func(other *accepted) bool { return a.since.Sub(other.since) >= silentTime }
+	share := l.share(addr)
+	if mine > share {
+		if l.makeRoom(func(other *accepted) bool { return other.from == a.from && old(other) }) {
+			mine, n = mine-1, n-1
+		}
+		if mine > share+surplusLeast {
+			return false
+		}
+	}
+	if n > l.most && !l.full.Swap(true) {
+		l.log.Warn("the server has as many connections as it may; more are refused", "connections", l.most)
+	}
+	if n > l.most && l.makeRoom(old) {
+		n--
+	}
+	if n > l.most+l.surplus && l.makeRoom(func(other *accepted) bool { return !other.until.IsZero() }) {
+		n--
+	}
+	switch {
+	case n > l.most+l.surplus:
+		return false
+	case n > l.most:
+		a.refusal = reached(limitConnections, "too many connections are open at once", connectionsRetry)
+	case mine > share:
+		a.refusal = newProblem(codeRateLimited, "your address has "+plural(share, "connection")+" open, which is the most that one address has at once; close some")
+		a.refusal.reason, a.refusal.retryAfter = limitConnectionsPerAddress, connectionsRetry
+	}
+	if a.refusal != nil {
+		a.until = a.since.Add(surplusTime)
+	}
+	l.mu.Lock()
+	a.silent = l.silent.PushBack(a)
+	l.mu.Unlock()
+	return true
+}
+
+// addressOf returns the address of a connection's client; it is not valid for a connection without one.
+func addressOf(c net.Conn) netip.Addr {
+	if a, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		return a.AddrPort().Addr().Unmap().WithZone("")
+	}
+	return netip.Addr{}
 }
 
 // makeRoom closes the oldest silent connection that may go.
@@ -116,7 +177,12 @@ func (l *listener) heard(a *accepted) {
 }
 
 // left counts a connection that is closed.
-func (l *listener) left() {
+func (l *listener) left(a *accepted) {
+	l.mu.Lock()
+	if l.of[a.from]--; l.of[a.from] == 0 {
+		delete(l.of, a.from)
+	}
+	l.mu.Unlock()
 	if n := l.open.Add(-1); n <= l.most-l.most/8 && l.full.Load() && l.full.Swap(false) {
 		l.log.Info("the server takes connections again", "connections", n)
 	}
@@ -128,12 +194,14 @@ func (l *listener) left() {
 // with 400.
 type accepted struct {
 	net.Conn
-	of     *listener
-	since  time.Time
-	until  time.Time     // the end of a surplus one; zero for the others
-	silent *list.Element // nil after the first request; guarded by of.mu
-	begun  bool          // the first byte is read; of the one goroutine at a time that reads
-	once   sync.Once
+	of      *listener
+	from    string // its address, as [access.Caller] names it
+	since   time.Time
+	until   time.Time     // the end of a surplus one; zero for the others
+	refusal *problem      // what the requests of a surplus one are answered; nil for the others
+	silent  *list.Element // nil after the first request; guarded by of.mu
+	begun   bool          // the first byte is read; of the one goroutine at a time that reads
+	once    sync.Once
 
 	requested atomic.Bool
 }
@@ -150,7 +218,7 @@ func (c *accepted) Read(p []byte) (int, error) {
 func (c *accepted) Close() error {
 	c.once.Do(func() {
 		c.of.heard(c) // it has no place to give any more
-		c.of.left()
+		c.of.left(c)
 	})
 	return c.Conn.Close()
 }
@@ -199,11 +267,11 @@ func heardRequests(next http.Handler) http.Handler {
 	})
 }
 
-// notSurplus refuses the requests of surplus connections, but for those of who watches the server: it lives, and must not be ended for
-// having much to do.
+// notSurplus refuses the requests of surplus connections, but for health checks: a server that has much to do must not be restarted for it.
 func notSurplus(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if a, ok := r.Context().Value(acceptedKey{}).(*accepted); !ok || a.until.IsZero() {
+		a, ok := r.Context().Value(acceptedKey{}).(*accepted)
+		if !ok || a.refusal == nil {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -212,6 +280,7 @@ func notSurplus(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		reached(limitConnections, "too many connections are open at once", connectionsRetry).at(w, r)
+		refusal := *a.refusal // each request of a connection of HTTP/2 has its own
+		refusal.at(w, r)
 	})
 }

@@ -7,10 +7,15 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/lingserve/lingserve/access"
 )
 
 // raw is a connection that has sent a request of its own.
@@ -103,10 +108,15 @@ func TestAConnectionTooManyIsAnsweredAndNotLeftToHang(t *testing.T) {
 // deadlines is a connection that knows what was set.
 type deadlines struct {
 	net.Conn
+	from                   string // its client's address
 	closed                 int
 	both, reading, writing time.Time
 }
 
+func (d *deadlines) RemoteAddr() net.Addr {
+	addr, _ := netip.ParseAddr(d.from)
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr, 1))
+}
 func (d *deadlines) SetDeadline(t time.Time) error      { d.both = t; return nil }
 func (d *deadlines) SetReadDeadline(t time.Time) error  { d.reading = t; return nil }
 func (d *deadlines) SetWriteDeadline(t time.Time) error { d.writing = t; return nil }
@@ -128,7 +138,7 @@ func (*some) Addr() net.Addr { return nil }
 
 func TestASurplusConnectionHasItsTimeAndNoMore(t *testing.T) {
 	first, second := new(deadlines), new(deadlines)
-	l := listenTo(&some{first, second}, 1, slog.New(slog.DiscardHandler))
+	l := listenTo(&some{first, second}, Limits{Connections: 1}, access.Proxies{}, slog.New(slog.DiscardHandler))
 	a, err1 := l.Accept()
 	b, err2 := l.Accept()
 	if err1 != nil || err2 != nil {
@@ -168,7 +178,7 @@ func TestWithoutALimitConnectionsAreCountedAndNoneIsTooMany(t *testing.T) {
 	for range many {
 		accepts = append(accepts, new(deadlines))
 	}
-	l := listenTo(&accepts, 0, slog.New(slog.DiscardHandler))
+	l := listenTo(&accepts, Limits{}, access.Proxies{}, slog.New(slog.DiscardHandler))
 	for range many {
 		c, err := l.Accept()
 		if err != nil {
@@ -180,5 +190,112 @@ func TestWithoutALimitConnectionsAreCountedAndNoneIsTooMany(t *testing.T) {
 	}
 	if n := l.open.Load(); n != many {
 		t.Errorf("%d are open", n)
+	}
+}
+
+// DO-02: one address cannot take all places. Beyond its share its oldest silent connection makes room, then a few are surplus ones, and
+// all others are closed.
+func TestOneAddressHasAShareOfTheConnections(t *testing.T) {
+	proxies, err := access.ParseProxies([]string{"192.0.2.9"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		from     string
+		limits   Limits
+		ordinary int // of 100 that come at once
+		surplus  int
+	}{
+		"half of all":             {"198.51.100.7", Limits{Connections: 40}, 20, surplusLeast},
+		"what is set":             {"198.51.100.7", Limits{Connections: 40, ConnectionsPerAddress: 5}, 5, surplusLeast},
+		"more than all":           {"198.51.100.7", Limits{Connections: 40, ConnectionsPerAddress: 90}, 40, surplusLeast},
+		"one at least":            {"198.51.100.7", Limits{Connections: 1}, 1, surplusLeast},
+		"a network of IPv6":       {"2001:db8::7", Limits{Connections: 40}, 20, surplusLeast},
+		"localhost":               {"127.0.0.1", Limits{Connections: 40}, 40, surplusLeast},
+		"localhost with a share":  {"::1", Limits{Connections: 40, ConnectionsPerAddress: 5}, 5, surplusLeast},
+		"a proxy that is trusted": {"192.0.2.9", Limits{Connections: 40, ConnectionsPerAddress: 5}, 40, surplusLeast},
+		"no limit for all":        {"198.51.100.7", Limits{ConnectionsPerAddress: 5}, 5, surplusLeast},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var accepts some
+			for i := range 100 {
+				from := test.from
+				if strings.HasPrefix(from, "2001:") { // one client has many addresses
+					from += ":" + strconv.Itoa(i)
+				}
+				accepts = append(accepts, &deadlines{from: from})
+			}
+			l := listenTo(&accepts, test.limits, proxies, slog.New(slog.DiscardHandler))
+			ordinary, surplus := 0, 0
+			var open []net.Conn
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					break
+				}
+				open = append(open, c)
+				if c.(*accepted).refusal == nil {
+					ordinary++
+				} else {
+					surplus++
+				}
+			}
+			if ordinary != test.ordinary || l.open.Load() != int64(test.ordinary+test.surplus) {
+				t.Errorf("%d ordinary connections, %d open; expected %d and %d", ordinary, l.open.Load(), test.ordinary, test.ordinary+test.surplus)
+			}
+			for _, c := range open {
+				c.Close()
+			}
+			if len(l.of) != 0 || l.open.Load() != 0 || l.silent.Len() != 0 {
+				t.Errorf("after the end: %v, %d open, %d silent", l.of, l.open.Load(), l.silent.Len())
+			}
+		})
+	}
+}
+
+// DO-02: silent connections of an address make room for others of the same address only.
+func TestASilentConnectionMakesRoomForItsOwnAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var accepts some
+		for _, from := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.2", "192.0.2.2"} {
+			accepts = append(accepts, &deadlines{from: from})
+		}
+		conns := append(some{}, accepts...)
+		l := listenTo(&accepts, Limits{Connections: 10, ConnectionsPerAddress: 2}, access.Proxies{}, slog.New(slog.DiscardHandler))
+		for i := range conns {
+			if i == 3 {
+				time.Sleep(2 * silentTime)
+			}
+			c, err := l.Accept()
+			if err != nil || c.(*accepted).refusal != nil {
+				t.Fatalf("connection %d: %v, %v", i, c, err)
+			}
+		}
+		for i, want := range []int{0, 1, 0, 0} {
+			if got := conns[i].(*deadlines).closed; got != want {
+				t.Errorf("connection %d is closed %d times; expected %d", i, got, want)
+			}
+		}
+	})
+}
+
+// DO-02: a client is told that its address has too many connections, and its health checks are answered.
+func TestAnAddressWithTooManyConnectionsIsToldSo(t *testing.T) {
+	const share = 5
+	b := newBench(t, func(o *Options) { o.Limits.ConnectionsPerAddress = share }).serve()
+	b.http.Transport.(*http.Transport).DisableKeepAlives = true
+	for range share {
+		c := b.raw("GET /healthz")
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	turnedAway(t, b.do("GET", "/v1/workflows", ""), 429, codeRateLimited, "your address has 5 connections open, which is the most that one address has at once; close some")
+	resp := b.do("GET", "/healthz", "")
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Errorf("a health check: %s", resp.Status)
 	}
 }

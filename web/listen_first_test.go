@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lingserve/lingserve/access"
 )
 
 // still is a connection whose process stands still when it has read the first bytes.
@@ -57,7 +59,7 @@ func TestCL_07_AServerThatStoodStillAnswersWhatCameMeanwhile(t *testing.T) {
 		l.conn <- &still{Conn: server}
 		srv := b.s.HTTPServer()
 		served := make(chan error)
-		go func() { served <- srv.Serve(listenTo(l, 0, b.s.log)) }()
+		go func() { served <- srv.Serve(listenTo(l, Limits{}, access.Proxies{}, b.s.log)) }()
 		go func() { _, _ = io.WriteString(client, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") }()
 		resp, err := http.ReadResponse(bufio.NewReader(client), nil)
 		if err != nil {

@@ -22,7 +22,7 @@ func Reasons() []string {
 		"ticket", "tickets", "ticket_method", "ticket_path", "engine",
 		// Of limits.
 		"limit_requests", "limit_tokens", "limit_runs", "limit_failures",
-		limitMemory, limitAllRuns, limitConnections, limitStreams, limitStreamsPerCaller, limitBody, limitBodies, limitBodiesPerCaller, limitInput, limitImages,
+		limitMemory, limitAllRuns, limitConnections, limitConnectionsPerAddress, limitStreams, limitStreamsPerCaller, limitBody, limitBodies, limitBodiesPerCaller, limitInput, limitImages,
 		limitQueue, limitSessions, limitDisk, limitEngine,
 	}
 	// Codes stand for refusals without a word of their own.

@@ -117,11 +117,11 @@ func abandon(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(abandonTime)) // not every writer of a test can
 }
 
-// linger takes in what is on its way of a body that was refused. A connection that is closed with bytes unread is reset, and the client
-// may lose the answer.
+// linger sends the answer and takes in what is on its way of a body that was refused. A connection that is closed with bytes unread is
+// reset, and the client may lose the answer.
 func linger(w http.ResponseWriter, r *http.Request) {
+	abandon(w)
 	if r.ProtoMajor == 1 && r.Header.Get("Expect") == "" && http.NewResponseController(w).Flush() == nil {
-		abandon(w)
 		_, _ = io.CopyN(io.Discard, r.Body, lingerMost)
 	}
 }
@@ -176,7 +176,6 @@ func (s *Server) sized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > s.o.MaxBody && !strings.HasPrefix(r.URL.Path, "/v1/channels/") {
 			tooLargeBody(w, s.o.MaxBody).at(w, r)
-			linger(w, r)
 			return
 		}
 		next.ServeHTTP(w, r)

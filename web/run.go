@@ -184,8 +184,9 @@ func (r *run) hold() (release func()) {
 	return func() {
 		s := &r.sent
 		s.mu.Lock()
-		if s.users--; s.users == 0 {
+		if s.users--; s.users == 0 && s.made {
 			s.made, s.document, s.reserved = false, nil, nil
+			r.account.Sent(false)
 		}
 		s.mu.Unlock()
 		r.account.Release()
@@ -203,6 +204,7 @@ func (r *run) text() (document, reserved []byte) {
 	document, reserved = r.tube.Snapshot(false)
 	if s.users > 0 {
 		s.made, s.document, s.reserved = true, document, reserved
+		r.account.Sent(true)
 	}
 	return document, reserved
 }

@@ -27,14 +27,15 @@ import (
 // What comes when a limit is reached is refused, as early as that can be known, so that a refusal costs little and what goes on is not
 // touched. Whoever comes back to a run, or sends the message of an Idempotency-Key once more, begins nothing and is let in.
 type Limits struct {
-	Memory           int64 // bytes of the process, close to which no runs begin
-	Connections      int   // of clients at once
-	Streams          int   // requests at once that follow a run or wait for its end, 20000
-	StreamsPerCaller int   // such requests of one caller, half of Streams
-	Bodies           int64 // bytes of bodies that are being read, 64 MiB, and never less than one may have
-	Input            int   // characters of a request that models get to read, 1000000
-	Images           int   // of a request, 16; negative is none
-	DiskFree         int64 // bytes that must be free on the disk of the data folder for what is to be kept
+	Memory                int64 // bytes of the process, close to which no runs begin
+	Connections           int   // of clients at once
+	ConnectionsPerAddress int   // of clients of one address, half of Connections, and no limit for localhost; proxies that are trusted have none
+	Streams               int   // requests at once that follow a run or wait for its end, 20000
+	StreamsPerCaller      int   // such requests of one caller, half of Streams
+	Bodies                int64 // bytes of bodies that are being read, 64 MiB, and never less than one may have
+	Input                 int   // characters of a request that models get to read, 1000000
+	Images                int   // of a request, 16; negative is none
+	DiskFree              int64 // bytes that must be free on the disk of the data folder for what is to be kept
 }
 
 func (l Limits) withDefaults(maxBody int64) Limits {
@@ -60,19 +61,20 @@ func (l Limits) withDefaults(maxBody int64) Limits {
 
 // Words for the log and for metrics that say which limit was reached.
 const (
-	limitMemory           = "limit_memory"
-	limitAllRuns          = "limit_all_runs"
-	limitConnections      = "limit_connections"
-	limitStreams          = "limit_streams"
-	limitStreamsPerCaller = "limit_streams_per_caller"
-	limitBody             = "limit_body"
-	limitBodies           = "limit_bodies"
-	limitBodiesPerCaller  = "limit_bodies_per_caller"
-	limitInput            = "limit_input"
-	limitImages           = "limit_images"
-	limitQueue            = "limit_queue"
-	limitSessions         = "limit_sessions"
-	limitDisk             = "limit_disk_free"
+	limitMemory                = "limit_memory"
+	limitAllRuns               = "limit_all_runs"
+	limitConnections           = "limit_connections"
+	limitConnectionsPerAddress = "limit_connections_per_address"
+	limitStreams               = "limit_streams"
+	limitStreamsPerCaller      = "limit_streams_per_caller"
+	limitBody                  = "limit_body"
+	limitBodies                = "limit_bodies"
+	limitBodiesPerCaller       = "limit_bodies_per_caller"
+	limitInput                 = "limit_input"
+	limitImages                = "limit_images"
+	limitQueue                 = "limit_queue"
+	limitSessions              = "limit_sessions"
+	limitDisk                  = "limit_disk_free"
 )
 
 // reached is the refusal of what comes when a limit is reached, with the time after which it may be worth another attempt.
@@ -327,7 +329,7 @@ func (s *Server) follows(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		caller := s.countedFor(r, who(r))
 		if p := s.shed.enter(caller); p != nil {
-			unread(w, r, p)
+			closeUnread(r, p)
 			p.at(w, r)
 			return
 		}
@@ -340,7 +342,7 @@ func (s *Server) follows(h http.HandlerFunc) http.HandlerFunc {
 func (s *Server) starts(h http.HandlerFunc) http.HandlerFunc {
 	return s.follows(func(w http.ResponseWriter, r *http.Request) {
 		if p := s.early(r); p != nil {
-			unread(w, r, p)
+			closeUnread(r, p)
 			p.at(w, r)
 			return
 		}
@@ -427,12 +429,9 @@ func tooManySessions() *problem {
 	return reached(limitSessions, "the server has as many sessions as it keeps, so no new ones begin; those that are there go on", sessionsRetry)
 }
 
-// unread sees to it that a body that nobody reads does not come in after the refusal. One that is small has come already.
-func unread(w http.ResponseWriter, r *http.Request, p *problem) {
-	if r.ContentLength != 0 {
-		abandon(w)
-	}
-	if r.ContentLength == 0 || r.ContentLength > 0 && r.ContentLength <= smallBody {
+// closeUnread closes the connection behind the refusal of a request whose body is not read. One that is small has come already.
+func closeUnread(r *http.Request, p *problem) {
+	if r.ContentLength >= 0 && r.ContentLength <= smallBody {
 		return
 	}
 	if p.header == nil {

@@ -33,6 +33,7 @@ const (
 	webhookBytes  = 1_000_000
 	documentBytes = 4 << 20
 	holdTime      = 8 * time.Second  // how long models, and clients that do not read, take their time
+	documentTime  = 4 * time.Second  // how long models take for a document that is steadily written
 	floodTime     = 60 * time.Second // a client gives up
 )
 
@@ -43,7 +44,7 @@ var floods = []flood{
 	{name: "400 messages of 750 KB", clients: 400, request: func(i int) (string, []byte) { return post("/v1/runs", messageBody(i)) }},
 	{name: "1000 webhooks of 1 MB", clients: 1000, silent: true, request: webhook},
 	{name: "100 clients that do not read", clients: 100, unread: true, request: func(int) (string, []byte) { return post("/v1/runs", []byte(runOf("large"))) }},
-	{name: "32 documents of 4 MiB", clients: 32, request: func(int) (string, []byte) { return post("/v1/runs", []byte(runOf("large"))) }},
+	{name: "32 documents of 4 MiB", clients: 32, request: func(int) (string, []byte) { return post("/v1/runs", []byte(runOf("steady"))) }},
 }
 
 func runOf(model string) string {

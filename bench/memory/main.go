@@ -182,7 +182,7 @@ log: {format: json, access: "off"}
 agents:
   assistant: {}
 providers:
-  openai: {key: none, base_url: "http://%s/v1", models: [slow, large]}
+  openai: {key: none, base_url: "http://%s/v1", models: [slow, large, steady]}
 channels:
   hook: {type: webhook, ack: result, secret: "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", agent: assistant, dm: {policy: open}}
   slack: {token: %s, signing_secret: %s, api: "http://%s/api/", agent: assistant, dm: {policy: open}}
@@ -252,20 +252,23 @@ func (m *machine) ask(path string) (string, error) {
 	return string(text), err
 }
 
-// look is the gauge and the heap above that of an idle server, at one moment.
+// look is the gauge and the heap above that of an idle server, at about one moment.
 type look struct{ gauge, heap int64 }
 
-func (m *machine) look() (l look, err error) {
+func (m *machine) look() (look, error) {
+	before, err1 := m.gauge()
+	heap, err2 := m.heap()
+	after, err3 := m.gauge()
+	return look{(before + after) / 2, heap - m.base}, errors.Join(err1, err2, err3) // collecting takes time, in which the gauge changes
+}
+
+// gauge is what the server says that requests and runs hold.
+func (m *machine) gauge() (int64, error) {
 	text, err := m.ask("/metrics")
 	if err != nil {
-		return l, err
+		return 0, err
 	}
-	if l.gauge, err = number(gauge, text); err != nil {
-		return l, err
-	}
-	l.heap, err = m.heap()
-	l.heap -= m.base
-	return l, err
+	return number(gauge, text)
 }
 
 // bear sends a load to the server and prints what became of it.
@@ -297,11 +300,11 @@ func (m *machine) bear(name string, load []int) error {
 	looked := make(chan struct{})
 	go func() { // while models take their time
 		defer close(looked)
-		for range 3 {
+		for _, wait := range []time.Duration{holdTime / 16, holdTime / 8, holdTime / 4, holdTime / 4} {
 			select {
 			case <-stop:
 				return
-			case <-time.After(holdTime / 4):
+			case <-time.After(wait):
 			}
 			if l, err := m.look(); err == nil && l.heap > best.heap {
 				best = l

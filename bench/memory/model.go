@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -16,19 +17,19 @@ import (
 
 const (
 	slackToken, slackSecret                 = "xoxb-1-2-x", "0123456789abcdef0123456789abcdef"
-	feishuApp, feishuSecret, feishuKey, vfy = "cli_a", "feishu-secret", "feishu-key", "feishu-token"
+	feishuApp, feishuSecret, feishuKey, vfy = "cli_a", "feishu-secret", "feishu-encrypt-key", "feishu-verification-token"
 )
 
 // othersPart is the process of all that the server talks to: the models and the platforms.
 func othersPart() error {
 	piece := words(4 << 10)
 	model := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
-		if r.Model == "large" {
-			var tokens []string
-			for range documentBytes / len(piece) {
-				tokens = append(tokens, piece)
+		if r.Model == "large" || r.Model == "steady" {
+			answer := upstream.Answer{Tokens: slices.Repeat([]string{piece}, documentBytes/len(piece))}
+			if r.Model == "steady" {
+				answer.Pace = float64(len(answer.Tokens)) / documentTime.Seconds()
 			}
-			return upstream.Answer{Tokens: tokens}
+			return answer
 		}
 		return upstream.Answer{Tokens: strings.SplitAfter("one two three four five six seven eight", " "), Pace: 8 / holdTime.Seconds()}
 	}}

@@ -27,7 +27,7 @@ func slotsOf(l config.Limit) adapter.Slots {
 // limitsOf are those of the server. What the settings leave to the machine, it is asked.
 func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
 	l := web.Limits{
-		Memory: int64(c.Limit.Memory), Connections: c.Limit.Connections,
+		Memory: int64(c.Limit.Memory), Connections: c.Limit.Connections, ConnectionsPerAddress: c.Limit.ConnectionsPerAddress,
 		Streams: c.Limit.Streams, StreamsPerCaller: c.Limit.StreamsPerCaller,
 		Bodies: int64(c.Limit.Bodies), Input: c.Limit.Input, Images: c.Limit.Images,
 		DiskFree: int64(c.Limit.DiskFree),

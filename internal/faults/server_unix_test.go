@@ -206,8 +206,15 @@ func (s *server) served(model, input string) {
 }
 
 // tcp opens a connection of its own and sends a request over it.
-func (s *server) tcp(request string) (*net.TCPConn, error) {
-	c, err := net.DialTimeout("tcp", s.process.Addr(), patience)
+func (s *server) tcp(request string) (*net.TCPConn, error) { return s.tcpFrom("", request) }
+
+// tcpFrom is tcp from another address of this machine.
+func (s *server) tcpFrom(address, request string) (*net.TCPConn, error) {
+	from := net.Dialer{Timeout: patience}
+	if address != "" {
+		from.LocalAddr = &net.TCPAddr{IP: net.ParseIP(address)}
+	}
+	c, err := from.Dial("tcp", s.process.Addr())
 	if err != nil {
 		return nil, err
 	}

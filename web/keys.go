@@ -100,28 +100,41 @@ func (k *keys) bound() {
 		times[e.owner] = append(times[e.owner], e.at)
 	}
 	share := max(fairShare(times, room), 1)
+	cuts := map[[8]byte]*cut{}
 	for owner, list := range times {
 		if surplus := len(list) - share; surplus > 0 {
-			slices.Sort(list)
-			k.forgetOldest(surplus, list[surplus-1], func(e keyEntry) bool { return e.owner == owner })
+			cuts[owner] = newCut(list, surplus)
 		}
 	}
+	k.forgetBy(func(e keyEntry) *cut { return cuts[e.owner] })
 	if surplus := len(k.entries) - room; surplus > 0 { // there are more callers than room for one key of each
 		var list []int64
 		for _, e := range k.entries {
 			list = append(list, e.at)
 		}
-		slices.Sort(list)
-		k.forgetOldest(surplus, list[surplus-1], func(keyEntry) bool { return true })
+		all := newCut(list, surplus)
+		k.forgetBy(func(keyEntry) *cut { return all })
 	}
 }
 
-// forgetOldest forgets n of the keys that are not younger than a time.
-func (k *keys) forgetOldest(n int, until int64, of func(keyEntry) bool) {
+// cut is how many keys are to be forgotten of those that are not younger than a time.
+type cut struct {
+	n     int
+	until int64
+}
+
+// newCut returns the cut that takes the n oldest of keys with these times, which it sorts.
+func newCut(times []int64, n int) *cut {
+	slices.Sort(times)
+	return &cut{n, times[n-1]}
+}
+
+// forgetBy forgets the keys that their cuts take; nil takes none.
+func (k *keys) forgetBy(cutOf func(keyEntry) *cut) {
 	for key, e := range k.entries {
-		if n > 0 && e.at <= until && of(e) {
+		if c := cutOf(e); c != nil && c.n > 0 && e.at <= c.until {
 			delete(k.entries, key)
-			n--
+			c.n--
 		}
 	}
 }

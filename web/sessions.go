@@ -180,7 +180,7 @@ func (s *Server) getSessions(w http.ResponseWriter, r *http.Request) {
 		Next     string    `json:"next,omitempty"`
 	}{Sessions: []session{}}
 	var last tape.Info
-	for more := true; more && list.Next == ""; q.After = last.Cursor() { // again for as many as were left out
+	for more := true; more && list.Next == ""; q.After, q.Limit = last.Cursor(), maxSessions { // large pages for what was left out: it may be many
 		read := 0
 		for in, err := range s.o.Tapes.Sessions(r.Context(), q) {
 			if errors.Is(err, tape.ErrInvalid) {

@@ -111,7 +111,7 @@ func (s Scopes) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads what MarshalJSON has written. An empty list allows nothing, and a scope that is not known is an error: what is not
-// understood lets nobody in.
+// understood lets no request in.
 func (s *Scopes) UnmarshalJSON(data []byte) error {
 	var list []string
 	if err := json.Unmarshal(data, &list); err != nil {

@@ -45,7 +45,7 @@ func remembers(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// nameOf is the id by which somebody reaches a session, of which the tape says the lane.
+// nameOf is the id by which a principal reaches a session, of which the tape says the lane.
 func nameOf(p access.Principal, lane string) string {
 	if name, ok := webchannel.SessionName(p.Owner(), lane); ok {
 		return name

@@ -85,9 +85,10 @@ func softLimit(limit int64) int64 {
 // machineShare is the part of the machine's memory that the process may have where nothing else says how much: one of so many.
 const machineShare = 2
 
-// limitMemory is the memory that the process may have for what it does, and who says so: the setting, GOMEMLIMIT, the container, the machine,
-// or nobody, which is 0. A container may be allowed more than the machine has; then the machine counts. Unless GOMEMLIMIT is there, the garbage collector is told by set of what is below that; and where little is left beside what
-// is not Go's, the limit is less than what was said, so that the server refuses what is new before all time goes into collecting.
+// limitMemory returns the memory that the process may have, and its source: the setting, GOMEMLIMIT, the container or the machine; 0 is no
+// limit. A container may be allowed more than the machine has; then the machine counts. Without GOMEMLIMIT, set gives the garbage collector
+// a lower limit. If that leaves little beside the memory that is not Go's, the limit is lowered too, so that the server refuses new work
+// before it spends all its time on collecting.
 func limitMemory(setting, goLimit, container, machine int64, set func(soft int64)) (limit int64, from string) {
 	told := goLimit != math.MaxInt64
 	switch {

@@ -48,7 +48,7 @@ func (s *Store) writeBlob(name, handle string, data []byte) error {
 			return err
 		}
 	}
-	// Also of a blob that exists: whoever wrote it may have failed here.
+	// Also of a blob that exists: its writer may have failed here.
 	if s.sync == SyncAlways {
 		return errors.Join(s.disk.SyncFolder(folder), s.disk.SyncFolder("."))
 	}

@@ -241,7 +241,7 @@ func (f *follower) next(ctx context.Context) (names map[string]bool, missed bool
 	for n := f.last + 1; n <= newest && !missed; n++ {
 		missed = !there(n)
 	}
-	missed = missed || newest < f.last // somebody has emptied the folder
+	missed = missed || newest < f.last // the folder was emptied by hand
 	f.last = newest
 	for n, from := range f.read {
 		if err := context.Cause(ctx); err != nil {

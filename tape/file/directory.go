@@ -23,7 +23,7 @@ import (
 
 // directory knows the order of the sessions in the folder, so that a listing opens the files of those sessions only that it shows. It
 // begins with the first listing. It learns of this process's changes from put and erase, and of those of other processes from their
-// journals. From time to time it compares itself with the folder, for files that somebody has put there by hand.
+// journals. From time to time it compares itself with the folder, for files that were put there by hand.
 //
 // It holds nothing that the tapes do not say. What is read of it lies in the file .sessions, so that a new process need not open all tapes:
 // it opens those whose size or time is another one.

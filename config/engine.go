@@ -143,7 +143,7 @@ var natsSettings = []Setting{
 }
 
 // NATSInClear returns the addresses of NATS servers that are reached over a network without TLS. Those on the way, and all who can publish
-// there, can act as any principal.
+// there, can act as any principal. An embedded server encrypts if it has a certificate, whatever the addresses of its routes begin with.
 func (c *Config) NATSInClear() []string {
 	if c.Engine != EngineNATS {
 		return nil
@@ -159,7 +159,7 @@ func (c *Config) NATSInClear() []string {
 		if u, err := url.Parse(text); err == nil && u.Host != "" {
 			addr = net.JoinHostPort(u.Hostname(), "0")
 		}
-		return text == "" || encrypted || strings.HasPrefix(text, "tls://") || loopback(addr)
+		return text == "" || encrypted || !n.Embedded() && strings.HasPrefix(text, "tls://") || loopback(addr)
 	})
 }
 

@@ -136,7 +136,7 @@ func TestAWrongEngine(t *testing.T) {
 	}
 }
 
-// DA-06: whoever is on the way to the servers can act as any caller.
+// DA-06: people on the network between the servers can act as any caller.
 func TestDA_06_ServersWithoutTLSAreWarnedOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
@@ -155,6 +155,16 @@ func TestDA_06_ServersWithoutTLSAreWarnedOf(t *testing.T) {
 		"embedded, of a cluster": {
 			[]string{"--engine", "nats", "--nats", "embedded", "--cluster", "nats://a:6222,nats://b:6222,nats://c:6222", "--nats-cluster-listen", "10.0.0.1:6222"},
 			"10.0.0.1:6222 nats://a:6222 nats://b:6222 nats://c:6222",
+		},
+		"embedded, whose routes say TLS and which have no certificate": {
+			[]string{"--engine", "nats", "--nats", "embedded", "--cluster", "tls://a:6222,tls://b:6222,tls://c:6222", "--nats-cluster-listen", "127.0.0.1:6222"},
+			"tls://a:6222 tls://b:6222 tls://c:6222",
+		},
+		"embedded, with a certificate": {
+			[]string{
+				"--engine", "nats", "--nats", "embedded", "--cluster", "nats://a:6222,nats://b:6222,nats://c:6222", "--nats-cluster-listen", ":6222",
+				"--nats-tls-cert", "c.pem", "--nats-tls-key", "k.pem",
+			}, "",
 		},
 	} {
 		if got := strings.Join(mustLoad(t, "", nil, c.args...).NATSInClear(), " "); got != c.want {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -336,6 +337,17 @@ func TestThePlainAddressOfAnAuthoritysServerLeadsToItsNames(t *testing.T) {
 		e.plainServer(443).Handler.ServeHTTP(w, r)
 		if w.Code != status || strings.Contains(w.Body.String(), "/.well") {
 			t.Errorf("%s: %d %s", host, w.Code, w.Body)
+		}
+	}
+}
+
+// DA-08: the issuer of certificates is reached through the environment's proxy only as upstream.proxy_env says.
+func TestDA_08_TheIssuerOfCertificatesFollowsTheSettingOfProxies(t *testing.T) {
+	for flags, proxied := range map[string]bool{"": false, "--upstream-proxy-env": true} {
+		c := settings(t, append([]string{"--tls-acme", "chat.example.com"}, strings.Fields(flags)...)...)
+		client := newAuthority(c, slog.New(slog.DiscardHandler)).manager.Client.HTTPClient
+		if transport, ok := client.Transport.(*http.Transport); !ok || (transport.Proxy != nil) != proxied {
+			t.Errorf("with the flags %q it does not use a proxy as it should", flags)
 		}
 	}
 }

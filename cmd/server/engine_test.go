@@ -287,3 +287,34 @@ func TestASignalEndsTheStartWithAnEngine(t *testing.T) {
 		t.Errorf("%v, %d signals are left", ctx.Err(), len(signals))
 	}
 }
+
+// DA-06: the log names the servers that are reached without TLS, and the engine starts all the same.
+func TestDA_06_TheLogNamesServersWithoutTLS(t *testing.T) {
+	for servers, want := range map[string]string{
+		"nats://192.0.2.1:4222,tls://192.0.2.2:4222,nats://127.0.0.1:4222": "nats://192.0.2.1:4222",
+		"tls://192.0.2.2:4222": "",
+	} {
+		c, err := config.Load(nil, []string{"LINGSERVE_CONFIG=", "LINGSERVE_ENGINE=nats", "LINGSERVE_NATS_SERVERS=" + servers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := &logged{}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // so that the servers, which are documentation's addresses, are not waited for
+		if e, err := openEngine(ctx, c, slog.New(slog.NewTextHandler(said, nil))); err == nil {
+			e.close(slog.New(slog.DiscardHandler))
+			t.Error("servers that do not exist have answered")
+		}
+		for line := range strings.Lines(said.String()) {
+			if strings.Contains(line, "without TLS") {
+				if want == "" || !strings.Contains(line, "level=WARN") || !strings.Contains(line, "servers="+want+"\n") {
+					t.Errorf("%s: %s", servers, line)
+				}
+				want = ""
+			}
+		}
+		if want != "" {
+			t.Errorf("%s: the log does not name %s:\n%s", servers, want, said.String())
+		}
+	}
+}

@@ -81,8 +81,10 @@ func TestDA_06_WhatAReplicaAsksIsCheckedWithThePrincipalsScopes(t *testing.T) {
 			t.Errorf("%+v finds another's run: %+v", who, got)
 		}
 	}
-	if got := serve(control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{bob})}); code(got) != codeForbidden {
-		t.Errorf("bob ends the turns of another's session: %+v", got)
+	for _, who := range []access.Principal{bob, scopedAdmin(t), {Role: tool.Admin}} {
+		if got := serve(control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{who})}); code(got) != codeForbidden {
+			t.Errorf("%+v ends the turns of another's session: %+v", who, got)
+		}
 	}
 	if got := serve(control.Request{Command: commandLatest, Session: lane, Body: mustJSON(onBehalf{ann})}); got.Run != run {
 		t.Errorf("ann finds %+v, expected %s", got, run)

@@ -130,7 +130,7 @@ func (s *Server) serve(ctx context.Context, r control.Request) ([]byte, error) {
 		}
 	case commandStop:
 		// Turns of chat platforms have no run; operators may end them.
-		if run := s.runs.inLane(r.Session); by.Who.Role < tool.Operator && (run == nil || !run.owned(by.Who)) {
+		if run := s.runs.inLane(r.Session); !by.Who.Remembers() || by.Who.Role < tool.Operator && (run == nil || !run.owned(by.Who)) {
 			t = reportOf(newProblem(codeForbidden, "the session is another's"))
 		} else if s.o.Turns != nil {
 			s.o.Turns.Stop(r.Session, errErased)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // Door runs the events of a transport that delivers at least once: [Door.Accept] makes them durable, then the platform is answered,
@@ -28,6 +30,7 @@ type Door struct {
 	o       DoorOptions
 	journal Journal
 	outbox  *Outbox // nil for none
+	kernel  *Kernel
 	hold    func(bytes int64) (release func(), ok bool)
 
 	mu       sync.Mutex
@@ -118,7 +121,7 @@ func NewDoor(k *Kernel, o DoorOptions) *Door {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Door{
-		o: o, journal: k.state.journal, outbox: k.Outbox, hold: k.Hold,
+		o: o, journal: k.state.journal, outbox: k.Outbox, kernel: k, hold: k.Hold,
 		items: map[EventKey]*doorItem{}, lines: map[lineKey]*doorLine{},
 	}
 }
@@ -154,19 +157,30 @@ func (d *Door) Accept(ctx context.Context, events ...Arrival) (isNew []bool, err
 			entries[i] = JournalEntry{Key: e.Key, Raw: e.Raw}
 		}
 		if isNew, err = all.AcceptAll(ctx, entries); err != nil {
-			return nil, fmt.Errorf("accept events: %w", err)
+			return nil, d.notKept(ctx, fmt.Errorf("accept events: %w", err))
 		}
 	} else {
 		for i, e := range events {
 			// What was accepted before one that was not runs, and is known when it comes again.
 			if isNew[i], err = d.journal.Accept(ctx, e.Key, e.Raw); err != nil {
 				d.line(events[:i], isNew, free)
-				return nil, fmt.Errorf("accept an event: %w", err)
+				return nil, d.notKept(ctx, fmt.Errorf("accept an event: %w", err))
 			}
 		}
 	}
 	d.line(events, isNew, free)
 	return isNew, nil
+}
+
+// notKept reports a disk that cannot keep an event, and returns its error.
+func (d *Door) notKept(ctx context.Context, err error) error {
+	if vfs.Failed(err) {
+		d.o.Log.ErrorContext(ctx, "an event is refused: the disk cannot keep it", "channel", d.o.Channel, "error", err)
+		if d.kernel.DiskFailed != nil {
+			d.kernel.DiskFailed()
+		}
+	}
+	return err
 }
 
 // holdAll holds memory for events; ok is false where there is not enough for all. Without counting the functions are nil.
@@ -526,7 +540,9 @@ func (d *Door) replay(ctx context.Context) error {
 		d.addLocked(e, nil, nil, nil)
 	}
 	for _, item := range newer {
-		d.addLocked(item.entry, item.ack, item.given, item.free)
+		if !d.addLocked(item.entry, item.ack, item.given, item.free) && item.free != nil {
+			item.free() // it was among those that were read, or the door is closed
+		}
 	}
 	return nil
 }

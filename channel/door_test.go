@@ -1,18 +1,23 @@
 package channel_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // arrival is an event of a conversation.
@@ -460,4 +465,89 @@ func TestADoorSaysWhatDoesNotRunHere(t *testing.T) { // CL-08, CH-182
 		time.Sleep(2 * time.Second)
 		b.expect("start 1", "given 2")
 	})
+}
+
+// accepting is a journal that takes an event while what an earlier process has left is read.
+type accepting struct {
+	channel.Journal
+	late channel.Arrival
+	take func(channel.Arrival)
+}
+
+func (j *accepting) Pending(context.Context) iter.Seq2[channel.JournalEntry, error] {
+	return func(yield func(channel.JournalEntry, error) bool) {
+		if yield(channel.JournalEntry{Key: j.late.Key, Raw: j.late.Raw}, nil) {
+			j.take(j.late)
+		}
+	}
+}
+
+func TestAnEventThatComesDuringTheReplayHoldsItsMemoryOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &accepting{Journal: channel.NewJournal(nil), late: arrival("c", "late")}
+		var mu sync.Mutex
+		held, ran := int64(0), 0
+		hold := func(n int64) (func(), bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			held += n
+			return func() { mu.Lock(); defer mu.Unlock(); held -= n }, true
+		}
+		d := channel.NewDoor(&channel.Kernel{Journal: j, Hold: hold}, channel.DoorOptions{
+			Channel: "fake",
+			Run: func(ctx context.Context, _ channel.JournalEntry, m channel.Meta) (channel.Result, error) {
+				ran++
+				return channel.Result{}, commit(ctx, m)
+			},
+		})
+		j.take = func(a channel.Arrival) {
+			if _, err := d.Accept(t.Context(), a); err != nil {
+				t.Error(err)
+			}
+		}
+		stopped := errors.New("the platform is gone")
+		err := d.Serve(t.Context(), func(context.Context) error {
+			synctest.Wait()
+			return stopped
+		})
+		if !errors.Is(err, stopped) || ran != 1 || held != 0 {
+			t.Errorf("%d turns, %d bytes are still held, %v", ran, held, err)
+		}
+	})
+}
+
+// DO-04: a disk that cannot keep an event is reported, and so is its cause; other errors are not the disk's.
+func TestDO_04_ADiskThatCannotKeepAnEventIsReported(t *testing.T) {
+	for cause, want := range map[error]int{vfs.Explain(syscall.ENOSPC): 1, channel.ErrJournalFull: 0} {
+		for _, events := range [][]channel.Arrival{{arrival("c", "1")}, {arrival("c", "1"), arrival("c", "2")}} {
+			reported := 0
+			var log bytes.Buffer
+			d := channel.NewDoor(&channel.Kernel{Journal: refusing{channel.NewJournal(nil), cause}, DiskFailed: func() { reported++ }}, channel.DoorOptions{
+				Channel: "fake", Log: slog.New(slog.NewTextHandler(&log, nil)),
+				Run: func(context.Context, channel.JournalEntry, channel.Meta) (channel.Result, error) {
+					return channel.Result{}, nil
+				},
+			})
+			if _, err := d.Accept(t.Context(), events...); !errors.Is(err, cause) {
+				t.Error(err)
+			}
+			if reported != want || strings.Contains(log.String(), "level=ERROR") != (want > 0) {
+				t.Errorf("%v: it is reported %d times; the log says %s", cause, reported, &log)
+			}
+		}
+	}
+}
+
+// refusing is a journal that keeps nothing.
+type refusing struct {
+	channel.Journal
+	err error
+}
+
+func (j refusing) Accept(context.Context, channel.EventKey, []byte) (bool, error) {
+	return false, j.err
+}
+
+func (j refusing) AcceptAll(context.Context, []channel.JournalEntry) ([]bool, error) {
+	return nil, j.err
 }

@@ -93,7 +93,9 @@ type Kernel struct {
 	Limits   Limits
 	// Hold holds memory for so many bytes of an event until release is called; ok is false where there is none. nil holds without counting.
 	Hold func(bytes int64) (release func(), ok bool)
-	Log  *slog.Logger // nil is silent
+	// DiskFailed is called when the disk cannot keep an event; nil is nothing.
+	DiskFailed func()
+	Log        *slog.Logger // nil is silent
 
 	state kernelState
 }

@@ -191,6 +191,9 @@ func New(o Options) (*Server, error) {
 	s.shed = newShed(o.Limits, o.Log, o.Data)
 	s.shed.ledger, s.shed.memory.changed = o.Ledger, s.tight
 	s.runs.diskFailed = s.shed.diskFailed
+	if s.o.Kernel != nil {
+		s.o.Kernel.DiskFailed = s.shed.diskFailed
+	}
 	if s.disk != nil {
 		if err := s.runs.restore(time.Now()); err != nil {
 			err = errors.Join(err, s.runs.closeJournal(), s.disk.close())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 const (
@@ -53,6 +54,11 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		known, err := c.accept(r.Context(), open.door, rec, m, what.id, body)
 		if err != nil {
 			c.log.WarnContext(r.Context(), "a message cannot be accepted; its sender is to send it again", "channel", c.name, "error", err)
+			if vfs.Failed(err) {
+				w.Header().Set("Retry-After", diskRetry)
+				refuse(w, http.StatusServiceUnavailable, errors.New("the server's disk is full or has failed; send the message again later"))
+				return
+			}
 			later(w)
 			return
 		}
@@ -78,6 +84,9 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	a.Duplicate = !isNew
 	send(w, a)
 }
+
+// diskRetry is when a sender may try a disk again, in seconds.
+const diskRetry = "30"
 
 // accept puts a message into the journal. known says that it was there.
 func (c *Channel) accept(ctx context.Context, door *channel.Door, rec *record, m *message, id string, body []byte) (known bool, err error) {

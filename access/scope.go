@@ -110,8 +110,8 @@ func (s Scopes) MarshalJSON() ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// UnmarshalJSON reads what MarshalJSON has written. An empty list allows nothing, and a scope that is not known is an error: what is not
-// understood lets no request in.
+// UnmarshalJSON reads what MarshalJSON has written. An empty list allows nothing. An unknown scope is an error, so that a principal
+// of a newer version has no more rights here.
 func (s *Scopes) UnmarshalJSON(data []byte) error {
 	var list []string
 	if err := json.Unmarshal(data, &list); err != nil {

@@ -202,8 +202,8 @@ func (t *Tokens) check(ctx context.Context, text string) (_ Principal, until tim
 	return Principal{}, until, ErrSignature
 }
 
-// checkType refuses tokens that are no access tokens. A type other than at+jwt, or none, does not tell them apart, so that such a token
-// must have no mark of an ID token: the claims of OpenID Connect, those of Keycloak (typ) and of Amazon Cognito (token_use).
+// checkType refuses tokens that are no access tokens. Access tokens and ID tokens may share a type other than at+jwt, or have none. Such a
+// token must have no mark of an ID token: the claims of OpenID Connect, those of Keycloak (typ) and of Amazon Cognito (token_use).
 func (t *Tokens) checkType(header map[jose.HeaderKey]any, claims map[string]any) error {
 	if v, has := header[jose.HeaderType]; has {
 		name, _ := v.(string)

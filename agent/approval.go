@@ -63,7 +63,7 @@ type Answer struct {
 	Role          tool.Role
 }
 
-// settled is how many answered questions are remembered, so that a second answer gets another error than one to an unknown question.
+// settled is how many answered questions are remembered. A second answer to one of them gets ErrAnswered and not ErrNoQuestion.
 const settled = 1024
 
 // questions are the calls that wait for approval. The zero value is ready.

@@ -13,12 +13,12 @@ import (
 )
 
 // maxShown bounds the arguments that a chat shows for approval, in the units of shownSize. A longer question would need several
-// messages on some platform, so it is denied: nobody approves what they have not read.
+// messages on some platform, so it is denied: people approve only what they have read.
 const maxShown = 3000
 
 // Text is the question as Markdown for a chat; false if a chat cannot show it in one message.
 //
-// Every platform shows the text exactly: the arguments are a block of code, in which [shown] leaves nothing that a platform changes. The
+// Every platform shows the text exactly: the arguments are a block of code, and [shown] escapes what a platform would change. The
 // names of tools are letters, digits and `.`, `_` and `-`.
 func (q *Question) Text() (markdown string, ok bool) {
 	arguments := shown(q.Arguments)
@@ -114,8 +114,8 @@ func escape(r rune) string {
 	return fmt.Sprintf(`\u%04x`, r)
 }
 
-// visible reports whether people see a character and what it does: spaces but the plain one, controls and everything that only changes
-// other characters' direction, shape or place are not visible.
+// visible reports whether people see a character and what it does. Not visible are controls, all spaces but the plain one, and
+// characters that only change the direction, shape or place of others.
 func visible(r rune) bool {
 	return unicode.IsPrint(r) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) && !unicode.Is(unicode.Variation_Selector, r) &&
 		r != '\u2800' && r != '\ufffc' // an empty pattern of Braille, and the place of an object

@@ -213,7 +213,7 @@ func (l *lineLog) rewrite(values []any) (err error) {
 	old := l.f
 	l.f, l.size = f, size
 	if err := errors.Join(l.root.Rename(l.name+".new", l.name), l.root.SyncFolder(".")); err != nil {
-		// Which of the two files has the name nobody knows.
+		// Either of the two files may have the name.
 		l.broken = fmt.Errorf("%s cannot be written any more: %w", l.name, err)
 		return errors.Join(l.broken, old.Close())
 	}

@@ -11,7 +11,7 @@ import (
 // lanes are the sessions with work. One lock is over all of them: what it guards takes a microsecond, a turn takes seconds.
 //
 // A lane is in one of three states: a turn of it runs; it waits for a slot, in ready; or it is not there. Submissions wait in it
-// without a goroutine: the one that has run a turn takes the next from the lane whose turn it is. See [ready].
+// without a goroutine: the one that has run a turn takes the next from the lane that [ready] has first.
 type lanes struct {
 	options Options
 	work    func(*Ticket) // runs submissions, in a goroutine of its own
@@ -176,7 +176,7 @@ func (l *lanes) ended(k *Ticket, r *Result, err error) (next *Ticket) {
 	return next
 }
 
-// next makes the submission run whose turn it is; nil where there is none that may.
+// next starts the first submission that may run, and returns it; nil if none may.
 func (l *lanes) next() *Ticket {
 	for ln := range l.ready.all() {
 		k := ln.waiting[0]

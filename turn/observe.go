@@ -24,7 +24,7 @@ func (t *Turn) report(ctx context.Context, err, saved error) {
 	t.mark(false, err)
 	code := t.framework.Code(err)
 	level := trail.Level(code)
-	if vfs.Failed(err) { // the operator has to make room
+	if vfs.Failed(err) { // an operator has to make room
 		level = slog.LevelError
 	}
 	if _, told := errors.AsType[*PanicError](err); told {

@@ -44,8 +44,8 @@ func WithSink(sink func(Event, error)) Option {
 }
 
 // WithWaiting has fn called while the turn waits in its lane: after half a second, and again when its position has changed, at most
-// every two seconds, or less often where many wait. The last call, with the zero value, is when the turn begins; there is none where fn
-// was not called before. The calls come one after the other. All that wait are told by one goroutine, so fn must not block.
+// every two seconds, or less often where many wait. When the turn begins, fn is called once more with the zero value, unless it was never
+// called. Calls do not overlap. One goroutine calls fn for all turns that wait, so fn must not block.
 func WithWaiting(fn func(Waiting)) Option { return func(o *options) { o.waiting = fn } }
 
 // NewID makes a turn's id: 128 random bits in 22 characters that stand for themselves in a URL, behind "t-".

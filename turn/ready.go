@@ -5,14 +5,14 @@ import (
 	"iter"
 )
 
-// ready holds the lanes that want a slot. Callers take turns, so that one with a thousand lanes keeps another one waiting for a single
+// ready holds the lanes that want a slot. Callers are served one after the other: one with a thousand lanes delays another caller by a single
 // turn; the lanes of a caller come in the order in which they began to wait (DO-08).
 type ready struct {
 	callers list.List // of *caller, the next first
 	byName  map[string]*list.Element
 }
 
-// caller is one whose lanes wait.
+// caller has lanes that wait.
 type caller struct {
 	name  string
 	lanes list.List // of *lane, the next first
@@ -32,7 +32,7 @@ func (r *ready) push(name string, ln *lane) {
 	ln.ready = at.Value.(*caller).lanes.PushBack(ln)
 }
 
-// all yields the lanes: those of the caller whose turn it is first. The loop ends with the first change.
+// all yields the lanes: those of the next caller first. The loop ends with the first change.
 func (r *ready) all() iter.Seq[*lane] {
 	return func(yield func(*lane) bool) {
 		for c := r.callers.Front(); c != nil; c = c.Next() {

@@ -44,14 +44,14 @@ type Ticket struct {
 	host      *Ticket   // of Steered
 	used      []*Ticket // whose messages this turn has taken
 	inbox     inbox     // of Running
-	since     time.Time // when it began to wait; zero where it is not told that it waits
+	since     time.Time // when it began to wait; zero if it has no callback for that
 	told      Waiting   // what it was told last
 	toldAt    time.Time
 	result    *Result
 	err       error
 
-	telling sync.Mutex // held while it is told that it waits
-	heard   bool       // it was told so
+	telling sync.Mutex // held during its callback
+	heard   bool       // the callback was called
 	begun   bool
 }
 

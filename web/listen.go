@@ -33,7 +33,7 @@ func (s *Server) HTTPServer() *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           heardRequests(inTime(lastOfItsConnection(s.handler))),
+		Handler:           heardRequests(s.inTime(lastOfItsConnection(s.handler))),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaders,
@@ -50,7 +50,7 @@ func (s *Server) HTTPServer() *http.Server {
 }
 
 // inTime gives each body its time. What no handler has read of one is taken in behind the answer.
-func inTime(next http.Handler) http.Handler {
+func (s *Server) inTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {
 			next.ServeHTTP(w, r)
@@ -61,7 +61,7 @@ func inTime(next http.Handler) http.Handler {
 		r.Body = body
 		next.ServeHTTP(w, r)
 		if !body.whole.Load() {
-			linger(w, r)
+			s.linger(w, r)
 		}
 	})
 }

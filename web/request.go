@@ -118,16 +118,22 @@ func abandon(w http.ResponseWriter) {
 }
 
 // linger sends the answer and takes in what is on its way of a body that was refused. A connection that is closed with bytes unread is
-// reset, and the client may lose the answer.
-func linger(w http.ResponseWriter, r *http.Request) {
+// reset, and the client may lose the answer. Of many clients at once only some get this, so that a flood costs little: the others have half a
+// second to read the answer, as net/http gives it.
+func (s *Server) linger(w http.ResponseWriter, r *http.Request) {
 	abandon(w)
-	if r.ProtoMajor == 1 && r.Header.Get("Expect") == "" && http.NewResponseController(w).Flush() == nil {
-		_, _ = io.CopyN(io.Discard, r.Body, lingerMost)
+	if s.lingering.Add(1) <= mostLingering && r.ProtoMajor == 1 && r.Header.Get("Expect") == "" && http.NewResponseController(w).Flush() == nil {
+		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes)
 	}
+	s.lingering.Add(-1)
 }
 
-// lingerMost is more than a client has sent before it sees the answer, on most networks.
-const lingerMost = 16 << 20
+const (
+	// lingerBytes is more than a client has sent before it sees the answer, on most networks.
+	lingerBytes = 16 << 20
+	// mostLingering connections at once leave processors to others.
+	mostLingering = 8
+)
 
 // abandonTime is long enough for what is on its way, so that the client is not cut off before it has read the answer.
 const abandonTime = time.Second

@@ -136,6 +136,8 @@ type Server struct {
 	keyed    sync.Mutex      // one start of an agent at a time that has an Idempotency-Key
 	began    time.Time
 
+	lingering atomic.Int32 // connections whose refused bodies are taken in
+
 	draining atomic.Bool     // those who come had better come to another server
 	stopping context.Context // ends when streams must be broken off
 	stop     context.CancelFunc

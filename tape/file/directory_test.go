@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // listing is what a store lists, and an error where there is one.
@@ -399,60 +400,22 @@ func TestManyListsAndWritersAtOnce(t *testing.T) {
 	}
 }
 
-// BenchmarkSessions shows pages of 50 of 100 000 sessions, or of 1000 with -short. It says how long the first page of a process takes, without
-// and with what an earlier process has written down.
-func BenchmarkSessions(b *testing.B) {
-	sessions := 100_000
-	if testing.Short() { // a minute
-		sessions = 1000
-	}
+// BenchmarkPageOfSessions times pages of 100 000 sessions, or of 1000 with -short. It logs how long the first page of a process takes, without and with the
+// list that an earlier process has saved.
+func BenchmarkPageOfSessions(b *testing.B) {
 	dir := b.TempDir()
-	s := open(b, dir, Options{Sync: SyncNone})
-	base := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
-	for i := range sessions {
-		e := message("what is the weather like today in this city?")
-		e.Date = base.Add(time.Duration(i*7919%sessions) * time.Second)
-		if _, err := s.Append(b.Context(), fmt.Sprintf("%016x__%016x", 7, i), tape.Batch{Create: true, Session: fmt.Sprintf("web:%d#%d", i%1000, i), Workspace: "/srv", Entries: []tape.Entry{e}}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	begin := func() (*Store, float64) {
+	writer := open(b, dir, Options{Sync: SyncNone})
+	tapetest.FillSessions(b, writer)
+	_ = writer.Close()
+	begin := func() (*Store, time.Duration) {
 		s := open(b, dir, Options{Sync: SyncNone})
 		began := time.Now()
 		listed(b, s, tape.SessionQuery{Limit: 1})
-		return s, time.Since(began).Seconds()
+		return s, time.Since(began).Round(time.Millisecond)
 	}
 	one, cold := begin()
 	_ = one.Close()
 	two, warm := begin()
-	middle := tape.Info{Tape: "0", Updated: base.Add(time.Duration(sessions/2) * time.Second)}.Cursor()
-	for _, row := range []struct {
-		name string
-		q    tape.SessionQuery
-	}{
-		{"first", tape.SessionQuery{Workspace: "/srv", Limit: 50}},
-		{"middle", tape.SessionQuery{Workspace: "/srv", Limit: 50, After: middle}},
-		{"owner", tape.SessionQuery{Workspace: "/srv", Prefix: "web:77#", Limit: 50}},
-		{"owner, middle", tape.SessionQuery{Workspace: "/srv", Prefix: "web:77#", Limit: 50, After: middle}},
-		{"limit=1", tape.SessionQuery{Workspace: "/srv", Limit: 1}},
-	} {
-		b.Run(row.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				listed(b, two, row.q)
-			}
-			b.ReportMetric(cold, "s-first")
-			b.ReportMetric(warm, "s-first-known")
-		})
-	}
-	b.Run("used between", func(b *testing.B) { // each session by another process
-		i := 0
-		for b.Loop() {
-			i++
-			if _, err := s.Append(b.Context(), fmt.Sprintf("%016x__%016x", 7, i%sessions), tape.Batch{Entries: []tape.Entry{message("again")}}); err != nil {
-				b.Fatal(err)
-			}
-			listed(b, two, tape.SessionQuery{Workspace: "/srv", Limit: 50})
-		}
-	})
+	b.Logf("the first page takes %v, and %v with a saved list", cold, warm)
+	tapetest.BenchmarkPages(b, two)
 }

@@ -2,11 +2,9 @@ package nats_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // stores are those that are compared: run all of one benchmark, and the figures are of the same machine in the same minutes.
@@ -167,39 +166,18 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// BenchmarkSessions lists 20 of 100 000, or of 1000 with -short: CL-12. It says how much memory the replica has for them, how long a replica
+// BenchmarkPageOfSessions times pages of 100 000 sessions, or of 1000 with -short: CL-12. It logs how much memory the replica has for them, how long a replica
 // takes that has just started, and how long the list of all takes.
-func BenchmarkSessions(b *testing.B) {
-	sessions := 100_000
-	if testing.Short() { // a minute
-		sessions = 1000
-	}
-	url, prefix := oneProcess(b), clustertest.Prefix()
-	writer := open(b, place{url, prefix})
-	began := time.Now()
-	var wg sync.WaitGroup
-	for w := range 64 {
-		wg.Go(func() {
-			for i := w; i < sessions; i += 64 {
-				session := fmt.Sprintf("telegram:%d", 100_000_000+i)
-				start := tape.NewAnchor(tape.AnchorStart, nil).With(tape.Meta{Session: session, Workspace: "/srv/lingserve"})
-				entries := append([]tape.Entry{start}, say("what is the weather like today in this city?")...)
-				name := fmt.Sprintf("%016x__%016x", 7, i*7919)
-				if _, err := writer.Append(b.Context(), name, tape.Batch{Create: true, Entries: entries}); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	b.Logf("%d sessions made in %v", sessions, time.Since(began))
+func BenchmarkPageOfSessions(b *testing.B) {
+	p := place{oneProcess(b), clustertest.Prefix()}
+	writer := open(b, p)
+	sessions := tapetest.FillSessions(b, writer)
 	if err := writer.Close(); err != nil {
 		b.Fatal(err)
 	}
-	s := open(b, place{url, prefix})
+	s := open(b, p)
 	before := heap()
-	began = time.Now()
+	began := time.Now()
 	if err := s.Follow(); err != nil {
 		b.Fatal(err)
 	}
@@ -209,23 +187,11 @@ func BenchmarkSessions(b *testing.B) {
 		b.Fatalf("%d sessions are there", s.Rows())
 	}
 	began = time.Now()
-	n := 0
-	for _, err := range s.Sessions(b.Context(), tape.SessionQuery{}) {
-		if n++; err != nil {
-			b.Fatal(err)
-		}
+	if all, err := collect(s.Sessions(b.Context(), tape.SessionQuery{})); err != nil || len(all) != sessions {
+		b.Fatalf("%d sessions, %v", len(all), err)
 	}
-	all := time.Since(began)
-	for b.Loop() {
-		page, err := collect(s.Sessions(b.Context(), tape.SessionQuery{Limit: 20}))
-		if err != nil || len(page) != 20 {
-			b.Fatalf("%d sessions, %v", len(page), err)
-		}
-	}
-	b.ReportMetric(float64(size)/(1<<20), "MiB-heap")
-	b.ReportMetric(started.Seconds(), "s-start")
-	b.ReportMetric(all.Seconds(), "s-all")
-	runtime.KeepAlive(s)
+	b.Logf("%.1f MiB of heap; started in %v; all listed in %v", float64(size)/(1<<20), started.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	tapetest.BenchmarkPages(b, s)
 }
 
 func heap() int64 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/tape/tapetest"
 )
 
 // searched is how many entries TestSearchesOfALongTape searches; README.md has its figures.
@@ -125,6 +126,13 @@ func BenchmarkContextOf50Entries(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkPageOfSessions times pages of 100 000 sessions, or of 1000 with -short (DO-03).
+func BenchmarkPageOfSessions(b *testing.B) {
+	s := open(b, Options{Connections: 16, Schema: fresh(b), URL: url(b) + "&synchronous_commit=off"})
+	tapetest.FillSessions(b, s)
+	tapetest.BenchmarkPages(b, s)
 }
 
 func count(tb testing.TB, s tape.Store, q tape.Query) (n int) {

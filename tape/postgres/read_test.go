@@ -114,6 +114,42 @@ func TestSessionsAreListedByAnIndex(t *testing.T) {
 	}
 }
 
+// DO-03: a page reads no more sessions than it shows, also while the server has no statistics, as after a restore or an upgrade.
+func TestDO_03APageReadsFewSessionsThoughNothingIsAnalyzed(t *testing.T) {
+	s := open(t, Options{Connections: 1}) // which counts what it reads
+	for _, sql := range []string{
+		`ALTER TABLE tapes SET (autovacuum_enabled = off)`,
+		`INSERT INTO tapes (name, listed, session, workspace, title, created, updated, entries, last_id, anchors, anchor_id, anchor_name, anchor_date, bytes)
+		SELECT 't' || i, true, 'web:user' || i % 10 || '#' || i, '/srv', '', '2026-03-01', timestamptz '2026-03-01' + i * interval '1 second', 1, 1, 0, 0, '', '0001-01-01', 1
+		FROM generate_series(1, 20000) i`,
+	} {
+		if _, err := s.pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() (n int) {
+		if _, err := s.pool.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.pool.QueryRow(t.Context(), `SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = $1 AND relname = 'tapes'`, s.schema).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	middle := tape.Info{Tape: "t", Updated: time.Date(2026, 3, 1, 0, 0, 10_000, 0, time.UTC)}.Cursor()
+	for _, q := range []tape.SessionQuery{
+		{}, {After: middle}, {Workspace: "/srv"}, {Workspace: "/srv", After: middle}, {Workspace: "/srv", Prefix: "web:user7#"},
+		{Workspace: "/srv", Prefix: "web:user7#", After: middle},
+	} {
+		q.Limit = 100
+		before := read()
+		page, err := collect(s.Sessions(t.Context(), q))
+		if n := read() - before; err != nil || len(page) != 100 || n > 110 {
+			t.Errorf("%+v: a page of %d reads %d sessions, %v", q, len(page), n, err)
+		}
+	}
+}
+
 func names(infos []tape.Info) (all []string) {
 	for _, i := range infos {
 		all = append(all, i.Tape)

@@ -1,18 +1,21 @@
 package adapter
 
 import (
-	"container/list"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/fair"
+	"github.com/lingserve/lingserve/internal/trail"
 )
 
 // Slots bound the requests that are made to one provider at once. A request has its slot from before it is sent until its answer has
-// ended or was left. Those for which there is none wait for one, first come, first served. Zero is the default of a member, but for
-// Max.
+// ended or was left. Those for which there is none wait for one. Callers take turns, and the requests of a caller come first come, first
+// served; without a known caller each session, or else each run, is one. Zero is the default of a member, but for Max.
 type Slots struct {
 	Max   int           // requests at once to each provider; 0 is no limit
 	Queue int           // requests that wait for each provider, 1000; negative is none
@@ -83,7 +86,7 @@ type slots struct {
 
 	mu      sync.Mutex
 	taken   int
-	waiting list.List // of chan struct{}, each closed when its request has got a slot
+	waiting fair.Queue[chan struct{}] // each is closed when its request has got a slot
 	refused uint64
 }
 
@@ -101,7 +104,7 @@ func (s *slots) take(ctx context.Context) error {
 		return s.full(0)
 	}
 	got := make(chan struct{})
-	place := s.waiting.PushBack(got)
+	place := s.waiting.Push(callerOf(ctx), got)
 	s.mu.Unlock()
 
 	late := time.NewTimer(s.Wait)
@@ -138,13 +141,20 @@ func (s *slots) give() {
 	s.mu.Unlock()
 }
 
-// giveLocked hands the slot to the one that waits the longest.
+// giveLocked hands the slot to the request whose turn it is.
 func (s *slots) giveLocked() {
-	if first := s.waiting.Front(); first != nil {
-		close(s.waiting.Remove(first).(chan struct{}))
+	if next := s.waiting.First(); next != nil {
+		s.waiting.Take(next)
+		close(next.Value)
 		return
 	}
 	s.taken--
+}
+
+// callerOf names the caller whose request it is.
+func callerOf(ctx context.Context) string {
+	t := trail.Of(ctx)
+	return cmp.Or(t.Caller, t.Session, t.Run)
 }
 
 // busyRetry is when to come back where there was no slot. When one becomes free nobody knows: answers take seconds.

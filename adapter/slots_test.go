@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/trail"
 )
 
 // counting is a model whose answers take a time, and that knows how many of them go on.
@@ -105,6 +107,62 @@ func TestRequestsBeyondTheSlotsWaitAndAreServedInTheirOrder(t *testing.T) {
 			t.Errorf("left: %+v", l)
 		}
 	})
+}
+
+// DO-08: a caller with many requests that wait keeps another one waiting for a single request.
+func TestDO_08CallersTakeTurnsWhereRequestsWaitForASlot(t *testing.T) {
+	for name, of := range map[string]func(i int, other bool) trail.Trail{
+		"callers": func(i int, other bool) trail.Trail {
+			if other {
+				return trail.Trail{Run: "a-run", Caller: "one"}
+			}
+			return trail.Trail{Run: fmt.Sprint(i), Session: fmt.Sprint("s", i), Caller: "many"}
+		},
+		"sessions without callers": func(i int, other bool) trail.Trail {
+			if other {
+				return trail.Trail{Run: "a-run", Session: "one"}
+			}
+			return trail.Trail{Run: fmt.Sprint(i), Session: "many"}
+		},
+		"runs without sessions": func(i int, other bool) trail.Trail {
+			if other {
+				return trail.Trail{Run: "one"}
+			}
+			return trail.Trail{Run: "many"}
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			m := &counting{takes: time.Second}
+			r := bounded(Slots{Max: 1, Wait: time.Hour}, m, m)
+			var mu sync.Mutex
+			var order []string
+			var wg sync.WaitGroup
+			start := func(i int, other bool) {
+				wg.Go(func() {
+					if got, err := ask(t, trail.With(t.Context(), of(i, other)), r, "a:m"); got != "x" || err != nil {
+						t.Errorf("%q, %v", got, err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if other {
+						order = append(order, fmt.Sprint("one-", i))
+					} else {
+						order = append(order, fmt.Sprint("many-", i))
+					}
+				})
+				synctest.Wait()
+			}
+			for i := range 100 {
+				start(i, false)
+			}
+			start(0, true)
+			start(1, true)
+			wg.Wait()
+			if want := []string{"many-0", "many-1", "one-0", "many-2", "one-1", "many-3", "many-4"}; len(order) != 102 || !slices.Equal(order[:len(want)], want) {
+				t.Errorf("they were served as %v", order)
+			}
+		})
+	}
 }
 
 func TestTheWaitForASlotIsBounded(t *testing.T) {

@@ -5,8 +5,5 @@ func (f *Framework) LanesLeft() (lanes, waiting, running, ready int) {
 	l := &f.lanes
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for range l.ready.all() {
-		ready++
-	}
-	return len(l.lanes), l.waiting, l.running, ready
+	return len(l.lanes), l.waiting, l.running, l.ready.Len()
 }

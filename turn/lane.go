@@ -1,28 +1,29 @@
 package turn
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/lingserve/lingserve/internal/fair"
 )
 
 // lanes are the sessions with work. One lock is over all of them: what it guards takes a microsecond, a turn takes seconds.
 //
 // A lane is in one of three states: a turn of it runs; it waits for a slot, in ready; or it is not there. Submissions wait in it
-// without a goroutine: the one that has run a turn takes the next from the lane that [ready] has first.
+// without a goroutine: the one that has run a turn takes the next from the lane whose turn it is. See [fair.Queue].
 type lanes struct {
 	options Options
 	work    func(*Ticket) // runs submissions, in a goroutine of its own
 
 	mu       sync.Mutex
 	lanes    map[SessionID]*lane
-	ready    ready // lanes that want a slot
-	running  int   // slots that are taken
-	waiting  int   // submissions that wait, in all lanes
-	draining bool  // nothing is taken any more
-	held     bool  // no turns begin; see Framework.Hold
+	ready    fair.Queue[*lane] // lanes that want a slot
+	running  int               // slots that are taken
+	waiting  int               // submissions that wait, in all lanes
+	draining bool              // nothing is taken any more
+	held     bool              // no turns begin; see Framework.Hold
 	refused  Refusals
 	idle     chan struct{} // while draining: closed when nothing runs
 	watched  watch
@@ -32,9 +33,8 @@ type lanes struct {
 type lane struct {
 	session SessionID
 	running *Ticket
-	waiting []*Ticket     // the next first: interrupting ones, then those left over from an inbox, then as they came
-	caller  *list.Element // of ready; nil while it runs, as is the next one
-	ready   *list.Element // its place among the lanes of its caller
+	waiting []*Ticket          // the next first: interrupting ones, then those left over from an inbox, then as they came
+	ready   *fair.Place[*lane] // nil while it runs
 }
 
 func (l *lanes) init(o Options, work func(*Ticket)) {
@@ -96,7 +96,7 @@ func (l *lanes) open(k *Ticket) error {
 	l.lanes[k.session] = ln
 	if !free {
 		l.wait(ln, k, 0)
-		l.ready.push(l.callerOf(ln), ln)
+		ln.ready = l.ready.Push(l.callerOf(ln), ln)
 		return nil
 	}
 	l.running++
@@ -165,7 +165,7 @@ func (l *lanes) ended(k *Ticket, r *Result, err error) (next *Ticket) {
 		}
 	}
 	if len(ln.waiting) > 0 {
-		l.ready.push(l.callerOf(ln), ln)
+		ln.ready = l.ready.Push(l.callerOf(ln), ln)
 	} else {
 		delete(l.lanes, ln.session)
 	}
@@ -176,14 +176,16 @@ func (l *lanes) ended(k *Ticket, r *Result, err error) (next *Ticket) {
 	return next
 }
 
-// next starts the first submission that may run, and returns it; nil if none may.
+// next makes the submission run whose turn it is; nil where there is none that may.
 func (l *lanes) next() *Ticket {
-	for ln := range l.ready.all() {
+	for place := range l.ready.All() {
+		ln := place.Value
 		k := ln.waiting[0]
 		if !l.mayBegin(k) {
 			continue
 		}
-		l.ready.take(ln)
+		l.ready.Take(place)
+		ln.ready = nil
 		ln.waiting = slices.Delete(ln.waiting, 0, 1)
 		l.waiting--
 		l.watched.given++
@@ -262,7 +264,8 @@ func (l *lanes) drop(ln *lane) {
 		return
 	}
 	if ln.ready != nil {
-		l.ready.remove(ln)
+		l.ready.Remove(ln.ready)
+		ln.ready = nil
 	}
 	delete(l.lanes, ln.session)
 }

@@ -1,7 +1,6 @@
 package turn
 
 import (
-	"iter"
 	"sync"
 	"time"
 )
@@ -122,7 +121,7 @@ func (l *lanes) dueTickets(now time.Time) (due []dueTicket, more bool) {
 	}
 	each := l.timePerSlot(now)
 	position := 0
-	for ln := range l.ready.inOrder() {
+	for ln := range l.ready.InOrder() {
 		position++
 		see(ln.waiting[0], Waiting{WaitsForSlot, position, time.Duration(position) * each})
 	}
@@ -150,28 +149,6 @@ func (l *lanes) timePerSlot(now time.Time) time.Duration {
 		return 0
 	}
 	return now.Sub(from.at) / time.Duration(w.given-from.given)
-}
-
-// inOrder yields the lanes in the order in which they get slots if nothing else comes.
-func (r *ready) inOrder() iter.Seq[*lane] {
-	return func(yield func(*lane) bool) {
-		next := make([]*lane, 0, r.callers.Len())
-		for c := r.callers.Front(); c != nil; c = c.Next() {
-			next = append(next, c.Value.(*caller).lanes.Front().Value.(*lane))
-		}
-		for len(next) > 0 {
-			left := next[:0]
-			for _, ln := range next {
-				if !yield(ln) {
-					return
-				}
-				if e := ln.ready.Next(); e != nil {
-					left = append(left, e.Value.(*lane))
-				}
-			}
-			next = left
-		}
-	}
 }
 
 // tellWaiting tells a turn that it waits, unless it has begun.

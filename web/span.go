@@ -40,7 +40,7 @@ func (rs *runs) within(sp *spec) context.Context {
 		}
 		sp.account.Keep(sp.keeps)
 	}
-	ctx := sp.account.Within(trail.With(rs.ctx, trail.Trail{Run: sp.id, Session: sp.lane()}))
+	ctx := sp.account.Within(trail.With(rs.ctx, trail.Trail{Run: sp.id, Session: sp.lane(), Caller: sp.caller}))
 	switch {
 	case sp.span != nil:
 		return trace.ContextWithSpan(ctx, sp.span)

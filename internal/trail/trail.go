@@ -8,6 +8,7 @@ type Trail struct {
 	Run     string
 	Turn    string
 	Session string // its id; whoever shows it decides how
+	Caller  string // who has asked for it, as requests are counted; not logged
 }
 
 type key struct{}
@@ -23,6 +24,9 @@ func With(ctx context.Context, t Trail) context.Context {
 		}
 		if t.Session == "" {
 			t.Session = outer.Session
+		}
+		if t.Caller == "" {
+			t.Caller = outer.Caller
 		}
 		if t == *outer {
 			return ctx

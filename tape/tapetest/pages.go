@@ -10,10 +10,10 @@ import (
 	"github.com/lingserve/lingserve/tape"
 )
 
-const (
-	pagesWorkspace = "/srv/lingserve"
-	pagesWriters   = 64
-)
+// PagesWorkspace is the workspace of the sessions that [FillSessions] creates.
+const PagesWorkspace = "/srv/lingserve"
+
+const pagesWriters = 64
 
 var pagesBegin = time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
 
@@ -34,7 +34,7 @@ func FillSessions(b *testing.B, s tape.Store) int {
 				e := tape.NewMessage("user", "what is the weather like today in this city?")
 				e.Date = pagesBegin.Add(time.Duration(i*7919%n) * time.Second)
 				if _, err := s.Append(b.Context(), pagesTape(i), tape.Batch{
-					Create: true, Session: fmt.Sprintf("web:%s#%d", owner, i), Workspace: pagesWorkspace, Entries: []tape.Entry{e},
+					Create: true, Session: fmt.Sprintf("web:%s#%d", owner, i), Workspace: PagesWorkspace, Entries: []tape.Entry{e},
 				}); err != nil {
 					b.Error(err)
 					return
@@ -83,7 +83,7 @@ func BenchmarkPages(b *testing.B, s tape.Store) {
 		{"owner of few, middle 50", "web:owner-7#", half, 50, -1},
 		{"owner of none", "web:nobody#", "", 100, 0},
 	} {
-		q := tape.SessionQuery{Workspace: pagesWorkspace, Prefix: row.prefix, After: row.after, Limit: row.limit}
+		q := tape.SessionQuery{Workspace: PagesWorkspace, Prefix: row.prefix, After: row.after, Limit: row.limit}
 		want := min(row.want, row.limit)
 		b.Run(row.name, func(b *testing.B) {
 			var took durations
@@ -101,7 +101,7 @@ func BenchmarkPages(b *testing.B, s tape.Store) {
 				b.Fatal(err)
 			}
 			b.StartTimer()
-			took.page(b, s, tape.SessionQuery{Workspace: pagesWorkspace, Limit: 50}, 50)
+			took.page(b, s, tape.SessionQuery{Workspace: PagesWorkspace, Limit: 50}, 50)
 		}
 		took.report(b)
 	})

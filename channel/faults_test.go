@@ -16,10 +16,10 @@ func TestEachCallOfALedgerToTheDiskMayFail(t *testing.T) { // CH-74
 	vfstest.Each(t, func(t *testing.T, d *vfstest.Disk) {
 		ctx := t.Context()
 		open := func() LedgerCloser {
-			l, err := OpenLedger(d.Dir)
+			l, err := OpenLedgerIn(d.Dir)
 			if err != nil {
 				d.Mend()
-				if l, err = OpenLedger(d.Dir); err != nil {
+				if l, err = OpenLedgerIn(d.Dir); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -28,8 +28,7 @@ func TestEachCallOfALedgerToTheDiskMayFail(t *testing.T) { // CH-74
 		want := map[string][]ReceiptState{} // what may be known of an event
 		check := func(power bool) {
 			after := d.Crash(power)
-			defer after.Remove()
-			l, err := OpenLedger(after.Dir)
+			l, err := OpenLedgerIn(after.Dir)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,10 +90,10 @@ func TestEachCallOfAnOutboxToTheDiskMayFail(t *testing.T) { // CH-56
 	vfstest.Each(t, func(t *testing.T, d *vfstest.Disk) {
 		ctx := t.Context()
 		open := func(d *vfstest.Disk) *outboxLines {
-			s, err := openOutboxLines(d.Dir, nil)
+			s, err := openOutboxLinesIn(d.Dir, nil)
 			if err != nil {
 				d.Mend()
-				if s, err = openOutboxLines(d.Dir, nil); err != nil {
+				if s, err = openOutboxLinesIn(d.Dir, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -109,7 +108,6 @@ func TestEachCallOfAnOutboxToTheDiskMayFail(t *testing.T) { // CH-56
 		check := func(when string, power bool) {
 			t.Helper()
 			after := d.Crash(power)
-			defer after.Remove()
 			s := open(after)
 			defer s.Close()
 			for id, b := range blocks {

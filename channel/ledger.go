@@ -59,12 +59,16 @@ type LedgerCloser interface {
 
 // OpenLedger opens a ledger in a folder, which one process at a time uses; "" is in memory, where nothing outlives the process.
 func OpenLedger(dir string) (LedgerCloser, error) {
-	l := &ledger{events: map[string]ledgerMark{}}
 	if dir == "" {
-		return l, nil
+		return &ledger{events: map[string]ledgerMark{}}, nil
 	}
-	var err error
-	if l.root, err = vfs.Open(dir); err != nil {
+	return OpenLedgerIn(vfs.At(dir))
+}
+
+// OpenLedgerIn is [OpenLedger] for the stores of this module, which may be on another file system in tests.
+func OpenLedgerIn(dir vfs.Dir) (_ LedgerCloser, err error) {
+	l := &ledger{events: map[string]ledgerMark{}}
+	if l.root, err = dir.Open(); err != nil {
 		return nil, fmt.Errorf("open the ledger of deliveries: %w", err)
 	}
 	l.log, _, err = openLineLog(l.root, ledgerFile, func(line []byte) {

@@ -50,11 +50,15 @@ const outboxFile = "outbox.jsonl"
 
 // openOutboxLines opens what is kept in a folder; "" is in memory. log is told of lines that cannot be read; nil is silent.
 func openOutboxLines(dir string, log *slog.Logger) (s *outboxLines, err error) {
-	s = &outboxLines{log: log, blocks: map[uint64]*storedLine{}}
 	if dir == "" {
-		return s, nil
+		return &outboxLines{log: log, blocks: map[uint64]*storedLine{}}, nil
 	}
-	if s.root, err = vfs.Open(dir); err != nil {
+	return openOutboxLinesIn(vfs.At(dir), log)
+}
+
+func openOutboxLinesIn(dir vfs.Dir, log *slog.Logger) (s *outboxLines, err error) {
+	s = &outboxLines{log: log, blocks: map[uint64]*storedLine{}}
+	if s.root, err = dir.Open(); err != nil {
 		return nil, err
 	}
 	var bad int

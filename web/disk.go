@@ -66,7 +66,12 @@ const (
 
 // openDisk opens the folder, making it where it is not there.
 func openDisk(folder string) (*disk, error) {
-	root, err := vfs.Open(folder)
+	return openDiskIn(vfs.At(folder), folder)
+}
+
+// openDiskIn opens the folder dir; errors call it folder.
+func openDiskIn(dir vfs.Dir, folder string) (*disk, error) {
+	root, err := dir.Open()
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}

@@ -56,7 +56,7 @@ func documentOf(t *tube.Tube) string {
 // openLog opens a log of runs in a folder.
 func openLog(t testing.TB, folder string) (*file.Log, []*runlog.Left) {
 	t.Helper()
-	root, err := vfs.Open(folder)
+	root, err := vfs.At(folder).Open()
 	if err != nil {
 		t.Fatal(err)
 	}

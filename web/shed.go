@@ -142,7 +142,7 @@ func newShed(o Limits, log *slog.Logger, data string) *shed {
 
 // probeDisk writes a small file to a folder, and removes it.
 func probeDisk(dir string) error {
-	folder, err := vfs.Open(dir)
+	folder, err := vfs.At(dir).Open()
 	if err != nil {
 		return err
 	}

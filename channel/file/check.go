@@ -3,7 +3,6 @@ package file
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -13,12 +12,12 @@ import (
 // Check reads the segments of the journal in a folder, changes nothing, and tells found of all damage. It returns how many segments there
 // are. Of a journal that is open, what is being written in this moment may be told of.
 func Check(dir string, found func(file string, offset int64, what string)) (segments int, err error) {
-	root, err := os.OpenRoot(dir)
+	root, err := vfs.At(dir).OpenExisting()
 	if err != nil {
 		return 0, err
 	}
 	defer root.Close()
-	names, err := vfs.Names(vfs.In(root), ".")
+	names, err := vfs.Names(root, ".")
 	if err != nil {
 		return 0, err
 	}
@@ -27,7 +26,7 @@ func Check(dir string, found func(file string, offset int64, what string)) (segm
 		if !strings.HasSuffix(name, segmentEnd) {
 			continue
 		}
-		text, err := root.ReadFile(name)
+		text, err := vfs.ReadFile(root, name)
 		if errors.Is(err, fs.ErrNotExist) { // its events have been settled for long
 			continue
 		}

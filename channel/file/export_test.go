@@ -8,6 +8,13 @@ import (
 	"github.com/lingserve/lingserve/internal/vfs"
 )
 
+// These open a store in a folder of another file system.
+var (
+	OpenJournalIn  = openJournal
+	OpenWindowsIn  = openWindows
+	OpenSessionsIn = openSessions
+)
+
 // Abandon ends a journal as the end of its process does: nothing is written any more.
 func (j *Journal) Abandon() {
 	j.commit <- struct{}{}

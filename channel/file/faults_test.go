@@ -141,10 +141,10 @@ var lifeOptions = file.JournalOptions{Keys: 7}
 
 // open opens the journal, on a disk that is well if it must be.
 func (l *journalLife) open() {
-	j, err := file.OpenJournal(l.d.Dir, lifeOptions)
+	j, err := file.OpenJournalIn(l.d.Dir, lifeOptions)
 	if err != nil {
 		l.d.Mend()
-		if j, err = file.OpenJournal(l.d.Dir, lifeOptions); err != nil {
+		if j, err = file.OpenJournalIn(l.d.Dir, lifeOptions); err != nil {
 			l.t.Fatal(err)
 		}
 	}
@@ -273,9 +273,8 @@ func (l *journalLife) look(when string) {
 // check opens what is left of a disk.
 func (l *journalLife) check(d *vfstest.Disk, when string) {
 	l.t.Helper()
-	defer d.Remove()
 	text := l.text(d)
-	j, err := file.OpenJournal(d.Dir, lifeOptions)
+	j, err := file.OpenJournalIn(d.Dir, lifeOptions)
 	if err != nil {
 		l.t.Fatalf("%s: %v", when, err)
 	}
@@ -308,7 +307,7 @@ func (l *journalLife) check(d *vfstest.Disk, when string) {
 
 // text is what all files of a disk have.
 func (l *journalLife) text(d *vfstest.Disk) string {
-	root, err := vfs.Open(d.Dir)
+	root, err := d.Dir(true)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -343,10 +342,10 @@ func TestEachCallOfSmallFilesToTheDiskMayFail(t *testing.T) {
 		// By name, the texts that it may have: the last one that was reported as kept, and those that were reported as failed.
 		may := map[string][]string{"a": {""}, "b": {""}, "c": {""}}
 		openWindows := func() *file.Windows {
-			w, err := file.OpenWindows(d.Dir)
+			w, err := file.OpenWindowsIn(d.Dir)
 			if err != nil {
 				d.Mend()
-				if w, err = file.OpenWindows(d.Dir); err != nil {
+				if w, err = file.OpenWindowsIn(d.Dir); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -399,8 +398,7 @@ func TestEachCallOfSmallFilesToTheDiskMayFail(t *testing.T) {
 			t.Errorf("open after Close: %q", open)
 		}
 		after := d.Crash(false)
-		defer after.Remove()
-		w, err := file.OpenWindows(after.Dir)
+		w, err := file.OpenWindowsIn(after.Dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -426,10 +424,10 @@ func TestEachCallOfSessionsToTheDiskMayFail(t *testing.T) {
 	vfstest.Each(t, func(t *testing.T, d *vfstest.Disk) {
 		ctx := t.Context()
 		openSessions := func() *file.Sessions {
-			s, err := file.OpenSessions(d.Dir, file.SessionsOptions{})
+			s, err := file.OpenSessionsIn(d.Dir, file.SessionsOptions{})
 			if err != nil {
 				d.Mend()
-				if s, err = file.OpenSessions(d.Dir, file.SessionsOptions{}); err != nil {
+				if s, err = file.OpenSessionsIn(d.Dir, file.SessionsOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -125,7 +125,9 @@ type request struct {
 }
 
 // OpenJournal opens the journal in a folder, which is made where it is not there. One process at a time uses it.
-func OpenJournal(dir string, o JournalOptions) (*Journal, error) {
+func OpenJournal(dir string, o JournalOptions) (*Journal, error) { return openJournal(vfs.At(dir), o) }
+
+func openJournal(dir vfs.Dir, o JournalOptions) (*Journal, error) {
 	o.Pending = cmp.Or(max(o.Pending, 0), defaultPending)
 	o.PendingBytes = cmp.Or(max(o.PendingBytes, 0), defaultPendingBytes)
 	o.Keys = cmp.Or(max(o.Keys, 0), defaultKeys)
@@ -133,7 +135,7 @@ func OpenJournal(dir string, o JournalOptions) (*Journal, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	root, err := vfs.Open(dir)
+	root, err := dir.Open()
 	if err != nil {
 		return nil, fmt.Errorf("journal folder: %w", vfs.Explain(err))
 	}
@@ -150,7 +152,7 @@ func OpenJournal(dir string, o JournalOptions) (*Journal, error) {
 	return j, nil
 }
 
-func (j *Journal) open(dir string) (err error) {
+func (j *Journal) open(dir vfs.Dir) (err error) {
 	if j.lock, err = j.root.Open("lock", os.O_RDWR|os.O_CREATE); err != nil {
 		return err
 	}
@@ -160,7 +162,7 @@ func (j *Journal) open(dir string) (err error) {
 	case !ok:
 		return ErrInUse
 	}
-	if j.ledger, err = channel.OpenLedger(dir); err != nil {
+	if j.ledger, err = channel.OpenLedgerIn(dir); err != nil {
 		return err
 	}
 	return j.load()

@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // SessionsOptions are for [OpenSessions]. Zero values are the defaults.
@@ -70,12 +71,20 @@ var (
 // OpenSessions opens the folder of sessions, which is made where it is not there; "" keeps them in memory. One process at a time
 // uses it.
 func OpenSessions(dir string, o SessionsOptions) (*Sessions, error) {
+	if dir == "" {
+		return openSessions(nil, o)
+	}
+	return openSessions(vfs.At(dir), o)
+}
+
+// openSessions keeps the sessions in memory if dir is nil.
+func openSessions(dir vfs.Dir, o SessionsOptions) (*Sessions, error) {
 	o.Sessions = cmp.Or(max(o.Sessions, 0), defaultSessions)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Sessions{o: o, known: map[string]*lru.Element{}}
-	if dir == "" {
+	if dir == nil {
 		return s, nil
 	}
 	store, err := openTexts(dir, ".session")

@@ -22,7 +22,9 @@ import (
 type Windows struct{ *texts }
 
 // OpenWindows opens the folder of windows, which is made where it is not there.
-func OpenWindows(dir string) (*Windows, error) {
+func OpenWindows(dir string) (*Windows, error) { return openWindows(vfs.At(dir)) }
+
+func openWindows(dir vfs.Dir) (*Windows, error) {
 	t, err := openTexts(dir, ".window")
 	if err != nil {
 		return nil, fmt.Errorf("window folder: %w", err)
@@ -42,8 +44,8 @@ const (
 	maxText  = 1 << 20 // texts are far smaller
 )
 
-func openTexts(dir, end string) (*texts, error) {
-	root, err := vfs.Open(dir)
+func openTexts(dir vfs.Dir, end string) (*texts, error) {
+	root, err := dir.Open()
 	if err != nil {
 		return nil, vfs.Explain(err)
 	}

@@ -1,5 +1,5 @@
 // Package vfs is the file system that the stores keep their files in. Everything a store does to a file goes through it, so a test
-// can put another file system below all of them, which fails as it is told: see package vfstest.
+// can give a store another file system, which fails as it is told: see package vfstest.
 package vfs
 
 import (
@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -58,45 +57,30 @@ type File interface {
 // ErrNotRegular is the error of a name that is not the name of a regular file.
 var ErrNotRegular = errors.New("not an ordinary file; no link is followed, and no folder or device is opened: move it away")
 
-// mounted replaces the system's folders in tests; nil in every program.
-var mounted atomic.Pointer[func(dir string) (Folder, error)]
+// Dir opens a folder. A store takes one, so a test can give it a folder of another file system.
+type Dir func(create bool) (Folder, error)
 
-// Mount lets open answer [Open] until the end of a test. open returns [errors.ErrUnsupported] for a folder of the system.
-func Mount(open func(dir string) (Folder, error)) {
-	for {
-		before := mounted.Load()
-		both := func(dir string) (Folder, error) {
-			f, err := open(dir)
-			if errors.Is(err, errors.ErrUnsupported) && before != nil {
-				return (*before)(dir)
+// At returns the folder of the system with a path.
+func At(path string) Dir {
+	return func(create bool) (Folder, error) {
+		if create {
+			if err := os.MkdirAll(path, folderMode); err != nil {
+				return nil, err
 			}
-			return f, err
 		}
-		if mounted.CompareAndSwap(before, &both) {
-			return
+		root, err := os.OpenRoot(path)
+		if err != nil {
+			return nil, err
 		}
+		return &folder{root}, nil
 	}
 }
 
-// Open opens a folder. It makes the folder where it does not exist.
-func Open(dir string) (Folder, error) {
-	if open := mounted.Load(); open != nil {
-		if f, err := (*open)(dir); !errors.Is(err, errors.ErrUnsupported) {
-			return f, err
-		}
-	}
-	if err := os.MkdirAll(dir, folderMode); err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	return In(root), nil
-}
+// Open opens the folder. It makes the folder and those above it, where they do not exist.
+func (d Dir) Open() (Folder, error) { return d(true) }
 
-// In is a folder of the system that is open already. Unlike [Open] it makes no folder.
-func In(root *os.Root) Folder { return &folder{root} }
+// OpenExisting opens the folder. If it does not exist, the error is [fs.ErrNotExist].
+func (d Dir) OpenExisting() (Folder, error) { return d(false) }
 
 // folder is a folder of the system.
 type folder struct{ root *os.Root }

@@ -17,7 +17,7 @@ func BenchmarkToken(b *testing.B) {
 			const runs = 200
 			var list []*testRun
 			if kept {
-				root, err := vfs.Open(b.TempDir())
+				root, err := vfs.At(b.TempDir()).Open()
 				if err != nil {
 					b.Fatal(err)
 				}

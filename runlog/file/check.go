@@ -3,7 +3,6 @@ package file
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"slices"
 
 	"github.com/lingserve/lingserve/internal/vfs"
@@ -12,12 +11,12 @@ import (
 // Check reads the files of a log in a folder, changes nothing, and tells found where one is not whole. It returns how many there are. Of a
 // log that is open, what is being written in this moment may be told of.
 func Check(dir string, found func(file string, offset int64, what string)) (files int, err error) {
-	root, err := os.OpenRoot(dir)
+	root, err := vfs.At(dir).OpenExisting()
 	if err != nil {
 		return 0, err
 	}
 	defer root.Close()
-	d := onDisk{root: vfs.In(root), name: "."}
+	d := onDisk{root: root, name: "."}
 	names, err := d.names()
 	if err != nil {
 		return 0, err

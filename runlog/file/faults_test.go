@@ -95,8 +95,7 @@ func TestEachCallOfALargePassMayFail(t *testing.T) {
 // A file whose name could not be made durable tries that with its next sync.
 func TestANameIsMadeDurableWithTheNextSync(t *testing.T) {
 	d := vfstest.New()
-	defer d.Remove()
-	root := must(vfs.Open(d.Dir))
+	root := must(d.Dir(true))
 	defer root.Close()
 	f := must(must(openFolder(root, "running")).create("one"))
 	defer f.Close()
@@ -108,7 +107,6 @@ func TestANameIsMadeDurableWithTheNextSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := d.Crash(true)
-	defer after.Remove()
 	if files := after.Files(); !slices.Contains(files, "running/one") {
 		t.Errorf("what is left is %q", files)
 	}
@@ -116,7 +114,6 @@ func TestANameIsMadeDurableWithTheNextSync(t *testing.T) {
 
 func newLife(t *testing.T) *life {
 	d := vfstest.New()
-	t.Cleanup(d.Remove)
 	return &life{t: t, d: d, said: map[string][]string{}}
 }
 
@@ -205,7 +202,7 @@ func (l *life) open() []*runlog.Left {
 }
 
 func (l *life) tryOpen() (left []*runlog.Left, err error) {
-	root, err := vfs.Open(l.d.Dir)
+	root, err := l.d.Dir(true)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +294,6 @@ func (l *life) synced() {
 // look reads what is left on a disk. Nothing is there that no run has said.
 func (l *life) look(d *vfstest.Disk) map[string]string {
 	l.t.Helper()
-	defer d.Remove()
 	other := &life{t: l.t, d: d}
 	left := other.open()
 	defer other.root.Close()

@@ -11,7 +11,7 @@ import (
 
 func TestLog(t *testing.T) {
 	runlogtest.Test(t, func(t testing.TB) func(testing.TB) *runlogtest.Replica {
-		root, err := vfs.Open(t.TempDir())
+		root, err := vfs.At(t.TempDir()).Open()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,10 +41,7 @@ func Check(ctx context.Context, dir string, found func(Damage)) (Checked, error)
 }
 
 func check(ctx context.Context, dir string, settle time.Duration, found func(Damage)) (sum Checked, err error) {
-	if _, err := os.Stat(dir); err != nil { // opening it would make it
-		return sum, fmt.Errorf("tape folder: %w", vfs.Explain(err))
-	}
-	d, err := vfs.Open(dir)
+	d, err := vfs.At(dir).OpenExisting()
 	if err != nil {
 		return sum, fmt.Errorf("tape folder: %w", vfs.Explain(err))
 	}

@@ -38,7 +38,7 @@ type testDisk struct {
 
 func openTestDisk(t testing.TB, dir string) *testDisk {
 	t.Helper()
-	d, err := vfs.Open(dir)
+	d, err := vfs.At(dir).Open()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/internal/longtest"
-	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/vfs/vfstest"
 	"github.com/lingserve/lingserve/tape"
 )
@@ -37,7 +36,6 @@ func TestEachCallToTheDiskMayFail(t *testing.T) {
 func TestATapeWhoseSyncFailedTakesNothing(t *testing.T) {
 	for n := 1; ; n++ {
 		d := vfstest.New()
-		defer d.Remove()
 		l := &life{t: t, d: d, policy: SyncTurn, kept: map[string]map[int64]string{}, failed: map[string]bool{}}
 		l.open()
 		l.append("a", true)
@@ -144,14 +142,14 @@ func (l *life) run() {
 
 // open opens the store, on a disk that is well if it must be.
 func (l *life) open() {
-	s, err := Open(l.d.Dir, Options{Sync: l.policy})
+	folder, err := l.d.Dir(true)
 	if err != nil {
 		l.d.Mend()
-		if s, err = Open(l.d.Dir, Options{Sync: l.policy}); err != nil {
+		if folder, err = l.d.Dir(true); err != nil {
 			l.t.Fatal(err)
 		}
 	}
-	l.s = s
+	l.s = openOn(folder, Options{Sync: l.policy})
 }
 
 func (l *life) close() {
@@ -343,7 +341,7 @@ func (l *life) list() {
 
 // tear leaves at the end of a tape what a writer leaves that dies.
 func (l *life) tear(name string) {
-	folder, err := vfs.Open(l.d.Dir)
+	folder, err := l.d.Dir(true)
 	if err != nil {
 		return
 	}
@@ -383,11 +381,11 @@ func (l *life) look(s *Store, when string) {
 // check opens what is left of a disk: it has all that was acknowledged, and goes on.
 func (l *life) check(d *vfstest.Disk, when string) {
 	l.t.Helper()
-	defer d.Remove()
-	s, err := Open(d.Dir, Options{Sync: l.policy})
+	folder, err := d.Dir(true)
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	s := openOn(folder, Options{Sync: l.policy})
 	l.look(s, when)
 	n, kept := l.n, maps.Clone(l.kept)
 	for name := range l.kept {

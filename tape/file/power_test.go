@@ -135,7 +135,7 @@ func (f *powerFile) left(r *rand.Rand) []byte {
 
 func newPowerDisk(t testing.TB, dir string) *powerDisk {
 	t.Helper()
-	d, err := vfs.Open(dir)
+	d, err := vfs.At(dir).Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +377,7 @@ func (p *power) promised() {
 func (p *power) check(dir string) {
 	t := p.t
 	t.Helper()
-	s := openOn(must(vfs.Open(dir)), Options{})
+	s := openOn(must(vfs.At(dir).Open()), Options{})
 	defer func() { s.Close() }()
 	at := map[int64]string{}
 	var ids []int64
@@ -469,7 +469,7 @@ func (p *power) check(dir string) {
 				t.Fatal(err)
 			}
 		}
-		s = openOn(must(vfs.Open(dir)), Options{})
+		s = openOn(must(vfs.At(dir).Open()), Options{})
 		before := slices.Clone(ids)
 		read()
 		if diff := cmp.Diff(before, ids); diff != "" {

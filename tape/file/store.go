@@ -84,7 +84,7 @@ const maxOpen = 128
 
 // Open opens the store in a folder, which is made where it is not there.
 func Open(dir string, o Options) (*Store, error) {
-	d, err := vfs.Open(dir)
+	d, err := vfs.At(dir).Open()
 	if err != nil {
 		return nil, fmt.Errorf("tape folder: %w", vfs.Explain(err))
 	}

@@ -27,7 +27,7 @@ var factory = tapetest.Factory{
 		return []string{filepath.Join(dir, name+indexEnd), filepath.Join(dir, name+sessionEnd)}
 	},
 	OpenFull: func(dir string, room int64) (tape.Store, func(int64), error) {
-		d, err := vfs.Open(dir)
+		d, err := vfs.At(dir).Open()
 		if err != nil {
 			return nil, nil, err
 		}

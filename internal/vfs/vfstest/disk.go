@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -23,8 +22,6 @@ import (
 
 // Disk is a file system in memory. Every call to it has a number, from 1, and may fail.
 type Disk struct {
-	Dir string // give it to a store, or a folder below it
-
 	mu    sync.Mutex
 	now   map[string]*node // by path; "." is the disk's own folder
 	safe  map[string]*node // the names that outlast a loss of power
@@ -71,41 +68,22 @@ type node struct {
 	lock    *handle
 }
 
-var (
-	mount  sync.Once
-	mounts sync.Map // string to *Disk
-	number atomic.Int64
-)
-
 // New returns an empty disk.
 func New() *Disk {
-	d := &Disk{now: map[string]*node{}, safe: map[string]*node{}}
-	d.mount()
-	return d
+	return &Disk{now: map[string]*node{".": {folder: true}}, safe: map[string]*node{".": {folder: true}}, open: map[*handle]string{}}
 }
 
-// mount makes the disk that of a folder of its own, which the system has not.
-func (d *Disk) mount() {
-	mount.Do(func() {
-		vfs.Mount(func(dir string) (vfs.Folder, error) {
-			for at := dir; ; at = path.Dir(at) {
-				if d, ok := mounts.Load(at); ok {
-					return d.(*Disk).openFolder(strings.Trim(strings.TrimPrefix(dir, at), "/"))
-				}
-				if at == "/" || at == "." {
-					return nil, errors.ErrUnsupported
-				}
-			}
-		})
-	})
-	d.Dir = fmt.Sprintf("/vfstest/%d", number.Add(1))
-	d.open = map[*handle]string{}
-	d.now["."], d.safe["."] = &node{folder: true}, &node{folder: true}
-	mounts.Store(d.Dir, d)
+// Dir opens the disk's own folder: it is a [vfs.Dir].
+func (d *Disk) Dir(bool) (vfs.Folder, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, _, err := d.begin("mkdir", ".", true); err != nil {
+		return nil, err
+	}
+	f := &folder{d: d, at: ".", self: &handle{}}
+	d.open[f.self] = "."
+	return f, nil
 }
-
-// Remove forgets the disk.
-func (d *Disk) Remove() { mounts.Delete(d.Dir) }
 
 // Fail lets calls fail from now on.
 func (d *Disk) Fail(f Fault) {
@@ -149,7 +127,7 @@ func (d *Disk) Open() []string {
 func (d *Disk) Crash(power bool) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	after := &Disk{now: map[string]*node{}, safe: map[string]*node{}}
+	after := New()
 	from := d.now
 	if power {
 		from = d.safe
@@ -162,7 +140,6 @@ func (d *Disk) Crash(power bool) *Disk {
 		copied := &node{folder: n.folder, data: slices.Clone(data), safe: slices.Clone(data), changed: n.changed}
 		after.now[name], after.safe[name] = copied, copied
 	}
-	after.mount()
 	return after
 }
 
@@ -198,22 +175,6 @@ func (d *Disk) begin(op, name string, grows bool) (done, part bool, err error) {
 		d.hit = op + " " + name
 	}
 	return f.Kind == Done, f.Kind == Full, &fs.PathError{Op: op, Path: name, Err: cause}
-}
-
-func (d *Disk) openFolder(name string) (vfs.Folder, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	name = path.Clean(name)
-	done, _, err := d.begin("mkdir", name, true)
-	if done {
-		d.makeLocked(name)
-	}
-	if err != nil {
-		return nil, err
-	}
-	f := &folder{d: d, at: name, self: &handle{}}
-	d.open[f.self] = name
-	return f, nil
 }
 
 func (d *Disk) makeLocked(name string) {
@@ -657,7 +618,6 @@ func Each(t *testing.T, life func(t *testing.T, d *Disk)) {
 func once(t *testing.T, f Fault, name string, life func(t *testing.T, d *Disk)) int {
 	t.Helper()
 	d := New()
-	defer d.Remove()
 	defer func() {
 		if t.Failed() {
 			t.Fatalf("%s: %s", name, d.Hit())

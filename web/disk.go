@@ -39,7 +39,7 @@ type disk struct {
 	settler settler
 
 	mu      sync.Mutex
-	keys    vfs.File // opened for appending
+	keys    vfs.File // opened for appending; nil after a rename that failed
 	lines   int      // in the file of keys
 	torn    bool     // the last line was cut off: the disk was full
 	dirty   bool     // keys were added that are not safe yet
@@ -113,10 +113,18 @@ func (d *disk) open() (err error) {
 	if err := errors.Join(f.Close(), d.root.Remove(probe)); err != nil {
 		return err
 	}
-	if d.keys, err = d.root.Open(keysFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY); err != nil {
+	if err := d.openKeys(); err != nil {
 		return err
 	}
 	return d.root.SyncFolder(".") // the names of what may just have been made
+}
+
+// openKeys opens the file of keys if it is not open.
+func (d *disk) openKeys() (err error) {
+	if d.keys == nil {
+		d.keys, err = d.root.Open(keysFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY)
+	}
+	return err
 }
 
 func (d *disk) close() error {
@@ -290,6 +298,9 @@ type lineage struct {
 func (d *disk) addKey(e keyEntry, of lineage) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := d.openKeys(); err != nil {
+		return err
+	}
 	var line []byte
 	if d.torn { // or this key would go with the one that was cut off
 		line = append(line, '\n')
@@ -313,6 +324,9 @@ func (d *disk) shortenKeys(k *keys) error {
 	defer d.mu.Unlock()
 	if d.shorten != nil || d.lines < 2*len(k.entries)+1000 {
 		return nil
+	}
+	if err := d.openKeys(); err != nil {
+		return err
 	}
 	info, err := d.keys.Stat()
 	if err != nil {
@@ -348,8 +362,10 @@ func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]lineage, er
 	k.bound()
 	d.torn = len(text) > 0 && text[len(text)-1] != '\n'
 	if torn || d.lines > 2*len(k.entries)+1000 {
-		return subjects, d.rewriteKeys(&shorten{entries: slices.Collect(maps.Values(k.entries)), size: int64(len(text))})
+		d.shorten = &shorten{entries: slices.Collect(maps.Values(k.entries)), size: int64(len(text))}
 	}
+	// The settler writes the file again: if a sync has failed in an earlier process, no later sync makes its keys durable.
+	d.dirty, d.failed = len(text) > 0, len(text) > 0
 	return subjects, nil
 }
 

@@ -195,11 +195,11 @@ func (d *disk) settleKeys() {
 		}
 		d.log.Error("idempotency keys cannot be written", "error", err)
 	}
-	if !dirty || f == nil {
+	if !dirty {
 		return
 	}
 	var err error
-	if !failed {
+	if !failed && f != nil {
 		if err = f.Sync(); err == nil {
 			return
 		}
@@ -279,10 +279,15 @@ func (d *disk) takeKeys(f vfs.File, read int64, lines int) error {
 	if _, err := f.Write(rest); err != nil {
 		return err
 	}
-	if err := d.root.Rename(keysFile+temporary, keysFile); err != nil {
-		return err
+	renamed := d.root.Rename(keysFile+temporary, keysFile)
+	if d.keys != nil {
+		_ = d.keys.Close() // it was only appended to, and each write was looked at
 	}
-	_ = d.keys.Close() // it was only appended to, and each write was looked at
+	if renamed != nil {
+		// Either file may have the name now, and each has all keys. The next key opens the one that has it, and the next pass writes it again.
+		d.keys, d.dirty, d.failed = nil, true, true
+		return renamed
+	}
 	d.keys, d.lines = f, lines+bytes.Count(rest, []byte{'\n'})
 	d.torn = d.torn && len(rest) > 0
 	return nil

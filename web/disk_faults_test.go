@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/internal/vfs/vfstest"
 )
@@ -20,6 +23,42 @@ func TestEachCallOfTheDataFolderToTheDiskMayFail(t *testing.T) { // FT-23, FT-24
 		l := &diskLife{t: t, fs: d, runs: map[string]*lifeRun{}}
 		l.run()
 	})
+}
+
+// A run that the disk cannot read now is not reported as damaged, and is read when the disk is back.
+func TestARunThatTheDiskCannotReadNowIsNotDamaged(t *testing.T) {
+	on := vfstest.New()
+	req := httptest.NewRequestWithContext(access.With(t.Context(), access.Local), "GET", "/", nil)
+	for n := 1; ; n++ {
+		d, _, err := openLife(on)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := endedRun(t, newRunID(), "text")
+		if _, err := d.save(r); err != nil {
+			t.Fatal(err)
+		}
+		s := &Server{runs: newRuns(new(Options{}.withDefaults()), nil)}
+		s.runs.disk = d
+		s.runs.onDisk[r.id] = stored{expires: time.Now().Add(time.Hour)}
+		on.Fail(vfstest.Fault{First: on.Calls() + n, Count: 1})
+		_, p := s.find(req, r.id)
+		hit := on.Hit()
+		if p != nil && (p.Status != http.StatusServiceUnavailable || hit == "") {
+			t.Errorf("%s: the run is reported as %+v", hit, p)
+		}
+		on.Mend()
+		s.runs.inMemory = map[string]*run{} // read it from the disk
+		if back, p := s.find(req, r.id); p != nil || documentOf(back.tube) != documentOf(r.tube) {
+			t.Errorf("%s: with the disk back: %+v", hit, p)
+		}
+		if err := d.close(); err != nil {
+			t.Error(err)
+		}
+		if hit == "" {
+			return
+		}
+	}
 }
 
 // diskLife is the life of a data folder. It remembers what the folder has reported.

@@ -510,6 +510,9 @@ func (rs *runs) get(ctx context.Context, who access.Principal, id string) (*run,
 		if err != nil {
 			account.Release()
 			rs.log.ErrorContext(ctx, "an ended run cannot be read back", "run", id, "error", err)
+			if err := vfs.Explain(err); vfs.Failed(err) {
+				return nil, err
+			}
 			return nil, errDamaged
 		}
 		rs.trim(now)

@@ -15,6 +15,7 @@ import (
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/internal/rawjson"
+	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
@@ -354,6 +355,8 @@ func (s *Server) find(r *http.Request, id string) (*run, *problem) {
 		return nil, unknownRun()
 	case isAway(err) && r.Context().Err() == nil:
 		return nil, awayProblem()
+	case vfs.Failed(err):
+		return nil, reached(limitDisk, "the server's disk has failed, so this run cannot be read now; try again later", diskRetry)
 	}
 	return nil, s.noRoom(err)
 }
@@ -695,7 +698,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, v *view, path st
 	case isFull(err):
 		s.noRoom(err).write(w)
 		return
-	case isAway(err):
+	case isAway(err), vfs.Failed(err):
 		panic(http.ErrAbortHandler) // an EventSource that is told 503 does not come back
 	case err != nil:
 		s.observer.Resumed(ResumeGone)

@@ -12,11 +12,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // Pairs knows who was paired with which account of a channel, and who asks for it: [Pairing] with all that an operator needs. Who
@@ -62,7 +63,7 @@ const (
 func NewPairs() *Pairs { return &Pairs{store: &memoryPairs{}, now: time.Now} }
 
 // OpenPairs keeps pairs in a folder, which is made when the first one is written. Files have the mode 0600.
-func OpenPairs(dir string) *Pairs { return &Pairs{store: diskPairs(dir), now: time.Now} }
+func OpenPairs(dir string) *Pairs { return &Pairs{store: diskPairs{vfs.At(dir)}, now: time.Now} }
 
 // SharePairs keeps pairs in a store that several processes share.
 func SharePairs(store Texts) *Pairs { return &Pairs{store: sharedPairs{store}, now: time.Now} }
@@ -149,7 +150,7 @@ func (p *Pairs) Remove(ctx context.Context, channel, account, sender string) (ok
 	defer p.mu.Unlock()
 	for _, name := range []string{pairName(channel, account, sender), requestName(channel, account, sender)} {
 		_, there, err := p.store.get(ctx, name)
-		if err == nil && there {
+		if err == nil { // even if it is not there: an earlier call may have removed it without making that durable
 			err = p.store.remove(ctx, name)
 		}
 		if err != nil {
@@ -348,8 +349,8 @@ func (m *memoryPairs) list(_ context.Context, prefix string) ([]Pair, error) {
 	return all, nil
 }
 
-// diskPairs is a folder.
-type diskPairs string
+// diskPairs is a folder. Each use opens it, since only the first pair makes it.
+type diskPairs struct{ dir vfs.Dir }
 
 const pairSuffix = ".json"
 
@@ -357,17 +358,25 @@ const pairSuffix = ".json"
 const maxPair = 16 << 10
 
 func (d diskPairs) get(_ context.Context, name string) (p Pair, ok bool, err error) {
-	f, err := os.Open(filepath.Join(string(d), name+pairSuffix))
+	folder, err := d.dir.OpenExisting()
 	if errors.Is(err, fs.ErrNotExist) {
 		return Pair{}, false, nil
 	}
 	if err != nil {
-		return Pair{}, false, err
+		return Pair{}, false, vfs.Explain(err)
+	}
+	defer folder.Close()
+	f, err := folder.Open(name+pairSuffix, os.O_RDONLY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Pair{}, false, nil
+	}
+	if err != nil {
+		return Pair{}, false, vfs.Explain(err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxPair))
 	if err != nil {
-		return Pair{}, false, err
+		return Pair{}, false, vfs.Explain(err)
 	}
 	p, err = parsePair(name, text)
 	return p, err == nil, err
@@ -393,44 +402,44 @@ func (d diskPairs) put(_ context.Context, name string, p Pair) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return err
-	}
-	// Written beside and renamed, so that nobody reads half of it; mode 0600 is CreateTemp's.
-	f, err := os.CreateTemp(string(d), ".new-*")
+	folder, err := d.dir.Open()
 	if err != nil {
-		return err
+		return vfs.Explain(err)
 	}
-	_, err = f.Write(append(text, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(string(d), name+pairSuffix))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return vfs.Explain(errors.Join(vfs.WriteFile(folder, name+pairSuffix, append(text, '\n')), folder.Close()))
 }
 
+// remove makes durable that the pair is gone: somebody who may not talk any more is not let in after a power failure.
 func (d diskPairs) remove(_ context.Context, name string) error {
-	err := os.Remove(filepath.Join(string(d), name+pairSuffix))
+	folder, err := d.dir.OpenExisting()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return vfs.Explain(err)
+	}
+	err = folder.Remove(name + pairSuffix)
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // an earlier call may have removed it without making that durable
+		err = folder.SyncFolder(".")
+	}
+	return vfs.Explain(errors.Join(err, folder.Close()))
 }
 
 func (d diskPairs) list(ctx context.Context, prefix string) ([]Pair, error) {
-	entries, err := os.ReadDir(string(d))
+	folder, err := d.dir.OpenExisting()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, vfs.Explain(err)
+	}
+	files, err := vfs.Names(folder, ".")
+	if err = errors.Join(err, folder.Close()); err != nil {
+		return nil, vfs.Explain(err)
 	}
 	var names []string
-	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), pairSuffix); ok {
+	for _, file := range files {
+		if name, ok := strings.CutSuffix(file, pairSuffix); ok {
 			names = append(names, name)
 		}
 	}

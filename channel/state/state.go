@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
+
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // Read reads what [Write] has written into v, which stays as it is where there is no file, or where path is "".
@@ -16,15 +17,27 @@ func Read(path string, v any) error {
 	if path == "" {
 		return nil
 	}
-	data, err := os.ReadFile(path)
+	return read(vfs.At(filepath.Dir(path)), filepath.Base(path), v)
+}
+
+func read(dir vfs.Dir, name string, v any) error {
+	folder, err := dir.OpenExisting()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return err
+		return vfs.Explain(err)
+	}
+	defer folder.Close()
+	data, err := vfs.ReadFile(folder, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return vfs.Explain(err)
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%s is not what was written: %w", filepath.Base(path), err)
+		return fmt.Errorf("%s is not what was written: %w", name, err)
 	}
 	return nil
 }
@@ -35,24 +48,17 @@ func Write(path string, v any) error {
 	if path == "" {
 		return nil
 	}
+	return write(vfs.At(filepath.Dir(path)), filepath.Base(path), v)
+}
+
+func write(dir vfs.Dir, name string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	folder, err := dir.Open()
 	if err != nil {
-		return err
+		return vfs.Explain(err)
 	}
-	defer os.Remove(f.Name()) // nothing is there when it was renamed
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync() // else a crash could leave the new name without the new bytes, and nobody could read the file
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return vfs.Explain(errors.Join(vfs.WriteFile(folder, name, data), folder.Close()))
 }

@@ -3,6 +3,7 @@
 package vfs
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -191,6 +192,32 @@ func ReadFile(d Folder, name string) ([]byte, error) {
 	}
 	text, err := io.ReadAll(f)
 	return text, errors.Join(err, f.Close())
+}
+
+// WriteFile writes a file of the folder whole or not at all, beside its place first. If WriteFile returns nil, the file is durable. Of
+// several that write one file at the same time, the last one wins.
+func WriteFile(d Folder, name string, text []byte) (err error) {
+	beside := ".new-" + rand.Text()
+	defer func() {
+		if err != nil {
+			_ = d.Remove(beside)
+		}
+	}()
+	f, err := d.Open(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync() // or a crash could leave the new name without the new text
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := d.Rename(beside, name); err != nil {
+		return err
+	}
+	return d.SyncFolder(".")
 }
 
 // Error is the failure of a disk: it is full, it cannot be written, or it is broken. A caller may try again later.

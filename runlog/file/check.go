@@ -2,14 +2,15 @@ package file
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 
 	"github.com/lingserve/lingserve/internal/vfs"
 )
 
-// Check reads the files of a log in a folder, changes nothing, and tells found where one is not whole. It returns how many there are. Of a
-// log that is open, what is being written in this moment may be told of.
+// Check reads the files of a log in a folder, changes nothing, and tells found of each part of them that cannot be read. It returns how many
+// files there are. Of a log that is open, what is being written in this moment may be told of.
 func Check(dir string, found func(file string, offset int64, what string)) (files int, err error) {
 	root, err := vfs.At(dir).OpenExisting()
 	if err != nil {
@@ -27,7 +28,7 @@ func Check(dir string, found func(file string, offset int64, what string)) (file
 		if !ok {
 			continue
 		}
-		f, err := d.open(name)
+		text, err := readFile(d, name)
 		if errors.Is(err, fs.ErrNotExist) { // it is not needed any more
 			continue
 		}
@@ -35,12 +36,12 @@ func Check(dir string, found func(file string, offset int64, what string)) (file
 			return files, err
 		}
 		files++
-		_, err = frames(number, f, func([8]byte, bool) {}, func([]byte) bool { return true })
-		_ = f.Close() // it was only read
-		if torn, ok := errors.AsType[*tornError](err); ok {
-			found(name, torn.at, torn.why+"; what stands behind it is not read")
-		} else if err != nil {
-			return files, err
+		for _, bad := range frames(number, text, func([8]byte, bool) {}, func([]byte) bool { return true }) {
+			what := fmt.Sprintf("%s; %d bytes cannot be read", bad.why, bad.end-bad.at)
+			if bad.torn {
+				what += ", as a crash can leave them"
+			}
+			found(name, bad.at, what)
 		}
 	}
 	return files, nil

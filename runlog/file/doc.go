@@ -10,8 +10,9 @@
 //
 // A file is a head (its mark, and eight random bytes) and frames: length, checksum, and records. The checksum is of the frame's place,
 // too, so that neither the zeros, nor the pieces of other files, nor the pages in another order that the end of a machine can leave are
-// taken for one. What stands behind the first frame that is not whole is not read (FT-24). Files of the mark before are read, too: in
-// them a run's id and the number of its first event stand in its opening.
+// taken for one (FT-24). A damaged frame is skipped, and the log names its file and offset: the frames behind it are read, and a run that a
+// frame was of comes as far as it came before. A damaged head costs its file, for each checksum needs it (DO-06). Files of the mark before
+// are read, too: in them a run's id and the number of its first event stand in its opening.
 //
 // # Disks that fail
 //

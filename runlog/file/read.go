@@ -1,13 +1,10 @@
 package file
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -33,8 +30,7 @@ func (r *replayed) left() *runlog.Left {
 	return &runlog.Left{ID: r.id, Opening: r.opening, Tube: r.replay.Tube(), Head: r.head}
 }
 
-// readAll reads what the files have of runs that were not dropped, those that began first first. A file that is torn is read as far as it
-// is whole.
+// readAll reads what the files have of runs that were not dropped, those that began first first. Damaged parts of a file are skipped.
 func (l *Log) readAll() (runs []*replayed, files []segment, err error) {
 	names, err := l.folder.names()
 	if err != nil {
@@ -49,16 +45,18 @@ func (l *Log) readAll() (runs []*replayed, files []segment, err error) {
 	known := reader{tube: l.tube, byHandle: map[handle]*replayed{}, byRun: map[string]handle{}}
 	for i := range files {
 		s := &files[i]
-		f, err := l.folder.open(segmentName(s.number))
+		name := segmentName(s.number)
+		text, err := readFile(l.folder, name)
 		if err != nil {
 			return nil, nil, err
 		}
-		s.size, err = known.file(s.number, f)
-		_ = f.Close() // it was only read
-		if torn, ok := errors.AsType[*tornError](err); ok {
-			l.log.Info("a file of running runs is not whole; a crash can do that", "file", segmentName(s.number), "whole", torn.at, "error", torn.why)
-		} else if err != nil {
-			return nil, nil, err
+		s.size = int64(len(text))
+		for _, d := range known.file(s.number, text) {
+			if d.torn {
+				l.log.Info("a file of running runs is not whole; a crash can do that", "file", name, "whole", d.at, "error", d.why)
+			} else {
+				l.log.Warn("a file of running runs is damaged; what is damaged is skipped", "file", name, "offset", d.at, "bytes", d.end-d.at, "error", d.why)
+			}
 		}
 	}
 	for _, r := range known.byHandle {
@@ -66,6 +64,15 @@ func (l *Log) readAll() (runs []*replayed, files []segment, err error) {
 	}
 	slices.SortFunc(runs, func(a, b *replayed) int { return cmp.Compare(a.order, b.order) })
 	return runs, files, nil
+}
+
+func readFile(d folder, name string) ([]byte, error) {
+	f, err := d.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // it was only read
+	return io.ReadAll(f)
 }
 
 // segmentNumber is that of a file's name.
@@ -78,13 +85,12 @@ func segmentNumber(name string) (uint64, bool) {
 	return n, err == nil
 }
 
-// tornError says how far a file is whole.
-type tornError struct {
-	at  int64
-	why string
+// damage is a part of a file that cannot be read.
+type damage struct {
+	at, end int64
+	why     string
+	torn    bool // as a write that a crash has cut off
 }
-
-func (e *tornError) Error() string { return fmt.Sprintf("not whole behind %d bytes: %s", e.at, e.why) }
 
 // handle is the number of a run in the files of one process.
 type handle struct {
@@ -105,66 +111,84 @@ type reader struct {
 	before bool // it is of the mark before
 }
 
-// file reads a file, and returns how far it is whole. A *tornError says that its end is not; others are those of the disk.
-func (k *reader) file(number uint64, r io.Reader) (at int64, err error) {
+// file reads a file, and returns what of it is damaged.
+func (k *reader) file(number uint64, text []byte) []damage {
 	begin := func(boot [8]byte, before bool) { k.boot, k.number, k.before = boot, number, before }
-	return frames(number, r, begin, k.records)
+	return frames(number, text, begin, k.records)
 }
 
-// frames reads the frames of a file: begin takes its head, and records what each frame holds; it is false for what has no known form.
-func frames(number uint64, r io.Reader, begin func(boot [8]byte, before bool), records func([]byte) bool) (at int64, err error) {
-	in := bufio.NewReaderSize(r, 256<<10)
-	torn := func(why string) (int64, error) { return at, &tornError{at, why} }
-	fill := func(into []byte) (bool, error) {
-		_, err := io.ReadFull(in, into)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return false, nil
-		}
-		return err == nil, err
+const headSize = int64(len(mark) + 8)
+
+// frames reads the frames of a file: begin takes the file's head, and records takes what each frame holds; records returns false for a
+// form that it does not know. frames skips what is damaged, and returns it.
+func frames(number uint64, text []byte, begin func(boot [8]byte, before bool), records func([]byte) bool) (list []damage) {
+	size := int64(len(text))
+	if size < headSize || string(text[:len(mark)]) != mark && string(text[:len(mark)]) != markBefore {
+		return []damage{{0, size, "it does not begin as one of ours", size < headSize || isZero(text)}}
 	}
-	var head [len(mark) + 8]byte
-	if ok, err := fill(head[:]); err != nil {
-		return at, err
-	} else if m := string(head[:len(mark)]); !ok || m != mark && m != markBefore {
-		return torn("it does not begin as one of ours")
+	boot := [8]byte(text[len(mark):])
+	begin(boot, string(text[:len(mark)]) == markBefore)
+	for at := headSize; at < size; {
+		end, why := frame(boot, number, text, at)
+		if why == "" {
+			if !records(text[at+frameHead : end]) {
+				return append(list, damage{at, size, "a record of no known form", false})
+			}
+			at = end
+			continue
+		}
+		next := nextFrame(boot, number, text, at, end)
+		torn := next == size && (end > size || isZero(text[at:]))
+		list = append(list, damage{at, next, why, torn})
+		at = next
 	}
-	boot := [8]byte(head[len(mark):])
-	begin(boot, string(head[:len(mark)]) == markBefore)
-	at = int64(len(head))
-	var payload []byte
-	for {
-		if _, err := in.Peek(1); errors.Is(err, io.EOF) {
-			return at, nil
-		}
-		var frame [frameHead]byte
-		if ok, err := fill(frame[:]); err != nil {
-			return at, err
-		} else if !ok {
-			return torn("the head of a frame is cut off")
-		}
-		length := binary.LittleEndian.Uint32(frame[:])
-		if length == 0 || length > maxFrameRead {
-			return torn("no frame")
-		}
-		// What is not there is not made room for: a length may be anything.
-		whole := bytes.NewBuffer(payload[:0])
-		n, err := io.CopyN(whole, in, int64(length))
-		if err != nil && !errors.Is(err, io.EOF) {
-			return at, err
-		}
-		payload = whole.Bytes()
-		if n < int64(length) {
-			return torn("a frame is cut off")
-		}
-		if checksum(boot, number, at, payload) != binary.LittleEndian.Uint32(frame[4:]) {
-			return torn("a frame is not what was written")
-		}
-		if !records(payload) {
-			return torn("a record of no known form")
-		}
-		at += frameHead + int64(length)
-	}
+	return list
 }
+
+// frame returns where the frame at an offset ends, and why it cannot be read; "" if it can. The end may lie behind that of the text.
+func frame(boot [8]byte, number uint64, text []byte, at int64) (end int64, why string) {
+	if int64(len(text))-at < frameHead {
+		return at + frameHead, "the head of a frame is cut off"
+	}
+	length := binary.LittleEndian.Uint32(text[at:])
+	end = at + frameHead + int64(length)
+	switch {
+	case length == 0 || length > maxFrameRead:
+		return at, "no frame"
+	case end > int64(len(text)):
+		return end, "a frame is cut off"
+	case checksum(boot, number, at, text[at+frameHead:end]) != binary.LittleEndian.Uint32(text[at+4:]):
+		return end, "a frame is not what was written"
+	}
+	return end, ""
+}
+
+// maxSearched bounds the bytes whose checksum nextFrame computes, when the length of a frame is damaged.
+const maxSearched = 1 << 30
+
+// nextFrame returns where the first readable frame behind the damaged one at an offset begins, or the end of the text. The damaged frame
+// says that it ends at end.
+func nextFrame(boot [8]byte, number uint64, text []byte, at, end int64) int64 {
+	size := int64(len(text))
+	if at < end && end < size {
+		if _, why := frame(boot, number, text, end); why == "" {
+			return end
+		}
+	}
+	searched := int64(0)
+	for at++; at+frameHead < size && searched < maxSearched; at++ {
+		end, why := frame(boot, number, text, at)
+		if why == "" {
+			return at
+		}
+		if end <= size {
+			searched += end - at
+		}
+	}
+	return size
+}
+
+func isZero(text []byte) bool { return len(bytes.Trim(text, "\x00")) == 0 }
 
 // records takes the records of a frame; false where one is of no known form.
 func (k *reader) records(rest []byte) bool {

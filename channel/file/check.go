@@ -35,15 +35,7 @@ func Check(dir string, found func(file string, offset int64, what string)) (segm
 		}
 		segments++
 		end := 0
-		scan(text, func(r record, offset int) {
-			if offset > end {
-				found(name, int64(end), "records of the journal are damaged; the events in them are lost")
-			}
-			if _, ok := getState(text[offset:]); !ok && !r.erased {
-				found(name, int64(offset), "the state of an event is damaged; it may run again")
-			}
-			end = offset + r.size
-		})
+		scan(text, func(r record, offset int) { end = offset + r.size }, func(offset int, what string) { found(name, int64(offset), what) })
 		if end < len(text) {
 			found(name, int64(end), "a record is not whole; what follows is cut off when the journal is opened")
 		}

@@ -90,5 +90,5 @@ func Scan(text []byte, each func(offset, size int, again []byte, raw []byte, era
 		again := appendRecord(nil, r.key, r.at, r.raw)
 		putState(again, r.state)
 		each(offset, r.size, again, r.raw, r.erased)
-	})
+	}, func(int, string) {})
 }

@@ -438,7 +438,7 @@ func (j *Journal) loadSegment(s *segment, size int64, now time.Time) error {
 		return err
 	}
 	first := true
-	damaged := scan(text, func(r record, offset int) {
+	scan(text, func(r record, offset int) {
 		if first {
 			first, s.begun, s.last = false, r.at, r.at.UnixNano()
 		}
@@ -447,10 +447,12 @@ func (j *Journal) loadSegment(s *segment, size int64, now time.Time) error {
 		if !r.erased {
 			j.loadRecord(s, r, int64(offset), now)
 		}
+	}, func(offset int, what string) {
+		j.log.Warn("a segment of the journal is damaged", "segment", s.name(), "offset", offset, "error", what)
 	})
 	if s.size < size {
 		j.log.Warn("a segment of the journal ended in a record that was not finished; it is cut off", "segment", s.name(),
-			"bytes", size-s.size)
+			"offset", s.size, "bytes", size-s.size)
 		if err := s.file.Truncate(s.size); err != nil {
 			return err
 		}
@@ -459,27 +461,28 @@ func (j *Journal) loadSegment(s *segment, size int64, now time.Time) error {
 			return err
 		}
 	}
-	if damaged {
-		j.log.Warn("a segment of the journal is damaged; the events in it are lost", "segment", s.name())
-	}
 	return nil
 }
 
-// scan finds the records of a segment, and says whether there is anything else before the last of them.
-func scan(text []byte, each func(r record, offset int)) (damaged bool) {
-	skipped := false
+// scan calls each with the records of a segment, and damaged with the places before the end of the last record where something is damaged.
+func scan(text []byte, each func(r record, offset int), damaged func(offset int, what string)) {
+	end := 0
 	for offset := 0; offset+headSize <= len(text); {
 		r, err := parseRecord(text[offset:])
 		if err != nil {
-			skipped = true
 			offset += align
 			continue
 		}
-		damaged = skipped
+		if offset > end {
+			damaged(end, fmt.Sprintf("%d bytes are not records; the events in them are lost", offset-end))
+		}
+		if _, ok := getState(text[offset:]); !ok && !r.erased {
+			damaged(offset, "the state of an event is not what was written; it may run again")
+		}
 		each(r, offset)
 		offset += r.size
+		end = offset
 	}
-	return damaged
 }
 
 // loadRecord takes in one record. A later one of the same key is what counts: the earlier was settled for a day, or it was moved.

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/lingserve/lingserve/internal/crcline"
 	"github.com/lingserve/lingserve/tape"
 )
 
@@ -296,7 +297,7 @@ func TestDO_06_LinesOfAnOlderVersionAreReadAsTheyAre(t *testing.T) {
 		t.Fatalf("%s, %v", text, err)
 	}
 	for line := range bytes.Lines(text[len(old):]) {
-		if _, summed, matches := cutSum(bytes.TrimSuffix(line, []byte("\n"))); !summed || !matches || !json.Valid(line) {
+		if _, summed, matches := crcline.Cut(bytes.TrimSuffix(line, []byte("\n"))); !summed || !matches || !json.Valid(line) {
 			t.Errorf("%s", line)
 		}
 	}

@@ -3,17 +3,17 @@ package file
 import (
 	"bytes"
 	"errors"
-	"hash/crc32"
 	"io"
 	"strconv"
 	"sync"
 
+	"github.com/lingserve/lingserve/internal/crcline"
 	"github.com/lingserve/lingserve/tape"
 )
 
 const (
 	// maxLine is the most that a line can have: an entry, the members that appendLine adds, and the line feed.
-	maxLine = tape.MaxEntry + len(after) + len("9223372036854775807") + len(more) + sumLen + 1
+	maxLine = tape.MaxEntry + len(after) + len("9223372036854775807") + len(more) + crcline.Size + 1
 	// blockSize is what is read at once: a view of fifty entries, as a rule.
 	blockSize = 64 << 10
 	// keepBuffer is the largest buffer that is used again; a larger one was for a line that seldom comes.
@@ -197,16 +197,12 @@ func (b *backward) fill() error {
 	return nil
 }
 
-// Members that a line has beside those of its entry, in this order and behind them.
+// Members that a line has beside those of its entry, in this order and behind them; its checksum is the last.
 const (
 	// after is the id of the entry before, where that is not the id below this one.
 	after = `,"after":`
 	// more is in each line of a batch but the last.
 	more = `,"more":true`
-	// sum is the CRC-32C of all that stands before it in the line, in hexadecimal.
-	sum = `,"crc":"`
-	// sumLen is how many bytes a line ends with: the member sum and a brace.
-	sumLen = len(sum) + 8 + len(`"}`)
 )
 
 // entryStart is what each line begins with.
@@ -226,42 +222,11 @@ type entry struct {
 	before     int64 // id of the entry before; -1 where the line does not say it
 }
 
-// cutSum returns a line without its checksum, and whether that matches. A line of an older version has none.
-func cutSum(text []byte) (body []byte, has, matches bool) {
-	at := len(text) - sumLen
-	if at < 0 {
-		return text, false, false
-	}
-	want, ok := readSum(text[at:])
-	if !ok {
-		return text, false, false
-	}
-	return text[:at], true, crc32.Checksum(text[:at], castagnoli) == want
-}
-
-// readSum reads the checksum with which a line ends; text begins with it.
-func readSum(text []byte) (value uint32, ok bool) {
-	if len(text) < sumLen || string(text[:len(sum)]) != sum || string(text[sumLen-2:sumLen]) != `"}` {
-		return 0, false
-	}
-	for _, c := range text[len(sum) : sumLen-2] {
-		switch {
-		case '0' <= c && c <= '9':
-			value = value<<4 | uint32(c-'0')
-		case 'a' <= c && c <= 'f':
-			value = value<<4 | uint32(c-'a'+10)
-		default:
-			return 0, false
-		}
-	}
-	return value, true
-}
-
 // parse reads a line of a tape. The entry has the line's memory.
 func parse(text []byte) (e entry, err error) {
 	text = bytes.TrimSuffix(text, []byte("\n"))
 	e.before = -1
-	body, summed, matches := cutSum(text)
+	body, summed, matches := crcline.Cut(text)
 	if !summed {
 		var object bool
 		if body, object = bytes.CutSuffix(text, []byte("}")); !object || !bytes.HasSuffix(body, []byte(more)) {
@@ -312,12 +277,7 @@ func appendLine(dst []byte, e tape.Entry, last int64, unfinished bool) []byte {
 	if unfinished {
 		dst = append(dst, more...)
 	}
-	value := crc32.Checksum(dst[start:], castagnoli)
-	dst = append(dst, sum...)
-	for shift := 28; shift >= 0; shift -= 4 {
-		dst = append(dst, "0123456789abcdef"[value>>shift&15])
-	}
-	return append(dst, "\"}\n"...)
+	return append(crcline.Append(dst, start), '\n')
 }
 
 // maxTried bounds how many parts of a damaged text are tried: each costs a checksum.
@@ -327,33 +287,33 @@ const maxTried = 64
 // unless a line feed was damaged: a line at the beginning or the end of the text whose checksum matches is then a line of its own.
 func endOfFirst(text []byte) int {
 	whole := bytes.TrimSuffix(text, []byte("\n"))
-	_, summed, matches := cutSum(whole)
-	if matches || !bytes.Contains(whole, []byte(sum)) {
+	_, summed, matches := crcline.Cut(whole)
+	if matches || !bytes.Contains(whole, []byte(crcline.Mark)) {
 		return len(text)
 	}
 	if bytes.HasPrefix(whole, entryStart) {
 		for end, tried := 0, 0; tried < maxTried; tried++ {
-			i := bytes.Index(whole[end:], []byte(sum))
+			i := bytes.Index(whole[end:], []byte(crcline.Mark))
 			if i < 0 {
 				break
 			}
 			end += i
-			if want, ok := readSum(whole[end:]); ok && crc32.Checksum(whole[:end], castagnoli) == want {
-				return end + sumLen
+			if want, ok := crcline.Read(whole[end:]); ok && crcline.Sum(whole[:end]) == want {
+				return end + crcline.Size
 			}
-			end += len(sum)
+			end += len(crcline.Mark)
 		}
 	}
 	if summed {
-		body := whole[:len(whole)-sumLen]
-		want, _ := readSum(whole[len(body):])
+		body := whole[:len(whole)-crcline.Size]
+		want, _ := crcline.Read(whole[len(body):])
 		for start, tried := 0, 0; start < len(body) && tried < maxTried; tried++ {
 			i := bytes.Index(body[start+1:], entryStart)
 			if i < 0 {
 				break
 			}
 			start += 1 + i
-			if crc32.Checksum(body[start:], castagnoli) == want {
+			if crcline.Sum(body[start:]) == want {
 				return start
 			}
 		}

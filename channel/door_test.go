@@ -267,7 +267,7 @@ type noted struct {
 
 func TestAStartReplaysWhatWasLeftUnlessItWasAnswered(t *testing.T) { // CH-74
 	synctest.Test(t, func(t *testing.T) {
-		ledger, err := channel.OpenLedger("")
+		ledger, err := channel.OpenLedger("", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,10 +17,10 @@ func TestEachCallOfALedgerToTheDiskMayFail(t *testing.T) { // CH-74
 	vfstest.Each(t, func(t *testing.T, d *vfstest.Disk) {
 		ctx := t.Context()
 		open := func() LedgerCloser {
-			l, err := OpenLedgerIn(d.Dir)
+			l, err := OpenLedgerIn(d.Dir, nil)
 			if err != nil {
 				d.Mend()
-				if l, err = OpenLedgerIn(d.Dir); err != nil {
+				if l, err = OpenLedgerIn(d.Dir, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -29,7 +29,7 @@ func TestEachCallOfALedgerToTheDiskMayFail(t *testing.T) { // CH-74
 		want := map[string][]ReceiptState{} // what may be known of an event
 		check := func(power bool) {
 			after := d.Crash(power)
-			l, err := OpenLedgerIn(after.Dir)
+			l, err := OpenLedgerIn(after.Dir, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

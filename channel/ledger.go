@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -57,21 +58,22 @@ type LedgerCloser interface {
 	Close() error
 }
 
-// OpenLedger opens a ledger in a folder, which one process at a time uses; "" is in memory, where nothing outlives the process.
-func OpenLedger(dir string) (LedgerCloser, error) {
+// OpenLedger opens a ledger in a folder, which one process at a time uses; "" is in memory, where nothing outlives the process. log is told
+// of lines that cannot be read; nil is silent.
+func OpenLedger(dir string, log *slog.Logger) (LedgerCloser, error) {
 	if dir == "" {
 		return &ledger{events: map[string]ledgerMark{}}, nil
 	}
-	return OpenLedgerIn(vfs.At(dir))
+	return OpenLedgerIn(vfs.At(dir), log)
 }
 
 // OpenLedgerIn is [OpenLedger] for the stores of this module, which may be on another file system in tests.
-func OpenLedgerIn(dir vfs.Dir) (_ LedgerCloser, err error) {
+func OpenLedgerIn(dir vfs.Dir, log *slog.Logger) (_ LedgerCloser, err error) {
 	l := &ledger{events: map[string]ledgerMark{}}
 	if l.root, err = dir.Open(); err != nil {
 		return nil, fmt.Errorf("open the ledger of deliveries: %w", err)
 	}
-	l.log, _, err = openLineLog(l.root, ledgerFile, func(line []byte) {
+	l.log, err = openLineLog(l.root, ledgerFile, log, func(line []byte) {
 		var v ledgerLine
 		switch err := json.Unmarshal(line, &v); {
 		case err != nil: // as if it had not been written

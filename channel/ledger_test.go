@@ -32,7 +32,7 @@ func TestTheLedgerKnowsWhetherSomethingWasSeen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for _, dir := range []string{"", dir} {
-				l, err := OpenLedger(dir)
+				l, err := OpenLedger(dir, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -44,7 +44,7 @@ func TestTheLedgerKnowsWhetherSomethingWasSeen(t *testing.T) {
 					if err := l.Close(); err != nil {
 						t.Error(err)
 					}
-					if l, err = OpenLedger(after); err != nil {
+					if l, err = OpenLedger(after, nil); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -68,7 +68,7 @@ func or2(a, b error) error {
 
 func TestTheLedgersFileDoesNotGrow(t *testing.T) {
 	dir := t.TempDir()
-	l, err := OpenLedger(dir)
+	l, err := OpenLedger(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

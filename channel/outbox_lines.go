@@ -61,13 +61,8 @@ func openOutboxLinesIn(dir vfs.Dir, log *slog.Logger) (s *outboxLines, err error
 	if s.root, err = dir.Open(); err != nil {
 		return nil, err
 	}
-	var bad int
-	s.file, bad, err = openLineLog(s.root, outboxFile, s.replay)
-	if err != nil {
+	if s.file, err = openLineLog(s.root, outboxFile, log, s.replay); err != nil {
 		return nil, errors.Join(err, s.root.Close())
-	}
-	if bad > 0 && log != nil {
-		log.Error("the outbox has lines that cannot be read; what they said is lost", "lines", bad)
 	}
 	return s, nil
 }

@@ -8,14 +8,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
 
+	"github.com/lingserve/lingserve/internal/crcline"
 	"github.com/lingserve/lingserve/internal/vfs"
 )
 
-// lineLog is a file of JSON lines that is only appended to, until most of it is old and it is written anew. A line that a crash
+// lineLog is a file of JSON lines with checksums that is only appended to, until most of it is old and it is written anew. A line that a crash
 // has cut off is as if it had never been written. With a nil *lineLog nothing is kept.
 type lineLog struct {
 	root vfs.Folder
@@ -38,13 +40,13 @@ const (
 	logSlack = 1 << 20
 )
 
-// openLineLog opens a file below root, making it where it is not there, and gives each of its lines to the function. A line that is
-// no JSON or too long is skipped: bad is how many were.
-func openLineLog(root vfs.Folder, name string, each func(line []byte)) (l *lineLog, bad int, err error) {
+// openLineLog opens a file below root, making it where it is not there, and gives each of its lines to the function. It skips damaged lines
+// and names them in the log.
+func openLineLog(root vfs.Folder, name string, log *slog.Logger, each func(line []byte)) (l *lineLog, err error) {
 	_ = root.Remove(name + ".new") // a crash has left it
 	f, err := root.Open(name, os.O_RDWR|os.O_CREATE)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	l = &lineLog{root: root, name: name, f: f}
 	defer func() {
@@ -52,29 +54,83 @@ func openLineLog(root vfs.Folder, name string, each func(line []byte)) (l *lineL
 			err = errors.Join(err, f.Close())
 		}
 	}()
+	l.size, err = readLines(f, each, func(offset int64, what string) {
+		if log != nil {
+			log.Error("a file of a channel has a line that cannot be read; what it said is lost", "file", name, "offset", offset, "error", what)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(f.Truncate(l.size), l.writeAgain()); err != nil {
+		return nil, err
+	}
+	if _, err := f.Seek(l.size, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return l, errors.Join(f.Sync(), l.root.SyncFolder("."))
+}
+
+// readLines calls each with the lines of a file, and damaged with those that cannot be read. It returns the size of all whole lines: what
+// follows them was cut off by a crash.
+func readLines(f io.Reader, each func(line []byte), damaged func(offset int64, what string)) (whole int64, err error) {
 	r := bufio.NewReaderSize(f, 64<<10)
 	for {
 		line, size, err := readLine(r)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, bad, err
+		if errors.Is(err, io.EOF) {
+			return whole, nil
 		}
-		if err != nil { // what is left was cut off
-			break
+		if err != nil {
+			return whole, err
 		}
-		l.size += size
-		if line == nil || !json.Valid(line) {
-			bad++
+		_, summed, matches := crcline.Cut(line)
+		switch {
+		case line == nil:
+			damaged(whole, fmt.Sprintf("it is longer than %d bytes", maxLogLine))
+		case summed && !matches:
+			damaged(whole, "its checksum does not match")
+		case !json.Valid(line):
+			damaged(whole, "it is not JSON")
+		default:
+			each(line)
+		}
+		whole += size
+	}
+}
+
+// CheckLines reads the files of an outbox or a ledger in a folder, changes nothing, and tells found of each line that cannot be read. It
+// returns how many files there are. Lines of an older version have no checksum: of them it only knows whether they are JSON.
+func CheckLines(dir string, found func(file string, offset int64, what string)) (files int, err error) {
+	folder, err := vfs.At(dir).OpenExisting()
+	if err != nil {
+		return 0, err
+	}
+	defer folder.Close()
+	for _, name := range []string{ledgerFile, outboxFile} {
+		f, err := folder.Open(name, os.O_RDONLY)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		each(line)
+		if err != nil {
+			return files, err
+		}
+		files++
+		_, err = readLines(f, func([]byte) {}, func(offset int64, what string) { found(name, offset, "a line cannot be read: "+what) })
+		_ = f.Close() // it was only read
+		if err != nil {
+			return files, err
+		}
 	}
-	if err := errors.Join(f.Truncate(l.size), l.writeAgain()); err != nil {
-		return nil, bad, err
+	return files, nil
+}
+
+// marshalLine returns a value as a line with a checksum.
+func marshalLine(v any) ([]byte, error) {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
 	}
-	if _, err := f.Seek(l.size, io.SeekStart); err != nil {
-		return nil, bad, err
-	}
-	return l, bad, errors.Join(f.Sync(), l.root.SyncFolder("."))
+	return append(crcline.Append(line[:len(line)-1], 0), '\n'), nil
 }
 
 // writeAgain writes over the file what is in it. A sync that failed in a process before may have left lines in the system's memory that
@@ -119,11 +175,10 @@ func (l *lineLog) append(v any) (at int64, err error) {
 	if l == nil {
 		return 0, nil
 	}
-	line, err := json.Marshal(v)
+	line, err := marshalLine(v)
 	if err != nil {
 		return 0, err
 	}
-	line = append(line, '\n')
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.broken != nil {
@@ -201,9 +256,10 @@ func (l *lineLog) rewrite(values []any) (err error) {
 		return err
 	}
 	w := bufio.NewWriter(f)
-	e := json.NewEncoder(w)
 	for _, v := range values {
-		err = errors.Join(err, e.Encode(v))
+		line, failure := marshalLine(v)
+		_, _ = w.Write(line) // Flush returns its error
+		err = errors.Join(err, failure)
 	}
 	err = errors.Join(err, w.Flush(), f.Sync())
 	size, failure := f.Seek(0, io.SeekEnd)

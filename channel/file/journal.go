@@ -162,7 +162,7 @@ func (j *Journal) open(dir vfs.Dir) (err error) {
 	case !ok:
 		return ErrInUse
 	}
-	if j.ledger, err = channel.OpenLedgerIn(dir); err != nil {
+	if j.ledger, err = channel.OpenLedgerIn(dir, j.log); err != nil {
 		return err
 	}
 	return j.load()

@@ -9,14 +9,17 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"time"
 
+	"github.com/lingserve/lingserve/channel"
 	channelfile "github.com/lingserve/lingserve/channel/file"
 	"github.com/lingserve/lingserve/config"
 	runlogfile "github.com/lingserve/lingserve/runlog/file"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tape/file"
+	"github.com/lingserve/lingserve/web"
 )
 
 // exitUnread is the code of a check that could not read everything.
@@ -60,11 +63,22 @@ func (t *tapes) check(ctx context.Context, c *config.Config, stderr io.Writer) i
 			})
 			err = missing(err)
 		}
-		if err == nil {
-			runs, err = checkFolder(ctx, c.Data, "running", runlogfile.Check, found)
-		}
-		if err == nil {
-			channels, err = checkFolder(ctx, c.Data, "channels/journal", channelfile.Check, found)
+		for _, part := range []struct {
+			folder string
+			files  *int
+			check  func(string, func(string, int64, string)) (int, error)
+		}{
+			{"running", &runs, runlogfile.Check},
+			{".", &runs, web.CheckData},
+			{"channels/journal", &channels, channelfile.Check},
+			{"channels/journal", &channels, channel.CheckLines},
+			{"channels/outbox", &channels, channel.CheckLines},
+		} {
+			if err == nil {
+				n := 0
+				n, err = checkFolder(ctx, c.Data, part.folder, part.check, found)
+				*part.files += n
+			}
 		}
 	}
 	switch err = cmp.Or(err, failed); {
@@ -121,7 +135,7 @@ func checkFolder(ctx context.Context, data, folder string, check func(string, fu
 	look := func() {
 		list = nil
 		files, err = check(filepath.Join(data, folder), func(file string, offset int64, what string) {
-			list = append(list, damage{File: folder + "/" + file, Offset: offset, Damage: what})
+			list = append(list, damage{File: path.Join(folder, file), Offset: offset, Damage: what})
 		})
 	}
 	if look(); len(list) > 0 && err == nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -15,12 +14,12 @@ import (
 // CheckData reads the ended runs and the idempotency keys in a data folder, changes nothing, and tells found of what cannot be read. They
 // have no checksums: only what cannot be parsed is found. It returns how many files there are. A key that is being written is not damage.
 func CheckData(dir string, found func(file string, offset int64, what string)) (files int, err error) {
-	opened, err := os.OpenRoot(dir)
+	root, err := vfs.At(dir).OpenExisting()
 	if err != nil {
 		return 0, err
 	}
-	defer opened.Close()
-	d := &disk{root: vfs.In(opened)}
+	defer root.Close()
+	d := &disk{root: root}
 	text, err := vfs.ReadFile(d.root, keysFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err

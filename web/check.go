@@ -11,8 +11,9 @@ import (
 	"github.com/lingserve/lingserve/internal/vfs"
 )
 
-// CheckData reads the ended runs and the idempotency keys in a data folder, changes nothing, and tells found of what cannot be read. They
-// have no checksums: only what cannot be parsed is found. It returns how many files there are. A key that is being written is not damage.
+// CheckData reads the ended runs and the idempotency keys in a data folder, changes nothing, and tells found of what cannot be read. Those of
+// an earlier version have no checksums: of them it only knows whether they can be parsed. It returns how many files there are. A key that
+// is being written is not damage.
 func CheckData(dir string, found func(file string, offset int64, what string)) (files int, err error) {
 	root, err := vfs.At(dir).OpenExisting()
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -17,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingserve/lingserve/internal/crcline"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
@@ -24,8 +27,8 @@ import (
 
 // disk keeps ended runs and idempotency keys in a folder:
 //
-//	runs/<run>.jsonl   a line with the outcome, then the tube's archive
-//	keys.txt           a line for each key, the newest last
+//	runs/<run>.jsonl   a line with the outcome, then the tube's archive, then a checksum
+//	keys.txt           a line for each key, with a checksum, the newest last
 //	lock               held by the server that uses the folder
 //
 // A file of a run appears whole or not at all: it is written beside its place and renamed. A line of keys.txt is one write.
@@ -181,12 +184,18 @@ func (d *disk) save(r *run) (size int64, err error) {
 			_ = d.root.Remove(beside)
 		}
 	}()
-	n, err := f.Write(append(head, '\n'))
+	sum := crcline.New()
+	out := io.MultiWriter(f, sum)
+	n, err := out.Write(append(crcline.Append(head[:len(head)-1], 0), '\n'))
 	size = int64(n)
 	if err == nil {
 		var n int64
-		n, err = r.tube.WriteTo(f)
+		n, err = r.tube.WriteTo(out)
 		size += n
+	}
+	if err == nil {
+		n, err = f.Write(appendSum(nil, sum))
+		size += int64(n)
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return 0, err
@@ -201,14 +210,27 @@ func (d *disk) load(id string, maxLog int) (*run, error) {
 		return nil, err
 	}
 	defer f.Close()
-	in := bufio.NewReader(f)
-	h, err := readHeader(id, in)
+	want, size, err := readSum(f)
+	if err != nil {
+		return nil, err
+	}
+	sum := crcline.New()
+	in := bufio.NewReader(io.TeeReader(io.LimitReader(f, size), sum))
+	h, summed, err := readHeader(id, in)
 	if err != nil {
 		return nil, err
 	}
 	t, err := tube.Restore(id, in, tubeOptions(maxLog))
 	if err != nil {
 		return nil, err
+	}
+	if summed || want != nil {
+		if _, err := io.Copy(io.Discard, in); err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(want, appendSum(nil, sum)) {
+			return nil, errors.New("its checksum does not match")
+		}
 	}
 	r := &run{
 		id: id, of: h.subject, owner: h.Owner, tube: t, keyed: h.Keyed, lost: h.Lost, began: h.Began,
@@ -218,8 +240,36 @@ func (d *disk) load(id string, maxLog int) (*run, error) {
 	return r, nil
 }
 
-// readHeader reads the first line of a run's file.
-func readHeader(id string, in *bufio.Reader) (h header, err error) {
+// sumMark is what the last line of a run's file begins with, the checksum of all before it. Files of earlier versions have no such line.
+const sumMark = "crc "
+
+// appendSum appends that line.
+func appendSum(dst []byte, sum hash.Hash32) []byte {
+	return fmt.Appendf(dst, sumMark+"%08x\n", sum.Sum32())
+}
+
+// readSum reads that line; line is nil for a file without one. size is what is before it.
+func readSum(f vfs.File) (line []byte, size int64, err error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	line = appendSum(nil, crcline.New())
+	size = st.Size() - int64(len(line))
+	if size < 0 {
+		return nil, st.Size(), nil
+	}
+	if _, err := f.ReadAt(line, size); err != nil {
+		return nil, 0, err
+	}
+	if !bytes.HasPrefix(line, []byte(sumMark)) || line[len(line)-1] != '\n' {
+		return nil, st.Size(), nil
+	}
+	return line, size, nil
+}
+
+// readHeader reads the first line of a run's file. summed reports whether it has a checksum, as the file then has.
+func readHeader(id string, in *bufio.Reader) (h header, summed bool, err error) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
@@ -228,16 +278,20 @@ func readHeader(id string, in *bufio.Reader) (h header, err error) {
 			break
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) || len(line) > maxHeader {
-			return h, fmt.Errorf("read outcome: %w", err)
+			return h, false, fmt.Errorf("read outcome: %w", err)
 		}
 	}
+	_, summed, matches := crcline.Cut(bytes.TrimSuffix(line, []byte("\n")))
+	if summed && !matches {
+		return h, true, errors.New("read outcome: its checksum does not match")
+	}
 	if err := json.Unmarshal(line, &h); err != nil {
-		return h, fmt.Errorf("read outcome: %s", clipped(err.Error(), 200)) // an error of a time has all of its text
+		return h, summed, fmt.Errorf("read outcome: %s", clipped(err.Error(), 200)) // an error of a time has all of its text
 	}
 	if h.Run != id {
-		return h, fmt.Errorf("the file holds another run, %q", clip(h.Run))
+		return h, summed, fmt.Errorf("the file holds another run, %q", clip(h.Run))
 	}
-	return h, nil
+	return h, summed, nil
 }
 
 // owner reads whose run a file holds, which has to be known before anybody asks for it.
@@ -247,7 +301,7 @@ func (d *disk) owner(id string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	h, err := readHeader(id, bufio.NewReader(f))
+	h, _, err := readHeader(id, bufio.NewReader(f))
 	return h.Owner, err
 }
 
@@ -337,7 +391,8 @@ func (d *disk) shortenKeys(k *keys) error {
 	return nil
 }
 
-// loadKeys reads the keys that still hold, and what their runs are of. A line that a crash has cut off is left out.
+// loadKeys reads the keys that still hold, and what their runs are of. A line that a crash has cut off is left out, and so is one that is
+// damaged, which the log names.
 func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]lineage, err error) {
 	text, err := vfs.ReadFile(d.root, keysFile)
 	if err != nil {
@@ -345,11 +400,15 @@ func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]lineage, er
 	}
 	subjects = map[string]lineage{}
 	torn := false
+	at := 0
 	for line := range bytes.Lines(text) {
 		d.lines++
 		e, of, ok := parseKeyLine(line)
+		at += len(line)
 		if !ok {
-			torn = true
+			if torn = true; bytes.HasSuffix(line, []byte("\n")) {
+				d.log.Error("an idempotency key cannot be read; a request that is sent again with it may run again", "file", keysFile, "offset", at-len(line))
+			}
 			continue
 		}
 		if k.expired(e, now) {
@@ -370,8 +429,9 @@ func (d *disk) loadKeys(k *keys, now time.Time) (subjects map[string]lineage, er
 }
 
 // appendLine appends the entry's line: key, request and run, the time in seconds, "by" and the owner where there is one, the workflow;
-// or "agent" and the agent.
+// or "agent" and the agent. The last word is the checksum of all before it, which lines of earlier versions do not have.
 func (e keyEntry) appendLine(dst []byte, of lineage) []byte {
+	start := len(dst)
 	dst = hex.AppendEncode(dst, e.key[:])
 	dst = append(dst, ' ')
 	dst = hex.AppendEncode(dst, e.hash[:])
@@ -391,7 +451,7 @@ func (e keyEntry) appendLine(dst []byte, of lineage) []byte {
 	} else {
 		dst = strconv.AppendQuoteToASCII(dst, of.Workflow)
 	}
-	return append(dst, '\n')
+	return fmt.Appendf(dst, " %08x\n", crcline.Sum(dst[start:]))
 }
 
 // What stands in a key's line before the name of an agent, and before that of an owner.
@@ -402,6 +462,12 @@ const (
 
 func parseKeyLine(line []byte) (e keyEntry, of lineage, ok bool) {
 	text, whole := strings.CutSuffix(string(line), "\n")
+	if at := len(text) - len(" 00000000"); at > 0 && text[at] == ' ' && !strings.HasSuffix(text, `"`) {
+		if fmt.Sprintf(" %08x", crcline.Sum(line[:at])) != text[at:] {
+			return e, of, false
+		}
+		text = text[:at]
+	}
 	f := strings.SplitN(text, " ", 5)
 	if !whole || len(f) != 5 || len(f[0]) != 2*len(e.key) || len(f[1]) != 2*len(e.hash) || len(f[2]) != len(e.run) || !wellFormed(f[2]) {
 		return e, of, false

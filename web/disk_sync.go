@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -49,8 +48,7 @@ const (
 )
 
 // start begins to settle by itself.
-func (s *settler) start(log *slog.Logger) {
-	s.d.log = log
+func (s *settler) start() {
 	s.wake, s.stop = make(chan struct{}, 1), make(chan struct{})
 	s.wg.Go(s.run)
 	s.poke()

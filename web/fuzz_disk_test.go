@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/crcline"
 )
 
 // A line of the file of keys that is read is written so that it is read as the same, and no other line can be begun by what stands in it.
@@ -49,11 +51,12 @@ func FuzzRunHeader(f *testing.F) {
 		}
 		f.Add(append(text, '\n'))
 		f.Add(text)
+		f.Add(append(crcline.Append(text[:len(text)-1], 0), '\n'))
 	}
 	f.Add([]byte(`{"run":"` + strings.Repeat("\x01", 5000) + "\"}\n"))
 	f.Add([]byte(`{"run":"` + id + `","began":"0001-01-` + strings.Repeat("\xe3", 5000) + "\"}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		h, err := readHeader(id, bufio.NewReader(bytes.NewReader(text)))
+		h, _, err := readHeader(id, bufio.NewReader(bytes.NewReader(text)))
 		if err != nil {
 			if len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\r\n\x00") {
 				t.Errorf("%q", err)
@@ -64,7 +67,7 @@ func FuzzRunHeader(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := readHeader(id, bufio.NewReader(bytes.NewReader(append(first, '\n'))))
+		again, _, err := readHeader(id, bufio.NewReader(bytes.NewReader(append(first, '\n'))))
 		if err != nil {
 			t.Fatal(err)
 		}

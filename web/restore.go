@@ -14,11 +14,12 @@ import (
 
 // restore finds what earlier servers have left in the folder: keys, ended runs, and runs that they were in the middle of.
 func (rs *runs) restore(now time.Time) error {
+	rs.disk.log = rs.log
 	subjects, err := rs.disk.loadKeys(rs.keys, now)
 	if err != nil {
 		return err
 	}
-	rs.disk.settler.start(rs.log)
+	rs.disk.settler.start()
 	files, err := rs.disk.list()
 	if err != nil {
 		return err

@@ -4,7 +4,10 @@
 //	{"id":1,"step":"sending","crc":"0a1b2c3d"}
 package crcline
 
-import "hash/crc32"
+import (
+	"hash"
+	"hash/crc32"
+)
 
 // Mark is what stands before the digits of a checksum.
 const Mark = `,"crc":"`
@@ -13,6 +16,9 @@ const Mark = `,"crc":"`
 const Size = len(Mark) + 8 + len(`"}`)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// New returns a hash of the same kind, for a file as a whole.
+func New() hash.Hash32 { return crc32.New(castagnoli) }
 
 // Sum is the checksum of a line up to Mark.
 func Sum(body []byte) uint32 { return crc32.Checksum(body, castagnoli) }

@@ -138,7 +138,11 @@ func TestDO_03APageReadsFewSessionsThoughNothingIsAnalyzed(t *testing.T) {
 	}
 	middle := tape.Info{Tape: "t", Updated: time.Date(2026, 3, 1, 0, 0, 10_000, 0, time.UTC)}.Cursor()
 	for _, q := range []tape.SessionQuery{
-		{}, {After: middle}, {Workspace: "/srv"}, {Workspace: "/srv", After: middle}, {Workspace: "/srv", Prefix: "web:user7#"},
+		{},
+		{After: middle},
+		{Workspace: "/srv"},
+		{Workspace: "/srv", After: middle},
+		{Workspace: "/srv", Prefix: "web:user7#"},
 		{Workspace: "/srv", Prefix: "web:user7#", After: middle},
 	} {
 		q.Limit = 100

@@ -1,6 +1,10 @@
 package nats
 
-import "time"
+import (
+	"context"
+	"log/slog"
+	"time"
+)
 
 // SetWaits changes how long is waited for an answer, and in all.
 func (s *Store) SetWaits(answer, all time.Duration) {
@@ -28,4 +32,23 @@ func (s *Store) Slots() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.slots)
+}
+
+// SetSizes changes how many bytes of a batch one message has.
+func (s *Store) SetSizes(size int) { s.inline, s.chunk = size, size }
+
+// SetLog changes the log.
+func (s *Store) SetLog(log *slog.Logger) { s.log = log }
+
+// Batches returns the last message of each batch of a tape, and how many messages the batch has.
+func (s *Store) Batches(ctx context.Context, name string) (last []uint64, messages []int, err error) {
+	h, err := s.head(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	spots, err := h.spots()
+	for _, at := range spots {
+		last, messages = append(last, at.seq), append(messages, at.messages)
+	}
+	return last, messages, err
 }

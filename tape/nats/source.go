@@ -2,9 +2,12 @@ package nats
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"slices"
 
 	"github.com/lingserve/lingserve/tape"
@@ -60,6 +63,32 @@ func (src *source) fetch(seqs []uint64) ([]*message, error) {
 		}
 	}
 	return found, nil
+}
+
+// fetchEntries gets messages of batches. In place of one that the tape has lost is one without data, and the log names it.
+func (src *source) fetchEntries(seqs []uint64) ([]*message, error) {
+	found, err := src.s.fetch(src.ctx, src.s.entries(src.name), seqs)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range found {
+		if m != nil {
+			continue
+		}
+		err := src.lost(seqs[i])
+		if !errors.Is(err, errDamaged) {
+			return nil, err
+		}
+		src.damaged(err)
+		found[i] = &message{seq: seqs[i]}
+	}
+	return found, nil
+}
+
+// damaged names in the log what is skipped of the tape.
+func (src *source) damaged(err error) {
+	src.s.log.LogAttrs(src.ctx, slog.LevelWarn, "a tape is damaged; what cannot be read of it is skipped",
+		slog.String("tape", src.name), slog.String("error", err.Error()))
 }
 
 // lost says why a message is not there.
@@ -129,16 +158,24 @@ func between(page []spot, after, before, end int64) ([]spot, int64) {
 	return page, first
 }
 
-// forward yields the entries of batches.
+// forward yields the entries of batches. Of a batch with a message that is lost it yields what is before that message.
 func (src *source) forward(spots []spot, keep func(tape.Entry) bool, yield func(tape.Entry, error) bool) {
 	var rest []byte // of a line that goes on in the next message
+	var torn uint64 // the last message of a batch of which one is lost
 	for messages, err := range src.messages(spots) {
 		if err != nil {
 			yield(tape.Entry{}, err)
 			return
 		}
 		for _, m := range messages {
+			if len(m.data) == 0 {
+				at, _ := slices.BinarySearchFunc(spots, m.seq, func(at spot, seq uint64) int { return cmp.Compare(at.seq, seq) })
+				torn, rest = spots[at].seq, nil
+			}
 			data := m.data
+			if m.seq <= torn {
+				data = nil
+			}
 			for len(data) > 0 {
 				line, behind, whole := bytes.Cut(data, []byte("\n"))
 				if !whole {
@@ -153,8 +190,8 @@ func (src *source) forward(spots []spot, keep func(tape.Entry) bool, yield func(
 				}
 				e, err := tape.ParseEntry(line)
 				if err != nil {
-					yield(tape.Entry{}, fmt.Errorf("tape %s: message %d: %w: %w", src.name, m.seq, errDamaged, err))
-					return
+					src.damaged(fmt.Errorf("message %d: %w", m.seq, err))
+					continue
 				}
 				if keep(e) && !yield(e, nil) {
 					return
@@ -232,12 +269,12 @@ func (src *source) messages(spots []spot) iter.Seq2[[]*message, error] {
 func (src *source) window(seqs []uint64) ([]*message, error) {
 	h := src.head
 	if h.data == nil || seqs[len(seqs)-1] != h.seq {
-		return src.fetch(seqs)
+		return src.fetchEntries(seqs)
 	}
 	var found []*message
 	if n := len(seqs) - 1; n > 0 {
 		var err error
-		if found, err = src.fetch(seqs[:n]); err != nil {
+		if found, err = src.fetchEntries(seqs[:n]); err != nil {
 			return nil, err
 		}
 	}

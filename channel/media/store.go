@@ -10,16 +10,14 @@ import (
 	"cmp"
 	"errors"
 	"io"
-	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 const (
@@ -42,7 +40,16 @@ type Store struct {
 	Limit  int64  // bytes of one file
 	Total  int64  // bytes of all files with the prefix; 0 is 1 GiB
 
-	mu sync.Mutex // of pruning
+	mu     sync.Mutex // of pruning
+	folder vfs.Dir    // in place of Dir, in tests
+}
+
+// open opens the folder.
+func (s *Store) open(create bool) (vfs.Folder, error) {
+	if s.folder != nil {
+		return s.folder(create)
+	}
+	return vfs.At(s.Dir)(create)
 }
 
 // Name is the name of a file in the store: the id that the platform has for it, or as much of that as may stand in a name, and the end
@@ -75,13 +82,17 @@ func (s *Store) Find(name string) (path string, size int64, ok bool) {
 	if name == "" {
 		return "", 0, false
 	}
-	path = filepath.Join(s.Dir, name)
-	info, err := os.Lstat(path)
+	folder, err := s.open(false)
+	if err != nil {
+		return "", 0, false
+	}
+	defer folder.Close()
+	info, err := folder.Stat(name)
 	if err != nil || !info.Mode().IsRegular() {
 		return "", 0, false
 	}
-	_ = os.Chtimes(path, time.Time{}, time.Now())
-	return path, info.Size(), true
+	_ = folder.Chtimes(name, time.Now())
+	return filepath.Join(s.Dir, name), info.Size(), true
 }
 
 // Put keeps what fill writes under a name, and returns where it is and how large. What fill returns is returned as it is; a writer that
@@ -90,25 +101,23 @@ func (s *Store) Put(name string, fill func(io.Writer) error) (path string, size 
 	if !filepath.IsLocal(name) {
 		return "", 0, ErrNoName
 	}
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return "", 0, err
-	}
-	to, err := os.CreateTemp(s.Dir, ".new-*") // 0600
+	folder, err := s.open(true)
 	if err != nil {
 		return "", 0, err
 	}
-	defer os.Remove(to.Name()) // nothing is there when it was renamed
-	w := &limited{to: to, left: s.Limit}
-	path = filepath.Join(s.Dir, name)
-	err = fill(w)
-	if err = errors.Join(err, to.Close()); err == nil {
-		err = os.Rename(to.Name(), path)
-	}
+	defer folder.Close()
+	w := &limited{left: s.Limit}
+	err = vfs.CacheFile(folder, name, func(to io.Writer) error {
+		w.to = to
+		return fill(w)
+	})
 	if err != nil {
 		return "", 0, err
 	}
-	s.prune(path)
-	return path, w.n, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	vfs.RemoveOldest(folder, s.Prefix, cmp.Or(s.Total, defaultTotal), name)
+	return filepath.Join(s.Dir, name), w.n, nil
 }
 
 // limited writes at most so many bytes: what a platform says of a file's size, if it says that, need not be true.
@@ -126,33 +135,6 @@ func (l *limited) Write(p []byte) (int, error) {
 	l.left -= int64(n)
 	l.n += int64(n)
 	return n, err
-}
-
-// prune removes the oldest files of the channel while there are too many. keep stays.
-func (s *Store) prune(keep string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	entries, err := os.ReadDir(s.Dir)
-	if err != nil {
-		return
-	}
-	var total int64
-	var files []fs.FileInfo
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasPrefix(e.Name(), s.Prefix) {
-			total += info.Size()
-			files = append(files, info)
-		}
-	}
-	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, info := range files {
-		if total <= cmp.Or(s.Total, defaultTotal) {
-			return
-		}
-		if name := filepath.Join(s.Dir, info.Name()); name != keep && os.Remove(name) == nil {
-			total -= info.Size()
-		}
-	}
 }
 
 // Read reads a file of the media folder that is to be sent, of at most so many bytes, and of nowhere else, whatever an agent says: it

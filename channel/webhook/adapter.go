@@ -7,11 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"mime"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/channel"
@@ -186,7 +183,7 @@ func (c *Channel) files(list []*message) (facts []channel.MediaFact, err error) 
 	for _, m := range list {
 		for _, one := range m.media {
 			f := channel.MediaFact{ContentType: one.mime, Kind: kindOf(one.mime), Size: int64(len(one.data))}
-			if c.media != "" {
+			if c.media.Dir != "" {
 				var failed error
 				f.Path, failed = c.keep(one)
 				err = errors.Join(err, failed)
@@ -213,57 +210,15 @@ func (c *Channel) keep(m medium) (string, error) {
 	if known, err := mime.ExtensionsByType(m.mime); err == nil && len(known) > 0 {
 		end = known[len(known)-1]
 	}
-	name := filepath.Join(c.media, mediaPrefix+hex.EncodeToString(sum[:16])+end)
-	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
-		return name, nil
+	name := mediaPrefix + hex.EncodeToString(sum[:16]) + end
+	if path, _, ok := c.media.Find(name); ok {
+		return path, nil
 	}
-	if err := os.MkdirAll(c.media, 0o700); err != nil {
-		return "", err
-	}
-	if err := write(name, m.data); err != nil {
-		return "", err
-	}
-	prune(c.media, mediaPrefix, maxFolder, name)
-	return name, nil
-}
-
-// write writes a file whole or not at all, for this user alone.
-func write(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".new-*") // 0600
-	if err != nil {
+	path, _, err := c.media.Put(name, func(to io.Writer) error {
+		_, err := to.Write(m.data)
 		return err
-	}
-	defer os.Remove(f.Name()) // nothing is there when it was renamed
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
-}
-
-// prune removes the oldest files that begin like this while they have more bytes than limit. keep stays.
-func prune(dir, prefix string, limit int64, keep string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
-	var total int64
-	var files []fs.FileInfo
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && strings.HasPrefix(e.Name(), prefix) {
-			total += info.Size()
-			files = append(files, info)
-		}
-	}
-	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, info := range files {
-		if total <= limit {
-			return
-		}
-		if name := filepath.Join(dir, info.Name()); name != keep && os.Remove(name) == nil {
-			total -= info.Size()
-		}
-	}
+	})
+	return path, err
 }
 
 // challenger tells who may not talk yet how to be paired.

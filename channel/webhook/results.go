@@ -6,12 +6,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // Results keeps the answers to messages, for those who send one again to another replica. What is kept goes a day after it was saved.
@@ -34,7 +35,7 @@ type keeper interface {
 
 // folder keeps answers in files.
 type folder struct {
-	dir string
+	dir vfs.Dir
 
 	mu    sync.Mutex
 	saved int // since the folder was looked at
@@ -46,17 +47,31 @@ const (
 )
 
 func (f *folder) open() {
-	entries, _ := os.ReadDir(f.dir)
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > keepFor {
-			_ = os.Remove(filepath.Join(f.dir, e.Name()))
-		}
+	d, err := f.dir.OpenExisting()
+	if err != nil {
+		return // nothing was kept
 	}
-	prune(f.dir, "", maxResults, "")
+	defer d.Close()
+	_ = d.List(".", func(e fs.DirEntry) bool {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > keepFor {
+			_ = d.Remove(e.Name())
+		}
+		return true
+	})
+	vfs.RemoveOldest(d, "", maxResults, "")
 }
 
 func (f *folder) save(id, _ string, text []byte) {
-	if os.MkdirAll(f.dir, 0o700) != nil || write(f.file(id), text) != nil {
+	d, err := f.dir.Open()
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	err = vfs.CacheFile(d, fileOf(id), func(to io.Writer) error {
+		_, err := to.Write(text)
+		return err
+	})
+	if err != nil {
 		return
 	}
 	f.mu.Lock()
@@ -67,47 +82,61 @@ func (f *folder) save(id, _ string, text []byte) {
 	}
 	f.mu.Unlock()
 	if look {
-		prune(f.dir, "", maxResults, "")
+		vfs.RemoveOldest(d, "", maxResults, "")
 	}
 }
 
-// file is named after what the id hashes to: a sender may choose any.
-func (f *folder) file(id string) string {
+// fileOf is the file of a message's answer, named after what the id hashes to: a sender may choose any.
+func fileOf(id string) string {
 	sum := sha256.Sum256([]byte(id))
-	return filepath.Join(f.dir, hex.EncodeToString(sum[:16])+".json")
+	return hex.EncodeToString(sum[:16]) + ".json"
 }
 
 func (f *folder) load(_ context.Context, id string) []byte {
-	name := f.file(id)
-	info, err := os.Stat(name)
+	d, err := f.dir.OpenExisting()
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	info, err := d.Stat(fileOf(id))
 	if err != nil || time.Since(info.ModTime()) > keepFor {
 		return nil
 	}
-	text, err := os.ReadFile(name)
+	text, err := vfs.ReadFile(d, fileOf(id))
 	if err != nil {
 		return nil
 	}
 	return text
 }
 
-func (f *folder) erase(session string) error { return EraseResults(f.dir, session) }
+func (f *folder) erase(session string) error { return eraseResults(f.dir, session) }
 
-// EraseResults removes what is kept in a folder of results of the replies in a session.
-func EraseResults(dir, session string) error {
-	entries, err := os.ReadDir(dir)
+// EraseResults removes what is kept in a folder of results of the replies in a session. If it returns nil, they do not come back.
+func EraseResults(dir, session string) error { return eraseResults(vfs.At(dir), session) }
+
+func eraseResults(dir vfs.Dir, session string) (err error) {
+	d, err := dir.OpenExisting()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	names, err := vfs.Names(d, ".")
 	errs := []error{err}
-	for _, e := range entries {
-		name := filepath.Join(dir, e.Name())
+	for _, name := range names {
 		var k kept
-		text, err := os.ReadFile(name)
-		if err == nil && json.Unmarshal(text, &k) == nil && k.Session == session {
-			errs = append(errs, os.Remove(name))
+		text, err := vfs.ReadFile(d, name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // its time was over
+		case err != nil:
+			errs = append(errs, err)
+		case json.Unmarshal(text, &k) == nil && k.Session == session:
+			errs = append(errs, d.Remove(name))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, d.SyncFolder("."))...)
 }
 
 // shared keeps answers where all replicas find them, below the name of the channel.

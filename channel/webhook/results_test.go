@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/vfs"
+	"github.com/lingserve/lingserve/internal/vfs/vfstest"
 )
 
 // sharedResults are shared by the replicas of a test.
@@ -124,17 +126,18 @@ func TestAMessageThatIsNotAnsweredWithItsReplyIsNotWaitedFor(t *testing.T) { // 
 }
 
 func TestResultsInAFolderAreKeptForADay(t *testing.T) { // CH-182
-	f := &folder{dir: filepath.Join(t.TempDir(), "results")}
+	dir := filepath.Join(t.TempDir(), "results")
+	f := &folder{dir: vfs.At(dir)}
 	f.save("a", "s", []byte(`{"session":"s"}`))
 	f.save("b", "s", []byte(`{"session":"s"}`))
-	if err := os.Chtimes(f.file("b"), time.Time{}, time.Now().Add(-keepFor-time.Minute)); err != nil {
+	if err := os.Chtimes(filepath.Join(dir, fileOf("b")), time.Time{}, time.Now().Add(-keepFor-time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if f.load(t.Context(), "a") == nil || f.load(t.Context(), "b") != nil {
 		t.Error("one of today is not there, or one of yesterday is")
 	}
 	f.open()
-	if left, err := os.ReadDir(f.dir); err != nil || len(left) != 1 {
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 		t.Errorf("%v, %v, expected one file", left, err)
 	}
 	if err := f.erase("other"); err != nil || f.load(t.Context(), "a") == nil {
@@ -143,4 +146,42 @@ func TestResultsInAFolderAreKeptForADay(t *testing.T) { // CH-182
 	if err := f.erase("s"); err != nil || f.load(t.Context(), "a") != nil {
 		t.Errorf("erased: %v", err)
 	}
+}
+
+// Each call of the folder of results to its disk fails once, and with all calls after it. What is read is whole, an erasure that is reported
+// stays also after a loss of power, and keeping goes on when the disk does.
+func TestEachCallOfTheResultsToTheDiskMayFail(t *testing.T) { // CH-182
+	vfstest.Each(t, func(t *testing.T, d *vfstest.Disk) {
+		ctx := t.Context()
+		f := &folder{dir: d.Dir}
+		text := func(session string) string { return `{"session":"` + session + `"}` }
+		f.open()
+		f.save("a", "s", []byte(text("s")))
+		f.save("b", "other", []byte(text("other")))
+		f.save("a", "s", []byte(text("s"))) // again
+		f.open()
+		for id, session := range map[string]string{"a": "s", "b": "other"} {
+			if got := f.load(ctx, id); got != nil && string(got) != text(session) {
+				t.Errorf("%s: %q", id, got)
+			}
+		}
+		if err := f.erase("s"); err == nil {
+			for _, after := range []*vfstest.Disk{d.Crash(false), d.Crash(true)} {
+				if got := (&folder{dir: after.Dir}).load(ctx, "a"); got != nil {
+					t.Errorf("an answer that was erased is there: %q", got)
+				}
+			}
+		}
+		d.Mend()
+		f.save("c", "s", []byte(text("s")))
+		if got := f.load(ctx, "c"); string(got) != text("s") {
+			t.Errorf("with the disk back: %q", got)
+		}
+		if err := f.erase("s"); err != nil || f.load(ctx, "c") != nil || f.load(ctx, "a") != nil {
+			t.Errorf("with the disk back, erased: %v", err)
+		}
+		if open := d.Open(); len(open) > 0 {
+			t.Errorf("open after the last use: %q", open)
+		}
+	})
 }

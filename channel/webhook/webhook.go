@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -25,6 +26,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/media"
+	"github.com/lingserve/lingserve/internal/vfs"
 )
 
 // How messages are answered.
@@ -71,7 +74,7 @@ type Channel struct {
 	http          *http.Client
 	closeIdle     func()
 	firstWait     time.Duration // before the second attempt
-	media         string
+	media         media.Store
 	grace         time.Duration
 	log           *slog.Logger
 	known         *records
@@ -130,7 +133,8 @@ func New(s Settings) (*Channel, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	if s.Media != "" {
-		if c.media, err = filepath.Abs(s.Media); err != nil {
+		c.media.Prefix, c.media.Limit, c.media.Total = mediaPrefix, math.MaxInt64, maxFolder // a body bounds each file
+		if c.media.Dir, err = filepath.Abs(s.Media); err != nil {
 			return nil, fmt.Errorf("webhook: the media folder: %w", err)
 		}
 	}
@@ -140,7 +144,7 @@ func New(s Settings) (*Channel, error) {
 		keep = &shared{s.Shared, c.sender(), c.log}
 		c.shares = c.result
 	case s.Results != "":
-		keep = &folder{dir: s.Results}
+		keep = &folder{dir: vfs.At(s.Results)}
 	}
 	c.known = newRecords(keep, c.result, c.callback == "")
 	return c, nil

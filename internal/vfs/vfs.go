@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -194,10 +196,25 @@ func ReadFile(d Folder, name string) ([]byte, error) {
 	return text, errors.Join(err, f.Close())
 }
 
-// WriteFile writes a file of the folder whole or not at all, beside its place first. If WriteFile returns nil, the file is durable. Of
-// several that write one file at the same time, the last one wins.
-func WriteFile(d Folder, name string, text []byte) (err error) {
-	beside := ".new-" + rand.Text()
+// WriteFile writes a file of the folder whole or not at all. If WriteFile returns nil, the file is durable. Of several that write one file
+// at the same time, the last one wins.
+func WriteFile(d Folder, name string, text []byte) error {
+	return replace(d, name, true, func(to io.Writer) error {
+		_, err := to.Write(text)
+		return err
+	})
+}
+
+// CacheFile writes a file of the folder that can be lost: it is there whole or not at all while the machine runs, and is not made durable.
+func CacheFile(d Folder, name string, fill func(to io.Writer) error) error {
+	return replace(d, name, false, fill)
+}
+
+// besidePrefix begins the names of files that are being written.
+const besidePrefix = ".new-"
+
+func replace(d Folder, name string, durable bool, fill func(to io.Writer) error) (err error) {
+	beside := besidePrefix + rand.Text()
 	defer func() {
 		if err != nil {
 			_ = d.Remove(beside)
@@ -207,17 +224,50 @@ func WriteFile(d Folder, name string, text []byte) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
-	if err == nil {
+	err = fill(f)
+	if err == nil && durable {
 		err = f.Sync() // or a crash could leave the new name without the new text
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := d.Rename(beside, name); err != nil {
+	if err := d.Rename(beside, name); err != nil || !durable {
 		return err
 	}
 	return d.SyncFolder(".")
+}
+
+// besideTime is longer than it takes to write a file. One that is older was left by a process that died.
+const besideTime = time.Hour
+
+// RemoveOldest removes the files that were changed longest ago, of those whose names begin with prefix, until they have no more than so
+// many bytes. keep stays. What cannot be removed stays until the next time.
+func RemoveOldest(d Folder, prefix string, most int64, keep string) {
+	var total int64
+	var files []fs.FileInfo
+	_ = d.List(".", func(e fs.DirEntry) bool {
+		info, err := e.Info()
+		switch {
+		case err != nil || !info.Mode().IsRegular():
+		case strings.HasPrefix(e.Name(), besidePrefix):
+			if time.Since(info.ModTime()) > besideTime {
+				_ = d.Remove(e.Name())
+			}
+		case strings.HasPrefix(e.Name(), prefix):
+			total += info.Size()
+			files = append(files, info)
+		}
+		return true
+	})
+	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, info := range files {
+		if total <= most {
+			return
+		}
+		if info.Name() != keep && d.Remove(info.Name()) == nil {
+			total -= info.Size()
+		}
+	}
 }
 
 // Error is the failure of a disk: it is full, it cannot be written, or it is broken. A caller may try again later.

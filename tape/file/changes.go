@@ -17,7 +17,8 @@ import (
 )
 
 // Several processes may write into one folder. Each keeps a journal in the folder .changes: after each batch it appends the name of the
-// session's tape. A process that lists sessions reads what others have appended since its last list, and looks at those tapes.
+// session's tape. A process that lists sessions reads what others have appended since its last list, and looks at those tapes. The last few
+// names in a journal are not written again, since most batches are of the sessions of a moment before: readers look at these tapes each time.
 //
 // The journals are numbered from 1 without gaps. A process locks its journal as long as it writes to it, and ends it with an empty line. So
 // a reader knows when it has missed something: where a number is missing, or a journal without an end is not locked, it compares all tapes
@@ -27,7 +28,18 @@ const (
 	changesFolder = ".changes" // no tape has such a name
 	changesMost   = 1 << 20    // bytes of a journal, after which its writer begins another one
 	changesKept   = 16         // ended journals that are left for readers
+	changesLast   = 8          // names at the end of a journal whose tapes may have changed again
 )
+
+// lastNames are the last names in a journal, the oldest first.
+type lastNames []string
+
+func (l *lastNames) add(name string) {
+	if len(*l) == changesLast {
+		*l = slices.Delete(*l, 0, 1)
+	}
+	*l = append(*l, name)
+}
 
 func changesPath(number int) string { return changesFolder + "/" + strconv.Itoa(number) }
 
@@ -39,6 +51,7 @@ type changes struct {
 	file    vfs.File // nil before the first change, and after an error
 	number  int
 	size    int64
+	last    lastNames
 	line    []byte
 	written map[int]bool // numbers of this process
 }
@@ -47,11 +60,15 @@ type changes struct {
 func (c *changes) note(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.file != nil && slices.Contains(c.last, name) {
+		return
+	}
 	err := c.begin()
 	if err == nil {
 		c.line = append(append(c.line[:0], name...), '\n')
 		if _, err = c.file.WriteAt(c.line, c.size); err == nil {
 			c.size += int64(len(c.line))
+			c.last.add(name)
 			if c.size >= changesMost {
 				err = c.end()
 			}
@@ -107,7 +124,7 @@ func (c *changes) begin() error {
 			next++
 			continue
 		}
-		c.file, c.number, c.size = f, next, 0
+		c.file, c.number, c.size, c.last = f, next, 0, nil
 		if c.written == nil {
 			c.written = map[int]bool{}
 		}
@@ -182,13 +199,19 @@ func removeEnded(d vfs.Folder, number int) {
 // follower reads the journals of the other processes.
 type follower struct {
 	store *Store
-	last  int           // the highest number that was seen
-	read  map[int]int64 // how far those are read that have not ended
+	last  int // the highest number that was seen
+	read  map[int]*journalReader
+}
+
+// journalReader is a journal that has not ended.
+type journalReader struct {
+	at   int64 // how far it is read
+	last lastNames
 }
 
 // begin goes to the end of all journals.
 func (f *follower) begin() error {
-	f.last, f.read = 0, map[int]int64{}
+	f.last, f.read = 0, map[int]*journalReader{}
 	numbers, err := listChanges(f.store.disk)
 	if err != nil {
 		return err
@@ -199,23 +222,13 @@ func (f *follower) begin() error {
 		if own[n] {
 			continue
 		}
-		file, err := f.store.disk.Open(changesPath(n), os.O_RDWR)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		r := new(journalReader)
+		ended, lost, err := f.journal(n, r, func(string) {})
 		if err != nil {
 			return err
 		}
-		at, err := file.Stat()
-		var free bool
-		if err == nil {
-			free, err = file.TryLock()
-		}
-		if err = errors.Join(err, file.Close()); err != nil {
-			return err
-		}
-		if !free {
-			f.read[n] = at.Size()
+		if !ended && !lost {
+			f.read[n] = r
 		}
 	}
 	return nil
@@ -231,7 +244,7 @@ func (f *follower) next(ctx context.Context) (names map[string]bool, missed bool
 	newest := 0
 	for _, n := range numbers {
 		if newest = n; n > f.last && !own[n] {
-			f.read[n] = 0
+			f.read[n] = new(journalReader)
 		}
 	}
 	there := func(n int) bool {
@@ -243,20 +256,23 @@ func (f *follower) next(ctx context.Context) (names map[string]bool, missed bool
 	}
 	missed = missed || newest < f.last // the folder was emptied by hand
 	f.last = newest
-	for n, from := range f.read {
+	add := func(name string) {
+		if names == nil {
+			names = map[string]bool{}
+		}
+		names[name] = true
+	}
+	for n, r := range f.read {
 		if err := context.Cause(ctx); err != nil {
 			return names, missed, err
 		}
-		at, ended, lost, err := f.journal(n, from, func(name string) {
-			if names == nil {
-				names = map[string]bool{}
-			}
-			names[name] = true
-		})
+		ended, lost, err := f.journal(n, r, add)
 		if err != nil {
 			return names, missed, err
 		}
-		f.read[n] = at
+		for _, name := range r.last {
+			add(name)
+		}
 		if ended || lost {
 			delete(f.read, n)
 		}
@@ -265,37 +281,38 @@ func (f *follower) next(ctx context.Context) (names map[string]bool, missed bool
 	return names, missed, nil
 }
 
-// journal reads a journal on and returns how far it got. lost says that the journal, or its writer, is gone.
-func (f *follower) journal(number int, from int64, name func(string)) (at int64, ended, lost bool, err error) {
+// journal reads a journal on. lost says that the journal, or its writer, is gone.
+func (f *follower) journal(number int, r *journalReader, name func(string)) (ended, lost bool, err error) {
 	file, err := f.store.disk.Open(changesPath(number), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
-		return from, false, true, nil
+		return false, true, nil
 	}
 	if err != nil {
-		return from, false, false, err
+		return false, false, err
 	}
 	defer file.Close()
 	for dead := false; ; {
-		text, err := io.ReadAll(io.NewSectionReader(file, from, changesMost+1024))
+		text, err := io.ReadAll(io.NewSectionReader(file, r.at, changesMost+1024))
 		if err != nil {
-			return from, false, false, err
+			return false, false, err
 		}
 		for {
 			line, rest, whole := bytes.Cut(text, []byte("\n"))
 			if !whole {
 				break
 			}
-			if from += int64(len(line)) + 1; len(line) == 0 {
-				return from, true, false, nil
+			if r.at += int64(len(line)) + 1; len(line) == 0 {
+				return true, false, nil
 			}
 			name(string(line))
+			r.last.add(string(line))
 			text = rest
 		}
 		if dead {
-			return from, false, true, nil
+			return false, true, nil
 		}
 		if dead, err = file.TryLock(); err != nil || !dead {
-			return from, false, false, err
+			return false, false, err
 		}
 		// Its writer may have ended it before the lock was free.
 	}

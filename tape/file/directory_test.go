@@ -419,3 +419,41 @@ func BenchmarkPageOfSessions(b *testing.B) {
 	b.Logf("the first page takes %v, and %v with a saved list", cold, warm)
 	tapetest.BenchmarkPages(b, two)
 }
+
+// DO-03: batches of the sessions of a moment before cost no line in the journal, and the other processes learn of them all the same.
+func TestABatchOfASessionOfAMomentBeforeIsListedWithoutALineInTheJournal(t *testing.T) {
+	dir := t.TempDir()
+	writer, reader := open(t, dir, Options{}), open(t, dir, Options{})
+	for i := range changesLast + 2 {
+		create(t, writer, fmt.Sprint("s", i))
+	}
+	newest := func() (first string) {
+		t.Helper()
+		for in, err := range reader.Sessions(t.Context(), tape.SessionQuery{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return in.Session
+		}
+		return ""
+	}
+	newest() // from now on the reader follows the journal
+	for i, size := range []int64{2, 9, 0, 2} {
+		name := fmt.Sprint("s", size)
+		before := writer.changes.size
+		if _, err := writer.Append(t.Context(), name, tape.Batch{Entries: []tape.Entry{message("x")}}); err != nil {
+			t.Fatal(err)
+		}
+		info, err := writer.Info(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := newest(); got != info.Session {
+			t.Errorf("batch %d: the newest session is %q; expected %q", i, got, info.Session)
+		}
+		// s0 was not among the last names; with its line s2 is not among them either.
+		if grown := writer.changes.size > before; grown != (i >= 2) {
+			t.Errorf("batch %d of %s: the journal has grown: %v", i, name, grown)
+		}
+	}
+}

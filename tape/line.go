@@ -73,13 +73,37 @@ func ParseEntry(line []byte) (Entry, error) {
 	if len(rest.date) != len(dateLayout)+2 {
 		return Entry{}, fmt.Errorf("date must be like %q", dateLayout)
 	}
-	if e.Date, err = time.Parse(dateLayout, string(rest.date[1:len(rest.date)-1])); err != nil {
+	if e.Date, err = parseDate(rest.date[1 : len(rest.date)-1]); err != nil {
 		return Entry{}, fmt.Errorf("date must be like %q", dateLayout)
 	}
 	if string(e.Meta) == "{}" {
 		e.Meta = nil
 	}
 	return e, nil
+}
+
+// parseDate reads a date in dateLayout. [time.Parse] would take a tenth of the time that a line takes.
+func parseDate(text []byte) (time.Time, error) {
+	number := func(from, to int) (n int) {
+		for _, c := range text[from:to] {
+			if c < '0' || c > '9' {
+				return -1
+			}
+			n = n*10 + int(c-'0')
+		}
+		return n
+	}
+	if len(text) == len(dateLayout) && text[4] == '-' && text[7] == '-' && text[10] == 'T' && text[13] == ':' && text[16] == ':' && text[19] == '.' &&
+		text[26] == 'Z' {
+		year, month, day, micros := number(0, 4), number(5, 7), number(8, 10), number(20, 26)
+		hour, minute, second := number(11, 13), number(14, 16), number(17, 19)
+		// Days that not every month has are left to time.Parse.
+		if year >= 0 && 1 <= month && month <= 12 && 1 <= day && day <= 28 && 0 <= hour && hour < 24 && 0 <= minute && minute < 60 &&
+			0 <= second && second < 60 && micros >= 0 {
+			return time.Date(year, time.Month(month), day, hour, minute, second, micros*1000, time.UTC), nil
+		}
+	}
+	return time.Parse(dateLayout, string(text))
 }
 
 // parts of a line that is read as it is, nil where it is missing.

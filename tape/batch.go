@@ -60,7 +60,7 @@ func object(what string, raw json.RawMessage) (json.RawMessage, error) {
 	if len(raw) > MaxEntry {
 		return nil, fmt.Errorf("%w: an entry has at most %d bytes, its %s alone has %d", ErrTooLarge, MaxEntry, what, len(raw))
 	}
-	if t := bytes.TrimLeft(raw, " \t\r\n"); len(t) == 0 || t[0] != '{' || !json.Valid(raw) {
+	if t := bytes.TrimLeft(raw, " \t\r\n"); len(t) == 0 || t[0] != '{' || !isJSON(raw) {
 		return nil, fmt.Errorf("%w: the %s of an entry is a JSON object", ErrInvalid, what)
 	}
 	if !utf8.Valid(raw) {

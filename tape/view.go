@@ -128,7 +128,7 @@ type openCall struct {
 }
 
 func (w *window) add(e Entry) {
-	if !json.Valid(e.Payload) {
+	if !isJSON(e.Payload) {
 		return // no store gives such a one
 	}
 	switch e.Kind {

@@ -300,11 +300,11 @@ func (m *machine) bear(name string, load []int) error {
 	looked := make(chan struct{})
 	go func() { // while models take their time
 		defer close(looked)
-		for _, wait := range []time.Duration{holdTime / 16, holdTime / 8, holdTime / 4, holdTime / 4} {
+		for range 3 {
 			select {
 			case <-stop:
 				return
-			case <-time.After(wait):
+			case <-time.After(holdTime / 4):
 			}
 			if l, err := m.look(); err == nil && l.heap > best.heap {
 				best = l

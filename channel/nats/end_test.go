@@ -27,13 +27,21 @@ func TestCL_11_AReplicaEndsWithoutALeader(t *testing.T) { // alone, since it loo
 		if err != nil {
 			t.Fatal(err)
 		}
-		consumers := stream.ListConsumers(t.Context())
-		for info := range consumers.Info() {
-			leads[info.Cluster.Leader] = true
-		}
-		if err := consumers.Err(); err != nil || len(leads) == 0 {
-			t.Fatalf("%s has no consumer: %v", name, err)
-		}
+		until(t, "a leader of the consumers of "+name, func() bool {
+			led := 0
+			consumers := stream.ListConsumers(t.Context())
+			for info := range consumers.Info() {
+				if info.Cluster == nil || info.Cluster.Leader == "" { // it is not elected yet
+					return false
+				}
+				leads[info.Cluster.Leader] = true
+				led++
+			}
+			if err := consumers.Err(); err != nil {
+				t.Fatalf("the consumers of %s: %v", name, err)
+			}
+			return led > 0
+		})
 	}
 	kept := 0
 	for leads[s.NATS(kept).Name()] {

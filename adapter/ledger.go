@@ -206,8 +206,8 @@ func (a *Account) Release() {
 	a.rest()
 }
 
-// Settle ends the payments of a run that has ended. It holds so many bytes from now on: followed as long as there are several users,
-// to whom what it has made is sent, and alone with one. Until Sent says so, what followed is more is only kept free.
+// Settle ends the payments of a run that has ended. From now on the account holds alone bytes with one user, and followed bytes with
+// several, to whom the document is sent. The difference counts as kept free until Sent reports that the document is made.
 func (a *Account) Settle(alone, followed int64) {
 	if a == nil {
 		return

@@ -409,7 +409,7 @@ func (d diskPairs) put(_ context.Context, name string, p Pair) error {
 	return vfs.Explain(errors.Join(vfs.WriteFile(folder, name+pairSuffix, append(text, '\n')), folder.Close()))
 }
 
-// remove makes durable that the pair is gone: somebody who may not talk any more is not let in after a power failure.
+// remove makes durable that the pair is gone, so that a power failure does not let the person in again.
 func (d diskPairs) remove(_ context.Context, name string) error {
 	folder, err := d.dir.OpenExisting()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,9 +10,10 @@ ADDR    ?= 127.0.0.1:8080
 FUZZJOBS ?= 2
 # The race detector needs cgo, which go turns off where it finds no C compiler.
 RACE    ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
-# Tests that are much work of one goroutine, each with its package's folder: the race detector has nothing to find in them, and
-# takes ten times as long.
-ALONE    = ./bench/parse/TestShapesAreReadRight \
+# Tests that run without the race detector, each with its package's folder: much work of one goroutine, in which there is no race to find and
+# which would take ten times as long; and one that sets GOMAXPROCS, which the detector does not bear.
+ALONE    = ./adapter/TestAFastAnswerLetsOthersRun \
+	./bench/parse/TestShapesAreReadRight \
 	./channel/markup/TestAHugeTextWithoutAPlaceToCutLosesNothing \
 	./channel/markup/TestALongDocumentIsConvertedAsAShortOne \
 	./cmd/server/TestParseCommandOfALargeInput \

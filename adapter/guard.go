@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"math/rand/v2"
+	"runtime"
 	"time"
 )
 
@@ -86,6 +87,7 @@ func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, r
 	ctx, w := newWatch(ctx, g.timeouts)
 	defer w.stop()
 	account := accountOf(ctx)
+	chunks := 0
 	for chunk, err := range g.ask(ctx, req) {
 		if err != nil {
 			// A limit's error reaches us through the model as the cause of its context, or hidden in an error of its own.
@@ -111,10 +113,18 @@ func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, r
 		if !yield(chunk, nil) {
 			return true, nil
 		}
+		if chunks++; chunks%yieldEvery == 0 {
+			runtime.Gosched()
+		}
 		w.resume(token)
 	}
 	return passed, nil
 }
+
+// yieldEvery is how many chunks of an answer are passed on until other goroutines have their turn. An answer that comes as fast as it is read
+// never waits, so the scheduler would take the processor away from it after 10 ms only: a health check behind a hundred such answers would
+// take most of a second.
+const yieldEvery = 32
 
 // Size is how many bytes of text and images the messages of a request have.
 func (r *Request) Size() (n int64) {

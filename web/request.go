@@ -11,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -123,7 +124,12 @@ func abandon(w http.ResponseWriter) {
 func (s *Server) linger(w http.ResponseWriter, r *http.Request) {
 	abandon(w)
 	if s.lingering.Add(1) <= mostLingering && r.ProtoMajor == 1 && r.Header.Get("Expect") == "" && http.NewResponseController(w).Flush() == nil {
-		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes)
+		for n := int64(0); n < lingerBytes; n += lingerStep {
+			if _, err := io.CopyN(io.Discard, r.Body, lingerStep); err != nil {
+				break
+			}
+			runtime.Gosched() // a client that sends fast would have a processor for 10 ms
+		}
 	}
 	s.lingering.Add(-1)
 }
@@ -131,6 +137,7 @@ func (s *Server) linger(w http.ResponseWriter, r *http.Request) {
 const (
 	// lingerBytes is more than a client has sent before it sees the answer, on most networks.
 	lingerBytes = 16 << 20
+	lingerStep  = 128 << 10 // is read at a time
 	// mostLingering connections at once leave processors to others.
 	mostLingering = 8
 )

@@ -11,7 +11,7 @@ FUZZJOBS ?= 2
 # The race detector needs cgo, which go turns off where it finds no C compiler.
 RACE    ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 # Tests that run without the race detector, each with its package's folder: much work of one goroutine, in which there is no race to find and
-# which would take ten times as long; and one that sets GOMAXPROCS, which the detector does not bear.
+# which would take ten times as long; and those that set GOMAXPROCS, which the detector does not bear.
 ALONE    = ./adapter/TestAFastAnswerLetsOthersRun \
 	./bench/parse/TestShapesAreReadRight \
 	./channel/markup/TestAHugeTextWithoutAPlaceToCutLosesNothing \
@@ -25,7 +25,8 @@ ALONE    = ./adapter/TestAFastAnswerLetsOthersRun \
 	./jsonuri/TestEveryValidDocumentFoldsToItsValueHoweverItIsCut \
 	./jsonuri/TestRepairTakesLinearTimeForEveryText \
 	./runlog/file/TestTheFilesOfRunningRunsAreBounded \
-	./tube/TestATubeIsASliceOfEvents
+	./tube/TestATubeIsASliceOfEvents \
+	./web/TestAHealthCheckGoesBeforeOtherConnections
 alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 
 # Version of a release; the commit's tag unless given, or else one made of its time and name.

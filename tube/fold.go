@@ -3,6 +3,7 @@ package tube
 import (
 	"bytes"
 	"encoding/json"
+	"runtime"
 	"slices"
 	"sync"
 )
@@ -52,6 +53,9 @@ func (f *folded) fold(data []byte, end uint64) {
 		if f.all != nil {
 			apply(f.all, e)
 		}
+	}
+	if len(data) >= maxBlock/2 {
+		runtime.Gosched() // a large block takes most of a millisecond, and there may be many, in many tubes
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,8 @@ type listener struct {
 	most, surplus int64
 	share         func(netip.Addr) int64 // most of one address
 	log           *slog.Logger
+
+	probed bool // the connection that was accepted last is a health check; of the one goroutine that accepts
 
 	open   atomic.Int64
 	full   atomic.Bool // it has been said in the log
@@ -74,7 +77,14 @@ func listenTo(l net.Listener, limits Limits, proxies access.Proxies, log *slog.L
 
 // Accept waits for the next connection that is not closed at once. Its errors are those of the listener; whoever serves waits before it
 // tries again where there are no more files.
+//
+// A health check goes before the connections that came with it: its goroutine, which was started last, runs before more are accepted. Behind
+// two thousand requests that come within a moment it would wait for its turn for a tenth of a second.
 func (l *listener) Accept() (net.Conn, error) {
+	if l.probed {
+		l.probed = false
+		runtime.Gosched()
+	}
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
@@ -89,8 +99,19 @@ func (l *listener) Accept() (net.Conn, error) {
 		if !a.until.IsZero() {
 			_ = c.SetDeadline(a.until)
 		}
+		l.probed = isProbe(c)
 		return a, nil
 	}
+}
+
+// isProbe reports whether a connection has sent the beginning of a health check. It reads nothing of it, and does not wait for what has not come.
+func isProbe(c net.Conn) bool {
+	var start [12]byte
+	switch string(start[:peek(c, start[:])]) {
+	case "GET /healthz", "GET /readyz ", "HEAD /health", "HEAD /readyz":
+		return true
+	}
+	return false
 }
 
 // admit counts a connection, makes room for it where there is none, and reports whether it may stay, perhaps as a surplus one.

@@ -96,6 +96,7 @@ type machine struct {
 	feishu string
 
 	server *program.Process
+	dirs   []string // of the servers that were started
 	admin  string
 	base   int64 // of the heap, when nothing has come yet
 }
@@ -112,6 +113,9 @@ func (m *machine) measure(only string) (err error) {
 	defer func() {
 		if m.server != nil {
 			m.server.Kill()
+		}
+		for _, dir := range m.dirs {
+			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
 	all := []int{}
@@ -175,6 +179,7 @@ func (m *machine) start() error {
 	if err != nil {
 		return err
 	}
+	m.dirs = append(m.dirs, dir)
 	config := fmt.Sprintf(`
 model: openai:slow
 admin: {addr: "127.0.0.1:0"}

@@ -309,7 +309,7 @@ func (m *machine) bear(name string, load []int) error {
 			select {
 			case <-stop:
 				return
-			case <-time.After(holdTime / 4):
+			case <-time.After(documentTime / 4):
 			}
 			if l, err := m.look(); err == nil && l.heap > best.heap {
 				best = l

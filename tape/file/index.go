@@ -191,10 +191,10 @@ func newest(index io.ReaderAt, indexSize int64, name string, r io.ReaderAt, size
 			break
 		}
 		s, ok := parseState(buf[i*recordSize:(i+1)*recordSize], name)
-		if ok && s.Bytes > last.Bytes {
+		if ok && s.newer(&last) {
 			last, lastSlot = s, i
 		}
-		if ok && s.Bytes > best.Bytes && s.fits(r, size) {
+		if ok && s.newer(&best) && s.fits(r, size) {
 			best, slot = s, i
 		}
 	}
@@ -210,6 +210,11 @@ func newest(index io.ReaderAt, indexSize int64, name string, r io.ReaderAt, size
 		kept--
 	}
 	return state{}, last, 0, slot
+}
+
+// newer reports whether a state says more than another: of a longer tape, or of more damage in the same one.
+func (s *state) newer(than *state) bool {
+	return s.Bytes > than.Bytes || s.Bytes == than.Bytes && s.Unreadable > than.Unreadable
 }
 
 func readRecord(index io.ReaderAt, record int64, name string) (state, bool) {

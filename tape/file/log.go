@@ -170,7 +170,9 @@ func (l *log) loadLocked(size int64) error {
 			var slot int
 			best, last, kept, slot = newest(l.index, indexed.Size(), l.name, l.file, size)
 			fits = best.Bytes == last.Bytes
-			if best.Bytes >= l.state.Bytes && l.completeLocked(&best) {
+			if l.state.newer(&best) && best.Bytes == l.state.Bytes {
+				l.stale, l.broken = true, true // damage was met that the index does not know of
+			} else if best.Bytes >= l.state.Bytes && l.completeLocked(&best) {
 				l.state, l.kept, l.slot, l.extra, l.stale, l.broken, l.sideKept = best, kept, slot, nil, false, false, best.side
 			}
 			if indexed.Size() < offsetOf(l.kept) && l.kept > 0 {

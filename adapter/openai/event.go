@@ -52,7 +52,10 @@ type decoder struct {
 
 	// What parsing an event finds, escaped as it came.
 	rawText, rawReasoning, rawUsage []byte
+	rawDetails                      []byte // the text of reasoning_details or thinking_blocks, which may repeat rawReasoning
 	rawChoices                      []byte
+	whole                           bool // the answer is in one piece: a message in place of deltas
+	chosen                          bool // it has a choice
 	others                          bool // something that is not content
 	failed                          bool // it reports an error
 	bad                             bool // it has an escape that is none
@@ -65,7 +68,7 @@ type decoder struct {
 
 	// The callbacks of the parser, made once.
 	onTop, onTail, onChoice, onDelta, onCall, onFunction func(key, value []byte, kind jsonparser.ValueType, offset int) error
-	onChoices, onCalls                                   func(value []byte, kind jsonparser.ValueType, offset int, err error) error
+	onChoices, onCalls, onPart, onThought, onDetail      func(value []byte, kind jsonparser.ValueType, offset int, err error) error
 }
 
 // call is a tool call as it is known so far.
@@ -77,7 +80,7 @@ type call struct {
 
 func (d *decoder) init() {
 	d.onTop, d.onTail, d.onChoice, d.onDelta, d.onCall, d.onFunction = d.top, d.last, d.choice, d.delta, d.call, d.function
-	d.onChoices, d.onCalls = d.choices, d.toolCalls
+	d.onChoices, d.onCalls, d.onPart, d.onThought, d.onDetail = d.choices, d.toolCalls, d.contentPart, d.thoughtPart, d.detail
 }
 
 // decode takes an event apart.
@@ -103,6 +106,9 @@ func (d *decoder) decode(data string) error {
 	}
 	if d.rawUsage != nil {
 		d.usage = usage(d.rawUsage)
+	}
+	if d.rawReasoning == nil {
+		d.rawReasoning = d.rawDetails
 	}
 	d.text = d.string(d.rawText, &d.heldText)
 	d.reasoning = d.string(d.rawReasoning, &d.heldReasoning)
@@ -140,7 +146,7 @@ func (d *decoder) found(text string) {
 
 // reset forgets what parsing found.
 func (d *decoder) reset() {
-	d.rawText, d.rawReasoning, d.rawUsage, d.rawChoices = nil, nil, nil, nil
+	d.rawText, d.rawReasoning, d.rawDetails, d.rawUsage, d.rawChoices = nil, nil, nil, nil, nil
 	d.others, d.failed, d.bad = false, false, false
 }
 
@@ -215,6 +221,10 @@ func (d *decoder) top(key, value []byte, kind jsonparser.ValueType, _ int) error
 			kind == jsonparser.String && len(value) > 0 || string(value) == "true"
 	case "object":
 		d.failed = d.failed || kind == jsonparser.String && string(value) == "error"
+	case "x_groq": // Groq's usage is here
+		if raw, kind, _, err := jsonparser.Get(value, "usage"); err == nil && kind == jsonparser.Object && d.rawUsage == nil {
+			d.rawUsage, d.others = raw, true
+		}
 	}
 	return nil
 }
@@ -233,6 +243,7 @@ func (d *decoder) choices(value []byte, kind jsonparser.ValueType, _ int, err er
 	if err != nil || kind != jsonparser.Object {
 		return errNotObject
 	}
+	d.chosen = true
 	if err := jsonparser.ObjectEach(value, d.onChoice); err != nil {
 		return err
 	}
@@ -241,8 +252,8 @@ func (d *decoder) choices(value []byte, kind jsonparser.ValueType, _ int, err er
 
 func (d *decoder) choice(key, value []byte, kind jsonparser.ValueType, _ int) error {
 	switch string(key) {
-	case "delta":
-		if kind == jsonparser.Object {
+	case "delta", "message": // Perplexity repeats the whole message beside each delta
+		if kind == jsonparser.Object && d.whole == (string(key) == "message") {
 			return jsonparser.ObjectEach(value, d.onDelta)
 		}
 	case "finish_reason":
@@ -258,9 +269,20 @@ func (d *decoder) choice(key, value []byte, kind jsonparser.ValueType, _ int) er
 }
 
 func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) error {
-	if kind == jsonparser.Array && string(key) == "tool_calls" {
+	if kind == jsonparser.Array {
+		var each func(value []byte, kind jsonparser.ValueType, offset int, err error) error
+		switch string(key) {
+		case "tool_calls":
+			each = d.onCalls
+		case "content": // Mistral's, where the model reasons or quotes
+			each = d.onPart
+		case "reasoning_details", "thinking_blocks": // OpenRouter's and LiteLLM's
+			each = d.onDetail
+		default:
+			return nil
+		}
 		d.others = true
-		_, err := jsonparser.ArrayEachErr(value, d.onCalls)
+		_, err := jsonparser.ArrayEachErr(value, each)
 		return err
 	}
 	if kind != jsonparser.String || len(value) == 0 {
@@ -279,6 +301,70 @@ func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) err
 		}
 	}
 	return nil
+}
+
+// contentPart looks at a part of a content that is a list: text, a refusal, or thinking, which is a list of parts itself. Parts of other
+// types (references, images) have no text.
+func (d *decoder) contentPart(value []byte, kind jsonparser.ValueType, _ int, err error) error {
+	if err != nil {
+		return errNotObject
+	}
+	if kind == jsonparser.String {
+		d.rawText = joined(d.rawText, value)
+		return nil
+	}
+	text := &d.rawText
+	if kind := string(member(value, "type")); kind == "thinking" || kind == "reasoning" {
+		text = &d.rawReasoning
+	}
+	*text = joined(*text, member(value, "text"))
+	d.rawText = joined(d.rawText, member(value, "refusal"))
+	switch thinking, kind, _, err := jsonparser.Get(value, "thinking"); {
+	case err != nil:
+	case kind == jsonparser.String:
+		d.rawReasoning = joined(d.rawReasoning, thinking)
+	case kind == jsonparser.Array:
+		_, err := jsonparser.ArrayEachErr(thinking, d.onThought)
+		return err
+	}
+	return nil
+}
+
+// thoughtPart looks at a part of thinking.
+func (d *decoder) thoughtPart(value []byte, _ jsonparser.ValueType, _ int, err error) error {
+	if err != nil {
+		return errNotObject
+	}
+	d.rawReasoning = joined(d.rawReasoning, member(value, "text"))
+	return nil
+}
+
+// detail looks at an element of reasoning_details or thinking_blocks. What it has that is encrypted is not text.
+func (d *decoder) detail(value []byte, _ jsonparser.ValueType, _ int, err error) error {
+	if err != nil {
+		return errNotObject
+	}
+	for _, name := range []string{"text", "summary", "thinking"} {
+		d.rawDetails = joined(d.rawDetails, member(value, name))
+	}
+	return nil
+}
+
+// member returns a member of an object that is a string, escaped as it came; nil where it has none.
+func member(object []byte, name string) []byte {
+	value, kind, _, err := jsonparser.Get(object, name)
+	if err != nil || kind != jsonparser.String || len(value) == 0 {
+		return nil
+	}
+	return value
+}
+
+// joined returns two escaped strings as one. A single one is not copied.
+func joined(a, b []byte) []byte {
+	if len(a) == 0 {
+		return b
+	}
+	return append(a[:len(a):len(a)], b...)
 }
 
 func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err error) error {

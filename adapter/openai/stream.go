@@ -231,6 +231,12 @@ func (a *answer) end() error {
 // passContent yields what the decoder has found of content; false when the reader has left.
 func (a *answer) passContent() bool {
 	d := &a.events
+	if d.text != "" && d.reasoning != "" { // thinking comes before what it leads to
+		if !a.pass(adapter.Chunk{Reasoning: d.reasoning}) {
+			return false
+		}
+		d.reasoning = ""
+	}
 	if (d.text != "" || d.reasoning != "") && !a.pass(adapter.Chunk{Text: d.text, Reasoning: d.reasoning}) {
 		return false
 	}

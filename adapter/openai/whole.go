@@ -8,7 +8,6 @@ import (
 	"net/http"
 
 	"github.com/lingserve/lingserve/adapter"
-	goopenai "github.com/sashabaranov/go-openai"
 )
 
 // maxWhole is how large an answer in one piece may be, in bytes.
@@ -25,40 +24,28 @@ func (a *answer) whole() error {
 	if len(body) > maxWhole {
 		return p.notAnswer("a chat completion", errors.New("larger than allowed"), body)
 	}
-	a.events.init()
-	if a.events.decode(string(body)) == errReported {
+	d := &a.events
+	d.init()
+	d.whole = true
+	err = d.decode(string(body))
+	switch {
+	case err == errReported:
 		return p.Failed(body)
+	case err == nil && !json.Valid(body):
+		err = errNotObject
+	case err == nil && !d.chosen:
+		err = errors.New("no choices")
 	}
-	var answer goopenai.ChatCompletionResponse
-	if err := json.Unmarshal(body, &answer); err != nil {
+	if err != nil {
 		return p.notAnswer("a chat completion", err, body)
 	}
-	if len(answer.Choices) == 0 {
-		return p.notAnswer("a chat completion", errors.New("no choices"), body)
-	}
-	said := answer.Choices[0]
-	if said.FinishReason == "" || said.FinishReason == goopenai.FinishReasonNull {
+	if d.finish == "" {
 		return p.Broken(a.ctx, nil)
 	}
-	text, reasoning := said.Message.Content, said.Message.ReasoningContent
-	if text == "" {
-		text = said.Message.Refusal
+	if !a.passContent() {
+		return errLeft
 	}
-	if text != "" || reasoning != "" {
-		if !a.pass(adapter.Chunk{Text: text, Reasoning: reasoning}) {
-			return errLeft
-		}
-	}
-	for i, c := range said.Message.ToolCalls {
-		if !a.pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: i, ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}}) {
-			return errLeft
-		}
-	}
-	if u := answer.Usage; u.TotalTokens+u.PromptTokens+u.CompletionTokens > 0 {
-		a.usage = &adapter.Usage{PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, TotalTokens: u.TotalTokens}
-	}
-	a.finish = finishReason(string(said.FinishReason))
-	a.events.calls = make([]call, len(said.Message.ToolCalls))
+	a.usage, a.finish = d.usage, finishReason(d.finish)
 	return a.end()
 }
 

@@ -1,0 +1,220 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// recordings is where answers of real providers are kept, beside the project.
+const recordings = "../../../shared/data/recordings"
+
+// read is what an answer says, whatever its pieces are.
+type read struct {
+	Text, Reasoning string
+	Calls           []adapter.ToolCall
+	Finish          string
+}
+
+// readPlainly reads a stream of chat completions in the plainest way: each event is decoded as a whole.
+func readPlainly(t *testing.T, body []byte) (r read) {
+	t.Helper()
+	str := func(v any) string { s, _ := v.(string); return s }
+	var texts func(v any, field string) string
+	texts = func(v any, field string) (s string) {
+		list, _ := v.([]any)
+		for _, e := range list {
+			if m, ok := e.(map[string]any); ok {
+				s += str(m[field])
+			}
+		}
+		return s
+	}
+	for line := range strings.Lines(string(body)) {
+		data, ok := strings.CutPrefix(strings.TrimSpace(line), "data:")
+		if data = strings.TrimSpace(data); !ok || data == "[DONE]" {
+			continue
+		}
+		var event struct {
+			Choices []struct {
+				Delta  map[string]any `json:"delta"`
+				Finish string         `json:"finish_reason"`
+			} `json:"choices"`
+		}
+		if err := json.Unmarshal([]byte(data), &event); err != nil {
+			t.Fatalf("%s: %v", data, err)
+		}
+		if len(event.Choices) == 0 {
+			continue
+		}
+		delta := event.Choices[0].Delta
+		r.Text += str(delta["content"])
+		if parts, ok := delta["content"].([]any); ok {
+			for _, e := range parts {
+				part := e.(map[string]any)
+				r.Text += str(part["text"])
+				r.Reasoning += str(part["thinking"]) + texts(part["thinking"], "text")
+			}
+		}
+		thought := str(delta["reasoning_content"])
+		if thought == "" {
+			thought = str(delta["reasoning"])
+		}
+		if thought == "" {
+			thought = texts(delta["reasoning_details"], "text")
+		}
+		r.Reasoning += thought
+		calls, _ := delta["tool_calls"].([]any)
+		for _, e := range calls {
+			call := e.(map[string]any)
+			i := int(call["index"].(float64))
+			for len(r.Calls) <= i {
+				r.Calls = append(r.Calls, adapter.ToolCall{Index: len(r.Calls)})
+			}
+			f, _ := call["function"].(map[string]any)
+			r.Calls[i].ID += str(call["id"])
+			r.Calls[i].Name += str(f["name"])
+			r.Calls[i].Arguments += str(f["arguments"])
+		}
+		if event.Choices[0].Finish != "" {
+			r.Finish = event.Choices[0].Finish
+		}
+	}
+	return r
+}
+
+// answering is a transport that gives one answer.
+type answering struct {
+	kind string
+	body io.Reader
+}
+
+func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, ProtoMajor: 1, Header: http.Header{"Content-Type": {a.kind}}, Body: io.NopCloser(a.body)}, nil
+}
+
+// cut gives pieces of random length.
+type cut struct {
+	from io.Reader
+	r    *rand.Rand
+}
+
+func (c cut) Read(p []byte) (int, error) { return c.from.Read(p[:min(len(p), 1+c.r.IntN(300))]) }
+
+// readOurs reads an answer with the adapter.
+func readOurs(t *testing.T, from answering) (r read) {
+	t.Helper()
+	m, err := newProvider(t, Options{Transport: from, BaseURL: "http://model.test/v1"}).Model("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c, err := range m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Text += c.Text
+		r.Reasoning += c.Reasoning
+		if c.Finish != "" {
+			r.Finish = c.Finish
+		}
+		if p := c.ToolCall; p != nil {
+			for len(r.Calls) <= p.Index {
+				r.Calls = append(r.Calls, adapter.ToolCall{Index: len(r.Calls)})
+			}
+			r.Calls[p.Index].ID += p.ID
+			r.Calls[p.Index].Name += p.Name
+			r.Calls[p.Index].Arguments += p.Arguments
+		}
+	}
+	return r
+}
+
+// MO-10, MO-11, MO-12, MO-32: streams of real providers say what a plain reader reads of them, wherever they are cut.
+func TestRecordedAnswersOfProvidersAreReadAsAPlainReaderReadsThem(t *testing.T) {
+	files, err := filepath.Glob(recordings + "/*/*.json")
+	if err != nil || len(files) == 0 {
+		t.Skip("the recordings are not here: ", recordings)
+	}
+	for _, file := range files {
+		var about struct {
+			URL    string `json:"url"`
+			Status int    `json:"status"`
+			Type   string `json:"content_type"`
+		}
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(text, &about)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(about.URL, "/chat/completions") || about.Status != http.StatusOK || !strings.HasPrefix(about.Type, "text/event-stream") {
+			continue
+		}
+		t.Run(filepath.Base(filepath.Dir(file))+"/"+strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
+			body, err := os.ReadFile(strings.TrimSuffix(file, ".json") + ".body")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := readPlainly(t, body)
+			readers := map[string]io.Reader{
+				"whole": bytes.NewReader(body),
+				"cut":   cut{bytes.NewReader(body), rand.New(rand.NewPCG(1, 2))},
+			}
+			if len(body) < 64<<10 {
+				readers["byte by byte"] = iotest.OneByteReader(bytes.NewReader(body))
+			}
+			for name, from := range readers {
+				if diff := cmp.Diff(want, readOurs(t, answering{"text/event-stream", from})); diff != "" {
+					t.Errorf("%s:\n%s", name, diff)
+				}
+			}
+		})
+	}
+}
+
+// MO-10, MO-11: forms of content that compatible servers send, in a delta and in an answer of one piece.
+func TestContentMayComeAsParts(t *testing.T) {
+	for name, row := range map[string]struct {
+		message         string
+		text, reasoning string
+	}{
+		"a string":                         {`"content":"144"`, "144", ""},
+		"null":                             {`"content":null,"reasoning_content":"so"`, "", "so"},
+		"text":                             {`"content":[{"type":"text","text":"1"},{"type":"text","text":"44"}]`, "144", ""},
+		"strings":                          {`"content":["1","44"]`, "144", ""},
+		"thinking, then text":              {`"content":[{"type":"thinking","thinking":[{"type":"text","text":"a\u0062"},{"type":"text","text":"c"}],"closed":true},{"type":"text","text":"1"}]`, "1", "abc"},
+		"thinking as a string":             {`"content":[{"type":"thinking","thinking":"abc"},{"type":"text","text":"1"}]`, "1", "abc"},
+		"reasoning":                        {`"content":[{"type":"reasoning","text":"abc"},{"type":"text","text":"1"}]`, "1", "abc"},
+		"a refusal":                        {`"content":[{"type":"refusal","refusal":"no"}]`, "no", ""},
+		"a reference":                      {`"content":[{"type":"text","text":"as "},{"type":"reference","reference_ids":[1]},{"type":"text","text":"said"}]`, "as said", ""},
+		"half a pair and its other":        {`"content":[{"type":"text","text":"\ud83d"},{"type":"text","text":"\ude00"}]`, "\U0001F600", ""},
+		"details alone":                    {`"content":"1","reasoning_details":[{"type":"reasoning.text","text":"abc"},{"type":"reasoning.encrypted","data":"x"}]`, "1", "abc"},
+		"a summary":                        {`"content":"1","reasoning_details":[{"type":"reasoning.summary","summary":"abc"}]`, "1", "abc"},
+		"details that repeat the text":     {`"reasoning_details":[{"type":"reasoning.text","text":"abc"}],"reasoning":"abc","content":"1"`, "1", "abc"},
+		"blocks of thinking beside a text": {`"reasoning_content":"abc","thinking_blocks":[{"type":"thinking","thinking":"abc","signature":"s"}],"content":"1"`, "1", "abc"},
+		"blocks of thinking":               {`"thinking_blocks":[{"type":"thinking","thinking":"abc","signature":"s"},{"type":"redacted_thinking","data":"x"}],"content":"1"`, "1", "abc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := read{Text: row.text, Reasoning: row.reasoning, Finish: adapter.FinishStop}
+			stream := `data: {"choices":[{"delta":{` + row.message + `}}]}` + "\n\n" + `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
+			if diff := cmp.Diff(want, readOurs(t, answering{"text/event-stream", strings.NewReader(stream)})); diff != "" {
+				t.Errorf("a delta:\n%s", diff)
+			}
+			whole := `{"choices":[{"message":{"role":"assistant",` + row.message + `},"finish_reason":"stop"}]}`
+			if diff := cmp.Diff(want, readOurs(t, answering{"application/json", strings.NewReader(whole)})); diff != "" {
+				t.Errorf("a whole answer:\n%s", diff)
+			}
+		})
+	}
+}

@@ -87,7 +87,7 @@ func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, r
 	ctx, w := newWatch(ctx, g.timeouts)
 	defer w.stop()
 	account := accountOf(ctx)
-	chunks := 0
+	chunks, tags := 0, thinking{}
 	for chunk, err := range g.ask(ctx, req) {
 		if err != nil {
 			// A limit's error reaches us through the model as the cause of its context, or hidden in an error of its own.
@@ -104,6 +104,7 @@ func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, r
 		if o != nil {
 			o.saw(&chunk, token)
 		}
+		tags.take(&chunk)
 		w.pause()
 		if account != nil {
 			if err := account.take(ctx, chunk.size()); err != nil {
@@ -124,7 +125,7 @@ func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, r
 // yieldEvery is how many chunks of an answer are passed on until other goroutines have their turn. An answer that comes as fast as it is read
 // never waits, so the scheduler would take the processor away from it after 10 ms only: a health check behind a hundred such answers would
 // take most of a second.
-const yieldEvery = 32
+const yieldEvery = 128
 
 // Size is how many bytes of text and images the messages of a request have.
 func (r *Request) Size() (n int64) {

@@ -30,8 +30,7 @@ type read struct {
 func readPlainly(t *testing.T, body []byte) (r read) {
 	t.Helper()
 	str := func(v any) string { s, _ := v.(string); return s }
-	var texts func(v any, field string) string
-	texts = func(v any, field string) (s string) {
+	texts := func(v any, field string) (s string) {
 		list, _ := v.([]any)
 		for _, e := range list {
 			if m, ok := e.(map[string]any); ok {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -288,6 +289,7 @@ func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) err
 	if kind != jsonparser.String || len(value) == 0 {
 		return nil
 	}
+	value = slices.Clip(value) // parts may be appended, and the event is only lent
 	switch string(key) {
 	case "content":
 		d.rawText = value
@@ -310,19 +312,19 @@ func (d *decoder) contentPart(value []byte, kind jsonparser.ValueType, _ int, er
 		return errNotObject
 	}
 	if kind == jsonparser.String {
-		d.rawText = joined(d.rawText, value)
+		d.rawText = append(d.rawText, value...)
 		return nil
 	}
 	text := &d.rawText
 	if kind := string(member(value, "type")); kind == "thinking" || kind == "reasoning" {
 		text = &d.rawReasoning
 	}
-	*text = joined(*text, member(value, "text"))
-	d.rawText = joined(d.rawText, member(value, "refusal"))
+	*text = append(*text, member(value, "text")...)
+	d.rawText = append(d.rawText, member(value, "refusal")...)
 	switch thinking, kind, _, err := jsonparser.Get(value, "thinking"); {
 	case err != nil:
 	case kind == jsonparser.String:
-		d.rawReasoning = joined(d.rawReasoning, thinking)
+		d.rawReasoning = append(d.rawReasoning, thinking...)
 	case kind == jsonparser.Array:
 		_, err := jsonparser.ArrayEachErr(thinking, d.onThought)
 		return err
@@ -335,7 +337,7 @@ func (d *decoder) thoughtPart(value []byte, _ jsonparser.ValueType, _ int, err e
 	if err != nil {
 		return errNotObject
 	}
-	d.rawReasoning = joined(d.rawReasoning, member(value, "text"))
+	d.rawReasoning = append(d.rawReasoning, member(value, "text")...)
 	return nil
 }
 
@@ -345,7 +347,7 @@ func (d *decoder) detail(value []byte, _ jsonparser.ValueType, _ int, err error)
 		return errNotObject
 	}
 	for _, name := range []string{"text", "summary", "thinking"} {
-		d.rawDetails = joined(d.rawDetails, member(value, name))
+		d.rawDetails = append(d.rawDetails, member(value, name)...)
 	}
 	return nil
 }
@@ -357,14 +359,6 @@ func member(object []byte, name string) []byte {
 		return nil
 	}
 	return value
-}
-
-// joined returns two escaped strings as one. A single one is not copied.
-func joined(a, b []byte) []byte {
-	if len(a) == 0 {
-		return b
-	}
-	return append(a[:len(a):len(a)], b...)
 }
 
 func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err error) error {

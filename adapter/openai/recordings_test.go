@@ -198,6 +198,7 @@ func TestContentMayComeAsParts(t *testing.T) {
 		"a refusal":                        {`"content":[{"type":"refusal","refusal":"no"}]`, "no", ""},
 		"a reference":                      {`"content":[{"type":"text","text":"as "},{"type":"reference","reference_ids":[1]},{"type":"text","text":"said"}]`, "as said", ""},
 		"half a pair and its other":        {`"content":[{"type":"text","text":"\ud83d"},{"type":"text","text":"\ude00"}]`, "\U0001F600", ""},
+		"a string, and then parts":         {`"content":"1","content":[{"type":"text","text":"4"},{"type":"text","text":"4"}]`, "144", ""},
 		"details alone":                    {`"content":"1","reasoning_details":[{"type":"reasoning.text","text":"abc"},{"type":"reasoning.encrypted","data":"x"}]`, "1", "abc"},
 		"a summary":                        {`"content":"1","reasoning_details":[{"type":"reasoning.summary","summary":"abc"}]`, "1", "abc"},
 		"details that repeat the text":     {`"reasoning_details":[{"type":"reasoning.text","text":"abc"}],"reasoning":"abc","content":"1"`, "1", "abc"},
@@ -215,5 +216,21 @@ func TestContentMayComeAsParts(t *testing.T) {
 				t.Errorf("a whole answer:\n%s", diff)
 			}
 		})
+	}
+}
+
+// A whole answer without a reason for its end is not taken for complete.
+func TestAWholeAnswerWithoutAnEndIsBrokenOff(t *testing.T) {
+	for _, finish := range []string{`null`, `""`, `"null"`} {
+		body := `{"choices":[{"message":{"content":"1"},"finish_reason":` + finish + `}]}`
+		m, err := newProvider(t, Options{Transport: answering{"application/json", strings.NewReader(body)}, BaseURL: "http://model.test/v1"}).Model("m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c, err := range m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}}}) {
+			if err == nil {
+				t.Errorf("finish_reason %s: %+v; expected an error only", finish, c)
+			}
+		}
 	}
 }

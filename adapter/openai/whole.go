@@ -39,7 +39,7 @@ func (a *answer) whole() error {
 	if err != nil {
 		return p.notAnswer("a chat completion", err, body)
 	}
-	if d.finish == "" {
+	if d.finish == "" || d.finish == "null" { // so some servers say that it goes on
 		return p.Broken(a.ctx, nil)
 	}
 	if !a.passContent() {

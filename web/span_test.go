@@ -102,7 +102,7 @@ const (
 func TestARunIsATrace(t *testing.T) {
 	s := newSpans(t)
 	b := newBench(t, func(o *Options) { o.Tracer = s.provider }).serve()
-	d := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"why"}}`))
+	d := readDocument(t, b.do("POST", "/v1/runs", `{"workflow":"chat","input":{"question":"why is the sky blue"}}`))
 	want := `invoke_workflow chat lingserve.run.status=completed
   invoke_agent writer lingserve.bot.root=article
     chat story gen_ai.provider.name=test lingserve.attempt=1 gen_ai.response.model=story gen_ai.usage.input_tokens=4 gen_ai.usage.output_tokens=6 (gen_ai.first_token)
@@ -118,7 +118,7 @@ func TestARunIsATrace(t *testing.T) {
 	if line := "trace_id"; strings.Contains(b.log.String(), line) {
 		t.Error("a handler that knows nothing of traces has told of one") // that is package telemetry's
 	}
-	if text := fmt.Sprintf("%+v", s.GetSpans()); strings.Contains(text, "Light is scattered") || strings.Contains(text, "why") || d.Run == "" {
+	if text := fmt.Sprintf("%+v", s.GetSpans()); strings.Contains(text, "Light is scattered") || strings.Contains(text, "sky blue") || d.Run == "" {
 		t.Error("what was said is in a span")
 	}
 }

@@ -205,8 +205,9 @@ type follower struct {
 
 // journalReader is a journal that has not ended.
 type journalReader struct {
-	at   int64 // how far it is read
-	last lastNames
+	at       int64 // how far it is read
+	last     lastNames
+	unlocked bool // was seen empty and not locked: its writer has died, or is about to lock it
 }
 
 // begin goes to the end of all journals.
@@ -223,11 +224,11 @@ func (f *follower) begin() error {
 			continue
 		}
 		r := new(journalReader)
-		ended, lost, err := f.journal(n, r, func(string) {})
+		ended, _, err := f.journal(n, r, func(string) {})
 		if err != nil {
 			return err
 		}
-		if !ended && !lost {
+		if !ended {
 			f.read[n] = r
 		}
 	}
@@ -273,7 +274,7 @@ func (f *follower) next(ctx context.Context) (names map[string]bool, missed bool
 		for _, name := range r.last {
 			add(name)
 		}
-		if ended || lost {
+		if ended {
 			delete(f.read, n)
 		}
 		missed = missed || lost
@@ -281,11 +282,11 @@ func (f *follower) next(ctx context.Context) (names map[string]bool, missed bool
 	return names, missed, nil
 }
 
-// journal reads a journal on. lost says that the journal, or its writer, is gone.
+// journal reads a journal on. ended says that nothing more comes, lost that the journal, or its writer, is gone and may have changed more.
 func (f *follower) journal(number int, r *journalReader, name func(string)) (ended, lost bool, err error) {
 	file, err := f.store.disk.Open(changesPath(number), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, true, nil
+		return true, true, nil
 	}
 	if err != nil {
 		return false, false, err
@@ -308,8 +309,12 @@ func (f *follower) journal(number int, r *journalReader, name func(string)) (end
 			r.last.add(string(line))
 			text = rest
 		}
+		if dead && r.at == 0 && len(text) == 0 {
+			lost, r.unlocked = !r.unlocked, true
+			return false, lost, nil
+		}
 		if dead {
-			return false, true, nil
+			return true, true, nil
 		}
 		if dead, err = file.TryLock(); err != nil || !dead {
 			return false, false, err

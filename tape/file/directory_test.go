@@ -341,6 +341,37 @@ func TestATapeThatSomebodyHasPutThereIsListedAfterAWhile(t *testing.T) {
 	})
 }
 
+// A writer makes its journal and locks it then. A list that falls between the two sees a journal without a writer.
+func TestAJournalThatIsLockedLateIsRead(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		dir := t.TempDir()
+		s := open(t, dir, Options{Sync: SyncNone})
+		if begun {
+			listed(t, s, tape.SessionQuery{})
+		}
+		if err := s.disk.Mkdir(changesFolder); err != nil {
+			t.Fatal(err)
+		}
+		f, err := s.disk.Open(changesPath(1), os.O_RDWR|os.O_CREATE|os.O_EXCL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed(t, s, tape.SessionQuery{})
+		listed(t, s, tape.SessionQuery{})
+		if ok, err := f.TryLock(); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		other := open(t, dir, Options{Sync: SyncNone})
+		other.changes.file, other.changes.number = f, 1
+		if _, err := other.Append(context.Background(), "late", tape.Batch{Create: true, Entries: []tape.Entry{message("x")}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := listed(t, s, tape.SessionQuery{}); !slices.Equal(got, []string{"late"}) {
+			t.Errorf("the list was begun before: %v: %v", begun, got)
+		}
+	}
+}
+
 func TestManyListsAndWritersAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	stores := []*Store{open(t, dir, Options{Sync: SyncNone}), open(t, dir, Options{Sync: SyncNone})}

@@ -28,14 +28,11 @@ type Request struct {
 	Messages []Message
 	Tools    []Tool
 	Format   Format
-	// Options that are nil are left to the provider.
-	Temperature *float64
-	TopP        *float64
-	MaxTokens   *int
-	Stop        []string
-	Seed        *int
+	Options
 	// Params are the caller's own parameters; providers that carry such (Coze's custom variables) get them.
 	Params map[string]any
+	// CacheKey is the same for requests that begin alike, such as those of one session; providers that cache prompts get it.
+	CacheKey string
 }
 
 // Format is the form asked of the answer.
@@ -60,13 +57,17 @@ type Message struct {
 	Parts      []Part     `json:"parts,omitempty"`
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // of an assistant
 	ToolCallID string     `json:"tool_call_id,omitempty"` // of a tool's result
+	// Made is the message as the provider that made it wants to have it back. A [Registry]'s models see it only where it is theirs.
+	Made *Made `json:"made,omitempty"`
 }
 
-// Part is a piece of a message: text, or an image by URL or as data ("data:image/png;base64,…").
+// Part is a piece of a message: text, or an image or another file by URL or as data ("data:image/png;base64,…").
 type Part struct {
-	Type  string `json:"type"` // "text" or "image_url"
+	Type  string `json:"type"` // "text", "image_url" or "file"
 	Text  string `json:"text,omitempty"`
 	Image string `json:"image_url,omitempty"`
+	File  string `json:"file,omitempty"` // of a PDF, audio or text file
+	Name  string `json:"name,omitempty"` // of the file
 }
 
 // Tool is a function that the model may call.
@@ -92,19 +93,13 @@ type ToolResult struct {
 	Failed  bool
 }
 
-// Usage counts tokens.
-type Usage struct {
-	PromptTokens     int `json:"prompt_tokens"`
-	CompletionTokens int `json:"completion_tokens"`
-	TotalTokens      int `json:"total_tokens"`
-}
-
 // Reasons for which an answer ends.
 const (
 	FinishStop          = "stop"
 	FinishLength        = "length"
 	FinishToolCalls     = "tool_calls"
 	FinishContentFilter = "content_filter"
+	FinishRefusal       = "refusal" // the model refused; the text, if any, says why
 )
 
 // Chunk is a piece of an answer. Any of its members may be empty; one chunk with a Finish comes in every complete answer.
@@ -115,9 +110,28 @@ type Chunk struct {
 	// ToolResult is the result of a call that the provider has made itself. A call without one in an answer that ends with
 	// FinishToolCalls waits for ours.
 	ToolResult *ToolResult
-	Usage      *Usage
+	Beside     *Beside
+	Citation   *Citation
+	Media      *Media
+	Usage      *Usage // of the answer so far: a later one takes the place of those before
 	Finish     string
 	Model      string // "provider:name" of the model that answers; in the first chunk
+}
+
+// Citation is a source that an answer names.
+type Citation struct {
+	URL   string `json:"url,omitempty"`
+	Title string `json:"title,omitempty"`
+	// Start and End are the place in the answer's text that the source is for, in characters; both 0 where it is not known.
+	Start int    `json:"start,omitempty"`
+	End   int    `json:"end,omitempty"`
+	Text  string `json:"text,omitempty"` // of the source
+}
+
+// Media is an image or a sound that a model made.
+type Media struct {
+	Type string // "image/png"
+	URL  string // of where it lies, or "data:image/png;base64,…"
 }
 
 // Timeouts bound the waiting for a provider; zero means the default, negative none. Time spent in the reader of a stream

@@ -68,7 +68,7 @@ func TestEachAttemptHasASpan(t *testing.T) {
 			},
 		}}
 		g := &guarded{model: m, provider: "azure", name: "gpt-4o"}
-		for _, err := range g.Stream(ctx, Request{Temperature: &temperature, Format: Format{JSON: true}}) {
+		for _, err := range g.Stream(ctx, Request{Options: Options{Temperature: &temperature}, Format: Format{JSON: true}}) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -38,9 +38,9 @@ type (
 		Model string `json:"model"`
 	}
 	ended struct {
-		Status string      `json:"status"`
-		Steps  int         `json:"steps"`
-		Usage  *turn.Usage `json:"usage,omitempty"`
+		Status string         `json:"status"`
+		Steps  int            `json:"steps"`
+		Usage  *adapter.Usage `json:"usage,omitempty"`
 	}
 	stepped struct {
 		Step   int    `json:"step"`
@@ -105,7 +105,7 @@ type run struct {
 	spoke    int    // the step that has last handed on text
 	newlines int    // at the end of that text
 	finish   string
-	usage    turn.Usage
+	usage    adapter.Usage
 
 	mu      sync.Mutex
 	handoff *handoff // asked for in this step

@@ -230,12 +230,8 @@ func (r *run) count(rep *reply) {
 	if rep.usage == nil {
 		return
 	}
-	u := turn.Usage{
-		Model: rep.model, PromptTokens: rep.usage.PromptTokens, CompletionTokens: rep.usage.CompletionTokens, TotalTokens: rep.usage.TotalTokens,
-	}
-	r.usage.PromptTokens += u.PromptTokens
-	r.usage.CompletionTokens += u.CompletionTokens
-	r.usage.TotalTokens += u.TotalTokens
+	u := turn.Usage{Model: rep.model, Usage: *rep.usage}
+	r.usage.Add(u.Usage)
 	rep.usage = nil // once
 	r.emit(turn.Event{Kind: turn.UsageEvent, Usage: &u})
 }
@@ -464,9 +460,7 @@ func (r *run) runTools(calls []tool.Call) (err error) {
 			return
 		}
 		if u := h.event.Usage; u != nil { // of a subagent
-			r.usage.PromptTokens += u.PromptTokens
-			r.usage.CompletionTokens += u.CompletionTokens
-			r.usage.TotalTokens += u.TotalTokens
+			r.usage.Add(u.Usage)
 		}
 		if !r.emit(*h.event) {
 			cancel(errLeft)

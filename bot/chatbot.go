@@ -257,8 +257,7 @@ func (b *ChatBot) request(m Message) (adapter.Request, error) {
 		return adapter.Request{}, &Failure{Code: CodeInvalid, Message: fmt.Sprintf("the bot %q has nothing to say to the model", b.name)}
 	}
 	r := adapter.Request{
-		Messages: messages, Temperature: c.Temperature, TopP: c.TopP, MaxTokens: c.MaxTokens, Stop: c.Stop, Seed: c.Seed,
-		Params: b.env.Params,
+		Messages: messages, Options: c.Options, Params: b.env.Params,
 	}
 	if c.format() == JSON {
 		r.Format = adapter.Format{JSON: true, Name: c.SchemaName, Schema: c.Schema}

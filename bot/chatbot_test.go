@@ -421,7 +421,7 @@ func TestTheRequestIsWhatTheBotWasGiven(t *testing.T) {
 	temperature, tokens := 0.5, 100
 	w := newWorld(t, model)
 	w.Params = map[string]any{"tone": "calm", "who": "params"}
-	b := New(w.Env, "writer", "a/b", Config{Model: "x:y", Temperature: &temperature, MaxTokens: &tokens, Stop: []string{"END"}})
+	b := New(w.Env, "writer", "a/b", Config{Model: "x:y", Options: adapter.Options{Temperature: &temperature, MaxTokens: &tokens, Stop: []string{"END"}}})
 	if err := b.AddPrompt(`{{ chatConfig.model }} {{ chatOptions.temperature }} {{ chatOptions.max_tokens }} {{ chatOptions.response_format.root }} {{ tone }} {{ who }} "<&>"`,
 		map[string]any{"who": "data"}); err != nil {
 		t.Fatal(err)
@@ -448,7 +448,7 @@ func TestTheRequestIsWhatTheBotWasGiven(t *testing.T) {
 			{Role: adapter.Assistant, Content: "yes"},
 			{Role: adapter.User, Parts: parts},
 		},
-		Format: adapter.Format{JSON: true}, Temperature: &temperature, MaxTokens: &tokens, Stop: []string{"END"}, Params: w.Params,
+		Format: adapter.Format{JSON: true}, Options: adapter.Options{Temperature: &temperature, MaxTokens: &tokens, Stop: []string{"END"}}, Params: w.Params,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -851,7 +851,7 @@ func TestPromptsSeeTheConfiguration(t *testing.T) {
 	f, n := 0.25, 7
 	b := New(w.Env, "quiz", "a/b", Config{
 		Model: "x:y", Schema: json.RawMessage(`{"type":"object"}`), SchemaName: "quiz",
-		Temperature: &f, TopP: &f, MaxTokens: &n, Seed: &n, Stop: []string{"END"}, Quiet: true,
+		Options: adapter.Options{Temperature: &f, TopP: &f, MaxTokens: &n, Seed: &n, Stop: []string{"END"}}, Quiet: true,
 	})
 	if err := b.AddPrompt("{{ chatConfig }}\n{{ chatOptions }}", nil); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package bot
 import (
 	"encoding/json"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -17,19 +18,15 @@ const (
 
 // Config is what a bot is made with: its model and what is asked of it. A manager's Config is the default of its bots'.
 type Config struct {
-	Model       string          // "provider:name"; "" is the default model
-	Format      Format          // default JSON
-	Schema      json.RawMessage // JSON Schema of the output; sent to providers that support it, and checked
-	SchemaName  string
-	OnInvalid   OnInvalid // what becomes of output that does not fit Schema, or is none; default Report
-	Temperature *float64
-	TopP        *float64
-	MaxTokens   *int
-	Stop        []string
-	Seed        *int
-	Quiet       bool // its events reach listeners and the result, but no client
-	Done        bool // each completed value is followed by a Done event
-	HTMLEvents  bool // an [HTML] bot also sends an "html" event for each tag and piece of text
+	Model      string          // "provider:name"; "" is the default model
+	Format     Format          // default JSON
+	Schema     json.RawMessage // JSON Schema of the output; sent to providers that support it, and checked
+	SchemaName string
+	OnInvalid  OnInvalid // what becomes of output that does not fit Schema, or is none; default Report
+	adapter.Options
+	Quiet      bool // its events reach listeners and the result, but no client
+	Done       bool // each completed value is followed by a Done event
+	HTMLEvents bool // an [HTML] bot also sends an "html" event for each tag and piece of text
 	// NoValue leaves Response.Value empty and saves the memory for it, where only the stream and the result matter.
 	NoValue bool
 

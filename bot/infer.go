@@ -146,9 +146,7 @@ func (i *inference) addTo(r *Response) {
 	if i.answered {
 		r.Model = i.Model
 	}
-	r.Usage.PromptTokens += i.Usage.PromptTokens
-	r.Usage.CompletionTokens += i.Usage.CompletionTokens
-	r.Usage.TotalTokens += i.Usage.TotalTokens
+	r.Usage.Add(i.Usage)
 	repairs := maps.Clone(r.Repairs) // somebody may have the old one
 	for kind, n := range i.out.reader.repairs() {
 		if repairs == nil {

@@ -450,7 +450,7 @@ bots:
 	})
 	m = answers(nil)
 	b.Seed = i(1)
-	runs(t, parse(t, text), m, `{}`, &runOptions{config: bot.Config{Model: "r:1", Temperature: f(0.3), Seed: i(1), Stop: []string{"r"}}}, func(t *testing.T, d done) {
+	runs(t, parse(t, text), m, `{}`, &runOptions{config: bot.Config{Model: "r:1", Options: adapter.Options{Temperature: f(0.3), Seed: i(1), Stop: []string{"r"}}}}, func(t *testing.T, d done) {
 		wants(t, "with a caller's", map[string]asked{"a": {"r:1", f(0.3), nil, nil, i(1), []string{"r"}, adapter.Format{JSON: true}}, "b": b}, see(m))
 	})
 }

@@ -30,9 +30,7 @@ func (m *Manager) usedLocked(name, model string, counts adapter.Usage) {
 			m.usage = map[string]adapter.Usage{}
 		}
 		u := m.usage[name]
-		u.PromptTokens += counts.PromptTokens
-		u.CompletionTokens += counts.CompletionTokens
-		u.TotalTokens += counts.TotalTokens
+		u.Add(counts)
 		m.usage[name] = u
 	}
 	if model != "" && !slices.Contains(m.models[name], model) {

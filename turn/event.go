@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"iter"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -44,17 +45,13 @@ func Text(delta string) Event { return Event{Kind: TextEvent, Delta: delta} }
 
 // Usage counts the tokens of one call of a model, or of all calls of a turn.
 type Usage struct {
-	Model            string `json:"model,omitempty"` // "provider:name" of the call
-	PromptTokens     int    `json:"prompt_tokens"`
-	CompletionTokens int    `json:"completion_tokens"`
-	TotalTokens      int    `json:"total_tokens"`
+	Model string `json:"model,omitempty"` // "provider:name" of the call
+	adapter.Usage
 }
 
 // add sums up; the model of a sum is the last that was named.
 func (u *Usage) add(v Usage) {
-	u.PromptTokens += v.PromptTokens
-	u.CompletionTokens += v.CompletionTokens
-	u.TotalTokens += v.TotalTokens
+	u.Usage.Add(v.Usage)
 	if v.Model != "" {
 		u.Model = v.Model
 	}

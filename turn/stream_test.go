@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -254,7 +255,7 @@ func TestTU_41UnknownKindsAreHandedOn(t *testing.T) {
 		}
 		got = append(got, e)
 	}
-	usage := turn.Event{Kind: turn.UsageEvent, Usage: &turn.Usage{Model: "demo:echo", PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3}}
+	usage := turn.Event{Kind: turn.UsageEvent, Usage: &turn.Usage{Model: "demo:echo", Usage: adapter.Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3}}}
 	res, err := build(t, says(strange, usage, usage, turn.Event{Kind: turn.UsageEvent}, "x", final("x"))).Process(t.Context(), &turn.Envelope{}, turn.WithSink(sink))
 	if err != nil || res.Output != "x" {
 		t.Errorf("got %+v, %v", res, err)
@@ -262,7 +263,7 @@ func TestTU_41UnknownKindsAreHandedOn(t *testing.T) {
 	if diff := cmp.Diff([]turn.Event{strange, usage, usage, {Kind: turn.UsageEvent}, turn.Text("x"), final("x")}, got); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(turn.Usage{Model: "demo:echo", PromptTokens: 2, CompletionTokens: 4, TotalTokens: 6}, res.Usage); diff != "" {
+	if diff := cmp.Diff(turn.Usage{Model: "demo:echo", Usage: adapter.Usage{PromptTokens: 2, CompletionTokens: 4, TotalTokens: 6}}, res.Usage); diff != "" {
 		t.Error(diff)
 	}
 }

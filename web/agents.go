@@ -655,9 +655,7 @@ func (a *agentRun) take(e turn.Event, err error) {
 		}
 	case turn.UsageEvent:
 		if u := e.Usage; u != nil {
-			a.m.Used(a.name, u.Model, adapter.Usage{
-				PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, TotalTokens: u.TotalTokens,
-			})
+			a.m.Used(a.name, u.Model, u.Usage)
 		}
 	case turn.ErrorEvent:
 		if e.Err != nil {

@@ -260,9 +260,7 @@ func outcomeFrom(t *tube.Tube) outcome {
 					o.Usage = map[string]adapter.Usage{}
 				}
 				u := o.Usage[data.Bot]
-				u.PromptTokens += data.PromptTokens
-				u.CompletionTokens += data.CompletionTokens
-				u.TotalTokens += data.TotalTokens
+				u.Add(data.Usage)
 				o.Usage[data.Bot] = u
 			}
 			if data.Model != "" && !slices.Contains(o.Models[data.Bot], data.Model) {

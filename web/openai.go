@@ -302,9 +302,7 @@ func (r *run) openaiEnd() openai.End {
 func (o outcome) openaiEnd() openai.End {
 	end := openai.End{Finish: openai.Stop}
 	for _, u := range o.Usage {
-		end.Usage.PromptTokens += u.PromptTokens
-		end.Usage.CompletionTokens += u.CompletionTokens
-		end.Usage.TotalTokens += u.TotalTokens
+		end.Usage.Add(u)
 	}
 	if o.Truncated {
 		end.Finish = openai.Length

@@ -70,7 +70,7 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 		{
 			"options that Coze has no place for",
 			Options{},
-			adapter.Request{Messages: user, Temperature: new(0.5), TopP: new(0.25), MaxTokens: new(100), Stop: []string{"END"}, Seed: new(7), Format: adapter.Format{JSON: true}},
+			adapter.Request{Messages: user, Options: adapter.Options{Temperature: new(0.5), TopP: new(0.25), MaxTokens: new(100), Stop: []string{"END"}, Seed: new(7)}, Format: adapter.Format{JSON: true}},
 			chat(hi, ""),
 		},
 		{"AD-03: the system prompts as a variable", Options{}, adapter.Request{Messages: []adapter.Message{

@@ -50,8 +50,8 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 		{
 			"all options, zeros included",
 			adapter.Request{
-				Messages: user, Temperature: new(0.0), TopP: new(0.25), MaxTokens: new(100),
-				Stop: []string{"END"}, Seed: new(0), Params: map[string]any{"secret": "of the caller"},
+				Messages: user, Options: adapter.Options{Temperature: new(0.0), TopP: new(0.25), MaxTokens: new(100), Stop: []string{"END"}, Seed: new(0)},
+				Params: map[string]any{"secret": "of the caller"},
 			},
 			head + `,"options":{"temperature":0,"top_p":0.25,"num_predict":100,"seed":0,"stop":["END"]}}`,
 		},

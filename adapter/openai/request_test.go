@@ -48,15 +48,15 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 		{
 			"all options, zeros included", "m",
 			adapter.Request{
-				Messages: user, Temperature: new(0.0), TopP: new(0.25), MaxTokens: new(100),
-				Stop: []string{"END"}, Seed: new(0), Params: map[string]any{"secret": "of the caller"},
+				Messages: user, Options: adapter.Options{Temperature: new(0.0), TopP: new(0.25), MaxTokens: new(100), Stop: []string{"END"}, Seed: new(0)},
+				Params: map[string]any{"secret": "of the caller"},
 			},
 			`{"model":"m","max_tokens":100,"stream":true,"stop":["END"],"seed":0,"stream_options":{"include_usage":true},` +
 				`"messages":[{"role":"user","content":"hi"}],"temperature":0,"top_p":0.25}`,
 		},
 		{
 			"a model that reasons", "o3-mini",
-			adapter.Request{Messages: user, MaxTokens: new(100)},
+			adapter.Request{Messages: user, Options: adapter.Options{MaxTokens: new(100)}},
 			`{"model":"o3-mini","max_completion_tokens":100,"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}]}`,
 		},
 		{
@@ -145,7 +145,7 @@ func TestWhatAServerRefusesIsNotSentAgain(t *testing.T) {
 				}}
 				defer s.Close()
 				p := newProvider(t, Options{Transport: s.Transport(), BaseURL: "http://model.test"})
-				req := adapter.Request{MaxTokens: new(5), Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{}`)}}
+				req := adapter.Request{Options: adapter.Options{MaxTokens: new(5)}, Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{}`)}}
 				first := 0
 				for i := range 3 {
 					m, _ := p.Model("m")
@@ -177,7 +177,7 @@ func TestGivingInEnds(t *testing.T) {
 		s := &upstream.Server{Script: answers(upstream.Answer{Status: 400, Body: "stream_options response_format json_schema max_tokens max_completion_tokens"})}
 		defer s.Close()
 		m := newModel(t, s, Options{})
-		got := adaptertest.List(m.Stream(t.Context(), adapter.Request{MaxTokens: new(5), Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{}`)}}))
+		got := adaptertest.List(m.Stream(t.Context(), adapter.Request{Options: adapter.Options{MaxTokens: new(5)}, Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{}`)}}))
 		if !strings.Contains(got, "refused the request") || s.Requests() != 4 {
 			t.Errorf("%d requests: %s", s.Requests(), got)
 		}

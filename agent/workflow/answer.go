@@ -64,11 +64,11 @@ type run struct {
 	yield  func(turn.Event, error) bool
 	left   bool // the reader has left
 
-	text     string     // the document, as far as there is one
-	canceled bool       // somebody has ended the work
-	uri      string     // of the last delta
-	told     turn.Usage // by events
-	usage    turn.Usage // of the whole turn
+	text     string        // the document, as far as there is one
+	canceled bool          // somebody has ended the work
+	uri      string        // of the last delta
+	told     adapter.Usage // by events
+	usage    adapter.Usage // of the whole turn
 }
 
 // emit hands an event to the reader; false when it has left.
@@ -91,8 +91,8 @@ const (
 
 // ended is the data of the last event.
 type ended struct {
-	Status string      `json:"status"`
-	Usage  *turn.Usage `json:"usage,omitempty"`
+	Status string         `json:"status"`
+	Usage  *adapter.Usage `json:"usage,omitempty"`
 }
 
 // inTurn runs the workflow with what the session's tape says, and writes to the tape what is said now.
@@ -185,7 +185,7 @@ func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
 		entries = append(entries, tape.NewError(f.Code, f.Message).With(mark))
 	}
 	data := ended{Status: status}
-	if r.usage != (turn.Usage{}) {
+	if r.usage != (adapter.Usage{}) {
 		data.Usage = &r.usage
 	}
 	entries = append(entries, tape.NewEvent(entryEnd, data).With(mark))

@@ -77,7 +77,7 @@ func (r *run) named(kind turn.EventKind, data []byte) (turn.Event, bool) {
 		if json.Unmarshal(data, u) != nil {
 			return turn.Event{}, false
 		}
-		add(&r.told, *u)
+		r.told.Add(u.Usage)
 		return turn.Event{Kind: kind, Usage: u}, true
 	case turn.ErrorEvent:
 		var d ling.ErrorData
@@ -102,17 +102,11 @@ func (r *run) named(kind turn.EventKind, data []byte) (turn.Event, bool) {
 // rest tells what bots have used whose events no client sees: the turn has to count them, too.
 func (r *run) rest(used map[string]adapter.Usage) {
 	for _, u := range used {
-		add(&r.usage, turn.Usage{PromptTokens: u.PromptTokens, CompletionTokens: u.CompletionTokens, TotalTokens: u.TotalTokens})
+		r.usage.Add(u)
 	}
 	rest := r.usage
-	add(&rest, turn.Usage{PromptTokens: -r.told.PromptTokens, CompletionTokens: -r.told.CompletionTokens, TotalTokens: -r.told.TotalTokens})
-	if rest != (turn.Usage{}) {
-		r.emit(turn.Event{Kind: turn.UsageEvent, Usage: &rest})
+	rest.Sub(r.told)
+	if rest != (adapter.Usage{}) {
+		r.emit(turn.Event{Kind: turn.UsageEvent, Usage: &turn.Usage{Usage: rest}})
 	}
-}
-
-func add(sum *turn.Usage, u turn.Usage) {
-	sum.PromptTokens += u.PromptTokens
-	sum.CompletionTokens += u.CompletionTokens
-	sum.TotalTokens += u.TotalTokens
 }

@@ -128,8 +128,8 @@ func answers(ctx context.Context, models *adapter.Registry, name string) error {
 	}
 	for _, limit := range tokenLimits {
 		err = begins(ctx, m, adapter.Request{
-			Messages:  []adapter.Message{{Role: adapter.User, Content: "Say yes."}},
-			MaxTokens: limit,
+			Messages: []adapter.Message{{Role: adapter.User, Content: "Say yes."}},
+			Options:  adapter.Options{MaxTokens: limit},
 		})
 		e, refused := errors.AsType[*adapter.Error](err)
 		if !refused || e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity {

@@ -44,10 +44,10 @@ func (p *lister) List(ctx context.Context) ([]string, error) {
 	}
 	// Some send the list without an object around it.
 	if err := json.Unmarshal(body, &list); err != nil && json.Unmarshal(body, &list.Data) != nil {
-		return nil, p.notAnswer("a list of models", err, body)
+		return nil, p.NotAnswer("a list of models", err, body)
 	}
 	if list.Data == nil {
-		return nil, p.notAnswer("a list of models", errors.New("no data"), body)
+		return nil, p.NotAnswer("a list of models", errors.New("no data"), body)
 	}
 	names := make([]string, 0, len(list.Data))
 	for _, m := range list.Data {

@@ -119,26 +119,5 @@ type model struct {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return func(yield func(adapter.Chunk, error) bool) {
-		// Whatever ends this function ends the request and its connection, unless the answer was read to its end.
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(context.Canceled)
-		res, err := m.askAside(ctx, &req)
-		if err != nil {
-			yield(adapter.Chunk{}, err)
-			return
-		}
-		defer res.Body.Close()
-		a := &answer{m: m, ctx: ctx, cancel: cancel, yield: yield, res: res}
-		defer a.stop()
-		if err := a.read(); err != nil {
-			yield(adapter.Chunk{}, err)
-		}
-	}
-}
-
-// askAside is ask on a stack that is gone when the answer begins.
-func (m *model) askAside(ctx context.Context, req *adapter.Request) (res *http.Response, err error) {
-	wire.Aside(func() { res, err = m.ask(ctx, *req) })
-	return res, err
+	return m.p.Stream(ctx, m.name, m.p.maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
 }

@@ -1,0 +1,228 @@
+package wire
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"mime"
+	"net/http"
+	"time"
+	"unsafe"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/tmaxmax/go-sse"
+)
+
+const (
+	// linger is how long an answer whose end is known is still read, for the usage and what marks the end of the stream.
+	linger = 3 * time.Second
+	// drain is how long the end of a body is waited for after that, so that its connection can be used again.
+	drain = 10 * time.Millisecond
+	// maxWhole is how large an answer in one piece may be, in bytes.
+	maxWhole = 16 << 20
+)
+
+// errEnough ends a request whose answer is complete.
+var errEnough = errors.New("the answer is complete")
+
+// ErrLeft says that the reader has left its loop.
+var ErrLeft = errors.New("the reader has left")
+
+// Answer is one answer of a provider as it is read. An adapter fills in what it learns: Usage, and Finish as soon as the end is known.
+type Answer struct {
+	Server   *Server
+	Ctx      context.Context
+	Res      *http.Response
+	Model    string // "provider:name", of the first chunk
+	MaxEvent int    // bytes of one event
+	Usage    *adapter.Usage
+	Finish   string // one of adapter's; what comes after it can be missed
+	// Last is called where the answer is complete, before its end is passed on; nil is nothing. It may change Usage and Finish.
+	Last func() error
+
+	cancel context.CancelCauseFunc
+	yield  func(adapter.Chunk, error) bool
+	began  bool        // a chunk was yielded
+	timer  *time.Timer // of linger and drain
+}
+
+// Stream asks a provider and yields its answer. ask sends the request, and returns the answer once it is known to be one: status 200. read
+// passes on what is in it, and returns the error that is to be the last pair: nil when the answer is complete, ErrLeft when the reader has left.
+// Whatever ends the loop ends the request and its connection, unless the answer was read to its end.
+func (s *Server) Stream(ctx context.Context, model string, maxEvent int, ask func(context.Context) (*http.Response, error),
+	read func(*Answer) error,
+) iter.Seq2[adapter.Chunk, error] {
+	return func(yield func(adapter.Chunk, error) bool) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(context.Canceled)
+		var res *http.Response
+		var err error
+		Aside(func() { res, err = ask(ctx) }) // on a stack that is gone when the answer begins
+		if err != nil {
+			yield(adapter.Chunk{}, err)
+			return
+		}
+		defer res.Body.Close()
+		a := &Answer{Server: s, Ctx: ctx, Res: res, Model: s.Prefix + ":" + model, MaxEvent: maxEvent, cancel: cancel, yield: yield}
+		defer a.stop()
+		if err := read(a); err != nil && err != ErrLeft {
+			yield(adapter.Chunk{}, err)
+		}
+	}
+}
+
+// stop ends what may still run.
+func (a *Answer) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// Kind is the answer's media type, "" where it has none.
+func (a *Answer) Kind() string {
+	kind, _, _ := mime.ParseMediaType(a.Res.Header.Get("Content-Type"))
+	return kind
+}
+
+// Unknown is the error of an answer that is of no kind that a model gives; expected names the kind, hint says what to check.
+func (a *Answer) Unknown(expected, hint string) error {
+	said := Said(a.Res.Body)
+	return &adapter.Error{
+		Code: adapter.CodeProtocol, Status: http.StatusOK,
+		Message: a.Server.Name() + " answered with something else than " + expected + ": " + hint,
+		Cause:   fmt.Errorf("Content-Type %q: %s", a.Server.Redact([]byte(a.Res.Header.Get("Content-Type"))), a.Server.Redact(said)),
+	}
+}
+
+// Whole reads an answer in one piece, as servers send it that do not stream whatever they are asked for.
+func (a *Answer) Whole() ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(a.Res.Body, maxWhole+1))
+	if err != nil {
+		return nil, a.Server.Broken(a.Ctx, err)
+	}
+	if len(body) > maxWhole {
+		return nil, a.Server.NotAnswer("an answer", errors.New("larger than allowed"), body)
+	}
+	return body, nil
+}
+
+// NotAnswer makes the error of an answer that is not what was expected.
+func (s *Server) NotAnswer(expected string, err error, body []byte) error {
+	return &adapter.Error{
+		Code: adapter.CodeProtocol, Status: http.StatusOK,
+		Message: s.Name() + " answered with something that is not " + expected,
+		Cause:   fmt.Errorf("%w: %s", err, s.Redact(body)),
+	}
+}
+
+// NotPiece makes the error of an event that cannot be read.
+func (s *Server) NotPiece(err error, event []byte) error {
+	return &adapter.Error{
+		Code:    adapter.CodeProtocol,
+		Message: s.Name() + " sent something that is not a piece of an answer",
+		Cause:   fmt.Errorf("%w: %s", err, s.Redact(event)),
+	}
+}
+
+// Events gives the events of a body that is an event stream to take, until that says that it is done or returns an error. kind and data are
+// only lent. It ends the answer where no error does: with Usage and Finish, or with the error that the stream was cut off. done without a
+// Finish is a stop: nothing is missing.
+func (a *Answer) Events(body io.Reader, take func(kind, data []byte) (done bool, err error)) error {
+	done, broken, err := a.events(body, take)
+	if err != nil {
+		return err
+	}
+	return a.Complete(done, broken)
+}
+
+func (a *Answer) events(body io.Reader, take func(kind, data []byte) (done bool, err error)) (done bool, broken, err error) {
+	plain := NewFrames(body)
+	for {
+		kind, data, ok := plain.Next()
+		if !ok {
+			break
+		}
+		if done, err := take(kind, data); done || err != nil {
+			return done, nil, err
+		}
+	}
+	// The whole grammar of SSE. One byte more, so that an event of exactly MaxEvent bytes is taken.
+	for event, err := range sse.Read(Lines(plain.Remaining()), &sse.ReadConfig{MaxEventSize: a.MaxEvent + 1}) {
+		if err != nil {
+			return false, err, nil
+		}
+		if done, err := take(bytesOf(event.Type), bytesOf(event.Data)); done || err != nil {
+			return done, nil, err
+		}
+	}
+	return false, nil, nil
+}
+
+// bytesOf lends the bytes of a string.
+func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
+
+// Complete ends an answer: with what an answer ends with, or with the error that it is not complete. done says that what marks the end of
+// the stream was there, broken is what ended it otherwise.
+func (a *Answer) Complete(done bool, broken error) error {
+	switch {
+	case done && a.Finish == "":
+		a.Finish = adapter.FinishStop // of servers that send none at all
+	case a.Finish != "": // complete, whatever happened to the rest
+	case errors.Is(broken, bufio.ErrTooLong):
+		return &adapter.Error{
+			Code:    adapter.CodeProtocol,
+			Message: a.Server.Name() + " sent an event that is larger than allowed",
+			Cause:   fmt.Errorf("an event of more than %d bytes", a.MaxEvent),
+		}
+	default:
+		return a.Server.Broken(a.Ctx, broken)
+	}
+	if err := a.End(); err != nil {
+		return err
+	}
+	if done {
+		a.Wait(drain)
+		io.Copy(io.Discard, io.LimitReader(a.Res.Body, 4<<10)) // what comes after the end does not matter
+	}
+	return nil
+}
+
+// End passes on the usage and the reason for the end.
+func (a *Answer) End() error {
+	if a.Last != nil {
+		if err := a.Last(); err != nil {
+			return err
+		}
+	}
+	if !a.Pass(adapter.Chunk{Usage: a.Usage, Finish: a.Finish}) {
+		return ErrLeft
+	}
+	if a.Finish == adapter.FinishContentFilter {
+		return &adapter.Error{Code: adapter.CodeProtocol, Message: ContentFilter, Cause: errors.New("finish_reason content_filter")}
+	}
+	return nil
+}
+
+// Pass yields a chunk; false when the reader has left.
+func (a *Answer) Pass(c adapter.Chunk) bool {
+	if !a.began {
+		a.began = true
+		c.Model = a.Model
+	}
+	return a.yield(c, nil)
+}
+
+// Enough says that the end is known: what comes after it is waited for only for a moment.
+func (a *Answer) Enough() { a.Wait(linger) }
+
+// Wait ends the request after d, because the answer is complete.
+func (a *Answer) Wait(d time.Duration) {
+	if a.timer == nil {
+		a.timer = time.AfterFunc(d, func() { a.cancel(errEnough) })
+	} else {
+		a.timer.Reset(d)
+	}
+}

@@ -127,16 +127,21 @@ func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, r
 // take most of a second.
 const yieldEvery = 128
 
-// Size is how many bytes of text and images the messages of a request have.
+// Size is how many bytes of text, images and files the messages of a request have.
 func (r *Request) Size() (n int64) {
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		n += int64(len(m.Content))
 		for _, p := range m.Parts {
-			n += int64(len(p.Text) + len(p.Image))
+			n += int64(len(p.Text) + len(p.Image) + len(p.File))
 		}
 		for _, c := range m.ToolCalls {
 			n += int64(len(c.Arguments))
+		}
+		if m.Made != nil {
+			for _, p := range m.Made.Parts {
+				n += int64(len(p.Text) + len(p.Data))
+			}
 		}
 	}
 	return n
@@ -150,6 +155,12 @@ func (c *Chunk) size() int {
 	}
 	if c.ToolResult != nil {
 		n += len(c.ToolResult.Content)
+	}
+	if c.Beside != nil {
+		n += len(c.Beside.Data)
+	}
+	if c.Media != nil {
+		n += len(c.Media.URL)
 	}
 	return n
 }

@@ -21,7 +21,8 @@ type Server struct {
 	KeyName string        // where the key comes from, named in errors
 	Key     func() string // a function, so that printing a server does not print it
 	Client  *http.Client
-	Absent  string // said where nothing answers at the address; default a sentence about the base URL
+	Header  http.Header   // of every request, over what the adapter sends; nil is nothing
+	Absent  string        // said where nothing answers at the address; default a sentence about the base URL
 }
 
 // NewClient returns a client for requests that carry a key; nil stands for the transport that all providers with these options
@@ -65,6 +66,7 @@ func (s *Server) Post(ctx context.Context, url string, header http.Header, body 
 func (s *Server) Do(req *http.Request, header http.Header) (*http.Response, *Refusal, error) {
 	req.Header.Set("User-Agent", "lingserve")
 	maps.Copy(req.Header, header)
+	maps.Copy(req.Header, s.Header)
 	// The entry, which is not sent, lets net/http repeat a POST that met a connection which the server was just closing:
 	// golang/go#19943.
 	req.Header["X-Idempotency-Key"] = nil

@@ -21,8 +21,8 @@ type Server struct {
 	KeyName string        // where the key comes from, named in errors
 	Key     func() string // a function, so that printing a server does not print it
 	Client  *http.Client
-	Header  http.Header   // of every request, over what the adapter sends; nil is nothing
-	Absent  string        // said where nothing answers at the address; default a sentence about the base URL
+	Header  http.Header // of every request, over what the adapter sends; nil is nothing
+	Absent  string      // said where nothing answers at the address; default a sentence about the base URL
 }
 
 // NewClient returns a client for requests that carry a key; nil stands for the transport that all providers with these options

@@ -1,0 +1,675 @@
+package responses
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/buger/jsonparser"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
+)
+
+// maxItems is how many items one answer may have, and parts an item.
+const maxItems = 1024
+
+var (
+	errItems     = errors.New("the answer has too many items")
+	errNotObject = errors.New("the event is not JSON, or not of the format")
+)
+
+// kind is what a text is of.
+type kind int8
+
+const (
+	ofNothing kind = iota
+	ofText
+	ofRefusal
+	ofSummary // of reasoning
+	ofReasoning
+	ofArguments
+)
+
+// answer reads one answer.
+type answer struct {
+	*wire.Answer
+	p        *provider
+	items    []*item
+	current  *item // of the last delta
+	calls    int
+	length   int // of the text passed on, in characters
+	refused  bool
+	delta    delta
+	onMember func(key, value []byte, kind jsonparser.ValueType, offset int) error // made once
+}
+
+// delta is what an event has that goes on with a text. Its bytes are only lent.
+type delta struct {
+	event, text, id []byte
+	index, part     int
+	isText          bool
+}
+
+// item is one of the items that an answer is made of, as it is known so far.
+type item struct {
+	index    int // -1 is unknown
+	id, kind string
+	done     bool
+	parts    []part
+	shown    kind // of reasoning: its summary or itself, whatever came first
+	cited    int  // annotations passed on
+	// Of a call.
+	call      int
+	announced bool
+	callID    string
+	name      string
+	pending   string // arguments that came before the name
+}
+
+// part is a text of an item.
+type part struct {
+	kind  kind
+	index int
+	text  wire.Text
+	some  bool // something of it has come
+	start int  // where it is in the answer's text
+}
+
+// read passes on an answer.
+func (m *model) read(w *wire.Answer) error {
+	a := &answer{Answer: w, p: m.p}
+	a.onMember = a.member
+	a.Last = a.last
+	switch a.Kind() {
+	case "text/event-stream", "": // some servers send no type
+		return a.Events(a.Res.Body, a.take)
+	case "application/json":
+		return a.whole()
+	default:
+		return a.Unknown("an event stream", "check the base URL (most end in /v1), and that the server has the Responses API")
+	}
+}
+
+// whole passes on an answer in one piece.
+func (a *answer) whole() error {
+	body, err := a.Whole()
+	if err != nil {
+		return err
+	}
+	response := object(body)
+	switch {
+	case some(response["error"]) || word(response["status"]) == "failed":
+		return a.fail(response, body)
+	case response == nil || !some(response["output"]):
+		return a.p.NotAnswer("a response", errors.New("no output"), body)
+	}
+	switch word(response["status"]) {
+	case "completed", "incomplete", "":
+	default:
+		return a.p.Broken(a.Ctx, errors.New("the response has the status "+word(response["status"])))
+	}
+	if err := a.over(response); err != nil {
+		return err
+	}
+	return a.End()
+}
+
+// take passes on what an event has; done says that it is the last.
+func (a *answer) take(event, data []byte) (done bool, err error) {
+	a.delta = delta{event: event, index: -1}
+	if jsonparser.ObjectEach(data, a.onMember) == nil && a.delta.isText {
+		if kind := textOf(a.delta.event); kind != ofNothing {
+			return false, a.goOn(kind)
+		}
+	}
+	return a.event(event, data)
+}
+
+// member looks at a member of an event.
+func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	d := &a.delta
+	switch string(key) {
+	case "type":
+		if kind == jsonparser.String {
+			d.event = value
+		}
+	case "delta":
+		if kind == jsonparser.String {
+			d.text, d.isText = value, true
+		}
+	case "item_id":
+		d.id = value
+	case "output_index":
+		d.index = number(value, kind)
+	case "content_index", "summary_index":
+		d.part = number(value, kind)
+	}
+	return nil
+}
+
+func number(value []byte, kind jsonparser.ValueType) int {
+	n, err := jsonparser.ParseInt(value)
+	if kind != jsonparser.Number || err != nil || n < 0 || n > 1<<20 {
+		return -1
+	}
+	return int(n)
+}
+
+// textOf says of what kind an event's text is.
+func textOf(event []byte) kind {
+	switch string(event) {
+	case "response.output_text.delta", "response.content_part.delta": // the second is OpenRouter's
+		return ofText
+	case "response.refusal.delta":
+		return ofRefusal
+	case "response.reasoning_summary_text.delta":
+		return ofSummary
+	case "response.reasoning_text.delta", "response.reasoning.delta":
+		return ofReasoning
+	case "response.function_call_arguments.delta":
+		return ofArguments
+	}
+	return ofNothing
+}
+
+// of is the type of the items that have texts of a kind.
+func (k kind) of() string {
+	switch k {
+	case ofSummary, ofReasoning:
+		return "reasoning"
+	case ofArguments:
+		return "function_call"
+	}
+	return "message"
+}
+
+// goOn passes on the text of a delta.
+func (a *answer) goOn(kind kind) error {
+	d := &a.delta
+	it := a.current
+	if it == nil || it.done || it.index != d.index || it.kind != kind.of() || it.id != string(d.id) {
+		var err error
+		if it, err = a.find(d.index, string(d.id), kind.of()); err != nil {
+			return err
+		}
+		a.current = it
+	}
+	return a.pass(it, kind, d.part, d.text)
+}
+
+// find returns the item that an event belongs to. It is known by its id or, where a server gives it a new one in each event as Copilot does, by
+// its place; and made where it has not been announced.
+func (a *answer) find(index int, id, kind string) (*item, error) {
+	for _, same := range []func(*item) bool{
+		func(it *item) bool { return id != "" && it.id == id },
+		func(it *item) bool { return !it.done && index >= 0 && it.index == index },
+		func(it *item) bool { return !it.done && index < 0 && id == "" },
+	} {
+		for i := len(a.items) - 1; i >= 0; i-- {
+			if it := a.items[i]; it.kind == kind && same(it) {
+				return it, nil
+			}
+		}
+	}
+	return a.add(index, id, kind)
+}
+
+func (a *answer) add(index int, id, kind string) (*item, error) {
+	if len(a.items) == maxItems {
+		return nil, a.p.NotPiece(errItems, nil)
+	}
+	it := &item{index: index, id: id, kind: kind, call: -1}
+	a.items = append(a.items, it)
+	return it, nil
+}
+
+// part returns the part of an item that has a text.
+func (a *answer) part(it *item, kind kind, index int) (*part, error) {
+	for i := len(it.parts) - 1; i >= 0; i-- {
+		if p := &it.parts[i]; p.index == index && p.kind == kind {
+			return p, nil
+		}
+	}
+	if len(it.parts) == maxItems {
+		return nil, a.p.NotPiece(errItems, nil)
+	}
+	it.parts = append(it.parts, part{kind: kind, index: index, start: a.length})
+	return &it.parts[len(it.parts)-1], nil
+}
+
+// pass passes on a piece of a text, escaped as it came.
+func (a *answer) pass(it *item, kind kind, index int, raw []byte) error {
+	p, err := a.part(it, kind, index)
+	if err != nil {
+		return err
+	}
+	p.some = p.some || len(raw) > 0
+	said, err := p.text.Next(raw)
+	if err != nil {
+		return a.p.NotPiece(err, raw)
+	}
+	return a.say(it, kind, said)
+}
+
+// say yields a piece of a text.
+func (a *answer) say(it *item, kind kind, said string) error {
+	if said == "" {
+		return nil
+	}
+	var c adapter.Chunk
+	switch kind {
+	case ofSummary, ofReasoning:
+		if it.shown == ofNothing {
+			it.shown = kind
+		}
+		if it.shown != kind {
+			return nil // the same thoughts in other words
+		}
+		c.Reasoning = said
+	case ofArguments:
+		if !it.announced {
+			it.pending += said
+			return nil
+		}
+		c.ToolCall = &adapter.ToolCall{Index: it.call, Arguments: said}
+	default:
+		a.refused = a.refused || kind == ofRefusal
+		a.length += utf8.RuneCountInString(said)
+		c.Text = said
+	}
+	if !a.Pass(c) {
+		return wire.ErrLeft
+	}
+	return nil
+}
+
+// finish passes on all of a text that has not come in pieces, and what was held back of a character of one that has.
+func (a *answer) finish(it *item, kind kind, index int, all string) error {
+	p, err := a.part(it, kind, index)
+	if err != nil {
+		return err
+	}
+	if p.some {
+		return a.say(it, kind, p.text.Rest())
+	}
+	p.some = p.some || all != ""
+	return a.say(it, kind, all)
+}
+
+// event passes on what an event has that is no piece of a text.
+//
+//go:noinline
+func (a *answer) event(event, data []byte) (done bool, err error) {
+	if data = bytes.TrimSpace(data); len(data) == 0 {
+		return false, nil
+	}
+	if bytes.HasPrefix(data, []byte("[DONE]")) {
+		return true, nil
+	}
+	e := object(data)
+	if e == nil {
+		if string(event) == "error" {
+			return false, a.p.Failed(data)
+		}
+		return false, a.p.NotPiece(errNotObject, data)
+	}
+	name := word(e["type"])
+	if name == "" {
+		name = string(event)
+	}
+	index, id := count(e["output_index"], -1), word(e["item_id"])
+	text := func(kind kind, place string, all string) error {
+		it, err := a.find(index, id, kind.of())
+		if err != nil {
+			return err
+		}
+		return a.finish(it, kind, count(e[place], 0), all)
+	}
+	switch name {
+	case "response.output_item.added":
+		return false, a.added(index, object(e["item"]))
+	case "response.output_item.done":
+		raw := e["item"]
+		in := object(raw)
+		if in == nil {
+			return false, nil
+		}
+		it, err := a.find(index, word(in["id"]), word(in["type"]))
+		if err != nil {
+			return false, err
+		}
+		return false, a.ended(it, in, raw)
+	case "response.output_text.done":
+		return false, text(ofText, "content_index", word(e["text"]))
+	case "response.refusal.done":
+		return false, text(ofRefusal, "content_index", word(e["refusal"]))
+	case "response.reasoning_text.done":
+		return false, text(ofReasoning, "content_index", word(e["text"]))
+	case "response.reasoning_summary_text.done":
+		return false, text(ofSummary, "summary_index", word(e["text"]))
+	case "response.function_call_arguments.done":
+		return false, text(ofArguments, "", word(e["arguments"]))
+	case "response.output_text.annotation.added":
+		it, err := a.find(index, id, "message")
+		if err != nil {
+			return false, err
+		}
+		p, err := a.part(it, ofText, count(e["content_index"], 0))
+		if err != nil {
+			return false, err
+		}
+		it.cited++
+		return false, a.cite(p, object(e["annotation"]))
+	case "response.completed", "response.incomplete", "response.done":
+		response := object(e["response"])
+		if some(response["error"]) || word(response["status"]) == "failed" {
+			return false, a.fail(response, data)
+		}
+		if name == "response.incomplete" && response["status"] == nil {
+			response["status"] = json.RawMessage(`"incomplete"`)
+		}
+		return true, a.over(response)
+	case "response.failed", "response.cancelled", "response.canceled":
+		return false, a.fail(object(e["response"]), data)
+	case "error":
+		return false, a.p.Failed(data)
+	default:
+		if some(e["error"]) {
+			return false, a.p.Failed(data)
+		}
+	}
+	return false, nil // of other types there are many, and more each year
+}
+
+// fail makes the error of a response that has failed.
+func (a *answer) fail(response map[string]json.RawMessage, said []byte) error {
+	if reported := response["error"]; some(reported) {
+		return a.p.Failed([]byte(`{"error":` + string(reported) + `}`))
+	}
+	e := a.p.Failed(said)
+	if e.Code == adapter.CodeProtocol { // it says no more than that
+		e.Code, e.Retryable = adapter.CodeUnavailable, true
+		e.Message = a.p.Name() + " broke off the answer because it failed or is overloaded: try again later"
+	}
+	return e
+}
+
+// added notes an item that begins, and announces it where it is a call.
+func (a *answer) added(index int, in map[string]json.RawMessage) error {
+	if in == nil {
+		return nil
+	}
+	it, err := a.add(index, word(in["id"]), word(in["type"]))
+	if err != nil {
+		return err
+	}
+	return a.announce(it, in, false)
+}
+
+// announce passes on the id and the name of a call as soon as they are known; last says that no more will be.
+func (a *answer) announce(it *item, in map[string]json.RawMessage, last bool) error {
+	if it.kind != "function_call" || it.announced {
+		return nil
+	}
+	for _, id := range []string{word(in["call_id"]), it.callID, word(in["id"])} {
+		if it.callID == "" {
+			it.callID = id
+		}
+	}
+	if name := word(in["name"]); name != "" {
+		it.name = name
+	}
+	if it.name == "" && !last {
+		return nil
+	}
+	it.announced, it.call = true, a.calls
+	a.calls++
+	if it.callID == "" {
+		it.callID = "call_" + strconv.Itoa(it.call)
+	}
+	pending := it.pending
+	it.pending = ""
+	if !a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: it.call, ID: it.callID, Name: it.name, Arguments: pending}}) {
+		return wire.ErrLeft
+	}
+	return nil
+}
+
+// ended passes on what has not come of an item in pieces, and what its provider wants to have back of it.
+func (a *answer) ended(it *item, in map[string]json.RawMessage, raw json.RawMessage) error {
+	if it.done {
+		return nil
+	}
+	var err error
+	beside := &adapter.Beside{Type: adapter.PartOther, Data: raw}
+	switch it.kind {
+	case "message":
+		err = a.message(it, in)
+		beside.Type, beside.Data = adapter.PartText, extra(in, !plain(in["content"]))
+		if !it.has(ofText) && !it.has(ofRefusal) {
+			beside.Data = nil
+		}
+	case "reasoning":
+		err = a.texts(it, ofSummary, in["summary"])
+		if err == nil {
+			err = a.texts(it, ofReasoning, in["content"])
+		}
+		beside.Type = adapter.PartReasoning
+		if returned(in) == nil {
+			beside.Data = nil
+		}
+	case "function_call":
+		if err = a.announce(it, in, true); err == nil {
+			err = a.finish(it, ofArguments, 0, argumentsOf(in["arguments"]))
+		}
+		beside.Type, beside.Index, beside.Data = adapter.PartCall, it.call, extra(in, false)
+	case "image_generation_call":
+		err = a.image(in)
+	}
+	it.done = true
+	if err == nil && beside.Data != nil && !a.Pass(adapter.Chunk{Beside: beside}) {
+		err = wire.ErrLeft
+	}
+	return err
+}
+
+func argumentsOf(raw json.RawMessage) string {
+	if len(raw) > 0 && raw[0] == '{' {
+		return string(raw) // an object, where it should be one in a string
+	}
+	return word(raw)
+}
+
+// has says whether an item has a text of a kind.
+func (it *item) has(kind kind) bool {
+	for i := range it.parts {
+		if it.parts[i].kind == kind && it.parts[i].some {
+			return true
+		}
+	}
+	return false
+}
+
+// texts passes on those of a list of texts of one kind that have not come in pieces. What has come is told by its order: not all servers count
+// the pieces as they count the list.
+func (a *answer) texts(it *item, kind kind, list json.RawMessage) error {
+	var come []int
+	for i := range it.parts {
+		if it.parts[i].kind == kind {
+			come = append(come, it.parts[i].index)
+		}
+	}
+	for i, in := range objects(list) {
+		index := maxItems + i // as none has that came in pieces
+		if i < len(come) {
+			index = come[i]
+		}
+		if err := a.finish(it, kind, index, word(in["text"])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// message passes on what has not come in pieces of a message.
+func (a *answer) message(it *item, in map[string]json.RawMessage) error {
+	var come []int
+	for i := range it.parts {
+		come = append(come, i)
+	}
+	cited := it.cited
+	for _, c := range objects(in["content"]) {
+		kind, all := ofText, word(c["text"])
+		switch word(c["type"]) {
+		case "refusal":
+			kind, all = ofRefusal, word(c["refusal"])
+		case "output_text", "text":
+		default:
+			continue
+		}
+		at := len(it.parts)
+		if len(come) > 0 {
+			at, come = come[0], come[1:]
+			kind = it.parts[at].kind
+		} else {
+			it.parts = append(it.parts, part{kind: kind, index: maxItems + at, start: a.length})
+		}
+		if err := a.finish(it, kind, it.parts[at].index, all); err != nil {
+			return err
+		}
+		for _, note := range objects(c["annotations"]) {
+			if cited > 0 {
+				cited--
+				continue
+			}
+			it.cited++
+			if err := a.cite(&it.parts[at], note); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cite passes on an annotation that names a source.
+func (a *answer) cite(p *part, note map[string]json.RawMessage) error {
+	c := adapter.Citation{URL: word(note["url"]), Title: word(note["title"])}
+	switch word(note["type"]) {
+	case "url_citation":
+	case "file_citation", "container_file_citation":
+		c.Title = word(note["filename"])
+	default:
+		return nil
+	}
+	if end := count(note["end_index"], 0); end > 0 {
+		c.Start, c.End = p.start+count(note["start_index"], 0), p.start+end
+	}
+	if c.URL == "" && c.Title == "" {
+		return nil
+	}
+	if !a.Pass(adapter.Chunk{Citation: &c}) {
+		return wire.ErrLeft
+	}
+	return nil
+}
+
+// image passes on an image that the provider's tool has made.
+func (a *answer) image(in map[string]json.RawMessage) error {
+	result := word(in["result"])
+	if result == "" {
+		return nil
+	}
+	form := word(in["output_format"])
+	if form == "" {
+		form = "png"
+	}
+	m := &adapter.Media{Type: "image/" + form, URL: result}
+	if !strings.HasPrefix(result, "data:") && !isURL(result) {
+		m.URL = "data:" + m.Type + ";base64," + result
+	}
+	if !a.Pass(adapter.Chunk{Media: m}) {
+		return wire.ErrLeft
+	}
+	return nil
+}
+
+// over takes the whole response, which ends an answer: its usage, why it ends, and what has not come before. Its items are told by their order
+// among those of their type: not all servers give them the ids that they had.
+func (a *answer) over(response map[string]json.RawMessage) error {
+	come := map[string][]*item{}
+	for _, it := range a.items {
+		come[it.kind] = append(come[it.kind], it)
+	}
+	var list []json.RawMessage
+	json.Unmarshal(response["output"], &list) // nothing, where it is no list
+	for i, raw := range list {
+		in := object(raw)
+		kind := word(in["type"])
+		var it *item
+		if same := come[kind]; len(same) > 0 {
+			it, come[kind] = same[0], same[1:]
+		} else if in != nil {
+			var err error
+			if it, err = a.add(i, word(in["id"]), kind); err != nil {
+				return err
+			}
+		}
+		if it != nil {
+			if err := a.ended(it, in, raw); err != nil {
+				return err
+			}
+		}
+	}
+	if u := object(response["usage"]); u != nil {
+		a.Usage = usage(u)
+	}
+	a.Finish = adapter.FinishStop
+	if word(response["status"]) == "incomplete" {
+		a.Finish = adapter.FinishLength
+		if word(object(response["incomplete_details"])["reason"]) == "content_filter" {
+			a.Finish = adapter.FinishContentFilter
+		}
+	}
+	return nil
+}
+
+// last passes on what was held back of characters and of calls, and says why an answer ends that ends by itself.
+func (a *answer) last() error {
+	for _, it := range a.items {
+		for i := range it.parts {
+			if err := a.say(it, it.parts[i].kind, it.parts[i].text.Rest()); err != nil {
+				return err
+			}
+		}
+	}
+	if a.Finish == adapter.FinishStop {
+		switch {
+		case a.calls > 0:
+			a.Finish = adapter.FinishToolCalls
+		case a.refused:
+			a.Finish = adapter.FinishRefusal
+		}
+	}
+	return nil
+}
+
+// usage reads the counts of tokens.
+func usage(u map[string]json.RawMessage) *adapter.Usage {
+	in, out := object(u["input_tokens_details"]), object(u["output_tokens_details"])
+	r := &adapter.Usage{
+		PromptTokens:     count(u["input_tokens"], 0),
+		CompletionTokens: count(u["output_tokens"], 0),
+		TotalTokens:      count(u["total_tokens"], 0),
+		CachedTokens:     count(in["cached_tokens"], 0),
+		CacheWriteTokens: count(in["cache_write_tokens"], 0),
+		ReasoningTokens:  count(out["reasoning_tokens"], 0),
+		AudioTokens:      count(in["audio_tokens"], 0) + count(out["audio_tokens"], 0),
+	}
+	if r.TotalTokens == 0 {
+		r.TotalTokens = r.PromptTokens + r.CompletionTokens
+	}
+	return r
+}

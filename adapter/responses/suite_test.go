@@ -1,0 +1,31 @@
+package responses
+
+import (
+	"testing"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
+)
+
+var subject = adaptertest.Subject{
+	Prefix:  "responses",
+	KeyName: "RESPONSES_API_KEY",
+	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
+		return newProvider(t, Options{BaseURL: o.BaseURL + "/v1", Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts})
+	},
+	Wire: adaptertest.Responses,
+}
+
+// AD-04, MO-30: the promises that all adapters make.
+func TestSuite(t *testing.T) { adaptertest.Run(t, subject) }
+
+func FuzzStream(f *testing.F) { adaptertest.Fuzz(f, subject) }
+
+func newProvider(t testing.TB, o Options) adapter.Provider {
+	t.Helper()
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

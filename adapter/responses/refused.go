@@ -57,10 +57,10 @@ func (m *model) giveIn(sent *request, r *wire.Refusal) bool {
 	if r.Status == http.StatusNotFound {
 		return false
 	}
-	if !h.full && h.answered && noID.MatchString(said) {
-		return m.learn("full items")
+	if h.answered && noID.MatchString(said) {
+		return h.bare && h.others > 0 && m.learn("no items") || m.learn("full items")
 	}
-	if strings.HasPrefix(param, "input") { // of the history
+	if strings.HasPrefix(param, "input") || strings.Contains(said, "input[") { // of the history
 		return h.others > 0 && m.learn("no items")
 	}
 	if f := sent.Text; f != nil && f.Format != nil && (strings.HasPrefix(param, "text") || param == "response_format" ||

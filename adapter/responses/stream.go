@@ -59,8 +59,10 @@ type item struct {
 	id, kind string
 	done     bool
 	parts    []part
-	shown    kind // of reasoning: its summary or itself, whatever came first
-	cited    int  // annotations passed on
+	said     [ofArguments + 1]int  // bytes of each kind that have come
+	pieces   [ofArguments + 1]bool // whether they have come in pieces
+	shown    kind                 // of reasoning: its summary or itself, whatever came first
+	cited    int                  // annotations passed on
 	// Of a call.
 	call      int
 	announced bool
@@ -247,6 +249,7 @@ func (a *answer) pass(it *item, kind kind, index int, raw []byte) error {
 		return err
 	}
 	p.some = p.some || len(raw) > 0
+	it.pieces[kind] = it.pieces[kind] || p.some
 	said, err := p.text.Next(raw)
 	if err != nil {
 		return a.p.NotPiece(err, raw)
@@ -259,6 +262,7 @@ func (a *answer) say(it *item, kind kind, said string) error {
 	if said == "" {
 		return nil
 	}
+	it.said[kind] += len(said)
 	var c adapter.Chunk
 	switch kind {
 	case ofSummary, ofReasoning:
@@ -286,7 +290,8 @@ func (a *answer) say(it *item, kind kind, said string) error {
 	return nil
 }
 
-// finish passes on all of a text that has not come in pieces, and what was held back of a character of one that has.
+// finish passes on all of a text that has not come in pieces, and what was held back of a character of one that has. Where others of its item have
+// come in pieces, what ends the item tells whether this one has.
 func (a *answer) finish(it *item, kind kind, index int, all string) error {
 	p, err := a.part(it, kind, index)
 	if err != nil {
@@ -295,7 +300,9 @@ func (a *answer) finish(it *item, kind kind, index int, all string) error {
 	if p.some {
 		return a.say(it, kind, p.text.Rest())
 	}
-	p.some = p.some || all != ""
+	if p.some = all != ""; it.pieces[kind] {
+		return nil
+	}
 	return a.say(it, kind, all)
 }
 
@@ -362,7 +369,7 @@ func (a *answer) event(event, data []byte) (done bool, err error) {
 			return false, err
 		}
 		it.cited++
-		return false, a.cite(p, object(e["annotation"]))
+		return false, a.cite(p.start, object(e["annotation"]))
 	case "response.completed", "response.incomplete", "response.done":
 		response := object(e["response"])
 		if some(response["error"]) || word(response["status"]) == "failed" {
@@ -443,13 +450,17 @@ func (a *answer) ended(it *item, in map[string]json.RawMessage, raw json.RawMess
 	if it.done {
 		return nil
 	}
-	var err error
+	err := a.held(it)
+	if err != nil {
+		return err
+	}
+	come := it.said[ofArguments]
 	beside := &adapter.Beside{Type: adapter.PartOther, Data: raw}
 	switch it.kind {
 	case "message":
 		err = a.message(it, in)
 		beside.Type, beside.Data = adapter.PartText, extra(in, !plain(in["content"]))
-		if !it.has(ofText) && !it.has(ofRefusal) {
+		if it.said[ofText]+it.said[ofRefusal] == 0 {
 			beside.Data = nil
 		}
 	case "reasoning":
@@ -463,7 +474,7 @@ func (a *answer) ended(it *item, in map[string]json.RawMessage, raw json.RawMess
 		}
 	case "function_call":
 		if err = a.announce(it, in, true); err == nil {
-			err = a.finish(it, ofArguments, 0, argumentsOf(in["arguments"]))
+			err = a.rest(it, ofArguments, &come, argumentsOf(in["arguments"]))
 		}
 		beside.Type, beside.Index, beside.Data = adapter.PartCall, it.call, extra(in, false)
 	case "image_generation_call":
@@ -483,44 +494,34 @@ func argumentsOf(raw json.RawMessage) string {
 	return word(raw)
 }
 
-// has says whether an item has a text of a kind.
-func (it *item) has(kind kind) bool {
-	for i := range it.parts {
-		if it.parts[i].kind == kind && it.parts[i].some {
-			return true
-		}
+// rest passes on one of the texts of an item, in their order, unless it has come in pieces. What has come is told by its length: not all servers
+// count the pieces as they count the texts.
+func (a *answer) rest(it *item, kind kind, come *int, all string) error {
+	if *come > 0 {
+		*come = max(0, *come-len(all))
+		return nil
 	}
-	return false
+	return a.say(it, kind, all)
 }
 
-// texts passes on those of a list of texts of one kind that have not come in pieces. What has come is told by its order: not all servers count
-// the pieces as they count the list.
+// texts passes on what has not come of a list of texts.
 func (a *answer) texts(it *item, kind kind, list json.RawMessage) error {
-	var come []int
-	for i := range it.parts {
-		if it.parts[i].kind == kind {
-			come = append(come, it.parts[i].index)
-		}
-	}
-	for i, in := range objects(list) {
-		index := maxItems + i // as none has that came in pieces
-		if i < len(come) {
-			index = come[i]
-		}
-		if err := a.finish(it, kind, index, word(in["text"])); err != nil {
+	come := it.said[kind]
+	for _, in := range objects(list) {
+		if err := a.rest(it, kind, &come, word(in["text"])); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// message passes on what has not come in pieces of a message.
+// message passes on what has not come of a message, and of its annotations.
 func (a *answer) message(it *item, in map[string]json.RawMessage) error {
-	var come []int
-	for i := range it.parts {
-		come = append(come, i)
+	come, cited := it.said, it.cited
+	start := a.length
+	if len(it.parts) > 0 {
+		start = it.parts[0].start
 	}
-	cited := it.cited
 	for _, c := range objects(in["content"]) {
 		kind, all := ofText, word(c["text"])
 		switch word(c["type"]) {
@@ -530,32 +531,23 @@ func (a *answer) message(it *item, in map[string]json.RawMessage) error {
 		default:
 			continue
 		}
-		at := len(it.parts)
-		if len(come) > 0 {
-			at, come = come[0], come[1:]
-			kind = it.parts[at].kind
-		} else {
-			it.parts = append(it.parts, part{kind: kind, index: maxItems + at, start: a.length})
-		}
-		if err := a.finish(it, kind, it.parts[at].index, all); err != nil {
+		if err := a.rest(it, kind, &come[kind], all); err != nil {
 			return err
 		}
 		for _, note := range objects(c["annotations"]) {
 			if cited > 0 {
 				cited--
-				continue
-			}
-			it.cited++
-			if err := a.cite(&it.parts[at], note); err != nil {
+			} else if err := a.cite(start, note); err != nil {
 				return err
 			}
 		}
+		start += utf8.RuneCountInString(all)
 	}
 	return nil
 }
 
-// cite passes on an annotation that names a source.
-func (a *answer) cite(p *part, note map[string]json.RawMessage) error {
+// cite passes on an annotation that names a source; start is where its part is in the text.
+func (a *answer) cite(start int, note map[string]json.RawMessage) error {
 	c := adapter.Citation{URL: word(note["url"]), Title: word(note["title"])}
 	switch word(note["type"]) {
 	case "url_citation":
@@ -565,7 +557,7 @@ func (a *answer) cite(p *part, note map[string]json.RawMessage) error {
 		return nil
 	}
 	if end := count(note["end_index"], 0); end > 0 {
-		c.Start, c.End = p.start+count(note["start_index"], 0), p.start+end
+		c.Start, c.End = start+count(note["start_index"], 0), start+end
 	}
 	if c.URL == "" && c.Title == "" {
 		return nil
@@ -639,10 +631,8 @@ func (a *answer) over(response map[string]json.RawMessage) error {
 // last passes on what was held back of characters and of calls, and says why an answer ends that ends by itself.
 func (a *answer) last() error {
 	for _, it := range a.items {
-		for i := range it.parts {
-			if err := a.say(it, it.parts[i].kind, it.parts[i].text.Rest()); err != nil {
-				return err
-			}
+		if err := a.held(it); err != nil {
+			return err
 		}
 	}
 	if a.Finish == adapter.FinishStop {
@@ -651,6 +641,16 @@ func (a *answer) last() error {
 			a.Finish = adapter.FinishToolCalls
 		case a.refused:
 			a.Finish = adapter.FinishRefusal
+		}
+	}
+	return nil
+}
+
+// held passes on what was held back of characters.
+func (a *answer) held(it *item) error {
+	for i := range it.parts {
+		if err := a.say(it, it.parts[i].kind, it.parts[i].text.Rest()); err != nil {
+			return err
 		}
 	}
 	return nil

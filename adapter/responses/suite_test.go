@@ -1,6 +1,8 @@
 package responses
 
 import (
+	"io"
+	"net/http"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -28,4 +30,20 @@ func newProvider(t testing.TB, o Options) adapter.Provider {
 		t.Fatal(err)
 	}
 	return p
+}
+
+func read(t testing.TB, r io.Reader) string {
+	t.Helper()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// again answers every request with the same stream.
+func again(body func() io.Reader) tripper {
+	return func(r *http.Request) (*http.Response, error) {
+		return answering{kind: "text/event-stream", body: body()}.RoundTrip(r)
+	}
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 )
 
-// members are those of an item as it is sent.
-type members = map[string]json.RawMessage
-
 // history makes the items of a request.
 type history struct {
 	p     *provider
@@ -25,9 +22,8 @@ type history struct {
 	bare    bool // no ids at all
 	without bool // nothing of the provider's own tools
 
-	others    int // items of the provider's own tools
-	answered  bool
-	reasoning bool
+	others   int // items of the provider's own tools
+	answered bool
 }
 
 // add adds a message.
@@ -129,7 +125,6 @@ func (h *history) assistant(m *adapter.Message) {
 	add := func(kind string, item members) {
 		for _, t := range thoughts {
 			if back := returned(object(t.Data)); back != nil {
-				h.reasoning = true
 				h.item("reasoning", back)
 			}
 		}
@@ -209,6 +204,16 @@ func (h *history) item(kind string, item members) {
 		}
 	}
 	h.items = append(h.items, item)
+}
+
+// isOther says whether the item at this place is of one of the provider's own tools.
+func (h *history) isOther(place string) bool {
+	i, err := strconv.Atoi(place)
+	if err != nil || i >= len(h.items) {
+		return false
+	}
+	item, made := h.items[i].(members)
+	return made && item["type"] != nil && nameless[word(item["type"])] == ""
 }
 
 // returned is what goes back of an item of reasoning; nil where the server could make nothing of it.

@@ -7,16 +7,19 @@ import (
 
 // What is read here is read as far as it is of the type that it should be; the rest is as if it was not there.
 
+// members are those of an object.
+type members = map[string]json.RawMessage
+
 // object returns the members of an object; nil where it is none.
-func object(raw []byte) (members map[string]json.RawMessage) {
-	if json.Unmarshal(raw, &members) != nil {
+func object(raw []byte) (o members) {
+	if json.Unmarshal(raw, &o) != nil {
 		return nil
 	}
-	return members
+	return o
 }
 
 // objects returns the objects of a list.
-func objects(raw []byte) (list []map[string]json.RawMessage) {
+func objects(raw []byte) (list []members) {
 	var all []json.RawMessage
 	json.Unmarshal(raw, &all) // nothing, where it is no list
 	for _, e := range all {

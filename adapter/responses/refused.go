@@ -12,13 +12,13 @@ import (
 
 // optional are the members that are left out for a model once its server has refused them, the narrower ones first.
 var optional = []struct {
-	name string
-	word string // that names it in a refusal without a param
-	sent func(*request) bool
+	name  string
+	words string // that name it in a refusal without a param
+	sent  func(*request) bool
 }{
 	{"reasoning.summary", "summar", func(r *request) bool { return r.Reasoning != nil && r.Reasoning.Summary != "" }},
 	{"reasoning.effort", "effort", func(r *request) bool { return r.Reasoning != nil && r.Reasoning.Effort != "" }},
-	{"include", "encrypted", func(r *request) bool { return r.Include != nil }},
+	{"include", `encrypted "include" 'include'`, func(r *request) bool { return r.Include != nil }},
 	{"reasoning", "reasoning", func(r *request) bool { return r.Reasoning != nil }},
 	{"text.verbosity", "verbosity", func(r *request) bool { return r.Text != nil && r.Text.Verbosity != "" }},
 	{"temperature", "temperature", func(r *request) bool { return r.Temperature != nil }},
@@ -28,7 +28,8 @@ var optional = []struct {
 	{"tool_choice", "tool_choice", func(r *request) bool { return r.ToolChoice != nil }},
 	{"service_tier", "service_tier", func(r *request) bool { return r.ServiceTier != "" }},
 	{"prompt_cache_key", "prompt_cache_key", func(r *request) bool { return r.PromptCacheKey != "" }},
-	{"store", "'store'", func(r *request) bool { return r.Store != nil }},
+	{"store", `"store" 'store'`, func(r *request) bool { return r.Store != nil }},
+	{"stream", "stream", func(r *request) bool { return r.Stream }}, // an organisation that is not verified
 	{"instructions", "instructions", func(r *request) bool { return r.Instructions != "" }},
 }
 
@@ -39,8 +40,13 @@ var unsupported = regexp.MustCompile(`support|unknown|unrecogni[sz]ed|unexpected
 // values are the words by which it says that it takes the member, but with other values.
 var values = regexp.MustCompile(`unsupported[ _]value|supported values|invalid[ _]value|expected one of`)
 
-// noID are the words of servers that want an id in each item: of OpenRouter, which says little more than that, and of those that say which member.
-var noID = regexp.MustCompile(`invalid responses api request|missing required parameter: 'input\[\d+\]\.(id|status)'|["'.](id|status)\\?["']?[^{}]{0,200}(required|undefined|missing)`)
+// noID are the words of servers that want an id in each item: of OpenRouter, which says little more than that, of OpenAI, and of those that tell
+// the path of what is missing.
+var noID = regexp.MustCompile(`invalid responses api request|missing required parameter: 'input\[\d+\]\.(id|status)'|` +
+	`(path|loc)["']: ?[\[(][^\])]*input[^\])]*["'](id|status)["'][\])]`)
+
+// place is how a refusal names an item.
+var place = regexp.MustCompile(`input\[(\d+)\]`)
 
 // giveIn learns from a refusal what a model does not take, or insists on; false where there is nothing to learn. Each lesson is learned once, so
 // the same request is asked a few times at most.
@@ -57,16 +63,12 @@ func (m *model) giveIn(sent *request, r *wire.Refusal) bool {
 	if r.Status == http.StatusNotFound {
 		return false
 	}
-	if h.answered && noID.MatchString(said) {
-		return h.bare && h.others > 0 && m.learn("no items") || m.learn("full items")
+	if at := place.FindStringSubmatch(said); at != nil && h.isOther(at[1]) && (h.bare || !noID.MatchString(said)) && m.learn("no items") ||
+		h.answered && noID.MatchString(said) && m.learn("full items") {
+		return true
 	}
-	if strings.HasPrefix(param, "input") || strings.Contains(said, "input[") { // of the history
-		return h.others > 0 && m.learn("no items")
-	}
-	if f := sent.Text; f != nil && f.Format != nil && (strings.HasPrefix(param, "text") || param == "response_format" ||
-		param == "" && slices.ContainsFunc([]string{"text.format", "response_format", "json_schema", "json_object"}, func(w string) bool {
-			return strings.Contains(said, w)
-		})) && param != "text.verbosity" {
+	if f := sent.Text; f != nil && f.Format != nil && param != "text.verbosity" && (strings.HasPrefix(param, "text") || param == "response_format" ||
+		param == "" && (strings.Contains(said, "text.format") || strings.Contains(said, "json_schema") || strings.Contains(said, "json_object"))) {
 		switch {
 		case f.Format.Schema == nil:
 			return m.learn("format")
@@ -81,7 +83,7 @@ func (m *model) giveIn(sent *request, r *wire.Refusal) bool {
 	for _, o := range optional {
 		named := param == o.name
 		if param == "" {
-			named = strings.Contains(said, o.word)
+			named = slices.ContainsFunc(strings.Fields(o.words), func(w string) bool { return strings.Contains(said, w) })
 		}
 		switch {
 		case !named || !o.sent(sent):

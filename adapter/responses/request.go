@@ -112,7 +112,7 @@ func marshal(v any) ([]byte, error) {
 // request says in the API's words what is asked.
 func (m *model) request(req *adapter.Request) (*request, error) {
 	r := &request{
-		Model: m.name, Stream: true, ServiceTier: m.unless("service_tier", req.ServiceTier),
+		Model: m.name, Stream: !m.knows("stream"), ServiceTier: m.unless("service_tier", req.ServiceTier),
 		history: history{p: m.p, full: m.knows("full items"), bare: m.knows("bare items"), without: m.knows("no items")},
 	}
 	messages := req.Messages

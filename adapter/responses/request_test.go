@@ -125,6 +125,10 @@ func TestWhatAModelRefusesIsLeftOutAndRemembered(t *testing.T) {
 			model: "m", refusal: `{"error":{"message":"Unsupported parameter: 'text.verbosity'","param":"text.verbosity","code":"unsupported_parameter"}}`,
 			options: adapter.Options{Verbosity: "low"}, format: adapter.Format{JSON: true, Schema: json.RawMessage(`{"type":"object"}`)}, absent: "verbosity", times: 2,
 		},
+		"a stream": {
+			model: "m", refusal: `{"error":{"message":"Your organization must be verified to stream this model.","param":"stream","code":"unsupported_value"}}`,
+			absent: `"stream":true`, times: 2,
+		},
 		"a schema": {
 			model: "m", refusal: `{"error":{"message":"json_schema is not a form that this model knows","param":"text.format","code":null}}`,
 			format: adapter.Format{JSON: true, Schema: json.RawMessage(`{"type":"object"}`)}, absent: "json_schema", times: 2,
@@ -381,7 +385,7 @@ func TestHistoriesAreSentTheOtherWayWhereTheyAreRefused(t *testing.T) {
 					return "Item with id 'fs_1' not found. Items are not persisted when `store` is set to false."
 				}
 				if strings.Contains(body, "file_search") {
-					return "Missing required parameter: 'input[2].id'."
+					return "Missing required parameter: 'input[2].id'." // where the search is
 				}
 				return ""
 			},

@@ -61,8 +61,8 @@ type item struct {
 	parts    []part
 	said     [ofArguments + 1]int  // bytes of each kind that have come
 	pieces   [ofArguments + 1]bool // whether they have come in pieces
-	shown    kind                 // of reasoning: its summary or itself, whatever came first
-	cited    int                  // annotations passed on
+	shown    kind                  // of reasoning: its summary or itself, whatever came first
+	cited    int                   // annotations passed on
 	// Of a call.
 	call      int
 	announced bool
@@ -372,6 +372,9 @@ func (a *answer) event(event, data []byte) (done bool, err error) {
 		return false, a.cite(p.start, object(e["annotation"]))
 	case "response.completed", "response.incomplete", "response.done":
 		response := object(e["response"])
+		if response == nil {
+			response = members{}
+		}
 		if some(response["error"]) || word(response["status"]) == "failed" {
 			return false, a.fail(response, data)
 		}
@@ -392,7 +395,7 @@ func (a *answer) event(event, data []byte) (done bool, err error) {
 }
 
 // fail makes the error of a response that has failed.
-func (a *answer) fail(response map[string]json.RawMessage, said []byte) error {
+func (a *answer) fail(response members, said []byte) error {
 	if reported := response["error"]; some(reported) {
 		return a.p.Failed([]byte(`{"error":` + string(reported) + `}`))
 	}
@@ -405,7 +408,7 @@ func (a *answer) fail(response map[string]json.RawMessage, said []byte) error {
 }
 
 // added notes an item that begins, and announces it where it is a call.
-func (a *answer) added(index int, in map[string]json.RawMessage) error {
+func (a *answer) added(index int, in members) error {
 	if in == nil {
 		return nil
 	}
@@ -417,7 +420,7 @@ func (a *answer) added(index int, in map[string]json.RawMessage) error {
 }
 
 // announce passes on the id and the name of a call as soon as they are known; last says that no more will be.
-func (a *answer) announce(it *item, in map[string]json.RawMessage, last bool) error {
+func (a *answer) announce(it *item, in members, last bool) error {
 	if it.kind != "function_call" || it.announced {
 		return nil
 	}
@@ -446,7 +449,7 @@ func (a *answer) announce(it *item, in map[string]json.RawMessage, last bool) er
 }
 
 // ended passes on what has not come of an item in pieces, and what its provider wants to have back of it.
-func (a *answer) ended(it *item, in map[string]json.RawMessage, raw json.RawMessage) error {
+func (a *answer) ended(it *item, in members, raw json.RawMessage) error {
 	if it.done {
 		return nil
 	}
@@ -516,7 +519,7 @@ func (a *answer) texts(it *item, kind kind, list json.RawMessage) error {
 }
 
 // message passes on what has not come of a message, and of its annotations.
-func (a *answer) message(it *item, in map[string]json.RawMessage) error {
+func (a *answer) message(it *item, in members) error {
 	come, cited := it.said, it.cited
 	start := a.length
 	if len(it.parts) > 0 {
@@ -547,7 +550,7 @@ func (a *answer) message(it *item, in map[string]json.RawMessage) error {
 }
 
 // cite passes on an annotation that names a source; start is where its part is in the text.
-func (a *answer) cite(start int, note map[string]json.RawMessage) error {
+func (a *answer) cite(start int, note members) error {
 	c := adapter.Citation{URL: word(note["url"]), Title: word(note["title"])}
 	switch word(note["type"]) {
 	case "url_citation":
@@ -569,7 +572,7 @@ func (a *answer) cite(start int, note map[string]json.RawMessage) error {
 }
 
 // image passes on an image that the provider's tool has made.
-func (a *answer) image(in map[string]json.RawMessage) error {
+func (a *answer) image(in members) error {
 	result := word(in["result"])
 	if result == "" {
 		return nil
@@ -590,7 +593,7 @@ func (a *answer) image(in map[string]json.RawMessage) error {
 
 // over takes the whole response, which ends an answer: its usage, why it ends, and what has not come before. Its items are told by their order
 // among those of their type: not all servers give them the ids that they had.
-func (a *answer) over(response map[string]json.RawMessage) error {
+func (a *answer) over(response members) error {
 	come := map[string][]*item{}
 	for _, it := range a.items {
 		come[it.kind] = append(come[it.kind], it)
@@ -657,7 +660,7 @@ func (a *answer) held(it *item) error {
 }
 
 // usage reads the counts of tokens.
-func usage(u map[string]json.RawMessage) *adapter.Usage {
+func usage(u members) *adapter.Usage {
 	in, out := object(u["input_tokens_details"]), object(u["output_tokens_details"])
 	r := &adapter.Usage{
 		PromptTokens:     count(u["input_tokens"], 0),

@@ -13,7 +13,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// maxItems is how many items one answer may have, and parts an item.
+// maxItems is how many items one answer may have.
 const maxItems = 1024
 
 var (
@@ -31,6 +31,7 @@ const (
 	ofSummary // of reasoning
 	ofReasoning
 	ofArguments
+	kinds
 )
 
 // answer reads one answer.
@@ -58,26 +59,20 @@ type item struct {
 	index    int // -1 is unknown
 	id, kind string
 	done     bool
-	parts    []part
-	said     [ofArguments + 1]int  // bytes of each kind that have come
-	pieces   [ofArguments + 1]bool // whether they have come in pieces
-	shown    kind                  // of reasoning: its summary or itself, whatever came first
-	cited    int                   // annotations passed on
+	texts    [kinds]wire.Text
+	said     [kinds]int  // bytes that have come
+	pieces   [kinds]bool // they have come in pieces
+	shown    kind        // of reasoning: its summary or itself, whatever came first
+	part     int         // of the last text
+	start    int         // where that part is in the answer's text
+	length   int         // of its text, in characters
+	cited    int         // annotations passed on
 	// Of a call.
 	call      int
 	announced bool
 	callID    string
 	name      string
 	pending   string // arguments that came before the name
-}
-
-// part is a text of an item.
-type part struct {
-	kind  kind
-	index int
-	text  wire.Text
-	some  bool // something of it has come
-	start int  // where it is in the answer's text
 }
 
 // read passes on an answer.
@@ -199,7 +194,15 @@ func (a *answer) goOn(kind kind) error {
 		}
 		a.current = it
 	}
-	return a.pass(it, kind, d.part, d.text)
+	it.pieces[kind] = it.pieces[kind] || len(d.text) > 0
+	if it.part != d.part || it.said[kind] == 0 {
+		it.part, it.start = d.part, a.length
+	}
+	said, err := it.texts[kind].Next(d.text)
+	if err != nil {
+		return a.p.NotPiece(err, d.text)
+	}
+	return a.say(it, kind, said)
 }
 
 // find returns the item that an event belongs to. It is known by its id or, where a server gives it a new one in each event as Copilot does, by
@@ -228,35 +231,6 @@ func (a *answer) add(index int, id, kind string) (*item, error) {
 	return it, nil
 }
 
-// part returns the part of an item that has a text.
-func (a *answer) part(it *item, kind kind, index int) (*part, error) {
-	for i := len(it.parts) - 1; i >= 0; i-- {
-		if p := &it.parts[i]; p.index == index && p.kind == kind {
-			return p, nil
-		}
-	}
-	if len(it.parts) == maxItems {
-		return nil, a.p.NotPiece(errItems, nil)
-	}
-	it.parts = append(it.parts, part{kind: kind, index: index, start: a.length})
-	return &it.parts[len(it.parts)-1], nil
-}
-
-// pass passes on a piece of a text, escaped as it came.
-func (a *answer) pass(it *item, kind kind, index int, raw []byte) error {
-	p, err := a.part(it, kind, index)
-	if err != nil {
-		return err
-	}
-	p.some = p.some || len(raw) > 0
-	it.pieces[kind] = it.pieces[kind] || p.some
-	said, err := p.text.Next(raw)
-	if err != nil {
-		return a.p.NotPiece(err, raw)
-	}
-	return a.say(it, kind, said)
-}
-
 // say yields a piece of a text.
 func (a *answer) say(it *item, kind kind, said string) error {
 	if said == "" {
@@ -281,29 +255,29 @@ func (a *answer) say(it *item, kind kind, said string) error {
 		c.ToolCall = &adapter.ToolCall{Index: it.call, Arguments: said}
 	default:
 		a.refused = a.refused || kind == ofRefusal
-		a.length += utf8.RuneCountInString(said)
+		n := utf8.RuneCountInString(said)
+		a.length, it.length = a.length+n, it.length+n
 		c.Text = said
 	}
+	return a.put(c)
+}
+
+// put yields a chunk.
+func (a *answer) put(c adapter.Chunk) error {
 	if !a.Pass(c) {
 		return wire.ErrLeft
 	}
 	return nil
 }
 
-// finish passes on all of a text that has not come in pieces, and what was held back of a character of one that has. Where others of its item have
-// come in pieces, what ends the item tells whether this one has.
-func (a *answer) finish(it *item, kind kind, index int, all string) error {
-	p, err := a.part(it, kind, index)
-	if err != nil {
+// finish passes on all of a text that has not come in pieces. Where others of its item have, what ends the item tells whether this one has.
+func (a *answer) finish(e members, kind kind, member string) error {
+	it, err := a.find(count(e["output_index"], -1), word(e["item_id"]), kind.of())
+	if err != nil || it.pieces[kind] {
 		return err
 	}
-	if p.some {
-		return a.say(it, kind, p.text.Rest())
-	}
-	if p.some = all != ""; it.pieces[kind] {
-		return nil
-	}
-	return a.say(it, kind, all)
+	it.start = a.length
+	return a.say(it, kind, word(e[member]))
 }
 
 // event passes on what an event has that is no piece of a text.
@@ -327,49 +301,42 @@ func (a *answer) event(event, data []byte) (done bool, err error) {
 	if name == "" {
 		name = string(event)
 	}
-	index, id := count(e["output_index"], -1), word(e["item_id"])
-	text := func(kind kind, place string, all string) error {
-		it, err := a.find(index, id, kind.of())
-		if err != nil {
-			return err
-		}
-		return a.finish(it, kind, count(e[place], 0), all)
-	}
+	index := count(e["output_index"], -1)
 	switch name {
-	case "response.output_item.added":
-		return false, a.added(index, object(e["item"]))
-	case "response.output_item.done":
-		raw := e["item"]
-		in := object(raw)
+	case "response.output_item.added", "response.output_item.done":
+		in := object(e["item"])
 		if in == nil {
 			return false, nil
 		}
+		if name == "response.output_item.added" {
+			it, err := a.add(index, word(in["id"]), word(in["type"]))
+			if err == nil {
+				err = a.announce(it, in, false)
+			}
+			return false, err
+		}
 		it, err := a.find(index, word(in["id"]), word(in["type"]))
-		if err != nil {
-			return false, err
+		if err == nil {
+			err = a.ended(it, in, e["item"])
 		}
-		return false, a.ended(it, in, raw)
+		return false, err
 	case "response.output_text.done":
-		return false, text(ofText, "content_index", word(e["text"]))
+		return false, a.finish(e, ofText, "text")
 	case "response.refusal.done":
-		return false, text(ofRefusal, "content_index", word(e["refusal"]))
+		return false, a.finish(e, ofRefusal, "refusal")
 	case "response.reasoning_text.done":
-		return false, text(ofReasoning, "content_index", word(e["text"]))
+		return false, a.finish(e, ofReasoning, "text")
 	case "response.reasoning_summary_text.done":
-		return false, text(ofSummary, "summary_index", word(e["text"]))
+		return false, a.finish(e, ofSummary, "text")
 	case "response.function_call_arguments.done":
-		return false, text(ofArguments, "", word(e["arguments"]))
+		return false, a.finish(e, ofArguments, "arguments")
 	case "response.output_text.annotation.added":
-		it, err := a.find(index, id, "message")
-		if err != nil {
-			return false, err
-		}
-		p, err := a.part(it, ofText, count(e["content_index"], 0))
+		it, err := a.find(index, word(e["item_id"]), "message")
 		if err != nil {
 			return false, err
 		}
 		it.cited++
-		return false, a.cite(p.start, object(e["annotation"]))
+		return false, a.cite(it.start, object(e["annotation"]))
 	case "response.completed", "response.incomplete", "response.done":
 		response := object(e["response"])
 		if response == nil {
@@ -407,18 +374,6 @@ func (a *answer) fail(response members, said []byte) error {
 	return e
 }
 
-// added notes an item that begins, and announces it where it is a call.
-func (a *answer) added(index int, in members) error {
-	if in == nil {
-		return nil
-	}
-	it, err := a.add(index, word(in["id"]), word(in["type"]))
-	if err != nil {
-		return err
-	}
-	return a.announce(it, in, false)
-}
-
 // announce passes on the id and the name of a call as soon as they are known; last says that no more will be.
 func (a *answer) announce(it *item, in members, last bool) error {
 	if it.kind != "function_call" || it.announced {
@@ -442,10 +397,7 @@ func (a *answer) announce(it *item, in members, last bool) error {
 	}
 	pending := it.pending
 	it.pending = ""
-	if !a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: it.call, ID: it.callID, Name: it.name, Arguments: pending}}) {
-		return wire.ErrLeft
-	}
-	return nil
+	return a.put(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: it.call, ID: it.callID, Name: it.name, Arguments: pending}})
 }
 
 // ended passes on what has not come of an item in pieces, and what its provider wants to have back of it.
@@ -484,10 +436,10 @@ func (a *answer) ended(it *item, in members, raw json.RawMessage) error {
 		err = a.image(in)
 	}
 	it.done = true
-	if err == nil && beside.Data != nil && !a.Pass(adapter.Chunk{Beside: beside}) {
-		err = wire.ErrLeft
+	if err != nil || beside.Data == nil {
+		return err
 	}
-	return err
+	return a.put(adapter.Chunk{Beside: beside})
 }
 
 func argumentsOf(raw json.RawMessage) string {
@@ -521,10 +473,7 @@ func (a *answer) texts(it *item, kind kind, list json.RawMessage) error {
 // message passes on what has not come of a message, and of its annotations.
 func (a *answer) message(it *item, in members) error {
 	come, cited := it.said, it.cited
-	start := a.length
-	if len(it.parts) > 0 {
-		start = it.parts[0].start
-	}
+	start := a.length - it.length // where nothing else has come since
 	for _, c := range objects(in["content"]) {
 		kind, all := ofText, word(c["text"])
 		switch word(c["type"]) {
@@ -565,10 +514,7 @@ func (a *answer) cite(start int, note members) error {
 	if c.URL == "" && c.Title == "" {
 		return nil
 	}
-	if !a.Pass(adapter.Chunk{Citation: &c}) {
-		return wire.ErrLeft
-	}
-	return nil
+	return a.put(adapter.Chunk{Citation: &c})
 }
 
 // image passes on an image that the provider's tool has made.
@@ -585,10 +531,7 @@ func (a *answer) image(in members) error {
 	if !strings.HasPrefix(result, "data:") && !isURL(result) {
 		m.URL = "data:" + m.Type + ";base64," + result
 	}
-	if !a.Pass(adapter.Chunk{Media: m}) {
-		return wire.ErrLeft
-	}
-	return nil
+	return a.put(adapter.Chunk{Media: m})
 }
 
 // over takes the whole response, which ends an answer: its usage, why it ends, and what has not come before. Its items are told by their order
@@ -651,8 +594,8 @@ func (a *answer) last() error {
 
 // held passes on what was held back of characters.
 func (a *answer) held(it *item) error {
-	for i := range it.parts {
-		if err := a.say(it, it.parts[i].kind, it.parts[i].text.Rest()); err != nil {
+	for kind := range kinds {
+		if err := a.say(it, kind, it.texts[kind].Rest()); err != nil {
 			return err
 		}
 	}

@@ -127,9 +127,11 @@ func TestEnds(t *testing.T) {
 		again        bool
 	}{
 		"a refusal": {
-			[]string{`{"type":"response.refusal.delta","output_index":0,"delta":"I can"}`, `{"type":"response.refusal.delta","output_index":0,"delta":"not"}`,
+			[]string{
+				`{"type":"response.refusal.delta","output_index":0,"delta":"I can"}`, `{"type":"response.refusal.delta","output_index":0,"delta":"not"}`,
 				`{"type":"response.refusal.done","output_index":0,"refusal":"I cannot"}`,
-				completed(`{"type":"message","content":[{"type":"refusal","refusal":"I cannot"}]}`)},
+				completed(`{"type":"message","content":[{"type":"refusal","refusal":"I cannot"}]}`),
+			},
 			"I cannot", adapter.FinishRefusal, "", false,
 		},
 		"a refusal in one piece": {[]string{completed(`{"type":"message","content":[{"type":"refusal","refusal":"no"}]}`)}, "no", adapter.FinishRefusal, "", false},
@@ -251,7 +253,6 @@ func TestAnAnswerOfTooManyItemsIsRefused(t *testing.T) {
 	for _, event := range []string{
 		`{"type":"response.output_item.added","output_index":%d,"item":{"type":"message","id":"m%[1]d"}}`,
 		`{"type":"response.output_text.delta","output_index":%d,"delta":""}`,
-		`{"type":"response.output_text.delta","output_index":0,"content_index":%d,"delta":""}`,
 	} {
 		var b strings.Builder
 		for i := range 2 * maxItems {

@@ -16,7 +16,6 @@ import (
 // words: above all a history whose reasoning is not as it was, or not where it was.
 type responses struct {
 	include  bool // of encrypted reasoning
-	summary  bool
 	sequence int
 	output   []string // items that are complete
 	item     string   // the type of the one that is open

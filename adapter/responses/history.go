@@ -21,6 +21,7 @@ type history struct {
 	full    bool // items of an answer have ids, and all else that they came with
 	bare    bool // no ids at all
 	without bool // nothing of the provider's own tools
+	sealed  bool // no reasoning but what is encrypted
 
 	others   int // items of the provider's own tools
 	answered bool
@@ -124,7 +125,7 @@ func (h *history) assistant(m *adapter.Message) {
 	var thoughts []adapter.MadePart // of the item that comes next: the API refuses reasoning that leads to nothing
 	add := func(kind string, item members) {
 		for _, t := range thoughts {
-			if back := returned(object(t.Data)); back != nil {
+			if back := returned(object(t.Data)); back != nil && (!h.sealed || some(back["encrypted_content"])) {
 				h.item("reasoning", back)
 			}
 		}
@@ -158,16 +159,22 @@ func (h *history) assistant(m *adapter.Message) {
 				add("message", item)
 			}
 		case adapter.PartCall:
-			if i := slices.IndexFunc(calls, func(c adapter.ToolCall) bool { return c.ID == p.Call }); i >= 0 {
-				call(calls[i], p.Data)
-				calls = slices.Delete(calls, i, i+1)
+			i := slices.IndexFunc(calls, func(c adapter.ToolCall) bool { return c.ID == p.Call })
+			if i < 0 {
+				thoughts = nil // what they led to does not go back
+				continue
 			}
+			call(calls[i], p.Data)
+			calls = slices.Delete(calls, i, i+1)
 		case adapter.PartOther:
 			item := object(p.Data)
-			if kind := word(item["type"]); kind != "" && !h.without {
-				h.others++
-				add(kind, item)
+			kind := word(item["type"])
+			if kind == "" || h.without {
+				thoughts = nil
+				continue
 			}
+			h.others++
+			add(kind, item)
 		}
 	}
 	for _, c := range calls {
@@ -206,14 +213,22 @@ func (h *history) item(kind string, item members) {
 	h.items = append(h.items, item)
 }
 
-// isOther says whether the item at this place is of one of the provider's own tools.
-func (h *history) isOther(place string) bool {
+// refused says what to leave out where the item at this place was refused: one of the provider's own tools, or reasoning that is not encrypted.
+func (h *history) refused(place string) (what string) {
 	i, err := strconv.Atoi(place)
 	if err != nil || i >= len(h.items) {
-		return false
+		return ""
 	}
 	item, made := h.items[i].(members)
-	return made && item["type"] != nil && nameless[word(item["type"])] == ""
+	switch kind := word(item["type"]); {
+	case !made || kind == "":
+		return ""
+	case nameless[kind] == "":
+		return "no items"
+	case kind == "reasoning" && !some(item["encrypted_content"]):
+		return "sealed reasoning"
+	}
+	return ""
 }
 
 // returned is what goes back of an item of reasoning; nil where the server could make nothing of it.

@@ -63,9 +63,13 @@ func (m *model) giveIn(sent *request, r *wire.Refusal) bool {
 	if r.Status == http.StatusNotFound {
 		return false
 	}
-	if at := place.FindStringSubmatch(said); at != nil && h.isOther(at[1]) && (h.bare || !noID.MatchString(said)) && m.learn("no items") ||
-		h.answered && noID.MatchString(said) && m.learn("full items") {
+	if h.answered && !h.bare && noID.MatchString(said) && m.learn("full items") {
 		return true
+	}
+	if at := place.FindStringSubmatch(said); at != nil {
+		if what := h.refused(at[1]); what != "" && m.learn(what) {
+			return true
+		}
 	}
 	if f := sent.Text; f != nil && f.Format != nil && param != "text.verbosity" && (strings.HasPrefix(param, "text") || param == "response_format" ||
 		param == "" && (strings.Contains(said, "text.format") || strings.Contains(said, "json_schema") || strings.Contains(said, "json_object"))) {

@@ -113,7 +113,7 @@ func marshal(v any) ([]byte, error) {
 func (m *model) request(req *adapter.Request) (*request, error) {
 	r := &request{
 		Model: m.name, Stream: !m.knows("stream"), ServiceTier: m.unless("service_tier", req.ServiceTier),
-		history: history{p: m.p, full: m.knows("full items"), bare: m.knows("bare items"), without: m.knows("no items")},
+		history: history{p: m.p, full: m.knows("full items"), bare: m.knows("bare items"), without: m.knows("no items"), sealed: m.knows("sealed reasoning")},
 	}
 	messages := req.Messages
 	if !m.knows("instructions") {

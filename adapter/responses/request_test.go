@@ -392,8 +392,17 @@ func TestHistoriesAreSentTheOtherWayWhereTheyAreRefused(t *testing.T) {
 			[]string{
 				`"id":"fs_1","queries"`,
 				`{"queries":["a"],"results":null,"status":"completed","type":"file_search_call"}`,
-				`"summary":[],"type":"reasoning"},{"content":"done"`,
+				`[{"content":"Go.","role":"user"},{"content":"done"`, // nor the reasoning that led to it
 			},
+		},
+		"reasoning that is not encrypted": {
+			func(body string) string {
+				if strings.Contains(body, "reasoning_text") {
+					return "Invalid 'input[1].content': array too long. Expected an array with maximum length 0, but got an array with length 1 instead."
+				}
+				return ""
+			},
+			[]string{`"reasoning_text"`, `[{"content":"Go.","role":"user"},{"id":"fs_1"`},
 		},
 		"ids are wanted": {
 			func(body string) string {

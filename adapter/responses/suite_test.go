@@ -21,6 +21,19 @@ var subject = adaptertest.Subject{
 // AD-04, MO-30: the promises that all adapters make.
 func TestSuite(t *testing.T) { adaptertest.Run(t, subject) }
 
+// The same at Azure's addresses.
+func TestAzureSuite(t *testing.T) {
+	azure := subject
+	azure.Prefix, azure.KeyName = "azure", "AZURE_OPENAI_API_KEY"
+	azure.New = func(t testing.TB, o adaptertest.Options) adapter.Provider {
+		return newProvider(t, Options{
+			Prefix: "azure", Azure: true, BaseURL: o.BaseURL, Key: o.Key, KeyName: "AZURE_OPENAI_API_KEY",
+			Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
+		})
+	}
+	adaptertest.Run(t, azure)
+}
+
 func FuzzStream(f *testing.F) { adaptertest.Fuzz(f, subject) }
 
 func newProvider(t testing.TB, o Options) adapter.Provider {

@@ -64,7 +64,7 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 
 func (p *provider) header() http.Header {
 	h := http.Header{"Accept": {"text/event-stream"}}
-	p.authorize(h, p.Key())
+	p.Authorize(h, p.Key())
 	return h
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -107,7 +108,7 @@ func TestFamiliesThatReason(t *testing.T) {
 
 func TestASchemaIsNamedAsTheAPIWantsIt(t *testing.T) {
 	for name, want := range map[string]string{"": "answer", "a b/ü": "a_b__", strings.Repeat("x", 99): strings.Repeat("x", 64)} {
-		if got := schemaName(name); got != want {
+		if got := wire.SchemaName(name); got != want {
 			t.Errorf("%q: %q", name, got)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // history makes the items of a request.
@@ -283,7 +284,7 @@ func plain(content json.RawMessage) bool {
 
 // quote writes a value as JSON, as it is: what a provider made is to come back to the byte.
 func quote(v any) json.RawMessage {
-	b, err := marshal(v)
+	b, err := wire.Marshal(v)
 	if err != nil {
 		return json.RawMessage("null")
 	}

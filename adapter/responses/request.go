@@ -1,16 +1,15 @@
 package responses
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/heavy"
 )
 
@@ -72,7 +71,7 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 			return nil, err
 		}
 		var body []byte
-		heavy.Do(int(req.Size()), func() { body, err = sent.body(req.ExtraBody) })
+		heavy.Do(int(req.Size()), func() { body, err = wire.Body(sent, req.ExtraBody) })
 		if err != nil {
 			return nil, &adapter.Error{
 				Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
@@ -87,26 +86,6 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 			return nil, m.p.refused(refusal)
 		}
 	}
-}
-
-// body writes a request, with the members of extra over it.
-func (r *request) body(extra map[string]json.RawMessage) ([]byte, error) {
-	body, err := marshal(r)
-	if err != nil || len(extra) == 0 {
-		return body, err
-	}
-	all := object(body)
-	maps.Copy(all, extra)
-	return marshal(all)
-}
-
-// marshal writes JSON without the escapes for HTML: what a provider made is to come back to the byte.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // request says in the API's words what is asked.
@@ -195,7 +174,7 @@ func (m *model) think(r *request, o adapter.Reasoning) {
 	}
 	var t reasoning
 	if o.Effort == "" && o.Budget != nil {
-		o.Effort = effortOf(*o.Budget)
+		o.Effort = wire.Effort(*o.Budget)
 	}
 	if t.Effort = m.unless("reasoning.effort", o.Effort); t.Effort != "" {
 		for m.knows("effort "+t.Effort) && nearest[t.Effort] != "" {
@@ -213,19 +192,6 @@ func (m *model) think(r *request, o adapter.Reasoning) {
 // nearest is what is asked for where a model does not know an effort.
 var nearest = map[string]string{"none": "minimal", "minimal": "low", "xhigh": "high", "max": "xhigh"}
 
-// effortOf says how much effort a number of tokens is: the API knows efforts only.
-func effortOf(budget int) string {
-	switch {
-	case budget <= 0:
-		return "none"
-	case budget <= 2<<10:
-		return "low"
-	case budget <= 16<<10:
-		return "medium"
-	}
-	return "high"
-}
-
 // thinks says whether a model may reason. OpenAI's older ones do not, and refuse to be asked for it; what others do is learned.
 func thinks(name string) bool {
 	name = name[strings.LastIndexByte(name, '/')+1:] // routers put the maker in front
@@ -237,8 +203,8 @@ func (m *model) format(req *adapter.Request) *format {
 	switch {
 	case !req.Format.JSON:
 	case len(req.Format.Schema) > 0 && !m.knows("schema"):
-		strict := isStrict(req.Format.Schema) && !m.knows("strict")
-		return &format{Type: "json_schema", Name: schemaName(req.Format.Name), Schema: req.Format.Schema, Strict: &strict}
+		strict := wire.StrictSchema(req.Format.Schema) && !m.knows("strict")
+		return &format{Type: "json_schema", Name: wire.SchemaName(req.Format.Name), Schema: req.Format.Schema, Strict: &strict}
 	case !m.knows("format") && saysJSON(req.Messages): // which the API wants for this form
 		return &format{Type: "json_object"}
 	}
@@ -253,19 +219,4 @@ func saysJSON(messages []adapter.Message) bool {
 
 func hasJSON(s string) bool {
 	return strings.Contains(s, "JSON") || strings.Contains(strings.ToLower(s), "json")
-}
-
-// schemaName makes a name that the API accepts: 1 to 64 letters, digits, _ and -.
-func schemaName(name string) string {
-	name = strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, name)
-	if name == "" {
-		return "answer"
-	}
-	return name[:min(len(name), 64)]
 }

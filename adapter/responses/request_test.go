@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -211,7 +212,7 @@ func TestSchemasAreAskedForAsStrictlyAsTheyCanBe(t *testing.T) {
 		`true`: false,
 		`no`:   false,
 	} {
-		if got := isStrict(json.RawMessage(schema)); got != want {
+		if got := wire.StrictSchema(json.RawMessage(schema)); got != want {
 			t.Errorf("%s: %v", schema, got)
 		}
 	}

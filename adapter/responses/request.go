@@ -85,6 +85,7 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 		if !m.giveIn(sent, refusal) {
 			return nil, m.p.refused(refusal)
 		}
+		adapter.Learned(ctx, m.p.Redact(refusal.Body))
 	}
 }
 

@@ -1,14 +1,11 @@
 package gemini
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected chunks in testdata")
 
 // subject is this adapter, as the suite of all adapters sees it. Its model is one that insists on signatures.
 var subject = adaptertest.Subject{

@@ -11,12 +11,12 @@ type template struct {
 	kind   int    // text or thought
 	before []byte // up to the text
 	after  []byte // from the text's closing quote on
-	fixed  int    // of after: up to the counts, which is the same to the byte
 }
 
 var (
 	textKey  = []byte(`"text"`)
 	usageKey = []byte(`"usageMetadata"`)
+	indexKey = []byte(`"index"`)
 )
 
 // text returns the inside of an event's text where the event is like the template. The event is the template then.
@@ -30,8 +30,13 @@ func (t *template) text(data []byte) ([]byte, bool) {
 		return nil, false
 	}
 	after := rest[end:]
-	if len(after) < t.fixed || !bytes.Equal(after[:t.fixed], t.after[:t.fixed]) || !alike(after[t.fixed:], t.after[t.fixed:]) {
+	if !alike(after, t.after) {
 		return nil, false
+	}
+	if at := bytes.Index(after, indexKey); at >= 0 { // of another candidate
+		if n := bytes.TrimLeft(after[at+len(indexKey):], " :"); n[0] != '0' || isDigit(n[1]) {
+			return nil, false
+		}
 	}
 	t.after = append(t.after[:0], after...)
 	return rest[:end], true
@@ -74,9 +79,6 @@ func (t *template) learn(data []byte) ([]byte, bool) {
 		return nil, false
 	}
 	t.before, t.after = append(t.before[:0], data[:start]...), append(t.after[:0], data[end:]...)
-	if t.fixed = bytes.Index(t.after, usageKey); t.fixed < 0 {
-		t.fixed = bytes.LastIndexByte(t.after, ']') // where the candidates end
-	}
 	return data[start:end], true
 }
 

@@ -71,7 +71,7 @@ func (f *gemini) appendCall(a *writer, i int, call ToolCall) {
 	a.buf = append(a.buf, args...)
 	a.buf = append(a.buf, '}')
 	if f.signs() && i == 0 {
-		a.buf = append(a.buf, `,"thoughtSignature": "`+signatureOf(call.Name, args)+`"`...)
+		a.buf = append(a.buf, `,"thoughtSignature": "`+signatureOf(call.Name, canonical(args))+`"`...)
 	}
 	a.buf = append(a.buf, '}')
 }
@@ -82,6 +82,14 @@ func compacted(text string) string {
 		return string(appendHTML(nil, text)) // a script may ask for what is no JSON
 	}
 	return b.String()
+}
+
+// canonical writes JSON in one way.
+func canonical(text string) string {
+	var v any
+	json.Unmarshal([]byte(text), &v) // what cannot be read is null
+	out, _ := json.Marshal(v)        // of JSON: cannot fail
+	return string(out)
 }
 
 func (f *gemini) signs() bool { return strings.HasPrefix(f.model, "gemini-3") }
@@ -415,7 +423,7 @@ func checkSignature(signature, name, args string, position int) error {
 			"https://ai.google.dev/gemini-api/docs/thought-signatures for more details.", name, position)
 	case signature == skipsValidator:
 		return nil
-	case signature != signatureOf(name, compacted(args)):
+	case signature != signatureOf(name, canonical(args)):
 		return googles("Corrupted thought signature.")
 	}
 	return nil

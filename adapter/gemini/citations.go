@@ -6,7 +6,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 )
 
-// grounding is what the answer is founded on: sources, and the places in the text that they support, in bytes.
+// grounding lists the sources of an answer, and the places in its text that they support, in bytes.
 type grounding struct {
 	Chunks []struct {
 		Web       source `json:"web"`
@@ -32,7 +32,7 @@ type source struct {
 	Text  string `json:"text"`
 }
 
-// quote is a place of the text that is a quotation, in bytes.
+// quote is a quotation in the text; its place is in bytes.
 type quote struct {
 	Start int    `json:"startIndex"`
 	End   int    `json:"endIndex"`
@@ -75,7 +75,7 @@ func (a *answer) citations() (all []adapter.Citation) {
 	return all
 }
 
-// places knows which bytes of a text begin a character, by one bit each; a text of ASCII needs none.
+// places counts the characters of a text up to a byte. It holds one bit for each byte, and none while the text is ASCII.
 type places struct {
 	bytes int
 	inner []uint64 // a bit for each byte that does not begin a character

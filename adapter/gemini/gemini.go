@@ -39,7 +39,7 @@ type Options struct {
 	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
 	Names     []string          // models to list
 	Timeouts  adapter.Timeouts  // Connect is used for dialing
-	MaxEvent  int               // bytes of one event, default 4 MiB; an image that a model made is one event
+	MaxEvent  int               // bytes of one event, default 4 MiB, and 32 MiB of models for images: an image is one event
 }
 
 // Vertex is a place in Google's cloud.
@@ -51,6 +51,7 @@ type Vertex struct {
 const (
 	defaultURL      = "https://generativelanguage.googleapis.com"
 	defaultMaxEvent = 4 << 20
+	imageMaxEvent   = 32 << 20
 	global          = "global"
 )
 
@@ -72,9 +73,6 @@ func New(o Options) (adapter.Provider, error) {
 		o.KeyName = "GOOGLE_APPLICATION_CREDENTIALS"
 	default:
 		o.KeyName = strings.ToUpper(strings.ReplaceAll(o.Prefix, "-", "_")) + "_API_KEY"
-	}
-	if o.MaxEvent <= 0 {
-		o.MaxEvent = defaultMaxEvent
 	}
 	if o.BaseURL == "" {
 		o.BaseURL = defaultURL
@@ -140,7 +138,7 @@ type provider struct {
 	place    []string // of Vertex AI: projects/P/locations/L
 	tokens   *tokens  // nil where there is a key
 	names    []string
-	maxEvent int
+	maxEvent int      // 0 is the default
 	learned  sync.Map // model → learned
 }
 
@@ -232,5 +230,13 @@ func (m *model) says(word string) bool { return strings.Contains(strings.ToLower
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, m.p.maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
+	maxEvent := m.p.maxEvent
+	switch {
+	case maxEvent > 0:
+	case m.says("image"):
+		maxEvent = imageMaxEvent
+	default:
+		maxEvent = defaultMaxEvent
+	}
+	return m.p.Stream(ctx, m.name, maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
 }

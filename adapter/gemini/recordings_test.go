@@ -266,6 +266,10 @@ func TestRecordedRefusalsHaveTheirCodes(t *testing.T) {
 				if e.Code != adapter.CodeRateLimited || strings.Contains(body, "retryDelay") != (e.RetryAfter > 0) {
 					t.Errorf("%+v", e)
 				}
+			case strings.Contains(body, "input token count"):
+				if !e.ContextLength {
+					t.Errorf("%+v", e)
+				}
 			case e.Status != r.Status || e.Retryable:
 				t.Errorf("%+v", e)
 			}

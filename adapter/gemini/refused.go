@@ -1,10 +1,8 @@
 package gemini
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -18,7 +16,7 @@ func (m *model) giveIn(now, known learned, sent *request, r *wire.Refusal) learn
 	said := strings.ToLower(string(r.Body))
 	names := func(words ...string) bool {
 		for _, w := range words {
-			// Google writes a member's name as it is in a message, in snake case, or as words.
+			// Google writes the name of a member in camel case, in snake case, or as words.
 			if strings.Contains(said, w) || strings.Contains(said, strings.ReplaceAll(w, " ", "_")) || strings.Contains(said, strings.ReplaceAll(w, " ", "")) {
 				return true
 			}
@@ -29,7 +27,7 @@ func (m *model) giveIn(now, known learned, sent *request, r *wire.Refusal) learn
 	schema, parameters := g.ResponseSchema != nil, sent.Tools != nil && !now.PlainParameters
 	switch {
 	case names("thought signature"):
-		// A signature of the model's own that it does not take any more is not ours to replace: package adapter asks without what was made.
+		// If the model refuses its own signature, package adapter asks without it.
 		missing, skipped := unsignedCalls(sent)
 		switch {
 		case now.Signs != known.Signs:
@@ -73,47 +71,9 @@ func unsignedCalls(sent *request) (missing, skipped bool) {
 }
 
 // refused makes the error of an answer with another status than 200.
-func (p *provider) refused(r *wire.Refusal) *adapter.Error { return p.explain(p.Refused(r), r.Body) }
-
-// failed makes the error of an event that reports one.
-func (p *provider) failed(data []byte) *adapter.Error { return p.explain(p.Failed(data), data) }
-
-// explain adds what Google says in the details of an error.
-func (p *provider) explain(e *adapter.Error, body []byte) *adapter.Error {
-	type report struct {
-		Error struct {
-			Details []struct {
-				Reason     string `json:"reason"`
-				RetryDelay string `json:"retryDelay"`
-				Violations []struct {
-					QuotaID string `json:"quotaId"`
-				} `json:"violations"`
-			} `json:"details"`
-		} `json:"error"`
-	}
-	var list []report // so without alt=sse
-	if json.Unmarshal(body, &list) != nil {
-		list = make([]report, 1)
-		json.Unmarshal(body, &list[0]) // whatever cannot be read has no details
-	}
-	for _, r := range list {
-		for _, d := range r.Error.Details {
-			if strings.HasPrefix(d.Reason, "API_KEY_") && e.Code != adapter.CodeRateLimited { // some come with status 400
-				e.Code, e.Retryable = adapter.CodeAuth, false
-				e.Message = p.Name() + " refused the key: check " + p.KeyName
-			}
-			if wait, err := time.ParseDuration(d.RetryDelay); err == nil && wait > 0 && e.RetryAfter == 0 {
-				e.RetryAfter = min(wait, 24*time.Hour)
-			}
-			for _, v := range d.Violations {
-				if strings.Contains(v.QuotaID, "PerDay") && e.Code == adapter.CodeRateLimited {
-					e.Retryable = false
-					e.Message = p.Name() + " says that the quota of the day is used up"
-				}
-			}
-		}
-	}
-	if e.Code == adapter.CodeAuth && p.tokens != nil {
+func (p *provider) refused(r *wire.Refusal) *adapter.Error {
+	e := p.Refused(r)
+	if e.Code == adapter.CodeAuth && p.tokens != nil && strings.Contains(e.Message, p.KeyName) {
 		e.Message = p.Name() + " refused the credentials: check " + p.KeyName + ", the project, and that its account may use Vertex AI"
 	}
 	return e

@@ -125,7 +125,7 @@ func (m *model) body(req adapter.Request, known learned) (*request, []byte, erro
 	return sent, body, nil
 }
 
-// lay lays members over those of a body. Objects are joined, so that generationConfig keeps what it has; lists of tools, too.
+// lay lays members over those of a body. Objects are joined, so that generationConfig keeps its other members; lists of tools are joined, too.
 func lay(body []byte, extra map[string]json.RawMessage) ([]byte, error) {
 	if len(extra) == 0 {
 		return body, nil
@@ -341,7 +341,7 @@ func (h *history) answer(msg *adapter.Message) (parts []part) {
 					parts = append(parts, p)
 				}
 			case adapter.PartReasoning:
-				// A summary of thoughts is not asked back; what was signed is.
+				// Google wants signed parts back. A summary of thoughts without a signature would only cost tokens.
 				if p["text"], p["thought"] = made.Text, true; p[signature] != nil {
 					parts = append(parts, p)
 				}
@@ -421,7 +421,7 @@ func (h *history) results(messages []adapter.Message) (parts []part, err error) 
 			}
 		}
 		c, known := h.calls[msg.ToolCallID]
-		if !known { // of a call that is not in the history any more
+		if !known { // its call is not in the history
 			files = append(files, said...)
 			continue
 		}

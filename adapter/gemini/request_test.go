@@ -398,25 +398,50 @@ func TestTheListHasAllPages(t *testing.T) {
 	}
 }
 
-// MO-16: what Google says in the details of a refusal.
+// MO-16: what Google says in the details of a refusal, and in a list.
 func TestDetailsOfRefusals(t *testing.T) {
-	for body, want := range map[string]adapter.Error{
-		`[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"x/RetryInfo","retryDelay":"7.5s"}]}}]`:                          {Code: adapter.CodeRateLimited, Retryable: true, RetryAfter: 7500 * time.Millisecond},
-		`{"error":{"code":429,"details":[{"violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},{"retryDelay":"3s"}]}}`: {Code: adapter.CodeRateLimited, RetryAfter: 3 * time.Second},
-		`{"error":{"code":400,"status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}`:                                             {Code: adapter.CodeAuth},
+	const quota = `"message":"You exceeded your current quota, please check your plan and billing details.","status":"RESOURCE_EXHAUSTED"`
+	for _, row := range []struct {
+		status int
+		body   string
+		want   adapter.Error
+	}{
+		{429, `[{"error":{"code":429,` + quota + `,"details":[{"@type":"x/RetryInfo","retryDelay":"7.5s"}]}}]`, adapter.Error{Code: adapter.CodeRateLimited, Retryable: true, RetryAfter: 7500 * time.Millisecond}},
+		{429, `{"error":{"code":429,` + quota + `,"details":[{"violations":[{"quotaId":"GenerateRequestsPerDayPerProjectPerModel-FreeTier"}]},{"retryDelay":"3s"}]}}`, adapter.Error{Code: adapter.CodeRateLimited}},
+		{400, `{"error":{"code":400,"status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}`, adapter.Error{Code: adapter.CodeAuth}},
 	} {
-		var status struct {
-			Error struct{ Code int }
-		}
-		if json.Unmarshal([]byte(strings.Trim(body, "[]")), &status); status.Error.Code == 0 {
-			status.Error.Code = 429
-		}
-		_, _, err := ask(t, answering{status.Error.Code, "application/json", strings.NewReader(body)})
+		_, _, err := ask(t, answering{row.status, "application/json", strings.NewReader(row.body)})
 		e, _ := errors.AsType[*adapter.Error](err)
-		if e == nil || e.Code != want.Code || e.Retryable != want.Retryable || e.RetryAfter != want.RetryAfter {
-			t.Errorf("%s: %+v", body, e)
+		if e == nil || e.Code != row.want.Code || e.Retryable != row.want.Retryable || e.RetryAfter != row.want.RetryAfter {
+			t.Errorf("%s: %+v", row.body, e)
 		}
 	}
+}
+
+// MO-04: a signature that the model does not take any more does not end a session.
+func TestAHistoryWithASpoiledSignatureIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := &upstream.Server{Script: func(upstream.Request) upstream.Answer { return upstream.Answer{Text: "ok"} }}
+		defer up.Close()
+		var r adapter.Registry
+		r.Register("gemini", newProvider(t, Options{Transport: up.Transport(), BaseURL: "http://model.test", Key: "k"}))
+		messages := weather()[:4]
+		messages[1].Made = &adapter.Made{Model: "gemini:gemini-3-x", Parts: []adapter.MadePart{{Type: adapter.PartCall, Call: "a", Data: json.RawMessage(`{"thoughtSignature":"QQ=="}`)}}}
+		m, err := r.Model("gemini:gemini-3-flash-preview")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		for c, err := range m.Stream(t.Context(), adapter.Request{Messages: messages}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += c.Text
+		}
+		if text != "ok" || up.Requests() != 2 {
+			t.Errorf("%q after %d requests", text, up.Requests())
+		}
+	})
 }
 
 // A schema that refers to itself is written out to an end.

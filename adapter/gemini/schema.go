@@ -12,8 +12,8 @@ const (
 	maxParts = 5000 // how many parts such a schema becomes
 )
 
-// plain makes of a JSON Schema one of the subset that Google calls Schema (ai.google.dev/api/caching#Schema), for servers that do not know
-// parametersJsonSchema; nil of one that asks for nothing.
+// plain turns a JSON Schema into Google's own Schema (ai.google.dev/api/caching#Schema), a subset, for servers that do not know
+// parametersJsonSchema. It returns nil for a schema without properties.
 func plain(schema json.RawMessage) any {
 	var s map[string]any
 	if json.Unmarshal(schema, &s) != nil {

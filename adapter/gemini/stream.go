@@ -14,7 +14,7 @@ import (
 
 const (
 	maxCalls = 1024 // tools that one answer may call
-	// settle is how long is waited for the end of the stream after an event that has all that an answer ends with. Nothing marks the end.
+	// settle is how long the adapter waits for the end of the stream after the finish and the counts: no event marks that end.
 	settle = 500 * time.Millisecond
 )
 
@@ -35,8 +35,8 @@ type answer struct {
 	ids      map[string]bool // of the calls
 	pieces   *pieces         // a call that comes in pieces
 	passed   int             // chunks that were passed on
-	over     bool            // what comes now is not part of the answer
-	answered bool            // there was something of an answer, though nothing of its content
+	over     bool            // content that comes now is not part of the answer
+	answered bool            // an event had a candidate or counts
 	place    places          // in the text
 	sources  *grounding
 	quoted   []quote
@@ -67,7 +67,7 @@ func (m *model) read(w *wire.Answer) error {
 	}
 }
 
-// whole reads an answer in one piece: a list of events, as the server sends it that is not asked for an event stream, or one event.
+// whole reads an answer in one piece: a list of events, which Google sends without alt=sse, or a single event.
 func (a *answer) whole() error {
 	body, err := a.Whole()
 	if err != nil {
@@ -135,7 +135,7 @@ func (a *answer) yield(c adapter.Chunk) error {
 	return nil
 }
 
-// event is a piece of an answer. What is rare is read when it is there.
+// event is a piece of an answer.
 type event struct {
 	Candidates []candidate `json:"candidates"`
 	Prompt     struct {
@@ -172,7 +172,7 @@ func (a *answer) event(data []byte) error {
 		if a.Finish != "" {
 			return nil // the answer is complete (MO-14)
 		}
-		return a.m.p.failed(data)
+		return a.m.p.Failed(data)
 	}
 	if u := usage(e.Usage); u != nil {
 		a.Usage = u
@@ -212,7 +212,7 @@ func (a *answer) candidate(c *candidate, data []byte) error {
 	return nil
 }
 
-// part passes on one part. What stands beside what we understand of it goes with it (MO-02).
+// part passes on one part. Members that the adapter does not know are passed on beside it (MO-02).
 func (a *answer) part(p map[string]json.RawMessage, data []byte) error {
 	kind := text
 	if string(p["thought"]) == "true" {
@@ -261,7 +261,7 @@ func inside(raw json.RawMessage) ([]byte, bool) {
 	return raw[1 : len(raw)-1], true
 }
 
-// write passes on a part that is text. One that something stands beside is a part of its own: it is not joined with those before it.
+// write passes on a part that is text. A part with other members, such as a signature, is not joined with the parts before it.
 func (a *answer) write(kind int, s string, beside map[string]json.RawMessage) error {
 	if len(beside) == 0 {
 		return a.pass(kind, s)
@@ -334,7 +334,7 @@ func (a *answer) call(raw json.RawMessage, beside map[string]json.RawMessage, da
 	return a.beside(adapter.PartCall, index, beside)
 }
 
-// finish notes why the answer ends. Some models give a reason with each piece of text, so what comes after one that had content goes on.
+// finish notes why the answer ends. Older models send a reason with each piece of text: so content after such an event is still part of the answer.
 func (a *answer) finish(reason string, content bool) error {
 	switch reason {
 	case "FINISH_REASON_UNSPECIFIED":
@@ -370,7 +370,7 @@ func (a *answer) broke(message, reason string) error {
 	return &adapter.Error{Code: adapter.CodeProtocol, Retryable: true, Message: message, Cause: errors.New("finishReason " + a.m.p.Redact([]byte(reason)))}
 }
 
-// last passes on what was held back, and the sources.
+// last passes on what was held back of characters and calls, and the sources.
 func (a *answer) last() error {
 	a.readCounts()
 	if err := a.endPieces(); err != nil {
@@ -392,7 +392,7 @@ func (a *answer) last() error {
 	return nil
 }
 
-// readCounts reads the counts of tokens of the events that were only compared.
+// readCounts reads the counts of tokens of the last event that was compared with the template.
 func (a *answer) readCounts() {
 	if a.unread {
 		a.unread = false
@@ -418,7 +418,7 @@ func usage(raw json.RawMessage) *adapter.Usage {
 		In         byKind `json:"promptTokensDetails"`
 		Out        byKind `json:"candidatesTokensDetails"`
 	}
-	if json.Unmarshal(raw, &u) != nil || u.Prompt <= 0 && u.Candidates <= 0 && u.Total <= 0 {
+	if json.Unmarshal(raw, &u); u.Prompt <= 0 && u.Candidates <= 0 && u.Total <= 0 { // a count that is no number is not known
 		return nil
 	}
 	count := func(n int) int { return min(max(n, 0), 1<<50) }

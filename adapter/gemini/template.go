@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// template is the last event that had one text and nothing else but counts. The events of an answer differ, most of the time, in their text
-// and in numbers behind it; of one that does, only the text is decoded. Numbers are read when they are asked for.
+// template is the last event that had one text and nothing else but counts. Most events of an answer differ from the one before only in the
+// text and in the digits behind it. Of such an event only the text is decoded; its counts are read when they are needed.
 type template struct {
 	kind   int    // text or thought
 	before []byte // up to the text

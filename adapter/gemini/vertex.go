@@ -70,7 +70,7 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 	return token.AccessToken, nil
 }
 
-// within is a transport whose requests end with a context: the library does not send all of them under the one that it is given.
+// within is a transport whose requests end with a context. The library does not use the context that it is given for all of its requests.
 type within struct {
 	ctx    context.Context
 	to     http.RoundTripper

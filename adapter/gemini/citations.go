@@ -42,31 +42,30 @@ type quote struct {
 
 // citations returns the sources with their places in characters (MO-15).
 func (a *answer) citations() (all []adapter.Citation) {
-	if g := a.sources; g != nil {
-		sources := make([]adapter.Citation, len(g.Chunks))
-		for i, c := range g.Chunks {
-			s := c.Web
-			for _, other := range []source{c.Retrieved, c.Maps, {URL: c.Image.URL, Title: c.Image.Title}} {
-				if s.URL == "" && s.Title == "" {
-					s = other
-				}
-			}
-			sources[i] = adapter.Citation{URL: s.URL, Title: s.Title, Text: s.Text}
-		}
-		placed := make([]bool, len(sources))
-		for _, s := range g.Supports {
-			for _, i := range s.Chunks {
-				if 0 <= i && i < len(sources) {
-					c := sources[i]
-					c.Start, c.End = a.place.characters(s.Segment.Start), a.place.characters(s.Segment.End)
-					all, placed[i] = append(all, c), true
-				}
+	g := &a.sources
+	sources := make([]adapter.Citation, len(g.Chunks))
+	for i, c := range g.Chunks {
+		s := c.Web
+		for _, other := range []source{c.Retrieved, c.Maps, {URL: c.Image.URL, Title: c.Image.Title}} {
+			if s.URL == "" && s.Title == "" {
+				s = other
 			}
 		}
-		for i, c := range sources {
-			if !placed[i] {
-				all = append(all, c)
+		sources[i] = adapter.Citation{URL: s.URL, Title: s.Title, Text: s.Text}
+	}
+	placed := make([]bool, len(sources))
+	for _, s := range g.Supports {
+		for _, i := range s.Chunks {
+			if 0 <= i && i < len(sources) {
+				c := sources[i]
+				c.Start, c.End = a.place.characters(s.Segment.Start), a.place.characters(s.Segment.End)
+				all, placed[i] = append(all, c), true
 			}
+		}
+	}
+	for i, c := range sources {
+		if !placed[i] {
+			all = append(all, c)
 		}
 	}
 	for _, q := range a.quoted {

@@ -216,8 +216,13 @@ var generations = regexp.MustCompile(`^gemini-([0-9])(?:\.([0-9]))?(?:-|$)`)
 
 // generation reads the version of Gemini out of a model's name.
 func generation(name string) int {
-	found := generations.FindStringSubmatch(strings.ToLower(name[strings.LastIndexByte(name, '/')+1:]))
-	if found == nil {
+	name = strings.ToLower(name[strings.LastIndexByte(name, '/')+1:])
+	found := generations.FindStringSubmatch(name)
+	switch {
+	case found != nil:
+	case strings.HasPrefix(name, "gemini-") && strings.HasSuffix(name, "-latest"):
+		return 25 // or later: what Gemini 2.5 understands, the later ones do, too
+	default:
 		return 0
 	}
 	n, _ := strconv.Atoi(found[1] + "0")

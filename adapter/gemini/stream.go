@@ -38,7 +38,7 @@ type answer struct {
 	over     bool            // content that comes now is not part of the answer
 	answered bool            // an event had a candidate or counts
 	place    places          // in the text
-	sources  *grounding
+	sources  grounding
 	quoted   []quote
 }
 
@@ -193,8 +193,13 @@ func (a *answer) event(data []byte) error {
 }
 
 func (a *answer) candidate(c *candidate, data []byte) error {
-	if c.Grounding != nil && (len(c.Grounding.Chunks) > 0 || len(c.Grounding.Supports) > 0) {
-		a.sources = c.Grounding
+	if g := c.Grounding; g != nil { // it may come in several events, each with all that is known by then, or with a part
+		if len(g.Chunks) > 0 {
+			a.sources.Chunks = g.Chunks
+		}
+		if len(g.Supports) > 0 {
+			a.sources.Supports = g.Supports
+		}
 	}
 	a.quoted = append(append(a.quoted, c.Citations.Sources...), c.Citations.Older...)
 	if a.over {

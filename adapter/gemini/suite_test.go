@@ -21,6 +21,19 @@ var subject = adaptertest.Subject{
 // AD-01, AD-06, AD-07, MO-32 and what else every adapter promises.
 func TestSuite(t *testing.T) { adaptertest.Run(t, subject) }
 
+// MO-30: Vertex AI, asked with a key, keeps the same promises.
+func TestSuiteOfVertex(t *testing.T) {
+	s := subject
+	s.Prefix, s.KeyName, s.Model = "vertex", "", "gemini-2.5-flash" // without a key, it would be asked with credentials
+	s.New = func(t testing.TB, o adaptertest.Options) adapter.Provider {
+		return newProvider(t, Options{
+			BaseURL: o.BaseURL, Key: o.Key, Vertex: &Vertex{Project: "p", Location: "us-central1"},
+			Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
+		})
+	}
+	adaptertest.Run(t, s)
+}
+
 func newProvider(t testing.TB, o Options) adapter.Provider {
 	t.Helper()
 	p, err := New(o)

@@ -429,8 +429,8 @@ func checkSignature(signature, name, args string, position int) error {
 	return nil
 }
 
-// geminiModels lists the models, as GET /v1beta/models does.
-func (s *Server) geminiModels(w http.ResponseWriter) {
+// geminiModels lists the models, as GET /v1beta/models does, or Vertex AI's GET /v1beta1/publishers/google/models.
+func (s *Server) geminiModels(w http.ResponseWriter, member string) {
 	type model struct {
 		Name    string   `json:"name"`
 		Version string   `json:"version"`
@@ -439,12 +439,10 @@ func (s *Server) geminiModels(w http.ResponseWriter) {
 		Output  int      `json:"outputTokenLimit"`
 		Methods []string `json:"supportedGenerationMethods"`
 	}
-	list := struct {
-		Models []model `json:"models"`
-	}{Models: []model{}}
+	list := []model{}
 	for _, name := range s.Models {
-		list.Models = append(list.Models, model{"models/" + name, "001", name, 1 << 20, 1 << 16, []string{"generateContent", "countTokens"}})
+		list = append(list, model{strings.Replace(member, "publisherM", "publishers/google/m", 1) + "/" + name, "001", name, 1 << 20, 1 << 16, []string{"generateContent", "countTokens"}})
 	}
 	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
-	json.NewEncoder(w).Encode(list) // a client that has gone away does not need it
+	json.NewEncoder(w).Encode(map[string]any{member: list}) // a client that has gone away does not need it
 }

@@ -157,7 +157,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "enerateContent"):
 		s.chat(w, r, new(gemini))
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/v1beta/models"):
-		s.geminiModels(w)
+		s.geminiModels(w, "models")
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/publishers/google/models"):
+		s.geminiModels(w, "publisherModels")
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/api/chat"):
 		s.chat(w, r, new(ollama))
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/api/tags"):

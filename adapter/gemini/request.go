@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/heavy"
@@ -228,7 +229,9 @@ func (m *model) thinking(r adapter.Reasoning, known learned) *thinking {
 			t.Level = "high"
 		}
 	default:
-		t.Budget = new(budgets[r.Effort])
+		if budget, ok := budgets[r.Effort]; ok {
+			t.Budget = &budget
+		}
 		if r.Effort == "none" && m.says("pro") {
 			t.Budget = new(128) // the least that Gemini 2.5 Pro takes
 		}
@@ -253,6 +256,7 @@ type history struct {
 	system   []part
 	contents []content
 	calls    map[string]sentCall // by id
+	sent     int                 // calls
 }
 
 // sentCall is a call that was sent, for its result.
@@ -326,7 +330,8 @@ func (h *history) answer(msg *adapter.Message) (parts []part) {
 		}
 		p["functionCall"] = f
 		parts = append(parts, p)
-		h.calls[c.ID] = sentCall{c.Name, id, len(h.calls)}
+		h.calls[c.ID] = sentCall{c.Name, id, h.sent}
+		h.sent++
 		sent[c.ID] = true
 	}
 	if msg.Made == nil {
@@ -387,6 +392,7 @@ func members(object json.RawMessage) part {
 
 // arguments returns the arguments of a call, which have to be an object.
 func arguments(text string) any {
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	var object map[string]json.RawMessage
 	switch {
 	case json.Unmarshal([]byte(text), &object) == nil && object != nil:
@@ -422,7 +428,10 @@ func (h *history) results(messages []adapter.Message) (parts []part, err error) 
 		}
 		c, known := h.calls[msg.ToolCallID]
 		if !known { // its call is not in the history
-			files = append(files, said...)
+			if text != "" {
+				files = append(files, part{"text": text})
+			}
+			files = append(files, media...)
 			continue
 		}
 		r := part{"name": c.name, "response": part{"output": output(text)}}
@@ -445,7 +454,7 @@ func (h *history) results(messages []adapter.Message) (parts []part, err error) 
 
 // output returns what a tool has answered: JSON as it is, anything else as a string.
 func output(text string) any {
-	if json.Valid([]byte(text)) {
+	if text = strings.ToValidUTF8(text, "\uFFFD"); json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}
 	return text

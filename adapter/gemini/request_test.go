@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -182,6 +183,18 @@ func TestResultsFollowTheirCalls(t *testing.T) {
 		`[{"role":"user","parts":[{"text":"Where?"}]},{"role":"model","parts":[{"text":"I look"},{"functionCall":{"name":"f","args":{"x":1}}},`+calls+results)
 	same(t, "Gemini 3", sentBy(t, "gemini-3-flash", adapter.Request{Messages: weather()}).Contents,
 		`[{"role":"user","parts":[{"text":"Where?"}]},{"role":"model","parts":[{"text":"I look"},{"functionCall":{"name":"f","args":{"x":1}},"thoughtSignature":"skip_thought_signature_validator"},`+calls+results)
+}
+
+// Results of calls with ids that were used before stand in order, too; a result without a call is text; half a character is sent as none.
+func TestResultsWithIdsThatWereUsedBefore(t *testing.T) {
+	step := []adapter.Message{
+		{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "a", Name: "f", Arguments: "{\"x\":\"\xf0\"}"}, {ID: "b", Name: "g"}}},
+		{Role: adapter.ToolRole, ToolCallID: "b", Content: "\"\xf0\""}, {Role: adapter.ToolRole, ToolCallID: "c", Content: "lost"}, {Role: adapter.ToolRole, ToolCallID: "a", Content: "1"},
+	}
+	got := sentBy(t, "m", adapter.Request{Messages: slices.Concat([]adapter.Message{{Role: adapter.User, Content: "?"}}, step, step)})
+	calls := `{"role":"model","parts":[{"functionCall":{"name":"f","args":{"x":"\uFFFD"}}},{"functionCall":{"name":"g","args":{}}}]}`
+	results := `{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"output":1}}},{"functionResponse":{"name":"g","response":{"output":"\uFFFD"}}},{"text":"lost"}]}`
+	same(t, "contents", got.Contents, `[{"role":"user","parts":[{"text":"?"}]},`+calls+","+results+","+calls+","+results+"]")
 }
 
 // MO-25: images of tools go to the model: in the result where it takes such, beside the results where not.

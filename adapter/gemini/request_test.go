@@ -189,7 +189,9 @@ func TestResultsFollowTheirCalls(t *testing.T) {
 func TestResultsWithIdsThatWereUsedBefore(t *testing.T) {
 	step := []adapter.Message{
 		{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "a", Name: "f", Arguments: "{\"x\":\"\xf0\"}"}, {ID: "b", Name: "g"}}},
-		{Role: adapter.ToolRole, ToolCallID: "b", Content: "\"\xf0\""}, {Role: adapter.ToolRole, ToolCallID: "c", Content: "lost"}, {Role: adapter.ToolRole, ToolCallID: "a", Content: "1"},
+		{Role: adapter.ToolRole, ToolCallID: "b", Content: "\"\xf0\""},
+		{Role: adapter.ToolRole, ToolCallID: "c", Content: "lost"},
+		{Role: adapter.ToolRole, ToolCallID: "a", Content: "1"},
 	}
 	got := sentBy(t, "m", adapter.Request{Messages: slices.Concat([]adapter.Message{{Role: adapter.User, Content: "?"}}, step, step)})
 	calls := `{"role":"model","parts":[{"functionCall":{"name":"f","args":{"x":"\uFFFD"}}},{"functionCall":{"name":"g","args":{}}}]}`

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // functionCall is a call. Vertex AI sends one in pieces where streamFunctionCallArguments was asked for: a piece has values by their
@@ -60,7 +61,7 @@ func (a *answer) endPieces() error {
 	if p.args == nil {
 		p.args = map[string]any{}
 	}
-	text, _ := json.Marshal(p.args) // of what JSON gave: cannot fail
+	text, _ := wire.Marshal(p.args) // of what JSON gave: cannot fail
 	if err := a.yield(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: p.index, Arguments: string(text)}}); err != nil {
 		return err
 	}

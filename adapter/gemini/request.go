@@ -1,7 +1,6 @@
 package gemini
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/heavy"
 )
 
@@ -71,6 +71,7 @@ type thinking struct {
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, error) {
 	known := m.known()
+	var lessons []string
 	for now, renewed := known, false; ; {
 		sent, body, err := m.body(req, now)
 		if err != nil {
@@ -88,6 +89,9 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 			if now != known {
 				m.p.learned.Store(m.name, now)
 			}
+			for _, said := range lessons {
+				adapter.Learned(ctx, said)
+			}
 			return res, nil
 		case refusal.Status == http.StatusUnauthorized && m.p.tokens != nil && !renewed:
 			m.p.tokens.expire() // it may have been withdrawn
@@ -98,7 +102,7 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 		if next == now {
 			return nil, m.p.refused(refusal)
 		}
-		now = next
+		now, lessons = next, append(lessons, m.p.Redact(refusal.Body))
 	}
 }
 
@@ -110,11 +114,8 @@ func (m *model) body(req adapter.Request, known learned) (*request, []byte, erro
 	}
 	var body []byte
 	heavy.Do(int(req.Size()), func() {
-		var b bytes.Buffer
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false)
-		if err = e.Encode(sent); err == nil {
-			body, err = lay(b.Bytes(), req.ExtraBody)
+		if body, err = wire.Marshal(sent); err == nil {
+			body, err = lay(body, req.ExtraBody)
 		}
 	})
 	if err != nil {
@@ -147,11 +148,11 @@ func lay(body []byte, extra map[string]json.RawMessage) ([]byte, error) {
 			}
 			over = joined
 		case name == "tools" && json.Unmarshal(under, &ours) == nil && json.Unmarshal(over, &more) == nil:
-			over, _ = json.Marshal(append(ours, more...)) // of JSON: cannot fail
+			over, _ = wire.Marshal(append(ours, more...)) // of JSON: cannot fail
 		}
 		members[name] = over
 	}
-	return json.Marshal(members)
+	return wire.Marshal(members)
 }
 
 // request says in Google's words what is asked.

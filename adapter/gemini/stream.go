@@ -288,7 +288,7 @@ func (a *answer) beside(kind string, index int, members map[string]json.RawMessa
 	if len(members) == 0 {
 		return nil
 	}
-	data, _ := json.Marshal(members) // of JSON: cannot fail
+	data, _ := wire.Marshal(members) // of JSON: cannot fail
 	return a.yield(adapter.Chunk{Beside: &adapter.Beside{Type: kind, Index: index, Data: data}})
 }
 

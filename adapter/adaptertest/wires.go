@@ -77,6 +77,21 @@ func ollamaLine(members string) string {
 	return `{"model":"m","created_at":"2026-01-02T03:04:05.123456789Z","message":{"role":"assistant",` + members + `},"done":false}` + "\n"
 }
 
+// Gemini is the wire of Google's generateContent.
+var Gemini = Wire{
+	ContentType: "text/event-stream",
+	Text:        func(text string) string { return geminiEvent(`{"text": `+quote(text)+`}`, "") },
+	Reasoning:   func(text string) string { return geminiEvent(`{"text": `+quote(text)+`,"thought": true}`, "") },
+	Finish:      geminiEvent(`{"text": ""}`, `,"finishReason": "STOP"`),
+	Ping:        ": ping\r\n\r\n",
+	Error:       `data: {"error": {"code": 503,"message": "The model is overloaded. ` + Key + `","status": "UNAVAILABLE"}}` + "\r\n\r\n",
+}
+
+func geminiEvent(part, finish string) string {
+	return `data: {"candidates": [{"content": {"parts": [` + part + `],"role": "model"}` + finish + `,"index": 0}],` +
+		`"usageMetadata": {"promptTokenCount": 2,"candidatesTokenCount": 1,"totalTokenCount": 3},"modelVersion": "m","responseId": "r"}` + "\r\n\r\n"
+}
+
 // quote writes text as a JSON string. Characters of HTML stay as they are: what is looked for in a stream is to be seen there.
 func quote(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == utf8.RuneError }) {

@@ -75,13 +75,17 @@ var ephemeral = &breakpoint{"ephemeral"}
 
 // attempt is what is different in a request that is sent again, beside what was learned of the model.
 type attempt struct {
+	number     int
 	unthinking bool // the history forbids thinking
 	maxTokens  int  // that the history leaves room for
 }
 
+// maxAttempts bounds the lessons of one request: a server could refuse one thing and its opposite.
+const maxAttempts = 8
+
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
-	for try := (attempt{}); ; {
+	for try := (attempt{}); ; try.number++ {
 		sent, err := m.request(req, &try)
 		if err != nil {
 			return nil, err
@@ -102,7 +106,7 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 		if refusal == nil {
 			return res, err
 		}
-		if !m.giveIn(sent, refusal, &try) {
+		if try.number == maxAttempts || !m.giveIn(sent, refusal, &try) {
 			return nil, m.p.Refused(refusal)
 		}
 	}
@@ -403,14 +407,14 @@ func (m *model) giveIn(sent *request, refusal *wire.Refusal, try *attempt) bool 
 		what = noXHigh
 	case sent.Output != nil && sent.Output.Effort != "" && names("effort"):
 		what = noEffort
+	case t != nil && t.Display != "" && names("display"):
+		what = noDisplay
 	case is("enabled") && names("adaptive"):
 		what = onlyAdaptive
 	case is("adaptive") && names("adaptive"):
 		what = onlyBudget
 	case is("disabled") && names("thinking"):
 		what = noDisabled
-	case t != nil && t.Display != "" && names("display"):
-		what = noDisplay
 	case sent.ToolChoice.forces() && names("tool_choice"):
 		what = noForce
 	case t != nil && names("thinking") && names("not support", "not permitted", "unknown", "unrecognized"):

@@ -1,14 +1,11 @@
 package anthropic
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
-
-var update = flag.Bool("update", false, "rewrite the expected chunks in testdata")
 
 // subject is this adapter, as the suite of all adapters sees it.
 var subject = adaptertest.Subject{
@@ -24,7 +21,7 @@ var subject = adaptertest.Subject{
 // AD-01, AD-06, AD-07 and what else every adapter promises.
 func TestSuite(t *testing.T) { adaptertest.Run(t, subject) }
 
-// The same for an answer in one piece: it comes to an end or to an error, whatever it is.
+// Whatever comes as a stream, it ends with a finish or with one error.
 func FuzzStream(f *testing.F) {
 	adaptertest.Fuzz(f, subject,
 		[]byte(`data: {"type":"content_block_start","content_block":{"type":"server_tool_use","id":"s","name":"web_search","input":{}}}`+"\n\n"+

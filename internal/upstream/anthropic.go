@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"net/http"
@@ -233,14 +232,14 @@ var (
 // read takes what a script may want to know from a request's body, or says why Anthropic refuses it.
 func (f *anthropic) read(r *http.Request, body []byte) (Request, error) {
 	if r.Header.Get("Anthropic-Version") == "" {
-		return Request{}, errors.New("anthropic-version: header is required")
+		return Request{}, refused("anthropic-version: header is required")
 	}
 	var in asked
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
 		if _, name, ok := strings.Cut(err.Error(), "unknown field "); ok {
-			return Request{}, errors.New(strings.Trim(name, `"`) + ": Extra inputs are not permitted")
+			return Request{}, refused(strings.Trim(name, `"`) + ": Extra inputs are not permitted")
 		}
 		return Request{}, err
 	}
@@ -262,13 +261,20 @@ func (f *anthropic) read(r *http.Request, body []byte) (Request, error) {
 		return Request{}, err
 	}
 	if n := strings.Count(string(body), `"cache_control":{`); n > 4 {
-		return Request{}, fmt.Errorf("A maximum of 4 blocks with cache_control may be provided. Found %d.", n)
+		return Request{}, refusedf("A maximum of 4 blocks with cache_control may be provided. Found %d.", n)
 	}
 	for _, t := range in.Tools {
 		req.Tools = append(req.Tools, t.Name)
 	}
 	return req, nil
 }
+
+// refused is what Anthropic says of a request that it does not take, in its words.
+type refused string
+
+func (r refused) Error() string { return string(r) }
+
+func refusedf(format string, args ...any) error { return refused(fmt.Sprintf(format, args...)) }
 
 // check looks at all but the messages.
 func (in *asked) check() error {
@@ -278,42 +284,42 @@ func (in *asked) check() error {
 	claude := strings.Contains(in.Model, "claude")
 	switch {
 	case in.MaxTokens <= 0:
-		return errors.New("max_tokens: Field required")
+		return refused("max_tokens: Field required")
 	case strings.Contains(in.Model, "claude-opus-4-1") && in.MaxTokens > 32000:
-		return fmt.Errorf("max_tokens: %d > 32000, which is the maximum allowed number of output tokens for %s", in.MaxTokens, in.Model)
+		return refusedf("max_tokens: %d > 32000, which is the maximum allowed number of output tokens for %s", in.MaxTokens, in.Model)
 	case t.Type == "enabled" && onlyAdapt.MatchString(in.Model):
-		return errors.New(`"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.`)
+		return refused(`"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.`)
 	case t.Type == "adaptive" && claude && !adaptive.MatchString(in.Model) && !onlyAdapt.MatchString(in.Model):
-		return errors.New("adaptive thinking is not supported on this model")
+		return refused("adaptive thinking is not supported on this model")
 	case t.Type == "disabled" && strings.Contains(in.Model, "claude-fable-5"):
-		return errors.New(`"thinking.type.disabled" is not supported for this model. Thinking defaults to adaptive mode when not specified.`)
+		return refused(`"thinking.type.disabled" is not supported for this model. Thinking defaults to adaptive mode when not specified.`)
 	case t.Type == "enabled" && t.Budget < 1024:
-		return errors.New("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+		return refused("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
 	case t.Type == "enabled" && in.MaxTokens <= t.Budget:
-		return errors.New("`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation at https://docs.claude.com/en/docs/build-with-claude/extended-thinking#max-tokens-and-context-window-size")
+		return refused("`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation at https://docs.claude.com/en/docs/build-with-claude/extended-thinking#max-tokens-and-context-window-size")
 	case in.Output.Effort == "xhigh" && adaptive.MatchString(in.Model):
-		return errors.New("output_config.effort: Input should be 'low', 'medium', 'high' or 'max'")
+		return refused("output_config.effort: Input should be 'low', 'medium', 'high' or 'max'")
 	case in.Temperature != nil && *in.Temperature > 1:
-		return errors.New("temperature: range: 0..1")
+		return refused("temperature: range: 0..1")
 	case (in.Temperature != nil || in.TopP != nil) && onlyAdapt.MatchString(in.Model):
-		return errors.New("`temperature` is deprecated for this model.")
+		return refused("`temperature` is deprecated for this model.")
 	case in.Temperature != nil && in.TopP != nil && claude:
-		return errors.New("`temperature` and `top_p` cannot both be specified for this model. Please use only one.")
+		return refused("`temperature` and `top_p` cannot both be specified for this model. Please use only one.")
 	case on && in.Temperature != nil && *in.Temperature != 1:
-		return errors.New("`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.")
+		return refused("`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.")
 	case forced && (on || strings.Contains(in.Model, "claude-fable-5")):
-		return errors.New("Thinking may not be enabled when tool_choice forces tool use.")
+		return refused("Thinking may not be enabled when tool_choice forces tool use.")
 	case in.ToolChoice.Type != "" && len(in.Tools) == 0:
-		return errors.New("tool_choice may only be specified while providing tools")
+		return refused("tool_choice may only be specified while providing tools")
 	case in.Output.Format != nil && bytes.Contains(in.Output.Format.Schema, []byte(`"object"`)) && !bytes.Contains(in.Output.Format.Schema, []byte(`"additionalProperties":false`)):
-		return errors.New("output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly set to false")
+		return refused("output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly set to false")
 	}
 	for i, t := range in.Tools {
 		var schema struct {
 			Type string `json:"type"`
 		}
 		if json.Unmarshal(t.Schema, &schema) != nil || schema.Type != "object" {
-			return fmt.Errorf("tools.%d.custom.input_schema.type: Field required", i)
+			return refusedf("tools.%d.custom.input_schema.type: Field required", i)
 		}
 	}
 	return nil
@@ -330,13 +336,13 @@ type history struct {
 
 func (h *history) message(i int, role string, content json.RawMessage) error {
 	if role != "user" && role != "assistant" {
-		return fmt.Errorf("messages.%d.role: Input should be 'user' or 'assistant'", i)
+		return refusedf("messages.%d.role: Input should be 'user' or 'assistant'", i)
 	}
 	if i == 0 && role != "user" {
-		return errors.New("messages: first message must use the \"user\" role")
+		return refused("messages: first message must use the \"user\" role")
 	}
 	if role == h.role {
-		return fmt.Errorf("messages: roles must alternate between \"user\" and \"assistant\", but found multiple %q roles in a row", role)
+		return refusedf("messages: roles must alternate between \"user\" and \"assistant\", but found multiple %q roles in a row", role)
 	}
 	var text string
 	if json.Unmarshal(content, &text) == nil {
@@ -345,7 +351,7 @@ func (h *history) message(i int, role string, content json.RawMessage) error {
 	}
 	var blocks []map[string]json.RawMessage
 	if json.Unmarshal(content, &blocks) != nil || len(blocks) == 0 {
-		return fmt.Errorf("messages.%d: all messages must have non-empty content", i)
+		return refusedf("messages.%d: all messages must have non-empty content", i)
 	}
 	results := []string{}
 	before := h.waits
@@ -361,11 +367,11 @@ func (h *history) message(i int, role string, content json.RawMessage) error {
 		kind := str("type")
 		allowed, known := members[kind]
 		if !known {
-			return fmt.Errorf("%s: Input tag '%s' found using 'type' does not match any of the expected tags", at, kind)
+			return refusedf("%s: Input tag '%s' found using 'type' does not match any of the expected tags", at, kind)
 		}
 		for name := range b {
 			if name != "type" && !slices.Contains(allowed, name) {
-				return fmt.Errorf("%s.%s.%s: Extra inputs are not permitted", at, kind, name)
+				return refusedf("%s.%s.%s: Extra inputs are not permitted", at, kind, name)
 			}
 		}
 		if j == 0 && role == "assistant" && h.begins == "" {
@@ -374,32 +380,32 @@ func (h *history) message(i int, role string, content json.RawMessage) error {
 		switch kind {
 		case "text":
 			if str("text") == "" {
-				return errors.New("messages: text content blocks must be non-empty")
+				return refused("messages: text content blocks must be non-empty")
 			}
 			if strings.TrimSpace(str("text")) == "" {
-				return errors.New("messages: text content blocks must contain non-whitespace text")
+				return refused("messages: text content blocks must contain non-whitespace text")
 			}
 		case "thinking":
 			switch signature := str("signature"); {
 			case b["signature"] == nil:
-				return fmt.Errorf("%s.thinking.signature: Field required", at)
+				return refusedf("%s.thinking.signature: Field required", at)
 			case signature != Signature(str("thinking")):
-				return fmt.Errorf("%s: Invalid `signature` in `thinking` block", at)
+				return refusedf("%s: Invalid `signature` in `thinking` block", at)
 			}
 		case "tool_use":
 			id := str("id")
 			if !callID.MatchString(id) {
-				return fmt.Errorf("%s.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'", at)
+				return refusedf("%s.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'", at)
 			}
 			if h.ids[id] {
-				return errors.New("messages: `tool_use` ids must be unique")
+				return refused("messages: `tool_use` ids must be unique")
 			}
 			h.ids[id] = true
 			h.waits = append(h.waits, id)
 		case "tool_result":
 			id := str("tool_use_id")
 			if !slices.Contains(before, id) {
-				return fmt.Errorf("%s: unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message.", at, id)
+				return refusedf("%s: unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message.", at, id)
 			}
 			results = append(results, id)
 		}
@@ -420,7 +426,7 @@ func (h *history) message(i int, role string, content json.RawMessage) error {
 }
 
 func missingResult(i int, id string) error {
-	return fmt.Errorf("messages.%d: `tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message.", i, id)
+	return refusedf("messages.%d: `tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message.", i, id)
 }
 
 func (h *history) end(n int) error {
@@ -428,7 +434,7 @@ func (h *history) end(n int) error {
 		return missingResult(n-1, h.waits[0])
 	}
 	if h.thinks && h.begins != "" && h.begins != "thinking" && h.begins != "redacted_thinking" {
-		return fmt.Errorf("messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `%s`. When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks).", n-2, h.begins)
+		return refusedf("messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `%s`. When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks).", n-2, h.begins)
 	}
 	return nil
 }

@@ -413,7 +413,7 @@ func (m *model) giveIn(sent *request, refusal *wire.Refusal, try *attempt) bool 
 		what = onlyAdaptive
 	case is("adaptive") && names("adaptive"):
 		what = onlyBudget
-	case is("disabled") && names("thinking"):
+	case is("disabled") && names("disabled"):
 		what = noDisabled
 	case sent.ToolChoice.forces() && names("tool_choice"):
 		what = noForce

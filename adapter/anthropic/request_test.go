@@ -92,8 +92,11 @@ func TestOptionsGoOutInAnthropicsWords(t *testing.T) {
 		"both, before":       {"claude-3-5-haiku-latest", opt(adapter.Options{Temperature: new(1.7), TopP: new(0.5)}), `{"max_tokens":8192,"temperature":1,"top_p":0.5}`},
 		"neither, since 4.7": {"claude-opus-4-7", opt(adapter.Options{Temperature: new(0.0), TopP: new(0.5)}), `{"max_tokens":32000}`},
 		"limit and stop":     {"claude-opus-5", opt(adapter.Options{MaxTokens: new(5), Stop: []string{"END", "\n"}, ServiceTier: "auto"}), `{"max_tokens":5,"service_tier":"auto","stop_sequences":["END"]}`},
-		"a tool": {"m", adapter.Request{Tools: tools},
-			`{"max_tokens":8192,"tools":[{"name":"look","description":"looks","input_schema":{"type":"object","properties":{"q":{}}},"cache_control":{"type":"ephemeral"}}]}`},
+		"a tool": {
+			"m",
+			adapter.Request{Tools: tools},
+			`{"max_tokens":8192,"tools":[{"name":"look","description":"looks","input_schema":{"type":"object","properties":{"q":{}}},"cache_control":{"type":"ephemeral"}}]}`,
+		},
 		"none of the tools":   {"m", adapter.Request{Tools: tools, Options: adapter.Options{ToolChoice: "none", ParallelToolCalls: new(false)}}, `{"max_tokens":8192,"tool_choice":{"type":"none"}}`},
 		"any tool, but one":   {"m", adapter.Request{Tools: tools, Options: adapter.Options{ToolChoice: "required", ParallelToolCalls: new(false)}}, `{"max_tokens":8192,"tool_choice":{"type":"any","disable_parallel_tool_use":true}}`},
 		"one tool":            {"m", adapter.Request{Tools: tools, Options: adapter.Options{ToolChoice: "look"}}, `{"max_tokens":8192,"tool_choice":{"type":"tool","name":"look"}}`},
@@ -101,8 +104,11 @@ func TestOptionsGoOutInAnthropicsWords(t *testing.T) {
 		"a choice of nothing": {"m", opt(adapter.Options{ToolChoice: "required"}), `{"max_tokens":8192}`},
 		"extra members":       {"m", opt(adapter.Options{ExtraBody: map[string]json.RawMessage{"top_k": json.RawMessage("5"), "max_tokens": json.RawMessage("7")}}), `{"max_tokens":7,"top_k":5}`},
 		"JSON alone":          {"m", adapter.Request{Format: adapter.Format{JSON: true}}, `{"max_tokens":8192}`},
-		"a schema (MO-23)": {"claude-opus-4-7", adapter.Request{Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}}}`)}, Options: adapter.Options{Reasoning: adapter.Reasoning{Effort: "low"}}},
-			`{"max_tokens":32000,"output_config":{"effort":"low","format":{"type":"json_schema","schema":{"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":false}}},"thinking":{"type":"adaptive","display":"summarized"}}`},
+		"a schema (MO-23)": {
+			"claude-opus-4-7",
+			adapter.Request{Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}}}`)}, Options: adapter.Options{Reasoning: adapter.Reasoning{Effort: "low"}}},
+			`{"max_tokens":32000,"output_config":{"effort":"low","format":{"type":"json_schema","schema":{"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":false}}},"thinking":{"type":"adaptive","display":"summarized"}}`,
+		},
 		"a schema that is not in the subset": {"claude-opus-4-7", adapter.Request{Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{"type":"object"}`)}}, `{"max_tokens":32000}`},
 		"a schema for a model without":       {"claude-3-7-sonnet-latest", adapter.Request{Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{"type":"string"}`)}}, `{"max_tokens":32000}`},
 	} {
@@ -298,6 +304,37 @@ func TestALimitThatTheHistoryLeavesNoRoomForIsLowered(t *testing.T) {
 	}
 }
 
+// MO-04: a server that wants thinking at the start of more turns than Anthropic says is asked without, for this history only.
+func TestAHistoryThatForbidsThinkingIsAskedWithout(t *testing.T) {
+	req := adapter.Request{Messages: []adapter.Message{user("a"), {Role: adapter.Assistant, Content: "b"}, user("c")}, Options: adapter.Options{Reasoning: adapter.Reasoning{Effort: "low"}}}
+	sent, requests, err := accepted(t, "claude-haiku-4-5", req, func(r upstream.Request) upstream.Answer {
+		if strings.Contains(string(r.Body), `"enabled"`) {
+			return upstream.Answer{Status: 400, Body: "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`. When `thinking` is enabled, a final `assistant` message must start with a thinking block."}
+		}
+		return upstream.Answer{Text: "ok"}
+	})
+	if err != nil || requests != 2 || strings.Contains(string(sent), "thinking") {
+		t.Errorf("%v, %d requests, %s", err, requests, sent)
+	}
+}
+
+// A server that refuses one thing and its opposite is not asked for ever; what it says of something else is not taken for a lesson.
+func TestRefusalsThatTeachNothingAreTold(t *testing.T) {
+	for said, most := range map[string]int{
+		`"thinking.type.enabled" is not supported; adaptive thinking is not supported either`: maxAttempts + 1,
+		"messages.1.content.0: Invalid `signature` in `thinking` block":                       1,
+		"messages: text content blocks must be non-empty":                                     1,
+	} {
+		for _, effort := range []string{"low", "none"} {
+			req := adapter.Request{Messages: []adapter.Message{user("a")}, Options: adapter.Options{Reasoning: adapter.Reasoning{Effort: effort}}}
+			_, requests, err := accepted(t, "claude-opus-5", req, func(upstream.Request) upstream.Answer { return upstream.Answer{Status: 400, Body: said} })
+			if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != adapter.CodeProtocol || requests > most {
+				t.Errorf("%s: %d requests, %v", said, requests, err)
+			}
+		}
+	}
+}
+
 // MO-03, MO-20, MO-21: histories that other models have made, and such as cancelled runs leave, are taken with and without thinking.
 func TestHistoriesOfOtherModelsAreTaken(t *testing.T) {
 	call := func(ids ...string) (m adapter.Message) {
@@ -366,7 +403,8 @@ func TestThinkingWithoutASignatureGoesBackToModelsThatGiveNone(t *testing.T) {
 		}},
 	}}})
 	want := []any{
-		map[string]any{"type": "thinking", "thinking": "so", "signature": ""}, map[string]any{"type": "thinking", "thinking": "it", "signature": "a/b"},
+		map[string]any{"type": "thinking", "thinking": "so", "signature": ""},
+		map[string]any{"type": "thinking", "thinking": "it", "signature": "a/b"},
 		map[string]any{"type": "text", "text": "b"},
 	}
 	if diff := cmp.Diff(want, turns[1]["content"]); diff != "" {
@@ -517,7 +555,8 @@ func TestFilesGoOutAsBlocks(t *testing.T) {
 				path := `"role":"user","content":[`
 				if role == adapter.ToolRole {
 					messages = []adapter.Message{
-						user("a"), {Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "c", Name: "look"}}},
+						user("a"),
+						{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "c", Name: "look"}}},
 						{Role: role, ToolCallID: "c", Parts: []adapter.Part{part}},
 					}
 					path = `"tool_use_id":"c","content":[`

@@ -634,3 +634,36 @@ func TestTheListOfModelsIsReadToItsEnd(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// MO-04: a signature that is refused ends no session: with the rules around the model, the history goes without it.
+func TestAChangedSignatureEndsNoSession(t *testing.T) {
+	for _, model := range []string{"claude-haiku-4-5", "claude-opus-5"} {
+		synctest.Test(t, func(t *testing.T) {
+			up := &upstream.Server{Script: func(upstream.Request) upstream.Answer { return upstream.Answer{Text: "ok"} }}
+			defer up.Close()
+			var r adapter.Registry
+			r.Register("anthropic", newProvider(t, Options{BaseURL: "http://model.test", Transport: up.Transport()}))
+			m, err := r.Model("anthropic:" + model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req := adapter.Request{
+				Messages: []adapter.Message{user("a"), {
+					Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "c", Name: "look", Arguments: "{}"}},
+					Made: &adapter.Made{Model: "anthropic:" + model, Parts: []adapter.MadePart{{Type: adapter.PartReasoning, Text: "so", Data: json.RawMessage(`{"signature":"x"}`)}}},
+				}, {Role: adapter.ToolRole, ToolCallID: "c", Content: "dry"}},
+				Tools: []adapter.Tool{{Name: "look"}}, Options: adapter.Options{Reasoning: adapter.Reasoning{Effort: "high"}},
+			}
+			text := ""
+			for c, err := range m.Stream(t.Context(), req) {
+				if err != nil {
+					t.Fatal(err, errors.Unwrap(err))
+				}
+				text += c.Text
+			}
+			if text != "ok" || up.Requests() != 2 {
+				t.Errorf("%s: %q after %d requests", model, text, up.Requests())
+			}
+		})
+	}
+}

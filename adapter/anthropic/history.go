@@ -17,7 +17,7 @@ import (
 // turn is what one side says until the other one does.
 type turn struct {
 	Role    string `json:"role"`
-	Content []any  `json:"content"` // of *part, and json.RawMessage of what goes back as it came; always a list, which a breakpoint can stand in
+	Content []any  `json:"content"` // *part, or json.RawMessage for blocks that go back as they came
 }
 
 // part is a content block.
@@ -46,7 +46,8 @@ type source struct {
 	URL       string `json:"url,omitempty"`
 }
 
-// history adds the messages: turns of user and assistant, in which results of tools are the user's.
+// history adds the messages as turns of user and assistant. Tool results belong to the user's turns. Content is always a list of blocks, so
+// that a breakpoint changes nothing else (MO-24).
 func (m *model) history(r *request, messages []adapter.Message) error {
 	h := writer{m: m, turns: make([]turn, 0, len(messages)), used: map[string]bool{}, named: map[string]bool{}}
 	for i := range messages {
@@ -70,7 +71,7 @@ func (m *model) history(r *request, messages []adapter.Message) error {
 		if err != nil {
 			return err
 		}
-		if len(parts) == 0 { // which is refused
+		if len(parts) == 0 { // the API refuses a turn without content
 			parts = []*part{{Type: "text", Text: "(nothing)"}}
 		}
 		for _, p := range parts {
@@ -79,7 +80,7 @@ func (m *model) history(r *request, messages []adapter.Message) error {
 	}
 	h.missing()
 	r.Messages = h.turns
-	if n := len(h.turns); n > 0 && h.turns[n-1].Role == adapter.Assistant { // what is to be gone on with must not end with white space
+	if n := len(h.turns); n > 0 && h.turns[n-1].Role == adapter.Assistant { // the API refuses white space at the end of a prefill
 		if p, ok := h.turns[n-1].Content[len(h.turns[n-1].Content)-1].(*part); ok {
 			p.Text = strings.TrimRight(p.Text, " \t\r\n")
 		}
@@ -109,7 +110,7 @@ func (h *writer) add(role string, content any) {
 	h.turns = append(h.turns, turn{role, []any{content}})
 }
 
-// missing answers the calls that were never answered: without it, the history would be refused.
+// missing adds results for calls that have none, because the API refuses such calls.
 func (h *writer) missing() {
 	for _, w := range h.waits {
 		h.add(adapter.User, &part{Type: "tool_result", CallID: w.wire, Failed: true, Content: []*part{{Type: "text", Text: "There is no result: the call was not finished."}}})
@@ -117,7 +118,7 @@ func (h *writer) missing() {
 	h.waits = nil
 }
 
-// result adds the result of a call; as a text, where there is no such call.
+// result adds the result of a call, or a text if the last turn has no such call.
 func (h *writer) result(msg *adapter.Message) error {
 	parts, err := h.content(msg)
 	if err != nil {
@@ -137,7 +138,7 @@ func (h *writer) result(msg *adapter.Message) error {
 	return nil
 }
 
-// assistant adds what a model said: as it made it where that is known, and its text and its calls otherwise.
+// assistant adds a message of a model: the parts of Made if it has them, or else its text and its calls.
 func (h *writer) assistant(msg *adapter.Message) {
 	calls := make(map[string]*adapter.ToolCall, len(msg.ToolCalls))
 	for i := range msg.ToolCalls {
@@ -151,7 +152,7 @@ func (h *writer) assistant(msg *adapter.Message) {
 		for _, p := range msg.Made.Parts {
 			switch p.Type {
 			case adapter.PartText:
-				if strings.TrimSpace(p.Text) != "" { // others are refused
+				if strings.TrimSpace(p.Text) != "" { // the API refuses blank texts
 					cited, _, _, _ := jsonparser.Get(p.Data, "citations")
 					h.add(adapter.Assistant, &part{Type: "text", Text: p.Text, Citations: cited})
 				}
@@ -176,7 +177,7 @@ func (h *writer) assistant(msg *adapter.Message) {
 	}
 }
 
-// thinking adds a block of thinking. Without a signature, Claude refuses it; other models send none.
+// thinking adds a block of thinking. Claude refuses one without a signature. Other makers' models may send none and still want it back.
 func (h *writer) thinking(p adapter.MadePart) {
 	signature := member(p.Data, "signature")
 	if signature == nil && h.m.version > 0 {
@@ -207,7 +208,7 @@ func (h *writer) call(c *adapter.ToolCall, beside json.RawMessage) {
 	h.add(adapter.Assistant, json.RawMessage(append(append(raw[:len(raw)-1], ','), beside[1:]...)))
 }
 
-// id makes an id that Anthropic takes: of letters, digits, _ and -, and the only one of the history. Its own stay as they are.
+// id makes an id that the API takes: letters, digits, _ and -, and unique in the history. Anthropic's own ids stay as they are.
 func (h *writer) id(id string) string {
 	id = strings.Map(func(r rune) rune {
 		switch {
@@ -227,7 +228,7 @@ func (h *writer) id(id string) string {
 	return own
 }
 
-// unthinking says whether a turn of the assistant is to be gone on with that does not begin with thinking.
+// unthinking reports whether the history ends in a tool loop that does not begin with thinking.
 func unthinking(turns []turn) bool {
 	i := len(turns) - 1
 	for ; i >= 1 && hasResult(turns[i]); i -= 2 {
@@ -249,8 +250,8 @@ func hasResult(t turn) bool {
 	return ok && p.Type == "tool_result"
 }
 
-// breakpoints marks what is worth caching: the tools, the system's messages, the history, and the history of the request before, which is
-// what can be read.
+// breakpoints marks the ends of the tools, of the system prompt and of the last two user turns. The turn before the last is where the previous
+// request ended, so its cache entry is found however many blocks came since. The API allows four.
 func (m *model) breakpoints(r *request) {
 	if n := len(r.Tools); n > 0 {
 		r.Tools[n-1].Cache = ephemeral
@@ -266,7 +267,7 @@ func (m *model) breakpoints(r *request) {
 	}
 }
 
-// texts returns the texts of a message that are not blank: those would be refused.
+// texts returns the texts of a message without blank ones, which the API refuses.
 func texts(msg *adapter.Message) (out []*part) {
 	add := func(text string) {
 		if strings.TrimSpace(text) != "" {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -33,8 +32,8 @@ type request struct {
 	Stream        bool          `json:"stream"`
 
 	called      []string // tools that are called in the history, where none are given
-	interleaved bool     // the model is to think between calls, too
-	cached      bool     // there are breakpoints
+	interleaved bool     // ask for thinking between calls, too
+	cached      bool     // send breakpoints
 }
 
 type tool struct {
@@ -66,14 +65,14 @@ type format struct {
 	Schema json.RawMessage `json:"schema"`
 }
 
-// breakpoint says that the request up to here is worth caching.
+// breakpoint tells the provider to cache the request up to here.
 type breakpoint struct {
 	Type string `json:"type"`
 }
 
 var ephemeral = &breakpoint{"ephemeral"}
 
-// attempt is what is different in a request that is sent again, beside what was learned of the model.
+// attempt is what a refusal changes for one request only. What it changes for the model is a lesson.
 type attempt struct {
 	number     int
 	unthinking bool // the history forbids thinking
@@ -91,7 +90,7 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 			return nil, err
 		}
 		var body []byte
-		heavy.Do(int(req.Size()), func() { body, err = encode(sent, req.ExtraBody) })
+		heavy.Do(int(req.Size()), func() { body, err = wire.Body(sent, req.ExtraBody) })
 		if err != nil {
 			return nil, &adapter.Error{
 				Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
@@ -110,23 +109,6 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 			return nil, m.p.Refused(refusal)
 		}
 	}
-}
-
-// encode writes a request's body. Bytes that come from the provider stay as they are.
-func encode(r *request, extra map[string]json.RawMessage) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(r)
-	if err == nil && len(extra) > 0 {
-		var members map[string]json.RawMessage
-		if err = json.Unmarshal(b.Bytes(), &members); err == nil {
-			maps.Copy(members, extra)
-			b.Reset()
-			err = e.Encode(members)
-		}
-	}
-	return b.Bytes(), err
 }
 
 // request says in Anthropic's words what is asked.
@@ -156,13 +138,13 @@ func (m *model) request(req *adapter.Request, try *attempt) (*request, error) {
 	return r, nil
 }
 
-// tools adds the tools, and which of them is to be called.
+// tools adds the tools and the choice among them.
 func (m *model) tools(r *request, req *adapter.Request) {
 	for _, t := range req.Tools {
 		r.Tools = append(r.Tools, tool{Name: t.Name, Description: t.Description, Schema: inputSchema(t.Parameters)})
 	}
 	if len(r.Tools) == 0 {
-		// A history with calls needs the tools that it names; these are not to be called again.
+		// A history with calls needs definitions of the tools that it names. The model must not call them again.
 		for _, name := range r.called {
 			r.Tools = append(r.Tools, tool{Name: name, Schema: inputSchema(nil)})
 			r.ToolChoice = &toolChoice{Type: "none"}
@@ -201,8 +183,7 @@ func inputSchema(schema json.RawMessage) json.RawMessage {
 	return schema
 }
 
-// sample adds the limit of the answer's length, and how its words are chosen. Claude takes one of temperature and top_p since 4.1, and none
-// since 4.7.
+// sample adds max_tokens, temperature and top_p. Since 4.1 Claude takes only one of the latter two, since 4.7 neither.
 func (m *model) sample(r *request, req *adapter.Request) {
 	switch v := m.version; {
 	case req.MaxTokens != nil:
@@ -226,7 +207,7 @@ func (m *model) sample(r *request, req *adapter.Request) {
 	}
 }
 
-// budgets are how many tokens a model may think for an effort where it knows no efforts. With a default limit of 32000 there is room for an answer.
+// budgets are the tokens of thinking for each effort, for models that take no effort. They leave room for an answer below the default limit of 32000.
 var budgets = map[string]int{"minimal": 1024, "low": 2048, "medium": 6144, "high": 12288, "xhigh": 20480, "max": 24576}
 
 const (
@@ -235,7 +216,7 @@ const (
 	interleaved = "interleaved-thinking-2025-05-14"
 )
 
-// think says how the model is to think: by effort since Claude 4.6, and only so since 4.7; by a budget before.
+// think turns thinking on or off. Claude takes a budget up to 4.6, and adaptive thinking with an effort from 4.6 on.
 // https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking
 func (m *model) think(r *request, req *adapter.Request, try *attempt) {
 	o := req.Reasoning
@@ -246,12 +227,13 @@ func (m *model) think(r *request, req *adapter.Request, try *attempt) {
 	case m.knows(noThinking):
 		return
 	case off || r.ToolChoice.forces() && (m.version >= 50 || asked):
-		// Claude thinks since 5 where it is not told otherwise; what others do is not known.
+		// Claude 5 thinks by default. What models of other makers do by default is not known.
 		if (m.version >= 50 || m.version == 0 && off) && !m.knows(noDisabled) {
 			r.Thinking = &thinking{Type: "disabled"}
 		}
 		return
-	case !asked && !(adaptive && o.Show != nil && *o.Show):
+	case !asked && (o.Show == nil && m.version < 50 || o.Show != nil && !*o.Show || !adaptive):
+		// Claude 5 thinks by default and hides it by default. It is asked to show it: otherwise a long thought looks like a stalled stream.
 		return
 	}
 	t := &thinking{Type: "adaptive"}
@@ -266,7 +248,7 @@ func (m *model) think(r *request, req *adapter.Request, try *attempt) {
 			r.Output = &outputConfig{Effort: effort}
 		}
 	} else {
-		// A turn that a model began without thinking cannot be gone on with by one that thinks.
+		// The API refuses a budget if the assistant's current turn did not begin with thinking.
 		if try.unthinking || unthinking(r.Messages) {
 			return
 		}
@@ -318,7 +300,7 @@ func (m *model) effort(o adapter.Reasoning) string {
 	return effort
 }
 
-// fit keeps the request within the limits that the server has told.
+// fit keeps the request within the limits that the server has named.
 func (m *model) fit(r *request, try *attempt) {
 	limit := try.maxTokens
 	if most, ok := m.p.learned.Load(lesson{m.name, maxTokens}); ok && (limit == 0 || most.(int) < limit) {
@@ -335,7 +317,7 @@ func (m *model) fit(r *request, try *attempt) {
 	}
 }
 
-// What a model can teach us by refusing it.
+// Lessons that the refusals of a model can teach.
 const (
 	onlyAdaptive = "adaptive"
 	onlyBudget   = "budget"
@@ -367,7 +349,7 @@ var (
 	overRoom = regexp.MustCompile(`(\d{1,9}) \+ \d{1,9} > (\d{1,9})\b`)
 )
 
-// giveIn learns what the server has refused, so that the request goes without it the next time; false where there is nothing to give in.
+// giveIn learns from a refusal what the model does not take. It reports whether the request is worth another attempt.
 func (m *model) giveIn(sent *request, refusal *wire.Refusal, try *attempt) bool {
 	if refusal.Status != http.StatusBadRequest && refusal.Status != http.StatusUnprocessableEntity {
 		return false

@@ -91,7 +91,7 @@ func TestOptionsGoOutInAnthropicsWords(t *testing.T) {
 		"top_p alone":        {"claude-sonnet-4-5", opt(adapter.Options{TopP: new(0.5)}), `{"max_tokens":32000,"top_p":0.5}`},
 		"both, before":       {"claude-3-5-haiku-latest", opt(adapter.Options{Temperature: new(1.7), TopP: new(0.5)}), `{"max_tokens":8192,"temperature":1,"top_p":0.5}`},
 		"neither, since 4.7": {"claude-opus-4-7", opt(adapter.Options{Temperature: new(0.0), TopP: new(0.5)}), `{"max_tokens":32000}`},
-		"limit and stop":     {"claude-opus-5", opt(adapter.Options{MaxTokens: new(5), Stop: []string{"END", "\n"}, ServiceTier: "auto"}), `{"max_tokens":5,"service_tier":"auto","stop_sequences":["END"]}`},
+		"limit and stop":     {"claude-opus-4-6", opt(adapter.Options{MaxTokens: new(5), Stop: []string{"END", "\n"}, ServiceTier: "auto"}), `{"max_tokens":5,"service_tier":"auto","stop_sequences":["END"]}`},
 		"a tool": {
 			"m",
 			adapter.Request{Tools: tools},
@@ -153,16 +153,16 @@ func TestThinkingIsAskedForAsEachModelTakesIt(t *testing.T) {
 		{"claude-opus-4-7", effort("none"), nil, "", "", 32000},
 		{"claude-opus-5", effort("none"), nil, `{"type":"disabled"}`, "", 32000},
 		{"claude-opus-5", budget(0), nil, `{"type":"disabled"}`, "", 32000},
-		{"claude-opus-5", adapter.Reasoning{}, nil, "", "", 32000},
+		{"claude-opus-5", adapter.Reasoning{}, nil, `{"type":"adaptive","display":"summarized"}`, "", 32000},
+		{"claude-opus-5", adapter.Reasoning{Show: new(false)}, nil, "", "", 32000},
+		{"claude-opus-4-7", adapter.Reasoning{}, nil, "", "", 32000},
 		{"claude-opus-5", adapter.Reasoning{Show: new(true)}, nil, `{"type":"adaptive","display":"summarized"}`, "", 32000},
 		{"kimi-k2-thinking", effort("medium"), nil, `{"type":"enabled","budget_tokens":6144}`, "", 8192},
 		{"kimi-k2-thinking", effort("none"), nil, `{"type":"disabled"}`, "", 8192},
 	} {
 		o := adapter.Options{Reasoning: row.think, MaxTokens: row.max, Temperature: new(0.3)}
-		if asked := strings.Contains(row.thinking, "enabled") || strings.Contains(row.thinking, "adaptive"); asked {
-			// left out beside thinking
-		} else {
-			o.Temperature = nil
+		if row.think.Effort == "" && row.think.Budget == nil || off(row.think) {
+			o.Temperature = nil // it is left out beside thinking
 		}
 		sent, requests, err := accepted(t, row.model, adapter.Request{Messages: []adapter.Message{user("hi")}, Options: o}, nil)
 		if err != nil || requests != 1 {
@@ -184,6 +184,8 @@ func TestThinkingIsAskedForAsEachModelTakesIt(t *testing.T) {
 		}
 	}
 }
+
+func off(r adapter.Reasoning) bool { return r.Effort == "none" || r.Budget != nil && *r.Budget == 0 }
 
 // accepted asks the strict stand-in, and returns the last body and how many requests it took. A script may refuse more.
 func accepted(t *testing.T, model string, req adapter.Request, script func(upstream.Request) upstream.Answer) (sent []byte, requests int, err error) {
@@ -386,7 +388,7 @@ func TestHistoriesOfOtherModelsAreTaken(t *testing.T) {
 						continue
 					}
 					thinks := strings.Contains(string(sent), `"thinking":{"type":"enabled"`) || strings.Contains(string(sent), `"thinking":{"type":"adaptive"`)
-					if want := effort == "high" && (row.thinks || model != "claude-haiku-4-5"); thinks != want {
+					if want := effort == "high" && (row.thinks || model != "claude-haiku-4-5") || effort == "" && model == "claude-opus-5"; thinks != want {
 						t.Errorf("%s, %s, %q: thinking %v", name, model, effort, thinks)
 					}
 				}

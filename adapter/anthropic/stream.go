@@ -32,13 +32,12 @@ type answer struct {
 	open  []*block // in the order in which they began; nearly always one
 	calls int
 	runes int  // of the text so far
-	plain bool // the last part is a text that nothing has ended: the next text would join it
+	plain bool // the last part is a text without data, so the next text would be joined to it
 	held  int
 	count counts
 
-	// The events of a block differ in their text only. So an event that has the same bytes around its text as the last one is of the same
-	// block, and is not parsed.
-	before, after []byte // the latter without spaces: Anthropic pads events with some
+	// The deltas of a block differ in their text only. An event with the same bytes around its text as the last delta needs no parsing.
+	before, after []byte // after has no spaces, because Anthropic pads its events with a varying number
 	same          *block
 }
 
@@ -54,7 +53,7 @@ type block struct {
 	citations []json.RawMessage // each as it came
 	raw       []byte            // what it began with
 	input     []byte            // escaped: of a call that the provider makes itself
-	grown     map[string]string // members of other blocks that come in pieces
+	grown     map[string]string // string members of unknown blocks, joined from their deltas
 }
 
 // read passes on an answer.
@@ -79,7 +78,7 @@ func (a *answer) take(kind, data []byte) (done bool, err error) {
 	return a.event(kind, data)
 }
 
-// again returns the text, escaped, of an event that is otherwise as the last one.
+// again returns the escaped text of an event that differs from the last delta in its text only.
 func (a *answer) again(data []byte) ([]byte, bool) {
 	if len(a.before) == 0 || !bytes.HasPrefix(data, a.before) {
 		return nil, false
@@ -109,7 +108,7 @@ func (a *answer) again(data []byte) ([]byte, bool) {
 	return rest[:end], at == len(a.after)
 }
 
-// learn keeps what stands around the text of an event. text is a part of data.
+// learn keeps the bytes around the text of an event, for again. text is a part of data.
 func (a *answer) learn(b *block, data, text []byte) {
 	at := int(uintptr(unsafe.Pointer(unsafe.SliceData(text))) - uintptr(unsafe.Pointer(unsafe.SliceData(data))))
 	if a.before = a.before[:0]; len(data)-len(text) > maxModel {
@@ -273,7 +272,7 @@ func (a *answer) push(b *block) error {
 	return nil
 }
 
-// boundary ends a text that another one follows.
+// boundary keeps two text blocks in a row apart: they have to go back as two.
 func (a *answer) boundary() error {
 	if !a.plain {
 		return nil
@@ -315,7 +314,7 @@ func (a *answer) delta(data []byte) error {
 	i := index(data)
 	b := a.find(i)
 	is := func(kind string) bool { return b != nil && b.kind == kind }
-	// want finds a place for a piece whose block has not begun, or is of another type.
+	// want begins a block if the server has not, or if the open one is of another type.
 	want := func(kind string) error {
 		if is(kind) {
 			return nil
@@ -381,7 +380,7 @@ func (a *answer) delta(data []byte) error {
 	return nil
 }
 
-// grow adds to the members of a block of another type what a delta has of them.
+// grow appends the strings of a delta to the same members of an unknown block, as in compaction_delta.
 func (a *answer) grow(b *block, delta []byte) error {
 	var members map[string]any
 	json.Unmarshal(delta, &members) // what is no object has none
@@ -512,7 +511,7 @@ func (a *answer) cite(b *block) error {
 	return nil
 }
 
-// other passes on a block that only the provider understands.
+// other passes on a whole block that only the provider understands.
 func (a *answer) other(b *block) error {
 	raw := b.raw
 	if len(b.input) > 0 {
@@ -537,7 +536,7 @@ func (a *answer) beside(kind string, call int, data []byte) error {
 	return nil
 }
 
-// refusal passes on why the model refused, where it said nothing itself.
+// refusal passes on the API's explanation of a refusal if the model has said nothing itself.
 func (a *answer) refusal(reason string, details []byte) error {
 	if reason != "refusal" || a.runes > 0 {
 		return nil
@@ -607,7 +606,7 @@ func (a *answer) whole() error {
 // counts are those of the answer's tokens so far.
 type counts struct{ in, read, written, out, thought int64 }
 
-// take adds what an event says. Its counts are of the whole answer; those that it does not have, or has as 0, were told before.
+// take adds the counts of an event. They are cumulative. A missing count, or a 0, does not replace an earlier one.
 func (c *counts) take(raw []byte) {
 	for _, count := range []struct {
 		at   *int64
@@ -639,7 +638,7 @@ func (c *counts) usage() *adapter.Usage {
 }
 
 // finishReason maps the reasons of https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons, and those that other servers
-// have beside them. An answer that pauses is not whole; it goes on when its history is sent again.
+// add. pause_turn is a length: the answer is not whole, and the next request continues it.
 func finishReason(reason string) string {
 	switch reason {
 	case "max_tokens", "model_context_window_exceeded", "pause_turn", "length":

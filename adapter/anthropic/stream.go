@@ -121,7 +121,7 @@ func (a *answer) learn(b *block, data, text []byte) {
 
 func (a *answer) event(kind, data []byte) (done bool, err error) {
 	switch {
-	case len(bytes.TrimSpace(data)) == 0:
+	case string(kind) == "ping", len(bytes.TrimSpace(data)) == 0:
 		return false, nil
 	case bytes.HasPrefix(data, []byte("[DONE]")): // of servers that translate from OpenAI's format
 		return true, nil

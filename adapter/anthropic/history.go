@@ -79,12 +79,16 @@ func (m *model) history(r *request, messages []adapter.Message) error {
 		}
 	}
 	h.missing()
-	r.Messages = h.turns
-	if n := len(h.turns); n > 0 && h.turns[n-1].Role == adapter.Assistant { // the API refuses white space at the end of a prefill
-		if p, ok := h.turns[n-1].Content[len(h.turns[n-1].Content)-1].(*part); ok {
-			p.Text = strings.TrimRight(p.Text, " \t\r\n")
+	if n := len(h.turns); n > 0 && h.turns[n-1].Role == adapter.Assistant {
+		content := h.turns[n-1].Content
+		if p, ok := content[len(content)-1].(*part); ok {
+			p.Text = strings.TrimRight(p.Text, " \t\r\n") // the API refuses white space at the end of a prefill
+		}
+		if m.version >= 46 { // and since 4.6 every prefill
+			h.add(adapter.User, &part{Type: "text", Text: "Continue."})
 		}
 	}
+	r.Messages = h.turns
 	r.called = h.names
 	return nil
 }
@@ -228,9 +232,13 @@ func (h *writer) id(id string) string {
 	return own
 }
 
-// unthinking reports whether the history ends in a tool loop that does not begin with thinking.
+// unthinking reports whether the history ends in a turn of the assistant, perhaps with tool calls and their results, that does not begin with
+// thinking.
 func unthinking(turns []turn) bool {
 	i := len(turns) - 1
+	if i > 0 && turns[i].Role == adapter.Assistant {
+		i--
+	}
 	for ; i >= 1 && hasResult(turns[i]); i -= 2 {
 	}
 	if i++; i >= len(turns) || turns[i].Role != adapter.Assistant {

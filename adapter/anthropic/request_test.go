@@ -376,6 +376,7 @@ func TestHistoriesOfOtherModelsAreTaken(t *testing.T) {
 		"blank texts":                   {[]adapter.Message{{Role: adapter.System, Content: " "}, user(""), said("\n"), user(" "), made(said("x"), adapter.MadePart{Type: adapter.PartText, Text: "\n\n"}), user("c")}, true},
 		"arguments that are no object":  {[]adapter.Message{user("a"), {Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "c", Name: "look", Arguments: "[1"}}}, result("c"), said("b"), user("c")}, true},
 		"a result of nothing":           {[]adapter.Message{user("a"), call("c1"), {Role: adapter.ToolRole, ToolCallID: "c1"}, said("b"), user("c")}, true},
+		"an answer to go on with":       {[]adapter.Message{user("a"), said("b ")}, false},
 		"a user after the results":      {[]adapter.Message{user("a"), call("c1"), result("c1"), user("and then?")}, false},
 	} {
 		for _, model := range []string{"claude-haiku-4-5", "claude-sonnet-4-6", "claude-opus-5"} {

@@ -260,6 +260,9 @@ func (f *anthropic) read(r *http.Request, body []byte) (Request, error) {
 	if err := h.end(len(in.Messages)); err != nil {
 		return Request{}, err
 	}
+	if h.role == "assistant" && (adaptive.MatchString(in.Model) || onlyAdapt.MatchString(in.Model)) {
+		return Request{}, refused("This model does not support assistant message prefill. The conversation must end with a user message.")
+	}
 	if n := strings.Count(string(body), `"cache_control":{`); n > 4 {
 		return Request{}, refusedf("A maximum of 4 blocks with cache_control may be provided. Found %d.", n)
 	}

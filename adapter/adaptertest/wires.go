@@ -22,6 +22,30 @@ var OpenAI = Wire{
 	Error:  `data: {"error":{"message":"overloaded ` + Key + `","type":"server_error"}}` + "\n\n",
 }
 
+// Anthropic is the wire of the Messages API.
+var Anthropic = Wire{
+	ContentType: "text/event-stream",
+	Open: "event: message_start\n" +
+		`data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"usage":{"input_tokens":2,"output_tokens":1}}}` + "\n\n" +
+		"event: content_block_start\n" + `data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}` + "\n\n",
+	Text: func(text string) string {
+		return anthropicDelta(`1,"delta":{"type":"text_delta","text":` + quote(text))
+	},
+	Reasoning: func(text string) string {
+		return anthropicDelta(`0,"delta":{"type":"thinking_delta","thinking":` + quote(text))
+	},
+	Finish: "event: message_delta\n" +
+		`data: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":3}}` + "\n\n",
+	Done: "event: message_stop\n" + `data: {"type":"message_stop"}` + "\n\n",
+	Ping: "event: ping\n" + `data: {"type": "ping"}` + "\n\n",
+	Error: "event: error\n" +
+		`data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded ` + Key + `"},"request_id":null}` + "\n\n",
+}
+
+func anthropicDelta(members string) string {
+	return "event: content_block_delta\n" + `data: {"type":"content_block_delta","index":` + members + `}}` + "\n\n"
+}
+
 // Responses is the wire of OpenAI's Responses.
 var Responses = Wire{
 	ContentType: "text/event-stream",

@@ -1,5 +1,5 @@
-// Package upstream is a scripted stand-in for a model's server. It speaks the OpenAI chat completions wire format, Coze's and
-// Ollama's, so that tests, benchmarks and the demo model go through everything that a real model would.
+// Package upstream is a scripted stand-in for a model's server. It speaks the OpenAI chat completions wire format, Coze's,
+// Ollama's and Amazon Bedrock's, so that tests, benchmarks and the demo model go through everything that a real model would.
 //
 // A [Server] is an http.Handler: serve it from a socket, or reach it in this process through [Server.Transport], which works
 // inside a synctest bubble. All waiting goes by the clock of package time, so a bubble's fake time paces it.
@@ -38,7 +38,7 @@ type format interface {
 }
 
 // Server answers POST …/chat/completions (streaming and not), Coze's POST …/v3/chat and what belongs to it, Ollama's
-// POST …/api/chat and GET …/api/tags, and GET …/models as its Script says. It is an http.Handler.
+// POST …/api/chat and GET …/api/tags, Bedrock's POST …/converse-stream, and GET …/models as its Script says. It is an http.Handler.
 // Its zero value, with a Script, is ready; it must not be copied. Whoever asked for its Transport closes it.
 type Server struct {
 	// Script decides the answer to a request. It is called from many goroutines.
@@ -157,6 +157,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.chat(w, r, new(ollama))
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/api/tags"):
 		s.tags(w)
+	case r.Method == http.MethodPost && (strings.HasSuffix(r.URL.Path, "/converse-stream") || strings.HasSuffix(r.URL.Path, "/converse")):
+		s.chat(w, r, new(bedrock))
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/foundation-models"):
+		s.foundationModels(w)
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/inference-profiles"):
+		s.inferenceProfiles(w)
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
 		s.models(w)
 	default:

@@ -136,7 +136,7 @@ func (c cut) Read(p []byte) (int, error) { return c.from.Read(p[:min(len(p), 1+c
 // readOurs reads an answer with the adapter, and returns what of it goes into the history.
 func readOurs(t *testing.T, name string, from answering) (r read, msg adapter.Message) {
 	t.Helper()
-	m, err := newProvider(t, Options{Transport: from, Region: "us-east-1", Key: "k"}).Model(name)
+	m, err := newProvider(t, Options{Transport: from, Region: "us-east-1", Key: "test-key"}).Model(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestARecordedAnswerThatEndsEarlyIsAnError(t *testing.T) {
 		}
 		want := readPlainly(t, r.body)
 		for at := range r.body {
-			m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: bytes.NewReader(r.body[:at])}, Region: "us-east-1", Key: "k"}).Model(r.model)
+			m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: bytes.NewReader(r.body[:at])}, Region: "us-east-1", Key: "test-key"}).Model(r.model)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -293,7 +293,7 @@ func TestRecordedRefusalsHaveTheirCodes(t *testing.T) {
 // failureOf asks where a refusal is the answer.
 func failureOf(t *testing.T, from answering) *adapter.Error {
 	t.Helper()
-	m, err := newProvider(t, Options{Transport: from, Region: "us-east-1", Key: "k"}).Model(haiku)
+	m, err := newProvider(t, Options{Transport: from, Region: "us-east-1", Key: "test-key"}).Model(haiku)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func TestTheNextRequestGivesBackWhatTheRecordedOneDid(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, msg := readOurs(t, r.model, answering{kind: streamType, body: bytes.NewReader(before.body)})
-			h := history{m: &model{p: newProvider(t, Options{Region: "us-east-1", Key: "k"}).(*provider)}}
+			h := history{m: &model{p: newProvider(t, Options{Region: "us-east-1", Key: "test-key"}).(*provider)}}
 			h.assistant(&msg)
 			text, err := json.Marshal(h.turns[0].Content)
 			if err != nil {

@@ -83,10 +83,10 @@ func New(o Options) (adapter.Provider, error) {
 		},
 		auth: auth, base: strings.TrimSuffix(o.BaseURL, "/"), list: strings.TrimSuffix(o.ListURL, "/"), names: o.Names, maxEvent: o.MaxEvent,
 	}
-	for name, address := range map[string]string{"base URL": p.base, "list's URL": p.list} {
+	for _, address := range []string{p.base, p.list} {
 		u, err := url.Parse(address)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.Fragment != "" || u.RawQuery != "" {
-			return nil, fmt.Errorf("the %s of %s: expected one like https://bedrock-runtime.us-east-1.amazonaws.com", name, o.Prefix)
+			return nil, fmt.Errorf("the base URL of %s: expected one like https://bedrock-runtime.us-east-1.amazonaws.com", o.Prefix)
 		}
 	}
 	return p, nil

@@ -70,32 +70,68 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 		{"options", gptoss, adapter.Request{Messages: question, Options: adapter.Options{
 			Temperature: new(0.0), TopP: new(0.5), MaxTokens: new(7), Stop: []string{"."}, ServiceTier: "flex", Seed: new(1),
 		}}, `{"inferenceConfig":{"maxTokens":7,"stopSequences":["."],"temperature":0,"topP":0.5},` + why + `,"serviceTier":{"type":"flex"}}`},
-		{"a tool that must be called", gptoss, adapter.Request{Messages: question, Tools: look, Options: adapter.Options{ToolChoice: "required"}},
-			`{` + why + `,"toolConfig":{"toolChoice":{"any":{}},"tools":[` + spec + `]}}`},
-		{"one tool", gptoss, adapter.Request{Messages: question, Tools: look, Options: adapter.Options{ToolChoice: "look"}},
-			`{` + why + `,"toolConfig":{"toolChoice":{"tool":{"name":"look"}},"tools":[` + spec + `]}}`},
+		{
+			"a tool that must be called", gptoss,
+			adapter.Request{Messages: question, Tools: look, Options: adapter.Options{ToolChoice: "required"}},
+			`{` + why + `,"toolConfig":{"toolChoice":{"any":{}},"tools":[` + spec + `]}}`,
+		},
+		{
+			"one tool", gptoss,
+			adapter.Request{Messages: question, Tools: look, Options: adapter.Options{ToolChoice: "look"}},
+			`{` + why + `,"toolConfig":{"toolChoice":{"tool":{"name":"look"}},"tools":[` + spec + `]}}`,
+		},
 		{"no tool", gptoss, adapter.Request{Messages: question, Tools: look, Options: adapter.Options{ToolChoice: "none"}}, `{` + why + `}`},
-		{"one call at a time", haiku, adapter.Request{Messages: question, Tools: look, Options: adapter.Options{ParallelToolCalls: new(false), ToolChoice: "auto"}},
-			`{"additionalModelRequestFields":{"tool_choice":{"disable_parallel_tool_use":true,"type":"auto"}},` + whyAt + `,"toolConfig":{"tools":[` + spec + `,` + point + `]}}`},
-		{"Claude thinks by a budget", haiku, adapter.Request{Messages: question, Options: with(reasoning("low"), func(o *adapter.Options) { o.Temperature, o.TopP = new(0.5), new(0.5) })},
-			`{"additionalModelRequestFields":{"thinking":{"budget_tokens":2048,"type":"enabled"}},` + whyAt + `}`},
-		{"within the tokens of the answer", haiku, adapter.Request{Messages: question, Options: with(reasoning("high"), func(o *adapter.Options) { o.MaxTokens = new(4000) })},
-			`{"additionalModelRequestFields":{"thinking":{"budget_tokens":2000,"type":"enabled"}},"inferenceConfig":{"maxTokens":4000},` + whyAt + `}`},
-		{"no room to think", haiku, adapter.Request{Messages: question, Options: with(reasoning("high"), func(o *adapter.Options) { o.MaxTokens = new(500) })},
-			`{"inferenceConfig":{"maxTokens":500},` + whyAt + `}`},
+		{
+			"one call at a time", haiku,
+			adapter.Request{Messages: question, Tools: look, Options: adapter.Options{ParallelToolCalls: new(false), ToolChoice: "auto"}},
+			`{"additionalModelRequestFields":{"tool_choice":{"disable_parallel_tool_use":true,"type":"auto"}},` + whyAt + `,"toolConfig":{"tools":[` + spec + `,` + point + `]}}`,
+		},
+		{
+			"Claude thinks by a budget", haiku,
+			adapter.Request{Messages: question, Options: with(reasoning("low"), func(o *adapter.Options) { o.Temperature, o.TopP = new(0.5), new(0.5) })},
+			`{"additionalModelRequestFields":{"thinking":{"budget_tokens":2048,"type":"enabled"}},` + whyAt + `}`,
+		},
+		{
+			"within the tokens of the answer", haiku,
+			adapter.Request{Messages: question, Options: with(reasoning("high"), func(o *adapter.Options) { o.MaxTokens = new(4000) })},
+			`{"additionalModelRequestFields":{"thinking":{"budget_tokens":2000,"type":"enabled"}},"inferenceConfig":{"maxTokens":4000},` + whyAt + `}`,
+		},
+		{
+			"no room to think", haiku,
+			adapter.Request{Messages: question, Options: with(reasoning("high"), func(o *adapter.Options) { o.MaxTokens = new(500) })},
+			`{"inferenceConfig":{"maxTokens":500},` + whyAt + `}`,
+		},
 		{"no thinking", haiku, adapter.Request{Messages: question, Options: reasoning("none")}, `{` + whyAt + `}`},
-		{"a forced tool and thinking", haiku, adapter.Request{Messages: question, Tools: look, Options: with(reasoning("high"), func(o *adapter.Options) { o.ToolChoice = "required" })},
-			`{` + whyAt + `,"toolConfig":{"toolChoice":{"any":{}},"tools":[` + spec + `,` + point + `]}}`},
-		{"Claude decides how long it thinks", opus, adapter.Request{Messages: question, Options: reasoning("xhigh")},
-			`{"additionalModelRequestFields":{"output_config":{"effort":"max"},"thinking":{"display":"summarized","type":"adaptive"}},` + whyAt + `}`},
-		{"and is not shown", opus, adapter.Request{Messages: question, Options: adapter.Options{Reasoning: adapter.Reasoning{Budget: new(3000), Show: new(false)}}},
-			`{"additionalModelRequestFields":{"output_config":{"effort":"medium"},"thinking":{"display":"omitted","type":"adaptive"}},` + whyAt + `}`},
-		{"Nova thinks", lite, adapter.Request{Messages: question, Options: with(reasoning("high"), func(o *adapter.Options) { o.Temperature, o.MaxTokens = new(0.5), new(5) })},
-			`{"additionalModelRequestFields":{"reasoningConfig":{"maxReasoningEffort":"high","type":"enabled"}},` + whyAt + `}`},
-		{"gpt-oss thinks", gptoss, adapter.Request{Messages: question, Options: reasoning("minimal")},
-			`{"additionalModelRequestFields":{"reasoning_effort":"low"},` + why + `}`},
-		{"a schema (MO-23)", gptoss, adapter.Request{Messages: question, Format: adapter.Format{JSON: true, Name: "a b", Schema: json.RawMessage(`{"type":"object","properties":{"z":{"type":"number","minimum":1},"a":{"type":"string"}}}`)}},
-			`{` + why + `,"outputConfig":{"textFormat":{"structure":{"jsonSchema":{"name":"a_b","schema":"{\"type\":\"object\",\"properties\":{\"z\":{\"type\":\"number\"},\"a\":{\"type\":\"string\"}},\"additionalProperties\":false}"}},"type":"json_schema"}}}`},
+		{
+			"a forced tool and thinking", haiku,
+			adapter.Request{Messages: question, Tools: look, Options: with(reasoning("high"), func(o *adapter.Options) { o.ToolChoice = "required" })},
+			`{` + whyAt + `,"toolConfig":{"toolChoice":{"any":{}},"tools":[` + spec + `,` + point + `]}}`,
+		},
+		{
+			"Claude decides how long it thinks", opus,
+			adapter.Request{Messages: question, Options: reasoning("xhigh")},
+			`{"additionalModelRequestFields":{"output_config":{"effort":"max"},"thinking":{"display":"summarized","type":"adaptive"}},` + whyAt + `}`,
+		},
+		{
+			"and is not shown", opus,
+			adapter.Request{Messages: question, Options: adapter.Options{Reasoning: adapter.Reasoning{Budget: new(3000), Show: new(false)}}},
+			`{"additionalModelRequestFields":{"output_config":{"effort":"medium"},"thinking":{"display":"omitted","type":"adaptive"}},` + whyAt + `}`,
+		},
+		{
+			"Nova thinks", lite,
+			adapter.Request{Messages: question, Options: with(reasoning("high"), func(o *adapter.Options) { o.Temperature, o.MaxTokens = new(0.5), new(5) })},
+			`{"additionalModelRequestFields":{"reasoningConfig":{"maxReasoningEffort":"high","type":"enabled"}},` + whyAt + `}`,
+		},
+		{
+			"gpt-oss thinks", gptoss,
+			adapter.Request{Messages: question, Options: reasoning("minimal")},
+			`{"additionalModelRequestFields":{"reasoning_effort":"low"},` + why + `}`,
+		},
+		{
+			"a schema (MO-23)", gptoss,
+			adapter.Request{Messages: question, Format: adapter.Format{JSON: true, Name: "a b", Schema: json.RawMessage(`{"type":"object","properties":{"z":{"type":"number","minimum":1},"a":{"type":"string"}}}`)}},
+			`{` + why + `,"outputConfig":{"textFormat":{"structure":{"jsonSchema":{"name":"a_b","schema":"{\"type\":\"object\",\"properties\":{\"z\":{\"type\":\"number\"},\"a\":{\"type\":\"string\"}},\"additionalProperties\":false}"}},"type":"json_schema"}}}`,
+		},
 		{"a schema that is not strict", gptoss, adapter.Request{Messages: question, Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{"type":"object"}`)}}, `{` + why + `}`},
 		{"more members", gptoss, adapter.Request{Messages: question, Tools: look, Options: adapter.Options{MaxTokens: new(7), ExtraBody: map[string]json.RawMessage{
 			"top_k": json.RawMessage(`5`), "performanceConfig": json.RawMessage(`{"latency":"optimized"}`), "inferenceConfig": json.RawMessage(`{"topP":0.1}`),
@@ -232,7 +268,9 @@ func TestOpaquePartsGoBackAsTheyCame(t *testing.T) {
 	add := func(name, members string) {
 		stream = upstream.AppendFrame(stream, "event", name, []byte("{"+members+"}"))
 	}
-	delta := func(block int, members string) { add("contentBlockDelta", fmt.Sprintf(`"contentBlockIndex":%d,"delta":{%s}`, block, members)) }
+	delta := func(block int, members string) {
+		add("contentBlockDelta", fmt.Sprintf(`"contentBlockIndex":%d,"delta":{%s}`, block, members))
+	}
 	stop := func(block int) { add("contentBlockStop", fmt.Sprintf(`"contentBlockIndex":%d`, block)) }
 	add("messageStart", `"role":"assistant"`)
 	delta(0, `"reasoningContent":{"redactedContent":"AQID"}`)
@@ -400,6 +438,46 @@ func TestWhatAModelRefusesIsLeftOutAndRemembered(t *testing.T) {
 	}
 }
 
+// MO-04: a history that thinking does not go with is asked about without thinking, this once; and text is kept apart from results of tools
+// where a model wants that.
+func TestHistoriesThatAreRefusedAreSentInAnotherWay(t *testing.T) {
+	history := []adapter.Message{
+		question[0],
+		{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "c1", Name: "look", Arguments: "{}"}}, Made: &adapter.Made{Parts: []adapter.MadePart{
+			{Type: adapter.PartReasoning, Text: "so", Data: json.RawMessage(`{"signature":"c2ln"}`)}, {Type: adapter.PartCall, Call: "c1"},
+		}}},
+		{Role: adapter.ToolRole, ToolCallID: "c1", Content: "seen"},
+		{Role: adapter.User, Content: "And now?"},
+	}
+	for _, row := range []struct {
+		said, unless string
+		requests     int // of two questions
+	}{
+		{"The model returned the following errors: messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.", "budget_tokens", 4},
+		{"messages.2.content: Conversation blocks and tool result blocks cannot be provided in the same turn.", `"seen"}]}},{"text"`, 3},
+	} {
+		requests := 0
+		m, err := newProvider(t, Options{Region: "us-east-1", Key: "test-key", Transport: transport(func(r *http.Request) (*http.Response, error) {
+			requests++
+			if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), row.unless) {
+				return answering{status: 400, kind: "application/json", body: strings.NewReader(string(marshal(map[string]string{"message": row.said})))}.RoundTrip(&http.Request{})
+			}
+			return answering{kind: streamType, body: whole()}.RoundTrip(&http.Request{})
+		})}).Model(haiku)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := collect(t, m, haiku, adapter.Request{Messages: history, Tools: look, Options: reasoning("low")}); err != nil {
+				t.Error(row.said, err)
+			}
+		}
+		if requests != row.requests {
+			t.Errorf("%s: %d requests", row.said, requests)
+		}
+	}
+}
+
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -425,8 +503,8 @@ func TestWhichClaudesDecideHowLongTheyThink(t *testing.T) {
 func TestSchemasAreMadeStrictOrNotSent(t *testing.T) {
 	for schema, want := range map[string]string{
 		` {"type":"object","properties":{"b":{"type":"string","minLength":1},"a":{"type":"array","maxItems":3,"items":{"type":"object","properties":{"x":{"$ref":"#/$defs/y"}}}}},"required":["b"],"$defs":{"y":{"enum":["é","\""]}}}`: `{"type":"object","properties":{"b":{"type":"string"},"a":{"type":"array","items":{"type":"object","properties":{"x":{"$ref":"#/$defs/y"}},"additionalProperties":false}}},"required":["b"],"$defs":{"y":{"enum":["é","\""]}},"additionalProperties":false}`,
-		`{"anyOf":[{"type":"null"},{"type":["string","null"],"description":"a \"b\""}]}`:                                                                                                                                           `{"anyOf":[{"type":"null"},{"type":["string","null"],"description":"a \"b\""}]}`,
-		`{"type":"object","properties":{"a":true}}`: "", `{"type":"object","properties":{"a":{}},"additionalProperties":{"type":"string"}}`: "",
+		`{"anyOf":[{"type":"null"},{"type":["string","null"],"description":"a \"b\""}]}`: `{"anyOf":[{"type":"null"},{"type":["string","null"],"description":"a \"b\""}]}`,
+		`{"type":"object","properties":{"a":true}}`:                                      "", `{"type":"object","properties":{"a":{}},"additionalProperties":{"type":"string"}}`: "",
 		`{"type":"object"}`: "", `{"not":{}}`: "", `true`: "", `[`: "", `{"items":""}`: "", `{"properties":{"a":{"if":{}}}}`: "",
 	} {
 		if got, ok := strict(json.RawMessage(schema)); ok != (want != "") || ok && got != want {

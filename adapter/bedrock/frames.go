@@ -111,7 +111,9 @@ func (f *frames) need(n int) error {
 			f.start = 0
 		}
 		if f.end == len(f.buf) { // it grows with what comes, and not with what was said to come
-			f.buf = append(f.buf, make([]byte, max(minBuffer, len(f.buf)))...)
+			larger := make([]byte, max(minBuffer, min(n, 2*len(f.buf))))
+			copy(larger, f.buf)
+			f.buf = larger
 		}
 		var k int
 		k, f.err = f.r.Read(f.buf[f.end:])

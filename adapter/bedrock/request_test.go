@@ -266,7 +266,7 @@ func TestAnAgentThatThinksIsNotRefused(t *testing.T) {
 func TestOpaquePartsGoBackAsTheyCame(t *testing.T) {
 	var stream []byte
 	add := func(name, members string) {
-		stream = upstream.AppendFrame(stream, "event", name, []byte("{"+members+"}"))
+		stream = upstream.AppendFrame(stream, "event", name, "{"+members+"}")
 	}
 	delta := func(block int, members string) {
 		add("contentBlockDelta", fmt.Sprintf(`"contentBlockIndex":%d,"delta":{%s}`, block, members))

@@ -18,7 +18,7 @@ import (
 )
 
 func event(name, members string) string {
-	return string(upstream.AppendFrame(nil, "event", name, []byte("{"+members+"}")))
+	return string(upstream.AppendFrame(nil, "event", name, "{"+members+"}"))
 }
 
 // listen lists what comes of a stream.
@@ -46,7 +46,7 @@ func TestEndsOfAnswers(t *testing.T) {
 		"not valid":                     {exception("validationException", "boom"), "error upstream_protocol says"},
 		"too long":                      {exception("validationException", "Input is too long for requested model."), "error invalid_request context-length says"},
 		"an unknown one":                {exception("newException", "boom"), "error upstream_protocol says"},
-		"an error without an exception": {string(upstream.AppendFrame(nil, "error", "InternalError", nil)), "error upstream_unavailable retryable says"},
+		"an error without an exception": {string(upstream.AppendFrame(nil, "error", "InternalError", "")), "error upstream_unavailable retryable says"},
 		"an exception after the finish": {w.Finish + exception("internalServerException", "boom") + w.Done, "usage 2+1=3 finish stop"},
 		"length":                        {event("messageStop", `"stopReason":"max_tokens"`) + w.Done, "usage 2+1=3 finish length"},
 		"the context's length":          {event("messageStop", `"stopReason":"model_context_window_exceeded"`) + w.Done, "usage 2+1=3 finish length"},

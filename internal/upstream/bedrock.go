@@ -25,8 +25,9 @@ type bedrock struct {
 func (f *bedrock) kind() string { return "application/vnd.amazon.eventstream" }
 
 // AppendFrame appends a message of an AWS event stream. A name of "" leaves its header out, and so does a kind.
-func AppendFrame(b []byte, kind, name string, payload []byte) []byte {
+func AppendFrame[T ~string | ~[]byte](b []byte, kind, name string, payload T) []byte {
 	start := len(b)
+	b = slices.Grow(b, len(payload)+128)
 	b = append(b, make([]byte, 12)...)
 	header := func(name, value string) {
 		b = append(append(b, byte(len(name))), name...)
@@ -47,7 +48,7 @@ func AppendFrame(b []byte, kind, name string, payload []byte) []byte {
 }
 
 func (f *bedrock) event(a *writer, name, members string) {
-	a.buf = AppendFrame(a.buf, "event", name, []byte("{"+members+`,"p":"abcdefghijklmnopqr"}`))
+	a.buf = AppendFrame(a.buf, "event", name, "{"+members+`,"p":"abcdefghijklmnopqr"}`)
 }
 
 func (f *bedrock) open(a *writer) { f.event(a, "messageStart", `"role":"assistant"`) }

@@ -27,7 +27,7 @@ func (p *provider) failed(kind string, payload []byte) *adapter.Error {
 	return e
 }
 
-// exceptions are the statuses that the kinds of exceptions stand for; the last one that a kind begins with counts.
+// exceptions are the statuses that kinds of exceptions stand for, by how their names begin.
 var exceptions = []struct {
 	kind   string
 	status int

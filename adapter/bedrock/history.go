@@ -76,6 +76,9 @@ type history struct {
 	unthought bool
 }
 
+// nothing stands for what is empty, which is refused.
+var nothing = []any{text{"(nothing)"}}
+
 func (h *history) write(messages []adapter.Message) error {
 	for i := range messages {
 		msg := &messages[i]
@@ -95,7 +98,10 @@ func (h *history) write(messages []adapter.Message) error {
 			if err != nil {
 				return err
 			}
-			if h.without&apart != 0 && len(content) > 0 && h.ends(func(block any) bool { _, ok := block.(own); return ok }) {
+			if len(content) == 0 {
+				content = nothing
+			}
+			if h.without&apart != 0 && h.ends(func(block any) bool { _, ok := block.(own); return ok }) {
 				h.add(adapter.Assistant, text{"(continued)"})
 			}
 			h.add(adapter.User, content...)
@@ -103,8 +109,8 @@ func (h *history) write(messages []adapter.Message) error {
 		}
 	}
 	h.missing()
-	if len(h.turns) == 0 {
-		h.add(adapter.User, text{"(nothing)"}) // which is refused when it is empty
+	if len(h.turns) == 0 || h.turns[0].Role != adapter.User {
+		h.turns = slices.Insert(h.turns, 0, turn{adapter.User, slices.Clone(nothing)})
 	}
 	if h.without&noSystem != 0 && len(h.system) > 0 && h.turns[0].Role == adapter.User {
 		h.turns[0].Content = append(h.system, h.turns[0].Content...)
@@ -126,7 +132,7 @@ func (h *history) add(role string, blocks ...any) {
 		h.turns[n-1].Content = append(h.turns[n-1].Content, blocks...)
 		return
 	}
-	h.turns = append(h.turns, turn{role, blocks})
+	h.turns = append(h.turns, turn{role, slices.Clone(blocks)})
 }
 
 // ends says whether the last block of all is of a kind.

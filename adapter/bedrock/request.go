@@ -1,6 +1,7 @@
 package bedrock
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -84,7 +85,7 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 }
 
 func (m *model) post(ctx context.Context, body []byte) (*http.Response, *wire.Refusal, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, strings.NewReader(string(body))) // sets GetBody
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, bytes.NewReader(body)) // sets GetBody
 	if err != nil {
 		return nil, nil, m.p.Unreachable(err)
 	}

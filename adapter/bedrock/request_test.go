@@ -343,6 +343,7 @@ func TestHistoriesOfAllSortsAreAccepted(t *testing.T) {
 	for name, messages := range map[string][]adapter.Message{
 		"nothing":                          nil,
 		"blanks":                           {{Role: adapter.User, Content: " "}, {Role: adapter.Assistant, Content: "\n"}, {Role: adapter.User}},
+		"an assistant first":               {{Role: adapter.Assistant, Content: "a"}, user},
 		"a call without a result":          {user, call("a", "b"), tool("b"), user},
 		"a call at the end":                {user, call("a")},
 		"a result without a call":          {user, tool("x"), user},

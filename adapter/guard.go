@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"runtime"
+	"sync"
 	"time"
 )
 
@@ -17,7 +20,9 @@ type guarded struct {
 	slots    *slots // nil where requests are not bounded
 	provider string // the prefix of its names, and what stands behind it
 	name     string
-	observer Observer // nil is nobody
+	observer Observer     // nil is nobody
+	log      *slog.Logger // nil is none
+	noted    *sync.Map    // models of which it was told
 }
 
 // Stream asks the model, again where that may help and nothing was passed on.
@@ -31,6 +36,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 			}
 			defer release()
 		}
+		req.Messages = history(req.Messages, g.provider, g.name)
 		attempts := g.retries.Attempts
 		if attempts == 0 {
 			attempts = 3
@@ -47,6 +53,15 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 				return
 			}
 			e := asError(err)
+			if !passed && ofRequest(e) {
+				// The last resort: it may be the history that is refused for what its provider put beside it (MO-04).
+				var had bool
+				if req.Messages, had = without(req.Messages); had {
+					g.note(ctx, e)
+					n--
+					continue
+				}
+			}
 			if passed || n >= attempts || !again(e) {
 				yield(Chunk{}, e)
 				return
@@ -84,6 +99,9 @@ func (g *guarded) inSlot(ctx context.Context, span *attemptSpan, o *observed, re
 // attempt asks the model once. It says whether a chunk was passed on, and the error that ended it: nil when the answer is
 // complete or the reader has left.
 func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+	if g.log != nil {
+		ctx = context.WithValue(ctx, guardKey{}, g)
+	}
 	ctx, w := newWatch(ctx, g.timeouts)
 	defer w.stop()
 	account := accountOf(ctx)
@@ -170,6 +188,38 @@ func (c *Chunk) size() int {
 //go:noinline
 func (g *guarded) ask(ctx context.Context, req *Request) iter.Seq2[Chunk, error] {
 	return g.model.Stream(ctx, *req)
+}
+
+// ofRequest says whether a provider refuses what was asked of it, for no reason that is known.
+func ofRequest(e *Error) bool {
+	return (e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) && !e.ContextLength && (e.Code == CodeProtocol || e.Code == CodeInvalid)
+}
+
+// note logs, once for each model, that a history was taken only without what its provider put beside it.
+func (g *guarded) note(ctx context.Context, e *Error) {
+	if g.log == nil {
+		return
+	}
+	if _, told := g.noted.LoadOrStore(g.provider+":"+g.name, true); told {
+		return
+	}
+	g.log.WarnContext(ctx, "a model refuses the reasoning and signatures of its own answers; it is asked without them", "model", g.provider+":"+g.name,
+		"error", RedactError(e), "cause", e.Cause)
+}
+
+// guardKey is the context's key of the model that is asked.
+type guardKey struct{}
+
+// Learned logs, once for each model and lesson, that a model has refused a request and is asked in another way from now on. An adapter calls it
+// with the context of its request; said is what the provider said, without secrets.
+func Learned(ctx context.Context, said string) {
+	g, _ := ctx.Value(guardKey{}).(*guarded)
+	if g == nil {
+		return
+	}
+	if _, told := g.noted.LoadOrStore(g.provider+":"+g.name+" "+said, true); !told {
+		g.log.WarnContext(ctx, "a model has refused a request; from now on it is asked in another way", "model", g.provider+":"+g.name, "cause", said)
+	}
 }
 
 // again says whether the same request is worth another attempt: not after a long wait for tokens, or for a slot, which would

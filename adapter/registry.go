@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -30,10 +31,13 @@ type Registry struct {
 	Timeouts Timeouts
 	Retries  Retries
 	Slots    Slots
-	Default  string   // used for the name ""
-	Observer Observer // is told of each request, to count it; nil is nobody
+	Default  string       // used for the name ""
+	Observer Observer     // is told of each request, to count it; nil is nobody
+	Log      *slog.Logger // of what an operator should know of models; nil is nowhere
 
 	providers map[string]Provider
+
+	noted sync.Map // models of which was told that they refuse histories
 
 	slotsMu sync.Mutex
 	slots   map[string]*slots // by provider
@@ -95,7 +99,7 @@ func (r *Registry) model(name string) (Model, error) {
 		}
 		return nil, e
 	}
-	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer}, nil
+	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer, log: r.Log, noted: &r.noted}, nil
 }
 
 // invalid makes the error of a name that names no model.

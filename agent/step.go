@@ -129,6 +129,9 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 		r.tell(rep, c)
 	}
 	r.count(rep)
+	if rep.finish == adapter.FinishRefusal {
+		r.emit(turn.Event{Kind: turn.ErrorEvent, Err: &turn.EventError{Code: turn.CodeRefused, Message: "the model refused to answer"}})
+	}
 	if r.left {
 		return true, errLeft
 	}
@@ -347,10 +350,14 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 			public.Calls = append(public.Calls, c.call())
 		}
 	}
+	asked := slices.Clone(rep.calls)
 	r.afterModel(&public)
 	calls := r.revise(rep, open, public.Calls)
 	r.text, r.finish = public.Text, rep.finish
 	entries := said(public.Text, public.Reasoning, rep.calls)
+	if public.Text == string(rep.text) && slices.Equal(asked, rep.calls) { // else it is not what the model made
+		entries = rep.keep(entries)
+	}
 	if len(calls) == 0 {
 		_, err := r.append(append(entries, r.stepEntry(rep, statusOK))...)
 		return false, err

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // turn is what one side says until the other one does.
@@ -225,7 +226,7 @@ func (h *history) assistant(msg *adapter.Message) {
 	calls := map[string]bool{}
 	call := func(c *adapter.ToolCall) {
 		calls[c.ID] = true
-		id, name := idOf(c.ID), nameOf(c.Name, "tool")
+		id, name := idOf(c.ID), wire.SchemaName(c.Name)
 		blocks = append(blocks, own{ToolUse: &toolUse{ID: id, Name: name, Input: arguments(c.Arguments)}})
 		h.pending = append(h.pending, id)
 		if !slices.Contains(h.called, name) {
@@ -340,7 +341,7 @@ func arguments(s string) json.RawMessage {
 
 // idOf makes an id that the API takes: 1 to 64 letters, digits, _ and -. Those of other providers may be others.
 func idOf(id string) string {
-	if id != "" && id == nameOf(id, "") {
+	if id != "" && id == wire.SchemaName(id) {
 		return id
 	}
 	sum := sha256.Sum256([]byte(id))
@@ -387,7 +388,7 @@ func (h *history) file(p *adapter.Part) (any, error) {
 	if f.member == "" {
 		kind, _, _ := strings.Cut(kind, "/")
 		return nil, &adapter.Error{
-			Code: adapter.CodeInvalid, Message: h.m.p.Name() + " does not take this kind of " + nameOf(kind, "file") +
+			Code: adapter.CodeInvalid, Message: h.m.p.Name() + " does not take this kind of " + wire.SchemaName(kind) +
 				": expected a PNG, JPEG, GIF or WebP image, a PDF, Office or text document, or a common kind of audio or video",
 			Cause: errNotData,
 		}

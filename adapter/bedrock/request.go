@@ -56,7 +56,7 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 		var err error
 		heavy.Do(int(req.Size()), func() {
 			if sent, err = m.request(&req, without); err == nil {
-				body, err = json.Marshal(sent)
+				body, err = wire.Marshal(sent)
 			}
 		})
 		if _, ours := err.(*adapter.Error); ours {
@@ -78,9 +78,10 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 		}
 		if once {
 			now |= what
-		} else {
-			all.Or(uint32(what))
+			continue
 		}
+		all.Or(uint32(what))
+		adapter.Learned(ctx, m.p.Redact(m.p.auth.hide(refusal.Body)))
 	}
 }
 
@@ -139,7 +140,7 @@ func (m *model) request(req *adapter.Request, without learned) (object, error) {
 		if schema, ok := strict(req.Format.Schema); ok {
 			body["outputConfig"] = object{"textFormat": object{
 				"type":      "json_schema",
-				"structure": object{"jsonSchema": object{"name": nameOf(req.Format.Name, "answer"), "schema": schema}},
+				"structure": object{"jsonSchema": object{"name": wire.SchemaName(req.Format.Name), "schema": schema}},
 			}}
 		}
 	}
@@ -257,12 +258,7 @@ func (m *model) think(extra object, req *adapter.Request, forced, unthought bool
 	if r.Budget != nil {
 		budget = *r.Budget
 		if effort == "" {
-			effort = "high"
-			for _, name := range []string{"medium", "low"} {
-				if budget <= budgets[name] {
-					effort = name
-				}
-			}
+			effort = wire.Effort(budget)
 		}
 	}
 	if effort == "minimal" {
@@ -336,21 +332,6 @@ func thinksAdaptively(name string) bool {
 		minor, _ = strconv.Atoi(parts[2])
 	}
 	return 6 <= minor && minor < 100 // otherwise it is a date
-}
-
-// nameOf makes a name that the API takes: 1 to 64 letters, digits, _ and -.
-func nameOf(name, other string) string {
-	name = strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, name)
-	if name == "" {
-		return other
-	}
-	return name[:min(len(name), 64)]
 }
 
 // refusedWhat says what of a request a model has refused, by the provider's words; 0 where they name nothing that can be left out. once

@@ -361,7 +361,7 @@ type signed struct {
 
 // marshal writes what is made of strings and JSON that was read.
 func marshal(v any) json.RawMessage {
-	data, err := json.Marshal(v)
+	data, err := wire.Marshal(v)
 	if err != nil {
 		panic("bedrock: " + err.Error())
 	}

@@ -289,7 +289,7 @@ func (f *bedrock) read(r *http.Request, body []byte) (Request, error) {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return Request{}, fmt.Errorf("malformed input request: %w, please reformat your input and try again", err)
+		return Request{}, says("Malformed input request: %v, please reformat your input and try again.", err)
 	}
 	if len(in.Additional) > 0 {
 		if err := json.Unmarshal(in.Additional, &in.Extra); err != nil {
@@ -446,10 +446,6 @@ func (in *converse) check(model string) error {
 
 // says is a refusal in the words that Bedrock and its models use.
 func says(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
-
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
 
 func hasKey[V any](m map[string]V, key string) bool { _, ok := m[key]; return ok }
 

@@ -26,7 +26,7 @@ func TestBedrockRefusesWhatBedrockRefuses(t *testing.T) {
 		{"a call with thinking", claude, `{"messages":[` + user + `,` + signed + `,` + result + `]` + tools + thinks + `}`, ""},
 		{"cache points", claude, `{"messages":[` + user + `]` + pointed + `}`, ""},
 		{"cache points of tools of Nova", "us.amazon.nova-2-lite-v1%3A0", `{"messages":[` + user + `]` + pointed + `}`, "extraneous key [cachePoint]"},
-		{"an unknown member", claude, `{"messages":[` + user + `],"model":"m"}`, "malformed input request"},
+		{"an unknown member", claude, `{"messages":[` + user + `],"model":"m"}`, "Malformed input request"},
 		{"nothing", claude, `{"messages":[]}`, "must start with a user message"},
 		{"the assistant first", claude, `{"messages":[{"role":"assistant","content":[{"text":"hi"}]}]}`, "must start with a user message"},
 		{"two of the user", claude, `{"messages":[` + user + `,` + user + `]}`, "must alternate"},

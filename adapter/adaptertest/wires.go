@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // OpenAI is the wire of chat completions, Azure's too.
@@ -114,6 +116,30 @@ var Gemini = Wire{
 func geminiEvent(part, finish string) string {
 	return `data: {"candidates": [{"content": {"parts": [` + part + `],"role": "model"}` + finish + `,"index": 0}],` +
 		`"usageMetadata": {"promptTokenCount": 2,"candidatesTokenCount": 1,"totalTokenCount": 3},"modelVersion": "m","responseId": "r"}` + "\r\n\r\n"
+}
+
+// Bedrock is the wire of Amazon Bedrock's ConverseStream.
+var Bedrock = Wire{
+	ContentType: "application/vnd.amazon.eventstream",
+	Open:        bedrockEvent("messageStart", `"role":"assistant"`),
+	Text:        func(text string) string { return bedrockText(quote(text)) },
+	Inside:      func(raw string) string { return bedrockText(`"` + raw + `"`) },
+	Reasoning: func(text string) string {
+		return bedrockEvent("contentBlockDelta", `"contentBlockIndex":0,"delta":{"reasoningContent":{"text":`+quote(text)+`}}`)
+	},
+	Finish: bedrockEvent("messageStop", `"stopReason":"end_turn"`),
+	Done:   bedrockEvent("metadata", `"metrics":{"latencyMs":5},"usage":{"inputTokens":2,"outputTokens":1,"totalTokens":3}`),
+	Ping:   string(upstream.AppendFrame(nil, "", "", "")), // no service sends it, but it is one that has to be skipped
+	Error:  string(upstream.AppendFrame(nil, "exception", "internalServerException", `{"message":"overloaded `+Key+`"}`)),
+}
+
+func bedrockText(quoted string) string {
+	payload := `{"contentBlockIndex":0,"delta":{"text":` + quoted + `},"p":"abcdefgh"}` // at once: it may be megabytes
+	return string(upstream.AppendFrame(nil, "event", "contentBlockDelta", payload))
+}
+
+func bedrockEvent(name, members string) string {
+	return string(upstream.AppendFrame(nil, "event", name, "{"+members+`,"p":"abcdefgh"}`))
 }
 
 // quote writes text as a JSON string. Characters of HTML stay as they are: what is looked for in a stream is to be seen there.

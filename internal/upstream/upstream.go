@@ -169,6 +169,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.chat(w, r, new(ollama))
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/api/tags"):
 		s.tags(w)
+	case r.Method == http.MethodPost && (strings.HasSuffix(r.URL.Path, "/converse-stream") || strings.HasSuffix(r.URL.Path, "/converse")):
+		s.chat(w, r, new(bedrock))
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/foundation-models"):
+		s.foundationModels(w)
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/inference-profiles"):
+		s.inferenceProfiles(w)
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
 		s.models(w)
 	default:

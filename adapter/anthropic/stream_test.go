@@ -174,7 +174,7 @@ func TestErrorsInMidStreamAreToldByTheirType(t *testing.T) {
 		"billing_error":         {adapter.CodeRateLimited, false},
 		"not_found_error":       {adapter.CodeProtocol, false},
 		"invalid_request_error": {adapter.CodeProtocol, false},
-		"request_too_large":     {adapter.CodeProtocol, false},
+		"request_too_large":     {adapter.CodeInvalid, false},
 		"something_new":         {adapter.CodeProtocol, false},
 	} {
 		for _, whole := range []bool{false, true} {

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"net/http"
 	"regexp"
 	"slices"
@@ -21,13 +20,6 @@ type anthropic struct {
 }
 
 func (f *anthropic) kind() string { return "text/event-stream; charset=utf-8" }
-
-// Signature is the signature that the stand-in gives to thinking, and wants to have back with it.
-func Signature(thinking string) string {
-	h := fnv.New64a()
-	h.Write([]byte(thinking))
-	return "sig/" + strconv.FormatUint(h.Sum64(), 36) + "=="
-}
 
 func (f *anthropic) event(a *writer, kind, members string) {
 	a.buf = append(a.buf, "event: "+kind+"\ndata: {\"type\":\""+kind+"\""+members+"}\n\n"...)

@@ -170,7 +170,7 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	b.today(now)
 	if price == nil && b.limited() && !b.unpriced[model] && len(b.unpriced) < maxUnpriced {
 		b.unpriced[model] = true
-		b.o.Log.WarnContext(ctx, "a model has no price, so its calls count as 0 for limit.cost, unless its provider says what they cost; set one under prices", "model", model)
+		b.o.Log.WarnContext(ctx, "a model has no price, so limit.cost does not bound it", "model", model)
 	}
 	l := &bill{budget: b, price: price, input: req.tokens()}
 	open := func(kind, name string, limit int64) *purse {
@@ -220,7 +220,7 @@ func (b *Budget) spentBefore(ctx context.Context, session, work string) (spent i
 	}
 	spent, err := b.o.Spent(ctx, session)
 	if err != nil {
-		b.o.Log.WarnContext(ctx, "it cannot be read what a session has cost; its limit counts from now", "error", err)
+		b.o.Log.WarnContext(ctx, "the cost of a session cannot be read", "error", err)
 		return 0, false
 	}
 	return spent, true
@@ -440,7 +440,7 @@ func (b *Budget) save() {
 		err = replaceFile(b.o.File, text)
 	}
 	if err != nil {
-		b.o.Log.Warn("it cannot be written what was spent today; a restart would forget it", "file", b.o.File, "error", err)
+		b.o.Log.Warn("the costs of today cannot be written", "file", b.o.File, "error", err)
 	}
 }
 
@@ -480,7 +480,7 @@ func (b *Budget) load() {
 		err = fmt.Errorf("expected what was spent on a day, as %s", `{"day":"2026-11-24","cost":0,"callers":{}}`)
 	}
 	if err != nil {
-		b.o.Log.Warn("it cannot be read what was spent today; limits of the day count from now", "file", b.o.File, "error", err)
+		b.o.Log.Warn("the costs of today cannot be read", "file", b.o.File, "error", err)
 		return
 	}
 	if s.Day != b.day {

@@ -34,7 +34,6 @@ type Table struct {
 	Date  string                   // as of which the prices are
 	exact map[string]adapter.Price // by "provider:name"
 	globs []glob                   // the most specific first
-	next  *Table                   // asked for what this one does not have
 }
 
 type glob struct {
@@ -110,13 +109,6 @@ func (r *Row) price() adapter.Price {
 	return p
 }
 
-// Over returns a table that has the prices of t, and those of base for models that t has no price of.
-func (t *Table) Over(base *Table) *Table {
-	with := *t
-	with.next = base
-	return &with
-}
-
 // version is what the dated versions of a model have behind its name: -2025-08-07, @20250929, -0905, -001, -latest.
 var version = regexp.MustCompile(`[-@](20\d\d-?\d\d-?\d\d|\d{3,4}|latest)$`)
 
@@ -135,9 +127,6 @@ func (t *Table) Find(provider, model string) (adapter.Price, bool) {
 		if matches(g.name, name) {
 			return g.price, true
 		}
-	}
-	if t.next != nil {
-		return t.next.Find(provider, model)
 	}
 	return adapter.Price{}, false
 }

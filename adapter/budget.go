@@ -42,6 +42,7 @@ type Budget struct {
 	mu        sync.Mutex
 	day       string
 	purses    map[purseKey]*purse
+	swept     time.Time       // when purses were forgotten last
 	unpriced  map[string]bool // models of which the log has said that they have no price
 	dirty     bool            // the file is older than what is known
 	writing   *time.Timer
@@ -76,6 +77,7 @@ const (
 	answerTokens   = 1024 // of an answer that the request does not bound
 	answerStep     = 256  // tokens that an answer which takes longer reserves at once
 	maxPurses      = 50_000
+	sweepPause     = time.Minute
 	purseIdle      = time.Hour // after which what can be known again is forgotten
 	budgetSaveWait = time.Second
 	maxUnpriced    = 1000 // models that the log tells of; callers can make up names
@@ -165,13 +167,12 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	before, known := b.spentBefore(ctx, t.Session, work)
 	now := time.Now()
 
+	if price == nil && b.limited() && b.firstSeen(model) {
+		b.o.Log.WarnContext(ctx, "a model has no price, so limit.cost does not bound it", "model", model)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.today(now)
-	if price == nil && b.limited() && !b.unpriced[model] && len(b.unpriced) < maxUnpriced {
-		b.unpriced[model] = true
-		b.o.Log.WarnContext(ctx, "a model has no price, so limit.cost does not bound it", "model", model)
-	}
 	l := &bill{budget: b, price: price, input: req.tokens()}
 	open := func(kind, name string, limit int64) *purse {
 		p := b.purse(kind, name, limit, now)
@@ -206,6 +207,17 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	return l, nil
 }
 
+// firstSeen says of a model without a price whether it is the first call of it.
+func (b *Budget) firstSeen(model string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.unpriced[model] || len(b.unpriced) >= maxUnpriced {
+		return false
+	}
+	b.unpriced[model] = true
+	return true
+}
+
 // spentBefore asks what a session has cost before this run, once for each run of it: it may have gone on elsewhere meanwhile.
 func (b *Budget) spentBefore(ctx context.Context, session, work string) (spent int64, known bool) {
 	if b.o.Session <= 0 || session == "" || b.o.Spent == nil {
@@ -230,10 +242,14 @@ func (b *Budget) spentBefore(ctx context.Context, session, work string) (spent i
 func (b *Budget) purse(kind, name string, limit int64, now time.Time) *purse {
 	key := purseKey{kind, name}
 	p := b.purses[key]
-	if p == nil {
-		if len(b.purses) >= maxPurses {
-			b.sweep(now)
+	if p == nil && len(b.purses) >= maxPurses {
+		b.sweep(now)
+		if len(b.purses) >= maxPurses && kind == ofCaller { // addresses can be made up: those that come last share one
+			key.name = "others"
+			p = b.purses[key]
 		}
+	}
+	if p == nil {
 		p = &purse{limit: limit}
 		b.purses[key] = p
 	}
@@ -243,6 +259,10 @@ func (b *Budget) purse(kind, name string, limit int64, now time.Time) *purse {
 
 // sweep forgets sessions, which can be read again, and runs, which have mostly ended, that nobody has used for a while. The lock is held.
 func (b *Budget) sweep(now time.Time) {
+	if now.Sub(b.swept) < sweepPause {
+		return
+	}
+	b.swept = now
 	maps.DeleteFunc(b.purses, func(key purseKey, p *purse) bool {
 		return (key.kind == ofRun || key.kind == ofSession) && p.users == 0 && now.Sub(p.used) > purseIdle
 	})

@@ -426,3 +426,32 @@ func TestNoLimitIsPassedByMoreThanTheErrorOfTheCallsUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// Callers, sessions and runs without number take bounded memory: what is known elsewhere is forgotten, and callers share a purse in the end.
+func TestABudgetDoesNotGrowWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(BudgetOptions{Run: 1, Session: 1, Caller: 1})
+		call := func(work trail.Trail) {
+			l, err := b.reserve(trail.With(t.Context(), work), "x:unknown", nil, &Request{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.settle()
+		}
+		for i := range maxPurses {
+			call(trail.Trail{Run: fmt.Sprint(i), Session: fmt.Sprint(i)})
+			if i == maxPurses/2 {
+				time.Sleep(2 * purseIdle)
+			}
+		}
+		if n := len(b.purses); n > maxPurses+maxPurses/2 {
+			t.Errorf("%d purses of runs and sessions", n)
+		}
+		for i := range 2 * maxPurses {
+			call(trail.Trail{Caller: fmt.Sprint(i)})
+		}
+		if n := len(b.purses); n > 2*maxPurses {
+			t.Errorf("%d purses", n)
+		}
+	})
+}

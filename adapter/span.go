@@ -120,8 +120,10 @@ func (s *attemptSpan) end(over, err error) {
 			name   string
 			tokens int
 		}{
-			{"gen_ai.usage.cache_read.input_tokens", u.CachedTokens}, {"gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens},
-			{"gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens}, {"lingserve.usage.audio_tokens", u.AudioTokens},
+			{"gen_ai.usage.cache_read.input_tokens", u.CachedTokens},
+			{"gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens},
+			{"gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens},
+			{"lingserve.usage.audio_tokens", u.AudioTokens},
 		} {
 			if more.tokens > 0 {
 				s.span.SetAttributes(attribute.Int(more.name, more.tokens))

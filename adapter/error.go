@@ -13,13 +13,14 @@ const (
 	CodeUnavailable = "upstream_unavailable"
 	CodeTimeout     = "upstream_timeout"
 	CodeProtocol    = "upstream_protocol"
-	CodeOverloaded  = "overloaded" // it is we who make no more requests at once, or have no memory; see [Slots], [Ledger]
-	CodeTooLarge    = "too_large"  // we have no memory for such an answer; see [Ledger]
+	CodeOverloaded  = "overloaded"      // it is we who make no more requests at once, or have no memory; see [Slots], [Ledger]
+	CodeTooLarge    = "too_large"       // we have no memory for such an answer; see [Ledger]
+	CodeBudget      = "budget_exceeded" // it would cost more than it may; see [Budget]
 )
 
 // Codes lists them.
 func Codes() []string {
-	return []string{CodeInvalid, CodeAuth, CodeRateLimited, CodeUnavailable, CodeTimeout, CodeProtocol, CodeOverloaded, CodeTooLarge}
+	return []string{CodeInvalid, CodeAuth, CodeRateLimited, CodeUnavailable, CodeTimeout, CodeProtocol, CodeOverloaded, CodeTooLarge, CodeBudget}
 }
 
 // Error is what went wrong between us and a provider. Its text is safe to show: it names no key, no URL and nothing that the

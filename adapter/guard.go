@@ -23,6 +23,8 @@ type guarded struct {
 	observer Observer     // nil is nobody
 	log      *slog.Logger // nil is none
 	noted    *sync.Map    // models of which it was told
+	prices   func(provider, model string) (Price, bool)
+	budget   *Budget // nil is none
 }
 
 // Stream asks the model, again where that may help and nothing was passed on.
@@ -37,13 +39,23 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 			defer release()
 		}
 		req.Messages = history(req.Messages, g.provider, g.name)
+		var money *bill
+		price := g.price()
+		if g.budget != nil {
+			var err error
+			if money, err = g.budget.reserve(ctx, g.provider+":"+g.name, price, &req); err != nil {
+				yield(Chunk{}, err)
+				return
+			}
+			defer money.settle()
+		}
 		attempts := g.retries.Attempts
 		if attempts == 0 {
 			attempts = 3
 		}
 		for n := 1; ; n++ {
 			asked, span := g.begin(ctx, &req, n)
-			passed, err := g.inSlot(asked, span, g.observe(n), &req, yield)
+			passed, err := g.inSlot(asked, &attempt{span, g.observe(n), price, money}, &req, yield)
 			span.end(context.Cause(ctx), err)
 			if err == nil {
 				return
@@ -79,10 +91,30 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 	}
 }
 
+// price returns the price of the model; nil where it is not known.
+func (g *guarded) price() *Price {
+	if g.prices == nil {
+		return nil
+	}
+	p, ok := g.prices(g.provider, g.name)
+	if !ok {
+		return nil
+	}
+	return &p
+}
+
+// attempt is what goes along with an attempt; all may be nil.
+type attempt struct {
+	span  *attemptSpan
+	seen  *observed
+	price *Price
+	money *bill
+}
+
 // inSlot is an attempt that has a slot of its provider from its beginning to its end, whatever that is. While it waits for another
 // attempt, it has none.
-func (g *guarded) inSlot(ctx context.Context, span *attemptSpan, o *observed, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
-	if o != nil {
+func (g *guarded) inSlot(ctx context.Context, a *attempt, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+	if o := a.seen; o != nil {
 		defer func() { o.end(context.Cause(ctx), err) }() // after a panic of the reader, too
 	}
 	if g.slots != nil {
@@ -90,15 +122,15 @@ func (g *guarded) inSlot(ctx context.Context, span *attemptSpan, o *observed, re
 			return false, err
 		}
 		defer g.slots.give()
-		span.inSlot()
+		a.span.inSlot()
 	}
-	o.sent()
-	return g.attempt(ctx, span, o, req, yield)
+	a.seen.sent()
+	return g.attempt(ctx, a, req, yield)
 }
 
 // attempt asks the model once. It says whether a chunk was passed on, and the error that ended it: nil when the answer is
 // complete or the reader has left.
-func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
 	if g.log != nil {
 		ctx = context.WithValue(ctx, guardKey{}, g)
 	}
@@ -116,11 +148,17 @@ func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, r
 		}
 		passed = true
 		token := chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil || chunk.ToolResult != nil
-		if span != nil {
-			span.saw(&chunk, token)
+		if chunk.Usage != nil {
+			setCost(&chunk, a.price)
 		}
-		if o != nil {
-			o.saw(&chunk, token)
+		if a.span != nil {
+			a.span.saw(&chunk, token)
+		}
+		if a.seen != nil {
+			a.seen.saw(&chunk, token)
+		}
+		if err := a.money.take(&chunk); err != nil {
+			return true, err
 		}
 		tags.take(&chunk)
 		w.pause()

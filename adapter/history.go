@@ -35,7 +35,7 @@ func history(messages []Message, provider, name string) []Message {
 		}
 		out = join(out, m)
 	}
-	if !user && before == 0 && len(rest) > 0 { // it begins with calls
+	if !user && before == 0 && len(rest) > 0 && (rest[0].Role == Assistant || rest[0].Role == ToolRole) { // it begins with calls
 		out = append(out, Message{Role: User, Content: "Continue."})
 	}
 	for _, m := range own(rest[before:], provider, name) {
@@ -57,7 +57,7 @@ func arranged(messages []Message) bool {
 				return false
 			}
 			at++
-		case m.Role == last, m.Role == System && i > 0, m.Role == Assistant && (last == "" || last == System || m.empty()):
+		case i > 0 && m.Role == last, m.Role == System && i > 0, m.Role == Assistant && (last == "" || last == System || m.empty()):
 			return false
 		}
 		if m.Role == Assistant {

@@ -34,6 +34,9 @@ type Registry struct {
 	Default  string       // used for the name ""
 	Observer Observer     // is told of each request, to count it; nil is nobody
 	Log      *slog.Logger // of what an operator should know of models; nil is nowhere
+	// Prices gives the price of a provider's model; nil knows none. It is asked at each request.
+	Prices func(provider, model string) (Price, bool)
+	Budget *Budget // counts and bounds what requests cost; nil does not
 
 	providers map[string]Provider
 
@@ -99,7 +102,7 @@ func (r *Registry) model(name string) (Model, error) {
 		}
 		return nil, e
 	}
-	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer, log: r.Log, noted: &r.noted}, nil
+	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer, prices: r.Prices, budget: r.Budget, log: r.Log, noted: &r.noted}, nil
 }
 
 // invalid makes the error of a name that names no model.

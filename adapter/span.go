@@ -116,6 +116,22 @@ func (s *attemptSpan) end(over, err error) {
 	}
 	if u := s.usage; s.used {
 		s.span.SetAttributes(attribute.Int("gen_ai.usage.input_tokens", u.PromptTokens), attribute.Int("gen_ai.usage.output_tokens", u.CompletionTokens))
+		for _, more := range [...]struct {
+			name   string
+			tokens int
+		}{
+			{"gen_ai.usage.cache_read.input_tokens", u.CachedTokens},
+			{"gen_ai.usage.cache_creation.input_tokens", u.CacheWriteTokens},
+			{"gen_ai.usage.reasoning.output_tokens", u.ReasoningTokens},
+			{"lingserve.usage.audio_tokens", u.AudioTokens},
+		} {
+			if more.tokens > 0 {
+				s.span.SetAttributes(attribute.Int(more.name, more.tokens))
+			}
+		}
+		if u.Cost > 0 {
+			s.span.SetAttributes(attribute.Float64("lingserve.usage.cost", float64(u.Cost)/1e6))
+		}
 	}
 	switch {
 	case over != nil, err == nil && s.finish == "": // nobody wanted the rest

@@ -63,7 +63,7 @@ func TestEachAttemptHasASpan(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				_ = yield(Chunk{Model: "azure:gpt-4o-2026"}, nil) &&
 					yield(Chunk{Text: "blue"}, nil) &&
-					yield(Chunk{Text: " sky", Usage: &Usage{PromptTokens: 3, CompletionTokens: 4}}, nil) &&
+					yield(Chunk{Text: " sky", Usage: &Usage{PromptTokens: 3, CompletionTokens: 4, CachedTokens: 2, CacheWriteTokens: 1, ReasoningTokens: 3, AudioTokens: 1, Cost: 1500}}, nil) &&
 					yield(Chunk{Finish: FinishStop}, nil)
 			},
 		}}
@@ -78,7 +78,8 @@ func TestEachAttemptHasASpan(t *testing.T) {
 		for i, want := range []string{
 			fmt.Sprintf(common, 1) + " error.type=upstream_rate_limited http.response.status_code=429 ERROR too many, said sk-***",
 			fmt.Sprintf(common, 2) + " gen_ai.response.time_to_first_chunk=2 gen_ai.response.model=gpt-4o-2026 gen_ai.response.finish_reasons=[\"stop\"] " +
-				"gen_ai.usage.input_tokens=3 gen_ai.usage.output_tokens=4 (gen_ai.first_token)",
+				"gen_ai.usage.input_tokens=3 gen_ai.usage.output_tokens=4 " +
+				"gen_ai.usage.cache_read.input_tokens=2 gen_ai.usage.cache_creation.input_tokens=1 gen_ai.usage.reasoning.output_tokens=3 lingserve.usage.audio_tokens=1 lingserve.usage.cost=0.0015 (gen_ai.first_token)",
 		} {
 			if got := describe(spans()[i]); got != want {
 				t.Errorf("\n%s\n%s", got, want)

@@ -132,7 +132,11 @@ func (s *session) Info(ctx context.Context) (command.Info, error) {
 		Session: s.id, Tape: t.Name(), Model: model, Entries: i.Entries, Anchors: i.Anchors, LastAnchor: i.LastAnchor.Name,
 		Since: i.LastID - i.LastAnchor.ID, Created: i.Created, Active: i.Updated,
 	}
-	info.Tokens, err = tokens(ctx, t)
+	if info.Tokens, err = tokens(ctx, t); err != nil {
+		return command.Info{}, err
+	}
+	used, err := Usage(ctx, t)
+	info.Cost = used.Cost
 	return info, err
 }
 

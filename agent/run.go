@@ -298,7 +298,7 @@ func (r *run) begin() (err error) {
 // end writes the turn's last entry.
 func (r *run) end(status string) error {
 	data := ended{Status: status, Steps: r.steps}
-	if r.usage.TotalTokens > 0 {
+	if r.usage != (adapter.Usage{}) {
 		data.Usage = &r.usage
 	}
 	if _, err := r.append(tape.NewEvent(entryEnd, data)); err != nil {

@@ -81,10 +81,10 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 
 var errPanic = errors.New("agent: a model has broken down")
 
-// ofServer says whether an error is that of a model's server.
+// ofServer says whether an error is that of a model's server, or of what the model costs: then another one may do.
 func ofServer(err error) bool {
 	e, ok := errors.AsType[*adapter.Error](err)
-	return ok && (strings.HasPrefix(e.Code, "upstream_") || e.Code == adapter.CodeOverloaded)
+	return ok && (strings.HasPrefix(e.Code, "upstream_") || e.Code == adapter.CodeOverloaded || e.Code == adapter.CodeBudget)
 }
 
 // read reads an answer and hands it on as it comes; handed says that the reader has got something of it.

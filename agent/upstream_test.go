@@ -151,6 +151,30 @@ func TestAServerThatFailsIsReplaced(t *testing.T) {
 	})
 }
 
+// MO-41: a model that costs more than there is left for lets the next one answer.
+func TestAModelThatIsTooDearIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &upstream.Server{Script: func(upstream.Request) upstream.Answer { return upstream.Answer{Text: "fine"} }}
+		defer server.Close()
+		p, err := openai.New(openai.Options{Prefix: "x", BaseURL: "http://upstream/v1", Key: "key", Transport: server.Transport()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &adapter.Registry{Budget: adapter.NewBudget(adapter.BudgetOptions{Day: 500_000}), Prices: func(_, model string) (adapter.Price, bool) {
+			return map[string]adapter.Price{"dear": {Input: 1000, Output: 1000}, "cheap": {Input: 1, Output: 1}}[model], true
+		}}
+		r.Register("x", p)
+		w := newWorld(t, nil, Options{Models: r, Model: "x:dear", Fallback: []string{"x:cheap"}})
+		if h := w.say("hi"); h.Output != "fine" || h.Usage.Model != "x:cheap" || h.Usage.Cost == 0 {
+			t.Errorf("%q %+v", h.Output, h.Usage)
+		}
+		w = newWorld(t, nil, Options{Models: r, Model: "x:dear"})
+		if h := w.process(t.Context(), message("hi")); w.f.Code(h.err) != adapter.CodeBudget {
+			t.Errorf("%v", h.err)
+		}
+	})
+}
+
 // Section 8: error text, keys and paths reach no envelope, no event and no entry.
 func TestNothingSecretLeavesATurn(t *testing.T) {
 	leaky := tool.Must(tool.New("leaky", "Leaks.", func(context.Context, struct{}) (string, error) {

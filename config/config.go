@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter/price"
 	"github.com/lingserve/lingserve/channel"
 )
 
@@ -45,6 +46,8 @@ type Config struct {
 	Retries         Retries
 	Limit           Limit
 	Caller          Caller
+	Cost            Cost
+	PriceFile       string
 	Auth            Auth
 	Admin           Admin
 	Log             Log
@@ -56,7 +59,8 @@ type Config struct {
 	// Warnings are things that were probably not meant; they do not stop the start.
 	Warnings []string
 
-	settings []Setting // the table, and those of the providers that the file adds
+	prices   *price.Table // of the configuration file; nil where it has none
+	settings []Setting    // the table, and those of the providers that the file adds
 	sources  map[string]Source
 	logins   []Channel      // all that settings go to: a channel with accounts, too
 	places   map[string]any // what is written of places, by key, until Access is made of it

@@ -12,6 +12,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/lingserve/lingserve/adapter/price"
 )
 
 // fileReader reads a configuration file into values by key.
@@ -23,6 +25,8 @@ type fileReader struct {
 	added   []Setting // of providers that are no presets
 	ofNames []Setting // of agents, MCP servers and channels
 	hasKey  bool      // a secret stands in the file itself
+
+	priced map[string]price.Row // by model
 
 	logins   []Channel // names alone, in order
 	policies []policySetting
@@ -107,6 +111,8 @@ func (r *fileReader) section(n ast.Node, prefix string) {
 			r.named(mcpNames, m, r.checkMCP)
 		case prefix == "" && name == "channels":
 			r.channels(m)
+		case prefix == "" && name == pricesKey && isMapping(m.Value):
+			r.prices(m)
 		case strings.Contains(name, ".") && (prefix != providers || found):
 			r.unknown(m.Key.GetToken(), key, prefix)
 		case prefix == providers && !isSection(key):
@@ -436,6 +442,11 @@ func mapping(n ast.Node) ([]*ast.MappingValueNode, bool) {
 		return []*ast.MappingValueNode{n}, true
 	}
 	return nil, false
+}
+
+func isMapping(n ast.Node) bool {
+	_, ok := mapping(n)
+	return ok
 }
 
 func find(key string) (Setting, bool) {

@@ -60,6 +60,7 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	l.defaultAgent()
 	l.finishChannels(l.file)
 	l.finishProviders()
+	l.finishPrices()
 	l.finishAuth()
 	l.finishEngine()
 	l.finishTape()
@@ -222,7 +223,7 @@ func (l *loader) readFile() map[string]*value {
 	l.file, l.c.fileRead = r, path
 	l.errs = append(l.errs, r.errs...)
 	// Together with the presets, so that they are shown as one section.
-	l.c.settings = slices.Concat(top, presetSettings(), r.added, r.ofNames, sections)
+	l.c.settings = slices.Concat(top, priceSettings, presetSettings(), r.added, r.ofNames, sections)
 	if r.hasKey && readableByAll(path) {
 		l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s has a key in it and every user of this machine can read it; write {env: NAME} or {file: PATH} for the key, or take the others' right to read", path))
 	}

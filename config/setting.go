@@ -60,7 +60,7 @@ func (s Setting) Variables() []string {
 }
 
 // table is ordered as the file would be written: sections stand together.
-var table = slices.Concat(top, presetSettings(), sections)
+var table = slices.Concat(top, priceSettings, presetSettings(), sections)
 
 var top = []Setting{
 	{
@@ -123,6 +123,7 @@ var sections = slices.Concat(
 	authSettings,
 	limitSettings,
 	callerSettings,
+	costSettings,
 	adminSettings,
 	traceSettings,
 	tlsSettings,

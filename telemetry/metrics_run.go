@@ -70,6 +70,8 @@ type upstreamMetrics struct {
 	requests *prometheus.CounterVec
 	retries  *prometheus.CounterVec
 	tokens   *prometheus.CounterVec
+	kinds    *prometheus.CounterVec
+	cost     *prometheus.CounterVec
 	waiting  *prometheus.GaugeVec
 	inFlight *prometheus.GaugeVec
 	queued   *prometheus.HistogramVec
@@ -81,6 +83,8 @@ func (u *upstreamMetrics) make(m *Metrics) {
 	u.requests = m.counters("upstream_requests_total", "Requests to models that have ended: ok, canceled, or the code of the error.", "provider", "model", "outcome")
 	u.retries = m.counters("upstream_retries_total", "Requests to models that were made once more after an error.", "provider", "model")
 	u.tokens = m.counters("tokens_total", "Tokens as providers count them; input is what models read, output what they write.", "provider", "model", "direction")
+	u.kinds = m.counters("tokens_by_kind_total", "Tokens of lingserve_tokens_total that have a kind of their own: cached and cache_write of the input, reasoning of the output, audio of both.", "provider", "model", "kind")
+	u.cost = m.counters("cost_dollars_total", "What models have cost, by their providers or by the prices that are set; an estimate. Models without a price count as 0.", "provider", "model")
 	u.waiting = m.gauges("upstream_waiting", "Requests to models that wait for a slot.", "provider", "model")
 	u.inFlight = m.gauges("upstream_in_flight", "Requests to models whose answers have not ended.", "provider", "model")
 	u.queued = m.histograms("upstream_queue_seconds", "Time that requests to models have waited for a slot.", fast, "provider", "model")
@@ -125,6 +129,9 @@ func (a *attempt) First() {
 	a.m.upstream.first.WithLabelValues(a.provider, a.model).Observe(since(a.at))
 }
 
+// tokenKinds are the kinds of tokens that have a count of their own.
+var tokenKinds = [...]string{"cached", "cache_write", "reasoning", "audio"}
+
 // End implements [adapter.Attempt].
 func (a *attempt) End(outcome string, used adapter.Usage) {
 	u := &a.m.upstream
@@ -142,5 +149,13 @@ func (a *attempt) End(outcome string, used adapter.Usage) {
 		if d.tokens > 0 { // what providers say is not trusted to be a count
 			u.tokens.WithLabelValues(a.provider, a.model, d.direction).Add(float64(d.tokens))
 		}
+	}
+	for i, tokens := range [...]int{used.CachedTokens, used.CacheWriteTokens, used.ReasoningTokens, used.AudioTokens} {
+		if tokens > 0 {
+			u.kinds.WithLabelValues(a.provider, a.model, tokenKinds[i]).Add(float64(tokens))
+		}
+	}
+	if used.Cost > 0 {
+		u.cost.WithLabelValues(a.provider, a.model).Add(float64(used.Cost) / 1e6)
 	}
 }

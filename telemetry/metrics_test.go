@@ -57,7 +57,7 @@ func worked() *Metrics {
 		a := m.Ask("demo", "demo", n+1)
 		a.Sent()
 		a.First()
-		a.End(outcome, adapter.Usage{PromptTokens: 4, CompletionTokens: 6})
+		a.End(outcome, adapter.Usage{PromptTokens: 4, CompletionTokens: 6, CachedTokens: 3, CacheWriteTokens: 1, ReasoningTokens: 2, AudioTokens: 1, Cost: 1500})
 	}
 	m.Ask("demo", "demo", 1).End(adapter.CodeOverloaded, adapter.Usage{}) // got no slot
 	m.Ask("demo", "demo", 1).Sent()                                       // goes on

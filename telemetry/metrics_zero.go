@@ -92,6 +92,10 @@ func (u *upstreamMetrics) createZeros(provider, model string) {
 	for _, direction := range []string{"input", "output"} {
 		u.tokens.WithLabelValues(provider, model, direction)
 	}
+	for _, kind := range tokenKinds {
+		u.kinds.WithLabelValues(provider, model, kind)
+	}
+	u.cost.WithLabelValues(provider, model)
 	for _, outcome := range append(adapter.Codes(), adapter.Complete, adapter.Left) {
 		u.requests.WithLabelValues(provider, model, outcome)
 	}

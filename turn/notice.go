@@ -38,6 +38,7 @@ var sentences = map[string]string{
 	CodeDraining:            "The server is being restarted; please try again in a minute.",
 	CodeTooLarge:            "This is more than the model can take at once.",
 	CodeGone:                "This conversation has been erased.",
+	"budget_exceeded":       "The limit of what answers may cost is reached.",
 	CodeOutput:              "The model came to no usable answer.",
 	"upstream_auth":         "The model's server does not let us in.",
 	"upstream_rate_limited": "The model's server has too much to do; please try again later.",

@@ -42,6 +42,7 @@ var statuses = map[string]int{
 	codeConflict:            http.StatusConflict,
 	codeTooLarge:            http.StatusRequestEntityTooLarge,
 	codeRateLimited:         http.StatusTooManyRequests,
+	adapter.CodeBudget:      http.StatusPaymentRequired,
 	adapter.CodeAuth:        http.StatusBadGateway,
 	adapter.CodeRateLimited: http.StatusServiceUnavailable,
 	adapter.CodeUnavailable: http.StatusBadGateway,

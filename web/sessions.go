@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/channel"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/vfs"
@@ -32,7 +34,9 @@ type session struct {
 	Counts  sessionCounts `json:"counts"`
 	LastID  int64         `json:"last_id"`
 	Bytes   int64         `json:"bytes"`
-	Anchors []anchor      `json:"anchors,omitempty"` // of one session, not in a list
+	// Of one session, not in a list.
+	Anchors []anchor       `json:"anchors,omitempty"`
+	Usage   *adapter.Usage `json:"usage,omitempty"`
 }
 
 type sessionCounts struct {
@@ -220,7 +224,7 @@ func (s *Server) getSession(w http.ResponseWriter, r *http.Request, t *tape.Tape
 	s.sendJSON(w, r, http.StatusOK, answer)
 }
 
-// describe returns a session with its newest anchors.
+// describe returns a session with its newest anchors, and what its turns took.
 func (s *Server) describe(ctx context.Context, t *tape.Tape) (session, error) {
 	in, err := t.Info(ctx)
 	if err != nil {
@@ -237,6 +241,13 @@ func (s *Server) describe(ctx context.Context, t *tape.Tape) (session, error) {
 			break
 		}
 		answer.Anchors = append(answer.Anchors, anchorOf(e))
+	}
+	used, err := agent.Usage(ctx, t)
+	if err != nil {
+		return session{}, err
+	}
+	if used != (adapter.Usage{}) {
+		answer.Usage = &used
 	}
 	return answer, nil
 }

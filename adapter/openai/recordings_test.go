@@ -24,6 +24,31 @@ type read struct {
 	Text, Reasoning string
 	Calls           []adapter.ToolCall
 	Finish          string
+	Usage           adapter.Usage
+}
+
+// readUsage reads counts and cost in the plainest way.
+func readUsage(u map[string]any) (r adapter.Usage) {
+	number := func(in any, name string) float64 {
+		m, _ := in.(map[string]any)
+		f, _ := m[name].(float64)
+		return f
+	}
+	prompt, completion := u["prompt_tokens_details"], u["completion_tokens_details"]
+	r.PromptTokens, r.CompletionTokens, r.TotalTokens = int(number(u, "prompt_tokens")), int(number(u, "completion_tokens")), int(number(u, "total_tokens"))
+	r.CachedTokens = int(number(prompt, "cached_tokens"))
+	r.CacheWriteTokens = int(number(prompt, "cache_write_tokens"))
+	r.AudioTokens = int(number(prompt, "audio_tokens") + number(completion, "audio_tokens"))
+	r.ReasoningTokens = int(number(completion, "reasoning_tokens"))
+	if r.PromptTokens+r.CompletionTokens+r.ReasoningTokens == r.TotalTokens {
+		r.CompletionTokens += r.ReasoningTokens
+	}
+	for _, dollars := range []float64{number(u, "cost"), number(u["cost"], "total_cost"), number(u, "cost_in_usd_ticks") / 1e10} {
+		if dollars > 0 {
+			r.Cost = int64(dollars*1e6 + 0.5)
+		}
+	}
+	return r
 }
 
 // readPlainly reads a stream of chat completions in the plainest way: each event is decoded as a whole.
@@ -49,9 +74,13 @@ func readPlainly(t *testing.T, body []byte) (r read) {
 				Delta  map[string]any `json:"delta"`
 				Finish string         `json:"finish_reason"`
 			} `json:"choices"`
+			Usage map[string]any `json:"usage"`
 		}
 		if err := json.Unmarshal([]byte(data), &event); err != nil {
 			t.Fatalf("%s: %v", data, err)
+		}
+		if event.Usage != nil {
+			r.Usage = readUsage(event.Usage)
 		}
 		if len(event.Choices) == 0 {
 			continue
@@ -125,6 +154,9 @@ func readOurs(t *testing.T, from answering) (r read) {
 		r.Reasoning += c.Reasoning
 		if c.Finish != "" {
 			r.Finish = c.Finish
+		}
+		if c.Usage != nil {
+			r.Usage = *c.Usage
 		}
 		if p := c.ToolCall; p != nil {
 			for len(r.Calls) <= p.Index {
@@ -217,6 +249,69 @@ func TestContentMayComeAsParts(t *testing.T) {
 			whole := `{"choices":[{"message":{"role":"assistant",` + row.message + `},"finish_reason":"stop"}]}`
 			if diff := cmp.Diff(want, readOurs(t, answering{"application/json", strings.NewReader(whole)})); diff != "" {
 				t.Errorf("a whole answer:\n%s", diff)
+			}
+		})
+	}
+}
+
+// MO-13: counts are read from where each provider puts them.
+func TestUsageIsReadInTheFormOfEachProvider(t *testing.T) {
+	for name, row := range map[string]struct {
+		usage string
+		want  adapter.Usage
+	}{
+		"no total": {`{"prompt_tokens":3,"completion_tokens":4}`, adapter.Usage{PromptTokens: 3, CompletionTokens: 4, TotalTokens: 7}},
+		"OpenAI": {
+			`{"prompt_tokens":300,"completion_tokens":40,"total_tokens":340,"prompt_tokens_details":{"cached_tokens":100,"cache_write_tokens":50,"audio_tokens":5},"completion_tokens_details":{"reasoning_tokens":30,"audio_tokens":2}}`,
+			adapter.Usage{PromptTokens: 300, CompletionTokens: 40, TotalTokens: 340, CachedTokens: 100, CacheWriteTokens: 50, ReasoningTokens: 30, AudioTokens: 7},
+		},
+		"details that are null": {
+			`{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":null,"completion_tokens_details":null}`,
+			adapter.Usage{PromptTokens: 3, CompletionTokens: 4, TotalTokens: 7},
+		},
+		"DeepSeek": {
+			`{"prompt_tokens":30,"completion_tokens":4,"total_tokens":34,"prompt_cache_hit_tokens":20,"prompt_cache_miss_tokens":10}`,
+			adapter.Usage{PromptTokens: 30, CompletionTokens: 4, TotalTokens: 34, CachedTokens: 20},
+		},
+		"Moonshot": {
+			`{"prompt_tokens":30,"completion_tokens":4,"total_tokens":34,"cached_tokens":20}`,
+			adapter.Usage{PromptTokens: 30, CompletionTokens: 4, TotalTokens: 34, CachedTokens: 20},
+		},
+		"LiteLLM with Anthropic behind it": {
+			`{"prompt_tokens":30,"completion_tokens":4,"total_tokens":34,"cache_creation_input_tokens":9,"cache_read_input_tokens":20,"prompt_tokens_details":{"cached_tokens":20}}`,
+			adapter.Usage{PromptTokens: 30, CompletionTokens: 4, TotalTokens: 34, CachedTokens: 20, CacheWriteTokens: 9},
+		},
+		"xAI, whose completion is without its reasoning": {
+			`{"prompt_tokens":199,"completion_tokens":8,"total_tokens":359,"completion_tokens_details":{"reasoning_tokens":152},"cost_in_usd_ticks":5143500}`,
+			adapter.Usage{PromptTokens: 199, CompletionTokens: 160, TotalTokens: 359, ReasoningTokens: 152, Cost: 514},
+		},
+		"OpenRouter": {
+			`{"prompt_tokens":15,"completion_tokens":9,"total_tokens":24,"cost":0.00006,"is_byok":false,"cost_details":{"upstream_inference_cost":0.00006}}`,
+			adapter.Usage{PromptTokens: 15, CompletionTokens: 9, TotalTokens: 24, Cost: 60},
+		},
+		"OpenRouter with a key of one's own": {
+			`{"prompt_tokens":15,"completion_tokens":9,"total_tokens":24,"cost":0.000003,"is_byok":true,"cost_details":{"upstream_inference_cost":0.00006}}`,
+			adapter.Usage{PromptTokens: 15, CompletionTokens: 9, TotalTokens: 24, Cost: 63},
+		},
+		"a cost of less than a millionth": {
+			`{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2,"cost":0.0000001}`,
+			adapter.Usage{PromptTokens: 1, CompletionTokens: 1, TotalTokens: 2, Cost: 1},
+		},
+		"Perplexity": {
+			`{"prompt_tokens":8,"completion_tokens":5,"total_tokens":13,"cost":{"request_cost":0.005,"total_cost":0.00501}}`,
+			adapter.Usage{PromptTokens: 8, CompletionTokens: 5, TotalTokens: 13, Cost: 5010},
+		},
+		"research of Perplexity": {
+			`{"prompt_tokens":33,"completion_tokens":7163,"total_tokens":7196,"citation_tokens":19028,"num_search_queries":28,"reasoning_tokens":3081}`,
+			adapter.Usage{PromptTokens: 19061, CompletionTokens: 10244, TotalTokens: 29305, ReasoningTokens: 3081},
+		},
+		"counts that are none": {
+			`{"prompt_tokens":-3,"completion_tokens":"4","total_tokens":1e99,"cost":-1,"cost_in_usd_ticks":-5}`, adapter.Usage{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, *usage([]byte(row.usage))); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

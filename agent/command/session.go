@@ -47,6 +47,7 @@ type Info struct {
 	LastAnchor string // its name; "" where there is none
 	Since      int64  // entries behind it
 	Tokens     int64  // that the last turn used; 0 where nobody has counted
+	Cost       int64  // in millionths of a dollar, of all turns so far; 0 where it is not known
 	Created    time.Time
 	Active     time.Time
 }

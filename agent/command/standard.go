@@ -64,6 +64,9 @@ func tapeInfo(ctx context.Context, s Session, _ tool.Role, _ Args) (string, erro
 	if i.Tokens > 0 {
 		line("tokens of the last turn", "%d", i.Tokens)
 	}
+	if i.Cost > 0 {
+		line("cost so far", "$%.4f", float64(i.Cost)/1e6)
+	}
 	if !i.Created.IsZero() {
 		line("begun", "%s", date(i.Created))
 	}

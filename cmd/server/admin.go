@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/telemetry"
 	"github.com/lingserve/lingserve/web"
@@ -32,6 +33,7 @@ type admin struct {
 	open        bool          // whoever can reach it is an admin
 	openMetrics bool
 	metrics     http.Handler
+	budget      *adapter.Budget
 	public      http.Handler // answers the probes
 	log         *slog.Logger
 	profiling   sync.Mutex // one profile at a time: each slows all requests down, and two disturb each other
@@ -44,7 +46,7 @@ var (
 	errNoAdminKeys = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "no_keys", Detail: "there are no keys on this server that an admin could show, so it gives the metrics and nothing else; " +
 		"listen on localhost, or make a key for an admin (lingserve keys new --role admin)"}
 	errAdminSite = &access.Refusal{Status: http.StatusForbidden, Code: "forbidden", Reason: "origin", Detail: "a page of another site may not do this"}
-	errAdminPath = &access.Refusal{Status: http.StatusNotFound, Code: "not_found", Reason: "not_found", Detail: "there is nothing here; expected /metrics, /debug/pprof/, /healthz or /readyz"}
+	errAdminPath = &access.Refusal{Status: http.StatusNotFound, Code: "not_found", Reason: "not_found", Detail: "there is nothing here; expected /metrics, /cost, /debug/pprof/, /healthz or /readyz"}
 	errProfiling = &access.Refusal{Status: http.StatusConflict, Code: "conflict", Reason: "profiling", Detail: "a profile is being made already; wait for its end", RetryAfter: 10 * time.Second}
 )
 
@@ -56,9 +58,9 @@ const (
 	maxTraceSeconds   = 10 // it grows by megabytes in each
 )
 
-func newAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, public http.Handler, log *slog.Logger) (*admin, error) {
+func newAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, budget *adapter.Budget, public http.Handler, log *slog.Logger) (*admin, error) {
 	a := &admin{
-		door: door, open: c.AdminOpen(), openMetrics: c.Admin.OpenMetrics, metrics: m.Handler(log), public: public, log: log,
+		door: door, open: c.AdminOpen(), openMetrics: c.Admin.OpenMetrics, metrics: m.Handler(log), budget: budget, public: public, log: log,
 	}
 	if c.AdminLocal() { // a page of another site can lead its name here, and count for the browser as a page of this listener
 		var err error
@@ -68,6 +70,7 @@ func newAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, public 
 	}
 	a.mux = http.NewServeMux()
 	a.mux.HandleFunc("GET /metrics", a.metrics.ServeHTTP)
+	a.mux.HandleFunc("GET /cost", a.cost)
 	a.mux.HandleFunc("GET /healthz", public.ServeHTTP)
 	a.mux.HandleFunc("GET /readyz", public.ServeHTTP)
 	a.mux.HandleFunc("GET /debug/pprof", a.index)
@@ -236,11 +239,11 @@ func wholeNumber(w http.ResponseWriter, r *http.Request, name string, def, most 
 }
 
 // listenAdmin opens the admin listener and serves it until stop is called. Without an address it does nothing.
-func listenAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, public http.Handler, log *slog.Logger) (stop func(), err error) {
+func listenAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, budget *adapter.Budget, public http.Handler, log *slog.Logger) (stop func(), err error) {
 	if c.Admin.Addr == "" {
 		return func() {}, nil
 	}
-	a, err := newAdmin(c, door, m, public, log)
+	a, err := newAdmin(c, door, m, budget, public, log)
 	if err != nil {
 		return nil, err
 	}

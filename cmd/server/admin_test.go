@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/telemetry"
 	"github.com/lingserve/lingserve/tool"
@@ -45,7 +46,7 @@ func adminOf(t *testing.T, keys bool, set config.Admin, insecure bool) (a *admin
 	if keys {
 		c.Auth.KeysFile = "keys.txt"
 	}
-	a, err := newAdmin(c, door, telemetry.NewMetrics("v1", "", telemetry.MetricNames{}), public, slog.New(slog.DiscardHandler))
+	a, err := newAdmin(c, door, telemetry.NewMetrics("v1", "", telemetry.MetricNames{}), adapter.NewBudget(adapter.BudgetOptions{}), public, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,7 +349,7 @@ func TestTheLogSaysWhereTheKeyOfAnAdminTravelsUnencrypted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
 			log := slog.New(slog.NewTextHandler(&out, nil))
-			stop, err := listenAdmin(&c.c, &access.Door{}, telemetry.NewMetrics("v1", "", telemetry.MetricNames{}), http.NotFoundHandler(), log)
+			stop, err := listenAdmin(&c.c, &access.Door{}, telemetry.NewMetrics("v1", "", telemetry.MetricNames{}), nil, http.NotFoundHandler(), log)
 			if err != nil {
 				t.Fatal(err)
 			}

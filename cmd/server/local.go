@@ -13,6 +13,7 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -64,6 +65,8 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 	}
 	defaults := bot.Config{Model: model, Done: j.done, HTMLEvents: j.html}
 	j.options.apply(&defaults)
+	models.Budget = newBudget(c, nil, false, log)
+	ctx = trail.With(ctx, trail.Trail{Run: "local"})
 	// The run is not canceled through its context: Cancel lets it end with an event that says why.
 	m := ling.New(context.WithoutCancel(ctx), defaults, &ling.Options{
 		Models: models, Log: log, Workflow: info.Name, Model: model,

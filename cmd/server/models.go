@@ -25,13 +25,15 @@ import (
 
 const aboutModels = `Lists the models that can be used: those that are configured, the default, and what the workflows name.
 
-  lingserve models                          the list
+  lingserve models                          the list, with what a million tokens cost
   lingserve models --remote                 what the servers say that they have
   lingserve models check                    ask each for one token, and say what is wrong
   lingserve models check ollama:llama3.2    the same for one, listed or not
 
 A check ends with status 1 where a model does not answer. Each has one attempt, and of its answer only the beginning is read.
-With --json there is an object on a line for each, with what applies of model, provider, default, status (ok, fail or skip),
+Prices are dollars for a million tokens, and estimates: those that are built in are of a day; see docs/limits.md.
+
+With --json there is an object on a line for each, with what applies of model, provider, default, price, status (ok, fail or skip),
 seconds, code and message.
 `
 
@@ -141,18 +143,45 @@ func (i *inventory) list(context.Context) int {
 		case i.json:
 			provider, _, _ := strings.Cut(name, ":")
 			i.object(struct {
-				Model    string `json:"model"`
-				Provider string `json:"provider"`
-				Default  bool   `json:"default,omitempty"`
-			}{name, provider, name == first})
+				Model    string  `json:"model"`
+				Provider string  `json:"provider"`
+				Default  bool    `json:"default,omitempty"`
+				Price    *prices `json:"price,omitempty"`
+			}{name, provider, name == first, i.price(name)})
 		case name == first:
-			i.line("%s  (default)", name)
+			i.line("%s  (default)%s", name, i.price(name))
 		default:
-			i.line("%s", name)
+			i.line("%s%s", name, i.price(name))
 		}
 	}
 	i.unconfigured()
 	return exitOK
+}
+
+// prices are those of a model, in dollars for a million tokens.
+type prices struct {
+	Input      float64 `json:"input"`
+	Cached     float64 `json:"cached"`
+	CacheWrite float64 `json:"cache_write"`
+	Output     float64 `json:"output"`
+	Reasoning  float64 `json:"reasoning"`
+}
+
+// price returns the prices of a model; nil where they are not known.
+func (i *inventory) price(name string) *prices {
+	provider, model, _ := strings.Cut(name, ":")
+	p, ok := i.models.Prices(provider, model)
+	if !ok {
+		return nil
+	}
+	return &prices{p.Input, p.Cached, p.CacheWrite, p.Output, p.Reasoning}
+}
+
+func (p *prices) String() string {
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprintf("  $%g in, $%g cached, $%g out", p.Input, p.Cached, p.Output)
 }
 
 // remote prints what the servers say that they have.

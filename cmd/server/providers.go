@@ -25,6 +25,11 @@ func newModels(c *config.Config) (models *adapter.Registry, stop func(), err err
 	models = &adapter.Registry{
 		Timeouts: limits, Retries: adapter.Retries{Attempts: c.Retries.Attempts}, Slots: slotsOf(c.Limit), Default: c.Model,
 	}
+	prices, err := c.Prices()
+	if err != nil {
+		return nil, nil, err
+	}
+	models.Prices = prices
 	var closers []io.Closer
 	stop = func() {
 		for _, c := range closers {

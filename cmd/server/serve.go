@@ -123,6 +123,8 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		return err
 	}
 	defer o.Tapes.Close()
+	models.Budget = newBudget(c, o.Tapes, true, log)
+	defer models.Budget.Close()
 	turns, crew, stopTurns, err := newTurns(c, models, workflows, o.Tapes, o.Ledger, log)
 	if err != nil {
 		return err
@@ -154,7 +156,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	}
 	defer s.Close()
 	watch(metrics, names, s, models, turns, crew, channels, shared)
-	stopAdmin, err := listenAdmin(c, o.Access.Door, metrics, s.Handler(), log)
+	stopAdmin, err := listenAdmin(c, o.Access.Door, metrics, models.Budget, s.Handler(), log)
 	if err != nil {
 		return err
 	}

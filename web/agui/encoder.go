@@ -32,9 +32,18 @@ type Encoder struct {
 
 // used is what a model took.
 type used struct {
-	model       string
-	input, done int
-	counted     bool
+	model   string
+	counted bool
+	counts
+}
+
+// counts are what is counted of it.
+type counts struct {
+	Input      int `json:"prompt_tokens"`
+	Output     int `json:"completion_tokens"`
+	Cached     int `json:"cached_tokens"`
+	CacheWrite int `json:"cache_write_tokens"`
+	Reasoning  int `json:"reasoning_tokens"`
 }
 
 // failure is what a run has failed of.
@@ -203,10 +212,10 @@ func (e *Encoder) custom(dst []byte, name string, value []byte) []byte {
 // used counts what a bot's model took, which is told at the end, by model.
 func (e *Encoder) used(dst, data []byte) []byte {
 	var u struct {
-		Bot    string `json:"bot"`
-		Model  string `json:"model"`
-		Prompt *int   `json:"prompt_tokens"`
-		Answer *int   `json:"completion_tokens"`
+		Bot     string `json:"bot"`
+		Model   string `json:"model"`
+		Counted *int   `json:"total_tokens"`
+		counts
 	}
 	if json.Unmarshal(data, &u) != nil {
 		return dst
@@ -216,8 +225,13 @@ func (e *Encoder) used(dst, data []byte) []byte {
 		i = len(e.usage)
 		e.usage = append(e.usage, used{model: u.Model})
 	}
-	if m := &e.usage[i]; u.Prompt != nil && u.Answer != nil {
-		m.input, m.done, m.counted = m.input+*u.Prompt, m.done+*u.Answer, true
+	if m := &e.usage[i]; u.Counted != nil {
+		m.counted = true
+		m.Input += u.Input
+		m.Output += u.Output
+		m.Cached += u.Cached
+		m.CacheWrite += u.CacheWrite
+		m.Reasoning += u.Reasoning
 	}
 	return e.steps.end(dst, u.Bot)
 }
@@ -331,9 +345,17 @@ func (e *Encoder) spent(dst []byte) []byte {
 			dst = words(dst, "provider", provider)
 		}
 		if u.counted {
-			dst = appendInt(key(dst, "inputTokens"), u.input)
-			dst = appendInt(key(dst, "outputTokens"), u.done)
-			dst = appendInt(key(dst, "totalTokens"), u.input+u.done)
+			dst = appendInt(key(dst, "inputTokens"), u.Input)
+			dst = appendInt(key(dst, "outputTokens"), u.Output)
+			dst = appendInt(key(dst, "totalTokens"), u.Input+u.Output)
+			for _, part := range [...]struct {
+				name   string
+				tokens int
+			}{{"cachedInputTokens", u.Cached}, {"cacheWriteInputTokens", u.CacheWrite}, {"reasoningTokens", u.Reasoning}} {
+				if part.tokens > 0 {
+					dst = appendInt(key(dst, part.name), part.tokens)
+				}
+			}
 		}
 		dst = append(dst, '}')
 	}

@@ -495,7 +495,7 @@ func TestTextsThoughtsAndCallsAreMessages(t *testing.T) {
 	c.tell("", `"\n\nThat is all."`)
 	c.tell("", "")
 	c.name("usage", `{"bot":"assistant","model":"openai:gpt","prompt_tokens":3,"completion_tokens":4,"total_tokens":9}`)
-	c.name("usage", `{"bot":"assistant","model":"openai:gpt","prompt_tokens":3,"completion_tokens":4,"total_tokens":9}`)
+	c.name("usage", `{"bot":"assistant","model":"openai:gpt","prompt_tokens":3,"completion_tokens":4,"total_tokens":9,"cached_tokens":2,"cache_write_tokens":1,"reasoning_tokens":3,"cost":17}`)
 	c.name("usage", `{"bot":"assistant","model":"other"}`)
 	_ = c.tube.Close("completed")
 	c.follow()
@@ -520,7 +520,7 @@ func TestTextsThoughtsAndCallsAreMessages(t *testing.T) {
 	if got := string(c.End["result"]); got != `"Let me see.\n\nIt is clear.\n\nThat is all."` {
 		t.Error(got)
 	}
-	if got := string(c.End["usage"]); got != `[{"model":"gpt","provider":"openai","inputTokens":6,"outputTokens":8,"totalTokens":14},{"model":"other"}]` {
+	if got := string(c.End["usage"]); got != `[{"model":"gpt","provider":"openai","inputTokens":6,"outputTokens":8,"totalTokens":14,"cachedInputTokens":2,"cacheWriteInputTokens":1,"reasoningTokens":3},{"model":"other"}]` {
 		t.Error(got)
 	}
 }

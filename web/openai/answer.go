@@ -40,6 +40,12 @@ func (h Head) appendTo(dst []byte, object string) []byte {
 	return appendString(dst, h.Model)
 }
 
+// count is a member of the details of a usage.
+type count struct {
+	name   string
+	tokens int
+}
+
 func appendUsage(dst []byte, u adapter.Usage) []byte {
 	if u.TotalTokens == 0 {
 		u.TotalTokens = u.PromptTokens + u.CompletionTokens
@@ -50,6 +56,31 @@ func appendUsage(dst []byte, u adapter.Usage) []byte {
 	dst = strconv.AppendInt(dst, int64(u.CompletionTokens), 10)
 	dst = append(dst, `,"total_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(u.TotalTokens), 10)
+	details := func(name string, counts ...count) {
+		first := true
+		for _, c := range counts {
+			if c.tokens <= 0 {
+				continue
+			}
+			if first {
+				dst = append(append(append(dst, `,"`...), name...), `":{`...)
+			} else {
+				dst = append(dst, ',')
+			}
+			first = false
+			dst = append(append(append(dst, '"'), c.name...), `":`...)
+			dst = strconv.AppendInt(dst, int64(c.tokens), 10)
+		}
+		if !first {
+			dst = append(dst, '}')
+		}
+	}
+	details("prompt_tokens_details", count{"cached_tokens", u.CachedTokens}, count{"cache_write_tokens", u.CacheWriteTokens})
+	details("completion_tokens_details", count{"reasoning_tokens", u.ReasoningTokens})
+	if u.Cost > 0 { // OpenRouter's member
+		dst = append(dst, `,"cost":`...)
+		dst = strconv.AppendFloat(dst, float64(u.Cost)/1e6, 'f', -1, 64)
+	}
 	return append(dst, '}')
 }
 

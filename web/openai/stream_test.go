@@ -18,7 +18,7 @@ import (
 var head = openai.Head{ID: "r", Model: `a "model"`, Created: 7}
 
 func completed() openai.End {
-	return openai.End{Finish: openai.Stop, Usage: adapter.Usage{PromptTokens: 4, CompletionTokens: 6}}
+	return openai.End{Finish: openai.Stop, Usage: adapter.Usage{PromptTokens: 4, CompletionTokens: 6, CachedTokens: 3, CacheWriteTokens: 1, ReasoningTokens: 5, Cost: 12_345}}
 }
 
 func grow(uri, text string) tube.Event {
@@ -73,7 +73,7 @@ func TestAStreamByteForByte(t *testing.T) {
 		fmt.Sprintf(chunk, `"reasoning_content":"h\n","reasoning":"h\n"`, "null") +
 		fmt.Sprintf(chunk, `"content":"x\""`, "null") +
 		fmt.Sprintf(chunk, ``, `"stop"`) +
-		`data: {"id":"chatcmpl-r","object":"chat.completion.chunk","created":7,"model":"a \"model\"","choices":[],"usage":{"prompt_tokens":4,"completion_tokens":6,"total_tokens":10}}` + "\n\n" +
+		`data: {"id":"chatcmpl-r","object":"chat.completion.chunk","created":7,"model":"a \"model\"","choices":[],"usage":{"prompt_tokens":4,"completion_tokens":6,"total_tokens":10,"prompt_tokens_details":{"cached_tokens":3,"cache_write_tokens":1},"completion_tokens_details":{"reasoning_tokens":5},"cost":0.012345}}` + "\n\n" +
 		"data: [DONE]\n\n"
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

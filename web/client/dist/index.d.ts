@@ -8,5 +8,5 @@ export { Fold } from "./fold.js";
 export type { JSONValue } from "./fold.js";
 export type { Run, Subscriber } from "./run.js";
 export { RunError } from "./types.js";
-export type { DeltaEvent, DoneEvent, EventSourceLike, NamedEvent, RunEvent, RunOptions, RunRequest, RunStatus } from "./types.js";
+export type { DeltaEvent, DoneEvent, EventSourceLike, NamedEvent, RunEvent, RunOptions, RunRequest, RunStatus, Usage } from "./types.js";
 export { formatURI, parseURI, Pattern } from "./uri.js";

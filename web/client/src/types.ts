@@ -39,6 +39,25 @@ export interface NamedEvent {
   data: any;
 }
 
+/** What an answer took: the data of a `usage` event, beside `bot` and `model`; in a run's document by bot. */
+export interface Usage {
+  /** All of the input, cached tokens included. */
+  prompt_tokens: number;
+  /** All of the output, reasoning included. */
+  completion_tokens: number;
+  total_tokens: number;
+  /** Of the prompt, read from the provider's cache. */
+  cached_tokens?: number;
+  /** Of the prompt, written to it. */
+  cache_write_tokens?: number;
+  /** Of the completion. */
+  reasoning_tokens?: number;
+  /** Of both. */
+  audio_tokens?: number;
+  /** In millionths of a US dollar; absent where the price is not known. */
+  cost?: number;
+}
+
 /** One event of a run. Ask `"delta" in e` or `"event" in e` which it is. */
 export type RunEvent = DeltaEvent | DoneEvent | NamedEvent;
 

@@ -13,7 +13,7 @@ import { DocumentTree } from "./parts/tree.js";
 import { callsOf, Document, Questions, RunBar, RunFailure, standing, Thoughts, ToolCall, Waiting } from "./run.js";
 import { chosen, live, lives, loadPast, past, place, say } from "./store.js";
 import { readTurns, type Anchor, type Turn } from "./turns.js";
-import { count, duration } from "./ui.js";
+import { count, duration, money } from "./ui.js";
 import { exampleOf, draft, shortcut, stay } from "./workflow.js";
 import { SchemaForm } from "./parts/schema-form.js";
 import { described } from "./store.js";
@@ -188,6 +188,7 @@ function LiveTurnOf({ live: l, agent, several, escapes }: LiveTurnProps) {
         <p class="turn-foot">
           <span>{standing(l).word}{l.ended ? ` in ${duration(l.elapsed())}` : ""}</span>
           {l.tokens.completion > 0 && <span>{count(l.tokens.completion)} tokens</span>}
+          {l.cost > 0 && <span>{money(l.cost)}</span>}
           {several && <button type="button" class="link" aria-pressed={shown} onClick={() => (chosen.value = l)}>{shown ? "Events shown" : "Show its events"}</button>}
         </p>
       )}

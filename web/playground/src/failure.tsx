@@ -25,6 +25,7 @@ const titles: Record<string, string> = {
   conflict: "This cannot be done now",
   too_large: "Too much at once",
   rate_limited: "Too many requests",
+  budget_exceeded: "The limit of cost is reached",
   upstream_auth: "The model’s server has refused the key",
   upstream_rate_limited: "The model’s server has too much to do",
   upstream_unavailable: "The model’s server was not reached",

@@ -9,7 +9,7 @@ import type { Live } from "./live.js";
 import { Graph } from "./parts/graph.js";
 import { Tape } from "./parts/tape.js";
 import { described, ended, live, openSession, place } from "./store.js";
-import { count, duration, size, Tabs, useTick, type Tab } from "./ui.js";
+import { count, duration, money, size, Tabs, useTick, type Tab } from "./ui.js";
 
 const tab = signal("events");
 
@@ -68,6 +68,7 @@ function Figures({ live }: { live: Live | undefined }) {
     ["Time", time],
     ["Tokens written", live && live.tokens.completion > 0 ? count(live.tokens.completion) : none],
     ["Tokens read", live && live.tokens.prompt > 0 ? count(live.tokens.prompt) : none],
+    ["Cost", live && live.cost > 0 ? money(live.cost) : none],
     ["Received", live ? size(live.bytes) : none],
   ];
   return (

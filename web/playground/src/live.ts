@@ -64,6 +64,8 @@ export class Live {
   characters = 0; // of text that was seen coming
   bytes = 0; // on the wire
   tokens = { prompt: 0, completion: 0 };
+  /** What it has cost so far, in millionths of a dollar; 0 where that is not known. */
+  cost = 0;
   models = new Map<string, string>(); // by bot
   rows: Row[] = [];
   dropped = 0; // rows that are not kept any more
@@ -238,6 +240,7 @@ export class Live {
       case "usage":
         this.tokens.prompt += data?.prompt_tokens ?? 0;
         this.tokens.completion += data?.completion_tokens ?? 0;
+        this.cost += data?.cost ?? 0;
         if (data?.bot && data.model) this.models.set(data.bot, data.model);
         break;
       case "error":

@@ -80,6 +80,12 @@ export function count(n: number): string {
   return String(Math.round(n)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
 
+/** Millionths of a dollar, with two digits that say something: $1.25, $0.0021. */
+export function money(micro: number): string {
+  const dollars = micro / 1e6;
+  return "$" + dollars.toFixed(dollars >= 1 ? 2 : Math.min(6, Math.max(2, 1 - Math.floor(Math.log10(dollars)))));
+}
+
 /** When something was, as short as it can be said. */
 export function ago(date: string, now = Date.now()): string {
   const s = Math.max(0, (now - Date.parse(date)) / 1000);

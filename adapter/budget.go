@@ -1,0 +1,514 @@
+package adapter
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/lingserve/lingserve/internal/trail"
+)
+
+// BudgetOptions say what calls of models may cost, in millionths of a dollar; 0 is no limit.
+type BudgetOptions struct {
+	Run     int64 // of one run
+	Session int64 // of all turns of a session
+	Caller  int64 // of one caller in a day, which begins at midnight UTC
+	Day     int64 // of all together in a day
+	// Spent says what a session has cost before; nil is nothing. It may be slow: it is asked when a run of the session first calls a model.
+	Spent func(ctx context.Context, session string) (int64, error)
+	// File keeps what callers have spent today, over restarts. "" keeps it in memory.
+	File string
+	Log  *slog.Logger // nil is none
+}
+
+// Budget counts what calls of models cost, and bounds it. Each call reserves what it may cost before it is made; while its answer comes it
+// reserves more where that is not enough; when it has ended it pays what it has cost. A call for which there is no room fails with
+// [CodeBudget]; so does one in the middle of its answer. So limits are passed by no more than what the calls under way have cost beyond
+// their estimates.
+//
+// Costs are known for models that have a price, and of providers that say what a call has cost. Calls of other models count as 0.
+// A Budget is safe for concurrent use.
+type Budget struct {
+	o BudgetOptions
+
+	mu        sync.Mutex
+	day       string
+	purses    map[purseKey]*purse
+	swept     time.Time       // when purses were forgotten last
+	unpriced  map[string]bool // models of which the log has said that they have no price
+	dirty     bool            // the file is older than what is known
+	writing   *time.Timer
+	closed    bool
+	writeLock sync.Mutex // held while the file is written
+}
+
+// Kinds of purses.
+const (
+	ofRun     = "run"
+	ofSession = "session"
+	ofCaller  = "caller"
+	ofDay     = "day"
+)
+
+type purseKey struct{ kind, name string }
+
+// purse is what a run, a session, a caller of today or a day has spent and reserved.
+type purse struct {
+	limit           int64 // 0 is none
+	spent, reserved int64
+	users           int    // calls that have reserved something here
+	work            string // of a session: the run or turn that used it last
+	used            time.Time
+}
+
+// What is assumed of a call before it is known.
+const (
+	bytesPerToken  = 4
+	tokensOfImage  = 1500
+	bytesPerScan   = 32   // of a file that is no text, for each token
+	answerTokens   = 1024 // of an answer that the request does not bound
+	answerStep     = 256  // tokens that an answer which takes longer reserves at once
+	maxPurses      = 50_000
+	sweepPause     = time.Minute
+	purseIdle      = time.Hour // after which what can be known again is forgotten
+	budgetSaveWait = time.Second
+	maxUnpriced    = 1000 // models that the log tells of; callers can make up names
+)
+
+// NewBudget returns a budget, which goes on where the file of an earlier one ends. Errors of the file are logged: it begins anew then.
+func NewBudget(o BudgetOptions) *Budget {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	b := &Budget{o: o, purses: map[purseKey]*purse{}, unpriced: map[string]bool{}}
+	b.today(time.Now())
+	b.load()
+	return b
+}
+
+// limited says whether anything is bounded.
+func (b *Budget) limited() bool {
+	return b.o.Run > 0 || b.o.Session > 0 || b.o.Caller > 0 || b.o.Day > 0
+}
+
+// Spending is what was spent in a day, in millionths of a dollar.
+type Spending struct {
+	Day     string           `json:"day"` // as 2026-11-24, UTC
+	Cost    int64            `json:"cost"`
+	Callers map[string]int64 `json:"callers"`
+}
+
+// Today tells what was spent today.
+func (b *Budget) Today() Spending {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.today(time.Now())
+	return b.spending()
+}
+
+// spending is what the day has cost so far. The lock is held.
+func (b *Budget) spending() Spending {
+	s := Spending{Day: b.day, Callers: map[string]int64{}}
+	for key, p := range b.purses {
+		switch key.kind {
+		case ofDay:
+			s.Cost = p.spent
+		case ofCaller:
+			if p.spent > 0 {
+				s.Callers[key.name] = p.spent
+			}
+		}
+	}
+	return s
+}
+
+// today begins a new day where one has begun. Calls that go on from the day before pay to that. The lock is held, or nobody has b yet.
+func (b *Budget) today(now time.Time) {
+	day := now.UTC().Format(time.DateOnly)
+	if day == b.day {
+		return
+	}
+	b.day = day
+	maps.DeleteFunc(b.purses, func(key purseKey, _ *purse) bool { return key.kind == ofDay || key.kind == ofCaller })
+}
+
+// bill is what one call owes. A nil bill owes nothing.
+type bill struct {
+	budget *Budget
+	price  *Price // nil where it is not known
+	purses []charged
+	input  int // tokens of the request, about
+
+	held  int64 // of each purse
+	text  int   // bytes of the answer so far
+	usage Usage // as the provider counts
+	used  bool
+	whole bool // the answer has ended
+}
+
+// charged is a purse that a call pays from.
+type charged struct {
+	*purse
+	kind string
+}
+
+// reserve holds what a call may cost.
+func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *Request) (*bill, error) {
+	t := trail.Of(ctx)
+	work := cmp.Or(t.Run, t.Turn)
+	before, known := b.spentBefore(ctx, t.Session, work)
+	now := time.Now()
+
+	if price == nil && b.limited() && b.firstSeen(model) {
+		b.o.Log.WarnContext(ctx, "a model has no price, so limit.cost does not bound it", "model", model)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.today(now)
+	l := &bill{budget: b, price: price, input: req.tokens()}
+	open := func(kind, name string, limit int64) *purse {
+		p := b.purse(kind, name, limit, now)
+		l.purses = append(l.purses, charged{p, kind})
+		return p
+	}
+	if b.o.Run > 0 && work != "" {
+		open(ofRun, work, b.o.Run)
+	}
+	if b.o.Session > 0 && t.Session != "" {
+		p := open(ofSession, t.Session, b.o.Session)
+		if p.work = work; known {
+			p.spent = max(p.spent, before)
+		}
+	}
+	if t.Caller != "" {
+		open(ofCaller, t.Caller, b.o.Caller)
+	}
+	open(ofDay, "", b.o.Day)
+
+	answer := answerTokens
+	if req.MaxTokens != nil && *req.MaxTokens > 0 {
+		answer = *req.MaxTokens
+	}
+	need := l.cost(answer)
+	if full := l.raise(need); full != nil {
+		return nil, full.refusal("the next answer may cost "+dollars(need), now)
+	}
+	for _, p := range l.purses {
+		p.users++
+	}
+	return l, nil
+}
+
+// firstSeen says of a model without a price whether it is the first call of it.
+func (b *Budget) firstSeen(model string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.unpriced[model] || len(b.unpriced) >= maxUnpriced {
+		return false
+	}
+	b.unpriced[model] = true
+	return true
+}
+
+// spentBefore asks what a session has cost before this run, once for each run of it: it may have gone on elsewhere meanwhile.
+func (b *Budget) spentBefore(ctx context.Context, session, work string) (spent int64, known bool) {
+	if b.o.Session <= 0 || session == "" || b.o.Spent == nil {
+		return 0, false
+	}
+	b.mu.Lock()
+	p := b.purses[purseKey{ofSession, session}]
+	fresh := p != nil && p.work == work
+	b.mu.Unlock()
+	if fresh {
+		return 0, false
+	}
+	spent, err := b.o.Spent(ctx, session)
+	if err != nil {
+		b.o.Log.WarnContext(ctx, "the cost of a session cannot be read", "error", err)
+		return 0, false
+	}
+	return spent, true
+}
+
+// purse finds or makes one. The lock is held.
+func (b *Budget) purse(kind, name string, limit int64, now time.Time) *purse {
+	key := purseKey{kind, name}
+	p := b.purses[key]
+	if p == nil && len(b.purses) >= maxPurses {
+		b.sweep(now)
+		if len(b.purses) >= maxPurses && kind == ofCaller { // addresses can be made up: those that come last share one
+			key.name = "others"
+			p = b.purses[key]
+		}
+	}
+	if p == nil {
+		p = &purse{limit: limit}
+		b.purses[key] = p
+	}
+	p.used = now
+	return p
+}
+
+// sweep forgets sessions, which can be read again, and runs, which have mostly ended, that nobody has used for a while. The lock is held.
+func (b *Budget) sweep(now time.Time) {
+	if now.Sub(b.swept) < sweepPause {
+		return
+	}
+	b.swept = now
+	maps.DeleteFunc(b.purses, func(key purseKey, p *purse) bool {
+		return (key.kind == ofRun || key.kind == ofSession) && p.users == 0 && now.Sub(p.used) > purseIdle
+	})
+}
+
+// cost is what the call costs if its answer has so many tokens, as far as that is known.
+func (l *bill) cost(answer int) int64 {
+	if l.price == nil {
+		return 0
+	}
+	u := l.usage
+	if u.PromptTokens == 0 {
+		u.PromptTokens = l.input
+	}
+	u.CompletionTokens = max(u.CompletionTokens, answer)
+	return l.price.Cost(u)
+}
+
+// tokens is how many the answer has so far, about.
+func (l *bill) tokens() int { return (l.text + bytesPerToken - 1) / bytesPerToken }
+
+// raise reserves need in place of what is reserved; where a purse has no room it returns that, and nothing changes. The lock is held.
+func (l *bill) raise(need int64) (full *charged) {
+	for i, p := range l.purses {
+		if p.limit > 0 && p.spent+p.reserved-l.held+need > p.limit {
+			return &l.purses[i]
+		}
+	}
+	for _, p := range l.purses {
+		p.reserved += need - l.held
+	}
+	l.held = need
+	return nil
+}
+
+// take counts a chunk of the answer, and fails where it is one too many.
+func (l *bill) take(c *Chunk) error {
+	if l == nil {
+		return nil
+	}
+	l.text += c.size()
+	if c.Usage != nil {
+		l.usage, l.used = *c.Usage, true
+	}
+	if c.Finish != "" {
+		l.whole = true
+	}
+	if l.whole || !l.budget.limited() { // of a whole answer is owed what it has cost, whatever there is
+		return nil
+	}
+	tokens := l.tokens()
+	need := l.cost(tokens)
+	if need <= l.held {
+		return nil
+	}
+	l.budget.mu.Lock()
+	defer l.budget.mu.Unlock()
+	if l.raise(l.cost(tokens+answerStep)) == nil {
+		return nil
+	}
+	if full := l.raise(need); full != nil {
+		return full.refusal("the answer was cut off", time.Now())
+	}
+	return nil
+}
+
+// settle pays what the call has cost. Of an answer that was cut off the provider may not have counted all.
+func (l *bill) settle() {
+	if l == nil {
+		return
+	}
+	cost := l.usage.Cost
+	if l.text > 0 && (!l.used || !l.whole) {
+		cost = max(cost, l.cost(l.tokens()))
+	}
+	b := l.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range l.purses {
+		p.reserved -= l.held
+		p.spent += cost
+		p.users--
+	}
+	l.held = 0
+	if cost > 0 {
+		b.changed()
+	}
+}
+
+// refusal is the error of a call for which a purse has no room.
+func (c *charged) refusal(what string, now time.Time) *Error {
+	e := &Error{Code: CodeBudget}
+	limit := dollars(c.limit)
+	switch c.kind {
+	case ofRun:
+		e.Message = "this run has reached its limit of cost, " + limit
+	case ofSession:
+		e.Message = "this session has reached its limit of cost, " + limit
+	case ofCaller:
+		e.Message = "you have reached your limit of cost for today, " + limit
+	default:
+		e.Message = "the server has reached its limit of cost for today"
+	}
+	e.Message += ": " + what
+	if c.kind == ofCaller || c.kind == ofDay {
+		now = now.UTC()
+		e.RetryAfter = now.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
+		e.Message += "; the next day begins at midnight UTC"
+	}
+	return e
+}
+
+// dollars writes millionths of a dollar: $0.50, $0.000213.
+func dollars(micro int64) string {
+	s := fmt.Sprintf("$%d.%06d", micro/1_000_000, micro%1_000_000)
+	for strings.HasSuffix(s, "0") && len(s)-strings.IndexByte(s, '.') > len(".00") {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// tokens is how many the request has, about.
+func (r *Request) tokens() (n int) {
+	text := len(r.Format.Schema)
+	for i := range r.Tools {
+		t := &r.Tools[i]
+		text += len(t.Name) + len(t.Description) + len(t.Parameters)
+	}
+	for i := range r.Messages {
+		m := &r.Messages[i]
+		text += len(m.Content)
+		for _, p := range m.Parts {
+			text += len(p.Text)
+			if p.Image != "" {
+				n += tokensOfImage
+			}
+			if strings.HasPrefix(p.File, "data:text/") {
+				text += len(p.File)
+			} else {
+				n += len(p.File) / bytesPerScan
+			}
+		}
+		for _, c := range m.ToolCalls {
+			text += len(c.Name) + len(c.Arguments)
+		}
+		if m.Made != nil {
+			for _, p := range m.Made.Parts {
+				if p.Type != PartText { // that is Content
+					text += len(p.Text) + len(p.Data)
+				}
+			}
+		}
+	}
+	return n + (text+bytesPerToken-1)/bytesPerToken
+}
+
+// changed has the file written soon. The lock is held.
+func (b *Budget) changed() {
+	if b.o.File == "" || b.closed {
+		return
+	}
+	b.dirty = true
+	if b.writing == nil {
+		b.writing = time.AfterFunc(budgetSaveWait, b.save)
+	}
+}
+
+// Close writes what is not written yet.
+func (b *Budget) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	if b.writing != nil {
+		b.writing.Stop()
+	}
+	b.mu.Unlock()
+	b.save()
+	return nil
+}
+
+// save writes the file.
+func (b *Budget) save() {
+	b.writeLock.Lock()
+	defer b.writeLock.Unlock()
+	b.mu.Lock()
+	b.writing = nil
+	if !b.dirty {
+		b.mu.Unlock()
+		return
+	}
+	b.dirty = false
+	s := b.spending()
+	b.mu.Unlock()
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = replaceFile(b.o.File, text)
+	}
+	if err != nil {
+		b.o.Log.Warn("the costs of today cannot be written", "file", b.o.File, "error", err)
+	}
+}
+
+// replaceFile writes a file that has what it had, or all of this.
+func replaceFile(name string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err2 := f.Close(); err == nil {
+		err = err2
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// load reads the file, where it is of today.
+func (b *Budget) load() {
+	if b.o.File == "" {
+		return
+	}
+	text, err := os.ReadFile(b.o.File)
+	if os.IsNotExist(err) {
+		return
+	}
+	var s Spending
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil && (s.Cost < 0 || s.Day == "") {
+		err = fmt.Errorf("expected what was spent on a day, as %s", `{"day":"2026-11-24","cost":0,"callers":{}}`)
+	}
+	if err != nil {
+		b.o.Log.Warn("the costs of today cannot be read", "file", b.o.File, "error", err)
+		return
+	}
+	if s.Day != b.day {
+		return
+	}
+	now := time.Now()
+	b.purse(ofDay, "", b.o.Day, now).spent = s.Cost
+	for name, cost := range s.Callers {
+		b.purse(ofCaller, name, b.o.Caller, now).spent = max(cost, 0)
+	}
+}

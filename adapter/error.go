@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -43,4 +44,18 @@ func asError(err error) *Error {
 		return e
 	}
 	return &Error{Code: CodeProtocol, Message: "the model failed", Cause: err}
+}
+
+// Explain is an error for who operates the server: its text with what the provider said about it, without secrets. Callers never get to see it.
+func Explain(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	if e, ok := errors.AsType[*Error](err); ok && e.Cause != nil {
+		if cause := e.Cause.Error(); !strings.Contains(text, cause) {
+			text += " (" + cause + ")"
+		}
+	}
+	return Redact(text)
 }

@@ -35,29 +35,33 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 		if attempts == 0 {
 			attempts = 3
 		}
+		var h held
+		wasEmpty := false // an empty answer is tried again once
 		for n := 1; ; n++ {
+			h.begin("")
 			asked, span := g.begin(ctx, &req, n)
-			passed, err := g.inSlot(asked, span, g.observe(n), &req, yield)
+			err := g.inSlot(asked, span, g.observe(n), &req, &h, n < attempts && !wasEmpty, yield)
 			span.end(context.Cause(ctx), err)
 			if err == nil {
 				return
 			}
 			if ctx.Err() != nil {
-				yield(Chunk{}, context.Cause(ctx))
+				h.fail(yield, context.Cause(ctx))
 				return
 			}
 			e := asError(err)
-			if passed || n >= attempts || !again(e) {
-				yield(Chunk{}, e)
+			wasEmpty = wasEmpty || e.Cause == errEmpty
+			if h.shown || n >= attempts || !again(e) {
+				h.fail(yield, e)
 				return
 			}
 			wait, ok := g.retries.wait(n, e.RetryAfter)
 			if !ok {
-				yield(Chunk{}, e)
+				h.fail(yield, e)
 				return
 			}
 			if err := sleep(ctx, wait); err != nil {
-				yield(Chunk{}, err)
+				h.fail(yield, err)
 				return
 			}
 		}
@@ -66,24 +70,24 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 
 // inSlot is an attempt that has a slot of its provider from its beginning to its end, whatever that is. While it waits for another
 // attempt, it has none.
-func (g *guarded) inSlot(ctx context.Context, span *attemptSpan, o *observed, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+func (g *guarded) inSlot(ctx context.Context, span *attemptSpan, o *observed, req *Request, h *held, retryEmpty bool, yield func(Chunk, error) bool) (err error) {
 	if o != nil {
 		defer func() { o.end(context.Cause(ctx), err) }() // after a panic of the reader, too
 	}
 	if g.slots != nil {
 		if err := g.slots.take(ctx); err != nil {
-			return false, err
+			return err
 		}
 		defer g.slots.give()
 		span.inSlot()
 	}
 	o.sent()
-	return g.attempt(ctx, span, o, req, yield)
+	return g.attempt(ctx, span, o, req, h, retryEmpty, yield)
 }
 
-// attempt asks the model once. It says whether a chunk was passed on, and the error that ended it: nil when the answer is
-// complete or the reader has left.
-func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+// attempt asks the model once. It returns the error that ended it: nil when the answer is complete or the reader has left. What h holds back at
+// the end is passed on, or is an error where the answer is empty and retryEmpty says that it is tried again.
+func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, req *Request, h *held, retryEmpty bool, yield func(Chunk, error) bool) error {
 	ctx, w := newWatch(ctx, g.timeouts)
 	defer w.stop()
 	account := accountOf(ctx)
@@ -94,9 +98,8 @@ func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, r
 			if e, ok := errors.AsType[*Error](context.Cause(ctx)); ok {
 				err = e
 			}
-			return passed, err
+			return err
 		}
-		passed = true
 		token := chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil || chunk.ToolResult != nil
 		if span != nil {
 			span.saw(&chunk, token)
@@ -108,18 +111,28 @@ func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, r
 		w.pause()
 		if account != nil {
 			if err := account.take(ctx, chunk.size()); err != nil {
-				return true, err
+				h.shown = true // it is not the model that has failed
+				return err
 			}
 		}
-		if !yield(chunk, nil) {
-			return true, nil
+		if !h.take(&chunk) {
+			w.resume(token)
+			continue
+		}
+		if !h.flush(yield) || !yield(chunk, nil) {
+			return nil
 		}
 		if chunks++; chunks%yieldEvery == 0 {
 			runtime.Gosched()
 		}
 		w.resume(token)
 	}
-	return passed, nil
+	if !h.shown && h.finish == FinishStop && retryEmpty {
+		return empty()
+	}
+	w.pause()
+	h.flush(yield)
+	return nil
 }
 
 // yieldEvery is how many chunks of an answer are passed on until other goroutines have their turn. An answer that comes as fast as it is read

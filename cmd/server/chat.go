@@ -87,6 +87,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 		return exitFailed, err
 	}
 	defer stop()
+	models.Log = log
 	workflows, _, err := openWorkflows(c)
 	if err != nil {
 		return exitFailed, err

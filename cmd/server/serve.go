@@ -96,6 +96,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		return err
 	}
 	defer stop()
+	models.Log = log
 	workflows, from, err := openWorkflows(c)
 	if err != nil {
 		return err

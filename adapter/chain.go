@@ -48,7 +48,7 @@ func NewChain(names []string, find func(name string) (Model, error)) *Chain {
 func Replaceable(err error) bool {
 	switch e := asError(err); e.Code {
 	case CodeInvalid:
-		return e.ContextLength || e.Status != 0
+		return e.ContextLength || e.OfModel || e.Status != 0
 	case CodeTooLarge:
 		return false
 	}

@@ -31,12 +31,13 @@ type Registry struct {
 	Timeouts Timeouts
 	Retries  Retries
 	Slots    Slots
-	Default  string   // used for the name ""
-	Observer Observer // is told of each request, to count it; nil is nobody
-	// Log is told of the models of a chain that have failed, with what their servers said; nil is nobody.
-	Log *slog.Logger
+	Default  string       // used for the name ""
+	Observer Observer     // is told of each request, to count it; nil is nobody
+	Log      *slog.Logger // of what an operator should know of models, such as those of a chain that have failed; nil is nowhere
 
 	providers map[string]Provider
+
+	noted sync.Map // models of which was told that they refuse histories
 
 	slotsMu sync.Mutex
 	slots   map[string]*slots // by provider
@@ -104,7 +105,7 @@ func (r *Registry) model(name string) (Model, error) {
 		}
 		return nil, e
 	}
-	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer}, nil
+	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer, log: r.Log, noted: &r.noted}, nil
 }
 
 // invalid makes the error of a name that names no model.

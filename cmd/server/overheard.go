@@ -52,7 +52,11 @@ func serverWords(err error) string {
 	if !ok || e.Cause == nil {
 		return ""
 	}
-	return strings.Join(strings.Fields(clean(adapter.Redact(e.Cause.Error()))), " ")
+	words := strings.Join(strings.Fields(clean(adapter.Redact(e.Cause.Error()))), " ")
+	if strings.Contains(e.Message, words) {
+		return "" // it is our own sentence
+	}
+	return words
 }
 
 // words are what models' servers said during a run, each once.

@@ -170,7 +170,7 @@ func (j *job) run(ctx context.Context, c *config.Config, stdout, stderr io.Write
 	status := end.report(stderr, j.format == "text")
 	if local, ok := r.(*localRun); ok && (status != exitOK || j.format == "text") {
 		for _, words := range local.Said() {
-			_ = fail(stderr, errors.New("the model's server said: "+words))
+			_ = fail(stderr, errors.New("cause: "+words))
 		}
 	}
 	return status

@@ -5,32 +5,108 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"strings"
 )
 
-// chain asks its models one after the other until one answers.
-type chain struct {
-	names  []string
-	models []Model
+// Chain asks its models one after the other until one answers. This is the one rule for when another model is asked, of workflows and agents:
+//   - The next model is asked where one has failed and nothing of its answer was shown: no text, no thought, no call. What it failed of does
+//     not matter (see [Replaceable] for the exceptions): its server is away, overloaded, has refused the key or the request, does not know the
+//     model, its filter has stopped the answer, the request is too long for it, the answer was cut off.
+//   - An answer in which nothing is shown, and which ends as if it were complete, is a failure, too. A [Registry]'s models have tried once
+//     more by then. The last model's is passed on as it is.
+//   - Once something was shown, there is no other: two answers would be mixed.
+//   - What answers took that others take the place of is in the usage of the one that is passed on.
+type Chain struct {
+	// Failed is told of each model in whose place the next one is asked; nil is nobody.
+	Failed func(ctx context.Context, name, next string, err error)
+	// WholeCalls says that who reads shows a call when it is complete: the pieces of the first one are held back until then.
+	WholeCalls bool
+
+	links []link
 }
 
-// Stream passes on the answer of the first model that begins one. Once something was passed on, there is no other.
-func (c *chain) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
+// link is a model of a chain, or the error of one that cannot be asked.
+type link struct {
+	name  string
+	model Model
+	err   error
+}
+
+// NewChain makes a chain of the models with these names, one at least. find finds a model; one that is not found fails when its turn comes.
+func NewChain(names []string, find func(name string) (Model, error)) *Chain {
+	c := &Chain{links: make([]link, len(names))}
+	for i, name := range names {
+		c.links[i].name = name
+		c.links[i].model, c.links[i].err = find(name)
+	}
+	return c
+}
+
+// Replaceable says whether another model may answer where one has failed with err before anything was shown. It may not where the request
+// itself is wrong, as we have found out without a server, or where we have no memory for an answer.
+func Replaceable(err error) bool {
+	switch e := asError(err); e.Code {
+	case CodeInvalid:
+		return e.ContextLength || e.OfModel || e.Status != 0
+	case CodeTooLarge:
+		return false
+	}
+	return true
+}
+
+// errEmpty is the cause of an error that means an answer in which nothing is.
+var errEmpty = errors.New("no text, no thought and no call")
+
+func empty() *Error {
+	return &Error{Code: CodeProtocol, Message: "the model's answer was empty", Retryable: true, Cause: errEmpty}
+}
+
+// Stream passes on the answer of the first model that begins one.
+func (c *Chain) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		var failed []error
-		for i, m := range c.models {
-			passed, err := pass(m.Stream(OrElse(ctx, c.names[i+1:]...), req), yield)
+		h := held{wholeCalls: c.WholeCalls}
+		for i, l := range c.links {
+			last := i == len(c.links)-1
+			h.begin(l.name)
+			left, err := false, l.err
+			if err == nil {
+				left, err = h.pass(l.model.Stream(OrElse(ctx, c.after(i)...), req), yield)
+			}
 			switch {
-			case err == nil:
+			case left:
 				return
-			case passed || ctx.Err() != nil:
-				yield(Chunk{}, err)
+			case err == nil && (h.shown || last || h.finish != FinishStop):
+				h.flush(yield)
+				return
+			case err == nil:
+				err = empty()
+			}
+			if h.shown || ctx.Err() != nil || !Replaceable(err) {
+				h.fail(yield, err)
 				return
 			}
 			failed = append(failed, err)
+			if !last && c.Failed != nil {
+				c.Failed(ctx, l.name, c.links[i+1].name, err)
+			}
 		}
-		yield(Chunk{}, c.none(failed))
+		if len(failed) == 1 {
+			h.fail(yield, failed[0])
+		} else {
+			h.fail(yield, c.none(failed))
+		}
 	}
+}
+
+// after are the names of the models behind the i-th.
+func (c *Chain) after(i int) []string {
+	names := make([]string, 0, len(c.links))
+	for _, l := range c.links[i+1:] {
+		names = append(names, l.name)
+	}
+	return names
 }
 
 // maxTold is how many models of a chain are told of, and how long what is said of each can be, in bytes.
@@ -40,20 +116,20 @@ const (
 )
 
 // none makes the error of a chain of which no model has answered. It says of each why. As for what to do about it, it is the last
-// one that is worth another attempt, or else the last.
-func (c *chain) none(failed []error) *Error {
+// one that is worth another attempt; or else one for which the request was too long, since a shorter one may be answered; or else the last.
+func (c *Chain) none(failed []error) *Error {
 	said := make([]string, 0, len(failed))
 	causes := make([]error, len(failed))
 	var of *Error
 	for i, err := range failed {
 		e := asError(err)
-		if of == nil || e.Retryable || !of.Retryable {
+		if of == nil || e.Retryable || !of.Retryable && !(of.ContextLength && !e.ContextLength) {
 			of = e
 		}
 		if i < maxTold {
-			said = append(said, c.names[i]+": "+cut(e.Message, maxSaid))
+			said = append(said, c.links[i].name+": "+cut(e.Message, maxSaid))
 		}
-		causes[i] = fmt.Errorf("%s: %w", c.names[i], err)
+		causes[i] = fmt.Errorf("%s: %w", c.links[i].name, err)
 		if e.Cause != nil {
 			causes[i] = fmt.Errorf("%w (%v)", causes[i], e.Cause)
 		}
@@ -67,16 +143,116 @@ func (c *chain) none(failed []error) *Error {
 	return &e
 }
 
-// pass hands on a stream's chunks, but not its error.
-func pass(stream iter.Seq2[Chunk, error], yield func(Chunk, error) bool) (passed bool, err error) {
+// LogFailed returns a [Chain]'s Failed that writes a line, with what the provider said. attrs are added to it.
+func LogFailed(log *slog.Logger, attrs ...slog.Attr) func(context.Context, string, string, error) {
+	return func(ctx context.Context, name, next string, err error) {
+		log.LogAttrs(ctx, slog.LevelWarn, "a model failed, the next one is asked",
+			append(attrs[:len(attrs):len(attrs)], slog.String("model", name), slog.String("next", next), slog.String("error", Explain(err)))...)
+	}
+}
+
+// maxHeld is how many chunks of an answer are held back at most, and maxHeldCall how many pieces of a call. What shows nothing is a few chunks; a
+// call that is longer is no longer taken back.
+const (
+	maxHeld     = 64
+	maxHeldCall = 4096
+)
+
+// held holds back what comes of an answer before anything of it is shown, so that another answer can take its place.
+type held struct {
+	wholeCalls bool
+	name       string // of the model, for an answer that does not say it
+	chunks     []Chunk
+	shown      bool
+	call       int // the first call, from 1
+	finish     string
+	usage      Usage // of this answer
+	spent      Usage // of those before it
+}
+
+// begin begins another answer.
+func (h *held) begin(name string) {
+	h.spent.Add(h.usage)
+	*h = held{wholeCalls: h.wholeCalls, name: name, chunks: h.chunks[:0], spent: h.spent}
+}
+
+// pass passes on an answer from where something is shown; what does not show anything is held until flush. left says that the reader has left.
+func (h *held) pass(stream iter.Seq2[Chunk, error], yield func(Chunk, error) bool) (left bool, err error) {
 	for chunk, err := range stream {
 		if err != nil {
-			return passed, err
+			return false, err
 		}
-		passed = true
-		if !yield(chunk, nil) {
+		if !h.take(&chunk) {
+			continue
+		}
+		if !h.flush(yield) || !yield(chunk, nil) {
 			return true, nil
 		}
 	}
-	return passed, nil
+	return false, nil
+}
+
+// take looks at a chunk and says whether it is to be passed on now, behind what is held; otherwise it is held.
+func (h *held) take(c *Chunk) (pass bool) {
+	if c.Usage != nil {
+		h.usage = *c.Usage
+		if h.spent != (Usage{}) {
+			u := h.usage
+			u.Add(h.spent)
+			c.Usage = &u
+		}
+	}
+	if c.Finish != "" {
+		h.finish = c.Finish
+	}
+	if h.shown {
+		return true
+	}
+	if c.Model == "" && len(h.chunks) == 0 {
+		c.Model = h.name
+	}
+	most := maxHeld
+	if h.wholeCalls {
+		most = maxHeldCall
+	}
+	if h.shown = h.shows(c) || len(h.chunks) == most; !h.shown {
+		h.chunks = append(h.chunks, *c)
+	}
+	return h.shown
+}
+
+// shows says whether there is something in a chunk that a reader may show.
+func (h *held) shows(c *Chunk) bool {
+	if c.Text != "" || c.Reasoning != "" || c.ToolResult != nil || c.Citation != nil || c.Media != nil {
+		return true
+	}
+	if c.ToolCall == nil || !h.wholeCalls {
+		return c.ToolCall != nil
+	}
+	if h.call == 0 {
+		h.call = 1 + c.ToolCall.Index
+	}
+	return h.call != 1+c.ToolCall.Index
+}
+
+// flush passes on what is held; false when the reader has left.
+func (h *held) flush(yield func(Chunk, error) bool) bool {
+	for i := range h.chunks {
+		if !yield(h.chunks[i], nil) {
+			return false
+		}
+	}
+	h.chunks = nil
+	return true
+}
+
+// fail passes on an error, behind what the answers took of which nothing was passed on.
+func (h *held) fail(yield func(Chunk, error) bool, err error) {
+	if !h.shown {
+		h.spent.Add(h.usage)
+		if h.spent != (Usage{}) && !yield(Chunk{Usage: &h.spent, Model: h.name}, nil) {
+			return
+		}
+	}
+	yield(Chunk{}, err)
 }

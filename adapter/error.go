@@ -2,6 +2,7 @@ package adapter
 
 import (
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -31,6 +32,7 @@ type Error struct {
 	Retryable     bool
 	RetryAfter    time.Duration // how long the provider asked to wait; 0 when it did not
 	ContextLength bool          // the request was too long for the model
+	OfModel       bool          // we know without asking that this model cannot do it; another one may
 	Status        int           // HTTP status, 0 without one
 	Cause         error
 }
@@ -44,4 +46,18 @@ func asError(err error) *Error {
 		return e
 	}
 	return &Error{Code: CodeProtocol, Message: "the model failed", Cause: err}
+}
+
+// Explain is an error for who operates the server: its text with what the provider said about it, without secrets. Callers never get to see it.
+func Explain(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	if e, ok := errors.AsType[*Error](err); ok && e.Cause != nil {
+		if cause := e.Cause.Error(); !strings.Contains(text, cause) {
+			text += " (" + cause + ")"
+		}
+	}
+	return Redact(text)
 }

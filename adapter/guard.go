@@ -53,19 +53,23 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 		if attempts == 0 {
 			attempts = 3
 		}
+		var h held
+		wasEmpty := false // an empty answer is tried again once
 		for n := 1; ; n++ {
+			h.begin("")
 			asked, span := g.begin(ctx, &req, n)
-			passed, err := g.inSlot(asked, &attempt{span, g.observe(n), price, money}, &req, yield)
+			err := g.inSlot(asked, &attempt{span, g.observe(n), price, money}, &req, &h, n < attempts && !wasEmpty, yield)
 			span.end(context.Cause(ctx), err)
 			if err == nil {
 				return
 			}
 			if ctx.Err() != nil {
-				yield(Chunk{}, context.Cause(ctx))
+				h.fail(yield, context.Cause(ctx))
 				return
 			}
 			e := asError(err)
-			if !passed && ofRequest(e) {
+			wasEmpty = wasEmpty || e.Cause == errEmpty
+			if !h.shown && ofRequest(e) {
 				// The last resort: it may be the history that is refused for what its provider put beside it (MO-04).
 				var had bool
 				if req.Messages, had = without(req.Messages); had {
@@ -74,17 +78,17 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 					continue
 				}
 			}
-			if passed || n >= attempts || !again(e) {
-				yield(Chunk{}, e)
+			if h.shown || n >= attempts || !again(e) {
+				h.fail(yield, e)
 				return
 			}
 			wait, ok := g.retries.wait(n, e.RetryAfter)
 			if !ok {
-				yield(Chunk{}, e)
+				h.fail(yield, e)
 				return
 			}
 			if err := sleep(ctx, wait); err != nil {
-				yield(Chunk{}, err)
+				h.fail(yield, err)
 				return
 			}
 		}
@@ -113,24 +117,24 @@ type attempt struct {
 
 // inSlot is an attempt that has a slot of its provider from its beginning to its end, whatever that is. While it waits for another
 // attempt, it has none.
-func (g *guarded) inSlot(ctx context.Context, a *attempt, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+func (g *guarded) inSlot(ctx context.Context, a *attempt, req *Request, h *held, retryEmpty bool, yield func(Chunk, error) bool) (err error) {
 	if o := a.seen; o != nil {
 		defer func() { o.end(context.Cause(ctx), err) }() // after a panic of the reader, too
 	}
 	if g.slots != nil {
 		if err := g.slots.take(ctx); err != nil {
-			return false, err
+			return err
 		}
 		defer g.slots.give()
 		a.span.inSlot()
 	}
 	a.seen.sent()
-	return g.attempt(ctx, a, req, yield)
+	return g.attempt(ctx, a, req, h, retryEmpty, yield)
 }
 
-// attempt asks the model once. It says whether a chunk was passed on, and the error that ended it: nil when the answer is
-// complete or the reader has left.
-func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+// attempt asks the model once. It returns the error that ended it: nil when the answer is complete or the reader has left. What h holds back at
+// the end is passed on, or is an error where the answer is empty and retryEmpty says that it is tried again.
+func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held, retryEmpty bool, yield func(Chunk, error) bool) error {
 	if g.log != nil {
 		ctx = context.WithValue(ctx, guardKey{}, g)
 	}
@@ -144,9 +148,8 @@ func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, yield f
 			if e, ok := errors.AsType[*Error](context.Cause(ctx)); ok {
 				err = e
 			}
-			return passed, err
+			return err
 		}
-		passed = true
 		token := chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil || chunk.ToolResult != nil
 		if chunk.Usage != nil {
 			setCost(&chunk, a.price)
@@ -158,24 +161,35 @@ func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, yield f
 			a.seen.saw(&chunk, token)
 		}
 		if err := a.money.take(&chunk); err != nil {
-			return true, err
+			h.shown = true
+			return err
 		}
 		tags.take(&chunk)
 		w.pause()
 		if account != nil {
 			if err := account.take(ctx, chunk.size()); err != nil {
-				return true, err
+				h.shown = true // it is not the model that has failed
+				return err
 			}
 		}
-		if !yield(chunk, nil) {
-			return true, nil
+		if !h.take(&chunk) {
+			w.resume(token)
+			continue
+		}
+		if !h.flush(yield) || !yield(chunk, nil) {
+			return nil
 		}
 		if chunks++; chunks%yieldEvery == 0 {
 			runtime.Gosched()
 		}
 		w.resume(token)
 	}
-	return passed, nil
+	if !h.shown && h.finish == FinishStop && retryEmpty {
+		return empty()
+	}
+	w.pause()
+	h.flush(yield)
+	return nil
 }
 
 // yieldEvery is how many chunks of an answer are passed on until other goroutines have their turn. An answer that comes as fast as it is read

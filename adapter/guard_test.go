@@ -237,7 +237,7 @@ func TestACanceledContextEndsEverything(t *testing.T) {
 func TestLeavingTheLoopEndsTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake([]step{{chunk: text("a")}, {wait: never1}})
-		for range (&chain{[]string{"x"}, []Model{&guarded{model: f}}}).Stream(t.Context(), Request{}) {
+		for range (&Chain{links: []link{{name: "x", model: &guarded{model: f}}}}).Stream(t.Context(), Request{}) {
 			break
 		}
 		if f.open != 0 || time.Since(f.start) != 0 {
@@ -325,10 +325,9 @@ func TestAChainAsksTheNextModelOnlyWhileNothingWasPassedOn(t *testing.T) {
 // AD-06: who has three providers wants to know of all three what is wrong.
 func TestTheErrorOfAChainSaysOfEachModelWhy(t *testing.T) {
 	chainOf := func(failures ...error) *Error {
-		c := new(chain)
+		c := new(Chain)
 		for i, err := range failures {
-			c.names = append(c.names, fmt.Sprintf("p%d:m", i))
-			c.models = append(c.models, newFake([]step{{err: err}}))
+			c.links = append(c.links, link{name: fmt.Sprintf("p%d:m", i), model: newFake([]step{{err: err}})})
 		}
 		_, err := collect(c.Stream(t.Context(), Request{}))
 		e, ok := errors.AsType[*Error](err)

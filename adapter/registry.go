@@ -33,7 +33,7 @@ type Registry struct {
 	Slots    Slots
 	Default  string       // used for the name ""
 	Observer Observer     // is told of each request, to count it; nil is nobody
-	Log      *slog.Logger // of what an operator should know of models; nil is nowhere
+	Log      *slog.Logger // of what an operator should know of models, such as those of a chain that have failed; nil is nowhere
 	// Prices gives the price of a provider's model; nil knows none. It is asked at each request.
 	Prices func(provider, model string) (Price, bool)
 	Budget *Budget // counts and bounds what requests cost; nil does not
@@ -62,8 +62,8 @@ func (r *Registry) Register(prefix string, p Provider) {
 }
 
 // Model returns the model for "provider:name", with time limits and retries around it. Several names, separated by commas,
-// are a chain: the next one is asked when one failed before anything was passed on. The error, an *[Error], names what is
-// known.
+// are a [Chain]; those whose provider lacks its key fail when their turn comes, unless all of them do. The error, an *[Error], names what
+// is known.
 func (r *Registry) Model(name string) (Model, error) {
 	if strings.TrimSpace(name) == "" {
 		name = r.Default
@@ -74,13 +74,19 @@ func (r *Registry) Model(name string) (Model, error) {
 	if !strings.Contains(name, ",") {
 		return r.model(strings.TrimSpace(name))
 	}
-	c := new(chain)
-	for _, link := range Links(name) {
-		m, err := r.model(link)
-		if err != nil {
-			return nil, err
+	c := NewChain(Links(name), r.model)
+	if r.Log != nil {
+		c.Failed = LogFailed(r.Log)
+	}
+	usable := false
+	for _, l := range c.links {
+		if e, ok := l.err.(*Error); l.err != nil && (!ok || e.Code != CodeAuth) {
+			return nil, l.err
 		}
-		c.names, c.models = append(c.names, link), append(c.models, m)
+		usable = usable || l.err == nil
+	}
+	if !usable {
+		return nil, c.links[0].err
 	}
 	return c, nil
 }

@@ -61,7 +61,7 @@ func (r *run) autoHandoff(failure error) error {
 	meta := tape.Meta{}
 	if r.agent.options.Summarize {
 		if summary, source, err := r.summarize(); err != nil {
-			r.agent.log.WarnContext(r.ctx, "what a handoff leaves behind could not be summed up", "session", r.session, "error", adapter.RedactError(err))
+			r.agent.log.WarnContext(r.ctx, "what a handoff leaves behind could not be summed up", "session", r.session, "error", adapter.Explain(err))
 		} else {
 			state["summary"] = summary
 			meta.Source = source
@@ -105,15 +105,12 @@ func (r *run) summarize() (summary string, source []int64, err error) {
 	if text == "" {
 		return "", nil, fmt.Errorf("there is nothing to sum up")
 	}
-	model, err := r.agent.options.Models.Model(r.models[0])
-	if err != nil {
-		return "", nil, err
-	}
+	models := adapter.NewChain(r.models, r.agent.options.Models.Model)
 	req := adapter.Request{Messages: []adapter.Message{
 		{Role: adapter.System, Content: summaryPrompt}, {Role: adapter.User, Content: text},
 	}}
 	rep := new(reply)
-	for c, err := range model.Stream(ctx, req) {
+	for c, err := range models.Stream(ctx, req) {
 		if err != nil {
 			return "", nil, err
 		}
@@ -127,7 +124,6 @@ func (r *run) summarize() (summary string, source []int64, err error) {
 	if ctx.Err() != nil {
 		return "", nil, context.Cause(ctx)
 	}
-	rep.model = r.models[0]
 	r.count(rep)
 	summary = strings.TrimSpace(strings.ToValidUTF8(string(rep.text[:min(len(rep.text), summaryOutput)]), ""))
 	if summary == "" {

@@ -30,7 +30,7 @@ func overflows(err error) bool {
 		case http.StatusTooManyRequests, http.StatusUnauthorized, http.StatusForbidden:
 			return false
 		case http.StatusRequestEntityTooLarge:
-			return true
+			return e.Code != adapter.CodeRateLimited
 		}
 		return e.ContextLength && e.Code != adapter.CodeRateLimited && e.Code != adapter.CodeAuth && e.Code != adapter.CodeTimeout
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -44,12 +45,13 @@ func (r *run) ask(last bool) (*reply, error) {
 	}
 }
 
-// call asks the models, one after the other as long as none has begun to answer.
+// call asks the models: see [adapter.Chain].
 func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 	if answer := r.beforeModel(&req); answer != nil {
 		rep, err := r.replay(answer)
 		return rep, true, err
 	}
+	rep = new(reply)
 	defer func() {
 		if p := recover(); p != nil { // what was said until then stays; the pipeline makes an error of the rest
 			r.left = true
@@ -57,35 +59,14 @@ func (r *run) call(req adapter.Request) (rep *reply, handed bool, err error) {
 			panic(p)
 		}
 	}()
-	for i, name := range r.models {
-		rep = new(reply)
-		model, err := r.agent.options.Models.Model(name)
-		if err == nil {
-			handed, err = r.read(rep, model.Stream(adapter.OrElse(r.ctx, r.models[i+1:]...), req))
-		}
-		if err == nil {
-			if rep.model == "" {
-				rep.model = name
-			}
-			return rep, handed, nil
-		}
-		if handed || r.left || r.ctx.Err() != nil || i == len(r.models)-1 || overflows(err) || !ofServer(err) {
-			return rep, handed, err
-		}
-		r.count(rep)
-		r.agent.log.WarnContext(r.ctx, "a model failed, the next one is asked", "session", r.session, "turn", r.id,
-			"model", name, "next", r.models[i+1], "error", adapter.RedactError(err))
-	}
-	panic("agent: there is no model to ask") // modelsOf has one at least
+	chain := adapter.NewChain(r.models, r.agent.options.Models.Model)
+	chain.WholeCalls = true
+	chain.Failed = adapter.LogFailed(r.agent.log, slog.String("session", string(r.session)), slog.String("turn", r.id))
+	handed, err = r.read(rep, chain.Stream(r.ctx, req))
+	return rep, handed, err
 }
 
 var errPanic = errors.New("agent: a model has broken down")
-
-// ofServer says whether an error is that of a model's server, or of what the model costs: then another one may do.
-func ofServer(err error) bool {
-	e, ok := errors.AsType[*adapter.Error](err)
-	return ok && (strings.HasPrefix(e.Code, "upstream_") || e.Code == adapter.CodeOverloaded || e.Code == adapter.CodeBudget)
-}
 
 // read reads an answer and hands it on as it comes; handed says that the reader has got something of it.
 func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (handed bool, err error) {

@@ -354,7 +354,7 @@ func (r *run) sub(ctx context.Context, s *scene, task string, tools func() []*to
 	case ctx.Err() != nil:
 		return "", context.Cause(ctx)
 	case err != nil:
-		r.agent.log.WarnContext(ctx, "a subagent failed", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
+		r.agent.log.WarnContext(ctx, "a subagent failed", "session", r.session, "turn", r.id, "error", adapter.Explain(err))
 		message := "the helper failed"
 		if e, ok := errors.AsType[*adapter.Error](err); ok {
 			message += ": " + e.Message

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/internal/vfs"
 	"github.com/lingserve/lingserve/tape"
@@ -32,7 +33,7 @@ func (t *Turn) report(ctx context.Context, err, saved error) {
 	} else if errors.Is(err, tape.ErrNameCollision) {
 		level = slog.LevelError // unlike other conflicts, it does not pass
 	}
-	t.log(ctx, level, "turn failed", slog.String("code", code), slog.Any("error", err))
+	t.log(ctx, level, "turn failed", slog.String("code", code), slog.String("error", adapter.Explain(err)))
 	t.tell(ctx, StageTurn, err)
 }
 

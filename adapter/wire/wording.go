@@ -34,6 +34,7 @@ type wording struct {
 	code, text string
 	means      meaning
 	says       string // our sentence, where there is a better one than the meaning's; % is the server
+	bare       bool   // only where there is no status, which would say more
 }
 
 const (
@@ -249,11 +250,11 @@ var wordings = []wording{
 	{text: "loading model", means: overloaded, says: "% is still loading the model: try again in a moment"}, // llama.cpp
 	{code: "timeout", means: slow},
 	{code: "deadline_exceeded", means: slow}, // Google
-	{code: "server_error", means: failed},
-	{code: "unavailable", means: failed},
-	{code: "internal", means: failed},
-	{code: " api_error ", means: failed}, // Anthropic
-	{code: "invalid_request", means: refused},
+	{code: "server_error", bare: true, means: failed},
+	{code: "unavailable", bare: true, means: failed},
+	{code: "internal", bare: true, means: failed},
+	{code: " api_error ", bare: true, means: failed}, // Anthropic
+	{code: "invalid_request", bare: true, means: refused},
 }
 
 // meant finds the wording that a report has. What a status says for certain, no wording changes.
@@ -264,7 +265,7 @@ func meant(status int, r *Report) (meaning, string) {
 	code, text := r.Kind+" ", strings.ToLower(r.Message)
 	for i := range wordings {
 		w := &wordings[i]
-		if has(code, w.code) && has(text, w.text) && possible(w.means, status) {
+		if has(code, w.code) && has(text, w.text) && possible(w.means, status) && (!w.bare || status == 0) {
 			return w.means, w.says
 		}
 	}
@@ -274,10 +275,8 @@ func meant(status int, r *Report) (meaning, string) {
 // possible says whether an answer with this status can mean that.
 func possible(means meaning, status int) bool {
 	switch status {
-	case 0, http.StatusOK:
+	case 0, http.StatusOK, http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return true
-	case http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return means != failed
 	case http.StatusUnauthorized:
 		return means == badKey || means == noAccess || means == noCredit
 	case http.StatusPaymentRequired:

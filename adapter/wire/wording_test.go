@@ -219,6 +219,7 @@ func TestEachWordingHasItsMeaning(t *testing.T) {
 
 		// The model.
 		{"OpenAI: the model", 404, nil, `{"error":{"message":"The model x does not exist or you do not have access to it.","type":"invalid_request_error","param":null,"code":"model_not_found"}}`, sayUnknown, 0},
+		{"OpenAI: an address", 404, nil, `{"error":{"message":"Invalid URL (POST /chat/completions)","type":"invalid_request_error","param":null,"code":null}}`, sayUnknown, 0},
 		{"OpenAI: the model, of a project", 403, nil, `{"error":{"message":"Project p does not have access to model m","type":"invalid_request_error","param":null,"code":"model_not_found"}}`, sayUnknown, 0},
 		{"DeepSeek: the model, of a 400", 400, nil, `{"error":{"message":"Model Not Exist","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}`, sayUnknown, 0},
 		{"Bedrock: the model, of a 400", 400, aws("ValidationException"), `{"message":"The provided model identifier is invalid."}`, sayUnknown, 0},

@@ -86,8 +86,8 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	if err != nil {
 		return exitFailed, err
 	}
-	models.Log = log
 	defer stop()
+	models.Log = log
 	workflows, _, err := openWorkflows(c)
 	if err != nil {
 		return exitFailed, err
@@ -216,12 +216,17 @@ func modelOf(c *config.Config, name string) string {
 	return c.Model
 }
 
-// reasonOf is what may be read of an error: what models and bots say of theirs was written for that.
+// reasonOf is what may be read of an error: what models and bots say of theirs was written for that. Who sits at the terminal also reads what a
+// model's server said.
 func reasonOf(err error) string {
-	if f, known := bot.Describe(err); known {
-		return f.Message
+	f, known := bot.Describe(err)
+	if !known {
+		return ""
 	}
-	return ""
+	if words := serverWords(err); words != "" {
+		return f.Message + " (cause: " + words + ")"
+	}
+	return f.Message
 }
 
 // notes is where the log goes: between the rows of the conversation, while there is one.

@@ -24,6 +24,7 @@ type localRun struct {
 	reader *tube.Reader
 	info   flow.Info
 	closed chan struct{} // Close has returned
+	said   *words
 }
 
 func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer) (*localRun, error) {
@@ -59,6 +60,8 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 	if c.Source("log.level").Kind != config.Default {
 		log = newLog(stderr, c)
 	}
+	models.Log = log
+	said := new(words)
 	model := c.Model
 	if j.model == "" && info.Model != "" {
 		model = info.Model
@@ -69,7 +72,7 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 	ctx = trail.With(ctx, trail.Trail{Run: "local"})
 	// The run is not canceled through its context: Cancel lets it end with an event that says why.
 	m := ling.New(context.WithoutCancel(ctx), defaults, &ling.Options{
-		Models: models, Log: log, Workflow: info.Name, Model: model,
+		Models: overheard{models, said.add}, Log: log, Workflow: info.Name, Model: model,
 		MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks, MaxResult: int(c.Run.MaxResult), MaxLog: int(c.Run.MaxLog),
 	})
 	m.SetCustomParams(j.params)
@@ -77,7 +80,7 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 		m.Cancel(err)
 		return nil, err
 	}
-	r := &localRun{m: m, reader: m.Tube().NewReader(0), info: info, closed: make(chan struct{})}
+	r := &localRun{m: m, reader: m.Tube().NewReader(0), info: info, closed: make(chan struct{}), said: said}
 	limit := time.AfterFunc(c.Run.Timeout, func() { m.Cancel(fmt.Errorf("it took longer than %s", c.Run.Timeout)) })
 	go func() {
 		defer close(r.closed)
@@ -99,6 +102,9 @@ func unknownWorkflow(name string, workflows *flow.Registry, from string) error {
 	}
 	return fmt.Errorf("there is no workflow %q%s; there are: %s (%s)", name, didYouMean(name, names, ""), strings.Join(names, ", "), from)
 }
+
+// Said is what the models' servers said when they failed.
+func (r *localRun) Said() []string { return r.said.all() }
 
 func (r *localRun) ID() string      { return r.m.ID() }
 func (r *localRun) Info() flow.Info { return r.info }

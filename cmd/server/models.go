@@ -27,14 +27,19 @@ const aboutModels = `Lists the models that can be used: those that are configure
 
   lingserve models                          the list, with what a million tokens cost
   lingserve models --remote                 what the servers say that they have
-  lingserve models check                    ask each for one token, and say what is wrong
+  lingserve models check                    try each, and say what works and what is wrong
   lingserve models check ollama:llama3.2    the same for one, listed or not
+  lingserve models check --quick            ask each for one word only
 
-A check ends with status 1 where a model does not answer. Each has one attempt, and of its answer only the beginning is read.
+A check asks for a word and says how long its first token took; then for a tool's round trip with thinking, two messages in a row of
+one role, an answer by a JSON Schema, and what is in an image. "no" is what a model does not do, "fail" what it should have done. What
+its server said is below, without keys. The questions are short, and their tokens cost what they cost. Each has one attempt, and
+--timeout bounds each. A check ends with status 1 where a model does not answer at all.
+
 Prices are dollars for a million tokens, and estimates: those that are built in are of a day; see docs/limits.md.
 
-With --json there is an object on a line for each, with what applies of model, provider, default, price, status (ok, fail or skip),
-seconds, code and message.
+With --json there is an object on a line for each, with what applies of model, provider, default, price, status (ok, fail or skip), seconds,
+code, message, cause, checks and usage.
 `
 
 // modelsAtOnce is how many servers are asked at a time: enough that one that hangs does not hold up the rest, few enough that no
@@ -47,6 +52,7 @@ type inventory struct {
 	named   []string        // by the workflows
 	unasked map[string]bool // providers that nobody has set anything for; they may be there all the same
 	json    bool
+	quick   bool          // a check asks for a word only
 	timeout time.Duration // for each server that is asked
 	stdout  io.Writer
 	stderr  io.Writer
@@ -60,6 +66,7 @@ func modelsCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	i := inventory{stdout: stdout, stderr: stderr}
 	remote := set.Bool("remote", false, "list what the servers have, where they say it")
 	set.BoolVar(&i.json, "json", false, "print JSON Lines")
+	set.BoolVar(&i.quick, "quick", false, "ask for one word only")
 	set.DurationVar(&i.timeout, "timeout", 30*time.Second, "`TIME` that each server has for its answer, 30s")
 	rest, help, err := parseFlags(set, args)
 	check := len(rest) > 0 && rest[0] == "check"

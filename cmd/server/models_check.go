@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,9 +19,24 @@ type trial struct {
 	Model    string  `json:"model,omitempty"`
 	Provider string  `json:"provider,omitempty"` // instead of the model
 	Status   string  `json:"status"`             // ok, fail, or skip: there was nothing to try
-	Seconds  float64 `json:"seconds,omitempty"`
-	Code     string  `json:"code,omitempty"` // of the error
+	Seconds  float64 `json:"seconds,omitempty"`  // until the first token
+	Code     string  `json:"code,omitempty"`     // of the error
 	Message  string  `json:"message,omitempty"`
+	Cause    string  `json:"cause,omitempty"` // in the words of the model's server, or of the network
+	// What it can do, in the order in which it was asked; nothing of one that does not answer.
+	Checks []probe        `json:"checks,omitempty"`
+	Usage  *adapter.Usage `json:"usage,omitempty"` // of all that it was asked
+}
+
+// count adds what a question took.
+func (t *trial) count(u adapter.Usage) {
+	if u == (adapter.Usage{}) {
+		return
+	}
+	if t.Usage == nil {
+		t.Usage = new(adapter.Usage)
+	}
+	t.Usage.Add(u)
 }
 
 // name is the first column.
@@ -97,20 +113,28 @@ func (i *inventory) everything() (trials []trial) {
 
 // try fills in what comes of a trial.
 func (i *inventory) try(ctx context.Context, t trial) trial {
-	ctx, cancel := i.limit(ctx)
+	limited, cancel := i.limit(ctx)
 	defer cancel()
 	began := time.Now()
 	var err error
 	if t.Model != "" {
 		t.Status = "ok"
-		err = answers(ctx, i.models, t.Model)
-	} else if t.Status, t.Message, err = i.offers(ctx, t.Provider); t.Status == "skip" {
+		t.Seconds, err = i.answers(limited, &t)
+	} else {
+		t.Status, t.Message, err = i.offers(limited, t.Provider)
+		if t.Status == "skip" {
+			return t
+		}
+		t.Seconds = time.Since(began).Seconds()
+	}
+	if err != nil {
+		t.Status, t.Code, t.Cause = "fail", code(err), serverWords(err)
+		t.Seconds = time.Since(began).Seconds()
+		t.Message = strings.TrimPrefix(said(err), fmt.Sprintf("the model %q: ", t.Model)) // which is in the line already
 		return t
 	}
-	t.Seconds = time.Since(began).Seconds()
-	if err != nil {
-		t.Status, t.Code = "fail", code(err)
-		t.Message = strings.TrimPrefix(said(err), fmt.Sprintf("the model %q: ", t.Model)) // which is in the line already
+	if t.Model != "" && !i.quick && !strings.HasPrefix(t.Model, "demo:") { // which is scripted and knows nothing
+		i.examine(ctx, &t)
 	}
 	return t
 }
@@ -120,37 +144,42 @@ func (i *inventory) try(ctx context.Context, t trial) trial {
 // anyway.
 var tokenLimits = []*int{new(1), new(16), nil}
 
-// answers asks a model for a token.
-func answers(ctx context.Context, models *adapter.Registry, name string) error {
-	m, err := models.Model(name)
+// answers asks a model for a word, and returns how long its first token took. An answer that ends before one is none the less an answer.
+func (i *inventory) answers(ctx context.Context, t *trial) (seconds float64, err error) {
+	m, err := i.models.Model(t.Model)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, limit := range tokenLimits {
-		err = begins(ctx, m, adapter.Request{
+		began := time.Now()
+		var h *heard
+		h, err = listen(ctx, untilFirst{m}, adapter.Request{
 			Messages: []adapter.Message{{Role: adapter.User, Content: "Say yes."}},
 			Options:  adapter.Options{MaxTokens: limit},
 		})
+		t.count(h.usage)
+		if seconds = h.first.Seconds(); h.first == 0 {
+			seconds = time.Since(began).Seconds()
+		}
 		e, refused := errors.AsType[*adapter.Error](err)
 		if !refused || e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity {
-			return err
+			return seconds, err
 		}
 	}
-	return err
+	return seconds, err
 }
 
-// begins reads an answer up to its first token, be that text, a thought or a call. An answer that ends before one is none the
-// less an answer.
-func begins(ctx context.Context, m adapter.Model, req adapter.Request) error {
-	for chunk, err := range m.Stream(ctx, req) {
-		if err != nil {
-			return err
-		}
-		if chunk.Text != "" || chunk.Reasoning != "" || chunk.ToolCall != nil {
-			return nil
+// untilFirst is a model of whose answer the beginning is enough: up to its first token, be that text, a thought or a call.
+type untilFirst struct{ adapter.Model }
+
+func (m untilFirst) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
+	return func(yield func(adapter.Chunk, error) bool) {
+		for c, err := range m.Model.Stream(ctx, req) {
+			if !yield(c, err) || c.Text != "" || c.Reasoning != "" || c.ToolCall != nil {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // offers says what a provider has of which no model is named. That its server gives a list shows that key and address are right.
@@ -176,10 +205,13 @@ func (i *inventory) offers(ctx context.Context, prefix string) (status, message 
 // namesKey is where a provider's models are named in the configuration file.
 func namesKey(prefix string) string { return "providers." + prefix + ".models" }
 
-// result prints a line.
+// result prints a line, and below it a table of what a model can do.
 func (i *inventory) result(t trial, width int) {
 	if i.json {
-		t.Seconds = float64(int(t.Seconds*1000+0.5)) / 1000
+		t.Seconds = milliseconds(t.Seconds)
+		for n := range t.Checks {
+			t.Checks[n].Seconds = milliseconds(t.Checks[n].Seconds)
+		}
 		i.object(t)
 		return
 	}
@@ -191,7 +223,32 @@ func (i *inventory) result(t trial, width int) {
 		what = t.Message
 	}
 	i.line("%-4s  %-*s  %s", t.Status, width, t.name(), what)
+	i.quote(t.Cause)
+	for _, p := range t.Checks {
+		note := p.Message
+		if p.Status == probeOK && p.Seconds > 0 {
+			note = strings.TrimRight(fmt.Sprintf("%.2fs  %s", p.Seconds, p.Message), " ")
+		}
+		i.line("      %-12s  %-4s  %s", p.Check, p.Status, note)
+		i.quote(p.Cause)
+	}
+	if u := t.Usage; u != nil && len(t.Checks) > 0 {
+		cost := ""
+		if u.Cost > 0 {
+			cost = fmt.Sprintf(", $%.6f", float64(u.Cost)/1e6)
+		}
+		i.line("      %-12s        %d tokens in, %d out%s", "used", u.PromptTokens, u.CompletionTokens, cost)
+	}
 }
+
+// quote prints what a model's server said.
+func (i *inventory) quote(said string) {
+	if said != "" {
+		i.line("      cause: %s", said)
+	}
+}
+
+func milliseconds(s float64) float64 { return float64(int(s*1000+0.5)) / 1000 }
 
 // await shows on a terminal which one is waited for; awaitNothing takes that away.
 func (i *inventory) await(t trial) {

@@ -42,6 +42,14 @@ func standIn() *upstream.Server {
 			return upstream.Answer{Text: strings.Repeat("Yes. ", 10_000), Pace: 100}
 		case r.Model == "good" && asked.MaxTokens == 1:
 			return upstream.Answer{Text: "Yes", Finish: adapter.FinishLength}
+		case r.Model == "able":
+			return able(r)
+		case r.Model == "plain" && len(r.Tools) > 0:
+			return upstream.Answer{Status: http.StatusBadRequest, Body: "plain does not support tools; the key was sk-CANARY0123"}
+		case r.Model == "plain" && strings.Contains(string(r.Body), "image_url"):
+			return upstream.Answer{Status: http.StatusBadRequest, Body: "plain does not support image input"}
+		case r.Model == "plain":
+			return upstream.Answer{Text: "I see."}
 		case r.Model == "thinks":
 			return upstream.Answer{Reasoning: "Hm", Finish: adapter.FinishLength}
 		case r.Model == "short":
@@ -63,6 +71,26 @@ func standIn() *upstream.Server {
 		}
 		return upstream.Answer{Status: http.StatusNotFound}
 	}}
+}
+
+// able answers like a model that can do all that a check asks for; what it thought has to come back with the result of its call.
+func able(r upstream.Request) upstream.Answer {
+	last := r.Messages[len(r.Messages)-1]
+	switch {
+	case last.Role == adapter.ToolRole && !strings.Contains(string(r.Body), `"reasoning_content":"Hm"`):
+		return upstream.Answer{Status: http.StatusBadRequest, Body: "the reasoning_content must be passed back"}
+	case last.Role == adapter.ToolRole:
+		return upstream.Answer{Reasoning: "So", Text: "It is " + last.Content + "."}
+	case len(r.Tools) > 0:
+		return upstream.Answer{Reasoning: "Hm", ToolCalls: []upstream.ToolCall{{ID: "c1", Name: r.Tools[0], Arguments: `{"room":"Lotus"}`}}}
+	case r.Schema != nil:
+		return upstream.Answer{Text: `{"month":"May","days":31}`}
+	case strings.Contains(string(r.Body), "image_url"):
+		return upstream.Answer{Text: "Red"}
+	case strings.Contains(string(r.Body), "Pelle"):
+		return upstream.Answer{Text: "Pelle"}
+	}
+	return upstream.Answer{Text: "Yes"}
 }
 
 func TestModelScripts(t *testing.T) {
@@ -153,7 +181,7 @@ func bookOf(p *fakeProvider, names ...string) (*inventory, *bytes.Buffer, *bytes
 	models := new(adapter.Registry)
 	models.Register("fake", p)
 	var out, errs bytes.Buffer
-	return &inventory{models: models, timeout: 30 * time.Second, stdout: &out, stderr: &errs}, &out, &errs
+	return &inventory{quick: true, models: models, timeout: 30 * time.Second, stdout: &out, stderr: &errs}, &out, &errs
 }
 
 func TestACheckAsksFourAtATimeAndPrintsInOrder(t *testing.T) {

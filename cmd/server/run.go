@@ -167,7 +167,13 @@ func (j *job) run(ctx context.Context, c *config.Config, stdout, stderr io.Write
 		}
 		return fail(stderr, err)
 	}
-	return end.report(stderr, j.format == "text")
+	status := end.report(stderr, j.format == "text")
+	if local, ok := r.(*localRun); ok && (status != exitOK || j.format == "text") {
+		for _, words := range local.Said() {
+			_ = fail(stderr, errors.New("cause: "+words))
+		}
+	}
+	return status
 }
 
 // ending is how a run ended.

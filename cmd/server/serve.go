@@ -95,8 +95,8 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	models.Log = log
 	defer stop()
+	models.Log = log
 	workflows, from, err := openWorkflows(c)
 	if err != nil {
 		return err

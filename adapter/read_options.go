@@ -36,7 +36,7 @@ const (
 // ReadOptions reads options from JSON text, and says all that is wrong with them. The JSON is valid, and has no member twice. Where
 // trusted is false, as it is for what callers send, extra_body is refused: it could name another model, or change what is counted.
 func ReadOptions(text []byte, trusted bool) (o Options, misfits []Misfit) {
-	r := &optionsReader{}
+	r := &optionsReader{trusted: trusted}
 	number := func(into **float64, low, high float64) readMember {
 		return func(at []string, raw json.RawMessage) { *into = r.number(at, raw, low, high) }
 	}
@@ -87,7 +87,10 @@ func ReadOptions(text []byte, trusted bool) (o Options, misfits []Misfit) {
 type readMember func(at []string, raw json.RawMessage)
 
 // optionsReader collects what is wrong.
-type optionsReader struct{ misfits []Misfit }
+type optionsReader struct {
+	trusted bool
+	misfits []Misfit
+}
 
 func (r *optionsReader) fail(at []string, format string, args ...any) {
 	r.misfits = append(r.misfits, Misfit{At: at, Detail: fmt.Sprintf(format, args...)})
@@ -109,7 +112,7 @@ func (r *optionsReader) object(at []string, raw json.RawMessage, known map[strin
 			read(below, members[name])
 			continue
 		}
-		names := slices.Sorted(maps.Keys(known))
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(name string) bool { return name == "extra_body" && !r.trusted })
 		if near := edits.Nearest(name, names); near != "" {
 			r.name(below, "unknown option; did you mean "+near+"?")
 		} else {

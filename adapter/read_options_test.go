@@ -51,7 +51,7 @@ func TestWrongOptionsSayWhereAndWhatWasExpected(t *testing.T) {
 		{`{"reasoning":{"efort":"low"}}`, `reasoning.efort! unknown option; did you mean effort?`},
 		{`{"verbosity":"mid"}`, `verbosity expected low, medium or high, found "mid"`},
 		{`{"top_k":1}`, `top_k! unknown option; did you mean top_p?`},
-		{`{"base_url":"http://evil.test"}`, `base_url! unknown option; expected one of extra_body, frequency_penalty, max_tokens, parallel_tool_calls, ` +
+		{`{"base_url":"http://evil.test"}`, `base_url! unknown option; expected one of frequency_penalty, max_tokens, parallel_tool_calls, ` +
 			`presence_penalty, reasoning, seed, service_tier, stop, temperature, tool_choice, top_p, verbosity`},
 		{`{"extra_body":{"model":"dear"}}`, `extra_body! only the server's own configuration and workflow files can have it`},
 	} {

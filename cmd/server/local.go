@@ -63,7 +63,7 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 		model = info.Model
 	}
 	defaults := bot.Config{Model: model, Done: j.done, HTMLEvents: j.html}
-	j.options.apply(&defaults)
+	defaults.Options = j.options.Options
 	// The run is not canceled through its context: Cancel lets it end with an event that says why.
 	m := ling.New(context.WithoutCancel(ctx), defaults, &ling.Options{
 		Models: models, Log: log, Workflow: info.Name, Model: model,

@@ -19,10 +19,10 @@ type spec struct {
 	// file and optionsAt are where the options stand; optionsAt is nil where there are none.
 	file      string
 	optionsAt *node
-	bots    []*botSpec
-	events  []*eventSpec
-	filter  *filter
-	limits  limits
+	bots      []*botSpec
+	events    []*eventSpec
+	filter    *filter
+	limits    limits
 	// waiting[i] are the bots and events that wait for the end of bot i, failing[i] for its failure.
 	waiting, failing []dependents
 }

@@ -40,6 +40,7 @@ type Options struct {
 	BaseURL   string
 	Key       string            // sent as a bearer token, for ollama.com and for proxies; Ollama itself asks for none
 	KeyName   string            // where the key comes from, named in errors; default OLLAMA_API_KEY
+	Header    http.Header       // of every request, over what is sent anyway
 	Transport http.RoundTripper // default: a shared one sized for thousands of streams
 	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
 	Names     []string          // models to list
@@ -77,7 +78,7 @@ func New(o Options) (adapter.Provider, error) {
 	}
 	return &provider{
 		Server: wire.Server{
-			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }), Absent: absent,
+			Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header, Key: sync.OnceValue(func() string { return o.Key }), Absent: absent,
 			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
 		},
 		chat: base.JoinPath("api", "chat").String(), tags: base.JoinPath("api", "tags").String(),

@@ -38,6 +38,8 @@ func (s Source) where(key string) string {
 
 const (
 	defaultModel = "demo:demo"
+	// compatibleModel is a name that many servers which are compatible with OpenAI's answer to, whatever they have behind it.
+	compatibleModel = "gpt-4o-mini"
 	openAIModels = providers + "openai.models"
 )
 
@@ -321,7 +323,7 @@ func (l *loader) chooseModel() {
 	for _, p := range l.c.Providers {
 		models := p.Models
 		if p.Name == "openai" && len(models) == 0 && l.c.sources[openAIModels].Kind == Default {
-			models = []string{presets[0].Models} // which many compatible servers answer to
+			models = []string{compatibleModel}
 		}
 		if p.Missing() != "" || len(models) == 0 {
 			continue

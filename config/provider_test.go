@@ -260,7 +260,7 @@ func TestTheFirstModelOfTheFirstProviderThatIsSetUpIsTheDefault(t *testing.T) {
 	}{
 		{"nothing", nil, "", "demo:demo", "default"},
 		{"a key of OpenAI", []string{"OPENAI_API_KEY=sk-1"}, "", "openai:gpt-6-luna", "default, since OPENAI_API_KEY is set"},
-		{"the address of a compatible server", []string{"OPENAI_BASE_URL=http://127.0.0.1:1/v1"}, "", "openai:gpt-6-luna", "default, since OPENAI_BASE_URL is set"},
+		{"the address of a compatible server", []string{"OPENAI_BASE_URL=http://127.0.0.1:1/v1"}, "", "openai:gpt-4o-mini", "default, since OPENAI_BASE_URL is set"},
 		{"an empty key", []string{"OPENAI_API_KEY="}, "", "demo:demo", "default"},
 		{"OpenAI's own address, without a key", []string{"OPENAI_BASE_URL=https://api.openai.com/v1"}, "", "demo:demo", "default"},
 		{"a model that is named", []string{"OPENAI_API_KEY=sk-1"}, "model: demo:demo", "demo:demo", "lingserve.yaml:1"},

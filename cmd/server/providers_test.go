@@ -149,7 +149,7 @@ func TestTheUserOfCozeIsTheConfigured(t *testing.T) {
 func TestWhatIsConfiguredIsListed(t *testing.T) {
 	models := modelsOfSettings(t, "providers:\n  ollama: {models: [\"llama3.2:3b\"]}\n  box: {kind: openai, base_url: http://127.0.0.1:1/v1, models: [a, b]}\n  azure: {models: [never]}\n",
 		"OPENAI_API_KEY=k", "MOONSHOT_API_KEY=k")
-	want := []string{"demo:demo", "demo:fast", "moonshot:kimi-k2.6", "ollama:llama3.2:3b", "openai:gpt-6-luna", "box:a", "box:b"}
+	want := []string{"box:a", "box:b", "demo:demo", "demo:fast", "moonshot:kimi-k2.6", "ollama:llama3.2:3b", "openai:gpt-6-luna"}
 	if diff := cmp.Diff(want, models.Names()); diff != "" {
 		t.Error(diff)
 	}

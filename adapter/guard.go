@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"runtime"
+	"sync"
 	"time"
 )
 
@@ -18,7 +21,9 @@ type guarded struct {
 	slots    *slots // nil where requests are not bounded
 	provider string // the prefix of its names, and what stands behind it
 	name     string
-	observer Observer // nil is nobody
+	observer Observer     // nil is nobody
+	log      *slog.Logger // nil is none
+	noted    *sync.Map    // models of which it was told
 }
 
 // Stream asks the model, again where that may help and nothing was passed on.
@@ -37,6 +42,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 			}
 			defer release()
 		}
+		req.Messages = history(req.Messages, g.provider, g.name)
 		attempts := g.retries.Attempts
 		if attempts == 0 {
 			attempts = 3
@@ -53,6 +59,15 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 				return
 			}
 			e := asError(err)
+			if !passed && ofRequest(e) {
+				// The last resort: it may be the history that is refused for what its provider put beside it (MO-04).
+				var had bool
+				if req.Messages, had = without(req.Messages); had {
+					g.note(ctx, e)
+					n--
+					continue
+				}
+			}
 			if passed || n >= attempts || !again(e) {
 				yield(Chunk{}, e)
 				return
@@ -176,6 +191,23 @@ func (c *Chunk) size() int {
 //go:noinline
 func (g *guarded) ask(ctx context.Context, req *Request) iter.Seq2[Chunk, error] {
 	return g.model.Stream(ctx, *req)
+}
+
+// ofRequest says whether a provider refuses what was asked of it, for no reason that is known.
+func ofRequest(e *Error) bool {
+	return (e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) && !e.ContextLength && (e.Code == CodeProtocol || e.Code == CodeInvalid)
+}
+
+// note logs, once for each model, that a history was taken only without what its provider put beside it.
+func (g *guarded) note(ctx context.Context, e *Error) {
+	if g.log == nil {
+		return
+	}
+	if _, told := g.noted.LoadOrStore(g.provider+":"+g.name, true); told {
+		return
+	}
+	g.log.WarnContext(ctx, "a model refuses the reasoning and signatures of its own answers; it is asked without them", "model", g.provider+":"+g.name,
+		"error", RedactError(e), "cause", e.Cause)
 }
 
 // again says whether the same request is worth another attempt: not after a long wait for tokens, or for a slot, which would

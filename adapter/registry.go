@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -31,12 +32,15 @@ type Registry struct {
 	Timeouts Timeouts
 	Retries  Retries
 	Slots    Slots
-	Default  string   // used for the name ""
-	Observer Observer // is told of each request, to count it; nil is nobody
+	Default  string       // used for the name ""
+	Observer Observer     // is told of each request, to count it; nil is nobody
+	Log      *slog.Logger // of what an operator should know of models; nil is nowhere
 	// Settings hold for the models of a provider, by its prefix, or for one model, by its whole name: "openai", "openai:gpt-6-luna".
 	Settings map[string]Settings
 
 	providers map[string]Provider
+
+	noted sync.Map // models of which was told that they refuse histories
 
 	slotsMu sync.Mutex
 	slots   map[string]*slots // by provider
@@ -109,7 +113,7 @@ func (r *Registry) model(name string) (Model, error) {
 	if of.Total != 0 {
 		timeouts.Total = of.Total
 	}
-	return &guarded{model: m, options: r.Settings[name].Options.Over(of.Options), timeouts: timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer}, nil
+	return &guarded{model: m, options: r.Settings[name].Options.Over(of.Options), timeouts: timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer, log: r.Log, noted: &r.noted}, nil
 }
 
 // invalid makes the error of a name that names no model.

@@ -54,7 +54,7 @@ func models() *adapter.Registry {
 		case last.Role == "tool":
 			return upstream.Answer{Text: "It is " + last.Content + "."}
 		case last.Content == "What did I ask?":
-			return upstream.Answer{Text: "You asked: " + r.Messages[2].Content}
+			return upstream.Answer{Text: "You asked: " + r.Messages[1].Content}
 		}
 		return upstream.Answer{ToolCalls: []upstream.ToolCall{{ID: "c1", Name: "weather", Arguments: `{"city":"Rome"}`}}}
 	}}

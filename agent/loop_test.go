@@ -56,7 +56,6 @@ func TestATurnWithAToolGoesToTheTapeStepByStep(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{
 			`system`,
-			`assistant: [Anchor created: session/start]: {"owner":"human"}`,
 			`user: 天气?`,
 			`assistant: Let me see. →c1:echo{"text":"sunny"}`,
 			`tool: sunny ←c1`,
@@ -209,7 +208,7 @@ func TestAReplyThatWasCutOffStaysOnTheTape(t *testing.T) {
 				}
 				w.say("again")
 				got := seen(w.model.requests()[1])
-				if want := `tool: {"error":{"kind":"interrupted","message":"the reply was cut off before the tool was run"}} ←c1`; got[4] != want {
+				if want := `tool: {"error":{"kind":"interrupted","message":"the reply was cut off before the tool was run"}} ←c1`; got[3] != want {
 					t.Errorf("%q", got)
 				}
 			})

@@ -224,7 +224,7 @@ func TestMediaReachTheModelFromTheBlobs(t *testing.T) {
 	}
 	w.say("and now?")
 	for _, r := range w.model.requests() {
-		parts := r.Messages[2].Parts
+		parts := r.Messages[1].Parts
 		if len(parts) != 3 || len(parts[1].Image) < 26_000 || !strings.HasPrefix(parts[1].Image, "data:image/png;base64,eHh4") ||
 			parts[2].Text != "[video_url: this kind of media cannot be sent to the model]" {
 			t.Errorf("%.300v", parts)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/tape"
 )
 
 // maxCalls is how many tools one reply may call: a model that asks for more goes round in circles.
@@ -21,6 +22,7 @@ type reply struct {
 	finish          string
 	model           string
 	size            int
+	maker           adapter.Maker
 }
 
 // replyCall is a call as its pieces come.
@@ -52,7 +54,7 @@ func (r *reply) find(index int, id string) *replyCall {
 func (r *reply) take(c *adapter.Chunk) (complete *replyCall, err error) {
 	r.text = append(r.text, c.Text...)
 	r.reasoning = append(r.reasoning, c.Reasoning...)
-	r.size += len(c.Text) + len(c.Reasoning)
+	r.size += len(c.Text) + len(c.Reasoning) + r.maker.Take(c)
 	if c.Usage != nil {
 		r.usage = c.Usage
 	}
@@ -103,4 +105,41 @@ func (r *reply) take(c *adapter.Chunk) (complete *replyCall, err error) {
 		return nil, &adapter.Error{Code: adapter.CodeProtocol, Message: "the model's answer is longer than 1 MiB"}
 	}
 	return complete, nil
+}
+
+// keep puts what the model's provider wants to have back beside the last of the entries that say what the model said.
+func (r *reply) keep(entries []tape.Entry) []tape.Entry {
+	if len(entries) == 0 || entries[len(entries)-1].Kind == tape.KindReasoning {
+		return entries
+	}
+	made := r.maker.Made(r.model, func(index int) string {
+		for _, c := range r.calls {
+			if c.index == index && c.made == nil {
+				return c.id
+			}
+		}
+		return ""
+	})
+	if made == nil {
+		return entries
+	}
+	if text := onlyText(made); text != nil && text.Text == string(r.text) {
+		text.Text = "" // it is beside it
+	}
+	last := &entries[len(entries)-1]
+	*last = last.WithMade(made)
+	return entries
+}
+
+// onlyText returns the part that is all of a message's text; nil where there is none, or more than one.
+func onlyText(made *adapter.Made) (only *adapter.MadePart) {
+	for i := range made.Parts {
+		if p := &made.Parts[i]; p.Type == adapter.PartText {
+			if only != nil {
+				return nil
+			}
+			only = p
+		}
+	}
+	return only
 }

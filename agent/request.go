@@ -16,6 +16,7 @@ type chatMessage struct {
 	Content    json.RawMessage `json:"content"`
 	ToolCalls  []chatCall      `json:"tool_calls,omitempty"`
 	ToolCallID string          `json:"tool_call_id,omitempty"`
+	Made       *adapter.Made   `json:"made,omitempty"`
 }
 
 type chatCall struct {
@@ -47,7 +48,7 @@ func readMessage(raw json.RawMessage) (adapter.Message, bool) {
 	if json.Unmarshal(raw, &m) != nil {
 		return adapter.Message{}, false
 	}
-	out := adapter.Message{Role: m.Role, ToolCallID: m.ToolCallID}
+	out := adapter.Message{Role: m.Role, ToolCallID: m.ToolCallID, Made: m.Made}
 	switch m.Role {
 	case adapter.System, adapter.User, adapter.Assistant, adapter.ToolRole:
 	case "developer":
@@ -60,6 +61,11 @@ func readMessage(raw json.RawMessage) (adapter.Message, bool) {
 	}
 	for i, c := range m.ToolCalls {
 		out.ToolCalls = append(out.ToolCalls, adapter.ToolCall{Index: i, ID: c.ID, Name: c.Function.Name, Arguments: arguments(c.Function.Arguments)})
+	}
+	if out.Made != nil {
+		if text := onlyText(out.Made); text != nil && text.Text == "" {
+			text.Text = out.Content
+		}
 	}
 	return out, true
 }

@@ -540,6 +540,9 @@ func (r *run) request(last bool) (adapter.Request, error) {
 		req.Messages = append(req.Messages, adapter.Message{Role: adapter.System, Content: system})
 	}
 	for _, m := range view.Messages {
+		if m.Starts() {
+			continue
+		}
 		if msg, ok := toMessage(m.JSON); ok {
 			req.Messages = append(req.Messages, msg)
 		}

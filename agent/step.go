@@ -347,10 +347,14 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 			public.Calls = append(public.Calls, c.call())
 		}
 	}
+	asked := slices.Clone(rep.calls)
 	r.afterModel(&public)
 	calls := r.revise(rep, open, public.Calls)
 	r.text, r.finish = public.Text, rep.finish
 	entries := said(public.Text, public.Reasoning, rep.calls)
+	if public.Text == string(rep.text) && slices.Equal(asked, rep.calls) { // else it is not what the model made
+		entries = rep.keep(entries)
+	}
 	if len(calls) == 0 {
 		_, err := r.append(append(entries, r.stepEntry(rep, statusOK))...)
 		return false, err

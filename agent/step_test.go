@@ -66,7 +66,7 @@ func TestHooksSeeEachModelCall(t *testing.T) {
 		t.Errorf("%q", h.Output)
 	}
 	r := w.model.requests()[0]
-	if n := len(r.Messages); n != 4 || r.Messages[3].Content != "be nice" || r.Messages[0].Content == "changed" {
+	if n := len(r.Messages); n != 3 || r.Messages[2].Content != "be nice" || r.Messages[0].Content == "changed" {
 		t.Errorf("%+v", r.Messages)
 	}
 	if h := w.say("cached"); h.Output != "from the cache" || len(w.model.requests()) != 1 {
@@ -112,7 +112,7 @@ func TestAHookMayChangeTheCallsOfAReply(t *testing.T) {
 		t.Error(diff)
 	}
 	accepted(t, w.model.requests()[1])
-	if got := seen(w.model.requests()[1]); got[3] != `assistant:  →c2:echo{"text":"b"} →call_1_1:echo{"text":"c"}` {
+	if got := seen(w.model.requests()[1]); got[2] != `assistant:  →c2:echo{"text":"b"} →call_1_1:echo{"text":"c"}` {
 		t.Errorf("%q", got)
 	}
 }

@@ -234,9 +234,21 @@ type inference struct {
 	used     bool        // the provider has said what was used
 	invalid  []violation // of the schema
 	without  bool        // it has no document: it was ended by hand before one began, or waits for tools
+	maker    adapter.Maker
 	said     []byte      // the beginning of the text, where the model may be told of it
 	rest     int         // bytes after the end of the document
 	late     *time.Timer // runs since the end of the document
+}
+
+// make keeps what the model's provider wants to have back with the calls.
+func (i *inference) make(c adapter.Chunk) {
+	if len(i.said) > maxEcho {
+		c.Text = ""
+	}
+	if c.Beside != nil && !i.out.admit(string(c.Beside.Data)) {
+		return
+	}
+	i.maker.Take(&c)
 }
 
 // listen reads the answer as far as it is of use.
@@ -259,6 +271,9 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 		}
 		if chunk.Reasoning != "" {
 			i.out.reason(chunk.Reasoning)
+		}
+		if len(i.tools) > 0 { // it may be for the next round
+			i.make(chunk)
 		}
 		if chunk.Text != "" {
 			if i.late != nil {

@@ -105,6 +105,14 @@ func (i *inference) answer(ctx context.Context) ([]adapter.Message, error) {
 		run[n] = tool.Call{ID: id, Name: c.name, Arguments: c.arguments}
 		asked.ToolCalls[n] = adapter.ToolCall{Index: n, ID: id, Name: c.name, Arguments: c.object()}
 	}
+	asked.Made = i.maker.Made(i.Model, func(index int) string {
+		for n, c := range pending {
+			if c.index == index {
+				return run[n].ID
+			}
+		}
+		return ""
+	})
 	messages := make([]adapter.Message, 1+len(run), 2+len(run))
 	messages[0] = asked
 	images := make([][]adapter.Part, len(run))

@@ -40,7 +40,7 @@ const (
 	defaultModel = "demo:demo"
 	// compatibleModel is a name that many servers which are compatible with OpenAI's answer to, whatever they have behind it.
 	compatibleModel = "gpt-4o-mini"
-	openAIModels = providers + "openai.models"
+	openAIModels    = providers + "openai.models"
 )
 
 // Load puts the settings together. environ is as os.Environ gives it; flags may be nil. The error joins an [*Error] for each

@@ -30,6 +30,18 @@ func NewMessage(role string, content any) (e Entry) {
 	return e
 }
 
+// WithMade returns a model's message, or its calls, with what its provider wants to have back: JSON that only adapters read.
+func (e Entry) WithMade(made any) Entry {
+	text, err := json.Marshal(made)
+	if err != nil {
+		return e
+	}
+	e.Payload = replaceMember(e.Payload, madeMember, text)
+	return e
+}
+
+const madeMember = "made"
+
 // NewSystem is the system prompt that the following model calls have.
 func NewSystem(content string) Entry { return newEntry(KindSystem, contentOnly{content}) }
 

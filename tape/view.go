@@ -13,11 +13,17 @@ type View struct {
 	First, Last int64 // ids of the first and last entry that the selector took; 0 when there were none
 }
 
-// Message is one chat message in the OpenAI shape. JSON is not to be changed: it may be a part of an entry.
+// Message is one chat message in the OpenAI shape, a model's with a member "made" where its provider wants something back. JSON is not to be
+// changed: it may be a part of an entry.
 type Message struct {
 	Role string
 	JSON json.RawMessage
 }
+
+// Starts says whether a message is that of the anchor every tape begins with, which tells a model nothing.
+func (m Message) Starts() bool { return string(m.JSON) == starts }
+
+const starts = `{"role":"assistant","content":"[Anchor created: ` + AnchorStart + `]: {\"owner\":\"human\"}"}`
 
 // Selector makes chat messages of entries. It gets the entries from where it starts, without those that are hidden
 // ("context":false); the same entries give the same messages. What it returns is repaired to be a conversation that
@@ -195,7 +201,11 @@ func (w *window) toolCall(e Entry) {
 	}
 	m := Message{Role: "assistant", JSON: append(json.RawMessage(`{"role":"assistant","content":`), content...)}
 	m.JSON = append(m.JSON, `,"tool_calls":`...)
-	m.JSON = append(appendArray(m.JSON, items), '}')
+	m.JSON = appendArray(m.JSON, items)
+	if made := member(e.Payload, madeMember); made != nil {
+		m.JSON = append(append(m.JSON, `,"`+madeMember+`":`...), made...)
+	}
+	m.JSON = append(m.JSON, '}')
 	w.out = append(w.out, m)
 }
 

@@ -52,6 +52,7 @@ func (m *talker) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adap
 		m.asked = append(m.asked, req)
 		m.mu.Unlock()
 		last := req.Messages[len(req.Messages)-1]
+		last.Content = last.Content[strings.LastIndex("\n\n"+last.Content, "\n\n"):] // what was said before and had no answer is joined with it
 		end := adapter.Chunk{Finish: adapter.FinishStop, Usage: &adapter.Usage{PromptTokens: 4, CompletionTokens: 6, TotalTokens: 10}}
 		name, calls := strings.CutPrefix(last.Content, "use ")
 		if n := len(req.Messages); n > 2 && last.Role == adapter.ToolRole {
@@ -83,7 +84,7 @@ func (m *talker) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adap
 		case last.Content == "fail":
 			yield(adapter.Chunk{}, &adapter.Error{Code: adapter.CodeAuth, Message: "the model's server refused the key"})
 		default:
-			_ = yield(adapter.Chunk{Model: "test:talk", Text: itoa(len(req.Messages)) + ": "}, nil) &&
+			_ = yield(adapter.Chunk{Model: "test:talk", Text: itoa(len(req.Messages)+1) + ": "}, nil) &&
 				yield(adapter.Chunk{Text: last.Content}, nil) && yield(end, nil)
 		}
 	}

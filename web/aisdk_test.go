@@ -132,12 +132,12 @@ func TestAChatIsASession(t *testing.T) {
 		`{"id":"s","role":"system","parts":[{"type":"text","text":"Be kind."}]}`,
 		`{"id":"a","role":"user","parts":[{"type":"text","text":"one"}]}`, `{"id":"b","role":"assistant","parts":[{"type":"text","text":"two"}]}`,
 	}
-	// The system prompt, the anchor, what the client says was said, and this.
+	// The system prompt, what the client says was said, this, and the answer.
 	if m := uiMessage(t, a.do("POST", "/v1/ui/agent%2Fassistant", uiBody("c/d", "three", before...)), 5); m.Text() != "5: three" {
 		t.Errorf("%q", m.Text())
 	}
 	asked := a.talk.requests()[0].Messages
-	if !strings.Contains(asked[0].Content, "Be kind.") || asked[2].Content != "one" || asked[3].Content != "two" {
+	if !strings.Contains(asked[0].Content, "Be kind.") || asked[1].Content != "one" || asked[2].Content != "two" {
 		t.Errorf("%+v", asked)
 	}
 	// What the client says of it counts no more.

@@ -60,7 +60,7 @@ func TestAWorkflowAnswersWithWhatWasSaidBeforeInItsSession(t *testing.T) {
 		said = append(said, m.Role+" "+m.Content)
 	}
 	want := []string{
-		`assistant [Anchor created: session/start]: {"owner":"human"}`, "user hello", "assistant 2: hello", "user ,again", "assistant 4: ,again",
+		"user hello", "assistant 2: hello", "user ,again", "assistant 4: ,again",
 		"user you there", "assistant 7: you there", "user last",
 	}
 	if diff := cmp.Diff(want, said); diff != "" {

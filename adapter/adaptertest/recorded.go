@@ -175,6 +175,13 @@ func List(stream iter.Seq2[adapter.Chunk, error]) string {
 				words = append(words, "failed")
 			}
 		}
+		if b := c.Beside; b != nil {
+			word("beside", b.Type)
+			if b.Type == adapter.PartCall {
+				words = append(words, strconv.Itoa(b.Index))
+			}
+			word("data", string(b.Data))
+		}
 		if u := c.Usage; u != nil {
 			word("usage", fmt.Sprintf("%d+%d=%d", u.PromptTokens, u.CompletionTokens, u.TotalTokens))
 		}

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -43,6 +44,13 @@ type decoder struct {
 
 	calls []call // of the answer
 
+	// What stands beside its reasoning and its text.
+	fields          uint8 // of reasoningFields that had text
+	thoughtParts    bool  // it came as a part of the content
+	refused         bool  // the text is a refusal
+	details, blocks details
+	strange         []json.RawMessage // parts of the content that we do not understand
+
 	// The model event: what comes before its content, after it up to the end of the choices, and after those.
 	before, after, tail string
 	thought             bool   // its content is reasoning
@@ -65,23 +73,28 @@ type decoder struct {
 		hasIndex        bool
 		id, name, input []byte
 		inputIsString   bool
+		beside          []element
 	}
 
 	// The callbacks of the parser, made once.
-	onTop, onTail, onChoice, onDelta, onCall, onFunction func(key, value []byte, kind jsonparser.ValueType, offset int) error
-	onChoices, onCalls, onPart, onThought, onDetail      func(value []byte, kind jsonparser.ValueType, offset int, err error) error
+	onTop, onTail, onChoice, onDelta, onCall, onFunction     func(key, value []byte, kind jsonparser.ValueType, offset int) error
+	onChoices, onCalls, onPart, onThought, onDetail, onBlock func(value []byte, kind jsonparser.ValueType, offset int, err error) error
 }
 
 // call is a tool call as it is known so far.
 type call struct {
-	wire int // the index that the provider gives it
-	id   string
-	held []byte
+	wire   int // the index that the provider gives it
+	id     string
+	name   string // as far as it is known
+	named  bool   // it was passed on
+	shape  shape  // of the arguments
+	held   []byte
+	beside []element // members that we do not know
 }
 
 func (d *decoder) init() {
 	d.onTop, d.onTail, d.onChoice, d.onDelta, d.onCall, d.onFunction = d.top, d.last, d.choice, d.delta, d.call, d.function
-	d.onChoices, d.onCalls, d.onPart, d.onThought, d.onDetail = d.choices, d.toolCalls, d.contentPart, d.thoughtPart, d.detail
+	d.onChoices, d.onCalls, d.onPart, d.onThought, d.onDetail, d.onBlock = d.choices, d.toolCalls, d.contentPart, d.thoughtPart, d.detail, d.block
 }
 
 // decode takes an event apart.
@@ -277,8 +290,10 @@ func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) err
 			each = d.onCalls
 		case "content": // Mistral's, where the model reasons or quotes
 			each = d.onPart
-		case "reasoning_details", "thinking_blocks": // OpenRouter's and LiteLLM's
+		case "reasoning_details": // OpenRouter's
 			each = d.onDetail
+		case "thinking_blocks": // LiteLLM's
+			each = d.onBlock
 		default:
 			return nil
 		}
@@ -295,14 +310,24 @@ func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) err
 		d.rawText = value
 	case "refusal": // what the model says instead of an answer
 		if d.rawText == nil {
-			d.rawText, d.others = value, true
+			d.rawText, d.others, d.refused = value, true, true
 		}
-	case "reasoning_content", "reasoning", "thinking":
-		if d.rawReasoning == nil {
-			d.rawReasoning = value
-		}
+	case "reasoning_content":
+		d.thinks(0, value)
+	case "reasoning":
+		d.thinks(1, value)
+	case "thinking":
+		d.thinks(2, value)
 	}
 	return nil
+}
+
+// thinks takes the text of one of reasoningFields. Some servers send the same in two of them.
+func (d *decoder) thinks(field int, value []byte) {
+	d.fields |= 1 << field
+	if d.rawReasoning == nil {
+		d.rawReasoning = value
+	}
 }
 
 // contentPart looks at a part of a content that is a list: text, a refusal, or thinking, which is a list of parts itself. Parts of other
@@ -316,11 +341,19 @@ func (d *decoder) contentPart(value []byte, kind jsonparser.ValueType, _ int, er
 		return nil
 	}
 	text := &d.rawText
-	if kind := string(member(value, "type")); kind == "thinking" || kind == "reasoning" {
-		text = &d.rawReasoning
+	switch kind := string(member(value, "type")); kind {
+	case "thinking", "reasoning":
+		text, d.thoughtParts = &d.rawReasoning, true
+	case "text", "output_text", "refusal", "":
+	default:
+		if len(d.strange) < maxDetails {
+			d.strange = append(d.strange, bytes.Clone(value))
+		}
 	}
 	*text = append(*text, member(value, "text")...)
-	d.rawText = append(d.rawText, member(value, "refusal")...)
+	if refusal := member(value, "refusal"); refusal != nil {
+		d.rawText, d.refused = append(d.rawText, refusal...), true
+	}
 	switch thinking, kind, _, err := jsonparser.Get(value, "thinking"); {
 	case err != nil:
 	case kind == jsonparser.String:
@@ -341,14 +374,20 @@ func (d *decoder) thoughtPart(value []byte, _ jsonparser.ValueType, _ int, err e
 	return nil
 }
 
-// detail looks at an element of reasoning_details or thinking_blocks. What it has that is encrypted is not text.
+// detail looks at an element of reasoning_details, block at one of thinking_blocks. What it has that is encrypted is not text.
 func (d *decoder) detail(value []byte, _ jsonparser.ValueType, _ int, err error) error {
 	if err != nil {
 		return errNotObject
 	}
-	for _, name := range []string{"text", "summary", "thinking"} {
-		d.rawDetails = append(d.rawDetails, member(value, name)...)
+	d.rawDetails = append(d.rawDetails, d.details.add(value)...)
+	return nil
+}
+
+func (d *decoder) block(value []byte, _ jsonparser.ValueType, _ int, err error) error {
+	if err != nil {
+		return errNotObject
 	}
+	d.rawDetails = append(d.rawDetails, d.blocks.add(value)...)
 	return nil
 }
 
@@ -366,30 +405,103 @@ func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err 
 		return errNotObject
 	}
 	p := &d.part
-	p.index, p.hasIndex, p.id, p.name, p.input = 0, false, nil, nil, nil
+	p.index, p.hasIndex, p.id, p.name, p.input, p.beside = 0, false, nil, nil, nil, p.beside[:0]
 	if err := jsonparser.ObjectEach(value, d.onCall); err != nil {
 		return err
 	}
 	id, name := d.unescape(p.id), d.unescape(p.name)
-	i := d.find(p.index, p.hasIndex, id, name)
+	known := len(d.calls)
+	i := d.find(p.index, p.hasIndex, id, name, len(p.input) > 0)
 	if i == maxCalls {
 		return errCalls
 	}
-	c := &d.calls[i]
-	part := adapter.ToolCall{Index: i, Name: name}
-	if c.id == "" {
-		c.id, part.ID = id, id
+	if i == known && i > 0 {
+		d.introduce(i - 1)
 	}
+	c := &d.calls[i]
+	part := adapter.ToolCall{Index: i}
+	if c.id == "" {
+		if c.id = id; c.named {
+			part.ID = id
+		}
+	}
+	c.say(name)
 	if p.inputIsString {
 		part.Arguments = d.string(p.input, &c.held)
 	} else {
 		part.Arguments = string(p.input) // an object, where it should be one in a string
+	}
+	c.shape.add(part.Arguments)
+	if part.Arguments != "" {
+		part.ID, part.Name = c.introduction()
+	}
+	for _, m := range p.beside {
+		if j := slices.IndexFunc(c.beside, func(e element) bool { return e.name == m.name }); j >= 0 {
+			c.beside[j] = m
+		} else {
+			c.beside = append(c.beside, m)
+		}
 	}
 	if part != (adapter.ToolCall{Index: i}) {
 		d.parts = append(d.parts, part)
 	}
 	return nil
 }
+
+// say takes a name, or a piece of one. Some servers send it again with each piece of the arguments, and some send all that they have of it.
+func (c *call) say(name string) {
+	switch {
+	case c.named || name == "" || name == c.name:
+	case strings.HasPrefix(name, c.name):
+		c.name = name
+	default:
+		c.name += name
+	}
+}
+
+// introduction returns id and name when they are first asked for: a name may come in pieces, so that it is known when the arguments begin.
+func (c *call) introduction() (id, name string) {
+	if c.named {
+		return "", ""
+	}
+	c.named = true
+	return c.id, c.name
+}
+
+// introduce tells of a call that has no arguments so far.
+func (d *decoder) introduce(i int) {
+	if id, name := d.calls[i].introduction(); id != "" || name != "" {
+		d.parts = append(d.parts, adapter.ToolCall{Index: i, ID: id, Name: name})
+	}
+}
+
+// shape tells when the JSON of a call's arguments is whole.
+type shape struct {
+	depth           int
+	begun           bool
+	inText, escaped bool
+}
+
+func (s *shape) add(text string) {
+	for i := range len(text) {
+		switch c := text[i]; {
+		case s.escaped:
+			s.escaped = false
+		case s.inText:
+			s.escaped = c == '\\'
+			s.inText = c != '"'
+		case c == '"':
+			s.inText = true
+		case c == '{' || c == '[':
+			s.depth++
+			s.begun = true
+		case c == '}' || c == ']':
+			s.depth--
+		}
+	}
+}
+
+func (s *shape) whole() bool { return s.begun && s.depth <= 0 }
 
 func (d *decoder) call(key, value []byte, kind jsonparser.ValueType, _ int) error {
 	switch string(key) {
@@ -404,6 +516,11 @@ func (d *decoder) call(key, value []byte, kind jsonparser.ValueType, _ int) erro
 	case "function":
 		if kind == jsonparser.Object {
 			return jsonparser.ObjectEach(value, d.onFunction)
+		}
+	case "type":
+	default: // Gemini's extra_content, and whatever else its provider wants to have back
+		if kind != jsonparser.Null {
+			d.part.beside = append(d.part.beside, element{string(key), rawOf(value, kind)})
 		}
 	}
 	return nil
@@ -424,16 +541,17 @@ func (d *decoder) function(key, value []byte, kind jsonparser.ValueType, _ int) 
 }
 
 // find returns the place of the call that a part belongs to, and makes one for a new call. Parts belong together by their
-// index, or by their id where there is none; a part without either goes on with the last call, unless it has a name. Servers
-// that give every call the index 0 are told by the second id.
-func (d *decoder) find(index int, hasIndex bool, id, name string) int {
+// index, or by their id where there is none; a part without either goes on with the last call. Servers that give every call the index 0, or the
+// same id, are told by another id, and by a name that comes when the arguments before it are whole.
+func (d *decoder) find(index int, hasIndex bool, id, name string, input bool) int {
 	for i := len(d.calls) - 1; i >= 0; i-- {
 		c := &d.calls[i]
 		switch {
 		case id != "" && c.id != "" && c.id != id:
 		case hasIndex && c.wire != index:
 		case !hasIndex && id != "" && c.id != id:
-		case !hasIndex && id == "" && name != "":
+		case !hasIndex && id == "" && name != "" && (name != c.name || c.shape.whole()):
+		case name != "" && input && c.shape.whole() && (id == "" || !hasIndex):
 		default:
 			return i
 		}
@@ -488,9 +606,10 @@ func (d *decoder) string(raw []byte, held *[]byte) string {
 // rest gives what is still held back of characters, which will not be finished any more.
 func (d *decoder) rest() {
 	d.text, d.reasoning, d.parts = d.unescape(d.heldText), d.unescape(d.heldReasoning), d.parts[:0]
-	for i, c := range d.calls {
-		if len(c.held) > 0 {
-			d.parts = append(d.parts, adapter.ToolCall{Index: i, Arguments: d.unescape(c.held)})
+	for i := range d.calls {
+		d.introduce(i)
+		if held := d.calls[i].held; len(held) > 0 {
+			d.parts = append(d.parts, adapter.ToolCall{Index: i, Arguments: d.unescape(held)})
 		}
 	}
 }

@@ -77,6 +77,7 @@ func New(o Options) (adapter.Provider, error) {
 		},
 		endpoint: newEndpoint(*base, o.Azure, o.APIVersion),
 		names:    o.Names,
+		thinks:   thinksOf(base.Hostname()),
 		maxEvent: o.MaxEvent,
 	}
 	if p.azure() {
@@ -96,6 +97,34 @@ type provider struct {
 	noUsage  atomic.Bool // stream_options
 	noSchema sync.Map    // model → true: response_format json_schema
 	newLimit sync.Map    // model → true: max_tokens
+	learned  learned
+
+	thinks thinks
+}
+
+// thinks is how a server is told to think.
+type thinks int
+
+const (
+	thinksEffort thinks = iota // reasoning_effort
+	thinksObject               // OpenRouter's reasoning
+	thinksType                 // thinking: {type}
+	thinksFlag                 // enable_thinking
+)
+
+func thinksOf(host string) thinks {
+	for of, hosts := range map[thinks][]string{
+		thinksObject: {"openrouter.ai"},
+		thinksType:   {"deepseek.com", "moonshot.cn", "moonshot.ai", "z.ai", "bigmodel.cn"},
+		thinksFlag:   {"aliyuncs.com", "siliconflow.cn"},
+	} {
+		for _, h := range hosts {
+			if host == h || strings.HasSuffix(host, "."+h) {
+				return of
+			}
+		}
+	}
+	return thinksEffort
 }
 
 // Model returns the model of this name. Which names a server has is only known to it.

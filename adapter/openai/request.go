@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -14,19 +13,30 @@ import (
 )
 
 // request is a chat completion request. What go-openai's type has, it has from there, but for the members that its type cannot
-// say: a temperature of zero, a message with an empty text.
+// say: zeros, a message with an empty text, what stands beside an answer.
 type request struct {
 	goopenai.ChatCompletionRequest
-	Messages    []message `json:"messages"`
-	Temperature *float64  `json:"temperature,omitempty"`
-	TopP        *float64  `json:"top_p,omitempty"`
+	Messages         []message  `json:"messages"`
+	Temperature      *float64   `json:"temperature,omitempty"`
+	TopP             *float64   `json:"top_p,omitempty"`
+	FrequencyPenalty *float64   `json:"frequency_penalty,omitempty"`
+	PresencePenalty  *float64   `json:"presence_penalty,omitempty"`
+	ServiceTier      string     `json:"service_tier,omitempty"`
+	CacheKey         string     `json:"prompt_cache_key,omitempty"`
+	Reasoning        *reasoning `json:"reasoning,omitempty"`       // OpenRouter's
+	Thinking         *thinking  `json:"thinking,omitempty"`        // DeepSeek's, Moonshot's, Z.ai's
+	EnableThinking   *bool      `json:"enable_thinking,omitempty"` // Qwen's
+	ThinkingBudget   *int       `json:"thinking_budget,omitempty"`
 }
 
-type message struct {
-	Role       string              `json:"role"`
-	Content    any                 `json:"content"` // a string, parts, or null beside tool calls
-	ToolCalls  []goopenai.ToolCall `json:"tool_calls,omitempty"`
-	ToolCallID string              `json:"tool_call_id,omitempty"`
+type reasoning struct {
+	Effort  string `json:"effort,omitempty"`
+	Budget  *int   `json:"max_tokens,omitempty"`
+	Exclude bool   `json:"exclude,omitempty"`
+}
+
+type thinking struct {
+	Type string `json:"type"` // "enabled" or "disabled"
 }
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
@@ -35,7 +45,7 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 		sent := m.request(req)
 		var body []byte
 		var err error
-		heavy.Do(int(req.Size()), func() { body, err = json.Marshal(sent) })
+		heavy.Do(int(req.Size()), func() { body, err = wire.Body(sent, req.ExtraBody) })
 		if err != nil {
 			return nil, &adapter.Error{
 				Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
@@ -62,10 +72,19 @@ func (p *provider) header() http.Header {
 func (m *model) request(req adapter.Request) *request {
 	r := &request{
 		ChatCompletionRequest: goopenai.ChatCompletionRequest{Model: m.name, Stream: true, Stop: req.Stop, Seed: req.Seed},
-		Messages:              make([]message, len(req.Messages)),
+		Messages:              m.toMessages(req.Messages),
 		Temperature:           req.Temperature,
 		TopP:                  req.TopP,
+		FrequencyPenalty:      req.FrequencyPenalty,
+		PresencePenalty:       req.PresencePenalty,
+		ServiceTier:           req.ServiceTier,
 	}
+	r.Verbosity = req.Verbosity
+	h := m.p.history(m.name)
+	if m.p.Prefix == "openai" && !h.refused("prompt_cache_key") { // only OpenAI's own servers are known to take it
+		r.CacheKey = req.CacheKey
+	}
+	m.reason(r, req.Reasoning)
 	if !m.p.noUsage.Load() {
 		r.StreamOptions = &goopenai.StreamOptions{IncludeUsage: true}
 	}
@@ -77,9 +96,6 @@ func (m *model) request(req adapter.Request) *request {
 			r.MaxTokens = *req.MaxTokens
 		}
 	}
-	for i, msg := range req.Messages {
-		r.Messages[i] = toMessage(msg)
-	}
 	for _, t := range req.Tools {
 		f := &goopenai.FunctionDefinition{Name: t.Name, Description: t.Description, Parameters: t.Parameters}
 		if len(t.Parameters) == 0 {
@@ -87,44 +103,78 @@ func (m *model) request(req adapter.Request) *request {
 		}
 		r.Tools = append(r.Tools, goopenai.Tool{Type: goopenai.ToolTypeFunction, Function: f})
 	}
+	if len(r.Tools) > 0 {
+		if req.ParallelToolCalls != nil {
+			r.ParallelToolCalls = *req.ParallelToolCalls
+		}
+		r.ToolChoice = toolChoice(req.ToolChoice)
+	}
 	if req.Format.JSON {
 		r.ResponseFormat = &goopenai.ChatCompletionResponseFormat{Type: goopenai.ChatCompletionResponseFormatTypeJSONObject}
 		if _, refused := m.p.noSchema.Load(m.name); len(req.Format.Schema) > 0 && !refused {
 			r.ResponseFormat.Type = goopenai.ChatCompletionResponseFormatTypeJSONSchema
-			// Not strict: OpenAI's strict mode refuses most schemas that are not written for it. The output is checked anyway.
+			// Strict where the schema is in the subset that OpenAI's strict mode takes. The output is checked anyway.
 			r.ResponseFormat.JSONSchema = &goopenai.ChatCompletionResponseFormatJSONSchema{
-				Name: schemaName(req.Format.Name), Schema: req.Format.Schema,
+				Name: schemaName(req.Format.Name), Schema: req.Format.Schema, Strict: wire.StrictSchema(req.Format.Schema) && !h.refused(strictSchema),
 			}
 		}
 	}
 	return r
 }
 
-func toMessage(m adapter.Message) message {
-	out := message{Role: m.Role, Content: m.Content, ToolCallID: m.ToolCallID}
-	if len(m.Parts) > 0 {
-		parts := make([]goopenai.ChatMessagePart, 0, len(m.Parts))
-		for _, p := range m.Parts {
-			switch {
-			case p.Image != "":
-				parts = append(parts, goopenai.ChatMessagePart{
-					Type: goopenai.ChatMessagePartTypeImageURL, ImageURL: &goopenai.ChatMessageImageURL{URL: p.Image},
-				})
-			case p.Text != "":
-				parts = append(parts, goopenai.ChatMessagePart{Type: goopenai.ChatMessagePartTypeText, Text: p.Text})
-			}
+// toolChoice says in OpenAI's words which tools are to be called; nil leaves it to the model.
+func toolChoice(choice string) any {
+	switch choice {
+	case "":
+		return nil
+	case "auto", "none", "required":
+		return choice
+	}
+	return goopenai.ToolChoice{Type: goopenai.ToolTypeFunction, Function: goopenai.ToolFunction{Name: choice}}
+}
+
+// reason says how the model is to think, in the words of its server.
+func (m *model) reason(r *request, o adapter.Reasoning) {
+	hidden := o.Show != nil && !*o.Show
+	if o.Effort == "" && o.Budget == nil && !(hidden && m.p.thinks == thinksObject) {
+		return
+	}
+	on := o.Effort != "none" && (o.Budget == nil || *o.Budget != 0)
+	switch m.p.thinks {
+	case thinksObject:
+		r.Reasoning = &reasoning{Effort: o.Effort, Exclude: hidden}
+		if o.Effort == "" {
+			r.Reasoning.Budget = o.Budget
 		}
-		out.Content = parts
+	case thinksType:
+		r.Thinking = &thinking{Type: "disabled"}
+		if on {
+			r.Thinking.Type = "enabled"
+		}
+	case thinksFlag:
+		r.EnableThinking = &on
+		if on {
+			r.ThinkingBudget = o.Budget
+		}
+	default:
+		r.ReasoningEffort = o.Effort
+		if o.Effort == "" {
+			r.ReasoningEffort = effort(*o.Budget)
+		}
 	}
-	for _, c := range m.ToolCalls {
-		out.ToolCalls = append(out.ToolCalls, goopenai.ToolCall{
-			ID: c.ID, Type: goopenai.ToolTypeFunction, Function: goopenai.FunctionCall{Name: c.Name, Arguments: c.Arguments},
-		})
+}
+
+// effort is the word for a budget, where the server has no other.
+func effort(budget int) string {
+	switch {
+	case budget == 0:
+		return "none"
+	case budget <= 2048:
+		return "low"
+	case budget <= 16384:
+		return "medium"
 	}
-	if len(out.ToolCalls) > 0 && out.Content == "" {
-		out.Content = nil
-	}
-	return out
+	return "high"
 }
 
 // reasons says whether a model is of a family that takes max_completion_tokens instead of max_tokens.
@@ -151,26 +201,4 @@ func schemaName(name string) string {
 		return "answer"
 	}
 	return name[:min(len(name), 64)]
-}
-
-// giveIn leaves out what a compatible server has refused to understand, and remembers it; false where nothing is left to
-// give in.
-func (m *model) giveIn(sent *request, r *wire.Refusal) bool {
-	if r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
-		return false
-	}
-	names := func(what string) bool { return bytes.Contains(r.Body, []byte(what)) }
-	switch {
-	case sent.StreamOptions != nil && names("stream_options"):
-		m.p.noUsage.Store(true)
-	//lint:ignore SA1019 see above
-	case sent.MaxTokens != 0 && names("max_completion_tokens"):
-		m.p.newLimit.Store(m.name, true)
-	case sent.ResponseFormat != nil && sent.ResponseFormat.JSONSchema != nil &&
-		(names("response_format") || names("json_schema")):
-		m.p.noSchema.Store(m.name, true)
-	default:
-		return false
-	}
-	return true
 }

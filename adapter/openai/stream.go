@@ -93,8 +93,15 @@ func (a *answer) last() error {
 	if !a.passContent() {
 		return wire.ErrLeft
 	}
-	if a.Finish == adapter.FinishStop && len(a.events.calls) > 0 {
+	if !a.passBeside() {
+		return wire.ErrLeft
+	}
+	switch {
+	case a.Finish != adapter.FinishStop:
+	case len(a.events.calls) > 0:
 		a.Finish = adapter.FinishToolCalls // some servers say stop whatever they stop for
+	case a.events.refused:
+		a.Finish = adapter.FinishRefusal
 	}
 	return nil
 }

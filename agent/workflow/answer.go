@@ -270,6 +270,9 @@ func history(ctx context.Context, t *tape.Tape, selector tape.Selector) (list []
 		return nil, err
 	}
 	for _, v := range view.Messages {
+		if v.Starts() {
+			continue
+		}
 		var m struct {
 			Role    string `json:"role"`
 			Content string `json:"content"`

@@ -86,6 +86,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	if err != nil {
 		return exitFailed, err
 	}
+	models.Log = log
 	defer stop()
 	workflows, _, err := openWorkflows(c)
 	if err != nil {

@@ -95,6 +95,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	models.Log = log
 	defer stop()
 	workflows, from, err := openWorkflows(c)
 	if err != nil {

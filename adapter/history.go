@@ -1,0 +1,178 @@
+package adapter
+
+import (
+	"cmp"
+	"slices"
+)
+
+// history makes of messages a history that a model takes (MO-20, MO-21): one system message, then turns that begin with the user, and results
+// of tools in the order of their calls. What an assistant says before the first user, such as a summary of what was before, becomes a part of the
+// system message, or of the user's where there is none. What another provider or family of models has made is its own (MO-03). A history that is
+// so already is not copied; messages is not changed.
+func history(messages []Message, provider, name string) []Message {
+	if arranged(messages) {
+		return own(messages, provider, name)
+	}
+	out := make([]Message, 0, len(messages)+1)
+	for _, m := range messages {
+		if m.Role == System {
+			out = join(out, m)
+		}
+	}
+	rest := messages
+	if len(out) > 0 {
+		rest = slices.DeleteFunc(slices.Clone(messages), func(m Message) bool { return m.Role == System })
+	}
+	before := 0
+	for before < len(rest) && rest[before].Role == Assistant && len(rest[before].ToolCalls) == 0 {
+		before++
+	}
+	user := before < len(rest) && rest[before].Role == User
+	for _, m := range rest[:before] {
+		m.Made = nil
+		if m.Role = User; user && len(out) > 0 {
+			m.Role = System
+		}
+		out = join(out, m)
+	}
+	if !user && before == 0 && len(rest) > 0 { // it begins with calls
+		out = append(out, Message{Role: User, Content: "Continue."})
+	}
+	for _, m := range own(rest[before:], provider, name) {
+		out = join(out, m)
+	}
+	sortResults(out)
+	return out
+}
+
+// arranged says whether a history needs no change but that of [own].
+func arranged(messages []Message) bool {
+	var calls []ToolCall
+	last, at := "", 0
+	for i := range messages {
+		m := &messages[i]
+		switch {
+		case m.Role == ToolRole:
+			if at < len(calls) && calls[at].ID != m.ToolCallID {
+				return false
+			}
+			at++
+		case m.Role == last, m.Role == System && i > 0, m.Role == Assistant && (last == "" || last == System || m.empty()):
+			return false
+		}
+		if m.Role == Assistant {
+			calls, at = m.ToolCalls, 0
+		}
+		last = m.Role
+	}
+	return true
+}
+
+// empty says whether a message has nothing that a provider would take.
+func (m *Message) empty() bool {
+	return m.Content == "" && len(m.Parts) == 0 && len(m.ToolCalls) == 0 && m.Role != ToolRole
+}
+
+// own returns the messages without what was made by others than the model.
+func own(messages []Message, provider, name string) []Message {
+	copied := false
+	for i := range messages {
+		if made := messages[i].Made; made == nil || made.by(provider, name) {
+			continue
+		}
+		if !copied {
+			messages, copied = slices.Clone(messages), true
+		}
+		messages[i].Made = nil
+	}
+	return messages
+}
+
+// without returns the messages without what their providers made; false where there is nothing of it.
+func without(messages []Message) ([]Message, bool) {
+	if !slices.ContainsFunc(messages, func(m Message) bool { return m.Made != nil }) {
+		return messages, false
+	}
+	messages = slices.Clone(messages)
+	for i := range messages {
+		messages[i].Made = nil
+	}
+	return messages, true
+}
+
+// join appends a message, or makes it a part of the last one where that is of the same role. One that says nothing is left out.
+func join(to []Message, m Message) []Message {
+	if m.Role == Assistant && m.empty() {
+		return to
+	}
+	if len(to) == 0 || to[len(to)-1].Role != m.Role || m.Role == ToolRole {
+		return append(to, m)
+	}
+	last := &to[len(to)-1]
+	if last.Made != nil || m.Made != nil {
+		last.Made = &Made{Model: cmp.Or(modelOf(last.Made), modelOf(m.Made)), Parts: append(last.made(), m.made()...)}
+	}
+	switch {
+	case len(last.Parts) > 0 || len(m.Parts) > 0:
+		last.Parts = append(last.parts(), m.parts()...)
+		last.Content = ""
+	case last.Content == "" || m.Content == "":
+		last.Content += m.Content
+	default:
+		last.Content += "\n\n" + m.Content
+	}
+	last.ToolCalls = append(slices.Clip(last.ToolCalls), m.ToolCalls...)
+	return to
+}
+
+// parts returns the content of a message as parts.
+func (m *Message) parts() []Part {
+	if len(m.Parts) > 0 || m.Content == "" {
+		return slices.Clip(m.Parts)
+	}
+	return []Part{{Type: "text", Text: m.Content}}
+}
+
+func modelOf(m *Made) string {
+	if m == nil {
+		return ""
+	}
+	return m.Model
+}
+
+// made returns the parts that were made of a message; of one that has only text and calls, those.
+func (m *Message) made() []MadePart {
+	if m.Made != nil {
+		return slices.Clip(m.Made.Parts)
+	}
+	var parts []MadePart
+	if m.Content != "" {
+		parts = append(parts, MadePart{Type: PartText, Text: m.Content})
+	}
+	for _, c := range m.ToolCalls {
+		parts = append(parts, MadePart{Type: PartCall, Call: c.ID})
+	}
+	return parts
+}
+
+// sortResults puts the results behind each message with calls into the order of these. Results of other calls come last.
+func sortResults(messages []Message) {
+	for i := range messages {
+		calls := messages[i].ToolCalls
+		end := i + 1
+		for end < len(messages) && messages[end].Role == ToolRole {
+			end++
+		}
+		if len(calls) == 0 || end-i <= 2 {
+			continue
+		}
+		place := func(m Message) int {
+			at := slices.IndexFunc(calls, func(c ToolCall) bool { return c.ID == m.ToolCallID })
+			if at < 0 {
+				return len(calls)
+			}
+			return at
+		}
+		slices.SortStableFunc(messages[i+1:end], func(a, b Message) int { return cmp.Compare(place(a), place(b)) })
+	}
+}

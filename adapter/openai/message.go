@@ -1,0 +1,219 @@
+package openai
+
+import (
+	"encoding/json"
+	"mime"
+	"strings"
+
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// message is a message of a request.
+type message struct {
+	Role             string          `json:"role"`
+	Content          any             `json:"content"` // a string, parts, or null beside tool calls
+	ReasoningContent *string         `json:"reasoning_content,omitempty"`
+	Reasoning        string          `json:"reasoning,omitempty"`
+	Thinking         string          `json:"thinking,omitempty"`
+	Details          json.RawMessage `json:"reasoning_details,omitempty"`
+	Blocks           json.RawMessage `json:"thinking_blocks,omitempty"`
+	ToolCalls        []toolCall      `json:"tool_calls,omitempty"`
+	ToolCallID       string          `json:"tool_call_id,omitempty"`
+}
+
+// part is a part of a message's content.
+type part struct {
+	Type     string      `json:"type"`
+	Text     string      `json:"text,omitempty"`
+	Thinking []part      `json:"thinking,omitempty"`
+	Image    *partImage  `json:"image_url,omitempty"`
+	Audio    *partAudio  `json:"input_audio,omitempty"`
+	File     *partedFile `json:"file,omitempty"`
+}
+
+type partImage struct {
+	URL string `json:"url"`
+}
+
+type partAudio struct {
+	Data   string `json:"data"`
+	Format string `json:"format"`
+}
+
+type partedFile struct {
+	Name string `json:"filename,omitempty"`
+	Data string `json:"file_data"`
+}
+
+// toolCall is a call of a history: with what its provider put beside it.
+type toolCall struct {
+	adapter.ToolCall
+	beside json.RawMessage // an object
+}
+
+func (c toolCall) MarshalJSON() ([]byte, error) {
+	type function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	}
+	text, err := json.Marshal(struct {
+		ID       string   `json:"id"`
+		Type     string   `json:"type"`
+		Function function `json:"function"`
+	}{c.ID, "function", function{c.Name, c.Arguments}})
+	if err != nil || len(c.beside) <= len("{}") {
+		return text, err
+	}
+	text[len(text)-1] = ','
+	return append(text, c.beside[1:]...), nil
+}
+
+// toMessages says in OpenAI's words what was said. What the model's provider put beside an answer goes back with it where the answer has calls, or
+// is of a turn that has some: those are the ones that providers insist on. What only the provider understands always goes back.
+func (m *model) toMessages(messages []adapter.Message) []message {
+	out := make([]message, len(messages))
+	calling := false // the turn has calls
+	for i := range messages {
+		msg := &messages[i]
+		switch {
+		case msg.Role == adapter.User:
+			calling = false
+		case len(msg.ToolCalls) > 0:
+			calling = true
+		}
+		out[i] = toMessage(msg)
+		if msg.Role == adapter.Assistant {
+			m.giveBack(&out[i], msg, calling)
+		}
+	}
+	return out
+}
+
+func toMessage(m *adapter.Message) message {
+	out := message{Role: m.Role, Content: m.Content, ToolCallID: m.ToolCallID}
+	if len(m.Parts) > 0 {
+		parts := make([]part, 0, len(m.Parts))
+		for _, p := range m.Parts {
+			if p, ok := toPart(p); ok {
+				parts = append(parts, p)
+			}
+		}
+		out.Content = parts
+	}
+	for _, c := range m.ToolCalls {
+		out.ToolCalls = append(out.ToolCalls, toolCall{ToolCall: c})
+	}
+	if len(out.ToolCalls) > 0 && out.Content == "" {
+		out.Content = nil
+	}
+	return out
+}
+
+func toPart(p adapter.Part) (part, bool) {
+	switch {
+	case p.Image != "":
+		return part{Type: "image_url", Image: &partImage{p.Image}}, true
+	case p.File != "":
+		if head, data, ok := strings.Cut(p.File, ";base64,"); ok && strings.HasPrefix(head, "data:audio/") {
+			return part{Type: "input_audio", Audio: &partAudio{data, audioFormat(head)}}, true
+		}
+		return part{Type: "file", File: &partedFile{p.Name, p.File}}, true
+	case p.Text != "":
+		return part{Type: "text", Text: p.Text}, true
+	}
+	return part{}, false
+}
+
+// audioFormat is the format's name in the API: that of "data:audio/mpeg" is mp3.
+func audioFormat(head string) string {
+	kind, _, _ := mime.ParseMediaType(strings.TrimPrefix(head, "data:"))
+	name := strings.TrimPrefix(strings.TrimPrefix(kind, "audio/"), "x-")
+	switch name {
+	case "mpeg":
+		return "mp3"
+	case "wave", "vnd.wave":
+		return "wav"
+	}
+	return name
+}
+
+// giveBack adds what the provider put beside an answer, as far as the model takes it.
+func (m *model) giveBack(out *message, msg *adapter.Message, calling bool) {
+	h := m.p.history(m.name)
+	var b besides
+	var thought strings.Builder
+	var others []json.RawMessage
+	if msg.Made != nil {
+		for _, p := range msg.Made.Parts {
+			switch p.Type {
+			case adapter.PartReasoning:
+				thought.WriteString(p.Text)
+				if len(p.Data) > 0 {
+					_ = json.Unmarshal(p.Data, &b)
+				}
+			case adapter.PartCall:
+				for i := range out.ToolCalls {
+					if c := &out.ToolCalls[i]; c.ID == p.Call && !h.refused("extra_content") {
+						c.beside = p.Data
+					}
+				}
+			case adapter.PartOther:
+				others = append(others, p.Data)
+			}
+		}
+	}
+	text := thought.String()
+	if b.Parts && !h.refused("thinking") || len(others) > 0 {
+		out.Content = m.contentOf(msg.Made, b.Parts)
+	}
+	if !h.refused("reasoning_details") {
+		out.Details = b.Details
+	}
+	if !h.refused("thinking_blocks") {
+		out.Blocks = b.Blocks
+	}
+	if text != "" && (calling || h.needs("reasoning_content")) && !b.Parts {
+		if len(b.Fields) == 0 {
+			b.Fields = reasoningFields[:1]
+		}
+		for _, field := range b.Fields {
+			switch {
+			case h.refused(field):
+			case field == "reasoning":
+				out.Reasoning = text
+			case field == "thinking":
+				out.Thinking = text
+			default:
+				out.ReasoningContent = &text
+			}
+		}
+	}
+	if h.needs("reasoning_content") && out.ReasoningContent == nil {
+		if text == "" {
+			text = " " // it was thought by somebody else; the member has to be there, and some take an empty one for none
+		}
+		out.ReasoningContent = &text
+	}
+	if h.needs("extra_content") && len(out.ToolCalls) > 0 && len(out.ToolCalls[0].beside) == 0 {
+		out.ToolCalls[0].beside = noSignature
+	}
+}
+
+// noSignature stands in for the signature of a call that another model has made: Google's documented value for that.
+var noSignature = json.RawMessage(`{"extra_content":{"google":{"thought_signature":"skip_thought_signature_validator"}}}`)
+
+// contentOf is an answer's content as a list of parts, in their order.
+func (m *model) contentOf(made *adapter.Made, thoughts bool) any {
+	parts := []any{}
+	for _, p := range made.Parts {
+		switch {
+		case p.Type == adapter.PartReasoning && thoughts && p.Text != "":
+			parts = append(parts, part{Type: "thinking", Thinking: []part{{Type: "text", Text: p.Text}}})
+		case p.Type == adapter.PartText && p.Text != "":
+			parts = append(parts, part{Type: "text", Text: p.Text})
+		case p.Type == adapter.PartOther:
+			parts = append(parts, p.Data)
+		}
+	}
+	return parts
+}

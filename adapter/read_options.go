@@ -208,7 +208,7 @@ var lacks = map[string][]string{
 		"seed", "service_tier", "stop", "temperature", "tool_choice", "top_p", "verbosity",
 	},
 	"gemini":          {"parallel_tool_calls", "service_tier", "verbosity"},
-	"ollama":          {"parallel_tool_calls", "service_tier", "tool_choice", "verbosity"},
+	"ollama":          {"parallel_tool_calls", "reasoning.show", "service_tier", "tool_choice", "verbosity"},
 	"responses":       {"frequency_penalty", "presence_penalty", "reasoning.budget", "seed", "stop"},
 	"vertex":          {"parallel_tool_calls", "service_tier", "verbosity"},
 	"azure-responses": {"frequency_penalty", "presence_penalty", "reasoning.budget", "seed", "stop"},

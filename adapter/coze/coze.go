@@ -10,7 +10,7 @@
 //     called system_prompt gives way to the system messages.
 //
 // The simplest bot for a workflow has {{system_prompt}} as its whole prompt. Temperature, limits and the like are set at the bot;
-// a request's are not sent.
+// a request's are not sent, but for its ExtraBody.
 //
 // # What a bot is sent
 //

@@ -73,6 +73,9 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 			adapter.Request{Messages: user, Options: adapter.Options{Temperature: new(0.5), TopP: new(0.25), MaxTokens: new(100), Stop: []string{"END"}, Seed: new(7)}, Format: adapter.Format{JSON: true}},
 			chat(hi, ""),
 		},
+		{"MO-22: members of a request's body", Options{}, adapter.Request{Messages: user, Options: adapter.Options{
+			ExtraBody: map[string]json.RawMessage{"enable_card": json.RawMessage("true"), "user_id": json.RawMessage(`"web"`)},
+		}}, `{"additional_messages":[` + hi + `],"auto_save_history":false,"bot_id":"7379","stream":true,"enable_card":true,"user_id":"web"}`},
 		{"AD-03: the system prompts as a variable", Options{}, adapter.Request{Messages: []adapter.Message{
 			{Role: adapter.System, Content: "You are \"kind\"."},
 			{Role: adapter.System, Parts: []adapter.Part{{Type: "text", Text: "And "}, {Type: "text", Text: "<brief>."}}},

@@ -2,11 +2,13 @@ package main
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -205,5 +207,74 @@ func TestStopWaitsForWhatProvidersStillDo(t *testing.T) {
 	stop()
 	if n := stand.Cancels(); n != 1 {
 		t.Errorf("the chat was canceled %d times", n)
+	}
+}
+
+// MO-22, MO-31: what a provider has beside its address reaches the wire, and options by the place that is nearest to the request.
+func TestHeadersProxiesAndOptionsOfProvidersReachTheWire(t *testing.T) {
+	var asked *http.Request
+	var body string
+	stand := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		body = string(r.Body)
+		return upstream.Answer{Text: "hello"}
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r
+		stand.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	for _, kind := range []string{"openai", "ollama", "coze"} {
+		models := modelsOfSettings(t, `
+providers:
+  x:
+    kind: `+kind+`
+    base_url: http://models.test
+    key: k
+    proxy: `+server.URL+`
+    timeout: 90s
+    headers: {X-Team: docs, user-agent: ours}
+    options: {temperature: 0.1, extra_body: {mine: 1}}
+models:
+  x:m: {options: {temperature: 0.2}}
+`)
+		if text, _ := answerOf(t, models, "x:m"); text != "hello" {
+			t.Errorf("%s: %q", kind, text)
+		}
+		if strings.TrimSuffix(asked.URL.Host, ":80") != "models.test" || asked.Header.Get("X-Team") != "docs" || asked.Header.Get("User-Agent") != "ours" {
+			t.Errorf("%s: %s %v", kind, asked.URL, asked.Header)
+		}
+		if !strings.Contains(body, `"mine":1`) || kind != "coze" && !strings.Contains(body, `"temperature":0.2`) {
+			t.Errorf("%s: %s", kind, body)
+		}
+		if models.Settings["x"].Total != 90*time.Second {
+			t.Errorf("%+v", models.Settings["x"])
+		}
+	}
+}
+
+// MO-22: an option of a workflow that its provider has no place for is said when the file is read, with its place.
+func TestOptionsThatAreNotSentAreLogged(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("workflows", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("workflows/w.yaml", []byte("options: {seed: 1}\nbots:\n  a: {options: {verbosity: low}}\n  b: {model: \"claude:x\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("lingserve.yaml", []byte("model: openai:gpt\nproviders:\n  claude: {kind: anthropic, key: k}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workflows, _, err := openWorkflows(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	warnOfOptions(slog.New(slog.NewTextHandler(&log, nil)), c, workflows)
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "w.yaml:1:17: options.seed is not sent: ") || !strings.Contains(got, "workflow=w") {
+		t.Error(got)
 	}
 }

@@ -105,6 +105,9 @@ func (g *guarded) inSlot(ctx context.Context, span *attemptSpan, o *observed, re
 // attempt asks the model once. It says whether a chunk was passed on, and the error that ended it: nil when the answer is
 // complete or the reader has left.
 func (g *guarded) attempt(ctx context.Context, span *attemptSpan, o *observed, req *Request, yield func(Chunk, error) bool) (passed bool, err error) {
+	if g.log != nil {
+		ctx = context.WithValue(ctx, guardKey{}, g)
+	}
 	ctx, w := newWatch(ctx, g.timeouts)
 	defer w.stop()
 	account := accountOf(ctx)
@@ -208,6 +211,21 @@ func (g *guarded) note(ctx context.Context, e *Error) {
 	}
 	g.log.WarnContext(ctx, "a model refuses the reasoning and signatures of its own answers; it is asked without them", "model", g.provider+":"+g.name,
 		"error", RedactError(e), "cause", e.Cause)
+}
+
+// guardKey is the context's key of the model that is asked.
+type guardKey struct{}
+
+// Learned logs, once for each model and lesson, that a model has refused a request and is asked in another way from now on. An adapter calls it
+// with the context of its request; said is what the provider said, without secrets.
+func Learned(ctx context.Context, said string) {
+	g, _ := ctx.Value(guardKey{}).(*guarded)
+	if g == nil {
+		return
+	}
+	if _, told := g.noted.LoadOrStore(g.provider+":"+g.name+" "+said, true); !told {
+		g.log.WarnContext(ctx, "a model has refused a request; from now on it is asked in another way", "model", g.provider+":"+g.name, "cause", said)
+	}
 }
 
 // again says whether the same request is worth another attempt: not after a long wait for tokens, or for a slot, which would

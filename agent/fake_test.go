@@ -147,7 +147,13 @@ type world struct {
 
 func newWorld(t testing.TB, model *fake, o Options, plugins ...any) *world {
 	t.Helper()
-	w := &world{TB: t, model: model, log: new(bytes.Buffer), dir: t.TempDir()}
+	return newWorldIn(t, t.TempDir(), model, o, plugins...)
+}
+
+// newWorldIn is newWorld in a workspace.
+func newWorldIn(t testing.TB, dir string, model *fake, o Options, plugins ...any) *world {
+	t.Helper()
+	w := &world{TB: t, model: model, log: new(bytes.Buffer), dir: dir}
 	if o.Store == nil {
 		o.Store = memory.New(nil)
 	}

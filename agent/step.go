@@ -129,6 +129,9 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 		r.tell(rep, c)
 	}
 	r.count(rep)
+	if rep.finish == adapter.FinishRefusal {
+		r.emit(turn.Event{Kind: turn.ErrorEvent, Err: &turn.EventError{Code: turn.CodeRefused, Message: "the model refused to answer"}})
+	}
 	if r.left {
 		return true, errLeft
 	}

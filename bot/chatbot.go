@@ -257,7 +257,7 @@ func (b *ChatBot) request(m Message) (adapter.Request, error) {
 		return adapter.Request{}, &Failure{Code: CodeInvalid, Message: fmt.Sprintf("the bot %q has nothing to say to the model", b.name)}
 	}
 	r := adapter.Request{
-		Messages: messages, Options: c.Options, Params: b.env.Params,
+		Messages: messages, Options: c.Options, Params: b.env.Params, CacheKey: b.env.CacheKey,
 	}
 	if c.format() == JSON {
 		r.Format = adapter.Format{JSON: true, Name: c.SchemaName, Schema: c.Schema}

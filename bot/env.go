@@ -18,6 +18,8 @@ type Env struct {
 	Go func(f func(context.Context)) bool
 	// Params are the manager's custom params at the time the bot was made.
 	Params map[string]any
+	// CacheKey is that of the requests; see [adapter.Request].
+	CacheKey string
 	// Writes is told when a bot opens and closes a string or array, so that two that write to the same one are noticed.
 	// It may be nil.
 	Writes WriteObserver

@@ -19,6 +19,7 @@ import (
 const (
 	CodeInvalid       = "invalid_request"
 	CodeOutputInvalid = "output_invalid"
+	CodeOutputRefused = "output_refused"
 	CodeConflict      = "conflict"
 	CodeTooLarge      = "too_large"
 	CodeInternal      = "internal"

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -289,7 +290,7 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 				if len(i.said) <= maxEcho {
 					i.said = append(i.said, chunk.Text...)
 				}
-			case i.out.held && !i.out.wrote && len(i.said) <= maxEchoText: // no document has begun
+			case !i.out.wrote && len(i.said) <= maxEchoText: // no document has begun
 				i.said = append(i.said, chunk.Text[:min(len(chunk.Text), maxEchoText+1)]...)
 			}
 		}
@@ -330,8 +331,19 @@ func (i *inference) judge(ctx context.Context, failure error) error {
 		return cause // whatever the model made of it
 	case failure == nil && i.finish == adapter.FinishContentFilter:
 		return &Failure{Code: CodeOutputInvalid, Message: "the provider's content filter stopped the answer"}
+	case failure == nil && i.finish == adapter.FinishRefusal && i.bot.config.format() != Text:
+		return i.refusal()
 	}
 	return failure
+}
+
+// refusal is the error of an answer that the model refuses, with its words.
+func (i *inference) refusal() *Failure {
+	f := &Failure{Code: CodeOutputRefused, Message: "the model refused to answer"}
+	if said := strings.TrimSpace(string(i.said)); said != "" && i.bot.config.format() != Text { // else it is the answer's text already
+		f.Message += ": " + strings.ToValidUTF8(said[:min(len(said), maxEchoText)], "")
+	}
+	return f
 }
 
 // conclude completes an answer that is well, and reports what could be better.
@@ -342,6 +354,9 @@ func (i *inference) conclude() {
 			Code: CodeOutputInvalid, Pointer: Pointer(string(i.out.last)),
 			Message: "the answer was cut off where the model reached its limit of tokens",
 		})
+	}
+	if i.finish == adapter.FinishRefusal {
+		b.report(i.refusal())
 	}
 	for _, v := range i.invalid {
 		b.report(v.failure(b.root))

@@ -733,3 +733,54 @@ func TestEveryCallHasItsResult(t *testing.T) {
 		}
 	})
 }
+
+// MO-02: what a model's provider put beside its calls goes back with their results.
+func TestWhatStandsBesideCallsGoesBackWithTheirResults(t *testing.T) {
+	var asked []adapter.Request
+	w := newWorld(t, inTurn(&asked, func(_ context.Context, _ adapter.Request, yield func(adapter.Chunk, error) bool) {
+		for _, c := range []adapter.Chunk{
+			{Model: "fake:m", Reasoning: "I need it."},
+			{Beside: &adapter.Beside{Type: adapter.PartReasoning, Data: json.RawMessage(`{"signature":"s"}`)}},
+			{Text: "Let me see."},
+			{ToolCall: &adapter.ToolCall{Index: 3, Name: "weather_now", Arguments: rome}},
+			{Beside: &adapter.Beside{Type: adapter.PartCall, Index: 3, Data: json.RawMessage(`{"signature":"t"}`)}},
+			{Beside: &adapter.Beside{Type: adapter.PartOther, Data: json.RawMessage(`{"type":"search"}`)}},
+			{Finish: adapter.FinishToolCalls},
+		} {
+			if !yield(c, nil) {
+				return
+			}
+		}
+	}, says("stop", "Sunny.")))
+	if _, err := chat(t, New(w.Env, "b", "r", Config{Format: Text, Tools: toolbox(t)})); err != nil {
+		t.Fatal(err)
+	}
+	messages := asked[1].Messages
+	said := messages[len(messages)-2]
+	id := said.ToolCalls[0].ID
+	if diff := cmp.Diff(&adapter.Made{Model: "fake:m", Parts: []adapter.MadePart{
+		{Type: adapter.PartReasoning, Text: "I need it.", Data: json.RawMessage(`{"signature":"s"}`)},
+		{Type: adapter.PartText, Text: "Let me see."},
+		{Type: adapter.PartCall, Call: id, Data: json.RawMessage(`{"signature":"t"}`)},
+		{Type: adapter.PartOther, Data: json.RawMessage(`{"type":"search"}`)},
+	}}, said.Made); diff != "" || id == "" {
+		t.Error(diff)
+	}
+}
+
+// MO-14: a refusal is an error of its own, with the model's words; of a text the words are the text.
+func TestARefusalIsToldAsSuch(t *testing.T) {
+	w := newWorld(t, says(adapter.FinishRefusal, "I cannot help ", "with that."))
+	_, err := chat(t, New(w.Env, "b", "r", Config{}))
+	if f, _ := Describe(err); f.Code != CodeOutputRefused || f.Message != "the model refused to answer: I cannot help with that." {
+		t.Errorf("%+v", f)
+	}
+	w = newWorld(t, says(adapter.FinishRefusal, "I cannot help ", "with that."))
+	r, err := chat(t, New(w.Env, "b", "r", Config{Format: Text}))
+	if err != nil || string(r.Value) != `"I cannot help with that."` || len(w.reported) != 1 {
+		t.Fatalf("%s %v %v", r.Value, err, w.reported)
+	}
+	if f, _ := Describe(w.reported[0]); f.Code != CodeOutputRefused || f.Message != "the model refused to answer" {
+		t.Errorf("%+v", f)
+	}
+}

@@ -14,6 +14,8 @@ package ling
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -187,7 +189,7 @@ func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.Cha
 		return nil, err
 	}
 	b := bot.New(bot.Env{
-		Context: m.work(), Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: (*conflicts)(m),
+		Context: m.work(), Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: (*conflicts)(m), CacheKey: m.cacheKey(),
 		Report: m.botReport, Written: m.wrote, Alone: m.alone, Log: m.log.With(slog.String("bot", name)),
 	}, name, root, config)
 	if history := m.History(); len(history) > 0 {
@@ -202,6 +204,15 @@ func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.Cha
 		}
 	})
 	return b, nil
+}
+
+// cacheKey is the same for all that is asked in a session, or in a run without one. The session's name is not told.
+func (m *Manager) cacheKey() string {
+	if m.options.Session == "" {
+		return m.options.Run
+	}
+	sum := sha256.Sum256([]byte(m.options.Session))
+	return hex.EncodeToString(sum[:16])
 }
 
 // AddBot puts any bot under the manager's care: Close waits for it once it has left the state init.

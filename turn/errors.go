@@ -15,6 +15,7 @@ const (
 	CodeTooLarge   = "too_large"
 	CodeGone       = "gone"
 	CodeOutput     = "output_invalid"
+	CodeRefused    = "output_refused"
 	CodeInternal   = "internal"
 )
 

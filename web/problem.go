@@ -26,6 +26,7 @@ const (
 	codeTooLarge     = "too_large"
 	codeRateLimited  = "rate_limited"
 	codeOutput       = "output_invalid"
+	codeRefused      = "output_refused"
 	codeOverloaded   = "overloaded"
 	codeDraining     = "draining"
 	codeInternal     = "internal"
@@ -47,6 +48,7 @@ var statuses = map[string]int{
 	adapter.CodeTimeout:     http.StatusGatewayTimeout,
 	adapter.CodeProtocol:    http.StatusBadGateway,
 	codeOutput:              http.StatusBadGateway,
+	codeRefused:             http.StatusBadGateway,
 	codeOverloaded:          http.StatusServiceUnavailable,
 	codeDraining:            http.StatusServiceUnavailable,
 	codeInternal:            http.StatusInternalServerError,

@@ -50,7 +50,7 @@ type RunEnd struct{ Status, Code string }
 // RunEnds lists the ways in which runs end.
 func RunEnds() []RunEnd {
 	ends := []RunEnd{{Status: statusCompleted}, {Status: statusCanceled}, {Status: statusInterrupted}, {Status: statusMoved}}
-	for _, code := range append(adapter.Codes(), codeOutput, codeInternal) {
+	for _, code := range append(adapter.Codes(), codeOutput, codeRefused, codeInternal) {
 		ends = append(ends, RunEnd{statusFailed, code})
 	}
 	return ends

@@ -22,6 +22,26 @@ var OpenAI = Wire{
 	Error:  `data: {"error":{"message":"overloaded ` + Key + `","type":"server_error"}}` + "\n\n",
 }
 
+// Responses is the wire of OpenAI's Responses.
+var Responses = Wire{
+	ContentType: "text/event-stream",
+	Open: "event: response.created\n" + `data: {"type":"response.created","response":{"id":"resp_1","status":"in_progress","output":[]},"sequence_number":0}` + "\n\n" +
+		"event: response.output_item.added\n" +
+		`data: {"type":"response.output_item.added","item":{"id":"msg_1","type":"message","status":"in_progress","content":[],"role":"assistant"},"output_index":0,"sequence_number":1}` + "\n\n",
+	Text: func(text string) string {
+		return "event: response.output_text.delta\n" + `data: {"type":"response.output_text.delta","content_index":0,"delta":` + quote(text) +
+			`,"item_id":"msg_1","logprobs":[],"output_index":0,"sequence_number":2}` + "\n\n"
+	},
+	Reasoning: func(text string) string {
+		return "event: response.reasoning_text.delta\n" + `data: {"type":"response.reasoning_text.delta","content_index":0,"delta":` + quote(text) +
+			`,"item_id":"rs_1","output_index":1,"sequence_number":2}` + "\n\n"
+	},
+	Finish: "event: response.completed\n" +
+		`data: {"type":"response.completed","response":{"id":"resp_1","status":"completed","error":null,"output":[],"usage":{"input_tokens":2,"output_tokens":1,"total_tokens":3}},"sequence_number":3}` + "\n\n",
+	Ping:  ": ping\n\n",
+	Error: "event: error\n" + `data: {"type":"error","code":"server_error","message":"overloaded ` + Key + `","param":null,"sequence_number":4}` + "\n\n",
+}
+
 // Coze is the wire of Coze's chat v3.
 var Coze = Wire{
 	ContentType: "text/event-stream",

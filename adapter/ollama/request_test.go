@@ -61,7 +61,7 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 				FrequencyPenalty: new(-1.0), PresencePenalty: new(1.0), Reasoning: adapter.Reasoning{Effort: "xhigh"},
 				ExtraBody: map[string]json.RawMessage{"keep_alive": json.RawMessage(`"10m"`), "options": json.RawMessage(`{"num_ctx":8192}`)},
 			}},
-			`{"messages":[{"role":"user","content":"hi"}],"model":"m","stream":true,"think":"high","keep_alive":"10m","options":{"frequency_penalty":-1,"presence_penalty":1,"num_ctx":8192}}`,
+			`{"keep_alive":"10m","messages":[{"role":"user","content":"hi"}],"model":"m","options":{"frequency_penalty":-1,"num_ctx":8192,"presence_penalty":1},"stream":true,"think":"high"}`,
 		},
 		{"no thinking", adapter.Request{Messages: user, Options: adapter.Options{Reasoning: adapter.Reasoning{Budget: new(0)}}}, head + `,"think":false}`},
 		{"any JSON", adapter.Request{Messages: user, Format: adapter.Format{JSON: true}}, head + `,"format":"json"}`},

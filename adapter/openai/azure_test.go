@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
+	"github.com/lingserve/lingserve/adapter/openai/endpoint"
 	goopenai "github.com/sashabaranov/go-openai"
 )
 
@@ -182,7 +183,7 @@ func TestAzureInAllFormsOfItsAddress(t *testing.T) {
 		}
 	}
 	for _, name := range []string{".", "..", "a/b"} {
-		if _, err := newProvider(t, Options{Azure: true, BaseURL: azureURL}).Model(name); err == nil {
+		if _, err := newProvider(t, Options{Azure: true, BaseURL: endpoint.AzureURL}).Model(name); err == nil {
 			t.Errorf("a deployment called %q", name)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // besides is what stands beside the reasoning of an answer, as it lies in [adapter.MadePart]: the members that had its text, and those that
@@ -141,7 +142,7 @@ func (a *answer) passBeside() bool {
 	}
 	// The text alone, in the member that is the usual one, needs no mark.
 	if b.Details != nil || b.Blocks != nil || b.Parts || len(b.Fields) > 0 && (len(b.Fields) > 1 || b.Fields[0] != reasoningFields[0]) {
-		data, err := json.Marshal(b)
+		data, err := wire.Marshal(b)
 		if err == nil && !a.Pass(adapter.Chunk{Beside: &adapter.Beside{Type: adapter.PartReasoning, Data: data}}) {
 			return false
 		}

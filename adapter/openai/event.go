@@ -432,7 +432,7 @@ func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err 
 		part.Arguments = string(p.input) // an object, where it should be one in a string
 	}
 	c.shape.add(part.Arguments)
-	if part.Arguments != "" {
+	if part.Arguments != "" && !c.named {
 		part.ID, part.Name = c.introduction()
 	}
 	for _, m := range p.beside {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // message is a message of a request.
@@ -56,7 +57,7 @@ func (c toolCall) MarshalJSON() ([]byte, error) {
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	}
-	text, err := json.Marshal(struct {
+	text, err := wire.Marshal(struct {
 		ID       string   `json:"id"`
 		Type     string   `json:"type"`
 		Function function `json:"function"`

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/openai/endpoint"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
@@ -56,7 +57,7 @@ func New(o Options) (adapter.Provider, error) {
 	example := defaultURL
 	switch {
 	case o.Azure:
-		example = azureURL
+		example = endpoint.AzureURL
 	case o.BaseURL == "":
 		o.BaseURL = defaultURL
 	}
@@ -75,12 +76,12 @@ func New(o Options) (adapter.Provider, error) {
 			Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header, Key: sync.OnceValue(func() string { return o.Key }),
 			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
 		},
-		endpoint: newEndpoint(*base, o.Azure, o.APIVersion),
+		Endpoint: endpoint.New(*base, o.Azure, o.APIVersion),
 		names:    o.Names,
 		thinks:   thinksOf(base.Hostname()),
 		maxEvent: o.MaxEvent,
 	}
-	if p.azure() {
+	if p.Azure() {
 		return p, nil // Azure lists the models that could be deployed, which are no names that can be asked
 	}
 	return &lister{p}, nil
@@ -89,7 +90,7 @@ func New(o Options) (adapter.Provider, error) {
 // provider is one server and what is known of it. It is safe for concurrent use.
 type provider struct {
 	wire.Server
-	endpoint
+	endpoint.Endpoint
 	names    []string
 	maxEvent int
 
@@ -132,10 +133,10 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	if name == "" {
 		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
 	}
-	if p.azure() && (name == "." || name == ".." || strings.Contains(name, "/")) {
+	if p.Azure() && (name == "." || name == ".." || strings.Contains(name, "/")) {
 		return nil, fmt.Errorf("no deployment can be called %q", name) // it would be part of the address
 	}
-	return &model{p: p, name: name, url: p.chat(name)}, nil
+	return &model{p: p, name: name, url: p.Chat(name)}, nil
 }
 
 func (p *provider) Names() []string { return p.names }

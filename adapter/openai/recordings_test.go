@@ -207,6 +207,9 @@ func TestContentMayComeAsParts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := read{Text: row.text, Reasoning: row.reasoning, Finish: adapter.FinishStop}
+			if name == "a refusal" {
+				want.Finish = adapter.FinishRefusal
+			}
 			stream := `data: {"choices":[{"delta":{` + row.message + `}}]}` + "\n\n" + `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
 			if diff := cmp.Diff(want, readOurs(t, answering{"text/event-stream", strings.NewReader(stream)})); diff != "" {
 				t.Errorf("a delta:\n%s", diff)

@@ -12,7 +12,7 @@ import (
 // others do not have, and each is told by words of its own.
 func (p *provider) refused(r *wire.Refusal) *adapter.Error {
 	e := p.Refused(r)
-	if !p.azure() {
+	if !p.Azure() {
 		return e
 	}
 	report := wire.ReadReport(r.Body)

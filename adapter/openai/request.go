@@ -59,12 +59,13 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 		if !m.giveIn(sent, refusal) {
 			return nil, m.p.refused(refusal)
 		}
+		adapter.Learned(ctx, m.p.Redact(refusal.Body))
 	}
 }
 
 func (p *provider) header() http.Header {
 	h := http.Header{"Accept": {"text/event-stream"}}
-	p.authorize(h, p.Key())
+	p.Authorize(h, p.Key())
 	return h
 }
 
@@ -115,7 +116,7 @@ func (m *model) request(req adapter.Request) *request {
 			r.ResponseFormat.Type = goopenai.ChatCompletionResponseFormatTypeJSONSchema
 			// Strict where the schema is in the subset that OpenAI's strict mode takes. The output is checked anyway.
 			r.ResponseFormat.JSONSchema = &goopenai.ChatCompletionResponseFormatJSONSchema{
-				Name: schemaName(req.Format.Name), Schema: req.Format.Schema, Strict: wire.StrictSchema(req.Format.Schema) && !h.refused(strictSchema),
+				Name: wire.SchemaName(req.Format.Name), Schema: req.Format.Schema, Strict: wire.StrictSchema(req.Format.Schema) && !h.refused(strictSchema),
 			}
 		}
 	}
@@ -159,22 +160,9 @@ func (m *model) reason(r *request, o adapter.Reasoning) {
 	default:
 		r.ReasoningEffort = o.Effort
 		if o.Effort == "" {
-			r.ReasoningEffort = effort(*o.Budget)
+			r.ReasoningEffort = wire.Effort(*o.Budget)
 		}
 	}
-}
-
-// effort is the word for a budget, where the server has no other.
-func effort(budget int) string {
-	switch {
-	case budget == 0:
-		return "none"
-	case budget <= 2048:
-		return "low"
-	case budget <= 16384:
-		return "medium"
-	}
-	return "high"
 }
 
 // reasons says whether a model is of a family that takes max_completion_tokens instead of max_tokens.
@@ -186,19 +174,4 @@ func reasons(name string) bool {
 		}
 	}
 	return false
-}
-
-// schemaName makes a name that the API accepts: 1 to 64 letters, digits, _ and -.
-func schemaName(name string) string {
-	name = strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, name)
-	if name == "" {
-		return "answer"
-	}
-	return name[:min(len(name), 64)]
 }

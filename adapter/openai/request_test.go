@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -94,6 +95,65 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 	}
 }
 
+// MO-22, MO-23, MO-24, MO-25: options, strict schemas and files, in the words of each server.
+func TestOptionsInTheWordsOfEachServer(t *testing.T) {
+	user := []adapter.Message{{Role: adapter.User, Content: "hi"}}
+	tools := []adapter.Tool{{Name: "f"}}
+	const strict = `{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}`
+	openai, other := "https://api.openai.com/v1", "https://llm.example.com/v1"
+	for _, row := range []struct {
+		name, url string
+		req       adapter.Request
+		want      []string // members
+		not       []string
+	}{
+		{"penalties, verbosity, tier", other, adapter.Request{Options: adapter.Options{FrequencyPenalty: new(0.0), PresencePenalty: new(-0.5), Verbosity: "low", ServiceTier: "flex"}}, []string{`"frequency_penalty":0`, `"presence_penalty":-0.5`, `"verbosity":"low"`, `"service_tier":"flex"`}, nil},
+		{"choices of tools", other, adapter.Request{Tools: tools, Options: adapter.Options{ToolChoice: "required", ParallelToolCalls: new(false)}}, []string{`"tool_choice":"required"`, `"parallel_tool_calls":false`}, nil},
+		{"a tool by its name", other, adapter.Request{Tools: tools, Options: adapter.Options{ToolChoice: "f"}}, []string{`"tool_choice":{"type":"function","function":{"name":"f"}}`}, nil},
+		{"no tools", other, adapter.Request{Options: adapter.Options{ToolChoice: "required", ParallelToolCalls: new(false)}}, nil, []string{"tool_choice", "parallel_tool_calls"}},
+		{"members of one's own", other, adapter.Request{Options: adapter.Options{Temperature: new(1.0), ExtraBody: map[string]json.RawMessage{"temperature": json.RawMessage("0"), "provider": json.RawMessage(`{"order":["x"]}`)}}}, []string{`"temperature":0`, `"provider":{"order":["x"]}`}, []string{`"temperature":1`}},
+		{"effort", other, adapter.Request{Options: adapter.Options{Reasoning: adapter.Reasoning{Effort: "high"}}}, []string{`"reasoning_effort":"high"`}, nil},
+		{"a budget", other, adapter.Request{Options: adapter.Options{Reasoning: adapter.Reasoning{Budget: new(4000)}}}, []string{`"reasoning_effort":"medium"`}, nil},
+		{"effort at OpenRouter", "https://openrouter.ai/api/v1", adapter.Request{Options: adapter.Options{Reasoning: adapter.Reasoning{Effort: "high", Show: new(false)}}}, []string{`"reasoning":{"effort":"high","exclude":true}`}, []string{"reasoning_effort"}},
+		{"a budget at OpenRouter", "https://openrouter.ai/api/v1", adapter.Request{Options: adapter.Options{Reasoning: adapter.Reasoning{Budget: new(4000)}}}, []string{`"reasoning":{"max_tokens":4000}`}, nil},
+		{"effort at DeepSeek", "https://api.deepseek.com", adapter.Request{Options: adapter.Options{Reasoning: adapter.Reasoning{Effort: "high"}}}, []string{`"thinking":{"type":"enabled"}`}, nil},
+		{"no effort at Z.ai", "https://api.z.ai/api/paas/v4", adapter.Request{Options: adapter.Options{Reasoning: adapter.Reasoning{Effort: "none"}}}, []string{`"thinking":{"type":"disabled"}`}, nil},
+		{"a budget at Qwen", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", adapter.Request{Options: adapter.Options{Reasoning: adapter.Reasoning{Budget: new(4000)}}}, []string{`"enable_thinking":true`, `"thinking_budget":4000`}, nil},
+		{"a key for the cache", openai, adapter.Request{CacheKey: "k"}, []string{`"prompt_cache_key":"k"`}, nil},
+		{"a strict schema", other, adapter.Request{Format: adapter.Format{JSON: true, Schema: json.RawMessage(strict)}}, []string{`"strict":true`}, nil},
+		{"a PDF", other, adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Parts: []adapter.Part{{Type: "file", File: "data:application/pdf;base64,AA==", Name: "a.pdf"}}}}}, []string{`{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,AA=="}}`}, nil},
+		{"a sound", other, adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Parts: []adapter.Part{{Type: "file", File: "data:audio/mpeg;base64,AA=="}}}}}, []string{`{"type":"input_audio","input_audio":{"data":"AA==","format":"mp3"}}`}, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if row.req.Messages == nil {
+				row.req.Messages = user
+			}
+			p, err := New(Options{BaseURL: row.url})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := p.Model("m")
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := wire.Body(m.(*model).request(row.req), row.req.ExtraBody)
+			if err != nil || !json.Valid(body) {
+				t.Fatalf("%v %s", err, body)
+			}
+			for _, want := range row.want {
+				if !strings.Contains(string(body), want) {
+					t.Errorf("%s is not in %s", want, body)
+				}
+			}
+			for _, not := range row.not {
+				if strings.Contains(string(body), not) {
+					t.Errorf("%s is in %s", not, body)
+				}
+			}
+		})
+	}
+}
+
 func TestFamiliesThatReason(t *testing.T) {
 	for name, want := range map[string]bool{
 		"o1": true, "o1-mini": true, "o3": true, "o4-mini": true, "gpt-5": true, "gpt-5.1": true, "gpt-5-nano": true, "openai/o3": true,
@@ -107,7 +167,7 @@ func TestFamiliesThatReason(t *testing.T) {
 
 func TestASchemaIsNamedAsTheAPIWantsIt(t *testing.T) {
 	for name, want := range map[string]string{"": "answer", "a b/ü": "a_b__", strings.Repeat("x", 99): strings.Repeat("x", 64)} {
-		if got := schemaName(name); got != want {
+		if got := wire.SchemaName(name); got != want {
 			t.Errorf("%q: %q", name, got)
 		}
 	}
@@ -127,6 +187,14 @@ func TestWhatAServerRefusesIsNotSentAgain(t *testing.T) {
 			`{"error":{"message":"Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."}}`, `"max_completion_tokens":5`,
 		},
 		{"json_schema", func(r upstream.Request) bool { return r.Schema != nil }, `{"error":{"message":"This response_format type is unavailable now"}}`, `"response_format":{"type":"json_object"}`},
+		{
+			"strict", func(r upstream.Request) bool { return strings.Contains(string(r.Body), `"strict":true`) },
+			`{"error":{"message":"Invalid schema for response_format 'answer'","param":"response_format"}}`, `"strict":false`,
+		},
+		{
+			"prompt_cache_key", func(r upstream.Request) bool { return strings.Contains(string(r.Body), "prompt_cache_key") },
+			`{"detail":[{"type":"extra_forbidden","loc":["body","prompt_cache_key"],"msg":"Extra inputs are not permitted"}]}`, `"max_tokens":5`,
+		},
 		{"two of them", func(r upstream.Request) bool { return r.Schema != nil || r.Usage }, `{"error":{"message":"unknown: stream_options, json_schema"}}`, `{"type":"json_object"}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -145,7 +213,7 @@ func TestWhatAServerRefusesIsNotSentAgain(t *testing.T) {
 				}}
 				defer s.Close()
 				p := newProvider(t, Options{Transport: s.Transport(), BaseURL: "http://model.test"})
-				req := adapter.Request{Options: adapter.Options{MaxTokens: new(5)}, Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{}`)}}
+				req := adapter.Request{CacheKey: "k", Options: adapter.Options{MaxTokens: new(5)}, Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`)}}
 				first := 0
 				for i := range 3 {
 					m, _ := p.Model("m")
@@ -163,7 +231,7 @@ func TestWhatAServerRefusesIsNotSentAgain(t *testing.T) {
 						first = refused
 					}
 				}
-				if first == 0 || first > 2 || refused != first {
+				if first == 0 || first > 3 || refused != first {
 					t.Errorf("refused %d times at first, %d in all", first, refused)
 				}
 			})

@@ -11,6 +11,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/demo"
 	"github.com/lingserve/lingserve/adapter/ollama"
 	"github.com/lingserve/lingserve/adapter/openai"
+	"github.com/lingserve/lingserve/adapter/responses"
 	"github.com/lingserve/lingserve/config"
 )
 
@@ -90,8 +91,11 @@ func newProvider(p config.Provider, limits adapter.Timeouts, proxyEnv bool, tran
 		return notBuiltIn(p)
 	case config.KindGemini, config.KindVertex: // p.Project, p.Location
 		return notBuiltIn(p)
-	case config.KindResponses, config.KindAzureResponses: // p.APIVersion
-		return notBuiltIn(p)
+	case config.KindResponses, config.KindAzureResponses:
+		return responses.New(responses.Options{
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
+			Azure: p.Kind == config.KindAzureResponses, APIVersion: p.APIVersion, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
+		})
 	case config.KindBedrock: // p.Region, p.Profile
 		return notBuiltIn(p)
 	default:

@@ -89,6 +89,14 @@ func TestEveryProviderIsAskedAtItsAddressWithItsKey(t *testing.T) {
 			name: "Azure without a version", environ: []string{"AZURE_OPENAI_ENDPOINT=" + server.URL, "AZURE_OPENAI_API_KEY=k"},
 			model: "azure:my-gpt", want: request{Path: "/openai/deployments/my-gpt/chat/completions", Query: "api-version=2024-10-21", APIKey: "k", Model: "my-gpt"},
 		},
+		{ // MO-31
+			name: "Responses by OpenAI's variables", environ: []string{"OPENAI_API_KEY=k", "OPENAI_BASE_URL=" + server.URL + "/v1"},
+			model: "responses:gpt", want: request{Path: "/v1/responses", Auth: "Bearer k", Model: "gpt"},
+		},
+		{
+			name: "Responses by Azure's variables", environ: []string{"AZURE_OPENAI_ENDPOINT=" + server.URL, "AZURE_OPENAI_API_KEY=k", "OPENAI_API_VERSION=2024-10-21"},
+			model: "azure-responses:gpt", want: request{Path: "/openai/v1/responses", APIKey: "k", Model: "gpt"},
+		},
 		{
 			name: "Coze's variables", environ: []string{"COZE_API_TOKEN=k", "COZE_API_BASE=" + server.URL},
 			model: "coze:7428", want: request{Path: "/v3/chat", Auth: "Bearer k", Model: "7428"},

@@ -12,7 +12,7 @@ func Level(code string) slog.Level {
 	switch {
 	case code == "internal", code == "upstream_auth":
 		return slog.LevelError
-	case strings.HasPrefix(code, "upstream_"), code == "output_invalid", code == "overloaded":
+	case strings.HasPrefix(code, "upstream_"), code == "output_invalid", code == "output_refused", code == "overloaded":
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo

@@ -1,5 +1,5 @@
-// Package upstream is a scripted stand-in for a model's server. It speaks the OpenAI chat completions wire format, Coze's and
-// Ollama's, so that tests, benchmarks and the demo model go through everything that a real model would.
+// Package upstream is a scripted stand-in for a model's server. It speaks the OpenAI chat completions wire format, that of
+// OpenAI's Responses, Coze's and Ollama's, so that tests, benchmarks and the demo model go through everything that a real model would.
 //
 // A [Server] is an http.Handler: serve it from a socket, or reach it in this process through [Server.Transport], which works
 // inside a synctest bubble. All waiting goes by the clock of package time, so a bubble's fake time paces it.
@@ -37,7 +37,7 @@ type format interface {
 	refuse(w http.ResponseWriter, status int, body string)
 }
 
-// Server answers POST …/chat/completions (streaming and not), Coze's POST …/v3/chat and what belongs to it, Ollama's
+// Server answers POST …/chat/completions and POST …/responses (streaming and not), Coze's POST …/v3/chat and what belongs to it, Ollama's
 // POST …/api/chat and GET …/api/tags, and GET …/models as its Script says. It is an http.Handler.
 // Its zero value, with a Script, is ready; it must not be copied. Whoever asked for its Transport closes it.
 type Server struct {
@@ -145,6 +145,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/chat/completions"):
 		s.chat(w, r, new(openai))
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/responses"):
+		s.chat(w, r, new(responses))
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v3/chat"):
 		s.chat(w, r, new(coze))
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v3/chat/submit_tool_outputs"):
@@ -184,7 +186,11 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request, f format) {
 	var req Request
 	heavy.Do(len(body), func() { req, err = f.read(r, body) })
 	if err != nil {
-		f.refuse(w, http.StatusBadRequest, "the body is not a chat request: "+err.Error())
+		said := "the body is not a chat request: " + err.Error()
+		if r, ok := err.(refusal); ok {
+			said = string(r)
+		}
+		f.refuse(w, http.StatusBadRequest, said)
 		finished = true
 		return
 	}

@@ -1,4 +1,5 @@
-package openai
+// Package endpoint makes the addresses of servers that speak as OpenAI does, Azure's among them, and the header that has their key.
+package endpoint
 
 import (
 	"net/http"
@@ -9,21 +10,24 @@ import (
 )
 
 const (
-	azureURL = "https://NAME.openai.azure.com"
+	// AzureURL is an example of an endpoint of Azure's.
+	AzureURL = "https://NAME.openai.azure.com"
 	// defaultVersion is the last version of Azure's API that was declared generally available before /openai/v1 did away with
 	// them. It has all that is sent: streamed usage, tools, JSON Schema.
 	defaultVersion = "2024-10-21"
 	completions    = "/chat/completions"
+	responses      = "/responses"
 )
 
-// endpoint knows where a server takes requests. What kind of server it is, and so how its addresses are made and which header
+// Endpoint knows where a server takes requests. What kind of server it is, and so how its addresses are made and which header
 // has the key, is go-openai's configuration, without the key.
-type endpoint struct {
-	base   url.URL // what comes before /chat/completions or, for Azure's deployments, before /openai; with the query
+type Endpoint struct {
+	base   url.URL // what comes before /chat/completions or /responses or, for Azure's deployments, before /openai; with the query
 	config goopenai.ClientConfig
 }
 
-func newEndpoint(base url.URL, azure bool, version string) endpoint {
+// New reads a base URL, which may end in the path of a call. version is that of Azure's API, where the URL has none.
+func New(base url.URL, azure bool, version string) Endpoint {
 	query := base.Query()
 	if v := query.Get("api-version"); v != "" {
 		azure, version = true, v
@@ -33,6 +37,7 @@ func newEndpoint(base url.URL, azure bool, version string) endpoint {
 		base.Path, _ = url.PathUnescape(base.RawPath)                                         // of a path that was read: cannot fail
 	}
 	trim(completions)
+	trim(responses)
 	config := goopenai.DefaultConfig("")
 	if azure {
 		config = goopenai.DefaultAzureConfig("", "")
@@ -59,27 +64,36 @@ func newEndpoint(base url.URL, azure bool, version string) endpoint {
 		query.Set("api-version", config.APIVersion)
 	}
 	base.RawQuery = query.Encode()
-	return endpoint{base: base, config: config}
+	return Endpoint{base: base, config: config}
 }
 
-func (e *endpoint) azure() bool { return e.config.APIType != goopenai.APITypeOpenAI }
+// Azure says whether the server is Azure's.
+func (e *Endpoint) Azure() bool { return e.config.APIType != goopenai.APITypeOpenAI }
 
-// chat returns the address of chat completions.
-func (e *endpoint) chat(model string) string {
+// Chat returns the address of chat completions.
+func (e *Endpoint) Chat(model string) string {
 	if e.config.APIType == goopenai.APITypeAzure {
 		return e.base.JoinPath("openai", "deployments", url.PathEscape(e.config.GetAzureDeploymentByModel(model)), completions).String()
 	}
 	return e.base.JoinPath(completions).String()
 }
 
-// models returns the address of the list of models.
-func (e *endpoint) models() string { return e.base.JoinPath("models").String() }
+// Responses returns the address of responses.
+func (e *Endpoint) Responses() string {
+	if e.config.APIType == goopenai.APITypeAzure {
+		return e.base.JoinPath("openai", responses).String() // deployments are named in the body
+	}
+	return e.base.JoinPath(responses).String()
+}
 
-// authorize puts the key into a header.
-func (e *endpoint) authorize(h http.Header, key string) {
+// Models returns the address of the list of models.
+func (e *Endpoint) Models() string { return e.base.JoinPath("models").String() }
+
+// Authorize puts the key into a header.
+func (e *Endpoint) Authorize(h http.Header, key string) {
 	switch {
 	case key == "":
-	case e.azure():
+	case e.Azure():
 		h.Set(goopenai.AzureAPIKeyHeader, key)
 	default:
 		h.Set("Authorization", "Bearer "+key)

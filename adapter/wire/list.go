@@ -1,0 +1,52 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+)
+
+// maxList is how long a list of models may be, in bytes; some say thousands of them about each.
+const maxList = 8 << 20
+
+// ListModels asks a server that lists its models as OpenAI does for their names, in its order. refused makes the error of a refusal.
+func (s *Server) ListModels(ctx context.Context, url string, header http.Header, refused func(*Refusal) error) ([]string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, s.Unreachable(err)
+	}
+	res, refusal, err := s.Do(req, header)
+	if err != nil {
+		return nil, err
+	}
+	if refusal != nil {
+		return nil, refused(refusal)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxList))
+	if err != nil {
+		return nil, s.Broken(ctx, err)
+	}
+	// Only the names: what else servers say of a model, each says in types of its own.
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	// Some send the list without an object around it.
+	if err := json.Unmarshal(body, &list); err != nil && json.Unmarshal(body, &list.Data) != nil {
+		return nil, s.NotAnswer("a list of models", err, body)
+	}
+	if list.Data == nil {
+		return nil, s.NotAnswer("a list of models", errors.New("no data"), body)
+	}
+	names := make([]string, 0, len(list.Data))
+	for _, m := range list.Data {
+		if m.ID != "" {
+			names = append(names, m.ID)
+		}
+	}
+	return names, nil
+}

@@ -32,11 +32,9 @@ func NewMessage(role string, content any) (e Entry) {
 
 // WithMade returns a model's message, or its calls, with what its provider wants to have back: JSON that only adapters read.
 func (e Entry) WithMade(made any) Entry {
-	text, err := json.Marshal(made)
-	if err != nil {
-		return e
+	if text := encode(made); text != nil {
+		e.Payload = replaceMember(e.Payload, madeMember, text)
 	}
-	e.Payload = replaceMember(e.Payload, madeMember, text)
 	return e
 }
 

@@ -46,6 +46,7 @@ type Wire struct {
 	ContentType string                   // of a stream
 	Open        string                   // what comes before content; it is no token
 	Text        func(text string) string // an event of text; of an empty one too
+	Inside      func(raw string) string  // an event of text with these bytes between the quotes; nil puts them into the bytes of Text
 	Reasoning   func(text string) string // nil with NoReasoning
 	Finish      string                   // what says that the answer is complete: what comes after it can be missed
 	Done        string                   // what marks the end of the stream after that, if anything does

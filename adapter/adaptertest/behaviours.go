@@ -192,17 +192,17 @@ func behaviours(w Wire) []behaviour {
 		},
 		{
 			name:   "cuts a character between two events (FT-15)",
-			script: raw(bytes(w.Open, within(w.Text, "a\xf0\x9f"), within(w.Text, "\x99\x82b"), w.Text("c"), w.Finish, w.Done)),
+			script: raw(bytes(w.Open, w.within("a\xf0\x9f"), w.within("\x99\x82b"), w.Text("c"), w.Finish, w.Done)),
 			text:   "a🙂bc", within: time.Second, requests: 1,
 		},
 		{
 			name:   "cuts a pair of surrogates between two events (FT-15)",
-			script: raw(bytes(w.Open, within(w.Text, `a\ud83d`), within(w.Text, `\ude42b`), w.Text("c"), w.Finish, w.Done)),
+			script: raw(bytes(w.Open, w.within(`a\ud83d`), w.within(`\ude42b`), w.Text("c"), w.Finish, w.Done)),
 			text:   "a🙂bc", within: time.Second, requests: 1,
 		},
 		{
 			name:   "never sends the rest of a character (FT-15)",
-			script: raw(bytes(w.Open, w.Text("a"), within(w.Text, "\xf0\x9f"), w.Finish, w.Done)),
+			script: raw(bytes(w.Open, w.Text("a"), w.within("\xf0\x9f"), w.Finish, w.Done)),
 			text:   "a\uFFFD", within: time.Second, requests: 1,
 		},
 		{
@@ -229,8 +229,11 @@ func behaviours(w Wire) []behaviour {
 }
 
 // within writes an event with bytes as they are where its text would be.
-func within(event func(string) string, raw string) string {
-	return strings.Replace(event("HERE"), "HERE", raw, 1)
+func (w *Wire) within(raw string) string {
+	if w.Inside != nil {
+		return w.Inside(raw)
+	}
+	return strings.Replace(w.Text("HERE"), "HERE", raw, 1)
 }
 
 // half is the first half of an event.

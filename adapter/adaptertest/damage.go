@@ -2,6 +2,7 @@ package adaptertest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -87,8 +88,15 @@ func damage(random *rand.Rand, stream, other []byte) []byte {
 	return slices.Concat(frames...)
 }
 
-// framesOf takes a stream apart: at blank lines, or at every line where there are none.
-func framesOf(stream []byte) [][]byte {
+// framesOf takes a stream apart: at blank lines, or at every line where there are none. Messages of an AWS event stream begin with their
+// length.
+func framesOf(stream []byte) (frames [][]byte) {
+	for rest := stream; len(rest) > 4 && rest[0] == 0; {
+		n := min(len(rest), max(1, int(binary.BigEndian.Uint32(rest))))
+		if frames, rest = append(frames, rest[:n]), rest[n:]; len(rest) == 0 {
+			return frames
+		}
+	}
 	end := []byte("\n\n")
 	if !bytes.Contains(stream, end) {
 		end = end[:1]

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // OpenAI is the wire of chat completions, Azure's too.
@@ -20,6 +22,30 @@ var OpenAI = Wire{
 	Done:   "data: [DONE]\n\n",
 	Ping:   ": ping\n\n",
 	Error:  `data: {"error":{"message":"overloaded ` + Key + `","type":"server_error"}}` + "\n\n",
+}
+
+// Anthropic is the wire of the Messages API.
+var Anthropic = Wire{
+	ContentType: "text/event-stream",
+	Open: "event: message_start\n" +
+		`data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"usage":{"input_tokens":2,"output_tokens":1}}}` + "\n\n" +
+		"event: content_block_start\n" + `data: {"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}` + "\n\n",
+	Text: func(text string) string {
+		return anthropicDelta(`1,"delta":{"type":"text_delta","text":` + quote(text))
+	},
+	Reasoning: func(text string) string {
+		return anthropicDelta(`0,"delta":{"type":"thinking_delta","thinking":` + quote(text))
+	},
+	Finish: "event: message_delta\n" +
+		`data: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":3}}` + "\n\n",
+	Done: "event: message_stop\n" + `data: {"type":"message_stop"}` + "\n\n",
+	Ping: "event: ping\n" + `data: {"type": "ping"}` + "\n\n",
+	Error: "event: error\n" +
+		`data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded ` + Key + `"},"request_id":null}` + "\n\n",
+}
+
+func anthropicDelta(members string) string {
+	return "event: content_block_delta\n" + `data: {"type":"content_block_delta","index":` + members + `}}` + "\n\n"
 }
 
 // Responses is the wire of OpenAI's Responses.
@@ -75,6 +101,45 @@ var Ollama = Wire{
 
 func ollamaLine(members string) string {
 	return `{"model":"m","created_at":"2026-01-02T03:04:05.123456789Z","message":{"role":"assistant",` + members + `},"done":false}` + "\n"
+}
+
+// Gemini is the wire of Google's generateContent.
+var Gemini = Wire{
+	ContentType: "text/event-stream",
+	Text:        func(text string) string { return geminiEvent(`{"text": `+quote(text)+`}`, "") },
+	Reasoning:   func(text string) string { return geminiEvent(`{"text": `+quote(text)+`,"thought": true}`, "") },
+	Finish:      geminiEvent(`{"text": ""}`, `,"finishReason": "STOP"`),
+	Ping:        ": ping\r\n\r\n",
+	Error:       `data: {"error": {"code": 503,"message": "The model is overloaded. ` + Key + `","status": "UNAVAILABLE"}}` + "\r\n\r\n",
+}
+
+func geminiEvent(part, finish string) string {
+	return `data: {"candidates": [{"content": {"parts": [` + part + `],"role": "model"}` + finish + `,"index": 0}],` +
+		`"usageMetadata": {"promptTokenCount": 2,"candidatesTokenCount": 1,"totalTokenCount": 3},"modelVersion": "m","responseId": "r"}` + "\r\n\r\n"
+}
+
+// Bedrock is the wire of Amazon Bedrock's ConverseStream.
+var Bedrock = Wire{
+	ContentType: "application/vnd.amazon.eventstream",
+	Open:        bedrockEvent("messageStart", `"role":"assistant"`),
+	Text:        func(text string) string { return bedrockText(quote(text)) },
+	Inside:      func(raw string) string { return bedrockText(`"` + raw + `"`) },
+	Reasoning: func(text string) string {
+		return bedrockEvent("contentBlockDelta", `"contentBlockIndex":0,"delta":{"reasoningContent":{"text":`+quote(text)+`}}`)
+	},
+	Finish: bedrockEvent("messageStop", `"stopReason":"end_turn"`),
+	Done:   bedrockEvent("metadata", `"metrics":{"latencyMs":5},"usage":{"inputTokens":2,"outputTokens":1,"totalTokens":3}`),
+	Ping:   string(upstream.AppendFrame(nil, "", "", "")), // no service sends it, but it is one that has to be skipped
+	Error:  string(upstream.AppendFrame(nil, "exception", "internalServerException", `{"message":"overloaded `+Key+`"}`)),
+}
+
+func bedrockText(quoted string) string {
+	payload := `{"contentBlockIndex":0,"delta":{"text":` + quoted + `},"p":"abcdefgh"}` // at once: it may be megabytes
+	return string(upstream.AppendFrame(nil, "event", "contentBlockDelta", payload))
+}
+
+func bedrockEvent(name, members string) string {
+	return string(upstream.AppendFrame(nil, "event", name, "{"+members+`,"p":"abcdefgh"}`))
 }
 
 // quote writes text as a JSON string. Characters of HTML stay as they are: what is looked for in a stream is to be seen there.

@@ -3,13 +3,11 @@ package wire
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,69 +15,17 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 )
 
-// Report is what a provider says about a failure, in any of the forms that are in use.
-type Report struct {
-	Message string
-	Kind    string // type and code, in small letters
-	Param   string // the member of the request that is to blame, if it is one that we know
-	Status  int    // where the code is an HTTP status
-}
-
-// ReadReport reads {"error":{…}}, {"error":"…"}, {"object":"error",…}, {"message":…}, {"detail":…} and lists of those.
-func ReadReport(data []byte) Report {
-	var list []json.RawMessage
-	if json.Unmarshal(data, &list) == nil && len(list) > 0 {
-		data = list[0]
-	}
-	var top map[string]json.RawMessage
-	if json.Unmarshal(data, &top) != nil {
-		return Report{Message: string(data)}
-	}
-	members := top
-	if inner := top["error"]; len(inner) > 0 && string(inner) != "null" {
-		members = nil
-		if json.Unmarshal(inner, &members) != nil {
-			members = map[string]json.RawMessage{"message": inner, "code": top["code"], "type": top["type"], "status": top["status"]}
-		}
-	}
-	var r Report
-	for _, name := range []string{"message", "msg", "detail"} {
-		if r.Message = word(members[name]); r.Message != "" {
-			break
-		}
-	}
-	if param := word(members["param"]); slices.Contains(params, param) {
-		r.Param = param
-	}
-	for _, name := range []string{"code", "status", "status_code", "type"} {
-		w := word(members[name])
-		if n, err := strconv.Atoi(w); err == nil && r.Status == 0 && 400 <= n && n <= 599 {
-			r.Status = n
-		}
-		r.Kind += " " + strings.ToLower(w)
-	}
-	return r
-}
-
-// params are the members of a request that an error may name; anything else would be the provider's own words.
-var params = []string{
-	"max_completion_tokens", "max_tokens", "messages", "model", "response_format", "seed", "stop", "stream", "stream_options",
-	"temperature", "tools", "top_p",
-}
-
-// word returns a string's value, or the text of anything else.
-func word(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
-}
-
 // Refused makes the error of an answer with another status than 200.
 func (s *Server) Refused(r *Refusal) *adapter.Error {
-	e := s.Failure(r.Status, ReadReport(r.Body))
-	e.RetryAfter = RetryAfter(r.Header, time.Now())
+	report := ReadReport(r.Body)
+	// AWS says the type of an error in a header, with an address behind a colon.
+	if kind, _, _ := strings.Cut(r.Header.Get("X-Amzn-Errortype"), ":"); kind != "" {
+		report.Kind += " " + strings.ToLower(kind)
+	}
+	e := s.Failure(r.Status, report)
+	if after := RetryAfter(r.Header, time.Now()); after > 0 {
+		e.RetryAfter = after
+	}
 	e.Cause = fmt.Errorf("status %d: %s", r.Status, s.Redact(r.Body))
 	return e
 }
@@ -95,73 +41,103 @@ func (s *Server) Failed(data []byte) *adapter.Error {
 
 // Failure says what a status (0 where there is none) and a report mean. The sentences are ours.
 func (s *Server) Failure(status int, r Report) *adapter.Error {
-	says := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(r.Kind, w) })
+	means, says := meant(status, &r)
+	if means == unclear {
+		means = statusMeans(status)
 	}
-	server := s.Name()
 	e := &adapter.Error{Code: adapter.CodeProtocol, Status: status}
-	switch {
-	case says("content_filter", "content_policy", "data_inspection_failed", "datainspectionfailed"):
+	switch means {
+	case filtered:
 		e.Message = ContentFilter
-	case tooLong(r) && (status == 0 || status == 400 || status == 413 || status == 422):
+	case tooLong:
 		e.Code, e.ContextLength = adapter.CodeInvalid, true
 		e.Message = "the request is too long for the model: shorten the prompt or the history, or use a model with a larger context"
-	case says("insufficient_quota", "billing", "insufficient_balance", "exceeded_current_quota", "arrearage", "freetieronly") || status == http.StatusPaymentRequired:
-		e.Code = adapter.CodeRateLimited
-		e.Message = server + " says that the account has no credit left"
-	case status == 401 || status == 403 || says("invalid_api_key", "authentication", "permission"):
-		e.Code = adapter.CodeAuth
-		e.Message = server + " refused the key: check " + s.KeyName
+	case noCredit:
+		e.Code, e.Message = adapter.CodeRateLimited, "% says that the account has no credit left"
+	case badKey:
+		e.Code, e.Message = adapter.CodeAuth, "% refused the key: check "+s.KeyName
 		if s.Key() == "" {
-			e.Message = server + " asks for a key: set " + s.KeyName
+			e.Message = "% asks for a key: set " + s.KeyName
+		} else if r.page {
+			e.Message = "% refused access with a web page: check " + s.KeyName + ", the base URL, and whether a proxy or a firewall is between"
 		}
-	case status == 429 || says("rate_limit", "too_many_requests"):
-		e.Code, e.Retryable = adapter.CodeRateLimited, true
-		e.Message = server + " limits the rate of requests: try again later"
-	case status == 408 || status == 504 || says("timeout"):
-		e.Code, e.Retryable = adapter.CodeTimeout, true
-		e.Message = server + " did not answer in time"
-	case status == 409:
-		e.Code, e.Retryable = adapter.CodeUnavailable, true
-		e.Message = server + " is busy with a conflicting request: try again"
-	case status >= 500 || says("server_error", "overloaded", "unavailable", "internal"):
-		e.Code, e.Retryable = adapter.CodeUnavailable, true
-		e.Message = server + " failed or is overloaded: try again later"
-	case status == 404 || says("model_not_found"):
-		e.Message = server + " does not know this model or address: check the model's name, and the base URL (most end in /v1)"
-	case 300 <= status && status < 400:
-		e.Message = server + " answered with a redirect, which is not followed: check the base URL"
-	case r.Param != "" && (status == 0 || status == 400 || status == 422):
-		e.Message = server + " refused the request: the model does not take " + r.Param + " as it was given"
-	case status == 400 || status == 413 || status == 415 || status == 422 || says("invalid_request"):
-		e.Message = server + " refused the request: the model may not support something that was asked of it"
-	case status != 0:
-		e.Message = fmt.Sprintf("%s answered with the unexpected status %d", server, status)
+	case noAccess:
+		e.Code, e.Message = adapter.CodeAuth, "% does not let this account do that: check its rights"
+	case limited:
+		e.Code, e.Retryable, e.RetryAfter = adapter.CodeRateLimited, true, r.Retry
+		e.Message = "% limits the rate of requests: try again later"
+	case tooMuch:
+		e.Code = adapter.CodeRateLimited
+		e.Message = "% says that this request alone has more tokens than the account may use in a minute: shorten it, or raise the limit"
+	case slow:
+		e.Code, e.Retryable, e.Message = adapter.CodeTimeout, true, "% did not answer in time"
+	case busy:
+		e.Code, e.Retryable, e.Message = adapter.CodeUnavailable, true, "% is busy with a conflicting request: try again"
+	case overloaded:
+		e.Code, e.Retryable, e.RetryAfter, e.Message = adapter.CodeUnavailable, true, r.Retry, "% is overloaded: try again later"
+	case failed:
+		e.Code, e.Retryable, e.RetryAfter, e.Message = adapter.CodeUnavailable, true, r.Retry, "% failed or is overloaded: try again later"
+	case unknown:
+		e.Message = "% does not know this model or address: check the model's name, and the base URL (most end in /v1)"
+	case badCall:
+		e.Retryable, e.Message = true, "the model called a tool in a way that its server could not read: try again"
+	case badHistory:
+		e.Message = "% refused the request: it does not take the history's tool calls and results as they are"
+	case redirect:
+		e.Message = "% answered with a redirect, which is not followed: check the base URL"
+	case refused:
+		e.Message = "% refused the request: the model may not support something that was asked of it"
+		if r.Param != "" {
+			e.Message = "% refused the request: the model does not take " + r.Param + " as it was given"
+		}
 	default:
-		e.Message = server + " reported an error"
+		e.Message = "% reported an error"
+		if status != 0 {
+			e.Message = fmt.Sprintf("%% answered with the unexpected status %d", status)
+		}
 	}
+	if says != "" {
+		e.Message = says
+	}
+	e.Message = strings.Replace(e.Message, "%", s.Name(), 1)
 	return e
+}
+
+// statusMeans is what a status means by itself.
+func statusMeans(status int) meaning {
+	switch status {
+	case 0:
+		return unclear
+	case http.StatusPaymentRequired:
+		return noCredit
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return badKey
+	case http.StatusNotFound:
+		return unknown
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		return slow
+	case http.StatusConflict:
+		return busy
+	case http.StatusRequestEntityTooLarge:
+		return tooLong
+	case http.StatusBadRequest, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return refused
+	case http.StatusTooManyRequests:
+		return limited
+	case 529: // Anthropic
+		return overloaded
+	}
+	switch {
+	case 300 <= status && status < 400:
+		return redirect
+	case status >= 500:
+		return failed
+	}
+	return unclear
 }
 
 // ContentFilter is what is said of an answer that the provider's filter has stopped.
 const ContentFilter = "the provider's content filter stopped the answer"
-
-// tooLong recognises the ways in which servers say that a request does not fit the model's context.
-func tooLong(r Report) bool {
-	if strings.Contains(r.Kind, "context_length") || strings.Contains(r.Kind, "string_above_max_length") {
-		return true
-	}
-	said := strings.ToLower(r.Message)
-	for _, words := range []string{
-		"context length", "context window", "context size", "maximum context", "context_length",
-		"prompt is too long", "input is too long", "too many tokens", "max_model_len", "input length", "token length too long", "model token limit",
-	} {
-		if strings.Contains(said, words) {
-			return true
-		}
-	}
-	return false
-}
 
 // RetryAfter reads how long the provider asks to wait: retry-after-ms, or Retry-After in seconds or as a date. More than a day
 // is taken for a day.

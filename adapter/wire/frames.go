@@ -7,8 +7,8 @@ import (
 )
 
 // Frames reads the plain events of a stream in place: those that are one "data:" line, perhaps after one "event:" line, and a
-// blank line, between lines of comment, with LF for line ends. All providers write such events nearly always, and taking one costs
-// no copy. The rest of the grammar is go-sse's: at the first thing that is not plain, what has not been taken is handed on by
+// blank line, between lines of comment, with LF or CR LF for line ends. All providers write such events nearly always, and taking
+// one costs no copy. The rest of the grammar is go-sse's: at the first thing that is not plain, what has not been taken is handed on by
 // Remaining.
 type Frames struct {
 	r          io.Reader
@@ -48,19 +48,25 @@ func (f *Frames) plain(b []byte) (event, data []byte, n int, ok bool) {
 		return nil, nil, 0, true
 	}
 	if f.comment || b[0] == ':' {
-		end := bytes.IndexByte(b, '\n')
-		whole := end >= 0
-		if !whole {
-			end = len(b) - 1
-		}
-		if bytes.IndexByte(b[:end+1], '\r') >= 0 {
+		line, _, whole := bytes.Cut(b, newline)
+		cr := bytes.IndexByte(line, '\r')
+		switch {
+		case cr >= 0 && cr < len(line)-1:
 			return nil, nil, 0, false
+		case whole:
+			n = len(line) + 1
+		case cr == 0:
+			return nil, nil, 0, true // it may be the first half of a line's end
+		case cr > 0:
+			n = cr
+		default:
+			n = len(line)
 		}
 		f.comment = !whole
-		return nil, nil, end + 1, false
+		return nil, nil, n, false
 	}
-	if b[0] == '\n' {
-		return nil, nil, 1, false
+	if n, ok := blank(b); n > 0 || ok || b[0] == '\r' {
+		return nil, nil, n, n == 0 && ok
 	}
 	if b[0] == 'e' {
 		if event, n, ok = field(b, "event:"); n == 0 {
@@ -71,10 +77,28 @@ func (f *Frames) plain(b []byte) (event, data []byte, n int, ok bool) {
 	if n += k; k == 0 || n == len(b) {
 		return nil, nil, 0, ok
 	}
-	if b[n] != '\n' {
-		return nil, nil, 0, false
+	if k, ok = blank(b[n:]); k == 0 {
+		return nil, nil, 0, ok
 	}
-	return event, data, n + 1, true
+	return event, data, n + k, true
+}
+
+var newline = []byte("\n")
+
+// blank reads the end of a line at the start of b. Where n is zero, ok says whether more has to be read to know, or it is something else.
+func blank(b []byte) (n int, ok bool) {
+	switch {
+	case b[0] == '\n':
+		return 1, true
+	case b[0] != '\r':
+		return 0, false
+	case len(b) == 1:
+		return 0, true
+	case b[1] == '\n':
+		return 2, true
+	default:
+		return 0, false
+	}
 }
 
 // field reads the line of a field at the start of b. Where n is zero, ok says whether more has to be read to know, or it is another
@@ -90,7 +114,7 @@ func field(b []byte, name string) (value []byte, n int, ok bool) {
 	if end < 0 {
 		return nil, 0, true
 	}
-	value = b[len(name):end]
+	value = bytes.TrimSuffix(b[len(name):end], []byte("\r"))
 	if bytes.IndexByte(value, '\r') >= 0 {
 		return nil, 0, false
 	}

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -51,8 +52,9 @@ func TestReadingInPlaceFindsTheSameEvents(t *testing.T) {
 		rapid.Just(""), rapid.Just(""), rapid.Just(""), rapid.Just("dat"), rapid.Just("datum: 1"),
 		rapid.Just("data: "+strings.Repeat("long ", 900)), rapid.Just(": "+strings.Repeat("wait ", 900)),
 	)
-	end := rapid.SampledFrom([]string{"\n", "\n", "\n", "\n", "\n", "\n", "\n", "\n", "\n", "\n", "\r\n", "\r"})
 	rapid.Check(t, func(t *rapid.T) {
+		usual := rapid.SampledFrom([]string{"\n", "\r\n"}).Draw(t, "usual end")
+		end := rapid.SampledFrom(append(slices.Repeat([]string{usual}, 10), "\n", "\r\n", "\r"))
 		var text strings.Builder
 		for range rapid.IntRange(0, 40).Draw(t, "lines") {
 			text.WriteString(line.Draw(t, "line"))
@@ -85,7 +87,9 @@ func TestPlainEventsAreReadInPlaceAndTheRestIsNot(t *testing.T) {
 		"an event field alone":  {plain + "event: x\n\ndata: 4\n\n", 3},
 		"a comment in an event": {plain + "event: x\n: wait\ndata: 4\n\n", 3},
 		"two lines":             {plain + "data: 4\ndata: 5\n\ndata: 6\n\n", 3},
-		"CRLF":                  {strings.ReplaceAll(plain, "\n", "\r\n"), 0},
+		"CR LF, as Google's":    {strings.ReplaceAll(plain+"event: x\ndata: 4\n\n", "\n", "\r\n"), 4},
+		"CR":                    {strings.ReplaceAll(plain, "\n", "\r"), 0},
+		"a CR in a line":        {plain + "data: 4\r5\n\n", 3},
 		"a BOM":                 {"\ufeff" + plain, 0},
 		"a large one":           {plain + "data: " + strings.Repeat("x", maxFrames) + "\n\n" + plain, 3},
 	} {

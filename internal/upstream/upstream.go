@@ -1,5 +1,6 @@
 // Package upstream is a scripted stand-in for a model's server. It speaks the OpenAI chat completions wire format, that of
-// OpenAI's Responses, Coze's and Ollama's, so that tests, benchmarks and the demo model go through everything that a real model would.
+// OpenAI's Responses, Anthropic's, Bedrock's, Coze's, Ollama's and Gemini's, so that tests, benchmarks and the demo model go through everything that a real
+// model would.
 //
 // A [Server] is an http.Handler: serve it from a socket, or reach it in this process through [Server.Transport], which works
 // inside a synctest bubble. All waiting goes by the clock of package time, so a bubble's fake time paces it.
@@ -37,8 +38,9 @@ type format interface {
 	refuse(w http.ResponseWriter, status int, body string)
 }
 
-// Server answers POST …/chat/completions and POST …/responses (streaming and not), Coze's POST …/v3/chat and what belongs to it, Ollama's
-// POST …/api/chat and GET …/api/tags, and GET …/models as its Script says. It is an http.Handler.
+// Server answers POST …/chat/completions, POST …/responses and POST …/v1/messages (streaming and not), Bedrock's POST …/converse-stream, Coze's POST …/v3/chat and what belongs to it, Ollama's
+// POST …/api/chat and GET …/api/tags, Gemini's POST …:generateContent and …:streamGenerateContent, and GET …/models as its Script
+// says. It is an http.Handler.
 // Its zero value, with a Script, is ready; it must not be copied. Whoever asked for its Transport closes it.
 type Server struct {
 	// Script decides the answer to a request. It is called from many goroutines.
@@ -147,6 +149,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.chat(w, r, new(openai))
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/responses"):
 		s.chat(w, r, new(responses))
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v1/messages"):
+		s.chat(w, r, new(anthropic))
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v3/chat"):
 		s.chat(w, r, new(coze))
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v3/chat/submit_tool_outputs"):
@@ -155,10 +159,22 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.cancel(w, r)
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/v1/files/upload"):
 		s.upload(w, r)
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "enerateContent"):
+		s.chat(w, r, new(gemini))
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/v1beta/models"):
+		s.geminiModels(w, "models")
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/publishers/google/models"):
+		s.geminiModels(w, "publisherModels")
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/api/chat"):
 		s.chat(w, r, new(ollama))
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/api/tags"):
 		s.tags(w)
+	case r.Method == http.MethodPost && (strings.HasSuffix(r.URL.Path, "/converse-stream") || strings.HasSuffix(r.URL.Path, "/converse")):
+		s.chat(w, r, new(bedrock))
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/foundation-models"):
+		s.foundationModels(w)
+	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/inference-profiles"):
+		s.inferenceProfiles(w)
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
 		s.models(w)
 	default:

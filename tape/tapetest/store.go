@@ -44,6 +44,7 @@ var tests = []test{
 	{"TA-32: a merge gives new ids and happens once", mergeOnce},
 	{"TA-33: a session is forked at an entry", forkSession},
 	{"TA-40: what is exported is imported, byte for byte", exportImport},
+	{"MO-01: what a model's provider wants to have back is kept, byte for byte", madeIsKept},
 	{"TA-40: an import happens whole or not at all", importRefused},
 	{"TA-41: what is erased is gone and does not come back", erased},
 	{"TA-41: an erasure meets readers and writers", erasedMeanwhile},
@@ -1043,6 +1044,71 @@ func forkSession(t *testing.T, b *bench) {
 			t.Errorf("the blob in the fork, its source erased, is %q, %v", data, err)
 		}
 	}
+}
+
+// madeIsKept holds what stands beside a model's message and its calls to be the same in a view, in a fork, in a copy of the session, and behind export
+// and import, and in another process where there is one.
+func madeIsKept(t *testing.T, b *bench) {
+	s := b.open()
+	ctx := t.Context()
+	made := json.RawMessage(`{"model":"p:m","parts":[{"type":"reasoning","text":"a<b & \/天","data":{"signature":"EqQB+/==","n":1.50}},{"type":"tool_call","call":"c1"}]}`)
+	tp, err := tape.Open(ctx, s, b.dir, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tp.Append(ctx, tape.NewMessage("user", "go"),
+		tape.NewToolCall("well", tape.Call{ID: "c1", Function: tape.FunctionCall{Name: "f", Arguments: "{}"}}).WithMade(made), tape.NewToolResult([]string{"c1"}, "x"),
+		tape.NewMessage("assistant", "done").WithMade(made),
+	); err != nil {
+		t.Fatal(err)
+	}
+	check := func(where string, tp interface {
+		View(context.Context, tape.Selector) (tape.View, error)
+	},
+	) {
+		t.Helper()
+		v, err := tp.View(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, m := range v.Messages {
+			if strings.Contains(string(m.JSON), `"made":`+string(made)) {
+				n++
+			}
+		}
+		if n != 2 {
+			t.Errorf("%s has it in %d of 2 messages: %s", where, n, v.Messages)
+		}
+	}
+	check("the tape", tp)
+	if other, err := tape.Lookup(ctx, b.open(), b.dir, "s"); err == nil {
+		check("another process", other)
+	} else if !errors.Is(err, tape.ErrNotFound) { // a store in memory shares nothing
+		t.Fatal(err)
+	}
+	f, err := tp.Fork(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("a fork", f)
+	copied, err := tp.ForkSession(ctx, "copy", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("a copy", copied)
+	var text bytes.Buffer
+	if err := tp.Export(ctx, &text); err != nil {
+		t.Fatal(err)
+	}
+	if err := tape.Import(ctx, s, b.dir, "imported", &text); err != nil {
+		t.Fatal(err)
+	}
+	imported, err := tape.Lookup(ctx, s, b.dir, "imported")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("an import", imported)
 }
 
 func exportImport(t *testing.T, b *bench) {

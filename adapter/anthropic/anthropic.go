@@ -1,0 +1,137 @@
+// Package anthropic speaks Anthropic's Messages API, and that of the servers that offer the same: Kimi, DeepSeek, MiniMax, Z.ai.
+//
+// # Guarantees
+//   - A stream that was cut off is an error, never a short answer.
+//   - Thinking, signatures and blocks of the provider's own tools go back as they came, in their order.
+//   - What is sent of a history does not change when the history grows, so the provider's cache keeps working.
+//   - A parameter that a model refuses by name is left out of the next request at once, and remembered.
+package anthropic
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
+)
+
+// Options are the settings of a provider.
+type Options struct {
+	Prefix string // as it is known in model names, default "anthropic"
+	// BaseURL is what comes before /v1/messages, with or without the /v1; default https://api.anthropic.com.
+	BaseURL   string
+	Key       string
+	KeyName   string            // where the key comes from, named in errors; default the prefix in capitals and "_API_KEY"
+	Header    http.Header       // of every request; values of anthropic-beta are added to those that a request needs
+	Transport http.RoundTripper // default: a shared one sized for thousands of streams
+	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
+	Names     []string          // models to list
+	Timeouts  adapter.Timeouts  // Connect is used for dialing
+	MaxEvent  int               // bytes of one event, default 4 MiB
+}
+
+const (
+	defaultURL      = "https://api.anthropic.com"
+	defaultMaxEvent = 4 << 20
+	version         = "2023-06-01" // of the API; there is no later one
+)
+
+// New returns a provider, which is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
+func New(o Options) (adapter.Provider, error) {
+	if o.Prefix == "" {
+		o.Prefix = "anthropic"
+	}
+	if o.BaseURL == "" {
+		o.BaseURL = defaultURL
+	}
+	if o.KeyName == "" {
+		o.KeyName = strings.ToUpper(strings.ReplaceAll(o.Prefix, "-", "_")) + "_API_KEY"
+	}
+	if o.MaxEvent <= 0 {
+		o.MaxEvent = defaultMaxEvent
+	}
+	base, err := url.Parse(o.BaseURL)
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.Fragment != "" {
+		return nil, fmt.Errorf("the base URL of %s: expected one like %s", o.Prefix, defaultURL)
+	}
+	for _, end := range []string{"/messages", "/v1"} {
+		base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), end)
+	}
+	base.RawPath = ""
+	header := o.Header.Clone()
+	header.Del(betaHeader)
+	return &provider{
+		Server: wire.Server{
+			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }), Header: header,
+			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
+		},
+		messages: base.JoinPath("v1", "messages").String(), models: *base.JoinPath("v1", "models"),
+		betas: o.Header.Values(betaHeader), names: o.Names, maxEvent: o.MaxEvent,
+	}, nil
+}
+
+// provider is one server and what is known of it. It is safe for concurrent use.
+type provider struct {
+	wire.Server
+	messages string  // address
+	models   url.URL // address
+	betas    []string
+	names    []string
+	maxEvent int
+	learned  sync.Map // lesson → what it has to say; see giveIn
+}
+
+// Model returns the model of this name. Which names a server has is only known to it.
+func (p *provider) Model(name string) (adapter.Model, error) {
+	if name == "" {
+		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
+	}
+	return &model{p: p, name: name, version: versionOf(name)}, nil
+}
+
+func (p *provider) Names() []string { return p.names }
+
+const betaHeader = "Anthropic-Beta"
+
+func (p *provider) header(accept string) http.Header {
+	h := http.Header{"Accept": {accept}, "Anthropic-Version": {version}}
+	if key := p.Key(); key != "" {
+		h.Set("X-Api-Key", key)
+	}
+	if len(p.betas) > 0 {
+		h[betaHeader] = p.betas[:len(p.betas):len(p.betas)]
+	}
+	return h
+}
+
+// model is one model of a provider.
+type model struct {
+	p       *provider
+	name    string
+	version int // 46 of Claude 4.6; 0 where it is not known, as of other makers' models
+}
+
+// Stream asks the model.
+func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
+	return m.p.Stream(ctx, m.name, m.p.maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
+}
+
+// claudeName finds the version in names as claude-3-5-haiku-20241022, claude-opus-4-6 and anthropic.claude-sonnet-4-20250514-v1:0.
+var claudeName = regexp.MustCompile(`claude.*?(\d{1,2})(?:[-.](\d))?(?:\D|$)`)
+
+func versionOf(name string) int {
+	found := claudeName.FindStringSubmatch(strings.ToLower(name))
+	if found == nil {
+		return 0
+	}
+	major, _ := strconv.Atoi(found[1]) // digits, or nothing
+	minor, _ := strconv.Atoi(found[2])
+	return 10*major + minor
+}

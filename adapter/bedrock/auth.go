@@ -1,0 +1,123 @@
+package bedrock
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// auth is what requests are authorized with: a key, or credentials that sign them. Both are behind functions, so that printing a provider
+// does not print them.
+type auth struct {
+	key         func() string                                  // "" without one
+	credentials func(context.Context) (aws.Credentials, error) // nil with a key
+	region      string
+	signer      *v4.Signer
+	used        atomic.Pointer[aws.Credentials] // those of the last request
+}
+
+// newAuth reads the AWS settings, so far as the options leave something to them. It asks no server: credentials are looked for by the first
+// request.
+func newAuth(o *Options) (*auth, error) {
+	key := o.Key
+	a := &auth{key: func() string { return key }, region: o.Region, signer: v4.NewSigner()}
+	if o.Credentials != nil {
+		a.credentials = o.Credentials.Retrieve
+	}
+	if a.region == "" {
+		a.region = regionOf(o.BaseURL)
+	}
+	needsRegion := a.region == "" && (key == "" || o.BaseURL == "")
+	if !needsRegion && (key != "" || a.credentials != nil) {
+		return a, nil
+	}
+	var options []func(*config.LoadOptions) error
+	if o.Profile != "" {
+		options = append(options, config.WithSharedConfigProfile(o.Profile))
+	}
+	settings, err := config.LoadDefaultConfig(context.Background(), options...)
+	if err != nil {
+		return nil, err
+	}
+	if a.region == "" {
+		a.region = settings.Region
+	}
+	if a.region == "" && needsRegion {
+		return nil, errors.New("no region: set AWS_REGION, such as us-east-1")
+	}
+	if key == "" && a.credentials == nil {
+		a.credentials = settings.Credentials.Retrieve
+	}
+	return a, nil
+}
+
+// regionOf returns the region of an address of Amazon's, "" of any other: bedrock-runtime.us-east-1.amazonaws.com.
+func regionOf(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return ""
+	}
+	labels := strings.Split(u.Hostname(), ".")
+	for i, label := range labels {
+		if strings.HasPrefix(label, "bedrock-runtime") && i+2 < len(labels) {
+			return labels[i+1]
+		}
+	}
+	return ""
+}
+
+// secret is what must not be in a log.
+func (a *auth) secret() string {
+	if c := a.used.Load(); c != nil {
+		return c.SecretAccessKey
+	}
+	return a.key()
+}
+
+// hide takes out of an answer what Amazon quotes of a request whose signature is wrong.
+func (a *auth) hide(said []byte) []byte {
+	if c := a.used.Load(); c != nil && c.SessionToken != "" {
+		return bytes.ReplaceAll(said, []byte(c.SessionToken), []byte("***"))
+	}
+	return said
+}
+
+// authorize adds what says that a request may be made. The request's header is complete with it: what is signed is what is sent.
+func (p *provider) authorize(req *http.Request, body []byte) error {
+	maps.Copy(req.Header, p.Header)
+	if key := p.auth.key(); key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+		return nil
+	}
+	ctx := req.Context()
+	credentials, err := p.auth.credentials(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return &adapter.Error{
+			Code:    adapter.CodeAuth,
+			Message: p.Name() + " asks for a key: set " + p.KeyName + ", or AWS credentials as the AWS command line takes them",
+			Cause:   adapter.RedactError(err, p.Key()),
+		}
+	}
+	p.auth.used.Store(&credentials)
+	sum := sha256.Sum256(body)
+	if err := p.auth.signer.SignHTTP(ctx, credentials, req, hex.EncodeToString(sum[:]), "bedrock", p.auth.region, time.Now()); err != nil {
+		return &adapter.Error{Code: adapter.CodeAuth, Message: p.Name() + " cannot be asked: the AWS credentials do not sign", Cause: adapter.RedactError(err, p.Key())}
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+// Package gemini speaks Google's generateContent: the Gemini API, and Vertex AI under its own addresses and credentials.
+//
+// # Guarantees
+//   - A stream that was cut off is an error, never a short answer.
+//   - Thought signatures go back byte for byte, on the part that they came with (MO-02).
+//   - If a model refuses a field (a signature, a schema, a kind of thinking), the adapter asks once more without it and remembers that.
+//   - One event gives one chunk for each of its parts: nothing waits for more than what it is part of.
+package gemini
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
+)
+
+// Options are the settings of a provider.
+type Options struct {
+	Prefix string // as it is known in model names; default "gemini", or "vertex" with Vertex
+	// BaseURL is what comes before /models, or before /projects of Vertex AI; a version (/v1beta) is added where it has none. Default
+	// the Gemini API's, or Vertex AI's of the location.
+	BaseURL string
+	// Vertex says that the server is Vertex AI; nil is the Gemini API.
+	Vertex *Vertex
+	// Key is an API key. Vertex AI takes one in its express mode. Without a key it is asked with Google's application default
+	// credentials: the file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's own, or those of a machine in Google's cloud.
+	Key       string
+	KeyName   string            // where the key comes from, named in errors; default by Prefix, or GOOGLE_APPLICATION_CREDENTIALS
+	Header    http.Header       // of every request
+	Transport http.RoundTripper // default: a shared one sized for thousands of streams
+	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
+	Names     []string          // models to list
+	Timeouts  adapter.Timeouts  // Connect is used for dialing
+	MaxEvent  int               // bytes of one event, default 4 MiB, and 32 MiB of models for images: an image is one event
+}
+
+// Vertex is a place in Google's cloud.
+type Vertex struct {
+	Project  string // may be empty with a Key
+	Location string // a region, "us", "eu" or "global"; default "global"
+}
+
+const (
+	defaultURL      = "https://generativelanguage.googleapis.com"
+	defaultMaxEvent = 4 << 20
+	imageMaxEvent   = 32 << 20
+	global          = "global"
+)
+
+// version is the last part of a base URL that has one.
+var version = regexp.MustCompile(`/v[0-9]+((alpha|beta)[0-9]*)?$`)
+
+// New returns a provider, which is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL; Vertex without a project.
+func New(o Options) (adapter.Provider, error) {
+	usual, api := "gemini", "v1beta"
+	if o.Vertex != nil {
+		usual, api = "vertex", "v1beta1"
+	}
+	if o.Prefix == "" {
+		o.Prefix = usual
+	}
+	switch {
+	case o.KeyName != "":
+	case o.Vertex != nil && o.Key == "":
+		o.KeyName = "GOOGLE_APPLICATION_CREDENTIALS"
+	default:
+		o.KeyName = strings.ToUpper(strings.ReplaceAll(o.Prefix, "-", "_")) + "_API_KEY"
+	}
+	if o.BaseURL == "" {
+		o.BaseURL = defaultURL
+		if o.Vertex != nil {
+			o.BaseURL = vertexURL(o.Vertex.Location)
+		}
+	}
+	base, err := url.Parse(o.BaseURL)
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.Fragment != "" {
+		return nil, fmt.Errorf("the base URL of %s: expected one like %s", o.Prefix, defaultURL)
+	}
+	base.Path = strings.TrimRight(base.Path, "/")
+	if !version.MatchString(base.Path) {
+		base = base.JoinPath(api)
+	}
+	p := &provider{
+		Server: wire.Server{
+			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }), Header: o.Header,
+			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
+		},
+		base:     *base,
+		vertex:   o.Vertex != nil,
+		names:    o.Names,
+		maxEvent: o.MaxEvent,
+	}
+	if !p.vertex {
+		return p, nil
+	}
+	if o.Key == "" {
+		p.tokens = newTokens(p.Client)
+		p.Key = p.tokens.last // so that a token is taken out of what is logged
+	}
+	switch project := o.Vertex.Project; {
+	case project != "":
+		location := o.Vertex.Location
+		if location == "" {
+			location = global
+		}
+		p.place = []string{"projects", project, "locations", location}
+	case o.Key == "":
+		return nil, fmt.Errorf("%s: expected the ID of a project in Google's cloud", o.Prefix)
+	}
+	return p, nil
+}
+
+// vertexURL is where Vertex AI answers for a location.
+func vertexURL(location string) string {
+	switch location {
+	case "", global:
+		return "https://aiplatform.googleapis.com"
+	case "us", "eu":
+		return "https://aiplatform." + location + ".rep.googleapis.com"
+	default:
+		return "https://" + location + "-aiplatform.googleapis.com"
+	}
+}
+
+// provider is one server and what is known of it. It is safe for concurrent use.
+type provider struct {
+	wire.Server
+	base     url.URL // with the version
+	vertex   bool
+	place    []string // of Vertex AI: projects/P/locations/L
+	tokens   *tokens  // nil where there is a key
+	names    []string
+	maxEvent int      // 0 is the default
+	learned  sync.Map // model → learned
+}
+
+// Model returns the model of this name, which may have its publisher in front: publishers/google/models/NAME, models/NAME or google/NAME.
+func (p *provider) Model(name string) (adapter.Model, error) {
+	if name == "" {
+		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
+	}
+	path := p.path(name)
+	for i, part := range path {
+		if part == "" || part == "." || part == ".." {
+			return nil, fmt.Errorf("no model can be called %q", name) // it would be another address
+		}
+		path[i] = url.PathEscape(part)
+	}
+	path[len(path)-1] += ":streamGenerateContent"
+	u := p.base.JoinPath(path...)
+	query := u.Query()
+	query.Set("alt", "sse")
+	u.RawQuery = query.Encode()
+	return &model{p: p, name: name, url: u.String(), generation: generation(name)}, nil
+}
+
+// path returns where a model is, from the version on.
+func (p *provider) path(name string) []string {
+	parts := strings.Split(name, "/")
+	last := parts[len(parts)-1]
+	if !p.vertex {
+		if parts[0] == "tunedModels" {
+			return parts
+		}
+		return []string{"models", last}
+	}
+	place := append([]string{}, p.place...)
+	switch {
+	case parts[0] == "projects":
+		return parts
+	case parts[0] == "publishers" || parts[0] == "endpoints":
+		return append(place, parts...)
+	case len(parts) == 2 && parts[0] != "models":
+		return append(place, "publishers", parts[0], "models", last)
+	default:
+		return append(place, "publishers", "google", "models", last)
+	}
+}
+
+func (p *provider) Names() []string { return p.names }
+
+// header returns what every request needs.
+func (p *provider) header(ctx context.Context, accept string) (http.Header, error) {
+	h := http.Header{"Accept": {accept}}
+	if p.tokens == nil {
+		if key := p.Key(); key != "" {
+			h.Set("X-Goog-Api-Key", key)
+		}
+		return h, nil
+	}
+	token, err := p.tokens.get(ctx)
+	if err != nil {
+		return nil, p.noToken(ctx, err)
+	}
+	h.Set("Authorization", "Bearer "+token)
+	return h, nil
+}
+
+// model is one model of a provider.
+type model struct {
+	p          *provider
+	name       string
+	url        string
+	generation int // 25 is Gemini 2.5, 30 is Gemini 3; 0 is not known
+}
+
+var generations = regexp.MustCompile(`^gemini-([0-9])(?:\.([0-9]))?(?:-|$)`)
+
+// generation reads the version of Gemini out of a model's name.
+func generation(name string) int {
+	name = strings.ToLower(name[strings.LastIndexByte(name, '/')+1:])
+	found := generations.FindStringSubmatch(name)
+	switch {
+	case found != nil:
+	case strings.HasPrefix(name, "gemini-") && strings.HasSuffix(name, "-latest"):
+		return 25 // or later: what Gemini 2.5 understands, the later ones do, too
+	default:
+		return 0
+	}
+	n, _ := strconv.Atoi(found[1] + "0")
+	minor, _ := strconv.Atoi(found[2])
+	return n + minor
+}
+
+// says reports whether a word is part of the model's name.
+func (m *model) says(word string) bool { return strings.Contains(strings.ToLower(m.name), word) }
+
+// Stream asks the model.
+func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
+	maxEvent := m.p.maxEvent
+	switch {
+	case maxEvent > 0:
+	case m.says("image"):
+		maxEvent = imageMaxEvent
+	default:
+		maxEvent = defaultMaxEvent
+	}
+	return m.p.Stream(ctx, m.name, maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
+}

@@ -1,0 +1,360 @@
+package gemini
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// recordings is where answers of real providers are kept, beside the project.
+const recordings = "../../../shared/data/recordings"
+
+// recording is an answer of a real provider.
+type recording struct {
+	Name    string
+	URL     string          `json:"url"`
+	Status  int             `json:"status"`
+	Type    string          `json:"content_type"`
+	Request json.RawMessage `json:"request"`
+	Body    []byte          `json:"-"`
+}
+
+// recorded returns the recordings of this wire, in the order in which they were made.
+func recorded(t *testing.T) (all []recording) {
+	t.Helper()
+	files, err := filepath.Glob(recordings + "/*/*.json")
+	if err != nil || len(files) == 0 {
+		t.Skip("the recordings are not here: ", recordings)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := recording{Name: filepath.Base(filepath.Dir(file)) + "/" + strings.TrimSuffix(filepath.Base(file), ".json")}
+		if err := json.Unmarshal(text, &r); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(r.URL, "enerateContent") {
+			continue
+		}
+		if r.Body, err = os.ReadFile(strings.TrimSuffix(file, ".json") + ".body"); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	if len(all) == 0 {
+		t.Skip("no recordings of this wire")
+	}
+	return all
+}
+
+// heard is what an answer says, whatever its pieces are.
+type heard struct {
+	Text, Reasoning string
+	Calls           []adapter.ToolCall // without ids that the adapter made
+	Signatures      []string
+	Usage           adapter.Usage
+	Finish          string
+}
+
+// readPlainly reads a recording in the plainest way: all events at once, by encoding/json.
+func readPlainly(t *testing.T, body []byte) (h heard) {
+	t.Helper()
+	type object = map[string]any
+	count := func(v any) int { n, _ := v.(float64); return int(n) }
+	str := func(v any) string { s, _ := v.(string); return s }
+	for line := range strings.Lines(string(body)) {
+		data, ok := strings.CutPrefix(strings.TrimSpace(line), "data:")
+		if !ok {
+			continue
+		}
+		var event object
+		if err := json.Unmarshal([]byte(data), &event); err != nil {
+			t.Fatal(err)
+		}
+		if u, ok := event["usageMetadata"].(object); ok && u["totalTokenCount"] != nil {
+			h.Usage = adapter.Usage{
+				PromptTokens: count(u["promptTokenCount"]), CompletionTokens: count(u["candidatesTokenCount"]) + count(u["thoughtsTokenCount"]),
+				ReasoningTokens: count(u["thoughtsTokenCount"]), CachedTokens: count(u["cachedContentTokenCount"]), TotalTokens: count(u["totalTokenCount"]),
+			}
+		}
+		for _, c := range event["candidates"].([]any) {
+			c := c.(object)
+			h.Finish += str(c["finishReason"])
+			content, _ := c["content"].(object)
+			parts, _ := content["parts"].([]any)
+			for _, p := range parts {
+				p := p.(object)
+				if p["thought"] == true {
+					h.Reasoning += str(p["text"])
+				} else {
+					h.Text += str(p["text"])
+				}
+				if call, ok := p["functionCall"].(object); ok {
+					args, _ := json.Marshal(call["args"])
+					h.Calls = append(h.Calls, adapter.ToolCall{Index: len(h.Calls), ID: str(call["id"]), Name: str(call["name"]), Arguments: string(args)})
+				}
+				if s := str(p["thoughtSignature"]); s != "" {
+					h.Signatures = append(h.Signatures, s)
+				}
+			}
+		}
+	}
+	h.Finish = map[string]string{"STOP": adapter.FinishStop, "MAX_TOKENS": adapter.FinishLength}[h.Finish]
+	if len(h.Calls) > 0 {
+		h.Finish = adapter.FinishToolCalls
+	}
+	return h
+}
+
+// answering is a transport that gives one answer.
+type answering struct {
+	status int
+	kind   string
+	body   io.Reader
+}
+
+func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: a.status, ProtoMajor: 1, Header: http.Header{"Content-Type": {a.kind}}, Body: io.NopCloser(a.body)}, nil
+}
+
+func stream(body io.Reader) answering { return answering{http.StatusOK, "text/event-stream", body} }
+
+// cut gives pieces of random length.
+type cut struct {
+	from io.Reader
+	r    *rand.Rand
+}
+
+func (c cut) Read(p []byte) (int, error) { return c.from.Read(p[:min(len(p), 1+c.r.IntN(300))]) }
+
+// ask asks a model whose answer is given. It returns the message that the answer is in a history, too.
+func ask(t *testing.T, from http.RoundTripper) (h heard, msg adapter.Message, err error) {
+	t.Helper()
+	m, err := newProvider(t, Options{Transport: from, Key: "k"}).Model("gemini-3-flash-preview")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var maker adapter.Maker
+	msg.Role = adapter.Assistant
+	for c, err := range m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}}}) {
+		if err != nil {
+			return h, msg, err
+		}
+		maker.Take(&c)
+		h.Text += c.Text
+		h.Reasoning += c.Reasoning
+		if c.Finish != "" {
+			h.Finish = c.Finish
+		}
+		if c.Usage != nil {
+			h.Usage = *c.Usage
+		}
+		if p := c.ToolCall; p != nil {
+			for len(msg.ToolCalls) <= p.Index {
+				msg.ToolCalls = append(msg.ToolCalls, adapter.ToolCall{Index: len(msg.ToolCalls)})
+			}
+			call := &msg.ToolCalls[p.Index]
+			call.ID, call.Name, call.Arguments = call.ID+p.ID, call.Name+p.Name, call.Arguments+p.Arguments
+		}
+	}
+	msg.Content = h.Text
+	msg.Made = maker.Made("gemini:gemini-3-flash-preview", func(i int) string { return msg.ToolCalls[i].ID })
+	for _, c := range msg.ToolCalls {
+		if strings.HasPrefix(c.ID, "call_") {
+			c.ID = ""
+		}
+		var args any
+		if err := json.Unmarshal([]byte(c.Arguments), &args); err != nil {
+			t.Fatal(err)
+		}
+		sorted, _ := json.Marshal(args)
+		c.Arguments = string(sorted)
+		h.Calls = append(h.Calls, c)
+	}
+	if msg.Made != nil {
+		for _, p := range msg.Made.Parts {
+			if s := said(members(p.Data)[signature]); s != "" {
+				h.Signatures = append(h.Signatures, s)
+			}
+		}
+	}
+	return h, msg, nil
+}
+
+// said returns a member that is a string.
+func said(v any) (s string) {
+	raw, _ := v.(json.RawMessage)
+	json.Unmarshal(raw, &s)
+	return s
+}
+
+// MO-10, MO-12, MO-13, MO-32: recorded answers are read as a plain reader reads them, wherever they are cut.
+func TestRecordedAnswersAreReadAsAPlainReaderReadsThem(t *testing.T) {
+	for _, r := range recorded(t) {
+		if r.Status != http.StatusOK || !strings.HasPrefix(r.Type, "text/event-stream") {
+			continue
+		}
+		t.Run(r.Name, func(t *testing.T) {
+			want := readPlainly(t, r.Body)
+			readers := map[string]io.Reader{
+				"whole": bytes.NewReader(r.Body),
+				"cut":   cut{bytes.NewReader(r.Body), rand.New(rand.NewPCG(1, 2))},
+			}
+			if len(r.Body) < 64<<10 {
+				readers["byte by byte"] = iotest.OneByteReader(bytes.NewReader(r.Body))
+			}
+			for name, from := range readers {
+				got, _, err := ask(t, stream(from))
+				if diff := cmp.Diff(want, got); diff != "" || err != nil {
+					t.Errorf("%s: %v\n%s", name, err, diff)
+				}
+			}
+		})
+	}
+}
+
+// MO-32: an answer that ends before its end is an error at every byte; what was passed on is a beginning of it.
+func TestRecordedAnswersThatAreCutOffAreErrors(t *testing.T) {
+	for _, r := range recorded(t) {
+		if r.Status != http.StatusOK || len(r.Body) > 2<<10 {
+			continue
+		}
+		t.Run(r.Name, func(t *testing.T) {
+			whole := readPlainly(t, r.Body)
+			end := bytes.LastIndex(r.Body, []byte("finishReason"))
+			for at := range end {
+				got, _, err := ask(t, stream(bytes.NewReader(r.Body[:at])))
+				if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != adapter.CodeProtocol || !strings.HasPrefix(whole.Text, got.Text) {
+					t.Fatalf("cut after %d bytes: %+v %v", at, got, err)
+				}
+			}
+		})
+	}
+}
+
+// MO-16, MO-32: recorded refusals have their codes.
+func TestRecordedRefusalsHaveTheirCodes(t *testing.T) {
+	for _, r := range recorded(t) {
+		if r.Status == http.StatusOK {
+			continue
+		}
+		t.Run(r.Name, func(t *testing.T) {
+			_, _, err := ask(t, answering{r.Status, r.Type, bytes.NewReader(r.Body)})
+			e, ok := errors.AsType[*adapter.Error](err)
+			if !ok {
+				t.Fatal(err)
+			}
+			switch body := string(r.Body); {
+			case strings.Contains(body, "API_KEY_INVALID"):
+				if e.Code != adapter.CodeAuth || e.Retryable || !strings.Contains(e.Message, "GEMINI_API_KEY") {
+					t.Errorf("%+v", e)
+				}
+			case strings.Contains(body, "RESOURCE_EXHAUSTED"):
+				if e.Code != adapter.CodeRateLimited || strings.Contains(body, "retryDelay") != (e.RetryAfter > 0) {
+					t.Errorf("%+v", e)
+				}
+			case strings.Contains(body, "input token count"):
+				if !e.ContextLength {
+					t.Errorf("%+v", e)
+				}
+			case e.Status != r.Status || e.Retryable:
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}
+
+// MO-01, MO-02: the history that we make of recorded answers has the parts that the recorded requests give back: signatures byte for byte, on
+// the parts that they came with.
+func TestRecordedConversationsGoBackAsTheyWere(t *testing.T) {
+	answers := map[string][]adapter.Message{} // by conversation
+	checked := 0
+	for _, r := range recorded(t) {
+		if r.Status != http.StatusOK {
+			continue
+		}
+		name := r.Name[:strings.LastIndexByte(r.Name, '.')]
+		var asked struct {
+			Contents []content `json:"contents"`
+		}
+		if err := json.Unmarshal(r.Request, &asked); err != nil {
+			t.Fatal(err)
+		}
+		before := answers[name]
+		_, msg, err := ask(t, stream(bytes.NewReader(r.Body)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers[name] = append(before, msg)
+		t.Run(r.Name, func(t *testing.T) {
+			var messages []adapter.Message
+			for _, c := range asked.Contents {
+				switch {
+				case c.Role == "model":
+					messages = append(messages, before[0])
+					before = before[1:]
+				case c.Parts[0]["functionResponse"] != nil:
+					for i := range c.Parts {
+						messages = append(messages, adapter.Message{Role: adapter.ToolRole, ToolCallID: messages[len(messages)-1-i].ToolCalls[i].ID, Content: "sunny"})
+					}
+				default:
+					messages = append(messages, adapter.Message{Role: adapter.User, Content: c.Parts[0]["text"].(string)})
+				}
+			}
+			sent := sentBy(t, "gemini-2.5-flash", adapter.Request{Messages: messages})
+			if len(sent.Contents) != len(asked.Contents) {
+				t.Fatalf("%d contents, recorded are %d", len(sent.Contents), len(asked.Contents))
+			}
+			for i, want := range asked.Contents {
+				got := sent.Contents[i]
+				if want.Role != got.Role {
+					t.Errorf("content %d is of %q", i, got.Role)
+				}
+				if want.Role != "model" {
+					continue
+				}
+				checked++
+				if diff := cmp.Diff(textOf(want), textOf(got)); diff != "" {
+					t.Error(diff)
+				}
+				if diff := cmp.Diff(signedOf(want), signedOf(got)); diff != "" {
+					t.Error(diff)
+				}
+			}
+		})
+	}
+	if checked == 0 {
+		t.Error("no recorded request has a history")
+	}
+}
+
+func textOf(c content) (s string) {
+	for _, p := range c.Parts {
+		t, _ := p["text"].(string)
+		s += t
+	}
+	return s
+}
+
+// signedOf returns the calls and what else is signed.
+func signedOf(c content) (parts []part) {
+	for _, p := range c.Parts {
+		if p["functionCall"] != nil || p[signature] != nil {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}

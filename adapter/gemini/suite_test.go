@@ -1,0 +1,44 @@
+package gemini
+
+import (
+	"testing"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
+)
+
+// subject is this adapter, as the suite of all adapters sees it. Its model is one that insists on signatures.
+var subject = adaptertest.Subject{
+	Prefix:  "gemini",
+	Model:   "gemini-3-flash-preview",
+	KeyName: "GEMINI_API_KEY",
+	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
+		return newProvider(t, Options{BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts})
+	},
+	Wire: adaptertest.Gemini,
+}
+
+// AD-01, AD-06, AD-07, MO-32 and what else every adapter promises.
+func TestSuite(t *testing.T) { adaptertest.Run(t, subject) }
+
+// MO-30: Vertex AI, asked with a key, keeps the same promises.
+func TestSuiteOfVertex(t *testing.T) {
+	s := subject
+	s.Prefix, s.KeyName, s.Model = "vertex", "", "gemini-2.5-flash" // without a key, it would be asked with credentials
+	s.New = func(t testing.TB, o adaptertest.Options) adapter.Provider {
+		return newProvider(t, Options{
+			BaseURL: o.BaseURL, Key: o.Key, Vertex: &Vertex{Project: "p", Location: "us-central1"},
+			Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
+		})
+	}
+	adaptertest.Run(t, s)
+}
+
+func newProvider(t testing.TB, o Options) adapter.Provider {
+	t.Helper()
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/anthropic"
+	"github.com/lingserve/lingserve/adapter/bedrock"
 	"github.com/lingserve/lingserve/adapter/coze"
 	"github.com/lingserve/lingserve/adapter/demo"
+	"github.com/lingserve/lingserve/adapter/gemini"
 	"github.com/lingserve/lingserve/adapter/ollama"
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/adapter/responses"
@@ -54,6 +57,9 @@ func newModels(c *config.Config) (models *adapter.Registry, stop func(), err err
 			stop()
 			// The only thing that can be wrong with what the configuration has let through.
 			key := "providers." + p.Name + ".base_url"
+			if p.Kind == config.KindBedrock {
+				key = "providers." + p.Name + ".region"
+			}
 			return nil, nil, fmt.Errorf("%s (%s): %w", key, c.Source(key), err)
 		}
 		register(p.Name, made)
@@ -88,24 +94,36 @@ func newProvider(p config.Provider, limits adapter.Timeouts, proxyEnv bool, tran
 			ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
 		})
 	case config.KindAnthropic:
-		return notBuiltIn(p)
-	case config.KindGemini, config.KindVertex: // p.Project, p.Location
-		return notBuiltIn(p)
+		return anthropic.New(anthropic.Options{
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
+			ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
+		})
+	case config.KindGemini, config.KindVertex:
+		o := gemini.Options{
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
+			ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
+		}
+		if p.Kind == config.KindVertex {
+			o.Vertex = &gemini.Vertex{Project: p.Project, Location: p.Location}
+		}
+		return gemini.New(o)
 	case config.KindResponses, config.KindAzureResponses:
 		return responses.New(responses.Options{
 			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
 			Azure: p.Kind == config.KindAzureResponses, APIVersion: p.APIVersion, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
 		})
-	case config.KindBedrock: // p.Region, p.Profile
-		return notBuiltIn(p)
+	case config.KindBedrock:
+		made, err := bedrock.New(bedrock.Options{
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
+			Region: p.Region, Profile: p.Profile, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
+		})
+		if err != nil && !p.Set { // what is wrong is of Amazon's other programs, and nobody wants this one
+			return notSetUp("Amazon Bedrock needs settings of Amazon's that can be read; set AWS_REGION or providers.bedrock.region"), nil
+		}
+		return made, err
 	default:
 		panic("config: a provider of kind " + p.Kind)
 	}
-}
-
-// notBuiltIn stands where the adapter of a kind is to be made; every call of it goes when that is there.
-func notBuiltIn(p config.Provider) (adapter.Provider, error) {
-	return notSetUp("providers of kind " + p.Kind + " cannot be asked by this version of the server"), nil
 }
 
 // orNone turns the settings' 0 for no limit into the adapter's, which is negative.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,22 @@ func TestEveryProviderIsAskedAtItsAddressWithItsKey(t *testing.T) {
 		{
 			name: "Responses by Azure's variables", environ: []string{"AZURE_OPENAI_ENDPOINT=" + server.URL, "AZURE_OPENAI_API_KEY=k", "OPENAI_API_VERSION=2024-10-21"},
 			model: "azure-responses:gpt", want: request{Path: "/openai/v1/responses", APIKey: "k", Model: "gpt"},
+		},
+		{
+			name: "Anthropic's variables", environ: []string{"ANTHROPIC_API_KEY=k", "ANTHROPIC_BASE_URL=" + server.URL},
+			model: "anthropic:claude", want: request{Path: "/v1/messages", Model: "claude"},
+		},
+		{
+			name: "Gemini's variables", environ: []string{"GOOGLE_API_KEY=k", "GEMINI_BASE_URL=" + server.URL},
+			model: "gemini:flash", want: request{Path: "/v1beta/models/flash:streamGenerateContent", Query: "alt=sse", Model: "flash"},
+		},
+		{
+			name: "Bedrock's variables", environ: []string{"AWS_BEARER_TOKEN_BEDROCK=k", "AWS_REGION=r-1", "BEDROCK_BASE_URL=" + server.URL},
+			model: "bedrock:claude", want: request{Path: "/model/claude/converse-stream", Auth: "Bearer k", Model: "claude"},
+		},
+		{
+			name: "Vertex AI of the file", file: "providers: {vertex: {project: p, key: k, base_url: " + server.URL + "}}",
+			model: "vertex:flash", want: request{Path: "/v1beta1/projects/p/locations/global/publishers/google/models/flash:streamGenerateContent", Query: "alt=sse", Model: "flash"},
 		},
 		{
 			name: "Coze's variables", environ: []string{"COZE_API_TOKEN=k", "COZE_API_BASE=" + server.URL},
@@ -284,5 +301,16 @@ func TestOptionsThatAreNotSentAreLogged(t *testing.T) {
 	warnOfOptions(slog.New(slog.NewTextHandler(&log, nil)), c, workflows)
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "w.yaml:1:17: options.seed is not sent: ") || !strings.Contains(got, "workflow=w") {
 		t.Error(got)
+	}
+}
+
+// A profile of Amazon's programs that cannot be read keeps nobody from starting who has not asked for Bedrock (MO-31).
+func TestAForeignProfileOfAmazonStopsNothing(t *testing.T) {
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
+	models := modelsOfSettings(t, "", "AWS_REGION=eu-west-1", "AWS_PROFILE=no-such")
+	_, err := models.Model("bedrock:claude")
+	if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != adapter.CodeAuth || strings.Contains(e.Message, "no-such") {
+		t.Errorf("%v", err)
 	}
 }

@@ -202,15 +202,15 @@ func (r *optionsReader) stops(at []string, raw json.RawMessage) []string {
 // fewer; then its server says so.
 var lacks = map[string][]string{
 	"anthropic": {"frequency_penalty", "presence_penalty", "seed", "verbosity"},
-	"bedrock":   {"frequency_penalty", "parallel_tool_calls", "presence_penalty", "seed", "verbosity"},
+	"bedrock":   {"frequency_penalty", "presence_penalty", "seed", "verbosity"},
 	"coze": {
 		"frequency_penalty", "max_tokens", "parallel_tool_calls", "presence_penalty", "reasoning.budget", "reasoning.effort", "reasoning.show",
 		"seed", "service_tier", "stop", "temperature", "tool_choice", "top_p", "verbosity",
 	},
-	"gemini":          {"parallel_tool_calls", "service_tier", "verbosity"},
+	"gemini":          {"parallel_tool_calls", "verbosity"},
 	"ollama":          {"parallel_tool_calls", "reasoning.show", "service_tier", "tool_choice", "verbosity"},
 	"responses":       {"frequency_penalty", "presence_penalty", "reasoning.budget", "seed", "stop"},
-	"vertex":          {"parallel_tool_calls", "service_tier", "verbosity"},
+	"vertex":          {"parallel_tool_calls", "verbosity"},
 	"azure-responses": {"frequency_penalty", "presence_penalty", "reasoning.budget", "seed", "stop"},
 }
 

@@ -15,6 +15,7 @@ import (
 // guarded is a model with time limits and retries around it.
 type guarded struct {
 	model    Model
+	options  Options // where a request says nothing
 	timeouts Timeouts
 	retries  Retries
 	slots    *slots // nil where requests are not bounded
@@ -30,6 +31,11 @@ type guarded struct {
 // Stream asks the model, again where that may help and nothing was passed on.
 func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
+		req.Options = req.Options.Over(g.options)
+		if err := req.chooseTool(); err != nil {
+			yield(Chunk{}, err)
+			return
+		}
 		if account := accountOf(ctx); account != nil {
 			release, err := account.ask(ctx, req.Size())
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Provider gives models by name.
@@ -37,6 +38,8 @@ type Registry struct {
 	// Prices gives the price of a provider's model; nil knows none. It is asked at each request.
 	Prices func(provider, model string) (Price, bool)
 	Budget *Budget // counts and bounds what requests cost; nil does not
+	// Settings hold for the models of a provider, by its prefix, or for one model, by its whole name: "openai", "openai:gpt-6-luna".
+	Settings map[string]Settings
 
 	providers map[string]Provider
 
@@ -44,6 +47,12 @@ type Registry struct {
 
 	slotsMu sync.Mutex
 	slots   map[string]*slots // by provider
+}
+
+// Settings are what holds for a provider or a model.
+type Settings struct {
+	Options Options       // where a request says nothing; those of a model go before those of its provider
+	Total   time.Duration // of a provider: in place of Timeouts.Total; 0 is that one
 }
 
 // Register adds a provider under its prefix. It panics where the prefix is taken, empty or has a colon, a comma or a space in
@@ -108,7 +117,12 @@ func (r *Registry) model(name string) (Model, error) {
 		}
 		return nil, e
 	}
-	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer, prices: r.Prices, budget: r.Budget, log: r.Log, noted: &r.noted}, nil
+	of := r.Settings[prefix]
+	timeouts := r.Timeouts
+	if of.Total != 0 {
+		timeouts.Total = of.Total
+	}
+	return &guarded{model: m, options: r.Settings[name].Options.Over(of.Options), timeouts: timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer, prices: r.Prices, budget: r.Budget, log: r.Log, noted: &r.noted}, nil
 }
 
 // invalid makes the error of a name that names no model.

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 type TransportOptions struct {
 	Connect  time.Duration // for the dialing, and for the TLS handshake; 0 means 10 s, negative none
 	ProxyEnv bool          // go through the proxy that the environment names; without it, none is used
+	Proxy    string        // the proxy's address, in place of that of the environment; "" is none
 }
 
 var transports = struct {
@@ -40,8 +42,16 @@ func newTransport(o TransportOptions) *http.Transport {
 	if connect == never {
 		connect = 0 // to net/http
 	}
+	proxy := egress.Proxy(o.ProxyEnv)
+	if o.Proxy != "" {
+		through, err := egress.Through(o.Proxy)
+		if err != nil {
+			through = func(*http.Request) (*url.URL, error) { return nil, err } // rather than past the proxy
+		}
+		proxy = through
+	}
 	return &http.Transport{
-		Proxy: egress.Proxy(o.ProxyEnv),
+		Proxy: proxy,
 		DialContext: (&net.Dialer{
 			Timeout: connect,
 			// A peer that is gone without a word is noticed within a minute.

@@ -53,6 +53,8 @@ type Options struct {
 	// Choices are the models that a person may choose with ",model", beside Model and Fallback.
 	Choices []string
 
+	// Options are asked of each model that the turn asks, where its plugins say nothing else.
+	Options      adapter.Options
 	Instructions string // in place of the default prompt
 	Workspace    string // whose AGENTS.md is read; "" is the framework's
 	// Tools of the agent, beside the default ones. Bare leaves those out.

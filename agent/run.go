@@ -535,7 +535,7 @@ func (r *run) request(last bool) (adapter.Request, error) {
 	if last {
 		system = strings.TrimSpace(system + "\n\n" + lastStep)
 	}
-	req := adapter.Request{Messages: make([]adapter.Message, 0, len(view.Messages)+1), CacheKey: tape.Tag(r.session)}
+	req := adapter.Request{Messages: make([]adapter.Message, 0, len(view.Messages)+1), Options: r.agent.options.Options, CacheKey: tape.Tag(r.session)}
 	if system != "" {
 		req.Messages = append(req.Messages, adapter.Message{Role: adapter.System, Content: system})
 	}

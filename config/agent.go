@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/lingserve/lingserve/adapter"
 )
 
 // DefaultAgent is the agent that is there without any configuration.
@@ -26,6 +28,7 @@ type Agent struct {
 	ToolTimeout     time.Duration
 	ApprovalTimeout time.Duration
 	Summarize       bool
+	Options         adapter.Options
 }
 
 // Agent returns the agent of this name.
@@ -111,6 +114,11 @@ func agentSettings(name string) []Setting {
 			Help:  "sum up what is left behind where a session has become too long for the model",
 			field: func(c *Config) any { return &c.agent(name).Summarize },
 		},
+		{
+			Key: section + "options", optional: true,
+			Help:  "options of each call of the model, as temperature or reasoning, where the request says nothing else",
+			field: func(c *Config) any { return &c.agent(name).Options },
+		},
 	}
 	for i := range list {
 		list[i].fileOnly = true
@@ -133,7 +141,7 @@ func (r *fileReader) checkAgent(at *token.Token, key string) {
 		}
 	}
 	if of := r.values[key+".workflow"]; of != nil && of.text != "" {
-		for _, other := range []string{"model", "instructions", "tools", "skills", "ask_always", "ask_never"} {
+		for _, other := range []string{"model", "instructions", "tools", "skills", "ask_always", "ask_never", "options"} {
 			if v := r.values[key+"."+other]; v != nil && (v.text != "" || len(v.list) > 0) {
 				r.fail(at, key, "has a workflow and %s; expected one of them, since a workflow's bots say that themselves", other)
 			}

@@ -31,6 +31,7 @@ type Config struct {
 	Watch           bool
 	Grace           time.Duration
 	Providers       []Provider
+	Models          []Model
 	Agents          []Agent
 	MCP             []MCPServer
 	Channels        []Channel // that run; the web and the terminal, which are always there, only where something is said of them

@@ -188,7 +188,7 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "choice", file: "log:\n  level: loud", want: `lingserve.yaml:2:10: log.level: "loud" is none of debug, info, warn, error`},
 		{name: "address without a port", file: "addr: localhost", want: `lingserve.yaml:1:7: addr: "localhost" is not an address (as 127.0.0.1:8080)`},
 		{name: "address with a wrong port", file: "addr: localhost:99999", want: `lingserve.yaml:1:7: addr: "localhost:99999" has no port from 0 to 65535 (as 127.0.0.1:8080)`},
-		{name: "model without a provider", file: "model: gpt-4o", want: `lingserve.yaml:1:8: model: "gpt-4o" is not a model (as openai:gpt-4o-mini)`},
+		{name: "model without a provider", file: "model: gpt-4o", want: `lingserve.yaml:1:8: model: "gpt-4o" is not a model (as openai:gpt-6-luna)`},
 		{name: "base URL is not shown", environ: []string{"OPENAI_BASE_URL=ftp://user:sesame@host"}, want: `OPENAI_BASE_URL: providers.openai.base_url: is not an http or https address (as http://127.0.0.1:8000/v1)`},
 		{name: "line break in a key", environ: []string{"OPENAI_API_KEY=sk-1\n2"}, want: `OPENAI_API_KEY: providers.openai.key: has a control character or a line break in it`},
 		{name: "unknown key", file: "adr: 127.0.0.1:1", want: `lingserve.yaml:1:1: adr: unknown setting; did you mean addr?`},

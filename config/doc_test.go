@@ -3,9 +3,11 @@ package config
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +25,8 @@ var tables = map[string]struct {
 }{
 	"settings":  {"../docs/configuration.md", settingsTable},
 	"providers": {"../docs/configuration.md", providersTable},
+	"common":    {"../docs/configuration.md", commonTable},
+	"model":     {"../docs/configuration.md", func() string { return namedTable(modelSettings) }},
 	"presets":   {"../docs/models.md", presetsTable},
 	"agents":    {"../docs/agents.md", func() string { return namedTable(agentSettings) }},
 	"mcp":       {"../docs/agents.md", func() string { return namedTable(mcpSettings) }},
@@ -53,6 +57,12 @@ func providersTable() string {
 		}
 	}
 	return b.String()
+}
+
+// commonTable has the settings that every provider has in the file.
+func commonTable() string {
+	header := headerSetting("NAME", "HEADER")
+	return namedTable(commonSettings) + fmt.Sprintf("| `%s` | %s | %s | %s |\n", header.Key, header.Kind(), code(header.Default), header.Help)
 }
 
 // namedTable has the settings of one of those that the file adds by name.
@@ -111,14 +121,20 @@ func presetsTable() string {
 	var b strings.Builder
 	b.WriteString("| models | of | key | other address | default address | default model |\n|---|---|---|---|---|---|\n")
 	for _, p := range Presets() {
-		key := code(p.KeyVariable)
+		key := code(p.Variables("key")...)
 		switch {
-		case p.Kind == KindOllama:
+		case p.Kind == KindVertex:
+			key = "Google's own; " + code(p.Env["project"]...)
+		case p.Kind == KindBedrock:
+			key += " or Amazon's own; " + code(p.Env["region"]...)
+		case p.Keyless:
 			key += ", where it asks for one"
-		case p.Name == "openai":
+		case p.Name == "openai" || p.Kind == KindResponses:
 			key += ", where the address is OpenAI's"
+		case p.Kind == KindAnthropic || p.Kind == KindGemini:
+			key += ", where the address is its own"
 		}
-		fmt.Fprintf(&b, "| `%s:` | %s | %s | %s | %s | %s |\n", p.Name, p.Title, key, code(p.BaseURLVariable), code(p.BaseURL), code(p.Models))
+		fmt.Fprintf(&b, "| `%s:` | %s | %s | %s | %s | %s |\n", p.Name, p.Title, key, code(p.Variables("base_url")...), code(p.BaseURL), code(p.Models))
 	}
 	return b.String()
 }
@@ -203,8 +219,8 @@ func TestTheGuideSaysWhatEachKindSupports(t *testing.T) {
 		if !row.MatchString(section) {
 			t.Errorf("there is no row of the kind %s that has %s", p.Kind, p.Title)
 		}
-		for _, variable := range []string{p.KeyVariable, p.BaseURLVariable, p.APIVersionVariable} {
-			if variable != "" && !strings.Contains(string(text), "`"+variable+"`") && !strings.Contains(string(text), variable+"=") {
+		for _, variable := range slices.Concat(slices.Collect(maps.Values(p.Env))...) {
+			if !strings.Contains(string(text), "`"+variable+"`") && !strings.Contains(string(text), variable+"=") {
 				t.Errorf("%s of %s is not told of", variable, p.Title)
 			}
 		}

@@ -19,7 +19,7 @@ func ExampleLoad() {
 	// Output:
 	// 1m0s from environment LINGSERVE_GRACE
 	// ******** from environment OPENAI_API_KEY
-	// openai:gpt-4o-mini from default, since OPENAI_API_KEY is set
+	// openai:gpt-6-luna from default, since OPENAI_API_KEY is set
 }
 
 func ExampleLoad_wrong() {

@@ -2,10 +2,12 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -13,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/price"
 )
 
@@ -107,6 +110,8 @@ func (r *fileReader) section(n ast.Node, prefix string) {
 		switch {
 		case prefix == "" && name == "agents":
 			r.named(agentNames, m, r.checkAgent)
+		case prefix == "" && name == "models":
+			r.named(modelNames, m, func(*token.Token, string) {})
 		case prefix == "" && name == "mcp":
 			r.named(mcpNames, m, r.checkMCP)
 		case prefix == "" && name == "channels":
@@ -117,6 +122,8 @@ func (r *fileReader) section(n ast.Node, prefix string) {
 			r.unknown(m.Key.GetToken(), key, prefix)
 		case prefix == providers && !isSection(key):
 			r.provider(m, name)
+		case name == "headers" && strings.HasPrefix(prefix, providers):
+			r.headers(m, strings.TrimSuffix(strings.TrimPrefix(prefix, providers), "."))
 		case found && key == "config":
 			r.fail(m.Key.GetToken(), key, "cannot stand in the configuration file itself; use --config or LINGSERVE_CONFIG")
 		case found:
@@ -178,16 +185,25 @@ func (r *fileReader) provider(m *ast.MappingValueNode, name string) {
 		}
 		field := m.Key.GetToken().Value
 		written[field] = true
+		if field == "headers" {
+			r.headers(m, name)
+			continue
+		}
 		if i := slices.IndexFunc(own, func(s Setting) bool { return s.Key == key+"."+field }); i >= 0 {
 			r.setting(own[i], m)
 			continue
 		}
 		r.unknownField(m.Key.GetToken(), key+"."+field, kind, own)
 	}
-	if !written["base_url"] {
+	switch {
+	case kind == KindVertex && !written["project"] && !written["key"]:
+		r.fail(at, key, "has no project")
+	case kind == KindBedrock && !written["region"] && !written["profile"] && !written["base_url"]:
+		r.fail(at, key, "has no region")
+	case !written["base_url"] && needsURL(kind):
 		r.fail(at, key, "has no base_url; expected its address (as %s)", exampleURL(kind))
 	}
-	if !written["key"] && mustHaveKey(kind) {
+	if !written["key"] && (mustHaveKey(kind) || !written["base_url"] && (kind == KindAnthropic || kind == KindGemini || kind == KindResponses)) {
 		r.fail(at, key, "has no key; expected key: {env: NAME} or {file: PATH}")
 	}
 }
@@ -276,6 +292,10 @@ func (r *fileReader) setting(s Setting, m *ast.MappingValueNode) {
 		r.fail(at, s.Key, "has no value; expected %s", s.expected())
 		return
 	}
+	if s.isOptions() {
+		r.options(s, m)
+		return
+	}
 	at = m.Value.GetToken()
 	v := &value{from: Source{File, fmt.Sprintf("%s:%d", r.name, at.Position.Line)}, at: r.place(at)}
 	switch n := m.Value.(type) {
@@ -311,6 +331,61 @@ func (r *fileReader) setting(s Setting, m *ast.MappingValueNode) {
 		return
 	}
 	r.values[s.Key] = v
+}
+
+// options reads what is asked of models.
+func (r *fileReader) options(s Setting, m *ast.MappingValueNode) {
+	text, err := nodeJSON(m.Value)
+	if err != nil {
+		r.fail(m.Value.GetToken(), s.Key, "anchors, aliases, tags, infinity and not-a-number have no meaning here; expected options, as \"temperature: 0.2\"")
+		return
+	}
+	_, misfits := adapter.ReadOptions(text, true)
+	for _, misfit := range misfits {
+		r.fail(tokenAt(m, misfit), strings.Join(append([]string{s.Key}, misfit.At...), "."), "%s", misfit.Detail)
+	}
+	if at := m.Value.GetToken(); len(misfits) == 0 {
+		r.values[s.Key] = &value{text: string(text), from: Source{File, fmt.Sprintf("%s:%d", r.name, m.Key.GetToken().Position.Line)}, at: r.place(at)}
+	}
+}
+
+// nodeJSON writes a value of the file as JSON.
+func nodeJSON(n ast.Node) (text []byte, err error) {
+	defer func() {
+		if recover() != nil { // the library's, with nodes that stand for others
+			err = errors.New("no value")
+		}
+	}()
+	var v any
+	if err := yaml.NodeToValue(n, &v); err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+// tokenAt is where a mistake in options stands.
+func tokenAt(m *ast.MappingValueNode, misfit adapter.Misfit) *token.Token {
+	at, n := m.Value.GetToken(), m.Value
+	for i, name := range misfit.At {
+		if list, ok := n.(*ast.SequenceNode); ok {
+			if item, err := strconv.Atoi(name); err == nil && item < len(list.Values) {
+				n = list.Values[item]
+				at = n.GetToken()
+			}
+			continue
+		}
+		members, _ := mapping(n)
+		for _, member := range members {
+			if member.Key.GetToken().Value == name {
+				n, at = member.Value, member.Value.GetToken()
+				if misfit.Name && i == len(misfit.At)-1 {
+					at = member.Key.GetToken()
+				}
+				break
+			}
+		}
+	}
+	return at
 }
 
 func (r *fileReader) list(s Setting, n *ast.SequenceNode, v *value) bool {
@@ -423,7 +498,7 @@ func (s Setting) expected() string {
 		return "a size (as 512KiB or 8MiB)"
 	case "secret text":
 		return "text, {env: NAME} or {file: PATH}"
-	case "text":
+	case "text", "options":
 		return kind
 	default:
 		if len(s.OneOf) > 0 {

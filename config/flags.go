@@ -11,7 +11,7 @@ type Flags struct {
 // same way wherever it stands.
 func (f *Flags) Bind(set *flag.FlagSet) {
 	f.given = map[string][]string{}
-	for _, s := range table {
+	for _, s := range Settings() {
 		set.Var(&flagValue{f, s}, s.Flag(), s.Help)
 	}
 }

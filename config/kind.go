@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/lingserve/lingserve/adapter"
 )
 
 // value is what was written for a setting, before it is understood.
@@ -45,6 +48,8 @@ func (s Setting) Kind() string {
 		return "secret list"
 	case *Secret:
 		return "secret text"
+	case *adapter.Options:
+		return "options"
 	default:
 		return "text"
 	}
@@ -62,6 +67,11 @@ func (s Setting) isList() bool {
 		return true
 	}
 	return false
+}
+
+func (s Setting) isOptions() bool {
+	_, ok := s.field(new(Config)).(*adapter.Options)
+	return ok
 }
 
 func (s Setting) isText() bool {
@@ -115,6 +125,8 @@ func (s Setting) set(c *Config, v value) error {
 		}
 	case *slog.Level:
 		return p.UnmarshalText([]byte(v.text))
+	case *adapter.Options:
+		*p, _ = adapter.ReadOptions([]byte(v.text), true) // what is wrong the file's reader has said
 	default:
 		n, err := parseNumber(p, v.text)
 		if err != nil {
@@ -186,6 +198,9 @@ func (s Setting) text(c *Config) string {
 		return shortDuration(*p)
 	case *slog.Level:
 		return strings.ToLower(p.String())
+	case *adapter.Options:
+		text, _ := json.Marshal(p)
+		return string(text)
 	case *float64:
 		return strconv.FormatFloat(*p, 'g', -1, 64)
 	case *[]string:

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -37,7 +38,9 @@ func (s Source) where(key string) string {
 
 const (
 	defaultModel = "demo:demo"
-	openAIModels = providers + "openai.models"
+	// compatibleModel is a name that many servers which are compatible with OpenAI's answer to, whatever they have behind it.
+	compatibleModel = "gpt-4o-mini"
+	openAIModels    = providers + "openai.models"
 )
 
 // Load puts the settings together. environ is as os.Environ gives it; flags may be nil. The error joins an [*Error] for each
@@ -68,6 +71,7 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 		l.c.sources["config"] = Source{Default, "not there"}
 	}
 	l.chooseModel()
+	l.finishModels()
 	l.warnOfVariables(environ)
 	if len(l.errs) > 0 {
 		return nil, errors.Join(l.errs...)
@@ -96,6 +100,8 @@ func (l *loader) apply(s Setting, inFile *value) {
 	}
 	var err error
 	switch {
+	case v == nil && s.optional:
+		return
 	case v == nil:
 		v = &value{text: s.Default, at: "default"}
 	case v.text == "" && s.required:
@@ -133,12 +139,34 @@ func (l *loader) finishProviders() {
 	for _, s := range l.c.settings {
 		if name, ok := strings.CutPrefix(s.Key, providers); ok && l.c.sources[s.Key].Kind != Default {
 			name, _, _ = strings.Cut(name, ".")
-			l.c.provider(name).Set = true
+			if from := l.c.sources[s.Key]; from.Kind != Environment || wants(name, from.Name) {
+				l.c.provider(name).Set = true
+			}
+		}
+	}
+	for i := range l.c.Providers {
+		own := &l.c.Providers[i]
+		known, ok := preset(own.Name)
+		if !ok && !needsURL(own.Kind) {
+			known, _ = preset(own.Kind) // of the same name
+		}
+		if own.BaseURL == "" {
+			own.BaseURL = known.BaseURL
+		}
+		if own.Key == "" && (own.Kind == KindVertex || own.Kind == KindBedrock) {
+			own.KeyName = "" // they are asked with what their other programs know
 		}
 	}
 	for _, p := range presets {
-		if own := l.c.provider(p.Name); own.BaseURL == "" {
-			own.BaseURL = p.BaseURL
+		if p.As == "" || l.c.sources[providers+p.Name+".key"].Kind != Default || l.c.sources[providers+p.Name+".base_url"].Kind != Default {
+			continue
+		}
+		own, as := l.c.provider(p.Name), l.c.provider(p.As)
+		own.Key, own.KeyName, own.BaseURL, own.Organization = as.Key, as.KeyName, as.BaseURL, cmp.Or(own.Organization, as.Organization)
+		for _, field := range []string{".key", ".base_url"} {
+			if l.c.sources[providers+p.As+field].Kind != Default {
+				l.c.sources[providers+p.Name+field] = Source{Default, "that of providers." + p.As}
+			}
 		}
 	}
 	for _, p := range l.c.Providers {
@@ -154,6 +182,17 @@ func (l *loader) finishProviders() {
 		p.Models = nil
 		l.c.sources[openAIModels] = Source{Default, "since the address is not OpenAI's"}
 	}
+}
+
+// wants says whether who has set a variable wants the provider whose setting it is. Some say where somebody's cloud is, and no more.
+func wants(name, variable string) bool {
+	p, _ := preset(name)
+	for _, field := range []string{"region", "profile", "project", "location", "organization"} {
+		if slices.Contains(p.Env[field], variable) {
+			return false
+		}
+	}
+	return true
 }
 
 // keyName is how an error that is shown to callers names the place of a key: not by a path.
@@ -223,11 +262,27 @@ func (l *loader) readFile() map[string]*value {
 	l.file, l.c.fileRead = r, path
 	l.errs = append(l.errs, r.errs...)
 	// Together with the presets, so that they are shown as one section.
-	l.c.settings = slices.Concat(top, priceSettings, presetSettings(), r.added, r.ofNames, sections)
+	l.c.settings = slices.Concat(top, priceSettings, byProvider(slices.Concat(presetSettings(), r.added)), r.ofNames, sections)
 	if r.hasKey && readableByAll(path) {
 		l.c.Warnings = append(l.c.Warnings, fmt.Sprintf("%s has a key in it and every user of this machine can read it; write {env: NAME} or {file: PATH} for the key, or take the others' right to read", path))
 	}
 	return r.values
+}
+
+// byProvider puts the settings of each provider together, in the order in which the providers come.
+func byProvider(settings []Setting) []Setting {
+	order := map[string]int{}
+	name := func(s Setting) string {
+		name, _, _ := strings.Cut(strings.TrimPrefix(s.Key, providers), ".")
+		return name
+	}
+	for _, s := range settings {
+		if _, ok := order[name(s)]; !ok {
+			order[name(s)] = len(order)
+		}
+	}
+	slices.SortStableFunc(settings, func(a, b Setting) int { return cmp.Compare(order[name(a)], order[name(b)]) })
+	return settings
 }
 
 // readableByAll is asked of configuration files only. The files behind {file: …} are not looked at: container platforms mount
@@ -269,7 +324,7 @@ func (l *loader) chooseModel() {
 	for _, p := range l.c.Providers {
 		models := p.Models
 		if p.Name == "openai" && len(models) == 0 && l.c.sources[openAIModels].Kind == Default {
-			models = []string{presets[0].Models} // which many compatible servers answer to
+			models = []string{compatibleModel}
 		}
 		if p.Missing() != "" || len(models) == 0 {
 			continue
@@ -298,7 +353,7 @@ func (l *loader) setBy(name string) string {
 // variables of their own beginning with a service's name into the environment.
 func (l *loader) warnOfVariables(environ []string) {
 	known := []string{ClientKey}
-	for _, s := range table {
+	for _, s := range Settings() {
 		known = append(known, s.Variables()...)
 	}
 	for _, kv := range environ {

@@ -40,7 +40,7 @@ func (r *fileReader) named(of named, m *ast.MappingValueNode, check func(at *tok
 func (r *fileReader) namedOne(of named, m *ast.MappingValueNode) bool {
 	at := m.Key.GetToken()
 	name := at.Value
-	key := of.section + "." + name
+	key := of.section + "." + pathPart(name)
 	if !of.name.MatchString(name) {
 		r.fail(at, key, "the name of %s has %s", of.one, of.rule)
 		return false

@@ -16,6 +16,9 @@ func (c *Config) Print(w io.Writer) error {
 	var lines []line
 	width, open := 0, ""
 	for _, s := range c.settings {
+		if s.optional && c.sources[s.Key].Kind == Default {
+			continue
+		}
 		path := s.parts()
 		last, section := len(path)-1, ""
 		for depth := range last {

@@ -28,7 +28,7 @@ func TestAProviderWorksFromTheVariablesItsUsersHave(t *testing.T) {
 		want    Provider
 	}{
 		{"OpenAI", []string{"OPENAI_API_KEY=sk-1"}, Provider{
-			Name: "openai", Kind: KindOpenAI, BaseURL: "https://api.openai.com/v1", Key: "sk-1", KeyName: "OPENAI_API_KEY", Models: []string{"gpt-4o-mini"},
+			Name: "openai", Kind: KindOpenAI, BaseURL: "https://api.openai.com/v1", Key: "sk-1", KeyName: "OPENAI_API_KEY", Models: []string{"gpt-6-luna"},
 		}},
 		{"a compatible server", []string{"OPENAI_BASE_URL=http://127.0.0.1:1234/v1"}, Provider{
 			Name: "openai", Kind: KindOpenAI, BaseURL: "http://127.0.0.1:1234/v1", KeyName: "OPENAI_API_KEY",
@@ -93,7 +93,7 @@ providers:
     kind: coze # as it is anyway
     user: web
   team: {kind: coze, base_url: https://api.coze.cn, key: {env: COZE_CN}, models: ["7428"], user: web}
-  vllm: {kind: openai, base_url: http://127.0.0.1:8000/v1}
+  box: {kind: openai, base_url: http://127.0.0.1:8000/v1}
   proxy_2: {kind: openai, base_url: https://me:sesame@models.example.com/v1, key: sk-text}
 `
 
@@ -119,7 +119,10 @@ func TestTheFileAddsAnyNumberOfProvidersInItsOrder(t *testing.T) {
 	for _, p := range c.Providers {
 		names = append(names, p.Name)
 	}
-	want := []string{"openai", "azure", "coze", "ollama", "deepseek", "qwen", "moonshot", "openrouter", "office", "gpu", "team", "vllm", "proxy_2"}
+	want := []string{
+		"openai", "azure", "coze", "ollama", "deepseek", "qwen", "moonshot", "openrouter", "anthropic", "gemini", "vertex", "responses", "azure-responses", "bedrock",
+		"mistral", "groq", "xai", "zai", "minimax", "together", "fireworks", "cerebras", "perplexity", "cohere", "vllm", "lmstudio", "litellm", "office", "gpu", "team", "box", "proxy_2",
+	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Error(diff)
 	}
@@ -129,7 +132,7 @@ func TestTheFileAddsAnyNumberOfProvidersInItsOrder(t *testing.T) {
 		{Name: "gpu", Kind: KindOllama, BaseURL: "http://10.0.0.5:11434", KeyName: "providers.gpu.key", Models: []string{"llama3.2:3b"}},
 		{Name: "coze", Kind: KindCoze, BaseURL: "https://api.coze.com", KeyName: "COZE_API_TOKEN", User: "web"},
 		{Name: "team", Kind: KindCoze, BaseURL: "https://api.coze.cn", Key: "pat_cn", KeyName: "COZE_CN", Models: []string{"7428"}, User: "web"},
-		{Name: "vllm", Kind: KindOpenAI, BaseURL: "http://127.0.0.1:8000/v1", KeyName: "providers.vllm.key"},
+		{Name: "box", Kind: KindOpenAI, BaseURL: "http://127.0.0.1:8000/v1", KeyName: "providers.box.key"},
 	} {
 		got := provider(t, c, want.Name)
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(Provider{}, "Set")); diff != "" {
@@ -189,11 +192,11 @@ func TestAWrongProviderSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		environ []string
 		want    string
 	}{
-		{name: "unknown kind", file: "providers:\n  x:\n    kind: opnai\n    base_url: http://a/v1\n", want: `lingserve.yaml:3:11: providers.x.kind: "opnai" is none of openai, azure, coze, ollama; did you mean openai?`},
-		{name: "kind like nothing", file: "providers:\n  x: {kind: telephone}", want: `lingserve.yaml:2:13: providers.x.kind: "telephone" is none of openai, azure, coze, ollama`},
+		{name: "unknown kind", file: "providers:\n  x:\n    kind: opnai\n    base_url: http://a/v1\n", want: `lingserve.yaml:3:11: providers.x.kind: "opnai" is none of openai, azure, responses, azure-responses, anthropic, gemini, vertex, bedrock, coze, ollama; did you mean openai?`},
+		{name: "kind like nothing", file: "providers:\n  x: {kind: telephone}", want: `lingserve.yaml:2:13: providers.x.kind: "telephone" is none of openai, azure, responses, azure-responses, anthropic, gemini, vertex, bedrock, coze, ollama`},
 		{name: "kind that is no text", file: "providers:\n  x: {kind: 5}", want: `lingserve.yaml:2:13: providers.x.kind: 5 is not text; put it in quotes`},
-		{name: "no kind", file: "providers:\n  vllm: {base_url: http://a/v1}", want: `lingserve.yaml:2:3: providers.vllm: has no kind; expected one of openai, azure, coze, ollama`},
-		{name: "mistyped name", file: "providers:\n  deepsek: {key: k}", want: `lingserve.yaml:2:3: providers.deepsek: has no kind; expected one of openai, azure, coze, ollama; did you mean deepseek?`},
+		{name: "no kind", file: "providers:\n  box: {base_url: http://a/v1}", want: `lingserve.yaml:2:3: providers.box: has no kind; expected one of openai, azure, responses, azure-responses, anthropic, gemini, vertex, bedrock, coze, ollama`},
+		{name: "mistyped name", file: "providers:\n  deepsek: {key: k}", want: `lingserve.yaml:2:3: providers.deepsek: has no kind; expected one of openai, azure, responses, azure-responses, anthropic, gemini, vertex, bedrock, coze, ollama; did you mean deepseek?`},
 		{name: "unknown field", file: "providers:\n  x:\n    kind: openai\n    base_url: http://a/v1\n    modles: [a]\n", want: `lingserve.yaml:5:5: providers.x.modles: unknown setting; did you mean providers.x.models?`},
 		{name: "unknown field of a preset", file: "providers:\n  qwen:\n    kee: k\n", want: `lingserve.yaml:3:5: providers.qwen.kee: unknown setting; did you mean providers.qwen.key?`},
 		{name: "field of another kind", file: "providers:\n  x: {kind: ollama, base_url: a, user: me}", want: `lingserve.yaml:2:34: providers.x.user: is a setting of providers of kind coze; this one is of kind ollama`},
@@ -247,7 +250,7 @@ func TestAWrongProviderSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 }
 
 func TestTheFirstModelOfTheFirstProviderThatIsSetUpIsTheDefault(t *testing.T) {
-	const vllm = "providers:\n  vllm: {kind: openai, base_url: http://127.0.0.1:8000/v1, models: [qwen3-32b, other]}\n"
+	const box = "providers:\n  box: {kind: openai, base_url: http://127.0.0.1:8000/v1, models: [qwen3-32b, other]}\n"
 	for _, tc := range []struct {
 		name    string
 		environ []string
@@ -256,19 +259,19 @@ func TestTheFirstModelOfTheFirstProviderThatIsSetUpIsTheDefault(t *testing.T) {
 		source  string
 	}{
 		{"nothing", nil, "", "demo:demo", "default"},
-		{"a key of OpenAI", []string{"OPENAI_API_KEY=sk-1"}, "", "openai:gpt-4o-mini", "default, since OPENAI_API_KEY is set"},
+		{"a key of OpenAI", []string{"OPENAI_API_KEY=sk-1"}, "", "openai:gpt-6-luna", "default, since OPENAI_API_KEY is set"},
 		{"the address of a compatible server", []string{"OPENAI_BASE_URL=http://127.0.0.1:1/v1"}, "", "openai:gpt-4o-mini", "default, since OPENAI_BASE_URL is set"},
 		{"an empty key", []string{"OPENAI_API_KEY="}, "", "demo:demo", "default"},
 		{"OpenAI's own address, without a key", []string{"OPENAI_BASE_URL=https://api.openai.com/v1"}, "", "demo:demo", "default"},
 		{"a model that is named", []string{"OPENAI_API_KEY=sk-1"}, "model: demo:demo", "demo:demo", "lingserve.yaml:1"},
 		{"a chain that is named", nil, "model: [\"openai:a\", demo:demo]", "openai:a,demo:demo", "lingserve.yaml:1"},
-		{"our variable over OpenAI's", []string{"OPENAI_API_KEY=sk-1", "LINGSERVE_PROVIDERS_OPENAI_KEY=sk-2"}, "", "openai:gpt-4o-mini", "default, since LINGSERVE_PROVIDERS_OPENAI_KEY is set"},
+		{"our variable over OpenAI's", []string{"OPENAI_API_KEY=sk-1", "LINGSERVE_PROVIDERS_OPENAI_KEY=sk-2"}, "", "openai:gpt-6-luna", "default, since LINGSERVE_PROVIDERS_OPENAI_KEY is set"},
 		{"models of a compatible server", []string{"OPENAI_BASE_URL=http://127.0.0.1:1/v1", "LINGSERVE_PROVIDERS_OPENAI_MODELS=llama3.2, other"}, "", "openai:llama3.2", "default, since OPENAI_BASE_URL is set"},
 		{"a compatible server without any models", []string{"OPENAI_BASE_URL=http://127.0.0.1:1/v1"}, "providers: {openai: {models: []}}", "demo:demo", "default"},
 		{"models of OpenAI", []string{"OPENAI_API_KEY=sk-1"}, "providers: {openai: {models: [gpt-5, gpt-5-mini]}}", "openai:gpt-5", "default, since OPENAI_API_KEY is set"},
 		{"a key of another", []string{"DEEPSEEK_API_KEY=sk-1"}, "", "deepseek:deepseek-flash", "default, since DEEPSEEK_API_KEY is set"},
 		{"two keys", []string{"OPENROUTER_API_KEY=sk-1", "DASHSCOPE_API_KEY=sk-2"}, "", "qwen:qwen-plus", "default, since DASHSCOPE_API_KEY is set"},
-		{"OpenAI before all others", []string{"DEEPSEEK_API_KEY=sk-1", "OPENAI_API_KEY=sk-2"}, vllm, "openai:gpt-4o-mini", "default, since OPENAI_API_KEY is set"},
+		{"OpenAI before all others", []string{"DEEPSEEK_API_KEY=sk-1", "OPENAI_API_KEY=sk-2"}, box, "openai:gpt-6-luna", "default, since OPENAI_API_KEY is set"},
 		{"a key without any models", []string{"DEEPSEEK_API_KEY=sk-1"}, "providers: {deepseek: {models: []}}", "demo:demo", "default"},
 		{"an address without a key", nil, "providers: {qwen: {base_url: https://dashscope-intl.aliyuncs.com/compatible-mode/v1}}", "demo:demo", "default"},
 		{"Ollama, of which no model is known", []string{"OLLAMA_HOST=127.0.0.1"}, "", "demo:demo", "default"},
@@ -276,8 +279,8 @@ func TestTheFirstModelOfTheFirstProviderThatIsSetUpIsTheDefault(t *testing.T) {
 		{"Azure, of which no deployment is known", []string{"AZURE_OPENAI_ENDPOINT=https://a", "AZURE_OPENAI_API_KEY=k"}, "", "demo:demo", "default"},
 		{"Azure with a deployment, but no key", []string{"AZURE_OPENAI_ENDPOINT=https://a", "LINGSERVE_PROVIDERS_AZURE_MODELS=gpt-4o"}, "", "demo:demo", "default"},
 		{"Azure with a deployment", []string{"AZURE_OPENAI_ENDPOINT=https://a", "AZURE_OPENAI_API_KEY=k", "LINGSERVE_PROVIDERS_AZURE_MODELS=gpt-4o"}, "", "azure:gpt-4o", "default, since AZURE_OPENAI_API_KEY is set"},
-		{"one that the file adds", nil, vllm, "vllm:qwen3-32b", "default, since providers.vllm.base_url is set"},
-		{"one that the file adds, behind those that are known", []string{"MOONSHOT_API_KEY=sk-1"}, vllm, "moonshot:kimi-k2.6", "default, since MOONSHOT_API_KEY is set"},
+		{"one that the file adds", nil, box, "box:qwen3-32b", "default, since providers.box.base_url is set"},
+		{"one that the file adds, behind those that are known", []string{"MOONSHOT_API_KEY=sk-1"}, box, "moonshot:kimi-k2.6", "default, since MOONSHOT_API_KEY is set"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := mustLoad(t, tc.file, tc.environ)
@@ -289,7 +292,7 @@ func TestTheFirstModelOfTheFirstProviderThatIsSetUpIsTheDefault(t *testing.T) {
 }
 
 func TestAProviderIsSetWhereAnythingOfItIs(t *testing.T) {
-	c := mustLoad(t, "providers:\n  vllm: {kind: openai, base_url: http://a/v1}\n  coze: {user: web}\n  qwen:\n",
+	c := mustLoad(t, "providers:\n  box: {kind: openai, base_url: http://a/v1}\n  coze: {user: web}\n  qwen:\n",
 		[]string{"OLLAMA_HOST=10.0.0.5", "LINGSERVE_PROVIDERS_DEEPSEEK_MODELS=a"}, "--providers-moonshot-base-url", "http://a/v1")
 	var set []string
 	for _, p := range c.Providers {
@@ -297,7 +300,7 @@ func TestAProviderIsSetWhereAnythingOfItIs(t *testing.T) {
 			set = append(set, p.Name)
 		}
 	}
-	if diff := cmp.Diff([]string{"coze", "ollama", "deepseek", "moonshot", "vllm"}, set); diff != "" {
+	if diff := cmp.Diff([]string{"coze", "ollama", "deepseek", "moonshot", "box"}, set); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -396,7 +399,7 @@ func TestThePresetsAreSound(t *testing.T) {
 		if p.BaseURL != "" && checkURL(p.BaseURL) != nil {
 			t.Errorf("%s is at %s", p.Name, p.BaseURL)
 		}
-		if p.KeyVariable == "" {
+		if p.Kind != KindVertex && p.variable("key") == "" {
 			t.Errorf("%s has no variable for its key", p.Name)
 		}
 	}

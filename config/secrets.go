@@ -44,6 +44,9 @@ func collect(v reflect.Value, all *[]string) {
 			collect(v.MapIndex(key), all)
 		}
 	case reflect.Struct:
+		if h, ok := v.Interface().(Header); ok && len(h.Value) < 8 {
+			return // a word, as of a team, that would be taken out of everything
+		}
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
 				collect(v.Field(i), all)

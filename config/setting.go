@@ -27,6 +27,7 @@ type Setting struct {
 	field    func(*Config) any            // a pointer to where the value goes; its type is the kind of the setting
 	provider string                       // whose key it is
 	fileOnly bool                         // it is no flag and no variable
+	optional bool                         // it is shown only where it is set
 	required bool                         // what is written for it may not be empty
 	flag     string                       // its name on the command line, where that is not the key's
 	example  string                       // of an element, where it is a list
@@ -34,8 +35,10 @@ type Setting struct {
 	path     []string                     // the parts of the key, where one of them has a dot; else nil
 }
 
-// Settings returns the table of all settings, in the order in which they are shown.
-func Settings() []Setting { return table }
+// Settings returns the settings that are flags and variables, too, in the order in which they are shown.
+func Settings() []Setting {
+	return slices.DeleteFunc(slices.Clone(table), func(s Setting) bool { return s.fileOnly })
+}
 
 // Flag is the name on the command line, without dashes: run-retention.
 func (s Setting) Flag() string {
@@ -55,7 +58,7 @@ func (s Setting) parts() []string {
 
 // Variables are the environment variables that set it; the first one that is not empty counts.
 func (s Setting) Variables() []string {
-	name := "LINGSERVE_" + strings.ToUpper(strings.ReplaceAll(s.Key, ".", "_"))
+	name := "LINGSERVE_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(s.Key))
 	return append([]string{name}, s.Env...)
 }
 
@@ -325,7 +328,7 @@ func checkModel(s string) error {
 	for name := range strings.SplitSeq(s, ",") {
 		provider, model, ok := strings.Cut(strings.TrimSpace(name), ":")
 		if !ok || provider == "" || model == "" {
-			return fmt.Errorf("%q is not a model (as openai:gpt-4o-mini)", s)
+			return fmt.Errorf("%q is not a model (as openai:gpt-6-luna)", s)
 		}
 	}
 	return nil

@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/schema"
 	"github.com/lingserve/lingserve/tube"
 )
@@ -26,7 +27,7 @@ type FileReader interface {
 }
 
 // ParseSpec reads a workflow from YAML or JSON text; file names it in errors, and the workflow itself where it has no name.
-// dir resolves `file:` references; where it is nil, as for a workflow in a request, there can be none. All problems found
+// dir resolves `file:` references; where it is nil, as for a workflow in a request, there can be none, and no extra_body. All problems found
 // are joined; each is a *[FileError].
 func ParseSpec(file string, text []byte, dir FileReader) (Workflow, error) {
 	// One kind of line end, so that the parser and the places of problems count the same lines.
@@ -134,22 +135,6 @@ func (l *loader) integer(n *node, what string, least, most int) (int, bool) {
 	return i, true
 }
 
-func (l *loader) number(n *node, what string, least, most float64) *float64 {
-	if n == nil {
-		return nil
-	}
-	f, err := strconv.ParseFloat(n.json, 64)
-	if n.kind != number || err != nil {
-		l.errorf(n, "%s: expected a number, got %s", what, n.kind)
-		return nil
-	}
-	if f < least || f > most {
-		l.errorf(n, "%s: expected %g to %g, got %s", what, least, most, n.text)
-		return nil
-	}
-	return &f
-}
-
 func (l *loader) boolean(n *node, what string) bool {
 	if n == nil {
 		return false
@@ -163,7 +148,6 @@ func (l *loader) boolean(n *node, what string) bool {
 var (
 	workflowFields = []string{"name", "description", "model", "options", "input", "bots", "events", "filter", "limits", "restart"}
 	botFields      = []string{"on", "when", "model", "options", "prompt", "history", "message", "root", "format", "schema", "on_invalid", "quiet", "concurrency", "max", "filter"}
-	optionFields   = []string{"temperature", "top_p", "max_tokens", "stop", "seed"}
 )
 
 func (l *loader) workflow(n *node) *spec {
@@ -172,13 +156,13 @@ func (l *loader) workflow(n *node) *spec {
 		return nil
 	}
 	f := l.fields(n, "the workflow", workflowFields...)
-	s := &spec{}
+	s := &spec{file: l.file}
 	l.name(s, f["name"])
 	s.info.Description, _ = l.text(f["description"], "description")
 	s.model = l.model(f["model"])
 	s.info.Model = s.model
 	s.info.Restart = l.boolean(f["restart"], "restart")
-	s.options = l.options(f["options"])
+	s.options, s.optionsAt = l.options(f["options"]), f["options"]
 	s.filter = l.filter(f["filter"])
 	s.limits = l.limits(f["limits"])
 	s.info.Input, s.input = l.input(f["input"])
@@ -237,26 +221,20 @@ func (l *loader) model(n *node) string {
 	return strings.Join(names, ",")
 }
 
-func (l *loader) options(n *node) (o options) {
+// options reads what is asked of the models. A workflow of a request, which has no folder, is not trusted.
+func (l *loader) options(n *node) adapter.Options {
 	if n == nil {
-		return o
+		return adapter.Options{}
 	}
-	f := l.fields(n, "options", optionFields...)
-	o.temperature = l.number(f["temperature"], "temperature", 0, 2)
-	o.topP = l.number(f["top_p"], "top_p", 0, 1)
-	if i, ok := l.integer(f["max_tokens"], "max_tokens", 1, math.MaxInt32); ok {
-		o.maxTokens = &i
-	}
-	if i, ok := l.integer(f["seed"], "seed", math.MinInt32, math.MaxInt32); ok {
-		o.seed = &i
-	}
-	l.texts(f["stop"], "stop", func(n *node, t string) {
-		if t == "" {
-			l.errorf(n, "stop: expected some text, got none")
-			return
+	o, misfits := adapter.ReadOptions(n.appendJSON(nil), l.dir != nil)
+	for _, m := range misfits {
+		at := n.find(m.At)
+		if last := len(m.At) - 1; m.Name {
+			of := n.find(m.At[:last])
+			at = of.keys[slices.IndexFunc(of.keys, func(k *node) bool { return k.text == m.At[last] })]
 		}
-		o.stop = append(o.stop, t)
-	})
+		l.errorf(at, "%s: %s", strings.Join(append([]string{"options"}, m.At...), "."), m.Detail)
+	}
 	return o
 }
 

@@ -32,7 +32,7 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 			l.errorf(key, "%q is no name for a bot: expected %s", short(b.name), nameRule)
 		}
 		b.model = l.model(f["model"])
-		b.options = l.options(f["options"])
+		b.options, b.optionsAt = l.options(f["options"]), f["options"]
 		b.quiet = l.boolean(f["quiet"], "quiet")
 		b.filter = l.filter(f["filter"])
 		if t, ok := l.text(f["format"], "format"); ok {

@@ -320,26 +320,7 @@ func (r *run) configure(b *botSpec, c *bot.Config) {
 	}
 	c.Quiet = c.Quiet || b.quiet
 	c.NoValue = true // nobody asks a workflow's bot for its answer: it is in the result
-	own, all := b.options, r.spec.options
-	c.Temperature = first(own.temperature, c.Temperature, all.temperature)
-	c.TopP = first(own.topP, c.TopP, all.topP)
-	c.MaxTokens = first(own.maxTokens, c.MaxTokens, all.maxTokens)
-	c.Seed = first(own.seed, c.Seed, all.seed)
-	switch {
-	case own.stop != nil:
-		c.Stop = own.stop
-	case c.Stop == nil:
-		c.Stop = all.stop
-	}
-}
-
-func first[T any](options ...*T) *T {
-	for _, o := range options {
-		if o != nil {
-			return o
-		}
-	}
-	return nil
+	c.Options = b.options.Over(c.Options).Over(r.spec.options)
 }
 
 // listener listens to what fires something, and to nothing else: a bot collects values only where someone listens.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tube"
@@ -14,11 +15,14 @@ type spec struct {
 	info    Info
 	input   *inputSchema
 	model   string // "" is the server's; several, separated by commas, are a fallback chain
-	options options
-	bots    []*botSpec
-	events  []*eventSpec
-	filter  *filter
-	limits  limits
+	options adapter.Options
+	// file and optionsAt are where the options stand; optionsAt is nil where there are none.
+	file      string
+	optionsAt *node
+	bots      []*botSpec
+	events    []*eventSpec
+	filter    *filter
+	limits    limits
 	// waiting[i] are the bots and events that wait for the end of bot i, failing[i] for its failure.
 	waiting, failing []dependents
 }
@@ -30,13 +34,6 @@ func (s *spec) schema() *inputSchema { return s.input }
 type dependents struct{ bots, events []int }
 
 func (d dependents) any() bool { return len(d.bots)+len(d.events) > 0 }
-
-// options are what is left to the provider where it is nil.
-type options struct {
-	temperature, topP *float64
-	maxTokens, seed   *int
-	stop              []string
-}
 
 // limits bound a run.
 type limits struct {
@@ -55,7 +52,8 @@ type botSpec struct {
 	name        string
 	at          *node
 	model       string
-	options     options
+	options     adapter.Options
+	optionsAt   *node // nil where there are none
 	format      bot.Format
 	output      json.RawMessage // JSON Schema
 	onInvalid   bot.OnInvalid

@@ -51,7 +51,7 @@ const Channel = webchannel.Name
 // Members of an envelope's Extra.
 const (
 	ExtraAgent   = turn.ExtraAgent
-	extraOptions = "options"      // options: what is asked of the models
+	extraOptions = "options"      // adapter.Options: what is asked of the models
 	extraRun     = "answers"      // *agentRun: a workflow is to answer
 	extraCaller  = "instructions" // string: what the caller has beside the agent's own
 	extraHistory = "said"         // []said: what was said before, for a session that is new
@@ -71,24 +71,8 @@ func (door) BeforeModel(ctx context.Context, req *adapter.Request, _ turn.State)
 	if t == nil {
 		return nil, nil
 	}
-	o, ok := t.Envelope().Extra[extraOptions].(options)
-	if !ok {
-		return nil, nil
-	}
-	if o.Temperature != nil {
-		req.Temperature = o.Temperature
-	}
-	if o.TopP != nil {
-		req.TopP = o.TopP
-	}
-	if o.MaxTokens != nil {
-		req.MaxTokens = o.MaxTokens
-	}
-	if o.Stop != nil {
-		req.Stop = o.Stop
-	}
-	if o.Seed != nil {
-		req.Seed = o.Seed
+	if o, ok := t.Envelope().Extra[extraOptions].(adapter.Options); ok {
+		req.Options = o.Over(req.Options)
 	}
 	return nil, nil
 }

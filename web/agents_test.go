@@ -530,11 +530,17 @@ func TestACommandAsksNoModel(t *testing.T) {
 	}
 }
 
+// MO-22: a caller's options go before those of the agent, one by one.
 func TestWhatIsAskedOfTheModelReachesTheAgentsModel(t *testing.T) {
-	a := newAgentBench(t, nil)
+	a := newAgentBench(t, func(_ *Options, o *agent.Options) {
+		o.Options = adapter.Options{Temperature: new(1.0), Verbosity: "low", Reasoning: adapter.Reasoning{Effort: "high"}}
+	})
 	a.serve()
-	readDocument(t, a.say("hello", `,"options":{"temperature":0.5,"max_tokens":7,"top_p":0.25,"stop":"x","seed":3}`))
+	readDocument(t, a.say("hello", `,"options":{"temperature":0.5,"max_tokens":7,"top_p":0.25,"stop":"x","seed":3,"reasoning":{"budget":9}}`))
 	req := a.talk.requests()[0]
+	if req.Verbosity != "low" || req.Reasoning.Effort != "" || *req.Reasoning.Budget != 9 {
+		t.Errorf("%+v", req.Options)
+	}
 	if *req.Temperature != 0.5 || *req.MaxTokens != 7 || *req.TopP != 0.25 || *req.Seed != 3 || req.Stop[0] != "x" {
 		t.Errorf("%+v", req)
 	}

@@ -153,7 +153,7 @@ func (s *Server) completionOf(p access.Principal, a *ask, q *openai.Request) *op
 		target.Completion = &completion{q.Messages, q.JSON, q.Schema, q.SchemaName}
 	}
 	*a = target
-	a.Options = options{Temperature: q.Temperature, TopP: q.TopP, MaxTokens: q.MaxTokens, Stop: q.Stop, Seed: q.Seed}
+	a.Options = q.Options
 	a.Done = true
 	if a.Completion != nil {
 		return nil

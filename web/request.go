@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"math"
 	"mime"
 	"net/http"
 	"net/url"
@@ -16,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/web/frame"
@@ -38,7 +38,7 @@ type ask struct {
 	Properties map[string]string `json:"properties,omitempty"` // input.NAME=… of a query; typed once the schema is known
 	Model      string            `json:"model,omitempty"`
 	Params     map[string]any    `json:"params,omitempty"`
-	Options    options           `json:"options"`
+	Options    adapter.Options   `json:"options"`
 	Exclude    []string          `json:"exclude,omitempty"`
 	Include    []string          `json:"include,omitempty"`
 	Done       bool              `json:"done,omitempty"`
@@ -51,15 +51,6 @@ type ask struct {
 
 	Images     []string    `json:"images,omitempty"`     // to an agent, beside the input: each itself, as data
 	Completion *completion `json:"completion,omitempty"` // in place of a workflow or an agent: the model alone
-}
-
-// options are what a caller may ask of the models.
-type options struct {
-	Temperature *float64 `json:"temperature,omitempty"`
-	MaxTokens   *int     `json:"max_tokens,omitempty"`
-	TopP        *float64 `json:"top_p,omitempty"`
-	Stop        []string `json:"stop,omitempty"`
-	Seed        *int     `json:"seed,omitempty"`
 }
 
 // hash tells two asks apart. Members are in a fixed order and spaces are out, so that a client may write the same request
@@ -104,7 +95,6 @@ const (
 	maxName     = 256
 	maxSession  = 512
 	maxKey      = 255
-	maxStops    = 16
 	maxPatterns = 64
 	maxPattern  = 1 << 10
 )
@@ -368,22 +358,15 @@ func plain(value any) any {
 }
 
 func (a *ask) options(d *decoder, at string, raw json.RawMessage) {
-	o := &a.Options
-	d.object(at, raw, fields{
-		"temperature": func(at string, raw json.RawMessage) { o.Temperature = d.number(at, raw, 0, 2) },
-		"top_p":       func(at string, raw json.RawMessage) { o.TopP = d.number(at, raw, 0, 1) },
-		"max_tokens":  func(at string, raw json.RawMessage) { o.MaxTokens = d.integer(at, raw, 1, math.MaxInt32) },
-		"seed":        func(at string, raw json.RawMessage) { o.Seed = d.integer(at, raw, math.MinInt, math.MaxInt) },
-		"stop": func(at string, raw json.RawMessage) {
-			if raw[0] == '"' {
-				if s := d.text(at, raw, maxName); s != "" {
-					o.Stop = []string{s}
-				}
-				return
-			}
-			o.Stop = d.strings(at, raw, maxStops, maxName)
-		},
-	})
+	o, misfits := adapter.ReadOptions(raw, false)
+	for _, m := range misfits {
+		pointer := at
+		for _, name := range m.At {
+			pointer += "/" + escapePointer(name)
+		}
+		d.fail(pointer, "%s", m.Detail)
+	}
+	a.Options = o
 }
 
 func (a *ask) filter(d *decoder, at string, raw json.RawMessage) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/lingserve/lingserve/adapter"
 	"pgregory.net/rapid"
 
 	"github.com/lingserve/lingserve/web/frame"
@@ -61,8 +62,10 @@ func TestABodyThatDoesNotFitIsRefusedWithThePlaceThatIsWrong(t *testing.T) {
 		"null for nothing":          {`{"session":null}`, []misfit{{Pointer: "/session", Detail: "expected a string, found null"}}},
 		"done":                      {`{"done":1}`, []misfit{{Pointer: "/done", Detail: "expected true or false, found a number"}}},
 		"options of an array":       {`{"options":[]}`, []misfit{{Pointer: "/options", Detail: "expected an object, found an array"}}},
-		"an unknown option":         {`{"options":{"top_k":1}}`, []misfit{{Pointer: "/options/top_k", Detail: "unknown member; expected one of max_tokens, seed, stop, temperature, top_p"}}},
-		"a key among the options":   {`{"options":{"base_url":"http://evil.test"}}`, []misfit{{Pointer: "/options/base_url", Detail: "unknown member; expected one of max_tokens, seed, stop, temperature, top_p"}}},
+		"an unknown option":         {`{"options":{"top_k":1}}`, []misfit{{Pointer: "/options/top_k", Detail: "unknown option; did you mean top_p?"}}},
+		"a key among the options":   {`{"options":{"base_url":"http://evil.test"}}`, []misfit{{Pointer: "/options/base_url", Detail: "unknown option; expected one of frequency_penalty, max_tokens, parallel_tool_calls, presence_penalty, reasoning, seed, service_tier, stop, temperature, tool_choice, top_p, verbosity"}}},
+		"a body of one's own":       {`{"options":{"extra_body":{"model":"dear"}}}`, []misfit{{Pointer: "/options/extra_body", Detail: "only the server's own configuration and workflow files can have it"}}}, // MO-22
+		"reasoning of no kind":      {`{"options":{"reasoning":{"effort":"lots","budget":-1}}}`, []misfit{{Pointer: "/options/reasoning/budget", Detail: "expected a whole number from 0 to 2147483647, found -1"}, {Pointer: "/options/reasoning/effort", Detail: `expected none, minimal, low, medium, high, xhigh or max, found "lots"`}}},
 		"too hot":                   {`{"options":{"temperature":3}}`, []misfit{{Pointer: "/options/temperature", Detail: "expected a number from 0 to 2, found 3"}}},
 		"beyond numbers":            {`{"options":{"temperature":1e999}}`, []misfit{{Pointer: "/options/temperature", Detail: "expected a number from 0 to 2, found 1e999"}}},
 		"half a token":              {`{"options":{"max_tokens":1.5}}`, []misfit{{Pointer: "/options/max_tokens", Detail: "expected a whole number from 1 to 2147483647, found 1.5"}}},
@@ -107,7 +110,7 @@ func TestABodyThatFitsIsRead(t *testing.T) {
 		ask: ask{
 			Workflow: "w", Input: json.RawMessage(`{"n":1.10}`), Model: "a:b",
 			Params: map[string]any{"n": int64(12345678901234567), "f": 0.5, "l": []any{int64(1)}},
-			Options: options{
+			Options: adapter.Options{
 				Temperature: new(0.0), MaxTokens: new(5), TopP: new(1.0), Stop: []string{"x"},
 				Seed: new(-3),
 			},
@@ -170,7 +173,7 @@ func TestAQueryThatDoesNotFitIsRefusedByName(t *testing.T) {
 		"done=maybe":                           {Parameter: "done", Detail: `expected 1 or 0, found "maybe"`},
 		"options=3":                            {Parameter: "options", Detail: "expected an object, found a number"},
 		"options={":                            {Parameter: "options", Detail: "not JSON at line 1, column 2: unexpected end of JSON input"},
-		`options={"a":1}`:                      {Parameter: "options", Pointer: "/a", Detail: "unknown member; expected one of max_tokens, seed, stop, temperature, top_p"},
+		`options={"a":1}`:                      {Parameter: "options", Pointer: "/a", Detail: "unknown option; expected one of frequency_penalty, max_tokens, parallel_tool_calls, presence_penalty, reasoning, seed, service_tier, stop, temperature, tool_choice, top_p, verbosity"},
 		"key=":                                 {Parameter: "key", Detail: "expected 1 to 255 characters, found 0"},
 		"key=a%20b":                            {Parameter: "key", Detail: "expected visible ASCII characters only"},
 		"key=" + strings.Repeat("k", 256):      {Parameter: "key", Detail: "expected 1 to 255 characters, found 256"},

@@ -433,22 +433,7 @@ func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
 	}
 	// A bot's own model goes before this one, which flow takes for the caller's choice.
 	sp.config.Model = sp.model
-	o := a.Options
-	if o.Temperature != nil {
-		sp.config.Temperature = o.Temperature
-	}
-	if o.TopP != nil {
-		sp.config.TopP = o.TopP
-	}
-	if o.MaxTokens != nil {
-		sp.config.MaxTokens = o.MaxTokens
-	}
-	if o.Stop != nil {
-		sp.config.Stop = o.Stop
-	}
-	if o.Seed != nil {
-		sp.config.Seed = o.Seed
-	}
+	sp.config.Options = a.Options.Over(sp.config.Options)
 	if a.Done {
 		sp.config.Done = true
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -254,20 +253,6 @@ func clip(s string) string {
 func (d *decoder) boolean(pointer string, raw json.RawMessage) (b bool) {
 	d.as(pointer, raw, 't', "true or false", &b)
 	return b
-}
-
-// number takes a number from low to high.
-func (d *decoder) number(pointer string, raw json.RawMessage, low, high float64) *float64 {
-	var n json.Number
-	if !d.as(pointer, raw, '0', "a number", &n) {
-		return nil
-	}
-	f, err := n.Float64()
-	if err != nil || math.IsInf(f, 0) || f < low || f > high {
-		d.fail(pointer, "expected a number from %g to %g, found %s", low, high, clip(n.String()))
-		return nil
-	}
-	return &f
 }
 
 // integer takes a whole number from low to high.

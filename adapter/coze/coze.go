@@ -10,7 +10,7 @@
 //     called system_prompt gives way to the system messages.
 //
 // The simplest bot for a workflow has {{system_prompt}} as its whole prompt. Temperature, limits and the like are set at the bot;
-// a request's are not sent.
+// a request's are not sent, but for its ExtraBody.
 //
 // # What a bot is sent
 //
@@ -52,6 +52,7 @@ type Options struct {
 	Key       string            // a personal access token, or any other that the API takes
 	KeyName   string            // where the key comes from, named in errors; default "COZE_API_TOKEN"
 	User      string            // whom the bot is told it talks to, default "lingserve"
+	Header    http.Header       // of every request, over what is sent anyway
 	Transport http.RoundTripper // default: a shared one sized for thousands of streams
 	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
 	Names     []string          // bots to list
@@ -89,7 +90,7 @@ func New(o Options) (adapter.Provider, error) {
 	base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v3/chat")
 	return &provider{
 		Server: wire.Server{
-			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }),
+			Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header, Key: sync.OnceValue(func() string { return o.Key }),
 			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
 		},
 		chat:     base.JoinPath("v3", "chat"),

@@ -60,7 +60,7 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*answer, error) 
 		q.Set("chat_id", chat.id)
 		u.RawQuery = q.Encode()
 		a.conversation, a.chat = chat.conversation, chat.id
-		err := a.post(u.String(), outputs{Outputs: given, Stream: true}, req.Size())
+		err := a.post(u.String(), outputs{Outputs: given, Stream: true}, &adapter.Request{Messages: req.Messages})
 		if !gone(err) {
 			if err == nil {
 				m.p.waiting.forget(chat)
@@ -75,7 +75,7 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*answer, error) 
 	if err != nil {
 		return a, err
 	}
-	return a, a.post(m.p.chat.String(), r, req.Size())
+	return a, a.post(m.p.chat.String(), r, req)
 }
 
 func (p *provider) url(resource string) *url.URL { return p.chat.JoinPath(resource) }

@@ -73,12 +73,15 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 			adapter.Request{Messages: user, Options: adapter.Options{Temperature: new(0.5), TopP: new(0.25), MaxTokens: new(100), Stop: []string{"END"}, Seed: new(7)}, Format: adapter.Format{JSON: true}},
 			chat(hi, ""),
 		},
+		{"MO-22: members of a request's body", Options{}, adapter.Request{Messages: user, Options: adapter.Options{
+			ExtraBody: map[string]json.RawMessage{"enable_card": json.RawMessage("true"), "user_id": json.RawMessage(`"web"`)},
+		}}, `{"additional_messages":[` + hi + `],"auto_save_history":false,"bot_id":"7379","enable_card":true,"stream":true,"user_id":"web"}`},
 		{"AD-03: the system prompts as a variable", Options{}, adapter.Request{Messages: []adapter.Message{
 			{Role: adapter.System, Content: "You are \"kind\"."},
 			{Role: adapter.System, Parts: []adapter.Part{{Type: "text", Text: "And "}, {Type: "text", Text: "<brief>."}}},
 			{Role: adapter.System},
 			user[0],
-		}}, chat(hi, `,"custom_variables":{"system_prompt":"You are \"kind\".\n\nAnd \u003cbrief\u003e."}`)},
+		}}, chat(hi, `,"custom_variables":{"system_prompt":"You are \"kind\".\n\nAnd <brief>."}`)},
 		{
 			"AD-03: params as variables",
 			Options{},
@@ -86,7 +89,7 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 				"tone": "playful", "age": 7, "half": 0.5, "yes": true, "none": nil, "list": []any{"a", 1}, "deep": map[string]any{"b": "<"},
 				"number": json.Number("12345678901234567890"), "empty": "", "no": func() {},
 			}},
-			chat(hi, `,"custom_variables":{"age":"7","deep":"{\"b\":\"\u003c\"}","empty":"","half":"0.5","list":"[\"a\",1]","no":"null","number":"12345678901234567890","tone":"playful","yes":"true"}`),
+			chat(hi, `,"custom_variables":{"age":"7","deep":"{\"b\":\"<\"}","empty":"","half":"0.5","list":"[\"a\",1]","no":"null","number":"12345678901234567890","tone":"playful","yes":"true"}`),
 		},
 		{"a param called as the prompt is, with a prompt", Options{}, adapter.Request{
 			Messages: append([]adapter.Message{{Role: adapter.System, Content: "ours"}}, user...), Params: map[string]any{"system_prompt": "the caller's"},
@@ -118,7 +121,7 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 		{"parts with images", Options{}, adapter.Request{Messages: []adapter.Message{
 			{Role: adapter.User, Content: "not sent beside parts", Parts: []adapter.Part{{Type: "text", Text: "see \"this\""}, image, {Type: "text"}}},
 			{Role: adapter.User, Parts: []adapter.Part{{Type: "text", Text: "h"}, {Type: "text", Text: "i"}}},
-		}}, chat(`{"role":"user","type":"question","content":"[{\"type\":\"text\",\"text\":\"see \\\"this\\\"\"},{\"type\":\"image\",\"file_url\":\"https://a.test/b.png?c=d\u0026e\"}]","content_type":"object_string"},`+hi, "")},
+		}}, chat(`{"role":"user","type":"question","content":"[{\"type\":\"text\",\"text\":\"see \\\"this\\\"\"},{\"type\":\"image\",\"file_url\":\"https://a.test/b.png?c=d&e\"}]","content_type":"object_string"},`+hi, "")},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			_, body := sent(t, row.o, "7379", row.req)

@@ -85,10 +85,10 @@ type call struct {
 }
 
 // post sends a request with so many bytes of text and waits until its answer begins. Errors are those of an answer that is none.
-func (a *answer) post(url string, request any, size int64) (err error) {
+func (a *answer) post(url string, request any, req *adapter.Request) (err error) {
 	p := a.m.p
 	var body []byte
-	heavy.Do(int(size), func() { body, err = json.Marshal(request) })
+	heavy.Do(int(req.Size()), func() { body, err = wire.Body(request, req.ExtraBody) })
 	if err != nil {
 		return &adapter.Error{
 			Code: adapter.CodeInvalid, Message: "the request to the bot cannot be written",

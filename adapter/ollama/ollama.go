@@ -1,7 +1,7 @@
 // Package ollama speaks the native chat format of Ollama: POST /api/chat, answered by a JSON object on each line.
 //
 // Whatever Ollama decides by itself is left to it: how large the context is (a prompt that does not fit is cut by it, from the
-// oldest message), how long a model stays in memory, and whether a model thinks. A model that is not in memory is loaded by the
+// oldest message), how long a model stays in memory, and, unless the options say it, whether a model thinks. A model that is not in memory is loaded by the
 // first request, which takes a minute at times; the limit for the first token (Timeouts.FirstToken) covers that wait, so raise
 // it where large models are loaded from slow disks. While a model writes the arguments of a tool call Ollama is silent, up to the
 // end of the call; the limit between tokens (Timeouts.Idle) covers that.
@@ -40,6 +40,7 @@ type Options struct {
 	BaseURL   string
 	Key       string            // sent as a bearer token, for ollama.com and for proxies; Ollama itself asks for none
 	KeyName   string            // where the key comes from, named in errors; default OLLAMA_API_KEY
+	Header    http.Header       // of every request, over what is sent anyway
 	Transport http.RoundTripper // default: a shared one sized for thousands of streams
 	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
 	Names     []string          // models to list
@@ -77,7 +78,7 @@ func New(o Options) (adapter.Provider, error) {
 	}
 	return &provider{
 		Server: wire.Server{
-			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }), Absent: absent,
+			Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header, Key: sync.OnceValue(func() string { return o.Key }), Absent: absent,
 			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
 		},
 		chat: base.JoinPath("api", "chat").String(), tags: base.JoinPath("api", "tags").String(),

@@ -6,21 +6,24 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/heavy"
 )
 
-// request is the body of POST /api/chat. It does not say whether to think: a model that can does by itself, and one that cannot
-// refuses to be asked.
+// request is the body of POST /api/chat. Unless that is asked for, it does not say whether to think: a model that can does by itself, and
+// one that cannot refuses to be asked.
 type request struct {
 	Model    string          `json:"model"`
 	Messages []message       `json:"messages"`
 	Stream   bool            `json:"stream"`
 	Tools    []tool          `json:"tools,omitempty"`
 	Format   json.RawMessage `json:"format,omitempty"` // "json", or a JSON Schema
+	Think    any             `json:"think,omitempty"`  // true, false, or how much
 	Options  *options        `json:"options,omitempty"`
 }
 
@@ -60,6 +63,8 @@ type options struct {
 	NumPredict  *int     `json:"num_predict,omitempty"`
 	Seed        *int     `json:"seed,omitempty"`
 	Stop        []string `json:"stop,omitempty"`
+	Frequency   *float64 `json:"frequency_penalty,omitempty"`
+	Presence    *float64 `json:"presence_penalty,omitempty"`
 }
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
@@ -69,7 +74,7 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 		return nil, err
 	}
 	var body []byte
-	heavy.Do(int(req.Size()), func() { body, err = json.Marshal(r) })
+	heavy.Do(int(req.Size()), func() { body, err = r.body(req.ExtraBody) })
 	if err != nil {
 		return nil, &adapter.Error{
 			Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
@@ -81,6 +86,21 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 		return nil, m.refused(refusal)
 	}
 	return res, err
+}
+
+// body is the request as JSON, with extra members over its own. Those of the member options are laid over the request's options, since what
+// only Ollama has is mostly there, as num_ctx.
+func (r *request) body(extra map[string]json.RawMessage) ([]byte, error) {
+	var more map[string]json.RawMessage
+	if r.Options != nil && json.Unmarshal(extra["options"], &more) == nil {
+		all, err := wire.Body(r.Options, more)
+		if err != nil {
+			return nil, err
+		}
+		extra = maps.Clone(extra)
+		extra["options"] = all
+	}
+	return wire.Body(r, extra)
 }
 
 // request says in Ollama's words what is asked.
@@ -107,11 +127,33 @@ func (m *model) request(req adapter.Request) (*request, error) {
 			r.Format = req.Format.Schema
 		}
 	}
-	o := options{Temperature: req.Temperature, TopP: req.TopP, NumPredict: req.MaxTokens, Seed: req.Seed, Stop: req.Stop}
-	if o.Temperature != nil || o.TopP != nil || o.NumPredict != nil || o.Seed != nil || len(o.Stop) > 0 {
+	r.Think = think(req.Reasoning)
+	o := options{
+		Temperature: req.Temperature, TopP: req.TopP, NumPredict: req.MaxTokens, Seed: req.Seed, Stop: req.Stop,
+		Frequency: req.FrequencyPenalty, Presence: req.PresencePenalty,
+	}
+	if o.Temperature != nil || o.TopP != nil || o.NumPredict != nil || o.Seed != nil || len(o.Stop) > 0 || o.Frequency != nil || o.Presence != nil {
 		r.Options = &o
 	}
 	return r, nil
+}
+
+// think says whether to think, and how much in the three words that Ollama has for it; nil leaves it to the model. A budget is only whether.
+func think(r adapter.Reasoning) any {
+	switch r.Effort {
+	case "none":
+		return false
+	case "minimal", "low":
+		return "low"
+	case "medium":
+		return "medium"
+	case "high", "xhigh", "max":
+		return "high"
+	}
+	if r.Budget != nil {
+		return *r.Budget > 0
+	}
+	return nil
 }
 
 // message says a message in Ollama's words; before are those that it answers.

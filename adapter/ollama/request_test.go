@@ -55,6 +55,15 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 			},
 			head + `,"options":{"temperature":0,"top_p":0.25,"num_predict":100,"seed":0,"stop":["END"]}}`,
 		},
+		{ // MO-22
+			"what is asked of thinking and of Ollama alone",
+			adapter.Request{Messages: user, Options: adapter.Options{
+				FrequencyPenalty: new(-1.0), PresencePenalty: new(1.0), Reasoning: adapter.Reasoning{Effort: "xhigh"},
+				ExtraBody: map[string]json.RawMessage{"keep_alive": json.RawMessage(`"10m"`), "options": json.RawMessage(`{"num_ctx":8192}`)},
+			}},
+			`{"keep_alive":"10m","messages":[{"role":"user","content":"hi"}],"model":"m","options":{"frequency_penalty":-1,"num_ctx":8192,"presence_penalty":1},"stream":true,"think":"high"}`,
+		},
+		{"no thinking", adapter.Request{Messages: user, Options: adapter.Options{Reasoning: adapter.Reasoning{Budget: new(0)}}}, head + `,"think":false}`},
 		{"any JSON", adapter.Request{Messages: user, Format: adapter.Format{JSON: true}}, head + `,"format":"json"}`},
 		{
 			"JSON of a schema",

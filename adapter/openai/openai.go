@@ -36,6 +36,7 @@ type Options struct {
 	APIVersion string // of Azure's API, default 2024-10-21; one that the BaseURL has is taken instead
 	Key        string
 	KeyName    string            // where the key comes from, named in errors; default the prefix in capitals and "_API_KEY"
+	Header     http.Header       // of every request, over what is sent anyway
 	Transport  http.RoundTripper // default: a shared one sized for thousands of streams
 	ProxyEnv   bool              // with the default transport: go through the proxy that the environment names
 	Names      []string          // models to list
@@ -72,7 +73,7 @@ func New(o Options) (adapter.Provider, error) {
 	}
 	p := &provider{
 		Server: wire.Server{
-			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }),
+			Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header, Key: sync.OnceValue(func() string { return o.Key }),
 			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
 		},
 		Endpoint: endpoint.New(*base, o.Azure, o.APIVersion),

@@ -168,7 +168,7 @@ func (m *model) reason(r *request, o adapter.Reasoning) {
 // reasons says whether a model is of a family that takes max_completion_tokens instead of max_tokens.
 func reasons(name string) bool {
 	name = name[strings.LastIndexByte(name, '/')+1:] // routers put the maker in front: openai/o3
-	for _, family := range []string{"o1", "o3", "o4", "gpt-5"} {
+	for _, family := range []string{"o1", "o3", "o4", "gpt-5", "gpt-6"} {
 		if rest, ok := strings.CutPrefix(name, family); ok && (rest == "" || strings.ContainsAny(rest[:1], "-.")) {
 			return true
 		}

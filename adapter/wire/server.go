@@ -41,8 +41,18 @@ func NewClient(t http.RoundTripper, o adapter.TransportOptions) *http.Client {
 // Name is what users read: "the model's server (openai)".
 func (s *Server) Name() string { return "the model's server (" + s.Prefix + ")" }
 
-// Redact makes what the server has said fit for a log.
-func (s *Server) Redact(said []byte) string { return adapter.Redact(string(said), s.Key()) }
+// Redact makes what the server has said fit for a log. Of the headers, only a value that is long enough for a secret is taken out.
+func (s *Server) Redact(said []byte) string {
+	secrets := []string{s.Key()}
+	for _, values := range s.Header {
+		for _, v := range values {
+			if len(v) >= 8 {
+				secrets = append(secrets, v)
+			}
+		}
+	}
+	return adapter.Redact(string(said), secrets...)
+}
 
 // Refusal is an answer with another status than 200.
 type Refusal struct {

@@ -81,7 +81,7 @@ func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Regist
 	for _, a := range c.Agents {
 		o := agent.Options{
 			Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Skills: skills, Approvals: map[string]tool.Approval{},
-			MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout, Summarize: a.Summarize,
+			MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout, Summarize: a.Summarize, Options: a.Options,
 			Store: store, Log: log, Host: around,
 		}
 		o.Tools = theirs

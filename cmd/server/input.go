@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/flow"
 )
 
@@ -140,58 +138,49 @@ func pair(s string, into map[string]any) error {
 
 // runOptions are what is asked of the model.
 type runOptions struct {
-	Temperature *float64 `json:"temperature,omitempty"`
-	TopP        *float64 `json:"top_p,omitempty"`
-	MaxTokens   *int     `json:"max_tokens,omitempty"`
-	Seed        *int     `json:"seed,omitempty"`
-	Stop        []string `json:"stop,omitempty"`
+	adapter.Options
+	read map[string]any // what was given, by name
 }
 
+// set takes NAME=VALUE; the name of an option below another is "reasoning.effort", and stop may be given more than once.
 func (o *runOptions) set(s string) error {
 	name, text, ok := strings.Cut(s, "=")
 	if !ok {
 		return fmt.Errorf("%q is not NAME=VALUE", s)
 	}
-	var err error
-	switch name {
-	case "temperature":
-		o.Temperature, err = number64(text, 0, 2)
-	case "top_p":
-		o.TopP, err = number64(text, 0, 1)
-	case "max_tokens":
-		o.MaxTokens, err = whole(text, 1)
-	case "seed":
-		o.Seed, err = whole(text, math.MinInt)
-	case "stop":
-		o.Stop = append(o.Stop, text)
-	default:
-		return fmt.Errorf("%q is none of temperature, top_p, max_tokens, seed, stop", name)
+	if o.read == nil {
+		o.read = map[string]any{}
 	}
+	var value any = text
+	switch name {
+	case "stop":
+		stops, _ := o.read[name].([]string)
+		value = append(stops, text)
+	case "verbosity", "tool_choice", "service_tier", "reasoning.effort":
+	default:
+		if json.Valid([]byte(text)) {
+			value = json.RawMessage(text)
+		}
+	}
+	if below, ok := strings.CutPrefix(name, "reasoning."); ok {
+		reasoning, _ := o.read["reasoning"].(map[string]any)
+		if reasoning == nil {
+			reasoning = map[string]any{}
+		}
+		reasoning[below] = value
+		name, value = "reasoning", reasoning
+	}
+	o.read[name] = value
+	all, err := json.Marshal(o.read)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	var misfits []adapter.Misfit
+	o.Options, misfits = adapter.ReadOptions(all, true)
+	for _, m := range misfits {
+		return fmt.Errorf("%s: %s", strings.Join(m.At, "."), m.Detail)
+	}
 	return nil
-}
-
-func number64(text string, least, most float64) (*float64, error) {
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(f >= least && f <= most) {
-		return nil, fmt.Errorf("%q is not a number from %g to %g", text, least, most)
-	}
-	return &f, nil
-}
-
-func whole(text string, least int) (*int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < least {
-		return nil, fmt.Errorf("%q is not a whole number that fits", text)
-	}
-	return &n, nil
-}
-
-// apply sets the options on the defaults of a run's bots.
-func (o *runOptions) apply(c *bot.Config) {
-	c.Temperature, c.TopP, c.MaxTokens, c.Seed, c.Stop = o.Temperature, o.TopP, o.MaxTokens, o.Seed, o.Stop
 }
 
 // inputError says what does not fit, a line for each.

@@ -67,7 +67,7 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 		model = info.Model
 	}
 	defaults := bot.Config{Model: model, Done: j.done, HTMLEvents: j.html}
-	j.options.apply(&defaults)
+	defaults.Options = j.options.Options
 	models.Budget = newBudget(c, nil, false, log)
 	ctx = trail.With(ctx, trail.Trail{Run: "local"})
 	// The run is not canceled through its context: Cancel lets it end with an event that says why.

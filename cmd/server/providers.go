@@ -7,10 +7,14 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/anthropic"
+	"github.com/lingserve/lingserve/adapter/bedrock"
 	"github.com/lingserve/lingserve/adapter/coze"
 	"github.com/lingserve/lingserve/adapter/demo"
+	"github.com/lingserve/lingserve/adapter/gemini"
 	"github.com/lingserve/lingserve/adapter/ollama"
 	"github.com/lingserve/lingserve/adapter/openai"
+	"github.com/lingserve/lingserve/adapter/responses"
 	"github.com/lingserve/lingserve/config"
 )
 
@@ -24,6 +28,10 @@ func newModels(c *config.Config) (models *adapter.Registry, stop func(), err err
 	}
 	models = &adapter.Registry{
 		Timeouts: limits, Retries: adapter.Retries{Attempts: c.Retries.Attempts}, Slots: slotsOf(c.Limit), Default: c.Model,
+		Settings: map[string]adapter.Settings{},
+	}
+	for _, m := range c.Models {
+		models.Settings[m.Name] = adapter.Settings{Options: m.Options}
 	}
 	prices, err := c.Prices()
 	if err != nil {
@@ -48,11 +56,15 @@ func newModels(c *config.Config) (models *adapter.Registry, stop func(), err err
 	}
 	register("demo", demo.New(&demo.Options{Pace: pace}))
 	for _, p := range c.Providers {
-		made, err := newProvider(p, limits, c.Upstream.ProxyEnv, transportTo(c, p.Name, limits.Connect))
+		models.Settings[p.Name] = adapter.Settings{Options: p.Options, Total: p.Timeout}
+		made, err := newProvider(p, limits, c.Upstream.ProxyEnv, transportTo(c, p, limits.Connect))
 		if err != nil {
 			stop()
 			// The only thing that can be wrong with what the configuration has let through.
 			key := "providers." + p.Name + ".base_url"
+			if p.Kind == config.KindBedrock {
+				key = "providers." + p.Name + ".region"
+			}
 			return nil, nil, fmt.Errorf("%s (%s): %w", key, c.Source(key), err)
 		}
 		register(p.Name, made)
@@ -69,22 +81,51 @@ func newProvider(p config.Provider, limits adapter.Timeouts, proxyEnv bool, tran
 	if missing := p.Missing(); missing != "" {
 		return notSetUp(missing), nil
 	}
+	header := p.Header()
 	switch p.Kind {
 	case config.KindOpenAI, config.KindAzure:
 		return openai.New(openai.Options{
-			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models,
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
 			Azure: p.Kind == config.KindAzure, APIVersion: p.APIVersion, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
 		})
 	case config.KindCoze:
 		return coze.New(coze.Options{
-			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models,
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
 			User: p.User, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
 		})
 	case config.KindOllama:
 		return ollama.New(ollama.Options{
-			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models,
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
 			ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
 		})
+	case config.KindAnthropic:
+		return anthropic.New(anthropic.Options{
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
+			ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
+		})
+	case config.KindGemini, config.KindVertex:
+		o := gemini.Options{
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
+			ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
+		}
+		if p.Kind == config.KindVertex {
+			o.Vertex = &gemini.Vertex{Project: p.Project, Location: p.Location}
+		}
+		return gemini.New(o)
+	case config.KindResponses, config.KindAzureResponses:
+		return responses.New(responses.Options{
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
+			Azure: p.Kind == config.KindAzureResponses, APIVersion: p.APIVersion, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
+		})
+	case config.KindBedrock:
+		made, err := bedrock.New(bedrock.Options{
+			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
+			Region: p.Region, Profile: p.Profile, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
+		})
+		if err != nil && !p.Set { // what is wrong is of Amazon's other programs, and nobody wants this one
+			return notSetUp("Amazon Bedrock needs settings of Amazon's that can be read; set AWS_REGION or providers.bedrock.region"), nil
+		}
+		return made, err
 	default:
 		panic("config: a provider of kind " + p.Kind)
 	}

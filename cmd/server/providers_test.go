@@ -2,11 +2,14 @@ package main
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -87,6 +90,30 @@ func TestEveryProviderIsAskedAtItsAddressWithItsKey(t *testing.T) {
 			name: "Azure without a version", environ: []string{"AZURE_OPENAI_ENDPOINT=" + server.URL, "AZURE_OPENAI_API_KEY=k"},
 			model: "azure:my-gpt", want: request{Path: "/openai/deployments/my-gpt/chat/completions", Query: "api-version=2024-10-21", APIKey: "k", Model: "my-gpt"},
 		},
+		{ // MO-31
+			name: "Responses by OpenAI's variables", environ: []string{"OPENAI_API_KEY=k", "OPENAI_BASE_URL=" + server.URL + "/v1"},
+			model: "responses:gpt", want: request{Path: "/v1/responses", Auth: "Bearer k", Model: "gpt"},
+		},
+		{
+			name: "Responses by Azure's variables", environ: []string{"AZURE_OPENAI_ENDPOINT=" + server.URL, "AZURE_OPENAI_API_KEY=k", "OPENAI_API_VERSION=2024-10-21"},
+			model: "azure-responses:gpt", want: request{Path: "/openai/v1/responses", APIKey: "k", Model: "gpt"},
+		},
+		{
+			name: "Anthropic's variables", environ: []string{"ANTHROPIC_API_KEY=k", "ANTHROPIC_BASE_URL=" + server.URL},
+			model: "anthropic:claude", want: request{Path: "/v1/messages", Model: "claude"},
+		},
+		{
+			name: "Gemini's variables", environ: []string{"GOOGLE_API_KEY=k", "GEMINI_BASE_URL=" + server.URL},
+			model: "gemini:flash", want: request{Path: "/v1beta/models/flash:streamGenerateContent", Query: "alt=sse", Model: "flash"},
+		},
+		{
+			name: "Bedrock's variables", environ: []string{"AWS_BEARER_TOKEN_BEDROCK=k", "AWS_REGION=r-1", "BEDROCK_BASE_URL=" + server.URL},
+			model: "bedrock:claude", want: request{Path: "/model/claude/converse-stream", Auth: "Bearer k", Model: "claude"},
+		},
+		{
+			name: "Vertex AI of the file", file: "providers: {vertex: {project: p, key: k, base_url: " + server.URL + "}}",
+			model: "vertex:flash", want: request{Path: "/v1beta1/projects/p/locations/global/publishers/google/models/flash:streamGenerateContent", Query: "alt=sse", Model: "flash"},
+		},
 		{
 			name: "Coze's variables", environ: []string{"COZE_API_TOKEN=k", "COZE_API_BASE=" + server.URL},
 			model: "coze:7428", want: request{Path: "/v3/chat", Auth: "Bearer k", Model: "7428"},
@@ -116,8 +143,8 @@ func TestEveryProviderIsAskedAtItsAddressWithItsKey(t *testing.T) {
 			model: "team:7428", want: request{Path: "/v3/chat", Auth: "Bearer k", Model: "7428"},
 		},
 		{
-			name: "a compatible server of the file", file: "providers: {vllm: {kind: openai, base_url: " + server.URL + "/v1}}",
-			model: "vllm:qwen3-32b", want: request{Path: "/v1/chat/completions", Model: "qwen3-32b"},
+			name: "a compatible server of the file", file: "providers: {box: {kind: openai, base_url: " + server.URL + "/v1}}",
+			model: "box:qwen3-32b", want: request{Path: "/v1/chat/completions", Model: "qwen3-32b"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -147,13 +174,13 @@ func TestTheUserOfCozeIsTheConfigured(t *testing.T) {
 }
 
 func TestWhatIsConfiguredIsListed(t *testing.T) {
-	models := modelsOfSettings(t, "providers:\n  ollama: {models: [\"llama3.2:3b\"]}\n  vllm: {kind: openai, base_url: http://127.0.0.1:1/v1, models: [a, b]}\n  azure: {models: [never]}\n",
+	models := modelsOfSettings(t, "providers:\n  ollama: {models: [\"llama3.2:3b\"]}\n  box: {kind: openai, base_url: http://127.0.0.1:1/v1, models: [a, b]}\n  azure: {models: [never]}\n",
 		"OPENAI_API_KEY=k", "MOONSHOT_API_KEY=k")
-	want := []string{"demo:demo", "demo:fast", "moonshot:kimi-k2.6", "ollama:llama3.2:3b", "openai:gpt-4o-mini", "vllm:a", "vllm:b"}
+	want := []string{"box:a", "box:b", "demo:demo", "demo:fast", "moonshot:kimi-k2.6", "ollama:llama3.2:3b", "openai:gpt-6-luna"}
 	if diff := cmp.Diff(want, models.Names()); diff != "" {
 		t.Error(diff)
 	}
-	if models.Default != "openai:gpt-4o-mini" {
+	if models.Default != "openai:gpt-6-luna" {
 		t.Errorf("the default is %s", models.Default)
 	}
 }
@@ -162,14 +189,14 @@ func TestAModelOfAProviderThatIsNotSetUpSaysWhatIsMissing(t *testing.T) {
 	models := modelsOfSettings(t, "")
 	for _, p := range config.Presets() {
 		_, err := models.Model(p.Name + ":any")
-		if p.Kind == config.KindOllama {
+		if p.Keyless && p.BaseURL != "" {
 			if err != nil {
 				t.Errorf("%s: %v", p.Name, err)
 			}
 			continue
 		}
 		e, ok := errors.AsType[*adapter.Error](err)
-		if !ok || e.Code != adapter.CodeAuth || !strings.Contains(e.Message, p.Title+" needs ") || !strings.Contains(e.Message, p.KeyVariable) {
+		if !ok || e.Code != adapter.CodeAuth || !strings.Contains(e.Message, p.Title+" needs ") || p.Kind != config.KindBedrock && p.Kind != config.KindVertex && !strings.Contains(e.Message, p.Variables("key")[0]) {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 	}
@@ -205,5 +232,85 @@ func TestStopWaitsForWhatProvidersStillDo(t *testing.T) {
 	stop()
 	if n := stand.Cancels(); n != 1 {
 		t.Errorf("the chat was canceled %d times", n)
+	}
+}
+
+// MO-22, MO-31: what a provider has beside its address reaches the wire, and options by the place that is nearest to the request.
+func TestHeadersProxiesAndOptionsOfProvidersReachTheWire(t *testing.T) {
+	var asked *http.Request
+	var body string
+	stand := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+		body = string(r.Body)
+		return upstream.Answer{Text: "hello"}
+	}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r
+		stand.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	for _, kind := range []string{"openai", "ollama", "coze"} {
+		models := modelsOfSettings(t, `
+providers:
+  x:
+    kind: `+kind+`
+    base_url: http://models.test
+    key: k
+    proxy: `+server.URL+`
+    timeout: 90s
+    headers: {X-Team: docs, user-agent: ours}
+    options: {temperature: 0.1, extra_body: {mine: 1}}
+models:
+  x:m: {options: {temperature: 0.2}}
+`)
+		if text, _ := answerOf(t, models, "x:m"); text != "hello" {
+			t.Errorf("%s: %q", kind, text)
+		}
+		if strings.TrimSuffix(asked.URL.Host, ":80") != "models.test" || asked.Header.Get("X-Team") != "docs" || asked.Header.Get("User-Agent") != "ours" {
+			t.Errorf("%s: %s %v", kind, asked.URL, asked.Header)
+		}
+		if !strings.Contains(body, `"mine":1`) || kind != "coze" && !strings.Contains(body, `"temperature":0.2`) {
+			t.Errorf("%s: %s", kind, body)
+		}
+		if models.Settings["x"].Total != 90*time.Second {
+			t.Errorf("%+v", models.Settings["x"])
+		}
+	}
+}
+
+// MO-22: an option of a workflow that its provider has no place for is said when the file is read, with its place.
+func TestOptionsThatAreNotSentAreLogged(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("workflows", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("workflows/w.yaml", []byte("options: {seed: 1}\nbots:\n  a: {options: {verbosity: low}}\n  b: {model: \"claude:x\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("lingserve.yaml", []byte("model: openai:gpt\nproviders:\n  claude: {kind: anthropic, key: k}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workflows, _, err := openWorkflows(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	warnOfOptions(slog.New(slog.NewTextHandler(&log, nil)), c, workflows)
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "w.yaml:1:17: options.seed is not sent: ") || !strings.Contains(got, "workflow=w") {
+		t.Error(got)
+	}
+}
+
+// A profile of Amazon's programs that cannot be read keeps nobody from starting who has not asked for Bedrock (MO-31).
+func TestAForeignProfileOfAmazonStopsNothing(t *testing.T) {
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(t.TempDir(), "none"))
+	models := modelsOfSettings(t, "", "AWS_REGION=eu-west-1", "AWS_PROFILE=no-such")
+	_, err := models.Model("bedrock:claude")
+	if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != adapter.CodeAuth || strings.Contains(e.Message, "no-such") {
+		t.Errorf("%v", err)
 	}
 }

@@ -63,8 +63,8 @@ func startRemote(ctx context.Context, j *job, c *config.Config) (*remoteRun, err
 	if len(j.params) > 0 {
 		start["params"] = j.params
 	}
-	if o := j.options; o.Temperature != nil || o.TopP != nil || o.MaxTokens != nil || o.Seed != nil || o.Stop != nil {
-		start["options"] = o
+	if j.options.read != nil {
+		start["options"] = j.options.Options
 	}
 	if j.done {
 		start["done"] = true

@@ -69,7 +69,7 @@ func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	j := job{params: map[string]any{}}
 	set.Var(&j.input, "input", "`INPUT`: text, JSON, or NAME=TEXT for one property (again for more); - reads stdin")
 	set.Func("param", "`NAME=TEXT` for the workflow's templates", func(s string) error { return pair(s, j.params) })
-	set.Func("option", "`NAME=VALUE` for the model: temperature, top_p, max_tokens, seed, stop", j.options.set)
+	set.Func("option", "`NAME=VALUE` for the model, as temperature=0.2 or reasoning.effort=low; docs/models.md has them all", j.options.set)
 	set.Func("format", "`FORMAT` of the output: text, jsonl, sse or json; text on a terminal, otherwise jsonl", func(s string) error {
 		if !slices.Contains([]string{"text", "jsonl", "sse", "json"}, s) {
 			return fmt.Errorf("%q is none of text, jsonl, sse, json", s)

@@ -174,7 +174,9 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 	wg.Go(func() { served <- encrypted.serve(server, listener) })
 	defer server.Close()
 	if c.Watch {
-		wg.Go(func() { workflows.Watch(ctx, func(err error) { logReload(log, err) }) })
+		wg.Go(func() {
+			workflows.Watch(ctx, func(err error) { logReload(log, err); warnOfOptions(log, c, workflows) })
+		})
 	}
 	defer cancel()
 	if err := encrypted.start(ctx, &wg, listener.Addr()); err != nil {
@@ -194,6 +196,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		case sig := <-signals:
 			if sig == syscall.SIGHUP {
 				logReload(log, workflows.Reload())
+				warnOfOptions(log, c, workflows)
 				reloadChannels(c, channels, log)
 				entrance.reload()
 				encrypted.reload()
@@ -280,6 +283,15 @@ func logReload(log *slog.Logger, err error) {
 	}
 }
 
+// warnOfOptions tells of options in workflow files that do not reach the models.
+func warnOfOptions(log *slog.Logger, c *config.Config, workflows *flow.Registry) {
+	for _, w := range workflows.All() {
+		for _, problem := range flow.Lacking(w, c.Lacking) {
+			log.Warn("a workflow asks for what the provider of its model cannot do", "workflow", w.Info().Name, "error", problem)
+		}
+	}
+}
+
 // free says whether addr can be listened on.
 func free(addr string) error {
 	l, err := net.Listen("tcp", addr)
@@ -317,6 +329,7 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, base string, work
 			}
 		}
 	}
+	warnOfOptions(log, c, workflows)
 	providers := []string{} // as JSON, too, there is a list
 	for _, p := range c.Providers {
 		if p.Set && p.Missing() == "" {

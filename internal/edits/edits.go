@@ -1,6 +1,8 @@
 // Package edits tells how far apart two words are, to say what a mistyped one was probably meant to be.
 package edits
 
+import "strings"
+
 // Between counts the bytes that must be put in, left out, changed or swapped with their neighbour to make b of a; no byte is touched
 // twice. Of words that are more than most apart it only says so, by some number above most.
 func Between(a, b string, most int) int {
@@ -31,4 +33,19 @@ func Between(a, b string, most int) int {
 		before, row, next = row, next, before
 	}
 	return row[len(b)]
+}
+
+// Nearest returns the name of known that was probably meant by a mistyped one, "" where none is near. The last part of a
+// dotted name stands for the whole.
+func Nearest(name string, known []string) string {
+	best, most := "", min(max(2, len(name)/4), len(name)-1)
+	for _, k := range known {
+		if strings.EqualFold(k, name) || strings.HasSuffix(k, "."+name) {
+			return k
+		}
+		if d := Between(strings.ToLower(name), strings.ToLower(k), most); d <= most {
+			best, most = k, d-1
+		}
+	}
+	return best
 }

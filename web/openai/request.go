@@ -2,9 +2,9 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
@@ -19,9 +19,7 @@ type Request struct {
 	Stream   bool
 	Usage    bool // a stream tells it
 
-	Temperature, TopP *float64
-	MaxTokens, Seed   *int
-	Stop              []string
+	adapter.Options
 
 	Session      string // of metadata, or else the user; "" for none
 	SessionParam string // which of the two
@@ -36,8 +34,6 @@ const (
 	maxModel    = 256
 	maxMessages = 2000
 	maxParts    = 256
-	maxStops    = 16
-	maxStop     = 256
 )
 
 // Read reads the body of a request, which is known to be JSON without repeated members.
@@ -48,7 +44,7 @@ func Read(body []byte) (*Request, *Error) {
 	}
 	q := new(Request)
 	steps := []func(reader) *Error{
-		q.model, q.messages, q.refusals, q.sampling, q.session, q.format,
+		q.model, q.messages, q.refusals, q.options, q.session, q.format,
 		func(r reader) *Error { return r.boolean("stream", &q.Stream) },
 		q.streamOptions,
 	}
@@ -91,31 +87,6 @@ func take[T any](r reader, name, param, kind string, into *T) (bool, *Error) {
 func (r reader) boolean(name string, into *bool) *Error {
 	_, err := take(r, name, name, "true or false", into)
 	return err
-}
-
-func (r reader) number(name string, low, high float64) (*float64, *Error) {
-	var n float64
-	ok, err := take(r, name, name, "a number", &n)
-	if !ok || err != nil {
-		return nil, err
-	}
-	if n < low || n > high {
-		return nil, refuse(name, fmt.Sprintf("expected a number from %g to %g, found %g", low, high, n))
-	}
-	return &n, nil
-}
-
-func (r reader) integer(name string, low, high int) (*int, *Error) {
-	var n json.Number
-	ok, err := take(r, name, name, "a whole number", &n)
-	if !ok || err != nil {
-		return nil, err
-	}
-	i, bad := strconv.Atoi(n.String())
-	if bad != nil || i < low || i > high || rawjson.Kind(r[name]) == "a string" {
-		return nil, refuse(name, fmt.Sprintf("expected a whole number from %d to %d, found %.40s", low, high, r[name]))
-	}
-	return &i, nil
 }
 
 func (q *Request) model(r reader) *Error {
@@ -165,44 +136,53 @@ func says(raw json.RawMessage, word string) bool {
 	return json.Unmarshal(raw, &text) == nil && text == word
 }
 
-func (q *Request) sampling(r reader) (err *Error) {
-	if q.Temperature, err = r.number("temperature", 0, 2); err != nil {
-		return err
-	}
-	if q.TopP, err = r.number("top_p", 0, 1); err != nil {
-		return err
-	}
-	if q.Seed, err = r.integer("seed", math.MinInt, math.MaxInt); err != nil {
-		return err
-	}
-	if q.MaxTokens, err = r.integer("max_tokens", 1, math.MaxInt32); err != nil {
-		return err
-	}
-	newer, err := r.integer("max_completion_tokens", 1, math.MaxInt32)
-	if err != nil {
-		return err
-	}
-	if newer != nil {
-		q.MaxTokens = newer
-	}
-	raw, ok := r["stop"]
-	if !ok {
-		return nil
-	}
-	var one string
-	if json.Unmarshal(raw, &one) == nil {
-		q.Stop = []string{one}
-	} else if _, err := take(r, "stop", "stop", "a string or an array of strings", &q.Stop); err != nil {
-		return err
-	}
-	if len(q.Stop) > maxStops {
-		return refuse("stop", fmt.Sprintf("expected at most %d strings, found %d", maxStops, len(q.Stop)))
-	}
-	for i, s := range q.Stop {
-		if s == "" || len(s) > maxStop {
-			return refuse("stop", fmt.Sprintf("expected strings of 1 to %d bytes, number %d has %d", maxStop, i+1, len(s)))
+// options reads what is asked of the model. What has another name or form here is brought into ours first.
+func (q *Request) options(r reader) *Error {
+	read, reasoning := reader{}, reader{}
+	params := map[string]string{} // how the caller calls it, where that is not our name
+	for _, name := range []string{
+		"temperature", "top_p", "max_tokens", "stop", "seed", "frequency_penalty", "presence_penalty", "verbosity", "tool_choice", "parallel_tool_calls", "service_tier",
+	} {
+		if raw, ok := r[name]; ok {
+			read[name] = raw
 		}
 	}
+	if raw, ok := r["max_completion_tokens"]; ok {
+		read["max_tokens"], params["max_tokens"] = raw, "max_completion_tokens"
+	}
+	if raw, ok := r["reasoning"]; ok {
+		given, err := object("reasoning", raw)
+		if err != nil {
+			return err
+		}
+		for _, name := range []string{"effort", "budget", "show"} { // routers know more of them
+			if raw, ok := given[name]; ok {
+				reasoning[name] = raw
+			}
+		}
+	}
+	if raw, ok := r["reasoning_effort"]; ok {
+		reasoning["effort"], params["reasoning"] = raw, "reasoning_effort"
+	}
+	if len(reasoning) > 0 {
+		read["reasoning"], _ = json.Marshal(reasoning) // of JSON texts: cannot fail
+	}
+	if rawjson.Kind(read["tool_choice"]) == "an object" {
+		var choice struct {
+			Type     string
+			Function struct{ Name string }
+		}
+		if json.Unmarshal(read["tool_choice"], &choice) != nil || choice.Type != "function" || choice.Function.Name == "" {
+			return refuse("tool_choice", `expected none, auto, required or {"type":"function","function":{"name":…}}`)
+		}
+		read["tool_choice"], _ = json.Marshal(choice.Function.Name)
+	}
+	text, _ := json.Marshal(read)
+	o, misfits := adapter.ReadOptions(text, false)
+	for _, m := range misfits {
+		return refuse(cmp.Or(params[m.At[0]], m.At[0]), m.Detail)
+	}
+	q.Options = o
 	return nil
 }
 

@@ -21,6 +21,7 @@ func body(more string) string {
 
 func TestARequestIsRead(t *testing.T) {
 	user := []adapter.Message{{Role: adapter.User, Content: "x"}}
+	asking := func(o adapter.Options) openai.Request { return openai.Request{Model: "m", Messages: user, Options: o} }
 	for _, c := range []struct {
 		name, body string
 		want       openai.Request
@@ -29,9 +30,18 @@ func TestARequestIsRead(t *testing.T) {
 		{"a stream with usage", body(`"stream":true,"stream_options":{"include_usage":true,"include_obfuscation":false}`), openai.Request{Model: "m", Messages: user, Stream: true, Usage: true}},
 		{
 			"sampling", body(`"temperature":0,"top_p":1,"max_tokens":5,"stop":["a","b"],"seed":-1`),
-			openai.Request{Model: "m", Messages: user, Temperature: new(0.0), TopP: new(1.0), MaxTokens: new(5), Stop: []string{"a", "b"}, Seed: new(-1)},
+			asking(adapter.Options{Temperature: new(0.0), TopP: new(1.0), MaxTokens: new(5), Stop: []string{"a", "b"}, Seed: new(-1)}),
 		},
-		{"the newer limit", body(`"max_tokens":5,"max_completion_tokens":6`), openai.Request{Model: "m", Messages: user, MaxTokens: new(6)}},
+		{ // MO-22
+			"more of the model", body(`"frequency_penalty":-1,"presence_penalty":1,"reasoning_effort":"minimal","verbosity":"high","service_tier":"flex","parallel_tool_calls":true`),
+			asking(adapter.Options{FrequencyPenalty: new(-1.0), PresencePenalty: new(1.0), Reasoning: adapter.Reasoning{Effort: "minimal"}, Verbosity: "high", ServiceTier: "flex", ParallelToolCalls: new(true)}),
+		},
+		{
+			"reasoning as ours, and a router's", body(`"reasoning":{"budget":0,"enabled":true,"effort":null,"show":false}`),
+			asking(adapter.Options{Reasoning: adapter.Reasoning{Budget: new(0), Show: new(false)}}),
+		},
+		{"a tool by name", body(`"tool_choice":{"type":"function","function":{"name":"now"}}`), asking(adapter.Options{ToolChoice: "now"})},
+		{"the newer limit", body(`"max_tokens":5,"max_completion_tokens":6`), asking(adapter.Options{MaxTokens: new(6)})},
 		{"a user", body(`"user":"u","metadata":{"other":"x"}`), openai.Request{Model: "m", Messages: user, Session: "u", SessionParam: "user"}},
 		{"a session", body(`"user":"u","metadata":{"session":"s"}`), openai.Request{Model: "m", Messages: user, Session: "s", SessionParam: "metadata.session"}},
 		{"JSON", body(`"response_format":{"type":"json_object"}`), openai.Request{Model: "m", Messages: user, JSON: true}},
@@ -39,7 +49,7 @@ func TestARequestIsRead(t *testing.T) {
 			"a schema", body(`"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"type":"object"}}}`),
 			openai.Request{Model: "m", Messages: user, JSON: true, Schema: json.RawMessage(`{"type":"object"}`), SchemaName: "n"},
 		},
-		{"tools that are none to call", body(`"tools":[{"type":"function"}],"tool_choice":"none"`), openai.Request{Model: "m", Messages: user}},
+		{"tools that are none to call", body(`"tools":[{"type":"function"}],"tool_choice":"none"`), asking(adapter.Options{ToolChoice: "none"})},
 		{"nothing of much", body(`"stream":null,"stop":null,"n":1,"tools":[ ],"logit_bias":{ },"logprobs":false,"top_logprobs":0,"audio":null,"modalities":["text"]`), openai.Request{Model: "m", Messages: user}},
 		{
 			"messages", `{"model":"m","messages":[{"role":"developer","content":"d"},{"role":"assistant","content":null,"refusal":"no"},{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"refusal","refusal":"b"}]}]}`,
@@ -81,6 +91,14 @@ func TestWhatDoesNotFitIsRefusedByItsName(t *testing.T) {
 		{body(`"max_tokens":0`), "max_tokens"},
 		{body(`"stop":7`), "stop"},
 		{body(`"stop":[""]`), "stop"},
+		{body(`"stop":["a",7]`), "stop"},
+		{body(`"max_tokens":5,"max_completion_tokens":0`), "max_completion_tokens"},
+		{body(`"frequency_penalty":3`), "frequency_penalty"},
+		{body(`"reasoning_effort":"lots"`), "reasoning_effort"},
+		{body(`"reasoning":{"budget":-1}`), "reasoning"},
+		{body(`"reasoning":"high"`), "reasoning"},
+		{body(`"tool_choice":{"type":"allowed_tools"}`), "tool_choice"},
+		{body(`"verbosity":7`), "verbosity"},
 		{body(`"user":7`), "user"},
 		{body(`"metadata":[]`), "metadata"},
 		{body(`"metadata":{"session":7}`), "metadata.session"},

@@ -1,0 +1,67 @@
+package flow
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lingserve/lingserve/adapter"
+)
+
+const withOptions = `
+model: [coze:7, openai:gpt]
+options:
+  seed: 7
+  reasoning: {effort: low, budget: 0}
+bots:
+  a: {options: {temperature: 0.5, extra_body: {top_k: 4}}}
+  b: {model: "openai:gpt", options: {verbosity: low}}
+`
+
+// MO-22: a wrong option is said with its place, an unknown one with what was meant.
+func TestWrongOptionsOfWorkflowsHaveTheirPlaces(t *testing.T) {
+	for _, row := range []struct{ text, want string }{
+		{"options: {reasoning: {effort: lots, bugdet: 3}, top_k: 1}\nbots: {a: {options: [x]}}\n", "w.yaml:1:31: options.reasoning.effort: expected none, minimal, low, medium, high, xhigh or max, found \"lots\"\n" +
+			"w.yaml:1:37: options.reasoning.bugdet: unknown option; did you mean budget?\n" +
+			"w.yaml:1:49: options.top_k: unknown option; did you mean top_p?\n" +
+			"w.yaml:2:21: options: expected an object, found an array"},
+		{withOptions, "w.yaml:7:35: options.extra_body: only the server's own configuration and workflow files can have it"},
+	} {
+		_, err := ParseSpec("w.yaml", []byte(row.text), nil) // as of a request
+		if err == nil || err.Error() != row.want {
+			t.Errorf("%v\nwanted\n%s", err, row.want)
+		}
+	}
+}
+
+// MO-22: options of a bot go before those of the run, and those before the workflow's.
+func TestOptionsOfWorkflowsReachTheModel(t *testing.T) {
+	m := answers(nil)
+	runs(t, parse(t, withOptions), m, `{}`, nil, func(t *testing.T, _ done) {
+		for _, r := range m.asked {
+			of := r.Options
+			if *of.Seed != 7 || of.Reasoning.Effort != "low" || *of.Reasoning.Budget != 0 || (of.Verbosity == "low") == (string(of.ExtraBody["top_k"]) == "4") {
+				t.Errorf("%+v", of)
+			}
+		}
+	})
+}
+
+// MO-22: what a provider cannot do is said of the place in the file.
+func TestOptionsThatAProviderHasNoPlaceForHaveTheirPlaces(t *testing.T) {
+	problems := Lacking(parse(t, withOptions), func(chain string, o adapter.Options) (names []string) {
+		for _, model := range adapter.Links(chain) {
+			kind, _, _ := strings.Cut(model, ":")
+			names = append(names, adapter.Lacking(kind, o)...)
+		}
+		return names
+	})
+	var got []string
+	for _, p := range problems {
+		got = append(got, strings.TrimSuffix(p.Error(), " is not sent: the provider of the bot's model has no place for it"))
+	}
+	slices.Sort(got)
+	if want := "w.yaml:4:9: options.seed, w.yaml:5:23: options.reasoning.effort, w.yaml:5:36: options.reasoning.budget, w.yaml:7:30: options.temperature"; strings.Join(got, ", ") != want {
+		t.Errorf("%s\nwanted\n%s", strings.Join(got, ", "), want)
+	}
+}

@@ -17,12 +17,17 @@ type guarded struct {
 	slots    *slots // nil where requests are not bounded
 	provider string // the prefix of its names, and what stands behind it
 	name     string
+	takes    []string // kinds of media
 	observer Observer // nil is nobody
 }
 
 // Stream asks the model, again where that may help and nothing was passed on.
 func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
+		if err := g.fit(&req); err != nil {
+			yield(Chunk{}, err)
+			return
+		}
 		if account := accountOf(ctx); account != nil {
 			release, err := account.ask(ctx, req.Size())
 			if err != nil {

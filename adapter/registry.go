@@ -30,8 +30,9 @@ type Registry struct {
 	Timeouts Timeouts
 	Retries  Retries
 	Slots    Slots
-	Default  string   // used for the name ""
-	Observer Observer // is told of each request, to count it; nil is nobody
+	Default  string      // used for the name ""
+	Media    []MediaRule // correct the table of what models take
+	Observer Observer    // is told of each request, to count it; nil is nobody
 
 	providers map[string]Provider
 
@@ -95,7 +96,7 @@ func (r *Registry) model(name string) (Model, error) {
 		}
 		return nil, e
 	}
-	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer}, nil
+	return &guarded{model: m, timeouts: r.Timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, takes: takes(r.Media, name), observer: r.Observer}, nil
 }
 
 // invalid makes the error of a name that names no model.

@@ -77,6 +77,7 @@ type Manager struct {
 
 	mu       sync.Mutex
 	params   map[string]any
+	media    []adapter.Part
 	history  []adapter.Message
 	settling int                       // those who wait for all work but their own task
 	active   int                       // goroutines and bots of others that run
@@ -171,6 +172,20 @@ func (m *Manager) CustomParams() map[string]any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.params)
+}
+
+// SetMedia sets the images and files that came with the input. Bots that the run starts get them beside their message.
+func (m *Manager) SetMedia(parts ...adapter.Part) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.media = parts
+}
+
+// Media returns what was set.
+func (m *Manager) Media() []adapter.Part {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.media
 }
 
 // CreateBot makes a bot that writes below root, with the manager's config changed by edit (which may be nil). Errors: a root

@@ -111,7 +111,7 @@ func (door) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (stri
 }
 
 // prepareAgent checks a run of an agent against what there is.
-func (s *Server) prepareAgent(p access.Principal, a *ask) (spec, *problem) {
+func (s *Server) prepareAgent(p access.Principal, a *ask, files []adapter.Part) (spec, *problem) {
 	sp := spec{owner: p.Owner(), role: p.Role}
 	if s.o.Turns == nil {
 		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; this server has no agents")
@@ -147,7 +147,7 @@ func (s *Server) prepareAgent(p access.Principal, a *ask) (spec, *problem) {
 			found = rawjson.Kind(a.Input)
 		}
 		fail("/input", "expected a string, found "+found)
-	case text == "":
+	case text == "" && len(files) == 0:
 		fail("/input", "is empty; expected what is said to the agent")
 	}
 	if len(misfits) > 0 {
@@ -162,7 +162,7 @@ func (s *Server) prepareAgent(p access.Principal, a *ask) (spec, *problem) {
 		sp.session = sp.agent.id
 	}
 	sp.agent.envelope = &turn.Envelope{
-		ID: sp.agent.id, Channel: Channel, Content: text, Media: a.media(), Life: sp.agent,
+		ID: sp.agent.id, Channel: Channel, Content: text, Media: mediaOf(files), Life: sp.agent,
 		Extra: map[string]any{
 			ExtraAgent: a.Agent, turn.ExtraRun: sp.agent.id, extraOptions: a.Options, extraCaller: a.Instructions, extraHistory: a.History,
 		},

@@ -103,7 +103,8 @@ type spec struct {
 	agent    *agentRun // a run that is a turn; then workflow stands for it
 	session  string
 	input    map[string]any
-	model    string // named in the started event
+	files    []adapter.Part // beside the input
+	model    string         // named in the started event
 	config   bot.Config
 	params   map[string]any
 	filters  []tube.Filter
@@ -273,6 +274,7 @@ func (rs *runs) manager(ctx context.Context, sp *spec, first func()) *ling.Manag
 	if len(sp.history) > 0 {
 		m.SetHistory(sp.history...)
 	}
+	m.SetMedia(sp.files...)
 	return m
 }
 

@@ -62,6 +62,9 @@ type Options struct {
 	From       uint64 // number of the first event; see tube.Options
 	First      func() // called once, when something is written to the document for the first time; see tube.Options
 	Held       bool   // readers see what is sent when it is stored; see tube.Options
+
+	// Keep keeps an image or a sound that a model made; see bot.Env.
+	Keep func(ctx context.Context, kind string, data []byte) (url string, err error)
 }
 
 // Manager runs bots and tasks, and gives what they write one tube. Make one with [New]; it is safe for concurrent use.
@@ -203,7 +206,7 @@ func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.Cha
 	}
 	b := bot.New(bot.Env{
 		Context: m.work(), Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: (*conflicts)(m),
-		Report: m.botReport, Written: m.wrote, Alone: m.alone, Log: m.log.With(slog.String("bot", name)),
+		Report: m.botReport, Written: m.wrote, Alone: m.alone, Keep: m.options.Keep, Log: m.log.With(slog.String("bot", name)),
 	}, name, root, config)
 	if history := m.History(); len(history) > 0 {
 		b.SetHistory(history...)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot"
 	webchannel "github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/vfs"
@@ -518,6 +519,32 @@ func (s *Server) withFiles(by access.Principal, c *completion) (*completion, *pr
 		m.Parts = parts
 	}
 	return &as, nil
+}
+
+// keepMedia keeps an image or a sound that a model made as a file of its run's caller, and returns its address. What else models send is not kept.
+func (s *Server) keepMedia(ctx context.Context, owner, claimed string, data []byte) (string, error) {
+	kind := adapter.SniffMedia(data, claimed)
+	if _, ok := s.o.Tapes.(tape.Blobs); !ok {
+		return "", nil
+	}
+	if of := adapter.MediaKind(kind); of != adapter.KindImage && of != adapter.KindAudio {
+		return "", fmt.Errorf("it is of the type %s", kind)
+	}
+	if int64(len(data)) > s.o.Files.MaxSize {
+		return "", bot.ErrMediaTooLarge
+	}
+	if p := s.roomForFile(ctx, owner, int64(len(data))); p != nil {
+		return "", p
+	}
+	name := "made"
+	if ends, _ := mime.ExtensionsByType(kind); len(ends) > 0 {
+		name += ends[len(ends)-1]
+	}
+	f, err := s.keepFile(ctx, owner, name, kind, data)
+	if err != nil {
+		return "", err
+	}
+	return filesPath + "/" + f.ID + "/content", nil
 }
 
 // mediaOf are the files of a request as an envelope has them.

@@ -110,8 +110,9 @@ func (o Options) withDefaults() Options {
 	o.RunTimeout = cmp.Or(o.RunTimeout, 30*time.Minute)
 	o.MemoryOfEnded = cmp.Or(o.MemoryOfEnded, 8<<20)
 	o.MaxDisk = cmp.Or(o.MaxDisk, 4<<30)
+	o.Limits = o.Limits.withDefaults(o.MaxBody)
 	o.Files = o.Files.withDefaults()
-	o.Limits = o.Limits.withDefaults(max(o.MaxBody, 2*(o.Files.MaxSize+uploadBeside))) // a caller's bodies have half of it
+	o.Files.MaxSize = min(o.Files.MaxSize, max(o.Limits.Bodies/2-uploadBeside, 1)) // what the bodies of one caller may have
 	if o.Ledger == nil {
 		o.Ledger = adapter.NewLedger(o.Limits.Memory)
 	}
@@ -195,6 +196,7 @@ func New(o Options) (*Server, error) {
 	s.shed = newShed(o.Limits, o.Log, o.Data)
 	s.shed.ledger, s.shed.memory.changed = o.Ledger, s.tight
 	s.runs.diskFailed = s.shed.diskFailed
+	s.runs.keepMedia = s.keepMedia
 	if s.o.Kernel != nil {
 		s.o.Kernel.DiskFailed = s.shed.diskFailed
 	}

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -41,7 +42,8 @@ type decoder struct {
 	finish          string
 	usage           *adapter.Usage
 
-	calls []call // of the answer
+	calls  []call // of the answer
+	beside beside // of the event and the answer
 
 	// The model event: what comes before its content, after it up to the end of the choices, and after those.
 	before, after, tail string
@@ -149,6 +151,7 @@ func (d *decoder) found(text string) {
 func (d *decoder) reset() {
 	d.rawText, d.rawReasoning, d.rawDetails, d.rawUsage, d.rawChoices = nil, nil, nil, nil, nil
 	d.others, d.failed, d.bad = false, false, false
+	d.beside.sources = [2]json.RawMessage{}
 }
 
 // same returns the content of an event that is otherwise as the model event.
@@ -222,6 +225,8 @@ func (d *decoder) top(key, value []byte, kind jsonparser.ValueType, _ int) error
 			kind == jsonparser.String && len(value) > 0 || string(value) == "true"
 	case "object":
 		d.failed = d.failed || kind == jsonparser.String && string(value) == "error"
+	case "citations", "search_results":
+		d.others = d.beside.top(key, value, kind) || d.others
 	case "x_groq": // Groq's usage is here
 		if raw, kind, _, err := jsonparser.Get(value, "usage"); err == nil && kind == jsonparser.Object && d.rawUsage == nil {
 			d.rawUsage, d.others = raw, true
@@ -270,6 +275,10 @@ func (d *decoder) choice(key, value []byte, kind jsonparser.ValueType, _ int) er
 }
 
 func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	if d.beside.part(key, value, kind) {
+		d.others = true
+		return nil
+	}
 	if kind == jsonparser.Array {
 		var each func(value []byte, kind jsonparser.ValueType, offset int, err error) error
 		switch string(key) {
@@ -315,6 +324,7 @@ func (d *decoder) contentPart(value []byte, kind jsonparser.ValueType, _ int, er
 		d.rawText = append(d.rawText, value...)
 		return nil
 	}
+	d.beside.reference(value)
 	text := &d.rawText
 	if kind := string(member(value, "type")); kind == "thinking" || kind == "reasoning" {
 		text = &d.rawReasoning

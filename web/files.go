@@ -110,6 +110,9 @@ func readFileID(id string) (expires time.Time, size int64, ok bool) {
 	return time.Unix(int64(both>>24), 0), int64(both&0xffffff)<<16 | int64(binary.BigEndian.Uint16(b[8:10])), true
 }
 
+// noFiles is the answer of a server that keeps none.
+const noFiles = "files are not configured on this server"
+
 // errNoFile says that a caller has no such file.
 var errNoFile = errors.New("there is no such file: it never was, it has expired, or it is somebody else's")
 
@@ -187,6 +190,8 @@ func (s *Server) fileProblem(ctx context.Context, err error) *problem {
 	switch {
 	case errors.Is(err, errNoFile), errors.Is(err, tape.ErrDeleted):
 		return newProblem(codeNotFound, errNoFile.Error())
+	case errors.Is(err, errors.ErrUnsupported):
+		return newProblem(codeNotFound, noFiles)
 	case errors.Is(err, tape.ErrTooMany):
 		return reached(limitFiles, "the server keeps as many sessions and files as it may, so it takes no new files", sessionsRetry)
 	case errors.Is(err, tape.ErrTooLarge):
@@ -237,8 +242,8 @@ func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *pro
 // keepsFiles lets requests through on a server that keeps files.
 func (s *Server) keepsFiles(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := s.o.Tapes.(tape.Blobs); !ok {
-			newProblem(codeNotFound, "files are not configured on this server").write(w)
+		if s.o.Tapes == nil {
+			newProblem(codeNotFound, noFiles).write(w)
 			return
 		}
 		h(w, r)
@@ -524,7 +529,7 @@ func (s *Server) withFiles(by access.Principal, c *completion) (*completion, *pr
 // keepMedia keeps an image or a sound that a model made as a file of its run's caller, and returns its address. What else models send is not kept.
 func (s *Server) keepMedia(ctx context.Context, owner, claimed string, data []byte) (string, error) {
 	kind := adapter.SniffMedia(data, claimed)
-	if _, ok := s.o.Tapes.(tape.Blobs); !ok {
+	if s.o.Tapes == nil {
 		return "", nil
 	}
 	if of := adapter.MediaKind(kind); of != adapter.KindImage && of != adapter.KindAudio {

@@ -30,6 +30,25 @@ type MediaRule struct {
 	Takes []string
 }
 
+// ParseMediaRule reads a rule as settings have it: "provider:name=image+pdf", or "provider:name=none".
+func ParseMediaRule(text string) (MediaRule, error) {
+	model, kinds, ok := strings.Cut(text, "=")
+	r := MediaRule{Model: strings.TrimSpace(model)}
+	if !ok || !strings.Contains(r.Model, ":") {
+		return r, fmt.Errorf("%q is no rule; expected provider:name=image+pdf, with %s or none", text, strings.Join(MediaKinds(), ", "))
+	}
+	if kinds = strings.TrimSpace(kinds); kinds == "none" {
+		return r, nil
+	}
+	for kind := range strings.SplitSeq(kinds, "+") {
+		if kind = strings.TrimSpace(kind); !slices.Contains(MediaKinds(), kind) {
+			return r, fmt.Errorf("%q is no kind of media; expected %s or none", kind, strings.Join(MediaKinds(), ", "))
+		}
+		r.Takes = append(r.Takes, kind)
+	}
+	return r, nil
+}
+
 // mediaRules are read from above. They narrow what a wire has: where a provider's pages do not say that its models refuse a kind, there is no row.
 var mediaRules = []MediaRule{
 	{"openai:gpt-3.5*", nil},

@@ -26,6 +26,7 @@ type Config struct {
 	File            string
 	Insecure        bool
 	Model           string
+	Media           []string // rules of adapter.ParseMediaRule
 	InlineWorkflows bool
 	Watch           bool
 	Grace           time.Duration
@@ -45,6 +46,7 @@ type Config struct {
 	Retries         Retries
 	Limit           Limit
 	Caller          Caller
+	Files           Files
 	Auth            Auth
 	Admin           Admin
 	Log             Log

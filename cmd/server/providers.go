@@ -25,6 +25,11 @@ func newModels(c *config.Config) (models *adapter.Registry, stop func(), err err
 	models = &adapter.Registry{
 		Timeouts: limits, Retries: adapter.Retries{Attempts: c.Retries.Attempts}, Slots: slotsOf(c.Limit), Default: c.Model,
 	}
+	for _, text := range c.Media {
+		if rule, err := adapter.ParseMediaRule(text); err == nil { // which the configuration has looked at
+			models.Media = append(models.Media, rule)
+		}
+	}
 	var closers []io.Closer
 	stop = func() {
 		for _, c := range closers {

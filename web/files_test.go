@@ -2,8 +2,10 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"iter"
 	"mime/multipart"
 	"net/http"
 	"strings"
@@ -215,5 +217,68 @@ func TestAModelThatTakesNoFilesRefusesThemBeforeItIsAsked(t *testing.T) {
 	resp := b.do("POST", "/v1/chat/completions", `{"model":"test:story","messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"UklGRgAAAABXQVZF","format":"wav"}}]}]}`)
 	if said := text(t, resp); resp.StatusCode != 400 || !strings.Contains(said, "the model test:story takes no audio; it takes text and images") {
 		t.Errorf("%d %s", resp.StatusCode, said)
+	}
+}
+
+// making is a model that names a source and makes an image.
+type making struct{ talker }
+
+func (m *making) Model(string) (adapter.Model, error) { return m, nil }
+
+func (m *making) Stream(context.Context, adapter.Request) iter.Seq2[adapter.Chunk, error] {
+	return func(yield func(adapter.Chunk, error) bool) {
+		_ = yield(adapter.Chunk{Text: "See "}, nil) &&
+			yield(adapter.Chunk{Citation: &adapter.Citation{URL: "https://a", Title: "A", Start: 0, End: 3}}, nil) &&
+			yield(adapter.Chunk{Media: &adapter.Media{Type: "image/png", URL: adapter.DataURL("image/png", []byte(aPNG))}}, nil) &&
+			yield(adapter.Chunk{Text: "it.", Finish: adapter.FinishStop}, nil)
+	}
+}
+
+// MO-15: for agents and models; the image is a file of the caller's, and the sources are on the tape.
+func TestSourcesAndMediaOfModelsAreToldAndKept(t *testing.T) {
+	k := newKeyring(t, "ann:user", "bob:user")
+	m := new(making)
+	a := newAgentBench(t, func(o *Options, ao *agent.Options) {
+		o.Access.Door, ao.Models = k.door, m
+		o.Models.Register("making", m)
+	})
+	a.serve()
+	ann := k.bearer["ann"]
+	var d struct {
+		Result   string
+		Reserved struct {
+			Cited map[string]json.RawMessage `json:"$citations"`
+			Media map[string]json.RawMessage `json:"$media"`
+		}
+	}
+	said := text(t, a.say("hi", `,"include":["reserved"]`, ann))
+	if err := json.Unmarshal([]byte(said), &d); err != nil || d.Result != "See it." || string(d.Reserved.Cited["0"]) != `{"url":"https://a","title":"A","end":3}` {
+		t.Errorf("%s", said)
+	}
+	var image struct {
+		Type, URL string
+		Bytes     int
+	}
+	if json.Unmarshal(d.Reserved.Media["0"], &image) != nil || image.Type != "image/png" || image.Bytes != len(aPNG) || strings.Contains(said, "base64") {
+		t.Errorf("%s", said)
+	}
+	if got := a.whole("GET", image.URL, "", ann); got.Body != aPNG {
+		t.Errorf("%+v", got)
+	}
+	if got := a.whole("GET", image.URL, "", k.bearer["bob"]); got.Status != 404 {
+		t.Errorf("%+v", got)
+	}
+	tape := a.whole("GET", "/v1/sessions/s/tape", "", ann).Body
+	if !strings.Contains(tape, `"name":"citations","data":[{"url":"https://a","title":"A","end":3}]`) || !strings.Contains(tape, `"name":"media","data":[{"type":"image/png","handle":"`) {
+		t.Errorf("%s", tape)
+	}
+	const cited = `"annotations":[{"type":"url_citation","url_citation":{"url":"https://a","title":"A","start_index":0,"end_index":3}}]`
+	for _, more := range []string{``, `,"stream":true`} {
+		for _, model := range []string{"assistant", "making:m"} {
+			said := text(t, a.do("POST", "/v1/chat/completions", chatBody(model, "hi", more), ann))
+			if strings.Count(said, cited) != 1 || strings.Contains(said, "base64") {
+				t.Errorf("%s%s: %s", model, more, said)
+			}
+		}
 	}
 }

@@ -450,7 +450,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *v
 	if end.Err != nil {
 		body = append(end.Err.AppendJSON(nil), '\n')
 	} else {
-		body = openai.AppendCompletion(nil, head, document, openai.Thoughts(beside), end)
+		body = openai.AppendCompletion(nil, head, document, beside, end)
 	}
 	if !begun {
 		s.send(w, r, http.StatusOK, "application/json", body)

@@ -20,6 +20,7 @@ type Stream struct {
 	choiceless []byte // the beginning of the chunk that has the usage
 	thinking   []byte // the uri of the last thought
 	thoughts   map[string]*told
+	cited      map[string]bool // uris of sources
 	buf        []byte
 	usage      bool
 	isText     bool
@@ -77,6 +78,9 @@ func (s *Stream) Append(dst []byte, e tube.Event) []byte {
 		if isThought(e.URI) {
 			return s.thought(dst, e)
 		}
+		if e.Kind == tube.Set && isCitation(e.URI) {
+			return s.citation(dst, e)
+		}
 		if jsonuri.Reserved(e.URI) {
 			return dst // calls of tools that the server has run: a client would run them once more
 		}
@@ -112,6 +116,22 @@ func (s *Stream) content(dst []byte) []byte {
 	dst = jsonuri.AppendEscaped(dst, s.buf)
 	dst = append(dst, '"')
 	return s.tail(dst, "")
+}
+
+// citation appends a chunk with a source, once: a snapshot has those that were told before.
+func (s *Stream) citation(dst []byte, e tube.Event) []byte {
+	s.buf = appendAnnotation(s.buf[:0], e.Value)
+	if len(s.buf) == 0 || s.cited[string(e.URI)] {
+		return dst
+	}
+	if s.cited == nil {
+		s.cited = map[string]bool{}
+	}
+	s.cited[string(e.URI)] = true
+	dst = append(dst, s.head...)
+	dst = append(dst, `"annotations":[`...)
+	dst = append(dst, s.buf...)
+	return s.tail(append(dst, ']'), "")
 }
 
 // told is what was told of a bot's thoughts.

@@ -61,7 +61,7 @@ func (f Files) withDefaults() Files {
 const (
 	filesPath = "/v1/files"
 	// filesSpace is the workspace that the tapes of files are of: no folder, so that no session is in it.
-	filesSpace = "/lingserve/files"
+	filesSpace = tape.FilesWorkspace
 	// filesTimeout bounds the reading and writing of one.
 	filesTimeout = 30 * time.Second
 	// uploadTimeout is how long a client may take to send a file.
@@ -71,7 +71,7 @@ const (
 	// sweepFilesEvery is between looks for files that have expired; they cannot be read any more from the moment on that they have.
 	sweepFilesEvery = 10 * time.Minute
 	// mostMedia is how many bytes of files one request may name.
-	mostMedia = 32 << 20
+	mostMedia = 20 << 20
 
 	limitFiles = "limit_files"
 )

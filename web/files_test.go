@@ -273,6 +273,10 @@ func TestSourcesAndMediaOfModelsAreToldAndKept(t *testing.T) {
 		t.Errorf("%s", tape)
 	}
 	const cited = `"annotations":[{"type":"url_citation","url_citation":{"url":"https://a","title":"A","start_index":0,"end_index":3}}]`
+	ui := text(t, a.do("POST", "/v1/ui/assistant", `{"id":"u","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"hi"}]}]}`, ann))
+	if !strings.Contains(ui, `{"type":"source-url","sourceId":"$citations/0","url":"https://a","title":"A"}`) || !strings.Contains(ui, `{"type":"file","url":"/v1/files/file_`) {
+		t.Errorf("%s", ui)
+	}
 	for _, more := range []string{``, `,"stream":true`} {
 		for _, model := range []string{"assistant", "making:m"} {
 			said := text(t, a.do("POST", "/v1/chat/completions", chatBody(model, "hi", more), ann))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"hash/maphash"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/jsonuri/linear"
 	"github.com/lingserve/lingserve/tube"
@@ -79,7 +80,13 @@ func (s *Stream) Append(dst []byte, e tube.Event) []byte {
 			return s.thought(dst, e)
 		}
 		if e.Kind == tube.Set && isCitation(e.URI) {
-			return s.citation(dst, e)
+			return s.citation(dst, string(e.URI), e.Value)
+		}
+		if e.Kind == tube.Set && isCitation(string(e.URI)+"/") { // of a snapshot
+			for n, value := range rawjson.Members(e.Value) {
+				dst = s.citation(dst, string(e.URI)+"/"+n, value)
+			}
+			return dst
 		}
 		if jsonuri.Reserved(e.URI) {
 			return dst // calls of tools that the server has run: a client would run them once more
@@ -119,15 +126,15 @@ func (s *Stream) content(dst []byte) []byte {
 }
 
 // citation appends a chunk with a source, once: a snapshot has those that were told before.
-func (s *Stream) citation(dst []byte, e tube.Event) []byte {
-	s.buf = appendAnnotation(s.buf[:0], e.Value)
-	if len(s.buf) == 0 || s.cited[string(e.URI)] {
+func (s *Stream) citation(dst []byte, uri string, value []byte) []byte {
+	s.buf = appendAnnotation(s.buf[:0], value)
+	if len(s.buf) == 0 || s.cited[uri] {
 		return dst
 	}
 	if s.cited == nil {
 		s.cited = map[string]bool{}
 	}
-	s.cited[string(e.URI)] = true
+	s.cited[uri] = true
 	dst = append(dst, s.head...)
 	dst = append(dst, `"annotations":[`...)
 	dst = append(dst, s.buf...)

@@ -8,6 +8,8 @@ import (
 	"iter"
 	"mime/multipart"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +18,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
+	tapefile "github.com/lingserve/lingserve/tape/file"
 )
 
 const (
@@ -102,6 +105,36 @@ func TestAFileIsUploadedByAForm(t *testing.T) {
 	}
 	body, kind = form("other")
 	refusedWith(t, a.do("POST", "/v1/files", body, kind), 400, codeInvalid, "expected a form with the file in the field file")
+}
+
+// MO-25: files lie in whatever store the sessions are in, and outlive the server.
+func TestAFileOutlivesTheServer(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *bench {
+		store, err := tapefile.Open(dir, tapefile.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newBench(t, func(o *Options) { o.Tapes = store }).serve()
+		t.Cleanup(func() { store.Close() })
+		return b
+	}
+	first := open()
+	f := first.upload("a.pdf", aPDF)
+	if err := first.s.Close(); err != nil {
+		t.Error(err)
+	}
+	first.s.o.Tapes.Close()
+	second := open()
+	if got := second.whole("GET", "/v1/files/"+f.ID+"/content", ""); got.Body != aPDF || got.Header.Get("Content-Disposition") != "attachment; filename=a.pdf" {
+		t.Errorf("%+v", got)
+	}
+	if got := second.whole("DELETE", "/v1/files/"+f.ID, ""); got.Status != 200 {
+		t.Errorf("%+v", got)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); slices.ContainsFunc(left, func(name string) bool { return strings.Contains(name, "__") }) {
+		t.Errorf("left behind: %q", left)
+	}
 }
 
 // MO-25

@@ -21,6 +21,7 @@ type guarded struct {
 	slots    *slots // nil where requests are not bounded
 	provider string // the prefix of its names, and what stands behind it
 	name     string
+	takes    []string     // kinds of media
 	observer Observer     // nil is nobody
 	log      *slog.Logger // nil is none
 	noted    *sync.Map    // models of which it was told
@@ -31,6 +32,10 @@ type guarded struct {
 // Stream asks the model, again where that may help and nothing was passed on.
 func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
+		if err := g.fit(&req); err != nil {
+			yield(Chunk{}, err)
+			return
+		}
 		req.Options = req.Options.Over(g.options)
 		if err := req.chooseTool(); err != nil {
 			yield(Chunk{}, err)

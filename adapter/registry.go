@@ -33,6 +33,7 @@ type Registry struct {
 	Retries  Retries
 	Slots    Slots
 	Default  string       // used for the name ""
+	Media    []MediaRule  // correct the table of what models take
 	Observer Observer     // is told of each request, to count it; nil is nobody
 	Log      *slog.Logger // of what an operator should know of models, such as those of a chain that have failed; nil is nowhere
 	// Prices gives the price of a provider's model; nil knows none. It is asked at each request.
@@ -122,7 +123,7 @@ func (r *Registry) model(name string) (Model, error) {
 	if of.Total != 0 {
 		timeouts.Total = of.Total
 	}
-	return &guarded{model: m, options: r.Settings[name].Options.Over(of.Options), timeouts: timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, observer: r.Observer, prices: r.Prices, budget: r.Budget, log: r.Log, noted: &r.noted}, nil
+	return &guarded{model: m, options: r.Settings[name].Options.Over(of.Options), timeouts: timeouts, retries: r.Retries, slots: r.slotsOf(prefix), provider: prefix, name: rest, takes: takes(r.Media, name), observer: r.Observer, prices: r.Prices, budget: r.Budget, log: r.Log, noted: &r.noted}, nil
 }
 
 // invalid makes the error of a name that names no model.

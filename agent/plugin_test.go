@@ -237,6 +237,33 @@ func TestMediaReachTheModelFromTheBlobs(t *testing.T) {
 	}
 }
 
+// MO-25: what a channel has loaded reaches the model as what it is, also where the platform does not say the type.
+func TestFilesOfChannelsReachTheModelByWhatIsInThem(t *testing.T) {
+	w := newWorld(t, newFake(answers("ok")), Options{})
+	e := message("look")
+	fetch := func(data string) func(context.Context) ([]byte, error) {
+		return func(context.Context) ([]byte, error) { return []byte(data), nil }
+	}
+	e.Media = []turn.Media{
+		{Type: "file", Name: "a.pdf", Fetch: fetch("%PDF-1.7")},
+		{Type: "file", MIME: "application/octet-stream", Name: "b", Fetch: fetch("\x89PNG\r\n\x1a\n")},
+		{Type: "audio", Fetch: fetch("OggS\x00")},
+		{Type: "file", Name: "c.csv", Fetch: fetch("a,b\n")},
+	}
+	if h := w.process(t.Context(), e); h.err != nil {
+		t.Fatal(h.err)
+	}
+	var got []string
+	for _, p := range w.model.requests()[0].Messages[1].Parts[1:] {
+		head, _, _ := strings.Cut(p.Image+p.File, ";")
+		got = append(got, p.Type+" "+head+" "+p.Name)
+	}
+	want := []string{"file data:application/pdf a.pdf", "image_url data:image/png ", "file data:audio/ogg ", "file data:text/csv c.csv"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // prompts is a plugin with a system prompt.
 type prompts string
 

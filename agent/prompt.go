@@ -2,13 +2,14 @@ package agent
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"mime"
+	"path"
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -99,7 +100,16 @@ func (a *Agent) attach(ctx context.Context, m turn.Media, left int) (turn.Part, 
 		if size = len(data); size > left {
 			return turn.Part{}, 0, errMediaSize
 		}
-		url = "data:" + mediaType(m) + ";base64," + base64.StdEncoding.EncodeToString(data)
+		kind := mediaType(m)
+		if m.MIME == "" || kind == "application/octet-stream" { // a platform that does not know
+			if kind = adapter.SniffMedia(data, mime.TypeByExtension(path.Ext(m.Name))); m.Type == "file" && adapter.MediaKind(kind) == adapter.KindImage {
+				m.Type = "image"
+			} else if m.Type != "file" && adapter.MediaKind(kind) == adapter.KindFile {
+				kind = mediaType(m)
+			}
+			m.MIME = kind
+		}
+		url = adapter.DataURL(kind, data)
 	case strings.HasPrefix(url, "data:"):
 		if size = len(url) / 4 * 3; size > left {
 			return turn.Part{}, 0, errMediaSize

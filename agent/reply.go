@@ -18,6 +18,8 @@ type reply struct {
 	text, reasoning []byte
 	calls           []*replyCall
 	open            *replyCall // whose arguments are coming
+	citations       []adapter.Citation
+	media           []keptMedia
 	usage           *adapter.Usage
 	finish          string
 	model           string

@@ -2,12 +2,16 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/heavy"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/turn"
 )
 
 // chatMessage is a message as it lies on the tape: OpenAI's shape.
@@ -35,6 +39,8 @@ type chatPart struct {
 	Image *struct {
 		URL string `json:"url"`
 	} `json:"image_url"`
+	Audio *turn.InputAudio `json:"input_audio"`
+	File  *turn.File       `json:"file"`
 }
 
 // toMessage makes an adapter's message of one on the tape; false where it says nothing that a model could read.
@@ -83,7 +89,7 @@ func toContent(content json.RawMessage, out *adapter.Message) bool {
 			return false
 		}
 		if out.Role == adapter.ToolRole {
-			out.Content = withoutImages(out.Content)
+			mediaOfTool(out)
 		}
 		return true
 	case '[':
@@ -99,28 +105,82 @@ func toContent(content json.RawMessage, out *adapter.Message) bool {
 	return false
 }
 
-// withoutImages takes the images out of a result that is a list of parts: no provider takes them there, and as text they would
-// fill the context with what nobody can read.
-func withoutImages(text string) string {
-	if !strings.HasPrefix(text, `[{"type":`) || !strings.Contains(text, `"image_url"`) {
-		return text
+// mediaOfTool takes the images and files out of a result that is a list of parts: its message takes none. They are in Parts then, for the user's
+// message behind it.
+func mediaOfTool(out *adapter.Message) {
+	text := out.Content
+	if !strings.HasPrefix(text, `[{"type":`) || !strings.Contains(text, `"image_url"`) && !strings.Contains(text, `"file"`) {
+		return
 	}
-	var parts []chatPart
+	var parts []json.RawMessage
 	if json.Unmarshal([]byte(text), &parts) != nil {
-		return text
+		return
 	}
-	var b strings.Builder
-	for i, p := range parts {
-		if i > 0 {
-			b.WriteString("\n")
-		}
-		if p.Type == "text" {
-			b.WriteString(p.Text)
+	var texts []string
+	for _, raw := range parts {
+		if p := toPart(raw); p.Type == "text" {
+			texts = append(texts, p.Text)
 		} else {
-			fmt.Fprintf(&b, "[%s: it cannot be shown to the model]", oneLine(p.Type, 40))
+			out.Parts = append(out.Parts, p)
 		}
 	}
-	return b.String()
+	out.Content = strings.Join(texts, "\n")
+}
+
+// fromTools puts the images and files of tools into messages of the user behind the results. load reads what lies beside the tape. What is older
+// than the newest maxMediaBytes is left out.
+func fromTools(list []adapter.Message, load func(handle string) (string, error)) []adapter.Message {
+	if !slices.ContainsFunc(list, func(m adapter.Message) bool { return m.Role == adapter.ToolRole && len(m.Parts) > 0 }) {
+		return list
+	}
+	left := maxMediaBytes / 3 * 4
+	for i := range slices.Backward(list) {
+		if list[i].Role != adapter.ToolRole {
+			continue
+		}
+		for k := range list[i].Parts {
+			p := &list[i].Parts[k]
+			data := &p.Image
+			if p.File != "" {
+				data = &p.File
+			}
+			if handle, ok := tape.BlobOf(*data); ok && left > 0 {
+				text, err := load(handle)
+				if *data = text; err != nil {
+					*p = adapter.Part{Type: "text", Text: "[media is not available]"}
+					continue
+				}
+			}
+			if left -= len(*data); left < 0 {
+				*p = adapter.Part{Type: "text", Text: "[an older image or file that is not shown again]"}
+			}
+		}
+	}
+	out := make([]adapter.Message, 0, len(list)+1)
+	names := map[string]string{} // of tools, by the id of a call
+	user := adapter.Message{Role: adapter.User}
+	flush := func() {
+		if len(user.Parts) > 0 {
+			out = append(out, user)
+			user.Parts = nil
+		}
+	}
+	for _, m := range list {
+		if m.Role != adapter.ToolRole {
+			flush()
+		}
+		for _, c := range m.ToolCalls {
+			names[c.ID] = c.Name
+		}
+		if m.Role == adapter.ToolRole && len(m.Parts) > 0 {
+			user.Parts = append(user.Parts, adapter.Part{Type: "text", Text: "Images and files of the tool " + names[m.ToolCallID] + ":"})
+			user.Parts = append(user.Parts, m.Parts...)
+			m.Parts = nil
+		}
+		out = append(out, m)
+	}
+	flush()
+	return out
 }
 
 // toPart makes an adapter's part. Of what no adapter can send the model is told that it was there.
@@ -134,6 +194,11 @@ func toPart(raw json.RawMessage) adapter.Part {
 		return adapter.Part{Type: "text", Text: p.Text}
 	case p.Type == "image_url" && p.Image != nil:
 		return adapter.Part{Type: "image_url", Image: p.Image.URL}
+	case p.Type == "input_audio" && p.Audio != nil:
+		kind := map[string]string{"mp3": "mpeg"}[p.Audio.Format]
+		return adapter.Part{Type: "file", File: "data:audio/" + cmp.Or(kind, p.Audio.Format) + ";base64," + p.Audio.Data}
+	case p.Type == "file" && p.File != nil && p.File.Data != "":
+		return adapter.Part{Type: "file", File: p.File.Data, Name: p.File.Name}
 	}
 	return adapter.Part{Type: "text", Text: fmt.Sprintf("[%s: this kind of media cannot be sent to the model]", oneLine(p.Type, 40))}
 }

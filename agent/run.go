@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 
@@ -547,6 +548,10 @@ func (r *run) request(last bool) (adapter.Request, error) {
 			req.Messages = append(req.Messages, msg)
 		}
 	}
+	req.Messages = fromTools(req.Messages, func(handle string) (string, error) {
+		data, _, err := r.tape.ReadBlob(r.ctx, handle, 0, math.MaxInt64)
+		return string(data), err
+	})
 	if !last {
 		for _, t := range r.tools() {
 			req.Tools = append(req.Tools, adapter.Tool{Name: t.Wire(), Description: t.Description, Parameters: t.Parameters()})

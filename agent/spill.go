@@ -66,23 +66,26 @@ func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage
 	return encode(s), kept
 }
 
-// spillMedia moves the large images of a result to the blobs. One that cannot be kept there is left out, and that is said.
+// spillMedia moves the large images and files of a result to the blobs. One that cannot be kept there is left out, and that is said.
 func (r *run) spillMedia(ctx context.Context, res tool.Result) (tool.Result, []tape.Spill) {
 	var kept []tape.Spill
 	parts := make([]tool.Part, len(res.Parts))
 	copy(parts, res.Parts)
 	for i := range parts {
-		p := &parts[i]
-		if len(p.Image) <= r.agent.spillBytes || !strings.HasPrefix(p.Image, "data:") {
+		data := &parts[i].Image
+		if *data == "" {
+			data = &parts[i].File
+		}
+		if len(*data) <= r.agent.spillBytes || !strings.HasPrefix(*data, "data:") {
 			continue
 		}
-		handle, err := r.tape.PutBlob(ctx, []byte(p.Image))
+		handle, err := r.tape.PutBlob(ctx, []byte(*data))
 		if err != nil {
-			*p = tool.Part{Type: "text", Text: "[an image that was too large to be kept]"}
+			parts[i] = tool.Part{Type: "text", Text: "[an image that was too large to be kept]"}
 			continue
 		}
-		kept = append(kept, tape.Spill{Handle: handle, Size: int64(len(p.Image))})
-		p.Image = tape.BlobURL(handle)
+		kept = append(kept, tape.Spill{Handle: handle, Size: int64(len(*data))})
+		*data = tape.BlobURL(handle)
 	}
 	res.Parts = parts
 	return res, kept

@@ -86,6 +86,10 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) (ha
 			handed = true
 			r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: c.Reasoning})
 		}
+		if c.Citation != nil || c.Media != nil {
+			handed = true
+			r.beside(rep, &c)
+		}
 		if complete != nil {
 			handed = true
 			r.tell(rep, complete)
@@ -235,7 +239,7 @@ func (r *run) cutOff(rep *reply, failure error) error {
 			}
 		}
 	}
-	entries := said(string(rep.text), string(rep.reasoning), told)
+	entries := append(said(string(rep.text), string(rep.reasoning), told), rep.besideEntries()...)
 	for i, e := range entries {
 		entries[i] = e.With(tape.Meta{Partial: true})
 	}
@@ -339,6 +343,7 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 	if public.Text == string(rep.text) && slices.Equal(asked, rep.calls) { // else it is not what the model made
 		entries = rep.keep(entries)
 	}
+	entries = append(entries, rep.besideEntries()...)
 	if len(calls) == 0 {
 		_, err := r.append(append(entries, r.stepEntry(rep, statusOK))...)
 		return false, err

@@ -305,16 +305,19 @@ func TestBadBoundsOfASpillAreAReadableResult(t *testing.T) {
 	}
 }
 
-// AG-29: images of a result lie in the blobs, and are no text for the model.
-func TestImagesOfAResultAreNoText(t *testing.T) {
+// AG-29, MO-25: images and files of a result lie in the blobs, are no text for the model, and reach it in a message of the user.
+func TestImagesOfAResultFollowItAsTheUsers(t *testing.T) {
 	camera := &tool.Tool{Name: "camera", Run: func(context.Context, tool.Call) (tool.Result, error) {
-		return tool.Result{Content: json.RawMessage(`"here"`), Parts: []tool.Part{{Type: "image_url", Image: "data:image/png;base64," + strings.Repeat("A", 40_000)}}}, nil
+		return tool.Result{Content: json.RawMessage(`"here"`), Parts: []tool.Part{{Type: "image_url", Image: "data:image/png;base64," + strings.Repeat("A", 40_000)}, {Type: "file", File: "data:application/pdf;base64,JVBERg==", Name: "a.pdf"}}}, nil
 	}}
 	w := newWorld(t, newFake(calls("", "c1:camera:{}"), answers("ok")), Options{Tools: setOf(t, camera)})
 	w.say("look")
 	m := w.model.requests()[1].Messages
-	if got := m[len(m)-1].Content; got != "here\n[image_url: it cannot be shown to the model]" {
-		t.Errorf("%.200q", got)
+	if got := m[len(m)-2]; got.Content != "here" || got.Parts != nil {
+		t.Errorf("%.200v", got)
+	}
+	if p := m[len(m)-1].Parts; len(p) != 3 || p[0].Text != "Images and files of the tool camera:" || len(p[1].Image) < 40_000 || p[2].File != "data:application/pdf;base64,JVBERg==" || p[2].Name != "a.pdf" {
+		t.Errorf("%.300v", p)
 	}
 	for _, e := range w.entries() {
 		if e.Kind == tape.KindToolResult && (len(e.Payload) > 500 || len(tape.MetaOf(e).Spill) != 1) {

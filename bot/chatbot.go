@@ -36,6 +36,8 @@ type ChatBot struct {
 	config    Config
 	log       *slog.Logger
 	called    int        // tool calls so far; for the goroutine of the bot
+	cited     int        // sources so far; the same
+	media     int        // images and sounds so far; the same
 	span      trace.Span // nil where nobody traces; for the goroutine of the bot
 	contested atomic.Bool
 	byHand    atomic.Bool // Finish was called

@@ -30,6 +30,8 @@ type Env struct {
 	// Alone calls f and returns true where the document has value at the bot's root and nothing else, and nobody else can write there
 	// while f runs. It may be nil: then the bot is alone.
 	Alone func(b *ChatBot, value json.RawMessage, f func()) bool
+	// Keep keeps an image or a sound that a model made, and returns its address. It may be nil: then there are none.
+	Keep func(ctx context.Context, kind string, data []byte) (url string, err error)
 	// Log gets what users must not see. It may be nil.
 	Log *slog.Logger
 }

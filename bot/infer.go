@@ -294,6 +294,11 @@ func (i *inference) listen(chunks iter.Seq2[adapter.Chunk, error]) error {
 				i.said = append(i.said, chunk.Text[:min(len(chunk.Text), maxEchoText+1)]...)
 			}
 		}
+		if chunk.Citation != nil || chunk.Media != nil {
+			if err := i.beside(&chunk); err != nil {
+				return err
+			}
+		}
 		if chunk.ToolCall != nil || chunk.ToolResult != nil {
 			if err := i.calls.take(chunk.ToolCall, chunk.ToolResult); err != nil {
 				return err

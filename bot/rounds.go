@@ -119,19 +119,19 @@ func (i *inference) answer(ctx context.Context) ([]adapter.Message, error) {
 	for n, r := range runner.Run(ctx, i.tools, run) {
 		messages[1+n] = adapter.Message{Role: adapter.ToolRole, ToolCallID: run[n].ID, Content: shorten([]byte(r.Text()), maxEchoResult)}
 		for _, p := range r.Parts {
-			if p.Image != "" {
-				images[n] = append(images[n], adapter.Part{Type: p.Type, Image: p.Image})
+			if p.Image != "" || p.File != "" {
+				images[n] = append(images[n], adapter.Part{Type: p.Type, Image: p.Image, File: p.File, Name: p.Name})
 			}
 		}
 		if !i.calls.settle(pending[n], r) {
 			return nil, i.out.failure
 		}
 	}
-	// The message of a result takes no images, a user's does.
+	// The message of a result takes no images and files, a user's does.
 	user := adapter.Message{Role: adapter.User}
 	for n, list := range images {
 		if len(list) > 0 {
-			user.Parts = append(user.Parts, adapter.Part{Type: "text", Text: fmt.Sprintf("Images of the tool %s:", pending[n].name)})
+			user.Parts = append(user.Parts, adapter.Part{Type: "text", Text: "Images and files of the tool " + pending[n].name + ":"})
 			user.Parts = append(user.Parts, list...)
 		}
 	}

@@ -606,7 +606,7 @@ func TestImagesOfResultsFollowThem(t *testing.T) {
 		want := []string{
 			"user: go", "assistant:  [call_0 draw {}] [c draw {}] [call_2 draw {}]", "tool(call_0): a cat", "tool(c): a cat",
 			`tool(call_2): {"error":{"kind":"invalid_arguments","message":"the arguments do not fit: expected an object"}}`,
-			"user: <text Images of the tool draw:><image_url data:image/png;base64,AA==><text Images of the tool draw:><image_url data:image/png;base64,AA==>",
+			"user: <text Images and files of the tool draw:><image_url data:image/png;base64,AA==><text Images and files of the tool draw:><image_url data:image/png;base64,AA==>",
 		}
 		if diff := cmp.Diff(want, messages(asked[1])); diff != "" {
 			t.Error(diff)

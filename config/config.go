@@ -27,6 +27,7 @@ type Config struct {
 	File            string
 	Insecure        bool
 	Model           string
+	Media           []string // rules of adapter.ParseMediaRule
 	InlineWorkflows bool
 	Watch           bool
 	Grace           time.Duration
@@ -49,6 +50,7 @@ type Config struct {
 	Caller          Caller
 	Cost            Cost
 	PriceFile       string
+	Files           Files
 	Auth            Auth
 	Admin           Admin
 	Log             Log

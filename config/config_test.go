@@ -83,6 +83,10 @@ func sample(s Setting, n int) string {
 		return fmt.Sprintf("127.0.0.1:900%d", n)
 	case strings.HasSuffix(s.Key, ".base_url"):
 		return fmt.Sprintf("http://127.0.0.1:900%d/v1", n)
+	case s.Key == "media":
+		return fmt.Sprintf("mine:m%d=image+pdf", n)
+	case s.Key == "files.types":
+		return []string{"image", "pdf", "audio", "file", "text"}[n]
 	case s.Key == "auth.keys":
 		return fmt.Sprintf("ann:%d-a-random-text-of-theirs:user", n)
 	case s.Key == "auth.roles":

@@ -73,7 +73,7 @@ var limitSettings = []Setting{
 	},
 	{
 		Key: "limit.images", Default: "16", Min: "0",
-		Help:  "images of a request for a run; the size of its body bounds theirs",
+		Help:  "images and files of a request for a run",
 		field: func(c *Config) any { return &c.Limit.Images },
 	},
 	{

@@ -67,6 +67,7 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	l.finishAuth()
 	l.finishEngine()
 	l.finishTape()
+	l.finishFiles()
 	if l.noFile {
 		l.c.sources["config"] = Source{Default, "not there"}
 	}

@@ -102,6 +102,11 @@ var top = []Setting{
 		field: func(c *Config) any { return &c.Model },
 	},
 	{
+		Key: "media", Default: "",
+		Help:  "what models take beside text, where the built-in table is wrong: provider:name=image+pdf, with image, pdf, audio, file or none; * in a name stands for any characters",
+		field: func(c *Config) any { return &c.Media },
+	},
+	{
 		Key: "inline_workflows", Default: "false",
 		Help:  "a request may carry a workflow of its own",
 		field: func(c *Config) any { return &c.InlineWorkflows },
@@ -127,6 +132,7 @@ var sections = slices.Concat(
 	limitSettings,
 	callerSettings,
 	costSettings,
+	filesSettings,
 	adminSettings,
 	traceSettings,
 	tlsSettings,

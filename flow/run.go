@@ -276,7 +276,11 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	l.Response = func(bot.Response) { end(nil) }
 	l.Error = end
 	c.Listen(l)
-	if err := c.Chat(bot.Message{Text: text}); err != nil {
+	message := bot.Message{Text: text}
+	if media := r.manager.Media(); b.on == nil && len(media) > 0 { // what came with the input is for the bots that the run starts
+		message.Parts = append([]adapter.Part{{Type: "text", Text: text}}, media...)
+	}
+	if err := c.Chat(message); err != nil {
 		unfilter()
 		return c, err
 	}

@@ -64,6 +64,9 @@ type Options struct {
 	From       uint64 // number of the first event; see tube.Options
 	First      func() // called once, when something is written to the document for the first time; see tube.Options
 	Held       bool   // readers see what is sent when it is stored; see tube.Options
+
+	// Keep keeps an image or a sound that a model made; see bot.Env.
+	Keep func(ctx context.Context, kind string, data []byte) (url string, err error)
 }
 
 // Manager runs bots and tasks, and gives what they write one tube. Make one with [New]; it is safe for concurrent use.
@@ -79,6 +82,7 @@ type Manager struct {
 
 	mu       sync.Mutex
 	params   map[string]any
+	media    []adapter.Part
 	history  []adapter.Message
 	settling int                       // those who wait for all work but their own task
 	active   int                       // goroutines and bots of others that run
@@ -175,6 +179,20 @@ func (m *Manager) CustomParams() map[string]any {
 	return maps.Clone(m.params)
 }
 
+// SetMedia sets the images and files that came with the input. Bots that the run starts get them beside their message.
+func (m *Manager) SetMedia(parts ...adapter.Part) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.media = parts
+}
+
+// Media returns what was set.
+func (m *Manager) Media() []adapter.Part {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.media
+}
+
 // CreateBot makes a bot that writes below root, with the manager's config changed by edit (which may be nil). Errors: a root
 // that is no uri, [ErrEnded], and too many bots, which ends the run.
 func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.ChatBot, error) {
@@ -190,7 +208,7 @@ func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.Cha
 	}
 	b := bot.New(bot.Env{
 		Context: m.work(), Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: (*conflicts)(m), CacheKey: m.cacheKey(),
-		Report: m.botReport, Written: m.wrote, Alone: m.alone, Log: m.log.With(slog.String("bot", name)),
+		Report: m.botReport, Written: m.wrote, Alone: m.alone, Keep: m.options.Keep, Log: m.log.With(slog.String("bot", name)),
 	}, name, root, config)
 	if history := m.History(); len(history) > 0 {
 		b.SetHistory(history...)

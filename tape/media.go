@@ -17,6 +17,9 @@ const blobScheme = "tape-blob:"
 // meta names the blob (Spill), so that it goes along where the session is forked.
 func BlobURL(handle string) string { return blobScheme + handle }
 
+// BlobOf returns the handle of the blob that a text stands for; ok is false for any other text.
+func BlobOf(text string) (handle string, ok bool) { return strings.CutPrefix(text, blobScheme) }
+
 // lost takes the place of a part whose blob is not there.
 var lost = json.RawMessage(`{"type":"text","text":"[media is not available]"}`)
 

@@ -17,11 +17,13 @@ type Result struct {
 	Err *Error `json:"error,omitempty"`
 }
 
-// Part is a piece of a result: text, or an image by URL or as data ("data:image/png;base64,…").
+// Part is a piece of a result: text, or an image or another file by URL or as data ("data:image/png;base64,…").
 type Part struct {
-	Type  string `json:"type"` // "text" or "image_url"
+	Type  string `json:"type"` // "text", "image_url" or "file"
 	Text  string `json:"text,omitempty"`
 	Image string `json:"image_url,omitempty"`
+	File  string `json:"file,omitempty"`
+	Name  string `json:"name,omitempty"` // of the file
 }
 
 // Text is a result of text.
@@ -45,7 +47,7 @@ func encode(v any) (json.RawMessage, error) {
 }
 
 // Value is the result as one JSON value: {"error":…}, the content, or, where there are parts, a list of parts in the shape that
-// OpenAI gave them ({"type":"text","text":…}, {"type":"image_url","image_url":{"url":…}}), the content being the first.
+// OpenAI gave them ({"type":"text","text":…}, {"type":"image_url","image_url":{"url":…}}, {"type":"file","file":{"file_data":…}}), the content being the first.
 func (r Result) Value() json.RawMessage {
 	switch {
 	case r.Err != nil:
@@ -61,9 +63,12 @@ func (r Result) Value() json.RawMessage {
 		list = append(list, textPart{"text", text})
 	}
 	for _, p := range r.Parts {
-		if p.Type == "text" {
+		switch {
+		case p.Type == "text":
 			list = append(list, textPart{"text", p.Text})
-		} else {
+		case p.File != "":
+			list = append(list, filePart{"file", fileData{p.Name, p.File}})
+		default:
 			list = append(list, imagePart{p.Type, imageURL{p.Image}})
 		}
 	}
@@ -82,6 +87,14 @@ type (
 	}
 	imageURL struct {
 		URL string `json:"url"`
+	}
+	filePart struct {
+		Type string   `json:"type"`
+		File fileData `json:"file"`
+	}
+	fileData struct {
+		Name string `json:"filename,omitempty"`
+		Data string `json:"file_data"`
 	}
 )
 

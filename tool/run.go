@@ -368,7 +368,7 @@ func (c *running) after(ctx context.Context, r Result) (out Result) {
 func (r Result) size() int {
 	n := len(r.Content)
 	for _, p := range r.Parts {
-		n += len(p.Text) + len(p.Image)
+		n += len(p.Text) + len(p.Image) + len(p.File)
 	}
 	return n
 }

@@ -21,6 +21,8 @@ const (
 	ReasoningEvent  EventKind = "reasoning"   // Delta: the next piece of the thinking
 	ToolCallEvent   EventKind = "tool_call"   // Calls: what the model asks for
 	ToolResultEvent EventKind = "tool_result" // Results: what came of it
+	CitationEvent   EventKind = "citation"    // Citation: a source that the answer names
+	MediaEvent      EventKind = "media"       // Media: an image or a sound that the model made
 	UsageEvent      EventKind = "usage"       // Usage: of one call of the model
 	ErrorEvent      EventKind = "error"       // Err: something failed and the turn goes on
 	DeltaEvent      EventKind = "delta"       // URI, Value: a piece of a workflow's document
@@ -36,8 +38,12 @@ type Event struct {
 	Calls   []tool.Call     `json:"calls,omitempty"`
 	Results []tool.Result   `json:"results,omitempty"`
 	Usage   *Usage          `json:"usage,omitempty"`
-	Err     *EventError     `json:"error,omitempty"`
-	Final   *Final          `json:"final,omitempty"`
+
+	Citation *adapter.Citation `json:"citation,omitempty"`
+	Media    *adapter.Media    `json:"media,omitempty"`
+
+	Err   *EventError `json:"error,omitempty"`
+	Final *Final      `json:"final,omitempty"`
 }
 
 // Text is an event of text.

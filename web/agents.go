@@ -95,7 +95,7 @@ func (door) SystemPrompt(ctx context.Context, _ turn.Prompt, _ turn.State) (stri
 }
 
 // prepareAgent checks a run of an agent against what there is.
-func (s *Server) prepareAgent(p access.Principal, a *ask) (spec, *problem) {
+func (s *Server) prepareAgent(p access.Principal, a *ask, files []adapter.Part) (spec, *problem) {
 	sp := spec{owner: p.Owner(), role: p.Role}
 	if s.o.Turns == nil {
 		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; this server has no agents")
@@ -131,7 +131,7 @@ func (s *Server) prepareAgent(p access.Principal, a *ask) (spec, *problem) {
 			found = rawjson.Kind(a.Input)
 		}
 		fail("/input", "expected a string, found "+found)
-	case text == "":
+	case text == "" && len(files) == 0:
 		fail("/input", "is empty; expected what is said to the agent")
 	}
 	if len(misfits) > 0 {
@@ -146,7 +146,7 @@ func (s *Server) prepareAgent(p access.Principal, a *ask) (spec, *problem) {
 		sp.session = sp.agent.id
 	}
 	sp.agent.envelope = &turn.Envelope{
-		ID: sp.agent.id, Channel: Channel, Content: text, Media: a.media(), Life: sp.agent,
+		ID: sp.agent.id, Channel: Channel, Content: text, Media: mediaOf(files), Life: sp.agent,
 		Extra: map[string]any{
 			ExtraAgent: a.Agent, turn.ExtraRun: sp.agent.id, extraOptions: a.Options, extraCaller: a.Instructions, extraHistory: a.History,
 		},
@@ -225,6 +225,8 @@ type agentRun struct {
 	calls   map[string]int // numbers of the calls that are not answered, by id: a later call may have the id of an earlier one
 	told    int            // calls so far
 	last    int            // of the last call
+	cited   int            // sources so far
+	made    int            // images and sounds so far
 	wrote   bool           // text
 	line    bool           // the text ends with a line
 	gap     bool           // calls have come since
@@ -637,6 +639,15 @@ func (a *agentRun) take(e turn.Event, err error) {
 		for _, r := range e.Results {
 			a.result(r)
 		}
+	case turn.CitationEvent:
+		if e.Citation != nil {
+			a.beside("$citations", a.cited, e.Citation)
+			a.cited++
+		}
+	case turn.MediaEvent:
+		if e.Media != nil {
+			a.media(e.Media)
+		}
 	case turn.UsageEvent:
 		if u := e.Usage; u != nil {
 			a.m.Used(a.name, u.Model, u.Usage)
@@ -721,6 +732,35 @@ func (a *agentRun) call(c tool.Call) {
 		return // strings and what was JSON before: cannot be
 	}
 	a.set("$tools", number, bytes.TrimSpace(value.Bytes()))
+}
+
+// beside tells a source, or an image or a sound.
+func (a *agentRun) beside(name string, number int, what any) {
+	var value bytes.Buffer
+	enc := json.NewEncoder(&value)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(what) == nil {
+		a.set(name, number, bytes.TrimSpace(value.Bytes()))
+	}
+}
+
+// media tells an image or a sound that the model made. Data are kept as a file of the run's caller.
+func (a *agentRun) media(m *adapter.Media) {
+	made := struct {
+		Type  string `json:"type"`
+		URL   string `json:"url"`
+		Bytes int    `json:"bytes,omitempty"`
+	}{m.Type, m.URL, 0}
+	if kind, data, ok := adapter.OpenDataURL(m.URL); ok {
+		url, err := a.s.keepMedia(a.m.Context(), a.spec.owner, kind, data)
+		if url == "" {
+			a.m.Report(a.name, bot.MediaFailure(err))
+			return
+		}
+		made.URL, made.Bytes = url, len(data)
+	}
+	a.beside("$media", a.made, made)
+	a.made++
 }
 
 // result tells what came of a call. What a tool says of its failure is for the model.

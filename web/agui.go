@@ -140,8 +140,13 @@ func (s *Server) askedBy(a *ask, in *agui.Input) (notes []agui.Note, p *problem)
 	}
 	notes = toolsOf(in)
 	if a.Input == nil {
-		a.Input = s.inputOf(a, in.Text)
+		text := in.Text
+		if len(in.Files) > 0 {
+			text = cmp.Or(text, aboutFiles)
+		}
+		a.Input = s.inputOf(a, text)
 	}
+	a.Files = in.Files
 	for _, m := range in.Said {
 		a.History = append(a.History, said{Role: m.Role, Text: m.Text})
 	}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -73,8 +74,9 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 		st.Session = req.Chat
 	}
 	if st.Input = req.Input; st.Input == nil {
-		st.Input = s.inputOf(&st.ask, req.Text)
+		st.Input = s.inputOf(&st.ask, cmp.Or(req.Text, aboutFiles))
 	}
+	st.Files = req.Files
 	st.Instructions = req.System
 	if req.Regenerate {
 		st.Instructions = join(st.Instructions, another)
@@ -92,6 +94,8 @@ func (s *Server) startUI(w http.ResponseWriter, r *http.Request) *problem {
 			switch {
 			case m.Pointer == "/session":
 				m.Pointer = "/id"
+			case strings.HasPrefix(m.Pointer, "/files"):
+				m.Pointer = "/messages/" + itoa(req.Last) + "/parts"
 			case input && req.Input == nil:
 				m.Pointer = "/messages/" + itoa(req.Last)
 				if rest != "" {

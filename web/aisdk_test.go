@@ -87,7 +87,7 @@ func TestWhatIsWrongWithAChatsRequestIsASentence(t *testing.T) {
 	}{
 		{"nobody", "/v1/ui/nobody", uiBody("c", "x"), a, 404, `there is no agent or workflow "nobody"; expected one of assistant, chat, steps`, nil},
 		{"no JSON", "/v1/ui/assistant", `{`, a, 400, "the body is not JSON at line 1, column 2: unexpected end of JSON input", nil},
-		{"a file", "/v1/ui/assistant", `{"id":"c","messages":[{"role":"user","parts":[{"type":"file"}]}]}`, a, 400, "/messages/0/parts/0: is a file, which cannot be taken here; send text", nil},
+		{"a file", "/v1/ui/assistant", `{"id":"c","messages":[{"role":"user","parts":[{"type":"file"}]}]}`, a, 400, "/messages/0/parts/0/url: expected the data, or the id of an uploaded file as file_id", nil},
 		{"a model", "/v1/ui/assistant", `{"id":"c","model":"x","messages":[]}`, a, 400, "/model: is not for this resource: the agent or workflow has its model", nil},
 		{"no session", "/v1/ui/assistant", uiBody("a\nb", "x"), a, 400, `/id: a session id has no control characters, "a\nb" has`, nil},
 		{"a version of tomorrow", "/v1/ui/assistant?v=8", uiBody("c", "x"), a, 400, "query parameter v: expected 5, 6 or 7, the major version of the package ai", nil},

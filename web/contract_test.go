@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -226,7 +227,7 @@ func (c *contract) checkEvent(t *testing.T, text string) {
 // contractBench is a server on which everything that the description knows can happen.
 func contractBench(t *testing.T, edit func(*Options)) *bench {
 	return newBench(t, func(o *Options) {
-		o.MaxBody = 4 << 10
+		o.MaxBody, o.Files.MaxSize = 4<<10, 4<<10
 		workflow := func(name string, run func(context.Context, *ling.Manager, map[string]any) error) {
 			o.Workflows.Register(flow.Func(name, "For the contract.", question, run))
 		}
@@ -257,6 +258,8 @@ func contractBench(t *testing.T, edit func(*Options)) *bench {
 func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing.T) {
 	c := newContract(t)
 	b := contractBench(t, nil).serve()
+	aFile, otherFile := filesPath+"/"+b.upload("a.txt", "some text").ID, filesPath+"/"+b.upload("b", "text").ID
+	noFile := filesPath + "/" + newFileID(time.Now().Add(time.Hour), 5)
 
 	// Runs in all states.
 	_, going := b.startAsync()
@@ -487,6 +490,19 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", agui + "/chat/t?x=1", "", nil, 400, false},
 			{"GET", agui + "/nobody/t", "", nil, 404, false},
 		},
+		"files": {
+			{"POST", "/v1/files?filename=a.json", `"x"`, nil, 201, false},
+			{"POST", "/v1/files?x=1", `"x"`, nil, 400, false},
+			{"POST", "/v1/files", `"x"`, []string{foreign}, 403, false},
+			{"POST", "/v1/files", `"` + strings.Repeat("x", 5000) + `"`, nil, 413, false},
+			{"POST", "/v1/files", "PK\x03\x04", nil, 415, true},
+			{"GET", aFile, "", nil, 200, false},
+			{"GET", aFile + "/content", "", nil, 200, false},
+			{"GET", "/v1/files/x", "", nil, 404, false},
+			{"GET", "/v1/files/x/content", "", nil, 404, false},
+			{"DELETE", "/v1/files/x", "", nil, 404, false},
+			{"DELETE", otherFile, "", nil, 200, false},
+		},
 		"the rest": {
 			{"GET", "/v1/workflows", "", nil, 200, false},
 			{"GET", "/v1/workflows/chat", "", nil, 200, false},
@@ -508,7 +524,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	for name, calls := range rows {
 		for _, want := range calls {
 			t.Run(fmt.Sprintf("%s/%s %s %d", name, want.method, clip(want.path), want.status), func(t *testing.T) { c.check(t, b, want) })
-			if want.method == "GET" && want.status != 304 && (name == "look" || name == "sessions" || name == "the rest") {
+			if want.method == "GET" && want.status != 304 && (name == "look" || name == "sessions" || name == "files" || name == "the rest") {
 				want.method = "HEAD"
 				t.Run(fmt.Sprintf("%s/HEAD %s %d", name, clip(want.path), want.status), func(t *testing.T) { c.check(t, b, want) })
 			}
@@ -531,6 +547,12 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	for _, want := range []call{
 		{"GET", "/v1/sessions", "", nil, 500, false},
 		{"HEAD", "/v1/sessions", "", nil, 500, false},
+		{"POST", "/v1/files", `"x"`, nil, 500, false},
+		{"GET", noFile, "", nil, 500, false},
+		{"HEAD", noFile, "", nil, 500, false},
+		{"GET", noFile + "/content", "", nil, 500, false},
+		{"HEAD", noFile + "/content", "", nil, 500, false},
+		{"DELETE", noFile, "", nil, 500, false},
 		{"GET", aSession, "", nil, 500, false},
 		{"GET", agui + "/chat/s-42", "", nil, 500, false},
 		{"GET", ui + "/chat/s-42", "", nil, 500, false},
@@ -547,6 +569,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	c.checkDoor(t)
 	none := newBench(t, nil).serve() // without a store
 	for _, method := range []string{"GET", "HEAD"} {
+		t.Run("no files/"+method, func(t *testing.T) { c.check(t, none, call{"POST", "/v1/files", `"x"`, nil, 404, false}) })
 		t.Run("no sessions/"+method, func(t *testing.T) { c.check(t, none, call{method, "/v1/sessions", "", nil, 404, false}) })
 	}
 	away := newBench(t, func(o *Options) { o.Shared = sharedAway() }).serve() // what it shares cannot be reached
@@ -562,6 +585,12 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	for _, want := range []call{
 		{"GET", "/v1/sessions", "", nil, 503, false},
 		{"HEAD", "/v1/sessions", "", nil, 503, false},
+		{"POST", "/v1/files", `"x"`, nil, 503, false},
+		{"GET", noFile, "", nil, 503, false},
+		{"HEAD", noFile, "", nil, 503, false},
+		{"GET", noFile + "/content", "", nil, 503, false},
+		{"HEAD", noFile + "/content", "", nil, 503, false},
+		{"DELETE", noFile, "", nil, 503, false},
 		{"GET", "/v1/sessions/s", "", nil, 503, false},
 		{"HEAD", "/v1/sessions/s", "", nil, 503, false},
 		{"GET", "/v1/sessions/s/tape", "", nil, 503, false},

@@ -163,11 +163,13 @@ func TestWhatBelongsToOneIsToOthersAsIfItWereNotThere(t *testing.T) {
 		"POST /v1/agui/{agent}":                    {"/v1/agui/assistant", "/v1/agui/assistant", resumeOf(ended), resumeOf(unknown)},
 		"GET /v1/sessions":                         same("/v1/sessions"),
 		"HEAD /v1/sessions":                        same("/v1/sessions"),
-		"POST /v1/tickets":                         {}, // tells nothing of anybody: see TestATicketLetsOneRequestIn
-		"POST /v1/chat/completions":                {}, // has no ids; its session is of who asks: see below
-		"POST /v1/ui/{agent}/object":               {}, // starts a run, and names none
-		"POST /v1/channels/{channel}/webhook":      {}, // looks at who asks by itself
-		"GET /":                                    {}, "HEAD /": {}, "GET /assets/{name}": {}, "HEAD /assets/{name}": {}, "GET /healthz": {}, "HEAD /healthz": {},
+		"GET /v1/files/{id}":                       {}, "HEAD /v1/files/{id}": {}, "GET /v1/files/{id}/content": {}, "HEAD /v1/files/{id}/content": {},
+		"DELETE /v1/files/{id}": {}, "POST /v1/files": {}, // see TestAFileIsUploadedReadAndErasedByItsOwnerAlone
+		"POST /v1/tickets":                    {}, // tells nothing of anybody: see TestATicketLetsOneRequestIn
+		"POST /v1/chat/completions":           {}, // has no ids; its session is of who asks: see below
+		"POST /v1/ui/{agent}/object":          {}, // starts a run, and names none
+		"POST /v1/channels/{channel}/webhook": {}, // looks at who asks by itself
+		"GET /":                               {}, "HEAD /": {}, "GET /assets/{name}": {}, "HEAD /assets/{name}": {}, "GET /healthz": {}, "HEAD /healthz": {},
 		"GET /readyz": {}, "HEAD /readyz": {}, "GET /openapi.yaml": {}, "HEAD /openapi.yaml": {}, // for everybody
 		"GET /v1/agents": {}, "HEAD /v1/agents": {}, "GET /v1/models": {}, "HEAD /v1/models": {}, "GET /v1/models/*": {}, "HEAD /v1/models/*": {},
 		"GET /v1/workflows": {}, "HEAD /v1/workflows": {}, "GET /v1/workflows/{name}": {}, "HEAD /v1/workflows/{name}": {}, // the same for all

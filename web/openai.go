@@ -20,7 +20,6 @@ import (
 	"github.com/lingserve/lingserve/internal/heavy"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/tube"
-	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web/frame"
 	"github.com/lingserve/lingserve/web/openai"
 )
@@ -175,18 +174,15 @@ func (s *Server) completionOf(p access.Principal, a *ask, q *openai.Request) *op
 	}
 	text := now.Content
 	if len(now.Parts) > 0 {
-		if a.Workflow != "" || s.byWorkflow(a.Agent) != "" {
-			return &openai.Error{Status: http.StatusBadRequest, Code: codeInvalid, Param: "messages", Message: "a workflow reads no images"}
-		}
 		var texts []string
 		for _, p := range now.Parts {
 			if p.Type == "text" {
 				texts = append(texts, p.Text)
 			} else {
-				a.Images = append(a.Images, p.Image)
+				a.Files = append(a.Files, p)
 			}
 		}
-		text = cmp.Or(strings.Join(texts, "\n"), "What is this?")
+		text = cmp.Or(strings.Join(texts, "\n"), aboutFiles)
 	}
 	a.Input = s.inputOf(a, text)
 	return nil
@@ -215,14 +211,6 @@ func (s *Server) inputOf(a *ask, text string) json.RawMessage {
 		return json.RawMessage(trimmed)
 	}
 	return quoted
-}
-
-// media are the images of an ask as an envelope has them.
-func (a *ask) media() (list []turn.Media) {
-	for _, url := range a.Images {
-		list = append(list, turn.Media{Type: "image", URL: url})
-	}
-	return list
 }
 
 // noModel is the error of a name that is none.
@@ -462,7 +450,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, run *run, v *v
 	if end.Err != nil {
 		body = append(end.Err.AppendJSON(nil), '\n')
 	} else {
-		body = openai.AppendCompletion(nil, head, document, openai.Thoughts(beside), end)
+		body = openai.AppendCompletion(nil, head, document, beside, end)
 	}
 	if !begun {
 		s.send(w, r, http.StatusOK, "application/json", body)

@@ -23,7 +23,7 @@ func Reasons() []string {
 		// Of limits.
 		"limit_requests", "limit_tokens", "limit_runs", "limit_failures",
 		limitMemory, limitAllRuns, limitConnections, limitConnectionsPerAddress, limitStreams, limitStreamsPerCaller, limitBody, limitBodies, limitBodiesPerCaller, limitInput, limitImages,
-		limitQueue, limitSessions, limitDisk, limitEngine,
+		limitQueue, limitSessions, limitFiles, limitDisk, limitEngine,
 	}
 	// Codes stand for refusals without a word of their own.
 	for code, status := range statuses {

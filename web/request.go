@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/heavy"
+	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/web/frame"
 )
@@ -49,8 +51,8 @@ type ask struct {
 	Instructions string `json:"instructions,omitempty"` // beside an agent's own; a workflow has its own and takes none
 	History      []said `json:"history,omitempty"`      // before the input; a session that has a tape takes none
 
-	Images     []string    `json:"images,omitempty"`     // to an agent, beside the input: each itself, as data
-	Completion *completion `json:"completion,omitempty"` // in place of a workflow or an agent: the model alone
+	Files      []adapter.Part `json:"files,omitempty"`      // images and files beside the input: data, or the ids of uploaded files
+	Completion *completion    `json:"completion,omitempty"` // in place of a workflow or an agent: the model alone
 }
 
 // hash tells two asks apart. Members are in a fixed order and spaces are out, so that a client may write the same request
@@ -140,12 +142,15 @@ const bodyTimeout = 30 * time.Second
 
 // readBody reads the body to its end: only then does net/http notice that a client goes away.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *problem) {
+	return s.readUpTo(w, r, s.o.MaxBody, bodyTimeout)
+}
+
+func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration) ([]byte, *problem) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every writer of a test can
-	limit := s.o.MaxBody
+	_ = rc.SetReadDeadline(time.Now().Add(timeout)) // not every writer of a test can
 	held := s.budget(r, s.countedFor(r, who(r)), s.shed.o.Bodies/2)
 	defer held.free()
 	body, err := held.readAll(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
@@ -174,10 +179,11 @@ func tooLargeBody(w http.ResponseWriter, limit int64) *problem {
 	return p
 }
 
-// sized refuses a body that is too large by its Content-Length, before anything is read or waited for. A channel has a limit of its own.
+// sized refuses a body that is too large by its Content-Length, before anything is read or waited for. A channel has a limit of its own, and so
+// have files.
 func (s *Server) sized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength > s.o.MaxBody && !strings.HasPrefix(r.URL.Path, "/v1/channels/") {
+		if r.ContentLength > s.o.MaxBody && !strings.HasPrefix(r.URL.Path, "/v1/channels/") && r.URL.Path != filesPath {
 			tooLargeBody(w, s.o.MaxBody).at(w, r)
 			return
 		}
@@ -303,7 +309,12 @@ func (st *start) body(d *decoder, text []byte) {
 		"session": func(at string, raw json.RawMessage) { st.Session = d.text(at, raw, maxSession) },
 		"on_busy": func(at string, raw json.RawMessage) { st.OnBusy = d.oneOf(at, raw, policies...) },
 		"model":   func(at string, raw json.RawMessage) { st.Model = d.model(at, raw) },
-		"input":   func(at string, raw json.RawMessage) { st.Input = raw },
+		"input":   func(at string, raw json.RawMessage) { st.inputParts(d, at, raw) },
+		"files": func(at string, raw json.RawMessage) {
+			if text := st.parts(d, at, raw); text != "" {
+				d.fail(at, "expected images and files only; text belongs into the input")
+			}
+		},
 		"params":  func(at string, raw json.RawMessage) { st.params(d, at, raw) },
 		"options": func(at string, raw json.RawMessage) { st.options(d, at, raw) },
 		"filter":  func(at string, raw json.RawMessage) { st.filter(d, at, raw) },
@@ -326,6 +337,30 @@ func (st *start) body(d *decoder, text []byte) {
 			}
 		},
 	})
+}
+
+// inputParts takes the input. A list of parts is the text that they say, with images and files beside it.
+func (a *ask) inputParts(d *decoder, at string, raw json.RawMessage) {
+	if a.Input = raw; raw[0] == '[' {
+		a.Input, _ = json.Marshal(cmp.Or(a.parts(d, at, raw), aboutFiles))
+	}
+}
+
+// aboutFiles is what is asked where somebody sends files and says nothing.
+const aboutFiles = "What is this?"
+
+// parts takes images and files out of a list of parts, and returns the text.
+func (a *ask) parts(d *decoder, at string, raw json.RawMessage) string {
+	var list []json.RawMessage
+	if !d.as(at, raw, '[', "an array of parts", &list) {
+		return ""
+	}
+	text, media, i, inside, detail := mediapart.ReadAll(list)
+	if detail != "" {
+		d.fail(at+"/"+itoa(i)+inside, "%s", detail)
+	}
+	a.Files = append(a.Files, media...)
+	return text
 }
 
 func (a *ask) params(d *decoder, at string, raw json.RawMessage) {

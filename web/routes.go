@@ -52,6 +52,10 @@ func (s *Server) routes() http.Handler {
 	r.Get("/v1/sessions/{id}/tape", s.withSession(s.getTape))
 	r.Post("/v1/sessions/{id}/handoff", s.withSession(s.postHandoff))
 	r.Post("/v1/sessions/{id}/fork", s.withSession(s.postFork))
+	r.Post(filesPath, s.keepsFiles(s.postFile))
+	document("/v1/files/{id}", s.keepsFiles(s.getFile))
+	document("/v1/files/{id}/content", s.keepsFiles(s.getFileContent))
+	r.Delete("/v1/files/{id}", s.keepsFiles(s.deleteFile))
 	r.Post("/v1/tickets", s.postTicket)
 	r.Post("/v1/channels/{channel}/webhook", s.postWebhook)
 	s.router = r

@@ -32,6 +32,7 @@ type runs struct {
 	disk *disk // nil keeps nothing
 	// diskFailed is called when the disk could not keep something; nil in tests.
 	diskFailed func()
+	keepMedia  func(ctx context.Context, owner, kind string, data []byte) (string, error)
 
 	journal runlog.Log  // of those that go on; nil without a disk
 	cutOff  []*replayed // that are to be run again; until the server has started
@@ -103,7 +104,8 @@ type spec struct {
 	agent    *agentRun // a run that is a turn; then workflow stands for it
 	session  string
 	input    map[string]any
-	model    string // named in the started event
+	files    []adapter.Part // beside the input
+	model    string         // named in the started event
 	config   bot.Config
 	params   map[string]any
 	filters  []tube.Filter
@@ -265,6 +267,9 @@ func (rs *runs) manager(ctx context.Context, sp *spec, first func()) *ling.Manag
 	m := ling.New(ctx, sp.config, &ling.Options{
 		Run: sp.id, Models: rs.o.Models, Log: rs.log, MaxBots: rs.o.MaxBots, MaxTasks: rs.o.MaxTasks,
 		MaxResult: rs.o.MaxResult, MaxLog: rs.o.MaxLog, Workflow: of.Workflow, Agent: of.Agent, Model: sp.model, Session: sp.session,
+		Keep: func(ctx context.Context, kind string, data []byte) (string, error) {
+			return rs.keepMedia(ctx, sp.owner, kind, data)
+		},
 		First: first, From: sp.again.first(), Held: rs.journal != nil && rs.journal.Holds(),
 	})
 	if sp.params != nil {
@@ -273,6 +278,7 @@ func (rs *runs) manager(ctx context.Context, sp *spec, first func()) *ling.Manag
 	if len(sp.history) > 0 {
 		m.SetHistory(sp.history...)
 	}
+	m.SetMedia(sp.files...)
 	return m
 }
 

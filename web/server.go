@@ -71,6 +71,7 @@ type Options struct {
 	Engine Engine  // that is shared with other servers; nil is none
 	Shared *Shared // with replicas of the server; nil for one that is alone. Then Data keeps no runs and no keys.
 
+	Files   Files
 	Limits  Limits
 	Ledger  *adapter.Ledger // that runs pay for their memory, and turns beside them; nil is one for Limits.Memory
 	MaxDisk int64           // bytes that ended runs may take in Data, 4 GiB
@@ -110,6 +111,8 @@ func (o Options) withDefaults() Options {
 	o.MemoryOfEnded = cmp.Or(o.MemoryOfEnded, 8<<20)
 	o.MaxDisk = cmp.Or(o.MaxDisk, 4<<30)
 	o.Limits = o.Limits.withDefaults(o.MaxBody)
+	o.Files = o.Files.withDefaults()
+	o.Files.MaxSize = min(o.Files.MaxSize, max(o.Limits.Bodies/2-uploadBeside, 1)) // what the bodies of one caller may have
 	if o.Ledger == nil {
 		o.Ledger = adapter.NewLedger(o.Limits.Memory)
 	}
@@ -193,6 +196,7 @@ func New(o Options) (*Server, error) {
 	s.shed = newShed(o.Limits, o.Log, o.Data)
 	s.shed.ledger, s.shed.memory.changed = o.Ledger, s.tight
 	s.runs.diskFailed = s.shed.diskFailed
+	s.runs.keepMedia = s.keepMedia
 	if s.o.Kernel != nil {
 		s.o.Kernel.DiskFailed = s.shed.diskFailed
 	}
@@ -206,6 +210,9 @@ func New(o Options) (*Server, error) {
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.wg.Go(s.sweep)
+	if o.Tapes != nil {
+		s.wg.Go(s.sweepFiles)
+	}
 	if !o.Access.Door.Open() {
 		s.wg.Go(s.watchGrants)
 	}

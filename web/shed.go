@@ -34,7 +34,7 @@ type Limits struct {
 	StreamsPerCaller      int   // such requests of one caller, half of Streams
 	Bodies                int64 // bytes of bodies that are being read, 64 MiB, and never less than one may have
 	Input                 int   // characters of a request that models get to read, 1000000
-	Images                int   // of a request, 16; negative is none
+	Images                int   // and files, of a request, 16; negative is none
 	DiskFree              int64 // bytes that must be free on the disk of the data folder for what is to be kept
 }
 
@@ -592,8 +592,8 @@ func (c *counted) Read(p []byte) (int, error) {
 // checkSize checks how much a request gives models to read. pointers say where in a body of ours it stands; the doors of other clients
 // move them.
 func (s *Server) checkSize(a *ask) *problem {
-	if n := len(a.Images); n > s.shed.o.Images {
-		return tooMuch(limitImages, misfit{Detail: "expected at most " + plural(int64(s.shed.o.Images), "image") + ", found " + strconv.Itoa(n)})
+	if n := len(a.Files); n > s.shed.o.Images {
+		return tooMuch(limitImages, misfit{Detail: "expected at most " + plural(int64(s.shed.o.Images), "image") + " and files, found " + strconv.Itoa(n)})
 	}
 	limit := s.shed.o.Input
 	size := len(a.Input) + len(a.Instructions)

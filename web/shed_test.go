@@ -347,8 +347,8 @@ func TestWhatModelsAreToReadIsBounded(t *testing.T) {
 			ask{Completion: &completion{Messages: []adapter.Message{{Content: "12345"}, {Parts: []adapter.Part{{Text: "123456"}}}}}},
 			&misfit{Pointer: "/messages/1/content", Detail: "expected at most 10 characters of all that models are to read"},
 		},
-		"two images":   {ask{Images: []string{"data:a", "data:b"}}, nil},
-		"three images": {ask{Images: []string{"data:a", "data:b", "data:c"}}, &misfit{Detail: "expected at most 2 images, found 3"}},
+		"two images":   {ask{Files: make([]adapter.Part, 2)}, nil},
+		"three images": {ask{Files: make([]adapter.Part, 3)}, &misfit{Detail: "expected at most 2 images and files, found 3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := s.checkSize(&tt.ask)

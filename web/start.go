@@ -128,6 +128,9 @@ func (s *Server) startRun(r *http.Request, st *start) (run *run, again bool, p *
 		return nil, false, p
 	}
 	var sp spec
+	if p := s.admitFiles(r, &st.ask); p != nil {
+		return nil, false, p
+	}
 	heavy.Do(size, func() { sp, p = s.prepare(asks, &st.ask) })
 	if p != nil {
 		return nil, false, p
@@ -372,11 +375,16 @@ func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
 	if p := a.checkSaid(); p != nil {
 		return sp, p
 	}
+	files, refusal := s.openFiles(p, "/files", a.Files)
+	if refusal != nil {
+		return sp, refusal
+	}
+	sp.files = files
 	switch {
 	case a.Agent != "" && (a.Workflow != "" || a.Inline != nil):
 		return sp, invalid(misfit{Pointer: "/agent", Detail: "expected a workflow or an agent, not both"})
 	case a.Agent != "":
-		return s.prepareAgent(p, a)
+		return s.prepareAgent(p, a, files)
 	case a.Session != "" && s.o.Turns == nil:
 		return sp, invalid(misfit{Pointer: "/session", Detail: "sessions are not configured on this server"})
 	case a.Session == "" && a.OnBusy != "":
@@ -384,7 +392,11 @@ func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
 	case a.OnBusy == string(turn.Steer):
 		return sp, invalid(misfit{Pointer: "/on_busy", Detail: "a workflow cannot be steered, only an agent; expected queue, reject or interrupt"})
 	case a.Completion != nil:
-		sp.workflow = a.Completion.workflow()
+		c, p := s.withFiles(p, a.Completion)
+		if p != nil {
+			return sp, p
+		}
+		sp.workflow = c.workflow()
 	case a.Inline != nil:
 		w, p := s.inline(a.Inline)
 		if p != nil {
@@ -471,9 +483,7 @@ func (a *ask) kept(sp *spec) int64 {
 	for _, said := range a.History {
 		n += int64(len(said.Text))
 	}
-	for _, image := range a.Images {
-		n += int64(len(image))
-	}
+	n += a.fileBytes()
 	if sp.agent != nil || sp.again != nil {
 		n *= 2
 	}

@@ -8,9 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -67,9 +69,9 @@ func (f *files) add(sum [sha256.Size]byte, id string) {
 // errImage is the cause where an image cannot be sent.
 var errImage = errors.New("an image that is not sent")
 
-// upload gives an image that is data ("data:image/png;base64,…") to Coze, which takes images by an address or by the id of a file of
+// upload gives an image or a file that is data ("data:image/png;base64,…") to Coze, which takes them by an address or by the id of a file of
 // its own, and returns that id. One that was uploaded before is not sent again.
-func (p *provider) upload(ctx context.Context, image string) (string, error) {
+func (p *provider) upload(ctx context.Context, image, name string) (string, error) {
 	sum := sha256.Sum256([]byte(image))
 	if id := p.files.find(sum); id != "" {
 		return id, nil
@@ -86,7 +88,7 @@ func (p *provider) upload(ctx context.Context, image string) (string, error) {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	part, err := form.CreatePart(textproto.MIMEHeader{
-		"Content-Disposition": {fmt.Sprintf(`form-data; name="file"; filename="image.%s"`, extension(kind))},
+		"Content-Disposition": {fmt.Sprintf(`form-data; name="file"; filename=%q`, fileName(kind, name))},
 		"Content-Type":        {"application/octet-stream"},
 	})
 	if err == nil {
@@ -132,7 +134,24 @@ func notSent(why string) error {
 	return &adapter.Error{Code: adapter.CodeInvalid, Message: why, Cause: errImage}
 }
 
-// extension is what Coze tells an image's kind by.
+// fileName is a name with the end that Coze tells a file's kind by.
+func fileName(kind, name string) string {
+	if strings.HasPrefix(kind, "image/") {
+		return "image." + extension(kind)
+	}
+	end := path.Ext(name)
+	if ends, err := mime.ExtensionsByType(kind); end == "" && err == nil && len(ends) > 0 {
+		end = ends[0]
+	}
+	return "file" + strings.Map(func(r rune) rune { // of a stranger's name
+		if r == '.' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return -1
+	}, end)
+}
+
+// extension is that of an image.
 func extension(kind string) string {
 	_, kind, _ = strings.Cut(kind, "/")
 	switch kind {

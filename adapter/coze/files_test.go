@@ -97,6 +97,34 @@ func TestImagesAreUploadedOnce(t *testing.T) {
 	})
 }
 
+// MO-25: PDF and other files, and sounds, are uploaded like images, with an end that says what they are.
+func TestFilesAndSoundsAreUploaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var body string
+		up := &upstream.Server{Script: func(r upstream.Request) upstream.Answer {
+			body = string(r.Body)
+			return upstream.Answer{Text: "ok"}
+		}}
+		defer up.Close()
+		u := &uploads{RoundTripper: up.Transport()}
+		m, _ := newProvider(t, Options{Transport: u, BaseURL: "http://model.test/base", Key: "k"}).Model("m")
+		req := adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Parts: []adapter.Part{
+			{Type: "text", Text: "see"}, {Type: "file", File: data("application/pdf", "p"), Name: "x\".pdf"}, {Type: "file", File: data("audio/wav", "s"), Name: "s.wav"},
+		}}}}
+		for _, err := range m.Stream(t.Context(), req) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !strings.Contains(body, `{\"type\":\"file\",\"file_id\":\"7500000000000000001\"},{\"type\":\"audio\",\"file_id\":\"7500000000000000002\"}`) {
+			t.Errorf("%s", body)
+		}
+		if diff := cmp.Diff([]string{"file.pdf p Bearer k", "file.wav s Bearer k"}, u.list); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestFilesAreBounded(t *testing.T) {
 	var f files
 	sum := func(i int) (s [32]byte) { return [32]byte{byte(i), byte(i >> 8)} }

@@ -135,24 +135,39 @@ func (r *request) add(role, kind, text string) {
 // question adds what the user says.
 func (r *request) question(ctx context.Context, p *provider, msg adapter.Message) error {
 	var parts []part
-	images := false
+	media := false
 	for _, piece := range msg.Parts {
 		switch {
 		case strings.HasPrefix(piece.Image, "data:"):
-			images = true
-			id, err := p.upload(ctx, piece.Image)
+			media = true
+			id, err := p.upload(ctx, piece.Image, "")
 			if err != nil {
 				return err
 			}
 			parts = append(parts, part{Type: "image", FileID: id})
 		case piece.Image != "":
-			images = true
+			media = true
 			parts = append(parts, part{Type: "image", FileURL: piece.Image})
+		case piece.File != "":
+			media = true
+			kind := "file"
+			if piece.Kind() == adapter.KindAudio {
+				kind = "audio"
+			}
+			if !strings.HasPrefix(piece.File, "data:") {
+				parts = append(parts, part{Type: kind, FileURL: piece.File})
+				continue
+			}
+			id, err := p.upload(ctx, piece.File, piece.Name)
+			if err != nil {
+				return err
+			}
+			parts = append(parts, part{Type: kind, FileID: id})
 		case piece.Text != "":
 			parts = append(parts, part{Type: "text", Text: piece.Text})
 		}
 	}
-	if !images {
+	if !media {
 		r.add(adapter.User, "question", textOf(msg))
 		return nil
 	}

@@ -131,8 +131,8 @@ func appendMember(dst []byte, name string, value []byte) []byte {
 	return append(append(append(dst, quoted...), ':'), value...)
 }
 
-// passBeside passes on what stood beside the reasoning and the calls of an answer.
-func (a *answer) passBeside() bool {
+// passMade passes on what stood beside the reasoning and the calls of an answer.
+func (a *answer) passMade() bool {
 	d := &a.events
 	b := besides{Details: d.details.json(), Blocks: d.blocks.json(), Parts: d.thoughtParts}
 	for i, name := range reasoningFields {

@@ -44,7 +44,8 @@ type decoder struct {
 	finish          string
 	usage           *adapter.Usage
 
-	calls []call // of the answer
+	calls  []call // of the answer
+	beside beside // of the event and the answer
 
 	// What stands beside its reasoning and its text.
 	fields          uint8 // of reasoningFields that had text
@@ -164,6 +165,7 @@ func (d *decoder) found(text string) {
 func (d *decoder) reset() {
 	d.rawText, d.rawReasoning, d.rawDetails, d.rawUsage, d.rawChoices = nil, nil, nil, nil, nil
 	d.others, d.failed, d.bad = false, false, false
+	d.beside.sources = [2]json.RawMessage{}
 }
 
 // same returns the content of an event that is otherwise as the model event.
@@ -237,6 +239,8 @@ func (d *decoder) top(key, value []byte, kind jsonparser.ValueType, _ int) error
 			kind == jsonparser.String && len(value) > 0 || string(value) == "true"
 	case "object":
 		d.failed = d.failed || kind == jsonparser.String && string(value) == "error"
+	case "citations", "search_results":
+		d.others = d.beside.top(key, value, kind) || d.others
 	case "x_groq": // Groq's usage is here
 		if raw, kind, _, err := jsonparser.Get(value, "usage"); err == nil && kind == jsonparser.Object && d.rawUsage == nil {
 			d.rawUsage, d.others = raw, true
@@ -285,6 +289,10 @@ func (d *decoder) choice(key, value []byte, kind jsonparser.ValueType, _ int) er
 }
 
 func (d *decoder) delta(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	if d.beside.part(key, value, kind) {
+		d.others = true
+		return nil
+	}
 	if kind == jsonparser.Array {
 		var each func(value []byte, kind jsonparser.ValueType, offset int, err error) error
 		switch string(key) {
@@ -342,6 +350,7 @@ func (d *decoder) contentPart(value []byte, kind jsonparser.ValueType, _ int, er
 		d.rawText = append(d.rawText, value...)
 		return nil
 	}
+	d.beside.reference(value)
 	text := &d.rawText
 	switch kind := string(member(value, "type")); kind {
 	case "thinking", "reasoning":

@@ -58,7 +58,7 @@ func (a *answer) event(kind, data []byte) (done bool, err error) {
 		}
 		return false, a.p.NotPiece(err, data)
 	}
-	if !a.passContent() {
+	if !a.passContent() || !a.passBeside() {
 		return false, wire.ErrLeft
 	}
 	if d.usage != nil {
@@ -90,10 +90,7 @@ func (a *answer) failed(data []byte) error {
 // last passes on what was held back of a character.
 func (a *answer) last() error {
 	a.events.rest()
-	if !a.passContent() {
-		return wire.ErrLeft
-	}
-	if !a.passBeside() {
+	if !a.passContent() || !a.passSound() || !a.passMade() {
 		return wire.ErrLeft
 	}
 	switch {

@@ -31,7 +31,7 @@ func (a *answer) whole() error {
 	if d.finish == "" || d.finish == "null" { // so some servers say that it goes on
 		return p.Broken(a.Ctx, nil)
 	}
-	if !a.passContent() {
+	if !a.passContent() || !a.passBeside() {
 		return wire.ErrLeft
 	}
 	a.Usage, a.Finish = d.usage, finishReason(d.finish)

@@ -38,6 +38,11 @@ func newModels(c *config.Config) (models *adapter.Registry, stop func(), err err
 		return nil, nil, err
 	}
 	models.Prices = prices
+	for _, text := range c.Media {
+		if rule, err := adapter.ParseMediaRule(text); err == nil { // which the configuration has looked at
+			models.Media = append(models.Media, rule)
+		}
+	}
 	var closers []io.Closer
 	stop = func() {
 		for _, c := range closers {

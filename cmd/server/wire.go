@@ -41,6 +41,9 @@ func serverOptions(c *config.Config, w *flow.Registry, m *adapter.Registry, log 
 		MaxBots: c.Run.MaxBots, MaxTasks: c.Run.MaxTasks, MemoryOfEnded: int64(c.Run.EndedMemory),
 		InlineWorkflows: c.InlineWorkflows, Version: build().version,
 		Limits: limitsOf(c, log), MaxDisk: int64(c.Run.MaxDisk),
+		Files: web.Files{
+			MaxSize: int64(c.Files.MaxSize), MaxCount: c.Files.MaxCount, MaxBytes: int64(c.Files.MaxBytes), Retention: c.Files.Retention, Types: c.Files.Types,
+		},
 	}
 	o.Ledger = adapter.NewLedger(o.Limits.Memory)
 	o.Bot.Model = c.Model

@@ -4,17 +4,18 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"reflect"
 	"strings"
 	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -89,9 +90,8 @@ func resultOf(r *sdk.CallToolResult) tool.Result {
 	var texts []string
 	var parts []tool.Part
 	for _, c := range r.Content {
-		text, image := read(c)
-		if image != "" {
-			parts = append(parts, tool.Part{Type: "image_url", Image: image})
+		if text, part := read(c); part.Type != "" {
+			parts = append(parts, part)
 		} else {
 			texts = append(texts, text)
 		}
@@ -133,35 +133,39 @@ func sameJSON(text string, structured json.RawMessage) bool {
 // images are the types that models take.
 var images = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
 
-// read is a piece of content as text, or as the data URL of an image. What a model cannot read is said to be there.
-func read(c sdk.Content) (text, image string) {
+// read is a piece of content as text, or as an image or a file that models can read. Of anything else it is said that it was there.
+func read(c sdk.Content) (text string, part tool.Part) {
 	switch c := c.(type) {
 	case *sdk.TextContent:
-		return c.Text, ""
+		return c.Text, part
 	case *sdk.ImageContent:
-		return media("an image", c.MIMEType, c.Data)
+		return media("an image", c.MIMEType, "", c.Data)
 	case *sdk.AudioContent:
-		return media("a sound", c.MIMEType, c.Data)
+		return media("a sound", c.MIMEType, "", c.Data)
 	case *sdk.ResourceLink:
-		return fmt.Sprintf("[a link to %s: %s]", c.Name, c.URI), ""
+		return fmt.Sprintf("[a link to %s: %s]", c.Name, c.URI), part
 	case *sdk.EmbeddedResource:
 		switch r := c.Resource; {
 		case r == nil:
-			return "[an empty resource]", ""
+			return "[an empty resource]", part
 		case r.Blob != nil:
-			return media("a file", r.MIMEType, r.Blob)
+			return media("a file", r.MIMEType, path.Base(r.URI), r.Blob)
 		default:
-			return r.Text, ""
+			return r.Text, part
 		}
 	}
-	return "[something that cannot be shown]", ""
+	return "[something that cannot be shown]", part
 }
 
-func media(what, mime string, data []byte) (text, image string) {
-	if !images[mime] {
-		return fmt.Sprintf("[%s of type %s, %d bytes, left out]", what, clip(strings.ToValidUTF8(mime, ""), 64), len(data)), ""
+func media(what, mime, name string, data []byte) (text string, part tool.Part) {
+	kind := adapter.MediaKind(mime)
+	switch {
+	case images[mime]:
+		return "", tool.Part{Type: "image_url", Image: adapter.DataURL(mime, data)}
+	case kind == adapter.KindPDF, kind == adapter.KindAudio:
+		return "", tool.Part{Type: "file", File: adapter.DataURL(mime, data), Name: name}
 	}
-	return "", "data:" + mime + ";base64," + base64.StdEncoding.EncodeToString(data)
+	return fmt.Sprintf("[%s of type %s, %d bytes, left out]", what, clip(strings.ToValidUTF8(mime, ""), 64), len(data)), part
 }
 
 // clip cuts text on the border of a character.

@@ -50,7 +50,7 @@ func TestResultsOfServers(t *testing.T) { // AG-65
 		{
 			"a sound",
 			sdk.CallToolResult{Content: []sdk.Content{&sdk.AudioContent{MIMEType: "audio/wav", Data: make([]byte, 9)}}},
-			`"[a sound of type audio/wav, 9 bytes, left out]"`,
+			`[{"type":"file","file":{"file_data":"data:audio/wav;base64,AAAAAAAAAAAA"}}]`,
 		},
 		{
 			"resources",

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
@@ -18,9 +20,10 @@ type Input struct {
 	Version             string // of the protocol; "" is a client from before 1.0
 
 	// Text is what is said now: the user's message that nothing but instructions follow. Asks says that there is one, and At where.
-	Text string
-	Asks bool
-	At   string
+	Text  string
+	Asks  bool
+	At    string
+	Files []adapter.Part // images and files beside the text
 	// Said is what was said before that, by User and Assistant.
 	Said []Message
 	// Instructions are what messages of the system and of developers say, and what the client adds as context.
@@ -94,6 +97,7 @@ func Read(text []byte) (*Input, []Fault) {
 		}),
 	}, "threadId", "runId", "messages")
 	in.Instructions = strings.Join(append(in.messages(r, messages), context...), "\n\n")
+	in.Files = r.files
 	return in, r.faults
 }
 
@@ -137,7 +141,10 @@ func (in *Input) messages(r *reader, list []json.RawMessage) (instructions []str
 }
 
 // reader takes JSON values apart and keeps what does not fit.
-type reader struct{ faults []Fault }
+type reader struct {
+	faults []Fault
+	files  []adapter.Part // of what is said now
+}
 
 func (r *reader) fault(at, format string, args ...any) {
 	if len(r.faults) < maxFaults {
@@ -216,8 +223,8 @@ func (r *reader) id(at string, raw json.RawMessage) string {
 	return s
 }
 
-// text takes the content of a message: a string, or parts. Parts that are no text are left out of what was said before, and
-// refused in what is said now, which somebody expects to be looked at.
+// text takes the content of a message: a string, or parts. Images and files are left out of what was said before, and taken in what
+// is said now.
 func (r *reader) text(at string, raw json.RawMessage, now bool) string {
 	if len(raw) == 0 || raw[0] != '[' {
 		if raw == nil && !now {
@@ -237,7 +244,11 @@ func (r *reader) text(at string, raw json.RawMessage, now bool) string {
 		case kind == "text":
 			texts = append(texts, text)
 		case now && kind != "":
-			r.fault(at, "expected a part that is text; pictures, sounds and files are not taken here")
+			p, inside, detail := mediapart.Read(part)
+			if detail != "" {
+				r.fault(at+inside, "%s", detail)
+			}
+			r.files = append(r.files, p)
 		}
 	}
 	return strings.Join(texts, "\n")

@@ -99,7 +99,7 @@ func TestWhatDoesNotFitIsNamed(t *testing.T) {
 		{"no content", `{"threadId":"t","runId":"r","messages":[{"role":"user"}]}`, "/messages/0/content", "expected a string, found nothing"},
 		{
 			"a picture", `{"threadId":"t","runId":"r","messages":[{"role":"user","content":[{"type":"text","text":"x"},{"type":"image","source":{}}]}]}`,
-			"/messages/0/content/1", "expected a part that is text; pictures, sounds and files are not taken here",
+			"/messages/0/content/1/source", "expected the data, or the id of an uploaded file as file_id",
 		},
 		{"a part that is none", `{"threadId":"t","runId":"r","messages":[{"role":"user","content":[1]}]}`, "/messages/0/content/0", "expected an object, found a number"},
 		{"tools that are none", with(`"tools":"x"`), "/tools", "expected an array, found a string"},

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/mediapart"
 )
 
 // Request is what a chat asks for.
@@ -18,6 +21,7 @@ type Request struct {
 	Regenerate bool            // another answer to the last message is wanted
 	Before     []Said          // what was said before, as the chat has it
 	System     string          // what its program instructs
+	Files      []adapter.Part  // beside the text
 
 	// Where the client answers questions and says nothing new: the message whose questions they are, and the answers.
 	Message string
@@ -68,6 +72,17 @@ type part struct {
 		Approved *bool
 		Reason   string
 	}
+	raw json.RawMessage // of a file
+}
+
+// UnmarshalJSON keeps the text of a file, which another package reads.
+func (p *part) UnmarshalJSON(text []byte) error {
+	type plain part
+	err := json.Unmarshal(text, (*plain)(p))
+	if p.Type == "file" {
+		p.raw = bytes.Clone(text)
+	}
+	return err
 }
 
 // Elsewhere are members by which one says something to other resources of this server, and would be disappointed here. Other
@@ -151,12 +166,17 @@ func (r *Request) read(list []message) error {
 		return &Misfit{at, "expected a message of the user at the end"}
 	}
 	for i, p := range now.Parts {
-		if p.Type == "file" {
-			return &Misfit{at + "/parts/" + strconv.Itoa(i), "is a file, which cannot be taken here; send text"}
+		if p.Type != "file" {
+			continue
 		}
+		part, inside, detail := mediapart.Read(p.raw)
+		if detail != "" {
+			return &Misfit{at + "/parts/" + strconv.Itoa(i) + inside, detail}
+		}
+		r.Files = append(r.Files, part)
 	}
 	r.Last = last
-	if r.Text = now.text(); r.Text == "" && r.Input == nil {
+	if r.Text = now.text(); r.Text == "" && r.Input == nil && len(r.Files) == 0 {
 		return &Misfit{at, "has no text"}
 	}
 	var system []string

@@ -69,7 +69,7 @@ func TestWhatDoesNotFitIsSaidWithItsPlace(t *testing.T) {
 		{"another role", `{"id":"c","messages":[{"role":"tool"}]}`, "/messages/0/role: expected user, assistant or system"},
 		{"nothing from the user", `{"id":"c","messages":[` + said("system", "x") + `]}`, "/messages/0: expected a message of the user at the end"},
 		{"nothing new", `{"id":"c","messages":[` + said("assistant", "x") + `]}`, "/messages/0: is the assistant's and answers no question; expected a message of the user at the end"},
-		{"a file", `{"id":"c","messages":[{"role":"user","parts":[{"type":"text","text":"x"},{"type":"file","url":"data:"}]}]}`, "/messages/0/parts/1: is a file, which cannot be taken here; send text"},
+		{"a file", `{"id":"c","messages":[{"role":"user","parts":[{"type":"text","text":"x"},{"type":"file","url":"data:"}]}]}`, "/messages/0/parts/1/url: expected data in base64, data:…;base64,…"},
 		{"a model", `{"id":"c","messages":[],"model":"x"}`, "/model: is not for this resource: the agent or workflow has its model"},
 		{"answers to nobody", `{"id":"c","messages":[{"role":"assistant","parts":[{"type":"tool-x","state":"approval-responded","approval":{"id":"a","approved":true}}]}]}`, "/messages/0/id: expected the id that the message came with"},
 	} {

@@ -48,8 +48,29 @@ func (e *Encoder) beside(dst []byte, ev tube.Event, prefix, name, rest []byte) [
 		return e.calling(dst, string(prefix), string(first(rest)))
 	case "$tool_results":
 		return e.result(dst, string(prefix), string(first(rest)))
+	case "$citations", "$media":
+		if ev.Kind == tube.Set && len(rest) > 0 {
+			return e.made(dst, string(ev.URI), string(name) == "$media", ev.Value)
+		}
 	}
 	return dst
+}
+
+// made tells of a source that an answer names, or of an image or a sound that the model made.
+func (e *Encoder) made(dst []byte, at string, media bool, value []byte) []byte {
+	var said struct{ URL, Title, Type string }
+	if json.Unmarshal(value, &said) != nil || said.URL == "" {
+		return dst
+	}
+	if media {
+		dst = str(str(begin(dst, "file"), "url", said.URL), "mediaType", said.Type)
+		return end(dst)
+	}
+	dst = str(str(begin(dst, "source-url"), "sourceId", at), "url", said.URL)
+	if said.Title != "" {
+		dst = str(dst, "title", said.Title)
+	}
+	return end(dst)
 }
 
 // thought returns the reasoning of the bot at prefix.

@@ -55,6 +55,42 @@ test("what is written out of sight is a click away", async (t) => {
   assert.equal(await page.getByRole("button", { name: /^Writing/ }).count(), 0);
 });
 
+// MO-25
+test("images and files come with a message: by a button, by drop and by paste, and are taken out with the keyboard", async (t) => {
+  const { page, script, conversation } = await playground(t, chrome, { at: "#agent=assistant", allow: [/status of 415/] });
+  const png = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
+  const list = page.getByRole("list", { name: "Files of the message" });
+  const [chooser] = await Promise.all([page.waitForEvent("filechooser"), page.getByRole("button", { name: "Add files" }).click()]);
+  await chooser.setFiles([{ name: "dot.png", mimeType: "image/png", buffer: png }]);
+  await list.getByText("dot.png").waitFor();
+  const give = (type, name, text) =>
+    page.getByRole("form", { name: /^Say something/ }).evaluate((form, [type, name, text]) => {
+      const data = new DataTransfer();
+      data.items.add(new File([text], name));
+      form.dispatchEvent(type === "drop" ? new DragEvent(type, { dataTransfer: data, bubbles: true, cancelable: true }) : new ClipboardEvent(type, { clipboardData: data, bubbles: true, cancelable: true }));
+    }, [type, name, text]);
+  await give("drop", "notes.txt", "remember the milk");
+  await give("paste", "more.csv", "a,b\n");
+  await give("drop", "tool.exe", "MZ\u0000\u0001\u0002");
+  await list.getByText("this server takes image, pdf, audio, text").waitFor();
+  await page.screenshot({ path: process.env.SHOT || undefined, fullPage: true });
+  for (const name of ["tool.exe", "more.csv"]) {
+    await list.getByRole("button", { name: "Remove " + name }).focus();
+    await page.keyboard.press("Enter");
+    await list.getByText(name).waitFor({ state: "detached" });
+  }
+  await page.getByLabel("Message", { exact: true }).fill("What is it?");
+  await page.keyboard.press("Enter");
+  const asked = await script.asked();
+  const parts = asked.request.messages.at(-1).content;
+  assert.equal(parts.filter((p) => p.type === "image_url" && p.image_url.url.startsWith("data:image/png;base64,")).length, 1);
+  assert.equal(parts.filter((p) => p.type === "text" && p.text.includes("remember the milk")).length, 1);
+  await asked.end("A dot.");
+  await conversation.getByText("A dot.").waitFor();
+  await conversation.getByText("With 2 files").waitFor();
+  assert.equal(await list.count(), 0);
+});
+
 test("a reload in mid-run comes back to the run, and to its end", async (t) => {
   const { page, script, run, stands, reads } = await playground(t, chrome, chat);
   await run({ Message: "Why?" });

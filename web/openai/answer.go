@@ -85,8 +85,9 @@ func appendUsage(dst []byte, u adapter.Usage) []byte {
 }
 
 // AppendCompletion appends an answer that is complete. document is that of the run, in JSON; of one that is a string the content is
-// that string, of others the JSON text. thoughts are what was thought, "" for nothing.
-func AppendCompletion(dst []byte, h Head, document []byte, thoughts string, end End) []byte {
+// that string, of others the JSON text. beside is what stands beside it: thoughts and sources.
+func AppendCompletion(dst []byte, h Head, document, beside []byte, end End) []byte {
+	thoughts := Thoughts(beside)
 	dst = h.appendTo(dst, "chat.completion")
 	dst = append(dst, `,"choices":[{"index":0,"message":{"role":"assistant","content":`...)
 	if len(document) > 0 && document[0] == '"' {
@@ -102,6 +103,10 @@ func AppendCompletion(dst []byte, h Head, document []byte, thoughts string, end 
 			dst = append(dst, `":`...)
 			dst = appendString(dst, thoughts)
 		}
+	}
+	if list := annotations(beside); list != nil {
+		dst = append(dst, `,"annotations":`...)
+		dst = append(dst, list...)
 	}
 	dst = append(dst, `},"logprobs":null,"finish_reason":"`...)
 	dst = append(dst, end.Finish...)

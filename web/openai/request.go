@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/mediapart"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
@@ -344,57 +345,42 @@ func contents(param string, raw json.RawMessage, m *adapter.Message) *Error {
 		return refuse(param, fmt.Sprintf("expected at most %d parts, found %d", maxParts, len(list)))
 	}
 	var texts []string
-	images := false
+	media := false
 	for i, raw := range list {
 		at := param + "[" + strconv.Itoa(i) + "]"
 		r, err := object(at, raw)
 		if err != nil {
 			return err
 		}
-		p := adapter.Part{Type: "text"}
 		var kind string
 		if _, err := take(r, "type", at+".type", "a string", &kind); err != nil {
 			return err
 		}
-		switch kind {
-		case "text", "refusal":
+		if kind == "text" || kind == "refusal" {
+			p := adapter.Part{Type: "text"}
 			if ok, err := take(r, kind, at+"."+kind, "a string", &p.Text); err != nil {
 				return err
 			} else if !ok {
 				return refuse(at+"."+kind, "expected a string, found nothing")
 			}
 			texts = append(texts, p.Text)
-		case "image_url":
-			if p, err = image(at, r, m.Role); err != nil {
-				return err
-			}
-			images = true
-		default:
-			return refuse(at+".type", "expected text or image_url: nothing else can be read here")
+			m.Parts = append(m.Parts, p)
+			continue
 		}
+		p, where, detail := mediapart.Read(raw)
+		if detail != "" {
+			return refuse(at+strings.ReplaceAll(where, "/", "."), detail)
+		}
+		if m.Role != adapter.User {
+			return refuse(at, "expected images and files in messages of the user only")
+		}
+		media = true
 		m.Parts = append(m.Parts, p)
 	}
-	if !images {
+	if !media {
 		m.Content, m.Parts = strings.Join(texts, "\n"), nil
 	}
 	return nil
-}
-
-// image reads an image, which has to be in the request: this server fetches nothing for a caller.
-func image(at string, r reader, role string) (adapter.Part, *Error) {
-	p := adapter.Part{Type: "image_url"}
-	if role != adapter.User {
-		return p, refuse(at, "expected images in messages of the user only")
-	}
-	at += ".image_url"
-	var where struct{ URL string }
-	if ok, err := take(r, "image_url", at, "an object", &where); err != nil {
-		return p, err
-	} else if !ok || !strings.HasPrefix(where.URL, "data:image/") || !strings.Contains(where.URL, ";base64,") {
-		return p, refuse(at+".url", "expected the image itself, data:image/…;base64,…: no address is fetched for a caller")
-	}
-	p.Image = where.URL
-	return p, nil
 }
 
 // Conversation splits the messages into what the caller instructs, what was said before, and what is said now. The error is that of
@@ -417,7 +403,7 @@ func (q *Request) Conversation() (instructions string, before []adapter.Message,
 	return strings.Join(texts, "\n\n"), before, now, nil
 }
 
-// Text is what a message says in words; of images it says that they were there.
+// Text is what a message says in words; of images and files it says that they were there.
 func Text(m adapter.Message) string {
 	if len(m.Parts) == 0 {
 		return m.Content
@@ -427,7 +413,7 @@ func Text(m adapter.Message) string {
 		if p.Type == "text" {
 			texts = append(texts, p.Text)
 		} else {
-			texts = append(texts, "[an image]")
+			texts = append(texts, map[bool]string{true: "[an image]", false: "[a file]"}[p.Image != ""])
 		}
 	}
 	return strings.Join(texts, "\n")

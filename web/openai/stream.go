@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"hash/maphash"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/jsonuri/linear"
 	"github.com/lingserve/lingserve/tube"
@@ -20,6 +21,7 @@ type Stream struct {
 	choiceless []byte // the beginning of the chunk that has the usage
 	thinking   []byte // the uri of the last thought
 	thoughts   map[string]*told
+	cited      map[string]bool // uris of sources
 	buf        []byte
 	usage      bool
 	isText     bool
@@ -77,6 +79,15 @@ func (s *Stream) Append(dst []byte, e tube.Event) []byte {
 		if isThought(e.URI) {
 			return s.thought(dst, e)
 		}
+		if e.Kind == tube.Set && isCitation(e.URI) {
+			return s.citation(dst, string(e.URI), e.Value)
+		}
+		if e.Kind == tube.Set && isCitation(string(e.URI)+"/") { // of a snapshot
+			for n, value := range rawjson.Members(e.Value) {
+				dst = s.citation(dst, string(e.URI)+"/"+n, value)
+			}
+			return dst
+		}
 		if jsonuri.Reserved(e.URI) {
 			return dst // calls of tools that the server has run: a client would run them once more
 		}
@@ -112,6 +123,22 @@ func (s *Stream) content(dst []byte) []byte {
 	dst = jsonuri.AppendEscaped(dst, s.buf)
 	dst = append(dst, '"')
 	return s.tail(dst, "")
+}
+
+// citation appends a chunk with a source, once: a snapshot has those that were told before.
+func (s *Stream) citation(dst []byte, uri string, value []byte) []byte {
+	s.buf = appendAnnotation(s.buf[:0], value)
+	if len(s.buf) == 0 || s.cited[uri] {
+		return dst
+	}
+	if s.cited == nil {
+		s.cited = map[string]bool{}
+	}
+	s.cited[uri] = true
+	dst = append(dst, s.head...)
+	dst = append(dst, `"annotations":[`...)
+	dst = append(dst, s.buf...)
+	return s.tail(append(dst, ']'), "")
 }
 
 // told is what was told of a bot's thoughts.

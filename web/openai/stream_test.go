@@ -172,7 +172,7 @@ func TestAStreamAndAnAnswerHaveTheSameContent(t *testing.T) {
 				}
 			}
 		}
-		if err := json.Unmarshal(openai.AppendCompletion(nil, head, document, openai.Thoughts(beside), completed()), &whole); err != nil {
+		if err := json.Unmarshal(openai.AppendCompletion(nil, head, document, beside, completed()), &whole); err != nil {
 			t.Fatal(err)
 		}
 		var streamed strings.Builder

@@ -4,6 +4,8 @@ export interface RunRequest {
     workflow?: string | object;
     agent?: string;
     input?: unknown;
+    /** Images and files beside the input: parts, such as `{type: "file", file_id}` of an uploaded file. */
+    files?: object[];
     session?: string;
     on_busy?: "queue" | "reject" | "interrupt" | "steer";
     model?: string | string[];

@@ -119,7 +119,8 @@ async function json(answer: Response): Promise<any> {
   }
 }
 
-async function problem(answer: Response): Promise<Problem> {
+/** Reads why the server did not do what it was asked for. */
+export async function problem(answer: Response): Promise<Problem> {
   const value = await json(answer);
   return new Problem(
     value?.code ?? value?.error?.code ?? (answer.status >= 500 ? "unreachable" : "protocol"),

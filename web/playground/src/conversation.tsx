@@ -5,6 +5,7 @@ import type { RunRequest } from "../../client/src/index.js";
 import type { Agent, Problem } from "./api.js";
 import { useCancel } from "./cancel.js";
 import { FailureBox, type Failure } from "./failure.js";
+import { FileChips, Made, useFiles } from "./files.js";
 import type { Live } from "./live.js";
 import { MoreOptions, noChoices, requestOf, type Choices } from "./options.js";
 import { Markdown } from "./parts/markdown.js";
@@ -170,6 +171,7 @@ function LiveTurnOf({ live: l, agent, several, escapes }: LiveTurnProps) {
   return (
     <article class="turn" aria-label={`Turn: ${typeof said === "string" ? said.slice(0, 80) : l.id ?? ""}`}>
       {said !== undefined && <Said text={typeof said === "string" ? said : plainInput(said)} />}
+      {l.request?.files && <p class="quiet said-files">{l.request.files.length === 1 ? "With a file" : `With ${l.request.files.length} files`}</p>}
       {l.steered.map((s, i) => <Said key={i} text={s} />)}
       {ended ? <p class="turn-who"><code>{agent}</code></p> : <RunBar live={l}>
         {!l.over && <button type="button" class="button small danger" onClick={cancel.now} disabled={cancel.busy} aria-keyshortcuts="Escape">{cancel.asked ? <>Press Esc again to cancel</> : "Cancel"}</button>}
@@ -181,6 +183,7 @@ function LiveTurnOf({ live: l, agent, several, escapes }: LiveTurnProps) {
       <Questions live={l} />
       {text && <div class={l.over ? "" : "tree-writing"}><Markdown text={text} growing={!l.over} /></div>}
       {grown && <Document live={l} />}
+      <Made live={l} />
       {standing(l).word === "Writing" && !text && !grown && l.questions.length === 0 && <p class="quiet waits">{agent} is at it.</p>}
       <RunFailure live={l} again={l.request && l.run.error?.code !== "invalid_request" ? () => void say(l.request!) : undefined} />
       {l.anchors.map((name, i) => <AnchorLine key={"a" + i} anchor={{ id: "", anchor: name, date: "", state: undefined }} />)}
@@ -224,22 +227,26 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
   useEffect(() => {
     if (schema && !plain && input === undefined) setInput(exampleOf(schema));
   }, [schema, plain]);
-  const request = (said: string): RunRequest => ({ agent: agent.name, ...(session ? { session } : {}), input: plain ? said : input, ...requestOf(choices, true) });
+  const files = useFiles();
+  const request = (said: string): RunRequest => ({
+    agent: agent.name, ...(session ? { session } : {}), input: plain ? said : input, ...(files.parts.length > 0 ? { files: files.parts } : {}), ...requestOf(choices, true),
+  });
   useEffect(() => {
     drafts.set(agent.name, choices);
     draft.value = request(text || examples[0]);
-  }, [agent.name, text, input, choices, session]);
+  }, [agent.name, text, input, choices, session, files.files]);
   const last = lives.value.at(-1);
   const errors = last?.over && last.run.error?.errors ? last.run.error.errors : [];
   const send = (): void => {
-    if (plain && text.trim() === "") return box.current?.focus();
+    if (plain && text.trim() === "" && files.files.length === 0) return box.current?.focus();
+    if (files.pending) return fail({ code: "busy", message: "a file is not uploaded yet, or cannot be; wait for it, or remove it" });
     // Without a session each message begins one of its own: that of the first one is on its way here.
     if (!session && lives.peek().some((l) => !l.over)) return;
     if (choices.onBusy !== "steer" && lives.peek().filter((l) => !l.over).length >= mostFollowed) {
       return fail({ code: "busy", message: `${mostFollowed} messages of this page wait for their answers; send this one when there is one` });
     }
     fail(undefined);
-    say(request(text)).then(() => setText(""), (error: Problem) => fail(error));
+    say(request(text.trim() === "" && files.files.length > 0 ? "What is this?" : text)).then(() => (setText(""), files.clear()), (error: Problem) => fail(error));
     if (choices.onBusy !== "steer") setText("");
     box.current?.focus();
   };
@@ -252,7 +259,7 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
     }
   };
   return (
-    <form class="composer" aria-label={`Say something to ${agent.name}`} noValidate onSubmit={(e) => (e.preventDefault(), send())} onKeyDown={keys}>
+    <form class="composer" aria-label={`Say something to ${agent.name}`} noValidate onSubmit={(e) => (e.preventDefault(), send())} onKeyDown={keys} onPaste={files.paste} onDrop={files.drop} onDragOver={files.over}>
       {failure && <FailureBox failure={failure} />}
       {plain ? (
         <label class="composer-text">
@@ -260,6 +267,7 @@ function Composer({ agent, running }: { agent: Agent; running: boolean }) {
           <textarea ref={box} rows={2} value={text} placeholder={`Message, or a command such as ,help`} onInput={(e) => setText(e.currentTarget.value)} />
         </label>
       ) : <SchemaForm schema={schema} value={input} onChange={setInput} errors={errors} at="/input" idPrefix="said" />}
+      <FileChips of={files} />
       <div class="compose-foot">
         <MoreOptions choices={choices} onChange={setChoices} errors={errors} forAgent byWorkflow={byWorkflow} />
         {lives.value.length === 0 && !session && text === "" && plain && !byWorkflow && examples.map((e) => (

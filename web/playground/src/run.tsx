@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { parseURI } from "../../client/src/index.js";
 import { FailureBox, sentence, type Failure } from "./failure.js";
+import { Made, madeOf } from "./files.js";
 import type { Live } from "./live.js";
 import { Approval } from "./parts/approval.js";
 import { Markdown } from "./parts/markdown.js";
@@ -204,6 +205,7 @@ export function Beside({ live }: { live: Live }) {
     if (name === "$reasoning_context") parts.push(<Thoughts key={uri} text={String(reserved[uri])} of={of} growing={!live.over && !live.done(uri) && valueAt(live.run.document, at) === undefined} />);
     else if (name === "$tools") parts.push(...callsOf(live, at).map((call, i) => <ToolCall key={uri + i} call={call} over={live.over} asks={live.asks(call)} />));
   }
+  if (madeOf(live, "$citations").length + madeOf(live, "$media").length > 0) parts.push(<Made key="$made" live={live} />);
   if (parts.length === 0) return null;
   return <section class="beside" aria-label="Beside the document"><h3 class="caps">Beside the document</h3>{parts}</section>;
 }

@@ -1,0 +1,330 @@
+package adapter
+
+import (
+	"encoding/base64"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Kinds of media. A model that takes files takes all that is none of the others, text too; every model takes text as text.
+const (
+	KindImage = "image"
+	KindPDF   = "pdf"
+	KindAudio = "audio"
+	KindFile  = "file"
+	kindText  = "text"
+)
+
+// MediaKinds lists them.
+func MediaKinds() []string { return []string{KindImage, KindPDF, KindAudio, KindFile} }
+
+// MediaRule says which kinds of media the models of a name take. In a pattern, * stands for any characters.
+type MediaRule struct {
+	Model string // "provider:name"
+	Takes []string
+}
+
+// ParseMediaRule reads a rule as settings have it: "provider:name=image+pdf", or "provider:name=none".
+func ParseMediaRule(text string) (MediaRule, error) {
+	model, kinds, ok := strings.Cut(text, "=")
+	r := MediaRule{Model: strings.TrimSpace(model)}
+	if !ok || !strings.Contains(r.Model, ":") {
+		return r, fmt.Errorf("%q is no rule; expected provider:name=image+pdf, with %s or none", text, strings.Join(MediaKinds(), ", "))
+	}
+	if kinds = strings.TrimSpace(kinds); kinds == "none" {
+		return r, nil
+	}
+	for kind := range strings.SplitSeq(kinds, "+") {
+		if kind = strings.TrimSpace(kind); !slices.Contains(MediaKinds(), kind) {
+			return r, fmt.Errorf("%q is no kind of media; expected %s or none", kind, strings.Join(MediaKinds(), ", "))
+		}
+		r.Takes = append(r.Takes, kind)
+	}
+	return r, nil
+}
+
+// mediaRules are read from above. They narrow what a wire has: where a provider's pages do not say that its models refuse a kind, there is no row.
+var mediaRules = []MediaRule{
+	{"openai:gpt-3.5*", nil},
+	{"openai:gpt-4", nil},
+	{"openai:gpt-4-0*", nil},
+	{"openai:gpt-4-32k*", nil},
+	{"openai:o1-mini*", nil},
+	{"openai:o1-preview*", nil},
+	{"openai:o3-mini*", nil},
+	{"openai:gpt-*audio*", []string{KindAudio}},
+	{"openai:gpt-*", []string{KindImage, KindPDF}},
+	{"openai:o1*", []string{KindImage, KindPDF}},
+	{"openai:o3*", []string{KindImage, KindPDF}},
+	{"openai:o4*", []string{KindImage, KindPDF}},
+	{"responses:gpt-3.5*", nil},
+	{"responses:gpt-4", nil},
+	{"responses:o3-mini*", nil},
+	{"responses:*", []string{KindImage, KindPDF}},
+	{"anthropic:claude-2*", nil},
+	{"anthropic:claude-instant*", nil},
+	{"anthropic:*", []string{KindImage, KindPDF}},
+	{"bedrock:*nova-micro*", nil},
+	{"bedrock:*", []string{KindImage, KindPDF}},
+	{"gemini:gemma*", []string{KindImage}},
+	{"mistral:voxtral*", []string{KindAudio}},
+	{"mistral:codestral*", nil},
+	{"mistral:devstral*", nil},
+	{"mistral:*", []string{KindImage}},
+	{"groq:llama-3*", nil},
+	{"groq:*gpt-oss*", nil},
+	{"groq:qwen*", nil},
+	{"groq:*", []string{KindImage}},
+	{"xai:grok-3*", nil},
+	{"xai:grok-code*", nil},
+	{"xai:*", []string{KindImage}},
+	{"zai:glm-*v*", []string{KindImage}},
+	{"zai:glm-*", nil},
+	{"deepseek:*", nil},
+	{"cerebras:*", nil},
+	{"minimax:minimax-m*", nil},
+	{"cohere:*vision*", []string{KindImage}},
+	{"cohere:*", nil},
+	{"perplexity:*", []string{KindImage}},
+	{"qwen:*omni*", []string{KindImage, KindAudio}},
+	{"qwen:*", []string{KindImage}},
+	{"moonshot:*vision*", []string{KindImage}},
+	{"moonshot:moonshot-v1*", nil},
+	{"moonshot:kimi-k2-*", nil},
+	{"moonshot:*", []string{KindImage}},
+	{"ollama:*", []string{KindImage}},
+	{"coze:*", []string{KindImage, KindPDF, KindAudio, KindFile}},
+	{"*", []string{KindImage, KindPDF, KindAudio}}, // what the wire of OpenAI has
+}
+
+// takes finds the kinds of media that a model takes. Rules of settings go before those of the table.
+func takes(rules []MediaRule, model string) []string {
+	model = strings.ToLower(model)
+	for _, list := range [][]MediaRule{rules, mediaRules} {
+		for _, r := range list {
+			if matches(strings.ToLower(r.Model), model) {
+				return r.Takes
+			}
+		}
+	}
+	return nil
+}
+
+// matches says whether a name fits a pattern.
+func matches(pattern, name string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == name
+	}
+	first, last := parts[0], parts[len(parts)-1]
+	if len(name) < len(first)+len(last) || !strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
+		return false
+	}
+	name = name[len(first) : len(name)-len(last)]
+	for _, part := range parts[1 : len(parts)-1] {
+		i := strings.Index(name, part)
+		if i < 0 {
+			return false
+		}
+		name = name[i+len(part):]
+	}
+	return true
+}
+
+// DataURL writes data as a URL that holds them.
+func DataURL(kind string, data []byte) string {
+	return "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data)
+}
+
+// OpenDataURL returns the media type, without parameters, and the data of a URL that holds them; ok is false for any other.
+func OpenDataURL(address string) (kind string, data []byte, ok bool) {
+	head, body, ok := strings.Cut(address, ",")
+	if !ok || !strings.HasPrefix(head, "data:") {
+		return "", nil, false
+	}
+	kind, coded := mediaType(head), strings.HasSuffix(head, ";base64")
+	if !coded {
+		text, err := url.PathUnescape(body)
+		return kind, []byte(text), err == nil
+	}
+	data, err := base64.StdEncoding.DecodeString(body)
+	return kind, data, err == nil
+}
+
+// mediaType is the type that stands in the head of a data URL.
+func mediaType(address string) string {
+	head, _, _ := strings.Cut(address, ",")
+	kind, _, _ := strings.Cut(strings.TrimPrefix(head, "data:"), ";")
+	return strings.ToLower(strings.TrimSpace(kind))
+}
+
+// MediaKind is the kind of a media type: one of [MediaKinds], or "text".
+func MediaKind(kind string) string {
+	kind, _, _ = strings.Cut(strings.ToLower(kind), ";")
+	switch {
+	case strings.HasPrefix(kind, "image/") && kind != "image/svg+xml":
+		return KindImage
+	case strings.HasPrefix(kind, "audio/"):
+		return KindAudio
+	case kind == "application/pdf":
+		return KindPDF
+	case strings.HasPrefix(kind, "text/"), strings.HasSuffix(kind, "+json"), strings.HasSuffix(kind, "+xml"),
+		slices.Contains([]string{"application/json", "application/xml", "application/yaml", "application/x-yaml", "application/javascript", "application/x-ndjson", "application/toml", "application/sql"}, kind):
+		return kindText
+	}
+	return KindFile
+}
+
+// Kind is the kind of media that a part holds: one of [MediaKinds], or "text" for text and for files of text.
+func (p *Part) Kind() string {
+	switch {
+	case p.Image != "":
+		return KindImage
+	case p.File == "":
+		return kindText
+	case strings.HasPrefix(p.File, "data:"):
+		return MediaKind(mediaType(p.File))
+	}
+	if at, err := url.Parse(p.File); err == nil {
+		return MediaKind(mime.TypeByExtension(path.Ext(at.Path)))
+	}
+	return KindFile
+}
+
+// SniffMedia is the media type of data, by what is in them. What is text, claimed names more exactly.
+func SniffMedia(data []byte, claimed string) string {
+	found, _, _ := mime.ParseMediaType(http.DetectContentType(data))
+	switch { // what net/http does not know
+	case len(data) > 11 && string(data[4:8]) == "ftyp" && (string(data[8:11]) == "M4A" || string(data[8:11]) == "M4B"):
+		return "audio/mp4"
+	case len(data) > 11 && string(data[4:8]) == "ftyp" && slices.Contains([]string{"heic", "heix", "mif1"}, string(data[8:12])):
+		return "image/heic"
+	case len(data) > 4 && string(data[:4]) == "fLaC":
+		return "audio/flac"
+	case len(data) > 2 && data[0] == 0xff && data[1]&0xe0 == 0xe0 && found == "application/octet-stream": // MPEG audio without a tag
+		return "audio/mpeg"
+	case found == "application/ogg":
+		return "audio/ogg"
+	case found == "audio/wave":
+		return "audio/wav"
+	}
+	if strings.HasPrefix(found, "text/") || found == "application/octet-stream" && utf8.Valid(data) && !slices.Contains(data, 0) {
+		claimed, _, err := mime.ParseMediaType(claimed)
+		if err == nil && MediaKind(claimed) == kindText {
+			return claimed
+		}
+		if !strings.HasPrefix(found, "text/") {
+			return "text/plain"
+		}
+	}
+	return found
+}
+
+// fit makes of a request's media what the model takes. A file of text becomes text, and an image that came as a file an image. What the model
+// cannot take is refused where it is asked now; of what stands earlier in the history, or came of a tool, the model is told that it was there.
+func (g *guarded) fit(req *Request) error {
+	if !hasMedia(req.Messages) {
+		return nil
+	}
+	now := len(req.Messages) // from here on stands what is asked now
+	for now > 0 && req.Messages[now-1].Role == User {
+		now--
+	}
+	if now > 0 && req.Messages[now-1].Role == ToolRole {
+		now = len(req.Messages)
+	}
+	copied := false
+	for i := range req.Messages {
+		if !hasMedia(req.Messages[i : i+1]) {
+			continue
+		}
+		if !copied {
+			req.Messages, copied = slices.Clone(req.Messages), true
+		}
+		m := &req.Messages[i]
+		m.Parts = slices.Clone(m.Parts)
+		for k := range m.Parts {
+			if err := g.fitPart(&m.Parts[k], i >= now); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func hasMedia(list []Message) bool {
+	for i := range list {
+		for k := range list[i].Parts {
+			if p := &list[i].Parts[k]; p.Image != "" || p.File != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (g *guarded) fitPart(p *Part, asked bool) error {
+	if p.Image == "" && p.File == "" {
+		return nil
+	}
+	kind := p.Kind()
+	switch {
+	case slices.Contains(g.takes, kind), kind == kindText && slices.Contains(g.takes, KindFile):
+		if kind == KindImage && p.Image == "" {
+			*p = Part{Type: "image_url", Image: p.File}
+		}
+		return nil
+	case kind == kindText:
+		if _, data, ok := OpenDataURL(p.File); ok {
+			*p = Part{Type: "text", Text: fmt.Sprintf("<file name=%q>\n%s\n</file>", p.Name, strings.ToValidUTF8(string(data), "\uFFFD"))}
+			return nil
+		}
+	case !asked:
+		*p = Part{Type: "text", Text: "[" + article(kind) + " that this model cannot read]"}
+		return nil
+	}
+	return &Error{Code: CodeInvalid, OfModel: true, Message: fmt.Sprintf("the model %s:%s takes no %s; it takes %s", g.provider, g.name, mediaName(kind), takesWords(g.takes))}
+}
+
+func article(kind string) string {
+	switch kind {
+	case KindImage:
+		return "an image"
+	case KindPDF:
+		return "a PDF"
+	case KindAudio:
+		return "a sound"
+	}
+	return "a file"
+}
+
+func mediaName(kind string) string {
+	switch kind {
+	case KindImage:
+		return "images"
+	case KindPDF:
+		return "PDF files"
+	case KindAudio:
+		return "audio"
+	case kindText:
+		return "addresses of text files"
+	}
+	return "files of this type"
+}
+
+func takesWords(kinds []string) string {
+	words := []string{"text"}
+	for _, kind := range kinds {
+		words = append(words, strings.TrimSuffix(mediaName(kind), " of this type"))
+	}
+	if n := len(words); n > 1 {
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+	return "text only"
+}

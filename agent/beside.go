@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/tape"
+	"github.com/lingserve/lingserve/turn"
+)
+
+// Events on the tape behind a message of the model: its sources, and the images and sounds that it made. No model sees them.
+const (
+	entryCitations = "citations" // a list of adapter.Citation
+	entryMedia     = "media"     // a list of keptMedia
+)
+
+// maxBeside is how many of each a reply may have.
+const maxBeside = 512
+
+// keptMedia is an image or a sound of a model's. What was data is a blob of the tape, as text.
+type keptMedia struct {
+	Type   string `json:"type"`
+	URL    string `json:"url,omitempty"`
+	Handle string `json:"handle,omitempty"`
+	Bytes  int    `json:"bytes,omitempty"`
+}
+
+// beside keeps the sources and media of a chunk, and hands them on.
+func (r *run) beside(rep *reply, c *adapter.Chunk) {
+	if c.Citation != nil && len(rep.citations) < maxBeside {
+		rep.citations = append(rep.citations, *c.Citation)
+		r.emit(turn.Event{Kind: turn.CitationEvent, Citation: c.Citation})
+	}
+	if c.Media == nil || len(rep.media) == maxBeside {
+		return
+	}
+	kept := keptMedia{Type: c.Media.Type, URL: c.Media.URL}
+	if kind, _, ok := adapter.OpenDataURL(c.Media.URL); ok {
+		ctx, cancel := r.write()
+		defer cancel()
+		handle, err := r.tape.PutBlob(ctx, []byte(c.Media.URL))
+		if err != nil {
+			r.agent.log.WarnContext(ctx, "an image or a sound of the model's could not be kept", "session", r.session, "error", adapter.RedactError(err))
+		}
+		kept = keptMedia{Type: kind, Handle: handle, Bytes: len(c.Media.URL)}
+	}
+	rep.media = append(rep.media, kept)
+	r.emit(turn.Event{Kind: turn.MediaEvent, Media: c.Media})
+}
+
+// besideEntries are the entries of what stands beside a reply's text.
+func (r *reply) besideEntries() (entries []tape.Entry) {
+	if len(r.citations) > 0 {
+		entries = append(entries, tape.NewEvent(entryCitations, r.citations))
+	}
+	if len(r.media) > 0 {
+		var kept []tape.Spill
+		for _, m := range r.media {
+			if m.Handle != "" {
+				kept = append(kept, tape.Spill{Handle: m.Handle, Size: int64(m.Bytes)})
+			}
+		}
+		entries = append(entries, tape.NewEvent(entryMedia, r.media).With(tape.Meta{Spill: kept}))
+	}
+	return entries
+}

@@ -1,0 +1,84 @@
+package bot
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/jsonuri"
+	"github.com/lingserve/lingserve/tube"
+)
+
+// maxBeside is how many sources, and how many images and sounds, a bot may have.
+const maxBeside = 512
+
+// ErrMediaTooLarge is what [Env].Keep fails with where a medium is larger than one may be.
+var ErrMediaTooLarge = errors.New("bot: the medium is too large")
+
+// madeMedia is a medium as clients see it.
+type madeMedia struct {
+	Type  string `json:"type"`
+	URL   string `json:"url"`
+	Bytes int    `json:"bytes,omitempty"`
+}
+
+// beside sends the sources, images and sounds of a chunk: $citations/N and $media/N below the bot's root.
+func (i *inference) beside(chunk *adapter.Chunk) error {
+	b := i.bot
+	if c := chunk.Citation; c != nil && b.cited < maxBeside {
+		if err := i.sendBeside("$citations", b.cited, c); err != nil {
+			return err
+		}
+		b.cited++
+	}
+	m := chunk.Media
+	if m == nil || b.media == maxBeside {
+		return nil
+	}
+	made := madeMedia{Type: m.Type, URL: m.URL}
+	if kind, data, ok := adapter.OpenDataURL(m.URL); ok {
+		url, err := "", error(nil)
+		if b.env.Keep != nil {
+			url, err = b.env.Keep(b.env.Context, kind, data)
+		}
+		if url == "" {
+			b.report(MediaFailure(err))
+			return nil
+		}
+		made.URL, made.Bytes = url, len(data)
+	}
+	if err := i.sendBeside("$media", b.media, made); err != nil {
+		return err
+	}
+	b.media++
+	return nil
+}
+
+// MediaFailure says to users that an image or a sound is not there; err is that of [Env].Keep, nil where nothing keeps them.
+func MediaFailure(err error) *Failure {
+	f := &Failure{Code: CodeInternal, Message: "an image or a sound that the model made could not be kept", Cause: err}
+	switch {
+	case err == nil:
+		f.Code, f.Message = CodeOutputInvalid, "the model made an image or a sound, and this server keeps none"
+	case errors.Is(err, ErrMediaTooLarge):
+		f.Code, f.Message = CodeTooLarge, "an image or a sound that the model made is larger than this server keeps"
+	}
+	return f
+}
+
+func (i *inference) sendBeside(name string, n int, value any) error {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if e.Encode(value) != nil {
+		return nil // strings and numbers: cannot be
+	}
+	if !i.out.admit(text.String()) {
+		return i.out.failure
+	}
+	uri := []byte(jsonuri.Join(i.bot.root, name+"/"+strconv.Itoa(n)))
+	i.out.send(tube.Event{Kind: tube.Set, URI: uri, Value: bytes.TrimSpace(text.Bytes())})
+	return i.out.failure
+}

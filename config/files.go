@@ -1,0 +1,65 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lingserve/lingserve/adapter"
+)
+
+// Files bounds what callers upload, and what models make.
+type Files struct {
+	MaxSize   Size
+	MaxCount  int  // of one caller
+	MaxBytes  Size // of one caller
+	Retention time.Duration
+	Types     []string
+}
+
+var filesSettings = []Setting{
+	{
+		Key: "files.max_size", Default: "16MiB", Min: "1KiB",
+		Help:  "size of one uploaded file, and of an image or a sound that a model makes; never more than half of limit.bodies",
+		field: func(c *Config) any { return &c.Files.MaxSize },
+	},
+	{
+		Key: "files.max_count", Default: "1000", Min: "1",
+		Help:  "files that one caller keeps",
+		field: func(c *Config) any { return &c.Files.MaxCount },
+	},
+	{
+		Key: "files.max_bytes", Default: "256MiB", Min: "1KiB",
+		Help:  "bytes of all files that one caller keeps",
+		field: func(c *Config) any { return &c.Files.MaxBytes },
+	},
+	{
+		Key: "files.retention", Default: "168h", Min: "1ms",
+		Help:  "how long a file is kept",
+		field: func(c *Config) any { return &c.Files.Retention },
+	},
+	{
+		Key: "files.types", Default: "image,pdf,audio,text",
+		Help:  "what may be uploaded: image, pdf, audio, text, and file for all else",
+		field: func(c *Config) any { return &c.Files.Types },
+	},
+}
+
+// finishFiles looks at lists whose elements have a form.
+func (l *loader) finishFiles() {
+	fail := func(key, message string) {
+		l.errs = append(l.errs, &Error{Where: l.c.sources[key].where(key), Key: key, Message: message})
+	}
+	for _, text := range l.c.Media {
+		if _, err := adapter.ParseMediaRule(text); err != nil {
+			fail("media", err.Error())
+		}
+	}
+	known := append(adapter.MediaKinds(), "text")
+	for _, kind := range l.c.Files.Types {
+		if !slices.Contains(known, kind) {
+			fail("files.types", fmt.Sprintf("%q is no kind of files; expected %s", kind, strings.Join(known, ", ")))
+		}
+	}
+}

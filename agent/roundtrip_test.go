@@ -86,7 +86,8 @@ var thinkers = map[string]thinker{
 			`"reasoning":"need it.","reasoning_details":[{"type":"reasoning.text","text":"need it.","format":"anthropic-claude-v1","index":0}]`,
 			`"reasoning_details":[{"type":"reasoning.text","signature":` + signature + `,"format":"anthropic-claude-v1","index":0}]`,
 			`"reasoning_details":[{"type":"reasoning.encrypted","data":"AbC+/==","index":1}]`,
-		}, "",
+		},
+		"",
 		func(n int, m asked) string {
 			if string(m.Details) != details {
 				return fmt.Sprintf("messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`", n)
@@ -99,7 +100,8 @@ var thinkers = map[string]thinker{
 			`"reasoning_content":"I need it.","thinking_blocks":[{"type":"thinking","thinking":"I need ","signature":""}]`,
 			`"thinking_blocks":[{"type":"thinking","thinking":"it.","signature":null}]`,
 			`"thinking_blocks":[{"type":"thinking","thinking":"","signature":` + signature + `}]`,
-		}, "",
+		},
+		"",
 		func(n int, m asked) string {
 			if string(m.Blocks) != blocks {
 				return fmt.Sprintf("messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`", n)

@@ -72,8 +72,13 @@ func docOf(input string, agent bool) string {
 func (m *model) script(r upstream.Request) upstream.Answer {
 	var said []string
 	for _, message := range r.Messages {
-		if message.Role == "user" && inputs.MatchString(message.Content) {
-			said = append(said, message.Content)
+		if message.Role != "user" {
+			continue
+		}
+		for text := range strings.SplitSeq(message.Content, "\n\n") { // what had no answer is joined with what was said next
+			if inputs.MatchString(text) {
+				said = append(said, text)
+			}
 		}
 	}
 	if len(said) == 0 {

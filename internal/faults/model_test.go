@@ -61,8 +61,11 @@ func long(a upstream.Answer) upstream.Answer {
 	return a
 }
 
-// asked is what the last message of a request says.
-func asked(r upstream.Request) string { return r.Messages[len(r.Messages)-1].Content }
+// asked is what the last message of a request says. It is joined with what was said before it and had no answer.
+func asked(r upstream.Request) string {
+	text := r.Messages[len(r.Messages)-1].Content
+	return text[strings.LastIndex("\n\n"+text, "\n\n"):]
+}
 
 // modelFault is something that a model's server does, and what a user must see of it, in each framing.
 type modelFault struct {

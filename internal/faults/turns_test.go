@@ -127,6 +127,7 @@ func (a *answering) answer(r upstream.Request) upstream.Answer {
 		switch {
 		case m.Role == "user":
 			json.Unmarshal(m.Content, &asked)
+			asked = asked[strings.LastIndex("\n\n"+asked, "\n\n"):] // it is joined with what had no answer
 			steps = 0
 		case len(m.ToolCalls) > 0:
 			steps++

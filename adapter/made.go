@@ -136,6 +136,20 @@ func Family(name string) string {
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
+// Reasoning returns the text of all reasoning parts, joined; of nil none.
+func (m *Made) Reasoning() string {
+	if m == nil {
+		return ""
+	}
+	var text strings.Builder
+	for _, p := range m.Parts {
+		if p.Type == PartReasoning {
+			text.WriteString(p.Text)
+		}
+	}
+	return text.String()
+}
+
 // by says whether a model can take back what was made.
 func (m *Made) by(provider, name string) bool {
 	other, its, _ := strings.Cut(m.Model, ":")

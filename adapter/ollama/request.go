@@ -30,6 +30,7 @@ type request struct {
 type message struct {
 	Role       string     `json:"role"`
 	Content    string     `json:"content"`
+	Thinking   string     `json:"thinking,omitempty"`
 	Images     [][]byte   `json:"images,omitempty"` // in base64, without what they are
 	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
 	ToolName   string     `json:"tool_name,omitempty"`
@@ -177,6 +178,9 @@ func (m *model) message(msg adapter.Message, before []adapter.Message) (message,
 	}
 	for _, c := range msg.ToolCalls {
 		out.ToolCalls = append(out.ToolCalls, toolCall{ID: c.ID, Function: function{Name: c.Name, Arguments: arguments(c.Arguments)}})
+	}
+	if len(msg.ToolCalls) > 0 { // models such as gpt-oss go on from what they thought before they called
+		out.Thinking = msg.Made.Reasoning()
 	}
 	if msg.ToolCallID != "" {
 		out.ToolCallID, out.ToolName = msg.ToolCallID, nameOf(msg.ToolCallID, before)

@@ -107,6 +107,13 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 				`{"role":"assistant","content":"","tool_calls":[{"id":"a","function":{"name":"f","arguments":{"big":12345678901234567890,"f":1.10}}},{"function":{"name":"g","arguments":{}}}]},` +
 				`{"role":"tool","content":"42","tool_name":"f","tool_call_id":"a"}],"stream":true}`,
 		},
+		{
+			"what was thought before a call (MO-02)", adapter.Request{Messages: []adapter.Message{{
+				Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}},
+				Made: &adapter.Made{Parts: []adapter.MadePart{{Type: adapter.PartReasoning, Text: "I need it."}, {Type: adapter.PartCall, Call: "a"}}},
+			}}},
+			`{"model":"m","messages":[{"role":"assistant","content":"","thinking":"I need it.","tool_calls":[{"id":"a","function":{"name":"f","arguments":{}}}]}],"stream":true}`,
+		},
 		{"no messages", adapter.Request{}, `{"model":"m","messages":[],"stream":true}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {

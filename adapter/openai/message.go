@@ -142,13 +142,11 @@ func audioFormat(head string) string {
 func (m *model) giveBack(out *message, msg *adapter.Message, calling bool) {
 	h := m.p.history(m.name)
 	var b besides
-	var thought strings.Builder
 	var others []json.RawMessage
 	if msg.Made != nil {
 		for _, p := range msg.Made.Parts {
 			switch p.Type {
 			case adapter.PartReasoning:
-				thought.WriteString(p.Text)
 				if len(p.Data) > 0 {
 					_ = json.Unmarshal(p.Data, &b)
 				}
@@ -163,7 +161,7 @@ func (m *model) giveBack(out *message, msg *adapter.Message, calling bool) {
 			}
 		}
 	}
-	text := thought.String()
+	text := msg.Made.Reasoning()
 	if b.Parts && !h.refused("thinking") || len(others) > 0 {
 		out.Content = m.contentOf(msg.Made, b.Parts)
 	}

@@ -151,7 +151,10 @@ type bill struct {
 	text  int   // bytes of the answer so far
 	usage Usage // as the provider counts
 	used  bool
-	whole bool // the answer has ended
+	whole bool  // the answer has ended
+	past  int64 // what earlier attempts have cost
+
+	answer int // tokens that are reserved for at first
 }
 
 // charged is a purse that a call pays from.
@@ -197,6 +200,7 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	if req.MaxTokens != nil && *req.MaxTokens > 0 {
 		answer = *req.MaxTokens
 	}
+	l.answer = answer
 	need := l.cost(answer)
 	if full := l.raise(need); full != nil {
 		return nil, full.refusal("the next answer may cost "+dollars(need), now)
@@ -314,13 +318,13 @@ func (l *bill) take(c *Chunk) error {
 		return nil
 	}
 	tokens := l.tokens()
-	need := l.cost(tokens)
+	need := l.past + l.cost(tokens)
 	if need <= l.held {
 		return nil
 	}
 	l.budget.mu.Lock()
 	defer l.budget.mu.Unlock()
-	if l.raise(l.cost(tokens+answerStep)) == nil {
+	if l.raise(l.past+l.cost(tokens+answerStep)) == nil {
 		return nil
 	}
 	if full := l.raise(need); full != nil {
@@ -329,15 +333,36 @@ func (l *bill) take(c *Chunk) error {
 	return nil
 }
 
-// settle pays what the call has cost. Of an answer that was cut off the provider may not have counted all.
-func (l *bill) settle() {
-	if l == nil {
-		return
-	}
+// owed is what the attempt has cost. Of an answer that was cut off the provider may not have counted all.
+func (l *bill) owed() int64 {
 	cost := l.usage.Cost
 	if l.text > 0 && (!l.used || !l.whole) {
 		cost = max(cost, l.cost(l.tokens()))
 	}
+	return cost
+}
+
+// again reserves what another attempt may cost; it fails where there is no room for it.
+func (l *bill) again() error {
+	if l == nil {
+		return nil
+	}
+	l.past += l.owed()
+	l.text, l.usage, l.used, l.whole = 0, Usage{}, false, false
+	l.budget.mu.Lock()
+	defer l.budget.mu.Unlock()
+	if full := l.raise(l.past + l.cost(l.answer)); full != nil {
+		return full.refusal("another attempt may cost more", time.Now())
+	}
+	return nil
+}
+
+// settle pays what the call has cost, with all its attempts.
+func (l *bill) settle() {
+	if l == nil {
+		return
+	}
+	cost := l.past + l.owed()
 	b := l.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()

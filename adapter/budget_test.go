@@ -119,6 +119,7 @@ func TestAnAnswerThatIsCutOffCosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := priced(t, newFake(row.script), BudgetOptions{})
+			r.Retries.Attempts = 1
 			if _, _, err := asks(t, r, "x:dear", trail.Trail{}, 5); codeOf(err) != CodeUnavailable {
 				t.Error(err)
 			}

@@ -85,7 +85,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 				var had bool
 				if req.Messages, had = without(req.Messages); had {
 					g.note(ctx, e)
-					n--
+					n-- // nothing was answered, so nothing is owed
 					continue
 				}
 			}
@@ -96,6 +96,10 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 			wait, ok := g.retries.wait(n, e.RetryAfter)
 			if !ok {
 				h.fail(yield, e)
+				return
+			}
+			if err := money.again(); err != nil {
+				h.fail(yield, err)
 				return
 			}
 			if err := sleep(ctx, wait); err != nil {

@@ -108,7 +108,8 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 				`{"role":"tool","content":"42","tool_name":"f","tool_call_id":"a"}],"stream":true}`,
 		},
 		{
-			"what was thought before a call (MO-02)", adapter.Request{Messages: []adapter.Message{{
+			"what was thought before a call (MO-02)",
+			adapter.Request{Messages: []adapter.Message{{
 				Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "a", Name: "f", Arguments: "{}"}},
 				Made: &adapter.Made{Parts: []adapter.MadePart{{Type: adapter.PartReasoning, Text: "I need it."}, {Type: adapter.PartCall, Call: "a"}}},
 			}}},

@@ -1,7 +1,7 @@
 package gemini
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // request is a generateContent request.
@@ -68,12 +67,26 @@ type thinking struct {
 	Level           string `json:"thinkingLevel,omitempty"`
 }
 
+// attempt is a request on its way. What it learns from refusals is kept for its model when an answer has shown that it helps.
+type attempt struct {
+	*model
+	lessons []string
+}
+
+func (a *attempt) knows(what string) bool {
+	return slices.Contains(a.lessons, what) || a.p.learned.Knows(a.name, what)
+}
+
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, error) {
-	known := m.known()
-	var lessons []string
-	for now, renewed := known, false; ; {
-		sent, body, err := m.body(req, now)
+	a := &attempt{model: m}
+	var said []string
+	for renewed := false; ; {
+		sent, err := a.request(&req)
+		if err != nil {
+			return nil, err
+		}
+		body, err := m.p.Write(&req, sent, joined)
 		if err != nil {
 			return nil, err
 		}
@@ -86,11 +99,9 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 		case err != nil:
 			return nil, err
 		case refusal == nil:
-			if now != known {
-				m.p.learned.Store(m.name, now)
-			}
-			for _, said := range lessons {
-				adapter.Learned(ctx, said)
+			for i, lesson := range a.lessons {
+				m.p.learned.Learn(m.name, lesson)
+				adapter.Learned(ctx, said[i])
 			}
 			return res, nil
 		case refusal.Status == http.StatusUnauthorized && m.p.tokens != nil && !renewed:
@@ -98,86 +109,61 @@ func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, e
 			renewed = true
 			continue
 		}
-		next := m.giveIn(now, known, sent, refusal)
-		if next == now {
+		lesson := a.giveIn(sent, refusal)
+		if lesson == "" || a.knows(lesson) {
 			return nil, m.p.refused(refusal)
 		}
-		now, lessons = next, append(lessons, m.p.Redact(refusal.Body))
+		a.lessons, said = append(a.lessons, lesson), append(said, m.p.Redact(refusal.Body))
 	}
 }
 
-// body writes a request.
-func (m *model) body(req adapter.Request, known learned) (*request, []byte, error) {
-	sent, err := m.request(&req, known)
-	if err != nil {
-		return nil, nil, err
+// joined writes a request with extra members. Objects are joined, so that generationConfig keeps its other members; lists of tools are joined, too.
+func joined(sent any, extra map[string]json.RawMessage) ([]byte, error) {
+	body, err := wire.Marshal(sent)
+	if err != nil || len(extra) == 0 {
+		return body, err
 	}
-	var body []byte
-	heavy.Do(int(req.Size()), func() {
-		if body, err = wire.Marshal(sent); err == nil {
-			body, err = lay(body, req.ExtraBody)
-		}
-	})
-	if err != nil {
-		return nil, nil, &adapter.Error{
-			Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema or a member of extra_body is not JSON",
-			Cause: adapter.RedactError(err, m.p.Key()),
-		}
-	}
-	return sent, body, nil
-}
-
-// lay lays members over those of a body. Objects are joined, so that generationConfig keeps its other members; lists of tools are joined, too.
-func lay(body []byte, extra map[string]json.RawMessage) ([]byte, error) {
-	if len(extra) == 0 {
-		return body, nil
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil {
-		return nil, err
-	}
+	all := members(body)
 	for name, over := range extra {
+		under, _ := all[name].(json.RawMessage)
+		all[name] = over
 		var object map[string]json.RawMessage
 		var ours, more []json.RawMessage
-		switch under := members[name]; {
-		case under == nil:
-		case json.Unmarshal(over, &object) == nil && object != nil && under[0] == '{':
-			joined, err := lay(under, object)
-			if err != nil {
+		if json.Unmarshal(over, &object) == nil && object != nil && bytes.HasPrefix(under, []byte("{")) {
+			if over, err = joined(under, object); err != nil {
 				return nil, err
 			}
-			over = joined
-		case name == "tools" && json.Unmarshal(under, &ours) == nil && json.Unmarshal(over, &more) == nil:
-			over, _ = wire.Marshal(append(ours, more...)) // of JSON: cannot fail
+			all[name] = json.RawMessage(over)
+		} else if name == "tools" && json.Unmarshal(under, &ours) == nil && json.Unmarshal(over, &more) == nil {
+			all[name] = append(ours, more...)
 		}
-		members[name] = over
 	}
-	return wire.Marshal(members)
+	return wire.Marshal(all)
 }
 
 // request says in Google's words what is asked.
-func (m *model) request(req *adapter.Request, known learned) (*request, error) {
+func (a *attempt) request(req *adapter.Request) (*request, error) {
 	r := &request{
 		GenerationConfig: settings{
 			Temperature: req.Temperature, TopP: req.TopP, MaxOutputTokens: req.MaxTokens, StopSequences: req.Stop, Seed: req.Seed,
-			Thinking: m.thinking(req.Reasoning, known),
+			Thinking: a.thinking(req.Reasoning),
 		},
 		ServiceTier: map[string]string{"flex": "flex", "priority": "priority", "default": "standard"}[req.ServiceTier],
 	}
 	g := &r.GenerationConfig
-	if !known.NoPenalties {
+	if !a.knows(noPenalties) {
 		g.PresencePenalty, g.FrequencyPenalty = req.PresencePenalty, req.FrequencyPenalty
 	}
-	if req.Format.JSON && !(known.NoJSONWithTools && len(req.Tools) > 0) {
+	if req.Format.JSON && !(len(req.Tools) > 0 && a.knows(noJSONWithTools)) {
 		g.ResponseMIMEType = "application/json"
-		if !known.NoSchema {
+		if !a.knows(noSchema) {
 			g.ResponseSchema = req.Format.Schema
 		}
 	}
 	var declared []declaration
 	for _, t := range req.Tools {
 		d := declaration{Name: t.Name, Description: t.Description, JSONSchema: t.Parameters}
-		if known.PlainParameters {
+		if a.knows(plainParameters) {
 			d.JSONSchema, d.Parameters = nil, plain(t.Parameters)
 		}
 		declared = append(declared, d)
@@ -187,19 +173,12 @@ func (m *model) request(req *adapter.Request, known learned) (*request, error) {
 		if req.ToolChoice != "" {
 			r.ToolConfig = new(toolConfig)
 			c := &r.ToolConfig.FunctionCallingConfig
-			switch req.ToolChoice {
-			case "auto":
-				c.Mode = "AUTO"
-			case "none":
-				c.Mode = "NONE"
-			case "required":
-				c.Mode = "ANY"
-			default:
+			if c.Mode = modes[req.ToolChoice]; c.Mode == "" {
 				c.Mode, c.Allowed = "ANY", []string{req.ToolChoice}
 			}
 		}
 	}
-	h := history{m: m, signs: m.signs(known), calls: map[string]sentCall{}}
+	h := history{m: a.model, signs: a.signs(), calls: map[string]sentCall{}}
 	if err := h.take(req.Messages); err != nil {
 		return nil, err
 	}
@@ -210,14 +189,18 @@ func (m *model) request(req *adapter.Request, known learned) (*request, error) {
 	return r, nil
 }
 
+// modes are the words for choices of tools; any other is the name of one.
+var modes = map[string]string{"auto": "AUTO", "none": "NONE", "required": "ANY"}
+
 // thinking says how the model is to think; nil leaves it to the model. Gemini 3 has levels, those before have a budget of tokens.
-func (m *model) thinking(r adapter.Reasoning, known learned) *thinking {
+func (a *attempt) thinking(r adapter.Reasoning) *thinking {
+	m := a.model
 	thinks := m.generation >= 25 && !m.says("image") && !m.says("tts") && !m.says("audio") && !m.says("live")
-	if known.NoThinking || !thinks && r.Effort == "" && r.Budget == nil {
+	if a.knows(noThinking) || !thinks && r.Effort == "" && r.Budget == nil {
 		return nil
 	}
 	t := &thinking{IncludeThoughts: r.Show == nil || *r.Show, Budget: r.Budget}
-	switch levels := m.generation >= 30 && !known.NoLevels; {
+	switch levels := m.generation >= 30 && !a.knows(noLevels); {
 	case r.Budget != nil || r.Effort == "":
 	case levels:
 		t.Level = r.Effort
@@ -257,58 +240,50 @@ type history struct {
 	system   []part
 	contents []content
 	calls    map[string]sentCall // by id
-	sent     int                 // calls
 }
 
 // sentCall is a call that was sent, for its result.
 type sentCall struct {
-	name  string
-	id    any // on the wire; nil where it had none
-	order int
+	name string
+	id   any // on the wire; nil where it had none
 }
 
 // add adds parts to the last content where that is of the same role, and else as a content of its own.
 func (h *history) add(role string, parts []part) {
-	if len(parts) == 0 {
-		return
-	}
-	if n := len(h.contents); n > 0 && h.contents[n-1].Role == role {
+	switch n := len(h.contents); {
+	case len(parts) == 0:
+	case n > 0 && h.contents[n-1].Role == role:
 		h.contents[n-1].Parts = append(h.contents[n-1].Parts, parts...)
-		return
+	default:
+		h.contents = append(h.contents, content{role, parts})
 	}
-	h.contents = append(h.contents, content{role, parts})
 }
 
 func (h *history) take(messages []adapter.Message) error {
-	for len(messages) > 0 {
-		msg := &messages[0]
-		n := 1
+	var beside []part // what stands behind a row of results
+	for i := range messages {
+		msg := &messages[i]
+		if msg.Role == adapter.Assistant {
+			h.add("model", h.answer(msg))
+			continue
+		}
+		parts, err := h.m.parts(msg)
+		if err != nil {
+			return err
+		}
 		switch msg.Role {
 		case adapter.System:
-			parts, err := h.m.parts(msg)
-			if err != nil {
-				return err
-			}
 			h.system = append(h.system, parts...)
-		case adapter.Assistant:
-			h.add("model", h.answer(msg))
 		case adapter.ToolRole:
-			for n < len(messages) && messages[n].Role == adapter.ToolRole {
-				n++
+			result, more := h.result(msg.ToolCallID, parts)
+			h.add("user", result)
+			if beside = append(beside, more...); i+1 == len(messages) || messages[i+1].Role != adapter.ToolRole {
+				h.add("user", beside)
+				beside = nil
 			}
-			parts, err := h.results(messages[:n])
-			if err != nil {
-				return err
-			}
-			h.add("user", parts)
 		default:
-			parts, err := h.m.parts(msg)
-			if err != nil {
-				return err
-			}
 			h.add("user", parts)
 		}
-		messages = messages[n:]
 	}
 	return nil
 }
@@ -331,8 +306,7 @@ func (h *history) answer(msg *adapter.Message) (parts []part) {
 		}
 		p["functionCall"] = f
 		parts = append(parts, p)
-		h.calls[c.ID] = sentCall{c.Name, id, h.sent}
-		h.sent++
+		h.calls[c.ID] = sentCall{c.Name, id}
 		sent[c.ID] = true
 	}
 	if msg.Made == nil {
@@ -405,52 +379,28 @@ func arguments(text string) any {
 	}
 }
 
-// results returns the parts of a row of results, in the order of their calls.
-func (h *history) results(messages []adapter.Message) (parts []part, err error) {
-	var files []part
-	type result struct {
-		order int
-		part  part
+// result returns the result of a tool, and what does not fit into it: files where the model takes none there, and all where its call is not known.
+func (h *history) result(id string, said []part) (result, beside []part) {
+	c, known := h.calls[id]
+	if !known {
+		return nil, said
 	}
-	var rows []result
-	for i := range messages {
-		msg := &messages[i]
-		said, err := h.m.parts(msg)
-		if err != nil {
-			return nil, err
-		}
-		text, media := "", []part(nil)
-		for _, p := range said {
-			if t, ok := p["text"].(string); ok {
-				text += t
-			} else {
-				media = append(media, p)
-			}
-		}
-		c, known := h.calls[msg.ToolCallID]
-		if !known { // its call is not in the history
-			if text != "" {
-				files = append(files, part{"text": text})
-			}
-			files = append(files, media...)
-			continue
-		}
-		r := part{"name": c.name, "response": part{"output": output(text)}}
-		if c.id != nil {
-			r["id"] = c.id
-		}
-		if h.m.generation >= 30 && len(media) > 0 {
-			r["parts"] = media
+	text := ""
+	for _, p := range said {
+		if t, ok := p["text"].(string); ok {
+			text += t
 		} else {
-			files = append(files, media...)
+			beside = append(beside, p)
 		}
-		rows = append(rows, result{c.order, part{"functionResponse": r}})
 	}
-	slices.SortStableFunc(rows, func(a, b result) int { return cmp.Compare(a.order, b.order) })
-	for _, r := range rows {
-		parts = append(parts, r.part)
+	r := part{"name": c.name, "response": part{"output": output(text)}}
+	if c.id != nil {
+		r["id"] = c.id
 	}
-	return append(parts, files...), nil
+	if h.m.generation >= 30 && len(beside) > 0 {
+		r["parts"], beside = beside, nil
+	}
+	return []part{{"functionResponse": r}}, beside
 }
 
 // output returns what a tool has answered: JSON as it is, anything else as a string.
@@ -459,32 +409,4 @@ func output(text string) any {
 		return json.RawMessage(text)
 	}
 	return text
-}
-
-// learned is what a model has refused before: it is not sent again.
-type learned struct {
-	NoThinking, NoLevels, NoSchema, NoJSONWithTools, PlainParameters, NoPenalties bool
-	Signs                                                                         signing
-}
-
-// signing says whether a call without a signature gets the one that skips the check.
-type signing int
-
-const (
-	byGeneration signing = iota // Gemini 3 and later insist
-	signed
-	unsigned
-)
-
-func (m *model) known() learned {
-	known, _ := m.p.learned.Load(m.name)
-	l, _ := known.(learned)
-	return l
-}
-
-func (m *model) signs(known learned) bool {
-	if known.Signs == byGeneration {
-		return m.generation >= 30
-	}
-	return known.Signs == signed
 }

@@ -122,7 +122,7 @@ type lister struct{ *provider }
 
 // List asks the server for its models, in its order.
 func (p *lister) List(ctx context.Context) ([]string, error) {
-	return p.ListModels(ctx, p.Models(), p.header("application/json"), func(r *wire.Refusal) error { return p.Refused(r) })
+	return p.ListModels(ctx, p.Models(), p.header("application/json"), p.Refused)
 }
 
 var _ adapter.Lister = (*lister)(nil)

@@ -1,6 +1,13 @@
 package wire
 
-import "sync"
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/heavy"
+)
 
 // Lessons are what the models of a server have refused, or insist on, each under a name that the adapter gives it. They are safe for concurrent
 // use; the zero value is ready.
@@ -18,4 +25,50 @@ func (l *Lessons) Knows(model, what string) bool {
 func (l *Lessons) Learn(model, what string) bool {
 	_, known := l.known.LoadOrStore(lesson{model, what}, true)
 	return !known
+}
+
+// Asking is one request to a model: what it has taught holds for it, and what its own refusals teach.
+type Asking struct {
+	Lessons *Lessons
+	Model   string
+	now     map[string]bool
+}
+
+// Knows says whether a lesson holds for this request.
+func (a *Asking) Knows(what string) bool { return a.now[what] || a.Lessons.Knows(a.Model, what) }
+
+// Ask sends what write makes until it is taken, and returns the answer: status 200. size is about how many bytes that is. Where it is refused,
+// giveIn says what that teaches: "" is nothing, once that it holds for this request alone. Each lesson is learned once by a request, so it ends.
+func (s *Server) Ask(ctx context.Context, a *Asking, size int64, write func() ([]byte, error), send func([]byte) (*http.Response, *Refusal, error),
+	giveIn func(*Refusal) (what string, once bool), refused func(*Refusal) *adapter.Error,
+) (*http.Response, error) {
+	for {
+		var body []byte
+		var err error
+		heavy.Do(int(size), func() { body, err = write() })
+		if _, ours := err.(*adapter.Error); ours {
+			return nil, err
+		}
+		if err != nil {
+			return nil, &adapter.Error{
+				Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
+				Cause: adapter.RedactError(err, s.Key()),
+			}
+		}
+		res, refusal, err := send(body)
+		if refusal == nil {
+			return res, err
+		}
+		what, once := giveIn(refusal)
+		if what == "" || a.now[what] {
+			return nil, refused(refusal)
+		}
+		if a.now == nil {
+			a.now = map[string]bool{}
+		}
+		if a.now[what] = true; !once {
+			a.Lessons.Learn(a.Model, what)
+			adapter.Learned(ctx, s.Redact(refusal.Body))
+		}
+	}
 }

@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"cmp"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -38,8 +39,12 @@ type quote struct {
 
 // citations returns the sources with their places in characters (MO-15).
 func (a *answer) citations() (all []adapter.Citation) {
+	if len(a.sources.Chunks)+len(a.quoted) == 0 {
+		return nil
+	}
+	said := strings.Join(a.said, "")
 	cite := func(c adapter.Citation, at quote) {
-		characters := func(n int) int { return utf8.RuneCount(a.said[:min(max(n, 0), len(a.said))]) }
+		characters := func(n int) int { return utf8.RuneCountInString(said[:min(max(n, 0), len(said))]) }
 		c.Start, c.End = characters(at.Start), characters(at.End)
 		all = append(all, c)
 	}

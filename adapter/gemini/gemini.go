@@ -117,7 +117,7 @@ type provider struct {
 	place    []string // of Vertex AI: projects/P/locations/L
 	tokens   *tokens  // nil where there is a key
 	names    []string
-	maxEvent int     // 0 is the default
+	maxEvent int          // 0 is the default
 	learned  wire.Lessons // see giveIn
 }
 
@@ -137,12 +137,14 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	return &model{p: p, name: name, url: p.address(path, "alt", "sse"), generation: generation(name)}, nil
 }
 
-// address returns an address on the server, with one more parameter where its value is not empty.
-func (p *provider) address(path []string, name, value string) string {
+// address returns an address on the server, with more parameters: names and values. One that is empty is left out.
+func (p *provider) address(path []string, more ...string) string {
 	u := p.base.JoinPath(path...)
 	query := u.Query()
-	if query.Set(name, value); value == "" {
-		query.Del(name)
+	for i := 0; i < len(more); i += 2 {
+		if more[i+1] != "" {
+			query.Set(more[i], more[i+1])
+		}
 	}
 	u.RawQuery = query.Encode()
 	return u.String()

@@ -23,20 +23,23 @@ const (
 )
 
 // giveIn returns what a refusal teaches: what to leave out of the next request, or to put in; "" where it teaches nothing.
-func (a *attempt) giveIn(sent *request, r *wire.Refusal) string {
+func (a *asking) giveIn(sent *request, r *wire.Refusal) string {
 	if r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
 		return ""
 	}
 	// Google writes the name of a member in camel case, in snake case, or as words.
 	said := strings.NewReplacer("_", "", " ", "").Replace(strings.ToLower(string(r.Body)))
-	if strings.Contains(said, "thoughtsignature") { // if it is the model's own, package adapter asks without it
-		if a.signs() {
+	if strings.Contains(said, "thoughtsignature") {
+		switch {
+		case !sent.unsigned: // it is the model's own, and package adapter asks without it
+			return ""
+		case a.signs():
 			return noSignatures
 		}
 		return signatures
 	}
 	g := &sent.GenerationConfig
-	schema, parameters := g.ResponseSchema != nil, sent.Tools != nil && !a.knows(plainParameters)
+	schema, parameters := g.ResponseSchema != nil, sent.Tools != nil && !a.Knows(plainParameters)
 	for _, row := range []struct {
 		lesson string
 		sent   bool
@@ -59,8 +62,8 @@ func (a *attempt) giveIn(sent *request, r *wire.Refusal) string {
 }
 
 // signs says whether calls that no Gemini has signed get the signature that skips the check. What a model insists on it is not taken back.
-func (a *attempt) signs() bool {
-	return a.knows(signatures) || a.generation >= 30 && !a.knows(noSignatures)
+func (a *asking) signs() bool {
+	return a.Knows(signatures) || a.generation >= 30 && !a.Knows(noSignatures)
 }
 
 // refused makes the error of an answer with another status than 200.

@@ -2,10 +2,11 @@ package gemini
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -20,6 +21,8 @@ type request struct {
 	Contents          []content   `json:"contents"`
 	GenerationConfig  settings    `json:"generationConfig,omitzero"`
 	ServiceTier       string      `json:"serviceTier,omitempty"`
+
+	unsigned bool // there is a step whose first call no Gemini has signed
 }
 
 type content struct {
@@ -67,54 +70,37 @@ type thinking struct {
 	Level           string `json:"thinkingLevel,omitempty"`
 }
 
-// attempt is a request on its way. What it learns from refusals is kept for its model when an answer has shown that it helps.
-type attempt struct {
+// asking is a request on its way, and what its model has taught.
+type asking struct {
 	*model
-	lessons []string
-}
-
-func (a *attempt) knows(what string) bool {
-	return slices.Contains(a.lessons, what) || a.p.learned.Knows(a.name, what)
+	wire.Asking
 }
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, error) {
-	a := &attempt{model: m}
-	var said []string
-	for renewed := false; ; {
-		sent, err := a.request(&req)
-		if err != nil {
-			return nil, err
+	a := &asking{m, wire.Asking{Lessons: &m.p.learned, Model: m.name}}
+	var sent *request
+	write := func() (body []byte, err error) {
+		if sent, err = a.request(&req); err == nil {
+			body, err = joined(sent, req.ExtraBody)
 		}
-		body, err := m.p.Write(&req, sent, joined)
-		if err != nil {
-			return nil, err
-		}
-		header, err := m.p.header(ctx, "text/event-stream")
-		if err != nil {
-			return nil, err
-		}
-		res, refusal, err := m.p.Post(ctx, m.url, header, body)
-		switch {
-		case err != nil:
-			return nil, err
-		case refusal == nil:
-			for i, lesson := range a.lessons {
-				m.p.learned.Learn(m.name, lesson)
-				adapter.Learned(ctx, said[i])
-			}
-			return res, nil
-		case refusal.Status == http.StatusUnauthorized && m.p.tokens != nil && !renewed:
-			m.p.tokens.expire() // it may have been withdrawn
-			renewed = true
-			continue
-		}
-		lesson := a.giveIn(sent, refusal)
-		if lesson == "" || a.knows(lesson) {
-			return nil, m.p.refused(refusal)
-		}
-		a.lessons, said = append(a.lessons, lesson), append(said, m.p.Redact(refusal.Body))
+		return body, err
 	}
+	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
+		for renewed := false; ; renewed = true {
+			header, err := m.p.header(ctx, "text/event-stream")
+			if err != nil {
+				return nil, nil, err
+			}
+			res, refusal, err := m.p.Post(ctx, m.url, header, body)
+			if refusal == nil || refusal.Status != http.StatusUnauthorized || m.p.tokens == nil || renewed {
+				return res, refusal, err
+			}
+			m.p.tokens.expire() // it may have been withdrawn
+		}
+	}
+	giveIn := func(r *wire.Refusal) (string, bool) { return a.giveIn(sent, r), false }
+	return m.p.Ask(ctx, &a.Asking, req.Size(), write, send, giveIn, m.p.refused)
 }
 
 // joined writes a request with extra members. Objects are joined, so that generationConfig keeps its other members; lists of tools are joined, too.
@@ -142,7 +128,7 @@ func joined(sent any, extra map[string]json.RawMessage) ([]byte, error) {
 }
 
 // request says in Google's words what is asked.
-func (a *attempt) request(req *adapter.Request) (*request, error) {
+func (a *asking) request(req *adapter.Request) (*request, error) {
 	r := &request{
 		GenerationConfig: settings{
 			Temperature: req.Temperature, TopP: req.TopP, MaxOutputTokens: req.MaxTokens, StopSequences: req.Stop, Seed: req.Seed,
@@ -151,19 +137,19 @@ func (a *attempt) request(req *adapter.Request) (*request, error) {
 		ServiceTier: map[string]string{"flex": "flex", "priority": "priority", "default": "standard"}[req.ServiceTier],
 	}
 	g := &r.GenerationConfig
-	if !a.knows(noPenalties) {
+	if !a.Knows(noPenalties) {
 		g.PresencePenalty, g.FrequencyPenalty = req.PresencePenalty, req.FrequencyPenalty
 	}
-	if req.Format.JSON && !(len(req.Tools) > 0 && a.knows(noJSONWithTools)) {
+	if req.Format.JSON && !(len(req.Tools) > 0 && a.Knows(noJSONWithTools)) {
 		g.ResponseMIMEType = "application/json"
-		if !a.knows(noSchema) {
+		if !a.Knows(noSchema) {
 			g.ResponseSchema = req.Format.Schema
 		}
 	}
 	var declared []declaration
 	for _, t := range req.Tools {
 		d := declaration{Name: t.Name, Description: t.Description, JSONSchema: t.Parameters}
-		if a.knows(plainParameters) {
+		if a.Knows(plainParameters) {
 			d.JSONSchema, d.Parameters = nil, plain(t.Parameters)
 		}
 		declared = append(declared, d)
@@ -178,11 +164,12 @@ func (a *attempt) request(req *adapter.Request) (*request, error) {
 			}
 		}
 	}
-	h := history{m: a.model, signs: a.signs(), calls: map[string]sentCall{}}
+	h := history{m: a.model, signs: a.signs(), calls: map[string]part{}}
 	if err := h.take(req.Messages); err != nil {
 		return nil, err
 	}
 	r.Contents = h.contents
+	r.unsigned = h.unsigned
 	if len(h.system) > 0 {
 		r.SystemInstruction = &content{Parts: h.system}
 	}
@@ -193,31 +180,24 @@ func (a *attempt) request(req *adapter.Request) (*request, error) {
 var modes = map[string]string{"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 // thinking says how the model is to think; nil leaves it to the model. Gemini 3 has levels, those before have a budget of tokens.
-func (a *attempt) thinking(r adapter.Reasoning) *thinking {
+func (a *asking) thinking(r adapter.Reasoning) *thinking {
 	m := a.model
 	thinks := m.generation >= 25 && !m.says("image") && !m.says("tts") && !m.says("audio") && !m.says("live")
-	if a.knows(noThinking) || !thinks && r.Effort == "" && r.Budget == nil {
+	if a.Knows(noThinking) || !thinks && r.Effort == "" && r.Budget == nil {
 		return nil
 	}
 	t := &thinking{IncludeThoughts: r.Show == nil || *r.Show, Budget: r.Budget}
-	switch levels := m.generation >= 30 && !a.knows(noLevels); {
+	switch levels := m.generation >= 30 && !a.Knows(noLevels); {
 	case r.Budget != nil || r.Effort == "":
 	case levels:
-		t.Level = r.Effort
-		switch r.Effort {
-		case "none", "minimal":
-			if t.Level = "minimal"; !m.says("flash") { // Pro models cannot think as little
-				t.Level = "low"
-			}
-		case "xhigh":
-			t.Level = "high"
+		if t.Level = cmp.Or(levelOf[r.Effort], r.Effort); t.Level == "minimal" && !m.says("flash") { // Pro models cannot think as little
+			t.Level = "low"
 		}
+	case r.Effort == "none" && m.says("pro"):
+		t.Budget = new(128) // the least that Gemini 2.5 Pro takes
 	default:
 		if budget, ok := budgets[r.Effort]; ok {
 			t.Budget = &budget
-		}
-		if r.Effort == "none" && m.says("pro") {
-			t.Budget = new(128) // the least that Gemini 2.5 Pro takes
 		}
 	}
 	// Thoughts can only be asked for where there are any. Flash-Lite of Gemini 2.5 does not think by itself.
@@ -230,6 +210,9 @@ func (a *attempt) thinking(r adapter.Reasoning) *thinking {
 	return t
 }
 
+// levelOf has the levels of efforts that are called otherwise.
+var levelOf = map[string]string{"none": "minimal", "xhigh": "high"}
+
 // budgets are the tokens for thinking of models that have no levels, as Google's own chat completions translate them.
 var budgets = map[string]int{"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
 
@@ -237,15 +220,10 @@ var budgets = map[string]int{"none": 0, "minimal": 512, "low": 1024, "medium": 8
 type history struct {
 	m        *model
 	signs    bool // the first call of each step needs a signature
+	unsigned bool // there is one without
 	system   []part
 	contents []content
-	calls    map[string]sentCall // by id
-}
-
-// sentCall is a call that was sent, for its result.
-type sentCall struct {
-	name string
-	id   any // on the wire; nil where it had none
+	calls    map[string]part // that were sent, by id
 }
 
 // add adds parts to the last content where that is of the same role, and else as a content of its own.
@@ -297,58 +275,39 @@ const (
 
 // answer returns the parts of a message of the model.
 func (h *history) answer(msg *adapter.Message) (parts []part) {
-	sent := map[string]bool{}
-	call := func(c *adapter.ToolCall, beside json.RawMessage) {
-		p, f := members(beside), part{"name": c.Name, "args": arguments(c.Arguments)}
-		id := p["id"]
-		if delete(p, "id"); id != nil {
-			f["id"] = id
-		}
-		p["functionCall"] = f
-		parts = append(parts, p)
-		h.calls[c.ID] = sentCall{c.Name, id}
-		sent[c.ID] = true
-	}
-	if msg.Made == nil {
-		if msg.Content != "" {
-			parts = append(parts, part{"text": msg.Content})
-		}
-	} else {
-		for _, made := range msg.Made.Parts {
-			switch p := members(made.Data); made.Type {
-			case adapter.PartText:
-				if p["text"] = made.Text; made.Text != "" || p[signature] != nil {
-					parts = append(parts, p)
-				}
-			case adapter.PartReasoning:
-				// Google wants signed parts back. A summary of thoughts without a signature would only cost tokens.
-				if p["text"], p["thought"] = made.Text, true; p[signature] != nil {
-					parts = append(parts, p)
-				}
-			case adapter.PartCall:
-				for i := range msg.ToolCalls {
-					if c := &msg.ToolCalls[i]; c.ID == made.Call && !sent[c.ID] {
-						call(c, made.Data)
-					}
-				}
-			case adapter.PartOther:
-				if len(p) > 0 {
-					parts = append(parts, p)
+	called := false
+	for made, c := range wire.Parts(msg) {
+		p := members(made.Data)
+		signed := p[signature] != nil
+		switch made.Type {
+		case adapter.PartText:
+			if p["text"] = made.Text; made.Text == "" && !signed {
+				continue
+			}
+		case adapter.PartReasoning:
+			// Google wants signed parts back. A summary of thoughts without a signature would only cost tokens.
+			if p["text"], p["thought"] = made.Text, true; !signed {
+				continue
+			}
+		case adapter.PartCall:
+			if c == nil {
+				continue
+			}
+			f := part{"name": c.Name, "args": wire.Arguments(strings.ToValidUTF8(c.Arguments, "\uFFFD"))}
+			if id := p["id"]; id != nil {
+				f["id"] = id
+			}
+			delete(p, "id")
+			p["functionCall"], h.calls[c.ID] = f, f
+			if !called && !signed {
+				if h.unsigned = true; h.signs {
+					p[signature] = skipValidator
 				}
 			}
+			called = true
 		}
-	}
-	for i := range msg.ToolCalls {
-		if c := &msg.ToolCalls[i]; !sent[c.ID] {
-			call(c, nil)
-		}
-	}
-	for _, p := range parts {
-		if p["functionCall"] != nil {
-			if h.signs && p[signature] == nil {
-				p[signature] = skipValidator
-			}
-			break
+		if len(p) > 0 {
+			parts = append(parts, p)
 		}
 	}
 	return parts
@@ -365,24 +324,10 @@ func members(object json.RawMessage) part {
 	return p
 }
 
-// arguments returns the arguments of a call, which have to be an object.
-func arguments(text string) any {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	var object map[string]json.RawMessage
-	switch {
-	case json.Unmarshal([]byte(text), &object) == nil && object != nil:
-		return json.RawMessage(text)
-	case text == "":
-		return part{}
-	default:
-		return part{"arguments": text}
-	}
-}
-
 // result returns the result of a tool, and what does not fit into it: files where the model takes none there, and all where its call is not known.
 func (h *history) result(id string, said []part) (result, beside []part) {
-	c, known := h.calls[id]
-	if !known {
+	c := h.calls[id]
+	if c == nil {
 		return nil, said
 	}
 	text := ""
@@ -393,10 +338,9 @@ func (h *history) result(id string, said []part) (result, beside []part) {
 			beside = append(beside, p)
 		}
 	}
-	r := part{"name": c.name, "response": part{"output": output(text)}}
-	if c.id != nil {
-		r["id"] = c.id
-	}
+	r := maps.Clone(c) // the name, and the id where there is one
+	delete(r, "args")
+	r["response"] = part{"output": output(text)}
 	if h.m.generation >= 30 && len(beside) > 0 {
 		r["parts"], beside = beside, nil
 	}

@@ -13,6 +13,8 @@ const (
 	maxParts = 5000 // how many parts such a schema becomes
 )
 
+type object = map[string]any
+
 // plain turns a JSON Schema into Google's own Schema (ai.google.dev/api/caching#Schema), a subset, for servers that do not know
 // parametersJsonSchema. It returns nil for a schema without properties, which is refused.
 func plain(schema json.RawMessage) any {
@@ -27,18 +29,9 @@ func plain(schema json.RawMessage) any {
 	return nil
 }
 
-type (
-	object  = map[string]any
-	plainer struct {
-		root    object
-		written int
-	}
-)
-
-// kept are the members that mean the same in both.
-var kept = []string{
-	"title", "description", "nullable", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties", "minimum", "maximum",
-	"pattern", "example", "default",
+type plainer struct {
+	root    object
+	written int
 }
 
 func (p *plainer) schema(in any, depth int) object {
@@ -55,37 +48,25 @@ func (p *plainer) schema(in any, depth int) object {
 	if all, _ := s["allOf"].([]any); len(all) > 0 {
 		out = p.schema(all[0], depth+1)
 	}
+	var of []any // alternatives
 	for name, value := range s {
-		if slices.Contains(kept, name) {
+		switch name {
+		case "title", "description", "nullable", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties",
+			"minimum", "maximum", "pattern", "example", "default":
 			out[name] = value
-		}
-	}
-	// A type, values and alternatives can each name null, which is a member of its own here.
-	notNull := func(in any) (rest []any) {
-		list, ok := in.([]any)
-		if !ok && in != nil {
-			list = []any{in}
-		}
-		for _, v := range list {
-			if of, _ := v.(object); v == nil || v == "null" || of["type"] == "null" {
-				out["nullable"] = true
-			} else {
-				rest = append(rest, v)
+		case "items":
+			out[name] = p.schema(value, depth+1)
+		case "anyOf", "oneOf":
+			for _, choice := range notNull(value, out) {
+				of = append(of, p.schema(choice, depth+1))
 			}
 		}
-		return rest
 	}
-	var of []any // alternatives
-	for _, name := range notNull(s["type"]) {
-		of = append(of, object{"type": strings.ToUpper(fmt.Sprint(name))})
-	}
-	if len(of) == 1 {
-		maps.Copy(out, of[0].(object))
-		of = nil
-	}
-	for _, name := range []string{"anyOf", "oneOf"} {
-		for _, choice := range notNull(s[name]) {
-			of = append(of, p.schema(choice, depth+1))
+	if types := notNull(s["type"], out); len(types) == 1 {
+		out["type"] = strings.ToUpper(fmt.Sprint(types[0]))
+	} else {
+		for _, name := range types {
+			of = append(of, object{"type": strings.ToUpper(fmt.Sprint(name))})
 		}
 	}
 	if len(of) == 1 {
@@ -93,31 +74,27 @@ func (p *plainer) schema(in any, depth int) object {
 	} else if len(of) > 1 {
 		out["anyOf"] = of
 	}
-	values := notNull(s["enum"])
+	values := notNull(s["enum"], out)
 	if v, ok := s["const"]; ok {
 		values = []any{v}
 	}
 	if len(values) > 0 && (out["type"] == nil || out["type"] == "STRING") { // an enumeration has only strings
-		names := make([]string, len(values))
 		for i, v := range values {
-			names[i] = fmt.Sprint(v)
+			values[i] = fmt.Sprint(v)
 		}
-		out["type"], out["enum"] = "STRING", names
+		out["type"], out["enum"] = "STRING", values
 	}
 	if s["format"] == "date-time" { // of the others most are refused
 		out["format"] = "date-time"
 	}
-	if items := s["items"]; items != nil {
-		out["items"] = p.schema(items, depth+1)
-	} else if out["type"] == "ARRAY" {
-		out["items"] = object{"type": "STRING"} // an array without them is refused
+	if out["type"] == "ARRAY" && out["items"] == nil { // without them it is refused
+		out["items"] = object{"type": "STRING"}
 	}
-	properties, _ := s["properties"].(object)
-	written := object{}
-	for name, value := range properties {
-		written[name] = p.schema(value, depth+1)
-	}
-	if len(written) > 0 {
+	if properties, _ := s["properties"].(object); len(properties) > 0 {
+		written := object{}
+		for name, value := range properties {
+			written[name] = p.schema(value, depth+1)
+		}
 		names, _ := s["required"].([]any)
 		names = slices.DeleteFunc(slices.Clone(names), func(name any) bool { n, _ := name.(string); return written[n] == nil })
 		if out["properties"] = written; len(names) > 0 {
@@ -125,4 +102,20 @@ func (p *plainer) schema(in any, depth int) object {
 		}
 	}
 	return out
+}
+
+// notNull returns what a list, or one element, has beside null, which is a member of its own in Google's Schema.
+func notNull(in any, out object) (rest []any) {
+	list, ok := in.([]any)
+	if !ok && in != nil {
+		list = []any{in}
+	}
+	for _, v := range list {
+		if of, _ := v.(object); v == nil || v == "null" || of["type"] == "null" {
+			out["nullable"] = true
+		} else {
+			rest = append(rest, v)
+		}
+	}
+	return rest
 }

@@ -35,14 +35,14 @@ type answer struct {
 
 	words    [2]words // text and thoughts
 	glanced  glance
-	onMember func(key, value []byte, kind jsonparser.ValueType, offset int) error         // made once
+	onMember func(key, value []byte, kind jsonparser.ValueType, offset int) error       // made once
 	onEach   func(value []byte, kind jsonparser.ValueType, offset int, err error) error // made once
 	counts   []byte                                                                     // of tokens, the last ones
 	ids      map[string]bool                                                            // of the calls
 	calls    int
-	passed   int    // chunks that were passed on
-	over     bool   // content that comes now is not part of the answer
-	said     []byte // the text
+	passed   int      // chunks that were passed on
+	over     bool     // content that comes now is not part of the answer
+	said     []string // the text
 	sources  grounding
 	quoted   []quote
 }
@@ -170,7 +170,7 @@ func (a *answer) pass(kind int, s string) error {
 	if kind == thought {
 		c = adapter.Chunk{Reasoning: s}
 	} else {
-		a.said = append(a.said, s...)
+		a.said = append(a.said, s)
 	}
 	return a.yield(c)
 }

@@ -38,10 +38,12 @@ type Asking struct {
 func (a *Asking) Knows(what string) bool { return a.now[what] || a.Lessons.Knows(a.Model, what) }
 
 // Ask sends what write makes until it is taken, and returns the answer: status 200. size is about how many bytes that is. Where it is refused,
-// giveIn says what that teaches: "" is nothing, once that it holds for this request alone. Each lesson is learned once by a request, so it ends.
+// giveIn says what that teaches: "" is nothing, once that it holds for this request alone. Each lesson is learned once by a request, so it ends. It is
+// kept for the model when the answer has shown that it helps: what is wrong with one request is not taken for what a model refuses.
 func (s *Server) Ask(ctx context.Context, a *Asking, size int64, write func() ([]byte, error), send func([]byte) (*http.Response, *Refusal, error),
 	giveIn func(*Refusal) (what string, once bool), refused func(*Refusal) *adapter.Error,
 ) (*http.Response, error) {
+	var kept, said []string
 	for {
 		var body []byte
 		var err error
@@ -56,8 +58,15 @@ func (s *Server) Ask(ctx context.Context, a *Asking, size int64, write func() ([
 			}
 		}
 		res, refusal, err := send(body)
+		if err != nil {
+			return nil, err
+		}
 		if refusal == nil {
-			return res, err
+			for i, what := range kept {
+				a.Lessons.Learn(a.Model, what)
+				adapter.Learned(ctx, said[i])
+			}
+			return res, nil
 		}
 		what, once := giveIn(refusal)
 		if what == "" || a.now[what] {
@@ -67,8 +76,7 @@ func (s *Server) Ask(ctx context.Context, a *Asking, size int64, write func() ([
 			a.now = map[string]bool{}
 		}
 		if a.now[what] = true; !once {
-			a.Lessons.Learn(a.Model, what)
-			adapter.Learned(ctx, s.Redact(refusal.Body))
+			kept, said = append(kept, what), append(said, s.Redact(refusal.Body))
 		}
 	}
 }

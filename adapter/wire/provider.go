@@ -1,15 +1,15 @@
 package wire
 
 import (
-	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // NewServer completes a server of a provider: with its key, which comes from the prefix in capitals and "_API_KEY" where s names nothing else,
@@ -32,17 +32,35 @@ func BaseURL(prefix, address, example string) (*url.URL, error) {
 	return base, nil
 }
 
-// Write makes the body of a request: what is sent, with extra members over its own. join lays them over; nil is [Body].
-func (s *Server) Write(req *adapter.Request, sent any, join func(any, map[string]json.RawMessage) ([]byte, error)) (body []byte, err error) {
-	if join == nil {
-		join = Body
-	}
-	heavy.Do(int(req.Size()), func() { body, err = join(sent, req.ExtraBody) })
-	if err != nil {
-		return nil, &adapter.Error{
-			Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema, or a member of extra_body, is not JSON",
-			Cause: adapter.RedactError(err, s.Key()),
+// Parts returns what a model has said in its order, each call with the part that stands for it. Of a message without Made that is its text and
+// its calls. Calls that no part names come last; a part that names none of the message's calls has nil.
+func Parts(m *adapter.Message) iter.Seq2[*adapter.MadePart, *adapter.ToolCall] {
+	return func(yield func(*adapter.MadePart, *adapter.ToolCall) bool) {
+		text := adapter.MadePart{Type: adapter.PartText, Text: m.Content}
+		for i := range m.Parts {
+			text.Text += m.Parts[i].Text
+		}
+		parts := []adapter.MadePart{text}
+		if m.Made != nil {
+			parts = m.Made.Parts
+		}
+		calls := slices.Clone(m.ToolCalls)
+		for i := range parts {
+			var call *adapter.ToolCall
+			if parts[i].Type == adapter.PartCall {
+				if at := slices.IndexFunc(calls, func(c adapter.ToolCall) bool { return c.ID == parts[i].Call }); at >= 0 {
+					call = new(calls[at])
+					calls = slices.Delete(calls, at, at+1)
+				}
+			}
+			if !yield(&parts[i], call) {
+				return
+			}
+		}
+		for i := range calls {
+			if !yield(&adapter.MadePart{Type: adapter.PartCall, Call: calls[i].ID}, &calls[i]) {
+				return
+			}
 		}
 	}
-	return body, nil
 }

@@ -528,7 +528,7 @@ func (a *answer) image(in members) error {
 		form = "png"
 	}
 	m := &adapter.Media{Type: "image/" + form, URL: result}
-	if !strings.HasPrefix(result, "data:") && !isURL(result) {
+	if !strings.HasPrefix(result, "data:") && !wire.IsWeb(result) {
 		m.URL = "data:" + m.Type + ";base64," + result
 	}
 	return a.put(adapter.Chunk{Media: m})

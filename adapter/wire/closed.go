@@ -31,8 +31,10 @@ func Closed(schema json.RawMessage, words ...string) (json.RawMessage, bool) {
 	for _, w := range words {
 		c.words[w] = true
 	}
-	err := c.schema(bytes.TrimSpace(schema))
-	return c.out, err == nil
+	if c.schema(bytes.TrimSpace(schema)) != nil {
+		return nil, false
+	}
+	return c.out, true
 }
 
 var (

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"net/http"
+	"regexp"
 	"sync"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -25,6 +26,24 @@ func (l *Lessons) Knows(model, what string) bool {
 func (l *Lessons) Learn(model, what string) bool {
 	_, known := l.known.LoadOrStore(lesson{model, what}, true)
 	return !known
+}
+
+// Lesson is what a refusal teaches if something was sent and the refusal names it.
+type Lesson struct {
+	What string
+	Sent bool
+	Says string // a regular expression, in small letters
+	Once bool   // it holds for this request alone
+}
+
+// Taught returns the first lesson that a refusal teaches; "" where it teaches none.
+func Taught(said string, lessons []Lesson) (what string, once bool) {
+	for _, l := range lessons {
+		if l.Sent && regexp.MustCompile(l.Says).MatchString(said) {
+			return l.What, l.Once
+		}
+	}
+	return "", false
 }
 
 // Asking is one request to a model: what it has taught holds for it, and what its own refusals teach.

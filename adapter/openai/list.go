@@ -13,7 +13,7 @@ type lister struct{ *provider }
 // List asks the server for its models, in its order.
 func (p *lister) List(ctx context.Context) ([]string, error) {
 	h := http.Header{"Accept": {"application/json"}}
-	p.Authorize(h, p.Key())
+	p.Endpoint.Authorize(h, p.Key())
 	return p.ListModels(ctx, p.Models(), h, p.refused)
 }
 

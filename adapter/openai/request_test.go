@@ -136,7 +136,7 @@ func TestOptionsInTheWordsOfEachServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body, err := wire.Body(m.(*model).request(row.req), row.req.ExtraBody)
+			body, err := wire.Body((&asking{m.(*model), wire.Asking{Lessons: &m.(*model).p.learned}}).request(row.req), row.req.ExtraBody)
 			if err != nil || !json.Valid(body) {
 				t.Fatalf("%v %s", err, body)
 			}

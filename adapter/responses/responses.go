@@ -98,7 +98,7 @@ func (p *provider) Names() []string { return p.names }
 
 func (p *provider) header(accept string) http.Header {
 	h := http.Header{"Accept": {accept}}
-	p.Authorize(h, p.Key())
+	p.Endpoint.Authorize(h, p.Key())
 	return h
 }
 

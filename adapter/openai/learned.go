@@ -14,6 +14,10 @@ type asking struct {
 	wire.Asking
 }
 
+func (m *model) asking() *asking {
+	return &asking{m, wire.Asking{Lessons: &m.p.learned, Model: m.name}}
+}
+
 // needs says whether the model insists on a member.
 func (a *asking) needs(name string) bool { return a.Knows(name) }
 

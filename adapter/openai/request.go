@@ -39,7 +39,7 @@ type thinking struct {
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, error) {
-	a := &asking{m, wire.Asking{Lessons: &m.p.learned, Model: m.name}}
+	a := m.asking()
 	var sent *request
 	write := func() ([]byte, error) {
 		sent = a.request(req)

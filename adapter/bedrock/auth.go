@@ -95,8 +95,8 @@ func (a *auth) hide(said []byte) []byte {
 	return said
 }
 
-// authorize adds a key, or signs a request. It is complete with that: what is signed is what is sent.
-func (p *provider) authorize(req *http.Request) error {
+// sign adds a key, or signs a request. It is complete with that: what is signed is what is sent.
+func (p *provider) sign(req *http.Request) error {
 	if key := p.auth.key(); key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 		return nil

@@ -82,7 +82,7 @@ func New(o Options) (adapter.Provider, error) {
 		},
 		auth: auth, base: strings.TrimSuffix(o.BaseURL, "/"), list: strings.TrimSuffix(o.ListURL, "/"), names: o.Names, maxEvent: o.MaxEvent,
 	}
-	p.Authorize = p.authorize
+	p.Sign = p.sign
 	for _, address := range []string{p.base, p.list} {
 		u, err := url.Parse(address)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.Fragment != "" || u.RawQuery != "" {

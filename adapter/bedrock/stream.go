@@ -121,7 +121,7 @@ func (a *answer) event(f *frame) (done bool, err error) {
 		if a.Finish != "" {
 			return false, nil // nothing is missing
 		}
-		return false, a.p.failed(string(f.name), f.payload)
+		return false, a.p.explained(a.p.Failed(f.payload, string(f.name)), string(f.name))
 	case "event":
 	default:
 		return false, nil

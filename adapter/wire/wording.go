@@ -248,7 +248,9 @@ var wordings = []wording{
 	{text: "high demand", means: overloaded},                                                                // Google
 	{text: "loading model", means: overloaded, says: "% is still loading the model: try again in a moment"}, // llama.cpp
 	{code: "timeout", means: slow},
-	{code: "deadline_exceeded", means: slow}, // Google
+	{code: "deadline_exceeded", means: slow},  // Google
+	{code: "modelerror", means: failed},       // Bedrock
+	{code: "modelstreamerror", means: failed}, // Bedrock
 	{code: "server_error", means: failed},
 	{code: "unavailable", means: failed},
 	{code: "internal", means: failed},

@@ -13,8 +13,6 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -85,7 +83,8 @@ type provider struct {
 	betas    []string
 	names    []string
 	maxEvent int
-	learned  sync.Map // lesson → what it has to say; see giveIn
+	lessons  wire.Lessons
+	most     sync.Map // model → the max_tokens that it takes
 }
 
 // Model returns the model of this name. Which names a server has is only known to it.
@@ -93,7 +92,7 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	if name == "" {
 		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
 	}
-	return &model{p: p, name: name, version: versionOf(name)}, nil
+	return &model{p: p, name: name, version: wire.ClaudeVersion(name)}, nil
 }
 
 func (p *provider) Names() []string { return p.names }
@@ -121,17 +120,4 @@ type model struct {
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
 	return m.p.Stream(ctx, m.name, m.p.maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
-}
-
-// claudeName finds the version in names as claude-3-5-haiku-20241022, claude-opus-4-6 and anthropic.claude-sonnet-4-20250514-v1:0.
-var claudeName = regexp.MustCompile(`claude.*?(\d{1,2})(?:[-.](\d))?(?:\D|$)`)
-
-func versionOf(name string) int {
-	found := claudeName.FindStringSubmatch(strings.ToLower(name))
-	if found == nil {
-		return 0
-	}
-	major, _ := strconv.Atoi(found[1]) // digits, or nothing
-	minor, _ := strconv.Atoi(found[2])
-	return 10*major + minor
 }

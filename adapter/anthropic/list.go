@@ -2,34 +2,21 @@ package anthropic
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
-	"net/http"
 
 	"github.com/lingserve/lingserve/adapter"
 )
 
-const (
-	maxList  = 8 << 20 // bytes of one page of the list of models
-	maxPages = 20      // of 1000 models each
-)
+// maxPages is how many pages of 1000 models a list may have.
+const maxPages = 20
 
 // List asks the server for its models, in its order.
 func (p *provider) List(ctx context.Context) ([]string, error) {
-	names := []string{}
-	for after, page := "", 0; page < maxPages; page++ {
-		at := p.models
-		query := at.Query()
-		query.Set("limit", "1000")
-		if after != "" {
-			query.Set("after_id", after)
-		}
+	names, at := []string{}, p.models
+	query := at.Query()
+	query.Set("limit", "1000")
+	for range maxPages {
 		at.RawQuery = query.Encode()
-		body, err := p.get(ctx, at.String())
-		if err != nil {
-			return nil, err
-		}
 		var list struct {
 			Data []struct {
 				ID string `json:"id"`
@@ -37,46 +24,24 @@ func (p *provider) List(ctx context.Context) ([]string, error) {
 			More bool   `json:"has_more"`
 			Last string `json:"last_id"`
 		}
-		if err := json.Unmarshal(body, &list); err != nil {
-			return nil, p.NotAnswer("a list of models", err, body)
+		body, err := p.Get(ctx, at.String(), p.header("application/json"), &list, p.Refused)
+		if err == nil && list.Data == nil {
+			err = p.NotAnswer("a list of models", errors.New("no data"), body)
 		}
-		if list.Data == nil {
-			return nil, p.NotAnswer("a list of models", errors.New("no data"), body)
+		if err != nil {
+			return nil, err
 		}
 		for _, m := range list.Data {
 			if m.ID != "" {
 				names = append(names, m.ID)
 			}
 		}
-		if !list.More || list.Last == "" || list.Last == after {
+		if !list.More || list.Last == "" {
 			break
 		}
-		after = list.Last
+		query.Set("after_id", list.Last)
 	}
 	return names, nil
 }
 
-func (p *provider) get(ctx context.Context, address string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, p.Unreachable(err)
-	}
-	res, refusal, err := p.Do(req, p.header("application/json"))
-	if err != nil {
-		return nil, err
-	}
-	if refusal != nil {
-		return nil, p.Refused(refusal)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxList))
-	if err != nil {
-		return nil, p.Broken(ctx, err)
-	}
-	return body, nil
-}
-
-var _ interface {
-	adapter.Provider
-	adapter.Lister
-} = (*provider)(nil)
+var _ adapter.Lister = (*provider)(nil)

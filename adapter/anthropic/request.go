@@ -1,9 +1,9 @@
 package anthropic
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -12,7 +12,6 @@ import (
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // request is a request for a message.
@@ -20,8 +19,8 @@ type request struct {
 	Model         string        `json:"model"`
 	MaxTokens     int           `json:"max_tokens"`
 	Tools         []tool        `json:"tools,omitempty"`
-	System        []*part       `json:"system,omitempty"`
-	Messages      []turn        `json:"messages"`
+	System        []any         `json:"system,omitempty"`
+	Messages      []wire.Turn   `json:"messages"`
 	ToolChoice    *toolChoice   `json:"tool_choice,omitempty"`
 	Thinking      *thinking     `json:"thinking,omitempty"`
 	Output        *outputConfig `json:"output_config,omitempty"`
@@ -31,9 +30,8 @@ type request struct {
 	ServiceTier   string        `json:"service_tier,omitempty"`
 	Stream        bool          `json:"stream"`
 
-	called      []string // tools that are called in the history, where none are given
-	interleaved bool     // ask for thinking between calls, too
-	cached      bool     // send breakpoints
+	interleaved bool // ask for thinking between calls, too
+	cached      bool // send breakpoints
 }
 
 type tool struct {
@@ -72,81 +70,79 @@ type breakpoint struct {
 
 var ephemeral = &breakpoint{"ephemeral"}
 
-// attempt is what a refusal changes for one request only. What it changes for the model is a lesson.
-type attempt struct {
-	number     int
-	unthinking bool // the history forbids thinking
-	maxTokens  int  // that the history leaves room for
-}
+// errFile is the cause of an error about a file.
+var errFile = errors.New("a file of a kind that the API does not take")
 
-// maxAttempts bounds the lessons of one request: a server could refuse one thing and its opposite.
-const maxAttempts = 8
+// asking is one request to a model.
+type asking struct {
+	*model
+	wire.Asking
+	room int // tokens that the history leaves for the answer; 0 is not known
+}
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
-	for try := (attempt{}); ; try.number++ {
-		sent, err := m.request(req, &try)
-		if err != nil {
+	a := &asking{model: m, Asking: wire.Asking{Lessons: &m.p.lessons, Model: m.name}}
+	var sent *request
+	return m.p.Ask(ctx, &a.Asking, req.Size(), func() (_ []byte, err error) {
+		if sent, err = a.request(req); err != nil {
 			return nil, err
 		}
-		var body []byte
-		heavy.Do(int(req.Size()), func() { body, err = wire.Body(sent, req.ExtraBody) })
-		if err != nil {
-			return nil, &adapter.Error{
-				Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
-				Cause: adapter.RedactError(err, m.p.Key()),
-			}
-		}
+		return wire.Body(sent, req.ExtraBody)
+	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
 		h := m.p.header("text/event-stream")
 		if sent.interleaved {
 			h[betaHeader] = append(h[betaHeader], interleaved)
 		}
-		res, refusal, err := m.p.Post(ctx, m.p.messages, h, body)
-		if refusal == nil {
-			return res, err
-		}
-		if try.number == maxAttempts || !m.giveIn(sent, refusal, &try) {
-			return nil, m.p.Refused(refusal)
-		}
-	}
+		return m.p.Post(ctx, m.p.messages, h, body)
+	}, func(r *wire.Refusal) (string, bool) { return a.giveIn(sent, r) }, m.p.Refused)
 }
 
 // request says in Anthropic's words what is asked.
-func (m *model) request(req *adapter.Request, try *attempt) (*request, error) {
-	r := &request{Model: m.name, Stream: true, ServiceTier: req.ServiceTier, cached: !m.knows(noCache)}
-	if err := m.history(r, req.Messages); err != nil {
+func (a *asking) request(req *adapter.Request) (*request, error) {
+	turns, err := a.history(req.Messages)
+	if err != nil {
 		return nil, err
 	}
+	r := &request{Model: a.name, Stream: true, ServiceTier: req.ServiceTier, System: turns.System, Messages: turns.List}
 	for _, s := range req.Stop {
 		if strings.TrimSpace(s) != "" { // others are refused
 			r.StopSequences = append(r.StopSequences, s)
 		}
 	}
-	m.tools(r, req)
-	m.sample(r, req)
-	m.think(r, req, try)
-	m.fit(r, try)
-	if schema, ok := closed(req.Format.Schema); ok && req.Format.JSON && (m.version == 0 || m.version >= 41) && !m.knows(noFormat) {
-		if r.Output == nil {
-			r.Output = &outputConfig{}
-		}
-		r.Output.Format = &format{"json_schema", schema}
+	a.tools(r, req, turns.Called)
+	a.sample(r, req)
+	a.think(r, req, turns.Unthought)
+	a.fit(r)
+	if schema, ok := wire.Closed(req.Format.Schema, "oneOf"); ok && req.Format.JSON && (a.version == 0 || a.version >= 41) && !a.Knows(noFormat) {
+		r.output().Format = &format{"json_schema", schema}
 	}
-	if r.cached {
-		m.breakpoints(r)
+	if r.cached = !a.Knows(noCache); r.cached {
+		r.breakpoints()
 	}
 	return r, nil
 }
 
+func (r *request) output() *outputConfig {
+	if r.Output == nil {
+		r.Output = &outputConfig{}
+	}
+	return r.Output
+}
+
 // tools adds the tools and the choice among them.
-func (m *model) tools(r *request, req *adapter.Request) {
+func (a *asking) tools(r *request, req *adapter.Request, called []string) {
 	for _, t := range req.Tools {
-		r.Tools = append(r.Tools, tool{Name: t.Name, Description: t.Description, Schema: inputSchema(t.Parameters)})
+		schema := wire.Parameters(t.Parameters)
+		if _, _, _, err := jsonparser.Get(schema, "type"); err != nil && isObject(schema) { // it has to be one of an object
+			schema = withMember(schema, "type", []byte(`"object"`))
+		}
+		r.Tools = append(r.Tools, tool{Name: t.Name, Description: t.Description, Schema: schema})
 	}
 	if len(r.Tools) == 0 {
 		// A history with calls needs definitions of the tools that it names. The model must not call them again.
-		for _, name := range r.called {
-			r.Tools = append(r.Tools, tool{Name: name, Schema: inputSchema(nil)})
+		for _, name := range called {
+			r.Tools = append(r.Tools, tool{Name: name, Schema: wire.Parameters(nil)})
 			r.ToolChoice = &toolChoice{Type: "none"}
 		}
 		return
@@ -164,7 +160,7 @@ func (m *model) tools(r *request, req *adapter.Request) {
 	default:
 		c.Type, c.Name = "tool", req.ToolChoice
 	}
-	if c.forces() && m.knows(noForce) {
+	if c.forces() && a.Knows(noForce) {
 		c.Type, c.Name = "auto", ""
 	}
 	r.ToolChoice = &c
@@ -172,20 +168,9 @@ func (m *model) tools(r *request, req *adapter.Request) {
 
 func (c *toolChoice) forces() bool { return c != nil && (c.Type == "any" || c.Type == "tool") }
 
-// inputSchema makes a schema one of an object, as every tool's has to be.
-func inputSchema(schema json.RawMessage) json.RawMessage {
-	if len(bytes.TrimSpace(schema)) == 0 {
-		return json.RawMessage(`{"type":"object","properties":{}}`)
-	}
-	if _, _, _, err := jsonparser.Get(schema, "type"); err != nil && isObject(schema) {
-		return withMember(schema, "type", []byte(`"object"`))
-	}
-	return schema
-}
-
 // sample adds max_tokens, temperature and top_p. Since 4.1 Claude takes only one of the latter two, since 4.7 neither.
-func (m *model) sample(r *request, req *adapter.Request) {
-	switch v := m.version; {
+func (a *asking) sample(r *request, req *adapter.Request) {
+	switch v := a.version; {
 	case req.MaxTokens != nil:
 		r.MaxTokens = *req.MaxTokens
 	case v >= 37:
@@ -195,123 +180,92 @@ func (m *model) sample(r *request, req *adapter.Request) {
 	default:
 		r.MaxTokens = 8192
 	}
-	if m.version >= 47 || m.knows(noSampling) {
+	if a.version >= 47 || a.Knows(noSampling) {
 		return
 	}
 	r.Temperature = req.Temperature
-	if r.Temperature != nil && *r.Temperature > 1 && m.version > 0 {
+	if r.Temperature != nil && *r.Temperature > 1 && a.version > 0 {
 		r.Temperature = new(1.0)
 	}
-	if req.Temperature == nil || m.version < 41 && !m.knows(oneSampling) {
+	if req.Temperature == nil || a.version < 41 && !a.Knows(oneSampling) {
 		r.TopP = req.TopP
 	}
 }
 
-// budgets are the tokens of thinking for each effort, for models that take no effort. They leave room for an answer below the default limit of 32000.
-var budgets = map[string]int{"minimal": 1024, "low": 2048, "medium": 6144, "high": 12288, "xhigh": 20480, "max": 24576}
-
 const (
-	minBudget   = 1024
 	room        = 8192 // for an answer behind thinking whose budget is larger than the default limit
 	interleaved = "interleaved-thinking-2025-05-14"
 )
 
 // think turns thinking on or off. Claude takes a budget up to 4.6, and adaptive thinking with an effort from 4.6 on.
 // https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking
-func (m *model) think(r *request, req *adapter.Request, try *attempt) {
+func (a *asking) think(r *request, req *adapter.Request, unthought bool) {
 	o := req.Reasoning
-	asked := o.Effort != "" || o.Budget != nil
+	asked, hidden := o.Effort != "" || o.Budget != nil, o.Show != nil && !*o.Show
 	off := o.Effort == "none" || o.Budget != nil && *o.Budget <= 0
-	adaptive := (m.version >= 46 || m.knows(onlyAdaptive)) && !m.knows(onlyBudget)
+	adaptive := (a.version >= 46 || a.Knows(onlyAdaptive)) && !a.Knows(onlyBudget)
 	switch {
-	case m.knows(noThinking):
+	case a.Knows(noThinking):
 		return
-	case off || r.ToolChoice.forces() && (m.version >= 50 || asked):
+	case off || r.ToolChoice.forces() && (a.version >= 50 || asked):
 		// Claude 5 thinks by default. What models of other makers do by default is not known.
-		if (m.version >= 50 || m.version == 0 && off) && !m.knows(noDisabled) {
+		if (a.version >= 50 || a.version == 0 && off) && !a.Knows(noDisabled) {
 			r.Thinking = &thinking{Type: "disabled"}
 		}
 		return
-	case !asked && (o.Show == nil && m.version < 50 || o.Show != nil && !*o.Show || !adaptive):
+	case !asked && (o.Show == nil && a.version < 50 || hidden || !adaptive):
 		// Claude 5 thinks by default and hides it by default. It is asked to show it: otherwise a long thought looks like a stalled stream.
 		return
 	}
 	t := &thinking{Type: "adaptive"}
-	if o.Show != nil && !*o.Show {
-		t.Display = "omitted"
-	}
-	if adaptive && (o.Budget == nil || m.version >= 47 || m.knows(onlyAdaptive)) {
-		if t.Display == "" {
-			t.Display = "summarized" // not the default since 4.7
+	if adaptive && (o.Budget == nil || a.version >= 47 || a.Knows(onlyAdaptive)) {
+		t.Display = "summarized" // not the default since 4.7
+		effort := wire.ThinkingEffort(o)
+		if effort == "xhigh" && (a.version == 46 || a.Knows(noXHigh)) {
+			effort = "high"
 		}
-		if effort := m.effort(o); effort != "" {
-			r.Output = &outputConfig{Effort: effort}
+		if effort != "" && !a.Knows(noEffort) {
+			r.output().Effort = effort
 		}
 	} else {
 		// The API refuses a budget if the assistant's current turn did not begin with thinking.
-		if try.unthinking || unthinking(r.Messages) {
+		if unthought || a.Knows(noBudgetNow) {
 			return
 		}
-		t.Type = "enabled"
-		if t.Budget = budgets[o.Effort]; o.Budget != nil {
-			t.Budget = *o.Budget
-		} else if t.Budget == 0 {
-			t.Budget = budgets["medium"]
-		}
-		t.Budget = max(t.Budget, minBudget)
+		t.Type, t.Budget = "enabled", wire.ThinkingBudget(o)
 		if r.MaxTokens <= t.Budget {
 			if req.MaxTokens == nil {
 				r.MaxTokens = room
 			}
 			r.MaxTokens += t.Budget
 		}
-		r.interleaved = len(r.Tools) > 0 && m.version >= 40 && m.version < 46 && !m.knows(noBeta)
+		r.interleaved = len(r.Tools) > 0 && a.version >= 40 && a.version < 46 && !a.Knows(noBeta)
 	}
-	if m.knows(noDisplay) {
+	if hidden {
+		t.Display = "omitted"
+	}
+	if a.Knows(noDisplay) {
 		t.Display = ""
 	}
 	r.Thinking = t
 	r.Temperature, r.TopP = nil, nil // refused beside thinking
 }
 
-// effort is how hard the model is to think, in Anthropic's words; "" is its default.
-func (m *model) effort(o adapter.Reasoning) string {
-	effort := o.Effort
-	if o.Budget != nil {
-		switch b := *o.Budget; {
-		case b <= budgets["low"]:
-			effort = "low"
-		case b <= budgets["medium"]:
-			effort = "medium"
-		case b <= budgets["high"]:
-			effort = "high"
-		default:
-			effort = "xhigh"
-		}
-	}
-	switch {
-	case m.knows(noEffort):
-		return ""
-	case effort == "minimal":
-		return "low"
-	case effort == "xhigh" && (m.version == 46 || m.knows(noXHigh)):
-		return "high"
-	}
-	return effort
-}
-
 // fit keeps the request within the limits that the server has named.
-func (m *model) fit(r *request, try *attempt) {
-	limit := try.maxTokens
-	if most, ok := m.p.learned.Load(lesson{m.name, maxTokens}); ok && (limit == 0 || most.(int) < limit) {
-		limit = most.(int)
+func (a *asking) fit(r *request) {
+	limit := r.MaxTokens
+	if most, ok := a.p.most.Load(a.name); ok {
+		limit = min(limit, most.(int))
 	}
-	if limit == 0 || r.MaxTokens <= limit {
+	if a.room > 0 {
+		limit = min(limit, a.room)
+	}
+	if limit == r.MaxTokens {
 		return
 	}
 	r.MaxTokens = limit
-	if t := r.Thinking; t != nil && t.Budget > limit-minBudget {
-		if t.Budget = limit - minBudget; t.Budget < minBudget {
+	if t := r.Thinking; t != nil && t.Budget > limit-wire.MinBudget {
+		if t.Budget = limit - wire.MinBudget; t.Budget < wire.MinBudget {
 			r.Thinking = nil
 		}
 	}
@@ -321,6 +275,7 @@ func (m *model) fit(r *request, try *attempt) {
 const (
 	onlyAdaptive = "adaptive"
 	onlyBudget   = "budget"
+	noBudgetNow  = "budget, of a history"
 	noThinking   = "thinking"
 	noDisabled   = "disabled"
 	noDisplay    = "display"
@@ -332,88 +287,58 @@ const (
 	oneSampling  = "top_p"
 	noCache      = "cache_control"
 	noBeta       = "beta"
-	maxTokens    = "max_tokens" // an int
 )
-
-// lesson is something that a model has refused before.
-type lesson struct{ model, what string }
-
-func (m *model) knows(what string) bool {
-	_, known := m.p.learned.Load(lesson{m.name, what})
-	return known
-}
 
 // In what is said of a limit of tokens: "max_tokens: 64000 > 8192, …", and "… exceed context limit: 190000 + 32000 > 200000, …".
 var (
 	overMost = regexp.MustCompile(`max_tokens: \d+ > (\d{1,9})\b`)
-	overRoom = regexp.MustCompile(`(\d{1,9}) \+ \d{1,9} > (\d{1,9})\b`)
+	overRoom = regexp.MustCompile(`max_tokens.* (\d{1,9}) \+ \d{1,9} > (\d{1,9})\b`)
 )
 
-// giveIn learns from a refusal what the model does not take. It reports whether the request is worth another attempt.
-func (m *model) giveIn(sent *request, refusal *wire.Refusal, try *attempt) bool {
+// giveIn says what a refusal teaches of what the model does not take.
+func (a *asking) giveIn(sent *request, refusal *wire.Refusal) (what string, once bool) {
 	if refusal.Status != http.StatusBadRequest && refusal.Status != http.StatusUnprocessableEntity {
-		return false
+		return "", false
 	}
 	said := strings.ToLower(wire.ReadReport(refusal.Body).Message)
-	names := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(said, w) {
-				return true
-			}
-		}
-		return false
-	}
-	t := sent.Thinking
-	is := func(kind string) bool { return t != nil && t.Type == kind }
-	what, value := "", any(true)
-	switch {
-	case names("max_tokens") && overMost.MatchString(said):
-		most, _ := strconv.Atoi(overMost.FindStringSubmatch(said)[1]) // digits
+	if found := overMost.FindStringSubmatch(said); found != nil {
+		most, _ := strconv.Atoi(found[1]) // digits
 		if most < 1 || most >= sent.MaxTokens {
-			return false
+			return "", false
 		}
-		what, value = maxTokens, most
-	case names("max_tokens") && overRoom.MatchString(said):
-		found := overRoom.FindStringSubmatch(said)
+		a.p.most.Store(a.name, most)
+		return "max_tokens " + found[1], false
+	}
+	if found := overRoom.FindStringSubmatch(said); found != nil {
 		history, _ := strconv.Atoi(found[1])
 		context, _ := strconv.Atoi(found[2])
-		if context-history < minBudget || context-history >= sent.MaxTokens {
-			return false
+		if a.room = context - history; a.room < wire.MinBudget || a.room >= sent.MaxTokens {
+			return "", false
 		}
-		try.maxTokens = context - history
-		return true
-	case is("enabled") && names("expected `thinking`", "expected thinking"):
-		try.unthinking = true
-		return true
-	case sent.Output != nil && sent.Output.Effort == "xhigh" && names("effort"):
-		what = noXHigh
-	case sent.Output != nil && sent.Output.Effort != "" && names("effort"):
-		what = noEffort
-	case t != nil && t.Display != "" && names("display"):
-		what = noDisplay
-	case is("enabled") && names("adaptive"):
-		what = onlyAdaptive
-	case is("adaptive") && names("adaptive"):
-		what = onlyBudget
-	case is("disabled") && names("disabled"):
-		what = noDisabled
-	case sent.ToolChoice.forces() && names("tool_choice"):
-		what = noForce
-	case t != nil && names("thinking") && names("not support", "not permitted", "unknown", "unrecognized"):
-		what = noThinking
-	case sent.Output != nil && sent.Output.Format != nil && names("output_config", "output_format", "output format", "structured output", "json_schema", "grammar"):
-		what = noFormat
-	case sent.Temperature != nil && sent.TopP != nil && names("both"):
-		what = oneSampling
-	case (sent.Temperature != nil || sent.TopP != nil) && names("temperature", "top_p"):
-		what = noSampling
-	case sent.cached && names("cache_control"):
-		what = noCache
-	case sent.interleaved && names("anthropic-beta", "interleaved-thinking"):
-		what = noBeta
-	default:
-		return false
+		return "room", true
 	}
-	m.p.learned.Store(lesson{m.name, what}, value)
-	return true
+	var thinks, display, effort string
+	if t := sent.Thinking; t != nil {
+		thinks, display = t.Type, t.Display
+	}
+	if sent.Output != nil {
+		effort = sent.Output.Effort
+	}
+	sampled, limited := sent.Temperature != nil, sent.TopP != nil
+	return wire.Taught(said, []wire.Lesson{
+		{What: noBudgetNow, Sent: thinks == "enabled", Says: "expected `?thinking", Once: true},
+		{What: noXHigh, Sent: effort == "xhigh", Says: "effort"},
+		{What: noEffort, Sent: effort != "", Says: "effort"},
+		{What: noDisplay, Sent: display != "", Says: "display"},
+		{What: onlyAdaptive, Sent: thinks == "enabled", Says: "adaptive"},
+		{What: onlyBudget, Sent: thinks == "adaptive", Says: "adaptive"},
+		{What: noDisabled, Sent: thinks == "disabled", Says: "disabled"},
+		{What: noForce, Sent: sent.ToolChoice.forces(), Says: "tool_choice"},
+		{What: noThinking, Sent: thinks != "" && strings.Contains(said, "thinking"), Says: "not support|not permitted|unknown|unrecognized"},
+		{What: noFormat, Sent: sent.Output != nil && sent.Output.Format != nil, Says: "output_config|output_format|output format|structured output|json_schema|grammar"},
+		{What: oneSampling, Sent: sampled && limited, Says: "both"},
+		{What: noSampling, Sent: sampled || limited, Says: "temperature|top_p"},
+		{What: noCache, Sent: sent.cached, Says: "cache_control"},
+		{What: noBeta, Sent: sent.interleaved, Says: "anthropic-beta|interleaved-thinking"},
+	})
 }

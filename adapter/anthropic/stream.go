@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
@@ -174,42 +173,7 @@ func (a *answer) failed(data []byte) error {
 	if a.Finish != "" {
 		return nil
 	}
-	return a.m.p.failed(data)
-}
-
-// failed makes the error of an answer that reports one: its type stands for a status.
-func (p *provider) failed(data []byte) *adapter.Error {
-	e, r := p.Failed(data), wire.ReadReport(data)
-	if r.Status == 0 {
-		known := p.Failure(statusOf(r.Kind), r)
-		e.Code, e.Message, e.Retryable, e.ContextLength = known.Code, known.Message, known.Retryable, known.ContextLength
-	}
-	return e
-}
-
-// statusOf returns the status with which Anthropic sends an error of this type where it has not begun to answer:
-// https://platform.claude.com/docs/en/api/errors.
-func statusOf(kind string) int {
-	for _, known := range []struct {
-		kind   string
-		status int
-	}{
-		{"invalid_request_error", http.StatusBadRequest},
-		{"authentication_error", http.StatusUnauthorized},
-		{"billing_error", http.StatusPaymentRequired},
-		{"permission_error", http.StatusForbidden},
-		{"not_found_error", http.StatusNotFound},
-		{"request_too_large", http.StatusRequestEntityTooLarge},
-		{"rate_limit_error", http.StatusTooManyRequests},
-		{"api_error", http.StatusInternalServerError},
-		{"timeout_error", http.StatusGatewayTimeout},
-		{"overloaded_error", 529},
-	} {
-		if strings.Contains(kind, known.kind) {
-			return known.status
-		}
-	}
-	return 0
+	return a.m.p.Failed(data)
 }
 
 // find returns the open block with an index; the last one where the event has none.
@@ -572,7 +536,7 @@ func (a *answer) whole() error {
 		return err
 	}
 	if failure, kind, _, err := jsonparser.Get(body, "error"); err == nil && kind != jsonparser.Null && len(failure) > 0 {
-		return a.m.p.failed(body)
+		return a.m.p.Failed(body)
 	}
 	content, kind, _, err := jsonparser.Get(body, "content")
 	if err != nil || kind != jsonparser.Array || !json.Valid(body) {

@@ -6,7 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"maps"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -95,9 +95,8 @@ func (a *auth) hide(said []byte) []byte {
 	return said
 }
 
-// authorize adds what says that a request may be made. The request's header is complete with it: what is signed is what is sent.
-func (p *provider) authorize(req *http.Request, body []byte) error {
-	maps.Copy(req.Header, p.Header)
+// sign adds a key, or signs a request. It is complete with that: what is signed is what is sent.
+func (p *provider) sign(req *http.Request) error {
 	if key := p.auth.key(); key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 		return nil
@@ -115,8 +114,12 @@ func (p *provider) authorize(req *http.Request, body []byte) error {
 		}
 	}
 	p.auth.used.Store(&credentials)
-	sum := sha256.Sum256(body)
-	if err := p.auth.signer.SignHTTP(ctx, credentials, req, hex.EncodeToString(sum[:]), "bedrock", p.auth.region, time.Now()); err != nil {
+	sum := sha256.New()
+	if req.GetBody != nil {
+		body, _ := req.GetBody() // of bytes: cannot fail
+		io.Copy(sum, body)
+	}
+	if err := p.auth.signer.SignHTTP(ctx, credentials, req, hex.EncodeToString(sum.Sum(nil)), "bedrock", p.auth.region, time.Now()); err != nil {
 		return &adapter.Error{Code: adapter.CodeAuth, Message: p.Name() + " cannot be asked: the AWS credentials do not sign", Cause: adapter.RedactError(err, p.Key())}
 	}
 	return nil

@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/lingserve/lingserve/adapter"
@@ -83,6 +82,7 @@ func New(o Options) (adapter.Provider, error) {
 		},
 		auth: auth, base: strings.TrimSuffix(o.BaseURL, "/"), list: strings.TrimSuffix(o.ListURL, "/"), names: o.Names, maxEvent: o.MaxEvent,
 	}
+	p.Sign = p.sign
 	for _, address := range []string{p.base, p.list} {
 		u, err := url.Parse(address)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.Fragment != "" || u.RawQuery != "" {
@@ -99,7 +99,7 @@ type provider struct {
 	base, list string // addresses
 	names      []string
 	maxEvent   int
-	learned    sync.Map // model → *atomic.Uint32, of what it has refused before
+	lessons    wire.Lessons
 }
 
 // Model returns the model of this name: "anthropic.claude-haiku-4-5-20251001-v1:0", an inference profile ("us.amazon.nova-2-lite-v1:0"),
@@ -156,5 +156,5 @@ func familyOf(name string) family {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, m.p.maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
+	return m.p.Stream(ctx, m.name, m.p.maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
 }

@@ -1,12 +1,7 @@
 package bedrock
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
-	"mime"
-	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -15,12 +10,6 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
-
-// turn is what one side says until the other one does.
-type turn struct {
-	Role    string `json:"role"`
-	Content []any  `json:"content"`
-}
 
 type text struct {
 	Text string `json:"text"`
@@ -63,289 +52,95 @@ type file struct {
 	} `json:"source"`
 }
 
-// history writes messages as turns of user and assistant, in which results of tools are the user's.
+// own is a block of a call or a result: the tool is ours, or one of Bedrock's own.
+type own struct {
+	ToolUse    *toolUse    `json:"toolUse,omitempty"`
+	ToolResult *toolResult `json:"toolResult,omitempty"`
+}
+
+// history writes messages as turns, and says which tools were called in them.
 type history struct {
-	m       *model
-	without learned
-	system  []any
-	turns   []turn
-	pending []string       // ids of calls that have no result yet
-	called  []string       // names of the tools that were called, each once
-	names   map[string]int // how often a document has been called so
-	working bool           // the last calls were made to go on with what the user asked last
-	// unthought says that they began without thinking.
-	unthought bool
+	*asking
+	names map[string]int // how often a document has been called so
 }
 
-// nothing stands for what is empty, which is refused.
-var nothing = []any{text{"(nothing)"}}
-
-func (h *history) write(messages []adapter.Message) error {
-	for i := range messages {
-		msg := &messages[i]
-		switch msg.Role {
-		case adapter.System:
-			h.instruct(msg)
-		case adapter.Assistant:
-			h.missing()
-			h.assistant(msg)
-		case adapter.ToolRole:
-			if err := h.result(msg); err != nil {
-				return err
-			}
-		default:
-			h.missing()
-			content, err := h.content(msg)
-			if err != nil {
-				return err
-			}
-			if len(content) == 0 {
-				content = nothing
-			}
-			if h.without&apart != 0 && h.ends(func(block any) bool { _, ok := block.(own); return ok }) {
-				h.add(adapter.Assistant, text{"(continued)"})
-			}
-			h.add(adapter.User, content...)
-			h.working = false
-		}
+func (a *asking) history(messages []adapter.Message) (*wire.Turns, error) {
+	t, err := wire.NewTurns(&history{asking: a, names: map[string]int{}}, messages, a.Knows(apart))
+	if err != nil {
+		return nil, err
 	}
-	h.missing()
-	if len(h.turns) == 0 || h.turns[0].Role != adapter.User {
-		h.turns = slices.Insert(h.turns, 0, turn{adapter.User, slices.Clone(nothing)})
+	if a.Knows(noSystem) {
+		t.List[0].Content = append(t.System, t.List[0].Content...)
+		t.System = nil
 	}
-	if h.without&noSystem != 0 && len(h.system) > 0 && h.turns[0].Role == adapter.User {
-		h.turns[0].Content = append(h.system, h.turns[0].Content...)
-		h.system = nil
+	for i := range t.List {
+		explain(&t.List[i])
 	}
-	for i := range h.turns {
-		explain(&h.turns[i])
-	}
-	h.mark()
-	return nil
-}
-
-// add appends blocks to the turn of a side. No blocks are no turn.
-func (h *history) add(role string, blocks ...any) {
-	if len(blocks) == 0 {
-		return
-	}
-	if n := len(h.turns); n > 0 && h.turns[n-1].Role == role {
-		h.turns[n-1].Content = append(h.turns[n-1].Content, blocks...)
-		return
-	}
-	h.turns = append(h.turns, turn{role, slices.Clone(blocks)})
-}
-
-// ends says whether the last block of all is of a kind.
-func (h *history) ends(is func(block any) bool) bool {
-	if len(h.turns) == 0 {
-		return false
-	}
-	content := h.turns[len(h.turns)-1].Content
-	return is(content[len(content)-1])
+	a.mark(t)
+	return t, nil
 }
 
 // explain adds a text to a turn with a document: Bedrock wants one.
-func explain(t *turn) {
-	documents := false
-	for _, block := range t.Content {
-		switch block := block.(type) {
-		case text:
-			return
-		case map[string]file:
-			_, is := block["document"]
-			documents = documents || is
-		}
-	}
-	if documents {
+func explain(t *wire.Turn) {
+	is := func(want func(any) bool) bool { return slices.ContainsFunc(t.Content, want) }
+	if is(func(b any) bool { f, _ := b.(map[string]file); _, ok := f["document"]; return ok }) && !is(func(b any) bool { _, ok := b.(text); return ok }) {
 		t.Content = append(t.Content, text{"(see the file)"})
 	}
 }
 
 // mark puts cache points behind the system's message and the last two turns of the user: the one before last is where the last request's
 // was, and so is read. (MO-24)
-func (h *history) mark() {
-	if h.m.family != claude && h.m.family != nova {
+func (a *asking) mark(t *wire.Turns) {
+	if a.family != claude && a.family != nova || a.Knows(noCache) {
 		return
 	}
-	if len(h.system) > 0 && h.without&noSystemCache == 0 {
-		h.system = append(h.system, cachePoint)
+	if len(t.System) > 0 && !a.Knows(noSystemCache) {
+		t.System = append(t.System, cachePoint)
 	}
-	if h.without&noMessageCache != 0 {
-		return
-	}
-	for i, points := len(h.turns)-1, 0; i >= 0 && points < 2; i-- {
-		if t := &h.turns[i]; t.Role == adapter.User {
+	for i, points := len(t.List)-1, 0; i >= 0 && points < 2 && !a.Knows(noMessageCache); i-- {
+		if t := &t.List[i]; t.Role == adapter.User {
 			t.Content = append(t.Content, cachePoint)
 			points++
 		}
 	}
 }
 
-func (h *history) instruct(msg *adapter.Message) {
-	texts := []string{msg.Content}
-	if len(msg.Parts) > 0 {
-		texts = nil
-		for _, p := range msg.Parts {
-			texts = append(texts, p.Text)
-		}
-	}
-	for _, t := range texts {
-		if strings.TrimSpace(t) != "" {
-			h.system = append(h.system, text{t})
-		}
-	}
-}
+// Text and the next ones write blocks, as [wire.Blocks] has them.
+func (h *history) Text(s string, _ json.RawMessage) any { return text{s} }
 
-// content writes text and files. Blank text is left out: it is refused.
-func (h *history) content(msg *adapter.Message) (content []any, err error) {
-	if len(msg.Parts) == 0 {
-		if strings.TrimSpace(msg.Content) != "" {
-			content = append(content, text{msg.Content})
-		}
-		return content, nil
-	}
-	for _, p := range msg.Parts {
-		switch {
-		case p.Image != "" || p.File != "":
-			block, err := h.file(&p)
-			if err != nil {
-				return nil, err
-			}
-			content = append(content, block)
-		case strings.TrimSpace(p.Text) != "":
-			content = append(content, text{p.Text})
-		}
-	}
-	return content, nil
-}
-
-// assistant writes a message as its model made it, or its text and calls.
-func (h *history) assistant(msg *adapter.Message) {
-	var blocks []any
-	calls := map[string]bool{}
-	call := func(c *adapter.ToolCall) {
-		calls[c.ID] = true
-		id, name := idOf(c.ID), wire.SchemaName(c.Name)
-		blocks = append(blocks, own{ToolUse: &toolUse{ID: id, Name: name, Input: arguments(c.Arguments)}})
-		h.pending = append(h.pending, id)
-		if !slices.Contains(h.called, name) {
-			h.called = append(h.called, name)
-		}
-	}
-	said, thought := false, false
-	if msg.Made != nil {
-		for i := range msg.Made.Parts {
-			p := &msg.Made.Parts[i]
-			switch p.Type {
-			case adapter.PartText:
-				if strings.TrimSpace(p.Text) != "" {
-					blocks, said = append(blocks, text{p.Text}), true
-				}
-			case adapter.PartReasoning:
-				if block, ok := h.reasoning(p); ok {
-					blocks, thought = append(blocks, block), thought || len(blocks) == 0
-				}
-			case adapter.PartCall:
-				if at := slices.IndexFunc(msg.ToolCalls, func(c adapter.ToolCall) bool { return c.ID == p.Call }); at >= 0 && !calls[p.Call] {
-					call(&msg.ToolCalls[at])
-				}
-			case adapter.PartOther:
-				if h.without&noReasoning == 0 || !strings.Contains(string(p.Data), `"reasoningContent"`) {
-					thought = thought || len(blocks) == 0
-					blocks = append(blocks, p.Data)
-				}
-			}
-		}
-	}
-	if !said && strings.TrimSpace(msg.Content) != "" {
-		at := slices.IndexFunc(blocks, func(b any) bool { o, ok := b.(own); return ok && o.ToolUse != nil })
-		if at < 0 {
-			at = len(blocks)
-		}
-		blocks = slices.Insert(blocks, at, any(text{msg.Content}))
-	}
-	for i := range msg.ToolCalls {
-		if c := &msg.ToolCalls[i]; !calls[c.ID] {
-			call(c)
-		}
-	}
-	for len(blocks) > 0 { // reasoning is never the last
-		if _, ok := blocks[len(blocks)-1].(reasoningBlock); !ok {
-			break
-		}
-		blocks = blocks[:len(blocks)-1]
-	}
-	if len(calls) == 0 {
-		h.working, h.unthought = false, false
-	} else if !h.working {
-		h.working, h.unthought = true, !thought
-	}
-	h.add(adapter.Assistant, blocks...)
-}
-
-// reasoning writes a part of reasoning; false where the model would refuse it. Claude takes none without its signature.
-func (h *history) reasoning(p *adapter.MadePart) (block reasoningBlock, ok bool) {
+// Thinking leaves out what the model would refuse. Claude takes none without its signature.
+func (h *history) Thinking(p *adapter.MadePart) any {
 	var beside signed
-	if len(p.Data) > 0 && json.Unmarshal(p.Data, &beside) != nil || h.without&noReasoning != 0 || beside.Signature == "" && h.m.family == claude {
-		return block, false
-	}
-	if h.without&noSignature != 0 {
-		beside.Signature = ""
-	}
-	return reasoningBlock{reasoningContent{Text: &reasoningText{p.Text, beside.Signature}}}, beside.Signature != "" || p.Text != ""
-}
-
-// result writes what a tool has given. One that no call waits for is the user's text.
-func (h *history) result(msg *adapter.Message) error {
-	content, err := h.content(msg)
-	if err != nil {
-		return err
-	}
-	id := idOf(msg.ToolCallID)
-	at := slices.Index(h.pending, id)
-	if at < 0 {
-		h.add(adapter.User, content...)
+	if len(p.Data) > 0 && json.Unmarshal(p.Data, &beside) != nil || h.Knows(noReasoning) || beside.Signature == "" && (h.family == claude || p.Text == "") {
 		return nil
 	}
-	h.pending = slices.Delete(h.pending, at, at+1)
+	if h.Knows(noSignature) {
+		beside.Signature = ""
+	}
+	return reasoningBlock{reasoningContent{Text: &reasoningText{p.Text, beside.Signature}}}
+}
+
+func (h *history) Call(id, name string, input, _ json.RawMessage) any {
+	return own{ToolUse: &toolUse{ID: id, Name: name, Input: input}}
+}
+
+func (h *history) Other(data json.RawMessage) (any, bool) {
+	thought := strings.Contains(string(data), `"reasoningContent"`)
+	if thought && h.Knows(noReasoning) {
+		return nil, false
+	}
+	return data, thought
+}
+
+func (h *history) Result(id string, content []any, failed bool) any {
 	if len(content) == 0 {
 		content = []any{text{"(no output)"}}
 	}
-	h.add(adapter.User, own{ToolResult: &toolResult{ID: id, Content: content}})
-	return nil
-}
-
-// missing adds results for the calls that have none: they are refused without.
-func (h *history) missing() {
-	for _, id := range h.pending {
-		result := &toolResult{ID: id, Content: []any{text{"(no result)"}}}
-		if h.m.family == claude || h.m.family == nova { // others take none
-			result.Status = "error"
-		}
-		h.add(adapter.User, own{ToolResult: result})
+	r := &toolResult{ID: id, Content: content}
+	if failed && (h.family == claude || h.family == nova) { // others take none
+		r.Status = "error"
 	}
-	h.pending = nil
-}
-
-// arguments writes what a call gives as an object, which they must be.
-func arguments(s string) json.RawMessage {
-	if s = strings.TrimSpace(s); strings.HasPrefix(s, "{") && json.Valid([]byte(s)) {
-		return json.RawMessage(s)
-	}
-	if s == "" || s == "null" {
-		return json.RawMessage("{}")
-	}
-	return marshal(map[string]string{"arguments": s})
-}
-
-// idOf makes an id that the API takes: 1 to 64 letters, digits, _ and -. Those of other providers may be others.
-func idOf(id string) string {
-	if id != "" && id == wire.SchemaName(id) {
-		return id
-	}
-	sum := sha256.Sum256([]byte(id))
-	return "call_" + hex.EncodeToString(sum[:12])
+	return own{ToolResult: r}
 }
 
 // formats are Bedrock's names of media types.
@@ -362,50 +157,35 @@ var formats = map[string]struct{ member, format string }{
 	"video/mp4": {"video", "mp4"}, "video/webm": {"video", "webm"}, "video/quicktime": {"video", "mov"}, "video/x-matroska": {"video", "mkv"},
 }
 
-// file writes an image or a file, which must be data: Bedrock fetches nothing.
-func (h *history) file(p *adapter.Part) (any, error) {
+// File writes an image or a file, which must be data: Bedrock fetches nothing.
+func (h *history) File(p *adapter.Part) (any, error) {
 	address, what := p.Image, "image"
 	if address == "" {
 		address, what = p.File, "file"
 	}
-	rest, ok := strings.CutPrefix(address, "data:")
-	head, data, whole := strings.Cut(rest, ",")
-	if !ok || !whole {
-		return nil, &adapter.Error{
-			Code: adapter.CodeInvalid, Message: h.m.p.Name() + " takes no " + what + " by its address: expected a data: URL",
-			Cause: errNotData,
-		}
-	}
-	head, isBase64 := strings.CutSuffix(head, ";base64")
-	kind, _, err := mime.ParseMediaType(head)
-	if err != nil {
-		kind = "text/plain" // what a data: URL without a type is
-	}
-	f := formats[kind]
-	if f.member == "" && strings.HasPrefix(kind, "text/") {
+	data, ok := wire.ReadData(address)
+	f := formats[data.Type]
+	if f.member == "" && strings.HasPrefix(data.Type, "text/") {
 		f.member, f.format = "document", "txt"
 	}
-	if f.member == "" {
-		kind, _, _ := strings.Cut(kind, "/")
-		return nil, &adapter.Error{
-			Code: adapter.CodeInvalid, Message: h.m.p.Name() + " does not take this kind of " + wire.SchemaName(kind) +
-				": expected a PNG, JPEG, GIF or WebP image, a PDF, Office or text document, or a common kind of audio or video",
-			Cause: errNotData,
-		}
-	}
-	if !isBase64 {
-		plain, err := url.PathUnescape(data)
-		if err != nil {
-			plain = data
-		}
-		data = base64.StdEncoding.EncodeToString([]byte(plain))
+	switch {
+	case !ok:
+		return nil, h.cannot(" takes no " + what + " by its address: expected a data: URL")
+	case f.member == "":
+		kind, _, _ := strings.Cut(data.Type, "/")
+		return nil, h.cannot(" does not take this kind of " + wire.SchemaName(kind) +
+			": expected a PNG, JPEG, GIF or WebP image, a PDF, Office or text document, or a common kind of audio or video")
 	}
 	out := file{Format: f.format}
-	out.Source.Bytes = data
+	out.Source.Bytes = data.Base64
 	if f.member == "document" {
 		out.Name = h.documentName(p.Name)
 	}
 	return map[string]file{f.member: out}, nil
+}
+
+func (h *history) cannot(why string) error {
+	return &adapter.Error{Code: adapter.CodeInvalid, Message: h.p.Name() + why, Cause: errNotData}
 }
 
 // documentName makes a name that the API takes: letters, digits, single spaces, hyphens and brackets, and none twice.
@@ -421,9 +201,6 @@ func (h *history) documentName(name string) string {
 	name = strings.Join(strings.Fields(name), " ")
 	if name = strings.TrimSpace(name[:min(len(name), 100)]); name == "" {
 		name = "document"
-	}
-	if h.names == nil {
-		h.names = map[string]int{}
 	}
 	if h.names[name]++; h.names[name] > 1 {
 		return name + " (" + strconv.Itoa(h.names[name]) + ")"

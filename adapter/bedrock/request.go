@@ -1,115 +1,76 @@
 package bedrock
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
+	"regexp"
 	"strings"
-	"sync/atomic"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // object is a JSON object. Its members are written in the order of their names, so that equal requests are equal to the byte.
 type object = map[string]any
 
-// learned are the things that a model has refused.
-type learned uint32
-
+// Lessons that the refusals of a model can teach.
 const (
-	noToolCache learned = 1 << iota // cache points
-	noSystemCache
-	noMessageCache
-	noSchema
-	noThinking
-	adaptive // thinking: the other form of it
-	budgeted
-	noDisplay
-	noEffort
-	noReasoning // in the history
-	noSignature
-	noTemperature
-	noTopP
-	noStop
-	noTier
-	noChoice
-	noParallel
-	noSystem
-	apart // results of tools and text in one turn
+	noCache        = "cache points"
+	noToolCache    = "cache points of tools"
+	noSystemCache  = "cache points of the system"
+	noMessageCache = "cache points of messages"
+	noSchema       = "schema"
+	noThinking     = "thinking"
+	noThinkingNow  = "thinking, of a history"
+	adaptive       = "adaptive" // thinking: the other form of it
+	budgeted       = "budget"
+	noDisplay      = "display"
+	noEffort       = "effort"
+	noReasoning    = "reasoning" // in the history
+	noSignature    = "signature"
+	noTemperature  = "temperature"
+	noTopP         = "topP"
+	noStop         = "stopSequences"
+	noTier         = "serviceTier"
+	noChoice       = "toolChoice"
+	noParallel     = "disable_parallel_tool_use"
+	noSystem       = "system"
+	apart          = "apart" // results of tools and text in one turn
 )
 
-const anyCache = noToolCache | noSystemCache | noMessageCache
-
-// ask sends the request and returns the answer once it is known to be one: status 200.
-func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, error) {
-	known, _ := m.p.learned.LoadOrStore(m.name, new(atomic.Uint32))
-	all := known.(*atomic.Uint32)
-	var now learned // for this request alone
-	for {
-		without := learned(all.Load()) | now
-		var sent object
-		var body []byte
-		var err error
-		heavy.Do(int(req.Size()), func() {
-			if sent, err = m.request(&req, without); err == nil {
-				body, err = wire.Marshal(sent)
-			}
-		})
-		if _, ours := err.(*adapter.Error); ours {
-			return nil, err
-		}
-		if err != nil {
-			return nil, &adapter.Error{
-				Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
-				Cause: adapter.RedactError(err, m.p.Key()),
-			}
-		}
-		res, refusal, err := m.post(ctx, body)
-		if refusal == nil {
-			return res, err
-		}
-		what, once := m.refusedWhat(sent, refusal, without)
-		if what &^= without; what == 0 {
-			return nil, m.p.refused(refusal)
-		}
-		if once {
-			now |= what
-			continue
-		}
-		all.Or(uint32(what))
-		adapter.Learned(ctx, m.p.Redact(m.p.auth.hide(refusal.Body)))
-	}
+// asking is one request to a model.
+type asking struct {
+	*model
+	wire.Asking
 }
 
-func (m *model) post(ctx context.Context, body []byte) (*http.Response, *wire.Refusal, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, bytes.NewReader(body)) // sets GetBody
-	if err != nil {
-		return nil, nil, m.p.Unreachable(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/vnd.amazon.eventstream")
-	if err := m.p.authorize(req, body); err != nil {
-		return nil, nil, err
-	}
-	return m.p.Do(req, nil)
+// ask sends the request and returns the answer once it is known to be one: status 200.
+func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
+	a := &asking{m, wire.Asking{Lessons: &m.p.lessons, Model: m.name}}
+	var sent object
+	return m.p.Ask(ctx, &a.Asking, req.Size(), func() (_ []byte, err error) {
+		if sent, err = a.request(req); err != nil {
+			return nil, err
+		}
+		return wire.Marshal(sent)
+	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
+		return m.p.Post(ctx, m.url, http.Header{"Accept": {streamType}}, body)
+	}, func(r *wire.Refusal) (string, bool) { return refusedWhat(sent, r) }, m.p.refused)
 }
 
 // request says in Bedrock's words what is asked.
-func (m *model) request(req *adapter.Request, without learned) (object, error) {
-	h := history{m: m, without: without}
-	if err := h.write(req.Messages); err != nil {
+func (a *asking) request(req *adapter.Request) (object, error) {
+	turns, err := a.history(req.Messages)
+	if err != nil {
 		return nil, err
 	}
 	inference, extra := object{}, object{}
-	body := object{"messages": h.turns}
-	if len(h.system) > 0 {
-		body["system"] = h.system
+	body := object{"messages": turns.List}
+	if len(turns.System) > 0 {
+		body["system"] = turns.System
 	}
-	tools := m.tools(req, &h, without)
+	tools := a.tools(req, turns.Called)
 	if tools != nil {
 		body["toolConfig"] = tools
 	}
@@ -118,14 +79,14 @@ func (m *model) request(req *adapter.Request, without learned) (object, error) {
 	}
 	_, chosen := tools["toolChoice"]
 	forced := chosen && req.ToolChoice != "auto"
-	thinks := without&noThinking == 0 && m.think(extra, req, forced, h.unthought, without)
-	if req.Temperature != nil && without&noTemperature == 0 && !(thinks && m.family == claude) { // Claude thinks at 1 only
+	calm := a.think(extra, req, forced, turns.Unthought) && a.family == claude // it then thinks at 1 only
+	if req.Temperature != nil && !a.Knows(noTemperature) && !calm {
 		inference["temperature"] = *req.Temperature
 	}
-	if req.TopP != nil && without&noTopP == 0 && !(thinks && m.family == claude && *req.TopP < 0.95) {
+	if req.TopP != nil && !a.Knows(noTopP) && !(calm && *req.TopP < 0.95) {
 		inference["topP"] = *req.TopP
 	}
-	if len(req.Stop) > 0 && without&noStop == 0 {
+	if len(req.Stop) > 0 && !a.Knows(noStop) {
 		inference["stopSequences"] = req.Stop
 	}
 	if effort, _ := extra["reasoningConfig"].(object); effort["maxReasoningEffort"] == "high" { // Nova then takes none of these
@@ -133,18 +94,16 @@ func (m *model) request(req *adapter.Request, without learned) (object, error) {
 		delete(inference, "topP")
 		delete(inference, "maxTokens")
 	}
-	if req.ServiceTier != "" && req.ServiceTier != "auto" && without&noTier == 0 {
+	if req.ServiceTier != "" && req.ServiceTier != "auto" && !a.Knows(noTier) {
 		body["serviceTier"] = object{"type": req.ServiceTier}
 	}
-	if req.Format.JSON && len(req.Format.Schema) > 0 && without&noSchema == 0 {
-		if schema, ok := strict(req.Format.Schema); ok {
-			body["outputConfig"] = object{"textFormat": object{
-				"type":      "json_schema",
-				"structure": object{"jsonSchema": object{"name": wire.SchemaName(req.Format.Name), "schema": schema}},
-			}}
-		}
+	if schema, ok := wire.Closed(req.Format.Schema, "pattern", "format", "allOf"); ok && req.Format.JSON && !a.Knows(noSchema) {
+		body["outputConfig"] = object{"textFormat": object{
+			"type":      "json_schema",
+			"structure": object{"jsonSchema": object{"name": wire.SchemaName(req.Format.Name), "schema": string(schema)}},
+		}}
 	}
-	if p := req.ParallelToolCalls; p != nil && !*p && len(req.Tools) > 0 && m.family == claude && !forced && without&noParallel == 0 {
+	if p := req.ParallelToolCalls; p != nil && !*p && len(req.Tools) > 0 && a.family == claude && !forced && !a.Knows(noParallel) {
 		delete(tools, "toolChoice")
 		extra["tool_choice"] = object{"type": "auto", "disable_parallel_tool_use": true}
 	}
@@ -199,13 +158,13 @@ func overlay(body object, over map[string]json.RawMessage) {
 var cachePoint = object{"cachePoint": object{"type": "default"}}
 
 // tools says which tools there are, nil for none. Where the history has calls, their tools must be declared.
-func (m *model) tools(req *adapter.Request, h *history, without learned) object {
+func (a *asking) tools(req *adapter.Request, called []string) object {
 	declared := req.Tools
-	if req.ToolChoice == "none" && len(h.called) == 0 {
+	if req.ToolChoice == "none" && len(called) == 0 {
 		declared = nil
 	}
 	if len(declared) == 0 {
-		for _, name := range h.called {
+		for _, name := range called {
 			declared = append(declared, adapter.Tool{Name: name, Description: "This tool is not available any more."})
 		}
 	}
@@ -214,21 +173,17 @@ func (m *model) tools(req *adapter.Request, h *history, without learned) object 
 	}
 	list := make([]any, 0, len(declared)+1)
 	for _, t := range declared {
-		schema := t.Parameters
-		if len(schema) == 0 {
-			schema = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
-		spec := object{"name": t.Name, "inputSchema": object{"json": schema}}
+		spec := object{"name": t.Name, "inputSchema": object{"json": wire.Parameters(t.Parameters)}}
 		if strings.TrimSpace(t.Description) != "" {
 			spec["description"] = t.Description
 		}
 		list = append(list, object{"toolSpec": spec})
 	}
-	if m.family == claude && without&noToolCache == 0 { // Nova has none here
+	if a.family == claude && !a.Knows(noCache) && !a.Knows(noToolCache) { // Nova has none here
 		list = append(list, cachePoint)
 	}
 	config := object{"tools": list}
-	if len(req.Tools) > 0 && without&noChoice == 0 {
+	if len(req.Tools) > 0 && !a.Knows(noChoice) {
 		switch req.ToolChoice {
 		case "", "none":
 		case "auto":
@@ -242,165 +197,97 @@ func (m *model) tools(req *adapter.Request, h *history, without learned) object 
 	return config
 }
 
-// budgets are tokens to think, by effort.
-var budgets = map[string]int{"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 24000}
-
-const minBudget = 1024 // of Claude's
-
 // think asks for thinking in the words of the model's family; false where it is not asked for. forced says that a tool must be called, and
 // unthought that the last calls were made without thinking: Claude refuses both with thinking by a budget.
-func (m *model) think(extra object, req *adapter.Request, forced, unthought bool, without learned) bool {
+func (a *asking) think(extra object, req *adapter.Request, forced, unthought bool) bool {
 	r := req.Reasoning
-	if r.Effort == "none" || r.Budget != nil && *r.Budget <= 0 || r.Effort == "" && r.Budget == nil {
+	if r.Effort == "none" || r.Budget != nil && *r.Budget <= 0 || r.Effort == "" && r.Budget == nil || a.Knows(noThinking) || a.Knows(noThinkingNow) {
 		return false
 	}
-	effort, budget := r.Effort, budgets[r.Effort]
-	if r.Budget != nil {
-		budget = *r.Budget
-		if effort == "" {
-			effort = wire.Effort(budget)
-		}
+	effort, budget := wire.ThinkingEffort(r), wire.ThinkingBudget(r)
+	short := effort // of models that know three
+	if short == "xhigh" {
+		short, effort = "high", "max" // which all Claudes have that take an effort
 	}
-	if effort == "minimal" {
-		effort = "low"
+	switch version := wire.ClaudeVersion(a.name); {
+	case a.family == nova && strings.Contains(a.name, "nova-2"):
+		extra["reasoningConfig"] = object{"type": "enabled", "maxReasoningEffort": short}
+		return true
+	case a.family == gptOSS:
+		extra["reasoning_effort"] = short
+		return true
+	case a.family != claude || forced:
+		return false
+	// Those without a version are newer. https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-adaptive-thinking.html
+	case (version >= 46 || version == 0) && !a.Knows(budgeted) || a.Knows(adaptive):
+		thinking := object{"type": "adaptive"}
+		if !a.Knows(noDisplay) {
+			thinking["display"] = "summarized"
+			if r.Show != nil && !*r.Show {
+				thinking["display"] = "omitted"
+			}
+		}
+		if extra["thinking"] = thinking; !a.Knows(noEffort) {
+			extra["output_config"] = object{"effort": effort}
+		}
+		return true
 	}
-	switch m.family {
-	case claude:
-		if forced {
-			return false
-		}
-		if thinksAdaptively(m.name) && without&budgeted == 0 || without&adaptive != 0 {
-			thinking := object{"type": "adaptive"}
-			if without&noDisplay == 0 {
-				thinking["display"] = "summarized"
-				if r.Show != nil && !*r.Show {
-					thinking["display"] = "omitted"
-				}
-			}
-			if extra["thinking"] = thinking; without&noEffort == 0 {
-				if effort == "xhigh" {
-					effort = "max" // which all of them have
-				}
-				extra["output_config"] = object{"effort": effort}
-			}
-			return true
-		}
-		if req.MaxTokens != nil && budget >= *req.MaxTokens {
-			budget = *req.MaxTokens / 2
-		}
-		budget = max(budget, minBudget)
-		if unthought || req.MaxTokens != nil && budget >= *req.MaxTokens {
-			return false
-		}
-		extra["thinking"] = object{"type": "enabled", "budget_tokens": budget}
-	case nova:
-		if effort == "xhigh" {
-			effort = "high"
-		}
-		if !strings.Contains(m.name, "nova-2") {
-			return false
-		}
-		extra["reasoningConfig"] = object{"type": "enabled", "maxReasoningEffort": effort}
-	case gptOSS:
-		if effort == "xhigh" {
-			effort = "high"
-		}
-		extra["reasoning_effort"] = effort
-	default:
+	if most := req.MaxTokens; most != nil && budget >= *most {
+		budget = max(*most/2, wire.MinBudget)
+	}
+	if unthought || req.MaxTokens != nil && budget >= *req.MaxTokens {
 		return false
 	}
+	extra["thinking"] = object{"type": "enabled", "budget_tokens": budget}
 	return true
 }
 
-// thinksAdaptively says whether a Claude decides itself how long it thinks: from Opus 4.6 and Sonnet 4.6 on.
-// https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-adaptive-thinking.html
-func thinksAdaptively(name string) bool {
-	_, version, _ := strings.Cut(name, "claude-")
-	parts := strings.Split(version, "-") // opus-4-6-v1, sonnet-4-20250514-v1:0, 3-7-sonnet-20250219-v1:0, mythos-preview
-	if len(parts) < 2 || parts[0] == "instant" || parts[0] == "" || parts[0] == "v2" || parts[0] == "v2:1" {
-		return false
-	}
-	if _, err := strconv.Atoi(parts[0]); err == nil {
-		return false // before 4 the number came first
-	}
-	major, err := strconv.Atoi(parts[1])
-	if err != nil || major != 4 {
-		return err != nil || major > 4
-	}
-	minor := 0
-	if len(parts) > 2 {
-		minor, _ = strconv.Atoi(parts[2])
-	}
-	return 6 <= minor && minor < 100 // otherwise it is a date
-}
-
-// refusedWhat says what of a request a model has refused, by the provider's words; 0 where they name nothing that can be left out. once
+// refusedWhat says what of a request a model has refused, by the provider's words; "" where they name nothing that can be left out. once
 // says that it is this history that was refused, and not what the model takes. (MO-04, MO-23, MO-24)
-func (m *model) refusedWhat(sent object, r *wire.Refusal, without learned) (what learned, once bool) {
+func refusedWhat(sent object, r *wire.Refusal) (what string, once bool) {
 	said := strings.ToLower(string(r.Body))
-	names := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(said, w) {
-				return true
-			}
+	bad := r.Status == http.StatusBadRequest || r.Status == http.StatusUnprocessableEntity
+	if !bad && r.Status != http.StatusForbidden {
+		return "", false
+	}
+	has := func(path ...string) bool {
+		var in any = sent
+		for _, name := range path {
+			inner, _ := in.(object)
+			in = inner[name]
 		}
-		return false
+		return in != nil
 	}
-	if names("prompt caching", "cachepoint", "cache_control", "cache point") && (r.Status == http.StatusForbidden || r.Status == http.StatusBadRequest) {
-		switch {
-		case names("#/toolconfig"):
-			return noToolCache, false
-		case names("#/system"):
-			return noSystemCache, false
-		case names("#/messages"):
-			return noMessageCache, false
-		}
-		return anyCache, false
-	}
-	if r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
-		return 0, false
-	}
-	extra, _ := sent["additionalModelRequestFields"].(object)
-	inference, _ := sent["inferenceConfig"].(object)
-	tools, _ := sent["toolConfig"].(object)
-	thinking, _ := extra["thinking"].(object)
-	has := func(in object, name string) bool { _, ok := in[name]; return ok }
-	switch {
-	case names("reasoningtext.signature", "reasoningcontent.reasoningtext.signature") && names("doesn't support", "does not support"):
-		return noSignature, false
-	case names("reasoningcontent") && names("doesn't support", "does not support", "extraneous", "not permitted", "not supported"):
-		return noReasoning, false
-	case thinking != nil && names("expected `thinking`", "must start with a thinking block", "tool_choice forces"):
-		return noThinking, true
-	case has(thinking, "display") && names("display"):
-		return noDisplay, false
-	case has(extra, "output_config") && names("effort"):
-		return noEffort, false
-	case thinking != nil && thinking["type"] == "adaptive" && names("adaptive"):
-		return budgeted, false
-	case thinking != nil && thinking["type"] == "enabled" && names("adaptive"):
-		return adaptive, false
-	case has(sent, "outputConfig") && names("outputconfig", "output_config", "textformat", "structured output", "json_schema", "jsonschema", "schema"):
-		return noSchema, false
-	case (thinking != nil || has(extra, "reasoningConfig") || has(extra, "reasoning_effort")) &&
-		names("thinking", "reasoningconfig", "reasoning_config", "reasoning_effort", "reasoning effort") && !names("temperature", "top_p", "max_tokens"):
-		return noThinking, false
-	case has(inference, "topP") && names("top_p", "topp"):
-		return noTopP, false
-	case has(inference, "temperature") && names("temperature"):
-		return noTemperature, false
-	case has(inference, "stopSequences") && names("stopsequences", "stop_sequences", "stop sequences"):
-		return noStop, false
-	case has(extra, "tool_choice") && names("tool_choice", "disable_parallel"):
-		return noParallel, false
-	case has(tools, "toolChoice") && names("toolchoice", "tool_choice", "tool choice"):
-		return noChoice, false
-	case has(sent, "serviceTier") && names("servicetier", "service_tier", "service tier"):
-		return noTier, false
-	case has(sent, "system") && names("system messages", "system prompt", "system message"):
-		return noSystem, false
-	case names("tool result blocks cannot be provided in the same turn"):
-		return apart, false
-	}
-	return 0, false
+	const extra, cache = "additionalModelRequestFields", "prompt caching|cachepoint|cache_control|cache point"
+	fields, _ := sent[extra].(object)
+	thinking, _ := fields["thinking"].(object)
+	cached := regexp.MustCompile(cache).MatchString(said)
+	reasons := thinking != nil || has(extra, "reasoningConfig") || has(extra, "reasoning_effort")
+	return wire.Taught(said, []wire.Lesson{
+		{What: noToolCache, Sent: cached, Says: "#/toolconfig"},
+		{What: noSystemCache, Sent: cached, Says: "#/system"},
+		{What: noMessageCache, Sent: cached, Says: "#/messages"},
+		{What: noCache, Sent: cached},
+		{What: "", Sent: !bad},
+		{What: noSignature, Sent: strings.Contains(said, "reasoningtext.signature"), Says: "doesn't support|not support"},
+		{What: noReasoning, Sent: strings.Contains(said, "reasoningcontent"), Says: "doesn't support|not support|extraneous|not permitted"},
+		{What: noThinkingNow, Sent: thinking != nil, Says: "expected `thinking`|must start with a thinking block|tool_choice forces", Once: true},
+		{What: noDisplay, Sent: thinking["display"] != nil, Says: "display"},
+		{What: noEffort, Sent: has(extra, "output_config"), Says: "effort"},
+		{What: budgeted, Sent: thinking["type"] == "adaptive", Says: "adaptive"},
+		{What: adaptive, Sent: thinking["type"] == "enabled", Says: "adaptive"},
+		{What: noSchema, Sent: has("outputConfig"), Says: "output_?config|textformat|structured output|schema"},
+		{
+			What: noThinking, Sent: reasons && !regexp.MustCompile("temperature|top_p|max_tokens").MatchString(said),
+			Says: "thinking|reasoning_?config|reasoning[_ ]effort",
+		},
+		{What: noTopP, Sent: has("inferenceConfig", "topP"), Says: "top_?p"},
+		{What: noTemperature, Sent: has("inferenceConfig", "temperature"), Says: "temperature"},
+		{What: noStop, Sent: has("inferenceConfig", "stopSequences"), Says: "stop[_ ]?sequences"},
+		{What: noParallel, Sent: has(extra, "tool_choice"), Says: "tool_choice|disable_parallel"},
+		{What: noChoice, Sent: has("toolConfig", "toolChoice"), Says: "tool[_ ]?choice"},
+		{What: noTier, Sent: has("serviceTier"), Says: "service[_ ]?tier"},
+		{What: noSystem, Sent: has("system"), Says: "system (messages?|prompt)"},
+		{What: apart, Sent: true, Says: "tool result blocks cannot be provided in the same turn"},
+	})
 }

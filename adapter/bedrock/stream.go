@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	streamType = "application/vnd.amazon.eventstream"
 	// maxBlocks is how many blocks and calls one answer may have.
 	maxBlocks = 1024
 	// maxBlock is how much of a block is kept until it is complete, in bytes: a signature, an image, a result of a tool of Bedrock's own.
@@ -55,17 +56,11 @@ type block struct {
 	citations []adapter.Citation
 }
 
-// own is a block of a tool of Bedrock's own, as it goes back.
-type own struct {
-	ToolUse    *toolUse    `json:"toolUse,omitempty"`
-	ToolResult *toolResult `json:"toolResult,omitempty"`
-}
-
 // read passes on an answer.
 func (m *model) read(w *wire.Answer) error {
 	a := &answer{Answer: w, p: m.p}
 	a.Last = a.last
-	if kind := a.Kind(); kind != "application/vnd.amazon.eventstream" && kind != "" {
+	if kind := a.Kind(); kind != streamType && kind != "" {
 		return a.Unknown("an AWS event stream", "check the base URL")
 	}
 	events := frames{r: a.Res.Body, max: a.MaxEvent}
@@ -126,7 +121,7 @@ func (a *answer) event(f *frame) (done bool, err error) {
 		if a.Finish != "" {
 			return false, nil // nothing is missing
 		}
-		return false, a.p.failed(string(f.name), f.payload)
+		return false, a.p.explained(a.p.Failed(f.payload, string(f.name)), string(f.name))
 	case "event":
 	default:
 		return false, nil
@@ -344,7 +339,7 @@ func (a *answer) complete(b *block) error {
 	case b.thinks && b.signature != "": // its text is not shown
 		beside.Data = marshal(reasoningBlock{Reasoning: reasoningContent{Text: &reasoningText{Signature: b.signature}}})
 	case b.own.ToolUse != nil:
-		b.own.ToolUse.Input = arguments(string(b.data) + b.arguments.Rest())
+		b.own.ToolUse.Input = wire.Arguments(string(b.data) + b.arguments.Rest())
 		beside.Data = marshal(b.own)
 	case b.own.ToolResult != nil:
 		beside.Data = marshal(b.own)

@@ -75,7 +75,7 @@ func TestKindsOfRefusals(t *testing.T) {
 		says       string
 	}{
 		"ThrottlingException":           {429, `{"message":"Too many requests"}`, adapter.CodeRateLimited, "limits the rate"},
-		"ServiceQuotaExceededException": {400, `{"message":"x"}`, adapter.CodeRateLimited, "limits the rate"},
+		"ServiceQuotaExceededException": {400, `{"message":"x"}`, adapter.CodeRateLimited, "quota is used up"},
 		"ModelNotReadyException":        {429, `{"message":"x"}`, adapter.CodeUnavailable, "try again"},
 		"ModelErrorException":           {424, `{"message":"x"}`, adapter.CodeUnavailable, "try again"},
 		"AccessDeniedException":         {403, `{"Message":"You don't have access to the model with the specified model ID."}`, adapter.CodeAuth, "does not give access to this model"},

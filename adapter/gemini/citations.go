@@ -1,7 +1,9 @@
 package gemini
 
 import (
-	"math/bits"
+	"cmp"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
 )
@@ -12,27 +14,22 @@ type grounding struct {
 		Web       source `json:"web"`
 		Retrieved source `json:"retrievedContext"`
 		Maps      source `json:"maps"`
-		Image     struct {
-			URL   string `json:"sourceUri"`
-			Title string `json:"title"`
-		} `json:"image"`
+		Image     source `json:"image"`
 	} `json:"groundingChunks"`
 	Supports []struct {
-		Segment struct {
-			Start int `json:"startIndex"`
-			End   int `json:"endIndex"`
-		} `json:"segment"`
-		Chunks []int `json:"groundingChunkIndices"`
+		Segment quote `json:"segment"`
+		Chunks  []int `json:"groundingChunkIndices"`
 	} `json:"groundingSupports"`
 }
 
 type source struct {
 	URL   string `json:"uri"`
+	Image string `json:"sourceUri"`
 	Title string `json:"title"`
 	Text  string `json:"text"`
 }
 
-// quote is a quotation in the text; its place is in bytes.
+// quote is a place in the text, in bytes, and what is quoted there.
 type quote struct {
 	Start int    `json:"startIndex"`
 	End   int    `json:"endIndex"`
@@ -42,68 +39,36 @@ type quote struct {
 
 // citations returns the sources with their places in characters (MO-15).
 func (a *answer) citations() (all []adapter.Citation) {
-	g := &a.sources
-	sources := make([]adapter.Citation, len(g.Chunks))
-	for i, c := range g.Chunks {
-		s := c.Web
-		for _, other := range []source{c.Retrieved, c.Maps, {URL: c.Image.URL, Title: c.Image.Title}} {
-			if s.URL == "" && s.Title == "" {
-				s = other
-			}
-		}
-		sources[i] = adapter.Citation{URL: s.URL, Title: s.Title, Text: s.Text}
+	if len(a.sources.Chunks)+len(a.quoted) == 0 {
+		return nil
 	}
-	placed := make([]bool, len(sources))
-	for _, s := range g.Supports {
+	said := strings.Join(a.said, "")
+	cite := func(c adapter.Citation, at quote) {
+		characters := func(n int) int { return utf8.RuneCountInString(said[:min(max(n, 0), len(said))]) }
+		c.Start, c.End = characters(at.Start), characters(at.End)
+		all = append(all, c)
+	}
+	sources := make([]adapter.Citation, len(a.sources.Chunks))
+	unplaced := map[int]bool{}
+	for i, c := range a.sources.Chunks {
+		s := cmp.Or(c.Web, c.Retrieved, c.Maps, c.Image)
+		sources[i], unplaced[i] = adapter.Citation{URL: cmp.Or(s.URL, s.Image), Title: s.Title, Text: s.Text}, true
+	}
+	for _, s := range a.sources.Supports {
 		for _, i := range s.Chunks {
 			if 0 <= i && i < len(sources) {
-				c := sources[i]
-				c.Start, c.End = a.place.characters(s.Segment.Start), a.place.characters(s.Segment.End)
-				all, placed[i] = append(all, c), true
+				cite(sources[i], s.Segment)
+				delete(unplaced, i)
 			}
 		}
 	}
 	for i, c := range sources {
-		if !placed[i] {
+		if unplaced[i] {
 			all = append(all, c)
 		}
 	}
 	for _, q := range a.quoted {
-		all = append(all, adapter.Citation{URL: q.URL, Title: q.Title, Start: a.place.characters(q.Start), End: a.place.characters(q.End)})
+		cite(adapter.Citation{URL: q.URL, Title: q.Title}, q)
 	}
 	return all
-}
-
-// places counts the characters of a text up to a byte. It holds one bit for each byte, and none while the text is ASCII.
-type places struct {
-	bytes int
-	inner []uint64 // a bit for each byte that does not begin a character
-}
-
-// add adds text.
-func (p *places) add(s string) {
-	for i := range len(s) {
-		if s[i]&0xC0 == 0x80 {
-			at := p.bytes + i
-			for len(p.inner) <= at/64 {
-				p.inner = append(p.inner, 0)
-			}
-			p.inner[at/64] |= 1 << (at % 64)
-		}
-	}
-	p.bytes += len(s)
-}
-
-// characters returns how many characters the first n bytes have.
-func (p *places) characters(n int) int {
-	n = min(max(n, 0), p.bytes)
-	count := n
-	for i := 0; i*64 < n && i < len(p.inner); i++ {
-		word := p.inner[i]
-		if left := n - i*64; left < 64 {
-			word &= 1<<left - 1
-		}
-		count -= bits.OnesCount64(word)
-	}
-	return count
 }

@@ -8,15 +8,16 @@
 package gemini
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -60,58 +61,37 @@ var version = regexp.MustCompile(`/v[0-9]+((alpha|beta)[0-9]*)?$`)
 
 // New returns a provider, which is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL; Vertex without a project.
 func New(o Options) (adapter.Provider, error) {
-	usual, api := "gemini", "v1beta"
+	usual, address, api := "gemini", defaultURL, "v1beta"
 	if o.Vertex != nil {
-		usual, api = "vertex", "v1beta1"
-	}
-	if o.Prefix == "" {
-		o.Prefix = usual
-	}
-	switch {
-	case o.KeyName != "":
-	case o.Vertex != nil && o.Key == "":
-		o.KeyName = "GOOGLE_APPLICATION_CREDENTIALS"
-	default:
-		o.KeyName = strings.ToUpper(strings.ReplaceAll(o.Prefix, "-", "_")) + "_API_KEY"
-	}
-	if o.BaseURL == "" {
-		o.BaseURL = defaultURL
-		if o.Vertex != nil {
-			o.BaseURL = vertexURL(o.Vertex.Location)
+		usual, address, api = "vertex", vertexURL(o.Vertex.Location), "v1beta1"
+		if o.Key == "" {
+			o.KeyName = cmp.Or(o.KeyName, "GOOGLE_APPLICATION_CREDENTIALS")
 		}
 	}
-	base, err := url.Parse(o.BaseURL)
-	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.Fragment != "" {
-		return nil, fmt.Errorf("the base URL of %s: expected one like %s", o.Prefix, defaultURL)
+	o.Prefix = cmp.Or(o.Prefix, usual)
+	base, err := wire.BaseURL(o.Prefix, cmp.Or(o.BaseURL, address), defaultURL)
+	if err != nil {
+		return nil, err
 	}
 	base.Path = strings.TrimRight(base.Path, "/")
 	if !version.MatchString(base.Path) {
 		base = base.JoinPath(api)
 	}
 	p := &provider{
-		Server: wire.Server{
-			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }), Header: o.Header,
-			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
-		},
-		base:     *base,
-		vertex:   o.Vertex != nil,
-		names:    o.Names,
-		maxEvent: o.MaxEvent,
+		Server: wire.NewServer(wire.Server{Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header}, o.Key, o.Transport,
+			adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
+		base: *base, vertex: o.Vertex != nil, names: o.Names, maxEvent: o.MaxEvent,
 	}
 	if !p.vertex {
 		return p, nil
 	}
 	if o.Key == "" {
-		p.tokens = newTokens(p.Client)
+		p.tokens = &tokens{turn: make(chan struct{}, 1), client: p.Client}
 		p.Key = p.tokens.last // so that a token is taken out of what is logged
 	}
 	switch project := o.Vertex.Project; {
 	case project != "":
-		location := o.Vertex.Location
-		if location == "" {
-			location = global
-		}
-		p.place = []string{"projects", project, "locations", location}
+		p.place = []string{"projects", project, "locations", cmp.Or(o.Vertex.Location, global)}
 	case o.Key == "":
 		return nil, fmt.Errorf("%s: expected the ID of a project in Google's cloud", o.Prefix)
 	}
@@ -125,9 +105,8 @@ func vertexURL(location string) string {
 		return "https://aiplatform.googleapis.com"
 	case "us", "eu":
 		return "https://aiplatform." + location + ".rep.googleapis.com"
-	default:
-		return "https://" + location + "-aiplatform.googleapis.com"
 	}
+	return "https://" + location + "-aiplatform.googleapis.com"
 }
 
 // provider is one server and what is known of it. It is safe for concurrent use.
@@ -138,8 +117,8 @@ type provider struct {
 	place    []string // of Vertex AI: projects/P/locations/L
 	tokens   *tokens  // nil where there is a key
 	names    []string
-	maxEvent int      // 0 is the default
-	learned  sync.Map // model → learned
+	maxEvent int          // 0 is the default
+	learned  wire.Lessons // see giveIn
 }
 
 // Model returns the model of this name, which may have its publisher in front: publishers/google/models/NAME, models/NAME or google/NAME.
@@ -155,11 +134,20 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 		path[i] = url.PathEscape(part)
 	}
 	path[len(path)-1] += ":streamGenerateContent"
+	return &model{p: p, name: name, url: p.address(path, "alt", "sse"), generation: generation(name)}, nil
+}
+
+// address returns an address on the server, with more parameters: names and values. One that is empty is left out.
+func (p *provider) address(path []string, more ...string) string {
 	u := p.base.JoinPath(path...)
 	query := u.Query()
-	query.Set("alt", "sse")
+	for i := 0; i < len(more); i += 2 {
+		if more[i+1] != "" {
+			query.Set(more[i], more[i+1])
+		}
+	}
 	u.RawQuery = query.Encode()
-	return &model{p: p, name: name, url: u.String(), generation: generation(name)}, nil
+	return u.String()
 }
 
 // path returns where a model is, from the version on.
@@ -172,17 +160,16 @@ func (p *provider) path(name string) []string {
 		}
 		return []string{"models", last}
 	}
-	place := append([]string{}, p.place...)
 	switch {
 	case parts[0] == "projects":
 		return parts
 	case parts[0] == "publishers" || parts[0] == "endpoints":
-		return append(place, parts...)
 	case len(parts) == 2 && parts[0] != "models":
-		return append(place, "publishers", parts[0], "models", last)
+		parts = []string{"publishers", parts[0], "models", last}
 	default:
-		return append(place, "publishers", "google", "models", last)
+		parts = []string{"publishers", "google", "models", last}
 	}
+	return slices.Concat(p.place, parts)
 }
 
 func (p *provider) Names() []string { return p.names }
@@ -217,17 +204,14 @@ var generations = regexp.MustCompile(`^gemini-([0-9])(?:\.([0-9]))?(?:-|$)`)
 // generation reads the version of Gemini out of a model's name.
 func generation(name string) int {
 	name = strings.ToLower(name[strings.LastIndexByte(name, '/')+1:])
-	found := generations.FindStringSubmatch(name)
-	switch {
-	case found != nil:
-	case strings.HasPrefix(name, "gemini-") && strings.HasSuffix(name, "-latest"):
-		return 25 // or later: what Gemini 2.5 understands, the later ones do, too
-	default:
-		return 0
+	if found := generations.FindStringSubmatch(name); found != nil {
+		n, _ := strconv.Atoi(found[1] + cmp.Or(found[2], "0"))
+		return n
 	}
-	n, _ := strconv.Atoi(found[1] + "0")
-	minor, _ := strconv.Atoi(found[2])
-	return n + minor
+	if strings.HasPrefix(name, "gemini-") && strings.HasSuffix(name, "-latest") {
+		return 25 // or later: what Gemini 2.5 understands, the later ones do, too
+	}
+	return 0
 }
 
 // says reports whether a word is part of the model's name.
@@ -235,13 +219,10 @@ func (m *model) says(word string) bool { return strings.Contains(strings.ToLower
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	maxEvent := m.p.maxEvent
-	switch {
-	case maxEvent > 0:
-	case m.says("image"):
+	maxEvent := defaultMaxEvent
+	if m.says("image") {
 		maxEvent = imageMaxEvent
-	default:
-		maxEvent = defaultMaxEvent
 	}
+	maxEvent = cmp.Or(m.p.maxEvent, maxEvent)
 	return m.p.Stream(ctx, m.name, maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
 }

@@ -1,14 +1,16 @@
 package gemini
 
 import (
-	"encoding/base64"
+	"cmp"
 	"errors"
-	"mime"
 	"net/url"
 	"path"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // parts returns the parts of a message that is not the model's.
@@ -20,13 +22,9 @@ func (m *model) parts(msg *adapter.Message) (parts []part, err error) {
 		return parts, nil
 	}
 	for _, p := range msg.Parts {
-		at, image := p.File, false
-		if p.Image != "" {
-			at, image = p.Image, true
-		}
-		switch {
+		switch at := cmp.Or(p.Image, p.File); {
 		case at != "":
-			f, err := m.file(at, image)
+			f, err := m.file(at, p.Image != "")
 			if err != nil {
 				return nil, err
 			}
@@ -40,20 +38,20 @@ func (m *model) parts(msg *adapter.Message) (parts []part, err error) {
 
 // file makes a part of a data: URL, or of the address of a file.
 func (m *model) file(at string, image bool) (part, error) {
-	if rest, ok := strings.CutPrefix(at, "data:"); ok {
-		kind, data, err := readData(rest)
-		if err != nil {
-			return nil, invalid("a file in the request is not a data: URL that can be read", err)
+	if strings.HasPrefix(at, "data:") {
+		d, ok := wire.ReadData(at)
+		if !ok {
+			return nil, invalid("a file in the request is not a data: URL that can be read")
 		}
-		taken := takes(kind)
+		taken := takes(d.Type)
 		if taken == "" {
-			return nil, invalid(m.p.Prefix+" takes images, PDF, audio, video and text, but not files of the type "+printable(kind), errors.New(printable(kind)))
+			return nil, invalid(m.p.Prefix + " takes images, PDF, audio, video and text, but not files of the type " + strconv.QuoteToASCII(d.Type[:min(len(d.Type), 60)]))
 		}
-		return part{"inlineData": part{"mimeType": taken, "data": data}}, nil
+		return part{"inlineData": part{"mimeType": taken, "data": d.Base64}}, nil
 	}
 	u, err := url.Parse(at)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "gs" {
-		return nil, invalid("a file in the request has an address that is neither a data: URL nor http(s)", errors.New("another scheme"))
+	if err != nil || !wire.IsWeb(at) && u.Scheme != "gs" {
+		return nil, invalid("a file in the request has an address that is neither a data: URL nor http(s)")
 	}
 	f := part{"fileUri": at}
 	if kind := kinds[strings.ToLower(path.Ext(u.Path))]; kind != "" {
@@ -64,51 +62,26 @@ func (m *model) file(at string, image bool) (part, error) {
 	return part{"fileData": f}, nil
 }
 
-func invalid(message string, cause error) error {
-	return &adapter.Error{Code: adapter.CodeInvalid, Message: message, Cause: cause}
-}
-
-// readData takes a data: URL apart; the data is in base64.
-func readData(rest string) (kind, data string, err error) {
-	head, data, ok := strings.Cut(rest, ",")
-	if !ok {
-		return "", "", errors.New("no comma")
-	}
-	head, isBase64 := strings.CutSuffix(head, ";base64")
-	if kind, _, err = mime.ParseMediaType(head); err != nil {
-		kind = "text/plain" // what the standard takes for no type
-		if head != "" && head[0] != ';' {
-			return "", "", err
-		}
-	}
-	if isBase64 {
-		return kind, data, nil
-	}
-	plain, err := url.PathUnescape(data)
-	return kind, base64.StdEncoding.EncodeToString([]byte(plain)), err
+func invalid(message string) error {
+	return &adapter.Error{Code: adapter.CodeInvalid, Message: message, Cause: errFile}
 }
 
 // takes returns the type under which a file is sent; "" where Gemini does not take such. Text of all kinds is text.
 func takes(kind string) string {
-	family, _, _ := strings.Cut(kind, "/")
+	family, form, _ := strings.Cut(kind, "/")
 	switch {
 	case family == "image", family == "audio", family == "video", kind == "application/pdf":
 		return kind
-	case kind == "text/html", kind == "text/css", kind == "text/csv", kind == "text/xml", kind == "text/rtf":
-		return kind
-	case family == "text", strings.HasSuffix(kind, "json"), strings.HasSuffix(kind, "xml"), strings.HasSuffix(kind, "yaml"), strings.HasSuffix(kind, "javascript"):
+	case family == "text", textual.MatchString(form):
 		return "text/plain"
 	}
 	return ""
 }
 
-// printable shortens the type of a file to what can be shown.
-func printable(kind string) string {
-	if len(kind) > 60 || strings.ContainsAny(kind, "<{:\r\n") {
-		return "unknown"
-	}
-	return kind
-}
+var (
+	errFile = errors.New("a file that cannot be sent")
+	textual = regexp.MustCompile(`(json|xml|yaml|javascript)$`)
+)
 
 // kinds are the types of files by the ends of their names.
 var kinds = map[string]string{

@@ -2,72 +2,68 @@ package gemini
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// giveIn leaves out what the server has refused. It returns now where there is nothing left to give in.
-func (m *model) giveIn(now, known learned, sent *request, r *wire.Refusal) learned {
+// What a model can teach by a refusal.
+const (
+	noThinking      = "no thinking"
+	noLevels        = "no levels of thinking"
+	noSchema        = "no schema"
+	noJSONWithTools = "no JSON beside tools"
+	plainParameters = "no JSON Schema of parameters"
+	noPenalties     = "no penalties"
+	// The first call of a step without a signature gets the one that skips the check; Gemini 3 and later insist on it.
+	signatures   = "signatures"
+	noSignatures = "no signatures"
+)
+
+// giveIn returns what a refusal teaches: what to leave out of the next request, or to put in; "" where it teaches nothing.
+func (a *asking) giveIn(sent *request, r *wire.Refusal) string {
 	if r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
-		return now
+		return ""
 	}
-	said := strings.ToLower(string(r.Body))
-	names := func(words ...string) bool {
-		for _, w := range words {
-			// Google writes the name of a member in camel case, in snake case, or as words.
-			if strings.Contains(said, w) || strings.Contains(said, strings.ReplaceAll(w, " ", "_")) || strings.Contains(said, strings.ReplaceAll(w, " ", "")) {
-				return true
-			}
+	// Google writes the name of a member in camel case, in snake case, or as words.
+	said := strings.NewReplacer("_", "", " ", "").Replace(strings.ToLower(string(r.Body)))
+	if strings.Contains(said, "thoughtsignature") {
+		switch {
+		case !sent.unsigned: // it is the model's own, and package adapter asks without it
+			return ""
+		case a.signs():
+			return noSignatures
 		}
-		return false
+		return signatures
 	}
 	g := &sent.GenerationConfig
-	schema, parameters := g.ResponseSchema != nil, sent.Tools != nil && !now.PlainParameters
-	switch {
-	case names("thought signature"):
-		// If the model refuses its own signature, package adapter asks without it.
-		missing, skipped := unsignedCalls(sent)
-		switch {
-		case now.Signs != known.Signs:
-		case m.signs(now) && skipped:
-			now.Signs = unsigned
-		case !m.signs(now) && missing:
-			now.Signs = signed
+	schema, parameters := g.ResponseSchema != nil, sent.Tools != nil && !a.Knows(plainParameters)
+	for _, row := range []struct {
+		lesson string
+		sent   bool
+		words  []string
+	}{
+		{noLevels, g.Thinking != nil && g.Thinking.Level != "", []string{"thinkinglevel"}},
+		{noThinking, g.Thinking != nil, []string{"thinking", "includethoughts"}},
+		{noSchema, schema, []string{"responsejsonschema", "responseschema"}},
+		{noJSONWithTools, g.ResponseMIMEType != "" && sent.Tools != nil, []string{"mimetype"}},
+		{plainParameters, parameters, []string{"functiondeclarations", "parameters"}},
+		{noSchema, schema, []string{"schema"}},
+		{plainParameters, parameters, []string{"schema"}},
+		{noPenalties, g.PresencePenalty != nil || g.FrequencyPenalty != nil, []string{"penalty"}},
+	} {
+		if row.sent && slices.ContainsFunc(row.words, func(w string) bool { return strings.Contains(said, w) }) {
+			return row.lesson
 		}
-	case g.Thinking != nil && g.Thinking.Level != "" && names("thinking level"):
-		now.NoLevels = true
-	case g.Thinking != nil && names("thinking", "include thoughts"):
-		now.NoThinking = true
-	case schema && names("response json schema", "response schema"):
-		now.NoSchema = true
-	case g.ResponseMIMEType != "" && sent.Tools != nil && names("mime type"):
-		now.NoJSONWithTools = true
-	case parameters && names("function declarations", "parameters"):
-		now.PlainParameters = true
-	case schema && names("schema"):
-		now.NoSchema = true
-	case parameters && names("schema"):
-		now.PlainParameters = true
-	case (g.PresencePenalty != nil || g.FrequencyPenalty != nil) && names("penalty"):
-		now.NoPenalties = true
 	}
-	return now
+	return ""
 }
 
-// unsignedCalls reports whether the first call of a step has no signature, and whether one has that which skips the check.
-func unsignedCalls(sent *request) (missing, skipped bool) {
-	for _, c := range sent.Contents {
-		for _, p := range c.Parts {
-			if p["functionCall"] != nil {
-				missing = missing || p[signature] == nil
-				skipped = skipped || p[signature] == skipValidator
-				break
-			}
-		}
-	}
-	return missing, skipped
+// signs says whether calls that no Gemini has signed get the signature that skips the check. What a model insists on it is not taken back.
+func (a *asking) signs() bool {
+	return a.Knows(signatures) || a.generation >= 30 && !a.Knows(noSignatures)
 }
 
 // refused makes the error of an answer with another status than 200.

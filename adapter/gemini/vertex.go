@@ -22,10 +22,6 @@ type tokens struct {
 	current atomic.Pointer[oauth2.Token]
 }
 
-func newTokens(client *http.Client) *tokens {
-	return &tokens{turn: make(chan struct{}, 1), client: client}
-}
-
 // last returns the last token, "" where there was none yet.
 func (t *tokens) last() string {
 	if token := t.current.Load(); token != nil {

@@ -3,86 +3,55 @@ package openai
 import (
 	"bytes"
 	"net/http"
-	"sync"
+	"slices"
 
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// learned is what is known of what the models of a server take in a history, and what they refuse without. It is learned from refusals.
-type learned struct {
-	mu    sync.Mutex
-	known map[string]fields // by model
+// asking is a request on its way, and what its model has taught: what it takes in a history, and what it refuses without.
+type asking struct {
+	*model
+	wire.Asking
 }
 
-// fields are names of members: true is one that the model insists on, false one that it refuses.
-type fields map[string]bool
-
-func (f fields) needs(name string) bool { return f[name] }
-
-func (f fields) refused(name string) bool {
-	needs, known := f[name]
-	return known && !needs
+func (m *model) asking() *asking {
+	return &asking{m, wire.Asking{Lessons: &m.p.learned, Model: m.name}}
 }
 
-// history is what is known of a model. It is not to be changed.
-func (p *provider) history(model string) fields {
-	p.learned.mu.Lock()
-	defer p.learned.mu.Unlock()
-	return p.learned.known[model]
-}
+// needs says whether the model insists on a member.
+func (a *asking) needs(name string) bool { return a.Knows(name) }
 
-// learn takes down what a refusal says of a member; false where that is known already.
-func (p *provider) learn(model, name string, needs bool) bool {
-	l := &p.learned
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if old, known := l.known[model][name]; known && (old == needs || !needs) { // what it insists on is not taken back
-		return false
-	}
-	next := fields{name: needs}
-	for k, v := range l.known[model] {
-		if k != name {
-			next[k] = v
-		}
-	}
-	if l.known == nil {
-		l.known = map[string]fields{}
-	}
-	l.known[model] = next
-	return true
-}
+// refuses says whether it refuses one. What it insists on is not taken back.
+func (a *asking) refuses(name string) bool { return a.Knows("no "+name) && !a.needs(name) }
 
-// giveInHistory learns from a refusal that names a member of an answer in the history; false where it names none.
-func (m *model) giveInHistory(sent *request, r *wire.Refusal) bool {
+// giveInHistory returns what a refusal teaches that names a member of an answer in the history.
+func (a *asking) giveInHistory(sent *request, r *wire.Refusal) string {
 	missing := missingWords(r.Body)
 	switch {
 	case names(r.Body, "thought_signature") && missing:
-		return m.p.learn(m.name, "extra_content", true)
+		return "extra_content"
 	case names(r.Body, "reasoning_content") && missing:
-		return m.p.learn(m.name, "reasoning_content", true)
+		return "reasoning_content"
 	case missing:
-		return false
+		return ""
 	}
-	given := false
-	for name, sends := range map[string]func(*message) bool{
-		"reasoning_content": func(m *message) bool { return m.ReasoningContent != nil },
-		"reasoning":         func(m *message) bool { return m.Reasoning != "" },
-		"thinking":          func(m *message) bool { return m.Thinking != "" || isList(m.Content) && m.Role == "assistant" },
-		"reasoning_details": func(m *message) bool { return m.Details != nil },
-		"thinking_blocks":   func(m *message) bool { return m.Blocks != nil },
-		"extra_content":     func(m *message) bool { return len(m.ToolCalls) > 0 },
+	for _, row := range []struct {
+		name  string
+		sends func(*message) bool
+	}{
+		{"reasoning_content", func(m *message) bool { return m.ReasoningContent != nil }},
+		{"reasoning", func(m *message) bool { return m.Reasoning != "" }},
+		{"thinking", func(m *message) bool { return m.Thinking != "" || isList(m.Content) && m.Role == "assistant" }},
+		{"reasoning_details", func(m *message) bool { return m.Details != nil }},
+		{"thinking_blocks", func(m *message) bool { return m.Blocks != nil }},
+		{"extra_content", func(m *message) bool { return len(m.ToolCalls) > 0 }},
 	} {
-		if !names(r.Body, name) {
-			continue
-		}
-		for i := range sent.Messages {
-			if sends(&sent.Messages[i]) {
-				given = m.p.learn(m.name, name, false) || given
-				break
-			}
+		if names(r.Body, row.name) && !a.needs(row.name) && !a.Knows("no "+row.name) &&
+			slices.ContainsFunc(sent.Messages, func(m message) bool { return row.sends(&m) }) {
+			return "no " + row.name
 		}
 	}
-	return given
+	return ""
 }
 
 func isList(content any) bool {
@@ -120,31 +89,25 @@ func names(body []byte, name string) bool {
 	}
 }
 
-// giveIn leaves out what a compatible server has refused to understand, or puts in what it insists on, and remembers it; false where nothing is
-// left to give in.
-func (m *model) giveIn(sent *request, r *wire.Refusal) bool {
+// giveIn returns what a refusal teaches: what a compatible server does not understand, or insists on; "" where it teaches nothing new.
+func (a *asking) giveIn(sent *request, r *wire.Refusal) string {
 	if r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
-		return false
+		return ""
 	}
 	says := func(what string) bool { return bytes.Contains(r.Body, []byte(what)) }
 	switch {
 	case sent.StreamOptions != nil && says("stream_options"):
-		m.p.noUsage.Store(true)
+		return "no stream_options"
 	//lint:ignore SA1019 see above
 	case sent.MaxTokens != 0 && says("max_completion_tokens"):
-		m.p.newLimit.Store(m.name, true)
+		return "max_completion_tokens"
 	case sent.ResponseFormat != nil && sent.ResponseFormat.JSONSchema != nil && (says("response_format") || says("json_schema")):
 		if sent.ResponseFormat.JSONSchema.Strict {
-			return m.p.learn(m.name, strictSchema, false)
+			return "no strict schema"
 		}
-		m.p.noSchema.Store(m.name, true)
+		return "no schema"
 	case sent.CacheKey != "" && says("prompt_cache_key"):
-		return m.p.learn(m.name, "prompt_cache_key", false)
-	default:
-		return m.giveInHistory(sent, r)
+		return "no prompt_cache_key"
 	}
-	return true
+	return a.giveInHistory(sent, r)
 }
-
-// strictSchema is the name under which it is known that a model refuses strict schemas.
-const strictSchema = "strict"

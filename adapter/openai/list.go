@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // lister is a provider whose server says which models it has.
@@ -14,8 +13,8 @@ type lister struct{ *provider }
 // List asks the server for its models, in its order.
 func (p *lister) List(ctx context.Context) ([]string, error) {
 	h := http.Header{"Accept": {"application/json"}}
-	p.Authorize(h, p.Key())
-	return p.ListModels(ctx, p.Models(), h, func(r *wire.Refusal) error { return p.refused(r) })
+	p.Endpoint.Authorize(h, p.Key())
+	return p.ListModels(ctx, p.Models(), h, p.refused)
 }
 
 var _ adapter.Lister = (*lister)(nil)

@@ -71,7 +71,7 @@ func (c toolCall) MarshalJSON() ([]byte, error) {
 
 // toMessages says in OpenAI's words what was said. What the model's provider put beside an answer goes back with it where the answer has calls, or
 // is of a turn that has some: those are the ones that providers insist on. What only the provider understands always goes back.
-func (m *model) toMessages(messages []adapter.Message) []message {
+func (a *asking) toMessages(messages []adapter.Message) []message {
 	out := make([]message, len(messages))
 	calling := false // the turn has calls
 	for i := range messages {
@@ -84,7 +84,7 @@ func (m *model) toMessages(messages []adapter.Message) []message {
 		}
 		out[i] = toMessage(msg)
 		if msg.Role == adapter.Assistant {
-			m.giveBack(&out[i], msg, calling)
+			a.giveBack(&out[i], msg, calling)
 		}
 	}
 	return out
@@ -139,8 +139,7 @@ func audioFormat(head string) string {
 }
 
 // giveBack adds what the provider put beside an answer, as far as the model takes it.
-func (m *model) giveBack(out *message, msg *adapter.Message, calling bool) {
-	h := m.p.history(m.name)
+func (a *asking) giveBack(out *message, msg *adapter.Message, calling bool) {
 	var b besides
 	var others []json.RawMessage
 	if msg.Made != nil {
@@ -152,7 +151,7 @@ func (m *model) giveBack(out *message, msg *adapter.Message, calling bool) {
 				}
 			case adapter.PartCall:
 				for i := range out.ToolCalls {
-					if c := &out.ToolCalls[i]; c.ID == p.Call && !h.refused("extra_content") {
+					if c := &out.ToolCalls[i]; c.ID == p.Call && !a.refuses("extra_content") {
 						c.beside = p.Data
 					}
 				}
@@ -162,22 +161,22 @@ func (m *model) giveBack(out *message, msg *adapter.Message, calling bool) {
 		}
 	}
 	text := msg.Made.Reasoning()
-	if b.Parts && !h.refused("thinking") || len(others) > 0 {
-		out.Content = m.contentOf(msg.Made, b.Parts)
+	if b.Parts && !a.refuses("thinking") || len(others) > 0 {
+		out.Content = a.contentOf(msg.Made, b.Parts)
 	}
-	if !h.refused("reasoning_details") {
+	if !a.refuses("reasoning_details") {
 		out.Details = b.Details
 	}
-	if !h.refused("thinking_blocks") {
+	if !a.refuses("thinking_blocks") {
 		out.Blocks = b.Blocks
 	}
-	if text != "" && (calling || h.needs("reasoning_content")) && !b.Parts {
+	if text != "" && (calling || a.needs("reasoning_content")) && !b.Parts {
 		if len(b.Fields) == 0 {
 			b.Fields = reasoningFields[:1]
 		}
 		for _, field := range b.Fields {
 			switch {
-			case h.refused(field):
+			case a.refuses(field):
 			case field == "reasoning":
 				out.Reasoning = text
 			case field == "thinking":
@@ -187,13 +186,13 @@ func (m *model) giveBack(out *message, msg *adapter.Message, calling bool) {
 			}
 		}
 	}
-	if h.needs("reasoning_content") && out.ReasoningContent == nil {
+	if a.needs("reasoning_content") && out.ReasoningContent == nil {
 		if text == "" {
 			text = " " // it was thought by somebody else; the member has to be there, and some take an empty one for none
 		}
 		out.ReasoningContent = &text
 	}
-	if h.needs("extra_content") && len(out.ToolCalls) > 0 && len(out.ToolCalls[0].beside) == 0 {
+	if a.needs("extra_content") && len(out.ToolCalls) > 0 && len(out.ToolCalls[0].beside) == 0 {
 		out.ToolCalls[0].beside = noSignature
 	}
 }

@@ -9,14 +9,12 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"net/http"
-	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai/endpoint"
@@ -51,35 +49,24 @@ const (
 
 // New returns a provider; one that is not Azure's is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
 func New(o Options) (adapter.Provider, error) {
-	if o.Prefix == "" {
-		o.Prefix = "openai"
-	}
+	o.Prefix = cmp.Or(o.Prefix, "openai")
 	example := defaultURL
-	switch {
-	case o.Azure:
+	if o.Azure {
 		example = endpoint.AzureURL
-	case o.BaseURL == "":
-		o.BaseURL = defaultURL
+	} else {
+		o.BaseURL = cmp.Or(o.BaseURL, defaultURL)
 	}
-	if o.KeyName == "" {
-		o.KeyName = strings.ToUpper(strings.ReplaceAll(o.Prefix, "-", "_")) + "_API_KEY"
-	}
-	if o.MaxEvent <= 0 {
-		o.MaxEvent = defaultMaxEvent
-	}
-	base, err := url.Parse(o.BaseURL)
-	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.Fragment != "" {
-		return nil, fmt.Errorf("the base URL of %s: expected one like %s", o.Prefix, example)
+	base, err := wire.BaseURL(o.Prefix, o.BaseURL, example)
+	if err != nil {
+		return nil, err
 	}
 	p := &provider{
-		Server: wire.Server{
-			Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header, Key: sync.OnceValue(func() string { return o.Key }),
-			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
-		},
+		Server: wire.NewServer(wire.Server{Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header}, o.Key, o.Transport,
+			adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
 		Endpoint: endpoint.New(*base, o.Azure, o.APIVersion),
 		names:    o.Names,
 		thinks:   thinksOf(base.Hostname()),
-		maxEvent: o.MaxEvent,
+		maxEvent: cmp.Or(max(o.MaxEvent, 0), defaultMaxEvent),
 	}
 	if p.Azure() {
 		return p, nil // Azure lists the models that could be deployed, which are no names that can be asked
@@ -93,14 +80,8 @@ type provider struct {
 	endpoint.Endpoint
 	names    []string
 	maxEvent int
-
-	// What the server has refused before, by 400, is not sent again.
-	noUsage  atomic.Bool // stream_options
-	noSchema sync.Map    // model → true: response_format json_schema
-	newLimit sync.Map    // model → true: max_tokens
-	learned  learned
-
-	thinks thinks
+	learned  wire.Lessons // see giveIn
+	thinks   thinks
 }
 
 // thinks is how a server is told to think.

@@ -2,13 +2,11 @@ package openai
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/heavy"
 	goopenai "github.com/sashabaranov/go-openai"
 )
 
@@ -41,39 +39,29 @@ type thinking struct {
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, error) {
-	for {
-		sent := m.request(req)
-		var body []byte
-		var err error
-		heavy.Do(int(req.Size()), func() { body, err = wire.Body(sent, req.ExtraBody) })
-		if err != nil {
-			return nil, &adapter.Error{
-				Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
-				Cause: adapter.RedactError(err, m.p.Key()),
-			}
-		}
-		res, refusal, err := m.p.Post(ctx, m.url, m.p.header(), body)
-		if refusal == nil {
-			return res, err
-		}
-		if !m.giveIn(sent, refusal) {
-			return nil, m.p.refused(refusal)
-		}
-		adapter.Learned(ctx, m.p.Redact(refusal.Body))
+	a := m.asking()
+	var sent *request
+	write := func() ([]byte, error) {
+		sent = a.request(req)
+		return wire.Body(sent, req.ExtraBody)
 	}
+	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
+		return m.p.Post(ctx, m.url, m.p.header(), body)
+	}
+	return m.p.Ask(ctx, &a.Asking, req.Size(), write, send, func(r *wire.Refusal) (string, bool) { return a.giveIn(sent, r), false }, m.p.refused)
 }
 
 func (p *provider) header() http.Header {
 	h := http.Header{"Accept": {"text/event-stream"}}
-	p.Authorize(h, p.Key())
+	p.Endpoint.Authorize(h, p.Key())
 	return h
 }
 
 // request says in OpenAI's words what is asked.
-func (m *model) request(req adapter.Request) *request {
+func (a *asking) request(req adapter.Request) *request {
 	r := &request{
-		ChatCompletionRequest: goopenai.ChatCompletionRequest{Model: m.name, Stream: true, Stop: req.Stop, Seed: req.Seed},
-		Messages:              m.toMessages(req.Messages),
+		ChatCompletionRequest: goopenai.ChatCompletionRequest{Model: a.name, Stream: true, Stop: req.Stop, Seed: req.Seed},
+		Messages:              a.toMessages(req.Messages),
 		Temperature:           req.Temperature,
 		TopP:                  req.TopP,
 		FrequencyPenalty:      req.FrequencyPenalty,
@@ -81,16 +69,15 @@ func (m *model) request(req adapter.Request) *request {
 		ServiceTier:           req.ServiceTier,
 	}
 	r.Verbosity = req.Verbosity
-	h := m.p.history(m.name)
-	if m.p.Prefix == "openai" && !h.refused("prompt_cache_key") { // only OpenAI's own servers are known to take it
+	if a.p.Prefix == "openai" && !a.refuses("prompt_cache_key") { // only OpenAI's own servers are known to take it
 		r.CacheKey = req.CacheKey
 	}
-	m.reason(r, req.Reasoning)
-	if !m.p.noUsage.Load() {
+	a.reason(r, req.Reasoning)
+	if !a.refuses("stream_options") {
 		r.StreamOptions = &goopenai.StreamOptions{IncludeUsage: true}
 	}
 	if req.MaxTokens != nil {
-		if _, known := m.p.newLimit.Load(m.name); known || reasons(m.name) {
+		if a.needs("max_completion_tokens") || reasons(a.name) {
 			r.MaxCompletionTokens = *req.MaxTokens
 		} else {
 			//lint:ignore SA1019 the only one that most compatible servers know
@@ -98,10 +85,7 @@ func (m *model) request(req adapter.Request) *request {
 		}
 	}
 	for _, t := range req.Tools {
-		f := &goopenai.FunctionDefinition{Name: t.Name, Description: t.Description, Parameters: t.Parameters}
-		if len(t.Parameters) == 0 {
-			f.Parameters = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
+		f := &goopenai.FunctionDefinition{Name: t.Name, Description: t.Description, Parameters: wire.Parameters(t.Parameters)}
 		r.Tools = append(r.Tools, goopenai.Tool{Type: goopenai.ToolTypeFunction, Function: f})
 	}
 	if len(r.Tools) > 0 {
@@ -112,11 +96,11 @@ func (m *model) request(req adapter.Request) *request {
 	}
 	if req.Format.JSON {
 		r.ResponseFormat = &goopenai.ChatCompletionResponseFormat{Type: goopenai.ChatCompletionResponseFormatTypeJSONObject}
-		if _, refused := m.p.noSchema.Load(m.name); len(req.Format.Schema) > 0 && !refused {
+		if len(req.Format.Schema) > 0 && !a.refuses("schema") {
 			r.ResponseFormat.Type = goopenai.ChatCompletionResponseFormatTypeJSONSchema
 			// Strict where the schema is in the subset that OpenAI's strict mode takes. The output is checked anyway.
 			r.ResponseFormat.JSONSchema = &goopenai.ChatCompletionResponseFormatJSONSchema{
-				Name: wire.SchemaName(req.Format.Name), Schema: req.Format.Schema, Strict: wire.StrictSchema(req.Format.Schema) && !h.refused(strictSchema),
+				Name: wire.SchemaName(req.Format.Name), Schema: req.Format.Schema, Strict: wire.StrictSchema(req.Format.Schema) && !a.refuses("strict schema"),
 			}
 		}
 	}

@@ -17,19 +17,17 @@ import (
 )
 
 // sent returns the body that a request has on the wire.
-func sent(t *testing.T, o Options, model string, req adapter.Request) string {
+func sent(t *testing.T, o Options, name string, req adapter.Request) string {
 	t.Helper()
 	p, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := p.Model(model)
+	m, err := p.Model(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := json.Marshal(m.(interface {
-		request(adapter.Request) *request
-	}).request(req))
+	b, err := json.Marshal(m.(*model).asking().request(req))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +134,7 @@ func TestOptionsInTheWordsOfEachServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body, err := wire.Body(m.(*model).request(row.req), row.req.ExtraBody)
+			body, err := wire.Body(m.(*model).asking().request(row.req), row.req.ExtraBody)
 			if err != nil || !json.Valid(body) {
 				t.Fatalf("%v %s", err, body)
 			}

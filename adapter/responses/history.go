@@ -1,12 +1,11 @@
 package responses
 
 import (
+	"cmp"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -69,117 +68,79 @@ func (h *history) content(m *adapter.Message) (any, error) {
 
 // file is a PDF or another document, a text, or a sound.
 func (h *history) file(p adapter.Part) (map[string]any, error) {
-	if isURL(p.File) {
+	if wire.IsWeb(p.File) {
 		return map[string]any{"type": "input_file", "file_url": p.File}, nil
 	}
-	about, data, ok := strings.Cut(strings.TrimPrefix(p.File, "data:"), ",")
-	kind, _, _ := strings.Cut(about, ";")
 	refuse := func(what string) (map[string]any, error) {
 		return nil, &adapter.Error{Code: adapter.CodeInvalid, Message: h.p.Name() + " takes no files " + what, Cause: errKind}
 	}
-	switch {
-	case !ok || !strings.HasPrefix(p.File, "data:") || !strings.HasSuffix(about, ";base64"):
-		return refuse("but those of an http(s) URL or of a data: URL in base64")
-	case strings.HasPrefix(kind, "text/") || kind == "application/json":
+	d, ok := wire.ReadData(p.File)
+	switch family, form, _ := strings.Cut(d.Type, "/"); {
+	case !ok:
+		return refuse("but those of an http(s) URL or of a data: URL")
+	case family == "text" || d.Type == "application/json":
 		// As text: documents are read by some models only, text by all.
-		said, err := base64.StdEncoding.DecodeString(data)
-		if err != nil {
-			return refuse("that are not in base64")
+		said, ok := d.Text()
+		if !ok {
+			return refuse("that are not in base64, or no text in UTF-8")
 		}
-		name := p.Name
-		if name == "" {
-			name = "file"
-		}
-		return map[string]any{"type": "input_text", "text": name + ":\n\n" + strings.ToValidUTF8(string(said), "\uFFFD")}, nil
-	case strings.HasPrefix(kind, "audio/"):
-		form := map[string]string{"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}[kind]
-		if form == "" {
+		return map[string]any{"type": "input_text", "text": cmp.Or(p.Name, "file") + ":\n\n" + said}, nil
+	case family == "audio":
+		if form = forms[form]; form == "" {
 			return refuse("of sound but WAV and MP3")
 		}
-		return map[string]any{"type": "input_audio", "input_audio": map[string]string{"data": data, "format": form}}, nil
-	case strings.HasPrefix(kind, "video/"):
+		return map[string]any{"type": "input_audio", "input_audio": map[string]string{"data": d.Base64, "format": form}}, nil
+	case family == "video":
 		return refuse("of video")
 	}
-	name := p.Name
-	if name == "" { // the API wants one
-		name = "file" + map[string]string{"application/pdf": ".pdf"}[kind]
-	}
-	return map[string]any{"type": "input_file", "filename": name, "file_data": p.File}, nil
+	name := cmp.Or(p.Name, "file"+map[string]string{"application/pdf": ".pdf"}[d.Type]) // the API wants one
+	return map[string]any{"type": "input_file", "filename": name, "file_data": "data:" + d.Type + ";base64," + d.Base64}, nil
 }
 
-func isURL(s string) bool { return strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://") }
+// forms are those of sounds, by their types.
+var forms = map[string]string{"wav": "wav", "x-wav": "wav", "wave": "wav", "mpeg": "mp3", "mp3": "mp3"}
 
 // assistant adds what a model has said: item by item where this provider made it, or else its text and its calls.
 func (h *history) assistant(m *adapter.Message) {
 	h.answered = true
-	var parts []adapter.MadePart
-	if m.Made != nil {
-		parts = m.Made.Parts
-	} else {
-		said := m.Content
-		for _, p := range m.Parts {
-			said += p.Text
-		}
-		parts = []adapter.MadePart{{Type: adapter.PartText, Text: said}}
-	}
-	calls := slices.Clone(m.ToolCalls)
-	var thoughts []adapter.MadePart // of the item that comes next: the API refuses reasoning that leads to nothing
-	add := func(kind string, item members) {
-		for _, t := range thoughts {
-			if back := returned(object(t.Data)); back != nil && (!h.sealed || some(back["encrypted_content"])) {
-				h.item("reasoning", back)
-			}
-		}
-		thoughts = nil
-		h.item(kind, item)
-	}
-	call := func(c adapter.ToolCall, beside json.RawMessage) {
-		item := object(beside)
+	var thoughts []members // of the item that comes next: the API refuses reasoning that leads to nothing
+	for p, call := range wire.Parts(m) {
+		item, kind := object(p.Data), "message"
 		if item == nil {
 			item = members{}
 		}
-		item["call_id"], item["name"], item["arguments"] = quote(callID(c.ID)), quote(c.Name), quote(c.Arguments)
-		if c.Arguments == "" {
-			item["arguments"] = json.RawMessage(`"{}"`)
-		}
-		add("function_call", item)
-	}
-	for _, p := range parts {
 		switch p.Type {
 		case adapter.PartReasoning:
-			thoughts = append(thoughts, p)
+			thoughts = append(thoughts, returned(item))
+			continue
 		case adapter.PartText:
-			if p.Text != "" {
-				item := object(p.Data)
-				if item == nil {
-					item = members{}
-				}
-				if item["content"] == nil {
-					item["content"] = quote(p.Text)
-				}
-				add("message", item)
+			if p.Text == "" {
+				continue
+			}
+			if item["content"] == nil {
+				item["content"] = quote(p.Text)
 			}
 		case adapter.PartCall:
-			i := slices.IndexFunc(calls, func(c adapter.ToolCall) bool { return c.ID == p.Call })
-			if i < 0 {
+			if call == nil {
 				thoughts = nil // what they led to does not go back
 				continue
 			}
-			call(calls[i], p.Data)
-			calls = slices.Delete(calls, i, i+1)
+			kind = "function_call"
+			item["call_id"], item["name"], item["arguments"] = quote(callID(call.ID)), quote(call.Name), quote(cmp.Or(call.Arguments, "{}"))
 		case adapter.PartOther:
-			item := object(p.Data)
-			kind := word(item["type"])
-			if kind == "" || h.without {
+			if kind = word(item["type"]); kind == "" || h.without {
 				thoughts = nil
 				continue
 			}
 			h.others++
-			add(kind, item)
 		}
-	}
-	for _, c := range calls {
-		call(c, nil)
+		for _, t := range thoughts {
+			if t != nil && (!h.sealed || some(t["encrypted_content"])) {
+				h.item("reasoning", t)
+			}
+		}
+		thoughts = nil
+		h.item(kind, item)
 	}
 }
 
@@ -234,9 +195,6 @@ func (h *history) refused(place string) (what string) {
 
 // returned is what goes back of an item of reasoning; nil where the server could make nothing of it.
 func returned(in members) members {
-	if in == nil {
-		return nil
-	}
 	item := maps.Clone(in)
 	maps.DeleteFunc(item, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
 	delete(item, "status")

@@ -48,41 +48,44 @@ var noID = regexp.MustCompile(`invalid responses api request|missing required pa
 // place is how a refusal names an item.
 var place = regexp.MustCompile(`input\[(\d+)\]`)
 
-// giveIn learns from a refusal what a model does not take, or insists on; false where there is nothing to learn. Each lesson is learned once, so
-// the same request is asked a few times at most.
-func (m *model) giveIn(sent *request, r *wire.Refusal) bool {
-	if r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity && r.Status != http.StatusNotFound {
-		return false
-	}
+// giveIn returns what a refusal teaches: what the model does not take, or insists on; "" where it teaches nothing new.
+func (a *asking) giveIn(sent *request, r *wire.Refusal) string {
 	said := strings.ToLower(string(r.Body))
 	param := strings.ToLower(word(object(object(r.Body)["error"])["param"]))
 	h := &sent.history
-	if strings.Contains(said, "item with id") && strings.Contains(said, "not found") {
-		return h.others > 0 && (m.learn("bare items") || m.learn("no items"))
-	}
-	if r.Status == http.StatusNotFound {
-		return false
-	}
-	if h.answered && !h.bare && noID.MatchString(said) && m.learn("full items") {
-		return true
+	switch {
+	case r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity && r.Status != http.StatusNotFound:
+		return ""
+	case strings.Contains(said, "item with id") && strings.Contains(said, "not found"):
+		switch {
+		case h.others == 0:
+			return ""
+		case h.bare:
+			return "no items"
+		}
+		return "bare items"
+	case r.Status == http.StatusNotFound:
+		return ""
+	case h.answered && !h.bare && !h.full && noID.MatchString(said):
+		return "full items"
 	}
 	if at := place.FindStringSubmatch(said); at != nil {
-		if what := h.refused(at[1]); what != "" && m.learn(what) {
-			return true
+		if what := h.refused(at[1]); what != "" {
+			return what
 		}
 	}
 	if f := sent.Text; f != nil && f.Format != nil && param != "text.verbosity" && (strings.HasPrefix(param, "text") || param == "response_format" ||
 		param == "" && (strings.Contains(said, "text.format") || strings.Contains(said, "json_schema") || strings.Contains(said, "json_object"))) {
 		switch {
 		case f.Format.Schema == nil:
-			return m.learn("format")
+			return "format"
 		case *f.Format.Strict:
-			return m.learn("strict")
+			return "strict"
 		}
-		return m.learn("schema")
+		return "schema"
 	}
 	if !unsupported.MatchString(said) {
-		return false
+		return ""
 	}
 	for _, o := range optional {
 		named := param == o.name
@@ -92,12 +95,12 @@ func (m *model) giveIn(sent *request, r *wire.Refusal) bool {
 		switch {
 		case !named || !o.sent(sent):
 		case o.name == "reasoning.effort" && values.MatchString(said) && nearest[sent.Reasoning.Effort] != "":
-			return m.learn("effort " + sent.Reasoning.Effort)
+			return "effort " + sent.Reasoning.Effort
 		default:
-			return m.learn(o.name)
+			return o.name
 		}
 	}
-	return false
+	return ""
 }
 
 // refused makes the error of an answer with another status than 200.

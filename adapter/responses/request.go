@@ -10,7 +10,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
-	"github.com/lingserve/lingserve/internal/heavy"
 )
 
 // errKind is the cause of the error about a file that cannot be sent.
@@ -63,40 +62,39 @@ type reasoning struct {
 	Summary string `json:"summary,omitempty"`
 }
 
+// asking is a request on its way, and what its model has taught.
+type asking struct {
+	*model
+	wire.Asking
+}
+
 // ask sends the request and returns the answer once it is known to be one: status 200.
 func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, error) {
-	for {
-		sent, err := m.request(&req)
-		if err != nil {
-			return nil, err
+	a := &asking{m, wire.Asking{Lessons: &m.p.learned, Model: m.name}}
+	var sent *request
+	write := func() (body []byte, err error) {
+		if sent, err = a.request(&req); err == nil {
+			body, err = wire.Body(sent, req.ExtraBody)
 		}
-		var body []byte
-		heavy.Do(int(req.Size()), func() { body, err = wire.Body(sent, req.ExtraBody) })
-		if err != nil {
-			return nil, &adapter.Error{
-				Code: adapter.CodeInvalid, Message: "the request to the model cannot be written: a schema is not JSON",
-				Cause: adapter.RedactError(err, m.p.Key()),
-			}
-		}
-		res, refusal, err := m.p.Post(ctx, m.p.Responses(), m.p.header("text/event-stream"), body)
-		if refusal == nil {
-			return res, err
-		}
-		if !m.giveIn(sent, refusal) {
-			return nil, m.p.refused(refusal)
-		}
-		adapter.Learned(ctx, m.p.Redact(refusal.Body))
+		return body, err
 	}
+	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
+		return m.p.Post(ctx, m.p.Responses(), m.p.header("text/event-stream"), body)
+	}
+	return m.p.Ask(ctx, &a.Asking, req.Size(), write, send, func(r *wire.Refusal) (string, bool) { return a.giveIn(sent, r), false }, m.p.refused)
 }
 
 // request says in the API's words what is asked.
-func (m *model) request(req *adapter.Request) (*request, error) {
+func (a *asking) request(req *adapter.Request) (*request, error) {
 	r := &request{
-		Model: m.name, Stream: !m.knows("stream"), ServiceTier: m.unless("service_tier", req.ServiceTier),
-		history: history{p: m.p, full: m.knows("full items"), bare: m.knows("bare items"), without: m.knows("no items"), sealed: m.knows("sealed reasoning")},
+		Model: a.name, Stream: !a.Knows("stream"),
+		Temperature: unless(a, "temperature", req.Temperature), TopP: unless(a, "top_p", req.TopP),
+		ServiceTier: unless(a, "service_tier", req.ServiceTier), PromptCacheKey: unless(a, "prompt_cache_key", callID(req.CacheKey)),
+		Store:   unless(a, "store", new(bool)),
+		history: history{p: a.p, full: a.Knows("full items"), bare: a.Knows("bare items"), without: a.Knows("no items"), sealed: a.Knows("sealed reasoning")},
 	}
 	messages := req.Messages
-	if !m.knows("instructions") {
+	if !a.Knows("instructions") {
 		for len(messages) > 0 && messages[0].Role == adapter.System && len(messages[0].Parts) == 0 {
 			r.Instructions = strings.TrimPrefix(r.Instructions+"\n\n"+messages[0].Content, "\n\n")
 			messages = messages[1:]
@@ -109,81 +107,55 @@ func (m *model) request(req *adapter.Request) (*request, error) {
 		}
 	}
 	r.Input = r.history.items
-	if !m.knows("store") {
-		r.Store = new(bool)
-	}
 	for _, t := range req.Tools {
-		parameters := t.Parameters
-		if len(parameters) == 0 {
-			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
-		r.Tools = append(r.Tools, tool{Type: "function", Name: t.Name, Description: t.Description, Parameters: parameters})
+		r.Tools = append(r.Tools, tool{Type: "function", Name: t.Name, Description: t.Description, Parameters: wire.Parameters(t.Parameters)})
 	}
 	if len(r.Tools) > 0 { // without tools the API refuses both
-		if !m.knows("parallel_tool_calls") {
-			r.ParallelToolCalls = req.ParallelToolCalls
-		}
-		if !m.knows("tool_choice") {
-			switch choice := req.ToolChoice; choice {
-			case "":
-			case "auto", "none", "required":
-				r.ToolChoice = choice
-			default:
-				r.ToolChoice = map[string]string{"type": "function", "name": choice}
-			}
+		r.ParallelToolCalls = unless(a, "parallel_tool_calls", req.ParallelToolCalls)
+		switch choice := unless(a, "tool_choice", req.ToolChoice); choice {
+		case "":
+		case "auto", "none", "required":
+			r.ToolChoice = choice
+		default:
+			r.ToolChoice = map[string]string{"type": "function", "name": choice}
 		}
 	}
-	if !m.knows("temperature") {
-		r.Temperature = req.Temperature
+	if req.MaxTokens != nil {
+		r.MaxOutputTokens = unless(a, "max_output_tokens", max(*req.MaxTokens, leastOutput))
 	}
-	if !m.knows("top_p") {
-		r.TopP = req.TopP
-	}
-	if req.MaxTokens != nil && !m.knows("max_output_tokens") {
-		r.MaxOutputTokens = max(*req.MaxTokens, leastOutput)
-	}
-	if len(req.CacheKey) <= maxCallID { // the API's limit for both
-		r.PromptCacheKey = m.unless("prompt_cache_key", req.CacheKey)
-	} else {
-		r.PromptCacheKey = m.unless("prompt_cache_key", callID(req.CacheKey))
-	}
-	form := textForm{Verbosity: m.unless("text.verbosity", req.Verbosity), Format: m.format(req)}
-	if form != (textForm{}) {
+	if form := (textForm{Verbosity: unless(a, "text.verbosity", req.Verbosity), Format: a.format(req)}); form != (textForm{}) {
 		r.Text = &form
 	}
-	m.think(r, req.Reasoning)
+	a.think(r, req.Reasoning)
 	return r, nil
+}
+
+// unless returns a member's value; nothing where the model has refused the member.
+func unless[T any](a *asking, member string, value T) (none T) {
+	if a.Knows(member) {
+		return none
+	}
+	return value
 }
 
 // leastOutput is the least that the API takes for max_output_tokens.
 const leastOutput = 16
 
-func (m *model) unless(known, value string) string {
-	if m.knows(known) {
-		return ""
-	}
-	return value
-}
-
 // think says how the model is to think, and asks for its reasoning in a form that can be given back.
-func (m *model) think(r *request, o adapter.Reasoning) {
-	if !thinks(m.name) || m.knows("reasoning") {
+func (a *asking) think(r *request, o adapter.Reasoning) {
+	if !thinks(a.name) || a.Knows("reasoning") {
 		return
 	}
-	if !m.knows("include") {
-		r.Include = []string{"reasoning.encrypted_content"}
-	}
-	var t reasoning
+	r.Include = unless(a, "include", []string{"reasoning.encrypted_content"})
 	if o.Effort == "" && o.Budget != nil {
 		o.Effort = wire.Effort(*o.Budget)
 	}
-	if t.Effort = m.unless("reasoning.effort", o.Effort); t.Effort != "" {
-		for m.knows("effort "+t.Effort) && nearest[t.Effort] != "" {
-			t.Effort = nearest[t.Effort]
-		}
+	t := reasoning{Effort: unless(a, "reasoning.effort", o.Effort)}
+	for nearest[t.Effort] != "" && a.Knows("effort "+t.Effort) {
+		t.Effort = nearest[t.Effort]
 	}
 	if o.Show == nil || *o.Show {
-		t.Summary = m.unless("reasoning.summary", "auto")
+		t.Summary = unless(a, "reasoning.summary", "auto")
 	}
 	if t != (reasoning{}) {
 		r.Reasoning = &t
@@ -200,24 +172,21 @@ func thinks(name string) bool {
 }
 
 // format is the form that an answer is to have. Of the forms that there are, the strictest is asked for that the model is not known to refuse.
-func (m *model) format(req *adapter.Request) *format {
+func (a *asking) format(req *adapter.Request) *format {
 	switch {
 	case !req.Format.JSON:
-	case len(req.Format.Schema) > 0 && !m.knows("schema"):
-		strict := wire.StrictSchema(req.Format.Schema) && !m.knows("strict")
+	case len(req.Format.Schema) > 0 && !a.Knows("schema"):
+		strict := wire.StrictSchema(req.Format.Schema) && !a.Knows("strict")
 		return &format{Type: "json_schema", Name: wire.SchemaName(req.Format.Name), Schema: req.Format.Schema, Strict: &strict}
-	case !m.knows("format") && saysJSON(req.Messages): // which the API wants for this form
+	case !a.Knows("format") && saysJSON(req.Messages): // which the API wants for this form
 		return &format{Type: "json_object"}
 	}
 	return nil
 }
 
 func saysJSON(messages []adapter.Message) bool {
+	says := func(s string) bool { return strings.Contains(strings.ToLower(s), "json") }
 	return slices.ContainsFunc(messages, func(m adapter.Message) bool {
-		return hasJSON(m.Content) || slices.ContainsFunc(m.Parts, func(p adapter.Part) bool { return hasJSON(p.Text) })
+		return says(m.Content) || slices.ContainsFunc(m.Parts, func(p adapter.Part) bool { return says(p.Text) })
 	})
-}
-
-func hasJSON(s string) bool {
-	return strings.Contains(s, "JSON") || strings.Contains(strings.ToLower(s), "json")
 }

@@ -272,7 +272,7 @@ func TestImagesAndFilesGoOut(t *testing.T) {
 		{"type":"function_call","call_id":"c1","name":"draw","arguments":"{}"},
 		{"type":"function_call_output","call_id":"c1","output":[{"type":"input_image","image_url":"data:image/png;base64,aGk=","detail":"auto"}]}]`, string(got.Input))
 	for file, says := range map[string]string{
-		"data:audio/ogg;base64,aGk=": "WAV and MP3", "data:video/mp4;base64,aGk=": "video", "data:text/plain,hi": "data: URL", "file:///etc/passwd": "data: URL",
+		"data:audio/ogg;base64,aGk=": "WAV and MP3", "data:video/mp4;base64,aGk=": "video", "data:text/plain": "data: URL", "file:///etc/passwd": "data: URL",
 		"data:text/plain;base64,?": "not in base64",
 	} {
 		req := adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Parts: []adapter.Part{{Type: "file", File: file}}}}}

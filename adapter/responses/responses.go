@@ -9,13 +9,12 @@
 package responses
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"net/http"
-	"net/url"
 	"strings"
-	"sync"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai/endpoint"
@@ -49,25 +48,16 @@ const (
 
 // New returns a provider; one that is not Azure's is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
 func New(o Options) (adapter.Provider, error) {
-	if o.Prefix == "" {
-		o.Prefix = "responses"
-	}
+	o.Prefix = cmp.Or(o.Prefix, "responses")
 	example := defaultURL
-	switch {
-	case o.Azure:
+	if o.Azure {
 		example = endpoint.AzureURL
-	case o.BaseURL == "":
-		o.BaseURL = defaultURL
+	} else {
+		o.BaseURL = cmp.Or(o.BaseURL, defaultURL)
 	}
-	if o.KeyName == "" {
-		o.KeyName = strings.ToUpper(strings.ReplaceAll(o.Prefix, "-", "_")) + "_API_KEY"
-	}
-	if o.MaxEvent <= 0 {
-		o.MaxEvent = defaultMaxEvent
-	}
-	base, err := url.Parse(o.BaseURL)
-	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.Fragment != "" {
-		return nil, fmt.Errorf("the base URL of %s: expected one like %s", o.Prefix, example)
+	base, err := wire.BaseURL(o.Prefix, o.BaseURL, example)
+	if err != nil {
+		return nil, err
 	}
 	if o.Azure && o.APIVersion == "" && !base.Query().Has("api-version") {
 		if path := strings.TrimRight(base.Path, "/"); path == "" || path == "/openai" {
@@ -75,13 +65,11 @@ func New(o Options) (adapter.Provider, error) {
 		}
 	}
 	p := &provider{
-		Server: wire.Server{
-			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }), Header: o.Header,
-			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
-		},
+		Server: wire.NewServer(wire.Server{Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header}, o.Key, o.Transport,
+			adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
 		Endpoint: endpoint.New(*base, o.Azure, o.APIVersion),
 		names:    o.Names,
-		maxEvent: o.MaxEvent,
+		maxEvent: cmp.Or(max(o.MaxEvent, 0), defaultMaxEvent),
 	}
 	if p.Azure() {
 		return p, nil // Azure lists the models that could be deployed, which are no names that can be asked
@@ -95,11 +83,8 @@ type provider struct {
 	endpoint.Endpoint
 	names    []string
 	maxEvent int
-	learned  sync.Map // lesson → true
+	learned  wire.Lessons // see giveIn
 }
-
-// lesson is what a model's server does not take, or insists on; see giveIn.
-type lesson struct{ model, what string }
 
 // Model returns the model of this name. Which names a server has is only known to it.
 func (p *provider) Model(name string) (adapter.Model, error) {
@@ -113,7 +98,7 @@ func (p *provider) Names() []string { return p.names }
 
 func (p *provider) header(accept string) http.Header {
 	h := http.Header{"Accept": {accept}}
-	p.Authorize(h, p.Key())
+	p.Endpoint.Authorize(h, p.Key())
 	return h
 }
 
@@ -122,7 +107,7 @@ type lister struct{ *provider }
 
 // List asks the server for its models, in its order.
 func (p *lister) List(ctx context.Context) ([]string, error) {
-	return p.ListModels(ctx, p.Models(), p.header("application/json"), func(r *wire.Refusal) error { return p.Refused(r) })
+	return p.ListModels(ctx, p.Models(), p.header("application/json"), p.Refused)
 }
 
 var _ adapter.Lister = (*lister)(nil)
@@ -136,14 +121,4 @@ type model struct {
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
 	return m.p.Stream(ctx, m.name, m.p.maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
-}
-
-func (m *model) knows(what string) bool {
-	_, ok := m.p.learned.Load(lesson{m.name, what})
-	return ok
-}
-
-func (m *model) learn(what string) bool {
-	_, known := m.p.learned.Swap(lesson{m.name, what}, true)
-	return !known
 }

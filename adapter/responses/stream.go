@@ -2,8 +2,10 @@ package responses
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -34,6 +36,9 @@ const (
 	kinds
 )
 
+// types are those of the items that have texts of a kind.
+var types = [kinds]string{ofText: "message", ofRefusal: "message", ofSummary: "reasoning", ofReasoning: "reasoning", ofArguments: "function_call"}
+
 // answer reads one answer.
 type answer struct {
 	*wire.Answer
@@ -50,7 +55,7 @@ type answer struct {
 // delta is what an event has that goes on with a text. Its bytes are only lent.
 type delta struct {
 	event, text, id []byte
-	index, part     int
+	index           int
 	isText          bool
 }
 
@@ -60,19 +65,14 @@ type item struct {
 	id, kind string
 	done     bool
 	texts    [kinds]wire.Text
-	said     [kinds]int  // bytes that have come
-	pieces   [kinds]bool // they have come in pieces
-	shown    kind        // of reasoning: its summary or itself, whatever came first
-	part     int         // of the last text
-	start    int         // where that part is in the answer's text
-	length   int         // of its text, in characters
-	cited    int         // annotations passed on
+	said     [kinds]int // bytes that have come
+	shown    kind       // of reasoning: its summary or itself, whatever came first
+	length   int        // of its text, in characters
 	// Of a call.
-	call      int
-	announced bool
-	callID    string
-	name      string
-	pending   string // arguments that came before the name
+	call         int
+	announced    bool
+	callID, name string
+	pending      string // arguments that came before the name
 }
 
 // read passes on an answer.
@@ -97,16 +97,13 @@ func (a *answer) whole() error {
 		return err
 	}
 	response := object(body)
-	switch {
-	case some(response["error"]) || word(response["status"]) == "failed":
+	switch status := word(response["status"]); {
+	case some(response["error"]) || status == "failed":
 		return a.fail(response, body)
-	case response == nil || !some(response["output"]):
+	case !some(response["output"]):
 		return a.p.NotAnswer("a response", errors.New("no output"), body)
-	}
-	switch word(response["status"]) {
-	case "completed", "incomplete", "":
-	default:
-		return a.p.Broken(a.Ctx, errors.New("the response has the status "+word(response["status"])))
+	case status != "completed" && status != "incomplete" && status != "":
+		return a.p.Broken(a.Ctx, errors.New("the response has the status "+status))
 	}
 	if err := a.over(response); err != nil {
 		return err
@@ -140,19 +137,11 @@ func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) err
 	case "item_id":
 		d.id = value
 	case "output_index":
-		d.index = number(value, kind)
-	case "content_index", "summary_index":
-		d.part = number(value, kind)
+		if n, err := jsonparser.ParseInt(value); kind == jsonparser.Number && err == nil && 0 <= n && n < 1<<20 {
+			d.index = int(n)
+		}
 	}
 	return nil
-}
-
-func number(value []byte, kind jsonparser.ValueType) int {
-	n, err := jsonparser.ParseInt(value)
-	if kind != jsonparser.Number || err != nil || n < 0 || n > 1<<20 {
-		return -1
-	}
-	return int(n)
 }
 
 // textOf says of what kind an event's text is.
@@ -172,31 +161,16 @@ func textOf(event []byte) kind {
 	return ofNothing
 }
 
-// of is the type of the items that have texts of a kind.
-func (k kind) of() string {
-	switch k {
-	case ofSummary, ofReasoning:
-		return "reasoning"
-	case ofArguments:
-		return "function_call"
-	}
-	return "message"
-}
-
 // goOn passes on the text of a delta.
 func (a *answer) goOn(kind kind) error {
 	d := &a.delta
 	it := a.current
-	if it == nil || it.done || it.index != d.index || it.kind != kind.of() || it.id != string(d.id) {
+	if it == nil || it.done || it.index != d.index || it.kind != types[kind] || it.id != string(d.id) {
 		var err error
-		if it, err = a.find(d.index, string(d.id), kind.of()); err != nil {
+		if it, err = a.find(d.index, string(d.id), types[kind]); err != nil {
 			return err
 		}
 		a.current = it
-	}
-	it.pieces[kind] = it.pieces[kind] || len(d.text) > 0
-	if it.part != d.part || it.said[kind] == 0 {
-		it.part, it.start = d.part, a.length
 	}
 	said, err := it.texts[kind].Next(d.text)
 	if err != nil {
@@ -270,16 +244,6 @@ func (a *answer) put(c adapter.Chunk) error {
 	return nil
 }
 
-// finish passes on all of a text that has not come in pieces. Where others of its item have, what ends the item tells whether this one has.
-func (a *answer) finish(e members, kind kind, member string) error {
-	it, err := a.find(count(e["output_index"], -1), word(e["item_id"]), kind.of())
-	if err != nil || it.pieces[kind] {
-		return err
-	}
-	it.start = a.length
-	return a.say(it, kind, word(e[member]))
-}
-
 // event passes on what an event has that is no piece of a text.
 //
 //go:noinline
@@ -301,42 +265,25 @@ func (a *answer) event(event, data []byte) (done bool, err error) {
 	if name == "" {
 		name = string(event)
 	}
-	index := count(e["output_index"], -1)
 	switch name {
 	case "response.output_item.added", "response.output_item.done":
 		in := object(e["item"])
+		index, id, kind := count(e["output_index"], -1), word(in["id"]), word(in["type"])
 		if in == nil {
 			return false, nil
 		}
 		if name == "response.output_item.added" {
-			it, err := a.add(index, word(in["id"]), word(in["type"]))
+			it, err := a.add(index, id, kind)
 			if err == nil {
 				err = a.announce(it, in, false)
 			}
 			return false, err
 		}
-		it, err := a.find(index, word(in["id"]), word(in["type"]))
+		it, err := a.find(index, id, kind)
 		if err == nil {
 			err = a.ended(it, in, e["item"])
 		}
 		return false, err
-	case "response.output_text.done":
-		return false, a.finish(e, ofText, "text")
-	case "response.refusal.done":
-		return false, a.finish(e, ofRefusal, "refusal")
-	case "response.reasoning_text.done":
-		return false, a.finish(e, ofReasoning, "text")
-	case "response.reasoning_summary_text.done":
-		return false, a.finish(e, ofSummary, "text")
-	case "response.function_call_arguments.done":
-		return false, a.finish(e, ofArguments, "arguments")
-	case "response.output_text.annotation.added":
-		it, err := a.find(index, word(e["item_id"]), "message")
-		if err != nil {
-			return false, err
-		}
-		it.cited++
-		return false, a.cite(it.start, object(e["annotation"]))
 	case "response.completed", "response.incomplete", "response.done":
 		response := object(e["response"])
 		if response == nil {
@@ -351,14 +298,11 @@ func (a *answer) event(event, data []byte) (done bool, err error) {
 		return true, a.over(response)
 	case "response.failed", "response.cancelled", "response.canceled":
 		return false, a.fail(object(e["response"]), data)
-	case "error":
-		return false, a.p.Failed(data)
-	default:
-		if some(e["error"]) {
-			return false, a.p.Failed(data)
-		}
 	}
-	return false, nil // of other types there are many, and more each year
+	if name == "error" || some(e["error"]) {
+		return false, a.p.Failed(data)
+	}
+	return false, nil // of other types there are many, and more each year; what else ends a part, its item has, too
 }
 
 // fail makes the error of a response that has failed.
@@ -379,25 +323,15 @@ func (a *answer) announce(it *item, in members, last bool) error {
 	if it.kind != "function_call" || it.announced {
 		return nil
 	}
-	for _, id := range []string{word(in["call_id"]), it.callID, word(in["id"])} {
-		if it.callID == "" {
-			it.callID = id
-		}
-	}
-	if name := word(in["name"]); name != "" {
-		it.name = name
-	}
+	it.callID = cmp.Or(it.callID, word(in["call_id"]), word(in["id"]))
+	it.name = cmp.Or(word(in["name"]), it.name)
 	if it.name == "" && !last {
 		return nil
 	}
 	it.announced, it.call = true, a.calls
 	a.calls++
-	if it.callID == "" {
-		it.callID = "call_" + strconv.Itoa(it.call)
-	}
-	pending := it.pending
-	it.pending = ""
-	return a.put(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: it.call, ID: it.callID, Name: it.name, Arguments: pending}})
+	id := cmp.Or(it.callID, "call_"+strconv.Itoa(it.call))
+	return a.put(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: it.call, ID: id, Name: it.name, Arguments: it.pending}})
 }
 
 // ended passes on what has not come of an item in pieces, and what its provider wants to have back of it.
@@ -409,7 +343,7 @@ func (a *answer) ended(it *item, in members, raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	come := it.said[ofArguments]
+	it.done = true
 	beside := &adapter.Beside{Type: adapter.PartOther, Data: raw}
 	switch it.kind {
 	case "message":
@@ -419,15 +353,14 @@ func (a *answer) ended(it *item, in members, raw json.RawMessage) error {
 			beside.Data = nil
 		}
 	case "reasoning":
-		err = a.texts(it, ofSummary, in["summary"])
-		if err == nil {
+		if err = a.texts(it, ofSummary, in["summary"]); err == nil {
 			err = a.texts(it, ofReasoning, in["content"])
 		}
-		beside.Type = adapter.PartReasoning
-		if returned(in) == nil {
+		if beside.Type = adapter.PartReasoning; returned(in) == nil {
 			beside.Data = nil
 		}
 	case "function_call":
+		come := it.said[ofArguments]
 		if err = a.announce(it, in, true); err == nil {
 			err = a.rest(it, ofArguments, &come, argumentsOf(in["arguments"]))
 		}
@@ -435,7 +368,6 @@ func (a *answer) ended(it *item, in members, raw json.RawMessage) error {
 	case "image_generation_call":
 		err = a.image(in)
 	}
-	it.done = true
 	if err != nil || beside.Data == nil {
 		return err
 	}
@@ -470,9 +402,9 @@ func (a *answer) texts(it *item, kind kind, list json.RawMessage) error {
 	return nil
 }
 
-// message passes on what has not come of a message, and of its annotations.
+// message passes on what has not come of a message, and its annotations.
 func (a *answer) message(it *item, in members) error {
-	come, cited := it.said, it.cited
+	come := it.said
 	start := a.length - it.length // where nothing else has come since
 	for _, c := range objects(in["content"]) {
 		kind, all := ofText, word(c["text"])
@@ -487,9 +419,7 @@ func (a *answer) message(it *item, in members) error {
 			return err
 		}
 		for _, note := range objects(c["annotations"]) {
-			if cited > 0 {
-				cited--
-			} else if err := a.cite(start, note); err != nil {
+			if err := a.cite(start, note); err != nil {
 				return err
 			}
 		}
@@ -523,12 +453,8 @@ func (a *answer) image(in members) error {
 	if result == "" {
 		return nil
 	}
-	form := word(in["output_format"])
-	if form == "" {
-		form = "png"
-	}
-	m := &adapter.Media{Type: "image/" + form, URL: result}
-	if !strings.HasPrefix(result, "data:") && !isURL(result) {
+	m := &adapter.Media{Type: "image/" + cmp.Or(word(in["output_format"]), "png"), URL: result}
+	if !strings.HasPrefix(result, "data:") && !wire.IsWeb(result) {
 		m.URL = "data:" + m.Type + ";base64," + result
 	}
 	return a.put(adapter.Chunk{Media: m})
@@ -537,28 +463,22 @@ func (a *answer) image(in members) error {
 // over takes the whole response, which ends an answer: its usage, why it ends, and what has not come before. Its items are told by their order
 // among those of their type: not all servers give them the ids that they had.
 func (a *answer) over(response members) error {
-	come := map[string][]*item{}
-	for _, it := range a.items {
-		come[it.kind] = append(come[it.kind], it)
-	}
+	come := slices.Clone(a.items)
 	var list []json.RawMessage
 	json.Unmarshal(response["output"], &list) // nothing, where it is no list
 	for i, raw := range list {
 		in := object(raw)
 		kind := word(in["type"])
 		var it *item
-		if same := come[kind]; len(same) > 0 {
-			it, come[kind] = same[0], same[1:]
-		} else if in != nil {
-			var err error
-			if it, err = a.add(i, word(in["id"]), kind); err != nil {
-				return err
-			}
+		var err error
+		if at := slices.IndexFunc(come, func(it *item) bool { return it.kind == kind }); at >= 0 {
+			it = come[at]
+			come = slices.Delete(come, at, at+1)
+		} else if it, err = a.add(i, word(in["id"]), kind); err != nil {
+			return err
 		}
-		if it != nil {
-			if err := a.ended(it, in, raw); err != nil {
-				return err
-			}
+		if err := a.ended(it, in, raw); err != nil {
+			return err
 		}
 	}
 	if u := object(response["usage"]); u != nil {

@@ -19,23 +19,28 @@ import (
 func (s *Server) Refused(r *Refusal) *adapter.Error {
 	report := ReadReport(r.Body)
 	// AWS says the type of an error in a header, with an address behind a colon.
-	if kind, _, _ := strings.Cut(r.Header.Get("X-Amzn-Errortype"), ":"); kind != "" {
-		report.Kind += " " + strings.ToLower(kind)
+	kind := r.Header.Get("X-Amzn-Errortype")
+	if name, _, _ := strings.Cut(kind, ":"); name != "" {
+		report.Kind += " " + strings.ToLower(name)
 	}
 	e := s.Failure(r.Status, report)
 	if after := RetryAfter(r.Header, time.Now()); after > 0 {
 		e.RetryAfter = after
 	}
-	e.Cause = fmt.Errorf("status %d: %s", r.Status, s.Redact(r.Body))
+	e.Cause = fmt.Errorf("status %s: %s", strings.TrimSpace(fmt.Sprint(r.Status, " ", s.Redact([]byte(kind)))), s.Redact(r.Body))
 	return e
 }
 
-// Failed makes the error of an event that reports one.
-func (s *Server) Failed(data []byte) *adapter.Error {
+// Failed makes the error of an event that reports one. kinds are said beside it.
+func (s *Server) Failed(data []byte, kinds ...string) *adapter.Error {
 	r := ReadReport(data)
+	known := len(r.Kind)
+	for _, kind := range kinds {
+		r.Kind += " " + strings.ToLower(kind)
+	}
 	e := s.Failure(r.Status, r)
 	e.Status = r.Status
-	e.Cause = fmt.Errorf("reported: %s", s.Redact(data))
+	e.Cause = fmt.Errorf("reported%s: %s", s.Redact([]byte(r.Kind[known:])), s.Redact(data))
 	return e
 }
 

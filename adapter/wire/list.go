@@ -6,13 +6,15 @@ import (
 	"errors"
 	"io"
 	"net/http"
+
+	"github.com/lingserve/lingserve/adapter"
 )
 
 // maxList is how long a list of models may be, in bytes; some say thousands of them about each.
 const maxList = 8 << 20
 
-// ListModels asks a server that lists its models as OpenAI does for their names, in its order. refused makes the error of a refusal.
-func (s *Server) ListModels(ctx context.Context, url string, header http.Header, refused func(*Refusal) error) ([]string, error) {
+// Get asks for JSON that lists models and reads it into what is given; it returns the JSON, too. refused makes the error of a refusal.
+func (s *Server) Get(ctx context.Context, url string, header http.Header, into any, refused func(*Refusal) *adapter.Error) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, s.Unreachable(err)
@@ -28,6 +30,18 @@ func (s *Server) ListModels(ctx context.Context, url string, header http.Header,
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxList))
 	if err != nil {
 		return nil, s.Broken(ctx, err)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return body, s.NotAnswer("a list of models", err, body)
+	}
+	return body, nil
+}
+
+// ListModels asks a server that lists its models as OpenAI does for their names, in its order. refused makes the error of a refusal.
+func (s *Server) ListModels(ctx context.Context, url string, header http.Header, refused func(*Refusal) *adapter.Error) ([]string, error) {
+	var body json.RawMessage
+	if _, err := s.Get(ctx, url, header, &body, refused); err != nil {
+		return nil, err
 	}
 	// Only the names: what else servers say of a model, each says in types of its own.
 	var list struct {

@@ -23,6 +23,8 @@ type Server struct {
 	Client  *http.Client
 	Header  http.Header // of every request, over what the adapter sends; nil is nothing
 	Absent  string      // said where nothing answers at the address; default a sentence about the base URL
+	// Sign adds to a request that is complete what says that it may be made; nil is nothing.
+	Sign func(*http.Request) error
 }
 
 // NewClient returns a client for requests that carry a key; nil stands for the transport that all providers with these options
@@ -77,6 +79,11 @@ func (s *Server) Do(req *http.Request, header http.Header) (*http.Response, *Ref
 	req.Header.Set("User-Agent", "lingserve")
 	maps.Copy(req.Header, header)
 	maps.Copy(req.Header, s.Header)
+	if s.Sign != nil {
+		if err := s.Sign(req); err != nil {
+			return nil, nil, err
+		}
+	}
 	// The entry, which is not sent, lets net/http repeat a POST that met a connection which the server was just closing:
 	// golang/go#19943.
 	req.Header["X-Idempotency-Key"] = nil

@@ -249,7 +249,9 @@ var wordings = []wording{
 	{text: "high demand", means: overloaded},                                                                // Google
 	{text: "loading model", means: overloaded, says: "% is still loading the model: try again in a moment"}, // llama.cpp
 	{code: "timeout", means: slow},
-	{code: "deadline_exceeded", means: slow}, // Google
+	{code: "deadline_exceeded", means: slow},  // Google
+	{code: "modelerror", means: failed},       // Bedrock
+	{code: "modelstreamerror", means: failed}, // Bedrock
 	{code: "server_error", bare: true, means: failed},
 	{code: "unavailable", bare: true, means: failed},
 	{code: "internal", bare: true, means: failed},

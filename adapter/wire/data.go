@@ -1,0 +1,61 @@
+package wire
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"mime"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// Data is what a data: URL holds (RFC 2397).
+type Data struct {
+	Type   string // the media type, without parameters
+	Base64 string
+	plain  string
+}
+
+// ReadData takes a data: URL apart; false where it is none.
+func ReadData(address string) (d Data, ok bool) {
+	rest, ok := strings.CutPrefix(address, "data:")
+	head, data, comma := strings.Cut(rest, ",")
+	if !ok || !comma {
+		return d, false
+	}
+	head, encoded := strings.CutSuffix(head, ";base64")
+	if d.Type, _, _ = mime.ParseMediaType(head); d.Type == "" {
+		if d.Type = head; head == "" || head[0] == ';' {
+			d.Type = "text/plain" // what the standard takes for no type
+		}
+	}
+	if encoded {
+		d.Base64 = data
+		return d, true
+	}
+	plain, err := url.PathUnescape(data)
+	d.plain, d.Base64 = plain, base64.StdEncoding.EncodeToString([]byte(plain))
+	return d, err == nil
+}
+
+// Text returns data that is text; false where it is none.
+func (d *Data) Text() (string, bool) {
+	if d.plain != "" || d.Base64 == "" {
+		return d.plain, utf8.ValidString(d.plain)
+	}
+	text, err := base64.StdEncoding.DecodeString(d.Base64)
+	return string(text), err == nil && utf8.Valid(text)
+}
+
+// IsWeb says whether an address is http(s).
+func IsWeb(address string) bool {
+	return strings.HasPrefix(address, "https://") || strings.HasPrefix(address, "http://")
+}
+
+// Parameters is the schema of a tool's arguments; of one that has none, that of an empty object.
+func Parameters(schema json.RawMessage) json.RawMessage {
+	if len(strings.TrimSpace(string(schema))) == 0 {
+		return json.RawMessage(`{"type":"object","properties":{}}`)
+	}
+	return schema
+}

@@ -95,7 +95,7 @@ func TestOptionsGoOutInAnthropicsWords(t *testing.T) {
 		"a tool": {
 			"m",
 			adapter.Request{Tools: tools},
-			`{"max_tokens":8192,"tools":[{"name":"look","description":"looks","input_schema":{"type":"object","properties":{"q":{}}},"cache_control":{"type":"ephemeral"}}]}`,
+			`{"max_tokens":8192,"tools":[{"name":"look","description":"looks","input_schema":{"properties":{"q":{}},"type":"object"},"cache_control":{"type":"ephemeral"}}]}`,
 		},
 		"none of the tools":   {"m", adapter.Request{Tools: tools, Options: adapter.Options{ToolChoice: "none", ParallelToolCalls: new(false)}}, `{"max_tokens":8192,"tool_choice":{"type":"none"}}`},
 		"any tool, but one":   {"m", adapter.Request{Tools: tools, Options: adapter.Options{ToolChoice: "required", ParallelToolCalls: new(false)}}, `{"max_tokens":8192,"tool_choice":{"type":"any","disable_parallel_tool_use":true}}`},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
@@ -33,7 +34,7 @@ type answer struct {
 	runes int  // of the text so far
 	plain bool // the last part is a text without data, so the next text would be joined to it
 	held  int
-	count counts
+	count wire.Counts
 
 	// The deltas of a block differ in their text only. An event with the same bytes around its text as the last delta needs no parsing.
 	before, after []byte // after has no spaces, because Anthropic pads its events with a varying number
@@ -61,7 +62,7 @@ func (m *model) read(w *wire.Answer) error {
 	a.Last = a.last
 	switch a.Kind() {
 	case "text/event-stream", "": // some servers send no type
-		return a.Events(a.Res.Body, a.take)
+		return a.Events(a.Res.Body, a.next)
 	case "application/json":
 		return a.whole()
 	default:
@@ -69,8 +70,8 @@ func (m *model) read(w *wire.Answer) error {
 	}
 }
 
-// take passes on what an event has; done says that it is the last.
-func (a *answer) take(kind, data []byte) (done bool, err error) {
+// next passes on what an event has; done says that it is the last.
+func (a *answer) next(kind, data []byte) (done bool, err error) {
 	if raw, ok := a.again(data); ok {
 		return false, a.write(a.same, raw)
 	}
@@ -145,15 +146,14 @@ func (a *answer) event(kind, data []byte) (done bool, err error) {
 			return false, a.end(b)
 		}
 	case "message_start":
-		a.count.take(object(data, "message", "usage"))
+		a.take(object(data, "message", "usage"))
 	case "message_delta":
-		a.count.take(object(data, "usage"))
-		a.Usage = a.count.usage()
+		a.take(object(data, "usage"))
 		if reason := member(data, "delta", "stop_reason"); len(reason) > 0 && a.Finish == "" {
 			if err := a.refusal(string(reason), object(data, "delta", "stop_details")); err != nil {
 				return false, err
 			}
-			a.Finish = finishReason(string(reason))
+			a.Finish = wire.FinishReason(string(reason))
 			a.Enough()
 		}
 	case "message_stop":
@@ -188,20 +188,11 @@ func (a *answer) find(index int) *block {
 
 // begin opens a block with what it begins with, which may be all of it.
 func (a *answer) begin(index int, raw []byte) error {
-	if b := a.find(index); b != nil { // which the server did not end
-		if err := a.end(b); err != nil {
-			return err
-		}
-	}
-	a.before = a.before[:0]
-	b := &block{index: index, start: a.runes}
+	b := &block{index: index}
 	text := ""
 	switch string(member(raw, "type")) {
 	case "text":
 		b.kind, text = adapter.PartText, "text"
-		if err := a.boundary(); err != nil {
-			return err
-		}
 		jsonparser.ArrayEach(raw, func(citation []byte, _ jsonparser.ValueType, _ int, _ error) { // of a whole answer
 			b.citations = append(b.citations, bytes.Clone(citation))
 		}, "citations")
@@ -210,38 +201,41 @@ func (a *answer) begin(index int, raw []byte) error {
 		b.signature = bytes.Clone(member(raw, "signature"))
 	case "tool_use":
 		b.kind = adapter.PartCall
-		if err := a.call(b, raw); err != nil {
-			return err
-		}
 	default:
 		b.kind = adapter.PartOther
 	}
-	if b.kind == adapter.PartCall || b.kind == adapter.PartOther {
-		if err := a.hold(len(raw)); err != nil {
-			return err
-		}
-		b.raw = bytes.Clone(raw)
-	}
-	if err := a.push(b); err != nil {
+	if err := a.enter(b); err != nil {
 		return err
 	}
-	return a.write(b, member(raw, text))
+	if text != "" {
+		return a.write(b, member(raw, text))
+	}
+	b.raw = bytes.Clone(raw)
+	if err := a.hold(len(raw)); err != nil || b.kind == adapter.PartOther {
+		return err
+	}
+	return a.call(b, raw)
 }
 
-func (a *answer) push(b *block) error {
+// enter opens a block, and ends one in its place that the server has not ended. Two text blocks in a row are kept apart: they have to go back as
+// two.
+func (a *answer) enter(b *block) error {
+	if old := a.find(b.index); old != nil {
+		if err := a.end(old); err != nil {
+			return err
+		}
+	}
+	if b.kind == adapter.PartText && a.plain {
+		if err := a.beside(adapter.PartText, 0, []byte("{}")); err != nil {
+			return err
+		}
+	}
 	if len(a.open) == maxCalls {
 		return a.m.p.NotPiece(errors.New("the answer has too many blocks that do not end"), nil)
 	}
+	a.before, b.start = a.before[:0], a.runes
 	a.open = append(a.open, b)
 	return nil
-}
-
-// boundary keeps two text blocks in a row apart: they have to go back as two.
-func (a *answer) boundary() error {
-	if !a.plain {
-		return nil
-	}
-	return a.beside(adapter.PartText, 0, []byte("{}"))
 }
 
 // call begins a call of a tool.
@@ -257,8 +251,8 @@ func (a *answer) call(b *block, raw []byte) error {
 		return a.m.p.NotPiece(err, raw)
 	}
 	a.plain = false
-	if !a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: b.call, ID: id, Name: name}}) {
-		return wire.ErrLeft
+	if err := a.Yield(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: b.call, ID: id, Name: name}}); err != nil {
+		return err
 	}
 	var others map[string]json.RawMessage
 	json.Unmarshal(raw, &others) // of an object that is JSON: cannot fail
@@ -272,76 +266,54 @@ func (a *answer) call(b *block, raw []byte) error {
 	return a.beside(adapter.PartCall, b.call, data)
 }
 
-// delta adds to a block.
+// deltas are the types of deltas: of which part, and which member they add to it.
+var deltas = map[string]struct{ part, member string }{
+	"text_delta":       {adapter.PartText, "text"},
+	"citations_delta":  {adapter.PartText, "citation"},
+	"thinking_delta":   {adapter.PartReasoning, "thinking"},
+	"signature_delta":  {adapter.PartReasoning, "signature"},
+	"input_json_delta": {adapter.PartCall, "partial_json"},
+}
+
+// delta adds to a block. It begins one if the server has not, or if the open one is of another type.
 func (a *answer) delta(data []byte) error {
-	d := object(data, "delta")
-	i := index(data)
-	b := a.find(i)
-	is := func(kind string) bool { return b != nil && b.kind == kind }
-	// want begins a block if the server has not, or if the open one is of another type.
-	want := func(kind string) error {
-		if is(kind) {
-			return nil
-		}
-		if b != nil {
-			if err := a.end(b); err != nil {
-				return err
-			}
-		}
-		if kind == adapter.PartText {
-			if err := a.boundary(); err != nil {
-				return err
-			}
-		}
-		b = &block{index: i, kind: kind, start: a.runes}
-		return a.push(b)
-	}
-	piece := func(kind, name string) error {
-		if err := want(kind); err != nil {
-			return err
-		}
-		text := member(d, name)
-		if text != nil {
-			a.learn(b, data, text)
-		}
-		return a.write(b, text)
-	}
-	switch string(member(d, "type")) {
-	case "text_delta":
-		return piece(adapter.PartText, "text")
-	case "thinking_delta":
-		return piece(adapter.PartReasoning, "thinking")
-	case "input_json_delta":
-		switch {
-		case is(adapter.PartCall):
-			return piece(adapter.PartCall, "partial_json")
-		case is(adapter.PartOther):
-			text := member(d, "partial_json")
-			b.input = append(b.input, text...)
-			return a.hold(len(text))
-		}
+	d, b := object(data, "delta"), a.find(index(data))
+	of, known := deltas[string(member(d, "type"))]
+	other := b != nil && b.kind == adapter.PartOther
+	switch {
+	case !known && other:
+		return a.grow(b, d)
+	case !known:
+		return nil
+	case other && of.part == adapter.PartCall: // of a call that the provider makes itself
+		text := member(d, of.member)
+		b.input = append(b.input, text...)
+		return a.hold(len(text))
+	case b != nil && b.kind == of.part:
+	case of.part == adapter.PartCall:
 		return a.m.p.NotPiece(errors.New("arguments of no call"), data)
-	case "signature_delta":
-		if err := want(adapter.PartReasoning); err != nil {
+	default:
+		b = &block{index: index(data), kind: of.part}
+		if err := a.enter(b); err != nil {
 			return err
 		}
-		text := member(d, "signature")
+	}
+	text := member(d, of.member)
+	switch of.member {
+	case "signature":
 		b.signature = append(b.signature, text...)
 		return a.hold(len(text))
-	case "citations_delta":
-		if err := want(adapter.PartText); err != nil {
-			return err
-		}
+	case "citation":
 		if c := object(d, "citation"); c != nil {
 			b.citations = append(b.citations, bytes.Clone(c))
 			return a.hold(len(c))
 		}
-	default:
-		if is(adapter.PartOther) {
-			return a.grow(b, d)
-		}
+		return nil
 	}
-	return nil
+	if text != nil {
+		a.learn(b, data, text)
+	}
+	return a.write(b, text)
 }
 
 // grow appends the strings of a delta to the same members of an unknown block, as in compaction_delta.
@@ -396,7 +368,7 @@ func (a *answer) say(b *block, s string) error {
 	case adapter.PartCall:
 		c.ToolCall = &adapter.ToolCall{Index: b.call, Arguments: s}
 	}
-	if !a.Pass(c) {
+	if !a.Pass(c) { // not Yield, which would copy each delta once more
 		return wire.ErrLeft
 	}
 	return nil
@@ -405,12 +377,7 @@ func (a *answer) say(b *block, s string) error {
 // end closes a block, and passes on what stands beside it.
 func (a *answer) end(b *block) error {
 	a.before = a.before[:0]
-	for i, other := range a.open {
-		if other == b {
-			a.open = append(a.open[:i], a.open[i+1:]...)
-			break
-		}
-	}
+	a.open = slices.DeleteFunc(a.open, func(other *block) bool { return other == b })
 	if err := a.say(b, b.text.Rest()); err != nil {
 		return err
 	}
@@ -468,8 +435,8 @@ func (a *answer) cite(b *block) error {
 		if said.Title == "" {
 			said.Title = c.Document
 		}
-		if !a.Pass(adapter.Chunk{Citation: said}) {
-			return wire.ErrLeft
+		if err := a.Yield(adapter.Chunk{Citation: said}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -483,21 +450,18 @@ func (a *answer) other(b *block) error {
 		if err != nil || !json.Valid(input) {
 			input = []byte("{}")
 		}
-		raw = withMember(raw, "input", input)
+		raw, _ = jsonparser.Set(raw, input, "input") // of an object: cannot fail
 	}
 	for name, text := range b.grown {
 		quoted, _ := json.Marshal(text) // a string: cannot fail
-		raw = withMember(raw, name, quoted)
+		raw, _ = jsonparser.Set(raw, quoted, name)
 	}
 	return a.beside(adapter.PartOther, 0, raw)
 }
 
 func (a *answer) beside(kind string, call int, data []byte) error {
 	a.plain = false
-	if !a.Pass(adapter.Chunk{Beside: &adapter.Beside{Type: kind, Index: call, Data: data}}) {
-		return wire.ErrLeft
-	}
-	return nil
+	return a.Beside(kind, call, data)
 }
 
 // refusal passes on the API's explanation of a refusal if the model has said nothing itself.
@@ -519,13 +483,7 @@ func (a *answer) last() error {
 			return err
 		}
 	}
-	switch {
-	case a.Finish == adapter.FinishStop && a.calls > 0:
-		a.Finish = adapter.FinishToolCalls // some servers say end_turn whatever they stop for
-	case a.Finish == adapter.FinishToolCalls && a.calls == 0:
-		a.Finish = adapter.FinishStop
-	}
-	a.Usage = a.count.usage()
+	a.Settle(a.calls)
 	return nil
 }
 
@@ -559,63 +517,31 @@ func (a *answer) whole() error {
 	}); err != nil {
 		return err
 	}
-	a.count.take(object(body, "usage"))
+	a.take(object(body, "usage"))
 	if err := a.refusal(reason, object(body, "stop_details")); err != nil {
 		return err
 	}
-	a.Finish = finishReason(reason)
+	a.Finish = wire.FinishReason(reason)
 	return a.End()
 }
 
-// counts are those of the answer's tokens so far.
-type counts struct{ in, read, written, out, thought int64 }
-
 // take adds the counts of an event. They are cumulative. A missing count, or a 0, does not replace an earlier one.
-func (c *counts) take(raw []byte) {
+func (a *answer) take(raw []byte) {
 	for _, count := range []struct {
-		at   *int64
+		at   *int
 		path []string
 	}{
-		{&c.in, []string{"input_tokens"}},
-		{&c.read, []string{"cache_read_input_tokens"}},
-		{&c.written, []string{"cache_creation_input_tokens"}},
-		{&c.out, []string{"output_tokens"}},
-		{&c.thought, []string{"output_tokens_details", "thinking_tokens"}},
+		{&a.count.In, []string{"input_tokens"}},
+		{&a.count.Read, []string{"cache_read_input_tokens"}},
+		{&a.count.Written, []string{"cache_creation_input_tokens"}},
+		{&a.count.Out, []string{"output_tokens"}},
+		{&a.count.Thought, []string{"output_tokens_details", "thinking_tokens"}},
 	} {
 		if n, err := jsonparser.GetInt(raw, count.path...); err == nil && 0 < n && n < 1<<50 {
-			*count.at = n
+			*count.at = int(n)
 		}
 	}
-}
-
-// usage is nil where nothing is known.
-func (c *counts) usage() *adapter.Usage {
-	if *c == (counts{}) {
-		return nil
-	}
-	u := &adapter.Usage{
-		PromptTokens: int(c.in + c.read + c.written), CompletionTokens: int(c.out),
-		CachedTokens: int(c.read), CacheWriteTokens: int(c.written), ReasoningTokens: int(c.thought),
-	}
-	u.TotalTokens = u.PromptTokens + u.CompletionTokens
-	return u
-}
-
-// finishReason maps the reasons of https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons, and those that other servers
-// add. pause_turn is a length: the answer is not whole, and the next request continues it.
-func finishReason(reason string) string {
-	switch reason {
-	case "max_tokens", "model_context_window_exceeded", "pause_turn", "length":
-		return adapter.FinishLength
-	case "tool_use", "tool_calls":
-		return adapter.FinishToolCalls
-	case "refusal":
-		return adapter.FinishRefusal
-	case "content_filter", "sensitive":
-		return adapter.FinishContentFilter
-	default:
-		return adapter.FinishStop
-	}
+	a.Usage = a.count.Usage()
 }
 
 // member returns a member that is a string, escaped as it came; nil where there is none.
@@ -648,25 +574,4 @@ func index(data []byte) int {
 func isObject(data []byte) bool {
 	data = bytes.TrimLeft(data, " \t\r\n")
 	return len(data) > 0 && data[0] == '{'
-}
-
-// withMember returns an object with a member that has this value. All else of it stays as it is.
-func withMember(object []byte, name string, value []byte) []byte {
-	old, kind, end, err := jsonparser.Get(object, name)
-	if err != nil {
-		quoted, _ := json.Marshal(name) // a string: cannot fail
-		out := append([]byte{'{'}, quoted...)
-		out = append(append(out, ':'), value...)
-		if rest := bytes.TrimSpace(bytes.TrimSpace(object)[1:]); rest[0] != '}' {
-			out = append(append(out, ','), rest...)
-		} else {
-			out = append(out, '}')
-		}
-		return out
-	}
-	start := end - len(old)
-	if kind == jsonparser.String {
-		start -= 2 // its quotes
-	}
-	return append(append(append(make([]byte, 0, len(object)+len(value)), object[:start]...), value...), object[end:]...)
 }

@@ -103,12 +103,7 @@ func (a *answer) say(text string) error {
 		return nil
 	}
 	a.chars += utf8.RuneCountInString(text)
-	return a.pass(adapter.Chunk{Text: text})
-}
-
-// pass yields a chunk. The error says that the reader has left.
-func (a *answer) pass(c adapter.Chunk) error {
-	if !a.Pass(c) {
+	if !a.Pass(adapter.Chunk{Text: text}) { // not Yield, which would copy each delta once more
 		return wire.ErrLeft
 	}
 	return nil
@@ -199,7 +194,7 @@ func (a *answer) start(payload []byte) error {
 		}
 		b.call = a.calls
 		a.calls++
-		return a.pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: b.call, ID: begun.ToolUse.ID, Name: begun.ToolUse.Name}})
+		return a.Yield(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: b.call, ID: begun.ToolUse.ID, Name: begun.ToolUse.Name}})
 	}
 	return nil
 }
@@ -216,7 +211,7 @@ func (a *answer) delta(payload []byte) error {
 			return err
 		}
 		b.thought = true
-		return a.pass(adapter.Chunk{Reasoning: text})
+		return a.Yield(adapter.Chunk{Reasoning: text})
 	}
 	if raw, kind, _, err := jsonparser.Get(payload, "delta", "toolUse", "input"); err == nil && kind == jsonparser.String {
 		b := a.find(int(index))
@@ -230,7 +225,7 @@ func (a *answer) delta(payload []byte) error {
 		if b.call < 0 {
 			return b.keep([]byte(text))
 		}
-		return a.pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: b.call, Arguments: text}})
+		return a.Yield(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: b.call, Arguments: text}})
 	}
 	var event struct {
 		Delta struct {
@@ -297,7 +292,7 @@ func (a *answer) stop(index int) error {
 		return err
 	}
 	if rest := a.reasoning.Rest(); rest != "" {
-		if err := a.pass(adapter.Chunk{Reasoning: rest}); err != nil {
+		if err := a.Yield(adapter.Chunk{Reasoning: rest}); err != nil {
 			return err
 		}
 	}
@@ -311,7 +306,7 @@ func (a *answer) stop(index int) error {
 	a.blocks = slices.DeleteFunc(a.blocks, func(other *block) bool { return other == b })
 	for _, c := range b.citations {
 		c.Start, c.End = a.place[0], a.place[1] // Claude's are in the block of the text, Nova's in one behind it
-		if err := a.pass(adapter.Chunk{Citation: &c}); err != nil {
+		if err := a.Yield(adapter.Chunk{Citation: &c}); err != nil {
 			return err
 		}
 	}
@@ -323,7 +318,7 @@ func (a *answer) complete(b *block) error {
 	switch {
 	case b.call >= 0:
 		if rest := b.arguments.Rest(); rest != "" {
-			return a.pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: b.call, Arguments: rest}})
+			return a.Yield(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: b.call, Arguments: rest}})
 		}
 		return nil
 	case b.image != "":
@@ -331,7 +326,7 @@ func (a *answer) complete(b *block) error {
 			return nil
 		}
 		kind := "image/" + b.image
-		return a.pass(adapter.Chunk{Media: &adapter.Media{Type: kind, URL: "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(b.data)}})
+		return a.Yield(adapter.Chunk{Media: &adapter.Media{Type: kind, URL: "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(b.data)}})
 	case len(b.redacted) > 0:
 		beside.Data = marshal(reasoningBlock{Reasoning: reasoningContent{Redacted: b.redacted}})
 	case b.thinks && b.thought: // without a signature, too: the next block is another one
@@ -346,7 +341,7 @@ func (a *answer) complete(b *block) error {
 	default:
 		return nil
 	}
-	return a.pass(adapter.Chunk{Beside: &beside})
+	return a.Yield(adapter.Chunk{Beside: &beside})
 }
 
 // signed is what stands beside reasoning.
@@ -410,24 +405,9 @@ func (a *answer) finish(payload []byte) error {
 			Cause:   errors.New("stopReason " + a.p.Redact([]byte(reason))),
 		}
 	}
-	a.Finish = finishReason(reason)
+	a.Finish = wire.FinishReason(reason)
 	a.Enough()
 	return nil
-}
-
-func finishReason(reason string) string {
-	switch reason {
-	case "tool_use":
-		return adapter.FinishToolCalls
-	case "max_tokens", "model_context_window_exceeded":
-		return adapter.FinishLength
-	case "guardrail_intervened", "content_filtered":
-		return adapter.FinishContentFilter
-	case "refusal":
-		return adapter.FinishRefusal
-	default:
-		return adapter.FinishStop
-	}
 }
 
 // usage reads the counts of tokens. Those of the cache are beside those of the input.
@@ -448,10 +428,7 @@ func (a *answer) usage(payload []byte) error {
 	for _, n := range []*int{&u.Input, &u.Output, &u.Read, &u.Write} {
 		*n = min(max(*n, 0), most)
 	}
-	a.Usage = &adapter.Usage{
-		PromptTokens: u.Input + u.Read + u.Write, CompletionTokens: u.Output, TotalTokens: u.Input + u.Read + u.Write + u.Output,
-		CachedTokens: u.Read, CacheWriteTokens: u.Write,
-	}
+	a.Usage = wire.Counts{In: u.Input, Read: u.Read, Written: u.Write, Out: u.Output}.Usage()
 	return nil
 }
 
@@ -465,11 +442,6 @@ func (a *answer) last() error {
 	if err := a.stop(-1); err != nil { // text is in no block
 		return err
 	}
-	switch {
-	case a.Finish == adapter.FinishStop && a.calls > 0:
-		a.Finish = adapter.FinishToolCalls
-	case a.Finish == adapter.FinishToolCalls && a.calls == 0: // those of Bedrock's own tools are not for us
-		a.Finish = adapter.FinishStop
-	}
+	a.Settle(a.calls)
 	return nil
 }

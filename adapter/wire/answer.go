@@ -3,6 +3,7 @@ package wire
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -213,6 +214,60 @@ func (a *Answer) Pass(c adapter.Chunk) bool {
 		c.Model = a.Model
 	}
 	return a.yield(c, nil)
+}
+
+// Yield is Pass with an error where the reader has left.
+func (a *Answer) Yield(c adapter.Chunk) error {
+	if !a.Pass(c) {
+		return ErrLeft
+	}
+	return nil
+}
+
+// Beside passes on what stands beside a part; call is the number of a call.
+func (a *Answer) Beside(kind string, call int, data json.RawMessage) error {
+	return a.Yield(adapter.Chunk{Beside: &adapter.Beside{Type: kind, Index: call, Data: data}})
+}
+
+// Settle makes the end fit the calls that there were: some servers end with a stop whatever they do, and calls of a provider's own tools are not
+// for us.
+func (a *Answer) Settle(calls int) {
+	switch {
+	case a.Finish == adapter.FinishStop && calls > 0:
+		a.Finish = adapter.FinishToolCalls
+	case a.Finish == adapter.FinishToolCalls && calls == 0:
+		a.Finish = adapter.FinishStop
+	}
+}
+
+// FinishReason reads the reasons of Anthropic's and Amazon's APIs, and those that servers with Anthropic's API add. pause_turn is a length: the
+// answer is not whole, and the next request continues it. https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+func FinishReason(reason string) string {
+	switch reason {
+	case "max_tokens", "model_context_window_exceeded", "pause_turn", "length":
+		return adapter.FinishLength
+	case "tool_use", "tool_calls":
+		return adapter.FinishToolCalls
+	case "refusal":
+		return adapter.FinishRefusal
+	case "content_filter", "content_filtered", "guardrail_intervened", "sensitive":
+		return adapter.FinishContentFilter
+	}
+	return adapter.FinishStop
+}
+
+// Counts are numbers of tokens where those of the cache are not among those of the input.
+type Counts struct{ In, Read, Written, Out, Thought int }
+
+// Usage is nil where nothing is known.
+func (c Counts) Usage() *adapter.Usage {
+	if c == (Counts{}) {
+		return nil
+	}
+	in := c.In + c.Read + c.Written
+	return &adapter.Usage{
+		PromptTokens: in, CompletionTokens: c.Out, TotalTokens: in + c.Out, CachedTokens: c.Read, CacheWriteTokens: c.Written, ReasoningTokens: c.Thought,
+	}
 }
 
 // Enough says that the end is known: what comes after it is waited for only for a moment.

@@ -175,9 +175,11 @@ func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held
 		if a.seen != nil {
 			a.seen.saw(&chunk, token)
 		}
-		if err := a.money.take(&chunk); err != nil {
-			h.shown = true
-			return err
+		if a.money != nil {
+			if err := a.money.take(&chunk); err != nil {
+				h.shown = true
+				return err
+			}
 		}
 		tags.take(&chunk)
 		w.pause()
@@ -187,11 +189,11 @@ func (g *guarded) attempt(ctx context.Context, a *attempt, req *Request, h *held
 				return err
 			}
 		}
-		if !h.take(&chunk) {
+		if (!h.shown || chunk.Usage != nil || chunk.Finish != "") && !h.take(&chunk) { // of most chunks there is nothing to take
 			w.resume(token)
 			continue
 		}
-		if !h.flush(yield) || !yield(chunk, nil) {
+		if len(h.chunks) > 0 && !h.flush(yield) || !yield(chunk, nil) {
 			return nil
 		}
 		if chunks++; chunks%yieldEvery == 0 {

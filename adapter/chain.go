@@ -182,10 +182,15 @@ func (h *held) pass(stream iter.Seq2[Chunk, error], yield func(Chunk, error) boo
 		if err != nil {
 			return false, err
 		}
-		if !h.take(&chunk) {
-			continue
+		if !h.shown || chunk.Usage != nil || chunk.Finish != "" { // of most chunks there is nothing to take
+			if !h.take(&chunk) {
+				continue
+			}
+			if !h.flush(yield) {
+				return true, nil
+			}
 		}
-		if !h.flush(yield) || !yield(chunk, nil) {
+		if !yield(chunk, nil) {
 			return true, nil
 		}
 	}

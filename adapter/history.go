@@ -28,11 +28,12 @@ func history(messages []Message, provider, name string) []Message {
 		before++
 	}
 	user := before < len(rest) && rest[before].Role == User
+	role := User
+	if user && len(out) > 0 {
+		role = System
+	}
 	for _, m := range rest[:before] {
-		m.Made = nil
-		if m.Role = User; user && len(out) > 0 {
-			m.Role = System
-		}
+		m.Made, m.Role = nil, role
 		out = join(out, m)
 	}
 	if !user && before == 0 && len(rest) > 0 && (rest[0].Role == Assistant || rest[0].Role == ToolRole) { // it begins with calls

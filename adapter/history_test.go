@@ -27,6 +27,7 @@ func TestAHistoryIsArrangedForEveryProvider(t *testing.T) {
 		"turns":                     {[]Message{system("s"), user("a"), said("b"), user("c")}, []Message{system("s"), user("a"), said("b"), user("c")}},
 		"an anchor":                 {[]Message{system("s"), said("anchor"), user("a")}, []Message{system("s\n\nanchor"), user("a")}},
 		"an anchor without system":  {[]Message{said("anchor"), user("a")}, []Message{user("anchor\n\na")}},
+		"two anchors":               {[]Message{said("anchor"), said("another"), user("a")}, []Message{user("anchor\n\nanother\n\na")}},
 		"an anchor before calls":    {[]Message{system("s"), said("anchor"), said("", "1"), result("1")}, []Message{system("s"), user("anchor"), said("", "1"), result("1")}},
 		"calls first":               {[]Message{said("", "1"), result("1")}, []Message{user("Continue."), said("", "1"), result("1")}},
 		"an anchor alone":           {[]Message{system("s"), said("anchor")}, []Message{system("s"), user("anchor")}},

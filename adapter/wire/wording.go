@@ -220,10 +220,10 @@ var wordings = []wording{
 	{text: "expected toolresult blocks", means: badHistory},                      // Bedrock
 
 	// What a model cannot do.
-	{text: "does not support tools", means: refused, says: saysTools},                // Ollama, Groq
-	{text: "endpoints found that support tool use", means: refused, says: saysTools}, // OpenRouter
-	{text: "tool use in streaming mode", means: refused, says: saysTools},            // Bedrock
-	{text: "does not support tool use", means: refused, says: saysTools},             // Bedrock
+	{text: "does not support tools", means: refused, says: saysTools},                                                                                                                // Ollama, Groq
+	{text: "endpoints found that support tool use", means: refused, says: saysTools},                                                                                                 // OpenRouter
+	{text: "tool use in streaming mode", means: refused, says: saysTools},                                                                                                            // Bedrock
+	{text: "does not support tool use", means: refused, says: saysTools},                                                                                                             // Bedrock
 	{text: "tool choice requires --enable-auto-tool-choice", means: refused, says: "% takes tools only where it is started with --enable-auto-tool-choice and a --tool-call-parser"}, // vLLM
 	{text: "function calling is not enabled", means: refused, says: saysTools},                                                                                                       // Google
 	{text: "does not support image", means: refused, says: saysImages},                                                                                                               // Groq, xAI, Together

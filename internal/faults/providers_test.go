@@ -7,9 +7,14 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
+	"github.com/lingserve/lingserve/adapter/anthropic"
+	"github.com/lingserve/lingserve/adapter/bedrock"
 	"github.com/lingserve/lingserve/adapter/coze"
+	"github.com/lingserve/lingserve/adapter/gemini"
 	"github.com/lingserve/lingserve/adapter/ollama"
 	"github.com/lingserve/lingserve/adapter/openai"
+	"github.com/lingserve/lingserve/adapter/responses"
+	"github.com/lingserve/lingserve/internal/upstream"
 )
 
 // provider is one of those that the product has, and what its server sends.
@@ -40,7 +45,27 @@ var (
 		name: "ollama", Wire: adaptertest.Ollama, keyName: "OLLAMA_API_KEY", words: "llama runner process",
 		elsewhere: "check that it is Ollama's address", absent: "`ollama serve`",
 	}
-	providers = []*provider{openAI, azure, cozeBot, ollamaRunner}
+	anthropicAPI = &provider{
+		name: "anthropic", Wire: adaptertest.Anthropic, keyName: "ANTHROPIC_API_KEY", words: "Overloaded",
+		elsewhere: "check the base URL", absent: "check that it runs, and the base URL",
+	}
+	geminiAPI = &provider{
+		name: "gemini", Wire: adaptertest.Gemini, keyName: "GEMINI_API_KEY", words: "The model is overloaded",
+		elsewhere: "check the base URL", absent: "check that it runs, and the base URL",
+	}
+	vertex = &provider{ // with a key
+		name: "vertex", Wire: adaptertest.Gemini, keyName: "VERTEX_API_KEY", words: "The model is overloaded",
+		elsewhere: "check the base URL", absent: "check that it runs, and the base URL", like: geminiAPI,
+	}
+	responsesAPI = &provider{
+		name: "responses", Wire: adaptertest.Responses, keyName: "RESPONSES_API_KEY", words: "server_error",
+		elsewhere: "check the base URL", absent: "check that it runs, and the base URL",
+	}
+	bedrockRuntime = &provider{
+		name: "bedrock", Wire: adaptertest.Bedrock, keyName: "AWS_BEARER_TOKEN_BEDROCK", words: "internalServerException",
+		elsewhere: "check the base URL", absent: "check that it runs, and the base URL",
+	}
+	providers = []*provider{openAI, azure, cozeBot, ollamaRunner, anthropicAPI, geminiAPI, vertex, responsesAPI, bedrockRuntime}
 )
 
 // framings are those in which a provider's faults are looked at: what speaks the same format as another needs no more than one.
@@ -78,6 +103,19 @@ func register(t testing.TB, models *adapter.Registry, base string, maxEvent int,
 			p, err = coze.New(coze.Options{BaseURL: base, Key: canary, Timeouts: limits, MaxEvent: maxEvent})
 		case ollamaRunner:
 			p, err = ollama.New(ollama.Options{BaseURL: base, Key: canary, Timeouts: limits, MaxEvent: maxEvent})
+		case anthropicAPI:
+			p, err = anthropic.New(anthropic.Options{BaseURL: base, Key: canary, Timeouts: limits, MaxEvent: maxEvent})
+		case geminiAPI:
+			p, err = gemini.New(gemini.Options{BaseURL: base, Key: canary, Timeouts: limits, MaxEvent: maxEvent})
+		case vertex:
+			p, err = gemini.New(gemini.Options{
+				Vertex: &gemini.Vertex{Project: "p", Location: "us-central1"}, BaseURL: base, Key: canary, KeyName: w.keyName,
+				Timeouts: limits, MaxEvent: maxEvent,
+			})
+		case responsesAPI:
+			p, err = responses.New(responses.Options{BaseURL: base + "/v1", Key: canary, Timeouts: limits, MaxEvent: maxEvent})
+		case bedrockRuntime:
+			p, err = bedrock.New(bedrock.Options{Region: "us-east-1", BaseURL: base, Key: canary, Timeouts: limits, MaxEvent: maxEvent})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -90,7 +128,19 @@ func register(t testing.TB, models *adapter.Registry, base string, maxEvent int,
 	return closers
 }
 
+// inside is an event of text with these bytes between the quotes.
+func (w *provider) inside(raw string) string {
+	if w.Inside != nil { // Bedrock's frames have a length and checksums
+		return w.Inside(raw)
+	}
+	return strings.Replace(w.Text("HERE"), "HERE", raw, 1)
+}
+
 // broken is an event that is no JSON, with much more in it than anybody wants to read.
 func (w *provider) broken() string {
-	return strings.Replace(w.Text(strings.Repeat("x", 100_000)), "{", "<rubbish of "+canary+">", 1)
+	rubbish := "<rubbish of " + canary + ">"
+	if w == bedrockRuntime {
+		return string(upstream.AppendFrame(nil, "event", "contentBlockDelta", rubbish+strings.Repeat("x", 100_000)))
+	}
+	return strings.Replace(w.Text(strings.Repeat("x", 100_000)), "{", rubbish, 1)
 }

@@ -34,13 +34,14 @@ func (s *Server) Refused(r *Refusal) *adapter.Error {
 // Failed makes the error of an event that reports one. kinds are said beside it.
 func (s *Server) Failed(data []byte, kinds ...string) *adapter.Error {
 	r := ReadReport(data)
-	known := len(r.Kind)
+	said := ""
 	for _, kind := range kinds {
-		r.Kind += " " + strings.ToLower(kind)
+		said += " " + kind
 	}
+	r.Kind += strings.ToLower(said)
 	e := s.Failure(r.Status, r)
 	e.Status = r.Status
-	e.Cause = fmt.Errorf("reported%s: %s", s.Redact([]byte(r.Kind[known:])), s.Redact(data))
+	e.Cause = fmt.Errorf("reported%s: %s", s.Redact([]byte(said)), s.Redact(data))
 	return e
 }
 

@@ -165,17 +165,18 @@ var wordings = []wording{
 	{code: "billing_disabled", means: noCredit},                                         // Google
 
 	// Where one is, and where a model is.
-	{text: "user location is not supported", means: noAccess, says: saysPlace},                                                      // Google
-	{code: "unsupported_country_region_territory", means: noAccess, says: saysPlace},                                                // OpenAI
-	{text: "country, region, or territory not supported", means: noAccess, says: saysPlace},                                         // OpenAI
-	{text: "not available in your region", means: noAccess, says: saysPlace},                                                        // OpenRouter, Groq
-	{text: "not available in your country", means: noAccess, says: saysPlace},                                                       //
-	{text: "access…from unsupported countries", means: noAccess, says: saysPlace},                                                   // Bedrock, of Anthropic's models
-	{text: "on-demand throughput…supported", means: refused, says: saysProfile},                                                     // Bedrock
-	{text: "model…not supported in this region", means: unknown, says: saysRegion},                                                  // Bedrock
-	{text: "not available in this region", means: unknown, says: saysRegion},                                                        // Google, Azure
-	{text: "not servable in region", means: unknown, says: saysRegion},                                                              // Vertex AI
-	{text: "don't have access to the model", means: noAccess, says: "% does not let this account use the model: ask it for access"}, // Bedrock
+	{text: "user location is not supported", means: noAccess, says: saysPlace},              // Google
+	{code: "unsupported_country_region_territory", means: noAccess, says: saysPlace},        // OpenAI
+	{text: "country, region, or territory not supported", means: noAccess, says: saysPlace}, // OpenAI
+	{text: "not available in your region", means: noAccess, says: saysPlace},                // OpenRouter, Groq
+	{text: "not available in your country", means: noAccess, says: saysPlace},               //
+	{text: "access…from unsupported countries", means: noAccess, says: saysPlace},           // Bedrock, of Anthropic's models
+	{text: "on-demand throughput…supported", means: refused, says: saysProfile},             // Bedrock
+	{text: "model…not supported in this region", means: unknown, says: saysRegion},          // Bedrock
+	{text: "not available in this region", means: unknown, says: saysRegion},                // Google, Azure
+	{text: "not servable in region", means: unknown, says: saysRegion},                      // Vertex AI
+	// Bedrock:
+	{text: "don't have access to the model", means: noAccess, says: "% does not let this account use the model: ask it for access"},
 
 	// The model's name.
 	{code: "model_not_found", means: unknown},                      // OpenAI, Groq, Cerebras
@@ -197,7 +198,8 @@ var wordings = []wording{
 	{code: "unrecognizedclientexception", means: badKey}, // AWS
 	{code: "invalidsignatureexception", means: badKey},   // AWS
 	{code: "expiredtokenexception", means: badKey},       // AWS
-	{code: "service_disabled", means: noAccess, says: "% says that its API is not enabled in this account's project: enable it"}, // Google
+	// Google:
+	{code: "service_disabled", means: noAccess, says: "% says that its API is not enabled in this account's project: enable it"},
 	{code: "permission", means: badKey},        // Anthropic, Google
 	{text: "incorrect api key", means: badKey}, // OpenAI, xAI, of a 400
 	{text: "api key not valid", means: badKey}, // Google, of a 400
@@ -221,24 +223,26 @@ var wordings = []wording{
 	{text: "expected toolresult blocks", means: badHistory},                      // Bedrock
 
 	// What a model cannot do.
-	{text: "does not support tools", means: refused, says: saysTools},                                                                                                                // Ollama, Groq
-	{text: "endpoints found that support tool use", means: refused, says: saysTools},                                                                                                 // OpenRouter
-	{text: "tool use in streaming mode", means: refused, says: saysTools},                                                                                                            // Bedrock
-	{text: "does not support tool use", means: refused, says: saysTools},                                                                                                             // Bedrock
-	{text: "tool choice requires --enable-auto-tool-choice", means: refused, says: "% takes tools only where it is started with --enable-auto-tool-choice and a --tool-call-parser"}, // vLLM
-	{text: "function calling is not enabled", means: refused, says: saysTools},                                                                                                       // Google
-	{text: "does not support image", means: refused, says: saysImages},                                                                                                               // Groq, xAI, Together
-	{text: "image input modality is not enabled", means: refused, says: saysImages},                                                                                                  // Google
-	{text: "endpoints found that support image input", means: refused, says: saysImages},                                                                                             // OpenRouter
-	{text: "image_url is only supported by certain models", means: refused, says: saysImages},                                                                                        // OpenAI
-	{text: "image input is not supported", means: refused, says: saysImages},                                                                                                         // llama.cpp, Mistral
-	{text: "is not a multimodal model", means: refused, says: saysImages},                                                                                                            // vLLM
-	{text: "unknown variant `image_url`", means: refused, says: saysImages},                                                                                                          // DeepSeek
-	{text: "doesn't support the image", means: refused, says: saysImages},                                                                                                            // Bedrock
-	{code: "json_validate_failed", means: refused, says: "the model's answer did not fit the JSON Schema: simplify it, or ask for any JSON"},                                         // Groq
-	{text: "invalid schema for response_format", means: refused, says: saysSchema},                                                                                                   // OpenAI
-	{text: "schema produces a constraint that has too many states", means: refused, says: saysSchema},                                                                                // Google
-	{text: "schema is too complex", means: refused, says: saysSchema},                                                                                                                // Anthropic
+	{text: "does not support tools", means: refused, says: saysTools},                // Ollama, Groq
+	{text: "endpoints found that support tool use", means: refused, says: saysTools}, // OpenRouter
+	{text: "tool use in streaming mode", means: refused, says: saysTools},            // Bedrock
+	{text: "does not support tool use", means: refused, says: saysTools},             // Bedrock
+	// vLLM:
+	{text: "tool choice requires --enable-auto-tool-choice", means: refused, says: "% takes tools only where it is started with --enable-auto-tool-choice and a --tool-call-parser"},
+	{text: "function calling is not enabled", means: refused, says: saysTools},                // Google
+	{text: "does not support image", means: refused, says: saysImages},                        // Groq, xAI, Together
+	{text: "image input modality is not enabled", means: refused, says: saysImages},           // Google
+	{text: "endpoints found that support image input", means: refused, says: saysImages},      // OpenRouter
+	{text: "image_url is only supported by certain models", means: refused, says: saysImages}, // OpenAI
+	{text: "image input is not supported", means: refused, says: saysImages},                  // llama.cpp, Mistral
+	{text: "is not a multimodal model", means: refused, says: saysImages},                     // vLLM
+	{text: "unknown variant `image_url`", means: refused, says: saysImages},                   // DeepSeek
+	{text: "doesn't support the image", means: refused, says: saysImages},                     // Bedrock
+	// Groq:
+	{code: "json_validate_failed", means: refused, says: "the model's answer did not fit the JSON Schema: simplify it, or ask for any JSON"},
+	{text: "invalid schema for response_format", means: refused, says: saysSchema},                    // OpenAI
+	{text: "schema produces a constraint that has too many states", means: refused, says: saysSchema}, // Google
+	{text: "schema is too complex", means: refused, says: saysSchema},                                 // Anthropic
 
 	// The server.
 	{code: "overloaded", means: overloaded},                                                                 // Anthropic, 529 and in streams

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
 	"github.com/lingserve/lingserve/adapter"
 )
 
@@ -44,7 +45,7 @@ func newAuth(o *Options) (*auth, error) {
 	if !needsRegion && (key != "" || a.credentials != nil) {
 		return a, nil
 	}
-	var options []func(*config.LoadOptions) error
+	options := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})} // it would write to stderr by itself
 	if o.Profile != "" {
 		options = append(options, config.WithSharedConfigProfile(o.Profile))
 	}

@@ -223,14 +223,14 @@ func (i *inventory) result(t trial, width int) {
 		what = t.Message
 	}
 	i.line("%-4s  %-*s  %s", t.Status, width, t.name(), what)
-	i.quote(t.Cause)
+	i.quote(6, t.Cause)
 	for _, p := range t.Checks {
 		note := p.Message
 		if p.Status == probeOK && p.Seconds > 0 {
 			note = strings.TrimRight(fmt.Sprintf("%.2fs  %s", p.Seconds, p.Message), " ")
 		}
 		i.line("      %-12s  %-4s  %s", p.Check, p.Status, note)
-		i.quote(p.Cause)
+		i.quote(26, p.Cause) // below the message
 	}
 	if u := t.Usage; u != nil && len(t.Checks) > 0 {
 		cost := ""
@@ -241,10 +241,10 @@ func (i *inventory) result(t trial, width int) {
 	}
 }
 
-// quote prints what a model's server said.
-func (i *inventory) quote(said string) {
+// quote prints what a model's server said, behind so many spaces.
+func (i *inventory) quote(indent int, said string) {
 	if said != "" {
-		i.line("      cause: %s", said)
+		i.line("%*scause: %s", indent, "", said)
 	}
 }
 

@@ -61,7 +61,7 @@ func New(o Options) (adapter.Provider, error) {
 		return nil, err
 	}
 	p := &provider{
-		Server: wire.NewServer(wire.Server{Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header}, o.Key, o.Transport,
+		Server: wire.NewServer(wire.Server{Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header, URLHint: " (most end in /v1)"}, o.Key, o.Transport,
 			adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
 		Endpoint: endpoint.New(*base, o.Azure, o.APIVersion),
 		names:    o.Names,

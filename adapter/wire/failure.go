@@ -84,7 +84,7 @@ func (s *Server) Failure(status int, r Report) *adapter.Error {
 	case failed:
 		e.Code, e.Retryable, e.RetryAfter, e.Message = adapter.CodeUnavailable, true, r.Retry, "% failed or is overloaded: try again later"
 	case unknown:
-		e.Message = "% does not know this model or address: check the model's name, and the base URL (most end in /v1)"
+		e.Message = "% does not know this model or address: check the model's name, and the base URL" + s.URLHint
 	case badCall:
 		e.Retryable, e.Message = true, "the model called a tool in a way that its server could not read: try again"
 	case badHistory:

@@ -22,6 +22,7 @@ type Server struct {
 	Key     func() string // a function, so that printing a server does not print it
 	Client  *http.Client
 	Header  http.Header // of every request, over what the adapter sends; nil is nothing
+	URLHint string      // said behind "the base URL", as " (most end in /v1)"
 	Absent  string      // said where nothing answers at the address; default a sentence about the base URL
 	// Sign adds to a request that is complete what says that it may be made; nil is nothing.
 	Sign func(*http.Request) error

@@ -65,13 +65,17 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 			attempts = 3
 		}
 		var h held
-		wasEmpty := false // an empty answer is tried again once
+		wasEmpty := false  // an empty answer is tried again once
+		var refused *Error // of the history as it was
 		for n := 1; ; n++ {
 			h.begin("")
 			asked, span := g.begin(ctx, &req, n)
 			err := g.inSlot(asked, &attempt{span, g.observe(n), price, money}, &req, &h, n < attempts && !wasEmpty, yield)
 			span.end(context.Cause(ctx), err)
 			if err == nil {
+				if refused != nil { // else it was refused for something else
+					g.note(ctx, refused)
+				}
 				return
 			}
 			if ctx.Err() != nil {
@@ -84,7 +88,7 @@ func (g *guarded) Stream(ctx context.Context, req Request) iter.Seq2[Chunk, erro
 				// The last resort: it may be the history that is refused for what its provider put beside it (MO-04).
 				var had bool
 				if req.Messages, had = without(req.Messages); had {
-					g.note(ctx, e)
+					refused = e
 					n-- // nothing was answered, so nothing is owed
 					continue
 				}

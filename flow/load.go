@@ -173,10 +173,10 @@ func (l *loader) workflow(n *node) *spec {
 	l.link(s)
 	roots := s.firstSegments()
 	for i, b := range s.bots {
-		l.templates(b, parts[i], &scope{s.input, b.on, b.refused && b.on == nil, roots})
+		l.templates(b, parts[i], &scope{s.input, b.on, false, b.unread, roots})
 	}
 	for i, e := range s.events {
-		sc := &scope{s.input, e.on, e.on == nil, roots}
+		sc := &scope{s.input, e.on, false, e.unread, roots}
 		e.when = l.condition(events[i]["when"], sc)
 		if send := events[i]["send"]; send != nil && send.kind == mapping {
 			if data := send.get("data"); data != nil {

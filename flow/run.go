@@ -22,7 +22,7 @@ import (
 // run is one run of a spec.
 //
 // What can still happen is counted: a bot of the spec is active while any of its starts runs, waits for a place, or is being
-// decided on. A bot that is not active, and whose sources and theirs are not, can never start again: then {done: it} fires.
+// decided on. A bot that is not active, and whose sources and theirs are not, can never start again: then its end is settled.
 // All this happens in callbacks of bots, which the manager counts, or before Run returns; so Close waits for it.
 type run struct {
 	spec    *spec
@@ -33,18 +33,31 @@ type run struct {
 
 	mu      sync.Mutex
 	bots    []progress
-	started int  // of all bots
-	limited bool // that the limit of all bots was reached has been said
+	waits   []waiting       // of the spec's waits
+	sent    []bool          // of the spec's events: a trigger has fired
+	started int             // of all bots
+	limited bool            // that the limit of all bots was reached has been said
+	settled bool            // that nothing can start any more has been seen
+	warned  map[string]bool // names of bots and events whose conditions were warned of
+}
+
+// waiting is how far a wait is.
+type waiting struct {
+	left int  // bots that have not ended
+	vain bool // one of them has not completed, though that is waited for
 }
 
 // progress is how far the starts of one bot are.
 type progress struct {
-	started int // ever, with those that wait
-	running int
-	holds   int     // decisions under way that may start it
-	queue   []event // of the starts that wait for a place; at most max
-	ended   bool    // {done: it} has fired
-	limited bool    // that max was reached has been said
+	started  int  // ever, with those that wait
+	hit      bool // a trigger has fired
+	finished int  // well
+	failed   int
+	running  int
+	holds    int     // decisions under way that may start it
+	queue    []event // of the starts that wait for a place; at most max
+	ended    bool    // and no more can come
+	limited  bool    // that max was reached has been said
 }
 
 func (p *progress) active() bool { return p.running+p.holds+len(p.queue) > 0 }
@@ -55,7 +68,13 @@ type event map[string]any
 // Run starts the bots that nothing has to start. The params of the request are the manager's custom params. Where the manager's
 // config names a model or options, they go before the workflow's own, and those of a bot before both.
 func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
-	r := &run{spec: s, manager: m, edges: s.targets(), bots: make([]progress, len(s.bots))}
+	r := &run{
+		spec: s, manager: m, edges: s.targets(), bots: make([]progress, len(s.bots)), waits: make([]waiting, len(s.waits)),
+		sent: make([]bool, len(s.events)), warned: map[string]bool{},
+	}
+	for i, w := range s.waits {
+		r.waits[i].left = len(w.trigger.bots)
+	}
 	r.vars = map[string]any{"input": input, "params": m.CustomParams()}
 	r.input = defaultMessage(input)
 	if s.filter != nil {
@@ -154,12 +173,13 @@ func (r *run) fire(i int, ev event) bool {
 		return false
 	}
 	if b.when != nil {
-		holds, err := b.when.holds(r.variables(ev, b.when))
+		holds, doubt, err := b.when.holds(r.variables(ev, b.when))
 		if err != nil {
 			r.fail(i, nil, err)
 			return false
 		}
 		if !holds {
+			r.doubt(fmt.Sprintf("the bot %q is not started", b.name), b.name, doubt)
 			return false
 		}
 	}
@@ -267,7 +287,11 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 		}
 		ended = true
 		unfilter()
-		if err != nil {
+		if err == nil {
+			r.mu.Lock()
+			r.bots[i].finished++
+			r.mu.Unlock()
+		} else {
 			r.failed(i, c, err)
 		}
 		r.finish(i)
@@ -296,7 +320,7 @@ func (b *botSpec) rootFor(vars map[string]any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if slices.Contains(b.on.stars(), many) {
+	if slices.ContainsFunc(b.on, func(t *trigger) bool { return slices.Contains(t.stars(), many) }) {
 		// Where it stood for no segment, there is none.
 		root = strings.Join(slices.DeleteFunc(splitURI(root), func(s string) bool { return s == "" }), "/")
 	}
@@ -363,6 +387,13 @@ func (r *run) completed(b *botSpec, listeners []listener, uri string, value func
 
 // hit starts a bot or sends an event; the other index is -1. It is false where a condition or bound is in the way.
 func (r *run) hit(bot, status int, ev event) bool {
+	r.mu.Lock()
+	if bot >= 0 {
+		r.bots[bot].hit = true
+	} else {
+		r.sent[status] = true
+	}
+	r.mu.Unlock()
 	if bot >= 0 {
 		return r.fire(bot, ev)
 	}
@@ -376,8 +407,10 @@ func (r *run) send(e *eventSpec, ev event) bool {
 	}
 	vars := r.variables(ev, append(e.data.templates(), e.when)...)
 	if e.when != nil {
-		if holds, err := e.when.holds(vars); err != nil || !holds {
+		holds, doubt, err := e.when.holds(vars)
+		if err != nil || !holds {
 			r.unsent(e, err)
+			r.doubt(fmt.Sprintf("the event %q is not sent", e.name), "event "+e.name, doubt)
 			return false
 		}
 	}

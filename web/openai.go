@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -134,7 +135,7 @@ func (s *Server) shapeOf(a *ask) (shape openai.Shape) {
 		return shape
 	}
 	for _, b := range wf.Info().Graph.Bots {
-		if b.On == nil || b.On.Error == "" {
+		if len(b.On) == 0 || slices.ContainsFunc(b.On, func(t flow.Trigger) bool { return t.Error == "" }) {
 			shape.Roots = append(shape.Roots, inTemplate.ReplaceAllString(b.Root, "*"))
 		}
 	}

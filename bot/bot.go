@@ -6,7 +6,7 @@
 //   - A bot's callbacks are called one at a time, in order: strings, objects and scalars as they are complete, then
 //     InferenceDone, then Response; or Error, and after it none of the others.
 //   - A panic in a callback is that bot's error. Its stack is in the log and nowhere else.
-//   - What a bot has written stays, whatever becomes of it. With [Retry], an answer that is no good gives way to another, once
+//   - What a bot has written stays, whatever becomes of it. With [Retry] and [RetryThenFail], an answer that is no good gives way to another, once
 //     that has begun.
 //   - Every tool that a model calls has a result, which the model is told in the next round; a failing tool fails no bot. The rounds
 //     are bounded, and nothing of a tool is running when its bot has ended, except one that ignores that its time is over.

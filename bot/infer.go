@@ -29,7 +29,7 @@ func (b *ChatBot) run(ctx context.Context, cancel context.CancelCauseFunc, m Mes
 	ctx = b.trace(ctx)
 	var i *inference
 	err := b.guard(func() (err error) {
-		if i, err = b.rounds(ctx, cancel, m); b.config.OnInvalid == Retry {
+		if i, err = b.rounds(ctx, cancel, m); b.config.OnInvalid.retries() {
 			i, err = b.again(i, m, err)
 		}
 		return i.end(err)
@@ -205,6 +205,9 @@ func (i *inference) end(failure error) error {
 	i.Usage, i.Repairs = total.Usage, total.Repairs
 	if i.Model == "" {
 		i.Model = total.Model
+	}
+	if failure == nil && i.bot.config.OnInvalid.Fails() && !i.fits() {
+		failure = i.misfit()
 	}
 	if failure != nil {
 		i.bot.note(func(r *Response) { *r = i.Response })

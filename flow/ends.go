@@ -44,6 +44,8 @@ func (r *run) failed(i int, c *bot.ChatBot, err error) {
 	ev := event{
 		"event": map[string]any{"bot": name},
 		"error": map[string]any{"code": f.Code, "message": f.Message, "bot": name},
+
+		failedRoot: c.Root(),
 	}
 	handled := false
 	for _, e := range d.events {

@@ -55,8 +55,8 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 		if t, ok := l.text(f["on_invalid"], "on_invalid"); ok {
 			b.onInvalid = bot.OnInvalid(t)
 			switch {
-			case b.onInvalid != bot.Report && b.onInvalid != bot.Retry:
-				l.errorf(f["on_invalid"], "on_invalid: expected report or retry, got %q", short(t))
+			case !slices.Contains([]bot.OnInvalid{bot.Report, bot.Retry, bot.Fail, bot.RetryThenFail}, b.onInvalid):
+				l.errorf(f["on_invalid"], "on_invalid: expected report, retry, fail or retry_then_fail, got %q", short(t))
 			case b.format != bot.JSON:
 				l.errorf(f["on_invalid"], "on_invalid: only JSON is held to a schema; with format: %s leave it out", b.format)
 			}

@@ -358,7 +358,7 @@ bots: {a: {}}
 		{"on_invalid", `
 bots: {a: {on_invalid: ask}, b: {root: b, format: text, on_invalid: retry}, c: {root: c, on_invalid: retry}, d: {root: d, on_invalid: report}}
 `, []string{
-			`w.yaml:1:24: on_invalid: expected report or retry, got "ask"`,
+			`w.yaml:1:24: on_invalid: expected report, retry, fail or retry_then_fail, got "ask"`,
 			`w.yaml:1:69: on_invalid: only JSON is held to a schema; with format: text leave it out`,
 		}},
 		{"a schema for HTML", `

@@ -65,6 +65,9 @@ func (p *progress) active() bool { return p.running+p.holds+len(p.queue) > 0 }
 // event is what fired a trigger: the variables that it adds.
 type event map[string]any
 
+// failedRoot is where a bot has written whose failure is the event. No template can name it.
+const failedRoot = "failed root"
+
 // Run starts the bots that nothing has to start. The params of the request are the manager's custom params. Where the manager's
 // config names a model or options, they go before the workflow's own, and those of a bot before both.
 func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
@@ -249,7 +252,10 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := r.manager.CreateBot(b.name, root, func(c *bot.Config) { r.configure(b, c) })
+	c, err := r.manager.CreateBot(b.name, root, func(c *bot.Config) {
+		r.configure(b, c)
+		c.Instead = r.standsIn(i, ev, root)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -311,6 +317,26 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	return c, nil
 }
 
+// standsIn says whether a start of bot i, at root, takes the place of a bot that has failed there. The whole document is only such a
+// place where nobody else has written to it.
+func (r *run) standsIn(i int, ev event, root string) bool {
+	failed, ok := ev[failedRoot].(string)
+	if !ok || failed != root {
+		return false
+	}
+	if root != "" {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for j, p := range r.bots {
+		if p.started > 0 && j != i && !r.spec.standsIn(i, j) {
+			return false
+		}
+	}
+	return true
+}
+
 // rootFor renders a bot's root and checks what came out.
 func (b *botSpec) rootFor(vars map[string]any) (string, error) {
 	if b.root == nil {
@@ -342,7 +368,11 @@ func (r *run) configure(b *botSpec, c *bot.Config) {
 	case c.Model == "":
 		c.Model = r.spec.model
 	}
+	strict := c.OnInvalid.Fails() // for the caller
 	c.Format, c.Schema, c.SchemaName, c.OnInvalid = b.format, b.output, "", b.onInvalid
+	if strict {
+		c.OnInvalid = b.onInvalid.Strict()
+	}
 	if b.output != nil {
 		c.SchemaName = b.name
 	}

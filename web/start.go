@@ -452,6 +452,9 @@ func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
 	if a.HTML {
 		sp.config.HTMLEvents = true
 	}
+	if a.Strict {
+		sp.config.OnInvalid = sp.config.OnInvalid.Strict()
+	}
 	sp.params = a.Params
 	if len(a.Exclude)+len(a.Include) > 0 {
 		sp.filters = []tube.Filter{{Exclude: matchers(a.Exclude), Include: matchers(a.Include)}}

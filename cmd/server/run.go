@@ -43,6 +43,7 @@ type job struct {
 	format   string
 	done     bool // each completed value is followed by a done event
 	html     bool // bots that write HTML also send html events
+	strict   bool // an answer that does not fit its schema fails its bot
 	server   string
 }
 
@@ -79,6 +80,7 @@ func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	})
 	set.BoolVar(&j.done, "done", false, "say after each value of the stream that it is complete")
 	set.BoolVar(&j.html, "html", false, "send events for the tags and the text of HTML beside it")
+	set.BoolVar(&j.strict, "strict", false, "let a bot fail whose answer does not fit its schema, whatever its on_invalid says")
 	set.StringVar(&j.server, "server", "", "`URL` of a server that runs it; without, it runs here")
 	rest, help, err := parseFlags(set, args)
 	switch {

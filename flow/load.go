@@ -27,12 +27,12 @@ type FileReader interface {
 }
 
 // ParseSpec reads a workflow from YAML or JSON text; file names it in errors, and the workflow itself where it has no name.
-// dir resolves `file:` references; where it is nil, as for a workflow in a request, there can be none, and no extra_body. All problems found
-// are joined; each is a *[FileError].
-func ParseSpec(file string, text []byte, dir FileReader) (Workflow, error) {
+// dir resolves `file:` references; where it is nil, as for a workflow in a request, there can be none, and no extra_body. providers are
+// those that models can be of; without any, that is not checked. All problems found are joined; each is a *[FileError].
+func ParseSpec(file string, text []byte, dir FileReader, providers ...string) (Workflow, error) {
 	// One kind of line end, so that the parser and the places of problems count the same lines.
 	source := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(text), "\ufeff"))
-	l := &loader{file: file, dir: dir, lines: strings.Split(source, "\n")}
+	l := &loader{file: file, dir: dir, providers: providers, lines: strings.Split(source, "\n")}
 	root, err := parseYAML(source)
 	if err != nil {
 		e, ok := errors.AsType[*syntaxError](err)
@@ -50,12 +50,13 @@ func ParseSpec(file string, text []byte, dir FileReader) (Workflow, error) {
 
 // loader reads one workflow and collects what is wrong with it.
 type loader struct {
-	file     string
-	lines    []string
-	dir      FileReader
-	problems []*FileError
-	source   int  // bytes of templates so far
-	unclear  bool // what bots write is not known, so what they start is not either
+	file      string
+	lines     []string
+	dir       FileReader
+	providers []string // that there are; none where that is not known
+	problems  []*FileError
+	source    int  // bytes of templates so far
+	unclear   bool // what bots write is not known, so what they start is not either
 }
 
 func (l *loader) errorf(n *node, format string, args ...any) {
@@ -211,6 +212,10 @@ func (l *loader) model(n *node) string {
 		provider, name, ok := strings.Cut(t, ":")
 		if !ok || !validName(provider) || name == "" || strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r == ',' || r == 0x7f }) {
 			l.errorf(n, "model: expected provider:model, as in openai:gpt-4o-mini, or a list of such; got %q", short(t))
+			return
+		}
+		if len(l.providers) > 0 && !slices.Contains(l.providers, provider) {
+			l.errorf(n, "model: there is no provider %q%s the providers are %s", provider, sentence(suggest(provider, l.providers)), list(l.providers))
 			return
 		}
 		names = append(names, t)

@@ -512,7 +512,7 @@ func (s *Server) inline(text json.RawMessage) (flow.Workflow, *problem) {
 			Detail:  "expected the name of a workflow; this server takes none from a request",
 		})
 	}
-	w, err := flow.ParseSpec("workflow", text, nil)
+	w, err := flow.ParseSpec("workflow", text, nil, s.o.Models.Providers()...)
 	if err == nil {
 		return w, nil
 	}

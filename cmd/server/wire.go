@@ -14,15 +14,19 @@ import (
 
 // openWorkflows reads the folder of workflows, or takes the shipped ones where the default folder does not exist.
 func openWorkflows(c *config.Config) (w *flow.Registry, from string, err error) {
+	providers := []string{"demo"}
+	for _, p := range c.Providers {
+		providers = append(providers, p.Name)
+	}
 	info, err := os.Stat(c.Workflows)
 	switch {
 	case err == nil && !info.IsDir():
 		return nil, "", fmt.Errorf("workflows (%s): %s is not a folder", c.Source("workflows"), c.Workflows)
 	case err == nil:
-		w, err = flow.Open(c.Workflows)
+		w, err = flow.Open(c.Workflows, providers...)
 		return w, "from " + c.Workflows, err
 	case os.IsNotExist(err) && c.Source("workflows").Kind == config.Default:
-		w, err = flow.OpenFS("shipped", workflows.Files)
+		w, err = flow.OpenFS("shipped", workflows.Files, providers...)
 		return w, "shipped", err
 	case os.IsNotExist(err):
 		return nil, "", fmt.Errorf("workflows (%s): the folder %s does not exist", c.Source("workflows"), c.Workflows)

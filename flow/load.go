@@ -79,7 +79,11 @@ func (l *loader) fields(n *node, what string, known ...string) fields {
 			found = found || name == k.text
 		}
 		if !found {
-			l.errorf(k, "unknown field %q%s expected %s", k.text, sentence(suggest(k.text, known)), list(known))
+			meant := suggest(k.text, known)
+			if f := otherNames[k.text]; meant == "" && slices.Contains(known, f.field) {
+				meant = fmt.Sprintf(", did you mean %q, as in %s?", f.field, f.example)
+			}
+			l.errorf(k, "unknown field %q%s expected %s", k.text, sentence(meant), list(known))
 			continue
 		}
 		f[k.text] = n.items[i]
@@ -92,11 +96,15 @@ func (l *loader) text(n *node, what string) (string, bool) {
 	if n == nil {
 		return "", false
 	}
-	if n.kind != text {
-		l.errorf(n, "%s: expected text, got %s", what, n.kind)
-		return "", false
+	if n.kind == text {
+		return n.text, true
 	}
-	return n.text, true
+	if col, hint := unquoted(l.lines, n.line); hint != "" && n.kind == mapping {
+		l.problems = append(l.problems, &FileError{l.file, n.line, col, what + ": " + hint})
+	} else {
+		l.errorf(n, "%s: expected text, got %s", what, n.kind)
+	}
+	return "", false
 }
 
 func (l *loader) texts(n *node, what string, each func(n *node, text string)) {
@@ -145,6 +153,21 @@ func (l *loader) boolean(n *node, what string) bool {
 	}
 	return n.json == "true"
 }
+
+// otherNames are what other programs call the fields.
+var otherNames = func() map[string]struct{ field, example string } {
+	type field = struct{ field, example string }
+	on, when, message := field{"on", "on: {done: plan}"}, field{"when", `when: input.level == "expert"`}, field{"message", `message: "{{ input.question }}"`}
+	return map[string]field{
+		"after": on, "needs": on, "depends_on": on, "dependsOn": on, "depends": on, "requires": on, "trigger": on, "triggers": on, "wait_for": on,
+		"if": when, "condition": when, "user": message, "question": message, "content": message,
+		"system": {"prompt", "prompt: Answer briefly."}, "instructions": {"prompt", "prompt: Answer briefly."},
+		"output": {"root", "root: article"}, "path": {"root", "root: article"}, "uri": {"root", "root: article"},
+		"steps": {"bots", "bots: {plan: {}}"}, "nodes": {"bots", "bots: {plan: {}}"}, "agents": {"bots", "bots: {plan: {}}"}, "tasks": {"bots", "bots: {plan: {}}"},
+		"inputs": {"input", "input: {type: object}"}, "failed": {"error", "{error: plan}"}, "fail": {"error", "{error: plan}"},
+		"success": {"completed", "{completed: plan}"}, "succeeded": {"completed", "{completed: plan}"}, "finished": {"done", "{done: plan}"}, "ended": {"done", "{done: plan}"},
+	}
+}()
 
 var (
 	workflowFields = []string{"name", "description", "model", "options", "input", "bots", "events", "filter", "limits", "restart"}

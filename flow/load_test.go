@@ -232,7 +232,7 @@ bots:
 `, []string{
 			`w.yaml:3:11: on: expected exactly one of string, object, value, done, completed and error, got 2; several triggers are a list, as in [{done: a}, {error: b}]`,
 			`w.yaml:4:12: on: no bot can fire this: nothing is written at "outline"; did you mean {done: outline}?`,
-			`w.yaml:5:12: unknown field "finished"; expected string, object, value, done, completed and error`,
+			`w.yaml:5:12: unknown field "finished", did you mean "done", as in {done: plan}? expected string, object, value, done, completed and error`,
 		}},
 		{"roots that collide", `
 bots:

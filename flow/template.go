@@ -131,7 +131,7 @@ func compile(name, text string, condition bool, s *scope, report func(line, col 
 	case condition:
 		for _, mark := range []string{"{{", "}}", "{%", "%}", "{#", "#}", "\n"} {
 			if strings.Contains(strings.TrimSpace(text), mark) {
-				report(0, 0, `a condition is written without braces and on one line, as in: input.level == "expert"`)
+				report(0, 0, conditionForm)
 				return nil
 			}
 		}

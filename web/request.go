@@ -554,7 +554,7 @@ func (d *decoder) parameters(values url.Values, known map[string]func(value stri
 		case !ok && len(known) == 0:
 			d.fail("", "unknown; this resource has no parameters")
 		case !ok:
-			d.fail("", "unknown; expected one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			d.fail("", "unknown; %s", expected(name, slices.Sorted(maps.Keys(known))))
 		case len(values[name]) > 1:
 			d.fail("", "given twice")
 		case strings.ContainsRune(values[name][0], 0):

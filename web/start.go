@@ -408,7 +408,7 @@ func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
 	default:
 		w, ok := s.o.Workflows.Get(a.Workflow)
 		if !ok {
-			return sp, newProblem(codeNotFound, "there is no workflow "+quote(a.Workflow)+"; "+s.workflowNames(p))
+			return sp, newProblem(codeNotFound, "there is no workflow "+quote(a.Workflow)+"; "+s.workflowNames(p, a.Workflow))
 		}
 		sp.workflow = w
 	}
@@ -543,7 +543,7 @@ func flatten(err error) []error {
 }
 
 // workflowNames says what there is for somebody, who asked for something else.
-func (s *Server) workflowNames(p access.Principal) string {
+func (s *Server) workflowNames(p access.Principal, name string) string {
 	var names []string
 	for _, w := range s.o.Workflows.All() {
 		if name := w.Info().Name; p.Runs(name) {
@@ -553,10 +553,7 @@ func (s *Server) workflowNames(p access.Principal) string {
 	if len(names) == 0 {
 		return "there is none here"
 	}
-	if len(names) > 20 {
-		names = append(names[:20], "…")
-	}
-	return "expected one of " + strings.Join(names, ", ")
+	return expected(name, names)
 }
 
 func quote(s string) string {

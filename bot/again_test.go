@@ -411,7 +411,7 @@ func TestASnapshotInTheMiddleIsTheFoldOfTheEventsSoFar(t *testing.T) {
 			document, _ := w.Tube.Snapshot(false)
 			var fold jsonuri.Document
 			if n := w.Tube.Len(); n > 0 {
-				for e := range w.Tube.Events(t.Context(), 0) {
+				for e := range w.Tube.AllEvents(t.Context(), 0) {
 					switch e.Kind {
 					case tube.Append:
 						fold.Append(e.URI, e.Value)

@@ -123,7 +123,8 @@ func (b *ChatBot) SetHistory(m ...adapter.Message) {
 	b.history = append([]adapter.Message(nil), m...)
 }
 
-// AddFilter hides uris at or below the bot's root from clients.
+// AddFilter hides events from clients: those at or below the bot's root whose uri one of exclude matches. A [tube.EventFunc] among them
+// sees these events as a whole, and named events of the whole run too. To filter what others write, use [tube.Tube.AddFilter].
 func (b *ChatBot) AddFilter(exclude ...tube.Matcher) {
 	remove := b.env.Tube.AddFilter(tube.Filter{Root: b.root, Exclude: exclude})
 	b.mu.Lock()

@@ -299,9 +299,14 @@ func (m *Manager) SendEvent(name string, data any) error {
 	return m.send(name, data)
 }
 
-// Events iterates over what the tube carries, hidden events included.
+// Events iterates over the events that clients see, up to the terminal one.
 func (m *Manager) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
 	return m.tube.Events(ctx, 0)
+}
+
+// AllEvents is Events with those that filters and quiet bots hide from clients; see [tube.Tube.AllEvents].
+func (m *Manager) AllEvents(ctx context.Context) iter.Seq2[tube.Event, error] {
+	return m.tube.AllEvents(ctx, 0)
 }
 
 // admit counts one more of something that is limited.

@@ -53,7 +53,7 @@ type Message struct {
 	Parts []adapter.Part
 }
 
-// Response is a complete answer.
+// Response is a complete answer, of one chat.
 type Response struct {
 	Value     json.RawMessage // JSON text; of a text or HTML bot, a JSON string
 	Model     string          // that answered; "" where none has

@@ -45,9 +45,6 @@ func newOutput(b *ChatBot) *output {
 	o.writes = writes{bot: b, observer: b.env.Writes, contested: &b.contested}
 	o.held = (b.config.OnInvalid.retries() || b.config.OnInvalid.Fails()) && b.config.format() == JSON
 	o.keep = !b.config.NoValue || b.config.Schema != nil || o.held || b.config.Tools != nil // the first may give way to a second
-	if b.config.Instead {
-		o.begin = o.replace
-	}
 	switch b.config.format() {
 	case Text:
 		o.reader, o.isText = &textReader{output: o}, true

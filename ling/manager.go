@@ -13,6 +13,7 @@
 package ling
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -156,6 +157,9 @@ func orDefault(n *int, def int) {
 	}
 }
 
+// Model returns the model that bots ask which name none of their own: "provider:name", or "" for the default one of the models.
+func (m *Manager) Model() string { return cmp.Or(m.config.Model, m.options.Model) }
+
 // ID returns the run's id.
 func (m *Manager) ID() string { return m.options.Run }
 
@@ -233,7 +237,7 @@ func (m *Manager) cacheKey() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// AddBot puts any bot under the manager's care: Close waits for it once it has left the state init.
+// AddBot puts any bot under the manager's care: Close waits for it while it is in a state between init and the end.
 func (m *Manager) AddBot(b bot.Bot) error {
 	if err := m.admit(&m.bots, m.options.MaxBots, "bots"); err != nil {
 		return err
@@ -245,9 +249,14 @@ func (m *Manager) AddBot(b bot.Bot) error {
 	running, ended := false, false
 	see := func(s bot.State) {
 		mu.Lock()
-		starts := !running && s != bot.Init
-		ends := !ended && s.Ended()
-		running, ended = running || starts, ended || ends
+		starts := !running && !ended && s != bot.Init || ended && s == bot.Chatting
+		if starts {
+			running, ended = true, false
+		}
+		ends := running && s.Ended()
+		if ends {
+			running, ended = false, true
+		}
 		mu.Unlock()
 		if starts {
 			m.begin()

@@ -169,6 +169,11 @@ func (j *job) run(ctx context.Context, c *config.Config, stdout, stderr io.Write
 		}
 		return fail(stderr, err)
 	}
+	if j.format == "text" || j.format == "json" { // the others have them in their output
+		for _, warning := range end.warnings {
+			fmt.Fprintln(stderr, "lingserve: warning: "+warning)
+		}
+	}
 	status := end.report(stderr, j.format == "text")
 	if local, ok := r.(*localRun); ok && (status != exitOK || j.format == "text") {
 		for _, words := range local.Said() {
@@ -184,6 +189,7 @@ type ending struct {
 	reason   string
 	fatal    string   // the first error that ended the run
 	problems []string // the errors that did not
+	warnings []string // of the workflow, for its author
 }
 
 // report says how the run ended where there is something to say. Errors that the run got over are told only if tell is set,
@@ -310,6 +316,11 @@ func (o *output) event(e tube.Event) error {
 // named remembers how the run goes.
 func (o *output) named(e tube.Event) {
 	switch e.Name {
+	case "warning":
+		var d struct{ Message string }
+		if json.Unmarshal(e.Value, &d) == nil && len(o.end.warnings) < maxProblems {
+			o.end.warnings = append(o.end.warnings, strings.ReplaceAll(clean(d.Message), "\n", " "))
+		}
 	case "error":
 		var d ling.ErrorData
 		if json.Unmarshal(e.Value, &d) != nil {

@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"cmp"
+	"encoding/json"
 	"strings"
 	"unicode/utf8"
 
@@ -35,6 +36,23 @@ type quote struct {
 	End   int    `json:"endIndex"`
 	URL   string `json:"uri"`
 	Title string `json:"title"`
+}
+
+// cite keeps the sources that an event names. They may come in several events, each with all that is known by then, or with a part.
+func (a *answer) cite(e *event) {
+	var g grounding
+	if json.Unmarshal(e.sources, &g); len(g.Chunks) > 0 {
+		a.sources.Chunks = g.Chunks
+	}
+	if len(g.Supports) > 0 {
+		a.sources.Supports = g.Supports
+	}
+	var q struct {
+		Sources []quote `json:"citations"`
+		Older   []quote `json:"citationSources"`
+	}
+	json.Unmarshal(e.quotes, &q)
+	a.quoted = append(append(a.quoted, q.Sources...), q.Older...)
 }
 
 // citations returns the sources with their places in characters (MO-15).

@@ -24,7 +24,7 @@ import (
 )
 
 // Options are the settings of a provider: the default of Prefix is "gemini", or "vertex"; BaseURL is what comes before /models, or before
-// /projects of Vertex AI, and gets a version (/v1beta) where it has none; MaxEvent is by default 32 MiB of models for images, where an image is one
+// /projects of Vertex AI, and gets a version (/v1beta) where it has none; MaxEvent is at least 32 MiB of models for images, where an image is one
 // event.
 type Options = wire.Options
 
@@ -83,7 +83,7 @@ func providerAt(o Options, api string) (*provider, error) {
 	if !version.MatchString(base.Path) {
 		base = base.JoinPath(api)
 	}
-	return &provider{Server: wire.NewServer(o), base: *base, maxEvent: max(o.MaxEvent, 0)}, nil
+	return &provider{Server: wire.NewServer(o), base: *base}, nil
 }
 
 // vertexURL is where Vertex AI answers for a location.
@@ -100,12 +100,11 @@ func vertexURL(location string) string {
 // provider is one server and what is known of it. It is safe for concurrent use.
 type provider struct {
 	wire.Server
-	base     url.URL // with the version
-	vertex   bool
-	place    []string     // of Vertex AI: projects/P/locations/L
-	tokens   *tokens      // nil where there is a key
-	maxEvent int          // 0 is the default
-	learned  wire.Lessons // see giveIn
+	base    url.URL // with the version
+	vertex  bool
+	place   []string     // of Vertex AI: projects/P/locations/L
+	tokens  *tokens      // nil where there is a key
+	learned wire.Lessons // see giveIn
 }
 
 // Model returns the model of this name, which may have its publisher in front: publishers/google/models/NAME, models/NAME or google/NAME.

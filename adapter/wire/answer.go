@@ -41,12 +41,12 @@ type Answer struct {
 	MaxEvent int    // bytes of one event
 	Usage    *adapter.Usage
 	Finish   string // one of adapter's; what comes after it can be missed
+	Passed   int    // chunks that were passed on
 	// Last is called where the answer is complete, before its end is passed on; nil is nothing. It may change Usage and Finish.
 	Last func() error
 
 	cancel context.CancelCauseFunc
 	yield  func(adapter.Chunk, error) bool
-	began  bool        // a chunk was yielded
 	timer  *time.Timer // of linger and drain
 }
 
@@ -209,8 +209,7 @@ func (a *Answer) End() error {
 
 // Pass yields a chunk; false when the reader has left.
 func (a *Answer) Pass(c adapter.Chunk) bool {
-	if !a.began {
-		a.began = true
+	if a.Passed++; a.Passed == 1 {
 		c.Model = a.Model
 	}
 	return a.yield(c, nil)
@@ -259,10 +258,16 @@ func FinishReason(reason string) string {
 // Counts are numbers of tokens where those of the cache are not among those of the input.
 type Counts struct{ In, Read, Written, Out, Thought int }
 
+// MaxCount is the most that a count of tokens may be.
+const MaxCount = 1 << 50
+
 // Usage is nil where nothing is known.
 func (c Counts) Usage() *adapter.Usage {
 	if c == (Counts{}) {
 		return nil
+	}
+	for _, n := range []*int{&c.In, &c.Read, &c.Written, &c.Out, &c.Thought} {
+		*n = min(max(*n, 0), MaxCount)
 	}
 	in := c.In + c.Read + c.Written
 	return &adapter.Usage{

@@ -63,7 +63,7 @@ func NewVertex(o Options, at Vertex) (adapter.Provider, error) {
 	}
 	if p.vertex = true; o.Key == "" {
 		p.tokens = &tokens{turn: make(chan struct{}, 1), client: p.Client}
-		p.Key = p.tokens.last // so that a token is taken out of what is logged
+		p.Key, p.Sign = p.tokens.last, p.sign // the key of all, so that a token is taken out of what is logged
 	}
 	switch {
 	case at.Project != "":
@@ -158,21 +158,22 @@ func (p *provider) path(name string) []string {
 	return slices.Concat(p.place, parts)
 }
 
-// header returns what every request needs.
-func (p *provider) header(ctx context.Context, accept string) (http.Header, error) {
+// header returns what every request needs; a token is added when the request is complete.
+func (p *provider) header(accept string) http.Header {
 	h := http.Header{"Accept": {accept}}
-	if p.tokens == nil {
-		if key := p.Key(); key != "" {
-			h.Set("X-Goog-Api-Key", key)
-		}
-		return h, nil
+	if key := p.Key(); key != "" && p.tokens == nil {
+		h.Set("X-Goog-Api-Key", key)
 	}
-	token, err := p.tokens.get(ctx)
-	if err != nil {
-		return nil, p.noToken(ctx, err)
+	return h
+}
+
+// refused makes the error of an answer with another status than 200.
+func (p *provider) refused(r *wire.Refusal) *adapter.Error {
+	e := p.Refused(r)
+	if e.Code == adapter.CodeAuth && p.tokens != nil && strings.Contains(e.Message, p.KeyName) {
+		e.Message = p.Name() + " refused the credentials: check " + p.KeyName + ", the project, and that its account may use Vertex AI"
 	}
-	h.Set("Authorization", "Bearer "+token)
-	return h, nil
+	return e
 }
 
 // model is one model of a provider.
@@ -203,5 +204,5 @@ func (m *model) says(word string) bool { return strings.Contains(strings.ToLower
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
+	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
 }

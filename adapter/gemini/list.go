@@ -16,10 +16,7 @@ const (
 
 // List asks the server for its models, in its order. Those that cannot generate content are left out.
 func (p *provider) List(ctx context.Context) (names []string, err error) {
-	header, err := p.header(ctx, "application/json")
-	if err != nil {
-		return nil, err
-	}
+	header := p.header("application/json")
 	path := []string{"models"}
 	if p.vertex {
 		path = []string{"publishers", "google", "models"}

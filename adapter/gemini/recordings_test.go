@@ -288,7 +288,7 @@ func TestRecordedConversationsGoBackAsTheyWere(t *testing.T) {
 		}
 		name := r.Name[:strings.LastIndexByte(r.Name, '.')]
 		var asked struct {
-			Contents []content `json:"contents"`
+			Contents []turn `json:"contents"`
 		}
 		if err := json.Unmarshal(r.Request, &asked); err != nil {
 			t.Fatal(err)
@@ -341,7 +341,7 @@ func TestRecordedConversationsGoBackAsTheyWere(t *testing.T) {
 	}
 }
 
-func textOf(c content) (s string) {
+func textOf(c turn) (s string) {
 	for _, p := range c.Parts {
 		t, _ := p["text"].(string)
 		s += t
@@ -350,7 +350,7 @@ func textOf(c content) (s string) {
 }
 
 // signedOf returns the calls and what else is signed.
-func signedOf(c content) (parts []part) {
+func signedOf(c turn) (parts []object) {
 	for _, p := range c.Parts {
 		if p["functionCall"] != nil || p[signature] != nil {
 			parts = append(parts, p)

@@ -19,12 +19,18 @@ import (
 
 // asked is what the server was asked, as anybody reads it.
 type asked struct {
-	SystemInstruction content        `json:"systemInstruction"`
-	Contents          []content      `json:"contents"`
-	Tools             []part         `json:"tools"`
-	ToolConfig        part           `json:"toolConfig"`
-	GenerationConfig  part           `json:"generationConfig"`
-	Rest              map[string]any `json:"-"`
+	SystemInstruction object   `json:"systemInstruction"`
+	Contents          []turn   `json:"contents"`
+	Tools             []object `json:"tools"`
+	ToolConfig        object   `json:"toolConfig"`
+	GenerationConfig  object   `json:"generationConfig"`
+	Rest              object   `json:"-"`
+}
+
+// turn is what one side has said.
+type turn struct {
+	Role  string   `json:"role"`
+	Parts []object `json:"parts"`
 }
 
 const enough = `data: {"candidates":[{"content":{"parts":[{"text":"ok"}]},"finishReason":"STOP"}]}` + "\n\n"
@@ -190,8 +196,8 @@ func TestResultsWithIdsThatWereUsedBefore(t *testing.T) {
 	step := []adapter.Message{
 		{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "a", Name: "f", Arguments: "{\"x\":\"\xf0\"}"}, {ID: "b", Name: "g"}}},
 		{Role: adapter.ToolRole, ToolCallID: "a", Content: "1"},
-		{Role: adapter.ToolRole, ToolCallID: "c", Content: "lost"},
 		{Role: adapter.ToolRole, ToolCallID: "b", Content: "\"\xf0\""},
+		{Role: adapter.ToolRole, ToolCallID: "c", Content: "lost"},
 	}
 	got := sentBy(t, "m", adapter.Request{Messages: slices.Concat([]adapter.Message{{Role: adapter.User, Content: "?"}}, step, step)})
 	calls := `{"role":"model","parts":[{"functionCall":{"name":"f","args":{"x":"\uFFFD"}}},{"functionCall":{"name":"g","args":{}}}]}`
@@ -354,7 +360,7 @@ func TestAConversationWithTheStandIn(t *testing.T) {
 		}
 		for i := 1; i < 6; i++ { // MO-24: what was sent before is the beginning of what is sent
 			before, after := asked[i-1].Body, asked[i].Body
-			if cut := bytes.LastIndex(before, []byte("]")); !bytes.HasPrefix(after, before[:cut]) {
+			if cut := bytes.Index(before, []byte(`],"generationConfig"`)); !bytes.HasPrefix(after, before[:cut]) {
 				t.Errorf("request %d does not begin as the one before", i)
 			}
 		}

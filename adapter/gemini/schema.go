@@ -13,8 +13,6 @@ const (
 	maxParts = 5000 // how many parts such a schema becomes
 )
 
-type object = map[string]any
-
 // plain turns a JSON Schema into Google's own Schema (ai.google.dev/api/caching#Schema), a subset, for servers that do not know
 // parametersJsonSchema. It returns nil for a schema without properties, which is refused.
 func plain(schema json.RawMessage) any {

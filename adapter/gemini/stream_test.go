@@ -1,7 +1,6 @@
 package gemini
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -57,17 +56,11 @@ func TestSignedPartsAreNotJoined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := history{m: &model{}, calls: map[string]part{}}
-	sent, _ := json.Marshal(h.answer(&msg))
+	sent := sentBy(t, "gemini-3-flash-preview", adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}, msg}}).Contents[1].Parts
 	want := `[{"text":"","thought":true,"thoughtSignature":"QQ=="},{"text":"ab"},{"text":"c","thoughtSignature":"Qg=="},{"text":"d"},` +
 		`{"functionCall":{"args":{"x":1},"name":"f"},"thoughtSignature":"Q1+/"},{"functionCall":{"args":{},"id":"id2","name":"g"},"partMetadata":{"k":1}},` +
 		`{"executableCode":{"code":"a<b","language":"PYTHON"},"thoughtSignature":"RA=="},{"text":"e"},{"text":"","thoughtSignature":"RQ=="}]`
-	var a, b any
-	json.Unmarshal(sent, &a)
-	json.Unmarshal([]byte(want), &b)
-	if diff := cmp.Diff(b, a); diff != "" {
-		t.Error(diff)
-	}
+	same(t, "parts", sent, want)
 	if msg.Content != "abcde" {
 		t.Errorf("text %q", msg.Content)
 	}

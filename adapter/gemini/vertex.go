@@ -83,6 +83,16 @@ func (w *within) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
+// sign adds the token to a request.
+func (p *provider) sign(r *http.Request) error {
+	token, err := p.tokens.get(r.Context())
+	if err != nil {
+		return p.noToken(r.Context(), err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	return nil
+}
+
 // noToken makes the error of a request for which there is no token.
 func (p *provider) noToken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {

@@ -9,18 +9,24 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 )
 
-// grounding lists the sources of an answer, and the places in its text that they support, in bytes.
-type grounding struct {
-	Chunks []struct {
-		Web       source `json:"web"`
-		Retrieved source `json:"retrievedContext"`
-		Maps      source `json:"maps"`
-		Image     source `json:"image"`
-	} `json:"groundingChunks"`
-	Supports []struct {
-		Segment quote `json:"segment"`
-		Chunks  []int `json:"groundingChunkIndices"`
-	} `json:"groundingSupports"`
+// sources are those of an answer, and the places in its text that they support, in bytes.
+type sources struct {
+	Grounding struct {
+		Chunks []struct {
+			Web       source `json:"web"`
+			Retrieved source `json:"retrievedContext"`
+			Maps      source `json:"maps"`
+			Image     source `json:"image"`
+		} `json:"groundingChunks"`
+		Supports []struct {
+			Segment quote `json:"segment"`
+			Chunks  []int `json:"groundingChunkIndices"`
+		} `json:"groundingSupports"`
+	} `json:"groundingMetadata"`
+	Quotes struct {
+		Vertex []quote `json:"citations"`
+		Gemini []quote `json:"citationSources"`
+	} `json:"citationMetadata"`
 }
 
 type source struct {
@@ -38,54 +44,50 @@ type quote struct {
 	Title string `json:"title"`
 }
 
-// cite keeps the sources that an event names. They may come in several events, each with all that is known by then, or with a part.
-func (a *answer) cite(e *event) {
-	var g grounding
-	if json.Unmarshal(e.sources, &g); len(g.Chunks) > 0 {
-		a.sources.Chunks = g.Chunks
+// read adds the sources that a candidate names. They may come in several events, each with all that is known by then, or with a part.
+func (s *sources) read(candidate []byte) {
+	var more sources
+	json.Unmarshal(candidate, &more) // what cannot be read is no source
+	if g := &more.Grounding; len(g.Chunks) > 0 {
+		s.Grounding.Chunks = g.Chunks
 	}
-	if len(g.Supports) > 0 {
-		a.sources.Supports = g.Supports
+	if g := &more.Grounding; len(g.Supports) > 0 {
+		s.Grounding.Supports = g.Supports
 	}
-	var q struct {
-		Sources []quote `json:"citations"`
-		Older   []quote `json:"citationSources"`
-	}
-	json.Unmarshal(e.quotes, &q)
-	a.quoted = append(append(a.quoted, q.Sources...), q.Older...)
+	s.Quotes.Vertex = append(append(s.Quotes.Vertex, more.Quotes.Vertex...), more.Quotes.Gemini...)
 }
 
-// citations returns the sources with their places in characters (MO-15).
-func (a *answer) citations() (all []adapter.Citation) {
-	if len(a.sources.Chunks)+len(a.quoted) == 0 {
+// citations returns the sources with their places in a text that came in pieces, in characters (MO-15).
+func (s *sources) citations(pieces []string) (all []adapter.Citation) {
+	if len(s.Grounding.Chunks)+len(s.Quotes.Vertex) == 0 {
 		return nil
 	}
-	said := strings.Join(a.said, "")
+	said := strings.Join(pieces, "")
 	cite := func(c adapter.Citation, at quote) {
 		characters := func(n int) int { return utf8.RuneCountInString(said[:min(max(n, 0), len(said))]) }
 		c.Start, c.End = characters(at.Start), characters(at.End)
 		all = append(all, c)
 	}
-	sources := make([]adapter.Citation, len(a.sources.Chunks))
-	unplaced := map[int]bool{}
-	for i, c := range a.sources.Chunks {
-		s := cmp.Or(c.Web, c.Retrieved, c.Maps, c.Image)
-		sources[i], unplaced[i] = adapter.Citation{URL: cmp.Or(s.URL, s.Image), Title: s.Title, Text: s.Text}, true
+	chunks := make([]adapter.Citation, len(s.Grounding.Chunks))
+	for i, c := range s.Grounding.Chunks {
+		found := cmp.Or(c.Web, c.Retrieved, c.Maps, c.Image)
+		chunks[i] = adapter.Citation{URL: cmp.Or(found.URL, found.Image), Title: found.Title, Text: found.Text}
 	}
-	for _, s := range a.sources.Supports {
-		for _, i := range s.Chunks {
-			if 0 <= i && i < len(sources) {
-				cite(sources[i], s.Segment)
-				delete(unplaced, i)
+	placed := map[int]bool{}
+	for _, support := range s.Grounding.Supports {
+		for _, i := range support.Chunks {
+			if 0 <= i && i < len(chunks) {
+				placed[i] = true
+				cite(chunks[i], support.Segment)
 			}
 		}
 	}
-	for i, c := range sources {
-		if unplaced[i] {
-			all = append(all, c)
+	for i, c := range chunks {
+		if !placed[i] {
+			cite(c, quote{})
 		}
 	}
-	for _, q := range a.quoted {
+	for _, q := range s.Quotes.Vertex {
 		cite(adapter.Citation{URL: q.URL, Title: q.Title}, q)
 	}
 	return all

@@ -10,8 +10,10 @@ package gemini
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -37,7 +39,6 @@ type Vertex struct {
 const (
 	defaultURL    = "https://generativelanguage.googleapis.com"
 	imageMaxEvent = 32 << 20
-	global        = "global"
 )
 
 // version is the last part of a base URL that has one.
@@ -49,31 +50,6 @@ func New(o Options) (adapter.Provider, error) {
 	return providerAt(o, "v1beta")
 }
 
-// NewVertex returns a provider for Vertex AI, which is an [adapter.Lister]. Vertex AI takes a key in its express mode; without one it is asked with
-// Google's application default credentials: the file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's own, or those of a machine in
-// Google's cloud. Errors: a BaseURL that is no http(s) URL; no project.
-func NewVertex(o Options, at Vertex) (adapter.Provider, error) {
-	o.Prefix, o.BaseURL = cmp.Or(o.Prefix, "vertex"), cmp.Or(o.BaseURL, vertexURL(at.Location))
-	if o.Key == "" {
-		o.KeyName = cmp.Or(o.KeyName, "GOOGLE_APPLICATION_CREDENTIALS")
-	}
-	p, err := providerAt(o, "v1beta1")
-	if err != nil {
-		return nil, err
-	}
-	if p.vertex = true; o.Key == "" {
-		p.tokens = &tokens{turn: make(chan struct{}, 1), client: p.Client}
-		p.Key, p.Sign = p.tokens.last, p.sign // the key of all, so that a token is taken out of what is logged
-	}
-	switch {
-	case at.Project != "":
-		p.place = []string{"projects", at.Project, "locations", cmp.Or(at.Location, global)}
-	case o.Key == "":
-		return nil, fmt.Errorf("%s: expected the ID of a project in Google's cloud", o.Prefix)
-	}
-	return p, nil
-}
-
 func providerAt(o Options, api string) (*provider, error) {
 	base, err := wire.BaseURL(o.Prefix, o.BaseURL, defaultURL)
 	if err != nil {
@@ -83,80 +59,93 @@ func providerAt(o Options, api string) (*provider, error) {
 	if !version.MatchString(base.Path) {
 		base = base.JoinPath(api)
 	}
-	return &provider{Server: wire.NewServer(o), base: *base}, nil
-}
-
-// vertexURL is where Vertex AI answers for a location.
-func vertexURL(location string) string {
-	switch location {
-	case "", global:
-		return "https://aiplatform.googleapis.com"
-	case "us", "eu":
-		return "https://aiplatform." + location + ".rep.googleapis.com"
-	}
-	return "https://" + location + "-aiplatform.googleapis.com"
+	return &provider{Server: wire.NewServer(o), base: *base, catalog: "models/"}, nil
 }
 
 // provider is one server and what is known of it. It is safe for concurrent use.
 type provider struct {
 	wire.Server
 	base    url.URL // with the version
-	vertex  bool
-	place   []string     // of Vertex AI: projects/P/locations/L
-	tokens  *tokens      // nil where there is a key
-	learned wire.Lessons // see giveIn
+	catalog string  // the path of Google's models, with a slash at its end
+	place   string  // of Vertex AI: projects/P/locations/L/
+	tokens  *tokens // nil where there is a key
+	learned wire.Lessons
 }
 
 // Model returns the model of this name, which may have its publisher in front: publishers/google/models/NAME, models/NAME or google/NAME.
 func (p *provider) Model(name string) (adapter.Model, error) {
-	if name == "" {
-		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
-	}
-	path := p.path(name)
+	path := strings.Split(p.path(name), "/")
 	for i, part := range path {
-		if part == "" || part == "." || part == ".." {
+		if strings.Trim(part, ".") == "" {
 			return nil, fmt.Errorf("no model can be called %q", name) // it would be another address
 		}
 		path[i] = url.PathEscape(part)
 	}
-	path[len(path)-1] += ":streamGenerateContent"
-	return &model{p: p, name: name, url: p.address(path, "alt", "sse"), generation: generation(name)}, nil
+	address := p.address(strings.Join(path, "/")+":streamGenerateContent", url.Values{"alt": {"sse"}})
+	return &model{p: p, name: name, url: address, generation: generation(name)}, nil
 }
 
-// address returns an address on the server, with more parameters: names and values. One that is empty is left out.
-func (p *provider) address(path []string, more ...string) string {
-	u := p.base.JoinPath(path...)
-	query := u.Query()
-	for i := 0; i < len(more); i += 2 {
-		if more[i+1] != "" {
-			query.Set(more[i], more[i+1])
-		}
+// path returns where a model is, from the version on.
+func (p *provider) path(name string) string {
+	first, rest, _ := strings.Cut(name, "/")
+	last := name[strings.LastIndexByte(name, '/')+1:]
+	switch vertex := p.catalog != "models/"; {
+	case vertex && first == "projects", !vertex && first == "tunedModels":
+		return name
+	case vertex && (first == "publishers" || first == "endpoints"):
+		return p.place + name
+	case vertex && rest == last && first != "models":
+		return p.place + "publishers/" + first + "/models/" + last
 	}
+	return p.place + p.catalog + last
+}
+
+// address returns an address on the server.
+func (p *provider) address(path string, query url.Values) string {
+	u := p.base.JoinPath(path)
+	maps.Copy(query, u.Query())
 	u.RawQuery = query.Encode()
 	return u.String()
 }
 
-// path returns where a model is, from the version on.
-func (p *provider) path(name string) []string {
-	parts := strings.Split(name, "/")
-	last := parts[len(parts)-1]
-	if !p.vertex {
-		if parts[0] == "tunedModels" {
-			return parts
+// maxPages is how many pages a list of models may have.
+const maxPages = 50
+
+// List asks the server for its models, in its order. Those that cannot generate content are left out.
+func (p *provider) List(ctx context.Context) (names []string, err error) {
+	type entry struct {
+		Name    string   `json:"name"`
+		Methods []string `json:"supportedGenerationMethods"`
+	}
+	query := url.Values{"pageSize": {"1000"}}
+	for range maxPages {
+		var list struct {
+			Models    []entry `json:"models"`
+			Published []entry `json:"publisherModels"` // Vertex AI's
+			Next      string  `json:"nextPageToken"`
 		}
-		return []string{"models", last}
+		body, err := p.Get(ctx, p.address(p.catalog[:len(p.catalog)-1], query), p.header("application/json"), &list, p.refused)
+		if err != nil {
+			return nil, err
+		}
+		if list.Models == nil && list.Published == nil {
+			return nil, p.NotAnswer("a list of models", errors.New("no models"), body)
+		}
+		for _, m := range append(list.Models, list.Published...) {
+			name := m.Name[strings.LastIndexByte(m.Name, '/')+1:]
+			if name != "" && (m.Methods == nil || slices.Contains(m.Methods, "generateContent")) {
+				names = append(names, name)
+			}
+		}
+		if list.Next == "" {
+			break
+		}
+		query.Set("pageToken", list.Next)
 	}
-	switch {
-	case parts[0] == "projects":
-		return parts
-	case parts[0] == "publishers" || parts[0] == "endpoints":
-	case len(parts) == 2 && parts[0] != "models":
-		parts = []string{"publishers", parts[0], "models", last}
-	default:
-		parts = []string{"publishers", "google", "models", last}
-	}
-	return slices.Concat(p.place, parts)
+	return names, nil
 }
+
+var _ adapter.Lister = (*provider)(nil)
 
 // header returns what every request needs; a token is added when the request is complete.
 func (p *provider) header(accept string) http.Header {
@@ -165,15 +154,6 @@ func (p *provider) header(accept string) http.Header {
 		h.Set("X-Goog-Api-Key", key)
 	}
 	return h
-}
-
-// refused makes the error of an answer with another status than 200.
-func (p *provider) refused(r *wire.Refusal) *adapter.Error {
-	e := p.Refused(r)
-	if e.Code == adapter.CodeAuth && p.tokens != nil && strings.Contains(e.Message, p.KeyName) {
-		e.Message = p.Name() + " refused the credentials: check " + p.KeyName + ", the project, and that its account may use Vertex AI"
-	}
-	return e
 }
 
 // model is one model of a provider.

@@ -33,27 +33,22 @@ type answer struct {
 
 	event   event        // the last one
 	words   [2]wire.Text // of text and thoughts
-	open    [2]bool      // the last part with text, or with a thought, may still grow
 	counts  []byte       // of tokens, the last ones
 	ids     map[string]bool
 	calls   int
 	over    bool     // content that comes now is not part of the answer
 	said    []string // the text
-	sources grounding
-	quoted  []quote
+	sources sources
 }
-
-const (
-	text = iota
-	thought
-)
 
 // event is what an event has, of the first candidate. Its bytes are only lent.
 type event struct {
-	parts                            []piece
-	finish, blocked, sources, quotes []byte
-	failed                           bool
-	other                            bool // of another candidate
+	parts           []piece
+	finish, blocked []byte
+	failed          bool   // it is an error
+	other           bool   // it is of another candidate
+	cites           bool   // it names sources
+	candidate       []byte // all of it
 }
 
 // piece is a part of an answer.
@@ -63,6 +58,11 @@ type piece struct {
 	text  []byte // what stands between its quotes
 	more  bool   // it has more than text
 }
+
+const (
+	text = iota
+	thought
+)
 
 // read passes on an answer.
 func (m *model) read(w *wire.Answer) error {
@@ -119,9 +119,8 @@ func (a *answer) take(_, data []byte) (done bool, err error) {
 	case len(e.blocked) > 0 && a.Finish == "":
 		cause := errors.New("the prompt was blocked: " + a.m.p.Redact(e.blocked))
 		return false, &adapter.Error{Code: adapter.CodeProtocol, Message: wire.ContentFilter, Cause: cause}
-	}
-	if len(e.sources)+len(e.quotes) > 0 {
-		a.cite(e)
+	case e.cites:
+		a.sources.read(e.candidate)
 	}
 	if a.over {
 		return false, nil
@@ -135,31 +134,41 @@ func (a *answer) take(_, data []byte) (done bool, err error) {
 	return false, a.finish(string(e.finish), a.Passed > before)
 }
 
-// member reads a member of an event.
+// member reads a member of an event, of its candidate, or of the candidate's content.
 func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) error {
 	switch e := &a.event; string(key) {
 	case "candidates":
 		return each(value, kind, a.candidate)
+	case "content":
+		if kind == jsonparser.Object {
+			return jsonparser.ObjectEach(value, a.member)
+		}
+	case "parts":
+		return each(value, kind, a.piece)
+	case "index":
+		e.other = string(value) != "0"
+	case "finishReason":
+		e.finish = value
+	case "groundingMetadata", "citationMetadata":
+		e.cites = true
 	case "usageMetadata":
 		if bytes.Contains(value, []byte(`TokenCount"`)) { // otherwise it says nothing of them
 			a.counts = append(a.counts[:0], value...)
 		}
 	case "promptFeedback":
-		if e.blocked, _, _, _ = jsonparser.Get(value, "blockReason"); string(e.blocked) == "BLOCK_REASON_UNSPECIFIED" {
-			e.blocked = nil
-		}
+		e.blocked, _, _, _ = jsonparser.Get(value, "blockReason")
 	case "error":
 		e.failed = kind != jsonparser.Null
 	}
 	return nil
 }
 
-// each calls f with the elements of a list.
-func each(list []byte, kind jsonparser.ValueType, f func([]byte, jsonparser.ValueType, int, error) error) error {
+// each calls read with the elements of a list; what is no list has none.
+func each(list []byte, kind jsonparser.ValueType, read func([]byte, jsonparser.ValueType, int, error) error) error {
 	if kind != jsonparser.Array {
 		return nil
 	}
-	_, err := jsonparser.ArrayEachErr(list, f)
+	_, err := jsonparser.ArrayEachErr(list, read)
 	return err
 }
 
@@ -169,42 +178,23 @@ func (a *answer) candidate(c []byte, _ jsonparser.ValueType, _ int, err error) e
 		return err
 	}
 	before := a.event
-	if err = jsonparser.ObjectEach(c, a.ofCandidate); a.event.other {
+	a.event.candidate = c
+	if err = jsonparser.ObjectEach(c, a.member); a.event.other {
 		a.event = before
 	}
 	return err
 }
 
-// ofCandidate reads a member of a candidate, or of its content.
-func (a *answer) ofCandidate(key, value []byte, kind jsonparser.ValueType, _ int) error {
-	switch e := &a.event; string(key) {
-	case "content":
-		if kind == jsonparser.Object {
-			return jsonparser.ObjectEach(value, a.ofCandidate)
-		}
-	case "parts":
-		return each(value, kind, a.ofContent)
-	case "index":
-		e.other = string(value) != "0"
-	case "finishReason":
-		e.finish = value
-	case "groundingMetadata":
-		e.sources = value
-	case "citationMetadata":
-		e.quotes = value
-	}
-	return nil
-}
-
-func (a *answer) ofContent(part []byte, _ jsonparser.ValueType, _ int, err error) error {
+// piece reads a part.
+func (a *answer) piece(whole []byte, _ jsonparser.ValueType, _ int, err error) error {
 	if err != nil {
 		return err
 	}
-	a.event.parts = append(a.event.parts, piece{whole: part})
-	return jsonparser.ObjectEach(part, a.ofPart)
+	a.event.parts = append(a.event.parts, piece{whole: whole})
+	return jsonparser.ObjectEach(whole, a.ofPiece)
 }
 
-func (a *answer) ofPart(key, value []byte, kind jsonparser.ValueType, _ int) error {
+func (a *answer) ofPiece(key, value []byte, kind jsonparser.ValueType, _ int) error {
 	p := &a.event.parts[len(a.event.parts)-1]
 	switch {
 	case string(key) == "text" && kind == jsonparser.String:
@@ -238,18 +228,14 @@ func (a *answer) part(p *piece, data []byte) error {
 	case len(members) == 1 && members[signature] != nil:
 		members["text"] = json.RawMessage(`""`) // without it, Google does not take it back
 	}
-	var media struct {
-		Type string `json:"mimeType"`
-		Data string `json:"data"`
-		URL  string `json:"fileUri"`
-	}
-	if json.Unmarshal(members["inlineData"], &media) == nil && media.Data != "" {
-		media.URL = "data:" + media.Type + ";base64," + media.Data
-	} else {
-		json.Unmarshal(members["fileData"], &media) // another part has no URL
+	get := func(path ...string) string { s, _ := jsonparser.GetString(p.whole, path...); return s }
+	media := adapter.Media{Type: get("fileData", "mimeType"), URL: get("fileData", "fileUri")}
+	if inline := get("inlineData", "data"); inline != "" {
+		media.Type = get("inlineData", "mimeType")
+		media.URL = "data:" + media.Type + ";base64," + inline
 	}
 	if media.URL != "" && p.kind == text { // an image in a thought is a draft
-		if err := a.Yield(adapter.Chunk{Media: &adapter.Media{Type: media.Type, URL: media.URL}}); err != nil {
+		if err := a.Yield(adapter.Chunk{Media: &media}); err != nil {
 			return err
 		}
 	}
@@ -258,26 +244,21 @@ func (a *answer) part(p *piece, data []byte) error {
 
 // say passes on text of a kind.
 func (a *answer) say(kind int, s string) error {
-	if s == "" {
-		return nil
-	}
-	a.open[kind] = true
 	c := adapter.Chunk{Text: s}
 	if kind == thought {
 		c = adapter.Chunk{Reasoning: s}
-	} else {
-		a.said = append(a.said, s)
 	}
-	if !a.Pass(c) {
-		return wire.ErrLeft
+	if s == "" || a.Pass(c) {
+		a.said = append(a.said, c.Text)
+		return nil
 	}
-	return nil
+	return wire.ErrLeft
 }
 
 // sign passes on text with other members, such as a signature. It is not joined with the parts before it.
 func (a *answer) sign(kind int, s string, members map[string]json.RawMessage) error {
 	name := [...]string{adapter.PartText, adapter.PartReasoning}[kind]
-	if a.open[kind] {
+	if a.Passed > 0 {
 		if err := a.Beside(name, 0, json.RawMessage("{}")); err != nil {
 			return err
 		}
@@ -285,7 +266,6 @@ func (a *answer) sign(kind int, s string, members map[string]json.RawMessage) er
 	if err := a.say(kind, s); err != nil {
 		return err
 	}
-	a.open[kind] = false
 	return a.beside(name, 0, members, "text", "thought")
 }
 
@@ -341,8 +321,6 @@ func (a *answer) finish(reason string, content bool) error {
 	switch reason {
 	case "", "FINISH_REASON_UNSPECIFIED":
 		return nil
-	case "STOP":
-		a.Finish = adapter.FinishStop
 	case "MAX_TOKENS":
 		a.Finish = adapter.FinishLength
 	case "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR", "JAILBREAK",
@@ -354,7 +332,7 @@ func (a *answer) finish(reason string, content bool) error {
 		a.m.p.learned.Learn(a.m.name, signatures)
 		return a.broke(a.m.p.Name()+" misses a signature in the history: try again", reason)
 	default: // OTHER, LANGUAGE, NO_IMAGE and what comes in the future
-		if a.Passed == 0 {
+		if reason != "STOP" && a.Passed == 0 {
 			return a.broke("the model ended its answer before it began, without a reason: try again", reason)
 		}
 		a.Finish = adapter.FinishStop
@@ -378,7 +356,7 @@ func (a *answer) last() error {
 			return err
 		}
 	}
-	for _, c := range a.citations() {
+	for _, c := range a.sources.citations(a.said) {
 		if err := a.Yield(adapter.Chunk{Citation: &c}); err != nil {
 			return err
 		}

@@ -352,7 +352,7 @@ func (d *decoder) contentPart(value []byte, kind jsonparser.ValueType, _ int, er
 	}
 	d.beside.reference(value)
 	text := &d.rawText
-	switch kind := string(member(value, "type")); kind {
+	switch kind := string(wire.Member(value, "type")); kind {
 	case "thinking", "reasoning":
 		text, d.thoughtParts = &d.rawReasoning, true
 	case "text", "output_text", "refusal", "":
@@ -361,8 +361,8 @@ func (d *decoder) contentPart(value []byte, kind jsonparser.ValueType, _ int, er
 			d.strange = append(d.strange, bytes.Clone(value))
 		}
 	}
-	*text = append(*text, member(value, "text")...)
-	if refusal := member(value, "refusal"); refusal != nil {
+	*text = append(*text, wire.Member(value, "text")...)
+	if refusal := wire.Member(value, "refusal"); len(refusal) > 0 {
 		d.rawText, d.refused = append(d.rawText, refusal...), true
 	}
 	switch thinking, kind, _, err := jsonparser.Get(value, "thinking"); {
@@ -381,7 +381,7 @@ func (d *decoder) thoughtPart(value []byte, _ jsonparser.ValueType, _ int, err e
 	if err != nil {
 		return errNotObject
 	}
-	d.rawReasoning = append(d.rawReasoning, member(value, "text")...)
+	d.rawReasoning = append(d.rawReasoning, wire.Member(value, "text")...)
 	return nil
 }
 
@@ -400,15 +400,6 @@ func (d *decoder) block(value []byte, _ jsonparser.ValueType, _ int, err error) 
 	}
 	d.rawDetails = append(d.rawDetails, d.blocks.add(value)...)
 	return nil
-}
-
-// member returns a member of an object that is a string, escaped as it came; nil where it has none.
-func member(object []byte, name string) []byte {
-	value, kind, _, err := jsonparser.Get(object, name)
-	if err != nil || kind != jsonparser.String || len(value) == 0 {
-		return nil
-	}
-	return value
 }
 
 func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err error) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // recordings is where answers of real providers are kept, beside the project.
@@ -310,7 +311,7 @@ func TestUsageIsReadInTheFormOfEachProvider(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, *usage([]byte(row.usage))); diff != "" {
+			if diff := cmp.Diff(row.want, *wire.OpenAIUsage([]byte(row.usage), "prompt", "completion")); diff != "" {
 				t.Error(diff)
 			}
 		})

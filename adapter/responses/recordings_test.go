@@ -53,6 +53,7 @@ func readPlainly(t *testing.T, body []byte) (r heard) {
 					Out struct {
 						Reasoning int `json:"reasoning_tokens"`
 					} `json:"output_tokens_details"`
+					Ticks int64 `json:"cost_in_usd_ticks"` // xAI's, 10¹⁰ for a dollar
 				}
 			}
 		}
@@ -72,6 +73,7 @@ func readPlainly(t *testing.T, body []byte) (r heard) {
 			u := event.Response.Usage
 			r.Usage = adapter.Usage{
 				PromptTokens: u.Input, CompletionTokens: u.Output, TotalTokens: u.Total, CachedTokens: u.In.Cached, ReasoningTokens: u.Out.Reasoning,
+				Cost: (u.Ticks + 5000) / 10000,
 			}
 			if r.Finish = "stop"; len(r.Calls) > 0 {
 				r.Finish = "tool_calls"

@@ -414,7 +414,7 @@ func TestHistoriesAreSentTheOtherWayWhereTheyAreRefused(t *testing.T) {
 			},
 			[]string{`"phase":"commentary","role":"assistant"`, `{"content":[{"type":"reasoning_text","text":"so"}],"id":"rs_1","status":"completed","summary":[],"type":"reasoning"},` +
 				`{"id":"fs_1","queries":["a"],"results":null,"status":"completed","type":"file_search_call"},` +
-				`{"content":[{"type":"output_text","text":"done","annotations":[]}],"id":"msg_3","phase":"commentary","role":"assistant","status":"completed","type":"message"},` +
+				`{"content":[{"annotations":[],"text":"done","type":"output_text"}],"id":"msg_3","phase":"commentary","role":"assistant","status":"completed","type":"message"},` +
 				`{"arguments":"{}","call_id":"c1","id":"fc_4","name":"look","signature":"s","status":"completed","type":"function_call"}`},
 		},
 	} {

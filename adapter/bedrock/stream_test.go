@@ -24,11 +24,7 @@ func event(name, members string) string {
 // listen lists what comes of a stream.
 func listen(t *testing.T, stream io.Reader) string {
 	t.Helper()
-	m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: stream}, Key: "test-key"}, AWS{Region: "us-east-1"}).Model(lite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return adaptertest.List(m.Stream(t.Context(), adapter.Request{Messages: question}))
+	return adaptertest.List(modelAt(t, lite, streaming(stream)).Stream(t.Context(), adapter.Request{Messages: question}))
 }
 
 // MO-14, MO-16: exceptions in the stream, and the reasons for which an answer ends.
@@ -87,7 +83,7 @@ func TestKindsOfRefusals(t *testing.T) {
 		"ResourceNotFoundException":                             {404, `{"message":"x"}`, adapter.CodeProtocol, "does not know this model"},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			e := failureOf(t, answering{status: row.status, kind: "application/json", header: http.Header{"X-Amzn-Errortype": {kind}}, body: strings.NewReader(row.body)})
+			e := failureOf(t, &adaptertest.Answering{Status: row.status, Header: http.Header{"X-Amzn-Errortype": {kind}}, Body: strings.NewReader(row.body)})
 			if e.Code != row.code || e.Status != row.status || !strings.Contains(e.Message, row.says) || !strings.Contains(e.Cause.Error(), kind) {
 				t.Errorf("%+v", e)
 			}
@@ -108,29 +104,16 @@ func TestCitationsHaveTheirPlacesAndImagesAreMedia(t *testing.T) {
 		delta("2", `"citation":{"location":{"web":{"url":"https://example.org/a","domain":"example.org"}}}`) + stop("2") +
 		event("contentBlockStart", `"contentBlockIndex":3,"start":{"image":{"format":"png"}}`) +
 		delta("3", `"image":{"source":{"bytes":"AQI="}}`) + delta("3", `"image":{"source":{"bytes":"Aw=="}}`) + stop("3") + w.Finish + w.Done
-	m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: strings.NewReader(stream)}, Key: "test-key"}, AWS{Region: "us-east-1"}).Model(lite)
+	got, _, err := adaptertest.ReadAnswer(modelAt(t, lite, streaming(strings.NewReader(stream))).Stream(t.Context(), adapter.Request{Messages: question}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var citations []adapter.Citation
-	var media []adapter.Media
-	for c, err := range m.Stream(t.Context(), adapter.Request{Messages: question}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.Citation != nil {
-			citations = append(citations, *c.Citation)
-		}
-		if c.Media != nil {
-			media = append(media, *c.Media)
-		}
-	}
 	if diff := cmp.Diff([]adapter.Citation{
 		{Title: "facts", Text: "ab", Start: 4, End: 10}, {URL: "https://example.org/a", Title: "example.org", Start: 4, End: 10},
-	}, citations); diff != "" {
+	}, got.Citations); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]adapter.Media{{Type: "image/png", URL: "data:image/png;base64,AQID"}}, media); diff != "" {
+	if diff := cmp.Diff([]adapter.Media{{Type: "image/png", URL: "data:image/png;base64,AQID"}}, got.Media); diff != "" {
 		t.Error(diff)
 	}
 }

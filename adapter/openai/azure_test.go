@@ -233,7 +233,7 @@ func FuzzEndpoint(f *testing.F) {
 			t.Fatalf("%T", m)
 		}
 		if base == "" {
-			base = defaultURL
+			base = endpoint.DefaultURL
 		}
 		want, _ := url.Parse(base)
 		got, err := url.Parse(address)

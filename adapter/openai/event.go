@@ -2,11 +2,9 @@ package openai
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,7 +120,7 @@ func (d *decoder) decode(data string) error {
 		return errReported
 	}
 	if d.rawUsage != nil {
-		d.usage = usage(d.rawUsage)
+		d.usage = wire.OpenAIUsage(d.rawUsage, "prompt", "completion")
 	}
 	if d.rawReasoning == nil {
 		d.rawReasoning = d.rawDetails
@@ -352,7 +350,7 @@ func (d *decoder) contentPart(value []byte, kind jsonparser.ValueType, _ int, er
 	}
 	d.beside.reference(value)
 	text := &d.rawText
-	switch kind := string(member(value, "type")); kind {
+	switch kind := string(wire.Member(value, "type")); kind {
 	case "thinking", "reasoning":
 		text, d.thoughtParts = &d.rawReasoning, true
 	case "text", "output_text", "refusal", "":
@@ -361,8 +359,8 @@ func (d *decoder) contentPart(value []byte, kind jsonparser.ValueType, _ int, er
 			d.strange = append(d.strange, bytes.Clone(value))
 		}
 	}
-	*text = append(*text, member(value, "text")...)
-	if refusal := member(value, "refusal"); refusal != nil {
+	*text = append(*text, wire.Member(value, "text")...)
+	if refusal := wire.Member(value, "refusal"); len(refusal) > 0 {
 		d.rawText, d.refused = append(d.rawText, refusal...), true
 	}
 	switch thinking, kind, _, err := jsonparser.Get(value, "thinking"); {
@@ -381,7 +379,7 @@ func (d *decoder) thoughtPart(value []byte, _ jsonparser.ValueType, _ int, err e
 	if err != nil {
 		return errNotObject
 	}
-	d.rawReasoning = append(d.rawReasoning, member(value, "text")...)
+	d.rawReasoning = append(d.rawReasoning, wire.Member(value, "text")...)
 	return nil
 }
 
@@ -400,15 +398,6 @@ func (d *decoder) block(value []byte, _ jsonparser.ValueType, _ int, err error) 
 	}
 	d.rawDetails = append(d.rawDetails, d.blocks.add(value)...)
 	return nil
-}
-
-// member returns a member of an object that is a string, escaped as it came; nil where it has none.
-func member(object []byte, name string) []byte {
-	value, kind, _, err := jsonparser.Get(object, name)
-	if err != nil || kind != jsonparser.String || len(value) == 0 {
-		return nil
-	}
-	return value
 }
 
 func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err error) error {
@@ -575,66 +564,6 @@ func (d *decoder) find(index int, hasIndex bool, id, name string, input bool) in
 	}
 	d.calls = append(d.calls, call{wire: index})
 	return len(d.calls) - 1
-}
-
-// usage reads the counts of tokens and the cost. Providers put them in different places.
-func usage(raw []byte) *adapter.Usage {
-	count := func(path ...string) int {
-		n, err := jsonparser.GetInt(raw, path...)
-		if err != nil || n < 0 || n > 1<<50 {
-			return 0
-		}
-		return int(n)
-	}
-	const prompt, completion = "prompt_tokens_details", "completion_tokens_details"
-	u := &adapter.Usage{
-		PromptTokens: count("prompt_tokens"), CompletionTokens: count("completion_tokens"), TotalTokens: count("total_tokens"),
-		// The second is DeepSeek's, the third Moonshot's.
-		CachedTokens: cmp.Or(count(prompt, "cached_tokens"), count("prompt_cache_hit_tokens"), count("cached_tokens")),
-		// The second is LiteLLM's.
-		CacheWriteTokens: cmp.Or(count(prompt, "cache_write_tokens"), count("cache_creation_input_tokens")),
-		// The second is Perplexity's.
-		ReasoningTokens: cmp.Or(count(completion, "reasoning_tokens"), count("reasoning_tokens")),
-		AudioTokens:     count(prompt, "audio_tokens") + count(completion, "audio_tokens"),
-		Cost:            cost(raw),
-	}
-	// xAI does not count reasoning as part of the completion; its total shows that. Neither does Perplexity's research, which does not count
-	// the sources that it reads as input either, and leaves both out of the total.
-	switch cited := count("citation_tokens"); {
-	case cited > 0 || u.ReasoningTokens > u.CompletionTokens && u.TotalTokens == u.PromptTokens+u.CompletionTokens:
-		u.PromptTokens += cited
-		u.CompletionTokens += u.ReasoningTokens
-		u.TotalTokens = u.PromptTokens + u.CompletionTokens
-	case u.TotalTokens == u.PromptTokens+u.CompletionTokens+u.ReasoningTokens:
-		u.CompletionTokens += u.ReasoningTokens
-	}
-	if u.TotalTokens == 0 {
-		u.TotalTokens = u.PromptTokens + u.CompletionTokens
-	}
-	return u
-}
-
-// cost reads the cost that a provider has counted itself, in millionths of a dollar; 0 where it has not.
-func cost(raw []byte) int64 {
-	dollars := func(path ...string) float64 {
-		f, err := jsonparser.GetFloat(raw, path...)
-		if err != nil || !(f > 0 && f < 1e9) {
-			return 0
-		}
-		return f
-	}
-	const ticks = 1e10 // of xAI, for a dollar
-	all := cmp.Or(dollars("cost"), dollars("cost", "total_cost"))
-	if ours, _ := jsonparser.GetBoolean(raw, "is_byok"); ours { // OpenRouter's cost is its fee then; the model's provider charges the rest
-		all += dollars("cost_details", "upstream_inference_cost")
-	}
-	if n, err := jsonparser.GetInt(raw, "cost_in_usd_ticks"); all == 0 && err == nil && n > 0 {
-		all = float64(n) / ticks
-	}
-	if all == 0 {
-		return 0
-	}
-	return max(1, int64(math.Round(all*1e6)))
 }
 
 // string decodes an escaped string of which the start may have been held back, and holds back the start of a character that

@@ -42,6 +42,7 @@ type Answer struct {
 	Usage    *adapter.Usage
 	Finish   string // one of adapter's; what comes after it can be missed
 	Passed   int    // chunks that were passed on
+	Refused  bool   // the text says why the model does not answer; see Settle
 	// Last is called where the answer is complete, before its end is passed on; nil is nothing. It may change Usage and Finish.
 	Last func() error
 
@@ -80,6 +81,25 @@ func (a *Answer) stop() {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
+}
+
+// Read passes on an answer that is a stream of events, as Events does, or JSON in one piece, which whole is given. hint says what to check where it
+// is neither.
+func (a *Answer) Read(hint string, take func(kind, data []byte) (done bool, err error), whole func(body []byte) error) error {
+	switch a.Kind() {
+	case "text/event-stream", "": // some servers send no type
+		return a.Events(a.Res.Body, take)
+	case "application/json":
+		body, err := a.Whole()
+		if err == nil {
+			err = whole(body)
+		}
+		if err != nil {
+			return err
+		}
+		return a.End()
+	}
+	return a.Unknown("an event stream", hint)
 }
 
 // Kind is the answer's media type, "" where it has none.
@@ -228,12 +248,22 @@ func (a *Answer) Beside(kind string, call int, data json.RawMessage) error {
 	return a.Yield(adapter.Chunk{Beside: &adapter.Beside{Type: kind, Index: call, Data: data}})
 }
 
+// Failed is the error of an event that reports one; nil where the answer is whole already (MO-14).
+func (a *Answer) Failed(data []byte) error {
+	if a.Finish != "" {
+		return nil
+	}
+	return a.Server.Failed(data)
+}
+
 // Settle makes the end fit the calls that there were: some servers end with a stop whatever they do, and calls of a provider's own tools are not
 // for us.
 func (a *Answer) Settle(calls int) {
 	switch {
 	case a.Finish == adapter.FinishStop && calls > 0:
 		a.Finish = adapter.FinishToolCalls
+	case a.Finish == adapter.FinishStop && a.Refused:
+		a.Finish = adapter.FinishRefusal
 	case a.Finish == adapter.FinishToolCalls && calls == 0:
 		a.Finish = adapter.FinishStop
 	}

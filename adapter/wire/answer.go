@@ -119,8 +119,11 @@ func (s *Server) NotAnswer(expected string, err error, body []byte) error {
 	}
 }
 
-// NotPiece makes the error of an event that cannot be read.
+// NotPiece makes the error of an event that cannot be read. An error that is whole already stays as it is.
 func (s *Server) NotPiece(err error, event []byte) error {
+	if _, whole := errors.AsType[*adapter.Error](err); whole || err == nil || err == ErrLeft {
+		return err
+	}
 	return &adapter.Error{
 		Code:    adapter.CodeProtocol,
 		Message: s.Name() + " sent something that is not a piece of an answer",
@@ -147,7 +150,7 @@ func (a *Answer) events(body io.Reader, take func(kind, data []byte) (done bool,
 			break
 		}
 		if done, err := take(kind, data); done || err != nil {
-			return done, nil, err
+			return done, nil, a.Server.NotPiece(err, data)
 		}
 	}
 	// The whole grammar of SSE. One byte more, so that an event of exactly MaxEvent bytes is taken.
@@ -156,7 +159,7 @@ func (a *Answer) events(body io.Reader, take func(kind, data []byte) (done bool,
 			return false, err, nil
 		}
 		if done, err := take(bytesOf(event.Type), bytesOf(event.Data)); done || err != nil {
-			return done, nil, err
+			return done, nil, a.Server.NotPiece(err, bytesOf(event.Data))
 		}
 	}
 	return false, nil, nil
@@ -227,47 +230,6 @@ func (a *Answer) Yield(c adapter.Chunk) error {
 // Beside passes on what stands beside a part; call is the number of a call.
 func (a *Answer) Beside(kind string, call int, data json.RawMessage) error {
 	return a.Yield(adapter.Chunk{Beside: &adapter.Beside{Type: kind, Index: call, Data: data}})
-}
-
-// Settle makes the end fit the calls that there were: some servers end with a stop whatever they do, and calls of a provider's own tools are not
-// for us.
-func (a *Answer) Settle(calls int) {
-	switch {
-	case a.Finish == adapter.FinishStop && calls > 0:
-		a.Finish = adapter.FinishToolCalls
-	case a.Finish == adapter.FinishToolCalls && calls == 0:
-		a.Finish = adapter.FinishStop
-	}
-}
-
-// FinishReason reads the reasons of Anthropic's and Amazon's APIs, and those that servers with Anthropic's API add. pause_turn is a length: the
-// answer is not whole, and the next request continues it. https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
-func FinishReason(reason string) string {
-	switch reason {
-	case "max_tokens", "model_context_window_exceeded", "pause_turn", "length":
-		return adapter.FinishLength
-	case "tool_use", "tool_calls":
-		return adapter.FinishToolCalls
-	case "refusal":
-		return adapter.FinishRefusal
-	case "content_filter", "content_filtered", "guardrail_intervened", "sensitive":
-		return adapter.FinishContentFilter
-	}
-	return adapter.FinishStop
-}
-
-// Counts are numbers of tokens where those of the cache are not among those of the input.
-type Counts struct{ In, Read, Written, Out, Thought int }
-
-// Usage is nil where nothing is known.
-func (c Counts) Usage() *adapter.Usage {
-	if c == (Counts{}) {
-		return nil
-	}
-	in := c.In + c.Read + c.Written
-	return &adapter.Usage{
-		PromptTokens: in, CompletionTokens: c.Out, TotalTokens: in + c.Out, CachedTokens: c.Read, CacheWriteTokens: c.Written, ReasoningTokens: c.Thought,
-	}
 }
 
 // Enough says that the end is known: what comes after it is waited for only for a moment.

@@ -6,15 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"unsafe"
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
-
-// maxModel is how many bytes around a text are kept to recognise the next event.
-const maxModel = 1 << 10
 
 var errNotEvent = errors.New("the event is not JSON, or not of the format")
 
@@ -22,10 +18,6 @@ var errNotEvent = errors.New("the event is not JSON, or not of the format")
 type answer struct {
 	*wire.BlockReader
 	m *model
-
-	// The deltas of a block differ in their text only. An event with the same bytes around its text as the last delta needs no parsing.
-	before, after []byte      // after has no spaces, because Anthropic pads its events with a varying number
-	same          *wire.Block // which has to be the newest one still
 }
 
 // read passes on an answer.
@@ -44,51 +36,10 @@ func (m *model) read(w *wire.Answer) error {
 
 // next passes on what an event has; done says that it is the last.
 func (a *answer) next(kind, data []byte) (done bool, err error) {
-	if raw, ok := a.again(data); ok {
-		return false, a.Write(a.same, raw)
+	if again, err := a.Again(data); again {
+		return false, err
 	}
 	return a.event(kind, data)
-}
-
-// again returns the escaped text of an event that differs from the last delta in its text only.
-func (a *answer) again(data []byte) ([]byte, bool) {
-	if a.same == nil || a.same != a.Newest() || !bytes.HasPrefix(data, a.before) {
-		return nil, false
-	}
-	rest := data[len(a.before):]
-	end := 0
-	for ; end < len(rest) && rest[end] != '"'; end++ {
-		if rest[end] == '\\' {
-			end++
-		} else if rest[end] < ' ' {
-			return nil, false
-		}
-	}
-	if end >= len(rest) {
-		return nil, false
-	}
-	at := 0
-	for _, c := range rest[end+1:] {
-		if c == ' ' {
-			continue
-		}
-		if at == len(a.after) || c != a.after[at] {
-			return nil, false
-		}
-		at++
-	}
-	return rest[:end], at == len(a.after)
-}
-
-// learn keeps the bytes around the text of an event, for again. text is a part of data.
-func (a *answer) learn(b *wire.Block, data, text []byte) {
-	if a.same = nil; len(data)-len(text) > maxModel {
-		return
-	}
-	at := int(uintptr(unsafe.Pointer(unsafe.SliceData(text))) - uintptr(unsafe.Pointer(unsafe.SliceData(data))))
-	a.before = append(a.before[:0], data[:at]...)
-	a.after = append(a.after[:0], bytes.ReplaceAll(data[at+len(text)+1:], []byte(" "), nil)...)
-	a.same = b
 }
 
 func (a *answer) event(kind, data []byte) (done bool, err error) {
@@ -227,10 +178,7 @@ func (a *answer) delta(data []byte) error {
 		}
 		return nil
 	}
-	if text != nil {
-		a.learn(b, data, text)
-	}
-	return a.Write(b, text)
+	return a.Piece(b, data, text)
 }
 
 // closed passes on what the end of a block brings, as [wire.NewBlockReader] has it.

@@ -35,23 +35,14 @@ func (m *model) read(w *wire.Answer) error {
 	return a.AWSMessages(a.take)
 }
 
-// take passes on what a message has; done says that it is the last. Text is what most messages have.
+// take passes on what a message has; done says that it is the last.
 func (a *answer) take(m *wire.AWSMessage) (done bool, err error) {
 	if string(m.Name) == "contentBlockDelta" && string(m.Kind) == "event" {
-		if text := wire.StringAt(m.Payload, "delta", "text"); text != nil {
-			return false, a.add(adapter.PartText, m.Payload, text)
+		if again, err := a.Again(m.Payload); again {
+			return false, err
 		}
 	}
 	return a.event(m)
-}
-
-// add passes on a piece of a text, of reasoning or of arguments.
-func (a *answer) add(kind string, payload, text []byte) error {
-	b, err := a.At(wire.IndexAt(payload, atIndex), kind)
-	if err != nil {
-		return err
-	}
-	return a.Write(b, text)
 }
 
 //go:noinline
@@ -99,14 +90,30 @@ func (a *answer) start(payload []byte) (err error) {
 	return err
 }
 
+// texts are where a delta has a piece of a text, of reasoning, or of arguments.
+var texts = []struct {
+	kind string
+	path []string
+}{
+	{adapter.PartText, []string{"text"}},
+	{adapter.PartReasoning, []string{"reasoningContent", "text"}},
+	{adapter.PartCall, []string{"toolUse", "input"}},
+}
+
 // delta adds to a block.
 func (a *answer) delta(payload []byte) error {
 	index, d := wire.IndexAt(payload, atIndex), wire.ObjectAt(payload, "delta")
-	if input := wire.StringAt(d, "toolUse", "input"); input != nil {
-		return a.add(adapter.PartCall, payload, input)
+	for _, of := range texts {
+		if text := wire.StringAt(d, of.path...); text != nil {
+			b, err := a.At(index, of.kind)
+			if err != nil {
+				return err
+			}
+			return a.Piece(b, payload, text)
+		}
 	}
 	if thought := wire.ObjectAt(d, "reasoningContent"); thought != nil {
-		return a.think(payload, thought)
+		return a.think(index, thought)
 	}
 	if source := wire.ObjectAt(d, "citation"); source != nil {
 		b, err := a.At(index, adapter.PartText)
@@ -130,23 +137,20 @@ func (a *answer) delta(payload []byte) error {
 	return a.KeepAll(b, result)
 }
 
-// think passes on a piece of reasoning: of its text, of its signature, or of what Bedrock does not show.
-func (a *answer) think(payload, thought []byte) error {
-	if text := wire.StringAt(thought, "text"); text != nil {
-		return a.add(adapter.PartReasoning, payload, text)
-	}
-	kind, signature, redacted := adapter.PartReasoning, wire.StringAt(thought, "signature"), wire.StringAt(thought, "redactedContent")
-	if redacted != nil {
-		kind = adapter.PartOther
-	}
-	b, err := a.At(wire.IndexAt(payload, atIndex), kind)
-	switch {
-	case err != nil:
-		return err
-	case redacted != nil:
+// think keeps a signature, or reasoning that Bedrock does not show.
+func (a *answer) think(index int, thought []byte) error {
+	if redacted := wire.StringAt(thought, "redactedContent"); redacted != nil {
+		b, err := a.At(index, adapter.PartOther)
+		if err != nil {
+			return err
+		}
 		return a.Keep(b, redacted)
 	}
-	return a.Sign(b, signature)
+	b, err := a.At(index, adapter.PartReasoning)
+	if err != nil {
+		return err
+	}
+	return a.Sign(b, wire.StringAt(thought, "signature"))
 }
 
 // closed passes on what the end of a block brings, as [wire.NewBlockReader] has it.

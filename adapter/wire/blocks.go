@@ -35,6 +35,7 @@ type BlockReader struct {
 	plain  bool   // the last part is a text without data, so the next text would be joined to it
 	held   int    // bytes
 	counts counts
+	last   event
 }
 
 // Block is a block of an answer that has begun.
@@ -56,7 +57,7 @@ type Block struct {
 // arguments of a call that came otherwise, and blocks that only the provider understands.
 func NewBlockReader(a *Answer, closed func(*Block) error) *BlockReader {
 	r := &BlockReader{Answer: a, closed: closed}
-	a.Last = r.last
+	a.Last = r.end
 	return r
 }
 
@@ -227,9 +228,9 @@ func (b *Block) WithInput(path ...string) []byte {
 	return raw
 }
 
-// last closes the blocks that the server has not ended, and makes the end fit the calls that there were: some servers end with a stop whatever they
+// end closes the blocks that the server has not ended, and makes the end fit the calls that there were: some servers end with a stop whatever they
 // do, and calls of a provider's own tools are not for us.
-func (r *BlockReader) last() error {
+func (r *BlockReader) end() error {
 	for len(r.open) > 0 {
 		if err := r.Close(r.open[0]); err != nil {
 			return err

@@ -134,7 +134,7 @@ func (r *request) output() *outputConfig {
 func (a *asking) tools(r *request, req *adapter.Request, called []string) {
 	for _, t := range req.Tools {
 		schema := wire.Parameters(t.Parameters)
-		if _, _, _, err := jsonparser.Get(schema, "type"); err != nil && isObject(schema) { // it has to be one of an object
+		if _, _, _, err := jsonparser.Get(schema, "type"); err != nil && wire.IsObject(schema) { // it has to be one of an object
 			schema, _ = jsonparser.Set(schema, []byte(`"object"`), "type")
 		}
 		r.Tools = append(r.Tools, tool{Name: t.Name, Description: t.Description, Schema: schema})

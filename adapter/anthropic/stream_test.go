@@ -211,8 +211,8 @@ func TestAWholeAnswerNeedsAnEnd(t *testing.T) {
 func TestWhatIsBesideTheTextIsBounded(t *testing.T) {
 	big := strings.Repeat("x", 3<<20)
 	for name, data := range map[string]string{
-		"signatures": events(append([]string{blockStart("0", `{"type":"thinking"}`)}, repeat(6, blockDelta("0", `{"type":"signature_delta","signature":"`+big+`"}`))...)...),
-		"blocks":     events(repeat(6, blockStart("0", `{"type":"other","data":"`+big+`"}`))...),
+		"signatures": events(append([]string{blockStart("0", `{"type":"thinking"}`)}, repeat(12, blockDelta("0", `{"type":"signature_delta","signature":"`+big+`"}`))...)...),
+		"blocks":     events(repeat(12, blockStart("0", `{"type":"other","data":"`+big+`"}`))...),
 		"calls":      events(repeat(2000, blockStart("0", `{"type":"tool_use","id":"a","name":"b","input":{}}`))...),
 	} {
 		got, _ := readOurs(t, "m", streaming(data+events(ended, stopped)), adapter.Request{})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
 
@@ -22,7 +23,7 @@ func tokens(n int) []byte {
 const benchTokens = 1000
 
 func answeringTokens(t testing.TB, n int) adapter.Model {
-	return modelAt(t, haiku, adaptertest.Canned(streamType, tokens(n)))
+	return modelAt(t, haiku, adaptertest.Canned(wire.AWSStreamType, tokens(n)))
 }
 
 // MO-33: the cost of one token, from the connection's buffer to the loop's body.

@@ -2,6 +2,7 @@ package bedrock
 
 import (
 	"encoding/json"
+	"errors"
 	"path"
 	"slices"
 	"strconv"
@@ -32,16 +33,17 @@ type reasoningText struct {
 type toolUse struct {
 	ID    string          `json:"toolUseId"`
 	Name  string          `json:"name"`
-	Type  string          `json:"type,omitempty"`
 	Input json.RawMessage `json:"input"`
 }
 
 type toolResult struct {
 	ID      string `json:"toolUseId"`
-	Type    string `json:"type,omitempty"`
 	Status  string `json:"status,omitempty"`
 	Content []any  `json:"content"`
 }
+
+// errFile is the cause of an error about a file.
+var errFile = errors.New("a file of a kind that the API does not take")
 
 // file is an image, a document, a sound or a film.
 type file struct {
@@ -52,7 +54,7 @@ type file struct {
 	} `json:"source"`
 }
 
-// own is a block of a call or a result: the tool is ours, or one of Bedrock's own.
+// own is a block of a call or a result.
 type own struct {
 	ToolUse    *toolUse    `json:"toolUse,omitempty"`
 	ToolResult *toolResult `json:"toolResult,omitempty"`
@@ -185,7 +187,7 @@ func (h *history) File(p *adapter.Part) (any, error) {
 }
 
 func (h *history) cannot(why string) error {
-	return &adapter.Error{Code: adapter.CodeInvalid, Message: h.p.Name() + why, Cause: errNotData}
+	return &adapter.Error{Code: adapter.CodeInvalid, Message: h.p.Name() + why, Cause: errFile}
 }
 
 // documentName makes a name that the API takes: letters, digits, single spaces, hyphens and brackets, and none twice.

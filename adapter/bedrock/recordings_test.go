@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // read is what an answer says, whatever its pieces are.
@@ -95,7 +96,7 @@ func readPlainly(t *testing.T, body []byte) (r read) {
 
 // streaming gives an answer that is a stream.
 func streaming(body io.Reader) *adaptertest.Answering {
-	return &adaptertest.Answering{Type: streamType, Body: body}
+	return &adaptertest.Answering{Type: wire.AWSStreamType, Body: body}
 }
 
 // refusing gives a message in JSON with a status.

@@ -55,7 +55,7 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 		}
 		return wire.Marshal(sent)
 	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
-		return m.p.Post(ctx, m.url, http.Header{"Accept": {streamType}}, body)
+		return m.p.Post(ctx, m.url, http.Header{"Accept": {wire.AWSStreamType}}, body)
 	}, func(r *wire.Refusal) (string, bool) { return refusedWhat(sent, r) }, m.p.refused)
 }
 

@@ -298,8 +298,8 @@ func TestOpaquePartsGoBackAsTheyCame(t *testing.T) {
 	want := `{"role":"assistant","content":[{"reasoningContent":{"redactedContent":"AQIDBAU="}},` +
 		`{"reasoningContent":{"reasoningText":{"text":"so","signature":"c2lnbmVk"}}},` +
 		`{"reasoningContent":{"reasoningText":{"text":"","signature":"aGlkZGVu"}}},` +
-		`{"toolUse":{"toolUseId":"s1","name":"nova_grounding","type":"server_tool_use","input":{"query":"é"}}},` +
-		`{"toolResult":{"toolUseId":"s1","type":"nova_grounding_result","status":"success","content":[{"text":"found"},{"json":{"b":1,"a":2}}]}},` +
+		`{"toolUse":{"name":"nova_grounding","toolUseId":"s1","type":"server_tool_use","input":{"query":"é"}}},` +
+		`{"toolResult":{"status":"success","toolUseId":"s1","type":"nova_grounding_result","content":[{"text":"found"},{"json":{"b":1,"a":2}}]}},` +
 		`{"text":"It is"},{"toolUse":{"toolUseId":"c1","name":"look","input":{"q":"a"}}}]}`
 	if !strings.Contains(body, want) {
 		t.Errorf("%s\nhas not\n%s", body, want)

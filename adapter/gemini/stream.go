@@ -21,9 +21,10 @@ const (
 )
 
 var (
-	errCalls   = errors.New("the answer calls too many tools")
-	errPieces  = errors.New("a call in pieces, which was not asked for")
-	errNothing = errors.New("neither candidates nor what became of the prompt")
+	errCalls  = errors.New("the answer calls too many tools")
+	errPieces = errors.New("a call in pieces, which was not asked for")
+	errPart   = errors.New("a part that is no JSON")
+	errNoEnd  = errors.New("no finishReason")
 )
 
 // answer reads one answer.
@@ -71,34 +72,24 @@ func (m *model) read(w *wire.Answer) error {
 	if m.says("image") {
 		w.MaxEvent = max(w.MaxEvent, imageMaxEvent)
 	}
-	switch a.Kind() {
-	case "text/event-stream", "":
-		return a.Events(a.Res.Body, a.take)
-	case "application/json":
-		return a.whole()
-	}
-	return a.Unknown("an event stream", "check the base URL")
+	return a.Read("check the base URL", a.take, a.whole)
 }
 
 // whole reads an answer in one piece: a list of events, which Google sends without alt=sse, or a single event.
-func (a *answer) whole() error {
-	body, err := a.Whole()
-	if err != nil {
-		return err
-	}
+func (a *answer) whole(body []byte) error {
 	var events []json.RawMessage
 	if json.Unmarshal(body, &events) != nil {
 		events = []json.RawMessage{body}
 	}
 	for _, e := range events {
 		if _, err := a.take(nil, e); err != nil {
-			return err
+			return a.Server.NotPiece(err, e)
 		}
 	}
-	if a.Passed == 0 && a.Finish == "" && a.counts == nil {
-		return a.m.p.NotAnswer("an answer", errNothing, body)
+	if a.Finish == "" {
+		return a.Server.NotAnswer("a whole answer", errNoEnd, body)
 	}
-	return a.Complete(false, nil)
+	return nil
 }
 
 // take passes on what an event has.
@@ -109,15 +100,13 @@ func (a *answer) take(_, data []byte) (done bool, err error) {
 	e := &a.event
 	*e = event{parts: e.parts[:0]}
 	if err := jsonparser.ObjectEach(data, a.member); err != nil {
-		return false, a.m.p.NotPiece(err, data)
+		return false, err
 	}
 	switch {
-	case e.failed && a.Finish != "": // the answer is complete (MO-14)
-		return false, nil
 	case e.failed:
-		return false, a.m.p.Failed(data)
+		return false, a.Failed(data)
 	case len(e.blocked) > 0 && a.Finish == "":
-		cause := errors.New("the prompt was blocked: " + a.m.p.Redact(e.blocked))
+		cause := errors.New("the prompt was blocked: " + a.Server.Redact(e.blocked))
 		return false, &adapter.Error{Code: adapter.CodeProtocol, Message: wire.ContentFilter, Cause: cause}
 	case e.cites:
 		a.sources.read(e.candidate)
@@ -211,16 +200,15 @@ func (a *answer) ofPiece(key, value []byte, kind jsonparser.ValueType, _ int) er
 func (a *answer) part(p *piece, data []byte) error {
 	said, err := a.words[p.kind].Next(p.text)
 	if err != nil {
-		return a.m.p.NotPiece(err, data)
+		return err
 	}
 	if !p.more {
 		return a.say(p.kind, said)
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(p.whole, &members); err != nil {
-		return a.m.p.NotPiece(err, data)
-	}
+	members := wire.ReadObject(p.whole)
 	switch {
+	case members == nil:
+		return errPart
 	case members["functionCall"] != nil:
 		return a.call(members, data)
 	case len(p.text) > 0:
@@ -228,11 +216,10 @@ func (a *answer) part(p *piece, data []byte) error {
 	case len(members) == 1 && members[signature] != nil:
 		members["text"] = json.RawMessage(`""`) // without it, Google does not take it back
 	}
-	get := func(path ...string) string { s, _ := jsonparser.GetString(p.whole, path...); return s }
-	media := adapter.Media{Type: get("fileData", "mimeType"), URL: get("fileData", "fileUri")}
-	if inline := get("inlineData", "data"); inline != "" {
-		media.Type = get("inlineData", "mimeType")
-		media.URL = "data:" + media.Type + ";base64," + inline
+	file, inline := members.Object("fileData"), members.Object("inlineData")
+	media := adapter.Media{Type: file.Text("mimeType") + inline.Text("mimeType"), URL: file.Text("fileUri")}
+	if data := inline.Text("data"); data != "" {
+		media.URL = "data:" + media.Type + ";base64," + data
 	}
 	if media.URL != "" && p.kind == text { // an image in a thought is a draft
 		if err := a.Yield(adapter.Chunk{Media: &media}); err != nil {
@@ -256,7 +243,7 @@ func (a *answer) say(kind int, s string) error {
 }
 
 // sign passes on text with other members, such as a signature. It is not joined with the parts before it.
-func (a *answer) sign(kind int, s string, members map[string]json.RawMessage) error {
+func (a *answer) sign(kind int, s string, members wire.Object) error {
 	name := [...]string{adapter.PartText, adapter.PartReasoning}[kind]
 	if a.Passed > 0 {
 		if err := a.Beside(name, 0, json.RawMessage("{}")); err != nil {
@@ -270,7 +257,7 @@ func (a *answer) sign(kind int, s string, members map[string]json.RawMessage) er
 }
 
 // beside passes on the members of a part, without those that are known.
-func (a *answer) beside(kind string, index int, members map[string]json.RawMessage, known ...string) error {
+func (a *answer) beside(kind string, index int, members wire.Object, known ...string) error {
 	for _, name := range known {
 		delete(members, name)
 	}
@@ -282,34 +269,26 @@ func (a *answer) beside(kind string, index int, members map[string]json.RawMessa
 }
 
 // call passes on a call.
-func (a *answer) call(members map[string]json.RawMessage, data []byte) error {
-	var c struct {
-		ID        string          `json:"id"`
-		Name      string          `json:"name"`
-		Args      json.RawMessage `json:"args"`
-		Continues bool            `json:"willContinue"` // of Vertex AI's streamFunctionCallArguments
-	}
-	err := json.Unmarshal(members["functionCall"], &c)
+func (a *answer) call(members wire.Object, data []byte) error {
+	c := members.Object("functionCall")
 	switch {
-	case err == nil && c.Continues:
-		err = errPieces
-	case err == nil && a.calls == maxCalls:
-		err = errCalls
+	case string(c["willContinue"]) == "true": // of Vertex AI's streamFunctionCallArguments
+		return errPieces
+	case a.calls == maxCalls:
+		return errCalls
 	}
-	if err != nil {
-		return a.m.p.NotPiece(err, data)
-	}
-	call := adapter.ToolCall{Index: a.calls, ID: c.ID, Name: c.Name, Arguments: string(wire.Arguments(strings.ToValidUTF8(string(c.Args), "\uFFFD")))}
+	arguments := wire.Arguments(strings.ToValidUTF8(string(c["args"]), "\uFFFD"))
+	call := adapter.ToolCall{Index: a.calls, ID: c.Text("id"), Name: c.Text("name"), Arguments: string(arguments)}
 	a.calls++
+	if call.ID != "" {
+		members["id"] = c["id"]
+	}
 	if call.ID == "" || a.ids[call.ID] {
 		h := fnv.New64a()
 		h.Write(data)
 		call.ID = "call_" + strconv.FormatUint(h.Sum64(), 36) + "_" + strconv.Itoa(call.Index)
 	}
 	a.ids[call.ID] = true
-	if c.ID != "" {
-		members["id"], _ = json.Marshal(c.ID) // a string: cannot fail
-	}
 	if err := a.Yield(adapter.Chunk{ToolCall: &call}); err != nil {
 		return err
 	}
@@ -345,7 +324,7 @@ func (a *answer) finish(reason string, content bool) error {
 }
 
 func (a *answer) broke(message, reason string) error {
-	return &adapter.Error{Code: adapter.CodeProtocol, Retryable: true, Message: message, Cause: errors.New("finishReason " + a.m.p.Redact([]byte(reason)))}
+	return &adapter.Error{Code: adapter.CodeProtocol, Retryable: true, Message: message, Cause: errors.New("finishReason " + a.Server.Redact([]byte(reason)))}
 }
 
 // last passes on what was held back of characters and calls, and the sources.
@@ -366,26 +345,19 @@ func (a *answer) last() error {
 }
 
 // usage reads counts of tokens; nil where there are none yet.
-func usage(raw json.RawMessage) *adapter.Usage {
-	type byKind []struct {
-		Modality string `json:"modality"`
-		Tokens   int    `json:"tokenCount"`
+func usage(raw []byte) *adapter.Usage {
+	u := wire.ReadObject(raw)
+	out := adapter.Usage{
+		PromptTokens: u.Count("promptTokenCount") + u.Count("toolUsePromptTokenCount"), CachedTokens: u.Count("cachedContentTokenCount"),
+		CompletionTokens: u.Count("candidatesTokenCount") + u.Count("thoughtsTokenCount"), ReasoningTokens: u.Count("thoughtsTokenCount"),
 	}
-	var u struct {
-		Prompt     int    `json:"promptTokenCount"` // those of the cache, too
-		Tools      int    `json:"toolUsePromptTokenCount"`
-		Cached     int    `json:"cachedContentTokenCount"`
-		Candidates int    `json:"candidatesTokenCount"`
-		Thoughts   int    `json:"thoughtsTokenCount"`
-		In         byKind `json:"promptTokensDetails"`
-		Out        byKind `json:"candidatesTokensDetails"`
+	if out.TotalTokens = out.PromptTokens + out.CompletionTokens; out.TotalTokens == 0 {
+		return nil
 	}
-	json.Unmarshal(raw, &u) // a count that is no number is not known
-	out := wire.Counts{In: u.Prompt - u.Cached + u.Tools, Read: u.Cached, Out: u.Candidates + u.Thoughts, Thought: u.Thoughts}.Usage()
-	for _, d := range append(u.In, u.Out...) {
-		if d.Modality == "AUDIO" && out != nil {
-			out.AudioTokens += min(max(d.Tokens, 0), wire.MaxCount)
+	for _, d := range append(u.Objects("promptTokensDetails"), u.Objects("candidatesTokensDetails")...) {
+		if d.Text("modality") == "AUDIO" {
+			out.AudioTokens += d.Count("tokenCount")
 		}
 	}
-	return out
+	return &out
 }

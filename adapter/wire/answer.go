@@ -139,8 +139,11 @@ func (s *Server) NotAnswer(expected string, err error, body []byte) error {
 	}
 }
 
-// NotPiece makes the error of an event that cannot be read.
+// NotPiece makes the error of an event that cannot be read. An error that is whole already stays as it is.
 func (s *Server) NotPiece(err error, event []byte) error {
+	if _, whole := errors.AsType[*adapter.Error](err); whole || err == nil || err == ErrLeft {
+		return err
+	}
 	return &adapter.Error{
 		Code:    adapter.CodeProtocol,
 		Message: s.Name() + " sent something that is not a piece of an answer",
@@ -167,7 +170,7 @@ func (a *Answer) events(body io.Reader, take func(kind, data []byte) (done bool,
 			break
 		}
 		if done, err := take(kind, data); done || err != nil {
-			return done, nil, err
+			return done, nil, a.Server.NotPiece(err, data)
 		}
 	}
 	// The whole grammar of SSE. One byte more, so that an event of exactly MaxEvent bytes is taken.
@@ -176,7 +179,7 @@ func (a *Answer) events(body io.Reader, take func(kind, data []byte) (done bool,
 			return false, err, nil
 		}
 		if done, err := take(bytesOf(event.Type), bytesOf(event.Data)); done || err != nil {
-			return done, nil, err
+			return done, nil, a.Server.NotPiece(err, bytesOf(event.Data))
 		}
 	}
 	return false, nil, nil
@@ -266,42 +269,6 @@ func (a *Answer) Settle(calls int) {
 		a.Finish = adapter.FinishRefusal
 	case a.Finish == adapter.FinishToolCalls && calls == 0:
 		a.Finish = adapter.FinishStop
-	}
-}
-
-// FinishReason reads the reasons of Anthropic's and Amazon's APIs, and those that servers with Anthropic's API add. pause_turn is a length: the
-// answer is not whole, and the next request continues it. https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
-func FinishReason(reason string) string {
-	switch reason {
-	case "max_tokens", "model_context_window_exceeded", "pause_turn", "length":
-		return adapter.FinishLength
-	case "tool_use", "tool_calls":
-		return adapter.FinishToolCalls
-	case "refusal":
-		return adapter.FinishRefusal
-	case "content_filter", "content_filtered", "guardrail_intervened", "sensitive":
-		return adapter.FinishContentFilter
-	}
-	return adapter.FinishStop
-}
-
-// Counts are numbers of tokens where those of the cache are not among those of the input.
-type Counts struct{ In, Read, Written, Out, Thought int }
-
-// MaxCount is the most that a count of tokens may be.
-const MaxCount = 1 << 50
-
-// Usage is nil where nothing is known.
-func (c Counts) Usage() *adapter.Usage {
-	if c == (Counts{}) {
-		return nil
-	}
-	for _, n := range []*int{&c.In, &c.Read, &c.Written, &c.Out, &c.Thought} {
-		*n = min(max(*n, 0), MaxCount)
-	}
-	in := c.In + c.Read + c.Written
-	return &adapter.Usage{
-		PromptTokens: in, CompletionTokens: c.Out, TotalTokens: in + c.Out, CachedTokens: c.Read, CacheWriteTokens: c.Written, ReasoningTokens: c.Thought,
 	}
 }
 

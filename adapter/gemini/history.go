@@ -153,20 +153,18 @@ func members(raw json.RawMessage) object {
 // File makes a part of a data: URL, or of the address of a file.
 func (h *history) File(p *adapter.Part) (any, error) {
 	address := p.Image + p.File
-	if strings.HasPrefix(address, "data:") {
-		d, ok := wire.ReadData(address)
-		if !ok {
-			return nil, invalid("a file in the request is not a data: URL that can be read")
-		}
-		taken := takes(d.Type)
-		if taken == "" {
-			return nil, invalid(h.p.Prefix + " takes images, PDF, audio, video and text, but not files of the type " + strconv.QuoteToASCII(d.Type[:min(len(d.Type), 60)]))
-		}
-		return object{"inlineData": object{"mimeType": taken, "data": d.Base64}}, nil
+	d, isData := wire.ReadData(address)
+	switch {
+	case isData && sent.MatchString(d.Type):
+		return object{"inlineData": object{"mimeType": d.Type, "data": d.Base64}}, nil
+	case isData && textual.MatchString(d.Type):
+		return object{"inlineData": object{"mimeType": "text/plain", "data": d.Base64}}, nil
+	case isData:
+		return nil, h.cannot("files of the type " + strconv.QuoteToASCII(d.Type[:min(len(d.Type), 60)]))
 	}
 	u, err := url.Parse(address)
 	if err != nil || !wire.IsWeb(address) && u.Scheme != "gs" {
-		return nil, invalid("a file in the request has an address that is neither a data: URL nor http(s)")
+		return nil, h.cannot("a file with an address that is neither a data: URL nor http(s)")
 	}
 	f := object{"fileUri": address}
 	if kind := kinds[strings.ToLower(path.Ext(u.Path))]; kind != "" {
@@ -177,25 +175,14 @@ func (h *history) File(p *adapter.Part) (any, error) {
 	return object{"fileData": f}, nil
 }
 
-func invalid(message string) error {
-	return &adapter.Error{Code: adapter.CodeInvalid, Message: message, Cause: errFile}
-}
-
-// takes returns the type under which a file is sent; "" where Gemini does not take such. Text of all kinds is text.
-func takes(kind string) string {
-	family, form, _ := strings.Cut(kind, "/")
-	switch {
-	case family == "image", family == "audio", family == "video", kind == "application/pdf":
-		return kind
-	case family == "text", textual.MatchString(form):
-		return "text/plain"
-	}
-	return ""
+func (h *history) cannot(what string) error {
+	return &adapter.Error{Code: adapter.CodeInvalid, Message: h.p.Name() + " takes images, PDF, audio, video and text, but not " + what, Cause: errFile}
 }
 
 var (
 	errFile = errors.New("a file that cannot be sent")
-	textual = regexp.MustCompile(`(json|xml|yaml|javascript)$`)
+	sent    = regexp.MustCompile(`^(image|audio|video)/|^application/pdf$`)
+	textual = regexp.MustCompile(`^text/|(json|xml|yaml|javascript)$`) // sent as plain text
 )
 
 // kinds are the types of files by the ends of their names.

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 const (
@@ -15,105 +17,99 @@ const (
 
 // plain turns a JSON Schema into Google's own Schema (ai.google.dev/api/caching#Schema), a subset, for servers that do not know
 // parametersJsonSchema. It returns nil for a schema without properties, which is refused.
-func plain(schema json.RawMessage) any {
-	var s object
-	if json.Unmarshal(schema, &s) != nil {
-		return nil
-	}
-	p := plainer{root: s}
-	if out := p.schema(s, 0); out["properties"] != nil {
+func plain(schema json.RawMessage) object {
+	p := plainer{root: wire.ReadObject(schema)}
+	if out := p.schema(schema, 0); out["properties"] != nil {
 		return out
 	}
 	return nil
 }
 
 type plainer struct {
-	root    object
+	root    wire.Object
 	written int
 }
 
-func (p *plainer) schema(in any, depth int) object {
-	s, _ := in.(object)
+// kept are the words that both have.
+var kept = []string{
+	"title", "description", "nullable", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties", "minimum", "maximum",
+	"pattern", "example", "default",
+}
+
+func (p *plainer) schema(schema json.RawMessage, depth int) object {
 	if p.written++; depth > maxDepth || p.written > maxParts {
 		return object{"type": "OBJECT"}
 	}
-	if ref, ok := s["$ref"].(string); ok { // "#/$defs/name"
-		path := strings.Split(ref, "/")
-		definitions, _ := p.root[path[min(1, len(path)-1)]].(object)
-		return p.schema(definitions[path[len(path)-1]], depth+1)
+	s := wire.ReadObject(schema)
+	if path := strings.Split(s.Text("$ref"), "/"); len(path) > 2 { // "#/$defs/name"
+		return p.schema(p.root.Object(path[1])[path[2]], depth+1)
 	}
 	out := object{}
-	if all, _ := s["allOf"].([]any); len(all) > 0 {
-		out = p.schema(all[0], depth+1)
-	}
-	var of []any // alternatives
-	for name, value := range s {
-		switch name {
-		case "title", "description", "nullable", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties",
-			"minimum", "maximum", "pattern", "example", "default":
-			out[name] = value
-		case "items":
-			out[name] = p.schema(value, depth+1)
-		case "anyOf", "oneOf":
-			for _, choice := range notNull(value, out) {
-				of = append(of, p.schema(choice, depth+1))
-			}
+	for _, word := range kept {
+		if s[word] != nil {
+			out[word] = s[word]
 		}
 	}
-	if types := notNull(s["type"], out); len(types) == 1 {
-		out["type"] = strings.ToUpper(fmt.Sprint(types[0]))
-	} else {
-		for _, name := range types {
-			of = append(of, object{"type": strings.ToUpper(fmt.Sprint(name))})
-		}
-	}
-	if len(of) == 1 {
-		maps.Copy(out, of[0].(object))
-	} else if len(of) > 1 {
-		out["anyOf"] = of
-	}
-	values := notNull(s["enum"], out)
-	if v, ok := s["const"]; ok {
-		values = []any{v}
-	}
-	if len(values) > 0 && (out["type"] == nil || out["type"] == "STRING") { // an enumeration has only strings
-		for i, v := range values {
-			values[i] = fmt.Sprint(v)
-		}
-		out["type"], out["enum"] = "STRING", values
-	}
-	if s["format"] == "date-time" { // of the others most are refused
+	if s.Text("format") == "date-time" { // of the others most are refused
 		out["format"] = "date-time"
 	}
-	if out["type"] == "ARRAY" && out["items"] == nil { // without them it is refused
+	if kind := s.Text("type"); kind != "" {
+		out["type"] = strings.ToUpper(kind)
+	}
+	p.choose(s, out, depth)
+	if s["items"] != nil {
+		out["items"] = p.schema(s["items"], depth+1)
+	} else if out["type"] == "ARRAY" { // without them it is refused
 		out["items"] = object{"type": "STRING"}
 	}
-	if properties, _ := s["properties"].(object); len(properties) > 0 {
-		written := object{}
-		for name, value := range properties {
-			written[name] = p.schema(value, depth+1)
-		}
-		names, _ := s["required"].([]any)
-		names = slices.DeleteFunc(slices.Clone(names), func(name any) bool { n, _ := name.(string); return written[n] == nil })
-		if out["properties"] = written; len(names) > 0 {
-			out["required"] = names
-		}
+	var required []string
+	json.Unmarshal(s["required"], &required)
+	properties := object{}
+	for name, value := range s.Object("properties") {
+		properties[name] = p.schema(value, depth+1)
+	}
+	if required = slices.DeleteFunc(required, func(name string) bool { return properties[name] == nil }); len(required) > 0 {
+		out["required"] = required
+	}
+	if len(properties) > 0 {
+		out["properties"] = properties
 	}
 	return out
 }
 
-// notNull returns what a list, or one element, has beside null, which is a member of its own in Google's Schema.
-func notNull(in any, out object) (rest []any) {
-	list, ok := in.([]any)
-	if !ok && in != nil {
-		list = []any{in}
+// choose writes the alternatives of a schema, and the values of an enumeration, which has only strings.
+func (p *plainer) choose(s wire.Object, out object, depth int) {
+	choices := append(s.List("anyOf"), s.List("oneOf")...)
+	if all := s.List("allOf"); len(all) > 0 {
+		choices = append(choices, all[0])
 	}
-	for _, v := range list {
-		if of, _ := v.(object); v == nil || v == "null" || of["type"] == "null" {
+	for _, kind := range s.List("type") {
+		choices = append(choices, json.RawMessage(`{"type":`+string(kind)+`}`))
+	}
+	var of []object
+	for _, choice := range choices {
+		if written := p.schema(choice, depth+1); written["type"] == "NULL" {
 			out["nullable"] = true
 		} else {
-			rest = append(rest, v)
+			of = append(of, written)
 		}
 	}
-	return rest
+	if len(of) == 1 {
+		maps.Copy(out, of[0])
+	} else if len(of) > 1 {
+		out["anyOf"] = of
+	}
+	values := s.List("enum")
+	if s["const"] != nil {
+		values = []json.RawMessage{s["const"]}
+	}
+	if kind := out["type"]; len(values) > 0 && (kind == nil || kind == "STRING") {
+		texts := make([]string, len(values))
+		for i, value := range values {
+			var v any
+			json.Unmarshal(value, &v)
+			texts[i] = fmt.Sprint(v)
+		}
+		out["type"], out["enum"] = "STRING", texts
+	}
 }

@@ -87,7 +87,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var d decoder
 			d.init()
-			events := [2]string{strings.TrimPrefix(all[0], "data: "), strings.TrimPrefix(all[second], "data: ")}
+			events := [2][]byte{[]byte(strings.TrimPrefix(all[0], "data: ")), []byte(strings.TrimPrefix(all[second], "data: "))}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				if err := d.decode(events[i%2]); err != nil || d.text == "" {

@@ -43,7 +43,7 @@ const maxDetails = 4096
 
 // add takes an element. It returns its text, escaped as it came.
 func (l *details) add(value []byte) (text []byte) {
-	kind, index := wire.Member(value, "type"), []byte(nil)
+	kind, index := wire.StringAt(value, "type"), []byte(nil)
 	if raw, _, _, err := jsonparser.Get(value, "index"); err == nil {
 		index = raw
 	}

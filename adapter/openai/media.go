@@ -82,7 +82,7 @@ func (b *beside) part(key, value []byte, kind jsonparser.ValueType) bool {
 		if kind != jsonparser.Object {
 			return false
 		}
-		if data := wire.Member(value, "data"); len(b.sound)+len(data) <= maxSound {
+		if data := wire.StringAt(value, "data"); len(b.sound)+len(data) <= maxSound {
 			b.sound = append(b.sound, data...)
 		}
 		if text, err := jsonparser.GetString(value, "transcript"); err == nil && text != "" {
@@ -96,7 +96,7 @@ func (b *beside) part(key, value []byte, kind jsonparser.ValueType) bool {
 
 // reference takes a part of Mistral's content that names a source.
 func (b *beside) reference(value []byte) {
-	switch string(wire.Member(value, "type")) {
+	switch string(wire.StringAt(value, "type")) {
 	case "reference", "tool_reference":
 		b.cite(append(append([]byte{'['}, value...), ']'))
 	}

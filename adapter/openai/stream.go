@@ -44,7 +44,7 @@ func (a *answer) event(kind, data []byte) (done bool, err error) {
 		return false, a.Failed(data)
 	}
 	d := &a.events
-	if err := d.decode(string(data)); err != nil {
+	if err := d.decode(data); err != nil {
 		if err == errReported {
 			return false, a.Failed(data)
 		}

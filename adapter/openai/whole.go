@@ -12,7 +12,7 @@ import (
 func (a *answer) whole(body []byte) error {
 	d := &a.events
 	d.whole = true
-	err := d.decode(string(body))
+	err := d.decode(body)
 	switch {
 	case err == errReported:
 		return a.Server.Failed(body)

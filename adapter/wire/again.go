@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"unsafe"
 
 	"github.com/lingserve/lingserve/adapter"
 )
@@ -25,7 +24,7 @@ var padding = []byte(`,"p":"`)
 func (r *BlockReader) Piece(b *Block, data, text []byte) error {
 	if r.last.block = nil; len(data)-len(text) <= maxAround && len(text) > 0 && b.Kind != adapter.PartOther {
 		e := &r.last
-		at := int(uintptr(unsafe.Pointer(unsafe.SliceData(text))) - uintptr(unsafe.Pointer(unsafe.SliceData(data))))
+		at := Offset(data, text)
 		e.block, e.before = b, append(e.before[:0], data[:at]...)
 		var after []byte
 		after, _, e.padded = bytes.Cut(data[at+len(text)+1:], padding)

@@ -3,8 +3,6 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
-
-	"github.com/buger/jsonparser"
 )
 
 // Object is a JSON object whose members are read as far as they are of the expected type: any other is read as a missing one. nil is no object.
@@ -68,13 +66,4 @@ func (o Object) Has(name string) bool {
 // Set writes a member, which is a value that can be written as JSON.
 func (o Object) Set(name string, value any) {
 	o[name], _ = Marshal(value)
-}
-
-// Member returns a member of an object that is a string, escaped as it came; nil where there is none.
-func Member(object []byte, path ...string) []byte {
-	value, kind, _, err := jsonparser.Get(object, path...)
-	if err != nil || kind != jsonparser.String {
-		return nil
-	}
-	return value
 }

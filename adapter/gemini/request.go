@@ -94,6 +94,7 @@ func (a *asking) request(req *adapter.Request) (object, error) {
 		a.tools(body, req)
 	}
 	overlay(body, req.ExtraBody)
+	delete(config, "candidateCount") // one answer is read
 	return body, nil
 }
 

@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -40,18 +39,14 @@ func (p *plainer) schema(schema json.RawMessage, depth int) object {
 	if p.written++; depth > maxDepth || p.written > maxParts {
 		return object{"type": "OBJECT"}
 	}
-	s := wire.ReadObject(schema)
+	s, out := wire.ReadObject(schema), object{}
 	if path := strings.Split(s.Text("$ref"), "/"); len(path) > 2 { // "#/$defs/name"
 		return p.schema(p.root.Object(path[1])[path[2]], depth+1)
 	}
-	out := object{}
 	for _, word := range kept {
 		if s[word] != nil {
 			out[word] = s[word]
 		}
-	}
-	if s.Text("format") == "date-time" { // of the others most are refused
-		out["format"] = "date-time"
 	}
 	if kind := s.Text("type"); kind != "" {
 		out["type"] = strings.ToUpper(kind)
@@ -62,27 +57,25 @@ func (p *plainer) schema(schema json.RawMessage, depth int) object {
 	} else if out["type"] == "ARRAY" { // without them it is refused
 		out["items"] = object{"type": "STRING"}
 	}
-	var required []string
-	json.Unmarshal(s["required"], &required)
-	properties := object{}
-	for name, value := range s.Object("properties") {
-		properties[name] = p.schema(value, depth+1)
-	}
-	if required = slices.DeleteFunc(required, func(name string) bool { return properties[name] == nil }); len(required) > 0 {
-		out["required"] = required
-	}
-	if len(properties) > 0 {
-		out["properties"] = properties
+	if properties := s.Object("properties"); len(properties) > 0 {
+		written := object{}
+		for name, value := range properties {
+			written[name] = p.schema(value, depth+1)
+		}
+		var required []string
+		json.Unmarshal(s["required"], &required)
+		out["properties"] = written
+		if required = slices.DeleteFunc(required, func(name string) bool { return written[name] == nil }); len(required) > 0 {
+			out["required"] = required
+		}
 	}
 	return out
 }
 
 // choose writes the alternatives of a schema, and the values of an enumeration, which has only strings.
 func (p *plainer) choose(s wire.Object, out object, depth int) {
-	choices := append(s.List("anyOf"), s.List("oneOf")...)
-	if all := s.List("allOf"); len(all) > 0 {
-		choices = append(choices, all[0])
-	}
+	all := s.List("allOf")
+	choices := slices.Concat(s.List("anyOf"), s.List("oneOf"), all[:min(1, len(all))])
 	for _, kind := range s.List("type") {
 		choices = append(choices, json.RawMessage(`{"type":`+string(kind)+`}`))
 	}
@@ -99,17 +92,12 @@ func (p *plainer) choose(s wire.Object, out object, depth int) {
 	} else if len(of) > 1 {
 		out["anyOf"] = of
 	}
-	values := s.List("enum")
-	if s["const"] != nil {
-		values = []json.RawMessage{s["const"]}
+	var values []string
+	json.Unmarshal(s["enum"], &values)
+	if value := s.Text("const"); value != "" {
+		values = []string{value}
 	}
-	if kind := out["type"]; len(values) > 0 && (kind == nil || kind == "STRING") {
-		texts := make([]string, len(values))
-		for i, value := range values {
-			var v any
-			json.Unmarshal(value, &v)
-			texts[i] = fmt.Sprint(v)
-		}
-		out["type"], out["enum"] = "STRING", texts
+	if values = slices.DeleteFunc(values, func(v string) bool { return v == "" }); len(values) > 0 {
+		out["type"], out["enum"] = "STRING", values
 	}
 }

@@ -1,6 +1,7 @@
 package gemini
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -118,15 +119,10 @@ func TestUsageIsThatOfTheLastEventWithCounts(t *testing.T) {
 	}
 }
 
-// Another candidate is not the answer, although its events differ in a digit only.
-func TestOnlyTheFirstCandidateIsTheAnswer(t *testing.T) {
-	event := func(text string, i int) string {
-		return fmt.Sprintf(`{"candidates": [{"content": {"parts": [{"text": %q}]},"index": %d}]}`, text, i)
-	}
-	h, _, err := ask(t, stream(of(event("a", 0), event("x", 1), event("b", 0), event("y", 10), `{"candidates":[{"index":1,"content":{"parts":[{"text":"z"}]}},{"index":0,"content":{"parts":[{"text":"c"}]}}]}`)))
-	if err != nil || h.Text != "abc" {
-		t.Errorf("%q %v", h.Text, err)
-	}
+// One candidate is read, so one is asked for.
+func TestOneCandidateIsAskedFor(t *testing.T) {
+	extra := map[string]json.RawMessage{"generationConfig": json.RawMessage(`{"candidateCount":2,"topK":3}`)}
+	same(t, "generationConfig", sentBy(t, "m", adapter.Request{Options: adapter.Options{ExtraBody: extra}}).GenerationConfig, `{"topK":3}`)
 }
 
 // AD-08, MO-14: each reason has its meaning.

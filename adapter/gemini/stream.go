@@ -100,7 +100,7 @@ func (a *answer) take(_, data []byte) (done bool, err error) {
 func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) error {
 	switch string(key) {
 	case "candidates":
-		return each(value, kind, a.candidate)
+		return each(value, kind, func(c []byte) error { return jsonparser.ObjectEach(c, a.member) })
 	case "content":
 		if kind == jsonparser.Object {
 			return jsonparser.ObjectEach(value, a.member)
@@ -129,19 +129,17 @@ func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) err
 }
 
 // each calls read with the elements of a list; what is no list has none.
-func each(list []byte, kind jsonparser.ValueType, read func([]byte, jsonparser.ValueType, int, error) error) error {
+func each(list []byte, kind jsonparser.ValueType, read func([]byte) error) error {
 	if kind != jsonparser.Array {
 		return nil
 	}
-	_, err := jsonparser.ArrayEachErr(list, read)
+	_, err := jsonparser.ArrayEachErr(list, func(element []byte, _ jsonparser.ValueType, _ int, err error) error {
+		if err != nil {
+			return err
+		}
+		return read(element)
+	})
 	return err
-}
-
-func (a *answer) candidate(c []byte, _ jsonparser.ValueType, _ int, err error) error {
-	if err != nil {
-		return err
-	}
-	return jsonparser.ObjectEach(c, a.member)
 }
 
 func (a *answer) ofPart(key, value []byte, kind jsonparser.ValueType, _ int) error {
@@ -157,9 +155,9 @@ func (a *answer) ofPart(key, value []byte, kind jsonparser.ValueType, _ int) err
 }
 
 // part passes on one part. Members that the adapter does not know are passed on beside it (MO-02).
-func (a *answer) part(whole []byte, _ jsonparser.ValueType, _ int, err error) error {
-	if err != nil || a.over {
-		return err
+func (a *answer) part(whole []byte) error {
+	if a.over {
+		return nil
 	}
 	p := &a.piece
 	*p = piece{}

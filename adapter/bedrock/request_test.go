@@ -151,10 +151,10 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 			{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "c1", Name: "look", Arguments: `{"q":"a"}`}, {ID: "call|2", Name: "look", Arguments: ``}}},
 			{Role: adapter.ToolRole, ToolCallID: "c1", Content: " "},
 			{Role: adapter.ToolRole, ToolCallID: "call|2", Parts: []adapter.Part{{Type: "image_url", Image: "data:image/jpeg;base64,/9j/"}}},
-		}}, `{"messages":[{"role":"user","content":[{"text":"Why?"}]},{"role":"assistant","content":[{"toolUse":{"toolUseId":"c1","name":"look","input":{"q":"a"}}},` +
-			`{"toolUse":{"toolUseId":"call_2","name":"look","input":{}}}]},` +
-			`{"role":"user","content":[{"toolResult":{"toolUseId":"c1","content":[{"text":"(no output)"}]}},` +
-			`{"toolResult":{"toolUseId":"call_2","content":[{"image":{"format":"jpeg","source":{"bytes":"/9j/"}}}]}}]}],` +
+		}}, `{"messages":[{"role":"user","content":[{"text":"Why?"}]},{"role":"assistant","content":[{"toolUse":{"input":{"q":"a"},"name":"look","toolUseId":"c1"}},` +
+			`{"toolUse":{"input":{},"name":"look","toolUseId":"call_2"}}]},` +
+			`{"role":"user","content":[{"toolResult":{"content":[{"text":"(no output)"}],"toolUseId":"c1"}},` +
+			`{"toolResult":{"content":[{"image":{"format":"jpeg","source":{"bytes":"/9j/"}}}],"toolUseId":"call_2"}}]}],` +
 			`"toolConfig":{"tools":[{"toolSpec":{"description":"This tool is not available any more.","inputSchema":{"json":{"type":"object","properties":{}}},"name":"look"}}]}}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -296,11 +296,11 @@ func TestOpaquePartsGoBackAsTheyCame(t *testing.T) {
 	}
 	body := bodyOf(t, haiku, adapter.Request{Messages: []adapter.Message{question[0], msg, {Role: adapter.ToolRole, ToolCallID: "c1", Content: "seen"}}, Tools: look})
 	want := `{"role":"assistant","content":[{"reasoningContent":{"redactedContent":"AQIDBAU="}},` +
-		`{"reasoningContent":{"reasoningText":{"text":"so","signature":"c2lnbmVk"}}},` +
-		`{"reasoningContent":{"reasoningText":{"text":"","signature":"aGlkZGVu"}}},` +
+		`{"reasoningContent":{"reasoningText":{"signature":"c2lnbmVk","text":"so"}}},` +
+		`{"reasoningContent":{"reasoningText":{"signature":"aGlkZGVu","text":""}}},` +
 		`{"toolUse":{"name":"nova_grounding","toolUseId":"s1","type":"server_tool_use","input":{"query":"é"}}},` +
 		`{"toolResult":{"status":"success","toolUseId":"s1","type":"nova_grounding_result","content":[{"text":"found"},{"json":{"b":1,"a":2}}]}},` +
-		`{"text":"It is"},{"toolUse":{"toolUseId":"c1","name":"look","input":{"q":"a"}}}]}`
+		`{"text":"It is"},{"toolUse":{"input":{"q":"a"},"name":"look","toolUseId":"c1"}}]}`
 	if !strings.Contains(body, want) {
 		t.Errorf("%s\nhas not\n%s", body, want)
 	}
@@ -433,7 +433,7 @@ func TestHistoriesThatAreRefusedAreSentInAnotherWay(t *testing.T) {
 		requests     int // of two questions
 	}{
 		{"The model returned the following errors: messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.", "budget_tokens", 4},
-		{"messages.2.content: Conversation blocks and tool result blocks cannot be provided in the same turn.", `"seen"}]}},{"text"`, 3},
+		{"messages.2.content: Conversation blocks and tool result blocks cannot be provided in the same turn.", `"seen"}],"toolUseId":"c1"}},{"text"`, 3},
 	} {
 		requests := 0
 		m := modelAt(t, haiku, transport(func(r *http.Request) (*http.Response, error) {

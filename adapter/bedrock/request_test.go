@@ -90,12 +90,12 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 		{
 			"Claude thinks by a budget", haiku,
 			adapter.Request{Messages: question, Options: with(reasoning("low"), func(o *adapter.Options) { o.Temperature, o.TopP = new(0.5), new(0.5) })},
-			`{"additionalModelRequestFields":{"thinking":{"budget_tokens":2048,"type":"enabled"}},` + whyAt + `}`,
+			`{"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":2048}},` + whyAt + `}`,
 		},
 		{
 			"within the tokens of the answer", haiku,
 			adapter.Request{Messages: question, Options: with(reasoning("high"), func(o *adapter.Options) { o.MaxTokens = new(4000) })},
-			`{"additionalModelRequestFields":{"thinking":{"budget_tokens":2000,"type":"enabled"}},"inferenceConfig":{"maxTokens":4000},` + whyAt + `}`,
+			`{"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":2000}},"inferenceConfig":{"maxTokens":4000},` + whyAt + `}`,
 		},
 		{
 			"no room to think", haiku,
@@ -111,12 +111,12 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 		{
 			"Claude decides how long it thinks", opus,
 			adapter.Request{Messages: question, Options: reasoning("xhigh")},
-			`{"additionalModelRequestFields":{"output_config":{"effort":"max"},"thinking":{"display":"summarized","type":"adaptive"}},` + whyAt + `}`,
+			`{"additionalModelRequestFields":{"output_config":{"effort":"max"},"thinking":{"type":"adaptive","display":"summarized"}},` + whyAt + `}`,
 		},
 		{
 			"and is not shown", opus,
 			adapter.Request{Messages: question, Options: adapter.Options{Reasoning: adapter.Reasoning{Budget: new(3000), Show: new(false)}}},
-			`{"additionalModelRequestFields":{"output_config":{"effort":"medium"},"thinking":{"display":"omitted","type":"adaptive"}},` + whyAt + `}`,
+			`{"additionalModelRequestFields":{"output_config":{"effort":"medium"},"thinking":{"type":"adaptive","display":"omitted"}},` + whyAt + `}`,
 		},
 		{
 			"Nova thinks", lite,

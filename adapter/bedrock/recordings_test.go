@@ -132,7 +132,7 @@ func readOurs(t *testing.T, name string, from http.RoundTripper) (r read, msg ad
 		return r, msg
 	}
 	for _, p := range msg.Made.Parts {
-		var data signed
+		var data struct{ Signature string }
 		if p.Type == adapter.PartOther {
 			r.Own++
 		} else if json.Unmarshal(p.Data, &data) == nil && data.Signature != "" {

@@ -90,12 +90,12 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 		{
 			"Claude thinks by a budget", haiku,
 			adapter.Request{Messages: question, Options: with(reasoning("low"), func(o *adapter.Options) { o.Temperature, o.TopP = new(0.5), new(0.5) })},
-			`{"additionalModelRequestFields":{"thinking":{"budget_tokens":2048,"type":"enabled"}},` + whyAt + `}`,
+			`{"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":2048}},` + whyAt + `}`,
 		},
 		{
 			"within the tokens of the answer", haiku,
 			adapter.Request{Messages: question, Options: with(reasoning("high"), func(o *adapter.Options) { o.MaxTokens = new(4000) })},
-			`{"additionalModelRequestFields":{"thinking":{"budget_tokens":2000,"type":"enabled"}},"inferenceConfig":{"maxTokens":4000},` + whyAt + `}`,
+			`{"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":2000}},"inferenceConfig":{"maxTokens":4000},` + whyAt + `}`,
 		},
 		{
 			"no room to think", haiku,
@@ -111,12 +111,12 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 		{
 			"Claude decides how long it thinks", opus,
 			adapter.Request{Messages: question, Options: reasoning("xhigh")},
-			`{"additionalModelRequestFields":{"output_config":{"effort":"max"},"thinking":{"display":"summarized","type":"adaptive"}},` + whyAt + `}`,
+			`{"additionalModelRequestFields":{"output_config":{"effort":"max"},"thinking":{"type":"adaptive","display":"summarized"}},` + whyAt + `}`,
 		},
 		{
 			"and is not shown", opus,
 			adapter.Request{Messages: question, Options: adapter.Options{Reasoning: adapter.Reasoning{Budget: new(3000), Show: new(false)}}},
-			`{"additionalModelRequestFields":{"output_config":{"effort":"medium"},"thinking":{"display":"omitted","type":"adaptive"}},` + whyAt + `}`,
+			`{"additionalModelRequestFields":{"output_config":{"effort":"medium"},"thinking":{"type":"adaptive","display":"omitted"}},` + whyAt + `}`,
 		},
 		{
 			"Nova thinks", lite,
@@ -151,10 +151,10 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 			{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "c1", Name: "look", Arguments: `{"q":"a"}`}, {ID: "call|2", Name: "look", Arguments: ``}}},
 			{Role: adapter.ToolRole, ToolCallID: "c1", Content: " "},
 			{Role: adapter.ToolRole, ToolCallID: "call|2", Parts: []adapter.Part{{Type: "image_url", Image: "data:image/jpeg;base64,/9j/"}}},
-		}}, `{"messages":[{"role":"user","content":[{"text":"Why?"}]},{"role":"assistant","content":[{"toolUse":{"toolUseId":"c1","name":"look","input":{"q":"a"}}},` +
-			`{"toolUse":{"toolUseId":"call_2","name":"look","input":{}}}]},` +
-			`{"role":"user","content":[{"toolResult":{"toolUseId":"c1","content":[{"text":"(no output)"}]}},` +
-			`{"toolResult":{"toolUseId":"call_2","content":[{"image":{"format":"jpeg","source":{"bytes":"/9j/"}}}]}}]}],` +
+		}}, `{"messages":[{"role":"user","content":[{"text":"Why?"}]},{"role":"assistant","content":[{"toolUse":{"input":{"q":"a"},"name":"look","toolUseId":"c1"}},` +
+			`{"toolUse":{"input":{},"name":"look","toolUseId":"call_2"}}]},` +
+			`{"role":"user","content":[{"toolResult":{"content":[{"text":"(no output)"}],"toolUseId":"c1"}},` +
+			`{"toolResult":{"content":[{"image":{"format":"jpeg","source":{"bytes":"/9j/"}}}],"toolUseId":"call_2"}}]}],` +
 			`"toolConfig":{"tools":[{"toolSpec":{"description":"This tool is not available any more.","inputSchema":{"json":{"type":"object","properties":{}}},"name":"look"}}]}}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -296,11 +296,11 @@ func TestOpaquePartsGoBackAsTheyCame(t *testing.T) {
 	}
 	body := bodyOf(t, haiku, adapter.Request{Messages: []adapter.Message{question[0], msg, {Role: adapter.ToolRole, ToolCallID: "c1", Content: "seen"}}, Tools: look})
 	want := `{"role":"assistant","content":[{"reasoningContent":{"redactedContent":"AQIDBAU="}},` +
-		`{"reasoningContent":{"reasoningText":{"text":"so","signature":"c2lnbmVk"}}},` +
-		`{"reasoningContent":{"reasoningText":{"text":"","signature":"aGlkZGVu"}}},` +
+		`{"reasoningContent":{"reasoningText":{"signature":"c2lnbmVk","text":"so"}}},` +
+		`{"reasoningContent":{"reasoningText":{"signature":"aGlkZGVu","text":""}}},` +
 		`{"toolUse":{"name":"nova_grounding","toolUseId":"s1","type":"server_tool_use","input":{"query":"é"}}},` +
 		`{"toolResult":{"status":"success","toolUseId":"s1","type":"nova_grounding_result","content":[{"text":"found"},{"json":{"b":1,"a":2}}]}},` +
-		`{"text":"It is"},{"toolUse":{"toolUseId":"c1","name":"look","input":{"q":"a"}}}]}`
+		`{"text":"It is"},{"toolUse":{"input":{"q":"a"},"name":"look","toolUseId":"c1"}}]}`
 	if !strings.Contains(body, want) {
 		t.Errorf("%s\nhas not\n%s", body, want)
 	}
@@ -433,7 +433,7 @@ func TestHistoriesThatAreRefusedAreSentInAnotherWay(t *testing.T) {
 		requests     int // of two questions
 	}{
 		{"The model returned the following errors: messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.", "budget_tokens", 4},
-		{"messages.2.content: Conversation blocks and tool result blocks cannot be provided in the same turn.", `"seen"}]}},{"text"`, 3},
+		{"messages.2.content: Conversation blocks and tool result blocks cannot be provided in the same turn.", `"seen"}],"toolUseId":"c1"}},{"text"`, 3},
 	} {
 		requests := 0
 		m := modelAt(t, haiku, transport(func(r *http.Request) (*http.Response, error) {

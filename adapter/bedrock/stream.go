@@ -172,7 +172,7 @@ func (a *answer) closed(b *wire.Block) error {
 			return err
 		}
 		if format == "" {
-			return a.Beside(adapter.PartOther, 0, marshal(reasoningBlock{Reasoning: reasoningContent{Redacted: data}}))
+			return a.Beside(adapter.PartOther, 0, marshal(object{"reasoningContent": object{"redactedContent": data}}))
 		}
 		kind := "image/" + format
 		return a.Yield(adapter.Chunk{Media: &adapter.Media{Type: kind, URL: "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data)}})
@@ -197,11 +197,6 @@ func joined(pieces []json.RawMessage) (data []byte, err error) {
 		}
 	}
 	return data, nil
-}
-
-// signed is what stands beside reasoning.
-type signed struct {
-	Signature string `json:"signature,omitempty"`
 }
 
 // marshal writes what is made of strings and JSON that was read.

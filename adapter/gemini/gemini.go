@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -113,34 +112,28 @@ const maxPages = 50
 
 // List asks the server for its models, in its order. Those that cannot generate content are left out.
 func (p *provider) List(ctx context.Context) (names []string, err error) {
-	type entry struct {
-		Name    string   `json:"name"`
-		Methods []string `json:"supportedGenerationMethods"`
-	}
 	query := url.Values{"pageSize": {"1000"}}
 	for range maxPages {
-		var list struct {
-			Models    []entry `json:"models"`
-			Published []entry `json:"publisherModels"` // Vertex AI's
-			Next      string  `json:"nextPageToken"`
-		}
+		var list wire.Object
 		body, err := p.Get(ctx, p.address(p.catalog[:len(p.catalog)-1], query), p.header("application/json"), &list, p.refused)
 		if err != nil {
 			return nil, err
 		}
-		if list.Models == nil && list.Published == nil {
+		if list["models"] == nil && list["publisherModels"] == nil {
 			return nil, p.NotAnswer("a list of models", errors.New("no models"), body)
 		}
-		for _, m := range append(list.Models, list.Published...) {
-			name := m.Name[strings.LastIndexByte(m.Name, '/')+1:]
-			if name != "" && (m.Methods == nil || slices.Contains(m.Methods, "generateContent")) {
+		for _, m := range append(list.Objects("models"), list.Objects("publisherModels")...) { // the second is Vertex AI's
+			methods, path := m["supportedGenerationMethods"], m.Text("name")
+			name := path[strings.LastIndexByte(path, '/')+1:]
+			if name != "" && (methods == nil || strings.Contains(string(methods), `"generateContent"`)) {
 				names = append(names, name)
 			}
 		}
-		if list.Next == "" {
+		next := list.Text("nextPageToken")
+		if next == "" {
 			break
 		}
-		query.Set("pageToken", list.Next)
+		query.Set("pageToken", next)
 	}
 	return names, nil
 }

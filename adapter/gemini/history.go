@@ -96,10 +96,7 @@ func (h *history) Thinking(made *adapter.MadePart) any {
 }
 
 func (h *history) Other(data json.RawMessage) (any, bool) {
-	if p := members(data); len(p) > 0 {
-		return p, false
-	}
-	return nil, false
+	return members(data), false
 }
 
 func (h *history) Call(id, name string, input, beside json.RawMessage) any {
@@ -126,9 +123,9 @@ func (h *history) Result(id string, content []any, failed bool) any {
 	}
 	r := maps.Clone(h.calls[id]) // the name, and the id where there is one
 	delete(r, "args")
-	var output any = strings.ToValidUTF8(said, "\uFFFD")
-	if raw := json.RawMessage(output.(string)); json.Valid(raw) {
-		output = raw
+	var output any = said
+	if json.Valid([]byte(said)) {
+		output = json.RawMessage(strings.ToValidUTF8(said, "\uFFFD"))
 	}
 	if r["response"] = (object{"output": output}); failed {
 		r["response"] = object{"error": output}

@@ -94,6 +94,7 @@ func (a *asking) request(req *adapter.Request) (object, error) {
 		a.tools(body, req)
 	}
 	overlay(body, req.ExtraBody)
+	delete(config, "candidateCount") // one answer is read
 	return body, nil
 }
 
@@ -113,7 +114,7 @@ func (a *asking) tools(body object, req *adapter.Request) {
 		}
 		if !a.Knows(plainParameters) && len(t.Parameters) > 0 {
 			d["parametersJsonSchema"] = t.Parameters
-		} else if schema := plain(t.Parameters); schema != nil {
+		} else if schema := wire.GoogleSchema(t.Parameters); schema != nil {
 			d["parameters"] = schema
 		}
 		declared[i] = d

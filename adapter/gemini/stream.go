@@ -32,7 +32,9 @@ type answer struct {
 	*wire.Answer
 	m *model
 
-	event   event        // the last one
+	data    []byte       // the event
+	reason  []byte       // why the answer ends, of the event
+	piece   piece        // the part
 	words   [2]wire.Text // of text and thoughts
 	counts  []byte       // of tokens, the last ones
 	ids     map[string]bool
@@ -42,22 +44,11 @@ type answer struct {
 	sources sources
 }
 
-// event is what an event has, of the first candidate. Its bytes are only lent.
-type event struct {
-	parts           []piece
-	finish, blocked []byte
-	failed          bool   // it is an error
-	other           bool   // it is of another candidate
-	cites           bool   // it names sources
-	candidate       []byte // all of it
-}
-
-// piece is a part of an answer.
+// piece is what a part has.
 type piece struct {
-	whole []byte
-	kind  int    // text or thought
-	text  []byte // what stands between its quotes
-	more  bool   // it has more than text
+	kind int    // text or thought
+	text []byte // what stands between its quotes
+	more bool   // it has more than text
 }
 
 const (
@@ -97,95 +88,62 @@ func (a *answer) take(_, data []byte) (done bool, err error) {
 	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
 		return false, nil // a ping
 	}
-	e := &a.event
-	*e = event{parts: e.parts[:0]}
-	if err := jsonparser.ObjectEach(data, a.member); err != nil {
+	before := a.Passed
+	a.data, a.reason = data, nil
+	if err := jsonparser.ObjectEach(data, a.member); err != nil || a.over {
 		return false, err
 	}
-	switch {
-	case e.failed:
-		return false, a.Failed(data)
-	case len(e.blocked) > 0 && a.Finish == "":
-		cause := errors.New("the prompt was blocked: " + a.Server.Redact(e.blocked))
-		return false, &adapter.Error{Code: adapter.CodeProtocol, Message: wire.ContentFilter, Cause: cause}
-	case e.cites:
-		a.sources.read(e.candidate)
-	}
-	if a.over {
-		return false, nil
-	}
-	before := a.Passed
-	for i := range e.parts {
-		if err := a.part(&e.parts[i], data); err != nil {
-			return false, err
-		}
-	}
-	return false, a.finish(string(e.finish), a.Passed > before)
+	return false, a.finish(string(a.reason), a.Passed > before)
 }
 
 // member reads a member of an event, of its candidate, or of the candidate's content.
 func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) error {
-	switch e := &a.event; string(key) {
+	switch string(key) {
 	case "candidates":
-		return each(value, kind, a.candidate)
+		return each(value, kind, func(c []byte) error { return jsonparser.ObjectEach(c, a.member) })
 	case "content":
 		if kind == jsonparser.Object {
 			return jsonparser.ObjectEach(value, a.member)
 		}
 	case "parts":
-		return each(value, kind, a.piece)
-	case "index":
-		e.other = string(value) != "0"
+		return each(value, kind, a.part)
 	case "finishReason":
-		e.finish = value
+		a.reason = value
 	case "groundingMetadata", "citationMetadata":
-		e.cites = true
+		a.sources.read(wire.ReadObject(value))
 	case "usageMetadata":
 		if bytes.Contains(value, []byte(`TokenCount"`)) { // otherwise it says nothing of them
 			a.counts = append(a.counts[:0], value...)
 		}
 	case "promptFeedback":
-		e.blocked, _, _, _ = jsonparser.Get(value, "blockReason")
+		if reason := wire.Member(value, "blockReason"); reason != nil && a.Finish == "" {
+			cause := errors.New("the prompt was blocked: " + a.Server.Redact(reason))
+			return &adapter.Error{Code: adapter.CodeProtocol, Message: wire.ContentFilter, Cause: cause}
+		}
 	case "error":
-		e.failed = kind != jsonparser.Null
+		if kind != jsonparser.Null {
+			return a.Failed(a.data)
+		}
 	}
 	return nil
 }
 
 // each calls read with the elements of a list; what is no list has none.
-func each(list []byte, kind jsonparser.ValueType, read func([]byte, jsonparser.ValueType, int, error) error) error {
+func each(list []byte, kind jsonparser.ValueType, read func([]byte) error) error {
 	if kind != jsonparser.Array {
 		return nil
 	}
-	_, err := jsonparser.ArrayEachErr(list, read)
+	_, err := jsonparser.ArrayEachErr(list, func(element []byte, _ jsonparser.ValueType, _ int, err error) error {
+		if err != nil {
+			return err
+		}
+		return read(element)
+	})
 	return err
 }
 
-// candidate reads a candidate. Others than the first one come only if they are asked for.
-func (a *answer) candidate(c []byte, _ jsonparser.ValueType, _ int, err error) error {
-	if err != nil {
-		return err
-	}
-	before := a.event
-	a.event.candidate = c
-	if err = jsonparser.ObjectEach(c, a.member); a.event.other {
-		a.event = before
-	}
-	return err
-}
-
-// piece reads a part.
-func (a *answer) piece(whole []byte, _ jsonparser.ValueType, _ int, err error) error {
-	if err != nil {
-		return err
-	}
-	a.event.parts = append(a.event.parts, piece{whole: whole})
-	return jsonparser.ObjectEach(whole, a.ofPiece)
-}
-
-func (a *answer) ofPiece(key, value []byte, kind jsonparser.ValueType, _ int) error {
-	p := &a.event.parts[len(a.event.parts)-1]
-	switch {
+func (a *answer) ofPart(key, value []byte, kind jsonparser.ValueType, _ int) error {
+	switch p := &a.piece; {
 	case string(key) == "text" && kind == jsonparser.String:
 		p.text = value
 	case string(key) == "thought" && string(value) == "true":
@@ -197,7 +155,15 @@ func (a *answer) ofPiece(key, value []byte, kind jsonparser.ValueType, _ int) er
 }
 
 // part passes on one part. Members that the adapter does not know are passed on beside it (MO-02).
-func (a *answer) part(p *piece, data []byte) error {
+func (a *answer) part(whole []byte) error {
+	if a.over {
+		return nil
+	}
+	p := &a.piece
+	*p = piece{}
+	if err := jsonparser.ObjectEach(whole, a.ofPart); err != nil {
+		return err
+	}
 	said, err := a.words[p.kind].Next(p.text)
 	if err != nil {
 		return err
@@ -205,12 +171,12 @@ func (a *answer) part(p *piece, data []byte) error {
 	if !p.more {
 		return a.say(p.kind, said)
 	}
-	members := wire.ReadObject(p.whole)
+	members := wire.ReadObject(whole)
 	switch {
 	case members == nil:
 		return errPart
 	case members["functionCall"] != nil:
-		return a.call(members, data)
+		return a.call(members)
 	case len(p.text) > 0:
 		return a.sign(p.kind, said, members)
 	case len(members) == 1 && members[signature] != nil:
@@ -269,7 +235,7 @@ func (a *answer) beside(kind string, index int, members wire.Object, known ...st
 }
 
 // call passes on a call.
-func (a *answer) call(members wire.Object, data []byte) error {
+func (a *answer) call(members wire.Object) error {
 	c := members.Object("functionCall")
 	switch {
 	case string(c["willContinue"]) == "true": // of Vertex AI's streamFunctionCallArguments
@@ -285,7 +251,7 @@ func (a *answer) call(members wire.Object, data []byte) error {
 	}
 	if call.ID == "" || a.ids[call.ID] {
 		h := fnv.New64a()
-		h.Write(data)
+		h.Write(a.data)
 		call.ID = "call_" + strconv.FormatUint(h.Sum64(), 36) + "_" + strconv.Itoa(call.Index)
 	}
 	a.ids[call.ID] = true

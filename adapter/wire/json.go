@@ -45,6 +45,15 @@ func (o Object) Objects(name string) (objects []Object) {
 	return objects
 }
 
+// Types returns the types that a schema names, one or a list of them.
+func (o Object) Types() (types []string) {
+	if one := o.Text("type"); one != "" {
+		return []string{one}
+	}
+	json.Unmarshal(o["type"], &types)
+	return types
+}
+
 // Count returns a member that is a number from 0 to 2⁵⁰, or else 0.
 func (o Object) Count(name string) int {
 	var n float64

@@ -53,11 +53,7 @@ func inSubset(schema json.RawMessage, depth int) bool {
 			return false
 		}
 	}
-	types := []string{s.Text("type")}
-	if types[0] == "" && json.Unmarshal(s["type"], &types) != nil {
-		types = nil
-	}
-	if slices.Contains(types, "object") && !closed(s) {
+	if slices.Contains(s.Types(), "object") && !closed(s) {
 		return false
 	}
 	return s["type"] != nil || s["anyOf"] != nil || s["$ref"] != nil || s["enum"] != nil || s["const"] != nil

@@ -116,7 +116,7 @@ func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) err
 			a.counts = append(a.counts[:0], value...)
 		}
 	case "promptFeedback":
-		if reason := wire.Member(value, "blockReason"); reason != nil && a.Finish == "" {
+		if reason := wire.StringAt(value, "blockReason"); reason != nil && a.Finish == "" {
 			cause := errors.New("the prompt was blocked: " + a.Server.Redact(reason))
 			return &adapter.Error{Code: adapter.CodeProtocol, Message: wire.ContentFilter, Cause: cause}
 		}

@@ -524,9 +524,9 @@ func (d *decoder) function(key, value []byte, kind jsonparser.ValueType, _ int) 
 	return nil
 }
 
-// find returns the place of the call that a part belongs to, and makes one for a new call. Parts belong together by their
-// index, or by their id where there is none; a part without either goes on with the last call. Servers that give every call the index 0, or the
-// same id, are told by another id, and by a name that comes when the arguments before it are whole.
+// find returns the place of the call that a part belongs to, and makes one for a new call. Parts belong together by their index, or
+// by their id where there is none; a part without either goes on with the last call. Servers that give every call the index 0, or
+// the same id, are told by another id, and by a name that comes when the arguments before it are whole.
 func (d *decoder) find(index int, hasIndex bool, id, name string, input bool) int {
 	for i := len(d.calls) - 1; i >= 0; i-- {
 		c := &d.calls[i]

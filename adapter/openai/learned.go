@@ -25,8 +25,8 @@ func (a *asking) needs(name string) bool { return a.Knows(name) }
 func (a *asking) refuses(name string) bool { return a.Knows("no "+name) && !a.needs(name) }
 
 // missing are the words of a refusal because of something that is not there.
-var missing = regexp.MustCompile("missing|must be passed|must be provided|must provide|is required|required field|field required|not provided|" +
-	"needs? to be|must include|must contain|expected")
+var missing = regexp.MustCompile("missing|must be passed|must be provided|must provide|is required|required field|" +
+	"field required|not provided|needs? to be|must include|must contain|expected")
 
 // givenBack are the members that an answer of the history may have beside its text.
 var givenBack = []struct {

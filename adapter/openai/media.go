@@ -43,8 +43,8 @@ type source struct {
 	IDs     json.RawMessage `json:"reference_ids"` // of Mistral's references, to what its tools have found
 }
 
-// top takes the sources that stand beside the choices: Perplexity's search_results, which have titles, and citations, which are addresses. It says
-// whether they are others than before.
+// top takes the sources that stand beside the choices: Perplexity's search_results, which have titles, and citations, which are
+// addresses. It says whether they are others than before.
 func (b *beside) top(key, value []byte, kind jsonparser.ValueType) bool {
 	at := 0
 	if string(key) == "citations" {

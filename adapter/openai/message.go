@@ -67,8 +67,9 @@ func (c toolCall) MarshalJSON() ([]byte, error) {
 	return append(text, c.beside[1:]...), nil
 }
 
-// toMessages says in OpenAI's words what was said. What the model's provider put beside an answer goes back with it where the answer has calls, or
-// is of a turn that has some: those are the ones that providers insist on. What only the provider understands always goes back.
+// toMessages says in OpenAI's words what was said. What the model's provider put beside an answer goes back with it where the answer
+// has calls, or is of a turn that has some: those are the ones that providers insist on. What only the provider understands always
+// goes back.
 func (a *asking) toMessages(messages []adapter.Message) []message {
 	out := make([]message, len(messages))
 	calling := false // the turn has calls

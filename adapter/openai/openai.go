@@ -20,17 +20,18 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// Options are the settings of a provider: the default of Prefix is "openai"; BaseURL is what comes before /chat/completions, default the OpenAI
-// API's.
+// Options are the settings of a provider: the default of Prefix is "openai"; BaseURL is what comes before /chat/completions, default
+// the OpenAI API's.
 type Options = wire.Options
 
 // New returns a provider, which is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
 func New(o Options) (adapter.Provider, error) { return open(o, false, "") }
 
-// NewAzure returns a provider of Azure: model names are names of deployments, and the key goes into a header of its own. BaseURL is the endpoint,
-// https://NAME.openai.azure.com, with or without the path of a deployment; or that with /openai/v1, where Azure takes the addresses of OpenAI. The
-// version of the API is that of BaseURL if it has one, or else apiVersion, default 2024-10-21. The provider does not list models: Azure lists
-// those that could be deployed, which are no names that can be asked. Errors: a BaseURL that is no http(s) URL.
+// NewAzure returns a provider of Azure: model names are names of deployments, and the key goes into a header of its own. BaseURL is
+// the endpoint, https://NAME.openai.azure.com, with or without the path of a deployment; or that with /openai/v1, where Azure takes
+// the addresses of OpenAI. The version of the API is that of BaseURL if it has one, or else apiVersion, default 2024-10-21. The
+// provider does not list models: Azure lists those that could be deployed, which are no names that can be asked. Errors: a BaseURL
+// that is no http(s) URL.
 func NewAzure(o Options, apiVersion string) (adapter.Provider, error) {
 	return open(o, true, apiVersion)
 }

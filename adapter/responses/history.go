@@ -17,8 +17,9 @@ import (
 // errKind is the cause of the error about a file that cannot be sent.
 var errKind = errors.New("a file of a kind that the API does not take")
 
-// history makes the items of a request. What its server has insisted on are lessons: "full items" have ids and all else that they came with, "bare
-// items" have no ids, "no items" are none of the provider's own tools, "sealed reasoning" is none but what is encrypted.
+// history makes the items of a request. What its server has insisted on are lessons: "full items" have ids and all else that they
+// came with, "bare items" have no ids, "no items" are none of the provider's own tools, "sealed reasoning" is none but what is
+// encrypted.
 type history struct {
 	*asking
 	items    []any
@@ -135,8 +136,8 @@ func (h *history) assistant(m *adapter.Message) {
 	}
 }
 
-// nameless are the items that the API takes without the id that they came with. With store false it does not know those ids any more, and where
-// it meets one it asks for the items around it by theirs; so does the API's own client for agents.
+// nameless are the items that the API takes without the id that they came with. With store false it does not know those ids any
+// more, and where it meets one it asks for the items around it by theirs; so does the API's own client for agents.
 var nameless = map[string]string{
 	"message": "msg_", "reasoning": "rs_", "function_call": "fc_",
 	"web_search_call": "", "custom_tool_call": "", "local_shell_call": "", "tool_search_call": "",
@@ -172,7 +173,8 @@ func (h *history) item(kind string, item wire.Object) {
 	h.items = append(h.items, item)
 }
 
-// refused says what to leave out where the item at this place was refused: one of the provider's own tools, or reasoning that is not encrypted.
+// refused says what to leave out where the item at this place was refused: one of the provider's own tools, or reasoning that is not
+// encrypted.
 func (h *history) refused(place string) (what string) {
 	i, err := strconv.Atoi(place)
 	if err != nil || i >= len(h.items) {
@@ -205,8 +207,8 @@ func returned(in wire.Object) wire.Object {
 	return item
 }
 
-// extra is what an item has beside what every item of its type has: the phase of a message, say; and its content where that is more than a text.
-// Where there is nothing of that, it is nil.
+// extra is what an item has beside what every item of its type has: the phase of a message, say; and its content where that is more
+// than a text. Where there is nothing of that, it is nil.
 func extra(in wire.Object, content bool) json.RawMessage {
 	item := maps.Clone(in)
 	maps.DeleteFunc(item, func(name string, v json.RawMessage) bool {

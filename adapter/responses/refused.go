@@ -40,9 +40,10 @@ func (r *request) optional() []optional {
 }
 
 var (
-	// unsupported are the words by which a server says that it does not take a member at all, or not this value of it. A value that is wrong for every
-	// model is not left out.
-	unsupported = regexp.MustCompile(`support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra inputs|must be verified|unavailable`)
+	// unsupported are the words by which a server says that it does not take a member at all, or not this value of it. A value that is
+	// wrong for every model is not left out.
+	unsupported = regexp.MustCompile(`support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|` +
+		`extra inputs|must be verified|unavailable`)
 	// place is how a refusal names an item.
 	place = regexp.MustCompile(`input\[(\d+)\]`)
 )
@@ -50,8 +51,8 @@ var (
 const (
 	// otherValues are the words by which a server says that it takes a member, but with other values.
 	otherValues = `unsupported[ _]value|supported values|invalid[ _]value|expected one of`
-	// noID are the words of servers that want an id in each item: of OpenRouter, which says little more than that, of OpenAI, and of those that tell
-	// the path of what is missing.
+	// noID are the words of servers that want an id in each item: of OpenRouter, which says little more than that, of OpenAI, and of
+	// those that tell the path of what is missing.
 	noID = `invalid responses api request|missing required parameter: 'input\[\d+\]\.(id|status)'|` +
 		`(path|loc)["']: ?[\[(][^\])]*input[^\])]*["'](id|status)["'][\])]`
 	// noForm are the words of a refusal of the form of an answer.

@@ -498,3 +498,23 @@ func TestAddresses(t *testing.T) {
 		t.Error("Azure's list is none of models that can be asked")
 	}
 }
+
+// A refusal because of an address or a name says what to check: Azure's are others than those of OpenAI.
+func TestANameThatIsNotKnownIsExplained(t *testing.T) {
+	missing := func() http.RoundTripper {
+		body := strings.NewReader(`{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}`)
+		return &adaptertest.Answering{Status: 404, Type: "application/json", Body: body}
+	}
+	for says, p := range map[string]adapter.Provider{
+		"that the server has the Responses API": newProvider(t, Options{Transport: missing()}),
+		"has no deployment of this name":        newAzure(t, Options{Transport: missing(), BaseURL: "https://n.openai.azure.com"}, ""),
+	} {
+		m, err := p.Model("m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := answerOf(t, m, ask("?")); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v; expected %q", err, says)
+		}
+	}
+}

@@ -1,5 +1,5 @@
-// Package responses speaks OpenAI's Responses API, as OpenAI, Azure, xAI, DeepSeek, OpenRouter, Bedrock and Ollama have it. Nothing is stored at
-// the provider: each request carries the whole history, with the reasoning as the model has encrypted it.
+// Package responses speaks OpenAI's Responses API, as OpenAI, Azure, xAI, DeepSeek, OpenRouter, Bedrock and Ollama have it. Nothing
+// is stored at the provider: each request carries the whole history, with the reasoning as the model has encrypted it.
 //
 // # Guarantees
 //   - A stream that was cut off is an error, never a short answer.
@@ -26,10 +26,10 @@ type Options = wire.Options
 // New returns a provider, which is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
 func New(o Options) (adapter.Provider, error) { return open(o, false, "") }
 
-// NewAzure returns a provider of Azure: model names are names of deployments, and the key goes into a header of its own. BaseURL is the endpoint,
-// https://NAME.openai.azure.com, with or without /openai/v1. With an apiVersion, or a BaseURL that has an api-version, the address is that of
-// the versions: /openai/responses. The provider does not list models: Azure lists those that could be deployed, which are no names that can
-// be asked. Errors: a BaseURL that is no http(s) URL.
+// NewAzure returns a provider of Azure: model names are names of deployments, and the key goes into a header of its own. BaseURL is
+// the endpoint, https://NAME.openai.azure.com, with or without /openai/v1. With an apiVersion, or a BaseURL that has an api-version,
+// the address is that of the versions: /openai/responses. The provider does not list models: Azure lists those that could be
+// deployed, which are no names that can be asked. Errors: a BaseURL that is no http(s) URL.
 func NewAzure(o Options, apiVersion string) (adapter.Provider, error) {
 	return open(o, true, cmp.Or(apiVersion, endpoint.V1)) // the versions that had /responses were previews
 }

@@ -37,7 +37,11 @@ const (
 )
 
 // items are the types of the items that have texts of a kind.
-var items = [kinds]string{ofText: "message", ofRefusal: "message", ofSummary: "reasoning", ofReasoning: "reasoning", ofArguments: "function_call"}
+var items = [kinds]string{
+	ofText: "message", ofRefusal: "message",
+	ofSummary: "reasoning", ofReasoning: "reasoning",
+	ofArguments: "function_call",
+}
 
 // deltas are the events that go on with a text.
 var deltas = map[string]kind{
@@ -157,8 +161,8 @@ func (a *answer) goOn(kind kind) error {
 	return a.say(it, kind, said)
 }
 
-// find returns the item that an event belongs to. It is known by its id or, where a server gives it a new one in each event as Copilot does, by
-// its place; and made where it has not been announced.
+// find returns the item that an event belongs to. It is known by its id or, where a server gives it a new one in each event as
+// Copilot does, by its place; and made where it has not been announced.
 func (a *answer) find(index int, id, kind string) (*item, error) {
 	for _, same := range []func(*item) bool{
 		func(it *item) bool { return id != "" && it.id == id },
@@ -284,8 +288,7 @@ func (a *answer) end(it *item, in wire.Object, raw json.RawMessage) error {
 	if it.done || in == nil {
 		return nil
 	}
-	err := a.held(it)
-	if err != nil {
+	if err := a.held(it); err != nil {
 		return err
 	}
 	it.done = true
@@ -309,27 +312,35 @@ func (a *answer) end(it *item, in wire.Object, raw json.RawMessage) error {
 		}
 		start += utf8.RuneCountInString(t.text)
 	}
-	beside, data := adapter.PartOther, raw
+	if it.kind == "image_generation_call" {
+		if err := a.image(in); err != nil {
+			return err
+		}
+	}
+	if kind, data := beside(it, in, raw, texts); data != nil {
+		return a.Beside(kind, it.call, data)
+	}
+	return nil
+}
+
+// beside returns what goes back of an item beside its texts; nil where that is nothing.
+func beside(it *item, in wire.Object, raw json.RawMessage, texts []text) (kind string, data json.RawMessage) {
 	switch it.kind {
 	case "message":
-		plain := len(in.Objects("content")) < 2 && !slices.ContainsFunc(texts, func(t text) bool { return t.kind != ofText || t.notes != nil })
-		beside, data = adapter.PartText, extra(in, !plain)
 		if it.length == 0 {
-			data = nil
+			return "", nil
 		}
+		content := len(in.Objects("content")) > 1 || slices.ContainsFunc(texts, func(t text) bool { return t.kind != ofText || t.notes != nil })
+		return adapter.PartText, extra(in, content)
 	case "reasoning":
-		if beside = adapter.PartReasoning; returned(in) == nil {
-			data = nil
+		if returned(in) == nil {
+			return "", nil
 		}
+		return adapter.PartReasoning, raw
 	case "function_call":
-		beside, data = adapter.PartCall, extra(in, false)
-	case "image_generation_call":
-		err = a.image(in)
+		return adapter.PartCall, extra(in, false)
 	}
-	if err != nil || data == nil {
-		return err
-	}
-	return a.Beside(beside, it.call, data)
+	return adapter.PartOther, raw
 }
 
 // text is one of the texts of an item, with its annotations.
@@ -398,8 +409,8 @@ func (a *answer) image(in wire.Object) error {
 	return a.Yield(adapter.Chunk{Media: m})
 }
 
-// over takes the whole response, which ends an answer: its usage, why it ends, and what has not come before. Its items are told by their order
-// among those of their type: not all servers give them the ids that they had.
+// over takes the whole response, which ends an answer: its usage, why it ends, and what has not come before. Its items are told by
+// their order among those of their type: not all servers give them the ids that they had.
 func (a *answer) over(response wire.Object, status string) error {
 	come := slices.Clone(a.items)
 	for i, raw := range response.List("output") {

@@ -51,9 +51,9 @@ type Answer struct {
 	timer  *time.Timer // of linger and drain
 }
 
-// Stream asks a provider and yields its answer. ask sends the request, and returns the answer once it is known to be one: status 200. read
-// passes on what is in it, and returns the error that is to be the last pair: nil when the answer is complete, ErrLeft when the reader has left.
-// Whatever ends the loop ends the request and its connection, unless the answer was read to its end.
+// Stream asks a provider and yields its answer. ask sends the request, and returns the answer once it is known to be one: status
+// 200. read passes on what is in it, and returns the error that is to be the last pair: nil when the answer is complete, ErrLeft
+// when the reader has left. Whatever ends the loop ends the request and its connection, unless the answer was read to its end.
 func (s *Server) Stream(ctx context.Context, model string, ask func(context.Context) (*http.Response, error),
 	read func(*Answer) error,
 ) iter.Seq2[adapter.Chunk, error] {
@@ -83,8 +83,8 @@ func (a *Answer) stop() {
 	}
 }
 
-// Read passes on an answer that is a stream of events, as Events does, or JSON in one piece, which whole is given. hint says what to check where it
-// is neither.
+// Read passes on an answer that is a stream of events, as Events does, or JSON in one piece, which whole is given. hint says what to
+// check where it is neither.
 func (a *Answer) Read(hint string, take func(kind, data []byte) (done bool, err error), whole func(body []byte) error) error {
 	switch a.Kind() {
 	case "text/event-stream", "": // some servers send no type
@@ -259,8 +259,8 @@ func (a *Answer) Failed(data []byte) error {
 	return a.Server.Failed(data)
 }
 
-// Settle makes the end fit the calls that there were: some servers end with a stop whatever they do, and calls of a provider's own tools are not
-// for us.
+// Settle makes the end fit the calls that there were: some servers end with a stop whatever they do, and calls of a provider's own
+// tools are not for us.
 func (a *Answer) Settle(calls int) {
 	switch {
 	case a.Finish == adapter.FinishStop && calls > 0:

@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Object is a JSON object whose members are read as far as they are of the expected type: any other is read as a missing one. nil is no object.
+// Object is a JSON object whose members are read as far as they are of the expected type: any other is read as a missing one. nil is
+// no object.
 type Object map[string]json.RawMessage
 
 // ReadObject reads an object; nil where raw is none.

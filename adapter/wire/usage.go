@@ -8,8 +8,8 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 )
 
-// OpenAIUsage reads the counts of tokens and the cost, as OpenAI's APIs have them, and those that put them in other places. in and out are how the API
-// calls them: "prompt" and "completion", or "input" and "output".
+// OpenAIUsage reads the counts of tokens and the cost, as OpenAI's APIs have them, and those that put them in other places. in and
+// out are how the API calls them: "prompt" and "completion", or "input" and "output".
 func OpenAIUsage(raw []byte, in, out string) *adapter.Usage {
 	count := func(path ...string) int {
 		n, err := jsonparser.GetInt(raw, path...)

@@ -1,5 +1,5 @@
-// Package endpoint is what adapters share whose servers speak as OpenAI does, Azure's among them: the addresses, the key's header, the list of
-// models, and what refusals say.
+// Package endpoint is what adapters share whose servers speak as OpenAI does, Azure's among them: the addresses, the key's header,
+// the list of models, and what refusals say.
 package endpoint
 
 import (
@@ -29,8 +29,8 @@ const (
 	responses      = "/responses"
 )
 
-// Server knows where a server takes requests, and what its models have refused. What kind of server it is, and so how its addresses are made and
-// which header has the key, is go-openai's configuration, without the key.
+// Server knows where a server takes requests, and what its models have refused. What kind of server it is, and so how its addresses
+// are made and which header has the key, is go-openai's configuration, without the key.
 type Server struct {
 	wire.Server
 	learned wire.Lessons
@@ -38,8 +38,8 @@ type Server struct {
 	config  goopenai.ClientConfig
 }
 
-// New returns the server at a base URL, which may end in the path of a call. version is that of Azure's API where the URL has none. Errors: a
-// BaseURL that is no http(s) URL; Azure has no default of it.
+// New returns the server at a base URL, which may end in the path of a call. version is that of Azure's API where the URL has none.
+// Errors: a BaseURL that is no http(s) URL; Azure has no default of it.
 func New(o wire.Options, azure bool, version string) (*Server, error) {
 	example := AzureURL
 	if !azure {
@@ -169,7 +169,8 @@ func (s *Server) refused(r *wire.Refusal) *adapter.Error {
 		e.Message = s.Name() + " has no deployment of this name: models are asked by the names of their deployments; " +
 			"a new one can be used after a few minutes"
 	case r.Status == http.StatusNotFound:
-		e.Message = s.Name() + " does not know this address: check the endpoint, of which there is one for each resource, and the version of the API"
+		e.Message = s.Name() + " does not know this address: check the endpoint, of which there is one for each resource, " +
+			"and the version of the API"
 	case r.Status == http.StatusBadRequest && strings.Contains(strings.ToLower(report.Message), "api version"):
 		e.Message = s.Name() + " does not know this version of its API, or it lacks something that was asked for"
 	case r.Status == http.StatusUnauthorized && s.Key() != "":
@@ -179,9 +180,9 @@ func (s *Server) refused(r *wire.Refusal) *adapter.Error {
 	return e
 }
 
-// Provider returns the provider whose models are those that model makes. Which names a server has is only known to it. It is an [adapter.Lister],
-// but for Azure, which lists the models that could be deployed: those are no names that can be asked. Errors of Model: no name, or one that would
-// change the address.
+// Provider returns the provider whose models are those that model makes. Which names a server has is only known to it. It is an
+// [adapter.Lister], but for Azure, which lists the models that could be deployed: those are no names that can be asked. Errors of
+// Model: no name, or one that would change the address.
 func (s *Server) Provider(model func(name string) adapter.Model) adapter.Provider {
 	p := &provider{s, model}
 	if s.azure() {

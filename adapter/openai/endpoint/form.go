@@ -15,8 +15,8 @@ type Form struct {
 	Strict *bool           `json:"strict,omitempty"`
 }
 
-// FormOf is the strictest form that the model is not known to refuse: strict where the schema is in the subset that OpenAI's strict mode takes. The
-// answer is checked anyway.
+// FormOf is the strictest form that the model is not known to refuse: strict where the schema is in the subset that OpenAI's strict
+// mode takes. The answer is checked anyway.
 func FormOf(a *wire.Asking, f adapter.Format) Form {
 	switch {
 	case !f.JSON:

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
 
 // MO-12: calls as compatible servers send them: each row's elements of tool_calls come in events of their own.
@@ -63,7 +64,7 @@ func TestCallsInAllTheirForms(t *testing.T) {
 					b.WriteString(`data: {"choices":[{"delta":{},"finish_reason":"tool_calls"}]}` + "\n\n")
 				}
 				b.WriteString("data: [DONE]\n\n")
-				m, err := newProvider(t, Options{Transport: answering{"text/event-stream", strings.NewReader(b.String())}, BaseURL: "http://model.test/v1"}).Model("m")
+				m, err := newProvider(t, Options{Transport: &adaptertest.Answering{Type: "text/event-stream", Body: strings.NewReader(b.String())}, BaseURL: "http://model.test/v1"}).Model("m")
 				if err != nil {
 					t.Fatal(err)
 				}

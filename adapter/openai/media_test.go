@@ -3,13 +3,12 @@ package openai
 import (
 	"encoding/base64"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
 
 // sourcesOf reads a stream: its text, its sources and its media.
@@ -97,15 +96,12 @@ func TestSourcesAndMediaOfAllShapes(t *testing.T) {
 
 // MO-15: sources that repeat in each event cost no more than their bytes, and a stream without any nothing.
 func TestPerplexitysRecordedSourcesAreToldOnce(t *testing.T) {
-	files, _ := filepath.Glob(filepath.Join(recordings, "api-perplexity-ai", "*stream*.body"))
-	if len(files) == 0 {
-		t.Skip("there are no recordings")
+	var cited []adapter.Citation
+	for _, r := range adaptertest.Recordings(t, "api.perplexity.ai") {
+		if cited == nil && strings.Contains(r.Name, "stream") {
+			_, cited, _ = sourcesOf(t, string(r.Body))
+		}
 	}
-	body, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, cited, _ := sourcesOf(t, string(body))
 	seen := map[string]bool{}
 	for _, c := range cited {
 		if seen[c.URL] || c.URL == "" || c.Title == "" {

@@ -1,31 +1,19 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
-	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
 
-// recordings is where answers of real providers are kept, beside the project.
-const recordings = "../../../shared/data/recordings"
-
 // read is what an answer says, whatever its pieces are.
-type read struct {
-	Text, Reasoning string
-	Calls           []adapter.ToolCall
-	Finish          string
-	Usage           adapter.Usage
-}
+type read = adaptertest.Answer
 
 // readUsage reads counts and cost in the plainest way.
 func readUsage(u map[string]any) (r adapter.Usage) {
@@ -121,92 +109,31 @@ func readPlainly(t *testing.T, body []byte) (r read) {
 	return r
 }
 
-// answering is a transport that gives one answer.
-type answering struct {
-	kind string
-	body io.Reader
-}
-
-func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 200, ProtoMajor: 1, Header: http.Header{"Content-Type": {a.kind}}, Body: io.NopCloser(a.body)}, nil
-}
-
-// cut gives pieces of random length.
-type cut struct {
-	from io.Reader
-	r    *rand.Rand
-}
-
-func (c cut) Read(p []byte) (int, error) { return c.from.Read(p[:min(len(p), 1+c.r.IntN(300))]) }
-
 // readOurs reads an answer with the adapter.
-func readOurs(t *testing.T, from answering) (r read) {
+func readOurs(t *testing.T, kind string, body io.Reader) read {
 	t.Helper()
-	m, err := newProvider(t, Options{Transport: from, BaseURL: "http://model.test/v1"}).Model("m")
+	m, err := newProvider(t, Options{Transport: &adaptertest.Answering{Type: kind, Body: body}, BaseURL: "http://model.test/v1"}).Model("m")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for c, err := range m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}}}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Text += c.Text
-		r.Reasoning += c.Reasoning
-		if c.Finish != "" {
-			r.Finish = c.Finish
-		}
-		if c.Usage != nil {
-			r.Usage = *c.Usage
-		}
-		if p := c.ToolCall; p != nil {
-			for len(r.Calls) <= p.Index {
-				r.Calls = append(r.Calls, adapter.ToolCall{Index: len(r.Calls)})
-			}
-			r.Calls[p.Index].ID += p.ID
-			r.Calls[p.Index].Name += p.Name
-			r.Calls[p.Index].Arguments += p.Arguments
-		}
+	r, _, err := adaptertest.ReadAnswer(m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}}}))
+	if err != nil {
+		t.Fatal(err)
 	}
+	r.Citations, r.Media = nil, nil // which readPlainly does not read
 	return r
 }
 
 // MO-10, MO-11, MO-12, MO-32: streams of real providers say what a plain reader reads of them, wherever they are cut.
 func TestRecordedAnswersOfProvidersAreReadAsAPlainReaderReadsThem(t *testing.T) {
-	files, err := filepath.Glob(recordings + "/*/*.json")
-	if err != nil || len(files) == 0 {
-		t.Skip("the recordings are not here: ", recordings)
-	}
-	for _, file := range files {
-		var about struct {
-			URL    string `json:"url"`
-			Status int    `json:"status"`
-			Type   string `json:"content_type"`
-		}
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(text, &about)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(about.URL, "/chat/completions") || about.Status != http.StatusOK || !strings.HasPrefix(about.Type, "text/event-stream") {
+	for _, r := range adaptertest.Recordings(t, "/chat/completions") {
+		if r.Status != http.StatusOK || !strings.HasPrefix(r.Type, "text/event-stream") {
 			continue
 		}
-		t.Run(filepath.Base(filepath.Dir(file))+"/"+strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
-			body, err := os.ReadFile(strings.TrimSuffix(file, ".json") + ".body")
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := readPlainly(t, body)
-			readers := map[string]io.Reader{
-				"whole": bytes.NewReader(body),
-				"cut":   cut{bytes.NewReader(body), rand.New(rand.NewPCG(1, 2))},
-			}
-			if len(body) < 64<<10 {
-				readers["byte by byte"] = iotest.OneByteReader(bytes.NewReader(body))
-			}
-			for name, from := range readers {
-				if diff := cmp.Diff(want, readOurs(t, answering{"text/event-stream", from})); diff != "" {
+		t.Run(r.Name, func(t *testing.T) {
+			want := readPlainly(t, r.Body)
+			for name, from := range r.Cuts(1) {
+				if diff := cmp.Diff(want, readOurs(t, "text/event-stream", from)); diff != "" {
 					t.Errorf("%s:\n%s", name, diff)
 				}
 			}
@@ -243,11 +170,11 @@ func TestContentMayComeAsParts(t *testing.T) {
 				want.Finish = adapter.FinishRefusal
 			}
 			stream := `data: {"choices":[{"delta":{` + row.message + `}}]}` + "\n\n" + `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
-			if diff := cmp.Diff(want, readOurs(t, answering{"text/event-stream", strings.NewReader(stream)})); diff != "" {
+			if diff := cmp.Diff(want, readOurs(t, "text/event-stream", strings.NewReader(stream))); diff != "" {
 				t.Errorf("a delta:\n%s", diff)
 			}
 			whole := `{"choices":[{"message":{"role":"assistant",` + row.message + `},"finish_reason":"stop"}]}`
-			if diff := cmp.Diff(want, readOurs(t, answering{"application/json", strings.NewReader(whole)})); diff != "" {
+			if diff := cmp.Diff(want, readOurs(t, "application/json", strings.NewReader(whole))); diff != "" {
 				t.Errorf("a whole answer:\n%s", diff)
 			}
 		})
@@ -321,7 +248,7 @@ func TestUsageIsReadInTheFormOfEachProvider(t *testing.T) {
 func TestAWholeAnswerWithoutAnEndIsBrokenOff(t *testing.T) {
 	for _, finish := range []string{`null`, `""`, `"null"`} {
 		body := `{"choices":[{"message":{"content":"1"},"finish_reason":` + finish + `}]}`
-		m, err := newProvider(t, Options{Transport: answering{"application/json", strings.NewReader(body)}, BaseURL: "http://model.test/v1"}).Model("m")
+		m, err := newProvider(t, Options{Transport: &adaptertest.Answering{Type: "application/json", Body: strings.NewReader(body)}, BaseURL: "http://model.test/v1"}).Model("m")
 		if err != nil {
 			t.Fatal(err)
 		}

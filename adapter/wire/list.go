@@ -48,7 +48,8 @@ func (s *Server) ListModels(ctx context.Context, url string, header http.Header,
 const maxPages = 20
 
 // ListPages is ListModels for a server that lists its models in pages as Anthropic does.
-func (s *Server) ListPages(ctx context.Context, at url.URL, header http.Header, refused func(*Refusal) *adapter.Error) (names []string, err error) {
+func (s *Server) ListPages(ctx context.Context, at url.URL, header http.Header, refused func(*Refusal) *adapter.Error) ([]string, error) {
+	names := []string{}
 	query := at.Query()
 	query.Set("limit", "1000")
 	for range maxPages {
@@ -66,7 +67,9 @@ func (s *Server) ListPages(ctx context.Context, at url.URL, header http.Header, 
 }
 
 // listPage returns the names of a page and, where there is one more, the last of them.
-func (s *Server) listPage(ctx context.Context, url string, header http.Header, refused func(*Refusal) *adapter.Error) (names []string, last string, err error) {
+func (s *Server) listPage(
+	ctx context.Context, url string, header http.Header, refused func(*Refusal) *adapter.Error,
+) (names []string, last string, err error) {
 	var body json.RawMessage
 	if _, err := s.Get(ctx, url, header, &body, refused); err != nil {
 		return nil, "", err

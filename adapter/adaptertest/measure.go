@@ -17,7 +17,9 @@ func Canned(kind string, body []byte) http.RoundTripper {
 	})
 }
 
-// segments gives bytes in pieces of at most 4 KiB.
+// Segments gives bytes in pieces of at most 4 KiB.
+func Segments(body []byte) io.Reader { return &segments{body} }
+
 type segments struct{ b []byte }
 
 func (s *segments) Read(p []byte) (int, error) {

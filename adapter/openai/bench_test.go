@@ -70,7 +70,7 @@ func BenchmarkOnlyGoSSE(b *testing.B) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		for _, err := range sse.Read(bytes.NewReader(all), &sse.ReadConfig{MaxEventSize: 4 << 20}) {
+		for _, err := range sse.Read(adaptertest.Segments(all), &sse.ReadConfig{MaxEventSize: 4 << 20}) {
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -40,7 +40,6 @@ type BlockReader struct {
 
 // Block is a block of an answer that has begun.
 type Block struct {
-	Index     int               // on the wire; -1 where it has none
 	Kind      string            // one of adapter's types of parts
 	Raw       []byte            // what it began with; nil where only a piece of it has announced it
 	Pieces    []json.RawMessage // what belongs to it and is no text, as it came
@@ -49,6 +48,7 @@ type Block struct {
 	Passed    bool              // some of its text, or of its arguments, was passed on
 	Call      int               // its number among the calls
 
+	index int // on the wire; -1 where it has none
 	text  Text
 	start int // of its text in that of the answer, in characters
 }
@@ -61,13 +61,10 @@ func NewBlockReader(a *Answer, closed func(*Block) error) *BlockReader {
 	return r
 }
 
-// Newest returns the block that began last of those that have not ended; nil where there is none.
-func (r *BlockReader) Newest() *Block { return r.Find(-1) }
-
 // Find returns the open block with an index; the newest one where the event has none.
 func (r *BlockReader) Find(index int) *Block {
 	for i := len(r.open) - 1; i >= 0; i-- {
-		if index < 0 || r.open[i].Index == index {
+		if index < 0 || r.open[i].index == index {
 			return r.open[i]
 		}
 	}
@@ -89,7 +86,7 @@ func (r *BlockReader) Open(index int, kind string, raw []byte) (*Block, error) {
 	if len(r.open) == maxBlocks {
 		return nil, errBlocks
 	}
-	b := &Block{Index: index, Kind: kind, Raw: bytes.Clone(raw), start: r.Length}
+	b := &Block{index: index, Kind: kind, Raw: bytes.Clone(raw), start: r.Length}
 	r.open = append(r.open, b)
 	return b, r.hold(len(raw))
 }
@@ -275,6 +272,7 @@ func (r *BlockReader) Count(usage []byte, in, read, written, out string, thought
 	}
 	all := c.In + c.Read + c.Written
 	r.Usage = &adapter.Usage{
-		PromptTokens: all, CompletionTokens: c.Out, TotalTokens: all + c.Out, CachedTokens: c.Read, CacheWriteTokens: c.Written, ReasoningTokens: c.Thought,
+		PromptTokens: all, CompletionTokens: c.Out, TotalTokens: all + c.Out,
+		CachedTokens: c.Read, CacheWriteTokens: c.Written, ReasoningTokens: c.Thought,
 	}
 }

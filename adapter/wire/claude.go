@@ -69,7 +69,10 @@ func ThinkingLessons(said string, t *Thinking, effort string) []Lesson {
 		sent = *t
 	}
 	return []Lesson{
-		{What: NoBudgetNow, Sent: sent.Type == "enabled", Says: "expected `?thinking|must start with a thinking block|tool_choice forces", Once: true},
+		{
+			What: NoBudgetNow, Sent: sent.Type == "enabled", Once: true,
+			Says: "expected `?thinking|must start with a thinking block|tool_choice forces",
+		},
 		{What: NoEffort, Sent: effort != "", Says: "effort"},
 		{What: NoDisplay, Sent: sent.Display != "", Says: "display"},
 		{What: OnlyAdaptive, Sent: sent.Type == "enabled", Says: "adaptive"},

@@ -25,8 +25,8 @@ import (
 )
 
 // Options are the settings of a provider: the default of Prefix is "gemini", or "vertex"; BaseURL is what comes before /models, or before
-// /projects of Vertex AI, and gets a version (/v1beta) where it has none; MaxEvent is at least 32 MiB of models for images, where an image is one
-// event.
+// /projects of Vertex AI, and gets a version (/v1beta) where it has none; MaxEvent is at least 32 MiB for models of images, which send an image
+// as one event.
 type Options = wire.Options
 
 // Vertex is a place in Google's cloud.

@@ -65,7 +65,7 @@ func (a *asking) sign(parts []any) {
 	}
 }
 
-// filesLast puts the files that do not fit into results behind all results of the turn.
+// filesLast puts the results of a turn first, and the files that do not fit into them behind all of them.
 func filesLast(parts []any) []any {
 	var results, others []any
 	for _, p := range parts {
@@ -173,7 +173,8 @@ func (h *history) File(p *adapter.Part) (any, error) {
 }
 
 func (h *history) cannot(what string) error {
-	return &adapter.Error{Code: adapter.CodeInvalid, Message: h.p.Name() + " takes images, PDF, audio, video and text, but not " + what, Cause: errFile}
+	message := h.p.Name() + " takes images, PDF, audio, video and text, but not " + what
+	return &adapter.Error{Code: adapter.CodeInvalid, Message: message, Cause: errFile}
 }
 
 var (
@@ -184,7 +185,8 @@ var (
 
 // kinds are the types of files by the ends of their names.
 var kinds = map[string]string{
-	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif", ".heic": "image/heic", ".heif": "image/heif",
+	".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp", ".gif": "image/gif",
+	".heic": "image/heic", ".heif": "image/heif",
 	".pdf": "application/pdf", ".txt": "text/plain", ".md": "text/plain", ".csv": "text/csv", ".html": "text/html", ".json": "text/plain",
 	".mp3": "audio/mp3", ".wav": "audio/wav", ".ogg": "audio/ogg", ".flac": "audio/flac", ".m4a": "audio/m4a", ".aac": "audio/aac",
 	".mp4": "video/mp4", ".mov": "video/mov", ".webm": "video/webm",

@@ -145,7 +145,8 @@ func overlay(body object, over map[string]json.RawMessage) {
 	}
 }
 
-// thinking says how the model is to think; without members it leaves that to the model. Gemini 3 has levels, those before have a budget of tokens.
+// thinking says how the model is to think; without members it leaves that to the model. Gemini 3 has levels, those before have a budget of
+// tokens.
 func (a *asking) thinking(r adapter.Reasoning) object {
 	thinks := a.generation >= 25 && !a.says("image") && !a.says("tts") && !a.says("audio") && !a.says("live")
 	if a.Knows(noThinking) || !thinks && r.Effort == "" && r.Budget == nil {

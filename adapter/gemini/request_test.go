@@ -206,6 +206,13 @@ func TestResultsWithIdsThatWereUsedBefore(t *testing.T) {
 	same(t, "contents", got.Contents, `[{"role":"user","parts":[{"text":"?"}]},`+calls+","+results+","+calls+","+results+"]")
 }
 
+// Google refuses a call without a result: one that has none is told to have failed.
+func TestACallWithoutAResultGetsOne(t *testing.T) {
+	messages := slices.Delete(weather(), 3, 4)
+	same(t, "result", sentBy(t, "m", adapter.Request{Messages: messages}).Contents[2].Parts[1],
+		`{"functionResponse":{"name":"g","response":{"error":"There is no result: the call was not finished."}}}`)
+}
+
 // MO-25: images of tools go to the model: in the result where it takes such, beside the results where not.
 func TestResultsWithImages(t *testing.T) {
 	image := []adapter.Part{{Type: "text", Text: "seen"}, {Type: "image_url", Image: "data:image/png;base64,QQ=="}}

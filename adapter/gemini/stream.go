@@ -142,7 +142,8 @@ func each(list []byte, kind jsonparser.ValueType, read func([]byte) error) error
 	return err
 }
 
-func (a *answer) ofPart(key, value []byte, kind jsonparser.ValueType, _ int) error {
+// partMember reads a member of a part.
+func (a *answer) partMember(key, value []byte, kind jsonparser.ValueType, _ int) error {
 	switch p := &a.piece; {
 	case string(key) == "text" && kind == jsonparser.String:
 		p.text = value
@@ -161,7 +162,7 @@ func (a *answer) part(whole []byte) error {
 	}
 	p := &a.piece
 	*p = piece{}
-	if err := jsonparser.ObjectEach(whole, a.ofPart); err != nil {
+	if err := jsonparser.ObjectEach(whole, a.partMember); err != nil {
 		return err
 	}
 	said, err := a.words[p.kind].Next(p.text)
@@ -261,7 +262,8 @@ func (a *answer) call(members wire.Object) error {
 	return a.beside(adapter.PartCall, call.Index, members, "functionCall", "thought")
 }
 
-// finish notes why the answer ends. Older models send a reason with each piece of text: so content after such an event is still part of the answer.
+// finish notes why the answer ends. Older models send a reason with each piece of text: so content after such an event is still part of the
+// answer.
 func (a *answer) finish(reason string, content bool) error {
 	switch reason {
 	case "", "FINISH_REASON_UNSPECIFIED":
@@ -290,10 +292,11 @@ func (a *answer) finish(reason string, content bool) error {
 }
 
 func (a *answer) broke(message, reason string) error {
-	return &adapter.Error{Code: adapter.CodeProtocol, Retryable: true, Message: message, Cause: errors.New("finishReason " + a.Server.Redact([]byte(reason)))}
+	cause := errors.New("finishReason " + a.Server.Redact([]byte(reason)))
+	return &adapter.Error{Code: adapter.CodeProtocol, Retryable: true, Message: message, Cause: cause}
 }
 
-// last passes on what was held back of characters and calls, and the sources.
+// last passes on what was held back of characters, and the sources.
 func (a *answer) last() error {
 	a.Usage = usage(a.counts)
 	for _, kind := range []int{thought, text} {

@@ -19,8 +19,8 @@ import (
 // scope is what a token is for.
 const scope = "https://www.googleapis.com/auth/cloud-platform"
 
-// NewVertex returns a provider for Vertex AI, which is an [adapter.Lister]. Vertex AI takes a key in its express mode; without one it is asked with
-// Google's application default credentials: the file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's own, or those of a machine in
+// NewVertex returns a provider for Vertex AI, which is an [adapter.Lister]. Vertex AI takes a key in its express mode; without one it is asked
+// with Google's application default credentials: the file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's own, or those of a machine in
 // Google's cloud. Errors: a BaseURL that is no http(s) URL; no project.
 func NewVertex(o Options, at Vertex) (adapter.Provider, error) {
 	location := cmp.Or(at.Location, "global")
@@ -63,7 +63,8 @@ func (t *tokens) expire() {
 	t.last.Store(&oauth2.Token{AccessToken: t.last.Load().AccessToken, Expiry: time.Unix(1, 0)})
 }
 
-// sign adds a token to a request. It is fetched under the context of the request that needs it first; requests that come meanwhile wait for it.
+// sign adds a token to a request. It is fetched under the context of the request that needs it first; requests that come meanwhile wait for
+// it.
 func (p *provider) sign(r *http.Request) error {
 	t, ctx := p.tokens, r.Context()
 	select {
@@ -96,7 +97,8 @@ func (p *provider) fetch(ctx context.Context) (token *oauth2.Token, err error) {
 	}
 	e := &adapter.Error{
 		Code: adapter.CodeAuth, Cause: adapter.RedactError(err, p.Key()),
-		Message: p.Name() + " cannot be asked: Google's credentials gave no access token; check " + p.KeyName + ", or run: gcloud auth application-default login",
+		Message: p.Name() + " cannot be asked: Google's credentials gave no access token; check " + p.KeyName +
+			", or run: gcloud auth application-default login",
 	}
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		e.Status = answer.Response.StatusCode

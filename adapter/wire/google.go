@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	maxWritten = 12   // how deep a schema that refers to itself is written out
+	maxNesting = 12   // how deep a schema that refers to itself is written out
 	maxParts   = 5000 // how many parts such a schema becomes
 )
 
-// GoogleSchema turns a JSON Schema into Google's own Schema (ai.google.dev/api/caching#Schema), a subset without references, for servers that take no
-// other. It returns nil for a schema without properties, which is refused.
+// GoogleSchema turns a JSON Schema into Google's own Schema (ai.google.dev/api/caching#Schema), a subset without references, for servers that
+// take no other. It returns nil for a schema without properties, which is refused.
 func GoogleSchema(schema json.RawMessage) map[string]any {
 	w := googleWriter{root: ReadObject(schema)}
 	if out := w.schema(schema, 0); out["properties"] != nil {
@@ -30,12 +30,12 @@ type googleWriter struct {
 
 // googleWords are those that both have.
 var googleWords = []string{
-	"title", "description", "nullable", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties", "minimum", "maximum",
-	"pattern", "example", "default",
+	"title", "description", "nullable", "minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties", "minimum",
+	"maximum", "pattern", "example", "default",
 }
 
 func (w *googleWriter) schema(schema json.RawMessage, depth int) map[string]any {
-	if w.written++; depth > maxWritten || w.written > maxParts {
+	if w.written++; depth > maxNesting || w.written > maxParts {
 		return map[string]any{"type": "OBJECT"}
 	}
 	s, out := ReadObject(schema), map[string]any{}

@@ -25,8 +25,8 @@ type Blocks interface {
 	Result(id string, content []any, failed bool) any
 }
 
-// Turns are a history as Anthropic and Amazon want it: turns of user and assistant, in which results of tools are the user's. Blank texts are left
-// out, each call has a result, and each id is the only one: otherwise they refuse it.
+// Turns are a history as Anthropic, Amazon and Google want it: turns of user and assistant, in which results of tools are the user's. Blank texts
+// are left out, each call has a result, and each id is the only one: otherwise they refuse it.
 type Turns struct {
 	System []any
 	List   []Turn

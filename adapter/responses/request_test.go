@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
@@ -414,7 +416,7 @@ func TestHistoriesAreSentTheOtherWayWhereTheyAreRefused(t *testing.T) {
 			},
 			[]string{`"phase":"commentary","role":"assistant"`, `{"content":[{"type":"reasoning_text","text":"so"}],"id":"rs_1","status":"completed","summary":[],"type":"reasoning"},` +
 				`{"id":"fs_1","queries":["a"],"results":null,"status":"completed","type":"file_search_call"},` +
-				`{"content":[{"type":"output_text","text":"done","annotations":[]}],"id":"msg_3","phase":"commentary","role":"assistant","status":"completed","type":"message"},` +
+				`{"content":[{"annotations":[],"text":"done","type":"output_text"}],"id":"msg_3","phase":"commentary","role":"assistant","status":"completed","type":"message"},` +
 				`{"arguments":"{}","call_id":"c1","id":"fc_4","name":"look","signature":"s","status":"completed","type":"function_call"}`},
 		},
 	} {
@@ -429,9 +431,9 @@ func TestHistoriesAreSentTheOtherWayWhereTheyAreRefused(t *testing.T) {
 					if strings.Contains(refused, "not found") {
 						status = 404
 					}
-					return answering{status: status, kind: "application/json", body: strings.NewReader(string(said))}.RoundTrip(r)
+					return (&adaptertest.Answering{Status: status, Type: "application/json", Body: bytes.NewReader(said)}).RoundTrip(r)
 				}
-				return answering{kind: "text/event-stream", body: strings.NewReader(subject.Wire.Text("ok") + subject.Wire.Finish)}.RoundTrip(r)
+				return (&adaptertest.Answering{Type: "text/event-stream", Body: strings.NewReader(subject.Wire.Text("ok") + subject.Wire.Finish)}).RoundTrip(r)
 			}))
 			for range 2 {
 				if got, _, err := answerOf(t, m, history); got.Text != "ok" || err != nil {
@@ -452,25 +454,29 @@ func TestHistoriesAreSentTheOtherWayWhereTheyAreRefused(t *testing.T) {
 
 // MO-30: the addresses and the headers of OpenAI, of Azure, and of others.
 func TestAddresses(t *testing.T) {
-	for want, o := range map[string]Options{
+	for want, row := range map[string]struct{ base, azure string }{
 		"https://api.openai.com/v1/responses Authorization":                                   {},
-		"https://api.x.ai/v1/responses Authorization":                                         {BaseURL: "https://api.x.ai/v1/"},
-		"https://api.x.ai/v1/responses  Authorization":                                        {BaseURL: "https://api.x.ai/v1/responses"},
-		"https://n.openai.azure.com/openai/v1/responses Api-Key":                              {Azure: true, BaseURL: "https://n.openai.azure.com"},
-		"https://n.openai.azure.com/openai/v1/responses  Api-Key":                             {Azure: true, BaseURL: "https://n.openai.azure.com/openai/v1/"},
-		"https://n.openai.azure.com/openai/v1/responses   Api-Key":                            {Azure: true, BaseURL: "https://n.openai.azure.com/openai"},
-		"https://n.openai.azure.com/openai/responses?api-version=2025-04-01-preview Api-Key":  {Azure: true, BaseURL: "https://n.openai.azure.com", APIVersion: "2025-04-01-preview"},
-		"https://n.openai.azure.com/openai/responses?api-version=2025-04-01-preview  Api-Key": {BaseURL: "https://n.openai.azure.com/openai/responses?api-version=2025-04-01-preview"},
-		"https://n.services.ai.azure.com/openai/v1/responses?api-version=preview Api-Key":     {BaseURL: "https://n.services.ai.azure.com/openai/v1?api-version=preview"},
+		"https://api.x.ai/v1/responses Authorization":                                         {base: "https://api.x.ai/v1/"},
+		"https://api.x.ai/v1/responses  Authorization":                                        {base: "https://api.x.ai/v1/responses"},
+		"https://n.openai.azure.com/openai/v1/responses Api-Key":                              {"https://n.openai.azure.com", "default"},
+		"https://n.openai.azure.com/openai/v1/responses  Api-Key":                             {"https://n.openai.azure.com/openai/v1/", "default"},
+		"https://n.openai.azure.com/openai/v1/responses   Api-Key":                            {"https://n.openai.azure.com/openai", "default"},
+		"https://n.openai.azure.com/openai/responses?api-version=2025-04-01-preview Api-Key":  {"https://n.openai.azure.com", "2025-04-01-preview"},
+		"https://n.openai.azure.com/openai/responses?api-version=2025-04-01-preview  Api-Key": {base: "https://n.openai.azure.com/openai/responses?api-version=2025-04-01-preview"},
+		"https://n.services.ai.azure.com/openai/v1/responses?api-version=preview Api-Key":     {base: "https://n.services.ai.azure.com/openai/v1?api-version=preview"},
 	} {
 		var url string
 		var header http.Header
-		o.Key, o.Header = "k", http.Header{"Openai-Organization": {"org"}}
+		o := Options{BaseURL: row.base, Key: "k", Header: http.Header{"Openai-Organization": {"org"}}}
 		o.Transport = tripper(func(r *http.Request) (*http.Response, error) {
 			url, header = r.URL.String(), r.Header
 			return nil, errors.New("enough")
 		})
-		m, err := newProvider(t, o).Model("gpt-5.4")
+		p := newProvider(t, o)
+		if row.azure != "" {
+			p = newAzure(t, o, strings.TrimPrefix(row.azure, "default"))
+		}
+		m, err := p.Model("gpt-5.4")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -488,7 +494,27 @@ func TestAddresses(t *testing.T) {
 	if _, err := newProvider(t, Options{}).Model(""); err == nil {
 		t.Error("a model without a name")
 	}
-	if _, lists := newProvider(t, Options{Azure: true, BaseURL: "https://n.openai.azure.com"}).(adapter.Lister); lists {
+	if _, lists := newAzure(t, Options{BaseURL: "https://n.openai.azure.com"}, "").(adapter.Lister); lists {
 		t.Error("Azure's list is none of models that can be asked")
+	}
+}
+
+// A refusal because of an address or a name says what to check: Azure's are others than those of OpenAI.
+func TestANameThatIsNotKnownIsExplained(t *testing.T) {
+	missing := func() http.RoundTripper {
+		body := strings.NewReader(`{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}`)
+		return &adaptertest.Answering{Status: 404, Type: "application/json", Body: body}
+	}
+	for says, p := range map[string]adapter.Provider{
+		"that the server has the Responses API": newProvider(t, Options{Transport: missing()}),
+		"has no deployment of this name":        newAzure(t, Options{Transport: missing(), BaseURL: "https://n.openai.azure.com"}, ""),
+	} {
+		m, err := p.Model("m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := answerOf(t, m, ask("?")); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v; expected %q", err, says)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package responses
 
 import (
 	"io"
-	"net/http"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -26,15 +25,24 @@ func TestAzureSuite(t *testing.T) {
 	azure := subject
 	azure.Prefix, azure.KeyName = "azure", "AZURE_OPENAI_API_KEY"
 	azure.New = func(t testing.TB, o adaptertest.Options) adapter.Provider {
-		return newProvider(t, Options{
-			Prefix: "azure", Azure: true, BaseURL: o.BaseURL, Key: o.Key, KeyName: "AZURE_OPENAI_API_KEY",
+		return newAzure(t, Options{
+			Prefix: "azure", BaseURL: o.BaseURL, Key: o.Key, KeyName: "AZURE_OPENAI_API_KEY",
 			Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
-		})
+		}, "")
 	}
 	adaptertest.Run(t, azure)
 }
 
 func FuzzStream(f *testing.F) { adaptertest.Fuzz(f, subject) }
+
+func newAzure(t testing.TB, o Options, version string) adapter.Provider {
+	t.Helper()
+	p, err := NewAzure(o, version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
 
 func newProvider(t testing.TB, o Options) adapter.Provider {
 	t.Helper()
@@ -52,11 +60,4 @@ func read(t testing.TB, r io.Reader) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-// again answers every request with the same stream.
-func again(body func() io.Reader) tripper {
-	return func(r *http.Request) (*http.Response, error) {
-		return answering{kind: "text/event-stream", body: body()}.RoundTrip(r)
-	}
 }

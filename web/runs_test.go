@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/ling"
 )
 
 func TestOneRunCanBeReadInEachFraming(t *testing.T) {
@@ -346,5 +347,13 @@ func TestTheModelIsTheRequestsOrElseTheWorkflowsOwn(t *testing.T) {
 				t.Errorf("%q is named %d times in\n%s", tt.want, n, text)
 			}
 		})
+	}
+}
+
+// DW-04: a run fails because of the last failure that was not handled, where none ended it.
+func TestAFailureThatWasHandledIsNotTheCause(t *testing.T) {
+	o := outcome{Status: statusFailed, Errors: []ling.ErrorData{{Code: "a"}, {Code: "b"}, {Code: "c", Handled: true}}}
+	if cause, ok := o.cause(); !ok || cause.Code != "b" {
+		t.Errorf("%+v %v", cause, ok)
 	}
 }

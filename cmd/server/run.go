@@ -181,7 +181,8 @@ type ending struct {
 	status   string // completed, failed, interrupted, canceled
 	reason   string
 	fatal    string   // the first error that ended the run
-	problems []string // the errors that did not
+	failed   string   // the last of the others that was not handled
+	problems []string // the errors that did not end the run
 }
 
 // report says how the run ended where there is something to say. Errors that the run got over are told only if tell is set,
@@ -199,8 +200,8 @@ func (e ending) report(stderr io.Writer, tell bool) int {
 		return fail(stderr, fmt.Errorf("the run was canceled: %s", clean(e.reason)))
 	}
 	why := e.fatal
-	if why == "" && len(e.problems) > 0 {
-		why = e.problems[0]
+	if why == "" {
+		why = e.failed
 	}
 	if why == "" {
 		why = "no reason was given"
@@ -324,8 +325,15 @@ func (o *output) named(e tube.Event) {
 		switch {
 		case d.Fatal && o.end.fatal == "":
 			o.end.fatal = words
-		case !d.Fatal && len(o.end.problems) < maxProblems:
-			o.end.problems = append(o.end.problems, words)
+		case !d.Fatal:
+			if d.Handled {
+				words += ", which was handled"
+			} else {
+				o.end.failed = words
+			}
+			if len(o.end.problems) < maxProblems {
+				o.end.problems = append(o.end.problems, words)
+			}
 		}
 	case "finished":
 		var d struct{ Status string }

@@ -24,7 +24,8 @@ import (
 )
 
 const aboutRun = `Runs a workflow and shows its result growing: in this process, or on a server. On a terminal the result is shown as text,
-otherwise as JSON Lines. The exit status is 1 when the run fails and 130 when ctrl-C cancels it.
+otherwise as JSON Lines. Text that does not go to a terminal is written when it is complete, so that an answer that was rejected
+and asked for again is not in it. The exit status is 1 when the run fails and 130 when ctrl-C cancels it.
 
   lingserve run encyclopedia --input "Why is the sky blue?"
   lingserve run encyclopedia --input question="Why is the sky blue?" --format json | jq .result
@@ -232,6 +233,7 @@ func newOutput(format string, stdout io.Writer, r startedRun) *output {
 		o.frame = frame.AppendSSE
 	case "text":
 		o.doc = newGrowing(&layout{w: o.w, terminal: isTerminal(stdout) && colorful()}, r.Info().Graph)
+		o.doc.whole = !isTerminal(stdout)
 	}
 	return o
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -63,6 +65,48 @@ func TestTheLinksOfTheGuidesLeadSomewhere(t *testing.T) {
 			if _, err := os.Stat(filepath.Join("..", "..", filepath.Dir(name), m[1])); err != nil {
 				t.Errorf("%s links to %s: %v", name, m[1], err)
 			}
+		}
+	}
+}
+
+// DW-06: all pages call the program lingserve, as make install installs it.
+func TestThePagesCallTheProgramByOneName(t *testing.T) {
+	other := regexp.MustCompile(`(bin|\.)/lingserve [a-z-]|go (run|install) \./cmd/server`)
+	pages := 0
+	for _, root := range []string{"README.md", "docs", "examples", "deploy", "web/client/README.md", "web/playground/README.md"} {
+		err := fs.WalkDir(os.DirFS(filepath.Join("..", "..")), root, func(name string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(name, ".md") {
+				return err
+			}
+			pages++
+			for _, call := range other.FindAllString(readGuide(t, name), -1) {
+				t.Errorf("%s has %q", name, call)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if pages < 20 {
+		t.Errorf("only %d pages were read", pages)
+	}
+}
+
+// DW-06, DW-15: what the README says of make install and make run.
+func TestMakeInstallsLingserveAndRunWatchesWorkflows(t *testing.T) {
+	for target, want := range map[string]string{
+		"install": `build -o "/programs/lingserve" ./cmd/server`,
+		"run":     "./bin/lingserve serve --addr 127.0.0.1:8080 --watch\n",
+	} {
+		cmd := exec.CommandContext(t.Context(), "make", "-n", target, "BINDIR=/programs")
+		cmd.Dir = filepath.Join("..", "..")
+		out, err := cmd.CombinedOutput()
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skip("there is no make")
+		}
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("make %s: %v: %s", target, err, out)
 		}
 	}
 }
@@ -151,7 +195,7 @@ func TestTheReadmesConversationIsWhatIsSaid(t *testing.T) {
 			if m := regexp.MustCompile(`^curl http://127\.0\.0\.1:8080(\S+) --json '([^']+)'$`).FindStringSubmatch(command); m != nil {
 				asked++
 				said = post(t, p.base+m[1], m[2])
-			} else if args, ok := strings.CutPrefix(command, "bin/lingserve "); ok {
+			} else if args, ok := strings.CutPrefix(command, "lingserve "); ok {
 				shown++
 				cmd := exec.CommandContext(t.Context(), "lingserve", strings.Fields(args)...)
 				cmd.Dir, cmd.Env = p.dir, cleanEnvironment()

@@ -590,7 +590,7 @@ func TestWhatDoesNotFitAnAgentIsSaid(t *testing.T) {
 			t.Errorf("%s:\n%s", body, p.Detail)
 		}
 	}
-	if p := readProblem(t, a.do("GET", "/v1/runs?agent=assistant&input.a=x", "")); p.Detail != "/input: an agent's input is a text and has no properties" {
+	if p := readProblem(t, a.do("GET", "/v1/runs?agent=assistant&input.a=x", "")); p.Detail != "query parameter input: an agent's input is a text and has no properties" {
 		t.Error(p.Detail)
 	}
 	if d := readDocument(t, a.do("GET", "/v1/runs?agent=assistant&input=x&session=telegram%2F7&on_busy=reject", "")); d.Session != "telegram/7" {

@@ -357,3 +357,21 @@ func TestAFailureThatWasHandledIsNotTheCause(t *testing.T) {
 		t.Errorf("%+v %v", cause, ok)
 	}
 }
+
+// DW-10: a request by GET has parameters, and its problems name them.
+func TestProblemsOfARunByGETNameParameters(t *testing.T) {
+	b := newBench(t, nil).serve()
+	for query, want := range map[string]misfit{
+		"":                         {Parameter: "workflow", Detail: "expected the name of a workflow; GET /v1/workflows lists them"},
+		"workflow=steps&session=s": {Parameter: "session", Detail: "sessions are not configured on this server"},
+		"workflow=chat&input.question=q&input.level=x": {Parameter: "input.level", Detail: "expected an integer, got a string"},
+	} {
+		p := readProblem(t, b.do("GET", "/v1/runs?"+query, ""))
+		if diff := cmp.Diff([]misfit{want}, p.Errors); diff != "" {
+			t.Errorf("%q: %s", query, diff)
+		}
+		if detail := "query parameter " + want.Parameter + ": " + want.Detail; p.Status != 400 || p.Detail != detail {
+			t.Errorf("%q: %d %s", query, p.Status, p.Detail)
+		}
+	}
+}

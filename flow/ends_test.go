@@ -40,8 +40,8 @@ bots:
 				var got []string
 				for _, e := range d.Errors {
 					got = append(got, e.Message)
-					if e.Bot != "b" {
-						t.Errorf("the error is of bot %q", e.Bot)
+					if e.Bot != "b" || e.Code != "limit_reached" { // DW-10
+						t.Errorf("the error is %q, of bot %q", e.Code, e.Bot)
 					}
 				}
 				wants(t, "the errors", test.want, got)

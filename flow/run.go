@@ -178,7 +178,7 @@ func (r *run) fire(i int, ev event) (act func(), fires bool) {
 		if !say {
 			return nothing, false
 		}
-		return func() { r.manager.Report(b.name, &bot.Failure{Code: bot.CodeTooLarge, Message: what}) }, false
+		return func() { r.manager.Report(b.name, &bot.Failure{Code: bot.CodeLimitReached, Message: what}) }, false
 	}
 	p.started++
 	r.started++

@@ -95,19 +95,23 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, st *start) {
 	s.answer(w, r, run, &v, 0)
 }
 
-// toParameter names the parameter of a query in place of the member of a body: workflow for /workflow, input.question for /input/question.
+// toParameter names the parameter of a query in place of the member of a body: workflow for /workflow, input.question for /input/question,
+// and params with the pointer /a/b for /params/a/b.
 func toParameter(m *misfit) {
 	name, ok := strings.CutPrefix(m.Pointer, "/")
 	first, rest, deep := strings.Cut(name, "/")
 	switch {
-	case !ok || strings.Contains(rest, "/"):
-		return // it leads into the JSON text of a parameter
-	case deep && first != "input":
-		return
+	case !ok || m.Parameter != "":
+		return // it leads into a parameter already
+	case deep && first == "input" && !strings.Contains(rest, "/"):
+		name = "input." + strings.NewReplacer("~1", "/", "~0", "~").Replace(rest)
+		m.Pointer = ""
 	case deep:
-		name = "input." + rest
+		name, m.Pointer = first, "/"+rest
+	default:
+		m.Pointer = ""
 	}
-	m.Parameter, m.Pointer = strings.NewReplacer("~1", "/", "~0", "~").Replace(name), ""
+	m.Parameter = name
 }
 
 // startRun starts the run that is asked for, or finds the one that the same request has started before.

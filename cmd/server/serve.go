@@ -29,8 +29,8 @@ import (
 )
 
 const aboutServe = `Serves workflows over HTTP until SIGTERM or ctrl-C: then running work may end
-within the grace period; a second signal ends at once. SIGHUP reloads workflows,
-keys, certificates, and who may talk on channels.
+within the grace period; a second signal ends at once. SIGHUP reloads
+workflows, keys, certificates, and who may talk on channels.
 `
 
 func serveCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {

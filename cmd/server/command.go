@@ -236,7 +236,7 @@ func explainFlag(w io.Writer, flag, help string) {
 // commonSettings are those that most servers need, in few words: the help has to fit on a screen of 24 lines with 80 characters.
 var commonSettings = [][2]string{
 	{"addr", "address to listen on (127.0.0.1:8080)"},
-	{"workflows", "folder of workflow files (./workflows, and the shipped ones)"},
+	{"workflows", "folder of workflow files (./workflows and shipped ones)"},
 	{"watch", "reload workflows when their files change"},
 	{"model", "model of workflows that name none, as openai:gpt-4o-mini"},
 	{"data", "folder for what must survive a restart (./data)"},

@@ -36,7 +36,7 @@ func subcommands() []subcommand {
 		{"keys", "new --name NAME | list | check [--file FILE] [--json]", "make API keys, and look at those that there are", keysCommand},
 		{"channels", "[check | explain NAME [FILE] | pair [approve CODE | remove NAME SENDER]] [--json]", "look at the channels, try them, pair people", channelsCommand},
 		{"parse", "[--root URI] [--strict] [--resolve | --final] [--chunk N]", "turn JSON text into events while it comes", parseCommand},
-		{"health", "[--url URL] [--ready]", "ask a server whether it is well", healthCommand},
+		{"health", "[--url URL] [--ready]", "check a server's health", healthCommand},
 		{"version", "", "print the version", versionCommand},
 		{"help", "[COMMAND]", "explain a command", helpCommand},
 	}

@@ -17,7 +17,7 @@ export async function playground(t, chrome, { at = "", keys, ...options } = {}) 
   const net = await network(t, server.url);
   const page = await open(t, chrome, net.url, options);
   await page.goto("/" + at);
-  if (!keys) await page.getByRole("navigation").waitFor();
+  if (!keys) await page.getByRole("heading", { level: 1 }).waitFor();
   return { page, script, server, net, ...parts(page) };
 }
 
@@ -36,6 +36,8 @@ function parts(page) {
       await page.getByLabel("Message", { exact: true }).fill(text);
       await page.keyboard.press("Enter");
     },
+    /** Opens one of the panels beside the document: Events, Code or Tape. */
+    open: (name) => page.getByRole("button", { name: new RegExp(`^${name}\\b`), expanded: false }).click(),
     /** Waits until the page says so of its run. */
     stands: (word) => page.getByText(word, { exact: true }).first().waitFor(),
     /** Waits until a text is to be read in the document. */

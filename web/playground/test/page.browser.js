@@ -53,7 +53,7 @@ test("who has typed and run goes on at the document, and what was typed is there
   await script.asked().then((asked) => asked.end("Yes."));
   await stands("Completed");
   assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("aria-label")), "Document");
-  await page.getByRole("button", { name: "Change input" }).click();
+  await page.getByRole("button", { name: /Change input/ }).click();
   await page.until(() => document.activeElement?.tagName === "TEXTAREA");
 });
 
@@ -62,6 +62,7 @@ test("events are gone through with the arrows, and found by their uri", async (t
   await run({ Message: "Why?" });
   await (await script.asked()).end("Because.");
   await stands("Completed");
+  await page.getByRole("button", { name: /^Events/ }).click();
   const events = page.getByRole("region", { name: "Events of the run" });
   await events.focus();
   await page.keyboard.press("Home");

@@ -112,7 +112,7 @@ test("hostile keys and values, as JSON and as names of members, are text", async
   for (let at = 0; at < text.length; at += 97) await asked.say(text.slice(at, at + 97));
   await asked.end();
   await stands("Completed");
-  await document.getByText("__proto__").first().waitFor();
+  await document.getByText("Polluted").first().waitFor();
   await nothing(page);
   await page.getByRole("radio", { name: "Tree" }).check({ force: true });
   await document.getByText("__proto__").first().waitFor();

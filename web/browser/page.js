@@ -7,6 +7,8 @@ import { network } from "./network.js";
 const workflows = {
   // One bot that writes JSON of any shape, and one that writes prose.
   story: "name: story\ndescription: Writes anything.\ninput: {type: object, required: [about], properties: {about: {type: string, title: About, maxLength: 100}}}\nbots:\n  story: {}\n",
+  // A bot that names its model.
+  named: "name: named\ndescription: Names its model.\ninput: {type: object, required: [about], properties: {about: {type: string, title: About, maxLength: 100}}}\nbots:\n  named: {model: \"openai:o-named\"}\n",
 };
 const config = 'agents:\n  assistant: {}\n  careful:\n    ask_always: ["tape.*"]\n';
 

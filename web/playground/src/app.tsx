@@ -90,13 +90,13 @@ function Asked() {
 function Tokens({ live: l }: { live: Live }) {
   l.revision.value;
   const n = l.tokens.completion || Math.round(l.characters / 4);
-  return n > 0 ? <span class="progress-tokens">{l.tokens.completion > 0 ? "" : "≈ "}{count(n)} tokens</span> : null;
+  return n > 0 ? <span class="progress-tokens">{l.tokens.completion > 0 ? "" : "≈ "}{count(n)} {n === 1 ? "token" : "tokens"}</span> : null;
 }
 
 // What can be run, and what is of the page itself.
 function Frame() {
   return (
-    <div class="frame">
+    <nav class="frame" aria-label="What can be run">
       <Brand />
       <Sidebar />
       <footer class="frame-foot">
@@ -108,7 +108,7 @@ function Frame() {
           <span title="The server’s version">{catalog.value!.version}</span>
         </p>
       </footer>
-    </div>
+    </nav>
   );
 }
 

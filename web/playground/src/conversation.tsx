@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { RunRequest } from "../../client/src/index.js";
 import type { Agent, Problem } from "./api.js";
-import { Bar, Stands } from "./bar.js";
+import { Bar } from "./bar.js";
 import { useCancel } from "./cancel.js";
 import { FailureBox, type Failure } from "./failure.js";
 import { FileChips, Made, useFiles } from "./files.js";
@@ -44,9 +44,7 @@ export function Conversation({ agent }: { agent: Agent }) {
   const nothing = turns.length === 0 && following.length === 0;
   return (
     <>
-      <Bar name={agent.name} about={session && <span class="bar-session">Session <ShortId id={session} what="the session’s id" /></span>}>
-        {first && <Stands live={first} />}
-      </Bar>
+      <Bar name={agent.name} about={session && <span class="bar-session">Session <ShortId id={session} what="the session’s id" /></span>} />
       <main id="main" tabIndex={-1}>
         <div class="work talk">
           <div class="talk-turns" ref={page} role="log" aria-label="Conversation" aria-live="off" tabIndex={0}>
@@ -142,7 +140,7 @@ function Answer({ text }: { text: string }) {
       return undefined;
     }
   }, [text]);
-  return typeof value === "object" && value !== null ? <Reading value={value} done={() => true} /> : <Markdown text={text} />;
+  return typeof value === "object" && value !== null ? <Reading value={value} done={() => true} /> : <Markdown text={text} level={2} />;
 }
 
 interface LiveTurnProps {
@@ -178,7 +176,7 @@ function LiveTurnOf({ live: l, agent, several, escapes }: LiveTurnProps) {
       {thoughts && <Thoughts text={String(thoughts)} growing={!l.over && !text} />}
       {calls.map((c, i) => <ToolCall key={i} call={c} over={l.over} asks={l.asks(c)} />)}
       <Questions live={l} />
-      {text && <div class={l.over ? "" : "tree-writing"}><Markdown text={text} growing={!l.over} /></div>}
+      {text && <div class={l.over ? "" : "tree-writing"}><Markdown text={text} growing={!l.over} level={2} /></div>}
       {grown && <Document live={l} />}
       <Made live={l} />
       {standing(l).word === "Writing" && !text && !grown && l.questions.length === 0 && <p class="quiet waits">{agent} is at it.</p>}

@@ -142,7 +142,7 @@ export function Thoughts({ text, of, growing }: { text: string; of?: string; gro
         <span>{growing ? "Thinking" : "Thoughts"}{of && <> of <code>{of}</code></>}</span>
         <span class="fold-hint" dir="auto">{marked(text.slice(-120)).replace(/\s+/g, " ")}</span>
       </summary>
-      <div class="fold-body"><Markdown text={text} growing={growing} /></div>
+      <div class="fold-body"><Markdown text={text} growing={growing} level={3} /></div>
     </details>
   );
 }

@@ -16,7 +16,7 @@ export function Sidebar() {
   const at = place.value;
   const fits = (name: string): boolean => name.toLowerCase().includes(find.toLowerCase());
   return (
-    <nav class="sidebar" aria-label="What can be run">
+    <div class="sidebar">
       {workflows.length + agents.length >= many && (
         <label class="field-inline"><span class="sr">Find a workflow or agent</span>
           <input type="search" value={find} placeholder="Find" onInput={(e) => setFind(e.currentTarget.value)} />
@@ -42,7 +42,7 @@ export function Sidebar() {
         </section>
       )}
       {chosen.value && <SessionList name={chosen.value.name} />}
-    </nav>
+    </div>
   );
 }
 

@@ -1,7 +1,7 @@
 // Small things that several views have.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { CloseIcon } from "./icons.js";
 
 /** Renders its caller again in so many ms, as long as it is told to. */
@@ -82,7 +82,7 @@ export function useMedia(query: string): boolean {
 /** What lies over the page until it is closed: by Esc, by its button, by a click beside it. */
 export function Sheet({ open, from, label, onClose, children }: { open: boolean; from: "start" | "bottom"; label: string; onClose: () => void; children: ComponentChildren }) {
   const ref = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const dialog = ref.current!;
     if (open && !dialog.open) dialog.showModal();
     else if (!open && dialog.open) dialog.close();

@@ -144,7 +144,7 @@ const aligned: Record<Align, string | undefined> = { "": undefined, left: "md-le
 
 function TableBlock({ table, growing }: { table: Table; growing: boolean }) {
   return (
-    <div class="md-table" role="region" aria-label="Table" tabIndex={0}>
+    <div class="md-table" role="group" aria-label="Table" tabIndex={0}>
       <table>
         <thead>
           <tr>

@@ -231,7 +231,7 @@ function Text({ text, uri, done, level, bound }: { text: unknown; uri: string; d
   const own = bound.onText?.(text, uri, done);
   if (own !== undefined) return <>{own}</>;
   if (text === "") return done ? null : <Caret />;
-  return <Markdown text={text} growing={!done} level={Math.min(6, level + 3)} />;
+  return <Markdown text={text} growing={!done} level={Math.min(6, level + 2)} />;
 }
 
 /** Where something is being written, and nothing is there yet. */

@@ -309,7 +309,9 @@ func TestAQuestionForApprovalSaysHowToAnswer(t *testing.T) {
 		!strings.Contains(s.said[0], "\n```json\n{\"cmd\":\"ls\"}\n```\n") {
 		t.Errorf("got %q", s.said)
 	}
-	if diff := cmp.Diff(&channel.Question{Turn: m.ID, ID: "q1", Tool: "shell"}, s.question); diff != "" {
+	if diff := cmp.Diff(&channel.Question{
+		Turn: m.ID, ID: "q1", Tool: "shell", Arguments: `{"cmd":"ls"}`, Text: "The tool `shell` is to be called with\n\n```json\n{\"cmd\":\"ls\"}\n```",
+	}, s.question); diff != "" {
 		t.Error(diff)
 	}
 }

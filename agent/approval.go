@@ -276,7 +276,8 @@ type resolved struct {
 	Call     string `json:"call"`
 	Subagent string `json:"subagent,omitempty"`
 	Decision string `json:"decision"`
-	By       string `json:"by,omitempty"` // who decided
+	Remember string `json:"remember,omitempty"` // "session": later calls of the tool are approved, too
+	By       string `json:"by,omitempty"`       // who decided
 	Reason   string `json:"reason,omitempty"`
 }
 
@@ -298,6 +299,10 @@ func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, q.grant))
 	}
 	_, err := r.append(entries...)
-	s.say(turn.Event{Kind: ApprovalResolvedEvent, Value: encode(resolved{q.ID, q.Call, q.Subagent, decision, cmp.Or(answer.Name, answer.By), code})})
+	told := resolved{ID: q.ID, Call: q.Call, Subagent: q.Subagent, Decision: decision, By: cmp.Or(answer.Name, answer.By), Reason: code}
+	if len(entries) > 1 {
+		told.Remember = "session"
+	}
+	s.say(turn.Event{Kind: ApprovalResolvedEvent, Value: encode(told)})
 	return err
 }

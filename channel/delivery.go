@@ -41,6 +41,7 @@ type Question struct {
 type Decided struct {
 	ID       string // of the question
 	Approved bool
+	Remember bool   // later calls of the tool in the session are, too
 	By       string // who has decided: a name, or the platform's id; "" is nobody
 	Why      string // why not, if nobody has decided
 }
@@ -50,14 +51,18 @@ func (d Decided) Text(by string) string {
 	switch {
 	case d.Why != "":
 		return "Not approved: " + d.Why + "."
-	case d.Approved && by != "":
-		return "Approved by " + by + "."
-	case d.Approved:
-		return "Approved."
-	case by != "":
-		return "Denied by " + by + "."
 	}
-	return "Denied."
+	text := "Denied"
+	if d.Approved {
+		text = "Approved"
+	}
+	if d.Remember {
+		text += " for this session"
+	}
+	if by != "" {
+		text += " by " + by
+	}
+	return text + "."
 }
 
 // Block is one piece of a reply.

@@ -6,13 +6,48 @@ import (
 
 // Press is what somebody does with a button of a question for approval: it answers the question.
 type Press struct {
-	ID      string // of the question
-	Approve bool
+	ID       string // of the question
+	Approve  bool
+	Remember bool // also approve later calls of the tool in this session
+}
+
+// Labels of the buttons.
+const (
+	LabelApprove  = "Approve"
+	LabelRemember = "Approve for this session"
+	LabelDeny     = "Deny"
+)
+
+// Buttons are the presses that a question offers, with their labels and the words that channels put into buttons.
+func (q *Question) Buttons() []Button {
+	return []Button{
+		{LabelApprove, "approve", Press{q.ID, true, false}}, {LabelDeny, "deny", Press{q.ID, false, false}},
+		{LabelRemember, "remember", Press{q.ID, true, true}},
+	}
+}
+
+// Button is one of a question.
+type Button struct {
+	Label, Word string
+	Press       Press
+}
+
+// ReadPress is the press of the button with a word; ok is false if there is none.
+func ReadPress(word, id string) (p Press, ok bool) {
+	for _, b := range (&Question{ID: id}).Buttons() {
+		if b.Word == word && id != "" {
+			return b.Press, true
+		}
+	}
+	return p, false
 }
 
 // Command is the command that a press stands for. The gates let in those who may give it.
 func (p Press) Command() string {
-	if p.Approve {
+	switch {
+	case p.Remember:
+		return ",approve " + p.ID + " remember=session"
+	case p.Approve:
 		return ",approve " + p.ID
 	}
 	return ",deny " + p.ID
@@ -34,11 +69,12 @@ const (
 	PressOver                   // the question was answered before, or its time is over
 	PressUnknown                // no such question waits in the session: its turn is over, or a crash has ended it
 	PressApproved
+	PressRemembered // also later calls of the tool are
 	PressDenied
 )
 
 // Taken reports whether the press has decided the question.
-func (s Pressed) Taken() bool { return s == PressApproved || s == PressDenied }
+func (s Pressed) Taken() bool { return s == PressApproved || s == PressRemembered || s == PressDenied }
 
 // Text is the answer for whoever has pressed.
 func (s Pressed) Text() string {
@@ -53,6 +89,8 @@ func (s Pressed) Text() string {
 		return "This question is not open any more."
 	case PressApproved:
 		return "Approved."
+	case PressRemembered:
+		return "Approved for this session."
 	case PressDenied:
 		return "Denied."
 	}

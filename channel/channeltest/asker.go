@@ -98,8 +98,12 @@ func (a *Asker) Decide(_ context.Context, t *channel.Turn, p channel.Press) chan
 	if by == "" {
 		by = t.Context.SenderID
 	}
-	q.answer <- channel.Decided{ID: p.ID, Approved: p.Approve, By: by}
-	if p.Approve {
+	q.answer <- channel.Decided{ID: p.ID, Approved: p.Approve, Remember: p.Remember, By: by}
+	switch {
+	case p.Remember:
+		a.Answers = append(a.Answers, "remembered by "+by)
+		return channel.PressRemembered
+	case p.Approve:
 		a.Answers = append(a.Answers, "approved by "+by)
 		return channel.PressApproved
 	}

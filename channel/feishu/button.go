@@ -1,6 +1,7 @@
 package feishu
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,12 +23,6 @@ type buttonValue struct {
 	ChatType string `json:"chat_type"`
 }
 
-// The decisions.
-const (
-	decisionApprove = "approve"
-	decisionDeny    = "deny"
-)
-
 // pressed reads the press of a button; one that is not the channel's own is about no conversation.
 func (e *Event) pressed(event json.RawMessage) {
 	var body struct {
@@ -41,29 +36,32 @@ func (e *Event) pressed(event json.RawMessage) {
 		} `json:"context"`
 	}
 	var v buttonValue
-	if json.Unmarshal(event, &body) != nil || json.Unmarshal(body.Action.Value, &v) != nil || v.Question == "" || body.Context.Chat == "" ||
-		v.Decision != decisionApprove && v.Decision != decisionDeny {
+	if json.Unmarshal(event, &body) != nil || json.Unmarshal(body.Action.Value, &v) != nil || body.Context.Chat == "" {
+		return
+	}
+	p, ok := channel.ReadPress(v.Decision, v.Question)
+	if !ok {
 		return
 	}
 	e.sender.ID = body.Operator
 	e.message = &message{ID: body.Context.Message, Chat: body.Context.Chat, Thread: v.Thread, ChatType: v.ChatType}
-	e.press = &channel.Press{ID: v.Question, Approve: v.Decision == decisionApprove}
+	e.press = &p
 }
 
 // buttons are the element of a card with the buttons of a question, beside each other.
 func (d *delivery) buttons(q *channel.Question) map[string]any {
-	column := func(label, style, decision string) map[string]any {
-		return map[string]any{"tag": "column", "width": "auto", "elements": []any{map[string]any{
-			"tag": "button", "text": map[string]any{"tag": "plain_text", "content": label}, "type": style,
-			"behaviors": []any{map[string]any{
-				"type": "callback", "value": buttonValue{q.ID, decision, d.answers.Thread, d.answers.ChatType},
-			}},
-		}}}
+	var columns []any
+	for _, b := range q.Buttons() {
+		columns = append(columns, map[string]any{"tag": "column", "width": "auto", "elements": []any{map[string]any{
+			"tag": "button", "text": map[string]any{"tag": "plain_text", "content": b.Label}, "type": cmp.Or(styles[b.Label], "default"),
+			"behaviors": []any{map[string]any{"type": "callback", "value": buttonValue{q.ID, b.Word, d.answers.Thread, d.answers.ChatType}}},
+		}}})
 	}
-	return map[string]any{"tag": "column_set", "columns": []any{
-		column("Approve", "primary", decisionApprove), column("Deny", "danger", decisionDeny),
-	}}
+	return map[string]any{"tag": "column_set", "columns": columns}
 }
+
+// styles are the colors of buttons; one without is plain.
+var styles = map[string]string{channel.LabelApprove: "primary", channel.LabelDeny: "danger"}
 
 // ask sends a question with its buttons, in one card or not at all: nobody approves what they have not read. Where there are no cards, the
 // commands answer it.

@@ -72,6 +72,7 @@ func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
 	}{
 		"approved":   {private, "", "Approve", "success: Approved.", "Approved by <at id=ou_ann></at>.", "It ran."},
 		"denied":     {private, "", "Deny", "success: Denied.", "Denied by <at id=ou_ann></at>.", "It did not run."},
+		"remembered": {private, "", "Approve for this session", "success: Approved for this session.", "Approved for this session by <at id=ou_ann></at>.", "It ran."},
 		"in a group": {group, "", "Approve", "success: Approved.", "Approved by <at id=ou_ann></at>.", "It ran."},
 		"in a topic": {group, "omt_1", "Approve", "success: Approved.", "Approved by <at id=ou_ann></at>.", "It ran."},
 	} {
@@ -81,7 +82,7 @@ func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
 				r.serve(t)
 				r.say(t, fakefeishu.Said{Chat: test.chat, Thread: test.thread, From: ann, Text: "@_user_1 go", Mentions: fakefeishu.MentionBot()})
 				q := r.fake.Ours(test.chat)[0]
-				if q.Text != asks+"\n[Approve][Deny]" || q.Thread != test.thread {
+				if q.Text != asks+"\n[Approve][Deny][Approve for this session]" || q.Thread != test.thread {
 					t.Errorf("asked %q", q.Text)
 				}
 				if got := r.press(t, q, test.button, ann); got != test.toast {

@@ -15,9 +15,8 @@ import (
 // What the buttons of a question are known by. The id of their block ends with the thread of the message that is answered, so that a press
 // runs where the turn does that asks.
 const (
-	actionApprove = "lingserve.approve"
-	actionDeny    = "lingserve.deny"
-	blockQuestion = "lingserve.question:"
+	actionOfQuestion = "lingserve." // and a word
+	blockQuestion    = "lingserve.question:"
 )
 
 // Limits of blocks, in characters.
@@ -51,12 +50,12 @@ type press struct {
 
 // pressed reads a press, if it is one of the channel's own buttons.
 func (m *message) pressed(a action, on pressedMessage) {
-	thread, ok := strings.CutPrefix(a.Block, blockQuestion)
-	if !ok || a.Value == "" || a.ID != actionApprove && a.ID != actionDeny {
-		return
+	thread, ours := strings.CutPrefix(a.Block, blockQuestion)
+	word, named := strings.CutPrefix(a.ID, actionOfQuestion)
+	if p, ok := channel.ReadPress(word, a.Value); ok && ours && named {
+		m.press = &press{p, m.thread, on}
+		m.thread = thread
 	}
-	m.press = &press{channel.Press{ID: a.Value, Approve: a.ID == actionApprove}, m.thread, on}
-	m.thread = thread
 }
 
 // Blocks of messages.
@@ -79,7 +78,7 @@ type (
 		Text  plainText `json:"text"`
 		ID    string    `json:"action_id"`
 		Value string    `json:"value"`
-		Style string    `json:"style"` // primary, danger
+		Style string    `json:"style,omitempty"` // primary, danger
 	}
 	// richText shows texts as they are: nothing in them is markup.
 	richText struct {
@@ -96,6 +95,9 @@ type (
 		Style map[string]bool `json:"style,omitempty"` // code
 	}
 )
+
+// styles are the colors of buttons; one without is plain.
+var styles = map[string]string{channel.LabelApprove: "primary", channel.LabelDeny: "danger"}
 
 // call is the block that shows what a question asks about.
 func call(q *channel.Question) richText {
@@ -116,10 +118,13 @@ func (d *delivery) ask(ctx context.Context, b *channel.Block) (channel.Receipt, 
 	q := b.Question
 	text, blocks := b.Text, []any(nil)
 	if id := blockQuestion + d.thread; q.Text != "" && len(q.ID) <= maxValue && len(id) <= maxBlockID {
-		text, blocks = q.Text, []any{call(q), actions{"actions", id, []button{
-			{"button", plainText{"plain_text", "Approve"}, actionApprove, q.ID, "primary"},
-			{"button", plainText{"plain_text", "Deny"}, actionDeny, q.ID, "danger"},
-		}}}
+		below := actions{Type: "actions", ID: id}
+		for _, k := range q.Buttons() {
+			below.Elements = append(below.Elements, button{
+				"button", plainText{"plain_text", k.Label}, actionOfQuestion + k.Word, q.ID, styles[k.Label],
+			})
+		}
+		text, blocks = q.Text, []any{call(q), below}
 	}
 	pieces := markup.Pieces(text, markup.SlackMrkdwn, markup.Limit{N: maxText, Marked: true})
 	if len(pieces) != 1 {

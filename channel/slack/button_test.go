@@ -63,6 +63,7 @@ func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
 	}{
 		"approved":             {dm, "go", "", "Approve", "", "Approved by <@" + ann + ">.", "It ran."},
 		"denied":               {dm, "go", "", "Deny", "", "Denied by <@" + ann + ">.", "It did not run."},
+		"remembered":           {dm, "go", "", "Approve for this session", "", "Approved for this session by <@" + ann + ">.", "It ran."},
 		"in a thread":          {room, us + " go", "", "Approve", "", "Approved by <@" + ann + ">.", "It ran."},
 		"in a channel":         {room, us + " go", ReplyInChannel, "Approve", "", "Approved by <@" + ann + ">.", "It ran."},
 		"what would be markup": {dm, "go", "", "Approve", "{\"a\":\"<!here> *b* <@U0ANN> & `c` " + strings.Repeat("<", 700) + "\"}", "Approved by <@" + ann + ">.", "It ran."},
@@ -79,7 +80,7 @@ func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
 				}
 				call := "The tool shell is to be called with\n" + arguments
 				q := r.fake.Shown(test.conversation)[0]
-				if got := q.Seen(); got != call+"\n[Approve][Deny]" {
+				if got := q.Seen(); got != call+"\n[Approve][Deny][Approve for this session]" {
 					t.Errorf("people see %q", got)
 				}
 				if want := map[bool]string{true: asks.TS}[test.conversation == room && test.replies == ""]; q.Thread != want {

@@ -13,12 +13,6 @@ import (
 	"github.com/lingserve/lingserve/channel/markup"
 )
 
-// The beginnings of a button's data. Behind them is the id of the question.
-const (
-	dataApprove = "approve:"
-	dataDeny    = "deny:"
-)
-
 // maxData is what the data of a button may have, in bytes.
 const maxData = 64
 
@@ -32,12 +26,18 @@ type button struct {
 	Data string `json:"callback_data"`
 }
 
-// buttons are those of a question; nil for an id that the platform does not take as data.
+// buttons are those of a question, the last in a row of its own; nil for an id that the platform does not take as data. Their data are a word
+// and the id.
 func buttons(q *channel.Question) *keyboard {
-	if len(dataApprove)+len(q.ID) > maxData {
-		return nil
+	k := &keyboard{Rows: make([][]button, 2)}
+	for i, b := range q.Buttons() {
+		data := b.Word + ":" + q.ID
+		if len(data) > maxData {
+			return nil
+		}
+		k.Rows[i/2] = append(k.Rows[i/2], button{b.Label, data})
 	}
-	return &keyboard{Rows: [][]button{{{"Approve", dataApprove + q.ID}, {"Deny", dataDeny + q.ID}}}}
+	return k
 }
 
 // pressed is the press of one of the channel's buttons.
@@ -45,11 +45,8 @@ func pressed(u *Update) (p channel.Press, ok bool) {
 	if u.CallbackQuery == nil {
 		return p, false
 	}
-	if p.ID, p.Approve = strings.CutPrefix(u.CallbackQuery.Data, dataApprove); p.Approve {
-		return p, p.ID != ""
-	}
-	p.ID, ok = strings.CutPrefix(u.CallbackQuery.Data, dataDeny)
-	return p, ok && p.ID != ""
+	word, id, _ := strings.Cut(u.CallbackQuery.Data, ":")
+	return channel.ReadPress(word, id)
 }
 
 // question is the message that asks a question. Its text is shown in one message or not at all: nobody approves what they have not read.

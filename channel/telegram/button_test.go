@@ -71,6 +71,7 @@ func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
 	}{
 		"approved":               {private, 0, "", "Approve", "Approved.", "Approved by Ann Lee.", "It ran."},
 		"denied":                 {private, 0, "", "Deny", "Denied.", "Denied by Ann Lee.", "It did not run."},
+		"remembered":             {private, 0, "", "Approve for this session", "Approved for this session.", "Approved for this session by Ann Lee.", "It ran."},
 		"in a topic, MarkdownV2": {forum, 3, ParseMarkdown, "Approve", "Approved.", "Approved by Ann Lee.", "It ran."},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,10 +84,7 @@ func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
 				if q.Text != asks || q.ThreadID != test.thread {
 					t.Errorf("asked %q", q.Text)
 				}
-				want := &faketelegram.Keyboard{Rows: [][]faketelegram.Button{{
-					{Text: "Approve", Data: "approve:" + channeltest.QuestionID(1)}, {Text: "Deny", Data: "deny:" + channeltest.QuestionID(1)},
-				}}}
-				if d := cmp.Diff(want, q.Keyboard); d != "" {
+				if d := cmp.Diff(buttonsOf(channeltest.QuestionID(1)), q.Keyboard); d != "" {
 					t.Error(d)
 				}
 				began := time.Now()
@@ -204,7 +202,9 @@ func TestDC_15_APressAfterACrashRemovesTheButtons(t *testing.T) {
 func (r *rig) asBot() *faketelegram.User { me := r.fake.Me(); return &me }
 
 func buttonsOf(id string) *faketelegram.Keyboard {
-	return &faketelegram.Keyboard{Rows: [][]faketelegram.Button{{{Text: "Approve", Data: "approve:" + id}, {Text: "Deny", Data: "deny:" + id}}}}
+	return &faketelegram.Keyboard{Rows: [][]faketelegram.Button{
+		{{Text: "Approve", Data: "approve:" + id}, {Text: "Deny", Data: "deny:" + id}}, {{Text: "Approve for this session", Data: "remember:" + id}},
+	}}
 }
 
 // DC-15: a button that is not the channel's is acknowledged, too, and does nothing.
@@ -233,7 +233,7 @@ func TestDC_15_AQuestionFitsOrIsNotAsked(t *testing.T) {
 	if err != nil || got.keyboard != nil || got.plain != "with commands" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if k := buttons(&channel.Question{ID: strings.Repeat("x", maxData-len(dataApprove))}); k == nil || len(k.Rows[0][0].Data) != maxData {
+	if k := buttons(&channel.Question{ID: strings.Repeat("x", maxData-len("remember:"))}); k == nil || len(k.Rows[1][0].Data) != maxData {
 		t.Errorf("%+v", k)
 	}
 	if _, err := r.channel.question(&channel.Question{ID: "q", Text: strings.Repeat("word ", 1000)}, ""); err == nil {

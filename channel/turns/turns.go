@@ -166,12 +166,12 @@ func (r *reply) ask(value json.RawMessage) {
 
 // decided tells the conversation what became of a question.
 func (r *reply) decided(value json.RawMessage) {
-	var d struct{ ID, Decision, By, Reason string }
+	var d struct{ ID, Decision, Remember, By, Reason string }
 	if json.Unmarshal(value, &d) != nil {
 		return
 	}
 	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Decided: &channel.Decided{
-		ID: d.ID, Approved: d.Decision == "approve", By: d.By, Why: undecided[d.Reason],
+		ID: d.ID, Approved: d.Decision == "approve", Remember: d.Remember != "", By: d.By, Why: undecided[d.Reason],
 	}})
 }
 
@@ -186,8 +186,12 @@ func (a *Agent) Decide(ctx context.Context, t *channel.Turn, p channel.Press) ch
 		return channel.PressUnknown
 	}
 	c := t.Context
-	err := a.o.Answer(ctx, agent.Answer{Session: t.SessionKey, ID: p.ID, Approve: p.Approve, By: c.SenderID, Name: c.SenderName, Role: c.Role})
+	err := a.o.Answer(ctx, agent.Answer{
+		Session: t.SessionKey, ID: p.ID, Approve: p.Approve, Remember: p.Remember, By: c.SenderID, Name: c.SenderName, Role: c.Role,
+	})
 	switch {
+	case err == nil && p.Remember:
+		return channel.PressRemembered
 	case err == nil && p.Approve:
 		return channel.PressApproved
 	case err == nil:

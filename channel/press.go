@@ -21,7 +21,8 @@ const (
 // Buttons are the presses that a question offers, with their labels and the words that channels put into buttons.
 func (q *Question) Buttons() []Button {
 	return []Button{
-		{LabelApprove, "approve", Press{q.ID, true, false}}, {LabelDeny, "deny", Press{q.ID, false, false}},
+		{LabelApprove, "approve", Press{q.ID, true, false}},
+		{LabelDeny, "deny", Press{q.ID, false, false}},
 		{LabelRemember, "remember", Press{q.ID, true, true}},
 	}
 }

@@ -96,8 +96,10 @@ type file struct {
 
 // New returns a server. Close ends what it has started.
 func New(opts *Options) *Server {
-	s := &Server{changed: make(chan struct{}), chats: map[int64]*chat{}, files: map[string]*file{}, nextID: 1000,
-		commands: map[string]json.RawMessage{}, presses: map[string]*press{}}
+	s := &Server{
+		changed: make(chan struct{}), chats: map[int64]*chat{}, files: map[string]*file{}, nextID: 1000,
+		commands: map[string]json.RawMessage{}, presses: map[string]*press{},
+	}
 	if opts != nil {
 		s.opts = *opts
 	}

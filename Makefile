@@ -174,7 +174,7 @@ parts: build
 
 # The clients that are published by others, as many of each as people use: they talk to the server, or to the stand-ins of its tests.
 # Minutes; it needs Node and npm.
-PEERS = bench/peers bench/peers/compat bench/peers/aisdk bench/peers/agui bench/peers/mcp bench/peers/telegram
+PEERS = bench/peers bench/peers/compat bench/peers/aisdk bench/peers/agui bench/peers/mcp bench/peers/telegram bench/peers/slack
 peers:
 	for folder in $(PEERS); do npm install --no-audit --no-fund --silent --prefix $$folder && $(GO) run ./$$folder || exit 1; done
 

@@ -306,7 +306,7 @@ func (s *session) Decide(ctx context.Context, d command.Decision) error {
 		by = s.sender.Name
 	}
 	err := s.agent.Answer(ctx, Answer{
-		Session: s.id, ID: d.ID, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, By: by, Role: s.sender.Role,
+		Session: s.id, ID: d.ID, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, By: by, Name: s.sender.Name, Role: s.sender.Role,
 	})
 	switch {
 	case errors.Is(err, ErrNoQuestion):

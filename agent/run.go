@@ -20,7 +20,7 @@ import (
 const (
 	HandoffEvent          turn.EventKind = "handoff"           // {"name"}
 	ApprovalRequiredEvent turn.EventKind = "approval_required" // a [Question]
-	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"id","call","subagent"?,"decision","reason"?}
+	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"id","call","subagent"?,"decision","remember"?,"by"?,"reason"?}
 )
 
 // Names of the event entries that the loop writes.

@@ -39,7 +39,7 @@ var readers = map[reflect.Type]map[string]string{
 	},
 	reflect.TypeFor[channel.ReplyPlanFacts](): {
 		"To": "BuildContext", "OriginatingTo": "BuildContext", "NativeChannelID": "BuildContext", "ReplyTarget": "ReplyPlanFacts.Target",
-		"DeliveryTarget": "ReplyPlanFacts.Target", "ReplyToID": "TurnContext.quote", "ReplyToIDFull": "TurnContext.quote",
+		"DeliveryTarget": "ReplyPlanFacts.Target", "ReplyToID": "",
 		"MessageThreadID": "BuildContext", "ThreadParentID": "BuildContext", "Mode": "newDeliveries",
 	},
 	reflect.TypeFor[channel.AccessFacts](): {

@@ -66,6 +66,8 @@ const (
 type CommandFacts struct {
 	Mode        CommandMode
 	Authorizers []Authorizer
+	// Known is [Policy.Commands].
+	Known func(text string, exact bool) bool
 }
 
 // Authorizer is one list of those who may give commands.

@@ -30,6 +30,7 @@ func (p *pass) finish(ctx context.Context) {
 		}
 	}()
 	p.notifyOutside(ctx)
+	p.notifyStop(ctx)
 	if p.plan != nil && p.plan.OnSkip != nil && !p.result.Dispatched {
 		ctx, cancel := outlive(ctx, limit)
 		reason := a.Reason

@@ -252,7 +252,8 @@ func commandGate(f *Facts, hasRole bool) (v Verdict, isCommand bool) {
 	mode := cmp.Or(a.Commands.Mode, CommandsAuthorizers)
 	v = Verdict{Gate: GateCommand, State: Passed, Setting: source(a, keyCommandMode), Value: string(mode)}
 	if mode != CommandsOff && f.Supplemental.Forwarded == nil {
-		isCommand = IsCommand(cmp.Or(f.Message.CommandBody, f.Message.RawBody))
+		text := cmp.Or(f.Message.CommandBody, f.Message.RawBody)
+		isCommand = IsCommand(text) && (a.Commands.Known == nil || a.Commands.Known(clean(text), false))
 	}
 	switch {
 	case f.Trigger != "":

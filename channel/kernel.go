@@ -29,6 +29,7 @@ type Meta struct {
 	TurnID           string                        // where the door has one, of 128 random bits; "" is one of the kernel's
 	Claim            Claim                         // where the door has one; nil
 	Ack              func(context.Context, Result) // called exactly once; nil
+	Counted          bool                          // the door has counted the message by [Kernel.TakeRate]
 	Queued           func()                        // called exactly once, when the next event of the conversation may come; nil
 }
 

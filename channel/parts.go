@@ -18,7 +18,8 @@ type kernelState struct {
 	burst   bursts
 
 	mu         sync.Mutex
-	challenged map[challenge]time.Time // guarded by mu: when a sender was told last how to be paired
+	challenged map[challenge]time.Time       // guarded by mu: when a sender was told last how to be paired
+	stops      recent[stopNotice, time.Time] // guarded by mu: when a sender was told last why messages are stopped
 }
 
 // The parts that turns are made of, as the stages ask them. A nil part is one that this kernel does without.
@@ -33,7 +34,9 @@ type (
 
 	// budgets bound what bots, senders and conversations may start. dry uses nothing of them.
 	budgets interface {
-		use(_ context.Context, f *Facts, dry bool) budgetVerdict
+		use(_ context.Context, f *Facts, p *Policy, counted, dry bool) budgetVerdict
+		// takeRate counts a message where the rates let it pass; else it returns how long to wait.
+		takeRate(f *Facts, p *Policy) time.Duration
 		// heard is told of a message that starts no turn.
 		heard(f *Facts)
 	}

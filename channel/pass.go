@@ -89,7 +89,12 @@ func (p *pass) take(plan Plan) {
 			return
 		}
 		p.delivery = plan.Delivery
-		p.dispatch = func(ctx context.Context, t *Turn, a Agent) (DispatchResult, error) { return a.Dispatch(ctx, t) }
+		p.dispatch = func(ctx context.Context, t *Turn, a Agent) (DispatchResult, error) {
+			if greeted, err := p.greet(ctx, t); greeted {
+				return DispatchResult{}, err
+			}
+			return a.Dispatch(ctx, t)
+		}
 		p.plan = &plan.Common
 	case *Prepared:
 		if plan == nil {

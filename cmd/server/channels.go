@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	commands "github.com/lingserve/lingserve/agent/command"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/feishu"
 	"github.com/lingserve/lingserve/channel/file"
@@ -144,6 +145,15 @@ func openPairs(ctx context.Context, c *config.Config, shared *engine) (*channel.
 	return channel.OpenPairs(filepath.Join(channelsFolder(c), "pairs")), nil
 }
 
+// newTree returns the settings of channels. Every agent has the same commands.
+func newTree(c *config.Config) (*channel.Tree, error) {
+	tree, err := channel.NewTree(c.Access)
+	if err == nil {
+		tree.Commands = commands.New().Has
+	}
+	return tree, err
+}
+
 // doors are the channels of a server.
 type doors struct {
 	kernel *channel.Kernel
@@ -179,7 +189,7 @@ func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Fra
 			err = errors.Join(err, d.closeStores())
 		}
 	}()
-	if d.tree, err = channel.NewTree(c.Access); err != nil {
+	if d.tree, err = newTree(c); err != nil {
 		return nil, err
 	}
 	k := &channel.Kernel{Routes: d.tree, Settings: d.tree, Observer: channel.NewSlogObserver(log), Log: log, Hold: ledger.Hold}

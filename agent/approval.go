@@ -207,10 +207,15 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	if remembers(settings[settingApproval+q.Tool.Name], grant) {
 		return tool.Decision{Approved: true}, nil
 	}
-	asked := a.questions.ask(Question{
+	question := Question{
 		Session: r.session, Turn: r.id, Call: q.Call.ID, Subagent: s.run.of, Tool: q.Tool.Name, Arguments: q.Call.Arguments, Expires: q.Expires,
 		Role: q.Tool.Role, grant: grant,
-	})
+	}
+	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < q.Tool.Role) {
+		question.ID = questionID()
+		return tool.Decision{}, r.unattended(question, s)
+	}
+	asked := a.questions.ask(question)
 	defer a.questions.close(asked)
 	if !r.put(ctx, asked.Question, s) {
 		return tool.Decision{}, r.unattended(asked.Question, s)
@@ -233,10 +238,13 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	return tool.Decision{}, errors.Join(context.Cause(ctx), r.decided(asked.Question, Answer{Reason: why}, code, s))
 }
 
+// Unattended is the reason of an approval_resolved event where nobody could decide.
+const Unattended = "unattended"
+
 // What an approval_resolved event has as its reason where nobody has decided.
 const (
 	reasonTimeout    = "timeout"
-	reasonUnattended = "unattended" // nobody could
+	reasonUnattended = Unattended
 	reasonEnded      = "ended"      // the turn did
 )
 

@@ -74,7 +74,7 @@ type CommandFacts struct {
 type Authorizer struct {
 	Name                string // "users", "operators", "admins"
 	Role                tool.Role
-	Configured, Allowed bool
+	Configured, Allowed bool // somebody is on the list; the sender is
 }
 
 // MentionKind is how an agent is addressed without its name.

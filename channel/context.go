@@ -2,6 +2,7 @@ package channel
 
 import (
 	"cmp"
+	"github.com/lingserve/lingserve/turn"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +47,7 @@ type TurnContext struct {
 	WasMentioned, Addressed, CommandAuthorized bool
 	Role                                       tool.Role // holds only if HasRole
 	HasRole                                    bool
+	Approver                                   turn.Approver // who can answer a question for approval in this conversation
 
 	MessageThreadID, NativeChannelID, ThreadParentID string
 }
@@ -154,6 +156,7 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		CommandAuthorized: d.CommandAuthorized,
 		Role:              d.Role,
 		HasRole:           d.HasRole,
+		Approver:          d.Approver,
 
 		MessageThreadID: fallBack(f.Reply.MessageThreadID, c.ThreadID),
 		NativeChannelID: cmp.Or(f.Reply.NativeChannelID, c.NativeChannelID),

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
 )
 
 func build(t testing.TB, f channel.Facts) *channel.TurnContext {
@@ -101,6 +102,7 @@ func TestEveryFieldOfAContextComesFromItsFact(t *testing.T) {
 		AgentID: "agent", AccountID: "route-account",
 		SessionKey: "dispatch-key", ParentSessionKey: "parent-key", ModelParentSessionKey: "model-parent-key",
 		MessageID: "message", MessageIDFull: "message-full", Timestamp: at,
+		Approver: turn.Approver{Role: tool.Operator},
 		ReplyToID: "quote", ReplyToIDFull: "quote-full", ReplyToBody: "quoted", ReplyToSender: "quoted sender", ReplyToIsQuote: true,
 		ThreadStarterBody: "starter", ThreadHistoryBody: "thread history", ThreadLabel: "thread label",
 		Media: []channel.MediaFact{

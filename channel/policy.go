@@ -92,9 +92,9 @@ func (p Policy) Access(who Identity, m MentionFacts) AccessFacts {
 			RequireMention: p.RequireMention, Unmentioned: p.Unmentioned,
 		},
 		Commands: CommandFacts{Mode: p.CommandMode, Known: p.Commands, Authorizers: []Authorizer{
-			{Name: "users", Role: tool.User, Configured: p.Users != nil, Allowed: p.listed(p.Users, who)},
-			{Name: "operators", Role: tool.Operator, Configured: p.Operators != nil, Allowed: p.listed(p.Operators, who)},
-			{Name: "admins", Role: tool.Admin, Configured: p.Admins != nil, Allowed: p.listed(p.Admins, who)},
+			{Name: "users", Role: tool.User, Configured: len(p.Users) > 0, Allowed: p.listed(p.Users, who)},
+			{Name: "operators", Role: tool.Operator, Configured: len(p.Operators) > 0, Allowed: p.listed(p.Operators, who)},
+			{Name: "admins", Role: tool.Admin, Configured: len(p.Admins) > 0, Allowed: p.listed(p.Admins, who)},
 		}},
 		Mentions:   m,
 		AllowBots:  p.AllowBots,

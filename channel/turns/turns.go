@@ -86,11 +86,13 @@ type reply struct {
 	turn  *channel.Turn
 	ctx   context.Context
 
-	mu       sync.Mutex      // tools send by themselves, from goroutines of their own
-	began    bool            // the turn has, in its lane: what goes out before is the answer to a command
-	rendered bool            // the answer is there: what goes out now is part of it
-	open     strings.Builder // text that is previewed and stands in no block yet
-	sent     string          // text that stands in blocks
+	mu       sync.Mutex        // tools send by themselves, from goroutines of their own
+	began    bool              // the turn has, in its lane: what goes out before is the answer to a command
+	rendered bool              // the answer is there: what goes out now is part of it
+	calls    map[string]string // the tools of calls, by the id of each
+	notRun   bool              // the person was told that a call is not run
+	open     strings.Builder   // text that is previewed and stands in no block yet
+	sent     string            // text that stands in blocks
 }
 
 // take shows what happens in the turn while the model speaks.
@@ -109,9 +111,48 @@ func (r *reply) take(e turn.Event, err error) {
 		}
 	case turn.ToolCallEvent:
 		r.flush()
+		r.mu.Lock()
+		if r.calls == nil {
+			r.calls = map[string]string{}
+		}
+		for _, c := range e.Calls {
+			r.calls[c.ID] = c.Name
+		}
+		r.mu.Unlock()
 	case agent.ApprovalRequiredEvent:
 		r.ask(e.Value)
+	case agent.ApprovalResolvedEvent:
+		r.resolved(e.Value)
 	}
+}
+
+// resolved tells the person that a call was not run because nobody in the conversation may approve it.
+func (r *reply) resolved(value json.RawMessage) {
+	var q struct{ Call, Reason string }
+	if json.Unmarshal(value, &q) != nil || q.Reason != agent.Unattended {
+		return
+	}
+	r.mu.Lock()
+	name := r.calls[q.Call]
+	r.mu.Unlock()
+	r.tellNotRun(name, "it needs approval, and nobody in this conversation may give it. Whoever runs this server can change that")
+}
+
+// tellNotRun tells the person once a turn that a call is not run, since a model may try again and again.
+func (r *reply) tellNotRun(tool, why string) {
+	r.mu.Lock()
+	told := r.notRun
+	r.notRun = true
+	r.mu.Unlock()
+	if told {
+		return
+	}
+	what := "A tool"
+	if tool != "" {
+		what = "The tool `" + tool + "`"
+	}
+	r.flush()
+	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: what + " was not run: " + why + "."}) // it is logged
 }
 
 // flush makes a block of what the model said before it calls a tool: an answer that nobody sees until all is over is no
@@ -142,6 +183,7 @@ func (r *reply) ask(value json.RawMessage) {
 		why = "nobody is there to approve it"
 	case !shown:
 		why = "its arguments are too long to be shown for approval"
+		r.tellNotRun(q.Tool, why)
 	default:
 		r.flush()
 		err := r.emit(r.ctx, channel.ReplyTool, channel.Payload{

@@ -245,7 +245,7 @@ const Unattended = "unattended"
 const (
 	reasonTimeout    = "timeout"
 	reasonUnattended = Unattended
-	reasonEnded      = "ended"      // the turn did
+	reasonEnded      = "ended" // the turn did
 )
 
 // unattended writes down that a call is not run because nobody can approve it. The error is what the model reads.

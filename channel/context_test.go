@@ -102,7 +102,7 @@ func TestEveryFieldOfAContextComesFromItsFact(t *testing.T) {
 		AgentID: "agent", AccountID: "route-account",
 		SessionKey: "dispatch-key", ParentSessionKey: "parent-key", ModelParentSessionKey: "model-parent-key",
 		MessageID: "message", MessageIDFull: "message-full", Timestamp: at,
-		Approver: turn.Approver{Role: tool.Operator},
+		Approver:  turn.Approver{Role: tool.Operator},
 		ReplyToID: "quote", ReplyToIDFull: "quote-full", ReplyToBody: "quoted", ReplyToSender: "quoted sender", ReplyToIsQuote: true,
 		ThreadStarterBody: "starter", ThreadHistoryBody: "thread history", ThreadLabel: "thread label",
 		Media: []channel.MediaFact{

@@ -105,6 +105,7 @@ type doorItem struct {
 	ack   func(context.Context, Result)
 	given func()
 	again *time.Timer
+	began bool   // a turn of the event may have begun: in an earlier process, or before it was released
 	free  func() // gives back the memory of the event; nil where none is counted
 }
 
@@ -236,6 +237,13 @@ func (d *Door) addLocked(e JournalEntry, ack func(context.Context, Result), give
 	return true
 }
 
+// inheritLocked gets an event in line that another process has left.
+func (d *Door) inheritLocked(e JournalEntry) {
+	if d.addLocked(e, nil, nil, nil) {
+		d.items[plainKey(e.Key)].began = true
+	}
+}
+
 // waitLocked gets an item in its line: one that runs again comes before those that arrived later.
 func (d *Door) waitLocked(item *doorItem) {
 	l := item.line
@@ -316,8 +324,11 @@ func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
 		return
 	}
 	held := &doorClaim{Claim: claim, door: d, item: item}
-	m := Meta{Channel: d.o.Channel, Account: d.o.Account, Claim: held, Queued: queued, Ack: item.ack}
-	item.ack = nil // it was answered
+	m := Meta{
+		Channel: d.o.Channel, Account: d.o.Account, Claim: held, Queued: queued, Ack: item.ack,
+		Repeated: item.began || item.entry.Attempt > 0,
+	}
+	item.ack, item.began = nil, true // it was answered
 	entry := item.entry
 	if m.Account == "" {
 		m.Account = entry.Key.Account
@@ -537,7 +548,7 @@ func (d *Door) replay(ctx context.Context) error {
 	clear(d.items)
 	d.arrived = 0
 	for _, e := range all {
-		d.addLocked(e, nil, nil, nil)
+		d.inheritLocked(e)
 	}
 	for _, item := range newer {
 		if !d.addLocked(item.entry, item.ack, item.given, item.free) && item.free != nil {
@@ -608,7 +619,7 @@ func (d *Door) take(ctx context.Context, e JournalEntry) {
 		if err == nil && outcome == "" {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.addLocked(e, nil, nil, nil)
+			d.inheritLocked(e)
 			d.startLocked()
 			return
 		}

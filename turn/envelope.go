@@ -44,6 +44,9 @@ type Approver struct {
 	Role tool.Role
 }
 
+// ExtraRepeated is the member of an envelope's Extra that says that a turn with this message may have begun before: true.
+const ExtraRepeated = "repeated"
+
 // ExtraRun is the member of an envelope's Extra that is a message's own id, where it has one: a string. A message that is steered has it on
 // the tape, so that one that comes twice is known.
 const ExtraRun = "run"

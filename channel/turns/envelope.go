@@ -22,6 +22,9 @@ func (a *Agent) envelope(t *channel.Turn) *turn.Envelope {
 		Sender: turn.Sender{ID: c.SenderID, Name: c.SenderName, Role: c.Role, NoCommands: !c.CommandAuthorized},
 		Extra:  map[string]any{turn.ExtraAgent: c.AgentID, turn.ExtraApprover: c.Approver},
 	}
+	if t.Repeated {
+		e.Extra[turn.ExtraRepeated] = true
+	}
 	e.Context = facts(c)
 	if c.CommandAuthorized {
 		e.Content = c.BodyForCommands

@@ -20,6 +20,7 @@ func FromContext(ctx context.Context) *Turn {
 
 // send gives the turn to the agent, or to the plan's own dispatch, and returns when what it had to say is sent.
 func (p *pass) send(ctx context.Context) (Admission, error) {
+	p.welcome(ctx)
 	d := newDeliveries(ctx, p.k, p.sending())
 	p.out = d
 	t := &Turn{

@@ -41,9 +41,12 @@ type Door struct {
 	lines    map[lineKey]*doorLine
 	ready    []*doorLine // those whose first may start, by when that arrived
 	running  int
-	turns    context.Context // of what runs
+	parked   map[*doorItem]func(context.Context) ParkState // that wait for their senders to be paired
+	turns    context.Context                               // of what runs
 	stopTurn context.CancelCauseFunc
 	wg       sync.WaitGroup
+
+	parkedMore chan struct{} // an event more waits
 }
 
 // DoorOptions of a door. Run is required.
@@ -60,6 +63,9 @@ type DoorOptions struct {
 	// that what runs can be stopped, approved, or told something. What is answered to the platform must not depend on the turn then, or
 	// on where it runs: [Arrival.Given].
 	Together bool
+
+	// Parks says that the event of a sender who asks to be paired waits for that, because it can still be answered then.
+	Parks bool
 
 	Running int           // turns at a time: 64
 	Waiting int           // events in line, beyond which Accept takes none: 1 000
@@ -124,6 +130,7 @@ func NewDoor(k *Kernel, o DoorOptions) *Door {
 	return &Door{
 		o: o, journal: k.state.journal, outbox: k.Outbox, kernel: k, hold: k.Hold,
 		items: map[EventKey]*doorItem{}, lines: map[lineKey]*doorLine{},
+		parked: map[*doorItem]func(context.Context) ParkState{}, parkedMore: make(chan struct{}, 1),
 	}
 }
 
@@ -367,6 +374,7 @@ func (d *Door) done(item *doorItem) {
 	if item.again != nil {
 		item.again.Stop()
 	}
+	delete(d.parked, item)
 	if key := plainKey(item.entry.Key); d.items[key] == item {
 		delete(d.items, key)
 		if item.free != nil {
@@ -482,12 +490,17 @@ func (d *Door) Serve(ctx context.Context, receive func(context.Context) error) e
 		d.startLocked()
 		d.mu.Unlock()
 		stop := d.inherit(ctx)
+		watching, stopWatch := context.WithCancel(ctx)
+		var watch sync.WaitGroup
+		watch.Go(func() { d.watchParked(watching) })
 		if receive != nil {
 			err = receive(ctx)
 		} else {
 			<-ctx.Done()
 		}
 		stop()
+		stopWatch()
+		watch.Wait()
 	}
 	d.drain()
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {

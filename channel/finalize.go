@@ -171,6 +171,9 @@ func (p *pass) settle(ctx context.Context, limit time.Duration) error {
 	if p.claim == nil || fate == leave {
 		return nil
 	}
+	if parked, err := p.park(ctx); parked {
+		return err
+	}
 	outcome := p.result.Outcome
 	if outcome == "" {
 		outcome = OutcomeBlocked

@@ -19,6 +19,7 @@ type kernelState struct {
 
 	mu         sync.Mutex
 	challenged map[challenge]time.Time       // guarded by mu: when a sender was told last how to be paired
+	parked     map[challenge]string          // guarded by mu: the event of each sender that waits for the sender to be paired
 	stops      recent[stopNotice, time.Time] // guarded by mu: when a sender was told last why messages are stopped
 }
 

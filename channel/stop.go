@@ -69,6 +69,8 @@ func (p *pass) tellSender(ctx context.Context, text string) {
 	of := p.sending()
 	of.NoSign, of.Event, of.Ledger = true, "", nil
 	d := newDeliveries(ctx, p.k, of)
+	p.notices++
+	d.seq = -p.notices // blocks of the answer have numbers from 1 on, and so other keys
 	_, _ = d.end(nil) // there is nothing else to send
 	if _, err := d.notice(ctx, text); err != nil {
 		p.warn(ctx, p.result.Stage, "a notice to the sender was not delivered", err)

@@ -582,8 +582,14 @@ func TestWhoIsNotPairedIsToldTheCode(t *testing.T) {
 		if _, err := pairs.Approve(t.Context(), "", list[0].Code); err != nil {
 			t.Fatal(err)
 		}
+		// DC-13: who was paired is told so, and the first message is answered.
+		time.Sleep(time.Minute)
+		if got := r.texts(dm); len(got) != 3 || !strings.HasPrefix(got[1], "You are paired") || got[2] != "ok" || r.told()[0].BodyForAgent != "hi" {
+			t.Errorf("got %q", got)
+		}
 		r.say(fakeslack.Message{Channel: dm, Text: "and now"})
-		if got := r.texts(dm); len(got) != 2 || got[1] != "ok" {
+		time.Sleep(time.Minute)
+		if got := r.texts(dm); len(got) != 4 || got[3] != "ok" {
 			t.Errorf("got %q", got)
 		}
 	})

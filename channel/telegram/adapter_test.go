@@ -232,8 +232,13 @@ func TestWhoeverIsNotPairedIsToldTheCodeOnce(t *testing.T) {
 		if _, err := pairs.Approve(t.Context(), "telegram", asked[0].Code); err != nil {
 			t.Fatal(err)
 		}
+		// DC-13: who was paired is told so, and the first message is answered.
+		time.Sleep(time.Minute)
+		if got := r.ours(private.ID); len(got) != 3 || !strings.HasPrefix(got[1], "You are paired") || got[2] != "ok" || r.told()[0].BodyForAgent != "hi" {
+			t.Error(got, r.outcomes())
+		}
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "and now?"})
-		if len(r.told()) != 1 || len(r.ours(private.ID)) != 2 {
+		if len(r.told()) != 2 || len(r.ours(private.ID)) != 4 {
 			t.Error(r.outcomes())
 		}
 	})

@@ -237,6 +237,7 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	}
 	door := channel.NewDoor(k, channel.DoorOptions{
 		Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
+		Parks:    !c.result,                    // else the sender was answered by then
 		Together: c.callback != "" || c.shares, // else a reply could not be had where it is asked for
 		Run: func(ctx context.Context, e channel.JournalEntry, meta channel.Meta) (channel.Result, error) {
 			m, err := parse(e.Raw)

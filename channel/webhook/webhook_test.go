@@ -459,9 +459,14 @@ func TestWhoIsNotPairedIsToldACodeOnce(t *testing.T) { // CH-101
 		if _, err := pairs.Approve(t.Context(), "webhook", list[0].Code); err != nil {
 			t.Fatal(err)
 		}
+		// DC-13: who was paired is told so, and the first message is answered.
+		time.Sleep(time.Minute)
+		if got := texts(r.back); len(got) != 3 || !strings.HasPrefix(got[1], "You are paired") || got[2] != "echo x" {
+			t.Errorf("got %q", got)
+		}
 		r.post("msg-3", hello("z"))
 		synctest.Wait()
-		if got := texts(r.back); len(got) != 2 || got[1] != "echo z" {
+		if got := texts(r.back); len(got) != 4 || got[3] != "echo z" {
 			t.Errorf("got %q", got)
 		}
 	})

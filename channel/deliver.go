@@ -210,6 +210,7 @@ func (d *deliveries) deliver(i *item) {
 		return
 	}
 	d.note(b.Kind, r, err)
+	d.lost = d.lost || r.State == UnknownWhether && b.Kind != ReplyTool
 	if _, panicked := errors.AsType[*PanicError](err); panicked {
 		d.fail(err)
 	} else if err != nil && b.Kind == ReplyFinal && !errors.Is(err, errDenied) {

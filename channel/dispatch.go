@@ -21,6 +21,7 @@ func FromContext(ctx context.Context) *Turn {
 // send gives the turn to the agent, or to the plan's own dispatch, and returns when what it had to say is sent.
 func (p *pass) send(ctx context.Context) (Admission, error) {
 	p.welcome(ctx)
+	p.tellLost(ctx)
 	d := newDeliveries(ctx, p.k, p.sending())
 	p.out = d
 	t := &Turn{
@@ -42,6 +43,9 @@ func (p *pass) send(ctx context.Context) (Admission, error) {
 	p.permanent = p.permanent || permanent(err)
 	sent, err := d.end(err)
 	p.out, p.tally = nil, d.came()
+	if d.lost {
+		p.k.noteLost(p.result.SessionKey)
+	}
 	p.result.Dispatch = p.both(said, sent)
 	if refused != "" && !p.tally.Attempted {
 		p.why = err

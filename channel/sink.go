@@ -92,6 +92,7 @@ type deliveries struct {
 	texted bool     // a text was seen: no sign of work after it
 	shown  showing  // the preview of the block that is open
 	warned bool     // of a preview
+	lost   bool     // it is not known of a part of the answer whether it was seen
 	phase  phase    // of what is being done
 	rhythm rhythm
 }

@@ -63,7 +63,7 @@ func (p *pass) policyHere() Policy {
 
 // tellSender sends a notice of the kernel to where the message is answered. The notice is no part of the answer: it is in no count and in
 // no mark of the ledger.
-func (p *pass) tellSender(ctx context.Context, text string) {
+func (p *pass) tellSender(ctx context.Context, text string) (sent bool) {
 	ctx, cancel := outlive(ctx, cmp.Or(p.k.Limits.Finalize, defaultFinalize))
 	defer cancel()
 	of := p.sending()
@@ -72,9 +72,11 @@ func (p *pass) tellSender(ctx context.Context, text string) {
 	p.notices++
 	d.seq = -p.notices // blocks of the answer have numbers from 1 on, and so other keys
 	_, _ = d.end(nil) // there is nothing else to send
-	if _, err := d.notice(ctx, text); err != nil {
+	r, err := d.notice(ctx, text)
+	if err != nil {
 		p.warn(ctx, p.result.Stage, "a notice to the sender was not delivered", err)
 	}
+	return r.State.seen()
 }
 
 // stopText is what a sender reads of a stop; "" where only the operator is told.

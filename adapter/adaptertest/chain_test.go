@@ -59,7 +59,7 @@ func registry(t *testing.T, limits adapter.Timeouts, script map[string]func(atte
 	}
 	p, err := openai.New(openai.Options{BaseURL: "http://" + host + "/v1", Key: Key, Transport: up.Transport()})
 	register("openai", p, err)
-	p, err = coze.New(coze.Options{BaseURL: "http://" + host, Key: Key, Transport: up.Transport()})
+	p, err = coze.New(coze.Options{BaseURL: "http://" + host, Key: Key, Transport: up.Transport()}, "")
 	register("coze", p, err)
 	p, err = ollama.New(ollama.Options{BaseURL: "http://" + host, Key: Key, Transport: up.Transport()})
 	register("ollama", p, err)

@@ -8,6 +8,7 @@
 package anthropic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -20,58 +21,31 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// Options are the settings of a provider.
-type Options struct {
-	Prefix string // as it is known in model names, default "anthropic"
-	// BaseURL is what comes before /v1/messages, with or without the /v1; default https://api.anthropic.com.
-	BaseURL   string
-	Key       string
-	KeyName   string            // where the key comes from, named in errors; default the prefix in capitals and "_API_KEY"
-	Header    http.Header       // of every request; values of anthropic-beta are added to those that a request needs
-	Transport http.RoundTripper // default: a shared one sized for thousands of streams
-	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
-	Names     []string          // models to list
-	Timeouts  adapter.Timeouts  // Connect is used for dialing
-	MaxEvent  int               // bytes of one event, default 4 MiB
-}
+// Options are the settings of a provider: the default of Prefix is "anthropic"; BaseURL is what comes before /v1/messages, with or without the
+// /v1, default https://api.anthropic.com; values of the header Anthropic-Beta are added to those that a request needs.
+type Options = wire.Options
 
 const (
-	defaultURL      = "https://api.anthropic.com"
-	defaultMaxEvent = 4 << 20
-	version         = "2023-06-01" // of the API; there is no later one
+	defaultURL = "https://api.anthropic.com"
+	version    = "2023-06-01" // of the API; there is no later one
 )
 
 // New returns a provider, which is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
 func New(o Options) (adapter.Provider, error) {
-	if o.Prefix == "" {
-		o.Prefix = "anthropic"
-	}
-	if o.BaseURL == "" {
-		o.BaseURL = defaultURL
-	}
-	if o.KeyName == "" {
-		o.KeyName = strings.ToUpper(strings.ReplaceAll(o.Prefix, "-", "_")) + "_API_KEY"
-	}
-	if o.MaxEvent <= 0 {
-		o.MaxEvent = defaultMaxEvent
-	}
-	base, err := url.Parse(o.BaseURL)
-	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.Fragment != "" {
-		return nil, fmt.Errorf("the base URL of %s: expected one like %s", o.Prefix, defaultURL)
+	o.Prefix = cmp.Or(o.Prefix, "anthropic")
+	base, err := wire.BaseURL(o.Prefix, cmp.Or(o.BaseURL, defaultURL), defaultURL)
+	if err != nil {
+		return nil, err
 	}
 	for _, end := range []string{"/messages", "/v1"} {
 		base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), end)
 	}
 	base.RawPath = ""
-	header := o.Header.Clone()
-	header.Del(betaHeader)
+	betas := o.Header.Values(betaHeader)
+	o.Header = o.Header.Clone()
+	o.Header.Del(betaHeader)
 	return &provider{
-		Server: wire.Server{
-			Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }), Header: header,
-			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
-		},
-		messages: base.JoinPath("v1", "messages").String(), models: *base.JoinPath("v1", "models"),
-		betas: o.Header.Values(betaHeader), names: o.Names, maxEvent: o.MaxEvent,
+		Server: wire.NewServer(o), messages: base.JoinPath("v1", "messages").String(), models: *base.JoinPath("v1", "models"), betas: betas,
 	}, nil
 }
 
@@ -81,8 +55,6 @@ type provider struct {
 	messages string  // address
 	models   url.URL // address
 	betas    []string
-	names    []string
-	maxEvent int
 	lessons  wire.Lessons
 	most     sync.Map // model → the max_tokens that it takes
 }
@@ -94,8 +66,6 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	}
 	return &model{p: p, name: name, version: wire.ClaudeVersion(name)}, nil
 }
-
-func (p *provider) Names() []string { return p.names }
 
 const betaHeader = "Anthropic-Beta"
 
@@ -119,5 +89,5 @@ type model struct {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, m.p.maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
+	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
 }

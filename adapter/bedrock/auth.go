@@ -32,11 +32,11 @@ type auth struct {
 
 // newAuth reads the AWS settings, so far as the options leave something to them. It asks no server: credentials are looked for by the first
 // request.
-func newAuth(o *Options) (*auth, error) {
+func newAuth(o *Options, at *AWS) (*auth, error) {
 	key := o.Key
-	a := &auth{key: func() string { return key }, region: o.Region, signer: v4.NewSigner()}
-	if o.Credentials != nil {
-		a.credentials = o.Credentials.Retrieve
+	a := &auth{key: func() string { return key }, region: at.Region, signer: v4.NewSigner()}
+	if at.Credentials != nil {
+		a.credentials = at.Credentials.Retrieve
 	}
 	if a.region == "" {
 		a.region = regionOf(o.BaseURL)
@@ -46,8 +46,8 @@ func newAuth(o *Options) (*auth, error) {
 		return a, nil
 	}
 	options := []func(*config.LoadOptions) error{config.WithLogger(logging.Nop{})} // it would write to stderr by itself
-	if o.Profile != "" {
-		options = append(options, config.WithSharedConfigProfile(o.Profile))
+	if at.Profile != "" {
+		options = append(options, config.WithSharedConfigProfile(at.Profile))
 	}
 	settings, err := config.LoadDefaultConfig(context.Background(), options...)
 	if err != nil {

@@ -29,14 +29,14 @@ func whole() io.Reader {
 }
 
 // asked returns the request that a provider sends.
-func asked(t *testing.T, o Options, name string) (req *http.Request, body []byte) {
+func asked(t *testing.T, o Options, at AWS, name string) (req *http.Request, body []byte) {
 	t.Helper()
 	o.Transport = transport(func(r *http.Request) (*http.Response, error) {
 		req = r.Clone(context.Background())
 		body, _ = io.ReadAll(r.Body)
 		return answering{kind: streamType, body: whole()}.RoundTrip(r)
 	})
-	m, err := newProvider(t, o).Model(name)
+	m, err := newProvider(t, o, at).Model(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func static(t time.Time) aws.CredentialsProvider {
 func TestRequestsAreSigned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := "arn:aws:bedrock:eu-west-1:123456789012:inference-profile/eu.anthropic.claude-haiku-4-5-20251001-v1:0"
-		req, body := asked(t, Options{Region: "eu-west-1", Credentials: static(time.Time{}), Header: http.Header{"X-Amzn-Bedrock-Trace": {"ENABLED"}}}, name)
+		req, body := asked(t, Options{Header: http.Header{"X-Amzn-Bedrock-Trace": {"ENABLED"}}}, AWS{Region: "eu-west-1", Credentials: static(time.Time{})}, name)
 		if want := "https://bedrock-runtime.eu-west-1.amazonaws.com/model/arn%3Aaws%3Abedrock%3Aeu-west-1%3A123456789012%3Ainference-profile%2Feu.anthropic.claude-haiku-4-5-20251001-v1%3A0/converse-stream"; req.URL.String() != want {
 			t.Errorf("%s", req.URL)
 		}
@@ -84,7 +84,7 @@ func TestRequestsAreSigned(t *testing.T) {
 
 // MO-30: a key goes before credentials, and needs none.
 func TestAKeyIsABearerToken(t *testing.T) {
-	req, _ := asked(t, Options{Region: "cn-north-1", Key: "test-key"}, lite)
+	req, _ := asked(t, Options{Key: "test-key"}, AWS{Region: "cn-north-1"}, lite)
 	if req.Header.Get("Authorization") != "Bearer test-key" || req.URL.Host != "bedrock-runtime.cn-north-1.amazonaws.com.cn" {
 		t.Errorf("%s %s", req.URL, req.Header)
 	}
@@ -98,22 +98,23 @@ func TestAWSSettingsAreRead(t *testing.T) {
 	}
 	for name, row := range map[string]struct {
 		env    map[string]string
-		o      Options
+		at     AWS
+		base   string
 		region string
 		key    string
 	}{
-		"variables":        {map[string]string{"AWS_REGION": "us-west-2", "AWS_ACCESS_KEY_ID": "AKIAENV", "AWS_SECRET_ACCESS_KEY": "x"}, Options{}, "us-west-2", "AKIAENV"},
-		"default region":   {map[string]string{"AWS_DEFAULT_REGION": "us-west-1", "AWS_ACCESS_KEY_ID": "AKIAENV", "AWS_SECRET_ACCESS_KEY": "x"}, Options{}, "us-west-1", "AKIAENV"},
-		"a profile":        {map[string]string{"AWS_PROFILE": "work", "AWS_CONFIG_FILE": file}, Options{}, "ap-south-1", "AKIAWORK"},
-		"a named profile":  {map[string]string{"AWS_CONFIG_FILE": file}, Options{Profile: "work"}, "ap-south-1", "AKIAWORK"},
-		"a region of ours": {map[string]string{"AWS_REGION": "us-west-2", "AWS_PROFILE": "work", "AWS_CONFIG_FILE": file}, Options{Region: "eu-north-1"}, "eu-north-1", "AKIAWORK"},
-		"an address":       {map[string]string{"AWS_PROFILE": "work", "AWS_CONFIG_FILE": file}, Options{BaseURL: "https://bedrock-runtime-fips.us-gov-west-1.amazonaws.com/"}, "us-gov-west-1", "AKIAWORK"},
+		"variables":        {map[string]string{"AWS_REGION": "us-west-2", "AWS_ACCESS_KEY_ID": "AKIAENV", "AWS_SECRET_ACCESS_KEY": "x"}, AWS{}, "", "us-west-2", "AKIAENV"},
+		"default region":   {map[string]string{"AWS_DEFAULT_REGION": "us-west-1", "AWS_ACCESS_KEY_ID": "AKIAENV", "AWS_SECRET_ACCESS_KEY": "x"}, AWS{}, "", "us-west-1", "AKIAENV"},
+		"a profile":        {map[string]string{"AWS_PROFILE": "work", "AWS_CONFIG_FILE": file}, AWS{}, "", "ap-south-1", "AKIAWORK"},
+		"a named profile":  {map[string]string{"AWS_CONFIG_FILE": file}, AWS{Profile: "work"}, "", "ap-south-1", "AKIAWORK"},
+		"a region of ours": {map[string]string{"AWS_REGION": "us-west-2", "AWS_PROFILE": "work", "AWS_CONFIG_FILE": file}, AWS{Region: "eu-north-1"}, "", "eu-north-1", "AKIAWORK"},
+		"an address":       {map[string]string{"AWS_PROFILE": "work", "AWS_CONFIG_FILE": file}, AWS{}, "https://bedrock-runtime-fips.us-gov-west-1.amazonaws.com/", "us-gov-west-1", "AKIAWORK"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for name, value := range row.env {
 				t.Setenv(name, value)
 			}
-			req, _ := asked(t, row.o, lite)
+			req, _ := asked(t, Options{BaseURL: row.base}, row.at, lite)
 			if got := req.Header.Get("Authorization"); !strings.Contains(got, "Credential="+row.key+"/") || !strings.Contains(got, "/"+row.region+"/bedrock/") || !strings.Contains(req.URL.Host, row.region) {
 				t.Errorf("%s %s", req.URL, got)
 			}
@@ -125,17 +126,18 @@ func TestSettingsThatAreMissingAreSaid(t *testing.T) {
 	for _, row := range []struct {
 		says string
 		o    Options
+		at   AWS
 	}{
-		{"set AWS_REGION", Options{Key: "test-key"}},
-		{"the base URL", Options{Key: "test-key", BaseURL: "bedrock", Region: "us-east-1"}},
-		{"the base URL", Options{Key: "test-key", ListURL: "ftp://x", Region: "us-east-1"}},
-		{"profile", Options{Profile: "no-such", Region: "us-east-1"}},
+		{"set AWS_REGION", Options{Key: "test-key"}, AWS{}},
+		{"the base URL", Options{Key: "test-key", BaseURL: "bedrock"}, AWS{Region: "us-east-1"}},
+		{"the base URL", Options{Key: "test-key"}, AWS{ListURL: "ftp://x", Region: "us-east-1"}},
+		{"profile", Options{}, AWS{Profile: "no-such", Region: "us-east-1"}},
 	} {
-		if _, err := New(row.o); err == nil || !strings.Contains(err.Error(), row.says) {
-			t.Errorf("%+v: %v", row.o, err)
+		if _, err := New(row.o, row.at); err == nil || !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%+v %+v: %v", row.o, row.at, err)
 		}
 	}
-	p := newProvider(t, Options{Region: "us-east-1", Key: "test-key"})
+	p := newProvider(t, Options{Key: "test-key"}, AWS{Region: "us-east-1"})
 	for _, name := range []string{"", ".", "..", "a b", "a?b", "a%2e", strings.Repeat("a", 3000)} {
 		if _, err := p.Model(name); err == nil {
 			t.Errorf("%q is a model", name)
@@ -147,18 +149,18 @@ func TestSettingsThatAreMissingAreSaid(t *testing.T) {
 func TestCredentialsThatDoNotCome(t *testing.T) {
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	o := Options{Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
+	at := AWS{Region: "us-east-1", Credentials: aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
 		cancel(why)
 		<-ctx.Done()
 		return aws.Credentials{}, ctx.Err()
 	})}
-	m, _ := newProvider(t, o).Model(lite)
+	m, _ := newProvider(t, Options{}, at).Model(lite)
 	for _, err := range m.Stream(ctx, adapter.Request{Messages: question}) {
 		if !errors.Is(err, why) {
 			t.Error(err)
 		}
 	}
-	m, _ = newProvider(t, Options{Region: "us-east-1"}).Model(lite) // nothing is set
+	m, _ = newProvider(t, Options{}, AWS{Region: "us-east-1"}).Model(lite) // nothing is set
 	for _, err := range m.Stream(t.Context(), adapter.Request{Messages: question}) {
 		if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != adapter.CodeAuth || !strings.Contains(e.Message, "AWS_BEARER_TOKEN_BEDROCK") {
 			t.Error(err)
@@ -168,10 +170,10 @@ func TestCredentialsThatDoNotCome(t *testing.T) {
 
 // SE-06: Amazon quotes the request when its signature is wrong; the token in it is not logged. Printing shows no credentials.
 func TestCredentialsAreNotShown(t *testing.T) {
-	p := newProvider(t, Options{Region: "us-east-1", Credentials: static(time.Time{}), Transport: transport(func(r *http.Request) (*http.Response, error) {
+	p := newProvider(t, Options{Transport: transport(func(r *http.Request) (*http.Response, error) {
 		said := `{"message":"The Canonical String for this request should have been x-amz-security-token:` + r.Header.Get("X-Amz-Security-Token") + ` secret-CANARY"}`
 		return answering{status: 403, kind: "application/json", header: http.Header{"X-Amzn-Errortype": {"InvalidSignatureException"}}, body: strings.NewReader(said)}.RoundTrip(r)
-	})})
+	})}, AWS{Region: "us-east-1", Credentials: static(time.Time{})})
 	m, _ := p.Model(lite)
 	_, err := collect(t, m, lite, adapter.Request{Messages: question})
 	e, ok := errors.AsType[*adapter.Error](err)
@@ -187,7 +189,7 @@ func TestCredentialsAreNotShown(t *testing.T) {
 func TestTheListHasModelsAndProfiles(t *testing.T) {
 	var hosts []string
 	status := http.StatusOK
-	p := newProvider(t, Options{Region: "us-east-1", Credentials: static(time.Time{}), Transport: transport(func(r *http.Request) (*http.Response, error) {
+	p := newProvider(t, Options{Transport: transport(func(r *http.Request) (*http.Response, error) {
 		hosts = append(hosts, r.URL.Host+r.URL.Path)
 		if strings.HasSuffix(r.URL.Path, "/inference-profiles") {
 			return answering{status: status, kind: "application/json", body: strings.NewReader(`{"inferenceProfileSummaries":[{"inferenceProfileId":"us.amazon.nova-2-lite-v1:0"}]}`)}.RoundTrip(r)
@@ -197,7 +199,7 @@ func TestTheListHasModelsAndProfiles(t *testing.T) {
 			{"modelId":"amazon.nova-2-lite-v1:0","outputModalities":["TEXT"],"inferenceTypesSupported":["INFERENCE_PROFILE"]},
 			{"modelId":"amazon.titan-embed-text-v2:0","outputModalities":["EMBEDDING"],"inferenceTypesSupported":["ON_DEMAND"]},
 			{"modelId":"a.whole-1","outputModalities":["TEXT"],"responseStreamingSupported":false,"inferenceTypesSupported":["ON_DEMAND"]}]}`)}.RoundTrip(r)
-	})}).(adapter.Lister)
+	})}, AWS{Region: "us-east-1", Credentials: static(time.Time{})}).(adapter.Lister)
 	names, err := p.List(t.Context())
 	if want := []string{"openai.gpt-oss-120b-1:0", "us.amazon.nova-2-lite-v1:0"}; err != nil || !slices.Equal(names, want) {
 		t.Errorf("%q %v", names, err)

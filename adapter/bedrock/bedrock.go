@@ -11,6 +11,7 @@
 package bedrock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,44 +25,27 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// Options are the settings of a provider.
-type Options struct {
-	Prefix  string // as it is known in model names, default "bedrock"
+// Options are the settings of a provider: the default of Prefix is "bedrock"; BaseURL is that of the runtime, default
+// https://bedrock-runtime.REGION.amazonaws.com; Key is a Bedrock API key, without one requests are signed; the default of KeyName is
+// AWS_BEARER_TOKEN_BEDROCK.
+type Options = wire.Options
+
+// AWS is where Bedrock is, and who asks.
+type AWS struct {
 	Region  string // default: AWS_REGION, AWS_DEFAULT_REGION, or the region of the profile
 	Profile string // of ~/.aws/config, default AWS_PROFILE
-	BaseURL string // of the runtime, default https://bedrock-runtime.REGION.amazonaws.com
 	// ListURL is where the list of models is, default https://bedrock.REGION.amazonaws.com; or BaseURL, where that is not Amazon's.
 	ListURL string
-	Key     string // a Bedrock API key (AWS_BEARER_TOKEN_BEDROCK); without one requests are signed
-	KeyName string // where the key comes from, named in errors; default AWS_BEARER_TOKEN_BEDROCK
 	// Credentials sign requests; default: those that the AWS command line would use (variables, files, SSO, roles).
 	Credentials aws.CredentialsProvider
-	Header      http.Header       // of every request
-	Transport   http.RoundTripper // default: a shared one sized for thousands of streams
-	ProxyEnv    bool              // with the default transport: go through the proxy that the environment names
-	Names       []string          // models to list
-	Timeouts    adapter.Timeouts  // Connect is used for dialing
-	MaxEvent    int               // bytes of one event, default 4 MiB
 }
 
-const (
-	defaultKeyName  = "AWS_BEARER_TOKEN_BEDROCK"
-	defaultMaxEvent = 4 << 20
-	maxName         = 2048 // bytes of a model's name: the API takes as many
-)
+const maxName = 2048 // bytes of a model's name: the API takes as many
 
 // New returns a provider, which is an [adapter.Lister]. Errors: a URL that is none, no region, AWS settings that cannot be read.
-func New(o Options) (adapter.Provider, error) {
-	if o.Prefix == "" {
-		o.Prefix = "bedrock"
-	}
-	if o.KeyName == "" {
-		o.KeyName = defaultKeyName
-	}
-	if o.MaxEvent <= 0 {
-		o.MaxEvent = defaultMaxEvent
-	}
-	auth, err := newAuth(&o)
+func New(o Options, at AWS) (adapter.Provider, error) {
+	o.Prefix, o.KeyName = cmp.Or(o.Prefix, "bedrock"), cmp.Or(o.KeyName, "AWS_BEARER_TOKEN_BEDROCK")
+	auth, err := newAuth(&o, &at)
 	if err != nil {
 		return nil, fmt.Errorf("the AWS settings of %s: %w", o.Prefix, err)
 	}
@@ -69,36 +53,27 @@ func New(o Options) (adapter.Provider, error) {
 	if strings.HasPrefix(auth.region, "cn-") {
 		domain += ".cn"
 	}
-	if o.BaseURL == "" {
-		o.BaseURL = "https://bedrock-runtime." + auth.region + "." + domain
-	}
-	if o.ListURL == "" {
-		o.ListURL = strings.Replace(o.BaseURL, "://bedrock-runtime.", "://bedrock.", 1)
-	}
-	p := &provider{
-		Server: wire.Server{
-			Prefix: o.Prefix, KeyName: o.KeyName, Key: auth.secret, Header: o.Header,
-			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
-		},
-		auth: auth, base: strings.TrimSuffix(o.BaseURL, "/"), list: strings.TrimSuffix(o.ListURL, "/"), names: o.Names, maxEvent: o.MaxEvent,
-	}
-	p.Sign = p.sign
-	for _, address := range []string{p.base, p.list} {
-		u, err := url.Parse(address)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.Fragment != "" || u.RawQuery != "" {
-			return nil, fmt.Errorf("the base URL of %s: expected one like https://bedrock-runtime.us-east-1.amazonaws.com", o.Prefix)
+	o.BaseURL = cmp.Or(o.BaseURL, "https://bedrock-runtime."+auth.region+"."+domain)
+	list := cmp.Or(at.ListURL, strings.Replace(o.BaseURL, "://bedrock-runtime.", "://bedrock.", 1))
+	for _, address := range []string{o.BaseURL, list} {
+		if u, err := wire.BaseURL(o.Prefix, address, exampleURL); err != nil {
+			return nil, err
+		} else if u.RawQuery != "" {
+			return nil, fmt.Errorf("the base URL of %s: expected one without a query, like %s", o.Prefix, exampleURL)
 		}
 	}
+	p := &provider{Server: wire.NewServer(o), auth: auth, base: strings.TrimSuffix(o.BaseURL, "/"), list: strings.TrimSuffix(list, "/")}
+	p.Key, p.Sign = auth.secret, p.sign
 	return p, nil
 }
+
+const exampleURL = "https://bedrock-runtime.us-east-1.amazonaws.com"
 
 // provider is Bedrock in one region. It is safe for concurrent use.
 type provider struct {
 	wire.Server
 	auth       *auth
 	base, list string // addresses
-	names      []string
-	maxEvent   int
 	lessons    wire.Lessons
 }
 
@@ -121,8 +96,6 @@ func notInName(r rune) bool {
 	}
 	return !strings.ContainsRune("._-:/", r)
 }
-
-func (p *provider) Names() []string { return p.names }
 
 // model is one model of a provider.
 type model struct {
@@ -156,5 +129,5 @@ func familyOf(name string) family {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, m.p.maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
+	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
 }

@@ -45,7 +45,7 @@ const benchTokens = 1000
 
 // MO-33: the cost of one token, from the connection's buffer to the loop's body.
 func BenchmarkStream(b *testing.B) {
-	m, err := newProvider(b, Options{Transport: canned(tokens(benchTokens)), Region: "us-east-1", Key: "test-key"}).Model(haiku)
+	m, err := newProvider(b, Options{Transport: canned(tokens(benchTokens)), Key: "test-key"}, AWS{Region: "us-east-1"}).Model(haiku)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func readAll(t testing.TB, m adapter.Model) (n int) {
 // MO-33: a delta of text costs the allocation of its own string.
 func TestATextDeltaAllocatesItsTextOnly(t *testing.T) {
 	allocations := func(n int) float64 {
-		m, err := newProvider(t, Options{Transport: canned(tokens(n)), Region: "us-east-1", Key: "test-key"}).Model(haiku)
+		m, err := newProvider(t, Options{Transport: canned(tokens(n)), Key: "test-key"}, AWS{Region: "us-east-1"}).Model(haiku)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -134,7 +134,7 @@ func (c cut) Read(p []byte) (int, error) { return c.from.Read(p[:min(len(p), 1+c
 // readOurs reads an answer with the adapter, and returns what of it goes into the history.
 func readOurs(t *testing.T, name string, from answering) (r read, msg adapter.Message) {
 	t.Helper()
-	m, err := newProvider(t, Options{Transport: from, Region: "us-east-1", Key: "test-key"}).Model(name)
+	m, err := newProvider(t, Options{Transport: from, Key: "test-key"}, AWS{Region: "us-east-1"}).Model(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestARecordedAnswerThatEndsEarlyIsAnError(t *testing.T) {
 		}
 		want := readPlainly(t, r.body)
 		for at := range r.body {
-			m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: bytes.NewReader(r.body[:at])}, Region: "us-east-1", Key: "test-key"}).Model(r.model)
+			m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: bytes.NewReader(r.body[:at])}, Key: "test-key"}, AWS{Region: "us-east-1"}).Model(r.model)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -291,7 +291,7 @@ func TestRecordedRefusalsHaveTheirCodes(t *testing.T) {
 // failureOf asks where a refusal is the answer.
 func failureOf(t *testing.T, from answering) *adapter.Error {
 	t.Helper()
-	m, err := newProvider(t, Options{Transport: from, Region: "us-east-1", Key: "test-key"}).Model(haiku)
+	m, err := newProvider(t, Options{Transport: from, Key: "test-key"}, AWS{Region: "us-east-1"}).Model(haiku)
 	if err != nil {
 		t.Fatal(err)
 	}

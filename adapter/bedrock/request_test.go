@@ -26,7 +26,7 @@ var look = []adapter.Tool{{Name: "look", Description: "Looks.", Parameters: json
 // bodyOf returns the request's body for a model that has refused nothing yet.
 func bodyOf(t *testing.T, name string, req adapter.Request) string {
 	t.Helper()
-	m, err := newProvider(t, Options{Region: "us-east-1", Key: "test-key"}).Model(name)
+	m, err := newProvider(t, Options{Key: "test-key"}, AWS{Region: "us-east-1"}).Model(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 
 // MO-25: what Bedrock cannot take is refused before it is asked.
 func TestFilesThatBedrockDoesNotTakeAreRefused(t *testing.T) {
-	m, err := newProvider(t, Options{Region: "us-east-1", Key: "test-key"}).Model(haiku)
+	m, err := newProvider(t, Options{Key: "test-key"}, AWS{Region: "us-east-1"}).Model(haiku)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestAnAgentThatThinksIsNotRefused(t *testing.T) {
 					}}
 				}}
 				defer up.Close()
-				m, err := newProvider(t, Options{Transport: up.Transport(), BaseURL: "http://model.test", Key: "test-key"}).Model(haiku)
+				m, err := newProvider(t, Options{Transport: up.Transport(), BaseURL: "http://model.test", Key: "test-key"}, AWS{}).Model(haiku)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -362,7 +362,7 @@ func TestHistoriesOfAllSortsAreAccepted(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					up := &upstream.Server{Script: func(upstream.Request) upstream.Answer { return upstream.Answer{Text: "ok"} }}
 					defer up.Close()
-					m, err := newProvider(t, Options{Transport: up.Transport(), BaseURL: "http://model.test", Key: "test-key"}).Model(haiku)
+					m, err := newProvider(t, Options{Transport: up.Transport(), BaseURL: "http://model.test", Key: "test-key"}, AWS{}).Model(haiku)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -410,14 +410,14 @@ func TestWhatAModelRefusesIsLeftOutAndRemembered(t *testing.T) {
 		t.Run(row.said, func(t *testing.T) {
 			requests := 0
 			var body []byte
-			p := newProvider(t, Options{Region: "us-east-1", Key: "test-key", Transport: transport(func(r *http.Request) (*http.Response, error) {
+			p := newProvider(t, Options{Key: "test-key", Transport: transport(func(r *http.Request) (*http.Response, error) {
 				requests++
 				body, _ = io.ReadAll(r.Body)
 				if strings.Contains(string(body), row.unless) {
 					return answering{status: row.status, kind: "application/json", body: strings.NewReader(string(marshal(map[string]string{"message": row.said})))}.RoundTrip(&http.Request{})
 				}
 				return answering{kind: streamType, body: strings.NewReader(adaptertest.Bedrock.Text("ok") + adaptertest.Bedrock.Finish + adaptertest.Bedrock.Done)}.RoundTrip(&http.Request{})
-			})})
+			})}, AWS{Region: "us-east-1"})
 			m, err := p.Model(row.model)
 			if err != nil {
 				t.Fatal(err)
@@ -460,13 +460,13 @@ func TestHistoriesThatAreRefusedAreSentInAnotherWay(t *testing.T) {
 		{"messages.2.content: Conversation blocks and tool result blocks cannot be provided in the same turn.", `"seen"}]}},{"text"`, 3},
 	} {
 		requests := 0
-		m, err := newProvider(t, Options{Region: "us-east-1", Key: "test-key", Transport: transport(func(r *http.Request) (*http.Response, error) {
+		m, err := newProvider(t, Options{Key: "test-key", Transport: transport(func(r *http.Request) (*http.Response, error) {
 			requests++
 			if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), row.unless) {
 				return answering{status: 400, kind: "application/json", body: strings.NewReader(string(marshal(map[string]string{"message": row.said})))}.RoundTrip(&http.Request{})
 			}
 			return answering{kind: streamType, body: whole()}.RoundTrip(&http.Request{})
-		})}).Model(haiku)
+		})}, AWS{Region: "us-east-1"}).Model(haiku)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ func event(name, members string) string {
 // listen lists what comes of a stream.
 func listen(t *testing.T, stream io.Reader) string {
 	t.Helper()
-	m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: stream}, Region: "us-east-1", Key: "test-key"}).Model(lite)
+	m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: stream}, Key: "test-key"}, AWS{Region: "us-east-1"}).Model(lite)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestCitationsHaveTheirPlacesAndImagesAreMedia(t *testing.T) {
 		delta("2", `"citation":{"location":{"web":{"url":"https://example.org/a","domain":"example.org"}}}`) + stop("2") +
 		event("contentBlockStart", `"contentBlockIndex":3,"start":{"image":{"format":"png"}}`) +
 		delta("3", `"image":{"source":{"bytes":"AQI="}}`) + delta("3", `"image":{"source":{"bytes":"Aw=="}}`) + stop("3") + w.Finish + w.Done
-	m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: strings.NewReader(stream)}, Region: "us-east-1", Key: "test-key"}).Model(lite)
+	m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: strings.NewReader(stream)}, Key: "test-key"}, AWS{Region: "us-east-1"}).Model(lite)
 	if err != nil {
 		t.Fatal(err)
 	}

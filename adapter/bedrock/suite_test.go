@@ -35,8 +35,8 @@ var subject = adaptertest.Subject{
 	KeyName: "AWS_BEARER_TOKEN_BEDROCK",
 	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
 		return newProvider(t, Options{
-			Region: "us-east-1", BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
-		})
+			BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
+		}, AWS{Region: "us-east-1"})
 	},
 	Wire: adaptertest.Bedrock,
 }
@@ -44,9 +44,9 @@ var subject = adaptertest.Subject{
 // AD-04, MO-32: the promises that all adapters make.
 func TestSuite(t *testing.T) { adaptertest.Run(t, subject) }
 
-func newProvider(t testing.TB, o Options) adapter.Provider {
+func newProvider(t testing.TB, o Options, at AWS) adapter.Provider {
 	t.Helper()
-	p, err := New(o)
+	p, err := New(o, at)
 	if err != nil {
 		t.Fatal(err)
 	}

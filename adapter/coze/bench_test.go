@@ -52,7 +52,7 @@ func stream(n int) []byte {
 
 // The cost of one token, from the connection's buffer to the loop's body.
 func BenchmarkStream(b *testing.B) {
-	p, err := New(Options{Transport: canned(stream(benchTokens))})
+	p, err := New(Options{Transport: canned(stream(benchTokens))}, "")
 	if err != nil {
 		b.Fatal(err)
 	}

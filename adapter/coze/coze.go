@@ -33,80 +33,40 @@
 package coze
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
-	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// Options are the settings of a provider.
-type Options struct {
-	Prefix    string            // as it is known in model names, default "coze"
-	BaseURL   string            // what comes before /v3/chat, default https://api.coze.com
-	Key       string            // a personal access token, or any other that the API takes
-	KeyName   string            // where the key comes from, named in errors; default "COZE_API_TOKEN"
-	User      string            // whom the bot is told it talks to, default "lingserve"
-	Header    http.Header       // of every request, over what is sent anyway
-	Transport http.RoundTripper // default: a shared one sized for thousands of streams
-	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
-	Names     []string          // bots to list
-	Timeouts  adapter.Timeouts  // Connect is used for dialing
-	MaxEvent  int               // bytes of one event, default 4 MiB
-}
+// Options are the settings of a provider: the default of Prefix is "coze"; BaseURL is what comes before /v3/chat, default
+// https://api.coze.com; Key is a personal access token, or any other that the API takes; the default of KeyName is COZE_API_TOKEN.
+type Options = wire.Options
 
-const (
-	defaultURL      = "https://api.coze.com"
-	defaultMaxEvent = 4 << 20
-)
+const defaultURL = "https://api.coze.com"
 
-// New returns a provider, which is also an io.Closer: closing it waits for what it still tells Coze. Errors: a BaseURL that is no
-// http(s) URL.
-func New(o Options) (adapter.Provider, error) {
-	if o.Prefix == "" {
-		o.Prefix = "coze"
-	}
-	if o.BaseURL == "" {
-		o.BaseURL = defaultURL
-	}
-	if o.KeyName == "" {
-		o.KeyName = "COZE_API_TOKEN"
-	}
-	if o.User == "" {
-		o.User = "lingserve"
-	}
-	if o.MaxEvent <= 0 {
-		o.MaxEvent = defaultMaxEvent
-	}
-	base, err := url.Parse(o.BaseURL)
-	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.Fragment != "" {
-		return nil, fmt.Errorf("the base URL of %s: expected one like %s", o.Prefix, defaultURL)
+// New returns a provider, which is also an io.Closer: closing it waits for what it still tells Coze. A bot is told that it talks to user, default
+// "lingserve". Errors: a BaseURL that is no http(s) URL.
+func New(o Options, user string) (adapter.Provider, error) {
+	o.Prefix, o.KeyName = cmp.Or(o.Prefix, "coze"), cmp.Or(o.KeyName, "COZE_API_TOKEN")
+	base, err := wire.BaseURL(o.Prefix, cmp.Or(o.BaseURL, defaultURL), defaultURL)
+	if err != nil {
+		return nil, err
 	}
 	base.Path = strings.TrimSuffix(strings.TrimRight(base.Path, "/"), "/v3/chat")
-	return &provider{
-		Server: wire.Server{
-			Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header, Key: sync.OnceValue(func() string { return o.Key }),
-			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
-		},
-		chat:     base.JoinPath("v3", "chat"),
-		user:     o.User,
-		names:    o.Names,
-		maxEvent: o.MaxEvent,
-	}, nil
+	return &provider{Server: wire.NewServer(o), chat: base.JoinPath("v3", "chat"), user: cmp.Or(user, "lingserve")}, nil
 }
 
 // provider is one server and what is known of it. It is safe for concurrent use.
 type provider struct {
 	wire.Server
-	chat     *url.URL
-	user     string
-	names    []string
-	maxEvent int
+	chat *url.URL
+	user string
 
 	waiting waiting
 	cancels cancels
@@ -120,8 +80,6 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	}
 	return &model{p: p, name: name}, nil
 }
-
-func (p *provider) Names() []string { return p.names }
 
 // Close waits until Coze has been told of every chat that was left, which takes some seconds at most.
 func (p *provider) Close() error {

@@ -173,7 +173,7 @@ func FuzzFailure(f *testing.F) {
 		f.Add(400, []byte(body))
 		f.Add(200, []byte(body))
 	}
-	p, err := New(Options{Key: adaptertest.Key})
+	p, err := New(Options{Key: adaptertest.Key}, "")
 	if err != nil {
 		f.Fatal(err)
 	}

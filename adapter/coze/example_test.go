@@ -17,7 +17,7 @@ func Example() {
 	}}
 	defer bot.Close()
 
-	provider, err := coze.New(coze.Options{BaseURL: "http://coze.test", Key: "pat_1", Transport: bot.Transport()})
+	provider, err := coze.New(coze.Options{BaseURL: "http://coze.test", Key: "pat_1", Transport: bot.Transport()}, "")
 	if err != nil {
 		panic(err)
 	}

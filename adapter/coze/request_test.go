@@ -45,7 +45,7 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 	user := []adapter.Message{{Role: adapter.User, Content: "hi"}}
 	const hi = `{"role":"user","type":"question","content":"hi","content_type":"text"}`
 	chat := func(messages, rest string) string {
-		return `{"bot_id":"7379","user_id":"lingserve","additional_messages":[` + messages + `],"stream":true,"auto_save_history":false` + rest + `}`
+		return `{"bot_id":"7379","user_id":"web","additional_messages":[` + messages + `],"stream":true,"auto_save_history":false` + rest + `}`
 	}
 	image := adapter.Part{Type: "image_url", Image: "https://a.test/b.png?c=d&e"}
 	conversation := []adapter.Message{
@@ -66,7 +66,6 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 	}{
 		{"as little as possible", Options{}, adapter.Request{Messages: user}, chat(hi, "")},
 		{"no messages", Options{}, adapter.Request{}, chat("", "")},
-		{"another user", Options{User: "web"}, adapter.Request{Messages: user}, strings.Replace(chat(hi, ""), "lingserve", "web", 1)},
 		{
 			"options that Coze has no place for",
 			Options{},
@@ -160,7 +159,7 @@ func TestAddressesAndHeaders(t *testing.T) {
 
 func TestABaseURLThatIsNone(t *testing.T) {
 	for _, base := range []string{"api.coze.com", "ftp://h", "http://", "://", "http://h/#x", "http://user:CANARY@h\x7f/"} {
-		_, err := New(Options{Prefix: "mine", BaseURL: base})
+		_, err := New(Options{Prefix: "mine", BaseURL: base}, "")
 		if err == nil || !strings.Contains(err.Error(), "mine") || !strings.Contains(err.Error(), "expected") || strings.Contains(err.Error(), "CANARY") {
 			t.Errorf("%q: %v", base, err)
 		}

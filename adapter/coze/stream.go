@@ -192,7 +192,7 @@ func (a *answer) takeInPlace(kind, data []byte) error {
 // allEvents yields the events of a body by the whole grammar of SSE, up to the one that completes the answer.
 func (a *answer) allEvents(body io.Reader) error {
 	// One byte more, so that an event of exactly MaxEvent bytes is taken.
-	for event, err := range sse.Read(wire.Lines(body), &sse.ReadConfig{MaxEventSize: a.m.p.maxEvent + 1}) {
+	for event, err := range sse.Read(wire.Lines(body), &sse.ReadConfig{MaxEventSize: a.m.p.MaxEvent + 1}) {
 		if err != nil {
 			return a.broken(err)
 		}
@@ -209,7 +209,7 @@ func (a *answer) broken(err error) error {
 		return &adapter.Error{
 			Code:    adapter.CodeProtocol,
 			Message: a.m.p.Name() + " sent an event that is larger than allowed",
-			Cause:   fmt.Errorf("an event of more than %d bytes", a.m.p.maxEvent),
+			Cause:   fmt.Errorf("an event of more than %d bytes", a.m.p.MaxEvent),
 		}
 	}
 	return a.m.p.Broken(a.ctx, err)

@@ -57,7 +57,7 @@ func TestTheTextIsThatOfAllAnswers(t *testing.T) {
 			return &http.Response{
 				StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: io.NopCloser(strings.NewReader(stream.String())),
 			}, nil
-		})})
+		})}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,7 @@ func TestSuite(t *testing.T) { adaptertest.Run(t, subject) }
 
 func newProvider(t testing.TB, o Options) adapter.Provider {
 	t.Helper()
-	p, err := New(o)
+	p, err := New(o, "web")
 	if err != nil {
 		t.Fatal(err)
 	}

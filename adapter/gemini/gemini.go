@@ -23,53 +23,59 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// Options are the settings of a provider.
-type Options struct {
-	Prefix string // as it is known in model names; default "gemini", or "vertex" with Vertex
-	// BaseURL is what comes before /models, or before /projects of Vertex AI; a version (/v1beta) is added where it has none. Default
-	// the Gemini API's, or Vertex AI's of the location.
-	BaseURL string
-	// Vertex says that the server is Vertex AI; nil is the Gemini API.
-	Vertex *Vertex
-	// Key is an API key. Vertex AI takes one in its express mode. Without a key it is asked with Google's application default
-	// credentials: the file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's own, or those of a machine in Google's cloud.
-	Key       string
-	KeyName   string            // where the key comes from, named in errors; default by Prefix, or GOOGLE_APPLICATION_CREDENTIALS
-	Header    http.Header       // of every request
-	Transport http.RoundTripper // default: a shared one sized for thousands of streams
-	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
-	Names     []string          // models to list
-	Timeouts  adapter.Timeouts  // Connect is used for dialing
-	MaxEvent  int               // bytes of one event, default 4 MiB, and 32 MiB of models for images: an image is one event
-}
+// Options are the settings of a provider: the default of Prefix is "gemini", or "vertex"; BaseURL is what comes before /models, or before
+// /projects of Vertex AI, and gets a version (/v1beta) where it has none; MaxEvent is by default 32 MiB of models for images, where an image is one
+// event.
+type Options = wire.Options
 
 // Vertex is a place in Google's cloud.
 type Vertex struct {
-	Project  string // may be empty with a Key
+	Project  string // may be empty with a key
 	Location string // a region, "us", "eu" or "global"; default "global"
 }
 
 const (
-	defaultURL      = "https://generativelanguage.googleapis.com"
-	defaultMaxEvent = 4 << 20
-	imageMaxEvent   = 32 << 20
-	global          = "global"
+	defaultURL    = "https://generativelanguage.googleapis.com"
+	imageMaxEvent = 32 << 20
+	global        = "global"
 )
 
 // version is the last part of a base URL that has one.
 var version = regexp.MustCompile(`/v[0-9]+((alpha|beta)[0-9]*)?$`)
 
-// New returns a provider, which is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL; Vertex without a project.
+// New returns a provider for the Gemini API, which is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
 func New(o Options) (adapter.Provider, error) {
-	usual, address, api := "gemini", defaultURL, "v1beta"
-	if o.Vertex != nil {
-		usual, address, api = "vertex", vertexURL(o.Vertex.Location), "v1beta1"
-		if o.Key == "" {
-			o.KeyName = cmp.Or(o.KeyName, "GOOGLE_APPLICATION_CREDENTIALS")
-		}
+	o.Prefix, o.BaseURL = cmp.Or(o.Prefix, "gemini"), cmp.Or(o.BaseURL, defaultURL)
+	return providerAt(o, "v1beta")
+}
+
+// NewVertex returns a provider for Vertex AI, which is an [adapter.Lister]. Vertex AI takes a key in its express mode; without one it is asked with
+// Google's application default credentials: the file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's own, or those of a machine in
+// Google's cloud. Errors: a BaseURL that is no http(s) URL; no project.
+func NewVertex(o Options, at Vertex) (adapter.Provider, error) {
+	o.Prefix, o.BaseURL = cmp.Or(o.Prefix, "vertex"), cmp.Or(o.BaseURL, vertexURL(at.Location))
+	if o.Key == "" {
+		o.KeyName = cmp.Or(o.KeyName, "GOOGLE_APPLICATION_CREDENTIALS")
 	}
-	o.Prefix = cmp.Or(o.Prefix, usual)
-	base, err := wire.BaseURL(o.Prefix, cmp.Or(o.BaseURL, address), defaultURL)
+	p, err := providerAt(o, "v1beta1")
+	if err != nil {
+		return nil, err
+	}
+	if p.vertex = true; o.Key == "" {
+		p.tokens = &tokens{turn: make(chan struct{}, 1), client: p.Client}
+		p.Key = p.tokens.last // so that a token is taken out of what is logged
+	}
+	switch {
+	case at.Project != "":
+		p.place = []string{"projects", at.Project, "locations", cmp.Or(at.Location, global)}
+	case o.Key == "":
+		return nil, fmt.Errorf("%s: expected the ID of a project in Google's cloud", o.Prefix)
+	}
+	return p, nil
+}
+
+func providerAt(o Options, api string) (*provider, error) {
+	base, err := wire.BaseURL(o.Prefix, o.BaseURL, defaultURL)
 	if err != nil {
 		return nil, err
 	}
@@ -77,25 +83,7 @@ func New(o Options) (adapter.Provider, error) {
 	if !version.MatchString(base.Path) {
 		base = base.JoinPath(api)
 	}
-	p := &provider{
-		Server: wire.NewServer(wire.Server{Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header}, o.Key, o.Transport,
-			adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
-		base: *base, vertex: o.Vertex != nil, names: o.Names, maxEvent: o.MaxEvent,
-	}
-	if !p.vertex {
-		return p, nil
-	}
-	if o.Key == "" {
-		p.tokens = &tokens{turn: make(chan struct{}, 1), client: p.Client}
-		p.Key = p.tokens.last // so that a token is taken out of what is logged
-	}
-	switch project := o.Vertex.Project; {
-	case project != "":
-		p.place = []string{"projects", project, "locations", cmp.Or(o.Vertex.Location, global)}
-	case o.Key == "":
-		return nil, fmt.Errorf("%s: expected the ID of a project in Google's cloud", o.Prefix)
-	}
-	return p, nil
+	return &provider{Server: wire.NewServer(o), base: *base, maxEvent: max(o.MaxEvent, 0)}, nil
 }
 
 // vertexURL is where Vertex AI answers for a location.
@@ -114,9 +102,8 @@ type provider struct {
 	wire.Server
 	base     url.URL // with the version
 	vertex   bool
-	place    []string // of Vertex AI: projects/P/locations/L
-	tokens   *tokens  // nil where there is a key
-	names    []string
+	place    []string     // of Vertex AI: projects/P/locations/L
+	tokens   *tokens      // nil where there is a key
 	maxEvent int          // 0 is the default
 	learned  wire.Lessons // see giveIn
 }
@@ -172,8 +159,6 @@ func (p *provider) path(name string) []string {
 	return slices.Concat(p.place, parts)
 }
 
-func (p *provider) Names() []string { return p.names }
-
 // header returns what every request needs.
 func (p *provider) header(ctx context.Context, accept string) (http.Header, error) {
 	h := http.Header{"Accept": {accept}}
@@ -219,10 +204,5 @@ func (m *model) says(word string) bool { return strings.Contains(strings.ToLower
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	maxEvent := defaultMaxEvent
-	if m.says("image") {
-		maxEvent = imageMaxEvent
-	}
-	maxEvent = cmp.Or(m.p.maxEvent, maxEvent)
-	return m.p.Stream(ctx, m.name, maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
+	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
 }

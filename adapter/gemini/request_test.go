@@ -382,20 +382,28 @@ func TestAddresses(t *testing.T) {
 		{"", &Vertex{}, "m", "https://aiplatform.googleapis.com/v1beta1/publishers/google/models/m:streamGenerateContent?alt=sse"},
 	} {
 		s := new(server)
-		run(t, newProvider(t, Options{Transport: s, BaseURL: row.base, Vertex: row.v, Key: "k", Header: http.Header{"X-Mine": {"y"}}}), row.model, adapter.Request{})
+		o := Options{Transport: s, BaseURL: row.base, Key: "k", Header: http.Header{"X-Mine": {"y"}}}
+		p := newProvider(t, o)
+		if row.v != nil {
+			p = newVertex(t, o, *row.v)
+		}
+		run(t, p, row.model, adapter.Request{})
 		if len(s.urls) != 1 || s.urls[0] != row.want || s.headers[0].Get("X-Goog-Api-Key") != "k" || s.headers[0].Get("X-Mine") != "y" {
 			t.Errorf("%s: %v %v", row.model, s.urls, s.headers)
 		}
 	}
 	for _, name := range []string{"", "..", "a/..", "models/"} {
-		if _, err := newProvider(t, Options{Vertex: &Vertex{Project: "p"}}).Model(name); err == nil {
+		if _, err := newVertex(t, Options{}, Vertex{Project: "p"}).Model(name); err == nil {
 			t.Errorf("a model called %q", name)
 		}
 	}
-	for _, o := range []Options{{BaseURL: "x"}, {BaseURL: "ftp://x"}, {Vertex: &Vertex{}}} {
+	for _, o := range []Options{{BaseURL: "x"}, {BaseURL: "ftp://x"}} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%+v", o)
 		}
+	}
+	if _, err := NewVertex(Options{}, Vertex{}); err == nil {
+		t.Error("Vertex AI without a project")
 	}
 }
 

@@ -61,6 +61,9 @@ const (
 // read passes on an answer.
 func (m *model) read(w *wire.Answer) error {
 	a := &answer{Answer: w, m: m, ids: map[string]bool{}}
+	if m.p.maxEvent == 0 && m.says("image") {
+		w.MaxEvent = imageMaxEvent
+	}
 	a.Last, a.onMember, a.onEach = a.last, a.member, a.each
 	switch a.Kind() {
 	case "text/event-stream", "":

@@ -26,12 +26,20 @@ func TestSuiteOfVertex(t *testing.T) {
 	s := subject
 	s.Prefix, s.KeyName, s.Model = "vertex", "", "gemini-2.5-flash" // without a key, it would be asked with credentials
 	s.New = func(t testing.TB, o adaptertest.Options) adapter.Provider {
-		return newProvider(t, Options{
-			BaseURL: o.BaseURL, Key: o.Key, Vertex: &Vertex{Project: "p", Location: "us-central1"},
-			Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
-		})
+		return newVertex(t, Options{
+			BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
+		}, Vertex{Project: "p", Location: "us-central1"})
 	}
 	adaptertest.Run(t, s)
+}
+
+func newVertex(t testing.TB, o Options, at Vertex) adapter.Provider {
+	t.Helper()
+	p, err := NewVertex(o, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 func newProvider(t testing.TB, o Options) adapter.Provider {

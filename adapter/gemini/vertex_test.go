@@ -72,7 +72,7 @@ func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func atCloud(t *testing.T, c *cloud) adapter.Provider {
-	return newProvider(t, Options{Vertex: &Vertex{Project: "p", Location: "us-central1"}, Transport: c})
+	return newVertex(t, Options{Transport: c}, Vertex{Project: "p", Location: "us-central1"})
 }
 
 // MO-30: Vertex AI is asked with a token of Google's credentials, which is fetched once and again when it has expired.

@@ -17,6 +17,7 @@
 package ollama
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,31 +27,19 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/ollama/host"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// Options are the settings of a provider.
-type Options struct {
-	Prefix string // as it is known in model names, default "ollama"
-	// BaseURL is where Ollama answers, in any of the forms that [host.Parse] takes; default http://127.0.0.1:11434.
-	BaseURL   string
-	Key       string            // sent as a bearer token, for ollama.com and for proxies; Ollama itself asks for none
-	KeyName   string            // where the key comes from, named in errors; default OLLAMA_API_KEY
-	Header    http.Header       // of every request, over what is sent anyway
-	Transport http.RoundTripper // default: a shared one sized for thousands of streams
-	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
-	Names     []string          // models to list
-	Timeouts  adapter.Timeouts  // Connect is used for dialing
-	MaxEvent  int               // bytes of one line, default 4 MiB
-}
+// Options are the settings of a provider: the default of Prefix is "ollama"; BaseURL is where Ollama answers, in any of the forms that
+// [host.Parse] takes, default http://127.0.0.1:11434; Key is sent as a bearer token, for ollama.com and for proxies: Ollama itself asks for
+// none; the default of KeyName is OLLAMA_API_KEY; MaxEvent is the length of a line.
+type Options = wire.Options
 
 const (
-	defaultPrefix   = "ollama"
-	defaultMaxEvent = 4 << 20
+	defaultPrefix = "ollama"
 	// maxList is how long the list of a server's models may be, in bytes; a model takes about 500.
 	maxList = 8 << 20
 	maxName = 256 // bytes of a model's name
@@ -58,15 +47,7 @@ const (
 
 // New returns a provider. Errors: a BaseURL that is no address.
 func New(o Options) (adapter.Provider, error) {
-	if o.Prefix == "" {
-		o.Prefix = defaultPrefix
-	}
-	if o.KeyName == "" {
-		o.KeyName = "OLLAMA_API_KEY"
-	}
-	if o.MaxEvent <= 0 {
-		o.MaxEvent = defaultMaxEvent
-	}
+	o.Prefix, o.KeyName = cmp.Or(o.Prefix, defaultPrefix), cmp.Or(o.KeyName, "OLLAMA_API_KEY")
 	base, err := host.Parse(o.BaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("the base URL of %s: %w", o.Prefix, err)
@@ -76,22 +57,15 @@ func New(o Options) (adapter.Provider, error) {
 	if o.Prefix != defaultPrefix {
 		absent = "nothing answers where Ollama (" + o.Prefix + ") should be: start it with `ollama serve`, or check its base URL"
 	}
-	return &provider{
-		Server: wire.Server{
-			Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header, Key: sync.OnceValue(func() string { return o.Key }), Absent: absent,
-			Client: wire.NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
-		},
-		chat: base.JoinPath("api", "chat").String(), tags: base.JoinPath("api", "tags").String(),
-		names: o.Names, maxLine: o.MaxEvent,
-	}, nil
+	p := &provider{Server: wire.NewServer(o), chat: base.JoinPath("api", "chat").String(), tags: base.JoinPath("api", "tags").String()}
+	p.Absent = absent
+	return p, nil
 }
 
 // provider is one Ollama. It is safe for concurrent use.
 type provider struct {
 	wire.Server
 	chat, tags string // addresses
-	names      []string
-	maxLine    int
 }
 
 // Model returns the model of this name: "llama3.2", "llama3.2:3b", "hf.co/maker/model:Q4_K_M". Whether it has been pulled is only
@@ -115,8 +89,6 @@ func notInName(r rune) bool {
 	}
 	return !strings.ContainsRune("._-:/@", r)
 }
-
-func (p *provider) Names() []string { return p.names }
 
 // List asks which models have been pulled; they come sorted.
 func (p *provider) List(ctx context.Context) ([]string, error) {

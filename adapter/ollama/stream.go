@@ -44,7 +44,7 @@ func (a *answer) read() error {
 	default:
 		return a.unknown()
 	}
-	a.lines = lines{r: a.res.Body, max: a.m.p.maxLine}
+	a.lines = lines{r: a.res.Body, max: a.m.p.MaxEvent}
 	a.said.init()
 	for {
 		line, whole, err := a.lines.next()
@@ -144,7 +144,7 @@ func (a *answer) broken(err error) error {
 		return &adapter.Error{
 			Code:    adapter.CodeProtocol,
 			Message: a.m.p.Name() + " sent a line that is larger than allowed",
-			Cause:   fmt.Errorf("a line of more than %d bytes", a.m.p.maxLine),
+			Cause:   fmt.Errorf("a line of more than %d bytes", a.m.p.MaxEvent),
 		}
 	case io.EOF:
 		err = nil

@@ -21,10 +21,10 @@ var azure = adaptertest.Subject{
 	Prefix:  "azure",
 	KeyName: "AZURE_OPENAI_API_KEY",
 	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
-		return newProvider(t, Options{
-			Prefix: "azure", Azure: true, BaseURL: o.BaseURL, Key: o.Key, KeyName: "AZURE_OPENAI_API_KEY",
+		return newAzure(t, Options{
+			Prefix: "azure", BaseURL: o.BaseURL, Key: o.Key, KeyName: "AZURE_OPENAI_API_KEY",
 			Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
-		})
+		}, "")
 	},
 	Wire: subject.Wire,
 }
@@ -57,6 +57,14 @@ type doer func(*http.Request) (*http.Response, error)
 
 func (f doer) Do(r *http.Request) (*http.Response, error) { return f(r) }
 
+// azureAt makes a provider of Azure at an address.
+func azureAt(base, version string) func(Options) (adapter.Provider, error) {
+	return func(o Options) (adapter.Provider, error) {
+		o.BaseURL = base
+		return NewAzure(o, version)
+	}
+}
+
 // AD-02: the address and the key's header are those of go-openai's own client, for OpenAI, for Azure by its deployments, and for
 // Azure by /openai/v1.
 func TestAddressesAreThoseOfGoOpenAI(t *testing.T) {
@@ -67,32 +75,32 @@ func TestAddressesAreThoseOfGoOpenAI(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		theirs  goopenai.ClientConfig
-		ours    Options
+		ours    func(Options) (adapter.Provider, error)
 		model   string
 		address string
 	}{
-		{"OpenAI", plain, Options{}, "gpt-4o", "https://api.openai.com/v1/chat/completions"},
+		{"OpenAI", plain, New, "gpt-4o", "https://api.openai.com/v1/chat/completions"},
 		{
 			"Azure by its deployments", old,
-			Options{Azure: true, BaseURL: "https://x.openai.azure.com"},
+			azureAt("https://x.openai.azure.com", ""),
 			"gpt-4o",
 			"https://x.openai.azure.com/openai/deployments/gpt-4o/chat/completions?api-version=2024-10-21",
 		},
 		{
 			"Azure with a dot in the name of a deployment", old,
-			Options{Azure: true, BaseURL: "https://x.openai.azure.com/"},
+			azureAt("https://x.openai.azure.com/", ""),
 			"gpt-4.1-mini",
 			"https://x.openai.azure.com/openai/deployments/gpt-4.1-mini/chat/completions?api-version=2024-10-21",
 		},
 		{
 			"Azure with a name that the default would change", old,
-			Options{Azure: true, BaseURL: "https://x.openai.azure.com/"},
+			azureAt("https://x.openai.azure.com/", ""),
 			"gpt-3.5-turbo",
 			"https://x.openai.azure.com/openai/deployments/gpt-3.5-turbo/chat/completions?api-version=2024-10-21",
 		},
 		{
 			"Azure without versions", late,
-			Options{Azure: true, BaseURL: "https://x.openai.azure.com/openai/v1", APIVersion: "2024-10-21"},
+			azureAt("https://x.openai.azure.com/openai/v1", "2024-10-21"),
 			"gpt-4o",
 			"https://x.openai.azure.com/openai/v1/chat/completions",
 		},
@@ -107,8 +115,11 @@ func TestAddressesAreThoseOfGoOpenAI(t *testing.T) {
 				stream.Close()
 			})
 			ours := asks(t, func(transport func(*http.Request) (*http.Response, error)) {
-				row.ours.Key, row.ours.Transport = "k", roundTripper(transport)
-				m, err := newProvider(t, row.ours).Model(row.model)
+				p, err := row.ours(Options{Key: "k", Transport: roundTripper(transport)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				m, err := p.Model(row.model)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -170,7 +181,7 @@ func TestAzureInAllFormsOfItsAddress(t *testing.T) {
 		{"https://x.openai.azure.com/openai/v1", "preview", "https://x.openai.azure.com/openai/v1/chat/completions?api-version=preview"},
 		{"https://x.services.ai.azure.com/models", "2024-05-01-preview", "https://x.services.ai.azure.com/models/chat/completions?api-version=2024-05-01-preview"},
 	} {
-		p := newProvider(t, Options{Prefix: "azure", Azure: true, BaseURL: row.base, APIVersion: row.version})
+		p := newAzure(t, Options{Prefix: "azure", BaseURL: row.base}, row.version)
 		m, err := p.Model("my.gpt")
 		if err != nil {
 			t.Fatal(err)
@@ -183,11 +194,11 @@ func TestAzureInAllFormsOfItsAddress(t *testing.T) {
 		}
 	}
 	for _, name := range []string{".", "..", "a/b"} {
-		if _, err := newProvider(t, Options{Azure: true, BaseURL: endpoint.AzureURL}).Model(name); err == nil {
+		if _, err := newAzure(t, Options{BaseURL: endpoint.AzureURL}, "").Model(name); err == nil {
 			t.Errorf("a deployment called %q", name)
 		}
 	}
-	_, err := New(Options{Prefix: "azure", Azure: true})
+	_, err := NewAzure(Options{Prefix: "azure"}, "")
 	if err == nil || !strings.Contains(err.Error(), "https://NAME.openai.azure.com") {
 		t.Errorf("%v", err)
 	}
@@ -202,7 +213,11 @@ func FuzzEndpoint(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, base, name string, azure bool) {
-		p, err := New(Options{BaseURL: base, Azure: azure})
+		create := New
+		if azure {
+			create = azureAt(base, "")
+		}
+		p, err := create(Options{BaseURL: base})
 		if err != nil {
 			return
 		}

@@ -17,6 +17,15 @@ import (
 // canary is a key that must never be seen again.
 const canary = adaptertest.Key
 
+func newAzure(t testing.TB, o Options, version string) adapter.Provider {
+	t.Helper()
+	p, err := NewAzure(o, version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 func newProvider(t testing.TB, o Options) adapter.Provider {
 	t.Helper()
 	p, err := New(o)

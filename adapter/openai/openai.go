@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -21,67 +22,51 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// Options are the settings of a provider.
-type Options struct {
-	Prefix string // as it is known in model names, default "openai"
-	// BaseURL is what comes before /chat/completions, default the OpenAI API's. Azure's can be any of those that it shows: see
-	// [Options.Azure].
-	BaseURL string
-	// Azure says that the server is Azure's: model names are names of deployments, and the key goes into a header of its own.
-	// BaseURL is then the endpoint, https://NAME.openai.azure.com, with or without the path of a deployment; or that with
-	// /openai/v1, where Azure takes the addresses of OpenAI. A BaseURL with an api-version is Azure's too.
-	Azure      bool
-	APIVersion string // of Azure's API, default 2024-10-21; one that the BaseURL has is taken instead
-	Key        string
-	KeyName    string            // where the key comes from, named in errors; default the prefix in capitals and "_API_KEY"
-	Header     http.Header       // of every request, over what is sent anyway
-	Transport  http.RoundTripper // default: a shared one sized for thousands of streams
-	ProxyEnv   bool              // with the default transport: go through the proxy that the environment names
-	Names      []string          // models to list
-	Timeouts   adapter.Timeouts  // Connect is used for dialing
-	MaxEvent   int               // bytes of one event, default 4 MiB
-}
+// Options are the settings of a provider: the default of Prefix is "openai"; BaseURL is what comes before /chat/completions, default the OpenAI
+// API's.
+type Options = wire.Options
 
-const (
-	defaultURL      = "https://api.openai.com/v1"
-	defaultMaxEvent = 4 << 20
-)
+const defaultURL = "https://api.openai.com/v1"
 
-// New returns a provider; one that is not Azure's is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
+// New returns a provider, which is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
 func New(o Options) (adapter.Provider, error) {
-	o.Prefix = cmp.Or(o.Prefix, "openai")
-	example := defaultURL
-	if o.Azure {
-		example = endpoint.AzureURL
-	} else {
-		o.BaseURL = cmp.Or(o.BaseURL, defaultURL)
-	}
-	base, err := wire.BaseURL(o.Prefix, o.BaseURL, example)
+	o.Prefix, o.BaseURL = cmp.Or(o.Prefix, "openai"), cmp.Or(o.BaseURL, defaultURL)
+	base, err := wire.BaseURL(o.Prefix, o.BaseURL, defaultURL)
 	if err != nil {
 		return nil, err
 	}
-	p := &provider{
-		Server: wire.NewServer(wire.Server{Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header, URLHint: " (most end in /v1)"}, o.Key, o.Transport,
-			adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
-		Endpoint: endpoint.New(*base, o.Azure, o.APIVersion),
-		names:    o.Names,
-		thinks:   thinksOf(base.Hostname()),
-		maxEvent: cmp.Or(max(o.MaxEvent, 0), defaultMaxEvent),
-	}
+	p := providerAt(o, base, endpoint.New(*base, false, ""))
 	if p.Azure() {
-		return p, nil // Azure lists the models that could be deployed, which are no names that can be asked
+		return p, nil // a BaseURL with an api-version is Azure's
 	}
 	return &lister{p}, nil
+}
+
+// NewAzure returns a provider of Azure: model names are names of deployments, and the key goes into a header of its own. BaseURL is the endpoint,
+// https://NAME.openai.azure.com, with or without the path of a deployment; or that with /openai/v1, where Azure takes the addresses of OpenAI. The
+// version of the API is that of BaseURL if it has one, or else apiVersion, default 2024-10-21. The provider does not list models: Azure lists
+// those that could be deployed, which are no names that can be asked. Errors: a BaseURL that is no http(s) URL.
+func NewAzure(o Options, apiVersion string) (adapter.Provider, error) {
+	o.Prefix = cmp.Or(o.Prefix, "openai")
+	base, err := wire.BaseURL(o.Prefix, o.BaseURL, endpoint.AzureURL)
+	if err != nil {
+		return nil, err
+	}
+	return providerAt(o, base, endpoint.New(*base, true, apiVersion)), nil
+}
+
+func providerAt(o Options, base *url.URL, at endpoint.Endpoint) *provider {
+	p := &provider{Server: wire.NewServer(o), Endpoint: at, thinks: thinksOf(base.Hostname())}
+	p.URLHint = " (most end in /v1)"
+	return p
 }
 
 // provider is one server and what is known of it. It is safe for concurrent use.
 type provider struct {
 	wire.Server
 	endpoint.Endpoint
-	names    []string
-	maxEvent int
-	learned  wire.Lessons // see giveIn
-	thinks   thinks
+	learned wire.Lessons // see giveIn
+	thinks  thinks
 }
 
 // thinks is how a server is told to think.
@@ -120,8 +105,6 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	return &model{p: p, name: name, url: p.Chat(name)}, nil
 }
 
-func (p *provider) Names() []string { return p.names }
-
 // model is one model of a provider.
 type model struct {
 	p    *provider
@@ -131,5 +114,5 @@ type model struct {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, m.p.maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
+	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
 }

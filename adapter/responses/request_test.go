@@ -452,25 +452,29 @@ func TestHistoriesAreSentTheOtherWayWhereTheyAreRefused(t *testing.T) {
 
 // MO-30: the addresses and the headers of OpenAI, of Azure, and of others.
 func TestAddresses(t *testing.T) {
-	for want, o := range map[string]Options{
+	for want, row := range map[string]struct{ base, azure string }{
 		"https://api.openai.com/v1/responses Authorization":                                   {},
-		"https://api.x.ai/v1/responses Authorization":                                         {BaseURL: "https://api.x.ai/v1/"},
-		"https://api.x.ai/v1/responses  Authorization":                                        {BaseURL: "https://api.x.ai/v1/responses"},
-		"https://n.openai.azure.com/openai/v1/responses Api-Key":                              {Azure: true, BaseURL: "https://n.openai.azure.com"},
-		"https://n.openai.azure.com/openai/v1/responses  Api-Key":                             {Azure: true, BaseURL: "https://n.openai.azure.com/openai/v1/"},
-		"https://n.openai.azure.com/openai/v1/responses   Api-Key":                            {Azure: true, BaseURL: "https://n.openai.azure.com/openai"},
-		"https://n.openai.azure.com/openai/responses?api-version=2025-04-01-preview Api-Key":  {Azure: true, BaseURL: "https://n.openai.azure.com", APIVersion: "2025-04-01-preview"},
-		"https://n.openai.azure.com/openai/responses?api-version=2025-04-01-preview  Api-Key": {BaseURL: "https://n.openai.azure.com/openai/responses?api-version=2025-04-01-preview"},
-		"https://n.services.ai.azure.com/openai/v1/responses?api-version=preview Api-Key":     {BaseURL: "https://n.services.ai.azure.com/openai/v1?api-version=preview"},
+		"https://api.x.ai/v1/responses Authorization":                                         {base: "https://api.x.ai/v1/"},
+		"https://api.x.ai/v1/responses  Authorization":                                        {base: "https://api.x.ai/v1/responses"},
+		"https://n.openai.azure.com/openai/v1/responses Api-Key":                              {"https://n.openai.azure.com", "default"},
+		"https://n.openai.azure.com/openai/v1/responses  Api-Key":                             {"https://n.openai.azure.com/openai/v1/", "default"},
+		"https://n.openai.azure.com/openai/v1/responses   Api-Key":                            {"https://n.openai.azure.com/openai", "default"},
+		"https://n.openai.azure.com/openai/responses?api-version=2025-04-01-preview Api-Key":  {"https://n.openai.azure.com", "2025-04-01-preview"},
+		"https://n.openai.azure.com/openai/responses?api-version=2025-04-01-preview  Api-Key": {base: "https://n.openai.azure.com/openai/responses?api-version=2025-04-01-preview"},
+		"https://n.services.ai.azure.com/openai/v1/responses?api-version=preview Api-Key":     {base: "https://n.services.ai.azure.com/openai/v1?api-version=preview"},
 	} {
 		var url string
 		var header http.Header
-		o.Key, o.Header = "k", http.Header{"Openai-Organization": {"org"}}
+		o := Options{BaseURL: row.base, Key: "k", Header: http.Header{"Openai-Organization": {"org"}}}
 		o.Transport = tripper(func(r *http.Request) (*http.Response, error) {
 			url, header = r.URL.String(), r.Header
 			return nil, errors.New("enough")
 		})
-		m, err := newProvider(t, o).Model("gpt-5.4")
+		p := newProvider(t, o)
+		if row.azure != "" {
+			p = newAzure(t, o, strings.TrimPrefix(row.azure, "default"))
+		}
+		m, err := p.Model("gpt-5.4")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -488,7 +492,7 @@ func TestAddresses(t *testing.T) {
 	if _, err := newProvider(t, Options{}).Model(""); err == nil {
 		t.Error("a model without a name")
 	}
-	if _, lists := newProvider(t, Options{Azure: true, BaseURL: "https://n.openai.azure.com"}).(adapter.Lister); lists {
+	if _, lists := newAzure(t, Options{BaseURL: "https://n.openai.azure.com"}, "").(adapter.Lister); lists {
 		t.Error("Azure's list is none of models that can be asked")
 	}
 }

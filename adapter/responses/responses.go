@@ -21,69 +21,53 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// Options are the settings of a provider.
-type Options struct {
-	Prefix string // as it is known in model names, default "responses"
-	// BaseURL is what comes before /responses, default the OpenAI API's. Azure's is the endpoint: see [Options.Azure].
-	BaseURL string
-	// Azure says that the server is Azure's: model names are names of deployments, and the key goes into a header of its own. BaseURL is then
-	// the endpoint, https://NAME.openai.azure.com, with or without /openai/v1. With a version of the API, or a BaseURL that has an api-version,
-	// the address is that of the versions: /openai/responses.
-	Azure      bool
-	APIVersion string
-	Key        string
-	KeyName    string            // where the key comes from, named in errors; default the prefix in capitals and "_API_KEY"
-	Header     http.Header       // of every request
-	Transport  http.RoundTripper // default: a shared one sized for thousands of streams
-	ProxyEnv   bool              // with the default transport: go through the proxy that the environment names
-	Names      []string          // models to list
-	Timeouts   adapter.Timeouts  // Connect is used for dialing
-	MaxEvent   int               // bytes of one event, default 4 MiB
-}
+// Options are the settings of a provider: the default of Prefix is "responses"; BaseURL is what comes before /responses, default the OpenAI
+// API's.
+type Options = wire.Options
 
-const (
-	defaultURL      = "https://api.openai.com/v1"
-	defaultMaxEvent = 4 << 20
-)
+const defaultURL = "https://api.openai.com/v1"
 
-// New returns a provider; one that is not Azure's is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
+// New returns a provider, which is an [adapter.Lister]. Errors: a BaseURL that is no http(s) URL.
 func New(o Options) (adapter.Provider, error) {
-	o.Prefix = cmp.Or(o.Prefix, "responses")
-	example := defaultURL
-	if o.Azure {
-		example = endpoint.AzureURL
-	} else {
-		o.BaseURL = cmp.Or(o.BaseURL, defaultURL)
-	}
-	base, err := wire.BaseURL(o.Prefix, o.BaseURL, example)
+	o.Prefix, o.BaseURL = cmp.Or(o.Prefix, "responses"), cmp.Or(o.BaseURL, defaultURL)
+	base, err := wire.BaseURL(o.Prefix, o.BaseURL, defaultURL)
 	if err != nil {
 		return nil, err
 	}
-	if o.Azure && o.APIVersion == "" && !base.Query().Has("api-version") {
+	p := providerAt(o, endpoint.New(*base, false, ""))
+	if p.Azure() {
+		return p, nil // a BaseURL with an api-version is Azure's
+	}
+	return &lister{p}, nil
+}
+
+// NewAzure returns a provider of Azure: model names are names of deployments, and the key goes into a header of its own. BaseURL is the endpoint,
+// https://NAME.openai.azure.com, with or without /openai/v1. With an apiVersion, or a BaseURL that has an api-version, the address is that of
+// the versions: /openai/responses. The provider does not list models: Azure lists those that could be deployed, which are no names that can
+// be asked. Errors: a BaseURL that is no http(s) URL.
+func NewAzure(o Options, apiVersion string) (adapter.Provider, error) {
+	o.Prefix = cmp.Or(o.Prefix, "responses")
+	base, err := wire.BaseURL(o.Prefix, o.BaseURL, endpoint.AzureURL)
+	if err != nil {
+		return nil, err
+	}
+	if apiVersion == "" && !base.Query().Has("api-version") {
 		if path := strings.TrimRight(base.Path, "/"); path == "" || path == "/openai" {
 			base.Path, base.RawPath = "/openai/v1", "" // the versions that had /responses were previews
 		}
 	}
-	p := &provider{
-		Server: wire.NewServer(wire.Server{Prefix: o.Prefix, KeyName: o.KeyName, Header: o.Header}, o.Key, o.Transport,
-			adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
-		Endpoint: endpoint.New(*base, o.Azure, o.APIVersion),
-		names:    o.Names,
-		maxEvent: cmp.Or(max(o.MaxEvent, 0), defaultMaxEvent),
-	}
-	if p.Azure() {
-		return p, nil // Azure lists the models that could be deployed, which are no names that can be asked
-	}
-	return &lister{p}, nil
+	return providerAt(o, endpoint.New(*base, true, apiVersion)), nil
+}
+
+func providerAt(o Options, at endpoint.Endpoint) *provider {
+	return &provider{Server: wire.NewServer(o), Endpoint: at}
 }
 
 // provider is one server and what is known of it. It is safe for concurrent use.
 type provider struct {
 	wire.Server
 	endpoint.Endpoint
-	names    []string
-	maxEvent int
-	learned  wire.Lessons // see giveIn
+	learned wire.Lessons // see giveIn
 }
 
 // Model returns the model of this name. Which names a server has is only known to it.
@@ -93,8 +77,6 @@ func (p *provider) Model(name string) (adapter.Model, error) {
 	}
 	return &model{p: p, name: name}, nil
 }
-
-func (p *provider) Names() []string { return p.names }
 
 func (p *provider) header(accept string) http.Header {
 	h := http.Header{"Accept": {accept}}
@@ -120,5 +102,5 @@ type model struct {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, m.p.maxEvent, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
+	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
 }

@@ -26,15 +26,24 @@ func TestAzureSuite(t *testing.T) {
 	azure := subject
 	azure.Prefix, azure.KeyName = "azure", "AZURE_OPENAI_API_KEY"
 	azure.New = func(t testing.TB, o adaptertest.Options) adapter.Provider {
-		return newProvider(t, Options{
-			Prefix: "azure", Azure: true, BaseURL: o.BaseURL, Key: o.Key, KeyName: "AZURE_OPENAI_API_KEY",
+		return newAzure(t, Options{
+			Prefix: "azure", BaseURL: o.BaseURL, Key: o.Key, KeyName: "AZURE_OPENAI_API_KEY",
 			Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
-		})
+		}, "")
 	}
 	adaptertest.Run(t, azure)
 }
 
 func FuzzStream(f *testing.F) { adaptertest.Fuzz(f, subject) }
+
+func newAzure(t testing.TB, o Options, version string) adapter.Provider {
+	t.Helper()
+	p, err := NewAzure(o, version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
 
 func newProvider(t testing.TB, o Options) adapter.Provider {
 	t.Helper()

@@ -53,7 +53,7 @@ type Answer struct {
 // Stream asks a provider and yields its answer. ask sends the request, and returns the answer once it is known to be one: status 200. read
 // passes on what is in it, and returns the error that is to be the last pair: nil when the answer is complete, ErrLeft when the reader has left.
 // Whatever ends the loop ends the request and its connection, unless the answer was read to its end.
-func (s *Server) Stream(ctx context.Context, model string, maxEvent int, ask func(context.Context) (*http.Response, error),
+func (s *Server) Stream(ctx context.Context, model string, ask func(context.Context) (*http.Response, error),
 	read func(*Answer) error,
 ) iter.Seq2[adapter.Chunk, error] {
 	return func(yield func(adapter.Chunk, error) bool) {
@@ -67,7 +67,7 @@ func (s *Server) Stream(ctx context.Context, model string, maxEvent int, ask fun
 			return
 		}
 		defer res.Body.Close()
-		a := &Answer{Server: s, Ctx: ctx, Res: res, Model: s.Prefix + ":" + model, MaxEvent: maxEvent, cancel: cancel, yield: yield}
+		a := &Answer{Server: s, Ctx: ctx, Res: res, Model: s.Prefix + ":" + model, MaxEvent: s.MaxEvent, cancel: cancel, yield: yield}
 		defer a.stop()
 		if err := read(a); err != nil && err != ErrLeft {
 			yield(adapter.Chunk{}, err)

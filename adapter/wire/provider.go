@@ -12,16 +12,38 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 )
 
-// NewServer completes a server of a provider: with its key, which comes from the prefix in capitals and "_API_KEY" where s names nothing else,
-// and with its client. t nil stands for the transport that all providers with these options share.
-func NewServer(s Server, key string, t http.RoundTripper, o adapter.TransportOptions) Server {
-	if s.KeyName == "" {
-		s.KeyName = strings.ToUpper(strings.ReplaceAll(s.Prefix, "-", "_")) + "_API_KEY"
-	}
-	s.Key = sync.OnceValue(func() string { return key })
-	s.Client = NewClient(t, o)
-	return s
+// Options are the settings that every provider has.
+type Options struct {
+	Prefix    string            // as it is known in model names; default by the adapter
+	BaseURL   string            // default by the adapter
+	Key       string            // an API key; "" sends none
+	KeyName   string            // where the key comes from, named in errors; default the prefix in capitals and "_API_KEY"
+	Header    http.Header       // of every request, over what the adapter sends
+	Transport http.RoundTripper // default: a shared one sized for thousands of streams
+	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
+	Names     []string          // models to list
+	Timeouts  adapter.Timeouts  // Connect is used for dialing
+	MaxEvent  int               // bytes of one event, default 4 MiB
 }
+
+const defaultMaxEvent = 4 << 20
+
+// NewServer returns the server that these options describe.
+func NewServer(o Options) Server {
+	if o.KeyName == "" {
+		o.KeyName = strings.ToUpper(strings.ReplaceAll(o.Prefix, "-", "_")) + "_API_KEY"
+	}
+	if o.MaxEvent <= 0 {
+		o.MaxEvent = defaultMaxEvent
+	}
+	return Server{
+		Prefix: o.Prefix, KeyName: o.KeyName, Key: sync.OnceValue(func() string { return o.Key }), Header: o.Header, Listed: o.Names, MaxEvent: o.MaxEvent,
+		Client: NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
+	}
+}
+
+// Names lists the models that the settings name.
+func (s *Server) Names() []string { return s.Listed }
 
 // BaseURL reads the base URL of a provider; example is one that is right, for the error.
 func BaseURL(prefix, address, example string) (*url.URL, error) {

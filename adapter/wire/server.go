@@ -17,13 +17,15 @@ const maxRefusal = 64 << 10
 
 // Server is a provider's server: how it is reached, and how errors name it. It is safe for concurrent use.
 type Server struct {
-	Prefix  string        // as the provider is known in model names
-	KeyName string        // where the key comes from, named in errors
-	Key     func() string // a function, so that printing a server does not print it
-	Client  *http.Client
-	Header  http.Header // of every request, over what the adapter sends; nil is nothing
-	URLHint string      // said behind "the base URL", as " (most end in /v1)"
-	Absent  string      // said where nothing answers at the address; default a sentence about the base URL
+	Prefix   string        // as the provider is known in model names
+	KeyName  string        // where the key comes from, named in errors
+	Key      func() string // a function, so that printing a server does not print it
+	Client   *http.Client
+	Header   http.Header // of every request, over what the adapter sends; nil is nothing
+	URLHint  string      // said behind "the base URL", as " (most end in /v1)"
+	Listed   []string    // models that the settings name
+	MaxEvent int         // bytes of one event
+	Absent   string      // said where nothing answers at the address; default a sentence about the base URL
 	// Sign adds to a request that is complete what says that it may be made; nil is nothing.
 	Sign func(*http.Request) error
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lingserve/lingserve/adapter/ollama"
 	"github.com/lingserve/lingserve/adapter/openai"
 	"github.com/lingserve/lingserve/adapter/responses"
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/config"
 )
 
@@ -86,51 +87,35 @@ func newProvider(p config.Provider, limits adapter.Timeouts, proxyEnv bool, tran
 	if missing := p.Missing(); missing != "" {
 		return notSetUp(missing), nil
 	}
-	header := p.Header()
+	o := wire.Options{
+		Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: p.Header(),
+		ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
+	}
 	switch p.Kind {
-	case config.KindOpenAI, config.KindAzure:
-		return openai.New(openai.Options{
-			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
-			Azure: p.Kind == config.KindAzure, APIVersion: p.APIVersion, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
-		})
-	case config.KindCoze:
-		return coze.New(coze.Options{
-			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
-			User: p.User, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
-		})
-	case config.KindOllama:
-		return ollama.New(ollama.Options{
-			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
-			ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
-		})
+	case config.KindOpenAI:
+		return openai.New(o)
+	case config.KindAzure:
+		return openai.NewAzure(o, p.APIVersion)
+	case config.KindResponses:
+		return responses.New(o)
+	case config.KindAzureResponses:
+		return responses.NewAzure(o, p.APIVersion)
 	case config.KindAnthropic:
-		return anthropic.New(anthropic.Options{
-			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
-			ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
-		})
-	case config.KindGemini, config.KindVertex:
-		o := gemini.Options{
-			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
-			ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
-		}
-		if p.Kind == config.KindVertex {
-			o.Vertex = &gemini.Vertex{Project: p.Project, Location: p.Location}
-		}
+		return anthropic.New(o)
+	case config.KindGemini:
 		return gemini.New(o)
-	case config.KindResponses, config.KindAzureResponses:
-		return responses.New(responses.Options{
-			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
-			Azure: p.Kind == config.KindAzureResponses, APIVersion: p.APIVersion, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
-		})
+	case config.KindVertex:
+		return gemini.NewVertex(o, gemini.Vertex{Project: p.Project, Location: p.Location})
 	case config.KindBedrock:
-		made, err := bedrock.New(bedrock.Options{
-			Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyName: p.KeyName, Names: p.Models, Header: header,
-			Region: p.Region, Profile: p.Profile, ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
-		})
-		if err != nil && !p.Set { // what is wrong is of Amazon's other programs, and nobody wants this one
+		made, err := bedrock.New(o, bedrock.AWS{Region: p.Region, Profile: p.Profile})
+		if err != nil && !p.Set { // the mistake is in the settings of other programs, and nothing here uses Bedrock
 			return notSetUp("Amazon Bedrock needs settings of Amazon's that can be read; set AWS_REGION or providers.bedrock.region"), nil
 		}
 		return made, err
+	case config.KindOllama:
+		return ollama.New(o)
+	case config.KindCoze:
+		return coze.New(o, p.User)
 	default:
 		panic("config: a provider of kind " + p.Kind)
 	}

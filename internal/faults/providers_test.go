@@ -96,11 +96,11 @@ func register(t testing.TB, models *adapter.Registry, base string, maxEvent int,
 		case openAI:
 			p, err = openai.New(openai.Options{BaseURL: base + "/v1", Key: canary, Timeouts: limits, MaxEvent: maxEvent})
 		case azure:
-			p, err = openai.New(openai.Options{
-				Prefix: w.name, Azure: true, BaseURL: base, Key: canary, KeyName: w.keyName, Timeouts: limits, MaxEvent: maxEvent,
-			})
+			p, err = openai.NewAzure(openai.Options{
+				Prefix: w.name, BaseURL: base, Key: canary, KeyName: w.keyName, Timeouts: limits, MaxEvent: maxEvent,
+			}, "")
 		case cozeBot:
-			p, err = coze.New(coze.Options{BaseURL: base, Key: canary, Timeouts: limits, MaxEvent: maxEvent})
+			p, err = coze.New(coze.Options{BaseURL: base, Key: canary, Timeouts: limits, MaxEvent: maxEvent}, "")
 		case ollamaRunner:
 			p, err = ollama.New(ollama.Options{BaseURL: base, Key: canary, Timeouts: limits, MaxEvent: maxEvent})
 		case anthropicAPI:
@@ -108,14 +108,13 @@ func register(t testing.TB, models *adapter.Registry, base string, maxEvent int,
 		case geminiAPI:
 			p, err = gemini.New(gemini.Options{BaseURL: base, Key: canary, Timeouts: limits, MaxEvent: maxEvent})
 		case vertex:
-			p, err = gemini.New(gemini.Options{
-				Vertex: &gemini.Vertex{Project: "p", Location: "us-central1"}, BaseURL: base, Key: canary, KeyName: w.keyName,
-				Timeouts: limits, MaxEvent: maxEvent,
-			})
+			p, err = gemini.NewVertex(gemini.Options{
+				BaseURL: base, Key: canary, KeyName: w.keyName, Timeouts: limits, MaxEvent: maxEvent,
+			}, gemini.Vertex{Project: "p", Location: "us-central1"})
 		case responsesAPI:
 			p, err = responses.New(responses.Options{BaseURL: base + "/v1", Key: canary, Timeouts: limits, MaxEvent: maxEvent})
 		case bedrockRuntime:
-			p, err = bedrock.New(bedrock.Options{Region: "us-east-1", BaseURL: base, Key: canary, Timeouts: limits, MaxEvent: maxEvent})
+			p, err = bedrock.New(bedrock.Options{BaseURL: base, Key: canary, Timeouts: limits, MaxEvent: maxEvent}, bedrock.AWS{Region: "us-east-1"})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -303,6 +303,9 @@ func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, q.grant))
 	}
 	_, err := r.append(entries...)
-	s.say(turn.Event{Kind: ApprovalResolvedEvent, Value: encode(resolved{q.ID, q.Call, q.Subagent, decision, code})})
+	s.say(turn.Event{
+		Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}},
+		Value: encode(resolved{q.ID, q.Call, q.Subagent, decision, code}),
+	})
 	return err
 }

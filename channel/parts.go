@@ -19,7 +19,7 @@ type kernelState struct {
 
 	mu         sync.Mutex
 	challenged map[challenge]time.Time       // guarded by mu: when a sender was told last how to be paired
-	lost       recent[string, time.Time] // guarded by mu: sessions in which an answer may not have been seen, and since when
+	lost       recent[string, time.Time]     // guarded by mu: sessions in which an answer may not have been seen, and since when
 	parked     map[challenge]string          // guarded by mu: the event of each sender that waits for the sender to be paired
 	stops      recent[stopNotice, time.Time] // guarded by mu: when a sender was told last why messages are stopped
 }

@@ -40,7 +40,7 @@ type pass struct {
 	tally     tally // of the deliveries
 	permanent bool  // err says that nothing can be sent there any more
 	acked     bool
-	notices   int  // that were sent beside the answer
+	notices   int         // that were sent beside the answer
 	out       *deliveries // of the agent, while it runs
 	finishing bool        // nothing but the end is left
 	inLane    atomic.Bool // the turn has its place in the lane

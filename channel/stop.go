@@ -71,7 +71,7 @@ func (p *pass) tellSender(ctx context.Context, text string) (sent bool) {
 	d := newDeliveries(ctx, p.k, of)
 	p.notices++
 	d.seq = -p.notices // blocks of the answer have numbers from 1 on, and so other keys
-	_, _ = d.end(nil) // there is nothing else to send
+	_, _ = d.end(nil)  // there is nothing else to send
 	r, err := d.notice(ctx, text)
 	if err != nil {
 		p.warn(ctx, p.result.Stage, "a notice to the sender was not delivered", err)

@@ -86,13 +86,12 @@ type reply struct {
 	turn  *channel.Turn
 	ctx   context.Context
 
-	mu       sync.Mutex        // tools send by themselves, from goroutines of their own
-	began    bool              // the turn has, in its lane: what goes out before is the answer to a command
-	rendered bool              // the answer is there: what goes out now is part of it
-	calls    map[string]string // the tools of calls, by the id of each
-	notRun   bool              // the person was told that a call is not run
-	open     strings.Builder   // text that is previewed and stands in no block yet
-	sent     string            // text that stands in blocks
+	mu       sync.Mutex      // tools send by themselves, from goroutines of their own
+	began    bool            // the turn has, in its lane: what goes out before is the answer to a command
+	rendered bool            // the answer is there: what goes out now is part of it
+	notRun   bool            // the person was told that a call is not run
+	open     strings.Builder // text that is previewed and stands in no block yet
+	sent     string          // text that stands in blocks
 }
 
 // take shows what happens in the turn while the model speaks.
@@ -111,31 +110,20 @@ func (r *reply) take(e turn.Event, err error) {
 		}
 	case turn.ToolCallEvent:
 		r.flush()
-		r.mu.Lock()
-		if r.calls == nil {
-			r.calls = map[string]string{}
-		}
-		for _, c := range e.Calls {
-			r.calls[c.ID] = c.Name
-		}
-		r.mu.Unlock()
 	case agent.ApprovalRequiredEvent:
 		r.ask(e.Value)
 	case agent.ApprovalResolvedEvent:
-		r.resolved(e.Value)
+		r.resolved(e)
 	}
 }
 
 // resolved tells the person that a call was not run because nobody in the conversation may approve it.
-func (r *reply) resolved(value json.RawMessage) {
-	var q struct{ Call, Reason string }
-	if json.Unmarshal(value, &q) != nil || q.Reason != agent.Unattended {
+func (r *reply) resolved(e turn.Event) {
+	var q struct{ Reason string }
+	if json.Unmarshal(e.Value, &q) != nil || q.Reason != agent.Unattended || len(e.Calls) == 0 {
 		return
 	}
-	r.mu.Lock()
-	name := r.calls[q.Call]
-	r.mu.Unlock()
-	r.tellNotRun(name, "it needs approval, and nobody in this conversation may give it. Whoever runs this server can change that")
+	r.tellNotRun(e.Calls[0].Name, "it needs approval, and nobody in this conversation may give it. Whoever runs this server can change that")
 }
 
 // tellNotRun tells the person once a turn that a call is not run, since a model may try again and again.
@@ -147,12 +135,8 @@ func (r *reply) tellNotRun(tool, why string) {
 	if told {
 		return
 	}
-	what := "A tool"
-	if tool != "" {
-		what = "The tool `" + tool + "`"
-	}
 	r.flush()
-	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: what + " was not run: " + why + "."}) // it is logged
+	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: "The tool `" + tool + "` was not run: " + why + "."}) // it is logged
 }
 
 // flush makes a block of what the model said before it calls a tool: an answer that nobody sees until all is over is no

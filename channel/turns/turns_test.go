@@ -350,7 +350,7 @@ func TestThePersonIsToldOnceThatACallNeedsAnApprovalThatNobodyCanGive(t *testing
 		for _, id := range []string{"c1", "c2"} {
 			resolved, _ := json.Marshal(map[string]string{"id": "q" + id, "call": id, "decision": "deny", "reason": agent.Unattended})
 			_ = yield(turn.Event{Kind: turn.ToolCallEvent, Calls: []tool.Call{{ID: id, Name: "shell"}}}, nil) &&
-				yield(turn.Event{Kind: agent.ApprovalResolvedEvent, Value: resolved}, nil)
+				yield(turn.Event{Kind: agent.ApprovalResolvedEvent, Calls: []tool.Call{{ID: id, Name: "shell"}}, Value: resolved}, nil)
 		}
 		yield(turn.Text("I could not."), nil)
 	}))

@@ -658,6 +658,9 @@ func (d *Door) take(ctx context.Context, e JournalEntry) {
 func (d *Door) settle(ctx context.Context, e JournalEntry, o Outcome) error {
 	claim, _, err := d.journal.Claim(ctx, e.Key)
 	if err == nil && claim != nil {
+		if o == OutcomeUnknown {
+			d.kernel.keepShown(ctx, e.Key.String(), d.o.Log) // before it is forgotten
+		}
 		err = claim.Commit(ctx, o)
 	}
 	if err != nil || claim == nil || o == OutcomeQueued || d.o.Incomplete == nil {

@@ -26,6 +26,8 @@ type Options struct {
 	// Answer gives a decision to a call that waits for approval: calls that nobody can be asked about are denied by it. Without it
 	// they wait until their time is over.
 	Answer func(context.Context, agent.Answer) error
+	// KeepCutOff writes down what people saw of an answer that a crash has cut off; nil keeps nothing.
+	KeepCutOff func(_ context.Context, session, turn, text string) error
 	// Read reads a local file of a message; nil reads it as the file that it is. The kernel has looked at it before.
 	Read func(context.Context, string) ([]byte, error)
 	Log  *slog.Logger // nil is silent
@@ -70,6 +72,16 @@ func (a *Agent) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispatch
 		return channel.DispatchResult{Deferred: true}, nil
 	}
 	return channel.DispatchResult{}, err
+}
+
+// KeepCutOff implements [channel.Resumer]: in the session's lane, as all that is written there.
+func (a *Agent) KeepCutOff(ctx context.Context, s channel.ShownText) error {
+	if a.o.KeepCutOff == nil {
+		return nil
+	}
+	return a.turns.Alone(ctx, s.Session, turn.Queue, func(ctx context.Context) error {
+		return a.o.KeepCutOff(ctx, s.Session, s.Turn, s.Text)
+	})
 }
 
 type replyKey struct{}

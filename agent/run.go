@@ -292,8 +292,8 @@ func (r *run) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	if r.parent == nil {
-		m := tape.Meta{Message: r.messageID()}
+	if id := r.messageID(); id != "" && r.parent == nil {
+		m := tape.Meta{Message: id}
 		if before.ID != 0 {
 			m.Refs = []int64{before.ID}
 		}

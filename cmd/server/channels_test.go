@@ -469,8 +469,12 @@ func TestPairsAreApprovedWhileTheServerRuns(t *testing.T) { // CH-101
 	if got := run("pair", "approve", strings.ToLower(code)); got != "ann is paired on hook\n" {
 		t.Errorf("got %q", got)
 	}
+	// DC-13: the person is told, and the first message is answered.
+	if got := b.taken(3); !strings.HasPrefix(got[1].Text, "You are paired") || !strings.Contains(got[2].Text, "hello") {
+		t.Errorf("got %+v", got)
+	}
 	b.say(p, "msg-2", "hello again")
-	if got := b.taken(2)[1]; !strings.Contains(got.Text, "hello again") {
+	if got := b.taken(4)[3]; !strings.Contains(got.Text, "hello again") {
 		t.Errorf("got %+v", got)
 	}
 	if got := run("pair", "remove", "hook", "ann"); got != "ann is not paired on hook any more\n" {

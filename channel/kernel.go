@@ -29,6 +29,8 @@ type Meta struct {
 	TurnID           string                        // where the door has one, of 128 random bits; "" is one of the kernel's
 	Claim            Claim                         // where the door has one; nil
 	Ack              func(context.Context, Result) // called exactly once; nil
+	Repeated         bool                          // a turn of the event may have begun before
+	Counted          bool                          // the door has counted the message by [Kernel.TakeRate]
 	Queued           func()                        // called exactly once, when the next event of the conversation may come; nil
 }
 
@@ -72,6 +74,7 @@ type Turn struct {
 	ID, SessionKey string
 	Context        *TurnContext
 	Policy         string // on_busy, of package turn; "" is queue
+	Repeated       bool   // [Meta.Repeated]
 	Sink           Sink
 	Queued         func() // to be called when the turn has its place in the lane
 }

@@ -41,6 +41,7 @@ type pass struct {
 	tally     tally // of the deliveries
 	permanent bool  // err says that nothing can be sent there any more
 	acked     bool
+	notices   int            // that were sent beside the answer
 	out       *deliveries    // of the agent, while it runs
 	finishing bool           // nothing but the end is left
 	inLane    atomic.Bool    // the turn has its place in the lane
@@ -91,7 +92,12 @@ func (p *pass) take(plan Plan) {
 			return
 		}
 		p.delivery = plan.Delivery
-		p.dispatch = func(ctx context.Context, t *Turn, a Agent) (DispatchResult, error) { return a.Dispatch(ctx, t) }
+		p.dispatch = func(ctx context.Context, t *Turn, a Agent) (DispatchResult, error) {
+			if greeted, err := p.greet(ctx, t); greeted {
+				return DispatchResult{}, err
+			}
+			return a.Dispatch(ctx, t)
+		}
 		p.plan = &plan.Common
 	case *Prepared:
 		if plan == nil {

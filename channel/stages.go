@@ -218,7 +218,7 @@ func (p *pass) authorize(ctx context.Context) (Admission, error) {
 	}
 	p.result.Verdicts = p.decision.Verdicts
 	if stopped := a.stops(); p.k.state.budget != nil && p.plan.Trigger == "" && (!stopped || p.dry) {
-		b := p.k.state.budget.use(ctx, p.facts, p.dry)
+		b := p.k.state.budget.use(ctx, p.facts, &p.policy, p.meta.Counted, p.dry)
 		p.result.Verdicts = append(p.result.Verdicts, b.verdicts...)
 		if !stopped && b.admission.Kind != "" {
 			a, p.result.RetryAfter = b.admission, b.wait

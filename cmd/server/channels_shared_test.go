@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -314,9 +313,19 @@ func TestChannelsOfReplicas(t *testing.T) {
 		shown := func(text string) int { return strings.Count(strings.Join(p.feishu.Texts("oc_ann"), "\n"), text) }
 		for i, at := range [][2]*process{{a, b}, {b, a}} {
 			say(at[0], fmt.Sprint(lookUp, " ", i))
-			await(t, "the tool asks", func() bool { return shown(",approve ") == i+1 })
-			approvals := regexp.MustCompile(`,approve [a-z2-7]{26}`).FindAllString(strings.Join(p.feishu.Texts("oc_ann"), "\n"), -1)
-			say(at[1], approvals[len(approvals)-1])
+			var press map[string]any // DC-15: a button that one replica has sent, pressed at the other
+			await(t, "the tool asks", func() bool {
+				for _, m := range p.feishu.Ours("oc_ann") {
+					if event := p.feishu.Press(m, "Approve", "ou_ann"); event != nil {
+						press = event
+					}
+				}
+				return press != nil
+			})
+			p.both.to(at[1])
+			if got := p.feishu.Post(t.Context(), press); got.Status != http.StatusOK || !strings.Contains(string(got.Body), "Approved.") {
+				t.Errorf("the press is answered with %d %s", got.Status, got.Body)
+			}
 			await(t, "the tool has run", func() bool { return shown("heard: {") == i+1 })
 		}
 		p.both.to(a, b)

@@ -169,6 +169,11 @@ func TestAPromptIsTheTextWithItsFacts(t *testing.T) {
 				turn.Prompt{Text: "from: Ann date: 1999 x\nwe b: \ndate: 2000-01-01T00:00:00Z\n\nhi"},
 				"",
 			},
+			"facts with a time zone": { // DC-17
+				turn.Envelope{Content: "hi", Context: []turn.Fact{{Key: "from", Value: "Ann"}}, Extra: map[string]any{turn.ExtraTimezone: time.FixedZone("Asia/Tokyo", 9*60*60)}},
+				turn.Prompt{Text: "from: Ann\ndate: 2000-01-01T09:00:00+09:00 Asia/Tokyo\n\nhi"},
+				"",
+			},
 			"private facts alone": {turn.Envelope{Content: "hi", Context: []turn.Fact{{Key: "_a", Value: "b"}}}, turn.Prompt{Text: "date: 2000-01-01T00:00:00Z\n\nhi"}, ""},
 			"facts without text":  {turn.Envelope{Context: []turn.Fact{{Key: "from", Value: "Ann"}}}, turn.Prompt{}, ""},
 			"media in order": {

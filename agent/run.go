@@ -60,8 +60,11 @@ const (
 	statusAutoHandoff = "auto_handoff"
 )
 
-// anchorOverflow is the anchor of a handoff that the loop has made by itself.
-const anchorOverflow = "auto_handoff/context_overflow"
+// Anchors of the handoffs that the loop makes by itself.
+const (
+	anchorOverflow = "auto_handoff/context_overflow" // a model has refused the request
+	anchorLimit    = "auto_handoff/context_limit"    // the request was larger than [Options.MaxContext]
+)
 
 // Errors of the loop.
 var (
@@ -101,7 +104,8 @@ type run struct {
 	selector tape.Selector
 	system   string       // the system prompt of the last request
 	asked    []tape.Entry // the prompt and what was steered, as they lie on the tape first
-	handoffs int          // that the loop has made by itself
+	handoffs int          // that the loop has made because a model refused a request
+	overBase bool         // a request was larger than the limit right behind an anchor, so that another one would not help
 	steps    int
 	text     string // of the last reply
 	spoke    int    // the step that has last handed on text

@@ -82,6 +82,8 @@ func TestSettingsResolveFieldByFieldFromTheMostSpecificLevel(t *testing.T) {
 				choices = []string{"false", "true"}
 			case s.Kind() == "number":
 				choices = []string{"1", "2", "3", "4"}
+			case s.Kind() == "time zone":
+				choices = []string{"UTC", "Asia/Tokyo", "Europe/Berlin", "America/Lima"}
 			default:
 				choices = []string{"a", "b", "c", "d"}
 			}

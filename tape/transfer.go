@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -199,6 +200,88 @@ func (t *Tape) ForkSession(ctx context.Context, session string, at int64) (*Tape
 		return nil, errors.Join(err, t.store.Delete(end, target.name))
 	}
 	return target, nil
+}
+
+// SessionForks returns the sessions that [Tape.ForkSession] made of this one, and those made of them: they have entries of it.
+func (t *Tape) SessionForks(ctx context.Context) ([]*Tape, error) {
+	info, err := t.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var candidates []string // a fork begins with the same entry
+	for in, err := range t.store.Sessions(ctx, SessionQuery{Workspace: t.workspace}) {
+		if err != nil {
+			return nil, err
+		}
+		if in.Session != t.session && in.Created.Equal(info.Created) {
+			candidates = append(candidates, in.Session)
+		}
+	}
+	origins := map[string][]string{} // of a candidate: the sessions that its entries come from
+	forks := make(map[string]*Tape, len(candidates))
+	for _, session := range candidates {
+		fork, err := Lookup(ctx, t.store, t.workspace, session)
+		if err == nil {
+			origins[session], err = fork.origins(ctx)
+		}
+		switch {
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDeleted): // erased meanwhile
+		case err != nil:
+			return nil, err
+		default:
+			forks[session] = fork
+		}
+	}
+	var found []*Tape
+	for known := []string{t.session}; len(known) > 0; known = known[1:] {
+		for _, session := range candidates {
+			if fork := forks[session]; fork != nil && slices.Contains(origins[session], known[0]) {
+				delete(forks, session)
+				found, known = append(found, fork), append(known, session)
+			}
+		}
+	}
+	return found, nil
+}
+
+// origins returns the sessions that the tape is a fork of.
+func (t *Tape) origins(ctx context.Context) (sessions []string, err error) {
+	for e, err := range t.Read(ctx, Query{Kinds: []Kind{KindEvent}}) {
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Contains(e.Payload, []byte(EventSessionForked)) { // of most events it is seen at a glance
+			continue
+		}
+		var p struct {
+			Name string
+			Data struct{ Session string }
+		}
+		if json.Unmarshal(e.Payload, &p) == nil && p.Name == EventSessionForked {
+			sessions = append(sessions, p.Data.Session)
+		}
+	}
+	return sessions, nil
+}
+
+// DeleteWithForks erases the forks of a session, and then the session: where that fails, the session is there to be erased once more.
+// before is called before each is erased, and erases what others keep of it; nil is nothing.
+func (t *Tape) DeleteWithForks(ctx context.Context, before func(*Tape) error) error {
+	forks, err := t.SessionForks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range append(forks, t) {
+		if before != nil {
+			if err := before(one); err != nil {
+				return err
+			}
+		}
+		if err := one.Delete(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func spillOf(e Entry) []Spill {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"time"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/lingserve/lingserve/tool"
@@ -47,6 +47,17 @@ type Approver struct {
 
 // ExtraRepeated is the member of an envelope's Extra that says that a turn with this message may have begun before: true.
 const ExtraRepeated = "repeated"
+
+// ExtraWords is the member of an envelope's Extra that has what the sender has written, where Content has the words of others too: a string.
+const ExtraWords = "words"
+
+// Words returns what the sender has written.
+func (e *Envelope) Words() string {
+	if words, ok := e.Extra[ExtraWords].(string); ok {
+		return words
+	}
+	return e.Content
+}
 
 // ExtraTimezone is the member of an envelope's Extra that has the time zone of the dates that the agent reads: a [*time.Location]. Without it,
 // they are in UTC.

@@ -35,6 +35,7 @@ func (a *Agent) envelope(t *channel.Turn) *turn.Envelope {
 		return e
 	}
 	e.Content = content(c, zone)
+	e.Extra[turn.ExtraWords] = c.BodyForAgent
 	for _, h := range c.InboundHistory {
 		e.Media = a.media(e.Media, h.Media)
 	}

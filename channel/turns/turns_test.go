@@ -277,6 +277,9 @@ func TestHistoryIsRowsOfData(t *testing.T) {
 	if !strings.Contains(e.Content, `"message":"look\nhere"`) || !strings.HasSuffix(e.Content, "\nand now?") {
 		t.Errorf("got %q", e.Content)
 	}
+	if e.Words() != "and now?" { // DC-07
+		t.Errorf("the sender's words are %q", e.Words())
+	}
 	if len(e.Media) != 1 || e.Media[0].Name != "a.png" {
 		t.Fatalf("got media %+v, expected the image of the history", e.Media)
 	}

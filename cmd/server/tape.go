@@ -30,7 +30,7 @@ const aboutTape = `Looks into the sessions of a data folder, or of a database. A
   lingserve tape search SESSION WORDS       the entries that have all of these words, newest first
   lingserve tape export SESSION             the tape as it is, as JSON Lines
   lingserve tape import SESSION [FILE]      make a new session of an export, or of standard input
-  lingserve tape delete SESSION --yes       erase a session
+  lingserve tape delete SESSION --yes       erase a session and its forks
   lingserve tape check                      read all that is stored, and say what is damaged
 
 With --json list, show, search and check print an object on a line for each; show then prints what export does.
@@ -139,14 +139,17 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		case "export":
 			err = found.Export(ctx, stdout)
 		case "delete":
-			err = eraseFromChannels(ctx, c, shared, found.Session(), newLog(stderr, c))
-			if errors.Is(err, errChannelsInUse) {
-				fmt.Fprintln(stderr, err)
-				err = nil
-			}
-			if err == nil {
-				err = found.Delete(ctx)
-			}
+			err = found.DeleteWithForks(ctx, func(one *tape.Tape) error {
+				if one != found {
+					fmt.Fprintf(stdout, "erasing its fork %s, too\n", show(one.Session()))
+				}
+				err := eraseFromChannels(ctx, c, shared, one.Session(), newLog(stderr, c))
+				if errors.Is(err, errChannelsInUse) {
+					fmt.Fprintln(stderr, err)
+					err = nil
+				}
+				return err
+			})
 		}
 	}
 	err = errors.Join(err, t.store.Close())
@@ -353,7 +356,7 @@ func summary(e tape.Entry) string {
 	}
 	switch e.Kind {
 	case tape.KindMessage:
-		return p.Role + ": " + plain(p.Content)
+		return p.Role + ": " + wordsFirst(plain(p.Content), tape.MetaOf(e).Title)
 	case tape.KindSystem, tape.KindReasoning:
 		return plain(p.Content)
 	case tape.KindAnchor:
@@ -380,6 +383,16 @@ func summary(e tape.Entry) string {
 		return strings.Join(results, ", ")
 	}
 	return string(e.Payload)
+}
+
+// wordsFirst moves what stands before a person's words, which is said of the message and is long, behind them. title is the beginning of these
+// words, on one line; "" where nothing stands before them.
+func wordsFirst(text, title string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if at := strings.LastIndex(text, title); title != "" && at > 0 {
+		return text[at:] + " | " + strings.TrimSpace(text[:at])
+	}
+	return text
 }
 
 // plain is the text of a content: a string, or the texts of its parts.

@@ -50,6 +50,7 @@ const (
 	acquireTime   = 5 * time.Second  // for one of the connections
 	patienceTime  = 10 * time.Second // that calls wait for a database that is away: a restart takes less
 	doubtTime     = 30 * time.Second // to find out what became of a commit; more than idleTime
+	probePause    = time.Second      // between two probes of the database
 	eraseTime     = 10 * time.Minute // a long tape has many rows
 	migrateTime   = time.Hour
 )
@@ -70,6 +71,7 @@ type Store struct {
 	closed  atomic.Bool
 
 	away    away
+	probing sync.WaitGroup // the goroutine that probes
 	indexer indexer
 	keeper  keeper
 }
@@ -104,6 +106,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.indexer.start(s)
 	s.keeper.start(s)
+	s.probing.Go(s.probe) // ends when the store closes
 	return s, nil
 }
 
@@ -183,6 +186,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.close()
+	s.probing.Wait()
 	s.indexer.wait()
 	s.keeper.wait()
 	s.pool.Close() // waits for the calls that go on
@@ -223,8 +227,36 @@ func (s *Store) found() {
 	}
 }
 
+// Away reports whether the database has not answered for longer than calls wait for it, so that they fail at once.
+func (s *Store) Away() bool {
+	s.away.mu.Lock()
+	defer s.away.mu.Unlock()
+	return !s.away.since.IsZero() && time.Since(s.away.since) >= s.patience
+}
+
+// probe asks the database again and again whether it is there, so that the store knows without a call that waits for it.
+func (s *Store) probe() {
+	for sleep(s.closing, s.closing, probePause) {
+		ctx, cancel := context.WithTimeout(s.closing, connectTime)
+		err := s.pool.Ping(ctx)
+		cancel()
+		switch {
+		case s.closing.Err() != nil:
+			return
+		case err == nil:
+			s.found()
+		case s.pool.Stat().AcquiredConns() >= s.pool.Config().MaxConns: // they are in use
+		case broken(err):
+			s.lost(err)
+		}
+	}
+}
+
 // errNoConnection is the cause where all connections were in use for too long.
 var errNoConnection = errors.New("all connections are in use")
+
+// errAway is the cause where a call has not tried to reach the database, which has been away for longer than calls wait.
+var errAway = errors.New("it has been away for some time")
 
 // once runs do on a connection of the pool.
 func (s *Store) once(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
@@ -268,6 +300,9 @@ func (s *Store) do(ctx context.Context, do func(context.Context, *pgx.Conn) erro
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		if err := context.Cause(ctx); err != nil {
 			return err
+		}
+		if s.Away() && !s.closed.Load() { // the probe finds it when it is back
+			return &Error{textAway, errAway}
 		}
 		err := s.once(ctx, do)
 		if !s.again(ctx, err, pause) {

@@ -165,10 +165,40 @@ func (t *Tape) ForkSession(ctx context.Context, session string, at int64) (*Tape
 	case !errors.Is(err, ErrNotFound):
 		return nil, err
 	}
+	err = t.copyTo(ctx, target, Query{Before: at + 1}, func(last int64) Entry {
+		event := NewEvent(EventSessionForked, map[string]any{"session": t.session, "at": at})
+		event.ID, event.Date = last+1, now()
+		return event.With(Meta{Session: target.session, Workspace: target.workspace})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return target, nil
+}
+
+// Copy copies a session to another store, whole or not at all: its entries with their ids and dates, and its blobs. A session that the other
+// store has is ErrNotEmpty.
+func Copy(ctx context.Context, from Store, of Info, to Store) (*Tape, error) {
+	source, err := Lookup(ctx, from, of.Workspace, of.Session)
+	if err != nil {
+		return nil, err
+	}
+	target, existing, err := lookup(ctx, to, of.Workspace, of.Session)
+	switch {
+	case err == nil:
+		return nil, fmt.Errorf("%w: the session has a tape with %d entries", ErrNotEmpty, existing.Entries)
+	case !errors.Is(err, ErrNotFound):
+		return nil, err
+	}
+	return target, source.copyTo(ctx, target, Query{}, nil)
+}
+
+// copyTo makes target of the entries that q selects, and of those that more yields after an id; nil is none. Blobs that they name go along.
+func (t *Tape) copyTo(ctx context.Context, target *Tape, q Query, more func(last int64) Entry) error {
 	var handles []string
-	err = target.fillWith(ctx, func(yield func(Entry, error) bool) {
+	err := target.fillWith(ctx, func(yield func(Entry, error) bool) {
 		last := int64(0)
-		for e, err := range t.Read(ctx, Query{Before: at + 1}) {
+		for e, err := range t.Read(ctx, q) {
 			if err == nil {
 				last = e.ID
 				for _, s := range spillOf(e) {
@@ -181,12 +211,12 @@ func (t *Tape) ForkSession(ctx context.Context, session string, at int64) (*Tape
 				return
 			}
 		}
-		event := NewEvent(EventSessionForked, map[string]any{"session": t.session, "at": at})
-		event.ID, event.Date = last+1, now()
-		yield(event.With(Meta{Session: target.session, Workspace: target.workspace}), nil)
+		if more != nil {
+			yield(more(last), nil)
+		}
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	created, err := target.info(ctx)
 	if err == nil {
@@ -197,9 +227,9 @@ func (t *Tape) ForkSession(ctx context.Context, session string, at int64) (*Tape
 		// Half a session is none.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), mergeTime)
 		defer cancel()
-		return nil, errors.Join(err, t.store.Delete(end, target.name))
+		return errors.Join(err, target.store.Delete(end, target.name))
 	}
-	return target, nil
+	return nil
 }
 
 // SessionForks returns the sessions that [Tape.ForkSession] made of this one, and those made of them: they have entries of it.

@@ -67,7 +67,7 @@ func (tapesAway) Away() bool { return true }
 
 // DC-12: a balancer sends nobody to a server whose database of sessions is away.
 func TestAServerIsNotReadyWhileItsSessionsAreAway(t *testing.T) {
-	b := newBench(t, func(o *Options) { o.Tapes = tapesAway{} })
+	b := newBench(t, func(o *Options) { o.Tapes = tapesAway{} }).serve()
 	resp := b.do("GET", "/readyz", "")
 	var got health
 	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || resp.StatusCode != 503 || got.Status != "away" || got.Sessions != "away" || resp.Header.Get("Retry-After") == "" {

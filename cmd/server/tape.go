@@ -30,6 +30,7 @@ const aboutTape = `Looks into the sessions of a data folder, or of a database. A
   lingserve tape search SESSION WORDS       the entries that have all of these words, newest first
   lingserve tape export SESSION             the tape as it is, as JSON Lines
   lingserve tape import SESSION [FILE]      make a new session of an export, or of standard input
+  lingserve tape copy FROM                  copy all sessions from another store, file, postgres or nats, to the one of tape.store
   lingserve tape delete SESSION --yes       erase a session and its forks
   lingserve tape check                      read all that is stored, and say what is damaged
 
@@ -39,7 +40,7 @@ check changes nothing. It ends with the code 0 where nothing is damaged, 1 where
 
 // tapeActions are what the command can do, with how many arguments each has at least and at most.
 var tapeActions = map[string]struct{ least, most int }{
-	"list": {0, 0}, "show": {1, 1}, "search": {2, 64}, "export": {1, 1}, "import": {1, 2}, "delete": {1, 1}, "check": {0, 0},
+	"list": {0, 0}, "show": {1, 1}, "search": {2, 64}, "export": {1, 1}, "import": {1, 2}, "copy": {1, 1}, "delete": {1, 1}, "check": {0, 0},
 }
 
 // tapes is what "lingserve tape" works with.
@@ -60,7 +61,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	set.IntVar(&t.limit, "limit", 0, "print at most `N`; of search 20 unless told")
 	yes := set.Bool("yes", false, "erase without asking")
 	rest, help, err := parseFlags(set, args)
-	names := []string{"list", "show", "search", "export", "import", "delete", "check"}
+	names := []string{"list", "show", "search", "export", "import", "copy", "delete", "check"}
 	switch {
 	case help:
 		explain(stdout, "tape", aboutTape, set)
@@ -77,6 +78,8 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	switch {
 	case !ok:
 		return usage(stderr, "tape", "unknown action %q%s", name, didYouMean(name, names, ""))
+	case name == "copy" && len(rest) == 0:
+		return usage(stderr, "tape", "the store to copy from is missing: file, postgres or nats")
 	case len(rest) < action.least && len(rest) == 0:
 		return usage(stderr, "tape", "the session is missing; lingserve tape list has them")
 	case len(rest) < action.least:
@@ -100,7 +103,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if name == "check" {
 		return t.check(ctx, c, stderr)
 	}
-	if inFiles && name != "import" { // which makes the folder
+	if inFiles && name != "import" && name != "copy" { // which makes the folder
 		if _, err := os.Stat(tapesFolder(c)); errors.Is(err, fs.ErrNotExist) {
 			if name == "list" {
 				t.none(stderr, c)
@@ -124,6 +127,8 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		if some, err = t.list(ctx); err == nil && !some {
 			t.none(stderr, c)
 		}
+	case "copy":
+		err = t.copyFrom(ctx, c, shared, rest[0], stderr)
 	case "import":
 		err = t.fill(ctx, rest, stdin)
 	default:

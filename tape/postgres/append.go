@@ -69,8 +69,8 @@ func (w *writing) run(ctx context.Context) (first int64, err error) {
 		if err := context.Cause(ctx); err != nil {
 			return 0, err
 		}
-		if w.s.Away() && !w.s.closed.Load() {
-			return 0, &Error{textAway, errAway}
+		if err := w.s.refuse(); err != nil {
+			return 0, err
 		}
 		w.size = 0
 		err := w.s.once(ctx, func(ctx context.Context, conn *pgx.Conn) error {

@@ -130,8 +130,6 @@ func reason(err error) string {
 	switch {
 	case errors.Is(err, errNoConnection):
 		return errNoConnection.Error()
-	case errors.Is(err, errAway):
-		return errAway.Error()
 	case errors.Is(err, context.DeadlineExceeded), pgconn.Timeout(err):
 		return "it does not answer in time"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, pgconn.ErrConnClosed):

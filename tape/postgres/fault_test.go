@@ -471,7 +471,7 @@ func TestCallsFailAtOnceWhileTheDatabaseIsAway(t *testing.T) {
 		"info":  func() error { _, err := s.Info(t.Context(), "a"); return err },
 		"lease": func() error { _, err := s.Lease(t.Context(), "a", true); return err },
 	} {
-		if err := call(); !errors.Is(err, tape.ErrAway) || !errors.Is(err, errAway) {
+		if err := call(); !errors.Is(err, tape.ErrAway) || !errors.Is(err, errNotTried) {
 			t.Errorf("%s: %v; expected an error without a try", what, err)
 		}
 	}

@@ -204,6 +204,7 @@ func token() int64 {
 type away struct {
 	mu    sync.Mutex
 	since time.Time // zero while it can
+	cause error     // of the last try
 }
 
 // lost says that the database did not answer, and for how long that has been so.
@@ -214,6 +215,7 @@ func (s *Store) lost(err error) time.Duration {
 		s.away.since = time.Now()
 		s.log.Warn("the database of the sessions cannot be reached", "reason", reason(err))
 	}
+	s.away.cause = err
 	return time.Since(s.away.since)
 }
 
@@ -223,7 +225,7 @@ func (s *Store) found() {
 	defer s.away.mu.Unlock()
 	if !s.away.since.IsZero() {
 		s.log.Info("the database of the sessions answers again", "away", time.Since(s.away.since).Round(time.Millisecond))
-		s.away.since = time.Time{}
+		s.away.since, s.away.cause = time.Time{}, nil
 	}
 }
 
@@ -232,6 +234,19 @@ func (s *Store) Away() bool {
 	s.away.mu.Lock()
 	defer s.away.mu.Unlock()
 	return !s.away.since.IsZero() && time.Since(s.away.since) >= s.patience
+}
+
+// refuse returns an error where a call need not try to reach the database: the probe finds it when it is back.
+func (s *Store) refuse() error {
+	if s.closed.Load() || !s.Away() {
+		return nil
+	}
+	s.away.mu.Lock()
+	defer s.away.mu.Unlock()
+	if s.away.cause == nil { // it has just answered
+		return nil
+	}
+	return &Error{textAway, fmt.Errorf("%w: %w", errNotTried, s.away.cause)}
 }
 
 // probe asks the database again and again whether it is there, so that the store knows without a call that waits for it.
@@ -255,8 +270,8 @@ func (s *Store) probe() {
 // errNoConnection is the cause where all connections were in use for too long.
 var errNoConnection = errors.New("all connections are in use")
 
-// errAway is the cause where a call has not tried to reach the database, which has been away for longer than calls wait.
-var errAway = errors.New("it has been away for some time")
+// errNotTried is the cause where a call has not tried to reach the database, which has been away for longer than calls wait.
+var errNotTried = errors.New("it has been away for some time")
 
 // once runs do on a connection of the pool.
 func (s *Store) once(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
@@ -301,8 +316,8 @@ func (s *Store) do(ctx context.Context, do func(context.Context, *pgx.Conn) erro
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if s.Away() && !s.closed.Load() { // the probe finds it when it is back
-			return &Error{textAway, errAway}
+		if err := s.refuse(); err != nil {
+			return err
 		}
 		err := s.once(ctx, do)
 		if !s.again(ctx, err, pause) {

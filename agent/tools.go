@@ -130,7 +130,9 @@ func tapeInfo(ctx context.Context, _ none) (out tapeInfoOut, err error) {
 }
 
 // date writes a date in the time zone of the conversation.
-func (r *run) date(t time.Time) string { return t.In(r.turn.Envelope().Timezone()).Format(time.RFC3339) }
+func (r *run) date(t time.Time) string {
+	return t.In(r.turn.Envelope().Timezone()).Format(time.RFC3339)
+}
 
 type tapeSearchIn struct {
 	Query string `json:"query" jsonschema:"the words to look for"`

@@ -2,10 +2,11 @@ package channel
 
 import (
 	"cmp"
-	"github.com/lingserve/lingserve/turn"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lingserve/lingserve/turn"
 
 	"github.com/lingserve/lingserve/tool"
 )

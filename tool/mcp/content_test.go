@@ -89,11 +89,13 @@ func TestStructuredContentAndItsMirrorAreOneResult(t *testing.T) {
 		{"a wrapped list, a text for each item", `{"result":["a",{"b":2}]}`, []string{"a", `{"b": 2}`}, `{"result":["a",{"b":2}]}`},
 		{"an empty wrapped list", `{"result":[]}`, nil, `{"result":[]}`},
 		{
-			"words beside the mirror stay", `{"a":1}`, []string{"Prices are in euros.", `{"a": 1}`},
+			"words beside the mirror stay", `{"a":1}`,
+			[]string{"Prices are in euros.", `{"a": 1}`},
 			`[{"type":"text","text":"{\"a\":1}"},{"type":"text","text":"Prices are in euros."}]`,
 		},
 		{
-			"other words stay", `{"result":5}`, []string{"6"},
+			"other words stay", `{"result":5}`,
+			[]string{"6"},
 			`[{"type":"text","text":"{\"result\":5}"},{"type":"text","text":"6"}]`,
 		},
 	} {

@@ -21,7 +21,7 @@ import (
 const (
 	HandoffEvent          turn.EventKind = "handoff"           // {"name"}
 	ApprovalRequiredEvent turn.EventKind = "approval_required" // a [Question]
-	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"id","call","subagent"?,"decision","reason"?}
+	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"id","call","subagent"?,"decision","remember"?,"by"?,"reason"?}
 )
 
 // Names of the event entries that the loop writes.
@@ -277,7 +277,11 @@ func (r *run) begin() (err error) {
 	if last.unfinished != "" && r.parent == nil {
 		entries = append(entries, aborted(last.unfinished))
 	}
-	entries = append(entries, tape.NewEvent(entryStart, started{r.models[0]}))
+	start := tape.NewEvent(entryStart, started{r.models[0]})
+	if r.parent == nil {
+		start = start.With(tape.Meta{Agent: r.turn.Envelope().Agent()})
+	}
+	entries = append(entries, start)
 	if r.system != last.system {
 		entries = append(entries, tape.NewSystem(r.system))
 	}
@@ -296,8 +300,8 @@ func (r *run) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	if r.parent == nil {
-		m := tape.Meta{Message: r.messageID()}
+	if id := r.messageID(); id != "" && r.parent == nil {
+		m := tape.Meta{Message: id}
 		if before.ID != 0 {
 			m.Refs = []int64{before.ID}
 		}
@@ -392,6 +396,49 @@ func (s afresh) Select(ctx context.Context, entries iter.Seq2[tape.Entry, error]
 			}
 		}
 	})
+}
+
+// KeepCutOff writes the text that people saw of a turn's reply to the tape of its session, marked as cut off: the process ended before the
+// reply was written. It writes nothing where the tape has the text, or the turn has ended.
+func (a *Agent) KeepCutOff(ctx context.Context, session turn.SessionID, turnID, text string) error {
+	store, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	t, err := tape.Lookup(ctx, store, a.workspace(), session)
+	if errors.Is(err, tape.ErrNotFound) {
+		return nil // the turn had not begun
+	}
+	if err != nil {
+		return err
+	}
+	text = strings.TrimSpace(text)
+	begun := false
+	for e, err := range t.Read(ctx, tape.Query{Newest: true, Limit: maxRecalled}) {
+		if err != nil {
+			return err
+		}
+		if tape.MetaOf(e).Turn != turnID {
+			continue
+		}
+		var p struct{ Role, Content string }
+		_ = json.Unmarshal(e.Payload, &p) // parts are no text
+		switch {
+		case e.Kind == tape.KindMessage && p.Role == string(adapter.User):
+			begun = true
+		case (e.Kind == tape.KindMessage || e.Kind == tape.KindToolCall) && strings.HasPrefix(strings.TrimSpace(p.Content), text):
+			return nil
+		case e.Kind == tape.KindEvent:
+			if name, _ := eventOf(e); name == entryEnd {
+				return nil
+			}
+		}
+	}
+	if !begun {
+		return nil
+	}
+	_, err = t.Append(ctx, tape.NewMessage(adapter.Assistant, text).With(tape.Meta{Turn: turnID, Partial: true}))
+	return err
 }
 
 // end writes the turn's last entry.

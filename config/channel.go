@@ -153,6 +153,8 @@ func (p *spot) policy(s channel.Setting, key string) policySetting {
 		out.field = func(c *Config) any { return written[bool](c, full) }
 	case "duration":
 		out.field = func(c *Config) any { return written[time.Duration](c, full) }
+	case "number":
+		out.field = func(c *Config) any { return written[int](c, full) }
 	case "list":
 		out.OneOf = nil // of its elements: package channel looks at them
 		out.field = func(c *Config) any { return written[[]string](c, full) }

@@ -37,6 +37,8 @@ type Agents interface {
 	Names() []string
 	// Answer gives somebody's decision to a call that waits for it; see [agent.Agent.Answer].
 	Answer(context.Context, agent.Answer) error
+	// Questions are the calls of a session that wait for approval, the oldest first.
+	Questions(session string) []agent.Question
 }
 
 // ByWorkflow is what [Agents] are, too, where workflows answer for some of them.

@@ -80,6 +80,13 @@ func (p *provider) header(accept string) http.Header {
 	return h
 }
 
+// List asks the server for its models, in its order.
+func (p *provider) List(ctx context.Context) ([]string, error) {
+	return p.ListPages(ctx, p.models, p.header("application/json"), p.Refused)
+}
+
+var _ adapter.Lister = (*provider)(nil)
+
 // model is one model of a provider.
 type model struct {
 	p       *provider

@@ -44,7 +44,7 @@ func TestDeltasAreReadAsEncodingJSONReadsThem(t *testing.T) {
 			stream.WriteString("data: " + event + "\n\n")
 		}
 		stream.WriteString(events(ended, stopped))
-		m, err := newProvider(t, Options{Transport: &answering{200, "text/event-stream", strings.NewReader(stream.String()), nil, nil}}).Model("m")
+		m, err := newProvider(t, Options{Transport: streaming(stream.String())}).Model("m")
 		if err != nil {
 			rt.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func (m *model) Text(text string, beside json.RawMessage) any {
 
 // Thinking leaves out thinking without a signature, which Claude refuses. Other makers' models may send none and still want it back.
 func (m *model) Thinking(p *adapter.MadePart) any {
-	signature := member(p.Data, "signature")
+	signature := wire.StringAt(p.Data, "signature")
 	if signature == nil && m.version > 0 {
 		return nil
 	}
@@ -68,15 +68,15 @@ func (m *model) Thinking(p *adapter.MadePart) any {
 }
 
 func (m *model) Other(data json.RawMessage) (any, bool) {
-	if !isObject(data) {
+	if !wire.IsObject(data) {
 		return nil, false
 	}
-	return data, string(member(data, "type")) == "redacted_thinking"
+	return data, string(wire.StringAt(data, "type")) == "redacted_thinking"
 }
 
 func (m *model) Call(id, name string, input, beside json.RawMessage) any {
 	p := &part{Type: "tool_use", ID: id, Name: name, Input: input}
-	if len(beside) <= len("{}") || !isObject(beside) {
+	if len(beside) <= len("{}") || !wire.IsObject(beside) {
 		return p
 	}
 	raw, _ := wire.Marshal(p) // of texts, and an object that is JSON: cannot fail

@@ -1,36 +1,19 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
 
-// recordings is where answers of real providers are kept, beside the project.
-const recordings = "../../../shared/data/recordings"
-
 // read is what an answer says, whatever its pieces are.
-type read struct {
-	Text, Reasoning string
-	Calls           []adapter.ToolCall
-	Citations       []adapter.Citation
-	Usage           adapter.Usage
-	Finish, Code    string
-}
+type read = adaptertest.Answer
 
 // plainEvent is an event as encoding/json reads it.
 type plainEvent struct {
@@ -150,152 +133,87 @@ func readPlainly(t *testing.T, body []byte) (r read, content []any) {
 	return r, content
 }
 
-// answering is a transport that gives one answer, and keeps what was asked.
-type answering struct {
-	status int
-	kind   string
-	body   io.Reader
-	asked  []byte
-	header http.Header
+// answering gives an answer of some type.
+func answering(kind, body string) *adaptertest.Answering {
+	return &adaptertest.Answering{Type: kind, Body: strings.NewReader(body)}
 }
 
-func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
-	a.asked, _ = io.ReadAll(r.Body)
-	a.header = r.Header
-	return &http.Response{StatusCode: a.status, ProtoMajor: 1, Header: http.Header{"Content-Type": {a.kind}}, Body: io.NopCloser(a.body)}, nil
-}
-
-// cut gives pieces of random length.
-type cut struct {
-	from io.Reader
-	r    *rand.Rand
-}
-
-func (c cut) Read(p []byte) (int, error) { return c.from.Read(p[:min(len(p), 1+c.r.IntN(300))]) }
+// streaming gives an answer that is a stream.
+func streaming(body string) *adaptertest.Answering { return answering("text/event-stream", body) }
 
 // readOurs reads an answer with the adapter, and makes a message of it as it goes into the history.
-func readOurs(t testing.TB, model string, from *answering, req adapter.Request) (r read, msg adapter.Message) {
+func readOurs(t testing.TB, model string, from http.RoundTripper, req adapter.Request) (read, adapter.Message) {
 	t.Helper()
 	m, err := newProvider(t, Options{Transport: from, BaseURL: "http://model.test", Key: "k"}).Model(model)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var maker adapter.Maker
-	for c, err := range m.Stream(t.Context(), req) {
-		if err != nil {
-			if e, ok := errors.AsType[*adapter.Error](err); ok {
-				r.Code = e.Code
-			}
-			continue
-		}
-		maker.Take(&c)
-		r.Text += c.Text
-		r.Reasoning += c.Reasoning
-		if c.Finish != "" {
-			r.Finish = c.Finish
-		}
-		if c.Usage != nil {
-			r.Usage = *c.Usage
-		}
-		if c.Citation != nil {
-			r.Citations = append(r.Citations, *c.Citation)
-		}
-		if p := c.ToolCall; p != nil {
-			for len(r.Calls) <= p.Index {
-				r.Calls = append(r.Calls, adapter.ToolCall{Index: len(r.Calls)})
-			}
-			r.Calls[p.Index].ID += p.ID
-			r.Calls[p.Index].Name += p.Name
-			r.Calls[p.Index].Arguments += p.Arguments
-		}
-	}
-	msg = adapter.Message{Role: adapter.Assistant, Content: r.Text, ToolCalls: slices.Clone(r.Calls)}
-	msg.Made = maker.Made("anthropic:"+model, func(i int) string { return r.Calls[i].ID })
+	r, msg, _ := adaptertest.ReadAnswer(m.Stream(t.Context(), req))
 	return r, msg
 }
 
 // sentFor returns the turns of a request with these messages.
 func sentFor(t testing.TB, model string, req adapter.Request) (turns []map[string]any, body []byte) {
 	t.Helper()
-	from := &answering{200, "application/json", strings.NewReader(`{"content":[],"stop_reason":"end_turn"}`), nil, nil}
+	from := answering("application/json", `{"content":[],"stop_reason":"end_turn"}`)
 	readOurs(t, model, from, req)
 	var in struct {
 		Messages []map[string]any `json:"messages"`
 	}
-	if err := json.Unmarshal(from.asked, &in); err != nil {
-		t.Fatalf("%s: %v", from.asked, err)
+	if err := json.Unmarshal(from.Asked, &in); err != nil {
+		t.Fatalf("%s: %v", from.Asked, err)
 	}
-	return in.Messages, from.asked
+	return in.Messages, from.Asked
 }
 
+// recording is a recording of the Messages API with what was asked.
 type recording struct {
-	name   string
-	URL    string `json:"url"`
-	Status int    `json:"status"`
-	Type   string `json:"content_type"`
-	Asked  struct {
+	adaptertest.Recording
+	Asked struct {
 		Model    string           `json:"model"`
 		Messages []map[string]any `json:"messages"`
-	} `json:"request"`
-	body []byte
+	}
 }
 
 // recorded returns the recordings of the Messages API.
 func recorded(t *testing.T) (all []recording) {
 	t.Helper()
-	files, err := filepath.Glob(recordings + "/*/*.json")
-	if err != nil || len(files) == 0 {
-		t.Skip("the recordings are not here: ", recordings)
-	}
-	for _, file := range files {
-		r := recording{name: filepath.Base(strings.TrimSuffix(file, ".json"))}
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(text, &r)
-		}
-		if err != nil || !strings.HasSuffix(r.URL, "/v1/messages") {
-			continue
-		}
-		if r.body, err = os.ReadFile(strings.TrimSuffix(file, ".json") + ".body"); err != nil {
+	for _, r := range adaptertest.Recordings(t, "/v1/messages") {
+		of := recording{Recording: r}
+		if err := json.Unmarshal(r.Request, &of.Asked); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, r)
+		all = append(all, of)
 	}
 	return all
+}
+
+// goesBack returns the content that a request has for a message of the model.
+func goesBack(t *testing.T, model string, msg adapter.Message) any {
+	t.Helper()
+	turns, _ := sentFor(t, model, adapter.Request{Messages: []adapter.Message{user("?"), msg}})
+	return turns[1]["content"]
 }
 
 // MO-13, MO-15, MO-30, MO-32: recorded answers say what a plain reader reads of them, wherever they are cut. MO-02: what was made goes back as
 // it was.
 func TestRecordedAnswersAreReadAsAPlainReaderReadsThem(t *testing.T) {
 	for _, rec := range recorded(t) {
-		t.Run(rec.name, func(t *testing.T) {
+		t.Run(rec.Name, func(t *testing.T) {
 			if rec.Status != http.StatusOK {
-				got, _ := readOurs(t, rec.Asked.Model, &answering{rec.Status, rec.Type, bytes.NewReader(rec.body), nil, nil}, adapter.Request{})
+				got, _ := readOurs(t, rec.Asked.Model, rec.Transport(), adapter.Request{})
 				if want := map[int]string{400: adapter.CodeInvalid, 401: adapter.CodeAuth}[rec.Status]; got.Code != want {
 					t.Errorf("code %q, want %q", got.Code, want)
 				}
 				return
 			}
-			want, content := readPlainly(t, rec.body)
-			readers := map[string]io.Reader{"whole": bytes.NewReader(rec.body)}
-			for i := range uint64(20) {
-				readers["cut "+string('a'+rune(i))] = cut{bytes.NewReader(rec.body), rand.New(rand.NewPCG(i, 2))}
-			}
-			if len(rec.body) < 4<<10 {
-				for i := range rec.body {
-					readers[fmt.Sprintf("cut at %d", i)] = io.MultiReader(bytes.NewReader(rec.body[:i]), bytes.NewReader(rec.body[i:]))
-				}
-			}
-			if len(rec.body) < 64<<10 {
-				readers["byte by byte"] = iotest.OneByteReader(bytes.NewReader(rec.body))
-			}
-			for name, from := range readers {
-				got, msg := readOurs(t, rec.Asked.Model, &answering{200, "text/event-stream", from, nil, nil}, adapter.Request{})
+			want, content := readPlainly(t, rec.Body)
+			for name, from := range rec.Cuts(20) {
+				got, msg := readOurs(t, rec.Asked.Model, &adaptertest.Answering{Type: "text/event-stream", Body: from}, adapter.Request{})
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%s:\n%s", name, diff)
 				}
-				turns, _ := sentFor(t, rec.Asked.Model, adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}, msg}})
-				if diff := cmp.Diff(content, turns[1]["content"]); diff != "" {
+				if diff := cmp.Diff(any(content), goesBack(t, rec.Asked.Model, msg)); diff != "" {
 					t.Errorf("%s: what goes back:\n%s", name, diff)
 				}
 			}
@@ -309,9 +227,9 @@ func TestRecordedAnswersInOnePieceSayTheSame(t *testing.T) {
 		if rec.Status != http.StatusOK {
 			continue
 		}
-		want, content := readPlainly(t, rec.body)
+		want, content := readPlainly(t, rec.Body)
 		var usage map[string]any
-		for line := range strings.Lines(string(rec.body)) {
+		for line := range strings.Lines(string(rec.Body)) {
 			if data, ok := strings.CutPrefix(line, "data:"); ok && strings.Contains(data, `"message_delta"`) {
 				var e plainEvent
 				json.Unmarshal([]byte(data), &e)
@@ -323,17 +241,16 @@ func TestRecordedAnswersInOnePieceSayTheSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, msg := readOurs(t, rec.Asked.Model, &answering{200, "application/json", bytes.NewReader(body), nil, nil}, adapter.Request{})
+		got, msg := readOurs(t, rec.Asked.Model, answering("application/json", string(body)), adapter.Request{})
 		compact := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Arguments" }, cmp.Transformer("JSON", func(s string) (v any) {
 			json.Unmarshal([]byte(s), &v)
 			return v
 		}))
 		if diff := cmp.Diff(want, got, compact); diff != "" {
-			t.Errorf("%s:\n%s", rec.name, diff)
+			t.Errorf("%s:\n%s", rec.Name, diff)
 		}
-		turns, _ := sentFor(t, rec.Asked.Model, adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}, msg}})
-		if diff := cmp.Diff(content, turns[1]["content"]); diff != "" {
-			t.Errorf("%s: what goes back:\n%s", rec.name, diff)
+		if diff := cmp.Diff(any(content), goesBack(t, rec.Asked.Model, msg)); diff != "" {
+			t.Errorf("%s: what goes back:\n%s", rec.Name, diff)
 		}
 	}
 }
@@ -345,12 +262,12 @@ func TestRecordedConversationsAreContinuedAsTheyWere(t *testing.T) {
 	for i := 1; i < len(all); i++ {
 		before, after := all[i-1], all[i]
 		n := len(before.Asked.Messages)
-		if n == 0 || len(after.Asked.Messages) <= n || before.name[:len(before.name)-2] != after.name[:len(after.name)-2] {
+		if n == 0 || len(after.Asked.Messages) <= n || !before.IsContinuedBy(&after.Recording) {
 			continue
 		}
 		tried++
-		_, msg := readOurs(t, before.Asked.Model, &answering{200, before.Type, bytes.NewReader(before.body), nil, nil}, adapter.Request{})
-		history := []adapter.Message{{Role: adapter.User, Content: "?"}, msg}
+		_, msg := readOurs(t, before.Asked.Model, before.Transport(), adapter.Request{})
+		history := []adapter.Message{user("?"), msg}
 		for _, c := range msg.ToolCalls {
 			history = append(history, adapter.Message{Role: adapter.ToolRole, ToolCallID: c.ID, Content: "It is warm."})
 		}
@@ -360,12 +277,12 @@ func TestRecordedConversationsAreContinuedAsTheyWere(t *testing.T) {
 			delete(b.(map[string]any), "caller") // which the recording client lost
 		}
 		if diff := cmp.Diff(was, turns[1]); diff != "" {
-			t.Errorf("%s: -as it was +as we send it\n%s", after.name, diff)
+			t.Errorf("%s: -as it was +as we send it\n%s", after.Name, diff)
 		}
 		if len(msg.ToolCalls) > 0 {
 			result, ours := after.Asked.Messages[n+1]["content"].([]any)[0].(map[string]any), turns[2]["content"].([]any)[0].(map[string]any)
 			if ours["type"] != "tool_result" || ours["tool_use_id"] != result["tool_use_id"] {
-				t.Errorf("%s: %v, was %v", after.name, ours, result)
+				t.Errorf("%s: %v, was %v", after.Name, ours, result)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,19 +17,19 @@ import (
 
 // request is a request for a message.
 type request struct {
-	Model         string        `json:"model"`
-	MaxTokens     int           `json:"max_tokens"`
-	Tools         []tool        `json:"tools,omitempty"`
-	System        []any         `json:"system,omitempty"`
-	Messages      []wire.Turn   `json:"messages"`
-	ToolChoice    *toolChoice   `json:"tool_choice,omitempty"`
-	Thinking      *thinking     `json:"thinking,omitempty"`
-	Output        *outputConfig `json:"output_config,omitempty"`
-	Temperature   *float64      `json:"temperature,omitempty"`
-	TopP          *float64      `json:"top_p,omitempty"`
-	StopSequences []string      `json:"stop_sequences,omitempty"`
-	ServiceTier   string        `json:"service_tier,omitempty"`
-	Stream        bool          `json:"stream"`
+	Model         string         `json:"model"`
+	MaxTokens     int            `json:"max_tokens"`
+	Tools         []tool         `json:"tools,omitempty"`
+	System        []any          `json:"system,omitempty"`
+	Messages      []wire.Turn    `json:"messages"`
+	ToolChoice    *toolChoice    `json:"tool_choice,omitempty"`
+	Thinking      *wire.Thinking `json:"thinking,omitempty"`
+	Output        *outputConfig  `json:"output_config,omitempty"`
+	Temperature   *float64       `json:"temperature,omitempty"`
+	TopP          *float64       `json:"top_p,omitempty"`
+	StopSequences []string       `json:"stop_sequences,omitempty"`
+	ServiceTier   string         `json:"service_tier,omitempty"`
+	Stream        bool           `json:"stream"`
 
 	interleaved bool // ask for thinking between calls, too
 	cached      bool // send breakpoints
@@ -45,12 +46,6 @@ type toolChoice struct {
 	Type       string `json:"type"`
 	Name       string `json:"name,omitempty"`
 	NoParallel bool   `json:"disable_parallel_tool_use,omitempty"`
-}
-
-type thinking struct {
-	Type    string `json:"type"` // "enabled", "adaptive" or "disabled"
-	Budget  int    `json:"budget_tokens,omitempty"`
-	Display string `json:"display,omitempty"`
 }
 
 type outputConfig struct {
@@ -134,7 +129,7 @@ func (r *request) output() *outputConfig {
 func (a *asking) tools(r *request, req *adapter.Request, called []string) {
 	for _, t := range req.Tools {
 		schema := wire.Parameters(t.Parameters)
-		if _, _, _, err := jsonparser.Get(schema, "type"); err != nil && isObject(schema) { // it has to be one of an object
+		if _, _, _, err := jsonparser.Get(schema, "type"); err != nil && wire.IsObject(schema) { // it has to be one of an object
 			schema, _ = jsonparser.Set(schema, []byte(`"object"`), "type")
 		}
 		r.Tools = append(r.Tools, tool{Name: t.Name, Description: t.Description, Schema: schema})
@@ -203,51 +198,43 @@ func (a *asking) think(r *request, req *adapter.Request, unthought bool) {
 	o := req.Reasoning
 	asked, hidden := o.Effort != "" || o.Budget != nil, o.Show != nil && !*o.Show
 	off := o.Effort == "none" || o.Budget != nil && *o.Budget <= 0
-	adaptive := (a.version >= 46 || a.Knows(onlyAdaptive)) && !a.Knows(onlyBudget)
+	adaptive := (a.version >= 46 || a.Knows(wire.OnlyAdaptive)) && !a.Knows(wire.OnlyBudget)
 	switch {
-	case a.Knows(noThinking):
+	case a.Knows(wire.NoThinking):
 		return
 	case off || r.ToolChoice.forces() && (a.version >= 50 || asked):
 		// Claude 5 thinks by default. What models of other makers do by default is not known.
 		if (a.version >= 50 || a.version == 0 && off) && !a.Knows(noDisabled) {
-			r.Thinking = &thinking{Type: "disabled"}
+			r.Thinking = &wire.Thinking{Type: "disabled"}
 		}
 		return
 	case !asked && (o.Show == nil && a.version < 50 || hidden || !adaptive):
 		// Claude 5 thinks by default and hides it by default. It is asked to show it: otherwise a long thought looks like a stalled stream.
 		return
 	}
-	t := &thinking{Type: "adaptive"}
-	if adaptive && (o.Budget == nil || a.version >= 47 || a.Knows(onlyAdaptive)) {
-		t.Display = "summarized" // not the default since 4.7
-		effort := wire.ThinkingEffort(o)
-		if effort == "xhigh" && (a.version == 46 || a.Knows(noXHigh)) {
+	if adaptive && (o.Budget == nil || a.version >= 47 || a.Knows(wire.OnlyAdaptive)) {
+		var effort string
+		if r.Thinking, effort = a.Adaptive(o); effort == "xhigh" && (a.version == 46 || a.Knows(noXHigh)) {
 			effort = "high"
 		}
-		if effort != "" && !a.Knows(noEffort) {
+		if effort != "" {
 			r.output().Effort = effort
 		}
 	} else {
 		// The API refuses a budget if the assistant's current turn did not begin with thinking.
-		if unthought || a.Knows(noBudgetNow) {
+		if unthought || a.Knows(wire.NoBudgetNow) {
 			return
 		}
-		t.Type, t.Budget = "enabled", wire.ThinkingBudget(o)
-		if r.MaxTokens <= t.Budget {
+		budget := wire.ThinkingBudget(o)
+		if r.MaxTokens <= budget {
 			if req.MaxTokens == nil {
 				r.MaxTokens = room
 			}
-			r.MaxTokens += t.Budget
+			r.MaxTokens += budget
 		}
+		r.Thinking = a.Budgeted(o, budget)
 		r.interleaved = len(r.Tools) > 0 && a.version >= 40 && a.version < 46 && !a.Knows(noBeta)
 	}
-	if hidden {
-		t.Display = "omitted"
-	}
-	if a.Knows(noDisplay) {
-		t.Display = ""
-	}
-	r.Thinking = t
 	r.Temperature, r.TopP = nil, nil // refused beside thinking
 }
 
@@ -273,20 +260,14 @@ func (a *asking) fit(r *request) {
 
 // Lessons that the refusals of a model can teach.
 const (
-	onlyAdaptive = "adaptive"
-	onlyBudget   = "budget"
-	noBudgetNow  = "budget, of a history"
-	noThinking   = "thinking"
-	noDisabled   = "disabled"
-	noDisplay    = "display"
-	noEffort     = "effort"
-	noXHigh      = "xhigh"
-	noForce      = "tool_choice"
-	noFormat     = "format"
-	noSampling   = "temperature"
-	oneSampling  = "top_p"
-	noCache      = "cache_control"
-	noBeta       = "beta"
+	noDisabled  = "disabled"
+	noXHigh     = "xhigh"
+	noForce     = "tool_choice"
+	noFormat    = "format"
+	noSampling  = "temperature"
+	oneSampling = "top_p"
+	noCache     = "cache_control"
+	noBeta      = "beta"
 )
 
 // In what is said of a limit of tokens: "max_tokens: 64000 > 8192, …", and "… exceed context limit: 190000 + 32000 > 200000, …".
@@ -317,28 +298,20 @@ func (a *asking) giveIn(sent *request, refusal *wire.Refusal) (what string, once
 		}
 		return "room", true
 	}
-	var thinks, display, effort string
-	if t := sent.Thinking; t != nil {
-		thinks, display = t.Type, t.Display
-	}
+	var output outputConfig
 	if sent.Output != nil {
-		effort = sent.Output.Effort
+		output = *sent.Output
 	}
 	sampled, limited := sent.Temperature != nil, sent.TopP != nil
-	return wire.Taught(said, []wire.Lesson{
-		{What: noBudgetNow, Sent: thinks == "enabled", Says: "expected `?thinking", Once: true},
-		{What: noXHigh, Sent: effort == "xhigh", Says: "effort"},
-		{What: noEffort, Sent: effort != "", Says: "effort"},
-		{What: noDisplay, Sent: display != "", Says: "display"},
-		{What: onlyAdaptive, Sent: thinks == "enabled", Says: "adaptive"},
-		{What: onlyBudget, Sent: thinks == "adaptive", Says: "adaptive"},
-		{What: noDisabled, Sent: thinks == "disabled", Says: "disabled"},
+	return wire.Taught(said, slices.Concat([]wire.Lesson{
+		{What: noXHigh, Sent: output.Effort == "xhigh", Says: "effort"},
+		{What: noDisabled, Sent: sent.Thinking != nil && sent.Thinking.Type == "disabled", Says: "disabled"},
 		{What: noForce, Sent: sent.ToolChoice.forces(), Says: "tool_choice"},
-		{What: noThinking, Sent: thinks != "" && strings.Contains(said, "thinking"), Says: "not support|not permitted|unknown|unrecognized"},
-		{What: noFormat, Sent: sent.Output != nil && sent.Output.Format != nil, Says: "output_config|output_format|output format|structured output|json_schema|grammar"},
+	}, wire.ThinkingLessons(said, sent.Thinking, output.Effort), []wire.Lesson{
+		{What: noFormat, Sent: output.Format != nil, Says: "output_config|output_format|output format|structured output|json_schema|grammar"},
 		{What: oneSampling, Sent: sampled && limited, Says: "both"},
 		{What: noSampling, Sent: sampled || limited, Says: "temperature|top_p"},
 		{What: noCache, Sent: sent.cached, Says: "cache_control"},
 		{What: noBeta, Sent: sent.interleaved, Says: "anthropic-beta|interleaved-thinking"},
-	})
+	}))
 }

@@ -60,14 +60,14 @@ func TestAddressesAreMadeOfBaseURLs(t *testing.T) {
 }
 
 func TestHeadersHaveTheKeyTheVersionAndAllBetas(t *testing.T) {
-	from := &answering{200, "application/json", strings.NewReader(`{"content":[],"stop_reason":"end_turn"}`), nil, nil}
+	from := answering("application/json", `{"content":[],"stop_reason":"end_turn"}`)
 	p := newProvider(t, Options{Key: "k", Transport: from, Header: http.Header{"Anthropic-Beta": {"context-1m"}, "X-Own": {"yes"}}})
 	m, _ := p.Model("claude-sonnet-4-5")
 	for range m.Stream(t.Context(), adapter.Request{
 		Messages: []adapter.Message{user("hi")}, Tools: []adapter.Tool{{Name: "look"}}, Options: adapter.Options{Reasoning: adapter.Reasoning{Effort: "low"}},
 	}) {
 	}
-	h := from.header
+	h := from.Request.Header
 	if h.Get("X-Api-Key") != "k" || h.Get("Anthropic-Version") != "2023-06-01" || h.Get("X-Own") != "yes" || h.Get("Authorization") != "" {
 		t.Errorf("%v", h)
 	}

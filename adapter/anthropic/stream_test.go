@@ -126,7 +126,7 @@ func TestStreams(t *testing.T) {
 		"a mark of OpenAI's":                {events(text, hi) + "data: [DONE]\n\n", read{Text: "hi", Finish: "stop"}, plain},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, msg := readOurs(t, "m", &answering{200, "text/event-stream", strings.NewReader(row.stream), nil, nil}, adapter.Request{})
+			got, msg := readOurs(t, "m", streaming(row.stream), adapter.Request{})
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -148,7 +148,7 @@ func TestCitationsHaveTheirPlace(t *testing.T) {
 		blockStart("1", `{"type":"text","text":"","citations":[]}`), blockDelta("1", `{"type":"citations_delta","citation":`+web+`}`), blockDelta("1", `{"type":"text_delta","text":"so \ud83d"}`),
 		blockDelta("1", `{"type":"text_delta","text":"\ude00"}`), blockDelta("1", `{"type":"citations_delta","citation":{"type":"page_location","cited_text":"p","document_title":"B","document_index":0,"start_page_number":1,"end_page_number":2}}`), blockStop("1"),
 		blockStart("2", `{"type":"text","text":"."}`), ended, stopped)
-	got, msg := readOurs(t, "claude-haiku-4-5", &answering{200, "text/event-stream", strings.NewReader(stream), nil, nil}, adapter.Request{})
+	got, msg := readOurs(t, "claude-haiku-4-5", streaming(stream), adapter.Request{})
 	want := []adapter.Citation{{URL: "https://h/a", Title: "A", Text: "said", Start: 3, End: 7}, {Title: "B", Text: "p", Start: 3, End: 7}}
 	if diff := cmp.Diff(want, got.Citations); diff != "" {
 		t.Error(diff)
@@ -179,9 +179,9 @@ func TestErrorsInMidStreamAreToldByTheirType(t *testing.T) {
 	} {
 		for _, whole := range []bool{false, true} {
 			said := `{"type":"error","error":{"type":"` + kind + `","message":"words"},"request_id":"req_1"}`
-			from := &answering{200, "text/event-stream", strings.NewReader(events(started, said)), nil, nil}
+			from := streaming(events(started, said))
 			if whole {
-				from = &answering{200, "application/json", strings.NewReader(said), nil, nil}
+				from = answering("application/json", said)
 			}
 			m, err := newProvider(t, Options{Transport: from, Key: "k"}).Model("m")
 			if err != nil {
@@ -200,7 +200,7 @@ func TestErrorsInMidStreamAreToldByTheirType(t *testing.T) {
 // An answer in one piece without a reason for its end is not taken for complete.
 func TestAWholeAnswerNeedsAnEnd(t *testing.T) {
 	for _, body := range []string{`{"content":[{"type":"text","text":"a"}]}`, `{"content":[],"stop_reason":null}`, `{"content":"a","stop_reason":"end_turn"}`, `{"content":[1],"stop_reason":"end_turn"}`, `{"content":[],"stop_reason":"end_turn"`} {
-		got, _ := readOurs(t, "m", &answering{200, "application/json", strings.NewReader(body), nil, nil}, adapter.Request{})
+		got, _ := readOurs(t, "m", answering("application/json", body), adapter.Request{})
 		if got.Code != adapter.CodeProtocol || got.Finish != "" || got.Text != "" {
 			t.Errorf("%s: %+v", body, got)
 		}
@@ -211,11 +211,11 @@ func TestAWholeAnswerNeedsAnEnd(t *testing.T) {
 func TestWhatIsBesideTheTextIsBounded(t *testing.T) {
 	big := strings.Repeat("x", 3<<20)
 	for name, data := range map[string]string{
-		"signatures": events(append([]string{blockStart("0", `{"type":"thinking"}`)}, repeat(6, blockDelta("0", `{"type":"signature_delta","signature":"`+big+`"}`))...)...),
-		"blocks":     events(repeat(6, blockStart("0", `{"type":"other","data":"`+big+`"}`))...),
+		"signatures": events(append([]string{blockStart("0", `{"type":"thinking"}`)}, repeat(12, blockDelta("0", `{"type":"signature_delta","signature":"`+big+`"}`))...)...),
+		"blocks":     events(repeat(12, blockStart("0", `{"type":"other","data":"`+big+`"}`))...),
 		"calls":      events(repeat(2000, blockStart("0", `{"type":"tool_use","id":"a","name":"b","input":{}}`))...),
 	} {
-		got, _ := readOurs(t, "m", &answering{200, "text/event-stream", strings.NewReader(data + events(ended, stopped)), nil, nil}, adapter.Request{})
+		got, _ := readOurs(t, "m", streaming(data+events(ended, stopped)), adapter.Request{})
 		if got.Code != adapter.CodeProtocol {
 			t.Errorf("%s: %q", name, got.Code)
 		}

@@ -34,13 +34,13 @@ func asked(t *testing.T, o Options, at AWS, name string) (req *http.Request, bod
 	o.Transport = transport(func(r *http.Request) (*http.Response, error) {
 		req = r.Clone(context.Background())
 		body, _ = io.ReadAll(r.Body)
-		return answering{kind: streamType, body: whole()}.RoundTrip(r)
+		return streaming(whole()).RoundTrip(r)
 	})
 	m, err := newProvider(t, o, at).Model(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := collect(t, m, name, adapter.Request{Messages: question}); err != nil {
+	if _, err := collect(t, m, adapter.Request{Messages: question}); err != nil {
 		t.Fatal(err, errors.Unwrap(err))
 	}
 	return req, body
@@ -172,10 +172,10 @@ func TestCredentialsThatDoNotCome(t *testing.T) {
 func TestCredentialsAreNotShown(t *testing.T) {
 	p := newProvider(t, Options{Transport: transport(func(r *http.Request) (*http.Response, error) {
 		said := `{"message":"The Canonical String for this request should have been x-amz-security-token:` + r.Header.Get("X-Amz-Security-Token") + ` secret-CANARY"}`
-		return answering{status: 403, kind: "application/json", header: http.Header{"X-Amzn-Errortype": {"InvalidSignatureException"}}, body: strings.NewReader(said)}.RoundTrip(r)
+		return (&adaptertest.Answering{Status: 403, Type: "application/json", Header: http.Header{"X-Amzn-Errortype": {"InvalidSignatureException"}}, Body: strings.NewReader(said)}).RoundTrip(r)
 	})}, AWS{Region: "us-east-1", Credentials: static(time.Time{})})
 	m, _ := p.Model(lite)
-	_, err := collect(t, m, lite, adapter.Request{Messages: question})
+	_, err := collect(t, m, adapter.Request{Messages: question})
 	e, ok := errors.AsType[*adapter.Error](err)
 	if !ok || e.Code != adapter.CodeAuth || !strings.Contains(e.Message, "AWS credentials") || !strings.Contains(e.Cause.Error(), "Canonical String") {
 		t.Errorf("%v", err)
@@ -192,13 +192,13 @@ func TestTheListHasModelsAndProfiles(t *testing.T) {
 	p := newProvider(t, Options{Transport: transport(func(r *http.Request) (*http.Response, error) {
 		hosts = append(hosts, r.URL.Host+r.URL.Path)
 		if strings.HasSuffix(r.URL.Path, "/inference-profiles") {
-			return answering{status: status, kind: "application/json", body: strings.NewReader(`{"inferenceProfileSummaries":[{"inferenceProfileId":"us.amazon.nova-2-lite-v1:0"}]}`)}.RoundTrip(r)
+			return (&adaptertest.Answering{Status: status, Body: strings.NewReader(`{"inferenceProfileSummaries":[{"inferenceProfileId":"us.amazon.nova-2-lite-v1:0"}]}`)}).RoundTrip(r)
 		}
-		return answering{kind: "application/json", body: strings.NewReader(`{"modelSummaries":[
+		return (&adaptertest.Answering{Body: strings.NewReader(`{"modelSummaries":[
 			{"modelId":"openai.gpt-oss-120b-1:0","outputModalities":["TEXT"],"responseStreamingSupported":true,"inferenceTypesSupported":["ON_DEMAND"]},
 			{"modelId":"amazon.nova-2-lite-v1:0","outputModalities":["TEXT"],"inferenceTypesSupported":["INFERENCE_PROFILE"]},
 			{"modelId":"amazon.titan-embed-text-v2:0","outputModalities":["EMBEDDING"],"inferenceTypesSupported":["ON_DEMAND"]},
-			{"modelId":"a.whole-1","outputModalities":["TEXT"],"responseStreamingSupported":false,"inferenceTypesSupported":["ON_DEMAND"]}]}`)}.RoundTrip(r)
+			{"modelId":"a.whole-1","outputModalities":["TEXT"],"responseStreamingSupported":false,"inferenceTypesSupported":["ON_DEMAND"]}]}`)}).RoundTrip(r)
 	})}, AWS{Region: "us-east-1", Credentials: static(time.Time{})}).(adapter.Lister)
 	names, err := p.List(t.Context())
 	if want := []string{"openai.gpt-oss-120b-1:0", "us.amazon.nova-2-lite-v1:0"}; err != nil || !slices.Equal(names, want) {

@@ -2,6 +2,7 @@ package bedrock
 
 import (
 	"encoding/json"
+	"errors"
 	"path"
 	"slices"
 	"strconv"
@@ -11,52 +12,8 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-type text struct {
-	Text string `json:"text"`
-}
-
-type reasoningBlock struct {
-	Reasoning reasoningContent `json:"reasoningContent"`
-}
-
-type reasoningContent struct {
-	Text     *reasoningText `json:"reasoningText,omitempty"`
-	Redacted []byte         `json:"redactedContent,omitempty"`
-}
-
-type reasoningText struct {
-	Text      string `json:"text"`
-	Signature string `json:"signature,omitempty"`
-}
-
-type toolUse struct {
-	ID    string          `json:"toolUseId"`
-	Name  string          `json:"name"`
-	Type  string          `json:"type,omitempty"`
-	Input json.RawMessage `json:"input"`
-}
-
-type toolResult struct {
-	ID      string `json:"toolUseId"`
-	Type    string `json:"type,omitempty"`
-	Status  string `json:"status,omitempty"`
-	Content []any  `json:"content"`
-}
-
-// file is an image, a document, a sound or a film.
-type file struct {
-	Format string `json:"format"`
-	Name   string `json:"name,omitempty"`
-	Source struct {
-		Bytes string `json:"bytes"` // in base64
-	} `json:"source"`
-}
-
-// own is a block of a call or a result: the tool is ours, or one of Bedrock's own.
-type own struct {
-	ToolUse    *toolUse    `json:"toolUse,omitempty"`
-	ToolResult *toolResult `json:"toolResult,omitempty"`
-}
+// errFile is the cause of an error about a file.
+var errFile = errors.New("a file of a kind that the API does not take")
 
 // history writes messages as turns, and says which tools were called in them.
 type history struct {
@@ -82,11 +39,15 @@ func (a *asking) history(messages []adapter.Message) (*wire.Turns, error) {
 
 // explain adds a text to a turn with a document: Bedrock wants one.
 func explain(t *wire.Turn) {
-	is := func(want func(any) bool) bool { return slices.ContainsFunc(t.Content, want) }
-	if is(func(b any) bool { f, _ := b.(map[string]file); _, ok := f["document"]; return ok }) && !is(func(b any) bool { _, ok := b.(text); return ok }) {
-		t.Content = append(t.Content, text{"(see the file)"})
+	has := func(member string) bool {
+		return slices.ContainsFunc(t.Content, func(block any) bool { o, _ := block.(object); return o[member] != nil })
+	}
+	if has("document") && !has("text") {
+		t.Content = append(t.Content, text("(see the file)"))
 	}
 }
+
+func text(s string) object { return object{"text": s} }
 
 // mark puts cache points behind the system's message and the last two turns of the user: the one before last is where the last request's
 // was, and so is read. (MO-24)
@@ -106,22 +67,23 @@ func (a *asking) mark(t *wire.Turns) {
 }
 
 // Text and the next ones write blocks, as [wire.Blocks] has them.
-func (h *history) Text(s string, _ json.RawMessage) any { return text{s} }
+func (h *history) Text(s string, _ json.RawMessage) any { return text(s) }
 
 // Thinking leaves out what the model would refuse. Claude takes none without its signature.
 func (h *history) Thinking(p *adapter.MadePart) any {
-	var beside signed
-	if len(p.Data) > 0 && json.Unmarshal(p.Data, &beside) != nil || h.Knows(noReasoning) || beside.Signature == "" && (h.family == claude || p.Text == "") {
+	signature, _ := wire.Unescape(wire.StringAt(p.Data, "signature"))
+	if h.Knows(noReasoning) || signature == "" && (h.family == claude || p.Text == "") {
 		return nil
 	}
-	if h.Knows(noSignature) {
-		beside.Signature = ""
+	thought := text(p.Text)
+	if signature != "" && !h.Knows(noSignature) {
+		thought["signature"] = signature
 	}
-	return reasoningBlock{reasoningContent{Text: &reasoningText{p.Text, beside.Signature}}}
+	return object{"reasoningContent": object{"reasoningText": thought}}
 }
 
 func (h *history) Call(id, name string, input, _ json.RawMessage) any {
-	return own{ToolUse: &toolUse{ID: id, Name: name, Input: input}}
+	return object{"toolUse": object{"toolUseId": id, "name": name, "input": input}}
 }
 
 func (h *history) Other(data json.RawMessage) (any, bool) {
@@ -134,13 +96,13 @@ func (h *history) Other(data json.RawMessage) (any, bool) {
 
 func (h *history) Result(id string, content []any, failed bool) any {
 	if len(content) == 0 {
-		content = []any{text{"(no output)"}}
+		content = []any{text("(no output)")}
 	}
-	r := &toolResult{ID: id, Content: content}
+	result := object{"toolUseId": id, "content": content}
 	if failed && (h.family == claude || h.family == nova) { // others take none
-		r.Status = "error"
+		result["status"] = "error"
 	}
-	return own{ToolResult: r}
+	return object{"toolResult": result}
 }
 
 // formats are Bedrock's names of media types.
@@ -176,16 +138,15 @@ func (h *history) File(p *adapter.Part) (any, error) {
 		return nil, h.cannot(" does not take this kind of " + wire.SchemaName(kind) +
 			": expected a PNG, JPEG, GIF or WebP image, a PDF, Office or text document, or a common kind of audio or video")
 	}
-	out := file{Format: f.format}
-	out.Source.Bytes = data.Base64
+	out := object{"format": f.format, "source": object{"bytes": data.Base64}}
 	if f.member == "document" {
-		out.Name = h.documentName(p.Name)
+		out["name"] = h.documentName(p.Name)
 	}
-	return map[string]file{f.member: out}, nil
+	return object{f.member: out}, nil
 }
 
 func (h *history) cannot(why string) error {
-	return &adapter.Error{Code: adapter.CodeInvalid, Message: h.p.Name() + why, Cause: errNotData}
+	return &adapter.Error{Code: adapter.CodeInvalid, Message: h.p.Name() + why, Cause: errFile}
 }
 
 // documentName makes a name that the API takes: letters, digits, single spaces, hyphens and brackets, and none twice.

@@ -5,31 +5,23 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
-
-// recordings is where answers of real providers are kept, beside the project.
-const recordings = "../../../shared/data/recordings"
 
 // read is what an answer says, whatever its pieces are.
 type read struct {
-	Text, Reasoning string
-	Signatures      []string // of reasoning
-	Calls           []adapter.ToolCall
-	Own             int      // blocks of tools of Bedrock's own
-	Sources         []string // of citations
-	Finish          string
-	Usage           adapter.Usage
+	adaptertest.Answer
+	Signatures []string // of reasoning
+	Own        int      // blocks of tools of Bedrock's own
+	Sources    []string // of citations
 }
 
 // readPlainly reads a stream with the SDK's decoder, and each event as a whole with encoding/json.
@@ -102,126 +94,73 @@ func readPlainly(t *testing.T, body []byte) (r read) {
 	}
 }
 
-// answering is a transport that gives one answer, and keeps what it was asked.
-type answering struct {
-	status int
-	kind   string
-	header http.Header
-	body   io.Reader
-	asked  *[]byte
+// streaming gives an answer that is a stream.
+func streaming(body io.Reader) *adaptertest.Answering {
+	return &adaptertest.Answering{Type: wire.AWSStreamType, Body: body}
 }
 
-func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
-	if a.asked != nil {
-		*a.asked, _ = io.ReadAll(r.Body)
-	}
-	h := a.header.Clone()
-	if h == nil {
-		h = http.Header{}
-	}
-	h.Set("Content-Type", a.kind)
-	return &http.Response{StatusCode: max(a.status, 200), Header: h, Body: io.NopCloser(a.body)}, nil
+// refusing gives a message in JSON with a status.
+func refusing(status int, message string) *adaptertest.Answering {
+	return &adaptertest.Answering{Status: status, Type: "application/json", Body: bytes.NewReader(marshal(map[string]string{"message": message}))}
 }
 
-// cut gives pieces of random length.
-type cut struct {
-	from io.Reader
-	r    *rand.Rand
-}
-
-func (c cut) Read(p []byte) (int, error) { return c.from.Read(p[:min(len(p), 1+c.r.IntN(300))]) }
-
-// readOurs reads an answer with the adapter, and returns what of it goes into the history.
-func readOurs(t *testing.T, name string, from answering) (r read, msg adapter.Message) {
+// modelAt is a model whose answers come by a transport.
+func modelAt(t testing.TB, name string, from http.RoundTripper) adapter.Model {
 	t.Helper()
 	m, err := newProvider(t, Options{Transport: from, Key: "test-key"}, AWS{Region: "us-east-1"}).Model(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var maker adapter.Maker
-	for c, err := range m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}}}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		maker.Take(&c)
-		r.Text += c.Text
-		r.Reasoning += c.Reasoning
-		if c.Finish != "" {
-			r.Finish = c.Finish
-		}
-		if c.Usage != nil {
-			r.Usage = *c.Usage
-		}
-		if c.Citation != nil {
-			title := c.Citation.Title
-			if c.Citation.URL != "" {
-				title = ""
-			}
-			r.Sources = append(r.Sources, c.Citation.URL+" "+title)
-		}
-		if b := c.Beside; b != nil {
-			var data signed
-			if b.Type == adapter.PartOther {
-				r.Own++
-			} else if json.Unmarshal(b.Data, &data); data.Signature != "" {
-				r.Signatures = append(r.Signatures, data.Signature)
-			}
-		}
-		if p := c.ToolCall; p != nil {
-			for len(r.Calls) <= p.Index {
-				r.Calls = append(r.Calls, adapter.ToolCall{Index: len(r.Calls)})
-			}
-			r.Calls[p.Index].ID += p.ID
-			r.Calls[p.Index].Name += p.Name
-			r.Calls[p.Index].Arguments += p.Arguments
-		}
+	return m
+}
+
+// readOurs reads an answer with the adapter, and returns what of it goes into the history.
+func readOurs(t *testing.T, name string, from http.RoundTripper) (r read, msg adapter.Message) {
+	t.Helper()
+	var err error
+	if r.Answer, msg, err = adaptertest.ReadAnswer(modelAt(t, name, from).Stream(t.Context(), adapter.Request{Messages: question})); err != nil {
+		t.Fatal(err)
 	}
-	msg = adapter.Message{
-		Role: adapter.Assistant, Content: r.Text, ToolCalls: r.Calls,
-		Made: maker.Made("bedrock:"+name, func(i int) string { return r.Calls[i].ID }),
+	for _, c := range r.Citations {
+		if c.URL != "" {
+			c.Title = ""
+		}
+		r.Sources = append(r.Sources, c.URL+" "+c.Title)
+	}
+	r.Citations = nil
+	if msg.Made == nil {
+		return r, msg
+	}
+	for _, p := range msg.Made.Parts {
+		var data struct{ Signature string }
+		if p.Type == adapter.PartOther {
+			r.Own++
+		} else if json.Unmarshal(p.Data, &data) == nil && data.Signature != "" {
+			r.Signatures = append(r.Signatures, data.Signature)
+		}
 	}
 	return r, msg
 }
 
-// recording is an answer with the request that led to it.
+// collect reads an answer for the history.
+func collect(t *testing.T, m adapter.Model, req adapter.Request) (adapter.Message, error) {
+	t.Helper()
+	_, msg, err := adaptertest.ReadAnswer(m.Stream(t.Context(), req))
+	return msg, err
+}
+
+// recording is a recording of the Converse API with the model that was asked.
 type recording struct {
-	name, model, url, kind string
-	status                 int
-	request                json.RawMessage
-	body                   []byte
+	adaptertest.Recording
+	model string
 }
 
 func recorded(t *testing.T) (all []recording) {
 	t.Helper()
-	files, err := filepath.Glob(recordings + "/bedrock-runtime-*/*.json")
-	if err != nil || len(files) == 0 {
-		t.Skip("the recordings are not here: ", recordings)
-	}
-	for _, file := range files {
-		var about struct {
-			URL     string          `json:"url"`
-			Status  int             `json:"status"`
-			Type    string          `json:"content_type"`
-			Request json.RawMessage `json:"request"`
-		}
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(text, &about)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		base := strings.TrimSuffix(file, ".json")
-		body, err := os.ReadFile(base + ".bin")
-		if err != nil {
-			body, err = os.ReadFile(base + ".body")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, model, _ := strings.Cut(about.URL, "/model/")
+	for _, r := range adaptertest.Recordings(t, "/converse") {
+		_, model, _ := strings.Cut(r.URL, "/model/")
 		model, _, _ = strings.Cut(model, "/converse")
-		all = append(all, recording{filepath.Base(base), model, about.URL, about.Type, about.Status, about.Request, body})
+		all = append(all, recording{r, model})
 	}
 	return all
 }
@@ -229,18 +168,13 @@ func recorded(t *testing.T) (all []recording) {
 // MO-13, MO-15, MO-32: streams of Bedrock say what a plain reader reads of them, wherever they are cut.
 func TestRecordedAnswersAreReadAsAPlainReaderReadsThem(t *testing.T) {
 	for _, r := range recorded(t) {
-		if r.status != http.StatusOK {
+		if r.Status != http.StatusOK {
 			continue
 		}
-		t.Run(r.name, func(t *testing.T) {
-			want := readPlainly(t, r.body)
-			readers := map[string]io.Reader{
-				"whole":        bytes.NewReader(r.body),
-				"cut":          cut{bytes.NewReader(r.body), rand.New(rand.NewPCG(1, 2))},
-				"byte by byte": iotest.OneByteReader(bytes.NewReader(r.body)),
-			}
-			for name, from := range readers {
-				got, _ := readOurs(t, r.model, answering{kind: streamType, body: from})
+		t.Run(r.Name, func(t *testing.T) {
+			want := readPlainly(t, r.Body)
+			for name, from := range r.Cuts(1) {
+				got, _ := readOurs(t, r.model, streaming(from))
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%s:\n%s", name, diff)
 				}
@@ -252,22 +186,14 @@ func TestRecordedAnswersAreReadAsAPlainReaderReadsThem(t *testing.T) {
 // FT-06, MO-32: a recorded stream that ends after any of its bytes is whole, with all of its text, or an error.
 func TestARecordedAnswerThatEndsEarlyIsAnError(t *testing.T) {
 	for _, r := range recorded(t) {
-		if r.status != http.StatusOK || len(r.body) > 4<<10 {
+		if r.Status != http.StatusOK || len(r.Body) > 4<<10 {
 			continue
 		}
-		want := readPlainly(t, r.body)
-		for at := range r.body {
-			m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: bytes.NewReader(r.body[:at])}, Key: "test-key"}, AWS{Region: "us-east-1"}).Model(r.model)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, finish := "", ""
-			var failed error
-			for c, err := range m.Stream(t.Context(), adapter.Request{}) {
-				text, finish, failed = text+c.Text, c.Finish, err
-			}
-			if failed == nil && (text != want.Text || finish != want.Finish) || failed != nil && !strings.HasPrefix(want.Text, text) {
-				t.Fatalf("%s, cut after %d bytes: %q, %q, %v", r.name, at, text, finish, failed)
+		want := readPlainly(t, r.Body)
+		for at := range r.Body {
+			got, _, err := adaptertest.ReadAnswer(modelAt(t, r.model, streaming(bytes.NewReader(r.Body[:at]))).Stream(t.Context(), adapter.Request{}))
+			if err == nil && (got.Text != want.Text || got.Finish != want.Finish) || err != nil && !strings.HasPrefix(want.Text, got.Text) {
+				t.Fatalf("%s, cut after %d bytes: %q, %q, %v", r.Name, at, got.Text, got.Finish, err)
 			}
 		}
 	}
@@ -276,12 +202,12 @@ func TestARecordedAnswerThatEndsEarlyIsAnError(t *testing.T) {
 // MO-16: recorded refusals.
 func TestRecordedRefusalsHaveTheirCodes(t *testing.T) {
 	for _, r := range recorded(t) {
-		if r.status == http.StatusOK {
+		if r.Status == http.StatusOK {
 			continue
 		}
-		t.Run(r.name, func(t *testing.T) {
-			e := failureOf(t, answering{status: r.status, kind: r.kind, body: bytes.NewReader(r.body)})
-			if want := map[int]string{400: adapter.CodeInvalid, 403: adapter.CodeAuth}[r.status]; e.Code != want || e.Status != r.status || e.ContextLength != (r.status == 400) {
+		t.Run(r.Name, func(t *testing.T) {
+			e := failureOf(t, r.Transport())
+			if want := map[int]string{400: adapter.CodeInvalid, 403: adapter.CodeAuth}[r.Status]; e.Code != want || e.Status != r.Status || e.ContextLength != (r.Status == 400) {
 				t.Errorf("%+v", e)
 			}
 		})
@@ -289,19 +215,14 @@ func TestRecordedRefusalsHaveTheirCodes(t *testing.T) {
 }
 
 // failureOf asks where a refusal is the answer.
-func failureOf(t *testing.T, from answering) *adapter.Error {
+func failureOf(t *testing.T, from http.RoundTripper) *adapter.Error {
 	t.Helper()
-	m, err := newProvider(t, Options{Transport: from, Key: "test-key"}, AWS{Region: "us-east-1"}).Model(haiku)
-	if err != nil {
-		t.Fatal(err)
+	_, _, err := adaptertest.ReadAnswer(modelAt(t, haiku, from).Stream(t.Context(), adapter.Request{}))
+	e, ok := errors.AsType[*adapter.Error](err)
+	if !ok {
+		t.Fatalf("expected an error of package adapter: %v", err)
 	}
-	for _, err := range m.Stream(t.Context(), adapter.Request{}) {
-		if e, ok := errors.AsType[*adapter.Error](err); ok {
-			return e
-		}
-	}
-	t.Fatal("no error")
-	return nil
+	return e
 }
 
 // MO-01, MO-02, MO-32: what a recorded conversation gave back, our next request gives back.
@@ -309,20 +230,20 @@ func TestTheNextRequestGivesBackWhatTheRecordedOneDid(t *testing.T) {
 	all := recorded(t)
 	for i := 1; i < len(all); i++ {
 		before, r := all[i-1], all[i]
-		if before.status != http.StatusOK || r.name[:len(r.name)-1] != before.name[:len(before.name)-1] {
+		if before.Status != http.StatusOK || !before.IsContinuedBy(&r.Recording) {
 			continue
 		}
-		t.Run(r.name, func(t *testing.T) {
+		t.Run(r.Name, func(t *testing.T) {
 			var want struct {
 				Messages []struct {
 					Role    string
 					Content []any
 				}
 			}
-			if err := json.Unmarshal(r.request, &want); err != nil {
+			if err := json.Unmarshal(r.Request, &want); err != nil {
 				t.Fatal(err)
 			}
-			_, msg := readOurs(t, r.model, answering{kind: streamType, body: bytes.NewReader(before.body)})
+			_, msg := readOurs(t, r.model, before.Transport())
 			got := want
 			got.Messages = nil
 			body := bodyOf(t, gptoss, adapter.Request{Messages: []adapter.Message{question[0], msg}})

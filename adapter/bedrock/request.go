@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -21,12 +22,6 @@ const (
 	noSystemCache  = "cache points of the system"
 	noMessageCache = "cache points of messages"
 	noSchema       = "schema"
-	noThinking     = "thinking"
-	noThinkingNow  = "thinking, of a history"
-	adaptive       = "adaptive" // thinking: the other form of it
-	budgeted       = "budget"
-	noDisplay      = "display"
-	noEffort       = "effort"
 	noReasoning    = "reasoning" // in the history
 	noSignature    = "signature"
 	noTemperature  = "temperature"
@@ -55,7 +50,7 @@ func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, 
 		}
 		return wire.Marshal(sent)
 	}, func(body []byte) (*http.Response, *wire.Refusal, error) {
-		return m.p.Post(ctx, m.url, http.Header{"Accept": {streamType}}, body)
+		return m.p.Post(ctx, m.url, http.Header{"Accept": {wire.AWSStreamType}}, body)
 	}, func(r *wire.Refusal) (string, bool) { return refusedWhat(sent, r) }, m.p.refused)
 }
 
@@ -201,44 +196,41 @@ func (a *asking) tools(req *adapter.Request, called []string) object {
 // unthought that the last calls were made without thinking: Claude refuses both with thinking by a budget.
 func (a *asking) think(extra object, req *adapter.Request, forced, unthought bool) bool {
 	r := req.Reasoning
-	if r.Effort == "none" || r.Budget != nil && *r.Budget <= 0 || r.Effort == "" && r.Budget == nil || a.Knows(noThinking) || a.Knows(noThinkingNow) {
+	if r.Effort == "none" || r.Budget != nil && *r.Budget <= 0 || r.Effort == "" && r.Budget == nil || a.Knows(wire.NoThinking) {
 		return false
 	}
-	effort, budget := wire.ThinkingEffort(r), wire.ThinkingBudget(r)
-	short := effort // of models that know three
-	if short == "xhigh" {
-		short, effort = "high", "max" // which all Claudes have that take an effort
+	effort := wire.ThinkingEffort(r)
+	if effort == "xhigh" { // these know three
+		effort = "high"
 	}
 	switch version := wire.ClaudeVersion(a.name); {
 	case a.family == nova && strings.Contains(a.name, "nova-2"):
-		extra["reasoningConfig"] = object{"type": "enabled", "maxReasoningEffort": short}
+		extra["reasoningConfig"] = object{"type": "enabled", "maxReasoningEffort": effort}
 		return true
 	case a.family == gptOSS:
-		extra["reasoning_effort"] = short
+		extra["reasoning_effort"] = effort
 		return true
 	case a.family != claude || forced:
 		return false
 	// Those without a version are newer. https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-adaptive-thinking.html
-	case (version >= 46 || version == 0) && !a.Knows(budgeted) || a.Knows(adaptive):
-		thinking := object{"type": "adaptive"}
-		if !a.Knows(noDisplay) {
-			thinking["display"] = "summarized"
-			if r.Show != nil && !*r.Show {
-				thinking["display"] = "omitted"
-			}
+	case (version >= 46 || version == 0) && !a.Knows(wire.OnlyBudget) || a.Knows(wire.OnlyAdaptive):
+		extra["thinking"], effort = a.Adaptive(r)
+		if effort == "xhigh" { // all Claudes have this one that take an effort
+			effort = "max"
 		}
-		if extra["thinking"] = thinking; !a.Knows(noEffort) {
+		if effort != "" {
 			extra["output_config"] = object{"effort": effort}
 		}
 		return true
 	}
+	budget := wire.ThinkingBudget(r)
 	if most := req.MaxTokens; most != nil && budget >= *most {
 		budget = max(*most/2, wire.MinBudget)
 	}
-	if unthought || req.MaxTokens != nil && budget >= *req.MaxTokens {
+	if unthought || req.MaxTokens != nil && budget >= *req.MaxTokens || a.Knows(wire.NoBudgetNow) {
 		return false
 	}
-	extra["thinking"] = object{"type": "enabled", "budget_tokens": budget}
+	extra["thinking"] = a.Budgeted(r, budget)
 	return true
 }
 
@@ -260,10 +252,12 @@ func refusedWhat(sent object, r *wire.Refusal) (what string, once bool) {
 	}
 	const extra, cache = "additionalModelRequestFields", "prompt caching|cachepoint|cache_control|cache point"
 	fields, _ := sent[extra].(object)
-	thinking, _ := fields["thinking"].(object)
+	thinking, _ := fields["thinking"].(*wire.Thinking)
+	output, _ := fields["output_config"].(object)
+	effort, _ := output["effort"].(string)
+	reasons := has(extra, "reasoningConfig") || has(extra, "reasoning_effort")
 	cached := regexp.MustCompile(cache).MatchString(said)
-	reasons := thinking != nil || has(extra, "reasoningConfig") || has(extra, "reasoning_effort")
-	return wire.Taught(said, []wire.Lesson{
+	return wire.Taught(said, slices.Concat([]wire.Lesson{
 		{What: noToolCache, Sent: cached, Says: "#/toolconfig"},
 		{What: noSystemCache, Sent: cached, Says: "#/system"},
 		{What: noMessageCache, Sent: cached, Says: "#/messages"},
@@ -271,16 +265,9 @@ func refusedWhat(sent object, r *wire.Refusal) (what string, once bool) {
 		{What: "", Sent: !bad},
 		{What: noSignature, Sent: strings.Contains(said, "reasoningtext.signature"), Says: "doesn't support|not support"},
 		{What: noReasoning, Sent: strings.Contains(said, "reasoningcontent"), Says: "doesn't support|not support|extraneous|not permitted"},
-		{What: noThinkingNow, Sent: thinking != nil, Says: "expected `thinking`|must start with a thinking block|tool_choice forces", Once: true},
-		{What: noDisplay, Sent: thinking["display"] != nil, Says: "display"},
-		{What: noEffort, Sent: has(extra, "output_config"), Says: "effort"},
-		{What: budgeted, Sent: thinking["type"] == "adaptive", Says: "adaptive"},
-		{What: adaptive, Sent: thinking["type"] == "enabled", Says: "adaptive"},
+	}, wire.ThinkingLessons(said, thinking, effort), []wire.Lesson{
 		{What: noSchema, Sent: has("outputConfig"), Says: "output_?config|textformat|structured output|schema"},
-		{
-			What: noThinking, Sent: reasons && !regexp.MustCompile("temperature|top_p|max_tokens").MatchString(said),
-			Says: "thinking|reasoning_?config|reasoning[_ ]effort",
-		},
+		{What: wire.NoThinking, Sent: reasons, Says: "reasoning_?config|reasoning[_ ]effort"},
 		{What: noTopP, Sent: has("inferenceConfig", "topP"), Says: "top_?p"},
 		{What: noTemperature, Sent: has("inferenceConfig", "temperature"), Says: "temperature"},
 		{What: noStop, Sent: has("inferenceConfig", "stopSequences"), Says: "stop[_ ]?sequences"},
@@ -289,5 +276,5 @@ func refusedWhat(sent object, r *wire.Refusal) (what string, once bool) {
 		{What: noTier, Sent: has("serviceTier"), Says: "service[_ ]?tier"},
 		{What: noSystem, Sent: has("system"), Says: "system (messages?|prompt)"},
 		{What: apart, Sent: true, Says: "tool result blocks cannot be provided in the same turn"},
-	})
+	}))
 }

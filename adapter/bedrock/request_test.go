@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
@@ -91,12 +90,12 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 		{
 			"Claude thinks by a budget", haiku,
 			adapter.Request{Messages: question, Options: with(reasoning("low"), func(o *adapter.Options) { o.Temperature, o.TopP = new(0.5), new(0.5) })},
-			`{"additionalModelRequestFields":{"thinking":{"budget_tokens":2048,"type":"enabled"}},` + whyAt + `}`,
+			`{"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":2048}},` + whyAt + `}`,
 		},
 		{
 			"within the tokens of the answer", haiku,
 			adapter.Request{Messages: question, Options: with(reasoning("high"), func(o *adapter.Options) { o.MaxTokens = new(4000) })},
-			`{"additionalModelRequestFields":{"thinking":{"budget_tokens":2000,"type":"enabled"}},"inferenceConfig":{"maxTokens":4000},` + whyAt + `}`,
+			`{"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":2000}},"inferenceConfig":{"maxTokens":4000},` + whyAt + `}`,
 		},
 		{
 			"no room to think", haiku,
@@ -112,12 +111,12 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 		{
 			"Claude decides how long it thinks", opus,
 			adapter.Request{Messages: question, Options: reasoning("xhigh")},
-			`{"additionalModelRequestFields":{"output_config":{"effort":"max"},"thinking":{"display":"summarized","type":"adaptive"}},` + whyAt + `}`,
+			`{"additionalModelRequestFields":{"output_config":{"effort":"max"},"thinking":{"type":"adaptive","display":"summarized"}},` + whyAt + `}`,
 		},
 		{
 			"and is not shown", opus,
 			adapter.Request{Messages: question, Options: adapter.Options{Reasoning: adapter.Reasoning{Budget: new(3000), Show: new(false)}}},
-			`{"additionalModelRequestFields":{"output_config":{"effort":"medium"},"thinking":{"display":"omitted","type":"adaptive"}},` + whyAt + `}`,
+			`{"additionalModelRequestFields":{"output_config":{"effort":"medium"},"thinking":{"type":"adaptive","display":"omitted"}},` + whyAt + `}`,
 		},
 		{
 			"Nova thinks", lite,
@@ -152,10 +151,10 @@ func TestRequestsSayWhatIsAsked(t *testing.T) {
 			{Role: adapter.Assistant, ToolCalls: []adapter.ToolCall{{ID: "c1", Name: "look", Arguments: `{"q":"a"}`}, {ID: "call|2", Name: "look", Arguments: ``}}},
 			{Role: adapter.ToolRole, ToolCallID: "c1", Content: " "},
 			{Role: adapter.ToolRole, ToolCallID: "call|2", Parts: []adapter.Part{{Type: "image_url", Image: "data:image/jpeg;base64,/9j/"}}},
-		}}, `{"messages":[{"role":"user","content":[{"text":"Why?"}]},{"role":"assistant","content":[{"toolUse":{"toolUseId":"c1","name":"look","input":{"q":"a"}}},` +
-			`{"toolUse":{"toolUseId":"call_2","name":"look","input":{}}}]},` +
-			`{"role":"user","content":[{"toolResult":{"toolUseId":"c1","content":[{"text":"(no output)"}]}},` +
-			`{"toolResult":{"toolUseId":"call_2","content":[{"image":{"format":"jpeg","source":{"bytes":"/9j/"}}}]}}]}],` +
+		}}, `{"messages":[{"role":"user","content":[{"text":"Why?"}]},{"role":"assistant","content":[{"toolUse":{"input":{"q":"a"},"name":"look","toolUseId":"c1"}},` +
+			`{"toolUse":{"input":{},"name":"look","toolUseId":"call_2"}}]},` +
+			`{"role":"user","content":[{"toolResult":{"content":[{"text":"(no output)"}],"toolUseId":"c1"}},` +
+			`{"toolResult":{"content":[{"image":{"format":"jpeg","source":{"bytes":"/9j/"}}}],"toolUseId":"call_2"}}]}],` +
 			`"toolConfig":{"tools":[{"toolSpec":{"description":"This tool is not available any more.","inputSchema":{"json":{"type":"object","properties":{}}},"name":"look"}}]}}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -186,29 +185,6 @@ func TestFilesThatBedrockDoesNotTakeAreRefused(t *testing.T) {
 	}
 }
 
-// collect reads an answer as package agent does, for the history.
-func collect(t *testing.T, m adapter.Model, name string, req adapter.Request) (msg adapter.Message, err error) {
-	t.Helper()
-	var maker adapter.Maker
-	msg.Role = adapter.Assistant
-	for c, err := range m.Stream(t.Context(), req) {
-		if err != nil {
-			return msg, err
-		}
-		maker.Take(&c)
-		msg.Content += c.Text
-		if p := c.ToolCall; p != nil {
-			if p.Index == len(msg.ToolCalls) {
-				msg.ToolCalls = append(msg.ToolCalls, adapter.ToolCall{Index: p.Index})
-			}
-			call := &msg.ToolCalls[p.Index]
-			call.ID, call.Name, call.Arguments = call.ID+p.ID, call.Name+p.Name, call.Arguments+p.Arguments
-		}
-	}
-	msg.Made = maker.Made("bedrock:"+name, func(i int) string { return msg.ToolCalls[i].ID })
-	return msg, nil
-}
-
 // MO-01, MO-02: an agent that thinks goes on with its tools: the strict stand-in refuses a changed or missing signature. Without what was
 // made, as in a history of another model, the request is accepted as well.
 func TestAnAgentThatThinksIsNotRefused(t *testing.T) {
@@ -232,7 +208,7 @@ func TestAnAgentThatThinksIsNotRefused(t *testing.T) {
 				}
 				req := adapter.Request{Messages: question, Tools: look, Options: reasoning("high")}
 				for range 9 {
-					msg, err := collect(t, m, haiku, req)
+					msg, err := collect(t, m, req)
 					if err != nil {
 						t.Fatal(errors.Unwrap(err))
 					}
@@ -303,7 +279,7 @@ func TestOpaquePartsGoBackAsTheyCame(t *testing.T) {
 	add("somethingNew", `"a":1`)
 	add("messageStop", `"stopReason":"tool_use"`)
 	add("metadata", `"usage":{"inputTokens":5,"outputTokens":7,"totalTokens":112,"cacheReadInputTokens":90,"cacheWriteInputTokens":10}`)
-	r, msg := readOurs(t, haiku, answering{kind: streamType, body: bytes.NewReader(stream)})
+	r, msg := readOurs(t, haiku, streaming(bytes.NewReader(stream)))
 	if r.Text != "It is" || r.Reasoning != "so" || len(r.Calls) != 1 || r.Finish != adapter.FinishToolCalls {
 		t.Errorf("%+v", r)
 	}
@@ -320,11 +296,11 @@ func TestOpaquePartsGoBackAsTheyCame(t *testing.T) {
 	}
 	body := bodyOf(t, haiku, adapter.Request{Messages: []adapter.Message{question[0], msg, {Role: adapter.ToolRole, ToolCallID: "c1", Content: "seen"}}, Tools: look})
 	want := `{"role":"assistant","content":[{"reasoningContent":{"redactedContent":"AQIDBAU="}},` +
-		`{"reasoningContent":{"reasoningText":{"text":"so","signature":"c2lnbmVk"}}},` +
-		`{"reasoningContent":{"reasoningText":{"text":"","signature":"aGlkZGVu"}}},` +
-		`{"toolUse":{"toolUseId":"s1","name":"nova_grounding","type":"server_tool_use","input":{"query":"é"}}},` +
-		`{"toolResult":{"toolUseId":"s1","type":"nova_grounding_result","status":"success","content":[{"text":"found"},{"json":{"b":1,"a":2}}]}},` +
-		`{"text":"It is"},{"toolUse":{"toolUseId":"c1","name":"look","input":{"q":"a"}}}]}`
+		`{"reasoningContent":{"reasoningText":{"signature":"c2lnbmVk","text":"so"}}},` +
+		`{"reasoningContent":{"reasoningText":{"signature":"aGlkZGVu","text":""}}},` +
+		`{"toolUse":{"name":"nova_grounding","toolUseId":"s1","type":"server_tool_use","input":{"query":"é"}}},` +
+		`{"toolResult":{"status":"success","toolUseId":"s1","type":"nova_grounding_result","content":[{"text":"found"},{"json":{"b":1,"a":2}}]}},` +
+		`{"text":"It is"},{"toolUse":{"input":{"q":"a"},"name":"look","toolUseId":"c1"}}]}`
 	if !strings.Contains(body, want) {
 		t.Errorf("%s\nhas not\n%s", body, want)
 	}
@@ -366,7 +342,7 @@ func TestHistoriesOfAllSortsAreAccepted(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if msg, err := collect(t, m, haiku, adapter.Request{Messages: messages, Options: reasoning(effort)}); err != nil || msg.Content != "ok" {
+					if msg, err := collect(t, m, adapter.Request{Messages: messages, Options: reasoning(effort)}); err != nil || msg.Content != "ok" {
 						t.Error(errors.Unwrap(err))
 					}
 				})
@@ -414,9 +390,9 @@ func TestWhatAModelRefusesIsLeftOutAndRemembered(t *testing.T) {
 				requests++
 				body, _ = io.ReadAll(r.Body)
 				if strings.Contains(string(body), row.unless) {
-					return answering{status: row.status, kind: "application/json", body: strings.NewReader(string(marshal(map[string]string{"message": row.said})))}.RoundTrip(&http.Request{})
+					return refusing(row.status, row.said).RoundTrip(r)
 				}
-				return answering{kind: streamType, body: strings.NewReader(adaptertest.Bedrock.Text("ok") + adaptertest.Bedrock.Finish + adaptertest.Bedrock.Done)}.RoundTrip(&http.Request{})
+				return streaming(whole()).RoundTrip(r)
 			})}, AWS{Region: "us-east-1"})
 			m, err := p.Model(row.model)
 			if err != nil {
@@ -427,7 +403,7 @@ func TestWhatAModelRefusesIsLeftOutAndRemembered(t *testing.T) {
 				Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}}}`)},
 			}
 			for n := 2; n <= 3; n++ {
-				if _, err := collect(t, m, row.model, req); err != nil {
+				if _, err := collect(t, m, req); err != nil {
 					t.Fatal(err, errors.Unwrap(err))
 				}
 				if requests != n {
@@ -457,21 +433,18 @@ func TestHistoriesThatAreRefusedAreSentInAnotherWay(t *testing.T) {
 		requests     int // of two questions
 	}{
 		{"The model returned the following errors: messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.", "budget_tokens", 4},
-		{"messages.2.content: Conversation blocks and tool result blocks cannot be provided in the same turn.", `"seen"}]}},{"text"`, 3},
+		{"messages.2.content: Conversation blocks and tool result blocks cannot be provided in the same turn.", `"seen"}],"toolUseId":"c1"}},{"text"`, 3},
 	} {
 		requests := 0
-		m, err := newProvider(t, Options{Key: "test-key", Transport: transport(func(r *http.Request) (*http.Response, error) {
+		m := modelAt(t, haiku, transport(func(r *http.Request) (*http.Response, error) {
 			requests++
 			if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), row.unless) {
-				return answering{status: 400, kind: "application/json", body: strings.NewReader(string(marshal(map[string]string{"message": row.said})))}.RoundTrip(&http.Request{})
+				return refusing(400, row.said).RoundTrip(r)
 			}
-			return answering{kind: streamType, body: whole()}.RoundTrip(&http.Request{})
-		})}, AWS{Region: "us-east-1"}).Model(haiku)
-		if err != nil {
-			t.Fatal(err)
-		}
+			return streaming(whole()).RoundTrip(r)
+		}))
 		for range 2 {
-			if _, err := collect(t, m, haiku, adapter.Request{Messages: history, Tools: look, Options: reasoning("low")}); err != nil {
+			if _, err := collect(t, m, adapter.Request{Messages: history, Tools: look, Options: reasoning("low")}); err != nil {
 				t.Error(row.said, err)
 			}
 		}

@@ -1,16 +1,11 @@
 package bedrock
 
 import (
-	"bytes"
-	"errors"
 	"io"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
-	"testing/iotest"
 
-	"github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream"
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
@@ -24,11 +19,7 @@ func event(name, members string) string {
 // listen lists what comes of a stream.
 func listen(t *testing.T, stream io.Reader) string {
 	t.Helper()
-	m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: stream}, Key: "test-key"}, AWS{Region: "us-east-1"}).Model(lite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return adaptertest.List(m.Stream(t.Context(), adapter.Request{Messages: question}))
+	return adaptertest.List(modelAt(t, lite, streaming(stream)).Stream(t.Context(), adapter.Request{Messages: question}))
 }
 
 // MO-14, MO-16: exceptions in the stream, and the reasons for which an answer ends.
@@ -87,7 +78,7 @@ func TestKindsOfRefusals(t *testing.T) {
 		"ResourceNotFoundException":                             {404, `{"message":"x"}`, adapter.CodeProtocol, "does not know this model"},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			e := failureOf(t, answering{status: row.status, kind: "application/json", header: http.Header{"X-Amzn-Errortype": {kind}}, body: strings.NewReader(row.body)})
+			e := failureOf(t, &adaptertest.Answering{Status: row.status, Header: http.Header{"X-Amzn-Errortype": {kind}}, Body: strings.NewReader(row.body)})
 			if e.Code != row.code || e.Status != row.status || !strings.Contains(e.Message, row.says) || !strings.Contains(e.Cause.Error(), kind) {
 				t.Errorf("%+v", e)
 			}
@@ -108,115 +99,18 @@ func TestCitationsHaveTheirPlacesAndImagesAreMedia(t *testing.T) {
 		delta("2", `"citation":{"location":{"web":{"url":"https://example.org/a","domain":"example.org"}}}`) + stop("2") +
 		event("contentBlockStart", `"contentBlockIndex":3,"start":{"image":{"format":"png"}}`) +
 		delta("3", `"image":{"source":{"bytes":"AQI="}}`) + delta("3", `"image":{"source":{"bytes":"Aw=="}}`) + stop("3") + w.Finish + w.Done
-	m, err := newProvider(t, Options{Transport: answering{kind: streamType, body: strings.NewReader(stream)}, Key: "test-key"}, AWS{Region: "us-east-1"}).Model(lite)
+	got, _, err := adaptertest.ReadAnswer(modelAt(t, lite, streaming(strings.NewReader(stream))).Stream(t.Context(), adapter.Request{Messages: question}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var citations []adapter.Citation
-	var media []adapter.Media
-	for c, err := range m.Stream(t.Context(), adapter.Request{Messages: question}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.Citation != nil {
-			citations = append(citations, *c.Citation)
-		}
-		if c.Media != nil {
-			media = append(media, *c.Media)
-		}
-	}
 	if diff := cmp.Diff([]adapter.Citation{
 		{Title: "facts", Text: "ab", Start: 4, End: 10}, {URL: "https://example.org/a", Title: "example.org", Start: 4, End: 10},
-	}, citations); diff != "" {
+	}, got.Citations); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]adapter.Media{{Type: "image/png", URL: "data:image/png;base64,AQID"}}, media); diff != "" {
+	if diff := cmp.Diff([]adapter.Media{{Type: "image/png", URL: "data:image/png;base64,AQID"}}, got.Media); diff != "" {
 		t.Error(diff)
 	}
-}
-
-// FT-09, FT-12: messages as the SDK writes them, with headers of all types; and lengths that are not true.
-func TestMessagesOfTheStream(t *testing.T) {
-	var written bytes.Buffer
-	message := eventstream.Message{Payload: []byte(`{"a":1}`)}
-	for i, value := range []any{true, false, int8(1), int16(2), int32(3), int64(4), []byte("b"), "c"} {
-		v, err := headerOf(value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		message.Headers.Set(strings.Repeat("x", i+1), v)
-	}
-	message.Headers.Set(":message-type", eventstream.StringValue("event"))
-	message.Headers.Set(":event-type", eventstream.StringValue("metadata"))
-	if err := eventstream.NewEncoder().Encode(&written, message); err != nil {
-		t.Fatal(err)
-	}
-	f := frames{r: iotest.OneByteReader(bytes.NewReader(bytes.Repeat(written.Bytes(), 50))), max: 1 << 10}
-	var got frame
-	for range 50 {
-		if err := f.next(&got); err != nil || string(got.kind) != "event" || string(got.name) != "metadata" || string(got.payload) != `{"a":1}` {
-			t.Fatalf("%v %q %q %q", err, got.kind, got.name, got.payload)
-		}
-	}
-	if err := f.next(&got); err != io.EOF {
-		t.Error(err)
-	}
-	// Any bit that is wrong is noticed.
-	for i := range written.Len() * 8 {
-		b := bytes.Clone(written.Bytes())
-		b[i/8] ^= 1 << (i % 8)
-		f := frames{r: bytes.NewReader(b), max: 1 << 10}
-		if err := f.next(&got); err != errDamaged {
-			t.Fatalf("bit %d: %v", i, err)
-		}
-	}
-	for name, row := range map[string]struct {
-		max, payload int
-		want         string
-	}{
-		"a message that is larger than allowed": {1 << 10, 1 << 11, "token too long"},
-		"one that is just as large":             {1<<10 + 16, 1 << 10, ""},
-	} {
-		f := frames{r: bytes.NewReader(upstream.AppendFrame(nil, "", "", make([]byte, row.payload))), max: row.max}
-		err := f.next(&got)
-		if said := ""; err != nil && !strings.Contains(err.Error(), row.want) || (err == nil) != (row.want == said) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	// A message that promises 4 MiB and sends nothing takes no memory.
-	large := upstream.AppendFrame(nil, "", "", make([]byte, 4<<20-16))
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range 100 {
-		f := frames{r: bytes.NewReader(large[:100]), max: 4 << 20}
-		if err := f.next(&got); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Fatal(err)
-		}
-	}
-	runtime.ReadMemStats(&after)
-	if each := (after.TotalAlloc - before.TotalAlloc) / 100; each > 16<<10 {
-		t.Errorf("%d bytes", each)
-	}
-}
-
-func headerOf(value any) (eventstream.Value, error) {
-	switch v := value.(type) {
-	case bool:
-		return eventstream.BoolValue(v), nil
-	case int8:
-		return eventstream.Int8Value(v), nil
-	case int16:
-		return eventstream.Int16Value(v), nil
-	case int32:
-		return eventstream.Int32Value(v), nil
-	case int64:
-		return eventstream.Int64Value(v), nil
-	case []byte:
-		return eventstream.BytesValue(v), nil
-	case string:
-		return eventstream.StringValue(v), nil
-	}
-	return nil, errors.New("no such type")
 }
 
 func FuzzStream(f *testing.F) { adaptertest.Fuzz(f, subject) }

@@ -2,37 +2,13 @@ package coze
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
-
-// canned answers every request with the same bytes, so that only this package is measured.
-type canned []byte
-
-func (c canned) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{
-		StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
-		Body: io.NopCloser(&segments{b: c}),
-	}, nil
-}
-
-// segments gives bytes in pieces of the size that a connection's buffer gives.
-type segments struct{ b []byte }
-
-func (s *segments) Read(p []byte) (int, error) {
-	if len(s.b) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, s.b[:min(len(s.b), 4096)])
-	s.b = s.b[n:]
-	return n, nil
-}
 
 const benchTokens = 1000
 
@@ -52,41 +28,22 @@ func stream(n int) []byte {
 
 // The cost of one token, from the connection's buffer to the loop's body.
 func BenchmarkStream(b *testing.B) {
-	p, err := New(Options{Transport: canned(stream(benchTokens))}, "")
+	m, err := newProvider(b, Options{Transport: adaptertest.Canned("text/event-stream", stream(benchTokens))}).Model("7379462189365198898")
 	if err != nil {
 		b.Fatal(err)
 	}
-	m, _ := p.Model("7379462189365198898")
-	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		for c, err := range m.Stream(context.Background(), adapter.Request{}) {
-			if err != nil {
-				b.Fatal(err)
-			}
-			if c.Text != "" {
-				n++
-			}
-		}
-	}
-	if n != b.N*benchTokens {
-		b.Fatalf("%d tokens", n)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/token")
+	adaptertest.Measure(b, m, benchTokens)
 }
 
 // A token costs the allocation of its text, and no other.
 func TestATokenCostsOneAllocation(t *testing.T) {
-	m, err := newProvider(t, Options{Transport: canned(stream(benchTokens))}).Model("m")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := testing.AllocsPerRun(10, func() {
-		for range m.Stream(t.Context(), adapter.Request{}) {
+	adaptertest.OneAllocation(t, func(n int) adapter.Model {
+		m, err := newProvider(t, Options{Transport: adaptertest.Canned("text/event-stream", stream(n))}).Model("m")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}); n > benchTokens+200 {
-		t.Errorf("%v for %d tokens", n, benchTokens)
-	}
+		return m
+	})
 }
 
 // What of it is this package's own share.

@@ -2,73 +2,64 @@ package gemini
 
 import (
 	"cmp"
+	"encoding/json"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// grounding lists the sources of an answer, and the places in its text that they support, in bytes.
-type grounding struct {
-	Chunks []struct {
-		Web       source `json:"web"`
-		Retrieved source `json:"retrievedContext"`
-		Maps      source `json:"maps"`
-		Image     source `json:"image"`
-	} `json:"groundingChunks"`
-	Supports []struct {
-		Segment quote `json:"segment"`
-		Chunks  []int `json:"groundingChunkIndices"`
-	} `json:"groundingSupports"`
+// sources are those of an answer, the places in its text that they support, and quotes with their places. Places are in bytes.
+type sources struct{ chunks, supports, quotes []wire.Object }
+
+// read adds the sources that an event names. They may come in several events, each with all that is known by then, or with a part.
+func (s *sources) read(named wire.Object) {
+	if chunks := named.Objects("groundingChunks"); chunks != nil {
+		s.chunks = chunks
+	}
+	if supports := named.Objects("groundingSupports"); supports != nil {
+		s.supports = supports
+	}
+	s.quotes = append(append(s.quotes, named.Objects("citations")...), named.Objects("citationSources")...)
 }
 
-type source struct {
-	URL   string `json:"uri"`
-	Image string `json:"sourceUri"`
-	Title string `json:"title"`
-	Text  string `json:"text"`
-}
-
-// quote is a place in the text, in bytes, and what is quoted there.
-type quote struct {
-	Start int    `json:"startIndex"`
-	End   int    `json:"endIndex"`
-	URL   string `json:"uri"`
-	Title string `json:"title"`
-}
-
-// citations returns the sources with their places in characters (MO-15).
-func (a *answer) citations() (all []adapter.Citation) {
-	if len(a.sources.Chunks)+len(a.quoted) == 0 {
+// citations returns the sources with their places in a text that came in pieces, in characters (MO-15).
+func (s *sources) citations(pieces []string) (all []adapter.Citation) {
+	if len(s.chunks)+len(s.quotes) == 0 {
 		return nil
 	}
-	said := strings.Join(a.said, "")
-	cite := func(c adapter.Citation, at quote) {
-		characters := func(n int) int { return utf8.RuneCountInString(said[:min(max(n, 0), len(said))]) }
-		c.Start, c.End = characters(at.Start), characters(at.End)
+	said := strings.Join(pieces, "")
+	cite := func(c adapter.Citation, at wire.Object) {
+		characters := func(name string) int { return utf8.RuneCountInString(said[:min(at.Count(name), len(said))]) }
+		c.Start, c.End = characters("startIndex"), characters("endIndex")
 		all = append(all, c)
 	}
-	sources := make([]adapter.Citation, len(a.sources.Chunks))
-	unplaced := map[int]bool{}
-	for i, c := range a.sources.Chunks {
-		s := cmp.Or(c.Web, c.Retrieved, c.Maps, c.Image)
-		sources[i], unplaced[i] = adapter.Citation{URL: cmp.Or(s.URL, s.Image), Title: s.Title, Text: s.Text}, true
-	}
-	for _, s := range a.sources.Supports {
-		for _, i := range s.Chunks {
-			if 0 <= i && i < len(sources) {
-				cite(sources[i], s.Segment)
-				delete(unplaced, i)
+	chunks, placed := make([]adapter.Citation, len(s.chunks)), map[int]bool{}
+	for i, chunk := range s.chunks {
+		for _, kind := range []string{"web", "retrievedContext", "maps", "image"} {
+			if c := chunk.Object(kind); c != nil {
+				chunks[i] = adapter.Citation{URL: cmp.Or(c.Text("uri"), c.Text("sourceUri")), Title: c.Text("title"), Text: c.Text("text")}
 			}
 		}
 	}
-	for i, c := range sources {
-		if unplaced[i] {
-			all = append(all, c)
+	for _, support := range s.supports {
+		var supported []int
+		json.Unmarshal(support["groundingChunkIndices"], &supported) // none, where they are no list of numbers
+		for _, i := range supported {
+			if 0 <= i && i < len(chunks) {
+				placed[i] = true
+				cite(chunks[i], support.Object("segment"))
+			}
 		}
 	}
-	for _, q := range a.quoted {
-		cite(adapter.Citation{URL: q.URL, Title: q.Title}, q)
+	for i, c := range chunks {
+		if !placed[i] {
+			cite(c, nil)
+		}
+	}
+	for _, q := range s.quotes {
+		cite(adapter.Citation{URL: q.Text("uri"), Title: q.Text("title")}, q)
 	}
 	return all
 }

@@ -10,12 +10,13 @@ package gemini
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,8 +25,8 @@ import (
 )
 
 // Options are the settings of a provider: the default of Prefix is "gemini", or "vertex"; BaseURL is what comes before /models, or before
-// /projects of Vertex AI, and gets a version (/v1beta) where it has none; MaxEvent is by default 32 MiB of models for images, where an image is one
-// event.
+// /projects of Vertex AI, and gets a version (/v1beta) where it has none; MaxEvent is at least 32 MiB for models of images, which send an image
+// as one event.
 type Options = wire.Options
 
 // Vertex is a place in Google's cloud.
@@ -37,7 +38,6 @@ type Vertex struct {
 const (
 	defaultURL    = "https://generativelanguage.googleapis.com"
 	imageMaxEvent = 32 << 20
-	global        = "global"
 )
 
 // version is the last part of a base URL that has one.
@@ -49,31 +49,6 @@ func New(o Options) (adapter.Provider, error) {
 	return providerAt(o, "v1beta")
 }
 
-// NewVertex returns a provider for Vertex AI, which is an [adapter.Lister]. Vertex AI takes a key in its express mode; without one it is asked with
-// Google's application default credentials: the file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's own, or those of a machine in
-// Google's cloud. Errors: a BaseURL that is no http(s) URL; no project.
-func NewVertex(o Options, at Vertex) (adapter.Provider, error) {
-	o.Prefix, o.BaseURL = cmp.Or(o.Prefix, "vertex"), cmp.Or(o.BaseURL, vertexURL(at.Location))
-	if o.Key == "" {
-		o.KeyName = cmp.Or(o.KeyName, "GOOGLE_APPLICATION_CREDENTIALS")
-	}
-	p, err := providerAt(o, "v1beta1")
-	if err != nil {
-		return nil, err
-	}
-	if p.vertex = true; o.Key == "" {
-		p.tokens = &tokens{turn: make(chan struct{}, 1), client: p.Client}
-		p.Key = p.tokens.last // so that a token is taken out of what is logged
-	}
-	switch {
-	case at.Project != "":
-		p.place = []string{"projects", at.Project, "locations", cmp.Or(at.Location, global)}
-	case o.Key == "":
-		return nil, fmt.Errorf("%s: expected the ID of a project in Google's cloud", o.Prefix)
-	}
-	return p, nil
-}
-
 func providerAt(o Options, api string) (*provider, error) {
 	base, err := wire.BaseURL(o.Prefix, o.BaseURL, defaultURL)
 	if err != nil {
@@ -83,97 +58,95 @@ func providerAt(o Options, api string) (*provider, error) {
 	if !version.MatchString(base.Path) {
 		base = base.JoinPath(api)
 	}
-	return &provider{Server: wire.NewServer(o), base: *base, maxEvent: max(o.MaxEvent, 0)}, nil
-}
-
-// vertexURL is where Vertex AI answers for a location.
-func vertexURL(location string) string {
-	switch location {
-	case "", global:
-		return "https://aiplatform.googleapis.com"
-	case "us", "eu":
-		return "https://aiplatform." + location + ".rep.googleapis.com"
-	}
-	return "https://" + location + "-aiplatform.googleapis.com"
+	return &provider{Server: wire.NewServer(o), base: *base, catalog: "models/"}, nil
 }
 
 // provider is one server and what is known of it. It is safe for concurrent use.
 type provider struct {
 	wire.Server
-	base     url.URL // with the version
-	vertex   bool
-	place    []string     // of Vertex AI: projects/P/locations/L
-	tokens   *tokens      // nil where there is a key
-	maxEvent int          // 0 is the default
-	learned  wire.Lessons // see giveIn
+	base    url.URL // with the version
+	catalog string  // the path of Google's models, with a slash at its end
+	place   string  // of Vertex AI: projects/P/locations/L/
+	tokens  *tokens // nil where there is a key
+	learned wire.Lessons
 }
 
 // Model returns the model of this name, which may have its publisher in front: publishers/google/models/NAME, models/NAME or google/NAME.
 func (p *provider) Model(name string) (adapter.Model, error) {
-	if name == "" {
-		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
-	}
-	path := p.path(name)
+	path := strings.Split(p.path(name), "/")
 	for i, part := range path {
-		if part == "" || part == "." || part == ".." {
+		if strings.Trim(part, ".") == "" {
 			return nil, fmt.Errorf("no model can be called %q", name) // it would be another address
 		}
 		path[i] = url.PathEscape(part)
 	}
-	path[len(path)-1] += ":streamGenerateContent"
-	return &model{p: p, name: name, url: p.address(path, "alt", "sse"), generation: generation(name)}, nil
+	address := p.address(strings.Join(path, "/")+":streamGenerateContent", url.Values{"alt": {"sse"}})
+	return &model{p: p, name: name, url: address, generation: generation(name)}, nil
 }
 
-// address returns an address on the server, with more parameters: names and values. One that is empty is left out.
-func (p *provider) address(path []string, more ...string) string {
-	u := p.base.JoinPath(path...)
-	query := u.Query()
-	for i := 0; i < len(more); i += 2 {
-		if more[i+1] != "" {
-			query.Set(more[i], more[i+1])
-		}
+// path returns where a model is, from the version on.
+func (p *provider) path(name string) string {
+	first, rest, _ := strings.Cut(name, "/")
+	last := name[strings.LastIndexByte(name, '/')+1:]
+	switch vertex := p.catalog != "models/"; {
+	case vertex && first == "projects", !vertex && first == "tunedModels":
+		return name
+	case vertex && (first == "publishers" || first == "endpoints"):
+		return p.place + name
+	case vertex && rest == last && first != "models":
+		return p.place + "publishers/" + first + "/models/" + last
 	}
+	return p.place + p.catalog + last
+}
+
+// address returns an address on the server.
+func (p *provider) address(path string, query url.Values) string {
+	u := p.base.JoinPath(path)
+	maps.Copy(query, u.Query())
 	u.RawQuery = query.Encode()
 	return u.String()
 }
 
-// path returns where a model is, from the version on.
-func (p *provider) path(name string) []string {
-	parts := strings.Split(name, "/")
-	last := parts[len(parts)-1]
-	if !p.vertex {
-		if parts[0] == "tunedModels" {
-			return parts
+// maxPages is how many pages a list of models may have.
+const maxPages = 50
+
+// List asks the server for its models, in its order. Those that cannot generate content are left out.
+func (p *provider) List(ctx context.Context) (names []string, err error) {
+	query := url.Values{"pageSize": {"1000"}}
+	for range maxPages {
+		var list wire.Object
+		body, err := p.Get(ctx, p.address(p.catalog[:len(p.catalog)-1], query), p.header("application/json"), &list, p.refused)
+		if err != nil {
+			return nil, err
 		}
-		return []string{"models", last}
+		if list["models"] == nil && list["publisherModels"] == nil {
+			return nil, p.NotAnswer("a list of models", errors.New("no models"), body)
+		}
+		for _, m := range append(list.Objects("models"), list.Objects("publisherModels")...) { // the second is Vertex AI's
+			methods, path := m["supportedGenerationMethods"], m.Text("name")
+			name := path[strings.LastIndexByte(path, '/')+1:]
+			if name != "" && (methods == nil || strings.Contains(string(methods), `"generateContent"`)) {
+				names = append(names, name)
+			}
+		}
+		next := list.Text("nextPageToken")
+		if next == "" {
+			break
+		}
+		query.Set("pageToken", next)
 	}
-	switch {
-	case parts[0] == "projects":
-		return parts
-	case parts[0] == "publishers" || parts[0] == "endpoints":
-	case len(parts) == 2 && parts[0] != "models":
-		parts = []string{"publishers", parts[0], "models", last}
-	default:
-		parts = []string{"publishers", "google", "models", last}
-	}
-	return slices.Concat(p.place, parts)
+	return names, nil
 }
 
-// header returns what every request needs.
-func (p *provider) header(ctx context.Context, accept string) (http.Header, error) {
+var _ adapter.Lister = (*provider)(nil)
+
+// header returns what every request needs; a token is added when the request is complete.
+func (p *provider) header(accept string) http.Header {
 	h := http.Header{"Accept": {accept}}
-	if p.tokens == nil {
-		if key := p.Key(); key != "" {
-			h.Set("X-Goog-Api-Key", key)
-		}
-		return h, nil
+	if key := p.Key(); key != "" && p.tokens == nil {
+		h.Set("X-Goog-Api-Key", key)
 	}
-	token, err := p.tokens.get(ctx)
-	if err != nil {
-		return nil, p.noToken(ctx, err)
-	}
-	h.Set("Authorization", "Bearer "+token)
-	return h, nil
+	return h
 }
 
 // model is one model of a provider.
@@ -204,5 +177,5 @@ func (m *model) says(word string) bool { return strings.Contains(strings.ToLower
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
+	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
 }

@@ -5,68 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// recordings is where answers of real providers are kept, beside the project.
-const recordings = "../../../shared/data/recordings"
-
-// recording is an answer of a real provider.
-type recording struct {
-	Name    string
-	URL     string          `json:"url"`
-	Status  int             `json:"status"`
-	Type    string          `json:"content_type"`
-	Request json.RawMessage `json:"request"`
-	Body    []byte          `json:"-"`
-}
-
-// recorded returns the recordings of this wire, in the order in which they were made.
-func recorded(t *testing.T) (all []recording) {
-	t.Helper()
-	files, err := filepath.Glob(recordings + "/*/*.json")
-	if err != nil || len(files) == 0 {
-		t.Skip("the recordings are not here: ", recordings)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := recording{Name: filepath.Base(filepath.Dir(file)) + "/" + strings.TrimSuffix(filepath.Base(file), ".json")}
-		if err := json.Unmarshal(text, &r); err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(r.URL, "enerateContent") {
-			continue
-		}
-		if r.Body, err = os.ReadFile(strings.TrimSuffix(file, ".json") + ".body"); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, r)
-	}
-	if len(all) == 0 {
-		t.Skip("no recordings of this wire")
-	}
-	return all
-}
-
-// heard is what an answer says, whatever its pieces are.
+// heard is what an answer says, whatever its pieces are. Its calls have no ids that the adapter made.
 type heard struct {
-	Text, Reasoning string
-	Calls           []adapter.ToolCall // without ids that the adapter made
-	Signatures      []string
-	Usage           adapter.Usage
-	Finish          string
+	adaptertest.Answer
+	Signatures []string
 }
 
 // readPlainly reads a recording in the plainest way: all events at once, by encoding/json.
@@ -119,60 +71,26 @@ func readPlainly(t *testing.T, body []byte) (h heard) {
 	return h
 }
 
-// answering is a transport that gives one answer.
-type answering struct {
-	status int
-	kind   string
-	body   io.Reader
+func stream(body io.Reader) *adaptertest.Answering {
+	return &adaptertest.Answering{Type: "text/event-stream", Body: body}
 }
 
-func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: a.status, ProtoMajor: 1, Header: http.Header{"Content-Type": {a.kind}}, Body: io.NopCloser(a.body)}, nil
+// modelAt is a model whose answers come by a transport.
+func modelAt(t testing.TB, name string, from http.RoundTripper) adapter.Model {
+	t.Helper()
+	m, err := newProvider(t, Options{Transport: from, Key: "k"}).Model(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
-
-func stream(body io.Reader) answering { return answering{http.StatusOK, "text/event-stream", body} }
-
-// cut gives pieces of random length.
-type cut struct {
-	from io.Reader
-	r    *rand.Rand
-}
-
-func (c cut) Read(p []byte) (int, error) { return c.from.Read(p[:min(len(p), 1+c.r.IntN(300))]) }
 
 // ask asks a model whose answer is given. It returns the message that the answer is in a history, too.
 func ask(t *testing.T, from http.RoundTripper) (h heard, msg adapter.Message, err error) {
 	t.Helper()
-	m, err := newProvider(t, Options{Transport: from, Key: "k"}).Model("gemini-3-flash-preview")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var maker adapter.Maker
-	msg.Role = adapter.Assistant
-	for c, err := range m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}}}) {
-		if err != nil {
-			return h, msg, err
-		}
-		maker.Take(&c)
-		h.Text += c.Text
-		h.Reasoning += c.Reasoning
-		if c.Finish != "" {
-			h.Finish = c.Finish
-		}
-		if c.Usage != nil {
-			h.Usage = *c.Usage
-		}
-		if p := c.ToolCall; p != nil {
-			for len(msg.ToolCalls) <= p.Index {
-				msg.ToolCalls = append(msg.ToolCalls, adapter.ToolCall{Index: len(msg.ToolCalls)})
-			}
-			call := &msg.ToolCalls[p.Index]
-			call.ID, call.Name, call.Arguments = call.ID+p.ID, call.Name+p.Name, call.Arguments+p.Arguments
-		}
-	}
-	msg.Content = h.Text
-	msg.Made = maker.Made("gemini:gemini-3-flash-preview", func(i int) string { return msg.ToolCalls[i].ID })
-	for _, c := range msg.ToolCalls {
+	h.Answer, msg, err = adaptertest.ReadAnswer(modelAt(t, "gemini-3-flash-preview", from).Stream(t.Context(), adapter.Request{}))
+	for i := range h.Calls {
+		c := &h.Calls[i]
 		if strings.HasPrefix(c.ID, "call_") {
 			c.ID = ""
 		}
@@ -182,41 +100,26 @@ func ask(t *testing.T, from http.RoundTripper) (h heard, msg adapter.Message, er
 		}
 		sorted, _ := json.Marshal(args)
 		c.Arguments = string(sorted)
-		h.Calls = append(h.Calls, c)
 	}
 	if msg.Made != nil {
 		for _, p := range msg.Made.Parts {
-			if s := said(members(p.Data)[signature]); s != "" {
+			if s := wire.ReadObject(p.Data).Text(signature); s != "" {
 				h.Signatures = append(h.Signatures, s)
 			}
 		}
 	}
-	return h, msg, nil
-}
-
-// said returns a member that is a string.
-func said(v any) (s string) {
-	raw, _ := v.(json.RawMessage)
-	json.Unmarshal(raw, &s)
-	return s
+	return h, msg, err
 }
 
 // MO-10, MO-12, MO-13, MO-32: recorded answers are read as a plain reader reads them, wherever they are cut.
 func TestRecordedAnswersAreReadAsAPlainReaderReadsThem(t *testing.T) {
-	for _, r := range recorded(t) {
+	for _, r := range adaptertest.Recordings(t, "enerateContent") {
 		if r.Status != http.StatusOK || !strings.HasPrefix(r.Type, "text/event-stream") {
 			continue
 		}
 		t.Run(r.Name, func(t *testing.T) {
 			want := readPlainly(t, r.Body)
-			readers := map[string]io.Reader{
-				"whole": bytes.NewReader(r.Body),
-				"cut":   cut{bytes.NewReader(r.Body), rand.New(rand.NewPCG(1, 2))},
-			}
-			if len(r.Body) < 64<<10 {
-				readers["byte by byte"] = iotest.OneByteReader(bytes.NewReader(r.Body))
-			}
-			for name, from := range readers {
+			for name, from := range r.Cuts(1) {
 				got, _, err := ask(t, stream(from))
 				if diff := cmp.Diff(want, got); diff != "" || err != nil {
 					t.Errorf("%s: %v\n%s", name, err, diff)
@@ -228,7 +131,7 @@ func TestRecordedAnswersAreReadAsAPlainReaderReadsThem(t *testing.T) {
 
 // MO-32: an answer that ends before its end is an error at every byte; what was passed on is a beginning of it.
 func TestRecordedAnswersThatAreCutOffAreErrors(t *testing.T) {
-	for _, r := range recorded(t) {
+	for _, r := range adaptertest.Recordings(t, "enerateContent") {
 		if r.Status != http.StatusOK || len(r.Body) > 2<<10 {
 			continue
 		}
@@ -247,12 +150,12 @@ func TestRecordedAnswersThatAreCutOffAreErrors(t *testing.T) {
 
 // MO-16, MO-32: recorded refusals have their codes.
 func TestRecordedRefusalsHaveTheirCodes(t *testing.T) {
-	for _, r := range recorded(t) {
+	for _, r := range adaptertest.Recordings(t, "enerateContent") {
 		if r.Status == http.StatusOK {
 			continue
 		}
 		t.Run(r.Name, func(t *testing.T) {
-			_, _, err := ask(t, answering{r.Status, r.Type, bytes.NewReader(r.Body)})
+			_, _, err := ask(t, r.Transport())
 			e, ok := errors.AsType[*adapter.Error](err)
 			if !ok {
 				t.Fatal(err)
@@ -282,13 +185,13 @@ func TestRecordedRefusalsHaveTheirCodes(t *testing.T) {
 func TestRecordedConversationsGoBackAsTheyWere(t *testing.T) {
 	answers := map[string][]adapter.Message{} // by conversation
 	checked := 0
-	for _, r := range recorded(t) {
+	for _, r := range adaptertest.Recordings(t, "enerateContent") {
 		if r.Status != http.StatusOK {
 			continue
 		}
 		name := r.Name[:strings.LastIndexByte(r.Name, '.')]
 		var asked struct {
-			Contents []content `json:"contents"`
+			Contents []turn `json:"contents"`
 		}
 		if err := json.Unmarshal(r.Request, &asked); err != nil {
 			t.Fatal(err)
@@ -341,7 +244,7 @@ func TestRecordedConversationsGoBackAsTheyWere(t *testing.T) {
 	}
 }
 
-func textOf(c content) (s string) {
+func textOf(c turn) (s string) {
 	for _, p := range c.Parts {
 		t, _ := p["text"].(string)
 		s += t
@@ -350,7 +253,7 @@ func textOf(c content) (s string) {
 }
 
 // signedOf returns the calls and what else is signed.
-func signedOf(c content) (parts []part) {
+func signedOf(c turn) (parts []object) {
 	for _, p := range c.Parts {
 		if p["functionCall"] != nil || p[signature] != nil {
 			parts = append(parts, p)

@@ -31,11 +31,7 @@ func parts(all ...string) string {
 // all reads everything that a stream yields.
 func all(t *testing.T, from io.Reader) (chunks []adapter.Chunk, err error) {
 	t.Helper()
-	m, err := newProvider(t, Options{Transport: stream(from)}).Model("gemini-3-flash-preview")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for c, err := range m.Stream(t.Context(), adapter.Request{}) {
+	for c, err := range modelAt(t, "gemini-3-flash-preview", stream(from)).Stream(t.Context(), adapter.Request{}) {
 		if err != nil {
 			return chunks, err
 		}
@@ -57,17 +53,11 @@ func TestSignedPartsAreNotJoined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := history{m: &model{}, calls: map[string]part{}}
-	sent, _ := json.Marshal(h.answer(&msg))
+	sent := sentBy(t, "gemini-3-flash-preview", adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}, msg}}).Contents[1].Parts
 	want := `[{"text":"","thought":true,"thoughtSignature":"QQ=="},{"text":"ab"},{"text":"c","thoughtSignature":"Qg=="},{"text":"d"},` +
 		`{"functionCall":{"args":{"x":1},"name":"f"},"thoughtSignature":"Q1+/"},{"functionCall":{"args":{},"id":"id2","name":"g"},"partMetadata":{"k":1}},` +
 		`{"executableCode":{"code":"a<b","language":"PYTHON"},"thoughtSignature":"RA=="},{"text":"e"},{"text":"","thoughtSignature":"RQ=="}]`
-	var a, b any
-	json.Unmarshal(sent, &a)
-	json.Unmarshal([]byte(want), &b)
-	if diff := cmp.Diff(b, a); diff != "" {
-		t.Error(diff)
-	}
+	same(t, "parts", sent, want)
 	if msg.Content != "abcde" {
 		t.Errorf("text %q", msg.Content)
 	}
@@ -125,15 +115,10 @@ func TestUsageIsThatOfTheLastEventWithCounts(t *testing.T) {
 	}
 }
 
-// Another candidate is not the answer, although its events differ in a digit only.
-func TestOnlyTheFirstCandidateIsTheAnswer(t *testing.T) {
-	event := func(text string, i int) string {
-		return fmt.Sprintf(`{"candidates": [{"content": {"parts": [{"text": %q}]},"index": %d}]}`, text, i)
-	}
-	h, _, err := ask(t, stream(of(event("a", 0), event("x", 1), event("b", 0), event("y", 10), `{"candidates":[{"index":1,"content":{"parts":[{"text":"z"}]}},{"index":0,"content":{"parts":[{"text":"c"}]}}]}`)))
-	if err != nil || h.Text != "abc" {
-		t.Errorf("%q %v", h.Text, err)
-	}
+// One candidate is read, so one is asked for.
+func TestOneCandidateIsAskedFor(t *testing.T) {
+	extra := map[string]json.RawMessage{"generationConfig": json.RawMessage(`{"candidateCount":2,"topK":3}`)}
+	same(t, "generationConfig", sentBy(t, "m", adapter.Request{Options: adapter.Options{ExtraBody: extra}}).GenerationConfig, `{"topK":3}`)
 }
 
 // AD-08, MO-14: each reason has its meaning.
@@ -154,7 +139,7 @@ func TestFinishReasons(t *testing.T) {
 		"OTHER":                   {"", adapter.CodeProtocol, true},
 		"OF_THE_FUTURE":           {"", adapter.CodeProtocol, true},
 	} {
-		m, _ := newProvider(t, Options{Transport: stream(strings.NewReader(`data: {"candidates":[{"finishReason":"` + reason + `","finishMessage":"x"}]}` + "\n\n"))}).Model("m")
+		m := modelAt(t, "m", stream(strings.NewReader(`data: {"candidates":[{"finishReason":"`+reason+`","finishMessage":"x"}]}`+"\n\n")))
 		var finish string
 		var last error
 		for c, err := range m.Stream(t.Context(), adapter.Request{}) {
@@ -238,13 +223,13 @@ func TestAnAnswerInOnePiece(t *testing.T) {
 	a := `{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}`
 	b := `{"candidates":[{"content":{"parts":[{"text":"b"},{"functionCall":{"name":"f"}}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":2}}`
 	for body, want := range map[string]string{"[" + a + "\n,\r\n" + b + "]": "ab", " " + b: "b"} {
-		h, _, err := ask(t, answering{200, "application/json; charset=UTF-8", strings.NewReader(body)})
+		h, _, err := ask(t, &adaptertest.Answering{Status: 200, Type: "application/json; charset=UTF-8", Body: strings.NewReader(body)})
 		if err != nil || h.Text != want || h.Finish != adapter.FinishToolCalls || h.Usage.TotalTokens != 3 {
 			t.Errorf("%s: %+v %v", body, h, err)
 		}
 	}
 	for _, body := range []string{"", "[]", "{}", "[" + a + "]", a, `[{"error":{"code":503,"status":"UNAVAILABLE"}}]`, "[" + b, `"x"`, "null"} {
-		if _, _, err := ask(t, answering{200, "application/json", strings.NewReader(body)}); err == nil {
+		if _, _, err := ask(t, &adaptertest.Answering{Status: 200, Type: "application/json", Body: strings.NewReader(body)}); err == nil {
 			t.Errorf("%s: no error", body)
 		}
 	}
@@ -269,8 +254,7 @@ func TestPiecesOfBytesGiveTheSame(t *testing.T) {
 		parts(`{"functionCall":{"name":"f","args":{"x":1}},"thoughtSignature":"QQ=="}`), parts(`{"text":"","thoughtSignature":"Qg=="}`),
 	}
 	m := func(r io.Reader) string {
-		m, _ := newProvider(t, Options{Transport: stream(r)}).Model("m")
-		return adaptertest.List(m.Stream(t.Context(), adapter.Request{}))
+		return adaptertest.List(modelAt(t, "m", stream(r)).Stream(t.Context(), adapter.Request{}))
 	}
 	if diff := cmp.Diff(m(of(events...)), m(iotest.OneByteReader(of(events...)))); diff != "" {
 		t.Error(diff)

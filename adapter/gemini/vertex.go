@@ -1,13 +1,17 @@
 package gemini
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/google"
 )
@@ -15,88 +19,115 @@ import (
 // scope is what a token is for.
 const scope = "https://www.googleapis.com/auth/cloud-platform"
 
-// tokens gets the access tokens of Google's application default credentials, and keeps one until it expires.
-type tokens struct {
-	turn    chan struct{} // held by the request that fetches a token
-	client  *http.Client
-	current atomic.Pointer[oauth2.Token]
+// NewVertex returns a provider for Vertex AI, which is an [adapter.Lister]. Vertex AI takes a key in its express mode; without one it is asked
+// with Google's application default credentials: the file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's own, or those of a machine in
+// Google's cloud. Errors: a BaseURL that is no http(s) URL; no project.
+func NewVertex(o Options, at Vertex) (adapter.Provider, error) {
+	location := cmp.Or(at.Location, "global")
+	host := cmp.Or(hosts[location], location+"-aiplatform")
+	o.Prefix, o.BaseURL = cmp.Or(o.Prefix, "vertex"), cmp.Or(o.BaseURL, "https://"+host+".googleapis.com")
+	if o.Key == "" {
+		o.KeyName = cmp.Or(o.KeyName, "GOOGLE_APPLICATION_CREDENTIALS")
+	}
+	if o.Key == "" && at.Project == "" {
+		return nil, fmt.Errorf("%s: expected the ID of a project in Google's cloud", o.Prefix)
+	}
+	p, err := providerAt(o, "v1beta1")
+	if err != nil {
+		return nil, err
+	}
+	p.catalog = "publishers/google/models/"
+	if at.Project != "" {
+		p.place = "projects/" + at.Project + "/locations/" + location + "/"
+	}
+	if o.Key == "" {
+		p.tokens = &tokens{turn: make(chan struct{}, 1)}
+		p.tokens.last.Store(new(oauth2.Token))
+		p.Sign = p.sign
+		p.Key = func() string { return p.tokens.last.Load().AccessToken } // so that it is taken out of what is logged
+	}
+	return p, nil
 }
 
-// last returns the last token, "" where there was none yet.
-func (t *tokens) last() string {
-	if token := t.current.Load(); token != nil {
-		return token.AccessToken
-	}
-	return ""
+// hosts are those of locations that are not one region.
+var hosts = map[string]string{"global": "aiplatform", "us": "aiplatform.us.rep", "eu": "aiplatform.eu.rep"}
+
+// tokens are the access tokens of Google's application default credentials. One is kept until it expires.
+type tokens struct {
+	turn chan struct{} // held by the request that needs a token
+	last atomic.Pointer[oauth2.Token]
 }
 
 // expire makes the next request fetch another token, because the server has refused this one.
 func (t *tokens) expire() {
-	t.current.Store(&oauth2.Token{AccessToken: t.last(), Expiry: time.Unix(1, 0)})
+	t.last.Store(&oauth2.Token{AccessToken: t.last.Load().AccessToken, Expiry: time.Unix(1, 0)})
 }
 
-// get returns a token. It is fetched under the context of the request that needs it first; requests that come meanwhile wait for it.
-func (t *tokens) get(ctx context.Context) (string, error) {
-	if token := t.current.Load(); token.Valid() {
-		return token.AccessToken, nil
-	}
+// sign adds a token to a request. It is fetched under the context of the request that needs it first; requests that come meanwhile wait for
+// it.
+func (p *provider) sign(r *http.Request) error {
+	t, ctx := p.tokens, r.Context()
 	select {
 	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
 	case <-ctx.Done():
-		return "", context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	defer func() { <-t.turn }()
-	if token := t.current.Load(); token.Valid() {
-		return token.AccessToken, nil
-	}
-	way := &within{ctx: ctx, to: t.client.Transport}
-	client := &http.Client{Transport: way, CheckRedirect: t.client.CheckRedirect}
-	credentials, err := google.FindDefaultCredentials(context.WithValue(ctx, oauth2.HTTPClient, client), scope)
-	if err != nil {
-		return "", err
-	}
-	token, err := credentials.TokenSource.Token()
-	if err != nil {
-		if way.failed != nil {
-			err = way.failed
+	if !t.last.Load().Valid() {
+		token, err := p.fetch(ctx)
+		if err != nil {
+			return err
 		}
-		return "", err
+		t.last.Store(token)
 	}
-	t.current.Store(token)
-	return token.AccessToken, nil
+	t.last.Load().SetAuthHeader(r)
+	return nil
+}
+
+// fetch asks Google's server for an access token.
+func (p *provider) fetch(ctx context.Context) (token *oauth2.Token, err error) {
+	way := &within{ctx: ctx, to: p.Client.Transport}
+	client := &http.Client{Transport: way, CheckRedirect: p.Client.CheckRedirect}
+	credentials, err := google.FindDefaultCredentials(context.WithValue(ctx, oauth2.HTTPClient, client), scope)
+	if err == nil {
+		token, err = credentials.TokenSource.Token()
+	}
+	if err == nil || ctx.Err() != nil {
+		return token, context.Cause(ctx)
+	}
+	e := &adapter.Error{
+		Code: adapter.CodeAuth, Cause: adapter.RedactError(err, p.Key()),
+		Message: p.Name() + " cannot be asked: Google's credentials gave no access token; check " + p.KeyName +
+			", or run: gcloud auth application-default login",
+	}
+	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
+		e.Status = answer.Response.StatusCode
+	}
+	if way.failed || e.Status >= 500 || e.Status == http.StatusTooManyRequests {
+		e.Code, e.Retryable = adapter.CodeUnavailable, true
+		e.Message = p.Name() + " cannot be asked: Google's server for access tokens does not answer; try again later"
+	}
+	return nil, e
 }
 
 // within is a transport whose requests end with a context. The library does not use the context that it is given for all of its requests.
 type within struct {
 	ctx    context.Context
 	to     http.RoundTripper
-	failed error // unreachable, of the last request
+	failed bool // the last request got no answer
 }
-
-type unreachable struct{ error }
 
 func (w *within) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := w.to.RoundTrip(r.WithContext(w.ctx))
-	if w.failed = nil; err != nil {
-		w.failed = unreachable{err}
-	}
+	w.failed = err != nil
 	return res, err
 }
 
-// noToken makes the error of a request for which there is no token.
-func (p *provider) noToken(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+// refused makes the error of an answer with another status than 200.
+func (p *provider) refused(r *wire.Refusal) *adapter.Error {
+	e := p.Refused(r)
+	if e.Code == adapter.CodeAuth && p.tokens != nil && strings.Contains(e.Message, p.KeyName) {
+		e.Message = p.Name() + " refused the credentials: check " + p.KeyName + ", the project, and that its account may use Vertex AI"
 	}
-	e := &adapter.Error{Code: adapter.CodeAuth, Cause: adapter.RedactError(err, p.Key())}
-	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
-		e.Status = answer.Response.StatusCode
-	}
-	if _, ok := errors.AsType[unreachable](err); ok || e.Status >= 500 || e.Status == http.StatusTooManyRequests {
-		e.Code, e.Retryable = adapter.CodeUnavailable, true
-		e.Message = p.Name() + " cannot be asked: Google's server for access tokens does not answer; try again later"
-		return e
-	}
-	e.Message = p.Name() + " cannot be asked: Google's credentials gave no access token; check " + p.KeyName + ", or run: gcloud auth application-default login"
 	return e
 }

@@ -2,38 +2,18 @@ package ollama
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
 
-// canned answers every request with the same bytes, so that only this package is measured.
-type canned []byte
-
-func (c canned) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{
-		StatusCode: 200, Header: http.Header{"Content-Type": {"application/x-ndjson"}},
-		Body: io.NopCloser(&segments{b: c}),
-	}, nil
-}
-
-// segments gives bytes in pieces of the size that a connection's buffer gives.
-type segments struct{ b []byte }
-
-func (s *segments) Read(p []byte) (int, error) {
-	if len(s.b) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, s.b[:min(len(s.b), 4096)])
-	s.b = s.b[n:]
-	return n, nil
-}
+// canned answers every request with the same bytes.
+func canned(body []byte) http.RoundTripper { return adaptertest.Canned("application/x-ndjson", body) }
 
 // stream makes an answer of n tokens as Ollama writes it: the time differs in each line.
 func stream(n int) []byte {
@@ -55,7 +35,7 @@ func BenchmarkStream(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	measure(b, m)
+	adaptertest.Measure(b, m, benchTokens)
 }
 
 // The same with the time limits around it.
@@ -66,26 +46,7 @@ func BenchmarkStreamGuarded(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	measure(b, m)
-}
-
-func measure(b *testing.B, m adapter.Model) {
-	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		for c, err := range m.Stream(context.Background(), adapter.Request{}) {
-			if err != nil {
-				b.Fatal(err)
-			}
-			if c.Text != "" {
-				n++
-			}
-		}
-	}
-	if n != b.N*benchTokens {
-		b.Fatalf("%d tokens", n)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/token")
+	adaptertest.Measure(b, m, benchTokens)
 }
 
 // What of it is the decoder's share.

@@ -180,7 +180,7 @@ func TestTextStaysAsItWasWhenMoreIsRead(t *testing.T) {
 // AD-01: a reader may leave at any chunk, and is not called again; range panics if it is.
 func TestAReaderMayLeaveAtAnyChunk(t *testing.T) {
 	answer := messageLine(`"content":"","thinking":"so\ud83d"`) + messageLine(`"content":"a\ud83d","tool_calls":[{"id":"a","function":{"name":"f"}},{"function":{"name":"g"}}]`) + lastLine
-	m, _ := newProvider(t, Options{Transport: canned(answer)}).Model("m")
+	m, _ := newProvider(t, Options{Transport: canned([]byte(answer))}).Model("m")
 	all := 0
 	for range m.Stream(t.Context(), adapter.Request{}) {
 		all++

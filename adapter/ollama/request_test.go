@@ -197,7 +197,7 @@ func TestAddressesAndHeaders(t *testing.T) {
 			var asked []*http.Request
 			p := newProvider(t, Options{BaseURL: row.base, Key: row.key, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 				asked = append(asked, r)
-				return canned(`{"models":[],"done":true}`).RoundTrip(r)
+				return canned([]byte(`{"models":[],"done":true}`)).RoundTrip(r)
 			})})
 			m, _ := p.Model("m")
 			if got := adaptertest.List(m.Stream(t.Context(), adapter.Request{})); got != "model ollama:m finish stop\n" {
@@ -304,7 +304,7 @@ func TestTheListHasNamesThatCanBeAskedFor(t *testing.T) {
 		"cut off":             {`{"models":[{"name":"a"}`, `error`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names, err := newProvider(t, Options{Transport: canned(row.body)}).(adapter.Lister).List(t.Context())
+			names, err := newProvider(t, Options{Transport: canned([]byte(row.body))}).(adapter.Lister).List(t.Context())
 			got := strings.Join(names, " ")
 			if e, ok := errors.AsType[*adapter.Error](err); ok && e.Code == adapter.CodeProtocol && strings.Contains(e.Message, "not a list of models") {
 				got = "error"

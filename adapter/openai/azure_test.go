@@ -178,6 +178,7 @@ func TestAzureInAllFormsOfItsAddress(t *testing.T) {
 		{"https://x.cognitiveservices.azure.com", "1", "https://x.cognitiveservices.azure.com/openai/deployments/my.gpt/chat/completions?api-version=1"},
 		{"https://gateway.example/azure?tenant=a", "1", "https://gateway.example/azure/openai/deployments/my.gpt/chat/completions?api-version=1&tenant=a"},
 		{"https://x.openai.azure.com/openai/v1/", "", "https://x.openai.azure.com/openai/v1/chat/completions"},
+		{"https://x.openai.azure.com", "v1", "https://x.openai.azure.com/openai/v1/chat/completions"},
 		{"https://x.openai.azure.com/openai/v1", "preview", "https://x.openai.azure.com/openai/v1/chat/completions?api-version=preview"},
 		{"https://x.services.ai.azure.com/models", "2024-05-01-preview", "https://x.services.ai.azure.com/models/chat/completions?api-version=2024-05-01-preview"},
 	} {
@@ -233,7 +234,7 @@ func FuzzEndpoint(f *testing.F) {
 			t.Fatalf("%T", m)
 		}
 		if base == "" {
-			base = defaultURL
+			base = endpoint.DefaultURL
 		}
 		want, _ := url.Parse(base)
 		got, err := url.Parse(address)

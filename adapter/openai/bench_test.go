@@ -2,38 +2,14 @@ package openai
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/tmaxmax/go-sse"
 )
-
-// canned answers every request with the same bytes, so that only this package is measured.
-type canned []byte
-
-func (c canned) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{
-		StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}},
-		Body: io.NopCloser(&segments{b: c}),
-	}, nil
-}
-
-// segments gives bytes in pieces of the size that a connection's buffer gives.
-type segments struct{ b []byte }
-
-func (s *segments) Read(p []byte) (int, error) {
-	if len(s.b) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, s.b[:min(len(s.b), 4096)])
-	s.b = s.b[n:]
-	return n, nil
-}
 
 // stream makes an answer of n tokens as OpenAI writes it; where vary is set, something beside the content differs each time.
 func stream(n int, vary bool) []byte {
@@ -53,52 +29,39 @@ func stream(n int, vary bool) []byte {
 
 const benchTokens = 1000
 
+// openModel returns a model whose answer is a stream.
+func openModel(t testing.TB, stream []byte) adapter.Model {
+	t.Helper()
+	m, err := newProvider(t, Options{Transport: adaptertest.Canned("text/event-stream", stream)}).Model("gpt-4o-mini")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // The cost of one token, from the connection's buffer to the loop's body.
 func BenchmarkStream(b *testing.B) {
-	for _, vary := range []bool{false, true} {
-		b.Run(map[bool]string{false: "plain", true: "obfuscated"}[vary], func(b *testing.B) {
-			p, err := New(Options{Transport: canned(stream(benchTokens, vary))})
-			if err != nil {
-				b.Fatal(err)
-			}
-			m, _ := p.Model("gpt-4o-mini")
-			measure(b, m)
-		})
+	for name, vary := range map[string]bool{"plain": false, "obfuscated": true} {
+		b.Run(name, func(b *testing.B) { adaptertest.Measure(b, openModel(b, stream(benchTokens, vary)), benchTokens) })
 	}
 }
 
 // The same with the time limits around it.
 func BenchmarkStreamGuarded(b *testing.B) {
-	p, err := New(Options{Transport: canned(stream(benchTokens, false))})
-	if err != nil {
-		b.Fatal(err)
-	}
 	var r adapter.Registry
-	r.Register("openai", p)
+	r.Register("openai", newProvider(b, Options{Transport: adaptertest.Canned("text/event-stream", stream(benchTokens, false))}))
 	m, err := r.Model("openai:gpt-4o-mini")
 	if err != nil {
 		b.Fatal(err)
 	}
-	measure(b, m)
+	adaptertest.Measure(b, m, benchTokens)
 }
 
-func measure(b *testing.B, m adapter.Model) {
-	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		for c, err := range m.Stream(context.Background(), adapter.Request{}) {
-			if err != nil {
-				b.Fatal(err)
-			}
-			if c.Text != "" {
-				n++
-			}
-		}
+// A delta of text costs its string, and nothing else.
+func TestATextDeltaCostsOneAllocation(t *testing.T) {
+	for _, vary := range []bool{false, true} {
+		adaptertest.OneAllocation(t, func(n int) adapter.Model { return openModel(t, stream(n, vary)) })
 	}
-	if n != b.N*benchTokens {
-		b.Fatalf("%d tokens", n)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/token")
 }
 
 // What of it is go-sse's share.
@@ -107,7 +70,7 @@ func BenchmarkOnlyGoSSE(b *testing.B) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		for _, err := range sse.Read(&segments{b: all}, &sse.ReadConfig{MaxEventSize: 4 << 20}) {
+		for _, err := range sse.Read(adaptertest.Segments(all), &sse.ReadConfig{MaxEventSize: 4 << 20}) {
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -124,7 +87,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var d decoder
 			d.init()
-			events := [2]string{strings.TrimPrefix(all[0], "data: "), strings.TrimPrefix(all[second], "data: ")}
+			events := [2][]byte{[]byte(strings.TrimPrefix(all[0], "data: ")), []byte(strings.TrimPrefix(all[second], "data: "))}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				if err := d.decode(events[i%2]); err != nil || d.text == "" {

@@ -22,8 +22,9 @@ type besides struct {
 // reasoningFields are the members of a message that have the text of its reasoning.
 var reasoningFields = [...]string{"reasoning_content", "reasoning", "thinking"}
 
-// details joins the elements of a list that grows by deltas: OpenRouter's reasoning_details, LiteLLM's thinking_blocks. An element belongs to the
-// last one of its type and index as long as that has no signature; its text is appended, its other members take the place of those before.
+// details joins the elements of a list that grows by deltas: OpenRouter's reasoning_details, LiteLLM's thinking_blocks. An element
+// belongs to the last one of its type and index as long as that has no signature; its text is appended, its other members take the
+// place of those before.
 type details []detail
 
 type detail struct {
@@ -43,7 +44,7 @@ const maxDetails = 4096
 
 // add takes an element. It returns its text, escaped as it came.
 func (l *details) add(value []byte) (text []byte) {
-	kind, index := member(value, "type"), []byte(nil)
+	kind, index := wire.StringAt(value, "type"), []byte(nil)
 	if raw, _, _, err := jsonparser.Get(value, "index"); err == nil {
 		index = raw
 	}

@@ -63,27 +63,9 @@ func TestCallsInAllTheirForms(t *testing.T) {
 					b.WriteString(`data: {"choices":[{"delta":{},"finish_reason":"tool_calls"}]}` + "\n\n")
 				}
 				b.WriteString("data: [DONE]\n\n")
-				m, err := newProvider(t, Options{Transport: answering{"text/event-stream", strings.NewReader(b.String())}, BaseURL: "http://model.test/v1"}).Model("m")
-				if err != nil {
-					t.Fatal(err)
-				}
-				var got []adapter.ToolCall
-				finish := ""
-				for c, err := range m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}}}) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					if p := c.ToolCall; p != nil {
-						if p.Index == len(got) {
-							got = append(got, adapter.ToolCall{Index: p.Index})
-						}
-						call := &got[p.Index]
-						call.ID, call.Name, call.Arguments = call.ID+p.ID, call.Name+p.Name, call.Arguments+p.Arguments
-					}
-					finish += c.Finish
-				}
-				if diff := cmp.Diff(row.want, got); diff != "" || finish != adapter.FinishToolCalls {
-					t.Errorf("%s %s", finish, diff)
+				got := readOurs(t, "text/event-stream", strings.NewReader(b.String()))
+				if diff := cmp.Diff(row.want, got.Calls); diff != "" || got.Finish != adapter.FinishToolCalls {
+					t.Errorf("%s %s", got.Finish, diff)
 				}
 			}
 		})

@@ -2,16 +2,13 @@ package openai
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
-	"unsafe"
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
@@ -21,9 +18,6 @@ import (
 // errReported says that an event reports an error.
 var errReported = errors.New("the event reports an error")
 
-// errEscape says that an event is not JSON for one of its escapes.
-var errEscape = errors.New("the event has an escape that JSON does not know")
-
 // maxCalls is how many tools one answer may call; OpenAI takes 128 tools.
 const maxCalls = 1024
 
@@ -32,7 +26,7 @@ var errCalls = errors.New("the answer calls too many tools")
 // errNotObject says that an event cannot be read.
 var errNotObject = errors.New("the event is not JSON, or not of the format")
 
-// decoder takes from an event what is needed of it. Strings without escapes are parts of the event's own text, not copies.
+// decoder takes from an event what is needed of it. Events are only lent: what is kept of them is a copy.
 //
 // The events of one answer differ, most of the time, in their content and perhaps in a member after the choices. So the decoder
 // keeps the text around the content of the last event that had nothing but content: of an event with the same text around
@@ -55,12 +49,11 @@ type decoder struct {
 	strange         []json.RawMessage // parts of the content that we do not understand
 
 	// The model event: what comes before its content, after it up to the end of the choices, and after those.
-	before, after, tail string
+	before, after, tail []byte
 	thought             bool   // its content is reasoning
 	object              []byte // a tail made into an object
-	held                int    // bytes that are held back, of all kinds
-	heldText            []byte // the start of a character, escaped as it came
-	heldReasoning       []byte
+
+	content, thinking wire.Text // of the answer
 
 	// What parsing an event finds, escaped as it came.
 	rawText, rawReasoning, rawUsage []byte
@@ -91,7 +84,7 @@ type call struct {
 	name   string // as far as it is known
 	named  bool   // it was passed on
 	shape  shape  // of the arguments
-	held   []byte
+	input  wire.Text
 	beside []element // members that we do not know
 }
 
@@ -101,18 +94,16 @@ func (d *decoder) init() {
 }
 
 // decode takes an event apart.
-func (d *decoder) decode(data string) error {
+func (d *decoder) decode(data []byte) error {
+	if d.glance(data) {
+		return nil
+	}
 	d.clear()
-	if text, ok := d.same(data); ok {
-		d.found(text)
-		return nil
-	}
-	b := unsafe.Slice(unsafe.StringData(data), len(data)) // only read
 	d.reset()
-	if len(bytes.TrimLeft(b, " \t\r\n")) == 0 {
+	if len(bytes.TrimLeft(data, " \t\r\n")) == 0 {
 		return nil
 	}
-	if err := jsonparser.ObjectEach(b, d.onTop); err != nil {
+	if err := jsonparser.ObjectEach(data, d.onTop); err != nil {
 		if err == errCalls {
 			return err
 		}
@@ -122,43 +113,38 @@ func (d *decoder) decode(data string) error {
 		return errReported
 	}
 	if d.rawUsage != nil {
-		d.usage = usage(d.rawUsage)
+		d.usage = wire.OpenAIUsage(d.rawUsage, "prompt", "completion")
 	}
 	if d.rawReasoning == nil {
 		d.rawReasoning = d.rawDetails
 	}
-	d.text = d.string(d.rawText, &d.heldText)
-	d.reasoning = d.string(d.rawReasoning, &d.heldReasoning)
+	d.text = d.next(&d.content, d.rawText)
+	d.reasoning = d.next(&d.thinking, d.rawReasoning)
 	if d.bad {
-		return errEscape
+		return wire.ErrEscape
 	}
 	d.keep(data)
 	return nil
 }
 
-// glance takes an event apart if it is like the one before; then it holds nothing but content. data is only lent.
+// glance takes an event apart if it is like the one before; then it holds nothing but content.
 func (d *decoder) glance(data []byte) bool {
-	text, ok := d.same(unsafe.String(unsafe.SliceData(data), len(data)))
+	raw, ok := d.same(data)
 	if !ok {
 		return false
 	}
 	d.clear()
-	d.found(strings.Clone(text))
+	if text := string(raw); d.thought {
+		d.reasoning = text
+	} else {
+		d.text = text
+	}
 	return true
 }
 
 // clear forgets what the last event had.
 func (d *decoder) clear() {
 	d.text, d.reasoning, d.finish, d.usage, d.parts = "", "", "", nil, d.parts[:0]
-}
-
-// found is content of the kind that the model event has.
-func (d *decoder) found(text string) {
-	if d.thought {
-		d.reasoning = text
-	} else {
-		d.text = text
-	}
 }
 
 // reset forgets what parsing found.
@@ -169,9 +155,9 @@ func (d *decoder) reset() {
 }
 
 // same returns the content of an event that is otherwise as the model event.
-func (d *decoder) same(data string) (string, bool) {
-	if d.before == "" || d.held > 0 || !strings.HasPrefix(data, d.before) {
-		return "", false
+func (d *decoder) same(data []byte) ([]byte, bool) {
+	if len(d.before) == 0 || d.content.Open() || d.thinking.Open() || !bytes.HasPrefix(data, d.before) {
+		return nil, false
 	}
 	rest := data[len(d.before):]
 	end, ascii := 0, true
@@ -179,31 +165,31 @@ func (d *decoder) same(data string) (string, bool) {
 		// Only characters that mean themselves; the rest is for the parser.
 		switch c := rest[end]; {
 		case c == '\\' || c < ' ':
-			return "", false
+			return nil, false
 		case c >= utf8.RuneSelf:
 			ascii = false
 		}
 	}
 	text, rest := rest[:end], rest[end:]
-	if !strings.HasPrefix(rest, d.after) || !ascii && !utf8.ValidString(text) {
-		return "", false
+	if !bytes.HasPrefix(rest, d.after) || !ascii && !utf8.Valid(text) {
+		return nil, false
 	}
-	if rest = rest[len(d.after):]; rest == d.tail {
+	if rest = rest[len(d.after):]; bytes.Equal(rest, d.tail) {
 		return text, true
 	}
-	if rest == "" || rest[0] != ',' {
-		return "", false
+	if len(rest) == 0 || rest[0] != ',' {
+		return nil, false
 	}
 	d.reset()
 	d.object = append(append(d.object[:0], '{'), rest[1:]...)
 	if err := jsonparser.ObjectEach(d.object, d.onTail); err != nil || d.failed || d.others {
-		return "", false
+		return nil, false
 	}
 	return text, true
 }
 
 // keep makes an event that has content and nothing else the model event.
-func (d *decoder) keep(data string) {
+func (d *decoder) keep(data []byte) {
 	content := d.rawText
 	if content == nil {
 		content = d.rawReasoning
@@ -211,14 +197,10 @@ func (d *decoder) keep(data string) {
 	if content == nil || d.rawText != nil && d.rawReasoning != nil || d.others {
 		return
 	}
-	start := position(data, content)
-	end, choices := start+len(content), position(data, d.rawChoices)+len(d.rawChoices)
-	d.before, d.after, d.tail, d.thought = data[:start], data[end:choices], data[choices:], d.rawText == nil
-}
-
-// position returns where in data a part of it starts.
-func position(data string, part []byte) int {
-	return int(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.StringData(data))))
+	start := wire.Offset(data, content)
+	end, choices := start+len(content), wire.Offset(data, d.rawChoices)+len(d.rawChoices)
+	d.before, d.after = append(d.before[:0], data[:start]...), append(d.after[:0], data[end:choices]...)
+	d.tail, d.thought = append(d.tail[:0], data[choices:]...), d.rawText == nil
 }
 
 func (d *decoder) top(key, value []byte, kind jsonparser.ValueType, _ int) error {
@@ -352,7 +334,7 @@ func (d *decoder) contentPart(value []byte, kind jsonparser.ValueType, _ int, er
 	}
 	d.beside.reference(value)
 	text := &d.rawText
-	switch kind := string(member(value, "type")); kind {
+	switch kind := string(wire.StringAt(value, "type")); kind {
 	case "thinking", "reasoning":
 		text, d.thoughtParts = &d.rawReasoning, true
 	case "text", "output_text", "refusal", "":
@@ -361,8 +343,8 @@ func (d *decoder) contentPart(value []byte, kind jsonparser.ValueType, _ int, er
 			d.strange = append(d.strange, bytes.Clone(value))
 		}
 	}
-	*text = append(*text, member(value, "text")...)
-	if refusal := member(value, "refusal"); refusal != nil {
+	*text = append(*text, wire.StringAt(value, "text")...)
+	if refusal := wire.StringAt(value, "refusal"); len(refusal) > 0 {
 		d.rawText, d.refused = append(d.rawText, refusal...), true
 	}
 	switch thinking, kind, _, err := jsonparser.Get(value, "thinking"); {
@@ -381,7 +363,7 @@ func (d *decoder) thoughtPart(value []byte, _ jsonparser.ValueType, _ int, err e
 	if err != nil {
 		return errNotObject
 	}
-	d.rawReasoning = append(d.rawReasoning, member(value, "text")...)
+	d.rawReasoning = append(d.rawReasoning, wire.StringAt(value, "text")...)
 	return nil
 }
 
@@ -400,15 +382,6 @@ func (d *decoder) block(value []byte, _ jsonparser.ValueType, _ int, err error) 
 	}
 	d.rawDetails = append(d.rawDetails, d.blocks.add(value)...)
 	return nil
-}
-
-// member returns a member of an object that is a string, escaped as it came; nil where it has none.
-func member(object []byte, name string) []byte {
-	value, kind, _, err := jsonparser.Get(object, name)
-	if err != nil || kind != jsonparser.String || len(value) == 0 {
-		return nil
-	}
-	return value
 }
 
 func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err error) error {
@@ -438,7 +411,7 @@ func (d *decoder) toolCalls(value []byte, kind jsonparser.ValueType, _ int, err 
 	}
 	c.say(name)
 	if p.inputIsString {
-		part.Arguments = d.string(p.input, &c.held)
+		part.Arguments = d.next(&c.input, p.input)
 	} else {
 		part.Arguments = string(p.input) // an object, where it should be one in a string
 	}
@@ -551,9 +524,9 @@ func (d *decoder) function(key, value []byte, kind jsonparser.ValueType, _ int) 
 	return nil
 }
 
-// find returns the place of the call that a part belongs to, and makes one for a new call. Parts belong together by their
-// index, or by their id where there is none; a part without either goes on with the last call. Servers that give every call the index 0, or the
-// same id, are told by another id, and by a name that comes when the arguments before it are whole.
+// find returns the place of the call that a part belongs to, and makes one for a new call. Parts belong together by their index, or
+// by their id where there is none; a part without either goes on with the last call. Servers that give every call the index 0, or
+// the same id, are told by another id, and by a name that comes when the arguments before it are whole.
 func (d *decoder) find(index int, hasIndex bool, id, name string, input bool) int {
 	for i := len(d.calls) - 1; i >= 0; i-- {
 		c := &d.calls[i]
@@ -577,107 +550,26 @@ func (d *decoder) find(index int, hasIndex bool, id, name string, input bool) in
 	return len(d.calls) - 1
 }
 
-// usage reads the counts of tokens and the cost. Providers put them in different places.
-func usage(raw []byte) *adapter.Usage {
-	count := func(path ...string) int {
-		n, err := jsonparser.GetInt(raw, path...)
-		if err != nil || n < 0 || n > 1<<50 {
-			return 0
-		}
-		return int(n)
-	}
-	const prompt, completion = "prompt_tokens_details", "completion_tokens_details"
-	u := &adapter.Usage{
-		PromptTokens: count("prompt_tokens"), CompletionTokens: count("completion_tokens"), TotalTokens: count("total_tokens"),
-		// The second is DeepSeek's, the third Moonshot's.
-		CachedTokens: cmp.Or(count(prompt, "cached_tokens"), count("prompt_cache_hit_tokens"), count("cached_tokens")),
-		// The second is LiteLLM's.
-		CacheWriteTokens: cmp.Or(count(prompt, "cache_write_tokens"), count("cache_creation_input_tokens")),
-		// The second is Perplexity's.
-		ReasoningTokens: cmp.Or(count(completion, "reasoning_tokens"), count("reasoning_tokens")),
-		AudioTokens:     count(prompt, "audio_tokens") + count(completion, "audio_tokens"),
-		Cost:            cost(raw),
-	}
-	// xAI does not count reasoning as part of the completion; its total shows that. Neither does Perplexity's research, which does not count
-	// the sources that it reads as input either, and leaves both out of the total.
-	switch cited := count("citation_tokens"); {
-	case cited > 0 || u.ReasoningTokens > u.CompletionTokens && u.TotalTokens == u.PromptTokens+u.CompletionTokens:
-		u.PromptTokens += cited
-		u.CompletionTokens += u.ReasoningTokens
-		u.TotalTokens = u.PromptTokens + u.CompletionTokens
-	case u.TotalTokens == u.PromptTokens+u.CompletionTokens+u.ReasoningTokens:
-		u.CompletionTokens += u.ReasoningTokens
-	}
-	if u.TotalTokens == 0 {
-		u.TotalTokens = u.PromptTokens + u.CompletionTokens
-	}
-	return u
-}
-
-// cost reads the cost that a provider has counted itself, in millionths of a dollar; 0 where it has not.
-func cost(raw []byte) int64 {
-	dollars := func(path ...string) float64 {
-		f, err := jsonparser.GetFloat(raw, path...)
-		if err != nil || !(f > 0 && f < 1e9) {
-			return 0
-		}
-		return f
-	}
-	const ticks = 1e10 // of xAI, for a dollar
-	all := cmp.Or(dollars("cost"), dollars("cost", "total_cost"))
-	if ours, _ := jsonparser.GetBoolean(raw, "is_byok"); ours { // OpenRouter's cost is its fee then; the model's provider charges the rest
-		all += dollars("cost_details", "upstream_inference_cost")
-	}
-	if n, err := jsonparser.GetInt(raw, "cost_in_usd_ticks"); all == 0 && err == nil && n > 0 {
-		all = float64(n) / ticks
-	}
-	if all == 0 {
-		return 0
-	}
-	return max(1, int64(math.Round(all*1e6)))
-}
-
-// string decodes an escaped string of which the start may have been held back, and holds back the start of a character that
-// is continued in the next one: models cut where their tokens end, and some servers then cut a rune, or a pair of surrogates.
-func (d *decoder) string(raw []byte, held *[]byte) string {
-	if len(raw) == 0 {
-		return ""
-	}
-	if len(*held) > 0 {
-		d.held -= len(*held)
-		raw = append(*held, raw...)
-		*held = nil
-	}
-	if n := wire.Unfinished(raw); n > 0 {
-		*held = bytes.Clone(raw[len(raw)-n:])
-		d.held += n
-		raw = raw[:len(raw)-n]
-	}
-	return d.unescape(raw)
+// next decodes the next piece of a text, which is escaped.
+func (d *decoder) next(t *wire.Text, raw []byte) string {
+	text, err := t.Next(raw)
+	d.bad = d.bad || err != nil
+	return text
 }
 
 // rest gives what is still held back of characters, which will not be finished any more.
 func (d *decoder) rest() {
-	d.text, d.reasoning, d.parts = d.unescape(d.heldText), d.unescape(d.heldReasoning), d.parts[:0]
+	d.text, d.reasoning, d.parts = d.content.Rest(), d.thinking.Rest(), d.parts[:0]
 	for i := range d.calls {
 		d.introduce(i)
-		if held := d.calls[i].held; len(held) > 0 {
-			d.parts = append(d.parts, adapter.ToolCall{Index: i, Arguments: d.unescape(held)})
+		if rest := d.calls[i].input.Rest(); rest != "" {
+			d.parts = append(d.parts, adapter.ToolCall{Index: i, Arguments: rest})
 		}
 	}
 }
 
-// unescape decodes an escaped string. Unlike by [wire.Unescape], one without escapes is not copied. What is not UTF-8 becomes U+FFFD.
 func (d *decoder) unescape(raw []byte) string {
-	if len(raw) == 0 {
-		return ""
-	}
-	s := unsafe.String(unsafe.SliceData(raw), len(raw)) // raw is part of an event's string, or a copy of our own
-	if bytes.IndexByte(raw, '\\') >= 0 {
-		var small [64]byte
-		out, err := jsonparser.Unescape(raw, small[:])
-		d.bad = d.bad || err != nil
-		s = string(out)
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	text, err := wire.Unescape(raw)
+	d.bad = d.bad || err != nil
+	return text
 }

@@ -49,7 +49,7 @@ func TestDecodingIsTheSameAsEncodingJSONs(t *testing.T) {
 			if err := json.Unmarshal([]byte(event), &want); err != nil {
 				t.Fatalf("%v: %s", err, event)
 			}
-			err := d.decode(event)
+			err := d.decode([]byte(event))
 			if failed := len(want.Error) > 0 && string(want.Error) != "null"; failed != (err == errReported) {
 				t.Fatalf("%v: %s", err, event)
 			} else if failed {
@@ -98,8 +98,8 @@ func FuzzDecode(f *testing.F) {
 			var d decoder
 			d.init()
 			for _, e := range events {
-				held = d.held > 0 || len(d.calls) > 0
-				r = result{err: d.decode(e)}
+				held = d.content.Open() || d.thinking.Open() || len(d.calls) > 0
+				r = result{err: d.decode([]byte(e))}
 				if r.err == nil {
 					r = result{d.text, d.reasoning, d.finish, d.usage != nil, nil}
 				}

@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
 
 // The buffer that events are read in is used again; a chunk is not.
 func TestTextStaysAsItWasWhenMoreIsRead(t *testing.T) {
-	p, err := New(Options{Transport: canned(stream(2000, false))})
+	p, err := New(Options{Transport: adaptertest.Canned("text/event-stream", stream(2000, false))})
 	if err != nil {
 		t.Fatal(err)
 	}

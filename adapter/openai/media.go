@@ -9,6 +9,7 @@ import (
 
 	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 )
 
 // Bounds of what stands beside an answer's text.
@@ -42,8 +43,8 @@ type source struct {
 	IDs     json.RawMessage `json:"reference_ids"` // of Mistral's references, to what its tools have found
 }
 
-// top takes the sources that stand beside the choices: Perplexity's search_results, which have titles, and citations, which are addresses. It says
-// whether they are others than before.
+// top takes the sources that stand beside the choices: Perplexity's search_results, which have titles, and citations, which are
+// addresses. It says whether they are others than before.
 func (b *beside) top(key, value []byte, kind jsonparser.ValueType) bool {
 	at := 0
 	if string(key) == "citations" {
@@ -81,7 +82,7 @@ func (b *beside) part(key, value []byte, kind jsonparser.ValueType) bool {
 		if kind != jsonparser.Object {
 			return false
 		}
-		if data := member(value, "data"); len(b.sound)+len(data) <= maxSound {
+		if data := wire.StringAt(value, "data"); len(b.sound)+len(data) <= maxSound {
 			b.sound = append(b.sound, data...)
 		}
 		if text, err := jsonparser.GetString(value, "transcript"); err == nil && text != "" {
@@ -95,7 +96,7 @@ func (b *beside) part(key, value []byte, kind jsonparser.ValueType) bool {
 
 // reference takes a part of Mistral's content that names a source.
 func (b *beside) reference(value []byte) {
-	switch string(member(value, "type")) {
+	switch string(wire.StringAt(value, "type")) {
 	case "reference", "tool_reference":
 		b.cite(append(append([]byte{'['}, value...), ']'))
 	}

@@ -1,35 +1,16 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/base64"
-	"io"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
-
-// sourcesOf reads a stream: its text, its sources and its media.
-func sourcesOf(t *testing.T, stream string) (text string, cited []adapter.Citation, media []adapter.Media) {
-	t.Helper()
-	m, _ := newProvider(t, Options{Transport: bodyOf(func() io.Reader { return strings.NewReader(stream) })}).Model("m")
-	for c, err := range m.Stream(t.Context(), adapter.Request{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		text += c.Text
-		if c.Citation != nil {
-			cited = append(cited, *c.Citation)
-		}
-		if c.Media != nil {
-			media = append(media, *c.Media)
-		}
-	}
-	return text, cited, media
-}
 
 func event(data string) string { return "data: " + data + "\n\n" }
 
@@ -84,11 +65,11 @@ func TestSourcesAndMediaOfAllShapes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, cited, media := sourcesOf(t, row.stream)
-			if diff := cmp.Diff(row.cited, cited); diff != "" || text != row.text {
-				t.Errorf("%q %s", text, diff)
+			got := readOurs(t, "text/event-stream", strings.NewReader(row.stream))
+			if diff := cmp.Diff(row.cited, got.Citations); diff != "" || got.Text != row.text {
+				t.Errorf("%q %s", got.Text, diff)
 			}
-			if diff := cmp.Diff(row.media, media); diff != "" {
+			if diff := cmp.Diff(row.media, got.Media); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -97,15 +78,14 @@ func TestSourcesAndMediaOfAllShapes(t *testing.T) {
 
 // MO-15: sources that repeat in each event cost no more than their bytes, and a stream without any nothing.
 func TestPerplexitysRecordedSourcesAreToldOnce(t *testing.T) {
-	files, _ := filepath.Glob(filepath.Join(recordings, "api-perplexity-ai", "*stream*.body"))
-	if len(files) == 0 {
-		t.Skip("there are no recordings")
+	all := adaptertest.Recordings(t, "/chat/completions")
+	at := slices.IndexFunc(all, func(r adaptertest.Recording) bool {
+		return strings.Contains(r.URL, "perplexity") && strings.HasPrefix(r.Type, "text/event-stream")
+	})
+	if at < 0 {
+		t.Skip("there are no recordings of Perplexity")
 	}
-	body, err := os.ReadFile(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, cited, _ := sourcesOf(t, string(body))
+	cited := readOurs(t, all[at].Type, bytes.NewReader(all[at].Body)).Citations
 	seen := map[string]bool{}
 	for _, c := range cited {
 		if seen[c.URL] || c.URL == "" || c.Title == "" {

@@ -2,8 +2,6 @@ package openai
 
 import (
 	"encoding/json"
-	"mime"
-	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -69,8 +67,9 @@ func (c toolCall) MarshalJSON() ([]byte, error) {
 	return append(text, c.beside[1:]...), nil
 }
 
-// toMessages says in OpenAI's words what was said. What the model's provider put beside an answer goes back with it where the answer has calls, or
-// is of a turn that has some: those are the ones that providers insist on. What only the provider understands always goes back.
+// toMessages says in OpenAI's words what was said. What the model's provider put beside an answer goes back with it where the answer
+// has calls, or is of a turn that has some: those are the ones that providers insist on. What only the provider understands always
+// goes back.
 func (a *asking) toMessages(messages []adapter.Message) []message {
 	out := make([]message, len(messages))
 	calling := false // the turn has calls
@@ -115,27 +114,14 @@ func toPart(p adapter.Part) (part, bool) {
 	case p.Image != "":
 		return part{Type: "image_url", Image: &partImage{p.Image}}, true
 	case p.File != "":
-		if head, data, ok := strings.Cut(p.File, ";base64,"); ok && strings.HasPrefix(head, "data:audio/") {
-			return part{Type: "input_audio", Audio: &partAudio{data, audioFormat(head)}}, true
+		if d, ok := wire.ReadData(p.File); ok && d.Sound() != "" {
+			return part{Type: "input_audio", Audio: &partAudio{d.Base64, d.Sound()}}, true
 		}
 		return part{Type: "file", File: &partedFile{p.Name, p.File}}, true
 	case p.Text != "":
 		return part{Type: "text", Text: p.Text}, true
 	}
 	return part{}, false
-}
-
-// audioFormat is the format's name in the API: that of "data:audio/mpeg" is mp3.
-func audioFormat(head string) string {
-	kind, _, _ := mime.ParseMediaType(strings.TrimPrefix(head, "data:"))
-	name := strings.TrimPrefix(strings.TrimPrefix(kind, "audio/"), "x-")
-	switch name {
-	case "mpeg":
-		return "mp3"
-	case "wave", "vnd.wave":
-		return "wav"
-	}
-	return name
 }
 
 // giveBack adds what the provider put beside an answer, as far as the model takes it.

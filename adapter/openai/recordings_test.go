@@ -1,31 +1,16 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
-	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
-
-// recordings is where answers of real providers are kept, beside the project.
-const recordings = "../../../shared/data/recordings"
-
-// read is what an answer says, whatever its pieces are.
-type read struct {
-	Text, Reasoning string
-	Calls           []adapter.ToolCall
-	Finish          string
-	Usage           adapter.Usage
-}
 
 // readUsage reads counts and cost in the plainest way.
 func readUsage(u map[string]any) (r adapter.Usage) {
@@ -52,7 +37,7 @@ func readUsage(u map[string]any) (r adapter.Usage) {
 }
 
 // readPlainly reads a stream of chat completions in the plainest way: each event is decoded as a whole.
-func readPlainly(t *testing.T, body []byte) (r read) {
+func readPlainly(t *testing.T, body []byte) (r adaptertest.Answer) {
 	t.Helper()
 	str := func(v any) string { s, _ := v.(string); return s }
 	texts := func(v any, field string) (s string) {
@@ -121,92 +106,32 @@ func readPlainly(t *testing.T, body []byte) (r read) {
 	return r
 }
 
-// answering is a transport that gives one answer.
-type answering struct {
-	kind string
-	body io.Reader
-}
-
-func (a answering) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 200, ProtoMajor: 1, Header: http.Header{"Content-Type": {a.kind}}, Body: io.NopCloser(a.body)}, nil
-}
-
-// cut gives pieces of random length.
-type cut struct {
-	from io.Reader
-	r    *rand.Rand
-}
-
-func (c cut) Read(p []byte) (int, error) { return c.from.Read(p[:min(len(p), 1+c.r.IntN(300))]) }
-
 // readOurs reads an answer with the adapter.
-func readOurs(t *testing.T, from answering) (r read) {
+func readOurs(t *testing.T, kind string, body io.Reader) adaptertest.Answer {
 	t.Helper()
-	m, err := newProvider(t, Options{Transport: from, BaseURL: "http://model.test/v1"}).Model("m")
+	m, err := newProvider(t, Options{Transport: &adaptertest.Answering{Type: kind, Body: body}, BaseURL: "http://model.test/v1"}).Model("m")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for c, err := range m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}}}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Text += c.Text
-		r.Reasoning += c.Reasoning
-		if c.Finish != "" {
-			r.Finish = c.Finish
-		}
-		if c.Usage != nil {
-			r.Usage = *c.Usage
-		}
-		if p := c.ToolCall; p != nil {
-			for len(r.Calls) <= p.Index {
-				r.Calls = append(r.Calls, adapter.ToolCall{Index: len(r.Calls)})
-			}
-			r.Calls[p.Index].ID += p.ID
-			r.Calls[p.Index].Name += p.Name
-			r.Calls[p.Index].Arguments += p.Arguments
-		}
+	r, _, err := adaptertest.ReadAnswer(m.Stream(t.Context(), adapter.Request{Messages: []adapter.Message{{Role: adapter.User, Content: "?"}}}))
+	if err != nil {
+		t.Fatal(err)
 	}
 	return r
 }
 
 // MO-10, MO-11, MO-12, MO-32: streams of real providers say what a plain reader reads of them, wherever they are cut.
 func TestRecordedAnswersOfProvidersAreReadAsAPlainReaderReadsThem(t *testing.T) {
-	files, err := filepath.Glob(recordings + "/*/*.json")
-	if err != nil || len(files) == 0 {
-		t.Skip("the recordings are not here: ", recordings)
-	}
-	for _, file := range files {
-		var about struct {
-			URL    string `json:"url"`
-			Status int    `json:"status"`
-			Type   string `json:"content_type"`
-		}
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(text, &about)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(about.URL, "/chat/completions") || about.Status != http.StatusOK || !strings.HasPrefix(about.Type, "text/event-stream") {
+	for _, r := range adaptertest.Recordings(t, "/chat/completions") {
+		if r.Status != http.StatusOK || !strings.HasPrefix(r.Type, "text/event-stream") {
 			continue
 		}
-		t.Run(filepath.Base(filepath.Dir(file))+"/"+strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
-			body, err := os.ReadFile(strings.TrimSuffix(file, ".json") + ".body")
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := readPlainly(t, body)
-			readers := map[string]io.Reader{
-				"whole": bytes.NewReader(body),
-				"cut":   cut{bytes.NewReader(body), rand.New(rand.NewPCG(1, 2))},
-			}
-			if len(body) < 64<<10 {
-				readers["byte by byte"] = iotest.OneByteReader(bytes.NewReader(body))
-			}
-			for name, from := range readers {
-				if diff := cmp.Diff(want, readOurs(t, answering{"text/event-stream", from})); diff != "" {
+		t.Run(r.Name, func(t *testing.T) {
+			want := readPlainly(t, r.Body)
+			for name, from := range r.Cuts(1) {
+				got := readOurs(t, r.Type, from)
+				got.Citations, got.Media = nil, nil // others look at them
+				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("%s:\n%s", name, diff)
 				}
 			}
@@ -238,80 +163,20 @@ func TestContentMayComeAsParts(t *testing.T) {
 		"blocks of thinking":               {`"thinking_blocks":[{"type":"thinking","thinking":"abc","signature":"s"},{"type":"redacted_thinking","data":"x"}],"content":"1"`, "1", "abc"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := read{Text: row.text, Reasoning: row.reasoning, Finish: adapter.FinishStop}
-			if name == "a refusal" {
+			want := adaptertest.Answer{Text: row.text, Reasoning: row.reasoning, Finish: adapter.FinishStop}
+			switch name {
+			case "a refusal":
 				want.Finish = adapter.FinishRefusal
+			case "a reference":
+				want.Citations = []adapter.Citation{{Title: "reference 1"}}
 			}
 			stream := `data: {"choices":[{"delta":{` + row.message + `}}]}` + "\n\n" + `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
-			if diff := cmp.Diff(want, readOurs(t, answering{"text/event-stream", strings.NewReader(stream)})); diff != "" {
+			if diff := cmp.Diff(want, readOurs(t, "text/event-stream", strings.NewReader(stream))); diff != "" {
 				t.Errorf("a delta:\n%s", diff)
 			}
 			whole := `{"choices":[{"message":{"role":"assistant",` + row.message + `},"finish_reason":"stop"}]}`
-			if diff := cmp.Diff(want, readOurs(t, answering{"application/json", strings.NewReader(whole)})); diff != "" {
+			if diff := cmp.Diff(want, readOurs(t, "application/json", strings.NewReader(whole))); diff != "" {
 				t.Errorf("a whole answer:\n%s", diff)
-			}
-		})
-	}
-}
-
-// MO-13: counts are read from where each provider puts them.
-func TestUsageIsReadInTheFormOfEachProvider(t *testing.T) {
-	for name, row := range map[string]struct {
-		usage string
-		want  adapter.Usage
-	}{
-		"no total": {`{"prompt_tokens":3,"completion_tokens":4}`, adapter.Usage{PromptTokens: 3, CompletionTokens: 4, TotalTokens: 7}},
-		"OpenAI": {
-			`{"prompt_tokens":300,"completion_tokens":40,"total_tokens":340,"prompt_tokens_details":{"cached_tokens":100,"cache_write_tokens":50,"audio_tokens":5},"completion_tokens_details":{"reasoning_tokens":30,"audio_tokens":2}}`,
-			adapter.Usage{PromptTokens: 300, CompletionTokens: 40, TotalTokens: 340, CachedTokens: 100, CacheWriteTokens: 50, ReasoningTokens: 30, AudioTokens: 7},
-		},
-		"details that are null": {
-			`{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":null,"completion_tokens_details":null}`,
-			adapter.Usage{PromptTokens: 3, CompletionTokens: 4, TotalTokens: 7},
-		},
-		"DeepSeek": {
-			`{"prompt_tokens":30,"completion_tokens":4,"total_tokens":34,"prompt_cache_hit_tokens":20,"prompt_cache_miss_tokens":10}`,
-			adapter.Usage{PromptTokens: 30, CompletionTokens: 4, TotalTokens: 34, CachedTokens: 20},
-		},
-		"Moonshot": {
-			`{"prompt_tokens":30,"completion_tokens":4,"total_tokens":34,"cached_tokens":20}`,
-			adapter.Usage{PromptTokens: 30, CompletionTokens: 4, TotalTokens: 34, CachedTokens: 20},
-		},
-		"LiteLLM with Anthropic behind it": {
-			`{"prompt_tokens":30,"completion_tokens":4,"total_tokens":34,"cache_creation_input_tokens":9,"cache_read_input_tokens":20,"prompt_tokens_details":{"cached_tokens":20}}`,
-			adapter.Usage{PromptTokens: 30, CompletionTokens: 4, TotalTokens: 34, CachedTokens: 20, CacheWriteTokens: 9},
-		},
-		"xAI, whose completion is without its reasoning": {
-			`{"prompt_tokens":199,"completion_tokens":8,"total_tokens":359,"completion_tokens_details":{"reasoning_tokens":152},"cost_in_usd_ticks":5143500}`,
-			adapter.Usage{PromptTokens: 199, CompletionTokens: 160, TotalTokens: 359, ReasoningTokens: 152, Cost: 514},
-		},
-		"OpenRouter": {
-			`{"prompt_tokens":15,"completion_tokens":9,"total_tokens":24,"cost":0.00006,"is_byok":false,"cost_details":{"upstream_inference_cost":0.00006}}`,
-			adapter.Usage{PromptTokens: 15, CompletionTokens: 9, TotalTokens: 24, Cost: 60},
-		},
-		"OpenRouter with a key of one's own": {
-			`{"prompt_tokens":15,"completion_tokens":9,"total_tokens":24,"cost":0.000003,"is_byok":true,"cost_details":{"upstream_inference_cost":0.00006}}`,
-			adapter.Usage{PromptTokens: 15, CompletionTokens: 9, TotalTokens: 24, Cost: 63},
-		},
-		"a cost of less than a millionth": {
-			`{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2,"cost":0.0000001}`,
-			adapter.Usage{PromptTokens: 1, CompletionTokens: 1, TotalTokens: 2, Cost: 1},
-		},
-		"Perplexity": {
-			`{"prompt_tokens":8,"completion_tokens":5,"total_tokens":13,"cost":{"request_cost":0.005,"total_cost":0.00501}}`,
-			adapter.Usage{PromptTokens: 8, CompletionTokens: 5, TotalTokens: 13, Cost: 5010},
-		},
-		"research of Perplexity": {
-			`{"prompt_tokens":33,"completion_tokens":7163,"total_tokens":7196,"citation_tokens":19028,"num_search_queries":28,"reasoning_tokens":3081}`,
-			adapter.Usage{PromptTokens: 19061, CompletionTokens: 10244, TotalTokens: 29305, ReasoningTokens: 3081},
-		},
-		"counts that are none": {
-			`{"prompt_tokens":-3,"completion_tokens":"4","total_tokens":1e99,"cost":-1,"cost_in_usd_ticks":-5}`, adapter.Usage{},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, *usage([]byte(row.usage))); diff != "" {
-				t.Error(diff)
 			}
 		})
 	}
@@ -321,7 +186,7 @@ func TestUsageIsReadInTheFormOfEachProvider(t *testing.T) {
 func TestAWholeAnswerWithoutAnEndIsBrokenOff(t *testing.T) {
 	for _, finish := range []string{`null`, `""`, `"null"`} {
 		body := `{"choices":[{"message":{"content":"1"},"finish_reason":` + finish + `}]}`
-		m, err := newProvider(t, Options{Transport: answering{"application/json", strings.NewReader(body)}, BaseURL: "http://model.test/v1"}).Model("m")
+		m, err := newProvider(t, Options{Transport: &adaptertest.Answering{Type: "application/json", Body: strings.NewReader(body)}, BaseURL: "http://model.test/v1"}).Model("m")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/openai/endpoint"
 	"github.com/lingserve/lingserve/adapter/wire"
 	goopenai "github.com/sashabaranov/go-openai"
 )
@@ -38,27 +39,19 @@ type thinking struct {
 }
 
 // ask sends the request and returns the answer once it is known to be one: status 200.
-func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, error) {
+func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
 	a := m.asking()
-	var sent *request
-	write := func() ([]byte, error) {
-		sent = a.request(req)
-		return wire.Body(sent, req.ExtraBody)
+	write := func() (any, error) {
+		a.sent = a.request(req)
+		return a.sent, nil
 	}
-	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
-		return m.p.Post(ctx, m.url, m.p.header(), body)
-	}
-	return m.p.Ask(ctx, &a.Asking, req.Size(), write, send, func(r *wire.Refusal) (string, bool) { return a.giveIn(sent, r), false }, m.p.refused)
+	return m.Ask(ctx, &a.Asking, m.url, req, write, a.giveIn)
 }
 
-func (p *provider) header() http.Header {
-	h := http.Header{"Accept": {"text/event-stream"}}
-	p.Endpoint.Authorize(h, p.Key())
-	return h
-}
+func (m *model) asking() *asking { return &asking{model: m, Asking: m.Server.Asking(m.name)} }
 
 // request says in OpenAI's words what is asked.
-func (a *asking) request(req adapter.Request) *request {
+func (a *asking) request(req *adapter.Request) *request {
 	r := &request{
 		ChatCompletionRequest: goopenai.ChatCompletionRequest{Model: a.name, Stream: true, Stop: req.Stop, Seed: req.Seed},
 		Messages:              a.toMessages(req.Messages),
@@ -69,7 +62,7 @@ func (a *asking) request(req adapter.Request) *request {
 		ServiceTier:           req.ServiceTier,
 	}
 	r.Verbosity = req.Verbosity
-	if a.p.Prefix == "openai" && !a.refuses("prompt_cache_key") { // only OpenAI's own servers are known to take it
+	if a.Prefix == "openai" && !a.refuses("prompt_cache_key") { // only OpenAI's own servers are known to take it
 		r.CacheKey = req.CacheKey
 	}
 	a.reason(r, req.Reasoning)
@@ -92,40 +85,28 @@ func (a *asking) request(req adapter.Request) *request {
 		if req.ParallelToolCalls != nil {
 			r.ParallelToolCalls = *req.ParallelToolCalls
 		}
-		r.ToolChoice = toolChoice(req.ToolChoice)
+		named := goopenai.ToolChoice{Type: goopenai.ToolTypeFunction, Function: goopenai.ToolFunction{Name: req.ToolChoice}}
+		r.ToolChoice = endpoint.ToolChoice(req.ToolChoice, named)
 	}
-	if req.Format.JSON {
-		r.ResponseFormat = &goopenai.ChatCompletionResponseFormat{Type: goopenai.ChatCompletionResponseFormatTypeJSONObject}
-		if len(req.Format.Schema) > 0 && !a.refuses("schema") {
-			r.ResponseFormat.Type = goopenai.ChatCompletionResponseFormatTypeJSONSchema
-			// Strict where the schema is in the subset that OpenAI's strict mode takes. The output is checked anyway.
-			r.ResponseFormat.JSONSchema = &goopenai.ChatCompletionResponseFormatJSONSchema{
-				Name: wire.SchemaName(req.Format.Name), Schema: req.Format.Schema, Strict: wire.StrictSchema(req.Format.Schema) && !a.refuses("strict schema"),
-			}
+	if a.form = endpoint.FormOf(&a.Asking, req.Format); a.form.Type != "" {
+		r.ResponseFormat = &goopenai.ChatCompletionResponseFormat{Type: goopenai.ChatCompletionResponseFormatType(a.form.Type)}
+	}
+	if a.form.Schema != nil {
+		r.ResponseFormat.JSONSchema = &goopenai.ChatCompletionResponseFormatJSONSchema{
+			Name: a.form.Name, Schema: a.form.Schema, Strict: *a.form.Strict,
 		}
 	}
 	return r
 }
 
-// toolChoice says in OpenAI's words which tools are to be called; nil leaves it to the model.
-func toolChoice(choice string) any {
-	switch choice {
-	case "":
-		return nil
-	case "auto", "none", "required":
-		return choice
-	}
-	return goopenai.ToolChoice{Type: goopenai.ToolTypeFunction, Function: goopenai.ToolFunction{Name: choice}}
-}
-
 // reason says how the model is to think, in the words of its server.
 func (m *model) reason(r *request, o adapter.Reasoning) {
 	hidden := o.Show != nil && !*o.Show
-	if o.Effort == "" && o.Budget == nil && !(hidden && m.p.thinks == thinksObject) {
+	if o.Effort == "" && o.Budget == nil && !(hidden && m.thinks == thinksObject) {
 		return
 	}
 	on := o.Effort != "none" && (o.Budget == nil || *o.Budget != 0)
-	switch m.p.thinks {
+	switch m.thinks {
 	case thinksObject:
 		r.Reasoning = &reasoning{Effort: o.Effort, Exclude: hidden}
 		if o.Effort == "" {

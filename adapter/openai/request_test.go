@@ -27,7 +27,7 @@ func sent(t *testing.T, o Options, name string, req adapter.Request) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := json.Marshal(m.(*model).asking().request(req))
+	b, err := json.Marshal(m.(*model).asking().request(&req))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestOptionsInTheWordsOfEachServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body, err := wire.Body(m.(*model).asking().request(row.req), row.req.ExtraBody)
+			body, err := wire.Body(m.(*model).asking().request(&row.req), row.req.ExtraBody)
 			if err != nil || !json.Valid(body) {
 				t.Fatalf("%v %s", err, body)
 			}
@@ -244,7 +244,7 @@ func TestGivingInEnds(t *testing.T) {
 		defer s.Close()
 		m := newModel(t, s, Options{})
 		got := adaptertest.List(m.Stream(t.Context(), adapter.Request{Options: adapter.Options{MaxTokens: new(5)}, Format: adapter.Format{JSON: true, Schema: json.RawMessage(`{}`)}}))
-		if !strings.Contains(got, "refused the request") || s.Requests() != 4 {
+		if !strings.Contains(got, "refused the request") || s.Requests() != 5 {
 			t.Errorf("%d requests: %s", s.Requests(), got)
 		}
 	})

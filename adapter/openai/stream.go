@@ -10,23 +10,15 @@ import (
 // answer reads one answer.
 type answer struct {
 	*wire.Answer
-	p      *provider
 	events decoder
 }
 
 // read passes on an answer.
 func (m *model) read(w *wire.Answer) error {
-	a := &answer{Answer: w, p: m.p}
+	a := &answer{Answer: w}
 	a.Last = a.last
 	a.events.init()
-	switch a.Kind() {
-	case "text/event-stream", "": // some servers send no type
-		return a.Events(a.Res.Body, a.take)
-	case "application/json":
-		return a.whole()
-	default:
-		return a.Unknown("an event stream", "check the base URL (most end in /v1)")
-	}
+	return a.Read("check the base URL (most end in /v1)", a.take, a.whole)
 }
 
 // take passes on what an event has; done says that it is the last. What is needed of an event that is not plain is not on the stack while
@@ -49,14 +41,14 @@ func (a *answer) event(kind, data []byte) (done bool, err error) {
 	case len(data) == 0:
 		return false, nil // a ping
 	case string(kind) == "error":
-		return false, a.failed(data)
+		return false, a.Failed(data)
 	}
 	d := &a.events
-	if err := d.decode(string(data)); err != nil {
+	if err := d.decode(data); err != nil {
 		if err == errReported {
-			return false, a.failed(data)
+			return false, a.Failed(data)
 		}
-		return false, a.p.NotPiece(err, data)
+		return false, a.Server.NotPiece(err, data)
 	}
 	if !a.passContent() || !a.passBeside() {
 		return false, wire.ErrLeft
@@ -66,25 +58,12 @@ func (a *answer) event(kind, data []byte) (done bool, err error) {
 	}
 	if d.finish != "" && a.Finish == "" {
 		if broke(d.finish) {
-			e := a.p.Failed(data)
-			if e.Code == adapter.CodeProtocol { // it says no more than that
-				e.Code, e.Retryable = adapter.CodeUnavailable, true
-				e.Message = a.p.Name() + " broke off the answer because it failed or is overloaded: try again later"
-			}
-			return false, e
+			return false, a.Server.BrokeOff(data)
 		}
 		a.Finish = finishReason(d.finish)
 		a.Enough()
 	}
 	return false, nil
-}
-
-// failed is the error of an event that reports one; nil where the answer is whole already.
-func (a *answer) failed(data []byte) error {
-	if a.Finish != "" {
-		return nil
-	}
-	return a.p.Failed(data)
 }
 
 // last passes on what was held back of a character.
@@ -93,13 +72,8 @@ func (a *answer) last() error {
 	if !a.passContent() || !a.passSound() || !a.passMade() {
 		return wire.ErrLeft
 	}
-	switch {
-	case a.Finish != adapter.FinishStop:
-	case len(a.events.calls) > 0:
-		a.Finish = adapter.FinishToolCalls // some servers say stop whatever they stop for
-	case a.events.refused:
-		a.Finish = adapter.FinishRefusal
-	}
+	a.Refused = a.events.refused
+	a.Settle(len(a.events.calls))
 	return nil
 }
 

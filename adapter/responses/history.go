@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"maps"
 	"strconv"
 	"strings"
@@ -13,16 +14,15 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// history makes the items of a request.
-type history struct {
-	p     *provider
-	items []any
-	// What the server insists on; see giveIn.
-	full    bool // items of an answer have ids, and all else that they came with
-	bare    bool // no ids at all
-	without bool // nothing of the provider's own tools
-	sealed  bool // no reasoning but what is encrypted
+// errKind is the cause of the error about a file that cannot be sent.
+var errKind = errors.New("a file of a kind that the API does not take")
 
+// history makes the items of a request. What its server has insisted on are lessons: "full items" have ids and all else that they
+// came with, "bare items" have no ids, "no items" are none of the provider's own tools, "sealed reasoning" is none but what is
+// encrypted.
+type history struct {
+	*asking
+	items    []any
 	others   int // items of the provider's own tools
 	answered bool
 }
@@ -72,147 +72,144 @@ func (h *history) file(p adapter.Part) (map[string]any, error) {
 		return map[string]any{"type": "input_file", "file_url": p.File}, nil
 	}
 	refuse := func(what string) (map[string]any, error) {
-		return nil, &adapter.Error{Code: adapter.CodeInvalid, Message: h.p.Name() + " takes no files " + what, Cause: errKind}
+		return nil, &adapter.Error{Code: adapter.CodeInvalid, Message: h.Name() + " takes no files " + what, Cause: errKind}
 	}
 	d, ok := wire.ReadData(p.File)
-	switch family, form, _ := strings.Cut(d.Type, "/"); {
+	sound := d.Sound()
+	switch {
 	case !ok:
 		return refuse("but those of an http(s) URL or of a data: URL")
-	case family == "text" || d.Type == "application/json":
+	case strings.HasPrefix(d.Type, "text/") || d.Type == "application/json":
 		// As text: documents are read by some models only, text by all.
 		said, ok := d.Text()
 		if !ok {
 			return refuse("that are not in base64, or no text in UTF-8")
 		}
 		return map[string]any{"type": "input_text", "text": cmp.Or(p.Name, "file") + ":\n\n" + said}, nil
-	case family == "audio":
-		if form = forms[form]; form == "" {
-			return refuse("of sound but WAV and MP3")
-		}
-		return map[string]any{"type": "input_audio", "input_audio": map[string]string{"data": d.Base64, "format": form}}, nil
-	case family == "video":
+	case sound == "mp3" || sound == "wav":
+		return map[string]any{"type": "input_audio", "input_audio": map[string]string{"data": d.Base64, "format": sound}}, nil
+	case sound != "":
+		return refuse("of sound but WAV and MP3")
+	case strings.HasPrefix(d.Type, "video/"):
 		return refuse("of video")
 	}
 	name := cmp.Or(p.Name, "file"+map[string]string{"application/pdf": ".pdf"}[d.Type]) // the API wants one
 	return map[string]any{"type": "input_file", "filename": name, "file_data": "data:" + d.Type + ";base64," + d.Base64}, nil
 }
 
-// forms are those of sounds, by their types.
-var forms = map[string]string{"wav": "wav", "x-wav": "wav", "wave": "wav", "mpeg": "mp3", "mp3": "mp3"}
-
 // assistant adds what a model has said: item by item where this provider made it, or else its text and its calls.
 func (h *history) assistant(m *adapter.Message) {
 	h.answered = true
-	var thoughts []members // of the item that comes next: the API refuses reasoning that leads to nothing
+	var thoughts []wire.Object // of the item that comes next: the API refuses reasoning that leads to nothing
 	for p, call := range wire.Parts(m) {
-		item, kind := object(p.Data), "message"
+		item, kind := wire.ReadObject(p.Data), ""
 		if item == nil {
-			item = members{}
+			item = wire.Object{}
 		}
-		switch p.Type {
-		case adapter.PartReasoning:
-			thoughts = append(thoughts, returned(item))
+		switch {
+		case p.Type == adapter.PartReasoning:
+			if t := returned(item); t != nil && (t.Has("encrypted_content") || !h.Knows("sealed reasoning")) {
+				thoughts = append(thoughts, t)
+			}
 			continue
-		case adapter.PartText:
-			if p.Text == "" {
-				continue
+		case p.Type == adapter.PartText && p.Text == "":
+			continue
+		case p.Type == adapter.PartText:
+			if kind = "message"; item["content"] == nil {
+				item.Set("content", p.Text)
 			}
-			if item["content"] == nil {
-				item["content"] = quote(p.Text)
-			}
-		case adapter.PartCall:
-			if call == nil {
-				thoughts = nil // what they led to does not go back
-				continue
-			}
+		case call != nil:
 			kind = "function_call"
-			item["call_id"], item["name"], item["arguments"] = quote(callID(call.ID)), quote(call.Name), quote(cmp.Or(call.Arguments, "{}"))
-		case adapter.PartOther:
-			if kind = word(item["type"]); kind == "" || h.without {
-				thoughts = nil
-				continue
-			}
-			h.others++
+			item.Set("call_id", callID(call.ID))
+			item.Set("name", call.Name)
+			item.Set("arguments", cmp.Or(call.Arguments, "{}"))
+		case p.Type == adapter.PartOther && !h.Knows("no items"):
+			kind = item.Text("type")
 		}
-		for _, t := range thoughts {
-			if t != nil && (!h.sealed || some(t["encrypted_content"])) {
+		if kind != "" { // else what they led to does not go back
+			for _, t := range thoughts {
 				h.item("reasoning", t)
 			}
+			h.item(kind, item)
 		}
 		thoughts = nil
-		h.item(kind, item)
 	}
 }
 
-// nameless are the items that the API takes without the id that they came with. With store false it does not know those ids any more, and where
-// it meets one it asks for the items around it by theirs; so does the API's own client for agents.
+// nameless are the items that the API takes without the id that they came with. With store false it does not know those ids any
+// more, and where it meets one it asks for the items around it by theirs; so does the API's own client for agents.
 var nameless = map[string]string{
 	"message": "msg_", "reasoning": "rs_", "function_call": "fc_",
 	"web_search_call": "", "custom_tool_call": "", "local_shell_call": "", "tool_search_call": "",
 }
 
 // item adds an item of an answer.
-func (h *history) item(kind string, item members) {
+func (h *history) item(kind string, item wire.Object) {
 	prefix, without := nameless[kind]
+	if prefix == "" {
+		h.others++
+	}
+	full, short := h.Knows("full items"), kind == "message" && item.Text("content") != ""
 	switch {
-	case h.full && prefix != "":
-		if !some(item["id"]) {
-			item["id"] = quote(prefix + strconv.Itoa(len(h.items))) // the same each time
+	case full && prefix != "":
+		if !item.Has("id") {
+			item.Set("id", prefix+strconv.Itoa(len(h.items))) // the same each time
 		}
-		if kind == "message" && strings.HasPrefix(string(item["content"]), `"`) {
-			item["content"] = json.RawMessage(`[{"type":"output_text","text":` + string(item["content"]) + `,"annotations":[]}]`)
+		if short {
+			short = false
+			item.Set("content", []any{map[string]any{"type": "output_text", "text": item["content"], "annotations": []any{}}})
 		}
-		item["status"] = json.RawMessage(`"completed"`)
-	case h.bare || without && !h.full:
+		item.Set("status", "completed")
+	case h.Knows("bare items") || without && !full:
 		delete(item, "id")
 	}
-	if item["type"] = quote(kind); kind == "message" {
-		item["role"] = json.RawMessage(`"assistant"`)
-		if strings.HasPrefix(string(item["content"]), `"`) {
-			delete(item, "type") // the short form, which all servers know
-		}
+	item.Set("type", kind)
+	if kind == "message" {
+		item.Set("role", adapter.Assistant)
+	}
+	if short {
+		delete(item, "type") // which all servers know
 	}
 	h.items = append(h.items, item)
 }
 
-// refused says what to leave out where the item at this place was refused: one of the provider's own tools, or reasoning that is not encrypted.
+// refused says what to leave out where the item at this place was refused: one of the provider's own tools, or reasoning that is not
+// encrypted.
 func (h *history) refused(place string) (what string) {
 	i, err := strconv.Atoi(place)
 	if err != nil || i >= len(h.items) {
 		return ""
 	}
-	item, made := h.items[i].(members)
-	switch kind := word(item["type"]); {
+	item, made := h.items[i].(wire.Object)
+	switch kind := item.Text("type"); {
 	case !made || kind == "":
 		return ""
 	case nameless[kind] == "":
 		return "no items"
-	case kind == "reasoning" && !some(item["encrypted_content"]):
+	case kind == "reasoning" && !item.Has("encrypted_content"):
 		return "sealed reasoning"
 	}
 	return ""
 }
 
 // returned is what goes back of an item of reasoning; nil where the server could make nothing of it.
-func returned(in members) members {
+func returned(in wire.Object) wire.Object {
 	item := maps.Clone(in)
-	maps.DeleteFunc(item, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
-	delete(item, "status")
-	if string(item["content"]) == "[]" {
-		delete(item, "content")
-	}
-	if !some(item["encrypted_content"]) && item["content"] == nil {
+	maps.DeleteFunc(item, func(name string, v json.RawMessage) bool {
+		return string(v) == "null" || name == "status" || name == "content" && string(v) == "[]"
+	})
+	if !item.Has("encrypted_content") && item["content"] == nil {
 		return nil
 	}
 	if item["summary"] == nil {
-		item["summary"] = json.RawMessage("[]")
+		item.Set("summary", []any{})
 	}
 	return item
 }
 
-// extra is what an item has beside what every item of its type has: the phase of a message, say; and its content where that is more than a text.
-// Where there is nothing of that, it is nil.
-func extra(in members, content bool) json.RawMessage {
+// extra is what an item has beside what every item of its type has: the phase of a message, say; and its content where that is more
+// than a text. Where there is nothing of that, it is nil.
+func extra(in wire.Object, content bool) json.RawMessage {
 	item := maps.Clone(in)
 	maps.DeleteFunc(item, func(name string, v json.RawMessage) bool {
 		switch name {
@@ -226,27 +223,8 @@ func extra(in members, content bool) json.RawMessage {
 	if len(item) == 0 {
 		return nil
 	}
-	return quote(item)
-}
-
-// plain says whether a content is one text with nothing to it.
-func plain(content json.RawMessage) bool {
-	parts := objects(content)
-	for _, p := range parts {
-		if word(p["type"]) != "output_text" || some(p["annotations"]) && string(p["annotations"]) != "[]" {
-			return false
-		}
-	}
-	return len(parts) < 2
-}
-
-// quote writes a value as JSON, as it is: what a provider made is to come back to the byte.
-func quote(v any) json.RawMessage {
-	b, err := wire.Marshal(v)
-	if err != nil {
-		return json.RawMessage("null")
-	}
-	return b
+	data, _ := wire.Marshal(item) // of what was read as JSON: cannot fail
+	return data
 }
 
 // maxCallID is how long the API lets the id of a call be.

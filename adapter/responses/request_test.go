@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/internal/upstream"
 )
@@ -414,7 +416,7 @@ func TestHistoriesAreSentTheOtherWayWhereTheyAreRefused(t *testing.T) {
 			},
 			[]string{`"phase":"commentary","role":"assistant"`, `{"content":[{"type":"reasoning_text","text":"so"}],"id":"rs_1","status":"completed","summary":[],"type":"reasoning"},` +
 				`{"id":"fs_1","queries":["a"],"results":null,"status":"completed","type":"file_search_call"},` +
-				`{"content":[{"type":"output_text","text":"done","annotations":[]}],"id":"msg_3","phase":"commentary","role":"assistant","status":"completed","type":"message"},` +
+				`{"content":[{"annotations":[],"text":"done","type":"output_text"}],"id":"msg_3","phase":"commentary","role":"assistant","status":"completed","type":"message"},` +
 				`{"arguments":"{}","call_id":"c1","id":"fc_4","name":"look","signature":"s","status":"completed","type":"function_call"}`},
 		},
 	} {
@@ -429,9 +431,9 @@ func TestHistoriesAreSentTheOtherWayWhereTheyAreRefused(t *testing.T) {
 					if strings.Contains(refused, "not found") {
 						status = 404
 					}
-					return answering{status: status, kind: "application/json", body: strings.NewReader(string(said))}.RoundTrip(r)
+					return (&adaptertest.Answering{Status: status, Type: "application/json", Body: bytes.NewReader(said)}).RoundTrip(r)
 				}
-				return answering{kind: "text/event-stream", body: strings.NewReader(subject.Wire.Text("ok") + subject.Wire.Finish)}.RoundTrip(r)
+				return (&adaptertest.Answering{Type: "text/event-stream", Body: strings.NewReader(subject.Wire.Text("ok") + subject.Wire.Finish)}).RoundTrip(r)
 			}))
 			for range 2 {
 				if got, _, err := answerOf(t, m, history); got.Text != "ok" || err != nil {
@@ -494,5 +496,25 @@ func TestAddresses(t *testing.T) {
 	}
 	if _, lists := newAzure(t, Options{BaseURL: "https://n.openai.azure.com"}, "").(adapter.Lister); lists {
 		t.Error("Azure's list is none of models that can be asked")
+	}
+}
+
+// A refusal because of an address or a name says what to check: Azure's are others than those of OpenAI.
+func TestANameThatIsNotKnownIsExplained(t *testing.T) {
+	missing := func() http.RoundTripper {
+		body := strings.NewReader(`{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}`)
+		return &adaptertest.Answering{Status: 404, Type: "application/json", Body: body}
+	}
+	for says, p := range map[string]adapter.Provider{
+		"that the server has the Responses API": newProvider(t, Options{Transport: missing()}),
+		"has no deployment of this name":        newAzure(t, Options{Transport: missing(), BaseURL: "https://n.openai.azure.com"}, ""),
+	} {
+		m, err := p.Model("m")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := answerOf(t, m, ask("?")); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v; expected %q", err, says)
+		}
 	}
 }

@@ -2,24 +2,20 @@ package responses
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
 
-// events makes a stream of events without an "event:" line, as some servers send them.
-func events(list ...string) string {
-	var b strings.Builder
-	for _, e := range list {
-		b.WriteString("data: " + e + "\n\n")
-	}
-	return b.String()
+// streamOf answers with events without an "event:" line, as some servers send them.
+func streamOf(events ...string) http.RoundTripper {
+	return &adaptertest.Answering{Type: "text/event-stream", Body: strings.NewReader("data: " + strings.Join(events, "\n\ndata: ") + "\n\n")}
 }
 
 // completed is the event that ends an answer with these items.
@@ -38,7 +34,7 @@ func TestNothingIsLostAndNothingDoubled(t *testing.T) {
 		second  = `{"type":"function_call","id":"fc_2","call_id":"c2","name":"look","arguments":"{}"}`
 		all     = thought + "," + message + "," + first + "," + second
 	)
-	want := heard{
+	want := adaptertest.Answer{
 		Text: "Héllo", Reasoning: "ab", Finish: adapter.FinishToolCalls,
 		Calls: []adapter.ToolCall{{ID: "c1", Name: "look", Arguments: `{"n":1}`}, {Index: 1, ID: "c2", Name: "look", Arguments: `{}`}},
 		Usage: adapter.Usage{PromptTokens: 7, CompletionTokens: 5, TotalTokens: 12, CachedTokens: 3, CacheWriteTokens: 1, ReasoningTokens: 2},
@@ -109,7 +105,7 @@ func TestNothingIsLostAndNothingDoubled(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _, err := answerOf(t, modelAt(t, answering{kind: "text/event-stream", body: strings.NewReader(events(list...))}), ask("?"))
+			got, _, err := answerOf(t, modelAt(t, streamOf(list...)), ask("?"))
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
 				t.Errorf("%v\n%s", err, diff)
 			}
@@ -157,17 +153,9 @@ func TestEnds(t *testing.T) {
 		"cut off":                 {[]string{hello}, "Hello", "", adapter.CodeProtocol, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := modelAt(t, answering{kind: "text/event-stream", body: strings.NewReader(events(row.events...))})
-			var text, finish string
-			var err error
-			for c, failed := range m.Stream(t.Context(), ask("?")) {
-				text, err = text+c.Text, failed
-				if c.Finish != "" {
-					finish = c.Finish
-				}
-			}
-			if text != row.text || finish != row.finish {
-				t.Errorf("%q, finish %q", text, finish)
+			got, _, err := answerOf(t, modelAt(t, streamOf(row.events...)), ask("?"))
+			if got.Text != row.text || got.Finish != row.finish {
+				t.Errorf("%q, finish %q", got.Text, got.Finish)
 			}
 			e, _ := errors.AsType[*adapter.Error](err)
 			if (e != nil) != (row.code != "") || e != nil && (e.Code != row.code || e.Retryable != row.again) {
@@ -182,7 +170,7 @@ func TestEnds(t *testing.T) {
 		`{"choices":[]}`: adapter.CodeProtocol,
 		`<html>`:         adapter.CodeProtocol,
 	} {
-		_, _, err := answerOf(t, modelAt(t, answering{kind: "application/json", body: strings.NewReader(body)}), ask("?"))
+		_, _, err := answerOf(t, modelAt(t, &adaptertest.Answering{Type: "application/json", Body: strings.NewReader(body)}), ask("?"))
 		if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != code {
 			t.Errorf("%s: %v", body, err)
 		}
@@ -201,49 +189,35 @@ func TestCitationsMediaAndWhatGoesBack(t *testing.T) {
 		thought = `{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x+/&=="}`
 	)
 	done := func(item string) string { return `{"type":"response.output_item.done","item":` + item + `}` }
-	stream := events(
+	events := []string{
 		done(thought), done(search),
 		`{"type":"response.output_text.delta","item_id":"msg_1","delta":"é!"}`,
 		done(`{"type":"message","id":"msg_1","role":"assistant","phase":"commentary","content":[{"type":"output_text","annotations":[],"text":"é!"}]}`),
 		done(image),
 		`{"type":"response.output_text.delta","item_id":"msg_2","delta":"sky"}`,
-		`{"type":"response.output_text.annotation.added","item_id":"msg_2","annotation_index":0,"content_index":0,"annotation":`+cited+`}`,
+		`{"type":"response.output_text.annotation.added","item_id":"msg_2","annotation_index":0,"content_index":0,"annotation":` + cited + `}`,
 		done(message),
 		completed(strings.Join([]string{thought, search, `{"type":"message"}`, image, message}, ",")),
-	)
-	var cites []adapter.Citation
-	var media []adapter.Media
-	m := modelAt(t, answering{kind: "text/event-stream", body: strings.NewReader(stream)})
-	for c, err := range m.Stream(t.Context(), ask("?")) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.Citation != nil {
-			cites = append(cites, *c.Citation)
-		}
-		if c.Media != nil {
-			media = append(media, *c.Media)
-		}
 	}
-	if diff := cmp.Diff([]adapter.Citation{{URL: "https://a.test", Title: "A", Start: 3, End: 5}, {Title: "b.pdf"}}, cites); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]adapter.Media{{Type: "image/webp", URL: "data:image/webp;base64,aGk="}}, media); diff != "" {
-		t.Error(diff)
-	}
-	_, msg, err := answerOf(t, modelAt(t, answering{kind: "text/event-stream", body: strings.NewReader(stream)}), ask("?"))
+	got, msg, err := answerOf(t, modelAt(t, streamOf(events...)), ask("?"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var asked []byte
-	answerOf(t, modelAt(t, answering{status: 500, body: strings.NewReader(""), asked: &asked}), adapter.Request{Messages: []adapter.Message{msg}})
+	if diff := cmp.Diff([]adapter.Citation{{URL: "https://a.test", Title: "A", Start: 3, End: 5}, {Title: "b.pdf"}}, got.Citations); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]adapter.Media{{Type: "image/webp", URL: "data:image/webp;base64,aGk="}}, got.Media); diff != "" {
+		t.Error(diff)
+	}
+	from := &adaptertest.Answering{Status: 500, Body: http.NoBody}
+	answerOf(t, modelAt(t, from), adapter.Request{Messages: []adapter.Message{msg}})
 	for _, want := range []string{
 		`{"encrypted_content":"x+/&==","summary":[],"type":"reasoning"},{"action":{"type":"search","query":"a<b"},"status":"completed","type":"web_search_call"},` +
 			`{"content":"é!","phase":"commentary","role":"assistant"},{"id":"ig_1","output_format":"webp","result":"aGk=","status":"completed","type":"image_generation_call"},` +
 			`{"content":[{"type":"output_text","annotations":[` + cited + `,` + file + `],"text":"sky"}],"phase":"final_answer","role":"assistant","type":"message"}]`,
 	} {
-		if !strings.Contains(string(asked), want) {
-			t.Errorf("%s\nexpected\n%s", asked, want)
+		if !strings.Contains(string(from.Asked), want) {
+			t.Errorf("%s\nexpected\n%s", from.Asked, want)
 		}
 	}
 }
@@ -254,19 +228,19 @@ func TestAnAnswerOfTooManyItemsIsRefused(t *testing.T) {
 		`{"type":"response.output_item.added","output_index":%d,"item":{"type":"message","id":"m%[1]d"}}`,
 		`{"type":"response.output_text.delta","output_index":%d,"delta":""}`,
 	} {
-		var b strings.Builder
+		var events []string
 		for i := range 2 * maxItems {
-			b.WriteString(events(fmt.Sprintf(event, i)))
+			events = append(events, fmt.Sprintf(event, i))
 		}
-		_, _, err := answerOf(t, modelAt(t, answering{kind: "text/event-stream", body: strings.NewReader(b.String() + events(completed("")))}), ask("?"))
+		_, _, err := answerOf(t, modelAt(t, streamOf(append(events, completed(""))...)), ask("?"))
 		if e, ok := errors.AsType[*adapter.Error](err); !ok || e.Code != adapter.CodeProtocol {
 			t.Errorf("%s: %v", event, err)
 		}
 	}
 }
 
-// canned answers every request with the same bytes, so that only this package is measured.
-func canned(n int) func() io.Reader {
+// canned is a model whose answer has n tokens.
+func canned(t testing.TB, n int) adapter.Model {
 	var b bytes.Buffer
 	b.WriteString(subject.Wire.Open)
 	for i := range n {
@@ -274,47 +248,13 @@ func canned(n int) func() io.Reader {
 			`"item_id":"msg_0252c107a0929a24016a85bfbad03c87d28a3122569b89b6cc","logprobs":[],"obfuscation":"VBzVxyJ4bysK","output_index":1,"sequence_number":%d}`+"\n\n", i%10, i)
 	}
 	b.WriteString(subject.Wire.Finish)
-	return func() io.Reader { return bytes.NewReader(b.Bytes()) }
+	return modelAt(t, adaptertest.Canned("text/event-stream", b.Bytes()))
 }
-
-const benchTokens = 1000
 
 // MO-33: the cost of one token, from the connection's buffer to the loop's body.
-func BenchmarkStream(b *testing.B) {
-	body := canned(benchTokens)
-	p, err := New(Options{Transport: again(body)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	m, _ := p.Model("m")
-	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		for c, err := range m.Stream(context.Background(), adapter.Request{}) {
-			if err != nil {
-				b.Fatal(err)
-			}
-			if c.Text != "" {
-				n++
-			}
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/token")
-}
+func BenchmarkStream(b *testing.B) { adaptertest.Measure(b, canned(b, 1000), 1000) }
 
 // MO-33: a delta of text costs its string, and nothing else.
 func TestATextDeltaCostsOneAllocation(t *testing.T) {
-	cost := func(n int) float64 {
-		m := modelAt(t, again(canned(n)))
-		return testing.AllocsPerRun(5, func() {
-			for _, err := range m.Stream(context.Background(), adapter.Request{}) {
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-	}
-	if each := (cost(2000) - cost(1000)) / 1000; each > 1.01 {
-		t.Errorf("%.2f allocations", each)
-	}
+	adaptertest.OneAllocation(t, func(n int) adapter.Model { return canned(t, n) })
 }

@@ -2,7 +2,6 @@ package responses
 
 import (
 	"io"
-	"net/http"
 	"testing"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -61,11 +60,4 @@ func read(t testing.TB, r io.Reader) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-// again answers every request with the same stream.
-func again(body func() io.Reader) tripper {
-	return func(r *http.Request) (*http.Response, error) {
-		return answering{kind: "text/event-stream", body: body()}.RoundTrip(r)
-	}
 }

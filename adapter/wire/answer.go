@@ -41,18 +41,19 @@ type Answer struct {
 	MaxEvent int    // bytes of one event
 	Usage    *adapter.Usage
 	Finish   string // one of adapter's; what comes after it can be missed
+	Passed   int    // chunks that were passed on
+	Refused  bool   // the text says why the model does not answer; see Settle
 	// Last is called where the answer is complete, before its end is passed on; nil is nothing. It may change Usage and Finish.
 	Last func() error
 
 	cancel context.CancelCauseFunc
 	yield  func(adapter.Chunk, error) bool
-	began  bool        // a chunk was yielded
 	timer  *time.Timer // of linger and drain
 }
 
-// Stream asks a provider and yields its answer. ask sends the request, and returns the answer once it is known to be one: status 200. read
-// passes on what is in it, and returns the error that is to be the last pair: nil when the answer is complete, ErrLeft when the reader has left.
-// Whatever ends the loop ends the request and its connection, unless the answer was read to its end.
+// Stream asks a provider and yields its answer. ask sends the request, and returns the answer once it is known to be one: status
+// 200. read passes on what is in it, and returns the error that is to be the last pair: nil when the answer is complete, ErrLeft
+// when the reader has left. Whatever ends the loop ends the request and its connection, unless the answer was read to its end.
 func (s *Server) Stream(ctx context.Context, model string, ask func(context.Context) (*http.Response, error),
 	read func(*Answer) error,
 ) iter.Seq2[adapter.Chunk, error] {
@@ -80,6 +81,25 @@ func (a *Answer) stop() {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
+}
+
+// Read passes on an answer that is a stream of events, as Events does, or JSON in one piece, which whole is given. hint says what to
+// check where it is neither.
+func (a *Answer) Read(hint string, take func(kind, data []byte) (done bool, err error), whole func(body []byte) error) error {
+	switch a.Kind() {
+	case "text/event-stream", "": // some servers send no type
+		return a.Events(a.Res.Body, take)
+	case "application/json":
+		body, err := a.Whole()
+		if err == nil {
+			err = whole(body)
+		}
+		if err != nil {
+			return err
+		}
+		return a.End()
+	}
+	return a.Unknown("an event stream", hint)
 }
 
 // Kind is the answer's media type, "" where it has none.
@@ -119,8 +139,11 @@ func (s *Server) NotAnswer(expected string, err error, body []byte) error {
 	}
 }
 
-// NotPiece makes the error of an event that cannot be read.
+// NotPiece makes the error of an event that cannot be read. An error that is whole already stays as it is.
 func (s *Server) NotPiece(err error, event []byte) error {
+	if _, whole := errors.AsType[*adapter.Error](err); whole || err == nil || err == ErrLeft {
+		return err
+	}
 	return &adapter.Error{
 		Code:    adapter.CodeProtocol,
 		Message: s.Name() + " sent something that is not a piece of an answer",
@@ -147,7 +170,7 @@ func (a *Answer) events(body io.Reader, take func(kind, data []byte) (done bool,
 			break
 		}
 		if done, err := take(kind, data); done || err != nil {
-			return done, nil, err
+			return done, nil, a.Server.NotPiece(err, data)
 		}
 	}
 	// The whole grammar of SSE. One byte more, so that an event of exactly MaxEvent bytes is taken.
@@ -156,7 +179,7 @@ func (a *Answer) events(body io.Reader, take func(kind, data []byte) (done bool,
 			return false, err, nil
 		}
 		if done, err := take(bytesOf(event.Type), bytesOf(event.Data)); done || err != nil {
-			return done, nil, err
+			return done, nil, a.Server.NotPiece(err, bytesOf(event.Data))
 		}
 	}
 	return false, nil, nil
@@ -209,8 +232,7 @@ func (a *Answer) End() error {
 
 // Pass yields a chunk; false when the reader has left.
 func (a *Answer) Pass(c adapter.Chunk) bool {
-	if !a.began {
-		a.began = true
+	if a.Passed++; a.Passed == 1 {
 		c.Model = a.Model
 	}
 	return a.yield(c, nil)
@@ -229,44 +251,24 @@ func (a *Answer) Beside(kind string, call int, data json.RawMessage) error {
 	return a.Yield(adapter.Chunk{Beside: &adapter.Beside{Type: kind, Index: call, Data: data}})
 }
 
-// Settle makes the end fit the calls that there were: some servers end with a stop whatever they do, and calls of a provider's own tools are not
-// for us.
+// Failed is the error of an event that reports one; nil where the answer is whole already (MO-14).
+func (a *Answer) Failed(data []byte) error {
+	if a.Finish != "" {
+		return nil
+	}
+	return a.Server.Failed(data)
+}
+
+// Settle makes the end fit the calls that there were: some servers end with a stop whatever they do, and calls of a provider's own
+// tools are not for us.
 func (a *Answer) Settle(calls int) {
 	switch {
 	case a.Finish == adapter.FinishStop && calls > 0:
 		a.Finish = adapter.FinishToolCalls
+	case a.Finish == adapter.FinishStop && a.Refused:
+		a.Finish = adapter.FinishRefusal
 	case a.Finish == adapter.FinishToolCalls && calls == 0:
 		a.Finish = adapter.FinishStop
-	}
-}
-
-// FinishReason reads the reasons of Anthropic's and Amazon's APIs, and those that servers with Anthropic's API add. pause_turn is a length: the
-// answer is not whole, and the next request continues it. https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
-func FinishReason(reason string) string {
-	switch reason {
-	case "max_tokens", "model_context_window_exceeded", "pause_turn", "length":
-		return adapter.FinishLength
-	case "tool_use", "tool_calls":
-		return adapter.FinishToolCalls
-	case "refusal":
-		return adapter.FinishRefusal
-	case "content_filter", "content_filtered", "guardrail_intervened", "sensitive":
-		return adapter.FinishContentFilter
-	}
-	return adapter.FinishStop
-}
-
-// Counts are numbers of tokens where those of the cache are not among those of the input.
-type Counts struct{ In, Read, Written, Out, Thought int }
-
-// Usage is nil where nothing is known.
-func (c Counts) Usage() *adapter.Usage {
-	if c == (Counts{}) {
-		return nil
-	}
-	in := c.In + c.Read + c.Written
-	return &adapter.Usage{
-		PromptTokens: in, CompletionTokens: c.Out, TotalTokens: in + c.Out, CachedTokens: c.Read, CacheWriteTokens: c.Written, ReasoningTokens: c.Thought,
 	}
 }
 

@@ -13,7 +13,7 @@ func Body(request any, extra map[string]json.RawMessage) ([]byte, error) {
 	if err != nil || len(extra) == 0 {
 		return body, err
 	}
-	all := object(body)
+	all := ReadObject(body)
 	maps.Copy(all, extra)
 	return Marshal(all)
 }

@@ -22,6 +22,68 @@ func ClaudeVersion(name string) int {
 	return 10*major + minor
 }
 
+// Thinking is how a Claude is asked to think.
+type Thinking struct {
+	Type    string `json:"type"` // "enabled", "adaptive" or "disabled"
+	Budget  int    `json:"budget_tokens,omitempty"`
+	Display string `json:"display,omitempty"`
+}
+
+// Adaptive is thinking for as long as a Claude wants, and how hard it is to think; "" is its default.
+func (a *Asking) Adaptive(o adapter.Reasoning) (t *Thinking, effort string) {
+	if effort = ThinkingEffort(o); a.Knows(NoEffort) {
+		effort = ""
+	}
+	return a.shown(&Thinking{Type: "adaptive", Display: "summarized"}, o), effort // not the default since 4.7
+}
+
+// Budgeted is thinking by a budget.
+func (a *Asking) Budgeted(o adapter.Reasoning, budget int) *Thinking {
+	return a.shown(&Thinking{Type: "enabled", Budget: budget}, o)
+}
+
+func (a *Asking) shown(t *Thinking, o adapter.Reasoning) *Thinking {
+	if o.Show != nil && !*o.Show {
+		t.Display = "omitted"
+	}
+	if a.Knows(NoDisplay) {
+		t.Display = ""
+	}
+	return t
+}
+
+// Lessons that refusals can teach of how a Claude thinks.
+const (
+	NoThinking   = "thinking"
+	OnlyAdaptive = "adaptive"
+	OnlyBudget   = "budget"
+	NoBudgetNow  = "budget, of a history" // which the assistant has gone on with without thinking
+	NoDisplay    = "display"
+	NoEffort     = "effort"
+)
+
+// ThinkingLessons are the lessons that a refusal teaches where this was sent.
+func ThinkingLessons(said string, t *Thinking, effort string) []Lesson {
+	var sent Thinking
+	if t != nil {
+		sent = *t
+	}
+	return []Lesson{
+		{
+			What: NoBudgetNow, Sent: sent.Type == "enabled", Once: true,
+			Says: "expected `?thinking|must start with a thinking block|tool_choice forces",
+		},
+		{What: NoEffort, Sent: effort != "", Says: "effort"},
+		{What: NoDisplay, Sent: sent.Display != "", Says: "display"},
+		{What: OnlyAdaptive, Sent: sent.Type == "enabled", Says: "adaptive"},
+		{What: OnlyBudget, Sent: sent.Type == "adaptive", Says: "adaptive"},
+		{
+			What: NoThinking, Sent: sent.Type != "" && strings.Contains(said, "thinking"),
+			Says: "(not|n't) support|not permitted|unknown|unrecognized",
+		},
+	}
+}
+
 // MinBudget is the least budget of thinking that Claude takes.
 const MinBudget = 1024
 

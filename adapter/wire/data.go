@@ -47,6 +47,19 @@ func (d *Data) Text() (string, bool) {
 	return string(text), err == nil && utf8.Valid(text)
 }
 
+// Sound is how OpenAI's APIs call the format of a sound: mp3 for audio/mpeg; "" where the data is none.
+func (d *Data) Sound() string {
+	form, ok := strings.CutPrefix(d.Type, "audio/")
+	if !ok {
+		return ""
+	}
+	form = strings.TrimPrefix(form, "x-")
+	if known := map[string]string{"mpeg": "mp3", "wave": "wav", "vnd.wave": "wav"}[form]; known != "" {
+		return known
+	}
+	return form
+}
+
 // IsWeb says whether an address is http(s).
 func IsWeb(address string) bool {
 	return strings.HasPrefix(address, "https://") || strings.HasPrefix(address, "http://")

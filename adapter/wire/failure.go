@@ -45,6 +45,16 @@ func (s *Server) Failed(data []byte, kinds ...string) *adapter.Error {
 	return e
 }
 
+// BrokeOff makes the error of an event that says that the answer is not complete, and perhaps why.
+func (s *Server) BrokeOff(data []byte) *adapter.Error {
+	e := s.Failed(data)
+	if e.Code == adapter.CodeProtocol { // the report says no more than that
+		e.Code, e.Retryable = adapter.CodeUnavailable, true
+		e.Message = s.Name() + " broke off the answer because it failed or is overloaded: try again later"
+	}
+	return e
+}
+
 // Failure says what a status (0 where there is none) and a report mean. The sentences are ours.
 func (s *Server) Failure(status int, r Report) *adapter.Error {
 	means, says := meant(status, &r)

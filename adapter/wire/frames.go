@@ -11,20 +11,15 @@ import (
 // one costs no copy. The rest of the grammar is go-sse's: at the first thing that is not plain, what has not been taken is handed on by
 // Remaining.
 type Frames struct {
-	r          io.Reader
-	buf        []byte
-	start, end int // of what has been read and not taken
-	err        error
-	comment    bool // inside a comment line whose beginning has been dropped
+	buffer
+	comment bool // inside a comment line whose beginning has been dropped
 }
 
-const (
-	minFrames = 2 << 10  // a token takes about 300 bytes
-	maxFrames = 64 << 10 // a larger event is go-sse's
-)
+// maxFrames is how many bytes an event may have. A larger one is go-sse's.
+const maxFrames = 64 << 10
 
 // NewFrames returns a reader of the events of r.
-func NewFrames(r io.Reader) *Frames { return &Frames{r: r} }
+func NewFrames(r io.Reader) *Frames { return &Frames{buffer: buffer{r: r}} }
 
 // Next returns the type and the data of the next event, which are valid until the next call; false where the rest is not plain, or
 // not there.
@@ -35,7 +30,7 @@ func (f *Frames) Next() (event, data []byte, ok bool) {
 			if ok {
 				return event, data, true
 			}
-		} else if !ok || !f.fill() {
+		} else if !ok || !f.fill(maxFrames) {
 			return nil, nil, false
 		}
 	}
@@ -122,38 +117,6 @@ func field(b []byte, name string) (value []byte, n int, ok bool) {
 		value = value[1:]
 	}
 	return value, end + 1, true
-}
-
-// fill reads more; false where there is nothing more, or no room for it.
-func (f *Frames) fill() bool {
-	if f.err != nil {
-		return false
-	}
-	switch {
-	case f.start == f.end:
-		f.start, f.end = 0, 0
-		if f.buf == nil {
-			f.buf = make([]byte, minFrames)
-		}
-	case f.start > 0:
-		f.end = copy(f.buf, f.buf[f.start:f.end])
-		f.start = 0
-	case f.end == len(f.buf):
-		if len(f.buf) >= maxFrames {
-			return false
-		}
-		f.buf = append(f.buf, make([]byte, len(f.buf))...)
-	}
-	for range 100 { // as bufio has it
-		var n int
-		n, f.err = f.r.Read(f.buf[f.end:])
-		f.end += n
-		if n > 0 || f.err != nil {
-			return n > 0
-		}
-	}
-	f.err = io.ErrNoProgress
-	return false
 }
 
 // Remaining returns a reader of what has not been taken.

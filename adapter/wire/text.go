@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/buger/jsonparser"
 )
@@ -50,6 +51,9 @@ func (t *Text) Next(raw []byte) (string, error) {
 	return Unescape(raw)
 }
 
+// Open reports whether the start of a character is held back.
+func (t *Text) Open() bool { return len(t.held) > 0 }
+
 // Rest returns what is still held back, which will not be finished any more.
 func (t *Text) Rest() string {
 	s, _ := Unescape(t.held) // half a character: its escape was looked at
@@ -83,6 +87,11 @@ func Unfinished(raw []byte) int {
 		}
 	}
 	return 0
+}
+
+// Offset returns where in data a part of it begins.
+func Offset(data, part []byte) int {
+	return int(uintptr(unsafe.Pointer(unsafe.SliceData(part))) - uintptr(unsafe.Pointer(unsafe.SliceData(data))))
 }
 
 func isHex(b byte) bool {

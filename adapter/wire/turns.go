@@ -25,8 +25,8 @@ type Blocks interface {
 	Result(id string, content []any, failed bool) any
 }
 
-// Turns are a history as Anthropic and Amazon want it: turns of user and assistant, in which results of tools are the user's. Blank texts are left
-// out, each call has a result, and each id is the only one: otherwise they refuse it.
+// Turns are a history as Anthropic, Amazon and Google want it: turns of user and assistant, in which results of tools are the user's. Blank texts
+// are left out, each call has a result, and each id is the only one: otherwise they refuse it.
 type Turns struct {
 	System []any
 	List   []Turn
@@ -145,57 +145,42 @@ func (t *Turns) content(msg *adapter.Message) (content []any, err error) {
 func (t *Turns) assistant(msg *adapter.Message) {
 	var blocks []any
 	open, thought, thinking := t.open, false, 0
-	calls := slices.Clone(msg.ToolCalls)
-	call := func(c adapter.ToolCall, beside json.RawMessage) {
-		w := waiting{c.ID, t.id(c.ID)}
-		name := SchemaName(c.Name)
-		if !slices.Contains(t.Called, name) {
-			t.Called = append(t.Called, name)
+	for p, c := range Parts(msg) {
+		var block any
+		thinks := false
+		switch {
+		case c != nil:
+			block = t.call(c, p.Data)
+		case p.Type == adapter.PartText && strings.TrimSpace(p.Text) != "":
+			block = t.blocks.Text(p.Text, p.Data)
+		case p.Type == adapter.PartReasoning:
+			block, thinks = t.blocks.Thinking(p), true
+		case p.Type == adapter.PartOther:
+			block, thinks = t.blocks.Other(p.Data)
 		}
-		t.waits = append(t.waits, w)
-		blocks, thinking = append(blocks, t.blocks.Call(w.wire, name, Arguments(c.Arguments), beside)), 0
-	}
-	parts := []adapter.MadePart{}
-	if msg.Made != nil {
-		parts = msg.Made.Parts
-	} else if len(msg.Parts) == 0 {
-		parts = append(parts, adapter.MadePart{Type: adapter.PartText, Text: msg.Content})
-	}
-	if msg.Made == nil {
-		for _, p := range msg.Parts {
-			parts = append(parts, adapter.MadePart{Type: adapter.PartText, Text: p.Text})
+		if block == nil {
+			continue
 		}
-	}
-	for i := range parts {
-		switch p := &parts[i]; p.Type {
-		case adapter.PartText:
-			if strings.TrimSpace(p.Text) != "" {
-				blocks, thinking = append(blocks, t.blocks.Text(p.Text, p.Data)), 0
-			}
-		case adapter.PartReasoning:
-			if block := t.blocks.Thinking(p); block != nil {
-				thought = thought || len(blocks) == 0
-				blocks, thinking = append(blocks, block), thinking+1
-			}
-		case adapter.PartCall:
-			if at := slices.IndexFunc(calls, func(c adapter.ToolCall) bool { return c.ID == p.Call }); at >= 0 {
-				call(calls[at], p.Data)
-				calls = slices.Delete(calls, at, at+1)
-			}
-		case adapter.PartOther:
-			if block, thinks := t.blocks.Other(p.Data); block != nil {
-				thought = thought || thinks && len(blocks) == 0
-				blocks, thinking = append(blocks, block), 0
-			}
+		thought = thought || thinks && len(blocks) == 0
+		blocks = append(blocks, block)
+		if thinking++; p.Type != adapter.PartReasoning {
+			thinking = 0
 		}
-	}
-	for _, c := range calls {
-		call(c, nil)
 	}
 	t.add(adapter.Assistant, blocks[:len(blocks)-thinking]...)
 	if !open {
 		t.Unthought = !thought
 	}
+}
+
+// call writes a call, which waits for its result.
+func (t *Turns) call(c *adapter.ToolCall, beside json.RawMessage) any {
+	w, name := waiting{c.ID, t.id(c.ID)}, SchemaName(c.Name)
+	if !slices.Contains(t.Called, name) {
+		t.Called = append(t.Called, name)
+	}
+	t.waits = append(t.waits, w)
+	return t.blocks.Call(w.wire, name, Arguments(c.Arguments), beside)
 }
 
 // id makes an id that is taken: up to 64 letters, digits, _ and -, and the only one. What providers give is mostly such, and stays as it is.

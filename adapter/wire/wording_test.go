@@ -3,15 +3,13 @@ package wire_test
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/adaptertest"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
@@ -292,51 +290,31 @@ func TestEachWordingHasItsMeaning(t *testing.T) {
 
 // MO-16: each recorded error means what its provider meant.
 func TestEachRecordedErrorHasItsMeaning(t *testing.T) {
-	root := os.DirFS("../../../shared/data/recordings")
-	if _, err := fs.Stat(root, "."); err != nil {
-		t.Skip("the recordings are not here")
-	}
 	want := map[string]string{ // by what the recording is of
 		"raises_app": sayKey, "context-specific_api_keys": sayKey, "handles_co": sayTooLong, "handles_cont": sayTooLong, "handles_context": sayTooLong,
 	}
 	limited := []string{"generativelanguage-googleapis-com", "rubyllm-services-ai-azure-com"} // met a limit of the minute before that of the context
 	n := 0
-	files, err := fs.Glob(root, "*/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		data, err := fs.ReadFile(root, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var of struct{ Status int }
-		if err := json.Unmarshal(data, &of); err != nil {
-			t.Fatal(err)
-		}
-		if of.Status < 400 {
+	for _, r := range adaptertest.Recordings(t, "") {
+		if r.Status < 400 {
 			continue
 		}
 		n++
-		t.Run(file, func(t *testing.T) {
-			body, err := fs.ReadFile(root, strings.TrimSuffix(file, ".json")+".body")
-			if err != nil {
-				t.Fatal(err)
-			}
+		t.Run(r.Name, func(t *testing.T) {
 			says := ""
 			for part, s := range want {
-				if strings.Contains(file, part) {
+				if strings.Contains(r.Name, part) {
 					says = s
 				}
 			}
 			for _, host := range limited {
-				if filepath.Dir(file) == host && says == sayTooLong {
+				if strings.HasPrefix(r.Name, host+"/") && says == sayTooLong {
 					says = sayRate
 				}
 			}
-			e := server(canary).Refused(&wire.Refusal{Status: of.Status, Body: body})
+			e := server(canary).Refused(&wire.Refusal{Status: r.Status, Body: r.Body})
 			checkMeaning(t, e, says)
-			if says == sayRate && strings.Contains(string(body), "retryDelay") && e.RetryAfter == 0 {
+			if says == sayRate && strings.Contains(string(r.Body), "retryDelay") && e.RetryAfter == 0 {
 				t.Errorf("%s", fmt.Sprint("it does not say when to come back: ", e.Cause))
 			}
 		})

@@ -47,6 +47,12 @@ func (a *adapter) Ingest(_ context.Context, _ *Event) (*channel.Input, error) {
 	if m == nil {
 		return nil, nil // nothing that an agent could be told of
 	}
+	if m.press != nil {
+		command := m.press.Command()
+		return &channel.Input{
+			ID: m.id, RawText: command, TextForCommands: command, ConversationID: m.conversation, ThreadID: m.thread, SenderID: m.user, Raw: m,
+		}, nil
+	}
 	w, raw := a.c.words(m), m.text
 	if m.native && !a.k.HasCommand(a.c.name, a.c.account, w.text) { // the agent reads what is no command of this server
 		raw, w.text = strings.TrimPrefix(raw, ","), strings.TrimPrefix(w.text, ",")
@@ -64,7 +70,7 @@ func (a *adapter) Classify(_ context.Context, in *channel.Input) (channel.EventC
 	if _, command := turn.CommandName(in.TextForCommands); command && kind == channel.EventMessage {
 		return channel.EventClass{Kind: channel.EventCommand, CanStartAgentTurn: true}, nil
 	}
-	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage}, nil
+	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage || a.m.press != nil}, nil
 }
 
 // Preflight implements [channel.Preflighter]: it knows how images of a message that is not answered are loaded.
@@ -101,6 +107,9 @@ func parts(in *channel.Input) []*message {
 
 // root is the thread that the answer to a message goes to, "" for none.
 func (c *Channel) root(m *message) string {
+	if m.press != nil {
+		return m.press.root
+	}
 	if m.thread == "" && !m.direct && c.replies == ReplyInThread {
 		return m.ts // "" of a slash command, which is no message
 	}
@@ -151,6 +160,9 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		mentions = append(mentions, c.mentioned(part, names))
 	}
 	f.Access = policy.Access(who, channel.MergeMentions(mentions...))
+	if m.press != nil {
+		return channel.PressPlan(f, m.press.Press, a.answer), nil
+	}
 	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
 	for _, part := range list {
 		if s := part.shared; s != nil {
@@ -165,7 +177,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	a.media(ctx, list, &f)
 	return &channel.Assembled{
 		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
-		Delivery: c.delivery(m.conversation),
+		Delivery: c.delivery(m),
 	}, nil
 }
 
@@ -271,9 +283,16 @@ func label(s channel.SenderFacts) string {
 	return s.Name + " (@" + s.Username + ")"
 }
 
-// Finalize implements [channel.Finalizer]: what somebody has changed or deleted is changed or deleted where it waits (CH-98).
-func (a *adapter) Finalize(ctx context.Context, _ channel.Result) error {
+// Finalize implements [channel.Finalizer]: a press that is not let in is answered, and what somebody has changed or deleted is changed or
+// deleted where it waits (CH-98).
+func (a *adapter) Finalize(ctx context.Context, r channel.Result) error {
 	m, c := a.m, a.c
+	if m.press != nil {
+		if s, ok := channel.RefusedPress(r); ok {
+			a.answer(ctx, s)
+		}
+		return nil
+	}
 	if m.change == changeNone || a.k.Window == nil || m.direct {
 		return nil
 	}

@@ -26,6 +26,8 @@ type Options struct {
 	// Answer gives a decision to a call that waits for approval: calls that nobody can be asked about are denied by it. Without it
 	// they wait until their time is over.
 	Answer func(context.Context, agent.Answer) error
+	// KeepCutOff writes down what people saw of an answer that a crash has cut off; nil keeps nothing.
+	KeepCutOff func(_ context.Context, session, turn, text string) error
 	// Read reads a local file of a message; nil reads it as the file that it is. The kernel has looked at it before.
 	Read func(context.Context, string) ([]byte, error)
 	// Timezone returns the time zone of an agent, as Europe/Berlin, for conversations that have none of their own; "", and nil, is UTC.
@@ -75,6 +77,16 @@ func (a *Agent) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispatch
 	return channel.DispatchResult{}, err
 }
 
+// KeepCutOff implements [channel.Resumer]: in the session's lane, as all that is written there.
+func (a *Agent) KeepCutOff(ctx context.Context, s channel.ShownText) error {
+	if a.o.KeepCutOff == nil {
+		return nil
+	}
+	return a.turns.Alone(ctx, s.Session, turn.Queue, func(ctx context.Context) error {
+		return a.o.KeepCutOff(ctx, s.Session, s.Turn, s.Text)
+	})
+}
+
 type replyKey struct{}
 
 // replyOf is the reply of the turn that a context belongs to; nil for turns of others.
@@ -117,13 +129,14 @@ func (r *reply) take(e turn.Event, err error) {
 		r.ask(e.Value)
 	case agent.ApprovalResolvedEvent:
 		r.resolved(e)
+		r.decided(e.Value)
 	}
 }
 
 // resolved tells the person that a call was not run because nobody in the conversation may approve it.
 func (r *reply) resolved(e turn.Event) {
 	var q struct{ Reason string }
-	if json.Unmarshal(e.Value, &q) != nil || q.Reason != agent.Unattended || len(e.Calls) == 0 {
+	if json.Unmarshal(e.Value, &q) != nil || q.Reason != agent.ReasonUnattended || len(e.Calls) == 0 {
 		return
 	}
 	r.tellNotRun(e.Calls[0].Name, "it needs approval, and nobody in this conversation may give it. Whoever runs this server can change that")
@@ -165,6 +178,7 @@ func (r *reply) ask(value json.RawMessage) {
 	}
 	why := ""
 	text, shown := q.Text()
+	arguments, call, _ := q.Shown()
 	switch {
 	case r.turn.Context.ObserveOnly:
 		why = "nobody is there to approve it"
@@ -174,7 +188,7 @@ func (r *reply) ask(value json.RawMessage) {
 	default:
 		r.flush()
 		err := r.emit(r.ctx, channel.ReplyTool, channel.Payload{
-			Text: text, Question: &channel.Question{Turn: r.turn.ID, ID: q.ID, Tool: q.Tool},
+			Text: text, Question: &channel.Question{Turn: r.turn.ID, ID: q.ID, Tool: q.Tool, Arguments: arguments, Text: call},
 		})
 		if err == nil {
 			return
@@ -188,6 +202,48 @@ func (r *reply) ask(value json.RawMessage) {
 	if err != nil && !errors.Is(err, agent.ErrAnswered) && !errors.Is(err, agent.ErrNoQuestion) {
 		r.agent.log(r.ctx, r.turn, slog.LevelWarn, "a call that nobody can approve was not denied", slog.Any("error", err))
 	}
+}
+
+// decided tells the conversation what became of a question.
+func (r *reply) decided(value json.RawMessage) {
+	var d struct{ ID, Decision, Remember, By, Reason string }
+	if json.Unmarshal(value, &d) != nil {
+		return
+	}
+	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Decided: &channel.Decided{
+		ID: d.ID, Approved: d.Decision == "approve", Remember: d.Remember != "", By: d.By, Why: undecided[d.Reason],
+	}})
+}
+
+// undecided says why nobody has decided a question, by the reason that its event has.
+var undecided = map[string]string{
+	agent.ReasonTimeout: "nobody answered in time", agent.ReasonUnattended: "nobody was there to approve it", agent.ReasonEnded: "the turn has ended",
+}
+
+// Decide implements [channel.Decider].
+func (a *Agent) Decide(ctx context.Context, t *channel.Turn, p channel.Press) channel.Pressed {
+	if a.o.Answer == nil {
+		return channel.PressUnknown
+	}
+	c := t.Context
+	err := a.o.Answer(ctx, agent.Answer{
+		Session: t.SessionKey, ID: p.ID, Approve: p.Approve, Remember: p.Remember, By: c.SenderID, Name: c.SenderName, Role: c.Role,
+	})
+	switch {
+	case err == nil && p.Remember:
+		return channel.PressRemembered
+	case err == nil && p.Approve:
+		return channel.PressApproved
+	case err == nil:
+		return channel.PressDenied
+	case errors.Is(err, agent.ErrRole):
+		return channel.PressTooLow
+	case errors.Is(err, agent.ErrAnswered):
+		return channel.PressOver
+	case !errors.Is(err, agent.ErrNoQuestion):
+		a.log(ctx, t, slog.LevelError, "the press of a button could not be taken", slog.Any("error", err))
+	}
+	return channel.PressUnknown
 }
 
 // emit hands a block to the sink. A sink that takes nothing any more, because the turn was canceled, is not worth a word.

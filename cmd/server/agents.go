@@ -254,6 +254,14 @@ func (c *crew) Answer(ctx context.Context, a agent.Answer) error {
 	return err
 }
 
+// Questions implements [web.Agents].
+func (c *crew) Questions(session string) (list []agent.Question) {
+	for _, name := range c.names {
+		list = append(list, c.agents[name].Questions(session)...)
+	}
+	return list
+}
+
 // The hooks are those of [agent.Agent].
 
 func (c *crew) AttachFramework(f *turn.Framework) error {

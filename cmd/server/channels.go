@@ -27,6 +27,7 @@ import (
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
@@ -59,7 +60,20 @@ func newTelegram(c config.Channel, p channelParts) (channel.Channel, error) {
 	if p.data != "" {
 		s.State = filepath.Join(p.data, "chats.json")
 	}
+	if c.Telegram.Menu == "commands" {
+		s.Commands = menu()
+	}
 	return telegram.New(s)
+}
+
+// menu are the commands that can be given by one tap: those that need nothing more.
+func menu() (list []telegram.Command) {
+	for _, c := range commands.New().Commands(tool.Admin) {
+		if !slices.ContainsFunc(c.Params, func(p commands.Param) bool { return p.Required }) {
+			list = append(list, telegram.Command{Name: c.Name, Help: c.Help, Role: c.Role})
+		}
+	}
+	return list
 }
 
 func newWebhook(c config.Channel, p channelParts) (channel.Channel, error) {
@@ -203,7 +217,9 @@ func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Fra
 		return nil, err
 	}
 	media, _ := k.Media.(*channel.MediaRoot)
-	k.Agent, err = turns.New(f, &turns.Options{Answer: crew.Answer, Read: reader(media), Timezone: zone(c), Log: log})
+	k.Agent, err = turns.New(f, &turns.Options{
+		Answer: crew.Answer, KeepCutOff: crew.of(nil).KeepCutOff, Read: reader(media), Timezone: zone(c), Log: log,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -1,17 +1,27 @@
-// Package endpoint makes the addresses of servers that speak as OpenAI does, Azure's among them, and the header that has their key.
+// Package endpoint is what adapters share whose servers speak as OpenAI does, Azure's among them: the addresses, the key's header,
+// the list of models, and what refusals say.
 package endpoint
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/adapter/wire"
 	goopenai "github.com/sashabaranov/go-openai"
 )
 
 const (
+	// DefaultURL is the base URL of OpenAI's API.
+	DefaultURL = "https://api.openai.com/v1"
 	// AzureURL is an example of an endpoint of Azure's.
 	AzureURL = "https://NAME.openai.azure.com"
+	// V1 is the version of Azure's API that has the addresses of OpenAI's, below /openai/v1.
+	V1 = "v1"
 	// defaultVersion is the last version of Azure's API that was declared generally available before /openai/v1 did away with
 	// them. It has all that is sent: streamed usage, tools, JSON Schema.
 	defaultVersion = "2024-10-21"
@@ -19,16 +29,35 @@ const (
 	responses      = "/responses"
 )
 
-// Endpoint knows where a server takes requests. What kind of server it is, and so how its addresses are made and which header
-// has the key, is go-openai's configuration, without the key.
-type Endpoint struct {
-	base   url.URL // what comes before /chat/completions or /responses or, for Azure's deployments, before /openai; with the query
-	config goopenai.ClientConfig
+// Server knows where a server takes requests, and what its models have refused. What kind of server it is, and so how its addresses
+// are made and which header has the key, is go-openai's configuration, without the key.
+type Server struct {
+	wire.Server
+	learned wire.Lessons
+	base    url.URL // what comes before /chat/completions or /responses or, for Azure's deployments, before /openai; with the query
+	config  goopenai.ClientConfig
 }
 
-// New reads a base URL, which may end in the path of a call. version is that of Azure's API, where the URL has none.
-func New(base url.URL, azure bool, version string) Endpoint {
-	query := base.Query()
+// New returns the server at a base URL, which may end in the path of a call. version is that of Azure's API where the URL has none.
+// Errors: a BaseURL that is no http(s) URL; Azure has no default of it.
+func New(o wire.Options, azure bool, version string) (*Server, error) {
+	example := AzureURL
+	if !azure {
+		example, o.BaseURL = DefaultURL, cmp.Or(o.BaseURL, DefaultURL)
+	}
+	base, err := wire.BaseURL(o.Prefix, o.BaseURL, example)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Server: wire.NewServer(o), base: *base}
+	s.URLHint = " (most end in /v1)"
+	s.read(azure, version)
+	return s, nil
+}
+
+// read reads the base URL.
+func (s *Server) read(azure bool, version string) {
+	base, query := &s.base, s.base.Query()
 	if v := query.Get("api-version"); v != "" {
 		azure, version = true, v
 	}
@@ -38,64 +67,152 @@ func New(base url.URL, azure bool, version string) Endpoint {
 	}
 	trim(completions)
 	trim(responses)
-	config := goopenai.DefaultConfig("")
+	s.config = goopenai.DefaultConfig("")
 	if azure {
-		config = goopenai.DefaultAzureConfig("", "")
-		// The default takes dots and colons out of names. Deployments may have dots in theirs, and have no colons.
-		config.AzureModelMapperFunc = nil
-		if config.APIVersion = version; version == "" {
-			config.APIVersion = defaultVersion
+		if version == V1 {
+			if trim("/openai"); base.Path == "" {
+				base.Path, base.RawPath = "/openai/v1", ""
+			}
+			version = ""
 		}
+		s.config = goopenai.DefaultAzureConfig("", "")
+		// The default takes dots and colons out of names. Deployments may have dots in theirs, and have no colons.
+		s.config.AzureModelMapperFunc = nil
+		s.config.APIVersion = cmp.Or(version, defaultVersion)
 		switch {
 		case strings.HasSuffix(base.Path, "/openai/v1"):
 			// As OpenAI's, but for the header: go-openai knows that of Cloudflare. A version that is a date is of the old addresses.
-			config.APIType = goopenai.APITypeCloudflareAzure
-			if strings.HasPrefix(config.APIVersion, "20") {
-				config.APIVersion = ""
+			s.config.APIType = goopenai.APITypeCloudflareAzure
+			if strings.HasPrefix(s.config.APIVersion, "20") {
+				s.config.APIVersion = ""
 			}
 		case strings.Contains(base.Path, "/deployments/") || strings.HasSuffix(base.Path, "/models"):
-			config.APIType = goopenai.APITypeCloudflareAzure // of one deployment, or of all by the model that a request names
+			s.config.APIType = goopenai.APITypeCloudflareAzure // of one deployment, or of all by the model that a request names
 		default:
 			trim("/openai")
 		}
 	}
 	query.Del("api-version")
-	if config.APIVersion != "" {
-		query.Set("api-version", config.APIVersion)
+	if s.config.APIVersion != "" {
+		query.Set("api-version", s.config.APIVersion)
 	}
 	base.RawQuery = query.Encode()
-	return Endpoint{base: base, config: config}
 }
 
-// Azure says whether the server is Azure's.
-func (e *Endpoint) Azure() bool { return e.config.APIType != goopenai.APITypeOpenAI }
+// Hostname is where the server is.
+func (s *Server) Hostname() string { return s.base.Hostname() }
 
 // Chat returns the address of chat completions.
-func (e *Endpoint) Chat(model string) string {
-	if e.config.APIType == goopenai.APITypeAzure {
-		return e.base.JoinPath("openai", "deployments", url.PathEscape(e.config.GetAzureDeploymentByModel(model)), completions).String()
+func (s *Server) Chat(model string) string {
+	if s.config.APIType == goopenai.APITypeAzure {
+		return s.base.JoinPath("openai", "deployments", url.PathEscape(s.config.GetAzureDeploymentByModel(model)), completions).String()
 	}
-	return e.base.JoinPath(completions).String()
+	return s.base.JoinPath(completions).String()
 }
 
 // Responses returns the address of responses.
-func (e *Endpoint) Responses() string {
-	if e.config.APIType == goopenai.APITypeAzure {
-		return e.base.JoinPath("openai", responses).String() // deployments are named in the body
+func (s *Server) Responses() string {
+	if s.config.APIType == goopenai.APITypeAzure {
+		return s.base.JoinPath("openai", responses).String() // deployments are named in the body
 	}
-	return e.base.JoinPath(responses).String()
+	return s.base.JoinPath(responses).String()
 }
 
-// Models returns the address of the list of models.
-func (e *Endpoint) Models() string { return e.base.JoinPath("models").String() }
+// azure says whether the server is Azure's.
+func (s *Server) azure() bool { return s.config.APIType != goopenai.APITypeOpenAI }
 
-// Authorize puts the key into a header.
-func (e *Endpoint) Authorize(h http.Header, key string) {
-	switch {
+// header is that of a request, with the key.
+func (s *Server) header(accept string) http.Header {
+	h := http.Header{"Accept": {accept}}
+	switch key := s.Key(); {
 	case key == "":
-	case e.Azure():
+	case s.azure():
 		h.Set(goopenai.AzureAPIKeyHeader, key)
 	default:
 		h.Set("Authorization", "Bearer "+key)
 	}
+	return h
 }
+
+// Asking returns what holds for a request to a model.
+func (s *Server) Asking(model string) wire.Asking {
+	return wire.Asking{Lessons: &s.learned, Model: model}
+}
+
+// Ask posts the request that write makes, as [wire.Server.Ask] does, and returns the answer once it is known to be one: status 200.
+func (s *Server) Ask(ctx context.Context, a *wire.Asking, url string, req *adapter.Request, write func() (request any, err error),
+	giveIn func(*wire.Refusal) (lesson string),
+) (*http.Response, error) {
+	body := func() ([]byte, error) {
+		request, err := write()
+		if err != nil {
+			return nil, err
+		}
+		return wire.Body(request, req.ExtraBody)
+	}
+	send := func(body []byte) (*http.Response, *wire.Refusal, error) {
+		return s.Post(ctx, url, s.header("text/event-stream"), body)
+	}
+	return s.Server.Ask(ctx, a, req.Size(), body, send, func(r *wire.Refusal) (string, bool) { return giveIn(r), false }, s.refused)
+}
+
+// refused makes the error of an answer with another status than 200. Azure's deployments, endpoints and versions are things that
+// others do not have, and each is told by words of its own.
+func (s *Server) refused(r *wire.Refusal) *adapter.Error {
+	e := s.Refused(r)
+	if !s.azure() {
+		return e
+	}
+	report := wire.ReadReport(r.Body)
+	switch {
+	case r.Status == http.StatusNotFound && strings.Contains(report.Kind, "deploymentnotfound"):
+		e.Message = s.Name() + " has no deployment of this name: models are asked by the names of their deployments; " +
+			"a new one can be used after a few minutes"
+	case r.Status == http.StatusNotFound:
+		e.Message = s.Name() + " does not know this address: check the endpoint, of which there is one for each resource, " +
+			"and the version of the API"
+	case r.Status == http.StatusBadRequest && strings.Contains(strings.ToLower(report.Message), "api version"):
+		e.Message = s.Name() + " does not know this version of its API, or it lacks something that was asked for"
+	case r.Status == http.StatusUnauthorized && s.Key() != "":
+		// A key of another resource, or of another region's, is told in the same words.
+		e.Message = s.Name() + " refused the key: check " + s.KeyName + ", and that it is of this endpoint"
+	}
+	return e
+}
+
+// Provider returns the provider whose models are those that model makes. Which names a server has is only known to it. It is an
+// [adapter.Lister], but for Azure, which lists the models that could be deployed: those are no names that can be asked. Errors of
+// Model: no name, or one that would change the address.
+func (s *Server) Provider(model func(name string) adapter.Model) adapter.Provider {
+	p := &provider{s, model}
+	if s.azure() {
+		return p
+	}
+	return &lister{p}
+}
+
+type provider struct {
+	*Server
+	model func(name string) adapter.Model
+}
+
+// Model returns the model of this name.
+func (p *provider) Model(name string) (adapter.Model, error) {
+	if name == "" {
+		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
+	}
+	if p.azure() && (name == "." || name == ".." || strings.Contains(name, "/")) {
+		return nil, fmt.Errorf("no deployment can be called %q", name)
+	}
+	return p.model(name), nil
+}
+
+// lister is a provider whose server says which models it has.
+type lister struct{ *provider }
+
+// List asks the server for its models, in its order.
+func (p *lister) List(ctx context.Context) ([]string, error) {
+	return p.ListModels(ctx, p.base.JoinPath("models").String(), p.header("application/json"), p.refused)
+}
+
+var _ adapter.Lister = (*lister)(nil)

@@ -616,7 +616,7 @@ var Run = class {
     if (this.#status !== "running") return;
     this.#begun ??= event;
     if ("event" in event) {
-      if (event.event === "error" && !this.#failure?.fatal) this.#failure = event.data;
+      if (event.event === "error" && !event.data.handled && !this.#failure?.fatal) this.#failure = event.data;
       if (event.event === "finished" || event.event === "canceled") this.#ended = event;
     }
     if (this.#options.smooth) {

@@ -387,8 +387,8 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
     if (this.#status !== "running") return;
     this.#begun ??= event;
     if ("event" in event) {
-      // The first fatal one, or else the last.
-      if (event.event === "error" && !this.#failure?.fatal) this.#failure = event.data;
+      // The first fatal one, or else the last that was not handled.
+      if (event.event === "error" && !event.data.handled && !this.#failure?.fatal) this.#failure = event.data;
       if (event.event === "finished" || event.event === "canceled") this.#ended = event;
     }
     if (this.#options.smooth) {

@@ -110,7 +110,7 @@ export function Made({ live }: { live: Live }) {
       {media.map((m, i) => <Medium key={i} type={String(m?.type)} url={String(m?.url)} />)}
       {cited.length > 0 && (
         <section class="sources" aria-labelledby={id}>
-          <h3 class="caps" id={id}>Sources</h3>
+          <h3 class="side-title" id={id}>Sources</h3>
           <ol>{cited.map((c, i) => <li key={i}><Source {...c} /></li>)}</ol>
         </section>
       )}

@@ -45,7 +45,7 @@ interface Props {
   errors: readonly Misfit[];
 }
 
-export function ModelChoice({ choices, onChange, models, usual, errors }: Props & { models: Model[]; usual?: string }) {
+export function ModelChoice({ choices, onChange, models, usual, ofBots = [], errors }: Props & { models: Model[]; usual?: string; ofBots?: string[] }) {
   const id = useId();
   const standard = usual ?? models.find((m) => m.default)?.id;
   const wrong = errors.find((e) => e.pointer?.startsWith("/model"));
@@ -53,8 +53,8 @@ export function ModelChoice({ choices, onChange, models, usual, errors }: Props 
     <div class="field">
       <label for={id}>Model</label>
       <select id={id} class="mono" value={choices.model} aria-invalid={!!wrong} aria-describedby={wrong && id + "-e"} onChange={(e) => onChange({ ...choices, model: e.currentTarget.value })}>
-        <option value="">{standard ? `${standard} (default)` : "The default"}</option>
-        {models.filter((m) => m.id !== standard).map((m) => <option key={m.id} value={m.id}>{m.id}</option>)}
+        <option value="">{ofBots.length > 0 ? `As the bots say: ${ofBots.join(", ")}` : standard ? `${standard} (default)` : "The default"}</option>
+        {models.filter((m) => ofBots.length > 0 || m.id !== standard).map((m) => <option key={m.id} value={m.id}>{m.id}</option>)}
       </select>
       {wrong && <p class="field-error" id={id + "-e"}>{wrong.detail}</p>}
     </div>

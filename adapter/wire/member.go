@@ -1,0 +1,36 @@
+package wire
+
+import "github.com/buger/jsonparser"
+
+// StringAt returns a member that is a string, escaped as it came; nil where there is none.
+func StringAt(in []byte, path ...string) []byte { return valueAt(jsonparser.String, in, path) }
+
+// ObjectAt returns a member that is an object; nil where there is none.
+func ObjectAt(in []byte, path ...string) []byte { return valueAt(jsonparser.Object, in, path) }
+
+func valueAt(kind jsonparser.ValueType, in []byte, path []string) []byte {
+	value, is, _, err := jsonparser.Get(in, path...)
+	if err != nil || is != kind {
+		return nil
+	}
+	return value
+}
+
+// IndexAt returns a member that is an index; -1 where there is none.
+func IndexAt(in []byte, name string) int {
+	n, err := jsonparser.GetInt(in, name)
+	if err != nil || n < 0 || n > 1<<30 {
+		return -1
+	}
+	return int(n)
+}
+
+// IsObject says whether JSON is an object.
+func IsObject(data []byte) bool {
+	for _, c := range data {
+		if c != ' ' && c != '\t' && c != '\r' && c != '\n' {
+			return c == '{'
+		}
+	}
+	return false
+}

@@ -20,6 +20,7 @@ func (p *pass) finish(ctx context.Context) {
 	a := p.result.Admission
 	p.result.Outcome = p.outcome()
 	limit := cmp.Or(p.k.Limits.Finalize, defaultFinalize)
+	defer p.beside.Wait()
 	defer p.queued(ctx)
 	defer p.acknowledge(ctx)
 	defer func() {

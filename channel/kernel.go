@@ -115,6 +115,13 @@ type Owners interface {
 	Owner(_ context.Context, mainSessionKey string) (sender string, err error) // "" is nobody
 }
 
+// Enricher is a [Recorder] that has more to find out about a session than a turn should wait for, such as the name of its group. Enrich
+// returns the task that does so, or nil. The kernel runs it after Record, beside the turn and within [Limits.Record], and waits for it
+// before it returns; what goes wrong with it is logged.
+type Enricher interface {
+	Enrich(Row) func(context.Context) error
+}
+
 // Row is what is recorded of a turn.
 type Row struct {
 	SessionKey      string
@@ -124,8 +131,16 @@ type Row struct {
 	Route           RouteFacts
 	Reply           ReplyPlanFacts
 	Conversation    ConversationFacts
+	Group           SessionGroup // zero of direct conversations
 	Sender          string
 	At              time.Time
+}
+
+// SessionGroup says of which group a session is.
+type SessionGroup struct {
+	Kind  ChatType
+	ID    string
+	Label string
 }
 
 // Routes maps where a message came from to an agent: the most specific rule first.

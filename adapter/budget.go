@@ -176,7 +176,7 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.today(now)
-	l := &bill{budget: b, price: price, input: req.tokens()}
+	l := &bill{budget: b, price: price, input: req.Tokens()}
 	open := func(kind, name string, limit int64) *purse {
 		p := b.purse(kind, name, limit, now)
 		l.purses = append(l.purses, charged{p, kind})
@@ -409,8 +409,8 @@ func dollars(micro int64) string {
 	return s
 }
 
-// tokens is how many the request has, about.
-func (r *Request) tokens() (n int) {
+// Tokens estimates how many tokens the request has.
+func (r *Request) Tokens() (n int) {
 	text := len(r.Format.Schema)
 	for i := range r.Tools {
 		t := &r.Tools[i]

@@ -349,7 +349,7 @@ func TestATokensPriceIsGuessedByWhatIsSent(t *testing.T) {
 			{Type: PartText, Text: "1234"}, {Type: PartReasoning, Text: "12345678"},
 		}}}}}, 3},
 	} {
-		if got := row.req.tokens(); got != row.want {
+		if got := row.req.Tokens(); got != row.want {
 			t.Errorf("%s: %d tokens, expected %d", name, got, row.want)
 		}
 	}

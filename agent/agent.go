@@ -72,6 +72,8 @@ type Options struct {
 	ApprovalTimeout time.Duration // 5 min
 	// Summarize lets a model sum up what an automatic handoff leaves behind.
 	Summarize bool
+	// MaxContext bounds the tokens of a request, which are estimated: a handoff comes before a larger one. 0 leaves the limit to the models.
+	MaxContext int
 
 	// Store has the tapes, unless another plugin provides one. Nil asks OpenStore when the first is needed.
 	Store     tape.Store

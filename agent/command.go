@@ -352,13 +352,13 @@ func (s *session) Export(ctx context.Context) (command.Exported, error) {
 	return s.agent.options.Host.Export(ctx, t)
 }
 
-// Forget erases the session. The command is a turn of its own, so no other one is running; those that wait begin anew.
+// Forget erases the session and its forks. The command is a turn of its own, so no other one is running; those that wait begin anew.
 func (s *session) Forget(ctx context.Context) error {
 	t, err := s.tape(ctx)
 	if err != nil {
 		return err
 	}
-	return t.Delete(ctx)
+	return t.DeleteWithForks(ctx, nil)
 }
 
 // attached is the framework that the agent is registered in.

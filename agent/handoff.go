@@ -51,13 +51,17 @@ func (r *run) writeHandoff() error {
 	return r.anchor(tape.NewAnchor(h.name, h.state))
 }
 
-// autoHandoff leaves behind what does not fit the model.
-func (r *run) autoHandoff(failure error) error {
+// overflowState is the state of an anchor that a model's refusal has led to.
+func overflowState(failure error) map[string]any {
 	message := failure.Error()
 	if e, ok := failure.(*adapter.Error); ok {
 		message = e.Message
 	}
-	state := map[string]any{"reason": "context_length_exceeded", "error": limit(adapter.Redact(message), maxErrorText)}
+	return map[string]any{"reason": "context_length_exceeded", "error": limit(adapter.Redact(message), maxErrorText)}
+}
+
+// autoHandoff leaves behind what does not fit the model, or the agent's limit.
+func (r *run) autoHandoff(anchor string, state map[string]any) error {
 	meta := tape.Meta{}
 	if r.agent.options.Summarize {
 		if summary, source, err := r.summarize(); err != nil {
@@ -70,7 +74,7 @@ func (r *run) autoHandoff(failure error) error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
 	}
-	return r.anchor(tape.NewAnchor(anchorOverflow, state).With(meta), r.stepEntry(nil, statusAutoHandoff))
+	return r.anchor(tape.NewAnchor(anchor, state).With(meta), r.stepEntry(nil, statusAutoHandoff))
 }
 
 // limit cuts a text to so many characters.
@@ -85,7 +89,8 @@ func limit(text string, most int) string {
 const (
 	summaryTimeout = 20 * time.Second
 	summaryInput   = 24 << 10 // bytes of the past, its end: small enough for the smallest model
-	summaryEach    = 2 << 10  // bytes of one message
+	summaryMost    = 1 << 20  // bytes of it where the agent has a limit, so that more is known of the model
+	summaryEach    = 2 << 10  // bytes of one message, a twelfth of the least input
 	summaryOutput  = 8 << 10
 )
 
@@ -101,7 +106,7 @@ func (r *run) summarize() (summary string, source []int64, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	text := past(view.Messages)
+	text := past(view.Messages, summaryBytes(r.agent.options.MaxContext))
 	if text == "" {
 		return "", nil, fmt.Errorf("there is nothing to sum up")
 	}
@@ -132,10 +137,18 @@ func (r *run) summarize() (summary string, source []int64, err error) {
 	return summary, []int64{view.First, view.Last}, nil
 }
 
-// past writes messages down as text, the end of it.
-func past(messages []tape.Message) string {
+// summaryBytes returns how many bytes of the past a summary is made of: half of the tokens that a request may have, at four bytes each.
+func summaryBytes(maxContext int) int {
+	if maxContext <= 0 {
+		return summaryInput
+	}
+	return min(max(summaryEach, 2*min(maxContext, summaryMost)), summaryMost)
+}
+
+// past writes messages down as text, the last bytes of it.
+func past(messages []tape.Message, bytes int) string {
 	var lines []string
-	left := summaryInput
+	left := bytes
 	for i := len(messages) - 1; i >= 0; i-- {
 		var m struct {
 			Content json.RawMessage `json:"content"`

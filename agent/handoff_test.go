@@ -225,9 +225,54 @@ func TestTheInputOfASummaryIsBounded(t *testing.T) {
 		list = append(list, tape.Message{Role: "user", JSON: json.RawMessage(`{"role":"user","content":"` + strings.Repeat("天", 10_000) + `"}`)})
 	}
 	list = append(list, tape.Message{Role: "user", JSON: json.RawMessage(`{"role":"user","content":[{"type":"text","text":"the end"},{"type":"image_url","image_url":{"url":"data:xxx"}}]}`)})
-	if got := past(list); len(got) > summaryInput || !strings.HasSuffix(got, "user: the end\n") {
+	if got := past(list, summaryInput); len(got) > summaryInput || !strings.HasSuffix(got, "user: the end\n") {
 		t.Errorf("%d bytes", len(got))
 	}
+}
+
+// DC-14: with a limit, a session is summed up before a request is larger, and no model has to refuse one.
+func TestALimitOfTokensSumsUpBeforeAModelRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newFake(answers("Pizza!"), answers("They like pizza."), answers("At noon."), answers("Yes.")),
+			Options{Bare: true, Instructions: "Be brief.", Summarize: true, MaxContext: 1000})
+		w.say("lunch? " + strings.Repeat("x", 3800)) // with the instructions less than 1000 tokens
+		if h := w.say("when? " + strings.Repeat("y", 400)); h.Output != "At noon." {
+			t.Errorf("%q %v", h.Output, h.err)
+		}
+		if h := w.say("sure?"); h.Output != "Yes." { // there is room again
+			t.Errorf("%q %v", h.Output, h.err)
+		}
+		requests := w.model.requests()
+		if len(requests) != 4 {
+			t.Fatalf("%d requests", len(requests))
+		}
+		for i, r := range requests {
+			if n := r.Tokens(); n > 1000 {
+				t.Errorf("request %d has %d tokens", i, n)
+			}
+		}
+		if got := strings.Join(seen(requests[2]), "\n"); !strings.Contains(got, "auto_handoff/context_limit") || !strings.Contains(got, "They like pizza.") || strings.Contains(got, "lunch?") {
+			t.Error(got)
+		}
+		if got := strings.Join(w.lines(), "\n"); strings.Count(got, "anchor auto_handoff/context_limit") != 1 || strings.Contains(got, "error") {
+			t.Error(got)
+		}
+	})
+}
+
+// DC-14: what is too large by itself is asked all the same: leaving more behind would not make it smaller.
+func TestAMessageLargerThanTheLimitIsAskedBehindOneAnchor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, newFake(answers("one"), calls("", `c1:echo:{"text":"x"}`), calls("", `c2:echo:{"text":"x"}`), answers("two")),
+			Options{Bare: true, Tools: setOf(t, echoTool(t)), MaxContext: 100})
+		w.say("short")
+		if h := w.say(strings.Repeat("x", 4000)); h.Output != "two" {
+			t.Errorf("%q %v", h.Output, h.err)
+		}
+		if got := strings.Join(w.lines(), "\n"); strings.Count(got, "anchor auto_handoff") != 1 {
+			t.Error(got)
+		}
+	})
 }
 
 // AG-02: what was steered stays visible, too.

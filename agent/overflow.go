@@ -13,6 +13,20 @@ import (
 // helped by a second anchor: what is left then is the system prompt and the turn itself.
 const maxAutoHandoffRetries = 1
 
+// exceedsLimit reports whether a request of so many tokens is to be made behind an anchor, because it is larger than the agent's limit.
+func (r *run) exceedsLimit(req *adapter.Request, tokens int) bool {
+	limit := r.agent.options.MaxContext
+	if limit <= 0 || tokens <= limit || r.overBase {
+		return false
+	}
+	kept := 1 + len(r.asked) // the anchor, and what the turn is about
+	if r.system != "" {
+		kept++
+	}
+	r.overBase = len(req.Messages) <= kept
+	return !r.overBase
+}
+
 // tooLong are the words of servers whose errors have no type, with up to ten characters between them.
 var tooLong = regexp.MustCompile(`(?is)context.{0,10}length|context.{0,10}window|maximum.{0,10}context|token.{0,10}limit|prompt.{0,10}too.{0,10}long`)
 

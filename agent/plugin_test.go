@@ -169,6 +169,11 @@ func TestAPromptIsTheTextWithItsFacts(t *testing.T) {
 				turn.Prompt{Text: "from: Ann date: 1999 x\nwe b: \ndate: 2000-01-01T00:00:00Z\n\nhi"},
 				"",
 			},
+			"facts with a time zone": { // DC-17
+				turn.Envelope{Content: "hi", Context: []turn.Fact{{Key: "from", Value: "Ann"}}, Extra: map[string]any{turn.ExtraTimezone: time.FixedZone("Asia/Tokyo", 9*60*60)}},
+				turn.Prompt{Text: "from: Ann\ndate: 2000-01-01T09:00:00+09:00 Asia/Tokyo\n\nhi"},
+				"",
+			},
 			"private facts alone": {turn.Envelope{Content: "hi", Context: []turn.Fact{{Key: "_a", Value: "b"}}}, turn.Prompt{Text: "date: 2000-01-01T00:00:00Z\n\nhi"}, ""},
 			"facts without text":  {turn.Envelope{Context: []turn.Fact{{Key: "from", Value: "Ann"}}}, turn.Prompt{}, ""},
 			"media in order": {
@@ -393,9 +398,12 @@ func TestTheDefaultToolsOnlyRead(t *testing.T) {
 // TA-08: what is known of a message stands before its words, but the session is called by these.
 func TestASessionIsCalledByTheWordsOfItsFirstMessage(t *testing.T) {
 	for name, e := range map[string]turn.Envelope{
-		"words alone":     {Content: "Hello  there\nall"},
-		"facts":           {Content: "Hello  there\nall", Context: []turn.Fact{{Key: "from", Value: "Ann"}}},
-		"media":           {Content: "Hello  there\nall", Media: []turn.Media{{Type: "image", URL: "https://x/y.png"}}},
+		"words alone": {Content: "Hello  there\nall"},
+		"facts":       {Content: "Hello  there\nall", Context: []turn.Fact{{Key: "from", Value: "Ann"}}},
+		"media":       {Content: "Hello  there\nall", Media: []turn.Media{{Type: "image", URL: "https://x/y.png"}}},
+		"words of others": { // DC-07: of a group
+			Content: "[earlier]\n> x\n\nHello there all", Context: []turn.Fact{{Key: "a", Value: "b"}}, Extra: map[string]any{turn.ExtraWords: "Hello there all"},
+		},
 		"facts and media": {Content: "Hello there all", Context: []turn.Fact{{Key: "a", Value: "b"}}, Media: []turn.Media{{Type: "image", URL: "https://x/y.png"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -404,7 +412,15 @@ func TestASessionIsCalledByTheWordsOfItsFirstMessage(t *testing.T) {
 			if h := w.process(t.Context(), &e); h.err != nil {
 				t.Fatal(h.err)
 			}
-			w.say("another")
+			w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: "another", Context: []turn.Fact{{Key: "from", Value: "Ann"}}})
+			for e, err := range w.tape().Read(t.Context(), tape.Query{Kinds: []tape.Kind{tape.KindMessage}, Newest: true}) { // DC-07: each has its own
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.Contains(string(e.Payload), "another") && tape.MetaOf(e).Title != "another" {
+					t.Errorf("%s", e.Meta)
+				}
+			}
 			info, err := w.tape().Info(t.Context())
 			if err != nil || info.Title != "Hello there all" {
 				t.Errorf("%q, %v", info.Title, err)

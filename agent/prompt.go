@@ -38,7 +38,12 @@ func (a *Agent) BuildPrompt(ctx context.Context, e *turn.Envelope, _ turn.Sessio
 			fmt.Fprintf(&text, "%s: %s\n", key, oneLine(f.Value, maxFact))
 		}
 	}
-	fmt.Fprintf(&text, "date: %s\n", time.Now().UTC().Format(time.RFC3339))
+	date := time.Now().In(e.Timezone())
+	text.WriteString("date: " + date.Format(time.RFC3339))
+	if zone := date.Location(); zone != time.UTC {
+		text.WriteString(" " + zone.String())
+	}
+	text.WriteString("\n")
 	parts, missing := a.media(ctx, e.Media)
 	if len(missing) > 0 {
 		fmt.Fprintf(&text, "not attached: %s\n", strings.Join(missing, "; "))

@@ -60,8 +60,11 @@ const (
 	statusAutoHandoff = "auto_handoff"
 )
 
-// anchorOverflow is the anchor of a handoff that the loop has made by itself.
-const anchorOverflow = "auto_handoff/context_overflow"
+// Anchors of the handoffs that the loop makes by itself.
+const (
+	anchorOverflow = "auto_handoff/context_overflow" // a model has refused the request
+	anchorLimit    = "auto_handoff/context_limit"    // the request was larger than [Options.MaxContext]
+)
 
 // Errors of the loop.
 var (
@@ -101,7 +104,8 @@ type run struct {
 	selector tape.Selector
 	system   string       // the system prompt of the last request
 	asked    []tape.Entry // the prompt and what was steered, as they lie on the tape first
-	handoffs int          // that the loop has made by itself
+	handoffs int          // that the loop has made because a model refused a request
+	overBase bool         // a request was larger than the limit right behind an anchor, so that another one would not help
 	steps    int
 	text     string // of the last reply
 	spoke    int    // the step that has last handed on text
@@ -303,10 +307,8 @@ func (r *run) begin() (err error) {
 		}
 		prompt = prompt.With(m)
 	}
-	if e := r.turn.Envelope(); last.system == "" && r.parent == nil && len(e.Context)+len(e.Media) > 0 { // facts stand before its words
-		if title := tape.Title(e.Content); title != "" {
-			prompt = prompt.With(tape.Meta{Title: title})
-		}
+	if r.parent == nil {
+		prompt = titled(prompt, r.turn.Envelope())
 	}
 	entries = append(entries, prompt)
 	first, err := r.append(entries...)
@@ -317,6 +319,16 @@ func (r *run) begin() (err error) {
 	prompt.ID = first + int64(len(entries)) - 1
 	r.asked = append(r.asked, prompt)
 	return nil
+}
+
+// titled adds the beginning of the sender's words to a message that facts or the words of others stand before.
+func titled(m tape.Entry, e *turn.Envelope) tape.Entry {
+	if words := e.Words(); len(e.Context)+len(e.Media) > 0 || words != e.Content {
+		if title := tape.Title(words); title != "" {
+			return m.With(tape.Meta{Title: title})
+		}
+	}
+	return m
 }
 
 // messageID is the id of the message that the turn answers, "" where the channel has none of its own.
@@ -627,6 +639,7 @@ func (r *run) steer() error {
 		if err != nil {
 			return err
 		}
+		m = titled(m, e)
 		id, _ := e.Extra[turn.ExtraRun].(string)
 		m = m.With(tape.Meta{Steered: true, Turn: r.id, Run: id})
 		if m.ID, err = r.append(m); err != nil {

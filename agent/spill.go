@@ -48,8 +48,17 @@ func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage
 		return value, kept
 	}
 	text := string(value)
-	if res.Err == nil && len(res.Parts) == 0 {
+	var shown []tool.Part // images and files, which the model sees beside the preview
+	if res.Err == nil {
 		text = res.Text()
+		for _, p := range res.Parts {
+			if p.Type != "text" {
+				shown = append(shown, p)
+			}
+		}
+		if len(text) <= limit && len(shown) > 0 { // it is these that are many
+			return value, kept
+		}
 	}
 	var s spilled
 	s.Spilled.Bytes = len(text)
@@ -63,7 +72,7 @@ func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage
 		s.Spilled.Note = "the result was too large; this is its beginning and its end, spill.read has all of it"
 		kept = append(kept, tape.Spill{Handle: handle, Size: int64(len(text))})
 	}
-	return encode(s), kept
+	return tool.Result{Content: encode(s), Parts: shown}.Value(), kept
 }
 
 // spillMedia moves the large images and files of a result to the blobs. One that cannot be kept there is left out, and that is said.

@@ -27,6 +27,12 @@ func (r *run) ask(last bool) (*reply, error) {
 		if err != nil {
 			return nil, err
 		}
+		if n := req.Tokens(); r.exceedsLimit(&req, n) {
+			if err := r.autoHandoff(anchorLimit, map[string]any{"reason": "context_limit", "tokens": n, "limit": r.agent.options.MaxContext}); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		rep, handed, err := r.call(req)
 		if err == nil {
 			return rep, nil
@@ -36,7 +42,7 @@ func (r *run) ask(last bool) (*reply, error) {
 				return nil, errors.Join(r.note(rep, ErrTooLong), fmt.Errorf("%w: %w", ErrTooLong, err))
 			}
 			r.handoffs++
-			if err := r.autoHandoff(err); err != nil {
+			if err := r.autoHandoff(anchorOverflow, overflowState(err)); err != nil {
 				return nil, err
 			}
 			continue

@@ -305,7 +305,7 @@ func TestBadBoundsOfASpillAreAReadableResult(t *testing.T) {
 	}
 }
 
-// AG-29, MO-25: images and files of a result lie in the blobs, are no text for the model, and reach it in a message of the user.
+// DC-16, AG-29, MO-25: images and files of a result lie in the blobs, are no text for the model, and reach it in a message of the user.
 func TestImagesOfAResultFollowItAsTheUsers(t *testing.T) {
 	camera := &tool.Tool{Name: "camera", Run: func(context.Context, tool.Call) (tool.Result, error) {
 		return tool.Result{Content: json.RawMessage(`"here"`), Parts: []tool.Part{{Type: "image_url", Image: "data:image/png;base64," + strings.Repeat("A", 40_000)}, {Type: "file", File: "data:application/pdf;base64,JVBERg==", Name: "a.pdf"}}}, nil
@@ -323,6 +323,23 @@ func TestImagesOfAResultFollowItAsTheUsers(t *testing.T) {
 		if e.Kind == tape.KindToolResult && (len(e.Payload) > 500 || len(tape.MetaOf(e).Spill) != 1) {
 			t.Errorf("%.300s %s", e.Payload, e.Meta)
 		}
+	}
+}
+
+// DC-16: an image is shown beside a text that is too large to be.
+func TestAnImageBesideALargeTextIsShown(t *testing.T) {
+	page := strings.Repeat("word ", 10_000)
+	screen := &tool.Tool{Name: "screen", Run: func(context.Context, tool.Call) (tool.Result, error) {
+		return tool.Result{Content: encode(page), Parts: []tool.Part{{Type: "image_url", Image: "data:image/png;base64,AAAA"}}}, nil
+	}}
+	w := newWorld(t, newFake(calls("", "c1:screen:{}"), answers("ok")), Options{Tools: setOf(t, screen)})
+	w.say("look")
+	m := w.model.requests()[1].Messages
+	if got := m[len(m)-2]; len(got.Content) > 4000 || !strings.Contains(got.Content, `"spilled":{"bytes":50000,"handle":"`) {
+		t.Errorf("%.300v", got)
+	}
+	if p := m[len(m)-1].Parts; len(p) != 2 || p[1].Image != "data:image/png;base64,AAAA" {
+		t.Errorf("%.300v", p)
 	}
 }
 

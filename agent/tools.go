@@ -125,8 +125,13 @@ func tapeInfo(ctx context.Context, _ none) (out tapeInfoOut, err error) {
 	}
 	return tapeInfoOut{
 		Entries: i.Entries, Anchors: i.Anchors, LastAnchor: i.LastAnchor.Name, SinceAnchor: i.LastID - i.LastAnchor.ID,
-		Created: i.Created.UTC().Format(time.RFC3339), LastActivity: i.Updated.UTC().Format(time.RFC3339),
+		Created: r.date(i.Created), LastActivity: r.date(i.Updated),
 	}, nil
+}
+
+// date writes a date in the time zone of the conversation.
+func (r *run) date(t time.Time) string {
+	return t.In(r.turn.Envelope().Timezone()).Format(time.RFC3339)
 }
 
 type tapeSearchIn struct {
@@ -161,7 +166,7 @@ func tapeSearch(ctx context.Context, in tapeSearchIn) ([]tapeHit, error) {
 		if err != nil {
 			return nil, tapeFailed(ctx, r, err)
 		}
-		hits = append(hits, tapeHit{ID: h.ID, Kind: string(h.Kind), Date: h.Date.UTC().Format(time.RFC3339), Excerpt: h.Text})
+		hits = append(hits, tapeHit{ID: h.ID, Kind: string(h.Kind), Date: r.date(h.Date), Excerpt: h.Text})
 	}
 	return hits, nil
 }
@@ -182,7 +187,7 @@ func tapeAnchors(ctx context.Context, _ none) ([]tapeAnchor, error) {
 		if err != nil {
 			return nil, tapeFailed(ctx, r, err)
 		}
-		list = append(list, tapeAnchor{ref.ID, ref.Name, ref.Date.UTC().Format(time.RFC3339)})
+		list = append(list, tapeAnchor{ref.ID, ref.Name, r.date(ref.Date)})
 		if len(list) == maxHits {
 			break
 		}

@@ -25,7 +25,7 @@ func (p *pass) send(ctx context.Context) (Admission, error) {
 	d := newDeliveries(ctx, p.k, p.sending())
 	p.out = d
 	t := &Turn{
-		ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Repeated: p.meta.Repeated, Sink: d,
+		ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Timezone: p.policy.Timezone, Repeated: p.meta.Repeated, Sink: d,
 		Queued: func() {
 			p.inLane.Store(true)
 			p.queued(ctx)

@@ -75,6 +75,7 @@ type Turn struct {
 	Context        *TurnContext
 	Policy         string // on_busy, of package turn; "" is queue
 	Repeated       bool   // [Meta.Repeated]
+	Timezone       string // of the dates that the agent reads; "" is the agent's
 	Sink           Sink
 	Queued         func() // to be called when the turn has its place in the lane
 }

@@ -30,6 +30,7 @@ type Policy struct {
 	ErrorNotice    bool
 	OnBusy         string
 	SystemPrompt   string
+	Timezone       string        // of the dates that the agent reads; "" is the agent's
 	Greeting       string        // the answer to /start; "" gives it to the agent
 	Limits         PolicyLimits  // of what is answered
 	Agent          string        // "" is left to the routes

@@ -36,6 +36,7 @@ const (
 	keySystemPrompt   = "system_prompt"
 	keySenderIDs      = "log.sender_ids"
 	keyPreviews       = "log.previews"
+	keyTimezone       = "timezone"
 	keyGreeting       = "greeting"
 	keySenderRate     = "limits.sender_rate"
 	keySenderBurst    = "limits.sender_burst"
@@ -108,6 +109,7 @@ type Place struct {
 	OnBusy         string
 	Agent          string
 	SystemPrompt   *string
+	Timezone       string
 	Greeting       *string
 	SenderRate     *int // messages a minute; 0 is no limit
 	SenderBurst    *int
@@ -237,6 +239,8 @@ var settingsTable = []Setting{
 		textOf(func(p *Place) *string { return &p.Agent }, func(p *Policy) *string { return &p.Agent })),
 	setting(keySystemPrompt, everywhere, "", "what the agent is told beside its own instructions",
 		optionalOf(func(p *Place) **string { return &p.SystemPrompt }, func(p *Policy) *string { return &p.SystemPrompt })),
+	setting(keyTimezone, everywhere, "", "time zone of the dates that the agent reads, as Europe/Berlin; unless set that of the agent",
+		zoneOf(func(p *Place) *string { return &p.Timezone }, func(p *Policy) *string { return &p.Timezone })),
 	setting(keyGreeting, everywhere, "Hello! Write me a message, and I will answer.", "what /start is answered with; with \"\", the agent answers it",
 		optionalOf(func(p *Place) **string { return &p.Greeting }, func(p *Policy) *string { return &p.Greeting })),
 	setting(keySenderRate, ofAccounts, strconv.Itoa(defaultSenderRate), "messages a minute of one sender that are answered; 0 is no limit",
@@ -275,6 +279,28 @@ func oneOf[T ~string](s Setting, values ...T) Setting {
 		s.OneOf = append(s.OneOf, string(v))
 	}
 	return s
+}
+
+// zoneOf is the name of a time zone.
+func zoneOf(place func(*Place) *string, policy func(*Policy) *string) Setting {
+	s := textOf(place, policy)
+	s.kind = "time zone"
+	s.set = func(p *Place, v string) error {
+		if err := CheckTimezone(v); err != nil {
+			return err
+		}
+		*place(p) = v
+		return nil
+	}
+	return s
+}
+
+// CheckTimezone returns an error that says what was expected where there is no time zone of this name.
+func CheckTimezone(name string) error {
+	if _, err := time.LoadLocation(name); err != nil || name == "" {
+		return fmt.Errorf("%q is not a time zone; expected a name as Europe/Berlin, UTC, or Local for the server's own", name)
+	}
+	return nil
 }
 
 // optionalOf is a text that may be set to nothing.

@@ -59,6 +59,8 @@ func TestASettingSetsOneFieldOfItsOwn(t *testing.T) {
 			value = "1s"
 		case s.Kind() == "number":
 			value = "3"
+		case s.Kind() == "time zone":
+			value = "Europe/Berlin"
 		}
 		if err := s.Set(&p, value); err != nil {
 			t.Fatalf("%s: %v", s.Key, err)
@@ -93,6 +95,7 @@ func TestSettingsSayWhatTheyExpect(t *testing.T) {
 		"no truth":                  {key: "match_mutable", value: "maybe", want: `"maybe" is not true or false`},
 		"no duration":               {key: "debounce", value: "2", want: `"2" is not a duration (as 2s or 500ms)`},
 		"a duration below zero":     {key: "debounce", value: "-2s", want: "is not a duration"},
+		"no time zone":              {key: "timezone", value: "Berlin", want: `"Berlin" is not a time zone; expected a name as Europe/Berlin`}, // DC-17
 		"a list of kinds":           {key: "implicit_mentions", list: []string{"native", "magic"}, want: `"magic" is none of reply_to_bot`},
 		"a list for a text":         {key: "agent", list: []string{"a"}, want: "expected text, got a list"},
 		"a list for one of some":    {key: "allow_bots", list: []string{"all"}, want: "expected none, mentions, all, got a list"},

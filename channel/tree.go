@@ -141,6 +141,7 @@ func (c Configuration) checkOne(s Setting, where placed, found map[SettingError]
 		{keyVisibility, string(p.Visibility)},
 		{keyCommandMode, string(p.CommandMode)},
 		{keyOnBusy, p.OnBusy},
+		{keyTimezone, p.Timezone},
 		{keySenderIDs, p.SenderIDs},
 	} {
 		if v.key == s.Key {

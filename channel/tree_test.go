@@ -82,6 +82,8 @@ func TestSettingsResolveFieldByFieldFromTheMostSpecificLevel(t *testing.T) {
 				choices = []string{"false", "true"}
 			case s.Kind() == "number":
 				choices = []string{"1", "2", "3", "4"}
+			case s.Kind() == "time zone":
+				choices = []string{"UTC", "Asia/Tokyo", "Europe/Berlin", "America/Lima"}
 			default:
 				choices = []string{"a", "b", "c", "d"}
 			}
@@ -163,7 +165,7 @@ func sameAs(s channel.Setting, p channel.Policy, want channel.Place) error {
 		"groups.enabled": {p.RouteAllowed, want.Enabled}, "groups.require_mention": {p.RequireMention, want.RequireMention},
 		"match_mutable": {p.MatchMutable, want.MatchMutable}, "error_notice": {p.ErrorNotice, want.ErrorNotice},
 		"log.previews": {p.Previews, want.Previews}, "debounce": {p.Debounce, want.Debounce},
-		"system_prompt": {p.SystemPrompt, want.SystemPrompt}, "greeting": {p.Greeting, want.Greeting},
+		"system_prompt": {p.SystemPrompt, want.SystemPrompt}, "greeting": {p.Greeting, want.Greeting}, "timezone": {p.Timezone, want.Timezone},
 		"limits.sender_rate":  {p.Limits.SenderRate.PerMinute, want.SenderRate},
 		"limits.sender_burst": {p.Limits.SenderRate.Burst, want.SenderBurst},
 		"limits.chat_rate":    {p.Limits.ChatRate.PerMinute, want.ChatRate},

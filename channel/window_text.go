@@ -60,7 +60,7 @@ func (w *Window) Render(entries []HistoryEntry, current string, members func(His
 func defaultRow(e HistoryEntry) row {
 	r := row{Sender: e.Sender, Message: e.Body}
 	if !e.Time.IsZero() {
-		r.Time = e.Time.UTC().Format(time.RFC3339)
+		r.Time = e.Time.Format(time.RFC3339)
 	}
 	for _, m := range e.Media {
 		what := string(m.Kind)

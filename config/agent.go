@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/channel"
 )
 
 // DefaultAgent is the agent that is there without any configuration.
@@ -28,6 +29,8 @@ type Agent struct {
 	ToolTimeout     time.Duration
 	ApprovalTimeout time.Duration
 	Summarize       bool
+	MaxContext      int    // tokens; 0 is no limit
+	Timezone        string // "" is UTC
 	Options         adapter.Options
 }
 
@@ -110,9 +113,19 @@ func agentSettings(name string) []Setting {
 			field: func(c *Config) any { return &c.agent(name).ApprovalTimeout },
 		},
 		{
-			Key: section + "summarize", Default: "false",
-			Help:  "sum up what is left behind where a session has become too long for the model",
+			Key: section + "summarize", Default: "true",
+			Help:  "sum up what is left behind where a session has become too long for the model, or for max_context",
 			field: func(c *Config) any { return &c.agent(name).Summarize },
+		},
+		{
+			Key: section + "max_context", Default: "0", Min: "0",
+			Help:  "tokens of a request, estimated, from which on a session is too long; 0 waits until the model refuses one",
+			field: func(c *Config) any { return &c.agent(name).MaxContext },
+		},
+		{
+			Key: section + "timezone", check: checkTimezone,
+			Help:  "time zone of the dates that the agent reads, as Europe/Berlin; UTC unless set here or for the channel",
+			field: func(c *Config) any { return &c.agent(name).Timezone },
 		},
 		{
 			Key: section + "options", optional: true,
@@ -127,6 +140,14 @@ func agentSettings(name string) []Setting {
 }
 
 var agentNames = named{"agents", "agents", "an agent", providerName, "small letters, digits, - and _ only", DefaultAgent + ": {model: …}", agentSettings}
+
+// checkTimezone takes no time zone at all, too.
+func checkTimezone(name string) error {
+	if name == "" {
+		return nil
+	}
+	return channel.CheckTimezone(name)
+}
 
 // skillName is what the folder of a skill can be called.
 var skillName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)

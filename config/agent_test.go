@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var assistant = Agent{Name: DefaultAgent, MaxSteps: 50, ToolTimeout: time.Minute, ApprovalTimeout: 5 * time.Minute}
+var assistant = Agent{Name: DefaultAgent, MaxSteps: 50, ToolTimeout: time.Minute, ApprovalTimeout: 5 * time.Minute, Summarize: true}
 
 func TestTheAssistantIsThereWithoutAnyConfiguration(t *testing.T) {
 	for _, file := range []string{"", "agents:\n", "agents: {}\n", "agents: {assistant: }\n"} {
@@ -34,7 +34,9 @@ agents:
     max_steps: 5
     tool_timeout: 10s
     approval_timeout: 1h
-    summarize: true
+    summarize: false
+    max_context: 100000
+    timezone: Europe/Berlin
   assistant: {model: demo:fast}
   writer: {workflow: chat}
   bare:
@@ -48,7 +50,7 @@ agents:
 	want := []Agent{mine, {
 		Name: "clerk", Model: "openai:gpt-4o-mini,demo:fast", Instructions: "You are a clerk.\nBe short.",
 		Tools: []string{"mcp.search.*"}, Skills: []string{"invoices", "pdf-forms"}, AskAlways: []string{"fs.*", "tape.handoff"}, AskNever: []string{"mcp.search.*"},
-		MaxSteps: 5, ToolTimeout: 10 * time.Second, ApprovalTimeout: time.Hour, Summarize: true,
+		MaxSteps: 5, ToolTimeout: 10 * time.Second, ApprovalTimeout: time.Hour, MaxContext: 100_000, Timezone: "Europe/Berlin", // DC-14, DC-17
 	}, writer, bare}
 	if diff := cmp.Diff(want, c.Agents); diff != "" {
 		t.Error(diff)
@@ -90,9 +92,10 @@ func TestAWrongAgentIsRefusedWithItsLine(t *testing.T) {
 		"agents:\n  Big: {}":                                  "lingserve.yaml:2:3: agents.Big: the name of an agent has small letters, digits, - and _ only",
 		"agents:\n  a: demo:fast":                             "lingserve.yaml:2:3: agents.a: expected settings, one a line, as \"model: …\"",
 		"agents:\n  a:\n    modle: demo:fast":                 "lingserve.yaml:3:5: agents.a.modle: unknown setting; did you mean agents.a.model?",
-		"agents:\n  a:\n    colour: red":                      "lingserve.yaml:3:5: agents.a.colour: unknown setting; an agent has model, workflow, instructions, tools, skills, ask_always, ask_never, max_steps, tool_timeout, approval_timeout, summarize, options",
+		"agents:\n  a:\n    colour: red":                      "lingserve.yaml:3:5: agents.a.colour: unknown setting; an agent has model, workflow, instructions, tools, skills, ask_always, ask_never, max_steps, tool_timeout, approval_timeout, summarize, max_context, timezone, options",
 		"agents:\n  a:\n    model: fast":                      "lingserve.yaml:3:12: agents.a.model: \"fast\" is not a model (as openai:gpt-6-luna)",
 		"agents:\n  a:\n    max_steps: 0":                     "lingserve.yaml:3:16: agents.a.max_steps: 0 is too small; at least 1",
+		"agents:\n  a:\n    timezone: Berlin":                 "lingserve.yaml:3:15: agents.a.timezone: \"Berlin\" is not a time zone; expected a name as Europe/Berlin, UTC, or Local for the server's own", // DC-17
 		"agents:\n  a:\n    tool_timeout: soon":               "lingserve.yaml:3:19: agents.a.tool_timeout: \"soon\" is not a duration (as 30s or 5m)",
 		"agents:\n  a: {ask_always: [x, y], ask_never: [y]}":  "lingserve.yaml:2:3: agents.a: y stands under ask_always and under ask_never",
 		"agents:\n  a: {workflow: chat, model: demo:fast}":    "lingserve.yaml:2:3: agents.a: has a workflow and model; expected one of them, since a workflow's bots say that themselves",

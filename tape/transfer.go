@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -164,10 +165,40 @@ func (t *Tape) ForkSession(ctx context.Context, session string, at int64) (*Tape
 	case !errors.Is(err, ErrNotFound):
 		return nil, err
 	}
+	err = t.copyTo(ctx, target, Query{Before: at + 1}, func(last int64) Entry {
+		event := NewEvent(EventSessionForked, map[string]any{"session": t.session, "at": at})
+		event.ID, event.Date = last+1, now()
+		return event.With(Meta{Session: target.session, Workspace: target.workspace})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return target, nil
+}
+
+// Copy copies a session to another store, whole or not at all: its entries with their ids and dates, and its blobs. A session that the other
+// store has is ErrNotEmpty.
+func Copy(ctx context.Context, from Store, of Info, to Store) (*Tape, error) {
+	source, err := Lookup(ctx, from, of.Workspace, of.Session)
+	if err != nil {
+		return nil, err
+	}
+	target, existing, err := lookup(ctx, to, of.Workspace, of.Session)
+	switch {
+	case err == nil:
+		return nil, fmt.Errorf("%w: the session has a tape with %d entries", ErrNotEmpty, existing.Entries)
+	case !errors.Is(err, ErrNotFound):
+		return nil, err
+	}
+	return target, source.copyTo(ctx, target, Query{}, nil)
+}
+
+// copyTo makes target of the entries that q selects, and of those that more yields after an id; nil is none. Blobs that they name go along.
+func (t *Tape) copyTo(ctx context.Context, target *Tape, q Query, more func(last int64) Entry) error {
 	var handles []string
-	err = target.fillWith(ctx, func(yield func(Entry, error) bool) {
+	err := target.fillWith(ctx, func(yield func(Entry, error) bool) {
 		last := int64(0)
-		for e, err := range t.Read(ctx, Query{Before: at + 1}) {
+		for e, err := range t.Read(ctx, q) {
 			if err == nil {
 				last = e.ID
 				for _, s := range spillOf(e) {
@@ -180,12 +211,12 @@ func (t *Tape) ForkSession(ctx context.Context, session string, at int64) (*Tape
 				return
 			}
 		}
-		event := NewEvent(EventSessionForked, map[string]any{"session": t.session, "at": at})
-		event.ID, event.Date = last+1, now()
-		yield(event.With(Meta{Session: target.session, Workspace: target.workspace}), nil)
+		if more != nil {
+			yield(more(last), nil)
+		}
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	created, err := target.info(ctx)
 	if err == nil {
@@ -196,9 +227,91 @@ func (t *Tape) ForkSession(ctx context.Context, session string, at int64) (*Tape
 		// Half a session is none.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), mergeTime)
 		defer cancel()
-		return nil, errors.Join(err, t.store.Delete(end, target.name))
+		return errors.Join(err, target.store.Delete(end, target.name))
 	}
-	return target, nil
+	return nil
+}
+
+// SessionForks returns the sessions that [Tape.ForkSession] made of this one, and those made of them: they have entries of it.
+func (t *Tape) SessionForks(ctx context.Context) ([]*Tape, error) {
+	info, err := t.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var candidates []string // a fork begins with the same entry
+	for in, err := range t.store.Sessions(ctx, SessionQuery{Workspace: t.workspace}) {
+		if err != nil {
+			return nil, err
+		}
+		if in.Session != t.session && in.Created.Equal(info.Created) {
+			candidates = append(candidates, in.Session)
+		}
+	}
+	origins := map[string][]string{} // of a candidate: the sessions that its entries come from
+	forks := make(map[string]*Tape, len(candidates))
+	for _, session := range candidates {
+		fork, err := Lookup(ctx, t.store, t.workspace, session)
+		if err == nil {
+			origins[session], err = fork.origins(ctx)
+		}
+		switch {
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDeleted): // erased meanwhile
+		case err != nil:
+			return nil, err
+		default:
+			forks[session] = fork
+		}
+	}
+	var found []*Tape
+	for known := []string{t.session}; len(known) > 0; known = known[1:] {
+		for _, session := range candidates {
+			if fork := forks[session]; fork != nil && slices.Contains(origins[session], known[0]) {
+				delete(forks, session)
+				found, known = append(found, fork), append(known, session)
+			}
+		}
+	}
+	return found, nil
+}
+
+// origins returns the sessions that the tape is a fork of.
+func (t *Tape) origins(ctx context.Context) (sessions []string, err error) {
+	for e, err := range t.Read(ctx, Query{Kinds: []Kind{KindEvent}}) {
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Contains(e.Payload, []byte(EventSessionForked)) { // of most events it is seen at a glance
+			continue
+		}
+		var p struct {
+			Name string
+			Data struct{ Session string }
+		}
+		if json.Unmarshal(e.Payload, &p) == nil && p.Name == EventSessionForked {
+			sessions = append(sessions, p.Data.Session)
+		}
+	}
+	return sessions, nil
+}
+
+// DeleteWithForks erases the forks of a session, and then the session: where that fails, the session is there to be erased once more.
+// before is called before each is erased, and erases what others keep of it; nil is nothing.
+func (t *Tape) DeleteWithForks(ctx context.Context, before func(*Tape) error) error {
+	forks, err := t.SessionForks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, one := range append(forks, t) {
+		if before != nil {
+			if err := before(one); err != nil {
+				return err
+			}
+		}
+		if err := one.Delete(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func spillOf(e Entry) []Spill {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/lingserve/lingserve/tool"
@@ -46,6 +47,29 @@ type Approver struct {
 
 // ExtraRepeated is the member of an envelope's Extra that says that a turn with this message may have begun before: true.
 const ExtraRepeated = "repeated"
+
+// ExtraWords is the member of an envelope's Extra that has what the sender has written, where Content has the words of others too: a string.
+const ExtraWords = "words"
+
+// Words returns what the sender has written.
+func (e *Envelope) Words() string {
+	if words, ok := e.Extra[ExtraWords].(string); ok {
+		return words
+	}
+	return e.Content
+}
+
+// ExtraTimezone is the member of an envelope's Extra that has the time zone of the dates that the agent reads: a [*time.Location]. Without it,
+// they are in UTC.
+const ExtraTimezone = "timezone"
+
+// Timezone returns the time zone of the dates that the agent reads; it is UTC unless [ExtraTimezone] has another one.
+func (e *Envelope) Timezone() *time.Location {
+	if zone, ok := e.Extra[ExtraTimezone].(*time.Location); ok && zone != nil {
+		return zone
+	}
+	return time.UTC
+}
 
 // ExtraRun is the member of an envelope's Extra that is a message's own id, where it has one: a string. A message that is steered has it on
 // the tape, so that one that comes twice is known.

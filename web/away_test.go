@@ -2,7 +2,9 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
+	"testing"
 
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/runlog"
@@ -59,6 +61,22 @@ func (keysAway) Forget(context.Context, string, string, string) error { return o
 
 // tapesAway is a store of tapes that cannot be reached.
 type tapesAway struct{ tape.Store }
+
+// Away implements [tape.Remote].
+func (tapesAway) Away() bool { return true }
+
+// DC-12: a balancer sends nobody to a server whose database of sessions is away.
+func TestAServerIsNotReadyWhileItsSessionsAreAway(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.Tapes = tapesAway{} }).serve()
+	resp := b.do("GET", "/readyz", "")
+	var got health
+	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || resp.StatusCode != 503 || got.Status != "away" || got.Sessions != "away" || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("%d %+v, %v", resp.StatusCode, got, err)
+	}
+	if resp := b.do("GET", "/healthz", ""); resp.StatusCode != 200 {
+		t.Errorf("/healthz: %d", resp.StatusCode)
+	}
+}
 
 func (tapesAway) Info(context.Context, string) (tape.Info, error) { return tape.Info{}, once.ErrAway }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/api"
 	"github.com/lingserve/lingserve/flow"
+	"github.com/lingserve/lingserve/tape"
 )
 
 // sendJSON answers with a value as JSON. Characters of HTML stay as they are: nothing here is put into a page.
@@ -137,6 +138,7 @@ type health struct {
 	Channels   map[string]string `json:"channels,omitempty"`   // that do not work, and why
 	Overloaded []string          `json:"overloaded,omitempty"` // what there is too much of
 	Engine     string            `json:"engine,omitempty"`     // "away"
+	Sessions   string            `json:"sessions,omitempty"`   // "away": the database that they are in
 }
 
 // getHealth says that the process lives.
@@ -150,7 +152,7 @@ func (s *Server) getHealth(w http.ResponseWriter, r *http.Request) {
 // Neither does overload: what watches the server would send nobody to it any more, those neither who come back to their runs, and all
 // who are new to the other servers, which have as much to do and would be next. Whoever is refused here is told when to come back.
 //
-// That the engine is away does: another server may reach it, and those who come back to their runs are served better there.
+// That the engine or the database of the sessions is away does: another server may reach it, and those who come back to their runs are served better there.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	if s.runs.isDraining() {
 		w.Header().Set("Retry-After", "5")
@@ -164,6 +166,10 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusOK
 	if s.engineAway() {
 		h.Status, h.Engine, status = "away", "away", http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", itoa(int(engineRetry/time.Second)))
+	}
+	if r, ok := s.o.Tapes.(tape.Remote); ok && r.Away() {
+		h.Status, h.Sessions, status = "away", "away", http.StatusServiceUnavailable
 		w.Header().Set("Retry-After", itoa(int(engineRetry/time.Second)))
 	}
 	s.sendJSON(w, r, status, h)

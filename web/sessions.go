@@ -451,12 +451,28 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, needed bool, of fu
 	return nil
 }
 
-// deleteSession erases a session. One that is not there is a 404, so that a wrong id does not look like one that is erased.
+// deleteSession erases a session and its forks, the forks first: where that fails, the session is there to be erased once more. One that is not there is a 404, so that a wrong id does not look like one that is erased.
 func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.Tape) {
 	if p := new(decoder).query(r, nil); p != nil {
 		p.write(w)
 		return
 	}
+	forks, err := t.SessionForks(r.Context())
+	if err != nil {
+		s.tapeProblem(r.Context(), err).write(w)
+		return
+	}
+	for _, one := range append(forks, t) {
+		if p := s.eraseSession(r, one); p != nil {
+			p.write(w)
+			return
+		}
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// eraseSession erases one session when nothing runs in it any more.
+func (s *Server) eraseSession(r *http.Request, t *tape.Tape) *problem {
 	if s.o.Turns != nil {
 		s.o.Turns.Stop(t.Session(), errErased)
 	}
@@ -469,15 +485,13 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.T
 		return t.Delete(ctx)
 	})
 	if p != nil {
-		p.write(w)
-		return
+		return p
 	}
 	if err != nil {
-		s.tapeProblem(r.Context(), err).write(w)
-		return
+		return s.tapeProblem(r.Context(), err)
 	}
 	s.log.InfoContext(r.Context(), "session erased", "tape", t.Name()) // not its id, which may be a name
-	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // whenIdle does something while no turn of a session runs. The problem says why it was not done.

@@ -362,7 +362,7 @@ func TestForgetAsksOnceMore(t *testing.T) {
 	set, s := command.New(), &session{}
 	asked := run(t, set, s, tool.Admin, ",forget")
 	const code = "524b09"
-	want := "This erases the session `telegram:42` with 12 entries. It cannot be undone. Write `,forget " + code + "` to do it."
+	want := "This erases the session `telegram:42` with 12 entries, and all its forks. It cannot be undone. Write `,forget " + code + "` to do it."
 	if diff := cmp.Diff(want, asked.Output); diff != "" {
 		t.Error(diff)
 	}

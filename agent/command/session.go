@@ -33,7 +33,7 @@ type Session interface {
 	// Fork makes a session of the entries up to an id, 0 for all, and returns its id.
 	Fork(ctx context.Context, at int64) (session string, err error)
 	Export(ctx context.Context) (Exported, error)
-	// Forget erases the session. Nobody is asked again.
+	// Forget erases the session and its forks. Nobody is asked again.
 	Forget(ctx context.Context) error
 }
 

@@ -242,7 +242,7 @@ func forget(ctx context.Context, s Session, _ tool.Role, args Args) (string, err
 	code := hex.EncodeToString(sum[:3])
 	switch given := strings.ToLower(args.Get("code")); {
 	case given == "":
-		return fmt.Sprintf("This erases the session `%s` with %s. It cannot be undone. Write `,forget %s` to do it.",
+		return fmt.Sprintf("This erases the session `%s` with %s, and all its forks. It cannot be undone. Write `,forget %s` to do it.",
 			oneLine(i.Session), count(i.Entries, "entry", "entries"), code), nil
 	case given != code:
 		return "", Errorf("this is not the code for this session; write `,forget` to be shown it. Nothing was erased")

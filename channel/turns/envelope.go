@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,12 +27,15 @@ func (a *Agent) envelope(t *channel.Turn) *turn.Envelope {
 	if t.Repeated {
 		e.Extra[turn.ExtraRepeated] = true
 	}
-	e.Context = facts(c)
+	zone := a.zone(t)
+	e.Extra[turn.ExtraTimezone] = zone
+	e.Context = facts(c, zone)
 	if c.CommandAuthorized {
 		e.Content = c.BodyForCommands
 		return e
 	}
-	e.Content = content(c)
+	e.Content = content(c, zone)
+	e.Extra[turn.ExtraWords] = c.BodyForAgent
 	for _, h := range c.InboundHistory {
 		e.Media = a.media(e.Media, h.Media)
 	}
@@ -38,9 +43,30 @@ func (a *Agent) envelope(t *channel.Turn) *turn.Envelope {
 	return e
 }
 
+// zone returns the time zone of the dates that the agent reads: that of the conversation, or else the agent's, or else UTC.
+func (a *Agent) zone(t *channel.Turn) *time.Location {
+	name := t.Timezone
+	if name == "" && a.o.Timezone != nil {
+		name = a.o.Timezone(t.Context.AgentID)
+	}
+	if name == "" {
+		return time.UTC
+	}
+	if zone, ok := a.zones.Load(name); ok {
+		return zone.(*time.Location)
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil { // the configuration is checked, so that the system's list of zones has changed since
+		a.log(context.Background(), t, slog.LevelWarn, "an unknown time zone was replaced by UTC", slog.String("timezone", name))
+		zone = time.UTC
+	}
+	a.zones.Store(name, zone)
+	return zone
+}
+
 // facts are what is known of a message beside its words, in a fixed order. A name that begins with "_" is for plugins alone: a
 // model has no use for addresses.
-func facts(c *channel.TurnContext) []turn.Fact {
+func facts(c *channel.TurnContext, zone *time.Location) []turn.Fact {
 	list := make([]turn.Fact, 0, 16)
 	add := func(key, value string) {
 		if value != "" {
@@ -49,7 +75,7 @@ func facts(c *channel.TurnContext) []turn.Fact {
 	}
 	date := func(key string, t time.Time) {
 		if !t.IsZero() {
-			add(key, t.UTC().Format(time.RFC3339))
+			add(key, t.In(zone).Format(time.RFC3339))
 		}
 	}
 	yes := func(key string, b bool) {
@@ -142,8 +168,12 @@ func about(m channel.MediaFact) string {
 var rows channel.Window
 
 // content is what the sender said. Before it stand the words of others, where there are any: facts are too short for them.
-func content(c *channel.TurnContext) string {
-	text := rows.Render(c.InboundHistory, c.BodyForAgent, nil)
+func content(c *channel.TurnContext, zone *time.Location) string {
+	history := slices.Clone(c.InboundHistory)
+	for i := range history {
+		history[i].Time = history[i].Time.In(zone)
+	}
+	text := rows.Render(history, c.BodyForAgent, nil)
 	var b strings.Builder
 	block(&b, "what the thread began with", "", c.ThreadStarterBody)
 	block(&b, "earlier in the thread", "", c.ThreadHistoryBody)

@@ -30,13 +30,16 @@ type Options struct {
 	KeepCutOff func(_ context.Context, session, turn, text string) error
 	// Read reads a local file of a message; nil reads it as the file that it is. The kernel has looked at it before.
 	Read func(context.Context, string) ([]byte, error)
-	Log  *slog.Logger // nil is silent
+	// Timezone returns the time zone of an agent, as Europe/Berlin, for conversations that have none of their own; "", and nil, is UTC.
+	Timezone func(agent string) string
+	Log      *slog.Logger // nil is silent
 }
 
 // Agent answers turns of channels. It is also the plugin of the framework that takes what goes out of them.
 type Agent struct {
 	turns *turn.Framework
 	o     Options
+	zones sync.Map // of *time.Location, by the names that the configuration has
 }
 
 // New returns an agent over a framework, and registers with it, as "channels".

@@ -219,6 +219,42 @@ func TestWhatIsKnownOfMediaIsAFact(t *testing.T) {
 	}
 }
 
+// DC-17: dates for the agent are in the time zone of the conversation, or else the agent's, or else UTC.
+func TestDatesAreInTheTimeZoneOfTheConversationOrTheAgent(t *testing.T) {
+	for _, row := range []struct{ name, conversation, agent, sent, earlier string }{
+		{"none", "", "", "2026-03-01T09:00:00Z", "2026-03-01T08:00:00Z"},
+		{"the agent's", "", "Asia/Tokyo", "2026-03-01T18:00:00+09:00", "2026-03-01T17:00:00+09:00"},
+		{"the conversation's goes before", "America/New_York", "Asia/Tokyo", "2026-03-01T04:00:00-05:00", "2026-03-01T03:00:00-05:00"},
+		{"one that the system does not know any more", "Old/Town", "", "2026-03-01T09:00:00Z", "2026-03-01T08:00:00Z"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var saw seen
+			m := message("and now?", &sink{})
+			m.Timezone = row.conversation
+			m.Context.Timestamp = time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+			m.Context.InboundHistory = []channel.HistoryEntry{{Sender: "Bob", Body: "look", Time: time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)}}
+			o := &turns.Options{Timezone: func(name string) string {
+				if name != "clerk" {
+					t.Errorf("asked for the time zone of %q", name)
+				}
+				return row.agent
+			}}
+			if _, err := newAgent(t, framework(t, say("hi"), &saw), o).Dispatch(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Contains(saw.envelope.Context, turn.Fact{Key: "sent", Value: row.sent}) {
+				t.Errorf("got %v", saw.envelope.Context)
+			}
+			if !strings.Contains(saw.envelope.Content, `"time":"`+row.earlier+`"`) {
+				t.Errorf("got %q", saw.envelope.Content)
+			}
+			if got := m.Context.InboundHistory[0].Time.Location(); got != time.UTC {
+				t.Errorf("the channel's history was changed: %v", got)
+			}
+		})
+	}
+}
+
 // CH-105
 func TestOnlyAnAuthorizedCommandIsOne(t *testing.T) {
 	for _, authorized := range []bool{true, false} {
@@ -245,6 +281,9 @@ func TestHistoryIsRowsOfData(t *testing.T) {
 	e := saw.envelope
 	if !strings.Contains(e.Content, `"message":"look\nhere"`) || !strings.HasSuffix(e.Content, "\nand now?") {
 		t.Errorf("got %q", e.Content)
+	}
+	if e.Words() != "and now?" { // DC-07
+		t.Errorf("the sender's words are %q", e.Words())
 	}
 	if len(e.Media) != 1 || e.Media[0].Name != "a.png" {
 		t.Fatalf("got media %+v, expected the image of the history", e.Media)

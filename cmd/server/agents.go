@@ -81,7 +81,7 @@ func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Regist
 	for _, a := range c.Agents {
 		o := agent.Options{
 			Name: a.Name, Models: models, Choices: models.Usable(), Instructions: a.Instructions, Skills: skills, Approvals: map[string]tool.Approval{},
-			MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout, Summarize: a.Summarize, Options: a.Options,
+			MaxSteps: a.MaxSteps, ToolTimeout: a.ToolTimeout, ApprovalTimeout: a.ApprovalTimeout, Summarize: a.Summarize, MaxContext: a.MaxContext, Options: a.Options,
 			Store: store, Log: log, Host: around,
 		}
 		o.Tools = theirs
@@ -233,6 +233,14 @@ func (c *crew) in(ctx context.Context) *agent.Agent {
 		return c.of(t.Envelope())
 	}
 	return c.of(nil)
+}
+
+// zone returns the time zone that the configuration has for an agent.
+func zone(c *config.Config) func(agent string) string {
+	return func(name string) string {
+		a, _ := c.Agent(name)
+		return a.Timezone
+	}
 }
 
 // Answer implements [web.Agents]: the agent that has the question takes the answer.

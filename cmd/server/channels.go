@@ -217,7 +217,9 @@ func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Fra
 		return nil, err
 	}
 	media, _ := k.Media.(*channel.MediaRoot)
-	k.Agent, err = turns.New(f, &turns.Options{Answer: crew.Answer, KeepCutOff: crew.of(nil).KeepCutOff, Read: reader(media), Log: log})
+	k.Agent, err = turns.New(f, &turns.Options{
+		Answer: crew.Answer, KeepCutOff: crew.of(nil).KeepCutOff, Read: reader(media), Timezone: zone(c), Log: log,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	k := &channel.Kernel{
 		Settings: tree, Routes: tree, Observer: channel.NewSlogObserver(log), Log: log,
 	}
-	if k.Agent, err = turns.New(framework, &turns.Options{Answer: crew.Answer, Log: log}); err != nil {
+	if k.Agent, err = turns.New(framework, &turns.Options{Answer: crew.Answer, Timezone: zone(c), Log: log}); err != nil {
 		return exitFailed, err
 	}
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lingserve/lingserve/config"
 	"github.com/lingserve/lingserve/tape"
+	tapefile "github.com/lingserve/lingserve/tape/file"
 	"github.com/lingserve/lingserve/tape/postgres"
 	"github.com/lingserve/lingserve/tape/postgres/postgrestest"
 )
@@ -98,6 +99,89 @@ func TestSessionsInADatabase(t *testing.T) {
 	}
 	if _, err := tape.Open(t.Context(), store, c.Workspace, "two"); !errors.Is(err, tape.ErrTooMany) {
 		t.Errorf("beyond the bound: %v", err)
+	}
+}
+
+// DC-11: one command takes all sessions from files to a database, whatever they are called, with their large results.
+func TestAllSessionsAreCopiedFromFilesToADatabase(t *testing.T) {
+	server, err := postgrestest.Start("fsync=off")
+	if errors.Is(err, postgrestest.ErrMissing) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Chdir(t.TempDir())
+	t.Setenv("LINGSERVE_DATA", "data")
+	t.Setenv("LINGSERVE_TAPE_POSTGRES_URL", server.URL())
+	files, err := tapefile.Open(filepath.Join("data", "tapes"), tapefile.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"a b  c", "webhook:it's \"me\"", "$(x)", "天气"}
+	handle := ""
+	for i, name := range names {
+		tp, err := tape.Open(t.Context(), files, t.TempDir(), name) // each in a workspace of its own
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := tape.NewMessage("user", "hello "+name)
+		if i == 0 {
+			if handle, err = tp.PutBlob(t.Context(), []byte("a large result")); err != nil {
+				t.Fatal(err)
+			}
+			e = e.With(tape.Meta{Spill: []tape.Spill{{Handle: handle, Size: 14}}})
+		}
+		if _, err := tp.Append(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := files.Close(); err != nil {
+		t.Fatal(err)
+	}
+	run := func(want int, args ...string) string {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		if code := tapeCommand(args, strings.NewReader(""), &stdout, &stderr); code != want {
+			t.Fatalf("tape %q: %d: %s", args, code, stderr.String())
+		}
+		return stdout.String() + stderr.String()
+	}
+	if got := run(exitFailed, "copy", "file"); !strings.Contains(got, "the sessions are in the store file already; say with --tape-store where they are to go") {
+		t.Errorf("to the same store: %s", got)
+	}
+	if got := run(exitFailed, "copy", "disk"); !strings.Contains(got, `"disk" is none of the stores`) {
+		t.Errorf("from no store: %s", got)
+	}
+	if got := run(exitOK, "copy", "file", "--tape-store", "postgres"); got != "copied 4 sessions, 0 were there already\n" {
+		t.Errorf("%s", got)
+	}
+	if got := run(exitOK, "copy", "file", "--tape-store", "postgres"); got != "copied 0 sessions, 4 were there already\n" {
+		t.Errorf("again: %s", got)
+	}
+	for _, name := range names {
+		before, after := run(exitOK, "export", name), run(exitOK, "export", name, "--tape-store", "postgres")
+		if before != after || !strings.Contains(after, `"hello `) {
+			t.Errorf("%s:\n%s\n%s", name, before, after)
+		}
+	}
+	store, err := postgres.Open(t.Context(), postgres.Options{URL: server.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for in, err := range store.Sessions(t.Context(), tape.SessionQuery{Prefix: names[0]}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, _, err := store.ReadBlob(t.Context(), in.Tape, handle, 0, 100); string(data) != "a large result" || err != nil {
+			t.Errorf("%q, %v", data, err)
+		}
 	}
 }
 

@@ -30,7 +30,8 @@ const aboutTape = `Looks into the sessions of a data folder, or of a database. A
   lingserve tape search SESSION WORDS       the entries that have all of these words, newest first
   lingserve tape export SESSION             the tape as it is, as JSON Lines
   lingserve tape import SESSION [FILE]      make a new session of an export, or of standard input
-  lingserve tape delete SESSION --yes       erase a session
+  lingserve tape copy FROM                  copy all sessions from another store, file, postgres or nats, to the one of tape.store
+  lingserve tape delete SESSION --yes       erase a session and its forks
   lingserve tape check                      read all that is stored, and say what is damaged
 
 With --json list, show, search and check print an object on a line for each; show then prints what export does.
@@ -39,7 +40,7 @@ check changes nothing. It ends with the code 0 where nothing is damaged, 1 where
 
 // tapeActions are what the command can do, with how many arguments each has at least and at most.
 var tapeActions = map[string]struct{ least, most int }{
-	"list": {0, 0}, "show": {1, 1}, "search": {2, 64}, "export": {1, 1}, "import": {1, 2}, "delete": {1, 1}, "check": {0, 0},
+	"list": {0, 0}, "show": {1, 1}, "search": {2, 64}, "export": {1, 1}, "import": {1, 2}, "copy": {1, 1}, "delete": {1, 1}, "check": {0, 0},
 }
 
 // tapes is what "lingserve tape" works with.
@@ -60,7 +61,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	set.IntVar(&t.limit, "limit", 0, "print at most `N`; of search 20 unless told")
 	yes := set.Bool("yes", false, "erase without asking")
 	rest, help, err := parseFlags(set, args)
-	names := []string{"list", "show", "search", "export", "import", "delete", "check"}
+	names := []string{"list", "show", "search", "export", "import", "copy", "delete", "check"}
 	switch {
 	case help:
 		explain(stdout, "tape", aboutTape, set)
@@ -77,6 +78,8 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	switch {
 	case !ok:
 		return usage(stderr, "tape", "unknown action %q%s", name, didYouMean(name, names, ""))
+	case name == "copy" && len(rest) == 0:
+		return usage(stderr, "tape", "the store to copy from is missing: file, postgres or nats")
 	case len(rest) < action.least && len(rest) == 0:
 		return usage(stderr, "tape", "the session is missing; lingserve tape list has them")
 	case len(rest) < action.least:
@@ -100,7 +103,7 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if name == "check" {
 		return t.check(ctx, c, stderr)
 	}
-	if inFiles && name != "import" { // which makes the folder
+	if inFiles && name != "import" && name != "copy" { // which makes the folder
 		if _, err := os.Stat(tapesFolder(c)); errors.Is(err, fs.ErrNotExist) {
 			if name == "list" {
 				t.none(stderr, c)
@@ -124,6 +127,8 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		if some, err = t.list(ctx); err == nil && !some {
 			t.none(stderr, c)
 		}
+	case "copy":
+		err = t.copyFrom(ctx, c, shared, rest[0], stderr)
 	case "import":
 		err = t.fill(ctx, rest, stdin)
 	default:
@@ -139,14 +144,17 @@ func tapeCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		case "export":
 			err = found.Export(ctx, stdout)
 		case "delete":
-			err = eraseFromChannels(ctx, c, shared, found.Session(), newLog(stderr, c))
-			if errors.Is(err, errChannelsInUse) {
-				fmt.Fprintln(stderr, err)
-				err = nil
-			}
-			if err == nil {
-				err = found.Delete(ctx)
-			}
+			err = found.DeleteWithForks(ctx, func(one *tape.Tape) error {
+				if one != found {
+					fmt.Fprintf(stdout, "erasing its fork %s, too\n", show(one.Session()))
+				}
+				err := eraseFromChannels(ctx, c, shared, one.Session(), newLog(stderr, c))
+				if errors.Is(err, errChannelsInUse) {
+					fmt.Fprintln(stderr, err)
+					err = nil
+				}
+				return err
+			})
 		}
 	}
 	err = errors.Join(err, t.store.Close())
@@ -353,7 +361,7 @@ func summary(e tape.Entry) string {
 	}
 	switch e.Kind {
 	case tape.KindMessage:
-		return p.Role + ": " + plain(p.Content)
+		return p.Role + ": " + wordsFirst(plain(p.Content), tape.MetaOf(e).Title)
 	case tape.KindSystem, tape.KindReasoning:
 		return plain(p.Content)
 	case tape.KindAnchor:
@@ -380,6 +388,16 @@ func summary(e tape.Entry) string {
 		return strings.Join(results, ", ")
 	}
 	return string(e.Payload)
+}
+
+// wordsFirst moves what stands before a person's words, which is said of the message and is long, behind them. title is the beginning of these
+// words, on one line; "" where nothing stands before them.
+func wordsFirst(text, title string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if at := strings.LastIndex(text, title); title != "" && at > 0 {
+		return text[at:] + " | " + strings.TrimSpace(text[:at])
+	}
+	return text
 }
 
 // plain is the text of a content: a string, or the texts of its parts.

@@ -69,6 +69,9 @@ func (w *writing) run(ctx context.Context) (first int64, err error) {
 		if err := context.Cause(ctx); err != nil {
 			return 0, err
 		}
+		if err := w.s.refuse(); err != nil {
+			return 0, err
+		}
 		w.size = 0
 		err := w.s.once(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 			first, err = w.try(ctx, conn)

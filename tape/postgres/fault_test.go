@@ -441,6 +441,46 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	}
 }
 
+// DC-12: a database that has been away for longer than calls wait makes them fail at once, and is found again without a call.
+func TestCallsFailAtOnceWhileTheDatabaseIsAway(t *testing.T) {
+	t.Parallel()
+	server := start(t, "fsync=off")
+	s := open(t, Options{URL: server.URL(), patience: 50 * time.Millisecond})
+	create(t, s, "a")
+	if s.Away() {
+		t.Error("it is away at the beginning")
+	}
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	await := func(away bool) {
+		for s.Away() != away {
+			select {
+			case <-time.After(5 * time.Millisecond):
+			case <-t.Context().Done():
+				t.Fatalf("away: %t", !away)
+			}
+		}
+	}
+	await(true) // no call has told it
+	for what, call := range map[string]func() error{
+		"append": func() error {
+			_, err := s.Append(t.Context(), "a", tape.Batch{Entries: batchOf(0, 0)})
+			return err
+		},
+		"info":  func() error { _, err := s.Info(t.Context(), "a"); return err },
+		"lease": func() error { _, err := s.Lease(t.Context(), "a", true); return err },
+	} {
+		if err := call(); !errors.Is(err, tape.ErrAway) || !errors.Is(err, errNotTried) {
+			t.Errorf("%s: %v; expected an error without a try", what, err)
+		}
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	await(false)
+}
+
 // All connections are in use: who comes then waits for one, and not for ever.
 func TestAPoolThatIsExhausted(t *testing.T) {
 	s := open(t, Options{Connections: 2})

@@ -50,6 +50,7 @@ const (
 	acquireTime   = 5 * time.Second  // for one of the connections
 	patienceTime  = 10 * time.Second // that calls wait for a database that is away: a restart takes less
 	doubtTime     = 30 * time.Second // to find out what became of a commit; more than idleTime
+	probePause    = time.Second      // between two probes of the database
 	eraseTime     = 10 * time.Minute // a long tape has many rows
 	migrateTime   = time.Hour
 )
@@ -70,6 +71,7 @@ type Store struct {
 	closed  atomic.Bool
 
 	away    away
+	probing sync.WaitGroup // the goroutine that probes
 	indexer indexer
 	keeper  keeper
 }
@@ -104,6 +106,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.indexer.start(s)
 	s.keeper.start(s)
+	s.probing.Go(s.probe) // ends when the store closes
 	return s, nil
 }
 
@@ -183,6 +186,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.close()
+	s.probing.Wait()
 	s.indexer.wait()
 	s.keeper.wait()
 	s.pool.Close() // waits for the calls that go on
@@ -200,6 +204,7 @@ func token() int64 {
 type away struct {
 	mu    sync.Mutex
 	since time.Time // zero while it can
+	cause error     // of the last try
 }
 
 // lost says that the database did not answer, and for how long that has been so.
@@ -210,6 +215,7 @@ func (s *Store) lost(err error) time.Duration {
 		s.away.since = time.Now()
 		s.log.Warn("the database of the sessions cannot be reached", "reason", reason(err))
 	}
+	s.away.cause = err
 	return time.Since(s.away.since)
 }
 
@@ -219,12 +225,53 @@ func (s *Store) found() {
 	defer s.away.mu.Unlock()
 	if !s.away.since.IsZero() {
 		s.log.Info("the database of the sessions answers again", "away", time.Since(s.away.since).Round(time.Millisecond))
-		s.away.since = time.Time{}
+		s.away.since, s.away.cause = time.Time{}, nil
+	}
+}
+
+// Away reports whether the database has not answered for longer than calls wait for it, so that they fail at once.
+func (s *Store) Away() bool {
+	s.away.mu.Lock()
+	defer s.away.mu.Unlock()
+	return !s.away.since.IsZero() && time.Since(s.away.since) >= s.patience
+}
+
+// refuse returns an error where a call need not try to reach the database: the probe finds it when it is back.
+func (s *Store) refuse() error {
+	if s.closed.Load() || !s.Away() {
+		return nil
+	}
+	s.away.mu.Lock()
+	defer s.away.mu.Unlock()
+	if s.away.cause == nil { // it has just answered
+		return nil
+	}
+	return &Error{textAway, fmt.Errorf("%w: %w", errNotTried, s.away.cause)}
+}
+
+// probe asks the database again and again whether it is there, so that the store knows without a call that waits for it.
+func (s *Store) probe() {
+	for sleep(s.closing, s.closing, probePause) {
+		ctx, cancel := context.WithTimeout(s.closing, connectTime)
+		err := s.pool.Ping(ctx)
+		cancel()
+		switch {
+		case s.closing.Err() != nil:
+			return
+		case err == nil:
+			s.found()
+		case s.pool.Stat().AcquiredConns() >= s.pool.Config().MaxConns: // they are in use
+		case broken(err):
+			s.lost(err)
+		}
 	}
 }
 
 // errNoConnection is the cause where all connections were in use for too long.
 var errNoConnection = errors.New("all connections are in use")
+
+// errNotTried is the cause where a call has not tried to reach the database, which has been away for longer than calls wait.
+var errNotTried = errors.New("it has been away for some time")
 
 // once runs do on a connection of the pool.
 func (s *Store) once(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
@@ -267,6 +314,9 @@ func maxTime(ctx context.Context) time.Duration {
 func (s *Store) do(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if err := s.refuse(); err != nil {
 			return err
 		}
 		err := s.once(ctx, do)

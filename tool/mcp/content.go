@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -107,9 +108,8 @@ func resultOf(r *sdk.CallToolResult) tool.Result {
 	if r.StructuredContent != nil {
 		if structured, err := marshal(r.StructuredContent); err == nil {
 			out.Content = structured
-			// Most servers say the same in a text, for those who know no structure.
-			if text != "" && !sameJSON(text, structured) {
-				parts = append([]tool.Part{{Type: "text", Text: text}}, parts...)
+			if rest := strings.Join(withoutMirror(texts, structured), "\n"); rest != "" {
+				parts = append([]tool.Part{{Type: "text", Text: rest}}, parts...)
 			}
 		}
 	}
@@ -125,9 +125,39 @@ func marshal(v any) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), err
 }
 
-func sameJSON(text string, structured json.RawMessage) bool {
-	var a, b any
-	return json.Unmarshal([]byte(text), &a) == nil && json.Unmarshal(structured, &b) == nil && reflect.DeepEqual(a, b)
+// withoutMirror returns the texts of a result without those that repeat its structured content: most servers send both, for clients that read
+// only one of them. Servers that wrap a value as {"result": value} repeat the value alone, and a list as one text for each item.
+func withoutMirror(texts []string, structured json.RawMessage) []string {
+	var whole any
+	if json.Unmarshal(structured, &whole) != nil {
+		return texts
+	}
+	values := []any{whole}
+	if object, ok := whole.(map[string]any); ok && len(object) == 1 {
+		if value, ok := object["result"]; ok {
+			values = append(values, value)
+		}
+	}
+	for _, value := range values {
+		if mirrors(strings.Join(texts, "\n"), value) {
+			return nil
+		}
+		if items, ok := value.([]any); ok && slices.EqualFunc(texts, items, mirrors) {
+			return nil
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
+		return slices.ContainsFunc(values, func(value any) bool { return mirrors(text, value) })
+	})
+}
+
+// mirrors reports whether a text says the same as a value: it is the value's JSON, or the value is that text.
+func mirrors(text string, value any) bool {
+	if s, ok := value.(string); ok && s == text {
+		return true
+	}
+	var same any
+	return json.Unmarshal([]byte(text), &same) == nil && reflect.DeepEqual(same, value)
 }
 
 // images are the types that models take.

@@ -75,6 +75,42 @@ func TestResultsOfServers(t *testing.T) { // AG-65
 	}
 }
 
+// DC-06: what a server says twice, as structured content and as text, reaches the model once.
+func TestStructuredContentAndItsMirrorAreOneResult(t *testing.T) {
+	for _, row := range []struct {
+		name, structured string
+		texts            []string
+		want             string
+	}{
+		{"other spacing and order", `{"a":1,"b":"x"}`, []string{"{\n  \"b\": \"x\",\n  \"a\": 1\n}"}, `{"a":1,"b":"x"}`},
+		{"a wrapped number", `{"result":5}`, []string{"5"}, `{"result":5}`},
+		{"a wrapped text", `{"result":"It rains."}`, []string{"It rains."}, `{"result":"It rains."}`},
+		{"a wrapped object", `{"result":{"a":1}}`, []string{`{"a": 1}`}, `{"result":{"a":1}}`},
+		{"a wrapped list, a text for each item", `{"result":["a",{"b":2}]}`, []string{"a", `{"b": 2}`}, `{"result":["a",{"b":2}]}`},
+		{"an empty wrapped list", `{"result":[]}`, nil, `{"result":[]}`},
+		{
+			"words beside the mirror stay", `{"a":1}`,
+			[]string{"Prices are in euros.", `{"a": 1}`},
+			`[{"type":"text","text":"{\"a\":1}"},{"type":"text","text":"Prices are in euros."}]`,
+		},
+		{
+			"other words stay", `{"result":5}`,
+			[]string{"6"},
+			`[{"type":"text","text":"{\"result\":5}"},{"type":"text","text":"6"}]`,
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			in := sdk.CallToolResult{StructuredContent: json.RawMessage(row.structured)}
+			for _, text := range row.texts {
+				in.Content = append(in.Content, &sdk.TextContent{Text: text})
+			}
+			if diff := cmp.Diff(row.want, string(resultOf(&in).Value())); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestNamesOfTools(t *testing.T) { // AG-64
 	long := strings.Repeat("very-", 20) + "long"
 	for _, row := range []struct{ server, remote, want string }{

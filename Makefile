@@ -6,6 +6,8 @@ SOAK    ?= 10m
 # Which of the tests of faults; all of them.
 SOAKED  ?= .
 ADDR    ?= 127.0.0.1:8080
+# Where "make install" puts lingserve: where "go install" puts programs.
+BINDIR  ?= $(or $(shell $(GO) env GOBIN),$(firstword $(subst :, ,$(shell $(GO) env GOPATH)))/bin)
 # Two at a time is what the race detector and the fuzzer leave room for on a small machine.
 FUZZJOBS ?= 2
 # The race detector needs cgo, which go turns off where it finds no C compiler.
@@ -32,15 +34,21 @@ alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 # Version of a release; the commit's tag unless given, or else one made of its time and name.
 VERSION ?=
 
-.PHONY: release image all build run test lint format fmt vet unit compile fuzz fuzz-seconds soak long draws chaos cluster rolling scale bench bench-once bench-cluster bench-memory web client playground browser parts peers vuln clean
+.PHONY: release image all build install run test lint format fmt vet unit compile fuzz fuzz-seconds soak long draws chaos cluster rolling scale bench bench-once bench-cluster bench-memory web client playground browser parts peers vuln clean
 
 all: test
 
 build:
 	$(GO) build -o bin/lingserve ./cmd/server
 
+# "go install" would call the program server, after its folder.
+install:
+	$(GO) build -o "$(BINDIR)/lingserve" ./cmd/server
+	@command -v lingserve >/dev/null || echo "lingserve is in $(BINDIR); add that folder to your PATH"
+
+# Workflows are read again when their files change.
 run: build
-	./bin/lingserve serve --addr $(ADDR)
+	./bin/lingserve serve --addr $(ADDR) --watch
 
 # What must pass before a change goes in. The tests come last, so that the log ends with a line for each package.
 test: fmt vet fuzz-seconds unit
@@ -168,7 +176,7 @@ parts: build
 
 # The clients that are published by others, as many of each as people use: they talk to the server, or to the stand-ins of its tests.
 # Minutes; it needs Node and npm.
-PEERS = bench/peers bench/peers/compat bench/peers/aisdk bench/peers/agui bench/peers/mcp bench/peers/telegram
+PEERS = bench/peers bench/peers/compat bench/peers/aisdk bench/peers/agui bench/peers/mcp bench/peers/telegram bench/peers/slack
 peers:
 	for folder in $(PEERS); do npm install --no-audit --no-fund --silent --prefix $$folder && $(GO) run ./$$folder || exit 1; done
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -60,6 +61,7 @@ type Answer struct {
 	Reason        string // for a denial, told to the model
 	Remember      bool   // also approve later calls of the tool in this session
 	By            string // who, for the tape
+	Name          string // the same for people; "" is By
 	Role          tool.Role
 }
 
@@ -226,24 +228,24 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	if !a.questions.close(asked) { // the answer came at the same moment: too late, but it is said so
 		<-asked.answer
 	}
-	why, code := "nobody answered in time", reasonTimeout
+	why, code := "nobody answered in time", ReasonTimeout
 	if r.ctx.Err() != nil {
-		why, code = "the turn ended", reasonEnded
+		why, code = "the turn ended", ReasonEnded
 	}
 	return tool.Decision{}, errors.Join(context.Cause(ctx), r.decided(asked.Question, Answer{Reason: why}, code, s))
 }
 
 // What an approval_resolved event has as its reason where nobody has decided.
 const (
-	reasonTimeout    = "timeout"
-	reasonUnattended = "unattended" // nobody could
-	reasonEnded      = "ended"      // the turn did
+	ReasonTimeout    = "timeout"
+	ReasonUnattended = "unattended" // nobody could
+	ReasonEnded      = "ended"      // the turn did
 )
 
 // unattended writes down that a call is not run because nobody can approve it. The error is what the model reads.
 func (r *run) unattended(q Question, s *scene) error {
 	const why = "nobody is there to approve it"
-	if err := r.decided(q, Answer{Reason: why}, reasonUnattended, s); err != nil {
+	if err := r.decided(q, Answer{Reason: why}, ReasonUnattended, s); err != nil {
 		return err
 	}
 	return &tool.Error{Kind: tool.KindDenied, Message: "the call was not run: " + why}
@@ -274,6 +276,8 @@ type resolved struct {
 	Call     string `json:"call"`
 	Subagent string `json:"subagent,omitempty"`
 	Decision string `json:"decision"`
+	Remember string `json:"remember,omitempty"` // "session": later calls of the tool are approved, too
+	By       string `json:"by,omitempty"`       // who decided
 	Reason   string `json:"reason,omitempty"`
 }
 
@@ -295,6 +299,10 @@ func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, q.grant))
 	}
 	_, err := r.append(entries...)
-	s.say(turn.Event{Kind: ApprovalResolvedEvent, Value: encode(resolved{q.ID, q.Call, q.Subagent, decision, code})})
+	told := resolved{ID: q.ID, Call: q.Call, Subagent: q.Subagent, Decision: decision, By: cmp.Or(answer.Name, answer.By), Reason: code}
+	if len(entries) > 1 {
+		told.Remember = "session"
+	}
+	s.say(turn.Event{Kind: ApprovalResolvedEvent, Value: encode(told)})
 	return err
 }

@@ -54,7 +54,7 @@ func TestACallThatAsksRunsWithApprovalAlone(t *testing.T) {
 	}{
 		"approved": {
 			&Answer{Approve: true, By: "ann"}, `"rm"`, `{"call":"c1","tool":"echo","decision":"approve","by":"ann"}`,
-			`{"call":"c1","decision":"approve"}`, time.Second,
+			`{"call":"c1","decision":"approve","by":"ann"}`, time.Second,
 		},
 		"denied": {
 			&Answer{Reason: "too\ndangerous"}, `{"error":{"kind":"denied","message":"a person denied the call: too dangerous"}}`,

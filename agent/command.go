@@ -64,13 +64,13 @@ func (a *Agent) runCommand(ctx context.Context, e *turn.Envelope, id turn.Sessio
 	if r.Name == "forget" && r.Status == command.OK {
 		return r // a session that was erased is not brought back to say so
 	}
-	if err := a.recordCommand(ctx, id, r, turnID); err != nil {
+	if err := a.recordCommand(ctx, e, id, r, turnID); err != nil {
 		a.log.ErrorContext(ctx, "a command could not be written down", "session", id, "command", r.Name, "error", adapter.RedactError(err))
 	}
 	return r
 }
 
-func (a *Agent) recordCommand(ctx context.Context, id turn.SessionID, r command.Reply, turnID string) error {
+func (a *Agent) recordCommand(ctx context.Context, e *turn.Envelope, id turn.SessionID, r command.Reply, turnID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writing)
 	defer cancel()
 	t, err := a.openTape(ctx, id)
@@ -79,7 +79,7 @@ func (a *Agent) recordCommand(ctx context.Context, id turn.SessionID, r command.
 	}
 	_, err = t.Append(ctx, tape.NewEvent(entryCommand, map[string]any{
 		"name": r.Name, "status": string(r.Status), "elapsed": r.Elapsed.String(), "output": r.Output,
-	}).With(tape.Meta{Turn: turnID, ContextHidden: true}))
+	}).With(tape.Meta{Turn: turnID, Agent: e.Agent(), ContextHidden: true}))
 	return err
 }
 
@@ -306,7 +306,7 @@ func (s *session) Decide(ctx context.Context, d command.Decision) error {
 		by = s.sender.Name
 	}
 	err := s.agent.Answer(ctx, Answer{
-		Session: s.id, ID: d.ID, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, By: by, Role: s.sender.Role,
+		Session: s.id, ID: d.ID, Approve: d.Approve, Reason: d.Reason, Remember: d.Remember, By: by, Name: s.sender.Name, Role: s.sender.Role,
 	})
 	switch {
 	case errors.Is(err, ErrNoQuestion):

@@ -21,12 +21,21 @@ const maxShown = 3000
 // Every platform shows the text exactly: the arguments are a block of code, and [shown] escapes what a platform would change. The
 // names of tools are letters, digits and `.`, `_` and `-`.
 func (q *Question) Text() (markdown string, ok bool) {
-	arguments := shown(q.Arguments)
-	if shownSize(arguments) > maxShown || !utf8.Valid(q.Arguments) {
+	_, call, ok := q.Shown()
+	if !ok {
 		return "", false
 	}
-	return fmt.Sprintf("The tool `%s` is to be called with\n\n```json\n%s\n```\n\nWrite `,approve %s` to let it run, or `,deny %s`.",
-		q.Tool, arguments, q.ID, q.ID), true
+	return fmt.Sprintf("%s\n\nWrite `,approve %s` to let it run, or `,deny %s`.", call, q.ID, q.ID), true
+}
+
+// Shown is the call that the question asks about: its arguments as people read them, and Markdown that says the same as [Question.Text]
+// without the commands that answer it.
+func (q *Question) Shown() (arguments, markdown string, ok bool) {
+	arguments = shown(q.Arguments)
+	if shownSize(arguments) > maxShown || !utf8.Valid(q.Arguments) {
+		return "", "", false
+	}
+	return arguments, fmt.Sprintf("The tool `%s` is to be called with\n\n```json\n%s\n```", q.Tool, arguments), true
 }
 
 // shownSize counts a text in what the strictest platforms count: units of UTF-16, where `&`, `<` and `>` count as they are escaped.

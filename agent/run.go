@@ -20,7 +20,7 @@ import (
 const (
 	HandoffEvent          turn.EventKind = "handoff"           // {"name"}
 	ApprovalRequiredEvent turn.EventKind = "approval_required" // a [Question]
-	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"id","call","subagent"?,"decision","reason"?}
+	ApprovalResolvedEvent turn.EventKind = "approval_resolved" // {"id","call","subagent"?,"decision","remember"?,"by"?,"reason"?}
 )
 
 // Names of the event entries that the loop writes.
@@ -272,7 +272,11 @@ func (r *run) begin() (err error) {
 	if last.unfinished != "" && r.parent == nil {
 		entries = append(entries, aborted(last.unfinished))
 	}
-	entries = append(entries, tape.NewEvent(entryStart, started{r.models[0]}))
+	start := tape.NewEvent(entryStart, started{r.models[0]})
+	if r.parent == nil {
+		start = start.With(tape.Meta{Agent: r.turn.Envelope().Agent()})
+	}
+	entries = append(entries, start)
 	if r.system != last.system {
 		entries = append(entries, tape.NewSystem(r.system))
 	}

@@ -400,7 +400,7 @@ func TestASubagentAsksThroughItsTurn(t *testing.T) {
 			}
 		})
 		got := strings.Join(told(h.events), "\n")
-		if h.err != nil || !strings.Contains(got, `"call":"d1","subagent":"c1","tool":"echo"`) || !strings.Contains(got, `"call":"d1","subagent":"c1","decision":"approve"}`) {
+		if h.err != nil || !strings.Contains(got, `"call":"d1","subagent":"c1","tool":"echo"`) || !strings.Contains(got, `"call":"d1","subagent":"c1","decision":"approve","remember":"session"}`) {
 			t.Errorf("%v\n%s", h.err, got)
 		}
 		if got := strings.Join(w.lines(), "\n"); !strings.Contains(got, "event approval approve") || !strings.Contains(got, "event setting approval.echo") {

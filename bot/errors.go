@@ -22,6 +22,7 @@ const (
 	CodeOutputRefused = "output_refused"
 	CodeConflict      = "conflict"
 	CodeTooLarge      = "too_large"
+	CodeLimitReached  = "limit_reached" // a workflow's own bound keeps a bot from starting
 	CodeInternal      = "internal"
 )
 

@@ -28,6 +28,7 @@ const (
 	doBlock
 	doPreview
 	doWork
+	doRest
 	doEnd
 )
 
@@ -55,6 +56,8 @@ func (d *deliveries) run() {
 			d.showPreview(i.Payload, i.seq)
 		case doWork:
 			d.work()
+		case doRest:
+			d.rest()
 		case doEnd:
 			if timer != nil {
 				timer.Stop()
@@ -90,6 +93,10 @@ func (d *deliveries) exited(i *item, what todo) {
 	switch {
 	case what == doWork:
 		d.worker = nil
+	case what == doRest:
+		d.warnOf("Rest", errGoexit)
+	case i.Decided != nil:
+		d.warnOf("Settle", errGoexit)
 	case what == doPreview:
 		d.rhythm.preview = time.Now().Add(previewEvery)
 		if d.phase == phaseCalling && d.shown.receipt == nil {
@@ -130,6 +137,9 @@ func (d *deliveries) next() (i item, what todo, due time.Time) {
 			d.room = nil
 		}
 		return i, doBlock, due
+	}
+	if d.signed && (d.texted || d.ended || d.ctx.Err() != nil) {
+		return i, doRest, due
 	}
 	if d.ended {
 		return i, doEnd, due
@@ -179,11 +189,38 @@ func (d *deliveries) work() {
 	// What hangs here holds the blocks up, so it may take no longer than it is good for.
 	ctx, cancel := context.WithTimeout(d.ctx, every)
 	defer cancel()
+	d.signed = d.rester != nil
 	if err := caught(ctx, d.kernel.Log, "Working", func() error { return d.worker.Working(ctx) }); err != nil {
 		d.worker = nil
 		return
 	}
 	d.rhythm.work = time.Now().Add(every)
+}
+
+// rest removes the sign of work. The turn may be over or canceled.
+func (d *deliveries) rest() {
+	d.signed = false
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), abandonIn)
+	defer cancel()
+	d.warnOf("Rest", caught(ctx, d.kernel.Log, "Rest", func() error { return d.rester.Rest(ctx) }))
+}
+
+// askedBlock is a question that stands in the conversation.
+type askedBlock struct {
+	block   Block
+	receipt Receipt
+}
+
+// settle has the channel change the message of a question that is decided. The turn may be over or canceled.
+func (d *deliveries) settle(x Decided) {
+	q, ok := d.asked[x.ID]
+	if !ok {
+		return
+	}
+	delete(d.asked, x.ID)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), abandonIn)
+	defer cancel()
+	d.warnOf("Settle", caught(ctx, d.kernel.Log, "Settle", func() error { return d.settler.Settle(ctx, q.block, q.receipt, x) }))
 }
 
 // deliver sends one block and tells the channel what became of it.
@@ -194,6 +231,10 @@ func (d *deliveries) deliver(i *item) {
 			own.receipt, own.err = d.own(own.ctx, own.block, own.send)
 			close(own.done)
 		}
+		return
+	}
+	if i.Decided != nil {
+		d.settle(*i.Decided)
 		return
 	}
 	b := Block{Kind: i.kind, Seq: i.seq, Payload: i.Payload, Target: d.Target, Key: d.key(i.seq)}
@@ -210,6 +251,12 @@ func (d *deliveries) deliver(i *item) {
 		return
 	}
 	d.note(b.Kind, r, err)
+	if d.settler != nil && b.Question != nil && r.State.seen() {
+		if d.asked == nil {
+			d.asked = map[string]askedBlock{}
+		}
+		d.asked[b.Question.ID] = askedBlock{b, r}
+	}
 	if _, panicked := errors.AsType[*PanicError](err); panicked {
 		d.fail(err)
 	} else if err != nil && b.Kind == ReplyFinal && !errors.Is(err, errDenied) {

@@ -26,10 +26,44 @@ type Payload struct {
 	IsError bool // a notice that something failed
 	// Question is the question for approval that a block asks. Its text is shown exactly, in one message, or the block is not sent.
 	Question *Question
+	// Decided says what became of a question that was asked before. It is no message: see [Settler].
+	Decided *Decided
 }
 
-// Question is a question for approval: the id of its turn, its own id, and the name of the tool.
-type Question struct{ Turn, ID, Tool string }
+// Question is a question for approval.
+type Question struct {
+	Turn, ID, Tool string
+	Arguments      string // JSON, as people read it
+	Text           string // the block's text without the commands that answer it: for a channel with buttons
+}
+
+// Decided is what became of a question for approval.
+type Decided struct {
+	ID       string // of the question
+	Approved bool
+	Remember bool   // later calls of the tool in the session are, too
+	By       string // who has decided: a name, or the platform's id; "" is nobody
+	Why      string // why not, if nobody has decided
+}
+
+// Text is one line for people. by is By as the platform shows it.
+func (d Decided) Text(by string) string {
+	switch {
+	case d.Why != "":
+		return "Not approved: " + d.Why + "."
+	}
+	text := "Denied"
+	if d.Approved {
+		text = "Approved"
+	}
+	if d.Remember {
+		text += " for this session"
+	}
+	if by != "" {
+		text += " by " + by
+	}
+	return text + "."
+}
 
 // Block is one piece of a reply.
 type Block struct {
@@ -61,7 +95,7 @@ type Receipt struct {
 	ThreadID, ReplyToID string
 }
 
-// Delivery is how a channel sends. It may also be a Preparer, Previewer, Watcher, Worker or Durabler.
+// Delivery is how a channel sends. It may also be a Preparer, Previewer, Watcher, Worker, Rester, Settler or Durabler.
 type Delivery interface {
 	// Deliver sends a block. An error that is none of this package's means that it is unknown whether it was sent.
 	Deliver(context.Context, Block) (Receipt, error)
@@ -93,6 +127,15 @@ type Watcher interface {
 
 // Worker shows that work goes on.
 type Worker interface{ Working(context.Context) error }
+
+// Rester is a Worker whose sign stays until it is removed. Rest is called once, after the first text was shown or when the turn ends, however
+// it ends.
+type Rester interface{ Rest(context.Context) error }
+
+// Settler changes the message of a question once it is decided: the message says who decided what, and has no buttons any more.
+type Settler interface {
+	Settle(_ context.Context, asked Block, sent Receipt, d Decided) error
+}
 
 // Durabler says which blocks go through the outbox: nil is Deliver.
 type Durabler interface{ Durable(Block) *Durable }

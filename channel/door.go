@@ -55,6 +55,9 @@ type DoorOptions struct {
 	// Incomplete tells a conversation once that an answer may be incomplete: a crash has cut it off when some of it may have been
 	// seen, or crashes have whenever it was begun. nil tells nobody.
 	Incomplete func(context.Context, JournalEntry) error
+	// Clear removes the sign of work that a crash may have left at an event, before it is settled or runs again. nil where signs go by
+	// themselves.
+	Clear func(context.Context, JournalEntry) error
 
 	// Together has the events of a conversation run where one of them does, of several processes that share a journal that is a [Giver]: so
 	// that what runs can be stopped, approved, or told something. What is answered to the platform must not depend on the turn then, or
@@ -338,7 +341,22 @@ func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
 			d.o.Log.WarnContext(ctx, "an event cannot be released", "channel", d.o.Channel, "error", err)
 		}
 	}()
+	if entry.Attempt > 0 {
+		d.clear(ctx, entry)
+	}
 	r, err = safely(func() (Result, error) { return d.o.Run(ctx, entry, m) })
+}
+
+// clear removes the sign of work that a crash may have left.
+func (d *Door) clear(ctx context.Context, e JournalEntry) {
+	if d.o.Clear == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, abandonIn)
+	defer cancel()
+	if _, err := safely(func() (struct{}, error) { return struct{}{}, d.o.Clear(ctx, e) }); err != nil {
+		d.o.Log.WarnContext(ctx, "the sign of work that a crash has left cannot be removed", "channel", d.o.Channel, "error", err)
+	}
 }
 
 // gone forgets an event that does not run here, and says so.
@@ -635,6 +653,9 @@ func (d *Door) settle(ctx context.Context, e JournalEntry, o Outcome) error {
 	claim, _, err := d.journal.Claim(ctx, e.Key)
 	if err == nil && claim != nil {
 		err = claim.Commit(ctx, o)
+	}
+	if err == nil && claim != nil {
+		d.clear(ctx, e)
 	}
 	if err != nil || claim == nil || o == OutcomeQueued || d.o.Incomplete == nil {
 		return err

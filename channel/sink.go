@@ -3,6 +3,8 @@ package channel
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,6 +63,8 @@ type deliveries struct {
 	preview  Previewer
 	watch    Watcher
 	worker   Worker
+	rester   Rester
+	settler  Settler
 	durable  Durabler
 	pace     Pacer
 	suppress bool // nothing is sent, and receipts say so: reply mode none
@@ -86,13 +90,15 @@ type deliveries struct {
 	line sync.Mutex // of Do where there is no delivery: sends do not overlap
 
 	// Owned by whoever sends: the goroutine, or the holder of line.
-	passed bool     // something was visible: the gates are not asked again
-	marked markedAs // in the ledger
-	gone   error    // why nothing is sent any more
-	texted bool     // a text was seen: no sign of work after it
-	shown  showing  // the preview of the block that is open
-	warned bool     // of a preview
-	phase  phase    // of what is being done
+	passed bool                  // something was visible: the gates are not asked again
+	marked markedAs              // in the ledger
+	gone   error                 // why nothing is sent any more
+	texted bool                  // a text was seen: no sign of work after it
+	signed bool                  // a sign of work may stand there that is to be removed
+	asked  map[string]askedBlock // questions that are not decided, by their ids
+	shown  showing               // the preview of the block that is open
+	warned bool                  // of a preview
+	phase  phase                 // of what is being done
 	rhythm rhythm
 }
 
@@ -119,7 +125,7 @@ func (i *item) size() int { return len(i.Text) + 64 }
 // joins says whether the text of next can stand in the same message.
 func (i *item) joins(next *item) bool {
 	plain := func(i *item) bool {
-		return i.own == nil && len(i.Media) == 0 && i.Question == nil && !i.IsError && i.Text != ""
+		return i.own == nil && len(i.Media) == 0 && i.Question == nil && i.Decided == nil && !i.IsError && i.Text != ""
 	}
 	return i.kind == next.kind && i.Silent == next.Silent && plain(i) && plain(next)
 }
@@ -146,7 +152,9 @@ func newDeliveries(ctx context.Context, k *Kernel, s sending) *deliveries {
 	d.watch, _ = d.Delivery.(Watcher)
 	if !d.NoSign {
 		d.worker, _ = d.Delivery.(Worker)
+		d.rester, _ = d.Delivery.(Rester)
 	}
+	d.settler, _ = d.Delivery.(Settler)
 	d.durable, _ = d.Delivery.(Durabler)
 	d.pace, _ = d.Delivery.(Pacer)
 	if d.worker != nil {
@@ -177,7 +185,7 @@ func (d *deliveries) Emit(ctx context.Context, kind ReplyKind, p Payload) error 
 		}
 		return nil
 	}
-	if d.Observing || strings.TrimSpace(p.Text) == "" && len(p.Media) == 0 && p.Question == nil {
+	if d.Observing || strings.TrimSpace(p.Text) == "" && len(p.Media) == 0 && p.Question == nil && (p.Decided == nil || d.settler == nil) {
 		return nil
 	}
 	if d.suppress {
@@ -374,6 +382,9 @@ func (d *deliveries) end(agentErr error) (DispatchResult, error) {
 	d.line.Lock() // a send of somebody's own still runs
 	defer d.line.Unlock()
 	d.abandon(d.ctx, agentErr)
+	for _, id := range slices.Sorted(maps.Keys(d.asked)) {
+		d.settle(Decided{ID: id, Why: "the turn has ended"})
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.Observing {

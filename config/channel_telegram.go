@@ -9,6 +9,7 @@ type Telegram struct {
 	Secret    Secret
 	Preview   string
 	ParseMode string
+	Menu      string
 	MaxMedia  Size
 	Files     string
 }
@@ -49,6 +50,11 @@ func telegramSettings(at string, of func(*Config) *Channel) []Setting {
 			Key: at + "parse_mode", Default: "html", OneOf: []string{"html", "markdownv2"},
 			Help:  "markup that answers are sent in",
 			field: func(c *Config) any { return &of(c).Telegram.ParseMode },
+		},
+		{
+			Key: at + "menu", Default: "commands", OneOf: []string{"commands", "off"},
+			Help:  "menu that people see when they type a slash: the commands that they may give, or what @BotFather has",
+			field: func(c *Config) any { return &of(c).Telegram.Menu },
 		},
 		{
 			Key: at + "max_media", Default: "10MiB", Min: "0B",

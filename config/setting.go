@@ -78,7 +78,7 @@ var top = []Setting{
 	},
 	{
 		Key: "workflows", Default: "./workflows", required: true,
-		Help:  "folder of workflow files; the shipped workflows serve where it does not exist",
+		Help:  "folder of workflow files; unless it is set, the shipped workflows are served as well, where no file has their name",
 		field: func(c *Config) any { return &c.Workflows },
 	},
 	{

@@ -22,34 +22,54 @@ func (r *run) fail(i int, c *bot.ChatBot, err error) {
 		f.Message = fmt.Sprintf("the bot %q cannot be started: %s", name, f.Message)
 		err = &f
 	}
+	react := r.onFailure(i, c)
 	if c.Fail(err) == nil { // tells the manager
-		r.failed(i, c, err)
+		react()
 	}
 }
 
-// failed fires what waits for the failure of bot i. A failure that starts something is expected and does not fail the run; one
-// that a condition or bound keeps from that does.
-func (r *run) failed(i int, c *bot.ChatBot, err error) {
-	d := r.spec.failing[i]
-	if !d.any() || r.over() {
-		return
+// onFailure has the failure of c, a start of bot i, handled by what waits for it. A failure that starts something is expected and
+// does not fail the run; one that a condition or bound keeps from that does. What the failure has fired happens in react, which is
+// called after c has failed: by then the "error" event was sent.
+func (r *run) onFailure(i int, c *bot.ChatBot) (react func()) {
+	if !r.spec.failing[i].any() {
+		return nothing
 	}
+	var reactions []func()
+	r.manager.OnFailure(c, func(err error) (handled bool) {
+		reactions, handled = r.failed(i, err)
+		return handled
+	})
+	return func() {
+		for _, f := range reactions {
+			f()
+		}
+	}
+}
+
+// failed decides what the failure of bot i fires, and whether anything does.
+func (r *run) failed(i int, err error) (reactions []func(), handled bool) {
+	if r.over() {
+		return nil, false
+	}
+	d := r.spec.failing[i]
 	name := r.spec.bots[i].name
 	f, _ := bot.Describe(err)
 	ev := event{
 		"event": map[string]any{"bot": name},
 		"error": map[string]any{"code": f.Code, "message": f.Message, "bot": name},
 	}
-	handled := false
+	fire := func(bot, status int) {
+		act, fires := r.prepare(bot, status, ev)
+		reactions, handled = append(reactions, act), handled || fires
+	}
 	for _, e := range d.events {
-		handled = r.hit(-1, e, ev) || handled
+		fire(-1, e)
 	}
 	for _, b := range d.bots {
-		handled = r.hit(b, -1, ev) || handled
+		fire(b, -1)
 	}
-	if handled {
-		r.manager.Handled(c)
-	}
+	return reactions, handled
 }
 
 // finish is the end of a start of bot i.

@@ -40,8 +40,8 @@ bots:
 				var got []string
 				for _, e := range d.Errors {
 					got = append(got, e.Message)
-					if e.Bot != "b" {
-						t.Errorf("the error is of bot %q", e.Bot)
+					if e.Bot != "b" || e.Code != "limit_reached" { // DW-10
+						t.Errorf("the error is %q, of bot %q", e.Code, e.Bot)
 					}
 				}
 				wants(t, "the errors", test.want, got)
@@ -84,6 +84,9 @@ bots:
 			runs(t, parse(t, test.text), m, `{}`, nil, func(t *testing.T, d done) {
 				wantResult(t, d, test.status, test.result)
 				wants(t, "the messages", test.messages, m.messages())
+				if len(d.Errors) == 0 || d.Errors[0].Handled != (test.status == "completed") { // DW-04
+					t.Errorf("the errors are %+v", d.Errors)
+				}
 				if (d.err != nil) != (test.status == "failed") {
 					t.Errorf("Close returned %v", d.err)
 				}

@@ -23,10 +23,11 @@ type Registry struct {
 	loading sync.Mutex // one Reload at a time; guards what is read
 	read    map[string]stamp
 
-	mu    sync.RWMutex
-	files map[string]Workflow // by file name
-	code  map[string]Workflow // registered, by name
-	all   map[string]Workflow // by name: those above, what is registered first
+	mu       sync.RWMutex
+	defaults map[string]Workflow // by name
+	files    map[string]Workflow // by file name
+	code     map[string]Workflow // registered, by name
+	all      map[string]Workflow // by name: those above, of which a later one replaces an earlier one
 }
 
 // stamp tells versions of a file apart; that of a file that is not there is zero.
@@ -37,7 +38,8 @@ type stamp struct {
 }
 
 // Open reads every *.yaml, *.yml and *.json in dir (which may be "" for none). Files that a workflow names are read only
-// inside dir, through an [os.Root]. The error joins the problems of all files; the registry holds those that are well.
+// inside dir, through an [os.Root]. The error joins the problems of all files; the registry holds those that are well. Files whose
+// workflows have the same name are not: neither is in the registry.
 func Open(dir string) (*Registry, error) {
 	r := &Registry{name: dir}
 	if dir == "" {
@@ -65,19 +67,25 @@ func OpenFS(name string, files fs.FS) (*Registry, error) {
 }
 
 // Register adds a workflow, or replaces one of the same name. It goes before a file with that name and survives a reload.
-func (r *Registry) Register(w Workflow) {
+func (r *Registry) Register(w Workflow) { r.register(&r.code, w) }
+
+// RegisterDefault adds a workflow that is there as long as no other one of that name is, neither from a file nor registered.
+func (r *Registry) RegisterDefault(w Workflow) { r.register(&r.defaults, w) }
+
+func (r *Registry) register(in *map[string]Workflow, w Workflow) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.code == nil {
-		r.code = map[string]Workflow{}
+	if *in == nil {
+		*in = map[string]Workflow{}
 	}
-	r.code[w.Info().Name] = w
+	(*in)[w.Info().Name] = w
 	r.index()
 }
 
 // index makes all anew; r.mu is held. Readers keep the map that they have: it is never changed.
 func (r *Registry) index() {
 	all := map[string]Workflow{}
+	maps.Copy(all, r.defaults)
 	for _, w := range r.files {
 		all[w.Info().Name] = w
 	}
@@ -106,7 +114,8 @@ func (r *Registry) All() []Workflow {
 }
 
 // Reload reads the folder again and puts what it holds in force at once. A broken file keeps its old workflow in force and
-// is in the error; a file that is gone takes its workflow with it (FL-03).
+// is in the error; a file that is gone takes its workflow with it (FL-03). Where two files give their workflows the same name, the
+// one that had it before keeps it.
 func (r *Registry) Reload() error {
 	r.loading.Lock()
 	defer r.loading.Unlock()
@@ -127,7 +136,7 @@ func (r *Registry) Reload() error {
 	r.mu.RLock()
 	old := r.files
 	r.mu.RUnlock()
-	loaded, from := map[string]Workflow{}, map[string]string{}
+	loaded, named := map[string]Workflow{}, map[string][]string{} // by file; files by their workflow's name
 	var errs []error
 	for _, name := range names {
 		w, err := r.load(name, reader)
@@ -137,11 +146,18 @@ func (r *Registry) Reload() error {
 				continue
 			}
 		}
-		if other, ok := from[w.Info().Name]; ok {
-			errs = append(errs, &FileError{path.Join(r.name, name), 1, 1, fmt.Sprintf("the name %q is taken by %s", w.Info().Name, other)})
-			continue
+		loaded[name] = w
+		named[w.Info().Name] = append(named[w.Info().Name], name)
+		if sharing := named[w.Info().Name]; len(sharing) > 1 {
+			errs = append(errs, &FileError{path.Join(r.name, name), 1, 1, fmt.Sprintf("the name %q is taken by %s", w.Info().Name, sharing[0])})
 		}
-		loaded[name], from[w.Info().Name] = w, name
+	}
+	for name, sharing := range named {
+		for _, file := range sharing {
+			if len(sharing) > 1 && (old[file] == nil || old[file].Info().Name != name) {
+				delete(loaded, file)
+			}
+		}
 	}
 	r.read = reader.read
 	r.mu.Lock()

@@ -43,6 +43,7 @@ func lines(err error) []string {
 	return strings.Split(err.Error(), "\n")
 }
 
+// DW-08: of files whose workflows have the same name, none is in the registry.
 func TestAFolderIsRead(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "one.yaml", "name: first\nbots: {a: {prompt: {file: prompts/a.md}}}")
@@ -54,7 +55,7 @@ func TestAFolderIsRead(t *testing.T) {
 	write(t, dir, "notes.txt", "]")
 	write(t, dir, "prompts/a.md", "Hello {{ input.name }}")
 	r, err := Open(dir)
-	if diff := cmp.Diff([]string{"first", "three", "two"}, names(r)); diff != "" {
+	if diff := cmp.Diff([]string{"three", "two"}, names(r)); diff != "" {
 		t.Error(diff)
 	}
 	want := []string{
@@ -64,11 +65,10 @@ func TestAFolderIsRead(t *testing.T) {
 	if diff := cmp.Diff(want, lines(err)); diff != "" {
 		t.Error(diff)
 	}
-	if _, ok := r.Get("first"); !ok {
-		t.Error("first is not found")
-	}
-	if _, ok := r.Get("broken"); ok {
-		t.Error("broken is found")
+	for _, name := range []string{"first", "broken"} {
+		if _, ok := r.Get(name); ok {
+			t.Errorf("%s is found", name)
+		}
 	}
 }
 
@@ -199,6 +199,49 @@ func TestReload(t *testing.T) {
 	if diff := cmp.Diff([]string{"c", "code"}, names(r)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// DW-08: a new file does not take the name of another's workflow that is in force.
+func TestANameStaysWithTheFileThatHadIt(t *testing.T) {
+	files := fstest.MapFS{"b.yaml": {Data: []byte("description: old\nbots: {a: {}}")}}
+	r, err := OpenFS("flows", files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["a.yaml"] = &fstest.MapFile{Data: []byte("name: b\nbots: {a: {}}")}
+	files["b.yaml"] = &fstest.MapFile{Data: []byte("description: new\nbots: {a: {}}")}
+	if diff := cmp.Diff([]string{`flows/b.yaml:1:1: the name "b" is taken by a.yaml`}, lines(r.Reload())); diff != "" {
+		t.Error(diff)
+	}
+	if w, _ := r.Get("b"); w == nil || w.Info().Description != "new" {
+		t.Errorf("got %v", w)
+	}
+}
+
+// DW-15
+func TestADefaultGivesWayToAFile(t *testing.T) {
+	files := fstest.MapFS{"a.yaml": {Data: []byte("description: file\nbots: {a: {}}")}}
+	r, err := OpenFS("flows", files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.RegisterDefault(Func("a", "default", nil, nil))
+	r.RegisterDefault(Func("b", "default", nil, nil))
+	expect := func(a string) {
+		t.Helper()
+		if diff := cmp.Diff([]string{"a", "b"}, names(r)); diff != "" {
+			t.Error(diff)
+		}
+		if w, _ := r.Get("a"); w == nil || w.Info().Description != a {
+			t.Errorf("a is %v", w)
+		}
+	}
+	expect("file")
+	delete(files, "a.yaml")
+	if err := r.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	expect("default")
 }
 
 func TestWhatIsRegisteredGoesBeforeAFile(t *testing.T) {

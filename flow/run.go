@@ -76,7 +76,7 @@ func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) e
 	}
 	for i, b := range s.bots {
 		if b.on == nil {
-			r.fire(i, nil)
+			r.hit(i, -1, nil)
 		}
 	}
 	for i, b := range s.bots {
@@ -146,21 +146,23 @@ func decoded(text json.RawMessage) any {
 // over says that the run is canceled: nothing more is started.
 func (r *run) over() bool { return r.manager.Context().Err() != nil }
 
-// fire starts bot i for ev, or lets it wait for a place, if its condition holds and its bounds allow it; else it returns
-// false. The caller holds i, or runs in a callback of one of its sources.
-func (r *run) fire(i int, ev event) bool {
+// nothing is what a trigger does that is ignored.
+func nothing() {}
+
+// fire decides whether bot i is started for ev, or waits for a place: its condition must hold and its bounds must allow it. The place
+// is taken at once; act starts the bot, or says why it is not started. The caller holds i, or runs in a callback of one of its sources.
+func (r *run) fire(i int, ev event) (act func(), fires bool) {
 	b := r.spec.bots[i]
 	if r.over() {
-		return false
+		return nothing, false
 	}
 	if b.when != nil {
 		holds, err := b.when.holds(r.variables(ev, b.when))
 		if err != nil {
-			r.fail(i, nil, err)
-			return false
+			return func() { r.fail(i, nil, err) }, false
 		}
 		if !holds {
-			return false
+			return nothing, false
 		}
 	}
 	r.mu.Lock()
@@ -173,22 +175,21 @@ func (r *run) fire(i int, ev event) bool {
 			r.limited = true
 		}
 		r.mu.Unlock()
-		if say {
-			r.manager.Report(b.name, &bot.Failure{Code: bot.CodeTooLarge, Message: what})
+		if !say {
+			return nothing, false
 		}
-		return false
+		return func() { r.manager.Report(b.name, &bot.Failure{Code: bot.CodeLimitReached, Message: what}) }, false
 	}
 	p.started++
 	r.started++
 	if b.concurrency > 0 && p.running >= b.concurrency {
 		p.queue = append(p.queue, ev)
 		r.mu.Unlock()
-		return true
+		return nothing, true
 	}
 	p.running++
 	r.mu.Unlock()
-	r.start(i, ev)
-	return true
+	return func() { r.start(i, ev) }, true
 }
 
 // start makes a bot and lets it chat; its place is taken already. Where that fails, the next one that waits has its turn.
@@ -260,6 +261,7 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 		unfilter = r.manager.Tube().AddFilter(tube.Filter{Root: root, Exclude: b.filter.exclude, Include: b.filter.include})
 	}
 	// A bot ends once; its callbacks come from one goroutine.
+	react := r.onFailure(i, c)
 	ended := false
 	end := func(err error) {
 		if ended {
@@ -268,7 +270,7 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 		ended = true
 		unfilter()
 		if err != nil {
-			r.failed(i, c, err)
+			react()
 		}
 		r.finish(i)
 	}
@@ -361,36 +363,41 @@ func (r *run) completed(b *botSpec, listeners []listener, uri string, value func
 	}
 }
 
-// hit starts a bot or sends an event; the other index is -1. It is false where a condition or bound is in the way.
-func (r *run) hit(bot, status int, ev event) bool {
+// hit starts a bot or sends an event; the other index is -1.
+func (r *run) hit(bot, status int, ev event) {
+	act, _ := r.prepare(bot, status, ev)
+	act()
+}
+
+// prepare decides whether a bot is started or an event sent; act does it. fires is false where a condition or bound is in the way.
+func (r *run) prepare(bot, status int, ev event) (act func(), fires bool) {
 	if bot >= 0 {
 		return r.fire(bot, ev)
 	}
-	return r.send(r.spec.events[status], ev)
-}
-
-// send sends a status event; false where its condition does not hold.
-func (r *run) send(e *eventSpec, ev event) bool {
+	e := r.spec.events[status]
 	if r.over() {
-		return false
+		return nothing, false
 	}
 	vars := r.variables(ev, append(e.data.templates(), e.when)...)
 	if e.when != nil {
 		if holds, err := e.when.holds(vars); err != nil || !holds {
-			r.unsent(e, err)
-			return false
+			return func() { r.unsent(e, err) }, false
 		}
 	}
+	return func() { r.send(e, vars) }, true
+}
+
+// send sends a status event.
+func (r *run) send(e *eventSpec, vars map[string]any) {
 	data := []byte("{}")
 	if e.data != nil {
 		var err error
 		if data, err = e.data.render(nil, vars); err != nil {
 			r.unsent(e, err)
-			return false
+			return
 		}
 	}
 	r.unsent(e, r.manager.SendEvent(e.name, json.RawMessage(data)))
-	return true
 }
 
 func (r *run) unsent(e *eventSpec, err error) {

@@ -73,11 +73,11 @@ func (c *conflicts) Open(b *bot.ChatBot, uri []byte) {
 	c.told[string(uri)] = true
 	c.mu.Unlock()
 	if !told {
-		(*Manager)(c).report(b.Name(), &bot.Failure{
+		(*Manager)(c).report(ErrorData{Bot: b.Name()}, &bot.Failure{
 			Code:    bot.CodeConflict,
 			Message: fmt.Sprintf("the bots %q and %q write to the same place at the same time", other.Name(), b.Name()),
 			Pointer: bot.Pointer(string(uri)),
-		}, false)
+		})
 	}
 }
 

@@ -105,7 +105,7 @@ func (m *Manager) stopFor(cause error) {
 	m.over = true
 	m.turn()
 	m.mu.Unlock()
-	m.report("", cause, true)
+	m.report(ErrorData{Fatal: true}, cause)
 	m.cancel(cause)
 }
 
@@ -143,13 +143,13 @@ func (m *Manager) end() {
 		m.status = "completed"
 	}
 	status, cause := m.status, m.canceled
-	m.writers, m.open, m.told = nil, nil, nil
+	m.writers, m.open, m.told, m.handlers = nil, nil, nil, nil
 	m.mu.Unlock()
 	switch status {
 	case "canceled":
 		m.tube.Cancel(reason(cause))
 	case "interrupted":
-		m.report("", interruption(cause), true)
+		m.report(ErrorData{Fatal: true}, interruption(cause))
 		m.tube.Close(status)
 	default:
 		m.tube.Close(status)

@@ -5,7 +5,7 @@
 //     once and not a moment later; what callbacks and tasks start is counted before they return.
 //   - One event ends a run: "finished" with a status, or "canceled".
 //   - A bot or task that fails ends nothing but itself. Its error is an "error" event, makes the status "failed", and is what
-//     [Manager.Result] returns, unless it was [Manager.Handled].
+//     [Manager.Result] returns, unless it was handled ([Manager.OnFailure]).
 //   - A panic in a callback or task is that bot's or task's error.
 //   - No goroutine of a run outlives it.
 //
@@ -84,21 +84,22 @@ type Manager struct {
 	params   map[string]any
 	media    []adapter.Part
 	history  []adapter.Message
-	settling int                       // those who wait for all work but their own task
-	active   int                       // goroutines and bots of others that run
-	sent     chan struct{}             // closed when the end of the run was sent
-	turned   chan struct{}             // closed and replaced when active becomes zero, or something else
-	used     bool                      // something was started
-	over     bool                      // nothing may start any more
-	ending   bool                      // somebody sends the terminal event
-	canceled error                     // cause of the cancellation
-	fatal    error                     // what made the manager stop the run
-	bots     int                       // ever made or added
-	tasks    int                       // ever started
-	writers  map[*bot.ChatBot]struct{} // that have not ended
-	open     map[string]*bot.ChatBot   // contested strings and arrays, and who writes there
-	others   bool                      // bots were added that say nothing of where they write
-	told     map[string]bool           // uris whose conflict was reported
+	settling int                                    // those who wait for all work but their own task
+	active   int                                    // goroutines and bots of others that run
+	sent     chan struct{}                          // closed when the end of the run was sent
+	turned   chan struct{}                          // closed and replaced when active becomes zero, or something else
+	used     bool                                   // something was started
+	over     bool                                   // nothing may start any more
+	ending   bool                                   // somebody sends the terminal event
+	canceled error                                  // cause of the cancellation
+	fatal    error                                  // what made the manager stop the run
+	bots     int                                    // ever made or added
+	tasks    int                                    // ever started
+	writers  map[*bot.ChatBot]struct{}              // that have not ended
+	open     map[string]*bot.ChatBot                // contested strings and arrays, and who writes there
+	others   bool                                   // bots were added that say nothing of where they write
+	told     map[string]bool                        // uris whose conflict was reported
+	handlers map[bot.Bot]func(error) (handled bool) // see OnFailure; of bots that have not ended
 	failures []unhandled
 	errors   []ErrorData
 	usage    map[string]adapter.Usage

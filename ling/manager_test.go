@@ -300,21 +300,27 @@ func TestABotThatFailsEndsNothingButItself(t *testing.T) {
 	})
 }
 
+// DW-04: the "error" event and the result say that the failure was handled.
 func TestAFailureThatWasHandledDoesNotFailTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New(t.Context(), bot.Config{}, &Options{Models: models{"plan b": {text: `{"y":1}`}}})
 		var b *bot.ChatBot
 		b, _ = m.CreateBot("first", "a", nil)
-		b.Listen(bot.Listener{Error: func(error) {
-			m.Handled(b)
-			ask(t, m, "second", "a", "plan b", bot.Listener{})
-		}})
+		m.OnFailure(b, func(err error) bool { return err.Error() == `no answer to "unknown"` })
+		b.Listen(bot.Listener{Error: func(error) { ask(t, m, "second", "a", "plan b", bot.Listener{}) }})
 		b.Chat(bot.Message{Text: "unknown"})
 		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
-		if r := m.Peek(true); r.Status != "completed" || len(r.Errors) != 1 || string(r.Result) != `{"a":{"y":1}}` {
+		if r := m.Peek(true); r.Status != "completed" || len(r.Errors) != 1 || !r.Errors[0].Handled || string(r.Result) != `{"a":{"y":1}}` {
 			t.Errorf("%+v", r)
+		}
+		if diff := cmp.Diff([]string{
+			`{"event":"started","data":{"run":"RUN"}}`,
+			`{"event":"error","data":{"code":"invalid_request","message":"no answer to \"unknown\"","bot":"first","retryable":false,"fatal":false,"handled":true}}`,
+			`{"event":"finished","data":{"status":"completed"}}`,
+		}, named(m)); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

@@ -39,6 +39,8 @@ type ErrorData struct {
 	Pointer   string `json:"pointer,omitempty"`
 	Retryable bool   `json:"retryable"`
 	Fatal     bool   `json:"fatal"`
+	// Handled says that something else does the work of the bot that failed: the run does not fail because of it.
+	Handled bool `json:"handled,omitempty"`
 	// RetryAfter is how many seconds the model's server asks to wait.
 	RetryAfter int `json:"retry_after,omitempty"`
 }
@@ -123,36 +125,39 @@ func (m *Manager) Report(botName string, err error) {
 	if _, known := bot.Describe(err); !known {
 		err = &bot.Failure{Message: err.Error(), Cause: err}
 	}
-	m.report(botName, err, false)
+	m.report(ErrorData{Bot: botName}, err)
 }
 
-// Handled takes a bot's failure back: it was expected, and something else does the work. It is for the bot's Error callback;
-// the "error" event was sent, but the run is not failed of it.
-func (m *Manager) Handled(b bot.Bot) {
+// OnFailure registers a function that is called once if b fails, before the "error" event is sent. If it returns true, something
+// else does the work of b: the event and the result say that the failure was handled, and the run does not fail because of it.
+func (m *Manager) OnFailure(b bot.Bot, handle func(err error) (handled bool)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.failures = slices.DeleteFunc(m.failures, func(f unhandled) bool { return f.bot == b })
+	if m.handlers == nil {
+		m.handlers = map[bot.Bot]func(error) bool{}
+	}
+	m.handlers[b] = handle
 }
 
 // botReport is the Report of bots.
-func (m *Manager) botReport(b *bot.ChatBot, err error) { m.report(b.Name(), err, false) }
+func (m *Manager) botReport(b *bot.ChatBot, err error) { m.report(ErrorData{Bot: b.Name()}, err) }
 
-// report sends an "error" event and keeps it for the result.
-func (m *Manager) report(name string, err error, fatal bool) {
+// report sends an "error" event and keeps it for the result. data says which bot failed and what that means for the run; the rest is err's.
+func (m *Manager) report(data ErrorData, err error) {
 	f, known := bot.Describe(err)
 	if !known {
 		f = *bot.Internal(m.work(), m.log, "a bot or task failed of something internal", err)
 	} else {
 		attrs := []slog.Attr{slog.String("code", f.Code), slog.String("message", f.Message)}
-		if name != "" {
-			attrs = append(attrs, slog.String("bot", name))
+		if data.Bot != "" {
+			attrs = append(attrs, slog.String("bot", data.Bot))
 		}
 		if f.Cause != nil {
 			attrs = append(attrs, slog.Any("cause", f.Cause)) // what users do not see
 		}
 		m.log.LogAttrs(m.work(), slog.LevelInfo, "error event", attrs...)
 	}
-	data := ErrorData{Code: f.Code, Message: f.Message, Bot: name, Pointer: f.Pointer, Retryable: f.Retryable, Fatal: fatal}
+	data.Code, data.Message, data.Pointer, data.Retryable = f.Code, f.Message, f.Pointer, f.Retryable
 	data.RetryAfter = int((f.RetryAfter + time.Second - 1) / time.Second)
 	m.mu.Lock()
 	if len(m.errors) < maxErrors {
@@ -171,9 +176,16 @@ func (m *Manager) failed(b bot.Bot, err error) {
 		return // it was stopped with the run, and the run's end says why
 	}
 	m.mu.Lock()
-	m.failures = append(m.failures, unhandled{b, err})
+	handle := m.handlers[b]
+	delete(m.handlers, b)
 	m.mu.Unlock()
-	m.report(nameOf(b), err, false)
+	handled := handle != nil && handle(err)
+	if !handled {
+		m.mu.Lock()
+		m.failures = append(m.failures, unhandled{b, err})
+		m.mu.Unlock()
+	}
+	m.report(ErrorData{Bot: nameOf(b), Handled: handled}, err)
 }
 
 func nameOf(b bot.Bot) string {
@@ -199,6 +211,9 @@ func (m *Manager) botEnded(b *bot.ChatBot, err error) {
 	}
 	m.cut = m.cut || r.Truncated
 	delete(m.writers, b)
+	if err == nil {
+		delete(m.handlers, b)
+	}
 	m.mu.Unlock()
 	if err != nil {
 		m.failed(b, err)

@@ -1,6 +1,7 @@
 package tape
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -246,6 +247,7 @@ func (t *Tape) forkInfo(ctx context.Context) (Info, error) {
 	if info.Title == "" {
 		info.Title = own.Title
 	}
+	info.Agent = cmp.Or(own.Agent, info.Agent)
 	return info, nil
 }
 

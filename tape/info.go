@@ -35,10 +35,12 @@ func (i *Info) Add(e Entry) {
 		}
 	}
 	// Most entries say nothing of the session, and are seen at every append.
-	if (e.Kind == KindAnchor || e.Kind == KindEvent) && bytes.Contains(e.Meta, []byte(`"session"`)) {
-		if m := MetaOf(e); m.Session != "" {
+	if (e.Kind == KindAnchor || e.Kind == KindEvent) && (bytes.Contains(e.Meta, []byte(`"session"`)) || bytes.Contains(e.Meta, []byte(`"agent"`))) {
+		m := MetaOf(e)
+		if m.Session != "" {
 			i.Session, i.Workspace = m.Session, m.Workspace
 		}
+		i.Agent = cmp.Or(m.Agent, i.Agent)
 	}
 }
 

@@ -23,6 +23,8 @@ type Meta struct {
 
 	// Of a user's message: what it calls its session, where that is not the beginning of its text.
 	Title string
+	// Of an entry that begins a turn, and of a command: the agent that it is for.
+	Agent string
 	// Of an entry that begins a session: its readable id and its workspace.
 	Session   string
 	Workspace string
@@ -87,6 +89,7 @@ var metaFields = []metaField{
 	field("refs", func(m *Meta) *[]int64 { return &m.Refs }, none),
 	field("source", func(m *Meta) *[]int64 { return &m.Source }, none),
 	field("title", func(m *Meta) *string { return &m.Title }, noText),
+	field("agent", func(m *Meta) *string { return &m.Agent }, noText),
 	field("session", func(m *Meta) *string { return &m.Session }, noText),
 	field("workspace", func(m *Meta) *string { return &m.Workspace }, noText),
 	field("settings", func(m *Meta) *map[string]json.RawMessage { return &m.Settings },

@@ -75,6 +75,7 @@ type Info struct {
 	Session    string    // readable id
 	Workspace  string    // folder the session works in
 	Title      string    // beginning of the first user message, 60 code points at most
+	Agent      string    // name of the agent that the newest turn or command was for; "" where no entry names one
 	Created    time.Time // date of the first entry
 	Updated    time.Time // date of the last entry
 	Entries    int64

@@ -54,6 +54,12 @@ type Envelope struct {
 	Extra         map[string]any
 }
 
+// Agent returns the name of the agent that is to answer; "" where the envelope names none.
+func (e *Envelope) Agent() string {
+	name, _ := e.Extra[ExtraAgent].(string)
+	return name
+}
+
 // Fact is one thing that is known of a message. A key that begins with "_" is private: no model sees it.
 type Fact struct{ Key, Value string }
 

@@ -20,7 +20,7 @@ func (t *Turn) trace(ctx context.Context) (inside context.Context, end func()) {
 	name := "turn"
 	attrs := append(make([]attribute.KeyValue, 0, 6),
 		attribute.String("gen_ai.conversation.id", tape.Tag(t.outcome.Session)), attribute.String("lingserve.turn.id", t.outcome.TurnID))
-	if agent, _ := t.outcome.Envelope.Extra[ExtraAgent].(string); agent != "" {
+	if agent := t.outcome.Envelope.Agent(); agent != "" {
 		name = "invoke_agent " + agent
 		attrs = append(attrs, attribute.String("gen_ai.operation.name", "invoke_agent"), attribute.String("gen_ai.agent.name", agent))
 	}

@@ -215,6 +215,25 @@ func TestAnAgentAnswersWithWhatWasSaidBefore(t *testing.T) {
 	}
 }
 
+// DP-03: a session says which agent answers in it, so that a client lists an agent's sessions and opens them with that agent.
+func TestASessionKnowsItsAgent(t *testing.T) {
+	a := newAgentBench(t, nil)
+	a.serve()
+	readDocument(t, a.say("hello", ""))
+	readDocument(t, a.do("POST", "/v1/runs", `{"agent":"assistant","session":"commands","input":",help"}`))
+	a.session("older", "from a server that named no agent")
+	got := map[string]string{}
+	for _, s := range get[sessionList](a.bench, "/v1/sessions").Sessions {
+		got[s.ID] = s.Agent
+		if one := get[session](a.bench, sessionPath(s.ID)); one.Agent != s.Agent {
+			t.Errorf("%s: the session says %q, the list %q", s.ID, one.Agent, s.Agent)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"s": "assistant", "commands": "assistant", "older": ""}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TU-46
 func TestWhatAnAgentDoesIsToldOnTheRunsTube(t *testing.T) {
 	a := newAgentBench(t, nil)
@@ -590,7 +609,7 @@ func TestWhatDoesNotFitAnAgentIsSaid(t *testing.T) {
 			t.Errorf("%s:\n%s", body, p.Detail)
 		}
 	}
-	if p := readProblem(t, a.do("GET", "/v1/runs?agent=assistant&input.a=x", "")); p.Detail != "/input: an agent's input is a text and has no properties" {
+	if p := readProblem(t, a.do("GET", "/v1/runs?agent=assistant&input.a=x", "")); p.Detail != "query parameter input: an agent's input is a text and has no properties" {
 		t.Error(p.Detail)
 	}
 	if d := readDocument(t, a.do("GET", "/v1/runs?agent=assistant&input=x&session=telegram%2F7&on_busy=reject", "")); d.Session != "telegram/7" {

@@ -443,7 +443,7 @@ func TestErrorsHaveOpenAIsTypesAndStatuses(t *testing.T) {
 	for code, want := range map[string]string{
 		codeInvalid: "400 invalid_request_error", codeUnauthorized: "401 authentication_error", codeForbidden: "403 permission_error",
 		codeNotFound: "404 invalid_request_error", codeGone: "410 invalid_request_error", codeConflict: "409 invalid_request_error",
-		codeTooLarge: "413 invalid_request_error", codeRateLimited: "429 rate_limit_error", adapter.CodeBudget: "402 invalid_request_error",
+		codeTooLarge: "413 invalid_request_error", bot.CodeLimitReached: "422 invalid_request_error", codeRateLimited: "429 rate_limit_error", adapter.CodeBudget: "402 invalid_request_error",
 		adapter.CodeAuth: "502 server_error", adapter.CodeRateLimited: "503 server_error", adapter.CodeUnavailable: "502 server_error",
 		adapter.CodeTimeout: "504 server_error", adapter.CodeProtocol: "502 server_error", codeOutput: "502 server_error", codeRefused: "502 server_error",
 		codeOverloaded: "503 server_error", codeDraining: "503 server_error", codeInternal: "500 server_error",

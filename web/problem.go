@@ -13,6 +13,7 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/bot"
 )
 
 // Codes of what can go wrong, in problem documents and in "error" events alike. They are stable; texts are not.
@@ -48,6 +49,7 @@ var statuses = map[string]int{
 	adapter.CodeUnavailable: http.StatusBadGateway,
 	adapter.CodeTimeout:     http.StatusGatewayTimeout,
 	adapter.CodeProtocol:    http.StatusBadGateway,
+	bot.CodeLimitReached:    http.StatusUnprocessableEntity,
 	codeOutput:              http.StatusBadGateway,
 	codeRefused:             http.StatusBadGateway,
 	codeOverloaded:          http.StatusServiceUnavailable,

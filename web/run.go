@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -280,15 +281,17 @@ func appendMember(dst []byte, name string, value any) []byte {
 // empty says whether a document holds nothing.
 func empty(document []byte) bool { return len(document) == 0 || string(document) == "{}" }
 
-// cause is the error that made a run fail: the first fatal one, or else the last.
+// cause is the error that made a run fail: the first fatal one, or else the last that was not handled.
 func (o outcome) cause() (ling.ErrorData, bool) {
 	for _, e := range o.Errors {
 		if e.Fatal {
 			return e, true
 		}
 	}
-	if n := len(o.Errors); n > 0 {
-		return o.Errors[n-1], true
+	for _, e := range slices.Backward(o.Errors) {
+		if !e.Handled {
+			return e, true
+		}
 	}
 	return ling.ErrorData{}, false
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/ling"
 )
 
 func TestOneRunCanBeReadInEachFraming(t *testing.T) {
@@ -346,5 +347,31 @@ func TestTheModelIsTheRequestsOrElseTheWorkflowsOwn(t *testing.T) {
 				t.Errorf("%q is named %d times in\n%s", tt.want, n, text)
 			}
 		})
+	}
+}
+
+// DW-04: a run fails because of the last failure that was not handled, where none ended it.
+func TestAFailureThatWasHandledIsNotTheCause(t *testing.T) {
+	o := outcome{Status: statusFailed, Errors: []ling.ErrorData{{Code: "a"}, {Code: "b"}, {Code: "c", Handled: true}}}
+	if cause, ok := o.cause(); !ok || cause.Code != "b" {
+		t.Errorf("%+v %v", cause, ok)
+	}
+}
+
+// DW-10: a request by GET has parameters, and its problems name them.
+func TestProblemsOfARunByGETNameParameters(t *testing.T) {
+	b := newBench(t, nil).serve()
+	for query, want := range map[string]misfit{
+		"":                         {Parameter: "workflow", Detail: "expected the name of a workflow; GET /v1/workflows lists them"},
+		"workflow=steps&session=s": {Parameter: "session", Detail: "sessions are not configured on this server"},
+		"workflow=chat&input.question=q&input.level=x": {Parameter: "input.level", Detail: "expected an integer, got a string"},
+	} {
+		p := readProblem(t, b.do("GET", "/v1/runs?"+query, ""))
+		if diff := cmp.Diff([]misfit{want}, p.Errors); diff != "" {
+			t.Errorf("%q: %s", query, diff)
+		}
+		if detail := "query parameter " + want.Parameter + ": " + want.Detail; p.Status != 400 || p.Detail != detail {
+			t.Errorf("%q: %d %s", query, p.Status, p.Detail)
+		}
 	}
 }

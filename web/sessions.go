@@ -29,6 +29,7 @@ type session struct {
 	ID      string        `json:"id"`
 	Tape    string        `json:"tape"`
 	Title   string        `json:"title"`
+	Agent   string        `json:"agent,omitempty"`
 	Created time.Time     `json:"created"`
 	Updated time.Time     `json:"updated"`
 	Counts  sessionCounts `json:"counts"`
@@ -55,7 +56,7 @@ type anchor struct {
 
 func sessionOf(p access.Principal, i tape.Info) session {
 	return session{
-		ID: nameOf(p, i.Session), Tape: i.Tape, Title: i.Title, Created: i.Created, Updated: i.Updated, LastID: i.LastID, Bytes: i.Bytes,
+		ID: nameOf(p, i.Session), Tape: i.Tape, Title: i.Title, Agent: i.Agent, Created: i.Created, Updated: i.Updated, LastID: i.LastID, Bytes: i.Bytes,
 		Counts: sessionCounts{Entries: i.Entries, Anchors: i.Anchors, Unreadable: i.Unreadable},
 	}
 }

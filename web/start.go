@@ -78,6 +78,9 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, st *start) {
 	}
 	run, again, p := s.startRun(r, st)
 	if p != nil {
+		if r.Method == http.MethodGet {
+			p = p.moved(toParameter)
+		}
 		p.write(w)
 		return
 	}
@@ -90,6 +93,25 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, st *start) {
 	// What was asked for is not needed while the answer goes on.
 	v := st.view
 	s.answer(w, r, run, &v, 0)
+}
+
+// toParameter names the parameter of a query in place of the member of a body: workflow for /workflow, input.question for /input/question,
+// and params with the pointer /a/b for /params/a/b.
+func toParameter(m *misfit) {
+	name, ok := strings.CutPrefix(m.Pointer, "/")
+	first, rest, deep := strings.Cut(name, "/")
+	switch {
+	case !ok || m.Parameter != "":
+		return // it leads into a parameter already
+	case deep && first == "input" && !strings.Contains(rest, "/"):
+		name = "input." + strings.NewReplacer("~1", "/", "~0", "~").Replace(rest)
+		m.Pointer = ""
+	case deep:
+		name, m.Pointer = first, "/"+rest
+	default:
+		m.Pointer = ""
+	}
+	m.Parameter = name
 }
 
 // startRun starts the run that is asked for, or finds the one that the same request has started before.

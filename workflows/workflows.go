@@ -1,5 +1,5 @@
 // Package workflows holds the workflows that come with the server, so that a binary that is run from anywhere has them. They
-// are ordinary files: a folder of workflows takes their place.
+// are ordinary files: a user's file replaces the one whose workflow has the same name.
 package workflows
 
 import "embed"

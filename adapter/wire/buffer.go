@@ -31,7 +31,9 @@ func (b *buffer) fill(most int) bool {
 		if len(b.buf) >= most {
 			return false
 		}
-		b.buf = append(b.buf, make([]byte, len(b.buf))...)
+		larger := make([]byte, min(2*len(b.buf), most))
+		copy(larger, b.buf)
+		b.buf = larger
 	}
 	for range 100 { // as bufio has it
 		var n int

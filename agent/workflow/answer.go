@@ -154,7 +154,7 @@ func (r *run) begin(ctx context.Context, t *tape.Tape, state turn.State) ([]adap
 		return nil, err
 	}
 	entries = append(entries,
-		tape.NewEvent(entryStart, map[string]string{"workflow": r.answer.Workflow.Info().Name}),
+		tape.NewEvent(entryStart, map[string]string{"workflow": r.answer.Workflow.Info().Name}).With(tape.Meta{Agent: r.turn.Envelope().Agent()}),
 		tape.NewMessage(adapter.User, r.turn.Envelope().Content))
 	for i, e := range entries {
 		entries[i] = e.With(tape.Meta{Turn: r.turn.ID()})

@@ -407,7 +407,7 @@ func TestWhatAWorkflowFailsOfIsTheTurnsError(t *testing.T) {
 				return err
 			}
 			if handled {
-				b.Listen(bot.Listener{Error: func(error) { m.Handled(b) }})
+				m.OnFailure(b, func(error) bool { return true })
 			}
 			return b.Chat(bot.Message{Text: "fail"})
 		})

@@ -53,14 +53,14 @@ var kinds = map[string]kind{
 		},
 		within: `/body",`, before: `"delta":"`, end: `{"status":"completed"}`,
 	},
-	"ling": {
-		path: "/",
-		body: func(n, pace int) string {
-			return fmt.Sprintf(`{"question":"n=%d pace=%d"}`, n, pace)
-		},
-		within: `/body",`, before: `"delta":"`, end: "event: finished",
-	},
+	"ling":    {path: "/", body: question, within: `/body",`, before: `"delta":"`, end: "event: finished"},
+	byHand:    {path: "/", body: question, before: `"delta":"`, end: "data: [DONE]"},
+	langChain: {path: "/", body: question, before: `"delta":"`, end: "data: [DONE]"},
+	aiText:    {path: "/", body: question, within: `"text-delta"`, before: `"delta":"`, end: "data: [DONE]"},
+	aiObject:  {path: "/", body: question, before: `data: "`, end: "data: [DONE]"},
 }
+
+func question(n, pace int) string { return fmt.Sprintf(`{"question":"n=%d pace=%d"}`, n, pace) }
 
 type client struct {
 	kind

@@ -46,6 +46,8 @@ func (b *bench) contender(name string) (*process, error) {
 	case "lingserve":
 		p, _, err := b.serve()
 		return p, err
+	case byHand:
+		return startPart("part:byhand", b.model.addr)
 	}
 	return b.node(name)
 }

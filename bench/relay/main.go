@@ -33,7 +33,7 @@ func main() {
 	}
 	var b bench
 	rounds := flag.Int("rounds", 3, "turns of each contender")
-	only := flag.String("only", "fast,pieces,paced,second,end,resume,start,many,peer", "what to measure, with commas between")
+	only := flag.String("only", "fast,pieces,paced,second,end,resume,start,many,relays,peer", "what to measure, with commas between")
 	flag.StringVar(&b.server.Given, "lingserve", "", "the server's binary; default: built from ./cmd/server")
 	flag.StringVar(&b.peer, "peer", "bench/relay/peer", "folder of the Node peer, with node_modules; empty to leave it out")
 	flag.IntVar(&b.fast.streams, "fast.streams", 100, "streams that go as fast as the model")
@@ -52,6 +52,7 @@ func main() {
 var parts = map[string]func(args []string) error{
 	"part:model":    modelPart,
 	"part:proxy":    proxyPart,
+	"part:byhand":   byHandPart,
 	"part:client":   clientPart,
 	"part:profiled": profiledPart,
 }
@@ -112,6 +113,7 @@ func (b *bench) run(rounds int, only []string) error {
 		{"resume", b.measureResume},
 		{"start", b.measureStart},
 		{"many", b.measureMany},
+		{"relays", b.measureRelays},
 		{"peer", b.measurePeer},
 	} {
 		if !slices.Contains(only, m.name) {

@@ -82,7 +82,7 @@ func appendChunk(dst []byte, token string, now time.Time) []byte {
 	return append(dst, chunkTail...)
 }
 
-var question = regexp.MustCompile(`n=(\d+) pace=(-?\d+)`)
+var asked = regexp.MustCompile(`n=(\d+) pace=(-?\d+)`)
 
 // whole holds answers without pace, ready made, so that the model takes as little of the machine as it can.
 var whole sync.Map
@@ -92,7 +92,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	m := question.FindSubmatch(body)
+	m := asked.FindSubmatch(body)
 	if m == nil {
 		http.Error(w, "no n and pace in the question", http.StatusBadRequest)
 		return

@@ -22,20 +22,24 @@ const (
 	peerWaitless = "if (delta <= 0)"
 )
 
-// node starts the peer.
+// node starts a relay on Node.
 func (b *bench) node(name string) (*process, error) {
-	modules := filepath.Join(b.peer, "node_modules")
-	if name == peerUnpaced {
-		var err error
-		if modules, err = b.unpaced(modules); err != nil {
+	args, ok := scripts[name]
+	if !ok {
+		modules := filepath.Join(b.peer, "node_modules")
+		if name == peerUnpaced {
+			var err error
+			if modules, err = b.unpaced(modules); err != nil {
+				return nil, err
+			}
+		}
+		modules, err := filepath.Abs(modules)
+		if err != nil {
 			return nil, err
 		}
+		args = []string{"relay.mjs", modules}
 	}
-	modules, err := filepath.Abs(modules)
-	if err != nil {
-		return nil, err
-	}
-	p, err := start(exec.Command("node", filepath.Join(b.peer, "relay.mjs"), modules, b.model.addr))
+	p, err := start(exec.Command("node", append([]string{filepath.Join(b.peer, args[0])}, append(args[1:], b.model.addr)...)...))
 	if err != nil {
 		return nil, err
 	}
@@ -85,13 +89,21 @@ func (b *bench) unpaced(modules string) (string, error) {
 	return to, os.WriteFile(file, []byte(changed), 0o600)
 }
 
+// installed checks that the packages of the relays on Node are there.
+func (b *bench) installed() error {
+	if _, err := os.Stat(filepath.Join(b.peer, "node_modules")); err != nil {
+		return fmt.Errorf("the relays on Node are not installed: run npm install --prefix %s", b.peer)
+	}
+	return nil
+}
+
 // measurePeer compares with the peer, on work that it can do in a few seconds.
 func (b *bench) measurePeer(rounds int) error {
 	if b.peer == "" {
 		return nil
 	}
-	if _, err := os.Stat(filepath.Join(b.peer, "node_modules")); err != nil {
-		return fmt.Errorf("the peer is not installed: run npm install --prefix %s", b.peer)
+	if err := b.installed(); err != nil {
+		return err
 	}
 	for _, m := range []struct {
 		name string

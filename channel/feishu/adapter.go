@@ -45,6 +45,10 @@ func (a *adapter) Ingest(_ context.Context, e *Event) (*channel.Input, error) {
 	in := &channel.Input{
 		ID: id, Timestamp: m.at(), ConversationID: m.Chat, ThreadID: m.Thread, SenderID: e.sender.ID.Open, Raw: m,
 	}
+	if e.press != nil {
+		in.RawText = e.press.Command()
+		in.TextForCommands = in.RawText
+	}
 	if e.Type == eventMessage {
 		w := m.read()
 		in.RawText = named(w.text, m.Mentions, "")
@@ -61,7 +65,7 @@ func (a *adapter) Classify(_ context.Context, in *channel.Input) (channel.EventC
 	if _, command := turn.CommandName(in.TextForCommands); command && kind == channel.EventMessage {
 		return channel.EventClass{Kind: channel.EventCommand, CanStartAgentTurn: true}, nil
 	}
-	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage}, nil
+	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage || a.e.press != nil}, nil
 }
 
 // Preflight implements [channel.Preflighter]: it knows how images of a message that is not answered are loaded.
@@ -138,6 +142,10 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	if a.k.Routes == nil {
 		f.Route.AgentID = cmp.Or(policy.Agent, c.agent)
 	}
+	if a.e.press != nil {
+		f.Access = policy.Access(who, channel.MentionFacts{})
+		return channel.PressPlan(f, *a.e.press, a.answer), nil
+	}
 	var quoted *found
 	if policy.Sees(kind, who) != channel.No { // nobody else has the platform asked for anything
 		quoted = c.look(ctx, m.quoted())
@@ -165,7 +173,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	a.media(ctx, list, quoted, &f)
 	return &channel.Assembled{
 		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
-		Delivery: c.delivery(m.Chat),
+		Delivery: c.delivery(m),
 	}, nil
 }
 
@@ -320,10 +328,16 @@ func (c *Channel) look(ctx context.Context, id string) *found {
 	return f
 }
 
-// Finalize implements [channel.Finalizer]: what somebody has changed is changed where it waits, and what was recalled is forgotten
-// (CH-98).
-func (a *adapter) Finalize(ctx context.Context, _ channel.Result) error {
+// Finalize implements [channel.Finalizer]: a press that is not let in is answered, what somebody has changed is changed where it waits, and
+// what was recalled is forgotten (CH-98).
+func (a *adapter) Finalize(ctx context.Context, r channel.Result) error {
 	m := a.e.message
+	if a.e.press != nil {
+		if s, ok := channel.RefusedPress(r); ok {
+			a.answer(ctx, s)
+		}
+		return nil
+	}
 	if m == nil || a.k.Window == nil {
 		return nil
 	}

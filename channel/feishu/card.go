@@ -31,7 +31,7 @@ func wire(s string) int {
 	return n
 }
 
-// card is the content of a card: one element with all of the text. It says that all see the same card, which the platform asks of those
+// card is the content of a card: one element with all of the text, and what stands below it. It says that all see the same card, which the platform asks of those
 // that are changed.
 func (b *body) card() (string, error) {
 	element := map[string]any{"tag": "markdown", "content": b.marked}
@@ -41,7 +41,7 @@ func (b *body) card() (string, error) {
 	data, err := plainJSON(map[string]any{
 		"schema": "2.0",
 		"config": map[string]any{"update_multi": true},
-		"body":   map[string]any{"elements": []any{element}},
+		"body":   map[string]any{"elements": append([]any{element}, b.extra...)},
 	})
 	return string(data), err
 }

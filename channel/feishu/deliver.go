@@ -26,10 +26,13 @@ const honoured = 50 * time.Minute
 
 // delivery is how one turn's reply goes to its chat. Its methods are never called at the same time.
 type delivery struct {
-	c     *Channel
-	chat  string
-	shown string    // by the preview that stands there, in its markup
-	slow  time.Time // until then, no previews
+	c        *Channel
+	chat     string
+	answers  *message  // what is answered
+	reaction string    // the id of the reaction that says that work goes on; "" is none
+	signed   bool      // that was given, or tried to
+	shown    string    // by the preview that stands there, in its markup
+	slow     time.Time // until then, no previews
 }
 
 var (
@@ -37,6 +40,9 @@ var (
 	_ channel.Previewer  = streaming{}
 	_ channel.Delivery   = streaming{}
 	_ channel.Pacer      = (*delivery)(nil)
+	_ channel.Worker     = (*delivery)(nil)
+	_ channel.Rester     = (*delivery)(nil)
+	_ channel.Settler    = (*delivery)(nil)
 	_ channel.Durabler   = (*delivery)(nil)
 	_ channel.Sender     = (*Channel)(nil)
 	_ channel.Reconciler = (*Channel)(nil)
@@ -78,6 +84,9 @@ func uuid(key string, n int) string {
 
 // Deliver implements [channel.Delivery].
 func (d *delivery) Deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
+	if b.Question != nil {
+		return d.ask(ctx, &b)
+	}
 	r, err := d.c.deliver(ctx, &b, d.slowDown)
 	if err == nil {
 		d.shown = ""
@@ -206,6 +215,7 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block, slow func(time.
 type body struct {
 	marked string // in the markup of cards; "" is a plain text
 	text   string // without markup
+	extra  []any  // elements of the card below the text
 	kind   string // of a message that is neither a card nor a text
 	key    string // of its file
 }
@@ -308,8 +318,8 @@ func (d *delivery) PreviewEvery(channel.Block) time.Duration {
 	return max(previewEvery, time.Until(d.slow))
 }
 
-// WorkingEvery implements [channel.Pacer]: the platform has no sign of work for bots.
-func (d *delivery) WorkingEvery() time.Duration { return 0 }
+// WorkingEvery implements [channel.Pacer]: the sign stays until it is removed.
+func (d *delivery) WorkingEvery() time.Duration { return time.Hour }
 
 // streaming is a delivery that shows a block while it is written.
 type streaming struct{ *delivery }

@@ -72,6 +72,10 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+	if e.press != nil {
+		c.receivePress(w, r, door, e, raw)
+		return
+	}
 	if err := c.accept(r.Context(), door, e, raw); err != nil {
 		c.log.WarnContext(r.Context(), "an event cannot be accepted; the platform is to send it again", "channel", c.name, "error", err)
 		later(w)

@@ -19,6 +19,7 @@ type Event struct {
 	sender  sender
 	message *message // that it is about; nil for one that no conversation has
 	edit    bool     // the message came before, and has changed since
+	press   *channel.Press
 }
 
 // message is a message in an event.
@@ -68,6 +69,7 @@ type sender struct {
 const (
 	eventMessage = "im.message.receive_v1"
 	eventRecall  = "im.message.recalled_v1"
+	eventPress   = "card.action.trigger"
 )
 
 // Kinds of conversations.
@@ -127,6 +129,8 @@ func (all *envelope) read() (header, *Event, error) {
 			return header{}, nil, errNoEvent
 		}
 		e.sender, e.message = body.Sender, &body.Message
+	case eventPress:
+		e.pressed(all.Event)
 	default:
 		var body struct {
 			message
@@ -140,22 +144,16 @@ func (all *envelope) read() (header, *Event, error) {
 	return h, e, nil
 }
 
-// bare is what the journal keeps of an event: all of it but the verification token, which is a secret and is not needed again.
+// bare is what the journal keeps of an event: all of it but the verification token, and the token that a press has for changes of its card.
+// They are secrets and are not needed again.
 func (all *envelope) bare() ([]byte, error) {
-	var h map[string]json.RawMessage
-	if err := json.Unmarshal(all.Header, &h); err != nil {
+	var head, body map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(all.Header, &head), json.Unmarshal(all.Event, &body)); err != nil {
 		return nil, err
 	}
-	delete(h, "token")
-	head, err := json.Marshal(h)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(struct {
-		Schema string          `json:"schema"`
-		Header json.RawMessage `json:"header"`
-		Event  json.RawMessage `json:"event"`
-	}{all.Schema, head, all.Event})
+	delete(head, "token")
+	delete(body, "token")
+	return json.Marshal(map[string]any{"schema": all.Schema, "header": head, "event": body})
 }
 
 // kind is what sort of event it is, and its id: a message's own where somebody says something, so that an event that is made twice
@@ -164,6 +162,8 @@ func (e *Event) kind() (channel.EventKind, string) {
 	switch {
 	case e.message == nil:
 		return channel.EventUnknown, e.ID
+	case e.press != nil:
+		return channel.EventInteraction, "press:" + e.ID
 	case e.edit:
 		return channel.EventLifecycle, "edit:" + e.message.ID + ":" + e.message.Updated
 	case e.Type == eventMessage:

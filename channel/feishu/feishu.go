@@ -93,6 +93,7 @@ type Channel struct {
 	threads       *memory[string]    // of messages: their topics. What recalls a message does not say in which it was
 	looked        *memory[*found]    // messages that were asked for
 	first         *memory[time.Time] // when the first attempt to send a block began
+	presses       presses            // that wait for their answers
 	me            atomic.Pointer[identity]
 	refused       atomic.Int64 // when the log last said that a request was, in seconds
 	closeIdle     func()       // of a client of its own
@@ -262,9 +263,9 @@ func (c *Channel) Explain(ctx context.Context, k *channel.Kernel, recorded []byt
 	return channel.Explain(ctx, k, c.event(k, e, channel.Meta{}))
 }
 
-// delivery is how the reply of one turn goes out.
-func (c *Channel) delivery(chat string) channel.Delivery {
-	d := &delivery{c: c, chat: chat}
+// delivery is how the reply to a message goes out.
+func (c *Channel) delivery(m *message) channel.Delivery {
+	d := &delivery{c: c, chat: m.Chat, answers: m}
 	if c.preview == PreviewOff {
 		return d
 	}
@@ -280,7 +281,7 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 			Run: func(ctx context.Context, e channel.JournalEntry, m channel.Meta) (channel.Result, error) {
 				return channel.Run(ctx, k, c.event(k, accepted(e), m))
 			},
-			Incomplete: c.incomplete,
+			Incomplete: c.incomplete, Clear: c.clear,
 		},
 		Name: c.sender(), Sender: c,
 		Connect: func(ctx context.Context) error {

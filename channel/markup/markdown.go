@@ -1,5 +1,11 @@
 package markup
 
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
 // Format is a markup that a platform reads.
 type Format uint8
 
@@ -46,6 +52,18 @@ func Pieces(markdown string, to Format, l Limit) []Piece {
 		list = append(list, Piece{Text: write(part, to), Plain: plain(part, l)})
 	}
 	return list
+}
+
+// Literal is Markdown that shows a line of text as it is.
+func Literal(line string) string {
+	var b strings.Builder
+	for _, r := range line {
+		if r < utf8.RuneSelf && unicode.In(r, unicode.Punct, unicode.Symbol) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 // Escape escapes a text that is no Markdown, so that a format shows it as it is.

@@ -380,3 +380,12 @@ func TestALongLineGoesOnWhereItIsCut(t *testing.T) {
 		}
 	}
 }
+
+// DC-15: the name of whoever has decided is shown as it is.
+func TestALiteralLineIsNoMarkup(t *testing.T) {
+	for _, line := range []string{"Ann Lee", "*Ann* [x](http://evil.example) <b>&amp; `c` ~~s~~ _u_ | # 1. - www.a.example @all <at id=all>", "Ánn 😀 \\"} {
+		if got := Convert("Approved by "+Literal(line)+".", Plain); got != "Approved by "+line+"." {
+			t.Errorf("%q is shown as %q", line, got)
+		}
+	}
+}

@@ -47,6 +47,12 @@ func (a *adapter) Ingest(_ context.Context, _ *Event) (*channel.Input, error) {
 	if m == nil {
 		return nil, nil // nothing that an agent could be told of
 	}
+	if m.press != nil {
+		command := m.press.Command()
+		return &channel.Input{
+			ID: m.id, RawText: command, TextForCommands: command, ConversationID: m.conversation, ThreadID: m.thread, SenderID: m.user, Raw: m,
+		}, nil
+	}
 	w := a.c.words(m)
 	return &channel.Input{
 		ID: m.id, Timestamp: at(m.ts), RawText: m.text, TextForAgent: w.text, TextForCommands: w.text,
@@ -61,7 +67,7 @@ func (a *adapter) Classify(_ context.Context, in *channel.Input) (channel.EventC
 	if _, command := turn.CommandName(in.TextForCommands); command && kind == channel.EventMessage {
 		return channel.EventClass{Kind: channel.EventCommand, CanStartAgentTurn: true}, nil
 	}
-	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage}, nil
+	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage || a.m.press != nil}, nil
 }
 
 // Preflight implements [channel.Preflighter]: it knows how images of a message that is not answered are loaded.
@@ -98,6 +104,9 @@ func parts(in *channel.Input) []*message {
 
 // root is the thread that the answer to a message goes to, "" for none.
 func (c *Channel) root(m *message) string {
+	if m.press != nil {
+		return m.press.root
+	}
 	if m.thread == "" && !m.direct && c.replies == ReplyInThread {
 		return m.ts // "" of a slash command, which is no message
 	}
@@ -148,6 +157,9 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		mentions = append(mentions, c.mentioned(part, names))
 	}
 	f.Access = policy.Access(who, channel.MergeMentions(mentions...))
+	if m.press != nil {
+		return channel.PressPlan(f, m.press.Press, a.answer), nil
+	}
 	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
 	for _, part := range list {
 		if s := part.shared; s != nil {
@@ -162,7 +174,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	a.media(ctx, list, &f)
 	return &channel.Assembled{
 		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
-		Delivery: c.delivery(m.conversation),
+		Delivery: c.delivery(m),
 	}, nil
 }
 
@@ -268,9 +280,16 @@ func label(s channel.SenderFacts) string {
 	return s.Name + " (@" + s.Username + ")"
 }
 
-// Finalize implements [channel.Finalizer]: what somebody has changed or deleted is changed or deleted where it waits (CH-98).
-func (a *adapter) Finalize(ctx context.Context, _ channel.Result) error {
+// Finalize implements [channel.Finalizer]: a press that is not let in is answered, and what somebody has changed or deleted is changed or
+// deleted where it waits (CH-98).
+func (a *adapter) Finalize(ctx context.Context, r channel.Result) error {
 	m, c := a.m, a.c
+	if m.press != nil {
+		if s, ok := channel.RefusedPress(r); ok {
+			a.answer(ctx, s)
+		}
+		return nil
+	}
 	if m.change == changeNone || a.k.Window == nil || m.direct {
 		return nil
 	}

@@ -82,6 +82,7 @@ const (
 	noThread   kind = "the thread is not there any more, or closed"
 	gone       kind = "the message is not there any more, or cannot be changed"
 	tooLong    kind = "the text is too long"
+	sameSign   kind = "the message has the reaction already, or has it no more"
 	tooMany    kind = "the platform asks for fewer calls"
 	down       kind = "the platform does not work at the moment"
 	wrongPlace kind = "the answer is not that of the Web API; check the setting api"
@@ -104,6 +105,8 @@ var kinds = map[string]kind{
 	"message_not_found": gone, "cant_update_message": gone, "edit_window_closed": gone, "cant_delete_message": gone,
 
 	"msg_too_long": tooLong,
+
+	"already_reacted": sameSign, "no_reaction": sameSign,
 
 	"ratelimited": tooMany, "rate_limited": tooMany, "message_limit_exceeded": tooMany, "accesslimited": tooMany,
 

@@ -18,22 +18,27 @@ const maxText = 4000
 type delivery struct {
 	c            *Channel
 	conversation string
+	thread       string // of the message that is answered; "" outside of threads
+	message      string // ts of that message; "" is none
+	signed       bool   // it may have the reaction that says that work goes on
 	shown        string // by the preview that stands there
 }
 
 var (
 	_ channel.Delivery  = (*delivery)(nil)
 	_ channel.Durabler  = (*delivery)(nil)
+	_ channel.Worker    = (*delivery)(nil)
+	_ channel.Rester    = (*delivery)(nil)
+	_ channel.Settler   = (*delivery)(nil)
 	_ channel.Delivery  = streaming{}
 	_ channel.Previewer = streaming{}
 	_ channel.Pacer     = streaming{}
 	_ channel.Sender    = (*Channel)(nil)
 )
 
-// delivery is how the reply of one turn goes out. There is no sign of typing: the platform has none for what is not an assistant's own
-// window.
-func (c *Channel) delivery(conversation string) channel.Delivery {
-	d := &delivery{c: c, conversation: conversation}
+// delivery is how the reply to a message goes out.
+func (c *Channel) delivery(m *message) channel.Delivery {
+	d := &delivery{c: c, conversation: m.conversation, thread: m.thread, message: m.ts}
 	if c.preview == PreviewOff {
 		return d
 	}
@@ -55,6 +60,9 @@ func targetOf(b *channel.Block) (t target, err error) {
 
 // Deliver implements [channel.Delivery].
 func (d *delivery) Deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
+	if b.Question != nil {
+		return d.ask(ctx, &b)
+	}
 	r, err := d.c.deliver(ctx, &b)
 	if err == nil {
 		d.shown = ""
@@ -145,6 +153,7 @@ type newMessage struct {
 	Channel     string `json:"channel"`
 	Thread      string `json:"thread_ts,omitempty"`
 	Text        string `json:"text"`
+	Blocks      []any  `json:"blocks,omitempty"`
 	UnfurlLinks bool   `json:"unfurl_links"`
 	UnfurlMedia bool   `json:"unfurl_media"`
 }
@@ -154,10 +163,11 @@ type changed struct {
 	Channel string `json:"channel"`
 	TS      string `json:"ts"`
 	Text    string `json:"text,omitempty"`
+	Blocks  []any  `json:"blocks,omitempty"`
 }
 
 // post sends one message, in the conversation's pace, and returns its ts.
-func (c *Channel) post(ctx context.Context, t target, text string) (string, error) {
+func (c *Channel) post(ctx context.Context, t target, text string, blocks ...any) (string, error) {
 	if err := attempt.Pause(ctx, c.pace.take(t.conversation, c.postEvery, time.Now())); err != nil {
 		return "", &channel.NotSentError{Err: err, Retryable: true}
 	}
@@ -165,7 +175,7 @@ func (c *Channel) post(ctx context.Context, t target, text string) (string, erro
 		TS string `json:"ts"`
 	}
 	err := c.api.do(ctx, request{
-		method: "chat.postMessage", in: &newMessage{Channel: t.conversation, Thread: t.thread, Text: text}, out: &sent, slow: c.pace.slowDown,
+		method: "chat.postMessage", in: &newMessage{Channel: t.conversation, Thread: t.thread, Text: text, Blocks: blocks}, out: &sent, slow: c.pace.slowDown,
 	})
 	if err == nil {
 		c.wrote(ctx, t)
@@ -181,9 +191,9 @@ func (c *Channel) wrote(ctx context.Context, t target) {
 }
 
 // update puts a text in the place of a message's.
-func (c *Channel) update(ctx context.Context, t target, ts, text string) error {
+func (c *Channel) update(ctx context.Context, t target, ts, text string, blocks ...any) error {
 	return c.api.do(ctx, request{
-		method: "chat.update", in: &changed{Channel: t.conversation, TS: ts, Text: text}, harmless: true, slow: c.pace.slowDown,
+		method: "chat.update", in: &changed{Channel: t.conversation, TS: ts, Text: text, Blocks: blocks}, harmless: true, slow: c.pace.slowDown,
 	})
 }
 
@@ -193,8 +203,8 @@ type streaming struct{ *delivery }
 // PreviewEvery implements [channel.Pacer].
 func (d streaming) PreviewEvery(channel.Block) time.Duration { return d.c.previewEvery }
 
-// WorkingEvery implements [channel.Pacer]: there is no such sign.
-func (d streaming) WorkingEvery() time.Duration { return 0 }
+// WorkingEvery implements [channel.Pacer]: the sign stays until it is removed.
+func (d streaming) WorkingEvery() time.Duration { return time.Hour }
 
 // Preview implements [channel.Previewer]: the text as it stands so far, plain, for half of a text is seldom good markup. Where others
 // have just shown something in the conversation, or the platform wants fewer calls, it is left out: a newer text comes soon.

@@ -48,7 +48,7 @@ func TestAnAnswerIsOneMessageThatGrowsOnceASecond(t *testing.T) {
 		if len(got) != 1 || got[0].Text != strings.TrimSpace(strings.Repeat("*w&lt;&gt;* ", 100)) {
 			t.Fatalf("got %+v, expected one message with the whole answer, marked", got)
 		}
-		calls := r.fake.Writes()
+		calls := r.fake.Calls("chat.postMessage", "chat.update")
 		if len(calls) < 10 || len(calls) > 12 {
 			t.Errorf("got %d writes in 10 s, expected about one a second", len(calls))
 		}
@@ -75,7 +75,7 @@ func TestThreeAnswersInOneChannelShareItsSecond(t *testing.T) {
 			r.say(fakeslack.Message{Channel: room, Text: us + " hi"})
 		}
 		time.Sleep(9 * time.Second)
-		if n := len(r.fake.Writes()); n < 8 || n > 10 {
+		if n := len(r.fake.Calls("chat.postMessage", "chat.update")); n < 8 || n > 10 {
 			t.Errorf("got %d writes in 9 s", n)
 		}
 		time.Sleep(time.Minute)
@@ -93,7 +93,7 @@ func TestNothingIsShownBeforeItIsFinishedWherePreviewsAreOff(t *testing.T) {
 		r.serve(t)
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
 		time.Sleep(time.Minute)
-		if calls := r.fake.Writes(); len(calls) != 1 {
+		if calls := r.fake.Calls("chat.postMessage", "chat.update"); len(calls) != 1 {
 			t.Errorf("got %+v, expected one message", calls)
 		}
 	})
@@ -249,7 +249,7 @@ func TestFailuresOfSends(t *testing.T) {
 				tt.fault.Method = "chat.postMessage"
 				r.fake.Fail(tt.fault)
 				began := time.Now()
-				receipt, err := r.channel.delivery(dm).Deliver(t.Context(), channel.Block{
+				receipt, err := r.channel.delivery(&message{conversation: dm}).Deliver(t.Context(), channel.Block{
 					Payload: channel.Payload{Text: "hi"}, Target: channel.ReplyPlanFacts{To: dm},
 				})
 				not, proven := errors.AsType[*channel.NotSentError](err)
@@ -363,7 +363,7 @@ func TestPreviewsWaitAsLongAsThePlatformAsks(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		var at []time.Time
-		for _, c := range r.fake.Writes() {
+		for _, c := range r.fake.Calls("chat.postMessage", "chat.update") {
 			at = append(at, c.At)
 		}
 		if gap := at[5].Sub(at[4]); gap < 30*time.Second {
@@ -544,7 +544,7 @@ func TestACheckSaysWhetherTheChannelCouldStart(t *testing.T) {
 		about  string
 	}{
 		{"all", "", nil, "", "@ling in the workspace Fake"},
-		{"fewer", "chat:write,im:history,app_mentions:read", nil, "", "@ling in the workspace Fake, without the scopes channels:history, files:read, files:write, users:read"},
+		{"fewer", "chat:write,im:history,app_mentions:read", nil, "", "@ling in the workspace Fake, without the scopes channels:history, files:read, files:write, reactions:write, users:read"},
 		{"no writing", "im:history", nil, "chat:write", ""},
 		{"no token", "", &fakeslack.Fault{Error: "invalid_auth"}, "not valid any more", ""},
 		{"no platform", "", &fakeslack.Fault{Cut: fakeslack.Refused}, "cannot be reached", ""},
@@ -596,7 +596,7 @@ func TestFilesOfTheMediaFolderAreSent(t *testing.T) {
 			}
 		}
 		send := func(path string) (channel.Receipt, error) {
-			return r.channel.delivery(room).Deliver(t.Context(), channel.Block{
+			return r.channel.delivery(&message{conversation: room}).Deliver(t.Context(), channel.Block{
 				Payload: channel.Payload{Text: "look", Media: []channel.MediaFact{{Path: path, Kind: channel.MediaImage}, {URL: "https://a.test/b"}}},
 				Target:  channel.ReplyPlanFacts{To: room, MessageThreadID: channel.Some("1.000001")},
 			})
@@ -627,7 +627,7 @@ func TestFilesOfTheMediaFolderAreSent(t *testing.T) {
 			{fakeslack.Fault{Method: "files.completeUploadExternal", Cut: fakeslack.CutAfter}, true},
 		} {
 			r.fake.Fail(tt.fault)
-			_, err := r.channel.delivery(room).Deliver(t.Context(), channel.Block{
+			_, err := r.channel.delivery(&message{conversation: room}).Deliver(t.Context(), channel.Block{
 				Payload: channel.Payload{Media: []channel.MediaFact{{Path: dir + "/cat.png"}}}, Target: channel.ReplyPlanFacts{To: room},
 			})
 			if _, proven := errors.AsType[*channel.NotSentError](err); err == nil || proven == tt.seen {

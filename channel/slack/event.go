@@ -40,6 +40,9 @@ const (
 	typeProbe       = "ssl_check"
 )
 
+// typeActions is the type of an interaction with a block of a message.
+const typeActions = "block_actions"
+
 // message is what an event says, whichever kind it is of.
 type message struct {
 	kind         channel.EventKind
@@ -54,6 +57,7 @@ type message struct {
 	name, handle string
 	text         string
 	native       bool // a slash command: nobody else is meant
+	press        *press
 	files        []file
 	shared       *attachment
 	change       change
@@ -290,12 +294,14 @@ func interaction(payload string) (*Event, error) {
 			ID string `json:"id"`
 		} `json:"team"`
 		User struct {
-			ID string `json:"id"`
+			ID   string `json:"id"`
+			Name string `json:"username"`
 		} `json:"user"`
 		Channel *struct {
 			ID string `json:"id"`
 		} `json:"channel"`
-		Message *inner `json:"message"`
+		Message json.RawMessage `json:"message"`
+		Actions []action        `json:"actions"`
 	}
 	if json.Unmarshal([]byte(payload), &p) != nil || p.Type == "" {
 		return nil, errNoEvent
@@ -309,10 +315,14 @@ func interaction(payload string) (*Event, error) {
 	}
 	m := &message{
 		kind: channel.EventInteraction, id: "interaction:" + p.Trigger, conversation: p.Channel.ID, user: p.User.ID,
-		direct: strings.HasPrefix(p.Channel.ID, "D"),
+		direct: strings.HasPrefix(p.Channel.ID, "D"), handle: p.User.Name,
 	}
-	if p.Message != nil && p.Message.ThreadTS != p.Message.TS {
-		m.thread = p.Message.ThreadTS
+	var on pressedMessage
+	if len(p.Message) > 0 && json.Unmarshal(p.Message, &on) == nil && on.Thread != on.TS {
+		m.thread = on.Thread
+	}
+	if p.Type == typeActions && len(p.Actions) == 1 {
+		m.pressed(p.Actions[0], on)
 	}
 	e.message = m
 	return e, nil

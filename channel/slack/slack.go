@@ -204,7 +204,7 @@ func (c *Channel) About() string {
 		return about
 	}
 	var lacks []string
-	for _, s := range []string{"app_mentions:read", "im:history", "channels:history", "files:read", "files:write", "users:read"} {
+	for _, s := range []string{"app_mentions:read", "im:history", "channels:history", "files:read", "files:write", "reactions:write", "users:read"} {
 		if !slices.Contains(me.scopes, s) {
 			lacks = append(lacks, s)
 		}
@@ -261,7 +261,7 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 				}
 				return channel.Run(ctx, k, c.event(k, e, m))
 			},
-			Incomplete: c.incomplete,
+			Incomplete: c.incomplete, Clear: c.clear,
 		},
 		Name: c.sender(), Sender: c,
 		Connect: func(ctx context.Context) error {

@@ -17,9 +17,10 @@ import (
 
 // adapter reads one update for the kernel.
 type adapter struct {
-	c *Channel
-	k *channel.Kernel
-	u *Update
+	c        *Channel
+	k        *channel.Kernel
+	u        *Update
+	answered bool // the press that the update is
 }
 
 var (
@@ -33,7 +34,7 @@ var (
 // event is what the kernel is given of an update.
 func (c *Channel) event(k *channel.Kernel, u *Update, m channel.Meta) channel.Event[*Update] {
 	m.Channel, m.Account = c.name, c.account
-	return channel.Event[*Update]{Meta: m, Raw: u, Adapter: &adapter{c, k, u}}
+	return channel.Event[*Update]{Meta: m, Raw: u, Adapter: &adapter{c: c, k: k, u: u}}
 }
 
 // key names an update in the journal. It is what the kernel makes of the input.
@@ -80,7 +81,8 @@ func (a *adapter) Classify(_ context.Context, in *channel.Input) (channel.EventC
 	if _, command := turn.CommandName(in.TextForCommands); command && kind == channel.EventMessage {
 		return channel.EventClass{Kind: channel.EventCommand, CanStartAgentTurn: true}, nil
 	}
-	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage}, nil
+	_, press := pressed(a.u)
+	return channel.EventClass{Kind: kind, CanStartAgentTurn: kind == channel.EventMessage || press}, nil
 }
 
 // Preflight implements [channel.Preflighter]: it knows of commands for others, and how images of a message that is not answered are
@@ -174,6 +176,9 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		mentions = append(mentions, mentioned(part, me, names))
 	}
 	f.Access = policy.Access(who, channel.MergeMentions(mentions...))
+	if p, ok := pressed(a.u); ok {
+		return channel.PressPlan(f, p, a.answer), nil
+	}
 	f.Supplemental = supplemental(m, me, kind, policy)
 	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
 	a.media(ctx, list, &f)
@@ -348,9 +353,16 @@ func label(s channel.SenderFacts) string {
 	return s.Name + " (@" + s.Username + ")"
 }
 
-// Finalize implements [channel.Finalizer]: what somebody has changed is changed where it waits (CH-98).
-func (a *adapter) Finalize(ctx context.Context, _ channel.Result) error {
+// Finalize implements [channel.Finalizer]: every press is answered, and what somebody has changed is changed where it waits (CH-98).
+func (a *adapter) Finalize(ctx context.Context, r channel.Result) error {
 	m, _, _ := message(a.u)
+	if a.u.CallbackQuery != nil {
+		if s, ok := channel.RefusedPress(r); ok {
+			a.answerPress(ctx, s.Text())
+		}
+		a.answerPress(ctx, "") // of a button that is not ours, too
+		return nil
+	}
 	if a.u.EditedMessage == nil && a.u.EditedChannelPost == nil || a.k.Window == nil || a.k.Settings == nil || chatKind(&m.Chat) == channel.Direct {
 		return nil
 	}

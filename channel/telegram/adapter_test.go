@@ -570,7 +570,7 @@ func FuzzRaw(f *testing.F) {
 			return
 		}
 		key, ok := c.key(u)
-		in, err := (&adapter{c, k, u}).Ingest(t.Context(), u)
+		in, err := (&adapter{c: c, k: k, u: u}).Ingest(t.Context(), u)
 		if err != nil || ok != (in != nil) {
 			t.Fatal(in, err)
 		}

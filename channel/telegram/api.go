@@ -84,6 +84,7 @@ const (
 	noFile       kind = "the file is not there any more, or too big"
 	down         kind = "the Bot API does not work at the moment"
 	badWebhook   kind = "the address of the webhook was not accepted"
+	tooLate      kind = "the press of the button is too long ago to be answered"
 )
 
 // kinds finds a kind by what a description has in it.
@@ -119,6 +120,8 @@ var kinds = []struct {
 	{"invalid file_id", noFile},
 	{"file is temporarily unavailable", noFile},
 	{"bad webhook", badWebhook},
+	{"query is too old", tooLate},
+	{"query id is invalid", tooLate},
 }
 
 func kindOf(code int, description string) kind {

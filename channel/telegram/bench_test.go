@@ -37,7 +37,7 @@ func BenchmarkUpdate(b *testing.B) {
 		if _, ok := c.arrival(ctx, u, update); !ok {
 			b.Fatal("it is nothing")
 		}
-		a := &adapter{c, k, u}
+		a := &adapter{c: c, k: k, u: u}
 		in, err := a.Ingest(ctx, u)
 		if err != nil {
 			b.Fatal(err)

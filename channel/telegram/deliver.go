@@ -48,6 +48,7 @@ var (
 	_ channel.Worker    = (*delivery)(nil)
 	_ channel.Pacer     = (*delivery)(nil)
 	_ channel.Durabler  = (*delivery)(nil)
+	_ channel.Settler   = (*delivery)(nil)
 	_ channel.Sender    = (*Channel)(nil)
 )
 
@@ -133,6 +134,13 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block, slow func(time.
 		}
 	}
 	chunks := c.split(text)
+	if b.Question != nil {
+		q, err := c.question(b.Question, b.Text)
+		if err != nil {
+			return channel.Receipt{}, err
+		}
+		chunks = []chunk{q}
+	}
 	if len(chunks) == 0 && len(files) == 0 {
 		return channel.Receipt{State: channel.Suppressed}, nil
 	}
@@ -193,9 +201,10 @@ func (c *Channel) deliver(ctx context.Context, b *channel.Block, slow func(time.
 
 // chunk is the text of one message, with markup and without.
 type chunk struct {
-	marked string
-	mode   models.ParseMode // "" where the text is plain
-	plain  string
+	marked   string
+	mode     models.ParseMode // "" where the text is plain
+	plain    string
+	keyboard *keyboard // below it; nil is none
 }
 
 // split turns a model's Markdown into messages.
@@ -219,6 +228,9 @@ func (c *Channel) send(ctx context.Context, t *target, text chunk) (int, error) 
 	params := &bot.SendMessageParams{
 		Text: text.marked, ParseMode: text.mode, MessageThreadID: t.thread, DisableNotification: t.silent,
 		LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: new(true)},
+	}
+	if text.keyboard != nil {
+		params.ReplyMarkup = text.keyboard
 	}
 	if t.reply != 0 {
 		params.ReplyParameters = &models.ReplyParameters{MessageID: t.reply, AllowSendingWithoutReply: true}

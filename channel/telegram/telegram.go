@@ -80,6 +80,8 @@ type Settings struct {
 	Preview   string // "" is [PreviewEdit]
 	ParseMode string // "" is [ParseHTML]
 
+	Commands []Command // of the menu; without them, the platform's is left as it is
+
 	MaxMedia int64  // bytes of one file; 0 is 10 MiB
 	Media    string // the folder for files; "" loads none
 	Files    string // the folder in which a local Bot API server keeps its files; "" is none
@@ -101,6 +103,7 @@ type Channel struct {
 	publicURL     string
 	secret        string // of the webhook
 	preview       string
+	commands      []Command
 	parseMode     models.ParseMode
 	grace         time.Duration
 	log           *slog.Logger
@@ -125,7 +128,7 @@ func New(s Settings) (*Channel, error) {
 	c := &Channel{
 		name: cmp.Or(s.Name, "telegram"), account: s.Account, agent: s.Agent, mode: cmp.Or(s.Mode, ModePoll),
 		publicURL: strings.TrimRight(s.PublicURL, "/"), secret: string(s.Secret), preview: cmp.Or(s.Preview, PreviewEdit),
-		grace: s.Grace, log: s.Log, files: s.Files,
+		commands: s.Commands, grace: s.Grace, log: s.Log, files: s.Files,
 		store: media.Store{Prefix: "telegram-", Limit: cmp.Or(s.MaxMedia, media.DefaultLimit)},
 	}
 	if c.log == nil {
@@ -309,6 +312,7 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 				return err
 			}
 			c.log.InfoContext(ctx, "the channel is connected", "channel", c.name, "bot", c.self().Username, "mode", c.mode)
+			c.setMenus(ctx, k)
 			return nil
 		},
 	})

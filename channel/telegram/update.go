@@ -111,9 +111,7 @@ func message(u *Update) (m *models.Message, kind channel.EventKind, id string) {
 		} else {
 			m = &models.Message{Chat: models.Chat{ID: u.CallbackQuery.From.ID, Type: models.ChatTypePrivate}}
 		}
-		c := *m
-		c.From, c.SenderChat = &u.CallbackQuery.From, nil
-		return &c, channel.EventInteraction, of("callback", u.ID)
+		return press(u.CallbackQuery, m), channel.EventInteraction, of("callback", u.ID)
 	case u.MessageReaction != nil:
 		r := u.MessageReaction
 		return &models.Message{ID: r.MessageID, Chat: r.Chat, From: r.User, Date: r.Date}, channel.EventReaction, of("reaction", u.ID)

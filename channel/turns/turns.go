@@ -111,6 +111,8 @@ func (r *reply) take(e turn.Event, err error) {
 		r.flush()
 	case agent.ApprovalRequiredEvent:
 		r.ask(e.Value)
+	case agent.ApprovalResolvedEvent:
+		r.decided(e.Value)
 	}
 }
 
@@ -137,6 +139,7 @@ func (r *reply) ask(value json.RawMessage) {
 	}
 	why := ""
 	text, shown := q.Text()
+	arguments, call, _ := q.Shown()
 	switch {
 	case r.turn.Context.ObserveOnly:
 		why = "nobody is there to approve it"
@@ -145,7 +148,7 @@ func (r *reply) ask(value json.RawMessage) {
 	default:
 		r.flush()
 		err := r.emit(r.ctx, channel.ReplyTool, channel.Payload{
-			Text: text, Question: &channel.Question{Turn: r.turn.ID, ID: q.ID, Tool: q.Tool},
+			Text: text, Question: &channel.Question{Turn: r.turn.ID, ID: q.ID, Tool: q.Tool, Arguments: arguments, Text: call},
 		})
 		if err == nil {
 			return
@@ -159,6 +162,48 @@ func (r *reply) ask(value json.RawMessage) {
 	if err != nil && !errors.Is(err, agent.ErrAnswered) && !errors.Is(err, agent.ErrNoQuestion) {
 		r.agent.log(r.ctx, r.turn, slog.LevelWarn, "a call that nobody can approve was not denied", slog.Any("error", err))
 	}
+}
+
+// decided tells the conversation what became of a question.
+func (r *reply) decided(value json.RawMessage) {
+	var d struct{ ID, Decision, Remember, By, Reason string }
+	if json.Unmarshal(value, &d) != nil {
+		return
+	}
+	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Decided: &channel.Decided{
+		ID: d.ID, Approved: d.Decision == "approve", Remember: d.Remember != "", By: d.By, Why: undecided[d.Reason],
+	}})
+}
+
+// undecided says why nobody has decided a question, by the reason that its event has.
+var undecided = map[string]string{
+	agent.ReasonTimeout: "nobody answered in time", agent.ReasonUnattended: "nobody was there to approve it", agent.ReasonEnded: "the turn has ended",
+}
+
+// Decide implements [channel.Decider].
+func (a *Agent) Decide(ctx context.Context, t *channel.Turn, p channel.Press) channel.Pressed {
+	if a.o.Answer == nil {
+		return channel.PressUnknown
+	}
+	c := t.Context
+	err := a.o.Answer(ctx, agent.Answer{
+		Session: t.SessionKey, ID: p.ID, Approve: p.Approve, Remember: p.Remember, By: c.SenderID, Name: c.SenderName, Role: c.Role,
+	})
+	switch {
+	case err == nil && p.Remember:
+		return channel.PressRemembered
+	case err == nil && p.Approve:
+		return channel.PressApproved
+	case err == nil:
+		return channel.PressDenied
+	case errors.Is(err, agent.ErrRole):
+		return channel.PressTooLow
+	case errors.Is(err, agent.ErrAnswered):
+		return channel.PressOver
+	case !errors.Is(err, agent.ErrNoQuestion):
+		a.log(ctx, t, slog.LevelError, "the press of a button could not be taken", slog.Any("error", err))
+	}
+	return channel.PressUnknown
 }
 
 // emit hands a block to the sink. A sink that takes nothing any more, because the turn was canceled, is not worth a word.

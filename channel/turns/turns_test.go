@@ -36,6 +36,7 @@ type sink struct {
 	said     []string // kind: text
 	previews []string
 	question *channel.Question
+	decided  []channel.Decided
 	err      error
 }
 
@@ -47,6 +48,10 @@ func (s *sink) Emit(_ context.Context, kind channel.ReplyKind, p channel.Payload
 	}
 	if p.Question != nil {
 		s.question = p.Question
+	}
+	if p.Decided != nil {
+		s.decided = append(s.decided, *p.Decided)
+		return s.err
 	}
 	s.said = append(s.said, string(kind)+": "+p.Text)
 	return s.err
@@ -309,7 +314,9 @@ func TestAQuestionForApprovalSaysHowToAnswer(t *testing.T) {
 		!strings.Contains(s.said[0], "\n```json\n{\"cmd\":\"ls\"}\n```\n") {
 		t.Errorf("got %q", s.said)
 	}
-	if diff := cmp.Diff(&channel.Question{Turn: m.ID, ID: "q1", Tool: "shell"}, s.question); diff != "" {
+	if diff := cmp.Diff(&channel.Question{
+		Turn: m.ID, ID: "q1", Tool: "shell", Arguments: `{"cmd":"ls"}`, Text: "The tool `shell` is to be called with\n\n```json\n{\"cmd\":\"ls\"}\n```",
+	}, s.question); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -427,5 +434,65 @@ func TestCancelingTheContextEndsTheTurnAndItIsWaitedFor(t *testing.T) {
 	}()
 	if _, err := a.Dispatch(ctx, message("hi", &sink{})); !errors.Is(err, why) || !ended {
 		t.Errorf("got %v, ended %t", err, ended)
+	}
+}
+
+// DC-15: what became of a question is told to the conversation.
+func TestDC_15_ADecisionIsToldToTheConversation(t *testing.T) {
+	s := &sink{}
+	f := framework(t, model(func(_ context.Context, _ turn.Prompt, yield func(turn.Event, error) bool) {
+		for _, value := range []string{
+			`{"id":"q1","call":"c","decision":"approve","by":"Ann","remember":"session"}`, `{"id":"q2","call":"c","decision":"deny","by":"Ann"}`,
+			`{"id":"q3","call":"c","decision":"deny","reason":"timeout"}`,
+		} {
+			if !yield(turn.Event{Kind: agent.ApprovalResolvedEvent, Value: json.RawMessage(value)}, nil) {
+				return
+			}
+		}
+		yield(turn.Text("done"), nil)
+	}))
+	if _, err := newAgent(t, f, nil).Dispatch(t.Context(), message("hi", s)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]channel.Decided{
+		{ID: "q1", Approved: true, Remember: true, By: "Ann"}, {ID: "q2", By: "Ann"}, {ID: "q3", Why: "nobody answered in time"},
+	}, s.decided); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// DC-15: a press is an answer of whoever has pressed, with their role, in the session that the button is in.
+func TestDC_15_APressIsAnAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		press channel.Press
+		err   error
+		want  channel.Pressed
+	}{
+		"approve":  {channel.Press{ID: "q1", Approve: true}, nil, channel.PressApproved},
+		"remember": {channel.Press{ID: "q1", Approve: true, Remember: true}, nil, channel.PressRemembered},
+		"deny":     {channel.Press{ID: "q1"}, nil, channel.PressDenied},
+		"too low":  {channel.Press{ID: "q1"}, agent.ErrRole, channel.PressTooLow},
+		"over":     {channel.Press{ID: "q1"}, agent.ErrAnswered, channel.PressOver},
+		"unknown":  {channel.Press{ID: "q1"}, agent.ErrNoQuestion, channel.PressUnknown},
+		"a fault":  {channel.Press{ID: "q1"}, errors.New("broken"), channel.PressUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got agent.Answer
+			a := newAgent(t, framework(t), &turns.Options{Answer: func(_ context.Context, a agent.Answer) error {
+				got = a
+				return test.err
+			}})
+			m := message("", &sink{})
+			m.Context.Role = tool.Operator
+			if pressed := a.Decide(t.Context(), m, test.press); pressed != test.want {
+				t.Errorf("got %d, expected %d", pressed, test.want)
+			}
+			want := agent.Answer{
+				Session: "fake:42", ID: "q1", Approve: test.press.Approve, Remember: test.press.Remember, By: "42", Name: "Ann", Role: tool.Operator,
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }

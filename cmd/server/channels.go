@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	commands "github.com/lingserve/lingserve/agent/command"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/feishu"
 	"github.com/lingserve/lingserve/channel/file"
@@ -25,6 +26,7 @@ import (
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/config"
+	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 	"github.com/lingserve/lingserve/web"
 )
@@ -57,7 +59,20 @@ func newTelegram(c config.Channel, p channelParts) (channel.Channel, error) {
 	if p.data != "" {
 		s.State = filepath.Join(p.data, "chats.json")
 	}
+	if c.Telegram.Menu == "commands" {
+		s.Commands = menu()
+	}
 	return telegram.New(s)
+}
+
+// menu are the commands that can be given by one tap: those that need nothing more.
+func menu() (list []telegram.Command) {
+	for _, c := range commands.New().Commands(tool.Admin) {
+		if !slices.ContainsFunc(c.Params, func(p commands.Param) bool { return p.Required }) {
+			list = append(list, telegram.Command{Name: c.Name, Help: c.Help, Role: c.Role})
+		}
+	}
+	return list
 }
 
 func newWebhook(c config.Channel, p channelParts) (channel.Channel, error) {

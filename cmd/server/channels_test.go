@@ -13,6 +13,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -220,6 +221,46 @@ channels:
 `)
 	fake.Say(faketelegram.Message{Chat: chat, From: &faketelegram.User{ID: 7, FirstName: "Ann"}, Text: "Why is the sky blue?"})
 	waitShown(t, fake, "Why is the sky blue?")
+}
+
+// DC-15: the question of an agent's tool is answered by a button, by whoever is on the list, and the agent goes on.
+func TestDC_15_AToolIsApprovedByAButton(t *testing.T) {
+	fake := faketelegram.New(nil)
+	t.Cleanup(func() { _ = fake.Close() })
+	api := httptest.NewServer(fake)
+	t.Cleanup(api.Close)
+	chat := faketelegram.Chat{ID: 7, Type: "private", FirstName: "Ann"}
+	fake.AddChat(chat)
+	serverWith(t, t.TempDir(), `
+agents:
+  careful: {model: "demo:fast", ask_always: [tape.info]}
+channels:
+  telegram:
+    token: "`+fake.Token()+`"
+    api: `+api.URL+`
+    agent: careful
+    dm: {policy: allowlist, allow_from: ["7"]}
+    commands: {operators: ["7"]}
+`)
+	ann := &faketelegram.User{ID: 7, FirstName: "Ann"}
+	fake.Say(faketelegram.Message{Chat: chat, From: ann, Text: "What does tape info say?"})
+	waitShown(t, fake, "The tool tape.info is to be called with")
+	asked := fake.Messages(7, fake.Me().ID)
+	press := fake.Press(7, asked[len(asked)-1].ID, ann, "Approve")
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	err := fake.Await(ctx, func() bool {
+		all := fake.Messages(7, fake.Me().ID)
+		texts, _ := fake.Answers(press)
+		return slices.Equal(texts, []string{"Approved."}) && len(all) > len(asked) && all[len(asked)-1].Keyboard == nil &&
+			strings.HasSuffix(all[len(asked)-1].Text, "Approved by Ann.")
+	})
+	if err != nil {
+		t.Errorf("%v: the chat has %+v", err, fake.Messages(7, fake.Me().ID))
+	}
+	if menu := fake.Menu("7"); !strings.Contains(menu, `"command":"tape_info"`) || !strings.Contains(menu, `"command":"mcp"`) || strings.Contains(menu, "approve") || strings.Contains(menu, "forget") {
+		t.Errorf("Ann's menu is %s", menu)
+	}
 }
 
 func TestTelegramSendsUpdatesToTheServersRoute(t *testing.T) { // CH-171

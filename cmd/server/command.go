@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ func subcommands() []subcommand {
 		{"keys", "new --name NAME | list | check [--file FILE] [--json]", "make API keys, and look at those that there are", keysCommand},
 		{"channels", "[check | explain NAME [FILE] | pair [approve CODE | remove NAME SENDER]] [--json]", "look at the channels, try them, pair people", channelsCommand},
 		{"parse", "[--root URI] [--strict] [--resolve | --final] [--chunk N]", "turn JSON text into events while it comes", parseCommand},
-		{"health", "[--url URL] [--ready]", "ask a server whether it is well", healthCommand},
+		{"health", "[--url URL] [--ready]", "check a server's health", healthCommand},
 		{"version", "", "print the version", versionCommand},
 		{"help", "[COMMAND]", "explain a command", helpCommand},
 	}
@@ -50,7 +51,7 @@ func command(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	switch name {
 	case "-h", "-help", "--help":
 		name = "help"
-	case "-version", "--version":
+	case "-v", "-version", "--version":
 		name = "version"
 	}
 	var names []string
@@ -88,7 +89,7 @@ func helpCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	var names []string
 	for _, c := range subcommands() {
 		if c.name == args[0] && c.name != "help" {
-			return c.run([]string{"--help"}, strings.NewReader(""), stdout, stderr)
+			return c.run(append([]string{"--help"}, args[1:]...), strings.NewReader(""), stdout, stderr)
 		}
 		names = append(names, c.name)
 	}
@@ -101,7 +102,11 @@ func helpCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 
 // usage says in one line what is wrong with a command line.
 func usage(stderr io.Writer, name, format string, args ...any) int {
-	fmt.Fprintf(stderr, "lingserve%s: %s; see lingserve help%s\n", space(name), fmt.Sprintf(format, args...), space(name))
+	see := name
+	if name == "help" {
+		see = ""
+	}
+	fmt.Fprintf(stderr, "lingserve%s: %s; see lingserve help%s\n", space(name), fmt.Sprintf(format, args...), space(see))
 	return exitUsage
 }
 
@@ -127,6 +132,9 @@ func didYouMean(name string, known []string, prefix string) string {
 	return ""
 }
 
+// shortFlags are the short names of flags, where a command has these.
+var shortFlags = map[string]string{"i": "input", "m": "model", "o": "format", "v": "log-level"}
+
 // parseFlags reads flags wherever they stand among the arguments, as --name value, --name=value or -name; "--" ends them.
 // It is not flag.Parse, which stops at the first argument that is no flag and prints on its own. help is returned for --help.
 func parseFlags(set *flag.FlagSet, args []string) (rest []string, help bool, err error) {
@@ -142,13 +150,17 @@ func parseFlags(set *flag.FlagSet, args []string) (rest []string, help bool, err
 		}
 		name, text, hasText := strings.Cut(strings.TrimPrefix(arg[1:], "-"), "=")
 		if name == "h" || name == "help" {
+			_, _, _ = parseFlags(set, args) // --all may follow
 			return nil, true, nil
 		}
-		f := set.Lookup(name)
+		f := set.Lookup(cmp.Or(shortFlags[name], name))
+		if name == "v" && f != nil && !hasText { // as if --log-level debug was given
+			text, hasText = "debug", true
+		}
 		if f == nil {
 			var names []string
 			set.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
-			return nil, false, fmt.Errorf("unknown flag --%s%s", name, didYouMean(name, names, "--"))
+			return nil, false, fmt.Errorf("unknown flag %s%s", strings.TrimSuffix(arg, "="+text), didYouMean(name, names, "--"))
 		}
 		if b, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && b.IsBoolFlag() {
 			if !hasText {
@@ -156,12 +168,12 @@ func parseFlags(set *flag.FlagSet, args []string) (rest []string, help bool, err
 			}
 		} else if !hasText {
 			if len(args) == 0 {
-				return nil, false, fmt.Errorf("the flag --%s needs a value", name)
+				return nil, false, fmt.Errorf("the flag --%s needs a value", f.Name)
 			}
 			text, args = args[0], args[1:]
 		}
 		if err := f.Value.Set(text); err != nil {
-			return nil, false, fmt.Errorf("--%s: %w", name, err)
+			return nil, false, fmt.Errorf("--%s: %w", f.Name, err)
 		}
 	}
 	return rest, help, nil
@@ -178,28 +190,101 @@ func explain(w io.Writer, name, about string, own *flag.FlagSet) {
 	for _, s := range config.Settings() {
 		settings[s.Flag()] = true
 	}
+	all := own.Lookup("all")
 	own.VisitAll(func(f *flag.Flag) {
-		if settings[f.Name] {
+		if settings[f.Name] || f == all {
 			return
 		}
 		value, help := flag.UnquoteUsage(f)
-		fmt.Fprintf(w, "  --%-24s %s\n", strings.TrimSpace(f.Name+" "+value), help)
+		explainFlag(w, strings.TrimSpace(f.Name+" "+value), help)
 	})
-	if name != "serve" {
+	switch {
+	case name != "serve":
 		if name != "tape" { // which asks no model
-			fmt.Fprintf(w, "  --%-24s %s\n", "model MODEL", "MODEL that answers, such as openai:gpt-4o-mini; it goes before the workflow's own")
+			explainFlag(w, "model MODEL", "MODEL that answers, such as openai:gpt-4o-mini; it goes before the workflow's own")
 		}
-		fmt.Fprint(w, "\nThe settings of \"lingserve help serve\" are flags here too, such as --workflows.\n")
-		return
+		fmt.Fprint(w, "\nThe settings of \"lingserve help serve --all\" are flags here too, such as --workflows.\n")
+	case all != nil && all.Value.String() == "true":
+		explainSettings(w)
+	default:
+		explainCommonSettings(w)
 	}
-	fmt.Fprint(w, "\nSettings, each also an environment variable (--run-retention: LINGSERVE_RUN_RETENTION) and a key of lingserve.yaml:\n\n")
+}
+
+// explainFlag prints a flag with its help, in lines of at most 100 characters.
+func explainFlag(w io.Writer, flag, help string) {
+	const column, width = 28, 100
+	for short, name := range shortFlags {
+		if known, _, _ := strings.Cut(flag, " "); known == name {
+			flag = name + strings.TrimPrefix(flag, known) + ", -" + short
+			if short == "v" {
+				help += "; -v is debug"
+			}
+		}
+	}
+	line := fmt.Sprintf("  --%-*s", column-4, flag)
+	for word := range strings.FieldsSeq(help) {
+		if len(line) > column && len(line)+1+len(word) > width {
+			fmt.Fprintln(w, line)
+			line = strings.Repeat(" ", column)
+		}
+		line += " " + word
+	}
+	fmt.Fprintln(w, line)
+}
+
+// commonSettings are those that most servers need, in few words: the help has to fit on a screen of 24 lines with 80 characters.
+var commonSettings = [][2]string{
+	{"addr", "address to listen on (127.0.0.1:8080)"},
+	{"workflows", "folder of workflow files (./workflows and shipped ones)"},
+	{"watch", "reload workflows when their files change"},
+	{"model", "model of workflows that name none, as openai:gpt-4o-mini"},
+	{"data", "folder for what must survive a restart (./data)"},
+	{"config", "configuration file (lingserve.yaml)"},
+	{"auth-keys-file", "file of API keys; \"lingserve keys new\" makes them"},
+	{"tls-cert", "file with the server's certificate"},
+	{"tls-key", "file with the certificate's key"},
+	{"admin-addr", "address of a second listener with metrics and profiles"},
+	{"engine", "nats, if several replicas serve together (local)"},
+	{"log-level", "debug, info, warn or error (info); -v is debug"},
+}
+
+// groups are the titles of the settings, by the first part of their keys.
+var groups = map[string]string{
+	"": "The server", "nats": "NATS (engine nats)", "demo": "The demo model", "run": "Runs", "turn": "Messages of sessions",
+	"tape": "Where sessions are kept", "http": "HTTP", "upstream": "Requests to models", "retries": "Retries", "log": "The log",
+	"auth": "Keys and tokens of callers", "limit": "Limits", "files": "Uploaded files", "admin": "Metrics and profiles", "traces": "Traces",
+	"tls": "Certificates",
+}
+
+func explainCommonSettings(w io.Writer) {
+	fmt.Fprint(w, "\nThe most common settings; each is a key of lingserve.yaml and a variable, too:\n\n")
+	for _, s := range commonSettings {
+		fmt.Fprintf(w, "  --%-16s %s\n", s[0], s[1])
+	}
+	fmt.Fprint(w, "\n\"lingserve help serve --all\" shows all settings.\n")
+}
+
+func explainSettings(w io.Writer) {
+	fmt.Fprint(w, "\nAll settings, each also an environment variable (--run-retention: LINGSERVE_RUN_RETENTION) and a key of\nlingserve.yaml.\n")
+	group := "-"
 	for _, s := range config.Settings() {
-		if !strings.HasPrefix(s.Key, "providers.") {
-			fmt.Fprintf(w, "  --%-24s %s%s\n", s.Flag(), s.Help, shown(s.Default))
+		if strings.HasPrefix(s.Key, "providers.") {
+			continue
 		}
+		first, _, dotted := strings.Cut(s.Key, ".")
+		if !dotted && first != "engine" && first != "cluster" {
+			first = ""
+		}
+		if title := cmp.Or(groups[first], group); title != group {
+			group = title
+			fmt.Fprintf(w, "\n%s\n", title)
+		}
+		explainFlag(w, s.Flag(), s.Help+shown(s.Default))
 	}
-	fmt.Fprint(w, "\nProviders of models, with the settings that each has (a flag is --providers-deepseek-key) and the variables of other\n"+
-		"programs that count, too. A configuration file can add more; docs/models.md explains them all.\n\n")
+	fmt.Fprint(w, "\nProviders of models\n\n"+
+		"Each has these settings (a flag is --providers-deepseek-key); variables of other programs that count, too, are in parentheses. A\n"+
+		"configuration file can add more; docs/models.md explains them all.\n\n")
 	for _, p := range config.Presets() {
 		var has []string
 		for _, s := range config.Settings() {

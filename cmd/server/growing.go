@@ -21,6 +21,7 @@ type growing struct {
 	root  *part
 	late  []*part // came when their turn was over
 	out   *layout
+	whole bool // texts are shown when they are complete: an answer that is rejected and asked for again is not shown
 	ended bool
 	coming
 }
@@ -272,6 +273,9 @@ func (g *growing) pass(p *part) bool {
 			return false
 		}
 	case text:
+		if g.whole && !p.done && !g.ended {
+			return false
+		}
 		if p.before != "" && !g.again(p) {
 			return false
 		}

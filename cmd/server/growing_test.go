@@ -195,6 +195,26 @@ func TestTheTextGrowsInTheOrderOfTheDocument(t *testing.T) {
 	}
 }
 
+// DW-05: a pipe or file gets the accepted answer only.
+func TestAnAnswerThatIsReplacedIsNotInTextThatIsShownWhole(t *testing.T) {
+	var b strings.Builder
+	g := newGrowing(&layout{w: &b}, nil)
+	g.whole = true
+	feed(t, g, "article:{}", "article/title=Much too", "article/list:[]", "article/list/0=x", "note=wrong", "article:null", "note:null")
+	if b.String() != "" {
+		t.Errorf("shown before it is accepted: %q", b.String())
+	}
+	feed(t, g, "article:{}", "article/title=Sk", "article/title=y", "article/title.", "article/text=Bl")
+	if want := "# Sky\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+	feed(t, g, "article/text=ue", "article/text.", "article.", "more=cut o", "more=ff")
+	g.end()
+	if want := "# Sky\n\nBlue\n\nMore: cut off\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
 func TestOnATerminalHeadingsAreBold(t *testing.T) {
 	var b strings.Builder
 	g := newGrowing(&layout{w: &b, terminal: true}, nil)

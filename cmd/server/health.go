@@ -17,8 +17,8 @@ import (
 	"github.com/lingserve/lingserve/config"
 )
 
-const aboutHealth = `Asks a server whether it is well: the one that these settings start on this machine, or the one at a URL. It ends with
-status 0 where it is, and 1 where it is not or does not answer. It is for probes in containers that have no curl.
+const aboutHealth = `Checks the health of a server: of the one that these settings start on this machine, or the one at a URL. It ends with
+status 0 if the server is healthy, and with 1 if it is not or does not answer. It is for probes in containers that have no curl.
 `
 
 func healthCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -63,6 +65,48 @@ func TestTheLinksOfTheGuidesLeadSomewhere(t *testing.T) {
 			if _, err := os.Stat(filepath.Join("..", "..", filepath.Dir(name), m[1])); err != nil {
 				t.Errorf("%s links to %s: %v", name, m[1], err)
 			}
+		}
+	}
+}
+
+// DW-06: all pages call the program lingserve, as make install installs it.
+func TestThePagesCallTheProgramByOneName(t *testing.T) {
+	other := regexp.MustCompile(`(bin|\.)/lingserve [a-z-]|go (run|install) \./cmd/server`)
+	pages := 0
+	for _, root := range []string{"README.md", "docs", "examples", "deploy", "web/client/README.md", "web/playground/README.md"} {
+		err := fs.WalkDir(os.DirFS(filepath.Join("..", "..")), root, func(name string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(name, ".md") {
+				return err
+			}
+			pages++
+			for _, call := range other.FindAllString(readGuide(t, name), -1) {
+				t.Errorf("%s has %q", name, call)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if pages < 20 {
+		t.Errorf("only %d pages were read", pages)
+	}
+}
+
+// DW-06, DW-15: what the README says of make install and make run.
+func TestMakeInstallsLingserveAndRunWatchesWorkflows(t *testing.T) {
+	for target, want := range map[string]string{
+		"install": `build -o "/programs/lingserve" ./cmd/server`,
+		"run":     "./bin/lingserve serve --addr 127.0.0.1:8080 --watch\n",
+	} {
+		cmd := exec.CommandContext(t.Context(), "make", "-n", target, "BINDIR=/programs")
+		cmd.Dir = filepath.Join("..", "..")
+		out, err := cmd.CombinedOutput()
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skip("there is no make")
+		}
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("make %s: %v: %s", target, err, out)
 		}
 	}
 }
@@ -151,7 +195,7 @@ func TestTheReadmesConversationIsWhatIsSaid(t *testing.T) {
 			if m := regexp.MustCompile(`^curl http://127\.0\.0\.1:8080(\S+) --json '([^']+)'$`).FindStringSubmatch(command); m != nil {
 				asked++
 				said = post(t, p.base+m[1], m[2])
-			} else if args, ok := strings.CutPrefix(command, "bin/lingserve "); ok {
+			} else if args, ok := strings.CutPrefix(command, "lingserve "); ok {
 				shown++
 				cmd := exec.CommandContext(t.Context(), "lingserve", strings.Fields(args)...)
 				cmd.Dir, cmd.Env = p.dir, cleanEnvironment()
@@ -171,7 +215,68 @@ func TestTheReadmesConversationIsWhatIsSaid(t *testing.T) {
 	}
 }
 
-// expectShown expects the lines that a page shows, in their order; a line with … alone stands for any number of lines.
+// DW-09: the events that the pages show are those that a new server sends, with the same numbers.
+func TestThePagesShowTheEventsThatAreSent(t *testing.T) {
+	const encyclopedia = "/v1/runs?workflow=encyclopedia&input=Why+is+the+sky+blue%3F"
+	p := startServer(t, "--demo-pace", "0")
+	send := func(method, path, body string) string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, p.base+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		res, err := client(t).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		answer, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(answer)
+	}
+	page := readGuide(t, "docs/protocol.md")
+	tried := 0
+	for _, block := range blocks(page, "console") {
+		if strings.Contains(block, "approval") { // needs an agent whose tools ask
+			continue
+		}
+		command, output, _ := strings.Cut(block, "\n")
+		m := regexp.MustCompile(`^\$ curl (?:-N )?(?:--json '([^']+)' )?'?http://127\.0\.0\.1:8080([^ ']+)'?(?: --json '([^']+)')?$`).FindStringSubmatch(command)
+		if m == nil {
+			t.Fatalf("docs/protocol.md shows a command that is not tried: %s", command)
+		}
+		tried++
+		method, body := http.MethodGet, m[1]+m[3]
+		if body != "" {
+			method = http.MethodPost
+		}
+		expectShown(t, command, output, send(method, m[2], body))
+	}
+	for _, block := range append(blocks(page, ""), blocks(readGuide(t, "README.md"), "")...) {
+		if !strings.Contains(block, "\ndata: {") || strings.Contains(block, "event: waiting\n") { // which needs a server that is busy
+			continue
+		}
+		tried++
+		said := send(http.MethodGet, encyclopedia+"&format=sse", "")
+		if strings.Contains(block, `data: {"uri":"",`) { // a snapshot
+			run := regexp.MustCompile(`(?m)^id: ([a-z2-7]+):0$`).FindStringSubmatch(said)
+			if run == nil {
+				t.Fatal(said)
+			}
+			said = send(http.MethodGet, "/v1/runs/"+run[1]+"/events?snapshot=1&format=sse", "")
+		}
+		expectShown(t, "GET "+encyclopedia, "…\n"+strings.TrimSpace(block)+"\n…", said) // a part of it
+	}
+	if tried != 8 {
+		t.Errorf("%d examples were tried, want 8", tried)
+	}
+}
+
+// expectShown expects the lines that a page shows, in their order; a line with … alone stands for any number of lines, and a line that
+// ends with it for one that begins so.
 func expectShown(t *testing.T, command, shown, said string) {
 	t.Helper()
 	lines, skip := strings.Split(strings.TrimSpace(alike(said)), "\n"), false
@@ -180,21 +285,27 @@ func expectShown(t *testing.T, command, shown, said string) {
 			skip = true
 			continue
 		}
-		i := slices.Index(lines, want)
+		i := slices.IndexFunc(lines, func(line string) bool {
+			begin, cut := strings.CutSuffix(want, "…")
+			return line == want || cut && strings.HasPrefix(line, begin)
+		})
 		if i < 0 || i > 0 && !skip {
-			t.Errorf("%s: the README shows\n%s\nand what comes is\n%s", command, want, strings.Join(lines, "\n"))
+			t.Errorf("%s: the page shows\n%s\nand what comes is\n%s", command, want, strings.Join(lines, "\n"))
 			return
 		}
 		lines, skip = lines[i+1:], false
 	}
 	if len(lines) > 0 && !skip {
-		t.Errorf("%s: the README does not show\n%s", command, strings.Join(lines, "\n"))
+		t.Errorf("%s: the page does not show\n%s", command, strings.Join(lines, "\n"))
 	}
 }
 
-// alike makes outputs of the same commands the same: without the ids of runs and without dates.
+// alike makes outputs of the same commands the same: without the ids of runs, dates, times to come back and the number of an event that
+// comes while several bots write.
 func alike(output string) string {
-	output = regexp.MustCompile(`"run":"[a-z2-7]{26}"`).ReplaceAllString(output, `"run":"…"`)
+	output = regexp.MustCompile(`\b[a-z2-7]{26}\b`).ReplaceAllString(output, "run")
+	output = regexp.MustCompile(`run:\d+","event":"outline-ready"`).ReplaceAllString(output, `run:0","event":"outline-ready"`)
+	output = regexp.MustCompile(`(?m)^retry: \d+$`).ReplaceAllString(output, "retry: 0")
 	return regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\dZ?`).ReplaceAllString(output, "date")
 }
 

@@ -24,7 +24,8 @@ import (
 )
 
 const aboutRun = `Runs a workflow and shows its result growing: in this process, or on a server. On a terminal the result is shown as text,
-otherwise as JSON Lines. The exit status is 1 when the run fails and 130 when ctrl-C cancels it.
+otherwise as JSON Lines. Text that does not go to a terminal is written when it is complete, so that an answer that was rejected
+and asked for again is not in it. The exit status is 1 when the run fails and 130 when ctrl-C cancels it.
 
   lingserve run encyclopedia --input "Why is the sky blue?"
   lingserve run encyclopedia --input question="Why is the sky blue?" --format json | jq .result
@@ -181,7 +182,8 @@ type ending struct {
 	status   string // completed, failed, interrupted, canceled
 	reason   string
 	fatal    string   // the first error that ended the run
-	problems []string // the errors that did not
+	failed   string   // the last of the others that was not handled
+	problems []string // the errors that did not end the run
 }
 
 // report says how the run ended where there is something to say. Errors that the run got over are told only if tell is set,
@@ -199,8 +201,8 @@ func (e ending) report(stderr io.Writer, tell bool) int {
 		return fail(stderr, fmt.Errorf("the run was canceled: %s", clean(e.reason)))
 	}
 	why := e.fatal
-	if why == "" && len(e.problems) > 0 {
-		why = e.problems[0]
+	if why == "" {
+		why = e.failed
 	}
 	if why == "" {
 		why = "no reason was given"
@@ -231,6 +233,7 @@ func newOutput(format string, stdout io.Writer, r startedRun) *output {
 		o.frame = frame.AppendSSE
 	case "text":
 		o.doc = newGrowing(&layout{w: o.w, terminal: isTerminal(stdout) && colorful()}, r.Info().Graph)
+		o.doc.whole = !isTerminal(stdout)
 	}
 	return o
 }
@@ -324,8 +327,15 @@ func (o *output) named(e tube.Event) {
 		switch {
 		case d.Fatal && o.end.fatal == "":
 			o.end.fatal = words
-		case !d.Fatal && len(o.end.problems) < maxProblems:
-			o.end.problems = append(o.end.problems, words)
+		case !d.Fatal:
+			if d.Handled {
+				words += ", which was handled"
+			} else {
+				o.end.failed = words
+			}
+			if len(o.end.problems) < maxProblems {
+				o.end.problems = append(o.end.problems, words)
+			}
 		}
 	case "finished":
 		var d struct{ Status string }

@@ -28,19 +28,20 @@ import (
 	"github.com/lingserve/lingserve/web"
 )
 
-const aboutServe = `Serves the workflows over HTTP until it gets SIGTERM or ctrl-C; then running work may end within the grace period, and
-what does not is broken off so that its callers come back. A second signal ends at once. SIGHUP reloads the workflows,
-keys, certificates, and who may talk on channels.
+const aboutServe = `Serves workflows over HTTP until SIGTERM or ctrl-C: then running work may end
+within the grace period; a second signal ends at once. SIGHUP reloads
+workflows, keys, certificates, and who may talk on channels.
 `
 
 func serveCommand(args []string, _ io.Reader, stdout, stderr io.Writer) int {
 	set := flag.NewFlagSet("serve", flag.ContinueOnError)
 	var settings config.Flags
 	settings.Bind(set)
-	printConfig := set.Bool("print-config", false, "print the settings in force and where each came from, and end")
+	printConfig := set.Bool("print-config", false, "print the settings in force and their sources")
+	all := set.Bool("all", false, "with --help: show all settings")
 	rest, help, err := parseFlags(set, args)
 	switch {
-	case help:
+	case help, *all && err == nil:
 		explain(stdout, "serve", aboutServe, set)
 		return exitOK
 	case err != nil:

@@ -12,16 +12,33 @@ import (
 	"github.com/lingserve/lingserve/workflows"
 )
 
-// openWorkflows reads the folder of workflows, or takes the shipped ones where the default folder does not exist.
+// openWorkflows reads the folder of workflows. Beside the files of the default folder, which need not exist, there are the shipped
+// workflows; a folder that somebody has chosen is all that there is. The shipped ones are left out where a file is broken, so that none
+// of them runs in place of that file's workflow. from says where the workflows come from.
 func openWorkflows(c *config.Config) (w *flow.Registry, from string, err error) {
 	info, err := os.Stat(c.Workflows)
+	isDefault := c.Source("workflows").Kind == config.Default
 	switch {
 	case err == nil && !info.IsDir():
 		return nil, "", fmt.Errorf("workflows (%s): %s is not a folder", c.Source("workflows"), c.Workflows)
 	case err == nil:
+		from = "from " + c.Workflows
 		w, err = flow.Open(c.Workflows)
-		return w, "from " + c.Workflows, err
-	case os.IsNotExist(err) && c.Source("workflows").Kind == config.Default:
+		if err != nil || !isDefault {
+			return w, from, err
+		}
+		shipped, err := flow.OpenFS("shipped", workflows.Files)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, s := range shipped.All() {
+			if _, ok := w.Get(s.Info().Name); !ok {
+				from = "shipped, and from " + c.Workflows
+			}
+			w.RegisterDefault(s)
+		}
+		return w, from, nil
+	case os.IsNotExist(err) && isDefault:
 		w, err = flow.OpenFS("shipped", workflows.Files)
 		return w, "shipped", err
 	case os.IsNotExist(err):

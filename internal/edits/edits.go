@@ -38,7 +38,8 @@ func Between(a, b string, most int) int {
 // Nearest returns the name of known that was probably meant by a mistyped one, "" where none is near. The last part of a
 // dotted name stands for the whole.
 func Nearest(name string, known []string) string {
-	best, most := "", min(max(2, len(name)/4), len(name)-1)
+	// A word of up to five bytes may have one mistake: with two, other words of its length would be near.
+	best, most := "", min(max(1, min(len(name)/3, 2), len(name)/4), len(name)-1)
 	for _, k := range known {
 		if strings.EqualFold(k, name) || strings.HasSuffix(k, "."+name) {
 			return k

@@ -32,6 +32,18 @@ func TestEditsBetweenWords(t *testing.T) {
 	}
 }
 
+// DW-10: a short word is near to another one only with one mistake.
+func TestTheNearestWordIsTheOneThatWasMeant(t *testing.T) {
+	commands := []string{"serve", "run", "chat", "models", "tape", "keys", "channels", "parse", "health", "version", "help"}
+	for name, want := range map[string]string{
+		"nope": "", "foo": "", "x": "", "start": "", "rum": "run", "serv": "serve", "tapes": "tape", "chanels": "channels", "modls": "models", "HELP": "help",
+	} {
+		if got := Nearest(name, commands); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
 // slow is the definition, as it would be written down.
 func slow(a, b string) int {
 	if a == "" || b == "" {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"html"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -64,6 +63,8 @@ func (s *Server) do(call *Call, r *http.Request, ids []string, raw []byte) reply
 		return reply{data: map[string]any{}}
 	case "get":
 		return s.get(ids[0])
+	case "react", "reactions", "unreact":
+		return s.react(call, r, ids)
 	case "resource":
 		data, known := s.files[ids[0]+"/"+ids[1]]
 		if kind := r.URL.Query().Get("type"); !known || kind != "image" && kind != "file" {
@@ -285,14 +286,7 @@ func look(kind, content string, size int) (shown string, told []string, refused 
 			UpdateMulti bool `json:"update_multi"`
 		} `json:"config"`
 		Body struct {
-			Elements []struct {
-				Tag     string `json:"tag"`
-				Content string `json:"content"`
-				Text    struct {
-					Tag     string `json:"tag"`
-					Content string `json:"content"`
-				} `json:"text"`
-			} `json:"elements"`
+			Elements []json.RawMessage `json:"elements"`
 		} `json:"body"`
 	}
 	d := json.NewDecoder(strings.NewReader(content))
@@ -304,16 +298,15 @@ func look(kind, content string, size int) (shown string, told []string, refused 
 		return bad(230099, "Failed to create card content, ext=ErrCode: 200861")
 	}
 	var lines []string
-	for _, e := range card.Body.Elements {
-		switch {
-		case e.Tag == "markdown" && e.Content != "":
-			tell(e.Content)
-			lines = append(lines, html.UnescapeString(e.Content))
-		case e.Tag == "div" && e.Text.Tag == "plain_text":
-			lines = append(lines, e.Text.Content)
-		default:
+	for _, raw := range card.Body.Elements {
+		e, ok := readElement(raw)
+		if !ok {
 			return bad(230099, "Failed to create card content, ext=ErrCode: 11310")
 		}
+		if e.Tag == "markdown" {
+			tell(e.Content)
+		}
+		lines = append(lines, e.seen())
 	}
 	return strings.Join(lines, "\n"), told, nil
 }

@@ -94,6 +94,7 @@ type Message struct {
 	Text                           string // as people see it
 	Recalled                       bool
 	Mentions                       []string // who is told that he was mentioned
+	Reactions                      []Reaction
 	At                             time.Time
 }
 
@@ -253,7 +254,9 @@ func (s *Server) Calls(names ...string) []Call {
 }
 
 // Writes are the calls that somebody in a chat could notice.
-func (s *Server) Writes() []Call { return s.Calls("send", "reply", "patch", "recall") }
+func (s *Server) Writes() []Call {
+	return s.Calls("send", "reply", "patch", "recall", "react", "unreact")
+}
 
 // A Cut says where a connection breaks.
 type Cut uint8
@@ -345,6 +348,9 @@ func route(method, path string) (name string, ids []string) {
 		{"recall", "DELETE", "im/v1/messages/*"},
 		{"get", "GET", "im/v1/messages/*"},
 		{"resource", "GET", "im/v1/messages/*/resources/*"},
+		{"react", "POST", "im/v1/messages/*/reactions"},
+		{"reactions", "GET", "im/v1/messages/*/reactions"},
+		{"unreact", "DELETE", "im/v1/messages/*/reactions/*"},
 		{"image", "POST", "im/v1/images"},
 		{"file", "POST", "im/v1/files"},
 	} {
@@ -368,7 +374,7 @@ func route(method, path string) (name string, ids []string) {
 	return "", nil
 }
 
-// ServeHTTP answers the calls token, info, send, reply, patch, recall, get, resource, image and file.
+// ServeHTTP answers the calls token, info, send, reply, patch, recall, get, resource, react, reactions, unreact, image and file.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path, ok := strings.CutPrefix(r.URL.Path, "/open-apis/")
 	name, ids := route(r.Method, path)

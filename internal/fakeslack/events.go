@@ -30,6 +30,9 @@ func (m *Message) members() map[string]any {
 			all[name] = v
 		}
 	}
+	if m.Blocks != "" {
+		all["blocks"] = json.RawMessage(m.Blocks)
+	}
 	maps.Copy(all, m.More)
 	return all
 }
@@ -84,6 +87,13 @@ func (s *Server) Say(m Message) Message {
 		s.tell(s.envelope(mention))
 	}
 	return m
+}
+
+// Put makes a message known, of which the app is not told.
+func (s *Server) Put(m Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.messages = append(s.messages, &m)
 }
 
 // Edit has somebody change a message, Delete take it away.

@@ -53,6 +53,10 @@ func (s *Server) do(r *http.Request, method string, p map[string]string) (map[st
 		return s.post(p), nil
 	case "chat.update", "chat.delete":
 		return s.revise(method, p), nil
+	case "chat.postEphemeral":
+		return s.whisper(p), nil
+	case "reactions.add", "reactions.remove":
+		return s.react(method, p), nil
 	case "files.getUploadURLExternal":
 		s.events++
 		id := "F" + strconv.Itoa(s.events)
@@ -124,13 +128,16 @@ func (s *Server) post(p map[string]string) map[string]any {
 	if why == "" {
 		why = readable(p["text"])
 	}
+	if why == "" {
+		why = s.look(p["blocks"])
+	}
 	if thread := p["thread_ts"]; why == "" && thread != "" && !strings.Contains(thread, ".") {
 		why = "invalid_thread_ts"
 	}
 	if why != "" {
 		return no(why)
 	}
-	m := &Message{Channel: c.ID, TS: s.next(), Thread: p["thread_ts"], User: Bot, BotID: BotID, Text: p["text"]}
+	m := &Message{Channel: c.ID, TS: s.next(), Thread: p["thread_ts"], User: Bot, BotID: BotID, Text: p["text"], Blocks: p["blocks"]}
 	s.messages = append(s.messages, m)
 	if s.opts.Echo {
 		s.tell(s.envelope(m.event(c)))
@@ -191,8 +198,11 @@ func (s *Server) revise(method string, p map[string]string) map[string]any {
 		if why := readable(p["text"]); why != "" {
 			return no(why)
 		}
+		if why := s.look(p["blocks"]); why != "" {
+			return no(why)
+		}
 		before := m.members()
-		m.Text = p["text"]
+		m.Text, m.Blocks = p["text"], p["blocks"]
 		m.Edits++
 		if s.opts.Echo {
 			s.tell(s.envelope(map[string]any{

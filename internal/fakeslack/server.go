@@ -66,6 +66,8 @@ type Message struct {
 	Channel, TS, Thread string
 	User, BotID         string
 	Text                string
+	Blocks              string   // JSON; "" is none
+	Reactions           []string // of the app
 	Edits               int
 	Deleted             bool
 	More                map[string]any // members of the event: files, attachments, subtype
@@ -103,6 +105,7 @@ type Server struct {
 	faults        []*Fault
 	conversations map[string]*Conversation
 	messages      []*Message
+	whispers      []Whisper
 	people        map[string][2]string // name and display name
 	files         map[string]*stored
 	clock         int64 // of message ids
@@ -136,7 +139,7 @@ func New(opts *Options) *Server {
 		s.opts.Deliver = http.DefaultClient
 	}
 	if s.opts.Scopes == "" {
-		s.opts.Scopes = "app_mentions:read,channels:history,chat:write,files:read,files:write,im:history,users:read"
+		s.opts.Scopes = "app_mentions:read,channels:history,chat:write,files:read,files:write,im:history,reactions:write,users:read"
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
@@ -197,7 +200,7 @@ func (s *Server) Calls(methods ...string) []Call {
 // Writes are the calls that somebody could notice.
 func (s *Server) Writes() []Call {
 	return slices.DeleteFunc(s.Calls(), func(c Call) bool {
-		return !strings.HasPrefix(c.Method, "chat.") && c.Method != "files.completeUploadExternal"
+		return !strings.HasPrefix(c.Method, "chat.") && !strings.HasPrefix(c.Method, "reactions.") && c.Method != "files.completeUploadExternal"
 	})
 }
 

@@ -42,26 +42,29 @@ var methods map[string]func(*Server, *request) (any, *refusal)
 
 func init() {
 	methods = map[string]func(*Server, *request) (any, *refusal){
-		"getMe":              (*Server).getMe,
-		"getUpdates":         (*Server).getUpdates,
-		"setWebhook":         (*Server).setWebhook,
-		"deleteWebhook":      (*Server).deleteWebhook,
-		"getWebhookInfo":     (*Server).getWebhookInfo,
-		"setMyCommands":      (*Server).setMyCommands,
-		"getMyCommands":      (*Server).getMyCommands,
-		"getChat":            (*Server).getChat,
-		"sendMessage":        (*Server).sendMessage,
-		"sendMessageDraft":   (*Server).sendMessageDraft,
-		"editMessageText":    (*Server).editMessageText,
-		"deleteMessage":      (*Server).deleteMessage,
-		"sendChatAction":     (*Server).sendChatAction,
-		"sendPhoto":          (*Server).sendMedia,
-		"sendDocument":       (*Server).sendMedia,
-		"sendAudio":          (*Server).sendMedia,
-		"sendVoice":          (*Server).sendMedia,
-		"sendVideo":          (*Server).sendMedia,
-		"getFile":            (*Server).getFile,
-		"setMessageReaction": (*Server).setMessageReaction,
+		"getMe":                  (*Server).getMe,
+		"getUpdates":             (*Server).getUpdates,
+		"setWebhook":             (*Server).setWebhook,
+		"deleteWebhook":          (*Server).deleteWebhook,
+		"getWebhookInfo":         (*Server).getWebhookInfo,
+		"setMyCommands":          (*Server).setMyCommands,
+		"getMyCommands":          (*Server).getMyCommands,
+		"deleteMyCommands":       (*Server).deleteMyCommands,
+		"answerCallbackQuery":    (*Server).answerCallbackQuery,
+		"editMessageReplyMarkup": (*Server).editMessageReplyMarkup,
+		"getChat":                (*Server).getChat,
+		"sendMessage":            (*Server).sendMessage,
+		"sendMessageDraft":       (*Server).sendMessageDraft,
+		"editMessageText":        (*Server).editMessageText,
+		"deleteMessage":          (*Server).deleteMessage,
+		"sendChatAction":         (*Server).sendChatAction,
+		"sendPhoto":              (*Server).sendMedia,
+		"sendDocument":           (*Server).sendMedia,
+		"sendAudio":              (*Server).sendMedia,
+		"sendVoice":              (*Server).sendMedia,
+		"sendVideo":              (*Server).sendMedia,
+		"getFile":                (*Server).getFile,
+		"setMessageReaction":     (*Server).setMessageReaction,
 	}
 }
 
@@ -83,19 +86,76 @@ func (s *Server) setMyCommands(r *request) (any, *refusal) {
 			return nil, bad("BOT_COMMAND_DESCRIPTION_INVALID")
 		}
 	}
+	if len(commands) > 100 {
+		return nil, bad("BOT_COMMANDS_TOO_MUCH")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.commands = json.RawMessage(r.params["commands"])
+	scope, refused := s.scope(r)
+	if refused != nil {
+		return nil, refused
+	}
+	s.commands[scope] = json.RawMessage(r.params["commands"])
 	return true, nil
 }
 
-func (s *Server) getMyCommands(*request) (any, *refusal) {
+// scope is whose commands a call is about. The lock is held.
+func (s *Server) scope(r *request) (string, *refusal) {
+	scope := struct {
+		Type string `json:"type"`
+		Chat int64  `json:"chat_id"`
+	}{Type: "default"}
+	if text := r.params["scope"]; text != "" && json.Unmarshal([]byte(text), &scope) != nil {
+		return "", bad("can't parse BotCommandScope")
+	}
+	switch scope.Type {
+	case "default", "all_private_chats", "all_group_chats", "all_chat_administrators":
+		return scope.Type, nil
+	case "chat":
+		if _, refused := s.find(strconv.FormatInt(scope.Chat, 10), false); refused != nil {
+			return "", refused
+		}
+		return strconv.FormatInt(scope.Chat, 10), nil
+	}
+	return "", bad("unsupported scope type")
+}
+
+func (s *Server) getMyCommands(r *request) (any, *refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.commands == nil {
+	scope, refused := s.scope(r)
+	if refused != nil {
+		return nil, refused
+	}
+	if s.commands[scope] == nil {
 		return []int{}, nil
 	}
-	return s.commands, nil
+	return s.commands[scope], nil
+}
+
+func (s *Server) deleteMyCommands(r *request) (any, *refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	scope, refused := s.scope(r)
+	if refused != nil {
+		return nil, refused
+	}
+	delete(s.commands, scope)
+	return true, nil
+}
+
+// SetMenu sets the commands that everybody sees, as somebody does at @BotFather.
+func (s *Server) SetMenu(commands string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.commands["default"] = json.RawMessage(commands)
+}
+
+// Menu is the JSON of the commands that are set for "default", or for a chat by its id.
+func (s *Server) Menu(scope string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return string(s.commands[scope])
 }
 
 // find is the chat of a call. The lock is held. write is for calls that somebody notices.
@@ -230,6 +290,9 @@ func (s *Server) sendMessage(r *request) (any, *refusal) {
 	if refused != nil {
 		return nil, refused
 	}
+	if m.Keyboard, refused = r.keyboard(); refused != nil {
+		return nil, refused
+	}
 	m.Text, m.Entities = text, entities
 	s.put(c, m)
 	r.call.Message = m.ID
@@ -270,6 +333,10 @@ func (s *Server) editMessageText(r *request) (any, *refusal) {
 	if refused != nil {
 		return nil, refused
 	}
+	keyboard, refused := r.keyboard()
+	if refused != nil {
+		return nil, refused
+	}
 	m := c.message(int(number(r.params["message_id"])))
 	switch {
 	case m == nil:
@@ -278,14 +345,14 @@ func (s *Server) editMessageText(r *request) (any, *refusal) {
 		return nil, bad("message can't be edited")
 	case m.Text == "" && m.Caption != "":
 		return nil, bad("there is no text in the message to edit")
-	case m.Text == text && slices.EqualFunc(m.Entities, entities, func(a, b Entity) bool {
+	case m.Text == text && (keyboard == nil) == (m.Keyboard == nil) && slices.EqualFunc(m.Entities, entities, func(a, b Entity) bool {
 		a.User, b.User = nil, nil
 		return a == b
 	}):
 		return nil, bad("message is not modified: specified new message content and reply markup are exactly the same as a " +
 			"current content and reply markup of the message")
 	}
-	m.Text, m.Entities, m.EditDate = text, entities, time.Now().Unix()
+	m.Text, m.Entities, m.EditDate, m.Keyboard = text, entities, time.Now().Unix(), keyboard
 	r.call.Message = m.ID
 	s.change()
 	return *m, nil

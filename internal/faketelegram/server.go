@@ -55,7 +55,8 @@ type Server struct {
 	poll     chan struct{} // closed to end the getUpdates that waits
 	hook     WebhookInfo
 	hooked   context.CancelFunc
-	commands json.RawMessage
+	commands map[string]json.RawMessage // by scope
+	presses  map[string]*press
 	running  sync.WaitGroup // the webhook's loop, and calls in this process
 	ctx      context.Context
 	stop     context.CancelFunc
@@ -95,7 +96,10 @@ type file struct {
 
 // New returns a server. Close ends what it has started.
 func New(opts *Options) *Server {
-	s := &Server{changed: make(chan struct{}), chats: map[int64]*chat{}, files: map[string]*file{}, nextID: 1000}
+	s := &Server{
+		changed: make(chan struct{}), chats: map[int64]*chat{}, files: map[string]*file{}, nextID: 1000,
+		commands: map[string]json.RawMessage{}, presses: map[string]*press{},
+	}
 	if opts != nil {
 		s.opts = *opts
 	}

@@ -61,10 +61,31 @@ type Message struct {
 	NewMembers      []User    `json:"new_chat_members,omitempty"`
 	LeftMember      *User     `json:"left_chat_member,omitempty"`
 	NewTitle        string    `json:"new_chat_title,omitempty"`
+	Keyboard        *Keyboard `json:"reply_markup,omitempty"`
 	TopicCreated    *Topic    `json:"forum_topic_created,omitempty"`
 
 	Deleted bool `json:"-"`
 	Silent  bool `json:"-"` // sent without a notification
+}
+
+// Keyboard is what stands below a message.
+type Keyboard struct {
+	Rows [][]Button `json:"inline_keyboard"`
+}
+
+// Button is one that a bot is told of.
+type Button struct {
+	Text string `json:"text"`
+	Data string `json:"callback_data"`
+}
+
+// Press is what a bot is told of a button.
+type Press struct {
+	ID       string   `json:"id"`
+	From     *User    `json:"from"`
+	Message  *Message `json:"message,omitempty"`
+	Instance string   `json:"chat_instance"`
+	Data     string   `json:"data"`
 }
 
 // Topic is the name of a forum's topic.

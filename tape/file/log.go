@@ -224,6 +224,7 @@ func (l *log) adoptLocked(t reading) {
 	t.Bytes = max(t.Bytes, l.state.Bytes) // also where the last line is the one that cannot be read
 	t.LastID = max(t.LastID, l.state.LastID)
 	t.Session, t.Workspace, t.Title = l.state.Session, l.state.Workspace, cmp.Or(l.state.Title, t.Title)
+	t.Agent = cmp.Or(t.Agent, l.state.Agent)
 	t.tail, _ = tailOf(l.file, t.Bytes)
 	t.side = hashOf(appendSession(nil, &t.Info))
 	l.state, l.skip, l.extra, l.stale, l.broken = t.state, t.skip, nil, true, true
@@ -298,14 +299,14 @@ func (l *log) completeLocked(s *state) bool {
 		s.LastAnchor, s.unnamed = ref, false
 	}
 	if s.side == l.state.side {
-		s.Session, s.Workspace, s.Title = l.state.Session, l.state.Workspace, l.state.Title
+		s.Session, s.Workspace, s.Title, s.Agent = l.state.Session, l.state.Workspace, l.state.Title, l.state.Agent
 		return true
 	}
 	side, hash, ok := l.readSession()
 	if !ok || hash != s.side {
 		return false
 	}
-	s.Session, s.Workspace, s.Title = side.Session, side.Workspace, side.Title
+	s.Session, s.Workspace, s.Title, s.Agent = side.Session, side.Workspace, side.Title, side.Agent
 	return true
 }
 
@@ -496,10 +497,11 @@ type side struct {
 	Session   string `json:"session"`
 	Workspace string `json:"workspace"`
 	Title     string `json:"title"`
+	Agent     string `json:"agent,omitempty"`
 }
 
 func appendSession(dst []byte, i *tape.Info) []byte {
-	text, _ := json.Marshal(side{i.Session, i.Workspace, i.Title}) // strings have a JSON form
+	text, _ := json.Marshal(side{i.Session, i.Workspace, i.Title, i.Agent}) // strings have a JSON form
 	return append(append(dst, text...), '\n')
 }
 
@@ -867,7 +869,7 @@ func (l *log) append(s state, r *request) (state, []byte, error) {
 	if len(text) < tailSize {
 		next.tail, _ = tailOf(l.file, next.Bytes)
 	}
-	if next.side == 0 || next.Session != s.Session || next.Workspace != s.Workspace || next.Title != s.Title {
+	if next.side == 0 || next.Session != s.Session || next.Workspace != s.Workspace || next.Title != s.Title || next.Agent != s.Agent {
 		next.side = hashOf(appendSession(nil, &next.Info))
 	}
 	if len(marks) == 0 && next.Bytes/markEvery != s.Bytes/markEvery {

@@ -423,7 +423,7 @@ func (s *Store) listed(ctx context.Context, name string) (i tape.Info, m mark, e
 	m = markOf(at)
 	if best, ok := s.head(name); ok && best.Bytes == m.size && !best.unnamed {
 		if side, hash, ok := readSession(s.disk, name); ok && hash == best.side {
-			best.Session, best.Workspace, best.Title = side.Session, side.Workspace, side.Title
+			best.Session, best.Workspace, best.Title, best.Agent = side.Session, side.Workspace, side.Title, side.Agent
 			return best.Info, m, nil
 		}
 	}

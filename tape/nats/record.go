@@ -37,6 +37,7 @@ type record struct {
 	Session   string  `json:"session,omitempty"`
 	Workspace string  `json:"workspace,omitempty"`
 	Title     string  `json:"title,omitempty"`
+	Agent     string  `json:"agent,omitempty"`
 	Created   int64   `json:"created,omitempty"` // µs since 1970, as all times
 	Updated   int64   `json:"updated,omitempty"`
 	Entries   int64   `json:"entries,omitempty"`
@@ -125,7 +126,7 @@ func (h *head) info(name string) tape.Info {
 
 func (r *record) info() tape.Info {
 	i := tape.Info{
-		Tape: r.Tape, Session: r.Session, Workspace: r.Workspace, Title: r.Title,
+		Tape: r.Tape, Session: r.Session, Workspace: r.Workspace, Title: r.Title, Agent: r.Agent,
 		Created: date(r.Created), Updated: date(r.Updated), Entries: r.Entries, LastID: r.LastID, Anchors: r.Anchors, Bytes: r.Bytes,
 	}
 	if a := r.Anchor; a != nil {
@@ -139,7 +140,7 @@ func date(micro int64) time.Time { return time.UnixMicro(micro).UTC() }
 // follow is the record of a batch behind h, given what the tape is with it. fresh begins the tape.
 func (h *head) follow(i tape.Info, first int64, messages int, fresh bool) (record, error) {
 	r := record{
-		Tape: i.Tape, Session: i.Session, Workspace: i.Workspace, Title: i.Title,
+		Tape: i.Tape, Session: i.Session, Workspace: i.Workspace, Title: i.Title, Agent: i.Agent,
 		Created: i.Created.UnixMicro(), Updated: i.Updated.UnixMicro(), Entries: i.Entries, LastID: i.LastID, Anchors: i.Anchors, Bytes: i.Bytes,
 		Born: h.last(), First: first, Messages: messages,
 	}

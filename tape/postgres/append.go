@@ -193,7 +193,7 @@ func (w *writing) make(ctx context.Context, conn *pgx.Conn, i tape.Info) (id int
 // makes it at the same moment.
 func insertTape(ctx context.Context, conn *pgx.Conn, name string, listed bool, i tape.Info) (id int64, err error) {
 	err = conn.QueryRow(ctx, `INSERT INTO tapes (name, listed, `+infoColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT (name) DO NOTHING RETURNING id`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT (name) DO NOTHING RETURNING id`,
 		append([]any{name, listed}, values(i)...)...).Scan(&id)
 	return id, err
 }
@@ -202,7 +202,7 @@ func insertTape(ctx context.Context, conn *pgx.Conn, name string, listed bool, i
 func (w *writing) write(ctx context.Context, conn *pgx.Conn, r row) error {
 	var b pgx.Batch
 	queueEntries(&b, r.id, w.entries, &w.token)
-	b.Queue(`UPDATE tapes SET (`+infoColumns+`, loose) = ($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) WHERE id = $1`,
+	b.Queue(`UPDATE tapes SET (`+infoColumns+`, loose) = ($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) WHERE id = $1`,
 		append(append([]any{r.id}, values(r.info)...), r.loose)...)
 	b.Queue(`COMMIT`)
 	return commit(ctx, conn, &b)

@@ -168,8 +168,8 @@ func (i *importing) finish(ctx context.Context) error {
 	return i.s.do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		var done bool
 		err := conn.QueryRow(ctx, `UPDATE tapes SET (`+infoColumns+`, loose, name, listed) =
-				($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $7, $14, true)
-			WHERE id = $1 AND (name = $14 OR NOT EXISTS (SELECT FROM tapes WHERE name = $14)) RETURNING true`,
+				($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $7, $15, true)
+			WHERE id = $1 AND (name = $15 OR NOT EXISTS (SELECT FROM tapes WHERE name = $15)) RETURNING true`,
 			append(append([]any{i.tape}, values(i.info)...), i.name)...).Scan(&done)
 		if errors.Is(err, pgx.ErrNoRows) || duplicate(err) {
 			return fmt.Errorf("%w: the tape was made meanwhile", tape.ErrNotEmpty)

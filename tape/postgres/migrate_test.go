@@ -86,6 +86,23 @@ var seeds = map[int]struct {
 			}
 		},
 	},
+	3: {
+		`
+		INSERT INTO tapes (name, listed, session, workspace, title, created, updated, entries, last_id, anchors, anchor_id, anchor_name, anchor_date, bytes)
+			VALUES ('aa__bb', true, 's-1', '/srv/agent', 'hi', '2026-03-01', '2026-03-02', 1, 1, 0, 0, '', '0001-01-01', 100);`,
+		func(t *testing.T, s *Store) {
+			if info, err := s.Info(t.Context(), "aa__bb"); err != nil || info.Title != "hi" || info.Agent != "" {
+				t.Errorf("info is %+v, %v", info, err)
+			}
+			start := tape.NewEvent("turn.start", nil).With(tape.Meta{Agent: "clerk"})
+			if _, err := s.Append(t.Context(), "aa__bb", tape.Batch{Entries: []tape.Entry{start}}); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := s.Info(t.Context(), "aa__bb"); err != nil || info.Agent != "clerk" {
+				t.Errorf("info is %+v, %v", info, err)
+			}
+		},
+	},
 }
 
 // in connects to a schema.

@@ -19,16 +19,16 @@ type row struct {
 	loose   int64 // how many follow
 }
 
-const rowColumns = `id, name, session, workspace, title, created, updated, entries, last_id, anchors, anchor_id, anchor_name, anchor_date, bytes, indexed, loose`
+const rowColumns = `id, name, session, workspace, title, created, updated, entries, last_id, anchors, anchor_id, anchor_name, anchor_date, bytes, agent, indexed, loose`
 
 func scanRow(from pgx.Row) (r row, err error) {
 	i := &r.info
 	err = from.Scan(&r.id, &i.Tape, &i.Session, &i.Workspace, &i.Title, &i.Created, &i.Updated, &i.Entries, &i.LastID, &i.Anchors,
-		&i.LastAnchor.ID, &i.LastAnchor.Name, &i.LastAnchor.Date, &i.Bytes, &r.indexed, &r.loose)
+		&i.LastAnchor.ID, &i.LastAnchor.Name, &i.LastAnchor.Date, &i.Bytes, &i.Agent, &r.indexed, &r.loose)
 	if err != nil {
 		return row{}, err
 	}
-	i.Session, i.Workspace, i.Title = unpack(i.Session), unpack(i.Workspace), unpack(i.Title)
+	i.Session, i.Workspace, i.Title, i.Agent = unpack(i.Session), unpack(i.Workspace), unpack(i.Title), unpack(i.Agent)
 	i.Created, i.Updated = i.Created.UTC(), i.Updated.UTC()
 	if i.LastAnchor.ID == 0 {
 		i.LastAnchor = tape.AnchorRef{}
@@ -42,11 +42,11 @@ func scanRow(from pgx.Row) (r row, err error) {
 func values(i tape.Info) []any {
 	return []any{
 		pack(i.Session), pack(i.Workspace), pack(i.Title), i.Created, i.Updated, i.Entries, i.LastID, i.Anchors,
-		i.LastAnchor.ID, pack(i.LastAnchor.Name), i.LastAnchor.Date, i.Bytes,
+		i.LastAnchor.ID, pack(i.LastAnchor.Name), i.LastAnchor.Date, i.Bytes, pack(i.Agent),
 	}
 }
 
-const infoColumns = `session, workspace, title, created, updated, entries, last_id, anchors, anchor_id, anchor_name, anchor_date, bytes`
+const infoColumns = `session, workspace, title, created, updated, entries, last_id, anchors, anchor_id, anchor_name, anchor_date, bytes, agent`
 
 func unknown(name string) error {
 	return fmt.Errorf("%w: there is no tape %.80q", tape.ErrNotFound, name)

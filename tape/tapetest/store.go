@@ -235,6 +235,28 @@ func sessions(t *testing.T, b *bench) {
 		first.Workspace != tape.ResolveWorkspace(b.dir) || !first.Updated.Equal(base.Add(10*time.Minute)) || first.Created.IsZero() {
 		t.Errorf("the session is listed as %+v", first)
 	}
+	// DP-03: a session knows the agent of its newest turn, also after the store is opened again.
+	for _, agent := range []string{"first", "second", ""} {
+		start := tape.NewEvent("turn.start", nil).With(tape.Meta{Turn: "t", Agent: agent})
+		if _, err := open("s-3").Append(t.Context(), at(start, 8), at(tape.NewMessage("user", "hi"), 8)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stores := map[string]tape.Store{"now": s}
+	if b.f.Durable {
+		stores["when opened again"] = b.open()
+	}
+	for when, s := range stores {
+		all, err := collect(s.Sessions(t.Context(), tape.SessionQuery{}))
+		for _, i := range all {
+			if want := map[string]string{"s-3": "second"}[i.Session]; i.Agent != want {
+				t.Errorf("%s the agent of %s is %q, want %q", when, i.Session, i.Agent, want)
+			}
+		}
+		if info, infoErr := s.Info(t.Context(), open("s-3").Name()); len(all) != 7 || info.Agent != "second" || err != nil || infoErr != nil {
+			t.Errorf("%s the tape's agent is %q, %d sessions, %v, %v", when, info.Agent, len(all), err, infoErr)
+		}
+	}
 	if all, err := collect(s.Sessions(t.Context(), tape.SessionQuery{Workspace: "/elsewhere"})); err != nil || len(all) != 0 {
 		t.Errorf("another workspace has %d sessions, %v", len(all), err)
 	}

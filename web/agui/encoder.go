@@ -18,7 +18,7 @@ type Encoder struct {
 	talk   talk
 	steps  steps
 	usage  []used
-	cause  failure // what the run would fail of: its first failure that ends it, or else the last
+	cause  failure // what the run would fail of: its first failure that ends it, or else the last that was not handled
 	opened bool    // the client has been told of the run
 	over   bool    // and of its end
 
@@ -51,6 +51,7 @@ type failure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Fatal   bool   `json:"fatal"`
+	Handled bool   `json:"handled"`
 }
 
 // NewEncoder returns the encoder of a run that the client has seen nothing of.
@@ -178,7 +179,7 @@ func (e *Encoder) named(dst []byte, event tube.Event) []byte {
 		return e.used(dst, event.Value)
 	case "error":
 		var f failure
-		if json.Unmarshal(event.Value, &f) == nil && !e.cause.Fatal {
+		if json.Unmarshal(event.Value, &f) == nil && !f.Handled && !e.cause.Fatal {
 			if e.cause = f; f.Fatal {
 				return dst // the run's end says it
 			}

@@ -672,6 +672,11 @@ func TestEndsOfARun(t *testing.T) {
 			c.name("error", `{"code":"output_invalid","message":"it is no JSON","fatal":false}`)
 			_ = c.tube.Close("failed")
 		}, "RUN_ERROR", []string{`"message":"it is no JSON"`, `"code":"output_invalid"`}},
+		{"failed after another failure was handled (DW-04)", func(c *told) {
+			c.name("error", `{"code":"output_invalid","message":"it is no JSON","fatal":false}`)
+			c.name("error", `{"code":"upstream_timeout","message":"the first choice is slow","fatal":false,"handled":true}`)
+			_ = c.tube.Close("failed")
+		}, "RUN_ERROR", []string{`"message":"it is no JSON"`, `"code":"output_invalid"`}},
 		{"interrupted by the end of the server", func(c *told) { _ = c.tube.Close("interrupted") }, "RUN_ERROR", []string{`"message":"the run was interrupted"`, `"code":"interrupted"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -161,10 +161,10 @@ func (e *Encoder) named(dst []byte, ev tube.Event) []byte {
 // note remembers what went wrong, for the end.
 func (e *Encoder) note(data []byte) {
 	var said struct {
-		Message string
-		Fatal   bool
+		Message        string
+		Fatal, Handled bool
 	}
-	if json.Unmarshal(data, &said) != nil {
+	if json.Unmarshal(data, &said) != nil || said.Handled {
 		return
 	}
 	e.failed = said.Message

@@ -271,6 +271,7 @@ func TestWhatBecameOfCalls(t *testing.T) {
 func TestTheEndsOfARun(t *testing.T) {
 	broken := named("error", `{"code":"upstream_auth","message":"the model's server refused the key","retryable":false,"fatal":true}`)
 	minor := named("error", `{"code":"conflict","message":"two bots write to one place","retryable":false,"fatal":false}`)
+	handled := named("error", `{"code":"upstream_timeout","message":"the first choice is slow","retryable":true,"fatal":false,"handled":true}`)
 	for _, c := range []struct {
 		name      string
 		events    []tube.Event
@@ -283,6 +284,7 @@ func TestTheEndsOfARun(t *testing.T) {
 		{"cut off by a limit of tokens", nil, func(t *tube.Tube) error { return t.Close("completed") }, true, "length", ""},
 		{"failed", []tube.Event{minor, broken, minor}, func(t *tube.Tube) error { return t.Close("failed") }, false, "error", "the model's server refused the key"},
 		{"failed of what was not fatal", []tube.Event{minor}, func(t *tube.Tube) error { return t.Close("failed") }, false, "error", "two bots write to one place"},
+		{"failed after another failure was handled (DW-04)", []tube.Event{minor, handled}, func(t *tube.Tube) error { return t.Close("failed") }, false, "error", "two bots write to one place"},
 		{"failed without a word", nil, func(t *tube.Tube) error { return t.Close("failed") }, false, "error", "the answer could not be completed"},
 		{"interrupted", nil, func(t *tube.Tube) error { return t.Close("interrupted") }, false, "error", "the server was shut down before the answer was complete"},
 		{"canceled", nil, func(t *tube.Tube) error { return t.Cancel("canceled by request") }, false, "other", ""},

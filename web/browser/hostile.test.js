@@ -85,8 +85,9 @@ test("SE-13: hostile text, in small pieces and as a whole, is text", async (t) =
 });
 
 test("a page of HTML that a model has written is not a page here", async (t) => {
-  const { page, script, document, run, stands } = await playground(t, chrome, { at: "#workflow=page" });
+  const { page, script, document, run, stands, open } = await playground(t, chrome, { at: "#workflow=page" });
   await watch(page);
+  await open("Events");
   await page.getByText("Options", { exact: true }).click();
   await page.getByLabel("Events for each tag of HTML").check();
   await run({ Question: "Why?" });
@@ -111,6 +112,9 @@ test("hostile keys and values, as JSON and as names of members, are text", async
   for (let at = 0; at < text.length; at += 97) await asked.say(text.slice(at, at + 97));
   await asked.end();
   await stands("Completed");
+  await document.getByText("Polluted").first().waitFor();
+  await nothing(page);
+  await page.getByRole("radio", { name: "Tree" }).check({ force: true });
   await document.getByText("__proto__").first().waitFor();
   await nothing(page);
   await document.getByRole("button").evaluateAll((all) => all.forEach((b) => b.click())); // what opens, opens
@@ -121,7 +125,7 @@ test("hostile keys and values, as JSON and as names of members, are text", async
 
 test("hostile tools, arguments, thoughts and messages of a conversation are text", async (t) => {
   const attack = attacks.join("\n");
-  const { page, script, conversation, say } = await playground(t, chrome, { at: "#agent=careful" });
+  const { page, script, conversation, say, open } = await playground(t, chrome, { at: "#agent=careful" });
   await watch(page);
   await say(attack);
   const asked = await script.asked();
@@ -139,7 +143,7 @@ test("hostile tools, arguments, thoughts and messages of a conversation are text
   await (await script.asked()).end("Enough.");
   await conversation.getByText("Enough.").waitFor();
   for (const folded of await page.locator("summary").all()) if (await folded.isVisible()) await folded.click();
-  for (const tab of await page.getByRole("tab").all()) await tab.click();
+  for (const name of ["Events", "Code", "Tape"]) await open(name);
   await nothing(page);
   await links(page, "#main");
   await page.reload();
@@ -236,6 +240,8 @@ test("what nests deeper than anybody would look is folded, and opens", async (t)
   await (await script.asked()).end('{"a":'.repeat(120) + '"bottom"' + "}".repeat(120));
   await stands("Completed");
   await within(3000);
+  await document.getByRole("button", { expanded: false }).last().click();
+  await page.getByRole("radio", { name: "Tree" }).check({ force: true });
   for (let i = 0; i < 20; i++) await document.getByRole("button", { expanded: false, name: /, / }).last().click();
   await page.getByRole("radio", { name: "JSON" }).check({ force: true });
   await document.getByText("bottom").waitFor();

@@ -7,6 +7,8 @@ import { network } from "./network.js";
 const workflows = {
   // One bot that writes JSON of any shape, and one that writes prose.
   story: "name: story\ndescription: Writes anything.\ninput: {type: object, required: [about], properties: {about: {type: string, title: About, maxLength: 100}}}\nbots:\n  story: {}\n",
+  // A bot that names its model.
+  named: "name: named\ndescription: Names its model.\ninput: {type: object, required: [about], properties: {about: {type: string, title: About, maxLength: 100}}}\nbots:\n  named: {model: \"openai:o-named\"}\n",
 };
 const config = 'agents:\n  assistant: {}\n  careful:\n    ask_always: ["tape.*"]\n';
 
@@ -17,7 +19,7 @@ export async function playground(t, chrome, { at = "", keys, ...options } = {}) 
   const net = await network(t, server.url);
   const page = await open(t, chrome, net.url, options);
   await page.goto("/" + at);
-  if (!keys) await page.getByRole("navigation").waitFor();
+  if (!keys) await page.getByRole("heading", { level: 1 }).waitFor();
   return { page, script, server, net, ...parts(page) };
 }
 
@@ -36,6 +38,8 @@ function parts(page) {
       await page.getByLabel("Message", { exact: true }).fill(text);
       await page.keyboard.press("Enter");
     },
+    /** Opens one of the panels beside the document: Events, Code or Tape. */
+    open: (name) => page.getByRole("button", { name: new RegExp(`^${name}\\b`), expanded: false }).click(),
     /** Waits until the page says so of its run. */
     stands: (word) => page.getByText(word, { exact: true }).first().waitFor(),
     /** Waits until a text is to be read in the document. */

@@ -36,20 +36,33 @@ test("a workflow is chosen, asked, and its document grows while its bots light u
   assert.equal(page.starts().length, 1);
 });
 
-test("what is written out of sight is a click away", async (t) => {
+test("DP-13: the writing is followed until the reader scrolls, and what is out of sight is a click away", async (t) => {
   const { page, script, run, reads, stands } = await playground(t, chrome, { at: "#workflow=story", viewport: { width: 1300, height: 500 } });
   await run({ About: "sky" });
   const asked = await script.asked();
   await asked.say('{"long": "' + "a line\\n\\n".repeat(60));
   await asked.say("and one more");
   await reads("and one more");
-  const caret = () => page.locator(".md-end").evaluate((e) => e.getBoundingClientRect().bottom <= innerHeight && e.getBoundingClientRect().bottom > 0);
-  assert.equal(await caret(), false);
+  const caret = () => page.until(() => {
+    const { bottom } = document.querySelector(".md-end").getBoundingClientRect();
+    return bottom <= innerHeight && bottom > 0;
+  });
+  await caret(); // it is followed
+  await page.mouse.move(600, 300);
+  await page.mouse.wheel(0, -5000);
+  await page.getByRole("button", { name: "Writing below" }).waitFor();
+  const top = () => page.locator("#main").evaluate((e) => e.scrollTop);
+  assert.equal(await top(), 0);
+  await asked.say("\\n\\nand something more");
+  await reads("and something more");
+  assert.equal(await top(), 0, "the reader is left alone");
   await page.getByRole("button", { name: "Writing below" }).click();
   await page.getByRole("button", { name: /^Writing/ }).waitFor({ state: "detached" });
-  assert.equal(await caret(), true);
-  await page.locator("#main").evaluate((e) => e.scrollTo(0, 0));
-  await page.getByRole("button", { name: "Writing below" }).waitFor();
+  await caret();
+  await asked.say("a line\\n\\n".repeat(60));
+  await asked.say("and the end");
+  await reads("and the end");
+  await caret(); // and followed again
   await asked.end('"}');
   await stands("Completed");
   assert.equal(await page.getByRole("button", { name: /^Writing/ }).count(), 0);
@@ -396,7 +409,7 @@ test("a model that thinks and calls tools shows both, folded", async (t) => {
 });
 
 test("a message to a busy agent waits for its turn; a session has its anchors on the tape", async (t) => {
-  const { page, script, conversation, say, stands } = await playground(t, chrome, { at: "#agent=assistant" });
+  const { page, script, conversation, say, stands, open } = await playground(t, chrome, { at: "#agent=assistant" });
   await say("One.");
   const first = await script.asked();
   await first.say("I am at ");
@@ -410,14 +423,15 @@ test("a message to a busy agent waits for its turn; a session has its anchors on
   await conversation.getByText("Done.").waitFor();
   await say(",tape.handoff name=chapter-two");
   await conversation.getByText(/Anchor .*chapter-two/).first().waitFor();
-  await page.getByRole("tab", { name: "Tape" }).click();
-  await page.getByRole("tabpanel").getByText("chapter-two").first().waitFor();
+  await open("Tape");
+  await page.getByRole("region", { name: "Tape" }).getByText("chapter-two").first().waitFor();
   await page.reload();
   await conversation.getByText(/chapter-two/).first().waitFor();
 });
 
 test("the events are listed with their ids, and the figures of the run", async (t) => {
-  const { page, script, run, stands } = await playground(t, chrome, chat);
+  const { page, script, run, stands, open } = await playground(t, chrome, chat);
+  await open("Events");
   await run({ Message: "Why?" });
   await (await script.asked()).end("Because.");
   await stands("Completed");

@@ -12,7 +12,8 @@ const questions = ["Why is the sky blue?", "It's \"why\" & how: $HOME `id` \\ %4
 
 // The text of a snippet, as it comes out of the clipboard.
 async function snippet(page, language) {
-  await page.getByRole("tab", { name: "Code" }).click();
+  const code = page.getByRole("button", { name: "Code", exact: true });
+  if ((await code.getAttribute("aria-expanded")) === "false") await code.click();
   await page.getByRole("radio", { name: language, exact: true }).check({ force: true });
   const text = await page.getByLabel(`This run with ${language}`).textContent();
   await page.getByRole("button", { name: `Copy ${language}` }).click();

@@ -5,6 +5,8 @@ const [base, token] = process.argv.slice(2);
 const bot = new Bot(token, { client: { apiRoot: base } });
 const q = queue();
 bot.on('message', (ctx) => q.put(ctx.message));
+const presses = queue();
+bot.on('callback_query', (ctx) => presses.put(ctx.callbackQuery));
 bot.start();
 
 await steps({
@@ -18,6 +20,9 @@ await steps({
     const f = await bot.api.getFile(id);
     return (await fetch(`${base}/file/bot${token}/${f.file_path}`)).text();
   },
+  press: presses.next,
+  answer: (id, text) => bot.api.answerCallbackQuery(id, { text }),
+  menu: (list, scope) => bot.api.setMyCommands(list, { scope }),
   commands: (list) => bot.api.setMyCommands(list),
   remove: (chat, id) => bot.api.deleteMessage(chat, id),
   webhookInfo: () => bot.api.getWebhookInfo(),

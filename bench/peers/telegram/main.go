@@ -82,6 +82,13 @@ var steps = []struct{ name, want string }{
 	{"typing", `true`},
 	{"a photo", `[1,"a c","underline"]`},
 	{"commands", `true`},
+	{"buttons", `[["Approve approve:q"]]`},
+	{"a press", `["approve:q",7,true,1]`},
+	{"its answer", `true`},
+	{"an edit without buttons", `["it may",null]`},
+	{"an answer to nobody", `[400,"Bad Request: query is too old and response timeout expired or query ID is invalid",{}]`},
+	{"too long data", `[400,"Bad Request: BUTTON_DATA_INVALID",{}]`},
+	{"a menu for one person", `true`},
 	{"deleting", `true`},
 	{"the webhook", `""`},
 }
@@ -115,6 +122,26 @@ func drive(ctx context.Context, dir, client string) (failed int, err error) {
 	fake.Say(faketelegram.Message{Chat: forum, From: ann, Text: "in a topic", ThreadID: 3, IsTopic: true})
 	notes := fake.AddFile("notes.txt", []byte("notes"))
 	fake.Say(faketelegram.Message{Chat: private, From: ann, Document: &notes})
+
+	pressing, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { // somebody presses the first button that there is
+		for press := ""; press == ""; {
+			var asked faketelegram.Message
+			err := fake.Await(pressing, func() bool {
+				for _, m := range fake.Messages(7, fake.Me().ID) {
+					if m.Keyboard != nil {
+						asked = m
+					}
+				}
+				return asked.ID != 0
+			})
+			if err != nil {
+				return
+			}
+			press = fake.Press(7, asked.ID, ann, "Approve")
+		}
+	}()
 
 	said, err := script(ctx, dir, client+".mjs", "http://"+listener.Addr().String(), fake.Token())
 	for i, step := range steps {

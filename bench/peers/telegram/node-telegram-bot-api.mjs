@@ -5,6 +5,8 @@ const [base, token] = process.argv.slice(2);
 const bot = new Bot(token, { apiRoot: base });
 const q = queue();
 bot.on('message', (ctx) => q.put(ctx.update.message));
+const presses = queue();
+bot.on('callback_query', (ctx) => presses.put(ctx.update.callback_query));
 const running = bot.startPolling();
 
 await steps({
@@ -18,6 +20,9 @@ await steps({
     const f = await bot.api.getFile({ file_id: id });
     return (await fetch(`${base}/file/bot${token}/${f.file_path}`)).text();
   },
+  press: presses.next,
+  answer: (id, text) => bot.api.answerCallbackQuery({ callback_query_id: id, text }),
+  menu: (list, scope) => bot.api.setMyCommands({ commands: list, scope }),
   commands: (list) => bot.api.setMyCommands({ commands: list }),
   remove: (chat, id) => bot.api.deleteMessage({ chat_id: chat, message_id: id }),
   webhookInfo: () => bot.api.getWebhookInfo(),

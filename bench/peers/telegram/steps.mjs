@@ -47,6 +47,17 @@ export async function steps(c) {
   const photo = await c.photo(7, Buffer.from('\x89PNG'), { caption: 'a <u>c</u>', parse_mode: 'HTML' });
   say('a photo', [photo.photo.length, photo.caption, photo.caption_entities[0].type]);
   say('commands', await c.commands([{ command: 'help', description: 'what there is' }]));
+  const keyboard = (data) => ({ reply_markup: { inline_keyboard: [[{ text: 'Approve', callback_data: data }]] } });
+  const asked = await c.send(7, 'may it run?', keyboard('approve:q'));
+  say('buttons', asked.reply_markup.inline_keyboard.map((row) => row.map((b) => `${b.text} ${b.callback_data}`)));
+  const press = await c.press();
+  say('a press', [press.data, press.from.id, press.message.message_id === asked.message_id, press.message.reply_markup.inline_keyboard.length]);
+  say('its answer', await c.answer(press.id, 'Approved.'));
+  const decided = await c.edit(7, asked.message_id, 'it may', {});
+  say('an edit without buttons', [decided.text, decided.reply_markup ?? null]);
+  say('an answer to nobody', await failed(() => c.answer('1', 'x'), c.error));
+  say('too long data', await failed(() => c.send(7, 'x', keyboard('x'.repeat(65))), c.error));
+  say('a menu for one person', await c.menu([{ command: 'help', description: 'what there is' }], { type: 'chat', chat_id: 7 }));
   say('deleting', await c.remove(7, md.message_id));
   say('the webhook', (await c.webhookInfo()).url);
   await c.end();

@@ -138,7 +138,7 @@ export interface EventData {
         bot: string;
         model: string;
     } & Partial<Usage>;
-    /** Something failed. The run ends for it only where it is `fatal`. */
+    /** Something failed. The run ends for it only where it is `fatal`; where it is `handled`, something else does the work of the bot. */
     error: {
         code: string;
         message: string;
@@ -146,6 +146,7 @@ export interface EventData {
         pointer?: string;
         retryable: boolean;
         fatal: boolean;
+        handled?: boolean;
         retry_after?: number;
     };
     finished: {

@@ -234,7 +234,7 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
       if (this.#canceling && !this.#id) return this.#stop(new RunError("canceled", "the run was canceled before it began"));
       tries = this.#last === before ? tries + 1 : 1;
       if (tries > (this.#options.retries ?? 10)) {
-        return this.#stop(new RunError("unreachable", this.#last ? "the connection was lost; the run may go on" : "the server cannot be reached; try again later", { cause, retryable: true }));
+        return this.#stop(new RunError("unreachable", this.#last ? "the connection was lost; the run may go on" : "the server cannot be reached", { cause, retryable: true }));
       }
       // Never at once, and not all at the same time: who was cut off by a restart was not the only one.
       const pause = Math.max(Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2), 1000 * (after ?? 0));
@@ -392,8 +392,8 @@ export class Run<T = JSONValue, E extends NamedEvent = never> implements Promise
     if (this.#status !== "running") return;
     this.#begun ??= event;
     if ("event" in event) {
-      // The first fatal one, or else the last.
-      if (event.event === "error" && !this.#failure?.fatal) this.#failure = event.data;
+      // The first fatal one, or else the last that was not handled.
+      if (event.event === "error" && !event.data.handled && !this.#failure?.fatal) this.#failure = event.data;
       if (event.event === "finished" || event.event === "canceled") this.#ended = event;
     }
     if (this.#options.smooth) {

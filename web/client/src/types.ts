@@ -112,8 +112,8 @@ export interface Usage {
 export interface EventData {
   started: { run: string; workflow?: string; agent?: string; session?: string; model?: string };
   usage: { bot: string; model: string } & Partial<Usage>;
-  /** Something failed. The run ends for it only where it is `fatal`. */
-  error: { code: string; message: string; bot?: string; pointer?: string; retryable: boolean; fatal: boolean; retry_after?: number };
+  /** Something failed. The run ends for it only where it is `fatal`; where it is `handled`, something else does the work of the bot. */
+  error: { code: string; message: string; bot?: string; pointer?: string; retryable: boolean; fatal: boolean; handled?: boolean; retry_after?: number };
   finished: { status: "completed" | "failed" | "interrupted" };
   canceled: { reason?: string };
   queued: { position: number };

@@ -100,10 +100,11 @@ test("a run that fails rejects with the reason and what there is; its events end
   assert.deepEqual([error.code, error.message, error.retryable, error.document, r.status], ["upstream_timeout", "too slow", true, { a: "x" }, "failed"]);
 });
 
-test("the reason of a failed run is its first fatal error, or else the last; that of one that was canceled is no error before", async (t) => {
-  const error = (n, code, fatal) => event(n, "error", { code, message: `it is ${code}`, retryable: false, fatal });
+test("the reason of a failed run is its first fatal error, or else the last that was not handled (DW-04); that of one that was canceled is no error before", async (t) => {
+  const error = (n, code, fatal, handled) => event(n, "error", { code, message: `it is ${code}`, retryable: false, fatal, handled });
   for (const [want, text, said] of [
     ["b", error(1, "a", false) + error(2, "b", false) + finished(4, "failed")],
+    ["b", error(1, "a", false) + error(2, "b", false) + error(3, "c", false, true) + finished(4, "failed")],
     ["b", error(1, "a", false) + error(2, "b", true) + error(3, "c", true) + error(4, "d", false) + finished(5, "failed")],
     ["canceled", error(1, "a", false) + event(2, "canceled", { reason: "canceled by request" }), "the run was canceled"],
     ["canceled", event(1, "canceled", { reason: "the run took longer than 1s" }), "the run was canceled: the run took longer than 1s"],

@@ -16,7 +16,7 @@ interface Growth {
     title?: string | null; level?: 1 | 2 | null; kind?: string | null;
     sections?: ({ title?: string | null; body?: string | null } | null)[] | null;
   } | null;
-  notes?: { [x: string]: { text?: string | null } | null | undefined } | null;
+  notes?: Growing<Article["notes"]> | null;
 }
 
 const request = { workflow: "encyclopedia", input: "Why?" } satisfies RunRequest;
@@ -62,6 +62,7 @@ export async function documents(): Promise<void> {
   expectTypeOf(await attach<Article>("/v1/runs", "id")).toEqualTypeOf<Article>();
   expectTypeOf(await run("/v1/runs", request)).toEqualTypeOf<JSONValue>(); // and not any
   expectTypeOf<Growing<JSONValue>>().toEqualTypeOf<JSONValue>();
+  expectTypeOf<Growing<Article["notes"]>["any"]>().toEqualTypeOf<{ text?: string | null } | null | undefined>();
   expectTypeOf<Growing<string>>().toEqualTypeOf<string>();
 
   await r.approve("id");

@@ -34,6 +34,7 @@ export interface Model {
 export interface Session {
   id: string;
   title: string;
+  agent?: string; // of its newest turn
   updated: string;
   counts: { entries: number; anchors: number };
 }

@@ -1,30 +1,31 @@
 // The page.
 
 import { useEffect } from "preact/hooks";
+import { key, locked } from "./api.js";
+import { asked, Bar, details, menu } from "./bar.js";
 import { Conversation } from "./conversation.js";
 import { sentence } from "./failure.js";
-import { Instruments } from "./instruments.js";
+import { UpIcon } from "./icons.js";
+import { Instruments, panel } from "./instruments.js";
+import type { Live } from "./live.js";
+import { visible } from "./parts/text.js";
 import { Announcer, standing } from "./run.js";
-import { key, locked } from "./api.js";
 import { Sidebar } from "./sidebar.js";
 import { SignIn } from "./signin.js";
 import { agent, catalog, chooseTheme, live, loadCatalog, place, signOut, theme, unreachable, workflow, type Theme } from "./store.js";
-import { Lamp, useTick } from "./ui.js";
+import { Progress } from "./stops.js";
+import { count, Lamp, Sheet, useMedia, useTick } from "./ui.js";
 import { draft, WorkflowView } from "./workflow.js";
 
 export function App() {
+  const page = !locked.value && catalog.value;
   return (
     <>
       <Title />
       <a class="skip" href="#main" onClick={(e) => (e.preventDefault(), document.getElementById("main")?.focus())}>Skip to the document</a>
-      <header class="top">
-        <a class="brand" href="/" aria-label="Lingserve, start page"><Mark /> Lingserve</a>
-        <span class="grow" />
-        {key.value !== undefined && !locked.value && <button type="button" class="button small" onClick={signOut}>Sign out</button>}
-        <Themes />
-      </header>
+      {!page && <header class="top"><Brand /></header>}
       <Offline />
-      {locked.value ? <SignIn /> : catalog.value ? <Page /> : <main id="main" class="loading" tabIndex={-1}>{!unreachable.value && <p class="quiet waits">Asking the server what it has.</p>}</main>}
+      {locked.value ? <SignIn /> : page ? <Page /> : <main id="main" class="loading" tabIndex={-1}>{!unreachable.value && <p class="quiet waits">Asking the server what it has.</p>}</main>}
       <Announcer live={live.value} />
     </>
   );
@@ -44,38 +45,102 @@ function Title() {
 }
 
 function Page() {
-  const { workflow: name, agent: who } = place.value;
+  const { workflow: name, agent: who, session } = place.value;
+  const roomy = useMedia("(min-width: 74rem)");
+  const wide = useMedia("(min-width: 60rem)");
+  const now = live.value;
+  useEffect(() => {
+    menu.value = false;
+  }, [name, who, session]);
   return (
     <div class="page">
-      <Sidebar />
-      <main id="main" tabIndex={-1}>
-        {workflow.value ? <WorkflowView key={"w " + name} workflow={workflow.value} />
-          : agent.value ? <Conversation key={"a " + who} agent={agent.value} />
-          : <Unknown name={name ?? who} />}
-      </main>
-      <Instruments request={draft.value} />
+      {roomy ? <Frame /> : <Sheet open={menu.value} from="start" label="Menu" onClose={() => (menu.value = false)}><Frame /></Sheet>}
+      {workflow.value ? <WorkflowView key={"w " + name} workflow={workflow.value} />
+        : agent.value ? <Conversation key={"a " + who} agent={agent.value} />
+        : <Unknown name={name ?? who} />}
+      {wide ? <aside class="side" aria-label="Instruments" data-open={panel.value || undefined}><Instruments request={draft.value} /></aside> : (
+        <>
+          <Sheet open={details.value} from="bottom" label="Instruments" onClose={() => (details.value = false)}><Asked /><Instruments request={draft.value} /></Sheet>
+          <aside class="foot" aria-label="Instruments in short">
+            <button type="button" class="foot-open" aria-haspopup="dialog" onClick={() => (details.value = true)}>
+              {now && !agent.value ? <Progress live={now} /> : <span class="progress-words">Bots, figures, events, code</span>}
+              {now && <Tokens live={now} />}
+              <UpIcon />
+            </button>
+          </aside>
+        </>
+      )}
     </div>
   );
+}
+
+// Where the bar has no room for what was asked, it stands in the sheet.
+function Asked() {
+  const now = asked.value;
+  if (!now) return null;
+  return (
+    <section class="side-asked">
+      <h2 class="side-title">Asked</h2>
+      <p dir="auto">{now.text}</p>
+      <button type="button" class="button small" onClick={() => (details.value = false, now.change())}>Change input</button>
+    </section>
+  );
+}
+
+function Tokens({ live: l }: { live: Live }) {
+  l.revision.value;
+  const n = l.tokens.completion || Math.round(l.characters / 4);
+  return n > 0 ? <span class="progress-tokens">{l.tokens.completion > 0 ? "" : "≈ "}{count(n)} {n === 1 ? "token" : "tokens"}</span> : null;
+}
+
+// What can be run, and what is of the page itself.
+function Frame() {
+  return (
+    <nav class="frame" aria-label="What can be run">
+      <Brand />
+      <Sidebar />
+      <footer class="frame-foot">
+        <Themes />
+        <p>
+          {key.value !== undefined && !locked.value && <button type="button" class="link" onClick={signOut}>Sign out</button>}
+          <a href="/openapi.yaml">API</a>
+          <a href="/assets/notices.txt">Licences</a>
+          <span title="The server’s version">{catalog.value!.version}</span>
+        </p>
+      </footer>
+    </nav>
+  );
+}
+
+function Brand() {
+  return <a class="brand" href="/" aria-label="Lingserve, start page"><Mark /> Lingserve</a>;
 }
 
 function Unknown({ name }: { name: string | undefined }) {
   const some = catalog.value!.workflows.length + catalog.value!.agents.length > 0;
   return (
-    <div class="work">
-      <div class="empty empty-document">
-        {name ? <p class="empty-lead">This server has no workflow or agent <code>{name}</code>.</p>
-          : some ? <p class="empty-lead">Choose what to run.</p>
-          : <><p class="empty-lead">There is nothing to run yet.</p><p>Put a workflow into the folder <code>workflows</code>, as YAML, and start the server again.</p></>}
-        {name && <p>Choose one that is here, or load the page again if it has just been made.</p>}
-      </div>
-    </div>
+    <>
+      <Bar name={name ?? "Lingserve"} />
+      <main id="main" tabIndex={-1}>
+        <div class="work">
+          <div class="empty empty-document">
+            {name ? <p class="empty-lead">This server has no workflow or agent <code>{visible(name)}</code>.</p>
+              : some ? <p class="empty-lead">Choose what to run.</p>
+              : <><p class="empty-lead">There is nothing to run yet.</p><p>Put a workflow into the folder <code>workflows</code>, as YAML, and start the server again.</p></>}
+            {name && <p>Choose one that is here, or load the page again if it has just been made.</p>}
+          </div>
+        </div>
+      </main>
+    </>
   );
 }
 
 function Offline() {
   const down = unreachable.value;
   const now = useTick(250, !!down);
-  if (!down) return null;
+  const l = live.value;
+  l?.revision.value;
+  if (!down || l?.disconnected) return null; // the run says so itself
   const left = Math.max(0, Math.ceil((down.until - now) / 1000));
   const { code, message } = down.why;
   return (

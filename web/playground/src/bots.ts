@@ -10,9 +10,17 @@ interface Bot {
   format: string;
   root: Pattern; // of the uris that it writes at
   depth: number;
-  at: Map<string, "writing" | "done">; // its runs, by where they write
+  at: Map<string, Start>; // its starts, by where they write
   failed: boolean;
   used: boolean; // a model of it has ended
+  each: boolean; // it is started for each of several things
+}
+
+/** A start of a bot: when its first text came and when it ended, in ms since the run began; undefined where that was not seen. */
+export interface Start {
+  state: "writing" | "done";
+  began?: number;
+  ended?: number;
 }
 
 /** Follows the states of a graph's bots. A bot is known by the root of what it writes; the deepest one that fits counts. */
@@ -33,34 +41,35 @@ export class Bots {
         at: new Map(),
         failed: false,
         used: false,
+        each: segments.some((s) => s.includes("\0")),
       };
     });
     this.#deepest = this.#bots.toSorted((a, b) => b.depth - a.depth);
   }
 
   /** Takes note of an event. */
-  take(event: RunEvent): void {
+  take(event: RunEvent, at?: number): void {
     if ("event" in event) {
-      const bot = this.#bots.find((b) => b.name === event.data?.bot);
+      const bot = this.#bots.find((b) => b.name === (event.data as { bot?: string } | null)?.bot);
       if (bot && event.event === "usage") bot.used = true;
       if (bot && event.event === "error") bot.failed = true;
       return;
     }
     if ("done" in event) {
       const writer = this.#writer(event.uri);
-      if (writer && writer.root === event.uri) writer.bot.at.set(writer.root, "done");
+      if (writer && writer.root === event.uri) writer.bot.at.set(writer.root, { ...writer.bot.at.get(writer.root), state: "done", ended: at });
       return;
     }
     // A snapshot has all of the document at once.
     if (event.uri === "" && typeof event.delta === "object" && event.delta !== null) return this.#look(event.delta, "", 0);
     const writer = this.#writer(event.uri);
-    if (writer && event.delta !== null && !writer.bot.at.has(writer.root)) writer.bot.at.set(writer.root, "writing");
+    if (writer && event.delta !== null && !writer.bot.at.has(writer.root)) writer.bot.at.set(writer.root, { state: "writing", began: at });
   }
 
   /** The states now; `left` is what has become of those that have not ended, in a run that is over. */
   states(left?: BotState): Record<string, BotState> {
     return Object.fromEntries(this.#bots.map((bot): [string, BotState] => {
-      const writing = [...bot.at.values()].includes("writing");
+      const writing = [...bot.at.values()].some((s) => s.state === "writing");
       if (bot.failed && (left || !writing)) return [bot.name, "failed"];
       if (writing) return [bot.name, left ?? "writing"];
       return [bot.name, bot.at.size > 0 || bot.used ? "done" : "waiting"];
@@ -70,7 +79,34 @@ export class Bots {
   /** Whether some bot writes at a place below a uri. */
   writesBelow(uri: string): boolean {
     const prefix = uri === "" ? "" : uri + "/";
-    return this.#bots.some((bot) => bot.depth > 0 && [...bot.at].some(([root, state]) => state === "writing" && root !== uri && root.startsWith(prefix)));
+    return this.#bots.some((bot) => bot.depth > 0 && [...bot.at].some(([root, s]) => s.state === "writing" && root !== uri && root.startsWith(prefix)));
+  }
+
+  /** The starts of a bot, by where they write. */
+  starts(name: string): ReadonlyMap<string, Readonly<Start>> {
+    return this.#bots.find((b) => b.name === name)?.at ?? new Map();
+  }
+
+  /** The bot whose block is the one at a uri: it writes there, or at a place in it that is the element of a list. */
+  blockAt(uri: string): { name: string; start: Readonly<Start>; several: boolean } | undefined {
+    for (const bot of this.#bots) {
+      const several = bot.at.size > 1 || bot.each;
+      const own = bot.at.get(uri);
+      if (own && !(several && this.#inElement(uri))) return { name: bot.name, start: own, several };
+      if (!several || !/(^|\/)\d+$/.test(uri)) continue;
+      for (const [root, start] of bot.at) if (root === uri || root.startsWith(uri + "/")) return { name: bot.name, start, several };
+    }
+    return undefined;
+  }
+
+  // Whether a place is in the element of a list, which then says who writes there.
+  #inElement(uri: string): boolean {
+    return /(^|\/)\d+\//.test(uri);
+  }
+
+  /** Whether a bot writes at this very place. */
+  beginsAt(uri: string): boolean {
+    return this.#bots.some((b) => b.at.has(uri));
   }
 
   /** The name of the bot that writes at a uri. */
@@ -104,7 +140,7 @@ export class Bots {
   // Finds what of the document some bot has written. Roots are few and not deep.
   #look(value: unknown, uri: string, depth: number): void {
     const writer = this.#writer(uri);
-    if (writer && writer.root === uri && !writer.bot.at.has(uri)) writer.bot.at.set(uri, "writing");
+    if (writer && writer.root === uri && !writer.bot.at.has(uri)) writer.bot.at.set(uri, { state: "writing" });
     if (typeof value !== "object" || value === null || depth >= (this.#deepest[0]?.depth ?? 0)) return;
     for (const [key, below] of Object.entries(value)) this.#look(below, uri === "" ? key : `${uri}/${key}`, depth + 1);
   }

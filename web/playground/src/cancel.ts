@@ -7,7 +7,7 @@ import type { Live } from "./live.js";
 const patience = 2500;
 
 /** How a run is canceled; `escapes` says whether Esc means this one. */
-export function useCancel(live: Live, escapes = true): { now: () => void; asked: boolean; busy: boolean; failed: string } {
+export function useCancel(live: Live | undefined, escapes = true): { now: () => void; asked: boolean; busy: boolean; failed: string } {
   const [busy, setBusy] = useState(false);
   const [failed, fail] = useState("");
   const [asked, setAsked] = useState(false);
@@ -16,10 +16,11 @@ export function useCancel(live: Live, escapes = true): { now: () => void; asked:
     waits.current = whether;
     setAsked(whether);
   };
-  const listens = escapes && !live.over;
+  const listens = escapes && live !== undefined && !live.over;
   const now = (): void => {
     ask(false);
     fail("");
+    if (!live) return;
     if (!live.id) return live.run.close(); // the server knows nothing of it yet
     setBusy(true);
     live.run.cancel().then(

@@ -3,14 +3,18 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { RunRequest } from "../../client/src/index.js";
 import type { Agent, Problem } from "./api.js";
+import { Bar } from "./bar.js";
 import { useCancel } from "./cancel.js";
 import { FailureBox, type Failure } from "./failure.js";
 import { FileChips, Made, useFiles } from "./files.js";
+import { Follower, scrollerOf } from "./follow.js";
 import type { Live } from "./live.js";
 import { MoreOptions, noChoices, requestOf, type Choices } from "./options.js";
+import { ShortId } from "./parts/copy.js";
 import { Markdown } from "./parts/markdown.js";
 import { memo, shallow } from "./parts/memo.js";
-import { DocumentTree } from "./parts/tree.js";
+import { Reading } from "./parts/reading.js";
+import { marked } from "./parts/text.js";
 import { callsOf, Document, Questions, RunBar, RunFailure, standing, Thoughts, ToolCall, Waiting } from "./run.js";
 import { chosen, live, lives, loadPast, past, place, say } from "./store.js";
 import { readTurns, type Anchor, type Turn } from "./turns.js";
@@ -39,62 +43,53 @@ export function Conversation({ agent }: { agent: Agent }) {
   for (const l of following) l.revision.value;
   const nothing = turns.length === 0 && following.length === 0;
   return (
-    <div class="work talk">
-      <header class="work-head">
-        <h1>{agent.name}</h1>
-        <p>
-          {agent.workflow ? <>Each message is answered by the workflow <a href={"#workflow=" + encodeURIComponent(agent.workflow)}>{agent.workflow}</a>. </> : "An agent: it knows what was said before, and uses tools on the way. "}
-          {session && <>Session <code>{session}</code></>}
-        </p>
-      </header>
-      <div class="talk-turns" ref={page} role="log" aria-label="Conversation" aria-live="off" tabIndex={0}>
-        {before?.failed && <p class="notice" role="alert">What was said before could not be read: {before.failed}</p>}
-        {before && before.from > 0 && <button type="button" class="button small" onClick={() => void loadPast(before.session, before)}>Earlier</button>}
-        {nothing && (!session || before) && <NothingSaid agent={agent} />}
-        {turns.map((t) => ("anchor" in t ? <AnchorLine key={t.id} anchor={t} /> : <PastTurn key={t.id} turn={t} agent={agent.name} />))}
-        {following.map((l, i) => <LiveTurn key={l.id ?? i} live={l} agent={agent.name} several={following.length > 1} escapes={l === first} />)}
-      </div>
-      <Composer key={agent.name} agent={agent} running={first !== undefined} />
-    </div>
+    <>
+      <Bar name={agent.name} about={session && <span class="bar-session">Session <ShortId id={session} what="the session’s id" /></span>} />
+      <main id="main" tabIndex={-1}>
+        <div class="work talk">
+          <div class="talk-turns" ref={page} role="log" aria-label="Conversation" aria-live="off" tabIndex={0}>
+            {before?.failed && <p class="notice" role="alert">What was said before could not be read: {before.failed}</p>}
+            {before && before.from > 0 && <button type="button" class="button small" onClick={() => void loadPast(before.session, before)}>Earlier</button>}
+            {nothing && (!session || before) && <NothingSaid agent={agent} />}
+            {turns.map((t) => ("anchor" in t ? <AnchorLine key={t.id} anchor={t} /> : <PastTurn key={t.id} turn={t} agent={agent.name} />))}
+            {following.map((l, i) => <LiveTurn key={l.id ?? i} live={l} agent={agent.name} several={following.length > 1} escapes={l === first} />)}
+          </div>
+          <Composer key={agent.name} agent={agent} running={first !== undefined} />
+        </div>
+      </main>
+    </>
   );
 }
 
-// Keeps the end of what is said in sight while it grows, unless one has gone up to read. Where there is little room, it is the page
-// that scrolls.
+// Keeps the end of what is said in sight while it grows, until the reader goes up. Where there is little room, it is the page that
+// scrolls.
 function useStick(box: { current: HTMLDivElement | null }, following: Live[], something: boolean): void {
-  const at = useRef(true);
-  // How far the end is below what can be seen, in px.
-  const below = (el: HTMLElement): number =>
-    scrolls(el) ? el.scrollHeight - el.scrollTop - el.clientHeight : el.closest("main")!.getBoundingClientRect().bottom - innerHeight;
+  const follower = useRef(new Follower());
+  const scroller = (): HTMLElement => (getComputedStyle(box.current!).overflowY === "visible" ? scrollerOf(box.current!) : box.current!);
   useEffect(() => {
-    const el = box.current!;
     const scrolled = (): void => {
-      at.current = below(el) < 80;
+      if (!box.current) return;
+      const el = scroller();
+      follower.current.scrolled(el, el.scrollHeight - el.scrollTop - el.clientHeight < 80);
     };
-    el.addEventListener("scroll", scrolled, { passive: true });
-    addEventListener("scroll", scrolled, { passive: true });
-    return () => {
-      el.removeEventListener("scroll", scrolled);
-      removeEventListener("scroll", scrolled);
-    };
+    addEventListener("scroll", scrolled, { passive: true, capture: true });
+    return () => removeEventListener("scroll", scrolled, { capture: true });
   }, []);
   useEffect(() => {
-    at.current = true;
+    follower.current.following = true;
   }, [following.length]);
   useLayoutEffect(() => {
-    const el = box.current!;
-    if (!at.current) return;
-    if (scrolls(el)) el.scrollTop = el.scrollHeight;
-    else if (something) scrollBy(0, Math.max(0, below(el)));
+    const el = scroller();
+    if (follower.current.following && something) el.scrollTop = el.scrollHeight;
+    follower.current.note(el);
   });
 }
-
-const scrolls = (el: HTMLElement): boolean => getComputedStyle(el).overflowY !== "visible";
 
 function NothingSaid({ agent }: { agent: Agent }) {
   return (
     <div class="empty empty-document">
       <p class="empty-lead">Say something to {agent.name}.</p>
+      {agent.workflow && <p>Each message is answered by the workflow <a href={"#workflow=" + encodeURIComponent(agent.workflow)}>{agent.workflow}</a>.</p>}
       <ol>
         <li>The session remembers: what is said stands on a tape, and the next message finds it there.</li>
         {!agent.workflow && <li>Input that begins with a comma is a command: <code>,help</code> lists them, <code>,tools</code> what the agent can use.</li>}
@@ -110,13 +105,13 @@ function AnchorLine({ anchor }: { anchor: Anchor }) {
   return (
     <div class="anchor">
       <span>Anchor <code>{anchor.anchor}</code></span>
-      {summary && <p class="quiet">{summary}</p>}
+      {summary && <p class="quiet" dir="auto">{marked(summary)}</p>}
     </div>
   );
 }
 
 function Said({ text }: { text: string }) {
-  return <div class="said"><p>{text}</p></div>;
+  return <div class="said"><p dir="auto">{marked(text)}</p></div>;
 }
 
 // A long conversation is rendered once, and not whenever something is added at its end.
@@ -145,7 +140,7 @@ function Answer({ text }: { text: string }) {
       return undefined;
     }
   }, [text]);
-  return typeof value === "object" && value !== null ? <DocumentTree value={value} done={() => true} /> : <Markdown text={text} />;
+  return typeof value === "object" && value !== null ? <Reading value={value} done={() => true} /> : <Markdown text={text} level={2} />;
 }
 
 interface LiveTurnProps {
@@ -181,7 +176,7 @@ function LiveTurnOf({ live: l, agent, several, escapes }: LiveTurnProps) {
       {thoughts && <Thoughts text={String(thoughts)} growing={!l.over && !text} />}
       {calls.map((c, i) => <ToolCall key={i} call={c} over={l.over} asks={l.asks(c)} />)}
       <Questions live={l} />
-      {text && <div class={l.over ? "" : "tree-writing"}><Markdown text={text} growing={!l.over} /></div>}
+      {text && <div class={l.over ? "" : "tree-writing"}><Markdown text={text} growing={!l.over} level={2} /></div>}
       {grown && <Document live={l} />}
       <Made live={l} />
       {standing(l).word === "Writing" && !text && !grown && l.questions.length === 0 && <p class="quiet waits">{agent} is at it.</p>}

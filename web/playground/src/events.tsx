@@ -1,7 +1,8 @@
 // The raw events of a run. However many there are, only those are in the page that can be seen.
 
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { RunEvent } from "../../client/src/index.js";
+import { Follower } from "./follow.js";
 import type { Live, Row } from "./live.js";
 import { short, visible } from "./parts/text.js";
 import { count } from "./ui.js";
@@ -102,7 +103,7 @@ function useFiltered(live: Live | undefined, revision: number | undefined, kind:
     const first = live.rows.length > 0 ? live.rows[0].n : 0;
     const fresh = live.rows.slice(Math.max(0, upTo + 1 - first)).filter(({ event: e }) => {
       if (kind === "deltas" ? "event" in e : kind === "named" && !("event" in e)) return false;
-      if (bot && ("event" in e ? e.data?.bot !== bot : live.bots.nameAt(e.uri) !== bot)) return false;
+      if (bot && ("event" in e ? (e.data as { bot?: string } | null)?.bot !== bot : live.bots.nameAt(e.uri) !== bot)) return false;
       return words === "" || ("event" in e ? e.event + textOf(e) : e.uri).toLowerCase().includes(words);
     });
     const rows = known.length > 0 && known[0].n < first ? [...known.filter((r) => r.n >= first), ...fresh] : fresh.length > 0 ? [...known, ...fresh] : known;
@@ -115,16 +116,19 @@ function Rows({ rows, open, onOpen }: { rows: Row[]; open?: Row; onOpen: (row: R
   const box = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(400);
-  const follow = useRef(true);
+  const follower = useRef(new Follower());
   useLayoutEffect(() => {
     const el = box.current!;
     const observer = new ResizeObserver(() => setHeight(el.clientHeight));
     observer.observe(el);
     return () => observer.disconnect();
   }, []);
-  useEffect(() => {
-    if (follow.current && box.current) box.current.scrollTop = box.current.scrollHeight;
-  }, [rows.length]);
+  // Also when the list gets lower, as when an event is opened below it.
+  useLayoutEffect(() => {
+    const el = box.current!;
+    if (follower.current.following) el.scrollTop = el.scrollHeight;
+    follower.current.note(el);
+  }, [rows.length, height]);
   // With the keyboard one goes from event to event; only those in sight are in the page.
   const keys = (e: KeyboardEvent): void => {
     const at = open ? rows.indexOf(open) : -1;
@@ -143,7 +147,7 @@ function Rows({ rows, open, onOpen }: { rows: Row[]; open?: Row; onOpen: (row: R
   const scrolled = (): void => {
     const el = box.current;
     if (!el) return; // it is told of after its end, too
-    follow.current = el.scrollHeight - el.scrollTop - el.clientHeight < rowHeight * 1.5;
+    follower.current.scrolled(el, el.scrollHeight - el.scrollTop - el.clientHeight < rowHeight / 2);
     setTop(el.scrollTop);
   };
   const from = Math.max(0, Math.floor(top / rowHeight) - 10);

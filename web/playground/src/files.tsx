@@ -37,7 +37,7 @@ export function useFiles() {
     /** Whether one is on its way still, or could not be uploaded. */
     pending: files.some((f) => !f.id),
     /** As a request names them. */
-    parts: files.flatMap((f) => (f.id ? [{ type: "file", file_id: f.id }] : [])),
+    parts: files.flatMap((f) => (f.id ? [{ type: "file" as const, file_id: f.id }] : [])),
     paste: (e: ClipboardEvent): void => {
       const list = Array.from(e.clipboardData?.files ?? []);
       if (list.length === 0) return;
@@ -110,7 +110,7 @@ export function Made({ live }: { live: Live }) {
       {media.map((m, i) => <Medium key={i} type={String(m?.type)} url={String(m?.url)} />)}
       {cited.length > 0 && (
         <section class="sources" aria-labelledby={id}>
-          <h3 class="caps" id={id}>Sources</h3>
+          <h3 class="side-title" id={id}>Sources</h3>
           <ol>{cited.map((c, i) => <li key={i}><Source {...c} /></li>)}</ol>
         </section>
       )}

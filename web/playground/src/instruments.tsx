@@ -1,48 +1,64 @@
-// What stands beside the document: the bots, the figures, the events, the code, the tape.
+// What stands beside the document: the bots and the figures, and what can be opened below them: events, code, the tape.
 
 import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { RunRequest } from "../../client/src/index.js";
 import { Code } from "./code.js";
 import { Events } from "./events.js";
+import { CodeIcon, EventsIcon, TapeIcon } from "./icons.js";
 import type { Live } from "./live.js";
-import { Graph } from "./parts/graph.js";
+import { ShortId } from "./parts/copy.js";
 import { Tape } from "./parts/tape.js";
+import { BotStops } from "./stops.js";
 import { described, ended, live, openSession, place } from "./store.js";
-import { count, duration, money, size, Tabs, useTick, type Tab } from "./ui.js";
+import { count, duration, money, useTick } from "./ui.js";
 
-const tab = signal("events");
+/** Which of the panels is open; "" where none is. */
+export const panel = signal<"" | Panel>("");
+
+type Panel = "events" | "code" | "tape";
 
 export function Instruments({ request }: { request: RunRequest | undefined }) {
   const [bot, setBot] = useState<string | undefined>(undefined);
   const now = live.value;
   const session = place.value.agent ? place.value.session : undefined;
-  const tabs: Tab[] = [
-    {
-      id: "events", label: "Events", note: now && <EventCount live={now} />,
-      panel: () => <Events live={now} bot={bot} onClearBot={() => setBot(undefined)} />,
-    },
-    { id: "code", label: "Code", panel: () => <Code request={now?.request ?? request} /> },
+  const open = panel.value === "tape" && !place.value.agent ? "" : panel.value;
+  const panels: { id: Panel; label: string; icon: ComponentChildren; note?: ComponentChildren }[] = [
+    { id: "events", label: "Events", icon: <EventsIcon />, note: now && <EventCount live={now} /> },
+    { id: "code", label: "Code", icon: <CodeIcon /> },
+    ...(place.value.agent ? [{ id: "tape" as const, label: "Tape", icon: <TapeIcon /> }] : []),
   ];
-  if (place.value.agent) {
-    tabs.push({
-      id: "tape", label: "Tape",
-      panel: () => session
-        ? <Tape session={session} revision={ended.value} onOpen={openSession} onErased={() => openSession()} />
-        : <div class="empty"><p>What was said in a session stands on its tape: messages, calls of tools, anchors. It begins with the first message.</p></div>,
-    });
-  }
   return (
-    <aside class="instruments" aria-label="Instruments">
-      {described.value?.graph && (
-        <section class="panel" aria-label="Bots">
-          <h2 class="caps">Bots</h2>
-          <BotGraph live={now} selected={bot} onSelect={(name) => { setBot(name === bot ? undefined : name); tab.value = "events"; }} />
+    <>
+      <div class="side-top">
+        {described.value?.graph && (
+          <section>
+            <h2 class="side-title">Bots</h2>
+            <BotStops live={now} selected={bot} onSelect={(name) => { setBot(name === bot ? undefined : name); panel.value = "events"; }} />
+          </section>
+        )}
+        <section>
+          <h2 class="side-title">Figures</h2>
+          <Figures live={now} />
         </section>
-      )}
-      <Figures live={now} />
-      <Tabs label="Of this run" tabs={tabs} chosen={tab.value} onChoose={(id) => (tab.value = id)} />
-    </aside>
+      </div>
+      <div class={"side-panels" + (open ? " open" : "")}>
+        {panels.map((p) => (
+          <button key={p.id} type="button" class="side-open" aria-expanded={open === p.id} aria-controls={open === p.id ? "panel" : undefined} onClick={() => (panel.value = open === p.id ? "" : p.id)}>
+            {p.icon} <span>{p.label}</span> {p.note !== undefined && <span class="side-note">{p.note}</span>}
+          </button>
+        ))}
+        {open && (
+          <section class="side-panel" id="panel" aria-label={panels.find((p) => p.id === open)?.label}>
+            {open === "events" ? <Events live={now} bot={bot} onClearBot={() => setBot(undefined)} />
+              : open === "code" ? <Code request={now?.request ?? request} />
+              : session ? <Tape session={session} revision={ended.value} onOpen={openSession} onErased={() => openSession()} />
+              : <div class="empty"><p>What was said in a session stands on its tape: messages, calls of tools, anchors. It begins with the first message.</p></div>}
+          </section>
+        )}
+      </div>
+    </>
   );
 }
 
@@ -51,34 +67,47 @@ function EventCount({ live }: { live: Live }) {
   return <>{count(live.count)}</>;
 }
 
-function BotGraph({ live, selected, onSelect }: { live: Live | undefined; selected?: string; onSelect: (bot: string) => void }) {
-  live?.revision.value;
-  return <Graph graph={described.value!.graph!} states={live?.states() ?? {}} selected={selected ?? ""} onSelect={onSelect} />;
-}
-
 function Figures({ live }: { live: Live | undefined }) {
   live?.revision.value;
-  const now = useTick(100, !!live && !live.over);
+  useTick(250, !!live && !live.over);
   const rate = live?.rate();
   const none = "–";
-  const time = !live || (live.over && live.ended === undefined) ? none : duration(live.elapsed(now));
   const figures: [string, string, string?][] = [
+    [live?.over === false ? "Speed now" : "Speed", rate ? `${rate.guessed ? "≈ " : ""}${rate.value.toFixed(rate.value < 10 ? 1 : 0)}` : none, "tokens/s"],
     ["First token", live?.first === undefined ? none : duration(live.first)],
-    ["Speed", rate ? `${rate.guessed ? "≈ " : ""}${rate.value.toFixed(rate.value < 10 ? 1 : 0)}` : none, "tokens/s"],
-    ["Time", time],
     ["Tokens written", live && live.tokens.completion > 0 ? count(live.tokens.completion) : none],
     ["Tokens read", live && live.tokens.prompt > 0 ? count(live.tokens.prompt) : none],
     ["Cost", live && live.cost > 0 ? money(live.cost) : none],
-    ["Received", live ? size(live.bytes) : none],
   ];
+  const models = live ? [...new Set(live.models.values())] : [];
   return (
-    <dl class="figures" aria-label="Figures">
-      {figures.map(([name, value, unit]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd title={value.startsWith("≈") ? "Guessed from the text, until the models’ servers have counted" : undefined}>{value}{unit && value !== none && <span class="unit"> {unit}</span>}</dd>
-        </div>
-      ))}
-    </dl>
+    <>
+      {live && <Curve live={live} />}
+      <dl class="figures" aria-label="Figures">
+        {figures.map(([name, value, unit]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd title={value.startsWith("≈") ? "Guessed from the text, until the models’ servers have counted" : undefined}>{value}{unit && value !== none && <span class="unit"> {unit}</span>}</dd>
+          </div>
+        ))}
+        {models.length > 0 && <div><dt>{models.length > 1 ? "Models" : "Model"}</dt><dd class="figures-text">{models.join(", ")}</dd></div>}
+        {live?.id && <div><dt>Run</dt><dd><ShortId id={live.id} what="the run’s id" /></dd></div>}
+      </dl>
+    </>
+  );
+}
+
+// How fast text came, over the time of the run.
+function Curve({ live }: { live: Live }) {
+  const [width, height] = [248, 32];
+  const points = live.pace(60);
+  if (points.length < 2) return null;
+  const top = Math.max(...points);
+  const at = points.map((v, i) => `${((i / (points.length - 1)) * width).toFixed(1)} ${(height - 1 - (v / top) * (height - 4)).toFixed(1)}`);
+  return (
+    <svg class="curve" viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" aria-hidden="true">
+      <path class="curve-area" d={`M0 ${height}L${at.join("L")}L${width} ${height}Z`} />
+      <path class="curve-line" d={`M${at.join("L")}`} vector-effect="non-scaling-stroke" />
+    </svg>
   );
 }

@@ -43,6 +43,9 @@ interface Memory {
 /** How many events are kept to be looked at. */
 const mostRows = 20_000;
 
+/** For how many halves of a second the pace is kept. */
+const mostSlots = 7200;
+
 /** And how many runs are remembered over a reload. */
 const mostRemembered = 30;
 
@@ -86,7 +89,10 @@ export class Live {
   readonly complete = new Set<string>();
   readonly bots: Bots;
 
+  readonly #pace: number[] = []; // characters that came in each half of a second
   #opened = 0;
+  #held: number | undefined; // ms to when it began to wait, for a person or in a queue
+  #waited = 0; // ms that it has waited so far
   #came: number | undefined; // ms to the first event
   #flows = 0; // ms to the first text that is counted
 
@@ -145,8 +151,20 @@ export class Live {
 
   /** Tokens per second while text was coming, and whether that was counted by the models' servers or guessed from the text. */
   rate(): { value: number; guessed: boolean } | undefined {
-    if (this.over && this.tokens.completion > 0 && this.first !== undefined) return rateOf(this.tokens.completion, this.lastDelta - this.first, false);
+    if (this.over && this.tokens.completion > 0 && this.first !== undefined) return rateOf(this.tokens.completion, this.lastDelta - this.#waited - this.first, false);
     return rateOf(this.characters / 4, this.lastDelta - this.#flows, true);
+  }
+
+  /** How much text came, from the beginning of the run to now, in at most so many steps of the same length. */
+  pace(most: number): number[] {
+    const per = Math.max(1, Math.ceil(this.#pace.length / most));
+    const out: number[] = [];
+    for (let from = 0; from < this.#pace.length; from += per) {
+      let sum = 0;
+      for (let i = from; i < from + per; i++) sum += this.#pace[i] ?? 0;
+      out.push(sum / per);
+    }
+    return out;
   }
 
   /** Whether a call of a tool waits for somebody. */
@@ -199,22 +217,25 @@ export class Live {
       this.rows = this.rows.slice(-mostRows);
       this.dropped = this.count - this.rows.length;
     }
-    this.bots.take(event);
+    this.bots.take(event, this.#catchingUp(at) ? undefined : at);
     if ("event" in event) return this.#named(event.event, event.data, at);
     if ("done" in event) {
       this.complete.add(event.uri);
       return;
     }
     this.position = undefined; // it waits no more
+    this.#hold(at);
     if (event.delta === null) this.complete.delete(event.uri);
     if (typeof event.delta === "string" && event.delta !== "") {
       if (!this.resumed && this.first === undefined) {
-        this.first = at;
+        this.first = at - this.#waited;
         this.#remember();
       }
       if (this.#catchingUp(at)) return;
       if (this.characters === 0) this.#flows = at;
       this.characters += event.delta.length;
+      const slot = Math.floor(at / 500);
+      if (slot < mostSlots) this.#pace[slot] = (this.#pace[slot] ?? 0) + event.delta.length;
       this.lastDelta = at;
     }
   }
@@ -263,9 +284,20 @@ export class Live {
         this.reason = data?.reason;
         break;
     }
+    this.#hold(at);
     if (name === "finished" || name === "canceled") {
       this.questions = [];
       if (!this.#catchingUp(at)) this.ended ??= Date.now();
+    }
+  }
+
+  // Takes the time in which it waits for a person or in a queue: no model has that time to answer.
+  #hold(at: number): void {
+    const waits = this.questions.length > 0 || this.position !== undefined;
+    if (waits) this.#held ??= at;
+    else if (this.#held !== undefined) {
+      this.#waited += at - this.#held;
+      this.#held = undefined;
     }
   }
 

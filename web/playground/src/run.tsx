@@ -2,12 +2,14 @@
 
 import { useEffect, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { parseURI } from "../../client/src/index.js";
+import { formatURI, parseURI } from "../../client/src/index.js";
 import { FailureBox, sentence, type Failure } from "./failure.js";
 import { Made, madeOf } from "./files.js";
 import type { Live } from "./live.js";
 import { Approval } from "./parts/approval.js";
 import { Markdown } from "./parts/markdown.js";
+import { Reading, type Writer } from "./parts/reading.js";
+import { marked } from "./parts/text.js";
 import { DocumentTree } from "./parts/tree.js";
 import { reconnect } from "./store.js";
 import { duration, Lamp, useTick } from "./ui.js";
@@ -33,7 +35,7 @@ export function standing(live: Live): { word: string; lamp: string } {
   return { word: "Writing", lamp: "writing" };
 }
 
-/** The line above a document: how its run stands, and what can be done with it. */
+/** The line above an answer: how its run stands, and what can be done with it. */
 export function RunBar({ live, children }: { live: Live; children?: ComponentChildren }) {
   live.revision.value;
   const { word, lamp } = standing(live);
@@ -41,9 +43,6 @@ export function RunBar({ live, children }: { live: Live; children?: ComponentChi
     <div class="run-bar">
       <span class="run-state"><Lamp state={lamp} /> {word}</span>
       {live.reason && !/^canceled/.test(live.reason) && <span class="quiet">{live.reason}</span>}
-      {live.resumed && live.count > 0 && <span class="tag" title="This page came when the run was there already; it has gone on from where it was.">Resumed</span>}
-      {live.reconnects.value > 0 && <span class="tag" title="The connection broke and was made again; nothing is missing.">Reconnected{live.reconnects.value > 1 ? ` ${live.reconnects.value}×` : ""}</span>}
-      {live.id && <code class="run-id" title={`The run’s id: ${live.id}`}>{live.id}</code>}
       <span class="grow" />
       {children}
     </div>
@@ -72,14 +71,15 @@ export function RunFailure({ live, again, hideFields = false }: { live: Live; ag
   const error = live.run.error as Failure | undefined;
   // A server that was killed keeps nothing of its runs; that it was is what one wants to know.
   const code = live.run.status === "interrupted" ? "interrupted" : error?.code;
-  const harmless = live.errors.filter((e) => !e.fatal);
+  // What ended the run is said once, also where a bot has said it before.
+  const harmless = live.errors.filter((e) => !e.fatal && !(error && e.code === error.code && e.message === error.message));
   const bot = live.errors.findLast((e) => e.fatal)?.bot;
   if (live.over && error && error.code !== "closed" && live.run.status !== "canceled") {
     const beside = hideFields ? error.errors?.filter((e) => !e.pointer) : error.errors;
     return (
       <FailureBox
         failure={{ code: code!, message: hideFields && error.errors?.length && !beside?.length ? "Look at the fields that are marked" : error.message, bot, status: error.status, retryAfter: error.retryAfter, id: error.id }}
-        again={again}
+        again={code !== undefined && ["gone", "not_found"].includes(code) ? undefined : again}
       >
         {code === "interrupted" && live.reached && <p>What it had written until then is kept.</p>}
         {beside && beside.length > 1 && <ul>{beside.map((e, i) => <li key={i}><code>{e.pointer ?? e.parameter ?? e.header}</code> {e.detail}</li>)}</ul>}
@@ -140,9 +140,9 @@ export function Thoughts({ text, of, growing }: { text: string; of?: string; gro
       <summary>
         <Lamp state={growing ? "writing" : "done"} />
         <span>{growing ? "Thinking" : "Thoughts"}{of && <> of <code>{of}</code></>}</span>
-        <span class="fold-hint">{text.slice(-120).replace(/\s+/g, " ")}</span>
+        <span class="fold-hint" dir="auto">{marked(text.slice(-120)).replace(/\s+/g, " ")}</span>
       </summary>
-      <div class="fold-body"><Markdown text={text} growing={growing} /></div>
+      <div class="fold-body"><Markdown text={text} growing={growing} level={3} /></div>
     </details>
   );
 }
@@ -168,7 +168,7 @@ export function ToolCall({ call, over, asks = false }: { call: Call; over: boole
 
 function brief(value: unknown): string {
   const text = typeof value === "string" ? value : JSON.stringify(value) ?? "";
-  return text.length > 120 ? text.slice(0, 120) + "…" : text;
+  return marked(text.length > 120 ? text.slice(0, 120) + "…" : text);
 }
 
 export function pretty(value: unknown): string {
@@ -179,7 +179,7 @@ export function pretty(value: unknown): string {
     } catch {} // half of it, perhaps
   }
   const text = typeof parsed === "string" ? parsed : JSON.stringify(parsed, null, 2) ?? "";
-  return text.length > 50_000 ? text.slice(0, 50_000) + "\n…" : text;
+  return marked(text.length > 50_000 ? text.slice(0, 50_000) + "\n…" : text);
 }
 
 // What is in the document at a uri; undefined where nothing is.
@@ -207,32 +207,50 @@ export function Beside({ live }: { live: Live }) {
   }
   if (madeOf(live, "$citations").length + madeOf(live, "$media").length > 0) parts.push(<Made key="$made" live={live} />);
   if (parts.length === 0) return null;
-  return <section class="beside" aria-label="Beside the document"><h3 class="caps">Beside the document</h3>{parts}</section>;
+  return <section class="beside" aria-label="Beside the document"><h2 class="side-title">Beside the document</h2>{parts}</section>;
 }
 
+/** What the value around a place calls itself, or else its name and number. */
+export function titleAt(live: Live, uri: string): string {
+  const keys = parseURI(uri);
+  for (let n = keys.length; n > 0; n--) {
+    const value = valueAt(live.run.document, formatURI(keys.slice(0, n))) as any;
+    for (const key of ["title", "heading", "name"]) if (typeof value === "object" && value !== null && typeof value[key] === "string" && value[key] !== "") return value[key].slice(0, 120);
+    if (/^\d+$/.test(keys[n - 1]!)) return `${keys[n - 2] ?? ""} ${Number(keys[n - 1]) + 1}`.trim();
+  }
+  return uri || "the document";
+}
+
+/** The views of a document. */
+export type View = "reading" | "tree" | "json";
+
 /** The document of a run. HTML that a bot writes is shown as what it is: text. */
-export function Document({ live }: { live: Live }) {
+export function Document({ live, view = "reading" }: { live: Live; view?: "reading" | "tree" }) {
   live.revision.value;
   const source = (text: string, uri: string, done: boolean): ComponentChildren =>
     live.bots.formatAt(uri) === "html"
-      ? <pre class={"well source" + (done ? "" : " source-writing")} tabIndex={0} aria-label="HTML">{text.length > mostSource ? text.slice(0, mostSource) + "\n…" : text}</pre>
+      ? <pre class={"well source" + (done ? "" : " source-writing")} tabIndex={0} aria-label="HTML">{marked(text.length > mostSource ? text.slice(0, mostSource) + "\n…" : text)}</pre>
       : undefined;
-  return <DocumentTree value={live.run.document} done={live.done} onText={source} />;
+  if (view === "tree") return <DocumentTree value={live.run.document} done={live.done} onText={source} />;
+  return <Reading value={live.run.document} done={live.done} onText={source} prose={(uri) => live.bots.beginsAt(uri)} writer={(uri) => writerAt(live, uri)} />;
+}
+
+// Who writes the block at a uri, for the margin beside it.
+function writerAt(live: Live, uri: string): Writer | undefined {
+  const block = live.bots.blockAt(uri);
+  if (!block) return undefined;
+  const { name, several, start } = block;
+  const number = /(?:^|\/)(\d+)$/.exec(uri)?.[1];
+  const time = start.began !== undefined && start.ended !== undefined ? `, ${duration(start.ended - start.began)}` : "";
+  return {
+    name: several && number ? `${name} ${Number(number) + 1}` : name,
+    writing: start.state === "writing" && !live.over,
+    title: `Written by the bot ${name}${time}`,
+    sticky: several || typeof valueAt(live.run.document, uri) === "string",
+  };
 }
 
 const mostSource = 100_000;
-
-/** Which bot does what, in a line: where there is no room for the graph beside the document. What it says the graph says, too. */
-export function BotStrip({ live }: { live: Live }) {
-  live.revision.value;
-  const states = Object.entries(live.states());
-  if (states.length < 2) return null;
-  return (
-    <p class="strip" aria-hidden="true">
-      {states.map(([name, state]) => <span key={name} class={"strip-" + state}><Lamp state={state} /> {name}</span>)}
-    </p>
-  );
-}
 
 /** Says to screen readers what has become of a run: when it begins, when it asks, when it ends. */
 export function Announcer({ live }: { live: Live | undefined }) {

@@ -1,7 +1,8 @@
 // Small things that several views have.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { CloseIcon } from "./icons.js";
 
 /** Renders its caller again in so many ms, as long as it is told to. */
 export function useTick(ms: number, on: boolean): number {
@@ -13,46 +14,6 @@ export function useTick(ms: number, on: boolean): number {
     return () => clearInterval(timer);
   }, [ms, on]);
   return now;
-}
-
-export interface Tab {
-  id: string;
-  label: string;
-  note?: ComponentChildren;
-  panel: () => ComponentChildren;
-}
-
-/** Tabs as the ARIA practices have them: arrow keys choose, one of them is in the order of Tab. */
-export function Tabs({ tabs, label, chosen, onChoose }: { tabs: Tab[]; label: string; chosen: string; onChoose: (id: string) => void }) {
-  const id = useId();
-  const list = useRef<HTMLDivElement>(null);
-  const at = Math.max(0, tabs.findIndex((t) => t.id === chosen));
-  const step = (e: KeyboardEvent): void => {
-    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: tabs.length - 1 }[e.key];
-    if (to === undefined) return;
-    e.preventDefault();
-    const next = (to + tabs.length) % tabs.length;
-    onChoose(tabs[next].id);
-    (list.current?.children[next] as HTMLElement | undefined)?.focus();
-  };
-  return (
-    <div class="tabs">
-      <div class="tabs-list" role="tablist" aria-label={label} ref={list} onKeyDown={step}>
-        {tabs.map((t, i) => (
-          <button
-            key={t.id} type="button" role="tab" id={`${id}-t-${t.id}`} aria-selected={i === at} aria-controls={i === at ? `${id}-p` : undefined}
-            tabIndex={i === at ? 0 : -1} onClick={() => onChoose(t.id)}
-          >
-            {t.label}
-            {t.note !== undefined && <span class="tabs-note">{t.note}</span>}
-          </button>
-        ))}
-      </div>
-      <div class="tabs-panel" role="tabpanel" id={`${id}-p`} aria-labelledby={`${id}-t-${tabs[at]?.id}`} key={tabs[at]?.id}>
-        {tabs[at]?.panel()}
-      </div>
-    </div>
-  );
 }
 
 /** The lamp that says how something stands, in the words next to it. */
@@ -86,6 +47,16 @@ export function money(micro: number): string {
   return "$" + dollars.toFixed(dollars >= 1 ? 2 : Math.min(6, Math.max(2, 1 - Math.floor(Math.log10(dollars)))));
 }
 
+/** On which day something was, as people say it. */
+export function day(date: string, now = Date.now()): string {
+  const midnight = new Date(now).setHours(0, 0, 0, 0);
+  const at = Date.parse(date);
+  if (at >= midnight) return "Today";
+  if (at >= midnight - 86400_000) return "Yesterday";
+  if (at >= midnight - 6 * 86400_000) return "This week";
+  return "Earlier";
+}
+
 /** When something was, as short as it can be said. */
 export function ago(date: string, now = Date.now()): string {
   const s = Math.max(0, (now - Date.parse(date)) / 1000);
@@ -93,4 +64,32 @@ export function ago(date: string, now = Date.now()): string {
   if (s < 3600) return Math.floor(s / 60) + " min";
   if (s < 86400) return Math.floor(s / 3600) + " h";
   return Math.floor(s / 86400) + " d";
+}
+
+/** Whether a media query holds, now and whenever that changes. */
+export function useMedia(query: string): boolean {
+  const [on, set] = useState(() => matchMedia(query).matches);
+  useEffect(() => {
+    const list = matchMedia(query);
+    const changed = (): void => set(list.matches);
+    changed();
+    list.addEventListener("change", changed);
+    return () => list.removeEventListener("change", changed);
+  }, [query]);
+  return on;
+}
+
+/** What lies over the page until it is closed: by Esc, by its button, by a click beside it. */
+export function Sheet({ open, from, label, onClose, children }: { open: boolean; from: "start" | "bottom"; label: string; onClose: () => void; children: ComponentChildren }) {
+  const ref = useRef<HTMLDialogElement>(null);
+  useLayoutEffect(() => {
+    const dialog = ref.current!;
+    if (open && !dialog.open) dialog.showModal();
+    else if (!open && dialog.open) dialog.close();
+  }, [open]);
+  return (
+    <dialog class={"sheet sheet-" + from} ref={ref} aria-label={label} onClose={onClose} onClick={(e) => e.target === ref.current && onClose()}>
+      {open && <div class="sheet-body"><button type="button" class="sheet-close" onClick={onClose} aria-label={`Close ${label.toLowerCase()}`}><CloseIcon /></button>{children}</div>}
+    </dialog>
+  );
 }

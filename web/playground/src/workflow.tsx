@@ -4,15 +4,20 @@ import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { RunRequest } from "../../client/src/index.js";
 import type { Workflow } from "./api.js";
+import { asked as askedFor, Bar, Stands } from "./bar.js";
+import { sentence } from "./failure.js";
+import { Follower, scrollerOf } from "./follow.js";
+import { AgainIcon, StopIcon } from "./icons.js";
 import type { Live } from "./live.js";
 import { ModelChoice, MoreOptions, noChoices, requestOf, type Choices } from "./options.js";
 import { CopyButton } from "./parts/copy.js";
 import { SchemaForm } from "./parts/schema-form.js";
-import { Beside, BotStrip, Document, pretty, Questions, RunBar, RunFailure, Waiting } from "./run.js";
-import { catalog, live, start } from "./store.js";
+import { marked } from "./parts/text.js";
+import { Beside, Document, pretty, Questions, RunFailure, Waiting, type View } from "./run.js";
+import { catalog, described, live, start } from "./store.js";
 import { useCancel } from "./cancel.js";
 import { keep, kept } from "./storage.js";
-import { useTick } from "./ui.js";
+import { Lamp, useTick } from "./ui.js";
 
 // What stands in the form of each workflow, for as long as the tab is open.
 interface Draft {
@@ -44,7 +49,7 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
     touched.current = true;
     setInput(v);
   };
-  const request: RunRequest = { workflow: workflow.name, input, ...requestOf(choices, false) };
+  const request: RunRequest = { workflow: workflow.name, input, ...(choices.model !== "" ? { model: choices.model } : {}), ...requestOf(choices, false) };
   // At once and not after the next frame, before which the page may be gone.
   useLayoutEffect(() => {
     if (touched.current || choices !== noChoices) keep("session", "draft." + workflow.name, { input, choices } satisfies Draft);
@@ -85,37 +90,57 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
     addEventListener("keydown", keys);
     return () => removeEventListener("keydown", keys);
   }, []);
-  const model = choices.model || workflow.model || (catalog.value?.models.find((m) => m.default)?.id ?? "");
+  // Which models would answer: the one that is chosen, or those that the bots name, or else the default.
+  const usual = workflow.model || (catalog.value?.models.find((m) => m.default)?.id ?? "");
+  const bots = described.value?.name === workflow.name ? (described.value.graph?.bots ?? []) : [];
+  const ofBots = [...new Set(bots.flatMap((b) => b.model ?? []))];
+  const models = choices.model ? [choices.model] : ofBots.length > 0 ? [...ofBots, ...(bots.some((b) => !b.model) ? [usual] : [])] : [usual];
   const submit = (e: Event): void => {
     e.preventDefault();
     go();
   };
+  const [view, show] = useState<View>(kept<View>("local", "view") ?? "reading");
+  const choose = (v: View): void => {
+    show(v);
+    keep("local", "view", v === "reading" ? undefined : v);
+  };
+  const asked = now && folded ? askedOf(now.request?.input ?? input) : "";
+  useEffect(() => {
+    askedFor.value = asked ? { text: asked, change: unfold } : undefined;
+    return () => void (askedFor.value = undefined);
+  }, [asked]);
   return (
-    <div class="work">
-      <header class="work-head">
-        <h1>{workflow.name}</h1>
-        {workflow.description && <p>{workflow.description}</p>}
-      </header>
-      <form class={"compose" + (folded ? " folded" : "")} aria-label={`Input of ${workflow.name}`} noValidate onSubmit={submit}>
-        {folded ? <Asked input={now?.request?.input ?? input} model={now?.started?.model ?? choices.model} schema={workflow.input} /> : (
-          <div ref={field}><SchemaForm schema={workflow.input ?? {}} value={input} onChange={change} errors={errors} at="/input" idPrefix="input" /></div>
-        )}
-        <div class="compose-foot">
-          {folded ? <button type="button" class="button" onClick={unfold}>Change input</button> : (
-            <>
-              <ModelChoice choices={choices} onChange={setChoices} models={catalog.value?.models ?? []} usual={workflow.model} errors={errors} />
-              <MoreOptions choices={choices} onChange={setChoices} errors={errors} forAgent={false} />
-              <span class="grow" />
-            </>
-          )}
-          <button type="submit" class="button primary" onMouseDown={stay} aria-keyshortcuts="Control+Enter Meta+Enter">Run <kbd>{shortcut}</kbd></button>
+    <>
+      <Bar
+        name={workflow.name}
+        about={now && folded && <button type="button" class="bar-asked" onClick={unfold} title="Change input"><span dir="auto">{asked}</span><span class="sr">Change input</span></button>}
+        views={now && <Views view={view} onChoose={choose} />}
+      >
+        {now && <Stands live={now} />}
+        <Control live={now} folded={folded} again={() => start(now?.request ?? request)} />
+      </Bar>
+      <main id="main" tabIndex={-1}>
+        <div class={"work" + (folded ? " work-folded" : "")}>
+          <form id="compose" class="compose" aria-label={`Input of ${workflow.name}`} noValidate onSubmit={submit} hidden={folded}>
+            {!folded && (
+              <>
+                {workflow.description && <p class="work-about">{workflow.description}</p>}
+                <div ref={field}><SchemaForm schema={workflow.input ?? {}} value={input} onChange={change} errors={errors} at="/input" idPrefix="input" /></div>
+                <div class="compose-foot">
+                  <ModelChoice choices={choices} onChange={setChoices} models={catalog.value?.models ?? []} usual={workflow.model} ofBots={ofBots} errors={errors} />
+                  <MoreOptions choices={choices} onChange={setChoices} errors={errors} forAgent={false} />
+                </div>
+                {models.some((m) => m.startsWith("demo:")) && <p class="quiet">The demo model is built in, and its answers are scripted. For real ones, set a provider’s key, such as <code>OPENAI_API_KEY</code>, and start the server again.</p>}
+                {now && <p><button type="button" class="button small" onClick={() => fold(true)}>Keep what was asked</button></p>}
+              </>
+            )}
+          </form>
+          <section class="output" aria-label="Document" ref={output} tabIndex={-1}>
+            {now ? <Output live={now} view={view} again={() => start(now.request ?? request)} /> : <Nothing />}
+          </section>
         </div>
-        {!folded && model.startsWith("demo:") && <p class="quiet">The demo model is built in, and its answers are scripted. For real ones, set a provider’s key, such as <code>OPENAI_API_KEY</code>, and start the server again.</p>}
-      </form>
-      <section class="output" aria-label="Document" ref={output} tabIndex={-1}>
-        {now ? <Output live={now} again={() => start(now.request ?? request)} /> : <Nothing />}
-      </section>
-    </div>
+      </main>
+    </>
   );
 }
 
@@ -129,17 +154,54 @@ export const stay = (e: Event): void => e.preventDefault();
 
 export const shortcut = /Mac|iPhone|iPad/.test(navigator.platform) ? "⌘ ↵" : "Ctrl ↵";
 
-// What was asked, in the space of a line or two.
-function Asked({ input, model, schema }: { input: unknown; model?: string; schema: any }) {
-  const fields = typeof input === "object" && input !== null && !Array.isArray(input) ? Object.entries(input) : [["input", input] as const];
-  const titled = (name: string): string => schema?.properties?.[name]?.title ?? name;
+// What was asked, in a line: the texts that were put into the form.
+function askedOf(input: unknown): string {
+  const values = typeof input === "object" && input !== null ? Object.values(input) : [input];
+  return marked(values.filter((v) => v !== undefined && v !== "").map((v) => (typeof v === "string" ? v : JSON.stringify(v))).join(" · ").slice(0, 300)) || "Input";
+}
+
+const views: [View, string][] = [["reading", "Reading"], ["tree", "Tree"], ["json", "JSON"]];
+
+function Views({ view, onChoose }: { view: View; onChoose: (view: View) => void }) {
   return (
-    <dl class="asked">
-      {fields.filter(([, v]) => v !== undefined && v !== "").slice(0, 8).map(([name, v]) => (
-        <div key={name}><dt>{titled(name)}</dt><dd>{typeof v === "string" ? v.slice(0, 500) : JSON.stringify(v)?.slice(0, 200)}</dd></div>
+    <fieldset class="views">
+      <legend class="sr">Show it as</legend>
+      {views.map(([v, label]) => (
+        <label key={v}>
+          <input type="radio" name="view" checked={view === v} onChange={() => onChoose(v)} />
+          <span>{label}</span>
+        </label>
       ))}
-      {model && <div><dt>Model</dt><dd class="mono">{model}</dd></div>}
-    </dl>
+    </fieldset>
+  );
+}
+
+// The one control of a run, in one place: Run, then Cancel while it runs, then Run again.
+function Control({ live: l, folded, again }: { live: Live | undefined; folded: boolean; again: () => void }) {
+  l?.revision.value;
+  const running = l !== undefined && !l.over;
+  const cancel = useCancel(l);
+  const click = (e: MouseEvent): void => {
+    const second = e.detail > 1; // click of a double one, which was meant for what the button was before
+    if (!running && !folded && !second) return; // submits the form
+    e.preventDefault();
+    if (second) return;
+    if (running) cancel.now();
+    else again();
+  };
+  const kind = running ? "cancel" : folded ? "again" : "run";
+  return (
+    <>
+      {cancel.failed && <span class="bar-failed" role="alert">{cancel.failed}</span>}
+      <button
+        type="submit" form="compose" class={"button control" + (kind === "run" ? " primary" : "")} disabled={running && cancel.busy} onMouseDown={stay} onClick={click} onKeyDown={(e) => e.repeat && e.preventDefault()}
+        aria-keyshortcuts={kind === "cancel" ? "Escape" : "Control+Enter Meta+Enter"}
+      >
+        {kind === "cancel" ? <><StopIcon /> {cancel.asked ? <>Press Esc again to cancel</> : "Cancel"}</>
+          : kind === "again" ? <><AgainIcon /> Run again</>
+          : <>Run <kbd>{shortcut}</kbd></>}
+      </button>
+    </>
   );
 }
 
@@ -156,68 +218,91 @@ function Nothing() {
   );
 }
 
-function Output({ live, again }: { live: Live; again: () => void }) {
+function Output({ live, view, again }: { live: Live; view: View; again: () => void }) {
   live.revision.value;
-  const [view, show] = useState<"document" | "json">("document");
-  const cancel = useCancel(live);
   const value = live.run.document;
-  const empty = typeof value === "object" && value !== null && Object.keys(value).length === 0;
+  const empty = !live.reached;
   return (
     <>
-      <RunBar live={live}>
-        {!empty && (
-          <fieldset class="segments">
-            <legend class="sr">Show it as</legend>
-            {(["document", "json"] as const).map((v) => (
-              <label key={v}>
-                <input type="radio" name="view" checked={view === v} onChange={() => show(v)} />
-                <span>{v === "json" ? "JSON" : "Document"}</span>
-              </label>
-            ))}
-          </fieldset>
-        )}
-        {!live.over && <button type="button" class="button small danger" onClick={cancel.now} disabled={cancel.busy} aria-keyshortcuts="Escape">{cancel.asked ? <>Press Esc again to cancel</> : "Cancel"}</button>}
-      </RunBar>
-      <BotStrip live={live} />
+      {live.reason && !/^canceled/.test(live.reason) && <p class="quiet">{sentence(live.reason)}</p>}
       <Waiting live={live} />
-      {cancel.failed && <p class="notice" role="alert">{cancel.failed}</p>}
       <RunFailure live={live} again={live.run.error?.code === "invalid_request" ? undefined : again} hideFields />
       <Questions live={live} />
-      {view === "json" && !empty
-        ? <JSONView value={value} />
-        : !empty && <Document live={live} />}
+      {!empty && (view === "json" ? <JSONView value={value} /> : <Document live={live} view={view} />)}
       {empty && !live.over && <p class="quiet waits">Nothing yet.</p>}
       {empty && live.over && live.run.status === "completed" && <p class="quiet">It has completed without a document.</p>}
       <Beside live={live} />
-      {!live.over && <Elsewhere />}
+      {!live.over && view !== "json" && <Following live={live} />}
     </>
   );
 }
 
-// Where nothing that is being written can be seen, a way to it.
-function Elsewhere() {
-  useTick(300, true); // often enough, and no work for each frame
+/** How far above the lower edge the writing is kept, in px. */
+const below = 96;
+
+// Keeps what is being written in sight until the reader scrolls, and shows a way to what is out of sight.
+function Following({ live }: { live: Live }) {
+  live.revision.value;
+  useTick(300, true); // what is folded or unfolded changes the places, too
   const ref = useRef<HTMLDivElement>(null);
-  const [where, say] = useState<"above" | "below" | undefined>(undefined);
+  const follower = useRef(new Follower());
+  const [where, say] = useState<{ seen: number; above: number; below: number }>({ seen: 0, above: 0, below: 0 });
   // What is folded has no place.
   const carets = (): Element[] => Array.from(ref.current!.closest(".output")!.querySelectorAll(".tree-caret, .md-end")).filter((e) => e.getClientRects().length > 0);
+  // A text that is being written ends where its last line does.
+  const endOf = (e: Element): DOMRect => {
+    const range = document.createRange();
+    range.selectNodeContents(e);
+    const rects = e.matches(".tree-caret") ? e.getClientRects() : range.getClientRects();
+    return rects[rects.length - 1] ?? e.getBoundingClientRect();
+  };
+  const edges = (): [number, number] => {
+    const { top, bottom } = ref.current!.closest("main")!.getBoundingClientRect();
+    return [Math.max(0, top), Math.min(innerHeight, bottom)];
+  };
   const look = (): void => {
     if (!ref.current) return; // scrolling is told of after its end, too
-    const { top, bottom } = ref.current.closest("main")!.getBoundingClientRect();
-    const [from, to] = [Math.max(0, top), Math.min(innerHeight, bottom)];
-    const all = carets().map((e) => e.getBoundingClientRect());
-    const seen = all.length === 0 || all.some((r) => r.bottom > from && r.bottom <= to);
-    say(seen ? undefined : all.some((r) => r.bottom > to) ? "below" : "above");
+    const [from, to] = edges();
+    const all = carets().map(endOf);
+    const next = { seen: 0, above: 0, below: 0 };
+    for (const r of all) next[r.bottom <= from ? "above" : r.bottom > to ? "below" : "seen"]++;
+    say((old) => (old.seen === next.seen && old.above === next.above && old.below === next.below ? old : next));
   };
-  useLayoutEffect(look);
+  useLayoutEffect(() => {
+    const first = carets()[0];
+    const scroller = scrollerOf(ref.current!);
+    if (follower.current.following && first) {
+      const far = endOf(first).bottom - (edges()[1] - below);
+      // Where the writing goes on far below, it is come to in steps, so that the eye can follow.
+      if (far > 0) scroller.scrollTop += matchMedia("(prefers-reduced-motion: reduce)").matches ? far : Math.min(far, Math.max(36, far * 0.2));
+      follower.current.note(scroller);
+    }
+    look();
+  });
   useEffect(() => {
-    addEventListener("scroll", look, { passive: true, capture: true });
-    return () => removeEventListener("scroll", look, { capture: true });
+    const scrolled = (): void => {
+      if (!ref.current) return;
+      const el = scrollerOf(ref.current);
+      follower.current.scrolled(el, el.scrollHeight - el.scrollTop - el.clientHeight < 4);
+      look();
+    };
+    addEventListener("scroll", scrolled, { passive: true, capture: true });
+    return () => removeEventListener("scroll", scrolled, { capture: true });
   }, []);
-  const go = (): void => carets().at(where === "below" ? 0 : -1)?.scrollIntoView({ block: "end" });
+  const go = (): void => {
+    const [from, to] = edges();
+    const all = carets();
+    const target = where.below > 0 ? all.find((e) => endOf(e).bottom > to) : all.findLast((e) => endOf(e).bottom <= from);
+    if (!target) return;
+    const scroller = scrollerOf(ref.current!);
+    scroller.scrollTop += endOf(target).bottom - (to - below);
+    if (where.seen === 0) follower.current.following = true;
+    follower.current.note(scroller);
+  };
+  const words = where.seen > 0 ? (where.below > 0 ? `${where.below} more below` : "") : where.below > 0 ? "Writing below" : where.above > 0 ? "Writing above" : "";
   return (
     <div class="elsewhere" ref={ref}>
-      {where && <button type="button" class="button small" onClick={go}>Writing {where} <span aria-hidden="true">{where === "below" ? "↓" : "↑"}</span></button>}
+      {words && <button type="button" class="button small" onClick={go}><Lamp state="writing" /> {words} <span aria-hidden="true">{where.below > 0 ? "↓" : "↑"}</span></button>}
     </div>
   );
 }

@@ -9,5 +9,5 @@ export { Fold } from "./fold.js";
 export type { JSONValue } from "./fold.js";
 export type { Run, Subscriber } from "./run.js";
 export { RunError } from "./types.js";
-export type { AgentRequest, CommonRequest, DeltaEvent, DoneEvent, EventData, EventSourceLike, Growing, MediaPart, ModelOptions, NamedEvent, PatternIn, RunEvent, RunOptions, RunRequest, RunStatus, ServerEvent, Usage, ValueAt, WorkflowRequest, } from "./types.js";
+export type { AgentRequest, CommonRequest, DeltaEvent, DoneEvent, EventData, EventSourceLike, Growing, MediaPart, ModelOptions, NamedEvent, PatternIn, RunEvent, RunOptions, RunRequest, RunStatus, ServerEvent, StartedRun, Usage, ValueAt, WorkflowRequest, } from "./types.js";
 export { formatURI, parseURI, Pattern } from "./uri.js";

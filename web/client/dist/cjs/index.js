@@ -507,7 +507,7 @@ var Run = class {
       if (this.#canceling && !this.#id) return this.#stop(new RunError("canceled", "the run was canceled before it began"));
       tries = this.#last === before ? tries + 1 : 1;
       if (tries > (this.#options.retries ?? 10)) {
-        return this.#stop(new RunError("unreachable", this.#last ? "the connection was lost; the run may go on" : "the server cannot be reached; try again later", { cause, retryable: true }));
+        return this.#stop(new RunError("unreachable", this.#last ? "the connection was lost; the run may go on" : "the server cannot be reached", { cause, retryable: true }));
       }
       const pause = Math.max(Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2), 1e3 * (after ?? 0));
       call(() => this.#options.waiting?.(pause));
@@ -650,7 +650,7 @@ var Run = class {
     if (this.#status !== "running") return;
     this.#begun ??= event;
     if ("event" in event) {
-      if (event.event === "error" && !this.#failure?.fatal) this.#failure = event.data;
+      if (event.event === "error" && !event.data.handled && !this.#failure?.fatal) this.#failure = event.data;
       if (event.event === "finished" || event.event === "canceled") this.#ended = event;
     }
     if (this.#options.smooth) {

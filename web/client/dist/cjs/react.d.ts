@@ -1,4 +1,4 @@
-import { type Growing, type JSONValue, type NamedEvent, type Run, type RunError, type RunOptions, type RunRequest, type RunStatus } from "./index.js";
+import { type Growing, type JSONValue, type NamedEvent, type Run, type RunError, type RunOptions, type RunRequest, type RunStatus, type StartedRun } from "./index.js";
 /** What a component sees of a run. It is another object only when something has changed. */
 export interface RunState<T = JSONValue, E extends NamedEvent = never> {
     /** The document so far; undefined before the first part of it. Parts that have not changed keep their identity. */
@@ -17,6 +17,4 @@ export interface RunState<T = JSONValue, E extends NamedEvent = never> {
  * The component is rendered at most once per animation frame. When it is unmounted it stops following the run, and one that was
  * only hidden goes on with it. The options are those of the first render of each run.
  */
-export declare function useRun<T = JSONValue, E extends NamedEvent = never>(url: string, request: RunRequest | {
-    run: string;
-} | null | undefined, options?: RunOptions): RunState<T, E>;
+export declare function useRun<T = JSONValue, E extends NamedEvent = never>(url: string, request: RunRequest | StartedRun | null | undefined, options?: RunOptions): RunState<T, E>;

@@ -83,6 +83,12 @@ export interface AgentRequest extends CommonRequest {
 }
 /** What to run: the members of `POST /v1/runs`, see docs/protocol.md. */
 export type RunRequest = WorkflowRequest | AgentRequest;
+/** A run that was started before. */
+export interface StartedRun {
+    run: string;
+    workflow?: undefined;
+    agent?: undefined;
+}
 /** Something happened at one place of the document. */
 export interface DeltaEvent {
     id?: string;
@@ -132,7 +138,7 @@ export interface EventData {
         bot: string;
         model: string;
     } & Partial<Usage>;
-    /** Something failed. The run ends for it only where it is `fatal`. */
+    /** Something failed. The run ends for it only where it is `fatal`; where it is `handled`, something else does the work of the bot. */
     error: {
         code: string;
         message: string;
@@ -140,6 +146,7 @@ export interface EventData {
         pointer?: string;
         retryable: boolean;
         fatal: boolean;
+        handled?: boolean;
         retry_after?: number;
     };
     finished: {

@@ -38,10 +38,18 @@ export function Approval({ run, question, onDone }: ApprovalProps) {
   const [remember, setRemember] = useState(false);
   const [sent, setSent] = useState<Decision | undefined>();
   const [wrong, setWrong] = useState<{ text: string; over: boolean } | undefined>();
+  const box = useRef<HTMLElement>(null);
+  const came = useRef(Date.now());
   const mounted = useRef(true);
   useEffect(() => () => void (mounted.current = false), []);
+  // The keyboard is at the decision, and at the one that does no harm. Somebody who is typing goes on.
+  useEffect(() => {
+    if (busy(document.activeElement)) box.current!.scrollIntoView({ block: "nearest" });
+    else box.current!.querySelector<HTMLElement>(".approval-deny")!.focus();
+  }, []);
 
-  const decide = async (decision: Decision): Promise<void> => {
+  const decide = async (decision: Decision, e: MouseEvent): Promise<void> => {
+    if (e.detail === 0 && Date.now() - came.current < settle) return; // a key that was meant for what was here before
     setSent(decision);
     setWrong(undefined);
     const more = decision === "deny" ? (reason.trim() ? { reason: reason.trim() } : {}) : remember ? { remember: "session" as const } : {};
@@ -57,11 +65,11 @@ export function Approval({ run, question, onDone }: ApprovalProps) {
   };
 
   return (
-    <section class="approval" aria-labelledby={`${id}-title`}>
+    <section class="approval" aria-labelledby={`${id}-title`} ref={box}>
       <header>
-        <h3 id={`${id}-title`}>
+        <h2 id={`${id}-title`}>
           May <code>{visible(tool)}</code> run?
-        </h3>
+        </h2>
         {question.expires && <Countdown expires={question.expires} />}
       </header>
       <p class="approval-call">
@@ -94,28 +102,39 @@ export function Approval({ run, question, onDone }: ApprovalProps) {
         <span>If denied, why (the model reads it)</span>
         <input type="text" value={reason} maxLength={300} dir="auto" autocomplete="off" onInput={(e) => setReason(e.currentTarget.value)} />
       </label>
-      <div class="approval-choice">
-        <button type="button" class="approval-allow" disabled={sent !== undefined} onClick={() => void decide("approve")}>
-          {sent === "approve" ? "Allowing …" : "Allow"}
-        </button>
-        <button type="button" class="approval-deny" disabled={sent !== undefined} onClick={() => void decide("deny")}>
-          {sent === "deny" ? "Denying …" : "Deny"}
-        </button>
-      </div>
-      <div role="alert">
-        {wrong && (
-          <p class="approval-wrong">
-            {wrong.text}{" "}
-            {wrong.over && (
-              <button type="button" class="part-quiet" onClick={() => onDone(undefined)}>
-                Close
-              </button>
-            )}
-          </p>
-        )}
+      <div class="approval-foot">
+        <div class="approval-choice">
+          <button type="button" class="approval-allow" disabled={sent !== undefined} onClick={(e) => void decide("approve", e)}>
+            {sent === "approve" ? "Allowing …" : "Allow"}
+          </button>
+          <button type="button" class="approval-deny" disabled={sent !== undefined} onClick={(e) => void decide("deny", e)}>
+            {sent === "deny" ? "Denying …" : "Deny"}
+          </button>
+        </div>
+        <div role="alert">
+          {wrong && (
+            <p class="approval-wrong">
+              {wrong.text}{" "}
+              {wrong.over && (
+                <button type="button" class="part-quiet" onClick={() => onDone(undefined)}>
+                  Close
+                </button>
+              )}
+            </p>
+          )}
+        </div>
       </div>
     </section>
   );
+}
+
+/** How long after the question has come a key is not yet meant for it, in ms. */
+const settle = 500;
+
+// Whether somebody is typing there, or is about to.
+function busy(at: Element | null): boolean {
+  if (at instanceof HTMLTextAreaElement || (at instanceof HTMLInputElement && at.type !== "checkbox" && at.type !== "radio")) return at.value !== "" || at.closest(".approval") !== null;
+  return at !== null && at.closest(".approval") !== null;
 }
 
 function empty(args: unknown): boolean {

@@ -1,5 +1,15 @@
 import { useEffect, useState } from "preact/hooks";
 
+/** The beginning of an id, and a button that copies all of it. */
+export function ShortId({ id, what }: { id: string; what: string }) {
+  return (
+    <span class="short-id">
+      <code title={id}>{id.length > 12 ? id.slice(0, 8) + "…" : id}</code>
+      <CopyButton text={() => id} what={what} />
+    </span>
+  );
+}
+
 /** A button that copies a text, and says that it has. */
 export function CopyButton({ text, what, label = "Copy" }: { text: () => string; what: string; label?: string }) {
   const [said, say] = useState("");
@@ -18,7 +28,8 @@ export function CopyButton({ text, what, label = "Copy" }: { text: () => string;
   };
   return (
     <button type="button" class="part-quiet" onClick={copy} aria-label={`${label} ${what}`}>
-      <span aria-live="polite">{said || label}</span>
+      {said || label}
+      <span class="sr" aria-live="polite">{said}</span>
     </button>
   );
 }

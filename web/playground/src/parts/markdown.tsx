@@ -4,6 +4,7 @@ import { CopyButton } from "./copy.js";
 import { Blocks, cut, type Align, type Block, type Code, type Item, type Table } from "./markdown/blocks.js";
 import { inline, type Inline } from "./markdown/inline.js";
 import { memo, shallow } from "./memo.js";
+import { marked } from "./text.js";
 
 export interface MarkdownProps {
   text: string;
@@ -17,7 +18,8 @@ export interface MarkdownProps {
  * Shows foreign text as Markdown. It is made of elements and texts, one by one, and of nothing that the text says about elements:
  * no HTML, no ids, no styles, no images. While a text grows, only its last block renders anew.
  */
-export function Markdown({ text, growing = false, level = 3 }: MarkdownProps) {
+export function Markdown({ text: foreign, growing = false, level = 3 }: MarkdownProps) {
+  const text = marked(foreign);
   const blocks = useRef<Blocks>(undefined);
   blocks.current ??= new Blocks();
   blocks.current.update(text, growing);
@@ -142,7 +144,7 @@ const aligned: Record<Align, string | undefined> = { "": undefined, left: "md-le
 
 function TableBlock({ table, growing }: { table: Table; growing: boolean }) {
   return (
-    <div class="md-table" role="region" aria-label="Table" tabIndex={0}>
+    <div class="md-table" role="group" aria-label="Table" tabIndex={0}>
       <table>
         <thead>
           <tr>
@@ -180,7 +182,29 @@ const Row = memo(
 );
 
 function phrases(text: string, growing: boolean): ComponentChildren {
-  return inline(text, globalThis.location?.origin ?? "", growing).map(phrase);
+  const pieces = inline(text, globalThis.location?.origin ?? "", growing);
+  const last = pieces.at(-1);
+  if (!growing || typeof last !== "string") return pieces.map(phrase);
+  return [...pieces.slice(0, -1).map(phrase), ...paler(last)];
+}
+
+const longest = 24; // characters of a word that is told from the others; a script without spaces has longer ones
+
+/** A text whose last four words are paler, since they have just come. They are told apart at spaces, so no letter changes its shape. */
+function paler(text: string): ComponentChildren[] {
+  let from = text.length;
+  const cuts: number[] = [];
+  for (let n = 0; n < 4 && from > 0; n++) {
+    const word = text.slice(0, from).trimEnd();
+    const start = Math.max(word.lastIndexOf(" "), word.lastIndexOf("\n")) + 1;
+    if (from - start > longest) break;
+    cuts.unshift(start);
+    from = start;
+  }
+  if (cuts.length === 0) return [text];
+  const fresh = Math.max(0, cuts.length - 2);
+  const parts = [text.slice(0, cuts[0]), text.slice(cuts[0], cuts[fresh]), text.slice(cuts[fresh])];
+  return [parts[0], parts[1] && <span class="md-new">{parts[1]}</span>, parts[2] && <span class="md-newest">{parts[2]}</span>].filter(Boolean);
 }
 
 function phrase(piece: Inline): ComponentChildren {

@@ -407,11 +407,11 @@ function parsed(value: unknown): unknown {
 function Content({ content }: { content: unknown }) {
   const value = useMemo(() => (typeof content === "string" && /^\s*[{[]/.test(content) ? parsed(content) : undefined), [content]);
   if (typeof value === "object" && value !== null) return <DocumentTree value={value} done={always} />;
-  if (typeof content === "string") return content.trim() === "" ? <p class="tape-none">(no text)</p> : <Markdown text={content} level={4} />;
+  if (typeof content === "string") return content.trim() === "" ? <p class="tape-none">(no text)</p> : <Markdown text={content} level={3} />;
   return (
     <>
       {list(content).map((part) =>
-        typeof part?.text === "string" ? <Markdown text={part.text} level={4} /> : <p class="tape-none">({visible(short(String(part?.type ?? "something that is no text"), 60))})</p>,
+        typeof part?.text === "string" ? <Markdown text={part.text} level={3} /> : <p class="tape-none">({visible(short(String(part?.type ?? "something that is no text"), 60))})</p>,
       )}
     </>
   );
@@ -425,8 +425,8 @@ function always(): boolean {
 function State({ state }: { state: any }) {
   if (state === null || state === undefined) return null;
   const keys = typeof state === "object" && !Array.isArray(state) ? Object.keys(state) : [];
-  if (typeof state === "string") return <Markdown text={state} level={4} />;
-  if (keys.length === 1 && keys[0] === "summary" && typeof state.summary === "string") return <Markdown text={state.summary} level={4} />;
+  if (typeof state === "string") return <Markdown text={state} level={3} />;
+  if (keys.length === 1 && keys[0] === "summary" && typeof state.summary === "string") return <Markdown text={state.summary} level={3} />;
   if (keys.length === 1 && keys[0] === "owner") return null; // of the first one
   return <JSONValue value={state} label="State" />;
 }

@@ -21,3 +21,17 @@ export function short(text: string, most: number): string {
 export function json(value: unknown): string {
   return visible(JSON.stringify(value, undefined, 2) ?? "").replace(/(?! )\p{Zs}/gu, escaped);
 }
+
+// What changes the direction of the text behind it, up to its end.
+const directions = /[\u202a-\u202e\u2066-\u2069]/g;
+
+/** A text in which characters that would turn around what follows are written as escapes, and all else as it is. */
+export function marked(text: string): string {
+  return text.replace(directions, escaped);
+}
+
+/** A name of data as words: "first_name" is "First name". */
+export function titleOfName(name: string): string {
+  const words = visible(short(name, 200)).replace(/[_-]+/g, " ").replace(/([a-z\d])([A-Z])/g, (_, a: string, b: string) => `${a} ${b.toLowerCase()}`).trim();
+  return words ? words[0]!.toUpperCase() + words.slice(1) : "(no name)";
+}

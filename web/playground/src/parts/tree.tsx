@@ -4,7 +4,7 @@ import { escape } from "../../../client/src/uri.js";
 import { CopyButton } from "./copy.js";
 import { Markdown } from "./markdown.js";
 import { memo } from "./memo.js";
-import { json, short, visible } from "./text.js";
+import { json, marked, short, visible } from "./text.js";
 
 export interface DocumentTreeProps {
   /** The document; what has not changed in it is the same object as before. */
@@ -181,7 +181,7 @@ function Leaf({ value, uri, done, bound, prose }: { value: unknown; uri: string;
     }
     return (
       <span class="tree-string" dir="auto">
-        {value === "" && done ? <span class="tree-empty">empty text</span> : value}
+        {value === "" && done ? <span class="tree-empty">empty text</span> : marked(value)}
         {!done && <Caret />}
       </span>
     );
@@ -203,7 +203,7 @@ function Caret() {
 function summarize(value: Container): string {
   if (Array.isArray(value)) return value.length === 1 ? "1 element" : `${value.length.toLocaleString("en")} elements`;
   for (const key of ["title", "name", "label", "question", "heading"]) {
-    if (Object.hasOwn(value, key) && typeof value[key] === "string" && value[key] !== "") return short(value[key] as string, 60);
+    if (Object.hasOwn(value, key) && typeof value[key] === "string" && value[key] !== "") return marked(short(value[key] as string, 60));
   }
   const n = Object.keys(value).length;
   return n === 1 ? "1 member" : `${n.toLocaleString("en")} members`;

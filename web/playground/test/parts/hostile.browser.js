@@ -14,7 +14,7 @@ const allowed = {
   a: ["href", "title", "target", "rel", "referrerpolicy"],
 }; // prettier-ignore
 
-const classes = /^(?:md(?:-[a-z0-9]+)?|part-quiet)$/;
+const classes = /^(?:md(?:-[a-z0-9]+)?|part-quiet|sr)$/;
 
 // What is in the page for a text, as far as it may not be.
 function inspect([allowed, classes]) {

@@ -1,4 +1,4 @@
-// The parts of the page that are made of data: forms, the document, the graph.
+// The parts of the page that are made of data: forms, the document as a tree and to be read, the bots.
 import assert from "node:assert/strict";
 import { test } from "../../../browser/browser.js";
 import { axe, stage } from "./stage.js";
@@ -341,75 +341,184 @@ const graph = {
   events: [{ name: "outline-ready", on: { done: "outline" } }],
 };
 
-test("the graph: each bot with what starts it and what it does, also in words", async (t) => {
+test("the bots: each with what starts it and what it does, also in words, and what it was started for", async (t) => {
   const page = await stage(t);
-  await page.show("Graph", { graph, states: { outline: "done", section: "writing" } });
-  assert.deepEqual(await page.getByRole("list", { name: "Bots" }).locator("li").allTextContents(), [
+  await page.evaluate((graph) => stage.show("Stops", {
+    graph, states: { outline: "done", section: "writing" },
+    startsOf: (bot) => (bot === "section" ? [{ root: "a/0", label: "Waves", state: "done", time: "2.0 s" }, { root: "a/1", label: "Air", state: "writing", time: "1.0 s" }] : []),
+    timeOf: (bot) => (bot === "outline" ? "3.5 s" : ""),
+    onSelect: (bot) => stage.said.push(bot),
+  }), graph);
+  assert.deepEqual(await page.getByRole("button").evaluateAll((all) => all.map((e) => e.querySelector(".sr").textContent)), [
     "outline, done: starts with the run. Writes json at article.",
     "section, writing: for each text at article/sections/*/title. Writes text at article/sections/{{ event.match.0 }}/body.",
     "quiz, waiting: when section has ended. Writes json at quiz.",
   ]);
-  assert.deepEqual(await page.locator(".graph-state").allTextContents(), ["done", "writing", "waiting"]);
-  assert.equal(await page.locator(".graph-sign path").count(), 1, "a tick");
-  assert.match(await page.locator(".graph-events").innerText(), /outline-ready is sent when outline has ended/);
-});
-
-test("the graph: of many bots, the one that writes is in sight", async (t) => {
-  const page = await stage(t, undefined, { viewport: { width: 360, height: 400 } });
-  const graph = { bots: Array.from({ length: 12 }, (_, i) => ({ name: `b${i}`, root: `r${i}`, format: "json", on: i > 0 ? { done: `b${i - 1}` } : undefined, after: i > 0 ? [`b${i - 1}`] : [] })) };
-  for (const name of ["b9", "b0", "b11"]) {
-    await page.evaluate(([graph, name]) => {
-      stage.show("Graph", { graph, states: { [name]: "writing" } });
-      const scroll = document.querySelector(".graph-scroll");
-      Object.assign(scroll.style, { maxHeight: "160px", overflow: "auto" });
-    }, [graph, name]);
-    await page.until((name) => {
-      const scroll = document.querySelector(".graph-scroll").getBoundingClientRect();
-      const bot = [...document.querySelectorAll(".graph-bot")].find((e) => e.querySelector(".graph-name").textContent === name)?.querySelector(".graph-box").getBoundingClientRect();
-      return bot && scroll.height <= 160 && bot.top >= scroll.top - 1 && bot.bottom <= scroll.bottom + 1;
-    }, name);
-  }
-});
-
-test("the graph: is chosen from by pointer and by keyboard", async (t) => {
-  const page = await stage(t);
-  await page.evaluate((graph) => stage.show("Graph", { graph, states: {}, onSelect: (bot) => stage.said.push(bot) }), graph);
-  await page.locator(".graph-bot").nth(1).click();
-  await page.keyboard.press("Tab");
-  await page.keyboard.press("Tab");
-  assert.equal(await page.locator(".graph-focused").count(), 1, "the focus is to be seen");
+  assert.deepEqual(await page.locator(".stop-row > .stop-note").allTextContents(), ["3.5 s", "1 writing", "after section"]);
+  assert.deepEqual(await page.locator(".stop-start").allInnerTexts().then((all) => all.map((text) => text.replace(/\s+/g, " "))), ["Waves 2.0 s done", "Air 1.0 s writing"]);
+  assert.match(await page.locator(".stop-events").innerText(), /outline-ready is sent when outline has ended/);
+  await page.getByRole("button", { name: /^section/ }).focus();
   await page.keyboard.press("Enter");
-  assert.deepEqual(await page.evaluate(() => stage.said), ["section", "section"]);
+  assert.deepEqual(await page.evaluate(() => stage.said), ["section"]);
 });
 
-test("the graph: one to forty bots, wide and narrow, none over another and none beyond the page", async (t) => {
-  for (const width of [360, 1200]) {
-    const page = await stage(t, undefined, { viewport: { width, height: 700 } });
-    for (const n of [1, 2, 3, 8, 40]) {
-      const bots = Array.from({ length: n }, (_, i) => ({ name: `a-bot-of-a-rather-long-name-${i}`, root: `r${i}`, format: "text", ...(i > 0 && { on: { string: `r${i >> 1}/**` }, after: [`a-bot-of-a-rather-long-name-${i >> 1}`, `a-bot-of-a-rather-long-name-${(i * 7) % n}`] }) }));
-      await page.show("Graph", { graph: { bots }, states: {} });
-      await page.waitForTimeout(50);
-      const over = await page.evaluate(() => {
-        const boxes = [...document.querySelectorAll(".graph-box")].map((e) => e.getBoundingClientRect());
-        const wide = document.querySelector(".graph-scroll").getBoundingClientRect();
-        const overlap = boxes.some((a, i) => boxes.some((b, j) => i < j && a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom));
-        const texts = [...document.querySelectorAll(".graph-bot")].filter((g) => {
-          const box = g.querySelector(".graph-box").getBoundingClientRect();
-          const name = g.querySelector(".graph-name").getBoundingClientRect();
-          return name.right > g.querySelector(".graph-state").getBoundingClientRect().left || g.querySelector(".graph-on").getBoundingClientRect().right > box.right;
-        }).length;
-        return { overlap, texts, out: innerWidth < 500 && boxes.some((b) => b.right > wide.right + 1), page: document.documentElement.scrollWidth > innerWidth };
-      });
-      assert.deepEqual(over, { overlap: false, texts: 0, out: false, page: false }, `${n} at ${width}`);
-    }
-  }
-});
-
-test("the graph: nothing moves for those who want that, and axe finds nothing", async (t) => {
-  const page = await stage(t, undefined, { reducedMotion: "reduce", bypassCSP: true });
-  await page.evaluate((graph) => stage.show("Graph", { graph, states: { outline: "failed", section: "writing", quiz: "done" }, onSelect() {}, selected: "quiz" }), graph);
+test("the bots: forty of them in a narrow column, none beyond it, and axe finds nothing", async (t) => {
+  const page = await stage(t, undefined, { viewport: { width: 360, height: 700 }, reducedMotion: "reduce", bypassCSP: true });
+  const bots = Array.from({ length: 40 }, (_, i) => ({ name: `a-bot-of-a-rather-long-name-for-any-column-${i}`, root: `r${i}`, format: "text", ...(i > 0 && { on: { string: `r${i >> 1}/**` }, after: [`a-bot-of-a-rather-long-name-for-any-column-${i >> 1}`] }) }));
+  await page.evaluate((bots) => stage.show("Stops", { graph: { bots }, states: { [bots[3].name]: "failed", [bots[4].name]: "writing", [bots[5].name]: "stopped" }, onSelect() {}, selected: bots[1].name }), bots);
+  assert.ok(await fits(page));
   assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
   await accessible(page);
-  await page.emulateMedia({ reducedMotion: "no-preference" });
-  assert.ok((await page.evaluate(() => document.getAnimations().length)) > 0);
+});
+
+// An article as the shipped workflow makes it.
+const article = {
+  article: { title: "Why the Sky Is Blue", summary: "Light.", sections: [{ title: "Waves", body: "Of **waves**.\n\n- one\n- two" }, { title: "Air", body: "Of air." }] },
+  quiz: { questions: [{ question: "What?", choices: ["This", "That"], answer: "That", explanation: "So it is." }, { question: "Why?", choices: ["a", "b"], answer: "a" }] },
+};
+
+test("DP-13: to be read, a document has titles, a lead, sections and questions, and no keys or indices", async (t) => {
+  const page = await stage(t);
+  await page.evaluate((value) => stage.show("Reading", { value, done: () => true }), article);
+  const heads = await page.getByRole("heading").evaluateAll((all) => all.filter((e) => e.closest(".read")).map((e) => `${e.localName} ${e.textContent}`));
+  assert.deepEqual(heads, ["h2 Why the Sky Is Blue", "h3 Waves", "h3 Air", "h3 Quiz", "h4 What?", "h4 Why?"]);
+  assert.equal(await page.locator(".read-lead").innerText(), "Light.");
+  assert.deepEqual(await page.locator(".read li").allInnerTexts().then((all) => all.slice(0, 2)), ["one", "two"]);
+  assert.doesNotMatch(await page.locator(".read").innerText(), /sections|body|questions|summary|choices|So it is/);
+});
+
+test("DP-13: what fits nothing is names and values; lists are lists, and texts that a bot writes have no name", async (t) => {
+  const page = await stage(t);
+  await page.evaluate(() => stage.show("Reading", { value: { city_name: "Paris", temp: 21.5, sunny: true, tags: ["a", "b"], places: [{ height: 3 }, { height: 4 }], own: "Of a bot." }, done: () => true, prose: (uri) => uri === "own" }));
+  assert.deepEqual(await page.locator(".read-named").allInnerTexts().then((all) => all.map((text) => text.replace(/\s+/g, " "))), ["City name: Paris", "Temp: 21.5", "Sunny: yes", "Height: 3", "Height: 4"]);
+  assert.deepEqual(await page.locator(".read-list > li").allInnerTexts(), ["a", "b"]);
+  assert.deepEqual(await page.locator(".read-heading").allInnerTexts(), ["Tags", "Places"]);
+  assert.equal(await page.getByText("Of a bot.").evaluate((e) => e.closest(".read-named")), null);
+});
+
+test("DP-13: the style of a text is decided at its first character, and nothing above the writing moves while it grows", async (t) => {
+  const page = await stage(t, undefined, { reducedMotion: "reduce" });
+  const text = JSON.stringify(article);
+  const states = await page.evaluate((whole) => {
+    const seen = new Map(); // style by text's place
+    const wrong = [];
+    // Every prefix of the document, closed as the client has it: what is there so far.
+    const grow = (value, uri, emit) => {
+      if (typeof value === "string") {
+        for (let n = 1; n <= value.length; n++) emit(uri, value.slice(0, n), n === value.length);
+      } else if (Array.isArray(value) || (typeof value === "object" && value !== null)) {
+        emit(uri, Array.isArray(value) ? [] : {}, false);
+        for (const key of Object.keys(value)) grow(value[key], uri === "" ? key : uri + "/" + key, emit);
+      } else emit(uri, value, true);
+    };
+    let document_ = {};
+    const done = new Set();
+    const put = (uri, value) => {
+      const set = (at, keys) => {
+        if (keys.length === 0) return value;
+        const copy = Array.isArray(at) ? [...at] : { ...at };
+        copy[keys[0]] = set(at?.[keys[0]], keys.slice(1));
+        return copy;
+      };
+      document_ = uri === "" ? value : set(document_, uri.split("/"));
+    };
+    const places = () => [...document.querySelectorAll(".read h2, .read h3, .read h4, .read p, .read li")].map((e) => [e, Math.round(e.getBoundingClientRect().top)]);
+    let before = [];
+    grow(JSON.parse(whole), "", (uri, value, over) => {
+      if (/answer|explanation/.test(uri)) return;
+      put(uri, value);
+      if (over) done.add(uri);
+      stage.show("Reading", { value: document_, done: (at) => done.has(at) });
+      for (const [e, top] of before) if (e.isConnected && Math.round(e.getBoundingClientRect().top) !== top) wrong.push(`${uri}: ${e.localName} ${e.textContent.slice(0, 20)} moved from ${top} to ${Math.round(e.getBoundingClientRect().top)}`);
+      before = places();
+      const caret = document.querySelector(".read .md-end, .read .tree-caret");
+      if (typeof value === "string" && caret && !over) {
+        const block = caret.closest("h2, h3, h4, button, .read-block, li");
+        const style = block.className + block.localName + getComputedStyle(block).fontSize + getComputedStyle(caret.closest("p, li, h2, h3, h4, button") ?? caret).fontFamily;
+        const known = seen.get(uri) ?? style;
+        seen.set(uri, known);
+        if (known !== style && !uri.endsWith("body")) wrong.push(`${uri}: ${known} became ${style}`);
+      }
+    });
+    return { wrong, places: seen.size };
+  }, text);
+  assert.deepEqual(states.wrong, []);
+  assert.ok(states.places >= 10, `${states.places} places`);
+});
+
+test("DP-13: lines to be read have 60 to 75 characters where there is room, and fit where there is none", async (t) => {
+  const page = await stage(t);
+  const words = "Sunlight looks white, or a little yellow, but it is a mixture of all the colors of the rainbow, and a glass prism shows this in any room. ".repeat(12);
+  for (const [width, least, most] of [[1920, 60, 75], [1440, 60, 75], [1024, 60, 75], [390, 35, 60]]) {
+    await page.setViewportSize({ width, height: 800 });
+    await page.evaluate((words) => stage.show("Reading", { value: { title: "T", body: words }, done: () => true }), words);
+    const perLine = await page.evaluate(() => {
+      const p = document.querySelector(".read p");
+      return p.textContent.length / (p.getBoundingClientRect().height / parseFloat(getComputedStyle(p).lineHeight));
+    });
+    assert.ok(perLine >= least - 2 && perLine <= most, `${perLine} characters a line at ${width}`);
+    assert.ok(await fits(page));
+  }
+});
+
+test("DP-13: a question is answered with the keyboard, and words say whether that was right", async (t) => {
+  const page = await stage(t);
+  await page.evaluate((value) => stage.show("Reading", { value: value.quiz, done: () => true }), article);
+  await page.getByRole("button", { name: "That" }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByRole("status").filter({ hasText: "Right. So it is." }).waitFor();
+  assert.equal(await page.locator(".read-tally").innerText(), "1 of 1 right, 1 to go");
+  await page.getByRole("button", { name: "b", exact: true }).click();
+  await page.getByRole("status").filter({ hasText: "No, it is A." }).waitFor();
+  await page.getByRole("button", { name: /^a ?, right/ }).waitFor();
+  await page.getByRole("button", { name: /^b ?, wrong/ }).waitFor();
+  assert.equal(await page.locator(".read-tally").innerText(), "1 of 2 right");
+});
+
+test("DP-13: of many members a hundred are shown to be read, and what is deep opens step by step", async (t) => {
+  const page = await stage(t);
+  await page.evaluate(() => stage.show("Reading", { value: { list: Array.from({ length: 250 }, (_, i) => ({ n: i })) }, done: () => true }));
+  assert.equal(await page.locator(".read-section").count(), 100);
+  await page.getByRole("button", { name: "Show more" }).click();
+  assert.equal(await page.locator(".read-section").count(), 200);
+  await page.evaluate(() => {
+    let value = "bottom";
+    for (let i = 0; i < 12; i++) value = { a: value };
+    stage.clear();
+    stage.show("Reading", { value, done: () => true });
+  });
+  assert.equal(await page.getByText("bottom").count(), 0);
+  for (let i = 0; i < 4 && (await page.getByText("bottom").count()) === 0; i++) await page.getByRole("button", { name: /^Show A/ }).click();
+  await page.getByText("bottom").waitFor();
+});
+
+test("DP-07, DP-13: axe finds nothing in a document to be read, whatever is in it", async (t) => {
+  const page = await stage(t, undefined, { reducedMotion: "reduce", bypassCSP: true });
+  const writing = new Set(["", "article", "article/sections", "article/sections/1", "article/sections/1/body"]);
+  await page.evaluate(([value, writing]) => stage.show("Reading", { value: { ...value, more: { a: 1, b: "two", list: ["x"] } }, done: (uri) => !writing.includes(uri), writer: (uri) => (uri === "article/sections/1" ? { name: "section 2", writing: true, title: "x", sticky: true } : undefined) }), [article, [...writing]]);
+  await page.getByRole("button", { name: "This" }).click();
+  for (const width of [390, 1280]) {
+    await page.setViewportSize({ width, height: 800 });
+    await accessible(page);
+    assert.ok(await fits(page));
+  }
+});
+
+test("DP-07: what folds and opens the tree is large enough to be hit", async (t) => {
+  const page = await stage(t);
+  await page.evaluate((value) => stage.show("DocumentTree", { value, done: () => true }), article);
+  const small = await page.getByRole("button").evaluateAll((all) => all.map((e) => e.getBoundingClientRect()).filter((r) => r.width < 24 || r.height < 24).length);
+  assert.equal(small, 0);
+});
+
+test("DP-08: what would turn the text around is marked, in every view", async (t) => {
+  const page = await stage(t);
+  const evil = "safe \u202egnp.exe\u202c and \u2066more\u2069, but \u05e9\u05dc\u05d5\u05dd stays";
+  for (const [part, value] of [["Reading", { title: evil, body: evil, name: evil, list: [evil], q: [{ question: evil, choices: [evil] }] }], ["DocumentTree", { title: evil, body: evil, name: evil, list: [evil, evil.repeat(9)] }], ["Markdown", undefined]]) {
+    await page.evaluate(([part, value, evil]) => (stage.clear(), stage.show(part, part === "Markdown" ? { text: `# ${evil}\n\n${evil}\n\n\`${evil}\`\n\n[${evil}](https://x.example)\n\n~~~\n${evil}\n~~~` } : { value, done: () => true })), [part, value, evil]);
+    const text = await page.locator("#stage").evaluate((e) => e.textContent);
+    assert.doesNotMatch(text, /[\u202a-\u202e\u2066-\u2069]/, part);
+    assert.match(text, /\\u202egnp\.exe\\u202c/, part);
+    assert.match(text, /\u05e9\u05dc\u05d5\u05dd stays/, part);
+  }
 });

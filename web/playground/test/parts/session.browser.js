@@ -250,7 +250,7 @@ async function question(t, agent = "careful", options = {}) {
 
 test("approval: allowing lets the call run", async (t) => {
   const { page, ended, events, until } = await question(t);
-  assert.match(await page.locator(".approval h3").textContent(), /^May tape.info run\?$/);
+  assert.match(await page.locator(".approval h2").textContent(), /^May tape.info run\?$/);
   assert.match(await page.locator(".approval-time").textContent(), /left/);
   await page.getByRole("button", { name: "Allow" }).click();
   await until("approval_resolved");

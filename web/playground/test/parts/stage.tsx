@@ -2,13 +2,14 @@
 import { options, render, type ComponentType } from "preact";
 import { useState } from "preact/hooks";
 import { Approval } from "../../src/parts/approval.js";
-import { Graph } from "../../src/parts/graph.js";
 import { Markdown } from "../../src/parts/markdown.js";
+import { Reading } from "../../src/parts/reading.js";
 import { SchemaForm } from "../../src/parts/schema-form.js";
+import { Stops } from "../../src/parts/stops.js";
 import { Tape } from "../../src/parts/tape.js";
 import { DocumentTree } from "../../src/parts/tree.js";
 
-const parts: Record<string, ComponentType<any>> = { Approval, Graph, Markdown, SchemaForm: Form, Tape, DocumentTree };
+const parts: Record<string, ComponentType<any>> = { Approval, Markdown, Reading, SchemaForm: Form, Stops, Tape, DocumentTree };
 
 // A form whose value is kept, and can be looked at.
 function Form({ value, ...props }: any) {

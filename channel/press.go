@@ -1,0 +1,138 @@
+package channel
+
+import (
+	"context"
+)
+
+// Press is what somebody does with a button of a question for approval: it answers the question.
+type Press struct {
+	ID       string // of the question
+	Approve  bool
+	Remember bool // also approve later calls of the tool in this session
+}
+
+// Labels of the buttons.
+const (
+	LabelApprove  = "Approve"
+	LabelRemember = "Approve for this session"
+	LabelDeny     = "Deny"
+)
+
+// Buttons are the presses that a question offers, with their labels and the words that channels put into buttons.
+func (q *Question) Buttons() []Button {
+	return []Button{
+		{LabelApprove, "approve", Press{q.ID, true, false}},
+		{LabelDeny, "deny", Press{q.ID, false, false}},
+		{LabelRemember, "remember", Press{q.ID, true, true}},
+	}
+}
+
+// Button is one of a question.
+type Button struct {
+	Label, Word string
+	Press       Press
+}
+
+// ReadPress is the press of the button with a word; ok is false if there is none.
+func ReadPress(word, id string) (p Press, ok bool) {
+	for _, b := range (&Question{ID: id}).Buttons() {
+		if b.Word == word && id != "" {
+			return b.Press, true
+		}
+	}
+	return p, false
+}
+
+// Command is the command that a press stands for. The gates let in those who may give it.
+func (p Press) Command() string {
+	switch {
+	case p.Remember:
+		return ",approve " + p.ID + " remember=session"
+	case p.Approve:
+		return ",approve " + p.ID
+	}
+	return ",deny " + p.ID
+}
+
+// Decider is an [Agent] that takes presses.
+type Decider interface {
+	Decide(context.Context, *Turn, Press) Pressed
+}
+
+// Pressed is what became of a press.
+type Pressed uint8
+
+// The states.
+const (
+	PressRefused Pressed = iota // whoever has pressed may not answer questions here
+	PressTooLow                 // the tool asks for a higher role
+	PressTooMany                // there were too many messages
+	PressOver                   // the question was answered before, or its time is over
+	PressUnknown                // no such question waits in the session: its turn is over, or a crash has ended it
+	PressApproved
+	PressRemembered // also later calls of the tool are
+	PressDenied
+)
+
+// Taken reports whether the press has decided the question.
+func (s Pressed) Taken() bool { return s == PressApproved || s == PressRemembered || s == PressDenied }
+
+// Text is the answer for whoever has pressed.
+func (s Pressed) Text() string {
+	switch s {
+	case PressTooLow:
+		return "You may not answer this question: the tool asks for somebody with a higher role."
+	case PressTooMany:
+		return "That was too much at once. Try again in a minute."
+	case PressOver:
+		return "This question was answered before, or its time is over."
+	case PressUnknown:
+		return "This question is not open any more."
+	case PressApproved:
+		return "Approved."
+	case PressRemembered:
+		return "Approved for this session."
+	case PressDenied:
+		return "Denied."
+	}
+	return "You may not answer this question."
+}
+
+// PressPlan is the plan of a press. The facts say who has pressed, and where the question was asked; show shows the answer to whoever has
+// pressed, and is not called where nothing may be seen.
+func PressPlan(f Facts, p Press, show func(context.Context, Pressed)) *Prepared {
+	f.Message = MessageFacts{RawBody: p.Command(), CommandBody: p.Command()}
+	f.Route.CreateIfMissing = false
+	f.Access.Mentions.CanDetect, f.Access.Mentions.WasMentioned = true, true // the button is the agent's
+	return &Prepared{
+		Common: Common{Facts: f},
+		Dispatch: func(ctx context.Context, t *Turn, a Agent) (DispatchResult, error) {
+			t.Queued()
+			if t.Context.ObserveOnly {
+				return DispatchResult{NoReply: true}, nil
+			}
+			state := PressRefused
+			if d, ok := a.(Decider); ok && t.Context.CommandAuthorized {
+				state = d.Decide(ctx, t, p)
+			}
+			// The answer is no message, so it takes nothing from the window.
+			_, _ = t.Sink.Do(ctx, Block{Kind: ReplyTool}, func(ctx context.Context) (Receipt, error) {
+				show(ctx, state)
+				return Receipt{State: Suppressed}, nil
+			})
+			return DispatchResult{NoReply: true}, nil
+		},
+	}
+}
+
+// RefusedPress returns the answer to a press that the gates do not let in; ok is false if it was let in, came before, runs again, or is no press
+// of a question's button.
+func RefusedPress(r Result) (s Pressed, ok bool) {
+	switch r.Admission.Reason {
+	case ReasonDedupe, ReasonMerged, ReasonDraining, ReasonOverloaded, ReasonNotATurn:
+		return s, false
+	case ReasonRateLimited:
+		return PressTooMany, true
+	}
+	return PressRefused, r.Admission.stops()
+}

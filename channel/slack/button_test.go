@@ -1,0 +1,296 @@
+package slack
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/channel/channeltest"
+	journals "github.com/lingserve/lingserve/channel/file"
+	"github.com/lingserve/lingserve/internal/fakeslack"
+	"github.com/lingserve/lingserve/tool"
+)
+
+// approvals is a rig whose agent asks. Ann is an operator; everybody may talk.
+func approvals(t *testing.T, mode channel.CommandMode, change func(*Settings)) (*rig, *channeltest.Asker) {
+	t.Helper()
+	r := setup(t, change, nil)
+	asker := &channeltest.Asker{}
+	k := kernel(t, channel.Place{CommandMode: mode, Operators: []string{ann}})
+	k.Agent, k.Observer = asker, r
+	r.kernel = k
+	return r, asker
+}
+
+// press presses a button of a message as it was. It is an error if the platform is not answered at once with an empty 200.
+func (r *rig) press(t *testing.T, m fakeslack.Message, label, user string) {
+	t.Helper()
+	body := r.fake.Press(m, label, user)
+	if body == nil {
+		t.Fatalf("there is no button %s", label)
+	}
+	if d := r.fake.Send(t.Context(), body, 0, ""); d.Status != http.StatusOK || len(d.Body) != 0 || d.Took > 0 {
+		t.Errorf("a press is answered with %d %q after %v", d.Status, d.Body, d.Took)
+	}
+	time.Sleep(2 * time.Second) // messages have their pace
+	synctest.Wait()
+}
+
+// whispers are the texts that one person is shown.
+func (r *rig) whispers(user string) (texts []string) {
+	for _, w := range r.fake.Whispers() {
+		if w.User == user {
+			texts = append(texts, w.Text)
+		}
+	}
+	return texts
+}
+
+// DC-15: one tap decides, the platform is answered at once, and the message says who decided what.
+func TestDC_15_AQuestionIsAnsweredByOneTap(t *testing.T) {
+	for name, test := range map[string]struct {
+		conversation, text, replies, button string
+		arguments                           string
+		settled, final                      string
+	}{
+		"approved":             {dm, "go", "", "Approve", "", "Approved by <@" + ann + ">.", "It ran."},
+		"denied":               {dm, "go", "", "Deny", "", "Denied by <@" + ann + ">.", "It did not run."},
+		"remembered":           {dm, "go", "", "Approve for this session", "", "Approved for this session by <@" + ann + ">.", "It ran."},
+		"in a thread":          {room, us + " go", "", "Approve", "", "Approved by <@" + ann + ">.", "It ran."},
+		"in a channel":         {room, us + " go", ReplyInChannel, "Approve", "", "Approved by <@" + ann + ">.", "It ran."},
+		"what would be markup": {dm, "go", "", "Approve", "{\"a\":\"<!here> *b* <@U0ANN> & `c` " + strings.Repeat("<", 700) + "\"}", "Approved by <@" + ann + ">.", "It ran."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, asker := approvals(t, "", func(s *Settings) { s.Replies = test.replies })
+				asker.Arguments = test.arguments
+				r.serve(t)
+				asks := r.say(fakeslack.Message{Channel: test.conversation, Text: test.text})
+				arguments := test.arguments
+				if arguments == "" {
+					arguments = `{"cmd":"ls"}`
+				}
+				call := "The tool shell is to be called with\n" + arguments
+				q := r.fake.Shown(test.conversation)[0]
+				if got := q.Seen(); got != call+"\n[Approve][Deny][Approve for this session]" {
+					t.Errorf("people see %q", got)
+				}
+				if want := map[bool]string{true: asks.TS}[test.conversation == room && test.replies == ""]; q.Thread != want {
+					t.Errorf("the question stands in the thread %q, expected %q", q.Thread, want)
+				}
+				if q.Text == "" || strings.Contains(q.Text, ",approve") {
+					t.Errorf("notifications say %q", q.Text)
+				}
+				r.press(t, q, test.button, ann)
+				shown := r.fake.Shown(test.conversation)
+				if len(shown) != 2 || shown[0].Seen() != call+"\n"+test.settled || shown[1].Text != test.final {
+					t.Errorf("people see %v", shown)
+				}
+				if w := r.fake.Whispers(); len(asker.Answers) != 1 || len(w) != 0 {
+					t.Errorf("decided %q, whispered %v", asker.Answers, w)
+				}
+				r.press(t, q, "Approve", ann) // a client that still shows the buttons
+				if got := r.whispers(ann); !slices.Equal(got, []string{channel.PressOver.Text()}) || len(asker.Answers) != 1 {
+					t.Errorf("a second press is answered with %q; decided %q", got, asker.Answers)
+				}
+				if d := cmp.Diff(shown, r.fake.Shown(test.conversation)); d != "" {
+					t.Error(d)
+				}
+			})
+		})
+	}
+}
+
+// DC-15: only those who may approve can; whoever else presses is told so, and nobody else sees it.
+func TestDC_15_APressByAStrangerDecidesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		mode channel.CommandMode
+		role tool.Role
+		want string
+	}{
+		"may give no commands": {"", tool.User, channel.PressRefused.Text()},
+		"too low a role":       {channel.CommandsSenders, tool.Operator, channel.PressTooLow.Text()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, asker := approvals(t, test.mode, nil)
+				asker.Role = test.role
+				r.serve(t)
+				asks := r.say(fakeslack.Message{Channel: room, Text: us + " go"})
+				q := r.fake.Shown(room)[0]
+				r.press(t, q, "Approve", bob)
+				if d := cmp.Diff([]fakeslack.Whisper{{Channel: room, Thread: asks.TS, User: bob, Text: test.want}}, r.fake.Whispers()); d != "" {
+					t.Error(d)
+				}
+				if now := r.fake.Shown(room); len(now) != 1 || now[0].Blocks != q.Blocks || len(asker.Answers) != 0 {
+					t.Errorf("the stranger's press has changed something: %v, %q", now, asker.Answers)
+				}
+				r.press(t, q, "Approve", ann)
+				if len(asker.Answers) != 1 {
+					t.Errorf("%q", asker.Answers)
+				}
+			})
+		})
+	}
+}
+
+// DC-15: a question whose time is over, or whose turn is, has no buttons.
+func TestDC_15_AQuestionThatIsOverHasNoButtons(t *testing.T) {
+	for name, test := range map[string]struct {
+		end  func(*rig)
+		want string
+	}{
+		"expired":  {func(*rig) { time.Sleep(5 * time.Minute) }, "Not approved: nobody answered in time."},
+		"canceled": {func(r *rig) { _ = r.end() }, "Not approved: the turn has ended."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, _ := approvals(t, "", func(s *Settings) { s.Grace = time.Second })
+				r.serve(t)
+				r.say(fakeslack.Message{Channel: dm, Text: "go"})
+				test.end(r)
+				synctest.Wait()
+				if got := r.fake.Shown(dm)[0].Seen(); !strings.HasSuffix(got, "\n"+test.want) || strings.Contains(got, "[Approve]") {
+					t.Errorf("%q", got)
+				}
+			})
+		})
+	}
+}
+
+// DC-15: after a crash nobody waits for the answer; a press is answered, and the buttons go.
+func TestDC_15_APressAfterACrashRemovesTheButtons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := approvals(t, "", nil)
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: dm, Text: "go"})
+		q := r.fake.Shown(dm)[0]
+		_ = r.end()
+		other, _ := approvals(t, "", nil) // which knows nothing of the question
+		other.fake.Put(q)
+		other.serve(t)
+		other.press(t, q, "Deny", ann)
+		if got := other.whispers(ann); !slices.Equal(got, []string{channel.PressUnknown.Text()}) {
+			t.Errorf("%q", got)
+		}
+		if got := other.fake.Shown(dm)[0].Seen(); got != "The tool shell is to be called with\n{\"cmd\":\"ls\"}\n"+channel.PressUnknown.Text() {
+			t.Errorf("people see %q", got)
+		}
+	})
+}
+
+// DC-15: a reaction says at once that work goes on, and is removed when the answer is there or the turn fails.
+func TestDC_15_TheReactionGoesWhenTheAnswerIsThere(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer agentFunc
+		cancel bool
+	}{
+		"an answer": {answer: says("ok")},
+		"nothing to say": {answer: func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+			return channel.DispatchResult{NoReply: true}, nil
+		}},
+		"a failure": {answer: func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
+			return channel.DispatchResult{}, errors.New("broken")
+		}},
+		"a panic":          {answer: func(context.Context, *channel.Turn) (channel.DispatchResult, error) { panic("broken") }},
+		"the server stops": {cancel: true, answer: says("late")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := setup(t, func(s *Settings) { s.Grace = time.Second }, nil)
+				r.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+					select {
+					case <-time.After(10 * time.Second):
+						return test.answer(ctx, turn)
+					case <-ctx.Done():
+						return channel.DispatchResult{}, context.Cause(ctx)
+					}
+				}
+				r.serve(t)
+				m := r.say(fakeslack.Message{Channel: dm, Text: "hi"})
+				if got := r.fake.Reactions(dm, m.TS); !slices.Equal(got, []string{eyes}) {
+					t.Errorf("the message has the reactions %q", got)
+				}
+				if test.cancel {
+					_ = r.end()
+				} else {
+					time.Sleep(2 * time.Minute)
+				}
+				if got := r.fake.Reactions(dm, m.TS); len(got) != 0 {
+					t.Errorf("the reactions %q are left", got)
+				}
+			})
+		})
+	}
+}
+
+// DC-15: an app without the scope answers all the same, and the log does not complain.
+func TestDC_15_WithoutItsScopeThereIsNoReaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := setup(t, nil, &fakeslack.Options{Scopes: "chat:write,im:history"})
+		r.serve(t)
+		r.say(fakeslack.Message{Channel: dm, Text: "say hi"})
+		if got := r.texts(dm); !slices.Equal(got, []string{"hi"}) || len(r.fake.Calls("reactions.remove")) != 0 || strings.Contains(r.log.String(), "WARN") {
+			t.Errorf("%q, %s", got, r.log)
+		}
+	})
+}
+
+// DC-15: a reaction that a crash has left is removed, whether the event runs again or not.
+func TestDC_15_ACrashLeavesNoReaction(t *testing.T) {
+	for name, visible := range map[string]bool{"it runs again": false, "some of the answer was seen": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				first := setup(t, nil, nil)
+				j, err := journals.OpenJournal(dir, journals.JournalOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				first.kernel.Journal = j
+				copied := t.TempDir()
+				first.answer = func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+					if visible {
+						if err := turn.Sink.Emit(ctx, channel.ReplyBlock, channel.Payload{Text: "half"}); err != nil {
+							return channel.DispatchResult{}, err
+						}
+					}
+					time.Sleep(time.Second)
+					if err := copyFolder(copied, dir); err != nil { // the crash
+						t.Error(err)
+					}
+					return channel.DispatchResult{NoReply: true}, nil
+				}
+				first.serve(t)
+				m := first.say(fakeslack.Message{Channel: dm, Text: "say hi"})
+				time.Sleep(time.Minute)
+				_ = first.end()
+				_ = j.Close()
+
+				second := setup(t, nil, nil)
+				if j, err = journals.OpenJournal(copied, journals.JournalOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				defer j.Close()
+				second.kernel.Journal = j
+				m.Reactions = []string{eyes}
+				second.fake.Put(m)
+				second.serve(t)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got := second.fake.Reactions(dm, m.TS); len(got) != 0 {
+					t.Errorf("the reactions %q are left", got)
+				}
+				_ = second.end()
+			})
+		})
+	}
+}

@@ -209,10 +209,15 @@ func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, er
 	if remembers(settings[settingApproval+q.Tool.Name], grant) {
 		return tool.Decision{Approved: true}, nil
 	}
-	asked := a.questions.ask(Question{
+	question := Question{
 		Session: r.session, Turn: r.id, Call: q.Call.ID, Subagent: s.run.of, Tool: q.Tool.Name, Arguments: q.Call.Arguments, Expires: q.Expires,
 		Role: q.Tool.Role, grant: grant,
-	})
+	}
+	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < q.Tool.Role) {
+		question.ID = questionID()
+		return tool.Decision{}, r.unattended(question, s)
+	}
+	asked := a.questions.ask(question)
 	defer a.questions.close(asked)
 	if !r.put(ctx, asked.Question, s) {
 		return tool.Decision{}, r.unattended(asked.Question, s)
@@ -303,6 +308,6 @@ func (r *run) decided(q Question, answer Answer, code string, s *scene) error {
 	if len(entries) > 1 {
 		told.Remember = "session"
 	}
-	s.say(turn.Event{Kind: ApprovalResolvedEvent, Value: encode(told)})
+	s.say(turn.Event{Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}}, Value: encode(told)})
 	return err
 }

@@ -283,6 +283,35 @@ func TestAQuestionThatIsNotDeliveredIsADenial(t *testing.T) {
 	})
 }
 
+// DC-01: in a conversation in which nobody has the tool's role, a call is denied at once and no question is left open.
+func TestACallIsDeniedAtOnceWhereNobodyInTheConversationMayApproveIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		by    turn.Approver
+		waits bool
+	}{
+		"nobody":                {turn.Approver{None: true}, false},
+		"a role too low":        {turn.Approver{Role: tool.User}, false},
+		"the tool's role":       {turn.Approver{Role: tool.Operator}, true},
+		"a role that is higher": {turn.Approver{Role: tool.Admin}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, newFake(calls("", `c1:echo:{"text":"rm"}`), answers("ok")),
+					Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always), tool.WithRole(tool.Operator)))})
+				begin := time.Now()
+				w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: "go", Extra: map[string]any{turn.ExtraApprover: test.by}})
+				if waited := time.Since(begin); (waited > 0) != test.waits {
+					t.Errorf("it waited for %v", waited)
+				}
+				got := strings.Join(w.lines(), "\n")
+				if why := map[bool]string{true: "nobody approved the call within", false: "nobody is there to approve it"}[test.waits]; !strings.Contains(got, why) {
+					t.Error(got)
+				}
+			})
+		})
+	}
+}
+
 // AG-40: what a configuration says of a tool goes before what the tool says.
 func TestAConfigurationOverridesWhatToolsAsk(t *testing.T) {
 	ask := tool.WithApproval(tool.Always)

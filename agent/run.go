@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"strings"
 	"sync"
@@ -280,9 +281,27 @@ func (r *run) begin() (err error) {
 	if r.system != last.system {
 		entries = append(entries, tape.NewSystem(r.system))
 	}
+	before, answer, err := r.recallMessage()
+	if err != nil {
+		return err
+	}
+	if answer { // it is there, and nothing was said since
+		if _, err := r.append(entries...); err != nil {
+			return err
+		}
+		r.asked = append(r.asked, before)
+		return nil
+	}
 	prompt, err := r.message(r.prompt)
 	if err != nil {
 		return err
+	}
+	if id := r.messageID(); id != "" && r.parent == nil {
+		m := tape.Meta{Message: id}
+		if before.ID != 0 {
+			m.Refs = []int64{before.ID}
+		}
+		prompt = prompt.With(m)
 	}
 	if e := r.turn.Envelope(); last.system == "" && r.parent == nil && len(e.Context)+len(e.Media) > 0 { // facts stand before its words
 		if title := tape.Title(e.Content); title != "" {
@@ -298,6 +317,116 @@ func (r *run) begin() (err error) {
 	prompt.ID = first + int64(len(entries)) - 1
 	r.asked = append(r.asked, prompt)
 	return nil
+}
+
+// messageID is the id of the message that the turn answers, "" where the channel has none of its own.
+func (r *run) messageID() string {
+	if e := r.turn.Envelope(); e.ID != r.id {
+		return e.ID
+	}
+	return ""
+}
+
+// maxRecalled is how many entries are looked at for a message whose turn is run again.
+const maxRecalled = 256
+
+// recallMessage finds the message of a turn that is run again on the tape; the zero entry is that it is not there. answer is true where the
+// turn goes on from that entry: nothing was said since, but by a reply that was cut off and that the model does not see.
+func (r *run) recallMessage() (message tape.Entry, answer bool, err error) {
+	e := r.turn.Envelope()
+	if again, _ := e.Extra[turn.ExtraRepeated].(bool); !again || r.parent != nil || r.messageID() == "" {
+		return message, false, nil
+	}
+	answer = true
+	kinds := []tape.Kind{tape.KindAnchor, tape.KindMessage}
+	for entry, err := range r.tape.Read(r.ctx, tape.Query{Kinds: kinds, Newest: true, Limit: maxRecalled}) {
+		if err != nil {
+			return message, false, err
+		}
+		m := tape.MetaOf(entry)
+		if entry.Kind == tape.KindMessage && m.Message == e.ID {
+			if answer {
+				if r.selector == nil {
+					r.selector = tape.Default
+				}
+				r.selector = afresh{r.selector, entry.ID}
+			}
+			return entry, answer, nil
+		}
+		answer = answer && entry.Kind == tape.KindMessage && m.Partial
+	}
+	return message, false, nil
+}
+
+// afresh is a selector that hides replies which were cut off after an entry.
+type afresh struct {
+	tape.Selector
+	after int64
+}
+
+// Start implements [tape.Starter].
+func (s afresh) Start() tape.Start {
+	if starts, ok := s.Selector.(tape.Starter); ok {
+		return starts.Start()
+	}
+	return tape.Start{}
+}
+
+// Select implements [tape.Selector].
+func (s afresh) Select(ctx context.Context, entries iter.Seq2[tape.Entry, error]) ([]tape.Message, error) {
+	return s.Selector.Select(ctx, func(yield func(tape.Entry, error) bool) {
+		for e, err := range entries {
+			if err == nil && e.ID > s.after && e.Kind == tape.KindMessage && tape.MetaOf(e).Partial {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	})
+}
+
+// KeepCutOff writes the text that people saw of a turn's reply to the tape of its session, marked as cut off: the process ended before the
+// reply was written. It writes nothing where the tape has the text, or the turn has ended.
+func (a *Agent) KeepCutOff(ctx context.Context, session turn.SessionID, turnID, text string) error {
+	store, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	t, err := tape.Lookup(ctx, store, a.workspace(), session)
+	if errors.Is(err, tape.ErrNotFound) {
+		return nil // the turn had not begun
+	}
+	if err != nil {
+		return err
+	}
+	text = strings.TrimSpace(text)
+	begun := false
+	for e, err := range t.Read(ctx, tape.Query{Newest: true, Limit: maxRecalled}) {
+		if err != nil {
+			return err
+		}
+		if tape.MetaOf(e).Turn != turnID {
+			continue
+		}
+		var p struct{ Role, Content string }
+		_ = json.Unmarshal(e.Payload, &p) // parts are no text
+		switch {
+		case e.Kind == tape.KindMessage && p.Role == string(adapter.User):
+			begun = true
+		case (e.Kind == tape.KindMessage || e.Kind == tape.KindToolCall) && strings.HasPrefix(strings.TrimSpace(p.Content), text):
+			return nil
+		case e.Kind == tape.KindEvent:
+			if name, _ := eventOf(e); name == entryEnd {
+				return nil
+			}
+		}
+	}
+	if !begun {
+		return nil
+	}
+	_, err = t.Append(ctx, tape.NewMessage(adapter.Assistant, text).With(tape.Meta{Turn: turnID, Partial: true}))
+	return err
 }
 
 // end writes the turn's last entry.

@@ -25,7 +25,26 @@ const (
 	// sent as they come; listeners, and readers of Done events, are told of values only when an answer stays. It is of use
 	// for [JSON] alone.
 	Retry OnInvalid = "retry"
+	// Fail makes an answer that does not fit the bot's error. It stays; but as with Retry, listeners are told of its values only
+	// when it is certain to fit.
+	Fail OnInvalid = "fail"
+	// RetryThenFail is Retry, with Fail for the answer that stays.
+	RetryThenFail OnInvalid = "retry_then_fail"
 )
+
+// retries says whether the model is asked once more.
+func (o OnInvalid) retries() bool { return o == Retry || o == RetryThenFail }
+
+// Fails says whether an answer that does not fit is the bot's error.
+func (o OnInvalid) Fails() bool { return o == Fail || o == RetryThenFail }
+
+// Strict is o for those who take no answer that does not fit.
+func (o OnInvalid) Strict() OnInvalid {
+	if o.retries() {
+		return RetryThenFail
+	}
+	return Fail
+}
 
 // Bounds of what the model is told of its first answer, in bytes.
 const (
@@ -39,7 +58,7 @@ var errUnmet = errors.New("bot: the model waits for tools")
 // again asks once more where the first answer, or its failure, makes that worth while, and returns the answer that stays.
 func (b *ChatBot) again(first *inference, m Message, failure error) (*inference, error) {
 	missing := errors.Is(failure, jsonuri.ErrNoDocument) || errors.Is(failure, errUnmet)
-	misfit := failure == nil && len(first.invalid) > 0 && !first.invalid[0].unchecked
+	misfit := failure == nil && !first.fits()
 	if b.config.format() != JSON || b.byHand.Load() || !missing && !misfit {
 		return first, failure
 	}
@@ -52,10 +71,14 @@ func (b *ChatBot) again(first *inference, m Message, failure error) (*inference,
 	second := b.infer(cancel)
 	second.after = append(first.after, first.correction(missing)...)
 	begun := false
+	replace := second.out.begin
 	second.out.begin = func() {
 		begun = true
-		if !missing {
+		switch {
+		case !missing:
 			second.out.clear(first.Value)
+		case replace != nil:
+			replace()
 		}
 	}
 	err := second.run(ctx, m)
@@ -86,13 +109,22 @@ func (i *inference) rejection(failure error) *Failure {
 		f, _ := Describe(explain(failure, i.finish))
 		return &Failure{Code: f.Code, Message: f.Message + "; it is asked once more", Cause: f.Cause}
 	}
+	f := i.misfit()
+	f.Message += "; the model is asked once more"
+	return f
+}
+
+// misfit says how the answer does not fit its schema.
+func (i *inference) misfit() *Failure {
 	f := i.invalid[0].failure(i.bot.root)
 	if n := len(i.invalid); n > 1 {
 		f.Message += fmt.Sprintf(" (and %d more)", n-1)
 	}
-	f.Message += "; the model is asked once more"
 	return f
 }
+
+// fits says whether the answer fits its schema, as far as that is known.
+func (i *inference) fits() bool { return len(i.invalid) == 0 || i.invalid[0].unchecked }
 
 // correction is what follows the question when it is put again: the answer, and what is wrong with it.
 func (i *inference) correction(missing bool) []adapter.Message {
@@ -138,17 +170,39 @@ func (i *inference) correction(missing bool) []adapter.Message {
 // clear makes room for a second answer: it takes back what the first one, which is value, has written.
 func (o *output) clear(value json.RawMessage) {
 	b := o.bot
-	whole := func() {
-		o.reset(value, o.root)
-		if len(o.root) == 0 {
-			o.send(tube.Event{Kind: tube.Set, URI: o.root, Value: []byte("{}")})
-		}
-	}
 	switch {
 	case b.env.Alone == nil, value[0] != '{':
-		whole()
-	case !b.env.Alone(b, value, whole):
+		o.empty(value)
+	case !b.env.Alone(b, func(here json.RawMessage) bool {
+		var own jsonuri.Document
+		same := own.Set(nil, value) == nil && bytes.Equal(here, own.AppendJSON(nil))
+		if same {
+			o.empty(value)
+		}
+		return same
+	}):
 		o.reset(value, o.members(value)...)
+	}
+}
+
+// empty takes back all that is at the root, which is value.
+func (o *output) empty(value json.RawMessage) {
+	o.reset(value, o.root)
+	if len(o.root) == 0 {
+		o.send(tube.Event{Kind: tube.Set, URI: o.root, Value: []byte("{}")})
+	}
+}
+
+// replace makes room for an answer in place of another bot's, or of the bot's last one: it takes back what there is at the root, unless
+// somebody else writes there.
+func (o *output) replace() {
+	if b := o.bot; b.env.Alone != nil {
+		b.env.Alone(b, func(here json.RawMessage) bool {
+			if len(here) > 0 {
+				o.empty(here)
+			}
+			return true
+		})
 	}
 }
 

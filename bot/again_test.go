@@ -326,7 +326,7 @@ func TestOnlyMembersAreTakenBackWhereOthersWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requests []adapter.Request
 		w := newWorld(t, inTurn(&requests, says("stop", `{"titel":"Sky","a/b":{"c":1},"titel":"Sea"}`), says("stop", `{"title":"Sky"}`)))
-		w.Alone = func(*ChatBot, json.RawMessage, func()) bool { return false }
+		w.Alone = func(*ChatBot, func(json.RawMessage) bool) bool { return false }
 		w.Tube.Send(tube.Event{Kind: tube.Set, URI: []byte("article/other"), Value: []byte("1")})
 		if _, err := chat(t, New(w.Env, "outline", "article", Config{Schema: titled, OnInvalid: Retry})); err != nil {
 			t.Fatal(err)
@@ -411,7 +411,7 @@ func TestASnapshotInTheMiddleIsTheFoldOfTheEventsSoFar(t *testing.T) {
 			document, _ := w.Tube.Snapshot(false)
 			var fold jsonuri.Document
 			if n := w.Tube.Len(); n > 0 {
-				for e := range w.Tube.Events(t.Context(), 0) {
+				for e := range w.Tube.AllEvents(t.Context(), 0) {
 					switch e.Kind {
 					case tube.Append:
 						fold.Append(e.URI, e.Value)

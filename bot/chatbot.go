@@ -2,6 +2,7 @@ package bot
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,8 +18,8 @@ import (
 )
 
 var (
-	// ErrStarted says that a bot was started before.
-	ErrStarted = errors.New("bot: it was started before")
+	// ErrStarted says that a bot is chatting, or about to: it can be asked again when it has ended.
+	ErrStarted = errors.New("bot: it is chatting already")
 	// ErrOver says that the run of a bot has ended.
 	ErrOver = errors.New("bot: the run has ended")
 
@@ -35,10 +36,11 @@ type ChatBot struct {
 	root      string
 	config    Config
 	log       *slog.Logger
-	called    int        // tool calls so far; for the goroutine of the bot
+	called    int        // tool calls so far, of all chats; for the goroutine of the bot
 	cited     int        // sources so far; the same
 	media     int        // images and sounds so far; the same
 	span      trace.Span // nil where nobody traces; for the goroutine of the bot
+	thoughts  bool       // some chat has had any; the same
 	contested atomic.Bool
 	byHand    atomic.Bool // Finish was called
 
@@ -47,11 +49,21 @@ type ChatBot struct {
 	history   []adapter.Message
 	listeners []Listener
 	unfilter  []func()
-	started   bool
+	chats     int             // ever started
+	busy      bool            // it chats, or is about to
+	closing   bool            // the last callbacks of a chat are being called: the next chat may be asked for, and waits for them
+	current   *exchange       // that goes on, or was the last
+	asked     *exchange       // the latest that was asked for
+	left      json.RawMessage // the value of the last chat; nil where it is not known
 	cancel    context.CancelCauseFunc
-	response  Response
+}
 
-	done chan struct{} // closed when the bot has ended and its callbacks have returned
+// exchange is one chat: what is asked, and what comes of it.
+type exchange struct {
+	message  Message
+	response Response
+	err      error
+	done     chan struct{} // closed when the chat has ended and its callbacks have returned
 }
 
 // New makes a bot that writes below root.
@@ -60,7 +72,8 @@ func New(env Env, name, root string, c Config) *ChatBot {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &ChatBot{env: env, name: name, root: root, config: c, log: log, done: make(chan struct{})}
+	first := &exchange{done: make(chan struct{})}
+	return &ChatBot{env: env, name: name, root: root, config: c, log: log, current: first, asked: first}
 }
 
 func (b *ChatBot) Name() string { return b.name }
@@ -123,7 +136,8 @@ func (b *ChatBot) SetHistory(m ...adapter.Message) {
 	b.history = append([]adapter.Message(nil), m...)
 }
 
-// AddFilter hides uris at or below the bot's root from clients.
+// AddFilter hides events from clients: those at or below the bot's root whose uri one of exclude matches. A [tube.EventFunc] among them
+// sees these events as a whole, and named events of the whole run too. To filter what others write, use [tube.Tube.AddFilter].
 func (b *ChatBot) AddFilter(exclude ...tube.Matcher) {
 	remove := b.env.Tube.AddFilter(tube.Filter{Root: b.root, Exclude: exclude})
 	b.mu.Lock()
@@ -142,11 +156,11 @@ func (b *ChatBot) ClearFilters() {
 	}
 }
 
-// Listen adds a listener; before Chat.
+// Listen adds a listener; before the first Chat.
 func (b *ChatBot) Listen(l Listener) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.started {
+	if b.chats > 0 {
 		panic("bot: Listen after Chat")
 	}
 	b.listeners = append(b.listeners, l)
@@ -156,41 +170,85 @@ func (b *ChatBot) Listen(l Listener) {
 // string and array.
 func (b *ChatBot) Contest() { b.contested.Store(true) }
 
-// Chat starts the bot and returns at once. It is an error to start a bot twice ([ErrStarted]) or after the run has ended
-// ([ErrOver]); whatever else goes wrong is the bot's error.
+// Chat starts the bot and returns at once. When it has ended, it can be asked again: it then remembers what it was asked and what it has
+// answered, after its other history, and the new answer takes the place of the last one. Where that is done in the last callbacks of a
+// chat (Response, Error and watchers), the new one begins when they have returned. It is an error to start a bot that is chatting
+// ([ErrStarted]), or after the run has ended ([ErrOver]); whatever else goes wrong is the bot's error.
 func (b *ChatBot) Chat(m Message) error {
 	b.mu.Lock()
-	if b.started {
+	if b.busy && !b.closing {
 		b.mu.Unlock()
 		return ErrStarted
 	}
+	x := b.asked
+	var before *exchange // whose callbacks are being called
+	if b.busy {
+		before = b.current
+	}
+	if b.chats > 0 {
+		x = &exchange{done: make(chan struct{})}
+	}
+	x.message = m
 	ctx, cancel := context.WithCancelCause(b.env.Context)
 	begin := make(chan struct{}) // the goroutine waits until the bot is chatting
 	started := b.env.Context.Err() == nil && b.env.Go(func(context.Context) {
 		defer cancel(nil)
 		<-begin
+		if before != nil {
+			<-before.done
+			if err := b.guard(func() error { return b.begin(x) }); err != nil {
+				b.end(err)
+				return
+			}
+		}
 		b.run(ctx, cancel, m)
 	})
-	b.started, b.cancel = started, cancel
+	if started {
+		b.asked, b.busy, b.closing, b.cancel = x, true, false, cancel
+		b.chats++
+		b.byHand.Store(false)
+	}
 	b.mu.Unlock()
 	if !started {
 		cancel(nil)
 		return ErrOver
 	}
 	defer close(begin) // also where a watcher panics
+	if before != nil {
+		return nil
+	}
+	return b.begin(x)
+}
+
+// begin makes x the chat that goes on.
+func (b *ChatBot) begin(x *exchange) error {
+	b.mu.Lock()
+	b.current = x
+	b.mu.Unlock()
 	return b.To(Chatting)
+}
+
+// close says that the last callbacks of the chat are called now.
+func (b *ChatBot) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closing = b.asked == b.current
 }
 
 // Finish ends a bot by hand: what it was doing is stopped, and what it wrote stays. Its listeners are told as at any other
 // end, with what there is. It does not wait for that, and a bot that has ended is left as it is.
 func (b *ChatBot) Finish() {
 	b.mu.Lock()
-	begun, cancel := b.started, b.cancel
-	b.started = true
+	begun, busy, cancel := b.chats > 0, b.busy, b.cancel
+	if !begun {
+		b.chats, b.busy = 1, true
+	}
+	if begun && busy {
+		b.byHand.Store(true)
+	}
 	b.mu.Unlock()
 	if begun {
-		b.byHand.Store(true)
-		if cancel != nil {
+		if busy {
 			cancel(errFinished)
 		}
 		return
@@ -205,16 +263,19 @@ func (b *ChatBot) Finish() {
 
 // Wait waits until the bot has ended or ctx has, and returns its answer. A callback must not wait for its own bot.
 func (b *ChatBot) Wait(ctx context.Context) (Response, error) {
+	b.mu.Lock()
+	x := b.asked
+	b.mu.Unlock()
 	over := b.env.Context.Done()
 	for {
 		select {
-		case <-b.done:
-			return b.Response(), b.Err()
+		case <-x.done:
+			return x.response, x.err
 		case <-ctx.Done():
 			return b.Response(), context.Cause(ctx)
 		case <-over:
 			b.mu.Lock()
-			begun := b.started
+			begun := b.chats > 0
 			b.mu.Unlock()
 			if !begun {
 				return Response{}, ErrOver
@@ -228,13 +289,31 @@ func (b *ChatBot) Wait(ctx context.Context) (Response, error) {
 func (b *ChatBot) Response() Response {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.response
+	return b.current.response
+}
+
+// remember makes a chat a part of the history.
+func (b *ChatBot) remember(answer Response) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left = answer.Value
+	if len(answer.Value) == 0 || string(answer.Value) == "null" {
+		return // nobody has kept it, or there is none
+	}
+	text := string(answer.Value)
+	if b.config.format() != JSON {
+		_ = json.Unmarshal(answer.Value, &text) // it is a string
+	}
+	if asked, ok := b.current.message.user(); ok {
+		b.history = append(b.history, asked)
+	}
+	b.history = append(b.history, adapter.Message{Role: adapter.Assistant, Content: text})
 }
 
 func (b *ChatBot) note(change func(r *Response)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	change(&b.response)
+	change(&b.current.response)
 }
 
 // request puts the question together.
@@ -248,11 +327,7 @@ func (b *ChatBot) request(m Message) (adapter.Request, error) {
 		messages = append(messages, adapter.Message{Role: adapter.System, Content: defaultPrompt(c)})
 	}
 	messages = append(messages, b.history...)
-	if m.Text != "" || len(m.Parts) > 0 {
-		user := adapter.Message{Role: adapter.User, Content: m.Text}
-		if len(m.Parts) > 0 {
-			user.Content, user.Parts = "", m.Parts
-		}
+	if user, ok := m.user(); ok {
 		messages = append(messages, user)
 	}
 	if len(messages) == 0 {
@@ -265,6 +340,14 @@ func (b *ChatBot) request(m Message) (adapter.Request, error) {
 		r.Format = adapter.Format{JSON: true, Name: c.SchemaName, Schema: c.Schema}
 	}
 	return r, nil
+}
+
+// user is the message as a model gets it; ok is false where it says nothing.
+func (m Message) user() (user adapter.Message, ok bool) {
+	if len(m.Parts) > 0 {
+		return adapter.Message{Role: adapter.User, Parts: m.Parts}, true
+	}
+	return adapter.Message{Role: adapter.User, Content: m.Text}, m.Text != ""
 }
 
 // defaultPrompt asks for JSON or HTML where nobody else does.

@@ -27,6 +27,9 @@ type Config struct {
 	Quiet      bool // its events reach listeners and the result, but no client
 	Done       bool // each completed value is followed by a Done event
 	HTMLEvents bool // an [HTML] bot also sends an "html" event for each tag and piece of text
+	// Instead says that the answer takes the place of what is at the bot's root when it begins: of what another bot has left there
+	// that has failed. Nothing is taken back where somebody else writes there at that time.
+	Instead bool
 	// NoValue leaves Response.Value empty and saves the memory for it, where only the stream and the result matter.
 	NoValue bool
 
@@ -35,7 +38,7 @@ type Config struct {
 	//
 	// What a [Text] bot says before its calls stands before what it says after them, an empty line between. Of the other formats the
 	// document is that of the last round that has one: where another begins, what the one before wrote is set to null, as with
-	// [Retry]. Listeners are told of the values of each as they come, unless OnInvalid is Retry.
+	// [Retry]. Listeners are told of the values of each as they come, unless OnInvalid is another than Report.
 	Tools tool.Source
 	// ToolRounds is how often the model is asked at most; the last time it is offered no tools. 0 is 16.
 	ToolRounds int

@@ -27,9 +27,9 @@ type Env struct {
 	Report func(b *ChatBot, err error)
 	// Written is told how many bytes of text a bot got from its model; false stops the bot. It may be nil.
 	Written func(bytes int) bool
-	// Alone calls f and returns true where the document has value at the bot's root and nothing else, and nobody else can write there
-	// while f runs. It may be nil: then the bot is alone.
-	Alone func(b *ChatBot, value json.RawMessage, f func()) bool
+	// Alone calls f with what the document has at the bot's root, and returns what f does; where somebody else may write there
+	// meanwhile it calls nothing and returns false. f must not take long. It may be nil: then the bot is alone.
+	Alone func(b *ChatBot, f func(here json.RawMessage) bool) bool
 	// Keep keeps an image or a sound that a model made, and returns its address. It may be nil: then there are none.
 	Keep func(ctx context.Context, kind string, data []byte) (url string, err error)
 	// Log gets what users must not see. It may be nil.
@@ -53,7 +53,7 @@ type Message struct {
 	Parts []adapter.Part
 }
 
-// Response is a complete answer.
+// Response is a complete answer, of one chat.
 type Response struct {
 	Value     json.RawMessage // JSON text; of a text or HTML bot, a JSON string
 	Model     string          // that answered; "" where none has

@@ -27,13 +27,13 @@ func ExampleMachine() {
 	var c counter
 	c.Watch(func(t bot.Transition) { fmt.Println(t.From, "→", t.To) })
 	fmt.Println(c.Count("why is the sky blue"), "words")
-	fmt.Println(c.To(bot.Chatting))
+	fmt.Println(c.To(bot.InferenceDone))
 	// Output:
 	// init → chatting
 	// chatting → inference-done
 	// inference-done → finished
 	// 5 words
-	// bot: no transition from finished to chatting
+	// bot: no transition from finished to inference-done
 }
 
 func ExampleChatBot() {

@@ -82,7 +82,7 @@ func (w *world) lines() []string {
 	w.wg.Wait()
 	w.Tube.Close("completed")
 	var lines []string
-	for e, err := range w.Tube.Events(context.Background(), 0) {
+	for e, err := range w.Tube.AllEvents(context.Background(), 0) {
 		if err != nil || e.Terminal() {
 			break
 		}

@@ -29,7 +29,7 @@ func (b *ChatBot) run(ctx context.Context, cancel context.CancelCauseFunc, m Mes
 	ctx = b.trace(ctx)
 	var i *inference
 	err := b.guard(func() (err error) {
-		if i, err = b.rounds(ctx, cancel, m); b.config.OnInvalid == Retry {
+		if i, err = b.rounds(ctx, cancel, m); b.config.OnInvalid.retries() {
 			i, err = b.again(i, m, err)
 		}
 		return i.end(err)
@@ -37,6 +37,7 @@ func (b *ChatBot) run(ctx context.Context, cancel context.CancelCauseFunc, m Mes
 	if err == nil {
 		err = b.guard(func() error { return b.finish(i.Response) })
 	}
+	b.thoughts = b.thoughts || i != nil && i.out.thoughts
 	b.endTrace(err)
 	b.end(err)
 }
@@ -54,6 +55,7 @@ func (b *ChatBot) guard(f func() error) (err error) {
 // finish tells everyone that a bot is well and done.
 func (b *ChatBot) finish(answer Response) error {
 	b.note(func(r *Response) { *r = answer })
+	b.remember(answer)
 	if err := b.To(InferenceDone); err != nil {
 		return err
 	}
@@ -62,6 +64,7 @@ func (b *ChatBot) finish(answer Response) error {
 			l.InferenceDone(answer)
 		}
 	}
+	b.close()
 	for _, l := range b.listeners {
 		if l.Response != nil {
 			l.Response(answer)
@@ -72,10 +75,21 @@ func (b *ChatBot) finish(answer Response) error {
 
 // end is the last thing that a bot does; err is nil where it has finished.
 func (b *ChatBot) end(err error) {
-	defer close(b.done)
+	defer func() {
+		b.mu.Lock()
+		x := b.current
+		x.err = err
+		b.busy, b.closing = b.asked != x, false
+		b.mu.Unlock()
+		close(x.done)
+	}()
 	if err == nil {
 		return
 	}
+	b.mu.Lock()
+	b.left = nil
+	b.mu.Unlock()
+	b.close()
 	b.guard(func() error { return b.Fail(err) })
 	for _, l := range b.listeners {
 		if l.Error != nil {
@@ -109,6 +123,15 @@ func (i *inference) ask(ctx context.Context, m Message) (iter.Seq2[adapter.Chunk
 // infer begins an inference.
 func (b *ChatBot) infer(cancel context.CancelCauseFunc) *inference {
 	out := newOutput(b)
+	b.mu.Lock()
+	again, left := b.chats > 1, b.left
+	b.mu.Unlock()
+	switch {
+	case again && left != nil:
+		out.begin = func() { out.clear(left) }
+	case again && b.root != "", !again && b.config.Instead:
+		out.begin = out.replace
+	}
 	return &inference{bot: b, out: out, calls: calls{out: out}, cancel: cancel}
 }
 
@@ -205,6 +228,9 @@ func (i *inference) end(failure error) error {
 	i.Usage, i.Repairs = total.Usage, total.Repairs
 	if i.Model == "" {
 		i.Model = total.Model
+	}
+	if failure == nil && i.bot.config.OnInvalid.Fails() && !i.fits() {
+		failure = i.misfit()
 	}
 	if failure != nil {
 		i.bot.note(func(r *Response) { *r = i.Response })

@@ -24,6 +24,7 @@ const (
 // the inference whose answer is the bot's.
 func (b *ChatBot) rounds(ctx context.Context, cancel context.CancelCauseFunc, m Message) (*inference, error) {
 	i := b.infer(cancel)
+	i.out.thoughts, i.out.pause = b.thoughts, b.thoughts
 	if b.config.Tools == nil {
 		return i, i.run(ctx, m)
 	}

@@ -66,13 +66,15 @@ const (
 type CommandFacts struct {
 	Mode        CommandMode
 	Authorizers []Authorizer
+	// Known is [Policy.Commands].
+	Known func(text string, exact bool) bool
 }
 
 // Authorizer is one list of those who may give commands.
 type Authorizer struct {
 	Name                string // "users", "operators", "admins"
 	Role                tool.Role
-	Configured, Allowed bool
+	Configured, Allowed bool // somebody is on the list; the sender is
 }
 
 // MentionKind is how an agent is addressed without its name.

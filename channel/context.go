@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/turn"
+
 	"github.com/lingserve/lingserve/tool"
 )
 
@@ -46,6 +48,7 @@ type TurnContext struct {
 	WasMentioned, Addressed, CommandAuthorized bool
 	Role                                       tool.Role // holds only if HasRole
 	HasRole                                    bool
+	Approver                                   turn.Approver // who can answer a question for approval in this conversation
 
 	MessageThreadID, NativeChannelID, ThreadParentID string
 }
@@ -154,12 +157,11 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		CommandAuthorized: d.CommandAuthorized,
 		Role:              d.Role,
 		HasRole:           d.HasRole,
+		Approver:          d.Approver,
 
 		MessageThreadID: fallBack(f.Reply.MessageThreadID, c.ThreadID),
 		NativeChannelID: cmp.Or(f.Reply.NativeChannelID, c.NativeChannelID),
 		ThreadParentID:  fallBack(f.Reply.ThreadParentID, c.ParentID),
-		ReplyToID:       fallBack(f.Reply.ReplyToID, ""),
-		ReplyToIDFull:   fallBack(f.Reply.ReplyToIDFull, ""),
 	}
 	t.Body = cleanOr(m.Body, t.RawBody)
 	t.BodyForAgent = cleanOr(m.BodyForAgent, t.RawBody)
@@ -188,8 +190,8 @@ func BuildContext(f Facts) (*TurnContext, error) {
 
 // quote takes what the message replies to, and what that replied to.
 func (t *TurnContext) quote(f *Facts, q *Quote) {
-	t.ReplyToID = fallBack(f.Reply.ReplyToID, q.ID)
-	t.ReplyToIDFull = fallBack(f.Reply.ReplyToIDFull, q.FullID)
+	// The reply plan's own id is the message that the answer goes to, not the one that this message quotes.
+	t.ReplyToID, t.ReplyToIDFull = q.ID, q.FullID
 	t.ReplyToBody, t.ReplyToSender, t.ReplyToIsQuote = clean(q.Body), label(q.Sender), q.IsQuote
 	t.Media = append(t.Media, MediaFacts(q.Media, MediaFact{MessageID: q.ID})...)
 	for _, hop := range q.Chain {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
 )
 
 func build(t testing.TB, f channel.Facts) *channel.TurnContext {
@@ -47,7 +48,7 @@ func full() channel.Facts {
 		},
 		Reply: channel.ReplyPlanFacts{
 			To: "to", OriginatingTo: "originating", NativeChannelID: "plan-native", ReplyTarget: "reply-target",
-			DeliveryTarget: "delivery-target", ReplyToID: channel.Some("plan-reply"), ReplyToIDFull: channel.Some("plan-reply-full"),
+			DeliveryTarget: "delivery-target", ReplyToID: channel.Some("plan-reply"),
 			MessageThreadID: channel.Some("plan-thread"), ThreadParentID: channel.Some("plan-parent"), Mode: channel.ReplyThread,
 		},
 		Access: channel.AccessFacts{
@@ -101,7 +102,8 @@ func TestEveryFieldOfAContextComesFromItsFact(t *testing.T) {
 		AgentID: "agent", AccountID: "route-account",
 		SessionKey: "dispatch-key", ParentSessionKey: "parent-key", ModelParentSessionKey: "model-parent-key",
 		MessageID: "message", MessageIDFull: "message-full", Timestamp: at,
-		ReplyToID: "plan-reply", ReplyToIDFull: "plan-reply-full", ReplyToBody: "quoted", ReplyToSender: "quoted sender", ReplyToIsQuote: true,
+		Approver:  turn.Approver{Role: tool.Operator},
+		ReplyToID: "quote", ReplyToIDFull: "quote-full", ReplyToBody: "quoted", ReplyToSender: "quoted sender", ReplyToIsQuote: true,
 		ThreadStarterBody: "starter", ThreadHistoryBody: "thread history", ThreadLabel: "thread label",
 		Media: []channel.MediaFact{
 			f.Media[0],
@@ -161,13 +163,14 @@ func TestWhatIsNotThereFallsBack(t *testing.T) {
 			func(c *channel.TurnContext) any { return []string{c.ParentSessionKey, c.ModelParentSessionKey} },
 			[]string{"thread-parent-key", "thread-model-key"},
 		},
-		"what is replied to": {
-			func(f *channel.Facts) { f.Reply.ReplyToID, f.Reply.ReplyToIDFull = channel.Opt{}, channel.Opt{} },
+		// DC-05: where the answer goes says nothing of what the message quotes.
+		"what is quoted, where the answer is no reply": {
+			func(f *channel.Facts) { f.Reply.ReplyToID = channel.None },
 			func(c *channel.TurnContext) any { return []string{c.ReplyToID, c.ReplyToIDFull} },
 			[]string{"quote", "quote-full"},
 		},
-		"no reply, by decision": {
-			func(f *channel.Facts) { f.Reply.ReplyToID, f.Reply.ReplyToIDFull = channel.None, channel.None },
+		"nothing is quoted, and the answer is a reply": {
+			func(f *channel.Facts) { f.Supplemental.Quote = nil },
 			func(c *channel.TurnContext) any { return []string{c.ReplyToID, c.ReplyToIDFull} },
 			[]string{"", ""},
 		},
@@ -202,7 +205,7 @@ func TestWhatIsNotThereFallsBack(t *testing.T) {
 			},
 			func(c *channel.TurnContext) any {
 				return fmt.Sprint(len(c.Media), len(c.Untrusted), len(c.InboundHistory), c.ReplyToBody, c.ThreadLabel, c.ReplyToID)
-			}, "0 0 0plan-reply",
+			}, "0 0 0",
 		},
 		"nobody mentioned it": {
 			func(f *channel.Facts) { f.Access, f.Message.CommandBody = channel.AccessFacts{}, "" },
@@ -419,7 +422,7 @@ func TestWhatIsHiddenIsInNoFieldOfTheContext(t *testing.T) {
 					f := full()
 					f.Access.Visibility = visibility
 					f.Supplemental = channel.SupplementalFacts{}
-					f.Reply.ReplyToID, f.Reply.ReplyToIDFull = channel.Opt{}, channel.Opt{}
+					f.Reply.ReplyToID = channel.Opt{}
 					f.Route.ParentSessionKey, f.Route.ModelParentSessionKey = "", ""
 					want := visibility == channel.VisibleAll || allowed == channel.Yes
 					chosen := visibility == "" || visibility == channel.VisibleAllowlistQuote

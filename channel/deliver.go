@@ -251,6 +251,7 @@ func (d *deliveries) deliver(i *item) {
 		return
 	}
 	d.note(b.Kind, r, err)
+	d.lost = d.lost || r.State == UnknownWhether && b.Kind != ReplyTool
 	if d.settler != nil && b.Question != nil && r.State.seen() {
 		if d.asked == nil {
 			d.asked = map[string]askedBlock{}

@@ -101,6 +101,14 @@ type Delivery interface {
 	Deliver(context.Context, Block) (Receipt, error)
 }
 
+// NoDelivery is the delivery of turns without a platform, such as those of an agent that only observes: it sends nothing, and says so.
+type NoDelivery struct{}
+
+// Deliver sends nothing.
+func (NoDelivery) Deliver(context.Context, Block) (Receipt, error) {
+	return Receipt{State: Suppressed}, nil
+}
+
 // Preparer changes a block before it is sent; ErrSuppress sends nothing.
 type Preparer interface {
 	Prepare(context.Context, Block) (Block, error)

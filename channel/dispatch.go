@@ -20,10 +20,12 @@ func FromContext(ctx context.Context) *Turn {
 
 // send gives the turn to the agent, or to the plan's own dispatch, and returns when what it had to say is sent.
 func (p *pass) send(ctx context.Context) (Admission, error) {
+	p.welcome(ctx)
+	p.tellLost(ctx)
 	d := newDeliveries(ctx, p.k, p.sending())
 	p.out = d
 	t := &Turn{
-		ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Sink: d,
+		ID: p.result.TurnID, SessionKey: p.result.SessionKey, Context: p.result.Context, Policy: p.policy.OnBusy, Repeated: p.meta.Repeated, Sink: d,
 		Queued: func() {
 			p.inLane.Store(true)
 			p.queued(ctx)
@@ -41,6 +43,9 @@ func (p *pass) send(ctx context.Context) (Admission, error) {
 	p.permanent = p.permanent || permanent(err)
 	sent, err := d.end(err)
 	p.out, p.tally = nil, d.came()
+	if d.lost {
+		p.k.noteLost(p.result.SessionKey)
+	}
 	p.result.Dispatch = p.both(said, sent)
 	if refused != "" && !p.tally.Attempted {
 		p.why = err

@@ -41,9 +41,12 @@ type Door struct {
 	lines    map[lineKey]*doorLine
 	ready    []*doorLine // those whose first may start, by when that arrived
 	running  int
-	turns    context.Context // of what runs
+	parked   map[*doorItem]func(context.Context) ParkState // that wait for their senders to be paired
+	turns    context.Context                               // of what runs
 	stopTurn context.CancelCauseFunc
 	wg       sync.WaitGroup
+
+	parkedMore chan struct{} // an event more waits
 }
 
 // DoorOptions of a door. Run is required.
@@ -63,6 +66,9 @@ type DoorOptions struct {
 	// that what runs can be stopped, approved, or told something. What is answered to the platform must not depend on the turn then, or
 	// on where it runs: [Arrival.Given].
 	Together bool
+
+	// Parks says that the event of a sender who asks to be paired waits for that, because it can still be answered then.
+	Parks bool
 
 	Running int           // turns at a time: 64
 	Waiting int           // events in line, beyond which Accept takes none: 1 000
@@ -108,6 +114,7 @@ type doorItem struct {
 	ack   func(context.Context, Result)
 	given func()
 	again *time.Timer
+	began bool   // a turn of the event may have begun: in an earlier process, or before it was released
 	free  func() // gives back the memory of the event; nil where none is counted
 }
 
@@ -126,6 +133,7 @@ func NewDoor(k *Kernel, o DoorOptions) *Door {
 	return &Door{
 		o: o, journal: k.state.journal, outbox: k.Outbox, kernel: k, hold: k.Hold,
 		items: map[EventKey]*doorItem{}, lines: map[lineKey]*doorLine{},
+		parked: map[*doorItem]func(context.Context) ParkState{}, parkedMore: make(chan struct{}, 1),
 	}
 }
 
@@ -239,6 +247,13 @@ func (d *Door) addLocked(e JournalEntry, ack func(context.Context, Result), give
 	return true
 }
 
+// inheritLocked gets an event in line that another process has left.
+func (d *Door) inheritLocked(e JournalEntry) {
+	if d.addLocked(e, nil, nil, nil) {
+		d.items[plainKey(e.Key)].began = true
+	}
+}
+
 // waitLocked gets an item in its line: one that runs again comes before those that arrived later.
 func (d *Door) waitLocked(item *doorItem) {
 	l := item.line
@@ -319,8 +334,11 @@ func (d *Door) turn(ctx context.Context, item *doorItem, queued func()) {
 		return
 	}
 	held := &doorClaim{Claim: claim, door: d, item: item}
-	m := Meta{Channel: d.o.Channel, Account: d.o.Account, Claim: held, Queued: queued, Ack: item.ack}
-	item.ack = nil // it was answered
+	m := Meta{
+		Channel: d.o.Channel, Account: d.o.Account, Claim: held, Queued: queued, Ack: item.ack,
+		Repeated: item.began || item.entry.Attempt > 0,
+	}
+	item.ack, item.began = nil, true // it was answered
 	entry := item.entry
 	if m.Account == "" {
 		m.Account = entry.Key.Account
@@ -374,6 +392,7 @@ func (d *Door) done(item *doorItem) {
 	if item.again != nil {
 		item.again.Stop()
 	}
+	delete(d.parked, item)
 	if key := plainKey(item.entry.Key); d.items[key] == item {
 		delete(d.items, key)
 		if item.free != nil {
@@ -489,12 +508,17 @@ func (d *Door) Serve(ctx context.Context, receive func(context.Context) error) e
 		d.startLocked()
 		d.mu.Unlock()
 		stop := d.inherit(ctx)
+		watching, stopWatch := context.WithCancel(ctx)
+		var watch sync.WaitGroup
+		watch.Go(func() { d.watchParked(watching) })
 		if receive != nil {
 			err = receive(ctx)
 		} else {
 			<-ctx.Done()
 		}
 		stop()
+		stopWatch()
+		watch.Wait()
 	}
 	d.drain()
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
@@ -555,7 +579,7 @@ func (d *Door) replay(ctx context.Context) error {
 	clear(d.items)
 	d.arrived = 0
 	for _, e := range all {
-		d.addLocked(e, nil, nil, nil)
+		d.inheritLocked(e)
 	}
 	for _, item := range newer {
 		if !d.addLocked(item.entry, item.ack, item.given, item.free) && item.free != nil {
@@ -626,7 +650,7 @@ func (d *Door) take(ctx context.Context, e JournalEntry) {
 		if err == nil && outcome == "" {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.addLocked(e, nil, nil, nil)
+			d.inheritLocked(e)
 			d.startLocked()
 			return
 		}
@@ -652,6 +676,9 @@ func (d *Door) take(ctx context.Context, e JournalEntry) {
 func (d *Door) settle(ctx context.Context, e JournalEntry, o Outcome) error {
 	claim, _, err := d.journal.Claim(ctx, e.Key)
 	if err == nil && claim != nil {
+		if o == OutcomeUnknown {
+			d.kernel.keepShown(ctx, e.Key.String(), d.o.Log) // before it is forgotten
+		}
 		err = claim.Commit(ctx, o)
 	}
 	if err == nil && claim != nil {

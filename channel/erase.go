@@ -40,6 +40,9 @@ func (k *Kernel) Erase(ctx context.Context, session string) error {
 			return places[WindowKey{e.Channel, e.Account, e.Conversation, e.Thread}]
 		}))
 	}
+	k.state.mu.Lock()
+	k.state.lost.drop(session)
+	k.state.mu.Unlock()
 	for p := range places {
 		k.state.window.Forget(ctx, p)
 	}

@@ -130,8 +130,7 @@ type ReplyPlanFacts struct {
 	ReplyTarget     string // visible target, where it is not To
 	DeliveryTarget  string // comes before ReplyTarget
 
-	ReplyToID       Opt // the message that is quoted
-	ReplyToIDFull   Opt
+	ReplyToID       Opt // the message that the answer replies to
 	MessageThreadID Opt
 	ThreadParentID  Opt
 

@@ -39,7 +39,7 @@ var readers = map[reflect.Type]map[string]string{
 	},
 	reflect.TypeFor[channel.ReplyPlanFacts](): {
 		"To": "BuildContext", "OriginatingTo": "BuildContext", "NativeChannelID": "BuildContext", "ReplyTarget": "ReplyPlanFacts.Target",
-		"DeliveryTarget": "ReplyPlanFacts.Target", "ReplyToID": "TurnContext.quote", "ReplyToIDFull": "TurnContext.quote",
+		"DeliveryTarget": "ReplyPlanFacts.Target", "ReplyToID": "",
 		"MessageThreadID": "BuildContext", "ThreadParentID": "BuildContext", "Mode": "newDeliveries",
 	},
 	reflect.TypeFor[channel.AccessFacts](): {
@@ -51,7 +51,7 @@ var readers = map[reflect.Type]map[string]string{
 		"Policy": "groupGate", "RouteAllowed": "routeGate", "Sender": "groupGate", "AllowFrom": "groupGate", "RequireMention": "mentionGate",
 		"Unmentioned": "unmentioned",
 	},
-	reflect.TypeFor[channel.CommandFacts](): {"Mode": "commandGate", "Authorizers": "roleOf"},
+	reflect.TypeFor[channel.CommandFacts](): {"Mode": "commandGate", "Authorizers": "roleOf", "Known": "commandGate"},
 	reflect.TypeFor[channel.Authorizer]():   {"Name": "authorizer", "Role": "roleOf", "Configured": "roleOf", "Allowed": "roleOf"},
 	reflect.TypeFor[channel.MentionFacts](): {
 		"CanDetect": "mentionGate", "WasMentioned": "addressedBy", "HasAnyMention": "Evaluate", "Implicit": "addressedBy",

@@ -20,6 +20,7 @@ func (p *pass) finish(ctx context.Context) {
 	a := p.result.Admission
 	p.result.Outcome = p.outcome()
 	limit := cmp.Or(p.k.Limits.Finalize, defaultFinalize)
+	defer p.beside.Wait()
 	defer p.queued(ctx)
 	defer p.acknowledge(ctx)
 	defer func() {
@@ -30,6 +31,7 @@ func (p *pass) finish(ctx context.Context) {
 		}
 	}()
 	p.notifyOutside(ctx)
+	p.notifyStop(ctx)
 	if p.plan != nil && p.plan.OnSkip != nil && !p.result.Dispatched {
 		ctx, cancel := outlive(ctx, limit)
 		reason := a.Reason
@@ -169,6 +171,9 @@ func (p *pass) settle(ctx context.Context, limit time.Duration) error {
 	fate := p.fate()
 	if p.claim == nil || fate == leave {
 		return nil
+	}
+	if parked, err := p.park(ctx); parked {
+		return err
 	}
 	outcome := p.result.Outcome
 	if outcome == "" {

@@ -31,6 +31,7 @@ type Decision struct {
 	CommandAuthorized bool      // the message is a command, and its sender may give it
 	Role              tool.Role // of the sender, whatever was written; holds only if HasRole
 	HasRole           bool
+	Approver          turn.Approver // who can answer a question for approval in this conversation
 }
 
 // Blocked returns the verdict that decided. ok is false where every gate lets the message pass.
@@ -82,6 +83,7 @@ func Evaluate(f Facts) Decision {
 	say(sender, false)
 
 	d.Role, d.HasRole = roleOf(a.Commands, talks)
+	d.Approver = approverOf(&f, d)
 	command, isCommand := commandGate(&f, d.HasRole)
 	d.CommandAuthorized = isCommand && d.HasRole
 	say(command, false)
@@ -246,13 +248,35 @@ func roleOf(c CommandFacts, talks bool) (role tool.Role, ok bool) {
 	return role, ok
 }
 
+// approverOf is the highest role of those who can give commands in a conversation. A direct conversation has the sender alone; in a group
+// anybody on the lists may be.
+func approverOf(f *Facts, d Decision) turn.Approver {
+	c := f.Access.Commands
+	by := turn.Approver{None: !d.HasRole, Role: d.Role}
+	switch {
+	case c.Mode == CommandsOff || f.Observing:
+		return turn.Approver{None: true}
+	case f.Conversation.Kind == Direct:
+		return by
+	case c.Mode == CommandsSenders:
+		by.None = false
+	}
+	for _, list := range c.Authorizers {
+		if list.Configured {
+			by.None, by.Role = false, max(by.Role, list.Role)
+		}
+	}
+	return by
+}
+
 // commandGate also says whether the message is a command. What was forwarded is none: its words are somebody else's.
 func commandGate(f *Facts, hasRole bool) (v Verdict, isCommand bool) {
 	a := &f.Access
 	mode := cmp.Or(a.Commands.Mode, CommandsAuthorizers)
 	v = Verdict{Gate: GateCommand, State: Passed, Setting: source(a, keyCommandMode), Value: string(mode)}
 	if mode != CommandsOff && f.Supplemental.Forwarded == nil {
-		isCommand = IsCommand(cmp.Or(f.Message.CommandBody, f.Message.RawBody))
+		text := cmp.Or(f.Message.CommandBody, f.Message.RawBody)
+		isCommand = IsCommand(text) && (a.Commands.Known == nil || a.Commands.Known(clean(text), false))
 	}
 	switch {
 	case f.Trigger != "":

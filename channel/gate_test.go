@@ -469,7 +469,7 @@ func TestListsMatchStableIDsAndNamesOnlyIfTold(t *testing.T) {
 			if a.DM.Sender != test.want || a.Group.Sender != test.want || a.Commands.Authorizers[0].Allowed != test.want || a.Commands.Authorizers[2].Allowed != test.want {
 				t.Errorf("%+v", a)
 			}
-			if got := a.Commands.Authorizers[0].Configured; got != (test.list != nil) {
+			if got := a.Commands.Authorizers[0].Configured; got != (len(test.list) > 0) {
 				t.Errorf("configured: %t", got)
 			}
 		})

@@ -19,10 +19,9 @@ const (
 	defaultSenderRate = 20
 	defaultBurst      = 10
 	defaultChatRate   = 60
-)
 
-// ownLimits is the channel whose requests were counted before they came here.
-const ownLimits = "web"
+	perMinute = "/min" // behind the number of a rate, in a verdict
+)
 
 // budget bounds what bots, senders and conversations may start. It is asked of events that have passed every gate before, and only
 // those that it lets pass too are counted: what is dropped neither uses anything nor makes a pause longer.
@@ -54,13 +53,49 @@ func newBudget(l Limits) *budget {
 	return &budget{limits: l, seed: maphash.MakeSeed()}
 }
 
+// rates are the limits of the place that a message is from.
+type rates struct {
+	sender, chat             Rate
+	senderSource, chatSource string // paths of the settings
+	counted                  bool   // the door has counted the message
+}
+
+// ratesOf are the limits that the settings give, else those of the kernel.
+func (g *budget) ratesOf(p *Policy, counted bool) rates {
+	r := rates{sender: p.Limits.SenderRate, chat: p.Limits.ChatRate, senderSource: p.Sources[keySenderRate], chatSource: p.Sources[keyChatRate], counted: counted}
+	if r.sender.PerMinute == 0 {
+		r.sender.PerMinute, r.senderSource = g.limits.SenderRate.PerMinute, builtIn+keySenderRate
+	}
+	if r.sender.Burst == 0 {
+		r.sender.Burst = g.limits.SenderRate.Burst
+	}
+	r.sender.Burst = max(r.sender.Burst, 1)
+	if r.chat.PerMinute == 0 {
+		r.chat, r.chatSource = g.limits.ChatRate, builtIn+keyChatRate
+	}
+	r.chat.Burst = max(cmp.Or(r.chat.Burst, r.chat.PerMinute), 1)
+	return r
+}
+
+// takeRate counts a message of a sender who may talk, where the rates let it pass; else it returns how long to wait.
+func (g *budget) takeRate(f *Facts, p *Policy) (wait time.Duration) {
+	now := time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, wait, count := g.rateLocked(f, g.ratesOf(p, false), now)
+	if wait == 0 {
+		count()
+	}
+	return wait
+}
+
 // use implements budgets. Both gates are asked before either is counted.
-func (g *budget) use(_ context.Context, f *Facts, dry bool) budgetVerdict {
+func (g *budget) use(_ context.Context, f *Facts, p *Policy, counted, dry bool) budgetVerdict {
 	now := time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	loop, tookLoop := g.loopLocked(f, now)
-	rate, wait, takeRate := g.rateLocked(f, now)
+	rate, wait, takeRate := g.rateLocked(f, g.ratesOf(p, counted), now)
 	v := budgetVerdict{verdicts: []Verdict{loop.Verdict, rate}}
 	switch {
 	case loop.State == Blocked:
@@ -113,7 +148,7 @@ type loopVerdict struct {
 
 // loopLocked says what the gate loop does with an event, and how it is counted.
 func (g *budget) loopLocked(f *Facts, now time.Time) (v loopVerdict, count func()) {
-	v.Verdict = Verdict{Gate: "loop", State: Passed, Setting: "limits.loop_events", Value: strconv.Itoa(g.limits.LoopEvents)}
+	v.Verdict = Verdict{Gate: "loop", State: Passed, Setting: builtIn + "loop_events", Value: strconv.Itoa(g.limits.LoopEvents)}
 	place := placeOf(f)
 	if !f.Sender.IsBot {
 		v.State = Skipped
@@ -152,7 +187,7 @@ func (g *budget) loopLocked(f *Facts, now time.Time) (v loopVerdict, count func(
 		v.starts = true
 		return v, func() { p.paused = now.Add(g.limits.LoopWindow) }
 	case g.limits.LoopTurns > 0 && rows >= g.limits.LoopTurns:
-		v.Setting, v.Value = "limits.loop_turns", strconv.Itoa(g.limits.LoopTurns)
+		v.Setting, v.Value = builtIn+"loop_turns", strconv.Itoa(g.limits.LoopTurns)
 		block(0, "bots are by themselves; it goes on when a person writes")
 		return v, func() {}
 	}
@@ -195,35 +230,35 @@ func (b bucket) take(r Rate, now time.Time) bucket {
 func (r Rate) every() time.Duration { return time.Minute / time.Duration(r.PerMinute) }
 
 // rateLocked says what the gate rate does with an event, and how it is counted.
-func (g *budget) rateLocked(f *Facts, now time.Time) (v Verdict, wait time.Duration, count func()) {
-	v = Verdict{Gate: "rate", State: Passed}
-	if f.Channel == ownLimits {
-		v.State = Skipped
-		return v, 0, func() {}
-	}
+func (g *budget) rateLocked(f *Facts, r rates, now time.Time) (v Verdict, wait time.Duration, count func()) {
+	v = Verdict{Gate: GateRate, State: Passed}
 	sender, place := senderKey{f.Channel, f.Account, f.Sender.ID}, placeOf(f)
 	ofSender, _ := g.senders.get(sender)
 	ofChat, _ := g.chats.get(place)
-	limitSender, limitChat := g.limits.SenderRate.PerMinute > 0 && sender.sender != "", g.limits.ChatRate.PerMinute > 0
+	limitSender, limitChat := r.sender.PerMinute > 0 && sender.sender != "", r.chat.PerMinute > 0
+	if r.counted || !limitSender && !limitChat {
+		v.State = Skipped
+		return v, 0, func() {}
+	}
 	block := func(need time.Duration, r Rate, setting string) {
 		if need > wait {
 			wait = need
-			v.State, v.Reason, v.Setting, v.Value = Blocked, ReasonRateLimited, setting, strconv.Itoa(r.PerMinute)+"/min"
-			v.Hint = "wait, or raise the limit"
+			v.State, v.Reason, v.Setting, v.Value = Blocked, ReasonRateLimited, setting, strconv.Itoa(r.PerMinute)+perMinute
+			v.Hint = "wait, or raise the limit; 0 is none"
 		}
 	}
 	if limitSender {
-		block(ofSender.wait(g.limits.SenderRate, now), g.limits.SenderRate, "limits.sender_rate")
+		block(ofSender.wait(r.sender, now), r.sender, r.senderSource)
 	}
 	if limitChat {
-		block(ofChat.wait(g.limits.ChatRate, now), g.limits.ChatRate, "limits.chat_rate")
+		block(ofChat.wait(r.chat, now), r.chat, r.chatSource)
 	}
 	return v, wait, func() {
 		if limitSender {
-			g.senders.put(sender, ofSender.take(g.limits.SenderRate, now))
+			g.senders.put(sender, ofSender.take(r.sender, now))
 		}
 		if limitChat {
-			g.chats.put(place, ofChat.take(g.limits.ChatRate, now))
+			g.chats.put(place, ofChat.take(r.chat, now))
 		}
 	}
 }

@@ -99,7 +99,7 @@ func unlimited() Limits {
 }
 
 func passes(g *budget, f *Facts) bool {
-	v := g.use(context.Background(), f, false)
+	v := g.use(context.Background(), f, &Policy{}, false, false)
 	return v.admission.Kind != Drop
 }
 
@@ -117,7 +117,7 @@ func TestTwoBotsHaveTwentyEventsAMinuteThenAPause(t *testing.T) { // CH-81
 				t.Fatalf("the event %d, which was counted, is dropped", i)
 			}
 		}
-		v := g.use(t.Context(), bot("b", "20"), false)
+		v := g.use(t.Context(), bot("b", "20"), &Policy{}, false, false)
 		if v.admission.Reason != ReasonBotLoop || v.wait != time.Minute || v.verdicts[0].State != Blocked || v.verdicts[0].Setting == "" || v.verdicts[0].Hint == "" {
 			t.Fatalf("the event that is too many gets %+v", v)
 		}
@@ -131,7 +131,7 @@ func TestTwoBotsHaveTwentyEventsAMinuteThenAPause(t *testing.T) { // CH-81
 		}
 		for i := range 59 { // what is dropped makes the pause no longer
 			time.Sleep(time.Second)
-			if v := g.use(t.Context(), bot("b", fmt.Sprint("p", i)), false); v.wait != time.Duration(59-i)*time.Second {
+			if v := g.use(t.Context(), bot("b", fmt.Sprint("p", i)), &Policy{}, false, false); v.wait != time.Duration(59-i)*time.Second {
 				t.Fatalf("%d s into the pause there are %v left", i+1, v.wait)
 			}
 		}
@@ -194,7 +194,7 @@ func TestASlidingMinuteIsThatOfASimpleModel(t *testing.T) { // CH-81
 				default:
 					counted = append(counted, event{id, now})
 				}
-				dry := g.use(t.Context(), bot("b", id), true).admission.Kind != Drop
+				dry := g.use(t.Context(), bot("b", id), &Policy{}, false, true).admission.Kind != Drop
 				if got := passes(g, bot("b", id)); got != want || dry != want {
 					t.Fatalf("seed %d: an event passes: %v, dry: %v, expected %v", seed, got, dry, want)
 				}
@@ -216,7 +216,7 @@ func TestBotsByThemselvesEndAfterEightTurns(t *testing.T) { // CH-81
 			}
 		}
 		say(8)
-		if v := g.use(t.Context(), bot("b", "x"), false); v.admission.Reason != ReasonBotLoop || v.verdicts[0].Setting != "limits.loop_turns" {
+		if v := g.use(t.Context(), bot("b", "x"), &Policy{}, false, false); v.admission.Reason != ReasonBotLoop || v.verdicts[0].Setting != "default:loop_turns" {
 			t.Fatalf("the ninth turn gets %+v", v)
 		}
 		if !passes(g, person("p", "1")) {
@@ -242,8 +242,8 @@ func TestSendersAndConversationsHaveTheirRates(t *testing.T) { // CH-82
 		if n != 10 {
 			t.Errorf("a burst of %d passes, expected 10", n)
 		}
-		v := g.use(t.Context(), person("p", "x"), false)
-		if v.admission.Reason != ReasonRateLimited || v.wait != 3*time.Second || v.verdicts[1].Setting != "limits.sender_rate" {
+		v := g.use(t.Context(), person("p", "x"), &Policy{}, false, false)
+		if v.admission.Reason != ReasonRateLimited || v.wait != 3*time.Second || v.verdicts[1].Setting != "default:limits.sender_rate" {
 			t.Errorf("the next gets %+v, expected to wait for 3 s", v)
 		}
 		time.Sleep(v.wait - time.Nanosecond)
@@ -261,14 +261,13 @@ func TestSendersAndConversationsHaveTheirRates(t *testing.T) { // CH-82
 		if n < 49 || n > 60 {
 			t.Errorf("%d others pass in the conversation, expected 60 less what was used", n)
 		}
-		if v := g.use(t.Context(), person("new", "x"), false); v.verdicts[1].Setting != "limits.chat_rate" || v.wait <= 0 || v.wait > time.Second {
+		if v := g.use(t.Context(), person("new", "x"), &Policy{}, false, false); v.verdicts[1].Setting != "default:limits.chat_rate" || v.wait <= 0 || v.wait > time.Second {
 			t.Errorf("one too many in the conversation gets %+v", v)
 		}
-		web := person("p", "x")
-		web.Channel = "web"
+		none := &Policy{Limits: PolicyLimits{SenderRate: Rate{PerMinute: -1}, ChatRate: Rate{PerMinute: -1}}}
 		for range 1000 {
-			if !passes(g, web) {
-				t.Fatal("the web has limits of its own")
+			if v := g.use(t.Context(), person("p", "x"), none, false, false); v.admission.Kind == Drop {
+				t.Fatal("settings without limits limit")
 			}
 		}
 	})
@@ -283,7 +282,7 @@ func TestWhatOneBudgetDropsUsesNothingOfTheOther(t *testing.T) { // CH-82
 			}
 		}
 		for i := range 5 {
-			if v := g.use(t.Context(), bot("b", fmt.Sprint("x", i)), false); v.admission.Reason != ReasonRateLimited {
+			if v := g.use(t.Context(), bot("b", fmt.Sprint("x", i)), &Policy{}, false, false); v.admission.Reason != ReasonRateLimited {
 				t.Fatalf("the event gets %v, expected %s", v.admission, ReasonRateLimited)
 			}
 		}
@@ -297,7 +296,7 @@ func TestWhatOneBudgetDropsUsesNothingOfTheOther(t *testing.T) { // CH-82
 func TestADryQuestionUsesNothing(t *testing.T) { // CH-111
 	g := newBudget(Limits{})
 	for i := range 1000 {
-		if v := g.use(t.Context(), bot("b", fmt.Sprint(i)), true); v.admission.Kind == Drop || len(v.verdicts) != 2 {
+		if v := g.use(t.Context(), bot("b", fmt.Sprint(i)), &Policy{}, false, true); v.admission.Kind == Drop || len(v.verdicts) != 2 {
 			t.Fatalf("the question %d gets %+v", i, v)
 		}
 	}
@@ -337,6 +336,6 @@ func BenchmarkBudget(b *testing.B) {
 	f := person("p", "1")
 	b.ReportAllocs()
 	for b.Loop() {
-		g.use(context.Background(), f, false)
+		g.use(context.Background(), f, &Policy{}, false, false)
 	}
 }

@@ -188,8 +188,9 @@ func RetryAfter(attempt int) (time.Duration, bool) {
 	return retries[attempt-1], true
 }
 
-// ReleaseCounts says whether a release is one of the attempts that an event has: a server that goes down is no fault of its.
-func ReleaseCounts(cause error) bool { return !isDraining(cause) }
+// ReleaseCounts says whether a release is one of the attempts that an event has: a server that goes down is no fault of its,
+// nor is a sender who is not paired yet.
+func ReleaseCounts(cause error) bool { return !isDraining(cause) && !errors.Is(cause, errParked) }
 
 var (
 	// ErrJournalFull says that too many events wait for their turn: the platform is to come again later.

@@ -29,6 +29,8 @@ type Meta struct {
 	TurnID           string                        // where the door has one, of 128 random bits; "" is one of the kernel's
 	Claim            Claim                         // where the door has one; nil
 	Ack              func(context.Context, Result) // called exactly once; nil
+	Repeated         bool                          // a turn of the event may have begun before
+	Counted          bool                          // the door has counted the message by [Kernel.TakeRate]
 	Queued           func()                        // called exactly once, when the next event of the conversation may come; nil
 }
 
@@ -72,6 +74,7 @@ type Turn struct {
 	ID, SessionKey string
 	Context        *TurnContext
 	Policy         string // on_busy, of package turn; "" is queue
+	Repeated       bool   // [Meta.Repeated]
 	Sink           Sink
 	Queued         func() // to be called when the turn has its place in the lane
 }
@@ -111,6 +114,13 @@ type Owners interface {
 	Owner(_ context.Context, mainSessionKey string) (sender string, err error) // "" is nobody
 }
 
+// Enricher is a [Recorder] that has more to find out about a session than a turn should wait for, such as the name of its group. Enrich
+// returns the task that does so, or nil. The kernel runs it after Record, beside the turn and within [Limits.Record], and waits for it
+// before it returns; what goes wrong with it is logged.
+type Enricher interface {
+	Enrich(Row) func(context.Context) error
+}
+
 // Row is what is recorded of a turn.
 type Row struct {
 	SessionKey      string
@@ -120,8 +130,16 @@ type Row struct {
 	Route           RouteFacts
 	Reply           ReplyPlanFacts
 	Conversation    ConversationFacts
+	Group           SessionGroup // zero of direct conversations
 	Sender          string
 	At              time.Time
+}
+
+// SessionGroup says of which group a session is.
+type SessionGroup struct {
+	Kind  ChatType
+	ID    string
+	Label string
 }
 
 // Routes maps where a message came from to an agent: the most specific rule first.

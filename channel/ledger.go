@@ -33,6 +33,7 @@ type ledger struct {
 	mu     sync.Mutex // the marks, and the order of the file's lines
 	log    *lineLog
 	events map[string]ledgerMark
+	shown  map[string]ShownText // by the name of its file; empty where an earlier process has left the file
 }
 
 // ledgerMark is what is known of an event.
@@ -55,6 +56,7 @@ const (
 // LedgerCloser is a [Ledger] that is to be closed.
 type LedgerCloser interface {
 	Ledger
+	Shower
 	Close() error
 }
 
@@ -62,14 +64,14 @@ type LedgerCloser interface {
 // of lines that cannot be read; nil is silent.
 func OpenLedger(dir string, log *slog.Logger) (LedgerCloser, error) {
 	if dir == "" {
-		return &ledger{events: map[string]ledgerMark{}}, nil
+		return &ledger{events: map[string]ledgerMark{}, shown: map[string]ShownText{}}, nil
 	}
 	return OpenLedgerIn(vfs.At(dir), log)
 }
 
 // OpenLedgerIn is [OpenLedger] for the stores of this module, which may be on another file system in tests.
 func OpenLedgerIn(dir vfs.Dir, log *slog.Logger) (_ LedgerCloser, err error) {
-	l := &ledger{events: map[string]ledgerMark{}}
+	l := &ledger{events: map[string]ledgerMark{}, shown: map[string]ShownText{}}
 	if l.root, err = dir.Open(); err != nil {
 		return nil, fmt.Errorf("open the ledger of deliveries: %w", err)
 	}
@@ -85,6 +87,9 @@ func OpenLedgerIn(dir vfs.Dir, log *slog.Logger) (_ LedgerCloser, err error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger of deliveries: %w", errors.Join(err, l.root.Close()))
+	}
+	if err := l.loadShown(); err != nil {
+		return nil, fmt.Errorf("open the ledger of deliveries: %w", errors.Join(err, l.Close()))
 	}
 	return l, nil
 }
@@ -134,6 +139,9 @@ func (l *ledger) Seen(_ context.Context, event string) (ReceiptState, error) {
 
 // Forget implements [Ledger].
 func (l *ledger) Forget(_ context.Context, event string) error {
+	if err := l.forgetShown(event); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.events[event]; !ok {

@@ -28,6 +28,7 @@ type Outbox struct {
 	store OutboxStore
 	allow func(context.Context, Outbound) error
 	echo  echoMarks
+	gave  func(Outbound) // is told of a block that is not tried again and may not have been seen
 
 	mu       sync.Mutex
 	senders  map[string]Sender
@@ -185,12 +186,12 @@ func (o *Outbox) told(n BlockNews) {
 	}
 }
 
-// bind gives the outbox what it needs of the kernel: the gates, which are asked before a block is tried again (CH-61), and what is told of sends.
-// Both may be nil.
-func (o *Outbox) bind(allow func(context.Context, Outbound) error, echo echoMarks) {
+// bind gives the outbox what it needs of the kernel: the gates, which are asked before a block is tried again (CH-61), and what is told of sends
+// and of blocks that may be lost. All may be nil.
+func (o *Outbox) bind(allow func(context.Context, Outbound) error, echo echoMarks, lost func(Outbound)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.allow, o.echo = allow, echo
+	o.allow, o.echo, o.gave = allow, echo, lost
 }
 
 // Register makes a sender known by the name that blocks have it under: channel, or channel@account. A nil one takes it away.
@@ -605,7 +606,11 @@ func (o *Outbox) settle(p *parcel, state ReceiptState, err error) {
 		o.answered.add(p.out.Event)
 	}
 	o.wakeLocked()
+	gave := o.gave
 	o.mu.Unlock()
+	if gave != nil && (state == UnknownWhether || state == NotSent && !permanent(err)) {
+		gave(p.out)
+	}
 	failure := o.store.End(context.WithoutCancel(o.life), p.id, state)
 	switch {
 	case failure != nil:

@@ -372,7 +372,7 @@ func TestTheGatesAreAskedBeforeARetry(t *testing.T) {
 		o.bind(func(_ context.Context, out Outbound) error {
 			who = append(who, out.Origin.Sender.ID)
 			return errors.New("dm_disabled")
-		}, nil)
+		}, nil, nil)
 		o.Start()
 		s := turnOf(lasting{desk: &desk{}})
 		s.Origin.Sender.ID = "42"
@@ -404,7 +404,7 @@ func TestRetriesAreMarkedForTheirEcho(t *testing.T) {
 			return Receipt{MessageIDs: []string{"77"}}, nil
 		}}
 		o := openOutbox(t, OutboxOptions{}, p)
-		o.bind(nil, marks)
+		o.bind(nil, marks, nil)
 		o.Start()
 		s := turnOf(lasting{desk: &desk{}})
 		s.Origin.Conversation.ID = "c"

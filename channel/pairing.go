@@ -37,9 +37,10 @@ type Pair struct {
 	Channel string    `json:"channel"`
 	Account string    `json:"account,omitempty"`
 	Sender  string    `json:"sender"`
-	Name    string    `json:"name,omitempty"` // as the platform shows it; anybody may take any name
-	At      time.Time `json:"at"`             // when it was asked for, or approved
-	Code    string    `json:"code,omitempty"` // of one who asks; "" of one who is paired
+	Name    string    `json:"name,omitempty"`    // as the platform shows it; anybody may take any name
+	At      time.Time `json:"at"`                // when it was asked for, or approved
+	Code    string    `json:"code,omitempty"`    // of one who asks; "" of one who is paired
+	Welcome bool      `json:"welcome,omitempty"` // of one who is paired and was not told so yet
 }
 
 var (
@@ -134,7 +135,7 @@ func (p *Pairs) Approve(ctx context.Context, channel, code string) (Pair, error)
 			continue
 		}
 		name := requestName(r.Channel, r.Account, r.Sender)
-		r.Code, r.At = "", p.now().UTC()
+		r.Code, r.At, r.Welcome = "", p.now().UTC(), true
 		// First the pair: a crash in between leaves a request that asks for what there is.
 		if err := p.store.put(ctx, pairName(r.Channel, r.Account, r.Sender), r); err != nil {
 			return Pair{}, err
@@ -142,6 +143,18 @@ func (p *Pairs) Approve(ctx context.Context, channel, code string) (Pair, error)
 		return r, p.store.remove(ctx, name)
 	}
 	return Pair{}, ErrNoCode
+}
+
+// Welcome implements [Welcomer].
+func (p *Pairs) Welcome(ctx context.Context, channel, account, sender string) (first bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name := pairName(channel, account, sender)
+	pair, ok, err := p.store.get(ctx, name)
+	if err != nil || !ok || !pair.Welcome {
+		return false, err
+	}
+	return p.store.welcome(ctx, name)
 }
 
 // Remove takes a pair, or a request for one, away. ok is false where there was none.
@@ -235,6 +248,8 @@ type pairStore interface {
 	put(_ context.Context, name string, p Pair) error
 	// add puts one, unless there is one that is not over, and returns the one that there is.
 	add(_ context.Context, name string, p Pair, over func(Pair) bool) (Pair, error)
+	// welcome takes back that somebody was not told of being paired; first is false where another process did.
+	welcome(_ context.Context, name string) (first bool, err error)
 	remove(_ context.Context, name string) error // of what is not there is no error
 	list(_ context.Context, prefix string) ([]Pair, error)
 }
@@ -272,6 +287,22 @@ func (s sharedPairs) add(ctx context.Context, name string, p Pair, over func(Pai
 		return json.Marshal(p)
 	})
 	return there, err
+}
+
+func (s sharedPairs) welcome(ctx context.Context, name string) (first bool, err error) {
+	err = s.texts.Change(ctx, name, func(text []byte) ([]byte, error) {
+		first = false
+		if text == nil {
+			return nil, nil
+		}
+		p, err := parsePair(name, text)
+		if err != nil || !p.Welcome {
+			return text, err
+		}
+		first, p.Welcome = true, false
+		return json.Marshal(p)
+	})
+	return first && err == nil, err
 }
 
 func (s sharedPairs) remove(ctx context.Context, name string) error {
@@ -318,6 +349,20 @@ func (m *memoryPairs) get(_ context.Context, name string) (Pair, bool, error) {
 
 func (m *memoryPairs) add(ctx context.Context, name string, p Pair, _ func(Pair) bool) (Pair, error) {
 	return p, m.put(ctx, name, p) // whoever calls it has looked, and is alone
+}
+
+func (m *memoryPairs) welcome(ctx context.Context, name string) (bool, error) {
+	return welcomeAlone(ctx, m, name)
+}
+
+// welcomeAlone is welcome of a store that one process at a time changes.
+func welcomeAlone(ctx context.Context, s pairStore, name string) (first bool, err error) {
+	p, ok, err := s.get(ctx, name)
+	if err != nil || !ok || !p.Welcome {
+		return false, err
+	}
+	p.Welcome = false
+	return true, s.put(ctx, name, p)
 }
 
 func (m *memoryPairs) put(_ context.Context, name string, p Pair) error {
@@ -395,6 +440,10 @@ func parsePair(name string, text []byte) (p Pair, err error) {
 
 func (d diskPairs) add(ctx context.Context, name string, p Pair, _ func(Pair) bool) (Pair, error) {
 	return p, d.put(ctx, name, p) // as in memory
+}
+
+func (d diskPairs) welcome(ctx context.Context, name string) (bool, error) {
+	return welcomeAlone(ctx, d, name)
 }
 
 func (d diskPairs) put(_ context.Context, name string, p Pair) error {

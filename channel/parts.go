@@ -18,7 +18,10 @@ type kernelState struct {
 	burst   bursts
 
 	mu         sync.Mutex
-	challenged map[challenge]time.Time // guarded by mu: when a sender was told last how to be paired
+	challenged map[challenge]time.Time       // guarded by mu: when a sender was told last how to be paired
+	lost       recent[string, time.Time]     // guarded by mu: sessions in which an answer may not have been seen, and since when
+	parked     map[challenge]string          // guarded by mu: the event of each sender that waits for the sender to be paired
+	stops      recent[stopNotice, time.Time] // guarded by mu: when a sender was told last why messages are stopped
 }
 
 // The parts that turns are made of, as the stages ask them. A nil part is one that this kernel does without.
@@ -33,7 +36,9 @@ type (
 
 	// budgets bound what bots, senders and conversations may start. dry uses nothing of them.
 	budgets interface {
-		use(_ context.Context, f *Facts, dry bool) budgetVerdict
+		use(_ context.Context, f *Facts, p *Policy, counted, dry bool) budgetVerdict
+		// takeRate counts a message where the rates let it pass; else it returns how long to wait.
+		takeRate(f *Facts, p *Policy) time.Duration
 		// heard is told of a message that starts no turn.
 		heard(f *Facts)
 	}
@@ -93,7 +98,7 @@ func (k *Kernel) Init() {
 		if k.Outbox != nil {
 			k.Outbox.bind(func(ctx context.Context, out Outbound) error {
 				return k.stillAllowed(ctx, out.Channel, out.Account, out.Origin)
-			}, e)
+			}, e, func(out Outbound) { k.noteLost(out.Session) })
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,11 +41,13 @@ type pass struct {
 	tally     tally // of the deliveries
 	permanent bool  // err says that nothing can be sent there any more
 	acked     bool
-	out       *deliveries // of the agent, while it runs
-	finishing bool        // nothing but the end is left
-	inLane    atomic.Bool // the turn has its place in the lane
-	letIn     atomic.Bool // the next event of the conversation may come
-	started   time.Time   // of the stage
+	notices   int            // that were sent beside the answer
+	out       *deliveries    // of the agent, while it runs
+	finishing bool           // nothing but the end is left
+	inLane    atomic.Bool    // the turn has its place in the lane
+	letIn     atomic.Bool    // the next event of the conversation may come
+	started   time.Time      // of the stage
+	beside    sync.WaitGroup // tasks that go on beside the turn
 }
 
 // step is a stage and what it does. An admission that is not zero tightens the turn's; drop and handled stop it.
@@ -89,7 +92,12 @@ func (p *pass) take(plan Plan) {
 			return
 		}
 		p.delivery = plan.Delivery
-		p.dispatch = func(ctx context.Context, t *Turn, a Agent) (DispatchResult, error) { return a.Dispatch(ctx, t) }
+		p.dispatch = func(ctx context.Context, t *Turn, a Agent) (DispatchResult, error) {
+			if greeted, err := p.greet(ctx, t); greeted {
+				return DispatchResult{}, err
+			}
+			return a.Dispatch(ctx, t)
+		}
 		p.plan = &plan.Common
 	case *Prepared:
 		if plan == nil {

@@ -51,6 +51,10 @@ type RecordOptions struct {
 	CreateIfMissing bool
 	UpdateLastRoute bool
 	OnError         func(context.Context, error) // is told of a row that cannot be written, and the turn goes on
+	Group           *SessionGroup                // of the session; nil is the conversation itself, if it is none of two people
+	// Track is told of the task of an [Enricher], which has been started: wait waits for its end, or that of a context, and returns its
+	// error.
+	Track func(wait func(context.Context) error)
 }
 
 // Preflight is what an adapter knows before it resolves. The kernel itself reads it for a drop alone.

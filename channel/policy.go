@@ -30,14 +30,23 @@ type Policy struct {
 	ErrorNotice    bool
 	OnBusy         string
 	SystemPrompt   string
+	Greeting       string        // the answer to /start; "" gives it to the agent
+	Limits         PolicyLimits  // of what is answered
 	Agent          string        // "" is left to the routes
 	Debounce       time.Duration // 0 is off
 	SenderIDs      string        // in logs: plain, hash or none
 	Previews       bool          // of messages, in logs
 
+	// Commands reports whether the agents have the command that a text begins with; exact excludes names that are only close to one. nil:
+	// they have all.
+	Commands func(text string, exact bool) bool
+
 	Sources    map[string]string // of a setting, named by its key in [SettingsTable]: the path it was found at
 	Generation uint64            // of the settings: another one says that they changed since
 }
+
+// PolicyLimits are the rates of a place. A number that is 0 says nothing, so that [Limits] of the kernel count; a negative one is no limit.
+type PolicyLimits struct{ SenderRate, ChatRate Rate }
 
 // Anyone is the entry of a list that stands for everybody. It counts under the policy open alone.
 const Anyone = "*"
@@ -82,10 +91,10 @@ func (p Policy) Access(who Identity, m MentionFacts) AccessFacts {
 			Policy: p.Group, RouteAllowed: p.RouteAllowed, Sender: p.listed(p.GroupAllowFrom, who), AllowFrom: p.GroupAllowFrom,
 			RequireMention: p.RequireMention, Unmentioned: p.Unmentioned,
 		},
-		Commands: CommandFacts{Mode: p.CommandMode, Authorizers: []Authorizer{
-			{Name: "users", Role: tool.User, Configured: p.Users != nil, Allowed: p.listed(p.Users, who)},
-			{Name: "operators", Role: tool.Operator, Configured: p.Operators != nil, Allowed: p.listed(p.Operators, who)},
-			{Name: "admins", Role: tool.Admin, Configured: p.Admins != nil, Allowed: p.listed(p.Admins, who)},
+		Commands: CommandFacts{Mode: p.CommandMode, Known: p.Commands, Authorizers: []Authorizer{
+			{Name: "users", Role: tool.User, Configured: len(p.Users) > 0, Allowed: p.listed(p.Users, who)},
+			{Name: "operators", Role: tool.Operator, Configured: len(p.Operators) > 0, Allowed: p.listed(p.Operators, who)},
+			{Name: "admins", Role: tool.Admin, Configured: len(p.Admins) > 0, Allowed: p.listed(p.Admins, who)},
 		}},
 		Mentions:   m,
 		AllowBots:  p.AllowBots,

@@ -40,6 +40,7 @@ func (d *deliveries) showPreview(p Payload, seq int) {
 		d.tally.Visible = true
 		d.mu.Unlock()
 		d.shown.text = p.Text
+		d.keepPreview(p.Text)
 		if d.shown.receipt == nil {
 			d.shown.receipt = &r
 		}

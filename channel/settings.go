@@ -36,6 +36,10 @@ const (
 	keySystemPrompt   = "system_prompt"
 	keySenderIDs      = "log.sender_ids"
 	keyPreviews       = "log.previews"
+	keyGreeting       = "greeting"
+	keySenderRate     = "limits.sender_rate"
+	keySenderBurst    = "limits.sender_burst"
+	keyChatRate       = "limits.chat_rate"
 )
 
 // builtIn begins the path of a value that no configuration supplied.
@@ -104,6 +108,10 @@ type Place struct {
 	OnBusy         string
 	Agent          string
 	SystemPrompt   *string
+	Greeting       *string
+	SenderRate     *int // messages a minute; 0 is no limit
+	SenderBurst    *int
+	ChatRate       *int
 	SenderIDs      string
 	Previews       *bool
 }
@@ -229,6 +237,14 @@ var settingsTable = []Setting{
 		textOf(func(p *Place) *string { return &p.Agent }, func(p *Policy) *string { return &p.Agent })),
 	setting(keySystemPrompt, everywhere, "", "what the agent is told beside its own instructions",
 		optionalOf(func(p *Place) **string { return &p.SystemPrompt }, func(p *Policy) *string { return &p.SystemPrompt })),
+	setting(keyGreeting, everywhere, "Hello! Write me a message, and I will answer.", "what /start is answered with; with \"\", the agent answers it",
+		optionalOf(func(p *Place) **string { return &p.Greeting }, func(p *Policy) *string { return &p.Greeting })),
+	setting(keySenderRate, ofAccounts, strconv.Itoa(defaultSenderRate), "messages a minute of one sender that are answered; 0 is no limit",
+		countOf(func(p *Place) **int { return &p.SenderRate }, func(p *Policy) *int { return &p.Limits.SenderRate.PerMinute })),
+	setting(keySenderBurst, ofAccounts, strconv.Itoa(defaultBurst), "messages of one sender that may come at once",
+		countOf(func(p *Place) **int { return &p.SenderBurst }, func(p *Policy) *int { return &p.Limits.SenderRate.Burst })),
+	setting(keyChatRate, ofAccounts, strconv.Itoa(defaultChatRate), "messages a minute of one conversation that are answered; 0 is no limit",
+		countOf(func(p *Place) **int { return &p.ChatRate }, func(p *Policy) *int { return &p.Limits.ChatRate.PerMinute })),
 	setting(keySenderIDs, ofAccounts, "plain", "ids of senders in logs: as they are, hashed, or left out",
 		oneOf(textOf(func(p *Place) *string { return &p.SenderIDs }, func(p *Policy) *string { return &p.SenderIDs }),
 			"plain", "hash", "none")),
@@ -300,6 +316,32 @@ func durationOf(place func(*Place) **time.Duration, policy func(*Policy) *time.D
 		},
 		has:  func(p *Place) bool { return *place(p) != nil },
 		into: func(to *Policy, p *Place) { *policy(to) = **place(p) },
+	}
+}
+
+// maxCount bounds what is counted by the minute.
+const maxCount = 1_000_000
+
+// countOf is a number. In a policy, 0 says nothing, so that no limit is negative there.
+func countOf(place func(*Place) **int, policy func(*Policy) *int) Setting {
+	return Setting{
+		kind: "number",
+		set: func(p *Place, v string) error {
+			n, err := strconv.Atoi(v)
+			if err != nil || n < 0 || n > maxCount {
+				return fmt.Errorf("%q is not a whole number from 0 to %d", v, maxCount)
+			}
+			*place(p) = &n
+			return nil
+		},
+		has: func(p *Place) bool { return *place(p) != nil },
+		into: func(to *Policy, p *Place) {
+			n := **place(p)
+			if n == 0 {
+				n = -1
+			}
+			*policy(to) = n
+		},
 	}
 }
 

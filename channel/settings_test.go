@@ -57,6 +57,8 @@ func TestASettingSetsOneFieldOfItsOwn(t *testing.T) {
 			value = "true"
 		case s.Kind() == "duration":
 			value = "1s"
+		case s.Kind() == "number":
+			value = "3"
 		}
 		if err := s.Set(&p, value); err != nil {
 			t.Fatalf("%s: %v", s.Key, err)

@@ -98,6 +98,7 @@ type deliveries struct {
 	asked  map[string]askedBlock // questions that are not decided, by their ids
 	shown  showing               // the preview of the block that is open
 	warned bool                  // of a preview
+	lost   bool                  // it is not known of a part of the answer whether it was seen
 	phase  phase                 // of what is being done
 	rhythm rhythm
 }

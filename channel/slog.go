@@ -53,7 +53,7 @@ func (o *SlogObserver) Observe(ctx context.Context, t Trace) {
 		level, what = slog.LevelWarn, "a turn was not taken"
 	case t.Phase == PhaseError:
 		level, what = slog.LevelError, "a stage of a turn failed"
-	case t.Stage == StageAuthorize && t.Admission.Kind == Drop && t.Phase == PhaseDrop:
+	case t.Phase == PhaseDrop && (t.Stage == StageAuthorize || t.Admission.Reason == ReasonNoRoute):
 		what = "a message was denied"
 		if o.due(&t) {
 			level = slog.LevelInfo

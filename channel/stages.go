@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -217,7 +218,7 @@ func (p *pass) authorize(ctx context.Context) (Admission, error) {
 	}
 	p.result.Verdicts = p.decision.Verdicts
 	if stopped := a.stops(); p.k.state.budget != nil && p.plan.Trigger == "" && (!stopped || p.dry) {
-		b := p.k.state.budget.use(ctx, p.facts, p.dry)
+		b := p.k.state.budget.use(ctx, p.facts, &p.policy, p.meta.Counted, p.dry)
 		p.result.Verdicts = append(p.result.Verdicts, b.verdicts...)
 		if !stopped && b.admission.Kind != "" {
 			a, p.result.RetryAfter = b.admission, b.wait
@@ -381,7 +382,7 @@ func (p *pass) write(ctx context.Context) error {
 	row := Row{
 		SessionKey: key, CreateIfMissing: o.CreateIfMissing || p.facts.Route.CreateIfMissing,
 		Channel: p.facts.Channel, Account: p.facts.Account, Route: p.facts.Route, Reply: p.facts.Reply,
-		Conversation: p.facts.Conversation, Sender: p.facts.Sender.ID, At: time.Now(),
+		Conversation: p.facts.Conversation, Group: o.group(p.facts.Conversation), Sender: p.facts.Sender.ID, At: time.Now(),
 	}
 	if err := p.k.Recorder.Record(ctx, row); err != nil {
 		if o.OnError == nil {
@@ -390,6 +391,8 @@ func (p *pass) write(ctx context.Context) error {
 		if err := p.guard(ctx, func() error { o.OnError(ctx, err); return nil }); err != nil {
 			return err
 		}
+	} else {
+		p.enrich(ctx, row)
 	}
 	if !o.UpdateLastRoute {
 		return nil
@@ -407,6 +410,58 @@ func (p *pass) write(ctx context.Context) error {
 		return fmt.Errorf("record the last route: %w", err)
 	}
 	return nil
+}
+
+// group is the group that is recorded with a session of this conversation.
+func (o *RecordOptions) group(c ConversationFacts) SessionGroup {
+	switch {
+	case o.Group != nil:
+		return *o.Group
+	case c.Kind == Direct:
+		return SessionGroup{}
+	}
+	return SessionGroup{Kind: c.Kind, ID: c.ID, Label: c.Label}
+}
+
+// enrich starts the task that a recorder has beside the turn, whose end the pass waits for.
+func (p *pass) enrich(ctx context.Context, row Row) {
+	e, ok := p.k.Recorder.(Enricher)
+	if !ok {
+		return
+	}
+	var task func(context.Context) error
+	p.attempt(ctx, StageRecord, "the recorder's task cannot be made", func() error {
+		task = e.Enrich(row)
+		return nil
+	})
+	if task == nil {
+		return
+	}
+	ctx, cancel := outlive(ctx, cmp.Or(p.k.Limits.Record, defaultRecord))
+	done := make(chan struct{})
+	failure := errGoexit // unless it comes back
+	p.beside.Go(func() {
+		defer cancel()
+		defer close(done)
+		if failure = caught(ctx, p.k.Log, "Enrich", func() error { return task(ctx) }); failure != nil {
+			p.log(ctx, slog.LevelWarn, "what a recorder does beside a turn failed", slog.Any("error", failure))
+		}
+	})
+	if p.plan.Record.Track == nil {
+		return
+	}
+	wait := func(ctx context.Context) error {
+		select {
+		case <-done:
+			return failure
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	p.attempt(ctx, StageRecord, "the hook for the recorder's task failed", func() error {
+		p.plan.Record.Track(wait)
+		return nil
+	})
 }
 
 // owner is who may change the last route of a main session; "" for nobody.

@@ -340,6 +340,9 @@ var (
 
 // Tree is [Settings] and [Routes] by a configuration that may change while the server runs.
 type Tree struct {
+	// Commands is that of every [Policy]. It is set before the first one is asked for.
+	Commands func(text string, exact bool) bool
+
 	now atomic.Pointer[tree]
 	mu  sync.Mutex // of Set
 }
@@ -398,7 +401,9 @@ func (t *Tree) Policy(q PolicyQuery) Policy {
 		now.resolved[key] = r
 		now.mu.Unlock()
 	}
-	return r.of(q)
+	p := r.of(q)
+	p.Commands = t.Commands
+	return p
 }
 
 // Route is the agent for a place.

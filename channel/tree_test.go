@@ -80,6 +80,8 @@ func TestSettingsResolveFieldByFieldFromTheMostSpecificLevel(t *testing.T) {
 			case choices != nil:
 			case s.Kind() == "true or false":
 				choices = []string{"false", "true"}
+			case s.Kind() == "number":
+				choices = []string{"1", "2", "3", "4"}
 			default:
 				choices = []string{"a", "b", "c", "d"}
 			}
@@ -161,13 +163,18 @@ func sameAs(s channel.Setting, p channel.Policy, want channel.Place) error {
 		"groups.enabled": {p.RouteAllowed, want.Enabled}, "groups.require_mention": {p.RequireMention, want.RequireMention},
 		"match_mutable": {p.MatchMutable, want.MatchMutable}, "error_notice": {p.ErrorNotice, want.ErrorNotice},
 		"log.previews": {p.Previews, want.Previews}, "debounce": {p.Debounce, want.Debounce},
-		"system_prompt": {p.SystemPrompt, want.SystemPrompt},
+		"system_prompt": {p.SystemPrompt, want.SystemPrompt}, "greeting": {p.Greeting, want.Greeting},
+		"limits.sender_rate":  {p.Limits.SenderRate.PerMinute, want.SenderRate},
+		"limits.sender_burst": {p.Limits.SenderRate.Burst, want.SenderBurst},
+		"limits.chat_rate":    {p.Limits.ChatRate.PerMinute, want.ChatRate},
 	}
 	if f, ok := pointers[s.Key]; ok {
 		switch v := f[1].(type) {
 		case *bool:
 			f[1] = *v
 		case *string:
+			f[1] = *v
+		case *int:
 			f[1] = *v
 		case *time.Duration:
 			f[1] = *v

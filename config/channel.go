@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,7 +57,8 @@ var channelTypes = []channelType{
 	{name: "feishu", settings: feishuSettings, needs: []string{"app_id", "app_secret"}},
 	{name: "web", settings: noSettings, always: true, shipped: web.Shipped()},
 	{name: "cli", settings: noSettings, always: true, shipped: channel.Place{
-		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"local"}, Admins: []string{"local"}, OnBusy: "steer",
+		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"local"}, Admins: []string{"local"}, OnBusy: "steer", Greeting: new(""),
+		SenderRate: new(0), ChatRate: new(0), // who pipes in a hundred lines wants a hundred answers
 	}},
 }
 
@@ -151,6 +153,8 @@ func (p *spot) policy(s channel.Setting, key string) policySetting {
 		out.field = func(c *Config) any { return written[bool](c, full) }
 	case "duration":
 		out.field = func(c *Config) any { return written[time.Duration](c, full) }
+	case "number":
+		out.field = func(c *Config) any { return written[int](c, full) }
 	case "list":
 		out.OneOf = nil // of its elements: package channel looks at them
 		out.field = func(c *Config) any { return written[[]string](c, full) }
@@ -337,6 +341,18 @@ func shippedText(shipped channel.Place, s channel.Setting) string {
 		}
 	case "agent":
 		return DefaultAgent
+	case "greeting":
+		if shipped.Greeting != nil {
+			return *shipped.Greeting
+		}
+	case "limits.sender_rate":
+		if shipped.SenderRate != nil {
+			return strconv.Itoa(*shipped.SenderRate)
+		}
+	case "limits.chat_rate":
+		if shipped.ChatRate != nil {
+			return strconv.Itoa(*shipped.ChatRate)
+		}
 	}
 	return s.Default
 }

@@ -63,6 +63,25 @@ func TestALittleIsEnoughForAChannel(t *testing.T) { // CH-103
 	}
 }
 
+// DC-02: limits are numbers, and one that is out of range is said where it stands.
+func TestLimitsOfAChannelAreNumbers(t *testing.T) {
+	const file = "channels:\n  support:\n    type: telegram\n    token: \"1:a\"\n    limits: {sender_rate: RATE, sender_burst: 3, chat_rate: 0}\n"
+	c, err := load(t, strings.Replace(file, "RATE", "7", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := tree(t, c).Policy(channel.PolicyQuery{Channel: "support", Kind: channel.Direct})
+	want := channel.PolicyLimits{SenderRate: channel.Rate{PerMinute: 7, Burst: 3}, ChatRate: channel.Rate{PerMinute: -1}}
+	if p.Limits != want || p.Sources["limits.sender_rate"] != "channels.support.limits.sender_rate" {
+		t.Errorf("got %+v of %q", p.Limits, p.Sources["limits.sender_rate"])
+	}
+	for value, says := range map[string]string{"-1": "is not a whole number from 0 to 1000000", "soon": "channels.support.limits.sender_rate"} {
+		if _, err := load(t, strings.Replace(file, "RATE", value, 1), nil); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+}
+
 func TestSettingsOfChannelsAreFoundFieldByField(t *testing.T) { // CH-103
 	c, err := load(t, `
 agents: {other: {}}

@@ -21,6 +21,7 @@ type witness struct {
 	mu      sync.Mutex
 	random  *rand.Rand
 	asked   []string // "+name" when a bot begins, "-name" when it has its answer
+	failed  map[string]bool
 	running map[string]int
 	most    map[string]int
 }
@@ -58,6 +59,9 @@ func (w *witness) Stream(ctx context.Context, req adapter.Request) iter.Seq2[ada
 		for i, text := range chunks {
 			time.Sleep(wait[i])
 			if fails && i == len(chunks)-1 {
+				w.mu.Lock()
+				w.failed[name] = true
+				w.mu.Unlock()
 				yield(adapter.Chunk{}, &adapter.Error{Code: adapter.CodeUnavailable, Message: "away"})
 				return
 			}
@@ -83,10 +87,16 @@ func randomWorkflow(r *rand.Rand) string {
 		if c := r.IntN(3); c > 0 {
 			fmt.Fprintf(&b, "concurrency: %d, ", c)
 		}
-		switch r.IntN(6) {
+		switch r.IntN(8) {
 		case 0, 1:
 			fmt.Fprintf(&b, "on: {done: b%d}, root: r%d}\n", source, i)
 		case 2:
+			fmt.Fprintf(&b, "on: {%s: [b0, b%d]}, root: r%d}\n", []string{"done", "completed"}[r.IntN(2)], max(source, 1), i)
+		case 3:
+			fmt.Fprintf(&b, "on: {completed: b%d}, root: r%d}\n", source, i)
+		case 4:
+			fmt.Fprintf(&b, "on: [{error: b%d}, {completed: b%d}, {done: b0}], root: r%d}\n", source, source, i)
+		case 5:
 			fmt.Fprintf(&b, "on: {error: b%d}, root: r%d}\n", source, i)
 		default:
 			fmt.Fprintf(&b, "on: \"r%d/**\", root: \"r%d/{{ event.match.0 }}\"}\n", source, i)
@@ -95,8 +105,8 @@ func randomWorkflow(r *rand.Rand) string {
 	return b.String()
 }
 
-// Whatever starts what: every run ends, {done: bot} fires once and only when all of that name have ended and none comes any
-// more, and the bounds hold.
+// DW-02, DW-03: whatever starts what, every run ends, {done: …} and {completed: …} fire once at most and only when all of those
+// names have ended and none comes any more, the first always and the second where none has failed, and the bounds hold.
 func TestEndsAreToldOnceInAnyGraph(t *testing.T) {
 	ran, waited := 0, 0
 	for seed := range uint64(400) {
@@ -109,7 +119,7 @@ func TestEndsAreToldOnceInAnyGraph(t *testing.T) {
 		ran++
 		s := parsed.(*spec)
 		synctest.Test(t, func(t *testing.T) {
-			w := &witness{random: r, running: map[string]int{}, most: map[string]int{}}
+			w := &witness{random: r, running: map[string]int{}, most: map[string]int{}, failed: map[string]bool{}}
 			m := ling.New(t.Context(), bot.Config{}, &ling.Options{Models: w})
 			if err := s.Run(t.Context(), m, map[string]any{}); err != nil {
 				t.Fatal(err)
@@ -129,15 +139,22 @@ func TestEndsAreToldOnceInAnyGraph(t *testing.T) {
 				if starts[b.name] > b.max || b.concurrency > 0 && w.most[b.name] > b.concurrency {
 					t.Errorf("seed %d: %s was started %d times, %d at once\n%s", seed, b.name, starts[b.name], w.most[b.name], text)
 				}
-				if b.on == nil || b.on.kind != onDone {
+				if len(b.on) != 1 || !b.on[0].ends() {
 					continue
 				}
 				waited++
-				if starts[b.name] != 1 {
-					t.Errorf("seed %d: %s waits for an end, and was started %d times\n%s%q", seed, b.name, starts[b.name], text, w.asked)
+				want := 1
+				for _, n := range b.on[0].names {
+					target := n.text
+					if b.on[0].kind == onCompleted && (starts[target] == 0 || w.failed[target]) {
+						want = 0
+					}
+					if starts[b.name] > 0 && starts[target] > 0 && last[target] > first[b.name] {
+						t.Errorf("seed %d: %s was started before %s had ended\n%s%q", seed, b.name, target, text, w.asked)
+					}
 				}
-				if target := b.on.text; starts[target] > 0 && last[target] > first[b.name] {
-					t.Errorf("seed %d: %s was started before %s had ended\n%s%q", seed, b.name, target, text, w.asked)
+				if starts[b.name] != want {
+					t.Errorf("seed %d: %s waits for an end, and was started %d times, expected %d\n%s%q", seed, b.name, starts[b.name], want, text, w.asked)
 				}
 			}
 		})

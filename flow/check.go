@@ -17,13 +17,23 @@ func (l *loader) link(s *spec) {
 		index[b.name] = i
 		names = append(names, b.name)
 	}
-	s.waiting, s.failing = make([]dependents, len(s.bots)), make([]dependents, len(s.bots))
+	s.waiting, s.failing = make([][]int, len(s.bots)), make([]dependents, len(s.bots))
 	for i, b := range s.bots {
-		b.sources = l.sources(s, b.on, index, names, listener{b.on, i, -1})
-		b.refused = b.refused || b.on != nil && len(b.sources) == 0
+		for _, t := range b.on {
+			l.sources(s, index, names, listener{t, i, -1})
+			b.refused = b.refused || len(t.sources) == 0
+			for _, source := range t.sources {
+				if !slices.Contains(b.sources, source) {
+					b.sources = append(b.sources, source)
+				}
+			}
+		}
+		slices.Sort(b.sources)
 	}
 	for i, e := range s.events {
-		e.sources = l.sources(s, e.on, index, names, listener{e.on, -1, i})
+		for _, t := range e.on {
+			l.sources(s, index, names, listener{t, -1, i})
+		}
 	}
 	if len(s.bots) == 0 || l.unclear {
 		return
@@ -43,35 +53,55 @@ func (l *loader) link(s *spec) {
 	l.collisions(s)
 }
 
-// sources lists the bots that can fire t, and enters l into their listeners.
-func (l *loader) sources(s *spec, t *trigger, index map[string]int, names []string, target listener) []int {
-	if t == nil {
-		return nil
-	}
-	if t.kind == onDone || t.kind == onError {
-		i, ok := index[t.text]
+// sources finds the bots that can fire the target's trigger, and enters it into their listeners.
+func (l *loader) sources(s *spec, index map[string]int, names []string, target listener) {
+	t := target.trigger
+	for _, n := range t.names {
+		i, ok := index[n.text]
 		if !ok {
-			l.errorf(t.at, "on: there is no bot %q%s the bots are %s", short(t.text), sentence(suggest(t.text, names)), list(names))
-			return nil
+			l.errorf(n, "on: there is no bot %q%s the bots are %s", short(n.text), sentence(suggest(n.text, names)), list(names))
+			t.bots, t.sources = nil, nil
+			return
 		}
-		t.bot = i
-		d := &s.waiting[i]
-		if t.kind == onError {
-			d = &s.failing[i]
-		}
-		if target.bot >= 0 {
-			d.bots = append(d.bots, target.bot)
-		} else {
-			d.events = append(d.events, target.event)
-		}
-		return []int{i}
+		t.bots = append(t.bots, i)
 	}
-	var out []int
+	if t.names != nil {
+		t.sources = t.bots
+		if t.kind == onError {
+			d := &s.failing[t.bots[0]]
+			if target.bot >= 0 {
+				d.bots = append(d.bots, target.bot)
+			} else {
+				d.events = append(d.events, target.event)
+			}
+			return
+		}
+		for _, i := range t.bots {
+			s.waiting[i] = append(s.waiting[i], len(s.waits))
+		}
+		s.waits = append(s.waits, wait{target})
+		return
+	}
+	var against []string // why the schemas of all bots that could fire it rule that out
+	for _, b := range s.bots {
+		if t.fits(b) {
+			if why := allows(b, t); why == "" {
+				against = nil
+				break
+			} else {
+				against = append(against, why)
+			}
+		}
+	}
+	if against != nil {
+		l.errorf(t.at, "on: this can never fire: %s", strings.Join(against, "; "))
+		return
+	}
 	for i, b := range s.bots {
 		if !t.fits(b) {
 			continue
 		}
-		out = append(out, i)
+		t.sources = append(t.sources, i)
 		if t.kind == onString || t.kind == onValue {
 			b.strings = append(b.strings, target)
 		}
@@ -82,10 +112,9 @@ func (l *loader) sources(s *spec, t *trigger, index map[string]int, names []stri
 			b.scalars = append(b.scalars, target)
 		}
 	}
-	if len(out) == 0 {
+	if len(t.sources) == 0 {
 		l.errorf(t.at, "on: no bot can fire this: %s", unfired(s, t))
 	}
-	return out
 }
 
 // unfired says why no bot completes anything that t waits for.
@@ -100,6 +129,9 @@ func unfired(s *spec, t *trigger) string {
 		if meet(t.segments, append(slices.Clone(b.segments), segment{star: one}, anySegments)) {
 			return fmt.Sprintf("%s writes %s, so that all it completes is the string at its root %q", b.name, b.format, b.rootText)
 		}
+	}
+	if slices.ContainsFunc(s.bots, func(b *botSpec) bool { return b.name == t.text }) {
+		return fmt.Sprintf("nothing is written at %q; did you mean {done: %s}?", t.text, t.text)
 	}
 	var roots []string
 	for _, b := range s.bots {
@@ -159,9 +191,9 @@ func (l *loader) reachable(s *spec) {
 			}
 		}
 		if by == nil {
-			l.errorf(b.on.at, "on: no bot can fire this but %s itself, which nothing starts", b.name)
+			l.errorf(b.on[0].at, "on: no bot can fire this but %s itself, which nothing starts", b.name)
 		} else {
-			l.errorf(b.on.at, "on: no bot can fire this but %s, which nothing starts", list(by))
+			l.errorf(b.on[0].at, "on: no bot can fire this but %s, which nothing starts", list(by))
 		}
 	}
 }
@@ -170,22 +202,27 @@ func (l *loader) reachable(s *spec) {
 func (l *loader) selfWaits(s *spec) (found bool) {
 	targets := s.targets()
 	for i, b := range s.bots {
-		if b.on == nil || b.on.kind != onDone || b.on.bot < 0 {
-			continue
-		}
 		from := make([]bool, len(s.bots))
 		from[i] = true
 		closure(from, targets)
-		if !from[b.on.bot] {
-			continue
+		for _, t := range b.on {
+			if !t.ends() {
+				continue
+			}
+			for k, target := range t.bots {
+				if !from[target] {
+					continue
+				}
+				found = true
+				if target == i {
+					l.errorf(t.names[k], "on: %s waits for its own end", b.name)
+					continue
+				}
+				name := s.bots[target].name
+				l.errorf(t.names[k], "on: %s waits until no %s can come any more, but can start it itself; {value: %s} fires for each %s as it completes",
+					b.name, name, orExample(s.bots[target].rootText), name)
+			}
 		}
-		found = true
-		if b.on.bot == i {
-			l.errorf(b.on.at, "on: %s waits for its own end", b.name)
-			continue
-		}
-		l.errorf(b.on.at, "on: %s waits until no %s can come any more, but can start it itself; {value: %s} fires for each %s as it completes",
-			b.name, b.on.text, orExample(s.bots[b.on.bot].rootText), b.on.text)
 	}
 	return found
 }
@@ -214,14 +251,14 @@ func (l *loader) cycles(s *spec) {
 			default:
 				b := s.bots[next]
 				if next == i {
-					l.errorf(b.on.at, "on: %s starts itself without end: give it max: or when:", b.name)
+					l.errorf(b.on[0].at, "on: %s starts itself without end: give it max: or when:", b.name)
 					continue
 				}
 				var names []string
 				for _, w := range way[slices.Index(way, next):] {
 					names = append(names, s.bots[w].name)
 				}
-				l.errorf(b.on.at, "on: %s → %s start each other without end: give one of them max: or when:", strings.Join(names, " → "), b.name)
+				l.errorf(b.on[0].at, "on: %s → %s start each other without end: give one of them max: or when:", strings.Join(names, " → "), b.name)
 			}
 		}
 		way = way[:len(way)-1]
@@ -234,22 +271,14 @@ func (l *loader) cycles(s *spec) {
 	}
 }
 
-// before says, for each bot, which bots have surely ended when it starts.
+// before says, for each bot, which bots have surely ended when it starts, whichever of its triggers fires.
 func (s *spec) before() [][]bool {
 	n := len(s.bots)
 	backwards := make([][]int, n)
-	for i, b := range s.bots {
-		backwards[i] = b.sources
-	}
 	ended := make([][]bool, n)
 	for i, b := range s.bots {
+		backwards[i] = b.sources
 		ended[i] = make([]bool, n)
-		if b.on != nil && b.on.kind == onDone && b.on.bot >= 0 {
-			// All of that bot have ended and no more can come: neither can anything that starts it.
-			ended[i][b.on.bot] = true
-			closure(ended[i], backwards)
-			continue
-		}
 		for j := range n {
 			ended[i][j] = len(b.sources) > 0 // what does not hold is taken back below
 		}
@@ -257,12 +286,21 @@ func (s *spec) before() [][]bool {
 	for changed := true; changed; {
 		changed = false
 		for i, b := range s.bots {
-			if b.on == nil || b.on.kind == onDone {
-				continue
-			}
-			for j := range n {
-				for _, source := range b.sources {
-					if ended[i][j] && !ended[source][j] {
+			for _, t := range b.on {
+				held := make([]bool, n) // what has ended where t fires
+				if t.ends() {
+					// All of these bots have ended and no more can come: neither can anything that starts them.
+					for _, j := range t.bots {
+						held[j] = true
+					}
+					closure(held, backwards)
+				} else {
+					for j := range n {
+						held[j] = !slices.ContainsFunc(t.sources, func(source int) bool { return !ended[source][j] })
+					}
+				}
+				for j := range n {
+					if ended[i][j] && !held[j] {
 						ended[i][j], changed = false, true
 					}
 				}
@@ -280,8 +318,12 @@ func (l *loader) collisions(s *spec) {
 		if !ok {
 			continue
 		}
-		if !b.refused && b.on != nil && slices.ContainsFunc(b.on.segments, func(s segment) bool { return s.star != none }) && b.max != 1 && b.concurrency != 1 {
-			l.errorf(b.rootAt, "root: %s can run more than once at a time, and each would write to %q: use what the trigger matched, as in {{ event.match.0 }}, or concurrency: 1", b.name, root)
+		if !b.refused && b.overlaps() && b.max != 1 && b.concurrency != 1 {
+			use := "what the trigger matched, as in {{ event.match.0 }}"
+			if len(b.on) > 1 {
+				use = "what tells them apart, as in {{ event.bot }}"
+			}
+			l.errorf(b.rootAt, "root: %s can run more than once at a time, and each would write to %q: use %s, or concurrency: 1", b.name, root, use)
 		}
 		for j, other := range s.bots {
 			otherRoot, ok := static(other.segments)
@@ -305,18 +347,29 @@ func (l *loader) collisions(s *spec) {
 	}
 }
 
-// standsIn says whether bot i starts when bot failed has failed, or another that stood in for it has.
-func (s *spec) standsIn(i, failed int) bool {
-	for range s.bots {
-		on := s.bots[i].on
-		if on == nil || on.kind != onError || on.bot < 0 {
-			return false
-		}
-		if i = on.bot; i == failed {
+// overlaps says whether two starts of the bot can run at once, as far as its triggers say. Of triggers that wait for the failure or
+// success of bots, one fires as a rule: they are the ways in which something can go.
+func (b *botSpec) overlaps() bool {
+	single := 0
+	for _, t := range b.on {
+		if t.repeats() {
 			return true
 		}
+		if t.kind <= onDone {
+			single++
+		}
 	}
-	return false
+	return single > 1
+}
+
+// standsIn says whether bot i starts only when bot failed has failed, or another that stood in for it has.
+func (s *spec) standsIn(i, failed int) bool { return s.standsInWithin(i, failed, len(s.bots)) }
+
+func (s *spec) standsInWithin(i, failed, steps int) bool {
+	on := s.bots[i].on
+	return steps > 0 && len(on) > 0 && !slices.ContainsFunc(on, func(t *trigger) bool {
+		return t.kind != onError || len(t.bots) == 0 || t.bots[0] != failed && !s.standsInWithin(t.bots[0], failed, steps-1)
+	})
 }
 
 // firstSegments lists the names at the top of the result, as far as all of them are known.

@@ -1,7 +1,9 @@
 package flow
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/lingserve/lingserve/bot"
 )
@@ -24,8 +26,15 @@ func (r *run) fail(i int, c *bot.ChatBot, err error) {
 	}
 	react := r.onFailure(i, c)
 	if c.Fail(err) == nil { // tells the manager
+		r.countFailure(i)
 		react()
 	}
+}
+
+func (r *run) countFailure(i int) {
+	r.mu.Lock()
+	r.bots[i].failed++
+	r.mu.Unlock()
 }
 
 // onFailure has the failure of c, a start of bot i, handled by what waits for it. A failure that starts something is expected and
@@ -37,7 +46,7 @@ func (r *run) onFailure(i int, c *bot.ChatBot) (react func()) {
 	}
 	var reactions []func()
 	r.manager.OnFailure(c, func(err error) (handled bool) {
-		reactions, handled = r.failed(i, err)
+		reactions, handled = r.failed(i, c.Root(), err)
 		return handled
 	})
 	return func() {
@@ -47,8 +56,8 @@ func (r *run) onFailure(i int, c *bot.ChatBot) (react func()) {
 	}
 }
 
-// failed decides what the failure of bot i fires, and whether anything does.
-func (r *run) failed(i int, err error) (reactions []func(), handled bool) {
+// failed decides what the failure of bot i, at root, fires, and whether anything does.
+func (r *run) failed(i int, root string, err error) (reactions []func(), handled bool) {
 	if r.over() {
 		return nil, false
 	}
@@ -58,6 +67,8 @@ func (r *run) failed(i int, err error) (reactions []func(), handled bool) {
 	ev := event{
 		"event": map[string]any{"bot": name},
 		"error": map[string]any{"code": f.Code, "message": f.Message, "bot": name},
+
+		failedRoot: root,
 	}
 	fire := func(bot, status int) {
 		act, fires := r.prepare(bot, status, ev)
@@ -104,51 +115,64 @@ func (r *run) release(i int) {
 	r.mu.Unlock()
 }
 
-// settle fires {done: bot} for each bot that has ended and can start no more, until nothing more is due.
+// settle fires what waits for the end of bots, for each that has ended and can start no more, until nothing more is due.
 func (r *run) settle() {
 	for !r.over() {
-		due := r.due()
-		if len(due) == 0 {
+		fired, more := r.due()
+		if !more {
+			r.conclude()
 			return
 		}
-		for _, i := range due {
-			ev := event{"event": map[string]any{"bot": r.spec.bots[i].name}}
-			for _, e := range r.spec.waiting[i].events {
-				r.hit(-1, e, ev)
-			}
-			for _, b := range r.spec.waiting[i].bots {
-				r.hit(b, -1, ev)
-				r.release(b)
+		for _, f := range fired {
+			w := r.spec.waits[f.wait]
+			r.hit(w.bot, w.event, event{"event": map[string]any{"bot": r.spec.bots[f.last].name}})
+			if w.bot >= 0 {
+				r.release(w.bot)
 			}
 		}
 	}
 }
 
-// due returns the bots whose end has not been told yet and holds what waits for it.
-func (r *run) due() []int {
+// fired is a wait that is over, and the bot that was the last to end.
+type fired struct{ wait, last int }
+
+// due settles the ends of bots and returns the waits that are over by them, whose bots it holds. more is false where no end was settled.
+func (r *run) due() (out []fired, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	possible := make([]bool, len(r.bots))
 	for i := range r.bots {
-		possible[i] = possible[i] || r.bots[i].active()
-		if !r.bots[i].ended {
-			for _, b := range r.spec.waiting[i].bots {
-				possible[b] = true // this end, when it comes, can start it
-			}
+		possible[i] = r.bots[i].active()
+	}
+	for i, w := range r.spec.waits {
+		if w.bot >= 0 && r.waits[i].left > 0 && !r.waits[i].vain {
+			possible[w.bot] = true // these ends, when they come, can start it
 		}
 	}
 	closure(possible, r.edges)
-	var due []int
-	for i, p := range r.bots {
-		if !possible[i] && !p.ended && r.spec.waiting[i].any() {
-			due = append(due, i)
+	for i := range r.bots {
+		p := &r.bots[i]
+		if possible[i] || p.ended || len(r.spec.waiting[i]) == 0 {
+			continue
+		}
+		p.ended, more = true, true
+		for _, w := range r.spec.waiting[i] {
+			r.waits[w].left--
+			if r.spec.waits[w].trigger.kind == onCompleted && (p.finished == 0 || p.failed > 0) {
+				r.waits[w].vain = true
+			}
+			if r.waits[w].left > 0 || r.waits[w].vain {
+				continue
+			}
+			out = append(out, fired{w, i})
+			if b := r.spec.waits[w].bot; b >= 0 {
+				r.bots[b].holds++
+			}
 		}
 	}
-	for _, i := range due {
-		r.bots[i].ended = true
-		for _, b := range r.spec.waiting[i].bots {
-			r.bots[b].holds++
-		}
-	}
-	return due
+	// Events go first, so that they are sent before the bots of the same end write.
+	slices.SortStableFunc(out, func(a, b fired) int {
+		return cmp.Compare(min(r.spec.waits[a.wait].bot, 0), min(r.spec.waits[b.wait].bot, 0))
+	})
+	return out, more
 }

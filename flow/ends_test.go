@@ -68,7 +68,7 @@ bots:
 bots:
   a: {message: a, root: a}
   b: {on: {error: a}, message: "sorry {{ error.bot }}, {{ event.bot }}: {{ error.code }}, {{ error.message }}", root: a}
-`, map[string]string{"a": `{"x":"half‖` + failing}, "completed", `{"a":{"x":"half"}}`, []string{"a", "sorry a, a: upstream_unavailable, the model is away"}},
+`, map[string]string{"a": `{"x":"half‖` + failing}, "completed", `{"a":{}}`, []string{"a", "sorry a, a: upstream_unavailable, the model is away"}},
 		{"a failure that an event waits for", `
 bots: {a: {message: a, root: a}}
 events: [{on: {error: a}, send: {event: sorry, data: "{{ error.message }}"}}]

@@ -27,12 +27,12 @@ type FileReader interface {
 }
 
 // ParseSpec reads a workflow from YAML or JSON text; file names it in errors, and the workflow itself where it has no name.
-// dir resolves `file:` references; where it is nil, as for a workflow in a request, there can be none, and no extra_body. All problems found
-// are joined; each is a *[FileError].
-func ParseSpec(file string, text []byte, dir FileReader) (Workflow, error) {
+// dir resolves `file:` references; where it is nil, as for a workflow in a request, there can be none, and no extra_body. providers are
+// those that models can be of; without any, that is not checked. All problems found are joined; each is a *[FileError].
+func ParseSpec(file string, text []byte, dir FileReader, providers ...string) (Workflow, error) {
 	// One kind of line end, so that the parser and the places of problems count the same lines.
 	source := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(strings.TrimPrefix(string(text), "\ufeff"))
-	l := &loader{file: file, dir: dir, lines: strings.Split(source, "\n")}
+	l := &loader{file: file, dir: dir, providers: providers, lines: strings.Split(source, "\n")}
 	root, err := parseYAML(source)
 	if err != nil {
 		e, ok := errors.AsType[*syntaxError](err)
@@ -50,12 +50,13 @@ func ParseSpec(file string, text []byte, dir FileReader) (Workflow, error) {
 
 // loader reads one workflow and collects what is wrong with it.
 type loader struct {
-	file     string
-	lines    []string
-	dir      FileReader
-	problems []*FileError
-	source   int  // bytes of templates so far
-	unclear  bool // what bots write is not known, so what they start is not either
+	file      string
+	lines     []string
+	dir       FileReader
+	providers []string // that there are; none where that is not known
+	problems  []*FileError
+	source    int  // bytes of templates so far
+	unclear   bool // what bots write is not known, so what they start is not either
 }
 
 func (l *loader) errorf(n *node, format string, args ...any) {
@@ -78,7 +79,11 @@ func (l *loader) fields(n *node, what string, known ...string) fields {
 			found = found || name == k.text
 		}
 		if !found {
-			l.errorf(k, "unknown field %q%s expected %s", k.text, sentence(suggest(k.text, known)), list(known))
+			meant := suggest(k.text, known)
+			if f := otherNames[k.text]; meant == "" && slices.Contains(known, f.field) {
+				meant = fmt.Sprintf(", did you mean %q, as in %s?", f.field, f.example)
+			}
+			l.errorf(k, "unknown field %q%s expected %s", k.text, sentence(meant), list(known))
 			continue
 		}
 		f[k.text] = n.items[i]
@@ -91,11 +96,15 @@ func (l *loader) text(n *node, what string) (string, bool) {
 	if n == nil {
 		return "", false
 	}
-	if n.kind != text {
-		l.errorf(n, "%s: expected text, got %s", what, n.kind)
-		return "", false
+	if n.kind == text {
+		return n.text, true
 	}
-	return n.text, true
+	if col, hint := unquoted(l.lines, n.line); hint != "" && n.kind == mapping {
+		l.problems = append(l.problems, &FileError{l.file, n.line, col, what + ": " + hint})
+	} else {
+		l.errorf(n, "%s: expected text, got %s", what, n.kind)
+	}
+	return "", false
 }
 
 func (l *loader) texts(n *node, what string, each func(n *node, text string)) {
@@ -145,6 +154,21 @@ func (l *loader) boolean(n *node, what string) bool {
 	return n.json == "true"
 }
 
+// otherNames are what other programs call the fields.
+var otherNames = func() map[string]struct{ field, example string } {
+	type field = struct{ field, example string }
+	on, when, message := field{"on", "on: {done: plan}"}, field{"when", `when: input.level == "expert"`}, field{"message", `message: "{{ input.question }}"`}
+	return map[string]field{
+		"after": on, "needs": on, "depends_on": on, "dependsOn": on, "depends": on, "requires": on, "trigger": on, "triggers": on, "wait_for": on,
+		"if": when, "condition": when, "user": message, "question": message, "content": message,
+		"system": {"prompt", "prompt: Answer briefly."}, "instructions": {"prompt", "prompt: Answer briefly."},
+		"output": {"root", "root: article"}, "path": {"root", "root: article"}, "uri": {"root", "root: article"},
+		"steps": {"bots", "bots: {plan: {}}"}, "nodes": {"bots", "bots: {plan: {}}"}, "agents": {"bots", "bots: {plan: {}}"}, "tasks": {"bots", "bots: {plan: {}}"},
+		"inputs": {"input", "input: {type: object}"}, "failed": {"error", "{error: plan}"}, "fail": {"error", "{error: plan}"},
+		"success": {"completed", "{completed: plan}"}, "succeeded": {"completed", "{completed: plan}"}, "finished": {"done", "{done: plan}"}, "ended": {"done", "{done: plan}"},
+	}
+}()
+
 var (
 	workflowFields = []string{"name", "description", "model", "options", "input", "bots", "events", "filter", "limits", "restart"}
 	botFields      = []string{"on", "when", "model", "options", "prompt", "history", "message", "root", "format", "schema", "on_invalid", "quiet", "concurrency", "max", "filter"}
@@ -173,10 +197,10 @@ func (l *loader) workflow(n *node) *spec {
 	l.link(s)
 	roots := s.firstSegments()
 	for i, b := range s.bots {
-		l.templates(b, parts[i], &scope{s.input, b.on, b.refused && b.on == nil, roots})
+		l.templates(b, parts[i], &scope{s.input, b.on, false, b.unread, roots})
 	}
 	for i, e := range s.events {
-		sc := &scope{s.input, e.on, e.on == nil, roots}
+		sc := &scope{s.input, e.on, false, e.unread, roots}
 		e.when = l.condition(events[i]["when"], sc)
 		if send := events[i]["send"]; send != nil && send.kind == mapping {
 			if data := send.get("data"); data != nil {
@@ -211,6 +235,10 @@ func (l *loader) model(n *node) string {
 		provider, name, ok := strings.Cut(t, ":")
 		if !ok || !validName(provider) || name == "" || strings.ContainsFunc(t, func(r rune) bool { return r <= ' ' || r == ',' || r == 0x7f }) {
 			l.errorf(n, "model: expected provider:model, as in openai:gpt-4o-mini, or a list of such; got %q", short(t))
+			return
+		}
+		if len(l.providers) > 0 && !slices.Contains(l.providers, provider) {
+			l.errorf(n, "model: there is no provider %q%s the providers are %s", provider, sentence(suggest(provider, l.providers)), list(l.providers))
 			return
 		}
 		names = append(names, t)

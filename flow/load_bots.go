@@ -1,6 +1,8 @@
 package flow
 
 import (
+	"slices"
+
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/jsonuri"
 )
@@ -53,8 +55,8 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 		if t, ok := l.text(f["on_invalid"], "on_invalid"); ok {
 			b.onInvalid = bot.OnInvalid(t)
 			switch {
-			case b.onInvalid != bot.Report && b.onInvalid != bot.Retry:
-				l.errorf(f["on_invalid"], "on_invalid: expected report or retry, got %q", short(t))
+			case !slices.Contains([]bot.OnInvalid{bot.Report, bot.Retry, bot.Fail, bot.RetryThenFail}, b.onInvalid):
+				l.errorf(f["on_invalid"], "on_invalid: expected report, retry, fail or retry_then_fail, got %q", short(t))
 			case b.format != bot.JSON:
 				l.errorf(f["on_invalid"], "on_invalid: only JSON is held to a schema; with format: %s leave it out", b.format)
 			}
@@ -68,8 +70,9 @@ func (l *loader) bots(s *spec, root, n *node) []fields {
 		b.conditional = f["when"] != nil
 		b.bounded = b.bounded || b.conditional
 		if on := f["on"]; on != nil {
-			b.on = l.trigger(on)
-			b.refused = b.on == nil
+			ok := false
+			b.on, ok = l.triggers(on)
+			b.unread, b.refused = !ok, !ok
 		}
 		b.rootAt = key
 		if t, ok := l.text(f["root"], "root"); ok {
@@ -99,37 +102,61 @@ func (l *loader) root(b *botSpec) {
 	}
 }
 
+// maxTriggers bounds a list of triggers: each is compared with each bot.
+const maxTriggers = 32
+
+// triggers reads what starts a bot, or sends an event: a trigger, or a list of such. ok is false where one of them is refused.
+func (l *loader) triggers(n *node) (out triggers, ok bool) {
+	items := []*node{n}
+	if n.kind == sequence {
+		items = n.items
+		if len(items) == 0 || len(items) > maxTriggers {
+			l.errorf(n, "on: expected a list of 1 to %d triggers, got %d", maxTriggers, len(items))
+			return nil, false
+		}
+	}
+	ok = true
+	for _, item := range items {
+		t := l.trigger(item)
+		if t == nil {
+			ok = false
+			continue
+		}
+		out = append(out, t)
+	}
+	return out, ok
+}
+
 func (l *loader) trigger(n *node) *trigger {
-	t := &trigger{at: n, bot: -1}
-	kinds := []string{"string", "object", "value", "done", "error"} // in the order of triggerKind
+	t := &trigger{at: n}
 	switch n.kind {
 	case text:
-		t.kind, t.text = onString, n.text
+		t.text = n.text
 	case mapping:
-		f := l.fields(n, "on", kinds...)
+		f := l.fields(n, "on", triggerKinds...)
 		if len(n.items) != 1 {
-			l.errorf(n, "on: expected exactly one of %s, got %d", list(kinds), len(n.items))
+			l.errorf(n, "on: expected exactly one of %s, got %d; several triggers are a list, as in [{done: a}, {error: b}]", list(triggerKinds), len(n.items))
 			return nil
 		}
-		for k, name := range kinds {
-			if f[name] == nil {
-				continue
+		found := false
+		for k, name := range triggerKinds {
+			if f[name] != nil {
+				t.kind, t.at, found = triggerKind(k), f[name], true
 			}
-			pattern, ok := l.text(f[name], name)
-			if !ok {
-				return nil
-			}
-			t.kind, t.text, t.at = triggerKind(k), pattern, f[name]
 		}
-		if t.at == n {
+		if !found {
 			return nil // an unknown field, which has been reported
 		}
+		if t.kind >= onDone {
+			return l.ends(t)
+		}
+		ok := false
+		if t.text, ok = l.text(t.at, triggerKinds[t.kind]); !ok {
+			return nil
+		}
 	default:
-		l.errorf(n, "on: expected a uri pattern or a mapping with one of %s, got %s", list(kinds), n.kind)
+		l.errorf(n, "on: expected a uri pattern, a mapping with one of %s, or a list of these, got %s", list(triggerKinds), n.kind)
 		return nil
-	}
-	if t.kind == onDone || t.kind == onError {
-		return t
 	}
 	if t.text == "" {
 		l.errorf(t.at, "on: the pattern is empty; expected one such as article/title (give a bot a root to have a name for its whole document)")
@@ -152,8 +179,32 @@ func (l *loader) trigger(n *node) *trigger {
 	return t
 }
 
+// ends reads the names of the bots that t waits for.
+func (l *loader) ends(t *trigger) *trigger {
+	kind := triggerKinds[t.kind]
+	if t.kind == onError && t.at.kind == sequence {
+		l.errorf(t.at, "error: expected the name of one bot; for several, on: is a list, as in [{error: a}, {error: b}]")
+		return nil
+	}
+	before := len(l.problems)
+	l.texts(t.at, kind, func(n *node, name string) {
+		if slices.ContainsFunc(t.names, func(other *node) bool { return other.text == name }) {
+			l.errorf(n, "%s: %q is here twice", kind, short(name))
+			return
+		}
+		t.names = append(t.names, n)
+	})
+	if len(t.names) == 0 && len(l.problems) == before {
+		l.errorf(t.at, "%s: expected the name of a bot, or a list of such", kind)
+	}
+	if len(l.problems) > before {
+		return nil
+	}
+	return t
+}
+
 // ownEvents are the names that the server gives to events of its own (PROTOCOL 1.3).
-var ownEvents = []string{"started", "error", "usage", "html", "queued", "waiting", "approval_required", "approval_resolved", "handoff", "follow_up", "finished", "canceled"}
+var ownEvents = []string{"started", "error", "usage", "html", "warning", "queued", "waiting", "approval_required", "approval_resolved", "handoff", "follow_up", "finished", "canceled"}
 
 func (l *loader) events(s *spec, n *node) []fields {
 	if n == nil {
@@ -170,9 +221,11 @@ func (l *loader) events(s *spec, n *node) []fields {
 	var parts []fields
 	for _, item := range n.items {
 		f := l.fields(item, "an event", "on", "when", "send")
-		e := &eventSpec{}
+		e := &eventSpec{unread: true}
 		if on := f["on"]; on != nil {
-			e.on = l.trigger(on)
+			ok := false
+			e.on, ok = l.triggers(on)
+			e.unread = !ok
 		} else if item.kind == mapping {
 			l.errorf(item, "the event has no on: that says when it is sent")
 		}

@@ -62,10 +62,10 @@ func TestTheExampleOfTheGuideIsRead(t *testing.T) {
 		Graph: &Graph{
 			Bots: []Node{
 				{Name: "outline", Root: "article", Format: "json"},
-				{Name: "section", Root: "article/sections/{{ event.match.0 }}/body", Format: "text", On: &Trigger{String: "article/sections/*/title"}, After: []string{"outline"}},
-				{Name: "quiz", Root: "quiz", Format: "json", On: &Trigger{Done: "section"}, After: []string{"section"}}, // FL-06
+				{Name: "section", Root: "article/sections/{{ event.match.0 }}/body", Format: "text", On: OneOrMore[Trigger]{{String: "article/sections/*/title"}}, After: []string{"outline"}},
+				{Name: "quiz", Root: "quiz", Format: "json", On: OneOrMore[Trigger]{{Done: OneOrMore[string]{"section"}}}, After: []string{"section"}}, // FL-06
 			},
-			Events: []Event{{Name: "outline-ready", On: &Trigger{Done: "outline"}}},
+			Events: []Event{{Name: "outline-ready", On: OneOrMore[Trigger]{{Done: OneOrMore[string]{"outline"}}}}},
 		},
 	}
 	if diff := cmp.Diff(want, s.Info()); diff != "" {
@@ -166,7 +166,7 @@ bots:
   b: {on: {done: a}, root: b, message: "{{ event.value }}", when: error.code}
 `, []string{
 			`w.yaml:3:44: message: event has no "value"; it has bot`,
-			`w.yaml:3:67: when: error is there only where on: is {error: bot}`,
+			`w.yaml:3:67: when: error is there only where on: has {error: bot}`,
 		}},
 		{"a result that no bot writes", `
 bots:
@@ -220,7 +220,7 @@ bots:
   d: {on: b/*/x, root: a}
 `, []string{
 			`w.yaml:3:18: on: there is no bot "x"; the bots are a, b, c and d`,
-			`w.yaml:4:12: unknown field "doen", did you mean "done"? expected string, object, value, done and error`,
+			`w.yaml:4:12: unknown field "doen", did you mean "done"? expected string, object, value, done, completed and error`,
 			`w.yaml:5:11: on: no bot can fire this: nothing is written at "b/*/x"; a writes below "a", b writes below "a", c writes below "a" and d writes below "a"`,
 		}},
 		{"two triggers in one", `
@@ -230,9 +230,9 @@ bots:
   c: {on: [outline], root: c}
   d: {on: {finished: outline}, root: d}
 `, []string{
-			`w.yaml:3:11: on: expected exactly one of string, object, value, done and error, got 2`,
-			`w.yaml:4:11: on: expected a uri pattern or a mapping with one of string, object, value, done and error, got a list`,
-			`w.yaml:5:12: unknown field "finished"; expected string, object, value, done and error`,
+			`w.yaml:3:11: on: expected exactly one of string, object, value, done, completed and error, got 2; several triggers are a list, as in [{done: a}, {error: b}]`,
+			`w.yaml:4:12: on: no bot can fire this: nothing is written at "outline"; did you mean {done: outline}?`,
+			`w.yaml:5:12: unknown field "finished", did you mean "done", as in {done: plan}? expected string, object, value, done, completed and error`,
 		}},
 		{"roots that collide", `
 bots:
@@ -358,7 +358,7 @@ bots: {a: {}}
 		{"on_invalid", `
 bots: {a: {on_invalid: ask}, b: {root: b, format: text, on_invalid: retry}, c: {root: c, on_invalid: retry}, d: {root: d, on_invalid: report}}
 `, []string{
-			`w.yaml:1:24: on_invalid: expected report or retry, got "ask"`,
+			`w.yaml:1:24: on_invalid: expected report, retry, fail or retry_then_fail, got "ask"`,
 			`w.yaml:1:69: on_invalid: only JSON is held to a schema; with format: text leave it out`,
 		}},
 		{"a schema for HTML", `

@@ -13,7 +13,9 @@ import (
 // templates reads a bot's templates.
 func (l *loader) templates(b *botSpec, f fields, sc *scope) {
 	b.when = l.condition(f["when"], sc)
-	b.root = l.template(f["root"], "root", sc)
+	ofRoot := *sc
+	ofRoot.all = true
+	b.root = l.template(f["root"], "root", &ofRoot)
 	b.message = l.template(f["message"], "message", sc)
 	if n := f["prompt"]; n != nil {
 		parts := []*node{n}

@@ -97,9 +97,10 @@ func parseYAML(src string) (n *node, err error) {
 	if err := bound(tokens); err != nil {
 		return nil, err
 	}
+	lines := strings.Split(src, "\n")
 	file, err := parser.Parse(tokens, 0)
 	if err != nil {
-		return nil, yamlError(err)
+		return nil, yamlError(err, lines)
 	}
 	var body ast.Node
 	for _, d := range file.Docs {
@@ -115,7 +116,7 @@ func parseYAML(src string) (n *node, err error) {
 	if body == nil {
 		return nil, &syntaxError{1, 1, "the file is empty: expected a workflow, with name, bots and more"}
 	}
-	b := &builder{lines: strings.Split(src, "\n")}
+	b := &builder{lines: lines}
 	n = b.build(body, 0)
 	if b.err != nil {
 		return nil, b.err
@@ -163,7 +164,7 @@ func bound(tokens token.Tokens) error {
 	return nil
 }
 
-func yamlError(err error) error {
+func yamlError(err error, lines []string) error {
 	var y yaml.Error
 	if !errors.As(err, &y) {
 		return &syntaxError{1, 1, "this is not YAML: " + firstLine(err.Error())}
@@ -171,8 +172,45 @@ func yamlError(err error) error {
 	s := &syntaxError{1, 1, "not YAML: " + firstLine(y.GetMessage())}
 	if t := y.GetToken(); t != nil && t.Position != nil {
 		s.line, s.col = max(t.Position.Line, 1), max(t.Position.Column, 1)
+		if col, hint := unquoted(lines, s.line); hint != "" {
+			s.col, s.message = col, hint
+		}
 	}
 	return s
+}
+
+// conditionForm is how a condition is written.
+const conditionForm = `a condition is written without braces and on one line, as in: input.level == "expert"`
+
+// unquoted says what to do where a line has a template that is not quoted, which YAML takes for a mapping; col is where it begins.
+func unquoted(lines []string, line int) (col int, hint string) {
+	if line > len(lines) {
+		return 0, ""
+	}
+	text := lines[line-1]
+	for i := 0; i+1 < len(text); i++ {
+		if text[i] != '{' || text[i+1] != '{' && text[i+1] != '%' {
+			continue
+		}
+		before, rest := strings.TrimSpace(text[:i]), strings.TrimSpace(text[i:])
+		if !strings.HasSuffix(before, ":") && !strings.HasSuffix(before, "-") || strings.Count(before, `"`)%2 == 1 || strings.Count(before, "'")%2 == 1 {
+			i++
+			continue
+		}
+		col = utf8.RuneCountInString(text[:i]) + 1
+		if strings.HasSuffix(before, "when:") {
+			return col, conditionForm
+		}
+		if end := strings.IndexAny(rest, "}") + len("}}"); end <= len(rest) && strings.Trim(rest[end:], "}], ") == "" {
+			rest = rest[:end] // what follows closes the mapping around
+		}
+		quote := "'"
+		if strings.Contains(rest, quote) {
+			quote = `"`
+		}
+		return col, fmt.Sprintf("YAML takes %s for the beginning of a mapping: put the text in quotes, as in %s%s%s", rest[:2], quote, short(rest), quote)
+	}
+	return 0, ""
 }
 
 func firstLine(s string) string {

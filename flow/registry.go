@@ -17,8 +17,9 @@ import (
 
 // Registry holds the workflows that can be run. It is safe for concurrent use; its zero value holds none and reads no folder.
 type Registry struct {
-	open func() (fs.FS, io.Closer, error) // the folder; nil for none
-	name string                           // the folder's, for errors
+	open      func() (fs.FS, io.Closer, error) // the folder; nil for none
+	name      string                           // the folder's, for errors
+	providers []string                         // see ParseSpec
 
 	loading sync.Mutex // one Reload at a time; guards what is read
 	read    map[string]stamp
@@ -38,10 +39,10 @@ type stamp struct {
 }
 
 // Open reads every *.yaml, *.yml and *.json in dir (which may be "" for none). Files that a workflow names are read only
-// inside dir, through an [os.Root]. The error joins the problems of all files; the registry holds those that are well. Files whose
-// workflows have the same name are not: neither is in the registry.
-func Open(dir string) (*Registry, error) {
-	r := &Registry{name: dir}
+// inside dir, through an [os.Root]; providers are as for [ParseSpec]. The error joins the problems of all files; the registry holds those
+// that are well. Files whose workflows have the same name are not: neither is in the registry.
+func Open(dir string, providers ...string) (*Registry, error) {
+	r := &Registry{name: dir, providers: providers}
 	if dir == "" {
 		return r, nil
 	}
@@ -60,8 +61,8 @@ func Open(dir string) (*Registry, error) {
 }
 
 // OpenFS is Open for files that are embedded in the program, or come from elsewhere; name stands for their folder in errors.
-func OpenFS(name string, files fs.FS) (*Registry, error) {
-	r := &Registry{name: name}
+func OpenFS(name string, files fs.FS, providers ...string) (*Registry, error) {
+	r := &Registry{name: name, providers: providers}
 	r.open = func() (fs.FS, io.Closer, error) { return files, io.NopCloser(nil), nil }
 	return r, r.Reload()
 }
@@ -176,7 +177,7 @@ func (r *Registry) load(name string, files *recorder) (Workflow, error) {
 		}
 		return nil, &FileError{File: file, Message: "cannot be read: " + err.Error()}
 	}
-	return ParseSpec(file, text, files)
+	return ParseSpec(file, text, files, r.providers...)
 }
 
 // workflowFiles lists the files of the folder that are workflows; hidden ones are an editor's.

@@ -22,7 +22,7 @@ import (
 // run is one run of a spec.
 //
 // What can still happen is counted: a bot of the spec is active while any of its starts runs, waits for a place, or is being
-// decided on. A bot that is not active, and whose sources and theirs are not, can never start again: then {done: it} fires.
+// decided on. A bot that is not active, and whose sources and theirs are not, can never start again: then its end is settled.
 // All this happens in callbacks of bots, which the manager counts, or before Run returns; so Close waits for it.
 type run struct {
 	spec    *spec
@@ -33,18 +33,31 @@ type run struct {
 
 	mu      sync.Mutex
 	bots    []progress
-	started int  // of all bots
-	limited bool // that the limit of all bots was reached has been said
+	waits   []waiting       // of the spec's waits
+	sent    []bool          // of the spec's events: a trigger has fired
+	started int             // of all bots
+	limited bool            // that the limit of all bots was reached has been said
+	settled bool            // that nothing can start any more has been seen
+	warned  map[string]bool // names of bots and events whose conditions were warned of
+}
+
+// waiting is how far a wait is.
+type waiting struct {
+	left int  // bots that have not ended
+	vain bool // one of them has not completed, though that is waited for
 }
 
 // progress is how far the starts of one bot are.
 type progress struct {
-	started int // ever, with those that wait
-	running int
-	holds   int     // decisions under way that may start it
-	queue   []event // of the starts that wait for a place; at most max
-	ended   bool    // {done: it} has fired
-	limited bool    // that max was reached has been said
+	started  int  // ever, with those that wait
+	hit      bool // a trigger has fired
+	finished int  // well
+	failed   int
+	running  int
+	holds    int     // decisions under way that may start it
+	queue    []event // of the starts that wait for a place; at most max
+	ended    bool    // and no more can come
+	limited  bool    // that max was reached has been said
 }
 
 func (p *progress) active() bool { return p.running+p.holds+len(p.queue) > 0 }
@@ -52,10 +65,19 @@ func (p *progress) active() bool { return p.running+p.holds+len(p.queue) > 0 }
 // event is what fired a trigger: the variables that it adds.
 type event map[string]any
 
+// failedRoot is where a bot has written whose failure is the event. No template can name it.
+const failedRoot = "failed root"
+
 // Run starts the bots that nothing has to start. The params of the request are the manager's custom params. Where the manager's
 // config names a model or options, they go before the workflow's own, and those of a bot before both.
 func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
-	r := &run{spec: s, manager: m, edges: s.targets(), bots: make([]progress, len(s.bots))}
+	r := &run{
+		spec: s, manager: m, edges: s.targets(), bots: make([]progress, len(s.bots)), waits: make([]waiting, len(s.waits)),
+		sent: make([]bool, len(s.events)), warned: map[string]bool{},
+	}
+	for i, w := range s.waits {
+		r.waits[i].left = len(w.trigger.bots)
+	}
 	r.vars = map[string]any{"input": input, "params": m.CustomParams()}
 	r.input = defaultMessage(input)
 	if s.filter != nil {
@@ -157,12 +179,12 @@ func (r *run) fire(i int, ev event) (act func(), fires bool) {
 		return nothing, false
 	}
 	if b.when != nil {
-		holds, err := b.when.holds(r.variables(ev, b.when))
+		holds, doubt, err := b.when.holds(r.variables(ev, b.when))
 		if err != nil {
 			return func() { r.fail(i, nil, err) }, false
 		}
 		if !holds {
-			return nothing, false
+			return func() { r.doubt(fmt.Sprintf("the bot %q is not started", b.name), b.name, doubt) }, false
 		}
 	}
 	r.mu.Lock()
@@ -230,7 +252,10 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := r.manager.CreateBot(b.name, root, func(c *bot.Config) { r.configure(b, c) })
+	c, err := r.manager.CreateBot(b.name, root, func(c *bot.Config) {
+		r.configure(b, c)
+		c.Instead = r.standsIn(i, ev, root)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +294,12 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 		}
 		ended = true
 		unfilter()
-		if err != nil {
+		if err == nil {
+			r.mu.Lock()
+			r.bots[i].finished++
+			r.mu.Unlock()
+		} else {
+			r.countFailure(i)
 			react()
 		}
 		r.finish(i)
@@ -289,6 +319,26 @@ func (r *run) chat(i int, ev event) (*bot.ChatBot, error) {
 	return c, nil
 }
 
+// standsIn says whether a start of bot i, at root, takes the place of a bot that has failed there. The whole document is only such a
+// place where nobody else has written to it.
+func (r *run) standsIn(i int, ev event, root string) bool {
+	failed, ok := ev[failedRoot].(string)
+	if !ok || failed != root {
+		return false
+	}
+	if root != "" {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for j, p := range r.bots {
+		if p.started > 0 && j != i && !r.spec.standsIn(i, j) {
+			return false
+		}
+	}
+	return true
+}
+
 // rootFor renders a bot's root and checks what came out.
 func (b *botSpec) rootFor(vars map[string]any) (string, error) {
 	if b.root == nil {
@@ -298,7 +348,7 @@ func (b *botSpec) rootFor(vars map[string]any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if slices.Contains(b.on.stars(), many) {
+	if slices.ContainsFunc(b.on, func(t *trigger) bool { return slices.Contains(t.stars(), many) }) {
 		// Where it stood for no segment, there is none.
 		root = strings.Join(slices.DeleteFunc(splitURI(root), func(s string) bool { return s == "" }), "/")
 	}
@@ -320,7 +370,11 @@ func (r *run) configure(b *botSpec, c *bot.Config) {
 	case c.Model == "":
 		c.Model = r.spec.model
 	}
+	strict := c.OnInvalid.Fails() // for the caller
 	c.Format, c.Schema, c.SchemaName, c.OnInvalid = b.format, b.output, "", b.onInvalid
+	if strict {
+		c.OnInvalid = b.onInvalid.Strict()
+	}
 	if b.output != nil {
 		c.SchemaName = b.name
 	}
@@ -371,6 +425,13 @@ func (r *run) hit(bot, status int, ev event) {
 
 // prepare decides whether a bot is started or an event sent; act does it. fires is false where a condition or bound is in the way.
 func (r *run) prepare(bot, status int, ev event) (act func(), fires bool) {
+	r.mu.Lock()
+	if bot >= 0 {
+		r.bots[bot].hit = true
+	} else {
+		r.sent[status] = true
+	}
+	r.mu.Unlock()
 	if bot >= 0 {
 		return r.fire(bot, ev)
 	}
@@ -380,8 +441,12 @@ func (r *run) prepare(bot, status int, ev event) (act func(), fires bool) {
 	}
 	vars := r.variables(ev, append(e.data.templates(), e.when)...)
 	if e.when != nil {
-		if holds, err := e.when.holds(vars); err != nil || !holds {
-			return func() { r.unsent(e, err) }, false
+		holds, doubt, err := e.when.holds(vars)
+		if err != nil || !holds {
+			return func() {
+				r.unsent(e, err)
+				r.doubt(fmt.Sprintf("the event %q is not sent", e.name), "event "+e.name, doubt)
+			}, false
 		}
 	}
 	return func() { r.send(e, vars) }, true

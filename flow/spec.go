@@ -2,6 +2,7 @@ package flow
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -23,9 +24,15 @@ type spec struct {
 	events    []*eventSpec
 	filter    *filter
 	limits    limits
-	// waiting[i] are the bots and events that wait for the end of bot i, failing[i] for its failure.
-	waiting, failing []dependents
+	// waits are the triggers that wait for the end of bots; waiting[i] are those of bot i, as indices.
+	waits   []wait
+	waiting [][]int
+	// failing[i] are the bots and events that wait for a failure of bot i.
+	failing []dependents
 }
+
+// wait is a trigger that waits for the end of bots, together with what it starts.
+type wait struct{ listener }
 
 func (s *spec) Info() Info           { return s.info }
 func (s *spec) schema() *inputSchema { return s.input }
@@ -58,8 +65,9 @@ type botSpec struct {
 	output      json.RawMessage // JSON Schema
 	onInvalid   bot.OnInvalid
 	quiet       bool
-	on          *trigger
-	refused     bool // its trigger was, so that nothing is known of when it starts
+	on          triggers
+	unread      bool // one of its triggers could not be read
+	refused     bool // that, or nothing can fire one of them: little is known of when it starts
 	when        *template
 	prompts     []*template
 	history     []message
@@ -73,13 +81,13 @@ type botSpec struct {
 	conditional bool // when is written
 	bounded     bool // max or when is
 	filter      *filter
-	sources     []int // bots that can fire on
+	sources     []int // bots that can fire one of on
 
 	// What completes below the bot's root and fires something; empty where nobody listens.
 	strings, objects, scalars []listener
 }
 
-// listener is a trigger together with what it starts.
+// listener is a trigger together with what it starts, or sends.
 type listener struct {
 	trigger *trigger
 	bot     int // index, or -1
@@ -92,11 +100,11 @@ type message struct {
 }
 
 type eventSpec struct {
-	name    string
-	on      *trigger
-	when    *template
-	data    *value // nil: an empty object
-	sources []int
+	name   string
+	on     triggers
+	unread bool // one of them could not be read
+	when   *template
+	data   *value // nil: an empty object
 }
 
 // filter hides uris from clients. A pattern stands for what it matches and everything below.
@@ -109,42 +117,82 @@ const (
 	onObject
 	onValue
 	onDone
+	onCompleted
 	onError
 )
+
+// triggerKinds are the kinds as they are written, in their order.
+var triggerKinds = []string{"string", "object", "value", "done", "completed", "error"}
 
 // trigger is a compiled [Trigger].
 type trigger struct {
 	kind     triggerKind
-	text     string // the pattern, or the name of a bot
 	at       *node
+	text     string // the pattern
 	pattern  *jsonuri.Pattern
 	segments []segment
-	bot      int // of onDone and onError
+	names    []*node // of bots: several of onDone and onCompleted, one of onError
+	bots     []int   // those names
+	sources  []int   // bots that can fire it
 }
 
-func (t *trigger) public() *Trigger {
-	if t == nil {
-		return nil
+// ends says whether the trigger waits for the end of bots.
+func (t *trigger) ends() bool { return t.kind == onDone || t.kind == onCompleted }
+
+// repeats says whether the trigger can fire while another firing of it goes on.
+func (t *trigger) repeats() bool {
+	return slices.ContainsFunc(t.segments, func(s segment) bool { return s.star != none })
+}
+
+func (t *trigger) public() Trigger {
+	var names []string
+	for _, n := range t.names {
+		names = append(names, n.text)
 	}
 	switch t.kind {
 	case onString:
-		return &Trigger{String: t.text}
+		return Trigger{String: t.text}
 	case onObject:
-		return &Trigger{Object: t.text}
+		return Trigger{Object: t.text}
 	case onValue:
-		return &Trigger{Value: t.text}
+		return Trigger{Value: t.text}
 	case onDone:
-		return &Trigger{Done: t.text}
+		return Trigger{Done: names}
+	case onCompleted:
+		return Trigger{Completed: names}
 	default:
-		return &Trigger{Error: t.text}
+		return Trigger{Error: names[0]}
 	}
+}
+
+// triggers start the same thing, each by itself.
+type triggers []*trigger
+
+func (ts triggers) public() (out []Trigger) {
+	for _, t := range ts {
+		out = append(out, t.public())
+	}
+	return out
+}
+
+// stars says what each star stands for, whichever trigger fires: as many as all of them have.
+func (ts triggers) stars() (out []star) {
+	for i, t := range ts {
+		stars := t.stars()
+		if i == 0 {
+			out = stars
+			continue
+		}
+		out = out[:min(len(out), len(stars))]
+		for j := range out {
+			out[j] = max(out[j], stars[j])
+		}
+	}
+	return out
 }
 
 // stars lists the stars of the trigger's pattern.
 func (t *trigger) stars() []star {
-	if t == nil {
-		return nil
-	}
 	var out []star
 	for _, s := range t.segments {
 		if s.star != none {

@@ -19,20 +19,21 @@ type template struct {
 	result  bool             // it reads the run's result, which costs something to have
 }
 
-// scope says which variables a template may read. It is that of one trigger.
+// scope says which variables a template may read.
 type scope struct {
 	schema  *inputSchema
-	trigger *trigger // nil where there is none
-	refused bool     // or where it was refused: what it gives is not known
+	on      triggers // any of which may have fired
+	all     bool     // what is read must be there whichever has: a root has no place for what is empty
+	refused bool     // or one was refused: what it gives is not known
 	roots   []string // first segments of what bots write; nil when not known
 }
 
 // names lists the variables of a scope.
 func (s *scope) names() []string {
 	names := []string{"input", "params", "result"}
-	if s.trigger != nil {
+	if len(s.on) > 0 {
 		names = append(names, "event")
-		if s.trigger.kind == onError {
+		if slices.ContainsFunc(s.on, func(t *trigger) bool { return t.kind == onError }) {
 			names = append(names, "error")
 		}
 	}
@@ -50,7 +51,7 @@ func (s *scope) check(path []string) string {
 		case "event":
 			return "event is there only for bots and events with an on: that starts them"
 		case "error":
-			return "error is there only where on: is {error: bot}"
+			return "error is there only where on: has {error: bot}"
 		}
 		return fmt.Sprintf("unknown variable %q%s known here: %s", path[0], sentence(suggest(path[0], names)), list(names))
 	}
@@ -64,25 +65,18 @@ func (s *scope) check(path []string) string {
 			return fmt.Sprintf("the input has no property %q%s it has %s", member, sentence(suggest(member, known)), list(known))
 		}
 	case "event":
-		known := []string{"bot"}
-		if s.trigger.pattern != nil {
-			known = []string{"uri", "value", "match", "bot"}
-		}
-		if !slices.Contains(known, member) {
-			return fmt.Sprintf("event has no %q%s it has %s", member, sentence(suggest(member, known)), list(known))
-		}
-		if member == "match" && len(path) > 2 {
-			stars := s.trigger.stars()
-			if i, err := strconv.Atoi(path[2]); err != nil || i < 0 || i >= len(stars) {
-				switch len(stars) {
-				case 0:
-					return fmt.Sprintf("event.match.%s: the pattern %q has no star", path[2], s.trigger.text)
-				case 1:
-					return fmt.Sprintf("event.match.%s: the pattern %q has one star, event.match.0", path[2], s.trigger.text)
-				}
-				return fmt.Sprintf("event.match.%s: the pattern %q has %d stars, event.match.0 to event.match.%d", path[2], s.trigger.text, len(stars), len(stars)-1)
+		// What one of several triggers gives may be read; it is empty where another has fired.
+		problem := ""
+		for _, t := range s.on {
+			found := t.check(path)
+			if found == "" && !s.all {
+				return ""
+			}
+			if found != "" && (problem == "" || t.pattern != nil && member == "match") {
+				problem = found
 			}
 		}
+		return problem
 	case "error":
 		if known := []string{"code", "message", "bot"}; !slices.Contains(known, member) {
 			return fmt.Sprintf("error has no %q%s it has %s", member, sentence(suggest(member, known)), list(known))
@@ -93,6 +87,32 @@ func (s *scope) check(path []string) string {
 		}
 	}
 	return ""
+}
+
+// check says what is wrong with reading a member of the event of this trigger, or "".
+func (t *trigger) check(path []string) string {
+	known := []string{"bot"}
+	if t.pattern != nil {
+		known = []string{"uri", "value", "match", "bot"}
+	}
+	member := path[1]
+	if !slices.Contains(known, member) {
+		return fmt.Sprintf("event has no %q%s it has %s", member, sentence(suggest(member, known)), list(known))
+	}
+	if member != "match" || len(path) == 2 {
+		return ""
+	}
+	stars := t.stars()
+	if i, err := strconv.Atoi(path[2]); err == nil && 0 <= i && i < len(stars) {
+		return ""
+	}
+	switch len(stars) {
+	case 0:
+		return fmt.Sprintf("event.match.%s: the pattern %q has no star", path[2], t.text)
+	case 1:
+		return fmt.Sprintf("event.match.%s: the pattern %q has one star, event.match.0", path[2], t.text)
+	}
+	return fmt.Sprintf("event.match.%s: the pattern %q has %d stars, event.match.0 to event.match.%d", path[2], t.text, len(stars), len(stars)-1)
 }
 
 // sentence ends the part of a sentence that suggest has begun.
@@ -111,7 +131,7 @@ func compile(name, text string, condition bool, s *scope, report func(line, col 
 	case condition:
 		for _, mark := range []string{"{{", "}}", "{%", "%}", "{#", "#}", "\n"} {
 			if strings.Contains(strings.TrimSpace(text), mark) {
-				report(0, 0, `a condition is written without braces and on one line, as in: input.level == "expert"`)
+				report(0, 0, conditionForm)
 				return nil
 			}
 		}
@@ -178,17 +198,24 @@ func (t *template) render(vars map[string]any) (string, error) {
 	if t.parsed == nil {
 		return t.literal, nil
 	}
+	return t.parsed.Render(t.supplied(vars))
+}
+
+// supplied returns vars with all that the template reads.
+func (t *template) supplied(vars map[string]any) map[string]any {
 	full := maps.Clone(vars)
 	for _, path := range t.paths {
 		supply(full, path)
 	}
-	return t.parsed.Render(full)
+	return full
 }
 
-// holds renders a condition.
-func (t *template) holds(vars map[string]any) (bool, error) {
-	out, err := t.render(vars)
-	return out != "", err
+// holds evaluates a condition. doubt is "", or says which comparison in it cannot be made.
+func (t *template) holds(vars map[string]any) (holds bool, doubt string, err error) {
+	if t.parsed == nil {
+		return t.literal != "", "", nil
+	}
+	return t.parsed.Test(t.supplied(vars))
 }
 
 // supply makes sure that path can be read from vars, which the caller owns.

@@ -1,7 +1,6 @@
 package ling
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -31,7 +30,7 @@ func (m *Manager) contest(b *bot.ChatBot) {
 
 // alone is the Alone of bots. The lock keeps other bots from starting; those of other kinds, and tasks, are not known to write
 // nothing, so where a bot of another kind is it counts as a writer.
-func (m *Manager) alone(b *bot.ChatBot, value json.RawMessage, f func()) bool {
+func (m *Manager) alone(b *bot.ChatBot, f func(here json.RawMessage) bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.others {
@@ -43,15 +42,12 @@ func (m *Manager) alone(b *bot.ChatBot, value json.RawMessage, f func()) bool {
 		}
 	}
 	document, _ := m.tube.Sent(true)
-	var here, own jsonuri.Document
-	if here.Set(nil, document) != nil || own.Set(nil, value) != nil {
+	var all jsonuri.Document
+	if all.Set(nil, document) != nil {
 		return false
 	}
-	if text, ok := here.Get(b.Root()); !ok || !bytes.Equal(text, own.AppendJSON(nil)) {
-		return false
-	}
-	f()
-	return true
+	here, _ := all.Get(b.Root())
+	return f(here)
 }
 
 // Open is called when a bot begins to write a string or an array.

@@ -13,6 +13,7 @@
 package ling
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -99,7 +100,7 @@ type Manager struct {
 	open     map[string]*bot.ChatBot                // contested strings and arrays, and who writes there
 	others   bool                                   // bots were added that say nothing of where they write
 	told     map[string]bool                        // uris whose conflict was reported
-	handlers map[bot.Bot]func(error) (handled bool) // see OnFailure; of bots that have not ended
+	handlers map[bot.Bot]func(error) (handled bool) // see OnFailure
 	failures []unhandled
 	errors   []ErrorData
 	usage    map[string]adapter.Usage
@@ -156,6 +157,9 @@ func orDefault(n *int, def int) {
 		*n = def
 	}
 }
+
+// Model returns the model that bots ask which name none of their own: "provider:name", or "" for the default one of the models.
+func (m *Manager) Model() string { return cmp.Or(m.config.Model, m.options.Model) }
 
 // ID returns the run's id.
 func (m *Manager) ID() string { return m.options.Run }
@@ -234,7 +238,7 @@ func (m *Manager) cacheKey() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// AddBot puts any bot under the manager's care: Close waits for it once it has left the state init.
+// AddBot puts any bot under the manager's care: Close waits for it while it is in a state between init and the end.
 func (m *Manager) AddBot(b bot.Bot) error {
 	if err := m.admit(&m.bots, m.options.MaxBots, "bots"); err != nil {
 		return err
@@ -246,9 +250,14 @@ func (m *Manager) AddBot(b bot.Bot) error {
 	running, ended := false, false
 	see := func(s bot.State) {
 		mu.Lock()
-		starts := !running && s != bot.Init
-		ends := !ended && s.Ended()
-		running, ended = running || starts, ended || ends
+		starts := !running && !ended && s != bot.Init || ended && s == bot.Chatting
+		if starts {
+			running, ended = true, false
+		}
+		ends := running && s.Ended()
+		if ends {
+			running, ended = false, true
+		}
 		mu.Unlock()
 		if starts {
 			m.begin()
@@ -300,9 +309,14 @@ func (m *Manager) SendEvent(name string, data any) error {
 	return m.send(name, data)
 }
 
-// Events iterates over what the tube carries, hidden events included.
+// Events iterates over the events that clients see, up to the terminal one.
 func (m *Manager) Events(ctx context.Context) iter.Seq2[tube.Event, error] {
 	return m.tube.Events(ctx, 0)
+}
+
+// AllEvents is Events with those that filters and quiet bots hide from clients; see [tube.Tube.AllEvents].
+func (m *Manager) AllEvents(ctx context.Context) iter.Seq2[tube.Event, error] {
+	return m.tube.AllEvents(ctx, 0)
 }
 
 // admit counts one more of something that is limited.

@@ -128,7 +128,7 @@ func (m *Manager) Report(botName string, err error) {
 	m.report(ErrorData{Bot: botName}, err)
 }
 
-// OnFailure registers a function that is called once if b fails, before the "error" event is sent. If it returns true, something
+// OnFailure registers a function that is called each time that b fails, before the "error" event is sent. If it returns true, something
 // else does the work of b: the event and the result say that the failure was handled, and the run does not fail because of it.
 func (m *Manager) OnFailure(b bot.Bot, handle func(err error) (handled bool)) {
 	m.mu.Lock()
@@ -177,7 +177,6 @@ func (m *Manager) failed(b bot.Bot, err error) {
 	}
 	m.mu.Lock()
 	handle := m.handlers[b]
-	delete(m.handlers, b)
 	m.mu.Unlock()
 	handled := handle != nil && handle(err)
 	if !handled {
@@ -211,9 +210,6 @@ func (m *Manager) botEnded(b *bot.ChatBot, err error) {
 	}
 	m.cut = m.cut || r.Truncated
 	delete(m.writers, b)
-	if err == nil {
-		delete(m.handlers, b)
-	}
 	m.mu.Unlock()
 	if err != nil {
 		m.failed(b, err)

@@ -25,7 +25,7 @@ func TestWhatIsUsedWithoutABotIsToldAndSummedUp(t *testing.T) {
 		t.Error(diff)
 	}
 	var told []string
-	for e, err := range m.Events(t.Context()) {
+	for e, err := range m.AllEvents(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}

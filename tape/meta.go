@@ -13,6 +13,7 @@ import (
 type Meta struct {
 	Turn          string // turn that appended it
 	Run           string // run on whose behalf
+	Message       string // of a user's message: its id, as its channel has it
 	ContextHidden bool   // "context":false, in no view
 	Partial       bool   // a reply that was cut off
 	Steered       bool   // a message that came while the turn was running
@@ -72,6 +73,7 @@ func none[T any](s []T) bool { return len(s) == 0 }
 var metaFields = []metaField{
 	field("turn", func(m *Meta) *string { return &m.Turn }, noText),
 	field("run", func(m *Meta) *string { return &m.Run }, noText),
+	field("message", func(m *Meta) *string { return &m.Message }, noText),
 	{
 		name: "context",
 		get: func(m *Meta) any {

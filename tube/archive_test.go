@@ -38,7 +38,7 @@ func ended(t *testing.T, long bool) *tube.Tube {
 
 func events(t *testing.T, tb *tube.Tube) (all, visible []string) {
 	t.Helper()
-	for e, err := range tb.Events(t.Context(), 0) {
+	for e, err := range tb.AllEvents(t.Context(), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

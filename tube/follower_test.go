@@ -170,10 +170,10 @@ func TestCL_05_AFollowerHasWhatTheTubeHas(t *testing.T) {
 		}
 		// Where nothing was dropped and nothing leapt, event by event, the hidden ones too.
 		var a, b []string
-		for e := range tb.Events(t.Context(), 0) {
+		for e := range tb.AllEvents(t.Context(), 0) {
 			a = append(a, fmt.Sprint(e.N, e.Part, e.Hidden, string(e.AppendJSON(nil))))
 		}
-		for e := range f.Tube().Events(t.Context(), 0) {
+		for e := range f.Tube().AllEvents(t.Context(), 0) {
 			b = append(b, fmt.Sprint(e.N, e.Part, e.Hidden, string(e.AppendJSON(nil))))
 		}
 		if d := cmp.Diff(a, b); d != "" {

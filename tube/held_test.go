@@ -49,7 +49,7 @@ func TestCL_04_AHeldTubeShowsWhatIsStored(t *testing.T) {
 	if !closed(tb.Ended()) || !r.Ended() || tb.Unshown() != 0 || tb.Len() != 4 {
 		t.Error("it has not ended")
 	}
-	for _, err := range tb.Events(t.Context(), 0) {
+	for _, err := range tb.AllEvents(t.Context(), 0) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -62,7 +62,7 @@ func TestCL_04_ReadersOfAHeldTubeWaitForWhatIsShown(t *testing.T) {
 		tb := heldTube(0)
 		var seen []string
 		go func() {
-			for e, err := range tb.Events(t.Context(), 0) {
+			for e, err := range tb.AllEvents(t.Context(), 0) {
 				if err != nil {
 					t.Error(err)
 				}

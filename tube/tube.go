@@ -107,8 +107,11 @@ func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
 		return 0, 0, ErrFull
 	}
 	hidden := e.Hidden && !terminal
-	if len(t.filters.list) > 0 && e.Kind != Named {
-		hidden = t.filters.hide(e.URI, t.log.same(e.URI)) || hidden
+	if len(t.filters.list) > 0 && !terminal {
+		if e.Kind != Named {
+			hidden = t.filters.hide(e.URI, t.log.same(e.URI)) || hidden
+		}
+		hidden = hidden || t.filters.hideEvent(e)
 	}
 	if t.first != nil && e.Kind != Named && e.Kind != Done {
 		first := t.first
@@ -158,6 +161,16 @@ func (t *Tube) From() uint64 { return t.from }
 // AddFilter hides what f says from now on and returns a function that takes that back.
 func (t *Tube) AddFilter(f Filter) (remove func()) {
 	f.Exclude, f.Include = slices.Clone(f.Exclude), slices.Clone(f.Include)
+	for _, m := range f.Include {
+		if _, ok := m.(EventFunc); ok {
+			panic("tube: an EventFunc excludes, and cannot include")
+		}
+	}
+	for _, m := range f.Exclude {
+		if e, ok := m.(EventFunc); ok {
+			f.events = append(f.events, e)
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.filters.list = append(t.filters.list, &f)
@@ -170,7 +183,7 @@ func (t *Tube) AddFilter(f Filter) (remove func()) {
 	}
 }
 
-// Hides says whether a filter hides what is sent at uri.
+// Hides says whether a filter hides whatever is sent at uri.
 func (t *Tube) Hides(uri []byte) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -233,12 +246,22 @@ func (t *Tube) Snapshot(all bool) (document, reserved []byte) {
 	return d.AppendJSON(nil), d.AppendReserved(nil)
 }
 
-// Events yields every event from number from on, hidden ones included, and ends after the terminal event; its last pair
-// carries ctx's cause if ctx ends first. It is for listeners on the server. An event that has left the log yields a snapshot.
+// Events yields the events that clients see, from number from on, and ends after the terminal event; its last pair carries ctx's cause if
+// ctx ends first. Instead of events that have left the log it yields a snapshot.
 func (t *Tube) Events(ctx context.Context, from uint64) iter.Seq2[Event, error] {
+	return t.events(ctx, from, false)
+}
+
+// AllEvents is Events with those that filters and quiet bots hide from clients. It is for listeners on the server: what it yields must not
+// be passed on.
+func (t *Tube) AllEvents(ctx context.Context, from uint64) iter.Seq2[Event, error] {
+	return t.events(ctx, from, true)
+}
+
+func (t *Tube) events(ctx context.Context, from uint64, all bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		r := t.reader(from)
-		r.all = true
+		r.all = all
 		defer r.Leave()
 		for {
 			for e := range r.Waiting() {

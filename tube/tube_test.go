@@ -158,7 +158,7 @@ func TestTB_02_FiltersHideFromClientsAndFromNobodyElse(t *testing.T) {
 			}
 			_ = tb.Cancel("")
 			var all []string
-			for e, err := range tb.Events(t.Context(), 0) {
+			for e, err := range tb.AllEvents(t.Context(), 0) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -422,7 +422,7 @@ func TestTB_05_AReaderThatFellOutGoesOnFromASnapshot(t *testing.T) {
 	}
 	var last tube.Event
 	n := 0
-	for e, err := range tb.Events(t.Context(), 0) {
+	for e, err := range tb.AllEvents(t.Context(), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -796,7 +796,7 @@ func TestEventsEndWithTheContextsCause(t *testing.T) {
 		cause := errors.New("enough")
 		time.AfterFunc(time.Second, func() { cancel(cause) })
 		n := 0
-		for e, err := range tb.Events(ctx, 0) {
+		for e, err := range tb.AllEvents(ctx, 0) {
 			if err != nil {
 				if err != cause || n != 2 {
 					t.Errorf("%v after %d events", err, n)

@@ -34,6 +34,19 @@ const (
 // ExtraAgent is the member of an envelope's Extra that names the agent who is to answer: a string.
 const ExtraAgent = "agent"
 
+// ExtraApprover is the member of an envelope's Extra that says who of the conversation can answer a question for approval: an [Approver].
+// Without it, whoever follows the turn can.
+const ExtraApprover = "approver"
+
+// Approver is the highest role of those who can answer in a conversation; None is nobody.
+type Approver struct {
+	None bool
+	Role tool.Role
+}
+
+// ExtraRepeated is the member of an envelope's Extra that says that a turn with this message may have begun before: true.
+const ExtraRepeated = "repeated"
+
 // ExtraRun is the member of an envelope's Extra that is a message's own id, where it has one: a string. A message that is steered has it on
 // the tape, so that one that comes twice is known.
 const ExtraRun = "run"

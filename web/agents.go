@@ -37,6 +37,8 @@ type Agents interface {
 	Names() []string
 	// Answer gives somebody's decision to a call that waits for it; see [agent.Agent.Answer].
 	Answer(context.Context, agent.Answer) error
+	// Questions are the calls of a session that wait for approval, the oldest first.
+	Questions(session string) []agent.Question
 }
 
 // ByWorkflow is what [Agents] are, too, where workflows answer for some of them.
@@ -101,7 +103,7 @@ func (s *Server) prepareAgent(p access.Principal, a *ask, files []adapter.Part) 
 		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; this server has no agents")
 	}
 	if names := s.agents(p); !slices.Contains(names, a.Agent) {
-		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; expected one of "+strings.Join(names, ", "))
+		return sp, newProblem(codeNotFound, "there is no agent "+quote(a.Agent)+"; "+expected(a.Agent, names))
 	}
 	var misfits []misfit
 	fail := func(pointer, detail string) { misfits = append(misfits, misfit{Pointer: pointer, Detail: detail}) }

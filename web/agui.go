@@ -103,11 +103,7 @@ func (s *Server) agui(w http.ResponseWriter, r *http.Request) *problem {
 // noTarget says who could have been asked by somebody.
 func (s *Server) noTarget(p access.Principal, name string) *problem {
 	agents, workflows := s.targets(p)
-	names := append(agents, workflows...)
-	if len(names) > 20 {
-		names = append(names[:20], "…")
-	}
-	return newProblem(codeNotFound, "there is no agent or workflow "+quote(name)+"; expected one of "+strings.Join(names, ", "))
+	return newProblem(codeNotFound, "there is no agent or workflow "+quote(name)+"; "+expected(name, append(agents, workflows...)))
 }
 
 func misfits(faults []agui.Fault) (list []misfit) {

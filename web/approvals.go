@@ -14,9 +14,28 @@ const maxReason = 1 << 10
 
 // postApproval answers a question for approval of a run's agent.
 func (s *Server) postApproval(w http.ResponseWriter, r *http.Request) {
-	var answer agent.Answer
+	answer, p := s.readAnswer(w, r)
+	if p != nil {
+		p.write(w)
+		return
+	}
+	run, p := s.find(r, chi.URLParam(r, "run"))
+	if p != nil {
+		p.write(w)
+		return
+	}
+	ofRun(w.Header(), run.id)
+	if p := s.decide(r.Context(), run, answer); p != nil {
+		p.write(w)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// readAnswer reads a decision, and the id of the question that the path names.
+func (s *Server) readAnswer(w http.ResponseWriter, r *http.Request) (answer agent.Answer, p *problem) {
 	decision := ""
-	p := s.body(w, r, true, func(d *decoder) fields {
+	p = s.body(w, r, true, func(d *decoder) fields {
 		return fields{
 			"decision": func(at string, raw json.RawMessage) { decision = d.oneOf(at, raw, "approve", "deny") },
 			"reason":   func(at string, raw json.RawMessage) { answer.Reason = d.text(at, raw, maxReason) },
@@ -27,26 +46,14 @@ func (s *Server) postApproval(w http.ResponseWriter, r *http.Request) {
 		p = invalid(misfit{Pointer: "/decision", Detail: "expected approve or deny"})
 	}
 	if p != nil {
-		p.write(w)
-		return
+		return answer, p
 	}
 	var known bool
 	if answer.ID, known = agent.ReadQuestionID(pathValue(r, "approval")); !known {
 		// Earlier versions had the model's id of the call here, which models repeat.
-		newProblem(codeGone, "calls are not approved by their own ids any more; expected /v1/runs/{run}/approvals/{approval}, with the id of the event "+
-			string(agent.ApprovalRequiredEvent)).write(w)
-		return
+		return answer, newProblem(codeGone, "calls are not approved by their own ids any more; expected /v1/runs/{run}/approvals/{approval}, with the id of the event "+
+			string(agent.ApprovalRequiredEvent))
 	}
-	run, p := s.find(r, chi.URLParam(r, "run"))
-	if p != nil {
-		p.write(w)
-		return
-	}
-	ofRun(w.Header(), run.id)
 	answer.Approve = decision == "approve"
-	if p := s.decide(r.Context(), run, answer); p != nil {
-		p.write(w)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
+	return answer, nil
 }

@@ -70,29 +70,29 @@ func TestDA_06_WhatAReplicaAsksIsCheckedWithThePrincipalsScopes(t *testing.T) {
 	run := start(ann, "s", hello).Run
 	lane := webchannel.SessionKey("ann", "s")
 	for _, who := range []access.Principal{bob, {}, scopedAdmin(t)} {
-		if got := serve(control.Request{Command: commandCancel, Run: run, Body: mustJSON(onBehalf{who})}); code(got) != codeNotFound {
+		if got := serve(control.Request{Command: commandCancel, Run: run, Body: mustJSON(onBehalf{Who: who})}); code(got) != codeNotFound {
 			t.Errorf("%+v cancels another's run: %+v", who, got)
 		}
 		got := serve(control.Request{Command: commandDecide, Run: run, Body: mustJSON(decision{ID: "q", Approve: true, Who: who})})
 		if code(got) != codeNotFound || got.Problem.Detail != unknownRun().Detail {
 			t.Errorf("%+v decides in another's run: %+v", who, got)
 		}
-		if got := serve(control.Request{Command: commandLatest, Session: lane, Body: mustJSON(onBehalf{who})}); got.Run != "" {
+		if got := serve(control.Request{Command: commandLatest, Session: lane, Body: mustJSON(onBehalf{Who: who})}); got.Run != "" {
 			t.Errorf("%+v finds another's run: %+v", who, got)
 		}
 	}
 	for _, who := range []access.Principal{bob, scopedAdmin(t), {Role: tool.Admin}} {
-		if got := serve(control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{who})}); code(got) != codeForbidden {
+		if got := serve(control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{Who: who})}); code(got) != codeForbidden {
 			t.Errorf("%+v ends the turns of another's session: %+v", who, got)
 		}
 	}
-	if got := serve(control.Request{Command: commandLatest, Session: lane, Body: mustJSON(onBehalf{ann})}); got.Run != run {
+	if got := serve(control.Request{Command: commandLatest, Session: lane, Body: mustJSON(onBehalf{Who: ann})}); got.Run != run {
 		t.Errorf("ann finds %+v, expected %s", got, run)
 	}
-	if got := serve(control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{ann})}); code(got) != "" {
+	if got := serve(control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{Who: ann})}); code(got) != "" {
 		t.Errorf("ann ends her turns: %+v", got)
 	}
-	if got := serve(control.Request{Command: commandCancel, Run: run, Body: mustJSON(onBehalf{access.Principal{Name: "root", Role: tool.Admin}})}); code(got) == codeNotFound {
+	if got := serve(control.Request{Command: commandCancel, Run: run, Body: mustJSON(onBehalf{Who: access.Principal{Name: "root", Role: tool.Admin}})}); code(got) == codeNotFound {
 		t.Errorf("an admin cancels: %+v", got)
 	}
 }

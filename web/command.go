@@ -15,19 +15,20 @@ import (
 	"github.com/lingserve/lingserve/control"
 	"github.com/lingserve/lingserve/runlog"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
 )
 
 // What replicas ask of each other.
 const (
-	commandCancel = "cancel" // a run
-	commandDecide = "decide" // a question for approval of a run
-	commandStart  = "start"  // a run, in a session that the replica has
-	commandLatest = "latest" // the id of the run that was started last in a session
-	commandStop   = "stop"   // the turns of a session that is erased
-	commandAdopt  = "adopt"  // take over a run of who asks, which ends
-	commandBegun  = "begun"  // whether a run is there, or about to begin
+	commandCancel    = "cancel"    // a run
+	commandDecide    = "decide"    // a question for approval of a run
+	commandStart     = "start"     // a run, in a session that the replica has
+	commandLatest    = "latest"    // the id of the run that was started last in a session
+	commandStop      = "stop"      // the turns of a session that is erased, or whose turns are canceled
+	commandAdopt     = "adopt"     // take over a run of who asks, which ends
+	commandQuestions = "questions" // the questions for approval that wait in a session
+	commandAnswer    = "answer"    // one of these
+	commandBegun     = "begun"     // whether a run is there, or about to begin
 )
 
 const (
@@ -51,6 +52,9 @@ type report struct {
 	Problem *problem `json:"problem,omitempty"`
 	Retry   int      `json:"retry,omitempty"` // seconds, of the problem
 	NotHere bool     `json:"not_here,omitempty"`
+
+	Questions []agent.Question `json:"questions,omitempty"` // that wait in a session
+	Stopped   int              `json:"stopped,omitempty"`   // turns of a session
 
 	unknown bool // nobody knows what became of it, as the problem says
 }
@@ -82,7 +86,8 @@ type decision struct {
 
 // onBehalf says for whom a run is canceled, a session's run is looked for, or its turns are ended.
 type onBehalf struct {
-	Who access.Principal `json:"who"`
+	Who     access.Principal `json:"who"`
+	Cancels bool             `json:"cancels,omitempty"` // of commandStop: the session stays
 }
 
 // message is what is asked with commandStart.
@@ -103,7 +108,7 @@ func (s *Server) serve(ctx context.Context, r control.Request) ([]byte, error) {
 	var t report
 	var by onBehalf
 	switch r.Command {
-	case commandCancel, commandLatest, commandStop:
+	case commandCancel, commandLatest, commandStop, commandQuestions:
 		if err := json.Unmarshal(r.Body, &by); err != nil {
 			return nil, err
 		}
@@ -129,12 +134,15 @@ func (s *Server) serve(ctx context.Context, r control.Request) ([]byte, error) {
 			t.Run = run.id
 		}
 	case commandStop:
-		// Turns of chat platforms have no run; operators may end them.
-		if run := s.runs.inLane(r.Session); !by.Who.Remembers() || by.Who.Role < tool.Operator && (run == nil || !run.owned(by.Who)) {
-			t = reportOf(newProblem(codeForbidden, "the session is another's"))
-		} else if s.o.Turns != nil {
-			s.o.Turns.Stop(r.Session, errErased)
+		t = s.serveStop(by, r.Session)
+	case commandQuestions:
+		t = s.serveQuestions(by.Who, r.Session)
+	case commandAnswer:
+		var d decision
+		if err := json.Unmarshal(r.Body, &d); err != nil {
+			return nil, err
 		}
+		t = s.serveAnswer(ctx, r.Session, d)
 	case commandBegun:
 		t.NotHere = s.runs.own(r.Run) == nil && !s.beginning.has(r.Run)
 	case commandAdopt:
@@ -328,7 +336,7 @@ func (s *Server) cancelAnywhere(ctx context.Context, who access.Principal, run *
 	if run.ended() {
 		return endedProblem(run.id)
 	}
-	_, p := s.askOwner(ctx, run, control.Request{Command: commandCancel, Body: mustJSON(onBehalf{who})})
+	_, p := s.askOwner(ctx, run, control.Request{Command: commandCancel, Body: mustJSON(onBehalf{Who: who})})
 	return p
 }
 
@@ -473,7 +481,7 @@ func doubtful(sp *spec, run, why string) (p *problem) {
 func (s *Server) stopElsewhere(ctx context.Context, replica, lane string) {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	if _, _, err := s.ask(ctx, replica, control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{access.From(ctx)})}); err != nil {
+	if _, _, err := s.ask(ctx, replica, control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{Who: access.From(ctx)})}); err != nil {
 		s.log.WarnContext(ctx, "the turns of a session that is erased cannot be ended; it is waited for them", "replica", replica, "error", err)
 	}
 }
@@ -495,7 +503,7 @@ func (s *Server) latest(r *http.Request, session string) *run {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), commandWait)
 	defer cancel()
-	t, ok, err := s.ask(ctx, replica, control.Request{Command: commandLatest, Session: lane, Body: mustJSON(onBehalf{who(r)})})
+	t, ok, err := s.ask(ctx, replica, control.Request{Command: commandLatest, Session: lane, Body: mustJSON(onBehalf{Who: who(r)})})
 	if err != nil || !ok || t.Run == "" {
 		return s.runs.inLane(lane)
 	}

@@ -291,6 +291,7 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	broken := sessionsBench(t, func(s tape.Store) tape.Store { return failing{s} }).serve()
 
 	const foreign = "Sec-Fetch-Site: cross-site"
+	const question, yes = "abcdefghijklmnopqrstuvwxyz", `{"decision":"approve"}`
 	const aSession, handoff = "/v1/sessions/s-42", `{"name":"n","state":[1]}`
 	const start = "/v1/runs?workflow=chat&input=q"
 	const ui, uiInput = "/v1/ui", `{"id":"t","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"q"}]}]}`
@@ -401,6 +402,20 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", aSession + "/tape?limit=0", "", nil, 400, true},
 			{"GET", "/v1/sessions/nobody/tape", "", nil, 404, false},
 			{"GET", aSession + "/tape", "", []string{"Accept: text/event-stream"}, 406, false},
+			{"GET", aSession + "/approvals", "", nil, 200, false},
+			{"GET", aSession + "/approvals?x=1", "", nil, 400, false},
+			{"GET", "/v1/sessions/nobody/approvals", "", nil, 404, false},
+			{"POST", aSession + "/approvals/" + question, "{}", nil, 400, true},
+			{"POST", aSession + "/approvals/" + question, yes, []string{foreign}, 403, false},
+			{"POST", aSession + "/approvals/" + question, yes, nil, 404, false},
+			{"POST", aSession + "/approvals/c1", yes, nil, 410, false},
+			{"POST", aSession + "/approvals/" + question, `{"decision":"deny","reason":"` + strings.Repeat("x", 5000) + `"}`, nil, 413, true},
+			{"POST", aSession + "/approvals/" + question, yes, []string{"Content-Type: text/plain"}, 415, true},
+			{"POST", aSession + "/cancel?x=1", "", nil, 400, false},
+			{"POST", aSession + "/cancel", "", []string{foreign}, 403, false},
+			{"POST", "/v1/sessions/nobody/cancel", "", nil, 404, false},
+			{"POST", aSession + "/cancel", "", nil, 409, false},
+			{"POST", aSession + "/cancel", strings.Repeat(" ", 5000), nil, 413, true},
 			{"POST", aSession + "/handoff", handoff, nil, 201, false},
 			{"POST", aSession + "/handoff", `{"state":1}`, nil, 400, true},
 			{"POST", aSession + "/handoff", handoff, []string{foreign}, 403, false},
@@ -565,6 +580,9 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		{"DELETE", aSession, "", nil, 500, false},
 		{"GET", aSession + "/tape", "", nil, 500, false},
 		{"POST", aSession + "/handoff", handoff, nil, 500, false},
+		{"GET", aSession + "/approvals", "", nil, 500, false},
+		{"POST", aSession + "/approvals/" + question, yes, nil, 500, false},
+		{"POST", aSession + "/cancel", "", nil, 500, false},
 		{"POST", aSession + "/fork", "", nil, 500, false},
 	} {
 		t.Run("broken/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, broken, want) })
@@ -600,6 +618,9 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 		{"HEAD", "/v1/sessions/s", "", nil, 503, false},
 		{"GET", "/v1/sessions/s/tape", "", nil, 503, false},
 		{"POST", "/v1/sessions/s/fork", "", nil, 503, false},
+		{"GET", "/v1/sessions/s/approvals", "", nil, 503, false},
+		{"POST", "/v1/sessions/s/approvals/" + question, yes, nil, 503, false},
+		{"POST", "/v1/sessions/s/cancel", "", nil, 503, false},
 	} {
 		t.Run("no tapes/"+want.method+" "+want.path, func(t *testing.T) { c.check(t, noTapes, want) })
 	}
@@ -648,9 +669,25 @@ func (c *contract) checkAgents(t *testing.T) {
 		{"POST", path, yes, []string{"Content-Type: text/plain"}, 415, true},
 		{"POST", path, yes, nil, 204, false},
 		{"POST", path, yes, nil, 409, false},
+		{"POST", "/v1/sessions/s/approvals/" + question, yes, nil, 409, false},
 		{"GET", "/v1/runs?agent=assistant&session=s&input=again", "", []string{"Accept: text/event-stream"}, 200, false},
 	} {
 		t.Run("agents/"+want.method+" "+clip(want.path)+" "+itoa(want.status), func(t *testing.T) { c.check(t, a.bench, want) })
+	}
+	other := newAgentBench(t, nil)
+	other.serve()
+	question, _, end := other.question(other.say("use danger", "", asEvents))
+	defer end()
+	for _, want := range []call{
+		{"GET", "/v1/sessions/s/approvals", "", nil, 200, false},
+		{"POST", "/v1/sessions/s/approvals/" + question, `{"decision":"deny"}`, nil, 204, false},
+		{"POST", "/v1/sessions/s/cancel", "", nil, 202, false},
+	} {
+		if want.status == 202 { // once more, so that a turn runs
+			_, _, end := other.question(other.say("use danger", "", asEvents))
+			defer end()
+		}
+		t.Run("agents/"+want.method+" "+clip(want.path)+" "+itoa(want.status), func(t *testing.T) { c.check(t, other.bench, want) })
 	}
 	if err := a.s.o.Turns.Drain(t.Context()); err != nil {
 		t.Fatal(err)

@@ -46,17 +46,21 @@ func (s *Server) answerQuestion(ctx context.Context, run *run, answer agent.Answ
 	if s.o.Agents != nil {
 		err = s.o.Agents.Answer(ctx, answer)
 	}
-	var refused *problem
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, agent.ErrAnswered):
-		refused = newProblem(codeConflict, "the question has been answered, or its time is over")
-	case errors.Is(err, agent.ErrRole):
-		refused = newProblem(codeForbidden, "the tool asks for somebody with a higher role")
-	default:
-		refused = unasked(answer.ID)
 	}
+	refused := refusedAnswer(err, answer.ID)
 	refused.Run = run.id
 	return refused
+}
+
+// refusedAnswer is the problem of an answer that an agent has not taken.
+func refusedAnswer(err error, id string) *problem {
+	switch {
+	case errors.Is(err, agent.ErrAnswered):
+		return newProblem(codeConflict, "the question has been answered, or its time is over")
+	case errors.Is(err, agent.ErrRole):
+		return newProblem(codeForbidden, "the tool asks for somebody with a higher role")
+	}
+	return unasked(id)
 }

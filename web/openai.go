@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -134,7 +135,7 @@ func (s *Server) shapeOf(a *ask) (shape openai.Shape) {
 		return shape
 	}
 	for _, b := range wf.Info().Graph.Bots {
-		if b.On == nil || b.On.Error == "" {
+		if len(b.On) == 0 || slices.ContainsFunc(b.On, func(t flow.Trigger) bool { return t.Error == "" }) {
 			shape.Roots = append(shape.Roots, inTemplate.ReplaceAllString(b.Root, "*"))
 		}
 	}

@@ -45,6 +45,7 @@ type ask struct {
 	Include    []string          `json:"include,omitempty"`
 	Done       bool              `json:"done,omitempty"`
 	HTML       bool              `json:"html,omitempty"`
+	Strict     bool              `json:"strict,omitempty"` // an answer that does not fit its schema fails its bot
 	OnBusy     string            `json:"on_busy,omitempty"`
 
 	// Of clients that keep their conversations themselves.
@@ -320,6 +321,7 @@ func (st *start) body(d *decoder, text []byte) {
 		"filter":  func(at string, raw json.RawMessage) { st.filter(d, at, raw) },
 		"done":    func(at string, raw json.RawMessage) { st.Done = d.boolean(at, raw) },
 		"html":    func(at string, raw json.RawMessage) { st.HTML = d.boolean(at, raw) },
+		"strict":  func(at string, raw json.RawMessage) { st.Strict = d.boolean(at, raw) },
 		"include": func(at string, raw json.RawMessage) {
 			for i, word := range d.strings(at, raw, 8, maxName) {
 				if word != "" && d.word(at+"/"+itoa(i), word, "reserved") != "" {
@@ -501,6 +503,7 @@ func (s *Server) query(d *decoder, r *http.Request, st *start, what int) {
 			}
 			st.Session = value
 		}
+		known["strict"] = func(value string) { st.Strict = d.flag(value) }
 		known["on_busy"] = func(value string) { st.OnBusy = d.word("", value, policies...) }
 		model := known["model"]
 		known["model"] = func(value string) { model(chain(value)) }
@@ -551,7 +554,7 @@ func (d *decoder) parameters(values url.Values, known map[string]func(value stri
 		case !ok && len(known) == 0:
 			d.fail("", "unknown; this resource has no parameters")
 		case !ok:
-			d.fail("", "unknown; expected one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			d.fail("", "unknown; %s", expected(name, slices.Sorted(maps.Keys(known))))
 		case len(values[name]) > 1:
 			d.fail("", "given twice")
 		case strings.ContainsRune(values[name][0], 0):

@@ -52,9 +52,9 @@ func TestABodyThatDoesNotFitIsRefusedWithThePlaceThatIsWrong(t *testing.T) {
 		"not UTF-8":                 {"{\"workflow\":\"a\xff\"}", []misfit{{Detail: "the body is not UTF-8 at line 1, column 15"}}},
 		"an array":                  {`[1]`, []misfit{{Detail: "expected an object, found an array"}}},
 		"null":                      {`null`, []misfit{{Detail: "expected an object, found null"}}},
-		"an unknown member":         {`{"workflow":"w","inputs":1}`, []misfit{{Pointer: "/inputs", Detail: "unknown member; expected one of agent, done, files, filter, format, html, include, input, model, on_busy, on_disconnect, options, params, session, workflow"}}},
-		"case counts":               {`{"Workflow":"w"}`, []misfit{{Pointer: "/Workflow", Detail: "unknown member; expected one of agent, done, files, filter, format, html, include, input, model, on_busy, on_disconnect, options, params, session, workflow"}}},
-		"a name that needs escapes": {`{"a/b~c":1}`, []misfit{{Pointer: "/a~1b~0c", Detail: "unknown member; expected one of agent, done, files, filter, format, html, include, input, model, on_busy, on_disconnect, options, params, session, workflow"}}},
+		"an unknown member":         {`{"workflow":"w","inputs":1}`, []misfit{{Pointer: "/inputs", Detail: "unknown member; did you mean input? expected one of agent, done, files, filter, format, html, include, input, model, on_busy, on_disconnect, options, params, session, strict, workflow"}}},
+		"case counts":               {`{"Workflow":"w"}`, []misfit{{Pointer: "/Workflow", Detail: "unknown member; did you mean workflow? expected one of agent, done, files, filter, format, html, include, input, model, on_busy, on_disconnect, options, params, session, strict, workflow"}}},
+		"a name that needs escapes": {`{"a/b~c":1}`, []misfit{{Pointer: "/a~1b~0c", Detail: "unknown member; expected one of agent, done, files, filter, format, html, include, input, model, on_busy, on_disconnect, options, params, session, strict, workflow"}}},
 		"twice":                     {`{"workflow":"a","workflow":"b"}`, []misfit{{Pointer: "/workflow", Detail: "given twice"}}},
 		"twice, deep in the input":  {`{"input":{"a":[{},{"b":1,"b":2}]}}`, []misfit{{Pointer: "/input/a/1/b", Detail: "given twice"}}},
 		"a workflow of numbers":     {`{"workflow":7}`, []misfit{{Pointer: "/workflow", Detail: "expected a string, found a number"}}},
@@ -78,7 +78,7 @@ func TestABodyThatDoesNotFitIsRefusedWithThePlaceThatIsWrong(t *testing.T) {
 		"several at once": {`{"done":"x","params":3,"zzz":0}`, []misfit{
 			{Pointer: "/done", Detail: "expected true or false, found a string"},
 			{Pointer: "/params", Detail: "expected an object, found a number"},
-			{Pointer: "/zzz", Detail: "unknown member; expected one of agent, done, files, filter, format, html, include, input, model, on_busy, on_disconnect, options, params, session, workflow"},
+			{Pointer: "/zzz", Detail: "unknown member; expected one of agent, done, files, filter, format, html, include, input, model, on_busy, on_disconnect, options, params, session, strict, workflow"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

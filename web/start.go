@@ -430,7 +430,7 @@ func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
 	default:
 		w, ok := s.o.Workflows.Get(a.Workflow)
 		if !ok {
-			return sp, newProblem(codeNotFound, "there is no workflow "+quote(a.Workflow)+"; "+s.workflowNames(p))
+			return sp, newProblem(codeNotFound, "there is no workflow "+quote(a.Workflow)+"; "+s.workflowNames(p, a.Workflow))
 		}
 		sp.workflow = w
 	}
@@ -473,6 +473,9 @@ func (s *Server) prepare(p access.Principal, a *ask) (spec, *problem) {
 	}
 	if a.HTML {
 		sp.config.HTMLEvents = true
+	}
+	if a.Strict {
+		sp.config.OnInvalid = sp.config.OnInvalid.Strict()
 	}
 	sp.params = a.Params
 	if len(a.Exclude)+len(a.Include) > 0 {
@@ -531,7 +534,7 @@ func (s *Server) inline(text json.RawMessage) (flow.Workflow, *problem) {
 			Detail:  "expected the name of a workflow; this server takes none from a request",
 		})
 	}
-	w, err := flow.ParseSpec("workflow", text, nil)
+	w, err := flow.ParseSpec("workflow", text, nil, s.o.Models.Providers()...)
 	if err == nil {
 		return w, nil
 	}
@@ -562,7 +565,7 @@ func flatten(err error) []error {
 }
 
 // workflowNames says what there is for somebody, who asked for something else.
-func (s *Server) workflowNames(p access.Principal) string {
+func (s *Server) workflowNames(p access.Principal, name string) string {
 	var names []string
 	for _, w := range s.o.Workflows.All() {
 		if name := w.Info().Name; p.Runs(name) {
@@ -572,10 +575,7 @@ func (s *Server) workflowNames(p access.Principal) string {
 	if len(names) == 0 {
 		return "there is none here"
 	}
-	if len(names) > 20 {
-		names = append(names[:20], "…")
-	}
-	return "expected one of " + strings.Join(names, ", ")
+	return expected(name, names)
 }
 
 func quote(s string) string {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
@@ -176,9 +177,24 @@ func (d *decoder) object(pointer string, raw json.RawMessage, f fields) {
 			known = append(known, name)
 		}
 		slices.Sort(known)
-		d.fail(at, "unknown member; expected one of %s", strings.Join(known, ", "))
+		d.fail(at, "unknown member; %s", expected(name, known))
 	}
 }
+
+// expected says which names are known, and which of them was probably meant by another.
+func expected(name string, known []string) string {
+	meant := ""
+	if near := edits.Nearest(name, known); near != "" {
+		meant = "did you mean " + near + "? "
+	}
+	if len(known) > maxNames {
+		known = append(known[:maxNames:maxNames], "…")
+	}
+	return meant + "expected one of " + strings.Join(known, ", ")
+}
+
+// maxNames is how many names a message lists.
+const maxNames = 40
 
 // as decodes raw into dst if it is of the kind that first tells.
 func (d *decoder) as(pointer string, raw json.RawMessage, first byte, kind string, dst any) bool {

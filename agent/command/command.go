@@ -169,6 +169,12 @@ func (s *Set) Match(text string) (Match, bool) {
 	return m, m.Command != nil || m.Near != nil
 }
 
+// Has reports whether text begins with a command of the set. exact excludes names that are only close to one.
+func (s *Set) Has(text string, exact bool) bool {
+	m, ok := s.Match(text)
+	return ok && (m.Command != nil || !exact)
+}
+
 // Run answers a command of a person in this role. It always has a reply; where ctx ends, the reply says so.
 func (s *Set) Run(ctx context.Context, session Session, role tool.Role, m Match) Reply {
 	begin := time.Now()

@@ -3,8 +3,10 @@
 //
 // # What a template can do
 //   - {{ input.question }} prints a value: text as it is, numbers as they were written, lists and objects as JSON. Numbers with
-//     a fraction are compared with < and > (written otherwise than in their shortest form, as 1.10, they equal nothing), and
-//     joined to text with the filter add.
+//     a fraction are joined to text with the filter add.
+//   - Conditions of if and elif: and, or, not and parentheses, ==, !=, <, <=, >, >= between two numbers or two texts, in, not in.
+//     A comparison with a value that is missing, or of two types, is neither true nor false, and so is its opposite with not: the
+//     condition does not hold.
 //   - Members by name and number, {{ list.0.title }}, and one computed one at the end, {{ list[i] }}.
 //   - Tags: if/elif/else, ifequal, ifnotequal, for/empty, with, set, firstof, cycle, now, widthratio, templatetag, comment and
 //     verbatim. {# … #} is a comment on one line.
@@ -74,7 +76,12 @@ func (t *Template) compile() (failure *Error) {
 // Render renders the template with vars. Values may be strings, numbers, bools, nil, maps and slices of such, and
 // json.RawMessage; anything else is an error. A variable that is not supplied is an error.
 func (t *Template) Render(vars map[string]any) (text string, err error) {
-	r := &run{template: t}
+	return (&run{template: t}).with(vars)
+}
+
+// with renders the run's template with vars.
+func (r *run) with(vars map[string]any) (text string, err error) {
+	t := r.template
 	defer r.forget()
 	c := converter{run: r}
 	context := pongo2.Context{runKey: r}
@@ -94,6 +101,14 @@ func (t *Template) Render(vars map[string]any) (text string, err error) {
 		text, err = r.render(context)
 	})
 	return text, err
+}
+
+// Test renders a template that prints something where a condition holds. doubt names the comparison, "" if there is none, whose
+// sides could not be compared: a value is missing, or the two are of different types. Such a comparison is neither true nor false.
+func (t *Template) Test(vars map[string]any) (holds bool, doubt string, err error) {
+	r := &run{template: t}
+	text, err := r.with(vars)
+	return text != "", r.doubt, err
 }
 
 // Variables lists the paths that the template reads, as "input.question", sorted. Names that the template itself gives
@@ -121,6 +136,7 @@ type run struct {
 	element  int        // the one that is being executed, for the position of a panic
 	literals []*decimal // to be forgotten at the end
 	out      []byte
+	doubt    string // why a comparison is neither true nor false: the first such
 }
 
 // runKey is a name that no template can read: the scanner refuses the prefix.

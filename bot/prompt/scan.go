@@ -35,7 +35,7 @@ type tagRule struct {
 }
 
 var tagRules = map[string]tagRule{
-	"if":          {block: true, middles: []string{"elif", "else"}, lenient: true},
+	"if":          {block: true, middles: []string{"elif", "else"}, lenient: true, rename: true},
 	"ifequal":     {block: true, middles: []string{"else"}, lenient: true},
 	"ifnotequal":  {block: true, middles: []string{"else"}, lenient: true},
 	"for":         {block: true, middles: []string{"empty"}, scope: true, rename: true},
@@ -253,6 +253,15 @@ func (s *scanner) tag(open token, body []token, shut token) *Error {
 		return nil
 	}
 	if done, failure := s.innerTag(name, args); done || failure != nil {
+		if failure == nil && name.text == "elif" {
+			condition, failure := s.condition(args, name, shut.offset)
+			if failure == nil {
+				s.out.WriteString(s.text[open.offset:name.offset])
+				s.insert(fmt.Sprintf("elif %d ", len(s.elements)-1), name.offset+len(name.text))
+				condition.write(s.pos)
+			}
+			return failure
+		}
 		if failure == nil {
 			s.out.WriteString(s.text[open.offset:name.offset])
 			s.anchors = append(s.anchors, anchor{s.out.Len(), name.offset})
@@ -277,6 +286,12 @@ func (s *scanner) tag(open token, body []token, shut token) *Error {
 	if failure := s.references(values, rule.lenient); failure != nil {
 		return failure
 	}
+	var condition *conditionParser
+	if name.text == "if" {
+		if condition, failure = s.condition(args, name, shut.offset); failure != nil {
+			return failure
+		}
+	}
 	current := &s.elements[len(s.elements)-1]
 	if name.text == "set" || name.text == "with" {
 		current.sized = names
@@ -293,8 +308,13 @@ func (s *scanner) tag(open token, body []token, shut token) *Error {
 	s.out.WriteString(s.text[open.offset:name.offset])
 	if rule.rename {
 		s.insert(s.own(name.text), name.offset+len(name.text))
+	}
+	switch {
+	case condition != nil:
+		condition.write(s.pos)
+	case rule.rename:
 		s.rename(name.offset+len(name.text), s.pos, args)
-	} else {
+	default:
 		s.rename(name.offset, s.pos, body)
 	}
 

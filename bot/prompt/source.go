@@ -27,6 +27,8 @@ type element struct {
 	offset int
 	needs  []path   // what must be there before it is executed
 	sized  []string // names that it gives to computed values, which must not grow without bound
+	// condition is that of an if or elif.
+	condition *condition
 }
 
 // path is a variable that is read.

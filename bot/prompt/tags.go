@@ -25,7 +25,7 @@ func (noFiles) Get(name string) (io.Reader, error) { return nil, errNoFiles }
 
 func newSet() *pongo2.TemplateSet {
 	for name, parser := range map[string]pongo2.TagParser{
-		"check": parseCheck, "size": parseSize, "print": parsePrint, "for": parseFor,
+		"check": parseCheck, "size": parseSize, "print": parsePrint, "for": parseFor, "if": parseIf,
 	} {
 		must(pongo2.RegisterTag(ownPrefix+name, parser))
 	}
@@ -40,6 +40,7 @@ func newSet() *pongo2.TemplateSet {
 		"block",                            // hands out the execution context
 		"filter", "spaceless", "ifchanged", // collect output where no limit sees it
 		"for", // ours keeps maps in order and looks at the clock
+		"if",  // ours compares only what can be compared
 	} {
 		must(set.BanTag(tag))
 	}
@@ -97,7 +98,13 @@ func (n node) begin(ctx *pongo2.ExecutionContext) *pongo2.Error {
 
 // missing says what of a path is not there.
 func missing(ctx *pongo2.ExecutionContext, p path) string {
-	value, ok := any(nil), false
+	_, why := lookup(ctx, p)
+	return why
+}
+
+// lookup returns the value at a path, or says what of it is not there.
+func lookup(ctx *pongo2.ExecutionContext, p path) (value any, why string) {
+	ok := false
 	if p.bound {
 		value, ok = ctx.Private[p.segments[0]]
 	}
@@ -105,29 +112,29 @@ func missing(ctx *pongo2.ExecutionContext, p path) string {
 		value, ok = ctx.Public[p.segments[0]]
 	}
 	if !ok {
-		return fmt.Sprintf("variable %q is not supplied", p)
+		return nil, fmt.Sprintf("variable %q is not supplied", p)
 	}
 	for i, segment := range p.segments[1:] {
 		here := path{segments: p.segments[:i+1]}
 		switch v := plain(value).(type) {
 		case map[string]any:
 			if value, ok = v[segment]; !ok {
-				return fmt.Sprintf("variable %q is not supplied: %q has no member %q", p, here, segment)
+				return nil, fmt.Sprintf("variable %q is not supplied: %q has no member %q", p, here, segment)
 			}
 		case []any:
 			index, err := strconv.Atoi(segment)
 			if err != nil {
-				return fmt.Sprintf("variable %q is not supplied: %q is a list", p, here)
+				return nil, fmt.Sprintf("variable %q is not supplied: %q is a list", p, here)
 			}
 			if index >= len(v) {
-				return fmt.Sprintf("variable %q is not supplied: %q has %d elements", p, here, len(v))
+				return nil, fmt.Sprintf("variable %q is not supplied: %q has %d elements", p, here, len(v))
 			}
 			value = v[index]
 		default:
-			return fmt.Sprintf("variable %q is not supplied: %q is no list or object", p, here)
+			return nil, fmt.Sprintf("variable %q is not supplied: %q is no list or object", p, here)
 		}
 	}
-	return ""
+	return plain(value), ""
 }
 
 // plain takes what pongo2 wraps around values out.

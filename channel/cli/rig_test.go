@@ -241,7 +241,7 @@ func echo(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) 
 func kernel(t *testing.T, a *scripted) *channel.Kernel {
 	t.Helper()
 	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{Name: {Shipped: channel.Place{
-		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{Sender}, Admins: []string{Sender}, OnBusy: "steer",
+		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{Sender}, Admins: []string{Sender}, OnBusy: "steer", SenderRate: new(0), ChatRate: new(0),
 	}}}})
 	if err != nil {
 		t.Fatal(err)

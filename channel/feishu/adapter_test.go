@@ -149,8 +149,9 @@ func TestInAGroupOnlyWhatAddressesTheBotIsAnswered(t *testing.T) {
 					t.Errorf("%v, expected %s at last", got, tt.want)
 				}
 				if tt.said.Parent == ours.ID {
-					if q := r.told()[1]; q.ReplyToBody != ours.Text || q.ReplyToSender != "Ling" {
-						t.Errorf("the quote is %q of %q", q.ReplyToBody, q.ReplyToSender)
+					// DC-05: the first message quotes nothing, though the answer to it is a reply.
+					if first, q := r.told()[0], r.told()[1]; first.ReplyToID != "" || q.ReplyToID != ours.ID || q.ReplyToBody != ours.Text || q.ReplyToSender != "Ling" {
+						t.Errorf("the quotes are %q, and %q: %q of %q", first.ReplyToID, q.ReplyToID, q.ReplyToBody, q.ReplyToSender)
 					}
 				}
 			})

@@ -1004,6 +1004,16 @@ func (j *Journal) Seen(ctx context.Context, event string) (channel.ReceiptState,
 	return j.ledger.Seen(ctx, event)
 }
 
+// Shown implements [channel.Shower].
+func (j *Journal) Shown(ctx context.Context, event string, s channel.ShownText) error {
+	return j.ledger.Shown(ctx, event, s)
+}
+
+// LastShown implements [channel.Shower].
+func (j *Journal) LastShown(ctx context.Context, event string) (channel.ShownText, error) {
+	return j.ledger.LastShown(ctx, event)
+}
+
 // Forget implements [channel.Ledger].
 func (j *Journal) Forget(ctx context.Context, event string) error {
 	return j.ledger.Forget(ctx, event)

@@ -139,7 +139,7 @@ func (s *Sessions) Owner(ctx context.Context, main string) (sender string, err e
 // LastRoute implements [channel.Recorder]. Where a main session is named, the route is its, too.
 func (s *Sessions) LastRoute(ctx context.Context, r channel.Row) error {
 	place := channel.WindowKey{Channel: r.Channel, Account: r.Account, Conversation: r.Conversation.ID, Thread: r.Conversation.ThreadID}
-	r.Reply.ReplyToID, r.Reply.ReplyToIDFull = channel.Opt{}, channel.Opt{} // what comes later answers no message
+	r.Reply.ReplyToID = channel.Opt{} // what comes later answers no message
 	note := func(k *kept) {
 		if k.Last == nil || !sameRoute(*k.Last, r) {
 			k.Last = &r

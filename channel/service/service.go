@@ -81,6 +81,7 @@ func (s *Service) Open(door *channel.Door, stop context.CancelCauseFunc) (close 
 func (s *Service) Serve(ctx context.Context, k *channel.Kernel, o Options) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	o.Door.Parks = true // an answer goes to the conversation, whenever it comes
 	door := channel.NewDoor(k, o.Door)
 	shut, err := s.Open(door, stop)
 	if err != nil {

@@ -53,9 +53,12 @@ func (a *adapter) Ingest(_ context.Context, _ *Event) (*channel.Input, error) {
 			ID: m.id, RawText: command, TextForCommands: command, ConversationID: m.conversation, ThreadID: m.thread, SenderID: m.user, Raw: m,
 		}, nil
 	}
-	w := a.c.words(m)
+	w, raw := a.c.words(m), m.text
+	if m.native && !a.k.HasCommand(a.c.name, a.c.account, w.text) { // the agent reads what is no command of this server
+		raw, w.text = strings.TrimPrefix(raw, ","), strings.TrimPrefix(w.text, ",")
+	}
 	return &channel.Input{
-		ID: m.id, Timestamp: at(m.ts), RawText: m.text, TextForAgent: w.text, TextForCommands: w.text,
+		ID: m.id, Timestamp: at(m.ts), RawText: raw, TextForAgent: w.text, TextForCommands: w.text,
 		ConversationID: m.conversation, ThreadID: m.thread, SenderID: m.sender(a.c.self()).ID, Raw: m,
 		HasMedia: m.kind == channel.EventMessage && len(attachments(m, a.c.store.Limit)) > 0,
 	}, nil

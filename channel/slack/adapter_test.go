@@ -314,7 +314,7 @@ func TestASlashCommandIsACommand(t *testing.T) {
 			if d := r.fake.Send(t.Context(), r.fake.Command("/ling", tt.text, room, tt.user), 0, ""); d.Status != http.StatusOK || len(d.Body) != 0 {
 				t.Errorf("%q: got %+v, expected an empty 200", tt.text, d)
 			}
-			synctest.Wait()
+			time.Sleep(time.Minute) // the platform takes one message a second
 		}
 		var said []string
 		for _, c := range r.told() {
@@ -328,6 +328,10 @@ func TestASlashCommandIsACommand(t *testing.T) {
 		}
 		if got := r.outcomes(); got[3] != "blocked command_not_allowed" {
 			t.Errorf("got %q, expected that bob has no commands", got)
+		}
+		// DC-04: bob is told.
+		if got := r.texts(room); len(got) == 0 || !strings.HasPrefix(got[len(got)-1], "You may not use commands here.") {
+			t.Errorf("got %q", got)
 		}
 		if strings.Contains(r.log.String(), "hooks.slack") {
 			t.Error("the address that a command is answered at is in the log")
@@ -578,8 +582,14 @@ func TestWhoIsNotPairedIsToldTheCode(t *testing.T) {
 		if _, err := pairs.Approve(t.Context(), "", list[0].Code); err != nil {
 			t.Fatal(err)
 		}
+		// DC-13: who was paired is told so, and the first message is answered.
+		time.Sleep(time.Minute)
+		if got := r.texts(dm); len(got) != 3 || !strings.HasPrefix(got[1], "You are paired") || got[2] != "ok" || r.told()[0].BodyForAgent != "hi" {
+			t.Errorf("got %q", got)
+		}
 		r.say(fakeslack.Message{Channel: dm, Text: "and now"})
-		if got := r.texts(dm); len(got) != 2 || got[1] != "ok" {
+		time.Sleep(time.Minute)
+		if got := r.texts(dm); len(got) != 4 || got[3] != "ok" {
 			t.Errorf("got %q", got)
 		}
 	})

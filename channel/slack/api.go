@@ -207,6 +207,11 @@ func (a *api) refused(method string, res *http.Response, got answer, understood 
 	return e
 }
 
+// untaken reports whether the platform says that it has not taken the call: others of its failures may come after a part of the work.
+func (e *Error) untaken() bool {
+	return e.Code == "service_unavailable" || e.Code == "team_added_to_org" || e.Code == "" && e.Status == http.StatusServiceUnavailable
+}
+
 // word says whether a text is one of lower case letters, digits and a few more.
 func word(s, more string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789"+more) == ""
@@ -224,6 +229,7 @@ func (a *api) do(ctx context.Context, r request) error {
 		wait := pause
 		e, refused := errors.AsType[*Error](err)
 		_, dial := errors.AsType[*attempt.Unreached](err)
+		dial = dial || refused && e.untaken()
 		switch {
 		case refused && e.kind == tooMany:
 			n--
@@ -254,6 +260,7 @@ func (a *api) do(ctx context.Context, r request) error {
 func notSent(err error) error {
 	e, refused := errors.AsType[*Error](err)
 	_, dial := errors.AsType[*attempt.Unreached](err)
+	dial = dial || refused && e.untaken()
 	switch {
 	case refused && e.kind == tooMany:
 		return &channel.NotSentError{Err: err, Retryable: true, RetryAfter: e.RetryAfter}

@@ -56,6 +56,11 @@ func (a *adapter) Ingest(_ context.Context, u *Update) (*channel.Input, error) {
 	}
 	text, entities := words(m)
 	to := addressed(text, entities, a.c.self())
+	// The agent reads what is no command of this server. A name that is only close to one is a command of somebody's own: here people write
+	// to all bots in this form.
+	if to.command != "" && !a.k.HasCommand(a.c.name, a.c.account, to.command) {
+		to.command, to.cuts = "", slices.Concat(to.cuts, to.slash)
+	}
 	in := &channel.Input{
 		ID: id, RawText: text,
 		ConversationID: a.c.chats.conversation(m.Chat.ID), ThreadID: thread(m), SenderID: sender(m, a.c.self()).ID,

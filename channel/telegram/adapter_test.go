@@ -168,13 +168,45 @@ func TestSlashCommandsAreCommaCommands(t *testing.T) {
 	}
 }
 
+// DC-04: what is no command of this server reaches the agent as it was written, and /start is greeted.
+func TestASlashCommandThatIsNoneOfOursReachesTheAgent(t *testing.T) {
+	for text, want := range map[string]string{
+		"/weather Paris":           "/weather Paris",
+		"/weather@ling_bot Paris":  "/weather Paris",
+		"/weather_now Paris":       "/weather_now Paris",
+		"@ling_bot /weather Paris": "/weather Paris",
+		",weather Paris":           ",weather Paris",
+		"/start":                   "greeted",
+		"/start@ling_bot":          "greeted",
+	} {
+		t.Run(text, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := setup(t, nil, nil)
+				r.kernel.Settings.(*channel.Tree).Commands = func(text string, _ bool) bool { return strings.HasPrefix(text, ",help") }
+				r.serve(t)
+				r.say(faketelegram.Message{Chat: private, From: ann, Text: text})
+				if want == "greeted" {
+					if got := r.ours(private.ID); len(r.told()) != 0 || len(got) != 1 || got[0] != "Hello! Write me a message, and I will answer." {
+						t.Errorf("got %q", got)
+					}
+					return
+				}
+				if len(r.told()) != 1 || r.told()[0].BodyForAgent != want || r.told()[0].CommandAuthorized {
+					t.Errorf("the agent reads %+v", r.told())
+				}
+			})
+		})
+	}
+}
+
 // CH-105
+// DC-01: and they are told.
 func TestACommandOfSomebodyWithoutARoleIsDroppedWhole(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := setup(t, nil, nil)
 		r.serve(t)
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "/help"})
-		if d := cmp.Diff([]string{"blocked command_not_allowed"}, r.outcomes()); d != "" || len(r.fake.Writes()) != 0 {
+		if d := cmp.Diff([]string{"blocked command_not_allowed"}, r.outcomes()); d != "" || len(r.fake.Writes()) != 1 || !strings.HasPrefix(r.ours(private.ID)[0], "You may not use commands here.") {
 			t.Error(d, r.fake.Writes())
 		}
 	})
@@ -200,8 +232,13 @@ func TestWhoeverIsNotPairedIsToldTheCodeOnce(t *testing.T) {
 		if _, err := pairs.Approve(t.Context(), "telegram", asked[0].Code); err != nil {
 			t.Fatal(err)
 		}
+		// DC-13: who was paired is told so, and the first message is answered.
+		time.Sleep(time.Minute)
+		if got := r.ours(private.ID); len(got) != 3 || !strings.HasPrefix(got[1], "You are paired") || got[2] != "ok" || r.told()[0].BodyForAgent != "hi" {
+			t.Error(got, r.outcomes())
+		}
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "and now?"})
-		if len(r.told()) != 1 || len(r.ours(private.ID)) != 2 {
+		if len(r.told()) != 2 || len(r.ours(private.ID)) != 4 {
 			t.Error(r.outcomes())
 		}
 	})

@@ -266,6 +266,7 @@ func (a *api) do(ctx context.Context, r request) error {
 		wait := pause
 		e, refused := errors.AsType[*Error](err)
 		_, dial := errors.AsType[*attempt.Unreached](err)
+		dial = dial || refused && e.Code == http.StatusServiceUnavailable // nobody has taken the call
 		switch {
 		case refused && e.kind == tooMany:
 			n--

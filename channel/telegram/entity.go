@@ -43,6 +43,7 @@ type addressing struct {
 	anybody bool
 	other   bool    // a command for another bot
 	command string  // ",name rest", "" for none
+	slash   []piece // this bot's name behind the command: "@name"
 	cuts    []piece // this bot's name in the text, taken out
 }
 
@@ -83,6 +84,9 @@ func addressed(text string, entities []models.MessageEntity, me *models.User) ad
 				a.other = true
 			case len(name) > 1 && name[0] == '/':
 				a.command = "," + strings.ReplaceAll(name[1:], "_", ".") + text[to:]
+				if named {
+					a.slash = append(a.slash, piece{from: from + len(name), to: to})
+				}
 			}
 		}
 	}

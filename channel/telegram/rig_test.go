@@ -232,7 +232,20 @@ func timeout(t *testing.T) context.Context {
 type snapshots struct {
 	channel.Journal
 	channel.Ledger
+	channel.Shower
 	dir, to string
+}
+
+// keeper is an agent that is told what people saw of an answer that a crash has cut off.
+type keeper struct {
+	agentFunc
+	kept []string
+}
+
+// KeepCutOff implements [channel.Resumer].
+func (k *keeper) KeepCutOff(_ context.Context, s channel.ShownText) error {
+	k.kept = append(k.kept, s.Session+": "+s.Text)
+	return nil
 }
 
 func (s *snapshots) take(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,7 +225,7 @@ func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				snapshot := &snapshots{Journal: first, Ledger: first, dir: dir, to: t.TempDir()}
+				snapshot := &snapshots{Journal: first, Ledger: first, Shower: first, dir: dir, to: t.TempDir()}
 				r.kernel.Journal = snapshot
 				tt.before(r)
 				r.serve(t)
@@ -244,6 +246,8 @@ func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 					t.Fatal(err)
 				}
 				second.kernel.Journal = journal
+				keeps := &keeper{agentFunc: second.dispatch}
+				second.kernel.Agent = keeps
 				second.serve(t)
 				time.Sleep(2 * time.Minute)
 				if d := cmp.Diff(tt.shown, second.ours(private.ID)); d != "" {
@@ -251,6 +255,13 @@ func TestACrashLosesNoMessageAndRepeatsNoAnswer(t *testing.T) {
 				}
 				if err := second.end(); err != nil {
 					t.Error(err)
+				}
+				// DC-09: what was shown of an unfinished answer is given to the agent, and is in no file afterwards.
+				if want := map[bool][]string{true: {"telegram:7: half"}}[name == "while a preview stands there"]; !slices.Equal(keeps.kept, want) {
+					t.Errorf("kept %q, expected %q", keeps.kept, want)
+				}
+				if left, _ := filepath.Glob(filepath.Join(snapshot.to, "shown-*")); len(left) > 0 {
+					t.Errorf("%q is left", left)
 				}
 				if err := journal.Close(); err != nil {
 					t.Error(err)

@@ -20,7 +20,10 @@ func (a *Agent) envelope(t *channel.Turn) *turn.Envelope {
 	e := &turn.Envelope{
 		ID: c.MessageID, SessionID: t.SessionKey, Channel: c.Channel, ChatID: c.ChatID,
 		Sender: turn.Sender{ID: c.SenderID, Name: c.SenderName, Role: c.Role, NoCommands: !c.CommandAuthorized},
-		Extra:  map[string]any{turn.ExtraAgent: c.AgentID},
+		Extra:  map[string]any{turn.ExtraAgent: c.AgentID, turn.ExtraApprover: c.Approver},
+	}
+	if t.Repeated {
+		e.Extra[turn.ExtraRepeated] = true
 	}
 	e.Context = facts(c)
 	if c.CommandAuthorized {

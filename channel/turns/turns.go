@@ -26,6 +26,8 @@ type Options struct {
 	// Answer gives a decision to a call that waits for approval: calls that nobody can be asked about are denied by it. Without it
 	// they wait until their time is over.
 	Answer func(context.Context, agent.Answer) error
+	// KeepCutOff writes down what people saw of an answer that a crash has cut off; nil keeps nothing.
+	KeepCutOff func(_ context.Context, session, turn, text string) error
 	// Read reads a local file of a message; nil reads it as the file that it is. The kernel has looked at it before.
 	Read func(context.Context, string) ([]byte, error)
 	Log  *slog.Logger // nil is silent
@@ -72,6 +74,16 @@ func (a *Agent) Dispatch(ctx context.Context, t *channel.Turn) (channel.Dispatch
 	return channel.DispatchResult{}, err
 }
 
+// KeepCutOff implements [channel.Resumer]: in the session's lane, as all that is written there.
+func (a *Agent) KeepCutOff(ctx context.Context, s channel.ShownText) error {
+	if a.o.KeepCutOff == nil {
+		return nil
+	}
+	return a.turns.Alone(ctx, s.Session, turn.Queue, func(ctx context.Context) error {
+		return a.o.KeepCutOff(ctx, s.Session, s.Turn, s.Text)
+	})
+}
+
 type replyKey struct{}
 
 // replyOf is the reply of the turn that a context belongs to; nil for turns of others.
@@ -89,6 +101,7 @@ type reply struct {
 	mu       sync.Mutex      // tools send by themselves, from goroutines of their own
 	began    bool            // the turn has, in its lane: what goes out before is the answer to a command
 	rendered bool            // the answer is there: what goes out now is part of it
+	notRun   bool            // the person was told that a call is not run
 	open     strings.Builder // text that is previewed and stands in no block yet
 	sent     string          // text that stands in blocks
 }
@@ -112,8 +125,31 @@ func (r *reply) take(e turn.Event, err error) {
 	case agent.ApprovalRequiredEvent:
 		r.ask(e.Value)
 	case agent.ApprovalResolvedEvent:
+		r.resolved(e)
 		r.decided(e.Value)
 	}
+}
+
+// resolved tells the person that a call was not run because nobody in the conversation may approve it.
+func (r *reply) resolved(e turn.Event) {
+	var q struct{ Reason string }
+	if json.Unmarshal(e.Value, &q) != nil || q.Reason != agent.ReasonUnattended || len(e.Calls) == 0 {
+		return
+	}
+	r.tellNotRun(e.Calls[0].Name, "it needs approval, and nobody in this conversation may give it. Whoever runs this server can change that")
+}
+
+// tellNotRun tells the person once a turn that a call is not run, since a model may try again and again.
+func (r *reply) tellNotRun(tool, why string) {
+	r.mu.Lock()
+	told := r.notRun
+	r.notRun = true
+	r.mu.Unlock()
+	if told {
+		return
+	}
+	r.flush()
+	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: "The tool `" + tool + "` was not run: " + why + "."}) // it is logged
 }
 
 // flush makes a block of what the model said before it calls a tool: an answer that nobody sees until all is over is no
@@ -145,6 +181,7 @@ func (r *reply) ask(value json.RawMessage) {
 		why = "nobody is there to approve it"
 	case !shown:
 		why = "its arguments are too long to be shown for approval"
+		r.tellNotRun(q.Tool, why)
 	default:
 		r.flush()
 		err := r.emit(r.ctx, channel.ReplyTool, channel.Payload{

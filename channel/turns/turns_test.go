@@ -350,6 +350,29 @@ func TestACallThatNobodyCanBeAskedAboutIsDenied(t *testing.T) {
 	}
 }
 
+// DC-01: where nobody in the conversation may approve, the person is told so once, however often the model tries.
+func TestThePersonIsToldOnceThatACallNeedsAnApprovalThatNobodyCanGive(t *testing.T) {
+	s := &sink{}
+	f := framework(t, model(func(_ context.Context, _ turn.Prompt, yield func(turn.Event, error) bool) {
+		for _, id := range []string{"c1", "c2"} {
+			resolved, _ := json.Marshal(map[string]string{"id": "q" + id, "call": id, "decision": "deny", "reason": agent.ReasonUnattended})
+			_ = yield(turn.Event{Kind: turn.ToolCallEvent, Calls: []tool.Call{{ID: id, Name: "shell"}}}, nil) &&
+				yield(turn.Event{Kind: agent.ApprovalResolvedEvent, Calls: []tool.Call{{ID: id, Name: "shell"}}, Value: resolved}, nil)
+		}
+		yield(turn.Text("I could not."), nil)
+	}))
+	if _, err := newAgent(t, f, nil).Dispatch(t.Context(), message("hi", s)); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"tool: The tool `shell` was not run: it needs approval, and nobody in this conversation may give it. Whoever runs this server can change that.",
+		"final: I could not.",
+	}
+	if diff := cmp.Diff(want, s.said); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // CH-05
 func TestQueuedIsCalledWhenTheTurnHasItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

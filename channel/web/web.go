@@ -27,7 +27,10 @@ const (
 
 // Shipped is what the channel has for defaults of its own: whoever was let in by HTTP may talk and use the commands of a user.
 func Shipped() channel.Place {
-	return channel.Place{DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders}
+	return channel.Place{
+		DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders,
+		Greeting: new(""), SenderRate: new(0), ChatRate: new(0), // the limits of HTTP have counted the request
+	}
 }
 
 // NewKernel returns a kernel for a server that has no other channels: with the settings that are shipped.

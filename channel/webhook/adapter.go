@@ -96,6 +96,30 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 		return nil, errors.New("there is no message")
 	}
 	m := list[len(list)-1]
+	f := a.facts(ctx, in.ID, in.RawText, list)
+	if in.HasMedia && !channel.DryRun(ctx) {
+		if d := channel.Evaluate(f).Admission.Kind; d == channel.Dispatch || d == channel.ObserveOnly {
+			var err error
+			if f.Media, err = c.files(list); err != nil {
+				c.log.WarnContext(ctx, "media of a message cannot be kept", "channel", c.name, "error", err)
+				f.Message.BodyForAgent = strings.TrimSpace(in.RawText + "\n[media could not be loaded]")
+			}
+		}
+	}
+	rec := new(record)
+	if !channel.DryRun(ctx) {
+		rec = c.known.of(in.ID)
+		rec.belongs(f.Route.RouteSessionKey)
+	}
+	return &channel.Assembled{
+		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
+		Delivery: &delivery{c: c, rec: rec, id: in.ID, to: m.conversation},
+	}, nil
+}
+
+// facts are what is known of messages, but for their media.
+func (a *adapter) facts(ctx context.Context, id, text string, list []*message) channel.Facts {
+	c, m := a.c, list[len(list)-1]
 	var policy channel.Policy
 	if a.k.Settings != nil {
 		policy = a.k.Settings.Policy(channel.PolicyQuery{
@@ -109,13 +133,13 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	}
 	to := m.conversation.id
 	f := channel.Facts{
-		Channel: c.name, Account: c.account, MessageID: in.ID, From: m.sender.id, Sender: from,
+		Channel: c.name, Account: c.account, MessageID: id, From: m.sender.id, Sender: from,
 		Conversation: channel.ConversationFacts{Kind: m.conversation.kind, ID: to, ThreadID: m.conversation.thread},
 		Route:        channel.RouteFacts{CreateIfMissing: true},
 		Reply: channel.ReplyPlanFacts{
 			To: to, OriginatingTo: to, ReplyToID: channel.None, MessageThreadID: channel.None, Mode: modes[m.conversation.kind],
 		},
-		Message: channel.MessageFacts{RawBody: in.RawText, SenderLabel: m.sender.name, Preview: channel.Preview(in.RawText)},
+		Message: channel.MessageFacts{RawBody: text, SenderLabel: m.sender.name, Preview: channel.Preview(text)},
 	}
 	key := channel.KeyParts{Channel: c.name, Account: c.account, Conversation: to}
 	if thread := m.conversation.thread; thread != "" {
@@ -137,24 +161,7 @@ func (a *adapter) Resolve(ctx context.Context, in *channel.Input, _ channel.Even
 	}
 	f.Access = policy.Access(who, channel.MergeMentions(mentions...))
 	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
-	if in.HasMedia && !channel.DryRun(ctx) {
-		if d := channel.Evaluate(f).Admission.Kind; d == channel.Dispatch || d == channel.ObserveOnly {
-			var err error
-			if f.Media, err = c.files(list); err != nil {
-				c.log.WarnContext(ctx, "media of a message cannot be kept", "channel", c.name, "error", err)
-				f.Message.BodyForAgent = strings.TrimSpace(in.RawText + "\n[media could not be loaded]")
-			}
-		}
-	}
-	rec := new(record)
-	if !channel.DryRun(ctx) {
-		rec = c.known.of(in.ID)
-		rec.belongs(f.Route.RouteSessionKey)
-	}
-	return &channel.Assembled{
-		Common:   channel.Common{Facts: f, Record: channel.RecordOptions{CreateIfMissing: true, UpdateLastRoute: true}},
-		Delivery: &delivery{c: c, rec: rec, id: in.ID, to: m.conversation},
-	}, nil
+	return f
 }
 
 // Finalize implements [channel.Finalizer]: of a turn that nobody waited for, because it began with the process before, whoever sends

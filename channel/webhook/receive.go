@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
@@ -51,6 +52,15 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	rec, isNew := c.known.begin(what.id)
 	if isNew {
+		// Before the message is stored, so that it can come again.
+		a := &adapter{c: c, k: open.kernel, id: what.id}
+		if wait := open.kernel.TakeRate(new(a.facts(r.Context(), what.id, m.text, []*message{m}))); wait > 0 {
+			rec.refuse()
+			c.known.forget(rec)
+			tooMany(w, wait)
+			return
+		}
+		rec.counts()
 		known, err := c.accept(r.Context(), open.door, rec, m, what.id, body)
 		if err != nil {
 			c.log.WarnContext(r.Context(), "a message cannot be accepted; its sender is to send it again", "channel", c.name, "error", err)
@@ -192,12 +202,19 @@ var codes = map[int]struct{ code, title string }{
 	http.StatusUnauthorized:          {"unauthorized", "unauthorized"},
 	http.StatusRequestEntityTooLarge: {"too_large", "too large"},
 	http.StatusUnsupportedMediaType:  {"invalid_request", "invalid request"},
+	http.StatusTooManyRequests:       {"rate_limited", "rate limited"},
 	http.StatusServiceUnavailable:    {"overloaded", "overloaded"},
 }
 
 func refuse(w http.ResponseWriter, status int, err error) {
 	c := codes[status]
 	document(w, status, "application/problem+json", problem{"urn:lingserve:problem:" + c.code, c.title, status, err.Error(), c.code})
+}
+
+// tooMany asks for the message to be sent again when its sender may send one.
+func tooMany(w http.ResponseWriter, wait time.Duration) {
+	w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+	refuse(w, http.StatusTooManyRequests, errors.New("the sender or the conversation has sent more messages than are answered in a minute; send the message again after the time in Retry-After"))
 }
 
 // later asks for the message to be sent again.

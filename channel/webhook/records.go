@@ -78,6 +78,7 @@ type record struct {
 	refused bool // it was not accepted
 	gone    bool // another replica runs it, and has the reply; to the callback, if there is one
 	again   bool // its turn has failed and is run again
+	counted bool // its sender may write it now: the door has looked
 	holding bool // replies are kept for the answer
 	stays   bool // and are for ever: there is no callback
 	turn    string
@@ -176,6 +177,19 @@ func (r *record) isGone() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.gone
+}
+
+// counts notes that the door has counted the message against the rate of its sender.
+func (r *record) counts() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counted = true
+}
+
+func (r *record) isCounted() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counted
 }
 
 func (r *record) tellLocked() {

@@ -48,7 +48,7 @@ func newRig(t *testing.T, change func(*Settings, *channel.Kernel)) *rig {
 	r := &rig{t: t, back: fakecallback.New(vectorSecret), secret: secrets(t, vectorSecret)}
 	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
 		"webhook": {AccountPlace: channel.AccountPlace{Place: channel.Place{
-			DMPolicy: channel.PolicyOpen, GroupPolicy: channel.PolicyOpen, Agent: "assistant",
+			DMPolicy: channel.PolicyOpen, GroupPolicy: channel.PolicyOpen, Agent: "assistant", SenderRate: new(0), ChatRate: new(0),
 		}}},
 	}})
 	if err != nil {
@@ -56,7 +56,6 @@ func newRig(t *testing.T, change func(*Settings, *channel.Kernel)) *rig {
 	}
 	r.k = &channel.Kernel{
 		Agent: r, Observer: r, Settings: tree, Routes: tree, Window: channel.NewWindow(nil, channel.WindowOptions{}),
-		Limits: channel.Limits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
 	}
 	s := Settings{Secret: vectorSecret, Callback: "https://backend.test/replies"}
 	if change != nil {

@@ -237,12 +237,14 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 	}
 	door := channel.NewDoor(k, channel.DoorOptions{
 		Channel: c.name, Account: c.account, Grace: c.grace, Log: c.log,
+		Parks:    !c.result,                    // else the sender was answered by then
 		Together: c.callback != "" || c.shares, // else a reply could not be had where it is asked for
 		Run: func(ctx context.Context, e channel.JournalEntry, meta channel.Meta) (channel.Result, error) {
 			m, err := parse(e.Raw)
 			if err != nil {
 				m = nil // what nobody can read is settled, too
 			}
+			meta.Counted = c.known.of(e.Key.ID).isCounted()
 			return channel.Run(ctx, k, c.event(k, m, e.Key.ID, meta))
 		},
 		Incomplete: c.incomplete,
@@ -252,7 +254,7 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 		k.Outbox.Register(c.sender(), (*sender)(c))
 		c.outbox = true
 	}
-	open := &opened{door, make(chan struct{})}
+	open := &opened{k, door, make(chan struct{})}
 	if !c.open.CompareAndSwap(nil, open) {
 		return errors.New("webhook: the channel serves already")
 	}
@@ -265,8 +267,9 @@ func (c *Channel) Serve(ctx context.Context, k *channel.Kernel) error {
 
 // opened is what there is while the channel serves.
 type opened struct {
-	door  *channel.Door
-	ended chan struct{} // closed when it does not any more
+	kernel *channel.Kernel
+	door   *channel.Door
+	ended  chan struct{} // closed when it does not any more
 }
 
 // sender is the name that the outbox has for the callback.

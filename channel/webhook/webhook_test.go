@@ -214,6 +214,42 @@ func TestAResultThatIsLateWaitsForWhoAsksAgainWhereThereIsNoCallback(t *testing.
 	})
 }
 
+// DC-02: a sender who writes too fast gets a 429, and the same message is taken when its time has come.
+func TestAMessageThatIsTooManyIsRefusedAndCanComeAgain(t *testing.T) {
+	for _, ack := range []string{AckImmediate, AckResult} {
+		t.Run(ack, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, func(s *Settings, k *channel.Kernel) {
+					s.Ack = ack
+					tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{"webhook": {AccountPlace: channel.AccountPlace{
+						Place: channel.Place{DMPolicy: channel.PolicyOpen, Agent: "assistant", SenderRate: new(2), SenderBurst: new(1)},
+					}}}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					k.Settings, k.Routes = tree, tree
+				})
+				if a := r.post("m1", hello("one")); a.status/100 != 2 {
+					t.Fatalf("got %+v", a)
+				}
+				a := r.post("m2", hello("two"))
+				if a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") != "30" || a.problem.Code != "rate_limited" {
+					t.Fatalf("got %+v", a)
+				}
+				time.Sleep(30 * time.Second)
+				if a = r.post("m2", hello("two")); a.status/100 != 2 || a.Duplicate {
+					t.Fatalf("got %+v", a)
+				}
+				synctest.Wait()
+				r.end()
+				if n := len(r.told()); n != 2 {
+					t.Errorf("the agent has heard %d messages", n)
+				}
+			})
+		})
+	}
+}
+
 func TestABlockedMessageSaysWhy(t *testing.T) { // CH-181, CH-182
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, func(s *Settings, k *channel.Kernel) {
@@ -423,9 +459,14 @@ func TestWhoIsNotPairedIsToldACodeOnce(t *testing.T) { // CH-101
 		if _, err := pairs.Approve(t.Context(), "webhook", list[0].Code); err != nil {
 			t.Fatal(err)
 		}
+		// DC-13: who was paired is told so, and the first message is answered.
+		time.Sleep(time.Minute)
+		if got := texts(r.back); len(got) != 3 || !strings.HasPrefix(got[1], "You are paired") || got[2] != "echo x" {
+			t.Errorf("got %q", got)
+		}
 		r.post("msg-3", hello("z"))
 		synctest.Wait()
-		if got := texts(r.back); len(got) != 2 || got[1] != "echo z" {
+		if got := texts(r.back); len(got) != 4 || got[3] != "echo z" {
 			t.Errorf("got %q", got)
 		}
 	})

@@ -193,6 +193,19 @@ func (c *crew) look(log *slog.Logger) {
 	}
 }
 
+// asks reports whether an agent has tools that ask for approval. Servers that are still connecting have some, unless the agent is told not to
+// ask for theirs.
+func (c *crew) asks(conf *config.Config, name string) bool {
+	if slices.ContainsFunc(c.agents[name].Tools().Tools(), func(t *tool.Tool) bool { return t.Approval == tool.Always }) {
+		return true
+	}
+	a, _ := conf.Agent(name)
+	return slices.ContainsFunc(conf.MCP, func(s config.MCPServer) bool {
+		all := "mcp." + s.Name + ".*"
+		return len(a.Tools) == 0 && !slices.ContainsFunc(a.AskNever, func(p string) bool { return p == "*" || p == "mcp.*" || p == all })
+	})
+}
+
 // of is the agent that an envelope is for.
 func (c *crew) of(e *turn.Envelope) *agent.Agent { return c.agents[c.named(e)] }
 
@@ -231,6 +244,14 @@ func (c *crew) Answer(ctx context.Context, a agent.Answer) error {
 		}
 	}
 	return err
+}
+
+// Questions implements [web.Agents].
+func (c *crew) Questions(session string) (list []agent.Question) {
+	for _, name := range c.names {
+		list = append(list, c.agents[name].Questions(session)...)
+	}
+	return list
 }
 
 // The hooks are those of [agent.Agent].

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,6 +160,15 @@ func openPairs(ctx context.Context, c *config.Config, shared *engine) (*channel.
 	return channel.OpenPairs(filepath.Join(channelsFolder(c), "pairs")), nil
 }
 
+// newTree returns the settings of channels. Every agent has the same commands.
+func newTree(c *config.Config) (*channel.Tree, error) {
+	tree, err := channel.NewTree(c.Access)
+	if err == nil {
+		tree.Commands = commands.New().Has
+	}
+	return tree, err
+}
+
 // doors are the channels of a server.
 type doors struct {
 	kernel *channel.Kernel
@@ -194,7 +204,7 @@ func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Fra
 			err = errors.Join(err, d.closeStores())
 		}
 	}()
-	if d.tree, err = channel.NewTree(c.Access); err != nil {
+	if d.tree, err = newTree(c); err != nil {
 		return nil, err
 	}
 	k := &channel.Kernel{Routes: d.tree, Settings: d.tree, Observer: channel.NewSlogObserver(log), Log: log, Hold: ledger.Hold}
@@ -207,7 +217,7 @@ func newDoors(ctx context.Context, c *config.Config, shared *engine, f *turn.Fra
 		return nil, err
 	}
 	media, _ := k.Media.(*channel.MediaRoot)
-	k.Agent, err = turns.New(f, &turns.Options{Answer: crew.Answer, Read: reader(media), Log: log})
+	k.Agent, err = turns.New(f, &turns.Options{Answer: crew.Answer, KeepCutOff: crew.of(nil).KeepCutOff, Read: reader(media), Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -518,43 +528,65 @@ func eraseFromChannels(ctx context.Context, c *config.Config, shared *engine, se
 	return d.kernel.Erase(ctx, session)
 }
 
-// look warns of channels on which nobody may talk: that is how they come.
-func (d *doors) look(c *config.Config) {
+// look warns of channels on which nobody may talk, since that is how they come, and of those on which tools ask for an approval that nobody
+// can give.
+func (d *doors) look(c *config.Config, crew *crew) {
 	for _, ch := range c.Channels {
-		if channelMakers[ch.Type] != nil && !admits(c.Access.Channels[ch.Name]) {
+		if channelMakers[ch.Type] == nil {
+			continue
+		}
+		place := c.Access.Channels[ch.Name]
+		if !admits(place) {
 			d.log.Warn("nobody may talk on a channel; set dm.policy or groups.policy", "channel", ch.Name)
+			continue
+		}
+		if slices.ContainsFunc(placesOf(place), approves) {
+			continue
+		}
+		for _, name := range crew.names {
+			if answers(place, name) && crew.asks(c, name) {
+				d.log.Warn("tools of an agent ask for approval, and nobody may give it on a channel; set commands.operators, or ask_never of the agent",
+					"channel", ch.Name, "agent", name)
+			}
 		}
 	}
 }
 
-// admits says whether somebody may talk on a channel.
-func admits(ch channel.ChannelPlace) bool {
-	is := func(p channel.Place) bool {
-		return p.DMPolicy != "" && p.DMPolicy != channel.PolicyDisabled || p.GroupPolicy != "" && p.GroupPolicy != channel.PolicyDisabled
-	}
-	of := func(a channel.AccountPlace) bool {
-		if is(a.Place) {
-			return true
+// placesOf are all places of a channel, its defaults last.
+func placesOf(ch channel.ChannelPlace) (all []channel.Place) {
+	of := func(a channel.AccountPlace) {
+		all = append(all, a.Place)
+		for _, p := range a.Directs {
+			all = append(all, p)
 		}
 		for _, g := range a.Groups {
-			if is(g.Place) {
-				return true
-			}
+			all = append(all, g.Place)
 			for _, t := range g.Threads {
-				if is(t) {
-					return true
-				}
+				all = append(all, t)
 			}
 		}
-		return false
 	}
-	if of(ch.AccountPlace) || is(ch.Shipped) {
-		return true
-	}
+	of(ch.AccountPlace)
 	for _, a := range ch.Accounts {
-		if of(a) {
-			return true
-		}
+		of(a)
 	}
-	return false
+	return append(all, ch.Shipped)
+}
+
+// admits reports whether somebody may talk on a channel.
+func admits(ch channel.ChannelPlace) bool {
+	return slices.ContainsFunc(placesOf(ch), func(p channel.Place) bool {
+		return p.DMPolicy != "" && p.DMPolicy != channel.PolicyDisabled || p.GroupPolicy != "" && p.GroupPolicy != channel.PolicyDisabled
+	})
+}
+
+// approves reports whether a place lets somebody answer questions for approval.
+func approves(p channel.Place) bool {
+	return p.CommandMode == channel.CommandsSenders || len(p.Users)+len(p.Operators)+len(p.Admins) > 0
+}
+
+// answers reports whether an agent answers somewhere on a channel.
+func answers(ch channel.ChannelPlace, agent string) bool {
+	main := cmp.Or(ch.Agent, ch.Shipped.Agent)
+	return main == agent || slices.ContainsFunc(placesOf(ch), func(p channel.Place) bool { return p.Agent == agent && p.Agent != ch.Shipped.Agent })
 }

@@ -121,7 +121,7 @@ type channelRow struct {
 
 // list prints the channels that are configured.
 func (w *ways) list() error {
-	tree, err := channel.NewTree(w.c.Access)
+	tree, err := newTree(w.c)
 	if err != nil {
 		return err
 	}
@@ -320,7 +320,7 @@ func (w *ways) explain(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("the event cannot be read: %w", err)
 	}
-	tree, err := channel.NewTree(w.c.Access)
+	tree, err := newTree(w.c)
 	if err != nil {
 		return err
 	}

@@ -164,6 +164,18 @@ func TestAServerThatIsKilledAnswersAfterItsNextStartOnce(t *testing.T) { // CH-7
 	}
 }
 
+// DC-01: the start warns of a channel on which nobody may approve what tools do; a call there is denied at once, and the person is told.
+func TestAToolThatNobodyOnAChannelMayApproveIsDeniedAtOnce(t *testing.T) {
+	b, dir := newBackend(t), t.TempDir()
+	p := serverWith(t, dir, b.settings("ack: result", "dm: {policy: open}")+"model: demo:fast\nagents: {assistant: {ask_always: [tape.info]}}\n")
+	p.waitFor("nobody may give it on a channel; set commands.operators")
+	status, answer := b.say(p, "msg-1", "Call tape.info please")
+	replies, _ := json.Marshal(answer["replies"])
+	if status != http.StatusOK || !strings.Contains(string(replies), "The tool `tape.info` was not run: it needs approval, and nobody in this conversation may give it.") {
+		t.Errorf("got %d %v", status, answer)
+	}
+}
+
 func TestWhoMayTalkIsReadAgainOnSIGHUP(t *testing.T) { // CH-61
 	b, dir := newBackend(t), t.TempDir()
 	p := serverWith(t, dir, b.settings("ack: result"))
@@ -457,8 +469,12 @@ func TestPairsAreApprovedWhileTheServerRuns(t *testing.T) { // CH-101
 	if got := run("pair", "approve", strings.ToLower(code)); got != "ann is paired on hook\n" {
 		t.Errorf("got %q", got)
 	}
+	// DC-13: the person is told, and the first message is answered.
+	if got := b.taken(3); !strings.HasPrefix(got[1].Text, "You are paired") || !strings.Contains(got[2].Text, "hello") {
+		t.Errorf("got %+v", got)
+	}
 	b.say(p, "msg-2", "hello again")
-	if got := b.taken(2)[1]; !strings.Contains(got.Text, "hello again") {
+	if got := b.taken(4)[3]; !strings.Contains(got.Text, "hello again") {
 		t.Errorf("got %+v", got)
 	}
 	if got := run("pair", "remove", "hook", "ann"); got != "ann is not paired on hook any more\n" {

@@ -114,14 +114,12 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 	if err := framework.Register("terminal", terminal.Tools{}); err != nil {
 		return exitFailed, err
 	}
-	tree, err := channel.NewTree(c.Access)
+	tree, err := newTree(c)
 	if err != nil {
 		return exitFailed, err
 	}
 	k := &channel.Kernel{
 		Settings: tree, Routes: tree, Observer: channel.NewSlogObserver(log), Log: log,
-		// Somebody who pipes in a hundred lines wants a hundred answers, one after the other.
-		Limits: channel.Limits{SenderRate: channel.Rate{PerMinute: -1}, ChatRate: channel.Rate{PerMinute: -1}},
 	}
 	if k.Agent, err = turns.New(framework, &turns.Options{Answer: crew.Answer, Log: log}); err != nil {
 		return exitFailed, err

@@ -371,27 +371,29 @@ func (c *coming) learn(graph *flow.Graph) {
 		return
 	}
 	for _, n := range graph.Bots {
-		if n.On == nil || n.Root == "" {
+		if n.Root == "" {
 			continue
 		}
-		s := started{root: n.Root}
-		var pattern string
-		switch {
-		case n.On.String != "":
-			pattern, s.kinds = n.On.String, func(k partKind) bool { return k == text }
-		case n.On.Object != "":
-			pattern, s.kinds = n.On.Object, func(k partKind) bool { return k == object || k == array }
-		case n.On.Value != "":
-			pattern, s.kinds = n.On.Value, func(partKind) bool { return true }
-		default:
-			continue
+		for _, t := range n.On {
+			s := started{root: n.Root}
+			var pattern string
+			switch {
+			case t.String != "":
+				pattern, s.kinds = t.String, func(k partKind) bool { return k == text }
+			case t.Object != "":
+				pattern, s.kinds = t.Object, func(k partKind) bool { return k == object || k == array }
+			case t.Value != "":
+				pattern, s.kinds = t.Value, func(partKind) bool { return true }
+			default:
+				continue
+			}
+			p, err := jsonuri.CompilePattern(pattern)
+			if err != nil {
+				continue
+			}
+			s.pattern = p
+			c.starts = append(c.starts, s)
 		}
-		p, err := jsonuri.CompilePattern(pattern)
-		if err != nil {
-			continue
-		}
-		s.pattern = p
-		c.starts = append(c.starts, s)
 	}
 }
 

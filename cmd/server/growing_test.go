@@ -41,8 +41,8 @@ func feed(t *testing.T, g *growing, events ...string) {
 
 var articleGraph = &flow.Graph{Bots: []flow.Node{
 	{Name: "outline", Root: "article"},
-	{Name: "section", Root: "article/sections/{{ event.match.0 }}/body", On: &flow.Trigger{String: "article/sections/*/title"}},
-	{Name: "quiz", Root: "quiz", On: &flow.Trigger{Done: "section"}},
+	{Name: "section", Root: "article/sections/{{ event.match.0 }}/body", On: flow.OneOrMore[flow.Trigger]{{String: "article/sections/*/title"}}},
+	{Name: "quiz", Root: "quiz", On: flow.OneOrMore[flow.Trigger]{{Done: flow.OneOrMore[string]{"section"}}}},
 }}
 
 func TestTheTextGrowsInTheOrderOfTheDocument(t *testing.T) {

@@ -68,6 +68,9 @@ func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer)
 	}
 	defaults := bot.Config{Model: model, Done: j.done, HTMLEvents: j.html}
 	defaults.Options = j.options.Options
+	if j.strict {
+		defaults.OnInvalid = bot.Fail
+	}
 	models.Budget = newBudget(c, nil, false, log)
 	ctx = trail.With(ctx, trail.Trail{Run: "local"})
 	// The run is not canceled through its context: Cancel lets it end with an event that says why.

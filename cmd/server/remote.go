@@ -72,6 +72,9 @@ func startRemote(ctx context.Context, j *job, c *config.Config) (*remoteRun, err
 	if j.html {
 		start["html"] = true
 	}
+	if j.strict {
+		start["strict"] = true
+	}
 	body, err := json.Marshal(start)
 	if err != nil {
 		return nil, err

@@ -150,13 +150,13 @@ func TestARunOnAServerSurvivesBrokenConnections(t *testing.T) {
 func TestARunOnAServerIsAskedForAsSaid(t *testing.T) {
 	f, url := newFake(t, articleEvents...)
 	status, stdout, stderr := cli(t, "run", "article", "--input", "question=Why?", "--input", "sections=3", "--model", "openai:x",
-		"--param", "tone=playful", "--option", "temperature=0.5", "--option", "stop=END", "--format", "text", "--server", strings.TrimPrefix(url, "http://")+"/")
+		"--param", "tone=playful", "--option", "temperature=0.5", "--option", "stop=END", "--strict", "--format", "text", "--server", strings.TrimPrefix(url, "http://")+"/")
 	if status != exitOK || stderr != "" {
 		t.Fatalf("status %d, stderr %q", status, stderr)
 	}
 	want := map[string]any{
 		"workflow": "article", "input": map[string]any{"question": "Why?", "sections": 3.0}, "model": "openai:x",
-		"params": map[string]any{"tone": "playful"}, "options": map[string]any{"temperature": 0.5, "stop": []any{"END"}}, "done": true,
+		"params": map[string]any{"tone": "playful"}, "options": map[string]any{"temperature": 0.5, "stop": []any{"END"}}, "done": true, "strict": true,
 	}
 	if diff := cmp.Diff(want, f.body); diff != "" {
 		t.Error(diff)

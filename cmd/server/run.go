@@ -44,6 +44,7 @@ type job struct {
 	format   string
 	done     bool // each completed value is followed by a done event
 	html     bool // bots that write HTML also send html events
+	strict   bool // an answer that does not fit its schema fails its bot
 	server   string
 }
 
@@ -80,6 +81,7 @@ func runCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	})
 	set.BoolVar(&j.done, "done", false, "say after each value of the stream that it is complete")
 	set.BoolVar(&j.html, "html", false, "send events for the tags and the text of HTML beside it")
+	set.BoolVar(&j.strict, "strict", false, "let a bot fail whose answer does not fit its schema, whatever its on_invalid says")
 	set.StringVar(&j.server, "server", "", "`URL` of a server that runs it; without, it runs here")
 	rest, help, err := parseFlags(set, args)
 	switch {
@@ -168,6 +170,11 @@ func (j *job) run(ctx context.Context, c *config.Config, stdout, stderr io.Write
 		}
 		return fail(stderr, err)
 	}
+	if j.format == "text" || j.format == "json" { // the others have them in their output
+		for _, warning := range end.warnings {
+			fmt.Fprintln(stderr, "lingserve: warning: "+warning)
+		}
+	}
 	status := end.report(stderr, j.format == "text")
 	if local, ok := r.(*localRun); ok && (status != exitOK || j.format == "text") {
 		for _, words := range local.Said() {
@@ -184,6 +191,7 @@ type ending struct {
 	fatal    string   // the first error that ended the run
 	failed   string   // the last of the others that was not handled
 	problems []string // the errors that did not end the run
+	warnings []string // of the workflow, for its author
 }
 
 // report says how the run ended where there is something to say. Errors that the run got over are told only if tell is set,
@@ -311,6 +319,11 @@ func (o *output) event(e tube.Event) error {
 // named remembers how the run goes.
 func (o *output) named(e tube.Event) {
 	switch e.Name {
+	case "warning":
+		var d struct{ Message string }
+		if json.Unmarshal(e.Value, &d) == nil && len(o.end.warnings) < maxProblems {
+			o.end.warnings = append(o.end.warnings, strings.ReplaceAll(clean(d.Message), "\n", " "))
+		}
 	case "error":
 		var d ling.ErrorData
 		if json.Unmarshal(e.Value, &d) != nil {

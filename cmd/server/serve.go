@@ -143,7 +143,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 			log.WarnContext(ctx, "what channels keep cannot be closed as it should", "error", err)
 		}
 	}()
-	channels.look(c)
+	channels.look(c, crew)
 	entrance.into(&o)
 	if err := shared.into(context.Background(), c, &o, log); err != nil {
 		return err

@@ -16,6 +16,10 @@ import (
 // workflows; a folder that somebody has chosen is all that there is. The shipped ones are left out where a file is broken, so that none
 // of them runs in place of that file's workflow. from says where the workflows come from.
 func openWorkflows(c *config.Config) (w *flow.Registry, from string, err error) {
+	providers := []string{"demo"}
+	for _, p := range c.Providers {
+		providers = append(providers, p.Name)
+	}
 	info, err := os.Stat(c.Workflows)
 	isDefault := c.Source("workflows").Kind == config.Default
 	switch {
@@ -23,11 +27,11 @@ func openWorkflows(c *config.Config) (w *flow.Registry, from string, err error) 
 		return nil, "", fmt.Errorf("workflows (%s): %s is not a folder", c.Source("workflows"), c.Workflows)
 	case err == nil:
 		from = "from " + c.Workflows
-		w, err = flow.Open(c.Workflows)
+		w, err = flow.Open(c.Workflows, providers...)
 		if err != nil || !isDefault {
 			return w, from, err
 		}
-		shipped, err := flow.OpenFS("shipped", workflows.Files)
+		shipped, err := flow.OpenFS("shipped", workflows.Files, providers...)
 		if err != nil {
 			return nil, "", err
 		}
@@ -39,7 +43,7 @@ func openWorkflows(c *config.Config) (w *flow.Registry, from string, err error) 
 		}
 		return w, from, nil
 	case os.IsNotExist(err) && isDefault:
-		w, err = flow.OpenFS("shipped", workflows.Files)
+		w, err = flow.OpenFS("shipped", workflows.Files, providers...)
 		return w, "shipped", err
 	case os.IsNotExist(err):
 		return nil, "", fmt.Errorf("workflows (%s): the folder %s does not exist", c.Source("workflows"), c.Workflows)

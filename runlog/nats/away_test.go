@@ -52,7 +52,7 @@ func all(t testing.TB, tb *tube.Tube) []string {
 	ctx, cancel := context.WithTimeout(t.Context(), longWait)
 	defer cancel()
 	var lines []string
-	for e, err := range tb.Events(ctx, 0) {
+	for e, err := range tb.AllEvents(ctx, 0) {
 		if err != nil {
 			t.Errorf("behind %d events: %v", len(lines), err)
 			return lines

@@ -126,7 +126,7 @@ func fenced(t testing.TB, trouble <-chan error) {
 func lines(tb *tube.Tube) (all []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	for e, err := range tb.Events(ctx, 0) {
+	for e, err := range tb.AllEvents(ctx, 0) {
 		if err == nil {
 			all = append(all, fmt.Sprintf("%d %s", e.N, e.AppendJSON(nil)))
 		}

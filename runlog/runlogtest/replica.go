@@ -137,7 +137,7 @@ func events(tb *tube.Tube) []string {
 	var all []string
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	for e, err := range tb.Events(ctx, 0) {
+	for e, err := range tb.AllEvents(ctx, 0) {
 		if err == nil {
 			all = append(all, line(e))
 		}

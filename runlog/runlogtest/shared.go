@@ -98,7 +98,7 @@ func joining(t *testing.T, open func(testing.TB) *Replica) {
 			if tail.Tube() == tb {
 				t.Error("the same tube")
 			}
-			for e, err := range tail.Tube().Events(t.Context(), 0) {
+			for e, err := range tail.Tube().AllEvents(t.Context(), 0) {
 				if err != nil {
 					t.Errorf("reader %d: %v", i, err)
 					return

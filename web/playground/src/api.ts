@@ -5,11 +5,11 @@ import { signal } from "@preact/signals";
 import { keep, kept } from "./storage.js";
 
 export interface Graph {
-  bots: { name: string; root: string; format: string; model?: string; on?: Trigger; after?: string[] }[];
-  events?: { name: string; on: Trigger }[];
+  bots: { name: string; root: string; format: string; model?: string; on?: Trigger | Trigger[]; after?: string[] }[];
+  events?: { name: string; on: Trigger | Trigger[] }[];
 }
 
-export type Trigger = Partial<Record<"string" | "object" | "value" | "done" | "error", string>>;
+export type Trigger = Partial<Record<"string" | "object" | "value" | "error", string> & Record<"done" | "completed", string | string[]>>;
 
 export interface Workflow {
   name: string;

@@ -48,6 +48,10 @@ for (const [on, say, brief] of [
   [{ value: "**" }, "for each value at **", "on **"],
   [{ done: "a" }, "when a has ended", "after a"],
   [{ error: "a" }, "when a has failed", "if a fails"],
+  // DW-02, DW-03
+  [{ done: ["a", "b"] }, "when a and b have ended", "after a and b"],
+  [{ completed: "a" }, "when a has ended without a failure", "if a completed"],
+  [[{ completed: "a" }, { error: "a" }], "when a has ended without a failure, or when a has failed", "if a completed or if a fails"],
   [{}, "for each value at the root", "on the root"],
 ]) {
   test(`the trigger ${JSON.stringify(on)} in words`, () => assert.deepEqual([sayTrigger(on), shortTrigger(on)], [say, brief]));

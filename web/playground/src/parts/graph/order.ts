@@ -4,23 +4,27 @@ export interface Trigger {
   string?: string;
   object?: string;
   value?: string;
-  done?: string;
+  done?: string | string[];
+  completed?: string | string[];
   error?: string;
 }
+
+/** What starts a bot: a trigger, or several, each by itself. */
+export type On = Trigger | Trigger[];
 
 export interface Bot {
   name: string;
   root: string;
   format: string;
   model?: string;
-  on?: Trigger;
+  on?: On;
   after?: string[];
 }
 
 /** The graph as `GET /v1/workflows/{name}` has it. */
 export interface WorkflowGraph {
   bots: Bot[];
-  events?: { name: string; on: Trigger }[];
+  events?: { name: string; on: On }[];
 }
 
 /** The places of the bots in their graph, each behind those that start it and near them. Circles are cut where they come back. */
@@ -57,9 +61,11 @@ export function order(bots: readonly Bot[]): number[] {
 }
 
 /** What starts a bot, or sends an event, as a sentence's end: "when …". */
-export function sayTrigger(on: Trigger | undefined): string {
+export function sayTrigger(on: On | undefined): string {
   if (!on) return "starts with the run";
-  if (on.done !== undefined) return `when ${on.done} has ended`;
+  if (Array.isArray(on)) return on.map((one) => sayTrigger(one)).join(", or ");
+  if (on.done !== undefined) return `when ${all(on.done)} ${Array.isArray(on.done) ? "have" : "has"} ended`;
+  if (on.completed !== undefined) return `when ${all(on.completed)} ${Array.isArray(on.completed) ? "have" : "has"} ended without a failure`;
   if (on.error !== undefined) return `when ${on.error} has failed`;
   if (on.string !== undefined) return `for each text at ${on.string || "the root"}`;
   if (on.object !== undefined) return `for each object at ${on.object || "the root"}`;
@@ -67,9 +73,14 @@ export function sayTrigger(on: Trigger | undefined): string {
 }
 
 /** The same as short as it fits in a box: what kind, and the pattern or name. */
-export function shortTrigger(on: Trigger | undefined): string {
+export function shortTrigger(on: On | undefined): string {
   if (!on) return "at the start";
-  if (on.done !== undefined) return `after ${on.done}`;
+  if (Array.isArray(on)) return on.map((one) => shortTrigger(one)).join(" or ");
+  if (on.done !== undefined) return `after ${all(on.done)}`;
+  if (on.completed !== undefined) return `if ${all(on.completed)} completed`;
   if (on.error !== undefined) return `if ${on.error} fails`;
   return "on " + ((on.string ?? on.object ?? on.value) || "the root");
 }
+
+/** The names of bots that are waited for together. */
+const all = (names: string | string[]): string => [names].flat().join(" and ");

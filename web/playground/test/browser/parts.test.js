@@ -1,7 +1,7 @@
 // The parts of the page that are made of data: forms, the document as a tree and to be read, the bots.
 import assert from "node:assert/strict";
 import { test } from "../../../browser/browser.js";
-import { axe, stage } from "./stage.js";
+import { axe, stage } from "../parts/stage.js";
 
 // What axe-core has to say against what is on the stage, in light and dark.
 async function accessible(page) {

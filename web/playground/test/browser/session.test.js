@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { lingserve } from "../../../client/test/server.js";
 import { test } from "../../../browser/browser.js";
-import { axe, stage } from "./stage.js";
+import { axe, stage } from "../parts/stage.js";
 
 const config = `agents:
   assistant: {}

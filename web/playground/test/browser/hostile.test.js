@@ -2,8 +2,8 @@
 // for anything.
 import assert from "node:assert/strict";
 import { test } from "../../../browser/browser.js";
-import { random } from "./random.js";
-import { stage } from "./stage.js";
+import { random } from "../parts/random.js";
+import { stage } from "../parts/stage.js";
 
 // All that Markdown is made of: elements and their attributes.
 const allowed = {

@@ -1,7 +1,7 @@
 // What of the page is told by no part of it alone: addresses, sessions, focus, the list of events.
 import assert from "node:assert/strict";
-import { launch, open, test } from "../../browser/browser.js";
-import { playground } from "../../browser/page.js";
+import { launch, open, test } from "../../../browser/browser.js";
+import { playground } from "../../../browser/page.js";
 
 const chrome = await launch();
 const chat = { at: "#workflow=chat" };

@@ -1,0 +1,126 @@
+package flow
+
+import (
+	"fmt"
+
+	"github.com/lingserve/lingserve/jsonuri"
+)
+
+// Codes of the workflow's "warning" events.
+const (
+	codeNotComparable = "not_comparable"
+	codeNeverStarted  = "never_started"
+)
+
+// warning is the data of a "warning" event.
+type warning struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Bot     string `json:"bot,omitempty"`
+}
+
+// warn sends a "warning" event; it does the run no harm.
+func (r *run) warn(w warning) {
+	_ = r.manager.SendEvent("warning", w) // fails only where the run has ended
+}
+
+// doubt warns, once for each bot and event, that a condition does not hold because a comparison in it cannot be made.
+func (r *run) doubt(what, of, doubt string) {
+	if doubt == "" {
+		return
+	}
+	r.mu.Lock()
+	said := r.warned[of]
+	r.warned[of] = true
+	r.mu.Unlock()
+	if said {
+		return
+	}
+	w := warning{Code: codeNotComparable, Message: fmt.Sprintf("%s: its condition does not hold, since %s", what, doubt)}
+	for _, b := range r.spec.bots {
+		if b.name == of {
+			w.Bot = of
+		}
+	}
+	r.warn(w)
+}
+
+// conclude warns, once nothing can start any more, of bots and events that wait for values which none of the bots has written that
+// could have: their patterns may be misspelt. Where one of these bots has failed or was not started, that is the reason.
+func (r *run) conclude() {
+	var warnings []warning
+	var document *jsonuri.Document
+	add := func(name, what string, on triggers, hit bool) {
+		if hit || !r.vain(on) {
+			return
+		}
+		if document == nil {
+			document = new(jsonuri.Document)
+			_ = document.Set(nil, r.manager.Peek(true).Result) // it is JSON
+		}
+		reason := ""
+		for i, t := range on {
+			if i > 0 {
+				reason += ", and "
+			}
+			reason += t.unwritten(document)
+		}
+		warnings = append(warnings, warning{Code: codeNeverStarted, Message: what + ": " + reason, Bot: name})
+	}
+	r.mu.Lock()
+	for _, p := range r.bots {
+		if p.active() {
+			r.mu.Unlock()
+			return
+		}
+	}
+	first := !r.settled
+	r.settled = true
+	r.mu.Unlock()
+	if !first {
+		return
+	}
+	for i, b := range r.spec.bots {
+		add(b.name, fmt.Sprintf("bot %s never started", b.name), b.on, r.bots[i].hit)
+	}
+	for i, e := range r.spec.events {
+		add("", fmt.Sprintf("event %s was never sent", e.name), e.on, r.sent[i])
+	}
+	for _, w := range warnings {
+		r.warn(w)
+	}
+}
+
+// vain says whether all of on are patterns, and bots have ended well that could have fired them. Nothing runs any more.
+func (r *run) vain(on triggers) bool {
+	wrote := false
+	for _, t := range on {
+		if t.pattern == nil {
+			return false
+		}
+		for _, source := range t.sources {
+			p := &r.bots[source]
+			if p.failed > 0 {
+				return false
+			}
+			wrote = wrote || p.finished > 0
+		}
+	}
+	return wrote
+}
+
+// unwritten says what the trigger has missed in the document.
+func (t *trigger) unwritten(document *jsonuri.Document) string {
+	other := false
+	document.Walk(func(uri string, _ []byte) bool {
+		other = other || t.pattern.Match([]byte(uri))
+		return !other
+	})
+	switch {
+	case other && t.kind == onString:
+		return fmt.Sprintf("what was written at %s is no text; {value: %s} fires for any value", t.text, t.text)
+	case other:
+		return fmt.Sprintf("what was written at %s is no object or list; {value: %s} fires for any value", t.text, t.text)
+	}
+	return fmt.Sprintf("nothing was written at %s", t.text)
+}

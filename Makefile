@@ -150,10 +150,12 @@ bench-memory:
 # What browsers load. Only these need Node and npm; what they make is committed, so that nothing else does.
 web: client playground
 
-# The npm package in web/client: its bundles and types, and its tests against the server.
+# The npm package in web/client: its bundles and types, its tests against the server, and bin/lingserve-client-VERSION.tgz, which can be
+# installed and published as it is.
 client: build
 	cd web/client && npm ci && npm run build && npm run check && npm test
 	cd web/build && $(GO) vet . && $(GO) test -count=1 -run '/client' .
+	cd web/client && npm pack --pack-destination ../../bin
 
 # The page at /, which is built into the binary: its bundle and its tests.
 playground:

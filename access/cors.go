@@ -29,7 +29,7 @@ type CORS struct {
 var (
 	corsMethods = []string{"GET, HEAD, POST, DELETE"}
 	corsHeaders = []string{"Authorization, Content-Type, Accept, Idempotency-Key, Last-Event-ID, Prefer, Cache-Control, traceparent, tracestate"}
-	corsExposed = []string{"X-Run-Id, Location, Retry-After, Idempotency-Replayed, X-Follow-Up-Id, WWW-Authenticate"}
+	corsExposed = []string{"X-Run-Id, Location, Retry-After, Idempotency-Replayed, X-Follow-Up-Id, X-Keepalive, WWW-Authenticate"}
 )
 
 // NewCORS returns CORS for a list of origins, each a scheme, a host and, where it is not the usual one, a port. Browsers keep what they

@@ -80,7 +80,7 @@ func TestAnAnswerToAListedOrigin(t *testing.T) {
 		"a request": {asked("POST", page), http.Header{
 			"Vary":                          {"Accept", "Origin"},
 			"Access-Control-Allow-Origin":   {page},
-			"Access-Control-Expose-Headers": {"X-Run-Id, Location, Retry-After, Idempotency-Replayed, X-Follow-Up-Id, WWW-Authenticate"},
+			"Access-Control-Expose-Headers": {"X-Run-Id, Location, Retry-After, Idempotency-Replayed, X-Follow-Up-Id, X-Keepalive, WWW-Authenticate"},
 		}},
 		"a question": {asked("OPTIONS", page, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization,last-event-id"), http.Header{
 			"Vary":                         {"Accept", "Origin", "Access-Control-Request-Method", "Access-Control-Request-Headers"},
@@ -92,7 +92,7 @@ func TestAnAnswerToAListedOrigin(t *testing.T) {
 		"OPTIONS that is no question": {asked("OPTIONS", page), http.Header{
 			"Vary":                          {"Accept", "Origin"},
 			"Access-Control-Allow-Origin":   {page},
-			"Access-Control-Expose-Headers": {"X-Run-Id, Location, Retry-After, Idempotency-Replayed, X-Follow-Up-Id, WWW-Authenticate"},
+			"Access-Control-Expose-Headers": {"X-Run-Id, Location, Retry-After, Idempotency-Replayed, X-Follow-Up-Id, X-Keepalive, WWW-Authenticate"},
 		}},
 		"two origins": {func() *http.Request {
 			r := asked("GET", page)

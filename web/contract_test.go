@@ -236,7 +236,7 @@ func contractBench(t *testing.T, edit func(*Options)) *bench {
 		})
 		workflow("broken", func(context.Context, *ling.Manager, map[string]any) error { panic("broken") })
 		for name, code := range map[string]string{
-			"upstream": adapter.CodeAuth, "limited": adapter.CodeRateLimited, "slow": adapter.CodeTimeout,
+			"upstream": adapter.CodeAuth, "limited": adapter.CodeRateLimited, "busy": adapter.CodeOverloaded, "slow": adapter.CodeTimeout,
 		} {
 			workflow(name, func(context.Context, *ling.Manager, map[string]any) error {
 				return &adapter.Error{Code: code, Message: "the model's server said no"}
@@ -268,11 +268,11 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 	st.set("a", `{"b":[1,null,"x"]}`)
 	st.finish()
 	failedRun := map[string]string{}
-	for _, workflow := range []string{"broken", "upstream", "limited", "slow"} {
+	for _, workflow := range []string{"broken", "upstream", "limited", "busy", "slow"} {
 		resp := b.do("POST", "/v1/runs", `{"workflow":"`+workflow+`","input":"q"}`, "Prefer: respond-async")
 		failedRun[workflow] = resp.Header.Get("X-Run-Id")
 	}
-	for _, id := range []string{endedRun, failedRun["broken"], failedRun["upstream"], failedRun["limited"], failedRun["slow"]} {
+	for _, id := range []string{endedRun, failedRun["broken"], failedRun["upstream"], failedRun["limited"], failedRun["busy"], failedRun["slow"]} {
 		<-b.runOf(id).done
 	}
 	gone, unknown := newRunID(), newRunID()
@@ -325,7 +325,8 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", "/v1/runs", `{"workflow":"chat","input":"other"}`, []string{"Idempotency-Key: kept"}, 422, false},
 			{"POST", "/v1/runs", `{"workflow":"broken","input":"q"}`, nil, 500, false},
 			{"POST", "/v1/runs", `{"workflow":"upstream","input":"q"}`, nil, 502, false},
-			{"POST", "/v1/runs", `{"workflow":"limited","input":"q"}`, nil, 503, false},
+			{"POST", "/v1/runs", `{"workflow":"limited","input":"q"}`, nil, 429, false},
+			{"POST", "/v1/runs", `{"workflow":"busy","input":"q"}`, nil, 503, false},
 			{"POST", "/v1/runs", `{"workflow":"slow","input":"q"}`, nil, 504, false},
 		},
 		"start by GET": {
@@ -347,7 +348,8 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", "/v1/runs?workflow=chat&input=other&key=kept", "", nil, 422, false},
 			{"GET", "/v1/runs?workflow=broken&input=q", "", nil, 500, false},
 			{"GET", "/v1/runs?workflow=upstream&input=q", "", nil, 502, false},
-			{"GET", "/v1/runs?workflow=limited&input=q", "", nil, 503, false},
+			{"GET", "/v1/runs?workflow=limited&input=q", "", nil, 429, false},
+			{"GET", "/v1/runs?workflow=busy&input=q", "", nil, 503, false},
 			{"GET", "/v1/runs?workflow=slow&input=q", "", nil, 504, false},
 		},
 		"attach": {
@@ -363,7 +365,8 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"GET", "/v1/runs/" + gone + "/events", "", nil, 410, false},
 			{"GET", "/v1/runs/" + failedRun["broken"] + "/events?format=json", "", nil, 500, false},
 			{"GET", "/v1/runs/" + failedRun["upstream"] + "/events?format=json", "", nil, 502, false},
-			{"GET", "/v1/runs/" + failedRun["limited"] + "/events?format=json", "", nil, 503, false},
+			{"GET", "/v1/runs/" + failedRun["limited"] + "/events?format=json", "", nil, 429, false},
+			{"GET", "/v1/runs/" + failedRun["busy"] + "/events?format=json", "", nil, 503, false},
 			{"GET", "/v1/runs/" + failedRun["slow"] + "/events?format=json", "", nil, 504, false},
 		},
 		"look": {
@@ -448,7 +451,8 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", completions, chatBody("chat", "q", ""), []string{"Idempotency-Key: kept"}, 422, false},
 			{"POST", completions, chatBody("broken", "q", ""), nil, 500, false},
 			{"POST", completions, chatBody("upstream", "q", ""), nil, 502, false},
-			{"POST", completions, chatBody("limited", "q", streaming), nil, 503, false},
+			{"POST", completions, chatBody("limited", "q", streaming), nil, 429, false},
+			{"POST", completions, chatBody("busy", "q", streaming), nil, 503, false},
 			{"POST", completions, chatBody("slow", "q", ""), nil, 504, false},
 			{"GET", "/v1/models/demo%3Astory", "", nil, 200, false},
 			{"HEAD", "/v1/models/chat", "", nil, 200, false},
@@ -479,7 +483,8 @@ func TestEveryAnswerThatIsDescribedIsGivenAndEveryAnswerIsAsDescribed(t *testing
 			{"POST", ui + "/chat/object", `"q"`, []string{"Content-Type: text/plain"}, 415, true},
 			{"POST", ui + "/broken/object", `"q"`, nil, 500, false},
 			{"POST", ui + "/upstream/object", `"q"`, nil, 502, false},
-			{"POST", ui + "/limited/object", `"q"`, nil, 503, false},
+			{"POST", ui + "/limited/object", `"q"`, nil, 429, false},
+			{"POST", ui + "/busy/object", `"q"`, nil, 503, false},
 			{"POST", ui + "/slow/object", `"q"`, nil, 504, false},
 			{"GET", ui + "/chat/s-42", "", nil, 200, false},
 			{"HEAD", ui + "/chat/s-42?v=6", "", nil, 200, false},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,11 +147,21 @@ func problemOf(r *access.Refusal) *problem {
 	return p
 }
 
+// resources are the first segments below /v1/ of what only this server has. All others are OpenAI's, whether they exist here or not.
+var resources = []string{"agents", "agui", "channels", "files", "runs", "sessions", "tickets", "ui", "workflows"}
+
+// ofOpenAI says whether a path is one that OpenAI's clients ask for.
+func ofOpenAI(path string) bool {
+	below, ok := strings.CutPrefix(path, "/v1/")
+	first, _, _ := strings.Cut(below, "/")
+	return ok && !slices.Contains(resources, first)
+}
+
 // at answers with a problem as clients of this path read it.
 func (p *problem) at(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	switch {
-	case path == "/v1/chat/completions" || path == "/v1/models" || strings.HasPrefix(path, "/v1/models/"):
+	case ofOpenAI(path):
 		p.openai(w, nil)
 	case strings.HasPrefix(path, "/v1/agui/"):
 		writeAGUI(w, p)

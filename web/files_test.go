@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/tape"
@@ -219,6 +221,45 @@ func TestImagesAndFilesReachTheModelFromEveryWire(t *testing.T) {
 				t.Error("no model was asked")
 			}
 		})
+	}
+}
+
+// DP-11: a chat of the AI SDK takes each image, sound and file that chat completions take, and refuses it with the same words.
+func TestAChatTakesThePartsThatACompletionTakes(t *testing.T) {
+	const pixel = "data:image/png;base64,iVBORw0KGgo="
+	a := newAgentBench(t, nil)
+	a.serve()
+	f := a.upload("a.pdf", aPDF)
+	for _, part := range []string{
+		`{"type":"image_url","image_url":{"url":"` + pixel + `"}}`,
+		`{"type":"image_url","image_url":"` + pixel + `"}`,
+		`{"type":"input_audio","input_audio":{"data":"UklGRgAAAABXQVZF","format":"wav"}}`,
+		`{"type":"file","file":{"filename":"a.png","file_data":"` + pixel + `"}}`,
+		`{"type":"file","file":{"file_id":"` + f.ID + `"}}`,
+		`{"type":"image","mediaType":"image/png","url":"` + pixel + `"}`,
+		`{"type":"image_url","image_url":{"url":"https://example.com/x.png"}}`,
+		`{"type":"image_url"}`,
+	} {
+		last := func(path, body string) (parts []adapter.Part, refusal string) {
+			before := len(a.talk.requests())
+			resp := a.do("POST", path, body)
+			if said := text(t, resp); resp.StatusCode != http.StatusOK {
+				return nil, said
+			}
+			asked := a.talk.requests()
+			if len(asked) != before+1 {
+				t.Fatalf("%s: %d requests at the model, expected one", part, len(asked)-before)
+			}
+			return asked[before].Messages[len(asked[before].Messages)-1].Parts, ""
+		}
+		want, refused := last("/v1/chat/completions", `{"model":"assistant","messages":[{"role":"user","content":[{"type":"text","text":"look"},`+part+`]}]}`)
+		got, refusal := last("/v1/ui/assistant", `{"id":"`+newRunID()+`","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"look"},`+part+`]}]}`)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-completion +chat):\n%s", part, diff)
+		}
+		if (refused == "") != (refusal == "") || refusal != "" && !strings.HasPrefix(refusal, "/messages/0/parts/1/image_url") {
+			t.Errorf("%s: %q, and of a completion %q", part, refusal, refused)
+		}
 	}
 }
 

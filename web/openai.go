@@ -311,10 +311,7 @@ func (o outcome) openaiProblem() *problem {
 	switch o.Status {
 	case statusFailed:
 		if cause, ok := o.cause(); ok {
-			p := newProblem(cause.Code, cause.Message)
-			if p.Status == http.StatusServiceUnavailable {
-				p.retryAfter = max(5*time.Second, time.Duration(cause.RetryAfter)*time.Second)
-			}
+			p := failureProblem(cause)
 			p.header = http.Header{"X-Should-Retry": {strconv.FormatBool(cause.Retryable)}}
 			return p
 		}

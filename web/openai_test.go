@@ -444,7 +444,7 @@ func TestErrorsHaveOpenAIsTypesAndStatuses(t *testing.T) {
 		codeInvalid: "400 invalid_request_error", codeUnauthorized: "401 authentication_error", codeForbidden: "403 permission_error",
 		codeNotFound: "404 invalid_request_error", codeGone: "410 invalid_request_error", codeConflict: "409 invalid_request_error",
 		codeTooLarge: "413 invalid_request_error", bot.CodeLimitReached: "422 invalid_request_error", codeRateLimited: "429 rate_limit_error", adapter.CodeBudget: "402 invalid_request_error",
-		adapter.CodeAuth: "502 server_error", adapter.CodeRateLimited: "503 server_error", adapter.CodeUnavailable: "502 server_error",
+		adapter.CodeAuth: "502 server_error", adapter.CodeRateLimited: "429 rate_limit_error", adapter.CodeUnavailable: "502 server_error",
 		adapter.CodeTimeout: "504 server_error", adapter.CodeProtocol: "502 server_error", codeOutput: "502 server_error", codeRefused: "502 server_error",
 		codeOverloaded: "503 server_error", codeDraining: "503 server_error", codeInternal: "500 server_error",
 	} {
@@ -468,6 +468,7 @@ var statusesOfTest = func() map[string]bool {
 	return all
 }()
 
+// DP-11: a 429 of the model's server stays one, with its Retry-After.
 func TestAFailureBeforeAnyOutputHasAStatusAlsoWhereItIsStreamed(t *testing.T) {
 	b := newBench(t, nil)
 	fails := &adapter.Error{Code: adapter.CodeRateLimited, Message: "the model's server has too much to do", Retryable: true, RetryAfter: 40 * time.Second}
@@ -476,7 +477,7 @@ func TestAFailureBeforeAnyOutputHasAStatusAlsoWhereItIsStreamed(t *testing.T) {
 	for _, more := range []string{"", `,"stream":true`} {
 		for _, model := range []string{"chat", "test:story"} {
 			c, resp := b.completes(chatBody(model, "q", more))
-			if resp.StatusCode != 503 || *c.Error.Code != adapter.CodeRateLimited || c.Error.Type != "server_error" || c.Error.Param != nil ||
+			if resp.StatusCode != 429 || *c.Error.Code != adapter.CodeRateLimited || c.Error.Type != "rate_limit_error" || c.Error.Param != nil ||
 				len(resp.Header.Get("Retry-After")) != 2 || resp.Header.Get("X-Should-Retry") != "true" || resp.Header.Get("X-Run-Id") == "" {
 				t.Errorf("%s%s: %d %+v %v", model, more, resp.StatusCode, c.Error, resp.Header)
 			}

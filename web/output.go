@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/lingserve/lingserve/tube"
@@ -104,6 +105,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	if v.media != "" {
 		w.Header().Set("Content-Type", v.media)
 	}
+	if v.format == frame.SSE || v.keepAlive {
+		o.KeepAlive = s.o.KeepAlive
+		// So that a client knows from when on silence means that the connection is dead.
+		w.Header().Set("X-Keepalive", strconv.FormatFloat(s.o.KeepAlive.Seconds(), 'g', -1, 64))
+	}
 	w.WriteHeader(http.StatusOK) // not left to the first flush, which goes by the recorder that wants to know
 	out := s.newOutput(w, r)
 	out.stop = s.stopping.Done()
@@ -124,9 +130,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, run *run, reader
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
 	o.Wrote = f.o.Wrote
-	if v.format == frame.SSE || v.keepAlive {
-		o.KeepAlive = s.o.KeepAlive
-	}
 	if err := frame.Copy(ctx, out, run.id, reader, o); err != nil {
 		reader.Leave()
 		f.failed(out, err)

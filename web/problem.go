@@ -45,7 +45,7 @@ var statuses = map[string]int{
 	codeRateLimited:         http.StatusTooManyRequests,
 	adapter.CodeBudget:      http.StatusPaymentRequired,
 	adapter.CodeAuth:        http.StatusBadGateway,
-	adapter.CodeRateLimited: http.StatusServiceUnavailable,
+	adapter.CodeRateLimited: http.StatusTooManyRequests,
 	adapter.CodeUnavailable: http.StatusBadGateway,
 	adapter.CodeTimeout:     http.StatusGatewayTimeout,
 	adapter.CodeProtocol:    http.StatusBadGateway,

@@ -16,7 +16,7 @@ import (
 func (s *Server) routes() http.Handler {
 	r := chi.NewRouter()
 	r.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		nothingAt(r.URL.Path).write(w)
+		nothingAt(r.URL.Path).unknown(w, r)
 	})
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { otherMethod(r, w, req) })
 	document := func(path string, h http.HandlerFunc) {
@@ -71,7 +71,20 @@ func nothingAt(path string) *problem {
 	if path == "/metrics" || path == "/debug" || strings.HasPrefix(path, "/debug/") {
 		return newProblem(codeNotFound, "metrics and profiles are not here but at a listener of their own, which the setting admin.addr opens")
 	}
-	return newProblem(codeNotFound, "there is nothing at "+clip(path))
+	detail := "there is nothing at " + clip(path)
+	if ofOpenAI(path) {
+		detail += "; of OpenAI's API this server has /v1/chat/completions and /v1/models"
+	}
+	return newProblem(codeNotFound, detail)
+}
+
+// unknown answers a request for a path or method that the server does not have. Only clients of OpenAI's expect more below /v1/files.
+func (p *problem) unknown(w http.ResponseWriter, r *http.Request) {
+	if path := r.URL.Path; path == filesPath || strings.HasPrefix(path, filesPath+"/") {
+		p.openai(w, nil)
+		return
+	}
+	p.at(w, r)
 }
 
 // methods are those that a path may know.
@@ -95,7 +108,7 @@ func otherMethod(routes *chi.Mux, w http.ResponseWriter, r *http.Request) {
 	p := newProblem(codeInvalid, "the method "+clip(r.Method)+" is not for "+clip(r.URL.Path)+
 		"; expected "+alternatives(allow))
 	p.Status = http.StatusMethodNotAllowed
-	p.write(w)
+	p.unknown(w, r)
 }
 
 // outermost stands around all routes: it keeps other sites out, turns panics into answers, and logs what is asked of runs.

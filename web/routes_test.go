@@ -54,6 +54,45 @@ func TestPathsAndMethodsThatAreNotThereAreProblemsToo(t *testing.T) {
 	}
 }
 
+// DP-12: OpenAI's clients read {"error": {…}}, and print "404 status code (no body)" for any other text.
+func TestWhatOpenAIsClientsAskForInVainIsAnErrorOfTheirs(t *testing.T) {
+	b := newBench(t, nil).serve()
+	for _, tt := range []struct {
+		method, path string
+		status       int
+		says         string
+	}{
+		{"POST", "/v1/embeddings", 404, "there is nothing at /v1/embeddings; of OpenAI's API this server has /v1/chat/completions and /v1/models"},
+		{"POST", "/v1/responses", 404, "there is nothing at /v1/responses;"},
+		{"POST", "/v1/audio/transcriptions", 404, "there is nothing at /v1/audio/transcriptions;"},
+		{"GET", "/v1/chat/completions/x", 404, "there is nothing at /v1/chat/completions/x;"},
+		{"GET", "/v1/chat/completions", 405, "the method GET is not for /v1/chat/completions; expected POST or OPTIONS"},
+		{"DELETE", "/v1/models/x", 405, "the method DELETE is not for /v1/models/x; expected GET, HEAD or OPTIONS"},
+		{"GET", "/v1/files", 405, "the method GET is not for /v1/files; expected POST or OPTIONS"},
+	} {
+		resp := b.do(tt.method, tt.path, "")
+		var e struct {
+			Error struct{ Message, Type, Code string }
+		}
+		if body := text(t, resp); json.Unmarshal([]byte(body), &e) != nil || resp.StatusCode != tt.status || resp.Header.Get("Content-Type") != "application/json" ||
+			!strings.HasPrefix(e.Error.Message, tt.says) || e.Error.Type != "invalid_request_error" || e.Error.Code == "" {
+			t.Errorf("%s %s: %d %s", tt.method, tt.path, resp.StatusCode, body)
+		}
+	}
+	// All that only this server has keeps its problem documents.
+	own := map[string]bool{"chat": true, "models": true}
+	for _, name := range resources {
+		own[name] = true
+	}
+	for _, route := range b.s.Routes() {
+		if below, ok := strings.CutPrefix(route.Pattern, "/v1/"); ok {
+			if first, _, _ := strings.Cut(below, "/"); !own[first] {
+				t.Errorf("%s is in nobody's list", route.Pattern)
+			}
+		}
+	}
+}
+
 func TestAPageOfAnotherSiteCannotStartOrCancelARun(t *testing.T) {
 	b := newBench(t, nil).serve()
 	id, st := b.startAsync()

@@ -305,15 +305,22 @@ func (o outcome) refusal(id string, document, beside []byte) *problem {
 	if !ok {
 		return nil
 	}
-	p := newProblem(cause.Code, cause.Message)
+	p := failureProblem(cause)
 	p.Run = id
-	if p.Status == http.StatusServiceUnavailable {
-		p.retryAfter = max(5*time.Second, time.Duration(cause.RetryAfter)*time.Second)
-	}
 	for _, e := range o.Errors {
 		if e.Pointer != "" {
 			p.Errors = append(p.Errors, misfit{Pointer: e.Pointer, Detail: e.Message})
 		}
+	}
+	return p
+}
+
+// failureProblem makes the problem of what has failed in a run. Where waiting helps, it says how long to wait: as long as the model's
+// server asks, and 5 s at least.
+func failureProblem(cause ling.ErrorData) *problem {
+	p := newProblem(cause.Code, cause.Message)
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+		p.retryAfter = max(5*time.Second, time.Duration(cause.RetryAfter)*time.Second)
 	}
 	return p
 }

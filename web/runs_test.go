@@ -146,10 +146,10 @@ func TestARunThatFailsBeforeAnyOutputAnswersWithItsStatus(t *testing.T) {
 		status int
 		code   string
 	}{
-		// FT-01: what the provider says of waiting reaches whoever waits.
-		"rate limited for an hour": {&adapter.Error{Code: adapter.CodeRateLimited, Message: "too many", RetryAfter: 3599500 * time.Millisecond}, 503, "upstream_rate_limited"},
+		// FT-01: what the provider says of waiting reaches whoever waits. DP-11: its 429 stays one.
+		"rate limited for an hour": {&adapter.Error{Code: adapter.CodeRateLimited, Message: "too many", RetryAfter: 3599500 * time.Millisecond}, 429, "upstream_rate_limited"},
 		"key refused":              {&adapter.Error{Code: adapter.CodeAuth, Message: "the key was refused"}, 502, "upstream_auth"},
-		"rate limited":             {&adapter.Error{Code: adapter.CodeRateLimited, Message: "too many"}, 503, "upstream_rate_limited"},
+		"rate limited":             {&adapter.Error{Code: adapter.CodeRateLimited, Message: "too many"}, 429, "upstream_rate_limited"},
 		"not reached":              {&adapter.Error{Code: adapter.CodeUnavailable, Message: "no connection"}, 502, "upstream_unavailable"},
 		"too slow":                 {&adapter.Error{Code: adapter.CodeTimeout, Message: "no token came"}, 504, "upstream_timeout"},
 		"rubbish":                  {&adapter.Error{Code: adapter.CodeProtocol, Message: "not an answer"}, 502, "upstream_protocol"},
@@ -174,7 +174,7 @@ func TestARunThatFailsBeforeAnyOutputAnswersWithItsStatus(t *testing.T) {
 			if e, ok := errors.AsType[*adapter.Error](tt.err); ok && e.RetryAfter > 0 {
 				least = 3600
 			}
-			if after, err := strconv.Atoi(resp.Header.Get("Retry-After")); tt.status == 503 && (err != nil || after < least) {
+			if after, err := strconv.Atoi(resp.Header.Get("Retry-After")); tt.status == 429 && (err != nil || after < least) {
 				t.Errorf("Retry-After %q, want at least %d", resp.Header.Get("Retry-After"), least)
 			}
 			if state := text(t, b.do("GET", "/v1/runs/"+p.Run, "")); strings.Contains(state, `"retry_after":3600`) != (least == 3600) {

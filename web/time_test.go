@@ -20,6 +20,13 @@ func TestAnIdleStreamIsKeptOpenByAComment(t *testing.T) {
 		resp, st := b.start("?format=sse")
 		lines := b.do("GET", resp.Header.Get("Location")+"/events?format=jsonl&keepalive=1", "")
 		quiet := b.do("GET", resp.Header.Get("Location")+"/events?format=jsonl", "")
+		// DP-04: a client learns how long silence may take.
+		for name, resp := range map[string]*http.Response{"10": resp, "10, lines": lines, "": quiet} {
+			want, _, _ := strings.Cut(name, ",")
+			if got := resp.Header.Get("X-Keepalive"); got != want {
+				t.Errorf("X-Keepalive: %q, expected %q", got, want)
+			}
+		}
 		began := time.Now()
 		go func() {
 			time.Sleep(25 * time.Second)

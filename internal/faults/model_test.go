@@ -111,7 +111,7 @@ func modelFaults(w *provider) []modelFault {
 		{
 			name:  "FT-01 a Retry-After for longer than anyone waits",
 			setup: setup{script: always(echo(429, http.Header{"Retry-After": {"3600"}}))},
-			state: "failed", code: "upstream_rate_limited", says: "limits the rate", status: 503, requests: 1, logs: "status 429",
+			state: "failed", code: "upstream_rate_limited", says: "limits the rate", status: 429, requests: 1, logs: "status 429",
 		},
 		{
 			name: "FT-01 the other bots of the run go on",
@@ -378,7 +378,7 @@ var cozeFaults = []modelFault{
 	{
 		name:  "FT-01 there is no credit, which does not change",
 		setup: setup{script: always(coded(4011))},
-		state: "failed", code: "upstream_rate_limited", says: "no credit", status: 503, requests: 1,
+		state: "failed", code: "upstream_rate_limited", says: "no credit", status: 429, requests: 1,
 	},
 	{
 		name:  "an unknown bot",
@@ -458,7 +458,7 @@ var anthropicFaults = []modelFault{
 		setup: setup{script: always(upstream.Answer{
 			Status: 400, Body: `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low, died ` + canary + `"}}`,
 		})},
-		state: "failed", code: "upstream_rate_limited", says: "no credit", status: 503, requests: 1, logs: "status 400",
+		state: "failed", code: "upstream_rate_limited", says: "no credit", status: 429, requests: 1, logs: "status 400",
 	},
 	{
 		name:  "FT-01 529 is what Anthropic says when it is overloaded",
@@ -643,7 +643,7 @@ func (f *modelFault) compare(t *testing.T, p *product, framing string, a *answer
 		if a.problem == nil || a.problem.Status != status || a.problem.Run == "" || a.problem.Run != a.run {
 			t.Fatalf("no problem: %v", a)
 		}
-		if status == 503 && a.header.Get("Retry-After") == "" {
+		if (status == 429 || status == 503) && a.header.Get("Retry-After") == "" {
 			t.Error("no Retry-After")
 		}
 	} else if a.state != state || a.doc != doc {

@@ -59,6 +59,15 @@ type part struct {
 	} `json:"source"`
 }
 
+// IsMedia says whether parts of a type hold an image or a file, or name one.
+func IsMedia(kind string) bool {
+	switch kind {
+	case "image_url", "input_audio", "file", "image", "audio", "document", "binary", "input_file", "input_image":
+		return true
+	}
+	return false
+}
+
 // Read reads a part. What it returns is text, or an image or file that holds its data or names an uploaded file; the type of data is what is
 // in them. detail says what was expected where it cannot be read, and at is where in the part.
 func Read(raw json.RawMessage) (p adapter.Part, at, detail string) {
@@ -85,7 +94,10 @@ func Read(raw json.RawMessage) (p adapter.Part, at, detail string) {
 		if in.Audio != nil {
 			kind, data = "audio/"+in.Audio.Format, in.Audio.Data
 		}
-	case "file", "image", "audio", "document", "binary", "input_file", "input_image":
+	default:
+		if !IsMedia(in.Type) {
+			return p, "/type", "expected text, image_url, input_audio or file; nothing else can be read here"
+		}
 		at = "/url"
 		kind, data = in.MediaType+in.MIMEType, in.URL+in.Data
 		switch {
@@ -98,8 +110,6 @@ func Read(raw json.RawMessage) (p adapter.Part, at, detail string) {
 		case id != "":
 			at = "/file_id"
 		}
-	default:
-		return p, "/type", "expected text, image_url, input_audio or file; nothing else can be read here"
 	}
 	if id == "" {
 		id = fileID(data)

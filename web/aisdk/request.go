@@ -72,14 +72,14 @@ type part struct {
 		Approved *bool
 		Reason   string
 	}
-	raw json.RawMessage // of a file
+	raw json.RawMessage // of an image or a file
 }
 
-// UnmarshalJSON keeps the text of a file, which another package reads.
+// UnmarshalJSON keeps the text of an image or a file, which another package reads.
 func (p *part) UnmarshalJSON(text []byte) error {
 	type plain part
 	err := json.Unmarshal(text, (*plain)(p))
-	if p.Type == "file" {
+	if mediapart.IsMedia(p.Type) {
 		p.raw = bytes.Clone(text)
 	}
 	return err
@@ -166,7 +166,7 @@ func (r *Request) read(list []message) error {
 		return &Misfit{at, "expected a message of the user at the end"}
 	}
 	for i, p := range now.Parts {
-		if p.Type != "file" {
+		if p.raw == nil {
 			continue
 		}
 		part, inside, detail := mediapart.Read(p.raw)

@@ -31,7 +31,7 @@ export async function bundle(source, { modules = {}, react = 19 } = {}) {
 function setup(b, modules) {
   // What the package exports, by its own package.json.
   const { exports } = JSON.parse(readFileSync(file("web/client/package.json")));
-  b.onResolve({ filter: /^@lingserve\/client/ }, ({ path }) => ({ path: file(`web/client/${exports[path.replace("@lingserve/client", ".")].default}`) }));
+  b.onResolve({ filter: /^@lingserve\/client/ }, ({ path }) => ({ path: file(`web/client/${exports[path.replace("@lingserve/client", ".")].import.default}`) }));
   b.onResolve({ filter: /^\.\// }, ({ path }) => (path in modules ? { path, namespace: "modules" } : undefined));
   b.onLoad({ filter: /./, namespace: "modules" }, ({ path }) => {
     if (!path.endsWith(".vue")) return { contents: modules[path], loader: "jsx", resolveDir: here };

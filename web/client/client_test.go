@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -29,7 +30,7 @@ func TestWhatIsCommittedWasMadeOfTheseSources(t *testing.T) {
 	if diff := cmp.Diff(want.Sources, hashes(t, "src/*.ts", "tsconfig.json", "../build/client.go", "../build/go.mod")); diff != "" {
 		t.Errorf("dist was made of other sources; run make client (-made of +here):\n%s", diff)
 	}
-	if diff := cmp.Diff(want.Dist, hashes(t, "dist/*.js", "dist/*.d.ts")); diff != "" {
+	if diff := cmp.Diff(want.Dist, hashes(t, "dist/*.js", "dist/*.d.ts", "dist/cjs/*")); diff != "" {
 		t.Errorf("dist was changed by hand; run make client (-made +here):\n%s", diff)
 	}
 }
@@ -80,7 +81,7 @@ func TestThePackageHasNoDependenciesAndItsLockNamesNoHost(t *testing.T) {
 	var p struct {
 		Dependencies    map[string]string
 		DevDependencies map[string]string
-		Exports         map[string]struct{ Types, Default string }
+		Exports         map[string]json.RawMessage
 	}
 	if err := json.Unmarshal(text, &p); err != nil {
 		t.Fatal(err)
@@ -94,7 +95,7 @@ func TestThePackageHasNoDependenciesAndItsLockNamesNoHost(t *testing.T) {
 		}
 	}
 	for entry, at := range p.Exports {
-		for _, file := range []string{at.Types, at.Default} {
+		for _, file := range regexp.MustCompile(`\./[^"]+`).FindAllString(string(at), -1) {
 			if _, err := os.Stat(file); err != nil {
 				t.Errorf("export %s: %v", entry, err)
 			}
@@ -106,5 +107,57 @@ func TestThePackageHasNoDependenciesAndItsLockNamesNoHost(t *testing.T) {
 	}
 	if bytes.Contains(lock, []byte(`"resolved"`)) {
 		t.Error(`package-lock.json names registries; run npm install with omit-lockfile-registry-resolved=true`)
+	}
+}
+
+// DP-01: what npm shows of the package leads somewhere, and the package has its licence in it.
+func TestThePackageIsReadyToPublish(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if read("LICENSE") != read("../../LICENSE") {
+		t.Error("LICENSE is not the one of the repository; copy it")
+	}
+	module := strings.TrimPrefix(strings.SplitN(read("../../go.mod"), "\n", 2)[0], "module ")
+	var p struct {
+		Homepage   string
+		Bugs       struct{ URL string }
+		Repository struct{ URL, Directory string }
+		Main       string
+		Types      string
+		Versions   map[string]map[string][]string `json:"typesVersions"`
+	}
+	if err := json.Unmarshal([]byte(read("package.json")), &p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Repository.URL != "git+https://"+module+".git" || p.Repository.Directory != "web/client" || p.Bugs.URL != "https://"+module+"/issues" {
+		t.Errorf("repository %v, bugs %v; expected those of %s", p.Repository, p.Bugs, module)
+	}
+	// Resolvers that do not know exports read these.
+	for _, file := range []string{p.Main, p.Types, p.Versions["*"]["react"][0], p.Versions["*"]["vue"][0]} {
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	}
+	// npm shows the README at an address of its own, where a relative link leads nowhere.
+	blob := "https://" + module + "/blob/main/"
+	for _, link := range append(regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(read("README.md"), -1), []string{"", p.Homepage}) {
+		file, anchor, _ := strings.Cut(link[1], "#")
+		if file == "" {
+			continue
+		}
+		path, ok := strings.CutPrefix(file, blob)
+		if !ok {
+			t.Errorf("%s: expected a link below %s", link[1], blob)
+			continue
+		}
+		heading := regexp.MustCompile(`(?im)^#+ ` + strings.ReplaceAll(regexp.QuoteMeta(anchor), "-", "[- ]"))
+		if text := read("../../" + path); anchor != "" && !heading.MatchString(text) {
+			t.Errorf("%s: %s has no such heading", link[1], path)
+		}
 	}
 }

@@ -104,7 +104,7 @@ function fits(value, left) {
 function index(array, key, uri) {
   const i = Number(key);
   if (String(i) === key && i >= 0 && Number.isInteger(i) && i <= array.length + maxFill && i < maxElements) return i;
-  throw new Error(`uri ${JSON.stringify(uri.slice(0, 80))}: no index of the array of ${array.length} elements there`);
+  throw new Error(`uri ${JSON.stringify(uri.slice(0, 80))}: no index of the array`);
 }
 function fill(array, key, uri) {
   for (const i = index(array, key, uri); array.length < i; ) array.push(null);
@@ -341,7 +341,7 @@ var Run = class {
     this.#query = mark2 < 0 ? "" : url.slice(mark2 + 1);
     this.#request = request && { done: true, ...request };
     this.#options = options;
-    this.#key = options.key ?? Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+    this.#key = options.key ?? crypto.getRandomValues(new Uint32Array(4)).join("-");
     this.#promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -476,7 +476,7 @@ var Run = class {
       if (this.#canceling && !this.#id) return this.#stop(new RunError("canceled", "the run was canceled before it began"));
       tries = this.#last === before ? tries + 1 : 1;
       if (tries > (this.#options.retries ?? 10)) {
-        return this.#stop(new RunError("unreachable", "the server cannot be reached", { cause, retryable: true }));
+        return this.#stop(new RunError("unreachable", this.#last ? "the connection was lost; the run may go on" : "the server cannot be reached", { cause, retryable: true }));
       }
       const pause = Math.max(Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2), 1e3 * (after ?? 0));
       call(() => this.#options.waiting?.(pause));
@@ -491,9 +491,10 @@ var Run = class {
     const abort = new AbortController();
     this.#drop = () => abort.abort();
     let timer;
+    let keepalive;
     const alive = () => {
       clearTimeout(timer);
-      timer = setTimeout(() => abort.abort(), this.#options.idle ?? 45e3);
+      timer = setTimeout(() => abort.abort(), this.#options.idle ?? 2500 * (Number(keepalive) || 10));
     };
     try {
       alive();
@@ -512,13 +513,15 @@ var Run = class {
         signal: abort.signal
       });
       this.#identify(answer.headers.get("X-Run-Id"));
-      if (answer.status === 204) throw new RunError("gone", "the run has ended, and the server does not know more of it");
+      keepalive = answer.headers.get("X-Keepalive");
+      alive();
+      if (answer.status === 204) throw new RunError("gone", "the server has not kept the run");
       const type = answer.headers.get("Content-Type") ?? "";
       if (!answer.ok) {
         if (type.startsWith("application/problem+json") || answer.status < 500 && answer.status !== 429) throw await problem(answer);
         throw new Error(`status ${answer.status}`);
       }
-      if (!type.startsWith("text/event-stream") || !answer.body) throw new RunError("protocol", "the answer is no event stream");
+      if (!type.startsWith("text/event-stream") || !answer.body) throw unreadable("it is no event stream");
       this.#held = [];
       for await (const batch of frames(answer.body, alive, (ms) => this.#retry = ms)) {
         for (const { id, event, data } of batch) this.#receive(id, event, data);
@@ -532,7 +535,7 @@ var Run = class {
   // once, until the connection breaks.
   async #listen() {
     const { EventSource = globalThis.EventSource, credentials, events = [], ticket } = this.#options;
-    if (!EventSource) throw new RunError("protocol", "there is no EventSource here");
+    if (!EventSource) throw new RunError("protocol", "no EventSource here");
     let dropped = false;
     this.#drop = () => dropped = true;
     const one = await ticket?.();
@@ -601,7 +604,7 @@ var Run = class {
       const data = JSON.parse(text);
       event = name && name !== "message" ? { id, event: name, data } : { id, ...data };
     } catch (cause) {
-      throw new RunError("protocol", "an event is not JSON", { cause });
+      throw unreadable(cause);
     }
     this.#held.push(event);
     if (id === void 0) return;
@@ -643,7 +646,7 @@ var Run = class {
       try {
         this.#fold.apply(event.uri, event.delta);
       } catch (cause) {
-        throw new RunError("protocol", "a delta does not fit the document", { cause });
+        throw unreadable(cause);
       }
     } else if ("done" in event) {
       if (!this.#complete.has(event.uri)) this.#fresh.add(event.uri);
@@ -671,7 +674,7 @@ var Run = class {
     if (status !== "completed") {
       const data = canceled ? void 0 : this.#failure;
       const reason = event.data?.reason?.replace(/^canceled.*/, "");
-      this.#error = new RunError(data?.code ?? status, data?.message ?? `the run was ${status}` + (reason ? ": " + reason : ""), {
+      this.#error = new RunError(data?.code ?? status, data?.message ?? "the run " + (status === "failed" ? "has " : "was ") + status + (reason ? ": " + reason : ""), {
         run: this.#id,
         document: this.document,
         retryable: data?.retryable,
@@ -800,6 +803,9 @@ function at(document, reserved, uri) {
   let value = beside > 0 ? member(reserved, raw.slice(0, beside).join("/")) : document;
   for (const key of parseURI(raw.slice(beside).join("/"))) value = isContainer(value) ? member(value, key) : void 0;
   return value;
+}
+function unreadable(cause) {
+  return new RunError("protocol", "the server's answer cannot be read", { cause });
 }
 function length(event) {
   return "delta" in event && typeof event.delta === "string" ? event.delta.length : 0;

@@ -5,19 +5,29 @@ function useRun(url, request, options) {
   const what = request ? url + "\n" + JSON.stringify(request) + "\n" + (options?.key ?? "") : "";
   const [store] = useState(() => new Store());
   useEffect(() => {
-    return store.begin(what, (id) => {
+    return store.begin(what, (id, again) => {
       if (!request) return void 0;
-      return id && request.on_disconnect !== "cancel" ? attach(url, id, options) : run(url, request, options);
+      if ("run" in request) return attach(url, request.run, options);
+      if (id && request.on_disconnect !== "cancel") return attach(url, id, options);
+      return run(url, request, again ? { ...options, key: void 0 } : options);
     });
   }, [store, what]);
   return useSyncExternalStore(store.subscribe, store.state, idle);
 }
 var Store = class {
-  // The same in every state, so that a component that has only this is not rendered again.
+  // The same in every state, so that a component that has only these is not rendered again.
   #cancel = async () => this.#live?.run.cancel();
-  #nothing = { ...nothing, cancel: this.#cancel };
+  #restart = () => {
+    const live = this.#live;
+    if (!live || !this.#start) return;
+    this.#leave(live);
+    this.#follow(this.#start(void 0, true), void 0);
+  };
+  #nothing = { ...nothing, cancel: this.#cancel, restart: this.#restart };
   #state = this.#nothing;
   #what = "";
+  #start;
+  // undefined while the component is not there
   #live;
   #listeners = /* @__PURE__ */ new Set();
   state = () => this.#state;
@@ -28,6 +38,7 @@ var Store = class {
   // Strict mode ends and begins every effect once more; so an end is believed only when no beginning follows it.
   begin(what, start) {
     const before = this.#live;
+    this.#start = start;
     if (before && what === this.#what) {
       clearTimeout(before.timer);
       if (before.left) this.#follow(start(before.run.id), this.#state.document);
@@ -36,8 +47,9 @@ var Store = class {
       this.#what = what;
       this.#follow(start(), void 0);
     }
-    const live = this.#live;
     return () => {
+      this.#start = void 0;
+      const live = this.#live;
       if (live) live.timer = setTimeout(() => this.#leave(live));
     };
   }
@@ -54,11 +66,12 @@ var Store = class {
   }
   #set(run2, document) {
     if (run2 !== this.#live?.run || this.#live?.left) return;
-    this.#state = run2 ? { document, status: run2.status, error: run2.error, run: run2, cancel: this.#cancel } : this.#nothing;
+    this.#state = run2 ? { ...this.#nothing, document, status: run2.status, error: run2.error, run: run2 } : this.#nothing;
     for (const fn of this.#listeners) fn();
   }
 };
 var nothing = { document: void 0, status: "idle", error: void 0, run: void 0, cancel: async () => {
+}, restart: () => {
 } };
 function idle() {
   return nothing;

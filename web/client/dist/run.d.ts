@@ -1,12 +1,13 @@
+import type { JSONValue } from "./fold.js";
 import { RunError } from "./types.js";
-import type { RunEvent, RunStatus } from "./types.js";
-/** Called with a value that has changed, where it is, and whether it is complete. */
-export type Subscriber = (value: any, uri: string, done: boolean) => void;
+import type { Growing, NamedEvent, PatternIn, RunEvent, RunStatus, ValueAt } from "./types.js";
+/** Called with a value that has changed, where it is, and whether it is complete. A value that is written anew is null until then. */
+export type Subscriber<V = JSONValue> = (value: V | null, uri: string, done: boolean) => void;
 /**
  * One run of a workflow or agent, followed to its end. It is a promise of the final document, an async iterator of its
  * events, and a live view of the document.
  */
-export declare class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
+export declare class Run<T = JSONValue, E extends NamedEvent = never> implements PromiseLike<T>, AsyncIterable<RunEvent<E>> {
     #private;
     /** The run's id, as soon as it is known. */
     get id(): string | undefined;
@@ -14,9 +15,9 @@ export declare class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEv
     /** Why it has not completed. */
     get error(): RunError | undefined;
     /** The document so far. What is in it never changes: later ones share with it what has stayed the same. */
-    get document(): T;
+    get document(): Growing<T>;
     /** What stands beside the document, by uri: `$reasoning_context`, `$tools/0`, `$tool_results/0`. */
-    get reserved(): Readonly<Record<string, any>>;
+    get reserved(): Readonly<Record<string, JSONValue>>;
     then<A = T, B = never>(onDone?: ((document: T) => A | PromiseLike<A>) | null, onError?: ((reason: any) => B | PromiseLike<B>) | null): Promise<A | B>;
     catch<B = never>(onError?: ((reason: any) => B | PromiseLike<B>) | null): Promise<T | B>;
     finally(onEnd?: (() => void) | null): Promise<T>;
@@ -25,13 +26,13 @@ export declare class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEv
      * falls far behind. It ends behind `finished` or `canceled`, and throws where the run could not be followed to there.
      * Leaving it neither cancels the run nor stops following it.
      */
-    [Symbol.asyncIterator](): AsyncGenerator<RunEvent, void, undefined>;
+    [Symbol.asyncIterator](): AsyncGenerator<RunEvent<E>, void, undefined>;
     /**
      * Calls fn for every value whose uri matches the pattern, once per animation frame in which it has changed, and once more
      * when it is complete. What is there already is told, too. Within a frame what has changed comes in the document's order, and
      * then what only became complete. Returns what ends it.
      */
-    subscribe(pattern: string, fn: Subscriber): () => void;
+    subscribe<P extends string>(pattern: P & PatternIn<T, P>, fn: Subscriber<Growing<ValueAt<T, P>>>): () => void;
     /** Calls fn once per animation frame in which the document, the status or anything else has changed. */
     watch(fn: () => void): () => void;
     /** Cancels the run on the server; what it has made is kept. Resolves when the server has taken note. */

@@ -1,15 +1,16 @@
 // src/vue.ts
 import { getCurrentInstance, getCurrentScope, onMounted, onScopeDispose, shallowRef, toValue, watch } from "vue";
-import { run } from "./index.js";
+import { attach, run } from "./index.js";
 function useRun(url, request, options) {
   const document = shallowRef();
   const status = shallowRef("idle");
   const error = shallowRef();
   const current = shallowRef();
-  const begin = () => {
+  const start = (asked, options2) => "run" in asked ? attach(toValue(url), asked.run, options2) : run(toValue(url), asked, options2);
+  const begin = (options2) => {
     const before = current.value;
-    const what2 = toValue(request);
-    const next = what2 ? run(toValue(url), what2, options) : void 0;
+    const asked = toValue(request);
+    const next = asked ? start(asked, options2) : void 0;
     const show = (to) => {
       if (next !== current.value) return;
       document.value = to;
@@ -21,11 +22,12 @@ function useRun(url, request, options) {
     show(void 0);
     next?.watch(() => show(next.document));
   };
+  const restart = () => current.value && begin({ ...options, key: void 0 });
   const what = () => {
     const asked = toValue(request);
     return asked ? toValue(url) + "\n" + JSON.stringify(asked) : "";
   };
-  const follow = () => watch(what, begin, { immediate: true });
+  const follow = () => watch(what, () => begin(options), { immediate: true });
   if (getCurrentInstance()) onMounted(follow);
   else if (typeof window !== "undefined") follow();
   if (getCurrentScope()) {
@@ -35,7 +37,7 @@ function useRun(url, request, options) {
       last?.close();
     });
   }
-  return { document, status, error, run: current, cancel: async () => current.value?.cancel() };
+  return { document, status, error, run: current, cancel: async () => current.value?.cancel(), restart };
 }
 export {
   useRun

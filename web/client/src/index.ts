@@ -1,19 +1,23 @@
+import type { JSONValue } from "./fold.js";
 import { Run } from "./run.js";
-import type { RunOptions, RunRequest } from "./types.js";
+import type { NamedEvent, RunOptions, RunRequest } from "./types.js";
 
 /** Starts a run and follows it. `url` is that of the runs: `/v1/runs`, or `https://host/v1/runs`. */
-export function run<T = any>(url: string, request: RunRequest, options?: RunOptions): Run<T> {
-  return new Run<T>(url, request, undefined, options);
+export function run<T = JSONValue, E extends NamedEvent = never>(url: string, request: RunRequest, options?: RunOptions): Run<T, E> {
+  return new Run<T, E>(url, request, undefined, options);
 }
 
 /** Follows a run that was started before, by this page or any other; it begins with the document so far. */
-export function attach<T = any>(url: string, id: string, options?: RunOptions): Run<T> {
-  return new Run<T>(url, undefined, id, options);
+export function attach<T = JSONValue, E extends NamedEvent = never>(url: string, id: string, options?: RunOptions): Run<T, E> {
+  return new Run<T, E>(url, undefined, id, options);
 }
 
 export { Fold } from "./fold.js";
 export type { JSONValue } from "./fold.js";
 export type { Run, Subscriber } from "./run.js";
 export { RunError } from "./types.js";
-export type { DeltaEvent, DoneEvent, EventSourceLike, NamedEvent, RunEvent, RunOptions, RunRequest, RunStatus, Usage } from "./types.js";
+export type {
+  AgentRequest, CommonRequest, DeltaEvent, DoneEvent, EventData, EventSourceLike, Growing, MediaPart, ModelOptions, NamedEvent, PatternIn, RunEvent, RunOptions, RunRequest,
+  RunStatus, ServerEvent, StartedRun, Usage, ValueAt, WorkflowRequest,
+} from "./types.js";
 export { formatURI, parseURI, Pattern } from "./uri.js";

@@ -1,50 +1,67 @@
 import { useEffect, useState, useSyncExternalStore } from "react";
-import { attach, run, type Run, type RunError, type RunOptions, type RunRequest, type RunStatus } from "./index.js";
+import { attach, run, type Growing, type JSONValue, type NamedEvent, type Run, type RunError, type RunOptions, type RunRequest, type RunStatus, type StartedRun } from "./index.js";
 
 /** What a component sees of a run. It is another object only when something has changed. */
-export interface RunState<T> {
+export interface RunState<T = JSONValue, E extends NamedEvent = never> {
   /** The document so far; undefined before the first part of it. Parts that have not changed keep their identity. */
-  document: T | undefined;
+  document: Growing<T> | undefined;
   status: RunStatus | "idle";
   error: RunError | undefined;
-  /** The run itself, for its events, subscriptions and `reserved`. */
-  run: Run<T> | undefined;
+  /** The run itself, for its id, its events, subscriptions and `reserved`. */
+  run: Run<T, E> | undefined;
+  /** Cancels the run on the server. */
   cancel(): Promise<void>;
+  /** Starts the request once more, as another run. Where the component follows a run by its id, it connects to that run again. */
+  restart(): void;
 }
 
-interface Live {
-  run: Run<any>;
+interface Live<T, E extends NamedEvent> {
+  run: Run<T, E>;
   timer?: ReturnType<typeof setTimeout>;
   left?: boolean; // it was not followed to its end
 }
 
+/** Starts a run: the run with this id again, or the request under another key than before. */
+type Start<T, E extends NamedEvent> = (id?: string, again?: boolean) => Run<T, E> | undefined;
+
 /**
- * Runs the request, and again whenever it is another one; null runs nothing. The component is rendered at most once per
- * animation frame. A component that goes stops following the run, and one that was only hidden goes on with it; the options are
- * those of the first render of each run.
+ * Runs the request, and again when the request changes. `{run: id}` follows a run that was started before, and null runs nothing.
+ * The component is rendered at most once per animation frame. When it is unmounted it stops following the run, and one that was
+ * only hidden goes on with it. The options are those of the first render of each run.
  */
-export function useRun<T = any>(url: string, request: RunRequest | null | undefined, options?: RunOptions): RunState<T> {
+export function useRun<T = JSONValue, E extends NamedEvent = never>(
+  url: string, request: RunRequest | StartedRun | null | undefined, options?: RunOptions,
+): RunState<T, E> {
   const what = request ? url + "\n" + JSON.stringify(request) + "\n" + (options?.key ?? "") : "";
-  const [store] = useState(() => new Store<T>());
+  const [store] = useState(() => new Store<T, E>());
   useEffect(() => {
-    return store.begin(what, (id) => {
+    return store.begin(what, (id, again) => {
       if (!request) return undefined;
-      return id && request.on_disconnect !== "cancel" ? attach<T>(url, id, options) : run<T>(url, request, options);
+      if ("run" in request) return attach<T, E>(url, request.run, options);
+      if (id && request.on_disconnect !== "cancel") return attach<T, E>(url, id, options);
+      return run<T, E>(url, request, again ? { ...options, key: undefined } : options);
     });
   }, [store, what]);
-  return useSyncExternalStore(store.subscribe, store.state, idle<T>);
+  return useSyncExternalStore(store.subscribe, store.state, idle<T, E>);
 }
 
-class Store<T> {
-  // The same in every state, so that a component that has only this is not rendered again.
+class Store<T, E extends NamedEvent> {
+  // The same in every state, so that a component that has only these is not rendered again.
   readonly #cancel = async () => this.#live?.run.cancel();
-  readonly #nothing: RunState<T> = { ...nothing, cancel: this.#cancel };
+  readonly #restart = () => {
+    const live = this.#live;
+    if (!live || !this.#start) return;
+    this.#leave(live);
+    this.#follow(this.#start(undefined, true), undefined);
+  };
+  readonly #nothing: RunState<T, E> = { ...nothing, cancel: this.#cancel, restart: this.#restart };
   #state = this.#nothing;
   #what = "";
-  #live: Live | undefined;
+  #start: Start<T, E> | undefined; // undefined while the component is not there
+  #live: Live<T, E> | undefined;
   readonly #listeners = new Set<() => void>();
 
-  state = (): RunState<T> => this.#state;
+  state = (): RunState<T, E> => this.#state;
 
   subscribe = (fn: () => void): (() => void) => {
     this.#listeners.add(fn);
@@ -52,8 +69,9 @@ class Store<T> {
   };
 
   // Strict mode ends and begins every effect once more; so an end is believed only when no beginning follows it.
-  begin(what: string, start: (id?: string) => Run<T> | undefined): () => void {
+  begin(what: string, start: Start<T, E>): () => void {
     const before = this.#live;
+    this.#start = start;
     if (before && what === this.#what) {
       clearTimeout(before.timer);
       // It is shown again, and the run has gone on meanwhile.
@@ -63,34 +81,35 @@ class Store<T> {
       this.#what = what;
       this.#follow(start(), undefined);
     }
-    const live = this.#live;
     return () => {
+      this.#start = undefined;
+      const live = this.#live;
       if (live) live.timer = setTimeout(() => this.#leave(live));
     };
   }
 
-  #follow(run: Run<T> | undefined, document: T | undefined): void {
+  #follow(run: Run<T, E> | undefined, document: Growing<T> | undefined): void {
     this.#live = run && { run };
     run?.watch(() => this.#set(run, run.document));
     this.#set(run, document);
   }
 
   // What becomes of a run that nobody looks at is not shown.
-  #leave(live: Live): void {
+  #leave(live: Live<T, E>): void {
     clearTimeout(live.timer);
     live.left = live.run.status === "running";
     live.run.close();
   }
 
-  #set(run: Run<T> | undefined, document: T | undefined): void {
+  #set(run: Run<T, E> | undefined, document: Growing<T> | undefined): void {
     if (run !== this.#live?.run || this.#live?.left) return;
-    this.#state = run ? { document, status: run.status, error: run.error, run, cancel: this.#cancel } : this.#nothing;
+    this.#state = run ? { ...this.#nothing, document, status: run.status, error: run.error, run } : this.#nothing;
     for (const fn of this.#listeners) fn();
   }
 }
 
-const nothing: RunState<any> = { document: undefined, status: "idle", error: undefined, run: undefined, cancel: async () => {} };
+const nothing: RunState<any> = { document: undefined, status: "idle", error: undefined, run: undefined, cancel: async () => {}, restart: () => {} };
 
-function idle<T>(): RunState<T> {
-  return nothing;
+function idle<T, E extends NamedEvent>(): RunState<T, E> {
+  return nothing as unknown as RunState<T, E>;
 }

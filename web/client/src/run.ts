@@ -2,20 +2,22 @@ import { Fold, isContainer, member } from "./fold.js";
 import type { JSONValue } from "./fold.js";
 import { frames } from "./sse.js";
 import { RunError } from "./types.js";
-import type { EventSourceLike, NamedEvent, RunEvent, RunOptions, RunRequest, RunStatus } from "./types.js";
+import type { EventData, EventSourceLike, Growing, NamedEvent, PatternIn, RunEvent, RunOptions, RunRequest, RunStatus, ServerEvent, ValueAt } from "./types.js";
 import { escape, parseURI, Pattern, split } from "./uri.js";
 import type { States } from "./uri.js";
 
-/** Called with a value that has changed, where it is, and whether it is complete. */
-export type Subscriber = (value: any, uri: string, done: boolean) => void;
+/** Called with a value that has changed, where it is, and whether it is complete. A value that is written anew is null until then. */
+export type Subscriber<V = JSONValue> = (value: V | null, uri: string, done: boolean) => void;
 
 interface Subscription {
   pattern: Pattern;
-  fn: Subscriber;
+  fn: (value: any, uri: string, done: boolean) => void; // subscribe has its type
   // What it was told last; undefined before the first time.
   document?: unknown;
   reserved?: Readonly<Record<string, unknown>>;
 }
+
+type EndEvent = Extract<ServerEvent, { event: "finished" | "canceled" }>;
 
 interface Reader {
   waiting: RunEvent[];
@@ -35,7 +37,7 @@ const named = ["started", "usage", "finished", "canceled", "queued", "waiting", 
  * One run of a workflow or agent, followed to its end. It is a promise of the final document, an async iterator of its
  * events, and a live view of the document.
  */
-export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
+export class Run<T = JSONValue, E extends NamedEvent = never> implements PromiseLike<T>, AsyncIterable<RunEvent<E>> {
   readonly #base: string;
   readonly #query: string;
   readonly #request: RunRequest | undefined; // undefined of a run that is attached to
@@ -45,7 +47,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
   #id: string | undefined;
   #status: RunStatus = "running";
   #error: RunError | undefined;
-  #failure: any; // data of the error event that is why it fails, if it does
+  #failure: EventData["error"] | undefined; // data of the error event that is why it fails, if it does
   readonly #fold = new Fold();
 
   #last = ""; // id of the last event
@@ -55,7 +57,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
   #canceling: Promise<void> | undefined;
 
   #begun: RunEvent | undefined;
-  #ended: RunEvent | undefined;
+  #ended: EndEvent | undefined;
   readonly #subscriptions = new Set<Subscription>();
   readonly #watchers = new Set<() => void>();
   readonly #readers = new Set<Reader>();
@@ -79,7 +81,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
     this.#query = mark < 0 ? "" : url.slice(mark + 1);
     this.#request = request && { done: true, ...request };
     this.#options = options;
-    this.#key = options.key ?? Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+    this.#key = options.key ?? crypto.getRandomValues(new Uint32Array(4)).join("-");
     this.#promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -114,13 +116,13 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
   }
 
   /** The document so far. What is in it never changes: later ones share with it what has stayed the same. */
-  get document(): T {
-    return this.#fold.document as T;
+  get document(): Growing<T> {
+    return this.#fold.document as Growing<T>;
   }
 
   /** What stands beside the document, by uri: `$reasoning_context`, `$tools/0`, `$tool_results/0`. */
-  get reserved(): Readonly<Record<string, any>> {
-    return this.#fold.reserved;
+  get reserved(): Readonly<Record<string, JSONValue>> {
+    return this.#fold.reserved as Record<string, JSONValue>;
   }
 
   then<A = T, B = never>(onDone?: ((document: T) => A | PromiseLike<A>) | null, onError?: ((reason: any) => B | PromiseLike<B>) | null): Promise<A | B> {
@@ -140,7 +142,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
    * falls far behind. It ends behind `finished` or `canceled`, and throws where the run could not be followed to there.
    * Leaving it neither cancels the run nor stops following it.
    */
-  async *[Symbol.asyncIterator](): AsyncGenerator<RunEvent, void, undefined> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<RunEvent<E>, void, undefined> {
     const reader: Reader = { waiting: this.#begun || this.#ended ? this.#snapshot() : [], most: mostWaiting };
     if (this.#ended) reader.waiting.push(this.#ended);
     this.#readers.add(reader);
@@ -148,7 +150,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
       for (;;) {
         const batch = reader.waiting;
         reader.waiting = [];
-        yield* batch;
+        yield* batch as RunEvent<E>[];
         if (reader.waiting.length > 0) continue;
         if (this.#ended) return;
         if (this.#error) throw this.#error;
@@ -164,7 +166,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
    * when it is complete. What is there already is told, too. Within a frame what has changed comes in the document's order, and
    * then what only became complete. Returns what ends it.
    */
-  subscribe(pattern: string, fn: Subscriber): () => void {
+  subscribe<P extends string>(pattern: P & PatternIn<T, P>, fn: Subscriber<Growing<ValueAt<T, P>>>): () => void {
     const subscription: Subscription = { pattern: new Pattern(pattern), fn };
     this.#subscriptions.add(subscription);
     if (this.#begun || this.#ended) this.#schedule();
@@ -232,7 +234,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
       if (this.#canceling && !this.#id) return this.#stop(new RunError("canceled", "the run was canceled before it began"));
       tries = this.#last === before ? tries + 1 : 1;
       if (tries > (this.#options.retries ?? 10)) {
-        return this.#stop(new RunError("unreachable", "the server cannot be reached", { cause, retryable: true }));
+        return this.#stop(new RunError("unreachable", this.#last ? "the connection was lost; the run may go on" : "the server cannot be reached", { cause, retryable: true }));
       }
       // Never at once, and not all at the same time: who was cut off by a restart was not the only one.
       const pause = Math.max(Math.min(longestPause, this.#retry * 2 ** (tries - 1)) * (0.5 + Math.random() / 2), 1000 * (after ?? 0));
@@ -249,9 +251,10 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
     const abort = new AbortController();
     this.#drop = () => abort.abort();
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let keepalive: string | null | undefined; // seconds
     const alive = () => {
       clearTimeout(timer);
-      timer = setTimeout(() => abort.abort(), this.#options.idle ?? 45_000);
+      timer = setTimeout(() => abort.abort(), this.#options.idle ?? 2500 * (Number(keepalive) || 10));
     };
     try {
       alive();
@@ -270,14 +273,16 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
         signal: abort.signal,
       });
       this.#identify(answer.headers.get("X-Run-Id"));
-      if (answer.status === 204) throw new RunError("gone", "the run has ended, and the server does not know more of it");
+      keepalive = answer.headers.get("X-Keepalive");
+      alive();
+      if (answer.status === 204) throw new RunError("gone", "the server has not kept the run");
       const type = answer.headers.get("Content-Type") ?? "";
       if (!answer.ok) {
         // What the server says of the request is final; what a proxy says of the server is not.
         if (type.startsWith("application/problem+json") || (answer.status < 500 && answer.status !== 429)) throw await problem(answer);
         throw new Error(`status ${answer.status}`);
       }
-      if (!type.startsWith("text/event-stream") || !answer.body) throw new RunError("protocol", "the answer is no event stream");
+      if (!type.startsWith("text/event-stream") || !answer.body) throw unreadable("it is no event stream");
       this.#held = [];
       for await (const batch of frames(answer.body, alive, (ms) => (this.#retry = ms))) {
         for (const { id, event, data } of batch) this.#receive(id, event, data);
@@ -292,7 +297,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
   // once, until the connection breaks.
   async #listen(): Promise<void> {
     const { EventSource = globalThis.EventSource as RunOptions["EventSource"], credentials, events = [], ticket } = this.#options;
-    if (!EventSource) throw new RunError("protocol", "there is no EventSource here");
+    if (!EventSource) throw new RunError("protocol", "no EventSource here");
     let dropped = false;
     this.#drop = () => (dropped = true);
     const one = await ticket?.();
@@ -370,7 +375,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
       const data = JSON.parse(text);
       event = name && name !== "message" ? { id, event: name, data } : { id, ...data };
     } catch (cause) {
-      throw new RunError("protocol", "an event is not JSON", { cause });
+      throw unreadable(cause);
     }
     // A snapshot is several events, of which only the last has an id. Cut off in its middle, it comes again as a whole.
     this.#held.push(event);
@@ -407,7 +412,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
       }
       reader.wake?.();
     }
-    if (this.#ended) this.#end(this.#ended as NamedEvent);
+    if (this.#ended) this.#end(this.#ended);
     else this.#schedule();
   }
 
@@ -417,7 +422,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
       try {
         this.#fold.apply(event.uri, event.delta);
       } catch (cause) {
-        throw new RunError("protocol", "a delta does not fit the document", { cause });
+        throw unreadable(cause);
       }
     } else if ("done" in event) {
       if (!this.#complete.has(event.uri)) this.#fresh.add(event.uri);
@@ -442,15 +447,15 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
     return events;
   }
 
-  #end(event: NamedEvent): void {
+  #end(event: EndEvent): void {
     this.#show(Infinity);
     const canceled = event.event === "canceled";
-    const status: RunStatus = canceled ? "canceled" : event.data.status;
+    const status = canceled ? "canceled" : event.data.status;
     if (status !== "completed") {
       const data = canceled ? undefined : this.#failure;
       // "canceled", and "canceled by request", say no more than that.
-      const reason = event.data?.reason?.replace(/^canceled.*/, "");
-      this.#error = new RunError(data?.code ?? status, data?.message ?? `the run was ${status}` + (reason ? ": " + reason : ""), {
+      const reason = (event.data as EventData["canceled"])?.reason?.replace(/^canceled.*/, "");
+      this.#error = new RunError(data?.code ?? status, data?.message ?? "the run " + (status === "failed" ? "has " : "was ") + status + (reason ? ": " + reason : ""), {
         run: this.#id, document: this.document, retryable: data?.retryable, retryAfter: data?.retry_after,
       });
     }
@@ -472,7 +477,7 @@ export class Run<T = any> implements PromiseLike<T>, AsyncIterable<RunEvent> {
     this.#drop();
     this.#know();
     this.#tell();
-    if (status === "completed") this.#resolve(this.document);
+    if (status === "completed") this.#resolve(this.document as T);
     else this.#reject(reason);
     for (const reader of this.#readers) reader.wake?.();
   }
@@ -587,6 +592,11 @@ function at(document: unknown, reserved: Readonly<Record<string, unknown>>, uri:
   let value = beside > 0 ? member(reserved, raw.slice(0, beside).join("/")) : document;
   for (const key of parseURI(raw.slice(beside).join("/"))) value = isContainer(value) ? member(value, key) : undefined;
   return value;
+}
+
+// The message is for people; what exactly is wrong is for who looks into the cause.
+function unreadable(cause: unknown): RunError {
+  return new RunError("protocol", "the server's answer cannot be read", { cause });
 }
 
 function length(event: RunEvent): number {

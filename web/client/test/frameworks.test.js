@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { createElement as h, memo, StrictMode } from "react";
 import { renderToString } from "react-dom/server";
 import { act, create } from "react-test-renderer";
-import { createRenderer, createSSRApp, defineComponent, h as vh, nextTick, ref } from "vue";
+import { createRenderer, createSSRApp, defineComponent, effectScope, h as vh, nextTick, ref } from "vue";
 import { renderToString as renderVue } from "vue/server-renderer";
 import { useRun as useReactRun } from "@lingserve/client/react";
 import { useRun as useVueRun } from "@lingserve/client/vue";
@@ -122,6 +122,90 @@ test("React: cancel is the same function in every render, and cancels the run at
   await states[0].cancel(); // of the first render, where there was no run yet
   await until(() => states.at(-1).status === "canceled");
   assert.equal(new Set(states.map((s) => s.cancel)).size, 1);
+});
+
+test("DP-10, React: restart is another run of the same request, and a run's id follows a run that was started before", async (t) => {
+  const server = await lingserve(t, { pace: 4000 });
+  const keys = [];
+  const counted = (url, init) => (init.method === "POST" && keys.push(init.headers.get("Idempotency-Key")), fetch(url, init));
+  let state;
+  const Page = ({ request }) => ((state = useReactRun(server.runs, request, { fetch: counted, key: "mine" })), null);
+  const page = (request) => h(StrictMode, null, h(Page, { request }));
+  const root = create(page(null));
+  await until(() => state?.status === "idle");
+  state.restart(); // there is nothing to start again
+  root.update(page(ask("Why?")));
+  await until(() => state.status === "completed");
+  const first = state;
+  assert.equal(keys.length, 1);
+
+  state.restart();
+  await until(() => state.run !== first.run && state.status === "completed");
+  assert.notEqual(state.run.id, first.run.id);
+  assert.equal(state.restart, first.restart);
+  assert.deepEqual([keys.length, keys[0]], [2, "mine"]);
+  assert.notEqual(keys[1], "mine"); // under which the server would give the first run again
+  assert.ok(state.document.article.title);
+
+  root.update(page({ run: first.run.id }));
+  await until(() => state.run?.id === first.run.id && state.status === "completed");
+  assert.deepEqual(state.document, first.document);
+  const followed = state.run;
+  state.restart();
+  await until(() => state.run !== followed && state.status === "completed");
+  assert.deepEqual([state.run.id, keys.length], [first.run.id, 2]);
+
+  root.unmount();
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  const last = state.run;
+  state.restart(); // of a component that is gone
+  assert.deepEqual([state.run, keys.length], [last, 2]);
+});
+
+test("DP-10, React: a restart while the run goes on shows the new run from its beginning", async (t) => {
+  const server = await lingserve(t, { pace: 300 });
+  let state;
+  const Page = () => ((state = useReactRun(server.runs, ask("Why?"))), null);
+  const root = create(h(Page));
+  await until(() => state?.document?.article?.sections);
+  const { run } = state;
+  state.restart();
+  assert.deepEqual([run.status, run.error.code], ["lost", "closed"]);
+  await until(() => state.run !== run);
+  assert.equal(state.error, undefined);
+  assert.equal(state.document?.article?.sections, undefined);
+  await until(() => state.document?.article?.title);
+  const second = state.run;
+  root.unmount();
+  await assert.rejects(second, { code: "closed" }); // it is the one that is left
+});
+
+test("DP-10, Vue: restart is another run of the same request, and a run's id follows a run that was started before", async (t) => {
+  const server = await lingserve(t, { pace: 4000 });
+  const keys = [];
+  const counted = (url, init) => (init.method === "POST" && keys.push(init.headers.get("Idempotency-Key")), fetch(url, init));
+  globalThis.window = globalThis; // so that a scope without a component runs
+  t.after(() => delete globalThis.window);
+  const request = ref(null);
+  const scope = effectScope();
+  const state = scope.run(() => useVueRun(server.runs, request, { fetch: counted, key: "mine" }));
+  state.restart();
+  assert.equal(keys.length, 0);
+  request.value = ask("Why?");
+  await until(() => state.status.value === "completed");
+  const first = state.run.value;
+  const document = state.document.value;
+  state.restart();
+  await until(() => state.run.value !== first && state.status.value === "completed");
+  assert.notEqual(state.run.value.id, first.id);
+  assert.deepEqual([keys.length, keys[0]], [2, "mine"]);
+  assert.notEqual(keys[1], "mine");
+  request.value = { run: first.id };
+  await until(() => state.run.value.id === first.id && state.status.value === "completed");
+  assert.deepEqual([state.document.value, keys.length], [document, 2]);
+  scope.stop();
+  state.restart();
+  assert.equal(keys.length, 2);
 });
 
 test("a page that is rendered to text, on a server, runs nothing", async (t) => {

@@ -14,7 +14,7 @@ test("a run is a promise of its document, with the request posted under a key", 
   assert.equal(r.status, "completed");
   const [{ method, url, headers, body }] = s.requests;
   assert.deepEqual([method, url, headers.accept, headers.authorization], ["POST", "/v1/runs?html=1", "text/event-stream", "Bearer x"]);
-  assert.match(headers["idempotency-key"], /^[0-9a-f]{32}$/);
+  assert.match(headers["idempotency-key"], /^\d+(-\d+){3}$/);
   assert.deepEqual(JSON.parse(body), { done: true, ...request });
 });
 
@@ -80,14 +80,35 @@ test("a proxy's 502 is tried again, a problem document and a 204 are final", asy
 
 test("it gives up after as many tries as it was told", async (t) => {
   const s = await scripted(t, stream("", "break"));
-  assert.equal(await run(s.runs, request, { retries: 3 }).catch((e) => e.code), "unreachable");
+  // DP-04: people read the message.
+  assert.deepEqual(await run(s.runs, request, { retries: 3 }).catch((e) => [e.code, e.message]), ["unreachable", "the server cannot be reached"]);
   assert.equal(s.requests.length, 4);
+  const begun = await scripted(t, stream(started, "break"));
+  assert.equal(await run(begun.runs, request, { retries: 1 }).catch((e) => e.message), "the connection was lost; the run may go on");
+  const page = await scripted(t, (response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<h1>Hello</h1>"));
+  assert.equal(await run(page.runs, request).catch((e) => e.message), "the server's answer cannot be read");
 });
 
 test("a connection without a sign of life is taken for dead", async (t) => {
   const s = await scripted(t, stream(started, "open"), stream(finished(1)));
   assert.deepEqual(await run(s.runs, request, { idle: 50 }), {});
   assert.equal(s.requests.length, 2);
+});
+
+test("DP-04: without an option, silence ends a connection after 2.5 of the server's keepalives", async (t) => {
+  const limits = [];
+  const { setTimeout } = globalThis;
+  t.mock.method(globalThis, "setTimeout", (fn, ms, ...rest) => {
+    if (ms >= 20_000) limits.push(ms);
+    return setTimeout(fn, ms, ...rest);
+  });
+  const every = (seconds) => (response) => response.writeHead(200, { "Content-Type": "text/event-stream", ...(seconds && { "X-Keepalive": seconds }) }).end(started + finished(1));
+  const s = await scripted(t, every(undefined), every("30"));
+  await run(s.runs, request);
+  assert.deepEqual([...new Set(limits)], [25_000]); // of a server that does not say
+  limits.length = 0;
+  await run(s.runs, request);
+  assert.equal(limits.at(-1), 75_000);
 });
 
 test("a run that fails rejects with the reason and what there is; its events end without an error", async (t) => {

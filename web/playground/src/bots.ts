@@ -50,7 +50,7 @@ export class Bots {
   /** Takes note of an event. */
   take(event: RunEvent, at?: number): void {
     if ("event" in event) {
-      const bot = this.#bots.find((b) => b.name === event.data?.bot);
+      const bot = this.#bots.find((b) => b.name === (event.data as { bot?: string } | null)?.bot);
       if (bot && event.event === "usage") bot.used = true;
       if (bot && event.event === "error") bot.failed = true;
       return;

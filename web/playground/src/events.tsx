@@ -103,7 +103,7 @@ function useFiltered(live: Live | undefined, revision: number | undefined, kind:
     const first = live.rows.length > 0 ? live.rows[0].n : 0;
     const fresh = live.rows.slice(Math.max(0, upTo + 1 - first)).filter(({ event: e }) => {
       if (kind === "deltas" ? "event" in e : kind === "named" && !("event" in e)) return false;
-      if (bot && ("event" in e ? e.data?.bot !== bot : live.bots.nameAt(e.uri) !== bot)) return false;
+      if (bot && ("event" in e ? (e.data as { bot?: string } | null)?.bot !== bot : live.bots.nameAt(e.uri) !== bot)) return false;
       return words === "" || ("event" in e ? e.event + textOf(e) : e.uri).toLowerCase().includes(words);
     });
     const rows = known.length > 0 && known[0].n < first ? [...known.filter((r) => r.n >= first), ...fresh] : fresh.length > 0 ? [...known, ...fresh] : known;

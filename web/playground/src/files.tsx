@@ -37,7 +37,7 @@ export function useFiles() {
     /** Whether one is on its way still, or could not be uploaded. */
     pending: files.some((f) => !f.id),
     /** As a request names them. */
-    parts: files.flatMap((f) => (f.id ? [{ type: "file", file_id: f.id }] : [])),
+    parts: files.flatMap((f) => (f.id ? [{ type: "file" as const, file_id: f.id }] : [])),
     paste: (e: ClipboardEvent): void => {
       const list = Array.from(e.clipboardData?.files ?? []);
       if (list.length === 0) return;

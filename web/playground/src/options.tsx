@@ -1,7 +1,7 @@
 // What can be asked of a run beside its input: the model, and how it writes.
 
 import { useEffect, useId, useState } from "preact/hooks";
-import type { RunRequest } from "../../client/src/index.js";
+import type { CommonRequest } from "../../client/src/index.js";
 import type { Misfit, Model } from "./api.js";
 
 export interface Choices {
@@ -18,14 +18,13 @@ export const noChoices: Choices = { model: "", temperature: "", maxTokens: "", e
 // What is no number is sent as it is: the server says what it had expected.
 const number = (text: string): unknown => (text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text);
 
-/** The members of a request that choices stand for. */
-export function requestOf(c: Choices, forAgent: boolean): Partial<RunRequest> {
+/** The members of a request that choices stand for, without the model. */
+export function requestOf(c: Choices, forAgent: boolean): CommonRequest {
   const options: Record<string, unknown> = {};
   if (c.temperature !== "") options.temperature = number(c.temperature);
   if (c.maxTokens !== "") options.max_tokens = number(c.maxTokens);
   const exclude = c.exclude.split(/[\s,]+/).filter((p) => p !== "");
   return {
-    ...(c.model !== "" && !forAgent ? { model: c.model } : {}),
     ...(Object.keys(options).length > 0 ? { options } : {}),
     ...(exclude.length > 0 ? { filter: { exclude } } : {}),
     ...(c.html && !forAgent ? { html: true } : {}),
@@ -35,8 +34,7 @@ export function requestOf(c: Choices, forAgent: boolean): Partial<RunRequest> {
 
 /** How many of them are not as they are by default. */
 export function chosenCount(c: Choices, forAgent: boolean): number {
-  const { model, ...rest } = requestOf(c, forAgent);
-  return Object.keys(rest).length;
+  return Object.keys(requestOf(c, forAgent)).length;
 }
 
 interface Props {

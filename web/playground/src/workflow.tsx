@@ -49,7 +49,7 @@ export function WorkflowView({ workflow }: { workflow: Workflow }) {
     touched.current = true;
     setInput(v);
   };
-  const request: RunRequest = { workflow: workflow.name, input, ...requestOf(choices, false) };
+  const request: RunRequest = { workflow: workflow.name, input, ...(choices.model !== "" ? { model: choices.model } : {}), ...requestOf(choices, false) };
   // At once and not after the next frame, before which the page may be gone.
   useLayoutEffect(() => {
     if (touched.current || choices !== noChoices) keep("session", "draft." + workflow.name, { input, choices } satisfies Draft);

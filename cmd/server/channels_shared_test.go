@@ -323,10 +323,11 @@ func TestChannelsOfReplicas(t *testing.T) {
 				return press != nil
 			})
 			p.both.to(at[1])
-			if got := p.feishu.Post(t.Context(), press); got.Status != http.StatusOK || !strings.Contains(string(got.Body), "Approved.") {
+			if got := p.feishu.Post(t.Context(), press); got.Status != http.StatusOK {
 				t.Errorf("the press is answered with %d %s", got.Status, got.Body)
 			}
 			await(t, "the tool has run", func() bool { return shown("heard: {") == i+1 })
+			await(t, "the card says who decided", func() bool { return shown("Approved by") == i+1 })
 		}
 		p.both.to(a, b)
 	})

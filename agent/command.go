@@ -65,7 +65,7 @@ func (a *Agent) runCommand(ctx context.Context, e *turn.Envelope, id turn.Sessio
 		return r // a session that was erased is not brought back to say so
 	}
 	if err := a.recordCommand(ctx, e, id, r, turnID); err != nil {
-		a.log.ErrorContext(ctx, "a command could not be written down", "session", id, "command", r.Name, "error", adapter.RedactError(err))
+		a.log.ErrorContext(ctx, "a command was not stored", "session", id, "command", r.Name, "error", adapter.RedactError(err))
 	}
 	return r
 }

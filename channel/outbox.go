@@ -394,7 +394,7 @@ func (o *Outbox) try(ctx context.Context, p *parcel, first bool) (r Receipt, hel
 	o.mu.Unlock()
 	if unread {
 		if err := o.load(ctx, p); err != nil {
-			o.tell(slog.LevelError, "a reply that waits cannot be read; it is tried again", p, slog.Any("error", err))
+			o.tell(slog.LevelError, "a waiting reply cannot be read; retrying", p, slog.Any("error", err))
 			o.postpone(p, storeless)
 			return Receipt{State: NotSent}, true, nil
 		}
@@ -617,9 +617,9 @@ func (o *Outbox) settle(p *parcel, state ReceiptState, err error) {
 		o.tell(slog.LevelError, "the outbox cannot write", p, slog.Any("error", failure))
 	case state == Sent:
 	case state == UnknownWhether:
-		o.tell(slog.LevelWarn, "it is not known whether a reply was sent", p, slog.Any("error", err))
+		o.tell(slog.LevelWarn, "unknown whether a reply was sent", p, slog.Any("error", err))
 	case state == Suppressed:
-		o.tell(slog.LevelInfo, "a reply that waited is not sent any more", p, slog.Any("error", err))
+		o.tell(slog.LevelInfo, "a waiting reply is dropped", p, slog.Any("error", err))
 	default:
 		o.tell(slog.LevelError, "a reply was given up", p, slog.String("state", state.String()), slog.Any("error", err))
 	}

@@ -100,7 +100,7 @@ func (p *pass) welcome(ctx context.Context) {
 	}
 	first, err := w.Welcome(ctx, f.Channel, f.Account, f.Sender.ID)
 	if err != nil {
-		p.warn(ctx, StageDispatch, "it is not known whether a sender was told of being paired", err)
+		p.warn(ctx, StageDispatch, "unknown whether a sender was told of pairing", err)
 	}
 	if first {
 		p.tellSender(ctx, "You are paired: from now on you are answered here.")
@@ -171,7 +171,7 @@ func (d *Door) unpark(ctx context.Context, item *doorItem, s ParkState) {
 		err = claim.Commit(ctx, OutcomeBlocked)
 	}
 	if err != nil {
-		d.o.Log.WarnContext(ctx, "an event of a sender who was not paired cannot be settled", "channel", d.o.Channel, "error", err)
+		d.o.Log.WarnContext(ctx, "an event of an unpaired sender cannot be settled", "channel", d.o.Channel, "error", err)
 	}
 	d.done(item)
 }

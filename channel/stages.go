@@ -357,7 +357,7 @@ func (p *pass) record(ctx context.Context) (Admission, error) {
 		err = p.guard(ctx, func() error { return p.plan.AfterRecord(ctx) })
 	}
 	if err != nil && p.plan.OnPreDispatchFailure != nil {
-		p.attempt(ctx, StageRecord, "the hook for what fails before dispatch failed", func() error {
+		p.attempt(ctx, StageRecord, "the hook for failures before dispatch failed", func() error {
 			p.plan.OnPreDispatchFailure(ctx, err)
 			return nil
 		})
@@ -444,7 +444,7 @@ func (p *pass) enrich(ctx context.Context, row Row) {
 		defer cancel()
 		defer close(done)
 		if failure = caught(ctx, p.k.Log, "Enrich", func() error { return task(ctx) }); failure != nil {
-			p.log(ctx, slog.LevelWarn, "what a recorder does beside a turn failed", slog.Any("error", failure))
+			p.log(ctx, slog.LevelWarn, "a background task of a recorder failed", slog.Any("error", failure))
 		}
 	})
 	if p.plan.Record.Track == nil {

@@ -289,7 +289,7 @@ func (p *Presence) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*callWait)
 	defer cancel()
 	if err := p.markLeft(ctx); err != nil {
-		p.c.options.Log.LogAttrs(ctx, slog.LevelWarn, "the other replicas cannot be told that this one goes", slog.String("error", p.c.reason(err)))
+		p.c.options.Log.LogAttrs(ctx, slog.LevelWarn, "the other replicas cannot be told of this shutdown", slog.String("error", p.c.reason(err)))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -212,7 +212,7 @@ func (l *serverLog) Debugf(string, ...any)  {}
 func (l *serverLog) Tracef(string, ...any)  {}
 func (l *serverLog) Warnf(format string, values ...any) {
 	if strings.HasSuffix(format, rebuilt) {
-		l.log.LogAttrs(context.Background(), slog.LevelDebug, "the embedded server of the cluster makes up for a crash", slog.String("says", fmt.Sprintf(format, values...)))
+		l.log.LogAttrs(context.Background(), slog.LevelDebug, "the embedded server of the cluster recovers from a crash", slog.String("says", fmt.Sprintf(format, values...)))
 		return
 	}
 	l.tell(slog.LevelWarn, format, values)

@@ -88,7 +88,7 @@ func (d *Desk) Go(ctx context.Context, wait time.Duration, r Request, done func(
 		defer func() {
 			if !over { // a panic, or a handler that has ended its goroutine
 				if p := recover(); d.Log != nil {
-					d.Log.LogAttrs(ctx, slog.LevelError, "a request of another replica has failed with a panic", slog.String("command", r.Command),
+					d.Log.LogAttrs(ctx, slog.LevelError, "panic in a request from another replica", slog.String("command", r.Command),
 						slog.String("run", r.Run), slog.String("session", r.Session), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 				}
 			}

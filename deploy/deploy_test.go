@@ -73,7 +73,7 @@ func TestTheExampleOfSettingsIsOne(t *testing.T) {
 }
 
 func TestTheGuidesSettingsAreSome(t *testing.T) {
-	_, text, _ := strings.Cut(read(t, "../docs/operate.md"), "\n## Encryption\n")
+	_, text, _ := strings.Cut(read(t, "../docs/operate/proxy.md"), "\n## TLS\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	files := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
 	if len(files) != 2 {

@@ -169,9 +169,9 @@ func levelOf(e ast.Expr) string {
 	return byCode
 }
 
-// The table of what the program logs, in docs/operate.md, between these lines. People write its last column.
+// The tables of what the program logs, one for each level, are between these lines of the guide. People write their last column.
 const (
-	guide      = "../docs/operate.md"
+	guide      = "../docs/operate/log.md"
 	tableBegin = "<!-- log lines: written by go test ./telemetry -run TestTheGuideHasEveryLineOfTheLog -update; the last column is yours -->"
 	tableEnd   = "<!-- end of log lines -->"
 	byCode     = "by its code"
@@ -180,19 +180,19 @@ const (
 // order is that of levels in the table.
 var order = []string{byCode, "error", "warn", "info", "debug"}
 
-// row writes a line of the table.
-func row(l *line, meaning string) string {
-	return fmt.Sprintf("| %s | %s | %s |", strings.ReplaceAll(l.message, "|", "\\|"), l.level(), meaning)
+// headings are those of the levels' tables.
+var headings = map[string]string{
+	byCode: "The level follows the code", "error": "Errors", "warn": "Warnings", "info": "Info", "debug": "Debug",
 }
 
+// level returns the first of the levels that the message has.
 func (l *line) level() string {
-	var list []string
 	for _, level := range order {
 		if l.levels[level] {
-			list = append(list, level)
+			return level
 		}
 	}
-	return strings.Join(list, ", ")
+	return ""
 }
 
 // Whoever finds a line in the log finds in the guide what it means and what to do about it (FT, SE-06: an operator acts on what he reads).
@@ -215,23 +215,26 @@ func TestTheGuideHasEveryLineOfTheLog(t *testing.T) {
 	}
 	meanings := map[string]string{}
 	for one := range strings.Lines(table) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(one), "|"), " | ")
-		if len(cells) == 3 {
-			meanings[strings.TrimSpace(cells[0])] = strings.TrimSpace(cells[2])
+		if message, meaning, ok := strings.Cut(strings.TrimSpace(one), " | "); ok {
+			meanings[message] = meaning
 		}
 	}
 	list := slices.SortedFunc(maps.Values(lines), func(a, b *line) int {
-		return cmp.Or(slices.Index(order, strings.Split(a.level(), ", ")[0])-slices.Index(order, strings.Split(b.level(), ", ")[0]), cmp.Compare(a.message, b.message))
+		return cmp.Or(slices.Index(order, a.level())-slices.Index(order, b.level()), cmp.Compare(a.message, b.message))
 	})
 	var b strings.Builder
-	b.WriteString("\n| message | level | what it means, and what to do |\n|---|---|---|\n")
+	section := ""
 	for _, l := range list {
+		if l.level() != section {
+			section = l.level()
+			fmt.Fprintf(&b, "\n### %s\n\nmessage | meaning, and what to do\n---|---\n", headings[section])
+		}
 		meaning := meanings[l.message]
 		if meaning == "" || meaning == "?" {
 			meaning = "?"
 			t.Errorf("%s logs %q, of which %s does not say what it means", l.at, l.message, guide)
 		}
-		b.WriteString(row(l, meaning) + "\n")
+		fmt.Fprintf(&b, "%s | %s\n", l.message, meaning)
 	}
 	b.WriteString("\n")
 	if table == b.String() {

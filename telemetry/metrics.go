@@ -84,7 +84,7 @@ func NewMetrics(version, commit string, names MetricNames) *Metrics {
 	m.tapes.make(m)
 	m.channel.make(m)
 	m.sources.make(m)
-	m.gauges("build_info", "Is 1, for the labels.", "version", "commit", "goversion").WithLabelValues(version, commit, runtime.Version()).Set(1)
+	m.gauges("build_info", "Always 1; the labels tell the build.", "version", "commit", "goversion").WithLabelValues(version, commit, runtime.Version()).Set(1)
 	return m
 }
 

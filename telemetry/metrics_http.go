@@ -22,12 +22,12 @@ type streamMetrics struct {
 
 // makeStreams makes the series of all kinds of streams, so that those that have had none are 0 and not missing.
 func (m *Metrics) makeStreams() {
-	open := m.gauges("streams_open", "Clients that follow a run; of the kind json are those that wait for a whole document.", "kind")
-	events := m.counters("stream_events_total", "Events that clients were sent.", "kind")
-	bytes := m.counters("stream_bytes_total", "Bytes of events that clients were sent.", "kind")
-	snapshots := m.counters("stream_snapshots_total", "Times that a client was so far behind that it went on from a snapshot.", "kind")
+	open := m.gauges("streams_open", "Clients that follow a run; kind json waits for a whole document.", "kind")
+	events := m.counters("stream_events_total", "Events sent to clients.", "kind")
+	bytes := m.counters("stream_bytes_total", "Bytes of events sent to clients.", "kind")
+	snapshots := m.counters("stream_snapshots_total", "Snapshots sent to clients that had fallen behind.", "kind")
 	ended := m.counters("streams_ended_total",
-		"Streams that have ended: complete, left by the client, broken off since the client took nothing (slow), with the server (stopped), or with the key or token that had opened them (revoked).", "kind", "end")
+		"Ended streams: complete, left by the client, slow client, stopped server, or revoked key or token.", "kind", "end")
 	m.streams = map[string]*streamMetrics{}
 	for _, kind := range []string{web.StreamSSE, web.StreamJSONL, web.StreamUI, web.StreamAGUI, web.StreamOpenAI, web.StreamJSON} {
 		s := &streamMetrics{open: open.WithLabelValues(kind), ended: map[string]prometheus.Counter{}}
@@ -40,7 +40,7 @@ func (m *Metrics) makeStreams() {
 		m.streams[kind] = s
 	}
 	m.resumes = m.counters("resumes_total",
-		"Clients that came back with the id of an event: to follow on (followed), to a run that they had all of (complete), to one that is lost (gone), or with an id that does not fit (invalid).",
+		"Clients that resumed with an event id: followed, complete (nothing was missing), gone (the run is lost) or invalid.",
 		"outcome")
 	for _, outcome := range []string{web.ResumeFollowed, web.ResumeComplete, web.ResumeGone, web.ResumeInvalid} {
 		m.resumes.WithLabelValues(outcome)
@@ -82,11 +82,11 @@ type httpMetrics struct {
 }
 
 func (h *httpMetrics) make(m *Metrics) {
-	h.requests = m.counters("http_requests_total", "Requests whose answers have ended, by the class of the status; 0xx had no answer.", "route", "method", "status")
-	h.broken = m.counters("http_broken_total", "Answers without a clean end: of clients that went away, and of streams that were broken off.", "route")
-	h.bytes = m.counters("http_response_bytes_total", "Bytes of the bodies of answers.", "route")
-	h.duration = m.histograms("http_request_duration_seconds", "Time to the end of an answer; of a stream, how long it was open.", fast, "route")
-	h.refusals = m.counters("http_refusals_total", "Requests that were refused for who asks, or for a limit, by reason.", "reason")
+	h.requests = m.counters("http_requests_total", "Ended requests by status class; 0xx had no answer.", "route", "method", "status")
+	h.broken = m.counters("http_broken_total", "Answers without a clean end.", "route")
+	h.bytes = m.counters("http_response_bytes_total", "Bytes of answer bodies.", "route")
+	h.duration = m.histograms("http_request_duration_seconds", "Time to the end of an answer or stream.", fast, "route")
+	h.refusals = m.counters("http_refusals_total", "Requests refused by access control or a limit.", "reason")
 	for _, reason := range web.Reasons() {
 		h.refusals.WithLabelValues(m.reasons.of(reason))
 	}
@@ -122,12 +122,12 @@ type tapeMetrics struct {
 }
 
 func (t *tapeMetrics) make(m *Metrics) {
-	appends := m.counters("tape_appends_total", "Batches for tapes: ok, refused since they did not fit to the tape, or failed, as on a full disk.", "outcome")
+	appends := m.counters("tape_appends_total", "Batches for tapes: ok, refused (conflict) or failed (disk).", "outcome")
 	t.appended, t.refused, t.failed = appends.WithLabelValues("ok"), appends.WithLabelValues("refused"), appends.WithLabelValues("failed")
-	t.entries = m.counter("tape_entries_total", "Entries that were appended to tapes.")
-	t.bytes = m.counter("tape_bytes_total", "Bytes that were appended to tapes.")
-	t.sync = m.histogram("tape_sync_duration_seconds", "Time that the disk took to make a tape durable.", fast)
-	t.syncErrors = m.counter("tape_sync_errors_total", "Times that the disk could not make a tape durable; that tape takes no more until a restart.")
+	t.entries = m.counter("tape_entries_total", "Entries appended to tapes.")
+	t.bytes = m.counter("tape_bytes_total", "Bytes appended to tapes.")
+	t.sync = m.histogram("tape_sync_duration_seconds", "Time to sync a tape.", fast)
+	t.syncErrors = m.counter("tape_sync_errors_total", "Failed syncs; such a tape is closed until a restart.")
 }
 
 // Appended implements [tape.Observer].
@@ -160,8 +160,8 @@ type channelMetrics struct {
 }
 
 func (c *channelMetrics) make(m *Metrics) {
-	c.turns = m.counters(channel.MetricTurns, "Messages of channels that were dealt with, by what came of them, and why nothing did.", "channel", "outcome", "reason")
-	c.stages = m.histograms(channel.MetricStageSeconds, "Time that a stage of a channel's turn took.", fast, "channel", "stage")
+	c.turns = m.counters(channel.MetricTurns, "Messages of channels by outcome.", "channel", "outcome", "reason")
+	c.stages = m.histograms(channel.MetricStageSeconds, "Time of a stage of a channel's turn.", fast, "channel", "stage")
 }
 
 // Turn implements [channel.Metrics].

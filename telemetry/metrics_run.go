@@ -19,11 +19,11 @@ type runMetrics struct {
 }
 
 func (r *runMetrics) make(m *Metrics) {
-	r.started = m.counters("runs_started_total", "Runs that requests have begun, by what they are of. Messages of other channels are turns, not runs.", "kind", "name")
-	r.ended = m.counters("runs_ended_total", "Runs that have ended, by status, and by the code of what they failed of; moved are those that went on at another replica.", "kind", "name", "status", "code")
-	r.running = m.gauges("runs_running", "Runs that go on.", "kind", "name")
-	r.first = m.histograms("run_first_delta_seconds", "Time from a run's beginning to the first piece of its document.", wait, "kind", "name")
-	r.duration = m.histograms("run_duration_seconds", "Time from a run's beginning to its end.", slow, "kind", "name")
+	r.started = m.counters("runs_started_total", "Runs started by requests. Messages of other channels are turns.", "kind", "name")
+	r.ended = m.counters("runs_ended_total", "Ended runs by status and error code; moved runs continue at another replica.", "kind", "name", "status", "code")
+	r.running = m.gauges("runs_running", "Running runs.", "kind", "name")
+	r.first = m.histograms("run_first_delta_seconds", "Time to the first piece of a run's document.", wait, "kind", "name")
+	r.duration = m.histograms("run_duration_seconds", "Time of a run.", slow, "kind", "name")
 }
 
 // Kinds of what runs are of.
@@ -80,16 +80,16 @@ type upstreamMetrics struct {
 }
 
 func (u *upstreamMetrics) make(m *Metrics) {
-	u.requests = m.counters("upstream_requests_total", "Requests to models that have ended: ok, canceled, or the code of the error.", "provider", "model", "outcome")
-	u.retries = m.counters("upstream_retries_total", "Requests to models that were made once more after an error.", "provider", "model")
-	u.tokens = m.counters("tokens_total", "Tokens as providers count them; input is what models read, output what they write.", "provider", "model", "direction")
-	u.kinds = m.counters("tokens_by_kind_total", "Tokens of lingserve_tokens_total that have a kind of their own: cached and cache_write of the input, reasoning of the output, audio of both.", "provider", "model", "kind")
-	u.cost = m.counters("cost_dollars_total", "What models have cost, by their providers or by the prices that are set; an estimate. Models without a price count as 0.", "provider", "model")
+	u.requests = m.counters("upstream_requests_total", "Ended requests to models: ok, canceled or an error code.", "provider", "model", "outcome")
+	u.retries = m.counters("upstream_retries_total", "Retried requests to models.", "provider", "model")
+	u.tokens = m.counters("tokens_total", "Tokens as providers count them.", "provider", "model", "direction")
+	u.kinds = m.counters("tokens_by_kind_total", "Of these tokens: cached, cache_write, reasoning, audio.", "provider", "model", "kind")
+	u.cost = m.counters("cost_dollars_total", "Estimated cost by provider or configured prices; 0 without a price.", "provider", "model")
 	u.waiting = m.gauges("upstream_waiting", "Requests to models that wait for a slot.", "provider", "model")
-	u.inFlight = m.gauges("upstream_in_flight", "Requests to models whose answers have not ended.", "provider", "model")
-	u.queued = m.histograms("upstream_queue_seconds", "Time that requests to models have waited for a slot.", fast, "provider", "model")
-	u.first = m.histograms("upstream_first_token_seconds", "Time from a request to a model to the first of its answer.", wait, "provider", "model")
-	u.duration = m.histograms("upstream_request_duration_seconds", "Time from a request to a model to the end of its answer.", slow, "provider", "model")
+	u.inFlight = m.gauges("upstream_in_flight", "Running requests to models.", "provider", "model")
+	u.queued = m.histograms("upstream_queue_seconds", "Time that requests waited for a slot.", fast, "provider", "model")
+	u.first = m.histograms("upstream_first_token_seconds", "Time to the first token.", wait, "provider", "model")
+	u.duration = m.histograms("upstream_request_duration_seconds", "Time of a request to a model.", slow, "provider", "model")
 }
 
 // Ask implements [adapter.Observer].

@@ -265,7 +265,7 @@ func (c *running) execute(ctx context.Context) Result {
 			if over.Swap(true) {
 				c.stray.Add(-1)
 				if c.Log != nil {
-					c.Log.WarnContext(ctx, "a tool's call has ended when nobody waited for it any more; its result is dropped",
+					c.Log.WarnContext(ctx, "a tool's call ended after its deadline; its result is dropped",
 						slog.String("tool", c.tool.Name), slog.Duration("after", time.Since(began)))
 				}
 			}

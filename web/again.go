@@ -125,14 +125,14 @@ func (s *Server) startAgain() {
 	for _, p := range list {
 		r, err := s.runAgain(p, slots)
 		if err != nil {
-			s.log.Warn("a run that a restart has cut off cannot be run again", "run", p.Run, "error", err)
+			s.log.Warn("a run cannot be restarted", "run", p.Run, "error", err)
 			s.runs.put(p.run(cutMessage + "; it cannot be run again"))
 			continue
 		}
 		waiting = append(waiting, r)
 	}
 	if n := len(waiting) - cap(slots); n > 0 {
-		s.log.Info("runs that a restart has cut off wait to be run again", "waiting", n, "at_once", cap(slots))
+		s.log.Info("runs wait to be restarted", "waiting", n, "at_once", cap(slots))
 	}
 	if len(waiting) > 0 {
 		s.wg.Go(func() { s.beginAgain(waiting, slots) })
@@ -160,7 +160,7 @@ func (s *Server) beginAgain(list []*run, slots chan struct{}) {
 			<-slots
 			continue
 		}
-		s.log.InfoContext(r.context(), "run again after a restart", "run", r.id, r.of.attr(), "attempt", r.again.attempt+1)
+		s.log.InfoContext(r.context(), "run restarted", "run", r.id, r.of.attr(), "attempt", r.again.attempt+1)
 	}
 }
 

@@ -288,7 +288,7 @@ func TestRunsThatARestartHasCutOffAreRunAgainAFewAtATime(t *testing.T) {
 		b = start(folder)
 		eventually(t, "some have begun", func() bool { return count() >= againAtOnce })
 		b.s.runs.flush(b.t.Context())
-		if n := count(); n != againAtOnce || !strings.Contains(b.log.String(), "wait to be run again") {
+		if n := count(); n != againAtOnce || !strings.Contains(b.log.String(), "runs wait to be restarted") {
 			t.Fatalf("%d have begun\n%s", n, b.log)
 		}
 	}

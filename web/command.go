@@ -305,14 +305,14 @@ func (s *Server) askOwner(ctx context.Context, run *run, r control.Request) (t r
 			doubt = doubt || err != nil && !undone(err)
 		}
 		if code, ok := errors.AsType[*control.Error](err); ok && !undone(err) {
-			s.log.ErrorContext(ctx, "another replica cannot do what it was asked", "run", run.id, "command", r.Command, "error", code)
+			s.log.ErrorContext(ctx, "a command failed at another replica", "run", run.id, "command", r.Command, "error", code)
 			return t, newProblem(codeInternal, "the replica that has the run cannot do that; its log says more")
 		}
 		select {
 		case <-time.After(wait):
 			wait = min(2*wait, time.Second)
 		case <-ctx.Done():
-			s.log.WarnContext(ctx, "the replica that has a run does not answer", "run", run.id, "command", r.Command, "error", cmp.Or(err, errNotHere))
+			s.log.WarnContext(ctx, "the replica of a run does not answer", "run", run.id, "command", r.Command, "error", cmp.Or(err, errNotHere))
 			if errors.Is(ctx.Err(), context.Canceled) {
 				panic(http.ErrAbortHandler) // the client went away
 			}
@@ -358,7 +358,7 @@ func (s *Server) leaveRun(run *run) {
 func (s *Server) holder(ctx context.Context, lane string) string {
 	replica, err := s.holderOf(ctx, lane)
 	if err != nil {
-		s.log.WarnContext(ctx, "it is not known which replica has a session", "error", err)
+		s.log.WarnContext(ctx, "unknown which replica has a session", "error", err)
 		return ""
 	}
 	return replica
@@ -390,7 +390,7 @@ func (s *Server) startElsewhere(ctx context.Context, who access.Principal, a *as
 		replica, err := s.holderOf(waiting, sp.lane())
 		switch {
 		case err != nil:
-			s.log.WarnContext(ctx, "it is not known which replica has a session", "error", err)
+			s.log.WarnContext(ctx, "unknown which replica has a session", "error", err)
 		case replica == "" && !sp.agent.doubt:
 			return t, false
 		case replica == "":
@@ -416,7 +416,7 @@ func (s *Server) startElsewhere(ctx context.Context, who access.Principal, a *as
 			if ctx.Err() != nil {
 				panic(http.ErrAbortHandler) // the client went away
 			}
-			s.log.WarnContext(ctx, "the replica that has a session does not answer", "replica", replica, "run", sp.agent.id, "error", cmp.Or(err, errNotHere))
+			s.log.WarnContext(ctx, "the replica of a session does not answer", "replica", replica, "run", sp.agent.id, "error", cmp.Or(err, errNotHere))
 			const why = "the replica that has the session has not answered: whether the message was taken is not known"
 			return report{Problem: doubtful(sp, sp.agent.id, why), Retry: int(tapesRetry / time.Second), unknown: true}, true
 		}
@@ -438,7 +438,7 @@ func (s *Server) handMessage(ctx context.Context, replica string, who access.Pri
 	case err != nil && !undone(err):
 		sp.agent.doubt = true
 	case err != nil:
-		s.log.WarnContext(ctx, "a message cannot be handed to the replica that has its session", "replica", replica, "error", err)
+		s.log.WarnContext(ctx, "a message cannot be forwarded to its session's replica", "replica", replica, "error", err)
 	}
 	return t, ok, err
 }
@@ -450,7 +450,7 @@ func (s *Server) takenBefore(ctx context.Context, lane, id string) (run string, 
 		case errors.Is(err, tape.ErrNotFound):
 			return "", nil
 		case err != nil:
-			s.log.WarnContext(ctx, "it is not known whether a message was taken", "run", id, "error", err)
+			s.log.WarnContext(ctx, "unknown whether a message was accepted", "run", id, "error", err)
 			return "", err
 		}
 		if m := tape.MetaOf(e); m.Turn == id || m.Run == id {
@@ -482,7 +482,7 @@ func (s *Server) stopElsewhere(ctx context.Context, replica, lane string) {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
 	if _, _, err := s.ask(ctx, replica, control.Request{Command: commandStop, Session: lane, Body: mustJSON(onBehalf{Who: access.From(ctx)})}); err != nil {
-		s.log.WarnContext(ctx, "the turns of a session that is erased cannot be ended; it is waited for them", "replica", replica, "error", err)
+		s.log.WarnContext(ctx, "an erased session waits for its turns", "replica", replica, "error", err)
 	}
 }
 

@@ -93,7 +93,7 @@ func (rs *runs) followRun(ctx context.Context, who access.Principal, id string) 
 	var o opening
 	if err := json.Unmarshal(tail.Opening(), &o); err != nil || o.Run != id {
 		tail.Leave()
-		rs.log.ErrorContext(ctx, "what is kept of a run cannot be read", "run", id, "error", err)
+		rs.log.ErrorContext(ctx, "a stored run cannot be read", "run", id, "error", err)
 		return nil, errDamaged
 	}
 	r := &run{

@@ -429,7 +429,7 @@ func (s *Server) sweepFiles() {
 		}
 		for _, name := range expired {
 			if err := s.o.Tapes.Delete(s.ctx, name); err != nil && s.ctx.Err() == nil {
-				s.log.WarnContext(s.ctx, "a file that has expired cannot be erased; it is tried again", "tape", name, "error", err)
+				s.log.WarnContext(s.ctx, "an expired file cannot be deleted; retrying", "tape", name, "error", err)
 				break
 			}
 		}

@@ -135,7 +135,7 @@ func (l *listener) admit(a *accepted) bool {
 		}
 	}
 	if n > l.most && !l.full.Swap(true) {
-		l.log.Warn("the server has as many connections as it may; more are refused", "connections", l.most)
+		l.log.Warn("limit.connections is reached; new connections are refused", "connections", l.most)
 	}
 	if n > l.most && l.makeRoom(old) {
 		n--

@@ -84,7 +84,7 @@ func (s *Server) askSession(ctx context.Context, lane string, r control.Request)
 		t, ok, err := s.ask(ctx, replica, r)
 		switch {
 		case err != nil:
-			s.log.WarnContext(ctx, "the replica that has a session does not answer", "replica", replica, "error", err)
+			s.log.WarnContext(ctx, "the replica of a session does not answer", "replica", replica, "error", err)
 			return t, awayProblem()
 		case ok:
 			return t, t.problem()

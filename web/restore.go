@@ -219,7 +219,7 @@ func (rs *runs) settle(r *run, attempt int) {
 				return
 			}
 		}
-		rs.log.ErrorContext(r.context(), "an ended run cannot be made durable; a power failure may take it", "run", r.id, "code", codeNotDurable, "error", err)
+		rs.log.ErrorContext(r.context(), "an ended run cannot be made durable; a power failure may lose it", "run", r.id, "code", codeNotDurable, "error", err)
 		r.unkeep()
 	}})
 }

@@ -283,7 +283,7 @@ func (s *Server) Drain(ctx context.Context) error {
 			s.log.InfoContext(ctx, "runs go on at other replicas", "runs", handed)
 		}
 		if left > 0 {
-			s.log.InfoContext(ctx, "runs are left for another replica to run again", "runs", left)
+			s.log.InfoContext(ctx, "runs wait for another replica", "runs", left)
 		}
 	}
 	count := s.runs.interrupt()

@@ -133,7 +133,7 @@ func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted):
 		return newProblem(codeNotFound, "there is no such session")
 	case errors.Is(err, tape.ErrNameCollision):
-		s.log.ErrorContext(ctx, "a session cannot be used: another one has the same hash", "error", err)
+		s.log.ErrorContext(ctx, "two sessions have the same hash", "error", err)
 		return newProblem(codeConflict, "this session id cannot be used; choose another one")
 	case errors.Is(err, tape.ErrInvalid): // an id that no session can have
 		return newProblem(codeNotFound, "there is no such session: "+unfit(err))
@@ -143,7 +143,7 @@ func (s *Server) tapeProblem(ctx context.Context, err error) *problem {
 		return newProblem(codeTooLarge, "what the session's tape would have to hold is too large")
 	}
 	if vfs.Failed(err) {
-		s.log.ErrorContext(ctx, "a session cannot be kept or read: the disk has failed", "folder", s.o.Data, "error", err)
+		s.log.ErrorContext(ctx, "a session cannot be stored or read: the disk failed", "folder", s.o.Data, "error", err)
 		s.shed.diskFailed()
 		return diskProblem()
 	}

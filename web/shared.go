@@ -233,7 +233,7 @@ func (s *Server) forgetKey(ctx context.Context, sp *spec) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sharedWait)
 	defer cancel()
 	if err := s.o.Shared.Keys.Forget(ctx, sp.owner, sp.key, sp.id); err != nil {
-		s.log.WarnContext(ctx, "an idempotency key of a run that was not started cannot be freed", "error", err)
+		s.log.WarnContext(ctx, "an idempotency key of a refused run cannot be freed", "error", err)
 	}
 }
 
@@ -251,7 +251,7 @@ func (rs *runs) moveKeyNow(sp spec, to string) {
 		_, err = keys.Move(ctx, sp.owner, sp.key, c.Run, to)
 	}
 	if err != nil {
-		rs.log.WarnContext(ctx, "an idempotency key does not lead to the run that its message was given to", "run", to, "error", err)
+		rs.log.WarnContext(ctx, "an idempotency key cannot be linked to its run", "run", to, "error", err)
 	}
 }
 

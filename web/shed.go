@@ -158,7 +158,7 @@ func probeDisk(dir string) error {
 // diskFailed notes that the disk could not keep something. Until it can be written again, nothing begins that is to be kept.
 func (sh *shed) diskFailed() {
 	if sh.probe != nil && !sh.failed.Swap(true) {
-		sh.log.Error("the disk has failed or is full; nothing begins that is to be kept until it can be written again", "limit", "disk")
+		sh.log.Error("the disk has failed or is full; runs that must be stored are refused", "limit", "disk")
 	}
 }
 
@@ -209,7 +209,7 @@ func (p *pressure) look(log *slog.Logger) {
 	switch over := p.over.Load(); {
 	case !over && used >= p.high:
 		p.turn(true)
-		log.Warn("the server comes to a limit and begins no more of what needs it; what goes on is not touched", "limit", p.name)
+		log.Warn("the server is at a limit; it refuses new work and continues running work", "limit", p.name)
 	case over && used < p.low:
 		p.turn(false)
 		log.Info("the server is below the limit again", "limit", p.name)
@@ -260,7 +260,7 @@ func (sh *shed) lookAtWaiting(now time.Time) {
 	switch waiting := sh.ledger.Holdings().Waiting; {
 	case waiting > 0:
 		if sh.waited.IsZero() {
-			sh.log.Warn("answers of models wait for memory, until others have ended", "reason", limitMemory, "waiting", waiting)
+			sh.log.Warn("answers of models wait for memory", "reason", limitMemory, "waiting", waiting)
 		}
 		sh.waited = now
 	case !sh.waited.IsZero() && now.Sub(sh.waited) >= calmAfter:

@@ -191,7 +191,7 @@ func (s *Store) Take(ctx context.Context, d access.TicketDigest) (t access.Ticke
 		return e.Ticket, true, nil
 	}
 	if err == nil && doubt {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "a ticket is used up, since the servers' answer was lost")
+		s.log.LogAttrs(ctx, slog.LevelWarn, "a ticket is used up because an answer was lost")
 	}
 	return access.Ticket{}, false, err
 }

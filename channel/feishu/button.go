@@ -166,7 +166,7 @@ func (c *Channel) receivePress(w http.ResponseWriter, r *http.Request, door *cha
 		Key: c.key(e), Raw: raw, Ack: func(context.Context, channel.Result) { end() }, Given: end,
 	})
 	if err != nil {
-		c.log.WarnContext(r.Context(), "an event cannot be accepted; the platform is to send it again", "channel", c.name, "error", err)
+		c.log.WarnContext(r.Context(), "an event cannot be accepted; the platform must retry", "channel", c.name, "error", err)
 		later(w)
 		return
 	}

@@ -451,7 +451,7 @@ func (j *Journal) loadSegment(s *segment, size int64, now time.Time) error {
 		j.log.Warn("a segment of the journal is damaged", "segment", s.name(), "offset", offset, "error", what)
 	})
 	if s.size < size {
-		j.log.Warn("a segment of the journal ended in a record that was not finished; it is cut off", "segment", s.name(),
+		j.log.Warn("a segment of the journal ended in an unfinished record", "segment", s.name(),
 			"offset", s.size, "bytes", size-s.size)
 		if err := s.file.Truncate(s.size); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 // follow hears of the blocks of others until the outbox is closed. caught is called when it is known what waits.
 func (o *Outbox) follow(caught func()) {
 	o.log.keepFollowing(o.end, o.subject("*"), o.hear, caught, func(err error) {
-		o.o.Log.Warn("what the other replicas do with replies is not heard of for a moment", "error", err)
+		o.o.Log.Warn("the subscription to other replicas' replies broke", "error", err)
 	})
 }
 
@@ -49,7 +49,7 @@ func (o *Outbox) take(token string, m message, heard bool) {
 	}
 	r, err := blockOf(m)
 	if err != nil {
-		o.o.Log.Error("a step of a reply that waits cannot be read", "error", err)
+		o.o.Log.Error("the state of a waiting reply is unreadable", "error", err)
 		return
 	}
 	switch {
@@ -169,5 +169,5 @@ func (o *Outbox) reborn() {
 	o.names[owner] = true
 	o.mu.Unlock()
 	old()
-	o.o.Log.Warn("the other replicas took this one for dead; replies that they have taken over are theirs to send")
+	o.o.Log.Warn("the other replicas declared this one dead and took over its replies")
 }

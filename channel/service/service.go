@@ -119,13 +119,13 @@ func (o *Options) receive(ctx context.Context, only channel.Exclusive, door *cha
 		if err != nil {
 			return fmt.Errorf("wait for the other replicas: %w", err)
 		}
-		log.InfoContext(ctx, "this replica asks the platform for events; the others stand by", "channel", o.Name)
+		log.InfoContext(ctx, "this replica polls the platform; the others stand by", "channel", o.Name)
 		err = o.Receive(alone, door)
 		taken := alone.Err() != nil && ctx.Err() == nil
 		release()
 		if !taken {
 			return err
 		}
-		log.WarnContext(ctx, "another replica may ask the platform for events now; this one stands by", "channel", o.Name)
+		log.WarnContext(ctx, "another replica may poll the platform now", "channel", o.Name)
 	}
 }

@@ -181,7 +181,7 @@ func (a *adapter) answer(ctx context.Context, s channel.Pressed) {
 		method: "chat.postEphemeral", in: &note{m.conversation, m.user, m.press.root, s.Text()}, slow: c.pace.slowDown,
 	})
 	if err != nil {
-		c.log.WarnContext(ctx, "the press of a button cannot be answered", "channel", c.name, "error", err)
+		c.log.WarnContext(ctx, "a button press cannot be answered", "channel", c.name, "error", err)
 	}
 	on := m.press.on
 	if s != channel.PressUnknown || on.TS == "" {

@@ -183,8 +183,8 @@ func TestRequestsThatAreNoEventsAreRefusedOrLeft(t *testing.T) {
 		if got := r.outcomes(); len(got) != 0 {
 			t.Errorf("got %q, expected no turn", got)
 		}
-		if !strings.Contains(r.log.String(), "holds events back") {
-			t.Error("nobody is told that the platform holds events back")
+		if !strings.Contains(r.log.String(), "the platform drops events") {
+			t.Error("the log does not say that the platform drops events")
 		}
 	})
 }

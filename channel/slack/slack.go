@@ -288,7 +288,7 @@ func (c *Channel) persist(ctx context.Context) error {
 		if e, ok := errors.AsType[*Error](err); ok {
 			wait = max(wait, e.RetryAfter)
 		}
-		c.log.WarnContext(ctx, "the platform does not answer as it should; it is asked again", "channel", c.name, "error", err, "pause", wait)
+		c.log.WarnContext(ctx, "the platform does not answer as it should; retrying", "channel", c.name, "error", err, "pause", wait)
 		if err := attempt.Pause(ctx, wait); err != nil {
 			return err
 		}

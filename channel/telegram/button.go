@@ -102,7 +102,7 @@ func (a *adapter) answerPress(ctx context.Context, text string) {
 		method: "answerCallbackQuery", in: &bot.AnswerCallbackQueryParams{CallbackQueryID: a.u.CallbackQuery.ID, Text: text}, harmless: true,
 	})
 	if err != nil && !is(err, tooLate) {
-		a.c.log.WarnContext(ctx, "the press of a button cannot be answered", "channel", a.c.name, "error", err)
+		a.c.log.WarnContext(ctx, "a button press cannot be answered", "channel", a.c.name, "error", err)
 	}
 }
 

@@ -240,7 +240,7 @@ func (c *Channel) send(ctx context.Context, t *target, text chunk) (int, error) 
 		return c.api.do(ctx, request{method: "sendMessage", in: params, out: &sent, slow: t.slow})
 	})
 	if is(err, badMarkup) && text.mode != "" {
-		c.log.WarnContext(ctx, "the platform does not understand the markup of a message, which goes out as plain text", "channel", c.name)
+		c.log.WarnContext(ctx, "the platform refuses a message's markup; it becomes plain text", "channel", c.name)
 		params.Text, params.ParseMode = text.plain, ""
 		err = c.api.do(ctx, request{method: "sendMessage", in: params, out: &sent, slow: t.slow})
 	}
@@ -265,7 +265,7 @@ func (c *Channel) edit(ctx context.Context, t *target, id int, text chunk) (int,
 	}
 	err := call()
 	if is(err, badMarkup) && text.mode != "" {
-		c.log.WarnContext(ctx, "the platform does not understand the markup of a message, which goes out as plain text", "channel", c.name)
+		c.log.WarnContext(ctx, "the platform refuses a message's markup; it becomes plain text", "channel", c.name)
 		params.Text, params.ParseMode = text.plain, ""
 		err = call()
 	}

@@ -22,7 +22,7 @@ func (c *Channel) accept(ctx context.Context, door *channel.Door, updates []rawU
 	for _, raw := range updates {
 		u, err := Raw(raw)
 		if err != nil { // it has no id, and cannot be confirmed; the one behind it can
-			c.log.WarnContext(ctx, "the platform has sent something that is no update", "channel", c.name)
+			c.log.WarnContext(ctx, "the platform sent an invalid update", "channel", c.name)
 			continue
 		}
 		next = max(next, u.ID+1)
@@ -113,7 +113,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	if a, ok := c.arrival(r.Context(), u, body); ok {
 		if _, err := door.Accept(r.Context(), a); err != nil {
-			c.log.WarnContext(r.Context(), "an update cannot be accepted; the platform is to send it again", "channel", c.name, "error", err)
+			c.log.WarnContext(r.Context(), "an update cannot be accepted; the platform must retry", "channel", c.name, "error", err)
 			later(w)
 			return
 		}

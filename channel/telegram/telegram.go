@@ -336,7 +336,7 @@ func (c *Channel) persist(ctx context.Context, what string, call func(context.Co
 		if e, ok := errors.AsType[*Error](err); ok {
 			wait = max(wait, e.RetryAfter)
 		}
-		trouble.warn(ctx, "the platform does not answer as it should; the call is repeated", "channel", c.name, "method", what, "error", err)
+		trouble.warn(ctx, "the platform does not answer as it should; retrying", "channel", c.name, "method", what, "error", err)
 		if err := attempt.Pause(ctx, wait); err != nil {
 			return err
 		}
@@ -406,10 +406,10 @@ func (c *Channel) poll(ctx context.Context, door *channel.Door) error {
 			return err
 		case is(err, otherWebhook): // somebody has set one since
 			if err := c.api.call(ctx, callTimeout, "deleteWebhook", &bot.DeleteWebhookParams{}, nil); err == nil {
-				c.log.WarnContext(ctx, "a webhook was set for this bot, and was removed again", "channel", c.name)
+				c.log.WarnContext(ctx, "a webhook was set for this bot, and was removed", "channel", c.name)
 			}
 		case is(err, conflict):
-			trouble.warn(ctx, "another program reads this bot's updates; stop it, or give one of them a bot of its own", "channel", c.name)
+			trouble.warn(ctx, "another program reads this bot's updates; stop it, or use another bot", "channel", c.name)
 			pause = max(pause, 2*time.Second)
 		default:
 			trouble.warn(ctx, "updates cannot be read; they are asked for again", "channel", c.name, "error", err)

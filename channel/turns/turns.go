@@ -200,7 +200,7 @@ func (r *reply) ask(value json.RawMessage) {
 	}
 	err := r.agent.o.Answer(r.ctx, agent.Answer{Turn: r.turn.ID, ID: q.ID, Reason: why, Role: tool.Admin})
 	if err != nil && !errors.Is(err, agent.ErrAnswered) && !errors.Is(err, agent.ErrNoQuestion) {
-		r.agent.log(r.ctx, r.turn, slog.LevelWarn, "a call that nobody can approve was not denied", slog.Any("error", err))
+		r.agent.log(r.ctx, r.turn, slog.LevelWarn, "a call without an approver was not denied", slog.Any("error", err))
 	}
 }
 
@@ -241,7 +241,7 @@ func (a *Agent) Decide(ctx context.Context, t *channel.Turn, p channel.Press) ch
 	case errors.Is(err, agent.ErrAnswered):
 		return channel.PressOver
 	case !errors.Is(err, agent.ErrNoQuestion):
-		a.log(ctx, t, slog.LevelError, "the press of a button could not be taken", slog.Any("error", err))
+		a.log(ctx, t, slog.LevelError, "a button press failed", slog.Any("error", err))
 	}
 	return channel.PressUnknown
 }

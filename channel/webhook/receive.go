@@ -63,7 +63,7 @@ func (c *Channel) receive(w http.ResponseWriter, r *http.Request) {
 		rec.counts()
 		known, err := c.accept(r.Context(), open.door, rec, m, what.id, body)
 		if err != nil {
-			c.log.WarnContext(r.Context(), "a message cannot be accepted; its sender is to send it again", "channel", c.name, "error", err)
+			c.log.WarnContext(r.Context(), "a message cannot be accepted; the sender must retry", "channel", c.name, "error", err)
 			if vfs.Failed(err) {
 				w.Header().Set("Retry-After", diskRetry)
 				refuse(w, http.StatusServiceUnavailable, errors.New("the server's disk is full or has failed; send the message again later"))

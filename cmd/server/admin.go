@@ -94,7 +94,7 @@ func (a *admin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		refusal, ok := errors.AsType[*access.Refusal](err)
 		if !ok {
-			a.log.ErrorContext(r.Context(), "it cannot be found out who asks at the admin listener", "error", err)
+			a.log.ErrorContext(r.Context(), "the keys for the admin listener cannot be read", "error", err)
 			refusal = errNotAdmin
 		}
 		a.log.WarnContext(r.Context(), "refused at the admin listener", "path", r.URL.Path, "reason", refusal.Reason)
@@ -270,7 +270,7 @@ func listenAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, budg
 		asks = "nobody for metrics, for the key of an admin else"
 	}
 	if c.AdminInClear() {
-		log.Warn("the key of an admin travels unencrypted to the admin listener; give admin.addr a loopback address, or have a proxy in front that encrypts",
+		log.Warn("the key of an admin travels unencrypted to the admin listener; set admin.addr to localhost, or use an encrypting proxy",
 			"addr", l.Addr().String())
 	}
 	log.Info("the admin listener is open", "addr", l.Addr().String(), "asks", asks)

@@ -93,7 +93,7 @@ func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Regist
 			there := o.Skills.List()
 			for _, name := range a.Skills {
 				if !slices.ContainsFunc(there, func(s skill.Skill) bool { return s.Name == name }) {
-					log.Warn("an agent names a skill that is not there", "agent", a.Name, "skill", name)
+					log.Warn("an agent names an unknown skill", "agent", a.Name, "skill", name)
 				}
 			}
 		}
@@ -103,7 +103,7 @@ func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Regist
 		}
 		for i, name := range adapter.Links(chain) {
 			if _, err := models.Model(name); err != nil {
-				log.Warn("an agent names a model that is not there", "agent", a.Name, "error", err)
+				log.Warn("an agent names an unknown model", "agent", a.Name, "error", err)
 			}
 			if i == 0 {
 				o.Model = name
@@ -142,7 +142,7 @@ func newTurns(c *config.Config, models *adapter.Registry, workflows *flow.Regist
 		cancel()
 		_ = turns.Drain(ctx) // it has had its time
 		if err := servers.Close(); err != nil {
-			log.WarnContext(ctx, "MCP servers did not end as they should", "error", err)
+			log.WarnContext(ctx, "MCP servers did not stop cleanly", "error", err)
 		}
 	}, nil
 }
@@ -187,7 +187,7 @@ func (c *crew) look(log *slog.Logger) {
 	for _, name := range c.names {
 		if by := c.by[name]; by != nil {
 			if _, ok := by.Workflows.Get(by.Workflow); !ok {
-				log.Warn("an agent names a workflow that is not there", "agent", name, "workflow", by.Workflow)
+				log.Warn("an agent names an unknown workflow", "agent", name, "workflow", by.Workflow)
 			}
 		}
 	}

@@ -430,7 +430,7 @@ func (o *door) serve(ctx context.Context, k *channel.Kernel, log *slog.Logger) {
 	if err == nil {
 		return
 	}
-	log.ErrorContext(ctx, "a channel does not work; nobody is answered there until the server is started again", "channel", o.Name(), "account", o.account, "error", err)
+	log.ErrorContext(ctx, "a channel failed; it stays down until a restart", "channel", o.Name(), "account", o.account, "error", err)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.err = err
@@ -539,7 +539,7 @@ func (d *doors) look(c *config.Config, crew *crew) {
 		}
 		place := c.Access.Channels[ch.Name]
 		if !admits(place) {
-			d.log.Warn("nobody may talk on a channel; set dm.policy or groups.policy", "channel", ch.Name)
+			d.log.Warn("no one may talk on a channel; set dm.policy or groups.policy", "channel", ch.Name)
 			continue
 		}
 		if slices.ContainsFunc(placesOf(place), approves) {
@@ -547,7 +547,7 @@ func (d *doors) look(c *config.Config, crew *crew) {
 		}
 		for _, name := range crew.names {
 			if answers(place, name) && crew.asks(c, name) {
-				d.log.Warn("tools of an agent ask for approval, and nobody may give it on a channel; set commands.operators, or ask_never of the agent",
+				d.log.Warn("tools of an agent ask for approval, but the channel has no operators; set commands.operators, or ask_never of the agent",
 					"channel", ch.Name, "agent", name)
 			}
 		}

@@ -273,7 +273,7 @@ func await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-const polls = "this replica asks the platform for events"
+const polls = "this replica polls the platform"
 
 // Two replicas are one server for the platforms, whichever of them an event comes to.
 func TestChannelsOfReplicas(t *testing.T) {

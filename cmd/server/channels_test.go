@@ -168,7 +168,7 @@ func TestAServerThatIsKilledAnswersAfterItsNextStartOnce(t *testing.T) { // CH-7
 func TestAToolThatNobodyOnAChannelMayApproveIsDeniedAtOnce(t *testing.T) {
 	b, dir := newBackend(t), t.TempDir()
 	p := serverWith(t, dir, b.settings("ack: result", "dm: {policy: open}")+"model: demo:fast\nagents: {assistant: {ask_always: [tape.info]}}\n")
-	p.waitFor("nobody may give it on a channel; set commands.operators")
+	p.waitFor("the channel has no operators; set commands.operators")
 	status, answer := b.say(p, "msg-1", "Call tape.info please")
 	replies, _ := json.Marshal(answer["replies"])
 	if status != http.StatusOK || !strings.Contains(string(replies), "The tool `tape.info` was not run: it needs approval, and nobody in this conversation may give it.") {
@@ -179,7 +179,7 @@ func TestAToolThatNobodyOnAChannelMayApproveIsDeniedAtOnce(t *testing.T) {
 func TestWhoMayTalkIsReadAgainOnSIGHUP(t *testing.T) { // CH-61
 	b, dir := newBackend(t), t.TempDir()
 	p := serverWith(t, dir, b.settings("ack: result"))
-	p.waitFor("nobody may talk on a channel")
+	p.waitFor("no one may talk on a channel")
 	if _, answer := b.say(p, "msg-1", "x"); answer["reason"] != "no_policy" {
 		t.Errorf("got %v", answer)
 	}
@@ -194,7 +194,7 @@ func TestWhoMayTalkIsReadAgainOnSIGHUP(t *testing.T) { // CH-61
 	}
 	write(t, dir, "lingserve.yaml", b.settings("dm: {policy: open}"))
 	p.signal(syscall.SIGHUP)
-	p.waitFor("that counts after a restart")
+	p.waitFor("channels need a restart")
 }
 
 func TestAChannelWhosePlatformRefusesItsTokenStopsAndTheServerGoesOn(t *testing.T) { // CH-179
@@ -205,7 +205,7 @@ func TestAChannelWhosePlatformRefusesItsTokenStopsAndTheServerGoesOn(t *testing.
 	b := newBackend(t)
 	p := serverWith(t, t.TempDir(), b.settings("dm: {policy: open}")+
 		"  telegram: {token: \"123:wrong\", api: \""+api.URL+"\", dm: {policy: open}}\n")
-	p.waitFor("a channel does not work")
+	p.waitFor("a channel failed; it stays down")
 	if got := readyz(t, p); !strings.Contains(got, `"status":"ready"`) || !strings.Contains(got, `"channels":{"telegram":"`) || strings.Contains(got, "wrong") {
 		t.Errorf("got %s", got)
 	}

@@ -59,7 +59,7 @@ func openEngine(ctx context.Context, c *config.Config, log *slog.Logger) (*engin
 	}
 	o := clusterOptions(c, log)
 	if list := c.NATSInClear(); len(list) > 0 {
-		log.WarnContext(ctx, "the NATS servers are reached without TLS: everyone on the network between them can act as any caller; use tls:// addresses, or set nats.tls.ca or nats.tls.cert",
+		log.WarnContext(ctx, "the NATS servers are reached without TLS; use tls:// addresses, or set nats.tls.ca or nats.tls.cert",
 			"servers", strings.Join(list, ","))
 	}
 	log.InfoContext(ctx, "connecting to the servers of the cluster", "servers", strings.Join(c.NATS.Servers, ","), "cluster", len(o.Routes) > 0)
@@ -159,7 +159,7 @@ func (e *engine) close(log *slog.Logger) {
 		errs = append(errs, e.keys.Close())
 	}
 	if err := errors.Join(append(errs, e.cluster.Close())...); err != nil {
-		log.Warn("the connection to the servers of the cluster cannot be closed as it should", "error", err)
+		log.Warn("the connection to the cluster cannot be closed cleanly", "error", err)
 	}
 }
 

@@ -40,7 +40,7 @@ func limitsOf(c *config.Config, log *slog.Logger) web.Limits {
 	case l.Connections == 0:
 		l.Connections = connectionsFor(files)
 	case files > 0 && uint64(l.Connections) > files:
-		log.Warn("there can be more connections than the process may open files; clients will have to wait",
+		log.Warn("limit.connections is higher than the limit of open files",
 			"limit.connections", l.Connections, "files", files)
 	}
 	var from string

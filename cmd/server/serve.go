@@ -140,7 +140,7 @@ func serve(c *config.Config, signals <-chan os.Signal, stderr io.Writer) error {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel() // what is on its way has had its time
 		if err := channels.closeAll(ctx); err != nil {
-			log.WarnContext(ctx, "what channels keep cannot be closed as it should", "error", err)
+			log.WarnContext(ctx, "the files of channels cannot be closed cleanly", "error", err)
 		}
 	}()
 	channels.look(c, crew)
@@ -237,7 +237,7 @@ func shutDown(c *config.Config, s *web.Server, channels *doors, turns *turn.Fram
 		select {
 		case err := <-drained:
 			if err != nil {
-				log.WarnContext(ctx, "the grace period was too short for all work; what was left is broken off", "error", err)
+				log.WarnContext(ctx, "the grace period was too short; the remaining work was cut off", "error", err)
 			}
 			log.InfoContext(ctx, "stopped")
 			return nil
@@ -265,7 +265,7 @@ func reloadChannels(c *config.Config, channels *doors, log *slog.Logger) {
 	if err == nil {
 		log.Info("settings of channels reloaded")
 		if !reflect.DeepEqual(c.Channels, next.Channels) {
-			log.Warn("channels were added, taken away or log in otherwise; that counts after a restart")
+			log.Warn("new, removed or changed channels need a restart")
 		}
 		return
 	}
@@ -288,7 +288,7 @@ func logReload(log *slog.Logger, err error) {
 func warnOfOptions(log *slog.Logger, c *config.Config, workflows *flow.Registry) {
 	for _, w := range workflows.All() {
 		for _, problem := range flow.Lacking(w, c.Lacking) {
-			log.Warn("a workflow asks for what the provider of its model cannot do", "workflow", w.Info().Name, "error", problem)
+			log.Warn("a workflow sets an option that its provider lacks", "workflow", w.Info().Name, "error", problem)
 		}
 	}
 }
@@ -326,7 +326,7 @@ func announce(w io.Writer, c *config.Config, log *slog.Logger, base string, work
 		names = append(names, info.Name)
 		for _, model := range info.Models() {
 			if _, err := models.Model(model); err != nil {
-				log.Warn("a workflow names a model that is not there", "workflow", info.Name, "error", err)
+				log.Warn("a workflow names an unknown model", "workflow", info.Name, "error", err)
 			}
 		}
 	}

@@ -162,7 +162,7 @@ func (e *encryption) start(ctx context.Context, wg *sync.WaitGroup, addr net.Add
 		server := e.plainServer(port)
 		wg.Go(func() {
 			if err := server.Serve(netutil.LimitListener(l, redirectConnections)); !errors.Is(err, http.ErrServerClosed) {
-				e.log.ErrorContext(ctx, "plain HTTP is not served any more", "addr", e.c.TLS.RedirectAddr, "error", err)
+				e.log.ErrorContext(ctx, "the redirect from plain HTTP stopped", "addr", e.c.TLS.RedirectAddr, "error", err)
 			}
 		})
 		wg.Go(func() { <-ctx.Done(); server.Close() })
@@ -421,7 +421,7 @@ func (a *authority) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if f, ok := a.failed[name]; !ok || time.Now().After(f.until) { // of all who have waited for it, one tells
 		now := time.Now()
 		a.failed[name] = failure{err, now, now.Add(acmePause)}
-		a.log.Error("no certificate for a name; it is tried again later, or on SIGHUP", "name", name, "after", acmePause, "error", err)
+		a.log.Error("no certificate for a name; retrying later or on SIGHUP", "name", name, "after", acmePause, "error", err)
 	}
 	return nil, err
 }

@@ -29,7 +29,7 @@ func openTraces(c *config.Config, log *slog.Logger) (traces *telemetry.Traces, s
 	for _, name := range c.Traces.Propagate {
 		_, provider := c.Provider(name)
 		if !provider && !slices.ContainsFunc(c.MCP, func(s config.MCPServer) bool { return s.Name == name }) {
-			log.Warn("traces.propagate names a provider or an MCP server that there is not", "name", name)
+			log.Warn("traces.propagate names an unknown provider or MCP server", "name", name)
 		}
 	}
 	return traces, func() {

@@ -84,13 +84,13 @@ func TestDA_13_ASessionWhoseHashIsAnothersIsRefusedAsThat(t *testing.T) {
 			}
 			log := v.Log.String()
 			for _, line := range strings.Split(log, "\n") {
-				if strings.Contains(line, `"a session cannot be used: another one has the same hash"`) || strings.Contains(line, `"turn failed"`) {
+				if strings.Contains(line, `"two sessions have the same hash"`) || strings.Contains(line, `"turn failed"`) {
 					if !strings.Contains(line, of.firstID) || !strings.Contains(line, of.secondID) || !strings.Contains(line, `"level":"ERROR"`) {
 						t.Errorf("the log says %s", line)
 					}
 				}
 			}
-			for _, want := range []string{`"a session cannot be used: another one has the same hash"`, `"turn failed"`} {
+			for _, want := range []string{`"two sessions have the same hash"`, `"turn failed"`} {
 				if !strings.Contains(log, want) {
 					t.Errorf("the log does not have %s", want)
 				}

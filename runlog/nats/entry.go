@@ -464,7 +464,7 @@ func (e *entry) clean(n uint64) bool {
 
 // lost gives the run up.
 func (e *entry) lost(why error) {
-	e.log.log.Error("what was stored of a run is gone", slog.String("run", e.run.ID), slog.Any("error", why))
+	e.log.log.Error("a stored run is lost", slog.String("run", e.run.ID), slog.Any("error", why))
 	e.close(runlog.ErrLost)
 }
 
@@ -498,6 +498,6 @@ func (e *entry) forget() {
 	m := client.NewMsg("$JS.API.STREAM.PURGE." + e.log.runs.name)
 	m.Data = purgeOf(e.subject)
 	if err := e.log.conn.PublishMsg(m); err != nil {
-		e.log.log.Debug("a run that is not needed stays until it expires", slog.String("run", e.run.ID), slog.Any("error", err))
+		e.log.log.Debug("an old run stays until it expires", slog.String("run", e.run.ID), slog.Any("error", err))
 	}
 }

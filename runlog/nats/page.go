@@ -216,7 +216,7 @@ func (p *pager) shed(now time.Time) {
 	m := client.NewMsg("$JS.API.STREAM.PURGE." + p.log.pages.name)
 	m.Data = purgeBelow(p.message.Subject, p.floor)
 	if err := p.log.conn.PublishMsg(m); err != nil {
-		p.log.log.Debug("pages that are not needed stay until they expire", slog.Any("error", err))
+		p.log.log.Debug("old pages stay until they expire", slog.Any("error", err))
 	}
 }
 

@@ -171,7 +171,7 @@ func (t *tail) follow() {
 			close(t.gone)
 			return
 		case l.ctx.Err() == nil:
-			l.log.Debug("what was stored of a run is read again later", slog.String("run", t.run), slog.Any("error", err))
+			l.log.Debug("a stored run will be read again later", slog.String("run", t.run), slog.Any("error", err))
 		}
 	}
 }

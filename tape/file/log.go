@@ -280,7 +280,7 @@ func (l *log) warnLocked() {
 		return
 	}
 	l.warned = l.state.Unreadable
-	l.store.log.Warn("a tape is damaged; lines that cannot be read are skipped", "tape", l.name, "damages", max(1, l.state.Unreadable),
+	l.store.log.Warn("a tape is damaged; unreadable lines are skipped", "tape", l.name, "damages", max(1, l.state.Unreadable),
 		"first_offset", found.offset, "error", found.why)
 }
 

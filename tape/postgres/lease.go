@@ -186,7 +186,7 @@ func (k *keeper) giveBack(l *lease) {
 		return err
 	})
 	if err != nil && !errors.Is(err, tape.ErrClosed) {
-		k.store.log.WarnContext(ctx, "a lease cannot be given back; it ends by itself", "tape", l.name, "reason", reason(err))
+		k.store.log.WarnContext(ctx, "a lease cannot be released; it expires", "tape", l.name, "reason", reason(err))
 	}
 }
 

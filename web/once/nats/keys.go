@@ -181,7 +181,7 @@ func (k *Keys) countClaim(ctx context.Context, owner string) {
 	defer cancel()
 	err := s.Purge(ctx, jetstream.WithPurgeSubject(k.cluster.Subject(keysToken, token, "*")), jetstream.WithPurgeKeep(uint64(k.share())))
 	if err != nil {
-		k.log.LogAttrs(ctx, slog.LevelWarn, "a caller's oldest Idempotency-Keys cannot be forgotten", slog.String("error", err.Error()))
+		k.log.LogAttrs(ctx, slog.LevelWarn, "old Idempotency-Keys of a caller cannot be removed", slog.String("error", err.Error()))
 	}
 }
 

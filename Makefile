@@ -190,7 +190,7 @@ rolling: build
 release:
 	$(GO) run ./internal/release -out dist -version "$(VERSION)"
 
-# A container image of the commit. That of a release names the digest of the image that builds it; docs/operate.md says where it is from.
+# A container image of the commit. That of a release names the digest of the image that builds it; docs/operate/install.md says where it is from.
 GO_IMAGE ?= golang:1.26-bookworm
 image:
 	@test -z "$(VERSION)" || case "$(GO_IMAGE)" in *@sha256:*) ;; *) \

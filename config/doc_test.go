@@ -34,25 +34,36 @@ var tables = map[string]struct {
 	"webhook":   {"../docs/channels/webhook.md", func() string { return channelTable(webhookSettings) }},
 }
 
-// settingsTable has the settings but those of providers, which have a table of their own.
+// settingsTable has all settings except those of providers. It leaves out flags and variables that follow from the key.
 func settingsTable() string {
 	var b strings.Builder
-	b.WriteString("| key | flag | environment | value | default | |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
 	for _, s := range Settings() {
 		if strings.HasPrefix(s.Key, providers) {
 			continue
 		}
-		fmt.Fprintf(&b, "| `%s` | `--%s` | %s | %s | %s | %s |\n", s.Key, s.Flag(), code(s.Variables()...), s.Kind(), code(s.Default), s.Help)
+		help := s.Help
+		if s.flag != "" {
+			help += " (flag " + code("--"+s.flag) + ")"
+		}
+		if len(s.Env) > 0 {
+			help += " (also " + code(s.Env...) + ")"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), help)
 	}
 	return b.String()
 }
 
-// providersTable leaves out the flags and variables that follow from the key.
+// providersTable has the settings that most providers have once. presetsTable has their variables and defaults.
 func providersTable() string {
 	var b strings.Builder
 	b.WriteString("| key | also the variable | value | default | |\n|---|---|---|---|---|\n")
+	for _, s := range providerSettings("NAME", "the provider", "")[:3] {
+		fmt.Fprintf(&b, "| `%s` | [table](models.md) | %s | [table](models.md) | %s |\n", s.Key, s.Kind(), s.Help)
+	}
 	for _, s := range Settings() {
-		if strings.HasPrefix(s.Key, providers) {
+		parts := strings.Split(s.Key, ".")
+		if strings.HasPrefix(s.Key, providers) && !slices.Contains([]string{"key", "base_url", "models"}, parts[len(parts)-1]) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, code(s.Env...), s.Kind(), code(s.Default), s.Help)
 		}
 	}

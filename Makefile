@@ -34,7 +34,7 @@ alone    = ^($(subst $(subst ,, ),|,$(notdir $(ALONE))))$$
 # Version of a release; the commit's tag unless given, or else one made of its time and name.
 VERSION ?=
 
-.PHONY: release image all build install run test lint format fmt vet unit compile fuzz fuzz-seconds soak long draws chaos cluster rolling scale bench bench-once bench-cluster bench-memory web client playground browser parts peers vuln clean
+.PHONY: release image all build install run test lint format fmt vet unit compile fuzz fuzz-seconds soak long draws chaos cluster rolling scale bench bench-once bench-cluster bench-memory web client playground browser parts peers picture vuln clean
 
 all: test
 
@@ -173,6 +173,10 @@ browser: build
 parts: build
 	cd web/browser && npm ci
 	cd web/playground && npm ci && npm run browser
+
+# The animated pictures of README.md, recorded from the page at / in Chromium: also needs img2webp (Debian: webp).
+picture: build
+	cd web/browser && npm ci && node picture.mjs
 
 # The clients that are published by others, as many of each as people use: they talk to the server, or to the stand-ins of its tests.
 # Minutes; it needs Node and npm.

@@ -44,7 +44,7 @@ func (p *pass) send(ctx context.Context) (Admission, error) {
 	sent, err := d.end(err)
 	p.out, p.tally = nil, d.came()
 	if d.lost {
-		p.k.noteLost(p.result.SessionKey)
+		p.k.noteLost(p.result.SessionKey, d.Event)
 	}
 	p.result.Dispatch = p.both(said, sent)
 	if refused != "" && !p.tally.Attempted {

@@ -689,6 +689,8 @@ func (d *Door) settle(ctx context.Context, e JournalEntry, o Outcome) error {
 	}
 	if _, err := safely(func() (struct{}, error) { return struct{}{}, d.o.Incomplete(ctx, e) }); err != nil {
 		d.o.Log.WarnContext(ctx, "a notice about an incomplete answer failed", "channel", d.o.Channel, "error", err)
+		return nil
 	}
+	d.kernel.toldIncomplete(e.Key.String())
 	return nil
 }

@@ -299,6 +299,15 @@ func (r *recent[K, V]) put(k K, v V) {
 	r.at[k] = r.order.PushBack(&recentItem[K, V]{k, v})
 }
 
+// dropValues removes those whose values match.
+func (r *recent[K, V]) dropValues(match func(V) bool) {
+	for k, e := range r.at {
+		if match(e.Value.(*recentItem[K, V]).value) {
+			r.drop(k)
+		}
+	}
+}
+
 func (r *recent[K, V]) drop(k K) {
 	if e := r.at[k]; e != nil {
 		r.order.Remove(e)

@@ -19,7 +19,8 @@ type kernelState struct {
 
 	mu         sync.Mutex
 	challenged map[challenge]time.Time       // guarded by mu: when a sender was told last how to be paired
-	lost       recent[string, time.Time]     // guarded by mu: sessions in which an answer may not have been seen, and since when
+	lost       recent[string, lostAnswer]    // guarded by mu: by session
+	incomplete recent[string, struct{}]      // guarded by mu: events of which a conversation was told that a crash has cut off their answers
 	parked     map[challenge]string          // guarded by mu: the event of each sender that waits for the sender to be paired
 	stops      recent[stopNotice, time.Time] // guarded by mu: when a sender was told last why messages are stopped
 }
@@ -98,7 +99,7 @@ func (k *Kernel) Init() {
 		if k.Outbox != nil {
 			k.Outbox.bind(func(ctx context.Context, out Outbound) error {
 				return k.stillAllowed(ctx, out.Channel, out.Account, out.Origin)
-			}, e, func(out Outbound) { k.noteLost(out.Session) })
+			}, e, func(out Outbound) { k.noteLost(out.Session, out.Event) })
 		}
 	})
 }

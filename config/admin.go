@@ -11,12 +11,12 @@ type Admin struct {
 var adminSettings = []Setting{
 	{
 		Key: "admin.addr", Default: "", check: checkAdminAddr,
-		Help:  "address of a second listener with metrics and profiles, as 127.0.0.1:9090; it asks for the key of an admin as soon as there are keys; empty is none",
+		Help:  "address of a second listener with metrics and profiles, such as 127.0.0.1:9090; with keys, it needs an admin's key; empty: none",
 		field: func(c *Config) any { return &c.Admin.Addr },
 	},
 	{
 		Key: "admin.open_metrics", Default: "false",
-		Help:  "give the metrics to whoever can reach the admin listener, for scrapers that send no key",
+		Help:  "serve metrics on the admin listener without a key",
 		field: func(c *Config) any { return &c.Admin.OpenMetrics },
 	},
 }

@@ -64,72 +64,72 @@ func agentSettings(name string) []Setting {
 	list := []Setting{
 		{
 			Key: section + "model", check: checkModel, chain: true,
-			Help:  "model that answers, or several as a fallback chain; the default model unless set",
+			Help:  "model that answers, or a fallback chain; unset: the default model",
 			field: func(c *Config) any { return &c.agent(name).Model },
 		},
 		{
 			Key:   section + "workflow",
-			Help:  "workflow that answers in place of a model; its bots have models, instructions and tools of their own",
+			Help:  "workflow that answers in place of a model, with its bots' models, instructions and tools",
 			field: func(c *Config) any { return &c.agent(name).Workflow },
 		},
 		{
 			Key:   section + "instructions",
-			Help:  "what the agent is told before anything else, as text or {file: PATH}",
+			Help:  "the agent's instructions, as text or {file: PATH}",
 			field: func(c *Config) any { return &c.agent(name).Instructions },
 		},
 		{
 			Key:   section + "tools",
-			Help:  "tools of MCP servers that the agent has, by name or as mcp.search.*; all of them unless set",
+			Help:  "the agent's tools of MCP servers, by name or as mcp.search.*; unset: all",
 			field: func(c *Config) any { return &c.agent(name).Tools },
 		},
 		{
 			Key:   section + "skills",
-			Help:  "skills that the agent is offered, by name; all of them unless set",
+			Help:  "the agent's skills, by name; unset: all",
 			field: func(c *Config) any { return &c.agent(name).Skills },
 		},
 		{
 			Key:   section + "ask_always",
-			Help:  "tools that run only after somebody has approved the call, by name or as tape.*",
+			Help:  "tools that always need approval, by name or as tape.*",
 			field: func(c *Config) any { return &c.agent(name).AskAlways },
 		},
 		{
 			Key:   section + "ask_never",
-			Help:  "tools that run without being approved, though they would ask, by name or as mcp.search.*",
+			Help:  "tools that never need approval, by name or as mcp.search.*",
 			field: func(c *Config) any { return &c.agent(name).AskNever },
 		},
 		{
 			Key: section + "max_steps", Default: "50", Min: "1",
-			Help:  "calls of the model for one message",
+			Help:  "maximum calls of the model for one message",
 			field: func(c *Config) any { return &c.agent(name).MaxSteps },
 		},
 		{
 			Key: section + "tool_timeout", Default: "1m", Min: "1ms",
-			Help:  "how long a call of a tool may take that has no limit of its own",
+			Help:  "timeout of a tool call, if the tool has no timeout",
 			field: func(c *Config) any { return &c.agent(name).ToolTimeout },
 		},
 		{
 			Key: section + "approval_timeout", Default: "5m", Min: "1ms",
-			Help:  "how long a call waits for approval; no answer is a denial",
+			Help:  "how long a call waits for approval before it is denied",
 			field: func(c *Config) any { return &c.agent(name).ApprovalTimeout },
 		},
 		{
 			Key: section + "summarize", Default: "true",
-			Help:  "sum up what is left behind where a session has become too long for the model, or for max_context",
+			Help:  "summarize the old part of a session that is too long for the model or for max_context",
 			field: func(c *Config) any { return &c.agent(name).Summarize },
 		},
 		{
 			Key: section + "max_context", Default: "0", Min: "0",
-			Help:  "tokens of a request, estimated, from which on a session is too long; 0 waits until the model refuses one",
+			Help:  "estimated tokens of a request above which a session is too long; 0: when the model refuses it",
 			field: func(c *Config) any { return &c.agent(name).MaxContext },
 		},
 		{
 			Key: section + "timezone", check: checkTimezone,
-			Help:  "time zone of the dates that the agent reads, as Europe/Berlin; UTC unless set here or for the channel",
+			Help:  "time zone of the dates that the agent reads, such as Europe/Berlin; unset here and for the channel: UTC",
 			field: func(c *Config) any { return &c.agent(name).Timezone },
 		},
 		{
 			Key: section + "options", optional: true,
-			Help:  "options of each call of the model, as temperature or reasoning, where the request says nothing else",
+			Help:  "options of the model, such as temperature or reasoning; the request overrides them",
 			field: func(c *Config) any { return &c.agent(name).Options },
 		},
 	}

@@ -70,22 +70,22 @@ type Caller struct {
 var authSettings = []Setting{
 	{
 		Key: "auth.keys", Env: []string{"LINGSERVE_API_KEYS"}, Secret: true,
-		Help:  "API keys, each NAME:KEY:ROLE as lingserve keys new prints it; with any, whoever asks must have one",
+		Help:  "API keys, each NAME:KEY:ROLE as lingserve keys new prints it; with any, every request needs one",
 		field: func(c *Config) any { return &c.Auth.Keys },
 	},
 	{
 		Key: "auth.keys_file", Default: "",
-		Help:  "file with more of them, one a line; it is read again when it changes",
+		Help:  "file with more keys, one per line; reloaded when it changes",
 		field: func(c *Config) any { return &c.Auth.KeysFile },
 	},
 	{
 		Key: "auth.issuer", Default: "",
-		Help:  "who issues the tokens (JWT) that are accepted beside keys: their claim iss, as https://login.example.com/",
+		Help:  "issuer of accepted tokens (JWT), their claim iss, such as https://login.example.com/",
 		field: func(c *Config) any { return &c.Auth.Issuer },
 	},
 	{
 		Key:   "auth.audience",
-		Help:  "what this server is called in the tokens' claim aud",
+		Help:  "this server's names in the tokens' claim aud",
 		field: func(c *Config) any { return &c.Auth.Audience },
 	},
 	{
@@ -95,52 +95,52 @@ var authSettings = []Setting{
 	},
 	{
 		Key: "auth.issuer_name", Default: "sso",
-		Help:  "the issuer's short name, which stands behind the @ of its users' names",
+		Help:  "the issuer's short name, behind the @ of its users' names",
 		field: func(c *Config) any { return &c.Auth.IssuerName },
 	},
 	{
 		Key: "auth.token_types", example: "JWT",
-		Help:  "types of tokens that are accepted, as their header typ has it; at+jwt unless set, and tokens without a type. Add JWT if your issuer gives access tokens no type of their own; ID tokens are then told by their claims",
+		Help:  "accepted values of the tokens' header typ; unset: at+jwt and tokens without typ. Add JWT if your issuer uses it for access tokens; ID tokens are then detected by their claims",
 		field: func(c *Config) any { return &c.Auth.TokenTypes },
 	},
 	{
 		Key:   "auth.algorithms",
-		Help:  "how tokens may be signed, as RS256 or ES256; all that need a public key unless set",
+		Help:  "accepted signatures, such as RS256 or ES256; unset: all with a public key",
 		field: func(c *Config) any { return &c.Auth.Algorithms },
 	},
 	{
 		Key: "auth.leeway", Default: "1m",
-		Help:  "how far the issuer's clock may be off",
+		Help:  "tolerated difference to the issuer's clock",
 		field: func(c *Config) any { return &c.Auth.Leeway },
 	},
 	{
 		Key: "auth.subject_claim", Default: "sub",
-		Help:  "claim that says whose a token is",
+		Help:  "claim with the caller's name",
 		field: func(c *Config) any { return &c.Auth.SubjectClaim },
 	},
 	{
 		Key: "auth.role_claim", Default: "",
-		Help:  "claim that has roles, as realm_access.roles; without one everybody is a user",
+		Help:  "claim with roles, such as realm_access.roles; unset: every caller is a user",
 		field: func(c *Config) any { return &c.Auth.RoleClaim },
 	},
 	{
 		Key:   "auth.roles",
-		Help:  "what in that claim gives which role, each CLAIM=ROLE; user, operator and admin unless set",
+		Help:  "roles for the values of that claim, each CLAIM=ROLE; unset: user, operator and admin",
 		field: func(c *Config) any { return &c.Auth.Roles },
 	},
 	{
 		Key: "auth.scope_claim", Default: "scope",
-		Help:  "claim that has scopes",
+		Help:  "claim with scopes",
 		field: func(c *Config) any { return &c.Auth.ScopeClaim },
 	},
 	{
 		Key: "auth.scope_prefix", Default: "",
-		Help:  "what the scopes in it begin with that are meant for this server, as lingserve:; scopes do not count unless set",
+		Help:  "prefix of this server's scopes in that claim, such as lingserve:; unset: scopes do not count",
 		field: func(c *Config) any { return &c.Auth.ScopePrefix },
 	},
 	{
 		Key: "auth.ticket_life", Default: "1m", Min: "1s",
-		Help:  "how long a ticket is good that nobody has used",
+		Help:  "how long an unused ticket is valid",
 		field: func(c *Config) any { return &c.Auth.TicketLife },
 	},
 }
@@ -149,27 +149,27 @@ var authSettings = []Setting{
 var callerSettings = []Setting{
 	{
 		Key: "limit.requests", Default: "600", Min: "0",
-		Help:  "requests of one caller in a minute: of whoever has a key, or of an address where nobody needs one but this machine's own; 0 is no limit",
+		Help:  "requests of one caller in a minute, by key, or by address without keys, except localhost; 0: no limit",
 		field: func(c *Config) any { return &c.Caller.Requests },
 	},
 	{
 		Key: "limit.burst", Default: "120", Min: "1",
-		Help:  "how many of them may come at once",
+		Help:  "requests of one caller at once",
 		field: func(c *Config) any { return &c.Caller.Burst },
 	},
 	{
 		Key: "limit.failures", Default: "30", Min: "0",
-		Help:  "wrong keys that an address may send in a minute; 0 is no limit",
+		Help:  "wrong keys from one address in a minute; 0: no limit",
 		field: func(c *Config) any { return &c.Caller.Failures },
 	},
 	{
 		Key: "limit.tokens", Default: "0", Min: "0",
-		Help:  "tokens of models that one caller may use in a minute; who has used more begins no runs until that is paid for; 0 is no limit",
+		Help:  "models' tokens of one caller in a minute; above it, new runs are refused until enough time has passed; 0: no limit",
 		field: func(c *Config) any { return &c.Caller.Tokens },
 	},
 	{
 		Key: "limit.runs", Default: "100", Min: "0",
-		Help:  "runs of one caller at once; 0 is no limit",
+		Help:  "runs of one caller at once; 0: no limit",
 		field: func(c *Config) any { return &c.Caller.Runs },
 	},
 }

@@ -16,7 +16,7 @@ func feishuSettings(at string, of func(*Config) *Channel) []Setting {
 	return []Setting{
 		{
 			Key:   at + "app_id",
-			Help:  "id of the app, cli_…, as its page Credentials & Basic Info shows it",
+			Help:  "id of the app, cli_…, from its page Credentials & Basic Info",
 			field: func(c *Config) any { return &of(c).Feishu.AppID },
 		},
 		{
@@ -26,12 +26,12 @@ func feishuSettings(at string, of func(*Config) *Channel) []Setting {
 		},
 		{
 			Key: at + "encrypt_key", Secret: true,
-			Help:  "what the platform encrypts and signs events with: Events & Callbacks, Encryption Strategy",
+			Help:  "key that encrypts and signs events, from Events & Callbacks, Encryption Strategy",
 			field: func(c *Config) any { return &of(c).Feishu.EncryptKey },
 		},
 		{
 			Key: at + "verification_token", Secret: true,
-			Help:  "what the platform puts into events, from the same page; this or encrypt_key has to be set",
+			Help:  "token in events, from the same page; set this or encrypt_key",
 			field: func(c *Config) any { return &of(c).Feishu.VerificationToken },
 		},
 		{
@@ -41,17 +41,17 @@ func feishuSettings(at string, of func(*Config) *Channel) []Setting {
 		},
 		{
 			Key: at + "preview", Default: "edit", OneOf: []string{"edit", "off"},
-			Help:  "what is shown of an answer before it is finished: a card that grows, nothing",
+			Help:  "what people see of an unfinished answer: a growing card, or nothing",
 			field: func(c *Config) any { return &of(c).Feishu.Preview },
 		},
 		{
 			Key: at + "format", Default: "card", OneOf: []string{"card", "text"},
-			Help:  "how answers are written: cards with markup, or plain texts, which cannot grow",
+			Help:  "form of answers: cards with markup, or plain texts, which cannot grow",
 			field: func(c *Config) any { return &of(c).Feishu.Format },
 		},
 		{
 			Key: at + "max_media", Default: "10MiB", Min: "0B",
-			Help:  "size of a file that is loaded; the platform gives 100MB at most",
+			Help:  "maximum size of a file; the platform allows 100MB",
 			field: func(c *Config) any { return &of(c).Feishu.MaxMedia },
 		},
 	}

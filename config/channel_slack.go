@@ -14,12 +14,12 @@ func slackSettings(at string, of func(*Config) *Channel) []Setting {
 	return []Setting{
 		{
 			Key: at + "token", Secret: true,
-			Help:  "token of the app's bot, xoxb-…, as its page OAuth & Permissions shows it",
+			Help:  "token of the app's bot, xoxb-…, from its page OAuth & Permissions",
 			field: func(c *Config) any { return &of(c).Slack.Token },
 		},
 		{
 			Key: at + "signing_secret", Secret: true,
-			Help:  "what the platform signs events with, as the app's page Basic Information shows it",
+			Help:  "signing secret of events, from the app's page Basic Information",
 			field: func(c *Config) any { return &of(c).Slack.SigningSecret },
 		},
 		{
@@ -29,17 +29,17 @@ func slackSettings(at string, of func(*Config) *Channel) []Setting {
 		},
 		{
 			Key: at + "replies", Default: "thread", OneOf: []string{"thread", "channel"},
-			Help:  "where a message in a channel is answered: in a thread of it, or beside it",
+			Help:  "where a message in a channel is answered: in its thread, or in the channel",
 			field: func(c *Config) any { return &of(c).Slack.Replies },
 		},
 		{
 			Key: at + "preview", Default: "edit", OneOf: []string{"edit", "off"},
-			Help:  "what is shown of an answer before it is finished: a message that grows, nothing",
+			Help:  "what people see of an unfinished answer: a growing message, or nothing",
 			field: func(c *Config) any { return &of(c).Slack.Preview },
 		},
 		{
 			Key: at + "max_media", Default: "10MiB", Min: "0B",
-			Help:  "size of a file that is loaded",
+			Help:  "maximum size of a file",
 			field: func(c *Config) any { return &of(c).Slack.MaxMedia },
 		},
 	}

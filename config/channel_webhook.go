@@ -16,42 +16,42 @@ func webhookSettings(at string, of func(*Config) *Channel) []Setting {
 	return []Setting{
 		{
 			Key: at + "secret", Secret: true,
-			Help:  "secret that messages are signed with, as whsec_…; several with a blank between are all good, for changing them",
+			Help:  "signing secret of messages, such as whsec_…; to rotate it, set several with blanks between",
 			field: func(c *Config) any { return &of(c).Webhook.Secret },
 		},
 		{
 			Key: at + "ack", Default: "immediate", OneOf: []string{"immediate", "result"},
-			Help:  "how a message is answered: at once, with the reply going to the callback, or with the reply",
+			Help:  "how a message is answered: at once, with the reply to the callback, or with the reply",
 			field: func(c *Config) any { return &of(c).Webhook.Ack },
 		},
 		{
 			Key: at + "callback", check: checkURL,
-			Help:  "https address that replies are sent to; needed for ack immediate",
+			Help:  "https address for replies; required with ack immediate",
 			field: func(c *Config) any { return &of(c).Webhook.Callback },
 		},
 		{
 			Key: at + "callback_secret", Secret: true,
-			Help:  "secret that replies are signed with; several with a blank between sign all; that of the messages unless set",
+			Help:  "signing secret of replies; several with blanks between all sign; unset: the secret of messages",
 			field: func(c *Config) any { return &of(c).Webhook.CallbackSecret },
 		},
 		{
 			Key:   at + "callback_hosts",
-			Help:  "hosts that the callback may be at, as example.com or example.com:8443; its own unless set",
+			Help:  "hosts allowed for the callback, such as example.com or example.com:8443; unset: its own",
 			field: func(c *Config) any { return &of(c).Webhook.CallbackHosts },
 		},
 		{
 			Key: at + "max_body", Default: "1MiB", Min: "1KiB",
-			Help:  "size of a message's body, media included",
+			Help:  "maximum size of a message's body, with media",
 			field: func(c *Config) any { return &of(c).Webhook.MaxBody },
 		},
 		{
 			Key: at + "allow_insecure", Default: "false",
-			Help:  "the callback may be http",
+			Help:  "allow http for the callback",
 			field: func(c *Config) any { return &of(c).Webhook.AllowInsecure },
 		},
 		{
 			Key:   at + "allow_private",
-			Help:  "hosts of the callback that may have addresses of private networks and of this machine",
+			Help:  "hosts of the callback that may have private addresses or localhost",
 			field: func(c *Config) any { return &of(c).Webhook.AllowPrivate },
 		},
 	}

@@ -34,25 +34,36 @@ var tables = map[string]struct {
 	"webhook":   {"../docs/channels/webhook.md", func() string { return channelTable(webhookSettings) }},
 }
 
-// settingsTable has the settings but those of providers, which have a table of their own.
+// settingsTable has all settings except those of providers. It leaves out flags and variables that follow from the key.
 func settingsTable() string {
 	var b strings.Builder
-	b.WriteString("| key | flag | environment | value | default | |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
 	for _, s := range Settings() {
 		if strings.HasPrefix(s.Key, providers) {
 			continue
 		}
-		fmt.Fprintf(&b, "| `%s` | `--%s` | %s | %s | %s | %s |\n", s.Key, s.Flag(), code(s.Variables()...), s.Kind(), code(s.Default), s.Help)
+		help := s.Help
+		if s.flag != "" {
+			help += " (flag " + code("--"+s.flag) + ")"
+		}
+		if len(s.Env) > 0 {
+			help += " (also " + code(s.Env...) + ")"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), help)
 	}
 	return b.String()
 }
 
-// providersTable leaves out the flags and variables that follow from the key.
+// providersTable has the settings that most providers have once. presetsTable has their variables and defaults.
 func providersTable() string {
 	var b strings.Builder
 	b.WriteString("| key | also the variable | value | default | |\n|---|---|---|---|---|\n")
+	for _, s := range providerSettings("NAME", "the provider", "")[:3] {
+		fmt.Fprintf(&b, "| `%s` | [table](models.md) | %s | [table](models.md) | %s |\n", s.Key, s.Kind(), s.Help)
+	}
 	for _, s := range Settings() {
-		if strings.HasPrefix(s.Key, providers) {
+		parts := strings.Split(s.Key, ".")
+		if strings.HasPrefix(s.Key, providers) && !slices.Contains([]string{"key", "base_url", "models"}, parts[len(parts)-1]) {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, code(s.Env...), s.Kind(), code(s.Default), s.Help)
 		}
 	}
@@ -119,7 +130,7 @@ func channelTable(settings func(at string, of func(*Config) *Channel) []Setting)
 // presetsTable has what each preset needs.
 func presetsTable() string {
 	var b strings.Builder
-	b.WriteString("| models | of | key | other address | default address | default model |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| models | key | other address | default address | default model |\n|---|---|---|---|---|\n")
 	for _, p := range Presets() {
 		key := code(p.Variables("key")...)
 		switch {
@@ -128,13 +139,13 @@ func presetsTable() string {
 		case p.Kind == KindBedrock:
 			key += " or Amazon's own; " + code(p.Env["region"]...)
 		case p.Keyless:
-			key += ", where it asks for one"
+			key += " (optional)"
 		case p.Name == "openai" || p.Kind == KindResponses:
-			key += ", where the address is OpenAI's"
+			key += " (optional at another address)"
 		case p.Kind == KindAnthropic || p.Kind == KindGemini:
-			key += ", where the address is its own"
+			key += " (optional at another address)"
 		}
-		fmt.Fprintf(&b, "| `%s:` | %s | %s | %s | %s | %s |\n", p.Name, p.Title, key, code(p.Variables("base_url")...), code(p.BaseURL), code(p.Models))
+		fmt.Fprintf(&b, "| `%s:` | %s | %s | %s | %s |\n", p.Name, key, code(p.Variables("base_url")...), code(p.BaseURL), code(p.Models))
 	}
 	return b.String()
 }
@@ -215,7 +226,7 @@ func TestTheGuideSaysWhatEachKindSupports(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "\n## What each supports\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, p := range Presets() {
-		row := regexp.MustCompile(`(?m)^\| ` + "`" + p.Kind + "`" + ` \|[^|]*\b` + p.Title + `\b[^|]*(\|[^|]+){7}\|$`)
+		row := regexp.MustCompile(`(?m)^\| ` + "`" + p.Kind + "`" + ` \|[^|]*\b` + p.Title + `\b[^|]*(\|[^|]+){5}\|$`)
 		if !row.MatchString(section) {
 			t.Errorf("there is no row of the kind %s that has %s", p.Kind, p.Title)
 		}

@@ -49,7 +49,7 @@ func (n *NATS) Embedded() bool { return slices.Equal(n.Servers, []string{Embedde
 var engineSettings = []Setting{
 	{
 		Key: "engine", Default: EngineLocal, OneOf: []string{EngineLocal, EngineNATS},
-		Help:  "where runs and sessions are kept: in this process and its files, or in NATS JetStream, which several replicas share",
+		Help:  "where runs and sessions are stored: local (this process and its files), or nats (NATS JetStream, shared by replicas)",
 		field: func(c *Config) any { return &c.Engine },
 	},
 }
@@ -57,32 +57,32 @@ var engineSettings = []Setting{
 var natsSettings = []Setting{
 	{
 		Key: "nats.servers", flag: "nats", example: "nats://10.0.0.1:4222",
-		Help:  "the servers of the engine nats, as nats://a:4222 or tls://b:4222; or embedded, which runs one in this process, with its data below data",
+		Help:  "NATS servers, such as nats://a:4222 or tls://b:4222; embedded runs one in this process, with its data in the data folder",
 		field: func(c *Config) any { return &c.NATS.Servers },
 	},
 	{
 		Key: "nats.routes", flag: "cluster", example: "nats://10.0.0.1:6222",
-		Help:  "addresses at which the embedded servers of a cluster reach each other, those of all three, as nats://a:6222",
+		Help:  "addresses for the cluster of all three embedded servers, such as nats://a:6222",
 		field: func(c *Config) any { return &c.NATS.Routes },
 	},
 	{
 		Key:   "nats.cluster_listen",
-		Help:  "where this replica's embedded server is reached by the two others, as 10.0.0.1:6222",
+		Help:  "address of this replica's embedded server for the two others, such as 10.0.0.1:6222",
 		field: func(c *Config) any { return &c.NATS.ClusterListen },
 	},
 	{
 		Key:   "nats.listen",
-		Help:  "where an embedded server is reached by other replicas and by tools of NATS, as 10.0.0.1:4222; nowhere unless set",
+		Help:  "address of an embedded server for other replicas and NATS tools, such as 10.0.0.1:4222; unset: none",
 		field: func(c *Config) any { return &c.NATS.Listen },
 	},
 	{
 		Key:   "nats.name",
-		Help:  "what this replica is called; the name of the host unless set. The three embedded servers of a cluster have three names, and keep them",
+		Help:  "name of this replica; unset: the host name. The three embedded servers of a cluster need three lasting names",
 		field: func(c *Config) any { return &c.NATS.Name },
 	},
 	{
 		Key:   "nats.user",
-		Help:  "user at the servers, with nats.password; an embedded server asks all others for it",
+		Help:  "user at the servers, with nats.password; an embedded server requires it of all others",
 		field: func(c *Config) any { return &c.NATS.User },
 	},
 	{
@@ -97,47 +97,47 @@ var natsSettings = []Setting{
 	},
 	{
 		Key:   "nats.creds",
-		Help:  "file of credentials for the servers, in place of a user",
+		Help:  "credentials file for the servers, in place of a user",
 		field: func(c *Config) any { return &c.NATS.Creds },
 	},
 	{
 		Key:   "nats.nkey",
-		Help:  "file with the seed of an NKey for the servers, in place of a user",
+		Help:  "NKey seed file for the servers, in place of a user",
 		field: func(c *Config) any { return &c.NATS.NKey },
 	},
 	{
 		Key:   "nats.tls.ca",
-		Help:  "file with the authority that has signed the servers' certificates, in PEM; the system's unless set",
+		Help:  "PEM file of the servers' certificate authority; unset: the system's",
 		field: func(c *Config) any { return &c.NATS.TLS.CA },
 	},
 	{
 		Key:   "nats.tls.cert",
-		Help:  "file with this replica's certificate for the servers, in PEM; that of an embedded server, too",
+		Help:  "PEM file of this replica's certificate, also for an embedded server",
 		field: func(c *Config) any { return &c.NATS.TLS.Cert },
 	},
 	{
 		Key:   "nats.tls.key",
-		Help:  "file with the key of that certificate, in PEM",
+		Help:  "PEM file of that certificate's key",
 		field: func(c *Config) any { return &c.NATS.TLS.Key },
 	},
 	{
 		Key: "nats.prefix", Default: "lingserve", required: true, check: checkPrefix,
-		Help:  "what the names of this installation's streams and subjects begin with; several installations in one account of the servers have one each, and can read each other's data",
+		Help:  "prefix of this installation's streams and subjects; installations in one account need different ones, and can read each other's data",
 		field: func(c *Config) any { return &c.NATS.Prefix },
 	},
 	{
 		Key: "nats.copies", Default: "0", Min: "0", check: checkCopies,
-		Help:  "copies of what is kept, 1 or 3; 0 is 3 where the servers are a cluster that can have them, else 1",
+		Help:  "copies of the data, 1 or 3; 0: 3 in a cluster, else 1",
 		field: func(c *Config) any { return &c.NATS.Copies },
 	},
 	{
 		Key: "nats.grace", Default: "1m", Min: "1ms",
-		Help:  "how long a replica goes on with its sessions while it reaches none of the servers",
+		Help:  "how long a replica keeps its sessions without a connection to the servers",
 		field: func(c *Config) any { return &c.NATS.Grace },
 	},
 	{
 		Key: "nats.max_inbox", Default: "1GiB", Min: "64KiB",
-		Help:  "room in the servers for the events of channels, those of a day; they set it aside, and 720 MiB for all else that channels share",
+		Help:  "reserved space in the servers for a day of channel events, beside 720 MiB for other channel data",
 		field: func(c *Config) any { return &c.NATS.MaxInbox },
 	},
 }

@@ -21,17 +21,17 @@ type Files struct {
 var filesSettings = []Setting{
 	{
 		Key: "files.max_size", Default: "16MiB", Min: "1KiB",
-		Help:  "size of one uploaded file, and of an image or a sound that a model makes; never more than half of limit.bodies",
+		Help:  "maximum size of an uploaded file, or of a model's image or sound; at most half of limit.bodies",
 		field: func(c *Config) any { return &c.Files.MaxSize },
 	},
 	{
 		Key: "files.max_count", Default: "1000", Min: "1",
-		Help:  "files that one caller keeps",
+		Help:  "files of one caller",
 		field: func(c *Config) any { return &c.Files.MaxCount },
 	},
 	{
 		Key: "files.max_bytes", Default: "256MiB", Min: "1KiB",
-		Help:  "bytes of all files that one caller keeps",
+		Help:  "bytes of all files of one caller",
 		field: func(c *Config) any { return &c.Files.MaxBytes },
 	},
 	{
@@ -41,7 +41,7 @@ var filesSettings = []Setting{
 	},
 	{
 		Key: "files.types", Default: "image,pdf,audio,text",
-		Help:  "what may be uploaded: image, pdf, audio, text, and file for all else",
+		Help:  "allowed types of uploads: image, pdf, audio, text, and file for all others",
 		field: func(c *Config) any { return &c.Files.Types },
 	},
 }

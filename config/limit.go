@@ -23,67 +23,67 @@ type Limit struct {
 var limitSettings = []Setting{
 	{
 		Key: "limit.memory", Default: "0B",
-		Help:  "memory of the process, close to which new runs are refused; 0 is GOMEMLIMIT, or else what the container may have, or else half of what the machine has",
+		Help:  "memory of the process; near it, new runs are refused; 0: GOMEMLIMIT, or the container's limit, or half of the machine's memory",
 		field: func(c *Config) any { return &c.Limit.Memory },
 	},
 	{
 		Key: "limit.connections", Default: "0", Min: "0",
-		Help:  "connections of clients at once; 0 is what the number of files allows that the process may open",
+		Help:  "connections of clients at once; 0: from the process's limit of open files",
 		field: func(c *Config) any { return &c.Limit.Connections },
 	},
 	{
 		Key: "limit.connections_per_address", Default: "0", Min: "0",
-		Help:  "connections of one address at once; 0 is half of limit.connections, and no limit for localhost; http.proxies have no limit",
+		Help:  "connections of one address at once; 0: half of limit.connections, unlimited for localhost; http.proxies are unlimited",
 		field: func(c *Config) any { return &c.Limit.ConnectionsPerAddress },
 	},
 	{
 		Key: "limit.streams", Default: "20000", Min: "1",
-		Help:  "requests at once that follow a run or wait for its end",
+		Help:  "requests at once that follow or await a run",
 		field: func(c *Config) any { return &c.Limit.Streams },
 	},
 	{
 		Key: "limit.streams_per_caller", Default: "0", Min: "0",
-		Help:  "such requests of one caller at once; 0 is half of limit.streams",
+		Help:  "such requests of one caller; 0: half of limit.streams",
 		field: func(c *Config) any { return &c.Limit.StreamsPerCaller },
 	},
 	{
 		Key: "limit.upstream", Default: "10000", Min: "0",
-		Help:  "requests to the models of one provider at once; more wait; 0 is no limit",
+		Help:  "requests to one provider at once; more wait; 0: no limit",
 		field: func(c *Config) any { return &c.Limit.Upstream },
 	},
 	{
 		Key: "limit.upstream_queue", Default: "1000", Min: "0",
-		Help:  "requests that wait for one provider at once; more are refused",
+		Help:  "waiting requests for one provider; more are refused",
 		field: func(c *Config) any { return &c.Limit.UpstreamQueue },
 	},
 	{
 		Key: "limit.upstream_wait", Default: "30s", Min: "1ms",
-		Help:  "how long such a request waits",
+		Help:  "how long they wait",
 		field: func(c *Config) any { return &c.Limit.UpstreamWait },
 	},
 	{
 		Key: "limit.bodies", Default: "64MiB", Min: "1KiB",
-		Help:  "memory for bodies of requests while they are read, of all together",
+		Help:  "memory for all request bodies that are being read",
 		field: func(c *Config) any { return &c.Limit.Bodies },
 	},
 	{
 		Key: "limit.input", Default: "1000000", Min: "1",
-		Help:  "characters of a request for a run that models get to read: its input, its instructions and what was said before",
+		Help:  "characters of input, instructions and earlier messages of a request",
 		field: func(c *Config) any { return &c.Limit.Input },
 	},
 	{
 		Key: "limit.images", Default: "16", Min: "0",
-		Help:  "images and files of a request for a run",
+		Help:  "images and files of one request",
 		field: func(c *Config) any { return &c.Limit.Images },
 	},
 	{
 		Key: "limit.sessions", Default: "0", Min: "0",
-		Help:  "sessions that are kept; where there are so many no new ones begin; 0 is no limit",
+		Help:  "stored sessions; at the limit no new ones begin; 0: no limit",
 		field: func(c *Config) any { return &c.Limit.Sessions },
 	},
 	{
 		Key: "limit.disk_free", Default: "64MiB",
-		Help:  "room on the disk of the data folder, below which no runs begin in sessions or with an Idempotency-Key; 0 is none",
+		Help:  "free disk space below which runs in sessions or with an Idempotency-Key are refused; 0: no check",
 		field: func(c *Config) any { return &c.Limit.DiskFree },
 	},
 }

@@ -39,7 +39,7 @@ func mcpSettings(name string) []Setting {
 	list := []Setting{
 		{
 			Key:   section + "command",
-			Help:  "program that is started and talked to over its standard input and output; no shell runs it",
+			Help:  "program to start and use over standard input and output, without a shell",
 			field: func(c *Config) any { return &c.mcpServer(name).Command },
 		},
 		{
@@ -49,22 +49,22 @@ func mcpSettings(name string) []Setting {
 		},
 		{
 			Key:   section + "env",
-			Help:  "names of the variables of the environment that it gets, beside PATH, HOME and the like",
+			Help:  "environment variables that it gets, by name, beside PATH, HOME and the like",
 			field: func(c *Config) any { return &c.mcpServer(name).Env },
 		},
 		{
 			Key: section + "url", check: checkURL,
-			Help:  "address of a server that is talked to over streamable HTTP, in place of a command",
+			Help:  "address of a server with streamable HTTP, in place of a command",
 			field: func(c *Config) any { return &c.mcpServer(name).URL },
 		},
 		{
 			Key: section + "authorization", Secret: true,
-			Help:  "header Authorization of each request to the address, such as \"Bearer …\"",
+			Help:  "header Authorization of each request, such as \"Bearer …\"",
 			field: func(c *Config) any { return &c.mcpServer(name).Authorization },
 		},
 		{
 			Key: section + "timeout", Default: "1m", Min: "1ms",
-			Help:  "how long a call of one of its tools may take",
+			Help:  "timeout of a tool call",
 			field: func(c *Config) any { return &c.mcpServer(name).Timeout },
 		},
 	}

@@ -26,22 +26,22 @@ type Cost struct {
 var costSettings = []Setting{
 	{
 		Key: "limit.cost.run", Default: "0", Min: "0",
-		Help:  "dollars that the models of one run may cost; a call that may cost more is not made, an answer that does is cut off; 0 is no limit",
+		Help:  "dollars for the models of one run; a call that may exceed it is not made, and an answer that does is cut off; 0: no limit",
 		field: func(c *Config) any { return &c.Cost.Run },
 	},
 	{
 		Key: "limit.cost.session", Default: "0", Min: "0",
-		Help:  "dollars that all turns of one session may cost",
+		Help:  "dollars for all turns of one session; 0: no limit",
 		field: func(c *Config) any { return &c.Cost.Session },
 	},
 	{
 		Key: "limit.cost.caller", Default: "0", Min: "0",
-		Help:  "dollars that one caller may spend in a day, which begins at midnight UTC",
+		Help:  "dollars for one caller in a day, from midnight UTC; 0: no limit",
 		field: func(c *Config) any { return &c.Cost.Caller },
 	},
 	{
 		Key: "limit.cost.day", Default: "0", Min: "0",
-		Help:  "dollars that all together may spend in a day",
+		Help:  "dollars for all callers in a day; 0: no limit",
 		field: func(c *Config) any { return &c.Cost.Day },
 	},
 }
@@ -49,7 +49,7 @@ var costSettings = []Setting{
 var priceSettings = []Setting{
 	{
 		Key:   "prices",
-		Help:  "file of prices of models, which go before those that are built in; in the configuration file also the prices themselves, by model",
+		Help:  "file of model prices, which override the built-in ones; the configuration file may have the prices themselves",
 		field: func(c *Config) any { return &c.PriceFile },
 	},
 }

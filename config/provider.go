@@ -306,7 +306,7 @@ func mustHaveKey(kind string) bool {
 
 func kindSetting(name string) Setting {
 	return Setting{
-		Key: "providers." + name + ".kind", OneOf: kinds, Help: "what the server speaks",
+		Key: "providers." + name + ".kind", OneOf: kinds, Help: "the server's protocol",
 		field: func(c *Config) any { return &c.provider(name).Kind },
 	}
 }
@@ -322,9 +322,9 @@ func providerSettings(name, title, kind string) []Setting {
 	switch {
 	case kind == KindOllama:
 		base.check, base.parse = nil, parseHost
-		base.Help += ", in any of the forms that OLLAMA_HOST can have"
+		base.Help += ", in any form of OLLAMA_HOST"
 	case name == "openai":
-		base.Help += ", or of any server that is compatible with it and may need no key"
+		base.Help += ", or of a compatible server, which may need no key"
 	case kind == KindAzure || kind == KindAzureResponses:
 		base.Help += ", such as https://NAME.openai.azure.com"
 	}
@@ -337,7 +337,7 @@ func providerSettings(name, title, kind string) []Setting {
 		base,
 		{
 			Key:   section + "models",
-			Help:  "models of " + title + " to list as available, without the prefix; the first one can be the default model",
+			Help:  "models of " + title + " to list, without the prefix; the first one can be the default model",
 			field: func(c *Config) any { return &c.provider(name).Models },
 		},
 	}
@@ -352,7 +352,7 @@ func providerSettings(name, title, kind string) []Setting {
 		text("api_version", defaultAPIVersion, "version of the API of "+title, func(p *Provider) *string { return &p.APIVersion })
 		list[len(list)-1].check = checkAPIVersion
 	case KindAzureResponses:
-		text("api_version", "", "version of the API of "+title+"; without one, the address below /openai/v1 is asked, which has none", func(p *Provider) *string { return &p.APIVersion })
+		text("api_version", "", "version of the API of "+title+"; unset: the address below /openai/v1 without a version", func(p *Provider) *string { return &p.APIVersion })
 		list[len(list)-1].check = func(s string) error {
 			if s == "" {
 				return nil
@@ -360,17 +360,17 @@ func providerSettings(name, title, kind string) []Setting {
 			return checkAPIVersion(s)
 		}
 	case KindCoze:
-		text("user", "lingserve", "whom "+title+" takes the questions to come from (user_id)", func(p *Provider) *string { return &p.User })
+		text("user", "lingserve", "user that "+title+" sees (user_id)", func(p *Provider) *string { return &p.User })
 		list[len(list)-1].required = true
 	case KindVertex:
-		text("project", "", "project that "+title+" is used in", func(p *Provider) *string { return &p.Project })
-		text("location", "global", "region that "+title+" is asked in, or us, eu or global", func(p *Provider) *string { return &p.Location })
+		text("project", "", "project of "+title, func(p *Provider) *string { return &p.Project })
+		text("location", "global", "region of "+title+", or us, eu or global", func(p *Provider) *string { return &p.Location })
 	case KindBedrock:
-		text("region", "", "region that "+title+" is asked in", func(p *Provider) *string { return &p.Region })
-		text("profile", "", "profile of Amazon's configuration that has the keys, and the region where none is set", func(p *Provider) *string { return &p.Profile })
+		text("region", "", "region of "+title, func(p *Provider) *string { return &p.Region })
+		text("profile", "", "AWS profile with the keys, and the region if it is not set", func(p *Provider) *string { return &p.Profile })
 	}
 	if kind == KindOpenAI || kind == KindResponses {
-		text("organization", "", "organization that requests count for (the header OpenAI-Organization)", func(p *Provider) *string { return &p.Organization })
+		text("organization", "", "organization of the requests (header OpenAI-Organization)", func(p *Provider) *string { return &p.Organization })
 		list[len(list)-1].optional = true
 	}
 	return append(list, commonSettings(name)...)
@@ -382,17 +382,17 @@ func commonSettings(name string) []Setting {
 	list := []Setting{
 		{
 			Key: section + "timeout", Min: "1ms",
-			Help:  "time of a whole answer of its models, in place of upstream.total",
+			Help:  "timeout of a whole answer, in place of upstream.total",
 			field: func(c *Config) any { return &c.provider(name).Timeout },
 		},
 		{
 			Key: section + "proxy", check: checkProxy,
-			Help:  "address of the proxy that its requests go through (http, https or socks5), whatever upstream.proxy_env says",
+			Help:  "proxy for its requests (http, https or socks5); overrides upstream.proxy_env",
 			field: func(c *Config) any { return &c.provider(name).Proxy },
 		},
 		{
 			Key:   section + "options",
-			Help:  "options of its models, where neither the model, nor the workflow or agent, nor the request says otherwise",
+			Help:  "options of its models; the model, the workflow or agent, and the request override them",
 			field: func(c *Config) any { return &c.provider(name).Options },
 		},
 	}
@@ -475,7 +475,7 @@ func (c *Config) model(name string) *Model {
 func modelSettings(name string) []Setting {
 	return []Setting{{
 		Key: "models." + pathPart(name) + ".options", path: []string{"models", name, "options"}, fileOnly: true, optional: true,
-		Help:  "options of the model, where neither the workflow or agent, nor the request says otherwise",
+		Help:  "options of the model; the workflow or agent, and the request override them",
 		field: func(c *Config) any { return &c.model(name).Options },
 	}}
 }

@@ -68,27 +68,27 @@ var table = slices.Concat(top, priceSettings, presetSettings(), sections)
 var top = []Setting{
 	{
 		Key: "addr", Default: "127.0.0.1:8080", check: checkAddr,
-		Help:  "address to listen on; without authentication only a loopback address is allowed, unless insecure is set",
+		Help:  "address to listen on; without authentication localhost only, unless insecure is set",
 		field: func(c *Config) any { return &c.Addr },
 	},
 	{
 		Key: "data", Default: "./data",
-		Help:  "folder for what must survive a restart; empty keeps nothing",
+		Help:  "folder for data that survives a restart; empty: no data survives",
 		field: func(c *Config) any { return &c.Data },
 	},
 	{
 		Key: "workflows", Default: "./workflows", required: true,
-		Help:  "folder of workflow files; unless it is set, the shipped workflows are served as well, where no file has their name",
+		Help:  "folder of workflow files; unset: ./workflows and the shipped workflows, which files of the same name replace",
 		field: func(c *Config) any { return &c.Workflows },
 	},
 	{
 		Key: "workspace", Default: "./workspace", required: true,
-		Help:  "folder that agents work in: they can read all files in it, and sessions belong to it; it must not have the data folder, the configuration or files of keys in it",
+		Help:  "folder of the agents, who can read all its files; sessions belong to it; it must not contain the data folder, the configuration or key files",
 		field: func(c *Config) any { return &c.Workspace },
 	},
 	{
 		Key: "config", Default: "lingserve.yaml",
-		Help:  "configuration file; the default one is read if it is there",
+		Help:  "configuration file; the default file may be missing",
 		field: func(c *Config) any { return &c.File },
 	},
 	{
@@ -98,27 +98,27 @@ var top = []Setting{
 	},
 	{
 		Key: "model", Default: "", check: checkModel, chain: true,
-		Help:  "model of workflows that name none, or several as a fallback chain; the default is the first model of the first provider that is set up, without any demo:demo",
+		Help:  "default model, or a fallback chain; unset: the first model of the first provider that is set up, or demo:demo",
 		field: func(c *Config) any { return &c.Model },
 	},
 	{
 		Key: "media", Default: "",
-		Help:  "what models take beside text, where the built-in table is wrong: provider:name=image+pdf, with image, pdf, audio, file or none; * in a name stands for any characters",
+		Help:  "corrections of what models take beside text: provider:name=image+pdf, with image, pdf, audio, file or none; * matches any characters",
 		field: func(c *Config) any { return &c.Media },
 	},
 	{
 		Key: "inline_workflows", Default: "false",
-		Help:  "a request may carry a workflow of its own",
+		Help:  "allow workflows inside requests",
 		field: func(c *Config) any { return &c.InlineWorkflows },
 	},
 	{
 		Key: "watch", Default: "false",
-		Help:  "reload workflows when their files change; SIGHUP reloads them in any case",
+		Help:  "reload workflows when their files change; SIGHUP always reloads them",
 		field: func(c *Config) any { return &c.Watch },
 	},
 	{
 		Key: "grace", Default: "20s",
-		Help:  "how long running work may go on after SIGTERM before it is broken off",
+		Help:  "how long running work may go on after SIGTERM",
 		field: func(c *Config) any { return &c.Grace },
 	},
 }
@@ -141,22 +141,22 @@ var sections = slices.Concat(
 var coreSettings = []Setting{
 	{
 		Key: "demo.pace", Default: "50", Min: "0",
-		Help:  "tokens per second of the demo model; 0 is as fast as it can",
+		Help:  "tokens per second of the demo model; 0: no pause",
 		field: func(c *Config) any { return &c.Demo.Pace },
 	},
 	{
 		Key: "run.retention", Default: "5m", Min: "1ms",
-		Help:  "how long a run can be attached to after its end",
+		Help:  "how long an ended run is kept",
 		field: func(c *Config) any { return &c.Run.Retention },
 	},
 	{
 		Key: "run.key_retention", Default: "24h", Min: "1ms",
-		Help:  "how long an Idempotency-Key is known",
+		Help:  "how long an Idempotency-Key is kept",
 		field: func(c *Config) any { return &c.Run.KeyRetention },
 	},
 	{
 		Key: "run.timeout", Default: "30m", Min: "1ms",
-		Help:  "how long a run may take",
+		Help:  "timeout of a run",
 		field: func(c *Config) any { return &c.Run.Timeout },
 	},
 	{
@@ -166,7 +166,7 @@ var coreSettings = []Setting{
 	},
 	{
 		Key: "run.max_log", Default: "8MiB", Min: "4KiB",
-		Help:  "memory of a run's event log; a reader that falls out of it goes on from a snapshot",
+		Help:  "memory of a run's event log; a reader that is further behind resumes from a snapshot",
 		field: func(c *Config) any { return &c.Run.MaxLog },
 	},
 	{
@@ -186,132 +186,132 @@ var coreSettings = []Setting{
 	},
 	{
 		Key: "run.ended_memory", Default: "8MiB", Min: "1KiB",
-		Help:  "memory for runs that have ended and can still be attached to; older ones go to the data folder",
+		Help:  "memory for ended runs; older ones go to the data folder",
 		field: func(c *Config) any { return &c.Run.EndedMemory },
 	},
 	{
 		Key: "run.max_disk", Default: "4GiB", Min: "64KiB",
-		Help:  "room in the data folder for runs that have ended; those that expire first make it",
+		Help:  "space in the data folder for ended runs; the first to expire are deleted",
 		field: func(c *Config) any { return &c.Run.MaxDisk },
 	},
 	{
 		Key: "turn.timeout", Default: "0s",
-		Help:  "how long the answer to one message of a session may take, waiting for approval included; 0 is no limit but that of its run",
+		Help:  "timeout of the answer to one message of a session, with approval; 0: the run's timeout only",
 		field: func(c *Config) any { return &c.Turn.Timeout },
 	},
 	{
 		Key: "turn.concurrency", Default: "256", Min: "1",
-		Help:  "messages of sessions that are answered at once; more wait",
+		Help:  "messages answered at once; more wait",
 		field: func(c *Config) any { return &c.Turn.Concurrency },
 	},
 	{
 		Key: "turn.queue", Default: "16", Min: "1",
-		Help:  "messages that wait in one session; more are refused",
+		Help:  "waiting messages of one session; more are refused",
 		field: func(c *Config) any { return &c.Turn.Queue },
 	},
 	{
 		Key: "turn.queue_total", Default: "4096", Min: "1",
-		Help:  "messages that wait in all sessions; more are refused",
+		Help:  "waiting messages of all sessions; more are refused",
 		field: func(c *Config) any { return &c.Turn.QueueTotal },
 	},
 	{
 		Key: "tape.store", Default: "file", OneOf: []string{"file", "postgres", EngineNATS},
-		Help:  "where sessions are kept: in files below data, in the PostgreSQL database of tape.postgres.url, or in NATS, which is the default with engine nats",
+		Help:  "where sessions are stored: files in the data folder, the PostgreSQL database of tape.postgres.url, or NATS (default with engine nats)",
 		field: func(c *Config) any { return &c.Tape.Store },
 	},
 	{
 		Key: "tape.sync", Default: "interval", OneOf: []string{"none", "interval", "turn", "always"},
-		Help:  "when sessions in files are made safe from a failing machine, beside a failing process: whenever the system likes to, within a second, when a turn ends, before anything goes on",
+		Help:  "when session files are synced to disk: by the system, within a second, at the end of a turn, or always before the next step",
 		field: func(c *Config) any { return &c.Tape.Sync },
 	},
 	{
 		Key: "tape.postgres.url", Secret: true,
-		Help:  "database of sessions, as postgres://user:password@host:5432/database",
+		Help:  "database of sessions, such as postgres://user:password@host:5432/database",
 		field: func(c *Config) any { return &c.Tape.Postgres.URL },
 	},
 	{
 		Key: "tape.postgres.schema", Default: "lingserve", required: true,
-		Help:  "schema of that database which the tables are in; several installations in one database have one each",
+		Help:  "schema of the tables; installations in one database need different ones",
 		field: func(c *Config) any { return &c.Tape.Postgres.Schema },
 	},
 	{
 		Key: "tape.postgres.connections", Default: "16", Min: "2",
-		Help:  "connections to that database at once",
+		Help:  "connections to that database",
 		field: func(c *Config) any { return &c.Tape.Postgres.Connections },
 	},
 	{
 		Key: "http.keepalive", Default: "10s", Min: "1ms",
-		Help:  "an idle stream gets a sign of life this often",
+		Help:  "interval of heartbeats on idle streams",
 		field: func(c *Config) any { return &c.HTTP.KeepAlive },
 	},
 	{
 		Key: "http.write_timeout", Default: "30s", Min: "1ms",
-		Help:  "a client that takes nothing for this long is disconnected; its run goes on",
+		Help:  "time after which a client that reads nothing is disconnected; its run goes on",
 		field: func(c *Config) any { return &c.HTTP.WriteTimeout },
 	},
 	{
 		Key: "http.max_body", Default: "1MiB", Min: "1KiB",
-		Help:  "size of a request's body",
+		Help:  "maximum size of a request's body",
 		field: func(c *Config) any { return &c.HTTP.MaxBody },
 	},
 	{
 		Key:   "http.hosts",
-		Help:  "names that the server is known by, as chat.example.com or *.example.com; those of this machine unless set, or where keys are asked for any",
+		Help:  "host names of the server, such as chat.example.com or *.example.com; unset: those of this machine, or any with keys",
 		field: func(c *Config) any { return &c.HTTP.Hosts },
 	},
 	{
 		Key:   "http.origins",
-		Help:  "other sites whose pages may use the server, as https://app.example.com",
+		Help:  "other sites whose pages may use the server, such as https://app.example.com",
 		field: func(c *Config) any { return &c.HTTP.Origins },
 	},
 	{
 		Key:   "http.proxies",
-		Help:  "addresses or networks of proxies that are believed when X-Forwarded-For says whom they speak for",
+		Help:  "addresses or networks of proxies whose X-Forwarded-For is trusted",
 		field: func(c *Config) any { return &c.HTTP.Proxies },
 	},
 	{
 		Key: "upstream.connect", Default: "10s",
-		Help:  "time to reach a model's server; 0 is no limit",
+		Help:  "timeout to connect to a model's server; 0: none",
 		field: func(c *Config) any { return &c.Upstream.Connect },
 	},
 	{
 		Key: "upstream.first_token", Default: "1m",
-		Help:  "time until a model's first token; 0 is no limit",
+		Help:  "timeout of a model's first token; 0: none",
 		field: func(c *Config) any { return &c.Upstream.FirstToken },
 	},
 	{
 		Key: "upstream.idle", Default: "1m",
-		Help:  "time between two tokens of a model; 0 is no limit",
+		Help:  "timeout between two tokens of a model; 0: none",
 		field: func(c *Config) any { return &c.Upstream.Idle },
 	},
 	{
 		Key: "upstream.total", Default: "10m",
-		Help:  "time of a model's whole answer; 0 is no limit",
+		Help:  "timeout of a model's whole answer; 0: none",
 		field: func(c *Config) any { return &c.Upstream.Total },
 	},
 	{
 		Key: "upstream.proxy_env", Default: "false",
-		Help:  "use the proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for all that the server asks over HTTP: models, chat platforms, MCP servers, issuers of tokens and certificates, collectors of traces; callbacks of webhooks never use one",
+		Help:  "use the proxy of HTTPS_PROXY, HTTP_PROXY and NO_PROXY for models, chat platforms, MCP servers, issuers of tokens and certificates, and trace collectors; callbacks of webhooks never use it",
 		field: func(c *Config) any { return &c.Upstream.ProxyEnv },
 	},
 	{
 		Key: "retries.attempts", Default: "3", Min: "1",
-		Help:  "how often a request to a model is tried while nothing of its answer has been passed on; 1 is no retry",
+		Help:  "attempts of a request to a model, before a part of its answer was passed on; 1: no retry",
 		field: func(c *Config) any { return &c.Retries.Attempts },
 	},
 	{
 		Key: "log.level", Default: "info", OneOf: []string{"debug", "info", "warn", "error"},
-		Help:  "the least important messages that are logged",
+		Help:  "lowest level of logged messages",
 		field: func(c *Config) any { return &c.Log.Level },
 	},
 	{
 		Key: "log.format", Default: "text", OneOf: []string{"text", "json"},
-		Help:  "form of the log on stderr",
+		Help:  "format of the log on stderr",
 		field: func(c *Config) any { return &c.Log.Format },
 	},
 	{
 		Key: "log.access", Default: "runs", OneOf: []string{"off", "runs", "all"},
-		Help:  "which requests have a line in the log when they end: none, those for runs and those that were refused or have failed, or all",
+		Help:  "which ended requests are logged: none, those for runs and failed ones, or all",
 		field: func(c *Config) any { return &c.Log.Access },
 	},
 }

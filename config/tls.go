@@ -36,27 +36,27 @@ const letsEncrypt = "https://acme-v02.api.letsencrypt.org/directory"
 var tlsSettings = []Setting{
 	{
 		Key:   "tls.cert",
-		Help:  "file with the server's certificate and those between it and its authority, in PEM; it is read again when it changes",
+		Help:  "PEM file of the server's certificate chain; reloaded when it changes",
 		field: func(c *Config) any { return &c.TLS.Cert },
 	},
 	{
 		Key:   "tls.key",
-		Help:  "file with the key of the certificate, in PEM",
+		Help:  "PEM file of the certificate's key",
 		field: func(c *Config) any { return &c.TLS.Key },
 	},
 	{
 		Key: "tls.hsts", Default: "8760h",
-		Help:  "how long browsers shall reach this host by https only, once they have done so; 0 says nothing of it",
+		Help:  "max-age of Strict-Transport-Security, for which browsers use https only; 0: no header",
 		field: func(c *Config) any { return &c.TLS.HSTS },
 	},
 	{
 		Key:   "tls.acme",
-		Help:  "names of this server that certificates are had for from an authority that speaks ACME, in place of files; whoever sets it agrees to the authority's terms",
+		Help:  "host names for certificates from an ACME authority, in place of files; by setting it you agree to the authority's terms",
 		field: func(c *Config) any { return &c.TLS.ACME },
 	},
 	{
 		Key:   "tls.acme_email",
-		Help:  "whom the authority writes to when something is wrong with a certificate",
+		Help:  "e-mail address for the authority's warnings",
 		field: func(c *Config) any { return &c.TLS.ACMEEmail },
 	},
 	{
@@ -66,17 +66,17 @@ var tlsSettings = []Setting{
 	},
 	{
 		Key:   "tls.acme_cache",
-		Help:  "folder for certificates and the account's key; acme in the data folder unless set",
+		Help:  "folder for certificates and the account's key; unset: acme in the data folder",
 		field: func(c *Config) any { return &c.TLS.ACMECache },
 	},
 	{
 		Key:   "tls.redirect_addr",
-		Help:  "address for plain HTTP, as :80: it proves to the authority who has this host, and sends everybody else to https",
+		Help:  "address for plain HTTP, such as :80, for the authority's check and redirects to https",
 		field: func(c *Config) any { return &c.TLS.RedirectAddr },
 	},
 	{
 		Key: "tls.redirect_port", Default: "0",
-		Help:  "port of https as clients see it, where that is not the one of addr; 0 is that one",
+		Help:  "clients' https port; 0: the port of addr",
 		field: func(c *Config) any { return &c.TLS.RedirectPort },
 	},
 }

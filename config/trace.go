@@ -7,8 +7,8 @@ type Traces struct{ Propagate []string }
 var traceSettings = []Setting{
 	{
 		Key: "traces.propagate", Default: "",
-		Help: "names of the providers and of the MCP servers that are told which trace a request belongs to (traceparent of W3C Trace Context), " +
-			"separated by commas; such as are your own, since others learn from it which requests belong together",
+		Help: "providers and MCP servers that get the trace of a request (traceparent of W3C Trace Context), separated by commas; name only " +
+			"your own, because others could link your requests",
 		field: func(c *Config) any { return &c.Traces.Propagate },
 	},
 }

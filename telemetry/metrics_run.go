@@ -82,7 +82,7 @@ type upstreamMetrics struct {
 func (u *upstreamMetrics) make(m *Metrics) {
 	u.requests = m.counters("upstream_requests_total", "Ended requests to models: ok, canceled or an error code.", "provider", "model", "outcome")
 	u.retries = m.counters("upstream_retries_total", "Retried requests to models.", "provider", "model")
-	u.tokens = m.counters("tokens_total", "Tokens as providers count them.", "provider", "model", "direction")
+	u.tokens = m.counters("tokens_total", "Tokens as providers count them, by direction: input or output.", "provider", "model", "direction")
 	u.kinds = m.counters("tokens_by_kind_total", "Of these tokens: cached, cache_write, reasoning, audio.", "provider", "model", "kind")
 	u.cost = m.counters("cost_dollars_total", "Estimated cost by provider or configured prices; 0 without a price.", "provider", "model")
 	u.waiting = m.gauges("upstream_waiting", "Requests to models that wait for a slot.", "provider", "model")

@@ -19,8 +19,9 @@ import (
 
 // guides are the pages whose examples and links are tried.
 var guides = []string{
-	"README.md", "CHANGELOG.md", "docs/README.md", "docs/agents.md", "docs/channels.md",
-	"docs/configuration.md", "docs/models.md", "docs/operate.md", "docs/plugins.md", "docs/protocol.md", "docs/scale.md", "docs/security.md", "docs/sessions.md", "docs/workflows.md",
+	"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
+	"docs/README.md", "docs/agents.md", "docs/channels.md", "docs/compare.md", "docs/configuration.md", "docs/first-steps.md", "docs/glossary.md",
+	"docs/models.md", "docs/operate.md", "docs/plugins.md", "docs/protocol.md", "docs/scale.md", "docs/security.md", "docs/sessions.md", "docs/workflows.md",
 }
 
 func readGuide(t *testing.T, name string) string {
@@ -93,6 +94,24 @@ func TestThePagesCallTheProgramByOneName(t *testing.T) {
 	}
 }
 
+// A visitor reads the README in a minute, and its pictures load at once.
+func TestTheReadmeIsShort(t *testing.T) {
+	page := readGuide(t, "README.md")
+	if words := len(strings.Fields(page)); words > 1000 {
+		t.Errorf("README.md has %d words, want at most 1000", words)
+	}
+	pictures := regexp.MustCompile(`"(docs/[^"]+\.webp)"`).FindAllStringSubmatch(page, -1)
+	if len(pictures) != 2 {
+		t.Fatalf("README.md shows the pictures %q, want a light and a dark one", pictures)
+	}
+	for _, m := range pictures {
+		info, err := os.Stat(filepath.Join("..", "..", m[1]))
+		if err != nil || info.Size() > 1_500_000 {
+			t.Errorf("%s: want at most 1.5 MB: %v %v", m[1], info, err)
+		}
+	}
+}
+
 // DW-06, DW-15: what the README says of make install and make run.
 func TestMakeInstallsLingserveAndRunWatchesWorkflows(t *testing.T) {
 	for target, want := range map[string]string{
@@ -113,8 +132,8 @@ func TestMakeInstallsLingserveAndRunWatchesWorkflows(t *testing.T) {
 
 func TestTheReadmesWorkflowRuns(t *testing.T) {
 	yaml := blocks(readGuide(t, "README.md"), "yaml")
-	if len(yaml) != 1 {
-		t.Fatalf("the README has %d workflows", len(yaml))
+	if len(yaml) != 2 {
+		t.Fatalf("the README has %d blocks of YAML, want a workflow and a configuration", len(yaml))
 	}
 	if _, err := flow.ParseSpec("README.md", []byte(yaml[0]), nil); err != nil {
 		t.Fatal(err)
@@ -129,12 +148,24 @@ func TestTheReadmesWorkflowRuns(t *testing.T) {
 	}
 }
 
-// The requests that the README shows are answered, each in its format.
+func TestTheReadmesConfigurationHasItsChannel(t *testing.T) {
+	yaml := blocks(readGuide(t, "README.md"), "yaml")
+	dir := t.TempDir()
+	write(t, dir, "lingserve.yaml", yaml[len(yaml)-1])
+	cmd := exec.CommandContext(t.Context(), "lingserve", "channels")
+	cmd.Dir, cmd.Env = dir, append(cleanEnvironment(), "TELEGRAM_BOT_TOKEN=1:a")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !regexp.MustCompile(`(?m)^telegram +telegram +assistant +pairing `).Match(out) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The requests that the README and the first steps show are answered, each in its format.
 func TestTheReadmesRequestsAreAnswered(t *testing.T) {
 	page := readGuide(t, "README.md")
 	p := startServer(t, "--demo-pace", "0")
 	tried := 0
-	for _, block := range blocks(page, "") {
+	for _, block := range append(blocks(page, ""), blocks(readGuide(t, "docs/first-steps.md"), "")...) {
 		for _, m := range regexp.MustCompile(`(?m)curl (?:-N )?'?http://127\.0\.0\.1:8080([^ '\n]+)'?(?: --json '([^'\n]+)')?`).FindAllStringSubmatch(block, -1) {
 			tried++
 			method, body := http.MethodGet, io.Reader(nil)
@@ -146,11 +177,15 @@ func TestTheReadmesRequestsAreAnswered(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Header.Set("Content-Type", "application/json")
-			expectAnswer(t, req, "completed")
+			want := "completed"
+			if req.URL.Path == "/v1/chat/completions" {
+				want = `"finish_reason":"stop"`
+			}
+			expectAnswer(t, req, want)
 		}
 	}
-	if tried != 3 {
-		t.Errorf("found %d requests of curl in the README, want 3", tried)
+	if tried != 5 {
+		t.Errorf("found %d requests of curl in the README and the first steps, want 5", tried)
 	}
 	source := regexp.MustCompile(`new EventSource\("([^"]+)"\)`).FindStringSubmatch(page)
 	if source == nil {
@@ -164,10 +199,10 @@ func TestTheReadmesRequestsAreAnswered(t *testing.T) {
 	expectAnswer(t, req, "event: finished\ndata: {\"status\":\"completed\"}\n\n")
 }
 
-// What the README shows of the server's first words about its model is what the server says.
-func TestTheReadmeShowsWhatTheServerSays(t *testing.T) {
+// The output that the first steps show of a start is what the server prints about its model.
+func TestTheFirstStepsShowWhatTheServerSays(t *testing.T) {
 	var shown string
-	for _, block := range blocks(readGuide(t, "README.md"), "") {
+	for _, block := range blocks(readGuide(t, "docs/first-steps.md"), "") {
 		if strings.HasPrefix(block, "lingserve devel listens on") {
 			shown = block
 		}
@@ -175,20 +210,20 @@ func TestTheReadmeShowsWhatTheServerSays(t *testing.T) {
 	first, rest, ok := strings.Cut(shown, "  model ")
 	about, _, ok2 := strings.Cut(rest, "  workflows ")
 	if !ok || !ok2 || strings.Count(first, "\n") != 1 {
-		t.Fatalf("the README shows %q", shown)
+		t.Fatalf("the first steps show %q", shown)
 	}
 	p := startServer(t)
 	p.waitFor("^  workflows ")
 	if said := p.Log.String(); !strings.Contains(said, "  model "+strings.TrimRight(about, "\n")) {
-		t.Errorf("the README shows\n%s\nand the server says\n%s", about, said)
+		t.Errorf("the first steps show\n%s\nand the server says\n%s", about, said)
 	}
 }
 
-// What the README shows of a conversation is what is said, but for ids and dates.
-func TestTheReadmesConversationIsWhatIsSaid(t *testing.T) {
+// The conversation in the first steps is what the server answers, except for ids and dates.
+func TestTheConversationOfTheFirstStepsIsWhatIsSaid(t *testing.T) {
 	p := startServer(t, "--demo-pace", "0")
 	asked, shown := 0, 0
-	for _, block := range blocks(readGuide(t, "README.md"), "console") {
+	for _, block := range blocks(readGuide(t, "docs/first-steps.md"), "console") {
 		for _, part := range strings.Split("\n"+block, "\n$ ")[1:] {
 			command, output, _ := strings.Cut(part, "\n")
 			var said string
@@ -205,13 +240,13 @@ func TestTheReadmesConversationIsWhatIsSaid(t *testing.T) {
 				}
 				said = string(out)
 			} else {
-				t.Fatalf("the README shows a command that is not tried: %s", command)
+				t.Fatalf("the first steps show a command that is not tried: %s", command)
 			}
 			expectShown(t, command, output, said)
 		}
 	}
 	if asked != 2 || shown != 1 {
-		t.Errorf("the README shows %d questions and %d tapes, want 2 and 1", asked, shown)
+		t.Errorf("the first steps show %d questions and %d tapes, want 2 and 1", asked, shown)
 	}
 }
 

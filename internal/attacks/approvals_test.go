@@ -340,7 +340,9 @@ func (v *victim) question(t *testing.T, run string, header ...string) (id string
 // in it.
 func TestDA_07_ChatsShowExactlyWhatWouldRun(t *testing.T) {
 	v := ownServer(t, setup{config: func(c string) string {
-		return strings.Replace(c, "assistant: {", "assistant: {approval_timeout: 1s, ", 1) // the calls are denied, so that the turns end
+		c = strings.Replace(c, "assistant: {", "assistant: {approval_timeout: 1s, ", 1) // the calls are denied, so that the turns end
+		c = strings.Replace(c, "commands: {users: [decider]}", "", 1)
+		return strings.ReplaceAll(c, "dm: {policy: open}", "dm: {policy: open}\n    commands: {mode: senders}") // whoever asks may approve
 	}})
 	const name = "rm -rf _a_ *b* ~c~ [d](http://evil.example) # > | `e` ``` ```` \\ \\* \" <b> &amp; <at user_id=all></at> <!channel> <http://evil.example|f>" +
 		"\u202egpj\u2066\u200b\u00ad\u3164\u00a0\u2028\n\t\x7f\U000e0041 :g: @here 天气 😀"

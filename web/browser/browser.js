@@ -8,7 +8,8 @@ import { chromium } from "playwright-core";
 
 const names = ["chromium", "chromium-browser", "google-chrome"];
 
-function executable() {
+/** The path of Chromium, as CHROMIUM names it or as PATH has it. */
+export function executable() {
   const named = process.env.CHROMIUM;
   const all = named ? [named] : names.flatMap((name) => process.env.PATH.split(delimiter).map((folder) => join(folder, name)));
   for (const file of all) {

@@ -347,8 +347,13 @@ const maxRecalled = 256
 func (r *run) recallMessage() (message tape.Entry, answer bool, err error) {
 	e := r.turn.Envelope()
 	if again, _ := e.Extra[turn.ExtraRepeated].(bool); !again || r.parent != nil || r.messageID() == "" {
-		return message, false, nil
+		return tape.Entry{}, false, nil
 	}
+	return r.findMessage(e.ID)
+}
+
+// findMessage is recallMessage of a turn that is run again.
+func (r *run) findMessage(id string) (message tape.Entry, answer bool, err error) {
 	answer = true
 	kinds := []tape.Kind{tape.KindAnchor, tape.KindMessage}
 	for entry, err := range r.tape.Read(r.ctx, tape.Query{Kinds: kinds, Newest: true, Limit: maxRecalled}) {
@@ -356,7 +361,7 @@ func (r *run) recallMessage() (message tape.Entry, answer bool, err error) {
 			return message, false, err
 		}
 		m := tape.MetaOf(entry)
-		if entry.Kind == tape.KindMessage && m.Message == e.ID {
+		if entry.Kind == tape.KindMessage && m.Message == id {
 			if answer {
 				if r.selector == nil {
 					r.selector = tape.Default

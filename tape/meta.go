@@ -137,8 +137,10 @@ func (e Entry) With(m Meta) Entry {
 		}
 		delete(raw, f.name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		put(name, raw[name])
+	if len(raw) > 0 { // sorting takes memory also where there is nothing to sort
+		for _, name := range slices.Sorted(maps.Keys(raw)) {
+			put(name, raw[name])
+		}
 	}
 	b.WriteByte('}')
 	e.Meta = b.Bytes()

@@ -46,7 +46,11 @@ func (p *pass) tellLost(ctx context.Context) {
 	s, session := &p.k.state, p.result.SessionKey
 	s.mu.Lock()
 	answer, lost := s.lost.get(session)
-	s.lost.drop(session)
+	if lost && answer.event != "" && p.claim != nil && answer.event == p.key().String() {
+		lost = false // this turn answers that event again, or its door tells of it
+	} else {
+		s.lost.drop(session)
+	}
 	s.mu.Unlock()
 	if lost && time.Since(answer.at) < lostLife && !p.tellSender(ctx, lostText) {
 		p.k.noteLost(session, answer.event) // the next message may bring it

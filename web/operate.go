@@ -96,6 +96,7 @@ func (s *Server) askSession(ctx context.Context, lane string, r control.Request)
 		err = json.Unmarshal(body, &t)
 	}
 	if err != nil {
+		s.log.ErrorContext(ctx, "a command to a session failed", "session", lane, "command", r.Command, "error", err)
 		return t, newProblem(codeInternal, "the server cannot do that; its log says more")
 	}
 	return t, t.problem()

@@ -23,7 +23,7 @@ import (
 func TestAFormerLeaderIsNotBelieved(t *testing.T) {
 	longtest.Only(t, "it takes an election by silence")
 	t.Parallel()
-	s := clustertest.ThreeProcesses(t)
+	s := clustertest.ThreeCrashing(t)
 	other := s.Open(t)
 	barred(t, other, 0)
 	stale := 0

@@ -115,7 +115,7 @@ func TestAHolderThatIsStoppedHasLostItsLease(t *testing.T) {
 // lease keeps it; one who dies in that time is found out afterwards.
 func TestAnElectionTakesNoLease(t *testing.T) {
 	t.Parallel()
-	s := clustertest.ThreeProcesses(t)
+	s := clustertest.ThreeCrashing(t)
 	c, l := leases(t, s)
 	p, id := holder(t, s)
 	told := changes(t, c, id)

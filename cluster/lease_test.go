@@ -37,7 +37,7 @@ var servers = []kind{
 // the race detector has once caught when one of three was stopped in the test's process, has none to be caught in.
 var killable = []kind{
 	{"one server", clustertest.One},
-	{"three servers", clustertest.ThreeProcesses},
+	{"three servers", clustertest.ThreeCrashing},
 }
 
 // soon is longer than anything takes that is not meant to wait.

@@ -37,7 +37,7 @@ func suite(t *testing.T, s *clustertest.Servers) {
 
 func TestMain(m *testing.M) {
 	longtest.Parallel(3) // they wait for servers
-	m.Run()
+	clustertest.Main(m, nil)
 }
 
 func TestOneNode(t *testing.T) {

@@ -44,7 +44,7 @@ func TestCL_11_AReplicaEndsWithoutALeader(t *testing.T) { // alone, since it loo
 		})
 	}
 	kept := 0
-	for leads[s.NATS(kept).Name()] {
+	for leads[s.Name(kept)] {
 		kept++
 	}
 	for i := range 3 {

@@ -23,6 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	clustertest.Role(nil)
 	longtest.Checks(10, 100)
 	longtest.Parallel(6) // they wait for replicas that die, and for servers
 	longtest.Main(m)

@@ -1,11 +1,10 @@
-// Package clustertest runs NATS servers for tests: one, or three that are a cluster, in the process of the test, on loopback
-// and with their data in a folder of the test.
+// Package clustertest runs NATS servers for tests, on loopback and with their data in a folder of the test: one in the process of the
+// test, or a cluster of three, each in a process of its own.
 package clustertest
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/internal/fleet"
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -33,16 +31,16 @@ const (
 
 // Servers are one server or three. Their methods are for the test's goroutine.
 type Servers struct {
-	t         testing.TB
-	all       []*node
-	processes bool
+	t       testing.TB
+	all     []*node
+	crashes bool // what is killed ends at once
 }
 
 // node is a server that is started, and started again, with the same settings.
 type node struct {
 	options cluster.Options
-	running *cluster.Server // nil while it is killed
-	process *Process        // instead, where it is in a process of its own
+	running *cluster.Server // the one server of [One], nil while it is killed
+	process *Process        // one of three
 }
 
 // up says whether it runs.
@@ -51,16 +49,17 @@ func (n *node) up() bool { return n.running != nil || n.process != nil }
 // One runs a server of its own, which is stopped when the test ends.
 func One(t testing.TB) *Servers { return start(t, 1, false) }
 
-// Three runs three servers that are a cluster, which are stopped when the test ends. All have joined when it returns.
+// Three runs three servers that are a cluster, until the test ends. All have joined when it returns. The package's TestMain calls [Main]
+// or [Role].
 func Three(t testing.TB) *Servers { return start(t, 3, false) }
 
-// ThreeProcesses are three servers in processes of their own, which die as hard as processes do: see [Main].
-func ThreeProcesses(t testing.TB) *Servers { return start(t, 3, true) }
+// ThreeCrashing are as those of [Three], but one that is killed dies as hard as a process does.
+func ThreeCrashing(t testing.TB) *Servers { return start(t, 3, true) }
 
-func start(t testing.TB, n int, processes bool) *Servers {
+func start(t testing.TB, n int, crashes bool) *Servers {
 	t.Helper()
 	clients, routes := Addresses(t, n), Addresses(t, n)
-	s := &Servers{t: t, processes: processes}
+	s := &Servers{t: t, crashes: crashes}
 	dir := t.TempDir()
 	for i := range n {
 		o := cluster.Options{Servers: cluster.Embedded, Name: fmt.Sprint("n", i), Dir: filepath.Join(dir, fmt.Sprint(i)), Listen: clients[i]}
@@ -72,9 +71,9 @@ func start(t testing.TB, n int, processes bool) *Servers {
 		}
 		s.all = append(s.all, &node{options: o})
 	}
-	t.Cleanup(func() {
-		for _, n := range s.all {
-			if err := n.stop(); err != nil {
+	t.Cleanup(func() { // processes end by themselves, see [Start]
+		if r := s.all[0].running; r != nil {
+			if err := r.Stop(); err != nil {
 				t.Errorf("stop a server: %v", err)
 			}
 		}
@@ -89,7 +88,7 @@ func start(t testing.TB, n int, processes bool) *Servers {
 func (s *Servers) start(i int) {
 	s.t.Helper()
 	n := s.all[i]
-	if s.processes {
+	if len(s.all) > 1 {
 		arg, err := json.Marshal(n.options)
 		if err != nil {
 			s.t.Fatal(err)
@@ -105,20 +104,11 @@ func (s *Servers) start(i int) {
 	n.running = r
 }
 
-func (n *node) stop() error {
-	r, p := n.running, n.process
-	n.running, n.process = nil, nil
-	if p != nil {
-		p.Kill()
-	}
-	if r != nil {
-		return r.Stop()
-	}
-	return nil
-}
-
 // Len is how many servers there are.
 func (s *Servers) Len() int { return len(s.all) }
+
+// Name is what a server is called in a cluster.
+func (s *Servers) Name(i int) string { return s.all[i].options.Name }
 
 // URL are the addresses of the servers, as [cluster.Options] has them.
 func (s *Servers) URL() string {
@@ -132,16 +122,8 @@ func (s *Servers) URL() string {
 // Process is a server that is in a process of its own, nil while it is killed.
 func (s *Servers) Process(i int) *Process { return s.all[i].process }
 
-// NATS is a server in the process of the test, nil while it is killed.
-func (s *Servers) NATS(i int) *server.Server {
-	if r := s.all[i].running; r != nil {
-		return r.NATS()
-	}
-	return nil
-}
-
-// Divert has answer say what servers in the process of the test are asked on a subject, until whole is called or the test ends: they lie
-// then, as one does that was cut off and does not know it. nil is no answer.
+// Divert has answer say what the server of [One] is asked on a subject, until whole is called or the test ends: it lies then, as one does
+// that was cut off and does not know it. nil is no answer.
 func (s *Servers) Divert(subject string, answer func(*nats.Msg) *nats.Msg) (whole func()) {
 	s.t.Helper()
 	conn, err := nats.Connect(s.URL())
@@ -157,23 +139,17 @@ func (s *Servers) Divert(subject string, answer func(*nats.Msg) *nats.Msg) (whol
 	}); err == nil {
 		err = conn.Flush()
 	}
-	var accounts []*server.Account
-	for i := range s.all {
-		a, err2 := s.NATS(i).LookupAccount(account)
-		if err2 == nil {
-			accounts = append(accounts, a)
-			err2 = a.AddMapping(subject, to)
-		}
-		err = errors.Join(err, err2)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a, err := s.all[0].running.NATS().LookupAccount(account)
+	if err == nil {
+		err = a.AddMapping(subject, to)
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	whole = func() {
-		for _, a := range accounts {
-			a.RemoveMapping(subject)
-		}
-	}
+	whole = func() { a.RemoveMapping(subject) }
 	s.t.Cleanup(whole)
 	return whole
 }
@@ -218,25 +194,6 @@ func (s *Servers) Leader(stream string) int {
 	if len(s.all) == 1 {
 		return 0
 	}
-	if s.processes {
-		return s.ask(stream)
-	}
-	leader := -1
-	s.wait("the stream "+stream+" to have a leader", func() bool {
-		for i := range s.all {
-			if r := s.NATS(i); r != nil && r.JetStreamIsStreamLeader(account, stream) {
-				leader = i
-				return true
-			}
-		}
-		return false
-	})
-	return leader
-}
-
-// ask finds the leader as a client does.
-func (s *Servers) ask(stream string) int {
-	s.t.Helper()
 	leader := -1
 	s.client(func(ctx context.Context, js jetstream.JetStream) {
 		s.wait("the stream "+stream+" to have a leader", func() bool {
@@ -267,12 +224,22 @@ func (s *Servers) client(do func(context.Context, jetstream.JetStream)) {
 	do(s.t.Context(), js)
 }
 
-// Kill ends a server. One in the process of the test gives its leaderships away before and writes what it has; one in a process of
-// its own is killed.
+// Kill ends a server, which gives its leaderships away before and writes what it has, but where it is one of [ThreeCrashing].
 func (s *Servers) Kill(i int) {
 	s.t.Helper()
-	if err := s.all[i].stop(); err != nil {
-		s.t.Errorf("stop server %d: %v", i, err)
+	n := s.all[i]
+	r, p := n.running, n.process
+	n.running, n.process = nil, nil
+	switch {
+	case r != nil:
+		if err := r.Stop(); err != nil {
+			s.t.Errorf("stop server %d: %v", i, err)
+		}
+	case p == nil: // it is killed already
+	case s.crashes:
+		p.Kill()
+	default:
+		p.Close()
 	}
 }
 
@@ -294,23 +261,12 @@ func (s *Servers) WaitReady() {
 			running++
 		}
 	}
-	if s.processes {
-		s.client(func(ctx context.Context, js jetstream.JetStream) {
-			s.wait("the servers to be a cluster", func() bool {
-				attempt, cancel := context.WithTimeout(ctx, askWait)
-				defer cancel()
-				return fleet.Formed(attempt, js, running) == nil
-			})
+	s.client(func(ctx context.Context, js jetstream.JetStream) {
+		s.wait("the servers to be a cluster", func() bool {
+			attempt, cancel := context.WithTimeout(ctx, askWait)
+			defer cancel()
+			return fleet.Formed(attempt, js, running) == nil
 		})
-		return
-	}
-	s.wait("the servers to be a cluster", func() bool {
-		for i := range s.all {
-			if r := s.NATS(i); r != nil && r.JetStreamIsLeader() && len(r.JetStreamClusterPeers()) >= running {
-				return true
-			}
-		}
-		return false
 	})
 }
 

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 
 // TestKillAndRestart loses the leader of a stream.
 func TestKillAndRestart(t *testing.T) {
-	t.Run("in this process", func(t *testing.T) { killAndRestart(t, Three) })
-	t.Run("in processes", func(t *testing.T) { killAndRestart(t, ThreeProcesses) })
+	t.Run("stopped", func(t *testing.T) { killAndRestart(t, Three) })
+	t.Run("crashed", func(t *testing.T) { killAndRestart(t, ThreeCrashing) })
 }
 
 func killAndRestart(t *testing.T, start func(testing.TB) *Servers) {

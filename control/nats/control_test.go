@@ -16,6 +16,8 @@ import (
 	"github.com/lingserve/lingserve/internal/longtest"
 )
 
+func TestMain(m *testing.M) { clustertest.Main(m, nil) }
+
 // open makes a replica.
 func open(t testing.TB, s *clustertest.Servers, prefix string) (controltest.Replica, *cluster.Cluster) {
 	c := s.Open(t, func(o *cluster.Options) { o.Prefix = prefix })

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lingserve/lingserve/cluster"
+	"github.com/lingserve/lingserve/cluster/clustertest"
 	"github.com/lingserve/lingserve/internal/longtest"
 )
 
@@ -17,6 +18,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(serverFolder); dir != "" {
 		os.Exit(serve(dir, os.Getenv(serverListen)))
 	}
+	clustertest.Role(nil)
 	// A check opens replicas and servers' streams.
 	longtest.Checks(5, 50)
 	longtest.Parallel(4) // they wait for servers

@@ -26,7 +26,7 @@ var stores = []struct {
 		return open(b, place{oneProcess(b), clustertest.Prefix()})
 	}},
 	{"three", func(b *testing.B) tape.Store {
-		return open(b, place{clustertest.ThreeProcesses(b).URL(), clustertest.Prefix()})
+		return open(b, place{clustertest.ThreeCrashing(b).URL(), clustertest.Prefix()})
 	}},
 }
 

@@ -296,7 +296,7 @@ func TestTheConnectionIsClosedUnderAnAppend(t *testing.T) { // CL-06
 
 func TestTheLeaderIsKilledWhileTapesAreAppendedTo(t *testing.T) { // CL-06, CL-11
 	t.Parallel()
-	s := clustertest.ThreeProcesses(t)
+	s := clustertest.ThreeCrashing(t)
 	p := place{s.URL(), clustertest.Prefix()}
 	stores := []*replica{open(t, p), open(t, p)}
 	if _, err := stores[0].Append(t.Context(), "a", tape.Batch{Create: true, Entries: say("start")}); err != nil {

@@ -16,6 +16,8 @@ import (
 	"github.com/lingserve/lingserve/web/once/oncetest"
 )
 
+func TestMain(m *testing.M) { clustertest.Main(m, nil) }
+
 func open(t testing.TB, s *clustertest.Servers, prefix string, o nats.Options) (*nats.Keys, *cluster.Cluster) {
 	t.Helper()
 	c := s.Open(t, func(o *cluster.Options) { o.Prefix = prefix })

@@ -761,7 +761,7 @@ func TestTheMembersAndParametersAreThoseThatAreDescribed(t *testing.T) {
 		method, route, _ := strings.Cut(operation, " ")
 		var described []string
 		for _, p := range c.doc.Paths.Value(route).GetOperation(method).Parameters {
-			if p.Value.In == "query" {
+			if p.Value.In == "query" && p.Value.Name != "ticket" { // taken off before a handler sees the query
 				described = append(described, p.Value.Name)
 			}
 		}

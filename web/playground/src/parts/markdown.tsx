@@ -264,7 +264,7 @@ function Plain({ text, from }: { text: string; from: number }) {
   }
   return (
     <>
-      <p class="md-note">This text is very long. The rest is shown as it was written, without Markdown.</p>
+      <p class="md-note">This text is very long. The rest is shown without formatting.</p>
       {chunks}
     </>
   );

@@ -262,18 +262,18 @@ func listenAdmin(c *config.Config, door *access.Door, m *telemetry.Metrics, budg
 			log.Error("admin listener stopped", "error", err)
 		}
 	})
-	asks := "for the key of an admin"
+	auth := "an admin's key"
 	switch {
 	case a.open:
-		asks = "nobody"
+		auth = "none"
 	case a.openMetrics:
-		asks = "nobody for metrics, for the key of an admin else"
+		auth = "none for metrics, otherwise an admin's key"
 	}
 	if c.AdminInClear() {
 		log.Warn("an admin's key travels unencrypted; set admin.addr to localhost, or use an encrypting proxy",
 			"addr", l.Addr().String())
 	}
-	log.Info("admin listener is open", "addr", l.Addr().String(), "asks", asks)
+	log.Info("admin listener is open", "addr", l.Addr().String(), "auth", auth)
 	return func() {
 		server.Close()
 		wg.Wait()

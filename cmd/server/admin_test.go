@@ -354,7 +354,7 @@ func TestTheLogSaysWhereTheKeyOfAnAdminTravelsUnencrypted(t *testing.T) {
 				t.Fatal(err)
 			}
 			stop()
-			if said := strings.Contains(out.String(), "level=WARN msg=\"the key of an admin travels unencrypted"); said != c.said {
+			if said := strings.Contains(out.String(), "level=WARN msg=\"an admin's key travels unencrypted"); said != c.said {
 				t.Error(out.String())
 			}
 		})

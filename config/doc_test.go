@@ -91,28 +91,20 @@ func policiesTable() string {
 	var b strings.Builder
 	b.WriteString("| key | also of | value | default | |\n|---|---|---|---|---|\n")
 	for _, s := range channel.SettingsTable() {
-		var also []string
-		for _, l := range []struct {
-			level channel.Level
-			name  string
-		}{{channel.OfDirect, "a direct conversation"}, {channel.OfGroup, "a group"}, {channel.OfThread, "a thread"}} {
-			if key, ok := s.At(l.level); ok && key != s.Key {
-				also = append(also, l.name+" as `"+key+"`")
-			} else if ok {
-				also = append(also, l.name)
-			}
+		also := "–"
+		switch {
+		case s.Levels&channel.OfChannel == 0:
+			also = "groups only"
+		case s.Levels&channel.OfDirect != 0:
+			also = "all"
+		case s.Levels&channel.OfGroup != 0:
+			also = "groups"
 		}
-		if s.Levels&channel.OfChannel == 0 {
-			also = append([]string{"not of a channel"}, also...)
-		}
-		if len(also) == 0 {
-			also = []string{"–"}
-		}
-		kind := s.Kind()
+		kind := strings.ReplaceAll(s.Kind(), " or ", ", ")
 		if s.IsList() && len(s.OneOf) > 0 {
-			kind = "list of " + strings.Join(s.OneOf, ", ")
+			kind = "list of these"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, strings.Join(also, ", "), kind, code(shippedText(channel.Place{}, s)), s.Help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, also, kind, code(shippedText(channel.Place{}, s)), s.Help)
 	}
 	return b.String()
 }

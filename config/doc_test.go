@@ -31,6 +31,7 @@ var tables = map[string]struct {
 	"agents":    {"../docs/agents.md", func() string { return namedTable(agentSettings) }},
 	"mcp":       {"../docs/agents.md", func() string { return namedTable(mcpSettings) }},
 	"policies":  {"../docs/channels.md", policiesTable},
+	"telegram":  {"../docs/channels/telegram.md", func() string { return channelTable(telegramSettings) }},
 	"webhook":   {"../docs/channels/webhook.md", func() string { return channelTable(webhookSettings) }},
 }
 

@@ -32,6 +32,7 @@ var tables = map[string]struct {
 	"mcp":       {"../docs/agents.md", func() string { return namedTable(mcpSettings) }},
 	"policies":  {"../docs/channels.md", policiesTable},
 	"telegram":  {"../docs/channels/telegram.md", func() string { return channelTable(telegramSettings) }},
+	"slack":     {"../docs/channels/slack.md", func() string { return channelTable(slackSettings) }},
 	"webhook":   {"../docs/channels/webhook.md", func() string { return channelTable(webhookSettings) }},
 }
 

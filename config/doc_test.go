@@ -54,6 +54,23 @@ func settingsTable() string {
 	return b.String()
 }
 
+// defaultOrKind returns the default with the other allowed values, or the kind of a setting without a default.
+func defaultOrKind(s Setting) string {
+	if s.Default == "" {
+		return s.Kind()
+	}
+	var others []string
+	for _, value := range s.OneOf {
+		if value != s.Default {
+			others = append(others, value)
+		}
+	}
+	if len(others) == 0 {
+		return code(s.Default)
+	}
+	return code(s.Default) + ", " + strings.Join(others, ", ")
+}
+
 // providersTable has the settings that most providers have once. presetsTable has their variables and defaults.
 func providersTable() string {
 	var b strings.Builder
@@ -73,15 +90,15 @@ func providersTable() string {
 // commonTable has the settings that every provider has in the file.
 func commonTable() string {
 	header := headerSetting("NAME", "HEADER")
-	return namedTable(commonSettings) + fmt.Sprintf("| `%s` | %s | %s | %s |\n", header.Key, header.Kind(), code(header.Default), header.Help)
+	return namedTable(commonSettings) + fmt.Sprintf("| `%s` | %s | %s |\n", header.Key, defaultOrKind(header), header.Help)
 }
 
 // namedTable has the settings of one of those that the file adds by name.
 func namedTable(settings func(name string) []Setting) string {
 	var b strings.Builder
-	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
+	b.WriteString("| key | default | |\n|---|---|---|\n")
 	for _, s := range settings("NAME") {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), s.Help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Key, defaultOrKind(s), s.Help)
 	}
 	return b.String()
 }

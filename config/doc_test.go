@@ -26,7 +26,6 @@ var tables = map[string]struct {
 	"settings":  {"../docs/configuration.md", settingsTable},
 	"providers": {"../docs/configuration.md", providersTable},
 	"common":    {"../docs/configuration.md", commonTable},
-	"model":     {"../docs/configuration.md", func() string { return namedTable(modelSettings) }},
 	"presets":   {"../docs/models.md", presetsTable},
 	"agents":    {"../docs/agents.md", func() string { return namedTable(agentSettings) }},
 	"mcp":       {"../docs/agents.md", func() string { return namedTable(mcpSettings) }},
@@ -37,7 +36,7 @@ var tables = map[string]struct {
 // settingsTable has all settings except those of providers. It leaves out flags and variables that follow from the key.
 func settingsTable() string {
 	var b strings.Builder
-	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
+	b.WriteString("| key | default | |\n|---|---|---|\n")
 	for _, s := range Settings() {
 		if strings.HasPrefix(s.Key, providers) {
 			continue
@@ -49,7 +48,7 @@ func settingsTable() string {
 		if len(s.Env) > 0 {
 			help += " (also " + code(s.Env...) + ")"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Key, defaultOrKind(s), help)
 	}
 	return b.String()
 }
@@ -74,23 +73,27 @@ func defaultOrKind(s Setting) string {
 // providersTable has the settings that most providers have once. presetsTable has their variables and defaults.
 func providersTable() string {
 	var b strings.Builder
-	b.WriteString("| key | also the variable | value | default | |\n|---|---|---|---|---|\n")
+	b.WriteString("| key | also the variable | default | |\n|---|---|---|---|\n")
 	for _, s := range providerSettings("NAME", "the provider", "")[:3] {
-		fmt.Fprintf(&b, "| `%s` | [table](models.md) | %s | [table](models.md) | %s |\n", s.Key, s.Kind(), s.Help)
+		fmt.Fprintf(&b, "| `%s` | [table](models.md) | [table](models.md) | %s |\n", s.Key, s.Help)
 	}
 	for _, s := range Settings() {
 		parts := strings.Split(s.Key, ".")
 		if strings.HasPrefix(s.Key, providers) && !slices.Contains([]string{"key", "base_url", "models"}, parts[len(parts)-1]) {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", s.Key, code(s.Env...), s.Kind(), code(s.Default), s.Help)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, code(s.Env...), defaultOrKind(s), s.Help)
 		}
 	}
 	return b.String()
 }
 
-// commonTable has the settings that every provider has in the file.
+// commonTable has the settings that every provider, and every model, has in the file. They have no defaults.
 func commonTable() string {
-	header := headerSetting("NAME", "HEADER")
-	return namedTable(commonSettings) + fmt.Sprintf("| `%s` | %s | %s |\n", header.Key, defaultOrKind(header), header.Help)
+	var b strings.Builder
+	b.WriteString("| key | value | |\n|---|---|---|\n")
+	for _, s := range slices.Concat(commonSettings("NAME"), []Setting{headerSetting("NAME", "HEADER")}, modelSettings("NAME")) {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Key, defaultOrKind(s), s.Help)
+	}
+	return b.String()
 }
 
 // namedTable has the settings of one of those that the file adds by name.

@@ -102,9 +102,9 @@ func commonTable() string {
 // namedTable has the settings of one of those that the file adds by name.
 func namedTable(settings func(name string) []Setting) string {
 	var b strings.Builder
-	b.WriteString("| key | value | default | |\n|---|---|---|---|\n")
+	b.WriteString("| key | default | |\n|---|---|---|\n")
 	for _, s := range settings("NAME") {
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", s.Key, s.Kind(), code(s.Default), s.Help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Key, defaultOrKind(s), s.Help)
 	}
 	return b.String()
 }

@@ -92,7 +92,7 @@ function NothingSaid({ agent }: { agent: Agent }) {
       {agent.workflow && <p>The workflow <a href={"#workflow=" + encodeURIComponent(agent.workflow)}>{agent.workflow}</a> answers each message.</p>}
       <ol>
         <li>The session remembers the conversation: all messages are on its tape.</li>
-        {!agent.workflow && <li>A message that begins with a comma is a command: <code>,help</code> lists them, <code>,tools</code> what the agent can use.</li>}
+        {!agent.workflow && <li>A message that begins with a comma is a command: <code>,help</code> lists all commands, <code>,tools</code> the tools of the agent.</li>}
         {!agent.workflow && <li>If a tool needs your approval, the run waits and asks you here.</li>}
       </ol>
     </div>

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -37,6 +38,7 @@ type sample struct {
 	mark string // of the comment above it: see marks
 	note string // of that comment: a reason, or a command
 	text string
+	env  map[string]string // what its commands export
 }
 
 func (s *sample) place(line int) string { return fmt.Sprintf("%s:%d", s.page, s.line+line) }
@@ -56,6 +58,7 @@ var (
 	markOf     = regexp.MustCompile(`^ *<!-- sample: (\w+)(?:: (.+))? -->$`)
 	runID      = regexp.MustCompile(`\b[a-z2-7]{26}\b`)
 	secretFile = regexp.MustCompile(`\{file: [^}]+\}`)
+	fileName   = regexp.MustCompile(`^(?:#|//|<!--) ([\w./-]+\.\w+)(?: -->)?\n`)
 	secretEnv  = regexp.MustCompile(`\{env: (\w+)\}`)
 )
 
@@ -156,6 +159,9 @@ func (d *deskOfPage) check(s *sample) {
 	if s.mark == "unchecked" {
 		return
 	}
+	if m := fileName.FindStringSubmatch(s.text); m != nil && filepath.IsLocal(m[1]) && s.lang != "go" {
+		write(d.t, d.dir, m[1], s.text)
+	}
 	switch s.lang {
 	case "yaml":
 		d.yaml(s)
@@ -199,6 +205,10 @@ func (d *deskOfPage) check(s *sample) {
 		if !strings.HasPrefix(s.text, "---\nname: ") {
 			d.errorf(s, 0, "want a skill")
 		}
+	case "caddyfile":
+		if strings.Count(s.text, "{") != strings.Count(s.text, "}") || !strings.Contains(s.text, "reverse_proxy") {
+			d.errorf(s, 0, "want a site of Caddy that is a reverse proxy")
+		}
 	case "text": // what programs print, and drawings
 		for i, line := range strings.Split(s.text, "\n") {
 			if regexp.MustCompile(`^(\$ |curl |lingserve (serve|run|keys|tape|models|channels|health) [^ ]*$)`).MatchString(line) {
@@ -206,7 +216,7 @@ func (d *deskOfPage) check(s *sample) {
 			}
 		}
 	default:
-		d.errorf(s, -1, "no rule for blocks of %q; want yaml, json, jsonl, sse, sh, console, go, python, js, jsx, ts, html, markdown or text", s.lang)
+		d.errorf(s, -1, "no rule for blocks of %q; want yaml, json, jsonl, sse, sh, console, go, python, js, jsx, ts, html, caddyfile, markdown or text", s.lang)
 	}
 }
 
@@ -268,7 +278,8 @@ func (d *deskOfPage) config(s *sample, text string) {
 		env = append(env, m[1]+"="+value)
 	}
 	dir := d.dir
-	if s.mark != "serve" {
+	ours := s.mark == "serve" || strings.HasPrefix(text, "# lingserve.yaml\n")
+	if !ours {
 		dir = d.t.TempDir()
 	}
 	if err := os.WriteFile(filepath.Join(dir, "lingserve.yaml"), []byte(text), 0o600); err != nil {
@@ -287,7 +298,7 @@ func (d *deskOfPage) config(s *sample, text string) {
 	if len(c.Warnings) > 0 && !strings.Contains(text, "base_url: https://dashscope-intl") { // whose keys are in the environment
 		d.errorf(s, 0, "warnings: %q", c.Warnings)
 	}
-	if s.mark == "serve" {
+	if ours {
 		d.env = append(d.env, env...)
 		d.keys = strings.Contains(text, "keys_file")
 		d.stopServer()
@@ -350,12 +361,14 @@ func (d *deskOfPage) console(s *sample) {
 
 // shell tries commands of a POSIX shell as far as guides use them.
 func (d *deskOfPage) shell(s *sample, at int, text, shown string, compare bool) {
+	if s.env == nil {
+		s.env = map[string]string{}
+	}
 	list, err := readShell(text)
 	if err != nil {
 		d.errorf(s, at, "%v", err)
 		return
 	}
-	env := map[string]string{}
 	stdin := ""
 	for i, c := range list {
 		d.t.Helper()
@@ -369,20 +382,20 @@ func (d *deskOfPage) shell(s *sample, at int, text, shown string, compare bool) 
 		case "export":
 			for _, w := range c.words[1:] {
 				if key, value, ok := strings.Cut(w, "="); ok {
-					env[key] = value
+					s.env[key] = value
 				}
 			}
 			continue
 		case "echo", "printf":
 			said = strings.Join(c.words[1:], " ") + "\n"
 		case "curl":
-			said = d.curl(s, at+c.line, c, s.mark != "parsed", strings.TrimSpace(shown) != "")
+			said = d.curl(s, at+c.line, c, s.mark != "parsed", shown)
 		case "jq":
 			said = d.jq(s, at+c.line, c, stdin)
 		case "make":
 			d.make(s, at+c.line, c)
 		default:
-			said = d.program(s, at+c.line, c, env, stdin)
+			said = d.program(s, at+c.line, c, stdin)
 		}
 		for _, w := range c.words {
 			if path, ok := strings.CutPrefix(w, "deploy/"); ok {
@@ -411,14 +424,26 @@ func (d *deskOfPage) compare(s *sample, line int, shown, said string) {
 	mark := d.t.Failed()
 	expectShown(d.t, name, shown, said)
 	ok = mark || !d.t.Failed()
-	if a, b := runID.FindAllString(shown, 1), runID.FindAllString(said, 1); ok && len(a) == 1 && len(b) == 1 {
-		d.ids[a[0]] = b[0]
+	a, b := distinct(runID.FindAllString(shown, -1)), distinct(runID.FindAllString(said, -1))
+	for i := range min(len(a), len(b)) {
+		if ok && (i == 0 || len(a) == len(b)) {
+			d.ids[a[i]] = b[i]
+		}
 	}
 }
 
+func distinct(all []string) (once []string) {
+	for _, s := range all {
+		if !slices.Contains(once, s) {
+			once = append(once, s)
+		}
+	}
+	return once
+}
+
 // program checks a command that is not one of this test's, and lingserve's in any place of it.
-func (d *deskOfPage) program(s *sample, line int, c *shellCommand, env map[string]string, stdin string) string {
-	known := "tar cd sha256sum sudo install systemctl journalctl docker kubectl go createuser createdb cp npm npx cat mkdir ollama openssl date rm rsync pg_dump brew tee umask touch sleep ls git test" + " ./tools/fuzz.sh"
+func (d *deskOfPage) program(s *sample, line int, c *shellCommand, stdin string) string {
+	known := "tar cd sha256sum sudo install systemctl journalctl docker kubectl go createuser createdb cp npm npx cat mkdir ollama openssl date rm rsync pg_dump brew tee umask touch sleep ls git test python3 ./tools/fuzz.sh"
 	name := c.words[0]
 	for i, word := range c.words {
 		if filepath.Base(word) != "lingserve" || i+1 == len(c.words) {
@@ -427,7 +452,7 @@ func (d *deskOfPage) program(s *sample, line int, c *shellCommand, env map[strin
 		args := c.words[i+1:]
 		switch {
 		case i == 0 && s.mark != "parsed":
-			return d.lingserve(s, line, c, args, env, stdin)
+			return d.lingserve(s, line, c, args, stdin)
 		case i == 0 || slices.ContainsFunc(subcommands(), func(c subcommand) bool { return c.name == args[0] }):
 			d.understood(s, line, args)
 			return ""
@@ -474,16 +499,20 @@ func (d *deskOfPage) understood(s *sample, line int, args []string) {
 }
 
 // lingserve runs a command. It must be understood; without a provider and a part that the page leaves out it must succeed.
-func (d *deskOfPage) lingserve(s *sample, line int, c *shellCommand, args []string, env map[string]string, stdin string) string {
+func (d *deskOfPage) lingserve(s *sample, line int, c *shellCommand, args []string, stdin string) string {
 	all := strings.Join(append(slices.Clone(c.assigned), args...), " ")
 	run := append(slices.Clone(c.assigned), d.env...)
+	for key, value := range s.env {
+		run = append(run, key+"="+value)
+		if args[0] != "serve" && strings.Contains(value, "://") { // of a database or a provider
+			d.understood(s, line, args)
+			return ""
+		}
+	}
 	sure := !regexp.MustCompile(`…|\$|--model|--remote|check|\bdb\.|\.json$`).MatchString(all)
 	switch args[0] {
 	case "serve":
 		args = append(slices.Clone(args), "--print-config")
-		for key, value := range env {
-			run = append(run, key+"="+value)
-		}
 	case "chat":
 		if stdin == "" {
 			d.understood(s, line, args)
@@ -539,12 +568,20 @@ func (d *deskOfPage) make(s *sample, line int, c *shellCommand) {
 }
 
 func (d *deskOfPage) jq(s *sample, line int, c *shellCommand, in string) string {
-	if len(c.words) != 2 || !regexp.MustCompile(`^(\.\w+)+$`).MatchString(c.words[1]) {
+	words := slices.DeleteFunc(slices.Clone(c.words[1:]), func(w string) bool { return w == "-e" })
+	if len(words) == 2 {
+		text, err := os.ReadFile(filepath.Join(d.dir, words[1]))
+		if err != nil {
+			d.errorf(s, line, "%v", err)
+		}
+		in, words = string(text), words[:1]
+	}
+	if len(words) != 1 || !regexp.MustCompile(`^(\.\w+)+$`).MatchString(words[0]) {
 		d.errorf(s, line, "this test's jq knows only paths: %q", c.words)
 		return ""
 	}
 	value := json.RawMessage(in)
-	for _, key := range strings.Split(c.words[1], ".")[1:] {
+	for _, key := range strings.Split(words[0], ".")[1:] {
 		var o map[string]json.RawMessage
 		if err := json.Unmarshal(value, &o); err != nil {
 			d.errorf(s, line, "%v: %s", err, in)
@@ -610,7 +647,7 @@ func (d *deskOfPage) paths(s *sample) {
 }
 
 // curl checks a request against the contract and sends it, unless the page leaves a part of it out. It returns the answer's body.
-func (d *deskOfPage) curl(s *sample, line int, c *shellCommand, send, compared bool) string {
+func (d *deskOfPage) curl(s *sample, line int, c *shellCommand, send bool, shown string) string {
 	d.t.Helper()
 	method, body, target, head, to := "", "", "", false, ""
 	header := http.Header{}
@@ -712,8 +749,17 @@ func (d *deskOfPage) curl(s *sample, line int, c *shellCommand, send, compared b
 		return ""
 	}
 	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
-	refused := compared || strings.Contains(s.text, fmt.Sprint(res.StatusCode)) // the page says so
+	var answer []byte
+	if waits := strings.Contains(shown, "approval_required"); waits { // the run ends only after the page's next command
+		for in := bufio.NewReader(res.Body); err == nil && !bytes.Contains(answer, []byte("approval_required")); {
+			var line []byte
+			line, err = in.ReadBytes('\n')
+			answer = append(answer, line...)
+		}
+	} else {
+		answer, err = io.ReadAll(res.Body)
+	}
+	refused := strings.TrimSpace(shown) != "" || strings.Contains(s.text, fmt.Sprint(res.StatusCode)) // the page says so
 	if err != nil || res.StatusCode >= 400 && !refused || bytes.Contains(answer, []byte(`"status":"failed"`)) && !strings.Contains(s.text, "failed") {
 		d.errorf(s, line, "%s %s: %s: %v: %s", method, u.Path, res.Status, err, answer)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,13 +17,6 @@ import (
 
 	"github.com/lingserve/lingserve/flow"
 )
-
-// guides are the pages whose examples and links are tried.
-var guides = []string{
-	"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md",
-	"docs/README.md", "docs/agents.md", "docs/channels.md", "docs/compare.md", "docs/configuration.md", "docs/first-steps.md", "docs/glossary.md",
-	"docs/models.md", "docs/operate.md", "docs/plugins.md", "docs/protocol.md", "docs/scale.md", "docs/security.md", "docs/sessions.md", "docs/workflows.md",
-}
 
 func readGuide(t *testing.T, name string) string {
 	t.Helper()
@@ -52,22 +46,29 @@ func blocks(page, language string) (found []string) {
 	return found
 }
 
+// A link leads to a file, and its anchor to a heading.
 func TestTheLinksOfTheGuidesLeadSomewhere(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*", "*.md"))
-	if err != nil || len(pages) < 14 {
-		t.Fatalf("the pages below docs are %q: %v", pages, err)
-	}
-	all := slices.Clone(guides)
-	for _, page := range pages {
-		all = append(all, "docs/"+filepath.Base(filepath.Dir(page))+"/"+filepath.Base(page))
-	}
-	for _, name := range all {
-		for _, m := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(readGuide(t, name), -1) {
-			if _, err := os.Stat(filepath.Join("..", "..", filepath.Dir(name), m[1])); err != nil {
+	for _, name := range append(guidePages(t), "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "web/client/README.md") {
+		for _, m := range regexp.MustCompile(`\]\(([^):#]*)(?:#([^)]+))?\)`).FindAllStringSubmatch(readGuide(t, name), -1) {
+			to := name
+			if m[1] != "" {
+				to = path.Join(path.Dir(name), m[1])
+			}
+			if _, err := os.Stat(filepath.Join("..", "..", to)); err != nil {
 				t.Errorf("%s links to %s: %v", name, m[1], err)
+			} else if strings.HasSuffix(to, ".md") && m[2] != "" && name != "CHANGELOG.md" && !slices.Contains(anchors(readGuide(t, to)), m[2]) {
+				t.Errorf("%s links to %s, and %s has no such heading", name, m[0], to)
 			}
 		}
 	}
+}
+
+// anchors are those that GitHub makes of the headings of a page.
+func anchors(page string) (all []string) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(page, -1) {
+		all = append(all, strings.ReplaceAll(regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
 }
 
 // DW-06: all pages call the program lingserve, as make install installs it.

@@ -48,7 +48,7 @@ const main = (component, props) => `
   createRoot(document.querySelector("#app")).render(createElement(StrictMode, null, createElement(App, ${JSON.stringify(props)})));`;
 
 test("docs/frontend.md: fifteen lines of React are a page that grows", async (t) => {
-  const lines = code("docs/frontend.md", "jsx", "useRun");
+  const lines = code("docs/frontend.md", "jsx", "export default");
   assert.ok(lines.split("\n").filter((line) => line.trim()).length <= 15, "they are more than fifteen");
   const { script, page } = await start(t, await site(main("App", {}), { modules: { "./App.jsx": lines } }));
   await page.goto("/test");

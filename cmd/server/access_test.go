@@ -208,7 +208,7 @@ func TestTheGuideOfAccessIsTrue(t *testing.T) {
 		}
 		lang, body, _ := strings.Cut(block, "\n")
 		switch lang {
-		case "":
+		case "text":
 			for line := range strings.Lines(body) {
 				if strings.HasPrefix(line, "#") {
 					continue

@@ -41,7 +41,13 @@ func startServer(t *testing.T, args ...string) *process {
 
 func startServerIn(t *testing.T, dir string, args ...string) *process {
 	t.Helper()
-	server, err := program.Start(t.Context(), "lingserve", dir, &program.Options{Args: args, Env: cleanEnvironment()})
+	return startServerWith(t, dir, nil, args...)
+}
+
+// startServerWith adds variables to the environment of the server.
+func startServerWith(t *testing.T, dir string, env []string, args ...string) *process {
+	t.Helper()
+	server, err := program.Start(t.Context(), "lingserve", dir, &program.Options{Args: args, Env: append(cleanEnvironment(), env...)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ type call struct {
 	method, path, body string
 	header             []string
 	status             int
-	bad                bool // the request does not fit the description, and is not meant to
+	bad                bool // the request is invalid the description, and is not meant to
 }
 
 // check sends a request and holds it and its answer to the description.

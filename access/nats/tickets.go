@@ -49,7 +49,7 @@ const (
 // errAway is the refusal while there is nobody to ask.
 var errAway = &access.Refusal{
 	Status: http.StatusServiceUnavailable, Code: "overloaded", Reason: "engine",
-	Detail: "tickets cannot be looked up now; try again in a moment", RetryAfter: 2 * time.Second,
+	Detail: "the server cannot check tickets at the moment; retry soon", RetryAfter: 2 * time.Second,
 }
 
 // Store is an [access.TicketStore].

@@ -31,7 +31,7 @@ func TestWhatIsSaidWhereNothingAnswers(t *testing.T) {
 	}{
 		{
 			"refused", dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), adapter.CodeUnavailable,
-			absent, "nothing answers at the address of the model's server (x): check that it runs, and the base URL",
+			absent, "cannot connect to the model's server (x): check that it runs, and the base URL",
 		},
 		{
 			"no such host", dial(&net.DNSError{Err: "no such host", IsNotFound: true}), adapter.CodeUnavailable,

@@ -53,7 +53,7 @@ func (r *Results) subject(id string) string { return r.c.Subject(resultsSpace, t
 func (r *Results) Save(ctx context.Context, id, session string, answer []byte) error {
 	data, packed, err := pack(answer, r.log.largest())
 	if err != nil {
-		return fmt.Errorf("an answer of %d bytes is too large to be kept", len(answer))
+		return fmt.Errorf("an answer of %d bytes is too large to store", len(answer))
 	}
 	s := step{header: client.Header{headerSession: {token(session)}}, data: data}
 	if packed {

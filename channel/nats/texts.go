@@ -118,7 +118,7 @@ func (t *Texts) change(ctx context.Context, name string, anew bool, do func([]by
 		case err != nil:
 			return nil, err
 		case len(next) > maxText:
-			return nil, fmt.Errorf("a text of %d bytes is too large, at most %d are kept", len(next), maxText)
+			return nil, fmt.Errorf("a text of %d bytes is too large; expected at most %d", len(next), maxText)
 		case old == nil && next == nil, !anew && old != nil && next != nil && string(old) == string(next):
 			return nil, nil
 		}

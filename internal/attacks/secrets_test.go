@@ -175,7 +175,7 @@ func TestDA_11_ASecretInAFlagIsWarnedOf(t *testing.T) {
 	defer p.Kill()
 	log := p.Log.String()
 	for _, says := range []string{
-		"--auth-keys has a secret that every user of this machine can read in the list of processes; use --auth-keys-file, or the environment variable LINGSERVE_AUTH_KEYS",
+		"--auth-keys contains a secret, which every user of this machine can read in the list of processes; use --auth-keys-file, or the environment variable LINGSERVE_AUTH_KEYS",
 		"--tape-postgres-url has a secret", "LINGSERVE_TAPE_POSTGRES_URL, or tape.postgres.url: {file: PATH} in the configuration file",
 		"--providers-openai-key has a secret", "OPENAI_API_KEY",
 	} {

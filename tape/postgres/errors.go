@@ -34,10 +34,10 @@ func (e *Error) Is(target error) bool {
 func (e *Error) Unwrap() error { return e.cause }
 
 const (
-	textAway    = "the database of the sessions cannot be reached; try again later"
-	textBusy    = "the database of the sessions has too much to do; try again later"
-	textFull    = "the database of the sessions has no room; try again later"
-	textUnknown = "the database of the sessions went away while it was written to, and it cannot be said whether that was kept; look before trying again"
+	textAway    = "the database of sessions is unreachable; retry later"
+	textBusy    = "the database of sessions is overloaded; retry later"
+	textFull    = "the database of sessions has no space; retry later"
+	textUnknown = "the database of sessions disconnected during a write, so it may or may not be stored; check before you retry"
 )
 
 // broken says whether the connection is what failed, or the server behind it: another try on another connection may do.
@@ -102,7 +102,7 @@ func explain(ctx context.Context, err error) error {
 			return &Error{textAway, err}
 		}
 		// What it says may have a statement's words in it, and values: its log has all of it.
-		return fmt.Errorf("tape: the database of the sessions has refused a statement (SQLSTATE %s); its log says more", pg.Code)
+		return fmt.Errorf("tape: the database of sessions refused a statement (SQLSTATE %s); find the cause in its log", pg.Code)
 	}
 	if errors.Is(err, errNoConnection) {
 		return &Error{textBusy, err}
@@ -131,34 +131,34 @@ func reason(err error) string {
 	case errors.Is(err, errNoConnection):
 		return errNoConnection.Error()
 	case errors.Is(err, context.DeadlineExceeded), pgconn.Timeout(err):
-		return "it does not answer in time"
+		return "it did not answer in time"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, pgconn.ErrConnClosed):
 		return "the connection was closed"
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-		return "no connection can be made"
+		return "cannot connect"
 	}
 	return "the connection broke"
 }
 
 // saying puts what the server has answered into words.
 func saying(code string) string {
-	words := "it refuses"
+	words := "it refuses connections"
 	switch {
 	case code == "3D000":
-		words = "there is no such database"
+		words = "the database does not exist"
 	case code == "25006":
-		words = "it can only be read: it is a standby"
+		words = "it is a read-only standby"
 	case code == "53100":
 		words = "its disk is full"
 	case code == "53300":
-		words = "it has as many connections as it takes"
+		words = "it has no free connections"
 	case code == "57014", code == "55P03":
-		words = "it takes too long"
+		words = "a statement took too long"
 	case strings.HasPrefix(code, "28"):
-		words = "it refuses the name or the password"
+		words = "it refused the user or the password"
 	case strings.HasPrefix(code, "57P"):
-		words = "it is starting or ending"
+		words = "it is starting or shutting down"
 	}
 	return words + " (SQLSTATE " + code + ")"
 }

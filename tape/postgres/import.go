@@ -29,7 +29,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		return err
 	}
 	if tape.IsFork(name) {
-		return fmt.Errorf("%w: what is imported is a session, %.80q is the name of a fork", tape.ErrInvalid, name)
+		return fmt.Errorf("%w: expected a session to import; %.80q is the name of a fork", tape.ErrInvalid, name)
 	}
 	if i, err := s.Info(ctx, name); err == nil {
 		return fmt.Errorf("%w: the tape has %d entries", tape.ErrNotEmpty, i.Entries)
@@ -75,7 +75,7 @@ func (s *Store) Import(ctx context.Context, name, session, workspace string, ent
 		i.waiting = append(i.waiting, e)
 	}
 	if i.info.Entries == 0 {
-		return fmt.Errorf("%w: an import has at least one entry", tape.ErrInvalid)
+		return fmt.Errorf("%w: expected at least one entry in an import", tape.ErrInvalid)
 	}
 	if err := i.flush(ctx); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (i *importing) check(e tape.Entry) (tape.Entry, error) {
 		return e, fmt.Errorf("entry %d: %w", e.ID, err)
 	}
 	if e = checked[0]; e.ID <= i.info.LastID {
-		return e, fmt.Errorf("%w: id %d comes after %d, ids must rise", tape.ErrInvalid, e.ID, i.info.LastID)
+		return e, fmt.Errorf("%w: id %d follows %d; expected rising ids", tape.ErrInvalid, e.ID, i.info.LastID)
 	}
 	if e.Date.IsZero() {
 		e.Date = time.Now()
@@ -143,7 +143,7 @@ func (i *importing) flush(ctx context.Context) error {
 		var at int64
 		err = tx.QueryRow(ctx, `UPDATE tapes SET touched = now() WHERE id = $1 RETURNING last_id`, i.tape).Scan(&at)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return fmt.Errorf("%w: the import took too long and was swept away", tape.ErrDeleted)
+			return fmt.Errorf("%w: the import took too long and was removed", tape.ErrDeleted)
 		}
 		if err != nil || at == last {
 			return err
@@ -172,7 +172,7 @@ func (i *importing) finish(ctx context.Context) error {
 			WHERE id = $1 AND (name = $15 OR NOT EXISTS (SELECT FROM tapes WHERE name = $15)) RETURNING true`,
 			append(append([]any{i.tape}, values(i.info)...), i.name)...).Scan(&done)
 		if errors.Is(err, pgx.ErrNoRows) || duplicate(err) {
-			return fmt.Errorf("%w: the tape was made meanwhile", tape.ErrNotEmpty)
+			return fmt.Errorf("%w: another process created the tape", tape.ErrNotEmpty)
 		}
 		return err
 	})

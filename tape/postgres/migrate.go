@@ -104,16 +104,16 @@ func migrate(ctx context.Context, conn *pgx.Conn, schema string, all []migration
 }
 
 func tooNew(schema string, at, newest int) error {
-	return fmt.Errorf("the schema %s is of version %d, and this program knows versions up to %d: a newer one has used it; use that one", schema, at, newest)
+	return fmt.Errorf("the schema %s has version %d, but this program supports up to %d; use a newer program", schema, at, newest)
 }
 
 // denied says what the user of the database is not allowed to do.
 func denied(err error, what string) error {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && !broken(err) {
 		if pg.Code == "42501" {
-			return fmt.Errorf("the user of the database may not %s", what)
+			return fmt.Errorf("the database user has no permission to %s", what)
 		}
-		return fmt.Errorf("the database refuses to %s (SQLSTATE %s); its log says more", what, pg.Code)
+		return fmt.Errorf("the database refused to %s (SQLSTATE %s); find the cause in its log", what, pg.Code)
 	}
 	return err
 }

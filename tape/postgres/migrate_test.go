@@ -178,7 +178,7 @@ func TestASchemaOfANewerProgramIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(t.Context(), Options{URL: url(t), Schema: s.schema})
-	if err == nil || !strings.Contains(err.Error(), "is of version 99, and this program knows versions up to") {
+	if err == nil || !strings.Contains(err.Error(), "has version 99, but this program supports up to") {
 		t.Errorf("a newer schema: %v", err)
 	}
 	if all := mustRead(t, s, "a", tape.Query{}); len(all) != 1 {
@@ -227,15 +227,15 @@ func TestWhatADatabaseCannotDoIsSaidAtTheStart(t *testing.T) {
 	}
 	as := strings.Replace(url(t), "lingserve@", "powerless:s3cretword@", 1)
 	for name, tt := range map[string]struct{ url, schema, want string }{
-		"another encoding":         {strings.Replace(url(t), "/postgres?", "/latin?", 1), "x", "its encoding is LATIN1: it must be UTF8"},
-		"no such database":         {strings.Replace(url(t), "/postgres?", "/nowhere?", 1), "x", "there is no such database (SQLSTATE 3D000)"},
-		"no such user":             {strings.Replace(url(t), "lingserve@", "nobody:s3cretword@", 1), "x", "it refuses the name or the password (SQLSTATE 28000)"},
-		"a schema cannot be made":  {as, "x", "the user of the database may not make the schema x"},
-		"a schema of another":      {as, "given", "the user of the database may not make tables in the schema given"},
+		"another encoding":         {strings.Replace(url(t), "/postgres?", "/latin?", 1), "x", "its encoding is LATIN1; expected UTF8"},
+		"no such database":         {strings.Replace(url(t), "/postgres?", "/nowhere?", 1), "x", "the database does not exist (SQLSTATE 3D000)"},
+		"no such user":             {strings.Replace(url(t), "lingserve@", "nobody:s3cretword@", 1), "x", "it refused the user or the password (SQLSTATE 28000)"},
+		"a schema cannot be made":  {as, "x", "the database user has no permission to make the schema x"},
+		"a schema of another":      {as, "given", "the database user has no permission to make tables in the schema given"},
 		"one of the user's own":    {as, "owned", ""},
-		"no schema has that name":  {url(t), strings.Repeat("x", 64), "the name of a schema has 1–63 bytes"},
-		"what is no address":       {"postgres://u:s3cretword@h:port/", "x", "is no address of a PostgreSQL database"},
-		"a file that is not there": {"postgres://u:s3cretword@h/x?sslmode=verify-full&sslrootcert=/not/there.pem", "x", "a file that its address names cannot be read: open /not/there.pem: no such file"},
+		"no schema has that name":  {url(t), strings.Repeat("x", 64), "expected 1–63 bytes"},
+		"what is no address":       {"postgres://u:s3cretword@h:port/", "x", "invalid address; expected one such as postgres://"},
+		"a file that is not there": {"postgres://u:s3cretword@h/x?sslmode=verify-full&sslrootcert=/not/there.pem", "x", "cannot read a file of its address: open /not/there.pem: no such file"},
 		"an address in words":      {strings.NewReplacer("postgres://lingserve@/postgres?host=", "user=lingserve dbname=postgres host=").Replace(url(t)), "words", ""},
 		"times of the user's own":  {url(t) + "&statement_timeout=60000", "times", ""},
 	} {

@@ -113,15 +113,15 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 // config is the configuration of the pool. What the URL says of times is taken.
 func (o *Options) config() (*pgxpool.Config, error) {
 	if len(o.Schema) > 63 || o.Schema != pack(o.Schema) {
-		return nil, fmt.Errorf("database: the name of a schema has 1–63 bytes of UTF-8, %.80q has not", o.Schema)
+		return nil, fmt.Errorf("database: invalid schema name %.80q; expected 1–63 bytes of UTF-8", o.Schema)
 	}
 	config, err := pgxpool.ParseConfig(o.URL)
 	if file, ok := errors.AsType[*fs.PathError](err); ok { // of certificates
-		return nil, fmt.Errorf("database: a file that its address names cannot be read: %w", file)
+		return nil, fmt.Errorf("database: cannot read a file of its address: %w", file)
 	}
 	if err != nil {
 		// What it is said to be wrong for may have the password in it.
-		return nil, errors.New("database: that is no address of a PostgreSQL database (as postgres://user:password@host:5432/database)")
+		return nil, errors.New("database: invalid address; expected one such as postgres://user:password@host:5432/database")
 	}
 	config.MaxConns = max(int32(min(o.Connections, 10_000)), leastConnections)
 	if o.Connections == 0 {
@@ -164,10 +164,10 @@ func (s *Store) prepare(ctx context.Context) error {
 			return err
 		}
 		if encoding != "UTF8" {
-			return fmt.Errorf("its encoding is %s: it must be UTF8", encoding)
+			return fmt.Errorf("its encoding is %s; expected UTF8", encoding)
 		}
 		if version < 130000 {
-			return fmt.Errorf("it is PostgreSQL %d: 13 or newer is wanted", version/10000)
+			return fmt.Errorf("it is PostgreSQL %d; expected 13 or newer", version/10000)
 		}
 		return migrate(ctx, conn, s.schema, migrations())
 	})
@@ -271,7 +271,7 @@ func (s *Store) probe() {
 var errNoConnection = errors.New("all connections are in use")
 
 // errNotTried is the cause where a call has not tried to reach the database, which has been away for longer than calls wait.
-var errNotTried = errors.New("it has been away for some time")
+var errNotTried = errors.New("it was unreachable for some time")
 
 // once runs do on a connection of the pool.
 func (s *Store) once(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {

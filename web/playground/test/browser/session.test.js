@@ -179,12 +179,12 @@ test("a tape: what a workflow has answered is a document, and what people did is
   const server = await lingserve(t, { config, pace: 0 });
   await say(server, "w", ",help");
   await ask(server, "/v1/runs", { workflow: "encyclopedia", session: "w", input: "Why is the sky blue?" });
-  await say(server, "w", "What does tape info say?", { agent: "careful" }); // nobody is there to approve it
+  await say(server, "w", "What does tape info say?", { agent: "careful" }); // this conversation has no approver
   const page = await stage(t, server.url);
   await tape(page, "w");
   await page.getByText("Why the Sky Is Blue", { exact: true }).waitFor();
   assert.ok((await page.locator(".tape-assistant .tree-title").count()) > 3);
-  await page.getByText("tape.info was denied: nobody is there to approve it").waitFor();
+  await page.getByText("tape.info was denied: this conversation has no approver").waitFor();
   await page.locator("summary", { hasText: ",help" }).click();
   await page.locator(".tape-event code", { hasText: ",tape.info" }).first().waitFor();
   assert.equal(await page.getByText("turn.start").count(), 0);

@@ -342,7 +342,7 @@ func TestAnotherCertificateIsTakenWhenItsFilesChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.reload()
-		if got := serial(); got != 3 || !strings.Contains(out.String(), "tls.key: no such file or directory") {
+		if got := serial(); got != 3 || !strings.Contains(out.String(), "cannot read "+dir+"/tls.key: no such file or directory") {
 			t.Errorf("serial %d:\n%s", got, out)
 		}
 	})
@@ -401,7 +401,7 @@ func TestEncryptionThatCannotWorkStopsTheStart(t *testing.T) {
 	}{
 		{"no key", []string{"--tls-cert", crt}, []string{"--tls-cert: needs a key; set tls.key"}},
 		{"no certificate", []string{"--tls-key", crt}, []string{"--tls-key: needs a certificate; set tls.cert"}},
-		{"no file", []string{"--tls-cert", dir + "/none", "--tls-key", crt}, []string{"tls.cert and tls.key (flag --tls-cert)", "/none: no such file or directory"}},
+		{"no file", []string{"--tls-cert", dir + "/none", "--tls-key", crt}, []string{"tls.cert and tls.key (flag --tls-cert)", "cannot read " + dir + "/none: no such file or directory"}},
 		{"a folder", []string{"--tls-cert", dir, "--tls-key", crt}, []string{"is not a regular file; expected a PEM file"}},
 		{"another's key", []string{"--tls-cert", crt, "--tls-key", dir + "/other.key"}, []string{"other.key: private key does not match public key"}},
 		{"both ways", []string{"--tls-cert", crt, "--tls-key", dir + "/tls.key", "--tls-acme", "chat.example.com"}, []string{"--tls-acme: does not go with certificate files"}},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -123,7 +124,7 @@ func chat(c *config.Config, name, session string, signals <-chan os.Signal, stdi
 		name = usual
 	}
 	if !slices.Contains(crew.names, name) {
-		return exitFailed, fmt.Errorf("unknown agent %q%s; expected one of %s", name, didYouMean(name, crew.names, ""), strings.Join(crew.names, ", "))
+		return exitFailed, fmt.Errorf("unknown agent %q%s expected one of %s", name, cmp.Or(didYouMean(name, crew.names, ""), ";"), strings.Join(crew.names, ", "))
 	}
 	interrupts := make(chan struct{}, 1)
 	o := terminal.Options{

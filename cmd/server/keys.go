@@ -208,6 +208,9 @@ func checkKey(o *keyOptions, keys *access.Keys, stdin io.Reader, stdout, stderr 
 	if err != nil {
 		return err
 	}
+	if text == "" && keys.Len() == 0 {
+		return errors.New("there are no keys to check; lingserve keys new creates one")
+	}
 	if text == "" {
 		fmt.Fprintf(stderr, "all %d keys are valid; to check a key, send it to standard input\n", keys.Len())
 		return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -103,7 +104,7 @@ func unknownWorkflow(name string, workflows *flow.Registry, from string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("unknown workflow %q; there are no workflows (%s)", name, from)
 	}
-	return fmt.Errorf("unknown workflow %q%s; expected one of %s (%s)", name, didYouMean(name, names, ""), strings.Join(names, ", "), from)
+	return fmt.Errorf("unknown workflow %q%s expected one of %s (%s)", name, cmp.Or(didYouMean(name, names, ""), ";"), strings.Join(names, ", "), from)
 }
 
 // Said is what the models' servers said when they failed.

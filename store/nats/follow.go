@@ -72,9 +72,13 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
+// errReconnected is an interruption that a consumer may not notice. What has vanished meanwhile is found only from the beginning.
+var errReconnected = errors.New("the connection was made anew")
+
 // once follows until the first interruption.
 func (f *follower) once(ctx context.Context, told *bool) error {
 	t := f.t
+	reconnects := t.e.c.Conn().Stats().Reconnects
 	passing, cancel := context.WithTimeout(ctx, attemptWait)
 	defer cancel()
 	barrier, err := t.barrier.Pass(passing)
@@ -91,6 +95,9 @@ func (f *follower) once(ctx context.Context, told *bool) error {
 		next, cancel := context.WithTimeout(ctx, wait)
 		msg, err := messages.Next(jetstream.NextContext(next))
 		cancel()
+		if t.e.c.Conn().Stats().Reconnects != reconnects {
+			return errReconnected
+		}
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && live {
 			if err := f.tick(); err != nil {
 				return stopped{err}

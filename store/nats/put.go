@@ -96,6 +96,9 @@ func (t *Table) put(ctx context.Context, p *store.Put) (store.Record, error) {
 		return w.record, nil
 	}
 	if w.doubt && !errors.Is(err, store.ErrMoved) {
+		if away, ok := errors.AsType[*awayError](err); ok {
+			err = away.cause
+		}
 		err = fmt.Errorf("%w: %w", store.ErrUnsure, err)
 	}
 	return store.Record{}, err

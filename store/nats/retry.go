@@ -24,6 +24,12 @@ const (
 // errChanged says that a key has changed since it was read, so that it is read again.
 var errChanged = errors.New("changed meanwhile")
 
+// awayError is a [store.ErrAway].
+type awayError struct{ cause error }
+
+func (e *awayError) Error() string   { return store.ErrAway.Error() + ": " + e.cause.Error() }
+func (e *awayError) Unwrap() []error { return []error{store.ErrAway, e.cause} }
+
 // again calls do until it succeeds or fails for good. If the servers are away for too long, the error is [store.ErrAway].
 func (t *Table) again(ctx context.Context, do func(ctx context.Context) error) error {
 	changed := 0
@@ -40,7 +46,7 @@ func (t *Table) again(ctx context.Context, do func(ctx context.Context) error) e
 		case cluster.Full(err):
 			return fmt.Errorf("%w: %w", store.ErrFull, err)
 		case !gone && !cluster.Passing(err) && !errors.Is(err, errChanged), t.tooLate(began):
-			return fmt.Errorf("%w: %w", store.ErrAway, err)
+			return &awayError{err}
 		}
 		if errors.Is(err, errChanged) {
 			if changed++; changed == 1 {

@@ -113,6 +113,7 @@ func Tables(t *testing.T, s Setup) {
 		{"ST-19 puts of a call stand or fail by themselves", testBatch},
 		{"ST-20 revisions rise in the order of commit", testRevisions},
 		{"ST-21 a nil body stays", testNilBody},
+		{"ST-21, ST-22 a nil body stays when the life changes", testNilBodyLife},
 		{"ST-22 a record is there for its life", testLife},
 		{"ST-23 a watcher is told of every key", testWatch},
 		{"ST-23 watchers are told of deletions and ends of life", testWatchGone},
@@ -180,11 +181,17 @@ func testRecord(t *testing.T, s Setup) {
 
 func testNames(t *testing.T, s Setup) {
 	tab := table(t, s.New(t).Open(t), store.TableOptions{})
-	for _, key := range []string{"a", "A/b/0/~-_.", strings.Repeat("x", 128), "a..b"} {
+	long := strings.Repeat("~", 128)
+	valid := []string{"a", "A/b/0/~-_.", strings.Repeat("x", 128), "a..b", strings.Join([]string{long, long, long, long}, "/")}
+	for _, key := range valid {
 		put(t, tab, store.Put{Key: key, Body: []byte(key)})
-		if got := get(t, tab, key); string(got.Body) != key {
+		if got := get(t, tab, key); string(got.Body) != key || got.Key != key {
 			t.Errorf("%s has %q", key, got.Body)
 		}
+	}
+	slices.Sort(valid)
+	if got := keys(t, tab, ""); !slices.Equal(got, valid) {
+		t.Errorf("%q, want %q", got, valid)
 	}
 	for _, key := range []string{"", "/", "a/", "/a", "a//b", ".a", "a/.b", "a/b/c/d/e", strings.Repeat("x", 129), "a b", "é", "a*", "a>", "a\x00"} {
 		if _, err := try(t, tab, store.Put{Key: key}); !errors.Is(err, store.ErrInvalid) {
@@ -404,6 +411,39 @@ func testLife(t *testing.T, s Setup) {
 		t.Errorf("behind what has expired: %v", err)
 	}
 	put(t, tab, store.Put{Key: "short"})
+}
+
+func testNilBodyLife(t *testing.T, s Setup) {
+	tab := table(t, s.New(t).Open(t), store.TableOptions{})
+	hour, short := time.Hour, 2*time.Second
+	for key, lives := range map[string][]time.Duration{
+		"longer": {short, hour}, "much longer": {short, hour, 0}, "shorter": {hour, short}, "much shorter": {0, short},
+		"longer and shorter": {hour, 2 * hour, short}, "shorter and longer": {hour, short, hour},
+	} {
+		key = strings.ReplaceAll(key, " ", "_")
+		r := put(t, tab, store.Put{Key: key, Body: []byte(key), Life: lives[0]})
+		for _, life := range lives[1:] {
+			r = put(t, tab, store.Put{Key: key, After: r.Rev, Meta: []byte(life.String()), Life: life})
+		}
+		if got := get(t, tab, key); string(got.Body) != key {
+			t.Errorf("%s: the body is %q", key, got.Body)
+		}
+	}
+	time.Sleep(4 * time.Second)
+	for _, key := range []string{"longer", "much_longer", "shorter_and_longer"} {
+		if got := get(t, tab, key); string(got.Body) != key {
+			t.Errorf("%s: the body is %q", key, got.Body)
+		}
+	}
+	for _, key := range []string{"shorter", "much_shorter", "longer_and_shorter"} {
+		absent(t, tab, key)
+	}
+	if got := keys(t, tab, ""); !slices.Equal(got, []string{"longer", "much_longer", "shorter_and_longer"}) {
+		t.Errorf("%q", got)
+	}
+	if got := get(t, tab, put(t, tab, store.Put{Key: "shorter"}).Key); len(got.Body) != 0 {
+		t.Errorf("the body of a record that has ended: %q", got.Body)
+	}
 }
 
 // watch collects what a watcher is told, until the test ends.

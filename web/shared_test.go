@@ -29,7 +29,7 @@ import (
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/turn"
-	oncenats "github.com/lingserve/lingserve/web/once/nats"
+	oncetable "github.com/lingserve/lingserve/web/once/table"
 )
 
 // group is servers that share what they do, as replicas do.
@@ -69,7 +69,7 @@ func (g *group) open() *sharedPlace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := oncenats.Open(t.Context(), c, oncenats.Options{})
+	keys, err := oncetable.Open(t.Context(), tables, oncetable.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ import (
 	"github.com/lingserve/lingserve/telemetry"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web"
-	oncenats "github.com/lingserve/lingserve/web/once/nats"
+	oncetable "github.com/lingserve/lingserve/web/once/table"
 )
 
 // engine is what replicas share. Nil is none, which is a server alone: all its methods can be called, and nothing of NATS runs.
@@ -37,7 +37,7 @@ type engine struct {
 	// Of a server; nil where a command has the engine.
 	runs    *runlognats.Log
 	control *controlnats.Control
-	keys    *oncenats.Keys
+	keys    *oncetable.Keys
 
 	mu    sync.Mutex
 	state cluster.State
@@ -236,7 +236,7 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	if e.control, err = controlnats.Open(ctx, e.cluster, controlnats.Options{Log: log}); err != nil {
 		return err
 	}
-	if e.keys, err = oncenats.Open(ctx, e.cluster, oncenats.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
+	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}
 	leases, err := e.cluster.Leases(ctx, "tape") // those of tape/nats

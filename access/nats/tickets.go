@@ -191,7 +191,7 @@ func (s *Store) Take(ctx context.Context, d access.TicketDigest) (t access.Ticke
 		return e.Ticket, true, nil
 	}
 	if err == nil && doubt {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "a ticket is used up because an answer was lost")
+		s.log.LogAttrs(ctx, slog.LevelWarn, "ticket is used up, but its answer was lost")
 	}
 	return access.Ticket{}, false, err
 }
@@ -250,7 +250,7 @@ func (s *Store) again(ctx context.Context, do func() (retry bool, err error)) er
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case !retry || time.Since(begin) > giveUp:
-			s.log.LogAttrs(ctx, slog.LevelWarn, "a ticket cannot be looked up", slog.String("error", err.Error()))
+			s.log.LogAttrs(ctx, slog.LevelWarn, "cannot look up a ticket", slog.String("error", err.Error()))
 			return errAway
 		}
 		select {

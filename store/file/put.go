@@ -33,7 +33,10 @@ type staged struct {
 // Put implements [store.Table].
 func (t *Table) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
 	records, errs := make([]store.Record, len(puts)), make([]error, len(puts))
-	number, err := t.put(ctx, puts, records, errs)
+	number, err := uint64(0), context.Cause(ctx)
+	if err == nil {
+		number, err = t.put(ctx, puts, records, errs)
+	}
 	if err == nil && number > 0 && t.o.Durability == store.Synced {
 		if err = t.sync(number); err != nil {
 			err = fmt.Errorf("%w: %w", store.ErrUnsure, err)
@@ -215,7 +218,7 @@ func (w *write) room(key string, had bool, more int64) error {
 	if !over() {
 		return nil
 	}
-	if w.now.Sub(t.swept) > time.Second {
+	if w.now.Sub(t.swept) >= time.Second {
 		t.sweep(w.now)
 	}
 	for over() {

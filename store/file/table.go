@@ -382,7 +382,10 @@ func (t *Table) find(key string) (f frame, off int64, ok bool, err error) {
 }
 
 // Get implements [store.Table].
-func (t *Table) Get(_ context.Context, key string) (store.Record, error) {
+func (t *Table) Get(ctx context.Context, key string) (store.Record, error) {
+	if err := context.Cause(ctx); err != nil {
+		return store.Record{}, err
+	}
 	t.mu.RLock()
 	fresh, err := t.checkFresh()
 	if err == nil && !fresh {
@@ -409,7 +412,10 @@ func (t *Table) checkFresh() (bool, error) {
 }
 
 // Peek implements [store.Table].
-func (t *Table) Peek(_ context.Context, key string) (store.Record, error) {
+func (t *Table) Peek(ctx context.Context, key string) (store.Record, error) {
+	if err := context.Cause(ctx); err != nil {
+		return store.Record{}, err
+	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if err := t.closed(); err != nil {

@@ -119,6 +119,7 @@ func Tables(t *testing.T, s Setup) {
 		{"ST-23 watchers are told of deletions and ends of life", testWatchGone},
 		{"ST-25 a table without Oldest is full", testFull},
 		{"ST-25 the oldest record goes", testOldest},
+		{"a call whose context has ended does nothing", testEnded},
 		{"ST-27 a closed engine refuses", testClosed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -600,6 +601,31 @@ func testOldest(t *testing.T, s Setup) {
 	}
 	if got := keys(t, tab, ""); len(got) != 10 || !slices.Contains(got, "x99") {
 		t.Errorf("%q", got)
+	}
+}
+
+func testEnded(t *testing.T, s Setup) {
+	tab := table(t, s.New(t).Open(t), store.TableOptions{})
+	r := put(t, tab, store.Put{Key: "k"})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("the caller has left")
+	cancel(why)
+	_, getErr := tab.Get(ctx, "k")
+	_, peekErr := tab.Peek(ctx, "k")
+	_, errs := tab.Put(ctx, store.Put{Key: "k", ID: NewID(), After: r.Rev}, store.Put{Key: "new", ID: NewID()})
+	for _, err := range []error{getErr, peekErr, errs[0], errs[1]} {
+		if !errors.Is(err, why) || errors.Is(err, store.ErrUnsure) {
+			t.Errorf("%v, want %v", err, why)
+		}
+	}
+	for _, err := range tab.Range(ctx, "", false) {
+		if !errors.Is(err, why) {
+			t.Errorf("range: %v", err)
+		}
+	}
+	absent(t, tab, "new")
+	if got := get(t, tab, "k"); got.Rev != r.Rev {
+		t.Errorf("%+v, want %+v", got, r)
 	}
 }
 

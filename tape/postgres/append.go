@@ -352,7 +352,7 @@ func (w *writing) there(ctx context.Context, cause error) (there bool, err error
 		case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrClosed):
 			return false, err
 		case !sleep(ctx, w.s.closing, pause):
-			w.s.log.ErrorContext(ctx, "unknown whether entries of a session were stored", "tape", w.name, "reason", reason(err))
+			w.s.log.ErrorContext(ctx, "unknown whether session entries were stored", "tape", w.name, "reason", reason(err))
 			return false, &Error{textUnknown, cause}
 		}
 	}

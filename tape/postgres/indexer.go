@@ -61,7 +61,7 @@ func (x *indexer) work() {
 		x.mu.Unlock()
 		err := x.store.cover(x.store.closing, id)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) && !errors.Is(err, tape.ErrDeleted) && !errors.Is(err, context.Canceled) && !errors.Is(err, tape.ErrClosed) {
-			x.store.log.Warn("the index of searches cannot be written", "reason", reason(err))
+			x.store.log.Warn("cannot write the search index", "reason", reason(err))
 		}
 	}
 }

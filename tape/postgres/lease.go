@@ -186,7 +186,7 @@ func (k *keeper) giveBack(l *lease) {
 		return err
 	})
 	if err != nil && !errors.Is(err, tape.ErrClosed) {
-		k.store.log.WarnContext(ctx, "a lease cannot be released; it expires", "tape", l.name, "reason", reason(err))
+		k.store.log.WarnContext(ctx, "cannot release a lease; it expires", "tape", l.name, "reason", reason(err))
 	}
 }
 
@@ -345,7 +345,7 @@ func (k *keeper) renewOnce() bool {
 // lose takes a lease away from its holder; mu is held.
 func (k *keeper) lose(l *lease, why string) {
 	l.over = true
-	k.store.log.Warn("a lease was lost", "tape", l.name, "reason", why)
+	k.store.log.Warn("lost a lease", "tape", l.name, "reason", why)
 	close(l.lost)
 }
 

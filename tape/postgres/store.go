@@ -213,7 +213,7 @@ func (s *Store) lost(err error) time.Duration {
 	defer s.away.mu.Unlock()
 	if s.away.since.IsZero() {
 		s.away.since = time.Now()
-		s.log.Warn("the database of the sessions cannot be reached", "reason", reason(err))
+		s.log.Warn("PostgreSQL is away", "reason", reason(err))
 	}
 	s.away.cause = err
 	return time.Since(s.away.since)
@@ -224,7 +224,7 @@ func (s *Store) found() {
 	s.away.mu.Lock()
 	defer s.away.mu.Unlock()
 	if !s.away.since.IsZero() {
-		s.log.Info("the database of the sessions answers again", "away", time.Since(s.away.since).Round(time.Millisecond))
+		s.log.Info("PostgreSQL is back", "away", time.Since(s.away.since).Round(time.Millisecond))
 		s.away.since, s.away.cause = time.Time{}, nil
 	}
 }

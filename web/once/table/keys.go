@@ -162,7 +162,7 @@ func (k *Keys) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	k.o.Log.LogAttrs(ctx, slog.LevelWarn, "an Idempotency-Key cannot be looked up", slog.String("error", err.Error()))
+	k.o.Log.LogAttrs(ctx, slog.LevelWarn, "cannot look up an idempotency key", slog.String("error", err.Error()))
 	return once.ErrAway
 }
 
@@ -281,7 +281,7 @@ func (k *Keys) countClaim(ctx context.Context, owner string) {
 	defer cancel()
 	kept, err := k.bound(ctx, token)
 	if err != nil {
-		k.o.Log.LogAttrs(ctx, slog.LevelWarn, "old Idempotency-Keys of a caller cannot be removed", slog.String("error", err.Error()))
+		k.o.Log.LogAttrs(ctx, slog.LevelWarn, "cannot remove a caller's old idempotency keys", slog.String("error", err.Error()))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

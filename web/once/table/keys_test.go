@@ -15,8 +15,8 @@ import (
 	"github.com/lingserve/lingserve/store/file"
 	"github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/web/once"
-	"github.com/lingserve/lingserve/web/once/table"
 	"github.com/lingserve/lingserve/web/once/oncetest"
+	"github.com/lingserve/lingserve/web/once/table"
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m, nil) }
@@ -41,10 +41,9 @@ func openTable(t testing.TB, e store.Engine, o table.Options) *table.Keys {
 	return k
 }
 
-// openFiles opens keys in a folder, which the first who opens it owns.
-func openFiles(t testing.TB, dir string, beside bool, o table.Options) *table.Keys {
+func openFiles(t testing.TB, o table.Options) *table.Keys {
 	t.Helper()
-	e, err := file.Open(vfs.At(dir), file.Options{Beside: beside})
+	e, err := file.Open(vfs.At(t.TempDir()), file.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,17 +51,12 @@ func openFiles(t testing.TB, dir string, beside bool, o table.Options) *table.Ke
 }
 
 func TestFiles(t *testing.T) {
-	dirs := map[*testing.T]string{}
-	oncetest.Test(t, oncetest.Setup{Shared: true, Open: func(t *testing.T, retention time.Duration) once.Keys {
-		beside := dirs[t] != ""
-		if !beside {
-			dirs[t] = t.TempDir()
-		}
-		return openFiles(t, dirs[t], beside, table.Options{Retention: retention})
-	}, Few: func(t *testing.T, most int) once.Keys {
-		return openFiles(t, t.TempDir(), false, table.Options{Most: int64(most)})
-	}})
+	oncetest.Test(t, oncetest.Setup{Shared: true, Alone: true, Open: func(t *testing.T, retention time.Duration) once.Keys {
+		return openFiles(t, table.Options{Retention: retention})
+	}, Few: func(t *testing.T, most int) once.Keys { return openFiles(t, table.Options{Most: int64(most)}) }})
 }
+
+func BenchmarkFiles(b *testing.B) { oncetest.Bench(b, openFiles(b, table.Options{})) }
 
 func setup(s *clustertest.Servers) oncetest.Setup {
 	prefixes := map[*testing.T]string{}

@@ -25,6 +25,7 @@ import (
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/runlog"
 	lognats "github.com/lingserve/lingserve/runlog/nats"
+	storenats "github.com/lingserve/lingserve/store/nats"
 	tapenats "github.com/lingserve/lingserve/tape/nats"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
@@ -69,6 +70,7 @@ func (g *group) open() *sharedPlace {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tables := storenats.Open(c, storenats.Options{})
 	keys, err := oncetable.Open(t.Context(), tables, oncetable.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +90,7 @@ func (g *group) open() *sharedPlace {
 	var once sync.Once
 	p := &sharedPlace{cluster: c, tapes: tapes, lossy: &lossy{Control: asks}, absent: &absent{Shared: l}, close: func() {
 		once.Do(func() {
-			_, _, _ = asks.Close(), keys.Close(), l.Close() // of one that has died, they cannot do all
+			_, _, _, _ = asks.Close(), keys.Close(), tables.Close(), l.Close() // of one that has died, they cannot do all
 			_ = tapes.Close()
 		})
 	}}

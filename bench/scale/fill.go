@@ -13,6 +13,7 @@ import (
 	"github.com/lingserve/lingserve/runlog"
 	runlognats "github.com/lingserve/lingserve/runlog/nats"
 	"github.com/lingserve/lingserve/tape"
+	storenats "github.com/lingserve/lingserve/store/nats"
 	tapenats "github.com/lingserve/lingserve/tape/nats"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/once"
@@ -24,6 +25,7 @@ type replica struct {
 	cluster *cluster.Cluster
 	tapes   *tapenats.Store
 	runs    *runlognats.Log
+	tables  *storenats.Engine
 	keys    *oncetable.Keys
 }
 
@@ -64,6 +66,7 @@ func join(ctx context.Context, all []*node) (r *replica, err error) {
 	if r.runs, err = runlognats.Open(ctx, r.cluster, runlognats.Options{Keep: keep, Tube: tubeOptions, Async: true}); err != nil {
 		return nil, err
 	}
+	r.tables = storenats.Open(r.cluster, storenats.Options{})
 	if r.keys, err = oncetable.Open(ctx, r.tables, oncetable.Options{Most: 1 << 40}); err != nil {
 		return nil, err
 	}
@@ -74,6 +77,9 @@ func join(ctx context.Context, all []*node) (r *replica, err error) {
 func (r *replica) leave() {
 	if r.keys != nil {
 		_ = r.keys.Close()
+	}
+	if r.tables != nil {
+		_ = r.tables.Close()
 	}
 	if r.runs != nil {
 		_ = r.runs.Close()

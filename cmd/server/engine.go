@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/access"
-	accessnats "github.com/lingserve/lingserve/access/nats"
 	"github.com/lingserve/lingserve/cluster"
 	"github.com/lingserve/lingserve/config"
 	controlnats "github.com/lingserve/lingserve/control/nats"
@@ -22,6 +21,7 @@ import (
 	runlognats "github.com/lingserve/lingserve/runlog/nats"
 	"github.com/lingserve/lingserve/tape"
 	tapenats "github.com/lingserve/lingserve/tape/nats"
+	storenats "github.com/lingserve/lingserve/store/nats"
 	"github.com/lingserve/lingserve/telemetry"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web"
@@ -37,6 +37,7 @@ type engine struct {
 	// Of a server; nil where a command has the engine.
 	runs    *runlognats.Log
 	control *controlnats.Control
+	tables  *storenats.Engine
 	keys    *oncetable.Keys
 
 	mu    sync.Mutex
@@ -158,6 +159,9 @@ func (e *engine) close(log *slog.Logger) {
 	if e.keys != nil {
 		errs = append(errs, e.keys.Close())
 	}
+	if e.tables != nil {
+		errs = append(errs, e.tables.Close())
+	}
 	if err := errors.Join(append(errs, e.cluster.Close())...); err != nil {
 		log.Warn("cannot close the NATS connection cleanly", "error", err)
 	}
@@ -212,12 +216,12 @@ func (e *engine) into(ctx context.Context, c *config.Config, o *web.Options, log
 	if err := e.share(ctx, c, o, log); err != nil {
 		return engineError(c, err)
 	}
-	tickets, err := accessnats.Open(ctx, e.cluster, accessnats.Options{Log: log})
+	tickets, err := e.tables.Table(ctx, access.TicketTable)
 	if err != nil {
 		return engineError(c, err)
 	}
 	if d := o.Access.Door; d != nil {
-		d.Tickets = access.NewTickets(access.TicketsOptions{Store: tickets, Life: c.Auth.TicketLife})
+		d.Tickets = access.NewTickets(access.TicketsOptions{Table: tickets, Life: c.Auth.TicketLife})
 	}
 	return nil
 }
@@ -236,6 +240,7 @@ func (e *engine) share(ctx context.Context, c *config.Config, o *web.Options, lo
 	if e.control, err = controlnats.Open(ctx, e.cluster, controlnats.Options{Log: log}); err != nil {
 		return err
 	}
+	e.tables = storenats.Open(e.cluster, storenats.Options{Log: log})
 	if e.keys, err = oncetable.Open(ctx, e.tables, oncetable.Options{Retention: c.Run.KeyRetention, Log: log}); err != nil {
 		return err
 	}

@@ -222,7 +222,7 @@ func TestFormerLeader(t *testing.T) {
 	// It answers with the record of before.
 	old, err := json.Marshal(map[string]any{"message": map[string]any{
 		"subject": nats.Subject(a, "k"), "seq": first.Rev, "data": []byte("1"),
-		"hdrs": []byte("NATS/1.0\r\nRecord: {\"id\":\"" + base64.StdEncoding.EncodeToString([]byte("the first put id")) + "\",\"at\":1,\"size\":1}\r\n\r\n"),
+		"hdrs": []byte("NATS/1.0\r\nRecord: " + base64.RawURLEncoding.EncodeToString([]byte("the first put id")) + " 1 0 0 1\r\n\r\n"),
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"encoding/json"
+	"encoding/base64"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	client "github.com/nats-io/nats.go"
@@ -14,25 +16,31 @@ import (
 	"github.com/lingserve/lingserve/store"
 )
 
-// headerRecord is the header that has the head of a message.
-const headerRecord = "Record"
+// The headers of a message. A meta that is no line of ASCII is in base64.
+const (
+	headerRecord  = "Record" // the ID, and the numbers of the head
+	headerMeta    = "Meta"
+	headerMeta64  = "Meta-Base64"
+	headerKey     = "Record-Key" // if the subject does not tell it
+	idLength      = 22
+	numbersOfHead = 9
+)
 
-// head is what the header of a message says.
+// head is what the headers of a message say. Times are ms since 1970.
 type head struct {
-	ID      []byte `json:"id"`             // of the put
-	At      int64  `json:"at"`             // ms since 1970, as all times here
-	End     int64  `json:"end,omitempty"`  // when the record's life ends; 0: never
-	Made    uint64 `json:"made,omitempty"` // 0: this message created the record
-	Meta    []byte `json:"meta,omitempty"`
-	Size    int64  `json:"size,omitempty"`    // of the body
-	Packed  bool   `json:"packed,omitempty"`  // the body is compressed
-	Key     string `json:"key,omitempty"`     // if the subject does not tell it
-	Deleted uint64 `json:"deleted,omitempty"` // of a marker: the revision that was deleted
+	ID      []byte // of the put
+	At      int64
+	End     int64  // when the record's life ends; 0: never
+	Made    uint64 // 0: this message created the record
+	Meta    []byte
+	Size    int64  // of the body
+	Packed  bool   // the body is compressed
+	Deleted uint64 // of a marker: the revision that was deleted
 
 	// Of a step:
-	Body  uint64 `json:"body,omitempty"`  // the message that has the body
-	Until int64  `json:"until,omitempty"` // when the servers remove that message; 0: never
-	Floor int64  `json:"floor,omitempty"` // when the last of the records before this one would have ended; 0: never
+	Body  uint64 // the message that has the body
+	Until int64  // when the servers remove that message; 0: never
+	Floor int64  // when the last of the records before this one would have ended; 0: never
 }
 
 // message is the last message of a key. Sequence 0 means that there is none.
@@ -118,24 +126,87 @@ func (h *head) life() time.Duration {
 	return (time.Duration(end-h.At)*time.Millisecond + clockSlack - 1).Truncate(time.Second)
 }
 
-// header returns the header of a message.
-func (h *head) header() client.Header {
-	text, err := json.Marshal(h)
-	if err != nil {
-		panic("store/nats: " + err.Error()) // all of it can be written
+// header returns the headers of a message.
+func (m *message) header(withKey bool) client.Header {
+	packed := uint64(0)
+	if m.Packed {
+		packed = 1
 	}
-	return client.Header{headerRecord: {string(text)}}
+	numbers := [numbersOfHead]uint64{uint64(m.At), uint64(m.End), m.Made, uint64(m.Size), packed, m.Deleted, m.Body, uint64(m.Until), uint64(m.Floor)}
+	last := len(numbers)
+	for last > 0 && numbers[last-1] == 0 {
+		last--
+	}
+	text := base64.RawURLEncoding.AppendEncode(make([]byte, 0, 128), m.ID)
+	for _, n := range numbers[:last] {
+		text = strconv.AppendUint(append(text, ' '), n, 10)
+	}
+	header := client.Header{headerRecord: {string(text)}}
+	switch {
+	case len(m.Meta) == 0:
+	case isLine(m.Meta):
+		header[headerMeta] = []string{string(m.Meta)}
+	default:
+		header[headerMeta64] = []string{base64.StdEncoding.EncodeToString(m.Meta)}
+	}
+	if withKey {
+		header[headerKey] = []string{m.key}
+	}
+	return header
 }
 
-// read fills in a message from what the servers have.
+// isLine reports whether bytes can be a header's value as they are.
+func isLine(b []byte) bool {
+	for _, c := range b {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return b[0] != ' ' && b[len(b)-1] != ' '
+}
+
+// read fills in a message from its headers.
 func (m *message) read(header client.Header) {
-	text := header[headerRecord]
-	if len(text) != 1 || json.Unmarshal([]byte(text[0]), &m.head) != nil || len(m.ID) == 0 {
-		m.head, m.damaged = head{}, true
+	if h, err := readHead(header); err == nil {
+		m.head = h
+	} else {
+		m.damaged = true
 	}
-	if m.Key != "" {
-		m.key = m.Key
+	if key := header[headerKey]; len(key) == 1 {
+		m.key = key[0]
 	}
+}
+
+func readHead(header client.Header) (h head, err error) {
+	text := header.Values(headerRecord)
+	if len(text) != 1 {
+		return h, store.ErrDamaged
+	}
+	id, rest, _ := strings.Cut(text[0], " ")
+	if h.ID, err = base64.RawURLEncoding.DecodeString(id); err != nil || len(id) != idLength {
+		return h, store.ErrDamaged
+	}
+	var numbers [numbersOfHead]uint64
+	for i := 0; rest != ""; i++ {
+		var number string
+		number, rest, _ = strings.Cut(rest, " ")
+		if i == len(numbers) {
+			return h, store.ErrDamaged
+		}
+		if numbers[i], err = strconv.ParseUint(number, 10, 64); err != nil {
+			return h, store.ErrDamaged
+		}
+	}
+	h.At, h.End, h.Made, h.Size, h.Packed = int64(numbers[0]), int64(numbers[1]), numbers[2], int64(numbers[3]), numbers[4] == 1
+	h.Deleted, h.Body, h.Until, h.Floor = numbers[5], numbers[6], int64(numbers[7]), int64(numbers[8])
+	if line := header.Values(headerMeta); len(line) == 1 {
+		h.Meta = []byte(line[0])
+	} else if line := header.Values(headerMeta64); len(line) == 1 {
+		if h.Meta, err = base64.StdEncoding.DecodeString(line[0]); err != nil {
+			return h, store.ErrDamaged
+		}
+	}
+	return h, nil
 }
 
 // packFrom is the size of bodies that are compressed: most are far smaller.

@@ -23,8 +23,6 @@ const atOnce = 32
 // Put implements [store.Table]. Puts of different keys are sent at the same time, those of one key one after the other.
 func (t *Table) Put(ctx context.Context, puts ...store.Put) ([]store.Record, []error) {
 	records, errs := make([]store.Record, len(puts)), make([]error, len(puts))
-	ctx, cancel := t.e.whileOpen(ctx)
-	defer cancel()
 	if len(puts) == 1 {
 		records[0], errs[0] = t.put(ctx, &puts[0])
 		return records, errs
@@ -168,10 +166,7 @@ func (w *write) attempt(ctx context.Context) error {
 // send publishes a message behind another one of its key.
 func (t *Table) send(ctx context.Context, m *message, last uint64, data []byte) (*jetstream.PubAck, error) {
 	subject := t.subject(m.key)
-	if t.key(subject) == "" {
-		m.Key = m.key
-	}
-	out := &client.Msg{Subject: subject, Header: m.header(), Data: data}
+	out := &client.Msg{Subject: subject, Header: m.header(t.key(subject) == ""), Data: data}
 	options := []jetstream.PublishOpt{jetstream.WithExpectLastSequencePerSubject(last), jetstream.WithRetryAttempts(0)}
 	if last > 0 && m.Body == 0 {
 		out.Header[jetstream.MsgRollup] = []string{jetstream.MsgRollupSubject}
@@ -252,7 +247,7 @@ func (t *Table) forget(seq uint64) {
 // changes; whether it is still the newest, the servers decide.
 type known struct {
 	mu    sync.Mutex
-	heads map[string]message
+	heads map[string]*message
 	bytes int
 }
 
@@ -262,9 +257,13 @@ const mostKnown = 4 << 20
 // headCost is about what a head takes beside key and meta.
 const headCost = 256
 
+// add takes a message, which nobody changes any more.
 func (k *known) add(m *message) {
-	kept := *m
-	kept.data = nil
+	if m.data != nil {
+		kept := *m
+		kept.data = nil
+		m = &kept
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if old, ok := k.heads[m.key]; ok {
@@ -274,10 +273,10 @@ func (k *known) add(m *message) {
 		k.bytes -= old.cost()
 	}
 	if k.heads == nil || k.bytes > mostKnown {
-		k.heads, k.bytes = map[string]message{}, 0
+		k.heads, k.bytes = map[string]*message{}, 0
 	}
-	k.heads[m.key] = kept
-	k.bytes += kept.cost()
+	k.heads[m.key] = m
+	k.bytes += m.cost()
 }
 
 func (m *message) cost() int { return len(m.key) + len(m.Meta) + headCost }
@@ -295,6 +294,9 @@ func (k *known) remove(key string) {
 func (k *known) find(key string, rev uint64) (message, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	m, ok := k.heads[key]
-	return m, ok && m.seq == rev && m.lives(time.Now())
+	m := k.heads[key]
+	if m == nil || m.seq != rev || !m.lives(time.Now()) {
+		return message{}, false
+	}
+	return *m, true
 }

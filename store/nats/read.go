@@ -68,8 +68,6 @@ func (t *Table) Get(ctx context.Context, key string) (r store.Record, err error)
 	if err := store.CheckKey(key); err != nil {
 		return r, err
 	}
-	ctx, cancel := t.e.whileOpen(ctx)
-	defer cancel()
 	var missed uint64
 	err = t.again(ctx, func(ctx context.Context) error {
 		m, err := t.last(ctx, key, 0)
@@ -94,8 +92,6 @@ func (t *Table) Peek(ctx context.Context, key string) (r store.Record, err error
 	if err := store.CheckKey(key); err != nil {
 		return r, err
 	}
-	ctx, cancel := t.e.whileOpen(ctx)
-	defer cancel()
 	lost := false
 	err = t.again(ctx, func(ctx context.Context) error {
 		s := *t.stream.Load() // which allows direct reads, so that the client uses them

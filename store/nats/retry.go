@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,9 @@ func (e *awayError) Unwrap() []error { return []error{store.ErrAway, e.cause} }
 func (t *Table) again(ctx context.Context, do func(ctx context.Context) error) error {
 	changed := 0
 	for began, pause := time.Now(), firstPause; ; {
+		if err := cmp.Or(context.Cause(ctx), context.Cause(t.e.end)); err != nil {
+			return err
+		}
 		attempt, cancel := context.WithTimeout(ctx, attemptWait)
 		err := do(attempt)
 		cancel()
@@ -57,7 +61,7 @@ func (t *Table) again(ctx context.Context, do func(ctx context.Context) error) e
 		case <-time.After(pause):
 			pause = min(2*pause, lastPause)
 		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-t.e.end.Done():
 		}
 		if gone {
 			t.remake(ctx)

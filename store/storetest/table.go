@@ -173,6 +173,12 @@ func testRecord(t *testing.T, s Setup) {
 	if anew := put(t, tab, store.Put{Key: "a"}); anew.Made <= changed.Rev {
 		t.Errorf("made anew at %d, after %d", anew.Made, changed.Rev)
 	}
+	for _, meta := range []string{"a: b", " a ", "a\r\nb: c\r\n\r\n", "\x00\xff", "é", "a  \"b\""} {
+		put(t, tab, store.Put{Key: "meta", After: store.AnyRev, Meta: []byte(meta)})
+		if got := get(t, tab, "meta"); string(got.Meta) != meta {
+			t.Errorf("the meta %q is %q", meta, got.Meta)
+		}
+	}
 	big := bytes.Repeat([]byte("0123456789abcdef"), 3<<20/16)
 	put(t, tab, store.Put{Key: "big", Body: big})
 	if got := get(t, tab, "big"); !bytes.Equal(got.Body, big) {

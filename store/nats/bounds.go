@@ -106,6 +106,9 @@ func (b *bounds) room(ctx context.Context, a *admission, key string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for {
+		if b.complete && b.over(a) {
+			b.remove(b.rows.ended())
+		}
 		switch {
 		case b.complete && !b.over(a):
 			b.admitted[a] = true

@@ -21,7 +21,9 @@ const (
 	followExpiry    = 10 * time.Second       // of one request of a consumer
 	followHeartbeat = time.Second            // a consumer that is silent for twice as long is made anew
 	consumerLife    = 30 * time.Second       // of one whose process has died
-	goneEvery       = time.Second            // how often it is looked which records have ended
+	// tickEvery is how long a follower waits for a message until it looks which records have ended. The client notices that a consumer is
+	// silent only while it is asked for one message for longer than that takes.
+	tickEvery = 5 * time.Second
 )
 
 // follower is told of the keys that begin with a prefix.
@@ -34,7 +36,7 @@ type follower struct {
 	// called, and again after each interruption.
 	change func(m *message) error
 	live   func() error
-	// tick is called at least each second.
+	// tick is called after each message, and at least each tickEvery.
 	tick func() error
 }
 
@@ -57,7 +59,7 @@ func (f *follower) follow(ctx context.Context) error {
 		}
 		if !told {
 			told = true
-			f.t.e.log.LogAttrs(ctx, slog.LevelWarn, "the subscription to a table broke", slog.String("table", f.t.o.Name), slog.String("error", err.Error()))
+			f.t.e.log.LogAttrs(ctx, slog.LevelWarn, "subscription to a table broke; retrying", slog.String("table", f.t.o.Name), slog.String("error", err.Error()))
 		}
 		if err := f.tick(); err != nil {
 			return err
@@ -119,7 +121,7 @@ func (f *follower) once(ctx context.Context, told *bool) error {
 			}
 		}
 		if err == nil && !live && seq >= barrier {
-			live, *told, wait = true, false, goneEvery
+			live, *told, wait = true, false, tickEvery
 			err = f.live()
 		}
 		if err == nil && live {

@@ -62,7 +62,7 @@ func (r *rows) ended() (keys []string) {
 		}
 	}
 	if r.next = next; next > 0 {
-		r.next = max(next, now+goneEvery.Milliseconds())
+		r.next = max(next, now+time.Second.Milliseconds())
 	}
 	return keys
 }

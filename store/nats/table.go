@@ -112,7 +112,7 @@ func (t *Table) filter(prefix string) string {
 func (t *Table) message(subject string, seq uint64, header client.Header, data []byte) message {
 	m := message{seq: seq, key: t.key(subject), data: data}
 	if m.read(header); m.damaged {
-		t.e.log.Warn("a record of a table is damaged", slog.String("table", t.o.Name), slog.String("key", m.key))
+		t.e.log.Warn("table has a damaged record", slog.String("table", t.o.Name), slog.String("key", m.key))
 	}
 	return m
 }

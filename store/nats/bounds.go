@@ -192,6 +192,7 @@ func (t *Table) evict(ctx context.Context, o ordered) (seq uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	next.evicted = true
 	ack, err := t.send(ctx, next, o.rev, nil)
 	if cluster.WrongSequence(err) {
 		return 0, nil // what it has become will be heard

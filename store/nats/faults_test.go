@@ -260,7 +260,11 @@ func TestALaggingCopy(t *testing.T) {
 // ST-21: the body stays in its message, and of steps the last one stays.
 func TestABodyIsStoredOnce(t *testing.T) {
 	t.Parallel()
-	a, b, c := two(t, clustertest.One(t), store.TableOptions{})
+	servers := clustertest.One
+	if longtest.Asked() {
+		servers = clustertest.Three
+	}
+	a, b, c := two(t, servers(t), store.TableOptions{})
 	body := strings.Repeat("canary", 20_000)
 	r := mustPut(t, a, store.Put{Key: "k", Body: []byte(body), Life: time.Hour})
 	first := r.Rev
